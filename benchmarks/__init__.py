@@ -1,0 +1,1 @@
+"""Times dmlax against its peers: `python -m benchmarks --help`."""

@@ -1,0 +1,56 @@
+"""The command `python -m benchmarks`."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks import cases, convolution, memory, nonzero, report
+
+_KINDS = ("convolution", "nonzero", "memory")
+_WIDTH = 120  # where the output is no terminal
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the chosen benchmarks, print their tables and write the JSON if asked."""
+    options = _parser().parse_args(arguments)
+    console = Console(width=None if Console().is_terminal else _WIDTH)
+    facts = (f"{name} {value}" for name, value in report.environment().items())
+    console.print(", ".join(facts), soft_wrap=True)
+    reports = []
+    for kind in _KINDS if options.what == "all" else (options.what,):
+        if found := _run(kind, options):
+            found.show(console)
+            reports.append(found)
+    if not reports:
+        raise SystemExit(f"nothing is named like {options.layers!r}")
+    if options.json:
+        report.write(options.json, reports)
+
+
+def _run(kind: str, options: argparse.Namespace) -> report.Report | None:
+    """One benchmark, or `None` if no layer or array has such a name."""
+    if kind == "nonzero":
+        arrays = cases.arrays(options.layers, nonzero.most())
+        return nonzero.run(arrays, options.repeats) if arrays else None
+    layers = cases.layers(options.layers)
+    if not layers:
+        return None
+    if kind == "memory":
+        return memory.run(layers, max(options.batch))
+    return convolution.run(layers, options.batch, options.repeats)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("what", nargs="?", default="all", choices=(*_KINDS, "all"))
+    parser.add_argument("--layers", default="", metavar="REGEX", help="only names that match")
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 8], help="batch sizes")
+    parser.add_argument("--repeats", type=int, default=20, help="turns (default 20)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers here too")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""The layers and arrays of layers.json, and the seeded data that fills them."""
+
+import json
+import re
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+
+import dmlax
+
+INPUT_ZERO_POINT, OUTPUT_ZERO_POINT = 121, 117
+INPUT_SCALE = 0.0173
+_FACTS = Path(__file__).with_name("layers.json")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One convolution: square input and kernel, NCHW."""
+
+    name: str
+    in_channels: int
+    size: int
+    out_channels: int
+    kernel: int
+    stride: int
+    padding: int
+    groups: int
+
+    @property
+    def taps(self) -> int:
+        """How many products make one output."""
+        return self.in_channels // self.groups * self.kernel**2
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """One array, `density` of it not zero."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    density: float
+
+    @property
+    def size(self) -> int:
+        """How many elements."""
+        return int(np.prod(self.shape))
+
+    def array(self) -> np.ndarray:
+        """The array, the same on every run."""
+        rng = np.random.default_rng(0)
+        values = rng.integers(1, 100, self.shape)
+        return np.where(rng.random(self.shape) < self.density, values, 0).astype(self.dtype)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A layer's operands, the same on every run; the outputs fill most of their range."""
+
+    layer: Layer
+    x: np.ndarray
+    w: np.ndarray
+    bias: np.ndarray
+    filter_scale: np.ndarray
+    output_scale: float
+
+    @classmethod
+    def of(cls, layer: Layer, batch: int) -> "Problem":
+        """The operands for `batch` images."""
+        rng = np.random.default_rng(0)
+        channels = layer.out_channels
+        kernel = (channels, layer.in_channels // layer.groups, layer.kernel, layer.kernel)
+        deviation = 74.0 * 74.0 * layer.taps**0.5  # of a sum of products of full-range bytes
+        return cls(
+            layer,
+            rng.integers(0, 256, (batch, layer.in_channels, *2 * (layer.size,)), np.uint8),
+            rng.integers(-128, 128, kernel, np.int8),
+            rng.normal(0, deviation / 4, channels).astype(np.int32),
+            rng.uniform(0.5, 1.5, channels).astype(np.float32) / np.float32(128),
+            INPUT_SCALE * deviation / 128 / 50,
+        )
+
+    def filter(self) -> Any:
+        """The prepared filter, a pytree that a jitted function takes."""
+        prepared = dmlax.prepare_filter(self.w, group_count=self.layer.groups)
+        return jax.device_put(prepared)
+
+    def call(self, x: Array, prepared: Any, **options: Any) -> Array:
+        """The layer by dmlax."""
+        layer = self.layer
+        return dmlax.quantized_linear_convolution(
+            x,
+            prepared,
+            self.bias,
+            input_scale=INPUT_SCALE,
+            filter_scale=self.filter_scale,
+            output_scale=self.output_scale,
+            input_zero_point=INPUT_ZERO_POINT,
+            output_zero_point=OUTPUT_ZERO_POINT,
+            strides=2 * (layer.stride,),
+            start_padding=2 * (layer.padding,),
+            end_padding=2 * (layer.padding,),
+            group_count=layer.groups,
+            **options,
+        )
+
+    def jitted(self, **options: Any) -> Any:
+        """The jitted layer, a function of the input and the prepared filter."""
+        return jax.jit(partial(self.call, **options))
+
+
+def layers(pattern: str) -> list[Layer]:
+    """The layers whose names match."""
+    return [Layer(**facts) for facts in _matching("convolution", pattern)]
+
+
+def arrays(pattern: str, most: int) -> list[Sparse]:
+    """The arrays of at most `most` elements whose names match."""
+    found = (
+        Sparse(**facts | {"shape": tuple(facts["shape"])})
+        for facts in _matching("nonzero", pattern)
+    )
+    return [case for case in found if case.size <= most]
+
+
+def _matching(kind: str, pattern: str) -> list[dict[str, Any]]:
+    facts = json.loads(_FACTS.read_text(encoding="utf-8"))[kind]
+    return [fact for fact in facts if re.search(pattern, fact["name"])]

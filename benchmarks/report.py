@@ -1,0 +1,121 @@
+"""Rows as a table for people and as JSON for results/."""
+
+import json
+import os
+import platform
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from statistics import geometric_mean
+from typing import Any, TypeVar
+
+import jax
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+Row = dict[str, Any]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A number that a benchmark sets out to reach."""
+
+    what: str
+    value: float
+    limit: float
+    at_least: bool = False
+
+    @property
+    def met(self) -> bool:
+        """Whether it is reached."""
+        return self.value >= self.limit if self.at_least else self.value <= self.limit
+
+    def row(self) -> Row:
+        """The target as a row."""
+        wanted = f"{'>=' if self.at_least else '<='} {self.limit:g}"
+        verdict = "met" if self.met else "missed"
+        return {"target": self.what, "value": self.value, "wanted": wanted, "verdict": verdict}
+
+
+@dataclass
+class Report:
+    """What one benchmark found."""
+
+    name: str
+    rows: list[Row] = field(default_factory=list)
+    targets: list[Target] = field(default_factory=list)
+
+    def column(self, name: str, **where: object) -> list[float]:
+        """One column of the rows where the other columns have these values."""
+        return [row[name] for row in self.rows if where.items() <= row.items()]
+
+    def show(self, console: Console) -> None:
+        """Print the rows, then the targets."""
+        console.print(_table(self.name, self.rows))
+        console.print(_table("", [target.row() for target in self.targets]))
+
+    def as_json(self) -> dict[str, Any]:
+        """Rows and targets."""
+        return {"rows": self.rows, "targets": [target.row() for target in self.targets]}
+
+
+def tracked(items: Sequence[T], title: str) -> Iterable[T]:
+    """The items, with a bar on a terminal that shows how far they are."""
+    return track(items, title, console=Console(stderr=True), transient=True)
+
+
+def mean(values: Iterable[float]) -> float:
+    """The geometric mean."""
+    return geometric_mean(list(values))
+
+
+def write(path: Path, reports: Sequence[Report]) -> None:
+    """Write the reports with the versions and the machine they were measured on."""
+    found = {"environment": environment()} | {each.name: each.as_json() for each in reports}
+    path.write_text(json.dumps(_rounded(found), indent=1) + "\n", encoding="utf-8")
+
+
+def environment() -> dict[str, Any]:
+    """What the numbers depend on."""
+    packages = ("dmlax", "jax", "jaxlib", "numpy", "onnxruntime")
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "processor": _processor(),
+        "processors": os.cpu_count(),
+        "device": jax.devices()[0].device_kind,
+        "python": platform.python_version(),
+    } | {package: version(package) for package in packages}
+
+
+def _processor() -> str:
+    facts = Path("/proc/cpuinfo")
+    lines = facts.read_text(encoding="utf-8").splitlines() if facts.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def _table(title: str, rows: Sequence[Row]) -> Table:
+    shown = Table(title=title, box=None, pad_edge=False, title_justify="left")
+    for name, value in rows[0].items():
+        shown.add_column(name, no_wrap=True, justify="left" if isinstance(value, str) else "right")
+    for row in rows:
+        shown.add_row(*map(_cell, row.values()))
+    return shown
+
+
+def _cell(value: object) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_rounded(each) for each in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value

@@ -1,0 +1,55 @@
+"""Wall-clock times of functions that return only when their work is done."""
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+Call = Callable[[], object]
+
+_BURST = 0.004  # seconds: quick functions are called in bursts of about this long
+_MOST = 50  # calls in a burst
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Medians in milliseconds, their ratio, and the quartiles of the ratios turn by turn."""
+
+    ours: float
+    peer: float
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def spread(self) -> str:
+        """The quartiles, for a table."""
+        return f"{self.low:.2f}-{self.high:.2f}"
+
+
+def alone(call: Call, repeats: int) -> float:
+    """The median in milliseconds of one function that has run before."""
+    return 1e3 * statistics.median(_seconds(call, 1) for _ in range(repeats))
+
+
+def pair(ours: Call, peer: Call, repeats: int) -> Pair:
+    """Two functions timed in turn, so that a busy moment of the machine meets both."""
+    bursts = _burst(ours), _burst(peer)
+    turns = [(_seconds(ours, bursts[0]), _seconds(peer, bursts[1])) for _ in range(repeats)]
+    our_median, peer_median = (statistics.median(times) for times in zip(*turns, strict=True))
+    ratios = sorted(a / b for a, b in turns)
+    low, high = ratios[len(ratios) // 4], ratios[3 * len(ratios) // 4]
+    return Pair(1e3 * our_median, 1e3 * peer_median, our_median / peer_median, low, high)
+
+
+def _burst(call: Call) -> int:
+    """Warm up, and see how many calls fill a burst."""
+    call()
+    return max(1, min(_MOST, int(_BURST / min(_seconds(call, 1) for _ in range(3)))))
+
+
+def _seconds(call: Call, times: int) -> float:
+    start = time.perf_counter()
+    for _ in range(times):
+        call()
+    return (time.perf_counter() - start) / times

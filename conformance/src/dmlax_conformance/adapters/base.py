@@ -1,0 +1,42 @@
+"""What an implementation must look like to the runner."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import SpecViolation, Unsupported
+from ..vectors import Request
+
+__all__ = ["Adapter", "Array", "Case", "Request", "SpecViolation", "Unsupported"]
+
+Array = npt.NDArray[np.generic]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A vector without its expectation: all that an implementation may see."""
+
+    id: str
+    operator: str
+    requires: frozenset[str]
+    attributes: Mapping[str, Any]
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Request]
+
+
+class Adapter(Protocol):
+    """One implementation, in one or more variants (eager and compiled, for instance)."""
+
+    name: str
+    variants: tuple[str, ...]
+
+    def run(self, case: Case, variant: str) -> Mapping[str, Any]:
+        """Return one array per requested output.
+
+        Raise `SpecViolation` if the call breaks a rule and `Unsupported` to decline it; anything
+        else that is raised counts as a crash.
+        """
+        ...

@@ -1,0 +1,76 @@
+"""One spelling for every JSON value, made for reading and for line-by-line diffs.
+
+Keys follow `KEY_ORDER`, then the alphabet. A value that fits on its line stays there; a longer
+list of scalars is filled like a paragraph; anything else puts one member on a line.
+"""
+
+import json
+from typing import Any
+
+WIDTH = 100
+KEY_ORDER = (
+    *("schema", "operator", "topic", "source", "clauses", "notes", "vectors"),
+    *("id", "rev", "comment", "clause", "flags", "requires", "twin"),
+    *("attributes", "inputs", "outputs", "expect", "error", "code", "field"),
+    *("dtype", "sizes", "compare", "rows", "listed", "recipe", "sha256", "data", "bits"),
+    *("index", "any_of", "why"),
+    *("Strides", "Dilations", "StartPadding", "EndPadding", "GroupCount"),
+    *("InputTensor", "InputScaleTensor", "InputZeroPointTensor"),
+    *("FilterTensor", "FilterScaleTensor", "FilterZeroPointTensor", "BiasTensor"),
+    *("ScaleTensor", "ZeroPointTensor", "OutputScaleTensor", "OutputZeroPointTensor"),
+    *("OutputTensor", "OutputCountTensor", "OutputCoordinatesTensor"),
+)
+_RANK = {key: rank for rank, key in enumerate(KEY_ORDER)}
+
+
+def dumps(value: Any) -> str:
+    """Return `value` as canonical JSON text that ends in a newline."""
+    return _render(value, 0, 0) + "\n"
+
+
+def _render(value: Any, indent: int, used: int) -> str:
+    line = _line(value)
+    if used + len(line) + 1 <= WIDTH or not isinstance(value, dict | list) or not value:
+        return line
+    if isinstance(value, dict):
+        return _block(_members(value, indent + 2), "{}", indent)
+    if all(not isinstance(item, dict | list) for item in value):
+        return _block(_filled([_line(item) for item in value], indent + 2), "[]", indent)
+    return _block([_render(item, indent + 2, indent + 2) for item in value], "[]", indent)
+
+
+def _members(value: dict[str, Any], indent: int) -> list[str]:
+    rendered = []
+    for key in _sorted(value):
+        name = f"{_line(key)}: "
+        rendered.append(name + _render(value[key], indent, indent + len(name)))
+    return rendered
+
+
+def _filled(items: list[str], indent: int) -> list[str]:
+    """Join items into lines as long as the width allows."""
+    lines = [items[0]]
+    for item in items[1:]:
+        if indent + len(lines[-1]) + len(item) + 3 <= WIDTH:
+            lines[-1] += f", {item}"
+        else:
+            lines.append(item)
+    return lines
+
+
+def _block(lines: list[str], brackets: str, indent: int) -> str:
+    pad = " " * (indent + 2)
+    body = ",\n".join(pad + line for line in lines)
+    return f"{brackets[0]}\n{body}\n{' ' * indent}{brackets[1]}"
+
+
+def _line(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_line(k)}: {_line(value[k])}" for k in _sorted(value)) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_line, value)) + "]"
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _sorted(value: dict[str, Any]) -> list[str]:
+    return sorted(value, key=lambda key: (_RANK.get(key, len(_RANK)), key))

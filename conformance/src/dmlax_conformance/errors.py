@@ -1,0 +1,46 @@
+"""Every way a case or a file can go wrong."""
+
+CODES = frozenset(
+    {
+        "alignment",
+        "byte_size",
+        "data_type",
+        "dimension_count",
+        "feature_level",
+        "flags",
+        "missing_tensor",
+        "option",
+        "sizes",
+        "strides",
+        "value",
+    }
+)
+
+
+class SpecViolation(Exception):  # noqa: N818 - an answer about the call, not a fault of the program
+    """The call breaks a rule: `code` says which kind, `field` which DirectML field."""
+
+    def __init__(self, code: str, field: str, message: str = "") -> None:
+        """Keep the two facts that a vector compares; `message` is for people."""
+        super().__init__(f"{field}: {code}" + (f": {message}" if message else ""))
+        self.code = code
+        self.field = field
+
+
+class Unsupported(Exception):  # noqa: N818 - an answer, not a fault
+    """The implementation declines the case, and says why."""
+
+
+class Malformed(Exception):  # noqa: N818 - names the state of the file
+    """A vector file that cannot be trusted: where it is broken, and how."""
+
+    def __init__(self, position: str, message: str, file: str = "") -> None:
+        """`position` is a line and column, or a JSON pointer."""
+        super().__init__(f"{file}{':' if file else ''}{position}: {message}")
+        self.position = position
+        self.message = message
+        self.file = file
+
+
+class NotStartable(Exception):  # noqa: N818 - the state of an adapter
+    """The adapter that was asked for could not be built."""

@@ -1,0 +1,1 @@
+"""The authors' side: cases written by hand, expectations computed by the oracle."""

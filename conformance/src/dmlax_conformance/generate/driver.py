@@ -1,0 +1,67 @@
+"""Writing the vector files, or saying which of them are not what would be written."""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from ..canonical import dumps
+from . import (
+    convolution_integer,
+    dequantize,
+    nonzero_coordinates,
+    nonzero_values,
+    quantize,
+    quantized_convolution,
+    quantized_convolution_invalid,
+    quantized_convolution_rounding,
+)
+from .builder import Topic
+
+MODULES = (
+    nonzero_coordinates,
+    nonzero_values,
+    quantized_convolution,
+    quantized_convolution_rounding,
+    quantized_convolution_invalid,
+    convolution_integer,
+    quantize,
+    dequantize,
+)
+
+
+@cache
+def files() -> Mapping[str, str]:
+    """Return the text of every file by its path under the vectors folder."""
+    return {f"{topic.operator}/{topic.topic}.json": dumps(topic.file()) for topic in _topics()}
+
+
+def write(root: Path) -> int:
+    """Write all files and return how many."""
+    wanted = files()
+    for name, text in wanted.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="\n")
+    return len(wanted)
+
+
+def stale(root: Path) -> list[str]:
+    """Return a line for each file that differs, is missing, or should not be there."""
+    wanted = {name: text.encode() for name, text in files().items()}
+    stored = {path.relative_to(root).as_posix(): path.read_bytes() for path in root.glob("*/*")}
+    return [
+        f"{name}: {_state(name in wanted, name in stored)}"
+        for name in sorted(wanted.keys() | stored.keys())
+        if wanted.get(name) != stored.get(name)
+    ]
+
+
+def _state(is_wanted: bool, is_stored: bool) -> str:
+    if not is_stored:
+        return "is missing"
+    return "differs from what the generator writes" if is_wanted else "is not generated"
+
+
+def _topics() -> Iterator[Topic]:
+    for module in MODULES:
+        yield from module.topics()

@@ -1,0 +1,18 @@
+"""Where the vectors and schemas are: inside a wheel, or beside `src` in a checkout."""
+
+from pathlib import Path
+
+
+def _root() -> Path:
+    package = Path(__file__).resolve().parent
+    return package if (package / "schemas").is_dir() else package.parents[1]
+
+
+def vectors_dir() -> Path:
+    """Return the folder with one subfolder per operator."""
+    return _root() / "vectors"
+
+
+def schema_file() -> Path:
+    """Return the schema that every vector file obeys."""
+    return _root() / "schemas" / "vectors-1.json"

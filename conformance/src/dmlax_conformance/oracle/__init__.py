@@ -1,0 +1,1 @@
+"""The meaning of each operator in Python integers and fractions: slow, plain, independent."""

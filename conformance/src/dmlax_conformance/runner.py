@@ -1,0 +1,101 @@
+"""Giving vectors to an adapter and judging what comes back."""
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from .adapters.base import Adapter, Case
+from .compare import EXACT, Outcome, compare_outputs
+from .errors import SpecViolation, Unsupported
+from .tensors import to_numpy
+from .vectors import ExpectedError, Vector
+
+VERDICTS = ("exact", "permitted", "fail", "error", "unsupported")
+
+
+@dataclass(frozen=True)
+class Result:
+    """One vector in one variant."""
+
+    vector: Vector
+    variant: str
+    outcome: Outcome
+    seconds: float
+
+    @property
+    def verdict(self) -> str:
+        """One of `VERDICTS`."""
+        return self.outcome.verdict
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Counts that add up: total = applicable + unsupported."""
+
+    counts: Counter[str]
+
+    @classmethod
+    def of(cls, results: Iterable[Result]) -> "Totals":
+        """Count the verdicts."""
+        return cls(Counter(result.verdict for result in results))
+
+    @property
+    def total(self) -> int:
+        """All cases."""
+        return self.counts.total()
+
+    @property
+    def applicable(self) -> int:
+        """Cases that were not declined."""
+        return self.total - self.counts["unsupported"]
+
+
+def run(adapter: Adapter, vectors: Iterable[Vector], variants: Iterable[str]) -> Iterator[Result]:
+    """Yield one result for each vector in each variant."""
+    chosen = tuple(variants)
+    for vector in vectors:
+        for variant in chosen:
+            start = time.perf_counter()
+            outcome = judge(adapter, vector, variant)
+            yield Result(vector, variant, outcome, time.perf_counter() - start)
+
+
+def judge(adapter: Adapter, vector: Vector, variant: str) -> Outcome:
+    """Return the verdict on one vector in one variant."""
+    try:
+        answer = adapter.run(case_of(vector), variant)
+        if isinstance(vector.expect, ExpectedError):
+            return Outcome("fail", (f"accepted; {_wanted(vector.expect)}",))
+        return compare_outputs(vector.expect, answer)
+    except Unsupported as reason:
+        return Outcome("unsupported", (str(reason),))
+    except SpecViolation as violation:
+        return _judge_refusal(vector, violation)
+    except Exception as error:
+        return Outcome("error", (f"{type(error).__name__}: {str(error)[:300]}",))
+
+
+def case_of(vector: Vector) -> Case:
+    """Return what the adapter may see."""
+    return Case(
+        id=vector.id,
+        operator=vector.operator,
+        requires=vector.requires,
+        attributes=vector.attributes,
+        inputs={name: to_numpy(tensor) for name, tensor in vector.inputs.items()},
+        outputs=vector.outputs,
+    )
+
+
+def _judge_refusal(vector: Vector, violation: SpecViolation) -> Outcome:
+    expect = vector.expect
+    if not isinstance(expect, ExpectedError):
+        return Outcome("fail", (f"refused a call that keeps every rule: {violation}",))
+    if (violation.code, violation.field) == expect:
+        return EXACT
+    return Outcome("fail", (f"refused with {violation}; {_wanted(expect)}",))
+
+
+def _wanted(expect: ExpectedError) -> str:
+    return f"must be refused with {expect.code} on {expect.field}"

@@ -1,0 +1,193 @@
+"""Finding, reading and checking vector files."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jsonschema
+
+from . import tensors
+from .errors import Malformed
+from .locations import schema_file, vectors_dir
+from .tensors import Tensor
+
+
+class Request(NamedTuple):
+    """What the caller asks an output to be."""
+
+    dtype: str
+    sizes: tuple[int, ...]
+
+
+class Listed(NamedTuple):
+    """Words that are also permitted at one element, and why."""
+
+    any_of: tuple[int, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class ExpectedTensor:
+    """An output to match; `words` stop after `rows` rows in the mode `exact_rows`."""
+
+    dtype: str
+    sizes: tuple[int, ...]
+    words: tuple[int, ...]
+    compare: str
+    listed: Mapping[int, Listed]
+
+
+class ExpectedError(NamedTuple):
+    """A refusal to match."""
+
+    code: str
+    field: str
+
+
+@dataclass(frozen=True)
+class Vector:
+    """One case, decoded."""
+
+    id: str
+    rev: int
+    operator: str
+    topic: str
+    comment: str
+    clause: tuple[str, ...]
+    flags: frozenset[str]
+    requires: frozenset[str]
+    twin: str | None
+    attributes: Mapping[str, Any]
+    inputs: Mapping[str, Tensor]
+    outputs: Mapping[str, Request]
+    expect: Mapping[str, ExpectedTensor] | ExpectedError
+    file: Path
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the call keeps every rule."""
+        return not isinstance(self.expect, ExpectedError)
+
+
+def find(root: Path | None = None) -> list[Path]:
+    """Return all vector files, sorted."""
+    return sorted((root or vectors_dir()).glob("*/*.json"))
+
+
+def load_all(root: Path | None = None, operators: Collection[str] = ()) -> list[Vector]:
+    """Return every vector, or those in the folders of some operators."""
+    paths = [path for path in find(root) if not operators or path.parent.name in operators]
+    return [vector for path in paths for vector in load(path)]
+
+
+def load(path: Path) -> list[Vector]:
+    """Return the vectors of one file, or raise `Malformed` naming file and position."""
+    try:
+        file = parse(path.read_text(encoding="utf-8"))
+        check_schema(file)
+        return list(_vectors(file, path))
+    except Malformed as error:
+        raise Malformed(error.position, error.message, str(path)) from None
+
+
+def parse(text: str) -> Any:
+    """Return the JSON value, refusing duplicate keys and NaN tokens."""
+    try:
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise Malformed(f"{error.lineno}:{error.colno}", error.msg) from None
+
+
+def check_schema(file: Any) -> None:
+    """Raise `Malformed` at the most telling place that breaks the schema."""
+    error = jsonschema.exceptions.best_match(_validator().iter_errors(file))
+    if error is not None:
+        raise Malformed(_pointer(*error.absolute_path), error.message[:300])
+
+
+@cache
+def _validator() -> Any:
+    return jsonschema.Draft202012Validator(json.loads(schema_file().read_text(encoding="utf-8")))
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise Malformed(f"key {twice!r}", "appears twice in one object")
+    return value
+
+
+def _no_constant(token: str) -> Any:
+    raise Malformed(f"token {token}", "is not JSON; write floats as bits")
+
+
+def _pointer(*parts: str | int) -> str:
+    return "".join(f"/{part}" for part in parts) or "/"
+
+
+def _vectors(file: Mapping[str, Any], path: Path) -> Iterator[Vector]:
+    for index, value in enumerate(file["vectors"]):
+        yield _vector(file, value, path, _pointer("vectors", index))
+
+
+def _vector(file: Mapping[str, Any], value: Mapping[str, Any], path: Path, at: str) -> Vector:
+    outputs = {k: Request(v["dtype"], tuple(v["sizes"])) for k, v in value["outputs"].items()}
+    inputs = value["inputs"].items()
+    return Vector(
+        id=value["id"],
+        rev=value["rev"],
+        operator=file["operator"],
+        topic=file["topic"],
+        comment=value["comment"],
+        clause=tuple(value["clause"]),
+        flags=frozenset(value["flags"]),
+        requires=frozenset(value["requires"]),
+        twin=value.get("twin"),
+        attributes=value["attributes"],
+        inputs={k: tensors.decode(v, f"{at}/inputs/{k}") for k, v in inputs},
+        outputs=outputs,
+        expect=_expect(value["expect"], outputs, f"{at}/expect"),
+        file=path,
+    )
+
+
+def _expect(
+    value: Mapping[str, Any], outputs: Mapping[str, Request], at: str
+) -> Mapping[str, ExpectedTensor] | ExpectedError:
+    if "error" in value:
+        return ExpectedError(value["error"]["code"], value["error"]["field"])
+    expected = {k: _expected(v, f"{at}/outputs/{k}") for k, v in value["outputs"].items()}
+    for name in sorted(expected.keys() | outputs.keys()):
+        have = expected.get(name)
+        if have is None or outputs.get(name) != (have.dtype, have.sizes):
+            raise Malformed(f"{at}/outputs/{name}", "differs from what the vector asks for")
+    return expected
+
+
+def _expected(value: Mapping[str, Any], at: str) -> ExpectedTensor:
+    sizes = tuple(value["sizes"])
+    words = tensors.decode_words(value, at)
+    kept = (value["rows"], sizes[-1]) if "rows" in value else sizes
+    if len(words) != tensors.count(kept):
+        raise Malformed(at, f"{len(words)} elements where {tensors.count(kept)} are needed")
+    return ExpectedTensor(
+        value["dtype"], sizes, words, value["compare"], _listed(value, len(words), at)
+    )
+
+
+def _listed(value: Mapping[str, Any], length: int, at: str) -> dict[int, Listed]:
+    listed = {}
+    for number, item in enumerate(value.get("listed", [])):
+        place = f"{at}/listed/{number}"
+        if item["index"] >= length:
+            raise Malformed(place, f"index {item['index']} is past the last element")
+        any_of = (
+            tensors.decode_word(value["dtype"], word, f"{place}/any_of") for word in item["any_of"]
+        )
+        listed[item["index"]] = Listed(tuple(any_of), item["why"])
+    return listed

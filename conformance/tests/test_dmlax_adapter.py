@@ -1,0 +1,151 @@
+"""The adapter for dmlax, against a stand-in that answers through the oracle."""
+
+import sys
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dmlax_conformance import runner
+from dmlax_conformance.adapters.dmlax import PARAMETERS, WINDOWS, Dmlax
+from dmlax_conformance.errors import SpecViolation
+from dmlax_conformance.oracle.answer import answer
+from dmlax_conformance.oracle.convolution import Windows
+from dmlax_conformance.tensors import from_numpy, to_numpy
+from dmlax_conformance.vectors import Request, Vector
+
+
+class SpecError(ValueError):
+    """The refusal of the stand-in."""
+
+    def __init__(self, code: str, field: str) -> None:
+        """Keep what the contract promises."""
+        super().__init__(f"{field}: {code}")
+        self.code, self.field = code, field
+
+
+class UnsupportedError(NotImplementedError):
+    """The other exception of the contract."""
+
+
+def ask(operator: str, attributes: dict[str, Any], inputs: dict[str, Any], outputs: Any) -> Any:
+    given = {k: from_numpy(np.asarray(v)) for k, v in inputs.items() if v is not None}
+    try:
+        results = answer(operator, attributes, given, outputs)
+    except SpecViolation as violation:
+        raise SpecError(violation.code, violation.field) from None
+    return [to_numpy(tensor) for tensor in results.values()]
+
+
+def nonzero_coordinates(x: Any, *, size: int, coordinate_rank: int) -> tuple[Any, Any]:
+    outputs = {
+        "OutputCountTensor": Request("uint32", ()),
+        "OutputCoordinatesTensor": Request("uint32", (size, coordinate_rank)),
+    }
+    count, rows = ask("nonzero_coordinates", {}, {"InputTensor": x}, outputs)
+    return count, rows
+
+
+def convolution(operator: str, x: Any, w: Any, bias: Any, dtype: str, options: Any) -> Any:
+    assert options.pop("dimension_numbers", None) == (
+        ("NCW", "OIW", "NCW") if x.ndim == 3 else None
+    )
+    attributes = {field: options.pop(keyword) for field, keyword in WINDOWS.items()}
+    inputs = {"InputTensor": x, "FilterTensor": w, "BiasTensor": bias}
+    inputs |= {field: options.pop(keyword, None) for field, keyword in PARAMETERS.items()}
+    assert not options
+    outputs = {"OutputTensor": Request(dtype, ())}
+    (result,) = ask(operator, attributes, inputs, outputs)
+    assert Windows.of(attributes)
+    return result
+
+
+def quantized_linear_convolution(x: Any, w: Any, bias: Any = None, /, **options: Any) -> Any:
+    dtype = options.pop("output_dtype")
+    return convolution("quantized_linear_convolution", x, w, bias, dtype, options)
+
+
+def convolution_integer(x: Any, w: Any, /, **options: Any) -> Any:
+    return convolution("convolution_integer", x, w, None, "int32", options)
+
+
+def element_wise(operator: str, dtype: str, *operands: Any) -> Any:
+    names = ("InputTensor", "ScaleTensor", "ZeroPointTensor")
+    inputs = dict(zip(names, operands, strict=True))
+    (result,) = ask(operator, {}, inputs, {"OutputTensor": Request(dtype, operands[0].shape)})
+    return result
+
+
+def element_wise_quantize_linear(x: Any, s: Any, z: Any = None, /, *, output_dtype: str) -> Any:
+    return element_wise("element_wise_quantize_linear", output_dtype, x, s, z)
+
+
+def element_wise_dequantize_linear(x: Any, s: Any, z: Any = None, /) -> Any:
+    return element_wise("element_wise_dequantize_linear", "float32", x, s, z)
+
+
+TRACED: list[set[str]] = []
+
+
+def jit(function: Callable[[dict[str, Any]], Any]) -> Callable[[dict[str, Any]], Any]:
+    def call(given: dict[str, Any]) -> Any:
+        TRACED.append(set(given))
+        return function(given)
+
+    return call
+
+
+LIBRARY = SimpleNamespace(
+    SpecError=SpecError,
+    UnsupportedError=UnsupportedError,
+    nonzero_coordinates=nonzero_coordinates,
+    quantized_linear_convolution=quantized_linear_convolution,
+    convolution_integer=convolution_integer,
+    element_wise_quantize_linear=element_wise_quantize_linear,
+    element_wise_dequantize_linear=element_wise_dequantize_linear,
+)
+
+
+@pytest.fixture
+def adapter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Dmlax]:
+    jax = SimpleNamespace(config=SimpleNamespace(jax_enable_x64=False), jit=jit)
+    monkeypatch.setitem(sys.modules, "jax", jax)
+    monkeypatch.setitem(sys.modules, "dmlax", LIBRARY)
+    yield Dmlax()
+    TRACED.clear()
+
+
+def test_eager_is_exact_everywhere(adapter: Dmlax, suite: list[Vector]) -> None:
+    for result in runner.run(adapter, suite, ["eager"]):
+        assert result.verdict == "exact", (result.vector.id, result.outcome)
+
+
+def test_jit_declines_64_bit_elements_only(adapter: Dmlax, suite: list[Vector]) -> None:
+    wide = {"int64", "uint64", "float64"}
+    for result in runner.run(adapter, suite, ["jit"]):
+        dtypes = {tensor.dtype for tensor in result.vector.inputs.values()}
+        want = "unsupported" if dtypes & wide else "exact"
+        assert result.verdict == want, (result.vector.id, result.outcome)
+
+
+def test_known_scales_are_not_traced(adapter: Dmlax, suite: list[Vector]) -> None:
+    known = [vector for vector in suite if "values:known" in vector.requires]
+    assert {vector.is_valid for vector in known} == {True, False}
+    list(runner.run(adapter, known, ["jit"]))
+    assert len(TRACED) == len(known)
+    assert all(not name.endswith("ScaleTensor") for names in TRACED for name in names)
+    assert all("InputTensor" in names for names in TRACED)
+
+
+def test_wrong_documented_shapes_are_not_hidden(
+    adapter: Dmlax, suite: list[Vector], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flat(x: Any, **options: Any) -> tuple[Any, Any]:
+        count, rows = nonzero_coordinates(x, **options)
+        return count.reshape(1), rows
+
+    monkeypatch.setattr(LIBRARY, "nonzero_coordinates", flat)
+    vector = next(v for v in suite if v.id == "nonzero-page-2x4-width-3")
+    assert runner.judge(adapter, vector, "eager").verdict == "fail"

@@ -1,0 +1,85 @@
+"""Every task of this repository; `nox -l` lists them."""
+
+import nox
+
+nox.needs_version = ">=2025.2"
+nox.options.default_venv_backend = "virtualenv"
+nox.options.sessions = ["lint", "types", "tests"]
+
+PYPROJECT = nox.project.load_toml("pyproject.toml")
+JAX_ON_PYTHON = {  # the oldest supported pair, and the newest
+    "3.11": ["jax==0.10.2", "jaxlib==0.10.2"],
+    "3.12": ["jax"],
+}
+
+
+@nox.session(python=list(JAX_ON_PYTHON))
+def tests(session: nox.Session) -> None:
+    """Run the tests, the doctests and the suite's own tests, warnings as errors."""
+    _install(session, "test", pins=JAX_ON_PYTHON[str(session.python)])
+    session.run("pytest", "--numprocesses=2", *session.posargs)
+
+
+@nox.session
+def slow(session: nox.Session) -> None:
+    """Run the long exactness tests."""
+    _install(session, "test")
+    session.run("pytest", "-m=slow", "--numprocesses=2", *session.posargs)
+
+
+@nox.session
+def lowering(session: nox.Session) -> None:
+    """Run the tests of TPU and CUDA lowering, from this CPU."""
+    _install(session, "test")
+    session.run("pytest", "-m=lowering", *session.posargs)
+
+
+@nox.session
+def conformance(session: nox.Session) -> None:
+    """Give the golden vectors to dmlax, both built as a user would install them."""
+    session.install(".", "./conformance")
+    session.run("dmlax-conformance", "run", "--implementation=dmlax", *session.posargs)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check the code's form and spelling, and that the vectors are what the oracle writes."""
+    session.install("-e./conformance", *_group("lint"))
+    session.run("ruff", "check", *session.posargs)
+    session.run("ruff", "format", "--check")
+    session.run("codespell")
+    session.run("dmlax-conformance", "lint")
+    session.run("dmlax-conformance", "generate", "--check")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check the types, strictly."""
+    _install(session, "types", "bench")
+    session.run("mypy", *session.posargs)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation into build/docs, warnings as errors."""
+    _install(session, "docs")
+    session.run("sphinx-build", "-Wn", "--keep-going", *session.posargs, "docs", "build/docs")
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Time dmlax against its peers; the arguments are those of `python -m benchmarks`."""
+    session.install(".", *_group("bench"))
+    session.run("python", "-m", "benchmarks", *session.posargs)
+
+
+# ---------------------------------------------------------------------------------------
+
+
+def _group(name: str) -> list[str]:
+    return list(nox.project.dependency_groups(PYPROJECT, name))
+
+
+def _install(session: nox.Session, *groups: str, pins: list[str] | None = None) -> None:
+    needed = [requirement for group in groups for requirement in _group(group)]
+    session.install("-e.", "-e./conformance", *needed, *(pins or []))

@@ -1,0 +1,33 @@
+"""DirectML's operators in JAX, exactly: the same bits on every backend, correctly rounded."""
+
+from importlib.metadata import version
+
+from dmlax._convolution.api import convolution_integer as convolution_integer
+from dmlax._convolution.api import quantized_linear_convolution as quantized_linear_convolution
+from dmlax._convolution.prepare import PreparedFilter as PreparedFilter
+from dmlax._convolution.prepare import prepare_filter as prepare_filter
+from dmlax._core.dispatch import Explanation as Explanation
+from dmlax._core.dispatch import explain as explain
+from dmlax._elementwise.api import element_wise_dequantize_linear as element_wise_dequantize_linear
+from dmlax._elementwise.api import element_wise_quantize_linear as element_wise_quantize_linear
+from dmlax._nonzero.api import nonzero_coordinates as nonzero_coordinates
+from dmlax._nonzero.result import NonzeroCoordinates as NonzeroCoordinates
+from dmlax.errors import SpecError as SpecError
+from dmlax.errors import UnsupportedError as UnsupportedError
+
+__version__ = version("dmlax")
+
+__all__ = [
+    "Explanation",
+    "NonzeroCoordinates",
+    "PreparedFilter",
+    "SpecError",
+    "UnsupportedError",
+    "convolution_integer",
+    "element_wise_dequantize_linear",
+    "element_wise_quantize_linear",
+    "explain",
+    "nonzero_coordinates",
+    "prepare_filter",
+    "quantized_linear_convolution",
+]

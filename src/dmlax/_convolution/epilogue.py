@@ -1,0 +1,38 @@
+"""What follows the accumulation: the bias, and the rescale where the output is quantized."""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from jax import Array
+
+from dmlax._convolution.plan import Convolution, ConvolutionPlan
+from dmlax._convolution.prepare import as_parameter
+from dmlax._core import rescale
+
+
+def epilogue(
+    plan: ConvolutionPlan, operands: Convolution, channel: tuple[int, ...]
+) -> Callable[[Array], Array]:
+    """accumulator -> output; `channel` reshapes (K,) to broadcast along the channels."""
+    if not plan.quantized:
+        return lambda accumulator: accumulator
+    zero_point = operands.output_zero_point
+    return rescale.requantizer(
+        operands.input_scale.reshape(()),
+        as_channel(operands.filter_scale, channel),
+        operands.output_scale.reshape(()),
+        None if zero_point is None else zero_point.reshape(()),
+        plan.options.output_dtype,
+        plan.options.arithmetic,
+    )
+
+
+def as_channel(parameter: Array, channel: tuple[int, ...]) -> Array:
+    """One value as (), one per channel to broadcast along the channels."""
+    parameter = as_parameter(parameter)
+    return parameter.reshape(channel) if parameter.ndim else parameter
+
+
+def as_int32(parameter: Array | None) -> Array:
+    """A zero point or bias in int32; an absent one is 0."""
+    return jnp.int32(0) if parameter is None else as_parameter(parameter).astype(jnp.int32)

@@ -1,0 +1,325 @@
+"""What a convolution will compute, from shapes and dtypes alone."""
+
+import functools
+import json
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from dmlax._core import windows
+from dmlax._core.operands import Aval, Rules
+
+_EIGHT_BITS = (jnp.int8, jnp.uint8)
+_INT32_MAX = 2**31 - 1
+
+
+class FilterShape(NamedTuple):
+    """A filter's dtype, shape, layout and groups: all that is static of a prepared one."""
+
+    filter: Aval
+    layouts: tuple[tuple[int, ...], ...]  # axes: N, C, spatial; O, I, spatial; N, C, spatial
+    group_count: int
+
+    @property
+    def specification(self) -> tuple[int, ...]:
+        """The axes of O, I and the spatial ones."""
+        return self.layouts[1]
+
+    @property
+    def outputs(self) -> int:
+        """K, the output channels."""
+        return self.filter.shape[self.specification[0]]
+
+    @property
+    def channels(self) -> int:
+        """The input channels of one group."""
+        return self.filter.shape[self.specification[1]]
+
+    @property
+    def kernel(self) -> tuple[int, ...]:
+        """The spatial sizes."""
+        return tuple(self.filter.shape[axis] for axis in self.specification[2:])
+
+    @property
+    def taps(self) -> int:
+        """The positions of the kernel."""
+        return math.prod(self.kernel)
+
+    def encode(self) -> bytes:
+        """As JSON, for `jax.export`."""
+        dtype, sizes = self.filter.dtype.name, self.filter.shape
+        return json.dumps([dtype, sizes, self.layouts, self.group_count]).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> "FilterShape":
+        """The inverse of `encode`."""
+        dtype, sizes, layouts, group_count = json.loads(bytes(data))
+        return cls(Aval(np.dtype(dtype), tuple(sizes)), tuple(map(tuple, layouts)), group_count)
+
+    def __str__(self) -> str:
+        letters = [""] * len(self.specification)
+        names = "OIW" if len(letters) == 3 else "OIHW"
+        for name, axis in zip(names, self.specification, strict=True):
+            letters[axis] = name
+        return f"{self.filter} {''.join(letters)}, group_count {self.group_count}"
+
+
+class Convolution(NamedTuple):
+    """The operands of both convolutions; absent ones are None, integer output has no scales."""
+
+    input: Any
+    filter: Any
+    input_zero_point: Any = None
+    filter_zero_point: Any = None
+    bias: Any = None
+    input_scale: Any = None
+    filter_scale: Any = None
+    output_scale: Any = None
+    output_zero_point: Any = None
+
+
+FIELDS = Convolution(
+    input="InputTensor",
+    filter="FilterTensor",
+    input_zero_point="InputZeroPointTensor",
+    filter_zero_point="FilterZeroPointTensor",
+    bias="BiasTensor",
+    input_scale="InputScaleTensor",
+    filter_scale="FilterScaleTensor",
+    output_scale="OutputScaleTensor",
+    output_zero_point="OutputZeroPointTensor",
+)
+
+
+class Options(NamedTuple):
+    """The static options of both convolutions, canonical."""
+
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    input_layout: tuple[int, ...]  # the axes of N, C and the spatial ones
+    output_layout: tuple[int, ...]
+    arithmetic: str = "exact"
+    output_dtype: np.dtype = np.dtype(np.int32)
+
+
+@dataclass(frozen=True)
+class ConvolutionPlan:
+    """Everything static that a lowering reads."""
+
+    operands: Convolution  # of Aval or None
+    filter: FilterShape
+    prepared: bool
+    options: Options
+    output_sizes: tuple[int, ...]
+
+    @property
+    def input(self) -> Aval:
+        """The input's dtype and shape."""
+        aval = self.operands.input
+        assert isinstance(aval, Aval)
+        return aval
+
+    @property
+    def batch(self) -> int:
+        """N."""
+        return self.input.shape[self.options.input_layout[0]]
+
+    @property
+    def quantized(self) -> bool:
+        """Whether the output is quantized, not int32."""
+        return self.operands.output_scale is not None
+
+    @property
+    def output(self) -> Aval:
+        """What `eval_shape` gives."""
+        sizes = (self.batch, self.filter.outputs, *self.output_sizes)
+        return Aval(self.options.output_dtype, _laid_out(sizes, self.options.output_layout))
+
+    @property
+    def contraction(self) -> int:
+        """The products that one output sums."""
+        return self.filter.channels * self.filter.taps
+
+    @property
+    def accumulator_bound(self) -> int:
+        """No accumulator's magnitude is above this, before the bias."""
+        x = _reach(self.input.dtype, self.operands.input_zero_point is not None)
+        w = _reach(self.filter.filter.dtype, self.operands.filter_zero_point is not None)
+        return self.contraction * x * w
+
+    def notes(self) -> list[str]:
+        """What `explain` adds."""
+        bound = f"{self.accumulator_bound:,}"
+        if self.accumulator_bound > _INT32_MAX:
+            return [f"int32 accumulators can overflow: they may reach {bound}, and wrap"]
+        bias = ", the bias apart" if self.operands.bias is not None else ""
+        return [f"int32 accumulators cannot overflow: at most {bound}{bias}"]
+
+    def __str__(self) -> str:
+        prepared = " prepared" if self.prepared else ""
+        return f"{self.input}, {self.filter}{prepared} -> {self.output}"
+
+
+def _reach(dtype: np.dtype, zero_point: bool) -> int:
+    """The largest |x - zero point|."""
+    return 255 if zero_point or dtype == jnp.uint8 else 128
+
+
+def _laid_out(sizes: tuple[int, ...], layout: tuple[int, ...]) -> tuple[int, ...]:
+    shape = [0] * len(sizes)
+    for size, axis in zip(sizes, layout, strict=True):
+        shape[axis] = size
+    return tuple(shape)
+
+
+@functools.lru_cache(maxsize=4096)
+def filter_shape(
+    rules: Rules, filter: Aval, group_count: int, dimension_numbers: Any
+) -> FilterShape:
+    """Checks a filter by itself."""
+    rules.dtype("FilterTensor", filter, *_EIGHT_BITS)
+    rank = len(filter.shape)
+    rules.expect(
+        rank in (3, 4), "dimension_count", "FilterTensor", f"is {filter}, expected rank 3 or 4"
+    )
+    shape = FilterShape(filter, parse_layouts(rules, filter, dimension_numbers), group_count)
+    empty = f"is {filter}, expected no size 0"
+    rules.expect(filter.size > 0, "sizes", "FilterTensor", empty)
+    uneven = f"is {group_count}, expected a divisor of the {shape.outputs} filters of {filter}"
+    rules.expect(shape.outputs % group_count == 0, "sizes", "GroupCount", uneven)
+    return shape
+
+
+def parse_layouts(
+    rules: Rules, filter: Aval, dimension_numbers: Any
+) -> tuple[tuple[int, ...], ...]:
+    """The axes of N, C, spatial; of O, I, spatial; and of the output, as `lax` reads them."""
+    rank = len(filter.shape)
+    if not isinstance(dimension_numbers, lax.ConvDimensionNumbers):
+        _check_letters(rules, filter, dimension_numbers)
+    try:
+        numbers = lax.conv_dimension_numbers((1,) * rank, (1,) * rank, dimension_numbers)
+    except (TypeError, ValueError, AttributeError):
+        _expect_layout(rules, False, dimension_numbers)
+    return tuple(numbers.lhs_spec), tuple(numbers.rhs_spec), tuple(numbers.out_spec)
+
+
+def _check_letters(rules: Rules, filter: Aval, texts: Any) -> None:
+    strings = isinstance(texts, tuple | list) and all(isinstance(text, str) for text in texts)
+    _expect_layout(rules, strings and len(texts) == 3, texts)
+    rules.expect(
+        len(texts[1]) == len(filter.shape),
+        "dimension_count",
+        "FilterTensor",
+        f"is {filter}, expected rank {len(texts[1])} for dimension_numbers {tuple(texts)}",
+    )
+    spatial = set(texts[0]) - {"N", "C"}
+    wanted = [{"N", "C"} | spatial, {"O", "I"} | spatial, {"N", "C"} | spatial]
+    lengths = {len(text) for text in texts} == {len(spatial) + 2}
+    _expect_layout(rules, [set(text) for text in texts] == wanted and lengths, texts)
+
+
+def _expect_layout(rules: Rules, good: bool, dimension_numbers: Any) -> None:
+    wanted = "three orders of the same axes, as ('NCHW', 'OIHW', 'NCHW')"
+    rules.expect(
+        good, "option", "dimension_numbers", f"is {dimension_numbers!r}, expected {wanted}"
+    )
+
+
+def check_filter_zero_point(rules: Rules, shape: FilterShape, zero_point: Aval | None) -> None:
+    """One value or one per output channel, of the filter's dtype."""
+    if zero_point is not None:
+        rules.dtype("FilterZeroPointTensor", zero_point, shape.filter.dtype)
+        _check_per_channel(rules, "FilterZeroPointTensor", zero_point, shape.outputs)
+
+
+def _check_single(rules: Rules, field: str, aval: Aval) -> None:
+    good = aval.size == 1 and len(aval.shape) <= 4
+    rules.expect(good, "sizes", field, f"is {aval}, expected one value, as () or (1, 1, 1, 1)")
+
+
+def _check_per_channel(rules: Rules, field: str, aval: Aval, outputs: int) -> None:
+    good = len(aval.shape) <= 4 and aval.size in (1, outputs) and max((1, *aval.shape)) == aval.size
+    wanted = f"one value or {outputs}, one per output channel"
+    rules.expect(good, "sizes", field, f"is {aval}, expected {wanted}")
+
+
+@functools.lru_cache(maxsize=4096)
+def convolution_plan(
+    rules: Rules,
+    operands: Convolution,
+    filter: FilterShape,
+    prepared: bool,
+    options: Options,
+) -> ConvolutionPlan:
+    """Checks every tensor against every other, and the output size."""
+    _check_input(rules, operands.input, filter, options)
+    _check_parameters(rules, operands, filter, options.output_dtype)
+    sizes = [
+        _output_size(rules, operands.input, filter, options, axis)
+        for axis in range(len(filter.kernel))
+    ]
+    return ConvolutionPlan(operands, filter, prepared, options, tuple(sizes))
+
+
+def _check_input(rules: Rules, input: Aval, filter: FilterShape, options: Options) -> None:
+    channels = input.shape[options.input_layout[1]]
+    wanted = filter.channels * filter.group_count
+    message = (
+        f"is {filter.filter}, expected {channels} InputTensor channels / GroupCount "
+        f"{filter.group_count} input channels, as InputTensor is {input}"
+    )
+    rules.expect(channels == wanted, "sizes", "FilterTensor", message)
+
+
+def _check_parameters(
+    rules: Rules, operands: Convolution, filter: FilterShape, output_dtype: np.dtype
+) -> None:
+    check_filter_zero_point(rules, filter, operands.filter_zero_point)
+    if operands.bias is not None:
+        rules.dtype(FIELDS.bias, operands.bias, jnp.int32)
+        _check_bias(rules, operands.bias, filter.outputs)
+    if operands.input_zero_point is not None:
+        rules.dtype(FIELDS.input_zero_point, operands.input_zero_point, operands.input.dtype)
+        _check_single(rules, FIELDS.input_zero_point, operands.input_zero_point)
+    if operands.output_zero_point is not None:
+        rules.dtype(FIELDS.output_zero_point, operands.output_zero_point, output_dtype)
+        _check_single(rules, FIELDS.output_zero_point, operands.output_zero_point)
+    for name in ("input_scale", "filter_scale", "output_scale"):
+        field, scale = getattr(FIELDS, name), getattr(operands, name)
+        if scale is not None:
+            rules.dtype(field, scale, jnp.float32)
+            if name == "filter_scale":
+                _check_per_channel(rules, field, scale, filter.outputs)
+            else:
+                _check_single(rules, field, scale)
+
+
+def _check_bias(rules: Rules, bias: Aval, outputs: int) -> None:
+    good = 1 <= len(bias.shape) <= 4 and bias.size == outputs == max(bias.shape)
+    wanted = f"{outputs} values, one per output channel"
+    rules.expect(good, "sizes", "BiasTensor", f"is {bias}, expected {wanted}")
+
+
+def _output_size(
+    rules: Rules, input: Aval, filter: FilterShape, options: Options, axis: int
+) -> int:
+    size = input.shape[options.input_layout[axis + 2]]
+    start, end = options.padding[axis]
+    span = windows.dilated(filter.kernel[axis], options.dilations[axis])
+    message = (
+        f"is {filter.filter}, spans {span} cells at dilation {options.dilations[axis]}, expected "
+        f"at most the {size + start + end} of the padded InputTensor {input}"
+    )
+    rules.expect(span <= size + start + end, "sizes", "FilterTensor", message)
+    return windows.output_size(size + start + end, span, options.strides[axis])
+
+
+def inverse(layout: tuple[int, ...]) -> tuple[int, ...]:
+    """The transposition from N, C, spatial to a layout."""
+    return tuple(layout.index(axis) for axis in range(len(layout)))

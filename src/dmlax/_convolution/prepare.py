@@ -1,0 +1,155 @@
+"""A filter made ready once: packed for every lowering, with its sums."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike
+
+from dmlax._convolution.plan import (
+    Convolution,
+    ConvolutionPlan,
+    FilterShape,
+    check_filter_zero_point,
+    filter_shape,
+)
+from dmlax._core import compat
+from dmlax._core.operands import Rules, aval_of
+
+_RULES = Rules("prepare_filter")
+
+
+class Prepared(NamedTuple):
+    """The arrays of a prepared filter."""
+
+    packed: Array
+    """int8 (K, taps * channels): tap-major, uint8 re-based by 128."""
+    sums: Array
+    """int32 (K,): the sum of each packed row."""
+    zero_point: Array | None
+    """As given, of the filter's dtype, () or (K,)."""
+
+
+@jax.tree_util.register_pytree_with_keys_class
+class PreparedFilter:
+    """What depends on the filter alone; use it as the `filter` of a convolution.
+
+    A pytree whose static part is the filter's shape and options, so that it stacks, scans, vmaps,
+    jits, exports and saves.
+    """
+
+    def __init__(self, arrays: Prepared, shape: FilterShape) -> None:
+        self.arrays = arrays
+        self.shape = shape
+
+    def tree_flatten_with_keys(self) -> tuple[Any, FilterShape]:
+        """The arrays by name; the shape is static."""
+        keys = map(jax.tree_util.GetAttrKey, Prepared._fields)
+        return tuple(zip(keys, self.arrays, strict=True)), self.shape
+
+    def tree_flatten(self) -> tuple[Prepared, FilterShape]:
+        """The arrays; the shape is static."""
+        return self.arrays, self.shape
+
+    @classmethod
+    def tree_unflatten(cls, shape: FilterShape, arrays: Any) -> "PreparedFilter":
+        """The inverse of `tree_flatten`."""
+        return cls(Prepared(*arrays), shape)
+
+    def __repr__(self) -> str:
+        return f"PreparedFilter({self.shape})"
+
+
+compat.serialise_pytree(
+    PreparedFilter, "dmlax.PreparedFilter", FilterShape.encode, FilterShape.decode
+)
+
+
+def prepare_filter(
+    filter: ArrayLike,
+    /,
+    *,
+    filter_zero_point: ArrayLike | None = None,
+    group_count: int = 1,
+    dimension_numbers: Any = ("NCHW", "OIHW", "NCHW"),
+) -> PreparedFilter:
+    """Does once what depends on a convolution's filter alone: a packed layout and its sums.
+
+    Args:
+      filter: int8 or uint8, shaped as `dimension_numbers` says, by default
+        (K, C / group_count, height, width).
+      filter_zero_point: of the filter's dtype, one value or one per output channel; default 0.
+      group_count: groups, a static integer that divides K.
+      dimension_numbers: as for the convolution; only the filter's matters here.
+
+    Returns:
+      A `PreparedFilter`, a pytree: use it as `filter`, and leave out the options given here.
+
+    Raises:
+      SpecError: code `data_type`, `dimension_count` or `sizes` (FilterTensor,
+        FilterZeroPointTensor, GroupCount), `option` (GroupCount, dimension_numbers).
+
+    DirectML:
+      None: the counterpart of a tensor OWNED_BY_DML, packed when the operator is initialised.
+
+    Lowering:
+      Plain XLA everywhere; every lowering of the convolutions reads the result.
+
+    Example:
+      >>> import dmlax, jax.numpy as jnp
+      >>> dmlax.prepare_filter(jnp.ones((8, 3, 5, 5), jnp.int8))
+      PreparedFilter(int8[8,3,5,5] OIHW, group_count 1)
+    """
+    array = jnp.asarray(_RULES.array("FilterTensor", filter))
+    group_count = _RULES.integer("GroupCount", group_count, 1)
+    shape = filter_shape(_RULES, aval_of(array), group_count, dimension_numbers)
+    zero_point = _RULES.parameter("FilterZeroPointTensor", filter_zero_point, array.dtype)
+    zero_aval = None if zero_point is None else aval_of(zero_point)
+    check_filter_zero_point(_RULES, shape, zero_aval)
+    return PreparedFilter(pack(shape, array, zero_point), shape)
+
+
+def pack(shape: FilterShape, filter: Array, zero_point: Array | None) -> Prepared:
+    """Rows of taps, each tap's channels together, which every lowering reads."""
+    output, channels, *spatial = shape.specification
+    rows = jnp.transpose(filter, (output, *spatial, channels)).reshape(shape.outputs, -1)
+    packed = to_int8(rows)
+    sums = packed.sum(axis=1, dtype=jnp.int32)
+    return Prepared(packed, sums, None if zero_point is None else as_parameter(zero_point))
+
+
+def ready(plan: ConvolutionPlan, operands: Convolution) -> Prepared:
+    """The call's filter, prepared beforehand or now."""
+    if plan.prepared:
+        assert isinstance(operands.filter, Prepared)
+        return operands.filter
+    return pack(plan.filter, operands.filter, operands.filter_zero_point)
+
+
+def real_values(plan: ConvolutionPlan, operands: Convolution) -> Array:
+    """The filter less its zero point, as int32 in O, I, spatial order."""
+    filter = ready(plan, operands)
+    values = filter.packed.astype(jnp.int32) + rebase_of(plan.filter.filter.dtype)
+    if filter.zero_point is not None:
+        values = values - filter.zero_point.astype(jnp.int32).reshape(-1, 1)
+    shape = (plan.filter.outputs, *plan.filter.kernel, plan.filter.channels)
+    return jnp.moveaxis(values.reshape(shape), -1, 1)
+
+
+def to_int8(x: Array) -> Array:
+    """uint8 re-based by 128, which is one bit; int8 as it is."""
+    if x.dtype == jnp.int8:
+        return x
+    return lax.bitcast_convert_type(x ^ jnp.uint8(128), jnp.int8)
+
+
+def rebase_of(dtype: np.dtype) -> int:
+    """What `to_int8` subtracts."""
+    return 128 if dtype == jnp.uint8 else 0
+
+
+def as_parameter(x: Array) -> Array:
+    """One value as (), one per channel as (K,), from any of the shapes a parameter may have."""
+    return x.reshape(()) if x.size == 1 else x.reshape(-1)

@@ -1,0 +1,244 @@
+"""Convolution in plain XLA: int8 matrix products of packed windows, shifted products for depthwise.
+
+Integer sums are unique, so the operands are re-based to int8, padded with the input's zero point,
+multiplied as they are, and the zero points' terms are added back (`_Terms`).
+"""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from dmlax._convolution.epilogue import as_channel, as_int32, epilogue
+from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
+from dmlax._convolution.prepare import Prepared, ready, rebase_of, to_int8
+from dmlax._core import windows
+
+
+class Tuning(NamedTuple):
+    """What a platform multiplies fast, and rightly."""
+
+    columns: int | None  # output cells a matrix product should have; None: the whole batch
+    contraction: int  # its length is padded to a multiple of this
+
+
+# On a CPU a batch goes through in parts, so that packed windows stay in the caches.
+_CPU = Tuning(columns=512, contraction=1)
+# CUDA's int8 product is wrong for lengths that 4 does not divide; 16 bytes is what it loads.
+_DEFAULT = Tuning(columns=None, contraction=16)
+
+
+def run(plan: ConvolutionPlan, operands: Convolution) -> Array:
+    """Depthwise by shifted products, all else by matrix products."""
+    if plan.filter.channels == 1:
+        return _depthwise(plan, operands)
+    return lax.platform_dependent(
+        operands,
+        cpu=functools.partial(_matrix_product, plan, _CPU),
+        default=functools.partial(_matrix_product, plan, _DEFAULT),
+    )
+
+
+class _Layout(NamedTuple):
+    """Channels first or last, whichever the input is nearer to."""
+
+    last: bool
+    spatial: int
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The transposition from N, C, spatial."""
+        axes = tuple(range(2, self.spatial + 2))
+        return (0, *axes, 1) if self.last else (0, 1, *axes)
+
+    @property
+    def channel(self) -> tuple[int, ...]:
+        """Reshapes (K,) to broadcast along an image's channels."""
+        return (-1,) if self.last else (-1, *(1,) * self.spatial)
+
+    def cells(self, slices: tuple[slice, ...]) -> tuple[slice, ...]:
+        """Indices of the given cells of every image and channel."""
+        every = slice(None)
+        return (every, *slices, every) if self.last else (every, every, *slices)
+
+
+class _Terms(NamedTuple):
+    """What `sum(x * w)` of re-based values lacks: `offset - filter_zero * sum(x)`."""
+
+    input_zero: Array  # int8 (): also what padding holds
+    filter_zero: Array | None  # int32 () or (K,); None: zero
+    offset: Array  # int32 (K,)
+
+
+def _layout(plan: ConvolutionPlan) -> _Layout:
+    spatial = len(plan.output_sizes)
+    return _Layout(plan.options.input_layout[1] == spatial + 1, spatial)
+
+
+def _terms(plan: ConvolutionPlan, operands: Convolution, filter: Prepared) -> _Terms:
+    input_zero = as_int32(operands.input_zero_point) - rebase_of(plan.input.dtype)
+    rebase = rebase_of(plan.filter.filter.dtype)
+    filter_zero = None
+    if filter.zero_point is not None or rebase:
+        filter_zero = as_int32(filter.zero_point) - rebase
+    offset = as_int32(operands.bias) - input_zero * filter.sums
+    if filter_zero is not None:
+        offset += plan.contraction * input_zero * filter_zero
+    return _Terms(input_zero.astype(jnp.int8), filter_zero, offset)
+
+
+def _padded_input(
+    plan: ConvolutionPlan, operands: Convolution, layout: _Layout, input_zero: Array
+) -> Array:
+    """int8, in the layout, padded cells holding the zero point."""
+    axes = [plan.options.input_layout[axis] for axis in layout.order]
+    x = jnp.transpose(to_int8(operands.input), axes)
+    padding = [(start, end, 0) for start, end in plan.options.padding]
+    edges = [(0, 0, 0), *padding, (0, 0, 0)] if layout.last else [(0, 0, 0)] * 2 + padding
+    return lax.pad(x, input_zero, edges)
+
+
+def _tap_inputs(plan: ConvolutionPlan, layout: _Layout, x: Array) -> list[Array]:
+    """What each tap of the kernel meets, every one the output's size."""
+    options = plan.options
+    return [
+        x[
+            layout.cells(
+                windows.tap_slices(tap, plan.output_sizes, options.strides, options.dilations)
+            )
+        ]
+        for tap in windows.taps(plan.filter.kernel)
+    ]
+
+
+def _in_output_layout(plan: ConvolutionPlan, layout: _Layout, output: Array) -> Array:
+    order = layout.order
+    return jnp.transpose(
+        output, [order.index(axis) for axis in inverse(plan.options.output_layout)]
+    )
+
+
+def _depthwise(plan: ConvolutionPlan, operands: Convolution) -> Array:
+    """One input channel a group: a product and a sum a tap, all in one pass."""
+    layout, filter = _layout(plan), ready(plan, operands)
+    terms = _terms(plan, operands, filter)
+    multiplier = plan.filter.outputs // plan.filter.group_count
+    x = _padded_input(plan, operands, layout, terms.input_zero)
+    weights = filter.packed.astype(jnp.int32)
+    if terms.filter_zero is not None:
+        weights -= terms.filter_zero.reshape(-1, 1)
+    channel_axis = -1 if layout.last else 1
+    accumulator = as_channel(terms.offset, layout.channel)
+    for tap, cells in enumerate(_tap_inputs(plan, layout, x)):
+        cells = jnp.repeat(cells, multiplier, channel_axis) if multiplier > 1 else cells
+        accumulator += cells.astype(jnp.int32) * weights[:, tap].reshape(layout.channel)
+    output = epilogue(plan, operands, layout.channel)(accumulator)
+    return _in_output_layout(plan, layout, output)
+
+
+def _matrix_product(plan: ConvolutionPlan, tuning: Tuning, operands: Convolution) -> Array:
+    """Images in parts of the batch: pack their windows, multiply, finish."""
+    layout, filter = _layout(plan), ready(plan, operands)
+    terms = _terms(plan, operands, filter)
+    x = _padded_input(plan, operands, layout, terms.input_zero)
+    part = _convolve_last if layout.last else _convolve_first
+    channel = (-1,) if layout.last else (-1, 1)
+    finish = _finish(plan, operands, terms, channel)
+    convolve = functools.partial(part, plan, tuning, filter.packed, terms, finish)
+    images = _images_at_once(plan, tuning)
+    if images == plan.batch:
+        output = convolve(x)
+    else:
+        output = lax.map(convolve, x.reshape(plan.batch // images, images, *x.shape[1:]))
+        output = output.reshape(plan.batch, *output.shape[2:])
+    return _in_output_layout(plan, layout, output)
+
+
+def _finish(
+    plan: ConvolutionPlan, operands: Convolution, terms: _Terms, channel: tuple[int, ...]
+) -> Callable[[Array], Array]:
+    rescale = epilogue(plan, operands, channel)
+    return lambda accumulator: rescale(accumulator + terms.offset.reshape(channel))
+
+
+def _images_at_once(plan: ConvolutionPlan, tuning: Tuning) -> int:
+    """The largest divisor of the batch with enough columns and no more."""
+    cells = max(functools.reduce(int.__mul__, plan.output_sizes), 1)
+    if tuning.columns is None or plan.batch == 0:
+        return plan.batch
+    most = max(tuning.columns // cells, 1)
+    return max(n for n in range(1, min(most, plan.batch) + 1) if plan.batch % n == 0)
+
+
+def _convolve_first(
+    plan: ConvolutionPlan,
+    tuning: Tuning,
+    packed: Array,
+    terms: _Terms,
+    finish: Callable[[Array], Array],
+    x: Array,
+) -> Array:
+    """(n, C, spatial) -> (n, K, output): the filter times the windows, a window a column."""
+    groups, outputs = plan.filter.group_count, plan.filter.outputs
+    x = jnp.swapaxes(x, 0, 1)
+    taps = _tap_inputs(plan, _layout(plan), x)
+    taps = [tap.reshape(groups, plan.filter.channels, -1) for tap in taps]
+    columns = _concatenate(taps, 1, tuning.contraction)
+    rows = _pad_to(packed.reshape(groups, outputs // groups, -1), 2, tuning.contraction)
+    accumulator = _product(rows, columns, contract=1)
+    if terms.filter_zero is not None:
+        sums = columns.sum(axis=1, keepdims=True, dtype=jnp.int32)
+        accumulator -= sums * _by_group(terms.filter_zero, groups)[:, :, None]
+    accumulator = accumulator.reshape(outputs, -1)
+    output = finish(accumulator).reshape(outputs, -1, *plan.output_sizes)
+    return jnp.swapaxes(output, 0, 1)
+
+
+def _convolve_last(
+    plan: ConvolutionPlan,
+    tuning: Tuning,
+    packed: Array,
+    terms: _Terms,
+    finish: Callable[[Array], Array],
+    x: Array,
+) -> Array:
+    """(n, spatial, C) -> (n, output, K): the windows times the filter, a window a row."""
+    groups, outputs = plan.filter.group_count, plan.filter.outputs
+    taps = _tap_inputs(plan, _layout(plan), x)
+    taps = [tap.reshape(-1, groups, plan.filter.channels) for tap in taps]
+    rows = jnp.swapaxes(_concatenate(taps, 2, tuning.contraction), 0, 1)
+    columns = _pad_to(packed.reshape(groups, outputs // groups, -1), 2, tuning.contraction)
+    accumulator = _product(rows, columns, contract=2)
+    if terms.filter_zero is not None:
+        sums = rows.sum(axis=2, keepdims=True, dtype=jnp.int32)
+        accumulator -= sums * _by_group(terms.filter_zero, groups)[:, None, :]
+    accumulator = jnp.swapaxes(accumulator, 0, 1).reshape(-1, outputs)
+    return finish(accumulator).reshape(-1, *plan.output_sizes, outputs)
+
+
+def _by_group(filter_zero: Array, groups: int) -> Array:
+    return filter_zero.reshape(groups, -1) if filter_zero.ndim else filter_zero.reshape(1, 1)
+
+
+def _concatenate(parts: list[Array], axis: int, multiple: int) -> Array:
+    """Side by side, zeros after them up to a multiple."""
+    whole = jnp.concatenate(parts, axis) if len(parts) > 1 else parts[0]
+    return _pad_to(whole, axis, multiple)
+
+
+def _pad_to(x: Array, axis: int, multiple: int) -> Array:
+    missing = -x.shape[axis] % multiple
+    edges = [(0, missing if axis == i else 0, 0) for i in range(x.ndim)]
+    return lax.pad(x, jnp.int8(0), edges) if missing else x
+
+
+def _product(left: Array, right: Array, contract: int) -> Array:
+    """int32 products a group, of int8 rows with int8 columns (contract 1) or rows (2)."""
+    if left.shape[0] == 1:  # a batch of one would miss the fast path
+        numbers = (((1,), (contract - 1,)), ((), ()))
+        product = lax.dot_general(left[0], right[0], numbers, preferred_element_type=jnp.int32)
+        return product[None]
+    numbers = (((2,), (contract,)), ((0,), (0,)))
+    return lax.dot_general(left, right, numbers, preferred_element_type=jnp.int32)

@@ -1,0 +1,218 @@
+"""Numbers taken apart: zero tests, mantissas and wide products in 32-bit integers.
+
+Nothing here does float arithmetic on a value that matters, because backends flush
+subnormals, contract products and divide inexactly; bits they leave alone.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.typing import DTypeLike
+
+_UNSIGNED = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
+
+
+class FloatFormat(NamedTuple):
+    """An IEEE binary format: `fraction` stored bits, and the unbiased exponent of one unit."""
+
+    bits: int
+    fraction: int
+    unit_exponent: int  # value of a subnormal's last bit is 2**unit_exponent
+
+    @property
+    def infinity(self) -> int:
+        """The bits of +infinity, which is also the all-ones exponent field."""
+        return (1 << (self.bits - 1)) - (1 << self.fraction)
+
+    @property
+    def sign(self) -> int:
+        """The sign bit."""
+        return 1 << (self.bits - 1)
+
+    @property
+    def exponent_limit(self) -> int:
+        """An exponent field no finite value reaches."""
+        return 1 << (self.bits - self.fraction - 1)
+
+
+FLOAT32 = FloatFormat(32, 23, -149)
+FLOAT16 = FloatFormat(16, 10, -24)
+
+
+def float_format(dtype: DTypeLike) -> FloatFormat:
+    """The format of a float32 or float16 dtype."""
+    return {"float32": FLOAT32, "float16": FLOAT16}[jnp.dtype(dtype).name]
+
+
+Wide = tuple[Array, Array]  # (high, low) uint32 limbs of a 64-bit integer
+
+
+class Unpacked(NamedTuple):
+    """A float as `mantissa * 2**exponent`, with the mantissa in [2**23, 2**24) or 0."""
+
+    negative: Array
+    mantissa: Array
+    exponent: Array
+
+
+def raw_bits(x: Array) -> Array:
+    """The bits of any array, as unsigned integers of its width."""
+    if x.dtype == jnp.bool_:
+        return x.astype(jnp.uint8)
+    return lax.bitcast_convert_type(x, _UNSIGNED[x.dtype.itemsize])
+
+
+def is_nonzero(x: Array) -> Array:
+    """True where `x` is not +0 or -0; subnormals and NaN count, on every backend."""
+    bits = raw_bits(x)
+    if jnp.issubdtype(x.dtype, jnp.floating):
+        bits = bits << bits.dtype.type(1)
+    return bits != 0
+
+
+def unpack(x: Array) -> Unpacked:
+    """Takes a finite float32 or float16 apart, subnormals included."""
+    layout = float_format(x.dtype)
+    bits = raw_bits(x).astype(jnp.uint32)
+    magnitude = bits & ((1 << (layout.bits - 1)) - 1)
+    field = magnitude >> layout.fraction
+    implicit = jnp.where(field > 0, jnp.uint32(1 << layout.fraction), jnp.uint32(0))
+    mantissa = (magnitude & ((1 << layout.fraction) - 1)) | implicit
+    shift = lax.clz(mantissa) - 8
+    exponent = jnp.maximum(field, 1).astype(jnp.int32) - 1 + layout.unit_exponent
+    return Unpacked(
+        bits >> (layout.bits - 1) != 0, mantissa << shift, exponent - shift.astype(jnp.int32)
+    )
+
+
+def power_of_two(exponent: Array) -> Array:
+    """float32 2**exponent for exponents in -126..127, without float arithmetic."""
+    return lax.bitcast_convert_type((exponent + 127) << 23, jnp.float32)
+
+
+def multiply_wide(a: Array, b: Array) -> Wide:
+    """The 64-bit product of two uint32 arrays as (high, low)."""
+    a_high, a_low = a >> 16, a & 0xFFFF
+    b_high, b_low = b >> 16, b & 0xFFFF
+    cross = a_high * b_low + (a_low * b_low >> 16)
+    middle = (cross & 0xFFFF) + a_low * b_high
+    return a_high * b_high + (cross >> 16) + (middle >> 16), a * b
+
+
+def subtract_wide(a: Wide, b: Wide) -> Wide:
+    """a - b modulo 2**64 on (high, low) pairs."""
+    return a[0] - b[0] - (a[1] < b[1]).astype(jnp.uint32), a[1] - b[1]
+
+
+def add_wide(a: Wide, b: Wide) -> Wide:
+    """a + b modulo 2**64 on (high, low) pairs."""
+    low = a[1] + b[1]
+    return a[0] + b[0] + (low < a[1]).astype(jnp.uint32), low
+
+
+def shift_left_wide(a: Wide, count: Array) -> Wide:
+    """a << count modulo 2**64, for counts 0..31."""
+    return (a[0] << count) | ((a[1] >> 1) >> (31 - count)), a[1] << count
+
+
+def divide_step(remainder: Wide, shift: Array, divisor: Wide, inverse: Array) -> tuple[Array, Wide]:
+    """One digit of a long division: (digit, rest), rest in (0, divisor].
+
+    A rest of zero is not taken, so that the digits stay strictly below the quotient.
+
+    Args:
+      remainder: at most 2 * divisor.
+      shift: uint32, at most 20; the digit weighs 2**-shift.
+      divisor: below 2**61.
+      inverse: 1 / divisor in float32, four units in the last place off at most.
+    """
+    value = remainder[0].astype(jnp.float32) * 2.0**32 + remainder[1].astype(jnp.float32)
+    estimate = value * inverse * power_of_two(shift.astype(jnp.int32))
+    digit = estimate.astype(jnp.int32).astype(jnp.uint32)
+    high, low = multiply_wide(digit, divisor[1])
+    rest = subtract_wide(shift_left_wide(remainder, shift), (high + digit * divisor[0], low))
+    over, under = subtract_wide(rest, divisor), add_wide(rest, divisor)
+    more, fewer = _is_positive(over), ~_is_positive(rest)
+    digit = digit + more.astype(jnp.uint32) - fewer.astype(jnp.uint32)
+    return digit, _select(more, over, _select(fewer, under, rest))
+
+
+def _is_positive(value: Wide) -> Array:
+    """value > 0 as a signed 64-bit number."""
+    return (value[0] >> 31 == 0) & ((value[0] | value[1]) != 0)
+
+
+def _select(condition: Array, a: Wide, b: Wide) -> Wide:
+    return jnp.where(condition, a[0], b[0]), jnp.where(condition, a[1], b[1])
+
+
+def multiply(x: Array, y: Array) -> Array:
+    """The IEEE float32 product of finite values, subnormals kept."""
+    a, b = unpack(x), unpack(y)
+    product = multiply_wide(a.mantissa, b.mantissa)
+    return pack(a.negative ^ b.negative, product, a.exponent + b.exponent, jnp.float32)
+
+
+def divide(x: Array, y: Array) -> Array:
+    """The IEEE float32 quotient of any value and a finite nonzero one, subnormals kept."""
+    a, b = unpack(x), unpack(y)
+    inverse = 1 / b.mantissa.astype(jnp.float32)
+    divisor = (jnp.zeros_like(b.mantissa), b.mantissa)
+    first, rest = divide_step(
+        (jnp.zeros_like(a.mantissa), a.mantissa), jnp.uint32(13), divisor, inverse
+    )
+    second, rest = divide_step(rest, jnp.uint32(13), divisor, inverse)
+    whole = rest[1] == b.mantissa
+    quotient = (first << 13) + second + whole.astype(jnp.uint32)
+    quotient = (quotient << 1) | (~whole).astype(jnp.uint32)  # the last bit is sticky
+    zero = a.mantissa == 0
+    magnitude = (jnp.zeros_like(quotient), jnp.where(zero, 0, quotient))
+    result = pack(a.negative ^ b.negative, magnitude, a.exponent - b.exponent - 27, jnp.float32)
+    special = jnp.where(b.negative, -x, x)  # an infinity or NaN, only its sign changes
+    return jnp.where(is_infinite(x) | is_nan(x), special, result)
+
+
+def is_nan(x: Array) -> Array:
+    """True where a float32 or float16 is NaN."""
+    layout = float_format(x.dtype)
+    return raw_bits(x) & (layout.sign - 1) > layout.infinity
+
+
+def is_infinite(x: Array) -> Array:
+    """True where a float32 or float16 is an infinity of either sign."""
+    layout = float_format(x.dtype)
+    return raw_bits(x) & (layout.sign - 1) == layout.infinity
+
+
+def pack(negative: Array, magnitude: Wide, exponent: Array, dtype: DTypeLike) -> Array:
+    """Rounds `magnitude * 2**exponent` once, ties to even, to float32 or float16.
+
+    Subnormals are kept, overflow gives infinity, an exact zero is +0.
+    """
+    layout = float_format(dtype)
+    mantissa, exponent = _top_30_bits(magnitude, exponent)
+    # A normal result keeps fraction + 1 bits; a subnormal one fewer.
+    drop = jnp.maximum(30 - (layout.fraction + 1), layout.unit_exponent - exponent)
+    shift = jnp.minimum(drop, 31).astype(jnp.uint32)
+    kept, half = mantissa >> shift, jnp.uint32(1) << (shift - 1)
+    rest = mantissa - (kept << shift)
+    kept += ((rest > half) | ((rest == half) & (kept & 1 == 1))).astype(jnp.uint32)
+    field = jnp.clip(exponent + drop - layout.unit_exponent, 0, layout.exponent_limit)
+    # `kept` carries the implicit bit, so adding it bumps the exponent field as it must.
+    bits = jnp.minimum((field.astype(jnp.uint32) << layout.fraction) + kept, layout.infinity)
+    sign = jnp.where(negative & (mantissa != 0), jnp.uint32(1), jnp.uint32(0))
+    bits = jnp.where(mantissa != 0, bits, 0) | (sign << (layout.bits - 1))
+    return lax.bitcast_convert_type(bits.astype(_UNSIGNED[layout.bits // 8]), jnp.dtype(dtype))
+
+
+def _top_30_bits(magnitude: Wide, exponent: Array) -> tuple[Array, Array]:
+    """Normalises to a 30-bit mantissa whose last bit is sticky (set if anything was lost)."""
+    high, low = magnitude
+    small = high == 0
+    high, low = jnp.where(small, low, high), jnp.where(small, 0, low)
+    shift = jnp.minimum(lax.clz(high), 31)
+    high, low = shift_left_wide((high, low), shift)
+    sticky = ((low | (high & 3)) != 0).astype(jnp.uint32)
+    exponent = exponent + jnp.where(small, 2, 34) - shift.astype(jnp.int32)
+    return (high >> 2) | sticky, exponent

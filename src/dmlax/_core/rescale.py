@@ -1,0 +1,203 @@
+"""The only rounding and saturation in dmlax: exact by integer comparison, or ONNX Runtime's float32.
+
+Exact means: `|acc| * scale` is truncated by a float estimate to `q`, and `q` becomes `q + 1` if
+`|acc|` exceeds `(2 q + 1) / (2 scale)`. That threshold comes from the reciprocal of the scale in
+fixed point, in 32-bit limbs, so a tie is representable and no float operation decides anything.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Literal, NamedTuple, get_args
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import DTypeLike
+
+from dmlax._core import bits
+
+Arithmetic = Literal["exact", "float32"]
+ARITHMETICS = get_args(Arithmetic)
+
+_LIMB = 20  # limb width: a limb times (2 * 255 + 1) fits 32 bits
+_TIE_TO_EVEN = 1 << 10  # in units of 2**-60: above the truncation error, below the nearest non-tie
+_SATURATED = np.uint32(0xFFFFFFFF)
+_MAGNITUDE_LIMIT = 255  # |round(v)| beyond this saturates whatever the zero point
+
+
+class Threshold(NamedTuple):
+    """`1 / (2 * |scale|)` in fixed point, the largest value below the true one, and an estimate."""
+
+    estimate: Array  # float32 scale with its sign, clipped so that products stay finite
+    integer: Array  # uint32, saturated
+    fraction: tuple[Array, Array, Array]  # 20-bit limbs, highest first
+
+
+def requantizer(
+    input_scale: Array,
+    filter_scale: Array,
+    output_scale: Array,
+    zero_point: Array | None,
+    dtype: DTypeLike,
+    arithmetic: Arithmetic,
+) -> Callable[[Array], Array]:
+    """accumulator -> clamp(round(accumulator * sx * sw / sy) + zero_point), its constants ready.
+
+    Args:
+      input_scale: float32; it and the next three broadcast to the int32 accumulator.
+      filter_scale: float32.
+      output_scale: float32.
+      zero_point: of `dtype`, or None for 0.
+      dtype: int8 or uint8.
+      arithmetic: "exact", or "float32" for ONNX Runtime's bits.
+    """
+    scales = jnp.broadcast_arrays(input_scale, filter_scale, output_scale)
+    if arithmetic == "float32":
+        multiplier = _fence(_multiplier, *scales)
+        return lambda accumulator: _quantize_float32(
+            accumulator.astype(jnp.float32) * multiplier, zero_point, dtype
+        )
+    threshold = _threshold(*scales)
+    return lambda accumulator: _saturate(
+        _round_by_threshold(accumulator, threshold), zero_point, dtype
+    )
+
+
+def quantize(
+    x: Array, scale: Array, zero_point: Array | None, dtype: DTypeLike, arithmetic: Arithmetic
+) -> Array:
+    """clamp(round(x / scale) + zero_point) for float32, float16 or int32 `x`."""
+    if arithmetic == "float32":
+        quotient = bits.divide(x.astype(jnp.float32), scale.astype(jnp.float32))
+        return _quantize_float32(quotient, zero_point, dtype)
+    if x.dtype == jnp.int32:
+        one = jnp.float32(1)
+        return requantizer(one, one, scale, zero_point, dtype, arithmetic)(x)
+    rounded = _round_quotient(x, scale)
+    rounded = jnp.where(bits.is_nan(x), -2 * _MAGNITUDE_LIMIT, rounded)
+    return _saturate(rounded, zero_point, dtype)
+
+
+def dequantize(x: Array, scale: Array, zero_point: Array | None) -> Array:
+    """(x - zero_point) * scale as a real number, rounded once to the scale's dtype."""
+    zero = jnp.zeros((), x.dtype) if zero_point is None else zero_point
+    below = x < zero
+    difference = jnp.where(below, _unsigned(zero) - _unsigned(x), _unsigned(x) - _unsigned(zero))
+    factor = bits.unpack(scale)
+    product = bits.multiply_wide(difference, factor.mantissa)
+    return bits.pack(below ^ factor.negative, product, factor.exponent, scale.dtype)
+
+
+def _unsigned(x: Array) -> Array:
+    """uint32 congruent to `x` modulo 2**32."""
+    if jnp.issubdtype(x.dtype, jnp.signedinteger):
+        return lax.bitcast_convert_type(x.astype(jnp.int32), jnp.uint32)
+    return x.astype(jnp.uint32)
+
+
+def _saturate(rounded: Array, zero_point: Array | None, dtype: DTypeLike) -> Array:
+    """clamp(rounded + zero_point) for |rounded| below 2**30."""
+    limits = jnp.iinfo(dtype)
+    if zero_point is not None:
+        rounded = rounded + zero_point.astype(jnp.int32)
+    return jnp.clip(rounded, limits.min, limits.max).astype(dtype)
+
+
+def _quantize_float32(value: Array, zero_point: Array | None, dtype: DTypeLike) -> Array:
+    """ONNX Runtime's order: clamp to the range less the zero point, round, add the zero point."""
+    zero = jnp.int32(0) if zero_point is None else zero_point.astype(jnp.int32)
+    limits = jnp.iinfo(dtype)
+    low = (limits.min - zero).astype(jnp.float32)
+    high = (limits.max - zero).astype(jnp.float32)
+    value = jnp.where(value > low, value, low)  # not maximum: NaN gives the lowest value
+    value = jnp.where(value < high, value, high)
+    return (lax.round(value, lax.RoundingMethod.TO_NEAREST_EVEN).astype(jnp.int32) + zero).astype(
+        dtype
+    )
+
+
+def _round_quotient(x: Array, scale: Array) -> Array:
+    """round(x / scale), ties to even, for finite floats; beyond 255 any value beyond it."""
+    a, s = bits.unpack(x), bits.unpack(scale)
+    # 2 * |x / scale| = (a.mantissa << shift) / s.mantissa
+    shift = jnp.clip(a.exponent - s.exponent + 1, -1, 20)
+    ratio = a.mantissa.astype(jnp.float32) / s.mantissa.astype(jnp.float32)
+    estimate = jnp.where(
+        bits.is_infinite(x), jnp.float32(jnp.inf), ratio * bits.power_of_two(shift - 1)
+    )
+    below = jnp.minimum(estimate, _MAGNITUDE_LIMIT).astype(jnp.int32)
+    # The difference is below 2**25, so that arithmetic modulo 2**32 gets it right.
+    doubled = a.mantissa << jnp.maximum(shift, 0).astype(jnp.uint32)
+    middle = s.mantissa * (2 * below + 1).astype(jnp.uint32)
+    excess = lax.bitcast_convert_type(doubled - middle, jnp.int32)
+    up = (shift >= 0) & ((excess > 0) | ((excess == 0) & (below & 1 == 1)))
+    up |= below == _MAGNITUDE_LIMIT
+    rounded = below + up.astype(jnp.int32)
+    return jnp.where(a.negative ^ s.negative, -rounded, rounded)
+
+
+def _round_by_threshold(accumulator: Array, threshold: Threshold) -> Array:
+    """round(accumulator * scale), ties to even; beyond 255 any value beyond it."""
+    magnitude = lax.bitcast_convert_type(jnp.abs(accumulator), jnp.uint32)  # |INT_MIN| fits
+    estimate = magnitude.astype(jnp.float32) * jnp.abs(threshold.estimate)
+    below = jnp.minimum(estimate, _MAGNITUDE_LIMIT).astype(jnp.int32).astype(jnp.uint32)
+    twice = 2 * below + 1
+    high, middle, low = threshold.fraction
+    carry = low * twice + ((~below & 1) * _TIE_TO_EVEN)
+    carry = middle * twice + (carry >> _LIMB)
+    carry = high * twice + (carry >> _LIMB)
+    limit = threshold.integer * twice + (carry >> _LIMB)
+    rounded = (below + (magnitude > limit).astype(jnp.uint32)).astype(jnp.int32)
+    sign = (accumulator ^ lax.bitcast_convert_type(threshold.estimate, jnp.int32)) >> 31
+    return (rounded ^ sign) - sign
+
+
+def _multiplier(input_scale: Array, filter_scale: Array, output_scale: Array) -> Array:
+    return bits.divide(bits.multiply(input_scale, filter_scale), output_scale)
+
+
+def _fence(function: Callable[..., Array], *args: Array) -> Array:
+    """function(*args), computed once: XLA on a CPU would do it again for every element.
+
+    A loop is what no pass of XLA looks through; one of two rounds is not unrolled.
+    """
+    start = functools.reduce(jnp.bitwise_or, map(bits.raw_bits, args))
+    return lax.fori_loop(
+        0, 2, lambda _, value: function(*args), (start ^ start).astype(jnp.float32)
+    )
+
+
+def _threshold(input_scale: Array, filter_scale: Array, output_scale: Array) -> Threshold:
+    """Divides S by 2 * P, P the product of two mantissas: long division, 20 bits a step.
+
+    The loop is also a fence: without it XLA on a CPU computes all this again for every element.
+    """
+    a, b, s = (bits.unpack(scale) for scale in (input_scale, filter_scale, output_scale))
+    divisor = bits.multiply_wide(a.mantissa, b.mantissa)
+    # The reciprocal is S * 2**23 / P * 2**exponent, that quotient in (1/4, 2). Beyond the clip
+    # every accumulator saturates, or none reaches one half.
+    exponent = jnp.clip(s.exponent - a.exponent - b.exponent - 24, -40, 33)
+    first = exponent // _LIMB  # the first digit weighs 2**(20 * first)
+    first_shift = (exponent - first * _LIMB).astype(jnp.uint32)
+    size = a.mantissa.astype(jnp.float32) * b.mantissa.astype(jnp.float32)
+    inverse = 1 / size
+    estimate = size / s.mantissa.astype(jnp.float32) * bits.power_of_two(-24 - exponent)
+    estimate = jnp.where(a.negative ^ b.negative ^ s.negative, -estimate, estimate)
+
+    def step(position: Array, state: tuple[bits.Wide, Threshold]) -> tuple[bits.Wide, Threshold]:
+        remainder, threshold = state
+        index = position - 1 + first
+        shift = jnp.where(index == 0, first_shift, jnp.uint32(_LIMB))
+        digit, rest = bits.divide_step(remainder, shift, divisor, inverse)
+        digit = jnp.where(index < 0, jnp.uint32(0), digit)
+        remainder = tuple(jnp.where(index < 0, x, y) for x, y in zip(remainder, rest, strict=True))
+        high, middle, low = threshold.fraction
+        integer = jnp.where(
+            threshold.integer >= 1 << 12, _SATURATED, threshold.integer << _LIMB | high
+        )
+        return remainder, Threshold(estimate, integer, (middle, low, digit))
+
+    zero = divisor[0] & s.mantissa
+    zero ^= zero  # varies over a mesh as the scales do, as a loop's first state must
+    start = Threshold(zero.astype(jnp.float32), zero, (zero, zero, zero))
+    return lax.fori_loop(0, 5, step, ((s.mantissa >> 9, s.mantissa << 23), start))[1]

@@ -1,0 +1,121 @@
+"""What an element-wise call will compute, from shapes and dtypes alone."""
+
+import functools
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from dmlax._core.operands import Aval, Rules
+
+_SCALE_OF = {"float32": "float32", "float16": "float16", "int32": "float32"}
+_INTEGERS = (jnp.int8, jnp.uint8, jnp.int16, jnp.uint16, jnp.int32, jnp.uint32)
+
+
+class Elementwise(NamedTuple):
+    """The operands of both operators."""
+
+    input: Array
+    scale: Array
+    zero_point: Array | None
+
+
+@dataclass(frozen=True)
+class ElementwisePlan:
+    """Everything static that a lowering reads."""
+
+    input: Aval
+    scale: Aval
+    zero_point: Aval | None
+    axis: int | None
+    arithmetic: str
+    output: Aval
+
+    def notes(self) -> list[str]:
+        """What `explain` adds."""
+        return []
+
+    def spread(self, parameter: Array) -> Array:
+        """A parameter shaped so that it broadcasts to the input."""
+        if self.axis is None or parameter.ndim != 1:
+            return parameter
+        return parameter.reshape(-1, *(1,) * (len(self.input.shape) - self.axis - 1))
+
+    def __str__(self) -> str:
+        return f"{self.input}, scale {self.scale} -> {self.output}"
+
+
+@functools.lru_cache(maxsize=4096)
+def quantize_plan(
+    rules: Rules,
+    input: Aval,
+    scale: Aval,
+    zero_point: Aval | None,
+    axis: int | None,
+    output_dtype: np.dtype,
+    arithmetic: str,
+) -> ElementwisePlan:
+    """Checks a quantization."""
+    rules.dtype("InputTensor", input, *_SCALE_OF)
+    rules.dtype("ScaleTensor", scale, _SCALE_OF[input.dtype.name])
+    if zero_point is not None:
+        rules.dtype("ZeroPointTensor", zero_point, output_dtype)
+    return _plan(rules, input, scale, zero_point, axis, arithmetic, output_dtype)
+
+
+@functools.lru_cache(maxsize=4096)
+def dequantize_plan(
+    rules: Rules, input: Aval, scale: Aval, zero_point: Aval | None, axis: int | None
+) -> ElementwisePlan:
+    """Checks a dequantization."""
+    rules.dtype("InputTensor", input, *_INTEGERS)
+    rules.dtype("ScaleTensor", scale, jnp.float32, jnp.float16)
+    if zero_point is not None:
+        rules.dtype("ZeroPointTensor", zero_point, input.dtype)
+    return _plan(rules, input, scale, zero_point, axis, "exact", scale.dtype)
+
+
+def _plan(
+    rules: Rules,
+    input: Aval,
+    scale: Aval,
+    zero_point: Aval | None,
+    axis: int | None,
+    arithmetic: str,
+    dtype: np.dtype,
+) -> ElementwisePlan:
+    rank = len(input.shape)
+    rules.expect(
+        rank >= 1, "dimension_count", "InputTensor", f"is {input}, expected rank 1 or more"
+    )
+    if axis is not None:
+        within = f"is {axis}, expected {-rank} to {rank - 1} for InputTensor {input}"
+        rules.expect(-rank <= axis < rank, "option", "axis", within)
+        axis %= rank
+    for field, parameter in (("ScaleTensor", scale), ("ZeroPointTensor", zero_point)):
+        if parameter is not None:
+            _check_shape(rules, field, parameter, input, axis)
+    output = Aval(np.dtype(dtype), input.shape)
+    return ElementwisePlan(input, scale, zero_point, axis, arithmetic, output)
+
+
+def _check_shape(rules: Rules, field: str, parameter: Aval, input: Aval, axis: int | None) -> None:
+    if axis is None:
+        wanted = f"a shape that broadcasts to InputTensor {input}"
+        rules.expect(
+            _broadcasts(parameter, input), "sizes", field, f"is {parameter}, expected {wanted}"
+        )
+        return
+    size = input.shape[axis]
+    wanted = f"one value or {size}, as axis {axis} of InputTensor {input}"
+    good = parameter.shape in ((), (1,), (size,))
+    rules.expect(good, "sizes", field, f"is {parameter}, expected {wanted}")
+
+
+def _broadcasts(parameter: Aval, input: Aval) -> bool:
+    try:
+        return np.broadcast_shapes(parameter.shape, input.shape) == input.shape
+    except ValueError:
+        return False

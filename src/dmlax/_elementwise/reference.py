@@ -1,0 +1,27 @@
+"""What the element-wise operators mean: the rescale itself, every parameter written out."""
+
+import jax.numpy as jnp
+from jax import Array
+
+from dmlax._core import rescale
+from dmlax._elementwise.plan import Elementwise, ElementwisePlan
+
+
+def quantize(plan: ElementwisePlan, operands: Elementwise) -> Array:
+    """clamp(round(input / scale) + zero_point), element by element."""
+    x, scale, zero_point = _whole(plan, operands)
+    return rescale.quantize(x, scale, zero_point, plan.output.dtype, plan.arithmetic)
+
+
+def dequantize(plan: ElementwisePlan, operands: Elementwise) -> Array:
+    """(input - zero_point) * scale, element by element."""
+    return rescale.dequantize(*_whole(plan, operands))
+
+
+def _whole(plan: ElementwisePlan, operands: Elementwise) -> Elementwise:
+    shape = plan.input.shape
+    scale = jnp.broadcast_to(plan.spread(operands.scale), shape)
+    if operands.zero_point is None:
+        return Elementwise(operands.input, scale, None)
+    zero_point = jnp.broadcast_to(plan.spread(operands.zero_point), shape)
+    return Elementwise(operands.input, scale, zero_point)

@@ -1,0 +1,31 @@
+"""The element-wise operators in plain XLA: the rescale with parameters as small as they came."""
+
+import jax.numpy as jnp
+from jax import Array
+
+from dmlax._core import rescale
+from dmlax._elementwise.plan import Elementwise, ElementwisePlan
+
+
+def quantize(plan: ElementwisePlan, operands: Elementwise) -> Array:
+    """clamp(round(input / scale) + zero_point), broadcasting."""
+    zero_point = None if operands.zero_point is None else plan.spread(operands.zero_point)
+    scale = plan.spread(operands.scale)
+    return rescale.quantize(operands.input, scale, zero_point, plan.output.dtype, plan.arithmetic)
+
+
+def dequantize(plan: ElementwisePlan, operands: Elementwise) -> Array:
+    """(input - zero_point) * scale, broadcasting."""
+    zero_point = None if operands.zero_point is None else plan.spread(operands.zero_point)
+    return rescale.dequantize(operands.input, plan.spread(operands.scale), zero_point)
+
+
+def dequantize_tangents(
+    plan: ElementwisePlan, operands: Elementwise, tangents: Elementwise
+) -> tuple[Array, Array]:
+    """The output and its derivative: linear in the scale, the rest is integers."""
+    output = dequantize(plan, operands)
+    one = jnp.ones((), operands.scale.dtype)
+    steps = dequantize(plan, operands._replace(scale=one))
+    slope = plan.spread(tangents.scale)
+    return output, steps * slope

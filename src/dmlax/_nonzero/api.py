@@ -1,0 +1,90 @@
+"""nonzero_coordinates."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from dmlax._core import compat, dispatch
+from dmlax._core.operands import aval_of
+from dmlax._nonzero import reference, xla
+from dmlax._nonzero.plan import RULES, nonzero_plan
+from dmlax._nonzero.result import NonzeroCoordinates
+
+_OPERATOR = dispatch.Operator(
+    RULES.operator,
+    (dispatch.Lowering("xla", xla.run), dispatch.Lowering("reference", reference.run)),
+)
+
+
+def nonzero_coordinates(
+    input: ArrayLike,
+    /,
+    *,
+    size: int | None = None,
+    coordinate_rank: int | None = None,
+    fill_value: int = 0,
+    axis_name: Any = None,
+    implementation: dispatch.Implementation = "auto",
+) -> NonzeroCoordinates:
+    """Finds the coordinates of all elements that are not zero, and counts them.
+
+    Only +0 and -0 are zero: NaN, infinities and subnormals are not, on every backend.
+
+    Args:
+      input: bool, (u)int8 to (u)int64, float16, bfloat16, float32 or float64, of rank 1 or more
+        and at most 2**32 - 1 elements; any size may be 0. A 64-bit NumPy array is looked at whole
+        even where JAX's 64-bit types are off.
+      size: rows of `coordinates`, a static integer; default the number of elements. With fewer,
+        the first rows are kept and `count` still tells the truth.
+      coordinate_rank: columns of `coordinates`, which are the last axes: from the effective rank
+        (the rank without leading axes of size 1, at least 1) to the rank, the default.
+      fill_value: what rows from `count` on hold, a static integer in 0..2**32-1.
+      axis_name: inside `jax.shard_map`, the mesh axis over which axis 0 is split; the result is
+        the whole input's, on every device.
+      implementation: "auto", or exactly one of "xla", "reference".
+
+    Returns:
+      `NonzeroCoordinates(count, coordinates)`: count uint32 of shape (), coordinates uint32 of
+      shape (size, coordinate_rank), ascending by row-major element index.
+
+    Raises:
+      SpecError: code `data_type` or `dimension_count` (InputTensor), `sizes` (InputTensor,
+        OutputCoordinatesTensor), `option` (size, coordinate_rank, fill_value, implementation).
+      UnsupportedError: the named implementation does not exist for this operator.
+
+    DirectML:
+      DML_NONZERO_COORDINATES_OPERATOR_DESC. The page leaves rows from the count on undefined;
+      here they hold `fill_value`. Beyond the page: bool, bfloat16 and 64-bit types, empty
+      inputs, ranks above 8, `size` other than the number of elements.
+
+    Lowering:
+      cpu, cuda, tpu: xla. reference runs everywhere when named.
+
+    Example:
+      >>> import dmlax, jax.numpy as jnp
+      >>> count, coordinates = dmlax.nonzero_coordinates(jnp.array([[0.0, 2.5], [-0.0, 1e-40]]))
+      >>> int(count), coordinates.tolist()
+      (2, [[0, 1], [1, 1], [0, 0], [0, 0]])
+    """
+    array = jnp.asarray(_narrow(RULES.array("InputTensor", input)))
+    if size is not None:
+        size = RULES.integer("size", size, 0, 2**32 - 1)
+    if coordinate_rank is not None:
+        coordinate_rank = RULES.integer("coordinate_rank", coordinate_rank, 0)
+    fill_value = RULES.integer("fill_value", fill_value, 0, 2**32 - 1)
+    devices = 1 if axis_name is None else compat.axis_size(axis_name)
+    plan = nonzero_plan(aval_of(array), size, coordinate_rank, fill_value, axis_name, devices)
+    return dispatch.call(_OPERATOR, plan, array, implementation)  # type: ignore[no-any-return]
+
+
+def _narrow(array: Array | np.ndarray) -> Array | np.ndarray:
+    """A 64-bit NumPy array that JAX would narrow is tested here, since narrowing makes zeros."""
+    if not isinstance(array, np.ndarray) or compat.canonical_dtype(array.dtype) == array.dtype:
+        return array
+    if array.dtype.kind not in "iuf":
+        return array
+    magnitude = array.view(np.uint64) if array.flags.c_contiguous else array.copy().view(np.uint64)
+    return (magnitude << np.uint64(1) if array.dtype.kind == "f" else magnitude) != 0

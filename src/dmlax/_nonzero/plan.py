@@ -1,0 +1,92 @@
+"""What a nonzero call will compute, from shapes and dtypes alone."""
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from dmlax._core.operands import Aval, Rules
+
+RULES = Rules("nonzero_coordinates")
+_DTYPES = (
+    *(jnp.bool_, jnp.int8, jnp.int16, jnp.int32, jnp.int64),
+    *(jnp.uint8, jnp.uint16, jnp.uint32, jnp.uint64),
+    *(jnp.float16, jnp.bfloat16, jnp.float32, jnp.float64),
+)
+_MAX = 2**32 - 1
+
+
+@dataclass(frozen=True)
+class NonzeroPlan:
+    """Sizes are of the whole input, over all devices of `axis_name`."""
+
+    input: Aval
+    sizes: tuple[int, ...]
+    size: int
+    coordinate_rank: int
+    fill_value: int
+    axis_name: Any
+    axis_size: int
+
+    @property
+    def count(self) -> Aval:
+        """The count's dtype and shape."""
+        return Aval(np.dtype(np.uint32), ())
+
+    @property
+    def coordinates(self) -> Aval:
+        """The coordinates' dtype and shape."""
+        return Aval(np.dtype(np.uint32), (self.size, self.coordinate_rank))
+
+    @property
+    def output(self) -> tuple[Aval, Aval]:
+        """What `eval_shape` gives."""
+        return self.count, self.coordinates
+
+    @property
+    def elements(self) -> int:
+        """Elements of the whole input."""
+        return int(np.prod(self.sizes, dtype=object))
+
+    def notes(self) -> list[str]:
+        """What `explain` adds."""
+        return []
+
+    def __str__(self) -> str:
+        return f"{self.input} -> {self.count}, {self.coordinates}"
+
+
+def effective_rank(sizes: tuple[int, ...]) -> int:
+    """The rank without leading axes of size 1, at least 1."""
+    leading = next((axis for axis, size in enumerate(sizes) if size != 1), len(sizes))
+    return max(len(sizes) - leading, 1)
+
+
+@functools.lru_cache(maxsize=4096)
+def nonzero_plan(
+    input: Aval,
+    size: int | None,
+    coordinate_rank: int | None,
+    fill_value: int,
+    axis_name: Any,
+    axis_size: int,
+) -> NonzeroPlan:
+    """Checks the call and fills in the defaults."""
+    RULES.dtype("InputTensor", input, *_DTYPES)
+    rank = len(input.shape)
+    RULES.expect(
+        rank >= 1, "dimension_count", "InputTensor", f"is {input}, expected rank 1 or more"
+    )
+    sizes = (input.shape[0] * axis_size, *input.shape[1:])
+    whole = Aval(input.dtype, sizes)
+    elements = f"is {whole}, expected at most {_MAX} elements"
+    RULES.expect(whole.size <= _MAX, "sizes", "InputTensor", elements)
+    low = effective_rank(sizes)
+    if coordinate_rank is None:
+        coordinate_rank = rank
+    width = f"has {coordinate_rank} columns, expected {low} to {rank} for InputTensor {whole}"
+    RULES.expect(low <= coordinate_rank <= rank, "sizes", "OutputCoordinatesTensor", width)
+    size = whole.size if size is None else size
+    return NonzeroPlan(input, sizes, size, coordinate_rank, fill_value, axis_name, axis_size)

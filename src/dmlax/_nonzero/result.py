@@ -1,0 +1,19 @@
+"""The two outputs of nonzero_coordinates."""
+
+from typing import NamedTuple
+
+from jax import Array
+
+from dmlax._core import compat
+
+
+class NonzeroCoordinates(NamedTuple):
+    """How many elements are not zero, and where."""
+
+    count: Array
+    """uint32, shape (): of the whole input, also where `size` holds fewer."""
+    coordinates: Array
+    """uint32, shape (size, coordinate_rank): ascending, then `fill_value`."""
+
+
+compat.serialise_namedtuple(NonzeroCoordinates, "dmlax.NonzeroCoordinates")

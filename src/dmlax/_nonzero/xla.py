@@ -1,0 +1,98 @@
+"""Compaction in plain XLA: bits packed into words, counted by population count, scattered once."""
+
+import functools
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from dmlax._core import bits
+from dmlax._nonzero.plan import NonzeroPlan
+from dmlax._nonzero.result import NonzeroCoordinates
+
+_LANES = 32
+# Elements scattered at a time: on a CPU what stays in its caches, elsewhere all there are.
+_CPU_CHUNK = 1 << 20
+_CHUNK = 1 << 30
+
+
+class _Words(NamedTuple):
+    """The input's zero tests, 32 to a word, and the flat index of each word's first element."""
+
+    bits: Array
+    start: Array
+
+
+def run(plan: NonzeroPlan, input: Array) -> NonzeroCoordinates:
+    """Packs, compacts flat indices, and takes them apart into coordinates."""
+    words = _pack(plan, input)
+    if words.bits.size <= _CPU_CHUNK // _LANES:
+        flat, count = _compact(plan, _CHUNK, words)
+    else:
+        flat, count = lax.platform_dependent(
+            words,
+            cpu=functools.partial(_compact, plan, _CPU_CHUNK),
+            default=functools.partial(_compact, plan, _CHUNK),
+        )
+    return NonzeroCoordinates(count, _coordinates(plan, flat, count))
+
+
+def _pack(plan: NonzeroPlan, input: Array) -> _Words:
+    """The whole input's words; with an axis name, gathered from its devices."""
+    local = input.size
+    count = -(-local // _LANES)
+    nonzero = bits.is_nonzero(input).reshape(-1)
+    nonzero = jnp.pad(nonzero, (0, count * _LANES - local)).reshape(count, _LANES)
+    lanes = jnp.arange(_LANES, dtype=jnp.uint32)
+    words = (nonzero.astype(jnp.uint32) << lanes).sum(axis=1, dtype=jnp.uint32)
+    start = jnp.arange(count, dtype=jnp.uint32) * _LANES
+    if plan.axis_name is None:
+        return _Words(words, start)
+    # A sum, not all_gather: its result is known to be the same on every device.
+    device = lax.axis_index(plan.axis_name)
+    everyone = jnp.zeros((plan.axis_size, count), jnp.uint32).at[device].set(words)
+    offsets = jnp.arange(plan.axis_size, dtype=jnp.uint32)[:, None] * local
+    words = lax.psum(everyone, plan.axis_name).reshape(-1)
+    return _Words(words, (offsets + start).reshape(-1))
+
+
+def _compact(plan: NonzeroPlan, chunk: int, words: _Words) -> tuple[Array, Array]:
+    """Flat indices of the set bits, ascending, and how many there are."""
+    step = functools.partial(_compact_chunk, plan.size)
+    nothing = (words.bits[:1] ^ words.bits[:1]).sum(dtype=jnp.uint32)  # zero, varying as the data
+    state = jnp.zeros(plan.size, jnp.uint32) + nothing, nothing
+    per_chunk = chunk // _LANES
+    whole, rest = divmod(words.bits.size, per_chunk)
+    if whole:
+        split = _Words(*(x[: whole * per_chunk].reshape(whole, per_chunk) for x in words))
+        state, _ = lax.scan(lambda state, words: (step(state, words), None), state, split)
+    if rest:
+        state = step(state, _Words(*(x[whole * per_chunk :] for x in words)))
+    return state
+
+
+def _compact_chunk(size: int, state: tuple[Array, Array], words: _Words) -> tuple[Array, Array]:
+    """Appends one chunk's indices.
+
+    Every element of a word that holds anything is written, a zero to the row of the next nonzero
+    element, whose index is greater: the maximum needs no branch that the data decides.
+    """
+    flat, count = state
+    population = lax.population_count(words.bits)
+    ends = jnp.cumsum(population, dtype=jnp.uint32) + count
+    lanes = jnp.arange(_LANES, dtype=jnp.uint32)
+    below = lax.population_count(words.bits[:, None] & ((jnp.uint32(1) << lanes) - 1))
+    rows = (ends - population)[:, None] + below
+    rows = jnp.where((words.bits == 0)[:, None], jnp.uint32(size), rows)
+    indices = words.start[:, None] + lanes
+    return flat.at[rows.reshape(-1)].max(indices.reshape(-1), mode="drop"), ends[-1]
+
+
+def _coordinates(plan: NonzeroPlan, flat: Array, count: Array) -> Array:
+    columns = []
+    for size in reversed(plan.sizes[-plan.coordinate_rank :]):
+        columns.append(flat % jnp.uint32(max(size, 1)))
+        flat = flat // jnp.uint32(max(size, 1))
+    coordinates = jnp.stack(columns[::-1], axis=-1)
+    written = jnp.arange(plan.size, dtype=jnp.uint32) < count
+    return jnp.where(written[:, None], coordinates, jnp.uint32(plan.fill_value))

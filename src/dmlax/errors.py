@@ -1,0 +1,52 @@
+"""What a call is told when it is wrong, or when the named implementation cannot run it."""
+
+from typing import Literal, get_args
+
+Code = Literal[
+    "data_type",
+    "dimension_count",
+    "sizes",
+    "strides",
+    "byte_size",
+    "alignment",
+    "flags",
+    "feature_level",
+    "missing_tensor",
+    "option",
+    "value",
+]
+CODES: tuple[str, ...] = get_args(Code)
+
+
+class SpecError(ValueError):
+    """The call breaks a rule of its operator, on every backend.
+
+    Attributes:
+      code: what kind of rule, one of `dmlax.errors.CODES`.
+      field: DirectML's name of the tensor or field, or the argument's where it has none.
+    """
+
+    def __init__(self, message: str, code: Code, field: str) -> None:
+        super().__init__(message, code, field)
+        self.code = code
+        self.field = field
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class UnsupportedError(NotImplementedError):
+    """The call is right, but the implementation that it names cannot run it.
+
+    Attributes:
+      code: "option".
+      field: "implementation".
+    """
+
+    def __init__(self, message: str, code: Code = "option", field: str = "implementation") -> None:
+        super().__init__(message, code, field)
+        self.code = code
+        self.field = field
+
+    def __str__(self) -> str:
+        return str(self.args[0])
