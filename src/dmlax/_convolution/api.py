@@ -203,13 +203,13 @@ def _bind(
     windows: tuple[Any, Any, Any, Any],
     group_count: Any,
     dimension_numbers: Any,
-    arithmetic: str = "exact",
+    arithmetic: rescale.Arithmetic = "exact",
     output_dtype: Any = None,
 ) -> tuple[ConvolutionPlan, Convolution]:
     """Arrays and options in their canonical forms, and the plan for them."""
     input = jnp.asarray(rules.array("InputTensor", arguments.input))
     rules.dtype("InputTensor", aval_of(input), jnp.int8, jnp.uint8)
-    filter, shape = _filter(rules, arguments, group_count, dimension_numbers)
+    shape, filter, filter_zero_point = _filter(rules, arguments, group_count, dimension_numbers)
     rank = f"is {aval_of(input)}, expected rank {len(shape.filter.shape)}, as FilterTensor"
     same = input.ndim == len(shape.filter.shape)
     rules.expect(same, "dimension_count", "InputTensor", f"{rank} is {shape.filter}")
@@ -218,25 +218,29 @@ def _bind(
         zero_point = arguments.output_zero_point
         dtype = rules.output_dtype(output_dtype, FIELDS.output_zero_point, zero_point, input.dtype)
     operands = _operands(rules, arguments, input, filter, shape, dtype)
-    windows = _windows(rules, windows, len(shape.kernel))
-    options = Options(*windows, shape.layouts[0], shape.layouts[2], arithmetic, dtype)
-    prepared = isinstance(filter, Prepared)
-    filter_zero_point = filter.zero_point if prepared else operands.filter_zero_point
-    avals = operands._replace(filter=None, filter_zero_point=filter_zero_point)
-    known = Convolution(*(None if x is None else aval_of(x) for x in avals))
-    return convolution_plan(rules, known, shape, prepared, options), operands
+    canonical = _windows(rules, windows, len(shape.kernel))
+    options = Options(*canonical, shape.layouts[0], shape.layouts[2], arithmetic, dtype)
+    known = operands._replace(filter=None)
+    if filter_zero_point is not None:
+        known = known._replace(filter_zero_point=filter_zero_point)
+    avals = Convolution(*(None if x is None else aval_of(x) for x in known))
+    prepared = isinstance(arguments.filter, PreparedFilter)
+    return convolution_plan(rules, avals, shape, prepared, options), operands
 
 
 def _filter(
     rules: Rules, arguments: Convolution, group_count: Any, dimension_numbers: Any
-) -> tuple[Array | Prepared, FilterShape]:
-    """The filter, raw or prepared; a prepared one's options may be left out, not contradicted."""
+) -> tuple[FilterShape, Array | Prepared, Array | None]:
+    """The filter, raw or prepared, and a prepared one's zero point.
+
+    A prepared filter's options may be left out, or said again, not contradicted.
+    """
     filter = arguments.filter
     group_count = rules.integer("GroupCount", group_count, 1)
     if not isinstance(filter, PreparedFilter):
         array = jnp.asarray(rules.array("FilterTensor", filter))
         shape = filter_shape(rules, aval_of(array), group_count, _hashable(dimension_numbers))
-        return array, shape
+        return shape, array, None
     shape = filter.shape
     groups = f"is {group_count}, but the filter was prepared with {shape.group_count}"
     rules.expect(group_count in (1, shape.group_count), "option", "GroupCount", groups)
@@ -247,7 +251,7 @@ def _filter(
         layouts = parse_layouts(rules, shape.filter, dimension_numbers)
         other = f"is {dimension_numbers!r}, but the filter was prepared with another"
         rules.expect(layouts == shape.layouts, "option", "dimension_numbers", other)
-    return filter.arrays, shape
+    return shape, filter.arrays, filter.arrays.zero_point
 
 
 def _hashable(dimension_numbers: Any) -> Any:
@@ -282,7 +286,9 @@ def _operands(
     return Convolution(input, filter, **found)
 
 
-def _windows(rules: Rules, windows: tuple[Any, ...], count: int) -> tuple[Any, ...]:
+def _windows(
+    rules: Rules, windows: tuple[Any, ...], count: int
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...]]:
     """Strides, dilations and (start, end) padding."""
     strides, dilations, start, end = windows
     start = integers(rules, "StartPadding", start, count, 0, 0)

@@ -12,6 +12,7 @@ from jax import lax
 
 from dmlax._core import windows
 from dmlax._core.operands import Aval, Rules
+from dmlax._core.rescale import Arithmetic
 
 _EIGHT_BITS = (jnp.int8, jnp.uint8)
 _INT32_MAX = 2**31 - 1
@@ -103,7 +104,7 @@ class Options(NamedTuple):
     padding: tuple[tuple[int, int], ...]
     input_layout: tuple[int, ...]  # the axes of N, C and the spatial ones
     output_layout: tuple[int, ...]
-    arithmetic: str = "exact"
+    arithmetic: Arithmetic = "exact"
     output_dtype: np.dtype = np.dtype(np.int32)
 
 

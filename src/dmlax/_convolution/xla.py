@@ -34,11 +34,12 @@ def run(plan: ConvolutionPlan, operands: Convolution) -> Array:
     """Depthwise by shifted products, all else by matrix products."""
     if plan.filter.channels == 1:
         return _depthwise(plan, operands)
-    return lax.platform_dependent(
+    output: Array = lax.platform_dependent(
         operands,
         cpu=functools.partial(_matrix_product, plan, _CPU),
         default=functools.partial(_matrix_product, plan, _DEFAULT),
     )
+    return output
 
 
 class _Layout(NamedTuple):
@@ -102,13 +103,9 @@ def _padded_input(
 
 def _tap_inputs(plan: ConvolutionPlan, layout: _Layout, x: Array) -> list[Array]:
     """What each tap of the kernel meets, every one the output's size."""
-    options = plan.options
+    sizes, strides, dilations = plan.output_sizes, plan.options.strides, plan.options.dilations
     return [
-        x[
-            layout.cells(
-                windows.tap_slices(tap, plan.output_sizes, options.strides, options.dilations)
-            )
-        ]
+        x[layout.cells(windows.tap_slices(tap, sizes, strides, dilations))]
         for tap in windows.taps(plan.filter.kernel)
     ]
 
@@ -237,8 +234,7 @@ def _pad_to(x: Array, axis: int, multiple: int) -> Array:
 def _product(left: Array, right: Array, contract: int) -> Array:
     """int32 products a group, of int8 rows with int8 columns (contract 1) or rows (2)."""
     if left.shape[0] == 1:  # a batch of one would miss the fast path
-        numbers = (((1,), (contract - 1,)), ((), ()))
-        product = lax.dot_general(left[0], right[0], numbers, preferred_element_type=jnp.int32)
-        return product[None]
-    numbers = (((2,), (contract,)), ((0,), (0,)))
-    return lax.dot_general(left, right, numbers, preferred_element_type=jnp.int32)
+        axes = ((1,), (contract - 1,)), ((), ())
+        return lax.dot_general(left[0], right[0], axes, preferred_element_type=jnp.int32)[None]
+    grouped = ((2,), (contract,)), ((0,), (0,))
+    return lax.dot_general(left, right, grouped, preferred_element_type=jnp.int32)

@@ -135,7 +135,7 @@ def divide_step(remainder: Wide, shift: Array, divisor: Wide, inverse: Array) ->
     over, under = subtract_wide(rest, divisor), add_wide(rest, divisor)
     more, fewer = _is_positive(over), ~_is_positive(rest)
     digit = digit + more.astype(jnp.uint32) - fewer.astype(jnp.uint32)
-    return digit, _select(more, over, _select(fewer, under, rest))
+    return digit, select(more, over, select(fewer, under, rest))
 
 
 def _is_positive(value: Wide) -> Array:
@@ -143,7 +143,8 @@ def _is_positive(value: Wide) -> Array:
     return (value[0] >> 31 == 0) & ((value[0] | value[1]) != 0)
 
 
-def _select(condition: Array, a: Wide, b: Wide) -> Wide:
+def select(condition: Array, a: Wide, b: Wide) -> Wide:
+    """`jnp.where` on (high, low) pairs."""
     return jnp.where(condition, a[0], b[0]), jnp.where(condition, a[1], b[1])
 
 

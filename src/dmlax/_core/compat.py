@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.export
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.extend.core import Primitive
@@ -15,12 +16,12 @@ from dmlax.errors import UnsupportedError
 
 def is_weak(array: Array) -> bool:
     """Whether a JAX array or tracer is weakly typed."""
-    return bool(jax.typeof(array).weak_type)  # type: ignore[attr-defined]
+    return bool(jax.typeof(array).weak_type)
 
 
 def canonical_dtype(dtype: Any) -> Any:
     """The dtype an array has inside JAX: 64-bit ones narrow unless x64 is on."""
-    if jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
+    if jnp.issubdtype(dtype, jax.dtypes.extended):
         return np.dtype(object)
     return jax.dtypes.canonicalize_dtype(dtype)
 
@@ -35,7 +36,7 @@ def refuse(x: Array, refusals: tuple[tuple[str, str], ...]) -> Array:
 
     The platform is known only when lowering, and `lax.platform_dependent` traces every branch.
     """
-    return _refuse.bind(x, refusals=refusals) if refusals else x  # type: ignore[no-any-return]
+    return _refuse.bind(x, refusals=refusals) if refusals else x
 
 
 _refuse = Primitive("dmlax_refuse")

@@ -121,7 +121,6 @@ def _compiled(operator: Operator, plan: Any, lowering: Lowering) -> Any:
             return outputs, jax.tree.map(_zero_tangent, outputs)
         return outputs, operator.tangents(plan, *primals, *tangents)
 
-    run.__name__ = operator.name
     return jax.jit(run)
 
 

@@ -55,6 +55,7 @@ class Rules(NamedTuple):
 
     def output_dtype(self, asked: Any, zero_point: str, given: Any, default: Any) -> np.dtype:
         """int8 or uint8: as asked, else that of a strongly typed zero point, else the default."""
+        dtype: np.dtype
         own = strong_dtype(given)
         if asked is None:
             dtype = np.dtype(default) if own is None else own
@@ -69,7 +70,8 @@ class Rules(NamedTuple):
 
     def _dtype(self, asked: Any) -> np.dtype:
         try:
-            return np.dtype(jnp.dtype(asked))
+            dtype: np.dtype = np.dtype(asked)
+            return dtype
         except TypeError:
             self.fail("data_type", "OutputTensor", f"has dtype {asked!r}, expected int8 or uint8")
 

@@ -1,4 +1,4 @@
-"""The only rounding and saturation in dmlax: exact by integer comparison, or ONNX Runtime's float32.
+"""The only rounding and saturation: exact by integer comparison, or ONNX Runtime's float32.
 
 Exact means: `|acc| * scale` is truncated by a float estimate to `q`, and `q` becomes `q + 1` if
 `|acc|` exceeds `(2 q + 1) / (2 scale)`. That threshold comes from the reciprocal of the scale in
@@ -21,7 +21,7 @@ ARITHMETICS = get_args(Arithmetic)
 
 _LIMB = 20  # limb width: a limb times (2 * 255 + 1) fits 32 bits
 _TIE_TO_EVEN = 1 << 10  # in units of 2**-60: above the truncation error, below the nearest non-tie
-_SATURATED = np.uint32(0xFFFFFFFF)
+_SATURATED = np.uint32(1 << 31)  # no |accumulator| exceeds it
 _MAGNITUDE_LIMIT = 255  # |round(v)| beyond this saturates whatever the zero point
 
 
@@ -97,7 +97,7 @@ def _unsigned(x: Array) -> Array:
 
 def _saturate(rounded: Array, zero_point: Array | None, dtype: DTypeLike) -> Array:
     """clamp(rounded + zero_point) for |rounded| below 2**30."""
-    limits = jnp.iinfo(dtype)
+    limits = np.iinfo(np.dtype(dtype))
     if zero_point is not None:
         rounded = rounded + zero_point.astype(jnp.int32)
     return jnp.clip(rounded, limits.min, limits.max).astype(dtype)
@@ -106,7 +106,7 @@ def _saturate(rounded: Array, zero_point: Array | None, dtype: DTypeLike) -> Arr
 def _quantize_float32(value: Array, zero_point: Array | None, dtype: DTypeLike) -> Array:
     """ONNX Runtime's order: clamp to the range less the zero point, round, add the zero point."""
     zero = jnp.int32(0) if zero_point is None else zero_point.astype(jnp.int32)
-    limits = jnp.iinfo(dtype)
+    limits = np.iinfo(np.dtype(dtype))
     low = (limits.min - zero).astype(jnp.float32)
     high = (limits.max - zero).astype(jnp.float32)
     value = jnp.where(value > low, value, low)  # not maximum: NaN gives the lowest value
@@ -162,9 +162,10 @@ def _fence(function: Callable[..., Array], *args: Array) -> Array:
     A loop is what no pass of XLA looks through; one of two rounds is not unrolled.
     """
     start = functools.reduce(jnp.bitwise_or, map(bits.raw_bits, args))
-    return lax.fori_loop(
+    result: Array = lax.fori_loop(
         0, 2, lambda _, value: function(*args), (start ^ start).astype(jnp.float32)
     )
+    return result
 
 
 def _threshold(input_scale: Array, filter_scale: Array, output_scale: Array) -> Threshold:
@@ -190,14 +191,15 @@ def _threshold(input_scale: Array, filter_scale: Array, output_scale: Array) -> 
         shift = jnp.where(index == 0, first_shift, jnp.uint32(_LIMB))
         digit, rest = bits.divide_step(remainder, shift, divisor, inverse)
         digit = jnp.where(index < 0, jnp.uint32(0), digit)
-        remainder = tuple(jnp.where(index < 0, x, y) for x, y in zip(remainder, rest, strict=True))
+        remainder = bits.select(index < 0, remainder, rest)
         high, middle, low = threshold.fraction
-        integer = jnp.where(
-            threshold.integer >= 1 << 12, _SATURATED, threshold.integer << _LIMB | high
-        )
+        shifted = threshold.integer << _LIMB | high
+        integer = jnp.where(threshold.integer >> (31 - _LIMB) != 0, _SATURATED, shifted)
         return remainder, Threshold(estimate, integer, (middle, low, digit))
 
     zero = divisor[0] & s.mantissa
     zero ^= zero  # varies over a mesh as the scales do, as a loop's first state must
     start = Threshold(zero.astype(jnp.float32), zero, (zero, zero, zero))
-    return lax.fori_loop(0, 5, step, ((s.mantissa >> 9, s.mantissa << 23), start))[1]
+    dividend = (s.mantissa >> 9) | zero, (s.mantissa << 23) | zero
+    threshold: Threshold = lax.fori_loop(0, 5, step, (dividend, start))[1]
+    return threshold

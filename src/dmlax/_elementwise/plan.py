@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 
 from dmlax._core.operands import Aval, Rules
+from dmlax._core.rescale import Arithmetic
 
 _SCALE_OF = {"float32": "float32", "float16": "float16", "int32": "float32"}
 _INTEGERS = (jnp.int8, jnp.uint8, jnp.int16, jnp.uint16, jnp.int32, jnp.uint32)
@@ -30,7 +31,7 @@ class ElementwisePlan:
     scale: Aval
     zero_point: Aval | None
     axis: int | None
-    arithmetic: str
+    arithmetic: Arithmetic
     output: Aval
 
     def notes(self) -> list[str]:
@@ -55,7 +56,7 @@ def quantize_plan(
     zero_point: Aval | None,
     axis: int | None,
     output_dtype: np.dtype,
-    arithmetic: str,
+    arithmetic: Arithmetic,
 ) -> ElementwisePlan:
     """Checks a quantization."""
     rules.dtype("InputTensor", input, *_SCALE_OF)
@@ -83,7 +84,7 @@ def _plan(
     scale: Aval,
     zero_point: Aval | None,
     axis: int | None,
-    arithmetic: str,
+    arithmetic: Arithmetic,
     dtype: np.dtype,
 ) -> ElementwisePlan:
     rank = len(input.shape)

@@ -86,5 +86,7 @@ def _narrow(array: Array | np.ndarray) -> Array | np.ndarray:
         return array
     if array.dtype.kind not in "iuf":
         return array
-    magnitude = array.view(np.uint64) if array.flags.c_contiguous else array.copy().view(np.uint64)
-    return (magnitude << np.uint64(1) if array.dtype.kind == "f" else magnitude) != 0
+    magnitude = np.ascontiguousarray(array).view(np.uint64).reshape(array.shape)
+    if array.dtype.kind == "f":
+        magnitude = magnitude << np.uint64(1)
+    return np.asarray(magnitude != 0)

@@ -10,7 +10,7 @@ from dmlax._core import compat
 class NonzeroCoordinates(NamedTuple):
     """How many elements are not zero, and where."""
 
-    count: Array
+    count: Array  # type: ignore[assignment]  # hides a method of tuple
     """uint32, shape (): of the whole input, also where `size` holds fewer."""
     coordinates: Array
     """uint32, shape (size, coordinate_rank): ascending, then `fill_value`."""

@@ -46,6 +46,8 @@ class Dmlax:
 
     def run(self, case: Case, variant: str) -> Mapping[str, Any]:
         """Call the operator, and translate what it raises."""
+        if variant == "jit" or case.operator != "nonzero_coordinates":
+            self._expect_representable(case)
         call = self._calls[case.operator](case)
         try:
             return call(case.inputs) if variant == "eager" else self._jitted(case, call)
@@ -54,10 +56,13 @@ class Dmlax:
         except self._library.UnsupportedError as error:
             raise Unsupported(str(error)) from error
 
+    def _expect_representable(self, case: Case) -> None:
+        """JAX narrows 64-bit arrays before an operator sees them, unless x64 is on."""
+        if not self._jax.config.jax_enable_x64 and WIDE & _dtypes(case):
+            raise Unsupported("JAX has no 64-bit elements while x64 is off")
+
     def _jitted(self, case: Case, call: Call) -> Mapping[str, Any]:
         """Trace every tensor, except the scales of a case about values known beforehand."""
-        if not self._jax.config.jax_enable_x64 and WIDE & _dtypes(case):
-            raise Unsupported("64-bit elements cannot be traced while x64 is off")
         known = {
             name: array
             for name, array in case.inputs.items()
