@@ -181,8 +181,10 @@ def _convolve_first(
     groups, outputs = plan.filter.group_count, plan.filter.outputs
     x = jnp.swapaxes(x, 0, 1)
     taps = _tap_inputs(plan, _layout(plan), x)
-    taps = [tap.reshape(groups, plan.filter.channels, -1) for tap in taps]
-    columns = _concatenate(taps, 1, tuning.contraction)
+    # Reshaped after they are joined: XLA on a CPU copies whole rows of slices, not of reshapes.
+    taps = [tap.reshape(groups, plan.filter.channels, *tap.shape[1:]) for tap in taps]
+    columns = jnp.concatenate(taps, 1).reshape(groups, plan.contraction, -1)
+    columns = _pad_to(columns, 1, tuning.contraction)
     rows = _pad_to(packed.reshape(groups, outputs // groups, -1), 2, tuning.contraction)
     accumulator = _product(rows, columns, contract=1)
     if terms.filter_zero is not None:
@@ -204,8 +206,9 @@ def _convolve_last(
     """(n, spatial, C) -> (n, output, K): the windows times the filter, a window a row."""
     groups, outputs = plan.filter.group_count, plan.filter.outputs
     taps = _tap_inputs(plan, _layout(plan), x)
-    taps = [tap.reshape(-1, groups, plan.filter.channels) for tap in taps]
-    rows = jnp.swapaxes(_concatenate(taps, 2, tuning.contraction), 0, 1)
+    taps = [tap.reshape(*tap.shape[:-1], groups, plan.filter.channels) for tap in taps]
+    rows = jnp.concatenate(taps, -1).reshape(-1, groups, plan.contraction)
+    rows = jnp.swapaxes(_pad_to(rows, 2, tuning.contraction), 0, 1)
     columns = _pad_to(packed.reshape(groups, outputs // groups, -1), 2, tuning.contraction)
     accumulator = _product(rows, columns, contract=2)
     if terms.filter_zero is not None:
@@ -219,13 +222,8 @@ def _by_group(filter_zero: Array, groups: int) -> Array:
     return filter_zero.reshape(groups, -1) if filter_zero.ndim else filter_zero.reshape(1, 1)
 
 
-def _concatenate(parts: list[Array], axis: int, multiple: int) -> Array:
-    """Side by side, zeros after them up to a multiple."""
-    whole = jnp.concatenate(parts, axis) if len(parts) > 1 else parts[0]
-    return _pad_to(whole, axis, multiple)
-
-
 def _pad_to(x: Array, axis: int, multiple: int) -> Array:
+    """Zeros after `x` up to a multiple."""
     missing = -x.shape[axis] % multiple
     edges = [(0, missing if axis == i else 0, 0) for i in range(x.ndim)]
     return lax.pad(x, jnp.int8(0), edges) if missing else x
