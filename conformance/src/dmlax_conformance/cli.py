@@ -5,13 +5,16 @@ Exit codes: 0 all as expected; 1 a failure; 2 wrong usage, or an adapter that do
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.progress import track
 
 from . import __version__, adapters, lint, report, runner, vectors
+from .adapters.base import Adapter
 from .canonical import dumps
 from .errors import Malformed, NotStartable
 from .generate import driver
@@ -57,13 +60,19 @@ def _run(options: argparse.Namespace) -> int:
     variants = adapter.variants if options.variant == "both" else (options.variant,)
     if not set(variants) <= set(adapter.variants):
         return _complain(f"{adapter.name} has no variant {options.variant}", USAGE)
-    results = list(runner.run(adapter, chosen, variants))
+    judged = runner.run(adapter, chosen, variants, options.jobs or _default_jobs(adapter))
+    total = len(chosen) * len(variants)
+    results = list(track(judged, "vectors", total, transient=True, disable=not sys.stderr.isatty()))
     console = Console(width=None if sys.stdout.isatty() else 120)
     report.print_failures(console, results, options.implementation, options.max_shown)
     console.print(report.table(results))
     if options.report:
         report.write_lines(options.report, results, options.implementation)
     return _verdict(runner.Totals.of(results), options)
+
+
+def _default_jobs(adapter: Adapter) -> int:
+    return (os.cpu_count() or 1) if getattr(adapter, "concurrent", False) else 1
 
 
 def _verdict(totals: runner.Totals, options: argparse.Namespace) -> int:
@@ -142,6 +151,7 @@ def _add_run(commands: Commands) -> None:  # type: ignore[valid-type]
     parser.add_argument("--report", type=Path, help="write JSON lines to this file")
     parser.add_argument("--min-cases", type=int, default=1, help="fewest applicable cases")
     parser.add_argument("--max-shown", type=int, default=10, help="failures to print")
+    parser.add_argument("--jobs", type=int, help="cases at a time; default: the adapter's")
     parser.add_argument("--strict", action="store_true", help="a permitted answer fails too")
     _add_filters(parser)
 

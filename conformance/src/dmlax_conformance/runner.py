@@ -1,8 +1,10 @@
 """Giving vectors to an adapter and judging what comes back."""
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from .adapters.base import Adapter, Case
@@ -51,14 +53,19 @@ class Totals:
         return self.total - self.counts["unsupported"]
 
 
-def run(adapter: Adapter, vectors: Iterable[Vector], variants: Iterable[str]) -> Iterator[Result]:
-    """Yield one result for each vector in each variant."""
-    chosen = tuple(variants)
-    for vector in vectors:
-        for variant in chosen:
-            start = time.perf_counter()
-            outcome = judge(adapter, vector, variant)
-            yield Result(vector, variant, outcome, time.perf_counter() - start)
+def run(
+    adapter: Adapter, vectors: Iterable[Vector], variants: Iterable[str], jobs: int = 1
+) -> Iterator[Result]:
+    """Yield one result for each vector in each variant, in order, `jobs` at a time."""
+    cases = itertools.product(vectors, tuple(variants))
+    with ThreadPoolExecutor(jobs) as pool:
+        yield from pool.map(lambda case: _result(adapter, *case), cases)
+
+
+def _result(adapter: Adapter, vector: Vector, variant: str) -> Result:
+    start = time.perf_counter()
+    outcome = judge(adapter, vector, variant)
+    return Result(vector, variant, outcome, time.perf_counter() - start)
 
 
 def judge(adapter: Adapter, vector: Vector, variant: str) -> Outcome:

@@ -28,7 +28,10 @@ class Case:
 
 
 class Adapter(Protocol):
-    """One implementation, in one or more variants (eager and compiled, for instance)."""
+    """One implementation, in one or more variants (eager and compiled, for instance).
+
+    One with an attribute `concurrent = True` is called from several threads at once.
+    """
 
     name: str
     variants: tuple[str, ...]

@@ -30,6 +30,7 @@ class Dmlax:
     """Imports `dmlax` only when built, so that the suite installs without it."""
 
     name = "dmlax"
+    concurrent = True
     variants: tuple[str, ...] = ("eager", "jit")
 
     def __init__(self) -> None:
