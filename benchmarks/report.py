@@ -76,6 +76,7 @@ def mean(values: Iterable[float]) -> float:
 def write(path: Path, reports: Sequence[Report]) -> None:
     """Write the reports with the versions and the machine they were measured on."""
     found = {"environment": environment()} | {each.name: each.as_json() for each in reports}
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(_rounded(found), indent=1) + "\n", encoding="utf-8")
 
 
