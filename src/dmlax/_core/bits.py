@@ -100,52 +100,20 @@ def multiply_wide(a: Array, b: Array) -> Wide:
     return a_high * b_high + (cross >> 16) + (middle >> 16), a * b
 
 
-def subtract_wide(a: Wide, b: Wide) -> Wide:
-    """a - b modulo 2**64 on (high, low) pairs."""
-    return a[0] - b[0] - (a[1] < b[1]).astype(jnp.uint32), a[1] - b[1]
-
-
-def add_wide(a: Wide, b: Wide) -> Wide:
-    """a + b modulo 2**64 on (high, low) pairs."""
-    low = a[1] + b[1]
-    return a[0] + b[0] + (low < a[1]).astype(jnp.uint32), low
-
-
 def shift_left_wide(a: Wide, count: Array) -> Wide:
     """a << count modulo 2**64, for counts 0..31."""
     return (a[0] << count) | ((a[1] >> 1) >> (31 - count)), a[1] << count
 
 
-def divide_step(remainder: Wide, shift: Array, divisor: Wide, inverse: Array) -> tuple[Array, Wide]:
-    """One digit of a long division: (digit, rest), rest in (0, divisor].
-
-    A rest of zero is not taken, so that the digits stay strictly below the quotient.
+def quotient_digit(remainder: Array, inverse: Array) -> Array:
+    """The largest digit, or the one before it, that leaves a positive rest.
 
     Args:
-      remainder: at most 2 * divisor.
-      shift: uint32, at most 20; the digit weighs 2**-shift.
-      divisor: below 2**61.
-      inverse: 1 / divisor in float32, four units in the last place off at most.
+      remainder: int32, not negative: the leading bits of what is divided.
+      inverse: float32, what the digit is per unit of it, 2**-20 of itself off at most.
     """
-    value = remainder[0].astype(jnp.float32) * 2.0**32 + remainder[1].astype(jnp.float32)
-    estimate = value * inverse * power_of_two(shift.astype(jnp.int32))
-    digit = estimate.astype(jnp.int32).astype(jnp.uint32)
-    high, low = multiply_wide(digit, divisor[1])
-    rest = subtract_wide(shift_left_wide(remainder, shift), (high + digit * divisor[0], low))
-    over, under = subtract_wide(rest, divisor), add_wide(rest, divisor)
-    more, fewer = _is_positive(over), ~_is_positive(rest)
-    digit = digit + more.astype(jnp.uint32) - fewer.astype(jnp.uint32)
-    return digit, select(more, over, select(fewer, under, rest))
-
-
-def _is_positive(value: Wide) -> Array:
-    """value > 0 as a signed 64-bit number."""
-    return (value[0] >> 31 == 0) & ((value[0] | value[1]) != 0)
-
-
-def select(condition: Array, a: Wide, b: Wide) -> Wide:
-    """`jnp.where` on (high, low) pairs."""
-    return jnp.where(condition, a[0], b[0]), jnp.where(condition, a[1], b[1])
+    below = inverse * jnp.float32(1 - 2.0**-18)
+    return (remainder.astype(jnp.float32) * below).astype(jnp.int32)
 
 
 def multiply(x: Array, y: Array) -> Array:
@@ -158,18 +126,18 @@ def multiply(x: Array, y: Array) -> Array:
 def divide(x: Array, y: Array) -> Array:
     """The IEEE float32 quotient of any value and a finite nonzero one, subnormals kept."""
     a, b = unpack(x), unpack(y)
-    inverse = 1 / b.mantissa.astype(jnp.float32)
-    divisor = (jnp.zeros_like(b.mantissa), b.mantissa)
-    first, rest = divide_step(
-        (jnp.zeros_like(a.mantissa), a.mantissa), jnp.uint32(13), divisor, inverse
-    )
-    second, rest = divide_step(rest, jnp.uint32(13), divisor, inverse)
-    whole = rest[1] == b.mantissa
-    quotient = (first << 13) + second + whole.astype(jnp.uint32)
-    quotient = (quotient << 1) | (~whole).astype(jnp.uint32)  # the last bit is sticky
-    zero = a.mantissa == 0
-    magnitude = (jnp.zeros_like(quotient), jnp.where(zero, 0, quotient))
-    result = pack(a.negative ^ b.negative, magnitude, a.exponent - b.exponent - 27, jnp.float32)
+    rest, divisor = a.mantissa.astype(jnp.int32), b.mantissa.astype(jnp.int32)
+    inverse = 128 / divisor.astype(jnp.float32)
+    quotient = jnp.zeros_like(rest)
+    for _ in range(4):  # 28 bits, 7 at a time
+        digit = quotient_digit(rest, inverse)
+        rest = (rest << 7) - digit * divisor
+        quotient = (quotient << 7) + digit
+    quotient = quotient + (rest >= divisor).astype(jnp.int32)
+    quotient = (quotient << 1) | (rest != divisor).astype(jnp.int32)  # the last bit is sticky
+    low = jnp.where(a.mantissa == 0, 0, quotient).astype(jnp.uint32)
+    magnitude = (jnp.zeros_like(low), low)
+    result = pack(a.negative ^ b.negative, magnitude, a.exponent - b.exponent - 29, jnp.float32)
     special = jnp.where(b.negative, -x, x)  # an infinity or NaN, only its sign changes
     return jnp.where(is_infinite(x) | is_nan(x), special, result)
 

@@ -38,12 +38,12 @@ class Lowering:
 class Operator:
     """An operator's lowerings, preferred first; `reference` is last and never chosen by "auto".
 
-    `tangents(plan, operands, tangents)` is the derivative; without it outputs are integers.
+    `tangent(plan, operands, tangents)` is the derivative; without it outputs are integers.
     """
 
     name: str
     lowerings: tuple[Lowering, ...]
-    tangents: Callable[..., Any] | None = None
+    tangent: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -117,9 +117,9 @@ def _compiled(operator: Operator, plan: Any, lowering: Lowering) -> Any:
     @run.defjvp
     def run_jvp(primals: Any, tangents: Any) -> Any:
         outputs = run(*primals)
-        if operator.tangents is None:
+        if operator.tangent is None:
             return outputs, jax.tree.map(_zero_tangent, outputs)
-        return outputs, operator.tangents(plan, *primals, *tangents)
+        return outputs, operator.tangent(plan, *primals, *tangents)
 
     return jax.jit(run)
 

@@ -19,8 +19,11 @@ from dmlax._core import bits
 Arithmetic = Literal["exact", "float32"]
 ARITHMETICS = get_args(Arithmetic)
 
-_LIMB = 20  # limb width: a limb times (2 * 255 + 1) fits 32 bits
-_TIE_TO_EVEN = 1 << 10  # in units of 2**-60: above the truncation error, below the nearest non-tie
+_LIMB = 21  # limb width: a limb times (2 * 255 + 1) fits 32 bits
+_DIGIT = 7  # digit width of a long division: three to a limb
+_INTEGER_DIGITS = 5  # of the integer part, below 2**34
+_24_BITS = (1 << 24) - 1
+_TIE_TO_EVEN = 1 << 12  # in units of 2**-63: above the truncation error, below the nearest non-tie
 _SATURATED = np.uint32(1 << 31)  # no |accumulator| exceeds it
 _MAGNITUDE_LIMIT = 255  # |round(v)| beyond this saturates whatever the zero point
 
@@ -30,7 +33,7 @@ class Threshold(NamedTuple):
 
     estimate: Array  # float32 scale with its sign, clipped so that products stay finite
     integer: Array  # uint32, saturated
-    fraction: tuple[Array, Array, Array]  # 20-bit limbs, highest first
+    fraction: tuple[Array, Array, Array]  # 21-bit limbs, highest first
 
 
 def requantizer(
@@ -161,45 +164,77 @@ def _fence(function: Callable[..., Array], *args: Array) -> Array:
 
     A loop is what no pass of XLA looks through; one of two rounds is not unrolled.
     """
-    start = functools.reduce(jnp.bitwise_or, map(bits.raw_bits, args))
-    result: Array = lax.fori_loop(
-        0, 2, lambda _, value: function(*args), (start ^ start).astype(jnp.float32)
-    )
+    start = _zero(*args).astype(jnp.float32)
+    result: Array = lax.fori_loop(0, 2, lambda _, value: function(*args), start)
     return result
 
 
-def _threshold(input_scale: Array, filter_scale: Array, output_scale: Array) -> Threshold:
-    """Divides S by 2 * P, P the product of two mantissas: long division, 20 bits a step.
+def _zero(*args: Array) -> Array:
+    """uint32 zeros that vary over a mesh as the arguments do, as a loop's first state must."""
+    any_bits = functools.reduce(jnp.bitwise_or, map(bits.raw_bits, args))
+    return any_bits ^ any_bits
 
-    The loop is also a fence: without it XLA on a CPU computes all this again for every element.
+
+def _threshold(input_scale: Array, filter_scale: Array, output_scale: Array) -> Threshold:
+    """Divides S by 2 * P, P the product of two mantissas: long division, 7 bits a step.
+
+    The rest stays positive, so the digits are strictly below the quotient. The loop is also a
+    fence: without it XLA on a CPU computes all this again for every element.
     """
     a, b, s = (bits.unpack(scale) for scale in (input_scale, filter_scale, output_scale))
-    divisor = bits.multiply_wide(a.mantissa, b.mantissa)
     # The reciprocal is S * 2**23 / P * 2**exponent, that quotient in (1/4, 2). Beyond the clip
-    # every accumulator saturates, or none reaches one half.
-    exponent = jnp.clip(s.exponent - a.exponent - b.exponent - 24, -40, 33)
-    first = exponent // _LIMB  # the first digit weighs 2**(20 * first)
-    first_shift = (exponent - first * _LIMB).astype(jnp.uint32)
+    # every accumulator saturates, or none reaches one half. The first digit weighs 2**(7 leading).
+    exponent = jnp.clip(s.exponent - a.exponent - b.exponent - 24, -42, 33)
+    leading = lax.div(exponent + 42, jnp.int32(_DIGIT)) - 6
+    first_shift = exponent - leading * _DIGIT
     size = a.mantissa.astype(jnp.float32) * b.mantissa.astype(jnp.float32)
-    inverse = 1 / size
     estimate = size / s.mantissa.astype(jnp.float32) * bits.power_of_two(-24 - exponent)
     estimate = jnp.where(a.negative ^ b.negative ^ s.negative, -estimate, estimate)
+    divisor = _by_24_bits(bits.multiply_wide(a.mantissa, b.mantissa))
+    inverse = 2.0**24 / size
 
-    def step(position: Array, state: tuple[bits.Wide, Threshold]) -> tuple[bits.Wide, Threshold]:
-        remainder, threshold = state
-        index = position - 1 + first
-        shift = jnp.where(index == 0, first_shift, jnp.uint32(_LIMB))
-        digit, rest = bits.divide_step(remainder, shift, divisor, inverse)
-        digit = jnp.where(index < 0, jnp.uint32(0), digit)
-        remainder = bits.select(index < 0, remainder, rest)
-        high, middle, low = threshold.fraction
-        shifted = threshold.integer << _LIMB | high
-        integer = jnp.where(threshold.integer >> (31 - _LIMB) != 0, _SATURATED, shifted)
-        return remainder, Threshold(estimate, integer, (middle, low, digit))
+    def step(index: Array, state: _Division) -> _Division:
+        index = index - _INTEGER_DIGITS + 1 + leading
+        shift = jnp.where(index == 0, first_shift, _DIGIT)
+        digit = bits.quotient_digit(state.high, inverse * bits.power_of_two(shift))
+        low = (state.low << shift) - digit * divisor[1]
+        high = (state.high << shift) - digit * divisor[0] + (low >> 24)
+        started = index >= 0
+        return _Division(
+            jnp.where(started, high, state.high),
+            jnp.where(started, low & _24_BITS, state.low),
+            _append(state.threshold, estimate, jnp.where(started, digit, 0).astype(jnp.uint32)),
+        )
 
-    zero = divisor[0] & s.mantissa
-    zero ^= zero  # varies over a mesh as the scales do, as a loop's first state must
+    zero = _zero(input_scale, filter_scale, output_scale)
     start = Threshold(zero.astype(jnp.float32), zero, (zero, zero, zero))
-    dividend = (s.mantissa >> 9) | zero, (s.mantissa << 23) | zero
-    threshold: Threshold = lax.fori_loop(0, 5, step, (dividend, start))[1]
-    return threshold
+    dividend = ((s.mantissa >> 1) | zero, ((s.mantissa & 1) << 23) | zero)
+    steps = _INTEGER_DIGITS + 3 * _LIMB // _DIGIT
+    division = _Division(dividend[0].astype(jnp.int32), dividend[1].astype(jnp.int32), start)
+    done: _Division = lax.fori_loop(0, steps, step, division)
+    return done.threshold
+
+
+class _Division(NamedTuple):
+    """The rest of a long division, in limbs of 24 bits, and the quotient so far."""
+
+    high: Array
+    low: Array
+    threshold: Threshold
+
+
+def _by_24_bits(value: bits.Wide) -> tuple[Array, Array]:
+    """48 bits as two int32 limbs."""
+    high, low = value
+    return ((high << 8) | (low >> 24)).astype(jnp.int32), (low & _24_BITS).astype(jnp.int32)
+
+
+def _append(threshold: Threshold, estimate: Array, digit: Array) -> Threshold:
+    """Shifts one digit in; a digit may carry, and so may a limb."""
+    high, middle, low = threshold.fraction
+    moved, mask = _LIMB - _DIGIT, (1 << _LIMB) - 1
+    integer = (threshold.integer << _DIGIT) + (high >> moved)
+    integer = jnp.where(threshold.integer >> (31 - _DIGIT) != 0, _SATURATED, integer)
+    high = ((high << _DIGIT) & mask) + (middle >> moved)
+    middle = ((middle << _DIGIT) & mask) + (low >> moved)
+    return Threshold(estimate, integer, (high, middle, ((low << _DIGIT) & mask) + digit))

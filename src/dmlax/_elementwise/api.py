@@ -27,7 +27,7 @@ _DEQUANTIZE_OPERATOR = dispatch.Operator(
         dispatch.Lowering("xla", xla.dequantize),
         dispatch.Lowering("reference", reference.dequantize),
     ),
-    tangents=xla.dequantize_tangents,
+    tangent=xla.dequantize_tangent,
 )
 
 

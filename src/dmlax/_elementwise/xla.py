@@ -20,12 +20,9 @@ def dequantize(plan: ElementwisePlan, operands: Elementwise) -> Array:
     return rescale.dequantize(operands.input, plan.spread(operands.scale), zero_point)
 
 
-def dequantize_tangents(
+def dequantize_tangent(
     plan: ElementwisePlan, operands: Elementwise, tangents: Elementwise
-) -> tuple[Array, Array]:
-    """The output and its derivative: linear in the scale, the rest is integers."""
-    output = dequantize(plan, operands)
-    one = jnp.ones((), operands.scale.dtype)
-    steps = dequantize(plan, operands._replace(scale=one))
-    slope = plan.spread(tangents.scale)
-    return output, steps * slope
+) -> Array:
+    """Linear in the scale; the rest is integers."""
+    steps = dequantize(plan, operands._replace(scale=jnp.ones((), operands.scale.dtype)))
+    return steps * plan.spread(tangents.scale)
