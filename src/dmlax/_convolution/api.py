@@ -17,6 +17,7 @@ from dmlax._convolution.plan import (
     Options,
     convolution_plan,
     filter_shape,
+    output_partition,
     parse_layouts,
 )
 from dmlax._convolution.prepare import Prepared, PreparedFilter
@@ -31,7 +32,8 @@ _LOWERINGS = (
     dispatch.Lowering("reference", reference.run, reference.why_not),
 )
 _OPERATORS = {
-    rules: dispatch.Operator(rules.operator, _LOWERINGS) for rules in (_INTEGER, _QUANTIZED)
+    rules: dispatch.Operator(rules.operator, _LOWERINGS, partition=output_partition)
+    for rules in (_INTEGER, _QUANTIZED)
 }
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dmlax._core import windows
+from dmlax._core import compat, windows
 from dmlax._core.operands import Aval, Rules
 from dmlax._core.rescale import Arithmetic
 
@@ -319,6 +319,14 @@ def _output_size(
     )
     rules.expect(span <= size + start + end, "sizes", "FilterTensor", message)
     return windows.output_size(size + start + end, span, options.strides[axis])
+
+
+def output_partition(plan: ConvolutionPlan, operands: Convolution) -> tuple[Any, ...]:
+    """The output is split over a mesh as the input's batch is."""
+    axes: list[Any] = [None] * len(plan.output.shape)
+    batch = compat.partition(operands.input)[plan.options.input_layout[0]]
+    axes[plan.options.output_layout[0]] = batch
+    return tuple(axes)
 
 
 def inverse(layout: tuple[int, ...]) -> tuple[int, ...]:

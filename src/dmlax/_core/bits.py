@@ -112,7 +112,7 @@ def quotient_digit(remainder: Array, inverse: Array) -> Array:
       remainder: int32, not negative: the leading bits of what is divided.
       inverse: float32, what the digit is per unit of it, 2**-20 of itself off at most.
     """
-    below = inverse * jnp.float32(1 - 2.0**-18)
+    below = inverse * (1 - 2.0**-18)
     return (remainder.astype(jnp.float32) * below).astype(jnp.int32)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
+from jax.sharding import NamedSharding, PartitionSpec
 
 from dmlax.errors import UnsupportedError
 
@@ -29,6 +30,39 @@ def canonical_dtype(dtype: Any) -> Any:
 def axis_size(axis_name: Any) -> int:
     """The number of devices along a mapped axis."""
     return int(jax.lax.axis_size(axis_name))
+
+
+def partition(array: Array) -> tuple[Any, ...]:
+    """Which mesh axes split each axis of an array, where a mesh's axes are explicit."""
+    return tuple(jax.typeof(array).sharding.spec)
+
+
+def outside_explicit_mesh(
+    function: Callable[[Any], Any], operands: Any, partitions: Callable[[Any], Any]
+) -> Any:
+    """function(operands), which need not say how each intermediate is split over a mesh.
+
+    Args:
+      function: reshapes and loops, for which a mesh with explicit axes asks a sharding each time.
+      operands: a pytree of arrays.
+      partitions: gives, for the operands, a partition for each output.
+    """
+    mesh = _explicit_mesh(operands)
+    if mesh is None:
+        return function(operands)
+    shardings = jax.tree.map(
+        lambda axes: NamedSharding(mesh, PartitionSpec(*axes)),
+        partitions(operands),
+        is_leaf=lambda x: type(x) is tuple,
+    )
+    return jax.sharding.auto_axes(function, out_sharding=shardings)(operands)
+
+
+def _explicit_mesh(operands: Any) -> Any:
+    """The mesh whose explicit axes split an operand, if there is one."""
+    shardings = (jax.typeof(leaf).sharding for leaf in jax.tree.leaves(operands))
+    split = (sharding for sharding in shardings if any(axis is not None for axis in sharding.spec))
+    return next((sharding.mesh for sharding in split), None)
 
 
 def refuse(x: Array, refusals: tuple[tuple[str, str], ...]) -> Array:

@@ -39,11 +39,14 @@ class Operator:
     """An operator's lowerings, preferred first; `reference` is last and never chosen by "auto".
 
     `tangent(plan, operands, tangents)` is the derivative; without it outputs are integers.
+    `partition(plan, operands)` says how outputs lie on a mesh whose axes are explicit; without it
+    JAX works it out.
     """
 
     name: str
     lowerings: tuple[Lowering, ...]
     tangent: Callable[..., Any] | None = None
+    partition: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,7 @@ def _compiled(operator: Operator, plan: Any, lowering: Lowering) -> Any:
 
     @jax.custom_jvp
     def run(operands: Any) -> Any:
-        outputs = lowering.run(plan, operands)
+        outputs = _on_any_mesh(operator, plan, lowering, operands)
         return jax.tree.map(lambda output: compat.refuse(output, refusals), outputs)
 
     @run.defjvp
@@ -122,6 +125,13 @@ def _compiled(operator: Operator, plan: Any, lowering: Lowering) -> Any:
         return outputs, operator.tangent(plan, *primals, *tangents)
 
     return jax.jit(run)
+
+
+def _on_any_mesh(operator: Operator, plan: Any, lowering: Lowering, operands: Any) -> Any:
+    run = functools.partial(lowering.run, plan)
+    if operator.partition is None:
+        return run(operands)
+    return compat.outside_explicit_mesh(run, operands, functools.partial(operator.partition, plan))
 
 
 def _zero_tangent(output: Any) -> Any:

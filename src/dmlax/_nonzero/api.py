@@ -10,12 +10,20 @@ from jax.typing import ArrayLike
 from dmlax._core import compat, dispatch
 from dmlax._core.operands import aval_of
 from dmlax._nonzero import reference, xla
-from dmlax._nonzero.plan import RULES, nonzero_plan
+from dmlax._nonzero.plan import RULES, NonzeroPlan, nonzero_plan
 from dmlax._nonzero.result import NonzeroCoordinates
+
+
+def _replicated(plan: NonzeroPlan, input: Array) -> Any:
+    """Both outputs are whole on every device."""
+    whole: Any = ()
+    return NonzeroCoordinates(whole, whole)
+
 
 _OPERATOR = dispatch.Operator(
     RULES.operator,
     (dispatch.Lowering("xla", xla.run), dispatch.Lowering("reference", reference.run)),
+    partition=_replicated,
 )
 
 
