@@ -5,6 +5,7 @@ multiplied as they are, and the zero points' terms are added back (`_Terms`).
 """
 
 import functools
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -135,15 +136,23 @@ def _depthwise(plan: ConvolutionPlan, operands: Convolution) -> Array:
     return _in_output_layout(plan, layout, output)
 
 
+class _Product(NamedTuple):
+    """What every part of a batch is multiplied with, and what follows."""
+
+    plan: ConvolutionPlan
+    contraction: int  # the length is padded to a multiple of this
+    packed: Array  # int8 (groups, K / groups, taps * channels), padded
+    filter_zero: Array | None  # int32, to broadcast to (groups, K / groups)
+    finish: Callable[[Array], Array]
+
+
 def _matrix_product(plan: ConvolutionPlan, tuning: Tuning, operands: Convolution) -> Array:
     """Images in parts of the batch: pack their windows, multiply, finish."""
     layout, filter = _layout(plan), ready(plan, operands)
     terms = _terms(plan, operands, filter)
     x = _padded_input(plan, operands, layout, terms.input_zero)
-    part = _convolve_last if layout.last else _convolve_first
-    channel = (-1,) if layout.last else (-1, 1)
-    finish = _finish(plan, operands, terms, channel)
-    convolve = functools.partial(part, plan, tuning, filter.packed, terms, finish)
+    product = _product(plan, tuning, operands, filter, terms)
+    convolve = functools.partial(_convolve_last if layout.last else _convolve_first, product)
     images = _images_at_once(plan, tuning)
     if images == plan.batch:
         output = convolve(x)
@@ -153,73 +162,60 @@ def _matrix_product(plan: ConvolutionPlan, tuning: Tuning, operands: Convolution
     return _in_output_layout(plan, layout, output)
 
 
-def _finish(
-    plan: ConvolutionPlan, operands: Convolution, terms: _Terms, channel: tuple[int, ...]
-) -> Callable[[Array], Array]:
-    rescale = epilogue(plan, operands, channel)
-    return lambda accumulator: rescale(accumulator + terms.offset.reshape(channel))
+def _product(
+    plan: ConvolutionPlan, tuning: Tuning, operands: Convolution, filter: Prepared, terms: _Terms
+) -> _Product:
+    groups, outputs = plan.filter.group_count, plan.filter.outputs
+    packed = filter.packed.reshape(groups, outputs // groups, plan.contraction)
+    packed = _pad_to(packed, 2, tuning.contraction)
+    zero = terms.filter_zero
+    if zero is not None:
+        zero = zero.reshape(groups, -1) if zero.ndim else zero.reshape(1, 1)
+    channel = (-1,) if _layout(plan).last else (-1, 1)
+    offset, rescale = terms.offset.reshape(channel), epilogue(plan, operands, channel)
+    return _Product(plan, tuning.contraction, packed, zero, lambda acc: rescale(acc + offset))
 
 
 def _images_at_once(plan: ConvolutionPlan, tuning: Tuning) -> int:
     """The largest divisor of the batch with enough columns and no more."""
-    cells = max(functools.reduce(int.__mul__, plan.output_sizes), 1)
+    cells = max(math.prod(plan.output_sizes), 1)
     if tuning.columns is None or plan.batch == 0:
         return plan.batch
     most = max(tuning.columns // cells, 1)
     return max(n for n in range(1, min(most, plan.batch) + 1) if plan.batch % n == 0)
 
 
-def _convolve_first(
-    plan: ConvolutionPlan,
-    tuning: Tuning,
-    packed: Array,
-    terms: _Terms,
-    finish: Callable[[Array], Array],
-    x: Array,
-) -> Array:
+def _convolve_first(product: _Product, x: Array) -> Array:
     """(n, C, spatial) -> (n, K, output): the filter times the windows, a window a column."""
-    groups, outputs = plan.filter.group_count, plan.filter.outputs
-    x = jnp.swapaxes(x, 0, 1)
-    taps = _tap_inputs(plan, _layout(plan), x)
+    plan = product.plan
+    groups, channels = plan.filter.group_count, plan.filter.channels
+    taps = _tap_inputs(plan, _layout(plan), jnp.swapaxes(x, 0, 1))
     # Reshaped after they are joined: XLA on a CPU copies whole rows of slices, not of reshapes.
-    taps = [tap.reshape(groups, plan.filter.channels, *tap.shape[1:]) for tap in taps]
+    taps = [tap.reshape(groups, channels, *tap.shape[1:]) for tap in taps]
     columns = jnp.concatenate(taps, 1).reshape(groups, plan.contraction, -1)
-    columns = _pad_to(columns, 1, tuning.contraction)
-    rows = _pad_to(packed.reshape(groups, outputs // groups, -1), 2, tuning.contraction)
-    accumulator = _product(rows, columns, contract=1)
-    if terms.filter_zero is not None:
+    columns = _pad_to(columns, 1, product.contraction)
+    accumulator = _multiply(product.packed, columns, contract=1)
+    if product.filter_zero is not None:
         sums = columns.sum(axis=1, keepdims=True, dtype=jnp.int32)
-        accumulator -= sums * _by_group(terms.filter_zero, groups)[:, :, None]
-    accumulator = accumulator.reshape(outputs, -1)
-    output = finish(accumulator).reshape(outputs, -1, *plan.output_sizes)
-    return jnp.swapaxes(output, 0, 1)
+        accumulator -= sums * product.filter_zero[:, :, None]
+    output = product.finish(accumulator.reshape(plan.filter.outputs, -1))
+    return jnp.swapaxes(output.reshape(plan.filter.outputs, -1, *plan.output_sizes), 0, 1)
 
 
-def _convolve_last(
-    plan: ConvolutionPlan,
-    tuning: Tuning,
-    packed: Array,
-    terms: _Terms,
-    finish: Callable[[Array], Array],
-    x: Array,
-) -> Array:
+def _convolve_last(product: _Product, x: Array) -> Array:
     """(n, spatial, C) -> (n, output, K): the windows times the filter, a window a row."""
-    groups, outputs = plan.filter.group_count, plan.filter.outputs
+    plan = product.plan
+    groups, channels = plan.filter.group_count, plan.filter.channels
     taps = _tap_inputs(plan, _layout(plan), x)
-    taps = [tap.reshape(*tap.shape[:-1], groups, plan.filter.channels) for tap in taps]
+    taps = [tap.reshape(*tap.shape[:-1], groups, channels) for tap in taps]
     rows = jnp.concatenate(taps, -1).reshape(-1, groups, plan.contraction)
-    rows = jnp.swapaxes(_pad_to(rows, 2, tuning.contraction), 0, 1)
-    columns = _pad_to(packed.reshape(groups, outputs // groups, -1), 2, tuning.contraction)
-    accumulator = _product(rows, columns, contract=2)
-    if terms.filter_zero is not None:
+    rows = jnp.swapaxes(_pad_to(rows, 2, product.contraction), 0, 1)
+    accumulator = _multiply(rows, product.packed, contract=2)
+    if product.filter_zero is not None:
         sums = rows.sum(axis=2, keepdims=True, dtype=jnp.int32)
-        accumulator -= sums * _by_group(terms.filter_zero, groups)[:, None, :]
-    accumulator = jnp.swapaxes(accumulator, 0, 1).reshape(-1, outputs)
-    return finish(accumulator).reshape(-1, *plan.output_sizes, outputs)
-
-
-def _by_group(filter_zero: Array, groups: int) -> Array:
-    return filter_zero.reshape(groups, -1) if filter_zero.ndim else filter_zero.reshape(1, 1)
+        accumulator -= sums * product.filter_zero[:, None, :]
+    accumulator = jnp.swapaxes(accumulator, 0, 1).reshape(-1, plan.filter.outputs)
+    return product.finish(accumulator).reshape(-1, *plan.output_sizes, plan.filter.outputs)
 
 
 def _pad_to(x: Array, axis: int, multiple: int) -> Array:
@@ -229,7 +225,7 @@ def _pad_to(x: Array, axis: int, multiple: int) -> Array:
     return lax.pad(x, jnp.int8(0), edges) if missing else x
 
 
-def _product(left: Array, right: Array, contract: int) -> Array:
+def _multiply(left: Array, right: Array, contract: int) -> Array:
     """int32 products a group, of int8 rows with int8 columns (contract 1) or rows (2)."""
     if left.shape[0] == 1:  # a batch of one would miss the fast path
         axes = ((1,), (contract - 1,)), ((), ())
