@@ -1,0 +1,107 @@
+"""The plan of a convolution: shapes, the accumulator's bound and the largest tensors."""
+
+import jax
+import numpy as np
+import pytest
+
+import dmlax
+from convolution_cases import CASES, LAYOUTS, operands
+from dmlax._core import dispatch
+
+INT32_MAX = 2**31 - 1
+
+
+@pytest.fixture
+def plan_of(monkeypatch):
+    """The plan of a call on shapes alone."""
+
+    def find(function, *shapes, **options):
+        made = []
+        monkeypatch.setattr(dispatch, "call", lambda _, plan, operands, *rest: made.append(plan))
+        jax.eval_shape(lambda *arrays: function(*arrays, **options), *shapes)
+        return made[0]
+
+    return find
+
+
+def shape(dtype, *sizes):
+    return jax.ShapeDtypeStruct(sizes, dtype)
+
+
+LAID_OUT = {"NCHW": (2, 6, 3, 5), "NHWC": (2, 3, 5, 6), "mixed": (2, 3, 5, 6), "odd": (6, 2, 5, 3)}
+
+
+@pytest.mark.parametrize("layout", LAID_OUT)
+def test_the_output_has_the_layout_asked_for(plan_of, layout):
+    lhs, rhs, _ = LAYOUTS[layout]
+    x = shape(np.uint8, *({"N": 2, "C": 4, "H": 4, "W": 7}[letter] for letter in lhs))
+    w = shape(np.int8, *({"O": 6, "I": 4, "H": 2, "W": 3}[letter] for letter in rhs))
+    plan = plan_of(dmlax.convolution_integer, x, w, dimension_numbers=LAYOUTS[layout])
+    assert plan.output == (np.int32, LAID_OUT[layout])
+    assert (plan.batch, plan.contraction) == (2, 24)
+
+
+BOUNDS = [
+    ("uint8", "int8", {}, 255 * 128),
+    ("int8", "int8", {}, 128 * 128),
+    ("uint8", "uint8", {}, 255 * 255),
+    ("int8", "int8", {"input_zero_point": 1}, 255 * 128),
+    ("int8", "int8", {"input_zero_point": 1, "filter_zero_point": 1}, 255 * 255),
+]
+
+
+@pytest.mark.parametrize(("x", "w", "zero_points", "product"), BOUNDS, ids=str)
+def test_the_accumulator_bound_is_the_worst_case_of_dtypes_and_zero_points(
+    plan_of, x, w, zero_points, product
+):
+    plan = plan_of(
+        dmlax.convolution_integer, shape(x, 1, 3, 4, 4), shape(w, 2, 3, 2, 2), **zero_points
+    )
+    assert plan.accumulator_bound == 12 * product
+
+
+def test_the_bound_is_reached_and_overflow_is_told_from_it(plan_of):
+    most = INT32_MAX // 255**2
+    for channels, overflows in ((most, False), (most + 1, True)):
+        plan = plan_of(
+            dmlax.convolution_integer,
+            shape(np.uint8, 1, channels, 1, 1),
+            shape(np.uint8, 1, channels, 1, 1),
+        )
+        assert ("can overflow" in plan.notes()[0]) is overflows
+        assert plan.accumulator_bound == channels * 255**2
+
+
+def test_a_note_says_that_the_bias_is_not_counted(plan_of):
+    scales = {"input_scale": 1, "filter_scale": 1, "output_scale": 1}
+    plan = plan_of(
+        dmlax.quantized_linear_convolution,
+        *(shape(np.uint8, 1, 3, 4, 4), shape(np.int8, 2, 3, 2, 2), shape(np.int32, 2)),
+        **scales,
+    )
+    assert plan.notes() == ["int32 accumulators cannot overflow: at most 391,680, the bias apart"]
+
+
+def test_a_prepared_filters_zero_point_counts_in_the_bound(plan_of):
+    prepared = jax.eval_shape(
+        lambda w: dmlax.prepare_filter(w, filter_zero_point=1), shape(np.int8, 2, 3, 2, 2)
+    )
+    plan = plan_of(dmlax.convolution_integer, shape(np.int8, 1, 3, 4, 4), prepared)
+    assert plan.prepared
+    assert plan.accumulator_bound == 12 * 128 * 255
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_equal_calls_share_a_plan(plan_of, case):
+    values = operands(case)
+    arrays = values["InputTensor"], values["FilterTensor"]
+    options = {**case.options, "dimension_numbers": case.canonical}
+    first = plan_of(dmlax.convolution_integer, *arrays, **options)
+    assert plan_of(dmlax.convolution_integer, *arrays, **options) is first
+    assert hash(first) == hash(plan_of(dmlax.convolution_integer, *arrays, **options))
+
+
+def test_shapes_too_large_to_hold_are_still_planned(plan_of):
+    x, w = shape(np.uint8, 4096, 4096, 512, 512), shape(np.int8, 4096, 4096, 3, 3)
+    plan = plan_of(dmlax.convolution_integer, x, w, start_padding=(1, 1), end_padding=(1, 1))
+    assert plan.output.shape == (4096, 4096, 512, 512)

@@ -1,0 +1,188 @@
+"""Prepared filters: the same result, and a pytree to stack, scan, vmap, jit and save."""
+
+import io
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dmlax
+from convolution_cases import CASES, LAYOUTS, keywords, laid_out, operands
+from support import assert_same, draw, sums_of_products
+
+SCALES = {"input_scale": 0.5, "filter_scale": 0.25, "output_scale": 16.0}
+X, W = draw(1, np.uint8, (2, 4, 5, 5)), draw(2, np.int8, (4, 4, 2, 2))
+NAMES = ["3x3", "no zero points, no bias", "two groups", "depthwise", "rank 3, depthwise"]
+CHOSEN = [case for case in CASES if case.name in NAMES or case.name.startswith("uint8 and uint8")]
+
+
+def prepare(case, layout):
+    values = operands(case)
+    return dmlax.prepare_filter(
+        laid_out(values["FilterTensor"], case.canonical[1], layout[1]),
+        filter_zero_point=values["FilterZeroPointTensor"],
+        group_count=case.groups,
+        dimension_numbers=layout,
+    )
+
+
+@pytest.mark.parametrize("implementation", ["xla", "reference"])
+@pytest.mark.parametrize("case", CHOSEN, ids=str)
+def test_a_prepared_filter_gives_the_bits_of_the_filter(case, implementation):
+    values = operands(case)
+    x = values["InputTensor"]
+    zero = keywords(values, "InputZeroPointTensor")
+    options = {**zero, **dict(case.windows), "implementation": implementation}
+    raw = dmlax.convolution_integer(
+        *(x, values["FilterTensor"]),
+        **options,
+        **keywords(values, "FilterZeroPointTensor"),
+        group_count=case.groups,
+        dimension_numbers=case.canonical,
+    )
+    assert_same(dmlax.convolution_integer(x, prepare(case, case.canonical), **options), raw)
+
+
+@pytest.mark.parametrize("layout", ["NHWC", "mixed"])
+def test_a_prepared_filter_remembers_its_layout(layout):
+    order = LAYOUTS[layout]
+    x, w = laid_out(X, "NCHW", order[0]), laid_out(W, "OIHW", order[1])
+    prepared = dmlax.prepare_filter(w, dimension_numbers=order)
+    got = dmlax.convolution_integer(x, prepared)
+    assert_same(laid_out(np.asarray(got), order[2], "NCHW"), sums_of_products(X, W))
+
+
+def test_options_said_again_must_agree():
+    prepared = dmlax.prepare_filter(W[:, :2], group_count=2, filter_zero_point=3)
+    expected = sums_of_products(X, W[:, :2], 0, 3, 2)
+    again = {"group_count": 2, "dimension_numbers": LAYOUTS["NCHW"]}
+    assert_same(dmlax.convolution_integer(X, prepared, **again), expected)
+
+
+CONTRADICTIONS = [
+    ({"group_count": 4}, "GroupCount", "is 4, but the filter was prepared with 2"),
+    (
+        {"filter_zero_point": 3},
+        "FilterZeroPointTensor",
+        "is given again: the prepared filter holds it",
+    ),
+    (
+        {"dimension_numbers": LAYOUTS["NHWC"]},
+        "dimension_numbers",
+        "is ('NHWC', 'HWIO', 'NHWC'), but the filter was prepared with another",
+    ),
+]
+
+
+@pytest.mark.parametrize(("option", "field", "message"), CONTRADICTIONS, ids=str)
+@pytest.mark.parametrize("quantized", [False, True])
+def test_contradicting_options_are_refused(option, field, message, quantized):
+    prepared = dmlax.prepare_filter(W[:, :2], group_count=2)
+    convolve = dmlax.quantized_linear_convolution if quantized else dmlax.convolution_integer
+    with pytest.raises(dmlax.SpecError) as caught:
+        convolve(X, prepared, **(SCALES if quantized else {}), **option)
+    assert (caught.value.code, caught.value.field) == ("option", field)
+    assert str(caught.value) == f"{convolve.__name__}: {field} {message}"
+
+
+def test_a_filter_prepared_under_jit_is_the_one_prepared_eagerly():
+    eager = dmlax.prepare_filter(W, filter_zero_point=np.int8([1, 2, 3, 4]))
+    jitted = jax.jit(lambda w, z: dmlax.prepare_filter(w, filter_zero_point=z))(
+        W, np.int8([1, 2, 3, 4])
+    )
+    assert jax.tree.structure(eager) == jax.tree.structure(jitted)
+    jax.tree.map(assert_same, jitted, eager)
+
+
+def test_the_static_part_depends_on_shapes_and_dtypes_only():
+    first, second = (dmlax.prepare_filter(draw(seed, np.int8, W.shape)) for seed in (3, 4))
+    assert jax.tree.structure(first) == jax.tree.structure(second)
+    assert hash(jax.tree.structure(first)) == hash(jax.tree.structure(second))
+    other = dmlax.prepare_filter(W.astype(np.uint8))
+    assert jax.tree.structure(other) != jax.tree.structure(first)
+
+
+def stacked(count=3):
+    """Prepared filters on a leading axis, and what each should give."""
+    filters = [draw(10 + i, np.int8, W.shape) for i in range(count)]
+    prepared = [
+        dmlax.prepare_filter(w, filter_zero_point=np.int8(i)) for i, w in enumerate(filters)
+    ]
+    expected = [sums_of_products(X, w, 9, i) for i, w in enumerate(filters)]
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *prepared), np.stack(expected)
+
+
+def convolve(prepared, x=X):
+    return dmlax.convolution_integer(x, prepared, input_zero_point=9)
+
+
+def test_stacked_prepared_filters_vmap():
+    filters, expected = stacked()
+    assert_same(jax.vmap(convolve)(filters), expected)
+
+
+def test_stacked_prepared_filters_scan(how):
+    filters, expected = stacked()
+    scan = how(lambda filters: jax.lax.scan(lambda _, w: (None, convolve(w)), None, filters)[1])
+    assert_same(scan(filters), expected)
+
+
+def test_layers_scan_over_their_prepared_filters():
+    """A network of equal layers, as one scan over stacked filters."""
+    filters, _ = stacked()
+    x = draw(30, np.uint8, (1, 4, 6, 6))
+
+    def layer(x, prepared):
+        y = dmlax.quantized_linear_convolution(x, prepared, end_padding=(1, 1), **SCALES)
+        return y, None
+
+    expected = x
+    for i in range(3):
+        expected = layer(expected, jax.tree.map(lambda leaf, i=i: leaf[i], filters))[0]
+    assert len(np.unique(expected)) > 10
+    assert_same(jax.jit(lambda x, w: jax.lax.scan(layer, x, w)[0])(x, filters), expected)
+
+
+def test_prepared_filters_are_made_under_vmap():
+    filters = np.stack([draw(10 + i, np.int8, W.shape) for i in range(3)])
+    zero = np.arange(3, dtype=np.int8)
+    prepared = jax.vmap(lambda w, z: dmlax.prepare_filter(w, filter_zero_point=z))(filters, zero)
+    _, expected = stacked()
+    assert_same(jax.vmap(convolve)(prepared), expected)
+
+
+def test_a_prepared_filter_is_saved_leaf_by_leaf_and_restored():
+    prepared = dmlax.prepare_filter(W, filter_zero_point=np.int8(5))
+    leaves, structure = jax.tree.flatten(prepared)
+    file = io.BytesIO()
+    np.savez(file, *leaves)
+    file.seek(0)
+    with np.load(file) as saved:
+        restored = jax.tree.unflatten(structure, [saved[name] for name in saved.files])
+    assert_same(convolve(restored), convolve(prepared))
+
+
+def test_the_leaves_have_names_and_a_tree_of_shapes_is_allowed():
+    prepared = dmlax.prepare_filter(W, filter_zero_point=np.int8(5))
+    paths = [
+        jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(prepared)
+    ]
+    assert paths == [".packed", ".sums", ".zero_point"]
+    shapes = jax.eval_shape(lambda: prepared)
+    assert isinstance(shapes, dmlax.PreparedFilter)
+    assert jax.eval_shape(convolve, shapes).shape == (2, 4, 4, 4)
+
+
+def test_a_prepared_filter_says_what_it_is():
+    prepared = dmlax.prepare_filter(W[:, :2], group_count=2, dimension_numbers=LAYOUTS["NCHW"])
+    assert repr(prepared) == "PreparedFilter(int8[4,2,2,2] OIHW, group_count 2)"
+    narrow = dmlax.prepare_filter(
+        np.ones((3, 2, 4), np.uint8), dimension_numbers=("NWC", "WIO", "NWC")
+    )
+    assert repr(narrow) == "PreparedFilter(uint8[3,2,4] WIO, group_count 1)"
+
+
+def test_explain_says_that_the_filter_is_prepared():
+    explanation = dmlax.explain(dmlax.convolution_integer, X, dmlax.prepare_filter(W))
+    assert "int8[4,4,2,2] OIHW, group_count 1 prepared -> int32[2,4,4,4]" in str(explanation)

@@ -1,0 +1,199 @@
+"""Arguments into arrays: what takes its tensor's dtype, what keeps its own, what is refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dmlax._core.operands import Aval, Rules, aval_of, integers, strong_dtype
+from dmlax.errors import SpecError
+
+RULES = Rules("op")
+
+
+def weak(value):
+    """A weakly typed device array."""
+    return jax.jit(lambda x: x)(value)
+
+
+def error(function, *args):
+    with pytest.raises(SpecError) as caught:
+        function(*args)
+    return caught.value.code, caught.value.field, str(caught.value)
+
+
+def test_an_aval_reads_as_dtype_and_shape():
+    assert str(Aval(np.dtype(np.float32), (2, 3))) == "float32[2,3]"
+    assert str(Aval(np.dtype(np.uint8), ())) == "uint8[]"
+    assert Aval(np.dtype(np.uint8), (2**20, 2**20, 2**20)).size == 2**60
+
+
+STRENGTH = [
+    (1, None),
+    (1.0, None),
+    (True, None),
+    (None, None),
+    (np.int8(1), np.int8),
+    (np.zeros(2, np.uint8), np.uint8),
+    (np.float64(1), np.float32),
+    (np.zeros(2), np.float32),
+    (np.zeros(2, np.int64), np.int32),
+    (jnp.float16(1), np.float16),
+]
+
+
+@pytest.mark.parametrize(("value", "dtype"), STRENGTH, ids=repr)
+def test_arrays_are_strong_and_python_numbers_are_not(value, dtype):
+    assert strong_dtype(value) == (None if dtype is None else np.dtype(dtype))
+
+
+def test_a_weak_array_is_not_strong():
+    assert strong_dtype(weak(1)) is None
+    assert strong_dtype(weak(1.0)) is None
+
+
+PARAMETERS = [
+    (7, np.uint8, np.uint8(7)),
+    (-128, np.int8, np.int8(-128)),
+    (2, np.float32, np.float32(2)),
+    (0.1, np.float32, np.float32(0.1)),
+    (1e-45, np.float32, np.float32(1e-45)),
+    (0.1, np.float16, np.float16(0.1)),
+    (np.uint8(7), np.uint8, np.uint8(7)),
+    (np.uint8(7), np.int8, np.uint8(7)),  # strong: the plan will refuse it
+    (np.float64(0.1), np.float32, np.float32(0.1)),
+    (np.array([0.1, 1e-40]), np.float32, np.array([0.1, 1e-40], np.float32)),
+    (np.array([1, 2], ">i4"), np.int32, np.array([1, 2], np.int32)),
+]
+
+
+@pytest.mark.parametrize(("value", "wanted", "expected"), PARAMETERS, ids=repr)
+def test_weak_parameters_take_the_wanted_dtype_and_strong_ones_keep_theirs(value, wanted, expected):
+    got = RULES.parameter("F", value, wanted)
+    assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_array_equal(np.asarray(got), expected)
+    assert strong_dtype(got) == expected.dtype
+
+
+@pytest.mark.parametrize(("value", "wanted"), [(3, np.uint8), (3, np.float32), (1.5, np.float32)])
+def test_a_weak_device_array_takes_the_wanted_dtype(value, wanted):
+    got = RULES.parameter("F", weak(value), wanted)
+    assert (strong_dtype(got), got.tolist()) == (np.dtype(wanted), value)
+
+
+def test_an_absent_parameter_stays_absent():
+    assert RULES.parameter("F", None, np.uint8) is None
+
+
+REFUSED = [
+    (256, np.uint8, "value", "op: F is 256, expected uint8, 0 to 255"),
+    (-1, np.uint8, "value", "op: F is -1, expected uint8, 0 to 255"),
+    (128, np.int8, "value", "op: F is 128, expected int8, -128 to 127"),
+    (2**40, np.int32, "value", "op: F is 1099511627776, expected int32, -2147483648 to 2147483647"),
+    (1.5, np.uint8, "data_type", "op: F is the float 1.5, expected uint8"),
+    (True, np.uint8, "data_type", "op: F is True, expected an array"),
+    ([1, 2], np.uint8, "data_type", "op: F is a list, expected an array"),
+    ("7", np.uint8, "data_type", "op: F is '7', expected an array"),
+]
+
+
+@pytest.mark.parametrize(("value", "wanted", "code", "message"), REFUSED, ids=repr)
+def test_parameters_that_do_not_fit_are_refused(value, wanted, code, message):
+    assert error(RULES.parameter, "F", value, wanted) == (code, "F", message)
+
+
+def test_a_weak_float_is_no_integer():
+    message = "op: F is float32[], expected uint8"
+    assert error(RULES.parameter, "F", weak(1.0), np.uint8) == ("data_type", "F", message)
+
+
+SCALES = [
+    (0, "is 0"),
+    (0.0, "is 0.0"),
+    (-0.0, "is -0.0"),
+    (float("nan"), "is nan"),
+    (float("inf"), "is inf"),
+    (1e-46, "is 1e-46"),  # zero once it is float32
+    (1e39, "is 1e+39"),  # infinite once it is float32
+    (10**400, "is 1000"),
+    (np.float32(0), "is np.float32(0.0)"),
+    (np.array([1.0, np.inf, np.nan], np.float32), "holds [inf]"),
+    (np.array([1.0, 0.0]), "holds [0.0]"),
+]
+
+
+@pytest.mark.parametrize(("value", "found"), SCALES, ids=[repr(v)[:40] for v, _ in SCALES])
+def test_known_scales_are_finite_and_not_zero_once_rounded(value, found):
+    code, field, message = error(RULES.scale, "F", value, np.float32)
+    assert (code, field) == ("value", "F")
+    assert message.startswith(f"op: F {found}")
+    assert message.endswith("expected finite nonzero values in float32")
+
+
+def test_a_scale_is_judged_in_its_own_format():
+    assert np.asarray(RULES.scale("F", 1e-45, np.float32)) == np.float32(1e-45)
+    assert error(RULES.scale, "F", 1e-8, np.float16)[0] == "value"
+
+
+def test_a_scale_is_required():
+    assert error(RULES.scale, "F", None, np.float32) == ("missing_tensor", "F", "op: F is required")
+
+
+@pytest.mark.parametrize("bad", [0.0, np.nan, np.inf])
+def test_a_device_array_is_never_looked_into(bad):
+    with jax.transfer_guard_device_to_host("disallow"):
+        assert RULES.scale("F", jnp.float32(bad), np.float32).dtype == np.float32
+    assert jax.eval_shape(lambda s: RULES.scale("F", s, np.float32), np.float32(bad)).shape == ()
+
+
+INTEGERS = [
+    (1.5, "is 1.5, expected a static integer"),
+    ("2", "is '2', expected a static integer"),
+    (None, "is a NoneType, expected a static integer"),
+    (-1, "is -1, expected from 0 to 9"),
+    (10, "is 10, expected from 0 to 9"),
+]
+
+
+@pytest.mark.parametrize(("value", "message"), INTEGERS)
+def test_options_are_integers_within_bounds(value, message):
+    assert error(RULES.integer, "F", value, 0, 9) == ("option", "F", f"op: F {message}")
+
+
+@pytest.mark.parametrize("value", [3, np.int64(3), np.uint8(3)])
+def test_any_static_integer_is_an_option(value):
+    assert RULES.integer("F", value, 0, 9) == 3
+
+
+def test_a_tracer_is_no_option():
+    with pytest.raises(
+        SpecError, match=r"F is the traced or device array int32\[\], expected a st"
+    ):
+        jax.eval_shape(lambda n: RULES.integer("F", n, 0, 9) * n, 3)
+
+
+SEQUENCES = [
+    (3, "is 3, expected 2 integers"),
+    ("12", "is '12', expected 2 integers"),
+    ((1,), "has 1 entries, expected 2"),
+    ((1, 2, 3), "has 3 entries, expected 2"),
+    ((1, 0), "is 0, expected at least 1"),
+    ((1, 1.5), "is 1.5, expected a static integer"),
+]
+
+
+@pytest.mark.parametrize(("value", "message"), SEQUENCES)
+def test_window_options_are_sequences_of_the_right_length(value, message):
+    assert error(integers, RULES, "F", value, 2, 1, 1) == ("option", "F", f"op: F {message}")
+
+
+@pytest.mark.parametrize("value", [(2, 3), [2, 3], np.array([2, 3])])
+def test_any_sequence_gives_a_tuple(value):
+    assert integers(RULES, "F", value, 2, 1, 1) == (2, 3)
+    assert integers(RULES, "F", None, 2, 7, 1) == (7, 7)
+
+
+def test_a_64_bit_array_has_the_dtype_that_jax_will_give_it():
+    assert aval_of(np.zeros(2)) == (np.float32, (2,))
+    with jax.enable_x64(True):
+        assert aval_of(np.zeros(2)) == (np.float64, (2,))

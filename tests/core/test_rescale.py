@@ -1,0 +1,259 @@
+"""The one rounding: the requantizer, quantize and dequantize against rational arithmetic."""
+
+from fractions import Fraction
+
+import jax.numpy as jnp
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+from dmlax._core import rescale
+from dmlax_conformance.oracle import floats, near_ties
+from dmlax_conformance.oracle.rounding import requantize_float32
+from support import assert_same, draw, oracle, requantized, wild_floats
+
+DTYPES = [np.int8, np.uint8]
+N = 4_000
+INT_MIN, INT_MAX = -(2**31), 2**31 - 1
+EDGES = np.array([INT_MIN, INT_MIN + 1, -1, 0, 1, INT_MAX - 1, INT_MAX], np.int32)
+
+
+def run(accumulator, scales, zero_point, dtype, arithmetic="exact"):
+    zero = None if zero_point is None else jnp.asarray(zero_point, dtype)
+    scales = [jnp.asarray(scale, jnp.float32) for scale in scales]
+    return rescale.requantizer(*scales, zero, dtype, arithmetic)(jnp.asarray(accumulator))
+
+
+def in_range(seed, n=N):
+    """Accumulators and scales whose quotients lie within +-300, any exponents and signs."""
+    rng = np.random.default_rng(seed)
+    sw, sy = (
+        (rng.uniform(1, 2, n) * 2.0 ** rng.integers(-30, 30, n)).astype(np.float32)
+        * rng.choice([-1, 1], n).astype(np.float32)
+        for _ in range(2)
+    )
+    accumulator = draw(seed, np.int32, n) >> rng.integers(0, 31, n).astype(np.int32)
+    accumulator = np.where(accumulator == 0, 1, accumulator)
+    with np.errstate(over="ignore"):
+        sx = rng.uniform(-300, 300, n) / accumulator / sw.astype(float) * sy.astype(float)
+    return accumulator, (sx.astype(np.float32), sw, sy)
+
+
+def exact_ties(seed, n=N):
+    """accumulator * 2**e / 1 = k + 1/2 for every k in -256..255, scales powers of two."""
+    rng = np.random.default_rng(seed)
+    odd = rng.integers(-256, 256, n) * 2 + 1
+    shift = rng.integers(0, 22, n)
+    split = rng.integers(-40, 40, (2, n))
+    scales = 2.0 ** split[0], 2.0 ** (split[1] - split[0]), 2.0 ** (split[1] + 1 + shift)
+    return (odd << shift).astype(np.int32), [scale.astype(np.float32) for scale in scales]
+
+
+def wild(seed, n=N):
+    return draw(seed, np.int32, n), [wild_floats(seed + k, n) for k in range(1, 4)]
+
+
+def extremes(seed):
+    """Every edge accumulator with every product of edge scales."""
+    scale = np.array([1e-45, -1.1754942e-38, 1.1754944e-38, 1.0, -3.4028235e38], np.float32)
+    grid = np.meshgrid(EDGES, scale, scale, scale)
+    accumulator, *scales = (x.ravel() for x in grid)
+    return accumulator, scales
+
+
+FAMILIES = {"wild": wild, "in range": in_range, "exact ties": exact_ties, "extremes": extremes}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_requantizing_is_the_rounded_rational_number(family, dtype, how):
+    accumulator, scales = FAMILIES[family](7)
+    expected = requantized(accumulator, scales, 0, dtype)
+    assert_same(how(lambda a, *s: run(a, s, None, dtype))(accumulator, *scales), expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_requantizing_adds_any_zero_point_after_rounding(dtype, how):
+    accumulator, scales = exact_ties(8, 512)
+    zero_points = np.arange(np.iinfo(dtype).min, np.iinfo(dtype).max + 1).astype(dtype)[:, None]
+    expected = requantized(accumulator, scales, zero_points, dtype)
+    assert_same(
+        how(lambda a, z, *s: run(a, s, z, dtype))(accumulator, zero_points, *scales), expected
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_requantizing_near_ties_is_exact(dtype, how):
+    ties = [
+        tie for name in ("float32", "float64", "exact") for tie in near_ties.family(name, 64, 9)
+    ]
+    columns = np.array(ties, np.int64).T
+    accumulator = columns[0].astype(np.int32)
+    scales = [column.astype(np.uint32).view(np.float32) for column in columns[1:]]
+    expected = requantized(accumulator, scales, 0, dtype)
+    assert_same(how(lambda a, *s: run(a, s, None, dtype))(accumulator, *scales), expected)
+
+
+def test_the_most_negative_accumulator_has_the_magnitude_that_int32_cannot_hold():
+    scale = np.float32(2.0**-31)
+    assert run(np.int32(INT_MIN), (scale * 100, 1, 1), None, np.int8).tolist() == -100
+    assert run(np.int32(INT_MIN), (-scale * 100, 1, 1), None, np.int8).tolist() == 100
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_float32_arithmetic_is_numpys_float32(family, dtype, how):
+    accumulator, scales = FAMILIES[family](17)
+    with np.errstate(all="ignore"):
+        multiplier = scales[0] * scales[1] / scales[2]
+        product = accumulator.astype(np.float32) * multiplier
+    finite = np.isfinite(product)
+    limits = np.iinfo(dtype)
+    zero = np.asarray(limits.max - 3, dtype)
+    rounded = np.rint(np.clip(product[finite], -1000, 1000)).astype(np.int64) + int(zero)
+    expected = np.clip(rounded, limits.min, limits.max).astype(dtype)
+    got = how(lambda a, *s: run(a, s, zero, dtype, "float32"))(accumulator, *scales)
+    assert finite.mean() > 0.2
+    assert_same(np.asarray(got)[finite], expected)
+
+
+def test_float32_arithmetic_saturates_infinities_and_sends_nan_to_the_lowest_value():
+    accumulator, scales = extremes(0)
+    words = [scale.view(np.uint32).tolist() for scale in scales]
+    expected = [
+        requantize_float32(a, s, 5, "int8")
+        for a, s in zip(accumulator.tolist(), zip(*words, strict=True), strict=True)
+    ]
+    got = run(accumulator, scales, np.int8(5), np.int8, "float32")
+    assert_same(got, np.array(expected, np.int8))
+
+
+def onnx_session(node, inputs, output, constants):
+    graph = helper.make_graph(
+        [node],
+        "one",
+        [helper.make_tensor_value_info(n, t, list(s)) for n, (t, s) in inputs.items()],
+        [helper.make_tensor_value_info("y", output, None)],
+        constants,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+
+
+def test_float32_arithmetic_has_the_bits_of_onnx_runtimes_qlinearconv():
+    """A bias reaches every accumulator, where the input is its zero point."""
+    accumulator, (_, sw, _) = in_range(27, 512)
+    sx, sy = np.float32(0.0123), np.float32(0.377)
+    sw = (np.float32(200) / accumulator * sy / sx * np.abs(sw) / np.abs(sw).max()).astype(
+        np.float32
+    )
+    ties, (tx, tw, ty) = exact_ties(28, 512)
+    tw = (tw.astype(float) * tx / ty * sy / sx).astype(np.float32)
+    accumulator, sw = np.concatenate([accumulator, ties]), np.abs(np.concatenate([sw, tw]))
+    k = accumulator.size
+    value = helper.make_tensor
+    constants = [
+        value("sx", TensorProto.FLOAT, (), [float(sx)]),
+        value("zx", TensorProto.UINT8, (), [3]),
+        value("w", TensorProto.INT8, (k, 1, 1, 1), [0] * k),
+        value("sw", TensorProto.FLOAT, (k,), sw.tolist()),
+        value("zw", TensorProto.INT8, (k,), [0] * k),
+        value("sy", TensorProto.FLOAT, (), [float(sy)]),
+        value("zy", TensorProto.UINT8, (), [131]),
+        value("b", TensorProto.INT32, (k,), accumulator.tolist()),
+    ]
+    names = ["x", *(constant.name for constant in constants)]
+    node = helper.make_node("QLinearConv", names, ["y"])
+    session = onnx_session(
+        node, {"x": (TensorProto.UINT8, (1, 1, 1, 1))}, TensorProto.UINT8, constants
+    )
+    (expected,) = session.run(None, {"x": np.full((1, 1, 1, 1), 3, np.uint8)})
+    got = run(accumulator, (sx, sw, sy), np.uint8(131), np.uint8, "float32")
+    assert len(np.unique(expected)) > 100
+    assert_same(got, expected.reshape(-1))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_float32_arithmetic_has_the_bits_of_onnx_runtimes_quantize_linear(dtype, how):
+    x = np.random.default_rng(29).uniform(-300, 300, 100_000).astype(np.float32)
+    x = np.concatenate([x, (np.arange(-600, 600) / 2).astype(np.float32), wild_floats(30, 1_000)])
+    scale, zero = np.float32(0.7853982), np.asarray(np.iinfo(dtype).max - 100, dtype)
+    onnx_type = TensorProto.INT8 if dtype is np.int8 else TensorProto.UINT8
+    constants = [
+        helper.make_tensor("s", TensorProto.FLOAT, (), [float(scale)]),
+        helper.make_tensor("z", onnx_type, (), [int(zero)]),
+    ]
+    node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])
+    session = onnx_session(node, {"x": (TensorProto.FLOAT, x.shape)}, onnx_type, constants)
+    (expected,) = session.run(None, {"x": x})
+    quantize = how(lambda x, s, z: rescale.quantize(x, s, z, dtype, "float32"))
+    assert_same(quantize(jnp.asarray(x), jnp.asarray(scale), jnp.asarray(zero)), expected)
+
+
+def quotients(dtype):
+    """Values and scales of every magnitude, quotients beside every tie, and the special values."""
+    if dtype is np.int32:
+        x, scale = draw(40, np.int32, 3_000), wild_floats(41, 3_000)
+        scale[:2_000] = np.random.default_rng(42).uniform(1, 2, 2_000) * np.exp2(
+            np.random.default_rng(43).integers(-4, 31, 2_000)
+        )
+        return np.concatenate([x, EDGES]), np.concatenate(
+            [scale, np.full(EDGES.size, 2.0**24)]
+        ).astype(np.float32)
+    scale = wild_floats(44, 3_000, dtype)
+    wide = scale.astype(np.float64)
+    k = np.random.default_rng(45).integers(-300, 300, 3_000) + 0.5
+    with np.errstate(over="ignore"):
+        near = (k * wide).astype(dtype)
+        above = np.nextafter(near, dtype(np.inf))
+    x = np.concatenate([near, above, wild_floats(46, 3_000, dtype)])
+    x = np.concatenate([x, np.array([np.inf, -np.inf, np.nan, 0.0, -0.0], dtype)])
+    scale = np.concatenate([scale] * 3 + [np.array([1, -1, 1, 1, 1], dtype)])
+    return x, scale
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", [np.float32, np.float16, np.int32])
+def test_quantizing_is_the_rounded_rational_quotient(kind, dtype, how):
+    x, scale = quotients(kind)
+    zero = draw(47, dtype, x.size)
+    expected = oracle(
+        "element_wise_quantize_linear",
+        {"InputTensor": x, "ScaleTensor": scale, "ZeroPointTensor": zero},
+        {"OutputTensor": (dtype, x.shape)},
+    )
+    quantize = how(lambda x, s, z: rescale.quantize(x, s, z, dtype, "exact"))
+    got = quantize(*map(jnp.asarray, (x, scale, zero)))
+    assert_same(got, expected["OutputTensor"])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_quantizing_in_float32_rounds_ieee_quotients(dtype, how):
+    x, scale = (a[:-5] for a in quotients(np.float32))
+    with np.errstate(all="ignore"):
+        quotient = np.clip(x / scale, -1000, 1000)
+    limits = np.iinfo(dtype)
+    expected = np.clip(np.rint(quotient), limits.min, limits.max).astype(dtype)
+    quantize = how(lambda x, s: rescale.quantize(x, s, None, dtype, "float32"))
+    assert_same(quantize(*map(jnp.asarray, (x, scale))), expected)
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["float32", "float16"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
+def test_dequantizing_is_the_real_product_rounded_once(dtype, half, how):
+    limits = np.iinfo(dtype)
+    x, zero = draw(50, dtype, 1_500), draw(51, dtype, 1_500)
+    x[:4], zero[:4] = (limits.min, limits.max, 0, 1), (limits.max, limits.min, 0, 1)
+    scale = wild_floats(52, 1_500, np.float16 if half else np.float32)
+    expected = [
+        floats.encode(floats.exactly((a - z) * Fraction(s)), scale.dtype.name)
+        for a, z, s in zip(x.tolist(), zero.tolist(), scale.tolist(), strict=True)
+    ]
+    expected = np.array(expected, f"uint{scale.itemsize * 8}").view(scale.dtype)
+    got = how(rescale.dequantize)(*map(jnp.asarray, (x, scale, zero)))
+    assert np.isinf(expected).any()
+    assert (np.abs(expected) < np.finfo(scale.dtype).smallest_normal).any()
+    assert_same(got, expected)

@@ -1,0 +1,90 @@
+"""The table of operators that every law and every lowering goes through."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import dmlax
+from support import draw
+
+SCALES = (np.float32(0.02), np.float32([0.01, 0.02, 0.03, 0.04]), np.float32(0.05))
+N = 4  # images, values of a batch: one or more a host device
+X = draw(1, np.uint8, (N, 4, 5, 5))
+W = draw(2, np.int8, (4, 4, 2, 2))
+ZERO = np.uint8(100)
+ZEROS = np.int8([1, -2, 3, 0])
+BIAS = draw(3, np.int32, 4) >> 20
+FLOATS = (draw(4, np.int16, (N, 4, 6)) / 64).astype(np.float32)
+SPARSE = np.where(draw(5, np.uint8, (N, 3, 11)) < 90, draw(6, np.int8, (N, 3, 11)), 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Law:
+    """A function of arrays; axis 0 of the first is a batch; `per_image`: images do not mix."""
+
+    name: str
+    function: Callable[..., Any]
+    operands: tuple[Any, ...]
+    per_image: bool = True
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def quantized(x, w, bias, sx, sw, sy, zx, zw, zy, **options):
+    return dmlax.quantized_linear_convolution(
+        *(x, w, bias),
+        input_scale=sx,
+        filter_scale=sw,
+        output_scale=sy,
+        input_zero_point=zx,
+        filter_zero_point=zw,
+        output_zero_point=zy,
+        start_padding=(1, 0),
+        **options,
+    )
+
+
+def prepared(x, w, sx):
+    return quantized(x, w, None, sx, np.float32(0.02), np.float32(0.05), ZERO, None, None)
+
+
+def integer(x, w, zx, zw, **options):
+    return dmlax.convolution_integer(
+        x, w, input_zero_point=zx, filter_zero_point=zw, end_padding=(1, 1), **options
+    )
+
+
+quantize = dmlax.element_wise_quantize_linear
+dequantize = dmlax.element_wise_dequantize_linear
+named = functools.partial
+PREPARED = dmlax.prepare_filter(W, filter_zero_point=ZEROS)
+LAWS = [
+    Law("nonzero", dmlax.nonzero_coordinates, (SPARSE,), per_image=False),
+    Law(
+        "nonzero, few rows",
+        named(dmlax.nonzero_coordinates, size=7, fill_value=9),
+        (FLOATS * (FLOATS > 300),),
+        per_image=False,
+    ),
+    Law("integer", integer, (X, W, ZERO, ZEROS)),
+    Law("depthwise", named(integer, group_count=4), (X, W[:, :1], ZERO, ZEROS)),
+    Law("quantized", quantized, (X, W, BIAS, *SCALES, ZERO, ZEROS, np.int8(3))),
+    Law(
+        "quantized, float32",
+        named(quantized, arithmetic="float32"),
+        (X, W, BIAS, *SCALES, ZERO, ZEROS, ZERO),
+    ),
+    Law("quantized, prepared", prepared, (X, PREPARED, np.float32(0.02))),
+    Law("quantize", named(quantize, axis=1), (FLOATS, np.float32([1, 2, 3, 4]), np.int8(3))),
+    Law(
+        "quantize, float32", named(quantize, arithmetic="float32"), (FLOATS, np.float32(1.7), ZERO)
+    ),
+    Law("quantize float16", quantize, (FLOATS.astype(np.float16), np.float16(1.7))),
+    Law("quantize int32", quantize, (FLOATS.astype(np.int32), np.float32(1.7))),
+    Law("dequantize", named(dequantize, axis=1), (X, SCALES[1], np.arange(4, dtype=np.uint8))),
+    Law("dequantize to float16", dequantize, (W, np.float16(0.02))),
+]

@@ -1,0 +1,45 @@
+"""Reading what is lowered, for platforms that are not here."""
+
+import re
+from typing import Any, NamedTuple
+
+import jax
+
+DOT = re.compile(
+    r"stablehlo\.dot_general .*?contracting_dims = \[(?P<axes>[\d, ]*)\] x .*?"
+    r": \(tensor<(?P<left>[^>]*)>, tensor<(?P<right>[^>]*)>\) -> tensor<(?P<result>[^>]*)>"
+)
+
+
+class Product(NamedTuple):
+    """One dot_general: its dtypes and how many products make one element."""
+
+    left: str
+    right: str
+    result: str
+    contraction: int
+
+
+def text(function: Any, *arguments: Any, platform: str) -> str:
+    """StableHLO for a platform."""
+    return jax.jit(function).trace(*arguments).lower(lowering_platforms=(platform,)).as_text()
+
+
+def products(lowered: str) -> list[Product]:
+    """Every dot_general of a program."""
+    found = [_product(match) for match in DOT.finditer(lowered)]
+    assert len(found) == lowered.count("stablehlo.dot_general")
+    return found
+
+
+def _product(match: re.Match[str]) -> Product:
+    *sizes, left = match["left"].split("x")
+    contraction = 1
+    for axis in match["axes"].split(","):
+        contraction *= int(sizes[int(axis)])
+    return Product(left, match["right"].split("x")[-1], match["result"].split("x")[-1], contraction)
+
+
+def operations(lowered: str) -> set[str]:
+    """The names of all operations."""
+    return set(re.findall(r"(?:stablehlo|chlo)\.[\w]+", lowered))

@@ -1,0 +1,47 @@
+"""The golden vectors, through the suite's own runner, a file at a time.
+
+Eager by default; `slow` adds the jitted run, which compiles every vector once more.
+"""
+
+import pytest
+
+from dmlax_conformance import runner, vectors
+from dmlax_conformance.adapters.dmlax import Dmlax
+
+FILES = {f"{path.parent.name}/{path.stem}": path for path in vectors.find()}
+OPERATORS = {
+    "nonzero_coordinates",
+    "quantized_linear_convolution",
+    "convolution_integer",
+    "element_wise_quantize_linear",
+    "element_wise_dequantize_linear",
+}
+
+
+@pytest.mark.parametrize("variant", ["eager", pytest.param("jit", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("file", FILES)
+def test_every_golden_vector_is_met(file, variant):
+    results = list(runner.run(Dmlax(), vectors.load(FILES[file]), [variant]))
+    wrong = {
+        result.vector.id: (result.verdict, result.outcome.details)
+        for result in results
+        if result.verdict not in ("exact", "unsupported")
+    }
+    assert wrong == {}
+    declined = {result.vector.id for result in results if result.verdict == "unsupported"}
+    assert declined <= {result.vector.id for result in results if wide(result.vector, variant)}
+    assert len(results) > len(declined) or variant == "jit"
+
+
+def wide(vector, variant):
+    """Whether JAX, without 64-bit types, cannot hold an input as it is."""
+    if vector.operator == "nonzero_coordinates" and variant == "eager":
+        return False
+    return {tensor.dtype for tensor in vector.inputs.values()} & {"int64", "uint64", "float64"}
+
+
+def test_the_suite_is_whole():
+    suite = vectors.load_all()
+    assert {vector.operator for vector in suite} == OPERATORS
+    assert len(suite) >= 150
+    assert sum(not vector.is_valid for vector in suite) >= 50

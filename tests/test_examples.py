@@ -1,0 +1,51 @@
+"""The examples of the documentation, run as a reader would run them."""
+
+import doctest
+import importlib.util
+from pathlib import Path
+
+import jax
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def readers_jax():
+    """A reader has JAX's own type promotion."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+def example(name):
+    """An example's `main`."""
+    specification = importlib.util.spec_from_file_location(name, ROOT / f"docs/examples/{name}.py")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module.main
+
+
+def test_digits_in_8_bits_are_read_as_well_as_in_float(tmp_path):
+    picture = tmp_path / "digits.png"
+    record = example("digits_int8")(["--output", str(picture)])
+    assert record.float_accuracy > 0.95
+    assert abs(record.float_accuracy - record.int8_accuracy) <= 0.01
+    assert record.agreement > 0.98
+    assert record.vmapped_equal
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_sparse_events_gather_what_the_dense_model_sums():
+    record = example("sparse_events")()
+    assert 0 < record.active < record.pixels // 20
+    assert record.equal
+    assert record.dropped == record.active - 1000
+    assert record.safe_equal
+    assert record.vmapped_equal
+
+
+def test_the_readme_shows_what_happens():
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    result = doctest.testfile(str(ROOT / "README.md"), module_relative=False, optionflags=flags)
+    assert result.attempted >= 10
+    assert result.failed == 0

@@ -1,0 +1,314 @@
+"""Every way known to get a wrong result, by name; each test fails if the naive code comes back.
+
+Where a hazard shows on a CPU, the naive code is run beside ours, on data where the two differ. A
+JAX that no longer has the hazard is no failure: then the test only says that ours is right.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import dmlax
+from convolution_cases import CASES, LAYOUTS, operands
+from dmlax._core import rescale
+from dmlax_conformance.oracle import near_ties
+from lowered import products, text
+from support import assert_same, coordinates, draw, requantized, sums_of_products
+
+SCALES = {"input_scale": 0.5, "filter_scale": 0.25, "output_scale": 16.0}
+NCHW = LAYOUTS["NCHW"]
+N = 1 << 16
+
+
+def note_if_gone(hazard, shows):
+    """The reason to keep the code around a hazard, should it ever go: never a failure."""
+    if not shows:
+        print(f"{jax.__version__} no longer shows this hazard: {hazard}")
+
+
+# --- CUDA: read in the lowered text ---------------------------------------------------
+
+
+def convolution_text(case, layout):
+    """CUDA's program of a quantized convolution in a layout."""
+    values = operands(case)
+    sizes = dict(zip(case.canonical[0], case.input, strict=True))
+    sizes |= dict(zip(case.canonical[1], case.filter, strict=True)) | {"W": None, "H": None}
+
+    def laid_out(array, source, target):
+        return np.transpose(array, [source.index(letter) for letter in target])
+
+    x = laid_out(values["InputTensor"], case.canonical[0], layout[0])
+    w = laid_out(values["FilterTensor"], case.canonical[1], layout[1])
+    call = lambda x, w: dmlax.quantized_linear_convolution(  # noqa: E731
+        x,
+        w,
+        **SCALES,
+        input_zero_point=values["InputZeroPointTensor"],
+        filter_zero_point=values["FilterZeroPointTensor"],
+        **case.options,
+        dimension_numbers=layout,
+    )
+    return text(call, x, w, platform="cuda")
+
+
+PLANS = [
+    (case, layout)
+    for case in CASES
+    for layout in ([NCHW, LAYOUTS["NHWC"]] if len(case.input) == 4 else [case.canonical])
+]
+
+
+@pytest.mark.lowering
+@pytest.mark.parametrize(("case", "layout"), PLANS, ids=lambda value: str(value))
+def test_cuda_is_given_no_convolution_and_no_product_that_it_gets_wrong(case, layout):
+    """`conv_general_dilated` on int32, int8 to int32, int8 to float32, bf16 depthwise; odd dots.
+
+    XLA for CUDA does not compile the first two; cuDNN rounds the third to 24 bits; the fourth is
+    not exact; an int8 product whose contraction 4 does not divide is silently wrong.
+    """
+    lowered = convolution_text(case, layout)
+    assert "stablehlo.convolution" not in lowered
+    found = products(lowered)
+    assert bool(found) == (case.filter[1] > 1)
+    for product in found:
+        assert (product.left, product.right, product.result) == ("i8", "i8", "i32")
+        assert product.contraction % 4 == 0
+        assert product.contraction >= case.filter[1] * np.prod(case.filter[2:])
+
+
+@pytest.mark.lowering
+@pytest.mark.parametrize("channels", range(2, 20))
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_cuda_contractions_are_padded_whatever_their_length(channels, kernel):
+    x, w = np.ones((1, channels, 4, 4), np.uint8), np.ones((2, channels, kernel, kernel), np.int8)
+    (product,) = products(text(dmlax.convolution_integer, x, w, platform="cuda"))
+    assert product.contraction == -(-channels * kernel**2 // 16) * 16
+
+
+@pytest.mark.lowering
+def test_the_reader_of_lowered_text_sees_the_naive_convolution_and_product():
+    naive = lambda x, w: lax.conv_general_dilated(  # noqa: E731
+        *(x, w, (1, 1), "VALID"), preferred_element_type=jnp.int32
+    )
+    x, w = np.ones((1, 3, 4, 4), np.int8), np.ones((2, 3, 2, 2), np.int8)
+    assert "stablehlo.convolution" in text(naive, x, w, platform="cuda")
+    dot = lambda a, b: lax.dot(a, b, preferred_element_type=jnp.int32)  # noqa: E731
+    (product,) = products(
+        text(dot, np.ones((5, 7), np.int8), np.ones((7, 3), np.int8), platform="cuda")
+    )
+    assert product == ("i8", "i8", "i32", 7)
+
+
+def test_a_large_accumulator_keeps_every_bit():
+    """cuDNN gave 594579300 for 594579329; float32 has only 24 bits."""
+    x, w = np.full((1, 9217, 1, 1), 255, np.uint8), np.full((2, 9217, 1, 1), 253, np.uint8)
+    x[0, 0], w[1] = 254, 252
+    expected = sums_of_products(x, w)
+    assert (expected.astype(np.float32).astype(np.int64) != expected).all()
+    assert_same(dmlax.convolution_integer(x, w), expected)
+
+
+# --- nonzero --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("implementation", ["xla", "reference"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, jnp.bfloat16])
+def test_subnormals_are_not_zero(dtype, implementation, how):
+    """`x != 0`, and so `jnp.nonzero`, calls float32 subnormals zero on a CPU."""
+    words = np.array([0, 1, 1 << 15, (1 << 15) | 1], np.uint16)
+    x = words.view(dtype) if jnp.dtype(dtype).itemsize == 2 else words.astype(np.uint32)
+    if dtype == np.float32:
+        x = (words.astype(np.uint32) << 16 | words).view(np.float32)
+        x[2] = -0.0
+    expected = coordinates(x)
+    call = how(lambda x: dmlax.nonzero_coordinates(x, implementation=implementation))
+    found = call(jnp.asarray(x))
+    assert found.count == len(expected) == 2
+    assert_same(found.coordinates[:2], expected)
+    naive = how(lambda x: (x != 0).sum())(jnp.asarray(x))
+    note_if_gone("x != 0 on subnormals", naive != 2 or dtype != np.float32)
+
+
+def test_float64_subnormals_are_not_zero():
+    x = np.array([5e-324, 0.0, -5e-324, -0.0])
+    assert dmlax.nonzero_coordinates(x).coordinates[:2].tolist() == [[0], [2]]
+    with jax.enable_x64(True):
+        assert jax.jit(dmlax.nonzero_coordinates)(jnp.asarray(x)).count == 2
+
+
+def test_the_count_tells_a_real_coordinate_0_from_a_row_past_the_end():
+    """`jnp.nonzero(size=)` gives int32 rows of 0 and no count: these two look the same."""
+    first, nothing = np.array([1, 0, 0]), np.zeros(3, np.int32)
+    found = [dmlax.nonzero_coordinates(x.astype(np.int32), size=1) for x in (first, nothing)]
+    assert [int(f.count) for f in found] == [1, 0]
+    assert found[0].coordinates.dtype == found[0].count.dtype == np.uint32
+    filled = dmlax.nonzero_coordinates(nothing, size=1, fill_value=2**32 - 1)
+    assert filled.coordinates.tolist() == [[2**32 - 1]]
+
+
+# --- float arithmetic -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arithmetic", ["exact", "float32"])
+@pytest.mark.parametrize("shape", [(), (N,)], ids=["scalar", "vector"])
+def test_quotients_are_those_of_ieee_division(shape, arithmetic, how):
+    """`x / scale` is not IEEE on a CPU with a scalar divisor, nor on CUDA."""
+    scale = np.float32(0.7853982)
+    k = np.arange(N) % 511 - 255 + np.float32(0.5)
+    x = np.nextafter(
+        (k * scale).astype(np.float32), np.random.default_rng(1).choice([-9e9, 9e9], N)
+    )
+    x = np.concatenate([(k * scale).astype(np.float32)[: N // 2], x[N // 2 :].astype(np.float32)])
+    call = how(
+        lambda x, s: dmlax.element_wise_quantize_linear(
+            x, s, 0, output_dtype="int8", arithmetic=arithmetic
+        )
+    )
+    quotient = x / scale if arithmetic == "float32" else x.astype(np.float64) / float(scale)
+    expected = np.clip(np.rint(quotient), -128, 127).astype(np.int8)
+    scales = np.full(shape, scale)
+    assert_same(call(jnp.asarray(x), jnp.asarray(scales)), expected)
+    by_reciprocal = x * (np.float32(1) / scale)
+    assert (np.clip(np.rint(by_reciprocal), -128, 127) != expected).any()
+    naive = np.asarray(jax.jit(lambda x, s: x / s)(x, scale))
+    note_if_gone("x / scale is not IEEE", (naive != x / scale).any())
+
+
+def test_the_multiplier_of_float32_arithmetic_is_an_ieee_quotient(how):
+    """`(sx * sw) / sy` by XLA may be one unit off, which moves a product over a tie."""
+    rng = np.random.default_rng(2)
+    sx, sy = np.float32(0.0123), np.float32(0.377)
+    sw = rng.uniform(1e-5, 1e-4, N).astype(np.float32)
+    multiplier = (sx * sw / sy).astype(np.float32)
+    accumulator = np.rint((rng.integers(0, 255, N) + 0.5) / multiplier).astype(np.int32)
+    call = how(lambda a, *s: rescale.requantizer(*s, None, np.uint8, "float32")(a))
+    product = accumulator.astype(np.float32) * multiplier
+    expected = np.clip(np.rint(product), 0, 255).astype(np.uint8)
+    one_off = accumulator.astype(np.float32) * np.nextafter(multiplier, np.float32(0))
+    assert (np.clip(np.rint(one_off), 0, 255) != expected).sum() > 1000
+    scales = map(jnp.asarray, (sx, sw, sy))
+    assert_same(call(jnp.asarray(accumulator), *scales), expected)
+
+
+def test_products_are_rounded_before_anything_is_added(how):
+    """`a * b + c` under jit on a CPU is one rounding (FMA), where ONNX Runtime has two.
+
+    The product is rounded to float32, then to an integer, and only then is the zero point added.
+    """
+    rng = np.random.default_rng(3)
+    scale = rng.uniform(1e-7, 1e-6, N).astype(np.float32)
+    accumulator = np.rint((rng.integers(-100, 100, N) + 0.5) / scale).astype(np.int32)
+    zero = np.int8(17)
+    call = how(
+        lambda a, s, z: rescale.requantizer(
+            s, jnp.float32(1), jnp.float32(1), z, np.int8, "float32"
+        )(a)
+    )
+    rounded = np.rint(accumulator.astype(np.float32) * scale)
+    expected = np.clip(rounded + 17, -128, 127).astype(np.int8)
+    assert_same(call(jnp.asarray(accumulator), jnp.asarray(scale), jnp.asarray(zero)), expected)
+    a, b, c = (rng.uniform(0.5, 2, N).astype(np.float32) for _ in range(3))
+    fused = np.asarray(jax.jit(lambda a, b, c: a * b - c)(a, b, c))
+    note_if_gone("a * b + c contracted to FMA", (fused != a * b - c).any())
+
+
+def test_dequantizing_rounds_the_product_once_and_keeps_subnormals(how):
+    """A float32 product of a wide difference has two roundings, and a CPU flushes subnormals."""
+    x = draw(4, np.uint32, N)
+    scale = np.float32([1e-45, 1e-40, 3e-39, 0.1])[np.arange(N) % 4]
+    call = how(dmlax.element_wise_dequantize_linear)
+    once = (x.astype(np.float64) * scale.astype(np.float64)).astype(np.float32)
+    exact = np.abs(x.astype(np.float64)) < 2**29  # below, a float64 product is exact
+    got = np.asarray(call(jnp.asarray(x), jnp.asarray(scale)))
+    assert exact.sum() > 1000
+    assert_same(got[exact], once[exact])
+    naive = np.asarray(how(lambda x, s: x.astype(jnp.float32) * s)(x, scale))
+    note_if_gone("float32 products of integers", (naive[exact] != once[exact]).any())
+
+
+# --- the convolution's own ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("x", ["int8", "uint8"])
+@pytest.mark.parametrize("w", ["int8", "uint8"])
+def test_input_and_filter_have_dtypes_of_their_own(x, w):
+    """`lax` raises where the two differ."""
+    x, w = draw(5, x, (1, 3, 4, 4)), draw(6, w, (2, 3, 2, 2))
+    assert_same(dmlax.convolution_integer(x, w), sums_of_products(x, w))
+    try:
+        lax.conv_general_dilated(x, w, (1, 1), "VALID", preferred_element_type=jnp.int32)
+        raises = False
+    except TypeError:
+        raises = True
+    note_if_gone("lax convolves one dtype only", raises or x.dtype == w.dtype)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize("implementation", ["xla", "reference"])
+def test_a_padded_cell_holds_the_input_zero_point(implementation, groups):
+    """Padding the raw input with 0 is the classic bug."""
+    x, w = draw(7, np.uint8, (1, 4, 3, 3)), draw(8, np.int8, (4, 4 // groups, 3, 3))
+    options = {"start_padding": (2, 1), "end_padding": (1, 2), "group_count": groups}
+    got = dmlax.convolution_integer(
+        *(x, w), input_zero_point=200, filter_zero_point=5, implementation=implementation, **options
+    )
+    expected = sums_of_products(x, w, 200, 5, **options)
+    padded = np.pad(x, [(0, 0), (0, 0), (2, 1), (1, 2)])
+    assert (sums_of_products(padded, w, 200, 5, groups) != expected).any()
+    assert_same(got, expected)
+
+
+@pytest.mark.parametrize("arithmetic", ["exact", "float32"])
+@pytest.mark.parametrize("zero_point", [0, 1, 7, 127, 128, 255])
+def test_ties_are_rounded_before_an_odd_zero_point_is_added(zero_point, arithmetic):
+    """The ONNX reference evaluator adds first: a tie with an odd zero point comes out one off."""
+    k = np.arange(-40, 40)
+    bias = (2 * k + 1).astype(np.int32)
+    x, w = np.full((1, 1, 1, 1), 3, np.uint8), np.ones((k.size, 1, 1, 1), np.int8)
+    got = dmlax.quantized_linear_convolution(
+        *(x, w, bias),
+        input_scale=0.5,
+        filter_scale=1,
+        output_scale=1,
+        input_zero_point=3,
+        output_zero_point=zero_point,
+        arithmetic=arithmetic,
+    )
+    expected = np.clip(np.rint(k + 0.5) + zero_point, 0, 255).astype(np.uint8)
+    late = np.clip(np.rint(k + 0.5 + zero_point), 0, 255).astype(np.uint8)
+    assert (late != expected).any() or zero_point % 2 == 0
+    assert_same(np.asarray(got).reshape(-1), expected)
+
+
+def test_no_float_arithmetic_rounds_the_near_ties():
+    """float32 and float64 products get some of each family wrong; ours gets none wrong."""
+    wrong = {}
+    for name in ("float32", "float64", "exact"):
+        ties = near_ties.family(name, 150, seed=12)
+        columns = np.array(ties, np.int64).T
+        accumulator = columns[0].astype(np.int32)
+        scales = [c.astype(np.uint32).view(np.float32) for c in columns[1:]]
+        expected = requantized(accumulator, scales, 0, np.int8)
+        got = rescale.requantizer(*map(jnp.asarray, scales), None, np.int8, "exact")(accumulator)
+        assert_same(got, expected)
+        sx, sw, sy = scales
+        naive = jax.jit(lambda a, sx, sw, sy: jnp.round(a.astype(jnp.float32) * (sx * sw / sy)))
+        naive = np.clip(naive(accumulator, sx, sw, sy), -128, 127).astype(np.int8)
+        wrong[name] = int((naive != expected).sum())
+    assert wrong["float64"] > 20
+
+
+def test_the_onnx_arithmetic_differs_from_the_exact_one_where_it_should():
+    """Swapping the two would go unseen on easy numbers."""
+    ties = near_ties.family("float64", 100, seed=13)
+    columns = np.array(ties, np.int64).T
+    scales = [jnp.asarray(c.astype(np.uint32).view(np.float32)) for c in columns[1:]]
+    accumulator = columns[0].astype(np.int32)
+    exact, float32 = (
+        np.asarray(rescale.requantizer(*scales, None, np.int8, arithmetic)(accumulator))
+        for arithmetic in ("exact", "float32")
+    )
+    assert (exact != float32).sum() > 10

@@ -1,0 +1,102 @@
+"""What is lowered for a TPU or a CUDA device, read on a CPU."""
+
+import functools
+import re
+
+import jax
+import numpy as np
+import pytest
+
+import dmlax
+from laws import LAWS, W, X
+from lowered import operations, products, text
+
+pytestmark = pytest.mark.lowering
+
+PLATFORMS = ["cuda", "tpu"]
+every_law = pytest.mark.parametrize("law", LAWS, ids=str)
+every_platform = pytest.mark.parametrize("platform", PLATFORMS)
+
+
+@functools.cache
+def lowered(index, platform):
+    law = LAWS[index]
+    return text(law.function, *law.operands, platform=platform)
+
+
+@every_platform
+@every_law
+def test_nothing_is_lowered_to_float64_or_to_a_custom_call(law, platform):
+    """A custom call would bind a program to one backend, or make it impossible to export."""
+    found = lowered(LAWS.index(law), platform)
+    assert "func.func public @main" in found
+    assert not re.search(r"(?:x|<)(?:f64|complex)", found)
+    assert "custom_call" not in found
+
+
+@every_platform
+@every_law
+def test_no_convolution_is_lowered(law, platform):
+    assert "stablehlo.convolution" not in operations(lowered(LAWS.index(law), platform))
+
+
+@every_platform
+@every_law
+def test_every_product_is_of_int8_into_int32(law, platform):
+    found = products(lowered(LAWS.index(law), platform))
+    convolves = law.name in ("integer",) or law.name.startswith("quantized")
+    assert len(found) == convolves
+    for product in found:
+        assert product == ("i8", "i8", "i32", 16)
+
+
+@pytest.mark.parametrize("law", [law for law in LAWS if "float32" not in law.name], ids=str)
+def test_exact_results_are_decided_without_float_comparisons_or_rounding(law):
+    """Floats estimate; integers decide. Rounding and comparing are what naive code would do."""
+    found = lowered(LAWS.index(law), "tpu")
+    assert not operations(found) & {
+        "stablehlo.round_nearest_even",
+        "stablehlo.round_nearest_afz",
+        "stablehlo.floor",
+        "stablehlo.ceil",
+    }
+    assert not re.search(r"stablehlo\.compare .*FLOAT", found)
+
+
+@every_platform
+@pytest.mark.parametrize("size", [100, 2**20, 2**20 + 33, 2**24])
+def test_nonzero_lowers_to_one_scatter_and_no_loop_elsewhere(size, platform):
+    """Chunks are for a CPU's caches."""
+    x = jax.ShapeDtypeStruct((size,), np.float32)
+    found = text(lambda x: dmlax.nonzero_coordinates(x), x, platform=platform)
+    assert found.count('"stablehlo.scatter"') == 1
+    assert "stablehlo.while" not in operations(found)
+
+
+def test_nonzero_goes_through_in_chunks_on_a_cpu():
+    x = jax.ShapeDtypeStruct((2**24,), np.float32)
+    found = text(lambda x: dmlax.nonzero_coordinates(x), x, platform="cpu")
+    assert "stablehlo.while" in operations(found)
+
+
+@every_platform
+def test_a_batch_is_one_product_elsewhere(platform):
+    """Parts of a batch are for a CPU's caches."""
+    x, w = np.ones((8, 4, 15, 17), np.uint8), np.ones((4, 4, 2, 2), np.int8)
+    found = text(dmlax.convolution_integer, x, w, platform=platform)
+    assert "stablehlo.while" not in operations(found)
+    assert "stablehlo.while" in operations(text(dmlax.convolution_integer, x, w, platform="cpu"))
+
+
+def test_the_tpu_compiles_the_reference_from_an_int32_convolution():
+    reference = functools.partial(dmlax.convolution_integer, implementation="reference")
+    found = text(reference, X, W, platform="tpu")
+    assert re.search(r"stablehlo\.convolution.*xi32>", found)
+
+
+@every_law
+def test_several_platforms_lower_to_one_program(law):
+    traced = jax.jit(law.function).trace(*law.operands)
+    found = traced.lower(lowering_platforms=("cpu", "cuda", "tpu")).as_text()
+    assert "custom_call" not in found
+    assert {product.contraction for product in products(found)} <= {16}

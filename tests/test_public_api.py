@@ -1,0 +1,137 @@
+"""What users see: names, signatures, docstrings and the version."""
+
+import inspect
+import re
+from importlib.metadata import version
+
+import pytest
+
+import dmlax
+from dmlax import errors
+
+OPERATORS = [
+    "nonzero_coordinates",
+    "quantized_linear_convolution",
+    "convolution_integer",
+    "element_wise_quantize_linear",
+    "element_wise_dequantize_linear",
+]
+LAYOUT = "('NCHW', 'OIHW', 'NCHW')"
+WINDOWS = (
+    "strides=None, dilations=None, start_padding=None, end_padding=None, group_count=1, "
+    f"dimension_numbers={LAYOUT}"
+)
+SIGNATURES = {
+    "nonzero_coordinates": "(input, /, *, size=None, coordinate_rank=None, fill_value=0, "
+    "axis_name=None, implementation='auto')",
+    "quantized_linear_convolution": "(input, filter, bias=None, /, *, input_scale, filter_scale, "
+    "output_scale, input_zero_point=None, filter_zero_point=None, output_zero_point=None, "
+    f"output_dtype=None, {WINDOWS}, arithmetic='exact', implementation='auto')",
+    "convolution_integer": "(input, filter, /, *, input_zero_point=None, filter_zero_point=None, "
+    f"{WINDOWS}, implementation='auto')",
+    "element_wise_quantize_linear": "(input, scale, zero_point=None, /, *, axis=None, "
+    "output_dtype=None, arithmetic='exact', implementation='auto')",
+    "element_wise_dequantize_linear": "(input, scale, zero_point=None, /, *, axis=None, "
+    "implementation='auto')",
+    "prepare_filter": "(filter, /, *, filter_zero_point=None, group_count=1, "
+    f"dimension_numbers={LAYOUT})",
+    "explain": "(function, /, *args, **kwargs)",
+}
+SECTIONS = ["Args", "Returns", "Raises", "DirectML", "Lowering", "Example"]
+
+
+def sections(function):
+    """The docstring's sections by heading, in order."""
+    parts = re.split(r"^(\w+):$", inspect.getdoc(function), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_exactly_these_names_are_exported():
+    names = {
+        *SIGNATURES,
+        "Explanation",
+        "NonzeroCoordinates",
+        "PreparedFilter",
+        "SpecError",
+        "UnsupportedError",
+    }
+    assert set(dmlax.__all__) == names
+    assert dmlax.__all__ == sorted(dmlax.__all__)
+    public = {name for name in vars(dmlax) if not name.startswith("_")}
+    assert public - names == {"errors"}  # a module
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_signatures_are_those_of_the_contract(name):
+    signature = inspect.signature(getattr(dmlax, name))
+    bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    assert str(inspect.Signature(bare)) == SIGNATURES[name]
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_every_parameter_and_result_has_a_type(name):
+    signature = inspect.signature(getattr(dmlax, name))
+    annotations = [p.annotation for p in signature.parameters.values()]
+    assert inspect.Signature.empty not in [*annotations, signature.return_annotation]
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_options_are_by_keyword_only(name):
+    function = getattr(dmlax, name)
+    kinds = {p.kind for p in inspect.signature(function).parameters.values()}
+    assert kinds == {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.KEYWORD_ONLY}
+    with pytest.raises(TypeError, match="positional-only"):
+        function(input=None)
+
+
+@pytest.mark.parametrize("name", [*OPERATORS, "prepare_filter"])
+def test_docstrings_have_the_same_sections_in_the_same_order(name):
+    assert list(sections(getattr(dmlax, name))) == SECTIONS
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_every_parameter_is_documented_and_nothing_else(name):
+    function = getattr(dmlax, name)
+    documented = re.findall(r"^  \*{0,2}(\w+): \S", sections(function)["Args"], re.MULTILINE)
+    assert documented == list(inspect.signature(function).parameters)
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_docstrings_start_with_one_line_and_end_with_a_doctest(name):
+    function = getattr(dmlax, name)
+    lines = inspect.getdoc(function).splitlines()
+    assert lines[0].endswith((".", "."))
+    assert not lines[1]
+    assert ">>> " in list(sections(function).values())[-1]
+    assert list(sections(function))[-1] == "Example"
+
+
+@pytest.mark.parametrize("name", [*OPERATORS, "prepare_filter", "explain"])
+def test_the_errors_raised_are_documented(name):
+    raises = sections(getattr(dmlax, name))["Raises"]
+    assert re.search(r"^  SpecError: ", raises, re.MULTILINE)
+    takes = "implementation" in SIGNATURES[name] or name == "explain"
+    assert bool(re.search(r"^  UnsupportedError: ", raises, re.MULTILINE)) == takes
+    for code in re.findall(r"`(\w+)`", raises):
+        assert code in errors.CODES or code == "function"
+
+
+@pytest.mark.parametrize("name", dmlax.__all__)
+def test_everything_public_has_a_docstring(name):
+    assert inspect.getdoc(getattr(dmlax, name))
+
+
+def test_the_codes_are_a_closed_set():
+    assert (
+        *("data_type", "dimension_count", "sizes", "strides", "byte_size", "alignment", "flags"),
+        *("feature_level", "missing_tensor", "option", "value"),
+    ) == errors.CODES
+
+
+def test_errors_are_a_value_error_and_a_not_implemented_error():
+    assert issubclass(dmlax.SpecError, ValueError)
+    assert issubclass(dmlax.UnsupportedError, NotImplementedError)
+
+
+def test_the_version_is_that_of_the_distribution():
+    assert dmlax.__version__ == version("dmlax")
