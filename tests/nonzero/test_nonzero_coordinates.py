@@ -49,6 +49,12 @@ def test_rows_ascend_and_hold_every_nonzero_element(shape, implementation):
     check(x, dmlax.nonzero_coordinates(x, implementation=implementation))
 
 
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_axes_of_an_empty_input_may_multiply_to_more_than_an_index_holds(implementation):
+    x = np.zeros((3, 0, 2**16, 2**17), np.uint8)
+    check(x, dmlax.nonzero_coordinates(x, size=2, implementation=implementation), size=2)
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_dtype_is_zero_by_its_bits_alone(dtype, how):
     x = sparse((7, 13), dtype)

@@ -17,10 +17,11 @@ _CHUNK = 1 << 30
 
 
 class _Words(NamedTuple):
-    """The input's zero tests, 32 to a word, and the flat index of each word's first element."""
+    """The input's zero tests, 32 to a word, and the flat indices of its first and last element."""
 
     bits: Array
-    start: Array
+    first: Array
+    last: Array  # where a device's slice ends within a word, the rest of the word is no element
 
 
 def run(plan: NonzeroPlan, input: Array) -> NonzeroCoordinates:
@@ -45,15 +46,16 @@ def _pack(plan: NonzeroPlan, input: Array) -> _Words:
     nonzero = jnp.pad(nonzero, (0, count * _LANES - local)).reshape(count, _LANES)
     lanes = jnp.arange(_LANES, dtype=jnp.uint32)
     words = (nonzero.astype(jnp.uint32) << lanes).sum(axis=1, dtype=jnp.uint32)
-    start = jnp.arange(count, dtype=jnp.uint32) * _LANES
+    first = jnp.arange(count, dtype=jnp.uint32) * _LANES
+    last = jnp.minimum(first + (_LANES - 1), jnp.uint32(max(local, 1) - 1))
     if plan.axis_name is None:
-        return _Words(words, start)
+        return _Words(words, first, last)
     # A sum, not all_gather: its result is known to be the same on every device.
     device = lax.axis_index(plan.axis_name)
     everyone = jnp.zeros((plan.axis_size, count), jnp.uint32).at[device].set(words)
     offsets = jnp.arange(plan.axis_size, dtype=jnp.uint32)[:, None] * local
     words = lax.psum(everyone, plan.axis_name).reshape(-1)
-    return _Words(words, (offsets + start).reshape(-1))
+    return _Words(words, (offsets + first).reshape(-1), (offsets + last).reshape(-1))
 
 
 def _compact(plan: NonzeroPlan, chunk: int, words: _Words) -> tuple[Array, Array]:
@@ -84,7 +86,7 @@ def _compact_chunk(size: int, state: tuple[Array, Array], words: _Words) -> tupl
     below = lax.population_count(words.bits[:, None] & ((jnp.uint32(1) << lanes) - 1))
     rows = (ends - population)[:, None] + below
     rows = jnp.where((words.bits == 0)[:, None], jnp.uint32(size), rows)
-    indices = words.start[:, None] + lanes
+    indices = jnp.minimum(words.first[:, None] + lanes, words.last[:, None])
     return flat.at[rows.reshape(-1)].max(indices.reshape(-1), mode="drop"), ends[-1]
 
 
