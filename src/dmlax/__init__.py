@@ -1,6 +1,6 @@
 """DirectML's operators in JAX, exactly: the same bits on every backend, correctly rounded."""
 
-from importlib.metadata import version
+from importlib.metadata import version as _version
 
 from dmlax._convolution.api import convolution_integer as convolution_integer
 from dmlax._convolution.api import quantized_linear_convolution as quantized_linear_convolution
@@ -15,7 +15,7 @@ from dmlax._nonzero.result import NonzeroCoordinates as NonzeroCoordinates
 from dmlax.errors import SpecError as SpecError
 from dmlax.errors import UnsupportedError as UnsupportedError
 
-__version__ = version("dmlax")
+__version__ = _version("dmlax")
 
 __all__ = [
     "Explanation",

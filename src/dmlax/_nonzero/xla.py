@@ -93,14 +93,16 @@ def _compact_chunk(size: int, state: tuple[Array, Array], words: _Words) -> tupl
 def _coordinates(plan: NonzeroPlan, flat: Array, count: Array) -> Array:
     """Divides by constants only, and selects: side by side, columns would be written one by one."""
     shape = plan.coordinates.shape
+    if plan.elements == 0:  # the other axes may multiply to more than an index holds
+        return jnp.full(shape, plan.fill_value, jnp.uint32)
     column = lax.broadcasted_iota(jnp.uint32, shape, 1)
     coordinates = jnp.zeros(shape, jnp.uint32)
     stride = 1
     for axis, size in reversed(list(enumerate(plan.sizes[-plan.coordinate_rank :]))):
         position = flat // jnp.uint32(stride)
-        stride *= max(size, 1)
+        stride *= size
         if axis:  # what is left of the first axis is below its size
-            position %= jnp.uint32(max(size, 1))
+            position %= jnp.uint32(size)
         coordinates = jnp.where(column == axis, position[:, None], coordinates)
     written = lax.iota(jnp.uint32, plan.size) < count
     return jnp.where(written[:, None], coordinates, jnp.uint32(plan.fill_value))
