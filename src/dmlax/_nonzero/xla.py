@@ -94,7 +94,7 @@ def _coordinates(plan: NonzeroPlan, flat: Array, count: Array) -> Array:
     """Divides by constants only, and selects: side by side, columns would be written one by one."""
     shape = plan.coordinates.shape
     if plan.elements == 0:  # the other axes may multiply to more than an index holds
-        return jnp.full(shape, plan.fill_value, jnp.uint32)
+        return jnp.full(shape, jnp.uint32(plan.fill_value))
     column = lax.broadcasted_iota(jnp.uint32, shape, 1)
     coordinates = jnp.zeros(shape, jnp.uint32)
     stride = 1
