@@ -450,7 +450,8 @@ def test_dequantize_has_the_right_derivative_in_its_scale(name, shape, axis, zer
         expected = steps.sum(axis=summed, keepdims=True).reshape(shape)
     got = how(jax.grad(loss))(scale)
     assert (got.dtype, got.shape) == (dtype, shape)
-    np.testing.assert_allclose(got, expected, rtol=2e-3 if dtype == np.float16 else 1e-5, atol=0.5)
+    rounding = 2**-11 if dtype == np.float16 else 1e-5
+    np.testing.assert_allclose(got, expected, rtol=rounding, atol=1e-3)
 
 
 def test_dequantize_is_linear_in_its_scale_and_has_no_second_derivative():

@@ -23,6 +23,11 @@ def dequantize(plan: ElementwisePlan, operands: Elementwise) -> Array:
 def dequantize_tangent(
     plan: ElementwisePlan, operands: Elementwise, tangents: Elementwise
 ) -> Array:
-    """Linear in the scale; the rest is integers."""
-    steps = dequantize(plan, operands._replace(scale=jnp.ones((), operands.scale.dtype)))
-    return steps * plan.spread(tangents.scale)
+    """Linear in the scale; the rest is integers.
+
+    In float32, so that the derivative of one scale, which sums over many elements, is not a sum
+    in float16.
+    """
+    steps = dequantize(plan, operands._replace(scale=jnp.ones((), jnp.float32)))
+    tangent = steps * plan.spread(tangents.scale).astype(jnp.float32)
+    return tangent.astype(plan.output.dtype)
