@@ -1,6 +1,6 @@
 """What a call is told when it is wrong, or when the named implementation cannot run it."""
 
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 Code = Literal[
     "data_type",
@@ -18,18 +18,41 @@ Code = Literal[
 CODES: tuple[str, ...] = get_args(Code)
 
 
+class Violation(NamedTuple):
+    """One broken rule.
+
+    Attributes:
+      rule: the rule's name.
+      code: what kind of rule, one of `dmlax.errors.CODES`.
+      field: DirectML's name of the tensor or field, or the argument's where it has none.
+      message: the operator, the field, what was found, and the rule.
+    """
+
+    rule: str
+    code: Code
+    field: str
+    message: str
+
+
 class SpecError(ValueError):
     """The call breaks a rule of its operator, on every backend.
 
     Attributes:
       code: what kind of rule, one of `dmlax.errors.CODES`.
       field: DirectML's name of the tensor or field, or the argument's where it has none.
+      violations: every broken rule of a desc, the first of which is this error's own; empty
+        outside of `dmlax.spec`, where checking stops at the first.
     """
 
-    def __init__(self, message: str, code: Code, field: str) -> None:
-        super().__init__(message, code, field)
+    def __init__(
+        self, message: str, code: Code, field: str, violations: tuple[Violation, ...] = ()
+    ) -> None:
+        super().__init__(message, code, field, violations)
         self.code = code
         self.field = field
+        self.violations = violations
+        for other in violations[1:]:
+            self.add_note(other.message)
 
     def __str__(self) -> str:
         return str(self.args[0])

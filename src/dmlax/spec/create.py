@@ -1,0 +1,197 @@
+"""create_operator: a checked desc as a function of named tensors."""
+
+import functools
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import Array
+
+from dmlax.errors import Code, SpecError
+from dmlax.spec import layout
+from dmlax.spec.calls import CALLS
+from dmlax.spec.descs import BufferTensorDesc, OperatorDesc
+from dmlax.spec.enums import FeatureLevel
+from dmlax.spec.records import directml_name, python_name, suggestion
+from dmlax.spec.tables import SUPPORT
+from dmlax.spec.validate import expect_valid
+
+
+class BindOrder(NamedTuple):
+    """The tensors of a desc in DirectML's order, those that are absent left out."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+class CompiledOperator:
+    """What `create_operator` returns: a function of named tensors.
+
+    Attributes:
+      desc: the operator desc.
+      feature_level: at which it was checked.
+      bind_order: the names of its inputs and outputs, in DirectML's order.
+    """
+
+    def __init__(self, desc: OperatorDesc, feature_level: FeatureLevel) -> None:
+        self.desc = desc
+        self.feature_level = feature_level
+        self.bind_order = _bind_order(desc, feature_level)
+        self._run = _compiled(desc, self.bind_order)
+        self._expected = {
+            name: (tensor.dtype, tensor.shape)
+            for name in self.bind_order.inputs
+            for tensor in [getattr(desc, name)]
+        }
+
+    def __call__(self, **tensors: Any) -> dict[str, Array]:
+        """Runs the operator.
+
+        Args:
+          **tensors: every input of `bind_order` by its name: an array of the desc's sizes and data
+            type, or, where strides are not packed, the flat buffer of
+            TotalTensorSizeInBytes // element size elements.
+
+        Returns:
+          Every output of `bind_order` by its name, shaped likewise. Elements of a flat buffer that
+          no index reaches are 0.
+
+        Raises:
+          SpecError: code `missing_tensor`, `data_type` or `sizes` (the tensor); `option` for a
+            name that is no input.
+        """
+        expected = self._expected
+        if tensors.keys() != expected.keys():
+            self._refuse_names(tensors)
+        for name, tensor in tensors.items():
+            found = getattr(tensor, "dtype", None), getattr(tensor, "shape", None)
+            if found != expected[name]:
+                self._refuse(name, tensor)
+        outputs: dict[str, Array] = self._run(tensors)
+        return outputs
+
+    def __repr__(self) -> str:
+        inputs, outputs = map(", ".join, self.bind_order)
+        return f"<{self.desc.OPERATOR} at {self.feature_level}: {inputs} -> {outputs}>"
+
+    def _refuse_names(self, tensors: Mapping[str, Any]) -> None:
+        for name in self._expected:
+            if name not in tensors:
+                self._fail("missing_tensor", name, "is missing")
+        for name in tensors:
+            if name not in self._expected:
+                self._fail("option", name, f"is no input; {suggestion(name, self._expected)}")
+
+    def _refuse(self, name: str, tensor: Any) -> None:
+        dtype, shape = self._expected[name]
+        wanted = f"expected {_aval(dtype, shape)}"
+        if not hasattr(tensor, "dtype") or not hasattr(tensor, "shape"):
+            self._fail("data_type", name, f"is a {type(tensor).__name__}, {wanted}")
+        found = f"is {_aval(tensor.dtype, tensor.shape)}, {wanted}"
+        if tensor.dtype != dtype:
+            self._fail("data_type", name, found)
+        if tuple(tensor.shape) != shape:
+            packed = getattr(self.desc, name).is_packed
+            reason = "" if packed else ", the flat buffer, as its Strides are not packed"
+            self._fail("sizes", name, f"{found}{reason}")
+
+    def _fail(self, code: Code, name: str, text: str) -> None:
+        field = directml_name(name)
+        raise SpecError(f"{self.desc.OPERATOR}: {field} {text}", code, field)
+
+
+def create_operator(desc: OperatorDesc, *, feature_level: FeatureLevel) -> CompiledOperator:
+    """Checks a desc as DirectML does, and makes it a function of named tensors.
+
+    Everything is checked before anything runs: the feature level, every tensor's data type,
+    dimension count, sizes, strides, byte size, alignment and flags, and the tensors against each
+    other. Equal descs give the same operator: it neither builds nor traces twice.
+
+    Args:
+      desc: one of the operator descs of `dmlax.spec`.
+      feature_level: a `FeatureLevel`; its support table decides.
+
+    Returns:
+      A `CompiledOperator`, which takes and returns named tensors, and goes under `jax.jit` and
+      `jax.vmap`.
+
+    Raises:
+      SpecError: the desc breaks a rule; `violations` holds every one. Its codes are those of
+        `dmlax.errors.CODES`.
+
+    DirectML:
+      IDMLDevice::CreateOperator and its compilation. Nothing is quantized, padded or broadcast
+      that the desc does not say. Tensors that are OWNED_BY_DML are given with the others, at the
+      call: there is no initialisation to bind them at.
+
+    Lowering:
+      The function of the same name in `dmlax`, with implementation "auto".
+
+    Example:
+      >>> import jax.numpy as jnp
+      >>> from dmlax import spec
+      >>> x = spec.BufferTensorDesc(data_type=spec.DataType.FLOAT32, sizes=(1, 1, 2, 4))
+      >>> one = spec.BufferTensorDesc(data_type=spec.DataType.UINT32, sizes=(1, 1, 1, 1))
+      >>> rows = spec.BufferTensorDesc(data_type=spec.DataType.UINT32, sizes=(1, 1, 8, 3))
+      >>> desc = spec.NonzeroCoordinatesOperatorDesc(
+      ...     input_tensor=x, output_count_tensor=one, output_coordinates_tensor=rows
+      ... )
+      >>> nonzero = spec.create_operator(desc, feature_level=spec.FeatureLevel.LEVEL_3_0)
+      >>> given = jnp.array([[[[1.0, 0.0, 0.0, 2.0], [-0.0, 3.5, 0.0, -5.2]]]])
+      >>> outputs = nonzero(input_tensor=given)
+      >>> outputs["output_count_tensor"].tolist()
+      [[[[4]]]]
+      >>> outputs["output_coordinates_tensor"][0, 0, :4].tolist()
+      [[0, 0, 0], [0, 0, 3], [0, 1, 1], [0, 1, 3]]
+    """
+    try:
+        return _created(desc, feature_level)
+    except TypeError:  # unhashable, so no desc
+        expect_valid(desc, feature_level)
+        raise
+
+
+@functools.lru_cache(maxsize=4096)
+def _created(desc: OperatorDesc, feature_level: FeatureLevel) -> CompiledOperator:
+    expect_valid(desc, feature_level)
+    return CompiledOperator(desc, feature_level)
+
+
+def _bind_order(desc: OperatorDesc, feature_level: FeatureLevel) -> BindOrder:
+    rows = SUPPORT[type(desc)].at(feature_level).rows
+    present = [row for row in rows if row.tensor in desc.tensors]
+    inputs = tuple(python_name(row.tensor) for row in present if row.kind != "Output")
+    outputs = tuple(python_name(row.tensor) for row in present if row.kind == "Output")
+    return BindOrder(inputs, outputs)
+
+
+@functools.lru_cache(maxsize=4096)
+def _compiled(desc: OperatorDesc, bind_order: BindOrder) -> Any:
+    """One jitted function for all feature levels."""
+
+    def run(tensors: dict[str, Array]) -> dict[str, Array]:
+        given = {name: _read(getattr(desc, name), value) for name, value in tensors.items()}
+        outputs = CALLS[type(desc)](desc, given)
+        return {name: _write(getattr(desc, name), outputs[name]) for name in bind_order.outputs}
+
+    return jax.jit(run)
+
+
+def _read(tensor: BufferTensorDesc, value: Array) -> Array:
+    if tensor.is_packed:
+        return value
+    assert tensor.strides is not None
+    return layout.read(value, tensor.sizes, tensor.strides)
+
+
+def _write(tensor: BufferTensorDesc, value: Array) -> Array:
+    value = value.reshape(tensor.sizes)
+    if tensor.is_packed:
+        return value
+    assert tensor.strides is not None
+    return layout.write(value, tensor.strides, tensor.buffer_elements)
+
+
+def _aval(dtype: np.dtype, shape: tuple[int, ...]) -> str:
+    return f"{dtype.name}[{','.join(map(str, shape))}]"

@@ -1,0 +1,190 @@
+"""DirectML's descriptors as frozen records: its fields, in its order, in snake case."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from math import prod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from dmlax.spec import records
+from dmlax.spec.enums import DataType, TensorFlags
+
+
+@dataclass(frozen=True, kw_only=True)
+class BufferTensorDesc:
+    """DML_BUFFER_TENSOR_DESC: a tensor in a buffer.
+
+    Attributes:
+      data_type: of its elements.
+      flags: `TensorFlags.NONE`, or OWNED_BY_DML for an input.
+      sizes: its axes' sizes; DimensionCount is their number.
+      strides: elements, not bytes, from one index of each axis to the next; None when packed.
+        A stride of 0 repeats, a larger one than packed leaves a gap.
+      total_tensor_size_in_bytes: at least `minimum_size_in_bytes`, the default.
+      guaranteed_base_offset_alignment: in bytes; 0 for none.
+    """
+
+    data_type: DataType
+    flags: TensorFlags = TensorFlags.NONE
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+    total_tensor_size_in_bytes: int = None  # type: ignore[assignment] # until __post_init__
+    guaranteed_base_offset_alignment: int = 0
+
+    def __post_init__(self) -> None:
+        records.check(self, "BufferTensorDesc")
+        if self.total_tensor_size_in_bytes is None:
+            object.__setattr__(self, "total_tensor_size_in_bytes", self.minimum_size_in_bytes)
+
+    @property
+    def dimension_count(self) -> int:
+        """The number of axes."""
+        return len(self.sizes)
+
+    @property
+    def elements(self) -> int:
+        """The product of the sizes."""
+        return prod(self.sizes)
+
+    @property
+    def packed_strides(self) -> tuple[int, ...]:
+        """The strides of a row-major tensor without gaps."""
+        return tuple(prod(self.sizes[axis + 1 :]) for axis in range(len(self.sizes)))
+
+    @cached_property
+    def is_packed(self) -> bool:
+        """Whether an array of `sizes` holds the same elements in the same order."""
+        return self.strides is None or self.strides == self.packed_strides
+
+    @property
+    def minimum_size_in_bytes(self) -> int:
+        """The bytes to the end of the last element, rounded up to a multiple of 4."""
+        strides = self.packed_strides if self.strides is None else self.strides
+        reach = sum((n - 1) * stride for n, stride in zip(self.sizes, strides, strict=False))
+        return -(-(reach + 1) * self.data_type.bits // 32) * 4
+
+    @property
+    def buffer_elements(self) -> int:
+        """The elements that `total_tensor_size_in_bytes` holds."""
+        return self.total_tensor_size_in_bytes * 8 // max(self.data_type.bits, 1)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """What is bound: an array of `sizes` if packed, else the flat buffer."""
+        return self.sizes if self.is_packed else (self.buffer_elements,)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype of what is bound."""
+        return self.data_type.dtype
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """From DirectML's spelling, as `to_dict` writes it; keys with a default may be left out."""
+        return records.read(cls, value, "BufferTensorDesc")
+
+    def to_dict(self) -> dict[str, Any]:
+        """In DirectML's spelling, of what JSON can hold."""
+        return records.write(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorDesc:
+    """What the operators' descs share; it is not one itself."""
+
+    OPERATOR: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        records.check(self, self.OPERATOR)
+
+    @classmethod
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """From DirectML's spelling, as `to_dict` writes it; optional tensors may be left out."""
+        return records.read(cls, value, cls.OPERATOR)
+
+    def to_dict(self) -> dict[str, Any]:
+        """In DirectML's spelling, of what JSON can hold."""
+        return records.write(self)
+
+    @cached_property
+    def tensors(self) -> dict[str, BufferTensorDesc]:
+        """The tensors that are there, by DirectML's name, in DirectML's order."""
+        named = {
+            records.directml_name(each.name): getattr(self, each.name) for each in fields(self)
+        }
+        return {k: v for k, v in named.items() if isinstance(v, BufferTensorDesc)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NonzeroCoordinatesOperatorDesc(OperatorDesc):
+    """DML_NONZERO_COORDINATES_OPERATOR_DESC."""
+
+    OPERATOR: ClassVar[str] = "NonzeroCoordinates"
+    input_tensor: BufferTensorDesc
+    output_count_tensor: BufferTensorDesc
+    output_coordinates_tensor: BufferTensorDesc
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantizedLinearConvolutionOperatorDesc(OperatorDesc):
+    """DML_QUANTIZED_LINEAR_CONVOLUTION_OPERATOR_DESC; `strides` are the convolution's."""
+
+    OPERATOR: ClassVar[str] = "QuantizedLinearConvolution"
+    input_tensor: BufferTensorDesc
+    input_scale_tensor: BufferTensorDesc
+    input_zero_point_tensor: BufferTensorDesc | None = None
+    filter_tensor: BufferTensorDesc
+    filter_scale_tensor: BufferTensorDesc
+    filter_zero_point_tensor: BufferTensorDesc | None = None
+    bias_tensor: BufferTensorDesc | None = None
+    output_scale_tensor: BufferTensorDesc
+    output_zero_point_tensor: BufferTensorDesc | None = None
+    output_tensor: BufferTensorDesc
+    dimension_count: int
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    start_padding: tuple[int, ...]
+    end_padding: tuple[int, ...]
+    group_count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvolutionIntegerOperatorDesc(OperatorDesc):
+    """DML_CONVOLUTION_INTEGER_OPERATOR_DESC; `strides` are the convolution's."""
+
+    OPERATOR: ClassVar[str] = "ConvolutionInteger"
+    input_tensor: BufferTensorDesc
+    input_zero_point_tensor: BufferTensorDesc | None = None
+    filter_tensor: BufferTensorDesc
+    filter_zero_point_tensor: BufferTensorDesc | None = None
+    output_tensor: BufferTensorDesc
+    dimension_count: int
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    start_padding: tuple[int, ...]
+    end_padding: tuple[int, ...]
+    group_count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElementWiseQuantizeLinearOperatorDesc(OperatorDesc):
+    """DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC."""
+
+    OPERATOR: ClassVar[str] = "ElementWiseQuantizeLinear"
+    input_tensor: BufferTensorDesc
+    scale_tensor: BufferTensorDesc
+    zero_point_tensor: BufferTensorDesc | None = None
+    output_tensor: BufferTensorDesc
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElementWiseDequantizeLinearOperatorDesc(OperatorDesc):
+    """DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC."""
+
+    OPERATOR: ClassVar[str] = "ElementWiseDequantizeLinear"
+    input_tensor: BufferTensorDesc
+    scale_tensor: BufferTensorDesc
+    zero_point_tensor: BufferTensorDesc | None = None
+    output_tensor: BufferTensorDesc

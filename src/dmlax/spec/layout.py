@@ -1,0 +1,138 @@
+"""Strided buffers: where elements lie, and moving them between a buffer and an array."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+_PATIENCE = 1_000_000
+
+
+class _Axis(NamedTuple):
+    """An axis that takes more than one step through the buffer."""
+
+    number: int
+    size: int
+    stride: int
+
+
+def is_distinct(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether no two indices have the same offset, exactly."""
+    axes = _axes(sizes, strides)
+    if any(axis.stride == 0 for axis in axes):
+        return False
+    return _is_nested(axes) or not _meet(axes)
+
+
+def read(buffer: Array, sizes: Sequence[int], strides: Sequence[int]) -> Array:
+    """The array of `sizes` whose element i is buffer[sum(i * strides)]."""
+    axes = [axis for axis in _axes(sizes, strides) if axis.stride]
+    if not _is_nested(axes):
+        return buffer[_offsets(sizes, strides)]
+    array = _unfold(buffer, axes)
+    order = sorted(range(len(axes)), key=lambda place: axes[place].number)
+    moving = {axis.number for axis in axes}
+    kept = [size if axis in moving else 1 for axis, size in enumerate(sizes)]
+    return jnp.broadcast_to(array.transpose(order).reshape(kept), sizes)
+
+
+def write(array: Array, strides: Sequence[int], length: int) -> Array:
+    """The buffer of `length` elements that `read` reads `array` from; the rest is zero."""
+    axes = _axes(array.shape, strides)
+    if not _is_nested(axes):
+        empty = jnp.zeros(length, array.dtype)
+        places = _offsets(array.shape, strides).reshape(-1)
+        return empty.at[places].set(array.reshape(-1), unique_indices=True)
+    moving = array.reshape([axis.size for axis in sorted(axes)])
+    order = sorted(range(len(axes)), key=lambda place: axes[place].number)
+    return _fold(moving.transpose(np.argsort(order)), axes, length)
+
+
+# ---------------------------------------------------------------------------------------
+
+
+def _axes(sizes: Sequence[int], strides: Sequence[int]) -> list[_Axis]:
+    """The axes of more than one element, the largest stride first."""
+    pairs = enumerate(zip(sizes, strides, strict=True))
+    axes = [_Axis(number, size, stride) for number, (size, stride) in pairs if size > 1]
+    return sorted(axes, key=lambda axis: -axis.stride)
+
+
+def _reaches(axes: Sequence[_Axis]) -> list[int]:
+    """For each axis, the cells from the first to the last element of the axes after it."""
+    steps = [(axis.size - 1) * axis.stride for axis in axes]
+    return [sum(steps[place + 1 :]) + 1 for place in range(len(axes))]
+
+
+def _is_nested(axes: Sequence[_Axis]) -> bool:
+    """Whether each step of an axis passes all that the axes after it reach."""
+    return all(axis.stride >= reach for axis, reach in zip(axes, _reaches(axes), strict=True))
+
+
+def _unfold(buffer: Array, axes: Sequence[_Axis]) -> Array:
+    """An axis of the array for each of `axes`, in their order, by slices and reshapes."""
+    lead: tuple[int, ...] = ()
+    for axis in axes:
+        buffer = _fit(buffer, axis.size * axis.stride)
+        lead = (*lead, axis.size)
+        buffer = buffer.reshape(*lead, axis.stride)
+    return _fit(buffer, 1).reshape(lead)
+
+
+def _fold(array: Array, axes: Sequence[_Axis], length: int) -> Array:
+    """The inverse: zeros between the elements."""
+    cells = array[..., None]
+    for place in reversed(range(len(axes))):
+        cells = _fit(cells, axes[place].stride)
+        cells = cells.reshape(*cells.shape[:-2], axes[place].size * axes[place].stride)
+    return _fit(cells, length)
+
+
+def _fit(array: Array, width: int) -> Array:
+    """The last axis cut or filled with zeros to `width`."""
+    missing = width - array.shape[-1]
+    if missing <= 0:
+        return array[..., :width]
+    return jnp.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)])
+
+
+def _offsets(sizes: Sequence[int], strides: Sequence[int]) -> Array:
+    """Every element's offset."""
+    shape = tuple(sizes)
+    steps = (
+        lax.broadcasted_iota(jnp.uint32, shape, axis) * np.uint32(stride)
+        for axis, stride in enumerate(strides)
+    )
+    return sum(steps, jnp.zeros(shape, jnp.uint32))
+
+
+def _meet(axes: Sequence[_Axis]) -> bool:
+    """Whether some steps, not all 0 and within the sizes, lead back to the start.
+
+    Exact for all but absurd layouts: one that takes more than `_PATIENCE` tries counts as meeting.
+    """
+    left = [_PATIENCE]
+    return any(
+        _reachable(steps * axis.stride, axes[place + 1 :], left)
+        for place, (axis, reach) in enumerate(zip(axes, _reaches(axes), strict=True))
+        for steps in range(1, min(axis.size, (reach - 1) // axis.stride + 1))
+    )
+
+
+def _reachable(distance: int, axes: Sequence[_Axis], left: list[int]) -> bool:
+    """Whether steps along the axes, in both directions, add up to a distance."""
+    left[0] -= 1
+    if distance == 0 or left[0] < 0:
+        return True
+    if not axes or distance % math.gcd(*(axis.stride for axis in axes)):
+        return False
+    axis, rest = axes[0], axes[1:]
+    reach = sum((other.size - 1) * other.stride for other in rest)
+    low = max(-((reach - distance) // axis.stride), 1 - axis.size)
+    high = min((reach + distance) // axis.stride, axis.size - 1)
+    return any(
+        _reachable(distance - steps * axis.stride, rest, left) for steps in range(low, high + 1)
+    )

@@ -1,0 +1,216 @@
+"""The rules of every tensor, whatever its operator: its row of the table, and its buffer."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from dmlax.errors import Code
+from dmlax.spec import layout
+from dmlax.spec.descs import BufferTensorDesc
+from dmlax.spec.enums import FeatureLevel, TensorFlags
+from dmlax.spec.rules import braces
+from dmlax.spec.tables import Row, page
+
+LIMIT = 2**32 - 1
+_BUFFER = page("ns-directml-dml_buffer_tensor_desc")
+_FLAGS = page("ne-directml-dml_tensor_flags")
+
+
+class TensorRule(NamedTuple):
+    """One binding sentence about tensors.
+
+    Attributes:
+      name: unique; the suite's invalid vectors name it.
+      code: the code of its violations.
+      sentence: the rule in our words.
+      page: where it is stated; None for the table of the operator's own page.
+      broken: what follows the tensor's name in the message, or None.
+    """
+
+    name: str
+    code: Code
+    sentence: str
+    page: str | None
+    broken: Callable[[Row, BufferTensorDesc, FeatureLevel], str | None]
+
+
+def _data_type(row: Row, tensor: BufferTensorDesc, level: FeatureLevel) -> str | None:
+    if tensor.data_type in row.data_types:
+        return None
+    names = ", ".join(map(str, row.data_types))
+    expected = names if len(row.data_types) == 1 else f"one of {names}"
+    return f"has DataType {tensor.data_type}, expected {expected} at {level}"
+
+
+def _dimension_count(row: Row, tensor: BufferTensorDesc, level: FeatureLevel) -> str | None:
+    low, high = row.dimension_counts
+    if low <= tensor.dimension_count <= high:
+        return None
+    expected = f"{low}" if low == high else f"{low} to {high}"
+    return f"has DimensionCount {tensor.dimension_count}, expected {expected} at {level}"
+
+
+def _strides_count(row: Row, tensor: BufferTensorDesc, level: FeatureLevel) -> str | None:
+    if tensor.strides is None or len(tensor.strides) == tensor.dimension_count:
+        return None
+    return f"has {len(tensor.strides)} Strides, expected DimensionCount {tensor.dimension_count}"
+
+
+def _sizes_positive(row: Row, tensor: BufferTensorDesc, level: FeatureLevel) -> str | None:
+    return f"has Sizes {braces(tensor.sizes)}, expected no 0" if 0 in tensor.sizes else None
+
+
+def _element_limit(row: Row, tensor: BufferTensorDesc, level: FeatureLevel) -> str | None:
+    if tensor.elements <= LIMIT:
+        return None
+    found = f"has Sizes {braces(tensor.sizes)} of {tensor.elements} elements"
+    return f"{found}, expected at most {LIMIT}"
+
+
+def _byte_size(row: Row, tensor: BufferTensorDesc, level: FeatureLevel) -> str | None:
+    found, least = tensor.total_tensor_size_in_bytes, tensor.minimum_size_in_bytes
+    if found >= least:
+        return None
+    return f"has TotalTensorSizeInBytes {found}, expected at least {least} for its Sizes, Strides"
+
+
+def _byte_size_limit(row: Row, tensor: BufferTensorDesc, level: FeatureLevel) -> str | None:
+    if tensor.buffer_elements <= LIMIT:
+        return None
+    found = f"has TotalTensorSizeInBytes {tensor.total_tensor_size_in_bytes}"
+    return f"{found} for {tensor.buffer_elements} elements, expected at most {LIMIT}"
+
+
+def _alignment(row: Row, tensor: BufferTensorDesc, level: FeatureLevel) -> str | None:
+    found = tensor.guaranteed_base_offset_alignment
+    least = -(-tensor.data_type.bits // 8)
+    if found == 0 or (found.bit_count() == 1 and found >= least):
+        return None
+    return (
+        f"has GuaranteedBaseOffsetAlignment {found}, expected 0, or a power of two of at least "
+        f"{least}, the bytes of {tensor.data_type}"
+    )
+
+
+def _flags(row: Row, tensor: BufferTensorDesc, level: FeatureLevel) -> str | None:
+    allowed = TensorFlags.NONE if row.kind == "Output" else TensorFlags.OWNED_BY_DML
+    if not tensor.flags & ~allowed:
+        return None
+    return f"has Flags {tensor.flags}, which only an input may have"
+
+
+def _output_overlap(row: Row, tensor: BufferTensorDesc, level: FeatureLevel) -> str | None:
+    if row.kind != "Output" or tensor.strides is None:
+        return None
+    if layout.is_distinct(tensor.sizes, tensor.strides):
+        return None
+    found = f"has Sizes {braces(tensor.sizes)} and Strides {braces(tensor.strides)}"
+    return f"{found}, expected that no two elements of an output share a place"
+
+
+def _elsewhere(row: Row, tensor: BufferTensorDesc, level: FeatureLevel) -> str | None:
+    """For what `validate` sees before there is a row or a tensor."""
+    return None
+
+
+INTRODUCED = TensorRule(
+    "operator-feature-level",
+    "feature_level",
+    "The feature level has the operator.",
+    None,
+    _elsewhere,
+)
+REQUIRED = TensorRule(
+    "tensor-required",
+    "missing_tensor",
+    "A tensor is there unless the table calls it optional.",
+    None,
+    _elsewhere,
+)
+TENSOR_RULES = (
+    TensorRule(
+        "tensor-data-type",
+        "data_type",
+        "The table lists the DataType; UNKNOWN is never listed.",
+        None,
+        _data_type,
+    ),
+    TensorRule(
+        "tensor-dimension-count",
+        "dimension_count",
+        "The table lists the DimensionCount; none is above 8.",
+        None,
+        _dimension_count,
+    ),
+    TensorRule(
+        "tensor-strides-count",
+        "strides",
+        "Strides, if given, has DimensionCount entries.",
+        _BUFFER,
+        _strides_count,
+    ),
+    TensorRule(
+        "tensor-sizes-positive",
+        "sizes",
+        "No size is 0.",
+        _BUFFER,
+        _sizes_positive,
+    ),
+    TensorRule(
+        "tensor-element-limit",
+        "sizes",
+        "A tensor has at most 2^32 - 1 elements.",
+        _BUFFER,
+        _element_limit,
+    ),
+    TensorRule(
+        "tensor-byte-size",
+        "byte_size",
+        "TotalTensorSizeInBytes reaches the last element, and is rounded up to 4.",
+        _BUFFER,
+        _byte_size,
+    ),
+    TensorRule(
+        "tensor-byte-size-limit",
+        "byte_size",
+        "TotalTensorSizeInBytes, padding included, is at most 2^32 - 1 elements.",
+        _BUFFER,
+        _byte_size_limit,
+    ),
+    TensorRule(
+        "tensor-alignment",
+        "alignment",
+        "GuaranteedBaseOffsetAlignment is 0, or a power of two not below the element's size.",
+        _BUFFER,
+        _alignment,
+    ),
+    TensorRule(
+        "tensor-flags",
+        "flags",
+        "OWNED_BY_DML is for inputs only.",
+        _FLAGS,
+        _flags,
+    ),
+    TensorRule(
+        "tensor-output-overlap",
+        "strides",
+        "No two elements of an output share a place (no page says it; the result would depend "
+        "on the order of writing).",
+        None,
+        _output_overlap,
+    ),
+)
+
+
+_FUNDAMENTAL = ("tensor-strides-count", "tensor-sizes-positive", "tensor-element-limit")
+
+
+def broken(
+    row: Row, tensor: BufferTensorDesc, level: FeatureLevel
+) -> Iterator[tuple[TensorRule, str]]:
+    """Every rule that a tensor breaks, and how; a fundamental one excuses those that follow."""
+    for rule in TENSOR_RULES:
+        text = rule.broken(row, tensor, level)
+        if text is not None:
+            yield rule, text
+            if rule.name in _FUNDAMENTAL:
+                return

@@ -1,0 +1,95 @@
+"""Checking a desc against the tables: the only place that does."""
+
+from collections.abc import Iterator
+
+from dmlax.errors import Code, SpecError, Violation
+from dmlax.spec import tensors
+from dmlax.spec.descs import OperatorDesc
+from dmlax.spec.enums import FeatureLevel
+from dmlax.spec.records import python_name
+from dmlax.spec.rules import Call
+from dmlax.spec.tables import SUPPORT, Support, Table
+
+
+def validate(desc: OperatorDesc, *, feature_level: FeatureLevel) -> tuple[Violation, ...]:
+    """Every rule of DirectML that a desc breaks at a feature level.
+
+    A rule that reads a tensor or field which is itself broken is not checked: what it would say
+    is a consequence.
+
+    Args:
+      desc: one of the operator descs.
+      feature_level: a `FeatureLevel`.
+
+    Returns:
+      `Violation`s: the tensors' own in DirectML's order, then the operator's; none if DirectML
+      accepts the desc.
+
+    Raises:
+      SpecError: `desc` is no operator desc or `feature_level` is none (code `option`).
+
+    Example:
+      >>> from dmlax import spec
+      >>> x = spec.BufferTensorDesc(data_type=spec.DataType.FLOAT32, sizes=(1, 1, 2, 4))
+      >>> one = spec.BufferTensorDesc(data_type=spec.DataType.UINT32, sizes=(1,))
+      >>> rows = spec.BufferTensorDesc(data_type=spec.DataType.INT32, sizes=(9, 3))
+      >>> desc = spec.NonzeroCoordinatesOperatorDesc(
+      ...     input_tensor=x, output_count_tensor=one, output_coordinates_tensor=rows
+      ... )
+      >>> for violation in spec.validate(desc, feature_level=spec.FeatureLevel.LEVEL_4_0):
+      ...     print(violation.rule, violation.code, violation.field)
+      tensor-data-type data_type OutputCoordinatesTensor
+    """
+    support = _support(desc, feature_level)
+    if feature_level < support.introduced:
+        return (_too_early(desc, support, feature_level),)
+    table = support.at(feature_level)
+    found = list(_of_tensors(desc, table, feature_level))
+    broken = {violation.field for violation in found}
+    for rule in table.rules:
+        violations = [
+            _violation(desc, rule.name, rule.code, *each)
+            for each in rule.check(Call(desc, feature_level, frozenset(broken)))
+        ]
+        found += violations
+        broken |= {violation.field for violation in violations if rule.structural}
+    return tuple(found)
+
+
+def expect_valid(desc: OperatorDesc, feature_level: FeatureLevel) -> None:
+    """Raises `SpecError` for the first violation, which carries them all."""
+    violations = validate(desc, feature_level=feature_level)
+    if violations:
+        first = violations[0]
+        raise SpecError(first.message, first.code, first.field, violations)
+
+
+def _support(desc: OperatorDesc, feature_level: FeatureLevel) -> Support:
+    if type(desc) not in SUPPORT:
+        found = f"is a {type(desc).__name__}, expected an operator desc of dmlax.spec"
+        raise SpecError(f"dmlax.spec: desc {found}", "option", "desc")
+    if not isinstance(feature_level, FeatureLevel):
+        found = f"is {feature_level!r}, expected a FeatureLevel"
+        raise SpecError(f"{desc.OPERATOR}: feature_level {found}", "option", "feature_level")
+    return SUPPORT[type(desc)]
+
+
+def _too_early(desc: OperatorDesc, support: Support, feature_level: FeatureLevel) -> Violation:
+    rule = tensors.INTRODUCED
+    text = f"is {feature_level}, expected at least {support.introduced}, which introduced it"
+    return _violation(desc, rule.name, rule.code, "FeatureLevel", text)
+
+
+def _of_tensors(desc: OperatorDesc, table: Table, level: FeatureLevel) -> Iterator[Violation]:
+    for row in table.rows:
+        tensor = getattr(desc, python_name(row.tensor))
+        if tensor is not None:
+            for rule, text in tensors.broken(row, tensor, level):
+                yield _violation(desc, rule.name, rule.code, row.tensor, text)
+        elif row.kind != "Optional input":
+            rule, text = tensors.REQUIRED, f"is missing; {level} requires it"
+            yield _violation(desc, rule.name, rule.code, row.tensor, text)
+
+
+def _violation(desc: OperatorDesc, rule: str, code: Code, field: str, text: str) -> Violation:
+    return Violation(rule, code, field, f"{desc.OPERATOR}: {field} {text}")
