@@ -1,6 +1,7 @@
-"""What the pages need from Sphinx: tables made from checked-in JSON, and a check of coverage."""
+"""What the pages need from Sphinx: tables made from data, and a check of coverage."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,9 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 import dmlax
+from dmlax import spec
+from dmlax.spec.tables import SUPPORT, Support, Table
+from dmlax.spec.tensors import INTRODUCED, REQUIRED, TENSOR_RULES
 
 _ROOT = Path(__file__).parent.parent
 _VECTORS = _ROOT / "conformance" / "vectors"
@@ -52,6 +56,70 @@ class Vectors(SphinxDirective):
         return {file.name: json.loads(file.read_text(encoding="utf-8")) for file in files}
 
 
+class SupportTables(SphinxDirective):
+    """What each feature level supports of one operator, from the rows that validation reads."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """A line and a table for each feature level that changes something."""
+        found = _support(self.arguments[0])
+        return [node for table in found.tables for node in self._table(table)]
+
+    def _table(self, table: Table) -> list[nodes.Node]:
+        head = ("tensor", "kind", "dimension counts", "data types")
+        patterns = any(row.dimensions for row in table.rows)
+        rows = []
+        for row in table.rows:
+            counts = " to ".join(str(count) for count in sorted(set(row.dimension_counts)))
+            types = ", ".join(map(str, row.data_types))
+            pattern = (f"`{row.dimensions}`",) if patterns else ()
+            rows.append((f"`{row.tensor}`", row.kind.lower(), *pattern, counts, types))
+        if patterns:
+            head = (*head[:2], "dimensions", *head[2:])
+        title = f"From `{table.feature_level}` on:"
+        return self.parse_text_to_nodes(f"{title}\n\n{_table(head, rows)}")
+
+
+class Rules(SphinxDirective):
+    """The rules of one operator's desc, or of every tensor, and the vectors that break them."""
+
+    optional_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """One table."""
+        breaking = self._breaking()
+        rows = [
+            (f"`{name}`", sentence, f"[page]({page})" if page else "", code, breaking.get(name, 0))
+            for name, sentence, page, code in self._rules()
+        ]
+        return self.parse_text_to_nodes(
+            _table(("rule", "what it says", "stated", "code", "vectors"), rows)
+        )
+
+    def _rules(self) -> Iterable[tuple[str, str, str | None, str]]:
+        if not self.arguments:
+            rules = (INTRODUCED, REQUIRED, *TENSOR_RULES)
+            return [(rule.name, rule.sentence, rule.page, rule.code) for rule in rules]
+        tables = _support(self.arguments[0]).tables
+        unique = {rule.name: rule for table in tables for rule in table.rules}
+        return [(name, rule.sentence, rule.page, rule.code) for name, rule in unique.items()]
+
+    def _breaking(self) -> Counter[str]:
+        """How many invalid vectors name each rule."""
+        count: Counter[str] = Counter()
+        for file in sorted(_VECTORS.glob("*/*.json")):
+            self.env.note_dependency(file)
+            for vector in json.loads(file.read_text(encoding="utf-8"))["vectors"]:
+                if "error" in vector["expect"]:
+                    count.update(vector["clause"])
+        return count
+
+
+def _support(operator: str) -> Support:
+    return next(each for each in SUPPORT.values() if each.desc.OPERATOR == operator)
+
+
 class BenchmarkResults(SphinxDirective):
     """Every file of benchmarks/results, as tables."""
 
@@ -90,9 +158,10 @@ def _cell(value: object) -> str:
 def _check_coverage(app: Sphinx, env: Any) -> None:
     """Every public name has its place in these pages."""
     documented = set(env.domains.python_domain.objects)
-    for name in dmlax.__all__:
-        if f"dmlax.{name}" not in documented:
-            logging.getLogger(__name__).warning("dmlax.%s is not documented", name)
+    names = [f"dmlax.{name}" for name in dmlax.__all__]
+    for name in (*names, *(f"dmlax.spec.{name}" for name in spec.__all__)):
+        if name not in documented:
+            logging.getLogger(__name__).warning("%s is not documented", name)
 
 
 def _close_examples(app: Sphinx, page: str, source: list[str]) -> None:
@@ -103,6 +172,8 @@ def _close_examples(app: Sphinx, page: str, source: list[str]) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     """What Sphinx calls."""
     app.add_directive("vectors", Vectors)
+    app.add_directive("support", SupportTables)
+    app.add_directive("rules", Rules)
     app.add_directive("benchmark-results", BenchmarkResults)
     app.connect("source-read", _close_examples)
     app.connect("env-check-consistency", _check_coverage)

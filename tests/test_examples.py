@@ -44,8 +44,22 @@ def test_sparse_events_gather_what_the_dense_model_sums():
     assert record.vmapped_equal
 
 
-def test_the_readme_shows_what_happens():
+PAGES = ["README.md", *(f"docs/{name}.md" for name in ("errors", "explain", "spec"))]
+PAGES += [
+    f"docs/operators/{name}.md"
+    for name in ("nonzero_coordinates", "prepare_filter", "element_wise_dequantize_linear")
+]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_shows_what_happens(page):
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    result = doctest.testfile(str(ROOT / "README.md"), module_relative=False, optionflags=flags)
-    assert result.attempted >= 10
+    result = doctest.testfile(str(ROOT / page), module_relative=False, optionflags=flags)
+    assert result.attempted > 2
     assert result.failed == 0
+
+
+def test_every_page_with_examples_is_run():
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    shown = {page.relative_to(ROOT).as_posix() for page in pages if ">>> " in page.read_text()}
+    assert shown == set(PAGES)

@@ -68,8 +68,7 @@ class CompiledOperator:
             found = getattr(tensor, "dtype", None), getattr(tensor, "shape", None)
             if found != expected[name]:
                 self._refuse(name, tensor)
-        outputs: dict[str, Array] = self._run(tensors)
-        return outputs
+        return dict(zip(self.bind_order.outputs, self._run(tensors), strict=True))
 
     def __repr__(self) -> str:
         inputs, outputs = map(", ".join, self.bind_order)
@@ -170,10 +169,10 @@ def _bind_order(desc: OperatorDesc, feature_level: FeatureLevel) -> BindOrder:
 def _compiled(desc: OperatorDesc, bind_order: BindOrder) -> Any:
     """One jitted function for all feature levels."""
 
-    def run(tensors: dict[str, Array]) -> dict[str, Array]:
+    def run(tensors: dict[str, Array]) -> list[Array]:
         given = {name: _read(getattr(desc, name), value) for name, value in tensors.items()}
         outputs = CALLS[type(desc)](desc, given)
-        return {name: _write(getattr(desc, name), outputs[name]) for name in bind_order.outputs}
+        return [_write(getattr(desc, name), outputs[name]) for name in bind_order.outputs]
 
     return jax.jit(run)
 
