@@ -14,7 +14,7 @@ from sphinx.util.docutils import SphinxDirective
 import dmlax
 from dmlax import spec
 from dmlax.spec.tables import SUPPORT, Support, Table
-from dmlax.spec.tensors import INTRODUCED, REQUIRED, TENSOR_RULES
+from dmlax.spec.tensors import INTRODUCED, REQUIRED, SIZES_COUNT, TENSOR_RULES
 
 _ROOT = Path(__file__).parent.parent
 _VECTORS = _ROOT / "conformance" / "vectors"
@@ -90,7 +90,7 @@ class Rules(SphinxDirective):
         """One table."""
         breaking = self._breaking()
         rows = [
-            (f"`{name}`", sentence, f"[page]({page})" if page else "", code, breaking.get(name, 0))
+            (f"`{name}`", sentence, _stated(page), code, breaking.get(name, 0))
             for name, sentence, page, code in self._rules()
         ]
         return self.parse_text_to_nodes(
@@ -99,7 +99,7 @@ class Rules(SphinxDirective):
 
     def _rules(self) -> Iterable[tuple[str, str, str | None, str]]:
         if not self.arguments:
-            rules = (INTRODUCED, REQUIRED, *TENSOR_RULES)
+            rules = (INTRODUCED, REQUIRED, SIZES_COUNT, *TENSOR_RULES)
             return [(rule.name, rule.sentence, rule.page, rule.code) for rule in rules]
         tables = _support(self.arguments[0]).tables
         unique = {rule.name: rule for table in tables for rule in table.rules}
@@ -114,6 +114,11 @@ class Rules(SphinxDirective):
                 if "error" in vector["expect"]:
                     count.update(vector["clause"])
         return count
+
+
+def _stated(page: str | None) -> str:
+    """A link, if the page is not the operator's own."""
+    return "the operator's page" if page is None else f"[page]({page})" if page else "nowhere"
 
 
 def _support(operator: str) -> Support:

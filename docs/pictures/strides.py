@@ -35,9 +35,7 @@ def main() -> None:
         _buffer(axes, -line, name, strides)
     axes.set(xlim=(-4.6, CELLS), ylim=(-len(LAYOUTS) + 0.4, 1.0), aspect="equal")
     axes.axis("off")
-    figure.savefig(
-        Path(__file__).with_suffix(".svg"), bbox_inches="tight", metadata={"Date": None}
-    )
+    figure.savefig(Path(__file__).with_suffix(".svg"), bbox_inches="tight", metadata={"Date": None})
 
 
 def _buffer(axes: Axes, y: float, name: str, strides: tuple[int, int]) -> None:

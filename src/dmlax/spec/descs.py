@@ -72,7 +72,7 @@ class BufferTensorDesc:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """What is bound: an array of `sizes` if packed, else the flat buffer."""
+        """The shape of what is bound, which is flat unless packed."""
         return self.sizes if self.is_packed else (self.buffer_elements,)
 
     @property

@@ -22,7 +22,7 @@ class TensorRule(NamedTuple):
       name: unique; the suite's invalid vectors name it.
       code: the code of its violations.
       sentence: the rule in our words.
-      page: where it is stated; None for the table of the operator's own page.
+      page: where it is stated; None for the operator's own page, "" for nowhere.
       broken: what follows the tensor's name in the message, or None.
     """
 
@@ -108,7 +108,7 @@ def _output_overlap(row: Row, tensor: BufferTensorDesc, level: FeatureLevel) -> 
 
 
 def _elsewhere(row: Row, tensor: BufferTensorDesc, level: FeatureLevel) -> str | None:
-    """For what `validate` sees before there is a row or a tensor."""
+    """For what is seen before there is a row or a record."""
     return None
 
 
@@ -117,6 +117,13 @@ INTRODUCED = TensorRule(
     "feature_level",
     "The feature level has the operator.",
     None,
+    _elsewhere,
+)
+SIZES_COUNT = TensorRule(
+    "tensor-sizes-count",
+    "dimension_count",
+    "Sizes has DimensionCount entries.",
+    _BUFFER,
     _elsewhere,
 )
 REQUIRED = TensorRule(
@@ -195,7 +202,7 @@ TENSOR_RULES = (
         "strides",
         "No two elements of an output share a place (no page says it; the result would depend "
         "on the order of writing).",
-        None,
+        "",
         _output_overlap,
     ),
 )

@@ -22,8 +22,8 @@ def validate(desc: OperatorDesc, *, feature_level: FeatureLevel) -> tuple[Violat
       feature_level: a `FeatureLevel`.
 
     Returns:
-      `Violation`s: the tensors' own in DirectML's order, then the operator's; none if DirectML
-      accepts the desc.
+      Every violation, the tensors' own in DirectML's order before the operator's; none if the
+      desc is accepted.
 
     Raises:
       SpecError: `desc` is no operator desc or `feature_level` is none (code `option`).
