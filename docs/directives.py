@@ -122,7 +122,7 @@ def _stated(page: str | None) -> str:
 
 
 def _support(operator: str) -> Support:
-    return next(each for each in SUPPORT.values() if each.desc.OPERATOR == operator)
+    return next(each for each in SUPPORT.values() if each.desc.operator == operator)
 
 
 class BenchmarkResults(SphinxDirective):

@@ -1,7 +1,8 @@
 """One spelling for every JSON value, made for reading and for line-by-line diffs.
 
 Keys follow `KEY_ORDER`, then the alphabet. A value that fits on its line stays there; a longer
-list of scalars is filled like a paragraph; anything else puts one member on a line.
+list of scalars is filled like a paragraph; anything else puts one member on a line. Descs of
+tensors always stay on theirs: they are read as rows of a table.
 """
 
 import json
@@ -11,14 +12,17 @@ WIDTH = 100
 KEY_ORDER = (
     *("schema", "operator", "topic", "source", "clauses", "notes", "vectors"),
     *("id", "rev", "comment", "clause", "flags", "requires", "twin"),
-    *("attributes", "inputs", "outputs", "expect", "error", "code", "field"),
+    *("feature_levels", "feature_level", "desc"),
+    *("attributes", "inputs", "outputs", "expect", "error", "code", "field", "also"),
     *("dtype", "sizes", "compare", "rows", "listed", "recipe", "sha256", "data", "bits"),
     *("index", "any_of", "why"),
-    *("Strides", "Dilations", "StartPadding", "EndPadding", "GroupCount"),
     *("InputTensor", "InputScaleTensor", "InputZeroPointTensor"),
     *("FilterTensor", "FilterScaleTensor", "FilterZeroPointTensor", "BiasTensor"),
     *("ScaleTensor", "ZeroPointTensor", "OutputScaleTensor", "OutputZeroPointTensor"),
     *("OutputTensor", "OutputCountTensor", "OutputCoordinatesTensor"),
+    *("DataType", "Flags", "DimensionCount", "Sizes", "Strides"),
+    *("TotalTensorSizeInBytes", "GuaranteedBaseOffsetAlignment"),
+    *("Dilations", "StartPadding", "EndPadding", "GroupCount"),
 )
 _RANK = {key: rank for rank, key in enumerate(KEY_ORDER)}
 
@@ -31,6 +35,8 @@ def dumps(value: Any) -> str:
 def _render(value: Any, indent: int, used: int) -> str:
     line = _line(value)
     if used + len(line) + 1 <= WIDTH or not isinstance(value, dict | list) or not value:
+        return line
+    if isinstance(value, dict) and isinstance(value.get("DataType"), str):
         return line
     if isinstance(value, dict):
         return _block(_members(value, indent + 2), "{}", indent)

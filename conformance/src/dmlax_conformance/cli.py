@@ -9,11 +9,12 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.progress import track
 
-from . import __version__, adapters, lint, report, runner, vectors
+from . import __version__, adapters, descs, lint, report, runner, vectors
 from .adapters.base import Adapter
 from .canonical import dumps
 from .errors import Malformed, NotStartable
@@ -57,7 +58,7 @@ def _matches(vector: Vector, options: argparse.Namespace) -> bool:
 def _run(options: argparse.Namespace) -> int:
     chosen = _selected(options)
     adapter = adapters.start(options.implementation)
-    variants = adapter.variants if options.variant == "both" else (options.variant,)
+    variants = adapter.variants if options.variant == "all" else (options.variant,)
     if not set(variants) <= set(adapter.variants):
         return _complain(f"{adapter.name} has no variant {options.variant}", USAGE)
     judged = runner.run(adapter, chosen, variants, options.jobs or _default_jobs(adapter))
@@ -112,12 +113,23 @@ def _generate(options: argparse.Namespace) -> int:
 
 def _show(options: argparse.Namespace) -> int:
     for path in vectors.find(options.vectors):
-        vectors.load(path)
-        for vector in vectors.parse(path.read_text(encoding="utf-8"))["vectors"]:
-            if vector["id"] == options.id:
-                print(dumps(vector), end="")
+        loaded = vectors.load(path)
+        written = vectors.parse(path.read_text(encoding="utf-8"))["vectors"]
+        for vector, value in zip(loaded, written, strict=True):
+            if vector.id == options.id:
+                print(dumps(_as_desc(vector) if options.desc else value), end="")
                 return FINE
     return _complain(f"no vector has the id {options.id}", USAGE)
+
+
+def _as_desc(vector: Vector) -> dict[str, Any]:
+    """Return the desc of a vector, and the levels that accept it."""
+    desc = vector.desc
+    if desc is None:
+        call = (vector.attributes, vector.inputs, vector.outputs)
+        desc = descs.express(vector.operator, *call)
+    levels = descs.feature_levels(vector.operator, desc)
+    return {"feature_levels": list(levels), "desc": dict(desc)}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -129,7 +141,10 @@ def _parser() -> argparse.ArgumentParser:
     _add(commands, "lint", _lint, "check the suite as a whole")
     generate = _add(commands, "generate", _generate, "write the vectors again")
     generate.add_argument("--check", action="store_true", help="compare bytes instead")
-    _add(commands, "show", _show, "print one vector").add_argument("id")
+    show = _add(commands, "show", _show, "print one vector")
+    show.add_argument("id")
+    text = "print the call as a desc, and the feature levels that accept it"
+    show.add_argument("--desc", action="store_true", help=text)
     return parser
 
 
@@ -147,7 +162,7 @@ def _add_run(commands: Commands) -> None:  # type: ignore[valid-type]
     parser = _add(commands, "run", _run, "give the vectors to an implementation")
     names = f"{', '.join(adapters.BUILT_IN)}, or module.path:ClassName"
     parser.add_argument("--implementation", required=True, help=names)
-    parser.add_argument("--variant", default="both", help="eager, jit or both (default)")
+    parser.add_argument("--variant", default="all", help="one of the adapter's, or all (default)")
     parser.add_argument("--report", type=Path, help="write JSON lines to this file")
     parser.add_argument("--min-cases", type=int, default=1, help="fewest applicable cases")
     parser.add_argument("--max-shown", type=int, default=10, help="failures to print")

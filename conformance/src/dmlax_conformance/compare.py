@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import tensors
-from .oracle import floats
+from .oracle import floats, layout
 from .vectors import ExpectedTensor
 
 SHOWN = 5
@@ -25,22 +25,33 @@ class Outcome:
 EXACT = Outcome("exact")
 
 
-def compare_outputs(expected: Mapping[str, ExpectedTensor], actual: Any) -> Outcome:
-    """Compare the names, then every output."""
+def compare_outputs(
+    expected: Mapping[str, ExpectedTensor], actual: Any, desc: Mapping[str, Any] | None = None
+) -> Outcome:
+    """Compare the names, then every output; one that the desc does not pack is gathered."""
     if not isinstance(actual, Mapping):
         return Outcome("error", (f"the answer is a {type(actual).__name__}, not a mapping",))
     details = [f"{name}: missing" for name in expected if name not in actual]
     details += [f"{name}: not asked for" for name in actual if name not in expected]
     if details:
         return Outcome("fail", tuple(details))
-    return _worst([compare_tensor(name, expected[name], actual[name]) for name in expected])
+    own = {name: desc[name] if desc else None for name in expected}
+    return _worst([compare_tensor(n, expected[n], actual[n], own[n]) for n in expected])
 
 
-def compare_tensor(name: str, expected: ExpectedTensor, actual: Any) -> Outcome:
+def compare_tensor(
+    name: str, expected: ExpectedTensor, actual: Any, desc: Mapping[str, Any] | None = None
+) -> Outcome:
     """Compare dtype, sizes and every element that is defined."""
     array = np.asarray(actual)
     if array.dtype.name != expected.dtype:
         return Outcome("fail", (f"{name}: dtype {array.dtype.name}, not {expected.dtype}",))
+    if desc is not None and not layout.is_packed(desc):
+        if array.shape != layout.array_sizes(desc):
+            want = layout.array_sizes(desc)
+            return Outcome("fail", (f"{name}: a buffer of sizes {array.shape}, not {want}",))
+        places = layout.offsets(desc["Sizes"], desc["Strides"])
+        array = array[places].reshape(expected.sizes)
     if array.shape != expected.sizes:
         return Outcome("fail", (f"{name}: sizes {array.shape}, not {expected.sizes}",))
     words = tensors.from_numpy(array).words

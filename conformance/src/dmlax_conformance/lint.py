@@ -7,13 +7,17 @@ from typing import Any
 
 from . import vectors
 from .canonical import dumps
+from .descs import needs
 from .locations import schema_file
-from .vectors import Vector
+from .oracle.descs import violations
+from .runner import CAPABILITIES
+from .vectors import ExpectedError, Vector
 
 LEAST = 170
-SHARE = (0.28, 0.45)
-LARGEST_FILE = 60_000
-LARGEST_SUITE = 1_500_000
+SHARE_OF_CALLS = (0.28, 0.45)
+SHARE_OF_DESCS = (0.6, 0.8)
+LARGEST_FILE = 75_000
+LARGEST_SUITE = 2_100_000
 
 
 def problems(root: Path | None = None) -> list[str]:
@@ -24,6 +28,7 @@ def problems(root: Path | None = None) -> list[str]:
         *(line for path in files for line in _file_problems(path)),
         *_id_problems(suite),
         *_twin_problems(suite),
+        *_desc_problems(suite),
         *_quota_problems(suite, sum(path.stat().st_size for path in files)),
     ]
 
@@ -69,21 +74,51 @@ def _twin_problems(suite: Sequence[Vector]) -> Iterator[str]:
 
 
 def _differs(a: Vector, b: Vector) -> bool:
+    if a.desc is not None or b.desc is not None:
+        return (a.desc, a.feature_level) != (b.desc, b.feature_level)
     return (a.attributes, a.inputs, a.outputs) != (b.attributes, b.inputs, b.outputs)
+
+
+def _desc_problems(suite: Sequence[Vector]) -> Iterator[str]:
+    """Complain about descs that the oracle judges otherwise, or that require other things."""
+    for vector in suite:
+        if vector.desc is None or vector.feature_level is None:
+            continue
+        needed = needs(vector.operator, vector.desc)
+        if vector.requires & CAPABILITIES != needed:
+            yield f"{vector.id}: requires {sorted(vector.requires)}, needs {sorted(needed)}"
+        found = violations(vector.operator, vector.desc, vector.feature_level)
+        codes = {(each.code, each.field) for each in found}
+        if codes != _refusals(vector):
+            yield f"{vector.id}: the oracle says {sorted(codes)}"
+        if found and found[0].rule not in vector.clause:
+            yield f"{vector.id}: clause does not name {found[0].rule}"
+
+
+def _refusals(vector: Vector) -> set[tuple[str, str]]:
+    """Return every answer that the vector lists as right."""
+    if not isinstance(vector.expect, ExpectedError):
+        return set()
+    return {(vector.expect.code, vector.expect.field), *vector.expect.also}
 
 
 def _quota_problems(suite: Sequence[Vector], size: int) -> Iterator[str]:
     if len(suite) < LEAST:
         yield f"{len(suite)} vectors, fewer than {LEAST}"
-    invalid = sum(not vector.is_valid for vector in suite)
-    if not SHARE[0] * len(suite) <= invalid <= SHARE[1] * len(suite):
-        yield f"{invalid} of {len(suite)} vectors are invalid, outside {SHARE}"
+    yield from _share_problems([v for v in suite if v.desc is None], SHARE_OF_CALLS)
+    yield from _share_problems([v for v in suite if v.desc is not None], SHARE_OF_DESCS)
     if size > LARGEST_SUITE:
         yield f"{size} bytes, more than {LARGEST_SUITE}"
     for operator in _operators():
         kinds = {vector.is_valid for vector in suite if vector.operator == operator}
         if kinds != {True, False}:
             yield f"{operator}: needs valid and invalid vectors"
+
+
+def _share_problems(part: Sequence[Vector], share: tuple[float, float]) -> Iterator[str]:
+    invalid = sum(not vector.is_valid for vector in part)
+    if not share[0] * len(part) <= invalid <= share[1] * len(part):
+        yield f"{invalid} of {len(part)} vectors are invalid, outside {share}"
 
 
 def _operators() -> list[str]:

@@ -12,6 +12,7 @@ from rich.table import Table
 from . import __version__
 from .compare import describe
 from .runner import VERDICTS, Result, Totals
+from .vectors import Vector
 
 COLUMNS = ("total", "applicable", *VERDICTS)
 
@@ -49,9 +50,15 @@ def explain(result: Result, implementation: str) -> list[str]:
         f"{result.verdict.upper()} {vector.id} [{result.variant}] {vector.comment}",
         *(f"  {line}" for line in result.outcome.details),
         *(f"  given {name} {describe(tensor)}" for name, tensor in vector.inputs.items()),
-        *(f"  given {name} {value}" for name, value in vector.attributes.items()),
+        *(f"  given {name} {value}" for name, value in _fields(vector).items()),
         f"  repeat: dmlax-conformance run {repeat}",
     ]
+
+
+def _fields(vector: Vector) -> dict[str, Any]:
+    if vector.desc is None:
+        return dict(vector.attributes)
+    return {**vector.desc, "FeatureLevel": vector.feature_level}
 
 
 def write_lines(path: Path, results: Sequence[Result], implementation: str) -> None:

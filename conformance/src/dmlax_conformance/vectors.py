@@ -12,6 +12,7 @@ import jsonschema
 from . import tensors
 from .errors import Malformed
 from .locations import schema_file, vectors_dir
+from .oracle import layout
 from .tensors import Tensor
 
 
@@ -41,10 +42,11 @@ class ExpectedTensor:
 
 
 class ExpectedError(NamedTuple):
-    """A refusal to match."""
+    """A refusal to match, and those that follow from the same mistake."""
 
     code: str
     field: str
+    also: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ class Vector:
     outputs: Mapping[str, Request]
     expect: Mapping[str, ExpectedTensor] | ExpectedError
     file: Path
+    desc: Mapping[str, Any] | None = None
+    feature_level: str | None = None
 
     @property
     def is_valid(self) -> bool:
@@ -137,7 +141,9 @@ def _vectors(file: Mapping[str, Any], path: Path) -> Iterator[Vector]:
 
 def _vector(file: Mapping[str, Any], value: Mapping[str, Any], path: Path, at: str) -> Vector:
     outputs = {k: Request(v["dtype"], tuple(v["sizes"])) for k, v in value["outputs"].items()}
-    inputs = value["inputs"].items()
+    inputs = {k: tensors.decode(v, f"{at}/inputs/{k}") for k, v in value["inputs"].items()}
+    if "desc" in value and "outputs" in value["expect"]:
+        _check_desc(value["desc"], inputs, outputs, at)
     return Vector(
         id=value["id"],
         rev=value["rev"],
@@ -149,24 +155,52 @@ def _vector(file: Mapping[str, Any], value: Mapping[str, Any], path: Path, at: s
         requires=frozenset(value["requires"]),
         twin=value.get("twin"),
         attributes=value["attributes"],
-        inputs={k: tensors.decode(v, f"{at}/inputs/{k}") for k, v in inputs},
+        inputs=inputs,
         outputs=outputs,
         expect=_expect(value["expect"], outputs, f"{at}/expect"),
         file=path,
+        desc=value.get("desc"),
+        feature_level=value.get("feature_level"),
     )
+
+
+def _check_desc(
+    desc: Mapping[str, Any],
+    inputs: Mapping[str, Tensor],
+    outputs: Mapping[str, Request],
+    at: str,
+) -> None:
+    """Raise `Malformed` if the tensors of a valid vector are not those of its desc."""
+    named = {name for name, value in desc.items() if isinstance(value, dict)}
+    for name in sorted(named ^ (inputs.keys() | outputs.keys())):
+        raise Malformed(f"{at}/desc/{name}", "is there, and its tensor is not, or the reverse")
+    for name, tensor in inputs.items():
+        if tensor.sizes != layout.array_sizes(desc[name]):
+            raise Malformed(f"{at}/inputs/{name}", "has not the sizes of the desc's buffer")
+    for name, asked in outputs.items():
+        if asked.sizes != tuple(desc[name]["Sizes"]):
+            raise Malformed(f"{at}/outputs/{name}", "has not the sizes of the desc")
+    for name, one in {**inputs, **outputs}.items():
+        if one.dtype.upper() != desc[name]["DataType"]:
+            raise Malformed(f"{at}/desc/{name}", f"has not the data type {one.dtype}")
 
 
 def _expect(
     value: Mapping[str, Any], outputs: Mapping[str, Request], at: str
 ) -> Mapping[str, ExpectedTensor] | ExpectedError:
     if "error" in value:
-        return ExpectedError(value["error"]["code"], value["error"]["field"])
+        return _expected_error(value["error"])
     expected = {k: _expected(v, f"{at}/outputs/{k}") for k, v in value["outputs"].items()}
     for name in sorted(expected.keys() | outputs.keys()):
         have = expected.get(name)
         if have is None or outputs.get(name) != (have.dtype, have.sizes):
             raise Malformed(f"{at}/outputs/{name}", "differs from what the vector asks for")
     return expected
+
+
+def _expected_error(value: Mapping[str, Any]) -> ExpectedError:
+    also = tuple((item["code"], item["field"]) for item in value.get("also", ()))
+    return ExpectedError(value["code"], value["field"], also)
 
 
 def _expected(value: Mapping[str, Any], at: str) -> ExpectedTensor:

@@ -72,7 +72,7 @@ class CompiledOperator:
 
     def __repr__(self) -> str:
         inputs, outputs = map(", ".join, self.bind_order)
-        return f"<{self.desc.OPERATOR} at {self.feature_level}: {inputs} -> {outputs}>"
+        return f"<{self.desc.operator} at {self.feature_level}: {inputs} -> {outputs}>"
 
     def _refuse_names(self, tensors: Mapping[str, Any]) -> None:
         for name in self._expected:
@@ -97,7 +97,7 @@ class CompiledOperator:
 
     def _fail(self, code: Code, name: str, text: str) -> None:
         field = directml_name(name)
-        raise SpecError(f"{self.desc.OPERATOR}: {field} {text}", code, field)
+        raise SpecError(f"{self.desc.operator}: {field} {text}", code, field)
 
 
 def create_operator(desc: OperatorDesc, *, feature_level: FeatureLevel) -> CompiledOperator:

@@ -94,15 +94,15 @@ class BufferTensorDesc:
 class OperatorDesc:
     """What the operators' descs share; it is not one itself."""
 
-    OPERATOR: ClassVar[str]
+    operator: ClassVar[str]
 
     def __post_init__(self) -> None:
-        records.check(self, self.OPERATOR)
+        records.check(self, self.operator)
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
         """From DirectML's spelling, as `to_dict` writes it; optional tensors may be left out."""
-        return records.read(cls, value, cls.OPERATOR)
+        return records.read(cls, value, cls.operator)
 
     def to_dict(self) -> dict[str, Any]:
         """In DirectML's spelling, of what JSON can hold."""
@@ -121,7 +121,7 @@ class OperatorDesc:
 class NonzeroCoordinatesOperatorDesc(OperatorDesc):
     """DML_NONZERO_COORDINATES_OPERATOR_DESC."""
 
-    OPERATOR: ClassVar[str] = "NonzeroCoordinates"
+    operator: ClassVar[str] = "NonzeroCoordinates"
     input_tensor: BufferTensorDesc
     output_count_tensor: BufferTensorDesc
     output_coordinates_tensor: BufferTensorDesc
@@ -131,7 +131,7 @@ class NonzeroCoordinatesOperatorDesc(OperatorDesc):
 class QuantizedLinearConvolutionOperatorDesc(OperatorDesc):
     """DML_QUANTIZED_LINEAR_CONVOLUTION_OPERATOR_DESC; `strides` are the convolution's."""
 
-    OPERATOR: ClassVar[str] = "QuantizedLinearConvolution"
+    operator: ClassVar[str] = "QuantizedLinearConvolution"
     input_tensor: BufferTensorDesc
     input_scale_tensor: BufferTensorDesc
     input_zero_point_tensor: BufferTensorDesc | None = None
@@ -154,7 +154,7 @@ class QuantizedLinearConvolutionOperatorDesc(OperatorDesc):
 class ConvolutionIntegerOperatorDesc(OperatorDesc):
     """DML_CONVOLUTION_INTEGER_OPERATOR_DESC; `strides` are the convolution's."""
 
-    OPERATOR: ClassVar[str] = "ConvolutionInteger"
+    operator: ClassVar[str] = "ConvolutionInteger"
     input_tensor: BufferTensorDesc
     input_zero_point_tensor: BufferTensorDesc | None = None
     filter_tensor: BufferTensorDesc
@@ -172,7 +172,7 @@ class ConvolutionIntegerOperatorDesc(OperatorDesc):
 class ElementWiseQuantizeLinearOperatorDesc(OperatorDesc):
     """DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC."""
 
-    OPERATOR: ClassVar[str] = "ElementWiseQuantizeLinear"
+    operator: ClassVar[str] = "ElementWiseQuantizeLinear"
     input_tensor: BufferTensorDesc
     scale_tensor: BufferTensorDesc
     zero_point_tensor: BufferTensorDesc | None = None
@@ -183,7 +183,7 @@ class ElementWiseQuantizeLinearOperatorDesc(OperatorDesc):
 class ElementWiseDequantizeLinearOperatorDesc(OperatorDesc):
     """DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC."""
 
-    OPERATOR: ClassVar[str] = "ElementWiseDequantizeLinear"
+    operator: ClassVar[str] = "ElementWiseDequantizeLinear"
     input_tensor: BufferTensorDesc
     scale_tensor: BufferTensorDesc
     zero_point_tensor: BufferTensorDesc | None = None

@@ -70,7 +70,7 @@ def _support(desc: OperatorDesc, feature_level: FeatureLevel) -> Support:
         raise SpecError(f"dmlax.spec: desc {found}", "option", "desc")
     if not isinstance(feature_level, FeatureLevel):
         found = f"is {feature_level!r}, expected a FeatureLevel"
-        raise SpecError(f"{desc.OPERATOR}: feature_level {found}", "option", "feature_level")
+        raise SpecError(f"{desc.operator}: feature_level {found}", "option", "feature_level")
     return SUPPORT[type(desc)]
 
 
@@ -92,4 +92,4 @@ def _of_tensors(desc: OperatorDesc, table: Table, level: FeatureLevel) -> Iterat
 
 
 def _violation(desc: OperatorDesc, rule: str, code: Code, field: str, text: str) -> Violation:
-    return Violation(rule, code, field, f"{desc.OPERATOR}: {field} {text}")
+    return Violation(rule, code, field, f"{desc.operator}: {field} {text}")

@@ -17,7 +17,10 @@ Array = npt.NDArray[np.generic]
 
 @dataclass(frozen=True)
 class Case:
-    """A vector without its expectation: all that an implementation may see."""
+    """A vector without its expectation: all that an implementation may see.
+
+    One with a `desc` is a call through descriptors, and has no attributes.
+    """
 
     id: str
     operator: str
@@ -25,12 +28,16 @@ class Case:
     attributes: Mapping[str, Any]
     inputs: Mapping[str, Array]
     outputs: Mapping[str, Request]
+    desc: Mapping[str, Any] | None = None
+    feature_level: str | None = None
 
 
 class Adapter(Protocol):
     """One implementation, in one or more variants (eager and compiled, for instance).
 
-    One with an attribute `concurrent = True` is called from several threads at once.
+    One with an attribute `concurrent = True` is called from several threads at once. Cases that
+    require a capability of `runner.CAPABILITIES` are given only to an adapter that lists it in an
+    attribute `capabilities`.
     """
 
     name: str

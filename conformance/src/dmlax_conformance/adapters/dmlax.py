@@ -1,9 +1,18 @@
-"""The library `dmlax`, eager with NumPy arrays and jitted with traced ones."""
+"""The library `dmlax`: eager with NumPy arrays, jitted with traced ones, and by descriptors.
 
+Descs run eager and jitted. The variant `descriptor` takes the valid functional calls instead, and
+puts each as a desc at the lowest level that accepts it.
+"""
+
+import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
+from ..descs import buffer, express, feature_levels
+from ..oracle.rules import RULES
+from ..tensors import from_numpy, to_numpy
 from .base import Array, Case, SpecViolation, Unsupported
 
 WIDE = {"int64", "uint64", "float64"}
@@ -22,6 +31,7 @@ PARAMETERS = {
     "FilterZeroPointTensor": "filter_zero_point",
     "OutputZeroPointTensor": "output_zero_point",
 }
+DESCRIPTOR = "descriptor"
 Operands = Mapping[str, Any]
 Call = Callable[[Operands], Mapping[str, Any]]
 
@@ -31,7 +41,8 @@ class Dmlax:
 
     name = "dmlax"
     concurrent = True
-    variants: tuple[str, ...] = ("eager", "jit")
+    variants: tuple[str, ...] = ("eager", "jit", DESCRIPTOR)
+    capabilities = frozenset({"descriptors", "strides"})
 
     def __init__(self) -> None:
         """Import the library and JAX."""
@@ -47,11 +58,13 @@ class Dmlax:
 
     def run(self, case: Case, variant: str) -> Mapping[str, Any]:
         """Call the operator, and translate what it raises."""
+        if variant == DESCRIPTOR:
+            case = _as_desc(case)
         if variant == "jit" or case.operator != "nonzero_coordinates":
             self._expect_representable(case)
-        call = self._calls[case.operator](case)
         try:
-            return call(case.inputs) if variant == "eager" else self._jitted(case, call)
+            call = self._calls[case.operator](case) if case.desc is None else self._created(case)
+            return self._jitted(case, call) if variant == "jit" else call(case.inputs)
         except self._library.SpecError as error:
             raise SpecViolation(error.code, error.field, str(error)) from error
         except self._library.UnsupportedError as error:
@@ -72,6 +85,20 @@ class Dmlax:
         traced = {name: array for name, array in case.inputs.items() if name not in known}
         outputs: Mapping[str, Any] = self._jax.jit(lambda given: call({**known, **given}))(traced)
         return outputs
+
+    def _created(self, case: Case) -> Call:
+        """Create the operator of a desc, which is where a desc is refused."""
+        spec: Any = import_module("dmlax.spec")
+        name = "".join(word.capitalize() for word in case.operator.split("_"))
+        desc = getattr(spec, f"{name}OperatorDesc").from_dict(case.desc)
+        level = spec.FeatureLevel[f"LEVEL_{case.feature_level}"]
+        operator = spec.create_operator(desc, feature_level=level)
+
+        def call(given: Operands) -> Mapping[str, Any]:
+            results = operator(**{_snake(name): array for name, array in given.items()})
+            return {name: results[_snake(name)] for name in case.outputs}
+
+        return call
 
     def _nonzero(self, case: Case) -> Call:
         *_, size, rank = case.outputs["OutputCoordinatesTensor"].sizes
@@ -119,6 +146,27 @@ class Dmlax:
     def _dequantize(self, case: Case) -> Call:
         function = self._library.element_wise_dequantize_linear
         return lambda given: {"OutputTensor": function(*_element_wise(given))}
+
+
+def _as_desc(case: Case) -> Case:
+    """Return a functional case as a desc at the lowest level that accepts it."""
+    if case.desc is not None:
+        raise Unsupported("the descs themselves run eager and jitted")
+    inputs = {name: from_numpy(array) for name, array in case.inputs.items()}
+    try:
+        RULES[case.operator](case.attributes, inputs, case.outputs)
+    except SpecViolation:
+        raise Unsupported("only calls that keep every rule are put as descs") from None
+    desc = express(case.operator, case.attributes, inputs, case.outputs)
+    levels = feature_levels(case.operator, desc)
+    if not levels:
+        raise Unsupported("no feature level accepts this call as a desc")
+    held = {name: to_numpy(buffer(desc[name], tensor)) for name, tensor in inputs.items()}
+    return replace(case, inputs=held, desc=desc, feature_level=levels[0])
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
 def _dtypes(case: Case) -> set[str]:

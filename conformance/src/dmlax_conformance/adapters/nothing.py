@@ -8,6 +8,7 @@ class Nothing:
 
     name = "nothing"
     variants: tuple[str, ...] = ("eager",)
+    capabilities = frozenset({"descriptors", "strides"})
 
     def run(self, case: Case, variant: str) -> dict[str, Array]:
         """Return no outputs."""

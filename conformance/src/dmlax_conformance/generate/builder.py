@@ -53,7 +53,7 @@ class Topic:
         """Add a call that keeps every rule; words in strings are separated by spaces."""
         given = attributes or {}
         results = answer(self.operator, given, inputs, outputs)
-        expect = {k: _expected(k, v, inputs, listed or {}) for k, v in results.items()}
+        expect = {k: expected(k, v, inputs, listed or {}) for k, v in results.items()}
         self._calls[name] = (given, inputs, outputs)
         self._add(name, comment, clause, flags, requires, {"outputs": expect})
 
@@ -131,7 +131,8 @@ class Topic:
         self._vectors.append(vector)
 
 
-def _expected(name: str, tensor: Tensor, inputs: Inputs, listed: Listed) -> dict[str, Any]:
+def expected(name: str, tensor: Tensor, inputs: Inputs, listed: Listed) -> dict[str, Any]:
+    """Return the JSON of an output to match."""
     if name == "OutputCoordinatesTensor":
         return _expected_rows(tensor, inputs)
     value = {**tensors.encode(tensor), "compare": "exact_or_listed" if listed else "exact"}

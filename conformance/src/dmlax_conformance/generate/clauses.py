@@ -1,5 +1,7 @@
 """What the pages say, in our words, and the legend of the flags."""
 
+from .desc_clauses import DESC_CLAUSES
+
 CLAUSES = {
     "NZC-1": "Every non-zero element gives one row: its coordinates on the last N axes.",
     "NZC-2": "Zero and minus zero are zero; every other bit pattern of a float is non-zero.",
@@ -49,6 +51,7 @@ CLAUSES = {
     "DQT-4": "Scale and zero point apply element by element; they repeat along sizes of 1.",
     "DQT-5": "A scale is finite and not zero.",
     "DQT-6": "A missing zero point is 0.",
+    **DESC_CLAUSES,
 }
 
 NOTES = {
@@ -82,4 +85,9 @@ NOTES = {
     "Rounding": "The result is not representable, so that rounding shows.",
     "Invalid": "The call breaks exactly one rule that its twin keeps.",
     "KnownValue": "The scale is known before the call runs, so that its value can be checked.",
+    "Row": "A line of the operator's tensor support table: its bounds, or just outside of them.",
+    "Level": "What one feature level allows and an earlier one does not.",
+    "Strided": "A tensor whose strides are not the packed ones, so that its buffer is given flat.",
+    "Buffer": "Flags, alignment or byte size of a buffer.",
+    "Layout": "Sizes and strides that do not describe a buffer.",
 }

@@ -8,6 +8,12 @@ from ..canonical import dumps
 from . import (
     convolution_integer,
     dequantize,
+    desc_convolutions,
+    desc_element_wise,
+    desc_nonzero,
+    desc_rows,
+    desc_strides,
+    desc_tensors,
     nonzero_coordinates,
     nonzero_values,
     quantize,
@@ -26,6 +32,12 @@ MODULES = (
     convolution_integer,
     quantize,
     dequantize,
+    desc_convolutions,
+    desc_element_wise,
+    desc_nonzero,
+    desc_rows,
+    desc_strides,
+    desc_tensors,
 )
 
 
