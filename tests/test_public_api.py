@@ -7,7 +7,7 @@ from importlib.metadata import version
 import pytest
 
 import dmlax
-from dmlax import errors
+from dmlax import errors, spec
 
 OPERATORS = [
     "nonzero_coordinates",
@@ -58,7 +58,7 @@ def test_exactly_these_names_are_exported():
     assert set(dmlax.__all__) == names
     assert dmlax.__all__ == sorted(dmlax.__all__)
     public = {name for name in vars(dmlax) if not name.startswith("_")}
-    assert public - names == {"errors"}  # a module
+    assert public - names == {"errors", "spec"}  # modules; `spec` only once it is imported
 
 
 @pytest.mark.parametrize("name", SIGNATURES)
@@ -131,6 +131,66 @@ def test_the_codes_are_a_closed_set():
 def test_errors_are_a_value_error_and_a_not_implemented_error():
     assert issubclass(dmlax.SpecError, ValueError)
     assert issubclass(dmlax.UnsupportedError, NotImplementedError)
+
+
+SPEC_SIGNATURES = {
+    "create_operator": "(desc, *, feature_level)",
+    "validate": "(desc, *, feature_level)",
+}
+SPEC_SECTIONS = {
+    "create_operator": SECTIONS,
+    "validate": ["Args", "Returns", "Raises", "Example"],
+}
+
+
+def test_exactly_these_names_are_exported_from_spec():
+    descs = {
+        "NonzeroCoordinates",
+        "QuantizedLinearConvolution",
+        "ConvolutionInteger",
+        "ElementWiseQuantizeLinear",
+        "ElementWiseDequantizeLinear",
+    }
+    names = {f"{name}OperatorDesc" for name in descs} | {
+        *SPEC_SIGNATURES,
+        "BindOrder",
+        "BufferTensorDesc",
+        "CompiledOperator",
+        "DataType",
+        "FeatureLevel",
+        "TensorFlags",
+        "Violation",
+    }
+    assert set(spec.__all__) == names
+    assert spec.__all__ == sorted(spec.__all__)
+    public = {name for name, value in vars(spec).items() if not inspect.ismodule(value)}
+    assert {name for name in public if not name.startswith("_")} == names
+    assert callable(spec.validate)  # not the module of that name
+    assert spec.Violation is errors.Violation
+
+
+@pytest.mark.parametrize("name", SPEC_SIGNATURES)
+def test_signatures_of_spec_are_those_of_the_contract(name):
+    signature = inspect.signature(getattr(spec, name))
+    bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    assert str(inspect.Signature(bare)) == SPEC_SIGNATURES[name]
+    annotations = [p.annotation for p in signature.parameters.values()]
+    assert inspect.Signature.empty not in [*annotations, signature.return_annotation]
+
+
+@pytest.mark.parametrize("name", SPEC_SIGNATURES)
+def test_docstrings_of_spec_have_these_sections(name):
+    found = sections(getattr(spec, name))
+    assert list(found) == SPEC_SECTIONS[name]
+    documented = re.findall(r"^  (\w+): \S", found["Args"], re.MULTILINE)
+    assert documented == list(inspect.signature(getattr(spec, name)).parameters)
+    assert re.search(r"^  SpecError: ", found["Raises"], re.MULTILINE)
+    assert ">>> " in found["Example"]
+
+
+@pytest.mark.parametrize("name", spec.__all__)
+def test_everything_public_in_spec_has_a_docstring(name):
+    assert inspect.getdoc(getattr(spec, name))
 
 
 def test_the_version_is_that_of_the_distribution():

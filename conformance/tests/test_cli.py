@@ -127,5 +127,6 @@ def test_refusing_everything_alike_fails(suite: list[Vector]) -> None:
 
 def test_the_adapter_does_not_see_the_expectation() -> None:
     assert set(Case.__dataclass_fields__) == {
-        *("id", "operator", "requires", "attributes", "inputs", "outputs")
+        *("id", "operator", "requires", "attributes", "inputs", "outputs"),
+        *("desc", "feature_level"),
     }

@@ -1,7 +1,9 @@
 """The adapter for dmlax, against a stand-in that answers through the oracle."""
 
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +14,10 @@ from dmlax_conformance import runner
 from dmlax_conformance.adapters.dmlax import PARAMETERS, WINDOWS, Dmlax
 from dmlax_conformance.errors import SpecViolation
 from dmlax_conformance.oracle.answer import answer
+from dmlax_conformance.oracle.answer_desc import answer_desc
 from dmlax_conformance.oracle.convolution import Windows
+from dmlax_conformance.oracle.desc_tables import LEVELS, TABLES, introduced, tensors
+from dmlax_conformance.oracle.descs import violations
 from dmlax_conformance.tensors import from_numpy, to_numpy
 from dmlax_conformance.vectors import Request, Vector
 
@@ -58,7 +63,7 @@ def convolution(operator: str, x: Any, w: Any, bias: Any, dtype: str, options: A
     assert not options
     outputs = {"OutputTensor": Request(dtype, ())}
     (result,) = ask(operator, attributes, inputs, outputs)
-    assert Windows.of(attributes)
+    assert Windows.of(attributes).groups
     return result
 
 
@@ -86,6 +91,43 @@ def element_wise_dequantize_linear(x: Any, s: Any, z: Any = None, /) -> Any:
     return element_wise("element_wise_dequantize_linear", "float32", x, s, z)
 
 
+CREATED: list[tuple[str, str]] = []
+
+
+def snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+def create_operator(
+    made: tuple[str, Mapping[str, Any]], *, feature_level: str
+) -> Callable[..., dict[str, Any]]:
+    operator, desc = made
+    CREATED.append((operator, feature_level))
+    names = {snake(name): name for name in tensors(operator)}
+
+    def call(**given: Any) -> dict[str, Any]:
+        inputs = {names[name]: from_numpy(np.asarray(array)) for name, array in given.items()}
+        results = answer_desc(operator, desc, feature_level, inputs)
+        return {snake(name): to_numpy(tensor) for name, tensor in results.items()}
+
+    found = violations(operator, desc, feature_level)
+    if found:
+        raise SpecError(found[0].code, found[0].field)
+    return call
+
+
+def desc_class(operator: str) -> Any:
+    return SimpleNamespace(from_dict=partial(lambda name, desc: (name, desc), operator))
+
+
+SPEC = SimpleNamespace(
+    FeatureLevel={f"LEVEL_{level}": level for level in LEVELS},
+    create_operator=create_operator,
+    **{
+        "".join(word.capitalize() for word in name.split("_")) + "OperatorDesc": desc_class(name)
+        for name in TABLES
+    },
+)
 TRACED: list[set[str]] = []
 
 
@@ -113,8 +155,10 @@ def adapter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Dmlax]:
     jax = SimpleNamespace(config=SimpleNamespace(jax_enable_x64=False), jit=jit)
     monkeypatch.setitem(sys.modules, "jax", jax)
     monkeypatch.setitem(sys.modules, "dmlax", LIBRARY)
+    monkeypatch.setitem(sys.modules, "dmlax.spec", SPEC)
     yield Dmlax()
     TRACED.clear()
+    CREATED.clear()
 
 
 WIDE = {"int64", "uint64", "float64"}
@@ -158,3 +202,29 @@ def test_wrong_documented_shapes_are_not_hidden(
     monkeypatch.setattr(LIBRARY, "nonzero_coordinates", flat)
     vector = next(v for v in suite if v.id == "nonzero-page-2x4-width-3")
     assert runner.judge(adapter, vector, "eager").verdict == "fail"
+
+
+def test_valid_calls_run_through_descriptors(adapter: Dmlax, suite: list[Vector]) -> None:
+    verdicts: dict[str, set[str]] = {}
+    for result in runner.run(adapter, suite, ["descriptor"]):
+        vector = result.vector
+        assert vector.desc is None
+        kind = "valid" if vector.is_valid else "invalid"
+        verdicts.setdefault(kind, set()).add(result.verdict)
+        beyond = any(need.startswith(("dtype:", "sizes:")) for need in vector.requires)
+        if kind == "valid" and not beyond:
+            assert result.verdict == "exact", (vector.id, result.outcome)
+    assert verdicts == {
+        "invalid": {"unsupported"},
+        "valid": {"exact", "unsupported"},
+    }
+
+
+def test_the_lowest_level_that_accepts_a_call_is_taken(adapter: Dmlax, suite: list[Vector]) -> None:
+    calls = [vector for vector in suite if vector.desc is None]
+    assert len(list(runner.run(adapter, calls, ["descriptor"]))) == len(calls)
+    first = {operator: introduced(operator) for operator in TABLES}
+    assert set(first.items()) - set(CREATED) <= {(name, "1_0") for name in TABLES}
+    assert ("nonzero_coordinates", "4_0") in CREATED
+    assert ("quantized_linear_convolution", "5_2") in CREATED
+    assert ("element_wise_quantize_linear", "6_2") in CREATED

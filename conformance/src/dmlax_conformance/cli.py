@@ -62,7 +62,7 @@ def _run(options: argparse.Namespace) -> int:
     if not set(variants) <= set(adapter.variants):
         return _complain(f"{adapter.name} has no variant {options.variant}", USAGE)
     judged = runner.run(adapter, chosen, variants, options.jobs or _default_jobs(adapter))
-    total = len(chosen) * len(variants)
+    total = len(runner.cases(adapter, chosen, variants))
     results = list(track(judged, "vectors", total, transient=True, disable=not sys.stderr.isatty()))
     console = Console(width=None if sys.stdout.isatty() else 120)
     report.print_failures(console, results, options.implementation, options.max_shown)

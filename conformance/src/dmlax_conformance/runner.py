@@ -58,9 +58,17 @@ def run(
     adapter: Adapter, vectors: Iterable[Vector], variants: Iterable[str], jobs: int = 1
 ) -> Iterator[Result]:
     """Yield one result for each vector in each variant, in order, `jobs` at a time."""
-    cases = itertools.product(vectors, tuple(variants))
     with ThreadPoolExecutor(jobs) as pool:
-        yield from pool.map(lambda case: _result(adapter, *case), cases)
+        yield from pool.map(lambda case: _result(adapter, *case), cases(adapter, vectors, variants))
+
+
+def cases(
+    adapter: Adapter, vectors: Iterable[Vector], variants: Iterable[str]
+) -> list[tuple[Vector, str]]:
+    """Return each vector with each variant; descs only with the adapter's `desc_variants`."""
+    for_descs: Collection[str] = getattr(adapter, "desc_variants", adapter.variants)
+    every = itertools.product(vectors, tuple(variants))
+    return [(v, variant) for v, variant in every if v.desc is None or variant in for_descs]
 
 
 def _result(adapter: Adapter, vector: Vector, variant: str) -> Result:

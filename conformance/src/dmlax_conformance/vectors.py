@@ -180,9 +180,11 @@ def _check_desc(
     for name, asked in outputs.items():
         if asked.sizes != tuple(desc[name]["Sizes"]):
             raise Malformed(f"{at}/outputs/{name}", "has not the sizes of the desc")
-    for name, one in {**inputs, **outputs}.items():
-        if one.dtype.upper() != desc[name]["DataType"]:
-            raise Malformed(f"{at}/desc/{name}", f"has not the data type {one.dtype}")
+    dtypes = {name: tensor.dtype for name, tensor in inputs.items()}
+    dtypes |= {name: asked.dtype for name, asked in outputs.items()}
+    for name, dtype in dtypes.items():
+        if dtype.upper() != desc[name]["DataType"]:
+            raise Malformed(f"{at}/desc/{name}", f"has not the data type {dtype}")
 
 
 def _expect(

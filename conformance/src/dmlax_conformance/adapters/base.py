@@ -37,7 +37,7 @@ class Adapter(Protocol):
 
     One with an attribute `concurrent = True` is called from several threads at once. Cases that
     require a capability of `runner.CAPABILITIES` are given only to an adapter that lists it in an
-    attribute `capabilities`.
+    attribute `capabilities`. An attribute `desc_variants` names the variants that take descs.
     """
 
     name: str

@@ -42,6 +42,7 @@ class Dmlax:
     name = "dmlax"
     concurrent = True
     variants: tuple[str, ...] = ("eager", "jit", DESCRIPTOR)
+    desc_variants = ("eager", "jit")
     capabilities = frozenset({"descriptors", "strides"})
 
     def __init__(self) -> None:

@@ -1,0 +1,209 @@
+"""Valid descs of the five operators, in DirectML's spelling, to use and to break."""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+from dmlax import spec
+
+Fields = dict[str, Any]
+
+DESCS = {
+    "nonzero_coordinates": spec.NonzeroCoordinatesOperatorDesc,
+    "quantized_linear_convolution": spec.QuantizedLinearConvolutionOperatorDesc,
+    "convolution_integer": spec.ConvolutionIntegerOperatorDesc,
+    "element_wise_quantize_linear": spec.ElementWiseQuantizeLinearOperatorDesc,
+    "element_wise_dequantize_linear": spec.ElementWiseDequantizeLinearOperatorDesc,
+}
+OPERATORS = list(DESCS)
+NAMES = {key: cls.__name__.removesuffix("OperatorDesc") for key, cls in DESCS.items()}
+LEVELS = [level.name.removeprefix("LEVEL_") for level in spec.FeatureLevel]
+
+
+def level(name: str) -> spec.FeatureLevel:
+    """The feature level that vectors spell "3_0"."""
+    return spec.FeatureLevel[f"LEVEL_{name}"]
+
+
+def levels(first: str, last: str = "6_4") -> list[str]:
+    """Those from one to another, both included."""
+    return LEVELS[LEVELS.index(first) : LEVELS.index(last) + 1]
+
+
+def tensor(data_type: str, sizes: Sequence[int], strides: Any = None, **others: Any) -> Fields:
+    """DimensionCount and TotalTensorSizeInBytes are left out: they follow from these."""
+    return {"DataType": data_type, "Sizes": list(sizes), "Strides": strides, **others}
+
+
+def made(operator: str, fields: Mapping[str, Any]) -> Any:
+    """The record of a desc."""
+    return DESCS[operator].from_dict(fields)
+
+
+def edited(fields: Mapping[str, Any], **edits: Any) -> Fields:
+    """With other fields; a dict for a tensor that is there changes some of its fields."""
+    return {
+        name: {**value, **edits[name]}
+        if isinstance(value, dict) and isinstance(edits.get(name), dict)
+        else edits.get(name, value)
+        for name, value in fields.items()
+    }
+
+
+def packed(sizes: Sequence[int]) -> list[int]:
+    """The strides of a row-major tensor without gaps."""
+    return [prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+
+
+def permuted(sizes: Sequence[int], order: Sequence[int]) -> list[int]:
+    """The strides of a tensor whose axes lie in memory in this order, the last one adjacent."""
+    steps = packed([sizes[axis] for axis in order])
+    return [steps[list(order).index(axis)] for axis in range(len(sizes))]
+
+
+def nonzero(
+    sizes: Sequence[int] = (1, 1, 2, 4),
+    data_type: str = "FLOAT32",
+    *,
+    count_rank: int | None = None,
+    rank: int | None = None,
+    width: int | None = None,
+) -> Fields:
+    """By default outputs of the input's DimensionCount, and a column for each of its axes."""
+    leading = [1] * ((rank or len(sizes)) - 2)
+    rows = [*leading, prod(sizes), width or len(sizes)]
+    return {
+        "InputTensor": tensor(data_type, sizes),
+        "OutputCountTensor": tensor("UINT32", [1] * (count_rank or len(sizes))),
+        "OutputCoordinatesTensor": tensor("UINT32", rows),
+    }
+
+
+def window(rank: int, **options: Any) -> Fields:
+    """The fields of a convolution that are no tensors."""
+    spatial = rank - 2
+    return {
+        "DimensionCount": spatial,
+        "Strides": [1] * spatial,
+        "Dilations": [1] * spatial,
+        "StartPadding": [0] * spatial,
+        "EndPadding": [0] * spatial,
+        "GroupCount": 1,
+    } | options
+
+
+def output_sizes(input: Sequence[int], filter: Sequence[int], options: Fields) -> list[int]:
+    """{N, K, windows ...}."""
+    names = ("Dilations", "StartPadding", "EndPadding", "Strides")
+    rows = zip(input[2:], filter[2:], *(options[name] for name in names), strict=True)
+    spatial = [(n + start + end - (k - 1) * d - 1) // s + 1 for n, k, d, start, end, s in rows]
+    return [input[0], filter[0], *spatial]
+
+
+def channels(count: int, rank: int) -> list[int]:
+    """{1, K, 1, 1} in fewer axes."""
+    return [count] if rank == 1 else [1, count, 1, 1][:rank]
+
+
+def quantized(
+    input: Sequence[int] = (1, 4, 4, 5),
+    filter: Sequence[int] = (6, 2, 2, 3),
+    *,
+    data_types: Sequence[str] = ("UINT8", "INT8", "UINT8"),
+    parameter_rank: int | None = None,
+    scale_rank: int | None = None,
+    per_channel: bool = True,
+    optional: bool = True,
+    **options: Any,
+) -> Fields:
+    """Two groups by default, and every optional tensor."""
+    rank, (x, w, y) = len(input), data_types
+    options = window(rank, GroupCount=input[1] // filter[1]) | options
+    parameters, scales = parameter_rank or rank, scale_rank or parameter_rank or rank
+    count = filter[0] if per_channel else 1
+    one = [1] * parameters
+    return {
+        "InputTensor": tensor(x, input),
+        "InputScaleTensor": tensor("FLOAT32", one),
+        "InputZeroPointTensor": tensor(x, one) if optional else None,
+        "FilterTensor": tensor(w, filter),
+        "FilterScaleTensor": tensor("FLOAT32", channels(count, scales)),
+        "FilterZeroPointTensor": tensor(w, channels(count, parameters)) if optional else None,
+        "BiasTensor": tensor("INT32", channels(filter[0], rank)) if optional else None,
+        "OutputScaleTensor": tensor("FLOAT32", one),
+        "OutputZeroPointTensor": tensor(y, one) if optional else None,
+        "OutputTensor": tensor(y, output_sizes(input, filter, options)),
+        **options,
+    }
+
+
+def integer(
+    input: Sequence[int] = (1, 4, 4, 5),
+    filter: Sequence[int] = (6, 2, 2, 3),
+    *,
+    data_types: Sequence[str] = ("UINT8", "INT8"),
+    parameter_rank: int | None = None,
+    per_channel: bool = True,
+    optional: bool = True,
+    **options: Any,
+) -> Fields:
+    """Two groups by default, and both zero points."""
+    rank, (x, w) = len(input), data_types
+    options = window(rank, GroupCount=input[1] // filter[1]) | options
+    parameters, count = parameter_rank or rank, filter[0] if per_channel else 1
+    return {
+        "InputTensor": tensor(x, input),
+        "InputZeroPointTensor": tensor(x, [1] * parameters) if optional else None,
+        "FilterTensor": tensor(w, filter),
+        "FilterZeroPointTensor": tensor(w, channels(count, parameters)) if optional else None,
+        "OutputTensor": tensor("INT32", output_sizes(input, filter, options)),
+        **options,
+    }
+
+
+def elementwise(
+    sizes: Sequence[int],
+    input: str,
+    scale: str,
+    zero_point: str | None,
+    output: str,
+) -> Fields:
+    """Either of the element-wise operators."""
+    return {
+        "InputTensor": tensor(input, sizes),
+        "ScaleTensor": tensor(scale, sizes),
+        "ZeroPointTensor": tensor(zero_point, sizes) if zero_point else None,
+        "OutputTensor": tensor(output, sizes),
+    }
+
+
+def quantize(
+    sizes: Sequence[int] = (1, 2, 3, 4),
+    input: str = "FLOAT32",
+    output: str = "UINT8",
+    *,
+    zero_point: bool = True,
+) -> Fields:
+    """Quantizing; the scale's data type follows the input's."""
+    scale = "FLOAT32" if input == "INT32" else input
+    return elementwise(sizes, input, scale, output if zero_point else None, output)
+
+
+def dequantize(
+    sizes: Sequence[int] = (1, 2, 3, 4),
+    input: str = "UINT8",
+    output: str = "FLOAT32",
+    *,
+    zero_point: bool = True,
+) -> Fields:
+    """Dequantizing; the scale has the output's data type."""
+    return elementwise(sizes, input, output, input if zero_point else None, output)
+
+
+VALID: dict[str, tuple[Fields, str]] = {  # at the level that introduced each
+    "nonzero_coordinates": (nonzero(), "3_0"),
+    "quantized_linear_convolution": (quantized(), "2_1"),
+    "convolution_integer": (integer(), "2_1"),
+    "element_wise_quantize_linear": (quantize(), "1_0"),
+    "element_wise_dequantize_linear": (dequantize(), "1_0"),
+}
