@@ -562,7 +562,7 @@ WRONG = {
     ),
     "an optional tensor that the desc has not": (
         *(quantize(zero_point=False), {}, "option"),
-        "ZeroPointTensor is no input; did you mean input_tensor?",
+        "ZeroPointTensor is no input; expected one of input_tensor, scale_tensor",
     ),
     "a misspelt name": (
         *(quantize(), {"input_tensr": X}, "option"),

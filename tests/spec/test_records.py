@@ -120,7 +120,7 @@ BUFFER = {
     "data type": ({"DataType": "FLOAT23"}, "DataType is 'FLOAT23'; did you mean FLOAT32?"),
     "data type in lower case": (
         {"DataType": "float32"},
-        f"DataType is 'float32'; expected one of {NAMES}",
+        "DataType is 'float32'; did you mean FLOAT32?",
     ),
     "data type of another enumeration": (
         {"DataType": "DML_TENSOR_FLAG_NONE"},
@@ -128,12 +128,12 @@ BUFFER = {
     ),
     "data type as its value": ({"DataType": 1}, f"DataType is 1; expected one of {NAMES}"),
     "data type as a list": ({"DataType": []}, f"DataType is a list; expected one of {NAMES}"),
-    "no data type": ({"DataType": None}, f"DataType is a NoneType; expected one of {NAMES}"),
+    "no data type": ({"DataType": None}, f"DataType is None; expected one of {NAMES}"),
     "flags": ({"Flags": "OWNED_BY_DM"}, "Flags is 'OWNED_BY_DM'; did you mean OWNED_BY_DML?"),
     "sizes as a string": ({"Sizes": "12"}, "Sizes is '12', expected a sequence of UINT"),
     "sizes as a number": ({"Sizes": 12}, "Sizes is 12, expected a sequence of UINT"),
     "sizes as a dict": ({"Sizes": {}}, "Sizes is a dict, expected a sequence of UINT"),
-    "no sizes": ({"Sizes": None}, "Sizes is a NoneType, expected a sequence of UINT"),
+    "no sizes": ({"Sizes": None}, "Sizes is None, expected a sequence of UINT"),
     "a size as a bool": (
         {"Sizes": [2, True]},
         "Sizes[1] is True, expected an integer from 0 to 4294967295",
@@ -212,7 +212,7 @@ DIMENSION_COUNTS = {
     "too few": (3, "DimensionCount is 3, but Sizes has 4 entries"),
     "a bool": (True, "DimensionCount is True, but Sizes has 4 entries"),
     "a float": (4.0, "DimensionCount is 4.0, but Sizes has 4 entries"),
-    "nothing": (None, "DimensionCount is a NoneType, but Sizes has 4 entries"),
+    "nothing": (None, "DimensionCount is None, but Sizes has 4 entries"),
 }
 
 
@@ -238,7 +238,7 @@ OPERATOR = {
     ),
     "a tensor as a string": (
         {"InputTensor": "x"},
-        "InputTensor is a str, expected a dict",
+        "InputTensor is 'x', expected a dict",
         "InputTensor",
     ),
     "an array as a string": (
@@ -248,7 +248,7 @@ OPERATOR = {
     ),
     "an array as nothing": (
         {"Dilations": None},
-        "Dilations is a NoneType, expected a sequence of UINT",
+        "Dilations is None, expected a sequence of UINT",
         "Dilations",
     ),
     "an entry as a float": (
@@ -329,7 +329,7 @@ def test_all_problems_of_a_dict_are_on_the_error():
         "NonzeroCoordinates: InputTensor.DataType is 'FLOAT23'; did you mean FLOAT32?",
         "NonzeroCoordinates: InputTensor.Sizes[1] is -1, expected an integer from 0 to 4294967295",
         "NonzeroCoordinates: InputTensor.DimensionCount is 3, but Sizes has 2 entries",
-        "NonzeroCoordinates: OutputCountTensor is a int, expected a dict",
+        "NonzeroCoordinates: OutputCountTensor is 7, expected a dict",
         "NonzeroCoordinates: OutputCoordinatesTensor is missing",
     ]
     assert [each.message for each in error.violations] == messages

@@ -151,7 +151,7 @@ def create_operator(desc: OperatorDesc, *, feature_level: FeatureLevel) -> Compi
         raise
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=4096, typed=True)  # a level's value is no level
 def _created(desc: OperatorDesc, feature_level: FeatureLevel) -> CompiledOperator:
     expect_valid(desc, feature_level)
     return CompiledOperator(desc, feature_level)

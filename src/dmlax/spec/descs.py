@@ -36,7 +36,8 @@ class BufferTensorDesc:
     def __post_init__(self) -> None:
         records.check(self, "BufferTensorDesc")
         if self.total_tensor_size_in_bytes is None:
-            object.__setattr__(self, "total_tensor_size_in_bytes", self.minimum_size_in_bytes)
+            default = min(self.minimum_size_in_bytes, records.UINT64)
+            object.__setattr__(self, "total_tensor_size_in_bytes", default)
 
     @property
     def dimension_count(self) -> int:

@@ -1,7 +1,7 @@
 """Reading, checking and writing descs: what a field may hold, before any rule of DirectML."""
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from difflib import get_close_matches
 from enum import Enum
@@ -38,10 +38,13 @@ def python_name(name: str) -> str:
     return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
 
 
-def suggestion(name: object, known: Iterable[str]) -> str:
+def suggestion(name: object, known: Collection[str]) -> str:
     """The nearest of the known names, else all of them, to end a message with."""
-    near = get_close_matches(str(name), known := list(known), 1, 0.5)
-    return f"did you mean {near[0]}?" if near else f"expected one of {', '.join(known)}"
+    spelt = {each.lower().replace("_", ""): each for each in known}
+    given = str(name).lower().replace("_", "")
+    near = [each for each in spelt if given and each.startswith(given)]
+    near += get_close_matches(given, spelt, 1, 0.75)
+    return f"did you mean {spelt[near[0]]}?" if near else f"expected one of {', '.join(known)}"
 
 
 def check(record: Any, owner: str) -> None:
@@ -59,7 +62,7 @@ def check(record: Any, owner: str) -> None:
 def read(cls: Callable[..., T], value: Any, owner: str) -> T:
     """A record of a class from DirectML's spelling."""
     if not isinstance(value, Mapping):
-        found = f"{owner}: is a {type(value).__name__}, expected a dict"
+        found = f"{owner}: is {_shown(value)}, expected a dict"
         _raise([Violation("desc-fields", "option", owner, found)])
     problems, values = list(_unknown(cls, value, owner)), {}
     for each, hint in _fields(cls):
@@ -200,7 +203,8 @@ def _raise(problems: Sequence[Violation]) -> None:
 
 
 def _shown(value: Any) -> str:
-    return repr(value) if isinstance(value, int | float | str) else f"a {type(value).__name__}"
+    plain = value is None or isinstance(value, int | float | str)
+    return repr(value) if plain else f"a {type(value).__name__}"
 
 
 @cache

@@ -162,15 +162,18 @@ _QUANTIZED = page("ns-directml-dml_quantized_linear_convolution_operator_desc")
 _INTEGER = page("ns-directml-dml_convolution_integer_operator_desc")
 
 
-def _structure(prefix: str, page: str, tensors: tuple[str, ...]) -> tuple[Rule, ...]:
+def _same_dimension_count(name: str, page: str, *tensors: str) -> Rule:
+    return rules.SameDimensionCount(
+        name=name,
+        sentence=f"{', '.join(tensors[:-1])} and {tensors[-1]} have the same DimensionCount.",
+        page=page,
+        tensors=tensors,
+    )
+
+
+def _windows(prefix: str, page: str) -> tuple[Rule, ...]:
     """What shapes the windows, of both convolutions."""
     return (
-        rules.SameDimensionCount(
-            name=f"{prefix}-same-dimension-count",
-            sentence=f"{', '.join(tensors)} have the same DimensionCount.",
-            page=page,
-            tensors=tensors,
-        ),
         rules.SpatialDimensionCount(
             name=f"{prefix}-spatial-dimension-count",
             sentence="DimensionCount, of the spatial axes, is 2; here also 1, for tensors of "
@@ -253,9 +256,11 @@ def _one_or_per_channel(name: str, page: str, tensor: str) -> Rule:
     )
 
 
-_CONVOLVED = ("InputTensor", "FilterTensor", "OutputTensor")
 _QUANTIZED_RULES = (
-    *_structure("qconv", _QUANTIZED, ("InputTensor", "FilterTensor", "BiasTensor", "OutputTensor")),
+    _same_dimension_count(
+        *("qconv-same-dimension-count", _QUANTIZED),
+        *("InputTensor", "FilterTensor", "BiasTensor", "OutputTensor"),
+    ),
     *(
         _same_data_type(f"qconv-{name}-zero-point-data-type", _QUANTIZED, tensor, other)
         for name, tensor, other in (
@@ -264,9 +269,12 @@ _QUANTIZED_RULES = (
             ("output", "OutputZeroPointTensor", "OutputTensor"),
         )
     ),
+    *_windows("qconv", _QUANTIZED),
     *_sizes("qconv", _QUANTIZED),
-    _one("qconv-input-scale-one", _QUANTIZED, "InputScaleTensor"),
     _one("qconv-input-zero-point-one", _QUANTIZED, "InputZeroPointTensor"),
+    _one("qconv-input-scale-one", _QUANTIZED, "InputScaleTensor"),
+    _one("qconv-output-scale-one", _QUANTIZED, "OutputScaleTensor"),
+    _one("qconv-output-zero-point-one", _QUANTIZED, "OutputZeroPointTensor"),
     _one_or_per_channel("qconv-filter-scale-channels", _QUANTIZED, "FilterScaleTensor"),
     _one_or_per_channel("qconv-filter-zero-point-channels", _QUANTIZED, "FilterZeroPointTensor"),
     rules.BiasPerChannel(
@@ -274,16 +282,15 @@ _QUANTIZED_RULES = (
         sentence="BiasTensor is {1, OutputChannelCount, 1, 1}.",
         page=_QUANTIZED,
     ),
-    _one("qconv-output-scale-one", _QUANTIZED, "OutputScaleTensor"),
-    _one("qconv-output-zero-point-one", _QUANTIZED, "OutputZeroPointTensor"),
 )
 _INTEGER_RULES = (
-    *_structure("intconv", _INTEGER, _CONVOLVED),
-    rules.SameDimensionCount(
-        name="intconv-zero-points-dimension-count",
-        sentence="FilterZeroPointTensor and InputZeroPointTensor have the same DimensionCount.",
-        page=_INTEGER,
-        tensors=("InputZeroPointTensor", "FilterZeroPointTensor"),
+    _same_dimension_count(
+        *("intconv-same-dimension-count", _INTEGER),
+        *("InputTensor", "FilterTensor", "OutputTensor"),
+    ),
+    _same_dimension_count(
+        *("intconv-zero-points-dimension-count", _INTEGER),
+        *("InputZeroPointTensor", "FilterZeroPointTensor"),
     ),
     *(
         _same_data_type(f"intconv-{name}-zero-point-data-type", _INTEGER, tensor, other)
@@ -292,6 +299,7 @@ _INTEGER_RULES = (
             ("filter", "FilterZeroPointTensor", "FilterTensor"),
         )
     ),
+    *_windows("intconv", _INTEGER),
     *_sizes("intconv", _INTEGER),
     _one("intconv-input-zero-point-one", _INTEGER, "InputZeroPointTensor"),
     _one_or_per_channel("intconv-filter-zero-point-channels", _INTEGER, "FilterZeroPointTensor"),
@@ -384,12 +392,7 @@ _ELEMENTS = ("InputTensor", "ScaleTensor", "ZeroPointTensor", "OutputTensor")
 def _same(prefix: str, page: str) -> tuple[Rule, ...]:
     """All four tensors have one shape."""
     return (
-        rules.SameDimensionCount(
-            name=f"{prefix}-same-dimension-count",
-            sentence="All tensors have the same DimensionCount.",
-            page=page,
-            tensors=_ELEMENTS,
-        ),
+        _same_dimension_count(f"{prefix}-same-dimension-count", page, *_ELEMENTS),
         rules.SameSizes(
             name=f"{prefix}-same-sizes",
             sentence="All tensors have the same Sizes.",

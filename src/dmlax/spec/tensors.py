@@ -68,13 +68,13 @@ def _element_limit(row: Row, tensor: BufferTensorDesc, level: FeatureLevel) -> s
 
 def _byte_size(row: Row, tensor: BufferTensorDesc, level: FeatureLevel) -> str | None:
     found, least = tensor.total_tensor_size_in_bytes, tensor.minimum_size_in_bytes
-    if found >= least:
+    if found >= least or not tensor.data_type.bits:
         return None
     return f"has TotalTensorSizeInBytes {found}, expected at least {least} for its Sizes, Strides"
 
 
 def _byte_size_limit(row: Row, tensor: BufferTensorDesc, level: FeatureLevel) -> str | None:
-    if tensor.buffer_elements <= LIMIT:
+    if tensor.buffer_elements <= LIMIT or not tensor.data_type.bits:
         return None
     found = f"has TotalTensorSizeInBytes {tensor.total_tensor_size_in_bytes}"
     return f"{found} for {tensor.buffer_elements} elements, expected at most {LIMIT}"
