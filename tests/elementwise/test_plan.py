@@ -33,10 +33,39 @@ def test_a_negative_axis_counts_from_the_end():
     assert quantize(aval(np.float32, 2, 3, 4), scale, axis=-2).axis == 1
 
 
+@pytest.mark.parametrize("axis", [-3, 2])
+def test_the_first_and_the_last_axis_are_axes(axis):
+    assert quantize(aval(np.float32, 2, 2, 2), aval(np.float32, 2), axis=axis).axis == axis % 3
+
+
+@pytest.mark.parametrize("axis", [-4, 3, 4])
+def test_an_axis_that_the_input_has_not_is_refused(axis):
+    with pytest.raises(dmlax.SpecError, match=f"axis is {axis}, expected -3 to 2 for InputTensor"):
+        quantize(aval(np.float32, 2, 2, 2), aval(np.float32, 2), axis=axis)
+
+
+def test_rank_1_is_enough():
+    assert quantize(aval(np.float32, 2), aval(np.float32)).output == aval(np.uint8, 2)
+    with pytest.raises(dmlax.SpecError, match="expected rank 1 or more"):
+        quantize(aval(np.float32), aval(np.float32))
+
+
 def test_parameters_spread_along_their_axis():
-    found = quantize(aval(np.float32, 2, 3, 4), aval(np.float32, 3), axis=1)
-    assert found.spread(np.zeros(3)).shape == (3, 1)
+    found = quantize(aval(np.float32, 2, 3, 4, 5), aval(np.float32, 3), axis=1)
+    assert found.spread(np.zeros(3)).shape == (3, 1, 1)
     assert found.spread(np.zeros(())).shape == ()
+    assert quantize(aval(np.float32, 3), aval(np.float32, 3), axis=0).spread(np.zeros(3)).ndim == 1
+
+
+def test_parameters_without_an_axis_stay_as_they_are():
+    found = quantize(aval(np.float32, 2, 3), aval(np.float32, 2, 1))
+    assert found.spread(np.zeros((2, 1))).shape == (2, 1)
+
+
+def test_a_parameter_of_one_element_goes_along_any_axis():
+    assert quantize(aval(np.float32, 2, 3), aval(np.float32, 1), axis=1).output.shape == (2, 3)
+    with pytest.raises(dmlax.SpecError):
+        quantize(aval(np.float32, 2, 3), aval(np.float32, 0), axis=1)
 
 
 SHAPES = [

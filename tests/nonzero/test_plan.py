@@ -14,7 +14,15 @@ def plan(shape, dtype=np.float32, size=None, coordinate_rank=None, fill_value=0,
     return nonzero_plan(aval, size, coordinate_rank, fill_value, None, devices)
 
 
-RANKS = [((1, 1, 2, 4), 2), ((1, 1, 1), 1), ((1,), 1), ((2, 1, 1), 3), ((1, 0), 1), ((5,), 1)]
+RANKS = [
+    ((1, 1, 2, 4), 2),
+    ((1, 1, 1), 1),
+    ((1,), 1),
+    ((2, 1, 1), 3),
+    ((1, 0), 1),
+    ((5,), 1),
+    ((0, 3), 2),
+]
 
 
 @pytest.mark.parametrize(("sizes", "rank"), RANKS, ids=str)
@@ -26,6 +34,23 @@ def test_defaults_are_every_element_and_the_whole_rank():
     found = plan((2, 3, 4))
     assert (found.size, found.coordinate_rank, found.fill_value) == (24, 3, 0)
     assert found.output == (Aval(np.dtype(np.uint32), ()), Aval(np.dtype(np.uint32), (24, 3)))
+
+
+@pytest.mark.parametrize("coordinate_rank", [2, 3, 4])
+def test_columns_are_anything_from_the_effective_rank_to_the_rank(coordinate_rank):
+    assert plan((1, 1, 2, 4), coordinate_rank=coordinate_rank).coordinate_rank == coordinate_rank
+
+
+@pytest.mark.parametrize("coordinate_rank", [1, 5])
+def test_fewer_or_more_columns_are_refused(coordinate_rank):
+    with pytest.raises(dmlax.SpecError, match=f"has {coordinate_rank} columns, expected 2 to 4"):
+        plan((1, 1, 2, 4), coordinate_rank=coordinate_rank)
+
+
+def test_rank_1_is_enough():
+    assert plan((3,)).coordinate_rank == 1
+    with pytest.raises(dmlax.SpecError, match="expected rank 1 or more"):
+        plan(())
 
 
 def test_sizes_are_of_the_whole_input_over_all_devices():
