@@ -35,6 +35,18 @@ def lowering(session: nox.Session) -> None:
 
 
 @nox.session
+def mutation(session: nox.Session) -> None:
+    """Change the committed source in small ways, and see whether the tests notice; for hours."""
+    _install(session, "test", "mutation")
+    copy = session.create_tmp()
+    session.run("git", "clone", "--quiet", ".", f"{copy}/dmlax", external=True)
+    session.run(
+        *("python", "mutation/run.py", f"{copy}/dmlax", *session.posargs),
+        env={"PYTHONPATH": f"{copy}/dmlax/src"},
+    )
+
+
+@nox.session
 def conformance(session: nox.Session) -> None:
     """Give the golden vectors to dmlax, both built as a user would install them."""
     session.install(".", "./conformance")

@@ -105,3 +105,71 @@ def test_shapes_too_large_to_hold_are_still_planned(plan_of):
     x, w = shape(np.uint8, 4096, 4096, 512, 512), shape(np.int8, 4096, 4096, 3, 3)
     plan = plan_of(dmlax.convolution_integer, x, w, start_padding=(1, 1), end_padding=(1, 1))
     assert plan.output.shape == (4096, 4096, 512, 512)
+
+
+def test_a_bound_of_2_to_the_31_is_an_overflow(plan_of):
+    x = shape(np.int8, 1, 2**17, 1, 1)
+    plan = plan_of(dmlax.convolution_integer, x, x)
+    assert plan.accumulator_bound == INT32_MAX + 1
+    assert "can overflow" in plan.notes()[0]
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "layout", "text"),
+    [
+        ((1, 6, 5), (4, 3, 3), ("NCW", "OIW", "NCW"), "int8[4,3,3] OIW, group_count 2"),
+        (
+            *((1, 5, 5, 6), (2, 3, 3, 4), ("NHWC", "HWIO", "NHWC")),
+            "int8[2,3,3,4] HWIO, group_count 2",
+        ),
+    ],
+    ids=["rank 3", "rank 4"],
+)
+def test_a_filter_is_shown_with_its_layout(plan_of, x, w, layout, text):
+    options = {"group_count": 2, "dimension_numbers": layout}
+    plan = plan_of(dmlax.convolution_integer, shape(np.int8, *x), shape(np.int8, *w), **options)
+    assert str(plan.filter) == text
+
+
+def quantized(plan_of, bias=None, outputs=2, **parameters):
+    given = {"input_scale": 1.0, "filter_scale": 1.0, "output_scale": 1.0} | parameters
+    arrays = [shape(np.uint8, 1, 3, 4, 4), shape(np.int8, outputs, 3, 2, 2)]
+    arrays += [] if bias is None else [shape(np.int32, *bias)]
+    return plan_of(dmlax.quantized_linear_convolution, *arrays, **given)
+
+
+@pytest.mark.parametrize("sizes", [(2,), (1, 2), (1, 1, 2), (1, 2, 1, 1)], ids=str)
+def test_a_bias_may_have_any_rank_to_4(plan_of, sizes):
+    assert quantized(plan_of, sizes).operands.bias.shape == sizes
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 2, 1, 1), (2, 0), (1,), (3,), ()], ids=str)
+def test_another_bias_is_refused(plan_of, sizes):
+    with pytest.raises(dmlax.SpecError) as caught:
+        quantized(plan_of, sizes)
+    assert (caught.value.code, caught.value.field) == ("sizes", "BiasTensor")
+
+
+def test_a_bias_without_axes_is_refused_also_for_one_filter(plan_of):
+    with pytest.raises(dmlax.SpecError, match="expected 1 values, one per output channel"):
+        quantized(plan_of, (), outputs=1)
+
+
+@pytest.mark.parametrize("name", ["input_scale", "filter_scale", "output_scale"])
+@pytest.mark.parametrize("rank", [0, 1, 4])
+def test_one_value_may_have_any_rank_to_4(plan_of, name, rank):
+    one = np.ones((1,) * rank, np.float32)
+    assert getattr(quantized(plan_of, **{name: one}).operands, name).shape == one.shape
+
+
+@pytest.mark.parametrize("name", ["input_scale", "filter_scale", "output_scale"])
+def test_one_value_of_rank_5_is_refused(plan_of, name):
+    with pytest.raises(dmlax.SpecError) as caught:
+        quantized(plan_of, **{name: np.ones((1,) * 5, np.float32)})
+    assert caught.value.code == "sizes"
+
+
+def test_four_layouts_are_refused(plan_of):
+    x, w = shape(np.uint8, 1, 3, 4, 4), shape(np.int8, 2, 3, 2, 2)
+    with pytest.raises(dmlax.SpecError, match="expected three orders of the same axes"):
+        plan_of(dmlax.convolution_integer, x, w, dimension_numbers=("NCHW", "OIHW", "NCHW", "NCHW"))
