@@ -173,3 +173,9 @@ def test_four_layouts_are_refused(plan_of):
     x, w = shape(np.uint8, 1, 3, 4, 4), shape(np.int8, 2, 3, 2, 2)
     with pytest.raises(dmlax.SpecError, match="expected three orders of the same axes"):
         plan_of(dmlax.convolution_integer, x, w, dimension_numbers=("NCHW", "OIHW", "NCHW", "NCHW"))
+
+
+def test_the_filters_layout_says_its_rank(plan_of):
+    x, w = shape(np.uint8, 1, 3, 4, 4), shape(np.int8, 2, 3, 2, 2)
+    with pytest.raises(dmlax.SpecError, match="expected rank 3 for dimension_numbers"):
+        plan_of(dmlax.convolution_integer, x, w, dimension_numbers=("NCHW", "OIW", "NCHW"))
