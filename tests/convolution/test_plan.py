@@ -179,3 +179,14 @@ def test_the_filters_layout_says_its_rank(plan_of):
     x, w = shape(np.uint8, 1, 3, 4, 4), shape(np.int8, 2, 3, 2, 2)
     with pytest.raises(dmlax.SpecError, match="expected rank 3 for dimension_numbers"):
         plan_of(dmlax.convolution_integer, x, w, dimension_numbers=("NCHW", "OIW", "NCHW"))
+
+
+@pytest.mark.parametrize(("kernel", "fits"), [(9, True), (10, False)])
+def test_a_kernel_may_span_all_of_the_padded_input(plan_of, kernel, fits):
+    arrays = shape(np.uint8, 1, 1, 4, 4), shape(np.int8, 1, 1, kernel, 1)
+    padding = {"start_padding": (2, 0), "end_padding": (3, 0)}
+    if fits:
+        assert plan_of(dmlax.convolution_integer, *arrays, **padding).output.shape == (1, 1, 1, 4)
+        return
+    with pytest.raises(dmlax.SpecError, match="spans 10 cells .*, expected at most the 9 of"):
+        plan_of(dmlax.convolution_integer, *arrays, **padding)
