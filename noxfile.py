@@ -35,6 +35,21 @@ def lowering(session: nox.Session) -> None:
 
 
 @nox.session
+def page(session: nox.Session) -> None:
+    """Look at the suite's HTML page in a real Chromium, which has to be installed."""
+    _install(session, "test", "page")
+    session.run("pytest", "-m=browser", "conformance/tests/test_page.py", *session.posargs)
+
+
+@nox.session
+def torch(session: nox.Session) -> None:
+    """Run the tests that need PyTorch, which is large."""
+    _install(session, "test")
+    session.install("torch")
+    session.run("pytest", "-m=torch", "conformance/tests", *session.posargs)
+
+
+@nox.session
 def mutation(session: nox.Session) -> None:
     """Change the committed source in small ways, and see whether the tests notice; for hours."""
     _install(session, "test", "mutation")

@@ -15,6 +15,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "directives",
+    "scoreboard_directive",
 ]
 exclude_patterns = ["examples", "pictures"]
 html_theme = "furo"

@@ -5,10 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from dmlax_conformance import vectors
+from dmlax_conformance import runner, vectors
+from dmlax_conformance.adapters.base import Case, Unsupported
+from dmlax_conformance.adapters.oracle import Oracle
 from dmlax_conformance.locations import vectors_dir
+from dmlax_conformance.runner import Result
 from dmlax_conformance.vectors import Vector
 
 Edit = Callable[[dict[str, Any]], Any]
@@ -38,3 +42,47 @@ def edited(tmp_path: Path, good: str) -> Callable[[Edit], Path]:
         return tmp_path
 
     return write
+
+
+class Broken(Oracle):
+    """The oracle with mistakes: wrong rows when eager; when jitted crashes, refusals and more."""
+
+    name = "broken"
+    variants: tuple[str, ...] = ("eager", "jit")
+
+    def run(self, case: Case, variant: str) -> dict[str, Any]:
+        """Answer wrongly."""
+        return getattr(self, f"_{variant}")(case, super().run(case, variant))
+
+    def _eager(self, case: Case, outputs: dict[str, Any]) -> dict[str, Any]:
+        if case.operator != "nonzero_coordinates":
+            return outputs
+        rows = outputs["OutputCoordinatesTensor"].copy()
+        count = int(outputs["OutputCountTensor"].reshape(()))
+        kept = rows.reshape(-1, rows.shape[-1])[:count]
+        kept[:] = kept[::-1].copy()
+        return outputs | {"OutputCoordinatesTensor": rows}
+
+    def _jit(self, case: Case, outputs: dict[str, Any]) -> dict[str, Any]:
+        given = case.inputs["InputTensor"].dtype.name
+        if given == "int64":
+            raise Unsupported("no 64-bit <integers>")
+        if given == "float16":
+            raise ValueError("crashed in </script> & \x00")
+        if case.operator != "element_wise_dequantize_linear":
+            return outputs
+        value = outputs["OutputTensor"]
+        with np.errstate(all="ignore"):
+            return {"OutputTensor": np.nextafter(value, value.dtype.type(np.inf))}
+
+
+@pytest.fixture(scope="session")
+def broken() -> Broken:
+    return Broken()
+
+
+@pytest.fixture(scope="session")
+def broken_results(suite: list[Vector], broken: Broken) -> list[Result]:
+    """Return results of every verdict but `expected`, of calls and of strided descs."""
+    chosen = [v for v in suite if v.desc is None or (v.is_valid and "Strided" in v.flags)]
+    return list(runner.run(broken, chosen, broken.variants))

@@ -4,7 +4,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from dmlax_conformance import errors, runner
+from dmlax_conformance import errors, limits, pytest_plugin, runner
+from dmlax_conformance.adapters import TIME_LIMIT
+from dmlax_conformance.adapters.child import LONGEST_LINE
+from dmlax_conformance.adapters.process import MOST_RESTARTS
 from dmlax_conformance.vectors import Vector
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
@@ -30,3 +33,45 @@ def test_ids_in_commands_exist(suite: list[Vector]) -> None:
     shown = set(re.findall(r"dmlax-conformance show (\S+)", README))
     assert shown
     assert shown <= {vector.id for vector in suite}
+
+
+def test_the_program_is_the_one_that_is_tested() -> None:
+    (shown,) = re.findall(r"```py\n(.*?)```", README, re.DOTALL)
+    example = Path(__file__).parents[1] / "examples" / "nonzero_lines.py"
+    assert example.read_text(encoding="utf-8").endswith(f'"""\n\n{shown}')
+
+
+def test_limits_are_documented() -> None:
+    assert f"| {limits.LARGEST_FILE >> 20} MiB" in README
+    assert f"| {limits.DEEPEST} levels |" in README
+    assert f"fewer than {limits.MOST_DIGITS} |" in README
+    assert f"| dimensions | {limits.MOST_DIMENSIONS} |" in README
+    assert f"1 GiB at {limits.HELD} bytes for each element; the environment variable" in README
+    assert f"`{limits.MEMORY}`" in README
+    assert limits.memory() == 1 << 30
+    assert f"longer than {LONGEST_LINE >> 20} MiB" in README
+    assert f"After {MOST_RESTARTS} such failures in a row" in README
+    assert f"`--time-limit` seconds ({TIME_LIMIT:g})" in README
+
+
+class Options:
+    """Takes down the names of options."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self.names: list[str] = []
+
+    def getgroup(self, *text: str) -> "Options":
+        """Return itself, for options are added to a group."""
+        return self
+
+    def addoption(self, name: str, **rest: Any) -> None:
+        """Note one."""
+        self.names.append(name)
+
+
+def test_options_of_pytest_are_documented() -> None:
+    options = Options()
+    pytest_plugin.pytest_addoption(options)  # type: ignore[arg-type]
+    assert len(options.names) == 10
+    assert all(name in README for name in options.names)

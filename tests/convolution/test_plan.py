@@ -188,5 +188,5 @@ def test_a_kernel_may_span_all_of_the_padded_input(plan_of, kernel, fits):
     if fits:
         assert plan_of(dmlax.convolution_integer, *arrays, **padding).output.shape == (1, 1, 1, 4)
         return
-    with pytest.raises(dmlax.SpecError, match="spans 10 cells .*, expected at most the 9 of"):
+    with pytest.raises(dmlax.SpecError, match=r"spans 10 cells .*, expected at most the 9 of"):
         plan_of(dmlax.convolution_integer, *arrays, **padding)

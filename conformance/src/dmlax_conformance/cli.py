@@ -14,15 +14,19 @@ from typing import Any
 from rich.console import Console
 from rich.progress import track
 
-from . import __version__, adapters, descs, lint, report, runner, vectors
+from . import __version__, adapters, descs, lint, report, runner, smoke, vectors
 from .adapters.base import Adapter
 from .canonical import dumps
 from .errors import Malformed, NotStartable
+from .exits import FAILED, FINE, UNUSABLE, USAGE
+from .exports import commands as exports
 from .generate import driver
 from .locations import vectors_dir
+from .mutants import command as mutants
+from .reports import commands, expected
+from .reports.repeat import start_of_command
+from .scoreboard import commands as scoreboard
 from .vectors import Vector
-
-FINE, FAILED, USAGE, UNUSABLE = range(4)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         code: int = options.command(options)
-    except NotStartable as error:
+    except (NotStartable, commands.WrongUsage) as error:
         return _complain(str(error), USAGE)
     except Malformed as error:
         return _complain(f"malformed vectors: {error}", UNUSABLE)
@@ -56,20 +60,31 @@ def _matches(vector: Vector, options: argparse.Namespace) -> bool:
 
 
 def _run(options: argparse.Namespace) -> int:
+    commands.check_outputs(options)
     chosen = _selected(options)
-    adapter = adapters.start(options.implementation)
+    adapter = adapters.start(options.implementation, options.time_limit)
+    try:
+        return _run_started(options, adapter, chosen)
+    finally:
+        adapters.close(adapter)
+
+
+def _run_started(options: argparse.Namespace, adapter: Adapter, chosen: list[Vector]) -> int:
     variants = adapter.variants if options.variant == "all" else (options.variant,)
     if not set(variants) <= set(adapter.variants):
         return _complain(f"{adapter.name} has no variant {options.variant}", USAGE)
+    reasons = commands.reasons(options, adapter)
     judged = runner.run(adapter, chosen, variants, options.jobs or _default_jobs(adapter))
     total = len(runner.cases(adapter, chosen, variants))
-    results = list(track(judged, "vectors", total, transient=True, disable=not sys.stderr.isatty()))
+    shown = track(judged, "vectors", total, transient=True, disable=not sys.stderr.isatty())
+    results, complaints = expected.apply(shown, reasons, commands.bad(options.strict))
     console = Console(width=None if sys.stdout.isatty() else 120)
-    report.print_failures(console, results, options.implementation, options.max_shown)
+    start = start_of_command(options.implementation, options.vectors)
+    report.print_failures(console, results, start, options.max_shown)
     console.print(report.table(results))
-    if options.report:
-        report.write_lines(options.report, results, options.implementation)
-    return _verdict(runner.Totals.of(results), options)
+    commands.write(options, results)
+    code = _verdict(runner.Totals.of(results), options)
+    return FAILED if commands.complain(complaints) and code == FINE else code
 
 
 def _default_jobs(adapter: Adapter) -> int:
@@ -80,9 +95,18 @@ def _verdict(totals: runner.Totals, options: argparse.Namespace) -> int:
     if totals.applicable < max(options.min_cases, 1):
         needed = max(options.min_cases, 1)
         return _complain(f"{totals.applicable} applicable cases, needed {needed}", UNUSABLE)
-    bad = totals.counts["fail"] + totals.counts["error"]
-    bad += totals.counts["permitted"] if options.strict else 0
-    return FAILED if bad else FINE
+    return FAILED if any(totals.counts[name] for name in commands.bad(options.strict)) else FINE
+
+
+def _smoke(options: argparse.Namespace) -> int:
+    adapter = adapters.start(options.implementation, options.time_limit)
+    try:
+        found = list(smoke.findings(adapter))
+    finally:
+        adapters.close(adapter)
+    for line in smoke.summary(found):
+        print(line)
+    return FAILED if any(finding.layer for finding in found) else FINE
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -135,13 +159,19 @@ def _as_desc(vector: Vector) -> dict[str, Any]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="dmlax-conformance", description=__doc__)
     parser.add_argument("--version", action="version", version=__version__)
-    commands = parser.add_subparsers(required=True, metavar="command")
-    _add_run(commands)
-    _add_filters(_add(commands, "list", _list, "print the ids"))
-    _add(commands, "lint", _lint, "check the suite as a whole")
-    generate = _add(commands, "generate", _generate, "write the vectors again")
+    added = parser.add_subparsers(required=True, metavar="command")
+    _add_run(added)
+    commands.add_commands(added)
+    scoreboard.add_commands(added)
+    exports.add_commands(added, _add_filters, _selected)
+    mutants.add_commands(added)
+    text = "tell an adapter's mistakes from an operator's"
+    _add_implementation(_add(added, "smoke", _smoke, text))
+    _add_filters(_add(added, "list", _list, "print the ids"))
+    _add(added, "lint", _lint, "check the suite as a whole")
+    generate = _add(added, "generate", _generate, "write the vectors again")
     generate.add_argument("--check", action="store_true", help="compare bytes instead")
-    show = _add(commands, "show", _show, "print one vector")
+    show = _add(added, "show", _show, "print one vector")
     show.add_argument("id")
     text = "print the call as a desc, and the feature levels that accept it"
     show.add_argument("--desc", action="store_true", help=text)
@@ -151,24 +181,37 @@ def _parser() -> argparse.ArgumentParser:
 Commands = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
-def _add(commands: Commands, name: str, function: object, text: str) -> argparse.ArgumentParser:  # type: ignore[valid-type]
-    parser: argparse.ArgumentParser = commands.add_parser(name, help=text)  # type: ignore[attr-defined]
+def _add(added: Commands, name: str, function: object, text: str) -> argparse.ArgumentParser:  # type: ignore[valid-type]
+    parser: argparse.ArgumentParser = added.add_parser(name, help=text)  # type: ignore[attr-defined]
     parser.set_defaults(command=function)
     parser.add_argument("--vectors", type=Path, help="another folder of vectors")
     return parser
 
 
-def _add_run(commands: Commands) -> None:  # type: ignore[valid-type]
-    parser = _add(commands, "run", _run, "give the vectors to an implementation")
-    names = f"{', '.join(adapters.BUILT_IN)}, or module.path:ClassName"
-    parser.add_argument("--implementation", required=True, help=names)
+def _add_run(added: Commands) -> None:  # type: ignore[valid-type]
+    parser = _add(added, "run", _run, "give the vectors to an implementation")
+    _add_implementation(parser)
     parser.add_argument("--variant", default="all", help="one of the adapter's, or all (default)")
-    parser.add_argument("--report", type=Path, help="write JSON lines to this file")
+    commands.add_run_options(parser)
     parser.add_argument("--min-cases", type=int, default=1, help="fewest applicable cases")
     parser.add_argument("--max-shown", type=int, default=10, help="failures to print")
     parser.add_argument("--jobs", type=int, help="cases at a time; default: the adapter's")
     parser.add_argument("--strict", action="store_true", help="a permitted answer fails too")
     _add_filters(parser)
+
+
+def _add_implementation(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_mutually_exclusive_group(required=True)
+    names = f"{', '.join(adapters.BUILT_IN)}, module.path:ClassName or process:command"
+    group.add_argument("--implementation", help=names)
+    text = "a program that speaks JSON lines, with its arguments"
+    group.add_argument("--command", dest="implementation", type=_process_name, help=text)
+    limit = "seconds for one answer of a program (default: %(default)g)"
+    parser.add_argument("--time-limit", type=float, default=adapters.TIME_LIMIT, help=limit)
+
+
+def _process_name(command: str) -> str:
+    return f"{adapters.PROCESS}:{command}"
 
 
 def _add_filters(parser: argparse.ArgumentParser) -> None:

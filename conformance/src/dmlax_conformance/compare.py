@@ -1,7 +1,7 @@
 """Comparing one answer with one expectation: exactly, or not at all."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
@@ -16,10 +16,11 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class Outcome:
-    """A verdict and, when it is not `exact`, the first reasons."""
+    """A verdict and, when it is not `exact`, the first reasons and the answer itself."""
 
     verdict: str
     details: tuple[str, ...] = ()
+    answer: Any = field(default=None, repr=False, compare=False)
 
 
 EXACT = Outcome("exact")
@@ -55,7 +56,7 @@ def compare_tensor(
     if array.shape != expected.sizes:
         return Outcome("fail", (f"{name}: sizes {array.shape}, not {expected.sizes}",))
     words = tensors.from_numpy(array).words
-    wrong = list(_differences(expected, words))
+    wrong = list(differences(expected, words))
     verdict = "fail" if any(not permitted for _, permitted in wrong) else "permitted"
     wrong = [item for item in wrong if item[1] == (verdict == "permitted")]
     if not wrong:
@@ -64,7 +65,7 @@ def compare_tensor(
     return Outcome(verdict, (*lines, *_remainder(name, len(wrong))))
 
 
-def _differences(expected: ExpectedTensor, words: tuple[int, ...]) -> Iterator[tuple[int, bool]]:
+def differences(expected: ExpectedTensor, words: tuple[int, ...]) -> Iterator[tuple[int, bool]]:
     """Yield the index of each differing element, and whether its word is permitted."""
     for index, (want, have) in enumerate(zip(expected.words, words, strict=False)):
         if want != have and not _both_nan(expected.dtype, want, have):

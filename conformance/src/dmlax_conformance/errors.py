@@ -42,5 +42,14 @@ class Malformed(Exception):  # noqa: N818 - names the state of the file
         self.file = file
 
 
+class AdapterFailure(Exception):  # noqa: N818 - as the others, a state and not a kind of fault
+    """An adapter in another process crashed, hung or broke the protocol; `details` say more."""
+
+    def __init__(self, reason: str, *details: str) -> None:
+        """`details` are lines for people, such as the end of standard error."""
+        super().__init__(reason)
+        self.details = details
+
+
 class NotStartable(Exception):  # noqa: N818 - the state of an adapter
-    """The adapter that was asked for could not be built."""
+    """The adapter that was asked for could not be built, or the environment is not understood."""

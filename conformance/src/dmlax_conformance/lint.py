@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import vectors
+from . import coverage, vectors
 from .canonical import dumps
 from .descs import needs
 from .locations import schema_file
@@ -17,7 +17,7 @@ LEAST = 170
 SHARE_OF_CALLS = (0.28, 0.45)
 SHARE_OF_DESCS = (0.6, 0.8)
 LARGEST_FILE = 75_000
-LARGEST_SUITE = 2_100_000
+LARGEST_SUITE = 3_000_000
 
 
 def problems(root: Path | None = None) -> list[str]:
@@ -29,6 +29,7 @@ def problems(root: Path | None = None) -> list[str]:
         *_id_problems(suite),
         *_twin_problems(suite),
         *_desc_problems(suite),
+        *coverage.problems(suite),
         *_quota_problems(suite, sum(path.stat().st_size for path in files)),
     ]
 

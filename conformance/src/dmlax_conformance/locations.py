@@ -16,3 +16,8 @@ def vectors_dir() -> Path:
 def schema_file() -> Path:
     """Return the schema that every vector file obeys."""
     return _root() / "schemas" / "vectors-1.json"
+
+
+def protocol_file() -> Path:
+    """Return the schema of the lines that an adapter in another process reads and writes."""
+    return _root() / "schemas" / "protocol-1.json"

@@ -5,15 +5,15 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .adapters.base import Adapter, Case
 from .compare import EXACT, Outcome, compare_outputs
-from .errors import SpecViolation, Unsupported
+from .errors import AdapterFailure, SpecViolation, Unsupported
 from .tensors import to_numpy
 from .vectors import ExpectedError, Vector
 
-VERDICTS = ("exact", "permitted", "fail", "error", "unsupported")
+VERDICTS = ("exact", "permitted", "fail", "error", "expected", "unsupported")
 CAPABILITIES = frozenset({"descriptors", "strides"})
 
 
@@ -85,12 +85,15 @@ def judge(adapter: Adapter, vector: Vector, variant: str) -> Outcome:
     try:
         answer = adapter.run(case_of(vector), variant)
         if isinstance(vector.expect, ExpectedError):
-            return Outcome("fail", (f"accepted; {_wanted(vector.expect)}",))
-        return compare_outputs(vector.expect, answer, vector.desc)
+            return Outcome("fail", (f"accepted; {_wanted(vector.expect)}",), answer)
+        outcome = compare_outputs(vector.expect, answer, vector.desc)
+        return outcome if outcome == EXACT else replace(outcome, answer=answer)
     except Unsupported as reason:
         return Outcome("unsupported", (str(reason),))
     except SpecViolation as violation:
         return _judge_refusal(vector, violation)
+    except AdapterFailure as failure:
+        return Outcome("error", (str(failure), *failure.details))
     except Exception as error:
         return Outcome("error", (f"{type(error).__name__}: {str(error)[:300]}",))
 

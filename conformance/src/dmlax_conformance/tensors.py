@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from . import recipe
+from . import limits, recipe
 from .errors import Malformed
 
 
@@ -107,6 +107,7 @@ def encode_words(dtype: str, words: Iterable[int]) -> dict[str, list[Any]]:
 def decode(value: Mapping[str, Any], pointer: str) -> Tensor:
     """Return the tensor of a JSON object that the schema has already accepted."""
     dtype, sizes = value["dtype"], tuple(value["sizes"])
+    limits.check_sizes(sizes, f"{pointer}/sizes")
     if "recipe" in value:
         return _decode_recipe(value, pointer)
     words = decode_words(value, pointer)
@@ -135,6 +136,8 @@ def decode_word(dtype: str, item: Any, pointer: str) -> int:
         return int(item, 16)
     if isinstance(item, str) != (width == 64):
         raise Malformed(pointer, f"{item!r}: only 64-bit integers are strings")
+    if isinstance(item, str) and len(item) > 20:
+        raise Malformed(pointer, f"{item[:20]}... is outside {dtype}")
     word = int(item)
     if not DTYPES[dtype].low <= word <= DTYPES[dtype].high:
         raise Malformed(pointer, f"{word} is outside {dtype}")
@@ -142,6 +145,8 @@ def decode_word(dtype: str, item: Any, pointer: str) -> int:
 
 
 def _decode_recipe(value: Mapping[str, Any], pointer: str) -> Tensor:
+    if len(value["recipe"]["seed"]) > 20:
+        raise Malformed(f"{pointer}/recipe/seed", "has more than 64 bits")
     made_by = recipe.decode(value["recipe"])
     dtype = DTYPES[value["dtype"]]
     if dtype.kind == "bits" or not dtype.low <= made_by.low <= made_by.high <= dtype.high:

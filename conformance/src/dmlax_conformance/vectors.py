@@ -1,15 +1,17 @@
 """Finding, reading and checking vector files."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jsonschema
 
-from . import tensors
+from . import limits, tensors
 from .errors import Malformed
 from .locations import schema_file, vectors_dir
 from .oracle import layout
@@ -77,20 +79,36 @@ class Vector:
 
 
 def find(root: Path | None = None) -> list[Path]:
-    """Return all vector files, sorted."""
-    return sorted((root or vectors_dir()).glob("*/*.json"))
+    """Return all vector files, sorted; none of them leads out of the folder."""
+    folder = root or vectors_dir()
+    paths = sorted(folder.glob("*/*.json"))
+    limits.check_inside(paths, folder)
+    return paths
 
 
 def load_all(root: Path | None = None, operators: Collection[str] = ()) -> list[Vector]:
     """Return every vector, or those in the folders of some operators."""
     paths = [path for path in find(root) if not operators or path.parent.name in operators]
-    return [vector for path in paths for vector in load(path)]
+    suite = [vector for path in paths for vector in load(path)]
+    _check_ids(suite)
+    return suite
+
+
+def _check_ids(suite: Iterable[Vector]) -> None:
+    places: dict[str, str] = {}
+    numbers: Counter[Path] = Counter()
+    for vector in suite:
+        at = _pointer("vectors", numbers[vector.file], "id")
+        numbers[vector.file] += 1
+        first = places.setdefault(vector.id, f"{vector.file}:{at}")
+        if first != f"{vector.file}:{at}":
+            raise Malformed(at, f"{vector.id} is also the id at {first}", str(vector.file))
 
 
 def load(path: Path) -> list[Vector]:
     """Return the vectors of one file, or raise `Malformed` naming file and position."""
     try:
-        file = parse(path.read_text(encoding="utf-8"))
+        file = parse(limits.read(path))
         check_schema(file)
         return list(_vectors(file, path))
     except Malformed as error:
@@ -98,18 +116,33 @@ def load(path: Path) -> list[Vector]:
 
 
 def parse(text: str) -> Any:
-    """Return the JSON value, refusing duplicate keys and NaN tokens."""
+    """Return the JSON value, refusing duplicate keys, NaN tokens, and depth.
+
+    A decimal becomes a `Decimal`, which is no kind of value in any schema here.
+    """
+    limits.check_text(text)
+    hooks = {"object_pairs_hook": _unique, "parse_constant": _no_constant, "parse_float": Decimal}
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        return json.loads(text, **hooks)  # type: ignore[arg-type]
     except json.JSONDecodeError as error:
         raise Malformed(f"{error.lineno}:{error.colno}", error.msg) from None
 
 
 def check_schema(file: Any) -> None:
+    """Raise `Malformed` if a file breaks its schema."""
+    check(file, _validator())
+
+
+def check(value: Any, validator: Any) -> None:
     """Raise `Malformed` at the most telling place that breaks the schema."""
-    error = jsonschema.exceptions.best_match(_validator().iter_errors(file))
+    error = jsonschema.exceptions.best_match(validator.iter_errors(value))
     if error is not None:
-        raise Malformed(_pointer(*error.absolute_path), error.message[:300])
+        raise Malformed(_pointer(*error.absolute_path), _shortened(error.message))
+
+
+def _shortened(message: str) -> str:
+    """Keep both ends: a message begins with the value that is wrong and ends with the reason."""
+    return message if len(message) <= 300 else f"{message[:100]} ... {message[-150:]}"
 
 
 @cache
@@ -141,6 +174,8 @@ def _vectors(file: Mapping[str, Any], path: Path) -> Iterator[Vector]:
 
 def _vector(file: Mapping[str, Any], value: Mapping[str, Any], path: Path, at: str) -> Vector:
     outputs = {k: Request(v["dtype"], tuple(v["sizes"])) for k, v in value["outputs"].items()}
+    for name, asked in outputs.items():
+        limits.check_sizes(asked.sizes, f"{at}/outputs/{name}/sizes")
     inputs = {k: tensors.decode(v, f"{at}/inputs/{k}") for k, v in value["inputs"].items()}
     if "desc" in value and "outputs" in value["expect"]:
         _check_desc(value["desc"], inputs, outputs, at)
@@ -174,17 +209,18 @@ def _check_desc(
     named = {name for name, value in desc.items() if isinstance(value, dict)}
     for name in sorted(named ^ (inputs.keys() | outputs.keys())):
         raise Malformed(f"{at}/desc/{name}", "is there, and its tensor is not, or the reverse")
+    dtypes = {name: tensor.dtype for name, tensor in inputs.items()}
+    dtypes |= {name: asked.dtype for name, asked in outputs.items()}
+    for name, dtype in dtypes.items():
+        if dtype.upper() != desc[name]["DataType"]:
+            raise Malformed(f"{at}/desc/{name}", f"has not the data type {dtype}")
     for name, tensor in inputs.items():
         if tensor.sizes != layout.array_sizes(desc[name]):
             raise Malformed(f"{at}/inputs/{name}", "has not the sizes of the desc's buffer")
     for name, asked in outputs.items():
         if asked.sizes != tuple(desc[name]["Sizes"]):
             raise Malformed(f"{at}/outputs/{name}", "has not the sizes of the desc")
-    dtypes = {name: tensor.dtype for name, tensor in inputs.items()}
-    dtypes |= {name: asked.dtype for name, asked in outputs.items()}
-    for name, dtype in dtypes.items():
-        if dtype.upper() != desc[name]["DataType"]:
-            raise Malformed(f"{at}/desc/{name}", f"has not the data type {dtype}")
+        limits.check_sizes(layout.array_sizes(desc[name]), f"{at}/desc/{name}")
 
 
 def _expect(
@@ -209,6 +245,8 @@ def _expected(value: Mapping[str, Any], at: str) -> ExpectedTensor:
     sizes = tuple(value["sizes"])
     words = tensors.decode_words(value, at)
     kept = (value["rows"], sizes[-1]) if "rows" in value else sizes
+    if tensors.count(kept) > tensors.count(sizes):
+        raise Malformed(f"{at}/rows", f"{value['rows']} rows are more than there are")
     if len(words) != tensors.count(kept):
         raise Malformed(at, f"{len(words)} elements where {tensors.count(kept)} are needed")
     return ExpectedTensor(

@@ -1,5 +1,7 @@
 """Finding the implementation under test."""
 
+import os
+import sys
 from importlib import import_module
 
 from ..errors import NotStartable
@@ -8,18 +10,42 @@ from .base import Adapter
 BUILT_IN = {
     "dmlax": "dmlax_conformance.adapters.dmlax:Dmlax",
     "oracle": "dmlax_conformance.adapters.oracle:Oracle",
+    "numpy": "dmlax_conformance.adapters.numpy_adapter:Numpy",
+    "jnp": "dmlax_conformance.adapters.jnp:Jnp",
+    "onnxruntime": "dmlax_conformance.adapters.onnxruntime:OnnxRuntime",
+    "onnx_reference": "dmlax_conformance.adapters.onnx_reference:OnnxReference",
+    "torch": "dmlax_conformance.adapters.torch:Torch",
     "empty": "dmlax_conformance.adapters.empty:Empty",
     "nothing": "dmlax_conformance.adapters.nothing:Nothing",
+    "raising": "dmlax_conformance.adapters.raising:Raising",
+    "zeros": "dmlax_conformance.adapters.zeros:Zeros",
 }
+PROCESS = "process"
+TIME_LIMIT = 30.0  # seconds for one answer of an adapter in another process
 
 
-def start(name: str) -> Adapter:
-    """Import and build an adapter, given a built-in name or `module.path:ClassName`."""
+def start(name: str, time_limit: float = TIME_LIMIT) -> Adapter:
+    """Start an adapter: a built-in name, `module.path:ClassName` or `process:command`."""
     module, _, attribute = BUILT_IN.get(name, name).partition(":")
+    if module == PROCESS:
+        return _process(attribute, time_limit)
     if not attribute:
         raise NotStartable(f"{name!r} is none of {', '.join(BUILT_IN)} and not module:Class")
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # as `python -m` would have it, but not before the libraries
     try:
         adapter: Adapter = getattr(import_module(module), attribute)()
     except Exception as error:
         raise NotStartable(f"{name}: {type(error).__name__}: {error}") from error
     return adapter
+
+
+def close(adapter: Adapter) -> None:
+    """Let go of what the adapter holds; one without `close` holds nothing."""
+    getattr(adapter, "close", lambda: None)()
+
+
+def _process(command: str, time_limit: float) -> Adapter:
+    from .process import Process
+
+    return Process(command, time_limit)

@@ -59,6 +59,8 @@ class Dmlax:
 
     def run(self, case: Case, variant: str) -> Mapping[str, Any]:
         """Call the operator, and translate what it raises."""
+        if case.operator not in self._calls:
+            raise Unsupported(case.operator)
         if variant == DESCRIPTOR:
             case = _as_desc(case)
         if variant == "jit" or case.operator != "nonzero_coordinates":

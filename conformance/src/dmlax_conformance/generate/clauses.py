@@ -91,3 +91,14 @@ NOTES = {
     "Buffer": "Flags, alignment or byte size of a buffer.",
     "Layout": "Sizes and strides that do not describe a buffer.",
 }
+
+# Clauses that no call can break, and why: they are about the "result", the page leaves them
+# "open" so that a vector takes a side, or they say what an "absent" tensor means.
+UNBREAKABLE = {
+    **dict.fromkeys(("NZC-1", "NZC-2", "NZC-4", "NZC-5", "NZC-6"), "result"),
+    **dict.fromkeys(("QLC-1", "QLC-2", "QLC-3", "QLC-5", "QLC-6"), "result"),
+    **dict.fromkeys(("CVI-1", "CVI-2", "QNT-1", "QNT-2", "QNT-3", "DQT-1"), "result"),
+    **dict.fromkeys(("QLC-12", "CVI-6", "QNT-7"), "open"),
+    **dict.fromkeys(("QLC-11", "QNT-8", "DQT-6"), "absent"),
+    "tensor-buffer": "result",
+}

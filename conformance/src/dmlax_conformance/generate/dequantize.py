@@ -44,7 +44,7 @@ def _rounding() -> Topic:
     _small(topic)
     _float16(topic)
     zeros = operands(
-        whole("int8", 7, -7, 7), row("float32", -2.5, -2.5, 2.5), whole("int8", 7, -7, 7)
+        whole("int8", 7, -7, 7, 7), row("float32", -2.5, -2.5, 2.5, 2.5), whole("int8", 7, -7, 7, 6)
     )
     text = "a difference of zero gives plus zero, whatever the sign of the scale"
     add(topic, "plus-zero", text, "DQT-1", zeros, "float32", "OddScale SpecialFloat")

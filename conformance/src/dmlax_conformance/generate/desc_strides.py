@@ -19,6 +19,7 @@ from .desc_calls import (
     dequantize,
     integer,
     nonzero,
+    parameter,
     quantize,
     quantized,
 )
@@ -177,7 +178,10 @@ def _repeated_parameters(topic: DescTopic) -> None:
 def _shared(topic: DescTopic, operator: str) -> None:
     """Let the input's elements share offsets, which an input may."""
     dtype = "uint8" if operator == QUANTIZED else "int32"
-    base = quantized(is_bare=True) if operator == QUANTIZED else integer(is_bare=True)
+    base = (quantized if operator == QUANTIZED else integer)(is_bare=True).inputs
+    if operator == QUANTIZED:  # so that the small elements do not all come to 0
+        scale = {"OutputScaleTensor": parameter([0x3D000000], "float32", 4)}
+        base = {**base, **scale, "OutputZeroPointTensor": parameter([128], "uint8", 4)}
     for name, text, sizes, strides in (
         ("windows", "the rows of an input are overlapping windows", (1, 2, 2, 3), (0, 3, 1, 1)),
         ("channels", "one channel, read twice", (1, 2, 2, 3), (0, 0, 3, 1)),
@@ -185,7 +189,7 @@ def _shared(topic: DescTopic, operator: str) -> None:
     ):
         length = 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
         given = {
-            **base.inputs,
+            **base,
             "InputTensor": sliding("uint8", -(-length // 4) * 4, sizes, strides),
         }
         made = convolution(operator, given, dtype, attributes())

@@ -14,6 +14,8 @@ from . import (
     desc_rows,
     desc_strides,
     desc_tensors,
+    kills,
+    kills_descs,
     nonzero_coordinates,
     nonzero_values,
     quantize,
@@ -38,6 +40,8 @@ MODULES = (
     desc_rows,
     desc_strides,
     desc_tensors,
+    kills,
+    kills_descs,
 )
 
 

@@ -1,0 +1,109 @@
+"""What the adapters for libraries without DirectML's rules have in common.
+
+Such a library knows no codes and no DirectML fields, so its adapter says only what it can:
+
+- the library raises what it documents for a bad call: `Unsupported`, "refused without a code" and
+  the library's own sentence. It declined; nothing tells whether for the right reason, so it is
+  never a pass, and on a valid call it is a gap, not a wrong value;
+- the library accepts the call: its outputs are returned, and a vector that wants a refusal fails;
+- the library cannot be asked (no such type, no such parameter): `Unsupported` with the reason;
+- anything else that is raised is a crash, as everywhere.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..oracle.nonzero_coordinates import effective_rank
+from .base import Array, Case, Unsupported
+
+T = TypeVar("T")
+REFUSED = "refused without a code"
+LENGTH = 200
+
+
+@contextmanager
+def refusals(*kinds: type[BaseException], shorten: Callable[[str], str] = str) -> Iterator[None]:
+    """Decline what the library refuses with one of these exceptions."""
+    try:
+        yield
+    except kinds as error:
+        sentence = shorten(" ".join(str(error).split()))[:LENGTH]
+        raise Unsupported(f"{REFUSED}: {type(error).__name__}: {sentence}") from error
+
+
+def known(calls: Mapping[str, T], case: Case) -> T:
+    """Return what answers the case's operator; a later suite may have more of them."""
+    if case.operator not in calls:
+        raise Unsupported(f"no {case.operator}")
+    return calls[case.operator]
+
+
+def versions(*distributions: str) -> dict[str, str]:
+    """Return the installed version of each library that answers."""
+    return {name: version(name) for name in distributions}
+
+
+def one_value(array: Array) -> Array:
+    """Return a tensor of one element as a scalar; any other as it is, for the library to judge."""
+    return array.reshape(()) if array.size == 1 else array
+
+
+def channels(array: Array) -> Array:
+    """Return one value as a scalar, one for each channel as a vector, anything else as it is."""
+    if array.size == 1:
+        return array.reshape(())
+    is_vector = sum(size != 1 for size in array.shape) == 1
+    return array.reshape(-1) if is_vector else array
+
+
+def parameter_shape(x: Array, arrays: Iterable[Array]) -> tuple[int, ...] | None:
+    """Return the shape that holds all parameters, of the rank of `x`; None if there is none."""
+    shapes = [array.shape for array in arrays]
+    if any(len(shape) > x.ndim for shape in shapes):
+        return None
+    try:
+        return np.broadcast_shapes((1,) * x.ndim, *shapes)
+    except ValueError:
+        return None
+
+
+def axes_of(shape: Iterable[int]) -> list[int]:
+    """Return the axes along which something lies."""
+    return [axis for axis, size in enumerate(shape) if size != 1]
+
+
+def zero(case: Case, name: str, dtype: Any) -> Array:
+    """Return a zero point, which is 0 of this data type where the case has none."""
+    return case.inputs.get(name, np.zeros((), dtype))
+
+
+def window_pairs(case: Case) -> list[tuple[int, int]]:
+    """Return the padding before and after each spatial axis."""
+    start, end = case.attributes["StartPadding"], case.attributes["EndPadding"]
+    return list(zip(start, end, strict=True))
+
+
+def coordinates(case: Case, rows: Any, count: int | None = None) -> Mapping[str, Array]:
+    """Return both outputs of NonzeroCoordinates from a library's rows, one column for each axis.
+
+    DirectML lets a caller leave out leading axes of size 1. No library has that, so the columns
+    are left out here; a width for which it cannot be done is declined.
+    """
+    rows = np.asarray(rows)
+    sizes = case.outputs["OutputCoordinatesTensor"].sizes
+    *_, size, width = sizes
+    shape = case.inputs["InputTensor"].shape
+    if shape and not max(effective_rank(shape), 1) <= width <= len(shape):
+        raise Unsupported("the width of a coordinate cannot be asked for")
+    table = np.zeros((size, width), np.uint32)
+    kept = rows[:size, max(rows.shape[1] - width, 0) :]
+    table[: len(kept), : kept.shape[1]] = kept
+    number = len(rows) if count is None else count
+    return {
+        "OutputCountTensor": np.full(case.outputs["OutputCountTensor"].sizes, number, np.uint32),
+        "OutputCoordinatesTensor": table.reshape(sizes),
+    }

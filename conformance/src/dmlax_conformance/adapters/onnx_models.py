@@ -1,0 +1,154 @@
+"""The five operators as ONNX models of one node, and a case's tensors as their inputs.
+
+ONNX spells some things differently: one value is a scalar, one for each channel is a vector, and
+`pads` holds all starts and then all ends. QLinearConv has no optional zero point: 0 stands for a
+missing one. Parameters of an element-wise operator are one value, or lie along one axis, or, with
+`block_size` 1, have the shape of the input.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from .base import Array, Case, Unsupported
+from .common import axes_of, channels, coordinates, known, one_value, parameter_shape, zero
+
+OPSET = 23
+OUTPUT = "y"
+WINDOWS = {"Strides": "strides", "Dilations": "dilations"}
+
+
+@dataclass(frozen=True)
+class Call:
+    """One node: its type, its attributes, its inputs in order, and what its output is."""
+
+    node: str
+    attributes: Mapping[str, Any]
+    inputs: Mapping[str, Array]
+    dtype: str
+    rank: int
+
+
+def call(case: Case) -> Call:
+    """Return the node that asks what the case asks."""
+    if case.desc is not None:
+        raise Unsupported("ONNX has no descs")
+    return known(_CALLS, case)(case)
+
+
+def model(asked: Call, constants: frozenset[str] = frozenset()) -> Any:
+    """Return the model; inputs named in `constants` are initializers."""
+    onnx: Any = import_module("onnx")
+    helper, type_of = onnx.helper, onnx.helper.np_dtype_to_tensor_dtype
+    node = helper.make_node(asked.node, list(asked.inputs), [OUTPUT], **asked.attributes)
+    given = [
+        helper.make_tensor_value_info(name, type_of(array.dtype), list(array.shape))
+        for name, array in asked.inputs.items()
+        if name not in constants
+    ]
+    held = [
+        onnx.numpy_helper.from_array(array, name)
+        for name, array in asked.inputs.items()
+        if name in constants
+    ]
+    sizes = [None] * asked.rank
+    result = helper.make_tensor_value_info(OUTPUT, type_of(np.dtype(asked.dtype)), sizes)
+    graph = helper.make_graph([node], asked.node, given, [result], held)
+    opsets = [helper.make_opsetid("", OPSET)]
+    version = helper.find_min_ir_version_for(opsets)
+    return helper.make_model(graph, opset_imports=opsets, ir_version=version)
+
+
+def answer(case: Case, result: Array) -> Mapping[str, Array]:
+    """Return the case's outputs from the node's one output."""
+    if case.operator == "nonzero_coordinates":
+        return coordinates(case, np.moveaxis(result, 0, -1))
+    return {"OutputTensor": result}
+
+
+def _nonzero(case: Case) -> Call:
+    return Call("NonZero", {}, {"x": case.inputs["InputTensor"]}, "int64", 2)
+
+
+def _integer(case: Case) -> Call:
+    given = case.inputs
+    inputs = {"x": given["InputTensor"], "w": given["FilterTensor"]}
+    inputs["x_zero_point"] = one_value(zero(case, "InputZeroPointTensor", inputs["x"].dtype))
+    inputs["w_zero_point"] = channels(zero(case, "FilterZeroPointTensor", inputs["w"].dtype))
+    return Call("ConvInteger", _windows(case), inputs, "int32", inputs["x"].ndim)
+
+
+def _quantized(case: Case) -> Call:
+    given, dtype = case.inputs, case.outputs["OutputTensor"].dtype
+    x, w = given["InputTensor"], given["FilterTensor"]
+    inputs = {
+        "x": x,
+        "x_scale": one_value(given["InputScaleTensor"]),
+        "x_zero_point": one_value(zero(case, "InputZeroPointTensor", x.dtype)),
+        "w": w,
+        "w_scale": channels(given["FilterScaleTensor"]),
+        "w_zero_point": channels(zero(case, "FilterZeroPointTensor", w.dtype)),
+        "y_scale": one_value(given["OutputScaleTensor"]),
+        "y_zero_point": one_value(zero(case, "OutputZeroPointTensor", dtype)),
+    }
+    if "BiasTensor" in given:
+        bias = channels(given["BiasTensor"])
+        inputs["B"] = bias.reshape(-1) if bias.ndim == 0 else bias
+    return Call("QLinearConv", _windows(case), inputs, dtype, x.ndim)
+
+
+def _windows(case: Case) -> dict[str, Any]:
+    attributes = {name: list(case.attributes[field]) for field, name in WINDOWS.items()}
+    pads = [*case.attributes["StartPadding"], *case.attributes["EndPadding"]]
+    return {**attributes, "pads": pads, "group": case.attributes["GroupCount"]}
+
+
+def _quantize(case: Case) -> Call:
+    onnx: Any = import_module("onnx")
+    dtype = case.outputs["OutputTensor"].dtype
+    asked = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    return _element_wise(case, "QuantizeLinear", "y", {"output_dtype": asked}, dtype)
+
+
+def _dequantize(case: Case) -> Call:
+    dtype = case.outputs["OutputTensor"].dtype
+    return _element_wise(case, "DequantizeLinear", "x", {}, dtype)
+
+
+def _element_wise(
+    case: Case, node: str, prefix: str, attributes: Mapping[str, Any], dtype: str
+) -> Call:
+    """Give both parameters the one shape that ONNX wants, the simplest that holds them."""
+    x = case.inputs["InputTensor"]
+    names = {"scale": "ScaleTensor", "zero_point": "ZeroPointTensor"}
+    given = {k: case.inputs[name] for k, name in names.items() if name in case.inputs}
+    shape = parameter_shape(x, given.values())
+    placed, own = (given, {}) if shape is None else _placed(given, shape, x.shape)
+    inputs = {"x": x, **{f"{prefix}_{name}": array for name, array in placed.items()}}
+    return Call(node, {**attributes, **own}, inputs, dtype, x.ndim)
+
+
+def _placed(
+    given: Mapping[str, Array], shape: tuple[int, ...], target: tuple[int, ...]
+) -> tuple[Mapping[str, Array], dict[str, int]]:
+    axes = axes_of(shape)
+    if not axes:
+        return {name: one_value(array) for name, array in given.items()}, {}
+    if len(axes) == 1:
+        length = shape[axes[0]]
+        wide = {name: np.broadcast_to(channels(a), (length,)) for name, a in given.items()}
+        return wide, {"axis": axes[0]}
+    sizes = target if all(s in (1, t) for s, t in zip(shape, target, strict=True)) else shape
+    return {n: np.broadcast_to(a, sizes) for n, a in given.items()}, {"axis": 0, "block_size": 1}
+
+
+_CALLS = {
+    "nonzero_coordinates": _nonzero,
+    "quantized_linear_convolution": _quantized,
+    "convolution_integer": _integer,
+    "element_wise_quantize_linear": _quantize,
+    "element_wise_dequantize_linear": _dequantize,
+}

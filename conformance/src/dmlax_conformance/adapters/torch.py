@@ -1,0 +1,173 @@
+"""PyTorch on the CPU: its own operators, quantized ones where it has them."""
+
+import warnings
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from .base import Array, Case, Unsupported
+from .common import (
+    axes_of,
+    channels,
+    coordinates,
+    known,
+    one_value,
+    parameter_shape,
+    refusals,
+    versions,
+    window_pairs,
+    zero,
+)
+
+REFUSALS = (RuntimeError, TypeError, ValueError, IndexError)
+QUANTIZED = {"uint8": "quint8", "int8": "qint8", "int32": "qint32"}
+
+
+class ProcessEndsError(Exception):
+    """What stands for a call that would take the process with it."""
+
+
+class Torch:
+    """`nonzero`, `conv1d` and `conv2d` of int32, and the quantized functions and tensors.
+
+    A quantized tensor is made from the vector's integers, so nothing is rounded on the way in, and
+    is padded with the zero point beforehand, since PyTorch pads both sides alike.
+    """
+
+    name = "torch"
+    variants: tuple[str, ...] = ("eager",)
+
+    def __init__(self) -> None:
+        """Import PyTorch."""
+        self._torch: Any = import_module("torch")
+        self._float: Any = import_module("torch.nn.functional")
+        self._quantized: Any = import_module("torch.ao.nn.quantized.functional")
+        self.versions = versions("torch")
+        self._calls: dict[str, Callable[[Case], Any]] = {
+            "nonzero_coordinates": self._nonzero,
+            "quantized_linear_convolution": self._quantized_convolution,
+            "convolution_integer": self._integer_convolution,
+            "element_wise_quantize_linear": self._quantize,
+            "element_wise_dequantize_linear": self._dequantize,
+        }
+
+    def run(self, case: Case, variant: str) -> Mapping[str, Any]:
+        """Call, and decline what PyTorch refuses; its quantized tensors warn of their end."""
+        with warnings.catch_warnings(), refusals(*REFUSALS):
+            warnings.simplefilter("ignore")
+            answer = known(self._calls, case)(case).numpy()
+        if case.operator == "nonzero_coordinates":
+            return coordinates(case, answer)
+        return {"OutputTensor": answer}
+
+    def _nonzero(self, case: Case) -> Any:
+        return self._torch.nonzero(self._tensor(case.inputs["InputTensor"]))
+
+    def _integer_convolution(self, case: Case) -> Any:
+        x, w = case.inputs["InputTensor"], case.inputs["FilterTensor"]
+        filters = zero(case, "FilterZeroPointTensor", w.dtype).reshape(-1, *[1] * (w.ndim - 1))
+        zero_point = one_value(zero(case, "InputZeroPointTensor", x.dtype))
+        x_less, w_less = (
+            self._tensor(array).to(self._torch.int32) - self._tensor(own).to(self._torch.int32)
+            for array, own in ((x, zero_point), (w, filters))
+        )
+        return _function(self._float, x.ndim)(
+            self._padded(case, x_less, 0), w_less, **_windows(case)
+        )
+
+    def _quantized_convolution(self, case: Case) -> Any:
+        given = case.inputs
+        if 0 in (*case.attributes["Strides"], case.attributes["GroupCount"]):
+            raise ProcessEndsError("it divides by a stride or a group count of 0: SIGFPE")
+        if case.outputs["OutputTensor"].dtype != "uint8":
+            raise Unsupported("a quantized convolution of PyTorch gives uint8")
+        x, scale = self._tensor(given["InputTensor"]), given["InputScaleTensor"].item()
+        zero_point = zero(case, "InputZeroPointTensor", given["InputTensor"].dtype).item()
+        held = self._made(self._padded(case, x, zero_point), scale, zero_point)
+        bias = given.get("BiasTensor")
+        if bias is not None:
+            bias = channels(bias).reshape(-1) * (scale * channels(given["FilterScaleTensor"]))
+            bias = self._tensor(bias).to(self._torch.float32)
+        result = _function(self._quantized, x.ndim)(
+            held,
+            self._filter(case),
+            bias,
+            scale=given["OutputScaleTensor"].item(),
+            zero_point=zero(case, "OutputZeroPointTensor", np.uint8).item(),
+            **_windows(case),
+        )
+        return result.int_repr()
+
+    def _filter(self, case: Case) -> Any:
+        """Return the quantized filter, by one scale or along its first axis."""
+        w = case.inputs["FilterTensor"]
+        scale = channels(case.inputs["FilterScaleTensor"])
+        zero_point = channels(zero(case, "FilterZeroPointTensor", w.dtype))
+        if scale.ndim == zero_point.ndim == 0:
+            return self._made(self._tensor(w), scale.item(), zero_point.item())
+        scale, zero_point = np.broadcast_arrays(scale, zero_point)
+        parameters = self._tensor(scale), self._tensor(zero_point)
+        return self._torch._make_per_channel_quantized_tensor(self._tensor(w), *parameters, 0)
+
+    def _quantize(self, case: Case) -> Any:
+        axis, scale, zero_point = self._parameters(case, case.outputs["OutputTensor"].dtype)
+        x = self._tensor(case.inputs["InputTensor"])
+        dtype = getattr(self._torch, QUANTIZED.get(case.outputs["OutputTensor"].dtype, ""), None)
+        if dtype is None:
+            raise Unsupported("PyTorch has no quantized tensors of this data type")
+        if axis is None:
+            made = self._torch.quantize_per_tensor(x, scale.item(), zero_point.item(), dtype)
+        else:
+            made = self._torch.quantize_per_channel(
+                x, self._tensor(scale), self._tensor(zero_point), axis, dtype
+            )
+        return made.int_repr()
+
+    def _dequantize(self, case: Case) -> Any:
+        x = case.inputs["InputTensor"]
+        if case.inputs["ScaleTensor"].dtype != np.float32:
+            raise Unsupported("PyTorch dequantizes to float32 alone")
+        axis, scale, zero_point = self._parameters(case, x.dtype)
+        if axis is None:
+            return self._made(self._tensor(x), scale.item(), zero_point.item()).dequantize()
+        return self._torch._make_per_channel_quantized_tensor(
+            self._tensor(x), self._tensor(scale), self._tensor(zero_point), axis
+        ).dequantize()
+
+    def _parameters(self, case: Case, dtype: Any) -> tuple[int | None, Array, Array]:
+        """Return scale and zero point as PyTorch takes them, and their axis if they have one."""
+        x, scale = case.inputs["InputTensor"], case.inputs["ScaleTensor"]
+        zero_point = zero(case, "ZeroPointTensor", dtype)
+        shape = parameter_shape(x, (scale, zero_point))
+        axes = [] if shape is None else axes_of(shape)
+        if shape is None or len(axes) > 1:
+            raise Unsupported("PyTorch quantizes by one value, or along one axis")
+        if not axes:
+            return None, scale, zero_point
+        length = (shape[axes[0]],)
+        scale, zero_point = (channels(array) for array in (scale, zero_point))
+        return axes[0], np.broadcast_to(scale, length), np.broadcast_to(zero_point, length)
+
+    def _padded(self, case: Case, x: Any, value: int) -> Any:
+        pairs = [width for pair in reversed(window_pairs(case)) for width in pair]
+        return self._float.pad(x, pairs, value=value)
+
+    def _made(self, x: Any, scale: float, zero_point: int) -> Any:
+        return self._torch._make_per_tensor_quantized_tensor(x, scale, zero_point)
+
+    def _tensor(self, array: Array) -> Any:
+        return self._torch.from_numpy(np.array(array))
+
+
+def _function(module: Any, rank: int) -> Any:
+    """Return the convolution of a batch with this rank."""
+    if rank not in (3, 4, 5):
+        raise Unsupported(f"PyTorch has no convolution of {rank} dimensions")
+    return getattr(module, f"conv{rank - 2}d")
+
+
+def _windows(case: Case) -> dict[str, Any]:
+    fields = {"stride": "Strides", "dilation": "Dilations", "groups": "GroupCount"}
+    return {keyword: case.attributes[field] for keyword, field in fields.items()}

@@ -1,0 +1,1 @@
+"""Vectors for programs that run elsewhere, and judging what they wrote."""

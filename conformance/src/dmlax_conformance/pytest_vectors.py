@@ -1,0 +1,203 @@
+"""Collecting and running vectors under pytest, once `pytest_plugin` has something to test."""
+
+from collections.abc import Generator, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from . import adapters, report, runner, vectors
+from .adapters.base import Adapter
+from .errors import Malformed, NotStartable
+from .locations import vectors_dir
+from .reports import expected
+from .reports.repeat import start_of_command
+from .runner import Result
+from .vectors import Vector
+
+VERDICT = "dml_verdict"
+Cases = list[tuple[Vector, str]]
+
+
+class Vectors:
+    """Adds the vectors to a session, and fails one in which too few of them applied."""
+
+    def __init__(self, config: pytest.Config, name: str) -> None:
+        """Remember what to test; the adapter starts when the vectors are collected."""
+        self._config = config
+        self._name = name
+        self._collector: Suite | None = None
+        self._applicable = 0
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Add the vectors to what the session finds."""
+        found = yield
+        if isinstance(collector, pytest.Session) and found.passed:
+            others = [] if self._config.getoption("--dml-only") else found.result
+            found.result = [*others, self._suite(collector)]
+        return found
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count the vectors that applied, also those that ran in another process."""
+        verdict = dict(report.user_properties).get(VERDICT)
+        if report.when == "call" and verdict not in (None, "unsupported"):
+            self._applicable += 1
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Stop the adapter, and fail if too few vectors applied."""
+        if self._collector is not None:
+            self._collector.close()
+        if self._is_short() and session.exitstatus in (0, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say that too few vectors applied."""
+        if self._is_short():
+            line = f"{self._applicable} applicable vectors, needed {self._needed()}"
+            terminalreporter.write_line(f"dmlax-conformance: {line}", red=True)
+
+    def _suite(self, session: pytest.Session) -> "Suite":
+        if self._collector is None:
+            path = self._config.getoption("--dml-vectors") or vectors_dir()
+            own = {"name": "dml-vectors", "path": path, "nodeid": "dml-vectors"}
+            self._collector = Suite.from_parent(session, implementation=self._name, **own)
+        return self._collector
+
+    def _needed(self) -> int:
+        return max(int(self._config.getoption("--dml-min-cases")), 1)
+
+    def _is_short(self) -> bool:
+        """Only the process that sees every report can tell."""
+        is_worker = hasattr(self._config, "workerinput")
+        is_run = not (self._config.option.collectonly or is_worker)
+        return is_run and self._applicable < self._needed()
+
+
+class Given(NamedTuple):
+    """What every vector needs to run: the adapter, how to repeat it, and known failures."""
+
+    adapter: Adapter
+    start: str
+    reasons: Mapping[str, str]
+
+
+class Suite(pytest.Collector):
+    """All vectors that the options choose."""
+
+    def __init__(self, *, implementation: str, **own: Any) -> None:
+        """Remember what to test."""
+        super().__init__(**own)
+        self._implementation = implementation
+        self._adapter: Adapter | None = None
+
+    def collect(self) -> Iterator[pytest.Collector]:
+        """Start the adapter, and yield a collector for each file."""
+        folder = self.config.getoption("--dml-vectors")
+        is_all = self.config.getoption("--dml-expected-failures") is not None
+        operators = () if is_all else self.config.getoption("--dml-operator") or ()
+        try:
+            suite = vectors.load_all(folder, operators)
+            self._adapter = self._adapter or self._started()
+            reasons = self._reasons(runner.cases(self._adapter, suite, self._adapter.variants))
+        except (Malformed, NotStartable) as error:
+            raise self.CollectError(f"dmlax-conformance: {error}") from error
+        given = Given(self._adapter, start_of_command(self._implementation, folder), reasons)
+        chosen = [vector for vector in suite if self._is_chosen(vector)]
+        files: dict[Path, Cases] = {}
+        for vector, variant in runner.cases(self._adapter, chosen, self._variants(self._adapter)):
+            files.setdefault(vector.file, []).append((vector, variant))
+        for path, cases in files.items():
+            name = f"{path.parent.name}/{path.name}"
+            own = {"name": name, "path": path, "nodeid": name}
+            yield File.from_parent(self, cases=cases, given=given, **own)
+
+    def close(self) -> None:
+        """Let go of what the adapter holds."""
+        if self._adapter is not None:
+            adapters.close(self._adapter)
+
+    def _started(self) -> Adapter:
+        limit = self.config.getoption("--dml-time-limit")
+        return adapters.start(self._implementation, limit or adapters.TIME_LIMIT)
+
+    def _is_chosen(self, vector: Vector) -> bool:
+        option = self.config.getoption
+        operators, ids, flags = option("--dml-operator"), option("--dml-id"), option("--dml-flag")
+        return (
+            (not operators or vector.operator in operators)
+            and (not ids or vector.id in ids)
+            and (not flags or not vector.flags.isdisjoint(flags))
+        )
+
+    def _variants(self, adapter: Adapter) -> tuple[str, ...]:
+        asked = self.config.getoption("--dml-variant")
+        if asked != "all" and asked not in adapter.variants:
+            raise self.CollectError(f"dmlax-conformance: {adapter.name} has no variant {asked}")
+        return adapter.variants if asked == "all" else (asked,)
+
+    def _reasons(self, cases: Cases) -> Mapping[str, str]:
+        path = self.config.getoption("--dml-expected-failures")
+        known = {expected.key_of(vector.id, variant) for vector, variant in cases}
+        return {} if path is None else expected.load(path, known)
+
+
+class File(pytest.Collector):
+    """The vectors of one file."""
+
+    def __init__(self, *, cases: Cases, given: Given, **own: Any) -> None:
+        """Keep the cases."""
+        super().__init__(**own)
+        self._cases = cases
+        self._given = given
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Yield an item for each vector and variant, named after them."""
+        for vector, variant in self._cases:
+            name = expected.key_of(vector.id, variant)
+            own = {"vector": vector, "variant": variant, "given": self._given}
+            yield Item.from_parent(self, name=name, **own)
+
+
+class Item(pytest.Item):
+    """One vector in one variant."""
+
+    def __init__(self, *, vector: Vector, variant: str, given: Given, **own: Any) -> None:
+        """Keep the vector; one that is expected to fail must fail."""
+        super().__init__(**own)
+        self._vector = vector
+        self._variant = variant
+        self._given = given
+        if self.name in given.reasons:
+            self.add_marker(pytest.mark.xfail(reason=given.reasons[self.name], strict=True))
+
+    def runtest(self) -> None:
+        """Give the vector to the adapter; raise unless the answer is exact or permitted."""
+        outcome = runner.judge(self._given.adapter, self._vector, self._variant)
+        self.user_properties.append((VERDICT, outcome.verdict))
+        if outcome.verdict == "unsupported":
+            pytest.skip("; ".join(outcome.details))
+        if outcome.verdict not in ("exact", "permitted"):
+            raise VectorFailed(Result(self._vector, self._variant, outcome, 0.0))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *_: Any) -> Any:
+        """Explain a failure as the command does."""
+        if isinstance(excinfo.value, VectorFailed):
+            return "\n".join(report.explain(excinfo.value.result, self._given.start))
+        return super().repr_failure(excinfo)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """Return where the vector stands."""
+        return self.path, None, self.name
+
+
+class VectorFailed(Exception):  # noqa: N818 - the state of a vector
+    """A vector whose answer is neither exact nor permitted."""
+
+    def __init__(self, result: Result) -> None:
+        """Keep the result."""
+        super().__init__(f"{result.verdict}: {'; '.join(result.outcome.details)}")
+        self.result = result

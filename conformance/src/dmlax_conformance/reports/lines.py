@@ -1,0 +1,101 @@
+"""A run as JSON lines: a header, one line for each result, and a footer with the sums."""
+
+import json
+import platform
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import __version__, vectors
+from ..runner import VERDICTS, Result
+from . import values
+from .expected import Excused
+from .repeat import start_of_command
+
+FORMAT = "report-1"
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A run as JSON values."""
+
+    header: Json
+    results: tuple[Json, ...]
+
+    @property
+    def footer(self) -> dict[str, Any]:
+        """The sums: total = applicable + unsupported, and the verdicts add up to total."""
+        counts = Counter(result["verdict"] for result in self.results)
+        total = len(self.results)
+        sums = {"total": total, "applicable": total - counts["unsupported"]}
+        return {"kind": "footer"} | sums | {name: counts[name] for name in VERDICTS}
+
+
+def of_run(results: Sequence[Result], implementation: str, folder: Path | None = None) -> Report:
+    """Return the report of a run; `folder` is that of vectors that are not the suite's own."""
+    header = {
+        "kind": "header",
+        "report": FORMAT,
+        "suite": __version__,
+        "implementation": implementation,
+        "variants": list(dict.fromkeys(result.variant for result in results)),
+        "repeat": start_of_command(implementation, folder),
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "legend": _legend(results),
+    }
+    return Report(header, tuple(map(_line, results)))
+
+
+def write(path: Path, report: Report) -> None:
+    """Write a report."""
+    lines = [report.header, *report.results, report.footer]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+def _line(result: Result) -> dict[str, Any]:
+    vector, outcome = result.vector, result.outcome
+    return {
+        "kind": "result",
+        "id": vector.id,
+        "rev": vector.rev,
+        "operator": vector.operator,
+        "topic": vector.topic,
+        "variant": result.variant,
+        "verdict": result.verdict,
+        "details": list(outcome.details),
+        "seconds": round(result.seconds, 6),
+        "comment": vector.comment,
+        "clause": list(vector.clause),
+        "flags": sorted(vector.flags),
+        "requires": sorted(vector.requires),
+        "dtypes": values.data_types(vector),
+        "valid": vector.is_valid,
+        **({"twin": vector.twin} if vector.twin else {}),
+        **({"was": outcome.was, "reason": outcome.reason} if isinstance(outcome, Excused) else {}),
+        **(_evidence(result) if result.verdict not in ("exact", "unsupported") else {}),
+    }
+
+
+def _evidence(result: Result) -> dict[str, Any]:
+    answer = result.outcome.answer
+    return {
+        **values.call(result.vector),
+        "got": values.got(result.vector, answer),
+        "differs": values.differing(result.vector, answer),
+    }
+
+
+def _legend(results: Sequence[Result]) -> dict[str, dict[str, str]]:
+    """Return the words for the clauses and flags of the vectors."""
+    clauses: dict[str, str] = {}
+    flags: dict[str, str] = {}
+    for path in dict.fromkeys(result.vector.file for result in results):
+        file = vectors.parse(path.read_text(encoding="utf-8"))
+        clauses |= file["clauses"]
+        flags |= file["notes"]
+    return {"clauses": clauses, "flags": flags}

@@ -1,0 +1,1 @@
+"""Dated results of many implementations, small enough to check in."""

@@ -1,0 +1,168 @@
+"""The newest dated results of conformance/scoreboard as tables, with what each failure is."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+
+_FOLDER = Path(__file__).parent.parent / "conformance" / "scoreboard"
+_KINDS = ("values", "refusals", "descriptors")
+_HEAD = (
+    *("implementation", "variant", "exact", "permitted", "wrong", "cannot run"),
+    *("refused rightly", "accepted", "declined"),
+    *("exact", "wrong", "cannot run"),
+)
+
+Entry = Mapping[str, Any]
+
+
+class Scoreboard(SphinxDirective):
+    """`overview`: one table; `details`: a section for each implementation, to end a page."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Nodes made from Markdown."""
+        path = sorted(_FOLDER.glob("[0-9]*.json"))[-1]
+        record, reasons = (self._read(file) for file in (path, _FOLDER / "reasons.json"))
+        entries: Mapping[str, Entry] = record["implementations"]
+        if self.arguments == ["overview"]:
+            return self.parse_text_to_nodes(f"{_when(record)}\n\n{_overview(entries)}\n{_LEGEND}\n")
+        text = []
+        for name, entry in entries.items():
+            groups = _groups(name, entry, reasons)
+            for answer in groups.pop("", ()):
+                message = "%s: no reason for %s in scoreboard/reasons.json"
+                logging.getLogger(__name__).warning(message, name, answer["ids"])
+            text += [f"## {name}", *_section(entry, groups)]
+        return self.parse_text_to_nodes("\n\n".join(text) + "\n", allow_section_headings=True)
+
+    def _read(self, path: Path) -> Any:
+        self.env.note_dependency(path)
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
+_LEGEND = """The first four columns are about valid calls, the next three about calls that break a
+rule, the last three about descs. *Accepted* means that a call was answered that has to be refused;
+it counts as wrong. *Declined* means that it was refused without a code, or could not be asked."""
+
+
+def _when(record: Mapping[str, Any]) -> str:
+    where = f"Python {record['python']} on {record['machine']}"
+    return f"{record['vectors']} vectors, run on {record['date']} with {where}."
+
+
+def _overview(entries: Mapping[str, Entry]) -> str:
+    rows = []
+    for name, entry in entries.items():
+        for variant, operators in entry["variants"].items():
+            values, refusals, descs = (_sum(operators.values(), kind) for kind in _KINDS)
+            valid = (values["exact"], values["permitted"], _wrong(values), values["unsupported"])
+            invalid = (refusals["exact"] + refusals["permitted"], _wrong(refusals))
+            strict = (descs["exact"] + descs["permitted"], _wrong(descs), descs["unsupported"])
+            rows.append((name, variant, *valid, *invalid, refusals["unsupported"], *strict))
+    return _table(_HEAD, rows)
+
+
+def _sum(operators: Iterable[Mapping[str, Mapping[str, int]]], kind: str) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for counts in operators:
+        total.update(counts.get(kind, {}))
+    return total
+
+
+def _wrong(counts: Counter[str]) -> int:
+    return counts["fail"] + counts["error"]
+
+
+def _groups(
+    name: str, entry: Entry, reasons: Sequence[Mapping[str, Any]]
+) -> dict[str, list[Mapping[str, Any]]]:
+    """The answers to valid calls and descs, by the reason that covers them; "" without one."""
+    found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for answer in entry["answers"]:
+        if answer["kind"] == "refusals":
+            continue
+        for one in answer["ids"]:
+            why = [
+                each["why"]
+                for each in reasons
+                if name in each["implementations"] and any(fnmatch(one, p) for p in each["ids"])
+            ]
+            found[why[0] if why else ""].append({**answer, "ids": [one]})
+    return found
+
+
+def _section(entry: Entry, groups: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
+    versions = ", ".join(f"{name} {version}" for name, version in entry["versions"].items())
+    text = [f"{versions}."] if versions else []
+    text.append(_operators(entry))
+    if groups:
+        rows = [(why, verdict, ids) for why, own in groups.items() for verdict, ids in _ids(own)]
+        text += ["What differs, and why:", _table(("why", "verdict", "vectors"), rows)]
+    broken = [answer for answer in entry["answers"] if answer["kind"] == "refusals"]
+    if broken:
+        text += ["Calls that break a rule:", _table(("what happened", "vectors"), _broken(broken))]
+    if entry["unsupported"]:
+        rows = [
+            (each["kind"], each["reason"], each["count"], f"`{each['example']}`")
+            for each in entry["unsupported"]
+        ]
+        head = ("kind", "why it cannot run", "cases", "for example")
+        text += ["What it cannot run:", _table(head, rows)]
+    return text
+
+
+def _broken(answers: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """What was done with calls that break a rule: by code, how many of each field."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for answer in answers:
+        what, _, field = answer["detail"].partition(" on ")
+        counts[what][f" `{field}`" if field else ""] += len(answer["ids"])
+    return [
+        (what, ", ".join(f"{number}{field}" for field, number in own.most_common()))
+        for what, own in sorted(counts.items())
+    ]
+
+
+def _ids(answers: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, str]]:
+    by_verdict: dict[str, list[str]] = defaultdict(list)
+    for answer in answers:
+        by_verdict[answer["verdict"]] += [f"`{one}`" for one in answer["ids"]]
+    return [(verdict, " ".join(dict.fromkeys(ids))) for verdict, ids in by_verdict.items()]
+
+
+def _operators(entry: Entry) -> str:
+    """How many valid calls of each operator are exact, of how many."""
+    names = sorted({name for operators in entry["variants"].values() for name in operators})
+    rows = []
+    for name in names:
+        counts = [own.get(name, {}).get("values", {}) for own in entry["variants"].values()]
+        cells = [f"{each.get('exact', 0)} of {sum(each.values())}" for each in counts]
+        rows.append((f"`{name}`", *cells))
+    return _table(("valid calls that are exact", *entry["variants"]), rows)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines) + "\n"
+
+
+def _cell(value: object) -> str:
+    text = str(value)
+    return (
+        text if "`" in text else text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+    )
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """What Sphinx calls."""
+    app.add_directive("scoreboard", Scoreboard)
+    return {"parallel_read_safe": True}
