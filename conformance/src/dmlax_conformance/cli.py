@@ -70,9 +70,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _run_started(options: argparse.Namespace, adapter: Adapter, chosen: list[Vector]) -> int:
-    variants = adapter.variants if options.variant == "all" else (options.variant,)
-    if not set(variants) <= set(adapter.variants):
-        return _complain(f"{adapter.name} has no variant {options.variant}", USAGE)
+    variants = runner.variants_of(adapter, options.variant)
     reasons = commands.reasons(options, adapter)
     judged = runner.run(adapter, chosen, variants, options.jobs or _default_jobs(adapter))
     total = len(runner.cases(adapter, chosen, variants))
@@ -191,7 +189,8 @@ def _add(added: Commands, name: str, function: object, text: str) -> argparse.Ar
 def _add_run(added: Commands) -> None:  # type: ignore[valid-type]
     parser = _add(added, "run", _run, "give the vectors to an implementation")
     _add_implementation(parser)
-    parser.add_argument("--variant", default="all", help="one of the adapter's, or all (default)")
+    variant = "one of the adapter's, or all; default: those that it runs usually"
+    parser.add_argument("--variant", help=variant)
     commands.add_run_options(parser)
     parser.add_argument("--min-cases", type=int, default=1, help="fewest applicable cases")
     parser.add_argument("--max-shown", type=int, default=10, help="failures to print")

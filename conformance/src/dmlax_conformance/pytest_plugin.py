@@ -14,7 +14,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     chosen = group.addoption
     names = "run the vectors against this: a built-in name, module:Class or process:command"
     chosen("--dml-implementation", metavar="NAME", help=names)
-    chosen("--dml-variant", metavar="NAME", default="all", help="one of the adapter's variants")
+    chosen("--dml-variant", metavar="NAME", help="one of the adapter's variants, or all")
     chosen("--dml-operator", metavar="NAME", action="append", help="only this operator")
     chosen("--dml-id", metavar="ID", action="append", help="only this vector")
     chosen("--dml-flag", metavar="NAME", action="append", help="only vectors with this flag")

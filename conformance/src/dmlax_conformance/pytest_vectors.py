@@ -134,10 +134,10 @@ class Suite(pytest.Collector):
         )
 
     def _variants(self, adapter: Adapter) -> tuple[str, ...]:
-        asked = self.config.getoption("--dml-variant")
-        if asked != "all" and asked not in adapter.variants:
-            raise self.CollectError(f"dmlax-conformance: {adapter.name} has no variant {asked}")
-        return adapter.variants if asked == "all" else (asked,)
+        try:
+            return runner.variants_of(adapter, self.config.getoption("--dml-variant"))
+        except NotStartable as error:
+            raise self.CollectError(f"dmlax-conformance: {error}") from error
 
     def _reasons(self, cases: Cases) -> Mapping[str, str]:
         path = self.config.getoption("--dml-expected-failures")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from .adapters.base import Adapter, Case
 from .compare import EXACT, Outcome, compare_outputs
-from .errors import AdapterFailure, SpecViolation, Unsupported
+from .errors import AdapterFailure, NotStartable, SpecViolation, Unsupported
 from .tensors import to_numpy
 from .vectors import ExpectedError, Vector
 
@@ -69,6 +69,16 @@ def cases(
     for_descs: Collection[str] = getattr(adapter, "desc_variants", adapter.variants)
     every = itertools.product(vectors, tuple(variants))
     return [(v, variant) for v, variant in every if v.desc is None or variant in for_descs]
+
+
+def variants_of(adapter: Adapter, asked: str | None) -> tuple[str, ...]:
+    """Return the variant asked for, all of them, or those that the adapter runs usually."""
+    if asked is None:
+        usual: tuple[str, ...] = getattr(adapter, "usual_variants", adapter.variants)
+        return usual
+    if asked not in ("all", *adapter.variants):
+        raise NotStartable(f"{adapter.name} has no variant {asked}")
+    return adapter.variants if asked == "all" else (asked,)
 
 
 def _result(adapter: Adapter, vector: Vector, variant: str) -> Result:

@@ -42,6 +42,7 @@ class Dmlax:
     name = "dmlax"
     concurrent = True
     variants: tuple[str, ...] = ("eager", "jit", DESCRIPTOR)
+    usual_variants = ("eager",)
     desc_variants = ("eager", "jit")
     capabilities = frozenset({"descriptors", "strides"})
 
@@ -86,14 +87,14 @@ class Dmlax:
             if "values:known" in case.requires and name.endswith("ScaleTensor")
         }
         traced = {name: array for name, array in case.inputs.items() if name not in known}
-        outputs: Mapping[str, Any] = self._jax.jit(lambda given: call({**known, **given}))(traced)
+        function = call if not known else lambda given: call({**known, **given})
+        outputs: Mapping[str, Any] = self._jax.jit(function)(traced)
         return outputs
 
     def _created(self, case: Case) -> Call:
         """Create the operator of a desc, which is where a desc is refused."""
         spec: Any = import_module("dmlax.spec")
-        name = "".join(word.capitalize() for word in case.operator.split("_"))
-        desc = getattr(spec, f"{name}OperatorDesc").from_dict(case.desc)
+        desc = getattr(spec, f"{_camel(case.operator)}OperatorDesc").from_dict(case.desc)
         level = spec.FeatureLevel[f"LEVEL_{case.feature_level}"]
         operator = spec.create_operator(desc, feature_level=level)
 
@@ -170,6 +171,10 @@ def _as_desc(case: Case) -> Case:
 
 def _snake(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+def _camel(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
 
 
 def _dtypes(case: Case) -> set[str]:
