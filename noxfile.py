@@ -55,10 +55,7 @@ def mutation(session: nox.Session) -> None:
     _install(session, "test", "mutation")
     copy = session.create_tmp()
     session.run("git", "clone", "--quiet", ".", f"{copy}/dmlax", external=True)
-    session.run(
-        *("python", "mutation/run.py", f"{copy}/dmlax", *session.posargs),
-        env={"PYTHONPATH": f"{copy}/dmlax/src"},
-    )
+    session.run("python", "mutation/run.py", f"{copy}/dmlax", *session.posargs)
 
 
 @nox.session

@@ -6,6 +6,7 @@ COPY is a copy of the repository that may be changed. A mutant that survives mus
 answers.toml, with the reason why no test can tell it from the original, or the run fails.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -69,7 +70,8 @@ def _mutate(copy: Path, module: str) -> tuple[int, list[str]]:
     text = CONFIGURATION.format(module=module, seconds=seconds, tests=tests, python=sys.executable)
     settings.write_text(text, encoding="utf-8")
     for command in (("init",), ("exec",)):
-        subprocess.run(["cosmic-ray", *command, settings, work], cwd=copy, check=True)
+        changed = {**os.environ, "PYTHONPATH": str(copy / "src")}  # before what is installed
+        subprocess.run(["cosmic-ray", *command, settings, work], cwd=copy, check=True, env=changed)
     with use_db(str(work), WorkDB.Mode.open) as database:
         done = list(database.completed_work_items)
     alive = [result.diff for _, result in done if result.test_outcome == TestOutcome.SURVIVED]
