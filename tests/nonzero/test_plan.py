@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import dmlax
-from dmlax._core.operands import Aval
-from dmlax._nonzero.plan import effective_rank, nonzero_plan
+from dmlax._core.operands import Aval, effective_rank
+from dmlax._nonzero.plan import nonzero_plan
 
 
 def plan(shape, dtype=np.float32, size=None, coordinate_rank=None, fill_value=0, devices=1):

@@ -48,15 +48,8 @@ def _complain(message: str, code: int) -> int:
 
 def _selected(options: argparse.Namespace) -> list[Vector]:
     suite = vectors.load_all(options.vectors, options.operator or ())
-    return [vector for vector in suite if _matches(vector, options)]
-
-
-def _matches(vector: Vector, options: argparse.Namespace) -> bool:
-    return (
-        (not options.operator or vector.operator in options.operator)
-        and (not options.id or vector.id in options.id)
-        and (not options.flag or not vector.flags.isdisjoint(options.flag))
-    )
+    wanted = (options.operator, options.id, options.flag)
+    return [vector for vector in suite if vectors.matches(vector, *wanted)]
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -126,12 +126,8 @@ class Suite(pytest.Collector):
 
     def _is_chosen(self, vector: Vector) -> bool:
         option = self.config.getoption
-        operators, ids, flags = option("--dml-operator"), option("--dml-id"), option("--dml-flag")
-        return (
-            (not operators or vector.operator in operators)
-            and (not ids or vector.id in ids)
-            and (not flags or not vector.flags.isdisjoint(flags))
-        )
+        wanted = (option("--dml-operator"), option("--dml-id"), option("--dml-flag"))
+        return vectors.matches(vector, *wanted)
 
     def _variants(self, adapter: Adapter) -> tuple[str, ...]:
         try:

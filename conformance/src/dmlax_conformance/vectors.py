@@ -105,6 +105,20 @@ def _check_ids(suite: Iterable[Vector]) -> None:
             raise Malformed(at, f"{vector.id} is also the id at {first}", str(vector.file))
 
 
+def matches(
+    vector: Vector,
+    operators: Collection[str] | None,
+    ids: Collection[str] | None,
+    flags: Collection[str] | None,
+) -> bool:
+    """Return whether a vector is among those asked for; nothing asked for is everything."""
+    return (
+        (not operators or vector.operator in operators)
+        and (not ids or vector.id in ids)
+        and (not flags or not vector.flags.isdisjoint(flags))
+    )
+
+
 def load(path: Path) -> list[Vector]:
     """Return the vectors of one file, or raise `Malformed` naming file and position."""
     try:

@@ -164,6 +164,12 @@ def aval_of(array: Any) -> Aval:
     return Aval(np.dtype(compat.canonical_dtype(array.dtype)), tuple(array.shape))
 
 
+def effective_rank(sizes: tuple[int, ...]) -> int:
+    """The rank without leading axes of size 1, at least 1."""
+    leading = next((axis for axis, size in enumerate(sizes) if size != 1), len(sizes))
+    return max(len(sizes) - leading, 1)
+
+
 def strong_dtype(value: Any) -> np.dtype | None:
     """The dtype of a strongly typed array; None for Python numbers, weak arrays and None."""
     if not isinstance(value, np.ndarray | np.generic | jax.Array):

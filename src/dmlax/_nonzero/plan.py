@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from dmlax._core.operands import Aval, Rules
+from dmlax._core.operands import Aval, Rules, effective_rank
 
 RULES = Rules("nonzero_coordinates")
 _DTYPES = (
@@ -56,12 +56,6 @@ class NonzeroPlan:
 
     def __str__(self) -> str:
         return f"{self.input} -> {self.count}, {self.coordinates}"
-
-
-def effective_rank(sizes: tuple[int, ...]) -> int:
-    """The rank without leading axes of size 1, at least 1."""
-    leading = next((axis for axis, size in enumerate(sizes) if size != 1), len(sizes))
-    return max(len(sizes) - leading, 1)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 from jax import Array
 
+from dmlax._core.operands import Aval
 from dmlax.errors import Code, SpecError
 from dmlax.spec import layout
 from dmlax.spec.calls import CALLS
@@ -40,7 +40,7 @@ class CompiledOperator:
         self.bind_order = _bind_order(desc, feature_level)
         self._run = _compiled(desc, self.bind_order)
         self._expected = {
-            name: (tensor.dtype, tensor.shape)
+            name: Aval(tensor.dtype, tensor.shape)
             for name in self.bind_order.inputs
             for tensor in [getattr(desc, name)]
         }
@@ -83,14 +83,14 @@ class CompiledOperator:
                 self._fail("option", name, f"is no input; {suggestion(name, self._expected)}")
 
     def _refuse(self, name: str, tensor: Any) -> None:
-        dtype, shape = self._expected[name]
-        wanted = f"expected {_aval(dtype, shape)}"
+        expected = self._expected[name]
+        wanted = f"expected {expected}"
         if not hasattr(tensor, "dtype") or not hasattr(tensor, "shape"):
             self._fail("data_type", name, f"is a {type(tensor).__name__}, {wanted}")
-        found = f"is {_aval(tensor.dtype, tensor.shape)}, {wanted}"
-        if tensor.dtype != dtype:
+        found = f"is {Aval(tensor.dtype, tensor.shape)}, {wanted}"
+        if tensor.dtype != expected.dtype:
             self._fail("data_type", name, found)
-        if tuple(tensor.shape) != shape:
+        if tuple(tensor.shape) != expected.shape:
             packed = getattr(self.desc, name).is_packed
             reason = "" if packed else ", the flat buffer, as its Strides are not packed"
             self._fail("sizes", name, f"{found}{reason}")
@@ -190,7 +190,3 @@ def _write(tensor: BufferTensorDesc, value: Array) -> Array:
         return value
     assert tensor.strides is not None
     return layout.write(value, tensor.strides, tensor.buffer_elements)
-
-
-def _aval(dtype: np.dtype, shape: tuple[int, ...]) -> str:
-    return f"{dtype.name}[{','.join(map(str, shape))}]"

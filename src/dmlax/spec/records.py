@@ -47,6 +47,13 @@ def suggestion(name: object, known: Collection[str]) -> str:
     return f"did you mean {spelt[near[0]]}?" if near else f"expected one of {', '.join(known)}"
 
 
+def refuse(problems: Sequence[Violation]) -> None:
+    """Raises `SpecError` for the first problem, which carries them all; nothing without any."""
+    if problems:
+        first = problems[0]
+        raise SpecError(first.message, first.code, first.field, tuple(problems))
+
+
 def check(record: Any, owner: str) -> None:
     """Raises unless every field holds what its type says; sequences of integers become tuples."""
     problems: list[Violation] = []
@@ -56,14 +63,14 @@ def check(record: Any, owner: str) -> None:
             object.__setattr__(record, each.name, value)
         except _WrongError as wrong:
             problems.append(_problem(owner, each.name, f"{wrong}"))
-    _raise(problems)
+    refuse(problems)
 
 
 def read(cls: Callable[..., T], value: Any, owner: str) -> T:
     """A record of a class from DirectML's spelling."""
     if not isinstance(value, Mapping):
         found = f"{owner}: is {_shown(value)}, expected a dict"
-        _raise([Violation("desc-fields", "option", owner, found)])
+        refuse([Violation("desc-fields", "option", owner, found)])
     problems, values = list(_unknown(cls, value, owner)), {}
     for each, hint in _fields(cls):
         name = directml_name(each.name)
@@ -78,7 +85,7 @@ def read(cls: Callable[..., T], value: Any, owner: str) -> T:
         except SpecError as error:
             problems += _within(owner, name, error.violations)
     problems += _dimension_count(value, owner)
-    _raise(problems)
+    refuse(problems)
     return cls(**values)
 
 
@@ -194,12 +201,6 @@ def _problem(owner: str, name: str, text: str, *, missing: bool = False) -> Viol
     field = directml_name(name)
     message = f"{owner}: {field}{'' if text.startswith('[') else ' '}{text}"
     return Violation("desc-fields", code, field, message)
-
-
-def _raise(problems: Sequence[Violation]) -> None:
-    if problems:
-        first = problems[0]
-        raise SpecError(first.message, first.code, first.field, tuple(problems))
 
 
 def _shown(value: Any) -> str:

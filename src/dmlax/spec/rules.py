@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from dmlax._core import windows
+from dmlax._core.operands import effective_rank
 from dmlax.errors import Code
 from dmlax.spec.descs import BufferTensorDesc, OperatorDesc
 from dmlax.spec.enums import DataType, FeatureLevel
@@ -209,12 +210,6 @@ class ColumnPerAxis(CoordinateSizes):
                 f"so N is {sizes[-1]}, expected {low} to {high}: the effective rank and the "
                 f"DimensionCount of InputTensor {braces(input.sizes)}"
             )
-
-
-def effective_rank(sizes: tuple[int, ...]) -> int:
-    """The DimensionCount without leading sizes of 1; at least 1, since no size may be 0."""
-    leading = next((axis for axis, size in enumerate(sizes) if size != 1), len(sizes))
-    return max(len(sizes) - leading, 1)
 
 
 # --- convolutions -----------------------------------------------------------------------

@@ -6,7 +6,7 @@ from dmlax.errors import Code, SpecError, Violation
 from dmlax.spec import tensors
 from dmlax.spec.descs import OperatorDesc
 from dmlax.spec.enums import FeatureLevel
-from dmlax.spec.records import python_name
+from dmlax.spec.records import python_name, refuse
 from dmlax.spec.rules import Call
 from dmlax.spec.tables import SUPPORT, Support, Table
 
@@ -58,10 +58,7 @@ def validate(desc: OperatorDesc, *, feature_level: FeatureLevel) -> tuple[Violat
 
 def expect_valid(desc: OperatorDesc, feature_level: FeatureLevel) -> None:
     """Raises `SpecError` for the first violation, which carries them all."""
-    violations = validate(desc, feature_level=feature_level)
-    if violations:
-        first = violations[0]
-        raise SpecError(first.message, first.code, first.field, violations)
+    refuse(validate(desc, feature_level=feature_level))
 
 
 def _support(desc: OperatorDesc, feature_level: FeatureLevel) -> Support:
