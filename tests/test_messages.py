@@ -589,7 +589,7 @@ def test_errors_are_also_what_python_would_raise():
     with pytest.raises(ValueError, match="rank 1 or more"):
         nonzero(np.float32(1))
     with pytest.raises(NotImplementedError, match="native_cpu does not exist"):
-        nonzero(FLAT, implementation="native_cpu")
+        dmlax.element_wise_quantize_linear(FLAT, 1.0, implementation="native_cpu")
 
 
 def test_errors_survive_a_pickle():

@@ -1,13 +1,14 @@
 """The only file that touches what JAX keeps private or changes between versions."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax._src.sharding_impls import SPMDAxisContext
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
@@ -91,6 +92,124 @@ def _lower_refuse(context: Any, x: Any, *, refusals: tuple[tuple[str, str], ...]
 
 
 mlir.register_lowering(_refuse, _lower_refuse)
+
+
+class _Alternatives(NamedTuple):
+    """Functions of the same flat operands that give the same flat outputs, bit for bit."""
+
+    default: Callable[..., Sequence[Array]]
+    alone: tuple[tuple[str, Callable[..., Sequence[Array]]], ...]  # by platform
+    partitioned: Callable[..., Sequence[Array]]
+
+
+def choose(
+    operands: Any,
+    outputs: Any,
+    default: Callable[[Any], Any],
+    *,
+    alone: Mapping[str, Callable[[Any], Any]] | None = None,
+    partitioned: Callable[[Any], Any] | None = None,
+) -> Any:
+    """Runs one of several functions that give the same bits, chosen when lowering.
+
+    `lax.platform_dependent` cannot choose so: it keeps every branch, and `jax.export` refuses a
+    kernel in any of them.
+
+    Args:
+      operands: a pytree of arrays.
+      outputs: a pytree of `jax.ShapeDtypeStruct`, what every function returns.
+      default: runs where no other does: exported, for several platforms, or for one not in `alone`.
+      alone: by platform, what runs where a program is for that platform and one device, or inside
+        `jax.shard_map`, where each device's part is a program of its own.
+      partitioned: runs where the compiler splits the program over devices; default `default`.
+    """
+    leaves, tree = jax.tree.flatten(operands)
+    avals, structure = jax.tree.flatten(outputs)
+
+    def flat(function: Callable[[Any], Any]) -> Callable[..., Sequence[Array]]:
+        # Jitted, so that lowering it again does not trace it again.
+        return jax.jit(lambda *leaves: jax.tree.leaves(function(jax.tree.unflatten(tree, leaves))))
+
+    of = _Alternatives(
+        flat(default),
+        tuple((platform, flat(function)) for platform, function in (alone or {}).items()),
+        flat(partitioned or default),
+    )
+    shapes = tuple((tuple(aval.shape), np.dtype(aval.dtype)) for aval in avals)
+    found = _choose.bind(*_varying_alike(leaves), of=of, shapes=shapes)
+    return jax.tree.unflatten(structure, found)
+
+
+def _varying_alike(arrays: Sequence[Array]) -> list[Array]:
+    """Inside `jax.shard_map`, they differ from device to device along the same mesh axes."""
+    axes = [_varying(array) for array in arrays]
+    union = frozenset[Any]().union(*axes)
+    return [
+        jax.lax.pcast(array, tuple(sorted(missing)), to="varying") if missing else array
+        for array, missing in zip(arrays, (union - own for own in axes), strict=True)
+    ]
+
+
+def _varying(array: Array) -> frozenset[Any]:
+    aval = jax.typeof(array)
+    return frozenset(aval.mat.varying if hasattr(aval, "mat") else aval.vma)
+
+
+def _output_avals(operand: Any, *_: Any, of: _Alternatives, shapes: Any) -> list[Any]:
+    """The outputs differ from device to device as the operands do, and are split over no axis."""
+    mesh = operand.sharding.mesh
+    whole = (NamedSharding(mesh, PartitionSpec(*(None,) * len(shape))) for shape, _ in shapes)
+    return [
+        operand.update(shape=shape, dtype=dtype, weak_type=False, sharding=sharding)
+        for (shape, dtype), sharding in zip(shapes, whole, strict=True)
+    ]
+
+
+_choose = Primitive("dmlax_choose")
+_choose.multiple_results = True
+_choose.def_impl(lambda *args, of, shapes: of.default(*args))
+_choose.def_abstract_eval(_output_avals)
+
+
+def _batch_choose(args: Any, dims: Any, *, of: _Alternatives, shapes: Any) -> Any:
+    def batched(function: Callable[..., Sequence[Array]]) -> Callable[..., Sequence[Array]]:
+        return jax.jit(jax.vmap(function, in_axes=dims))
+
+    of = _Alternatives(
+        batched(of.default),
+        tuple((platform, batched(function)) for platform, function in of.alone),
+        batched(of.partitioned),
+    )
+    size = next(arg.shape[dim] for arg, dim in zip(args, dims, strict=True) if dim is not None)
+    shapes = tuple(((size, *shape), dtype) for shape, dtype in shapes)
+    return _choose.bind(*args, of=of, shapes=shapes), (0,) * len(shapes)
+
+
+batching.primitive_batchers[_choose] = _batch_choose
+
+
+def _lower_choose(context: Any, *args: Any, of: _Alternatives, shapes: Any) -> Any:
+    return mlir.lower_fun(_chosen(context, of))(context, *args)
+
+
+def _chosen(context: Any, of: _Alternatives) -> Callable[..., Sequence[Array]]:
+    module = context.module_context
+    if not _is_alone(module.axis_context):
+        return of.partitioned
+    platforms = context.platforms or module.platforms
+    if module.lowering_parameters.for_export or len(platforms) != 1:
+        return of.default
+    return dict(of.alone).get(platforms[0], of.default)
+
+
+def _is_alone(axis_context: Any) -> bool:
+    """Whether a program is for one device, or spells out what each device does."""
+    if isinstance(axis_context, SPMDAxisContext):
+        return axis_context.manual_axes == frozenset(axis_context.mesh.axis_names)
+    return bool(axis_context.num_devices == 1)
+
+
+mlir.register_lowering(_choose, _lower_choose)
 
 
 def serialise_namedtuple(kind: type, name: str) -> None:

@@ -1,7 +1,8 @@
 """Chooses which lowering runs: one table an operator, and the only reader of `implementation`."""
 
 import functools
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -9,11 +10,12 @@ import jax
 import numpy as np
 
 from dmlax._core import compat
-from dmlax._core.operands import Rules
+from dmlax._core.operands import Rules, structs
 from dmlax.errors import UnsupportedError
 
 Implementation = Literal["auto", "reference", "xla", "native_cpu", "mosaic_gpu"]
 _IMPLEMENTATIONS = ("reference", "xla", "native_cpu", "mosaic_gpu")
+_SLOW = "reference"
 PLATFORMS = ("cpu", "cuda", "tpu")
 
 
@@ -36,7 +38,10 @@ class Lowering:
 
 @dataclass(frozen=True)
 class Operator:
-    """An operator's lowerings, preferred first; `reference` is last and never chosen by "auto".
+    """An operator's lowerings: native ones, then `xla`, then `reference`.
+
+    "auto" takes the first that can run; a native one only where a program is for one platform and
+    one device and is not exported, else `xla`; never `reference`.
 
     `tangent(plan, operands, tangents)` is the derivative; without it outputs are integers.
     `partition(plan, operands)` says how outputs lie on a mesh whose axes are explicit; without it
@@ -57,6 +62,11 @@ class Choice:
     implementation: str | None
     why_not: dict[str, str]
 
+    def __str__(self) -> str:
+        lines = [f"{self.platform}: {self.implementation or 'nothing'}"]
+        lines += [f"  not {name}: {why}" for name, why in self.why_not.items()]
+        return "\n".join(lines)
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -68,11 +78,8 @@ class Explanation:
     notes: tuple[str, ...] = field(default=())
 
     def __str__(self) -> str:
-        lines = [f"{self.operator}: {self.call}"]
-        for choice in self.choices:
-            lines.append(f"  {choice.platform}: {choice.implementation or 'nothing'}")
-            lines += [f"    not {name}: {why}" for name, why in choice.why_not.items()]
-        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+        below = "\n".join([*map(str, self.choices), *self.notes])
+        return f"{self.operator}: {self.call}\n{textwrap.indent(below, '  ')}"
 
 
 class Explain:
@@ -86,35 +93,48 @@ def call(operator: Operator, plan: Any, operands: Any, implementation: Any) -> A
     """Runs the operator on its plan; equal plans trace once."""
     if isinstance(implementation, Explain):
         return _explanation(operator, plan, implementation.implementation)
-    return _compiled(operator, plan, _find(operator, implementation))(operands)
+    return _compiled(operator, plan, _candidates(operator, implementation))(operands)
 
 
-def _find(operator: Operator, implementation: Any) -> Lowering:
-    """The named lowering; "auto" takes the first."""
-    names = [lowering.name for lowering in operator.lowerings]
+def _candidates(operator: Operator, implementation: Any) -> tuple[Lowering, ...]:
+    """What may run, preferred first; the last one runs where no other can."""
     if implementation == "auto":
-        return operator.lowerings[0]
+        return tuple(lowering for lowering in operator.lowerings if lowering.name != _SLOW)
     Rules(operator.name).choice("implementation", implementation, ("auto", *_IMPLEMENTATIONS))
-    if implementation not in names:
+    named = tuple(lowering for lowering in operator.lowerings if lowering.name == implementation)
+    if not named:
+        names = ", ".join(lowering.name for lowering in operator.lowerings)
         raise UnsupportedError(
             f"{operator.name}: implementation {implementation} does not exist for this operator, "
-            f"which has {', '.join(names)}"
+            f"which has {names}"
         )
-    return operator.lowerings[names.index(implementation)]
+    return named
 
 
 @functools.lru_cache(maxsize=4096)
-def _compiled(operator: Operator, plan: Any, lowering: Lowering) -> Any:
+def _compiled(operator: Operator, plan: Any, candidates: tuple[Lowering, ...]) -> Any:
     """One jitted function a plan, with the operator's derivative."""
+    *native, general = candidates
     refusals = tuple(
-        (platform, f"{operator.name}: {lowering.name} cannot run here: {why}")
+        (platform, f"{operator.name}: {general.name} cannot run here: {why}")
         for platform in PLATFORMS
-        if (why := lowering.why_not(plan, platform))
+        if (why := general.why_not(plan, platform))
     )
+    alone = {
+        platform: functools.partial(lowering.run, plan)
+        for platform in PLATFORMS
+        if (lowering := _first(native, plan, platform))
+    }
+
+    def lowered(operands: Any) -> Any:
+        run = functools.partial(general.run, plan)
+        if not alone:
+            return run(operands)
+        return compat.choose(operands, structs(plan.output), run, alone=alone)
 
     @jax.custom_jvp
     def run(operands: Any) -> Any:
-        outputs = _on_any_mesh(operator, plan, lowering, operands)
+        outputs = _on_any_mesh(operator, plan, lowered, operands)
         return jax.tree.map(lambda output: compat.refuse(output, refusals), outputs)
 
     @run.defjvp
@@ -127,8 +147,12 @@ def _compiled(operator: Operator, plan: Any, lowering: Lowering) -> Any:
     return jax.jit(run)
 
 
-def _on_any_mesh(operator: Operator, plan: Any, lowering: Lowering, operands: Any) -> Any:
-    run = functools.partial(lowering.run, plan)
+def _first(lowerings: Sequence[Lowering], plan: Any, platform: str) -> Lowering | None:
+    """The first that can run on a platform."""
+    return next((low for low in lowerings if low.why_not(plan, platform) is None), None)
+
+
+def _on_any_mesh(operator: Operator, plan: Any, run: Callable[[Any], Any], operands: Any) -> Any:
     if operator.partition is None:
         return run(operands)
     return compat.outside_explicit_mesh(run, operands, functools.partial(operator.partition, plan))
@@ -157,14 +181,11 @@ def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Expla
 
     Example:
       >>> import dmlax, jax.numpy as jnp
-      >>> print(dmlax.explain(dmlax.nonzero_coordinates, jnp.zeros((2, 3))))
-      nonzero_coordinates: float32[2,3] -> uint32[], uint32[6,2]
-        cpu: xla
-          not reference: slow; it runs only when named
-        cuda: xla
-          not reference: slow; it runs only when named
-        tpu: xla
-          not reference: slow; it runs only when named
+      >>> found = dmlax.explain(dmlax.nonzero_coordinates, jnp.zeros((2, 3)))
+      >>> print(found.choices[-1])
+      tpu: xla
+        not native_cpu: it runs on cpu only
+        not reference: slow; it runs only when named
     """
     asked = Explain(kwargs.pop("implementation", "auto"))
     module = getattr(function, "__module__", None) or ""
@@ -178,22 +199,37 @@ def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Expla
 
 
 def _explanation(operator: Operator, plan: Any, implementation: Any) -> Explanation:
-    named = _find(operator, implementation)
+    candidates = _candidates(operator, implementation)
     choices = tuple(
-        _choose(operator, plan, platform, implementation, named) for platform in PLATFORMS
+        _choice(operator, plan, platform, implementation, candidates) for platform in PLATFORMS
     )
     return Explanation(operator.name, str(plan), choices, tuple(plan.notes()))
 
 
-def _choose(
-    operator: Operator, plan: Any, platform: str, implementation: str, named: Lowering
+def _choice(
+    operator: Operator,
+    plan: Any,
+    platform: str,
+    implementation: str,
+    candidates: tuple[Lowering, ...],
 ) -> Choice:
-    why_not: dict[str, str] = {}
-    for lowering in operator.lowerings:
-        why = lowering.why_not(plan, platform)
-        if why is None and lowering is not named:
-            slow = implementation == "auto" and lowering.name == "reference"
-            why = "slow; it runs only when named" if slow else f"{implementation} was named"
-        if why is not None:
-            why_not[lowering.name] = why
-    return Choice(platform, None if named.name in why_not else named.name, why_not)
+    chosen = _first(candidates, plan, platform)
+    why_not = {
+        lowering.name: _why_passed_over(lowering, plan, platform, implementation, chosen)
+        for lowering in operator.lowerings
+        if lowering is not chosen
+    }
+    return Choice(platform, chosen.name if chosen else None, why_not)
+
+
+def _why_passed_over(
+    lowering: Lowering, plan: Any, platform: str, implementation: str, chosen: Lowering | None
+) -> str:
+    if why := lowering.why_not(plan, platform):
+        return why
+    if implementation != "auto":
+        return f"{implementation} was named"
+    if lowering.name == _SLOW:
+        return "slow; it runs only when named"
+    assert chosen is not None
+    return f"{chosen.name} is faster; it runs where a program is exported or split over devices"

@@ -105,4 +105,9 @@ __attribute__((visibility("default"))) const char* dmlax_isas() {
   return names.c_str();
 }
 
+// Whose headers this library was built with.
+__attribute__((visibility("default"))) const char* dmlax_jaxlib_version() {
+  return DMLAX_JAXLIB_VERSION;
+}
+
 }

@@ -28,6 +28,15 @@ class Aval(NamedTuple):
         return int(np.prod(self.shape, dtype=object))
 
 
+def structs(avals: Any) -> Any:
+    """A pytree of avals as JAX takes it."""
+    return jax.tree.map(
+        lambda aval: jax.ShapeDtypeStruct(aval.shape, aval.dtype),
+        avals,
+        is_leaf=lambda leaf: isinstance(leaf, Aval),
+    )
+
+
 class Rules(NamedTuple):
     """Raises `SpecError` in the name of one operator."""
 

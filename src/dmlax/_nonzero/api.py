@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 
 from dmlax._core import compat, dispatch
 from dmlax._core.operands import aval_of
-from dmlax._nonzero import reference, xla
+from dmlax._nonzero import native_cpu, reference, xla
 from dmlax._nonzero.plan import RULES, NonzeroPlan, nonzero_plan
 from dmlax._nonzero.result import NonzeroCoordinates
 
@@ -22,7 +22,11 @@ def _replicated(plan: NonzeroPlan, input: Array) -> Any:
 
 _OPERATOR = dispatch.Operator(
     RULES.operator,
-    (dispatch.Lowering("xla", xla.run), dispatch.Lowering("reference", reference.run)),
+    (
+        dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not),
+        dispatch.Lowering("xla", xla.run),
+        dispatch.Lowering("reference", reference.run),
+    ),
     partition=_replicated,
 )
 

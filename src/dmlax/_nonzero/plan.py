@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmlax._core.operands import Aval, Rules, effective_rank
+from dmlax._nonzero.result import NonzeroCoordinates
 
 RULES = Rules("nonzero_coordinates")
 _DTYPES = (
@@ -31,19 +32,19 @@ class NonzeroPlan:
     axis_size: int
 
     @property
-    def count(self) -> Aval:
+    def count(self) -> Any:
         """The count's dtype and shape."""
         return Aval(np.dtype(np.uint32), ())
 
     @property
-    def coordinates(self) -> Aval:
+    def coordinates(self) -> Any:
         """The coordinates' dtype and shape."""
         return Aval(np.dtype(np.uint32), (self.size, self.coordinate_rank))
 
     @property
-    def output(self) -> tuple[Aval, Aval]:
+    def output(self) -> NonzeroCoordinates:
         """What `eval_shape` gives."""
-        return self.count, self.coordinates
+        return NonzeroCoordinates(self.count, self.coordinates)
 
     @property
     def elements(self) -> int:

@@ -1,0 +1,83 @@
+"""The native CPU kernels' library: loaded once, if it was built and this machine can run it."""
+
+import ctypes
+import functools
+import re
+from pathlib import Path
+from typing import Any
+
+import jax
+import jaxlib.version
+
+import dmlax
+
+_TARGETS = ("dmlax_nonzero_coordinates",)
+_LIBRARY = "_native.so"
+_ABSENT = "_native_absent.txt"  # the build's reason
+_OVERRIDE = "DMLAX_NATIVE_ISA"
+
+
+class _AbsentError(Exception):
+    """Why there is no library, in a sentence."""
+
+
+def why_not(platform: str) -> str | None:
+    """Why the native kernels cannot run on a platform, or None."""
+    if platform != "cpu":
+        return "it runs on cpu only"
+    return _loaded()[1]
+
+
+def instruction_set() -> str:
+    """The name of the instruction set in use, "" where the library is absent."""
+    return _loaded()[0]
+
+
+@functools.cache
+def _loaded() -> tuple[str, str | None]:
+    """The instruction set, and why there is none."""
+    try:
+        return _load(), None
+    except _AbsentError as absent:
+        return "", str(absent)
+
+
+def _load() -> str:
+    """Registers every kernel with XLA."""
+    try:
+        library = ctypes.CDLL(str(_find()))
+        targets = {name: getattr(library, name) for name in _TARGETS}
+    except (OSError, AttributeError) as error:
+        raise _AbsentError(f"the native library does not load: {error}") from error
+    built_with = _text(library.dmlax_jaxlib_version)
+    if _version(jaxlib.version.__version__) < _version(built_with):  # XLA would refuse to start
+        raise _AbsentError(
+            f"the native library was built with jaxlib {built_with}, newer than the installed "
+            f"{jaxlib.version.__version__}"
+        )
+    chosen = _text(library.dmlax_isa)
+    if not chosen:
+        known = _text(library.dmlax_isas)
+        raise _AbsentError(f"{_OVERRIDE} names none of what this machine has: {known}")
+    for name, function in targets.items():
+        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(function), platform="cpu")
+    return chosen
+
+
+def _text(function: Any) -> str:
+    function.restype = ctypes.c_char_p
+    return str(function().decode())
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(digits) for digits in re.findall(r"\d+", text)[:3])
+
+
+def _find() -> Path:
+    """The library, beside this package or where an editable install puts it."""
+    for folder in map(Path, dmlax.__path__):
+        if (folder / _LIBRARY).exists():
+            return folder / _LIBRARY
+        if (folder / _ABSENT).exists():
+            raise _AbsentError((folder / _ABSENT).read_text(encoding="utf-8").strip())
+    raise _AbsentError("the native library was not built: dmlax runs from its source")
