@@ -6,10 +6,6 @@
 #include <immintrin.h>
 #endif
 
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12's own intrinsics, wrongly
-#endif
-
 namespace dmlax {
 namespace DMLAX_ISA {
 namespace {
@@ -140,8 +136,6 @@ struct Span {
   }
 };
 
-}  // namespace
-
 void pack(const Job& job, const uint8_t* image, int64_t first, int64_t last, uint8_t* planes) {
   const int64_t row_cells = job.width.size, channels = job.all_channels();
   const int64_t lines = job.height.output + job.height.shift;
@@ -175,14 +169,14 @@ void pack(const Job& job, const uint8_t* image, int64_t first, int64_t last, uin
   }
 }
 
-namespace {
-
 // --- panels ------------------------------------------------------------------------------
 
 // Where a panel's cells are, and which of them are cells of the output.
 struct Place {
   int64_t image, cell, output;
   uint64_t valid;
+
+  Place() = default;
 
   Place(const Job& job, int64_t panel) {
     image = panel / job.panels;
@@ -221,11 +215,10 @@ inline void for_each_quad(const Job& job, const uint8_t* planes, const Each& eac
 }
 
 // Panels [first, first + count) of one group, `job.panel_bytes()` apart.
-void build(const Job& job, const Part& part, const uint8_t* group, const Place* places,
-           int64_t count, uint8_t* panels) {
+void build(const Job& job, const uint8_t* group, const Place* places, int64_t count,
+           uint8_t* panels) {
   const int64_t bytes = job.panel_bytes();
   const uint8_t flip = job.flip ? 128 : 0;
-  (void)part;
   for_each_quad(job, group, [&](const uint8_t* const* rows, int filled, int64_t quad) {
     for (int64_t i = 0; i < count; ++i) {
       const int64_t offset = places[i].image * job.image_bytes() + places[i].cell;
@@ -338,10 +331,9 @@ void dense(const Job& job, const Part& part) {
   Tiles tiles;
   for (int64_t panel = part.first_panel; panel < part.last_panel; panel += most) {
     const int64_t left = part.last_panel - panel, count = left < most ? left : most;
-    alignas(Place) char memory[kMostPanels * sizeof(Place)];
-    Place* places = reinterpret_cast<Place*>(memory);
+    Place places[kMostPanels];
     for (int64_t i = 0; i < count; ++i) places[i] = Place(job, panel + i);
-    build(job, part, group, places, count, scratch.panels);
+    build(job, group, places, count, scratch.panels);
     for (int64_t row = part.first_row; row < part.last_row; row += kRows) {
       const int64_t rest = part.last_row - row, n = rest < kRows ? rest : kRows;
       const FilterRows rows(filter + row * job.depth, job.depth, n);
@@ -371,7 +363,7 @@ void depthwise(const Job& job, const Part& part) {
       for (int64_t r = 0; r < n; ++r) {
         const int64_t group = (row + r) / job.rows;
         if (group != built) {
-          build(job, part, part.planes + group * job.plane, &place, 1, scratch.panels);
+          build(job, part.planes + group * job.plane, &place, 1, scratch.panels);
           built = group;
         }
         const FilterRows rows(part.filter + (row + r) * job.depth, job.depth, 1);
@@ -385,13 +377,8 @@ void depthwise(const Job& job, const Part& part) {
 
 }  // namespace
 
-void part(const Job& job, const Part& part) {
-  if (job.depthwise()) {
-    depthwise(job, part);
-  } else {
-    dense(job, part);
-  }
-}
+extern const ConvolutionKernels convolution_kernels;
+const ConvolutionKernels convolution_kernels = {pack, dense, depthwise};
 
 }  // namespace DMLAX_ISA
 }  // namespace dmlax

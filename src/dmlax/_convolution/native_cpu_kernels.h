@@ -97,12 +97,20 @@ inline int64_t scratch_bytes(const Job& job) {
   return 3 * kTileBytes + panels_at_once(job) * job.panel_bytes();
 }
 
-#define DMLAX_DECLARE(isa)                                                                \
-  namespace isa {                                                                         \
-  /* Packs channels [first, last) of one image. */                                        \
-  void pack(const Job& job, const uint8_t* image, int64_t first, int64_t last,            \
-            uint8_t* planes);                                                             \
-  void part(const Job& job, const Part& part);                                            \
+struct ConvolutionKernels {
+  // Packs channels [first, last) of one image into its planes.
+  void (*pack)(const Job& job, const uint8_t* image, int64_t first, int64_t last, uint8_t* planes);
+
+  // One group's rows and panels, several panels at once.
+  void (*dense)(const Job& job, const Part& part);
+
+  // One input channel a group: rows of all groups.
+  void (*depthwise)(const Job& job, const Part& part);
+};
+
+#define DMLAX_DECLARE(isa)                              \
+  namespace isa {                                       \
+  extern const ConvolutionKernels convolution_kernels; \
   }
 DMLAX_FOR_EACH_ISA(DMLAX_DECLARE)
 #undef DMLAX_DECLARE

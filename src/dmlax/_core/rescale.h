@@ -101,9 +101,11 @@ inline Multiplier multiplier_exact(uint32_t a, uint32_t b, uint32_t c) {
   if (magnitude > 0x1p10) return {negative ? -1024.f : 1024.f, kNever, {0, 1, 0}};
   const float estimate = static_cast<float>(negative ? -magnitude : magnitude);
   // Products with a power of two are exact, for accumulators of 24 bits; larger ones saturate.
-  const uint64_t whole = numerator / z.mantissa;
-  const bool power_of_two = numerator % z.mantissa == 0 && (whole & (whole - 1)) == 0;
-  const bool exact = power_of_two && magnitude >= 0x1p-15;
+  uint32_t bits;
+  __builtin_memcpy(&bits, &estimate, sizeof bits);
+  const bool exact = (bits & 0x7fffff) == 0 && magnitude >= 0x1p-15 &&
+                     numerator == (numerator / z.mantissa) * z.mantissa &&
+                     static_cast<double>(estimate) == (negative ? -magnitude : magnitude);
   return {estimate, exact ? kNever : kBand, {numerator, z.mantissa, -exponent}};
 }
 
