@@ -42,9 +42,13 @@ def sanitize(session: nox.Session) -> None:
     """Run the golden vectors and the kernels' tests under AddressSanitizer and its like."""
     session.env["SKBUILD_CMAKE_DEFINE"] = "DMLAX_SANITIZE=address,undefined"
     _install(session, "test")
-    preload = ("g++", "-print-file-name=libasan.so")
+    # libstdc++ beside it: the sanitizer has to find what throws before XLA throws.
+    libraries = [
+        str(session.run("g++", f"-print-file-name={name}", external=True, silent=True)).strip()
+        for name in ("libasan.so", "libstdc++.so")
+    ]
     environment = {
-        "LD_PRELOAD": str(session.run(*preload, external=True, silent=True)).strip(),
+        "LD_PRELOAD": " ".join(libraries),
         "ASAN_OPTIONS": "detect_leaks=0",  # CPython and XLA keep what they allocate at exit
         "DMLAX_REQUIRE_NATIVE": "1",
     }
