@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from dmlax._convolution import reference, xla
+from dmlax._convolution import native_cpu, reference, xla
 from dmlax._convolution.plan import (
     FIELDS,
     Convolution,
@@ -28,6 +28,7 @@ _INTEGER = Rules("convolution_integer")
 _QUANTIZED = Rules("quantized_linear_convolution")
 _DEFAULT_LAYOUT = ("NCHW", "OIHW", "NCHW")
 _LOWERINGS = (
+    dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not),
     dispatch.Lowering("xla", xla.run),
     dispatch.Lowering("reference", reference.run, reference.why_not),
 )
@@ -68,7 +69,7 @@ def convolution_integer(
       end_padding: cells after each spatial axis; default 0.
       group_count: groups, a static integer that divides K; C is the filter's channels times it.
       dimension_numbers: as in `jax.lax`: of rank 4, or ("NCW", "OIW", "NCW") for rank 3.
-      implementation: "auto", or exactly one of "xla", "reference".
+      implementation: "auto", or exactly one of "native_cpu", "xla", "reference".
 
     Returns:
       int32, (N, K, height, width), each `(size + start + end - span) // stride + 1`, where span
@@ -85,7 +86,8 @@ def convolution_integer(
       per channel in any shape with one size above 1, rank 3 as {N, C, W}.
 
     Lowering:
-      cpu, cuda, tpu: xla. reference where named, not on cuda.
+      cpu: native_cpu, where a program is for one device and not exported. Else xla; reference
+      where named, not on cuda.
 
     Example:
       >>> import dmlax, jax.numpy as jnp
@@ -149,7 +151,7 @@ def quantized_linear_convolution(
       dimension_numbers: as in `jax.lax`: of rank 4, or ("NCW", "OIW", "NCW") for rank 3.
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's CPU kernels:
         `rint(float32(acc + bias) * ((input_scale * filter_scale) / output_scale))`.
-      implementation: "auto", or exactly one of "xla", "reference".
+      implementation: "auto", or exactly one of "native_cpu", "xla", "reference".
 
     Returns:
       int8 or uint8, (N, K, height, width), each `(size + start + end - span) // stride + 1`,
@@ -169,7 +171,8 @@ def quantized_linear_convolution(
       give unspecified elements.
 
     Lowering:
-      cpu, cuda, tpu: xla. reference where named, not on cuda.
+      cpu: native_cpu, where a program is for one device and not exported. Else xla; reference
+      where named, not on cuda.
 
     Example:
       >>> import dmlax, jax.numpy as jnp

@@ -11,7 +11,7 @@ import jaxlib.version
 
 import dmlax
 
-_TARGETS = ("dmlax_nonzero_coordinates",)
+_TARGETS = ("dmlax_nonzero_coordinates", "dmlax_convolution")
 _LIBRARY = "_native.so"
 _ABSENT = "_native_absent.txt"  # the build's reason
 _OVERRIDE = "DMLAX_NATIVE_ISA"

@@ -1,0 +1,635 @@
+// Both convolutions: checks what it is handed, prepares constants, and shares the work out.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "dmlax/_convolution/native_cpu_kernels.h"
+#include "dmlax/_core/handler.h"
+#include "dmlax/_core/isa.h"
+#include "dmlax/_core/parallel.h"
+#include "dmlax/_core/rescale.h"
+#include "xla/ffi/api/ffi.h"
+
+namespace dmlax {
+namespace {
+
+namespace ffi = xla::ffi;
+
+using Sizes = ffi::Span<const int64_t>;
+
+constexpr int64_t kMostPlanes = int64_t{1} << 31;  // bytes of one image's planes
+constexpr int64_t kMostSize = int64_t{1} << 31;    // of anything in `windows`
+constexpr size_t kMostKept = size_t{1} << 26;      // scratch that a thread keeps between calls
+constexpr double kSerialNanoseconds = 12000;       // below which a second thread is no help
+constexpr int64_t kPanelsOfTask = 4;               // that a filter row is read for, at least
+constexpr int64_t kTasksOfThread = 4;
+
+struct Machine {
+  const ConvolutionKernels* kernels;
+  double products;  // a nanosecond, of one thread
+};
+
+Machine machine() {
+  switch (chosen_isa()) {
+#define DMLAX_CASE(isa) \
+  case Isa::isa:        \
+    return {&isa::convolution_kernels, Isa::isa >= Isa::avx512_vnni ? 200.0 : 20.0};
+    DMLAX_FOR_EACH_ISA(DMLAX_CASE)
+#undef DMLAX_CASE
+    default:
+      return {nullptr, 0};
+  }
+}
+
+// A thread's scratch memory, which grows: fresh memory costs a page fault every 4 KiB.
+class Memory {
+ public:
+  ~Memory() { std::free(data_); }
+
+  // Null if there is none.
+  uint8_t* take(int64_t bytes) {
+    const size_t wanted = static_cast<size_t>(bytes + 63) / 64 * 64;
+    if (wanted > size_) {
+      std::free(data_);
+      data_ = std::aligned_alloc(64, wanted);
+      size_ = data_ == nullptr ? 0 : wanted;
+    }
+    return static_cast<uint8_t*>(data_);
+  }
+
+  void give_back() {
+    if (size_ <= kMostKept) return;
+    std::free(data_);
+    data_ = nullptr;
+    size_ = 0;
+  }
+
+ private:
+  void* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+thread_local Memory shared_memory;  // of a call's first thread: planes for all of them
+thread_local Memory own_memory;
+
+ffi::Error invalid(const std::string& what) {
+  return ffi::Error::InvalidArgument("convolution: " + what);
+}
+
+ffi::Error no_memory() {
+  return ffi::Error(ffi::ErrorCode::kResourceExhausted, "convolution: no memory for its scratch");
+}
+
+// --- what is handed over -----------------------------------------------------------------
+
+struct Operands {
+  ffi::AnyBuffer input, filter, sums, filter_zero, input_zero, bias, input_scale, filter_scale,
+      output_scale, output_zero;
+
+  std::array<const ffi::AnyBuffer*, 10> all() const {
+    return {&input, &filter,      &sums,         &filter_zero,  &input_zero,
+            &bias,  &input_scale, &filter_scale, &output_scale, &output_zero};
+  }
+};
+
+struct Attributes {
+  Sizes windows;  // kernel, strides, dilations, start, end: two each
+  int64_t groups;
+  bool input_last, output_last, filter_unsigned, exact;
+};
+
+bool is_byte(const ffi::AnyBuffer& buffer) {
+  return buffer.element_type() == ffi::DataType::U8 || buffer.element_type() == ffi::DataType::S8;
+}
+
+bool is_signed(const ffi::AnyBuffer& buffer) {
+  return buffer.element_type() == ffi::DataType::S8;
+}
+
+// An operand's own axes follow those that vmap put there.
+class Batch {
+ public:
+  Batch(Sizes output, int64_t axes) : sizes_(output.begin(), output.begin() + axes) {}
+
+  int64_t count() const {
+    int64_t count = 1;
+    for (int64_t size : sizes_) count *= size;
+    return count;
+  }
+
+  int64_t axes() const { return static_cast<int64_t>(sizes_.size()); }
+
+  // Whether an operand has `own` axes of its own, and fits: sizes 1 or the batch's.
+  bool fits(Sizes sizes, int64_t own) const {
+    if (static_cast<int64_t>(sizes.size()) != axes() + own) return false;
+    for (size_t i = 0; i < sizes_.size(); ++i) {
+      if (sizes[i] != sizes_[i] && sizes[i] != 1) return false;
+    }
+    return true;
+  }
+
+  bool is_whole(Sizes sizes) const {
+    return std::equal(sizes_.begin(), sizes_.end(), sizes.begin());
+  }
+
+  bool is_single(Sizes sizes) const {
+    return std::all_of(sizes.begin(), sizes.begin() + axes(), [](int64_t n) { return n == 1; });
+  }
+
+  // Which of an operand's parts goes with one of the batch.
+  int64_t part(Sizes sizes, int64_t index) const {
+    int64_t result = 0, step = 1;
+    for (int64_t i = axes() - 1; i >= 0; --i) {
+      const int64_t at = index % sizes_[i];
+      index /= sizes_[i];
+      if (sizes[i] != 1) result += at * step;
+      step *= sizes[i];
+    }
+    return result;
+  }
+
+ private:
+  std::vector<int64_t> sizes_;
+};
+
+// --- geometry ----------------------------------------------------------------------------
+
+struct Geometry {
+  Job job = {};
+  std::vector<int64_t> vertical, horizontal, taps;
+};
+
+std::vector<int64_t> phases_of(const Axis& axis) {
+  std::vector<int64_t> phases;
+  for (int64_t tap = 0; tap < axis.kernel && tap < axis.stride; ++tap) {
+    phases.push_back(tap * axis.dilation % axis.stride);
+  }
+  std::sort(phases.begin(), phases.end());
+  phases.erase(std::unique(phases.begin(), phases.end()), phases.end());
+  return phases;
+}
+
+int64_t phase_index(const std::vector<int64_t>& phases, const Axis& axis, int64_t tap) {
+  const auto found =
+      std::lower_bound(phases.begin(), phases.end(), tap * axis.dilation % axis.stride);
+  return found - phases.begin();
+}
+
+// An axis, or false: sizes that do not fit one another.
+bool make_axis(Axis& axis, int64_t size, int64_t output, Sizes windows, size_t which) {
+  for (size_t i = which; i < 10; i += 2) {
+    if (windows[i] < (i < 6 ? 1 : 0) || windows[i] >= kMostSize) return false;
+  }
+  axis = {};
+  axis.size = size;
+  axis.output = output;
+  axis.kernel = windows[which];
+  axis.stride = windows[2 + which];
+  axis.dilation = windows[4 + which];
+  axis.start = windows[6 + which];
+  axis.end = windows[8 + which];
+  if (size < 0 || size >= kMostSize) return false;
+  const int64_t room = size + axis.start + axis.end, reach = (axis.kernel - 1) * axis.dilation;
+  if (reach >= room || output != (room - reach - 1) / axis.stride + 1) return false;
+  axis.shift = reach / axis.stride;
+  return true;
+}
+
+// Where everything is; false if an image's planes would take too much memory.
+bool lay_out(Geometry& geometry) {
+  Job& job = geometry.job;
+  Axis &height = job.height, &width = job.width;
+  geometry.vertical = phases_of(height);
+  geometry.horizontal = phases_of(width);
+  height.phases = static_cast<int64_t>(geometry.vertical.size());
+  width.phases = static_cast<int64_t>(geometry.horizontal.size());
+  height.phase = geometry.vertical.data();
+  width.phase = geometry.horizontal.data();
+  const bool plain = job.taps_count() == 1 && height.stride == 1 && width.stride == 1 &&
+                     height.start + height.end + width.start + width.end == 0;
+  // Where columns are neighbours, the padding after a row is that before the next one.
+  const int64_t shared = width.size + std::max(width.start, width.end);
+  job.pitch = width.output + width.shift;
+  if (width.stride == 1) job.pitch = std::min(job.pitch, shared);
+  job.pitch = std::max(job.pitch, width.output);
+  job.cells = (height.output - 1) * job.pitch + width.output;
+  job.panels = (job.cells + kCells - 1) / kCells;
+  job.direct = plain && !job.input_last;
+  if (job.direct) {
+    job.plane = job.cells;
+    geometry.taps = {0};
+    job.taps = geometry.taps.data();
+    return true;
+  }
+  const __int128 lines = height.output + height.shift;
+  const __int128 bytes = lines * job.pitch + width.start + kSlack;
+  const __int128 all = bytes * height.phases * width.phases * job.all_channels();
+  if (all > kMostPlanes) return false;
+  job.sub_image = static_cast<int64_t>(bytes);
+  job.plane = job.sub_image * height.phases * width.phases;
+  job.plane = (job.plane + 63) / 64 * 64;
+  if (job.plane % 4096 == 0) job.plane += 64;
+  for (int64_t i = 0; i < height.kernel; ++i) {
+    for (int64_t j = 0; j < width.kernel; ++j) {
+      const int64_t sub = phase_index(geometry.vertical, height, i) * width.phases +
+                          phase_index(geometry.horizontal, width, j);
+      geometry.taps.push_back(sub * job.sub_image +
+                              i * height.dilation / height.stride * job.pitch +
+                              j * width.dilation / width.stride);
+    }
+  }
+  job.taps = geometry.taps.data();
+  return true;
+}
+
+// --- constants of a call -----------------------------------------------------------------
+
+// One batch's operands; absent parameters are null.
+struct Values {
+  const uint8_t *input, *input_zero, *filter_zero, *output_zero;
+  const int8_t* filter;
+  const int32_t *sums, *bias;
+  const uint32_t *input_scale, *filter_scale, *output_scale;
+  int64_t filter_zeros, filter_scales;  // how many there are
+  void* output;
+};
+
+int32_t value_of(const uint8_t* byte, bool is_signed) {
+  if (byte == nullptr) return 0;
+  return is_signed ? static_cast<int8_t>(*byte) : *byte;
+}
+
+struct Constants {
+  std::vector<int32_t> offset, filter_zero;
+  std::vector<float> estimate, band;
+  std::vector<Ratio> ratio;
+};
+
+// Sums are of x - zero_x times w - zero_w, where x is unsigned and w signed: what the products
+// of bytes lack. All of it modulo 2^32.
+void add_offsets(Constants& constants, const Job& job, const Values& values, int32_t input_zero,
+                 bool filter_unsigned, bool filter_zero_signed) {
+  const int64_t channels = job.all_rows();
+  constants.offset.resize(channels);
+  constants.filter_zero.resize(channels);
+  bool any = false;
+  const uint32_t zero_x = static_cast<uint32_t>(input_zero), depth = static_cast<uint32_t>(job.depth);
+  for (int64_t k = 0; k < channels; ++k) {
+    const uint8_t* zero =
+        values.filter_zeros == 0 ? nullptr : values.filter_zero + (values.filter_zeros == 1 ? 0 : k);
+    const int32_t zero_w = value_of(zero, filter_zero_signed) - (filter_unsigned ? 128 : 0);
+    any = any || zero_w != 0;
+    constants.filter_zero[k] = zero_w;
+    const uint32_t bias = values.bias == nullptr ? 0 : static_cast<uint32_t>(values.bias[k]);
+    const uint32_t sum = static_cast<uint32_t>(values.sums[k]);
+    constants.offset[k] = static_cast<int32_t>(
+        bias - zero_x * sum + depth * zero_x * static_cast<uint32_t>(zero_w));
+  }
+  if (!any) constants.filter_zero.clear();
+}
+
+void add_multipliers(Constants& constants, const Job& job, const Values& values, bool exact) {
+  const int64_t channels = job.all_rows();
+  constants.estimate.resize(channels);
+  constants.band.assign(channels, kNever);
+  constants.ratio.resize(channels);
+  for (int64_t k = 0; k < channels; ++k) {
+    if (k > 0 && values.filter_scales == 1) {
+      constants.estimate[k] = constants.estimate[0];
+      constants.band[k] = constants.band[0];
+      constants.ratio[k] = constants.ratio[0];
+      continue;
+    }
+    const uint32_t sx = *values.input_scale, sw = values.filter_scale[k], sy = *values.output_scale;
+    if (exact) {
+      const Multiplier multiplier = multiplier_exact(sx, sw, sy);
+      constants.estimate[k] = multiplier.estimate;
+      constants.band[k] = multiplier.band;
+      constants.ratio[k] = multiplier.ratio;
+    } else {
+      constants.estimate[k] = multiplier_float32(sx, sw, sy);
+    }
+  }
+}
+
+void set_range(Job& job, bool exact) {
+  const int32_t lowest = job.output_signed ? -128 : 0;
+  job.low = exact ? -kLimit : static_cast<float>(lowest - job.output_zero);
+  job.high = exact ? kLimit : static_cast<float>(lowest + 255 - job.output_zero);
+}
+
+// --- sharing the work out ----------------------------------------------------------------
+
+struct Run {
+  const Job& job;
+  const ConvolutionKernels& kernels;
+  const Values& values;
+
+  int64_t image_size() const {
+    return job.all_channels() * job.height.size * job.width.size;
+  }
+  int64_t output_size() const {
+    return job.all_rows() * job.output_cells() * (job.output == Output::int32 ? 4 : 1);
+  }
+  // Rows that a part may have, and how many times over there are such.
+  int64_t rows() const { return job.depthwise() ? job.all_rows() : job.rows; }
+  int64_t groups() const { return job.depthwise() ? 1 : job.groups; }
+
+  void multiply(const Part& part) const {
+    (job.depthwise() ? kernels.depthwise : kernels.dense)(job, part);
+  }
+
+  // Images [first, last), packed and multiplied by one thread.
+  bool images(int64_t first, int64_t last) const {
+    const int64_t planes = job.direct ? 0 : (last - first) * job.image_bytes() + kSlack;
+    uint8_t* memory = own_memory.take(scratch_bytes(job) + planes);
+    if (memory == nullptr) return false;
+    uint8_t* packed = memory + scratch_bytes(job);
+    const uint8_t* input = values.input + first * image_size();
+    for (int64_t i = 0; !job.direct && i < last - first; ++i) {
+      kernels.pack(job, input + i * image_size(), 0, job.all_channels(),
+                   packed + i * job.image_bytes());
+    }
+    uint8_t* output = static_cast<uint8_t*>(values.output) + first * output_size();
+    for (int64_t group = 0; group < groups(); ++group) {
+      multiply({job.direct ? input : packed, values.filter, output, memory, group, 0,
+                (last - first) * job.panels, 0, rows()});
+    }
+    own_memory.give_back();
+    return true;
+  }
+
+  // A thread at least one image.
+  bool by_images(ffi::ThreadPool& pool, int64_t threads) const {
+    const int64_t wanted = (2 * kPanelsOfTask + job.panels - 1) / job.panels;
+    const int64_t each = std::max<int64_t>(1, std::min(wanted, job.images / threads));
+    std::atomic<bool> good{true};
+    parallel_for(pool, (job.images + each - 1) / each, [&](int64_t task) {
+      if (!images(task * each, std::min(job.images, (task + 1) * each))) good = false;
+    });
+    return good;
+  }
+
+  // Every image is packed by all threads, and multiplied by all.
+  bool by_parts(ffi::ThreadPool& pool, int64_t threads) const {
+    uint8_t* packed = nullptr;
+    if (!job.direct) {
+      packed = shared_memory.take(job.images * job.image_bytes() + kSlack);
+      if (packed == nullptr) return false;
+      const int64_t channels = job.all_channels();
+      const int64_t ranges = std::min(channels, 2 * threads);
+      parallel_for(pool, job.images * ranges, [&](int64_t task) {
+        const int64_t image = task / ranges, range = task % ranges;
+        kernels.pack(job, values.input + image * image_size(), range * channels / ranges,
+                     (range + 1) * channels / ranges, packed + image * job.image_bytes());
+      });
+    }
+    const int64_t panels = job.images * job.panels, tasks = kTasksOfThread * threads;
+    int64_t cell_parts = std::clamp((panels + kPanelsOfTask - 1) / kPanelsOfTask, threads, tasks);
+    int64_t row_parts = 1;
+    const int64_t row_blocks = (rows() + kRows - 1) / kRows;
+    if (job.depthwise()) {
+      row_parts = std::min(row_blocks, tasks);
+      cell_parts = (tasks + row_parts - 1) / row_parts;
+    } else if (groups() < threads && panels < tasks && panels % threads != 0) {
+      row_parts = std::min(row_blocks, threads);
+    }
+    cell_parts = std::min(cell_parts, panels);
+    std::atomic<bool> good{true};
+    parallel_for(pool, groups() * cell_parts * row_parts, [&](int64_t task) {
+      const int64_t row = task % row_parts, cell = task / row_parts % cell_parts;
+      uint8_t* memory = own_memory.take(scratch_bytes(job));
+      if (memory == nullptr) {
+        good = false;
+        return;
+      }
+      const int64_t first_row = row * row_blocks / row_parts * kRows;
+      const int64_t last_row = std::min(rows(), (row + 1) * row_blocks / row_parts * kRows);
+      multiply({job.direct ? values.input : packed, values.filter, values.output, memory,
+                task / row_parts / cell_parts, cell * panels / cell_parts,
+                (cell + 1) * panels / cell_parts, first_row, last_row});
+      own_memory.give_back();
+    });
+    shared_memory.give_back();
+    return good;
+  }
+
+  bool go(ffi::ThreadPool& pool, double products_a_nanosecond) const {
+    const int64_t threads = pool.num_threads();
+    const double products = static_cast<double>(job.images * job.cells) *
+                            static_cast<double>(job.all_rows() * job.depth);
+    const double bytes = static_cast<double>(job.images * (image_size() + output_size()));
+    const double time = products / products_a_nanosecond + bytes / 8;
+    if (threads <= 1 || time < kSerialNanoseconds) return images(0, job.images);
+    const bool even = job.images % threads == 0 || job.images >= 4 * threads;
+    return even ? by_images(pool, threads) : by_parts(pool, threads);
+  }
+};
+
+// --- the handler -------------------------------------------------------------------------
+
+int64_t count_of(const ffi::AnyBuffer& buffer) {  // of a parameter, without its batch
+  return buffer.dimensions().back();
+}
+
+// A pointer to one batch's part; null where that has no elements.
+template <typename T>
+const T* part_of(const ffi::AnyBuffer& buffer, const Batch& batch, int64_t index) {
+  const Sizes sizes = buffer.dimensions();
+  int64_t own = 1;
+  for (size_t i = static_cast<size_t>(batch.axes()); i < sizes.size(); ++i) own *= sizes[i];
+  if (own == 0) return nullptr;
+  return static_cast<const T*>(buffer.untyped_data()) + batch.part(sizes, index) * own;
+}
+
+// What is wrong with the parameters, or null.
+const char* check_parameters(const Operands& given, const ffi::AnyBuffer& output,
+                             int64_t channels) {
+  const auto count_is = [](const ffi::AnyBuffer& buffer, int64_t a, int64_t b, int64_t c) {
+    const int64_t count = count_of(buffer);
+    return count == a || count == b || count == c;
+  };
+  const bool quantized = output.element_type() != ffi::DataType::S32;
+  const int64_t scale = quantized ? 1 : 0;
+  const bool types = given.sums.element_type() == ffi::DataType::S32 &&
+                     given.bias.element_type() == ffi::DataType::S32 &&
+                     given.input_scale.element_type() == ffi::DataType::F32 &&
+                     given.filter_scale.element_type() == ffi::DataType::F32 &&
+                     given.output_scale.element_type() == ffi::DataType::F32 &&
+                     given.input_zero.element_type() == given.input.element_type() &&
+                     is_byte(given.filter_zero) && is_byte(given.output_zero) &&
+                     (!quantized || given.output_zero.element_type() == output.element_type());
+  if (!types) return "a parameter's element type is not the operator's";
+  const bool counts = count_is(given.sums, channels, channels, channels) &&
+                      count_is(given.bias, 0, channels, channels) &&
+                      count_is(given.filter_zero, 0, 1, channels) &&
+                      count_is(given.input_zero, 0, 1, 1) &&
+                      count_is(given.output_zero, 0, scale, scale) &&
+                      count_is(given.input_scale, scale, scale, scale) &&
+                      count_is(given.output_scale, scale, scale, scale) &&
+                      count_is(given.filter_scale, scale, scale, scale * channels);
+  return counts ? nullptr : "a parameter has neither one value nor one per output channel";
+}
+
+// The job that the shapes describe, without constants; or what is wrong with them, or null.
+const char* describe(Geometry& geometry, const Operands& given, const ffi::AnyBuffer& output,
+                     const Attributes& attributes) {
+  Job& job = geometry.job;
+  const Sizes input = given.input.dimensions().last(4), result = output.dimensions().last(4);
+  const Sizes filter = given.filter.dimensions().last(2);
+  const size_t input_channel = attributes.input_last ? 3 : 1;
+  const size_t output_channel = attributes.output_last ? 3 : 1;
+  const size_t height_at = attributes.input_last ? 1 : 2;
+  const size_t output_height_at = attributes.output_last ? 1 : 2;
+  job.images = input[0];
+  job.groups = attributes.groups;
+  const int64_t channels = input[input_channel], rows = filter[0];
+  if (job.groups < 1 || rows < 1 || channels < 1 || rows % job.groups != 0 ||
+      channels % job.groups != 0) {
+    return "the groups do not divide the channels";
+  }
+  job.channels = channels / job.groups;
+  job.rows = rows / job.groups;
+  if (result[0] != job.images || result[output_channel] != rows) {
+    return "the output is not of the input's images and the filter's channels";
+  }
+  if (!make_axis(job.height, input[height_at], result[output_height_at], attributes.windows, 0) ||
+      !make_axis(job.width, input[height_at + 1], result[output_height_at + 1],
+                 attributes.windows, 1)) {
+    return "the windows do not fit the input and the output";
+  }
+  int64_t taps, depth;
+  if (__builtin_mul_overflow(job.height.kernel, job.width.kernel, &taps) ||
+      __builtin_mul_overflow(taps, job.channels, &depth) || depth != filter[1]) {
+    return "the filter's rows are not taps times channels";
+  }
+  job.depth = depth;
+  job.input_last = attributes.input_last;
+  job.output_last = attributes.output_last;
+  job.flip = is_signed(given.input);
+  job.output_signed = is_signed(output);
+  job.output = output.element_type() == ffi::DataType::S32 ? Output::int32
+               : attributes.exact                          ? Output::exact
+                                                           : Output::float32;
+  if (!lay_out(geometry)) return "an image's padded planes would take more than 2 GiB";
+  return nullptr;
+}
+
+ffi::Error run_one(Job job, const Machine& machine, const Operands& given,
+                   const Attributes& attributes, const Values& values, ffi::ThreadPool& pool) {
+  const int32_t zero = value_of(values.input_zero, job.flip);
+  job.padding = static_cast<uint8_t>(zero);
+  job.output_zero = value_of(values.output_zero, job.output_signed);
+  Constants constants;
+  add_offsets(constants, job, values, zero + (job.flip ? 128 : 0), attributes.filter_unsigned,
+              is_signed(given.filter_zero));
+  if (job.output != Output::int32) {
+    add_multipliers(constants, job, values, attributes.exact);
+    set_range(job, attributes.exact);
+  }
+  job.constants = {constants.offset.data(),
+                   constants.filter_zero.empty() ? nullptr : constants.filter_zero.data(),
+                   constants.estimate.data(), constants.band.data(), constants.ratio.data()};
+  const Run run{job, *machine.kernels, values};
+  return run.go(pool, machine.products) ? ffi::Error::Success() : no_memory();
+}
+
+ffi::Error convolve(ffi::ThreadPool pool, const Operands& given, ffi::AnyBuffer output,
+                    const Attributes& attributes) {
+  const Machine here = machine();
+  if (here.kernels == nullptr) return invalid("DMLAX_NATIVE_ISA names no instruction set of this CPU");
+  const int64_t axes = static_cast<int64_t>(output.dimensions().size()) - 4;
+  if (axes < 0 || attributes.windows.size() != 10) return invalid("the output is not of rank 4");
+  const Batch batch(output.dimensions(), axes);
+  constexpr int64_t kOwnAxes[] = {4, 2, 1, 1, 1, 1, 1, 1, 1, 1};
+  const auto all = given.all();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!batch.fits(all[i]->dimensions(), kOwnAxes[i])) {
+      return invalid("operand " + std::to_string(i) + " is not of the batch's shape");
+    }
+  }
+  const ffi::DataType type = output.element_type();
+  if (!is_byte(given.input) || given.filter.element_type() != ffi::DataType::S8 ||
+      (type != ffi::DataType::S32 && !is_byte(output))) {
+    return invalid("the input, the filter or the output is of another element type");
+  }
+  Geometry geometry;
+  if (const char* wrong = describe(geometry, given, output, attributes)) return invalid(wrong);
+  const int64_t channels = geometry.job.all_rows();
+  if (const char* wrong = check_parameters(given, output, channels)) return invalid(wrong);
+  if (output.element_count() == 0) return ffi::Error::Success();
+  if (output.untyped_data() == nullptr) return invalid("the output is null");
+  for (const ffi::AnyBuffer* operand : all) {
+    if (operand->element_count() > 0 && operand->untyped_data() == nullptr) {
+      return invalid("an operand is null");
+    }
+  }
+  // Batched images are more images, if all have the same filter and parameters.
+  const bool fold = batch.is_whole(given.input.dimensions()) &&
+                    std::all_of(all.begin() + 1, all.end(), [&](const ffi::AnyBuffer* operand) {
+                      return batch.is_single(operand->dimensions());
+                    });
+  const int64_t calls = fold ? 1 : batch.count();
+  if (fold) geometry.job.images *= batch.count();
+  const int64_t bytes = static_cast<int64_t>(output.size_bytes()) / calls;
+  for (int64_t i = 0; i < calls; ++i) {
+    const Values values{part_of<uint8_t>(given.input, batch, i),
+                        part_of<uint8_t>(given.input_zero, batch, i),
+                        part_of<uint8_t>(given.filter_zero, batch, i),
+                        part_of<uint8_t>(given.output_zero, batch, i),
+                        part_of<int8_t>(given.filter, batch, i),
+                        part_of<int32_t>(given.sums, batch, i),
+                        part_of<int32_t>(given.bias, batch, i),
+                        part_of<uint32_t>(given.input_scale, batch, i),
+                        part_of<uint32_t>(given.filter_scale, batch, i),
+                        part_of<uint32_t>(given.output_scale, batch, i),
+                        count_of(given.filter_zero),
+                        count_of(given.filter_scale),
+                        static_cast<uint8_t*>(output.untyped_data()) + i * bytes};
+    const ffi::Error error = run_one(geometry.job, here, given, attributes, values, pool);
+    if (error.failure()) return error;
+  }
+  return ffi::Error::Success();
+}
+
+ffi::Error convolution(ffi::ThreadPool pool, ffi::AnyBuffer input, ffi::AnyBuffer filter,
+                       ffi::AnyBuffer sums, ffi::AnyBuffer filter_zero, ffi::AnyBuffer input_zero,
+                       ffi::AnyBuffer bias, ffi::AnyBuffer input_scale,
+                       ffi::AnyBuffer filter_scale, ffi::AnyBuffer output_scale,
+                       ffi::AnyBuffer output_zero, ffi::Result<ffi::AnyBuffer> output,
+                       Sizes windows, int64_t groups, bool input_last, bool output_last,
+                       bool filter_unsigned, bool exact) {
+  return convolve(pool,
+                  {input, filter, sums, filter_zero, input_zero, bias, input_scale, filter_scale,
+                   output_scale, output_zero},
+                  *output, {windows, groups, input_last, output_last, filter_unsigned, exact});
+}
+
+}  // namespace
+}  // namespace dmlax
+
+DMLAX_DEFINE_HANDLER(dmlax_convolution, dmlax::convolution,
+                     xla::ffi::Ffi::Bind()
+                         .Ctx<xla::ffi::ThreadPool>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Ret<xla::ffi::AnyBuffer>()
+                         .Attr<xla::ffi::Span<const int64_t>>("windows")
+                         .Attr<int64_t>("groups")
+                         .Attr<bool>("input_last")
+                         .Attr<bool>("output_last")
+                         .Attr<bool>("filter_unsigned")
+                         .Attr<bool>("exact"));

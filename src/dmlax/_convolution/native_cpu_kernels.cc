@@ -1,0 +1,384 @@
+// The convolution's kernels, compiled once for each instruction set. No header with inline
+// functions of its own is included, so that none is linked from the wrong instruction set.
+#include "dmlax/_convolution/native_cpu_kernels.h"
+
+#ifdef __SSE2__
+#include <immintrin.h>
+#endif
+
+namespace dmlax {
+namespace DMLAX_ISA {
+namespace {
+
+// Up to kRows filter rows.
+struct FilterRows {
+  const int8_t* rows;
+  int64_t stride, depth;
+  int count;
+  alignas(64) int8_t tail[kRows][kDepthStep];  // what a step of the depth does not fill, then zeros
+
+  FilterRows(const int8_t* first, int64_t depth, int64_t count)
+      : rows(first), stride(depth), depth(depth), count(static_cast<int>(count)) {
+    const int64_t rest = depth % kDepthStep;
+    if (rest == 0) return;
+    for (int64_t r = 0; r < count; ++r) {
+      __builtin_memset(tail[r], 0, kDepthStep);
+      __builtin_memcpy(tail[r], first + (r + 1) * depth - rest, static_cast<size_t>(rest));
+    }
+  }
+
+  // The last, partial quad.
+  int32_t last_word(int row) const {
+    int32_t word;
+    __builtin_memcpy(&word, tail[row] + depth % kDepthStep / 4 * 4, 4);
+    return word;
+  }
+};
+
+[[maybe_unused]] inline int32_t word_at(const int8_t* p) {
+  int32_t word;
+  __builtin_memcpy(&word, p, 4);
+  return word;
+}
+
+// Calls run(first, count) for every run of set bits.
+template <typename Run>
+inline void for_each_run(uint64_t valid, const Run& run) {
+  while (valid != 0) {
+    const int first = __builtin_ctzll(valid);
+    const uint64_t rest = ~(valid >> first);
+    const int count = rest == 0 ? 64 : __builtin_ctzll(rest);
+    run(first, count);
+    if (first + count >= 64) return;
+    valid &= ~uint64_t{0} << (first + count);
+  }
+}
+
+[[maybe_unused]] inline void store_runs(const uint8_t* bytes, uint64_t valid, uint8_t* output) {
+  for_each_run(valid, [&](int first, int count) {
+    __builtin_memcpy(output, bytes + first, static_cast<size_t>(count));
+    output += count;
+  });
+}
+
+#if defined(DMLAX_ISA_avx512_vnni) || defined(DMLAX_ISA_amx_int8)
+#include "dmlax/_convolution/native_cpu_avx512.h"
+#elif defined(DMLAX_ISA_avx2) || defined(DMLAX_ISA_avx_vnni)
+#include "dmlax/_convolution/native_cpu_avx2.h"
+#else
+#include "dmlax/_convolution/native_cpu_portable.h"
+#endif
+
+// --- packing an image into planes --------------------------------------------------------
+
+#ifdef __SSE2__
+inline void transpose_16x16(uint8_t* target, int64_t target_stride, const uint8_t* source,
+                            int64_t source_stride) {
+  __m128i a[16], b[16];
+  for (int i = 0; i < 16; ++i) {
+    a[i] = _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + i * source_stride));
+  }
+  for (int round = 0; round < 4; ++round) {
+    for (int i = 0; i < 8; ++i) {
+      b[2 * i] = _mm_unpacklo_epi8(a[i], a[i + 8]);
+      b[2 * i + 1] = _mm_unpackhi_epi8(a[i], a[i + 8]);
+    }
+    __builtin_memcpy(a, b, sizeof a);
+  }
+  for (int i = 0; i < 16; ++i) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(target + i * target_stride), a[i]);
+  }
+}
+#endif
+
+// target[c * target_stride + r] = source[r * source_stride + c]
+void transpose(uint8_t* target, int64_t target_stride, const uint8_t* source,
+               int64_t source_stride, int64_t rows, int64_t columns) {
+  int64_t whole_rows = 0, whole_columns = 0;
+#ifdef __SSE2__
+  whole_rows = rows & ~int64_t{15};
+  whole_columns = columns & ~int64_t{15};
+  for (int64_t r = 0; r < whole_rows; r += 16) {
+    for (int64_t c = 0; c < whole_columns; c += 16) {
+      transpose_16x16(target + c * target_stride + r, target_stride,
+                      source + r * source_stride + c, source_stride);
+    }
+  }
+#endif
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = r < whole_rows ? whole_columns : 0; c < columns; ++c) {
+      target[c * target_stride + r] = source[r * source_stride + c];
+    }
+  }
+}
+
+void copy_strided(uint8_t* target, const uint8_t* source, int64_t count, int64_t stride) {
+  if (stride == 1) {
+    __builtin_memcpy(target, source, static_cast<size_t>(count));
+    return;
+  }
+  for (int64_t i = stride == 2 ? copy_even(target, source, count) : 0; i < count; ++i) {
+    target[i] = source[i * stride];
+  }
+}
+
+// The cells of a sub-image's axis that lie within the input: [first, last), from input `source`.
+struct Span {
+  int64_t first, last, source;
+
+  Span(const Axis& axis, int64_t phase, int64_t length) {
+    const int64_t before = axis.start - phase;
+    first = before <= 0 ? 0 : (before + axis.stride - 1) / axis.stride;
+    source = first * axis.stride - before;
+    const int64_t inside = axis.size <= source ? 0 : (axis.size - source - 1) / axis.stride + 1;
+    last = first + inside < length ? first + inside : length;
+    if (first > last) first = last;
+  }
+};
+
+void pack(const Job& job, const uint8_t* image, int64_t first, int64_t last, uint8_t* planes) {
+  const int64_t row_cells = job.width.size, channels = job.all_channels();
+  const int64_t lines = job.height.output + job.height.shift;
+  __builtin_memset(planes + first * job.plane, job.padding,
+                   static_cast<size_t>((last - first) * job.plane));
+  for (int64_t v = 0; v < job.height.phases; ++v) {
+    const Span rows(job.height, job.height.phase[v], lines);
+    for (int64_t h = 0; h < job.width.phases; ++h) {
+      const Span columns(job.width, job.width.phase[h], job.pitch);
+      const int64_t count = columns.last - columns.first;
+      if (count <= 0) continue;
+      uint8_t* sub = planes + (v * job.width.phases + h) * job.sub_image + columns.first;
+      if (!job.input_last) {
+        for (int64_t c = first; c < last; ++c) {
+          for (int64_t r = rows.first; r < rows.last; ++r) {
+            const int64_t line = rows.source + (r - rows.first) * job.height.stride;
+            const uint8_t* source = image + (c * job.height.size + line) * row_cells;
+            copy_strided(sub + c * job.plane + r * job.pitch, source + columns.source, count,
+                         job.width.stride);
+          }
+        }
+      } else {
+        for (int64_t r = rows.first; r < rows.last; ++r) {
+          const int64_t line = rows.source + (r - rows.first) * job.height.stride;
+          const uint8_t* source = image + (line * row_cells + columns.source) * channels + first;
+          transpose(sub + first * job.plane + r * job.pitch, job.plane, source,
+                    job.width.stride * channels, count, last - first);
+        }
+      }
+    }
+  }
+}
+
+// --- panels ------------------------------------------------------------------------------
+
+// Where a panel's cells are, and which of them are cells of the output.
+struct Place {
+  int64_t image, cell, output;
+  uint64_t valid;
+
+  Place() = default;
+
+  Place(const Job& job, int64_t panel) {
+    image = panel / job.panels;
+    cell = panel % job.panels * kCells;
+    const int64_t row = cell / job.pitch, column = cell % job.pitch, width = job.width.output;
+    output = row * width + (column < width ? column : width);
+    valid = 0;
+    const int64_t past = job.cells - cell;
+    for (int64_t at = -column; at < kCells && at < past; at += job.pitch) {
+      const int64_t from = at < 0 ? 0 : at, to = at + width < kCells ? at + width : kCells;
+      if (from >= to) continue;
+      valid |= (~uint64_t{0} >> (64 - (to - from))) << from;
+    }
+  }
+};
+
+// What may be read of 64 cells.
+inline int64_t readable(const Job& job, const Place& place) {
+  return job.direct ? job.cells - place.cell : kCells;
+}
+
+// Quads of the depth, tap by tap: calls each(rows, count, quad) with four rows' first cells.
+template <typename Each>
+inline void for_each_quad(const Job& job, const uint8_t* planes, const Each& each) {
+  const int64_t taps = job.taps_count(), channels = job.channels;
+  int64_t tap = 0, channel = 0;
+  for (int64_t quad = 0; 4 * quad < job.depth; ++quad) {
+    const uint8_t* rows[4];
+    int count = 0;
+    for (; count < 4 && tap < taps; ++count) {
+      rows[count] = planes + job.taps[tap] + channel * job.plane;
+      if (++channel == channels) channel = 0, ++tap;
+    }
+    each(rows, count, quad);
+  }
+}
+
+// Panels [first, first + count) of one group, `job.panel_bytes()` apart.
+void build(const Job& job, const uint8_t* group, const Place* places, int64_t count,
+           uint8_t* panels) {
+  const int64_t bytes = job.panel_bytes();
+  const uint8_t flip = job.flip ? 128 : 0;
+  for_each_quad(job, group, [&](const uint8_t* const* rows, int filled, int64_t quad) {
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t offset = places[i].image * job.image_bytes() + places[i].cell;
+      const int64_t valid = readable(job, places[i]);
+      const uint8_t* from[4];
+      for (int k = 0; k < filled; ++k) from[k] = rows[k] + offset;
+      uint8_t* target = panels + i * bytes + quad * kQuadBytes;
+      if (filled == 4) {
+        build_quad(from, 4, valid, flip, target);
+      } else {
+        build_quad(from, filled, valid, flip, target);
+      }
+    }
+  });
+  const int64_t quads = (job.depth + 3) / 4, filled = quads * kQuadBytes;
+  for (int64_t i = 0; i < count; ++i) {
+    uint8_t* panel = panels + i * bytes;
+    const int64_t padded = job.padded_depth() * kCells;
+    __builtin_memset(panel + filled, 0, static_cast<size_t>(padded - filled));
+    if (job.constants.filter_zero == nullptr) continue;
+    sum_cells(panel, quads, reinterpret_cast<int32_t*>(panel + padded));
+  }
+}
+
+inline const int32_t* sums_of(const Job& job, const uint8_t* panel) {
+  if (job.constants.filter_zero == nullptr) return nullptr;
+  return reinterpret_cast<const int32_t*>(panel + job.padded_depth() * kCells);
+}
+
+// --- output ------------------------------------------------------------------------------
+
+// Output channels [channel, channel + count) of a panel's cells, from their accumulators.
+struct Target {
+  const Job& job;
+  void* output;
+  uint8_t* tile;  // two times kTileBytes
+
+  // Row r of the tile.
+  void row(const Place& place, int64_t channel, int64_t r, const int32_t* acc,
+           const int32_t* sums) const {
+    const int64_t cells = job.output_cells();
+    const int64_t at = (place.image * job.all_rows() + channel + r) * cells + place.output;
+    if (job.output == Output::int32) {
+      int32_t* values = reinterpret_cast<int32_t*>(tile) + r * kCells;
+      accumulate(job, acc, channel + r, sums, values);
+      if (job.output_last) return;
+      int32_t* to = static_cast<int32_t*>(output) + at;
+      for_each_run(place.valid, [&](int first, int count) {
+        __builtin_memcpy(to, values + first, static_cast<size_t>(count) * 4);
+        to += count;
+      });
+    } else {
+      uint8_t* bytes = tile + r * kCells;
+      quantize(job, acc, channel + r, sums, bytes);
+      if (!job.output_last) store_cells(bytes, place.valid, static_cast<uint8_t*>(output) + at);
+    }
+  }
+
+  // Where the output's channels are last, the tile's rows become columns.
+  void finish(const Place& place, int64_t channel, int64_t count) const {
+    if (!job.output_last) return;
+    const int64_t channels = job.all_rows();
+    int64_t at = (place.image * job.output_cells() + place.output) * channels + channel;
+    if (job.output == Output::int32) {
+      const int32_t* values = reinterpret_cast<const int32_t*>(tile);
+      for_each_run(place.valid, [&](int first, int cells) {
+        for (int cell = first; cell < first + cells; ++cell, at += channels) {
+          int32_t* to = static_cast<int32_t*>(output) + at;
+          for (int64_t r = 0; r < count; ++r) to[r] = values[r * kCells + cell];
+        }
+      });
+      return;
+    }
+    uint8_t* columns = tile + kTileBytes;
+    transpose(columns, kRows, tile, kCells, count, kCells);
+    for_each_run(place.valid, [&](int first, int cells) {
+      for (int cell = first; cell < first + cells; ++cell, at += channels) {
+        uint8_t* to = static_cast<uint8_t*>(output) + at;
+        const uint8_t* from = columns + cell * kRows;
+        if (count == kRows) {
+          __builtin_memcpy(to, from, kRows);
+        } else {
+          __builtin_memcpy(to, from, static_cast<size_t>(count));
+        }
+      }
+    });
+  }
+};
+
+// --- products ----------------------------------------------------------------------------
+
+struct Scratch {
+  int32_t* acc;
+  uint8_t* tile;
+  uint8_t* panels;
+
+  explicit Scratch(uint8_t* scratch)
+      : acc(reinterpret_cast<int32_t*>(scratch)),
+        tile(scratch + kTileBytes),
+        panels(scratch + 3 * kTileBytes) {}
+};
+
+// Panels, several at once, times filter rows.
+void dense(const Job& job, const Part& part) {
+  const Scratch scratch(part.scratch);
+  const Target target{job, part.output, scratch.tile};
+  const int64_t most = panels_at_once(job), bytes = job.panel_bytes();
+  const uint8_t* group = part.planes + part.group * job.channels * job.plane;
+  const int8_t* filter = part.filter + part.group * job.rows * job.depth;
+  Tiles tiles;
+  for (int64_t panel = part.first_panel; panel < part.last_panel; panel += most) {
+    const int64_t left = part.last_panel - panel, count = left < most ? left : most;
+    Place places[kMostPanels];
+    for (int64_t i = 0; i < count; ++i) places[i] = Place(job, panel + i);
+    build(job, group, places, count, scratch.panels);
+    for (int64_t row = part.first_row; row < part.last_row; row += kRows) {
+      const int64_t rest = part.last_row - row, n = rest < kRows ? rest : kRows;
+      const FilterRows rows(filter + row * job.depth, job.depth, n);
+      const int64_t channel = part.group * job.rows + row;
+      for (int64_t i = 0; i < count; ++i) {
+        const uint8_t* cells = scratch.panels + i * bytes;
+        multiply(tiles, cells, rows, scratch.acc);
+        for (int64_t r = 0; r < n; ++r) {
+          target.row(places[i], channel, r, scratch.acc + r * kCells, sums_of(job, cells));
+        }
+        target.finish(places[i], channel, n);
+      }
+    }
+  }
+}
+
+// One input channel a group: a small panel of its taps for each.
+void depthwise(const Job& job, const Part& part) {
+  const Scratch scratch(part.scratch);
+  const Target target{job, part.output, scratch.tile};
+  Tiles tiles;
+  for (int64_t row = part.first_row; row < part.last_row; row += kRows) {
+    const int64_t rest = part.last_row - row, n = rest < kRows ? rest : kRows;
+    for (int64_t panel = part.first_panel; panel < part.last_panel; ++panel) {
+      const Place place(job, panel);
+      int64_t built = -1;
+      for (int64_t r = 0; r < n; ++r) {
+        const int64_t group = (row + r) / job.rows;
+        if (group != built) {
+          build(job, part.planes + group * job.plane, &place, 1, scratch.panels);
+          built = group;
+        }
+        const FilterRows rows(part.filter + (row + r) * job.depth, job.depth, 1);
+        multiply(tiles, scratch.panels, rows, scratch.acc);
+        target.row(place, row, r, scratch.acc, sums_of(job, scratch.panels));
+      }
+      target.finish(place, row, n);
+    }
+  }
+}
+
+}  // namespace
+
+extern const ConvolutionKernels convolution_kernels;
+const ConvolutionKernels convolution_kernels = {pack, dense, depthwise};
+
+}  // namespace DMLAX_ISA
+}  // namespace dmlax
