@@ -28,6 +28,35 @@ def slow(session: nox.Session) -> None:
 
 
 @nox.session
+def without_compiler(session: nox.Session) -> None:
+    """Install where no C++ compiler works, and run the tests with the kernels absent."""
+    session.env["CXX"] = "/no/such/compiler"
+    _install(session, "test")
+    reason = "import dmlax._core.native as n; print(n.why_not('cpu')); assert n.why_not('cpu')"
+    session.run("python", "-c", reason)
+    session.run("pytest", "--numprocesses=2", *session.posargs)
+
+
+@nox.session
+def sanitize(session: nox.Session) -> None:
+    """Run the golden vectors and the kernels' tests under AddressSanitizer and its like."""
+    session.env["SKBUILD_CMAKE_DEFINE"] = "DMLAX_SANITIZE=address,undefined"
+    _install(session, "test")
+    # libstdc++ beside it: the sanitizer has to find what throws before XLA throws.
+    libraries = [
+        str(session.run("g++", f"-print-file-name={name}", external=True, silent=True)).strip()
+        for name in ("libasan.so", "libstdc++.so")
+    ]
+    environment = {
+        "LD_PRELOAD": " ".join(libraries),
+        "ASAN_OPTIONS": "detect_leaks=0",  # CPython and XLA keep what they allocate at exit
+        "DMLAX_REQUIRE_NATIVE": "1",
+    }
+    session.run("pytest", "tests/native", "tests/nonzero", *session.posargs, env=environment)
+    session.run("dmlax-conformance", "run", "--implementation=dmlax", env=environment)
+
+
+@nox.session
 def lowering(session: nox.Session) -> None:
     """Run the tests of TPU and CUDA lowering, from this CPU."""
     _install(session, "test")

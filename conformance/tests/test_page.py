@@ -317,7 +317,7 @@ def test_a_vector_has_an_address(show: Open) -> None:
     assert page.locator("#panel").is_visible()
     assert page.locator("#vector h3").inner_text().startswith(WRONG_ORDER)
     page.keyboard.press("Escape")
-    assert page.evaluate("location.hash") == ""
+    page.wait_for_function("location.hash === ''")
     page.evaluate(f"location.hash = '{FLOATS}'")
     page.locator(f"#vector h3:has-text('{FLOATS}')").wait_for()
     page = show("#no-such-vector")
@@ -330,6 +330,27 @@ def test_a_refused_call_links_to_its_valid_twin(show: Open, suite: list[Vector])
     assert page.locator("#vector").get_by_text("A refusal:").is_visible()
     page.locator("#vector a").click()
     page.locator(f"#vector h3:has-text('{vector.twin}')").wait_for()
+
+
+LARGE = "nonzero-length-1071"
+
+
+def test_the_first_wrong_elements_of_a_large_output_are_shown(
+    show: Open, broken_results: list[Result]
+) -> None:
+    (result,) = (r for r in broken_results if (r.vector.id, r.variant) == (LARGE, "eager"))
+    name = "OutputCoordinatesTensor"
+    want, have = result.vector.expect[name], result.outcome.answer[name].reshape(-1)
+    page = show(f"#{LARGE}")
+    own = page.locator(".output").filter(has=page.locator(f'h5:text-is("{name}")'))
+    rows = own.locator("figure.first tbody tr").all()
+    wrong = [i for i, word in enumerate(want.words) if word != have[i]][:16]
+    assert len(rows) == len(wrong) == 16
+    for row, index in zip(rows, wrong, strict=True):
+        words = want.words[index], int(have[index])
+        place = f"[0, {index // 3}, {index % 3}]"
+        shown = [place, *map(str, words), f"{words[1] - words[0]:+}"]
+        assert [row.locator("th").inner_text(), *texts(row.locator("td"))] == [*shown[:3], shown[3]]
 
 
 def test_light_and_dark_differ_and_can_be_chosen(show: Open) -> None:

@@ -129,6 +129,25 @@ def test_large_tensors_are_left_out_but_not_their_few_defined_rows(report: Repor
     assert max(len(json.dumps(each)) for each in report.results) < 40_000
 
 
+def test_the_first_wrong_elements_of_a_large_output_are_kept(
+    report: Report, broken_results: list[Result]
+) -> None:
+    pairs = zip(report.results, broken_results, strict=True)
+    large = [(line["first"], result) for line, result in pairs if line.get("first")]
+    assert {result.vector.operator for _, result in large} == {"nonzero_coordinates"}
+    for first, result in large:
+        (name, places), want = first.popitem(), result.vector.expect
+        assert not first
+        assert isinstance(want, dict)
+        assert len(want[name].words) > values.MOST
+        flat = result.outcome.answer[name].reshape(-1)
+        wrong = [i for i, (a, b) in enumerate(zip(want[name].words, flat, strict=False)) if a != b]
+        assert [each["index"] for each in places] == wrong[: values.FIRST]
+        for each in places:
+            assert each["expected"] == want[name].words[each["index"]]
+            assert each["got"] == flat[each["index"]]
+
+
 def test_a_strided_output_is_shown_as_its_tensor(report: Report) -> None:
     shown = [
         (line["expect"]["outputs"]["OutputTensor"], line["got"]["OutputTensor"])
@@ -227,6 +246,8 @@ def test_the_command_repeats_a_result(suite: list[Vector], tmp_path: Path) -> No
     assert words[:4] == ["dmlax-conformance", "run", "--implementation", "a module:Class"]
     assert words[4:6] == ["--vectors", str(tmp_path / "a folder")]
     assert words[6:] == ["--variant", "a variant", "--id", "an-id"]
+    limited = repeat.start_of_command("process:mine --fast", None, 2.5)
+    assert shlex.split(limited)[-2:] == ["--time-limit", "2.5"]
     again = repeat.command(repeat.start_of_command("nothing"), "eager", "quantize-ties-int32")
     assert cli.main(shlex.split(again)[1:]) == 1
 

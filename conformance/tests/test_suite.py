@@ -1,5 +1,6 @@
 """The vectors as a whole: generated, complete, explained, and covering what was promised."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,26 @@ def test_lint_complains_about_twins(tmp_path: Path) -> None:
     text = path.read_text()
     path.write_text(text.replace('"twin": "intconv-twin"', '"twin": "qconv-depthwise"', 1))
     assert any("intconv-float-input: twin" in line for line in lint.problems(tmp_path))
+
+
+BESIDE: dict[str, tuple[str | None, str]] = {
+    "names no vector beside it": (None, "nonzero-only-none-of-257"),
+    "zeros answer it too": ("nonzero-empty-0", "nonzero-only-none-of-257"),
+    "counts alone": ("nonzero-length-31", "nonzero-length-32"),
+}
+
+
+@pytest.mark.parametrize("message", BESIDE)
+def test_lint_complains_about_what_zeros_answer(message: str, tmp_path: Path) -> None:
+    beside, name = BESIDE[message]
+    path = "nonzero_coordinates/sizes.json"
+    value = vectors.parse((vectors_dir() / path).read_text())
+    (vector,) = (vector for vector in value["vectors"] if vector["id"] == name)
+    vector.pop("beside", None)
+    vector |= {} if beside is None else {"beside": beside}
+    (tmp_path / path).parent.mkdir()
+    (tmp_path / path).write_text(json.dumps(value))
+    assert any(f"{name}: " in line and message in line for line in lint.problems(tmp_path))
 
 
 def test_every_clause_is_used_and_has_a_valid_vector(suite: list[Vector]) -> None:

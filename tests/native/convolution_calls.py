@@ -67,8 +67,9 @@ class Call:
 
     def expected(self) -> np.ndarray:
         """By NumPy's integers and, where quantized, rational numbers."""
-        zero = self.parameters.get("input_zero_point", 0), self.parameters.get(
-            "filter_zero_point", 0
+        zero = (
+            self.parameters.get("input_zero_point", 0),
+            self.parameters.get("filter_zero_point", 0),
         )
         sums = sums_of_products(self.x, self.w, *map(_integers, zero), self.groups, **self.windows)
         letters = {4: "NCHW", 3: "NCW"}[len(self.layout[0])]

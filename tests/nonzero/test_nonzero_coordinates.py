@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import dmlax
-from support import WORDS, assert_same, coordinates, draw, oracle, padded_rows
+from support import NATIVE, WORDS, assert_same, coordinates, draw, oracle, padded_rows
 
-IMPLEMENTATIONS = ["xla", "reference"]
+IMPLEMENTATIONS = ["xla", "reference", *NATIVE]
 SHAPES = [
     *((1,), (2,), (31,), (32,), (33,), (64,), (1000,)),
     *((1, 1), (1, 7), (5, 1), (3, 11), (1, 2, 3), (2, 1, 3, 1), (1, 1, 2, 4)),

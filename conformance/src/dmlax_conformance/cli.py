@@ -70,7 +70,7 @@ def _run_started(options: argparse.Namespace, adapter: Adapter, chosen: list[Vec
     shown = track(judged, "vectors", total, transient=True, disable=not sys.stderr.isatty())
     results, complaints = expected.apply(shown, reasons, commands.bad(options.strict))
     console = Console(width=None if sys.stdout.isatty() else 120)
-    start = start_of_command(options.implementation, options.vectors)
+    start = start_of_command(options.implementation, options.vectors, options.time_limit)
     report.print_failures(console, results, start, options.max_shown)
     console.print(report.table(results))
     commands.write(options, results)
@@ -198,8 +198,8 @@ def _add_implementation(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--implementation", help=names)
     text = "a program that speaks JSON lines, with its arguments"
     group.add_argument("--command", dest="implementation", type=_process_name, help=text)
-    limit = "seconds for one answer of a program (default: %(default)g)"
-    parser.add_argument("--time-limit", type=float, default=adapters.TIME_LIMIT, help=limit)
+    limit = f"seconds for one answer of a program (default: {adapters.TIME_LIMIT:g})"
+    parser.add_argument("--time-limit", type=float, help=limit)
 
 
 def _process_name(command: str) -> str:

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from . import coverage, vectors
+from .adapters.zeros import Zeros
 from .canonical import dumps
 from .descs import needs
 from .locations import schema_file
 from .oracle.descs import violations
-from .runner import CAPABILITIES
+from .runner import CAPABILITIES, PASSED, judge_alone
 from .vectors import ExpectedError, Vector
 
 LEAST = 170
@@ -28,6 +29,7 @@ def problems(root: Path | None = None) -> list[str]:
         *(line for path in files for line in _file_problems(path)),
         *_id_problems(suite),
         *_twin_problems(suite),
+        *_beside_problems(suite),
         *_desc_problems(suite),
         *coverage.problems(suite),
         *_quota_problems(suite, sum(path.stat().st_size for path in files)),
@@ -72,6 +74,23 @@ def _twin_problems(suite: Sequence[Vector]) -> Iterator[str]:
             yield f"{vector.id}: twin {vector.twin} is not a valid vector of the same operator"
         elif not _differs(vector, twin):
             yield f"{vector.id}: is the same call as its twin"
+
+
+def _beside_problems(suite: Sequence[Vector]) -> Iterator[str]:
+    """Complain where zeros would pass, and about company that does not help or is not needed."""
+    known = {vector.id: _zeros_pass(vector) for vector in suite if vector.is_valid}
+    for vector in (vector for vector in suite if vector.is_valid):
+        if vector.beside is None:
+            if known[vector.id]:
+                yield f"{vector.id}: zeros answer it, and it names no vector beside it"
+        elif not known[vector.id]:
+            yield f"{vector.id}: counts alone, and names a vector beside it"
+        elif known.get(vector.beside.id, True):
+            yield f"{vector.id}: {vector.beside.id} beside it is not valid, or zeros answer it too"
+
+
+def _zeros_pass(vector: Vector) -> bool:
+    return judge_alone(Zeros(), vector, "eager").verdict in PASSED
 
 
 def _differs(a: Vector, b: Vector) -> bool:

@@ -14,6 +14,7 @@ from .tensors import to_numpy
 from .vectors import ExpectedError, Vector
 
 VERDICTS = ("exact", "permitted", "fail", "error", "expected", "unsupported")
+PASSED = frozenset({"exact", "permitted"})
 CAPABILITIES = frozenset({"descriptors", "strides"})
 
 
@@ -88,7 +89,23 @@ def _result(adapter: Adapter, vector: Vector, variant: str) -> Result:
 
 
 def judge(adapter: Adapter, vector: Vector, variant: str) -> Outcome:
-    """Return the verdict on one vector in one variant."""
+    """Return the verdict on one vector in one variant, and on the one beside it, if there is one.
+
+    A vector that zeros answer rightly proves nothing alone.
+    """
+    outcome = judge_alone(adapter, vector, variant)
+    if vector.beside is None or outcome.verdict not in PASSED:
+        return outcome
+    other = judge_alone(adapter, vector.beside, variant)
+    if other.verdict in PASSED:
+        return outcome
+    verdict = "unsupported" if other.verdict == "unsupported" else "fail"
+    reason = f"right, but counts only beside {vector.beside.id}: {other.verdict}"
+    return Outcome(verdict, (reason, *other.details), outcome.answer)
+
+
+def judge_alone(adapter: Adapter, vector: Vector, variant: str) -> Outcome:
+    """Return the verdict on one vector in one variant, whatever becomes of any other."""
     missing = missing_capabilities(adapter, vector)
     if missing:
         return Outcome("unsupported", (f"needs {' and '.join(missing)}",))

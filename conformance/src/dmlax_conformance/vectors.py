@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -53,7 +53,7 @@ class ExpectedError(NamedTuple):
 
 @dataclass(frozen=True)
 class Vector:
-    """One case, decoded."""
+    """One case, decoded; its answer counts only with a right one to the vector `beside` it."""
 
     id: str
     rev: int
@@ -71,6 +71,7 @@ class Vector:
     file: Path
     desc: Mapping[str, Any] | None = None
     feature_level: str | None = None
+    beside: "Vector | None" = None
 
     @property
     def is_valid(self) -> bool:
@@ -124,7 +125,7 @@ def load(path: Path) -> list[Vector]:
     try:
         file = parse(limits.read(path))
         check_schema(file)
-        return list(_vectors(file, path))
+        return _linked(file, list(_vectors(file, path)))
     except Malformed as error:
         raise Malformed(error.position, error.message, str(path)) from None
 
@@ -179,6 +180,18 @@ def _no_constant(token: str) -> Any:
 
 def _pointer(*parts: str | int) -> str:
     return "".join(f"/{part}" for part in parts) or "/"
+
+
+def _linked(file: Mapping[str, Any], suite: list[Vector]) -> list[Vector]:
+    """Give each vector the one beside which alone it counts."""
+    known = {vector.id: vector for vector in suite}
+    linked = []
+    for index, (value, vector) in enumerate(zip(file["vectors"], suite, strict=True)):
+        name = value.get("beside")
+        if name is not None and name not in known:
+            raise Malformed(_pointer("vectors", index, "beside"), f"no vector {name} in this file")
+        linked.append(vector if name is None else replace(vector, beside=known[name]))
+    return linked
 
 
 def _vectors(file: Mapping[str, Any], path: Path) -> Iterator[Vector]:

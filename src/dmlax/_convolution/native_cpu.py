@@ -1,6 +1,5 @@
 """Convolution in C++ (`native_cpu.cc`): packed panels of cells times rows of the filter."""
 
-import math
 from typing import Any
 
 import jax
@@ -10,8 +9,7 @@ from jax import Array
 
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
 from dmlax._convolution.prepare import ready
-from dmlax._core import native, windows
-from dmlax._core.operands import Aval
+from dmlax._core import native
 
 _TARGET = "dmlax_convolution"
 _MOST_PLANES = 2**31  # bytes that one image's padded planes may take

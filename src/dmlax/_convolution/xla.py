@@ -15,7 +15,8 @@ from jax import Array, lax
 from dmlax._convolution.epilogue import as_channel, as_int32, epilogue
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
 from dmlax._convolution.prepare import Prepared, ready, rebase_of, to_int8
-from dmlax._core import windows
+from dmlax._core import compat, windows
+from dmlax._core.operands import structs
 
 
 class Tuning(NamedTuple):
@@ -27,6 +28,8 @@ class Tuning(NamedTuple):
 
 # On a CPU a batch goes through in parts, so that packed windows stay in the caches.
 _CPU = Tuning(columns=512, contraction=1)
+# Where the compiler splits a batch over devices, parts of it would be gathered first.
+_CPU_PARTITIONED = Tuning(columns=None, contraction=1)
 # CUDA's int8 product is wrong for lengths that 4 does not divide; 16 bytes is what it loads.
 _DEFAULT = Tuning(columns=None, contraction=16)
 
@@ -35,9 +38,19 @@ def run(plan: ConvolutionPlan, operands: Convolution) -> Array:
     """Depthwise by shifted products, all else by matrix products."""
     if plan.filter.channels == 1:
         return _depthwise(plan, operands)
+    output: Array = compat.choose(
+        operands,
+        structs(plan.output),
+        functools.partial(_by_platform, plan, _CPU),
+        partitioned=functools.partial(_by_platform, plan, _CPU_PARTITIONED),
+    )
+    return output
+
+
+def _by_platform(plan: ConvolutionPlan, cpu: Tuning, operands: Convolution) -> Array:
     output: Array = lax.platform_dependent(
         operands,
-        cpu=functools.partial(_matrix_product, plan, _CPU),
+        cpu=functools.partial(_matrix_product, plan, cpu),
         default=functools.partial(_matrix_product, plan, _DEFAULT),
     )
     return output

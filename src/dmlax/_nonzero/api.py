@@ -56,7 +56,7 @@ def nonzero_coordinates(
       fill_value: what rows from `count` on hold, a static integer in 0..2**32-1.
       axis_name: inside `jax.shard_map`, the mesh axis over which axis 0 is split; the result is
         the whole input's, on every device.
-      implementation: "auto", or exactly one of "xla", "reference".
+      implementation: "auto", or exactly one of "native_cpu", "xla", "reference".
 
     Returns:
       `NonzeroCoordinates(count, coordinates)`: count uint32 of shape (), coordinates uint32 of
@@ -65,7 +65,7 @@ def nonzero_coordinates(
     Raises:
       SpecError: code `data_type` or `dimension_count` (InputTensor), `sizes` (InputTensor,
         OutputCoordinatesTensor), `option` (size, coordinate_rank, fill_value, implementation).
-      UnsupportedError: the named implementation does not exist for this operator.
+      UnsupportedError: the named implementation does not exist or cannot run on the platform.
 
     DirectML:
       DML_NONZERO_COORDINATES_OPERATOR_DESC. The page leaves rows from the count on undefined;
@@ -73,7 +73,8 @@ def nonzero_coordinates(
       inputs, ranks above 8, `size` other than the number of elements.
 
     Lowering:
-      cpu, cuda, tpu: xla. reference runs everywhere when named.
+      cpu: native_cpu, or xla with `axis_name`, in an export, over several devices, or where the
+      kernel was not built. cuda, tpu: xla. reference runs everywhere when named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp

@@ -302,6 +302,13 @@ template <int64_t kRank>
 void write_rows_of(const uint64_t* words, uint32_t first, const Axes& axes, int64_t row_count,
                    uint32_t* rows) {
   uint32_t index[kBlock + kWordBits];
+  if (kRank == 1) {  // an index is a row; what is written after a word's rows is written over
+    for (; row_count >= kWordBits; first += kWordBits) {
+      const int64_t found = expand(*words++, first, rows);
+      row_count -= found;
+      rows += found;
+    }
+  }
   while (row_count > 0) {
     int64_t found = 0;
     for (; found < kBlock && found < row_count; first += kWordBits) {

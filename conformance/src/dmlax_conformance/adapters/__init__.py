@@ -24,11 +24,11 @@ PROCESS = "process"
 TIME_LIMIT = 30.0  # seconds for one answer of an adapter in another process
 
 
-def start(name: str, time_limit: float = TIME_LIMIT) -> Adapter:
+def start(name: str, time_limit: float | None = None) -> Adapter:
     """Start an adapter: a built-in name, `module.path:ClassName` or `process:command`."""
     module, _, attribute = BUILT_IN.get(name, name).partition(":")
     if module == PROCESS:
-        return _process(attribute, time_limit)
+        return _process(attribute, TIME_LIMIT if time_limit is None else time_limit)
     if not attribute:
         raise NotStartable(f"{name!r} is none of {', '.join(BUILT_IN)} and not module:Class")
     if os.getcwd() not in sys.path:

@@ -47,16 +47,26 @@ def add_commands(
 def _export(options: argparse.Namespace, chosen: Sequence[Vector]) -> int:
     options.output.mkdir(parents=True, exist_ok=True)
     left_out: Counter[str] = Counter()
-    for vector in chosen:
+    written = _with_those_beside(chosen)
+    for vector in written:
         try:
             FORMATS[options.format](vector, options.output)
         except Unsupported as error:
             left_out[str(error)] += 1
-    written = len(chosen) - left_out.total()
-    print(f"{written} written, {left_out.total()} left out")
-    for reason, number in left_out.most_common():
-        print(f"  {number}: {reason}")
-    return FINE if written else UNUSABLE
+    number = len(written) - left_out.total()
+    print(f"{number} written, {left_out.total()} left out")
+    for reason, times in left_out.most_common():
+        print(f"  {times}: {reason}")
+    return FINE if number else UNUSABLE
+
+
+def _with_those_beside(chosen: Sequence[Vector]) -> list[Vector]:
+    """Add the vectors without which some of these do not count."""
+    every = {vector.id: vector for vector in chosen}
+    for vector in chosen:
+        if vector.beside is not None:
+            every.setdefault(vector.beside.id, vector.beside)
+    return list(every.values())
 
 
 def _check(options: argparse.Namespace, chosen: Sequence[Vector]) -> int:

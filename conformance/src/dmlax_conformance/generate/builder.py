@@ -54,13 +54,18 @@ class Topic:
         flags: str = "",
         requires: str = "",
         listed: Listed | None = None,
+        beside: str | None = None,
     ) -> None:
-        """Add a call that keeps every rule; words in strings are separated by spaces."""
+        """Add a call that keeps every rule; words in strings are separated by spaces.
+
+        One that zeros answer rightly names another of the file, `beside` which alone it counts.
+        """
         given = attributes or {}
         results = answer(self.operator, given, inputs, outputs)
         expect = {k: expected(k, v, inputs, listed or {}) for k, v in results.items()}
         self._calls[name] = (given, inputs, outputs)
-        self._add(name, comment, clause, flags, requires, {"outputs": expect})
+        others = {"beside": beside}
+        self._add(name, comment, clause, flags, requires, {"outputs": expect}, others)
 
     def invalid(
         self,
@@ -82,7 +87,7 @@ class Topic:
         self._refused(name, error)
         code, field = error
         expect = {"error": {"code": code, "field": field}}
-        self._add(name, comment, clause, flags, requires, expect, twin)
+        self._add(name, comment, clause, flags, requires, expect, {"twin": twin})
 
     def shorten(self, name: str, output: str, rows: int) -> None:
         """Keep only the first rows of a table, of which a file cannot hold all."""
@@ -122,7 +127,7 @@ class Topic:
         flags: str,
         requires: str,
         expect: dict[str, Any],
-        twin: str | None = None,
+        others: Mapping[str, str | None],
     ) -> None:
         attributes, inputs, outputs = self._calls[name]
         vector: dict[str, Any] = {
@@ -137,8 +142,8 @@ class Topic:
             "outputs": {k: {"dtype": v.dtype, "sizes": list(v.sizes)} for k, v in outputs.items()},
             "expect": expect,
         }
-        if twin is not None:
-            vector["twin"] = PREFIXES[self.operator] + twin
+        prefix = PREFIXES[self.operator]
+        vector |= {kind: prefix + other for kind, other in others.items() if other is not None}
         self._vectors.append(vector)
 
 

@@ -24,7 +24,9 @@ def topics() -> Iterator[Topic]:
     """Yield the files of this module."""
     yield _rounding()
     yield _near_ties()
+    yield _near_ties_of_one_type()
     yield _scales()
+    yield _scales_of_one_type()
     yield _overflow()
 
 
@@ -35,9 +37,10 @@ def through_bias(
     sy: Scale = 1,
     zy: int | None = None,
     dtype: str = "int8",
+    source: str = "uint8",
 ) -> dict[str, Tensor]:
     """Return a call whose accumulators are exactly these."""
-    x = ints("uint8", (1, 1, 1, 1), [77])
+    x = ints(source, (1, 1, 1, 1), [77])
     w = ints("int8", (len(bias), 1, 1, 1), [1] * len(bias))
     point = None if zy is None else [zy]
     given = operands(x, w, [77], None, bias, point, dtype)
@@ -84,20 +87,42 @@ def _near_ties() -> Topic:
     return topic
 
 
+def _near_ties_of_one_type() -> Topic:
+    """One data type for input and output, as other libraries take it."""
+    topic = Topic(OPERATOR, "near-ties-of-one-type")
+    for number, (dtype, zy) in enumerate(ONE_TYPE.items(), 4):
+        own = (dtype, zy, dtype)
+        _family(topic, "float32", number, near_ties.float32_rounds, "NearTieFloat32", *own)
+        _family(topic, "float64", number, near_ties.float64_rounds, "NearTieFloat64", *own)
+        _family(topic, "exact", number, near_ties.float32_rounds, "Tie", *own)
+    return topic
+
+
+ONE_TYPE = {"uint8": 127, "int8": -1}  # and the zero point; the filter is int8
+
+
 def _family(
-    topic: Topic, name: str, number: int, rounds: Callable[[NearTie], int], flag: str
+    topic: Topic,
+    name: str,
+    number: int,
+    rounds: Callable[[NearTie], int],
+    flag: str,
+    dtype: str = "int8",
+    zy: int | None = None,
+    source: str = "uint8",
 ) -> None:
     """Add a vector whose first channels are members that float arithmetic gets wrong."""
     chosen = _chosen(name, 40 + number, rounds)
     first = chosen[0]
-    given = through_bias([tie.accumulator for tie in chosen], zy=0 if number == 1 else number - 4)
+    point = (0 if number == 1 else number - 4) if zy is None else zy
+    given = through_bias([tie.accumulator for tie in chosen], zy=point, dtype=dtype, source=source)
     given["InputScaleTensor"] = scale_words([first.input_scale])
     given["FilterScaleTensor"] = scale_words([tie.filter_scale for tie in chosen])
     given["OutputScaleTensor"] = scale_words([first.output_scale])
     label = "exact-ties" if name == "exact" else f"near-ties-{name}"
     text = f"{len(chosen)} accumulators on or beside k + 1/2; floats misplace the first ones"
-    flags = f"{flag} LargeAccumulator"
-    add(topic, f"{label}-{number}", text, "QLC-1 QLC-5", given, None, "int8", flags)
+    last, flags = (number if zy is None else f"{source}-{dtype}"), f"{flag} LargeAccumulator"
+    add(topic, f"{label}-{last}", text, "QLC-1 QLC-5", given, None, dtype, flags)
 
 
 def _chosen(name: str, seed: int, rounds: Callable[[NearTie], int]) -> list[NearTie]:
@@ -114,7 +139,7 @@ def _chosen(name: str, seed: int, rounds: Callable[[NearTie], int]) -> list[Near
 
 def _scales() -> Topic:
     topic = Topic(OPERATOR, "scales")
-    values = [-900, -301, -2, -1, 0, 1, 2, 301, 900, TOP, BOTTOM]
+    values = VALUES
     negative = {
         "input": through_bias(values, -0.5, sy=4, zy=3),
         "filter": through_bias(values, 0.5, [(-1) ** c * 0.7 for c in range(11)], 4, 3),
@@ -126,13 +151,37 @@ def _scales() -> Topic:
         add(topic, f"negative-{name}-scale", text, "QLC-13", given, None, "int8", "OddScale")
     for name, (text, words) in EXTREME_SCALES.items():
         given = through_bias(values, zy=-7)
-        fields = ("InputScaleTensor", "FilterScaleTensor", "OutputScaleTensor")
-        given |= {field: scale_words([word]) for field, word in zip(fields, words, strict=True)}
+        given |= {field: scale_words([word]) for field, word in zip(SCALES, words, strict=True)}
         add(topic, name, text, "QLC-13 QLC-6", given, None, "int8", "OddScale")
     _large_accumulators(topic)
     return topic
 
 
+def _scales_of_one_type() -> Topic:
+    topic = Topic(OPERATOR, "scales-of-one-type")
+    for dtype, zy in ONE_TYPE.items():
+        own = {"zy": zy, "dtype": dtype, "source": dtype}
+        signs = [(-1) ** c * 0.7 for c in range(len(VALUES))]
+        given = through_bias(VALUES, 0.5, signs, 4, **own)  # type: ignore[arg-type]
+        text = f"negative scale: filter; {dtype} to {dtype}"
+        name = f"negative-filter-scale-{dtype}-{dtype}"
+        add(topic, name, text, "QLC-13", given, None, dtype, "OddScale")
+        for name in OF_ONE_TYPE:
+            text, words = EXTREME_SCALES[name]
+            given = through_bias(VALUES, **own)  # type: ignore[arg-type]
+            given |= {field: scale_words([word]) for field, word in zip(SCALES, words, strict=True)}
+            text, flags = f"{text}; {dtype} to {dtype}", "OddScale"
+            add(topic, f"{name}-{dtype}-{dtype}", text, "QLC-13 QLC-6", given, None, dtype, flags)
+        _large_accumulators(topic, f"-{dtype}-{dtype}", **own)  # type: ignore[arg-type]
+    return topic
+
+
+VALUES = [-900, -301, -2, -1, 0, 1, 2, 301, 900, TOP, BOTTOM]
+SCALES = ("InputScaleTensor", "FilterScaleTensor", "OutputScaleTensor")
+OF_ONE_TYPE = (
+    *("subnormal-pair", "product-underflows", "product-overflows", "all-huge", "all-tiny"),
+    "quotient-near-one",
+)
 EXTREME_SCALES = {
     "subnormal-pair": ("input and output scale are the same subnormal", (3, 0x3F000000, 3)),
     "subnormal-filter": ("a subnormal filter scale", (0x7F000000, 0x00400001, 0x3F800000)),
@@ -153,16 +202,23 @@ EXTREME_SCALES = {
 }
 
 
-def _large_accumulators(topic: Topic) -> None:
+def _large_accumulators(
+    topic: Topic,
+    suffix: str = "",
+    zy: int | None = None,
+    dtype: str = "int8",
+    source: str = "uint8",
+) -> None:
     bias = [2**24 + 1, -(2**24) - 1, 2**25 + 3, 2**30 + 1, TOP, BOTTOM, BOTTOM + 1, 2**24 + 3]
     sw = [Fraction(5, 2 * abs(value) + (-1) ** index) for index, value in enumerate(bias)]
-    given = through_bias(bias, sw=sw)
-    text = "accumulators that float32 rounds, near 5/2"
-    add(topic, "beyond-24-bits", text, "QLC-1", given, None, "int8", "LargeAccumulator")
+    given = through_bias(bias, sw=sw, zy=zy, dtype=dtype, source=source)
+    text, flags = "accumulators that float32 rounds, near 5/2", "LargeAccumulator"
+    add(topic, f"beyond-24-bits{suffix}", text, "QLC-1", given, None, dtype, flags)
     two = Fraction(2)
-    given = through_bias([2**24 + 1, -(2**24) - 1, 2**31 - 1], sw=[two**-25, two**-25, two**-25])
+    bias, sw = [2**24 + 1, -(2**24) - 1, 2**31 - 1], [two**-25, two**-25, two**-25]
+    given = through_bias(bias, sw=sw, zy=zy, dtype=dtype, source=source)
     text = "float32(accumulator) would make a tie or a whole number of these"
-    add(topic, "lost-bit-decides", text, "QLC-1", given, None, "int8", "LargeAccumulator")
+    add(topic, f"lost-bit-decides{suffix}", text, "QLC-1", given, None, dtype, flags)
 
 
 def _overflow() -> Topic:

@@ -32,7 +32,7 @@ def judge(mutant: Mutant, suite: Iterable[Vector]) -> Trial:
     """Give all vectors that concern it to a mutant."""
     found: dict[str, list[str]] = {}
     for vector in filter(mutant.concerns, suite):
-        verdict = runner.judge(mutant.adapter, vector, "eager").verdict
+        verdict = runner.judge_alone(mutant.adapter, vector, "eager").verdict
         found.setdefault(verdict, []).append(vector.id)
     kinds = ("fail", "error", "permitted", "unsupported")
     return Trial(mutant.id, *(tuple(found.get(kind, ())) for kind in kinds))
@@ -42,7 +42,7 @@ def first_kill(mutant: Mutant, suite: Iterable[Vector]) -> str | None:
     """Return the first vector about the mutant's clauses that kills it."""
     for vector in filter(mutant.concerns, suite):
         is_about_it = not set(mutant.clause).isdisjoint(vector.clause)
-        if is_about_it and runner.judge(mutant.adapter, vector, "eager").verdict == "fail":
+        if is_about_it and runner.judge_alone(mutant.adapter, vector, "eager").verdict == "fail":
             return vector.id
     return None
 

@@ -12,6 +12,7 @@ from ..errors import Malformed
 from ..exits import FAILED, FINE, UNUSABLE
 from ..runner import Result
 from . import compare, expected, html, junit, lines, reading
+from .repeat import start_of_command
 
 OUTPUTS = {
     "report": "write JSON lines to this file",
@@ -71,7 +72,8 @@ def bad(strict: bool) -> frozenset[str]:
 
 def write(options: argparse.Namespace, results: Sequence[Result]) -> None:
     """Write the reports that the options ask for."""
-    report = lines.of_run(results, options.implementation, options.vectors)
+    start = start_of_command(options.implementation, options.vectors, options.time_limit)
+    report = lines.of_run(results, options.implementation, start)
     if options.report:
         lines.write(options.report, report)
     if options.junit:

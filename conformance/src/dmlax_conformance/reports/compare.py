@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from ..runner import PASSED
 from .expected import key_of
 from .lines import Json, Report
 
-PASSED = frozenset({"exact", "permitted"})
 FAILED = frozenset({"fail", "error"})
 WORSE = (
     "newly failing",

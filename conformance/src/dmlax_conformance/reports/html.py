@@ -103,8 +103,7 @@ def _legend(reports: Iterable[Report]) -> dict[str, dict[str, str]]:
 def _vector(result: Json, vector: Vector | None) -> dict[str, Any]:
     """Return a vector: what every result says of it, and the call from where it is known."""
     shown = {name: result[name] for name in SHARED} | {"types": _types(result)}
-    if "twin" in result:
-        shown["twin"] = result["twin"]
+    shown |= {name: result[name] for name in ("twin", "beside") if name in result}
     if "expect" in result:
         return shown | {name: result[name] for name in CALL if name in result}
     return shown | (values.call(vector) if vector is not None else {})
@@ -122,7 +121,7 @@ def _types(result: Json) -> str:
 
 def _result(result: Json, places: Mapping[Key, int], column: int) -> list[Any]:
     """Return vector, column, verdict and seconds, and more where there is more to say."""
-    names = ("details", "was", "reason", "got", "differs")
+    names = ("details", "was", "reason", "got", "differs", "first")
     more = {name: result[name] for name in names if result.get(name)}
     place = places[result["id"], result["rev"]]
     row = [place, column, VERDICTS.index(result["verdict"]), result["seconds"]]

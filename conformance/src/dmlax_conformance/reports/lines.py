@@ -35,15 +35,15 @@ class Report:
         return {"kind": "footer"} | sums | {name: counts[name] for name in VERDICTS}
 
 
-def of_run(results: Sequence[Result], implementation: str, folder: Path | None = None) -> Report:
-    """Return the report of a run; `folder` is that of vectors that are not the suite's own."""
+def of_run(results: Sequence[Result], implementation: str, start: str | None = None) -> Report:
+    """Return the report of a run; `start` begins the command that repeats one of its vectors."""
     header = {
         "kind": "header",
         "report": FORMAT,
         "suite": __version__,
         "implementation": implementation,
         "variants": list(dict.fromkeys(result.variant for result in results)),
-        "repeat": start_of_command(implementation, folder),
+        "repeat": start or start_of_command(implementation),
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
         "legend": _legend(results),
@@ -76,6 +76,7 @@ def _line(result: Result) -> dict[str, Any]:
         "dtypes": values.data_types(vector),
         "valid": vector.is_valid,
         **({"twin": vector.twin} if vector.twin else {}),
+        **({"beside": vector.beside.id} if vector.beside else {}),
         **({"was": outcome.was, "reason": outcome.reason} if isinstance(outcome, Excused) else {}),
         **(_evidence(result) if result.verdict not in ("exact", "unsupported") else {}),
     }
@@ -87,6 +88,7 @@ def _evidence(result: Result) -> dict[str, Any]:
         **values.call(result.vector),
         "got": values.got(result.vector, answer),
         "differs": values.differing(result.vector, answer),
+        "first": values.first_differing(result.vector, answer),
     }
 
 

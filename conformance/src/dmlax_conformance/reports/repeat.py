@@ -4,10 +4,14 @@ import shlex
 from pathlib import Path
 
 
-def start_of_command(implementation: str, folder: Path | None = None) -> str:
+def start_of_command(
+    implementation: str, folder: Path | None = None, time_limit: float | None = None
+) -> str:
     """Return the command for an implementation, to which a vector is added."""
-    own = [] if folder is None else ["--vectors", str(folder)]
-    return shlex.join(["dmlax-conformance", "run", "--implementation", implementation, *own])
+    options = ("--implementation", implementation), ("--vectors", folder)
+    given = [each for each in (*options, ("--time-limit", time_limit)) if each[1] is not None]
+    words = (str(word) for each in given for word in each)
+    return shlex.join(["dmlax-conformance", "run", *words])
 
 
 def command(start: str, variant: str, name: str) -> str:

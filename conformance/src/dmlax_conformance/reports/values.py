@@ -1,6 +1,7 @@
 """Calls, expectations and answers as the suite writes them; large tensors without elements."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from ..tensors import DTYPES, Tensor
 from ..vectors import ExpectedError, ExpectedTensor, Vector
 
 MOST = 512
+FIRST = 16
 
 Json = dict[str, Any]
 Expected = Mapping[str, ExpectedTensor]
@@ -54,15 +56,34 @@ def got(vector: Vector, answer: Any) -> Json:
 
 def differing(vector: Vector, answer: Any) -> dict[str, list[int]]:
     """Return the first places where outputs of the right data type and sizes are wrong."""
+    found = {
+        name: [index for index, _ in islice(differences(want, have), MOST)]
+        for name, want, have in _alike(vector, answer)
+    }
+    return {name: wrong for name, wrong in found.items() if wrong}
+
+
+def first_differing(vector: Vector, answer: Any) -> dict[str, list[Json]]:
+    """Return the first wrong elements of the outputs whose elements are left out."""
+    large = [each for each in _alike(vector, answer) if len(each[1].words) > MOST]
+    found = {name: list(_elements(want, have)) for name, want, have in large}
+    return {name: wrong for name, wrong in found.items() if wrong}
+
+
+def _elements(want: ExpectedTensor, have: tuple[int, ...]) -> Iterator[Json]:
+    for index, _ in islice(differences(want, have), FIRST):
+        expected, got = _words(want.dtype, (want.words[index], have[index]))
+        yield {"index": index, "expected": expected, "got": got}
+
+
+def _alike(vector: Vector, answer: Any) -> Iterator[tuple[str, ExpectedTensor, tuple[int, ...]]]:
+    """Yield the outputs of the right data type and sizes: what is wanted, and the words given."""
     if isinstance(vector.expect, ExpectedError) or not isinstance(answer, Mapping):
-        return {}
-    found = {}
+        return
     for name, want in vector.expect.items():
         have = _logical(vector, name, answer.get(name))
         if (have.dtype.name, have.shape) == (want.dtype, want.sizes):
-            wrong = [index for index, _ in differences(want, tensors.from_numpy(have).words)]
-            found[name] = wrong[:MOST]
-    return {name: wrong for name, wrong in found.items() if wrong}
+            yield name, want, tensors.from_numpy(have).words
 
 
 def _logical(vector: Vector, name: str, value: Any) -> npt.NDArray[Any]:

@@ -80,7 +80,32 @@ function output(name, want, result) {
       { ...options, note: "got - expected" }));
   }
   return el("div", { class: "output" }, el("h5", {}, name), el("div", { class: "side" }, figures),
-    unsaid(name, want, have, result, wrong));
+    firstDiffering(want, result?.more.first?.[name]), unsaid(name, want, have, result, wrong));
+}
+
+/** Return the first elements that differ, of an output that is too large to be shown. */
+function firstDiffering(want, first = []) {
+  if (!first.length) return null;
+  const row = ({ index, expected, got }) => el("tr", {},
+    el("th", { scope: "row" }, `[${placeOf(want.sizes, index).join(", ")}]`),
+    [expected, got].map((word) =>
+      el("td", { title: titleOf(want.dtype, word) }, show(want.dtype, word, asBits))),
+    el("td", { class: "wrong" }, distance(want.dtype, expected, got)));
+  const heads = ["element", "expected", "got", "got - expected"];
+  return el("figure", { class: "first" },
+    el("figcaption", {}, el("b", {}, "First differing elements")),
+    el("div", { class: "scroll" }, el("table", { class: "plane" },
+      el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))),
+      el("tbody", {}, first.map(row)))));
+}
+
+function placeOf(sizes, index) {
+  let rest = index;
+  return sizes.toReversed().map((size) => {
+    const at = rest % size;
+    rest = Math.floor(rest / size);
+    return at;
+  }).reverse();
 }
 
 function unsaid(name, want, have, result, wrong) {
@@ -88,7 +113,9 @@ function unsaid(name, want, have, result, wrong) {
   if (hidden) return el("p", { class: "muted" }, "The answer has no such output.");
   if (result?.verdict === "exact") return el("p", { class: "muted" }, "The answer is this, bit for bit.");
   if (have && typeOf(have) === typeOf(want)) {
-    return el("p", { class: "muted" }, wrong.size ? `${plural(wrong.size, "element")} marked ▲.` : "No element differs.");
+    const marked = result.more.first?.[name] ? `${plural(wrong.size, "element")} or more differ.`
+      : `${plural(wrong.size, "element")} marked ▲.`;
+    return el("p", { class: "muted" }, wrong.size ? marked : "No element differs.");
   }
   return null;
 }
@@ -184,11 +211,14 @@ const breakable = (name) => name.split(/(?=[A-Z][a-z])/).flatMap((word) => [el("
 
 const text = (value) => (value === null ? "packed" : Array.isArray(value) ? json(value) : String(value));
 
+const reference = (what, id) =>
+  (id ? [el("dt", {}, what), el("dd", {}, el("a", { href: `#${id}` }, id))] : []);
+
 function rules(vector) {
   const words = (kind, names) => names.flatMap((name) => [
     el("dt", {}, name), el("dd", {}, DATA.legend[kind][name] ?? "")]);
   return el("section", {}, el("h4", {}, "Rules and features"),
     el("dl", {}, words("clauses", vector.clause), words("flags", vector.flags),
       vector.requires.length ? [el("dt", {}, "requires"), el("dd", {}, vector.requires.join(", "))] : [],
-      vector.twin ? [el("dt", {}, "valid twin"), el("dd", {}, el("a", { href: `#${vector.twin}` }, vector.twin))] : []));
+      reference("valid twin", vector.twin), reference("counts only beside", vector.beside)));
 }

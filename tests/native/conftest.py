@@ -1,0 +1,39 @@
+"""What the native kernels' tests share."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dmlax._core import native
+
+REQUIRED = "DMLAX_REQUIRE_NATIVE"  # set where a compiler is known to be: absence then fails
+
+
+def pytest_collection_modifyitems(items):
+    """Without the library there is nothing to run, unless it has to be there."""
+    why = native.why_not("cpu")
+    if why is None or os.environ.get(REQUIRED):
+        return
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and item.path.name != "test_library.py":
+            item.add_marker(pytest.mark.skip(reason=why))
+
+
+@pytest.fixture
+def on_instruction_set():
+    """Runs Python code in a process whose kernels use one instruction set; gives its output."""
+
+    def run(name, code):
+        environment = os.environ | {"DMLAX_NATIVE_ISA": name, "JAX_PLATFORMS": "cpu"}
+        command = [sys.executable, "-W", "error", "-c", code]
+        done = subprocess.run(
+            command, env=environment, cwd=Path(__file__).parents[1], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    return run
