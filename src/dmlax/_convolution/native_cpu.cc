@@ -28,6 +28,8 @@ constexpr size_t kMostKept = size_t{1} << 26;      // scratch that a thread keep
 constexpr double kSerialNanoseconds = 12000;       // below which a second thread is no help
 constexpr int64_t kPanelsOfTask = 4;               // that a filter row is read for, at least
 constexpr int64_t kTasksOfThread = 4;
+constexpr int64_t kPlanesAtOnce = 1 << 18;         // bytes of depthwise channels
+constexpr int64_t kPackedAlone = 1 << 17;          // bytes of planes below which one thread packs
 
 struct Machine {
   const ConvolutionKernels* kernels;
@@ -267,7 +269,6 @@ int32_t value_of(const uint8_t* byte, bool is_signed) {
 struct Constants {
   std::vector<int32_t> offset, filter_zero;
   std::vector<float> estimate, band;
-  std::vector<Ratio> ratio;
 };
 
 // Sums are of x - zero_x times w - zero_w, where x is unsigned and w signed: what the products
@@ -275,45 +276,50 @@ struct Constants {
 void add_offsets(Constants& constants, const Job& job, const Values& values, int32_t input_zero,
                  bool filter_unsigned, bool filter_zero_signed) {
   const int64_t channels = job.all_rows();
+  const uint32_t zero_x = static_cast<uint32_t>(input_zero);
   constants.offset.resize(channels);
-  constants.filter_zero.resize(channels);
-  bool any = false;
-  const uint32_t zero_x = static_cast<uint32_t>(input_zero), depth = static_cast<uint32_t>(job.depth);
   for (int64_t k = 0; k < channels; ++k) {
-    const uint8_t* zero =
-        values.filter_zeros == 0 ? nullptr : values.filter_zero + (values.filter_zeros == 1 ? 0 : k);
-    const int32_t zero_w = value_of(zero, filter_zero_signed) - (filter_unsigned ? 128 : 0);
-    any = any || zero_w != 0;
-    constants.filter_zero[k] = zero_w;
-    const uint32_t bias = values.bias == nullptr ? 0 : static_cast<uint32_t>(values.bias[k]);
-    const uint32_t sum = static_cast<uint32_t>(values.sums[k]);
-    constants.offset[k] = static_cast<int32_t>(
-        bias - zero_x * sum + depth * zero_x * static_cast<uint32_t>(zero_w));
+    constants.offset[k] = static_cast<int32_t>(0 - zero_x * static_cast<uint32_t>(values.sums[k]));
   }
-  if (!any) constants.filter_zero.clear();
+  const auto add = [](int32_t& offset, uint32_t term) {
+    offset = static_cast<int32_t>(static_cast<uint32_t>(offset) + term);
+  };
+  for (int64_t k = 0; values.bias != nullptr && k < channels; ++k) {
+    add(constants.offset[k], static_cast<uint32_t>(values.bias[k]));
+  }
+  const auto filter_zero = [&](int64_t k) {
+    return value_of(values.filter_zeros == 0 ? nullptr : values.filter_zero + k,
+                    filter_zero_signed) -
+           (filter_unsigned ? 128 : 0);
+  };
+  bool any = false;
+  const int64_t zeros = values.filter_zeros > 1 ? channels : 1;
+  for (int64_t k = 0; k < zeros; ++k) any = any || filter_zero(k) != 0;
+  if (!any) return;
+  constants.filter_zero.resize(channels);
+  for (int64_t k = 0; k < channels; ++k) {
+    const int32_t zero_w = filter_zero(zeros > 1 ? k : 0);
+    constants.filter_zero[k] = zero_w;
+    add(constants.offset[k],
+        static_cast<uint32_t>(job.depth) * zero_x * static_cast<uint32_t>(zero_w));
+  }
 }
 
 void add_multipliers(Constants& constants, const Job& job, const Values& values, bool exact) {
   const int64_t channels = job.all_rows();
   constants.estimate.resize(channels);
   constants.band.assign(channels, kNever);
-  constants.ratio.resize(channels);
-  for (int64_t k = 0; k < channels; ++k) {
-    if (k > 0 && values.filter_scales == 1) {
-      constants.estimate[k] = constants.estimate[0];
-      constants.band[k] = constants.band[0];
-      constants.ratio[k] = constants.ratio[0];
-      continue;
-    }
-    const uint32_t sx = *values.input_scale, sw = values.filter_scale[k], sy = *values.output_scale;
-    if (exact) {
-      const Multiplier multiplier = multiplier_exact(sx, sw, sy);
-      constants.estimate[k] = multiplier.estimate;
-      constants.band[k] = multiplier.band;
-      constants.ratio[k] = multiplier.ratio;
-    } else {
-      constants.estimate[k] = multiplier_float32(sx, sw, sy);
-    }
+  const Estimator estimator(*values.input_scale, *values.output_scale);
+  const int64_t scales = values.filter_scales > 1 ? channels : 1;
+  for (int64_t k = 0; k < scales; ++k) {
+    const uint32_t scale = values.filter_scale[k];
+    constants.estimate[k] =
+        exact ? estimator.estimate(scale, constants.band[k])
+              : multiplier_float32(*values.input_scale, scale, *values.output_scale);
+  }
+  for (int64_t k = scales; k < channels; ++k) {
+    constants.estimate[k] = constants.estimate[0];
+    constants.band[k] = constants.band[0];
   }
 }
 
@@ -336,13 +342,6 @@ struct Run {
   int64_t output_size() const {
     return job.all_rows() * job.output_cells() * (job.output == Output::int32 ? 4 : 1);
   }
-  // Rows that a part may have, and how many times over there are such.
-  int64_t rows() const { return job.depthwise() ? job.all_rows() : job.rows; }
-  int64_t groups() const { return job.depthwise() ? 1 : job.groups; }
-
-  void multiply(const Part& part) const {
-    (job.depthwise() ? kernels.depthwise : kernels.dense)(job, part);
-  }
 
   // Images [first, last), packed and multiplied by one thread.
   bool images(int64_t first, int64_t last) const {
@@ -356,12 +355,49 @@ struct Run {
                    packed + i * job.image_bytes());
     }
     uint8_t* output = static_cast<uint8_t*>(values.output) + first * output_size();
-    for (int64_t group = 0; group < groups(); ++group) {
-      multiply({job.direct ? input : packed, values.filter, output, memory, group, 0,
-                (last - first) * job.panels, 0, rows()});
+    for (int64_t group = 0; group < job.groups; ++group) {
+      kernels.dense(job, {job.direct ? input : packed, values.filter, output, memory, group, 0,
+                          (last - first) * job.panels, 0, job.rows});
     }
     own_memory.give_back();
     return true;
+  }
+
+  // Rows [first, last) of one image, if depthwise: their channels packed and multiplied.
+  bool channels(int64_t image, int64_t first, int64_t last) const {
+    const int64_t begin = first / job.rows, end = (last - 1) / job.rows + 1;
+    const int64_t planes = job.direct ? 0 : (end - begin) * job.plane + kSlack;
+    uint8_t* memory = own_memory.take(scratch_bytes(job) + planes);
+    if (memory == nullptr) return false;
+    const uint8_t* input = values.input + image * image_size();
+    uint8_t* packed = memory + scratch_bytes(job) - begin * job.plane;
+    if (!job.direct) kernels.pack(job, input, begin, end, packed);
+    uint8_t* output = static_cast<uint8_t*>(values.output) + image * output_size();
+    kernels.depthwise(job, {job.direct ? input : packed, values.filter, output, memory, 0, 0,
+                            job.panels, first, last});
+    own_memory.give_back();
+    return true;
+  }
+
+  // Depthwise: every task has some channels of one image.
+  bool by_channels(ffi::ThreadPool* pool) const {
+    const int64_t rows = job.all_rows(), step = job.output_last ? kRows : 1;
+    const int64_t tasks = pool == nullptr ? 1 : kTasksOfThread * pool->num_threads();
+    const int64_t parts = std::max<int64_t>(1, tasks / job.images);
+    const int64_t even = ((rows + parts - 1) / parts + step - 1) / step * step;
+    const int64_t fit = std::max<int64_t>(1, kPlanesAtOnce / (step * job.plane)) * step;
+    const int64_t each = std::min(even, fit), blocks = (rows + each - 1) / each;
+    std::atomic<bool> good{true};
+    const auto task = [&](int64_t i) {
+      const int64_t first = i % blocks * each;
+      if (!channels(i / blocks, first, std::min(rows, first + each))) good = false;
+    };
+    if (pool != nullptr) {
+      parallel_for(*pool, job.images * blocks, task);
+    } else {
+      for (int64_t i = 0; i < job.images * blocks; ++i) task(i);
+    }
+    return good;
   }
 
   // A thread at least one image.
@@ -375,33 +411,39 @@ struct Run {
     return good;
   }
 
+  // Every image's planes, in memory that all threads read; null if there is none.
+  const uint8_t* pack_all(ffi::ThreadPool& pool, int64_t threads) const {
+    if (job.direct) return values.input;
+    uint8_t* packed = shared_memory.take(job.images * job.image_bytes() + kSlack);
+    if (packed == nullptr) return nullptr;
+    const int64_t channels = job.all_channels();
+    const bool small = job.images * job.image_bytes() < kPackedAlone;
+    const int64_t ranges = small ? 1 : std::min(channels, 2 * threads);
+    const auto pack = [&](int64_t task) {
+      const int64_t image = task / ranges, range = task % ranges;
+      kernels.pack(job, values.input + image * image_size(), range * channels / ranges,
+                   (range + 1) * channels / ranges, packed + image * job.image_bytes());
+    };
+    if (small) {
+      for (int64_t image = 0; image < job.images; ++image) pack(image);
+    } else {
+      parallel_for(pool, job.images * ranges, pack);
+    }
+    return packed;
+  }
+
   // Every image is packed by all threads, and multiplied by all.
   bool by_parts(ffi::ThreadPool& pool, int64_t threads) const {
-    uint8_t* packed = nullptr;
-    if (!job.direct) {
-      packed = shared_memory.take(job.images * job.image_bytes() + kSlack);
-      if (packed == nullptr) return false;
-      const int64_t channels = job.all_channels();
-      const int64_t ranges = std::min(channels, 2 * threads);
-      parallel_for(pool, job.images * ranges, [&](int64_t task) {
-        const int64_t image = task / ranges, range = task % ranges;
-        kernels.pack(job, values.input + image * image_size(), range * channels / ranges,
-                     (range + 1) * channels / ranges, packed + image * job.image_bytes());
-      });
-    }
+    const uint8_t* packed = pack_all(pool, threads);
+    if (packed == nullptr) return false;
     const int64_t panels = job.images * job.panels, tasks = kTasksOfThread * threads;
-    int64_t cell_parts = std::clamp((panels + kPanelsOfTask - 1) / kPanelsOfTask, threads, tasks);
-    int64_t row_parts = 1;
-    const int64_t row_blocks = (rows() + kRows - 1) / kRows;
-    if (job.depthwise()) {
-      row_parts = std::min(row_blocks, tasks);
-      cell_parts = (tasks + row_parts - 1) / row_parts;
-    } else if (groups() < threads && panels < tasks && panels % threads != 0) {
-      row_parts = std::min(row_blocks, threads);
-    }
-    cell_parts = std::min(cell_parts, panels);
+    const int64_t enough = (panels + kPanelsOfTask - 1) / kPanelsOfTask;
+    const int64_t cell_parts = std::min(panels, std::clamp(enough, threads, tasks));
+    const int64_t row_blocks = (job.rows + kRows - 1) / kRows;
+    const bool uneven = job.groups < threads && panels < tasks && panels % threads != 0;
+    const int64_t row_parts = uneven ? std::min(row_blocks, threads) : 1;
     std::atomic<bool> good{true};
-    parallel_for(pool, groups() * cell_parts * row_parts, [&](int64_t task) {
+    parallel_for(pool, job.groups * cell_parts * row_parts, [&](int64_t task) {
       const int64_t row = task % row_parts, cell = task / row_parts % cell_parts;
       uint8_t* memory = own_memory.take(scratch_bytes(job));
       if (memory == nullptr) {
@@ -409,10 +451,10 @@ struct Run {
         return;
       }
       const int64_t first_row = row * row_blocks / row_parts * kRows;
-      const int64_t last_row = std::min(rows(), (row + 1) * row_blocks / row_parts * kRows);
-      multiply({job.direct ? values.input : packed, values.filter, values.output, memory,
-                task / row_parts / cell_parts, cell * panels / cell_parts,
-                (cell + 1) * panels / cell_parts, first_row, last_row});
+      const int64_t last_row = std::min(job.rows, (row + 1) * row_blocks / row_parts * kRows);
+      kernels.dense(job, {packed, values.filter, values.output, memory,
+                          task / row_parts / cell_parts, cell * panels / cell_parts,
+                          (cell + 1) * panels / cell_parts, first_row, last_row});
       own_memory.give_back();
     });
     shared_memory.give_back();
@@ -424,8 +466,10 @@ struct Run {
     const double products = static_cast<double>(job.images * job.cells) *
                             static_cast<double>(job.all_rows() * job.depth);
     const double bytes = static_cast<double>(job.images * (image_size() + output_size()));
-    const double time = products / products_a_nanosecond + bytes / 8;
-    if (threads <= 1 || time < kSerialNanoseconds) return images(0, job.images);
+    const bool alone =
+        threads <= 1 || products / products_a_nanosecond + bytes / 8 < kSerialNanoseconds;
+    if (job.depthwise()) return by_channels(alone ? nullptr : &pool);
+    if (alone) return images(0, job.images);
     const bool even = job.images % threads == 0 || job.images >= 4 * threads;
     return even ? by_images(pool, threads) : by_parts(pool, threads);
   }
@@ -534,7 +578,8 @@ ffi::Error run_one(Job job, const Machine& machine, const Operands& given,
   }
   job.constants = {constants.offset.data(),
                    constants.filter_zero.empty() ? nullptr : constants.filter_zero.data(),
-                   constants.estimate.data(), constants.band.data(), constants.ratio.data()};
+                   constants.estimate.data(), constants.band.data(), values.input_scale,
+                   values.filter_scale, values.output_scale, values.filter_scales};
   const Run run{job, *machine.kernels, values};
   return run.go(pool, machine.products) ? ffi::Error::Success() : no_memory();
 }

@@ -154,7 +154,7 @@ __attribute__((noinline)) static __m256i decide(const Job& job, int64_t channel,
   store(integers, rounded);
   for (; doubtful != 0; doubtful &= doubtful - 1) {
     const int i = __builtin_ctz(static_cast<unsigned>(doubtful));
-    integers[i] = beside_half(accumulators[i], job.constants.ratio[channel], estimates[i]);
+    integers[i] = beside_half(accumulators[i], job.constants.scales(channel), estimates[i]);
   }
   return load(integers);
 }

@@ -214,7 +214,7 @@ __attribute__((noinline)) static void decide(const Job& job, int64_t channel, ui
   }
   for (; doubtful != 0; doubtful &= doubtful - 1) {
     const int i = __builtin_ctzll(doubtful);
-    integers[i] = beside_half(accumulators[i], job.constants.ratio[channel], estimates[i]);
+    integers[i] = beside_half(accumulators[i], job.constants.scales(channel), estimates[i]);
   }
   for (int j = 0; j < kVectors; ++j) rounded[j] = load(integers + 16 * j);
 }

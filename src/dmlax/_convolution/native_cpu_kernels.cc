@@ -46,24 +46,37 @@ struct FilterRows {
 struct TapWords {
   static constexpr int kMost = 64;
   int32_t weights[kMost], ones[kMost];
+  int64_t each;
   int count = 0;
   bool by_rows;
 
-  TapWords(const Job& job, const int8_t* filter) {
+  explicit TapWords(const Job& job) {
     const Axis& width = job.width;
     by_rows = !job.direct && width.stride == 1 && width.dilation == 1 && width.kernel <= 4;
-    const int64_t each = by_rows ? width.kernel : 4, words = (job.depth + each - 1) / each;
+    each = by_rows ? width.kernel : 4;
+    const int64_t words = (job.depth + each - 1) / each;
     if (words > kMost) return;
-    for (; count < words; ++count) {
-      const int64_t left = job.depth - count * each, n = left < each ? left : each;
-      int8_t bytes[4] = {}, one[4] = {};
-      for (int64_t i = 0; i < n; ++i) {
-        bytes[i] = filter[count * each + i];
-        one[i] = 1;
-      }
-      __builtin_memcpy(&weights[count], bytes, 4);
-      __builtin_memcpy(&ones[count], one, 4);
+    count = static_cast<int>(words);
+    for (int i = 0; i < count; ++i) ones[i] = word(job, i, [](int64_t) { return 1u; });
+  }
+
+  void take(const Job& job, const int8_t* filter) {
+    for (int i = 0; i < count; ++i) {
+      weights[i] = word(job, i, [&](int64_t tap) -> uint32_t {
+        return static_cast<uint8_t>(filter[tap]);
+      });
     }
+  }
+
+ private:
+  template <typename Byte>
+  int32_t word(const Job& job, int index, const Byte& byte) const {
+    const int64_t first = index * each, left = job.depth - first;
+    uint32_t bits = byte(first);
+    if (each > 1 && left > 1) bits |= byte(first + 1) << 8;
+    if (each > 2 && left > 2) bits |= byte(first + 2) << 16;
+    if (each > 3 && left > 3) bits |= byte(first + 3) << 24;
+    return static_cast<int32_t>(bits);
   }
 };
 
@@ -433,14 +446,11 @@ struct Depthwise {
     }
     target.row(place, channel, r, scratch.acc, sums);
   }
-
-  TapWords words(int64_t channel) const {
-    return TapWords(job, part.filter + channel * job.depth);
-  }
 };
 
 void depthwise(const Job& job, const Part& part) {
   const Depthwise work{job, part};
+  TapWords words(job);
   constexpr int64_t kMost = 128;
   Place places[kMost];
   for (int64_t panel = part.first_panel; panel < part.last_panel; panel += kMost) {
@@ -450,13 +460,16 @@ void depthwise(const Job& job, const Part& part) {
       const int64_t rest = part.last_row - row, n = rest < kRows ? rest : kRows;
       if (!job.output_last) {
         for (int64_t r = 0; r < n; ++r) {
-          const TapWords words = work.words(row + r);
+          words.take(job, part.filter + (row + r) * job.depth);
           for (int64_t i = 0; i < count; ++i) work.row(places[i], words, row, r);
         }
         continue;
       }
       for (int64_t i = 0; i < count; ++i) {
-        for (int64_t r = 0; r < n; ++r) work.row(places[i], work.words(row + r), row, r);
+        for (int64_t r = 0; r < n; ++r) {
+          words.take(job, part.filter + (row + r) * job.depth);
+          work.row(places[i], words, row, r);
+        }
         work.target.finish(places[i], row, n);
       }
     }

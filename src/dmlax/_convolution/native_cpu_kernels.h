@@ -35,7 +35,12 @@ struct Channels {
   const int32_t* filter_zero;  // of the packed values; null where all are 0
   const float* estimate;
   const float* band;
-  const Ratio* ratio;
+  const uint32_t *input_scale, *filter_scale, *output_scale;
+  int64_t filter_scales;       // one, or one per output channel
+
+  Scales scales(int64_t channel) const {
+    return {*input_scale, filter_scale[filter_scales == 1 ? 0 : channel], *output_scale};
+  }
 };
 
 enum class Output : int { int32, exact, float32 };
@@ -73,7 +78,7 @@ struct Job {
 // Part of a convolution: panels are counted over the images, rows over one group, or over all
 // output channels if depthwise.
 struct Part {
-  const uint8_t* planes;  // of the first image
+  const uint8_t* planes;  // of the first image, from its channel 0
   const int8_t* filter;   // all rows
   void* output;           // of the first image
   uint8_t* scratch;       // `scratch_bytes`, aligned to 64

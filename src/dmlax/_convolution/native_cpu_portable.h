@@ -65,7 +65,7 @@ static inline void quantize(const Job& job, const int32_t* acc, int64_t channel,
     const float nearest = (v + kShift) - kShift, rest = v - nearest;
     int32_t rounded = static_cast<int32_t>(nearest);
     if (__builtin_expect((rest < 0 ? -rest : rest) >= band, 0)) {
-      rounded = beside_half(accumulators[cell], job.constants.ratio[channel], v);
+      rounded = beside_half(accumulators[cell], job.constants.scales(channel), v);
     }
     rounded += job.output_zero;
     rounded = rounded < lowest ? lowest : rounded > lowest + 255 ? lowest + 255 : rounded;

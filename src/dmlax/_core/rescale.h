@@ -9,11 +9,9 @@
 
 namespace dmlax {
 
-// |sx * sw / sy| = numerator / (denominator << shift), wherever `beside_half` is ever asked.
-struct Ratio {
-  uint64_t numerator;
-  uint32_t denominator;
-  int shift;
+// The bits of three float32 scales, of one channel.
+struct Scales {
+  uint32_t input, filter, output;
 };
 
 namespace {
@@ -74,51 +72,84 @@ inline float multiplier_float32(uint32_t a, uint32_t b, uint32_t c) {
 
 // No rounding is in doubt unless the estimate is this near a half.
 //
-// The estimate fl(fl(acc) * fl(m)) has three relative errors of 2^-24 and m's of 2^-53, so up to
-// 256 it is less than 256 * 3.01 * 2^-24 < 2^-14.3 off. Beyond 255 every integer saturates.
+// The estimate fl(fl(acc) * fl(m)) has three relative errors of 2^-24, and m three of 2^-53, so up
+// to 256 it is less than 256 * 3.01 * 2^-24 < 2^-14.3 off. Beyond 255 every integer saturates.
 constexpr float kBand = 0.5f - 0x1p-14f;
 constexpr float kNever = 1;
 constexpr float kLimit = 256;
 
-struct Multiplier {
-  float estimate;
-  float band;
-  Ratio ratio;
-};
-
-// Beyond 2^10 any accumulator saturates, below 2^-33 none reaches a half; neither is in doubt.
-inline Multiplier multiplier_exact(uint32_t a, uint32_t b, uint32_t c) {
-  const Unpacked x = unpack(a), y = unpack(b), z = unpack(c);
-  const bool negative = x.negative ^ y.negative ^ z.negative;
-  const uint64_t numerator = static_cast<uint64_t>(x.mantissa) * y.mantissa;
-  const int exponent = x.exponent + y.exponent - z.exponent;
-  if (numerator == 0 || z.mantissa == 0) return {0, kNever, {0, 1, 0}};
-  const double quotient = static_cast<double>(numerator) / z.mantissa;  // in (2^22, 2^25)
-  if (exponent < -60) return {0, kNever, {0, 1, 0}};
-  const double power = exponent < 0 ? 1.0 / static_cast<double>(uint64_t{1} << -exponent) : 1;
-  const double magnitude = exponent < 0 ? quotient * power : 0x1p11;
-  if (magnitude < 0x1p-33) return {0, kNever, {0, 1, 0}};
-  if (magnitude > 0x1p10) return {negative ? -1024.f : 1024.f, kNever, {0, 1, 0}};
-  const float estimate = static_cast<float>(negative ? -magnitude : magnitude);
-  // Products with a power of two are exact, for accumulators of 24 bits; larger ones saturate.
-  uint32_t bits;
-  __builtin_memcpy(&bits, &estimate, sizeof bits);
-  const bool exact = (bits & 0x7fffff) == 0 && magnitude >= 0x1p-15 &&
-                     numerator == (numerator / z.mantissa) * z.mantissa &&
-                     static_cast<double>(estimate) == (negative ? -magnitude : magnitude);
-  return {estimate, exact ? kNever : kBand, {numerator, z.mantissa, -exponent}};
+// 2^exponent for exponents of normal doubles.
+inline double power_of_two(int exponent) {
+  const uint64_t bits = static_cast<uint64_t>(exponent + 1023) << 52;
+  double value;
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
 }
 
-// round(acc * m) to even, where |estimate| is at most kBand's error from a half below 256.
-inline int32_t beside_half(int32_t accumulator, const Ratio& ratio, float estimate) {
+// What |acc * sx * sw / sy| is compared by: numerator / (denominator << shift) times |acc|.
+struct Ratio {
+  uint64_t numerator;
+  uint32_t denominator;
+  int shift;
+
+  explicit Ratio(const Scales& scales) {
+    const Unpacked x = unpack(scales.input), w = unpack(scales.filter), y = unpack(scales.output);
+    numerator = static_cast<uint64_t>(x.mantissa) * w.mantissa;
+    denominator = y.mantissa;
+    shift = y.exponent - x.exponent - w.exponent;
+  }
+
+  // Whether it is a power of two.
+  bool is_power() const {
+    const uint64_t whole = numerator / denominator;
+    return whole * denominator == numerator && (whole & (whole - 1)) == 0;
+  }
+};
+
+// sx * sw / sy as float32 estimates, one filter scale after another.
+class Estimator {
+ public:
+  Estimator(uint32_t input, uint32_t output) : input_(input), output_(output) {
+    const Unpacked x = unpack(input), y = unpack(output);
+    negative_ = x.negative ^ y.negative;
+    if (y.mantissa == 0) return;
+    factor_ = static_cast<double>(x.mantissa) / y.mantissa * power_of_two(x.exponent - y.exponent);
+  }
+
+  // Beyond 2^10 any accumulator saturates, below 2^-33 none reaches a half: neither is in doubt.
+  // Nor is a product with a power of two: exact for accumulators of 24 bits, which larger ones
+  // are too large for.
+  float estimate(uint32_t filter, float& band) const {
+    const Unpacked w = unpack(filter);
+    const double magnitude = factor_ * (w.mantissa * power_of_two(w.exponent));
+    const bool certain = !(magnitude >= 0x1p-33 && magnitude <= 0x1p10);
+    const double clipped = magnitude > 0x1p10 ? 0x1p10 : certain ? 0 : magnitude;
+    const float value = static_cast<float>(clipped);
+    uint32_t bits;
+    __builtin_memcpy(&bits, &value, sizeof bits);
+    const bool power = (bits & 0x7fffff) == 0 && magnitude >= 0x1p-15 &&
+                       (certain || Ratio({input_, filter, output_}).is_power());
+    band = certain || power ? kNever : kBand;
+    return negative_ ^ w.negative ? -value : value;
+  }
+
+ private:
+  uint32_t input_, output_;
+  bool negative_;
+  double factor_ = 0;
+};
+
+// round(acc * sx * sw / sy) to even, where the estimate is at most kBand's error from a half.
+inline int32_t beside_half(int32_t accumulator, const Scales& scales, float estimate) {
   using Wide = unsigned __int128;
+  const Ratio ratio(scales);
   const uint32_t bits = static_cast<uint32_t>(accumulator);
   const uint64_t magnitude = accumulator < 0 ? 0u - bits : bits;
-  const int32_t below = static_cast<int32_t>(estimate < 0 ? -estimate : estimate);
+  const uint64_t below = static_cast<uint64_t>(estimate < 0 ? -estimate : estimate);
   const Wide twice = static_cast<Wide>(2 * magnitude) * ratio.numerator;
-  const Wide odd = static_cast<Wide>(static_cast<uint64_t>(2 * below + 1) * ratio.denominator)
-                   << ratio.shift;
-  const int32_t rounded = below + (twice > odd || (twice == odd && (below & 1)));
+  const Wide odd = static_cast<Wide>((2 * below + 1) * ratio.denominator) << ratio.shift;
+  const int32_t rounded =
+      static_cast<int32_t>(below + (twice > odd || (twice == odd && (below & 1))));
   return estimate < 0 ? -rounded : rounded;
 }
 
