@@ -88,7 +88,7 @@ def _near_ties() -> Topic:
 
 
 def _near_ties_of_one_type() -> Topic:
-    """The same with one data type for input and output, as other libraries take it."""
+    """Give input and output one data type, as other libraries want it."""
     topic = Topic(OPERATOR, "near-ties-of-one-type")
     for number, (dtype, zy) in enumerate(ONE_TYPE.items(), 4):
         own = (dtype, zy, dtype)
@@ -203,7 +203,11 @@ EXTREME_SCALES = {
 
 
 def _large_accumulators(
-    topic: Topic, suffix: str = "", zy: int | None = None, dtype: str = "int8", source: str = "uint8"
+    topic: Topic,
+    suffix: str = "",
+    zy: int | None = None,
+    dtype: str = "int8",
+    source: str = "uint8",
 ) -> None:
     bias = [2**24 + 1, -(2**24) - 1, 2**25 + 3, 2**30 + 1, TOP, BOTTOM, BOTTOM + 1, 2**24 + 3]
     sw = [Fraction(5, 2 * abs(value) + (-1) ** index) for index, value in enumerate(bias)]
