@@ -23,8 +23,8 @@ CALLS = {
     ),
     "element_wise_dequantize_linear": (dmlax.element_wise_dequantize_linear, (X, 2.0), {}),
 }
-NATIVE = {"nonzero_coordinates": ["native_cpu"]}
 CONVOLUTIONS = ["convolution_integer", "quantized_linear_convolution"]
+NATIVE = dict.fromkeys(["nonzero_coordinates", *CONVOLUTIONS], ["native_cpu"])
 NO_INT32_ON_CUDA = "XLA for CUDA compiles no int32 convolution"
 
 
@@ -157,19 +157,37 @@ def test_the_reference_lowers_where_it_can_run(name, platform):
     )
 
 
-def test_explain_says_what_runs_where_and_why_the_others_do_not():
+def test_explain_says_what_runs_where_and_why_the_others_do_not(monkeypatch):
+    monkeypatch.setattr(native, "why_not", lambda platform: f"no kernel for {platform}")
     explanation = dmlax.explain(dmlax.quantized_linear_convolution, X, W, **SCALES)
     assert str(explanation) == "\n".join(
         [
             "quantized_linear_convolution: uint8[1,1,4,4], int8[1,1,2,2] OIHW, group_count 1 "
             "-> uint8[1,1,3,3]",
             "  cpu: xla",
+            "    not native_cpu: no kernel for cpu",
             "    not reference: slow; it runs only when named",
             "  cuda: xla",
+            "    not native_cpu: no kernel for cuda",
             f"    not reference: {NO_INT32_ON_CUDA}",
             "  tpu: xla",
+            "    not native_cpu: no kernel for tpu",
             "    not reference: slow; it runs only when named",
             "  int32 accumulators cannot overflow: at most 130,560",
+        ]
+    )
+
+
+def test_explain_says_what_runs_instead_of_xla(monkeypatch):
+    here = {"cpu": None, "cuda": "not here", "tpu": "not here"}
+    monkeypatch.setattr(native, "why_not", here.get)
+    explanation = dmlax.explain(dmlax.nonzero_coordinates, X)
+    assert str(explanation.choices[0]) == "\n".join(
+        [
+            "cpu: native_cpu",
+            "  not xla: native_cpu is faster; it runs where a program is exported or split over "
+            "devices",
+            "  not reference: slow; it runs only when named",
         ]
     )
 
@@ -178,7 +196,9 @@ def test_explain_of_a_named_implementation_names_nothing_else():
     explanation = dmlax.explain(dmlax.convolution_integer, X, W, implementation="reference")
     chosen = {choice.platform: choice.implementation for choice in explanation.choices}
     assert chosen == {"cpu": "reference", "cuda": None, "tpu": "reference"}
-    assert explanation.choices[0].why_not == {"xla": "reference was named"}
+    why_not = explanation.choices[0].why_not
+    assert why_not["xla"] == "reference was named"
+    assert why_not["native_cpu"] == (native.why_not("cpu") or "reference was named")
     assert "cuda: nothing" in str(explanation)
 
 
