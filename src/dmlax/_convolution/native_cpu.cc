@@ -227,7 +227,7 @@ bool lay_out(Geometry& geometry) {
     return true;
   }
   const __int128 lines = height.output + height.shift;
-  const __int128 bytes = lines * job.pitch + width.start + kSlack;
+  const __int128 bytes = lines * job.pitch + width.start;
   const __int128 all = bytes * height.phases * width.phases * job.all_channels();
   if (all > kMostPlanes) return false;
   job.sub_image = static_cast<int64_t>(bytes);

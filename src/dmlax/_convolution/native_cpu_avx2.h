@@ -120,7 +120,9 @@ static inline void multiply_rows(const uint8_t* panel, const FilterRows& filter,
   }
 }
 
-struct Tiles {};
+struct Tiles {
+  static constexpr bool kWholeSteps = false;
+};
 
 static void multiply(Tiles&, const uint8_t* panel, const FilterRows& filter, int32_t* acc) {
   for (int j = 0; j < kVectors; j += 2) {
@@ -199,6 +201,15 @@ static inline void accumulate(const Job& job, const int32_t* acc, int64_t channe
     _mm_storeu_si128(reinterpret_cast<__m128i*>(cells + 16), _mm256_extracti128_si256(a, 1));
   }
 }
+
+// Depthwise channels take the way of all others, by a panel of their taps.
+static inline bool multiply_taps(const Job&, const TapWords&, const uint8_t*, int64_t, int32_t*,
+                                 int32_t*) {
+  return false;
+}
+
+static inline void expand(uint8_t*, const uint8_t*, int64_t, uint64_t, uint8_t) {}
+constexpr bool kExpands = false;
 
 // Every second byte, as many as vectors reach.
 static inline int64_t copy_even(uint8_t* target, const uint8_t* source, int64_t count) {

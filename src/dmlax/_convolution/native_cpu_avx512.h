@@ -8,23 +8,35 @@ constexpr int kVectors = 4;
 
 static inline __m512i load(const void* p) { return _mm512_loadu_si512(p); }
 
-// One quad of a panel: bytes of `count` rows, 64 cells each, of which `valid` may be read.
+// Four rows' bytes, 64 cells each, a cell's four together.
+struct Quad {
+  __m512i cells[kVectors];
+
+  // Of `count` rows, of which `valid` cells may be read.
+  static inline Quad of(const uint8_t* const* rows, int count, int64_t valid, uint8_t flip) {
+    const __mmask64 mask = valid >= kCells ? ~uint64_t{0} : (uint64_t{1} << valid) - 1;
+    const __m512i sign = _mm512_set1_epi8(static_cast<char>(flip));
+    __m512i r[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      r[i] = i < count ? _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, rows[i]), sign)
+                       : _mm512_setzero_si512();
+    }
+    const __m512i low01 = _mm512_unpacklo_epi8(r[0], r[1]);
+    const __m512i low23 = _mm512_unpacklo_epi8(r[2], r[3]);
+    const __m512i high01 = _mm512_unpackhi_epi8(r[0], r[1]);
+    const __m512i high23 = _mm512_unpackhi_epi8(r[2], r[3]);
+    return {{_mm512_unpacklo_epi16(low01, low23), _mm512_unpackhi_epi16(low01, low23),
+             _mm512_unpacklo_epi16(high01, high23), _mm512_unpackhi_epi16(high01, high23)}};
+  }
+};
+
+// One quad of a panel.
 static inline void build_quad(const uint8_t* const* rows, int count, int64_t valid, uint8_t flip,
                               uint8_t* quad) {
-  const __mmask64 mask = valid >= kCells ? ~uint64_t{0} : (uint64_t{1} << valid) - 1;
-  const __m512i sign = _mm512_set1_epi8(static_cast<char>(flip));
-  __m512i r[4];
+  const Quad bytes = Quad::of(rows, count, valid, flip);
 #pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    r[i] = i < count ? _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, rows[i]), sign)
-                     : _mm512_setzero_si512();
-  }
-  const __m512i low01 = _mm512_unpacklo_epi8(r[0], r[1]), low23 = _mm512_unpacklo_epi8(r[2], r[3]);
-  const __m512i high01 = _mm512_unpackhi_epi8(r[0], r[1]), high23 = _mm512_unpackhi_epi8(r[2], r[3]);
-  _mm512_store_si512(quad, _mm512_unpacklo_epi16(low01, low23));
-  _mm512_store_si512(quad + 64, _mm512_unpackhi_epi16(low01, low23));
-  _mm512_store_si512(quad + 128, _mm512_unpacklo_epi16(high01, high23));
-  _mm512_store_si512(quad + 192, _mm512_unpackhi_epi16(high01, high23));
+  for (int j = 0; j < kVectors; ++j) _mm512_store_si512(quad + 64 * j, bytes.cells[j]);
 }
 
 static void sum_cells(const uint8_t* panel, int64_t quads, int32_t* sums) {
@@ -95,6 +107,8 @@ struct alignas(64) TileShapes {
 // The tile registers' shapes, set when the number of filter rows changes.
 class Tiles {
  public:
+  static constexpr bool kWholeSteps = true;  // of a panel's depth, which has zeros then
+
   ~Tiles() {
     if (rows_ != 0) _tile_release();
   }
@@ -169,7 +183,9 @@ static void multiply(Tiles& tiles, const uint8_t* panel, const FilterRows& filte
 
 #else
 
-struct Tiles {};
+struct Tiles {
+  static constexpr bool kWholeSteps = false;
+};
 
 static void multiply(Tiles&, const uint8_t* panel, const FilterRows& filter, int32_t* acc) {
   multiply_vnni(panel, filter, acc);
@@ -254,6 +270,70 @@ static inline void accumulate(const Job& job, const int32_t* acc, int64_t channe
     _mm_storeu_si128(reinterpret_cast<__m128i*>(output + 48 + 4 * j), _mm512_extracti32x4_epi32(a, 3));
   }
 }
+
+// 64 cells of a depthwise channel: sums of taps times weights, and of taps.
+template <bool with_sums>
+static inline void add_taps(const Job& job, const TapWords& words, const uint8_t* cells,
+                            int64_t valid, int32_t* acc, int32_t* sums) {
+  const uint8_t flip = job.flip ? 128 : 0;
+  __m512i a[kVectors] = {}, s[kVectors] = {};
+  const auto add = [&](int word, int j, __m512i quads) {
+    a[j] = _mm512_dpbusd_epi32(a[j], quads, _mm512_set1_epi32(words.weights[word]));
+    if (with_sums) s[j] = _mm512_dpbusd_epi32(s[j], quads, _mm512_set1_epi32(words.ones[word]));
+  };
+  if (words.by_rows) {  // a cell's taps of one kernel row are its neighbours
+    const __m512i order = _mm512_add_epi32(
+        _mm512_set4_epi32(0x06050403, 0x05040302, 0x04030201, 0x03020100),
+        _mm512_set_epi64(0x3030303030303030, 0x3030303030303030, 0x2020202020202020,
+                         0x2020202020202020, 0x1010101010101010, 0x1010101010101010, 0, 0));
+    const __m512i sign = _mm512_set1_epi8(static_cast<char>(flip));
+    for (int i = 0; i < words.count; ++i) {
+      const uint8_t* row = cells + job.taps[i * job.width.kernel];
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) {
+        const __m512i bytes = _mm512_xor_si512(load(row + 4 * j), sign);
+        add(i, j, _mm512_permutexvar_epi8(order, bytes));
+      }
+    }
+  } else {
+    for (int i = 0; i < words.count; ++i) {
+      const int64_t rest = job.depth - 4 * i;
+      const uint8_t* rows[4];
+      for (int k = 0; k < 4 && k < rest; ++k) rows[k] = cells + job.taps[4 * i + k];
+      const Quad quad = rest >= 4 ? Quad::of(rows, 4, valid, flip)
+                                  : Quad::of(rows, static_cast<int>(rest), valid, flip);
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) add(i, j, quad.cells[j]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int j = 0; j < kVectors; ++j) {
+    _mm512_store_si512(acc + 16 * j, a[j]);
+    if (with_sums) _mm512_store_si512(sums + 16 * j, s[j]);
+  }
+}
+
+// False where it is not made for such windows.
+static inline bool multiply_taps(const Job& job, const TapWords& words, const uint8_t* cells,
+                                 int64_t valid, int32_t* acc, int32_t* sums) {
+  if (words.count == 0) return false;
+  if (sums != nullptr) {
+    add_taps<true>(job, words, cells, valid, acc, sums);
+  } else {
+    add_taps<false>(job, words, cells, valid, acc, sums);
+  }
+  return true;
+}
+
+// Bytes of the source go, in order, where `inside` has ones; `fill` elsewhere. `left` may be read.
+static inline void expand(uint8_t* target, const uint8_t* source, int64_t left, uint64_t inside,
+                          uint8_t fill) {
+  const unsigned wanted = static_cast<unsigned>(left < 64 ? left : 64);
+  const __m512i bytes = _mm512_maskz_loadu_epi8(_bzhi_u64(~uint64_t{0}, wanted), source);
+  const __m512i filled = _mm512_set1_epi8(static_cast<char>(fill));
+  _mm512_storeu_si512(target, _mm512_mask_expand_epi8(filled, inside, bytes));
+}
+constexpr bool kExpands = true;
 
 // Every second byte.
 static inline int64_t copy_even(uint8_t* target, const uint8_t* source, int64_t count) {

@@ -41,6 +41,32 @@ struct FilterRows {
   return word;
 }
 
+// A depthwise channel's weights in fours: a kernel row's, where its taps are neighbours in a plane
+// and fit; else one after another. None where they are too many.
+struct TapWords {
+  static constexpr int kMost = 64;
+  int32_t weights[kMost], ones[kMost];
+  int count = 0;
+  bool by_rows;
+
+  TapWords(const Job& job, const int8_t* filter) {
+    const Axis& width = job.width;
+    by_rows = !job.direct && width.stride == 1 && width.dilation == 1 && width.kernel <= 4;
+    const int64_t each = by_rows ? width.kernel : 4, words = (job.depth + each - 1) / each;
+    if (words > kMost) return;
+    for (; count < words; ++count) {
+      const int64_t left = job.depth - count * each, n = left < each ? left : each;
+      int8_t bytes[4] = {}, one[4] = {};
+      for (int64_t i = 0; i < n; ++i) {
+        bytes[i] = filter[count * each + i];
+        one[i] = 1;
+      }
+      __builtin_memcpy(&weights[count], bytes, 4);
+      __builtin_memcpy(&ones[count], one, 4);
+    }
+  }
+};
+
 // Calls run(first, count) for every run of set bits.
 template <typename Run>
 inline void for_each_run(uint64_t valid, const Run& run) {
@@ -136,7 +162,40 @@ struct Span {
   }
 };
 
+constexpr int64_t kMostMasks = 512;
+
+// Planes of narrow rows, without strides: their rows at once.
+bool pack_by_masks(const Job& job, const uint8_t* image, int64_t first, int64_t last,
+                   uint8_t* planes) {
+  const Axis &height = job.height, &width = job.width;
+  const int64_t chunks = job.plane / 64;
+  if (!kExpands || job.input_last || height.stride > 1 || width.stride > 1) return false;
+  if (chunks > kMostMasks || width.size >= 256) return false;
+  const Span rows(height, 0, height.output + height.shift), columns(width, 0, job.pitch);
+  if (columns.last - columns.first != width.size || rows.source != 0) return false;
+  uint64_t masks[kMostMasks] = {};
+  for (int64_t r = rows.first; r < rows.last; ++r) {
+    const int64_t begin = r * job.pitch + columns.first, end = begin + width.size;
+    for (int64_t at = begin; at < end; at = (at / 64 + 1) * 64) {
+      const int64_t stop = end < (at / 64 + 1) * 64 ? end : (at / 64 + 1) * 64;
+      masks[at / 64] |= (~uint64_t{0} >> (64 - (stop - at))) << at % 64;
+    }
+  }
+  const int64_t size = (rows.last - rows.first) * width.size;
+  for (int64_t c = first; c < last; ++c) {
+    const uint8_t* source = image + c * height.size * width.size;
+    const uint8_t* end = source + size;
+    uint8_t* target = planes + c * job.plane;
+    for (int64_t i = 0; i < chunks; ++i) {
+      expand(target + 64 * i, source, end - source, masks[i], job.padding);
+      source += __builtin_popcountll(masks[i]);
+    }
+  }
+  return true;
+}
+
 void pack(const Job& job, const uint8_t* image, int64_t first, int64_t last, uint8_t* planes) {
+  if (pack_by_masks(job, image, first, last, planes)) return;
   const int64_t row_cells = job.width.size, channels = job.all_channels();
   const int64_t lines = job.height.output + job.height.shift;
   __builtin_memset(planes + first * job.plane, job.padding,
@@ -237,7 +296,9 @@ void build(const Job& job, const uint8_t* group, const Place* places, int64_t co
   for (int64_t i = 0; i < count; ++i) {
     uint8_t* panel = panels + i * bytes;
     const int64_t padded = job.padded_depth() * kCells;
-    __builtin_memset(panel + filled, 0, static_cast<size_t>(padded - filled));
+    if (Tiles::kWholeSteps && !job.depthwise()) {
+      __builtin_memset(panel + filled, 0, static_cast<size_t>(padded - filled));
+    }
     if (job.constants.filter_zero == nullptr) continue;
     sum_cells(panel, quads, reinterpret_cast<int32_t*>(panel + padded));
   }
@@ -350,27 +411,54 @@ void dense(const Job& job, const Part& part) {
   }
 }
 
-// One input channel a group: a small panel of its taps for each.
-void depthwise(const Job& job, const Part& part) {
-  const Scratch scratch(part.scratch);
+// One input channel a group: where a small panel of its taps is needed, it is made for each cell.
+struct Depthwise {
+  const Job& job;
+  const Part& part;
+  const Scratch scratch{part.scratch};
   const Target target{job, part.output, scratch.tile};
-  Tiles tiles;
-  for (int64_t row = part.first_row; row < part.last_row; row += kRows) {
-    const int64_t rest = part.last_row - row, n = rest < kRows ? rest : kRows;
-    for (int64_t panel = part.first_panel; panel < part.last_panel; ++panel) {
-      const Place place(job, panel);
-      int64_t built = -1;
-      for (int64_t r = 0; r < n; ++r) {
-        const int64_t group = (row + r) / job.rows;
-        if (group != built) {
-          build(job, part.planes + group * job.plane, &place, 1, scratch.panels);
-          built = group;
+  int32_t* sums = job.constants.filter_zero == nullptr
+                      ? nullptr
+                      : reinterpret_cast<int32_t*>(scratch.panels + job.panel_bytes() - kCells * 4);
+
+  // Row r of the tile that begins with `channel`.
+  void row(const Place& place, const TapWords& words, int64_t channel, int64_t r) const {
+    const int64_t plane = (channel + r) / job.rows * job.plane;
+    const uint8_t* cells = part.planes + place.image * job.image_bytes() + plane + place.cell;
+    if (!multiply_taps(job, words, cells, readable(job, place), scratch.acc, sums)) {
+      build(job, part.planes + plane, &place, 1, scratch.panels);
+      Tiles tiles;
+      const FilterRows rows(part.filter + (channel + r) * job.depth, job.depth, 1);
+      multiply(tiles, scratch.panels, rows, scratch.acc);
+    }
+    target.row(place, channel, r, scratch.acc, sums);
+  }
+
+  TapWords words(int64_t channel) const {
+    return TapWords(job, part.filter + channel * job.depth);
+  }
+};
+
+void depthwise(const Job& job, const Part& part) {
+  const Depthwise work{job, part};
+  constexpr int64_t kMost = 128;
+  Place places[kMost];
+  for (int64_t panel = part.first_panel; panel < part.last_panel; panel += kMost) {
+    const int64_t left = part.last_panel - panel, count = left < kMost ? left : kMost;
+    for (int64_t i = 0; i < count; ++i) places[i] = Place(job, panel + i);
+    for (int64_t row = part.first_row; row < part.last_row; row += kRows) {
+      const int64_t rest = part.last_row - row, n = rest < kRows ? rest : kRows;
+      if (!job.output_last) {
+        for (int64_t r = 0; r < n; ++r) {
+          const TapWords words = work.words(row + r);
+          for (int64_t i = 0; i < count; ++i) work.row(places[i], words, row, r);
         }
-        const FilterRows rows(part.filter + (row + r) * job.depth, job.depth, 1);
-        multiply(tiles, scratch.panels, rows, scratch.acc);
-        target.row(place, row, r, scratch.acc, sums_of(job, scratch.panels));
+        continue;
       }
-      target.finish(place, row, n);
+      for (int64_t i = 0; i < count; ++i) {
+        for (int64_t r = 0; r < n; ++r) work.row(places[i], work.words(row + r), row, r);
+        work.target.finish(places[i], row, n);
+      }
     }
   }
 }

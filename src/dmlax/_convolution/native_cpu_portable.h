@@ -19,7 +19,9 @@ static void sum_cells(const uint8_t* panel, int64_t quads, int32_t* sums) {
   }
 }
 
-struct Tiles {};
+struct Tiles {
+  static constexpr bool kWholeSteps = false;
+};
 
 // Sums wrap, so they are unsigned.
 static void multiply(Tiles&, const uint8_t* panel, const FilterRows& filter, int32_t* acc) {
@@ -75,6 +77,15 @@ static inline void quantize(const Job& job, const int32_t* acc, int64_t channel,
 static inline void store_cells(const uint8_t* bytes, uint64_t valid, uint8_t* output) {
   store_runs(bytes, valid, output);
 }
+
+// Depthwise channels take the way of all others, by a panel of their taps.
+static inline bool multiply_taps(const Job&, const TapWords&, const uint8_t*, int64_t, int32_t*,
+                                 int32_t*) {
+  return false;
+}
+
+static inline void expand(uint8_t*, const uint8_t*, int64_t, uint64_t, uint8_t) {}
+constexpr bool kExpands = false;
 
 // Every second byte: nothing faster than the loop that follows.
 static inline int64_t copy_even(uint8_t*, const uint8_t*, int64_t) { return 0; }
