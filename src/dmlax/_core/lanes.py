@@ -8,9 +8,8 @@ import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
-from jax.experimental.mosaic import gpu as mgpu
 from jax.experimental.mosaic.gpu import utils
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import arith, gpu, llvm, math, nvvm, scf
@@ -40,7 +39,7 @@ class Value:
     @property
     def bits(self) -> int:
         """The width."""
-        return ir.IntegerType(self.raw.type).width
+        return int(ir.IntegerType(self.raw.type).width)
 
     def wide(self) -> "Value":
         """Zero-extended to 64 bits."""
@@ -258,11 +257,10 @@ class Pointer:
         _ptx("st.relaxed.gpu.global.u64 [$0], $1;", None, address, value)
 
 
-def _ptx(text: str, bits: int | None, *arguments: Value) -> Any:
+def _ptx(text: str, bits: int | None, *arguments: Value) -> Value:
     kind = None if bits is None else _integer(bits)
     raw = [argument.raw for argument in arguments]
-    result = utils.inline_ptx(text, *raw, result_types=kind, has_side_effects=True)
-    return None if bits is None else Value(result)
+    return Value(utils.inline_ptx(text, *raw, result_types=kind, has_side_effects=True))
 
 
 # ---------------------------------------------------------------------------------------
@@ -304,8 +302,8 @@ def loop(
         scf.condition(condition(*state).raw, [value.raw for value in state])
     after = while_op.after.blocks.append(*kinds)
     with ir.InsertionPoint(after):
-        state = body(*(Value(argument) for argument in after.arguments))
-        scf.yield_([value.raw for value in state])
+        following = body(*(Value(argument) for argument in after.arguments))
+        scf.yield_([value.raw for value in following])
     return [Value(result) for result in while_op.results]
 
 

@@ -2,8 +2,13 @@
 
 import functools
 import importlib.util
+from collections.abc import Callable
 
 import jax
+from jax import Array
+
+from dmlax._core import compat
+from dmlax.errors import UnsupportedError
 
 _CAPABILITY = "9.0"
 _JAX = (0, 11)  # what the kernels are written with appeared, or moved, before it
@@ -20,6 +25,15 @@ def why_not(platform: str) -> str | None:
     if _attached() is None:
         return f"no GPU of compute capability {_CAPABILITY} is attached"
     return None
+
+
+def refuse_elsewhere(operator: str, x: Array, why_not: Callable[[str], str | None]) -> Array:
+    """`x`, refused before the kernel is traced, or lowered, where it cannot run."""
+    named = f"{operator}: mosaic_gpu cannot run here"
+    if why := why_not("cuda"):
+        raise UnsupportedError(f"{named}: {why}")
+    others = tuple((platform, f"{named}: {why_not(platform)}") for platform in ("cpu", "tpu"))
+    return compat.refuse(x, others)
 
 
 def processors() -> int:

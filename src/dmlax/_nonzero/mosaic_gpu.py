@@ -3,11 +3,15 @@
 The kernel itself is in `mosaic_gpu_kernel`, imported only where it is lowered.
 """
 
+import functools
+
+import jax
+import jax.custom_batching
 import jax.numpy as jnp
 from jax import Array
 
 from dmlax._core import mosaic_gpu
-from dmlax._nonzero.plan import NonzeroPlan
+from dmlax._nonzero.plan import RULES, NonzeroPlan
 from dmlax._nonzero.result import NonzeroCoordinates
 
 
@@ -24,12 +28,15 @@ def why_not(plan: NonzeroPlan, platform: str) -> str | None:
 
 def run(plan: NonzeroPlan, input: Array) -> NonzeroCoordinates:
     """Runs the kernel; where there is nothing to look at or to write, nothing is launched."""
+    refused = functools.partial(why_not, plan)
+    input = mosaic_gpu.refuse_elsewhere(RULES.operator, input, refused)
     if plan.elements == 0:
         rows = jnp.full(plan.coordinates.shape, jnp.uint32(plan.fill_value))
         return NonzeroCoordinates(jnp.uint32(0), rows)
     from dmlax._nonzero import mosaic_gpu_kernel as kernel
 
     launch = kernel.Launch.of(plan, mosaic_gpu.processors())
-    count, rows = kernel.compact(plan, launch, input.reshape(-1))
+    compact = jax.custom_batching.sequential_vmap(functools.partial(kernel.compact, plan, launch))
+    count, rows = compact(input.reshape(-1))
     rows = rows[: plan.size * plan.coordinate_rank].reshape(plan.coordinates.shape)
     return NonzeroCoordinates(count.reshape(()), rows)

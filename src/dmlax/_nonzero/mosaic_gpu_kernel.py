@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from dmlax._core import lanes
@@ -41,7 +42,7 @@ class Launch:
         """Small tiles for small inputs, so that every multiprocessor has some."""
         if plan.elements < 1 << 21:
             return cls(2, 16, 4 * processors)
-        return cls(8, 16, 2 * processors)
+        return cls(8, 16, processors)
 
     @property
     def threads(self) -> int:
@@ -57,7 +58,6 @@ class Launch:
 def compact(plan: NonzeroPlan, launch: Launch, input: Array) -> tuple[Array, Array]:
     """The count, (1,), and the coordinates, flat."""
     tiles = -(-input.size // launch.tile)
-    state = jax.new_ref(jnp.zeros(2 * (tiles + 1), jnp.uint32))  # the last two: tiles taken
     words = plan.size * plan.coordinate_rank
     kernel = plgpu.kernel(
         functools.partial(_body, _Geometry(plan, launch, tiles)),
@@ -75,7 +75,7 @@ def compact(plan: NonzeroPlan, launch: Launch, input: Array) -> tuple[Array, Arr
         ),
         kernel_name="dmlax_nonzero_coordinates",
     )
-    count, rows = kernel(input, state)
+    count, rows = kernel(input)
     return count, rows
 
 
@@ -150,18 +150,19 @@ class _Memory:
     shared: _Shared
 
 
-def _body(geometry: _Geometry, *refs: Any) -> None:
-    order = (0, 1, 2, 3, 4)  # input, state, count, rows, shared memory
+def _body(geometry: _Geometry, input: Any, count: Any, rows: Any, shared: Any) -> None:
+    # Semaphores are words that start at zero; two a tile, and the last for the tiles taken.
+    state = pl.get_global(plgpu.SemaphoreType.REGULAR((2 * (geometry.tiles + 1),)))
 
-    @plgpu.inline_mgpu(arg_types=tuple(plgpu.RefType() for _ in order))
+    @plgpu.inline_mgpu(arg_types=(plgpu.RefType(),) * 5)  # type: ignore[untyped-decorator]
     def threads(context: Any, input: Any, state: Any, count: Any, rows: Any, shared: Any) -> None:
         memory = _Memory(
-            *map(Pointer, (input, state, count, rows)), _Shared(geometry, shared)
+            Pointer(input), Pointer(state), Pointer(count), Pointer(rows), _Shared(geometry, shared)
         )
         _tiles(geometry, memory)
         _fill(geometry, memory)
 
-    threads(*refs)
+    threads(input, state, count, rows, shared)
 
 
 def _tiles(geometry: _Geometry, memory: _Memory) -> None:
@@ -279,7 +280,7 @@ def _await(memory: _Memory, tile: Value, exists: Value, kind: int) -> Value:
     def untold(state: Value) -> Value:
         return lanes.warp_any(((state >> 32).word() < kind) & exists)
 
-    state, = lanes.loop(load(constant(0)), untold, load)
+    (state,) = lanes.loop(load(constant(0)), untold, load)
     return select(exists, state, _SUMMED << 32)
 
 
