@@ -6,6 +6,7 @@ left of the rows is filled once the last tile has told the count.
 """
 
 import functools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ from dmlax._nonzero.plan import NonzeroPlan
 _COUNTED = 1  # the rows of this tile
 _SUMMED = 2  # the rows of all tiles up to this one
 _STATE_BYTES = 8
+_WINDOWS = 2  # of 32 tiles that are looked back on at once
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,12 @@ class Launch:
 
     @classmethod
     def of(cls, plan: NonzeroPlan, processors: int) -> "Launch":
-        """Small tiles for small inputs, so that every multiprocessor has some."""
-        if plan.elements < 1 << 21:
+        """What was fastest on an H200: small inputs need tiles for every multiprocessor."""
+        if plan.elements < 1 << 22:
             return cls(2, 16, 4 * processors)
-        return cls(8, 16, processors)
+        if plan.elements < 1 << 23:
+            return cls(4, 32, 2 * processors)
+        return cls(8, 24, processors)
 
     @property
     def threads(self) -> int:
@@ -254,13 +258,17 @@ def _look_back(geometry: _Geometry, memory: _Memory, tile: Value, count: Value) 
         return done == 0
 
     def step(rows: Value, last: Value, done: Value) -> Sequence[Value]:
-        index = last - lanes.lane()
-        exists = lanes.lane() <= last
-        state = _await(memory, index, exists, _COUNTED)
-        summed = lanes.ballot((state >> 32).word() >= _SUMMED)
-        nearest = select(summed == 0, constant(31), summed.trailing_zeros())
-        part = select(lanes.lane() <= nearest, state.word(), 0)
-        return [rows + lanes.warp_sum(part), last - 32, (summed != 0).word()]
+        # Several states a lane: the time is that of a read, however many are read.
+        behind = [lanes.lane() + 32 * i for i in range(_WINDOWS)]
+        exist = [each <= last for each in behind]
+        states = _await(memory, [last - each for each in behind], exist, _COUNTED)
+        for state in states:
+            summed = lanes.ballot((state >> 32).word() >= _SUMMED)
+            nearest = select(summed == 0, constant(31), summed.trailing_zeros())
+            counts = (lanes.lane() <= nearest) & (done == 0)
+            rows = rows + lanes.warp_sum(select(counts, state.word(), 0))
+            done = done | (summed != 0).word()
+        return [rows, last - 32 * _WINDOWS, done]
 
     start = [constant(0), tile - 1, (tile == 0).word()]
     rows, *_ = lanes.loop(start, more, step)
@@ -270,18 +278,21 @@ def _look_back(geometry: _Geometry, memory: _Memory, tile: Value, count: Value) 
         memory.shared.set_following(_take(geometry, memory))
 
 
-def _await(memory: _Memory, tile: Value, exists: Value, kind: int) -> Value:
-    """A tile's state in each lane, once all are told; before the first tile, no rows."""
-    address = select(exists, tile, 0).wide() * _STATE_BYTES
+def _await(memory: _Memory, tiles: list[Value], exist: list[Value], kind: int) -> list[Value]:
+    """Tiles' states in each lane, once all are told; before the first tile, no rows."""
+    addresses = [
+        select(e, tile, 0).wide() * _STATE_BYTES for tile, e in zip(tiles, exist, strict=True)
+    ]
 
-    def load(_: Value) -> Sequence[Value]:
-        return [memory.state.load_shared_by_all(address)]
+    def load(*_: Value) -> list[Value]:
+        return [memory.state.load_shared_by_all(address) for address in addresses]
 
-    def untold(state: Value) -> Value:
-        return lanes.warp_any(((state >> 32).word() < kind) & exists)
+    def untold(*states: Value) -> Value:
+        missing = [((s >> 32).word() < kind) & e for s, e in zip(states, exist, strict=True)]
+        return lanes.warp_any(functools.reduce(operator.or_, missing))
 
-    (state,) = lanes.loop(load(constant(0)), untold, load)
-    return select(exists, state, _SUMMED << 32)
+    states = lanes.loop(load(), untold, load)
+    return [select(e, state, _SUMMED << 32) for state, e in zip(states, exist, strict=True)]
 
 
 def _tell(memory: _Memory, tile: Value, kind: int, rows: Value) -> None:
@@ -324,7 +335,7 @@ def _store_row(geometry: _Geometry, memory: _Memory, row: Value, columns: list[V
 def _fill(geometry: _Geometry, memory: _Memory) -> None:
     """Waits for the count, and fills the rows that are left."""
     plan, threads = geometry.plan, geometry.launch.threads
-    last = _await(memory, constant(geometry.tiles - 1), constant(1, 1), _SUMMED)
+    (last,) = _await(memory, [constant(geometry.tiles - 1)], [constant(1, 1)], _SUMMED)
     count = last.word()
     with lanes.when((lanes.block() == 0) & (lanes.thread() == 0)):
         memory.count.store(0, count)
