@@ -24,7 +24,9 @@ CALLS = {
     "element_wise_dequantize_linear": (dmlax.element_wise_dequantize_linear, (X, 2.0), {}),
 }
 CONVOLUTIONS = ["convolution_integer", "quantized_linear_convolution"]
-NATIVE = dict.fromkeys(["nonzero_coordinates", *CONVOLUTIONS], ["native_cpu"])
+NATIVE = {name: ["native_cpu"] for name in CONVOLUTIONS} | {
+    "nonzero_coordinates": ["native_cpu", "mosaic_gpu"]
+}
 NO_INT32_ON_CUDA = "XLA for CUDA compiles no int32 convolution"
 
 
@@ -181,7 +183,7 @@ def test_explain_says_what_runs_where_and_why_the_others_do_not(monkeypatch):
 def test_explain_says_what_runs_instead_of_xla(monkeypatch):
     here = {"cpu": None, "cuda": "not here", "tpu": "not here"}
     monkeypatch.setattr(native, "why_not", here.get)
-    explanation = dmlax.explain(dmlax.nonzero_coordinates, X)
+    explanation = dmlax.explain(dmlax.convolution_integer, X, W)
     assert str(explanation.choices[0]) == "\n".join(
         [
             "cpu: native_cpu",
@@ -229,8 +231,9 @@ def test_explain_refuses_what_the_call_refuses(name):
         dmlax.explain(function, x.astype(np.complex64), *rest, **fixed)
     with pytest.raises(dmlax.SpecError, match="implementation is 'x'"):
         dmlax.explain(function, x, *rest, **fixed, implementation="x")
-    with pytest.raises(dmlax.UnsupportedError, match="mosaic_gpu does not exist"):
-        dmlax.explain(function, x, *rest, **fixed, implementation="mosaic_gpu")
+    for named in {"native_cpu", "mosaic_gpu"} - set(NATIVE.get(name, [])):
+        with pytest.raises(dmlax.UnsupportedError, match=f"{named} does not exist"):
+            dmlax.explain(function, x, *rest, **fixed, implementation=named)
 
 
 @pytest.mark.parametrize("function", [jnp.sum, dmlax.prepare_filter, len, 3])
