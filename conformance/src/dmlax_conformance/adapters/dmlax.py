@@ -161,6 +161,17 @@ class Dmlax:
         return lambda given: {"OutputTensor": function(*_element_wise(given))}
 
 
+class Xla(Dmlax):
+    """`implementation="xla"`, where "auto" may run a kernel. Descs run "auto"."""
+
+    name = "dmlax-xla"
+
+    def __init__(self) -> None:
+        """Name it."""
+        super().__init__()
+        self._library = _Named(self._library, "xla")
+
+
 class CudaXla(Dmlax):
     """`implementation="xla"` on an NVIDIA GPU; none attached is a failure. Descs run "auto"."""
 
