@@ -94,6 +94,16 @@ def conformance(session: nox.Session) -> None:
     session.run("dmlax-conformance", "run", "--implementation=dmlax", *session.posargs)
 
 
+@nox.session(venv_backend="none")
+def conformance_cuda(session: nox.Session) -> None:
+    """Give the golden vectors to this interpreter's JAX on an NVIDIA GPU, which must be there."""
+    paths = {"PYTHONPATH": "src:conformance/src"}
+    for adapter in ("CudaXla", "CudaMosaic"):
+        implementation = f"--implementation=dmlax_conformance.adapters.dmlax:{adapter}"
+        command = ("python3", "-m", "dmlax_conformance", "run", implementation, "--variant=all")
+        session.run(*command, *session.posargs, env=paths, external=True)
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check the code's form and spelling, and that the vectors are what the oracle writes."""

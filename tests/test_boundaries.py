@@ -33,19 +33,21 @@ def imports(file):
             yield node.module
 
 
-def test_one_file_touches_what_jax_may_change():
+def test_what_jax_may_change_is_touched_in_one_file_and_by_the_pallas_kernels():
     found = {
         f.relative_to(SOURCE).as_posix()
         for f in files(SOURCE)
         if re.search(UNSTABLE, f.read_text())
     }
-    assert found == {"_core/compat.py"}
+    assert found == {"_core/compat.py", "_core/lanes.py", "_nonzero/mosaic_gpu_kernel.py"}
 
 
 def test_the_library_imports_jax_and_numpy_and_the_standard_library_only():
     allowed = {"dmlax", "jax", "numpy", *sys.stdlib_module_names}
     for file in files(SOURCE):
-        assert {name.split(".")[0] for name in imports(file)} <= allowed, file
+        # MLIR, and the version whose headers a kernel was built with; both come with JAX.
+        also = {"jaxlib"} if file.name in ("lanes.py", "native.py") else set()
+        assert {name.split(".")[0] for name in imports(file)} <= allowed | also, file
 
 
 def test_the_distribution_depends_on_jax_and_numpy_only():

@@ -6,7 +6,7 @@ Eager by default; `slow` adds the jitted run, which compiles every vector once m
 import pytest
 
 from dmlax_conformance import runner, vectors
-from dmlax_conformance.adapters.dmlax import Dmlax
+from dmlax_conformance.adapters.dmlax import Dmlax, Xla
 
 FILES = {f"{path.parent.name}/{path.stem}": path for path in vectors.find()}
 OPERATORS = {
@@ -31,6 +31,15 @@ def test_every_golden_vector_is_met(file, variant):
     declined = {result.vector.id for result in results if result.verdict == "unsupported"}
     assert declined <= {result.vector.id for result in results if wide(result.vector, variant)}
     assert len(results) > len(declined) or variant == "jit"
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if not file.startswith("element_wise")])
+def test_xla_meets_them_too_where_auto_runs_a_kernel(file):
+    calls = [vector for vector in vectors.load(FILES[file]) if vector.desc is None]
+    results = list(runner.run(Xla(), calls, ["eager"]))
+    assert {
+        result.vector.id: result.verdict for result in results if result.verdict != "exact"
+    } == {}
 
 
 def wide(vector, variant):

@@ -371,3 +371,22 @@ def test_show_as_a_desc(name: str, first: str, capsys: pytest.CaptureFixture[str
     shown = vectors.parse(capsys.readouterr().out)
     assert shown["feature_levels"][0] == first
     assert "InputTensor" in shown["desc"]
+
+
+def test_every_data_type_of_every_line_has_a_valid_vector_at_its_level(suite: list[Vector]) -> None:
+    seen = {
+        (vector.operator, vector.feature_level, name, tensor["DataType"])
+        for vector in suite
+        if vector.desc is not None and vector.is_valid
+        for name, tensor in vector.desc.items()
+        if isinstance(tensor, dict)
+    }
+    wanted = {
+        (operator, level, row.tensor, data_type)
+        for operator, tables in TABLES.items()
+        for level in tables
+        for row in rows(operator, level)
+        for data_type in row.data_types
+    }
+    assert len(wanted) > 150
+    assert wanted <= seen

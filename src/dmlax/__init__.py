@@ -1,5 +1,6 @@
 """DirectML's operators in JAX, exactly: the same bits on every backend, correctly rounded."""
 
+from importlib.metadata import PackageNotFoundError as _PackageNotFoundError
 from importlib.metadata import version as _version
 
 from dmlax._convolution.api import convolution_integer as convolution_integer
@@ -15,7 +16,10 @@ from dmlax._nonzero.result import NonzeroCoordinates as NonzeroCoordinates
 from dmlax.errors import SpecError as SpecError
 from dmlax.errors import UnsupportedError as UnsupportedError
 
-__version__ = _version("dmlax")
+try:
+    __version__ = _version("dmlax")
+except _PackageNotFoundError:  # run from its sources
+    __version__ = "0+sources"
 
 __all__ = [
     "Explanation",

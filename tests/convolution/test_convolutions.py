@@ -13,9 +13,9 @@ from convolution_cases import (
     laid_out,
     operands,
 )
-from support import assert_same, draw, requantized, sums_of_products
+from support import NATIVE, assert_same, draw, requantized, sums_of_products
 
-IMPLEMENTATIONS = ["xla", "reference"]
+IMPLEMENTATIONS = ["xla", "reference", *NATIVE]
 SQUARE = [case for case in CASES if len(case.input) == 4]
 LAID_OUT = [case for case in SQUARE if " to " not in case.name]
 ZERO_POINTS = ("InputZeroPointTensor", "FilterZeroPointTensor")

@@ -23,8 +23,10 @@ CALLS = {
     ),
     "element_wise_dequantize_linear": (dmlax.element_wise_dequantize_linear, (X, 2.0), {}),
 }
-NATIVE = {"nonzero_coordinates": ["native_cpu"]}
 CONVOLUTIONS = ["convolution_integer", "quantized_linear_convolution"]
+NATIVE = {name: ["native_cpu"] for name in CONVOLUTIONS} | {
+    "nonzero_coordinates": ["native_cpu", "mosaic_gpu"]
+}
 NO_INT32_ON_CUDA = "XLA for CUDA compiles no int32 convolution"
 
 
@@ -157,19 +159,37 @@ def test_the_reference_lowers_where_it_can_run(name, platform):
     )
 
 
-def test_explain_says_what_runs_where_and_why_the_others_do_not():
+def test_explain_says_what_runs_where_and_why_the_others_do_not(monkeypatch):
+    monkeypatch.setattr(native, "why_not", lambda platform: f"no kernel for {platform}")
     explanation = dmlax.explain(dmlax.quantized_linear_convolution, X, W, **SCALES)
     assert str(explanation) == "\n".join(
         [
             "quantized_linear_convolution: uint8[1,1,4,4], int8[1,1,2,2] OIHW, group_count 1 "
             "-> uint8[1,1,3,3]",
             "  cpu: xla",
+            "    not native_cpu: no kernel for cpu",
             "    not reference: slow; it runs only when named",
             "  cuda: xla",
+            "    not native_cpu: no kernel for cuda",
             f"    not reference: {NO_INT32_ON_CUDA}",
             "  tpu: xla",
+            "    not native_cpu: no kernel for tpu",
             "    not reference: slow; it runs only when named",
             "  int32 accumulators cannot overflow: at most 130,560",
+        ]
+    )
+
+
+def test_explain_says_what_runs_instead_of_xla(monkeypatch):
+    here = {"cpu": None, "cuda": "not here", "tpu": "not here"}
+    monkeypatch.setattr(native, "why_not", here.get)
+    explanation = dmlax.explain(dmlax.convolution_integer, X, W)
+    assert str(explanation.choices[0]) == "\n".join(
+        [
+            "cpu: native_cpu",
+            "  not xla: native_cpu is faster; it runs where a program is exported or split over "
+            "devices",
+            "  not reference: slow; it runs only when named",
         ]
     )
 
@@ -178,7 +198,9 @@ def test_explain_of_a_named_implementation_names_nothing_else():
     explanation = dmlax.explain(dmlax.convolution_integer, X, W, implementation="reference")
     chosen = {choice.platform: choice.implementation for choice in explanation.choices}
     assert chosen == {"cpu": "reference", "cuda": None, "tpu": "reference"}
-    assert explanation.choices[0].why_not == {"xla": "reference was named"}
+    why_not = explanation.choices[0].why_not
+    assert why_not["xla"] == "reference was named"
+    assert why_not["native_cpu"] == (native.why_not("cpu") or "reference was named")
     assert "cuda: nothing" in str(explanation)
 
 
@@ -209,8 +231,9 @@ def test_explain_refuses_what_the_call_refuses(name):
         dmlax.explain(function, x.astype(np.complex64), *rest, **fixed)
     with pytest.raises(dmlax.SpecError, match="implementation is 'x'"):
         dmlax.explain(function, x, *rest, **fixed, implementation="x")
-    with pytest.raises(dmlax.UnsupportedError, match="mosaic_gpu does not exist"):
-        dmlax.explain(function, x, *rest, **fixed, implementation="mosaic_gpu")
+    for named in {"native_cpu", "mosaic_gpu"} - set(NATIVE.get(name, [])):
+        with pytest.raises(dmlax.UnsupportedError, match=f"{named} does not exist"):
+            dmlax.explain(function, x, *rest, **fixed, implementation=named)
 
 
 @pytest.mark.parametrize("function", [jnp.sum, dmlax.prepare_filter, len, 3])

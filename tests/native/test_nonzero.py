@@ -160,5 +160,6 @@ def test_a_million_calls_leak_nothing():
 
 def test_the_page_shows_what_explain_prints():
     page = Path(dmlax.__file__).parents[2] / "docs" / "explain.md"
-    shown = dmlax.explain(dmlax.nonzero_coordinates, jnp.zeros((2, 3)))
+    x, w = jnp.zeros((1, 1, 3, 3), jnp.uint8), jnp.zeros((1, 1, 2, 2), jnp.int8)
+    shown = dmlax.explain(dmlax.convolution_integer, x, w).choices[0]
     assert f"\n{shown}\n" in page.read_text(encoding="utf-8")

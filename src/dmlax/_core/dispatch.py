@@ -185,6 +185,7 @@ def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Expla
       >>> print(found.choices[-1])
       tpu: xla
         not native_cpu: it runs on cpu only
+        not mosaic_gpu: it is for NVIDIA GPUs of compute capability 9.0
         not reference: slow; it runs only when named
     """
     asked = Explain(kwargs.pop("implementation", "auto"))

@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 
 from dmlax._core import compat, dispatch
 from dmlax._core.operands import aval_of
-from dmlax._nonzero import native_cpu, reference, xla
+from dmlax._nonzero import mosaic_gpu, native_cpu, reference, xla
 from dmlax._nonzero.plan import RULES, NonzeroPlan, nonzero_plan
 from dmlax._nonzero.result import NonzeroCoordinates
 
@@ -24,6 +24,7 @@ _OPERATOR = dispatch.Operator(
     RULES.operator,
     (
         dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not),
+        dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not),
         dispatch.Lowering("xla", xla.run),
         dispatch.Lowering("reference", reference.run),
     ),
@@ -56,7 +57,7 @@ def nonzero_coordinates(
       fill_value: what rows from `count` on hold, a static integer in 0..2**32-1.
       axis_name: inside `jax.shard_map`, the mesh axis over which axis 0 is split; the result is
         the whole input's, on every device.
-      implementation: "auto", or exactly one of "native_cpu", "xla", "reference".
+      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".
 
     Returns:
       `NonzeroCoordinates(count, coordinates)`: count uint32 of shape (), coordinates uint32 of
@@ -73,8 +74,9 @@ def nonzero_coordinates(
       inputs, ranks above 8, `size` other than the number of elements.
 
     Lowering:
-      cpu: native_cpu, or xla with `axis_name`, in an export, over several devices, or where the
-      kernel was not built. cuda, tpu: xla. reference runs everywhere when named.
+      cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
+      with `axis_name`, in an export, over several devices, or where the kernel cannot be had.
+      tpu: xla. reference runs everywhere when named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp

@@ -7,10 +7,12 @@ puts each as a desc at the lowest level that accepts it.
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 from ..descs import buffer, express, feature_levels
+from ..errors import NotStartable
 from ..oracle.rules import RULES
 from ..tensors import from_numpy, to_numpy
 from .base import Array, Case, SpecViolation, Unsupported
@@ -57,6 +59,13 @@ class Dmlax:
             "element_wise_quantize_linear": self._quantize,
             "element_wise_dequantize_linear": self._dequantize,
         }
+
+    def _on_gpu(self, implementation: str) -> None:
+        """Name one implementation in every call; it needs an attached GPU."""
+        device = self._jax.devices()[0]
+        if device.platform != "gpu":
+            raise NotStartable(f"{self.name} needs a GPU, and JAX runs on {device}")
+        self._library = _Named(self._library, implementation)
 
     def run(self, case: Case, variant: str) -> Mapping[str, Any]:
         """Call the operator, and translate what it raises."""
@@ -150,6 +159,52 @@ class Dmlax:
     def _dequantize(self, case: Case) -> Call:
         function = self._library.element_wise_dequantize_linear
         return lambda given: {"OutputTensor": function(*_element_wise(given))}
+
+
+class Xla(Dmlax):
+    """`implementation="xla"`, where "auto" may run a kernel. Descs run "auto"."""
+
+    name = "dmlax-xla"
+
+    def __init__(self) -> None:
+        """Name it."""
+        super().__init__()
+        self._library = _Named(self._library, "xla")
+
+
+class CudaXla(Dmlax):
+    """`implementation="xla"` on an NVIDIA GPU; none attached is a failure. Descs run "auto"."""
+
+    name = "dmlax-cuda-xla"
+
+    def __init__(self) -> None:
+        """Look for the GPU."""
+        super().__init__()
+        self._on_gpu("xla")
+
+
+class CudaMosaic(Dmlax):
+    """`implementation="mosaic_gpu"` on an NVIDIA GPU; none attached is a failure."""
+
+    name = "dmlax-cuda-mosaic_gpu"
+
+    def __init__(self) -> None:
+        """Look for the GPU."""
+        super().__init__()
+        self._on_gpu("mosaic_gpu")
+
+
+class _Named:
+    """The library, with one implementation given to every function that takes the option."""
+
+    def __init__(self, library: Any, implementation: str) -> None:
+        self._library, self._implementation = library, implementation
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._library, name)
+        if "implementation" not in (getattr(found, "__kwdefaults__", None) or {}):
+            return found
+        return partial(found, implementation=self._implementation)
 
 
 def _as_desc(case: Case) -> Case:

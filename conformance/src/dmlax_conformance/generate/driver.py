@@ -18,6 +18,7 @@ from . import (
     kills_descs,
     nonzero_coordinates,
     nonzero_values,
+    pairs,
     quantize,
     quantized_convolution,
     quantized_convolution_invalid,
@@ -42,6 +43,7 @@ MODULES = (
     desc_tensors,
     kills,
     kills_descs,
+    pairs,
 )
 
 

@@ -88,7 +88,7 @@ def _near_ties() -> Topic:
 
 
 def _near_ties_of_one_type() -> Topic:
-    """One data type for input and output, as other libraries take it."""
+    """Give input and output one data type, as other libraries want it."""
     topic = Topic(OPERATOR, "near-ties-of-one-type")
     for number, (dtype, zy) in enumerate(ONE_TYPE.items(), 4):
         own = (dtype, zy, dtype)

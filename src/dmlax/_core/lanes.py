@@ -1,0 +1,312 @@
+"""What each thread of a CUDA kernel does: 32-bit values, memory, votes, branches and loops.
+
+Pallas writes a kernel's frame; this writes what a warpgroup's threads do apart, inside
+`inline_mgpu`. It is imported only where a CUDA lowering is written.
+"""
+
+import functools
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from jax.experimental.mosaic.gpu import utils
+from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import arith, gpu, llvm, math, nvvm, scf
+
+_ALL = 0xFFFFFFFF
+_Compare = arith.CmpIPredicate
+_UNSIGNED = {
+    "lt": _Compare.ult,
+    "le": _Compare.ule,
+    "gt": _Compare.ugt,
+    "ge": _Compare.uge,
+    "eq": _Compare.eq,
+    "ne": _Compare.ne,
+}
+Number = "Value | int"
+
+
+class Value:
+    """An integer of 1, 32 or 64 bits that each thread has its own of; comparisons are unsigned."""
+
+    __slots__ = ("raw",)
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, raw: Any) -> None:
+        self.raw = raw
+
+    @property
+    def bits(self) -> int:
+        """The width."""
+        return int(ir.IntegerType(self.raw.type).width)
+
+    def wide(self) -> "Value":
+        """Zero-extended to 64 bits."""
+        return Value(arith.extui(_integer(64), self.raw)) if self.bits < 64 else self
+
+    def word(self) -> "Value":
+        """Truncated, or zero-extended, to 32 bits."""
+        if self.bits == 32:
+            return self
+        change = arith.trunci if self.bits > 32 else arith.extui
+        return Value(change(_integer(32), self.raw))
+
+    def _with(self, other: Any, operation: Callable[[Any, Any], Any]) -> "Value":
+        other = other if isinstance(other, Value) else constant(other, self.bits)
+        return Value(operation(self.raw, other.raw))
+
+    def __add__(self, other: Any) -> "Value":
+        return self._with(other, arith.addi)
+
+    def __sub__(self, other: Any) -> "Value":
+        return self._with(other, arith.subi)
+
+    def __mul__(self, other: Any) -> "Value":
+        return self._with(other, arith.muli)
+
+    def __and__(self, other: Any) -> "Value":
+        return self._with(other, arith.andi)
+
+    def __or__(self, other: Any) -> "Value":
+        return self._with(other, arith.ori)
+
+    def __xor__(self, other: Any) -> "Value":
+        return self._with(other, arith.xori)
+
+    def __lshift__(self, other: Any) -> "Value":
+        return self._with(other, arith.shli)
+
+    def __rshift__(self, other: Any) -> "Value":
+        return self._with(other, arith.shrui)
+
+    def __floordiv__(self, other: int) -> "Value":
+        return self._with(other, arith.divui)  # by a constant: the compiler multiplies instead
+
+    def __invert__(self) -> "Value":
+        return self ^ ((1 << self.bits) - 1)
+
+    def __lt__(self, other: Any) -> "Value":
+        return self._compare(other, "lt")
+
+    def __le__(self, other: Any) -> "Value":
+        return self._compare(other, "le")
+
+    def __gt__(self, other: Any) -> "Value":
+        return self._compare(other, "gt")
+
+    def __ge__(self, other: Any) -> "Value":
+        return self._compare(other, "ge")
+
+    def __eq__(self, other: object) -> "Value":  # type: ignore[override]
+        return self._compare(other, "eq")
+
+    def __ne__(self, other: object) -> "Value":  # type: ignore[override]
+        return self._compare(other, "ne")
+
+    def _compare(self, other: Any, name: str) -> "Value":
+        return self._with(other, functools.partial(arith.cmpi, _UNSIGNED[name]))
+
+    def popcount(self) -> "Value":
+        """How many bits are set."""
+        return Value(math.ctpop(self.raw))
+
+    def trailing_zeros(self) -> "Value":
+        """The index of the lowest set bit."""
+        return Value(math.cttz(self.raw))
+
+
+def _integer(bits: int) -> Any:
+    return ir.IntegerType.get_signless(bits)
+
+
+def constant(value: int, bits: int = 32) -> Value:
+    """The same integer in every thread."""
+    value &= (1 << bits) - 1
+    value -= (value >> (bits - 1)) << bits if bits > 1 else 0
+    return Value(arith.constant(_integer(bits), ir.IntegerAttr.get(_integer(bits), value)))
+
+
+def select(condition: Value, yes: Value, no: Any) -> Value:
+    """`yes` where the condition holds, else `no`."""
+    no = no if isinstance(no, Value) else constant(no, yes.bits)
+    return Value(arith.select(condition.raw, yes.raw, no.raw))
+
+
+def minimum(x: Value, y: Any) -> Value:
+    """The smaller, unsigned."""
+    return x._with(y, arith.minui)
+
+
+# ---------------------------------------------------------------------------------------
+# Threads
+
+
+def thread() -> Value:
+    """The thread's index in its block."""
+    return Value(utils.thread_idx())
+
+
+def lane() -> Value:
+    """The thread's index in its warp."""
+    return thread() & 31
+
+
+def warp() -> Value:
+    """The warp's index in its block."""
+    return thread() >> 5
+
+
+def block() -> Value:
+    """The block's index in the grid."""
+    return Value(utils.block_idx())
+
+
+def barrier() -> None:
+    """Waits for every thread of the block, and their writes to shared memory."""
+    gpu.barrier()
+
+
+def ballot(condition: Value) -> Value:
+    """Bit i: whether the condition holds in lane i."""
+    kind = nvvm.VoteSyncKind.ballot
+    return Value(nvvm.vote_sync(constant(_ALL).raw, condition.raw, kind))
+
+
+def warp_any(condition: Value) -> Value:
+    """Whether the condition holds in any lane."""
+    return ballot(condition) != 0
+
+
+def warp_sum(x: Value) -> Value:
+    """The sum over the warp's lanes, in each of them."""
+    return Value(nvvm.redux_sync(x.raw, nvvm.ReductionKind.ADD, constant(_ALL).raw))
+
+
+def from_lane(x: Value, index: Any) -> Value:
+    """The value of one lane, in every lane."""
+    return _shuffle(x, index, 31, nvvm.ShflKind.idx)
+
+
+def lanes_below(x: Value) -> Value:
+    """The sum over the lanes below this one."""
+    total, here = x, lane()
+    for distance in (1, 2, 4, 8, 16):
+        moved = _shuffle(total, distance, 0, nvvm.ShflKind.up)
+        total = select(here < distance, total, total + moved)
+    return total - x
+
+
+def _shuffle(x: Value, offset: Any, clamp: int, kind: Any) -> Value:
+    offset = offset if isinstance(offset, Value) else constant(offset)
+    mask = constant(_ALL).raw
+    return Value(nvvm.shfl_sync(mask, x.raw, offset.raw, constant(clamp).raw, kind))
+
+
+# ---------------------------------------------------------------------------------------
+# Memory
+
+
+class Pointer:
+    """The start of an array, in global or shared memory; offsets are bytes."""
+
+    def __init__(self, ref: Any) -> None:
+        pointer = utils.memref_ptr(ref)
+        self._shared = utils.is_smem_ref(ref)
+        self._space = 3 if self._shared else 1
+        kind = llvm.PointerType.get(self._space)
+        self._start = pointer
+        if pointer.type != kind:
+            self._start = llvm.addrspacecast(kind, pointer)
+
+    def at(self, offset: Any) -> Any:
+        """The address `offset` bytes on."""
+        offset = offset if isinstance(offset, Value) else constant(offset, 64)
+        return utils.getelementptr(self._start, [offset.wide().raw], _integer(8))
+
+    def load(self, offset: Any, bits: int = 32) -> Value:
+        """The integer of that many bits at an offset; narrow ones are extended to 32."""
+        value = Value(llvm.load(_integer(bits), self.at(offset)))
+        return value.word() if bits < 32 else value
+
+    def store(self, offset: Any, *values: Value) -> None:
+        """One, two or four words side by side; the offset is a multiple of their bytes."""
+        if len(values) == 1:
+            llvm.store(values[0].raw, self.at(offset))
+            return
+        kind = ir.VectorType.get((len(values),), values[0].raw.type)
+        vector = llvm.mlir_undef(kind)
+        for index, value in enumerate(values):
+            vector = llvm.insertelement(vector, value.raw, constant(index).raw)
+        llvm.store(vector, self.at(offset), alignment=len(values) * values[0].bits // 8)
+
+    def add(self, offset: Any, value: Any) -> Value:
+        """Adds to a word that all blocks share; returns what it was."""
+        address = Value(llvm.ptrtoint(_integer(64), self.at(offset)))
+        value = value if isinstance(value, Value) else constant(value)
+        return _ptx("atom.relaxed.gpu.global.add.u32 $0, [$1], $2;", 32, address, value)
+
+    def load_shared_by_all(self, offset: Any) -> Value:
+        """64 bits, at once, that another block may be writing."""
+        address = Value(llvm.ptrtoint(_integer(64), self.at(offset)))
+        return _ptx("ld.relaxed.gpu.global.u64 $0, [$1];", 64, address)
+
+    def store_shared_by_all(self, offset: Any, value: Value) -> None:
+        """64 bits, at once, that other blocks may be reading."""
+        address = Value(llvm.ptrtoint(_integer(64), self.at(offset)))
+        _ptx("st.relaxed.gpu.global.u64 [$0], $1;", None, address, value)
+
+
+def _ptx(text: str, bits: int | None, *arguments: Value) -> Value:
+    kind = None if bits is None else _integer(bits)
+    raw = [argument.raw for argument in arguments]
+    return Value(utils.inline_ptx(text, *raw, result_types=kind, has_side_effects=True))
+
+
+# ---------------------------------------------------------------------------------------
+# Branches and loops
+
+
+@contextmanager
+def when(condition: Value) -> Iterator[None]:
+    """What follows happens only in the threads where the condition holds."""
+    with utils.when(condition.raw):
+        yield
+
+
+def choose(
+    condition: Value,
+    yes: Callable[[], Sequence[Value]],
+    no: Callable[[], Sequence[Value]],
+    widths: Sequence[int],
+) -> list[Value]:
+    """`yes()` in the threads where the condition holds, `no()` in the others; their widths."""
+    branch = scf.IfOp(condition.raw, [_integer(bits) for bits in widths], has_else=True)
+    for block, side in ((branch.then_block, yes), (branch.else_block, no)):
+        with ir.InsertionPoint(block):
+            scf.yield_([value.raw for value in side()])
+    return [Value(result) for result in branch.results]
+
+
+def loop(
+    start: Sequence[Value],
+    condition: Callable[..., Value],
+    body: Callable[..., Sequence[Value]],
+) -> list[Value]:
+    """`state = body(*state)` while `condition(*state)`; the last state."""
+    kinds = [value.raw.type for value in start]
+    while_op = scf.WhileOp(kinds, [value.raw for value in start])
+    before = while_op.before.blocks.append(*kinds)
+    with ir.InsertionPoint(before):
+        state = [Value(argument) for argument in before.arguments]
+        scf.condition(condition(*state).raw, [value.raw for value in state])
+    after = while_op.after.blocks.append(*kinds)
+    with ir.InsertionPoint(after):
+        following = body(*(Value(argument) for argument in after.arguments))
+        scf.yield_([value.raw for value in following])
+    return [Value(result) for result in while_op.results]
+
+
+def total(values: Sequence[Value]) -> Value:
+    """The sum of several values."""
+    return functools.reduce(operator.add, values)

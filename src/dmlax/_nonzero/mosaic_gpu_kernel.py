@@ -1,0 +1,359 @@
+"""The kernel of nonzero_coordinates for Hopper GPUs: one pass, a tile of the input at a time.
+
+A tile is counted, the tiles before it are looked back on for its first row, and its rows are
+written. Blocks take tiles in order, so the first unfinished one never waits for another. What is
+left of the rows is filled once the last tile has told the count.
+"""
+
+import functools
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import mosaic_gpu as plgpu
+
+from dmlax._core import lanes
+from dmlax._core.lanes import Pointer, Value, constant, select
+from dmlax._nonzero.plan import NonzeroPlan
+
+# A tile's state is 64 bits: in the high word one of these, in the low one rows.
+_COUNTED = 1  # the rows of this tile
+_SUMMED = 2  # the rows of all tiles up to this one
+_STATE_BYTES = 8
+_WINDOWS = 2  # of 32 tiles that are looked back on at once
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How the work is split.
+
+    `warpgroups` a block, `items` elements a thread in a tile, and `blocks`.
+    """
+
+    warpgroups: int
+    items: int
+    blocks: int
+
+    @classmethod
+    def of(cls, plan: NonzeroPlan, processors: int) -> "Launch":
+        """What was fastest on an H200: small inputs need tiles for every multiprocessor."""
+        if plan.elements < 1 << 22:
+            return cls(2, 16, 4 * processors)
+        if plan.elements < 1 << 23:
+            return cls(4, 32, 2 * processors)
+        return cls(8, 24, processors)
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 128 * self.warpgroups
+
+    @property
+    def tile(self) -> int:
+        """Elements of a tile."""
+        return self.threads * self.items
+
+
+def compact(plan: NonzeroPlan, launch: Launch, input: Array) -> tuple[Array, Array]:
+    """The count, (1,), and the coordinates, flat."""
+    tiles = -(-input.size // launch.tile)
+    words = plan.size * plan.coordinate_rank
+    kernel = plgpu.kernel(
+        functools.partial(_body, _Geometry(plan, launch, tiles)),
+        out_type=(
+            jax.ShapeDtypeStruct((1,), jnp.uint32),
+            jax.ShapeDtypeStruct((max(words, 1),), jnp.uint32),
+        ),
+        scratch_types=[plgpu.SMEM((_Shared.words(launch),), jnp.uint32)],
+        grid=(min(launch.blocks, tiles),),
+        grid_names=("block",),
+        num_threads=launch.warpgroups,
+        thread_name="warpgroup",
+        compiler_params=plgpu.CompilerParams(
+            lowering_semantics=plgpu.LoweringSemantics.Lane, unsafe_no_auto_barriers=True
+        ),
+        kernel_name="dmlax_nonzero_coordinates",
+    )
+    count, rows = kernel(input)
+    return count, rows
+
+
+@dataclass(frozen=True)
+class _Geometry:
+    """What is known when the kernel is written."""
+
+    plan: NonzeroPlan
+    launch: Launch
+    tiles: int
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The sizes of the axes that have a column."""
+        return self.plan.sizes[-self.plan.coordinate_rank :]
+
+    @property
+    def element_bytes(self) -> int:
+        """Of the input."""
+        return self.plan.input.dtype.itemsize
+
+    @property
+    def warps(self) -> int:
+        """Warps of a block."""
+        return self.launch.threads // 32
+
+    @property
+    def row_bytes(self) -> int:
+        """Of the coordinates."""
+        return 4 * self.plan.coordinate_rank
+
+
+class _Shared:
+    """A block's shared words: the warps' counts, the tile's first row, the next tile."""
+
+    def __init__(self, geometry: _Geometry, ref: Any) -> None:
+        self._pointer = Pointer(ref)
+        self._first_row = 4 * geometry.warps
+        self._following = self._first_row + 4
+
+    @staticmethod
+    def words(launch: Launch) -> int:
+        return launch.threads // 32 + 2
+
+    def count_of(self, warp: Value) -> Value:
+        return self._pointer.load(warp * 4)
+
+    def set_count_of(self, warp: Value, count: Value) -> None:
+        self._pointer.store(warp * 4, count)
+
+    def first_row(self) -> Value:
+        return self._pointer.load(self._first_row)
+
+    def set_first_row(self, row: Value) -> None:
+        self._pointer.store(self._first_row, row)
+
+    def following(self) -> Value:
+        return self._pointer.load(self._following)
+
+    def set_following(self, tile: Value) -> None:
+        self._pointer.store(self._following, tile)
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """Where everything lies."""
+
+    input: Pointer
+    state: Pointer
+    count: Pointer
+    rows: Pointer
+    shared: _Shared
+
+
+def _body(geometry: _Geometry, input: Any, count: Any, rows: Any, shared: Any) -> None:
+    # Semaphores are words that start at zero; two a tile, and the last for the tiles taken.
+    state = pl.get_global(plgpu.SemaphoreType.REGULAR((2 * (geometry.tiles + 1),)))
+
+    @plgpu.inline_mgpu(arg_types=(plgpu.RefType(),) * 5)  # type: ignore[untyped-decorator]
+    def threads(context: Any, input: Any, state: Any, count: Any, rows: Any, shared: Any) -> None:
+        memory = _Memory(
+            Pointer(input), Pointer(state), Pointer(count), Pointer(rows), _Shared(geometry, shared)
+        )
+        _tiles(geometry, memory)
+        _fill(geometry, memory)
+
+    threads(input, state, count, rows, shared)
+
+
+def _tiles(geometry: _Geometry, memory: _Memory) -> None:
+    """Takes tiles until none is left; the next one is read while one is written.
+
+    A tile is taken when its turn is next: one taken and left waiting holds up all that follow.
+    """
+
+    def step(tile: Value, *values: Value) -> Sequence[Value]:
+        found = [lanes.ballot(_is_nonzero(geometry, value)) for value in values]
+        with lanes.when(lanes.lane() == 0):
+            mine = lanes.total([bits.popcount() for bits in found])
+            memory.shared.set_count_of(lanes.warp(), mine)
+        lanes.barrier()
+        count = select(
+            lanes.lane() < geometry.warps,
+            memory.shared.count_of(lanes.minimum(lanes.lane(), geometry.warps - 1)),
+            0,
+        )
+        before = lanes.from_lane(lanes.lanes_below(count), lanes.warp())
+        with lanes.when(lanes.warp() == 0):
+            _look_back(geometry, memory, tile, lanes.warp_sum(count))
+        lanes.barrier()
+        first_row, following = memory.shared.first_row(), memory.shared.following()
+        values_of_following = _read(geometry, memory, following)
+        _write(geometry, memory, tile, found, first_row + before)
+        return [following, *values_of_following]
+
+    with lanes.when(lanes.thread() == 0):
+        memory.shared.set_following(_take(geometry, memory))
+    lanes.barrier()
+    tile = memory.shared.following()
+    lanes.barrier()
+    start = [tile, *_read(geometry, memory, tile)]
+    lanes.loop(start, lambda tile, *_: tile < geometry.tiles, step)
+
+
+def _take(geometry: _Geometry, memory: _Memory) -> Value:
+    """The next tile that no block has."""
+    return memory.state.add(_STATE_BYTES * geometry.tiles, 1)
+
+
+def _place(geometry: _Geometry) -> Value:
+    """Where in a tile a thread's first element is: a warp's items follow one another."""
+    return lanes.warp() * (32 * geometry.launch.items) + lanes.lane()
+
+
+def _read(geometry: _Geometry, memory: _Memory, tile: Value) -> list[Value]:
+    """A thread's elements of a tile, 32 apart; zeros beyond the input's end."""
+    size, bits = geometry.element_bytes, 8 * geometry.element_bytes
+    start = tile * geometry.launch.tile
+    items = range(geometry.launch.items)
+
+    def whole() -> list[Value]:
+        offset = (start + _place(geometry)).wide() * size
+        return [memory.input.load(offset + 32 * item * size, bits) for item in items]
+
+    def partial() -> list[Value]:
+        exists = tile < geometry.tiles
+        left = select(exists, constant(geometry.plan.elements) - start, 0)
+        return [guarded(start, left, _place(geometry) + 32 * item) for item in items]
+
+    def guarded(start: Value, left: Value, place: Value) -> Value:
+        inside = place < left
+        index = select(inside, start + place, 0)
+        value = memory.input.load(index.wide() * size, bits)
+        return select(inside, value, 0)
+
+    whole_tiles = geometry.plan.elements // geometry.launch.tile
+    widths = [max(bits, 32)] * geometry.launch.items
+    return lanes.choose(tile < whole_tiles, whole, partial, widths)
+
+
+def _is_nonzero(geometry: _Geometry, value: Value) -> Value:
+    """A float's sign does not matter."""
+    dtype, bits = geometry.plan.input.dtype, 8 * geometry.element_bytes
+    if jnp.issubdtype(dtype, jnp.floating):
+        value = value & ((1 << (bits - 1)) - 1)
+    return value != 0
+
+
+def _look_back(geometry: _Geometry, memory: _Memory, tile: Value, count: Value) -> None:
+    """One warp: tells the tile's count, sums those before it, tells the sum, takes a tile."""
+    elected = lanes.lane() == 0
+    with lanes.when(elected & (tile != 0)):
+        _tell(memory, tile, _COUNTED, count)
+
+    def more(rows: Value, last: Value, done: Value) -> Value:
+        return done == 0
+
+    def step(rows: Value, last: Value, done: Value) -> Sequence[Value]:
+        # Several states a lane: the time is that of a read, however many are read.
+        behind = [lanes.lane() + 32 * i for i in range(_WINDOWS)]
+        exist = [each <= last for each in behind]
+        states = _await(memory, [last - each for each in behind], exist, _COUNTED)
+        for state in states:
+            summed = lanes.ballot((state >> 32).word() >= _SUMMED)
+            nearest = select(summed == 0, constant(31), summed.trailing_zeros())
+            counts = (lanes.lane() <= nearest) & (done == 0)
+            rows = rows + lanes.warp_sum(select(counts, state.word(), 0))
+            done = done | (summed != 0).word()
+        return [rows, last - 32 * _WINDOWS, done]
+
+    start = [constant(0), tile - 1, (tile == 0).word()]
+    rows, *_ = lanes.loop(start, more, step)
+    with lanes.when(elected):
+        _tell(memory, tile, _SUMMED, rows + count)
+        memory.shared.set_first_row(rows)
+        memory.shared.set_following(_take(geometry, memory))
+
+
+def _await(memory: _Memory, tiles: list[Value], exist: list[Value], kind: int) -> list[Value]:
+    """Tiles' states in each lane, once all are told; before the first tile, no rows."""
+    addresses = [
+        select(e, tile, 0).wide() * _STATE_BYTES for tile, e in zip(tiles, exist, strict=True)
+    ]
+
+    def load(*_: Value) -> list[Value]:
+        return [memory.state.load_shared_by_all(address) for address in addresses]
+
+    def untold(*states: Value) -> Value:
+        missing = [((s >> 32).word() < kind) & e for s, e in zip(states, exist, strict=True)]
+        return lanes.warp_any(functools.reduce(operator.or_, missing))
+
+    states = lanes.loop(load(), untold, load)
+    return [select(e, state, _SUMMED << 32) for state, e in zip(states, exist, strict=True)]
+
+
+def _tell(memory: _Memory, tile: Value, kind: int, rows: Value) -> None:
+    state = rows.wide() | (kind << 32)
+    memory.state.store_shared_by_all(tile.wide() * _STATE_BYTES, state)
+
+
+def _write(
+    geometry: _Geometry, memory: _Memory, tile: Value, found: list[Value], row: Value
+) -> None:
+    """The coordinates of what a warp found, `row` being its first."""
+    flat, here = tile * geometry.launch.tile + _place(geometry), constant(1) << lanes.lane()
+    for item, bits in enumerate(found):
+        mine = row + (bits & (here - 1)).popcount()
+        wanted = (bits & here) != 0
+        if geometry.plan.size < geometry.plan.elements:
+            wanted = wanted & (mine < geometry.plan.size)
+        with lanes.when(wanted):
+            _store_row(geometry, memory, mine, _coordinates(geometry, flat + 32 * item))
+        row = row + bits.popcount()
+
+
+def _coordinates(geometry: _Geometry, flat: Value) -> list[Value]:
+    columns = []
+    for size in reversed(geometry.kept[1:]):
+        quotient = flat // size
+        columns.append(flat - quotient * size)
+        flat = quotient
+    return [flat, *reversed(columns)]
+
+
+def _store_row(geometry: _Geometry, memory: _Memory, row: Value, columns: list[Value]) -> None:
+    """Side by side, as many at once as every row's address allows."""
+    at_once = next(n for n in (4, 2, 1) if len(columns) % n == 0)
+    offset = row.wide() * geometry.row_bytes
+    for first in range(0, len(columns), at_once):
+        memory.rows.store(offset + 4 * first, *columns[first : first + at_once])
+
+
+def _fill(geometry: _Geometry, memory: _Memory) -> None:
+    """Waits for the count, and fills the rows that are left."""
+    plan, threads = geometry.plan, geometry.launch.threads
+    (last,) = _await(memory, [constant(geometry.tiles - 1)], [constant(1, 1)], _SUMMED)
+    count = last.word()
+    with lanes.when((lanes.block() == 0) & (lanes.thread() == 0)):
+        memory.count.store(0, count)
+    words = plan.size * plan.coordinate_rank
+    start = lanes.minimum(count, plan.size).wide() * plan.coordinate_rank
+    value = constant(plan.fill_value)
+    blocks = min(geometry.launch.blocks, geometry.tiles)
+    first = (start >> 2) + (lanes.block() * threads + lanes.thread()).wide()
+
+    def step(four: Value) -> Sequence[Value]:
+        word = four << 2
+        whole = (word >= start) & (word + 4 <= words)
+        with lanes.when(whole):
+            memory.rows.store(word << 2, value, value, value, value)
+        with lanes.when(~whole):
+            for i in range(4):
+                with lanes.when((word + i >= start) & (word + i < words)):
+                    memory.rows.store((word + i) << 2, value)
+        return [four + blocks * threads]
+
+    lanes.loop([first], lambda four: (four << 2) < words, step)
