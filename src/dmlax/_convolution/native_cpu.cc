@@ -202,26 +202,44 @@ bool make_axis(Axis& axis, int64_t size, int64_t output, Sizes windows, size_t w
   return true;
 }
 
+// Columns as the planes have them, and the bytes between cells.
+void choose_columns(Geometry& geometry, bool keeps_columns) {
+  Job& job = geometry.job;
+  const Axis& width = job.width;
+  const bool near = width.stride <= 4 && width.dilation <= 16 && width.kernel <= 4 &&
+                    15 * width.stride + (width.kernel - 1) * width.dilation <= 63;
+  const bool keep = keeps_columns && job.depthwise() && near && job.height.kernel <= 64;
+  job.columns = width;
+  job.step = 1;
+  if (keep) {
+    job.step = width.stride;
+    job.columns.stride = 1;
+    geometry.horizontal = {0};
+  } else {
+    geometry.horizontal = phases_of(width);
+  }
+  job.columns.phases = static_cast<int64_t>(geometry.horizontal.size());
+  job.columns.phase = geometry.horizontal.data();
+}
+
 // Where everything is; false if an image's planes would take too much memory.
-bool lay_out(Geometry& geometry) {
+bool lay_out(Geometry& geometry, bool keeps_columns) {
   Job& job = geometry.job;
   Axis &height = job.height, &width = job.width;
-  geometry.vertical = phases_of(height);
-  geometry.horizontal = phases_of(width);
-  height.phases = static_cast<int64_t>(geometry.vertical.size());
-  width.phases = static_cast<int64_t>(geometry.horizontal.size());
-  height.phase = geometry.vertical.data();
-  width.phase = geometry.horizontal.data();
   const bool plain = job.taps_count() == 1 && height.stride == 1 && width.stride == 1 &&
                      height.start + height.end + width.start + width.end == 0;
-  // Where columns are neighbours, the padding after a row is that before the next one.
+  job.direct = plain && !job.input_last;
+  choose_columns(geometry, keeps_columns);
+  const Axis& columns = job.columns;
+  geometry.vertical = phases_of(height);
+  height.phases = static_cast<int64_t>(geometry.vertical.size());
+  height.phase = geometry.vertical.data();
+  // Where cells are neighbours, the padding after a row is that before the next one.
   const int64_t shared = width.size + std::max(width.start, width.end);
   job.pitch = width.output + width.shift;
-  if (width.stride == 1) job.pitch = std::min(job.pitch, shared);
-  job.pitch = std::max(job.pitch, width.output);
+  if (width.stride == 1) job.pitch = std::min(job.pitch, std::max(shared, width.output));
   job.cells = (height.output - 1) * job.pitch + width.output;
   job.panels = (job.cells + kCells - 1) / kCells;
-  job.direct = plain && !job.input_last;
   if (job.direct) {
     job.plane = job.cells;
     geometry.taps = {0};
@@ -229,20 +247,20 @@ bool lay_out(Geometry& geometry) {
     return true;
   }
   const __int128 lines = height.output + height.shift;
-  const __int128 bytes = lines * job.pitch + width.start;
-  const __int128 all = bytes * height.phases * width.phases * job.all_channels();
+  const __int128 bytes = lines * job.row_bytes() + width.start;
+  const __int128 all = bytes * height.phases * columns.phases * job.all_channels();
   if (all > kMostPlanes) return false;
   job.sub_image = static_cast<int64_t>(bytes);
-  job.plane = job.sub_image * height.phases * width.phases;
+  job.plane = job.sub_image * height.phases * columns.phases;
   job.plane = (job.plane + 63) / 64 * 64;
   if (job.plane % 4096 == 0) job.plane += 64;
   for (int64_t i = 0; i < height.kernel; ++i) {
+    const int64_t row = phase_index(geometry.vertical, height, i) * columns.phases;
     for (int64_t j = 0; j < width.kernel; ++j) {
-      const int64_t sub = phase_index(geometry.vertical, height, i) * width.phases +
-                          phase_index(geometry.horizontal, width, j);
+      const int64_t sub = row + phase_index(geometry.horizontal, columns, j);
       geometry.taps.push_back(sub * job.sub_image +
-                              i * height.dilation / height.stride * job.pitch +
-                              j * width.dilation / width.stride);
+                              i * height.dilation / height.stride * job.row_bytes() +
+                              j * width.dilation / columns.stride);
     }
   }
   job.taps = geometry.taps.data();
@@ -311,11 +329,15 @@ void add_multipliers(Constants& constants, const Job& job, const Values& values,
   constants.band.assign(channels, kNever);
   const Estimator estimator(*values.input_scale, *values.output_scale);
   const int64_t scales = values.filter_scales > 1 ? channels : 1;
-  for (int64_t k = 0; k < scales; ++k) {
-    const uint32_t scale = values.filter_scale[k];
-    constants.estimate[k] =
-        exact ? estimator.estimate(scale, constants.band[k])
-              : multiplier_float32(*values.input_scale, scale, *values.output_scale);
+  if (!exact || !estimator.fill(values.filter_scale, scales, constants.estimate.data())) {
+    for (int64_t k = 0; k < scales; ++k) {
+      const uint32_t scale = values.filter_scale[k];
+      constants.estimate[k] =
+          exact ? estimator.estimate(scale, constants.band[k])
+                : multiplier_float32(*values.input_scale, scale, *values.output_scale);
+    }
+  } else {
+    std::fill_n(constants.band.begin(), scales, kBand);
   }
   for (int64_t k = scales; k < channels; ++k) {
     constants.estimate[k] = constants.estimate[0];
@@ -522,7 +544,7 @@ const char* check_parameters(const Operands& given, const ffi::AnyBuffer& output
 
 // The job that the shapes describe, without constants; or what is wrong with them, or null.
 const char* describe(Geometry& geometry, const Operands& given, const ffi::AnyBuffer& output,
-                     const Attributes& attributes) {
+                     const Attributes& attributes, bool keeps_columns) {
   Job& job = geometry.job;
   const Sizes input = given.input.dimensions().last(4), result = output.dimensions().last(4);
   const Sizes filter = given.filter.dimensions().last(2);
@@ -560,7 +582,7 @@ const char* describe(Geometry& geometry, const Operands& given, const ffi::AnyBu
   job.output = output.element_type() == ffi::DataType::S32 ? Output::int32
                : attributes.exact                          ? Output::exact
                                                            : Output::float32;
-  if (!lay_out(geometry)) return "an image's padded planes would take more than 2 GiB";
+  if (!lay_out(geometry, keeps_columns)) return "an image's padded planes would take more than 2 GiB";
   return nullptr;
 }
 
@@ -604,7 +626,10 @@ ffi::Error convolve(ffi::ThreadPool pool, const Operands& given, ffi::AnyBuffer 
     return invalid("the input, the filter or the output is of another element type");
   }
   Geometry geometry;
-  if (const char* wrong = describe(geometry, given, output, attributes)) return invalid(wrong);
+  const bool keeps_columns = here.kernels->keeps_columns;
+  if (const char* wrong = describe(geometry, given, output, attributes, keeps_columns)) {
+    return invalid(wrong);
+  }
   const int64_t channels = geometry.job.all_rows();
   if (const char* wrong = check_parameters(given, output, channels)) return invalid(wrong);
   if (output.element_count() == 0) return ffi::Error::Success();

@@ -203,7 +203,7 @@ static inline void accumulate(const Job& job, const int32_t* acc, int64_t channe
 }
 
 // Depthwise channels take the way of all others, by a panel of their taps.
-static inline bool multiply_taps(const Job&, const TapWords&, const uint8_t*, int64_t, int32_t*,
+static inline bool multiply_taps(const Job&, const TapWords&, const uint8_t*, int32_t*,
                                  int32_t*) {
   return false;
 }

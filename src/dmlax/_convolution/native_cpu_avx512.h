@@ -8,35 +8,25 @@ constexpr int kVectors = 4;
 
 static inline __m512i load(const void* p) { return _mm512_loadu_si512(p); }
 
-// Four rows' bytes, 64 cells each, a cell's four together.
-struct Quad {
-  __m512i cells[kVectors];
-
-  // Of `count` rows, of which `valid` cells may be read.
-  static inline Quad of(const uint8_t* const* rows, int count, int64_t valid, uint8_t flip) {
-    const __mmask64 mask = valid >= kCells ? ~uint64_t{0} : (uint64_t{1} << valid) - 1;
-    const __m512i sign = _mm512_set1_epi8(static_cast<char>(flip));
-    __m512i r[4];
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      r[i] = i < count ? _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, rows[i]), sign)
-                       : _mm512_setzero_si512();
-    }
-    const __m512i low01 = _mm512_unpacklo_epi8(r[0], r[1]);
-    const __m512i low23 = _mm512_unpacklo_epi8(r[2], r[3]);
-    const __m512i high01 = _mm512_unpackhi_epi8(r[0], r[1]);
-    const __m512i high23 = _mm512_unpackhi_epi8(r[2], r[3]);
-    return {{_mm512_unpacklo_epi16(low01, low23), _mm512_unpackhi_epi16(low01, low23),
-             _mm512_unpacklo_epi16(high01, high23), _mm512_unpackhi_epi16(high01, high23)}};
-  }
-};
-
-// One quad of a panel.
+// One quad of a panel: bytes of `count` rows, 64 cells each, of which `valid` may be read.
 static inline void build_quad(const uint8_t* const* rows, int count, int64_t valid, uint8_t flip,
                               uint8_t* quad) {
-  const Quad bytes = Quad::of(rows, count, valid, flip);
+  const __mmask64 mask = valid >= kCells ? ~uint64_t{0} : (uint64_t{1} << valid) - 1;
+  const __m512i sign = _mm512_set1_epi8(static_cast<char>(flip));
+  __m512i r[4];
 #pragma GCC unroll 4
-  for (int j = 0; j < kVectors; ++j) _mm512_store_si512(quad + 64 * j, bytes.cells[j]);
+  for (int i = 0; i < 4; ++i) {
+    r[i] = i < count ? _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, rows[i]), sign)
+                     : _mm512_setzero_si512();
+  }
+  const __m512i low01 = _mm512_unpacklo_epi8(r[0], r[1]);
+  const __m512i low23 = _mm512_unpacklo_epi8(r[2], r[3]);
+  const __m512i high01 = _mm512_unpackhi_epi8(r[0], r[1]);
+  const __m512i high23 = _mm512_unpackhi_epi8(r[2], r[3]);
+  _mm512_store_si512(quad, _mm512_unpacklo_epi16(low01, low23));
+  _mm512_store_si512(quad + 64, _mm512_unpackhi_epi16(low01, low23));
+  _mm512_store_si512(quad + 128, _mm512_unpacklo_epi16(high01, high23));
+  _mm512_store_si512(quad + 192, _mm512_unpackhi_epi16(high01, high23));
 }
 
 static void sum_cells(const uint8_t* panel, int64_t quads, int32_t* sums) {
@@ -203,53 +193,57 @@ static inline __m512i accumulator(const Job& job, const int32_t* acc, int64_t ch
   return _mm512_sub_epi32(a, _mm512_mullo_epi32(zero, load(sums + 16 * j)));
 }
 
-__attribute__((noinline)) static void decide(const Job& job, int64_t channel, uint64_t doubtful,
-                                             const __m512i* a, const __m512* v, __m512i* rounded) {
-  alignas(64) int32_t accumulators[kCells], integers[kCells];
-  alignas(64) float estimates[kCells];
+// Estimates within the limits, of which NaN gives the lowest.
+static inline __m512 estimates(const Job& job, __m512i accumulators, float factor) {
+  const __m512 v = _mm512_mul_ps(_mm512_cvtepi32_ps(accumulators), _mm512_set1_ps(factor));
+  return _mm512_min_ps(_mm512_max_ps(v, _mm512_set1_ps(job.low)), _mm512_set1_ps(job.high));
+}
+
+// The bytes of cells beside a half; bit i of `doubtful` is element i of `acc`.
+__attribute__((noinline)) static void decide(const Job& job, const int32_t* acc, int64_t channel,
+                                             const int32_t* sums, uint64_t doubtful,
+                                             uint8_t* bytes) {
+  const Scales scales = job.constants.scales(channel);
+  const int32_t lowest = job.output_signed ? -128 : 0, highest = lowest + 255;
+  alignas(64) int32_t accumulators[16];
+  alignas(64) float values[16];
   for (int j = 0; j < kVectors; ++j) {
-    _mm512_store_si512(accumulators + 16 * j, a[j]);
-    _mm512_store_ps(estimates + 16 * j, v[j]);
-    _mm512_store_si512(integers + 16 * j, rounded[j]);
+    uint32_t lanes = static_cast<uint32_t>(doubtful >> (16 * j)) & 0xffff;
+    if (lanes == 0) continue;
+    const __m512i a = accumulator(job, acc, channel, sums, j);
+    _mm512_store_si512(accumulators, a);
+    _mm512_store_ps(values, estimates(job, a, job.constants.estimate[channel]));
+    for (; lanes != 0; lanes &= lanes - 1) {
+      const int i = __builtin_ctz(lanes);
+      const int32_t value = beside_half(accumulators[i], scales, values[i]) + job.output_zero;
+      bytes[i / 4 * 16 + 4 * j + i % 4] =
+          static_cast<uint8_t>(value < lowest ? lowest : value > highest ? highest : value);
+    }
   }
-  for (; doubtful != 0; doubtful &= doubtful - 1) {
-    const int i = __builtin_ctzll(doubtful);
-    integers[i] = beside_half(accumulators[i], job.constants.scales(channel), estimates[i]);
-  }
-  for (int j = 0; j < kVectors; ++j) rounded[j] = load(integers + 16 * j);
 }
 
 // 64 cells of one output channel, quantized.
-static inline __m512i quantized(const Job& job, const int32_t* acc, int64_t channel,
-                                const int32_t* sums) {
-  const __m512 factor = _mm512_set1_ps(job.constants.estimate[channel]);
+static inline void quantize(const Job& job, const int32_t* acc, int64_t channel,
+                            const int32_t* sums, uint8_t* bytes) {
   const __m512 band = _mm512_set1_ps(job.constants.band[channel]);
-  const __m512 low = _mm512_set1_ps(job.low), high = _mm512_set1_ps(job.high);
-  __m512i a[kVectors], rounded[kVectors];
-  __m512 v[kVectors];
+  __m512i rounded[kVectors];
   uint64_t doubtful = 0;
 #pragma GCC unroll 4
   for (int j = 0; j < kVectors; ++j) {
-    a[j] = accumulator(job, acc, channel, sums, j);
-    v[j] = _mm512_mul_ps(_mm512_cvtepi32_ps(a[j]), factor);
-    v[j] = _mm512_min_ps(_mm512_max_ps(v[j], low), high);  // NaN gives the lowest
+    const __m512i a = accumulator(job, acc, channel, sums, j);
+    const __m512 v = estimates(job, a, job.constants.estimate[channel]);
     constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-    rounded[j] = _mm512_cvt_roundps_epi32(v[j], kNearest);
-    const __m512 rest = _mm512_abs_ps(_mm512_sub_ps(v[j], _mm512_cvtepi32_ps(rounded[j])));
+    rounded[j] = _mm512_cvt_roundps_epi32(v, kNearest);
+    const __m512 rest = _mm512_abs_ps(_mm512_sub_ps(v, _mm512_cvtepi32_ps(rounded[j])));
     const uint64_t beside = _mm512_cmp_ps_mask(rest, band, _CMP_GE_OQ);
     doubtful |= beside << (16 * j);
   }
-  if (__builtin_expect(doubtful != 0, 0)) decide(job, channel, doubtful, a, v, rounded);
   const __m512i zero = _mm512_set1_epi16(static_cast<int16_t>(job.output_zero));
   const __m512i low16 = _mm512_adds_epi16(_mm512_packs_epi32(rounded[0], rounded[1]), zero);
   const __m512i high16 = _mm512_adds_epi16(_mm512_packs_epi32(rounded[2], rounded[3]), zero);
-  return job.output_signed ? _mm512_packs_epi16(low16, high16)
-                           : _mm512_packus_epi16(low16, high16);
-}
-
-static inline void quantize(const Job& job, const int32_t* acc, int64_t channel,
-                            const int32_t* sums, uint8_t* bytes) {
-  _mm512_store_si512(bytes, quantized(job, acc, channel, sums));
+  _mm512_store_si512(bytes, job.output_signed ? _mm512_packs_epi16(low16, high16)
+                                              : _mm512_packus_epi16(low16, high16));
+  if (__builtin_expect(doubtful != 0, 0)) decide(job, acc, channel, sums, doubtful, bytes);
 }
 
 // The bytes of the cells in `valid`, side by side.
@@ -271,41 +265,47 @@ static inline void accumulate(const Job& job, const int32_t* acc, int64_t channe
   }
 }
 
-// 64 cells of a depthwise channel: sums of taps times weights, and of taps.
+// For every cell of a vector, where its taps of one kernel row are in the row's next 64 bytes.
+static inline __m512i taps_order(const Job& job) {
+  const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+  const int step = static_cast<int>(job.step), dilation = static_cast<int>(job.width.dilation);
+  const int taps = dilation * 0x03020100;
+  const __m512i first = _mm512_mullo_epi32(lanes, _mm512_set1_epi32(step * 0x01010101));
+  return _mm512_add_epi32(first, _mm512_set1_epi32(taps));
+}
+
+// From vectors of 16 cells each to a panel's order, and back.
+static inline void transpose_lanes(__m512i* v) {
+  const __m512i a = _mm512_shuffle_i32x4(v[0], v[1], 0x44), b = _mm512_shuffle_i32x4(v[0], v[1], 0xee);
+  const __m512i c = _mm512_shuffle_i32x4(v[2], v[3], 0x44), d = _mm512_shuffle_i32x4(v[2], v[3], 0xee);
+  v[0] = _mm512_shuffle_i32x4(a, c, 0x88);
+  v[1] = _mm512_shuffle_i32x4(a, c, 0xdd);
+  v[2] = _mm512_shuffle_i32x4(b, d, 0x88);
+  v[3] = _mm512_shuffle_i32x4(b, d, 0xdd);
+}
+
+// 64 cells of a depthwise channel: sums of taps times weights, and of taps. A word has the taps of
+// one kernel row, up to four, which are close to one another in a plane.
 template <bool with_sums>
 static inline void add_taps(const Job& job, const TapWords& words, const uint8_t* cells,
-                            int64_t valid, int32_t* acc, int32_t* sums) {
-  const uint8_t flip = job.flip ? 128 : 0;
+                            int32_t* acc, int32_t* sums) {
+  const __m512i sign = _mm512_set1_epi8(static_cast<char>(job.flip ? 128 : 0));
+  const __m512i order = taps_order(job);
+  const int64_t step = 16 * job.step;
   __m512i a[kVectors] = {}, s[kVectors] = {};
-  const auto add = [&](int word, int j, __m512i quads) {
-    a[j] = _mm512_dpbusd_epi32(a[j], quads, _mm512_set1_epi32(words.weights[word]));
-    if (with_sums) s[j] = _mm512_dpbusd_epi32(s[j], quads, _mm512_set1_epi32(words.ones[word]));
-  };
-  if (words.by_rows) {  // a cell's taps of one kernel row are its neighbours
-    const __m512i order = _mm512_add_epi32(
-        _mm512_set4_epi32(0x06050403, 0x05040302, 0x04030201, 0x03020100),
-        _mm512_set_epi64(0x3030303030303030, 0x3030303030303030, 0x2020202020202020,
-                         0x2020202020202020, 0x1010101010101010, 0x1010101010101010, 0, 0));
-    const __m512i sign = _mm512_set1_epi8(static_cast<char>(flip));
-    for (int i = 0; i < words.count; ++i) {
-      const uint8_t* row = cells + job.taps[i * job.width.kernel];
+  for (int i = 0; i < words.count; ++i) {
+    const uint8_t* row = cells + job.taps[i * job.width.kernel];
+    const __m512i weights = _mm512_set1_epi32(words.weights[i]);
 #pragma GCC unroll 4
-      for (int j = 0; j < kVectors; ++j) {
-        const __m512i bytes = _mm512_xor_si512(load(row + 4 * j), sign);
-        add(i, j, _mm512_permutexvar_epi8(order, bytes));
-      }
-    }
-  } else {
-    for (int i = 0; i < words.count; ++i) {
-      const int64_t rest = job.depth - 4 * i;
-      const uint8_t* rows[4];
-      for (int k = 0; k < 4 && k < rest; ++k) rows[k] = cells + job.taps[4 * i + k];
-      const Quad quad = rest >= 4 ? Quad::of(rows, 4, valid, flip)
-                                  : Quad::of(rows, static_cast<int>(rest), valid, flip);
-#pragma GCC unroll 4
-      for (int j = 0; j < kVectors; ++j) add(i, j, quad.cells[j]);
+    for (int j = 0; j < kVectors; ++j) {
+      const __m512i bytes = _mm512_xor_si512(load(row + step * j), sign);
+      const __m512i quads = _mm512_permutexvar_epi8(order, bytes);
+      a[j] = _mm512_dpbusd_epi32(a[j], quads, weights);
+      if (with_sums) s[j] = _mm512_dpbusd_epi32(s[j], quads, _mm512_set1_epi32(words.ones[i]));
     }
   }
+  transpose_lanes(a);
+  if (with_sums) transpose_lanes(s);
 #pragma GCC unroll 4
   for (int j = 0; j < kVectors; ++j) {
     _mm512_store_si512(acc + 16 * j, a[j]);
@@ -315,12 +315,12 @@ static inline void add_taps(const Job& job, const TapWords& words, const uint8_t
 
 // False where it is not made for such windows.
 static inline bool multiply_taps(const Job& job, const TapWords& words, const uint8_t* cells,
-                                 int64_t valid, int32_t* acc, int32_t* sums) {
+                                 int32_t* acc, int32_t* sums) {
   if (words.count == 0) return false;
   if (sums != nullptr) {
-    add_taps<true>(job, words, cells, valid, acc, sums);
+    add_taps<true>(job, words, cells, acc, sums);
   } else {
-    add_taps<false>(job, words, cells, valid, acc, sums);
+    add_taps<false>(job, words, cells, acc, sums);
   }
   return true;
 }

@@ -41,42 +41,40 @@ struct FilterRows {
   return word;
 }
 
-// A depthwise channel's weights in fours: a kernel row's, where its taps are neighbours in a plane
-// and fit; else one after another. None where they are too many.
+// A depthwise channel's weights, a word a kernel row; none where they are not made for it.
 struct TapWords {
   static constexpr int kMost = 64;
   int32_t weights[kMost], ones[kMost];
-  int64_t each;
   int count = 0;
-  bool by_rows;
 
   explicit TapWords(const Job& job) {
-    const Axis& width = job.width;
-    by_rows = !job.direct && width.stride == 1 && width.dilation == 1 && width.kernel <= 4;
-    each = by_rows ? width.kernel : 4;
-    const int64_t words = (job.depth + each - 1) / each;
-    if (words > kMost) return;
-    count = static_cast<int>(words);
-    for (int i = 0; i < count; ++i) ones[i] = word(job, i, [](int64_t) { return 1u; });
+    const int64_t reach = 15 * job.step + (job.width.kernel - 1) * job.width.dilation;
+    const bool kept = job.columns.phases == 1 && job.columns.stride == 1;
+    if (job.direct || !kept || job.width.kernel > 4 || reach > 63) return;
+    if (job.height.kernel > kMost) return;
+    count = static_cast<int>(job.height.kernel);
+    for (int i = 0; i < count; ++i) ones[i] = 0x01010101 & mask(job);
   }
 
   void take(const Job& job, const int8_t* filter) {
+    const int64_t each = job.width.kernel;
     for (int i = 0; i < count; ++i) {
-      weights[i] = word(job, i, [&](int64_t tap) -> uint32_t {
-        return static_cast<uint8_t>(filter[tap]);
-      });
+      const int64_t left = job.depth - i * each;
+      uint32_t bits = 0;
+      if (left >= 4) {
+        __builtin_memcpy(&bits, filter + i * each, 4);
+      } else {
+        for (int64_t k = 0; k < left; ++k) {
+          bits |= static_cast<uint32_t>(static_cast<uint8_t>(filter[i * each + k])) << (8 * k);
+        }
+      }
+      weights[i] = static_cast<int32_t>(bits) & mask(job);
     }
   }
 
  private:
-  template <typename Byte>
-  int32_t word(const Job& job, int index, const Byte& byte) const {
-    const int64_t first = index * each, left = job.depth - first;
-    uint32_t bits = byte(first);
-    if (each > 1 && left > 1) bits |= byte(first + 1) << 8;
-    if (each > 2 && left > 2) bits |= byte(first + 2) << 16;
-    if (each > 3 && left > 3) bits |= byte(first + 3) << 24;
-    return static_cast<int32_t>(bits);
+  static int32_t mask(const Job& job) {
+    return static_cast<int32_t>(~uint32_t{0} >> (32 - 8 * job.width.kernel));
   }
 };
 
@@ -180,15 +178,15 @@ constexpr int64_t kMostMasks = 512;
 // Planes of narrow rows, without strides: their rows at once.
 bool pack_by_masks(const Job& job, const uint8_t* image, int64_t first, int64_t last,
                    uint8_t* planes) {
-  const Axis &height = job.height, &width = job.width;
+  const Axis &height = job.height, &width = job.columns;
   const int64_t chunks = job.plane / 64;
   if (!kExpands || job.input_last || height.stride > 1 || width.stride > 1) return false;
   if (chunks > kMostMasks || width.size >= 256) return false;
-  const Span rows(height, 0, height.output + height.shift), columns(width, 0, job.pitch);
+  const Span rows(height, 0, height.output + height.shift), columns(width, 0, job.row_bytes());
   if (columns.last - columns.first != width.size || rows.source != 0) return false;
   uint64_t masks[kMostMasks] = {};
   for (int64_t r = rows.first; r < rows.last; ++r) {
-    const int64_t begin = r * job.pitch + columns.first, end = begin + width.size;
+    const int64_t begin = r * job.row_bytes() + columns.first, end = begin + width.size;
     for (int64_t at = begin; at < end; at = (at / 64 + 1) * 64) {
       const int64_t stop = end < (at / 64 + 1) * 64 ? end : (at / 64 + 1) * 64;
       masks[at / 64] |= (~uint64_t{0} >> (64 - (stop - at))) << at % 64;
@@ -215,26 +213,26 @@ void pack(const Job& job, const uint8_t* image, int64_t first, int64_t last, uin
                    static_cast<size_t>((last - first) * job.plane));
   for (int64_t v = 0; v < job.height.phases; ++v) {
     const Span rows(job.height, job.height.phase[v], lines);
-    for (int64_t h = 0; h < job.width.phases; ++h) {
-      const Span columns(job.width, job.width.phase[h], job.pitch);
+    for (int64_t h = 0; h < job.columns.phases; ++h) {
+      const Span columns(job.columns, job.columns.phase[h], job.row_bytes());
       const int64_t count = columns.last - columns.first;
       if (count <= 0) continue;
-      uint8_t* sub = planes + (v * job.width.phases + h) * job.sub_image + columns.first;
+      uint8_t* sub = planes + (v * job.columns.phases + h) * job.sub_image + columns.first;
       if (!job.input_last) {
         for (int64_t c = first; c < last; ++c) {
           for (int64_t r = rows.first; r < rows.last; ++r) {
             const int64_t line = rows.source + (r - rows.first) * job.height.stride;
             const uint8_t* source = image + (c * job.height.size + line) * row_cells;
-            copy_strided(sub + c * job.plane + r * job.pitch, source + columns.source, count,
-                         job.width.stride);
+            copy_strided(sub + c * job.plane + r * job.row_bytes(), source + columns.source, count,
+                         job.columns.stride);
           }
         }
       } else {
         for (int64_t r = rows.first; r < rows.last; ++r) {
           const int64_t line = rows.source + (r - rows.first) * job.height.stride;
           const uint8_t* source = image + (line * row_cells + columns.source) * channels + first;
-          transpose(sub + first * job.plane + r * job.pitch, job.plane, source,
-                    job.width.stride * channels, count, last - first);
+          transpose(sub + first * job.plane + r * job.row_bytes(), job.plane, source,
+                    job.columns.stride * channels, count, last - first);
         }
       }
     }
@@ -434,12 +432,17 @@ struct Depthwise {
                       ? nullptr
                       : reinterpret_cast<int32_t*>(scratch.panels + job.panel_bytes() - kCells * 4);
 
+  // The planes of the first image, from an output channel's input channel.
+  const uint8_t* plane(int64_t channel) const {
+    return part.planes + (job.rows == 1 ? channel : channel / job.rows) * job.plane;
+  }
+
   // Row r of the tile that begins with `channel`.
-  void row(const Place& place, const TapWords& words, int64_t channel, int64_t r) const {
-    const int64_t plane = (channel + r) / job.rows * job.plane;
-    const uint8_t* cells = part.planes + place.image * job.image_bytes() + plane + place.cell;
-    if (!multiply_taps(job, words, cells, readable(job, place), scratch.acc, sums)) {
-      build(job, part.planes + plane, &place, 1, scratch.panels);
+  void row(const Place& place, const TapWords& words, const uint8_t* plane, int64_t channel,
+           int64_t r) const {
+    const uint8_t* cells = plane + place.image * job.image_bytes() + place.cell * job.step;
+    if (!multiply_taps(job, words, cells, scratch.acc, sums)) {
+      build(job, plane, &place, 1, scratch.panels);
       Tiles tiles;
       const FilterRows rows(part.filter + (channel + r) * job.depth, job.depth, 1);
       multiply(tiles, scratch.panels, rows, scratch.acc);
@@ -461,14 +464,15 @@ void depthwise(const Job& job, const Part& part) {
       if (!job.output_last) {
         for (int64_t r = 0; r < n; ++r) {
           words.take(job, part.filter + (row + r) * job.depth);
-          for (int64_t i = 0; i < count; ++i) work.row(places[i], words, row, r);
+          const uint8_t* plane = work.plane(row + r);
+          for (int64_t i = 0; i < count; ++i) work.row(places[i], words, plane, row, r);
         }
         continue;
       }
       for (int64_t i = 0; i < count; ++i) {
         for (int64_t r = 0; r < n; ++r) {
           words.take(job, part.filter + (row + r) * job.depth);
-          work.row(places[i], words, row, r);
+          work.row(places[i], words, work.plane(row + r), row, r);
         }
         work.target.finish(places[i], row, n);
       }
@@ -479,7 +483,7 @@ void depthwise(const Job& job, const Part& part) {
 }  // namespace
 
 extern const ConvolutionKernels convolution_kernels;
-const ConvolutionKernels convolution_kernels = {pack, dense, depthwise};
+const ConvolutionKernels convolution_kernels = {kExpands, pack, dense, depthwise};
 
 }  // namespace DMLAX_ISA
 }  // namespace dmlax

@@ -18,7 +18,7 @@ namespace dmlax {
 constexpr int64_t kCells = 64;      // of a panel
 constexpr int64_t kRows = 32;       // filter rows that are multiplied together
 constexpr int64_t kQuadBytes = 4 * kCells;
-constexpr int64_t kSlack = 128;     // readable bytes after the last plane
+constexpr int64_t kSlack = 384;     // readable bytes after the last plane
 constexpr int64_t kDepthStep = 64;  // a panel's depth is padded with zeros to a multiple of this
 
 // A spatial axis.
@@ -54,7 +54,9 @@ struct Job {
   bool direct;                             // the input itself is the planes
   uint8_t padding;                         // the input zero point, before `flip`
 
-  int64_t pitch, sub_image, plane;         // bytes of a row, of a sub-image, of a channel
+  Axis columns;                            // as planes have them: `width`, or without its stride
+  int64_t step;                            // bytes from a cell to the next one
+  int64_t pitch, sub_image, plane;         // cells of a row; bytes of a sub-image, of a channel
   const int64_t* taps;                     // each tap's offset in a plane
   int64_t cells, panels;                   // of one image
 
@@ -73,6 +75,7 @@ struct Job {
   // A panel is followed by its cells' sums.
   int64_t panel_bytes() const { return padded_depth() * kCells + kCells * 4; }
   bool depthwise() const { return channels == 1; }
+  int64_t row_bytes() const { return pitch * step; }
 };
 
 // Part of a convolution: panels are counted over the images, rows over one group, or over all
@@ -103,6 +106,10 @@ inline int64_t scratch_bytes(const Job& job) {
 }
 
 struct ConvolutionKernels {
+  // Whether depthwise planes keep neighbouring columns, whatever the stride, where a kernel row's
+  // taps of 16 cells lie within 64 bytes.
+  bool keeps_columns;
+
   // Packs channels [first, last) of one image into its planes.
   void (*pack)(const Job& job, const uint8_t* image, int64_t first, int64_t last, uint8_t* planes);
 

@@ -79,7 +79,7 @@ static inline void store_cells(const uint8_t* bytes, uint64_t valid, uint8_t* ou
 }
 
 // Depthwise channels take the way of all others, by a panel of their taps.
-static inline bool multiply_taps(const Job&, const TapWords&, const uint8_t*, int64_t, int32_t*,
+static inline bool multiply_taps(const Job&, const TapWords&, const uint8_t*, int32_t*,
                                  int32_t*) {
   return false;
 }

@@ -133,6 +133,23 @@ class Estimator {
     return negative_ ^ w.negative ? -value : value;
   }
 
+  // The same of many scales at once; false, and nothing of use, if one of them needs `estimate`.
+  bool fill(const uint32_t* filters, int64_t count, float* estimates) const {
+    const double factor = negative_ ? -factor_ : factor_;
+    uint32_t odd = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const uint32_t field = filters[i] & 0x7f800000;
+      const double value = factor * from_bits(filters[i]);
+      const double magnitude = value < 0 ? -value : value;
+      estimates[i] = static_cast<float>(value);
+      uint32_t bits;
+      __builtin_memcpy(&bits, &estimates[i], sizeof bits);
+      odd |= (field == 0) | (field == 0x7f800000) | ((bits & 0x7fffff) == 0) |
+             !(magnitude >= 0x1p-33) | !(magnitude <= 0x1p10);
+    }
+    return odd == 0;
+  }
+
  private:
   uint32_t input_, output_;
   bool negative_;
