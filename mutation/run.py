@@ -105,8 +105,11 @@ def _work(copy: Path, module: str) -> Path:
 def _result(item: WorkItem, tests: str, seconds: int) -> WorkResult:
     (mutation,) = item.mutations
     operator = get_operator(mutation.operator_name)(**mutation.operator_args)
-    with use_mutation(mutation.module_path, operator, mutation.occurrence) as (was, now):
-        alive = _passes(tests, seconds)
+    try:
+        with use_mutation(mutation.module_path, operator, mutation.occurrence) as (was, now):
+            alive = _passes(tests, seconds)
+    except AttributeError:  # Cosmic Ray takes `except (A, (B, C))` and the like for names alone
+        return WorkResult(WorkerOutcome.EXCEPTION, test_outcome=TestOutcome.INCOMPETENT)
     return WorkResult(
         worker_outcome=WorkerOutcome.NORMAL,
         diff="\n".join(_make_diff(was, now, mutation.module_path)),

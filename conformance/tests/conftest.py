@@ -20,7 +20,14 @@ Edit = Callable[[dict[str, Any]], Any]
 
 @pytest.fixture(scope="session")
 def suite() -> list[Vector]:
-    return vectors.load_all()
+    """Return every vector, but those that need gigabytes."""
+    return [vector for vector in vectors.load_all() if not vector.memory]
+
+
+@pytest.fixture(scope="session")
+def huge() -> list[Vector]:
+    """Return the vectors that need gigabytes."""
+    return [vector for vector in vectors.load_all() if vector.memory]
 
 
 @pytest.fixture

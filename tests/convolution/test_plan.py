@@ -190,3 +190,42 @@ def test_a_kernel_may_span_all_of_the_padded_input(plan_of, kernel, fits):
         return
     with pytest.raises(dmlax.SpecError, match=r"spans 10 cells .*, expected at most the 9 of"):
         plan_of(dmlax.convolution_integer, *arrays, **padding)
+
+
+@pytest.mark.parametrize("texts", [(), ("NCHW",), ("NCHW", "OIHW")], ids=len)
+def test_fewer_than_three_layouts_are_refused(plan_of, texts):
+    x, w = shape(np.uint8, 1, 3, 4, 4), shape(np.int8, 2, 3, 2, 2)
+    with pytest.raises(dmlax.SpecError, match="expected three orders of the same axes"):
+        plan_of(dmlax.convolution_integer, x, w, dimension_numbers=texts)
+
+
+def test_a_bias_of_more_values_than_its_longest_axis_is_refused(plan_of):
+    with pytest.raises(dmlax.SpecError, match="expected 2 values, one per output channel"):
+        quantized(plan_of, (2, 2))
+
+
+def test_channels_are_counted_beyond_small_numbers(plan_of):
+    many = np.ones(300, np.float32)
+    plan = quantized(plan_of, (300,), 300, filter_scale=many, filter_zero_point=many.astype("i1"))
+    assert plan.operands.bias.shape == plan.operands.filter_scale.shape == (300,)
+
+
+def test_one_element_is_a_filter(plan_of):
+    plan = plan_of(dmlax.convolution_integer, *[shape(np.uint8, 1, 1, 1, 1)] * 2)
+    assert plan.output.shape == (1, 1, 1, 1)
+    assert plan.quantized is False
+
+
+def test_a_plan_says_whether_it_quantizes_and_what_is_prepared(plan_of):
+    x, w = shape(np.int8, 1, 3, 4, 4), shape(np.int8, 2, 3, 2, 2)
+    assert quantized(plan_of).quantized is True
+    text = "int8[1,3,4,4], int8[2,3,2,2] OIHW, group_count 1{} -> int32[1,2,3,3]"
+    assert str(plan_of(dmlax.convolution_integer, x, w)) == text.format("")
+    prepared = jax.eval_shape(dmlax.prepare_filter, w)
+    assert str(plan_of(dmlax.convolution_integer, x, prepared)) == text.format(" prepared")
+
+
+def test_a_filters_shape_comes_back_from_its_bytes(plan_of):
+    x, w = shape(np.int8, 1, 4, 4, 4), shape(np.int8, 2, 2, 2, 2)
+    found = plan_of(dmlax.convolution_integer, x, w, group_count=2).filter
+    assert type(found).decode(found.encode()) == found

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dmlax._core.operands import Aval, Rules, aval_of, integers, strong_dtype
+from dmlax._core.operands import Aval, Rules, aval_of, effective_rank, integers, strong_dtype
 from dmlax.errors import SpecError
 
 RULES = Rules("op")
@@ -197,3 +197,32 @@ def test_a_64_bit_array_has_the_dtype_that_jax_will_give_it():
     assert aval_of(np.zeros(2)) == (np.float32, (2,))
     with jax.enable_x64(True):
         assert aval_of(np.zeros(2)) == (np.float64, (2,))
+
+
+RANKS = {(): 1, (1,): 1, (3,): 1, (1, 1): 1, (3, 1): 2, (1, 0, 3): 2, (1, 1, 1, 5, 6): 2}
+
+
+@pytest.mark.parametrize(("sizes", "rank"), RANKS.items(), ids=str)
+def test_leading_ones_do_not_count_as_rank(sizes, rank):
+    assert effective_rank(sizes) == rank
+
+
+def test_the_bounds_of_an_option_are_inside():
+    assert [RULES.integer("F", value, 2, 5) for value in (2, 5)] == [2, 5]
+
+
+def test_a_large_integer_is_a_scale_until_float32_ends():
+    assert RULES.scale("S", 2**127, np.float32) == np.float32(2.0**127)
+    with pytest.raises(SpecError, match="expected finite nonzero values in float32"):
+        RULES.scale("S", 2**128, np.float32)
+
+
+def test_a_scale_may_be_negative():
+    assert RULES.scale("S", -0.5, np.float32) == -0.5
+
+
+@pytest.mark.parametrize("own", [np.int32, np.bool_, np.uint8])
+def test_a_zero_point_of_another_dtype_than_the_output_is_refused(own):
+    message = f"op: Z has dtype {np.dtype(own)}, expected int8, the output_dtype"
+    found = error(RULES.output_dtype, np.int8, "Z", own(0), np.uint8)
+    assert found == ("data_type", "Z", message)

@@ -55,6 +55,8 @@ def test_parameters_spread_along_their_axis():
     assert found.spread(np.zeros(3)).shape == (3, 1, 1)
     assert found.spread(np.zeros(())).shape == ()
     assert quantize(aval(np.float32, 3), aval(np.float32, 3), axis=0).spread(np.zeros(3)).ndim == 1
+    found = quantize(aval(np.float32, 3, 2), aval(np.float32, 3), axis=0)
+    assert found.spread(np.zeros(3)).shape == (3, 1)
 
 
 def test_parameters_without_an_axis_stay_as_they_are():

@@ -65,13 +65,18 @@ def check_text(text: str) -> None:
 def check_sizes(sizes: Iterable[int], pointer: str) -> None:
     """Raise `Malformed` if a tensor has too many dimensions, or needs too much memory."""
     given = tuple(sizes)
+    check_shape(given, pointer)
+    needed = prod(given) * HELD
+    if needed > memory():
+        raise Malformed(pointer, f"needs {needed} bytes, more than {memory()}; {MEMORY} sets this")
+
+
+def check_shape(given: tuple[int, ...], pointer: str) -> None:
+    """Raise `Malformed` if no array has these sizes."""
     if len(given) > MOST_DIMENSIONS:
         raise Malformed(pointer, f"{len(given)} dimensions, more than {MOST_DIMENSIONS}")
     if prod(filter(None, given)) * HELD >= 1 << 63:  # even of a tensor without elements
         raise Malformed(pointer, "the sizes are larger than any array's")
-    needed = prod(given) * HELD
-    if needed > memory():
-        raise Malformed(pointer, f"needs {needed} bytes, more than {memory()}; {MEMORY} sets this")
 
 
 def _position(text: str, index: int) -> str:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ def problems(root: Path | None = None) -> list[str]:
         *_twin_problems(suite),
         *_beside_problems(suite),
         *_desc_problems(suite),
+        *_memory_problems(suite),
         *coverage.problems(suite),
         *_quota_problems(suite, sum(path.stat().st_size for path in files)),
     ]
@@ -105,7 +107,7 @@ def _desc_problems(suite: Sequence[Vector]) -> Iterator[str]:
         if vector.desc is None or vector.feature_level is None:
             continue
         needed = needs(vector.operator, vector.desc)
-        if vector.requires & CAPABILITIES != needed:
+        if vector.requires & CAPABILITIES - {"large"} != needed:
             yield f"{vector.id}: requires {sorted(vector.requires)}, needs {sorted(needed)}"
         found = violations(vector.operator, vector.desc, vector.feature_level)
         codes = {(each.code, each.field) for each in found}
@@ -113,6 +115,16 @@ def _desc_problems(suite: Sequence[Vector]) -> Iterator[str]:
             yield f"{vector.id}: the oracle says {sorted(codes)}"
         if found and found[0].rule not in vector.clause:
             yield f"{vector.id}: clause does not name {found[0].rule}"
+
+
+def _memory_problems(suite: Sequence[Vector]) -> Iterator[str]:
+    """Complain where a tensor that only an array can hold is not announced, or another is."""
+    for vector in suite:
+        sizes = [prod(each.sizes) for each in vector.inputs.values() if each.is_sparse]
+        if ("large" in vector.requires) != bool(sizes) or bool(vector.memory) != bool(sizes):
+            yield f"{vector.id}: a sparse input, `memory` and the requirement go together"
+        if sum(sizes) > vector.memory:
+            yield f"{vector.id}: {vector.memory} bytes are fewer than its inputs have"
 
 
 def _refusals(vector: Vector) -> set[tuple[str, str]]:

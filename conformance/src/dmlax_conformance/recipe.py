@@ -16,6 +16,13 @@ class Recipe(NamedTuple):
     one_in: int = 1
 
 
+class Sparse(NamedTuple):
+    """Zeros, but for these values at these row-major indices, which ascend."""
+
+    places: tuple[int, ...]
+    values: tuple[int, ...]
+
+
 def splitmix64(seed: int) -> Iterator[int]:
     """Yield the 64-bit outputs of SplitMix64."""
     state = seed & _MASK
@@ -38,8 +45,10 @@ def _element(recipe: Recipe, z: int) -> int:
     return recipe.low + (z & 0xFFFFFFFF) % (recipe.high - recipe.low + 1)
 
 
-def encode(recipe: Recipe) -> dict[str, Any]:
+def encode(recipe: Recipe | Sparse) -> dict[str, Any]:
     """Return the JSON form; the seed is a string, since it may need 64 bits."""
+    if isinstance(recipe, Sparse):
+        return {"name": "sparse", "places": [*recipe.places], "values": [*recipe.values]}
     return {
         "name": "splitmix64",
         "seed": str(recipe.seed),
@@ -49,6 +58,8 @@ def encode(recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def decode(value: Mapping[str, Any]) -> Recipe:
+def decode(value: Mapping[str, Any]) -> Recipe | Sparse:
     """Return the recipe of its JSON form."""
+    if value["name"] == "sparse":
+        return Sparse(tuple(value["places"]), tuple(value["values"]))
     return Recipe(int(value["seed"]), value["low"], value["high"], value["one_in"])

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from . import limits
 from .adapters.base import Adapter, Case
 from .compare import EXACT, Outcome, compare_outputs
 from .errors import AdapterFailure, NotStartable, SpecViolation, Unsupported
@@ -15,7 +16,7 @@ from .vectors import ExpectedError, Vector
 
 VERDICTS = ("exact", "permitted", "fail", "error", "expected", "unsupported")
 PASSED = frozenset({"exact", "permitted"})
-CAPABILITIES = frozenset({"descriptors", "strides"})
+CAPABILITIES = frozenset({"descriptors", "strides", "large"})
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,9 @@ def judge_alone(adapter: Adapter, vector: Vector, variant: str) -> Outcome:
     missing = missing_capabilities(adapter, vector)
     if missing:
         return Outcome("unsupported", (f"needs {' and '.join(missing)}",))
+    if vector.memory > limits.memory():
+        reason = f"needs {vector.memory} bytes, more than {limits.memory()}"
+        return Outcome("unsupported", (f"{reason}; {limits.MEMORY} sets this",))
     try:
         answer = adapter.run(case_of(vector), variant)
         if isinstance(vector.expect, ExpectedError):

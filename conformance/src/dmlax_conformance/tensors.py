@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
 
@@ -44,12 +45,20 @@ DTYPES: dict[str, DType] = {
 
 @dataclass(frozen=True)
 class Tensor:
-    """A dense tensor, flat and row-major; `made_by` remembers the recipe of a large one."""
+    """A dense tensor, flat and row-major; `made_by` remembers the recipe of a large one.
+
+    A sparse one may be larger than any list of its words, and has none.
+    """
 
     dtype: str
     sizes: tuple[int, ...]
     words: tuple[int, ...]
-    made_by: recipe.Recipe | None = None
+    made_by: recipe.Recipe | recipe.Sparse | None = None
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether only the recipe says what the elements are."""
+        return isinstance(self.made_by, recipe.Sparse)
 
 
 def count(sizes: Iterable[int]) -> int:
@@ -62,8 +71,17 @@ def from_recipe(dtype: str, sizes: tuple[int, ...], made_by: recipe.Recipe) -> T
     return Tensor(dtype, sizes, recipe.expand(made_by, count(sizes)), made_by)
 
 
+def sparse(dtype: str, sizes: tuple[int, ...], made_by: recipe.Sparse) -> Tensor:
+    """Describe a tensor that only an array can hold."""
+    return Tensor(dtype, sizes, (), made_by)
+
+
 def to_numpy(tensor: Tensor) -> npt.NDArray[Any]:
     """Return the array with exactly these bits."""
+    if isinstance(tensor.made_by, recipe.Sparse):
+        flat = np.zeros(count(tensor.sizes), tensor.dtype)
+        flat[list(tensor.made_by.places)] = tensor.made_by.values
+        return flat.reshape(tensor.sizes)
     kind, width = DTYPES[tensor.dtype]
     if kind == "bits":
         words = np.array(tensor.words, f"uint{width}")
@@ -91,6 +109,8 @@ def digest(tensor: Tensor) -> str:
 def encode(tensor: Tensor) -> dict[str, Any]:
     """Return the JSON form."""
     head: dict[str, Any] = {"dtype": tensor.dtype, "sizes": list(tensor.sizes)}
+    if isinstance(tensor.made_by, recipe.Sparse):
+        return head | {"recipe": recipe.encode(tensor.made_by)}
     if tensor.made_by is not None:
         return head | {"recipe": recipe.encode(tensor.made_by), "sha256": digest(tensor)}
     return head | encode_words(tensor.dtype, tensor.words)
@@ -107,6 +127,8 @@ def encode_words(dtype: str, words: Iterable[int]) -> dict[str, list[Any]]:
 def decode(value: Mapping[str, Any], pointer: str) -> Tensor:
     """Return the tensor of a JSON object that the schema has already accepted."""
     dtype, sizes = value["dtype"], tuple(value["sizes"])
+    if value.get("recipe", {}).get("name") == "sparse":
+        return _decode_sparse(value, pointer)
     limits.check_sizes(sizes, f"{pointer}/sizes")
     if "recipe" in value:
         return _decode_recipe(value, pointer)
@@ -144,10 +166,26 @@ def decode_word(dtype: str, item: Any, pointer: str) -> int:
     return word
 
 
+def _decode_sparse(value: Mapping[str, Any], pointer: str) -> Tensor:
+    """Return a tensor of which nothing is made yet."""
+    dtype, sizes = value["dtype"], tuple(value["sizes"])
+    limits.check_shape(sizes, f"{pointer}/sizes")
+    made_by = recipe.decode(value["recipe"])
+    assert isinstance(made_by, recipe.Sparse)
+    places, values, kind = made_by.places, made_by.values, DTYPES[dtype]
+    ends = [-1, *places, count(sizes)]
+    if len(places) != len(values) or any(a >= b for a, b in pairwise(ends)):
+        raise Malformed(f"{pointer}/recipe/places", "do not ascend within the sizes, one a value")
+    if kind.kind == "bits" or not all(kind.low <= word <= kind.high for word in values):
+        raise Malformed(f"{pointer}/recipe/values", f"are not of {dtype}")
+    return sparse(dtype, sizes, made_by)
+
+
 def _decode_recipe(value: Mapping[str, Any], pointer: str) -> Tensor:
     if len(value["recipe"]["seed"]) > 20:
         raise Malformed(f"{pointer}/recipe/seed", "has more than 64 bits")
     made_by = recipe.decode(value["recipe"])
+    assert isinstance(made_by, recipe.Recipe)
     dtype = DTYPES[value["dtype"]]
     if dtype.kind == "bits" or not dtype.low <= made_by.low <= made_by.high <= dtype.high:
         raise Malformed(f"{pointer}/recipe", f"cannot make {value['dtype']}")

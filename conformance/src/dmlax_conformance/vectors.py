@@ -72,6 +72,7 @@ class Vector:
     desc: Mapping[str, Any] | None = None
     feature_level: str | None = None
     beside: "Vector | None" = None
+    memory: int = 0  # bytes that a machine needs for it, where that is more than a little
 
     @property
     def is_valid(self) -> bool:
@@ -223,6 +224,7 @@ def _vector(file: Mapping[str, Any], value: Mapping[str, Any], path: Path, at: s
         file=path,
         desc=value.get("desc"),
         feature_level=value.get("feature_level"),
+        memory=value.get("memory", 0),
     )
 
 

@@ -46,7 +46,7 @@ class Dmlax:
     variants: tuple[str, ...] = ("eager", "jit", DESCRIPTOR)
     usual_variants = ("eager",)
     desc_variants = ("eager", "jit")
-    capabilities = frozenset({"descriptors", "strides"})
+    capabilities = frozenset({"descriptors", "strides", "large"})
 
     def __init__(self) -> None:
         """Import the library and JAX."""
@@ -211,6 +211,8 @@ def _as_desc(case: Case) -> Case:
     """Return a functional case as a desc at the lowest level that accepts it."""
     if case.desc is not None:
         raise Unsupported("the descs themselves run eager and jitted")
+    if "large" in case.requires:
+        raise Unsupported("a desc has as many rows as elements")
     inputs = {name: from_numpy(array) for name, array in case.inputs.items()}
     try:
         RULES[case.operator](case.attributes, inputs, case.outputs)

@@ -18,6 +18,7 @@ class Numpy:
 
     name = "numpy"
     concurrent = True
+    capabilities = frozenset({"large"})
     variants: tuple[str, ...] = ("eager",)
 
     def __init__(self) -> None:

@@ -49,6 +49,9 @@ def _export(options: argparse.Namespace, chosen: Sequence[Vector]) -> int:
     left_out: Counter[str] = Counter()
     written = _with_those_beside(chosen)
     for vector in written:
+        if vector.memory:
+            left_out["too large for a file"] += 1
+            continue
         try:
             FORMATS[options.format](vector, options.output)
         except Unsupported as error:

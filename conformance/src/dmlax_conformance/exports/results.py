@@ -29,7 +29,7 @@ class Results:
 
     name = "results"
     variants: tuple[str, ...] = ("files",)
-    capabilities = CAPABILITIES
+    capabilities = CAPABILITIES - {"large"}
 
     def __init__(self, folder: Path, known: Collection[str]) -> None:
         """Find the files, and refuse those of no vector."""

@@ -55,6 +55,7 @@ class Topic:
         requires: str = "",
         listed: Listed | None = None,
         beside: str | None = None,
+        memory: int = 0,
     ) -> None:
         """Add a call that keeps every rule; words in strings are separated by spaces.
 
@@ -66,6 +67,7 @@ class Topic:
         self._calls[name] = (given, inputs, outputs)
         others = {"beside": beside}
         self._add(name, comment, clause, flags, requires, {"outputs": expect}, others)
+        self._vectors[-1] |= {"memory": memory} if memory else {}
 
     def invalid(
         self,

@@ -63,6 +63,8 @@ NOTES = {
     "BlockEdge": "Sizes beside a power of two, where blocked code goes wrong.",
     "Density": "None, all, only the first or only the last element is non-zero.",
     "Large": "Inputs made by a recipe, too large to print.",
+    "Huge": "More than 2^31 elements; the table has fewer rows than DirectML wants, as a"
+    " functional call may ask.",
     "Empty": "A size of 0, which DirectML does not allow; an extension.",
     "Optional": "Optional tensors are absent or present.",
     "PerChannel": "Filter scale or filter zero point differs between channels.",

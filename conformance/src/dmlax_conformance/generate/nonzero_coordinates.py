@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from math import prod
 
-from ..recipe import Recipe
-from ..tensors import Tensor, from_recipe
+from ..recipe import Recipe, Sparse
+from ..tensors import Tensor, from_recipe, sparse
 from ..vectors import Request
 from .builder import Topic, bits, drawn, floats, ints
 
@@ -17,6 +17,7 @@ def topics() -> Iterator[Topic]:
     yield _ranks()
     yield _sizes()
     yield _large()
+    yield _huge()
     yield _invalid()
 
 
@@ -169,6 +170,24 @@ def _large() -> Topic:
     blank = from_recipe("uint8", (66000,), Recipe(0, 0, 0, 1))
     flags, beside = "Large Density", "large-70001"
     add(topic, "large-zero", "66,000 zeros", "NZC-5", blank, flags=flags, beside=beside)
+    return topic
+
+
+def _huge() -> Topic:
+    """Places that need 32 bits without a sign, for machines with the memory."""
+    topic = Topic(OPERATOR, "huge")
+    cases = {"rank-1": (2**31 + 65536,), "rank-3": (65537, 3, 10923)}
+    for name, sizes in cases.items():
+        places = (0, 2**16, 2**31 - 1, 2**31, prod(sizes) - 1)
+        tensor = sparse("uint8", sizes, Sparse(places, (1, 255, 2, 128, 7)))
+        asked = {
+            "OutputCountTensor": Request("uint32", (1,) * len(sizes)),
+            "OutputCoordinatesTensor": Request("uint32", (*(1,) * (len(sizes) - 2), 8, len(sizes))),
+        }
+        text = f"{prod(sizes)} elements, 5 of them non-zero, and 8 rows"
+        inputs, clause, memory = {"InputTensor": tensor}, "NZC-1 NZC-4 NZC-5", 5 * 2**30
+        words = (None, "Huge", "large")
+        topic.valid(f"huge-{name}", text, clause, inputs, asked, *words, memory=memory)
     return topic
 
 

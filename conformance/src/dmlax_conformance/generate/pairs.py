@@ -13,7 +13,7 @@ from . import nonzero_coordinates as nonzero
 from . import quantized_convolution as quantized
 from .builder import Topic, drawn, floats
 from .covering import Apart, Factors, Row, apart, rows
-from .windows import attributes
+from .windows import attributes, parameter
 
 TOPIC = "pairs"
 EIGHT = ("uint8", "int8")
@@ -140,6 +140,8 @@ def _quantized(topic: Topic, name: str, text: str, row: Row, number: int) -> Non
     many = row["filter scale"] != "one"
     sw = [0.03125 + 0.007 * channel for channel in range(channels if many else 1)]
     given = quantized.operands(x, w, zx, zw, bias, zy, row["output"], sw=sw, sy=[4])
+    if bias is not None:  # of the rank of the input, as a desc wants it
+        given["BiasTensor"] = parameter(bias, "int32", len(x.sizes))
     clause = "QLC-1 QLC-7 QLC-8 QLC-10"
     quantized.add(topic, name, text, clause, given, _window(row), row["output"])
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from ..recipe import Sparse
 from ..tensors import DTYPES, Tensor
 
 Row = tuple[int, ...]
@@ -33,5 +34,14 @@ def coordinates(index: int, sizes: tuple[int, ...]) -> Row:
 
 def nonzero_coordinates(tensor: Tensor, width: int) -> list[Row]:
     """Return the last `width` coordinates of every non-zero element, ascending."""
-    hits = (i for i, word in enumerate(tensor.words) if is_nonzero(word, tensor.dtype))
-    return [coordinates(index, tensor.sizes)[-width:] for index in hits]
+    return [coordinates(index, tensor.sizes)[-width:] for index in _hits(tensor)]
+
+
+def _hits(tensor: Tensor) -> list[int]:
+    """Return the indices of the non-zero elements; a sparse tensor lists what may be one."""
+    places: Iterable[int] = range(len(tensor.words))
+    words = tensor.words
+    if isinstance(tensor.made_by, Sparse):
+        places, words = tensor.made_by
+    pairs = zip(places, words, strict=True)
+    return [place for place, word in pairs if is_nonzero(word, tensor.dtype)]
