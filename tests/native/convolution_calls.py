@@ -88,10 +88,12 @@ class Call:
         scales = given["input_scale"], given["filter_scale"], given["output_scale"]
         zero = given.get("output_zero_point", np.zeros((), self.output_dtype))
         if given.get("arithmetic") == "float32":
-            multiplier = (scales[0] * scales[1]) / scales[2]
-            product = sums.astype(np.float32) * np.reshape(multiplier, along)
             limits = np.iinfo(self.output_dtype)
             low, high = limits.min - int(zero), limits.max - int(zero)
+            with np.errstate(over="ignore", invalid="ignore"):
+                multiplier = (scales[0] * scales[1]) / scales[2]
+                product = sums.astype(np.float32) * np.reshape(multiplier, along)
+            product = np.where(np.isnan(product), low, product)  # 0 times infinity
             return (np.rint(np.clip(product, low, high)) + int(zero)).astype(self.output_dtype)
         per_channel = np.reshape(scales[1], along)
         return requantized(sums, (scales[0], per_channel, scales[2]), zero, self.output_dtype)

@@ -1,0 +1,94 @@
+// The fastest that one thread multiplies bytes: registers alone, no memory.
+//
+// multiply(rounds) gives how many products it made; `peaks.py` compiles this for the machine that
+// it runs on, and times it on every thread at once.
+#include <immintrin.h>
+
+#include <cstdint>
+
+#if defined(__AMX_INT8__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace {
+
+volatile int32_t kept;  // so that no product is left out
+
+#if defined(__AMX_INT8__) && defined(__linux__)
+
+constexpr const char* kInstruction = "AMX tiles";
+
+struct alignas(64) Shapes {
+  uint8_t palette = 1, first_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+int64_t products(int64_t rounds) {
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;
+  if (syscall(SYS_arch_prctl, kRequestPermission, kTileData) != 0) return 0;
+  const Shapes shapes;
+  alignas(64) static int32_t sums[16 * 16];
+  _tile_loadconfig(&shapes);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  _tile_zero(4);
+  _tile_zero(5);
+  _tile_zero(6);
+  _tile_zero(7);
+  for (int64_t i = 0; i < rounds; ++i) {
+    _tile_dpbsud(0, 4, 6);
+    _tile_dpbsud(1, 4, 7);
+    _tile_dpbsud(2, 5, 6);
+    _tile_dpbsud(3, 5, 7);
+  }
+  _tile_stored(0, sums, 64);
+  _tile_release();
+  kept = sums[0];
+  return rounds * 4 * 16 * 16 * 64;
+}
+
+#elif defined(__AVX512VNNI__)
+
+constexpr const char* kInstruction = "AVX-512 VNNI";
+
+int64_t products(int64_t rounds) {
+  __m512i sums[12] = {}, x = _mm512_set1_epi32(static_cast<int>(rounds)), w = x;
+  for (int64_t i = 0; i < rounds; ++i) {
+#pragma GCC unroll 12
+    for (auto& sum : sums) sum = _mm512_dpbusd_epi32(sum, x, w);
+  }
+  __m512i all = sums[0];
+  for (const auto& sum : sums) all = _mm512_xor_si512(all, sum);
+  kept = _mm512_reduce_add_epi32(all);
+  return rounds * 12 * 64;
+}
+
+#elif defined(__AVX2__)
+
+constexpr const char* kInstruction = "AVX2, 16-bit pairs";
+
+int64_t products(int64_t rounds) {
+  __m256i sums[8] = {}, x = _mm256_set1_epi16(static_cast<short>(rounds)), w = x;
+  for (int64_t i = 0; i < rounds; ++i) {
+#pragma GCC unroll 8
+    for (auto& sum : sums) sum = _mm256_add_epi32(sum, _mm256_madd_epi16(x, w));
+    x = _mm256_xor_si256(x, sums[0]);  // else one product would do for all rounds
+  }
+  __m256i all = sums[0];
+  for (const auto& sum : sums) all = _mm256_xor_si256(all, sum);
+  kept = _mm256_extract_epi32(all, 0);
+  return rounds * 8 * 16;
+}
+
+#else
+#error "no instruction to measure"
+#endif
+
+}  // namespace
+
+extern "C" int64_t multiply(int64_t rounds) { return products(rounds); }
+extern "C" const char* instruction() { return kInstruction; }

@@ -1,0 +1,83 @@
+"""What the machine can do at best: int8 products, and bytes copied, on all its threads."""
+
+import ctypes
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+_SOURCE = Path(__file__).with_suffix(".cc")
+_ROUNDS = 20_000_000  # of a few instructions: tenths of a second
+_COPIED = 2**27  # bytes, beyond any cache
+_TURNS = 5
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """The best of a few turns; `instruction` says what multiplied."""
+
+    instruction: str
+    products_per_second: float
+    bytes_per_second: float  # read and written
+
+    def least_seconds(self, products: float, moved: float) -> tuple[float, str]:
+        """What some work takes at least, and which of the two takes it."""
+        multiply, copy = products / self.products_per_second, moved / self.bytes_per_second
+        return max((multiply, "products"), (copy, "bytes"))
+
+    def facts(self) -> dict[str, float | str]:
+        """For a table's foot and the JSON."""
+        return {
+            "instruction": self.instruction,
+            "int8 Gop/s": 2e-9 * self.products_per_second,  # a product and a sum
+            "copy GB/s": 1e-9 * self.bytes_per_second,
+        }
+
+
+def measured() -> Peaks:
+    """Both peaks, of this machine and now; needs a C++ compiler."""
+    library = _compiled()
+    library.multiply.restype, library.multiply.argtypes = ctypes.c_int64, [ctypes.c_int64]
+    library.instruction.restype = ctypes.c_char_p
+    threads = len(os.sched_getaffinity(0))
+    source = [np.ones(_COPIED // threads, np.uint8) for _ in range(threads)]
+    target = [np.zeros_like(each) for each in source]
+
+    def copy(i: int) -> int:
+        np.copyto(target[i], source[i])
+        return 2 * source[i].size
+
+    return Peaks(
+        library.instruction().decode(),
+        _rate(threads, lambda _: int(library.multiply(_ROUNDS))),
+        _rate(threads, copy),
+    )
+
+
+def _compiled() -> ctypes.CDLL:
+    compiler = next(filter(shutil.which, (os.environ.get("CXX", "c++"), "g++", "clang++")), None)
+    if compiler is None:
+        raise SystemExit("the machine's peaks are measured by a C++ program: no compiler is found")
+    with tempfile.TemporaryDirectory() as folder:
+        built = Path(folder) / "peaks.so"
+        flags = ["-O2", "-march=native", "-shared", "-fPIC"]
+        subprocess.run([compiler, *flags, _SOURCE, "-o", built], check=True)
+        return ctypes.CDLL(str(built))
+
+
+def _rate(threads: int, work: Callable[[int], int]) -> float:
+    """Most units a second of `work` on every thread at once."""
+    best = 0.0
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in range(_TURNS):
+            start = time.perf_counter()
+            done = sum(pool.map(work, range(threads)))
+            best = max(best, done / (time.perf_counter() - start))
+    return best
