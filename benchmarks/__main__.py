@@ -41,7 +41,7 @@ def _run(kind: str, options: argparse.Namespace) -> report.Report | None:
         return None
     if kind == "memory":
         return memory.run(layers, max(options.batch))
-    return convolution.run(layers, options.batch, options.repeats)
+    return convolution.run(layers, options.batch, options.repeats, options.implementation)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -50,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--layers", default="", metavar="REGEX", help="only names that match")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8], help="batch sizes")
     parser.add_argument("--repeats", type=int, default=20, help="turns (default 20)")
+    parser.add_argument("--implementation", default="auto", help="of the convolutions")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers here too")
     return parser
 

@@ -85,6 +85,23 @@ class Problem:
             INPUT_SCALE * deviation / 128 / 50,
         )
 
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        """NCHW."""
+        layer = self.layer
+        size = (layer.size + 2 * layer.padding - layer.kernel) // layer.stride + 1
+        return (self.x.shape[0], layer.out_channels, size, size)
+
+    @property
+    def products(self) -> int:
+        """How many products of bytes make the output."""
+        return int(np.prod(self.output_shape)) * self.layer.taps
+
+    @property
+    def bytes(self) -> int:
+        """The input, the filter and the output, each once."""
+        return self.x.size + self.w.size + int(np.prod(self.output_shape))
+
     def filter(self) -> Any:
         """The prepared filter, a pytree that a jitted function takes."""
         prepared = dmlax.prepare_filter(self.w, group_count=self.layer.groups)

@@ -48,6 +48,7 @@ class Report:
     name: str
     rows: list[Row] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
+    facts: Row = field(default_factory=dict)  # what was measured beside the rows
 
     def column(self, name: str, **where: object) -> list[float]:
         """One column of the rows where the other columns have these values."""
@@ -57,10 +58,14 @@ class Report:
         """Print the rows, then the targets."""
         console.print(_table(self.name, self.rows))
         console.print(_table("", [target.row() for target in self.targets]))
+        if self.facts:
+            console.print(", ".join(f"{name} {_cell(value)}" for name, value in self.facts.items()))
 
     def as_json(self) -> dict[str, Any]:
         """Rows and targets."""
-        return {"rows": self.rows, "targets": [target.row() for target in self.targets]}
+        targets = [target.row() for target in self.targets]
+        facts = {"facts": self.facts} if self.facts else {}
+        return {"rows": self.rows, "targets": targets} | facts
 
 
 def tracked(items: Sequence[T], title: str) -> Iterable[T]:
