@@ -25,26 +25,37 @@ using Sizes = ffi::Span<const int64_t>;
 constexpr int64_t kMostPlanes = int64_t{1} << 31;  // bytes of one image's planes
 constexpr int64_t kMostSize = int64_t{1} << 31;    // of anything in `windows`
 constexpr size_t kMostKept = size_t{1} << 26;      // scratch that a thread keeps between calls
-constexpr double kSerialNanoseconds = 12000;       // below which a second thread is no help
+constexpr double kWakingNanoseconds = 50000;       // until a thread that sleeps is of help
+constexpr double kMostSharing = 100000;            // until its own cache has the filter
+constexpr double kDepthwiseRows = 4;               // times the others' time: no products hide it
 constexpr int64_t kPanelsOfTask = 4;               // that a filter row is read for, at least
 constexpr int64_t kTasksOfThread = 4;
 constexpr int64_t kPlanesAtOnce = 1 << 18;         // bytes of depthwise channels
 constexpr int64_t kPackedAlone = 1 << 17;          // bytes of planes below which one thread packs
 
+// What a thread takes, roughly: it decides only whether a second one would help.
 struct Machine {
   const ConvolutionKernels* kernels;
-  double products;  // a nanosecond, of one thread
+  double products;  // a nanosecond
+  double row;       // nanoseconds to quantize a panel's row
 };
 
 Machine machine() {
-  switch (chosen_isa()) {
+  const Isa isa = chosen_isa();
+  const double products = isa == Isa::amx_int8      ? 1000
+                          : isa == Isa::avx512_vnni ? 120
+                          : isa == Isa::avx_vnni    ? 80
+                          : isa == Isa::avx2        ? 30
+                                                    : 7;
+  const double row = isa >= Isa::avx512_vnni ? 8 : isa >= Isa::avx2 ? 40 : 300;
+  switch (isa) {
 #define DMLAX_CASE(isa) \
   case Isa::isa:        \
-    return {&isa::convolution_kernels, Isa::isa >= Isa::avx512_vnni ? 200.0 : 20.0};
+    return {&isa::convolution_kernels, products, row};
     DMLAX_FOR_EACH_ISA(DMLAX_CASE)
 #undef DMLAX_CASE
     default:
-      return {nullptr, 0};
+      return {nullptr, 0, 0};
   }
 }
 
@@ -483,13 +494,21 @@ struct Run {
     return good;
   }
 
-  bool go(ffi::ThreadPool& pool, double products_a_nanosecond) const {
-    const int64_t threads = pool.num_threads();
+  // Whether waking another thread takes longer than it would save.
+  bool alone(const Machine& machine) const {
     const double products = static_cast<double>(job.images * job.cells) *
                             static_cast<double>(job.all_rows() * job.depth);
+    const double filter = static_cast<double>(job.all_rows() * job.depth);
     const double bytes = static_cast<double>(job.images * (image_size() + output_size()));
-    const bool alone =
-        threads <= 1 || products / products_a_nanosecond + bytes / 8 < kSerialNanoseconds;
+    const double rows = static_cast<double>(job.images * job.panels * job.all_rows());
+    const double time = products / machine.products + bytes / 16 + filter / 32 +
+                        rows * machine.row * (job.depthwise() ? kDepthwiseRows : 1);
+    return time < kWakingNanoseconds + std::min(filter / 3, kMostSharing);
+  }
+
+  bool go(ffi::ThreadPool& pool, const Machine& machine) const {
+    const int64_t threads = pool.num_threads();
+    const bool alone = threads <= 1 || this->alone(machine);
     if (job.depthwise()) return by_channels(alone ? nullptr : &pool);
     if (alone) return images(0, job.images);
     const bool even = job.images % threads == 0 || job.images >= 4 * threads;
@@ -603,7 +622,7 @@ ffi::Error run_one(Job job, const Machine& machine, const Operands& given,
                    constants.estimate.data(), constants.band.data(), values.input_scale,
                    values.filter_scale, values.output_scale, values.filter_scales};
   const Run run{job, *machine.kernels, values};
-  return run.go(pool, machine.products) ? ffi::Error::Success() : no_memory();
+  return run.go(pool, machine) ? ffi::Error::Success() : no_memory();
 }
 
 ffi::Error convolve(ffi::ThreadPool pool, const Operands& given, ffi::AnyBuffer output,
