@@ -38,22 +38,36 @@ def without_compiler(session: nox.Session) -> None:
 
 
 @nox.session
+def instruction_sets(session: nox.Session) -> None:
+    """Give the golden vectors and the near ties to the kernels of every instruction set here."""
+    _install(session, "test")
+    near_ties = ("tests/test_exactness.py", "-k=near_ties_through_the_convolution")
+    for name in _instruction_sets(session, {}):
+        environment = {"DMLAX_NATIVE_ISA": name, "DMLAX_REQUIRE_NATIVE": "1"}
+        adapter = "--implementation=dmlax_conformance.adapters.dmlax:NativeCpu"
+        session.run("dmlax-conformance", "run", adapter, "--variant=all", env=environment)
+        session.run("pytest", "-m=slow or not slow", *near_ties, env=environment)
+    session.run("pytest", "-m=slow", "tests/native", "--numprocesses=2", *session.posargs)
+
+
+@nox.session
 def sanitize(session: nox.Session) -> None:
     """Run the golden vectors and the kernels' tests under AddressSanitizer and its like."""
-    session.env["SKBUILD_CMAKE_DEFINE"] = "DMLAX_SANITIZE=address,undefined"
-    _install(session, "test")
-    # libstdc++ beside it: the sanitizer has to find what throws before XLA throws.
-    libraries = [
-        str(session.run("g++", f"-print-file-name={name}", external=True, silent=True)).strip()
-        for name in ("libasan.so", "libstdc++.so")
-    ]
-    environment = {
-        "LD_PRELOAD": " ".join(libraries),
-        "ASAN_OPTIONS": "detect_leaks=0",  # CPython and XLA keep what they allocate at exit
-        "DMLAX_REQUIRE_NATIVE": "1",
-    }
+    environment = _install_sanitized(session)
     session.run("pytest", "tests/native", "tests/nonzero", *session.posargs, env=environment)
     session.run("dmlax-conformance", "run", "--implementation=dmlax", env=environment)
+
+
+@nox.session(python="3.11")
+def fuzz(session: nox.Session) -> None:
+    """Give the kernels random calls under the sanitizers, for ten minutes or as many as asked."""
+    environment = _install_sanitized(session, "fuzz")
+    minutes = float(session.posargs[0]) if session.posargs else 10
+    names = _instruction_sets(session, environment)
+    for name in names:
+        seconds = f"-max_total_time={60 * minutes / len(names):.0f}"
+        chosen = environment | {"DMLAX_NATIVE_ISA": name}
+        session.run("python", "tests/native/fuzz.py", seconds, env=chosen)
 
 
 @nox.session
@@ -146,3 +160,25 @@ def _group(name: str) -> list[str]:
 def _install(session: nox.Session, *groups: str, pins: list[str] | None = None) -> None:
     needed = [requirement for group in groups for requirement in _group(group)]
     session.install("-e.", "-e./conformance", *needed, *(pins or []))
+
+
+def _install_sanitized(session: nox.Session, *groups: str) -> dict[str, str]:
+    """Build the kernels with sanitizers; gives the environment that loads these first."""
+    session.env["SKBUILD_CMAKE_DEFINE"] = "DMLAX_SANITIZE=address,undefined"
+    _install(session, "test", *groups)
+    # libstdc++ beside it: the sanitizer has to find what throws before XLA throws.
+    libraries = [
+        str(session.run("g++", f"-print-file-name={name}", external=True, silent=True)).strip()
+        for name in ("libasan.so", "libstdc++.so")
+    ]
+    return {
+        "LD_PRELOAD": " ".join(libraries),
+        # CPython and XLA keep what they allocate at exit; the handlers check for null.
+        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
+        "DMLAX_REQUIRE_NATIVE": "1",
+    }
+
+
+def _instruction_sets(session: nox.Session, environment: dict[str, str]) -> list[str]:
+    code = "from dmlax._core import native; print(*native.instruction_sets())"
+    return str(session.run("python", "-c", code, silent=True, env=environment)).split()

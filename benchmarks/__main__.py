@@ -9,7 +9,7 @@ from rich.console import Console
 from benchmarks import cases, convolution, memory, nonzero, report, spec
 
 _KINDS = ("convolution", "nonzero", "memory", "spec")
-_WIDTH = 120  # where the output is no terminal
+_WIDTH = 200  # where the output is no terminal
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

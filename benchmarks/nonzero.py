@@ -1,6 +1,7 @@
 """Coordinates of non-zero elements against `jnp.nonzero`."""
 
-from collections.abc import Sequence
+import importlib.util
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,8 @@ from benchmarks.cases import Sparse
 from benchmarks.report import Report, Row, Target, mean, tracked
 
 _LARGE = 2**20  # elements of a flat array that has to gain
-_NUMPY_REPEATS = 5
+_PEER_REPEATS = 5
+_THREADS = 2
 _CPU_MOST, _GPU_MOST = 2**24, 2**26
 
 
@@ -39,8 +41,12 @@ def _row(case: Sparse, repeats: int) -> Row:
     _check(case, case.size, ours(), found)
     _check(case, len(found), exact(), found)
     pair = timing.pair(ours, peer, repeats)
-    numpy = timing.pair(ours, partial(np.nonzero, array), _NUMPY_REPEATS)
-    exact_numpy = timing.pair(exact, partial(np.nonzero, array), _NUMPY_REPEATS)
+    peers = {name: peer(array) for name, peer in _peers().items()}
+    padded = {f"over {name}": timing.pair(ours, peer, _PEER_REPEATS) for name, peer in peers.items()}
+    counted = {
+        f"size=count over {name}": timing.pair(exact, peer, _PEER_REPEATS)
+        for name, peer in peers.items()
+    }
     fill = partial(_finish, jax.jit(partial(jnp.zeros, (case.size, array.ndim), jnp.uint32)))
     fills = timing.pair(ours, fill, repeats)
     copy = timing.pair(ours, partial(_finish, jax.jit(lambda x: x + 1), x), repeats)
@@ -51,13 +57,23 @@ def _row(case: Sparse, repeats: int) -> Row:
         "dmlax ms": pair.ours,
         "speed-up": 1 / pair.ratio,
         "spread": f"{1 / pair.high:.2f}-{1 / pair.low:.2f}",
-        "over np": 1 / numpy.ratio,
-        "size=count over np": 1 / exact_numpy.ratio,
+        **{name: 1 / pair.ratio for name, pair in (padded | counted).items()},
         "fill ms": fills.peer,
         "x + 1 ms": copy.peer,
         "to x + 1": copy.ratio,
         "to fill and read": fills.ours / (fills.peer + copy.peer / 2),  # x + 1 reads and writes
     }
+
+
+def _peers() -> dict[str, Callable[[np.ndarray], timing.Call]]:
+    """Functions that write as many rows as there are: NumPy's, and PyTorch's if it is there."""
+    peers: dict[str, Any] = {"np": lambda array: partial(np.nonzero, array)}
+    if importlib.util.find_spec("torch"):
+        import torch
+
+        torch.set_num_threads(_THREADS)
+        peers["torch"] = lambda array: partial(torch.nonzero, torch.from_numpy(array))
+    return peers
 
 
 def _small(repeats: int) -> timing.Pair:
@@ -85,15 +101,16 @@ def _targets(rows: list[Row], small: timing.Pair) -> list[Target]:
         gains = [row["speed-up"] for row in rows]
         return [Target("all: geometric mean of speed-up", mean(gains), 1, True)]
     targets = [Target("64 elements: ratio to xla", small.ratio, 1.0)]
-    for column, least in (("speed-up", 20.0), ("over np", 3.0)):
+    peers = list(_peers())
+    for column, least in [("speed-up", 20.0), *((f"over {name}", 3.0) for name in peers)]:
         free = [row[column] for row in rows if _ceiling(row, column) >= least]
         bound = [row["to fill and read"] for row in rows if _ceiling(row, column) < least]
         if free:
             targets.append(Target(f"{column}, where there is room: least", min(free), least, True))
         if bound:
             targets.append(Target(f"{column}, elsewhere: most to fill and read", max(bound), 1.5))
-    exact = min(row["size=count over np"] for row in rows)
-    targets.append(Target("size=count over np: least", exact, 3.0, True))
+    for column in (f"size=count over {name}" for name in peers):
+        targets.append(Target(f"{column}: least", min(row[column] for row in rows), 3.0, True))
     flat = [row["to x + 1"] for row in rows if _is_large(row) and row["array"].endswith(".d50")]
     if flat:
         targets.append(Target("flat from 2^20, half full: most to x + 1", max(flat), 1.5))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any, TypeVar
@@ -87,14 +88,18 @@ def write(path: Path, reports: Sequence[Report]) -> None:
 
 def environment() -> dict[str, Any]:
     """What the numbers depend on."""
-    packages = ("dmlax", "jax", "jaxlib", "numpy", "onnxruntime")
+    packages = ("dmlax", "jax", "jaxlib", "numpy", "onnxruntime", "torch")
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "processor": _processor(),
         "processors": os.cpu_count(),
         "device": jax.devices()[0].device_kind,
         "python": platform.python_version(),
-    } | {package: version(package) for package in packages}
+    } | {package: version(package) for package in packages if _is_installed(package)}
+
+
+def _is_installed(package: str) -> bool:
+    return find_spec(package) is not None
 
 
 def _processor() -> str:

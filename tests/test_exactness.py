@@ -38,9 +38,10 @@ def floats(words):
     return np.array(words, np.uint32).view(np.float32)
 
 
+@pytest.mark.parametrize("implementation", ["auto", "xla"])
 @pytest.mark.parametrize("count", counts(64, 1000))
 @pytest.mark.parametrize("name", ["float32", "float64", "exact"])
-def test_adversarial_near_ties_through_the_convolution(name, count, how):
+def test_adversarial_near_ties_through_the_convolution(name, count, implementation, how):
     """A bias reaches every accumulator, where the input is its zero point."""
     x, w = np.full((1, 1, 1, 1), 9, np.uint8), draw(1, np.int8, (CHANNELS, 1, 1, 1))
 
@@ -53,6 +54,7 @@ def test_adversarial_near_ties_through_the_convolution(name, count, how):
             output_scale=sy,
             input_zero_point=9,
             output_zero_point=128,
+            implementation=implementation,
         )
 
     seen = mismatches = 0

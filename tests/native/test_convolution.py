@@ -1,6 +1,8 @@
 """The native convolutions: random calls on every instruction set; threads, refusals."""
 
 import concurrent.futures
+import resource
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 
 import dmlax
+from native.raw_calls import GOOD
 
 TARGET = "dmlax_convolution"
 SCALES = {"input_scale": 0.1, "filter_scale": 0.2, "output_scale": 3.0}
@@ -89,3 +92,69 @@ def test_a_prepared_filter_is_not_packed_again():
     assert "transpose" in call.lower(x, w).as_text()
     assert "transpose" not in call.lower(x, prepared).as_text()
     np.testing.assert_array_equal(call(x, w), call(x, prepared))
+
+
+def windows(**changes):
+    """Kernel, strides, dilations, start and end padding: two of each, the first two changed."""
+    names = ("kernel", "strides", "dilations", "start", "end")
+    good = dict(zip(names, GOOD.attributes["windows"].reshape(5, 2).tolist(), strict=True))
+    return GOOD.having(windows=np.array([*(good | changes).values()], np.int64).reshape(-1))
+
+
+def test_a_call_of_the_handler_that_is_not_spoilt_is_answered():
+    assert GOOD().shape == (1, 4, 3, 3)
+    assert windows(kernel=[2, 2])().shape == (1, 4, 3, 3)
+
+
+SPOILT = {
+    "input's rank": (GOOD.but(input=((1, 2, 16), "uint8")), "operand 0 is not of the batch's"),
+    "input's type": (GOOD.but(input=((1, 2, 4, 4), "int16")), "of another element type"),
+    "input's zero's type": (GOOD.but(input_zero=((1,), "int8")), "element type is not the"),
+    "channels": (GOOD.but(input=((1, 3, 4, 4), "uint8")), "not taps times channels"),
+    "filter's depth": (GOOD.but(filter=((4, 9), "int8")), "not taps times channels"),
+    "filter's rows": (GOOD.but(filter=((5, 8), "int8")), "and the filter's channels"),
+    "no rows": (GOOD.but(filter=((0, 8), "int8")), "groups do not divide the channels"),
+    "filter's type": (GOOD.but(filter=((4, 8), "uint8")), "of another element type"),
+    "few sums": (GOOD.but(sums=((3,), "int32")), "neither one value nor one per"),
+    "sums' type": (GOOD.but(sums=((4,), "float32")), "element type is not the operator's"),
+    "few zeros": (GOOD.but(filter_zero=((3,), "int8")), "neither one value nor one per"),
+    "two input zeros": (GOOD.but(input_zero=((2,), "uint8")), "neither one value nor one per"),
+    "one bias": (GOOD.but(bias=((1,), "int32")), "neither one value nor one per"),
+    "no scale": (GOOD.but(filter_scale=((0,), "float32")), "neither one value nor one per"),
+    "scale's type": (GOOD.but(output_scale=((1,), "int32")), "element type is not the operator's"),
+    "groups": (GOOD.having(groups=np.int64(3)), "groups do not divide the channels"),
+    "no group": (GOOD.having(groups=np.int64(0)), "groups do not divide the channels"),
+    "few windows": (GOOD.having(windows=np.ones(9, np.int64)), "the output is not of rank 4"),
+    "no stride": (windows(strides=[0, 1]), "windows do not fit"),
+    "a negative padding": (windows(start=[-1, 0]), "windows do not fit"),
+    "a large kernel": (windows(kernel=[5, 2]), "windows do not fit"),
+    "a huge dilation": (windows(dilations=[2**62, 1]), "windows do not fit"),
+    "a huge padding": (windows(end=[2**62, 0]), "windows do not fit"),
+    "output's size": (replace(GOOD, output=((1, 4, 4, 3), "uint8")), "windows do not fit"),
+    "output's images": (replace(GOOD, output=((2, 4, 3, 3), "uint8")), "is not of the input's"),
+    "output's rank": (replace(GOOD, output=((4, 3, 3), "uint8")), "the output is not of rank 4"),
+    "output's type": (replace(GOOD, output=((1, 4, 3, 3), "int16")), "of another element type"),
+    "batch": (replace(GOOD, output=((2, 1, 4, 3, 3), "uint8")), "operand 0 is not of the batch's"),
+}
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_what_does_not_fit_is_refused_before_it_is_read(name):
+    call, message = SPOILT[name]
+    with pytest.raises(Exception, match=f"convolution: .*{message}"):
+        jax.block_until_ready(call())
+
+
+@pytest.mark.slow
+def test_a_million_calls_leak_nothing():
+    x, w, bias = layer(1)
+    call = jax.jit(lambda x: dmlax.quantized_linear_convolution(x, w, bias, **SCALES))
+    small, large = jnp.asarray(x), jnp.asarray(np.tile(x, (8, 1, 1, 1)))
+
+    def peak(calls):
+        for i in range(calls):
+            jax.block_until_ready(call(small if i % 1000 else large))
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB
+
+    before = peak(50_000)
+    assert peak(1_000_000) - before < 16 * 1024

@@ -33,6 +33,13 @@ def instruction_set() -> str:
     return _loaded()[0]
 
 
+def instruction_sets() -> tuple[str, ...]:
+    """The names of all that this machine has, of which the library uses one."""
+    if why_not("cpu"):
+        return ()
+    return tuple(_text(ctypes.CDLL(str(_find())).dmlax_isas).split(", "))
+
+
 @functools.cache
 def _loaded() -> tuple[str, str | None]:
     """The instruction set, and why there is none."""

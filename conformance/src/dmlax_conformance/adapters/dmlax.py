@@ -172,6 +172,21 @@ class Xla(Dmlax):
         self._library = _Named(self._library, "xla")
 
 
+class NativeCpu(Dmlax):
+    """`implementation="native_cpu"`; kernels that are absent are a failure. Descs run "auto"."""
+
+    name = "dmlax-native_cpu"
+
+    def __init__(self) -> None:
+        """See that the kernels are there, by a call of one."""
+        super().__init__()
+        self._library = _Named(self._library, "native_cpu")
+        try:
+            self._library.nonzero_coordinates(self._jax.numpy.ones(1))
+        except self._library.UnsupportedError as error:
+            raise NotStartable(str(error)) from error
+
+
 class CudaXla(Dmlax):
     """`implementation="xla"` on an NVIDIA GPU; none attached is a failure. Descs run "auto"."""
 
