@@ -112,7 +112,9 @@ def _targets(report: Report, limits: _Limits) -> list[Target]:
     groups: dict[str, dict[str, Any]] = {f"batch {batch}": {"batch": batch} for batch in batches}
     if len(batches) > 1:
         groups["all"] = {}
-    return [target for title, where in groups.items() for target in _of(report, title, where, limits)]
+    return [
+        target for title, where in groups.items() for target in _of(report, title, where, limits)
+    ]
 
 
 def _of(report: Report, title: str, where: dict[str, Any], limits: _Limits) -> list[Target]:

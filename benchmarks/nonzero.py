@@ -42,7 +42,9 @@ def _row(case: Sparse, repeats: int) -> Row:
     _check(case, len(found), exact(), found)
     pair = timing.pair(ours, peer, repeats)
     peers = {name: peer(array) for name, peer in _peers().items()}
-    padded = {f"over {name}": timing.pair(ours, peer, _PEER_REPEATS) for name, peer in peers.items()}
+    padded = {
+        f"over {name}": timing.pair(ours, peer, _PEER_REPEATS) for name, peer in peers.items()
+    }
     counted = {
         f"size=count over {name}": timing.pair(exact, peer, _PEER_REPEATS)
         for name, peer in peers.items()

@@ -20,6 +20,7 @@ with atheris.instrument_imports(include=["dmlax"]):
 import jax
 import numpy as np
 from convolution_calls import call as convolution
+
 from native.raw_calls import GOOD, OPERANDS
 
 KEPT = 500  # calls, after which what was compiled for them is forgotten
@@ -48,7 +49,7 @@ def nonzero(given: atheris.FuzzedDataProvider) -> None:
     shape = [given.ConsumeIntInRange(0, 40) for _ in range(given.ConsumeIntInRange(1, 4))]
     elements = int(np.prod(shape))
     words = given.ConsumeBytes(elements * dtype.itemsize).ljust(elements * dtype.itemsize, b"\0")
-    if dtype == bool:
+    if dtype.kind == "b":
         words = bytes(byte & 1 for byte in words)
     x = np.frombuffer(words, dtype).reshape(shape)
     rows = np.argwhere(x)

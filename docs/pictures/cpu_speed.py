@@ -1,0 +1,99 @@
+"""Draws cpu_speed.svg: the native kernels' times beside their peers', from benchmarks/results.
+
+    python docs/pictures/cpu_speed.py
+
+Needs matplotlib.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+
+HERE = Path(__file__).parent
+RESULTS = HERE.parents[1] / "benchmarks" / "results"
+INK, GREY, LINE = "#1f2933", "#8a94a0", "#d5dae0"
+BLUE, ORANGE, PURPLE = "#2f6fb0", "#d97706", "#7a5ea8"
+Rows = Sequence[dict[str, Any]]
+
+
+def main() -> None:
+    """Both panels in one file."""
+    convolutions = rows("convolution-cpu")
+    arrays = rows("nonzero-cpu")
+    pyplot.rcParams["font.size"] = 9
+    pyplot.rcParams["svg.hashsalt"] = "dmlax"
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 7.2), width_ratios=(1.15, 1))
+    draw(
+        left,
+        list(dict.fromkeys(row["layer"] for row in convolutions)),
+        {
+            f"batch {batch}": (
+                [1 / row["ratio"] for row in convolutions if row["batch"] == batch],
+                c,
+            )
+            for batch, c in ((1, ORANGE), (8, BLUE))
+        },
+        "Quantized convolution: times as fast as ONNX Runtime",
+    )
+    draw(
+        right,
+        [row["array"] for row in arrays],
+        {
+            "jnp.nonzero(size=)": ([row["speed-up"] for row in arrays], BLUE),
+            "np.nonzero, size = count": ([row["size=count over np"] for row in arrays], ORANGE),
+            "torch.nonzero, size = count": (
+                [row["size=count over torch"] for row in arrays],
+                PURPLE,
+            ),
+        },
+        "nonzero_coordinates: times as fast as",
+    )
+    figure.tight_layout(w_pad=3)
+    figure.savefig(HERE / "cpu_speed.svg", metadata={"Date": None})
+
+
+def rows(start: str) -> Rows:
+    """One benchmark's rows, of the file whose name begins so and goes on with a version."""
+    (file,) = RESULTS.glob(f"{start}-jax*.json")
+    found = json.loads(file.read_text(encoding="utf-8"))
+    (report,) = (value for name, value in found.items() if name != "environment")
+    table: Rows = report["rows"]
+    return table
+
+
+def draw(
+    axes: Axes, names: Sequence[str], series: dict[str, tuple[list[float], str]], title: str
+) -> None:
+    """A line a name, a dot a peer; left of 1 the peer is faster."""
+    places = range(len(names))
+    ends = zip(*(values for values, _ in series.values()), strict=True)
+    for place, values in zip(places, ends, strict=True):
+        axes.plot((min(values), max(values)), (place, place), color=LINE, zorder=1)
+    for label, (values, color) in series.items():
+        axes.plot(values, places, "o", color=color, markersize=6, label=label, zorder=2)
+    axes.axvline(1, color=INK, linewidth=1)
+    axes.set_xscale("log")
+    ticks = [tick for tick in (0.5, 1, 2, 3, 5, 10, 20, 50, 100) if tick < 2 * axes.get_xlim()[1]]
+    axes.set_xticks(ticks, [f"{tick:g}x" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_yticks(places, names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.grid(axis="x", color=LINE, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0, colors=INK)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    axes.set_title(title, loc="left", pad=30, weight="bold", fontsize=11)
+    legend = {"loc": "lower left", "bbox_to_anchor": (0, 1), "frameon": False}
+    axes.legend(ncols=len(series), borderaxespad=0.2, handletextpad=0.2, **legend)
+
+
+if __name__ == "__main__":
+    main()
