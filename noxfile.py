@@ -67,7 +67,7 @@ def fuzz(session: nox.Session) -> None:
     for name in names:
         seconds = f"-max_total_time={60 * minutes / len(names):.0f}"
         chosen = environment | {"DMLAX_NATIVE_ISA": name}
-        session.run("python", "tests/native/fuzz.py", seconds, env=chosen)
+        session.run("python", "fuzz/native_cpu.py", seconds, env=chosen)
 
 
 @nox.session

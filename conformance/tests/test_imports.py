@@ -35,3 +35,39 @@ def test_neither_jax_nor_dmlax_is_imported() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+WITHOUT_PACKAGES = """
+import sys
+
+for name in ("rich", "jsonschema", "onnx", "onnxruntime", "torch"):
+    sys.modules[name] = None
+from dmlax_conformance import cli
+
+assert cli.main(["run", "--implementation", "oracle", "--operator", "convolution_integer"]) == 0
+assert cli.main(["run", "--implementation", "zeros", "--operator", "convolution_integer"]) == 1
+assert cli.main(["list", "--vectors", sys.argv[1]]) == 2
+assert cli.main(["smoke", "--command", "cat"]) == 2
+"""
+
+
+def test_numpy_alone_is_enough_for_the_suites_own_vectors(tmp_path: Path) -> None:
+    own = Path(dmlax_conformance.locations.vectors_dir()) / "convolution_integer"
+    foreign = tmp_path / "convolution_integer"
+    foreign.mkdir()
+    for path in own.glob("*.json"):
+        (foreign / path.name).write_bytes(path.read_bytes())
+    source = str(Path(dmlax_conformance.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", WITHOUT_PACKAGES, str(tmp_path)],
+        env={"PYTHONPATH": source, "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    head, *rows = done.stdout.splitlines()
+    assert head.split()[:3] == ["operator", "total", "applicable"]
+    assert rows[0].split()[0] == "convolution_integer"
+    assert f"{foreign}" in done.stderr
+    assert done.stderr.count("needs the package jsonschema") == 2

@@ -11,9 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import track
-
 from . import __version__, adapters, descs, lint, report, runner, smoke, vectors
 from .adapters.base import Adapter
 from .canonical import dumps
@@ -26,6 +23,7 @@ from .mutants import command as mutants
 from .reports import commands, expected
 from .reports.repeat import start_of_command
 from .scoreboard import commands as scoreboard
+from .terminal import Console, track
 from .vectors import Vector
 
 

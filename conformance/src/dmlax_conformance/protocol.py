@@ -4,9 +4,7 @@ import json
 from functools import cache
 from typing import Any
 
-import jsonschema
-
-from . import tensors, vectors
+from . import json_schema, tensors, vectors
 from .adapters.base import Array, Case
 from .errors import Malformed, SpecViolation, Unsupported
 from .locations import protocol_file
@@ -51,7 +49,7 @@ def from_line(line: bytes, kind: str) -> dict[str, Any]:
 
 def check(message: Any, kind: str) -> None:
     """Raise `Malformed` at the most telling place that breaks the schema."""
-    vectors.check(message, _validator(kind))
+    json_schema.check(message, _validator(kind), "a program's answer")
 
 
 def outcome(answer: dict[str, Any]) -> dict[str, Array]:
@@ -75,4 +73,4 @@ def _array(value: dict[str, Any], pointer: str) -> Array:
 @cache
 def _validator(kind: str) -> Any:
     schema = json.loads(protocol_file().read_text(encoding="utf-8"))
-    return jsonschema.Draft202012Validator({"$ref": f"#/$defs/{kind}", "$defs": schema["$defs"]})
+    return json_schema.validator({"$ref": f"#/$defs/{kind}", "$defs": schema["$defs"]})

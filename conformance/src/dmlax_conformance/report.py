@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
 from .compare import describe
 from .reports.repeat import command
 from .runner import VERDICTS, Result, Totals
+from .terminal import Console, Table
 from .vectors import Vector
 
 COLUMNS = ("total", "applicable", *VERDICTS)

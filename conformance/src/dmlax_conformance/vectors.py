@@ -9,10 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jsonschema
-
-from . import limits, tensors
+from . import json_schema, limits, tensors
 from .errors import Malformed
+from .json_schema import pointer
 from .locations import schema_file, vectors_dir
 from .oracle import layout
 from .tensors import Tensor
@@ -100,7 +99,7 @@ def _check_ids(suite: Iterable[Vector]) -> None:
     places: dict[str, str] = {}
     numbers: Counter[Path] = Counter()
     for vector in suite:
-        at = _pointer("vectors", numbers[vector.file], "id")
+        at = pointer("vectors", numbers[vector.file], "id")
         numbers[vector.file] += 1
         first = places.setdefault(vector.id, f"{vector.file}:{at}")
         if first != f"{vector.file}:{at}":
@@ -125,7 +124,7 @@ def load(path: Path) -> list[Vector]:
     """Return the vectors of one file, or raise `Malformed` naming file and position."""
     try:
         file = parse(limits.read(path))
-        check_schema(file)
+        check_schema(file, path)
         return _linked(file, list(_vectors(file, path)))
     except Malformed as error:
         raise Malformed(error.position, error.message, str(path)) from None
@@ -144,26 +143,16 @@ def parse(text: str) -> Any:
         raise Malformed(f"{error.lineno}:{error.colno}", error.msg) from None
 
 
-def check_schema(file: Any) -> None:
-    """Raise `Malformed` if a file breaks its schema."""
-    check(file, _validator())
-
-
-def check(value: Any, validator: Any) -> None:
-    """Raise `Malformed` at the most telling place that breaks the schema."""
-    error = jsonschema.exceptions.best_match(validator.iter_errors(value))
-    if error is not None:
-        raise Malformed(_pointer(*error.absolute_path), _shortened(error.message))
-
-
-def _shortened(message: str) -> str:
-    """Keep both ends: a message begins with the value that is wrong and ends with the reason."""
-    return message if len(message) <= 300 else f"{message[:100]} ... {message[-150:]}"
+def check_schema(file: Any, path: Path) -> None:
+    """Raise `Malformed` if a file breaks its schema; the suite's own may go unchecked."""
+    validator = _validator()
+    if validator is not None or not json_schema.is_own(path):
+        json_schema.check(file, validator, f"to read {path}, it")
 
 
 @cache
 def _validator() -> Any:
-    return jsonschema.Draft202012Validator(json.loads(schema_file().read_text(encoding="utf-8")))
+    return json_schema.validator(json.loads(schema_file().read_text(encoding="utf-8")))
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -179,10 +168,6 @@ def _no_constant(token: str) -> Any:
     raise Malformed(f"token {token}", "is not JSON; write floats as bits")
 
 
-def _pointer(*parts: str | int) -> str:
-    return "".join(f"/{part}" for part in parts) or "/"
-
-
 def _linked(file: Mapping[str, Any], suite: list[Vector]) -> list[Vector]:
     """Give each vector the one beside which alone it counts."""
     known = {vector.id: vector for vector in suite}
@@ -190,14 +175,14 @@ def _linked(file: Mapping[str, Any], suite: list[Vector]) -> list[Vector]:
     for index, (value, vector) in enumerate(zip(file["vectors"], suite, strict=True)):
         name = value.get("beside")
         if name is not None and name not in known:
-            raise Malformed(_pointer("vectors", index, "beside"), f"no vector {name} in this file")
+            raise Malformed(pointer("vectors", index, "beside"), f"no vector {name} in this file")
         linked.append(vector if name is None else replace(vector, beside=known[name]))
     return linked
 
 
 def _vectors(file: Mapping[str, Any], path: Path) -> Iterator[Vector]:
     for index, value in enumerate(file["vectors"]):
-        yield _vector(file, value, path, _pointer("vectors", index))
+        yield _vector(file, value, path, pointer("vectors", index))
 
 
 def _vector(file: Mapping[str, Any], value: Mapping[str, Any], path: Path, at: str) -> Vector:

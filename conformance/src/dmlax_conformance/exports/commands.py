@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from .. import limits, report, runner, vectors
 from ..adapters.base import Unsupported
 from ..exits import FAILED, FINE, UNUSABLE
+from ..terminal import Console
 from ..vectors import Vector
 from . import case_files, dxdispatch, onnx_backend
 from .results import Results

@@ -7,12 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
-
 from .. import vectors
 from ..exits import FAILED, FINE, USAGE
+from ..terminal import Console, Table, track
 from . import matrix
 from .catalogue import GROUPS, catalogue
 from .matrix import Matrix, Trial

@@ -6,9 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jsonschema
-
-from .. import vectors
+from .. import json_schema, vectors
 from ..errors import Malformed
 from ..locations import schema_file
 from .lines import FORMAT, Json, Report
@@ -41,14 +39,14 @@ def _wrong(number: int, message: str) -> Malformed:
 def _checked(text: str) -> Json:
     vectors.parse(text)  # refuses more than the next line, but keeps decimals as they are
     line: Json = json.loads(text)
-    vectors.check(line, _validator())
+    json_schema.check(line, _validator(), "to read a report, it")
     return line
 
 
 @cache
 def _validator() -> Any:
     path = schema_file().with_name(f"{FORMAT}.json")
-    return jsonschema.Draft202012Validator(json.loads(path.read_text(encoding="utf-8")))
+    return json_schema.validator(json.loads(path.read_text(encoding="utf-8")))
 
 
 def _whole(lines: Sequence[Json]) -> Report:

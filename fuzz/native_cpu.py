@@ -1,6 +1,6 @@
 """A fuzz target for the native kernels, by Atheris; `nox -s fuzz` runs it under sanitizers.
 
-    python tests/native/fuzz.py -max_total_time=600
+    python fuzz/native_cpu.py -max_total_time=600
 
 Each input becomes a call of a kernel: a valid one, whose output must be that of NumPy's integers,
 or one of the handler itself with anything in its shapes and attributes, which must be refused or
@@ -13,7 +13,8 @@ from pathlib import Path
 
 import atheris
 
-sys.path += [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
+TESTS = Path(__file__).parents[1] / "tests"
+sys.path += [str(TESTS), str(TESTS / "native")]
 with atheris.instrument_imports(include=["dmlax"]):
     import dmlax
 
