@@ -71,7 +71,7 @@ def _run_started(options: argparse.Namespace, adapter: Adapter, chosen: list[Vec
     start = start_of_command(options.implementation, options.vectors, options.time_limit)
     report.print_failures(console, results, start, options.max_shown)
     console.print(report.table(results))
-    commands.write(options, results)
+    commands.write(options, results, adapter)
     code = _verdict(runner.Totals.of(results), options)
     return FAILED if commands.complain(complaints) and code == FINE else code
 

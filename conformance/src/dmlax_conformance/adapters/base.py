@@ -38,7 +38,8 @@ class Adapter(Protocol):
     One with an attribute `concurrent = True` is called from several threads at once. Cases that
     require a capability of `runner.CAPABILITIES` are given only to an adapter that lists it in an
     attribute `capabilities`. An attribute `desc_variants` names the variants that take descs, and
-    `usual_variants` those that run unless others are asked for.
+    `usual_variants` those that run unless others are asked for. A method `runs_on` returns facts
+    about device, driver and versions, which a report keeps.
     """
 
     name: str

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from ..descs import buffer, express, feature_levels
@@ -66,6 +67,39 @@ class Dmlax:
         if device.platform != "gpu":
             raise NotStartable(f"{self.name} needs a GPU, and JAX runs on {device}")
         self._library = _Named(self._library, implementation)
+
+    def runs_on(self) -> dict[str, str]:
+        """Versions, device, driver; and the custom calls in a compiled call of each kernel."""
+        device = self._jax.devices()[0]
+        driver = Path("/proc/driver/nvidia/version")
+        packages = ("dmlax", "jax", "jaxlib", "numpy")
+        facts = {name: str(import_module(name).__version__) for name in packages}
+        facts |= {"device": device.device_kind, "platform": device.client.platform_version}
+        if device.platform == "gpu" and driver.exists():
+            facts["driver"] = driver.read_text(encoding="utf-8").splitlines()[0]
+        return facts | {f"compiled {name}": text for name, text in self._compiled().items()}
+
+    def _compiled(self) -> dict[str, str]:
+        """The custom calls in compiled programs; none where it is XLA's own code alone."""
+        numpy, jit = self._jax.numpy, self._jax.jit
+        library, x = self._library, self._jax.numpy.ones((1, 1, 8, 8), "uint8")
+        w = numpy.ones((1, 1, 3, 3), "int8")
+        scales = dict.fromkeys(("input_scale", "filter_scale", "output_scale"), 0.5)
+        calls = {
+            "nonzero_coordinates": (library.nonzero_coordinates, (x,), {}),
+            "convolution_integer": (library.convolution_integer, (x, w), {}),
+            "quantized_linear_convolution": (library.quantized_linear_convolution, (x, w), scales),
+        }
+        found = {}
+        for name, (function, operands, options) in calls.items():
+            try:
+                text = jit(partial(function, **options)).lower(*operands).compile().as_text()
+            except library.UnsupportedError as error:
+                found[name] = f"declined: {error}"
+                continue
+            targets = sorted(set(re.findall(r'custom_call_target="([^"]+)"', text)))
+            found[name] = ", ".join(targets) or "none"
+        return found
 
     def run(self, case: Case, variant: str) -> Mapping[str, Any]:
         """Call the operator, and translate what it raises."""

@@ -70,10 +70,13 @@ def bad(strict: bool) -> frozenset[str]:
     return compare.FAILED | {"permitted"} if strict else compare.FAILED
 
 
-def write(options: argparse.Namespace, results: Sequence[Result]) -> None:
+def write(options: argparse.Namespace, results: Sequence[Result], adapter: Adapter) -> None:
     """Write the reports that the options ask for."""
+    if not (options.report or options.junit or options.html):
+        return
     start = start_of_command(options.implementation, options.vectors, options.time_limit)
-    report = lines.of_run(results, options.implementation, start)
+    runs_on = getattr(adapter, "runs_on", dict)()
+    report = lines.of_run(results, options.implementation, start, runs_on)
     if options.report:
         lines.write(options.report, report)
     if options.junit:

@@ -35,8 +35,17 @@ class Report:
         return {"kind": "footer"} | sums | {name: counts[name] for name in VERDICTS}
 
 
-def of_run(results: Sequence[Result], implementation: str, start: str | None = None) -> Report:
-    """Return the report of a run; `start` begins the command that repeats one of its vectors."""
+def of_run(
+    results: Sequence[Result],
+    implementation: str,
+    start: str | None = None,
+    runs_on: Mapping[str, str] | None = None,
+) -> Report:
+    """Return the report of a run.
+
+    `start` begins the command that repeats one of its vectors; `runs_on` is what the adapter says
+    of its device and its versions.
+    """
     header = {
         "kind": "header",
         "report": FORMAT,
@@ -46,6 +55,7 @@ def of_run(results: Sequence[Result], implementation: str, start: str | None = N
         "repeat": start or start_of_command(implementation),
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}",
+        **({"runs_on": dict(runs_on)} if runs_on else {}),
         "legend": _legend(results),
     }
     return Report(header, tuple(map(_line, results)))
