@@ -102,9 +102,9 @@ class Problem:
         """The input, the filter and the output, each once."""
         return self.x.size + self.w.size + int(np.prod(self.output_shape))
 
-    def filter(self) -> Any:
+    def filter(self, **options: Any) -> Any:
         """The prepared filter, a pytree that a jitted function takes."""
-        prepared = dmlax.prepare_filter(self.w, group_count=self.layer.groups)
+        prepared = dmlax.prepare_filter(self.w, group_count=self.layer.groups, **options)
         return jax.device_put(prepared)
 
     def call(self, x: Array, prepared: Any, **options: Any) -> Array:

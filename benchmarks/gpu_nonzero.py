@@ -66,17 +66,18 @@ def _peer() -> Iterator[dict[str, Any]]:
     torch = import_module("torch")
     source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
-    copied = 2 * source.numel() / _torch_ms(torch, lambda: target.copy_(source)) / 1e6
+    copied = 2 * source.numel() / torch_ms(torch, lambda: target.copy_(source)) / 1e6
     yield {"copy_gb_per_s": copied}
     for name, array in _arrays():
         x = torch.from_numpy(array).cuda()
         whole = partial(torch.nonzero, x)
         static = partial(torch.nonzero_static, x, size=x.numel())
         times = {"torch_nonzero_ms": whole, "torch_nonzero_static_ms": static}
-        yield {"array": name} | {key: _torch_ms(torch, call) for key, call in times.items()}
+        yield {"array": name} | {key: torch_ms(torch, call) for key, call in times.items()}
 
 
-def _torch_ms(torch: Any, call: Callable[[], Any]) -> float:
+def torch_ms(torch: Any, call: Callable[[], Any]) -> float:
+    """Time on the device of one call, the mean of several."""
     profiler = import_module("torch.profiler")
     for _ in range(3):
         call()
