@@ -21,7 +21,7 @@ def why_not(platform: str) -> str | None:
     if jax.__version_info__[:2] < _JAX:
         return f"it needs JAX 0.11 or newer, and this is {jax.__version__}"
     if importlib.util.find_spec("absl") is None:
-        return "Pallas needs the package absl-py, which the extra cuda installs"
+        return "Pallas needs the package absl-py"
     if _attached() is None:
         return f"no GPU of compute capability {_CAPABILITY} is attached"
     return None
