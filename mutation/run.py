@@ -7,6 +7,7 @@ answers.toml, with the reason why no test can tell it from the original, or the 
 that was cut short goes on where it was, and tries survivors again: COPY/build keeps what is done.
 """
 
+import gc
 import importlib
 import importlib.machinery
 import multiprocessing
@@ -56,6 +57,7 @@ QUICK = {  # numbers only, by modules that nothing imports names from: see _Quic
     "_core/rescale.py": "tests/core/test_rescale_exactly.py",
 }
 QUICK_SECONDS = 20
+QUICKLY = "--tb=no -p no:unraisableexception"  # no tracebacks, and no search for garbage
 
 
 def main(copy: Path, modules: list[str]) -> int:
@@ -195,7 +197,8 @@ def _serve(module: str, tests: str, pipe: Connection) -> None:
         try:
             if module in sys.modules:
                 importlib.reload(sys.modules[module])
-            pipe.send(_run(tests) == 0)
+            pipe.send(_run(f"{QUICKLY} {tests}") == 0)
+            gc.freeze()  # what stays need not be searched for garbage every time
         except Exception:  # the mutant cannot be imported
             pipe.send(False)
 

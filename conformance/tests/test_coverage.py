@@ -49,3 +49,20 @@ def test_lint_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     path.write_text(path.read_text().replace('["NZC-7"]', '["NZC-8"]'))
     assert cli.main(["lint", "--vectors", str(tmp_path)]) == 3
     assert "NZC-7: no invalid vector" in capsys.readouterr().out
+
+
+def test_every_operator_has_every_size_class(suite: list[Vector]) -> None:
+    operators = sorted({vector.operator for vector in suite})
+    assert list(coverage.size_problems(suite, operators)) == []
+    assert len(coverage.COUNTS) == 12
+    calls = [vector for vector in suite if vector.is_valid and vector.desc is None]
+    for operator in operators:
+        for count in coverage.COUNTS:
+            rest = [v for v in calls if (v.operator, coverage.count_of(v)) != (operator, count)]
+            expected = [f"{operator}: no valid call of {count} elements"]
+            assert list(coverage.size_problems(rest, operators)) == expected
+
+
+def test_only_valid_calls_count_for_a_size_class(suite: list[Vector]) -> None:
+    others = [vector for vector in suite if vector.desc is not None or not vector.is_valid]
+    assert len(list(coverage.size_problems(others, ["convolution_integer"]))) == 12

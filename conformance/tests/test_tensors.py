@@ -1,11 +1,13 @@
 """Words, arrays and JSON are three forms of one tensor."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from dmlax_conformance import recipe, tensors
 from dmlax_conformance.errors import Malformed
-from dmlax_conformance.recipe import Recipe
+from dmlax_conformance.recipe import Cycle, Recipe
 from dmlax_conformance.tensors import DTYPES, Tensor
 
 
@@ -47,3 +49,29 @@ def test_recipe_is_kept_and_checked() -> None:
         tensors.decode({**value, "sha256": "0" * 64}, "/x")
     with pytest.raises(Malformed, match="/x/recipe"):
         tensors.decode({**value, "dtype": "uint8"}, "/x")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint64", "bool", "float16"])
+def test_a_cycle_repeats_its_words(dtype: str) -> None:
+    words = (0, 1, DTYPES[dtype].high)
+    tensor = tensors.from_recipe(dtype, (2, 4), Cycle(words))
+    assert tensor.words == (words * 3)[:8]
+    assert tensors.decode(tensors.encode(tensor), "") == tensor
+    assert tensors.from_recipe(dtype, (2,), Cycle(words)).words == words[:2]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "given", "at"),
+    [
+        ("int8", {"data": [1, 128]}, "/x/recipe/data/1"),
+        ("int8", {"data": ["1"]}, "/x/recipe/data/0"),
+        ("int8", {"bits": ["01"]}, "/x/recipe"),
+        ("float16", {"bits": ["3c00", "3C00"]}, "/x/recipe/bits/1"),
+        ("float16", {"data": [1]}, "/x/recipe"),
+    ],
+)
+def test_a_broken_cycle_is_refused(dtype: str, given: dict[str, Any], at: str) -> None:
+    value = {"dtype": dtype, "sizes": [5], "recipe": {"name": "cycle", **given}}
+    with pytest.raises(Malformed) as caught:
+        tensors.decode(value, "/x")
+    assert caught.value.position == at

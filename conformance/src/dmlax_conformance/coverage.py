@@ -1,9 +1,16 @@
-"""Which clauses the vectors are about: each needs a call that keeps it, and one that breaks it."""
+"""What the vectors are about.
 
-from collections.abc import Iterator, Mapping, Sequence
+Each clause needs a call that keeps it, and one that breaks it; each operator, every count of
+elements beside 128, 256, 1,000 and 65,536.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import prod
 
 from .generate.clauses import CLAUSES, UNBREAKABLE
 from .vectors import Vector
+
+COUNTS = tuple(middle + step for middle in (128, 256, 1000, 65_536) for step in (-1, 0, 1))
 
 
 def problems(
@@ -23,3 +30,20 @@ def problems(
             yield f"{clause}: marked {unbreakable[clause]!r}, but a vector breaks it"
     for clause in sorted((kept | broken | unbreakable.keys()) - clauses.keys()):
         yield f"{clause}: is no clause"
+
+
+def size_problems(suite: Sequence[Vector], operators: Iterable[str]) -> Iterator[str]:
+    """Complain about operators that no valid call gives so many elements to work out."""
+    calls = [vector for vector in suite if vector.is_valid and vector.desc is None]
+    found = {(vector.operator, count_of(vector)) for vector in calls}
+    for operator in operators:
+        for count in COUNTS:
+            if (operator, count) not in found:
+                yield f"{operator}: no valid call of {count} elements"
+
+
+def count_of(vector: Vector) -> int:
+    """Return the elements of the output, or of the input whose elements are counted."""
+    if "OutputTensor" in vector.outputs:
+        return prod(vector.outputs["OutputTensor"].sizes)
+    return prod(vector.inputs["InputTensor"].sizes)

@@ -19,7 +19,7 @@ LEAST = 170
 SHARE_OF_CALLS = (0.25, 0.45)
 SHARE_OF_DESCS = (0.6, 0.8)
 LARGEST_FILE = 75_000
-LARGEST_SUITE = 3_000_000
+LARGEST_SUITE = 4_000_000
 
 
 def problems(root: Path | None = None) -> list[str]:
@@ -34,6 +34,7 @@ def problems(root: Path | None = None) -> list[str]:
         *_desc_problems(suite),
         *_memory_problems(suite),
         *coverage.problems(suite),
+        *coverage.size_problems(suite, _operators()),
         *_quota_problems(suite, sum(path.stat().st_size for path in files)),
     ]
 

@@ -1,7 +1,7 @@
 """Seeded integers for tensors too large to print, from SplitMix64 and nothing else."""
 
 from collections.abc import Iterator, Mapping
-from itertools import islice
+from itertools import cycle, islice
 from typing import Any, NamedTuple
 
 _MASK = (1 << 64) - 1
@@ -23,6 +23,12 @@ class Sparse(NamedTuple):
     values: tuple[int, ...]
 
 
+class Cycle(NamedTuple):
+    """These words over and over; any dtype has them."""
+
+    words: tuple[int, ...]
+
+
 def splitmix64(seed: int) -> Iterator[int]:
     """Yield the 64-bit outputs of SplitMix64."""
     state = seed & _MASK
@@ -34,8 +40,10 @@ def splitmix64(seed: int) -> Iterator[int]:
         yield z ^ (z >> 31)
 
 
-def expand(recipe: Recipe, count: int) -> tuple[int, ...]:
+def expand(recipe: Recipe | Cycle, count: int) -> tuple[int, ...]:
     """Return the first `count` elements."""
+    if isinstance(recipe, Cycle):
+        return tuple(islice(cycle(recipe.words), count))
     return tuple(_element(recipe, z) for z in islice(splitmix64(recipe.seed), count))
 
 

@@ -53,7 +53,7 @@ class Tensor:
     dtype: str
     sizes: tuple[int, ...]
     words: tuple[int, ...]
-    made_by: recipe.Recipe | recipe.Sparse | None = None
+    made_by: recipe.Recipe | recipe.Sparse | recipe.Cycle | None = None
 
     @property
     def is_sparse(self) -> bool:
@@ -66,7 +66,9 @@ def count(sizes: Iterable[int]) -> int:
     return prod(sizes)
 
 
-def from_recipe(dtype: str, sizes: tuple[int, ...], made_by: recipe.Recipe) -> Tensor:
+def from_recipe(
+    dtype: str, sizes: tuple[int, ...], made_by: recipe.Recipe | recipe.Cycle
+) -> Tensor:
     """Build a large tensor from its recipe."""
     return Tensor(dtype, sizes, recipe.expand(made_by, count(sizes)), made_by)
 
@@ -111,6 +113,9 @@ def encode(tensor: Tensor) -> dict[str, Any]:
     head: dict[str, Any] = {"dtype": tensor.dtype, "sizes": list(tensor.sizes)}
     if isinstance(tensor.made_by, recipe.Sparse):
         return head | {"recipe": recipe.encode(tensor.made_by)}
+    if isinstance(tensor.made_by, recipe.Cycle):
+        words = encode_words(tensor.dtype, tensor.made_by.words)
+        return head | {"recipe": {"name": "cycle", **words}}
     if tensor.made_by is not None:
         return head | {"recipe": recipe.encode(tensor.made_by), "sha256": digest(tensor)}
     return head | encode_words(tensor.dtype, tensor.words)
@@ -127,9 +132,13 @@ def encode_words(dtype: str, words: Iterable[int]) -> dict[str, list[Any]]:
 def decode(value: Mapping[str, Any], pointer: str) -> Tensor:
     """Return the tensor of a JSON object that the schema has already accepted."""
     dtype, sizes = value["dtype"], tuple(value["sizes"])
-    if value.get("recipe", {}).get("name") == "sparse":
+    name = value.get("recipe", {}).get("name")
+    if name == "sparse":
         return _decode_sparse(value, pointer)
     limits.check_sizes(sizes, f"{pointer}/sizes")
+    if name == "cycle":
+        given = {**value["recipe"], "dtype": dtype}
+        return from_recipe(dtype, sizes, recipe.Cycle(decode_words(given, f"{pointer}/recipe")))
     if "recipe" in value:
         return _decode_recipe(value, pointer)
     words = decode_words(value, pointer)

@@ -257,7 +257,9 @@ def _expected_error(value: Mapping[str, Any]) -> ExpectedError:
 
 def _expected(value: Mapping[str, Any], at: str) -> ExpectedTensor:
     sizes = tuple(value["sizes"])
-    words = tensors.decode_words(value, at)
+    words = (
+        tensors.decode(value, at).words if "recipe" in value else tensors.decode_words(value, at)
+    )
     kept = (value["rows"], sizes[-1]) if "rows" in value else sizes
     if tensors.count(kept) > tensors.count(sizes):
         raise Malformed(f"{at}/rows", f"{value['rows']} rows are more than there are")

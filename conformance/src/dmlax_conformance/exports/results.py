@@ -2,7 +2,8 @@
 
 A folder has, for each vector, `<id>.json` or one `<id>.<tensor>.npy` for each output. The JSON is
 an answer of the protocol without its `seq`: `outputs`, `refused`, `unsupported` or `error`. An
-array of one dimension stands for the tensor with as many elements, since a buffer has no sizes.
+array of one dimension stands for the tensor with as many elements, since a buffer has no sizes; it
+may be a whole buffer, which DirectML ends at a multiple of 4 bytes.
 """
 
 from collections import defaultdict
@@ -11,10 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import limits, protocol, vectors
+from .. import limits, protocol, tensors, vectors
 from ..adapters.base import Array, Case, Unsupported
 from ..errors import Malformed, NotStartable
+from ..oracle import layout
 from ..runner import CAPABILITIES
+from ..tensors import DTYPES
 
 SUFFIXES = (".json", ".npy")
 MISSING = "no result"
@@ -70,7 +73,23 @@ def _arrays(paths: list[Path], case: Case) -> Mapping[str, Array]:
 
 def _array(path: Path, case: Case) -> Array:
     array: Array = np.load(path, allow_pickle=False)
-    asked = case.outputs.get(path.name.split(".")[1])
-    is_flat = asked is not None and array.ndim == 1 and array.size == np.prod(asked.sizes)
-    is_buffer = case.desc is not None and "strides" in case.requires
-    return array.reshape(asked.sizes) if asked and is_flat and not is_buffer else array
+    name = path.name.split(".")[1]
+    if name not in case.outputs or array.ndim != 1 or _is_strided(case, name):
+        return array
+    sizes = case.outputs[name].sizes
+    count = tensors.count(sizes)
+    return array[:count].reshape(sizes) if array.size in (count, _held(case, name)) else array
+
+
+def _is_strided(case: Case, name: str) -> bool:
+    """Say whether an output stays flat, as the runner gathers it."""
+    return case.desc is not None and not layout.is_packed(case.desc[name])
+
+
+def _held(case: Case, name: str) -> int:
+    """Return how many elements the whole buffer of an output has."""
+    asked = case.outputs[name]
+    width = DTYPES[asked.dtype].width // 8
+    if case.desc is not None:
+        return int(case.desc[name]["TotalTensorSizeInBytes"]) // width
+    return (tensors.count(asked.sizes) * width + 3) // 4 * 4 // width

@@ -2,13 +2,14 @@
 
 import struct
 from collections.abc import Iterable, Mapping
-from math import prod
+from math import lcm, prod
 from typing import Any
 
 from .. import recipe, tensors
 from ..errors import SpecViolation
 from ..oracle.answer import answer
 from ..oracle.nonzero_coordinates import nonzero_coordinates
+from ..recipe import Cycle
 from ..tensors import Tensor
 from ..vectors import Request
 from .clauses import CLAUSES, NOTES
@@ -153,6 +154,7 @@ def expected(name: str, tensor: Tensor, inputs: Inputs, listed: Listed) -> dict[
     """Return the JSON of an output to match."""
     if name == "OutputCoordinatesTensor":
         return _expected_rows(tensor, inputs)
+    tensor = _as_cycle(tensor, inputs)
     value = {**tensors.encode(tensor), "compare": "exact_or_listed" if listed else "exact"}
     if listed:
         value["listed"] = [
@@ -160,6 +162,16 @@ def expected(name: str, tensor: Tensor, inputs: Inputs, listed: Listed) -> dict[
             for index, (any_of, why) in listed.items()
         ]
     return value
+
+
+def _as_cycle(tensor: Tensor, inputs: Inputs) -> Tensor:
+    """Return an output that has to repeat as the inputs do by its cycle, as a file needs it."""
+    lengths = {len(x.made_by.words) for x in inputs.values() if isinstance(x.made_by, Cycle)}
+    if not lengths:
+        return tensor
+    made = tensors.from_recipe(tensor.dtype, tensor.sizes, Cycle(tensor.words[: lcm(*lengths)]))
+    assert made.words == tensor.words, tensor.sizes
+    return made
 
 
 def _expected_rows(tensor: Tensor, inputs: Inputs) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from . import (
     quantized_convolution,
     quantized_convolution_invalid,
     quantized_convolution_rounding,
+    size_classes,
 )
 from .builder import Topic
 
@@ -44,6 +45,7 @@ MODULES = (
     kills,
     kills_descs,
     pairs,
+    size_classes,
 )
 
 

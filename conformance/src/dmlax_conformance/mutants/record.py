@@ -1,6 +1,7 @@
 """What a planted bug is."""
 
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any, cast
 
 from ..adapters.base import Adapter
@@ -9,6 +10,7 @@ from ..vectors import Vector
 from .implementation import Implementation
 
 VALUES, REFUSALS, DESCS, PERMITTED = "values and sizes", "refusals", "descs", "permitted"
+MOST = 10_000
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,18 @@ class Mutant:
         return cast(Adapter, self.implementation)
 
     def concerns(self, vector: Vector) -> bool:
-        """Say whether the vector goes through the door that was changed."""
-        if vector.operator != self.operator:
+        """Say whether the vector goes through the door that was changed, in a moment."""
+        if vector.operator != self.operator or _is_slow(vector):
             return False
         if self.group == DESCS:
             return vector.desc is not None
         return self.group != REFUSALS or vector.desc is None
+
+
+def _is_slow(vector: Vector) -> bool:
+    """Say whether it asks for so many elements that computing them in fractions takes seconds."""
+    asked = vector.outputs.get("OutputTensor")
+    return asked is not None and prod(asked.sizes) > MOST
 
 
 HONEST = Implementation()

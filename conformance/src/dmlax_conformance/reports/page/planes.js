@@ -62,7 +62,8 @@ function figure(title, tensor, cell, { rows = 0, note = typeOf(tensor) } = {}) {
 }
 
 function unseen(tensor) {
-  const made = tensor.recipe ? `, made by recipe ${tensor.recipe.name} ${tensor.recipe.seed}` : "";
+  const { name, seed = "" } = tensor.recipe ?? {};
+  const made = name ? `, made by recipe ${name} ${seed}`.trimEnd() : "";
   return `${plural(countOf(tensor.sizes), "element")}, not shown${made}`;
 }
 
