@@ -36,6 +36,7 @@ _ENVIRONMENT = {
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",
     "TPU_WORKER_HOSTNAMES": "localhost",
     "TPU_WORKER_ID": "0",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # the lock is for chips, and here are none to share
 }
 
 
