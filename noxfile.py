@@ -79,6 +79,26 @@ def lowering(session: nox.Session) -> None:
 
 
 @nox.session
+def tpu(session: nox.Session) -> None:
+    """Compile every operator for five generations of TPU, and read what the compiler made."""
+    session.install(".", *_group("tpu"))
+    session.run("pytest", "-m=tpu", "tests/tpu", *session.posargs, env={"JAX_PLATFORMS": "cpu"})
+
+
+@nox.session
+def tpu_estimates(session: nox.Session) -> None:
+    """Ask that compiler what a dozen layers cost on each generation."""
+    session.install(".", *_group("tpu"), *_group("bench"))
+    command = ("python", "-m", "benchmarks", "tpu", "--json")
+    session.run(
+        *command,
+        "benchmarks/results/tpu-estimates.json",
+        *session.posargs,
+        env={"JAX_PLATFORMS": "cpu"},
+    )
+
+
+@nox.session
 def page(session: nox.Session) -> None:
     """Look at the suite's HTML page in a real Chromium, which has to be installed."""
     _install(session, "test", "page")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import cases, convolution, memory, nonzero, report, spec
+from benchmarks import cases, convolution, memory, nonzero, report, spec, tpu
 
 _KINDS = ("convolution", "nonzero", "memory", "spec")
 _WIDTH = 200  # where the output is no terminal
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     console.print(", ".join(facts), soft_wrap=True)
     reports = []
     for kind in _KINDS if options.what == "all" else (options.what,):
-        if found := _run(kind, options):
+        for found in tpu.run() if kind == "tpu" else filter(None, [_run(kind, options)]):
             found.show(console)
             reports.append(found)
     if not reports:
@@ -46,7 +46,7 @@ def _run(kind: str, options: argparse.Namespace) -> report.Report | None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("what", nargs="?", default="all", choices=(*_KINDS, "all"))
+    parser.add_argument("what", nargs="?", default="all", choices=(*_KINDS, "tpu", "all"))
     parser.add_argument("--layers", default="", metavar="REGEX", help="only names that match")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8], help="batch sizes")
     parser.add_argument("--repeats", type=int, default=20, help="turns (default 20)")

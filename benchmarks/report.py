@@ -88,7 +88,7 @@ def write(path: Path, reports: Sequence[Report]) -> None:
 
 def environment() -> dict[str, Any]:
     """What the numbers depend on."""
-    packages = ("dmlax", "jax", "jaxlib", "numpy", "onnxruntime", "torch")
+    packages = ("dmlax", "jax", "jaxlib", "libtpu", "numpy", "onnxruntime", "torch")
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "processor": _processor(),

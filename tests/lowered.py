@@ -10,6 +10,10 @@ DOT = re.compile(
     r": \(tensor<(?P<left>[^>]*)>, tensor<(?P<right>[^>]*)>\) -> tensor<(?P<result>[^>]*)>"
 )
 
+CONVOLUTION = re.compile(
+    r"stablehlo\.convolution.*: \(tensor<([^>]*)>, tensor<([^>]*)>\) -> tensor<([^>]*)>"
+)
+
 
 class Product(NamedTuple):
     """One dot_general: its dtypes and how many products make one element."""
@@ -30,6 +34,13 @@ def products(lowered: str) -> list[Product]:
     found = [_product(match) for match in DOT.finditer(lowered)]
     assert len(found) == lowered.count("stablehlo.dot_general")
     return found
+
+
+def convolutions(lowered: str) -> list[tuple[str, ...]]:
+    """The dtypes of every convolution: left, right, result."""
+    found = CONVOLUTION.findall(lowered)
+    assert len(found) == lowered.count("stablehlo.convolution(")
+    return [tuple(each.split("x")[-1] for each in tensors) for tensors in found]
 
 
 def _product(match: re.Match[str]) -> Product:

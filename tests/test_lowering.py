@@ -9,7 +9,7 @@ import pytest
 
 import dmlax
 from laws import LAWS, W, X
-from lowered import operations, products, text
+from lowered import convolutions, operations, products, text
 
 pytestmark = pytest.mark.lowering
 
@@ -34,20 +34,24 @@ def test_nothing_is_lowered_to_float64_or_to_a_custom_call(law, platform):
     assert "custom_call" not in found
 
 
-@every_platform
 @every_law
-def test_no_convolution_is_lowered(law, platform):
-    assert "stablehlo.convolution" not in operations(lowered(LAWS.index(law), platform))
+def test_every_product_on_cuda_is_of_int8_into_int32(law):
+    """CUDA runs no integer convolution."""
+    found = lowered(LAWS.index(law), "cuda")
+    assert "stablehlo.convolution" not in operations(found)
+    assert products(found) == [("i8", "i8", "i32", 16)] * convolves(law)
 
 
-@every_platform
 @every_law
-def test_every_product_is_of_int8_into_int32(law, platform):
-    found = products(lowered(LAWS.index(law), platform))
-    convolves = law.name in ("integer",) or law.name.startswith("quantized")
-    assert len(found) == convolves
-    for product in found:
-        assert product == ("i8", "i8", "i32", 16)
+def test_every_product_on_a_tpu_is_a_convolution_of_int8_into_int32(law):
+    found = lowered(LAWS.index(law), "tpu")
+    assert not products(found)
+    assert convolutions(found) == [("i8", "i8", "i32")] * convolves(law)
+
+
+def convolves(law):
+    """Whether it multiplies matrices."""
+    return law.name == "integer" or law.name.startswith("quantized")
 
 
 @pytest.mark.parametrize("law", [law for law in LAWS if "float32" not in law.name], ids=str)

@@ -1,5 +1,6 @@
 """Convolution in plain XLA: int8 matrix products of packed windows, shifted products for depthwise.
 
+On a TPU it is an int8 convolution: that takes windows as they are, and other backends lack it.
 Integer sums are unique, so the operands are re-based to int8, padded with the input's zero point,
 multiplied as they are, and the zero points' terms are added back (`_Terms`).
 """
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from dmlax._convolution.epilogue import as_channel, as_int32, epilogue
@@ -35,7 +37,7 @@ _DEFAULT = Tuning(columns=None, contraction=16)
 
 
 def run(plan: ConvolutionPlan, operands: Convolution) -> Array:
-    """Depthwise by shifted products, all else by matrix products."""
+    """Depthwise by shifted products, all else by matrix products, or on a TPU convolutions."""
     if plan.filter.channels == 1:
         return _depthwise(plan, operands)
     output: Array = compat.choose(
@@ -51,6 +53,7 @@ def _by_platform(plan: ConvolutionPlan, cpu: Tuning, operands: Convolution) -> A
     output: Array = lax.platform_dependent(
         operands,
         cpu=functools.partial(_matrix_product, plan, cpu),
+        tpu=functools.partial(_direct, plan),
         default=functools.partial(_matrix_product, plan, _DEFAULT),
     )
     return output
@@ -77,6 +80,10 @@ class _Layout(NamedTuple):
         """Indices of the given cells of every image and channel."""
         every = slice(None)
         return (every, *slices, every) if self.last else (every, every, *slices)
+
+    def around(self, spatial: tuple[int, ...]) -> tuple[int, ...]:
+        """Spatial numbers with ones for images and channels."""
+        return (1, *spatial, 1) if self.last else (1, 1, *spatial)
 
 
 class _Terms(NamedTuple):
@@ -147,6 +154,53 @@ def _depthwise(plan: ConvolutionPlan, operands: Convolution) -> Array:
         accumulator += cells.astype(jnp.int32) * weights[:, tap].reshape(layout.channel)
     output = epilogue(plan, operands, layout.channel)(accumulator)
     return _in_output_layout(plan, layout, output)
+
+
+def _direct(plan: ConvolutionPlan, operands: Convolution) -> Array:
+    """One convolution: packed windows are many times the input, in memory and in compile time."""
+    layout, filter = _layout(plan), ready(plan, operands)
+    terms = _terms(plan, operands, filter)
+    x = _padded_input(plan, operands, layout, terms.input_zero)
+    accumulator = _convolution(plan, layout, x, filter.packed)
+    if terms.filter_zero is not None:
+        zero = as_channel(terms.filter_zero, layout.channel)
+        accumulator -= _window_sums(plan, layout, x) * zero
+    accumulator += as_channel(terms.offset, layout.channel)
+    output = epilogue(plan, operands, layout.channel)(accumulator)
+    return _in_output_layout(plan, layout, output)
+
+
+def _convolution(plan: ConvolutionPlan, layout: _Layout, x: Array, packed: Array) -> Array:
+    """int32 sums of products of a padded input."""
+    filter = packed.reshape(plan.filter.outputs, *plan.filter.kernel, plan.filter.channels)
+    axes = tuple(range(1, layout.spatial + 1))
+    image = (0, layout.spatial + 1, *axes) if layout.last else tuple(range(layout.spatial + 2))
+    return lax.conv_general_dilated(
+        x,
+        filter,
+        plan.options.strides,
+        "VALID",
+        rhs_dilation=plan.options.dilations,
+        dimension_numbers=lax.ConvDimensionNumbers(image, (0, layout.spatial + 1, *axes), image),
+        feature_group_count=plan.filter.group_count,
+        preferred_element_type=jnp.int32,
+    )
+
+
+def _window_sums(plan: ConvolutionPlan, layout: _Layout, x: Array) -> Array:
+    """int32 sums of a padded input's windows, for each group, to broadcast along the channels."""
+    groups, axis = plan.filter.group_count, layout.spatial + 1 if layout.last else 1
+    split = x.reshape(*x.shape[:axis], groups, plan.filter.channels, *x.shape[axis + 1 :])
+    sums = lax.reduce_window(
+        split.sum(axis=axis + 1, dtype=jnp.int32),
+        np.int32(0),
+        lax.add,
+        layout.around(plan.filter.kernel),
+        layout.around(plan.options.strides),
+        "VALID",
+        window_dilation=layout.around(plan.options.dilations),
+    )
+    return jnp.repeat(sums, plan.filter.outputs // groups, axis) if groups > 1 else sums
 
 
 class _Product(NamedTuple):

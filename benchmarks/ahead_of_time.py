@@ -1,0 +1,77 @@
+"""Programs compiled for TPUs that are not here, by libtpu's compiler on this CPU."""
+
+import os
+import time
+from functools import cache
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import jax
+
+GENERATIONS = {
+    "v4": "v4:2x2x1",
+    "v5e": "v5e:2x2",
+    "v5p": "v5p:2x2x1",
+    "v6e": "v6e:2x2",
+    "TPU7x": "TPU7x:2x2x1",
+}
+# A dozen of layers.json: every kernel and stride, few and many channels, depthwise.
+LAYERS = (
+    "resnet50.conv1",
+    "resnet50.res2.1x1a",
+    "resnet50.res2.3x3",
+    "resnet50.res2.1x1c",
+    "resnet50.res3.3x3s2",
+    "resnet50.res3.proj",
+    "resnet50.res4.1x1b",
+    "resnet50.res4.3x3",
+    "resnet50.res5.1x1b",
+    "resnet50.res5.3x3",
+    "mobilenet.dw56s2",
+    "mobilenet.dw14",
+)
+# libtpu looks for a machine of its own before it compiles for another; these say that none is here.
+_ENVIRONMENT = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_WORKER_ID": "0",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # the lock is for chips, and here are none to share
+}
+
+
+class Program(NamedTuple):
+    """What the compiler made, and the CPU seconds of all its threads."""
+
+    compiled: Any
+    seconds: float
+
+    @property
+    def text(self) -> str:
+        """The optimised HLO."""
+        return str(self.compiled.as_text())
+
+    @property
+    def cost(self) -> dict[str, float]:
+        """The compiler's own estimate: `flops`, `bytes accessed`, `optimal_seconds`."""
+        return dict(self.compiled.cost_analysis())
+
+
+def program(generation: str, function: Any, *operands: Any) -> Program:
+    """A function compiled for one chip, from the operands' shapes and dtypes."""
+    sharding = _sharding(generation)
+    shapes = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), operands
+    )
+    start = time.process_time()
+    compiled = jax.jit(function).lower(*shapes).compile()
+    return Program(compiled, time.process_time() - start)
+
+
+@cache
+def _sharding(generation: str) -> jax.sharding.SingleDeviceSharding:
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    topologies = import_module("jax.experimental.topologies")
+    chips = topologies.get_topology_desc(platform="tpu", topology_name=GENERATIONS[generation])
+    return jax.sharding.SingleDeviceSharding(chips.devices[0])

@@ -1,0 +1,114 @@
+"""The convolution that a TPU runs, as a CPU computes it."""
+
+import jax
+import numpy as np
+import pytest
+
+import dmlax
+from convolution_cases import CASES, LAYOUTS, expected, keywords, laid_out, operands
+from dmlax._convolution import xla
+from dmlax._core import dispatch
+from support import assert_same, sums_of_products
+
+ORDERS = {4: [LAYOUTS["NCHW"], LAYOUTS["NHWC"], LAYOUTS["odd"]], 3: [("NCW", "OIW", "NWC")]}
+PRODUCTS = [case for case in CASES if case.filter[1] > 1]
+TABLE = [(case, order) for case in PRODUCTS for order in ORDERS[len(case.input)]]
+BOUNDS = {"uint8": (0, 255), "int8": (-128, 127)}
+every_case = pytest.mark.parametrize(
+    ("case", "order"), TABLE, ids=lambda each: str(each) if isinstance(each, str) else None
+)
+
+
+@pytest.fixture(autouse=True)
+def taken(monkeypatch):
+    """Every plan but the depthwise takes the TPU's branch; what was traced before is forgotten."""
+    calls = []
+
+    def direct(plan, tuning, given):
+        calls.append(plan)
+        return xla._direct(plan, given)
+
+    monkeypatch.setattr(xla, "_matrix_product", direct)
+    dispatch._compiled.cache_clear()
+    yield calls
+    dispatch._compiled.cache_clear()
+    assert calls
+
+
+@every_case
+def test_integer_convolution_is_the_oracles(case, order):
+    values = operands(case)
+    parameters = keywords(values, "InputZeroPointTensor", "FilterZeroPointTensor")
+    got = dmlax.convolution_integer(*images(case, order), **parameters, **options(case, order))
+    assert_right(got, case, order, "convolution_integer")
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+@pytest.mark.parametrize("case", PRODUCTS[1::6], ids=str)
+def test_quantized_convolution_is_the_oracles(case, prepared):
+    order = ORDERS[len(case.input)][0]
+    values = operands(case)
+    x, w = images(case, order)
+    parameters = keywords(values)
+    if prepared:
+        zero = {"filter_zero_point": parameters.pop("filter_zero_point")}
+        shared = {"group_count": case.groups, "dimension_numbers": order}
+        w = dmlax.prepare_filter(w, **zero, **shared)
+    got = dmlax.quantized_linear_convolution(
+        *(x, w, values["BiasTensor"]),
+        **parameters,
+        **options(case, order),
+        output_dtype=case.dtypes[2],
+    )
+    assert_right(got, case, order, "quantized_linear_convolution")
+
+
+@pytest.mark.parametrize("x_dtype", BOUNDS)
+@pytest.mark.parametrize("w_dtype", BOUNDS)
+def test_accumulators_above_2_to_the_24_are_exact(x_dtype, w_dtype):
+    x = np.full((1, 1024, 3, 3), BOUNDS[x_dtype][1], x_dtype)
+    w = np.full((2, 1024, 3, 3), BOUNDS[w_dtype][1], w_dtype)
+    w[1], x[0, 0, 0, 0] = BOUNDS[w_dtype][0], 1
+    zero = BOUNDS[x_dtype][0], np.array(BOUNDS[w_dtype], w_dtype)
+    got = integer(x, w, input_zero_point=zero[0], filter_zero_point=zero[1])
+    wanted = sums_of_products(x, w, *zero)
+    assert np.abs(wanted).min() > 2**24
+    assert_same(got, wanted)
+
+
+@pytest.mark.parametrize("axes", [(0, None), (None, 0), (0, 0)], ids=str)
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_map_is_a_loop(axes, groups):
+    rng = np.random.default_rng(7)
+    x = rng.integers(0, 256, (3, 2, 4, 5, 5), np.uint8)
+    w = rng.integers(0, 256, (3, 4, 4 // groups, 2, 2), np.uint8)
+    x, w = (each if axis == 0 else each[0] for each, axis in zip((x, w), axes, strict=True))
+    call = jax.tree_util.Partial(integer, group_count=groups, filter_zero_point=np.uint8(9))
+    got = jax.vmap(call, in_axes=axes)(x, w)
+    for i in range(3):
+        one = (each[i] if axis == 0 else each for each, axis in zip((x, w), axes, strict=True))
+        assert_same(got[i], sums_of_products(*one, 0, 9, groups))
+
+
+def integer(x, w, **rest):
+    return dmlax.convolution_integer(x, w, implementation="xla", **rest)
+
+
+def images(case, order):
+    """The input and the filter in an order of axes."""
+    values = operands(case)
+    x, w = values["InputTensor"], values["FilterTensor"]
+    return laid_out(x, case.canonical[0], order[0]), laid_out(w, case.canonical[1], order[1])
+
+
+def options(case, order):
+    return {**case.options, "dimension_numbers": order, "implementation": "xla"}
+
+
+def assert_right(got, case, order, operator):
+    """Of no images the oracle says nothing, since there is nothing."""
+    found = laid_out(np.asarray(got), order[2], case.canonical[2])
+    if case.input[0]:
+        assert_same(found, expected(case, operator))
+    else:
+        assert found.shape == (0, 2, 3, 3)
