@@ -165,7 +165,7 @@ class _Quick:
             self.pipe, other = multiprocessing.Pipe()
             self.process = _fork(_serve, self.module, self.tests, other)
             other.close()
-            if self._fail(600) is not False:
+            if any(self._fail(600) is not False for _ in ("first", "loaded again")):
                 raise SystemExit(f"{self.tests}: fails before anything is changed")
 
     def fail(self) -> bool:
@@ -202,12 +202,16 @@ def _serve(module: str, tests: str, pipe: Connection) -> None:
         try:
             if module in sys.modules:
                 importlib.reload(sys.modules[module])
-            for name in [name for name in sys.modules if name.startswith("tests.")]:
+            for name in [*filter(_is_of_tests, sys.modules)]:
                 del sys.modules[name]  # for the names that they import
             pipe.send(_run(f"{QUICKLY} {tests}") == 0)
             gc.freeze()  # what stays need not be searched for garbage every time
         except Exception:  # the mutant cannot be imported
             pipe.send(False)
+
+
+def _is_of_tests(module: str) -> bool:
+    return module.split(".")[-1].startswith("test_")
 
 
 def _passes(tests: str, seconds: int) -> bool:
