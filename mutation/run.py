@@ -52,7 +52,13 @@ TESTS = {  # what should notice, the quickest first; and the longest that a muta
     "_core/bits.py": ("tests/core/test_bits.py", 300),
     "_core/rescale.py": ("tests/core/test_rescale.py", 300),
 }
-QUICK = {  # numbers only, by modules that nothing imports names from: see _Quick
+QUICK = {  # of these, what needs nothing but the module itself: see _Quick
+    "_core/windows.py": "tests/core/test_windows.py",
+    "_nonzero/plan.py": "tests/nonzero/test_plan.py",
+    "_elementwise/plan.py": "tests/elementwise/test_plan.py",
+    "_convolution/plan.py": "tests/convolution/test_plan.py",
+    "_core/operands.py": "tests/core/test_operands.py",
+    "_core/dispatch.py": "tests/core/test_dispatch.py",
     "_core/bits.py": "tests/core/test_bits_exactly.py",
     "_core/rescale.py": "tests/core/test_rescale_exactly.py",
 }
@@ -98,14 +104,13 @@ def _mutate(copy: Path, module: str) -> tuple[int, list[str]]:
     tests, seconds = TESTS[module]
     if not _passes(tests, 10 * seconds):
         raise SystemExit(f"{module}: the tests fail before anything is changed")
-    quick = _Quick(module) if module in QUICK else None
+    quick = _Quick(module)
     with use_db(str(_work(copy, module)), WorkDB.Mode.open) as database:
         before = [item for item, result in database.completed_work_items if _is_alive(result)]
         for item in (*before, *database.pending_work_items):
             database.set_result(item.job_id, _result(item, tests, seconds, quick))
         done = list(database.completed_work_items)
-    if quick:
-        quick.close()
+    quick.close()
     alive = [result.diff for _, result in done if _is_alive(result)]
     return len(done), [change for diff in alive for change in _changes(diff)]
 
@@ -127,14 +132,13 @@ def _work(copy: Path, module: str) -> Path:
     return work
 
 
-def _result(item: WorkItem, tests: str, seconds: int, quick: "_Quick | None") -> WorkResult:
+def _result(item: WorkItem, tests: str, seconds: int, quick: "_Quick") -> WorkResult:
     (mutation,) = item.mutations
     operator = get_operator(mutation.operator_name)(**mutation.operator_args)
-    if quick:
-        quick.start()
+    quick.start()
     try:
         with use_mutation(mutation.module_path, operator, mutation.occurrence) as (was, now):
-            alive = not (quick and quick.fail()) and _passes(tests, seconds)
+            alive = not quick.fail() and _passes(tests, seconds)
     except AttributeError:  # Cosmic Ray takes `except (A, (B, C))` and the like for names alone
         return WorkResult(WorkerOutcome.EXCEPTION, test_outcome=TestOutcome.INCOMPETENT)
     return WorkResult(
@@ -147,7 +151,8 @@ def _result(item: WorkItem, tests: str, seconds: int, quick: "_Quick | None") ->
 class _Quick:
     """Quick tests in a process that stays, where JAX has compiled each of their ops already.
 
-    Only the module itself is loaded again, so that a mutant is tried in a second.
+    Only the module and its tests are loaded again, so that a mutant is tried in a second. Other
+    modules keep what they have imported: a mutant that passes is tried with all tests.
     """
 
     def __init__(self, module: str) -> None:
@@ -160,7 +165,7 @@ class _Quick:
             self.pipe, other = multiprocessing.Pipe()
             self.process = _fork(_serve, self.module, self.tests, other)
             other.close()
-            if self._fail(600) is not False:
+            if any(self._fail(600) is not False for _ in ("first", "loaded again")):
                 raise SystemExit(f"{self.tests}: fails before anything is changed")
 
     def fail(self) -> bool:
@@ -197,10 +202,16 @@ def _serve(module: str, tests: str, pipe: Connection) -> None:
         try:
             if module in sys.modules:
                 importlib.reload(sys.modules[module])
+            for name in [*filter(_is_of_tests, sys.modules)]:
+                del sys.modules[name]  # for the names that they import
             pipe.send(_run(f"{QUICKLY} {tests}") == 0)
             gc.freeze()  # what stays need not be searched for garbage every time
         except Exception:  # the mutant cannot be imported
             pipe.send(False)
+
+
+def _is_of_tests(module: str) -> bool:
+    return module.split(".")[-1].startswith("test_")
 
 
 def _passes(tests: str, seconds: int) -> bool:

@@ -1,8 +1,13 @@
-"""Accumulators, values and scales of every magnitude, on and beside the ties."""
+"""Accumulators, values and scales of every magnitude, on and beside the ties; what few become."""
+
+import functools
+from fractions import Fraction
 
 import numpy as np
 
-from support import draw, wild_floats
+from dmlax_conformance.oracle import floats, near_ties
+from dmlax_conformance.oracle.rounding import requantize_float32
+from support import draw, oracle, requantized, wild_floats
 
 N = 4_000
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
@@ -69,3 +74,64 @@ def quotients(dtype):
     x = np.concatenate([x, np.array([np.inf, -np.inf, np.nan, 0.0, -0.0], dtype)])
     scale = np.concatenate([scale] * 3 + [np.array([1, -1, 1, 1, 1], dtype)])
     return x, scale
+
+
+def near(count):
+    """Accumulators whose results lie on a tie, or hardly beside it."""
+    ties = [t for name in ("float32", "float64", "exact") for t in near_ties.family(name, count, 9)]
+    accumulator, *scales = np.array(ties, np.int64).T
+    return accumulator.astype(np.int32), [s.astype(np.uint32).view(np.float32) for s in scales]
+
+
+@functools.cache
+def accumulators():
+    """A thousand accumulators of every family, and their three scales."""
+    some = [in_range(1, 200), exact_ties(2, 300), wild(3, 100), near(50), extremes(0)]
+    columns = zip(*((a, *scales) for a, scales in some), strict=True)
+    accumulator, *scales = (np.concatenate(column) for column in columns)
+    return accumulator, scales
+
+
+@functools.cache
+def expected_of(dtype, zero):
+    accumulator, scales = accumulators()
+    return requantized(accumulator, scales, zero, dtype)
+
+
+@functools.cache
+def expected_in_float32(dtype, zero):
+    accumulator, scales = accumulators()
+    words = zip(*(scale.view(np.uint32).tolist() for scale in scales), strict=True)
+    pairs = zip(accumulator.tolist(), words, strict=True)
+    return np.array([requantize_float32(a, s, zero, dtype) for a, s in pairs], dtype)
+
+
+@functools.cache
+def values(kind):
+    """Some of the quotients, and the last ones, which are special."""
+    x, scale = quotients(np.dtype(kind).type)
+    return [np.concatenate([a[:-7:13], a[-7:]]) for a in (x, scale)]
+
+
+@functools.cache
+def quantized(kind, dtype):
+    x, scale = values(kind)
+    zero = draw(47, dtype, x.size)
+    inputs = {"InputTensor": x, "ScaleTensor": scale, "ZeroPointTensor": zero}
+    asked = {"OutputTensor": (dtype, x.shape)}
+    wanted = oracle("element_wise_quantize_linear", inputs, asked)["OutputTensor"]
+    return x, scale, zero, wanted
+
+
+@functools.cache
+def dequantized(dtype, kind):
+    limits = np.iinfo(dtype)
+    x, zero = draw(50, dtype, 200), draw(51, dtype, 200)
+    x[:4], zero[:4] = (limits.min, limits.max, 0, 1), (limits.max, limits.min, 0, 1)
+    scale = wild_floats(52, 200, np.dtype(kind))
+    triples = list(zip(x.tolist(), zero.tolist(), scale.tolist(), strict=True))
+    words = [
+        [floats.encode(floats.exactly((a - z) * Fraction(s)), kind) for a, z, s in each]
+        for each in (triples, [(a, 0, s) for a, _, s in triples])
+    ]
+    return x, zero, scale, [np.array(w, f"uint{scale.itemsize * 8}").view(kind) for w in words]
