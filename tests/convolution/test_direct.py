@@ -12,7 +12,11 @@ from support import assert_same, sums_of_products
 
 ORDERS = {4: [LAYOUTS["NCHW"], LAYOUTS["NHWC"], LAYOUTS["odd"]], 3: [("NCW", "OIW", "NWC")]}
 PRODUCTS = [case for case in CASES if case.filter[1] > 1]
-TABLE = [(case, order) for case in PRODUCTS for order in ORDERS[len(case.input)]]
+TABLE = [
+    (case, order)
+    for i, case in enumerate(PRODUCTS)
+    for order in ORDERS[len(case.input)][: 1 if i % 3 else None]
+]
 BOUNDS = {"uint8": (0, 255), "int8": (-128, 127)}
 every_case = pytest.mark.parametrize(
     ("case", "order"), TABLE, ids=lambda each: str(each) if isinstance(each, str) else None

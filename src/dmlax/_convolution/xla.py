@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
 from dmlax._convolution.epilogue import as_channel, as_int32, epilogue
@@ -80,10 +79,6 @@ class _Layout(NamedTuple):
         """Indices of the given cells of every image and channel."""
         every = slice(None)
         return (every, *slices, every) if self.last else (every, every, *slices)
-
-    def around(self, spatial: tuple[int, ...]) -> tuple[int, ...]:
-        """Spatial numbers with ones for images and channels."""
-        return (1, *spatial, 1) if self.last else (1, 1, *spatial)
 
 
 class _Terms(NamedTuple):
@@ -172,7 +167,7 @@ def _direct(plan: ConvolutionPlan, operands: Convolution) -> Array:
 
 def _convolution(plan: ConvolutionPlan, layout: _Layout, x: Array, packed: Array) -> Array:
     """int32 sums of products of a padded input."""
-    filter = packed.reshape(plan.filter.outputs, *plan.filter.kernel, plan.filter.channels)
+    filter = packed.reshape(-1, *plan.filter.kernel, plan.filter.channels)
     axes = tuple(range(1, layout.spatial + 1))
     image = (0, layout.spatial + 1, *axes) if layout.last else tuple(range(layout.spatial + 2))
     return lax.conv_general_dilated(
@@ -188,18 +183,12 @@ def _convolution(plan: ConvolutionPlan, layout: _Layout, x: Array, packed: Array
 
 
 def _window_sums(plan: ConvolutionPlan, layout: _Layout, x: Array) -> Array:
-    """int32 sums of a padded input's windows, for each group, to broadcast along the channels."""
+    """int32 sums of a padded input's windows, for each group, to broadcast along the channels.
+
+    Products with 1, since the compiler makes a convolution of int32 from sums of int32.
+    """
     groups, axis = plan.filter.group_count, layout.spatial + 1 if layout.last else 1
-    split = x.reshape(*x.shape[:axis], groups, plan.filter.channels, *x.shape[axis + 1 :])
-    sums = lax.reduce_window(
-        split.sum(axis=axis + 1, dtype=jnp.int32),
-        np.int32(0),
-        lax.add,
-        layout.around(plan.filter.kernel),
-        layout.around(plan.options.strides),
-        "VALID",
-        window_dilation=layout.around(plan.options.dilations),
-    )
+    sums = _convolution(plan, layout, x, jnp.ones((groups, plan.contraction), jnp.int8))
     return jnp.repeat(sums, plan.filter.outputs // groups, axis) if groups > 1 else sums
 
 
