@@ -88,7 +88,9 @@ def _bytes(seed: int) -> jax.Array:
 
 @jax.jit
 def _product(a: jax.Array, b: jax.Array) -> jax.Array:
-    return lax.dot_general(a, b, (((1,), (1,)), ((), ())), preferred_element_type=jnp.int32)
+    axes = (((1,), (1,)), ((), ()))
+    product: jax.Array = lax.dot_general(a, b, axes, preferred_element_type=jnp.int32)
+    return product
 
 
 def _device_ms(call: Callable[..., Any], *operands: Any) -> float:

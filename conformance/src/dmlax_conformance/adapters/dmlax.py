@@ -69,7 +69,7 @@ class Dmlax:
         self._library = _Named(self._library, implementation)
 
     def runs_on(self) -> dict[str, str]:
-        """Versions, device, driver; and the custom calls in a compiled call of each kernel."""
+        """Return versions, device, driver, and the custom calls in a compiled call of each kernel."""
         device = self._jax.devices()[0]
         driver = Path("/proc/driver/nvidia/version")
         packages = ("dmlax", "jax", "jaxlib", "numpy")
@@ -80,7 +80,7 @@ class Dmlax:
         return facts | {f"compiled {name}": text for name, text in self._compiled().items()}
 
     def _compiled(self) -> dict[str, str]:
-        """The custom calls in compiled programs; none where it is XLA's own code alone."""
+        """Return the custom calls in compiled programs; none where it is XLA's own code alone."""
         numpy, jit = self._jax.numpy, self._jax.jit
         library, x = self._library, self._jax.numpy.ones((1, 1, 8, 8), "uint8")
         w = numpy.ones((1, 1, 3, 3), "int8")

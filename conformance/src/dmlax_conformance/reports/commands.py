@@ -75,7 +75,7 @@ def write(options: argparse.Namespace, results: Sequence[Result], adapter: Adapt
     if not (options.report or options.junit or options.html):
         return
     start = start_of_command(options.implementation, options.vectors, options.time_limit)
-    runs_on = getattr(adapter, "runs_on", dict)()
+    runs_on: dict[str, str] = getattr(adapter, "runs_on", dict)()
     report = lines.of_run(results, options.implementation, start, runs_on)
     if options.report:
         lines.write(options.report, report)
