@@ -83,7 +83,8 @@ def _check(problem: cases.Problem, x: np.ndarray, got: np.ndarray) -> None:
 
 def _bytes(seed: int) -> jax.Array:
     drawn = np.random.default_rng(seed).integers(-128, 128, (SIDE, SIDE), np.int8)
-    return jax.device_put(drawn)
+    placed: jax.Array = jax.device_put(drawn)
+    return placed
 
 
 @jax.jit

@@ -69,7 +69,7 @@ class Dmlax:
         self._library = _Named(self._library, implementation)
 
     def runs_on(self) -> dict[str, str]:
-        """Return versions, device, driver, and the custom calls in a compiled call of each kernel."""
+        """Return versions, device, driver, and what compiled calls of the kernels call."""
         device = self._jax.devices()[0]
         driver = Path("/proc/driver/nvidia/version")
         packages = ("dmlax", "jax", "jaxlib", "numpy")
