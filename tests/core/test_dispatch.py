@@ -1,5 +1,7 @@
 """Which lowering runs: the table, `implementation`, refusals and `explain`."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -242,3 +244,11 @@ def test_explain_takes_only_operators(function):
         dmlax.explain(function, X)
     assert (caught.value.code, caught.value.field) == ("option", "function")
     assert str(caught.value) == "explain: function is not an operator of dmlax"
+
+
+@pytest.mark.parametrize(
+    "told", [dispatch.Choice("cpu", None, {}), dispatch.Explanation("op", "call", ())]
+)
+def test_what_is_explained_does_not_change(told):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        told.platform = "tpu"

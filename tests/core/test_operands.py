@@ -226,3 +226,13 @@ def test_a_zero_point_of_another_dtype_than_the_output_is_refused(own):
     message = f"op: Z has dtype {np.dtype(own)}, expected int8, the output_dtype"
     found = error(RULES.output_dtype, np.int8, "Z", own(0), np.uint8)
     assert found == ("data_type", "Z", message)
+
+
+def test_a_long_value_is_cut_in_a_message():
+    *_, message = error(RULES.integer, "F", "x" * 100, 0)
+    assert message == f"op: F is '{'x' * 59}, expected a static integer"
+
+
+@pytest.mark.parametrize("value", [-128, 127])
+def test_the_ends_of_a_range_are_within_it(value):
+    assert RULES.parameter("F", value, np.int8) == value
