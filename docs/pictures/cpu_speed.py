@@ -56,7 +56,7 @@ def main() -> None:
         "nonzero_coordinates: times as fast (* with size = the count)",
     )
     figure.tight_layout(w_pad=3)
-    figure.savefig(HERE / "cpu_speed.svg", metadata={"Date": None})
+    figure.savefig(HERE / "cpu_speed.svg", bbox_inches="tight", metadata={"Date": None})
 
 
 def rows(start: str) -> Rows:
