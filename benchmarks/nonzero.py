@@ -1,5 +1,6 @@
 """Coordinates of non-zero elements against `jnp.nonzero`."""
 
+import importlib
 import importlib.util
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -71,8 +72,7 @@ def _peers() -> dict[str, Callable[[np.ndarray], timing.Call]]:
     """Functions that write as many rows as there are: NumPy's, and PyTorch's if it is there."""
     peers: dict[str, Any] = {"np": lambda array: partial(np.nonzero, array)}
     if importlib.util.find_spec("torch"):
-        import torch
-
+        torch = importlib.import_module("torch")
         torch.set_num_threads(_THREADS)
         peers["torch"] = lambda array: partial(torch.nonzero, torch.from_numpy(array))
     return peers
