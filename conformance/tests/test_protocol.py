@@ -1,6 +1,7 @@
 """The lines of the protocol: both directions obey the schema, and nothing is lost on the way."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -47,7 +48,7 @@ def test_inputs_arrive_as_they_are(suite: list[Vector]) -> None:
         if "Large" not in vector.flags:
             asked = protocol.run_command(1, runner.case_of(vector), "default")["case"]
             decoded = {name: tensors.decode(x, name) for name, x in asked["inputs"].items()}
-            assert decoded == vector.inputs
+            assert decoded == {k: replace(x, made_by=None) for k, x in vector.inputs.items()}
             assert asked["outputs"].keys() == vector.outputs.keys()
             assert asked.get("desc") == vector.desc
 

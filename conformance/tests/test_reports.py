@@ -134,8 +134,11 @@ def test_the_first_wrong_elements_of_a_large_output_are_kept(
 ) -> None:
     pairs = zip(report.results, broken_results, strict=True)
     large = [(line["first"], result) for line, result in pairs if line.get("first")]
-    assert {result.vector.operator for _, result in large} == {"nonzero_coordinates"}
+    operators = Counter(result.vector.operator for _, result in large)
+    assert operators.keys() == {"nonzero_coordinates", "element_wise_dequantize_linear"}
     for first, result in large:
+        if result.vector.operator != "nonzero_coordinates":
+            continue  # floats are written by their bits
         (name, places), want = first.popitem(), result.vector.expect
         assert not first
         assert isinstance(want, dict)

@@ -10,7 +10,7 @@ from .base import Array, Case
 from .common import refusals, versions
 from .onnx_models import answer, call, model
 
-REFUSALS = (TypeError, ValueError, ArithmeticError, AssertionError, RuntimeError)
+REFUSALS = (TypeError, ValueError, IndexError, ArithmeticError, AssertionError, RuntimeError)
 
 
 class OnnxReference:
