@@ -5,14 +5,10 @@ import functools
 import jax
 import numpy as np
 import pytest
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from jax.sharding import AxisType, NamedSharding
 
 import dmlax
-
-SPLIT = {
-    "batch": (PartitionSpec("d"), PartitionSpec(), PartitionSpec()),
-    "output channels": (PartitionSpec(), PartitionSpec("d"), PartitionSpec("d")),
-}
+from gpu.many_devices import SPLIT
 
 
 @pytest.fixture

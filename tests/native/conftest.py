@@ -1,10 +1,12 @@
 """What the native kernels' tests share."""
 
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 
 from dmlax._core import native
@@ -21,6 +23,22 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if here in item.path.parents and item.path.name != "test_library.py":
             item.add_marker(pytest.mark.skip(reason=why))
+
+
+@pytest.fixture
+def memory_gained():
+    """KiB of resident memory that a million calls gain after the first: of two operands in turn."""
+
+    def gained(call, small, large):
+        def peak(calls):
+            for i in range(calls):
+                jax.block_until_ready(call(small if i % 1000 else large))
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+        before = peak(50_000)
+        return peak(1_000_000) - before
+
+    return gained
 
 
 @pytest.fixture

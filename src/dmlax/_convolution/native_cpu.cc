@@ -34,28 +34,40 @@ constexpr int64_t kPlanesAtOnce = 1 << 18;         // bytes of depthwise channel
 constexpr int64_t kPackedAlone = 1 << 17;          // bytes of planes below which one thread packs
 
 // What a thread takes, roughly: it decides only whether a second one would help.
-struct Machine {
-  const ConvolutionKernels* kernels;
+struct Speed {
   double products;  // a nanosecond
   double row;       // nanoseconds to quantize a panel's row
 };
 
-Machine machine() {
-  const Isa isa = chosen_isa();
-  const double products = isa == Isa::amx_int8      ? 1000
-                          : isa == Isa::avx512_vnni ? 120
-                          : isa == Isa::avx_vnni    ? 80
-                          : isa == Isa::avx2        ? 30
-                                                    : 7;
-  const double row = isa >= Isa::avx512_vnni ? 8 : isa >= Isa::avx2 ? 40 : 300;
+constexpr Speed speed_of(Isa isa) {
   switch (isa) {
+    case Isa::amx_int8:
+      return {1000, 8};
+    case Isa::avx512_vnni:
+      return {120, 8};
+    case Isa::avx_vnni:
+      return {80, 40};
+    case Isa::avx2:
+      return {30, 40};
+    default:
+      return {7, 300};
+  }
+}
+
+struct Machine {
+  const ConvolutionKernels* kernels;
+  Speed speed;
+};
+
+Machine machine() {
+  switch (chosen_isa()) {
 #define DMLAX_CASE(isa) \
   case Isa::isa:        \
-    return {&isa::convolution_kernels, products, row};
+    return {&isa::convolution_kernels, speed_of(Isa::isa)};
     DMLAX_FOR_EACH_ISA(DMLAX_CASE)
 #undef DMLAX_CASE
     default:
-      return {nullptr, 0, 0};
+      return {nullptr, speed_of(Isa::none)};
   }
 }
 
@@ -217,17 +229,19 @@ bool make_axis(Axis& axis, int64_t size, int64_t output, Sizes windows, size_t w
 void choose_columns(Geometry& geometry, bool keeps_columns) {
   Job& job = geometry.job;
   const Axis& width = job.width;
-  const bool near = width.stride <= 4 && width.dilation <= 16 && width.kernel <= 4 &&
+  geometry.horizontal = phases_of(width);
+  // Columns that no tap meets are left out, as they are of other planes.
+  const bool all_met = static_cast<int64_t>(geometry.horizontal.size()) == width.stride;
+  const bool near = width.dilation <= 16 && width.kernel <= 4 &&
                     15 * width.stride + (width.kernel - 1) * width.dilation <= 63;
-  const bool keep = keeps_columns && job.depthwise() && near && job.height.kernel <= 64;
+  job.near_taps = keeps_columns && job.depthwise() && !job.direct && all_met && near &&
+                  job.height.kernel <= kMostTapRows;
   job.columns = width;
   job.step = 1;
-  if (keep) {
+  if (job.near_taps) {
     job.step = width.stride;
     job.columns.stride = 1;
     geometry.horizontal = {0};
-  } else {
-    geometry.horizontal = phases_of(width);
   }
   job.columns.phases = static_cast<int64_t>(geometry.horizontal.size());
   job.columns.phase = geometry.horizontal.data();
@@ -340,15 +354,15 @@ void add_multipliers(Constants& constants, const Job& job, const Values& values,
   constants.band.assign(channels, kNever);
   const Estimator estimator(*values.input_scale, *values.output_scale);
   const int64_t scales = values.filter_scales > 1 ? channels : 1;
-  if (!exact || !estimator.fill(values.filter_scale, scales, constants.estimate.data())) {
+  if (exact && estimator.fill(values.filter_scale, scales, constants.estimate.data())) {
+    std::fill_n(constants.band.begin(), scales, kBand);
+  } else {
     for (int64_t k = 0; k < scales; ++k) {
       const uint32_t scale = values.filter_scale[k];
       constants.estimate[k] =
           exact ? estimator.estimate(scale, constants.band[k])
                 : multiplier_float32(*values.input_scale, scale, *values.output_scale);
     }
-  } else {
-    std::fill_n(constants.band.begin(), scales, kBand);
   }
   for (int64_t k = scales; k < channels; ++k) {
     constants.estimate[k] = constants.estimate[0];
@@ -501,8 +515,8 @@ struct Run {
     const double filter = static_cast<double>(job.all_rows() * job.depth);
     const double bytes = static_cast<double>(job.images * (image_size() + output_size()));
     const double rows = static_cast<double>(job.images * job.panels * job.all_rows());
-    const double time = products / machine.products + bytes / 16 + filter / 32 +
-                        rows * machine.row * (job.depthwise() ? kDepthwiseRows : 1);
+    const double time = products / machine.speed.products + bytes / 16 + filter / 32 +
+                        rows * machine.speed.row * (job.depthwise() ? kDepthwiseRows : 1);
     return time < kWakingNanoseconds + std::min(filter / 3, kMostSharing);
   }
 

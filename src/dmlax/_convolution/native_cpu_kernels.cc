@@ -43,15 +43,11 @@ struct FilterRows {
 
 // A depthwise channel's weights, a word a kernel row; none where they are not made for it.
 struct TapWords {
-  static constexpr int kMost = 64;
-  int32_t weights[kMost], ones[kMost];
+  int32_t weights[kMostTapRows], ones[kMostTapRows];
   int count = 0;
 
   explicit TapWords(const Job& job) {
-    const int64_t reach = 15 * job.step + (job.width.kernel - 1) * job.width.dilation;
-    const bool kept = job.columns.phases == 1 && job.columns.stride == 1;
-    if (job.direct || !kept || job.width.kernel > 4 || reach > 63) return;
-    if (job.height.kernel > kMost) return;
+    if (!job.near_taps) return;
     count = static_cast<int>(job.height.kernel);
     for (int i = 0; i < count; ++i) ones[i] = 0x01010101 & mask(job);
   }

@@ -19,6 +19,7 @@ constexpr int64_t kCells = 64;      // of a panel
 constexpr int64_t kRows = 32;       // filter rows that are multiplied together
 constexpr int64_t kQuadBytes = 4 * kCells;
 constexpr int64_t kSlack = 384;     // readable bytes after the last plane
+constexpr int64_t kMostTapRows = 64;  // kernel rows of a depthwise channel by `near_taps`
 constexpr int64_t kDepthStep = 64;  // a panel's depth is padded with zeros to a multiple of this
 
 // A spatial axis.
@@ -56,6 +57,8 @@ struct Job {
 
   Axis columns;                            // as planes have them: `width`, or without its stride
   int64_t step;                            // bytes from a cell to the next one
+  bool near_taps;                          // depthwise: planes keep neighbouring columns, and a
+                                           // kernel row's taps of 16 cells lie within 64 bytes
   int64_t pitch, sub_image, plane;         // cells of a row; bytes of a sub-image, of a channel
   const int64_t* taps;                     // each tap's offset in a plane
   int64_t cells, panels;                   // of one image
@@ -106,8 +109,7 @@ inline int64_t scratch_bytes(const Job& job) {
 }
 
 struct ConvolutionKernels {
-  // Whether depthwise planes keep neighbouring columns, whatever the stride, where a kernel row's
-  // taps of 16 cells lie within 64 bytes.
+  // Whether they make use of a job's `near_taps`.
   bool keeps_columns;
 
   // Packs channels [first, last) of one image into its planes.
