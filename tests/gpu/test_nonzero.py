@@ -5,13 +5,9 @@ import jax.numpy as jnp
 import pytest
 
 import dmlax
-from dmlax._core import mosaic_gpu as device
 from dmlax._core.operands import Aval
 from dmlax._nonzero import mosaic_gpu
 from dmlax._nonzero.plan import nonzero_plan
-
-NEW = jax.__version_info__[:2] >= (0, 11)
-written = pytest.mark.skipif(not NEW, reason="the kernel is written for JAX 0.11")
 
 
 def plan(shape=(4, 5), dtype="float32", **options):
@@ -22,17 +18,6 @@ def plan(shape=(4, 5), dtype="float32", **options):
 
 def named(x, **options):
     return dmlax.nonzero_coordinates(x, implementation="mosaic_gpu", **options)
-
-
-@pytest.fixture
-def attached(monkeypatch):
-    """As if a Hopper GPU were there, and Pallas's needs."""
-    monkeypatch.setattr(device, "why_not", lambda platform: None if platform == "cuda" else "no")
-
-
-def lowered(function, *shapes):
-    trace = jax.jit(function).trace(*shapes)
-    return trace.lower(lowering_platforms=("cuda",)).as_text()
 
 
 @pytest.mark.parametrize("platform", ["cpu", "tpu"])
@@ -56,24 +41,21 @@ def test_named_where_it_cannot_run_it_raises():
         named(jnp.ones(3))
 
 
-@written
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "bfloat16", "float16", "float32"])
 @pytest.mark.parametrize("shape", [(1,), (70_000,), (3, 5, 7), (2, 3, 4, 5, 6)])
-def test_every_dtype_and_rank_is_lowered_to_the_kernel(attached, dtype, shape):
+def test_every_dtype_and_rank_is_lowered_to_the_kernel(lowered, dtype, shape):
     text = lowered(named, jax.ShapeDtypeStruct(shape, dtype))
     assert "mosaic_gpu" in text
     assert "stablehlo.scatter" not in text
 
 
-@written
 @pytest.mark.parametrize("options", [{"size": 3}, {"size": 0}, {"size": 99, "fill_value": 7}])
-def test_sizes_are_lowered(attached, options):
+def test_sizes_are_lowered(lowered, options):
     given = jax.ShapeDtypeStruct((1, 9), "float32")
     assert "mosaic_gpu" in lowered(lambda x: named(x, coordinate_rank=1, **options), given)
 
 
-@written
-def test_a_batch_loops_over_the_kernel(attached):
+def test_a_batch_loops_over_the_kernel(lowered):
     text = lowered(jax.vmap(named), jax.ShapeDtypeStruct((4, 9), "float32"))
     assert "mosaic_gpu" in text
     assert "stablehlo.while" in text

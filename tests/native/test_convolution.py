@@ -15,10 +15,10 @@ TARGET = "dmlax_convolution"
 SCALES = {"input_scale": 0.1, "filter_scale": 0.2, "output_scale": 3.0}
 CHECK = """
 import sys
-sys.path += [{tests!r}, {tests!r} + "/native"]
+sys.path.append({tests!r})
 from convolution_calls import mismatches
 from dmlax._core import native
-print(native.instruction_set(), *mismatches({first}, {last}), sep="\\n")
+print(native.instruction_set(), *mismatches('native_cpu', {first}, {last}), sep="\\n")
 """
 
 

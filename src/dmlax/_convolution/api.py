@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from dmlax._convolution import native_cpu, reference, xla
+from dmlax._convolution import mosaic_gpu, native_cpu, reference, xla
 from dmlax._convolution.plan import (
     FIELDS,
     Convolution,
@@ -29,6 +29,7 @@ _QUANTIZED = Rules("quantized_linear_convolution")
 _DEFAULT_LAYOUT = ("NCHW", "OIHW", "NCHW")
 _LOWERINGS = (
     dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not),
+    dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not),
     dispatch.Lowering("xla", xla.run),
     dispatch.Lowering("reference", reference.run, reference.why_not),
 )

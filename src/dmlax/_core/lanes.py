@@ -115,6 +115,18 @@ class Value:
         """The index of the lowest set bit."""
         return Value(math.cttz(self.raw))
 
+    def leading_zeros(self) -> "Value":
+        """How many bits are above the highest set one."""
+        return Value(math.ctlz(self.raw))
+
+    def wide_signed(self) -> "Value":
+        """Sign-extended to 64 bits."""
+        return Value(arith.extsi(_integer(64), self.raw))
+
+    def below_signed(self, other: Any) -> "Value":
+        """self < other, both signed."""
+        return self._with(other, functools.partial(arith.cmpi, _Compare.slt))
+
 
 def _integer(bits: int) -> Any:
     return ir.IntegerType.get_signless(bits)
@@ -155,6 +167,11 @@ def lane() -> Value:
 def warp() -> Value:
     """The warp's index in its block."""
     return thread() >> 5
+
+
+def warpgroup() -> Value:
+    """The warpgroup's index in its block."""
+    return thread() >> 7
 
 
 def block() -> Value:
@@ -219,6 +236,18 @@ class Pointer:
         if pointer.type != kind:
             self._start = llvm.addrspacecast(kind, pointer)
 
+    def address(self, offset: Any = 0) -> Value:
+        """The address as 64 bits."""
+        return Value(llvm.ptrtoint(_integer(64), self.at(offset)))
+
+    def address_signed(self, offset: Value) -> Value:
+        """The address at an offset that may be below zero."""
+        return self.address(offset.wide_signed() if offset.bits == 32 else offset)
+
+    def shared_address(self) -> Value:
+        """The address as the 32 bits that it has in shared memory."""
+        return Value(llvm.ptrtoint(_integer(32), self._start))
+
     def at(self, offset: Any) -> Any:
         """The address `offset` bytes on."""
         offset = offset if isinstance(offset, Value) else constant(offset, 64)
@@ -240,27 +269,130 @@ class Pointer:
             vector = llvm.insertelement(vector, value.raw, constant(index).raw)
         llvm.store(vector, self.at(offset), alignment=len(values) * values[0].bits // 8)
 
+    def store_byte(self, offset: Any, word: Value) -> None:
+        """The word's lowest byte."""
+        llvm.store(arith.trunci(_integer(8), word.raw), self.at(offset))
+
     def add(self, offset: Any, value: Any) -> Value:
         """Adds to a word that all blocks share; returns what it was."""
-        address = Value(llvm.ptrtoint(_integer(64), self.at(offset)))
         value = value if isinstance(value, Value) else constant(value)
-        return _ptx("atom.relaxed.gpu.global.add.u32 $0, [$1], $2;", 32, address, value)
+        text = "atom.relaxed.gpu.global.add.u32 $0, [$1], $2;"
+        return ptx(text, 32, self.address(offset), value, effects=True)
 
     def load_shared_by_all(self, offset: Any) -> Value:
         """64 bits, at once, that another block may be writing."""
-        address = Value(llvm.ptrtoint(_integer(64), self.at(offset)))
-        return _ptx("ld.relaxed.gpu.global.u64 $0, [$1];", 64, address)
+        text = "ld.relaxed.gpu.global.u64 $0, [$1];"
+        return ptx(text, 64, self.address(offset), effects=True)
 
     def store_shared_by_all(self, offset: Any, value: Value) -> None:
         """64 bits, at once, that other blocks may be reading."""
-        address = Value(llvm.ptrtoint(_integer(64), self.at(offset)))
-        _ptx("st.relaxed.gpu.global.u64 [$0], $1;", None, address, value)
+        effect("st.relaxed.gpu.global.u64 [$0], $1;", self.address(offset), value)
 
 
-def _ptx(text: str, bits: int | None, *arguments: Value) -> Value:
-    kind = None if bits is None else _integer(bits)
-    raw = [argument.raw for argument in arguments]
-    return Value(utils.inline_ptx(text, *raw, result_types=kind, has_side_effects=True))
+def load_constant(address: Value) -> Value:
+    """A word of global memory that nothing writes while the kernel runs."""
+    return ptx("ld.global.nc.b32 $0, [$1];", 32, address)
+
+
+def load_constant_where(condition: Value, address: Value, otherwise: Value) -> Value:
+    """The same where the condition holds; elsewhere nothing is read."""
+    text = "mov.b32 $0, $3; @$2 ld.global.nc.b32 $0, [$1];"
+    return ptx(text, 32, address, condition, otherwise)
+
+
+def load_shared(address: Value, words: int) -> list[Value]:
+    """One, two or four words side by side in shared memory."""
+    registers = ", ".join(f"${i}" for i in range(words))
+    kind, into = ("b32", "$0") if words == 1 else (f"v{words}.b32", f"{{{registers}}}")
+    text = f"ld.shared.{kind} {into}, [${words}];"
+    return assemble(text, [32] * words, [address], effects=True)
+
+
+def store_shared(address: Value, word: Value) -> None:
+    """A word, into shared memory."""
+    effect("st.shared.b32 [$0], $1;", address, word)
+
+
+def pack_bytes(words: Sequence[Value]) -> Value:
+    """The lowest bytes of four words, the first lowest."""
+    text = (
+        "{ .reg .b32 t, u; prmt.b32 t, $1, $2, 0x0040; prmt.b32 u, $3, $4, 0x0040; "
+        "prmt.b32 $0, t, u, 0x5410; }"
+    )
+    return ptx(text, 32, *words)
+
+
+def transpose_bytes(words: Sequence[Value]) -> list[Value]:
+    """Four words of four bytes: the first bytes, the second, the third, the fourth."""
+    text = (
+        "{ .reg .b32 a, b, c, d; prmt.b32 a, $4, $5, 0x5140; prmt.b32 b, $6, $7, 0x5140; "
+        "prmt.b32 c, $4, $5, 0x7362; prmt.b32 d, $6, $7, 0x7362; "
+        "prmt.b32 $0, a, b, 0x5410; prmt.b32 $1, a, b, 0x7632; "
+        "prmt.b32 $2, c, d, 0x5410; prmt.b32 $3, c, d, 0x7632; }"
+    )
+    return assemble(text, [32] * 4, words)
+
+
+def dot_bytes(sum: Value, left: Value, right: Value, *, unsigned: bool) -> Value:
+    """sum + the products of four bytes; right is int8, left uint8 or int8."""
+    kind = "u32" if unsigned else "s32"
+    return ptx(f"dp4a.{kind}.s32 $0, $1, $2, $3;", 32, left, right, sum)
+
+
+def ptx(text: str, bits: int, *arguments: Value, effects: bool = False) -> Value:
+    """An instruction or some, in the machine's words: $0 is the result, $1 the first argument."""
+    return assemble(text, [bits], arguments, effects=effects)[0]
+
+
+def effect(text: str, *arguments: Value) -> None:
+    """Instructions without a result: $0 is the first argument."""
+    _inline(text, ir.Type.parse("!llvm.void"), "", arguments, effects=True)
+
+
+def assemble(
+    text: str,
+    results: Sequence[int],
+    arguments: Sequence[Value],
+    *,
+    changed: Sequence[Value] = (),
+    effects: bool = False,
+) -> list[Value]:
+    """Instructions with results of these widths, $0 and on, then `changed`, then the arguments.
+
+    The first results are `changed` when the instructions begin, and are counted twice.
+    """
+    kinds = [_integer(bits) for bits in results]
+    early = "" if changed else "&"  # a result may be written before the last argument is read
+    outputs = ",".join(f"={early}{_register(bits)}" for bits in results)
+    ties = ",".join(str(index) for index in range(len(changed)))
+    kind = kinds[0] if len(kinds) == 1 else llvm.StructType.get_literal(kinds)
+    made = _inline(text, kind, ",".join(filter(None, (outputs, ties))), arguments, effects, changed)
+    if len(kinds) == 1:
+        return [Value(made)]
+    return [Value(llvm.extractvalue(kind, made, [i])) for i, kind in enumerate(kinds)]
+
+
+def _inline(
+    text: str,
+    kind: Any,
+    constraints: str,
+    arguments: Sequence[Value],
+    effects: bool,
+    changed: Sequence[Value] = (),
+) -> Any:
+    inputs = ",".join(_register(argument.bits) for argument in arguments)
+    return llvm.inline_asm(
+        kind,
+        [value.raw for value in (*changed, *arguments)],
+        text,
+        ",".join(filter(None, (constraints, inputs))),
+        asm_dialect=0,
+        has_side_effects=effects,
+    )
+
+
+def _register(bits: int) -> str:
+    return {1: "b", 32: "r", 64: "l"}[bits]
 
 
 # ---------------------------------------------------------------------------------------

@@ -9,15 +9,12 @@ import functools
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.experimental import pallas as pl
-from jax.experimental.pallas import mosaic_gpu as plgpu
 
-from dmlax._core import lanes
+from dmlax._core import lanes, mosaic_gpu_kernel
 from dmlax._core.lanes import Pointer, Value, constant, select
 from dmlax._nonzero.plan import NonzeroPlan
 
@@ -63,23 +60,20 @@ def compact(plan: NonzeroPlan, launch: Launch, input: Array) -> tuple[Array, Arr
     """The count, (1,), and the coordinates, flat."""
     tiles = -(-input.size // launch.tile)
     words = plan.size * plan.coordinate_rank
-    kernel = plgpu.kernel(
-        functools.partial(_body, _Geometry(plan, launch, tiles)),
-        out_type=(
-            jax.ShapeDtypeStruct((1,), jnp.uint32),
-            jax.ShapeDtypeStruct((max(words, 1),), jnp.uint32),
-        ),
-        scratch_types=[plgpu.SMEM((_Shared.words(launch),), jnp.uint32)],
-        grid=(min(launch.blocks, tiles),),
-        grid_names=("block",),
-        num_threads=launch.warpgroups,
-        thread_name="warpgroup",
-        compiler_params=plgpu.CompilerParams(
-            lowering_semantics=plgpu.LoweringSemantics.Lane, unsafe_no_auto_barriers=True
-        ),
-        kernel_name="dmlax_nonzero_coordinates",
+    geometry = _Geometry(plan, launch, tiles)
+    count, rows = mosaic_gpu_kernel.launch(
+        "dmlax_nonzero_coordinates",
+        functools.partial(_body, geometry),
+        {"input": input},
+        {
+            "count": jax.ShapeDtypeStruct((1,), jnp.uint32),
+            "rows": jax.ShapeDtypeStruct((max(words, 1),), jnp.uint32),
+        },
+        blocks=min(launch.blocks, tiles),
+        warpgroups=launch.warpgroups,
+        shared_words=_Shared.words(launch),
+        zeroed_words=2 * (tiles + 1),  # two a tile, and the last for the tiles taken
     )
-    count, rows = kernel(input)
     return count, rows
 
 
@@ -115,8 +109,8 @@ class _Geometry:
 class _Shared:
     """A block's shared words: the warps' counts, the tile's first row, the next tile."""
 
-    def __init__(self, geometry: _Geometry, ref: Any) -> None:
-        self._pointer = Pointer(ref)
+    def __init__(self, geometry: _Geometry, pointer: Pointer) -> None:
+        self._pointer = pointer
         self._first_row = 4 * geometry.warps
         self._following = self._first_row + 4
 
@@ -154,19 +148,17 @@ class _Memory:
     shared: _Shared
 
 
-def _body(geometry: _Geometry, input: Any, count: Any, rows: Any, shared: Any) -> None:
-    # Semaphores are words that start at zero; two a tile, and the last for the tiles taken.
-    state = pl.get_global(plgpu.SemaphoreType.REGULAR((2 * (geometry.tiles + 1),)))
-
-    @plgpu.inline_mgpu(arg_types=(plgpu.RefType(),) * 5)  # type: ignore[untyped-decorator]
-    def threads(context: Any, input: Any, state: Any, count: Any, rows: Any, shared: Any) -> None:
-        memory = _Memory(
-            Pointer(input), Pointer(state), Pointer(count), Pointer(rows), _Shared(geometry, shared)
-        )
-        _tiles(geometry, memory)
-        _fill(geometry, memory)
-
-    threads(input, state, count, rows, shared)
+def _body(
+    geometry: _Geometry,
+    input: Pointer,
+    count: Pointer,
+    rows: Pointer,
+    shared: Pointer,
+    zeroed: Pointer,
+) -> None:
+    memory = _Memory(input, zeroed, count, rows, _Shared(geometry, shared))
+    _tiles(geometry, memory)
+    _fill(geometry, memory)
 
 
 def _tiles(geometry: _Geometry, memory: _Memory) -> None:

@@ -1,7 +1,9 @@
-"""Random convolutions for the native kernels, and what they should give by NumPy's integers.
+"""Random convolutions for the kernels, and what they should give by NumPy's integers.
 
-Run as a program, it checks the calls of its seeds on the instruction set that DMLAX_NATIVE_ISA
-names, and prints how many there were.
+    PYTHONPATH=src:tests python3 tests/convolution_calls.py mosaic_gpu 0 1000
+
+checks the calls of these seeds, and prints how many there were; DMLAX_NATIVE_ISA names the
+instruction set of native_cpu. Needs JAX and NumPy alone.
 """
 
 import sys
@@ -14,7 +16,6 @@ import numpy as np
 
 import dmlax
 from convolution_cases import LAYOUTS, NARROW, laid_out
-from dmlax._core import native
 from support import draw, requantized, sums_of_products
 
 BYTES = ("int8", "uint8")
@@ -35,8 +36,8 @@ class Call:
     output_dtype: str  # int32: convolution_integer
     prepared: bool
 
-    def __call__(self) -> jax.Array:
-        """By the native kernels, in the call's layout."""
+    def __call__(self, implementation: str) -> jax.Array:
+        """By dmlax, in the call's layout."""
         rank = len(self.layout[0])
         spatial = {4: "NCHW", 3: "NCW"}[rank], {4: "OIHW", 3: "OIW"}[rank]
         x, w = self.x, self.w
@@ -48,7 +49,7 @@ class Call:
             **{k: v[4 - rank :] for k, v in self.windows.items()},
             "group_count": self.groups,
             "dimension_numbers": self.layout,
-            "implementation": "native_cpu",
+            "implementation": implementation,
         }
         if self.prepared:
             zero = parameters.pop("filter_zero_point", None)
@@ -104,14 +105,19 @@ def _integers(x: Any) -> Any:
 
 
 def call(seed: int) -> Call:
-    """A random call; every tenth is wide or deep enough for whole vectors and tiles."""
+    """A random call; every tenth is wide or deep enough for whole vectors and tiles.
+
+    Every fiftieth is so for a GPU's tiles.
+    """
     rng = np.random.default_rng(seed)
     rank = 4 if rng.random() < 0.85 else 3
     large = seed % 10 == 0
     groups = int(rng.choice([1, 1, 1, 2, 3]))
     channels = int(rng.choice([1, 2, 3, 4, 5, 8, 17, *([64, 70] if large else [])]))
     rows = int(rng.choice([1, 2, 3, 5, 8, 13, *([32, 37, 50] if large else [])]))
-    if rng.random() < 0.2:  # depthwise
+    if seed % 50 == 0:
+        groups, channels, rows = 1 + seed // 50 % 2, 48 + seed // 50 % 5 * 24, 65 + seed % 150
+    elif rng.random() < 0.2:  # depthwise
         groups, channels, rows = int(rng.choice([3, 8, 33, 40])), 1, int(rng.choice([1, 1, 2, 3]))
     pointwise = rng.random() < 0.2
     kernel = (1, 1) if pointwise else _pair(rng, 1, 4)
@@ -181,11 +187,11 @@ def _parameters(
     return found | ({"arithmetic": "float32"} if rng.random() < 0.25 else {})
 
 
-def mismatches(first: int, last: int) -> Iterator[str]:
+def mismatches(implementation: str, first: int, last: int) -> Iterator[str]:
     """Runs the calls of seeds first to last - 1; a line for each that differs."""
     for start in range(first, last, _IN_ONE_PROGRAM):
         calls = [call(seed) for seed in range(start, min(start + _IN_ONE_PROGRAM, last))]
-        found = jax.jit(lambda calls=calls: [each() for each in calls])()
+        found = jax.jit(lambda calls=calls: [each(implementation) for each in calls])()
         for seed, (each, got) in enumerate(zip(calls, found, strict=True), start):
             wanted = each.expected()
             if got.dtype != wanted.dtype or not np.array_equal(got, wanted):
@@ -194,10 +200,10 @@ def mismatches(first: int, last: int) -> Iterator[str]:
 
 def main() -> None:
     """The program."""
-    first, last = map(int, sys.argv[1:])
-    wrong = list(mismatches(first, last))
+    implementation, first, last = sys.argv[1], *map(int, sys.argv[2:])
+    wrong = list(mismatches(implementation, first, last))
     print("\n".join(wrong))
-    print(f"{native.instruction_set()}: {last - first} calls, {len(wrong)} mismatches")
+    print(f"{implementation}, {jax.devices()[0]}: {last - first} calls, {len(wrong)} mismatches")
     sys.exit(bool(wrong))
 
 

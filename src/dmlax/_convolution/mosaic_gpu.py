@@ -1,0 +1,144 @@
+"""Convolution on Hopper GPUs: gathered windows times the filter, rescaled where they are summed.
+
+The kernels are in `mosaic_gpu_kernel` and `mosaic_gpu_depthwise`, imported only where they are
+lowered.
+"""
+
+import functools
+import math
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.custom_batching
+import jax.numpy as jnp
+from jax import Array, lax
+
+from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
+from dmlax._convolution.prepare import ready
+from dmlax._core import mosaic_gpu
+from dmlax._core.operands import aval_of
+
+_MOST = 2**31  # of cells, and of bytes of one image and of the filter
+_MOST_SIZES = 32  # of a kernel, added up: a cell has a bit for each row and column of taps
+_MOST_DEPTHWISE_TAPS = 64  # each is written out
+
+
+def why_not(plan: ConvolutionPlan, platform: str) -> str | None:
+    """None, or the sentence that says why it cannot run."""
+    if why := mosaic_gpu.why_not(platform):
+        return why
+    cells = plan.batch * math.prod(plan.output_sizes)
+    if max(cells, plan.input.size // max(plan.batch, 1), plan.filter.filter.size) >= _MOST:
+        return f"its output has {_MOST:,} cells or more, or an image or the filter as many bytes"
+    if _depthwise(plan) and plan.filter.taps > _MOST_DEPTHWISE_TAPS:
+        return f"its depthwise kernel has more than {_MOST_DEPTHWISE_TAPS} taps"
+    sizes = sum(plan.filter.kernel) + (len(plan.filter.kernel) == 1)
+    if sizes > _MOST_SIZES and any(map(any, plan.options.padding)):
+        return f"its input is padded, and its kernel's sizes add up to more than {_MOST_SIZES}"
+    return None
+
+
+def run(plan: ConvolutionPlan, operands: Convolution) -> Array:
+    """Runs a kernel; where there is nothing to write, nothing is launched."""
+    refused = functools.partial(why_not, plan)
+    name = "quantized_linear_convolution" if plan.quantized else "convolution_integer"
+    input = mosaic_gpu.refuse_elsewhere(name, operands.input, refused)
+    if plan.output.size == 0:
+        return jnp.zeros(plan.output.shape, plan.output.dtype)
+    output: Array = _with_batches(plan)(operands._replace(input=input))
+    return output
+
+
+def _with_batches(plan: ConvolutionPlan) -> Any:
+    """The convolution, mapped by one kernel where only the input is, else by one after another."""
+    convolve = functools.partial(_convolve, plan)
+    call = jax.custom_batching.custom_vmap(convolve)
+
+    @call.def_vmap
+    def folded(size: int, arguments: Any, operands: Convolution) -> tuple[Array, bool]:
+        (mapped,) = arguments
+        rest = mapped._replace(input=False)
+        if any(jax.tree.leaves(rest)) or not mapped.input:
+            axes = jax.tree.map(lambda each: 0 if each else None, mapped)
+            return jax.vmap(jax.custom_batching.sequential_vmap(convolve), (axes,))(operands), True
+        batch = plan.options.input_layout[0]
+        x = _merged(operands.input, batch)
+        larger = replace(plan, operands=plan.operands._replace(input=aval_of(x)))
+        y = _with_batches(larger)(operands._replace(input=x))
+        return _split(y, plan.options.output_layout[0], size), True
+
+    return call
+
+
+def _merged(x: Array, axis: int) -> Array:
+    """The first axis, and one of those after it, as that one."""
+    x = jnp.moveaxis(x, 0, axis)
+    return x.reshape(*x.shape[:axis], -1, *x.shape[axis + 2 :])
+
+
+def _split(x: Array, axis: int, size: int) -> Array:
+    """The inverse of `_merged`."""
+    return jnp.moveaxis(x.reshape(*x.shape[:axis], size, -1, *x.shape[axis + 1 :]), axis, 0)
+
+
+def _depthwise(plan: ConvolutionPlan) -> bool:
+    return plan.filter.channels == 1 and plan.filter.group_count > 1
+
+
+def _convolve(plan: ConvolutionPlan, operands: Convolution) -> Array:
+    """Channels last, through a kernel, and as the plan lays the output out."""
+    from dmlax._convolution.mosaic_gpu_operands import Problem
+
+    batch, channels, *spatial = plan.options.input_layout
+    x = jnp.transpose(operands.input, (batch, *spatial, channels))
+    kernel = _by_channels if _depthwise(plan) else _by_products
+    output = kernel(Problem.of(plan), operands._replace(input=x))
+    output = output.reshape(plan.batch, *plan.output_sizes, plan.filter.outputs)
+    last = output.ndim - 1
+    order = inverse(plan.options.output_layout)
+    return jnp.transpose(output, [{0: 0, 1: last}.get(axis, axis - 1) for axis in order])
+
+
+def _by_products(problem: Any, operands: Convolution) -> Array:
+    """(cells, K). A group's channels are filled with zero points up to a multiple of 4."""
+    from dmlax._convolution import mosaic_gpu_kernel as kernel
+
+    shape, x = problem.plan.filter, operands.input
+    if missing := problem.channels - shape.channels:
+        x = x.reshape(*x.shape[:-1], problem.groups, shape.channels)
+        x = _pad_last(x, missing, operands.input_zero_point)
+    filter = ready(problem.plan, operands)
+    rows = filter.packed.reshape(shape.outputs, problem.taps, shape.channels)
+    rows = _pad_last(rows, missing).reshape(shape.outputs, -1)
+    given = operands._replace(
+        input=x,
+        filter=_pad_last(rows, problem.depth - rows.shape[1]),
+        filter_zero_point=filter.zero_point,
+    )
+    processors = mosaic_gpu.processors()
+    tile = kernel.tile_of(problem, processors)
+    return kernel.convolve(problem, tile, processors, given, filter.sums)
+
+
+def _by_channels(problem: Any, operands: Convolution) -> Array:
+    """(cells, K). A channel with several filters is repeated; channels fill whole words."""
+    from dmlax._convolution import mosaic_gpu_depthwise as kernel
+
+    x, outputs = operands.input, problem.plan.filter.outputs
+    x = jnp.repeat(x, problem.outputs, -1) if problem.outputs > 1 else x
+    filter = ready(problem.plan, operands)
+    given = operands._replace(
+        input=_pad_last(x, -outputs % 4),
+        filter=filter.packed,
+        filter_zero_point=filter.zero_point,
+    )
+    launch = kernel.launch_of(problem)
+    output = kernel.convolve(problem, launch, mosaic_gpu.processors(), given, filter.sums)
+    return output[:, :outputs]
+
+
+def _pad_last(x: Array, count: int, value: Array | None = None) -> Array:
+    edges = [(0, 0, 0)] * (x.ndim - 1) + [(0, count, 0)]
+    filling = x.dtype.type(0) if value is None else value.reshape(())
+    return lax.pad(x, filling, edges) if count else x

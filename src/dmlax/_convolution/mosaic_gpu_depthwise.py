@@ -1,0 +1,222 @@
+"""The depthwise convolution kernel for Hopper GPUs: four channels a thread, cell after cell.
+
+A tap of four channels is a word. Four taps' words are transposed, so that each channel's four are
+multiplied and summed at once (`dp4a`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from dmlax._convolution.mosaic_gpu_operands import (
+    Column,
+    ColumnTable,
+    Parameters,
+    Problem,
+    flat_operands,
+)
+from dmlax._convolution.plan import Convolution
+from dmlax._core import lanes, mosaic_gpu_kernel
+from dmlax._core.lanes import Pointer, Value, constant
+from dmlax._core.lanes_rescale import Scales
+
+_TOGETHER = 4  # channels of a thread, and taps that are multiplied at once
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How the work is split.
+
+    `warpgroups` a block, which takes `quads` of channels side by side, and `blocks` on a
+    multiprocessor.
+    """
+
+    warpgroups: int
+    quads: int
+    blocks: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 128 * self.warpgroups
+
+    @property
+    def cells(self) -> int:
+        """Cells that a block takes at once."""
+        return self.threads // self.quads
+
+
+def launch_of(problem: Problem) -> Launch:
+    """What was fastest on an H200: a warp reads 128 bytes side by side."""
+    quads = _quads(problem)
+    return Launch(2, min(32, 1 << (quads - 1).bit_length()), 4)
+
+
+def convolve(
+    problem: Problem, launch: Launch, processors: int, operands: Convolution, sums: Array
+) -> Array:
+    """The output, (cells, K); the input is (N, H, W, K), K in whole words, the filter (K, taps)."""
+    columns = -(-_quads(problem) // launch.quads)
+    most = max(1, launch.blocks * processors // columns)
+    rows = min(-(-problem.cells // launch.cells), most)
+    shape = (problem.cells, _TOGETHER * _quads(problem))
+
+    def body(output: Pointer, shared: Pointer, **memory: Pointer) -> None:
+        _Block(problem, launch, rows, memory, output, shared).run()
+
+    (output,) = mosaic_gpu_kernel.launch(
+        "dmlax_depthwise_convolution",
+        body,
+        flat_operands(operands, sums),
+        {"output": jax.ShapeDtypeStruct(shape, problem.plan.options.output_dtype)},
+        blocks=rows * columns,
+        warpgroups=launch.warpgroups,
+        shared_words=ColumnTable.bytes_of(_TOGETHER * launch.quads) // 4,
+    )
+    return output
+
+
+def _quads(problem: Problem) -> int:
+    return -(-problem.plan.filter.outputs // _TOGETHER)
+
+
+class _Block:
+    """What one block's threads do."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        launch: Launch,
+        rows: int,
+        memory: dict[str, Pointer],
+        output: Pointer,
+        shared: Pointer,
+    ) -> None:
+        self.problem, self.launch, self.memory = problem, launch, memory
+        self.output = output
+        self.table = ColumnTable(shared.shared_address(), _TOGETHER * launch.quads)
+        self.quads = _quads(problem)
+        columns = -(-self.quads // launch.quads)
+        row = lanes.block() // columns
+        self.first_quad = (lanes.block() - row * columns) * launch.quads
+        self.column = lanes.thread() & (launch.quads - 1)
+        self.first_cell = row * launch.cells + lanes.thread() // launch.quads
+        self.cells_at_once = rows * launch.cells
+        self.parameters = Parameters(problem, memory)
+        self.rescale = self.parameters.rescale()
+
+    def run(self) -> None:
+        """One cell after another, of the same four channels."""
+        outputs = self.problem.plan.filter.outputs
+        first_channel = self.first_quad * _TOGETHER
+
+        def constants(column: Value) -> Column:
+            channel = lanes.minimum(first_channel + column, outputs - 1)
+            return self.parameters.column(channel, self.problem.taps)
+
+        self.table.set(self.launch.threads, constants)
+        lanes.barrier()
+        quad = self.first_quad + self.column
+        cells = lanes.select(quad < self.quads, constant(self.problem.cells), 0)
+        quad = lanes.minimum(quad, self.quads - 1)
+        filter = self._filter(quad)
+        columns = {
+            name: self.table.four(name, self.column * _TOGETHER)
+            for name in ("offset", "zero_point", "multiplier")
+        }
+
+        def step(cell: Value) -> list[Value]:
+            sums = self._sums(cell, quad, filter, columns)
+            self._store(cell, quad, sums, columns["multiplier"])
+            return [cell + self.cells_at_once]
+
+        lanes.loop([self.first_cell], lambda cell: cell < cells, step)
+
+    def _filter(self, quad: Value) -> list[list[Value]]:
+        """Each channel's taps, four to a word, zeros after the last."""
+        taps, filter = self.problem.taps, self.memory["filter"]
+        rows = []
+        for i in range(_TOGETHER):
+            channel = lanes.minimum(quad * _TOGETHER + i, self.problem.plan.filter.outputs - 1)
+            found = [filter.load((channel * taps + tap).wide(), 8) for tap in range(taps)]
+            found += [constant(0)] * (-taps % _TOGETHER)
+            rows.append([lanes.pack_bytes(found[at : at + 4]) for at in range(0, len(found), 4)])
+        return rows
+
+    def _sums(
+        self,
+        cell: Value,
+        quad: Value,
+        filter: Sequence[Sequence[Value]],
+        columns: dict[str, list[Value]],
+    ) -> list[Value]:
+        """Four channels' sums of a window."""
+        unsigned = self.problem.plan.input.dtype == jnp.uint8
+        sums, windows = list(columns["offset"]), [constant(0)] * _TOGETHER
+        words = self._window(cell, quad)
+        words += [constant(0)] * (-len(words) % _TOGETHER)
+        for group in range(len(words) // _TOGETHER):
+            taps = lanes.transpose_bytes(words[_TOGETHER * group :][:_TOGETHER])
+            for i, bytes_of in enumerate(taps):
+                sums[i] = lanes.dot_bytes(sums[i], bytes_of, filter[i][group], unsigned=unsigned)
+                if self.problem.sums_windows:
+                    ones = constant(0x01010101)
+                    windows[i] = lanes.dot_bytes(windows[i], bytes_of, ones, unsigned=unsigned)
+        if not self.problem.sums_windows:
+            return sums
+        return [
+            sum - zero_point * window
+            for sum, zero_point, window in zip(sums, columns["zero_point"], windows, strict=True)
+        ]
+
+    def _window(self, cell: Value, quad: Value) -> list[Value]:
+        """Four channels of each tap; zero points where the input ends."""
+        problem = self.problem
+        (height, width), (rows, columns) = problem.input, problem.output
+        pixel = _TOGETHER * self.quads
+        image = cell // (rows * columns)
+        cell = cell - image * (rows * columns)
+        y = cell // columns
+        x = cell - y * columns
+        corner = (
+            y * problem.strides[0] - problem.padding[0][0],
+            x * problem.strides[1] - problem.padding[1][0],
+        )
+        offset = (corner[0] * width + corner[1]) * pixel + quad * _TOGETHER
+        start = image.wide() * (height * width * pixel) + offset.wide_signed()
+        address = self.memory["input"].address(start)
+        fill = (self.parameters.input_zero_point & 0xFF) * 0x01010101
+        met = [
+            [
+                corner[axis] + tap * problem.dilations[axis] < problem.input[axis]
+                for tap in range(problem.kernel[axis])
+            ]
+            for axis in range(2)
+        ]
+        words = []
+        for i in range(problem.kernel[0]):
+            for j in range(problem.kernel[1]):
+                along = (i * problem.dilations[0] * width + j * problem.dilations[1]) * pixel
+                if problem.padded:
+                    inside = met[0][i] & met[1][j]
+                    words.append(lanes.load_constant_where(inside, address + along, fill))
+                else:
+                    words.append(lanes.load_constant(address + along))
+        return words
+
+    def _store(
+        self, cell: Value, quad: Value, sums: Sequence[Value], multipliers: Sequence[Value]
+    ) -> None:
+        place = cell.wide() * self.quads + quad.wide()
+        if self.rescale is None:
+            self.output.store(place * 16, *sums)
+            return
+
+        def scales_of(i: Value) -> Scales:
+            return self.table.scales(self.column * _TOGETHER + i)
+
+        made = self.rescale.quantize(sums, multipliers, scales_of)
+        self.output.store(place * 4, lanes.pack_bytes(made))

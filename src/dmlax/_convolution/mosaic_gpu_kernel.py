@@ -1,0 +1,480 @@
+"""The convolution kernel for Hopper GPUs: a matrix product whose left rows are gathered windows.
+
+A tile of the output is some cells, of all images one after another, times some output channels. A
+block makes one tile after another of the same channels. Its threads copy windows and the filter's
+rows into shared memory, a step of the sum at a time and some steps ahead, into the next tile too;
+its warpgroups multiply them as bytes (`wgmma`) into int32 registers, then rescale, round and
+store. A sum never reaches memory before it is an output.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from dmlax._convolution.mosaic_gpu_operands import ColumnTable, Parameters, Problem, flat_operands
+from dmlax._convolution.plan import Convolution
+from dmlax._core import lanes, mosaic_gpu_kernel, tensor_cores
+from dmlax._core.lanes import Pointer, Value, constant, select
+
+
+@dataclass(frozen=True)
+class Tile:
+    """What a block does.
+
+    `warpgroups` of `products` times 64 cells each, `channels`, `step` bytes of the sum at a time,
+    and `stages` of them in shared memory; `blocks` of them on a multiprocessor.
+    """
+
+    warpgroups: int
+    products: int
+    channels: int
+    step: int
+    stages: int
+    blocks: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 128 * self.warpgroups
+
+    @property
+    def cells(self) -> int:
+        """Cells of a tile."""
+        return self.warpgroups * self.products * tensor_cores.ROWS
+
+    @property
+    def stage_bytes(self) -> int:
+        """Of the windows and the filter's rows of one step."""
+        return (self.cells + self.channels) * self.step
+
+
+def _columns(problem: Problem, tile: Tile) -> int:
+    """Tiles along a group's output channels."""
+    return -(-problem.outputs // tile.channels)
+
+
+def _steps(problem: Problem, tile: Tile) -> int:
+    """Steps of a sum."""
+    return -(-problem.depth // tile.step)
+
+
+def _rows_at_once(problem: Problem, tile: Tile, processors: int) -> int:
+    """Tiles along the cells that blocks begin with: all, where these are few and long."""
+    rows, columns = -(-problem.cells // tile.cells), _columns(problem, tile) * problem.groups
+    running = tile.blocks * processors
+    if rows * columns <= running or (rows * columns < 2 * running and _steps(problem, tile) > 8):
+        return rows
+    return max(1, running // columns)
+
+
+def tile_of(problem: Problem, processors: int) -> Tile:
+    """What was fastest on an H200: long sums want tiles that share, short ones many outputs."""
+    step = next(size for size in (128, 64, 32) if size <= max(problem.depth, 32))
+    if problem.outputs <= 64:
+        channels = next(count for count in (16, 32, 64) if problem.outputs <= count)
+        return Tile(2, 2, channels, min(step, 64), 3, 2)
+    if step < 128:
+        return Tile(2, 2, 64, step, 3, 2)
+    tile = Tile(2, 1, 128, step, 3, 2)
+    tiles = -(-problem.cells // tile.cells) * _columns(problem, tile) * problem.groups
+    return tile if tiles > processors // 2 else Tile(1, 1, 128, step, 3, 2)
+
+
+def convolve(
+    problem: Problem, tile: Tile, processors: int, operands: Convolution, sums: Array
+) -> Array:
+    """The output, (cells, K); the input is (N, H, W, groups * channels), the filter (K, depth)."""
+    rows = _rows_at_once(problem, tile, processors)
+    shape = (problem.cells, problem.plan.filter.outputs)
+
+    def body(output: Pointer, shared: Pointer, **memory: Pointer) -> None:
+        _Block(problem, tile, rows, memory, output, _Shared(tile, shared)).run()
+
+    (output,) = mosaic_gpu_kernel.launch(
+        "dmlax_convolution",
+        body,
+        flat_operands(operands, sums),
+        {"output": jax.ShapeDtypeStruct(shape, problem.plan.options.output_dtype)},
+        blocks=rows * _columns(problem, tile) * problem.groups,
+        warpgroups=tile.warpgroups,
+        shared_words=_Shared.bytes_of(tile) // 4,
+    )
+    return output
+
+
+class _Shared:
+    """A block's shared memory, as 32-bit addresses: stages, columns' constants, rows of ones."""
+
+    def __init__(self, tile: Tile, pointer: Pointer) -> None:
+        aligned = tensor_cores.ALIGNMENT
+        self.stages = (pointer.shared_address() + (aligned - 1)) & ~(aligned - 1)
+        self.ones = self.stages + self._stages_bytes(tile)
+        self.columns = ColumnTable(self.ones + 8 * tile.step, tile.channels)
+
+    @classmethod
+    def bytes_of(cls, tile: Tile) -> int:
+        """All of it, and what may be lost to alignment."""
+        columns = ColumnTable.bytes_of(tile.channels)
+        return tensor_cores.ALIGNMENT + cls._stages_bytes(tile) + 8 * tile.step + columns
+
+    @classmethod
+    def _stages_bytes(cls, tile: Tile) -> int:
+        aligned = tensor_cores.ALIGNMENT
+        return -(-tile.stages * tile.stage_bytes // aligned) * aligned
+
+
+class _Block:
+    """What one block's threads do."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        tile: Tile,
+        rows: int,
+        memory: dict[str, Pointer],
+        output: Pointer,
+        shared: _Shared,
+    ) -> None:
+        self.problem, self.tile, self.memory = problem, tile, memory
+        self.output, self.shared = output, shared
+        columns = _columns(problem, tile)
+        rest = lanes.block() // columns
+        self.first_channel = (lanes.block() - rest * columns) * tile.channels
+        row = rest // problem.groups
+        self.group = rest - row * problem.groups
+        self.first_cell, self.cells_at_once = row * tile.cells, rows * tile.cells
+        self.parameters = Parameters(problem, memory)
+        self.rescale = self.parameters.rescale()
+
+    def run(self) -> None:
+        """Tile after tile, from windows to outputs."""
+        tile, zero = self.tile, constant(0)
+        copies = _Copies(self)
+        ahead = lanes.loop(
+            [zero, *copies.start()],
+            lambda i, *_: i < tile.stages - 1,
+            lambda i, *ahead: [i + 1, *copies.begin(ahead)],
+        )[1:]
+        self._set_columns()
+        lanes.barrier()
+        rows = lanes.from_lane(lanes.warpgroup(), 0) * (tile.products * tensor_cores.ROWS)
+        matrices = [
+            tensor_cores.describe(start, tile.step)
+            for start in (
+                self.shared.stages + rows * tile.step,
+                self.shared.stages + tile.cells * tile.step,
+                self.shared.ones,
+            )
+        ]
+        window_sums = [zero] * (4 * tile.products if self.problem.sums_windows else 0)
+        steps = _steps(self.problem, tile)
+
+        def step(step: Value, stage: Value, *rest: Value) -> list[Value]:
+            tensor_cores.await_copies(tile.stages - 2)
+            lanes.barrier()
+            tensor_cores.begin()
+            asked = self._multiply(matrices, stage, rest[copies.count :])
+            tensor_cores.commit()
+            ahead = copies.begin(rest[: copies.count])
+            return [step + 1, self.next_stage(stage), *ahead, *tensor_cores.finish(asked)]
+
+        def make_tile(first_cell: Value, stage: Value, *ahead: Value) -> list[Value]:
+            sums = [*self._offsets() * tile.products, *window_sums]
+            _, stage, *rest = lanes.loop(
+                [zero, stage, *ahead, *sums], lambda step, *_: step < steps, step
+            )
+            self._store(first_cell, rest[copies.count :])
+            return [first_cell + self.cells_at_once, stage, *rest[: copies.count]]
+
+        start = [self.first_cell, zero, *ahead]
+        lanes.loop(start, lambda cell, *_: cell < self.problem.cells, make_tile)
+        tensor_cores.await_copies(0)
+
+    def next_stage(self, stage: Value) -> Value:
+        """The stage after one, as bytes from the first."""
+        last = (self.tile.stages - 1) * self.tile.stage_bytes
+        return select(stage == last, constant(0), stage + self.tile.stage_bytes)
+
+    @property
+    def _registers(self) -> int:
+        """Of one product's sums."""
+        return self.tile.channels // 2
+
+    # -----------------------------------------------------------------------------------
+    # Products
+
+    def _multiply(
+        self, matrices: Sequence[Value], stage: Value, sums: Sequence[Value]
+    ) -> list[Value]:
+        """The step's products, added to the sums."""
+        tile, count = self.tile, self._registers
+        unsigned = self.problem.plan.input.dtype == jnp.uint8
+        product = functools.partial(tensor_cores.multiply, unsigned=unsigned)
+        left, right, ones = matrices
+        left, right = (matrix + (stage >> 4).wide() for matrix in (left, right))
+        sums = list(sums)
+        windows = count * tile.products
+        for i in range(tile.products):
+            for depth in range(0, tile.step, tensor_cores.DEPTH):
+                a = tensor_cores.moved(left, i * tensor_cores.ROWS * tile.step + depth)
+                b = tensor_cores.moved(right, depth)
+                mine = slice(i * count, (i + 1) * count)
+                sums[mine] = product(sums[mine], a, b, columns=tile.channels)
+                if self.problem.sums_windows:
+                    mine = slice(windows + 4 * i, windows + 4 * i + 4)
+                    b = tensor_cores.moved(ones, depth)
+                    sums[mine] = product(sums[mine], a, b, columns=8)
+        return sums
+
+    def _offsets(self) -> list[Value]:
+        """What a product's sums start from: a thread's two cells have the same columns."""
+        run, found = _run(self.tile), []
+        for start in range(0, self.tile.channels, 4 * run):
+            first = (lanes.lane() & 3) * run + start
+            for part in range(0, run, 4):
+                offsets = self.shared.columns.four("offset", first + part)
+                for two in (offsets[:2], offsets[2:]):
+                    found += [*two, *two]
+        return found
+
+    # -----------------------------------------------------------------------------------
+    # Constants
+
+    def _set_columns(self) -> None:
+        """Each output channel's constants, and the ones that sum windows."""
+        tile = self.tile
+        summed = _steps(self.problem, tile) * tile.step  # after the last tap, zero points
+        self.shared.columns.set(
+            tile.threads,
+            lambda column: self.parameters.column(self.channel(column), summed),
+        )
+        if self.problem.sums_windows:
+            for first in range(0, 2 * tile.step, tile.threads):
+                word = lanes.thread() + first
+                with lanes.when(word < 2 * tile.step):
+                    lanes.store_shared(self.shared.ones + word * 4, constant(0x01010101))
+            lanes.effect("fence.proxy.async.shared::cta;")
+
+    def channel(self, column: Value) -> Value:
+        """The output channel of a column; columns beyond the group take its last."""
+        within = lanes.minimum(self.first_channel + column, self.problem.outputs - 1)
+        return self.group * self.problem.outputs + within
+
+    # -----------------------------------------------------------------------------------
+    # Outputs
+
+    def _store(self, first_cell: Value, sums: Sequence[Value]) -> None:
+        """A thread has two cells 8 apart of every product, and in each runs of output channels."""
+        tile, count, run = self.tile, self._registers, _run(self.tile)
+        windows = sums[count * tile.products :]
+        row = lanes.warp() * 16 + (lanes.lane() >> 2)
+        row = row + lanes.warpgroup() * ((tile.products - 1) * tensor_cores.ROWS)
+        for start in range(0, tile.channels, 4 * run):
+            first = (lanes.lane() & 3) * run + start
+            outputs: list[list[Value]] = [[] for _ in range(2 * tile.products)]
+            for part in range(0, run, 4):
+                for i in range(tile.products):
+                    at = i * count + (start + 2 * part * 2) // 2
+                    mine = sums[at : at + 8]
+                    both = [*mine[0:2], *mine[4:6]], [*mine[2:4], *mine[6:8]]
+                    made = self._outputs(both, windows[4 * i :: 2], first + part)
+                    for half in range(2):
+                        outputs[2 * i + half] += made[half]
+            for i, values in enumerate(outputs):
+                cell = row + (i >> 1) * tensor_cores.ROWS + 8 * (i & 1)
+                self._store_run(first_cell + cell, self.first_channel + first, values)
+
+    def _outputs(
+        self,
+        sums: Sequence[Sequence[Value]],
+        windows: Sequence[Value],
+        first: Value,
+    ) -> list[list[Value]]:
+        """Of both cells: four sums, or one word of four bytes."""
+        totals = [*sums[0], *sums[1]]
+        if self.problem.sums_windows:
+            zero_points = self.shared.columns.four("zero_point", first)
+            totals = [sum - zero_points[i % 4] * windows[i // 4] for i, sum in enumerate(totals)]
+        if self.rescale is None:
+            return [totals[:4], totals[4:]]
+        multipliers = self.shared.columns.four("multiplier", first) * 2
+        made = self.rescale.quantize(
+            totals, multipliers, lambda i: self.shared.columns.scales(first + (i & 3))
+        )
+        return [[lanes.pack_bytes(made[:4])], [lanes.pack_bytes(made[4:])]]
+
+    def _store_run(self, cell: Value, channel: Value, words: Sequence[Value]) -> None:
+        """A cell's outputs, side by side, as many at once as the sizes allow."""
+        problem = self.problem
+        size = problem.plan.options.output_dtype.itemsize
+        first = self.group * problem.outputs + channel
+        start = (cell.wide() * problem.plan.filter.outputs + first.wide()) * size
+        run = 4 * len(words) // size
+        at_once = math.gcd(problem.outputs, run, 16 // size)
+        for part in range(0, run, at_once):
+            with lanes.when((cell < problem.cells) & (channel + part < problem.outputs)):
+                here, offset = start + part * size, part * size
+                if at_once * size < 4:
+                    for i in range(at_once):
+                        word = words[(offset + i) // 4] >> (offset + i) % 4 * 8
+                        self.output.store_byte(here + i, word)
+                else:
+                    self.output.store(here, *words[offset // 4 :][: at_once * size // 4])
+
+
+def _run(tile: Tile) -> int:
+    """Output channels side by side that a thread has: the filter's rows are placed for it."""
+    return min(tile.channels, 64) // 4
+
+
+def _column_distance(rows: int, tile: Tile) -> int:
+    """From a row's column to that of a row further on, by as many rows as are copied at once."""
+    run = _run(tile)
+    return rows // (4 * run) * (4 * run) + rows % (4 * run) // 8 * 2
+
+
+def _column_of(row: Value, tile: Tile) -> Value:
+    """The column whose filter is at a row: products give a thread two columns in every eight."""
+    run = _run(tile)
+    within = row & (4 * run - 1)
+    return (row - within) + ((within >> 1) & 3) * run + (within >> 3) * 2 + (within & 1)
+
+
+class _Copies:
+    """What a thread copies of every step: chunks of some windows and of some filter rows."""
+
+    def __init__(self, block: _Block) -> None:
+        self.block, self.problem, self.tile = block, block.problem, block.tile
+        across = self.tile.step // tensor_cores.CHUNK
+        self.row = lanes.thread() // across
+        self.chunk = lanes.thread() - self.row * across
+        self.rows_at_once = self.tile.threads // across
+        self.place = tensor_cores.swizzled(self.row, self.chunk, self.tile.step)
+        self.filter = self.block.channel(_column_of(self.row, self.tile)) * self.problem.depth
+        self.fill = (block.parameters.input_zero_point & 0xFF) * 0x01010101
+
+    @property
+    def count(self) -> int:
+        """Values that say what is copied next."""
+        return 3 + 2 * (self.tile.cells // self.rows_at_once)
+
+    def start(self) -> list[Value]:
+        """The first tile's first step, to the first stage."""
+        return self._of_tile(self.block.first_cell, constant(0))
+
+    def _of_tile(self, first_cell: Value, stage: Value) -> list[Value]:
+        rows = range(0, self.tile.cells, self.rows_at_once)
+        windows = [self._window(first_cell + self.row + row) for row in rows]
+        return [first_cell, constant(0), stage, *(value for each in windows for value in each)]
+
+    def _window(self, cell: Value) -> tuple[Value, Value]:
+        """A cell's window: its first byte, and which rows and columns of taps meet the input.
+
+        The first byte may lie outside. The rows are the lowest bits, columns follow.
+        """
+        problem = self.problem
+        (height, width), (rows, columns) = problem.input, problem.output
+        cell = lanes.minimum(cell, problem.cells - 1)
+        pixel = problem.channels * problem.groups
+        group = self.block.group * problem.channels
+        if problem.plain:
+            return self._narrow(cell.wide() * pixel + group.wide()), constant(0)
+        image = cell // (rows * columns)
+        cell = cell - image * (rows * columns)
+        y = cell // columns
+        x = cell - y * columns
+        top = y * problem.strides[0] - problem.padding[0][0]
+        left = x * problem.strides[1] - problem.padding[1][0]
+        offset = (top * width + left) * pixel + group
+        start = image.wide() * (height * width * pixel) + offset.wide_signed()
+        if not problem.padded:
+            return self._narrow(start), constant(0)
+        bits = [
+            (first + tap * problem.dilations[axis] < problem.input[axis]).word()
+            for axis, first in enumerate((top, left))
+            for tap in range(problem.kernel[axis])
+        ]
+        return self._narrow(start), lanes.total([bit << i for i, bit in enumerate(bits)])
+
+    def _narrow(self, offset: Value) -> Value:
+        """As 32 bits where they do: registers are what two blocks on a multiprocessor share."""
+        return offset.word() if self.problem.plan.input.size < 2**31 else offset
+
+    def _filter(self, row: int, depth: Value) -> Value:
+        """The address of a channel's bytes; rows further on are as far apart in a whole tile."""
+        filter, size = self.block.memory["filter"], self.problem.depth
+        if self.problem.outputs % self.tile.channels == 0:
+            return filter.address(self.filter + depth) + _column_distance(row, self.tile) * size
+        channel = self.block.channel(_column_of(self.row + row, self.tile))
+        return filter.address(channel * size + depth)
+
+    def begin(self, ahead: Sequence[Value]) -> list[Value]:
+        """Begins to copy a step's bytes; gives what is next. The block's last tile has no next."""
+        first_cell, step, stage, *windows = ahead
+        with lanes.when(first_cell < self.problem.cells):
+            self._copy(step, stage, windows)
+        tensor_cores.end_of_step()
+        stage = self.block.next_stage(stage)
+
+        def next_tile() -> list[Value]:
+            return self._of_tile(first_cell + self.block.cells_at_once, stage)
+
+        def same_tile() -> list[Value]:
+            return [first_cell, step + 1, stage, *windows]
+
+        last = step == _steps(self.problem, self.tile) - 1
+        return lanes.choose(last, next_tile, same_tile, [value.bits for value in ahead])
+
+    def _copy(self, step: Value, stage: Value, windows: Sequence[Value]) -> None:
+        depth = step * self.tile.step + self.chunk * tensor_cores.CHUNK
+        to = self.block.shared.stages + stage + self.place
+        for part in range(0, tensor_cores.CHUNK, self.problem.granule):
+            self._copy_windows(windows, depth + part, to + part)
+        to = to + self.tile.cells * self.tile.step
+        wanted = None
+        if self.problem.depth % self.tile.step:
+            wanted = depth < self.problem.depth
+            depth = lanes.minimum(depth, self.problem.depth - tensor_cores.CHUNK)
+        for row in range(0, self.tile.channels, self.rows_at_once):
+            target, source = to + row * self.tile.step, self._filter(row, depth)
+            if self.tile.channels < self.rows_at_once:
+                with lanes.when(self.row < self.tile.channels):
+                    tensor_cores.copy(target, source, tensor_cores.CHUNK, wanted)
+            else:
+                tensor_cores.copy(target, source, tensor_cores.CHUNK, wanted)
+
+    def _copy_windows(self, windows: Sequence[Value], depth: Value, to: Value) -> None:
+        """A granule of each window, all of one tap.
+
+        Where no input is there are zero points. What follows the last tap meets zeros of the
+        filter, but where windows are summed it counts.
+        """
+        problem, size = self.problem, self.problem.granule
+        tap = depth // problem.channels
+        channel = depth - tap * problem.channels
+        exists = tap < problem.taps
+        tap = lanes.minimum(tap, problem.taps - 1)
+        y = tap // problem.kernel[1]
+        x = tap - y * problem.kernel[1]
+        down, right = y * problem.dilations[0], x * problem.dilations[1]
+        pixel = problem.channels * problem.groups
+        offset = (down * problem.input[1] + right) * pixel + channel
+        input = self.block.memory["input"]
+        ends = problem.sums_windows and problem.taps * problem.channels % self.tile.step != 0
+        for i in range(len(windows) // 2):
+            first, inside = windows[2 * i : 2 * i + 2]
+            source = input.address_signed(first + (offset if first.bits == 32 else offset.wide()))
+            target = to + i * self.rows_at_once * self.tile.step
+            wanted = exists if ends else constant(1, 1)
+            if problem.padded:
+                met = (inside >> y) & (inside >> (x + problem.kernel[0])) & 1
+                wanted = wanted & (met != 0)
+            if ends or problem.padded:
+                tensor_cores.copy_or_fill(target, source, size, wanted, self.fill)
+            else:
+                tensor_cores.copy(target, source, size)

@@ -1,0 +1,203 @@
+"""The rescale of `rescale.py`, as a CUDA kernel's threads do it: the same bits.
+
+The float32 estimate of acc * sx * sw / sy decides, unless it is so near a half that its error
+could matter; then integers of 128 bits do.
+"""
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+
+from dmlax._core import lanes
+from dmlax._core.lanes import Value, constant, select
+from dmlax._core.rescale import Arithmetic
+
+
+def _bits(value: float) -> int:
+    """Of a float32."""
+    return int(np.float32(value).view(np.uint32))
+
+
+def _literal(value: float) -> str:
+    """A float32, as the machine's words have it."""
+    return f"0f{_bits(value):08X}"
+
+
+# The exact estimate is y = fl(fl(acc) * fl(m / 255) + fl((zero point - lowest) / 255)), clamped to
+# [0, 1] as it is made, and 255 y the output less the lowest. Its four relative errors of 2**-24 are
+# of at most 255 each: less than 2**-14 together. No rounding is in doubt unless the estimate is
+# this far from an integer.
+_BAND = _literal(0.5 - 2**-14)
+_SPAN = 255  # the highest output less the lowest
+_PER_SPAN = f"0d{int(np.float64(1 / _SPAN).view(np.uint64)):016X}"
+_LARGEST = "0d4090000000000000"  # 2**10: a multiplier beyond saturates all but 0
+_SMALLEST = "0d3DE0000000000000"  # 2**-33: below it no accumulator reaches a half
+_ROUNDING = 1.5 * 2**23  # a float32 whose last bit is 1: adding it rounds to even
+
+
+class _Scale(NamedTuple):
+    """A float32's magnitude is mantissa * 2**exponent, the mantissa in [2**23, 2**24), or 0."""
+
+    sign: Value  # the highest bit
+    mantissa: Value
+    exponent: Value
+
+    @classmethod
+    def of(cls, bits: Value) -> "_Scale":
+        field, fraction = (bits >> 23) & 0xFF, bits & 0x7FFFFF
+        normal = field != 0
+        shift = (fraction | 1).leading_zeros() - 8
+        return cls(
+            bits & (1 << 31),
+            select(normal, fraction | 0x800000, fraction << shift),
+            select(normal, field - 150, constant(-149) - shift),
+        )
+
+
+class Scales(NamedTuple):
+    """What an output channel is rescaled with: bits of float32, and an integer."""
+
+    input: Value
+    filter: Value
+    output: Value
+    zero_point: Value
+
+
+def multiplier(scales: Scales, arithmetic: Arithmetic) -> Value:
+    """The float32 that an accumulator is multiplied with: sx * sw / sy, exact: / 255."""
+    if arithmetic == "float32":
+        text = "{ .reg .b32 p; mul.rn.f32 p, $1, $2; div.rn.f32 $0, p, $3; }"
+        return lanes.ptx(text, 32, scales.input, scales.filter, scales.output)
+    x, w, y = map(_Scale.of, (scales.input, scales.filter, scales.output))
+    exponent = x.exponent + w.exponent - y.exponent
+    least, most = exponent.below_signed(-64), constant(0).below_signed(exponent)
+    power = (select(least, constant(-64), select(most, constant(0), exponent)) + 127) << 23
+    text = (
+        "{ .reg .f64 a, b, c; .reg .pred p; "
+        "cvt.rn.f64.u32 a, $1; cvt.rn.f64.u32 b, $2; mul.rn.f64 a, a, b; "
+        "cvt.rn.f64.u32 c, $3; div.rn.f64 a, a, c; cvt.f64.f32 c, $4; mul.rn.f64 a, a, c; "
+        f"min.f64 a, a, {_LARGEST}; setp.lt.f64 p, a, {_SMALLEST}; "
+        f"mul.rn.f64 a, a, {_PER_SPAN}; cvt.rn.f32.f64 $0, a; selp.b32 $0, 0, $0, p; }}"
+    )
+    size = lanes.ptx(text, 32, x.mantissa, w.mantissa, y.mantissa, power)
+    return size | x.sign ^ w.sign ^ y.sign
+
+
+@dataclass(frozen=True)
+class Rescale:
+    """clamp(round(acc * sx * sw / sy) + zero_point), for one dtype and arithmetic."""
+
+    arithmetic: Arithmetic
+    low: Value  # float32 is clamped to these, before the zero point
+    high: Value
+    shift: Value  # exact: (zero point - lowest) / 255
+    rounding: Value  # added to an estimate, it leaves the output in the lowest bits
+
+    @classmethod
+    def of(cls, dtype: np.dtype, arithmetic: Arithmetic, zero_point: Value) -> "Rescale":
+        """For an output dtype."""
+        limits = np.iinfo(dtype)
+        low, high = (
+            lanes.ptx("cvt.rn.f32.s32 $0, $1;", 32, constant(int(bound)) - zero_point)
+            for bound in (limits.min, limits.max)
+        )
+        shift = lanes.ptx(f"div.rn.f32 $0, $1, {_literal(-_SPAN)};", 32, low)
+        rounding = constant(_bits(_ROUNDING))
+        rounding = rounding + (zero_point if arithmetic == "float32" else int(limits.min) & 0xFF)
+        return cls(arithmetic, low, high, shift, rounding)
+
+    def quantize(
+        self,
+        sums: Sequence[Value],
+        multipliers: Sequence[Value],
+        scales_of: Callable[[Value], Scales],
+    ) -> list[Value]:
+        """Words whose lowest byte is the output; the i-th one's scales are asked for if needed."""
+        if self.arithmetic == "float32":
+            return [self._float32(acc, by) for acc, by in zip(sums, multipliers, strict=True)]
+        estimates = [self._estimate(acc, by) for acc, by in zip(sums, multipliers, strict=True)]
+        rounded, errors = [value for value, _ in estimates], [error for _, error in estimates]
+        worst = reduce(lambda x, y: lanes.ptx("max.f32 $0, $1, $2;", 32, x, y), errors)
+
+        def decided() -> list[Value]:
+            doubts = [_in_doubt(error).word() << i for i, error in enumerate(errors)]
+
+            def step(left: Value, *outputs: Value) -> list[Value]:
+                i = left.trailing_zeros()
+                exact = _decide(_pick(sums, i), _pick(multipliers, i), scales_of(i))
+                made = [select(i == j, exact, output) for j, output in enumerate(outputs)]
+                return [left & (left - 1), *made]
+
+            start = reduce(operator.or_, doubts)
+            return lanes.loop([start, *rounded], lambda left, *_: left != 0, step)[1:]
+
+        return lanes.choose(_in_doubt(worst), decided, lambda: rounded, [32] * len(sums))
+
+    def _float32(self, accumulator: Value, multiplier: Value) -> Value:
+        text = (
+            "{ .reg .b32 v; cvt.rn.f32.s32 v, $1; mul.rn.f32 v, v, $2; "
+            "max.f32 v, v, $3; min.f32 v, v, $4; add.rn.f32 $0, v, $5; }"
+        )
+        bounds = self.low, self.high, self.rounding
+        return lanes.ptx(text, 32, accumulator, multiplier, *bounds)
+
+    def _estimate(self, accumulator: Value, multiplier: Value) -> list[Value]:
+        """The output in the lowest byte, and how far from an integer the estimate was."""
+        span = _literal(_SPAN)
+        text = (
+            "{ .reg .b32 y, r; cvt.rn.f32.s32 y, $2; fma.rn.sat.f32 y, y, $3, $4; "
+            f"fma.rn.f32 r, y, {span}, $5; mov.b32 $0, r; sub.rn.f32 r, $5, r; "
+            f"fma.rn.f32 r, y, {span}, r; abs.f32 $1, r; }}"
+        )
+        return lanes.assemble(text, [32, 32], [accumulator, multiplier, self.shift, self.rounding])
+
+
+def _decide(accumulator: Value, multiplier: Value, scales: Scales) -> Value:
+    """The output, where the estimate is beside a half: 2 |acc| P against (2 q + 1) S, shifted."""
+    x, w, y = map(_Scale.of, (scales.input, scales.filter, scales.output))
+    negative = (accumulator >> 31) != 0
+    magnitude = select(negative, constant(0) - accumulator, accumulator)
+    text = (
+        "{ .reg .b32 v; cvt.rn.f32.s32 v, $1; mul.rn.f32 v, v, $2; abs.f32 v, v; "
+        f"mul.rn.f32 v, v, {_literal(_SPAN)}; cvt.rzi.u32.f32 $0, v; }}"
+    )
+    below = lanes.ptx(text, 32, accumulator, multiplier)
+    doubled, product = magnitude.wide() << 1, x.mantissa.wide() * w.mantissa.wide()
+    odd = (below * 2 + 1).wide() * y.mantissa.wide()
+    shift = ((y.exponent - x.exponent - w.exponent) & 63).wide()
+    left = _Wide(lanes.ptx("mul.hi.u64 $0, $1, $2;", 64, doubled, product), doubled * product)
+    right = _Wide((odd >> 1) >> (constant(63, 64) - shift), odd << shift)
+    up = left.above(right) | (left.same(right) & ((below & 1) != 0))
+    rounded = below + up.word()
+    negative = negative ^ ((multiplier >> 31) != 0)
+    return select(negative, constant(0) - rounded, rounded) + scales.zero_point
+
+
+class _Wide(NamedTuple):
+    """128 bits."""
+
+    high: Value
+    low: Value
+
+    def above(self, other: "_Wide") -> Value:
+        return (self.high > other.high) | ((self.high == other.high) & (self.low > other.low))
+
+    def same(self, other: "_Wide") -> Value:
+        return (self.high == other.high) & (self.low == other.low)
+
+
+def _in_doubt(error: Value) -> Value:
+    text = f"{{ .reg .pred p; setp.gt.f32 p, $1, {_BAND}; selp.b32 $0, 1, 0, p; }}"
+    return lanes.ptx(text, 32, error) != 0
+
+
+def _pick(values: Sequence[Value], index: Value) -> Value:
+    """One of several, by an index that only the machine knows."""
+    found = values[0]
+    for i, value in enumerate(values[1:], 1):
+        found = select(index == i, value, found)
+    return found

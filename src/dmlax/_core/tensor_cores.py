@@ -1,0 +1,105 @@
+"""Matrix products of bytes by a Hopper GPU's warpgroups, and the copies that feed them.
+
+Registers hold sums, shared memory holds both matrices: rows of 32, 64 or 128 bytes of the sum,
+their chunks of 16 bytes swizzled so that neither copies nor products meet a bank twice.
+"""
+
+from collections.abc import Sequence
+
+from dmlax._core import lanes
+from dmlax._core.lanes import Value, constant
+
+ROWS = 64  # of the left matrix, in one product
+DEPTH = 32  # bytes of a row that one product sums
+CHUNK = 16  # bytes that are copied, and swizzled, as one
+ALIGNMENT = 1024  # bytes, of a matrix
+_SWIZZLES = {128: 1, 64: 2, 32: 3}  # by bytes of a row: the descriptor's code
+
+
+def swizzled(row: Value, chunk: Value, row_bytes: int) -> Value:
+    """Where a row's chunk lies, from the matrix's start.
+
+    Rows of 128 bytes change places by their last three bits, narrower ones as these fill 128.
+    """
+    rows_of_128 = 128 // row_bytes
+    moved = chunk ^ ((row // rows_of_128) & (row_bytes // CHUNK - 1))
+    return row * row_bytes + moved * CHUNK
+
+
+def describe(address: Value, row_bytes: int) -> Value:
+    """The descriptor of a matrix in shared memory, as the product takes it."""
+    code = (_SWIZZLES[row_bytes] << 62) | ((8 * row_bytes >> 4) << 32) | (1 << 16)
+    return ((address & 0x3FFFF) >> 4).wide() | constant(code, 64)
+
+
+def moved(described: Value, distance: int) -> Value:
+    """The descriptor of a matrix so many bytes on, in rows or along them."""
+    return described + (distance >> 4)
+
+
+def multiply(
+    sums: Sequence[Value], left: Value, right: Value, *, columns: int, unsigned: bool
+) -> list[Value]:
+    """sums + left * right, asked for; right is int8, left uint8 or int8, both described."""
+    count = len(sums)
+    registers = ", ".join(f"${i}" for i in range(count))
+    kinds = f"s32.{'u8' if unsigned else 's8'}.s8"
+    text = (
+        f"wgmma.mma_async.sync.aligned.m64n{columns}k32.{kinds} "
+        f"{{{registers}}}, ${2 * count}, ${2 * count + 1}, 1;"
+    )
+    return lanes.assemble(text, [32] * count, [left, right], changed=sums, effects=True)
+
+
+def begin() -> None:
+    """Before products: registers and shared memory as they are now."""
+    lanes.effect("wgmma.fence.sync.aligned;")
+
+
+def commit() -> None:
+    """After products: they are a group."""
+    lanes.effect("wgmma.commit_group.sync.aligned;")
+
+
+def finish(sums: Sequence[Value]) -> list[Value]:
+    """Waits for all groups; the sums are read only through what this gives."""
+    text = "wgmma.wait_group.sync.aligned 0;"
+    return lanes.assemble(text, [32] * len(sums), [], changed=sums, effects=True)
+
+
+def copy(to: Value, source: Value, size: int, wanted: Value | None = None) -> None:
+    """Begins to copy bytes from global to shared memory; zeros where they are not wanted."""
+    if wanted is None:
+        lanes.effect(f"{_copy_of(size)} [$0], [$1], {size};", to, source)
+    else:
+        size_or_none = lanes.select(wanted, constant(size), 0)
+        text = f"{_copy_of(size)} [$0], [$1], {size}, $2;"
+        lanes.effect(text, to, source, size_or_none)
+
+
+def copy_or_fill(to: Value, source: Value, size: int, wanted: Value, word: Value) -> None:
+    """Begins to copy bytes; where they are not wanted, stores `word` over and over instead."""
+    words = size // 4
+    kind = {1: "b32", 2: "v2.b32", 4: "v4.b32"}[words]
+    value = "$3" if words == 1 else "{" + ", ".join(["$3"] * words) + "}"
+    text = f"@$2 cp.async.ca.shared.global [$0], [$1], {size}; @!$2 st.shared.{kind} [$0], {value};"
+    lanes.effect(text, to, source, wanted, word)
+
+
+def _copy_of(size: int) -> str:
+    """Past the first cache where it may: there all but whole chunks have to go, and are slower."""
+    return f"cp.async.{'cg' if size == CHUNK else 'ca'}.shared.global"
+
+
+def end_of_step() -> None:
+    """The copies begun since the last one are a group."""
+    lanes.effect("cp.async.commit_group;")
+
+
+def await_copies(later: int) -> None:
+    """Waits for this thread's copies, but the last groups; products of all threads may read them.
+
+    A barrier has to follow.
+    """
+    lanes.effect(f"cp.async.wait_group {later};")
+    lanes.effect("fence.proxy.async.shared::cta;")

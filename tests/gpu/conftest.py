@@ -1,0 +1,25 @@
+"""What the GPU kernels' tests share: kernels are lowered on a CPU, as if a GPU were attached."""
+
+import jax
+import pytest
+
+from dmlax._core import mosaic_gpu as device
+
+
+@pytest.fixture
+def attached(monkeypatch):
+    """As if a Hopper GPU were there, and Pallas's needs."""
+    monkeypatch.setattr(device, "why_not", lambda platform: None if platform == "cuda" else "no")
+
+
+@pytest.fixture
+def lowered(attached):
+    """The text of a function's program for CUDA, kernels written in it."""
+    if jax.__version_info__[:2] < (0, 11):
+        pytest.skip("the kernels are written for JAX 0.11")
+
+    def text(function, *shapes):
+        trace = jax.jit(function).trace(*shapes)
+        return trace.lower(lowering_platforms=("cuda",)).as_text()
+
+    return text

@@ -1,0 +1,142 @@
+"""The Hopper kernels of the convolutions: lowered on a CPU, refused where they cannot run.
+
+tests/convolution_calls.py compares what they compute, on a GPU.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dmlax
+from convolution_calls import call as random_call
+from dmlax._convolution import mosaic_gpu
+from dmlax._convolution.plan import Convolution, Options, convolution_plan, filter_shape
+from dmlax._core.operands import Aval, Rules
+
+LAST = ("NHWC", "OIHW", "NHWC")
+SCALES = {"input_scale": 0.1, "filter_scale": 0.2, "output_scale": 3.0}
+SHARED_MEMORY = 228 * 1024  # bytes of a multiprocessor; each block takes 1,024 more than it asks
+named = partial(
+    dmlax.quantized_linear_convolution,
+    **SCALES,
+    dimension_numbers=LAST,
+    implementation="mosaic_gpu",
+)
+
+
+def plan(input=(2, 8, 9, 64), filter=(32, 64, 3, 3), groups=1, padding=1, strides=1):
+    """Of convolution_integer, channels last, that pads and strides alike along both axes."""
+    rules = Rules("convolution_integer")
+    shape = filter_shape(rules, Aval(jnp.dtype(jnp.int8), filter), groups, LAST)
+    options = Options(
+        *((strides,) * 2, (1, 1), ((padding, padding),) * 2),
+        input_layout=shape.layouts[0],
+        output_layout=shape.layouts[2],
+    )
+    operands = Convolution(Aval(jnp.dtype(jnp.uint8), input), None)
+    return convolution_plan(rules, operands, shape, False, options)
+
+
+def shaped(*sizes, dtype="uint8"):
+    return jax.ShapeDtypeStruct(sizes, dtype)
+
+
+@pytest.mark.parametrize("platform", ["cpu", "tpu"])
+def test_other_platforms_are_refused(platform):
+    assert "compute capability 9.0" in mosaic_gpu.why_not(plan(), platform)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"input": (2**14, 512, 512, 4), "filter": (1, 4, 1, 1), "padding": 0}, "2,147,483,648"),
+        ({"input": (1, 2**16, 2**14, 4), "filter": (1, 4, 1, 1), "padding": 0}, "an image or the"),
+        ({"input": (1, 40, 40, 8), "filter": (8, 1, 5, 13), "groups": 8}, "more than 64 taps"),
+        ({"input": (1, 40, 40, 8), "filter": (8, 8, 16, 17)}, "add up to more than 32"),
+    ],
+)
+def test_what_a_kernel_cannot_take_is_refused_in_a_sentence(attached, options, sentence):
+    why = mosaic_gpu.why_not(plan(**options), "cuda")
+    assert why is not None
+    assert sentence in why
+
+
+def test_a_long_kernel_runs_where_nothing_is_padded(attached):
+    long = plan(input=(1, 40, 40, 8), filter=(8, 8, 16, 17), padding=0)
+    assert mosaic_gpu.why_not(long, "cuda") is None
+
+
+@pytest.mark.parametrize("function", ["convolution_integer", "quantized_linear_convolution"])
+def test_named_where_it_cannot_run_it_raises(function):
+    options = SCALES if function.startswith("quantized") else {}
+    with pytest.raises(dmlax.UnsupportedError, match=f"{function}: mosaic_gpu cannot run here"):
+        getattr(dmlax, function)(
+            *(jnp.ones((1, 4, 3, 3), jnp.uint8), jnp.ones((2, 4, 1, 1), jnp.int8)),
+            **options,
+            implementation="mosaic_gpu",
+        )
+
+
+@pytest.mark.parametrize("seed", [*range(60), 150, 200, 250, 300])
+def test_random_calls_are_lowered_to_one_kernel(lowered, seed):
+    text = lowered(lambda: random_call(seed)("mosaic_gpu"))
+    empty = 0 in random_call(seed).x.shape
+    assert text.count("custom_call @mosaic_gpu") == (0 if empty else 1)
+    assert "stablehlo.dot_general" not in text
+    assert "stablehlo.while" not in text
+
+
+def test_auto_is_the_kernel(lowered):
+    function = partial(dmlax.convolution_integer, dimension_numbers=LAST)
+    text = lowered(function, shaped(1, 8, 8, 16), shaped(8, 16, 3, 3, dtype="int8"))
+    assert "mosaic_gpu" in text
+    found = dmlax.explain(
+        function.func, jnp.ones((1, 1, 8, 8), jnp.uint8), jnp.ones((1, 1, 3, 3), jnp.int8)
+    )
+    assert found.choices[1].implementation == "mosaic_gpu"
+
+
+def test_a_batch_of_inputs_is_one_kernel(lowered):
+    x, w = shaped(5, 2, 8, 8, 16), shaped(8, 16, 3, 3, dtype="int8")
+    text = lowered(lambda x, w: jax.vmap(lambda x: named(x, w))(x), x, w)
+    assert text.count("custom_call @mosaic_gpu") == 1
+    assert "stablehlo.while" not in text
+
+
+@pytest.mark.parametrize("axes", [(None, 0), (0, 0)])
+def test_a_batch_of_filters_loops_over_the_kernel(lowered, axes):
+    x = shaped(*([5] if axes[0] == 0 else []), 2, 8, 8, 16)
+    text = lowered(jax.vmap(named, axes), x, shaped(5, 8, 16, 3, 3, dtype="int8"))
+    assert text.count("custom_call @mosaic_gpu") == 1
+    assert "stablehlo.while" in text
+
+
+def test_nothing_is_launched_for_an_empty_output(lowered):
+    text = lowered(named, shaped(0, 8, 8, 16), shaped(8, 16, 3, 3, dtype="int8"))
+    assert "mosaic_gpu" not in text
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_merged_and_split_are_inverses(axis):
+    x = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
+    merged = mosaic_gpu._merged(jnp.asarray(x), axis)
+    assert merged.shape[axis] == 2 * x.shape[axis + 1]
+    np.testing.assert_array_equal(mosaic_gpu._split(merged, axis, 2), x)
+
+
+@pytest.mark.parametrize("outputs", [1, 16, 17, 64, 65, 2048])
+@pytest.mark.parametrize("channels", [1, 3, 16, 64, 2048])
+@pytest.mark.parametrize("cells", [1, 14, 224])
+def test_blocks_of_every_tile_fit_a_multiprocessor(attached, outputs, channels, cells):
+    if jax.__version_info__[:2] < (0, 11):
+        pytest.skip("the kernels are written for JAX 0.11")
+    from dmlax._convolution import mosaic_gpu_kernel as kernel
+    from dmlax._convolution.mosaic_gpu_operands import Problem
+
+    shape = {"input": (2, cells, cells, channels), "filter": (outputs, channels, 3, 3)}
+    tile = kernel.tile_of(Problem.of(plan(**shape)), 132)
+    assert tile.blocks * (kernel._Shared.bytes_of(tile) + 1024) <= SHARED_MEMORY
+    assert tile.blocks * tile.threads * 128 <= 65536  # registers, 128 a thread
