@@ -1,46 +1,63 @@
-"""Device times of convolutions on an attached GPU: `python -m benchmarks.gpu_convolution`.
+"""Device times of convolutions on an attached GPU, and the table that they make.
 
-With `--peer`, those of PyTorch's bf16 convolution instead, in a process of its own: two profilers
-cannot share one. `--part 1/4` takes every fourth layer from the second on.
+    python -m benchmarks.gpu_convolution > ours
+    python -m benchmarks.gpu_convolution --peer > theirs
+    python -m benchmarks.gpu_convolution --table ours theirs
+
+The second are PyTorch's bf16 convolutions, in a process of their own: two profilers cannot share
+one. `--part 1/4` takes every fourth layer from the second on. The third writes results/.
 """
 
 import argparse
 import json
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from rich.console import Console
 
-from benchmarks import cases
+from benchmarks import cases, report
 
 REPEATS = 10
 BATCHES = (32, 128)
 CHECKED = 2  # images, on the CPU
 LAYOUT = ("NHWC", "OIHW", "NHWC")
 SIDE = 8192  # of the matrices whose product is the ceiling
+COPIED = 2**30  # bytes, read and written
+COMPUTE_BOUND = 20  # Gop of a layer, or more
+RESULTS = Path(__file__).with_name("results") / "convolution-h200.json"
 
 
 def main() -> None:
-    """Print a line of JSON for the ceiling, then one for each layer and batch size."""
+    """Print a line of JSON for the ceilings, then one for each layer and batch size."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peer", action="store_true", help="time PyTorch")
+    parser.add_argument("--batch", type=int, nargs="+", default=BATCHES, help="images")
     parser.add_argument("--part", default="0/1", help="which of how many shares of the layers")
+    parser.add_argument("--table", nargs=2, type=Path, help="files of what the others printed")
     options = parser.parse_args()
+    if options.table:
+        return _write(*map(_lines, options.table))
     part, parts = map(int, options.part.split("/"))
     chosen = cases.layers("")[part::parts]
-    for row in (_peer if options.peer else _ours)(chosen):
+    for row in (_peer if options.peer else _ours)(chosen, options.batch):
         print(json.dumps(row), flush=True)
 
 
-def _ours(layers: list[cases.Layer]) -> Iterator[dict[str, Any]]:
-    yield {"int8_top_per_s": 2e-9 * SIDE**3 / _device_ms(_product, _bytes(0), _bytes(1))}
-    for batch in BATCHES:
+def _ours(layers: list[cases.Layer], batches: Sequence[int]) -> Iterator[dict[str, Any]]:
+    copied = jax.device_put(np.zeros(COPIED // 4, np.float32))
+    yield report.environment() | {
+        "int8_top_per_s": 2e-9 * SIDE**3 / _device_ms(_product, _bytes(0), _bytes(1)),
+        "copy_gb_per_s": 2e-6 * COPIED / _device_ms(jax.jit(lambda x: x + 1), copied),
+    }
+    for batch in batches:
         for layer in layers:
             yield {"layer": layer.name, "batch": batch} | _row(cases.Problem.of(layer, batch))
 
@@ -49,9 +66,12 @@ def _row(problem: cases.Problem) -> dict[str, Any]:
     """By dmlax, checked; and cuDNN's convolution of int8 into float32 alone."""
     layer = problem.layer
     x = problem.x.transpose(0, 2, 3, 1)
-    call = jax.jit(partial(problem.call, dimension_numbers=LAYOUT))
     given = jax.device_put(x), problem.filter(dimension_numbers=LAYOUT)
-    _check(problem, x, np.asarray(call(*given)))
+    found: dict[str, Any] = {"gop": 2e-9 * problem.products, "mb": 1e-6 * problem.bytes}
+    for implementation in ("mosaic_gpu", "xla"):
+        call = problem.jitted(dimension_numbers=LAYOUT, implementation=implementation)
+        _check(problem, x, np.asarray(call(*given)))
+        found[f"{implementation}_ms"] = _device_ms(call, *given)
     alone = jax.jit(
         partial(
             lax.conv_general_dilated,
@@ -64,7 +84,6 @@ def _row(problem: cases.Problem) -> dict[str, Any]:
     )
     w = jax.device_put(problem.w.transpose(0, 2, 3, 1))
     signed = jax.device_put((x ^ 128).view(np.int8))
-    found = {"xla_ms": _device_ms(call, *given), "gop": 2e-9 * problem.products}
     try:
         return found | {"cudnn_int8_ms": _device_ms(alone, signed, w)}
     except jax.errors.JaxRuntimeError as error:  # some layers have no such kernel
@@ -75,7 +94,7 @@ def _check(problem: cases.Problem, x: np.ndarray, got: np.ndarray) -> None:
     """The first images and the last, against the CPU."""
     some = np.concatenate([x[:CHECKED], x[-CHECKED:]])
     with jax.default_device(jax.devices("cpu")[0]):
-        call = jax.jit(partial(problem.call, dimension_numbers=LAYOUT))
+        call = problem.jitted(dimension_numbers=LAYOUT)
         wanted = call(some, problem.filter(dimension_numbers=LAYOUT))
     ours = np.concatenate([got[:CHECKED], got[-CHECKED:]])
     np.testing.assert_array_equal(ours, wanted, problem.layer.name, strict=True)
@@ -101,12 +120,13 @@ def _device_ms(call: Callable[..., Any], *operands: Any) -> float:
     return float(statistics.median(times))
 
 
-def _peer(layers: list[cases.Layer]) -> Iterator[dict[str, Any]]:
+def _peer(layers: list[cases.Layer], batches: Sequence[int]) -> Iterator[dict[str, Any]]:
     """PyTorch's convolution alone, in bf16 and channels last."""
     torch = import_module("torch")
     torch.backends.cudnn.benchmark = True
     torch_ms = import_module("benchmarks.gpu_nonzero").torch_ms
-    for batch in BATCHES:
+    yield {"torch": torch.__version__}
+    for batch in batches:
         for layer in layers:
             shape = (batch, layer.in_channels, layer.size, layer.size)
             kernel = (
@@ -130,6 +150,56 @@ def _peer(layers: list[cases.Layer]) -> Iterator[dict[str, Any]]:
                 groups=layer.groups,
             )
             yield {"layer": layer.name, "batch": batch, "torch_bf16_ms": torch_ms(torch, call)}
+
+
+def _lines(file: Path) -> tuple[dict[str, Any], dict[tuple[str, int], dict[str, Any]]]:
+    """The facts, which come first, and the rows by layer and batch."""
+    texts = file.read_text(encoding="utf-8").splitlines()
+    facts, *rows = (json.loads(text) for text in texts if text.startswith("{"))
+    return facts, {(row["layer"], row["batch"]): row for row in rows}
+
+
+def _write(ours: Any, theirs: Any) -> None:
+    """The table and its targets, shown and written."""
+    (facts, measured), (peer, peers) = ours, theirs
+    rate, bandwidth = facts["int8_top_per_s"], facts["copy_gb_per_s"]
+    found = report.Report("convolution on an H200")
+    for (layer, batch), row in measured.items():
+        ms = row["mosaic_gpu_ms"]
+        torch = peers[layer, batch]["torch_bf16_ms"]
+        found.rows.append(
+            {
+                "layer": layer,
+                "batch": batch,
+                "Gop": row["gop"],
+                "mosaic_gpu ms": ms,
+                "xla ms": row["xla_ms"],
+                "torch bf16 ms": torch,
+                "cuDNN int8 to float32 ms": row.get("cudnn_int8_ms", row.get("cudnn_int8")),
+                "over torch": torch / ms,
+                "of int8 rate": row["gop"] / ms / rate,
+                "of copy bandwidth": row["mb"] / ms / bandwidth,
+                "xla to cuDNN": row["xla_ms"] / row.get("cudnn_int8_ms", float("nan")),
+            }
+        )
+    found.targets = list(_targets(found.rows))
+    found.show(Console())
+    report.write(RESULTS, [found], facts | peer)
+
+
+def _targets(rows: list[dict[str, Any]]) -> Iterable[report.Target]:
+    for batch in BATCHES:
+        over = [row["over torch"] for row in rows if row["batch"] == batch]
+        name = f"batch {batch}: over torch bf16"
+        yield report.Target(f"{name}, geometric mean", report.mean(over), 1.3, at_least=True)
+        yield report.Target(f"{name}, least", min(over), 0.8, at_least=True)
+    depthwise = [row["over torch"] for row in rows if row["layer"].startswith("mobilenet")]
+    yield report.Target("depthwise over torch bf16, least", min(depthwise), 1, at_least=True)
+    large = [row for row in rows if row["Gop"] >= COMPUTE_BOUND]
+    least = min(row["of int8 rate"] for row in large)
+    yield report.Target("20 Gop or more: least of int8 rate", least, 0.6, at_least=True)
+    most = max(row["xla to cuDNN"] for row in large)
+    yield report.Target("20 Gop or more: most of xla to cuDNN int8", most, 2)
 
 
 if __name__ == "__main__":

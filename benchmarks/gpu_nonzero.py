@@ -9,13 +9,14 @@ import statistics
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks import cases
+
 REPEATS = 10
-_FACTS = Path(__file__).with_name("layers.json")
+MOST = 2**26  # elements
 
 
 def main() -> None:
@@ -27,11 +28,7 @@ def main() -> None:
 
 
 def _arrays() -> Iterator[tuple[str, np.ndarray]]:
-    rng = np.random.default_rng(0)
-    for facts in json.loads(_FACTS.read_text(encoding="utf-8"))["nonzero"]:
-        shape = tuple(facts["shape"])
-        values = np.where(rng.random(shape) < facts["density"], rng.integers(1, 100, shape), 0)
-        yield facts["name"], values.astype(facts["dtype"])
+    return ((case.name, case.array()) for case in cases.arrays("", MOST))
 
 
 def _ours() -> Iterator[dict[str, Any]]:

@@ -6,7 +6,8 @@ import platform
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import geometric_mean
@@ -79,9 +80,11 @@ def mean(values: Iterable[float]) -> float:
     return geometric_mean(list(values))
 
 
-def write(path: Path, reports: Sequence[Report]) -> None:
-    """Write the reports with the versions and the machine they were measured on."""
-    found = {"environment": environment()} | {each.name: each.as_json() for each in reports}
+def write(path: Path, reports: Sequence[Report], measured_on: Row | None = None) -> None:
+    """Write the reports with the versions and the machine they were measured on, or this one."""
+    found = {"environment": measured_on or environment()} | {
+        each.name: each.as_json() for each in reports
+    }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(_rounded(found), indent=1) + "\n", encoding="utf-8")
 
@@ -95,11 +98,19 @@ def environment() -> dict[str, Any]:
         "processors": os.cpu_count(),
         "device": jax.devices()[0].device_kind,
         "python": platform.python_version(),
-    } | {package: version(package) for package in packages if _is_installed(package)}
+    } | {package: _version(package) for package in packages if _is_installed(package)}
 
 
 def _is_installed(package: str) -> bool:
     return find_spec(package) is not None
+
+
+def _version(package: str) -> str:
+    """Of a distribution, or of sources on the path."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return str(import_module(package).__version__)
 
 
 def _processor() -> str:

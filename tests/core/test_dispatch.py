@@ -26,9 +26,7 @@ CALLS = {
     "element_wise_dequantize_linear": (dmlax.element_wise_dequantize_linear, (X, 2.0), {}),
 }
 CONVOLUTIONS = ["convolution_integer", "quantized_linear_convolution"]
-NATIVE = {name: ["native_cpu"] for name in CONVOLUTIONS} | {
-    "nonzero_coordinates": ["native_cpu", "mosaic_gpu"]
-}
+NATIVE = {name: ["native_cpu", "mosaic_gpu"] for name in (*CONVOLUTIONS, "nonzero_coordinates")}
 NO_INT32_ON_CUDA = "XLA for CUDA compiles no int32 convolution"
 
 

@@ -87,7 +87,8 @@ def convolution_integer(
       per channel in any shape with one size above 1, rank 3 as {N, C, W}.
 
     Lowering:
-      cpu: native_cpu, where a program is for one device and not exported. Else xla; reference
+      cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
+      in an export, over several devices, or where no kernel can be had. tpu: xla. reference runs
       where named, not on cuda.
 
     Example:
@@ -172,7 +173,8 @@ def quantized_linear_convolution(
       give unspecified elements.
 
     Lowering:
-      cpu: native_cpu, where a program is for one device and not exported. Else xla; reference
+      cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
+      in an export, over several devices, or where no kernel can be had. tpu: xla. reference runs
       where named, not on cuda.
 
     Example:

@@ -117,12 +117,12 @@ class _Block:
             channel = lanes.minimum(first_channel + column, outputs - 1)
             return self.parameters.column(channel, self.problem.taps)
 
-        self.table.set(self.launch.threads, constants)
-        lanes.barrier()
         quad = self.first_quad + self.column
         cells = lanes.select(quad < self.quads, constant(self.problem.cells), 0)
         quad = lanes.minimum(quad, self.quads - 1)
         filter = self._filter(quad)
+        self.table.set(self.launch.threads, constants)
+        lanes.barrier()
         columns = {
             name: self.table.four(name, self.column * _TOGETHER)
             for name in ("offset", "zero_point", "multiplier")

@@ -10,7 +10,7 @@ store. A sum never reaches memory before it is an output.
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -75,14 +75,18 @@ def _rows_at_once(problem: Problem, tile: Tile, processors: int) -> int:
 def tile_of(problem: Problem, processors: int) -> Tile:
     """What was fastest on an H200: long sums want tiles that share, short ones many outputs."""
     step = next(size for size in (128, 64, 32) if size <= max(problem.depth, 32))
-    if problem.outputs <= 64:
-        channels = next(count for count in (16, 32, 64) if problem.outputs <= count)
-        return Tile(2, 2, channels, min(step, 64), 3, 2)
-    if step < 128:
-        return Tile(2, 2, 64, step, 3, 2)
-    tile = Tile(2, 1, 128, step, 3, 2)
-    tiles = -(-problem.cells // tile.cells) * _columns(problem, tile) * problem.groups
-    return tile if tiles > processors // 2 else Tile(1, 1, 128, step, 3, 2)
+    channels = next((count for count in (16, 32, 64) if problem.outputs <= count), 128)
+    if channels == 128 and step == 128:
+        tile = Tile(2, 1, 128, step, 3, 2)
+        few = _tiles(problem, tile) <= processors // 2
+        return Tile(1, 1, 128, step, 3, 2) if few else tile
+    tile = Tile(2, 2, min(channels, 64), min(step, 64), 3, 2)
+    few = _steps(problem, tile) == 1 and _tiles(problem, tile) < 2 * tile.blocks * processors
+    return replace(tile, products=1, blocks=3) if few else tile
+
+
+def _tiles(problem: Problem, tile: Tile) -> int:
+    return -(-problem.cells // tile.cells) * _columns(problem, tile) * problem.groups
 
 
 def convolve(

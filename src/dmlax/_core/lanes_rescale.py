@@ -95,7 +95,8 @@ class Rescale:
     low: Value  # float32 is clamped to these, before the zero point
     high: Value
     shift: Value  # exact: (zero point - lowest) / 255
-    rounding: Value  # added to an estimate, it leaves the output in the lowest bits
+    rounding: Value  # added to an estimate, it leaves an integer in the lowest bits
+    zero_point: Value  # float32: added to that
 
     @classmethod
     def of(cls, dtype: np.dtype, arithmetic: Arithmetic, zero_point: Value) -> "Rescale":
@@ -106,9 +107,9 @@ class Rescale:
             for bound in (limits.min, limits.max)
         )
         shift = lanes.ptx(f"div.rn.f32 $0, $1, {_literal(-_SPAN)};", 32, low)
-        rounding = constant(_bits(_ROUNDING))
-        rounding = rounding + (zero_point if arithmetic == "float32" else int(limits.min) & 0xFF)
-        return cls(arithmetic, low, high, shift, rounding)
+        lowest = 0 if arithmetic == "float32" else int(limits.min) & 0xFF
+        rounding = constant(_bits(_ROUNDING) + lowest)
+        return cls(arithmetic, low, high, shift, rounding, zero_point)
 
     def quantize(
         self,
@@ -138,12 +139,13 @@ class Rescale:
         return lanes.choose(_in_doubt(worst), decided, lambda: rounded, [32] * len(sums))
 
     def _float32(self, accumulator: Value, multiplier: Value) -> Value:
+        """The output in the lowest byte. Ties go to even before the zero point is added."""
         text = (
             "{ .reg .b32 v; cvt.rn.f32.s32 v, $1; mul.rn.f32 v, v, $2; "
             "max.f32 v, v, $3; min.f32 v, v, $4; add.rn.f32 $0, v, $5; }"
         )
         bounds = self.low, self.high, self.rounding
-        return lanes.ptx(text, 32, accumulator, multiplier, *bounds)
+        return lanes.ptx(text, 32, accumulator, multiplier, *bounds) + self.zero_point
 
     def _estimate(self, accumulator: Value, multiplier: Value) -> list[Value]:
         """The output in the lowest byte, and how far from an integer the estimate was."""
