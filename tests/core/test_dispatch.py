@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dmlax
-from dmlax._core import dispatch, native
+from dmlax._core import dispatch, mosaic_gpu, native
 from dmlax._core.operands import Aval
 
 X = np.arange(16, dtype=np.uint8).reshape(1, 1, 4, 4)
@@ -161,6 +161,7 @@ def test_the_reference_lowers_where_it_can_run(name, platform):
 
 def test_explain_says_what_runs_where_and_why_the_others_do_not(monkeypatch):
     monkeypatch.setattr(native, "why_not", lambda platform: f"no kernel for {platform}")
+    monkeypatch.setattr(mosaic_gpu, "why_not", lambda platform: f"no GPU for {platform}")
     explanation = dmlax.explain(dmlax.quantized_linear_convolution, X, W, **SCALES)
     assert str(explanation) == "\n".join(
         [
@@ -168,12 +169,15 @@ def test_explain_says_what_runs_where_and_why_the_others_do_not(monkeypatch):
             "-> uint8[1,1,3,3]",
             "  cpu: xla",
             "    not native_cpu: no kernel for cpu",
+            "    not mosaic_gpu: no GPU for cpu",
             "    not reference: slow; it runs only when named",
             "  cuda: xla",
             "    not native_cpu: no kernel for cuda",
+            "    not mosaic_gpu: no GPU for cuda",
             f"    not reference: {NO_INT32_ON_CUDA}",
             "  tpu: xla",
             "    not native_cpu: no kernel for tpu",
+            "    not mosaic_gpu: no GPU for tpu",
             "    not reference: slow; it runs only when named",
             "  int32 accumulators cannot overflow: at most 130,560",
         ]
@@ -187,6 +191,7 @@ def test_explain_says_what_runs_instead_of_xla(monkeypatch):
     assert str(explanation.choices[0]) == "\n".join(
         [
             "cpu: native_cpu",
+            "  not mosaic_gpu: it is for NVIDIA GPUs of compute capability 9.0",
             "  not xla: native_cpu is faster; it runs where a program is exported or split over "
             "devices",
             "  not reference: slow; it runs only when named",
@@ -220,8 +225,9 @@ def test_explain_traces_and_runs_nothing(name, monkeypatch):
     function, arguments, fixed = CALLS[name]
     explanation = dmlax.explain(function, *arguments, **fixed)
     assert explanation.operator == name
+    on_cuda = "mosaic_gpu" if name in NATIVE and mosaic_gpu.why_not("cuda") is None else "xla"
     on_cpu = "native_cpu" if name in NATIVE and native.why_not("cpu") is None else "xla"
-    assert [choice.implementation for choice in explanation.choices] == [on_cpu, "xla", "xla"]
+    assert [choice.implementation for choice in explanation.choices] == [on_cpu, on_cuda, "xla"]
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -1,6 +1,6 @@
-"""Draws cpu_speed.svg: the native kernels' times beside their peers', from benchmarks/results.
+"""Draws cpu_speed.svg and gpu_speed.svg: the kernels' times beside their peers', from results.
 
-    python docs/pictures/cpu_speed.py
+    python docs/pictures/speed.py
 
 Needs matplotlib.
 """
@@ -24,44 +24,63 @@ Rows = Sequence[dict[str, Any]]
 
 
 def main() -> None:
-    """Both panels in one file."""
-    convolutions = rows("convolution-cpu")
-    arrays = rows("nonzero-cpu")
+    """A file for the CPU and one for the GPU."""
     pyplot.rcParams["font.size"] = 9
     pyplot.rcParams["svg.hashsalt"] = "dmlax"
+    convolutions, arrays = rows("convolution-cpu-jax"), rows("nonzero-cpu-jax")
+    for row in convolutions:
+        row["over"] = 1 / row["ratio"]
+    over = "size=count over"
+    nonzero = {"jnp.nonzero(size=)": "speed-up", "np.nonzero*": f"{over} np"}
+    picture(
+        "cpu_speed",
+        (convolutions, "over", "Quantized convolution: times as fast as ONNX Runtime"),
+        (arrays, nonzero | {"torch.nonzero*": f"{over} torch"}, "(* with size = the count)"),
+    )
+    convolutions, arrays = rows("convolution-h200"), rows("nonzero-h200")
+    peers = ("xla", "torch_nonzero", "torch_nonzero_static")
+    for row in arrays:
+        row |= {peer: row[f"{peer}_ms"] / row["mosaic_gpu_ms"] for peer in peers}
+    picture(
+        "gpu_speed",
+        (convolutions, "over torch", "Quantized convolution: times as fast as PyTorch's in bf16"),
+        (arrays, {peer.replace("_", ".", 1): peer for peer in peers}, ""),
+    )
+
+
+def picture(
+    name: str, convolutions: tuple[Rows, str, str], arrays: tuple[Rows, dict[str, str], str]
+) -> None:
+    """Convolutions by batch on the left, nonzero by peer on the right."""
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 7.2), width_ratios=(1.15, 1))
+    table, column, title = convolutions
+    batches = sorted({row["batch"] for row in table})
     draw(
         left,
-        list(dict.fromkeys(row["layer"] for row in convolutions)),
+        list(dict.fromkeys(row["layer"] for row in table)),
         {
-            f"batch {batch}": (
-                [1 / row["ratio"] for row in convolutions if row["batch"] == batch],
-                c,
-            )
-            for batch, c in ((1, ORANGE), (8, BLUE))
+            f"batch {batch}": ([row[column] for row in table if row["batch"] == batch], color)
+            for batch, color in zip(batches, (ORANGE, BLUE), strict=True)
         },
-        "Quantized convolution: times as fast as ONNX Runtime",
+        title,
     )
+    table, columns, note = arrays
     draw(
         right,
-        [row["array"] for row in arrays],
+        [row["array"] for row in table],
         {
-            "jnp.nonzero(size=)": ([row["speed-up"] for row in arrays], BLUE),
-            "np.nonzero*": ([row["size=count over np"] for row in arrays], ORANGE),
-            "torch.nonzero*": (
-                [row["size=count over torch"] for row in arrays],
-                PURPLE,
-            ),
+            label: ([row[column] for row in table], color)
+            for (label, column), color in zip(columns.items(), (BLUE, ORANGE, PURPLE), strict=True)
         },
-        "nonzero_coordinates: times as fast (* with size = the count)",
+        f"nonzero_coordinates: times as fast {note}".rstrip(),
     )
     figure.tight_layout(w_pad=3)
-    figure.savefig(HERE / "cpu_speed.svg", bbox_inches="tight", metadata={"Date": None})
+    figure.savefig(HERE / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
 
 
 def rows(start: str) -> Rows:
     """One benchmark's rows, of the file whose name begins so and goes on with a version."""
-    (file,) = RESULTS.glob(f"{start}-jax*.json")
+    (file,) = RESULTS.glob(f"{start}*.json")
     found = json.loads(file.read_text(encoding="utf-8"))
     (report,) = (value for name, value in found.items() if name != "environment")
     table: Rows = report["rows"]
