@@ -19,7 +19,7 @@ from dmlax._convolution.prepare import ready
 from dmlax._core import mosaic_gpu
 from dmlax._core.operands import aval_of
 
-_MOST = 2**31  # of cells, and of bytes of one image and of the filter
+_MOST = 2**31  # of cells, and of bytes of one padded image and of the filter
 _MOST_SIZES = 32  # of a kernel, added up: a cell has a bit for each row and column of taps
 _MOST_DEPTHWISE_TAPS = 64  # each is written out
 
@@ -29,14 +29,24 @@ def why_not(plan: ConvolutionPlan, platform: str) -> str | None:
     if why := mosaic_gpu.why_not(platform):
         return why
     cells = plan.batch * math.prod(plan.output_sizes)
-    if max(cells, plan.input.size // max(plan.batch, 1), plan.filter.filter.size) >= _MOST:
-        return f"its output has {_MOST:,} cells or more, or an image or the filter as many bytes"
+    if max(cells, _padded_bytes(plan), plan.filter.filter.size) >= _MOST:
+        return (
+            f"its output has {_MOST:,} cells or more, or a padded image or the filter as many bytes"
+        )
     if _depthwise(plan) and plan.filter.taps > _MOST_DEPTHWISE_TAPS:
         return f"its depthwise kernel has more than {_MOST_DEPTHWISE_TAPS} taps"
     sizes = sum(plan.filter.kernel) + (len(plan.filter.kernel) == 1)
     if sizes > _MOST_SIZES and any(map(any, plan.options.padding)):
         return f"its input is padded, and its kernel's sizes add up to more than {_MOST_SIZES}"
     return None
+
+
+def _padded_bytes(plan: ConvolutionPlan) -> int:
+    """Of one image, channels as a kernel takes them."""
+    sizes = [plan.input.shape[axis] for axis in plan.options.input_layout[2:]]
+    cells = math.prod(s + sum(edges) for s, edges in zip(sizes, plan.options.padding, strict=True))
+    of_groups = plan.filter.group_count * -(-plan.filter.channels // 4) * 4
+    return cells * (-(-plan.filter.outputs // 4) * 4 if _depthwise(plan) else of_groups)
 
 
 def run(plan: ConvolutionPlan, operands: Convolution) -> Array:

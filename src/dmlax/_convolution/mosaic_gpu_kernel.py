@@ -283,7 +283,7 @@ class _Block:
             outputs: list[list[Value]] = [[] for _ in range(2 * tile.products)]
             for part in range(0, run, 4):
                 for i in range(tile.products):
-                    at = i * count + (start + 2 * part * 2) // 2
+                    at = i * count + start // 2 + 2 * part
                     mine = sums[at : at + 8]
                     both = [*mine[0:2], *mine[4:6]], [*mine[2:4], *mine[6:8]]
                     made = self._outputs(both, windows[4 * i :: 2], first + part)
@@ -384,7 +384,7 @@ class _Copies:
         problem = self.problem
         (height, width), (rows, columns) = problem.input, problem.output
         cell = lanes.minimum(cell, problem.cells - 1)
-        pixel = problem.channels * problem.groups
+        pixel = problem.pixel
         group = self.block.group * problem.channels
         if problem.plain:
             return self._narrow(cell.wide() * pixel + group.wide()), constant(0)
@@ -407,7 +407,7 @@ class _Copies:
 
     def _narrow(self, offset: Value) -> Value:
         """As 32 bits where they do: registers are what two blocks on a multiprocessor share."""
-        return offset.word() if self.problem.plan.input.size < 2**31 else offset
+        return offset.word() if self.problem.input_bytes < 2**31 else offset
 
     def _filter(self, row: int, depth: Value) -> Value:
         """The address of a channel's bytes; rows further on are as far apart in a whole tile."""
@@ -466,7 +466,7 @@ class _Copies:
         y = tap // problem.kernel[1]
         x = tap - y * problem.kernel[1]
         down, right = y * problem.dilations[0], x * problem.dilations[1]
-        pixel = problem.channels * problem.groups
+        pixel = problem.pixel
         offset = (down * problem.input[1] + right) * pixel + channel
         input = self.block.memory["input"]
         ends = problem.sums_windows and problem.taps * problem.channels % self.tile.step != 0

@@ -63,6 +63,16 @@ class Problem:
         return self.plan.filter.outputs // self.groups
 
     @property
+    def pixel(self) -> int:
+        """Bytes of an input cell's channels."""
+        return self.channels * self.groups
+
+    @property
+    def input_bytes(self) -> int:
+        """Of all images."""
+        return self.images * math.prod(self.input) * self.pixel
+
+    @property
     def taps(self) -> int:
         """Positions of the kernel."""
         return math.prod(self.kernel)
