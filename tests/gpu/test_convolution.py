@@ -57,6 +57,7 @@ def test_other_platforms_are_refused(platform):
             {"input": (1, 2**16, 2**14, 4), "filter": (1, 4, 1, 1), "padding": 0},
             "a padded image or the",
         ),
+        ({"input": (1, 0, 8, 4), "filter": (1, 4, 3, 3), "padding": 2}, "input is empty"),
         ({"input": (1, 8, 8, 4), "filter": (1, 4, 1, 1), "padding": 2**14}, "a padded image"),
         ({"input": (1, 40, 40, 8), "filter": (8, 1, 5, 13), "groups": 8}, "more than 64 taps"),
         ({"input": (1, 40, 40, 8), "filter": (8, 8, 16, 17)}, "add up to more than 32"),

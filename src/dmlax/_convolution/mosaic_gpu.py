@@ -28,6 +28,8 @@ def why_not(plan: ConvolutionPlan, platform: str) -> str | None:
     """None, or the sentence that says why it cannot run."""
     if why := mosaic_gpu.why_not(platform):
         return why
+    if plan.input.size == 0 and plan.output.size > 0:
+        return "its input is empty, and its output is not"
     cells = plan.batch * math.prod(plan.output_sizes)
     if max(cells, _padded_bytes(plan), plan.filter.filter.size) >= _MOST:
         return (
