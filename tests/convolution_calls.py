@@ -116,7 +116,8 @@ def call(seed: int) -> Call:
     channels = int(rng.choice([1, 2, 3, 4, 5, 8, 17, *([64, 70] if large else [])]))
     rows = int(rng.choice([1, 2, 3, 5, 8, 13, *([32, 37, 50] if large else [])]))
     if seed % 50 == 0:
-        groups, channels, rows = 1 + seed // 50 % 2, 48 + seed // 50 % 5 * 24, 65 + seed % 150
+        groups, channels = 1 + seed // 50 % 2, 48 + seed // 50 % 5 * 24
+        rows = (64, 128, 129, 192)[seed // 50 % 4]
     elif rng.random() < 0.2:  # depthwise
         groups, channels, rows = int(rng.choice([3, 8, 33, 40])), 1, int(rng.choice([1, 1, 2, 3]))
     pointwise = rng.random() < 0.2

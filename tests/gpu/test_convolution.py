@@ -18,6 +18,7 @@ from dmlax._core.operands import Aval, Rules
 
 LAST = ("NHWC", "OIHW", "NHWC")
 SCALES = {"input_scale": 0.1, "filter_scale": 0.2, "output_scale": 3.0}
+REGISTERS, OTHER_REGISTERS = 65_536, 50  # of a multiprocessor; of a thread, beside its sums
 SHARED_MEMORY = 228 * 1024  # bytes of a multiprocessor; each block takes 1,024 more than it asks
 named = partial(
     dmlax.quantized_linear_convolution,
@@ -61,6 +62,7 @@ def test_other_platforms_are_refused(platform):
         ({"input": (1, 8, 8, 4), "filter": (1, 4, 1, 1), "padding": 2**14}, "a padded image"),
         ({"input": (1, 40, 40, 8), "filter": (8, 1, 5, 13), "groups": 8}, "more than 64 taps"),
         ({"input": (1, 40, 40, 8), "filter": (8, 8, 16, 17)}, "add up to more than 32"),
+        ({"input": (1, 1, 1, 1), "filter": (2**27 + 1, 1, 1, 1), "padding": 0}, "or the filter"),
     ],
 )
 def test_what_a_kernel_cannot_take_is_refused_in_a_sentence(attached, options, sentence):
@@ -69,9 +71,10 @@ def test_what_a_kernel_cannot_take_is_refused_in_a_sentence(attached, options, s
     assert sentence in why
 
 
-def test_a_long_kernel_runs_where_nothing_is_padded(attached):
+def test_a_long_kernel_runs_where_nothing_is_padded_or_channels_are_apart(attached):
     long = plan(input=(1, 40, 40, 8), filter=(8, 8, 16, 17), padding=0)
-    assert mosaic_gpu.why_not(long, "cuda") is None
+    apart = plan(input=(1, 40, 40, 8), filter=(8, 1, 1, 40), groups=8)
+    assert mosaic_gpu.why_not(long, "cuda") is mosaic_gpu.why_not(apart, "cuda") is None
 
 
 @pytest.mark.parametrize("function", ["convolution_integer", "quantized_linear_convolution"])
@@ -141,7 +144,24 @@ def test_blocks_of_every_tile_fit_a_multiprocessor(attached, outputs, channels, 
     from dmlax._convolution import mosaic_gpu_kernel as kernel
     from dmlax._convolution.mosaic_gpu_operands import Problem
 
-    shape = {"input": (2, cells, cells, channels), "filter": (outputs, channels, 3, 3)}
-    tile = kernel.tile_of(Problem.of(plan(**shape)), 132)
-    assert tile.blocks * (kernel._Shared.bytes_of(tile) + 1024) <= SHARED_MEMORY
-    assert tile.blocks * tile.threads * 128 <= 65536  # registers, 128 a thread
+    for kernel_size in (1, 3):
+        shape = (outputs, channels, kernel_size, kernel_size)
+        problem = Problem.of(plan(input=(2, cells, cells, channels), filter=shape))
+        tile = kernel.tile_of(problem, 132)
+        assert tile.blocks * (kernel._Shared.bytes_of(tile) + 1024) <= SHARED_MEMORY
+        sums = tile.products * tile.channels // 2
+        assert REGISTERS // (tile.blocks * tile.threads) >= sums + OTHER_REGISTERS
+
+
+def test_what_a_batch_makes_too_large_is_mapped_one_by_one(lowered, monkeypatch):
+    monkeypatch.setattr(mosaic_gpu, "_MOST", 300)  # cells: 128 each, and of all 640
+    x, w = shaped(5, 2, 8, 8, 4), shaped(8, 4, 1, 1, dtype="int8")
+    text = lowered(lambda x, w: jax.vmap(lambda x: named(x, w))(x), x, w)
+    assert text.count("custom_call @mosaic_gpu") == 1
+    assert "stablehlo.while" in text
+
+
+def test_an_empty_batch_launches_nothing(lowered):
+    x, w = shaped(0, 2, 8, 8, 16), shaped(8, 16, 3, 3, dtype="int8")
+    text = lowered(lambda x, w: jax.vmap(lambda x: named(x, w))(x), x, w)
+    assert "mosaic_gpu" not in text

@@ -70,7 +70,7 @@ def convolution_integer(
       end_padding: cells after each spatial axis; default 0.
       group_count: groups, a static integer that divides K; C is the filter's channels times it.
       dimension_numbers: as in `jax.lax`: of rank 4, or ("NCW", "OIW", "NCW") for rank 3.
-      implementation: "auto", or exactly one of "native_cpu", "xla", "reference".
+      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".
 
     Returns:
       int32, (N, K, height, width), each `(size + start + end - span) // stride + 1`, where span
@@ -153,7 +153,7 @@ def quantized_linear_convolution(
       dimension_numbers: as in `jax.lax`: of rank 4, or ("NCW", "OIW", "NCW") for rank 3.
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's CPU kernels:
         `rint(float32(acc + bias) * ((input_scale * filter_scale) / output_scale))`.
-      implementation: "auto", or exactly one of "native_cpu", "xla", "reference".
+      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".
 
     Returns:
       int8 or uint8, (N, K, height, width), each `(size + start + end - span) // stride + 1`,

@@ -31,24 +31,26 @@ def why_not(plan: ConvolutionPlan, platform: str) -> str | None:
     if plan.input.size == 0 and plan.output.size > 0:
         return "its input is empty, and its output is not"
     cells = plan.batch * math.prod(plan.output_sizes)
-    if max(cells, _padded_bytes(plan), plan.filter.filter.size) >= _MOST:
+    if max(cells, *_padded_bytes(plan)) >= _MOST:
         return (
             f"its output has {_MOST:,} cells or more, or a padded image or the filter as many bytes"
         )
     if _depthwise(plan) and plan.filter.taps > _MOST_DEPTHWISE_TAPS:
         return f"its depthwise kernel has more than {_MOST_DEPTHWISE_TAPS} taps"
     sizes = sum(plan.filter.kernel) + (len(plan.filter.kernel) == 1)
-    if sizes > _MOST_SIZES and any(map(any, plan.options.padding)):
+    if not _depthwise(plan) and sizes > _MOST_SIZES and any(map(any, plan.options.padding)):
         return f"its input is padded, and its kernel's sizes add up to more than {_MOST_SIZES}"
     return None
 
 
-def _padded_bytes(plan: ConvolutionPlan) -> int:
-    """Of one image, channels as a kernel takes them."""
+def _padded_bytes(plan: ConvolutionPlan) -> tuple[int, int]:
+    """Of one image, and of the filter, channels as a kernel takes them."""
     sizes = [plan.input.shape[axis] for axis in plan.options.input_layout[2:]]
     cells = math.prod(s + sum(edges) for s, edges in zip(sizes, plan.options.padding, strict=True))
-    of_groups = plan.filter.group_count * -(-plan.filter.channels // 4) * 4
-    return cells * (-(-plan.filter.outputs // 4) * 4 if _depthwise(plan) else of_groups)
+    shape = plan.filter
+    channels = -(-shape.channels // 4) * 4
+    pixel = -(-shape.outputs // 4) * 4 if _depthwise(plan) else shape.group_count * channels
+    return cells * pixel, shape.outputs * -(-shape.taps * channels // 16) * 16
 
 
 def run(plan: ConvolutionPlan, operands: Convolution) -> Array:
@@ -70,13 +72,16 @@ def _with_batches(plan: ConvolutionPlan) -> Any:
     @call.def_vmap
     def folded(size: int, arguments: Any, operands: Convolution) -> tuple[Array, bool]:
         (mapped,) = arguments
-        rest = mapped._replace(input=False)
-        if any(jax.tree.leaves(rest)) or not mapped.input:
-            axes = jax.tree.map(lambda each: 0 if each else None, mapped)
-            return jax.vmap(jax.custom_batching.sequential_vmap(convolve), (axes,))(operands), True
-        batch = plan.options.input_layout[0]
-        x = _merged(operands.input, batch)
+        if size == 0:
+            return jnp.zeros((0, *plan.output.shape), plan.output.dtype), True
+        axes = jax.tree.map(lambda each: 0 if each else None, mapped)
+        one_by_one = jax.vmap(jax.custom_batching.sequential_vmap(convolve), (axes,))
+        if any(jax.tree.leaves(mapped._replace(input=False))) or not mapped.input:
+            return one_by_one(operands), True
+        x = _merged(operands.input, plan.options.input_layout[0])
         larger = replace(plan, operands=plan.operands._replace(input=aval_of(x)))
+        if why_not(larger, "cuda"):
+            return one_by_one(operands), True
         y = _with_batches(larger)(operands._replace(input=x))
         return _split(y, plan.options.output_layout[0], size), True
 

@@ -24,7 +24,6 @@ _UNSIGNED = {
     "eq": _Compare.eq,
     "ne": _Compare.ne,
 }
-Number = "Value | int"
 
 
 class Value:

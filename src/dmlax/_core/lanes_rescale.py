@@ -29,14 +29,14 @@ def _literal(value: float) -> str:
 
 # The exact estimate is y = fl(fl(acc) * fl(m / 255) + fl((zero point - lowest) / 255)), clamped to
 # [0, 1] as it is made, and 255 y the output less the lowest. Its four relative errors of 2**-24 are
-# of at most 255 each: less than 2**-14 together. No rounding is in doubt unless the estimate is
+# of less than 256 each: less than 2**-14 together. No rounding is in doubt unless the estimate is
 # this far from an integer.
 _BAND = _literal(0.5 - 2**-14)
 _SPAN = 255  # the highest output less the lowest
 _PER_SPAN = f"0d{int(np.float64(1 / _SPAN).view(np.uint64)):016X}"
 _LARGEST = "0d4090000000000000"  # 2**10: a multiplier beyond saturates all but 0
 _SMALLEST = "0d3DE0000000000000"  # 2**-33: below it no accumulator reaches a half
-_ROUNDING = 1.5 * 2**23  # a float32 whose last bit is 1: adding it rounds to even
+_ROUNDING = 1.5 * 2**23  # a float32 whose last bit is worth 1: adding it rounds to even
 
 
 class _Scale(NamedTuple):

@@ -78,7 +78,10 @@ def copy(to: Value, source: Value, size: int, wanted: Value | None = None) -> No
 
 
 def copy_or_fill(to: Value, source: Value, size: int, wanted: Value, word: Value) -> None:
-    """Begins to copy bytes; where they are not wanted, stores `word` over and over instead."""
+    """Begins to copy bytes; where they are not wanted, stores `word` over and over instead.
+
+    They go through the first cache: windows that are padded overlap.
+    """
     words = size // 4
     kind = {1: "b32", 2: "v2.b32", 4: "v4.b32"}[words]
     value = "$3" if words == 1 else "{" + ", ".join(["$3"] * words) + "}"
@@ -87,7 +90,7 @@ def copy_or_fill(to: Value, source: Value, size: int, wanted: Value, word: Value
 
 
 def _copy_of(size: int) -> str:
-    """Past the first cache where it may: there all but whole chunks have to go, and are slower."""
+    """Past the first cache, which was faster; only whole chunks may."""
     return f"cp.async.{'cg' if size == CHUNK else 'ca'}.shared.global"
 
 
