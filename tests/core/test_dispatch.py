@@ -35,6 +35,9 @@ class Plan(str):
 
     output = Aval(np.dtype(np.float32), (2,))
 
+    def notes(self):
+        return []
+
 
 class Counted:
     """An operator whose lowerings say that they ran."""
@@ -59,13 +62,14 @@ def call(name, **options):
     return function(*arguments, **fixed, **options)
 
 
+@pytest.mark.parametrize("unknown", ["fastest", "Auto"])
 @pytest.mark.parametrize("name", CALLS)
-def test_an_unknown_implementation_is_a_wrong_option(name):
+def test_an_unknown_implementation_is_a_wrong_option(name, unknown):
     with pytest.raises(dmlax.SpecError) as caught:
-        call(name, implementation="fastest")
+        call(name, implementation=unknown)
     assert (caught.value.code, caught.value.field) == ("option", "implementation")
     assert str(caught.value) == (
-        f"{name}: implementation is 'fastest', expected one of auto, reference, xla, "
+        f"{name}: implementation is '{unknown}', expected one of auto, reference, xla, "
         "native_cpu, mosaic_gpu"
     )
 
@@ -92,6 +96,7 @@ def test_a_named_implementation_that_does_not_exist_is_never_replaced(name, name
 @pytest.mark.parametrize("name", ["native_cpu", "xla", "reference"])
 def test_the_named_lowering_runs_and_no_other(name):
     counted = Counted()
+    name = "".join(name)  # another string that is equal
     assert dispatch.call(counted.operator, None, jnp.ones(2), name).tolist() == [2, 2]
     assert counted.ran == [name]
 
@@ -197,6 +202,16 @@ def test_explain_says_what_runs_instead_of_xla(monkeypatch):
             "  not reference: slow; it runs only when named",
         ]
     )
+
+
+def test_explain_says_which_of_two_kernels_is_faster():
+    both = Counted()
+    kernels = tuple(both.lowering(name, None) for name in ("mosaic_gpu", "native_cpu"))
+    operator = dispatch.Operator("both", kernels + both.operator.lowerings[1:])
+    found = dispatch.call(operator, Plan(), None, dispatch.Explain("auto")).choices[0]
+    assert found.implementation == "mosaic_gpu"
+    assert found.why_not["native_cpu"].startswith("mosaic_gpu is faster")
+    assert found.why_not["reference"] == "slow; it runs only when named"
 
 
 def test_explain_of_a_named_implementation_names_nothing_else():
