@@ -175,16 +175,9 @@ class _Block:
     def _window(self, cell: Value, quad: Value) -> list[Value]:
         """Four channels of each tap; zero points where the input ends."""
         problem = self.problem
-        (height, width), (rows, columns) = problem.input, problem.output
+        height, width = problem.input
         pixel = _TOGETHER * self.quads
-        image = cell // (rows * columns)
-        cell = cell - image * (rows * columns)
-        y = cell // columns
-        x = cell - y * columns
-        corner = (
-            y * problem.strides[0] - problem.padding[0][0],
-            x * problem.strides[1] - problem.padding[1][0],
-        )
+        image, *corner = problem.window(cell)
         offset = (corner[0] * width + corner[1]) * pixel + quad * _TOGETHER
         start = image.wide() * (height * width * pixel) + offset.wide_signed()
         address = self.memory["input"].address(start)

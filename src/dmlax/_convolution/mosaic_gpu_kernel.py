@@ -382,18 +382,13 @@ class _Copies:
         The first byte may lie outside. The rows are the lowest bits, columns follow.
         """
         problem = self.problem
-        (height, width), (rows, columns) = problem.input, problem.output
+        height, width = problem.input
         cell = lanes.minimum(cell, problem.cells - 1)
         pixel = problem.pixel
         group = self.block.group * problem.channels
         if problem.plain:
             return self._narrow(cell.wide() * pixel + group.wide()), constant(0)
-        image = cell // (rows * columns)
-        cell = cell - image * (rows * columns)
-        y = cell // columns
-        x = cell - y * columns
-        top = y * problem.strides[0] - problem.padding[0][0]
-        left = x * problem.strides[1] - problem.padding[1][0]
+        image, top, left = problem.window(cell)
         offset = (top * width + left) * pixel + group
         start = image.wide() * (height * width * pixel) + offset.wide_signed()
         if not problem.padded:

@@ -97,6 +97,16 @@ class Problem:
         """Whether a cell's window is that cell of the input."""
         return self.taps == 1 and self.input == self.output and not self.padded
 
+    def window(self, cell: Value) -> tuple[Value, Value, Value]:
+        """The image of a cell of all images; the row and column where its window begins."""
+        rows, columns = self.output
+        image = cell // (rows * columns)
+        cell = cell - image * (rows * columns)
+        y = cell // columns
+        x = cell - y * columns
+        top = y * self.strides[0] - self.padding[0][0]
+        return image, top, x * self.strides[1] - self.padding[1][0]
+
     @property
     def granule(self) -> int:
         """Bytes that are side by side in the input, whatever the tap."""
