@@ -142,7 +142,7 @@ def test_blocks_of_every_tile_fit_a_multiprocessor(attached, outputs, channels, 
     if jax.__version_info__[:2] < (0, 11):
         pytest.skip("the kernels are written for JAX 0.11")
     from dmlax._convolution import mosaic_gpu_kernel as kernel
-    from dmlax._convolution.mosaic_gpu_operands import Problem
+    from dmlax._convolution.mosaic_gpu_problem import Problem
 
     for kernel_size in (1, 3):
         shape = (outputs, channels, kernel_size, kernel_size)

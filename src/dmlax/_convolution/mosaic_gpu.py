@@ -5,7 +5,6 @@ lowered.
 """
 
 import functools
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +13,7 @@ import jax.custom_batching
 import jax.numpy as jnp
 from jax import Array, lax
 
+from dmlax._convolution.mosaic_gpu_problem import Problem
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
 from dmlax._convolution.prepare import ready
 from dmlax._core import mosaic_gpu
@@ -30,27 +30,17 @@ def why_not(plan: ConvolutionPlan, platform: str) -> str | None:
         return why
     if plan.input.size == 0 and plan.output.size > 0:
         return "its input is empty, and its output is not"
-    cells = plan.batch * math.prod(plan.output_sizes)
-    if max(cells, *_padded_bytes(plan)) >= _MOST:
+    problem = Problem.of(plan)
+    if max(problem.cells, problem.padded_image_bytes, problem.filter_bytes) >= _MOST:
         return (
             f"its output has {_MOST:,} cells or more, or a padded image or the filter as many bytes"
         )
-    if _depthwise(plan) and plan.filter.taps > _MOST_DEPTHWISE_TAPS:
-        return f"its depthwise kernel has more than {_MOST_DEPTHWISE_TAPS} taps"
-    sizes = sum(plan.filter.kernel) + (len(plan.filter.kernel) == 1)
-    if not _depthwise(plan) and sizes > _MOST_SIZES and any(map(any, plan.options.padding)):
+    if problem.depthwise:
+        many = problem.taps > _MOST_DEPTHWISE_TAPS
+        return f"its depthwise kernel has more than {_MOST_DEPTHWISE_TAPS} taps" if many else None
+    if problem.padded and sum(problem.kernel) > _MOST_SIZES:
         return f"its input is padded, and its kernel's sizes add up to more than {_MOST_SIZES}"
     return None
-
-
-def _padded_bytes(plan: ConvolutionPlan) -> tuple[int, int]:
-    """Of one image, and of the filter, channels as a kernel takes them."""
-    sizes = [plan.input.shape[axis] for axis in plan.options.input_layout[2:]]
-    cells = math.prod(s + sum(edges) for s, edges in zip(sizes, plan.options.padding, strict=True))
-    shape = plan.filter
-    channels = -(-shape.channels // 4) * 4
-    pixel = -(-shape.outputs // 4) * 4 if _depthwise(plan) else shape.group_count * channels
-    return cells * pixel, shape.outputs * -(-shape.taps * channels // 16) * 16
 
 
 def run(plan: ConvolutionPlan, operands: Convolution) -> Array:
@@ -99,25 +89,20 @@ def _split(x: Array, axis: int, size: int) -> Array:
     return jnp.moveaxis(x.reshape(*x.shape[:axis], size, -1, *x.shape[axis + 1 :]), axis, 0)
 
 
-def _depthwise(plan: ConvolutionPlan) -> bool:
-    return plan.filter.channels == 1 and plan.filter.group_count > 1
-
-
 def _convolve(plan: ConvolutionPlan, operands: Convolution) -> Array:
     """Channels last, through a kernel, and as the plan lays the output out."""
-    from dmlax._convolution.mosaic_gpu_operands import Problem
-
+    problem = Problem.of(plan)
     batch, channels, *spatial = plan.options.input_layout
     x = jnp.transpose(operands.input, (batch, *spatial, channels))
-    kernel = _by_channels if _depthwise(plan) else _by_products
-    output = kernel(Problem.of(plan), operands._replace(input=x))
+    kernel = _by_channels if problem.depthwise else _by_products
+    output = kernel(problem, operands._replace(input=x))
     output = output.reshape(plan.batch, *plan.output_sizes, plan.filter.outputs)
     last = output.ndim - 1
     order = inverse(plan.options.output_layout)
     return jnp.transpose(output, [{0: 0, 1: last}.get(axis, axis - 1) for axis in order])
 
 
-def _by_products(problem: Any, operands: Convolution) -> Array:
+def _by_products(problem: Problem, operands: Convolution) -> Array:
     """(cells, K). A group's channels are filled with zero points up to a multiple of 4."""
     from dmlax._convolution import mosaic_gpu_kernel as kernel
 
@@ -138,7 +123,7 @@ def _by_products(problem: Any, operands: Convolution) -> Array:
     return kernel.convolve(problem, tile, processors, given, filter.sums)
 
 
-def _by_channels(problem: Any, operands: Convolution) -> Array:
+def _by_channels(problem: Problem, operands: Convolution) -> Array:
     """(cells, K). A channel with several filters is repeated; channels fill whole words."""
     from dmlax._convolution import mosaic_gpu_depthwise as kernel
 
@@ -146,12 +131,12 @@ def _by_channels(problem: Any, operands: Convolution) -> Array:
     x = jnp.repeat(x, problem.outputs, -1) if problem.outputs > 1 else x
     filter = ready(problem.plan, operands)
     given = operands._replace(
-        input=_pad_last(x, -outputs % 4),
+        input=_pad_last(x, problem.pixel - outputs),
         filter=filter.packed,
         filter_zero_point=filter.zero_point,
     )
-    launch = kernel.launch_of(problem)
-    output = kernel.convolve(problem, launch, mosaic_gpu.processors(), given, filter.sums)
+    split = kernel.split_of(problem)
+    output = kernel.convolve(problem, split, mosaic_gpu.processors(), given, filter.sums)
     return output[:, :outputs]
 
 

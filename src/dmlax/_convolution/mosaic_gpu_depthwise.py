@@ -7,41 +7,30 @@ multiplied and summed at once (`dp4a`).
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._convolution.mosaic_gpu_operands import (
-    Column,
-    ColumnTable,
-    Parameters,
-    Problem,
-    flat_operands,
-)
+from dmlax._convolution.mosaic_gpu_operands import Column, ColumnTable, Parameters, launch
+from dmlax._convolution.mosaic_gpu_problem import Problem
 from dmlax._convolution.plan import Convolution
-from dmlax._core import lanes, mosaic_gpu_kernel
+from dmlax._core import lanes
 from dmlax._core.lanes import Pointer, Value, constant
 from dmlax._core.lanes_rescale import Scales
+from dmlax._core.mosaic_gpu_kernel import Block
 
 _TOGETHER = 4  # channels of a thread, and taps that are multiplied at once
 
 
 @dataclass(frozen=True)
-class Launch:
+class Split(Block):
     """How the work is split.
 
     `warpgroups` a block, which takes `quads` of channels side by side, and `blocks` on a
     multiprocessor.
     """
 
-    warpgroups: int
     quads: int
     blocks: int
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return 128 * self.warpgroups
 
     @property
     def cells(self) -> int:
@@ -49,38 +38,36 @@ class Launch:
         return self.threads // self.quads
 
 
-def launch_of(problem: Problem) -> Launch:
+def split_of(problem: Problem) -> Split:
     """What was fastest on an H200: a warp reads 128 bytes side by side."""
     quads = _quads(problem)
-    return Launch(2, min(32, 1 << (quads - 1).bit_length()), 4)
+    return Split(2, min(32, 1 << (quads - 1).bit_length()), 4)
 
 
 def convolve(
-    problem: Problem, launch: Launch, processors: int, operands: Convolution, sums: Array
+    problem: Problem, split: Split, processors: int, operands: Convolution, sums: Array
 ) -> Array:
     """The output, (cells, K); the input is (N, H, W, K), K in whole words, the filter (K, taps)."""
-    columns = -(-_quads(problem) // launch.quads)
-    most = max(1, launch.blocks * processors // columns)
-    rows = min(-(-problem.cells // launch.cells), most)
-    shape = (problem.cells, _TOGETHER * _quads(problem))
+    columns = -(-_quads(problem) // split.quads)
+    most = max(1, split.blocks * processors // columns)
+    rows = min(-(-problem.cells // split.cells), most)
 
     def body(output: Pointer, shared: Pointer, **memory: Pointer) -> None:
-        _Block(problem, launch, rows, memory, output, shared).run()
+        _Block(problem, split, rows, memory, output, shared).run()
 
-    (output,) = mosaic_gpu_kernel.launch(
+    return launch(
         "dmlax_depthwise_convolution",
         body,
-        flat_operands(operands, sums),
-        {"output": jax.ShapeDtypeStruct(shape, problem.plan.options.output_dtype)},
+        *(problem, operands, sums),
+        channels=problem.pixel,
         blocks=rows * columns,
-        warpgroups=launch.warpgroups,
-        shared_words=ColumnTable.bytes_of(_TOGETHER * launch.quads) // 4,
+        warpgroups=split.warpgroups,
+        shared_words=ColumnTable.bytes_of(_TOGETHER * split.quads) // 4,
     )
-    return output
 
 
 def _quads(problem: Problem) -> int:
-    return -(-problem.plan.filter.outputs // _TOGETHER)
+    return problem.pixel // _TOGETHER
 
 
 class _Block:
@@ -89,22 +76,22 @@ class _Block:
     def __init__(
         self,
         problem: Problem,
-        launch: Launch,
+        split: Split,
         rows: int,
         memory: dict[str, Pointer],
         output: Pointer,
         shared: Pointer,
     ) -> None:
-        self.problem, self.launch, self.memory = problem, launch, memory
+        self.problem, self.split, self.memory = problem, split, memory
         self.output = output
-        self.table = ColumnTable(shared.shared_address(), _TOGETHER * launch.quads)
+        self.table = ColumnTable(shared.shared_address(), _TOGETHER * split.quads)
         self.quads = _quads(problem)
-        columns = -(-self.quads // launch.quads)
+        columns = -(-self.quads // split.quads)
         row = lanes.block() // columns
-        self.first_quad = (lanes.block() - row * columns) * launch.quads
-        self.column = lanes.thread() & (launch.quads - 1)
-        self.first_cell = row * launch.cells + lanes.thread() // launch.quads
-        self.cells_at_once = rows * launch.cells
+        self.first_quad = (lanes.block() - row * columns) * split.quads
+        self.column = lanes.thread() & (split.quads - 1)
+        self.first_cell = row * split.cells + lanes.thread() // split.quads
+        self.cells_at_once = rows * split.cells
         self.parameters = Parameters(problem, memory)
         self.rescale = self.parameters.rescale()
 
@@ -121,7 +108,7 @@ class _Block:
         cells = lanes.select(quad < self.quads, constant(self.problem.cells), 0)
         quad = lanes.minimum(quad, self.quads - 1)
         filter = self._filter(quad)
-        self.table.set(self.launch.threads, constants)
+        self.table.set(self.split.threads, constants)
         lanes.barrier()
         columns = {
             name: self.table.four(name, self.column * _TOGETHER)
@@ -176,12 +163,12 @@ class _Block:
         """Four channels of each tap; zero points where the input ends."""
         problem = self.problem
         height, width = problem.input
-        pixel = _TOGETHER * self.quads
+        pixel = problem.pixel
         image, *corner = problem.window(cell)
         offset = (corner[0] * width + corner[1]) * pixel + quad * _TOGETHER
         start = image.wide() * (height * width * pixel) + offset.wide_signed()
         address = self.memory["input"].address(start)
-        fill = (self.parameters.input_zero_point & 0xFF) * 0x01010101
+        fill = self.parameters.input_zero_points()
         met = [
             [
                 corner[axis] + tap * problem.dilations[axis] < problem.input[axis]

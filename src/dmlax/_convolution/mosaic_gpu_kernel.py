@@ -12,35 +12,30 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._convolution.mosaic_gpu_operands import ColumnTable, Parameters, Problem, flat_operands
+from dmlax._convolution.mosaic_gpu_operands import ColumnTable, Parameters, launch
+from dmlax._convolution.mosaic_gpu_problem import Problem
 from dmlax._convolution.plan import Convolution
-from dmlax._core import lanes, mosaic_gpu_kernel, tensor_cores
+from dmlax._core import lanes, mosaic_gpu, tensor_cores
 from dmlax._core.lanes import Pointer, Value, constant, select
+from dmlax._core.mosaic_gpu_kernel import Block
 
 
 @dataclass(frozen=True)
-class Tile:
+class Tile(Block):
     """What a block does.
 
     `warpgroups` of `products` times 64 cells each, `channels`, `step` bytes of the sum at a time,
     and `stages` of them in shared memory; `blocks` of them on a multiprocessor.
     """
 
-    warpgroups: int
     products: int
     channels: int
     step: int
     stages: int
     blocks: int
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return 128 * self.warpgroups
 
     @property
     def cells(self) -> int:
@@ -94,21 +89,19 @@ def convolve(
 ) -> Array:
     """The output, (cells, K); the input is (N, H, W, groups * channels), the filter (K, depth)."""
     rows = _rows_at_once(problem, tile, processors)
-    shape = (problem.cells, problem.plan.filter.outputs)
 
     def body(output: Pointer, shared: Pointer, **memory: Pointer) -> None:
         _Block(problem, tile, rows, memory, output, _Shared(tile, shared)).run()
 
-    (output,) = mosaic_gpu_kernel.launch(
+    return launch(
         "dmlax_convolution",
         body,
-        flat_operands(operands, sums),
-        {"output": jax.ShapeDtypeStruct(shape, problem.plan.options.output_dtype)},
+        *(problem, operands, sums),
+        channels=problem.plan.filter.outputs,
         blocks=rows * _columns(problem, tile) * problem.groups,
         warpgroups=tile.warpgroups,
         shared_words=_Shared.bytes_of(tile) // 4,
     )
-    return output
 
 
 class _Shared:
@@ -354,13 +347,13 @@ class _Copies:
 
     def __init__(self, block: _Block) -> None:
         self.block, self.problem, self.tile = block, block.problem, block.tile
-        across = self.tile.step // tensor_cores.CHUNK
+        across = self.tile.step // mosaic_gpu.CHUNK
         self.row = lanes.thread() // across
         self.chunk = lanes.thread() - self.row * across
         self.rows_at_once = self.tile.threads // across
         self.place = tensor_cores.swizzled(self.row, self.chunk, self.tile.step)
         self.filter = self.block.channel(_column_of(self.row, self.tile)) * self.problem.depth
-        self.fill = (block.parameters.input_zero_point & 0xFF) * 0x01010101
+        self.fill = block.parameters.input_zero_points()
 
     @property
     def count(self) -> int:
@@ -430,22 +423,22 @@ class _Copies:
         return lanes.choose(last, next_tile, same_tile, [value.bits for value in ahead])
 
     def _copy(self, step: Value, stage: Value, windows: Sequence[Value]) -> None:
-        depth = step * self.tile.step + self.chunk * tensor_cores.CHUNK
+        depth = step * self.tile.step + self.chunk * mosaic_gpu.CHUNK
         to = self.block.shared.stages + stage + self.place
-        for part in range(0, tensor_cores.CHUNK, self.problem.granule):
+        for part in range(0, mosaic_gpu.CHUNK, self.problem.granule):
             self._copy_windows(windows, depth + part, to + part)
         to = to + self.tile.cells * self.tile.step
         wanted = None
         if self.problem.depth % self.tile.step:
             wanted = depth < self.problem.depth
-            depth = lanes.minimum(depth, self.problem.depth - tensor_cores.CHUNK)
+            depth = lanes.minimum(depth, self.problem.depth - mosaic_gpu.CHUNK)
         for row in range(0, self.tile.channels, self.rows_at_once):
             target, source = to + row * self.tile.step, self._filter(row, depth)
             if self.tile.channels < self.rows_at_once:
                 with lanes.when(self.row < self.tile.channels):
-                    tensor_cores.copy(target, source, tensor_cores.CHUNK, wanted)
+                    tensor_cores.copy(target, source, mosaic_gpu.CHUNK, wanted)
             else:
-                tensor_cores.copy(target, source, tensor_cores.CHUNK, wanted)
+                tensor_cores.copy(target, source, mosaic_gpu.CHUNK, wanted)
 
     def _copy_windows(self, windows: Sequence[Value], depth: Value, to: Value) -> None:
         """A granule of each window, all of one tap.

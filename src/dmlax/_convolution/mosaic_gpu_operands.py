@@ -1,128 +1,46 @@
-"""What the kernels for Hopper GPUs take: a convolution in N, H, W, C, and its parameters."""
+"""What the convolutions' kernels for Hopper GPUs share: their operands, and channels' constants."""
 
-import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dmlax._convolution.plan import Convolution, ConvolutionPlan
+from dmlax._convolution.mosaic_gpu_problem import Problem
+from dmlax._convolution.plan import Convolution
 from dmlax._convolution.prepare import rebase_of
-from dmlax._core import lanes, tensor_cores
+from dmlax._core import lanes, mosaic_gpu_kernel
 from dmlax._core.lanes import Pointer, Value, constant
 from dmlax._core.lanes_rescale import Rescale, Scales, multiplier
 
 
-@dataclass(frozen=True)
-class Problem:
-    """A convolution in N, H, W, C, as the kernel takes it: `depth` bytes make a window."""
-
-    plan: ConvolutionPlan
-    images: int
-    input: tuple[int, int]
-    output: tuple[int, int]
-    kernel: tuple[int, int]
-    strides: tuple[int, int]
-    dilations: tuple[int, int]
-    padding: tuple[tuple[int, int], tuple[int, int]]
-    channels: int  # of a group, a multiple of 4
-
-    @classmethod
-    def of(cls, plan: ConvolutionPlan) -> "Problem":
-        """One spatial axis is a width, of height 1."""
-        options = plan.options
-        sizes = [plan.input.shape[axis] for axis in options.input_layout[2:]]
-        height = len(sizes) == 1
-
-        def two(values: Any, one: Any = 1) -> Any:
-            return (one, *values) if height else tuple(values)
-
-        return cls(
-            plan,
-            plan.batch,
-            input=two(sizes),
-            output=two(plan.output_sizes),
-            kernel=two(plan.filter.kernel),
-            strides=two(options.strides),
-            dilations=two(options.dilations),
-            padding=two(options.padding, (0, 0)),
-            channels=-(-plan.filter.channels // 4) * 4,
-        )
-
-    @property
-    def groups(self) -> int:
-        """Groups."""
-        return self.plan.filter.group_count
-
-    @property
-    def outputs(self) -> int:
-        """Output channels of a group."""
-        return self.plan.filter.outputs // self.groups
-
-    @property
-    def pixel(self) -> int:
-        """Bytes of an input cell's channels."""
-        return self.channels * self.groups
-
-    @property
-    def input_bytes(self) -> int:
-        """Of all images."""
-        return self.images * math.prod(self.input) * self.pixel
-
-    @property
-    def taps(self) -> int:
-        """Positions of the kernel."""
-        return math.prod(self.kernel)
-
-    @property
-    def depth(self) -> int:
-        """Bytes of a filter's row: whole chunks."""
-        return -(-self.taps * self.channels // tensor_cores.CHUNK) * tensor_cores.CHUNK
-
-    @property
-    def cells(self) -> int:
-        """Cells of all images."""
-        return self.images * math.prod(self.output)
-
-    @property
-    def padded(self) -> bool:
-        """Whether a window may reach beyond the input."""
-        return any(edge > 0 for edges in self.padding for edge in edges)
-
-    @property
-    def plain(self) -> bool:
-        """Whether a cell's window is that cell of the input."""
-        return self.taps == 1 and self.input == self.output and not self.padded
-
-    def window(self, cell: Value) -> tuple[Value, Value, Value]:
-        """The image of a cell of all images; the row and column where its window begins."""
-        rows, columns = self.output
-        image = cell // (rows * columns)
-        cell = cell - image * (rows * columns)
-        y = cell // columns
-        x = cell - y * columns
-        top = y * self.strides[0] - self.padding[0][0]
-        return image, top, x * self.strides[1] - self.padding[1][0]
-
-    @property
-    def granule(self) -> int:
-        """Bytes that are side by side in the input, whatever the tap."""
-        return math.gcd(self.channels, tensor_cores.CHUNK)
-
-    @property
-    def sums_windows(self) -> bool:
-        """Whether the filter's rows are off by a zero point, which a window's sum makes up for."""
-        zero_point = self.plan.operands.filter_zero_point is not None
-        return zero_point or self.plan.filter.filter.dtype == jnp.uint8
-
-
-def flat_operands(operands: Convolution, sums: Array) -> dict[str, Array]:
-    """Those that are there, by name, and the filter's sums."""
+def launch(
+    name: str,
+    body: Callable[..., None],
+    problem: Problem,
+    operands: Convolution,
+    sums: Array,
+    *,
+    channels: int,
+    blocks: int,
+    warpgroups: int,
+    shared_words: int,
+) -> Array:
+    """Runs a kernel on the operands that are there, and the filter's sums: (cells, channels)."""
     given = operands._asdict() | {"sums": sums}
-    return {name: value.reshape(-1) for name, value in given.items() if value is not None}
+    dtype = problem.plan.options.output_dtype
+    (output,) = mosaic_gpu_kernel.launch(
+        name,
+        body,
+        {name: value.reshape(-1) for name, value in given.items() if value is not None},
+        {"output": jax.ShapeDtypeStruct((problem.cells, channels), dtype)},
+        blocks=blocks,
+        warpgroups=warpgroups,
+        shared_words=shared_words,
+    )
+    return output
 
 
 class Column(NamedTuple):
@@ -145,6 +63,10 @@ class Parameters:
         dtype = problem.plan.options.output_dtype
         self.input_zero_point = self._zero_point("input_zero_point", problem.plan.input.dtype)
         self._output_zero_point = self._zero_point("output_zero_point", dtype)
+
+    def input_zero_points(self) -> Value:
+        """A word of four of them."""
+        return (self.input_zero_point & 0xFF) * 0x01010101
 
     def rescale(self) -> Rescale | None:
         """What all channels share of it; None for int32 outputs."""

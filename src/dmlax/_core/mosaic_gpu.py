@@ -10,6 +10,7 @@ from jax import Array
 from dmlax._core import compat
 from dmlax.errors import UnsupportedError
 
+CHUNK = 16  # bytes that a thread copies, and shared memory swizzles, as one
 _CAPABILITY = "9.0"
 _JAX = (0, 11)  # what the kernels are written with appeared, or moved, before it
 

@@ -1,6 +1,7 @@
 """A CUDA kernel's frame, by Pallas: what each thread does is written with `lanes`."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -10,6 +11,18 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from dmlax._core.lanes import Pointer
+
+
+@dataclass(frozen=True)
+class Block:
+    """How large a block is."""
+
+    warpgroups: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 128 * self.warpgroups
 
 
 def launch(

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from dmlax._core import lanes
 from dmlax._core.lanes import Value, constant
+from dmlax._core.mosaic_gpu import CHUNK
 
 ROWS = 64  # of the left matrix, in one product
 DEPTH = 32  # bytes of a row that one product sums
-CHUNK = 16  # bytes that are copied, and swizzled, as one
 ALIGNMENT = 1024  # bytes, of a matrix
 _SWIZZLES = {128: 1, 64: 2, 32: 3}  # by bytes of a row: the descriptor's code
 

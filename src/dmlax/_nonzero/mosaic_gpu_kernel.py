@@ -26,13 +26,12 @@ _WINDOWS = 2  # of 32 tiles that are looked back on at once
 
 
 @dataclass(frozen=True)
-class Launch:
+class Launch(mosaic_gpu_kernel.Block):
     """How the work is split.
 
     `warpgroups` a block, `items` elements a thread in a tile, and `blocks`.
     """
 
-    warpgroups: int
     items: int
     blocks: int
 
@@ -44,11 +43,6 @@ class Launch:
         if plan.elements < 1 << 23:
             return cls(4, 32, 2 * processors)
         return cls(8, 24, processors)
-
-    @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return 128 * self.warpgroups
 
     @property
     def tile(self) -> int:
