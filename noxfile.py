@@ -133,12 +133,16 @@ def conformance(session: nox.Session) -> None:
 
 @nox.session(venv_backend="none")
 def conformance_cuda(session: nox.Session) -> None:
-    """Give the golden vectors to this interpreter's JAX on an NVIDIA GPU, which must be there."""
+    """Give the golden vectors to this interpreter's JAX on an NVIDIA GPU, which must be there.
+
+    Then what plain JAX gets wrong there is shown, with dmlax beside it.
+    """
     paths = {"PYTHONPATH": "src:conformance/src"}
     for adapter in ("CudaXla", "CudaMosaic"):
         implementation = f"--implementation=dmlax_conformance.adapters.dmlax:{adapter}"
         command = ("python3", "-m", "dmlax_conformance", "run", implementation, "--variant=all")
         session.run(*command, *session.posargs, env=paths, external=True)
+    session.run("python3", "tests/gpu/hazards.py", env=paths, external=True)
 
 
 @nox.session

@@ -1,5 +1,6 @@
 """Reading what is lowered, for platforms that are not here."""
 
+import itertools
 import re
 from typing import Any, NamedTuple
 
@@ -34,6 +35,13 @@ def products(lowered: str) -> list[Product]:
     found = [_product(match) for match in DOT.finditer(lowered)]
     assert len(found) == lowered.count("stablehlo.dot_general")
     return found
+
+
+def fenced(lowered: str) -> bool:
+    """Whether a barrier comes after every dot_general, before anything is computed from it."""
+    lines = [line for line in lowered.splitlines() if "stablehlo.broadcast_in_dim" not in line]
+    after = [b for a, b in itertools.pairwise(lines) if "stablehlo.dot_general" in a]
+    return all("stablehlo.optimization_barrier" in line for line in after)
 
 
 def convolutions(lowered: str) -> list[tuple[str, ...]]:

@@ -8,6 +8,8 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 
 import dmlax
+from dmlax._convolution import xla
+from dmlax._core import dispatch
 from gpu.many_devices import SPLIT
 
 
@@ -16,6 +18,18 @@ def mesh():
     return jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
 
 
+@pytest.fixture(params=["CPU", "GPU"])
+def program(monkeypatch, request):
+    """That of a CPU, or a GPU's, compiled for the CPU; what was traced before is forgotten."""
+    if request.param == "GPU":
+        branch = lambda plan, images, operands: xla._by_words(plan, operands)  # noqa: E731
+        monkeypatch.setattr(xla, "_in_parts", branch)
+    dispatch._compiled.cache_clear()
+    yield
+    dispatch._compiled.cache_clear()
+
+
+@pytest.mark.usefixtures("program")
 @pytest.mark.parametrize("split", SPLIT)
 @pytest.mark.parametrize("groups", [1, 2, 16])
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])

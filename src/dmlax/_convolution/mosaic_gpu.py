@@ -11,11 +11,12 @@ from typing import Any
 import jax
 import jax.custom_batching
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
 from dmlax._convolution.mosaic_gpu_problem import Problem
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
 from dmlax._convolution.prepare import ready
+from dmlax._convolution.words import fill_channels, pad_last
 from dmlax._core import mosaic_gpu
 from dmlax._core.operands import aval_of
 
@@ -103,19 +104,14 @@ def _convolve(plan: ConvolutionPlan, operands: Convolution) -> Array:
 
 
 def _by_products(problem: Problem, operands: Convolution) -> Array:
-    """(cells, K). A group's channels are filled with zero points up to a multiple of 4."""
+    """(cells, K), of whole words of channels."""
     from dmlax._convolution import mosaic_gpu_kernel as kernel
 
-    shape, x = problem.plan.filter, operands.input
-    if missing := problem.channels - shape.channels:
-        x = x.reshape(*x.shape[:-1], problem.groups, shape.channels)
-        x = _pad_last(x, missing, operands.input_zero_point)
-    filter = ready(problem.plan, operands)
-    rows = filter.packed.reshape(shape.outputs, problem.taps, shape.channels)
-    rows = _pad_last(rows, missing).reshape(shape.outputs, -1)
+    plan = problem.plan
+    x, filter = fill_channels(plan, operands, operands.input, ready(plan, operands))
     given = operands._replace(
         input=x,
-        filter=_pad_last(rows, problem.depth - rows.shape[1]),
+        filter=pad_last(filter.packed, problem.depth - filter.packed.shape[1]),
         filter_zero_point=filter.zero_point,
     )
     processors = mosaic_gpu.processors()
@@ -131,16 +127,10 @@ def _by_channels(problem: Problem, operands: Convolution) -> Array:
     x = jnp.repeat(x, problem.outputs, -1) if problem.outputs > 1 else x
     filter = ready(problem.plan, operands)
     given = operands._replace(
-        input=_pad_last(x, problem.pixel - outputs),
+        input=pad_last(x, problem.pixel - outputs),
         filter=filter.packed,
         filter_zero_point=filter.zero_point,
     )
     split = kernel.split_of(problem)
     output = kernel.convolve(problem, split, mosaic_gpu.processors(), given, filter.sums)
     return output[:, :outputs]
-
-
-def _pad_last(x: Array, count: int, value: Array | None = None) -> Array:
-    edges = [(0, 0, 0)] * (x.ndim - 1) + [(0, count, 0)]
-    filling = x.dtype.type(0) if value is None else value.reshape(())
-    return lax.pad(x, filling, edges) if count else x

@@ -7,12 +7,8 @@ from typing import Any
 import jax.numpy as jnp
 
 from dmlax._convolution.plan import ConvolutionPlan
+from dmlax._convolution.words import whole_words
 from dmlax._core import mosaic_gpu
-
-
-def whole_words(count: int) -> int:
-    """Bytes, up to a multiple of 4."""
-    return -(-count // 4) * 4
 
 
 @dataclass(frozen=True)

@@ -16,44 +16,38 @@ from jax import Array, lax
 from dmlax._convolution.epilogue import as_channel, as_int32, epilogue
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
 from dmlax._convolution.prepare import Prepared, ready, rebase_of, to_int8
+from dmlax._convolution.words import as_bytes, fill_channels, pad_last, to_int8_words, word_of
 from dmlax._core import compat, windows
 from dmlax._core.operands import structs
 
-
-class Tuning(NamedTuple):
-    """What a platform multiplies fast, and rightly."""
-
-    columns: int | None  # output cells a matrix product should have; None: the whole batch
-    contraction: int  # its length is padded to a multiple of this
-
-
-# On a CPU a batch goes through in parts, so that packed windows stay in the caches.
-_CPU = Tuning(columns=512, contraction=1)
-# Where the compiler splits a batch over devices, parts of it would be gathered first.
-_CPU_PARTITIONED = Tuning(columns=None, contraction=1)
+# On a CPU a batch goes through in parts, so that packed windows stay in the caches: a matrix
+# product should have as many output cells.
+_COLUMNS = 512
 # CUDA's int8 product is wrong for lengths that 4 does not divide; 16 bytes is what it loads.
-_DEFAULT = Tuning(columns=None, contraction=16)
+_CONTRACTION = 16
+_MOST_WORDS = 2**31  # of a padded image, so that int32 addresses them
 
 
 def run(plan: ConvolutionPlan, operands: Convolution) -> Array:
     """Depthwise by shifted products, all else by matrix products, or on a TPU convolutions."""
     if plan.filter.channels == 1:
         return _depthwise(plan, operands)
+    # Where the compiler splits a batch over devices, parts of it would be gathered first.
     output: Array = compat.choose(
         operands,
         structs(plan.output),
-        functools.partial(_by_platform, plan, _CPU),
-        partitioned=functools.partial(_by_platform, plan, _CPU_PARTITIONED),
+        functools.partial(_by_platform, plan, _images_at_once(plan)),
+        partitioned=functools.partial(_by_platform, plan, plan.batch),
     )
     return output
 
 
-def _by_platform(plan: ConvolutionPlan, cpu: Tuning, operands: Convolution) -> Array:
+def _by_platform(plan: ConvolutionPlan, images: int, operands: Convolution) -> Array:
     output: Array = lax.platform_dependent(
         operands,
-        cpu=functools.partial(_matrix_product, plan, cpu),
+        cpu=functools.partial(_in_parts, plan, images),
         tpu=functools.partial(_direct, plan),
-        default=functools.partial(_matrix_product, plan, _DEFAULT),
+        default=functools.partial(_by_words, plan),
     )
     return output
 
@@ -89,12 +83,14 @@ class _Terms(NamedTuple):
     offset: Array  # int32 (K,)
 
 
-def _layout(plan: ConvolutionPlan) -> _Layout:
+def _layout(plan: ConvolutionPlan, last: bool = False) -> _Layout:
     spatial = len(plan.output_sizes)
-    return _Layout(plan.options.input_layout[1] == spatial + 1, spatial)
+    return _Layout(last or plan.options.input_layout[1] == spatial + 1, spatial)
 
 
-def _terms(plan: ConvolutionPlan, operands: Convolution, filter: Prepared) -> _Terms:
+def _terms(
+    plan: ConvolutionPlan, operands: Convolution, filter: Prepared, contraction: int
+) -> _Terms:
     input_zero = as_int32(operands.input_zero_point) - rebase_of(plan.input.dtype)
     rebase = rebase_of(plan.filter.filter.dtype)
     filter_zero = None
@@ -102,19 +98,26 @@ def _terms(plan: ConvolutionPlan, operands: Convolution, filter: Prepared) -> _T
         filter_zero = as_int32(filter.zero_point) - rebase
     offset = as_int32(operands.bias) - input_zero * filter.sums
     if filter_zero is not None:
-        offset += plan.contraction * input_zero * filter_zero
+        offset += contraction * input_zero * filter_zero
     return _Terms(input_zero.astype(jnp.int8), filter_zero, offset)
+
+
+def _in_layout(plan: ConvolutionPlan, layout: _Layout, input: Array) -> Array:
+    return jnp.transpose(input, [plan.options.input_layout[axis] for axis in layout.order])
+
+
+def _padded(plan: ConvolutionPlan, layout: _Layout, x: Array, input_zero: Array) -> Array:
+    """Cells beside an input, which hold the zero point."""
+    padding = [(start, end, 0) for start, end in plan.options.padding]
+    edges = [(0, 0, 0), *padding, (0, 0, 0)] if layout.last else [(0, 0, 0)] * 2 + padding
+    return lax.pad(x, input_zero, edges)
 
 
 def _padded_input(
     plan: ConvolutionPlan, operands: Convolution, layout: _Layout, input_zero: Array
 ) -> Array:
     """int8, in the layout, padded cells holding the zero point."""
-    axes = [plan.options.input_layout[axis] for axis in layout.order]
-    x = jnp.transpose(to_int8(operands.input), axes)
-    padding = [(start, end, 0) for start, end in plan.options.padding]
-    edges = [(0, 0, 0), *padding, (0, 0, 0)] if layout.last else [(0, 0, 0)] * 2 + padding
-    return lax.pad(x, input_zero, edges)
+    return _padded(plan, layout, to_int8(_in_layout(plan, layout, operands.input)), input_zero)
 
 
 def _tap_inputs(plan: ConvolutionPlan, layout: _Layout, x: Array) -> list[Array]:
@@ -136,7 +139,7 @@ def _in_output_layout(plan: ConvolutionPlan, layout: _Layout, output: Array) -> 
 def _depthwise(plan: ConvolutionPlan, operands: Convolution) -> Array:
     """One input channel a group: a product and a sum a tap, all in one pass."""
     layout, filter = _layout(plan), ready(plan, operands)
-    terms = _terms(plan, operands, filter)
+    terms = _terms(plan, operands, filter, plan.contraction)
     multiplier = plan.filter.outputs // plan.filter.group_count
     x = _padded_input(plan, operands, layout, terms.input_zero)
     weights = filter.packed.astype(jnp.int32)
@@ -154,7 +157,7 @@ def _depthwise(plan: ConvolutionPlan, operands: Convolution) -> Array:
 def _direct(plan: ConvolutionPlan, operands: Convolution) -> Array:
     """One convolution: packed windows are many times the input, in memory and in compile time."""
     layout, filter = _layout(plan), ready(plan, operands)
-    terms = _terms(plan, operands, filter)
+    terms = _terms(plan, operands, filter, plan.contraction)
     x = _padded_input(plan, operands, layout, terms.input_zero)
     accumulator = _convolution(plan, layout, x, filter.packed)
     if terms.filter_zero is not None:
@@ -196,20 +199,34 @@ class _Product(NamedTuple):
     """What every part of a batch is multiplied with, and what follows."""
 
     plan: ConvolutionPlan
-    contraction: int  # the length is padded to a multiple of this
-    packed: Array  # int8 (groups, K / groups, taps * channels), padded
+    packed: Array  # int8 (groups, K / groups, taps * channels)
     filter_zero: Array | None  # int32, to broadcast to (groups, K / groups)
     finish: Callable[[Array], Array]
 
 
-def _matrix_product(plan: ConvolutionPlan, tuning: Tuning, operands: Convolution) -> Array:
-    """Images in parts of the batch: pack their windows, multiply, finish."""
+def _product(
+    plan: ConvolutionPlan,
+    operands: Convolution,
+    filter: Prepared,
+    terms: _Terms,
+    channel: tuple[int, ...],
+) -> _Product:
+    groups, outputs = plan.filter.group_count, plan.filter.outputs
+    zero = terms.filter_zero
+    if zero is not None:
+        zero = zero.reshape(groups, -1) if zero.ndim else zero.reshape(1, 1)
+    packed = filter.packed.reshape(groups, outputs // groups, filter.packed.shape[1])
+    offset, rescale = terms.offset.reshape(channel), epilogue(plan, operands, channel)
+    return _Product(plan, packed, zero, lambda accumulator: rescale(accumulator + offset))
+
+
+def _in_parts(plan: ConvolutionPlan, images: int, operands: Convolution) -> Array:
+    """Some images at a time: pack their windows, multiply, finish."""
     layout, filter = _layout(plan), ready(plan, operands)
-    terms = _terms(plan, operands, filter)
+    terms = _terms(plan, operands, filter, plan.contraction)
     x = _padded_input(plan, operands, layout, terms.input_zero)
-    product = _product(plan, tuning, operands, filter, terms)
+    product = _product(plan, operands, filter, terms, (-1,) if layout.last else (-1, 1))
     convolve = functools.partial(_convolve_last if layout.last else _convolve_first, product)
-    images = _images_at_once(plan, tuning)
     if images == plan.batch:
         output = convolve(x)
     else:
@@ -218,27 +235,12 @@ def _matrix_product(plan: ConvolutionPlan, tuning: Tuning, operands: Convolution
     return _in_output_layout(plan, layout, output)
 
 
-def _product(
-    plan: ConvolutionPlan, tuning: Tuning, operands: Convolution, filter: Prepared, terms: _Terms
-) -> _Product:
-    groups, outputs = plan.filter.group_count, plan.filter.outputs
-    packed = filter.packed.reshape(groups, outputs // groups, plan.contraction)
-    packed = _pad_to(packed, 2, tuning.contraction)
-    zero = terms.filter_zero
-    if zero is not None:
-        zero = zero.reshape(groups, -1) if zero.ndim else zero.reshape(1, 1)
-    channel = (-1,) if _layout(plan).last else (-1, 1)
-    offset, rescale = terms.offset.reshape(channel), epilogue(plan, operands, channel)
-    return _Product(plan, tuning.contraction, packed, zero, lambda acc: rescale(acc + offset))
-
-
-def _images_at_once(plan: ConvolutionPlan, tuning: Tuning) -> int:
+def _images_at_once(plan: ConvolutionPlan) -> int:
     """The largest divisor of the batch with enough columns and no more."""
     cells = max(math.prod(plan.output_sizes), 1)
-    if tuning.columns is None or plan.batch == 0:
-        return plan.batch
-    most = max(tuning.columns // cells, 1)
-    return max(n for n in range(1, min(most, plan.batch) + 1) if plan.batch % n == 0)
+    most = max(_COLUMNS // cells, 1)
+    parts = (n for n in range(1, min(most, plan.batch) + 1) if plan.batch % n == 0)
+    return max(parts, default=plan.batch)
 
 
 def _convolve_first(product: _Product, x: Array) -> Array:
@@ -249,7 +251,6 @@ def _convolve_first(product: _Product, x: Array) -> Array:
     # Reshaped after they are joined: XLA on a CPU copies whole rows of slices, not of reshapes.
     taps = [tap.reshape(groups, channels, *tap.shape[1:]) for tap in taps]
     columns = jnp.concatenate(taps, 1).reshape(groups, plan.contraction, -1)
-    columns = _pad_to(columns, 1, product.contraction)
     accumulator = _multiply(product.packed, columns, contract=1)
     if product.filter_zero is not None:
         sums = columns.sum(axis=1, keepdims=True, dtype=jnp.int32)
@@ -260,25 +261,72 @@ def _convolve_first(product: _Product, x: Array) -> Array:
 
 def _convolve_last(product: _Product, x: Array) -> Array:
     """(n, spatial, C) -> (n, output, K): the windows times the filter, a window a row."""
-    plan = product.plan
-    groups, channels = plan.filter.group_count, plan.filter.channels
-    taps = _tap_inputs(plan, _layout(plan), x)
+    rows = _joined(product.plan, x)
+    return _finish_rows(product, rows, _multiply(rows, product.packed, contract=2))
+
+
+def _joined(plan: ConvolutionPlan, x: Array) -> Array:
+    """(n, spatial, C) -> (groups, n * output, taps * C / groups): the windows, by their taps."""
+    groups, channels = plan.filter.group_count, x.shape[-1] // plan.filter.group_count
+    taps = _tap_inputs(plan, _layout(plan, last=True), x)
     taps = [tap.reshape(*tap.shape[:-1], groups, channels) for tap in taps]
-    rows = jnp.concatenate(taps, -1).reshape(-1, groups, plan.contraction)
-    rows = jnp.swapaxes(_pad_to(rows, 2, product.contraction), 0, 1)
-    accumulator = _multiply(rows, product.packed, contract=2)
+    rows = jnp.concatenate(taps, -1).reshape(-1, groups, plan.filter.taps * channels)
+    return jnp.swapaxes(rows, 0, 1)
+
+
+def _finish_rows(product: _Product, rows: Array, accumulator: Array) -> Array:
+    """(groups, n * output, K / groups) -> (n, output, K); the rows are for the windows' sums."""
     if product.filter_zero is not None:
         sums = rows.sum(axis=2, keepdims=True, dtype=jnp.int32)
         accumulator -= sums * product.filter_zero[:, None, :]
-    accumulator = jnp.swapaxes(accumulator, 0, 1).reshape(-1, plan.filter.outputs)
-    return product.finish(accumulator).reshape(-1, *plan.output_sizes, plan.filter.outputs)
+    outputs = product.plan.filter.outputs
+    accumulator = jnp.swapaxes(accumulator, 0, 1).reshape(-1, outputs)
+    return product.finish(accumulator).reshape(-1, *product.plan.output_sizes, outputs)
 
 
-def _pad_to(x: Array, axis: int, multiple: int) -> Array:
-    """Zeros after `x` up to a multiple."""
-    missing = -x.shape[axis] % multiple
-    edges = [(0, missing if axis == i else 0, 0) for i in range(x.ndim)]
-    return lax.pad(x, jnp.int8(0), edges) if missing else x
+def _by_words(plan: ConvolutionPlan, operands: Convolution) -> Array:
+    """Channels last and four at a time, which a GPU moves as fast as one: windows in rows."""
+    layout = _layout(plan, last=True)
+    x = _in_layout(plan, layout, operands.input)
+    x, filter = fill_channels(plan, operands, x, ready(plan, operands))
+    terms = _terms(plan, operands, filter, filter.packed.shape[1])
+    x = _padded(plan, layout, to_int8_words(x), word_of(terms.input_zero))
+    few = plan.filter.taps == 1 or math.prod(x.shape[1:]) >= _MOST_WORDS
+    rows = as_bytes(_pad_last_to((_joined if few else _gathered)(plan, x), _CONTRACTION // 4))
+    product = _product(plan, operands, filter, terms, (-1,))
+    products = _multiply(rows, _pad_last_to(product.packed, _CONTRACTION), contract=2)
+    # CUDA's short products lose a constant that is added to each of them, if they see it.
+    output = _finish_rows(product, rows, lax.optimization_barrier(products))
+    return _in_output_layout(plan, layout, output)
+
+
+def _gathered(plan: ConvolutionPlan, x: Array) -> Array:
+    """(n, spatial, words) -> (groups, n * output, taps * words / groups), by their addresses.
+
+    A GPU's threads that join taps take turns where one word's tap is not the next one's.
+    """
+    options, groups = plan.options, plan.filter.group_count
+    cells = _addresses(x.shape, plan.output_sizes, options.strides)
+    taps = _addresses(x.shape, plan.filter.kernel, options.dilations)
+    words = jnp.arange(x.shape[-1], dtype=jnp.int32).reshape(groups, 1, -1)
+    within = (taps[:, None] + words).reshape(groups, 1, -1)
+    images = x.reshape(x.shape[0], math.prod(x.shape[1:]))
+    rows = images.at[:, cells[:, None] + within].get(mode="promise_in_bounds")
+    return jnp.swapaxes(rows, 0, 1).reshape(groups, x.shape[0] * cells.size, within.shape[-1])
+
+
+def _addresses(shape: tuple[int, ...], counts: tuple[int, ...], steps: tuple[int, ...]) -> Array:
+    """Where in an image of (n, spatial, words) some cells begin, `steps` apart, row by row."""
+    found = jnp.zeros((1,), jnp.int32)
+    for axis, (count, step) in enumerate(zip(counts, steps, strict=True)):
+        pitch = step * math.prod(shape[axis + 2 :])
+        found = (found[:, None] + pitch * jnp.arange(count, dtype=jnp.int32)).reshape(-1)
+    return found
+
+
+def _pad_last_to(x: Array, multiple: int) -> Array:
+    """Zeros after the last axis up to a multiple."""
+    return pad_last(x, -x.shape[-1] % multiple)
 
 
 def _multiply(left: Array, right: Array, contract: int) -> Array:

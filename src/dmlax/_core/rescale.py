@@ -211,7 +211,9 @@ def _threshold(input_scale: Array, filter_scale: Array, output_scale: Array) -> 
     dividend = ((s.mantissa >> 1) | zero, ((s.mantissa & 1) << 23) | zero)
     steps = _INTEGER_DIGITS + 3 * _LIMB // _DIGIT
     division = _Division(dividend[0].astype(jnp.int32), dividend[1].astype(jnp.int32), start)
-    done: _Division = lax.fori_loop(0, steps, step, division)
+    loop = functools.partial(lax.fori_loop, 0, steps, step)
+    at_once = functools.partial(loop, unroll=steps)  # a GPU launches kernels for every turn
+    done: _Division = lax.platform_dependent(division, cuda=at_once, rocm=at_once, default=loop)
     return done.threshold
 
 

@@ -1,4 +1,4 @@
-"""The convolution that a TPU runs, as a CPU computes it."""
+"""The convolutions that a TPU and a GPU run by XLA, as a CPU computes them."""
 
 import jax
 import numpy as np
@@ -23,16 +23,16 @@ every_case = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(autouse=True)
-def taken(monkeypatch):
-    """Every plan but the depthwise takes the TPU's branch; what was traced before is forgotten."""
+@pytest.fixture(autouse=True, params=["_direct", "_by_words"])
+def taken(monkeypatch, request):
+    """Every plan but the depthwise takes the branch; what was traced before is forgotten."""
     calls = []
 
-    def direct(plan, tuning, given):
+    def branch(plan, images, given):
         calls.append(plan)
-        return xla._direct(plan, given)
+        return getattr(xla, request.param)(plan, given)
 
-    monkeypatch.setattr(xla, "_matrix_product", direct)
+    monkeypatch.setattr(xla, "_in_parts", branch)
     dispatch._compiled.cache_clear()
     yield calls
     dispatch._compiled.cache_clear()
@@ -92,6 +92,15 @@ def test_a_map_is_a_loop(axes, groups):
     for i in range(3):
         one = (each[i] if axis == 0 else each for each, axis in zip((x, w), axes, strict=True))
         assert_same(got[i], sums_of_products(*one, 0, 9, groups))
+
+
+def test_windows_too_far_apart_to_address_are_joined(monkeypatch):
+    monkeypatch.setattr(xla, "_MOST_WORDS", 9 * 9)
+    monkeypatch.setattr(xla, "_gathered", None)
+    rng = np.random.default_rng(8)
+    x = rng.integers(0, 256, (2, 4, 9, 9), np.uint8)
+    w = rng.integers(-128, 128, (3, 4, 2, 3), np.int8)
+    assert_same(integer(x, w, input_zero_point=7), sums_of_products(x, w, 7, 0))
 
 
 def integer(x, w, **rest):
