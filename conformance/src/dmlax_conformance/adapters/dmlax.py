@@ -1,7 +1,8 @@
 """The library `dmlax`: eager with NumPy arrays, jitted with traced ones, and by descriptors.
 
-Descs run eager and jitted. The variant `descriptor` takes the valid functional calls instead, and
-puts each as a desc at the lowest level that accepts it.
+Descs run eager and jitted. The variant `constant` jits with every tensor known to the compiler but
+the input, as in a model whose weights are. The variant `descriptor` takes the valid functional
+calls instead, and puts each as a desc at the lowest level that accepts it.
 """
 
 import re
@@ -34,7 +35,7 @@ PARAMETERS = {
     "FilterZeroPointTensor": "filter_zero_point",
     "OutputZeroPointTensor": "output_zero_point",
 }
-DESCRIPTOR = "descriptor"
+JIT, CONSTANT, DESCRIPTOR = "jit", "constant", "descriptor"
 Operands = Mapping[str, Any]
 Call = Callable[[Operands], Mapping[str, Any]]
 
@@ -44,9 +45,9 @@ class Dmlax:
 
     name = "dmlax"
     concurrent = True
-    variants: tuple[str, ...] = ("eager", "jit", DESCRIPTOR)
+    variants: tuple[str, ...] = ("eager", JIT, CONSTANT, DESCRIPTOR)
     usual_variants = ("eager",)
-    desc_variants = ("eager", "jit")
+    desc_variants = ("eager", JIT)
     capabilities = frozenset({"descriptors", "strides", "large"})
 
     def __init__(self) -> None:
@@ -107,11 +108,12 @@ class Dmlax:
             raise Unsupported(case.operator)
         if variant == DESCRIPTOR:
             case = _as_desc(case)
-        if variant == "jit" or case.operator != "nonzero_coordinates":
+        if variant in (JIT, CONSTANT) or case.operator != "nonzero_coordinates":
             self._expect_representable(case)
         try:
             call = self._calls[case.operator](case) if case.desc is None else self._created(case)
-            return self._jitted(case, call) if variant == "jit" else call(case.inputs)
+            known = _known(case, variant)
+            return call(case.inputs) if known is None else self._jitted(case, call, known)
         except self._library.SpecError as error:
             raise SpecViolation(error.code, error.field, str(error)) from error
         except self._library.UnsupportedError as error:
@@ -122,16 +124,10 @@ class Dmlax:
         if not self._jax.config.jax_enable_x64 and WIDE & _dtypes(case):
             raise Unsupported("JAX has no 64-bit elements while x64 is off")
 
-    def _jitted(self, case: Case, call: Call) -> Mapping[str, Any]:
-        """Trace every tensor, except the scales of a case about values known beforehand."""
-        known = {
-            name: array
-            for name, array in case.inputs.items()
-            if "values:known" in case.requires and name.endswith("ScaleTensor")
-        }
+    def _jitted(self, case: Case, call: Call, known: Operands) -> Mapping[str, Any]:
+        """Trace every tensor that the compiler should not know."""
         traced = {name: array for name, array in case.inputs.items() if name not in known}
-        function = call if not known else lambda given: call({**known, **given})
-        outputs: Mapping[str, Any] = self._jax.jit(function)(traced)
+        outputs: Mapping[str, Any] = self._jax.jit(lambda given: call({**known, **given}))(traced)
         return outputs
 
     def _created(self, case: Case) -> Call:
@@ -254,6 +250,16 @@ class _Named:
         if "implementation" not in (getattr(found, "__kwdefaults__", None) or {}):
             return found
         return partial(found, implementation=self._implementation)
+
+
+def _known(case: Case, variant: str) -> Operands | None:
+    """Return the tensors that a compiler knows, or None where nothing is compiled."""
+    if variant == CONSTANT:
+        return {name: array for name, array in case.inputs.items() if name != "InputTensor"}
+    if variant != JIT:
+        return None
+    scales = "values:known" in case.requires  # a case about values that are known beforehand
+    return {n: array for n, array in case.inputs.items() if scales and n.endswith("ScaleTensor")}
 
 
 def _as_desc(case: Case) -> Case:

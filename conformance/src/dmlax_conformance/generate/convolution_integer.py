@@ -74,6 +74,11 @@ def _sums() -> Topic:
         add(
             topic, f"contraction-{channels}", text, "CVI-1", operands(*pair), flags="OddContraction"
         )
+    row = [*range(-100, 60, 10)]
+    for outputs in (1, 3):
+        x, w = image("int8", (1, 4, 4, 4), 4), ints("int8", (outputs, 4, 2, 2), row * outputs)
+        text = "sums of 16 products, from which the zero point takes the same for every output"
+        add(topic, f"filters-alike-{outputs}", text, "CVI-1 CVI-4", operands(x, w, [5]))
     _large(topic)
     return topic
 
