@@ -78,19 +78,16 @@ def copy(to: Value, source: Value, size: int, wanted: Value | None = None) -> No
 
 
 def copy_or_fill(to: Value, source: Value, size: int, wanted: Value, word: Value) -> None:
-    """Begins to copy bytes; where they are not wanted, stores `word` over and over instead.
-
-    They go through the first cache: windows that are padded overlap.
-    """
+    """Begins to copy bytes; where they are not wanted, stores `word` over and over instead."""
     words = size // 4
     kind = {1: "b32", 2: "v2.b32", 4: "v4.b32"}[words]
     value = "$3" if words == 1 else "{" + ", ".join(["$3"] * words) + "}"
-    text = f"@$2 cp.async.ca.shared.global [$0], [$1], {size}; @!$2 st.shared.{kind} [$0], {value};"
+    text = f"@$2 {_copy_of(size)} [$0], [$1], {size}; @!$2 st.shared.{kind} [$0], {value};"
     lanes.effect(text, to, source, wanted, word)
 
 
 def _copy_of(size: int) -> str:
-    """Past the first cache, which was faster; only whole chunks may."""
+    """Past the first cache, which was faster also where windows overlap; only chunks may."""
     return f"cp.async.{'cg' if size == CHUNK else 'ca'}.shared.global"
 
 
