@@ -135,9 +135,9 @@ def test_merged_and_split_are_inverses(axis):
     np.testing.assert_array_equal(mosaic_gpu._split(merged, axis, 2), x)
 
 
-@pytest.mark.parametrize("outputs", [1, 16, 17, 64, 65, 2048])
+@pytest.mark.parametrize("outputs", [1, 16, 17, 64, 65, 512, 2048])
 @pytest.mark.parametrize("channels", [1, 3, 16, 64, 2048])
-@pytest.mark.parametrize("cells", [1, 14, 224])
+@pytest.mark.parametrize("cells", [1, 14, 56, 224])
 def test_blocks_of_every_tile_fit_a_multiprocessor(attached, outputs, channels, cells):
     if jax.__version_info__[:2] < (0, 11):
         pytest.skip("the kernels are written for JAX 0.11")

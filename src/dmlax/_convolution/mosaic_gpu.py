@@ -125,10 +125,10 @@ def _by_channels(problem: Problem, operands: Convolution) -> Array:
 
     x, outputs = operands.input, problem.plan.filter.outputs
     x = jnp.repeat(x, problem.outputs, -1) if problem.outputs > 1 else x
-    filter = ready(problem.plan, operands)
+    filter, missing = ready(problem.plan, operands), problem.pixel - outputs
     given = operands._replace(
-        input=pad_last(x, problem.pixel - outputs),
-        filter=filter.packed,
+        input=pad_last(x, missing),
+        filter=jnp.pad(filter.packed, ((0, missing), (0, 0))),
         filter_zero_point=filter.zero_point,
     )
     split = kernel.split_of(problem)

@@ -47,7 +47,10 @@ def split_of(problem: Problem) -> Split:
 def convolve(
     problem: Problem, split: Split, processors: int, operands: Convolution, sums: Array
 ) -> Array:
-    """The output, (cells, K); the input is (N, H, W, K), K in whole words, the filter (K, taps)."""
+    """The output, (cells, K); the input is (N, H, W, K), K in whole words, the filter (K, taps).
+
+    The filter has as many rows as the input has channels.
+    """
     columns = -(-_quads(problem) // split.quads)
     most = max(1, split.blocks * processors // columns)
     rows = min(-(-problem.cells // split.cells), most)
@@ -68,6 +71,15 @@ def convolve(
 
 def _quads(problem: Problem) -> int:
     return problem.pixel // _TOGETHER
+
+
+def _bytes_of(words: Sequence[Value], first: int, count: int) -> Value:
+    """Up to four bytes, from the `first` of the words on; zeros after them."""
+    at, skipped = divmod(first, 4)
+    found = words[at] >> 8 * skipped if skipped else words[at]
+    if skipped + count > 4:
+        found = found | (words[at + 1] << 8 * (4 - skipped))
+    return found & ((1 << 8 * count) - 1) if count < 4 else found
 
 
 class _Block:
@@ -125,13 +137,14 @@ class _Block:
     def _filter(self, quad: Value) -> list[list[Value]]:
         """Each channel's taps, four to a word, zeros after the last."""
         taps, filter = self.problem.taps, self.memory["filter"]
-        rows = []
-        for i in range(_TOGETHER):
-            channel = lanes.minimum(quad * _TOGETHER + i, self.problem.plan.filter.outputs - 1)
-            found = [filter.load((channel * taps + tap).wide(), 8) for tap in range(taps)]
-            found += [constant(0)] * (-taps % _TOGETHER)
-            rows.append([lanes.pack_bytes(found[at : at + 4]) for at in range(0, len(found), 4)])
-        return rows
+        words = [filter.load((quad * taps + i).wide() * 4) for i in range(taps)]
+        return [
+            [
+                _bytes_of(words, channel * taps + tap, min(_TOGETHER, taps - tap))
+                for tap in range(0, taps, _TOGETHER)
+            ]
+            for channel in range(_TOGETHER)
+        ]
 
     def _sums(
         self,
