@@ -13,6 +13,21 @@ N = 4_000
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 EDGES = np.array([INT_MIN, INT_MIN + 1, -1, 0, 1, INT_MAX - 1, INT_MAX], np.int32)
 
+# An accumulator, 2 k + 1, and the mantissas of three scales: see `nearest`.
+NEAREST = [
+    (1277107, 1, 15160019, 13801287, 15188917),
+    (2478183, 1, 9189793, 9891337, 12804844),
+    (961811, 1, 14725311, 14042789, 11305448),
+    (4040761, 3, 12354845, 14447395, 13666237),
+    (3586679, 3, 9953857, 15150983, 10249051),
+    (4926537, 5, 14985593, 13098879, 10994108),
+    (4810287, 5, 10398753, 9907951, 5634382),
+    (35652071, 15, 12791803, 8920363, 15416578),
+    (20180641, 17, 12020757, 14555933, 11806960),
+    (151036747, 131, 13462499, 13362303, 11789585),
+    (342746533, 141, 9543857, 11677757, 15399886),
+]
+
 
 def in_range(seed, n=N):
     """Accumulators and scales whose quotients lie within +-300, any exponents and signs."""
@@ -51,6 +66,21 @@ def extremes(seed):
     return accumulator, scales
 
 
+def nearest():
+    """As near to a tie as any can be: `accumulator * a * b` is 1 off `(2 k + 1) * s * 2**44`."""
+    assert all(abs(n * a * b - odd * s * 2**44) == 1 for n, odd, a, b, s in NEAREST)
+    accumulator, _, a, b, s = np.array(NEAREST).T
+    scales = np.array([a, b, s * 2.0**45], np.float32)
+    return accumulator.astype(np.int32), list(scales)
+
+
+def tiny():
+    """Every edge accumulator with scales that make it one, one half or less."""
+    grid = np.meshgrid(EDGES, np.exp2(np.arange(-34, -30)), 1.0, 1.0)
+    accumulator, *scales = (x.ravel() for x in grid)
+    return accumulator, [scale.astype(np.float32) for scale in scales]
+
+
 FAMILIES = {"wild": wild, "in range": in_range, "exact ties": exact_ties, "extremes": extremes}
 
 
@@ -87,6 +117,7 @@ def near(count):
 def accumulators():
     """A thousand accumulators of every family, and their three scales."""
     some = [in_range(1, 200), exact_ties(2, 300), wild(3, 100), near(50), extremes(0)]
+    some += [nearest(), tiny()]
     columns = zip(*((a, *scales) for a, scales in some), strict=True)
     accumulator, *scales = (np.concatenate(column) for column in columns)
     return accumulator, scales

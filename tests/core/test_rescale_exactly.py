@@ -61,6 +61,19 @@ def test_values_become_rounded_quotients(kind, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("arithmetic", rescale.ARITHMETICS)
+def test_quarters_are_rounded_over_the_whole_range(arithmetic, kind, dtype):
+    x, scale = np.arange(-1040, 1041), jnp.asarray(4, "float32" if kind == "int32" else kind)
+    limits = np.iinfo(dtype)
+    for zero in (limits.min, limits.max):
+        got = rescale.quantize(
+            jnp.asarray(x, kind), scale, jnp.asarray(zero, dtype), dtype, arithmetic
+        )
+        assert_same(got, np.clip(np.rint(x / 4) + zero, limits.min, limits.max).astype(dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("zero", [None, 3])
 def test_in_float32_quotients_are_rounded_and_saturate(dtype, zero):
     x, scale, *_ = quantized("float32", dtype)
