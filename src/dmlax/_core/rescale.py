@@ -25,7 +25,7 @@ _INTEGER_DIGITS = 5  # of the integer part, below 2**34
 _24_BITS = (1 << 24) - 1
 _TIE_TO_EVEN = 1 << 12  # in units of 2**-63: above the truncation error, below the nearest non-tie
 _SATURATED = np.uint32(1 << 31)  # no |accumulator| exceeds it
-_MAGNITUDE_LIMIT = 255  # |round(v)| beyond this saturates whatever the zero point
+_MAGNITUDE_LIMIT = 255  # |round(v)| of this or more saturates whatever the zero point
 
 
 class Threshold(NamedTuple):
@@ -120,7 +120,7 @@ def _quantize_float32(value: Array, zero_point: Array | None, dtype: DTypeLike) 
 
 
 def _round_quotient(x: Array, scale: Array) -> Array:
-    """round(x / scale), ties to even, for finite floats; beyond 255 any value beyond it."""
+    """round(x / scale), ties to even, for finite floats; beyond 255 any value from it on."""
     a, s = bits.unpack(x), bits.unpack(scale)
     # 2 * |x / scale| = (a.mantissa << shift) / s.mantissa
     shift = jnp.clip(a.exponent - s.exponent + 1, -1, 20)
@@ -134,7 +134,6 @@ def _round_quotient(x: Array, scale: Array) -> Array:
     middle = s.mantissa * (2 * below + 1).astype(jnp.uint32)
     excess = lax.bitcast_convert_type(doubled - middle, jnp.int32)
     up = (shift >= 0) & ((excess > 0) | ((excess == 0) & (below & 1 == 1)))
-    up |= below == _MAGNITUDE_LIMIT
     rounded = below + up.astype(jnp.int32)
     return jnp.where(a.negative ^ s.negative, -rounded, rounded)
 
