@@ -1,5 +1,7 @@
 """Every task of this repository; `nox -l` lists them."""
 
+import functools
+
 import nox
 
 nox.needs_version = ">=2025.2"
@@ -135,14 +137,16 @@ def conformance(session: nox.Session) -> None:
 def conformance_cuda(session: nox.Session) -> None:
     """Give the golden vectors to this interpreter's JAX on an NVIDIA GPU, which must be there.
 
-    Then what plain JAX gets wrong there is shown, with dmlax beside it.
+    Then random convolutions, which the compiler knows beforehand, and what plain JAX gets wrong.
     """
-    paths = {"PYTHONPATH": "src:conformance/src"}
+    paths = {"PYTHONPATH": "src:tests:conformance/src"}
+    run = functools.partial(session.run, "python3", env=paths, external=True)
     for adapter in ("CudaXla", "CudaMosaic"):
         implementation = f"--implementation=dmlax_conformance.adapters.dmlax:{adapter}"
-        command = ("python3", "-m", "dmlax_conformance", "run", implementation, "--variant=all")
-        session.run(*command, *session.posargs, env=paths, external=True)
-    session.run("python3", "tests/gpu/hazards.py", env=paths, external=True)
+        run("-m", "dmlax_conformance", "run", implementation, "--variant=all", *session.posargs)
+    for implementation in ("xla", "mosaic_gpu"):
+        run("tests/convolution_calls.py", implementation, "0", "400")
+    run("tests/gpu/hazards.py")
 
 
 @nox.session
