@@ -77,6 +77,15 @@ def test_quotients_are_fractions_rounded_once():
     assert (np.signbit(got) == (np.signbit(x) ^ np.signbit(y))).all()
 
 
+@pytest.mark.parametrize("factor", [1, 3, 0x7FFF])
+def test_quotients_that_are_ties_of_subnormals_become_even(factor):
+    odd = np.arange(1, 64, 2, dtype=np.uint32)
+    x = (odd * np.uint32(factor)).view(np.float32)
+    got = on_device(bits.divide, x, np.full_like(x, 2 * factor))
+    below = odd // 2
+    assert_same(got, (below + below % 2).view(np.float32))
+
+
 def test_quotients_of_special_values_are_ieee():
     special = np.array([np.inf, -np.inf, np.nan, 0.0, -0.0], np.float32)
     x, y = (grid.reshape(-1) for grid in np.meshgrid(special, np.float32([2, -2, 1e-45, 3e38])))
@@ -116,6 +125,16 @@ def test_packing_rounds_once_at_every_exponent(dtype):
     zero = np.zeros(2, np.uint32)
     nothing = pack(np.array([True, False]), (zero, zero), np.array([0, 90], np.int32))
     assert_same(nothing, np.zeros(2, dtype))
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_bits_lost_from_both_limbs_are_above_a_tie(dtype):
+    pairs = [(high, low) for high in (1, 2, 3) for low in (high, 2**32 - high)]
+    high, low = np.array(pairs, np.uint32).T
+    tie = np.uint32(1 << 31 | 1 << (30 - np.finfo(dtype).nmant))
+    pack = functools.partial(on_device, lambda n, m, e: bits.pack(n, m, e, dtype))
+    got = pack(np.zeros(6, bool), (high | tie, low), np.full(6, -63, np.int32))
+    assert_same(got, np.full(6, np.nextafter(dtype(1), dtype(2))))
 
 
 def test_wide_products_are_those_of_integers():
