@@ -20,8 +20,7 @@ from dmlax._convolution.words import as_bytes, fill_channels, pad_last, to_int8_
 from dmlax._core import compat, windows
 from dmlax._core.operands import structs
 
-# On a CPU a batch goes through in parts, so that packed windows stay in the caches: a matrix
-# product should have as many output cells.
+# Output cells of a matrix product on a CPU: so many images' packed windows stay in the caches.
 _COLUMNS = 512
 # CUDA's int8 product is wrong for lengths that 4 does not divide; 16 bytes is what it loads.
 _CONTRACTION = 16
@@ -291,8 +290,9 @@ def _by_words(plan: ConvolutionPlan, operands: Convolution) -> Array:
     x, filter = fill_channels(plan, operands, x, ready(plan, operands))
     terms = _terms(plan, operands, filter, filter.packed.shape[1])
     x = _padded(plan, layout, to_int8_words(x), word_of(terms.input_zero))
-    few = plan.filter.taps == 1 or math.prod(x.shape[1:]) >= _MOST_WORDS
-    rows = as_bytes(_pad_last_to((_joined if few else _gathered)(plan, x), _CONTRACTION // 4))
+    addressed = plan.filter.taps > 1 and math.prod(x.shape[1:]) < _MOST_WORDS
+    rows = _gathered(plan, x) if addressed else _joined(plan, x)
+    rows = as_bytes(_pad_last_to(rows, _CONTRACTION // 4))
     product = _product(plan, operands, filter, terms, (-1,))
     products = _multiply(rows, _pad_last_to(product.packed, _CONTRACTION), contract=2)
     # CUDA's short products lose a constant that is added to each of them, if they see it.
