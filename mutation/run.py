@@ -51,7 +51,10 @@ TESTS = {  # what should notice, the quickest first; and the longest that a muta
     "_core/dispatch.py": ("tests/core/test_dispatch.py", 120),
     "_core/bits.py": ("tests/core/test_bits.py", 300),
     "_core/rescale.py": ("tests/core/test_rescale.py", 300),
-}
+    "_core/mosaic_gpu.py": ("tests/core/test_mosaic_gpu.py", 60),
+    "_core/compat.py": ("tests/core/test_compat.py tests/test_public_api.py", 120),
+    "_core/native.py": ("tests/native/test_library.py tests/core/test_dispatch.py", 120),
+}  # the rest of _core writes a GPU's programs, which no test without one can run
 QUICK = {  # of these, what needs nothing but the module itself: see _Quick
     "_core/windows.py": "tests/core/test_windows.py",
     "_nonzero/plan.py": "tests/nonzero/test_plan.py",
@@ -61,6 +64,8 @@ QUICK = {  # of these, what needs nothing but the module itself: see _Quick
     "_core/dispatch.py": "tests/core/test_dispatch.py",
     "_core/bits.py": "tests/core/test_bits_exactly.py",
     "_core/rescale.py": "tests/core/test_rescale_exactly.py",
+    "_core/mosaic_gpu.py": "tests/core/test_mosaic_gpu.py",
+    "_core/compat.py": "tests/core/test_compat.py",
 }
 QUICK_SECONDS = 20
 QUICKLY = "--tb=no -p no:unraisableexception"  # no tracebacks, and no search for garbage
@@ -104,13 +109,14 @@ def _mutate(copy: Path, module: str) -> tuple[int, list[str]]:
     tests, seconds = TESTS[module]
     if not _passes(tests, 10 * seconds):
         raise SystemExit(f"{module}: the tests fail before anything is changed")
-    quick = _Quick(module)
+    quick = _Quick(module) if module in QUICK else None
     with use_db(str(_work(copy, module)), WorkDB.Mode.open) as database:
         before = [item for item, result in database.completed_work_items if _is_alive(result)]
         for item in (*before, *database.pending_work_items):
             database.set_result(item.job_id, _result(item, tests, seconds, quick))
         done = list(database.completed_work_items)
-    quick.close()
+    if quick:
+        quick.close()
     alive = [result.diff for _, result in done if _is_alive(result)]
     return len(done), [change for diff in alive for change in _changes(diff)]
 
@@ -132,13 +138,14 @@ def _work(copy: Path, module: str) -> Path:
     return work
 
 
-def _result(item: WorkItem, tests: str, seconds: int, quick: "_Quick") -> WorkResult:
+def _result(item: WorkItem, tests: str, seconds: int, quick: "_Quick | None") -> WorkResult:
     (mutation,) = item.mutations
     operator = get_operator(mutation.operator_name)(**mutation.operator_args)
-    quick.start()
+    if quick:
+        quick.start()
     try:
         with use_mutation(mutation.module_path, operator, mutation.occurrence) as (was, now):
-            alive = not quick.fail() and _passes(tests, seconds)
+            alive = not (quick and quick.fail()) and _passes(tests, seconds)
     except AttributeError:  # Cosmic Ray takes `except (A, (B, C))` and the like for names alone
         return WorkResult(WorkerOutcome.EXCEPTION, test_outcome=TestOutcome.INCOMPETENT)
     return WorkResult(
