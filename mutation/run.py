@@ -13,6 +13,7 @@ import importlib.machinery
 import multiprocessing
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -92,6 +93,11 @@ def main(copy: Path, modules: list[str]) -> int:
 
 def _import_from(source: Path) -> None:
     """Has dmlax come from the copy, also where an editable install would redirect it."""
+    installed = importlib.util.find_spec("dmlax")
+    for folder in (installed and installed.submodule_search_locations) or ():
+        library = Path(folder) / "_native.so"  # which a copy of the source lacks
+        if library.exists() and Path(folder) != source / "dmlax":
+            shutil.copy(library, source / "dmlax")
     sys.path.insert(0, str(source))
     sys.meta_path.insert(0, importlib.machinery.PathFinder)
     sys.dont_write_bytecode = True  # two changes within a second would look the same

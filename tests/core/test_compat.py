@@ -139,7 +139,7 @@ def which(found):
 def test_one_device_runs_what_its_platform_has_alone(alone, value):
     found = jax.jit(functools.partial(chosen, alone=alone))(X)
     assert which(found) == value
-    assert found["sum"].dtype == X.dtype
+    assert (found["sum"].dtype, found["sum"].weak_type) == (X.dtype, False)
     np.testing.assert_array_equal(found["sum"], X)
 
 
@@ -169,9 +169,16 @@ def test_a_program_that_is_split_has_one_of_its_own(partitioned, value):
 
 @pytest.mark.parametrize("checked", [True, False])
 def test_a_shard_is_a_program_of_its_own(checked):
-    """The second operand is the same on every device, where the first is not."""
+    """One operand is the same on every device, the other and so the outputs are not."""
+    varying = []
+
+    def local(x, more):
+        found = chosen(x, more=more)
+        varying.append(compat._varying(found["sum"]))
+        return found
+
     mapped = jax.shard_map(
-        lambda x, more: chosen(x, more=more),
+        local,
         mesh=mesh_of(AxisType.Auto),
         in_specs=(SPLIT, WHOLE),
         out_specs=SPLIT,
@@ -179,6 +186,7 @@ def test_a_shard_is_a_program_of_its_own(checked):
     )
     found = jax.jit(mapped)(X, X[:2])
     assert which(found) == 2
+    assert all(axes == ({"d"} if checked else set()) for axes in varying)
     np.testing.assert_array_equal(found["sum"], X + np.tile(X[:2], (4, 1)))
 
 

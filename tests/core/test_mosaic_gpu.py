@@ -56,7 +56,7 @@ def test_pallas_needs_absl(machine):
     assert mosaic_gpu.why_not("cuda") == "Pallas needs the package absl-py"
 
 
-@pytest.mark.parametrize("capabilities", [[], ["8.9"], ["10.0"], ["8.0", "9.0"]], ids=str)
+@pytest.mark.parametrize("capabilities", [[], ["8.9"], ["9.1"], ["10.0"], ["8.0", "9.0"]], ids=str)
 def test_the_first_gpu_counts(machine, capabilities):
     machine.gpus[:] = [SimpleNamespace(compute_capability=each) for each in capabilities]
     assert mosaic_gpu.why_not("cuda") == "no GPU of compute capability 9.0 is attached"

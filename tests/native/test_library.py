@@ -1,8 +1,13 @@
 """The native library: loaded, or absent with a reason."""
 
+import ctypes
+import functools
 import os
+from pathlib import Path
 
+import jax
 import jax.numpy as jnp
+import jaxlib.version
 import pytest
 
 import dmlax
@@ -29,7 +34,7 @@ def test_it_is_loaded_or_says_why_not():
     assert why is None or why.startswith(("no C++ compiler", "they need GCC", "the native library"))
 
 
-@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+@pytest.mark.parametrize("platform", ["METAL", "cuda", "tpu"])
 def test_it_runs_on_no_other_platform(platform):
     assert native.why_not(platform) == "it runs on cpu only"
 
@@ -47,6 +52,72 @@ def test_the_reason_of_the_build_is_what_explain_says(fresh, monkeypatch, tmp_pa
     found = dmlax.explain(dmlax.nonzero_coordinates, jnp.zeros(3))
     assert found.choices[0].implementation == "xla"
     assert found.choices[0].why_not["native_cpu"] == why
+
+
+class Library:
+    """A library's functions, which say this of it."""
+
+    def __init__(self, built_with, chosen="avx2"):
+        said = {"jaxlib_version": built_with, "isa": chosen, "isas": "portable, avx2"}
+        for name, text in said.items():
+            setattr(self, f"dmlax_{name}", functools.partial(text.encode))
+        for name in native._TARGETS:
+            setattr(self, name, name)
+
+
+@pytest.fixture
+def load(fresh, monkeypatch):
+    """Puts a library there, and gives the names that are registered when it is loaded."""
+    registered = []
+    monkeypatch.setattr(native, "_find", lambda: Path("library"))
+    monkeypatch.setattr(jax.ffi, "pycapsule", lambda function: function)
+    monkeypatch.setattr(
+        jax.ffi,
+        "register_ffi_target",
+        lambda name, function, platform: registered.append((name, function, platform)),
+    )
+
+    def put(library):
+        monkeypatch.setattr(ctypes, "CDLL", lambda path: library)
+        return registered
+
+    return put
+
+
+def test_every_kernel_of_a_library_is_registered(load):
+    registered = load(Library(jaxlib.version.__version__))
+    assert native.why_not("cpu") is None
+    assert native.instruction_set() == "avx2"
+    assert native.instruction_sets() == ("portable", "avx2")
+    assert registered == [(name, name, "cpu") for name in native._TARGETS]
+
+
+@pytest.mark.parametrize(
+    ("built_with", "installed", "loads"),
+    [
+        ("0.10.2", "0.10.2", True),
+        ("0.10.2", "0.10.3", True),
+        ("0.9.10", "0.10.0", True),
+        ("0.10.2.dev20260101", "0.10.2", True),
+        ("0.10.2", "0.10.1", False),
+        ("0.10.2", "0.9.9", False),
+        ("1.0.0", "0.99.99", False),
+    ],
+)
+def test_a_newer_jaxlib_takes_what_an_older_one_built(
+    load, monkeypatch, built_with, installed, loads
+):
+    monkeypatch.setattr(jaxlib.version, "__version__", installed)
+    registered = load(Library(built_with))
+    why = f"the native library was built with jaxlib {built_with}, newer than the installed "
+    assert native.why_not("cpu") == (None if loads else why + installed)
+    assert bool(registered) == bool(native.instruction_sets()) == loads
+
+
+def test_an_instruction_set_that_the_machine_lacks_is_refused(load):
+    assert not load(Library(jaxlib.version.__version__, chosen=""))
+    why = "DMLAX_NATIVE_ISA names none of what this machine has: portable, avx2"
+    assert native.why_not("cpu") == why
 
 
 def test_what_is_no_library_is_not_loaded(fresh, monkeypatch, tmp_path):
