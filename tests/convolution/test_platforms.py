@@ -94,6 +94,14 @@ def test_a_map_is_a_loop(axes, groups):
         assert_same(got[i], sums_of_products(*one, 0, 9, groups))
 
 
+def test_steps_that_are_never_taken_may_be_of_any_length():
+    rng = np.random.default_rng(9)
+    x = rng.integers(0, 256, (2, 4, 3, 5), np.uint8)
+    w = rng.integers(-128, 128, (3, 4, 1, 5), np.int8)
+    far = {"strides": (2**31 - 1, 2**31 - 1), "dilations": (2**31 - 1, 1)}
+    assert_same(integer(x, w, **far), sums_of_products(x, w)[:, :, :1])
+
+
 def test_windows_too_far_apart_to_address_are_joined(monkeypatch):
     monkeypatch.setattr(xla, "_MOST_WORDS", 9 * 9)
     monkeypatch.setattr(xla, "_gathered", None)

@@ -319,7 +319,7 @@ def _addresses(shape: tuple[int, ...], counts: tuple[int, ...], steps: tuple[int
     """Where in an image of (n, spatial, words) some cells begin, `steps` apart, row by row."""
     found = jnp.zeros((1,), jnp.int32)
     for axis, (count, step) in enumerate(zip(counts, steps, strict=True)):
-        pitch = step * math.prod(shape[axis + 2 :])
+        pitch = step * math.prod(shape[axis + 2 :]) if count > 1 else 0  # a step may be any number
         found = (found[:, None] + pitch * jnp.arange(count, dtype=jnp.int32)).reshape(-1)
     return found
 
