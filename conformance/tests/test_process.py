@@ -8,10 +8,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
 from dmlax_conformance import adapters, cli, runner, vectors
+from dmlax_conformance.adapters import child
 from dmlax_conformance.adapters.process import MOST_RESTARTS, Process
 from dmlax_conformance.errors import NotStartable
 from dmlax_conformance.locations import vectors_dir
@@ -143,6 +145,25 @@ def test_the_end_of_stderr_is_shown(
     adapter = misbehaving(way, chosen[0].id)
     (result,) = runner.run(adapter, chosen[:1], adapter.variants)
     assert result.outcome.details[1] in ("stderr: the last words", "stderr: see here")
+
+
+def test_what_a_thread_reads_late_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = child._read
+
+    def late(stream: IO[bytes] | None, limit: int) -> bytes:
+        line = read(stream, limit)
+        if limit < child.LONGEST_LINE:  # standard error
+            time.sleep(0.03)
+        return line
+
+    monkeypatch.setattr(child, "_read", late)
+    program = "import sys; input(); print('see here', file=sys.stderr, flush=True); print('no')"
+    asked = child.Child([sys.executable, "-uc", f"{program}; input()"])
+    try:
+        assert asked.ask(b"well?\n", PATIENT) == b"no\n"
+        assert asked.last_words() == ["stderr: see here"]
+    finally:
+        asked.kill()
 
 
 def test_one_that_always_dies_is_not_started_for_ever(

@@ -18,6 +18,7 @@ LONGEST_LINE = 256 << 20
 STDERR_LINES = 5
 _CUT = 200
 _GRACE = 1.0  # seconds to end, or to pass on what is already written
+_MOMENT = 0.1  # seconds for a thread to read what a process that goes on has said
 
 
 class Child:
@@ -61,7 +62,10 @@ class Child:
         raise AdapterFailure(reason, *self.last_words())
 
     def last_words(self) -> list[str]:
-        """Return the last lines of standard error."""
+        """Return the last lines of standard error, which come by another way than answers."""
+        deadline = time.monotonic() + (0 if self._is_killed else _MOMENT)
+        while not self._complaints and time.monotonic() < deadline:
+            time.sleep(_MOMENT / 20)
         texts = [raw.decode("utf-8", "replace").rstrip() for raw in list(self._complaints)]
         return [f"stderr: {text[:_CUT]}" for text in texts if text]
 
