@@ -67,6 +67,7 @@ QUICK = {  # of these, what needs nothing but the module itself: see _Quick
     "_core/rescale.py": "tests/core/test_rescale_exactly.py",
     "_core/mosaic_gpu.py": "tests/core/test_mosaic_gpu.py",
     "_core/compat.py": "tests/core/test_compat.py",
+    "_core/native.py": "tests/native/test_library.py",
 }
 QUICK_SECONDS = 20
 QUICKLY = "--tb=no -p no:unraisableexception"  # no tracebacks, and no search for garbage
@@ -115,14 +116,13 @@ def _mutate(copy: Path, module: str) -> tuple[int, list[str]]:
     tests, seconds = TESTS[module]
     if not _passes(tests, 10 * seconds):
         raise SystemExit(f"{module}: the tests fail before anything is changed")
-    quick = _Quick(module) if module in QUICK else None
+    quick = _Quick(module)
     with use_db(str(_work(copy, module)), WorkDB.Mode.open) as database:
         before = [item for item, result in database.completed_work_items if _is_alive(result)]
         for item in (*before, *database.pending_work_items):
             database.set_result(item.job_id, _result(item, tests, seconds, quick))
         done = list(database.completed_work_items)
-    if quick:
-        quick.close()
+    quick.close()
     alive = [result.diff for _, result in done if _is_alive(result)]
     return len(done), [change for diff in alive for change in _changes(diff)]
 
@@ -144,14 +144,13 @@ def _work(copy: Path, module: str) -> Path:
     return work
 
 
-def _result(item: WorkItem, tests: str, seconds: int, quick: "_Quick | None") -> WorkResult:
+def _result(item: WorkItem, tests: str, seconds: int, quick: "_Quick") -> WorkResult:
     (mutation,) = item.mutations
     operator = get_operator(mutation.operator_name)(**mutation.operator_args)
-    if quick:
-        quick.start()
+    quick.start()
     try:
         with use_mutation(mutation.module_path, operator, mutation.occurrence) as (was, now):
-            alive = not (quick and quick.fail()) and _passes(tests, seconds)
+            alive = not quick.fail() and _passes(tests, seconds)
     except AttributeError:  # Cosmic Ray takes `except (A, (B, C))` and the like for names alone
         return WorkResult(WorkerOutcome.EXCEPTION, test_outcome=TestOutcome.INCOMPETENT)
     return WorkResult(

@@ -7,7 +7,6 @@ import pytest
 import dmlax
 from convolution_cases import CASES, LAYOUTS, expected, keywords, laid_out, operands
 from dmlax._convolution import xla
-from dmlax._core import dispatch
 from support import assert_same, sums_of_products
 
 ORDERS = {4: [LAYOUTS["NCHW"], LAYOUTS["NHWC"], LAYOUTS["odd"]], 3: [("NCW", "OIW", "NWC")]}
@@ -24,19 +23,11 @@ every_case = pytest.mark.parametrize(
 
 
 @pytest.fixture(autouse=True, params=["_direct", "_by_words"])
-def taken(monkeypatch, request):
-    """Every plan but the depthwise takes the branch; what was traced before is forgotten."""
-    calls = []
-
-    def branch(plan, images, given):
-        calls.append(plan)
-        return getattr(xla, request.param)(plan, given)
-
-    monkeypatch.setattr(xla, "_in_parts", branch)
-    dispatch._compiled.cache_clear()
-    yield calls
-    dispatch._compiled.cache_clear()
-    assert calls
+def taken(take, request):
+    """Every plan but the depthwise takes the branch."""
+    plans = take(request.param)
+    yield plans
+    assert plans
 
 
 @every_case

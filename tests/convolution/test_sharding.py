@@ -8,8 +8,6 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 
 import dmlax
-from dmlax._convolution import xla
-from dmlax._core import dispatch
 from gpu.many_devices import SPLIT
 
 
@@ -19,14 +17,10 @@ def mesh():
 
 
 @pytest.fixture(params=["CPU", "GPU"])
-def program(monkeypatch, request):
-    """That of a CPU, or a GPU's, compiled for the CPU; what was traced before is forgotten."""
+def program(take, request):
+    """That of a CPU, or a GPU's, compiled for the CPU."""
     if request.param == "GPU":
-        branch = lambda plan, images, operands: xla._by_words(plan, operands)  # noqa: E731
-        monkeypatch.setattr(xla, "_in_parts", branch)
-    dispatch._compiled.cache_clear()
-    yield
-    dispatch._compiled.cache_clear()
+        take("_by_words")
 
 
 @pytest.mark.usefixtures("program")

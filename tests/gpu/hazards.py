@@ -1,6 +1,6 @@
 """What plain JAX gets wrong on an NVIDIA GPU, and dmlax beside it, which must be right.
 
-    PYTHONPATH=src python3 tests/gpu/hazards.py
+    PYTHONPATH=src:tests:conformance/src python3 tests/gpu/hazards.py
 
 Needs JAX and NumPy alone. A hazard that a newer JAX no longer has is told, and is no failure.
 tests/test_hazards.py holds, on any machine, that dmlax gives CUDA none of these programs.
@@ -15,6 +15,7 @@ import numpy as np
 from jax import lax
 
 import dmlax
+from support import draw, sums_of_products
 
 IMPLEMENTATIONS = ("xla", "auto")
 LENGTHS = range(1, 41)
@@ -36,8 +37,7 @@ def _odd_contractions() -> Iterator[str]:
     wrong = [length for length in LENGTHS if not _is_right(_product, length)]
     yield _told("int8 products into int32, contractions of length", wrong)
     for length in LENGTHS:
-        x, w = _drawn(length, (2, length, 3, 5)), _drawn(length + 1, (16, length, 1, 1))
-        _compare(x, w, np.einsum("nchw,kc->nkhw", x.astype(np.int64), w[:, :, 0, 0]))
+        _compare(*_drawn(length, (2, length, 3, 5), (16, length, 1, 1)))
     yield f"  dmlax: lengths {LENGTHS[0]} to {LENGTHS[-1]} exact"
 
 
@@ -48,9 +48,9 @@ def _added_constants() -> Iterator[str]:
     wrong = [length for length in lengths if not _is_right(added, length, 1000)]
     yield _told("a constant added to int8 products into int32, contractions of length", wrong)
     for length in lengths:
-        x = _drawn(length, (2, length, 3, 5))
+        x = draw(length, np.int8, (2, length, 3, 5))
         w = np.full((16, length, 1, 1), 3, np.int8)  # the zero point's term is the same for all
-        sums = np.einsum("nchw,kc->nkhw", x.astype(np.int64) - 5, w[:, :, 0, 0])
+        sums = sums_of_products(x, w, 5)
         for implementation in IMPLEMENTATIONS:
             options = {"input_zero_point": np.int8(5), "implementation": implementation}
             call = partial(dmlax.convolution_integer, **options)
@@ -65,14 +65,14 @@ def _product(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def _is_right(function: Callable[..., jax.Array], length: int, added: int = 0) -> bool:
-    a, b = _drawn(length, (28, length)), _drawn(length + 1, (16, length))
+    a, b = _drawn(length, (28, length), (16, length))
     wanted = a.astype(np.int64) @ b.T.astype(np.int64) + added
     return np.array_equal(jax.jit(function)(a, b), wanted)
 
 
 def _int32_convolutions() -> Iterator[str]:
     """Of int32, or of int8 into int32: not compiled."""
-    x, w = _drawn(1, (1, 8, 6, 6)), _drawn(2, (4, 8, 1, 1))
+    x, w = _drawn(1, (1, 8, 6, 6), (4, 8, 1, 1))
     refused = []
     for dtype in (jnp.int8, jnp.int32):
         convolve = partial(_convolve, dtype=dtype, into=jnp.int32)
@@ -81,7 +81,7 @@ def _int32_convolutions() -> Iterator[str]:
         except jax.errors.JaxRuntimeError:
             refused.append(jnp.dtype(dtype).name)
     yield _told("convolutions into int32, not compiled, of", refused)
-    _compare(x, w, np.einsum("nchw,kc->nkhw", x.astype(np.int64), w[:, :, 0, 0]))
+    _compare(x, w)
     yield "  dmlax: exact"
 
 
@@ -89,11 +89,11 @@ def _float32_accumulators() -> Iterator[str]:
     """A convolution of int8 into float32: 24 bits of each sum."""
     x, w = np.full((1, 40_000, 1, 1), 127, np.int8), np.full((4, 40_000, 1, 1), 127, np.int8)
     x[0, 0], w[1, 0] = 126, 125
-    wanted = np.einsum("nchw,kc->nkhw", x.astype(np.int64), w[:, :, 0, 0])
+    wanted = sums_of_products(x, w)
     got = jax.jit(partial(_convolve, dtype=jnp.int8, into=jnp.float32))(x, w)
     wrong = wanted[np.asarray(got).astype(np.int64) != wanted]
     yield _told("convolutions of int8 into float32, sums of", [*map(int, wrong)])
-    _compare(x, w, wanted)
+    _compare(x, w)
     yield "  dmlax: exact"
 
 
@@ -102,14 +102,15 @@ def _convolve(x: jax.Array, w: jax.Array, dtype: jnp.dtype, into: jnp.dtype) -> 
     return lax.conv_general_dilated(x, w, (1, 1), "VALID", preferred_element_type=into)
 
 
-def _compare(x: np.ndarray, w: np.ndarray, wanted: np.ndarray) -> None:
+def _compare(x: np.ndarray, w: np.ndarray) -> None:
+    wanted = sums_of_products(x, w)
     for implementation in IMPLEMENTATIONS:
         got = dmlax.convolution_integer(x, w, implementation=implementation)
         np.testing.assert_array_equal(got, wanted, implementation)
 
 
-def _drawn(seed: int, shape: tuple[int, ...]) -> np.ndarray:
-    return np.random.default_rng(seed).integers(-128, 128, shape, np.int8)
+def _drawn(seed: int, *shapes: tuple[int, ...]) -> list[np.ndarray]:
+    return [draw(seed + i, np.int8, shape) for i, shape in enumerate(shapes)]
 
 
 def _told(hazard: str, shown: list[object]) -> str:

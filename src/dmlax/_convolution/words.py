@@ -1,4 +1,4 @@
-"""Channels four at a time: GPUs move and compare words as fast as bytes."""
+"""Channels four at a time: a GPU moves a word as fast as a byte."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -87,9 +87,7 @@ def _layout(plan: ConvolutionPlan, last: bool = False) -> _Layout:
     return _Layout(last or plan.options.input_layout[1] == spatial + 1, spatial)
 
 
-def _terms(
-    plan: ConvolutionPlan, operands: Convolution, filter: Prepared, contraction: int
-) -> _Terms:
+def _terms(plan: ConvolutionPlan, operands: Convolution, filter: Prepared) -> _Terms:
     input_zero = as_int32(operands.input_zero_point) - rebase_of(plan.input.dtype)
     rebase = rebase_of(plan.filter.filter.dtype)
     filter_zero = None
@@ -97,7 +95,7 @@ def _terms(
         filter_zero = as_int32(filter.zero_point) - rebase
     offset = as_int32(operands.bias) - input_zero * filter.sums
     if filter_zero is not None:
-        offset += contraction * input_zero * filter_zero
+        offset += filter.packed.shape[1] * input_zero * filter_zero
     return _Terms(input_zero.astype(jnp.int8), filter_zero, offset)
 
 
@@ -138,7 +136,7 @@ def _in_output_layout(plan: ConvolutionPlan, layout: _Layout, output: Array) -> 
 def _depthwise(plan: ConvolutionPlan, operands: Convolution) -> Array:
     """One input channel a group: a product and a sum a tap, all in one pass."""
     layout, filter = _layout(plan), ready(plan, operands)
-    terms = _terms(plan, operands, filter, plan.contraction)
+    terms = _terms(plan, operands, filter)
     multiplier = plan.filter.outputs // plan.filter.group_count
     x = _padded_input(plan, operands, layout, terms.input_zero)
     weights = filter.packed.astype(jnp.int32)
@@ -156,7 +154,7 @@ def _depthwise(plan: ConvolutionPlan, operands: Convolution) -> Array:
 def _direct(plan: ConvolutionPlan, operands: Convolution) -> Array:
     """One convolution: packed windows are many times the input, in memory and in compile time."""
     layout, filter = _layout(plan), ready(plan, operands)
-    terms = _terms(plan, operands, filter, plan.contraction)
+    terms = _terms(plan, operands, filter)
     x = _padded_input(plan, operands, layout, terms.input_zero)
     accumulator = _convolution(plan, layout, x, filter.packed)
     if terms.filter_zero is not None:
@@ -222,7 +220,7 @@ def _product(
 def _in_parts(plan: ConvolutionPlan, images: int, operands: Convolution) -> Array:
     """Some images at a time: pack their windows, multiply, finish."""
     layout, filter = _layout(plan), ready(plan, operands)
-    terms = _terms(plan, operands, filter, plan.contraction)
+    terms = _terms(plan, operands, filter)
     x = _padded_input(plan, operands, layout, terms.input_zero)
     product = _product(plan, operands, filter, terms, (-1,) if layout.last else (-1, 1))
     convolve = functools.partial(_convolve_last if layout.last else _convolve_first, product)
@@ -288,7 +286,7 @@ def _by_words(plan: ConvolutionPlan, operands: Convolution) -> Array:
     layout = _layout(plan, last=True)
     x = _in_layout(plan, layout, operands.input)
     x, filter = fill_channels(plan, operands, x, ready(plan, operands))
-    terms = _terms(plan, operands, filter, filter.packed.shape[1])
+    terms = _terms(plan, operands, filter)
     x = _padded(plan, layout, to_int8_words(x), word_of(terms.input_zero))
     addressed = plan.filter.taps > 1 and math.prod(x.shape[1:]) < _MOST_WORDS
     rows = _gathered(plan, x) if addressed else _joined(plan, x)
