@@ -73,8 +73,10 @@ def tile_of(problem: Problem, processors: int) -> Tile:
     channels = next((count for count in (16, 32, 64) if problem.outputs <= count), 128)
     if channels == 128 and step == 128:
         tile = Tile(2, 1, 128, step, 3, 2)
-        few = _tiles(problem, tile) <= processors // 2
-        return Tile(1, 1, 128, step, 3, 2) if few else tile
+        tiles = _tiles(problem, tile)
+        if processors <= tiles < 4 * processors and _steps(problem, tile) < 10:
+            return Tile(1, 1, 128, step, 2, 4)
+        return replace(tile, warpgroups=1) if tiles <= processors // 2 else tile
     tile = Tile(2, 2, min(channels, 64), min(step, 64), 3, 2)
     few = _steps(problem, tile) == 1 and _tiles(problem, tile) < 2 * tile.blocks * processors
     return replace(tile, products=1, blocks=3) if few else tile
