@@ -7,7 +7,6 @@ its warpgroups multiply them as bytes (`wgmma`) into int32 registers, then resca
 store. A sum never reaches memory before it is an output.
 """
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from dmlax._convolution.mosaic_gpu_problem import Problem
 from dmlax._convolution.plan import Convolution
 from dmlax._core import lanes, mosaic_gpu, tensor_cores
 from dmlax._core.lanes import Pointer, Value, constant, select
+from dmlax._core.lanes_rescale import Scales
 from dmlax._core.mosaic_gpu_kernel import Block
 
 
@@ -58,6 +58,16 @@ def _steps(problem: Problem, tile: Tile) -> int:
     return -(-problem.depth // tile.step)
 
 
+def _fills(problem: Problem, tile: Tile) -> bool:
+    """Whether zero points stand where no input is."""
+    return problem.padded or _sums_beyond(problem, tile)
+
+
+def _sums_beyond(problem: Problem, tile: Tile) -> bool:
+    """Whether windows are summed beyond the last tap; the filter is zero there."""
+    return problem.sums_windows and problem.taps * problem.channels % tile.step != 0
+
+
 def _rows_at_once(problem: Problem, tile: Tile, processors: int) -> int:
     """Tiles along the cells that blocks begin with: all, where these are few and long."""
     rows, columns = -(-problem.cells // tile.cells), _columns(problem, tile) * problem.groups
@@ -91,6 +101,8 @@ def convolve(
 ) -> Array:
     """The output, (cells, K); the input is (N, H, W, groups * channels), the filter (K, depth)."""
     rows = _rows_at_once(problem, tile, processors)
+    blocks = rows * _columns(problem, tile) * problem.groups
+    fills = _fills(problem, tile)
 
     def body(output: Pointer, shared: Pointer, **memory: Pointer) -> None:
         _Block(problem, tile, rows, memory, output, _Shared(tile, shared)).run()
@@ -100,9 +112,10 @@ def convolve(
         body,
         *(problem, operands, sums),
         channels=problem.plan.filter.outputs,
-        blocks=rows * _columns(problem, tile) * problem.groups,
+        blocks=blocks,
         warpgroups=tile.warpgroups,
         shared_words=_Shared.bytes_of(tile) // 4,
+        scratch_words=mosaic_gpu.CHUNK // 4 * tile.threads * blocks if fills else 0,
     )
 
 
@@ -176,9 +189,7 @@ class _Block:
         def step(step: Value, stage: Value, *rest: Value) -> list[Value]:
             tensor_cores.await_copies(tile.stages - 2)
             lanes.barrier()
-            tensor_cores.begin()
             asked = self._multiply(matrices, stage, rest[copies.count :])
-            tensor_cores.commit()
             ahead = copies.begin(rest[: copies.count])
             return [step + 1, self.next_stage(stage), *ahead, *tensor_cores.finish(asked)]
 
@@ -212,31 +223,26 @@ class _Block:
     ) -> list[Value]:
         """The step's products, added to the sums."""
         tile, count = self.tile, self._registers
-        unsigned = self.problem.plan.input.dtype == jnp.uint8
-        product = functools.partial(tensor_cores.multiply, unsigned=unsigned)
         left, right, ones = matrices
         left, right = (matrix + (stage >> 4).wide() for matrix in (left, right))
-        sums = list(sums)
-        windows = count * tile.products
+        products = []
         for i in range(tile.products):
             for depth in range(0, tile.step, tensor_cores.DEPTH):
                 a = tensor_cores.moved(left, i * tensor_cores.ROWS * tile.step + depth)
                 b = tensor_cores.moved(right, depth)
-                mine = slice(i * count, (i + 1) * count)
-                sums[mine] = product(sums[mine], a, b, columns=tile.channels)
+                products.append(tensor_cores.Product(i * count, a, b, tile.channels))
                 if self.problem.sums_windows:
-                    mine = slice(windows + 4 * i, windows + 4 * i + 4)
-                    b = tensor_cores.moved(ones, depth)
-                    sums[mine] = product(sums[mine], a, b, columns=8)
-        return sums
+                    b, first = tensor_cores.moved(ones, depth), tile.products * count + 4 * i
+                    products.append(tensor_cores.Product(first, a, b, 8))
+        unsigned = self.problem.plan.input.dtype == jnp.uint8
+        return tensor_cores.multiply(sums, products, unsigned=unsigned)
 
     def _offsets(self) -> list[Value]:
         """What a product's sums start from: a thread's two cells have the same columns."""
         run, found = _run(self.tile), []
         for start in range(0, self.tile.channels, 4 * run):
-            first = (lanes.lane() & 3) * run + start
             for part in range(0, run, 4):
-                offsets = self.shared.columns.four("offset", first + part)
+                offsets = self.shared.columns.four("offset", _place_of(start, part))
                 for two in (offsets[:2], offsets[2:]):
                     found += [*two, *two]
         return found
@@ -250,7 +256,7 @@ class _Block:
         summed = _steps(self.problem, tile) * tile.step  # after the last tap, zero points
         self.shared.columns.set(
             tile.threads,
-            lambda column: self.parameters.column(self.channel(column), summed),
+            lambda place: self.parameters.column(self.channel(_column_at(place, tile)), summed),
         )
         if self.problem.sums_windows:
             for first in range(0, 2 * tile.step, tile.threads):
@@ -277,11 +283,12 @@ class _Block:
             first = (lanes.lane() & 3) * run + start
             outputs: list[list[Value]] = [[] for _ in range(2 * tile.products)]
             for part in range(0, run, 4):
+                constants = _Constants(self, _place_of(start, part))
                 for i in range(tile.products):
                     at = i * count + start // 2 + 2 * part
                     mine = sums[at : at + 8]
                     both = [*mine[0:2], *mine[4:6]], [*mine[2:4], *mine[6:8]]
-                    made = self._outputs(both, windows[4 * i :: 2], first + part)
+                    made = self._outputs(both, windows[4 * i :: 2], constants)
                     for half in range(2):
                         outputs[2 * i + half] += made[half]
             for i, values in enumerate(outputs):
@@ -292,19 +299,16 @@ class _Block:
         self,
         sums: Sequence[Sequence[Value]],
         windows: Sequence[Value],
-        first: Value,
+        constants: "_Constants",
     ) -> list[list[Value]]:
         """Of both cells: four sums, or one word of four bytes."""
         totals = [*sums[0], *sums[1]]
         if self.problem.sums_windows:
-            zero_points = self.shared.columns.four("zero_point", first)
+            zero_points = constants.zero_points
             totals = [sum - zero_points[i % 4] * windows[i // 4] for i, sum in enumerate(totals)]
         if self.rescale is None:
             return [totals[:4], totals[4:]]
-        multipliers = self.shared.columns.four("multiplier", first) * 2
-        made = self.rescale.quantize(
-            totals, multipliers, lambda i: self.shared.columns.scales(first + (i & 3))
-        )
+        made = self.rescale.quantize(totals, constants.multipliers * 2, constants.scales)
         return [[lanes.pack_bytes(made[:4])], [lanes.pack_bytes(made[4:])]]
 
     def _store_run(self, cell: Value, channel: Value, words: Sequence[Value]) -> None:
@@ -324,6 +328,33 @@ class _Block:
                         self.output.store_byte(here + i, word)
                 else:
                     self.output.store(here, *words[offset // 4 :][: at_once * size // 4])
+
+
+class _Constants:
+    """Of four columns side by side, loaded once for all cells of a thread."""
+
+    def __init__(self, block: _Block, place: Value) -> None:
+        self._columns, self._place = block.shared.columns, place
+        if block.problem.sums_windows:
+            self.zero_points = self._columns.four("zero_point", place)
+        if block.rescale is not None:
+            self.multipliers = self._columns.four("multiplier", place)
+
+    def scales(self, output: Value) -> Scales:
+        """Of an output of several cells' four."""
+        return self._columns.scales(self._place + (output & 3))
+
+
+def _place_of(start: int, part: int) -> Value:
+    """Where the table has a thread's four columns: those of four lanes are side by side."""
+    return (lanes.lane() & 3) * 4 + (start + 4 * part)
+
+
+def _column_at(place: Value, tile: Tile) -> Value:
+    """The column at a place of the table."""
+    run = _run(tile)
+    within = place & (4 * run - 1)
+    return (place - within) + ((within >> 2) & 3) * run + (within >> 4) * 4 + (within & 3)
 
 
 def _run(tile: Tile) -> int:
@@ -355,7 +386,19 @@ class _Copies:
         self.rows_at_once = self.tile.threads // across
         self.place = tensor_cores.swizzled(self.row, self.chunk, self.tile.step)
         self.filter = self.block.channel(_column_of(self.row, self.tile)) * self.problem.depth
-        self.fill = block.parameters.input_zero_points()
+        self.fills = _fills(self.problem, self.tile)
+        if self.fills:
+            self.fill = self._zero_points()
+
+    def _zero_points(self) -> Value:
+        """The address of a chunk of them, which the thread copies where no input is.
+
+        A chunk for all threads, or for a block's, would be read one thread after another.
+        """
+        scratch, word = self.block.memory["scratch"], self.block.parameters.input_zero_points()
+        start = (lanes.block() * self.tile.threads + lanes.thread()) * mosaic_gpu.CHUNK
+        scratch.store(start, *[word] * (mosaic_gpu.CHUNK // 4))
+        return scratch.address(start)
 
     @property
     def count(self) -> int:
@@ -425,11 +468,11 @@ class _Copies:
         return lanes.choose(last, next_tile, same_tile, [value.bits for value in ahead])
 
     def _copy(self, step: Value, stage: Value, windows: Sequence[Value]) -> None:
-        depth = step * self.tile.step + self.chunk * mosaic_gpu.CHUNK
+        first, chunk = step * self.tile.step, self.chunk * mosaic_gpu.CHUNK
         to = self.block.shared.stages + stage + self.place
         for part in range(0, mosaic_gpu.CHUNK, self.problem.granule):
-            self._copy_windows(windows, depth + part, to + part)
-        to = to + self.tile.cells * self.tile.step
+            self._copy_windows(windows, first, chunk + part, to + part)
+        to, depth = to + self.tile.cells * self.tile.step, first + chunk
         wanted = None
         if self.problem.depth % self.tile.step:
             wanted = depth < self.problem.depth
@@ -442,33 +485,37 @@ class _Copies:
             else:
                 tensor_cores.copy(target, source, mosaic_gpu.CHUNK, wanted)
 
-    def _copy_windows(self, windows: Sequence[Value], depth: Value, to: Value) -> None:
-        """A granule of each window, all of one tap.
+    def _copy_windows(
+        self, windows: Sequence[Value], first: Value, within: Value, to: Value
+    ) -> None:
+        """A granule of each window, all of one tap, `within` a step that begins at `first`.
 
         Where no input is there are zero points. What follows the last tap meets zeros of the
         filter, but where windows are summed it counts.
         """
         problem, size = self.problem, self.problem.granule
-        tap = depth // problem.channels
+        depth = first + within
+        if problem.channels % self.tile.step == 0:
+            tap = first // problem.channels  # the whole step's: one for all threads
+        else:
+            tap = depth // problem.channels
         channel = depth - tap * problem.channels
         exists = tap < problem.taps
         tap = lanes.minimum(tap, problem.taps - 1)
         y = tap // problem.kernel[1]
         x = tap - y * problem.kernel[1]
         down, right = y * problem.dilations[0], x * problem.dilations[1]
-        pixel = problem.pixel
-        offset = (down * problem.input[1] + right) * pixel + channel
+        offset = (down * problem.input[1] + right) * problem.pixel + channel
+        needed = (constant(1) << y) | (constant(1) << (x + problem.kernel[0]))
         input = self.block.memory["input"]
-        ends = problem.sums_windows and problem.taps * problem.channels % self.tile.step != 0
         for i in range(len(windows) // 2):
-            first, inside = windows[2 * i : 2 * i + 2]
-            source = input.address_signed(first + (offset if first.bits == 32 else offset.wide()))
-            target = to + i * self.rows_at_once * self.tile.step
-            wanted = exists if ends else constant(1, 1)
-            if problem.padded:
-                met = (inside >> y) & (inside >> (x + problem.kernel[0])) & 1
-                wanted = wanted & (met != 0)
-            if ends or problem.padded:
-                tensor_cores.copy_or_fill(target, source, size, wanted, self.fill)
-            else:
-                tensor_cores.copy(target, source, size)
+            start, inside = windows[2 * i : 2 * i + 2]
+            source = input.address_signed(start + (offset if start.bits == 32 else offset.wide()))
+            if self.fills:
+                wanted = constant(1, 1)
+                if problem.padded:
+                    wanted = (inside & needed) == needed
+                if _sums_beyond(problem, self.tile):
+                    wanted = wanted & exists
+                source = select(wanted, source, self.fill)
+            tensor_cores.copy(to + i * self.rows_at_once * self.tile.step, source, size)

@@ -27,15 +27,22 @@ def launch(
     blocks: int,
     warpgroups: int,
     shared_words: int,
+    scratch_words: int = 0,
 ) -> Array:
-    """Runs a kernel on the operands that are there, and the filter's sums: (cells, channels)."""
+    """Runs a kernel on the operands that are there, and the filter's sums: (cells, channels).
+
+    Its `scratch` is global memory that nobody else reads.
+    """
     given = operands._asdict() | {"sums": sums}
     dtype = problem.plan.options.output_dtype
-    (output,) = mosaic_gpu_kernel.launch(
+    outputs = {"output": jax.ShapeDtypeStruct((problem.cells, channels), dtype)}
+    if scratch_words:
+        outputs["scratch"] = jax.ShapeDtypeStruct((scratch_words,), jnp.uint32)
+    output, *_ = mosaic_gpu_kernel.launch(
         name,
         body,
         {name: value.reshape(-1) for name, value in given.items() if value is not None},
-        {"output": jax.ShapeDtypeStruct((problem.cells, channels), dtype)},
+        outputs,
         blocks=blocks,
         warpgroups=warpgroups,
         shared_words=shared_words,

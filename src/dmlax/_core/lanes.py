@@ -268,6 +268,12 @@ class Pointer:
             vector = llvm.insertelement(vector, value.raw, constant(index).raw)
         llvm.store(vector, self.at(offset), alignment=len(values) * values[0].bits // 8)
 
+    def store_where(self, condition: Value, offset: Any, *words: Value) -> None:
+        """One, two or four words, where the condition holds: without a branch."""
+        kind, words_at = _words(len(words), 2)
+        text = f"@$1 st.global.{kind} [$0], {words_at};"
+        effect(text, self.address(offset), condition, *words)
+
     def store_byte(self, offset: Any, word: Value) -> None:
         """The word's lowest byte."""
         llvm.store(arith.trunci(_integer(8), word.raw), self.at(offset))
@@ -301,10 +307,17 @@ def load_constant_where(condition: Value, address: Value, otherwise: Value) -> V
 
 def load_shared(address: Value, words: int) -> list[Value]:
     """One, two or four words side by side in shared memory."""
-    registers = ", ".join(f"${i}" for i in range(words))
-    kind, into = ("b32", "$0") if words == 1 else (f"v{words}.b32", f"{{{registers}}}")
+    kind, into = _words(words, 0)
     text = f"ld.shared.{kind} {into}, [${words}];"
     return assemble(text, [32] * words, [address], effects=True)
+
+
+def _words(count: int, first: int) -> tuple[str, str]:
+    """What an access to so many words is called, and their registers from the `first` on."""
+    if count == 1:
+        return "b32", f"${first}"
+    registers = ", ".join(f"${i}" for i in range(first, first + count))
+    return f"v{count}.b32", f"{{{registers}}}"
 
 
 def store_shared(address: Value, word: Value) -> None:

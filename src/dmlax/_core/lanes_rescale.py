@@ -28,10 +28,11 @@ def _literal(value: float) -> str:
 
 
 # The exact estimate is y = fl(fl(acc) * fl(m / 255) + fl((zero point - lowest) / 255)), clamped to
-# [0, 1] as it is made, and 255 y the output less the lowest. Its four relative errors of 2**-24 are
-# of less than 256 each: less than 2**-14 together. No rounding is in doubt unless the estimate is
-# this far from an integer.
-_BAND = _literal(0.5 - 2**-14)
+# [0, 1] as it is made, and 255 y the output less the lowest. The product is off by 2**-23 of
+# itself, the shift and the sum by 2**-24 each of themselves: by 3 * 2**-24 together, as the product
+# is at most what the shift leaves of 1, or the shift below 0. 255 times that, and a rounding of
+# 2**-26, are less than this. No rounding is in doubt unless the estimate is so far from an integer.
+_BAND = _literal(0.5 - 3 * 2**-16)
 _SPAN = 255  # the highest output less the lowest
 _PER_SPAN = f"0d{int(np.float64(1 / _SPAN).view(np.uint64)):016X}"
 _LARGEST = "0d4090000000000000"  # 2**10: a multiplier beyond saturates all but 0

@@ -5,6 +5,7 @@ their chunks of 16 bytes swizzled so that neither copies nor products meet a ban
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dmlax._core import lanes
 from dmlax._core.lanes import Value, constant
@@ -37,28 +38,36 @@ def moved(described: Value, distance: int) -> Value:
     return described + (distance >> 4)
 
 
-def multiply(
-    sums: Sequence[Value], left: Value, right: Value, *, columns: int, unsigned: bool
-) -> list[Value]:
-    """sums + left * right, asked for; right is int8, left uint8 or int8, both described."""
-    count = len(sums)
-    registers = ", ".join(f"${i}" for i in range(count))
+@dataclass(frozen=True)
+class Product:
+    """What is added to the sums from the `first` on: left * right, both described."""
+
+    first: int
+    left: Value
+    right: Value
+    columns: int
+
+    @property
+    def registers(self) -> range:
+        """The sums of a thread."""
+        return range(self.first, self.first + self.columns // 2)
+
+
+def multiply(sums: Sequence[Value], products: Sequence[Product], *, unsigned: bool) -> list[Value]:
+    """The sums with products added, asked for; right is int8, left uint8 or int8.
+
+    One piece, as whatever stood between two products would have the second wait for the first.
+    """
     kinds = f"s32.{'u8' if unsigned else 's8'}.s8"
-    text = (
-        f"wgmma.mma_async.sync.aligned.m64n{columns}k32.{kinds} "
-        f"{{{registers}}}, ${2 * count}, ${2 * count + 1}, 1;"
-    )
-    return lanes.assemble(text, [32] * count, [left, right], changed=sums, effects=True)
-
-
-def begin() -> None:
-    """Before products: registers and shared memory as they are now."""
-    lanes.effect("wgmma.fence.sync.aligned;")
-
-
-def commit() -> None:
-    """After products: they are a group."""
-    lanes.effect("wgmma.commit_group.sync.aligned;")
+    count, text = len(sums), "wgmma.fence.sync.aligned; "
+    for i, product in enumerate(products):
+        registers = ", ".join(f"${register}" for register in product.registers)
+        matrices = f"${2 * (count + i)}, ${2 * (count + i) + 1}"
+        shape = f"m64n{product.columns}k32"
+        text += f"wgmma.mma_async.sync.aligned.{shape}.{kinds} {{{registers}}}, {matrices}, 1; "
+    text += "wgmma.commit_group.sync.aligned;"
+    described = [matrix for product in products for matrix in (product.left, product.right)]
+    return lanes.assemble(text, [32] * count, described, changed=sums, effects=True)
 
 
 def finish(sums: Sequence[Value]) -> list[Value]:
@@ -75,15 +84,6 @@ def copy(to: Value, source: Value, size: int, wanted: Value | None = None) -> No
         size_or_none = lanes.select(wanted, constant(size), 0)
         text = f"{_copy_of(size)} [$0], [$1], {size}, $2;"
         lanes.effect(text, to, source, size_or_none)
-
-
-def copy_or_fill(to: Value, source: Value, size: int, wanted: Value, word: Value) -> None:
-    """Begins to copy bytes; where they are not wanted, stores `word` over and over instead."""
-    words = size // 4
-    kind = {1: "b32", 2: "v2.b32", 4: "v4.b32"}[words]
-    value = "$3" if words == 1 else "{" + ", ".join(["$3"] * words) + "}"
-    text = f"@$2 {_copy_of(size)} [$0], [$1], {size}; @!$2 st.shared.{kind} [$0], {value};"
-    lanes.effect(text, to, source, wanted, word)
 
 
 def _copy_of(size: int) -> str:

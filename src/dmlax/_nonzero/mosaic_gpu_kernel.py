@@ -1,8 +1,9 @@
 """The kernel of nonzero_coordinates for Hopper GPUs: one pass, a tile of the input at a time.
 
 A tile is counted, the tiles before it are looked back on for its first row, and its rows are
-written. Blocks take tiles in order, so the first unfinished one never waits for another. What is
-left of the rows is filled once the last tile has told the count.
+written. Blocks take tiles in order, so the first unfinished one never waits for another. Each zero
+leaves a row to be filled, the first zero the last one, and so on backwards: a tile fills as many
+rows as it has zeros, without knowing the count.
 """
 
 import functools
@@ -152,7 +153,7 @@ def _body(
 ) -> None:
     memory = _Memory(input, zeroed, count, rows, _Shared(geometry, shared))
     _tiles(geometry, memory)
-    _fill(geometry, memory)
+    _fill_beyond(geometry, memory)
 
 
 def _tiles(geometry: _Geometry, memory: _Memory) -> None:
@@ -172,13 +173,17 @@ def _tiles(geometry: _Geometry, memory: _Memory) -> None:
             memory.shared.count_of(lanes.minimum(lanes.lane(), geometry.warps - 1)),
             0,
         )
-        before = lanes.from_lane(lanes.lanes_below(count), lanes.warp())
+        before, rows = (
+            lanes.from_lane(lanes.lanes_below(count), lanes.warp()),
+            lanes.warp_sum(count),
+        )
         with lanes.when(lanes.warp() == 0):
-            _look_back(geometry, memory, tile, lanes.warp_sum(count))
+            _look_back(geometry, memory, tile, rows)
         lanes.barrier()
         first_row, following = memory.shared.first_row(), memory.shared.following()
         values_of_following = _read(geometry, memory, following)
         _write(geometry, memory, tile, found, first_row + before)
+        _fill(geometry, memory, tile, first_row, rows)
         return [following, *values_of_following]
 
     with lanes.when(lanes.thread() == 0):
@@ -247,7 +252,7 @@ def _look_back(geometry: _Geometry, memory: _Memory, tile: Value, count: Value) 
         # Several states a lane: the time is that of a read, however many are read.
         behind = [lanes.lane() + 32 * i for i in range(_WINDOWS)]
         exist = [each <= last for each in behind]
-        states = _await(memory, [last - each for each in behind], exist, _COUNTED)
+        states = _await(memory, [last - each for each in behind], exist)
         for state in states:
             summed = lanes.ballot((state >> 32).word() >= _SUMMED)
             nearest = select(summed == 0, constant(31), summed.trailing_zeros())
@@ -260,11 +265,13 @@ def _look_back(geometry: _Geometry, memory: _Memory, tile: Value, count: Value) 
     rows, *_ = lanes.loop(start, more, step)
     with lanes.when(elected):
         _tell(memory, tile, _SUMMED, rows + count)
+        with lanes.when(tile == geometry.tiles - 1):
+            memory.count.store(0, rows + count)
         memory.shared.set_first_row(rows)
         memory.shared.set_following(_take(geometry, memory))
 
 
-def _await(memory: _Memory, tiles: list[Value], exist: list[Value], kind: int) -> list[Value]:
+def _await(memory: _Memory, tiles: list[Value], exist: list[Value]) -> list[Value]:
     """Tiles' states in each lane, once all are told; before the first tile, no rows."""
     addresses = [
         select(e, tile, 0).wide() * _STATE_BYTES for tile, e in zip(tiles, exist, strict=True)
@@ -274,7 +281,7 @@ def _await(memory: _Memory, tiles: list[Value], exist: list[Value], kind: int) -
         return [memory.state.load_shared_by_all(address) for address in addresses]
 
     def untold(*states: Value) -> Value:
-        missing = [((s >> 32).word() < kind) & e for s, e in zip(states, exist, strict=True)]
+        missing = [((s >> 32).word() < _COUNTED) & e for s, e in zip(states, exist, strict=True)]
         return lanes.warp_any(functools.reduce(operator.or_, missing))
 
     states = lanes.loop(load(), untold, load)
@@ -296,8 +303,7 @@ def _write(
         wanted = (bits & here) != 0
         if geometry.plan.size < geometry.plan.elements:
             wanted = wanted & (mine < geometry.plan.size)
-        with lanes.when(wanted):
-            _store_row(geometry, memory, mine, _coordinates(geometry, flat + 32 * item))
+        _store_row(geometry, memory, wanted, mine, _coordinates(geometry, flat + 32 * item))
         row = row + bits.popcount()
 
 
@@ -310,36 +316,54 @@ def _coordinates(geometry: _Geometry, flat: Value) -> list[Value]:
     return [flat, *reversed(columns)]
 
 
-def _store_row(geometry: _Geometry, memory: _Memory, row: Value, columns: list[Value]) -> None:
+def _store_row(
+    geometry: _Geometry, memory: _Memory, wanted: Value, row: Value, columns: list[Value]
+) -> None:
     """Side by side, as many at once as every row's address allows."""
     at_once = next(n for n in (4, 2, 1) if len(columns) % n == 0)
     offset = row.wide() * geometry.row_bytes
     for first in range(0, len(columns), at_once):
-        memory.rows.store(offset + 4 * first, *columns[first : first + at_once])
+        memory.rows.store_where(wanted, offset + 4 * first, *columns[first : first + at_once])
 
 
-def _fill(geometry: _Geometry, memory: _Memory) -> None:
-    """Waits for the count, and fills the rows that are left."""
+def _fill(geometry: _Geometry, memory: _Memory, tile: Value, first_row: Value, rows: Value) -> None:
+    """As many rows as the tile has zeros, the last that no tile before it filled."""
+    plan = geometry.plan
+    left = constant(plan.elements) - tile * geometry.launch.tile
+    elements, end = lanes.minimum(left, geometry.launch.tile), first_row + left
+    ends = [end - (elements - rows), end]
+    if plan.size < plan.elements:
+        ends = [lanes.minimum(row, plan.size) for row in ends]
+    start, end = (row.wide() for row in ends)
+    _fill_rows(geometry, memory, start, end, lanes.thread(), geometry.launch.threads)
+
+
+def _fill_beyond(geometry: _Geometry, memory: _Memory) -> None:
+    """The rows that no element could have."""
     plan, threads = geometry.plan, geometry.launch.threads
-    (last,) = _await(memory, [constant(geometry.tiles - 1)], [constant(1, 1)], _SUMMED)
-    count = last.word()
-    with lanes.when((lanes.block() == 0) & (lanes.thread() == 0)):
-        memory.count.store(0, count)
-    words = plan.size * plan.coordinate_rank
-    start = lanes.minimum(count, plan.size).wide() * plan.coordinate_rank
-    value = constant(plan.fill_value)
-    blocks = min(geometry.launch.blocks, geometry.tiles)
-    first = (start >> 2) + (lanes.block() * threads + lanes.thread()).wide()
+    if plan.size > plan.elements:
+        ends = constant(plan.elements, 64), constant(plan.size, 64)
+        blocks = min(geometry.launch.blocks, geometry.tiles)
+        thread = lanes.block() * threads + lanes.thread()
+        _fill_rows(geometry, memory, *ends, thread, blocks * threads)
+
+
+def _fill_rows(
+    geometry: _Geometry, memory: _Memory, start: Value, end: Value, thread: Value, threads: int
+) -> None:
+    """The rows from `start` to before `end`, by so many threads."""
+    start, end = (row * geometry.plan.coordinate_rank for row in (start, end))
+    value = constant(geometry.plan.fill_value)
 
     def step(four: Value) -> Sequence[Value]:
         word = four << 2
-        whole = (word >= start) & (word + 4 <= words)
+        whole = (word >= start) & (word + 4 <= end)
         with lanes.when(whole):
             memory.rows.store(word << 2, value, value, value, value)
         with lanes.when(~whole):
             for i in range(4):
-                with lanes.when((word + i >= start) & (word + i < words)):
+                with lanes.when((word + i >= start) & (word + i < end)):
                     memory.rows.store((word + i) << 2, value)
-        return [four + blocks * threads]
+        return [four + threads]
 
-    lanes.loop([first], lambda four: (four << 2) < words, step)
+    lanes.loop([(start >> 2) + thread.wide()], lambda four: (four << 2) < end, step)
