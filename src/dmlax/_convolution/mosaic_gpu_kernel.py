@@ -17,7 +17,7 @@ from jax import Array
 from dmlax._convolution.mosaic_gpu_operands import ColumnTable, Parameters, launch
 from dmlax._convolution.mosaic_gpu_problem import Problem
 from dmlax._convolution.plan import Convolution
-from dmlax._core import lanes, mosaic_gpu, tensor_cores
+from dmlax._core import copies, lanes, mosaic_gpu, tensor_cores
 from dmlax._core.lanes import Pointer, Value, constant, select
 from dmlax._core.lanes_rescale import Scales
 from dmlax._core.mosaic_gpu_kernel import Block
@@ -166,11 +166,11 @@ class _Block:
     def run(self) -> None:
         """Tile after tile, from windows to outputs."""
         tile, zero = self.tile, constant(0)
-        copies = _Copies(self)
+        copied = _Copies(self)
         ahead = lanes.loop(
-            [zero, *copies.start()],
+            [zero, *copied.start()],
             lambda i, *_: i < tile.stages - 1,
-            lambda i, *ahead: [i + 1, *copies.begin(ahead)],
+            lambda i, *ahead: [i + 1, *copied.begin(ahead)],
         )[1:]
         self._set_columns()
         lanes.barrier()
@@ -189,8 +189,8 @@ class _Block:
         def step(step: Value, stage: Value, *rest: Value) -> list[Value]:
             tensor_cores.await_copies(tile.stages - 2)
             lanes.barrier()
-            asked = self._multiply(matrices, stage, rest[copies.count :])
-            ahead = copies.begin(rest[: copies.count])
+            asked = self._multiply(matrices, stage, rest[copied.count :])
+            ahead = copied.begin(rest[: copied.count])
             return [step + 1, self.next_stage(stage), *ahead, *tensor_cores.finish(asked)]
 
         def make_tile(first_cell: Value, stage: Value, *ahead: Value) -> list[Value]:
@@ -198,8 +198,8 @@ class _Block:
             _, stage, *rest = lanes.loop(
                 [zero, stage, *ahead, *sums], lambda step, *_: step < steps, step
             )
-            self._store(first_cell, rest[copies.count :])
-            return [first_cell + self.cells_at_once, stage, *rest[: copies.count]]
+            self._store(first_cell, rest[copied.count :])
+            return [first_cell + self.cells_at_once, stage, *rest[: copied.count]]
 
         start = [self.first_cell, zero, *ahead]
         lanes.loop(start, lambda cell, *_: cell < self.problem.cells, make_tile)
@@ -455,7 +455,7 @@ class _Copies:
         first_cell, step, stage, *windows = ahead
         with lanes.when(first_cell < self.problem.cells):
             self._copy(step, stage, windows)
-        tensor_cores.end_of_step()
+        copies.end_of_group()
         stage = self.block.next_stage(stage)
 
         def next_tile() -> list[Value]:
@@ -475,15 +475,15 @@ class _Copies:
         to, depth = to + self.tile.cells * self.tile.step, first + chunk
         wanted = None
         if self.problem.depth % self.tile.step:
-            wanted = depth < self.problem.depth
+            wanted = select(depth < self.problem.depth, constant(mosaic_gpu.CHUNK), 0)
             depth = lanes.minimum(depth, self.problem.depth - mosaic_gpu.CHUNK)
         for row in range(0, self.tile.channels, self.rows_at_once):
             target, source = to + row * self.tile.step, self._filter(row, depth)
             if self.tile.channels < self.rows_at_once:
                 with lanes.when(self.row < self.tile.channels):
-                    tensor_cores.copy(target, source, mosaic_gpu.CHUNK, wanted)
+                    copies.begin(target, source, mosaic_gpu.CHUNK, wanted)
             else:
-                tensor_cores.copy(target, source, mosaic_gpu.CHUNK, wanted)
+                copies.begin(target, source, mosaic_gpu.CHUNK, wanted)
 
     def _copy_windows(
         self, windows: Sequence[Value], first: Value, within: Value, to: Value
@@ -518,4 +518,4 @@ class _Copies:
                 if _sums_beyond(problem, self.tile):
                     wanted = wanted & exists
                 source = select(wanted, source, self.fill)
-            tensor_cores.copy(to + i * self.rows_at_once * self.tile.step, source, size)
+            copies.begin(to + i * self.rows_at_once * self.tile.step, source, size)

@@ -183,6 +183,11 @@ def barrier() -> None:
     gpu.barrier()
 
 
+def warp_barrier() -> None:
+    """Waits for every lane of the warp, and what they wrote to shared memory."""
+    effect("bar.warp.sync 0xffffffff;")
+
+
 def ballot(condition: Value) -> Value:
     """Bit i: whether the condition holds in lane i."""
     kind = nvvm.VoteSyncKind.ballot
@@ -310,6 +315,12 @@ def load_shared(address: Value, words: int) -> list[Value]:
     kind, into = _words(words, 0)
     text = f"ld.shared.{kind} {into}, [${words}];"
     return assemble(text, [32] * words, [address], effects=True)
+
+
+def load_shared_element(address: Value, bits: int) -> Value:
+    """An integer of that many bits in shared memory; narrow ones are extended to 32."""
+    kind = f"b{bits}" if bits >= 32 else f"u{bits}"
+    return ptx(f"ld.shared.{kind} $0, [$1];", max(bits, 32), address, effects=True)
 
 
 def _words(count: int, first: int) -> tuple[str, str]:

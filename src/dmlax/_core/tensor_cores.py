@@ -1,4 +1,4 @@
-"""Matrix products of bytes by a Hopper GPU's warpgroups, and the copies that feed them.
+"""Matrix products of bytes by a Hopper GPU's warpgroups.
 
 Registers hold sums, shared memory holds both matrices: rows of 32, 64 or 128 bytes of the sum,
 their chunks of 16 bytes swizzled so that neither copies nor products meet a bank twice.
@@ -7,7 +7,7 @@ their chunks of 16 bytes swizzled so that neither copies nor products meet a ban
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dmlax._core import lanes
+from dmlax._core import copies, lanes
 from dmlax._core.lanes import Value, constant
 from dmlax._core.mosaic_gpu import CHUNK
 
@@ -76,30 +76,10 @@ def finish(sums: Sequence[Value]) -> list[Value]:
     return lanes.assemble(text, [32] * len(sums), [], changed=sums, effects=True)
 
 
-def copy(to: Value, source: Value, size: int, wanted: Value | None = None) -> None:
-    """Begins to copy bytes from global to shared memory; zeros where they are not wanted."""
-    if wanted is None:
-        lanes.effect(f"{_copy_of(size)} [$0], [$1], {size};", to, source)
-    else:
-        size_or_none = lanes.select(wanted, constant(size), 0)
-        text = f"{_copy_of(size)} [$0], [$1], {size}, $2;"
-        lanes.effect(text, to, source, size_or_none)
-
-
-def _copy_of(size: int) -> str:
-    """Past the first cache, which was faster also where windows overlap; only chunks may."""
-    return f"cp.async.{'cg' if size == CHUNK else 'ca'}.shared.global"
-
-
-def end_of_step() -> None:
-    """The copies begun since the last one are a group."""
-    lanes.effect("cp.async.commit_group;")
-
-
 def await_copies(later: int) -> None:
     """Waits for this thread's copies, but the last groups; products of all threads may read them.
 
     A barrier has to follow.
     """
-    lanes.effect(f"cp.async.wait_group {later};")
+    copies.await_groups(later)
     lanes.effect("fence.proxy.async.shared::cta;")

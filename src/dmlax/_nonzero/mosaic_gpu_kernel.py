@@ -15,8 +15,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._core import lanes, mosaic_gpu_kernel
+from dmlax._core import copies, lanes, mosaic_gpu_kernel
 from dmlax._core.lanes import Pointer, Value, constant, select
+from dmlax._core.mosaic_gpu import CHUNK
 from dmlax._nonzero.plan import NonzeroPlan
 
 # A tile's state is 64 bits: in the high word one of these, in the low one rows.
@@ -30,20 +31,20 @@ _WINDOWS = 2  # of 32 tiles that are looked back on at once
 class Launch(mosaic_gpu_kernel.Block):
     """How the work is split.
 
-    `warpgroups` a block, `items` elements a thread in a tile, and `blocks`.
+    `warpgroups` a block, `items` elements a thread in a tile, `blocks`, and in each `stages`: tiles
+    that are read ahead.
     """
 
     items: int
     blocks: int
+    stages: int
 
     @classmethod
     def of(cls, plan: NonzeroPlan, processors: int) -> "Launch":
         """What was fastest on an H200: small inputs need tiles for every multiprocessor."""
         if plan.elements < 1 << 22:
-            return cls(2, 16, 4 * processors)
-        if plan.elements < 1 << 23:
-            return cls(4, 32, 2 * processors)
-        return cls(8, 24, processors)
+            return cls(2, 16, 4 * processors, 1)
+        return cls(4, 32 if plan.input.dtype.itemsize < 8 else 16, processors, 2)
 
     @property
     def tile(self) -> int:
@@ -66,7 +67,7 @@ def compact(plan: NonzeroPlan, launch: Launch, input: Array) -> tuple[Array, Arr
         },
         blocks=min(launch.blocks, tiles),
         warpgroups=launch.warpgroups,
-        shared_words=_Shared.words(launch),
+        shared_words=_Shared.words(geometry),
         zeroed_words=2 * (tiles + 1),  # two a tile, and the last for the tiles taken
     )
     return count, rows
@@ -96,40 +97,53 @@ class _Geometry:
         return self.launch.threads // 32
 
     @property
+    def tile_bytes(self) -> int:
+        """Of the input."""
+        return self.launch.tile * self.element_bytes
+
+    @property
     def row_bytes(self) -> int:
         """Of the coordinates."""
         return 4 * self.plan.coordinate_rank
 
 
 class _Shared:
-    """A block's shared words: the warps' counts, the tile's first row, the next tile."""
+    """A block's shared memory: tiles that are read ahead, and a few words for each of two turns.
+
+    The words are the warps' counts, the tile's first row, the tile to be read. Of two turns, as a
+    warp may begin its next one before another has read what this one left.
+    """
 
     def __init__(self, geometry: _Geometry, pointer: Pointer) -> None:
         self._pointer = pointer
         self._first_row = 4 * geometry.warps
         self._following = self._first_row + 4
+        self.turn_bytes = self._following + 4
+        start = pointer.shared_address() + 2 * self.turn_bytes
+        self.stages = (start + (CHUNK - 1)) & ~(CHUNK - 1)
 
     @staticmethod
-    def words(launch: Launch) -> int:
-        return launch.threads // 32 + 2
+    def words(geometry: _Geometry) -> int:
+        staged = geometry.launch.stages * geometry.tile_bytes
+        return 2 * (geometry.warps + 2) + (CHUNK + staged) // 4
 
-    def count_of(self, warp: Value) -> Value:
-        return self._pointer.load(warp * 4)
+    def count_of(self, turn: Value, warp: Value) -> Value:
+        return self._pointer.load(turn + warp * 4)
 
-    def set_count_of(self, warp: Value, count: Value) -> None:
-        self._pointer.store(warp * 4, count)
+    def set_count_of(self, turn: Value, warp: Value, count: Value) -> None:
+        self._pointer.store(turn + warp * 4, count)
 
-    def first_row(self) -> Value:
-        return self._pointer.load(self._first_row)
+    def first_row(self, turn: Value) -> Value:
+        return self._pointer.load(turn + self._first_row)
 
-    def set_first_row(self, row: Value) -> None:
-        self._pointer.store(self._first_row, row)
+    def set_first_row(self, turn: Value, row: Value) -> None:
+        self._pointer.store(turn + self._first_row, row)
 
-    def following(self) -> Value:
-        return self._pointer.load(self._following)
+    def following(self, turn: Value) -> Value:
+        return self._pointer.load(turn + self._following)
 
-    def set_following(self, tile: Value) -> None:
-        self._pointer.store(self._following, tile)
+    def set_following(self, turn: Value, tile: Value) -> None:
+        self._pointer.store(turn + self._following, tile)
 
 
 @dataclass(frozen=True)
@@ -157,47 +171,84 @@ def _body(
 
 
 def _tiles(geometry: _Geometry, memory: _Memory) -> None:
-    """Takes tiles until none is left; the next one is read while one is written.
+    """Takes tiles until none is left.
 
-    A tile is taken when its turn is next: one taken and left waiting holds up all that follow.
+    While one is looked back for and written, those ahead are read; the next one is counted, and its
+    count told, so that what others look back on has long been there.
     """
+    shared, stages, zero = memory.shared, geometry.launch.stages, constant(0)
 
-    def step(tile: Value, *values: Value) -> Sequence[Value]:
-        found = [lanes.ballot(_is_nonzero(geometry, value)) for value in values]
+    def count(turn: Value, tile: Value, stage: Value) -> list[Value]:
+        found = _found(geometry, memory, stage)
         with lanes.when(lanes.lane() == 0):
-            mine = lanes.total([bits.popcount() for bits in found])
-            memory.shared.set_count_of(lanes.warp(), mine)
-        lanes.barrier()
-        count = select(
+            counted = lanes.total([bits.popcount() for bits in found])
+            shared.set_count_of(turn, lanes.warp(), counted)
+        return found
+
+    def tell(turn: Value, tile: Value) -> list[Value]:
+        """The rows of the tile, and those of the warps before this one."""
+        counts = select(
             lanes.lane() < geometry.warps,
-            memory.shared.count_of(lanes.minimum(lanes.lane(), geometry.warps - 1)),
+            shared.count_of(turn, lanes.minimum(lanes.lane(), geometry.warps - 1)),
             0,
         )
-        before, rows = (
-            lanes.from_lane(lanes.lanes_below(count), lanes.warp()),
-            lanes.warp_sum(count),
-        )
-        with lanes.when(lanes.warp() == 0):
-            _look_back(geometry, memory, tile, rows)
-        lanes.barrier()
-        first_row, following = memory.shared.first_row(), memory.shared.following()
-        values_of_following = _read(geometry, memory, following)
-        _write(geometry, memory, tile, found, first_row + before)
-        _fill(geometry, memory, tile, first_row, rows)
-        return [following, *values_of_following]
+        rows = lanes.warp_sum(counts)
+        with lanes.when((lanes.thread() == 0) & (tile < geometry.tiles)):
+            _tell(memory, tile, select(tile == 0, constant(_SUMMED), _COUNTED), rows)
+        return [rows, lanes.from_lane(lanes.lanes_below(counts), lanes.warp())]
 
-    with lanes.when(lanes.thread() == 0):
-        memory.shared.set_following(_take(geometry, memory))
-    lanes.barrier()
-    tile = memory.shared.following()
-    lanes.barrier()
-    start = [tile, *_read(geometry, memory, tile)]
+    def taken(turn: Value, tile: Value) -> Value:
+        """By the first thread, for all."""
+        with lanes.when(lanes.thread() == 0):
+            shared.set_following(turn, tile)
+        lanes.barrier()
+        return shared.following(turn)
+
+    def other(turn: Value) -> Value:
+        return constant(shared.turn_bytes) - turn
+
+    def next_stage(stage: Value) -> Value:
+        last = (stages - 1) * geometry.tile_bytes
+        return select(stage == last, zero, stage + geometry.tile_bytes)
+
+    def step(tile: Value, turn: Value, stage: Value, *rest: Value) -> Sequence[Value]:
+        ahead, (rows, before), found = rest[:stages], rest[stages:][:2], rest[stages + 2 :]
+        with lanes.when(lanes.warp() == 0):
+            _look_back(geometry, memory, turn, tile, rows)
+        found_next = count(turn, ahead[0], stage)
+        lanes.barrier()
+        first_row, following = shared.first_row(turn), shared.following(turn)
+        counts = tell(turn, ahead[0])
+        _read(geometry, memory, following, stage)
+        _write(geometry, memory, tile, list(found), first_row + before)
+        _fill(geometry, memory, tile, first_row, rows)
+        stage = next_stage(stage)
+        return [ahead[0], other(turn), stage, *ahead[1:], following, *counts, *found_next]
+
+    turn, ahead, asked = zero, [], _take(geometry, memory)
+    for i in range(stages):
+        ahead.append(taken(turn, asked))
+        asked = _take(geometry, memory)
+        _read(geometry, memory, ahead[i], constant(i * geometry.tile_bytes))
+        turn = other(turn)
+    found = count(turn, ahead[0], zero)
+    ahead.append(taken(turn, asked))
+    counts = tell(turn, ahead[0])
+    _read(geometry, memory, ahead[-1], zero)
+    stage = constant(geometry.tile_bytes if stages > 1 else 0)
+    start = [ahead[0], other(turn), stage, *ahead[1:], *counts, *found]
     lanes.loop(start, lambda tile, *_: tile < geometry.tiles, step)
+    copies.await_groups(0)
 
 
 def _take(geometry: _Geometry, memory: _Memory) -> Value:
-    """The next tile that no block has."""
-    return memory.state.add(_STATE_BYTES * geometry.tiles, 1)
+    """The next tile that no block has, in the first thread."""
+    address = _STATE_BYTES * geometry.tiles
+    first = lanes.thread() == 0
+    (tile,) = lanes.choose(
+        first, lambda: [memory.state.add(address, 1)], lambda: [first.word()], [32]
+    )
+    return tile
 
 
 def _place(geometry: _Geometry) -> Value:
@@ -205,30 +256,35 @@ def _place(geometry: _Geometry) -> Value:
     return lanes.warp() * (32 * geometry.launch.items) + lanes.lane()
 
 
-def _read(geometry: _Geometry, memory: _Memory, tile: Value) -> list[Value]:
-    """A thread's elements of a tile, 32 apart; zeros beyond the input's end."""
-    size, bits = geometry.element_bytes, 8 * geometry.element_bytes
-    start = tile * geometry.launch.tile
-    items = range(geometry.launch.items)
-
-    def whole() -> list[Value]:
-        offset = (start + _place(geometry)).wide() * size
-        return [memory.input.load(offset + 32 * item * size, bits) for item in items]
-
-    def partial() -> list[Value]:
-        exists = tile < geometry.tiles
-        left = select(exists, constant(geometry.plan.elements) - start, 0)
-        return [guarded(start, left, _place(geometry) + 32 * item) for item in items]
-
-    def guarded(start: Value, left: Value, place: Value) -> Value:
-        inside = place < left
-        index = select(inside, start + place, 0)
-        value = memory.input.load(index.wide() * size, bits)
-        return select(inside, value, 0)
-
+def _read(geometry: _Geometry, memory: _Memory, tile: Value, stage: Value) -> None:
+    """Begins to copy a warp's elements of a tile to a stage; zeros beyond the input's end."""
+    warp_bytes = 32 * geometry.launch.items * geometry.element_bytes
+    within = lanes.warp() * warp_bytes + lanes.lane() * CHUNK
+    start = tile.wide() * geometry.tile_bytes + within.wide()
+    to = memory.shared.stages + stage + within
+    chunks = range(0, warp_bytes, 32 * CHUNK)
+    all_bytes = geometry.plan.elements * geometry.element_bytes
     whole_tiles = geometry.plan.elements // geometry.launch.tile
-    widths = [max(bits, 32)] * geometry.launch.items
-    return lanes.choose(tile < whole_tiles, whole, partial, widths)
+    with lanes.when(tile < whole_tiles):
+        for chunk in chunks:
+            copies.begin(to + chunk, memory.input.address(start + chunk), CHUNK)
+    with lanes.when((tile >= whole_tiles) & (tile < geometry.tiles)):
+        for chunk in chunks:
+            offset = lanes.minimum(start + chunk, all_bytes)
+            left = lanes.minimum(constant(all_bytes, 64) - offset, CHUNK).word()
+            copies.begin(to + chunk, memory.input.address(offset), CHUNK, left)
+    copies.end_of_group()
+
+
+def _found(geometry: _Geometry, memory: _Memory, stage: Value) -> list[Value]:
+    """For each of a thread's elements, once they are there: bit i is lane i's, if not zero."""
+    copies.await_groups(geometry.launch.stages - 1)
+    lanes.warp_barrier()
+    size = geometry.element_bytes
+    first = memory.shared.stages + stage + _place(geometry) * size
+    items = range(0, 32 * size * geometry.launch.items, 32 * size)
+    values = [lanes.load_shared_element(first + item, 8 * size) for item in items]
+    return [lanes.ballot(_is_nonzero(geometry, value)) for value in values]
 
 
 def _is_nonzero(geometry: _Geometry, value: Value) -> Value:
@@ -239,11 +295,12 @@ def _is_nonzero(geometry: _Geometry, value: Value) -> Value:
     return value != 0
 
 
-def _look_back(geometry: _Geometry, memory: _Memory, tile: Value, count: Value) -> None:
-    """One warp: tells the tile's count, sums those before it, tells the sum, takes a tile."""
+def _look_back(
+    geometry: _Geometry, memory: _Memory, turn: Value, tile: Value, count: Value
+) -> None:
+    """One warp: takes a tile, sums the counts before this one, tells the sum."""
     elected = lanes.lane() == 0
-    with lanes.when(elected & (tile != 0)):
-        _tell(memory, tile, _COUNTED, count)
+    following = _take(geometry, memory)
 
     def more(rows: Value, last: Value, done: Value) -> Value:
         return done == 0
@@ -264,11 +321,11 @@ def _look_back(geometry: _Geometry, memory: _Memory, tile: Value, count: Value) 
     start = [constant(0), tile - 1, (tile == 0).word()]
     rows, *_ = lanes.loop(start, more, step)
     with lanes.when(elected):
-        _tell(memory, tile, _SUMMED, rows + count)
+        _tell(memory, tile, constant(_SUMMED), rows + count)
         with lanes.when(tile == geometry.tiles - 1):
             memory.count.store(0, rows + count)
-        memory.shared.set_first_row(rows)
-        memory.shared.set_following(_take(geometry, memory))
+        memory.shared.set_first_row(turn, rows)
+        memory.shared.set_following(turn, following)
 
 
 def _await(memory: _Memory, tiles: list[Value], exist: list[Value]) -> list[Value]:
@@ -288,8 +345,8 @@ def _await(memory: _Memory, tiles: list[Value], exist: list[Value]) -> list[Valu
     return [select(e, state, _SUMMED << 32) for state, e in zip(states, exist, strict=True)]
 
 
-def _tell(memory: _Memory, tile: Value, kind: int, rows: Value) -> None:
-    state = rows.wide() | (kind << 32)
+def _tell(memory: _Memory, tile: Value, kind: Value, rows: Value) -> None:
+    state = rows.wide() | (kind.wide() << 32)
     memory.state.store_shared_by_all(tile.wide() * _STATE_BYTES, state)
 
 
