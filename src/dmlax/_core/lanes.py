@@ -149,6 +149,11 @@ def minimum(x: Value, y: Any) -> Value:
     return x._with(y, arith.minui)
 
 
+def maximum(x: Value, y: Any) -> Value:
+    """The larger, unsigned."""
+    return x._with(y, arith.maxui)
+
+
 # ---------------------------------------------------------------------------------------
 # Threads
 

@@ -24,6 +24,8 @@ from dmlax._nonzero.plan import NonzeroPlan
 _COUNTED = 1  # the rows of this tile
 _SUMMED = 2  # the rows of all tiles up to this one
 _STATE_BYTES = 8
+_ITEMS_BYTES = 4 * 32  # a warp's words, one for each of up to 32 items
+_FOURS = 8  # stores of 16 bytes that a thread does before it looks whether that is all
 _WINDOWS = 2  # of 32 tiles that are looked back on at once
 
 
@@ -31,20 +33,20 @@ _WINDOWS = 2  # of 32 tiles that are looked back on at once
 class Launch(mosaic_gpu_kernel.Block):
     """How the work is split.
 
-    `warpgroups` a block, `items` elements a thread in a tile, `blocks`, and in each `stages`: tiles
-    that are read ahead.
+    `warpgroups` a block, `items` elements a thread in a tile, 32 at most, and `blocks`.
     """
 
     items: int
     blocks: int
-    stages: int
 
     @classmethod
     def of(cls, plan: NonzeroPlan, processors: int) -> "Launch":
         """What was fastest on an H200: small inputs need tiles for every multiprocessor."""
         if plan.elements < 1 << 22:
-            return cls(2, 16, 4 * processors, 1)
-        return cls(4, 32 if plan.input.dtype.itemsize < 8 else 16, processors, 2)
+            return cls(2, 16, 4 * processors)
+        if plan.elements < 1 << 23 or plan.input.dtype.itemsize > 4:
+            return cls(8, 16, processors)
+        return cls(4, 32, processors)
 
     @property
     def tile(self) -> int:
@@ -108,10 +110,11 @@ class _Geometry:
 
 
 class _Shared:
-    """A block's shared memory: tiles that are read ahead, and a few words for each of two turns.
+    """A block's shared memory: the tile that is read, and words.
 
-    The words are the warps' counts, the tile's first row, the tile to be read. Of two turns, as a
-    warp may begin its next one before another has read what this one left.
+    Each warp has two for each of its items. The block has the warps' counts, the tile's first row
+    and the tile to be read, for each of two turns: a warp may begin its next one before another has
+    read what this one left.
     """
 
     def __init__(self, geometry: _Geometry, pointer: Pointer) -> None:
@@ -120,12 +123,14 @@ class _Shared:
         self._following = self._first_row + 4
         self.turn_bytes = self._following + 4
         start = pointer.shared_address() + 2 * self.turn_bytes
-        self.stages = (start + (CHUNK - 1)) & ~(CHUNK - 1)
+        start = (start + (CHUNK - 1)) & ~(CHUNK - 1)
+        self.items = start + lanes.warp() * (_ITEMS_BYTES * 2)
+        self.tile = start + geometry.warps * (_ITEMS_BYTES * 2)
 
     @staticmethod
     def words(geometry: _Geometry) -> int:
-        staged = geometry.launch.stages * geometry.tile_bytes
-        return 2 * (geometry.warps + 2) + (CHUNK + staged) // 4
+        of_items = geometry.warps * _ITEMS_BYTES * 2
+        return 2 * (geometry.warps + 2) + (CHUNK + of_items + geometry.tile_bytes) // 4
 
     def count_of(self, turn: Value, warp: Value) -> Value:
         return self._pointer.load(turn + warp * 4)
@@ -173,20 +178,20 @@ def _body(
 def _tiles(geometry: _Geometry, memory: _Memory) -> None:
     """Takes tiles until none is left.
 
-    While one is looked back for and written, those ahead are read; the next one is counted, and its
-    count told, so that what others look back on has long been there.
+    While one is written, the next is read; it is counted before the block looks back for it, so
+    that what others look back on has long been there.
     """
-    shared, stages, zero = memory.shared, geometry.launch.stages, constant(0)
+    shared = memory.shared
 
-    def count(turn: Value, tile: Value, stage: Value) -> list[Value]:
-        found = _found(geometry, memory, stage)
+    def find(turn: Value) -> Value:
+        found = _found(geometry, memory)
+        count = lanes.warp_sum(found.popcount())
         with lanes.when(lanes.lane() == 0):
-            counted = lanes.total([bits.popcount() for bits in found])
-            shared.set_count_of(turn, lanes.warp(), counted)
+            shared.set_count_of(turn, lanes.warp(), count)
         return found
 
-    def tell(turn: Value, tile: Value) -> list[Value]:
-        """The rows of the tile, and those of the warps before this one."""
+    def count(turn: Value, tile: Value) -> list[Value]:
+        """The rows of the tile, told, and those of the warps before this one."""
         counts = select(
             lanes.lane() < geometry.warps,
             shared.count_of(turn, lanes.minimum(lanes.lane(), geometry.warps - 1)),
@@ -204,41 +209,30 @@ def _tiles(geometry: _Geometry, memory: _Memory) -> None:
         lanes.barrier()
         return shared.following(turn)
 
-    def other(turn: Value) -> Value:
-        return constant(shared.turn_bytes) - turn
-
-    def next_stage(stage: Value) -> Value:
-        last = (stages - 1) * geometry.tile_bytes
-        return select(stage == last, zero, stage + geometry.tile_bytes)
-
-    def step(tile: Value, turn: Value, stage: Value, *rest: Value) -> Sequence[Value]:
-        ahead, (rows, before), found = rest[:stages], rest[stages:][:2], rest[stages + 2 :]
+    def step(
+        tile: Value, turn: Value, next_tile: Value, rows: Value, before: Value, found: Value
+    ) -> Sequence[Value]:
         with lanes.when(lanes.warp() == 0):
             _look_back(geometry, memory, turn, tile, rows)
-        found_next = count(turn, ahead[0], stage)
+        found_next = find(turn)
         lanes.barrier()
         first_row, following = shared.first_row(turn), shared.following(turn)
-        counts = tell(turn, ahead[0])
-        _read(geometry, memory, following, stage)
-        _write(geometry, memory, tile, list(found), first_row + before)
+        counts = count(turn, next_tile)
+        _read(geometry, memory, following)
+        _write(geometry, memory, tile, found, first_row + before)
         _fill(geometry, memory, tile, first_row, rows)
-        stage = next_stage(stage)
-        return [ahead[0], other(turn), stage, *ahead[1:], following, *counts, *found_next]
+        return [next_tile, constant(shared.turn_bytes) - turn, following, *counts, found_next]
 
-    turn, ahead, asked = zero, [], _take(geometry, memory)
-    for i in range(stages):
-        ahead.append(taken(turn, asked))
-        asked = _take(geometry, memory)
-        _read(geometry, memory, ahead[i], constant(i * geometry.tile_bytes))
-        turn = other(turn)
-    found = count(turn, ahead[0], zero)
-    ahead.append(taken(turn, asked))
-    counts = tell(turn, ahead[0])
-    _read(geometry, memory, ahead[-1], zero)
-    stage = constant(geometry.tile_bytes if stages > 1 else 0)
-    start = [ahead[0], other(turn), stage, *ahead[1:], *counts, *found]
+    turn, other = constant(0), constant(shared.turn_bytes)
+    tile = taken(turn, _take(geometry, memory))
+    next_tile = _take(geometry, memory)
+    _read(geometry, memory, tile)
+    found = find(other)
+    next_tile = taken(other, next_tile)
+    counts = count(other, tile)
+    _read(geometry, memory, next_tile)
+    start = [tile, turn, next_tile, *counts, found]
     lanes.loop(start, lambda tile, *_: tile < geometry.tiles, step)
-    copies.await_groups(0)
 
 
 def _take(geometry: _Geometry, memory: _Memory) -> Value:
@@ -256,12 +250,12 @@ def _place(geometry: _Geometry) -> Value:
     return lanes.warp() * (32 * geometry.launch.items) + lanes.lane()
 
 
-def _read(geometry: _Geometry, memory: _Memory, tile: Value, stage: Value) -> None:
-    """Begins to copy a warp's elements of a tile to a stage; zeros beyond the input's end."""
+def _read(geometry: _Geometry, memory: _Memory, tile: Value) -> None:
+    """Begins to copy a warp's elements of a tile; zeros beyond the input's end."""
     warp_bytes = 32 * geometry.launch.items * geometry.element_bytes
     within = lanes.warp() * warp_bytes + lanes.lane() * CHUNK
     start = tile.wide() * geometry.tile_bytes + within.wide()
-    to = memory.shared.stages + stage + within
+    to = memory.shared.tile + within
     chunks = range(0, warp_bytes, 32 * CHUNK)
     all_bytes = geometry.plan.elements * geometry.element_bytes
     whole_tiles = geometry.plan.elements // geometry.launch.tile
@@ -276,15 +270,21 @@ def _read(geometry: _Geometry, memory: _Memory, tile: Value, stage: Value) -> No
     copies.end_of_group()
 
 
-def _found(geometry: _Geometry, memory: _Memory, stage: Value) -> list[Value]:
-    """For each of a thread's elements, once they are there: bit i is lane i's, if not zero."""
-    copies.await_groups(geometry.launch.stages - 1)
+def _found(geometry: _Geometry, memory: _Memory) -> Value:
+    """What of a warp's elements is not zero, once they are there: each lane has an item's bits.
+
+    In one lane, as counting bits takes the machine as long as eight other instructions do.
+    """
+    copies.await_groups(0)
     lanes.warp_barrier()
-    size = geometry.element_bytes
-    first = memory.shared.stages + stage + _place(geometry) * size
-    items = range(0, 32 * size * geometry.launch.items, 32 * size)
-    values = [lanes.load_shared_element(first + item, 8 * size) for item in items]
-    return [lanes.ballot(_is_nonzero(geometry, value)) for value in values]
+    size, found = geometry.element_bytes, constant(0)
+    first = memory.shared.tile + _place(geometry) * size
+    items = range(geometry.launch.items)
+    values = [lanes.load_shared_element(first + 32 * size * item, 8 * size) for item in items]
+    for item, value in enumerate(values):
+        bits = lanes.ballot(_is_nonzero(geometry, value))
+        found = select(lanes.lane() == item, bits, found)
+    return found
 
 
 def _is_nonzero(geometry: _Geometry, value: Value) -> Value:
@@ -350,18 +350,22 @@ def _tell(memory: _Memory, tile: Value, kind: Value, rows: Value) -> None:
     memory.state.store_shared_by_all(tile.wide() * _STATE_BYTES, state)
 
 
-def _write(
-    geometry: _Geometry, memory: _Memory, tile: Value, found: list[Value], row: Value
-) -> None:
+def _write(geometry: _Geometry, memory: _Memory, tile: Value, found: Value, row: Value) -> None:
     """The coordinates of what a warp found, `row` being its first."""
     flat, here = tile * geometry.launch.tile + _place(geometry), constant(1) << lanes.lane()
-    for item, bits in enumerate(found):
-        mine = row + (bits & (here - 1)).popcount()
+    bits_at, rows_at = memory.shared.items, memory.shared.items + _ITEMS_BYTES
+    lanes.store_shared(bits_at + lanes.lane() * 4, found)
+    lanes.store_shared(rows_at + lanes.lane() * 4, row + lanes.lanes_below(found.popcount()))
+    lanes.warp_barrier()
+    for item in range(geometry.launch.items):
+        if item % 4 == 0:
+            words = [lanes.load_shared(start + item * 4, 4) for start in (bits_at, rows_at)]
+        bits, first = (four[item % 4] for four in words)
+        mine = first + (bits & (here - 1)).popcount()
         wanted = (bits & here) != 0
         if geometry.plan.size < geometry.plan.elements:
             wanted = wanted & (mine < geometry.plan.size)
         _store_row(geometry, memory, wanted, mine, _coordinates(geometry, flat + 32 * item))
-        row = row + bits.popcount()
 
 
 def _coordinates(geometry: _Geometry, flat: Value) -> list[Value]:
@@ -408,19 +412,17 @@ def _fill_beyond(geometry: _Geometry, memory: _Memory) -> None:
 def _fill_rows(
     geometry: _Geometry, memory: _Memory, start: Value, end: Value, thread: Value, threads: int
 ) -> None:
-    """The rows from `start` to before `end`, by so many threads."""
+    """The rows from `start` to before `end`, by so many threads: four words at once."""
     start, end = (row * geometry.plan.coordinate_rank for row in (start, end))
-    value = constant(geometry.plan.fill_value)
+    value, thread = constant(geometry.plan.fill_value), thread.wide()
+    first, last = lanes.minimum((start + 3) & ~3, end), end & ~3
+    for word, limit in ((start + thread, first), (lanes.maximum(last, first) + thread, end)):
+        memory.rows.store_where((word < limit) & (thread < 4), word << 2, value)
 
-    def step(four: Value) -> Sequence[Value]:
-        word = four << 2
-        whole = (word >= start) & (word + 4 <= end)
-        with lanes.when(whole):
-            memory.rows.store(word << 2, value, value, value, value)
-        with lanes.when(~whole):
-            for i in range(4):
-                with lanes.when((word + i >= start) & (word + i < end)):
-                    memory.rows.store((word + i) << 2, value)
-        return [four + threads]
+    def step(word: Value) -> Sequence[Value]:
+        for i in range(_FOURS):
+            four = word + 4 * threads * i
+            memory.rows.store_where(four < last, four << 2, value, value, value, value)
+        return [word + 4 * threads * _FOURS]
 
-    lanes.loop([(start >> 2) + thread.wide()], lambda four: (four << 2) < end, step)
+    lanes.loop([first + (thread << 2)], lambda word: word < last, step)
