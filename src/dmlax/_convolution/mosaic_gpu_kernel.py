@@ -166,11 +166,11 @@ class _Block:
     def run(self) -> None:
         """Tile after tile, from windows to outputs."""
         tile, zero = self.tile, constant(0)
-        copied = _Copies(self)
+        gathered = _Copies(self)
         ahead = lanes.loop(
-            [zero, *copied.start()],
+            [zero, *gathered.start()],
             lambda i, *_: i < tile.stages - 1,
-            lambda i, *ahead: [i + 1, *copied.begin(ahead)],
+            lambda i, *ahead: [i + 1, *gathered.begin(ahead)],
         )[1:]
         self._set_columns()
         lanes.barrier()
@@ -189,8 +189,8 @@ class _Block:
         def step(step: Value, stage: Value, *rest: Value) -> list[Value]:
             tensor_cores.await_copies(tile.stages - 2)
             lanes.barrier()
-            asked = self._multiply(matrices, stage, rest[copied.count :])
-            ahead = copied.begin(rest[: copied.count])
+            asked = self._multiply(matrices, stage, rest[gathered.count :])
+            ahead = gathered.begin(rest[: gathered.count])
             return [step + 1, self.next_stage(stage), *ahead, *tensor_cores.finish(asked)]
 
         def make_tile(first_cell: Value, stage: Value, *ahead: Value) -> list[Value]:
@@ -198,8 +198,8 @@ class _Block:
             _, stage, *rest = lanes.loop(
                 [zero, stage, *ahead, *sums], lambda step, *_: step < steps, step
             )
-            self._store(first_cell, rest[copied.count :])
-            return [first_cell + self.cells_at_once, stage, *rest[: copied.count]]
+            self._store(first_cell, rest[gathered.count :])
+            return [first_cell + self.cells_at_once, stage, *rest[: gathered.count]]
 
         start = [self.first_cell, zero, *ahead]
         lanes.loop(start, lambda cell, *_: cell < self.problem.cells, make_tile)
@@ -398,6 +398,7 @@ class _Copies:
         scratch, word = self.block.memory["scratch"], self.block.parameters.input_zero_points()
         start = (lanes.block() * self.tile.threads + lanes.thread()) * mosaic_gpu.CHUNK
         scratch.store(start, *[word] * (mosaic_gpu.CHUNK // 4))
+        lanes.fence()
         return scratch.address(start)
 
     @property

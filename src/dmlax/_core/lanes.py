@@ -188,6 +188,11 @@ def barrier() -> None:
     gpu.barrier()
 
 
+def fence() -> None:
+    """What this thread wrote is there before what it reads or copies afterwards."""
+    effect("fence.acq_rel.cta;")
+
+
 def warp_barrier() -> None:
     """Waits for every lane of the warp, and what they wrote to shared memory."""
     effect("bar.warp.sync 0xffffffff;")

@@ -183,53 +183,27 @@ def _tiles(geometry: _Geometry, memory: _Memory) -> None:
     """
     shared = memory.shared
 
-    def find(turn: Value) -> Value:
-        found = _found(geometry, memory)
-        count = lanes.warp_sum(found.popcount())
-        with lanes.when(lanes.lane() == 0):
-            shared.set_count_of(turn, lanes.warp(), count)
-        return found
-
-    def count(turn: Value, tile: Value) -> list[Value]:
-        """The rows of the tile, told, and those of the warps before this one."""
-        counts = select(
-            lanes.lane() < geometry.warps,
-            shared.count_of(turn, lanes.minimum(lanes.lane(), geometry.warps - 1)),
-            0,
-        )
-        rows = lanes.warp_sum(counts)
-        with lanes.when((lanes.thread() == 0) & (tile < geometry.tiles)):
-            _tell(memory, tile, select(tile == 0, constant(_SUMMED), _COUNTED), rows)
-        return [rows, lanes.from_lane(lanes.lanes_below(counts), lanes.warp())]
-
-    def taken(turn: Value, tile: Value) -> Value:
-        """By the first thread, for all."""
-        with lanes.when(lanes.thread() == 0):
-            shared.set_following(turn, tile)
-        lanes.barrier()
-        return shared.following(turn)
-
     def step(
         tile: Value, turn: Value, next_tile: Value, rows: Value, before: Value, found: Value
     ) -> Sequence[Value]:
         with lanes.when(lanes.warp() == 0):
             _look_back(geometry, memory, turn, tile, rows)
-        found_next = find(turn)
+        found_next = _find(geometry, memory, turn)
         lanes.barrier()
         first_row, following = shared.first_row(turn), shared.following(turn)
-        counts = count(turn, next_tile)
+        counts = _count(geometry, memory, turn, next_tile)
         _read(geometry, memory, following)
         _write(geometry, memory, tile, found, first_row + before)
         _fill(geometry, memory, tile, first_row, rows)
         return [next_tile, constant(shared.turn_bytes) - turn, following, *counts, found_next]
 
     turn, other = constant(0), constant(shared.turn_bytes)
-    tile = taken(turn, _take(geometry, memory))
+    tile = _tell_all(memory, turn, _take(geometry, memory))
     next_tile = _take(geometry, memory)
     _read(geometry, memory, tile)
-    found = find(other)
-    next_tile = taken(other, next_tile)
-    counts = count(other, tile)
+    found = _find(geometry, memory, other)
+    next_tile = _tell_all(memory, other, next_tile)
+    counts = _count(geometry, memory, other, tile)
     _read(geometry, memory, next_tile)
     start = [tile, turn, next_tile, *counts, found]
     lanes.loop(start, lambda tile, *_: tile < geometry.tiles, step)
@@ -243,6 +217,14 @@ def _take(geometry: _Geometry, memory: _Memory) -> Value:
         first, lambda: [memory.state.add(address, 1)], lambda: [first.word()], [32]
     )
     return tile
+
+
+def _tell_all(memory: _Memory, turn: Value, tile: Value) -> Value:
+    """What the first thread took, in every thread."""
+    with lanes.when(lanes.thread() == 0):
+        memory.shared.set_following(turn, tile)
+    lanes.barrier()
+    return memory.shared.following(turn)
 
 
 def _place(geometry: _Geometry) -> Value:
@@ -270,10 +252,11 @@ def _read(geometry: _Geometry, memory: _Memory, tile: Value) -> None:
     copies.end_of_group()
 
 
-def _found(geometry: _Geometry, memory: _Memory) -> Value:
+def _find(geometry: _Geometry, memory: _Memory, turn: Value) -> Value:
     """What of a warp's elements is not zero, once they are there: each lane has an item's bits.
 
-    In one lane, as counting bits takes the machine as long as eight other instructions do.
+    In one lane, as counting bits takes the machine as long as eight other instructions do. Their
+    number is left for the block.
     """
     copies.await_groups(0)
     lanes.warp_barrier()
@@ -284,7 +267,23 @@ def _found(geometry: _Geometry, memory: _Memory) -> Value:
     for item, value in enumerate(values):
         bits = lanes.ballot(_is_nonzero(geometry, value))
         found = select(lanes.lane() == item, bits, found)
+    count = lanes.warp_sum(found.popcount())
+    with lanes.when(lanes.lane() == 0):
+        memory.shared.set_count_of(turn, lanes.warp(), count)
     return found
+
+
+def _count(geometry: _Geometry, memory: _Memory, turn: Value, tile: Value) -> list[Value]:
+    """The rows of the tile, which others are told, and of them those before this warp's."""
+    counts = select(
+        lanes.lane() < geometry.warps,
+        memory.shared.count_of(turn, lanes.minimum(lanes.lane(), geometry.warps - 1)),
+        0,
+    )
+    rows = lanes.warp_sum(counts)
+    with lanes.when((lanes.thread() == 0) & (tile < geometry.tiles)):
+        _tell(memory, tile, select(tile == 0, constant(_SUMMED), _COUNTED), rows)
+    return [rows, lanes.from_lane(lanes.lanes_below(counts), lanes.warp())]
 
 
 def _is_nonzero(geometry: _Geometry, value: Value) -> Value:
