@@ -153,6 +153,23 @@ def test_blocks_of_every_tile_fit_a_multiprocessor(attached, outputs, channels, 
         assert REGISTERS // (tile.blocks * tile.threads) >= sums + OTHER_REGISTERS
 
 
+@pytest.mark.parametrize("channels", [16, 32, 64, 128])
+def test_the_table_of_columns_has_each_once_and_four_lanes_side_by_side(channels):
+    if jax.__version_info__[:2] < (0, 11):
+        pytest.skip("the kernels are written for JAX 0.11")
+    from dmlax._convolution import mosaic_gpu_kernel as kernel
+
+    tile = kernel.Tile(2, 1, channels, 128, 3, 2)
+    run = kernel._run(tile)
+    columns = [kernel._column_at(place, tile) for place in range(channels)]
+    assert sorted(columns) == [*range(channels)]
+    for start in range(0, channels, 4 * run):
+        for part in range(0, run, 4):
+            of_lanes = [start + lane * run + part + i for lane in range(4) for i in range(4)]
+            place = start + 4 * part
+            assert columns[place : place + 16] == of_lanes
+
+
 def test_what_a_batch_makes_too_large_is_mapped_one_by_one(lowered, monkeypatch):
     monkeypatch.setattr(mosaic_gpu, "_MOST", 300)  # cells: 128 each, and of all 640
     x, w = shaped(5, 2, 8, 8, 4), shaped(8, 4, 1, 1, dtype="int8")

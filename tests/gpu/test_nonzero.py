@@ -65,3 +65,19 @@ def test_nothing_is_launched_for_an_empty_input(attached):
     result = mosaic_gpu.run(plan((0, 3), size=2, fill_value=9), jnp.zeros((0, 3)))
     assert int(result.count) == 0
     assert result.coordinates.tolist() == [[9, 9], [9, 9]]
+
+
+@pytest.mark.parametrize("elements", [1, 2**18, 2**22, 2**23, 2**26])
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_blocks_of_every_launch_fit_a_multiprocessor(elements, size):
+    if jax.__version_info__[:2] < (0, 11):
+        pytest.skip("the kernels are written for JAX 0.11")
+    from dmlax._nonzero import mosaic_gpu_kernel as kernel
+
+    given = plan((elements,), f"int{8 * size}")
+    launch = kernel.Launch.of(given, 132)
+    geometry = kernel._Geometry(given, launch, -(-elements // launch.tile))
+    shared = 4 * kernel._Shared.words(geometry) + 1024  # bytes, and what each block takes besides
+    assert launch.blocks // 132 * shared <= 228 * 1024
+    assert launch.items <= 32  # a lane has the bits of one
+    assert 32 * launch.items * size % 512 == 0  # a warp copies as much at once
