@@ -102,7 +102,6 @@ def convolve(
     """The output, (cells, K); the input is (N, H, W, groups * channels), the filter (K, depth)."""
     rows = _rows_at_once(problem, tile, processors)
     blocks = rows * _columns(problem, tile) * problem.groups
-    fills = _fills(problem, tile)
 
     def body(output: Pointer, shared: Pointer, **memory: Pointer) -> None:
         _Block(problem, tile, rows, memory, output, _Shared(tile, shared)).run()
@@ -115,7 +114,7 @@ def convolve(
         blocks=blocks,
         warpgroups=tile.warpgroups,
         shared_words=_Shared.bytes_of(tile) // 4,
-        scratch_words=mosaic_gpu.CHUNK // 4 * tile.threads * blocks if fills else 0,
+        scratch_words=mosaic_gpu.CHUNK // 4 * tile.threads * blocks if _fills(problem, tile) else 0,
     )
 
 

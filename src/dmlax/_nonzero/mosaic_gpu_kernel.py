@@ -198,11 +198,11 @@ def _tiles(geometry: _Geometry, memory: _Memory) -> None:
         return [next_tile, constant(shared.turn_bytes) - turn, following, *counts, found_next]
 
     turn, other = constant(0), constant(shared.turn_bytes)
-    tile = _tell_all(memory, turn, _take(geometry, memory))
+    tile = _for_all(memory, turn, _take(geometry, memory))
     next_tile = _take(geometry, memory)
     _read(geometry, memory, tile)
     found = _find(geometry, memory, other)
-    next_tile = _tell_all(memory, other, next_tile)
+    next_tile = _for_all(memory, other, next_tile)
     counts = _count(geometry, memory, other, tile)
     _read(geometry, memory, next_tile)
     start = [tile, turn, next_tile, *counts, found]
@@ -219,8 +219,8 @@ def _take(geometry: _Geometry, memory: _Memory) -> Value:
     return tile
 
 
-def _tell_all(memory: _Memory, turn: Value, tile: Value) -> Value:
-    """What the first thread took, in every thread."""
+def _for_all(memory: _Memory, turn: Value, tile: Value) -> Value:
+    """The tile that the first thread took, in every thread."""
     with lanes.when(lanes.thread() == 0):
         memory.shared.set_following(turn, tile)
     lanes.barrier()
