@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--table", nargs=2, type=Path, help="files of what the others printed")
     options = parser.parse_args()
     if options.table:
-        return _write(*map(_lines, options.table))
+        return _write(*map(report.read_lines, options.table))
     part, parts = map(int, options.part.split("/"))
     chosen = cases.layers("")[part::parts]
     for row in (_peer if options.peer else _ours)(chosen, options.batch):
@@ -151,25 +151,18 @@ def _peer(layers: list[cases.Layer], batches: Sequence[int]) -> Iterator[dict[st
             yield {"layer": layer.name, "batch": batch, "torch_bf16_ms": torch_ms(torch, call)}
 
 
-def _lines(file: Path) -> tuple[dict[str, Any], dict[tuple[str, int], dict[str, Any]]]:
-    """The facts, which come first, and the rows by layer and batch."""
-    texts = file.read_text(encoding="utf-8").splitlines()
-    facts, *rows = (json.loads(text) for text in texts if text.startswith("{"))
-    return facts, {(row["layer"], row["batch"]): row for row in rows}
-
-
 def _write(ours: Any, theirs: Any) -> None:
     """The table and its targets, shown and written."""
-    (facts, measured), (peer, peers) = ours, theirs
+    (facts, rows), (peer, peer_rows) = ours, theirs
+    peers = {(row["layer"], row["batch"]): row["torch_bf16_ms"] for row in peer_rows}
     rate, bandwidth = facts["int8_top_per_s"], facts["copy_gb_per_s"]
     found = report.Report("convolution on an H200")
-    for (layer, batch), row in measured.items():
-        ms = row["mosaic_gpu_ms"]
-        torch = peers[layer, batch]["torch_bf16_ms"]
+    for row in rows:
+        ms, torch = row["mosaic_gpu_ms"], peers[row["layer"], row["batch"]]
         found.rows.append(
             {
-                "layer": layer,
-                "batch": batch,
+                "layer": row["layer"],
+                "batch": row["batch"],
                 "Gop": row["gop"],
                 "mosaic_gpu ms": ms,
                 "xla ms": row["xla_ms"],
@@ -183,7 +176,7 @@ def _write(ours: Any, theirs: Any) -> None:
         )
     found.targets = list(_targets(found.rows))
     found.show(Console())
-    report.write(RESULTS, [found], facts | peer)
+    report.write(RESULTS, [found], facts | peer | {"times": report.DEVICE_TIMES})
 
 
 def _targets(rows: list[dict[str, Any]]) -> Iterable[report.Target]:

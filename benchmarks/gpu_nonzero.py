@@ -1,29 +1,41 @@
-"""Device times of nonzero_coordinates on an attached GPU: `python -m benchmarks.gpu_nonzero`.
+"""Device times of nonzero_coordinates on an attached GPU, and the table that they make.
 
-With `--peer`, those of PyTorch instead, in a process of its own: two profilers cannot share one.
+    python -m benchmarks.gpu_nonzero > ours
+    python -m benchmarks.gpu_nonzero --peer > theirs
+    python -m benchmarks.gpu_nonzero --table ours theirs
+
+The second are PyTorch's, in a process of their own: two profilers cannot share one. The third
+writes results/.
 """
 
 import argparse
 import json
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
-from benchmarks import cases
+from benchmarks import cases, report
 
 REPEATS = 10
 MOST = 2**26  # elements
+RESULTS = Path(__file__).with_name("results") / "nonzero-h200.json"
 
 
 def main() -> None:
-    """Print a line of JSON for each array."""
+    """Print a line of JSON for what is known beforehand, then one for each array."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peer", action="store_true", help="time PyTorch")
-    for row in (_peer if parser.parse_args().peer else _ours)():
+    parser.add_argument("--table", nargs=2, type=Path, help="files of what the others printed")
+    options = parser.parse_args()
+    if options.table:
+        return _write(*map(report.read_lines, options.table))
+    for row in (_peer if options.peer else _ours)():
         print(json.dumps(row), flush=True)
 
 
@@ -35,6 +47,7 @@ def _ours() -> Iterator[dict[str, Any]]:
     """Both implementations, checked first."""
     jax, dmlax = import_module("jax"), import_module("dmlax")
     profiler = import_module("jax.experimental.mosaic.gpu.profiler")
+    yield report.environment()
     for name, array in _arrays():
         x, row = jax.device_put(array), {"array": name}
         for implementation in ("mosaic_gpu", "xla"):
@@ -64,7 +77,7 @@ def _peer() -> Iterator[dict[str, Any]]:
     source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
     copied = 2 * source.numel() / torch_ms(torch, lambda: target.copy_(source)) / 1e6
-    yield {"copy_gb_per_s": copied}
+    yield {"torch": torch.__version__, "copy_gb_per_s": copied}
     for name, array in _arrays():
         x = torch.from_numpy(array).cuda()
         whole = partial(torch.nonzero, x)
@@ -85,6 +98,46 @@ def torch_ms(torch: Any, call: Callable[[], Any]) -> float:
         torch.cuda.synchronize()
     total = sum(event.self_device_time_total for event in found.key_averages())
     return float(total) / REPEATS / 1e3
+
+
+def _write(ours: Any, theirs: Any) -> None:
+    """The table and its targets, shown and written."""
+    (facts, rows), (peer, peer_rows) = ours, theirs
+    peers = {row["array"]: row for row in peer_rows}
+    bytes_of = {case.name: _bytes(case) for case in cases.arrays("", MOST)}
+    found = report.Report("nonzero on an H200")
+    for row in rows:
+        moved = 1e-6 * bytes_of[row["array"]] / row["mosaic_gpu_ms"]
+        found.rows.append(
+            row | peers[row["array"]] | {"share_of_copy": moved / peer["copy_gb_per_s"]}
+        )
+    found.targets = list(_targets(found.rows))
+    found.show(Console())
+    report.write(RESULTS, [found], facts | peer | {"times": report.DEVICE_TIMES})
+
+
+def _bytes(case: cases.Sparse) -> int:
+    """Read once and written once."""
+    return case.size * (np.dtype(case.dtype).itemsize + 4 * len(case.shape))
+
+
+def _targets(rows: list[report.Row]) -> Iterable[report.Target]:
+    flat = {row["array"]: row for row in rows if row["array"].startswith("flat.")}
+    peers = ("torch_nonzero_ms", "torch_nonzero_static_ms")
+
+    def least_over(power: int) -> float:
+        of_size = [row for name, row in flat.items() if name.startswith(f"flat.2^{power}.")]
+        least: float = min(row[peer] / row["mosaic_gpu_ms"] for row in of_size for peer in peers)
+        return least
+
+    for power, limit in {16: 1, 20: 1, 22: 1.5, 24: 1.5, 26: 1.2}.items():
+        name = f"2^{power}: over torch.nonzero and nonzero_static, least"
+        yield report.Target(name, least_over(power), limit, at_least=True)
+    for power in (24, 26):
+        shares = [row["share_of_copy"] for name, row in flat.items() if f"^{power}." in name]
+        yield report.Target(
+            f"2^{power}: least share of a copy's speed", min(shares), 0.6, at_least=True
+        )
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+DEVICE_TIMES = "all kernels, by CUPTI; medians of 10 (torch: means of 10, in its own process)"
 Row = dict[str, Any]
 T = TypeVar("T")
 
@@ -89,6 +91,13 @@ def write(path: Path, reports: Sequence[Report], measured_on: Row | None = None)
     path.write_text(json.dumps(_rounded(found), indent=1) + "\n", encoding="utf-8")
 
 
+def read_lines(file: Path) -> tuple[Row, list[Row]]:
+    """What a benchmark printed as lines of JSON: the facts, which come first, and the rows."""
+    texts = file.read_text(encoding="utf-8").splitlines()
+    facts, *rows = (json.loads(text) for text in texts if text.startswith("{"))
+    return facts, rows
+
+
 def environment() -> dict[str, Any]:
     """What the numbers depend on."""
     packages = ("dmlax", "jax", "jaxlib", "libtpu", "numpy", "onnxruntime", "torch")
@@ -97,8 +106,16 @@ def environment() -> dict[str, Any]:
         "processor": _processor(),
         "processors": os.cpu_count(),
         "device": jax.devices()[0].device_kind,
+        **_driver(),
         "python": platform.python_version(),
     } | {package: _version(package) for package in packages if _is_installed(package)}
+
+
+def _driver() -> dict[str, str]:
+    """NVIDIA's, where there is one."""
+    facts = Path("/proc/driver/nvidia/version")
+    found = re.search(r"\d+\.\d+\.\d+", facts.read_text("utf-8")) if facts.exists() else None
+    return {"driver": found[0]} if found else {}
 
 
 def _is_installed(package: str) -> bool:
