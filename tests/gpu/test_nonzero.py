@@ -49,6 +49,13 @@ def test_every_dtype_and_rank_is_lowered_to_the_kernel(lowered, dtype, shape):
     assert "stablehlo.scatter" not in text
 
 
+@pytest.mark.parametrize("dtype", ["int64", "float64"])
+@pytest.mark.parametrize("elements", [9, 2**22, 2**24])
+def test_wide_elements_are_lowered(lowered, dtype, elements):
+    with jax.enable_x64(True):
+        assert "mosaic_gpu" in lowered(named, jax.ShapeDtypeStruct((elements,), dtype))
+
+
 @pytest.mark.parametrize("options", [{"size": 3}, {"size": 0}, {"size": 99, "fill_value": 7}])
 def test_sizes_are_lowered(lowered, options):
     given = jax.ShapeDtypeStruct((1, 9), "float32")
