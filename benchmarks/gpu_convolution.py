@@ -10,8 +10,7 @@ one. `--part 1/4` takes every fourth layer from the second on. The third writes 
 
 import argparse
 import json
-import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -23,9 +22,8 @@ import numpy as np
 from jax import lax
 from rich.console import Console
 
-from benchmarks import cases, report
+from benchmarks import cases, device_timing, report
 
-REPEATS = 10
 BATCHES = (32, 128)
 CHECKED = 2  # images at either end, on the CPU
 LAYOUT = ("NHWC", "OIHW", "NHWC")
@@ -54,8 +52,8 @@ def main() -> None:
 def _ours(layers: list[cases.Layer], batches: Sequence[int]) -> Iterator[dict[str, Any]]:
     copied = jax.device_put(np.zeros(COPIED // 4, np.float32))
     yield report.environment() | {
-        "int8_top_per_s": 2e-9 * SIDE**3 / _device_ms(_product, _bytes(0), _bytes(1)),
-        "copy_gb_per_s": 2e-6 * COPIED / _device_ms(jax.jit(lambda x: x + 1), copied),
+        "int8_top_per_s": 2e-9 * SIDE**3 / device_timing.jax_ms(_product, _bytes(0), _bytes(1)),
+        "copy_gb_per_s": 2e-6 * COPIED / device_timing.jax_ms(jax.jit(lambda x: x + 1), copied),
     }
     for batch in batches:
         for layer in layers:
@@ -74,7 +72,7 @@ def _row(problem: cases.Problem) -> dict[str, Any]:
         call = problem.jitted(dimension_numbers=LAYOUT, implementation=implementation)
         got = np.asarray(call(*given))[checked]
         np.testing.assert_array_equal(got, wanted, layer.name, strict=True)
-        found[f"{implementation}_ms"] = _device_ms(call, *given)
+        found[f"{implementation}_ms"] = device_timing.jax_ms(call, *given)
     alone = jax.jit(
         partial(
             lax.conv_general_dilated,
@@ -88,7 +86,7 @@ def _row(problem: cases.Problem) -> dict[str, Any]:
     w = jax.device_put(problem.w.transpose(0, 2, 3, 1))
     signed = jax.device_put((x ^ 128).view(np.int8))
     try:
-        return found | {"cudnn_int8_ms": _device_ms(alone, signed, w)}
+        return found | {"cudnn_int8_ms": device_timing.jax_ms(alone, signed, w)}
     except jax.errors.JaxRuntimeError as error:  # some layers have no such kernel
         return found | {"cudnn_int8": str(error).splitlines()[0]}
 
@@ -112,18 +110,10 @@ def _product(a: jax.Array, b: jax.Array) -> jax.Array:
     return product
 
 
-def _device_ms(call: Callable[..., Any], *operands: Any) -> float:
-    profiler = import_module("jax.experimental.mosaic.gpu.profiler")
-    jax.block_until_ready(call(*operands))
-    _, times = profiler.measure(call, iterations=REPEATS)(*operands)
-    return float(statistics.median(times))
-
-
 def _peer(layers: list[cases.Layer], batches: Sequence[int]) -> Iterator[dict[str, Any]]:
     """PyTorch's convolution alone, in bf16 and channels last."""
     torch = import_module("torch")
     torch.backends.cudnn.benchmark = True
-    torch_ms = import_module("benchmarks.gpu_nonzero").torch_ms
     yield {"torch": torch.__version__}
     for batch in batches:
         for layer in layers:
@@ -148,7 +138,11 @@ def _peer(layers: list[cases.Layer], batches: Sequence[int]) -> Iterator[dict[st
                 padding=layer.padding,
                 groups=layer.groups,
             )
-            yield {"layer": layer.name, "batch": batch, "torch_bf16_ms": torch_ms(torch, call)}
+            yield {
+                "layer": layer.name,
+                "batch": batch,
+                "torch_bf16_ms": device_timing.torch_ms(torch, call),
+            }
 
 
 def _write(ours: Any, theirs: Any) -> None:
@@ -176,7 +170,7 @@ def _write(ours: Any, theirs: Any) -> None:
         )
     found.targets = list(_targets(found.rows))
     found.show(Console())
-    report.write(RESULTS, [found], facts | peer | {"times": report.DEVICE_TIMES})
+    report.write(RESULTS, [found], facts | peer | {"times": device_timing.TIMES})
 
 
 def _targets(rows: list[dict[str, Any]]) -> Iterable[report.Target]:

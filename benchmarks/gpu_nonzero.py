@@ -10,19 +10,19 @@ writes results/.
 
 import argparse
 import json
-import statistics
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from rich.console import Console
 
-from benchmarks import cases, report
+import dmlax
+from benchmarks import cases, device_timing, report
 
-REPEATS = 10
 MOST = 2**26  # elements
 RESULTS = Path(__file__).with_name("results") / "nonzero-h200.json"
 
@@ -45,30 +45,19 @@ def _arrays() -> Iterator[tuple[str, np.ndarray]]:
 
 def _ours() -> Iterator[dict[str, Any]]:
     """Both implementations, checked first."""
-    jax, dmlax = import_module("jax"), import_module("dmlax")
-    profiler = import_module("jax.experimental.mosaic.gpu.profiler")
     yield report.environment()
     for name, array in _arrays():
-        x, row = jax.device_put(array), {"array": name}
+        x, wanted = jax.device_put(array), np.argwhere(array)
+        row: dict[str, Any] = {"array": name}
         for implementation in ("mosaic_gpu", "xla"):
-            call = _call(jax, dmlax, implementation)
+            call = jax.jit(partial(dmlax.nonzero_coordinates, implementation=implementation))
             count, rows = call(x)
-            wanted = np.argwhere(array)
             found = np.asarray(rows)
             good = int(count) == len(wanted) and np.array_equal(found[: len(wanted)], wanted)
             if not good or found[len(wanted) :].any():
                 raise AssertionError(f"{implementation} is wrong on {name}")
-            _, times = profiler.measure(call, iterations=REPEATS)(x)
-            row[f"{implementation}_ms"] = statistics.median(times)
+            row[f"{implementation}_ms"] = device_timing.jax_ms(call, x)
         yield row
-
-
-def _call(jax: Any, dmlax: Any, implementation: str) -> Callable[[Any], Any]:
-    def call(x: Any) -> Any:
-        return dmlax.nonzero_coordinates(x, implementation=implementation)
-
-    compiled: Callable[[Any], Any] = jax.jit(call)
-    return compiled
 
 
 def _peer() -> Iterator[dict[str, Any]]:
@@ -76,28 +65,16 @@ def _peer() -> Iterator[dict[str, Any]]:
     torch = import_module("torch")
     source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
-    copied = 2 * source.numel() / torch_ms(torch, lambda: target.copy_(source)) / 1e6
+    copied = 2 * source.numel() / device_timing.torch_ms(torch, lambda: target.copy_(source)) / 1e6
     yield {"torch": torch.__version__, "copy_gb_per_s": copied}
     for name, array in _arrays():
         x = torch.from_numpy(array).cuda()
         whole = partial(torch.nonzero, x)
         static = partial(torch.nonzero_static, x, size=x.numel())
         times = {"torch_nonzero_ms": whole, "torch_nonzero_static_ms": static}
-        yield {"array": name} | {key: torch_ms(torch, call) for key, call in times.items()}
-
-
-def torch_ms(torch: Any, call: Callable[[], Any]) -> float:
-    """Time on the device of one call, the mean of several."""
-    profiler = import_module("torch.profiler")
-    for _ in range(3):
-        call()
-    torch.cuda.synchronize()
-    with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as found:
-        for _ in range(REPEATS):
-            call()
-        torch.cuda.synchronize()
-    total = sum(event.self_device_time_total for event in found.key_averages())
-    return float(total) / REPEATS / 1e3
+        yield {"array": name} | {
+            key: device_timing.torch_ms(torch, call) for key, call in times.items()
+        }
 
 
 def _write(ours: Any, theirs: Any) -> None:
@@ -113,7 +90,7 @@ def _write(ours: Any, theirs: Any) -> None:
         )
     found.targets = list(_targets(found.rows))
     found.show(Console())
-    report.write(RESULTS, [found], facts | peer | {"times": report.DEVICE_TIMES})
+    report.write(RESULTS, [found], facts | peer | {"times": device_timing.TIMES})
 
 
 def _bytes(case: cases.Sparse) -> int:

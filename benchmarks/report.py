@@ -19,7 +19,6 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-DEVICE_TIMES = "all kernels, by CUPTI; medians of 10 (torch: means of 10, in its own process)"
 Row = dict[str, Any]
 T = TypeVar("T")
 

@@ -13,10 +13,15 @@ def attached(monkeypatch):
 
 
 @pytest.fixture
-def lowered(attached):
-    """The text of a function's program for CUDA, kernels written in it."""
+def written():
+    """The modules that write kernels can be imported."""
     if jax.__version_info__[:2] < (0, 11):
         pytest.skip("the kernels are written for JAX 0.11")
+
+
+@pytest.fixture
+def lowered(attached, written):
+    """The text of a function's program for CUDA, kernels written in it."""
 
     def text(function, *shapes):
         trace = jax.jit(function).trace(*shapes)

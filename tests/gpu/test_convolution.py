@@ -138,9 +138,7 @@ def test_merged_and_split_are_inverses(axis):
 @pytest.mark.parametrize("outputs", [1, 16, 17, 64, 65, 512, 2048])
 @pytest.mark.parametrize("channels", [1, 3, 16, 64, 2048])
 @pytest.mark.parametrize("cells", [1, 14, 56, 224])
-def test_blocks_of_every_tile_fit_a_multiprocessor(attached, outputs, channels, cells):
-    if jax.__version_info__[:2] < (0, 11):
-        pytest.skip("the kernels are written for JAX 0.11")
+def test_blocks_of_every_tile_fit_a_multiprocessor(written, outputs, channels, cells):
     from dmlax._convolution import mosaic_gpu_kernel as kernel
     from dmlax._convolution.mosaic_gpu_problem import Problem
 
@@ -154,9 +152,7 @@ def test_blocks_of_every_tile_fit_a_multiprocessor(attached, outputs, channels, 
 
 
 @pytest.mark.parametrize("channels", [16, 32, 64, 128])
-def test_the_table_of_columns_has_each_once_and_four_lanes_side_by_side(channels):
-    if jax.__version_info__[:2] < (0, 11):
-        pytest.skip("the kernels are written for JAX 0.11")
+def test_the_table_of_columns_has_each_once_and_four_lanes_side_by_side(written, channels):
     from dmlax._convolution import mosaic_gpu_kernel as kernel
 
     tile = kernel.Tile(2, 1, channels, 128, 3, 2)

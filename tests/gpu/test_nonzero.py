@@ -76,9 +76,7 @@ def test_nothing_is_launched_for_an_empty_input(attached):
 
 @pytest.mark.parametrize("elements", [1, 2**18, 2**22, 2**23, 2**26])
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
-def test_blocks_of_every_launch_fit_a_multiprocessor(elements, size):
-    if jax.__version_info__[:2] < (0, 11):
-        pytest.skip("the kernels are written for JAX 0.11")
+def test_blocks_of_every_launch_fit_a_multiprocessor(written, elements, size):
     from dmlax._nonzero import mosaic_gpu_kernel as kernel
 
     given = plan((elements,), f"int{8 * size}")

@@ -122,8 +122,7 @@ class _Shared:
     """A block's shared memory, as 32-bit addresses: stages, columns' constants, rows of ones."""
 
     def __init__(self, tile: Tile, pointer: Pointer) -> None:
-        aligned = tensor_cores.ALIGNMENT
-        self.stages = (pointer.shared_address() + (aligned - 1)) & ~(aligned - 1)
+        self.stages = lanes.round_up(pointer.shared_address(), tensor_cores.ALIGNMENT)
         self.ones = self.stages + self._stages_bytes(tile)
         self.columns = ColumnTable(self.ones + 8 * tile.step, tile.channels)
 
@@ -165,11 +164,11 @@ class _Block:
     def run(self) -> None:
         """Tile after tile, from windows to outputs."""
         tile, zero = self.tile, constant(0)
-        gathered = _Copies(self)
+        gather = _Copies(self)
         ahead = lanes.loop(
-            [zero, *gathered.start()],
+            [zero, *gather.start()],
             lambda i, *_: i < tile.stages - 1,
-            lambda i, *ahead: [i + 1, *gathered.begin(ahead)],
+            lambda i, *ahead: [i + 1, *gather.begin(ahead)],
         )[1:]
         self._set_columns()
         lanes.barrier()
@@ -188,8 +187,8 @@ class _Block:
         def step(step: Value, stage: Value, *rest: Value) -> list[Value]:
             tensor_cores.await_copies(tile.stages - 2)
             lanes.barrier()
-            asked = self._multiply(matrices, stage, rest[gathered.count :])
-            ahead = gathered.begin(rest[: gathered.count])
+            asked = self._multiply(matrices, stage, rest[gather.count :])
+            ahead = gather.begin(rest[: gather.count])
             return [step + 1, self.next_stage(stage), *ahead, *tensor_cores.finish(asked)]
 
         def make_tile(first_cell: Value, stage: Value, *ahead: Value) -> list[Value]:
@@ -197,8 +196,8 @@ class _Block:
             _, stage, *rest = lanes.loop(
                 [zero, stage, *ahead, *sums], lambda step, *_: step < steps, step
             )
-            self._store(first_cell, rest[gathered.count :])
-            return [first_cell + self.cells_at_once, stage, *rest[: gathered.count]]
+            self._store(first_cell, rest[gather.count :])
+            return [first_cell + self.cells_at_once, stage, *rest[: gather.count]]
 
         start = [self.first_cell, zero, *ahead]
         lanes.loop(start, lambda cell, *_: cell < self.problem.cells, make_tile)
@@ -385,9 +384,7 @@ class _Copies:
         self.rows_at_once = self.tile.threads // across
         self.place = tensor_cores.swizzled(self.row, self.chunk, self.tile.step)
         self.filter = self.block.channel(_column_of(self.row, self.tile)) * self.problem.depth
-        self.fills = _fills(self.problem, self.tile)
-        if self.fills:
-            self.fill = self._zero_points()
+        self.fill = self._zero_points() if _fills(self.problem, self.tile) else None
 
     def _zero_points(self) -> Value:
         """The address of a chunk of them, which the thread copies where no input is.
@@ -495,10 +492,8 @@ class _Copies:
         """
         problem, size = self.problem, self.problem.granule
         depth = first + within
-        if problem.channels % self.tile.step == 0:
-            tap = first // problem.channels  # the whole step's: one for all threads
-        else:
-            tap = depth // problem.channels
+        same_tap = problem.channels % self.tile.step == 0  # as the whole step: one for all threads
+        tap = (first if same_tap else depth) // problem.channels
         channel = depth - tap * problem.channels
         exists = tap < problem.taps
         tap = lanes.minimum(tap, problem.taps - 1)
@@ -511,7 +506,7 @@ class _Copies:
         for i in range(len(windows) // 2):
             start, inside = windows[2 * i : 2 * i + 2]
             source = input.address_signed(start + (offset if start.bits == 32 else offset.wide()))
-            if self.fills:
+            if self.fill is not None:
                 wanted = constant(1, 1)
                 if problem.padded:
                     wanted = (inside & needed) == needed

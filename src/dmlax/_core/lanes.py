@@ -149,6 +149,11 @@ def minimum(x: Value, y: Any) -> Value:
     return x._with(y, arith.minui)
 
 
+def round_up(x: Value, multiple: int) -> Value:
+    """The next multiple of a power of two."""
+    return (x + (multiple - 1)) & ~(multiple - 1)
+
+
 def maximum(x: Value, y: Any) -> Value:
     """The larger, unsigned."""
     return x._with(y, arith.maxui)

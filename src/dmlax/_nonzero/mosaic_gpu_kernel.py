@@ -99,6 +99,11 @@ class _Geometry:
         return self.launch.threads // 32
 
     @property
+    def turn_bytes(self) -> int:
+        """Of a turn's words: one a warp, and two."""
+        return 4 * (self.warps + 2)
+
+    @property
     def tile_bytes(self) -> int:
         """Of the input."""
         return self.launch.tile * self.element_bytes
@@ -121,16 +126,17 @@ class _Shared:
         self._pointer = pointer
         self._first_row = 4 * geometry.warps
         self._following = self._first_row + 4
-        self.turn_bytes = self._following + 4
-        start = pointer.shared_address() + 2 * self.turn_bytes
-        start = (start + (CHUNK - 1)) & ~(CHUNK - 1)
-        self.items = start + lanes.warp() * (_ITEMS_BYTES * 2)
-        self.tile = start + geometry.warps * (_ITEMS_BYTES * 2)
+        start = pointer.shared_address() + 2 * geometry.turn_bytes
+        start = lanes.round_up(start, CHUNK)
+        self.bits = start + lanes.warp() * (2 * _ITEMS_BYTES)
+        self.rows = self.bits + _ITEMS_BYTES
+        self.tile = start + geometry.warps * (2 * _ITEMS_BYTES)
 
     @staticmethod
     def words(geometry: _Geometry) -> int:
-        of_items = geometry.warps * _ITEMS_BYTES * 2
-        return 2 * (geometry.warps + 2) + (CHUNK + of_items + geometry.tile_bytes) // 4
+        of_turns = 2 * geometry.turn_bytes
+        of_items = geometry.warps * 2 * _ITEMS_BYTES
+        return (of_turns + CHUNK + of_items + geometry.tile_bytes) // 4
 
     def count_of(self, turn: Value, warp: Value) -> Value:
         return self._pointer.load(turn + warp * 4)
@@ -195,9 +201,9 @@ def _tiles(geometry: _Geometry, memory: _Memory) -> None:
         _read(geometry, memory, following)
         _write(geometry, memory, tile, found, first_row + before)
         _fill(geometry, memory, tile, first_row, rows)
-        return [next_tile, constant(shared.turn_bytes) - turn, following, *counts, found_next]
+        return [next_tile, constant(geometry.turn_bytes) - turn, following, *counts, found_next]
 
-    turn, other = constant(0), constant(shared.turn_bytes)
+    turn, other = constant(0), constant(geometry.turn_bytes)
     tile = _for_all(memory, turn, _take(geometry, memory))
     next_tile = _take(geometry, memory)
     _read(geometry, memory, tile)
@@ -214,7 +220,7 @@ def _take(geometry: _Geometry, memory: _Memory) -> Value:
     address = _STATE_BYTES * geometry.tiles
     first = lanes.thread() == 0
     (tile,) = lanes.choose(
-        first, lambda: [memory.state.add(address, 1)], lambda: [first.word()], [32]
+        first, lambda: [memory.state.add(address, 1)], lambda: [constant(0)], [32]
     )
     return tile
 
@@ -352,7 +358,7 @@ def _tell(memory: _Memory, tile: Value, kind: Value, rows: Value) -> None:
 def _write(geometry: _Geometry, memory: _Memory, tile: Value, found: Value, row: Value) -> None:
     """The coordinates of what a warp found, `row` being its first."""
     flat, here = tile * geometry.launch.tile + _place(geometry), constant(1) << lanes.lane()
-    bits_at, rows_at = memory.shared.items, memory.shared.items + _ITEMS_BYTES
+    bits_at, rows_at = memory.shared.bits, memory.shared.rows
     lanes.store_shared(bits_at + lanes.lane() * 4, found)
     lanes.store_shared(rows_at + lanes.lane() * 4, row + lanes.lanes_below(found.popcount()))
     lanes.warp_barrier()
@@ -414,7 +420,7 @@ def _fill_rows(
     """The rows from `start` to before `end`, by so many threads: four words at once."""
     start, end = (row * geometry.plan.coordinate_rank for row in (start, end))
     value, thread = constant(geometry.plan.fill_value), thread.wide()
-    first, last = lanes.minimum((start + 3) & ~3, end), end & ~3
+    first, last = lanes.minimum(lanes.round_up(start, 4), end), end & ~3
     for word, limit in ((start + thread, first), (lanes.maximum(last, first) + thread, end)):
         memory.rows.store_where((word < limit) & (thread < 4), word << 2, value)
 

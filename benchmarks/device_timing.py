@@ -1,0 +1,35 @@
+"""Device times on an attached GPU, by CUPTI: JAX's or PyTorch's, as a process has one profiler."""
+
+import statistics
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import jax
+
+_REPEATS = 10
+TIMES = (
+    f"all kernels, by CUPTI; medians of {_REPEATS} (torch: means of {_REPEATS}, another process)"
+)
+
+
+def jax_ms(call: Callable[..., Any], *operands: Any) -> float:
+    """Of one call, compiled before: the median of several."""
+    profiler = import_module("jax.experimental.mosaic.gpu.profiler")
+    jax.block_until_ready(call(*operands))
+    _, times = profiler.measure(call, iterations=_REPEATS)(*operands)
+    return float(statistics.median(times))
+
+
+def torch_ms(torch: Any, call: Callable[[], Any]) -> float:
+    """Of one call, the mean of several."""
+    profiler = import_module("torch.profiler")
+    for _ in range(3):
+        call()
+    torch.cuda.synchronize()
+    with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as found:
+        for _ in range(_REPEATS):
+            call()
+        torch.cuda.synchronize()
+    total = sum(event.self_device_time_total for event in found.key_averages())
+    return float(total) / _REPEATS / 1e3
