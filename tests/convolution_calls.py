@@ -107,7 +107,8 @@ def _integers(x: Any) -> Any:
 def call(seed: int) -> Call:
     """A random call; every tenth is wide or deep enough for whole vectors and tiles.
 
-    Every fiftieth is so for a GPU's tiles.
+    Every fiftieth is so for a GPU's tiles; one in 25 has few channels under a stride, as a model's
+    first layer.
     """
     rng = np.random.default_rng(seed)
     rank = 4 if rng.random() < 0.85 else 3
@@ -124,11 +125,16 @@ def call(seed: int) -> Call:
     kernel = (1, 1) if pointwise else _pair(rng, 1, 4)
     strides = (1, 1) if rng.random() < 0.5 else _pair(rng, 1, 4)
     dilations = (1, 1) if rng.random() < 0.6 else _pair(rng, 1, 4)
+    few = seed % 25 == 12
+    if few:
+        groups, channels, kernel = 1, (1, 3, 4, 8)[seed // 25 % 4], _pair(rng, 2, 8)
+        strides = tuple(rng.choice([2, 2, 2, 4, 6, 8], 2).tolist())
+        dilations = (1, 1) if seed % 2 else dilations
     start, end = ((0, 0), (0, 0)) if rng.random() < 0.4 else (_pair(rng, 0, 4), _pair(rng, 0, 4))
     if rank == 3:
         kernel, strides, dilations = ((1, pair[1]) for pair in (kernel, strides, dilations))
         start, end = (0, start[1]), (0, end[1])
-    room = int(rng.choice([1, 4, 9, *([17, 30] if large else [])]))
+    room = int(rng.choice([1, 4, 9, *([17, 30] if large or few else [])])) + 20 * few
     image = [
         max((k - 1) * d + 1 - a - b, 1) + int(rng.integers(0, room + 1))
         for k, d, a, b in zip(kernel, dilations, start, end, strict=True)

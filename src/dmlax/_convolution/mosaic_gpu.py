@@ -5,6 +5,7 @@ lowered.
 """
 
 import functools
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ import jax.custom_batching
 import jax.numpy as jnp
 from jax import Array
 
+from dmlax._convolution.mosaic_gpu_fold import fold_filter, fold_input
 from dmlax._convolution.mosaic_gpu_problem import Problem
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
 from dmlax._convolution.prepare import ready
@@ -104,11 +106,14 @@ def _convolve(plan: ConvolutionPlan, operands: Convolution) -> Array:
 
 
 def _by_products(problem: Problem, operands: Convolution) -> Array:
-    """(cells, K), of whole words of channels."""
+    """(cells, K), of whole words of channels, and whole chunks where cells can be folded."""
     from dmlax._convolution import mosaic_gpu_kernel as kernel
 
     plan = problem.plan
     x, filter = fill_channels(plan, operands, operands.input, ready(plan, operands))
+    if math.prod(problem.fold) > 1:
+        x = fold_input(problem, x, operands.input_zero_point)
+        filter = fold_filter(problem, filter)
     given = operands._replace(
         input=x,
         filter=pad_last(filter.packed, problem.depth - filter.packed.shape[1]),

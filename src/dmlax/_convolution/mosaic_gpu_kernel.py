@@ -8,8 +8,10 @@ store. A sum never reaches memory before it is an output.
 """
 
 import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import jax.numpy as jnp
 from jax import Array
@@ -66,6 +68,14 @@ def _fills(problem: Problem, tile: Tile) -> bool:
 def _sums_beyond(problem: Problem, tile: Tile) -> bool:
     """Whether windows are summed beyond the last tap; the filter is zero there."""
     return problem.sums_windows and problem.taps * problem.channels % tile.step != 0
+
+
+def _shares_lines(problem: Problem, tile: Tile) -> bool:
+    """Whether windows are copied through the first cache: others have the same lines of it.
+
+    Wider cells and larger tiles, which leave it little room, were faster past it.
+    """
+    return problem.pixel <= 32 and tile.channels <= 64
 
 
 def _rows_at_once(problem: Problem, tile: Tile, processors: int) -> int:
@@ -442,10 +452,26 @@ class _Copies:
     def _filter(self, row: int, depth: Value) -> Value:
         """The address of a channel's bytes; rows further on are as far apart in a whole tile."""
         filter, size = self.block.memory["filter"], self.problem.depth
+        if size % self.tile.step:
+            depth = lanes.minimum(depth, size - mosaic_gpu.CHUNK)
         if self.problem.outputs % self.tile.channels == 0:
             return filter.address(self.filter + depth) + _column_distance(row, self.tile) * size
         channel = self.block.channel(_column_of(self.row + row, self.tile))
         return filter.address(channel * size + depth)
+
+    def _filter_bytes(self, row: int, depth: Value) -> Value | None:
+        """How many there are; None: a whole chunk, surely.
+
+        What is not there is zero and not read: all blocks would read one row at once in its place.
+        """
+        exist = []
+        if self.problem.depth % self.tile.step:
+            exist.append(depth < self.problem.depth)
+        if self.problem.outputs % self.tile.channels:
+            column = self.block.first_channel + _column_of(self.row + row, self.tile)
+            exist.append(column < self.problem.outputs)
+        chunk = constant(mosaic_gpu.CHUNK)
+        return select(reduce(operator.and_, exist), chunk, 0) if exist else None
 
     def begin(self, ahead: Sequence[Value]) -> list[Value]:
         """Begins to copy a step's bytes; gives what is next. The block's last tile has no next."""
@@ -470,12 +496,9 @@ class _Copies:
         for part in range(0, mosaic_gpu.CHUNK, self.problem.granule):
             self._copy_windows(windows, first, chunk + part, to + part)
         to, depth = to + self.tile.cells * self.tile.step, first + chunk
-        wanted = None
-        if self.problem.depth % self.tile.step:
-            wanted = select(depth < self.problem.depth, constant(mosaic_gpu.CHUNK), 0)
-            depth = lanes.minimum(depth, self.problem.depth - mosaic_gpu.CHUNK)
         for row in range(0, self.tile.channels, self.rows_at_once):
             target, source = to + row * self.tile.step, self._filter(row, depth)
+            wanted = self._filter_bytes(row, depth)
             if self.tile.channels < self.rows_at_once:
                 with lanes.when(self.row < self.tile.channels):
                     copies.begin(target, source, mosaic_gpu.CHUNK, wanted)
@@ -513,4 +536,5 @@ class _Copies:
                 if _sums_beyond(problem, self.tile):
                     wanted = wanted & exists
                 source = select(wanted, source, self.fill)
-            copies.begin(to + i * self.rows_at_once * self.tile.step, source, size)
+            target = to + i * self.rows_at_once * self.tile.step
+            copies.begin(target, source, size, cached=_shares_lines(problem, self.tile))

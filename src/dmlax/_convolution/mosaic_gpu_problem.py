@@ -1,14 +1,39 @@
 """A convolution as the kernels for Hopper GPUs take it, known before one is written."""
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
 from dmlax._convolution.plan import ConvolutionPlan
 from dmlax._convolution.words import whole_words
 from dmlax._core import mosaic_gpu
+
+
+def _two(values: Any, one: Any = 1) -> Any:
+    """Of a height and a width; a width alone has one of height 1."""
+    return tuple(values) if len(values) == 2 else (one, *values)
+
+
+class _Axis(NamedTuple):
+    """Of one spatial axis."""
+
+    input: int
+    kernel: int
+    stride: int
+    padding: tuple[int, int]
+
+
+def _fold_axis(axis: _Axis, output: int, cells: int) -> _Axis:
+    """The axis whose cells are so many of these; the stride is a multiple of them."""
+    if cells == 1:
+        return axis
+    start, _ = axis.padding
+    before, size, stride = -(-start // cells), -(-axis.input // cells), axis.stride // cells
+    kernel = -(-(before * cells - start + axis.kernel) // cells)
+    after = (output - 1) * stride + kernel - before - size
+    return _Axis(size, kernel, stride, (before, max(after, 0)))
 
 
 @dataclass(frozen=True)
@@ -24,28 +49,62 @@ class Problem:
     dilations: tuple[int, int]
     padding: tuple[tuple[int, int], tuple[int, int]]
     channels: int  # of a group, a multiple of 4
+    fold: tuple[int, int] = (1, 1)  # of the plan's cells, and taps, that are one here
 
     @classmethod
     def of(cls, plan: ConvolutionPlan) -> "Problem":
-        """One spatial axis is a width, of height 1."""
+        """One spatial axis is a width, of height 1. Few channels under a stride are folded."""
         options = plan.options
         sizes = [plan.input.shape[axis] for axis in options.input_layout[2:]]
-        height = len(sizes) == 1
-
-        def two(values: Any, one: Any = 1) -> Any:
-            return (one, *values) if height else tuple(values)
-
-        return cls(
+        problem = cls(
             plan,
             plan.batch,
-            input=two(sizes),
-            output=two(plan.output_sizes),
-            kernel=two(plan.filter.kernel),
-            strides=two(options.strides),
-            dilations=two(options.dilations),
-            padding=two(options.padding, (0, 0)),
+            input=_two(sizes),
+            output=_two(plan.output_sizes),
+            kernel=_two(plan.filter.kernel),
+            strides=_two(options.strides),
+            dilations=_two(options.dilations),
+            padding=_two(options.padding, (0, 0)),
             channels=whole_words(plan.filter.channels),
         )
+        return problem._folded(problem._foldable())
+
+    def _foldable(self) -> tuple[int, int]:
+        """Cells under one stride that are no more than a chunk: first those that lie in a row."""
+        if self.groups > 1:
+            return (1, 1)
+        fold, left = [1, 1], mosaic_gpu.CHUNK // self.channels
+        for axis in (1, 0):
+            if left > 1 and self.kernel[axis] > 1 and self.dilations[axis] == 1:
+                fold[axis] = math.gcd(self.strides[axis], left)
+                left //= fold[axis]
+        return fold[0], fold[1]
+
+    def _folded(self, fold: tuple[int, int]) -> "Problem":
+        """The same outputs, of cells that are so many of these."""
+        axes = map(_Axis, self.input, self.kernel, self.strides, self.padding)
+        down, across = map(_fold_axis, axes, self.output, fold)
+        return replace(
+            self,
+            input=(down.input, across.input),
+            kernel=(down.kernel, across.kernel),
+            strides=(down.stride, across.stride),
+            padding=(down.padding, across.padding),
+            channels=self.channels * math.prod(fold),
+            fold=fold,
+        )
+
+    @property
+    def kernel_there(self) -> tuple[int, int]:
+        """The plan's kernel, not folded."""
+        kernel: tuple[int, int] = _two(self.plan.filter.kernel)
+        return kernel
+
+    @property
+    def taps_before(self) -> tuple[int, int]:
+        """Taps that a fold puts before the plan's first, so that a window begins at a cell."""
+        down, across = _two(self.plan.options.padding, (0, 0))
+        return -down[0] % self.fold[0], -across[0] % self.fold[1]
 
     @property
     def groups(self) -> int:

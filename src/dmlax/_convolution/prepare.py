@@ -131,9 +131,7 @@ def ready(plan: ConvolutionPlan, operands: Convolution) -> Prepared:
 def real_values(plan: ConvolutionPlan, operands: Convolution) -> Array:
     """The filter less its zero point, as int32 in O, I, spatial order."""
     filter = ready(plan, operands)
-    values = filter.packed.astype(jnp.int32) + rebase_of(plan.filter.filter.dtype)
-    if filter.zero_point is not None:
-        values = values - filter.zero_point.astype(jnp.int32).reshape(-1, 1)
+    values = filter.packed.astype(jnp.int32) - zero_of(plan.filter, filter).reshape(-1, 1)
     shape = (plan.filter.outputs, *plan.filter.kernel, plan.filter.channels)
     return jnp.moveaxis(values.reshape(shape), -1, 1)
 
@@ -143,6 +141,12 @@ def to_int8(x: Array) -> Array:
     if x.dtype == jnp.int8:
         return x
     return lax.bitcast_convert_type(x ^ jnp.uint8(128), jnp.int8)
+
+
+def zero_of(shape: FilterShape, filter: Prepared) -> Array:
+    """What stands for 0 in the packed rows: int32 () or (K,)."""
+    zero = jnp.int32(0) if filter.zero_point is None else filter.zero_point.astype(jnp.int32)
+    return zero - rebase_of(shape.filter.dtype)
 
 
 def rebase_of(dtype: np.dtype) -> int:

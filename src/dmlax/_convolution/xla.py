@@ -15,7 +15,7 @@ from jax import Array, lax
 
 from dmlax._convolution.epilogue import as_channel, as_int32, epilogue
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
-from dmlax._convolution.prepare import Prepared, ready, rebase_of, to_int8
+from dmlax._convolution.prepare import Prepared, ready, rebase_of, to_int8, zero_of
 from dmlax._convolution.words import as_bytes, fill_channels, pad_last, to_int8_words, word_of
 from dmlax._core import compat, windows
 from dmlax._core.operands import structs
@@ -89,10 +89,9 @@ def _layout(plan: ConvolutionPlan, last: bool = False) -> _Layout:
 
 def _terms(plan: ConvolutionPlan, operands: Convolution, filter: Prepared) -> _Terms:
     input_zero = as_int32(operands.input_zero_point) - rebase_of(plan.input.dtype)
-    rebase = rebase_of(plan.filter.filter.dtype)
     filter_zero = None
-    if filter.zero_point is not None or rebase:
-        filter_zero = as_int32(filter.zero_point) - rebase
+    if filter.zero_point is not None or rebase_of(plan.filter.filter.dtype):
+        filter_zero = zero_of(plan.filter, filter)
     offset = as_int32(operands.bias) - input_zero * filter.sums
     if filter_zero is not None:
         offset += filter.packed.shape[1] * input_zero * filter_zero

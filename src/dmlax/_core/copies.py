@@ -5,18 +5,19 @@ from dmlax._core.lanes import Value
 from dmlax._core.mosaic_gpu import CHUNK
 
 
-def begin(to: Value, source: Value, size: int, wanted: Value | None = None) -> None:
-    """Begins to copy bytes; only the first `wanted` of them are read, zeros follow."""
-    text = f"cp.async.{_caches(size)}.shared.global [$0], [$1], {size}"
+def begin(
+    to: Value, source: Value, size: int, wanted: Value | None = None, *, cached: bool = False
+) -> None:
+    """Begins to copy bytes; only the first `wanted` of them are read, zeros follow.
+
+    What is not `cached` goes past the first cache, as only chunks can.
+    """
+    caches = "ca" if cached or size < CHUNK else "cg"
+    text = f"cp.async.{caches}.shared.global [$0], [$1], {size}"
     if wanted is None:
         lanes.effect(f"{text};", to, source)
     else:
         lanes.effect(f"{text}, $2;", to, source, wanted)
-
-
-def _caches(size: int) -> str:
-    """Past the first cache, which was faster also where windows overlap; only chunks may."""
-    return "cg" if size == CHUNK else "ca"
 
 
 def end_of_group() -> None:
