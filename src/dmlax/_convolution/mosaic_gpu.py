@@ -14,8 +14,8 @@ import jax.custom_batching
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._convolution.mosaic_gpu_fold import fold_filter, fold_input
 from dmlax._convolution.mosaic_gpu_problem import Problem
+from dmlax._convolution.mosaic_gpu_widen import fold_filter, fold_input, merge_groups
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
 from dmlax._convolution.prepare import ready
 from dmlax._convolution.words import fill_channels, pad_last
@@ -106,11 +106,13 @@ def _convolve(plan: ConvolutionPlan, operands: Convolution) -> Array:
 
 
 def _by_products(problem: Problem, operands: Convolution) -> Array:
-    """(cells, K), of whole words of channels, and whole chunks where cells can be folded."""
+    """(cells, K), of whole words of channels, and more of them where cells or groups make one."""
     from dmlax._convolution import mosaic_gpu_kernel as kernel
 
     plan = problem.plan
     x, filter = fill_channels(plan, operands, operands.input, ready(plan, operands))
+    if problem.merged > 1:
+        filter = merge_groups(problem, filter)
     if math.prod(problem.fold) > 1:
         x = fold_input(problem, x, operands.input_zero_point)
         filter = fold_filter(problem, filter)
@@ -121,7 +123,7 @@ def _by_products(problem: Problem, operands: Convolution) -> Array:
     )
     processors = mosaic_gpu.processors()
     tile = kernel.tile_of(problem, processors)
-    return kernel.convolve(problem, tile, processors, given, filter.sums)
+    return kernel.convolve(problem, tile, processors, given, filter.sums)[:, : plan.filter.outputs]
 
 
 def _by_channels(problem: Problem, operands: Convolution) -> Array:

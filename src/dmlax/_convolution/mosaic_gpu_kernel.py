@@ -109,7 +109,7 @@ def _tiles(problem: Problem, tile: Tile) -> int:
 def convolve(
     problem: Problem, tile: Tile, processors: int, operands: Convolution, sums: Array
 ) -> Array:
-    """The output, (cells, K); the input is (N, H, W, groups * channels), the filter (K, depth)."""
+    """The output, (cells, groups * stored), of (N, H, W, groups * channels) and (K, depth)."""
     rows = _rows_at_once(problem, tile, processors)
     blocks = rows * _columns(problem, tile) * problem.groups
 
@@ -120,7 +120,7 @@ def convolve(
         "dmlax_convolution",
         body,
         *(problem, operands, sums),
-        channels=problem.plan.filter.outputs,
+        channels=problem.groups * problem.stored,
         blocks=blocks,
         warpgroups=tile.warpgroups,
         shared_words=_Shared.bytes_of(tile) // 4,
@@ -323,12 +323,12 @@ class _Block:
         """A cell's outputs, side by side, as many at once as the sizes allow."""
         problem = self.problem
         size = problem.plan.options.output_dtype.itemsize
-        first = self.group * problem.outputs + channel
-        start = (cell.wide() * problem.plan.filter.outputs + first.wide()) * size
+        first = self.group * problem.stored + channel
+        start = (cell.wide() * (problem.groups * problem.stored) + first.wide()) * size
         run = 4 * len(words) // size
-        at_once = math.gcd(problem.outputs, run, 16 // size)
+        at_once = math.gcd(problem.stored, run, 16 // size)
         for part in range(0, run, at_once):
-            with lanes.when((cell < problem.cells) & (channel + part < problem.outputs)):
+            with lanes.when((cell < problem.cells) & (channel + part < problem.stored)):
                 here, offset = start + part * size, part * size
                 if at_once * size < 4:
                     for i in range(at_once):

@@ -10,6 +10,9 @@ from dmlax._convolution.plan import ConvolutionPlan
 from dmlax._convolution.words import whole_words
 from dmlax._core import mosaic_gpu
 
+_FEW = 32  # output channels that are stored as they are
+_WIDE = 64  # bytes of several groups' channels, and their outputs, that are one group's at most
+
 
 def _two(values: Any, one: Any = 1) -> Any:
     """Of a height and a width; a width alone has one of height 1."""
@@ -50,10 +53,11 @@ class Problem:
     padding: tuple[tuple[int, int], tuple[int, int]]
     channels: int  # of a group, a multiple of 4
     fold: tuple[int, int] = (1, 1)  # of the plan's cells, and taps, that are one here
+    merged: int = 1  # of the plan's groups that are one here
 
     @classmethod
     def of(cls, plan: ConvolutionPlan) -> "Problem":
-        """One spatial axis is a width, of height 1. Few channels under a stride are folded."""
+        """One spatial axis is a width, of height 1. Few channels are made more: see `widen`."""
         options = plan.options
         sizes = [plan.input.shape[axis] for axis in options.input_layout[2:]]
         problem = cls(
@@ -67,12 +71,23 @@ class Problem:
             padding=_two(options.padding, (0, 0)),
             channels=whole_words(plan.filter.channels),
         )
+        if problem.depthwise:
+            return problem
+        if problem.groups > 1:
+            return problem._merge(problem._mergeable())
         return problem._folded(problem._foldable())
+
+    def _mergeable(self) -> int:
+        """Groups that are few channels together: a divisor of them all."""
+        most = max(_WIDE // max(self.channels, self.outputs), 1)
+        return max(n for n in range(1, most + 1) if self.groups % n == 0)
+
+    def _merge(self, merged: int) -> "Problem":
+        """So many groups as one."""
+        return replace(self, channels=self.channels * merged, merged=merged)
 
     def _foldable(self) -> tuple[int, int]:
         """Cells under one stride that are no more than a chunk: first those that lie in a row."""
-        if self.groups > 1:
-            return (1, 1)
         fold, left = [1, 1], mosaic_gpu.CHUNK // self.channels
         for axis in (1, 0):
             if left > 1 and self.kernel[axis] > 1 and self.dilations[axis] == 1:
@@ -109,7 +124,7 @@ class Problem:
     @property
     def groups(self) -> int:
         """Groups."""
-        return self.plan.filter.group_count
+        return self.plan.filter.group_count // self.merged
 
     @property
     def outputs(self) -> int:
@@ -117,9 +132,16 @@ class Problem:
         return self.plan.filter.outputs // self.groups
 
     @property
+    def stored(self) -> int:
+        """Output channels of a group that are stored: more, where words are stored faster."""
+        if self.groups > 1 or self.plan.options.output_dtype.itemsize > 1 or self.outputs < _FEW:
+            return self.outputs
+        return whole_words(self.outputs)
+
+    @property
     def depthwise(self) -> bool:
         """Whether each output channel has an input channel of its own."""
-        return self.plan.filter.channels == 1 and self.groups > 1
+        return self.plan.filter.channels == 1 and self.plan.filter.group_count > 1
 
     @property
     def pixel(self) -> int:

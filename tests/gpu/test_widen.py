@@ -1,0 +1,128 @@
+"""Few channels made more, for the kernels for Hopper GPUs: the same sums."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dmlax
+from dmlax._convolution.mosaic_gpu_problem import Problem
+from dmlax._convolution.mosaic_gpu_widen import fold_filter, fold_input, merge_groups
+from dmlax._convolution.plan import Convolution, Options, convolution_plan, filter_shape
+from dmlax._convolution.prepare import pack
+from dmlax._core.operands import Rules, aval_of
+
+LAST = ("NHWC", "OHWI", "NHWC")
+X_ZERO = jnp.uint8(7)
+# channels, sizes, kernel, strides, dilations, padding, fold
+CASES = [
+    (4, (8, 8), (7, 7), (2, 2), (1, 1), ((3, 3), (3, 3)), (2, 2)),
+    (4, (9, 7), (3, 3), (2, 2), (1, 1), ((1, 1), (1, 1)), (2, 2)),
+    (4, (9, 11), (3, 5), (2, 2), (1, 1), ((0, 2), (1, 4)), (2, 2)),
+    (4, (9, 11), (2, 2), (2, 2), (1, 1), ((0, 0), (0, 0)), (2, 2)),
+    (4, (17, 16), (4, 4), (4, 4), (1, 1), ((1, 3), (2, 3)), (1, 4)),
+    (4, (12, 13), (5, 3), (6, 6), (1, 1), ((0, 0), (5, 0)), (2, 2)),
+    (4, (12, 13), (5, 3), (3, 3), (1, 1), ((0, 0), (2, 0)), (1, 1)),
+    (4, (12, 13), (3, 3), (2, 2), (1, 2), ((2, 0), (2, 0)), (2, 1)),
+    (4, (12, 13), (3, 3), (2, 2), (2, 1), ((2, 0), (2, 0)), (1, 2)),
+    (4, (12, 13), (3, 1), (2, 2), (1, 1), ((2, 0), (0, 0)), (2, 1)),
+    (8, (9, 8), (3, 3), (2, 2), (1, 1), ((1, 1), (1, 1)), (1, 2)),
+    (8, (9, 8), (3, 3), (2, 1), (1, 1), ((1, 1), (1, 1)), (2, 1)),
+    (12, (9, 8), (3, 3), (2, 2), (1, 1), ((1, 1), (1, 1)), (1, 1)),
+    (4, (2, 3), (1, 2), (1, 8), (1, 1), ((0, 0), (3, 3)), (1, 4)),
+]
+# groups, channels and outputs of each, those that are merged
+GROUPS = [(2, 4, 3, 2), (32, 4, 4, 16), (6, 8, 2, 6), (7, 12, 1, 1), (3, 64, 1, 1), (10, 4, 40, 1)]
+
+
+class Windows(NamedTuple):
+    """Where windows begin and what they span; groups."""
+
+    strides: tuple[int, int] = (1, 1)
+    dilations: tuple[int, int] = (1, 1)
+    padding: tuple[tuple[int, int], tuple[int, int]] = ((1, 1), (1, 1))
+    groups: int = 1
+
+    def sums(self, x, w, zero_point):
+        """The plan's."""
+        return dmlax.convolution_integer(
+            x,
+            w,
+            input_zero_point=X_ZERO,
+            filter_zero_point=zero_point,
+            strides=self.strides,
+            dilations=self.dilations,
+            start_padding=[start for start, _ in self.padding],
+            end_padding=[end for _, end in self.padding],
+            group_count=self.groups,
+            dimension_numbers=LAST,
+        )
+
+
+def plan_of(x, w, windows):
+    rules = Rules("convolution_integer")
+    shape = filter_shape(rules, aval_of(w), windows.groups, LAST)
+    options = Options(*windows[:3], shape.layouts[0], shape.layouts[2])
+    return convolution_plan(rules, Convolution(aval_of(x), None), shape, False, options)
+
+
+def drawn(x_shape, w_shape, dtype, zero):
+    rng, limits = np.random.default_rng(0), np.iinfo(dtype)
+    x = jnp.asarray(rng.integers(0, 256, x_shape, np.uint8))
+    w = jnp.asarray(rng.integers(limits.min, limits.max + 1, w_shape, dtype))
+    zeros = jnp.asarray(rng.integers(limits.min, limits.max + 1, w_shape[0], dtype))
+    return x, w, {None: None, "one": zeros[:1], "each": zeros}[zero]
+
+
+def sums_as_the_kernel_sees_them(problem, x, filter, dtype, zero_point):
+    """Packed rows as a filter: int8, so that what was off by 128 has a zero point."""
+    assert (filter.sums == filter.packed.sum(axis=1, dtype=jnp.int32)).all()
+    offset = 128 if dtype == "uint8" else 0
+    zero = (0 if zero_point is None else zero_point.astype(jnp.int32)) - offset
+    packed = filter.packed.reshape(-1, *problem.kernel, problem.channels)
+    windows = Windows(problem.strides, problem.dilations, problem.padding, problem.groups)
+    return windows.sums(x, packed, jnp.asarray(zero, jnp.int8))
+
+
+@pytest.mark.parametrize("zero", [None, "one", "each"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("case", CASES)
+def test_folded_cells_give_the_same_sums(case, dtype, zero):
+    channels, sizes, kernel, strides, dilations, padding, fold = case
+    x, w, zero_point = drawn((3, *sizes, channels), (5, *kernel, channels), dtype, zero)
+    windows = Windows(strides, dilations, padding)
+    plan = plan_of(x, w, windows)
+    problem = Problem.of(plan)
+    assert (problem.fold, problem.channels) == (fold, channels * np.prod(fold))
+    filter = fold_filter(problem, pack(plan.filter, w, zero_point))
+    folded = fold_input(problem, x, X_ZERO)
+    got = sums_as_the_kernel_sees_them(problem, folded, filter, dtype, zero_point)
+    wanted = windows.sums(x, w, zero_point)
+    np.testing.assert_array_equal(got[:, : wanted.shape[1], : wanted.shape[2]], wanted)
+
+
+@pytest.mark.parametrize("zero", [None, "one", "each"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("case", GROUPS)
+def test_merged_groups_give_the_same_sums(case, dtype, zero):
+    groups, channels, outputs, merged = case
+    x_shape, w_shape = (2, 5, 6, groups * channels), (groups * outputs, 3, 3, channels)
+    x, w, zero_point = drawn(x_shape, w_shape, dtype, zero)
+    windows = Windows(groups=groups)
+    plan = plan_of(x, w, windows)
+    problem = Problem.of(plan)
+    assert (problem.merged, problem.groups) == (merged, groups // merged)
+    filter = merge_groups(problem, pack(plan.filter, w, zero_point))
+    got = sums_as_the_kernel_sees_them(problem, x, filter, dtype, zero_point)
+    np.testing.assert_array_equal(got, windows.sums(x, w, zero_point))
+
+
+@pytest.mark.parametrize(
+    ("groups", "channels"), [(2, 4), (8, 1), (1, 16)], ids=["groups", "depthwise", "whole chunks"]
+)
+def test_only_a_single_group_of_few_channels_is_folded(groups, channels):
+    x, w = drawn((1, 8, 8, groups * channels), (8, 3, 3, channels), "int8", None)[:2]
+    problem = Problem.of(plan_of(x, w, Windows(strides=(2, 2), groups=groups)))
+    assert problem.fold == (1, 1)
+    assert problem.merged == (2 if groups == 2 else 1)
