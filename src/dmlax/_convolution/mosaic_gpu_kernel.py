@@ -7,11 +7,11 @@ its warpgroups multiply them as bytes (`wgmma`) into int32 registers, then resca
 store. A sum never reaches memory before it is an output.
 """
 
+import functools
 import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
 import jax.numpy as jnp
 from jax import Array
@@ -95,11 +95,22 @@ def tile_of(problem: Problem, processors: int) -> Tile:
         tile = Tile(2, 1, 128, step, 3, 2)
         tiles = _tiles(problem, tile)
         if processors <= tiles < 4 * processors and _steps(problem, tile) < 10:
-            return Tile(1, 1, 128, step, 2, 4)
-        return replace(tile, warpgroups=1) if tiles <= processors // 2 else tile
-    tile = Tile(2, 2, min(channels, 64), min(step, 64), 3, 2)
-    few = _steps(problem, tile) == 1 and _tiles(problem, tile) < 2 * tile.blocks * processors
-    return replace(tile, products=1, blocks=3) if few else tile
+            tile = Tile(1, 1, 128, step, 2, 4)
+    else:
+        tile = Tile(2, 2, min(channels, 64), min(step, 64), 3, 2)
+        if _steps(problem, tile) == 1 and _tiles(problem, tile) < 2 * tile.blocks * processors:
+            tile = replace(tile, products=1, blocks=3)
+    if 2 * _tiles(problem, tile) <= processors:
+        return _small_tile(problem, Tile(1, 1, channels, step, 4, 2), processors)
+    return tile
+
+
+def _small_tile(problem: Problem, tile: Tile, processors: int) -> Tile:
+    """Of fewer channels, while there are no more tiles than multiprocessors."""
+    narrower = replace(tile, channels=tile.channels // 2)
+    if tile.channels <= 32 or _tiles(problem, narrower) > processors:
+        return tile
+    return _small_tile(problem, narrower, processors)
 
 
 def _tiles(problem: Problem, tile: Tile) -> int:
@@ -424,11 +435,12 @@ class _Copies:
     def _window(self, cell: Value) -> tuple[Value, Value]:
         """A cell's window: its first byte, and which rows and columns of taps meet the input.
 
-        The first byte may lie outside. The rows are the lowest bits, columns follow.
+        The first byte may lie outside. The rows are the lowest bits, columns follow. After the last
+        cell come the first ones: the last again would be read one thread after another.
         """
         problem = self.problem
         height, width = problem.input
-        cell = lanes.minimum(cell, problem.cells - 1)
+        cell = cell - cell // problem.cells * problem.cells
         pixel = problem.pixel
         group = self.block.group * problem.channels
         if problem.plain:
@@ -471,7 +483,7 @@ class _Copies:
             column = self.block.first_channel + _column_of(self.row + row, self.tile)
             exist.append(column < self.problem.outputs)
         chunk = constant(mosaic_gpu.CHUNK)
-        return select(reduce(operator.and_, exist), chunk, 0) if exist else None
+        return select(functools.reduce(operator.and_, exist), chunk, 0) if exist else None
 
     def begin(self, ahead: Sequence[Value]) -> list[Value]:
         """Begins to copy a step's bytes; gives what is next. The block's last tile has no next."""
@@ -536,5 +548,10 @@ class _Copies:
                 if _sums_beyond(problem, self.tile):
                     wanted = wanted & exists
                 source = select(wanted, source, self.fill)
-            target = to + i * self.rows_at_once * self.tile.step
-            copies.begin(target, source, size, cached=_shares_lines(problem, self.tile))
+            row = i * self.rows_at_once
+            begin = functools.partial(copies.begin, cached=_shares_lines(problem, self.tile))
+            if problem.cells < self.tile.cells:  # of the only tile
+                with lanes.when(self.row + row < problem.cells):
+                    begin(to + row * self.tile.step, source, size)
+            else:
+                begin(to + row * self.tile.step, source, size)
