@@ -151,6 +151,26 @@ def test_blocks_of_every_tile_fit_a_multiprocessor(written, outputs, channels, c
         assert REGISTERS // (tile.blocks * tile.threads) >= sums + OTHER_REGISTERS
 
 
+@pytest.mark.parametrize(
+    ("batch", "size", "outputs", "tiles"), [(32, 1, 1152, 36), (1, 7, 512, 16), (1, 14, 256, 32)]
+)
+def test_small_convolutions_are_spread_over_the_multiprocessors(
+    written, batch, size, outputs, tiles
+):
+    from dmlax._convolution import mosaic_gpu_kernel as kernel
+    from dmlax._convolution.mosaic_gpu_problem import Problem
+
+    shape = (outputs, 512, 1, 1)
+    problem = Problem.of(plan(input=(batch, size, size, 512), filter=shape, padding=0))
+    assert kernel._tiles(problem, kernel.tile_of(problem, 132)) == tiles
+
+
+@pytest.mark.parametrize(("outputs", "stored"), [(255, 256), (50, 52), (64, 64), (21, 21)])
+def test_many_output_channels_are_stored_as_whole_words(lowered, outputs, stored):
+    text = lowered(named, shaped(1, 4, 4, 16), shaped(outputs, 16, 1, 1, dtype="int8"))
+    assert f"tensor<16x{stored}xui8>" in text
+
+
 @pytest.mark.parametrize("channels", [16, 32, 64, 128])
 def test_the_table_of_columns_has_each_once_and_four_lanes_side_by_side(written, channels):
     from dmlax._convolution import mosaic_gpu_kernel as kernel

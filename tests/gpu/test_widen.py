@@ -8,7 +8,7 @@ import pytest
 
 import dmlax
 from dmlax._convolution.mosaic_gpu_problem import Problem
-from dmlax._convolution.mosaic_gpu_widen import fold_filter, fold_input, merge_groups
+from dmlax._convolution.mosaic_gpu_widen import Widening
 from dmlax._convolution.plan import Convolution, Options, convolution_plan, filter_shape
 from dmlax._convolution.prepare import pack
 from dmlax._core.operands import Rules, aval_of
@@ -60,11 +60,12 @@ class Windows(NamedTuple):
         )
 
 
-def plan_of(x, w, windows):
+def widening_of(x, w, windows):
     rules = Rules("convolution_integer")
     shape = filter_shape(rules, aval_of(w), windows.groups, LAST)
     options = Options(*windows[:3], shape.layouts[0], shape.layouts[2])
-    return convolution_plan(rules, Convolution(aval_of(x), None), shape, False, options)
+    operands = Convolution(aval_of(x), None)
+    return Widening.of(Problem.of(convolution_plan(rules, operands, shape, False, options)))
 
 
 def drawn(x_shape, w_shape, dtype, zero):
@@ -75,14 +76,16 @@ def drawn(x_shape, w_shape, dtype, zero):
     return x, w, {None: None, "one": zeros[:1], "each": zeros}[zero]
 
 
-def sums_as_the_kernel_sees_them(problem, x, filter, dtype, zero_point):
-    """Packed rows as a filter: int8, so that what was off by 128 has a zero point."""
+def widened_sums(widening, x, w, zero_point):
+    """Of packed rows as a filter: int8, so that what was off by 128 has a zero point."""
+    problem = widening.problem
+    filter = widening.filter(pack(problem.plan.filter, w, zero_point))
     assert (filter.sums == filter.packed.sum(axis=1, dtype=jnp.int32)).all()
-    offset = 128 if dtype == "uint8" else 0
+    offset = 128 if w.dtype == jnp.uint8 else 0
     zero = (0 if zero_point is None else zero_point.astype(jnp.int32)) - offset
     packed = filter.packed.reshape(-1, *problem.kernel, problem.channels)
     windows = Windows(problem.strides, problem.dilations, problem.padding, problem.groups)
-    return windows.sums(x, packed, jnp.asarray(zero, jnp.int8))
+    return windows.sums(widening.input(x, X_ZERO), packed, jnp.asarray(zero, jnp.int8))
 
 
 @pytest.mark.parametrize("zero", [None, "one", "each"])
@@ -92,12 +95,9 @@ def test_folded_cells_give_the_same_sums(case, dtype, zero):
     channels, sizes, kernel, strides, dilations, padding, fold = case
     x, w, zero_point = drawn((3, *sizes, channels), (5, *kernel, channels), dtype, zero)
     windows = Windows(strides, dilations, padding)
-    plan = plan_of(x, w, windows)
-    problem = Problem.of(plan)
-    assert (problem.fold, problem.channels) == (fold, channels * np.prod(fold))
-    filter = fold_filter(problem, pack(plan.filter, w, zero_point))
-    folded = fold_input(problem, x, X_ZERO)
-    got = sums_as_the_kernel_sees_them(problem, folded, filter, dtype, zero_point)
+    widening = widening_of(x, w, windows)
+    assert (widening.fold, widening.problem.channels) == (fold, channels * np.prod(fold))
+    got = widened_sums(widening, x, w, zero_point)
     wanted = windows.sums(x, w, zero_point)
     np.testing.assert_array_equal(got[:, : wanted.shape[1], : wanted.shape[2]], wanted)
 
@@ -110,11 +110,9 @@ def test_merged_groups_give_the_same_sums(case, dtype, zero):
     x_shape, w_shape = (2, 5, 6, groups * channels), (groups * outputs, 3, 3, channels)
     x, w, zero_point = drawn(x_shape, w_shape, dtype, zero)
     windows = Windows(groups=groups)
-    plan = plan_of(x, w, windows)
-    problem = Problem.of(plan)
-    assert (problem.merged, problem.groups) == (merged, groups // merged)
-    filter = merge_groups(problem, pack(plan.filter, w, zero_point))
-    got = sums_as_the_kernel_sees_them(problem, x, filter, dtype, zero_point)
+    widening = widening_of(x, w, windows)
+    assert (widening.merged, widening.problem.groups) == (merged, groups // merged)
+    got = widened_sums(widening, x, w, zero_point)
     np.testing.assert_array_equal(got, windows.sums(x, w, zero_point))
 
 
@@ -123,6 +121,5 @@ def test_merged_groups_give_the_same_sums(case, dtype, zero):
 )
 def test_only_a_single_group_of_few_channels_is_folded(groups, channels):
     x, w = drawn((1, 8, 8, groups * channels), (8, 3, 3, channels), "int8", None)[:2]
-    problem = Problem.of(plan_of(x, w, Windows(strides=(2, 2), groups=groups)))
-    assert problem.fold == (1, 1)
-    assert problem.merged == (2 if groups == 2 else 1)
+    widening = widening_of(x, w, Windows(strides=(2, 2), groups=groups))
+    assert (widening.fold, widening.merged) == ((1, 1), 2 if groups == 2 else 1)

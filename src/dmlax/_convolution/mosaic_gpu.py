@@ -5,7 +5,6 @@ lowered.
 """
 
 import functools
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from dmlax._convolution.mosaic_gpu_problem import Problem
-from dmlax._convolution.mosaic_gpu_widen import fold_filter, fold_input, merge_groups
+from dmlax._convolution.mosaic_gpu_widen import Widening
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
 from dmlax._convolution.prepare import ready
 from dmlax._convolution.words import fill_channels, pad_last
@@ -33,7 +32,7 @@ def why_not(plan: ConvolutionPlan, platform: str) -> str | None:
         return why
     if plan.input.size == 0 and plan.output.size > 0:
         return "its input is empty, and its output is not"
-    problem = Problem.of(plan)
+    problem = Widening.of(Problem.of(plan)).problem
     if max(problem.cells, problem.padded_image_bytes, problem.filter_bytes) >= _MOST:
         return (
             f"its output has {_MOST:,} cells or more, or a padded image or the filter as many bytes"
@@ -105,17 +104,14 @@ def _convolve(plan: ConvolutionPlan, operands: Convolution) -> Array:
     return jnp.transpose(output, [{0: 0, 1: last}.get(axis, axis - 1) for axis in order])
 
 
-def _by_products(problem: Problem, operands: Convolution) -> Array:
-    """(cells, K), of whole words of channels, and more of them where cells or groups make one."""
+def _by_products(narrow: Problem, operands: Convolution) -> Array:
+    """(cells, K), of whole words of channels, few of them made more."""
     from dmlax._convolution import mosaic_gpu_kernel as kernel
 
-    plan = problem.plan
+    plan, widening = narrow.plan, Widening.of(narrow)
+    problem = widening.problem
     x, filter = fill_channels(plan, operands, operands.input, ready(plan, operands))
-    if problem.merged > 1:
-        filter = merge_groups(problem, filter)
-    if math.prod(problem.fold) > 1:
-        x = fold_input(problem, x, operands.input_zero_point)
-        filter = fold_filter(problem, filter)
+    x, filter = widening.input(x, operands.input_zero_point), widening.filter(filter)
     given = operands._replace(
         input=x,
         filter=pad_last(filter.packed, problem.depth - filter.packed.shape[1]),
@@ -123,7 +119,8 @@ def _by_products(problem: Problem, operands: Convolution) -> Array:
     )
     processors = mosaic_gpu.processors()
     tile = kernel.tile_of(problem, processors)
-    return kernel.convolve(problem, tile, processors, given, filter.sums)[:, : plan.filter.outputs]
+    output = kernel.convolve(problem, tile, processors, given, filter.sums)
+    return output[:, : plan.filter.outputs]
 
 
 def _by_channels(problem: Problem, operands: Convolution) -> Array:

@@ -1,8 +1,8 @@
 """A convolution as the kernels for Hopper GPUs take it, known before one is written."""
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import jax.numpy as jnp
 
@@ -11,32 +11,11 @@ from dmlax._convolution.words import whole_words
 from dmlax._core import mosaic_gpu
 
 _FEW = 32  # output channels that are stored as they are
-_WIDE = 64  # bytes of several groups' channels, and their outputs, that are one group's at most
 
 
 def _two(values: Any, one: Any = 1) -> Any:
     """Of a height and a width; a width alone has one of height 1."""
     return tuple(values) if len(values) == 2 else (one, *values)
-
-
-class _Axis(NamedTuple):
-    """Of one spatial axis."""
-
-    input: int
-    kernel: int
-    stride: int
-    padding: tuple[int, int]
-
-
-def _fold_axis(axis: _Axis, output: int, cells: int) -> _Axis:
-    """The axis whose cells are so many of these; the stride is a multiple of them."""
-    if cells == 1:
-        return axis
-    start, _ = axis.padding
-    before, size, stride = -(-start // cells), -(-axis.input // cells), axis.stride // cells
-    kernel = -(-(before * cells - start + axis.kernel) // cells)
-    after = (output - 1) * stride + kernel - before - size
-    return _Axis(size, kernel, stride, (before, max(after, 0)))
 
 
 @dataclass(frozen=True)
@@ -51,16 +30,15 @@ class Problem:
     strides: tuple[int, int]
     dilations: tuple[int, int]
     padding: tuple[tuple[int, int], tuple[int, int]]
+    groups: int
     channels: int  # of a group, a multiple of 4
-    fold: tuple[int, int] = (1, 1)  # of the plan's cells, and taps, that are one here
-    merged: int = 1  # of the plan's groups that are one here
 
     @classmethod
     def of(cls, plan: ConvolutionPlan) -> "Problem":
-        """One spatial axis is a width, of height 1. Few channels are made more: see `widen`."""
+        """One spatial axis is a width, of height 1."""
         options = plan.options
         sizes = [plan.input.shape[axis] for axis in options.input_layout[2:]]
-        problem = cls(
+        return cls(
             plan,
             plan.batch,
             input=_two(sizes),
@@ -69,62 +47,9 @@ class Problem:
             strides=_two(options.strides),
             dilations=_two(options.dilations),
             padding=_two(options.padding, (0, 0)),
+            groups=plan.filter.group_count,
             channels=whole_words(plan.filter.channels),
         )
-        if problem.depthwise:
-            return problem
-        if problem.groups > 1:
-            return problem._merge(problem._mergeable())
-        return problem._folded(problem._foldable())
-
-    def _mergeable(self) -> int:
-        """Groups that are few channels together: a divisor of them all."""
-        most = max(_WIDE // max(self.channels, self.outputs), 1)
-        return max(n for n in range(1, most + 1) if self.groups % n == 0)
-
-    def _merge(self, merged: int) -> "Problem":
-        """So many groups as one."""
-        return replace(self, channels=self.channels * merged, merged=merged)
-
-    def _foldable(self) -> tuple[int, int]:
-        """Cells under one stride that are no more than a chunk: first those that lie in a row."""
-        fold, left = [1, 1], mosaic_gpu.CHUNK // self.channels
-        for axis in (1, 0):
-            if left > 1 and self.kernel[axis] > 1 and self.dilations[axis] == 1:
-                fold[axis] = math.gcd(self.strides[axis], left)
-                left //= fold[axis]
-        return fold[0], fold[1]
-
-    def _folded(self, fold: tuple[int, int]) -> "Problem":
-        """The same outputs, of cells that are so many of these."""
-        axes = map(_Axis, self.input, self.kernel, self.strides, self.padding)
-        down, across = map(_fold_axis, axes, self.output, fold)
-        return replace(
-            self,
-            input=(down.input, across.input),
-            kernel=(down.kernel, across.kernel),
-            strides=(down.stride, across.stride),
-            padding=(down.padding, across.padding),
-            channels=self.channels * math.prod(fold),
-            fold=fold,
-        )
-
-    @property
-    def kernel_there(self) -> tuple[int, int]:
-        """The plan's kernel, not folded."""
-        kernel: tuple[int, int] = _two(self.plan.filter.kernel)
-        return kernel
-
-    @property
-    def taps_before(self) -> tuple[int, int]:
-        """Taps that a fold puts before the plan's first, so that a window begins at a cell."""
-        down, across = _two(self.plan.options.padding, (0, 0))
-        return -down[0] % self.fold[0], -across[0] % self.fold[1]
-
-    @property
-    def groups(self) -> int:
-        """Groups."""
-        return self.plan.filter.group_count // self.merged
 
     @property
     def outputs(self) -> int:
@@ -141,7 +66,7 @@ class Problem:
     @property
     def depthwise(self) -> bool:
         """Whether each output channel has an input channel of its own."""
-        return self.plan.filter.channels == 1 and self.plan.filter.group_count > 1
+        return self.plan.filter.channels == 1 and self.groups > 1
 
     @property
     def pixel(self) -> int:
