@@ -17,7 +17,7 @@ from dmlax._convolution.mosaic_gpu_problem import Problem
 from dmlax._convolution.mosaic_gpu_widen import Widening
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
 from dmlax._convolution.prepare import ready
-from dmlax._convolution.words import fill_channels, pad_last
+from dmlax._convolution.words import fill_channels, pad_end
 from dmlax._core import mosaic_gpu
 from dmlax._core.operands import aval_of
 
@@ -114,7 +114,7 @@ def _by_products(narrow: Problem, operands: Convolution) -> Array:
     x, filter = widening.input(x, operands.input_zero_point), widening.filter(filter)
     given = operands._replace(
         input=x,
-        filter=pad_last(filter.packed, problem.depth - filter.packed.shape[1]),
+        filter=pad_end(filter.packed, problem.depth - filter.packed.shape[1]),
         filter_zero_point=filter.zero_point,
     )
     processors = mosaic_gpu.processors()
@@ -131,7 +131,7 @@ def _by_channels(problem: Problem, operands: Convolution) -> Array:
     x = jnp.repeat(x, problem.outputs, -1) if problem.outputs > 1 else x
     filter, missing = ready(problem.plan, operands), problem.pixel - outputs
     given = operands._replace(
-        input=pad_last(x, missing),
+        input=pad_end(x, missing),
         filter=jnp.pad(filter.packed, ((0, missing), (0, 0))),
         filter_zero_point=filter.zero_point,
     )

@@ -14,6 +14,7 @@ from jax import Array, lax
 
 from dmlax._convolution.mosaic_gpu_problem import Problem
 from dmlax._convolution.prepare import Prepared, zero_of
+from dmlax._convolution.words import pad_end
 from dmlax._core import mosaic_gpu
 
 _MERGED = 64  # channels, and outputs, of merged groups at most
@@ -58,10 +59,8 @@ class Widening:
             return x
         (rows, columns), (height, width) = self.fold, self.problem.input
         x = x.reshape(self.narrow.images, *self.narrow.input, -1)
-        ends = [height * rows - x.shape[1], width * columns - x.shape[2]]
-        if any(ends):
-            filling = x.dtype.type(0) if zero_point is None else zero_point.reshape(())
-            x = lax.pad(x, filling, [(0, 0, 0), *((0, end, 0) for end in ends), (0, 0, 0)])
+        x = pad_end(x, height * rows - x.shape[1], zero_point, axis=1)
+        x = pad_end(x, width * columns - x.shape[2], zero_point, axis=2)
         x = x.reshape(self.narrow.images, height, rows, width, columns * x.shape[-1])
         # Not transposed: XLA's transposition of words took six times as long on an H200.
         return jnp.concatenate([x[:, :, row] for row in range(rows)], -1)

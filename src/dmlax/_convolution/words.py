@@ -28,16 +28,17 @@ def fill_channels(
     if not missing:
         return x, filter
     groups = x.reshape(*x.shape[:-1], shape.group_count, shape.channels)
-    filled = pad_last(groups, missing, operands.input_zero_point)
+    filled = pad_end(groups, missing, operands.input_zero_point)
     rows = filter.packed.reshape(shape.outputs, shape.taps, shape.channels)
-    packed = pad_last(rows, missing).reshape(shape.outputs, shape.taps * channels)
+    packed = pad_end(rows, missing).reshape(shape.outputs, shape.taps * channels)
     whole = filled.reshape(*x.shape[:-1], shape.group_count * channels)
     return whole, filter._replace(packed=packed)
 
 
-def pad_last(x: Array, count: int, value: Array | None = None) -> Array:
-    """The last axis longer by `count` values, or zeros."""
-    edges = [(0, 0, 0)] * (x.ndim - 1) + [(0, count, 0)]
+def pad_end(x: Array, count: int, value: Array | None = None, *, axis: int = -1) -> Array:
+    """An axis longer by `count` values, or zeros."""
+    edges = [(0, 0, 0)] * x.ndim
+    edges[axis] = (0, count, 0)
     filling = x.dtype.type(0) if value is None else value.reshape(())
     return lax.pad(x, filling, edges) if count else x
 

@@ -16,7 +16,7 @@ from jax import Array, lax
 from dmlax._convolution.epilogue import as_channel, as_int32, epilogue
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
 from dmlax._convolution.prepare import Prepared, ready, rebase_of, to_int8, zero_of
-from dmlax._convolution.words import as_bytes, fill_channels, pad_last, to_int8_words, word_of
+from dmlax._convolution.words import as_bytes, fill_channels, pad_end, to_int8_words, word_of
 from dmlax._core import compat, windows
 from dmlax._core.operands import structs
 
@@ -323,7 +323,7 @@ def _addresses(shape: tuple[int, ...], counts: tuple[int, ...], steps: tuple[int
 
 def _pad_last_to(x: Array, multiple: int) -> Array:
     """Zeros after the last axis up to a multiple."""
-    return pad_last(x, -x.shape[-1] % multiple)
+    return pad_end(x, -x.shape[-1] % multiple)
 
 
 def _multiply(left: Array, right: Array, contract: int) -> Array:
