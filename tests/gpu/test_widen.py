@@ -33,7 +33,15 @@ CASES = [
     (4, (2, 3), (1, 2), (1, 8), (1, 1), ((0, 0), (3, 3)), (1, 4)),
 ]
 # groups, channels and outputs of each, those that are merged
-GROUPS = [(2, 4, 3, 2), (32, 4, 4, 16), (6, 8, 2, 6), (7, 12, 1, 1), (3, 64, 1, 1), (10, 4, 40, 1)]
+GROUPS = [
+    (2, 4, 3, 2),
+    (32, 4, 4, 16),
+    (6, 8, 2, 6),
+    (7, 12, 1, 1),
+    (3, 64, 1, 1),
+    (10, 4, 40, 1),
+    (5, 4, 13, 1),
+]
 
 
 class Windows(NamedTuple):
@@ -114,6 +122,24 @@ def test_merged_groups_give_the_same_sums(case, dtype, zero):
     assert (widening.merged, widening.problem.groups) == (merged, groups // merged)
     got = widened_sums(widening, x, w, zero_point)
     np.testing.assert_array_equal(got, windows.sums(x, w, zero_point))
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "padding", "folded"),
+    [
+        (224, 7, 2, (3, 3), (112, 4, 1, (2, 1))),
+        (227, 11, 4, (0, 0), (57, 3, 1, (0, 0))),
+        (16, 4, 4, (2, 3), (4, 2, 1, (1, 1))),
+        (16, 3, 8, (5, 0), (4, 2, 2, (2, 0))),
+        (9, 2, 2, (0, 0), (5, 1, 1, (0, 0))),
+    ],
+)
+def test_folded_cells_are_as_few_as_can_be(size, kernel, stride, padding, folded):
+    x, w, _ = drawn((1, 1, size, 4), (1, 1, kernel, 4), "int8", None)
+    windows = Windows((1, stride), padding=((0, 0), padding))
+    problem = widening_of(x, w, windows).problem
+    across = (each[1] for each in (problem.input, problem.kernel, problem.strides, problem.padding))
+    assert tuple(across) == folded
 
 
 @pytest.mark.parametrize(

@@ -126,9 +126,9 @@ def _taps_before(start: int, cells: int) -> int:
 
 def _foldable(problem: Problem) -> tuple[int, int]:
     """Cells under one stride that are no more than a chunk: first those that lie in a row."""
-    fold, left = [1, 1], mosaic_gpu.CHUNK // problem.channels
+    fold, left = [1, 1], max(mosaic_gpu.CHUNK // problem.channels, 1)
     for axis in (1, 0):
-        if left > 1 and problem.kernel[axis] > 1 and problem.dilations[axis] == 1:
+        if problem.kernel[axis] > 1 and problem.dilations[axis] == 1:
             fold[axis] = math.gcd(problem.strides[axis], left)
             left //= fold[axis]
     return fold[0], fold[1]
