@@ -136,7 +136,7 @@ def test_merged_groups_give_the_same_sums(case, dtype, zero):
         (16, 4, 4, (2, 3), (4, 2, 1, (1, 1))),
         (16, 3, 8, (5, 0), (4, 2, 2, (2, 0))),
         (9, 2, 2, (0, 0), (5, 1, 1, (0, 0))),
-        (14, 4, 8, (0, 6), (4, 1, 2, (0, 1))),
+        (14, 4, 8, (0, 14), (4, 1, 2, (0, 3))),
     ],
 )
 def test_folded_cells_are_as_few_as_can_be(size, kernel, stride, padding, folded):
@@ -148,7 +148,9 @@ def test_folded_cells_are_as_few_as_can_be(size, kernel, stride, padding, folded
 
 
 @pytest.mark.parametrize(
-    ("groups", "channels"), [(2, 4), (8, 1), (1, 16)], ids=["groups", "depthwise", "whole chunks"]
+    ("groups", "channels"),
+    [(2, 4), (8, 1), (1, 16), (1, 20)],
+    ids=["groups", "depthwise", "a whole chunk", "more"],
 )
 def test_only_a_single_group_of_few_channels_is_folded(groups, channels):
     x, w = drawn((1, 8, 8, groups * channels), (8, 3, 3, channels), "int8", None)[:2]
