@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import jax.numpy as jnp
 from jax import Array
 
 from dmlax._convolution.plan import Convolution, ConvolutionPlan
@@ -31,8 +30,3 @@ def as_channel(parameter: Array, channel: tuple[int, ...]) -> Array:
     """One value as (), one per channel to broadcast along the channels."""
     parameter = as_parameter(parameter)
     return parameter.reshape(channel) if parameter.ndim else parameter
-
-
-def as_int32(parameter: Array | None) -> Array:
-    """A zero point or bias in int32; an absent one is 0."""
-    return jnp.int32(0) if parameter is None else as_parameter(parameter).astype(jnp.int32)

@@ -145,8 +145,7 @@ def to_int8(x: Array) -> Array:
 
 def zero_of(shape: FilterShape, filter: Prepared) -> Array:
     """What stands for 0 in the packed rows: int32 () or (K,)."""
-    zero = jnp.int32(0) if filter.zero_point is None else filter.zero_point.astype(jnp.int32)
-    return zero - rebase_of(shape.filter.dtype)
+    return as_int32(filter.zero_point) - rebase_of(shape.filter.dtype)
 
 
 def rebase_of(dtype: np.dtype) -> int:
@@ -157,3 +156,8 @@ def rebase_of(dtype: np.dtype) -> int:
 def as_parameter(x: Array) -> Array:
     """One value as (), one per channel as (K,), from any of the shapes a parameter may have."""
     return x.reshape(()) if x.size == 1 else x.reshape(-1)
+
+
+def as_int32(parameter: Array | None) -> Array:
+    """A zero point or bias in int32; an absent one is 0."""
+    return jnp.int32(0) if parameter is None else as_parameter(parameter).astype(jnp.int32)

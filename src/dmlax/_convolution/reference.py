@@ -3,9 +3,9 @@
 import jax.numpy as jnp
 from jax import Array, lax
 
-from dmlax._convolution.epilogue import as_channel, as_int32, epilogue
+from dmlax._convolution.epilogue import as_channel, epilogue
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
-from dmlax._convolution.prepare import real_values
+from dmlax._convolution.prepare import as_int32, real_values
 
 
 def run(plan: ConvolutionPlan, operands: Convolution) -> Array:

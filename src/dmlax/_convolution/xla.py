@@ -13,9 +13,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from dmlax._convolution.epilogue import as_channel, as_int32, epilogue
+from dmlax._convolution.epilogue import as_channel, epilogue
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
-from dmlax._convolution.prepare import Prepared, ready, rebase_of, to_int8, zero_of
+from dmlax._convolution.prepare import Prepared, as_int32, ready, rebase_of, to_int8, zero_of
 from dmlax._convolution.words import as_bytes, fill_channels, pad_end, to_int8_words, word_of
 from dmlax._core import compat, windows
 from dmlax._core.operands import structs
