@@ -132,7 +132,7 @@ def _by_channels(problem: Problem, operands: Convolution) -> Array:
     filter, missing = ready(problem.plan, operands), problem.pixel - outputs
     given = operands._replace(
         input=pad_end(x, missing),
-        filter=jnp.pad(filter.packed, ((0, missing), (0, 0))),
+        filter=pad_end(filter.packed, missing, axis=0),
         filter_zero_point=filter.zero_point,
     )
     split = kernel.split_of(problem)

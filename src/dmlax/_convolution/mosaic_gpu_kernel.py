@@ -11,6 +11,7 @@ import functools
 import math
 import operator
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 import jax.numpy as jnp
@@ -511,11 +512,13 @@ class _Copies:
         for row in range(0, self.tile.channels, self.rows_at_once):
             target, source = to + row * self.tile.step, self._filter(row, depth)
             wanted = self._filter_bytes(row, depth)
-            if self.tile.channels < self.rows_at_once:
-                with lanes.when(self.row < self.tile.channels):
-                    copies.begin(target, source, mosaic_gpu.CHUNK, wanted)
-            else:
+            with self._where_within(row, self.tile.channels):
                 copies.begin(target, source, mosaic_gpu.CHUNK, wanted)
+
+    def _where_within(self, row: int, rows: int) -> AbstractContextManager[None]:
+        """Where a thread's row, so many further on, is one of the first `rows`."""
+        surely = row + self.rows_at_once <= rows
+        return nullcontext() if surely else lanes.when(self.row + row < rows)
 
     def _copy_windows(
         self, windows: Sequence[Value], first: Value, within: Value, to: Value
@@ -537,7 +540,7 @@ class _Copies:
         down, right = y * problem.dilations[0], x * problem.dilations[1]
         offset = (down * problem.input[1] + right) * problem.pixel + channel
         needed = (constant(1) << y) | (constant(1) << (x + problem.kernel[0]))
-        input = self.block.memory["input"]
+        input, cached = self.block.memory["input"], _shares_lines(problem, self.tile)
         for i in range(len(windows) // 2):
             start, inside = windows[2 * i : 2 * i + 2]
             source = input.address_signed(start + (offset if start.bits == 32 else offset.wide()))
@@ -549,9 +552,5 @@ class _Copies:
                     wanted = wanted & exists
                 source = select(wanted, source, self.fill)
             row = i * self.rows_at_once
-            begin = functools.partial(copies.begin, cached=_shares_lines(problem, self.tile))
-            if problem.cells < self.tile.cells:  # of the only tile
-                with lanes.when(self.row + row < problem.cells):
-                    begin(to + row * self.tile.step, source, size)
-            else:
-                begin(to + row * self.tile.step, source, size)
+            with self._where_within(row, problem.cells):  # fewer than rows in an only tile
+                copies.begin(to + row * self.tile.step, source, size, cached=cached)
