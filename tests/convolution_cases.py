@@ -6,6 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from dmlax._convolution.plan import (
+    Convolution,
+    ConvolutionPlan,
+    Options,
+    convolution_plan,
+    filter_shape,
+)
+from dmlax._core.operands import Aval, Rules
 from support import draw, oracle, window_attributes
 
 LAYOUTS = {
@@ -15,6 +23,16 @@ LAYOUTS = {
     "odd": ("HCWN", "HOWI", "CNWH"),
 }
 NARROW = ("NCW", "OIW", "NCW")
+
+
+def integer_plan(
+    input: Aval, filter: Aval, layout: tuple[str, str, str], groups: int, *windows: Any
+) -> ConvolutionPlan:
+    """Of convolution_integer, without zero points; strides, dilations and padding are last."""
+    rules = Rules("convolution_integer")
+    shape = filter_shape(rules, filter, groups, layout)
+    options = Options(*windows, shape.layouts[0], shape.layouts[2])
+    return convolution_plan(rules, Convolution(input, None), shape, False, options)
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ import pytest
 
 import dmlax
 from convolution_calls import call as random_call
+from convolution_cases import integer_plan
 from dmlax._convolution import mosaic_gpu
-from dmlax._convolution.plan import Convolution, Options, convolution_plan, filter_shape
-from dmlax._core.operands import Aval, Rules
+from dmlax._core.operands import Aval
 
 LAST = ("NHWC", "OIHW", "NHWC")
 SCALES = {"input_scale": 0.1, "filter_scale": 0.2, "output_scale": 3.0}
@@ -30,15 +30,8 @@ named = partial(
 
 def plan(input=(2, 8, 9, 64), filter=(32, 64, 3, 3), groups=1, padding=1, strides=1):
     """Of convolution_integer, channels last, that pads and strides alike along both axes."""
-    rules = Rules("convolution_integer")
-    shape = filter_shape(rules, Aval(jnp.dtype(jnp.int8), filter), groups, LAST)
-    options = Options(
-        *((strides,) * 2, (1, 1), ((padding, padding),) * 2),
-        input_layout=shape.layouts[0],
-        output_layout=shape.layouts[2],
-    )
-    operands = Convolution(Aval(jnp.dtype(jnp.uint8), input), None)
-    return convolution_plan(rules, operands, shape, False, options)
+    x, w = Aval(jnp.dtype(jnp.uint8), input), Aval(jnp.dtype(jnp.int8), filter)
+    return integer_plan(x, w, LAST, groups, (strides,) * 2, (1, 1), ((padding, padding),) * 2)
 
 
 def shaped(*sizes, dtype="uint8"):

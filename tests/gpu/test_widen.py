@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 import dmlax
+from convolution_cases import integer_plan
 from dmlax._convolution.mosaic_gpu_problem import Problem
 from dmlax._convolution.mosaic_gpu_widen import Widening
-from dmlax._convolution.plan import Convolution, Options, convolution_plan, filter_shape
 from dmlax._convolution.prepare import pack
-from dmlax._core.operands import Rules, aval_of
+from dmlax._core.operands import aval_of
+from support import draw
 
 LAST = ("NHWC", "OHWI", "NHWC")
 X_ZERO = jnp.uint8(7)
@@ -73,19 +74,14 @@ class Windows(NamedTuple):
 
 
 def widening_of(x, w, windows):
-    rules = Rules("convolution_integer")
-    shape = filter_shape(rules, aval_of(w), windows.groups, LAST)
-    options = Options(*windows[:3], shape.layouts[0], shape.layouts[2])
-    operands = Convolution(aval_of(x), None)
-    return Widening.of(Problem.of(convolution_plan(rules, operands, shape, False, options)))
+    plan = integer_plan(aval_of(x), aval_of(w), LAST, windows.groups, *windows[:3])
+    return Widening.of(Problem.of(plan))
 
 
 def drawn(x_shape, w_shape, dtype, zero):
-    rng, limits = np.random.default_rng(0), np.iinfo(dtype)
-    x = jnp.asarray(rng.integers(0, 256, x_shape, np.uint8))
-    w = jnp.asarray(rng.integers(limits.min, limits.max + 1, w_shape, dtype))
-    zeros = jnp.asarray(rng.integers(limits.min, limits.max + 1, w_shape[0], dtype))
-    return x, w, {None: None, "one": zeros[:1], "each": zeros}[zero]
+    x, w, zeros = draw(0, "uint8", x_shape), draw(1, dtype, w_shape), draw(2, dtype, w_shape[0])
+    zero_point = {None: None, "one": zeros[:1], "each": zeros}[zero]
+    return jnp.asarray(x), jnp.asarray(w), None if zero is None else jnp.asarray(zero_point)
 
 
 def widened_sums(widening, x, w, zero_point):
