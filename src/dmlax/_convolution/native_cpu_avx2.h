@@ -65,7 +65,7 @@ static inline __m256i add_products(__m256i sum, const Cells& cells, const Weight
 struct Cells {
   __m256i even, odd;
   explicit Cells(const void* p)
-      : even(_mm256_and_si256(load(p), _mm256_set1_epi16(0xff))),
+      : even(_mm256_srli_epi16(_mm256_slli_epi16(load(p), 8), 8)),  // a mask would take a register
         odd(_mm256_srli_epi16(load(p), 8)) {}
 };
 
@@ -115,7 +115,9 @@ static inline void multiply_rows(const uint8_t* panel, const FilterRows& filter,
   if (filter.depth % 4 != 0) {
     step(panel + quads * kQuadBytes, [&](int r) { return filter.last_word(first + r); });
   }
+#pragma GCC unroll 4
   for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 2
     for (int j = 0; j < V; ++j) store(acc + r * kCells + 8 * j, s[r][j]);
   }
 }

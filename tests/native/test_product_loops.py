@@ -1,0 +1,81 @@
+"""Product loops of the compiled library: accumulators stay in registers."""
+
+import platform
+import re
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from dmlax._core import native
+
+PRODUCTS = {  # by instruction set: one of its multiplications, which no other set has
+    "avx2": r"vpmaddwd .*%ymm",
+    "avx_vnni": r"\{vex\} vpdpbusd",
+    "avx512_vnni": r"vpdpbusd .*%zmm",
+    "amx_int8": r"tdpb..d ",
+}
+ACCUMULATES = re.compile(r"(\{vex\} )?(vpaddd|vpdpbusd|tdpb..d) .*%([xyzt]mm\d+)$")
+WRITES = re.compile(r".*,%([xyzt]mm\d+)$")
+STORES_ON_STACK = re.compile(r"(?:vmov\w+|tilestored) %([xyzt]mm\d+),.*\(%r[sb]p\b")
+
+SPILLED = """\
+    10:\tvpbroadcastd (%rbx,%rax,4),%zmm0
+    18:\tvmovdqa64 0x40(%rsp),%zmm4
+    20:\tvpdpbusd %zmm0,%zmm3,%zmm4
+    28:\tvmovdqa64 %zmm4,0x40(%rsp)
+    30:\tadd    $0x1,%rax
+    38:\tjg     18 <loop+0x8>
+"""
+
+
+def read_loops(text: str) -> Iterator[list[str]]:
+    """Yield the instructions of every innermost loop of a disassembly."""
+    rows = re.findall(r"^\s+([0-9a-f]+):\t(.*?)\s*$", text, re.MULTILINE)
+    position = {address: i for i, (address, _) in enumerate(rows)}
+    begin_of_last = -1
+    for i, (_, instruction) in enumerate(rows):
+        jump = re.match(r"j\w+ +([0-9a-f]+)", instruction)
+        begin = position.get(jump[1], i + 1) if jump else i + 1
+        if begin <= i and begin > begin_of_last:  # a loop that holds another one begins before it
+            begin_of_last = begin
+            yield [instruction for _, instruction in rows[begin : i + 1]]
+
+
+def find_spills(loop: list[str]) -> list[str]:
+    """Return the stores of an accumulator on the stack."""
+    spills = []
+    for i, instruction in enumerate(loop):
+        if store := STORES_ON_STACK.match(instruction):
+            before = loop[i - 1 :: -1] + loop[:i:-1] if i else loop[::-1]
+            writers = (each for each in before if (w := WRITES.match(each)) and w[1] == store[1])
+            if ACCUMULATES.match(next(writers, "")):
+                spills.append(instruction)
+    return spills
+
+
+@pytest.fixture(scope="module")
+def loops() -> list[list[str]]:
+    if platform.machine() != "x86_64":
+        pytest.skip("these are the loops of x86-64")
+    command = ["objdump", "--disassemble", "--no-show-raw-insn", str(native._find())]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return list(read_loops(text))
+
+
+@pytest.mark.parametrize("isa", PRODUCTS)
+def test_no_accumulator_is_stored_on_the_stack(loops, isa):
+    mine = [loop for loop in loops if any(re.match(PRODUCTS[isa], each) for each in loop)]
+    assert len(mine) > 1, "the library has no loop of this instruction set"
+    assert [find_spills(loop) for loop in mine] == [[]] * len(mine)
+
+
+def test_a_spilled_accumulator_is_found():
+    (loop,) = read_loops(SPILLED)
+    assert len(loop) == 5
+    assert find_spills(loop) == ["vmovdqa64 %zmm4,0x40(%rsp)"]
+
+
+def test_another_register_on_the_stack_is_none():
+    (loop,) = read_loops(SPILLED.replace("vmovdqa64 %zmm4", "vmovdqa64 %zmm0"))
+    assert find_spills(loop) == []
