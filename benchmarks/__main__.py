@@ -6,9 +6,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import cases, convolution, memory, nonzero, report, spec, tpu
+from benchmarks import cases, convolution, directml, memory, nonzero, report, tpu
 
-_KINDS = ("convolution", "nonzero", "memory", "spec")
+_KINDS = ("convolution", "nonzero", "memory", "directml")
 _WIDTH = 200  # where the output is no terminal
 
 
@@ -31,8 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(kind: str, options: argparse.Namespace) -> report.Report | None:
     """One benchmark, or `None` if no layer or array has such a name."""
-    if kind == "spec":
-        return spec.run(options.repeats)
+    if kind == "directml":
+        return directml.run(options.repeats)
     if kind == "nonzero":
         arrays = cases.arrays(options.layers, nonzero.most())
         return nonzero.run(arrays, options.repeats) if arrays else None

@@ -12,9 +12,9 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 import dmlax
-from dmlax import spec
-from dmlax.spec.tables import SUPPORT, Support, Table
-from dmlax.spec.tensors import INTRODUCED, REQUIRED, SIZES_COUNT, TENSOR_RULES
+from dmlax import directml
+from dmlax.directml.tables import SUPPORT, Support, Table
+from dmlax.directml.tensors import INTRODUCED, REQUIRED, SIZES_COUNT, TENSOR_RULES
 
 _ROOT = Path(__file__).parent.parent
 _VECTORS = _ROOT / "conformance" / "vectors"
@@ -164,7 +164,7 @@ def _check_coverage(app: Sphinx, env: Any) -> None:
     """Every public name has its place in these pages."""
     documented = set(env.domains.python_domain.objects)
     names = [f"dmlax.{name}" for name in dmlax.__all__]
-    for name in (*names, *(f"dmlax.spec.{name}" for name in spec.__all__)):
+    for name in (*names, *(f"dmlax.directml.{name}" for name in directml.__all__)):
         if name not in documented:
             logging.getLogger(__name__).warning("%s is not documented", name)
 

@@ -13,7 +13,7 @@ from dmlax._convolution.plan import (
     convolution_plan,
     filter_shape,
 )
-from dmlax._core.operands import Aval, Rules
+from dmlax._core.arguments import Aval, Rules
 from support import draw, oracle, window_attributes
 
 LAYOUTS = {

@@ -82,22 +82,22 @@ def test_what_is_shared_imports_no_operator():
         assert not any(name.startswith(f"dmlax.{room}") for name in imports(file) for room in ROOMS)
 
 
-def test_the_strict_door_stands_on_the_public_api():
+def test_directml_stands_on_the_public_api():
     """It imports what users may, what is shared and itself, but no operator's room."""
     found = {
         ".".join(name.split(".")[:2])
-        for file in (SOURCE / "spec").glob("*.py")
+        for file in (SOURCE / "directml").glob("*.py")
         for name in imports(file)
         if name.split(".")[0] == "dmlax"
     }
-    assert found <= {"dmlax", "dmlax.errors", "dmlax.spec", "dmlax._core"}
+    assert found <= {"dmlax", "dmlax.errors", "dmlax.directml", "dmlax._core"}
 
 
-def test_nothing_stands_on_the_strict_door():
+def test_only_the_package_imports_directml():
     for file in files(SOURCE):
-        if file.parent.name != "spec":
-            assert not any(re.match(r"dmlax\.spec\b", name) for name in imports(file)), file
-            assert not re.search(r"from dmlax import .*\bspec\b", file.read_text()), file
+        if file.parent.name != "directml" and file != SOURCE / "__init__.py":
+            assert not any(re.match(r"dmlax\.directml\b", name) for name in imports(file)), file
+            assert not re.search(r"from dmlax import .*\bdirectml\b", file.read_text()), file
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -126,16 +126,9 @@ def test_importing_prints_nothing_and_starts_no_backend():
     assert python("import jax; jax.devices()", **nowhere).returncode != 0
 
 
-def test_the_strict_door_is_imported_on_demand():
-    code = "import sys, dmlax; print(*sys.modules, sep='\\n')"
-    done = python(code)
-    assert done.returncode == 0, done.stderr
-    assert not [name for name in done.stdout.split() if name.startswith("dmlax.spec")]
-
-
-def test_importing_the_strict_door_prints_nothing_and_starts_no_backend():
-    done = python("import dmlax.spec", JAX_PLATFORMS="nowhere")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+def test_the_former_name_of_directml_says_where_it_went():
+    done = python("import dmlax; dmlax.directml; import dmlax.spec")
+    assert done.stderr.splitlines()[-1] == "ImportError: dmlax.spec is now dmlax.directml"
 
 
 def test_importing_brings_no_pallas_and_needs_no_absl():

@@ -10,7 +10,7 @@ import pytest
 
 import dmlax
 from convolution_cases import keywords
-from dmlax._core import rescale
+from dmlax._core import requantize
 from dmlax_conformance.oracle import near_ties
 from support import (
     coordinates,
@@ -76,7 +76,7 @@ def test_adversarial_near_ties_through_the_convolution(name, count, implementati
 def test_adversarial_near_ties_through_the_requantizer(name, count, how):
     ties = family(name, count)
     columns = np.array(ties, np.int64).T
-    call = how(lambda a, *s: rescale.requantizer(*s, None, np.int8, "exact")(a))
+    call = how(lambda a, *s: requantize.requantizer(*s, None, np.int8, "exact")(a))
     got = call(
         jnp.asarray(columns[0].astype(np.int32)), *(jnp.asarray(floats(c)) for c in columns[1:])
     )

@@ -12,7 +12,7 @@ from jax import lax
 
 import dmlax
 from convolution_cases import CASES, LAYOUTS, operands
-from dmlax._core import rescale
+from dmlax._core import requantize
 from dmlax_conformance.oracle import near_ties
 from lowered import fenced, products, text
 from support import assert_same, coordinates, draw, requantized, sums_of_products
@@ -189,7 +189,7 @@ def test_the_multiplier_of_float32_arithmetic_is_an_ieee_quotient(how):
     sw = rng.uniform(1e-5, 1e-4, N).astype(np.float32)
     multiplier = (sx * sw / sy).astype(np.float32)
     accumulator = np.rint((rng.integers(0, 255, N) + 0.5) / multiplier).astype(np.int32)
-    call = how(lambda a, *s: rescale.requantizer(*s, None, np.uint8, "float32")(a))
+    call = how(lambda a, *s: requantize.requantizer(*s, None, np.uint8, "float32")(a))
     product = accumulator.astype(np.float32) * multiplier
     expected = np.clip(np.rint(product), 0, 255).astype(np.uint8)
     one_off = accumulator.astype(np.float32) * np.nextafter(multiplier, np.float32(0))
@@ -208,7 +208,7 @@ def test_products_are_rounded_before_anything_is_added(how):
     accumulator = np.rint((rng.integers(-100, 100, N) + 0.5) / scale).astype(np.int32)
     zero = np.int8(17)
     call = how(
-        lambda a, s, z: rescale.requantizer(
+        lambda a, s, z: requantize.requantizer(
             s, jnp.float32(1), jnp.float32(1), z, np.int8, "float32"
         )(a)
     )
@@ -297,7 +297,7 @@ def test_no_float_arithmetic_rounds_the_near_ties():
         accumulator = columns[0].astype(np.int32)
         scales = [c.astype(np.uint32).view(np.float32) for c in columns[1:]]
         expected = requantized(accumulator, scales, 0, np.int8)
-        got = rescale.requantizer(*map(jnp.asarray, scales), None, np.int8, "exact")(accumulator)
+        got = requantize.requantizer(*map(jnp.asarray, scales), None, np.int8, "exact")(accumulator)
         assert_same(got, expected)
         sx, sw, sy = scales
         naive = jax.jit(lambda a, sx, sw, sy: jnp.round(a.astype(jnp.float32) * (sx * sw / sy)))
@@ -313,7 +313,7 @@ def test_the_onnx_arithmetic_differs_from_the_exact_one_where_it_should():
     scales = [jnp.asarray(c.astype(np.uint32).view(np.float32)) for c in columns[1:]]
     accumulator = columns[0].astype(np.int32)
     exact, float32 = (
-        np.asarray(rescale.requantizer(*scales, None, np.int8, arithmetic)(accumulator))
+        np.asarray(requantize.requantizer(*scales, None, np.int8, arithmetic)(accumulator))
         for arithmetic in ("exact", "float32")
     )
     assert (exact != float32).sum() > 10

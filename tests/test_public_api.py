@@ -7,7 +7,7 @@ from importlib.metadata import version
 import pytest
 
 import dmlax
-from dmlax import errors, spec
+from dmlax import directml, errors
 
 OPERATORS = [
     "nonzero_coordinates",
@@ -58,7 +58,7 @@ def test_exactly_these_names_are_exported():
     assert set(dmlax.__all__) == names
     assert dmlax.__all__ == sorted(dmlax.__all__)
     public = {name for name in vars(dmlax) if not name.startswith("_")}
-    assert public - names == {"errors", "spec"}  # modules; `spec` only once it is imported
+    assert public - names == {"directml", "errors"}  # modules
 
 
 @pytest.mark.parametrize("name", SIGNATURES)
@@ -161,17 +161,17 @@ def test_exactly_these_names_are_exported_from_spec():
         "TensorFlags",
         "Violation",
     }
-    assert set(spec.__all__) == names
-    assert spec.__all__ == sorted(spec.__all__)
-    public = {name for name, value in vars(spec).items() if not inspect.ismodule(value)}
+    assert set(directml.__all__) == names
+    assert directml.__all__ == sorted(directml.__all__)
+    public = {name for name, value in vars(directml).items() if not inspect.ismodule(value)}
     assert {name for name in public if not name.startswith("_")} == names
-    assert callable(spec.validate)  # not the module of that name
-    assert spec.Violation is errors.Violation
+    assert callable(directml.validate)  # not the module of that name
+    assert directml.Violation is errors.Violation
 
 
 @pytest.mark.parametrize("name", SPEC_SIGNATURES)
 def test_signatures_of_spec_are_those_of_the_contract(name):
-    signature = inspect.signature(getattr(spec, name))
+    signature = inspect.signature(getattr(directml, name))
     bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
     assert str(inspect.Signature(bare)) == SPEC_SIGNATURES[name]
     annotations = [p.annotation for p in signature.parameters.values()]
@@ -180,17 +180,17 @@ def test_signatures_of_spec_are_those_of_the_contract(name):
 
 @pytest.mark.parametrize("name", SPEC_SIGNATURES)
 def test_docstrings_of_spec_have_these_sections(name):
-    found = sections(getattr(spec, name))
+    found = sections(getattr(directml, name))
     assert list(found) == SPEC_SECTIONS[name]
     documented = re.findall(r"^  (\w+): \S", found["Args"], re.MULTILINE)
-    assert documented == list(inspect.signature(getattr(spec, name)).parameters)
+    assert documented == list(inspect.signature(getattr(directml, name)).parameters)
     assert re.search(r"^  SpecError: ", found["Raises"], re.MULTILINE)
     assert ">>> " in found["Example"]
 
 
-@pytest.mark.parametrize("name", spec.__all__)
+@pytest.mark.parametrize("name", directml.__all__)
 def test_everything_public_in_spec_has_a_docstring(name):
-    assert inspect.getdoc(getattr(spec, name))
+    assert inspect.getdoc(getattr(directml, name))
 
 
 def test_the_version_is_that_of_the_distribution():

@@ -155,7 +155,7 @@ def adapter(monkeypatch: pytest.MonkeyPatch) -> Iterator[Dmlax]:
     jax = SimpleNamespace(config=SimpleNamespace(jax_enable_x64=False), jit=jit)
     monkeypatch.setitem(sys.modules, "jax", jax)
     monkeypatch.setitem(sys.modules, "dmlax", LIBRARY)
-    monkeypatch.setitem(sys.modules, "dmlax.spec", SPEC)
+    monkeypatch.setitem(sys.modules, "dmlax.directml", SPEC)
     yield Dmlax()
     TRACED.clear()
     CREATED.clear()

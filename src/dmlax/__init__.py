@@ -3,6 +3,7 @@
 from importlib.metadata import PackageNotFoundError as _PackageNotFoundError
 from importlib.metadata import version as _version
 
+from dmlax import directml as directml
 from dmlax._convolution.api import convolution_integer as convolution_integer
 from dmlax._convolution.api import quantized_linear_convolution as quantized_linear_convolution
 from dmlax._convolution.prepare import PreparedFilter as PreparedFilter

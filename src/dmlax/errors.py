@@ -41,7 +41,7 @@ class SpecError(ValueError):
       code: what kind of rule, one of `dmlax.errors.CODES`.
       field: DirectML's name of the tensor or field, or the argument's where it has none.
       violations: every broken rule of a desc, the first of which is this error's own; empty
-        outside of `dmlax.spec`, where checking stops at the first.
+        outside of `dmlax.directml`, where checking stops at the first.
     """
 
     def __init__(

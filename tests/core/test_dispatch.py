@@ -9,7 +9,7 @@ import pytest
 
 import dmlax
 from dmlax._core import dispatch, mosaic_gpu, native
-from dmlax._core.operands import Aval
+from dmlax._core.arguments import Aval
 
 X = np.arange(16, dtype=np.uint8).reshape(1, 1, 4, 4)
 W = np.ones((1, 1, 2, 2), np.int8)

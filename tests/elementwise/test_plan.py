@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import dmlax
-from dmlax._core.operands import Aval, Rules
+from dmlax._core.arguments import Aval, Rules
 from dmlax._elementwise.plan import dequantize_plan, quantize_plan
 
 RULES = Rules("op")

@@ -14,7 +14,7 @@ import dmlax
 from convolution_calls import call as random_call
 from convolution_cases import integer_plan
 from dmlax._convolution import mosaic_gpu
-from dmlax._core.operands import Aval
+from dmlax._core.arguments import Aval
 
 LAST = ("NHWC", "OIHW", "NHWC")
 SCALES = {"input_scale": 0.1, "filter_scale": 0.2, "output_scale": 3.0}

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 import dmlax
-from dmlax._core.operands import Aval
+from dmlax._core.arguments import Aval
 from dmlax._nonzero import mosaic_gpu
 from dmlax._nonzero.plan import nonzero_plan
 

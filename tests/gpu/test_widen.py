@@ -11,7 +11,7 @@ from convolution_cases import integer_plan
 from dmlax._convolution.mosaic_gpu_problem import Problem
 from dmlax._convolution.mosaic_gpu_widen import Widening
 from dmlax._convolution.prepare import pack
-from dmlax._core.operands import aval_of
+from dmlax._core.arguments import aval_of
 from support import draw
 
 LAST = ("NHWC", "OHWI", "NHWC")

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import dmlax
-from dmlax._core.operands import Aval, effective_rank
+from dmlax._core.arguments import Aval, effective_rank
 from dmlax._nonzero.plan import nonzero_plan
 
 

@@ -21,8 +21,8 @@ from dmlax._convolution.plan import (
     parse_layouts,
 )
 from dmlax._convolution.prepare import Prepared, PreparedFilter
-from dmlax._core import dispatch, rescale
-from dmlax._core.operands import Rules, aval_of, integers
+from dmlax._core import dispatch, requantize
+from dmlax._core.arguments import Rules, aval_of, integers
 
 _INTEGER = Rules("convolution_integer")
 _QUANTIZED = Rules("quantized_linear_convolution")
@@ -125,7 +125,7 @@ def quantized_linear_convolution(
     end_padding: Sequence[int] | None = None,
     group_count: int = 1,
     dimension_numbers: Any = _DEFAULT_LAYOUT,
-    arithmetic: rescale.Arithmetic = "exact",
+    arithmetic: requantize.Arithmetic = "exact",
     implementation: dispatch.Implementation = "auto",
 ) -> Array:
     """Convolves quantized tensors and quantizes the result, correctly rounded.
@@ -197,7 +197,7 @@ def quantized_linear_convolution(
         output_scale,
         output_zero_point,
     )
-    _QUANTIZED.choice("arithmetic", arithmetic, rescale.ARITHMETICS)
+    _QUANTIZED.choice("arithmetic", arithmetic, requantize.ARITHMETICS)
     windows = (strides, dilations, start_padding, end_padding)
     plan, operands = _bind(
         _QUANTIZED, arguments, windows, group_count, dimension_numbers, arithmetic, output_dtype
@@ -211,7 +211,7 @@ def _bind(
     windows: tuple[Any, Any, Any, Any],
     group_count: Any,
     dimension_numbers: Any,
-    arithmetic: rescale.Arithmetic = "exact",
+    arithmetic: requantize.Arithmetic = "exact",
     output_dtype: Any = None,
 ) -> tuple[ConvolutionPlan, Convolution]:
     """Arrays and options in their canonical forms, and the plan for them."""

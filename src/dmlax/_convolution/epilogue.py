@@ -1,4 +1,4 @@
-"""What follows the accumulation: the bias, and the rescale where the output is quantized."""
+"""What follows the accumulation: the bias, and the requantization where the output is quantized."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from jax import Array
 
 from dmlax._convolution.plan import Convolution, ConvolutionPlan
 from dmlax._convolution.prepare import as_parameter
-from dmlax._core import rescale
+from dmlax._core import requantize
 
 
 def epilogue(
@@ -16,7 +16,7 @@ def epilogue(
     if not plan.quantized:
         return lambda accumulator: accumulator
     zero_point = operands.output_zero_point
-    return rescale.requantizer(
+    return requantize.requantizer(
         operands.input_scale.reshape(()),
         as_channel(operands.filter_scale, channel),
         operands.output_scale.reshape(()),

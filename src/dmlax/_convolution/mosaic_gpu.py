@@ -1,4 +1,4 @@
-"""Convolution on Hopper GPUs: gathered windows times the filter, rescaled where they are summed.
+"""Convolution on Hopper GPUs: gathered windows times the filter, requantized where they are summed.
 
 The kernels are in `mosaic_gpu_kernel` and `mosaic_gpu_depthwise`, imported only where they are
 lowered.
@@ -19,7 +19,7 @@ from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
 from dmlax._convolution.prepare import ready
 from dmlax._convolution.words import fill_channels, pad_end
 from dmlax._core import mosaic_gpu
-from dmlax._core.operands import aval_of
+from dmlax._core.arguments import aval_of
 
 _MOST = 2**31  # of cells, and of bytes of one padded image and of the filter
 _MOST_SIZES = 32  # of a kernel, added up: a cell has a bit for each row and column of taps

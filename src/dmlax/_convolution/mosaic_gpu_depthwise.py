@@ -15,7 +15,7 @@ from dmlax._convolution.mosaic_gpu_problem import Problem
 from dmlax._convolution.plan import Convolution
 from dmlax._core import lanes
 from dmlax._core.lanes import Pointer, Value, constant
-from dmlax._core.lanes_rescale import Scales
+from dmlax._core.lanes_requantize import Scales
 from dmlax._core.mosaic_gpu_kernel import Block
 
 _TOGETHER = 4  # channels of a thread, and taps that are multiplied at once
@@ -105,7 +105,7 @@ class _Block:
         self.first_cell = row * split.cells + lanes.thread() // split.quads
         self.cells_at_once = rows * split.cells
         self.parameters = Parameters(problem, memory)
-        self.rescale = self.parameters.rescale()
+        self.requantizer = self.parameters.requantizer()
 
     def run(self) -> None:
         """One cell after another, of the same four channels."""
@@ -204,12 +204,12 @@ class _Block:
         self, cell: Value, quad: Value, sums: Sequence[Value], multipliers: Sequence[Value]
     ) -> None:
         place = cell.wide() * self.quads + quad.wide()
-        if self.rescale is None:
+        if self.requantizer is None:
             self.output.store(place * 16, *sums)
             return
 
         def scales_of(i: Value) -> Scales:
             return self.table.scales(self.column * _TOGETHER + i)
 
-        made = self.rescale.quantize(sums, multipliers, scales_of)
+        made = self.requantizer.quantize(sums, multipliers, scales_of)
         self.output.store(place * 4, lanes.pack_bytes(made))

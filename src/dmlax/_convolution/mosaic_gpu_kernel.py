@@ -3,7 +3,7 @@
 A tile of the output is some cells, of all images one after another, times some output channels. A
 block makes one tile after another of the same channels. Its threads copy windows and the filter's
 rows into shared memory, a step of the sum at a time and some steps ahead, into the next tile too;
-its warpgroups multiply them as bytes (`wgmma`) into int32 registers, then rescale, round and
+its warpgroups multiply them as bytes (`wgmma`) into int32 registers, then requantize, round and
 store. A sum never reaches memory before it is an output.
 """
 
@@ -22,7 +22,7 @@ from dmlax._convolution.mosaic_gpu_problem import Problem
 from dmlax._convolution.plan import Convolution
 from dmlax._core import copies, lanes, mosaic_gpu, tensor_cores
 from dmlax._core.lanes import Pointer, Value, constant, select
-from dmlax._core.lanes_rescale import Scales
+from dmlax._core.lanes_requantize import Scales
 from dmlax._core.mosaic_gpu_kernel import Block
 
 
@@ -181,7 +181,7 @@ class _Block:
         self.group = rest - row * problem.groups
         self.first_cell, self.cells_at_once = row * tile.cells, rows * tile.cells
         self.parameters = Parameters(problem, memory)
-        self.rescale = self.parameters.rescale()
+        self.requantizer = self.parameters.requantizer()
 
     def run(self) -> None:
         """Tile after tile, from windows to outputs."""
@@ -326,9 +326,9 @@ class _Block:
         if self.problem.sums_windows:
             zero_points = constants.zero_points
             totals = [sum - zero_points[i % 4] * windows[i // 4] for i, sum in enumerate(totals)]
-        if self.rescale is None:
+        if self.requantizer is None:
             return [totals[:4], totals[4:]]
-        made = self.rescale.quantize(totals, constants.multipliers * 2, constants.scales)
+        made = self.requantizer.quantize(totals, constants.multipliers * 2, constants.scales)
         return [[lanes.pack_bytes(made[:4])], [lanes.pack_bytes(made[4:])]]
 
     def _store_run(self, cell: Value, channel: Value, words: Sequence[Value]) -> None:
@@ -357,7 +357,7 @@ class _Constants:
         self._columns, self._place = block.shared.columns, place
         if block.problem.sums_windows:
             self.zero_points = self._columns.four("zero_point", place)
-        if block.rescale is not None:
+        if block.requantizer is not None:
             self.multipliers = self._columns.four("multiplier", place)
 
     def scales(self, output: Value) -> Scales:

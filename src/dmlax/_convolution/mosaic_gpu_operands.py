@@ -13,7 +13,7 @@ from dmlax._convolution.plan import Convolution
 from dmlax._convolution.prepare import rebase_of
 from dmlax._core import lanes, mosaic_gpu_kernel
 from dmlax._core.lanes import Pointer, Value, constant
-from dmlax._core.lanes_rescale import Rescale, Scales, multiplier
+from dmlax._core.lanes_requantize import Requantizer, Scales, multiplier
 
 
 def launch(
@@ -75,12 +75,12 @@ class Parameters:
         """A word of four of them."""
         return (self.input_zero_point & 0xFF) * 0x01010101
 
-    def rescale(self) -> Rescale | None:
+    def requantizer(self) -> Requantizer | None:
         """What all channels share of it; None for int32 outputs."""
         options = self._plan.options
         if not self._plan.quantized:
             return None
-        return Rescale.of(options.output_dtype, options.arithmetic, self._output_zero_point)
+        return Requantizer.of(options.output_dtype, options.arithmetic, self._output_zero_point)
 
     def column(self, channel: Value, summed: int) -> Column:
         """An output channel's constants; `summed` bytes are in each window's sum."""
@@ -140,7 +140,7 @@ class ColumnTable:
         return lanes.load_shared(getattr(self._places(first), name), 4)
 
     def scales(self, column: Value) -> Scales:
-        """What a column is rescaled with."""
+        """What a column is requantized with."""
         places = self._places(column)[-4:]
         return Scales(*(lanes.load_shared(place, 1)[0] for place in places))
 

@@ -12,7 +12,7 @@
 #include "dmlax/_core/handler.h"
 #include "dmlax/_core/isa.h"
 #include "dmlax/_core/parallel.h"
-#include "dmlax/_core/rescale.h"
+#include "dmlax/_core/requantize.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace dmlax {

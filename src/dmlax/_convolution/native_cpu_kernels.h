@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "dmlax/_core/isa.h"
-#include "dmlax/_core/rescale.h"
+#include "dmlax/_core/requantize.h"
 
 namespace dmlax {
 

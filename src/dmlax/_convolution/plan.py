@@ -11,8 +11,8 @@ import numpy as np
 from jax import lax
 
 from dmlax._core import compat, windows
-from dmlax._core.operands import Aval, Rules
-from dmlax._core.rescale import Arithmetic
+from dmlax._core.arguments import Aval, Rules
+from dmlax._core.requantize import Arithmetic
 
 _EIGHT_BITS = (jnp.int8, jnp.uint8)
 _INT32_MAX = 2**31 - 1

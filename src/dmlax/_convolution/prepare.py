@@ -16,7 +16,7 @@ from dmlax._convolution.plan import (
     filter_shape,
 )
 from dmlax._core import compat
-from dmlax._core.operands import Rules, aval_of
+from dmlax._core.arguments import Rules, aval_of
 
 _RULES = Rules("prepare_filter")
 

@@ -9,7 +9,7 @@ from dmlax._convolution.prepare import as_int32, real_values
 
 
 def run(plan: ConvolutionPlan, operands: Convolution) -> Array:
-    """`lax.conv_general_dilated` on int32 less the zero points, then bias and rescale."""
+    """`lax.conv_general_dilated` on int32 less the zero points, then bias and requantization."""
     options = plan.options
     x = operands.input.astype(jnp.int32) - as_int32(operands.input_zero_point)
     accumulator = lax.conv_general_dilated(

@@ -18,7 +18,7 @@ from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
 from dmlax._convolution.prepare import Prepared, as_int32, ready, rebase_of, to_int8, zero_of
 from dmlax._convolution.words import as_bytes, fill_channels, pad_end, to_int8_words, word_of
 from dmlax._core import compat, windows
-from dmlax._core.operands import structs
+from dmlax._core.arguments import structs
 
 # Output cells of a matrix product on a CPU: so many images' packed windows stay in the caches.
 _COLUMNS = 512
@@ -212,8 +212,8 @@ def _product(
     if zero is not None:
         zero = zero.reshape(groups, -1) if zero.ndim else zero.reshape(1, 1)
     packed = filter.packed.reshape(groups, outputs // groups, filter.packed.shape[1])
-    offset, rescale = terms.offset.reshape(channel), epilogue(plan, operands, channel)
-    return _Product(plan, packed, zero, lambda accumulator: rescale(accumulator + offset))
+    offset, requantize = terms.offset.reshape(channel), epilogue(plan, operands, channel)
+    return _Product(plan, packed, zero, lambda accumulator: requantize(accumulator + offset))
 
 
 def _in_parts(plan: ConvolutionPlan, images: int, operands: Convolution) -> Array:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from dmlax._core import compat
-from dmlax._core.operands import Rules, structs
+from dmlax._core.arguments import Rules, structs
 from dmlax.errors import UnsupportedError
 
 Implementation = Literal["auto", "reference", "xla", "native_cpu", "mosaic_gpu"]

@@ -7,8 +7,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from dmlax._core import dispatch, rescale
-from dmlax._core.operands import Aval, Rules, aval_of, strong_dtype
+from dmlax._core import dispatch, requantize
+from dmlax._core.arguments import Aval, Rules, aval_of, strong_dtype
 from dmlax._elementwise import reference, xla
 from dmlax._elementwise.plan import Elementwise, dequantize_plan, quantize_plan
 
@@ -39,7 +39,7 @@ def element_wise_quantize_linear(
     *,
     axis: int | None = None,
     output_dtype: DTypeLike | None = None,
-    arithmetic: rescale.Arithmetic = "exact",
+    arithmetic: requantize.Arithmetic = "exact",
     implementation: dispatch.Implementation = "auto",
 ) -> Array:
     """Quantizes each element: `clamp(round(input / scale) + zero_point)`, correctly rounded.
@@ -81,7 +81,7 @@ def element_wise_quantize_linear(
       [8, 10, 12, 255]
     """
     array = jnp.asarray(_QUANTIZE.array("InputTensor", input))
-    _QUANTIZE.choice("arithmetic", arithmetic, rescale.ARITHMETICS)
+    _QUANTIZE.choice("arithmetic", arithmetic, requantize.ARITHMETICS)
     dtype = _QUANTIZE.output_dtype(output_dtype, "ZeroPointTensor", zero_point, np.uint8)
     wanted = jnp.float16 if array.dtype == jnp.float16 else jnp.float32
     operands = Elementwise(

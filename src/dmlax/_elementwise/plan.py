@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dmlax._core.operands import Aval, Rules
-from dmlax._core.rescale import Arithmetic
+from dmlax._core.arguments import Aval, Rules
+from dmlax._core.requantize import Arithmetic
 
 _SCALE_OF = {"float32": "float32", "float16": "float16", "int32": "float32"}
 _INTEGERS = (jnp.int8, jnp.uint8, jnp.int16, jnp.uint16, jnp.int32, jnp.uint32)

@@ -1,21 +1,21 @@
-"""What the element-wise operators mean: the rescale itself, every parameter written out."""
+"""What the element-wise operators mean: the requantization itself, every parameter written out."""
 
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._core import rescale
+from dmlax._core import requantize
 from dmlax._elementwise.plan import Elementwise, ElementwisePlan
 
 
 def quantize(plan: ElementwisePlan, operands: Elementwise) -> Array:
     """clamp(round(input / scale) + zero_point), element by element."""
     x, scale, zero_point = _whole(plan, operands)
-    return rescale.quantize(x, scale, zero_point, plan.output.dtype, plan.arithmetic)
+    return requantize.quantize(x, scale, zero_point, plan.output.dtype, plan.arithmetic)
 
 
 def dequantize(plan: ElementwisePlan, operands: Elementwise) -> Array:
     """(input - zero_point) * scale, element by element."""
-    return rescale.dequantize(*_whole(plan, operands))
+    return requantize.dequantize(*_whole(plan, operands))
 
 
 def _whole(plan: ElementwisePlan, operands: Elementwise) -> Elementwise:

@@ -1,9 +1,9 @@
-"""The element-wise operators in plain XLA: the rescale with parameters as small as they came."""
+"""The element-wise operators in plain XLA, parameters as small as they came."""
 
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._core import rescale
+from dmlax._core import requantize
 from dmlax._elementwise.plan import Elementwise, ElementwisePlan
 
 
@@ -11,13 +11,15 @@ def quantize(plan: ElementwisePlan, operands: Elementwise) -> Array:
     """clamp(round(input / scale) + zero_point), broadcasting."""
     zero_point = None if operands.zero_point is None else plan.spread(operands.zero_point)
     scale = plan.spread(operands.scale)
-    return rescale.quantize(operands.input, scale, zero_point, plan.output.dtype, plan.arithmetic)
+    return requantize.quantize(
+        operands.input, scale, zero_point, plan.output.dtype, plan.arithmetic
+    )
 
 
 def dequantize(plan: ElementwisePlan, operands: Elementwise) -> Array:
     """(input - zero_point) * scale, broadcasting."""
     zero_point = None if operands.zero_point is None else plan.spread(operands.zero_point)
-    return rescale.dequantize(operands.input, plan.spread(operands.scale), zero_point)
+    return requantize.dequantize(operands.input, plan.spread(operands.scale), zero_point)
 
 
 def dequantize_tangent(

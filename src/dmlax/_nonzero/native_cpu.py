@@ -5,7 +5,7 @@ import numpy as np
 from jax import Array
 
 from dmlax._core import native
-from dmlax._core.operands import structs
+from dmlax._core.arguments import structs
 from dmlax._nonzero.plan import NonzeroPlan
 from dmlax._nonzero.result import NonzeroCoordinates
 

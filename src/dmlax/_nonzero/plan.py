@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from dmlax._core.operands import Aval, Rules, effective_rank
+from dmlax._core.arguments import Aval, Rules, effective_rank
 from dmlax._nonzero.result import NonzeroCoordinates
 
 RULES = Rules("nonzero_coordinates")

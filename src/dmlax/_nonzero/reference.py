@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jax import Array, lax
 
-from dmlax._core import bits
+from dmlax._core import float_bits
 from dmlax._nonzero.plan import NonzeroPlan
 from dmlax._nonzero.result import NonzeroCoordinates
 
@@ -12,7 +12,7 @@ def run(plan: NonzeroPlan, input: Array) -> NonzeroCoordinates:
     """`jnp.nonzero` of the bits, with a static size, and the count."""
     if plan.axis_name is not None:
         input = lax.all_gather(input, plan.axis_name, tiled=True)
-    nonzero = bits.is_nonzero(input)
+    nonzero = float_bits.is_nonzero(input)
     count = nonzero.sum(dtype=jnp.uint32)
     columns = jnp.nonzero(nonzero, size=plan.size)[-plan.coordinate_rank :]
     rows = jnp.stack(columns, axis=-1).astype(jnp.uint32)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from dmlax._core import bits
+from dmlax._core import float_bits
 from dmlax._nonzero.plan import NonzeroPlan
 from dmlax._nonzero.result import NonzeroCoordinates
 
@@ -42,7 +42,7 @@ def _pack(plan: NonzeroPlan, input: Array) -> _Words:
     """The whole input's words; with an axis name, gathered from its devices."""
     local = input.size
     count = -(-local // _LANES)
-    nonzero = bits.is_nonzero(input).reshape(-1)
+    nonzero = float_bits.is_nonzero(input).reshape(-1)
     nonzero = jnp.pad(nonzero, (0, count * _LANES - local)).reshape(count, _LANES)
     lanes = jnp.arange(_LANES, dtype=jnp.uint32)
     words = (nonzero.astype(jnp.uint32) << lanes).sum(axis=1, dtype=jnp.uint32)

@@ -132,10 +132,10 @@ class Dmlax:
 
     def _created(self, case: Case) -> Call:
         """Create the operator of a desc, which is where a desc is refused."""
-        spec: Any = import_module("dmlax.spec")
-        desc = getattr(spec, f"{_camel(case.operator)}OperatorDesc").from_dict(case.desc)
-        level = spec.FeatureLevel[f"LEVEL_{case.feature_level}"]
-        operator = spec.create_operator(desc, feature_level=level)
+        directml: Any = import_module("dmlax.directml")
+        desc = getattr(directml, f"{_camel(case.operator)}OperatorDesc").from_dict(case.desc)
+        level = directml.FeatureLevel[f"LEVEL_{case.feature_level}"]
+        operator = directml.create_operator(desc, feature_level=level)
 
         def call(given: Operands) -> Mapping[str, Any]:
             results = operator(**{_snake(name): array for name, array in given.items()})

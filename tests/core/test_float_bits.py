@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dmlax._core import bits
+from dmlax._core import float_bits
 from dmlax_conformance.oracle import floats
 from support import assert_same, draw, wild_floats
 
@@ -54,20 +54,20 @@ def test_multiply_is_the_ieee_product_subnormals_and_overflow_included(how):
     x, y = pairs(10)
     expected = numpy_float32(np.multiply, x, y)
     assert (np.isinf(expected).any(), (np.abs(expected) < 1.17e-38).any()) == (True, True)
-    assert_same(how(bits.multiply)(x, y), expected)
+    assert_same(how(float_bits.multiply)(x, y), expected)
 
 
 def test_divide_is_the_ieee_quotient_subnormals_and_overflow_included(how):
     x, y = pairs(20)
     expected = numpy_float32(np.divide, x, y)
     assert (np.isinf(expected).any(), (np.abs(expected) < 1.17e-38).any()) == (True, True)
-    assert_same(how(bits.divide)(x, y), expected)
+    assert_same(how(float_bits.divide)(x, y), expected)
 
 
 def test_divide_keeps_infinities_and_nan_and_zero(how):
     x = np.array([np.inf, -np.inf, np.inf, np.nan, 0.0], np.float32)
     y = np.array([2.0, 2.0, -2.0, 2.0, 3.0], np.float32)
-    np.testing.assert_array_equal(how(bits.divide)(x, y), x / y)
+    np.testing.assert_array_equal(how(float_bits.divide)(x, y), x / y)
 
 
 @pytest.mark.parametrize("name", ["multiply", "divide"])
@@ -80,13 +80,13 @@ def test_products_and_quotients_agree_with_fractions(name):
         )
         for pair in zip(x.view(np.uint32), y.view(np.uint32), strict=True)
     ]
-    assert_same(getattr(bits, name)(x, y), np.array(words, np.uint32).view(np.float32))
+    assert_same(getattr(float_bits, name)(x, y), np.array(words, np.uint32).view(np.float32))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_unpack_gives_a_value_back_from_sign_mantissa_and_exponent(dtype):
     x = np.concatenate([wild_floats(40, 2_000, dtype), np.zeros(1, dtype)])
-    parts = jax.tree.map(np.asarray, bits.unpack(jnp.asarray(x)))
+    parts = jax.tree.map(np.asarray, float_bits.unpack(jnp.asarray(x)))
     for value, negative, mantissa, exponent in zip(x, *parts, strict=True):
         assert Fraction(float(value)) == (-1) ** negative * int(mantissa) * Fraction(2) ** int(
             exponent
@@ -100,7 +100,9 @@ def test_pack_rounds_any_64_bit_magnitude_once_ties_to_even(dtype, how):
     exponents = np.random.default_rng(51).integers(-215, 100, values.size).astype(np.int32)
     exponents[::2] = np.random.default_rng(52).integers(-70, 10, values[::2].size)
     negative = draw(53, np.uint8, values.size) & 1 == 1
-    packed = how(lambda n, m, e: bits.pack(n, m, e, dtype))(negative, as_wide(values), exponents)
+    packed = how(lambda n, m, e: float_bits.pack(n, m, e, dtype))(
+        negative, as_wide(values), exponents
+    )
     name = np.dtype(dtype).name
     words = [
         floats.encode(floats.exactly((-1) ** int(n) * int(v) * Fraction(2) ** int(e)), name)
@@ -117,18 +119,18 @@ def test_pack_sends_exact_ties_to_the_even_neighbour(dtype):
     fraction = np.finfo(dtype).nmant
     kept = np.arange(1 << fraction, (1 << fraction) + 64, dtype=np.uint64)
     tie = as_wide((kept << np.uint64(1)) | np.uint64(1))
-    got = bits.pack(np.zeros(64, bool), tie, np.zeros(64, np.int32), dtype)
+    got = float_bits.pack(np.zeros(64, bool), tie, np.zeros(64, np.int32), dtype)
     assert_same(got, ((kept + (kept & np.uint64(1))) * np.uint64(2)).astype(dtype))
 
 
 def test_wide_products_and_shifts_are_those_of_integers():
     a, b = draw(60, np.uint32, 2_000), draw(61, np.uint32, 2_000)
-    product = bits.multiply_wide(jnp.asarray(a), jnp.asarray(b))
+    product = float_bits.multiply_wide(jnp.asarray(a), jnp.asarray(b))
     np.testing.assert_array_equal(as_integer(product), a.astype(object) * b.astype(object))
     x = wide_values(62)
     left = tuple(map(jnp.asarray, as_wide(x)))
     for count in (0, 1, 20, 31):
-        shifted = bits.shift_left_wide(left, jnp.uint32(count))
+        shifted = float_bits.shift_left_wide(left, jnp.uint32(count))
         np.testing.assert_array_equal(as_integer(shifted), (x.astype(object) << count) % 2**64)
 
 
@@ -140,14 +142,14 @@ def test_a_digit_of_a_quotient_leaves_a_positive_rest_of_two_divisors_at_most(ho
     remainder[::7] = divisor[::7]  # an exact quotient
     remainder[::11] = divisor[::11] // 128 * rng.integers(1, 256, divisor[::11].size) + 1
     inverse = np.float32(128) / divisor.astype(np.float32)
-    digit = np.asarray(how(bits.quotient_digit)(remainder, inverse)).astype(np.int64)
+    digit = np.asarray(how(float_bits.quotient_digit)(remainder, inverse)).astype(np.int64)
     rest = remainder * np.int64(128) - digit * divisor
     assert ((rest > 0) & (rest <= 2 * divisor.astype(np.int64))).all()
 
 
 @pytest.mark.parametrize("exponent", [-126, -1, 0, 1, 127])
 def test_a_power_of_two_is_built_from_its_exponent(exponent):
-    assert_same(bits.power_of_two(jnp.int32(exponent)), np.float32(2.0**exponent))
+    assert_same(float_bits.power_of_two(jnp.int32(exponent)), np.float32(2.0**exponent))
 
 
 NONZERO = {
@@ -166,11 +168,11 @@ def test_only_the_two_zeros_are_zero(dtype, how):
     dtype = jnp.dtype(dtype)
     unsigned = np.array(words, f"uint{dtype.itemsize * 8}")
     x = unsigned.astype(bool) if dtype.kind == "b" else unsigned.view(dtype)
-    np.testing.assert_array_equal(how(bits.is_nonzero)(jnp.asarray(x)), expected)
+    np.testing.assert_array_equal(how(float_bits.is_nonzero)(jnp.asarray(x)), expected)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_nan_and_infinity_are_told_by_bits(dtype):
     x = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, np.finfo(dtype).max], dtype)
-    np.testing.assert_array_equal(bits.is_nan(jnp.asarray(x)), np.isnan(x))
-    np.testing.assert_array_equal(bits.is_infinite(jnp.asarray(x)), np.isinf(x))
+    np.testing.assert_array_equal(float_bits.is_nan(jnp.asarray(x)), np.isnan(x))
+    np.testing.assert_array_equal(float_bits.is_infinite(jnp.asarray(x)), np.isinf(x))

@@ -4,25 +4,25 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
-from dmlax import spec
+from dmlax import directml
 
 Fields = dict[str, Any]
 
 DESCS = {
-    "nonzero_coordinates": spec.NonzeroCoordinatesOperatorDesc,
-    "quantized_linear_convolution": spec.QuantizedLinearConvolutionOperatorDesc,
-    "convolution_integer": spec.ConvolutionIntegerOperatorDesc,
-    "element_wise_quantize_linear": spec.ElementWiseQuantizeLinearOperatorDesc,
-    "element_wise_dequantize_linear": spec.ElementWiseDequantizeLinearOperatorDesc,
+    "nonzero_coordinates": directml.NonzeroCoordinatesOperatorDesc,
+    "quantized_linear_convolution": directml.QuantizedLinearConvolutionOperatorDesc,
+    "convolution_integer": directml.ConvolutionIntegerOperatorDesc,
+    "element_wise_quantize_linear": directml.ElementWiseQuantizeLinearOperatorDesc,
+    "element_wise_dequantize_linear": directml.ElementWiseDequantizeLinearOperatorDesc,
 }
 OPERATORS = list(DESCS)
 NAMES = {key: cls.__name__.removesuffix("OperatorDesc") for key, cls in DESCS.items()}
-LEVELS = [level.name.removeprefix("LEVEL_") for level in spec.FeatureLevel]
+LEVELS = [level.name.removeprefix("LEVEL_") for level in directml.FeatureLevel]
 
 
-def level(name: str) -> spec.FeatureLevel:
+def level(name: str) -> directml.FeatureLevel:
     """The feature level that vectors spell "3_0"."""
-    return spec.FeatureLevel[f"LEVEL_{name}"]
+    return directml.FeatureLevel[f"LEVEL_{name}"]
 
 
 def levels(first: str, last: str = "6_4") -> list[str]:

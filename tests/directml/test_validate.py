@@ -4,9 +4,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from dmlax import SpecError, spec
-from dmlax.spec import tables, tensors
-from spec_cases import (
+from directml_cases import (
     DESCS,
     LEVELS,
     NAMES,
@@ -22,6 +20,8 @@ from spec_cases import (
     quantize,
     quantized,
 )
+from dmlax import SpecError, directml
+from dmlax.directml import tables, tensors
 
 N, Q, I = "nonzero_coordinates", "quantized_linear_convolution", "convolution_integer"  # noqa: E741
 E, D = "element_wise_quantize_linear", "element_wise_dequantize_linear"
@@ -408,7 +408,7 @@ IDS = [f"{number} {each.rule} {each.field}" for number, each in enumerate(BROKEN
 
 @pytest.mark.parametrize("case", BROKEN, ids=IDS)
 def test_a_broken_rule_is_the_only_one_and_says_so(case):
-    found = spec.validate(made(case.operator, case.fields), feature_level=level(case.level))
+    found = directml.validate(made(case.operator, case.fields), feature_level=level(case.level))
     assert found == ((case.rule, case.code, case.field, case.message),)
 
 
@@ -416,10 +416,10 @@ def test_a_broken_rule_is_the_only_one_and_says_so(case):
 def test_what_validate_finds_create_operator_raises(case):
     desc = made(case.operator, case.fields)
     with pytest.raises(SpecError) as caught:
-        spec.create_operator(desc, feature_level=level(case.level))
+        directml.create_operator(desc, feature_level=level(case.level))
     error = caught.value
     assert (str(error), error.code, error.field) == (case.message, case.code, case.field)
-    assert error.violations == spec.validate(desc, feature_level=level(case.level))
+    assert error.violations == directml.validate(desc, feature_level=level(case.level))
     assert not hasattr(error, "__notes__")
 
 
@@ -454,7 +454,7 @@ def test_rules_say_what_they_are_and_where_they_come_from():
 def test_the_example_of_a_dimension_count():
     desc = made(N, nonzero((1, 1, 1, 2, 4), rank=4))
     with pytest.raises(SpecError) as caught:
-        spec.create_operator(desc, feature_level=spec.FeatureLevel.LEVEL_3_0)
+        directml.create_operator(desc, feature_level=directml.FeatureLevel.LEVEL_3_0)
     assert str(caught.value) == (
         "NonzeroCoordinates: OutputCoordinatesTensor has DimensionCount 4, InputTensor has 5; "
         "DML_FEATURE_LEVEL_3_0 requires them equal"
@@ -547,7 +547,7 @@ def test_an_operators_rules_are_checked_in_the_contracts_order(operator):
 
 
 def found(operator, fields, at):
-    violations = spec.validate(made(operator, fields), feature_level=level(at))
+    violations = directml.validate(made(operator, fields), feature_level=level(at))
     return [(each.rule, each.field) for each in violations]
 
 
@@ -580,7 +580,7 @@ def test_the_first_is_the_errors_own_and_the_others_are_its_notes():
     fields = edited(nonzero(), InputTensor=None, OutputCountTensor=sized(1, 1, 1, 2))
     desc = made(N, fields)
     with pytest.raises(SpecError) as caught:
-        spec.create_operator(desc, feature_level=level("3_0"))
+        directml.create_operator(desc, feature_level=level("3_0"))
     error = caught.value
     messages = [
         "NonzeroCoordinates: InputTensor is missing; DML_FEATURE_LEVEL_3_0 requires it",
@@ -721,7 +721,7 @@ SPANS = {
 @pytest.mark.parametrize(("operator", "fields", "first", "last"), SPANS.values(), ids=SPANS)
 def test_a_desc_is_accepted_from_one_level_on(operator, fields, first, last):
     desc = made(operator, fields)
-    accepted = [at for at in LEVELS if not spec.validate(desc, feature_level=level(at))]
+    accepted = [at for at in LEVELS if not directml.validate(desc, feature_level=level(at))]
     assert accepted == levels(first, last)
 
 
@@ -730,7 +730,7 @@ def test_levels_between_two_tables_are_as_the_earlier_one(operator):
     support = tables.SUPPORT[DESCS[operator]]
     starts = [table.feature_level for table in support.tables]
     assert starts == sorted(starts)
-    for at in spec.FeatureLevel:
+    for at in directml.FeatureLevel:
         if at >= support.introduced:
             before = max(start for start in starts if start <= at)
             assert support.at(at) is support.tables[starts.index(before)]
@@ -765,14 +765,14 @@ def test_inputs_may_overlap_and_be_owned():
 # --- what is no desc or no level ----------------------------------------------------------
 
 ENTRIES = {
-    "validate": spec.validate,
-    "create_operator": spec.create_operator,
+    "validate": directml.validate,
+    "create_operator": directml.create_operator,
 }
 NOT_DESCS = {
     "a dict": (nonzero(), "dict"),
-    "a tensor": (spec.BufferTensorDesc(data_type=spec.DataType.INT8, sizes=(1,)), None),
+    "a tensor": (directml.BufferTensorDesc(data_type=directml.DataType.INT8, sizes=(1,)), None),
     "nothing": (None, "NoneType"),
-    "a class": (spec.NonzeroCoordinatesOperatorDesc, "type"),
+    "a class": (directml.NonzeroCoordinatesOperatorDesc, "type"),
 }
 
 
@@ -780,10 +780,10 @@ NOT_DESCS = {
 @pytest.mark.parametrize(("desc", "kind"), NOT_DESCS.values(), ids=NOT_DESCS)
 def test_what_is_no_desc_is_refused(entry, desc, kind):
     with pytest.raises(SpecError) as caught:
-        ENTRIES[entry](desc, feature_level=spec.FeatureLevel.LEVEL_6_4)
+        ENTRIES[entry](desc, feature_level=directml.FeatureLevel.LEVEL_6_4)
     kind = kind or "BufferTensorDesc"
     assert str(caught.value) == (
-        f"dmlax.spec: desc is a {kind}, expected an operator desc of dmlax.spec"
+        f"dmlax.directml: desc is a {kind}, expected an operator desc of dmlax.directml"
     )
     assert (caught.value.code, caught.value.field) == ("option", "desc")
 
@@ -795,7 +795,7 @@ NOT_LEVELS = {
     "a float": 3.0,
     "nothing": None,
     "a list": [],
-    "another enumeration": spec.DataType.FLOAT32,
+    "another enumeration": directml.DataType.FLOAT32,
 }
 
 
@@ -813,12 +813,12 @@ def test_what_is_no_feature_level_is_refused(entry, given):
 
 def test_a_levels_value_is_refused_even_if_the_level_was_accepted_before():
     desc = made(N, nonzero((1, 1, 3, 3)))
-    spec.create_operator(desc, feature_level=spec.FeatureLevel.LEVEL_3_0)
+    directml.create_operator(desc, feature_level=directml.FeatureLevel.LEVEL_3_0)
     with pytest.raises(SpecError, match="expected a FeatureLevel"):
-        spec.create_operator(desc, feature_level=0x3000)
+        directml.create_operator(desc, feature_level=0x3000)
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_the_feature_level_is_by_keyword_only(entry):
     with pytest.raises(TypeError, match="positional"):
-        ENTRIES[entry](made(N, nonzero()), spec.FeatureLevel.LEVEL_3_0)
+        ENTRIES[entry](made(N, nonzero()), directml.FeatureLevel.LEVEL_3_0)

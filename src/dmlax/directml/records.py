@@ -8,8 +8,8 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, get_args, get_type_hints
 
+from dmlax.directml.enums import DataType, TensorFlags
 from dmlax.errors import Code, SpecError, Violation
-from dmlax.spec.enums import DataType, TensorFlags
 
 T = TypeVar("T")
 UINT, UINT64 = 2**32 - 1, 2**64 - 1

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
+from dmlax.directml import tensors
+from dmlax.directml.descs import OperatorDesc
+from dmlax.directml.enums import FeatureLevel
+from dmlax.directml.records import python_name, refuse
+from dmlax.directml.rules import Call
+from dmlax.directml.tables import SUPPORT, Support, Table
 from dmlax.errors import Code, SpecError, Violation
-from dmlax.spec import tensors
-from dmlax.spec.descs import OperatorDesc
-from dmlax.spec.enums import FeatureLevel
-from dmlax.spec.records import python_name, refuse
-from dmlax.spec.rules import Call
-from dmlax.spec.tables import SUPPORT, Support, Table
 
 
 def validate(desc: OperatorDesc, *, feature_level: FeatureLevel) -> tuple[Violation, ...]:
@@ -29,14 +29,14 @@ def validate(desc: OperatorDesc, *, feature_level: FeatureLevel) -> tuple[Violat
       SpecError: `desc` is no operator desc or `feature_level` is none (code `option`).
 
     Example:
-      >>> from dmlax import spec
-      >>> x = spec.BufferTensorDesc(data_type=spec.DataType.FLOAT32, sizes=(1, 1, 2, 4))
-      >>> one = spec.BufferTensorDesc(data_type=spec.DataType.UINT32, sizes=(1,))
-      >>> rows = spec.BufferTensorDesc(data_type=spec.DataType.INT32, sizes=(9, 3))
-      >>> desc = spec.NonzeroCoordinatesOperatorDesc(
+      >>> from dmlax import directml
+      >>> x = directml.BufferTensorDesc(data_type=directml.DataType.FLOAT32, sizes=(1, 1, 2, 4))
+      >>> one = directml.BufferTensorDesc(data_type=directml.DataType.UINT32, sizes=(1,))
+      >>> rows = directml.BufferTensorDesc(data_type=directml.DataType.INT32, sizes=(9, 3))
+      >>> desc = directml.NonzeroCoordinatesOperatorDesc(
       ...     input_tensor=x, output_count_tensor=one, output_coordinates_tensor=rows
       ... )
-      >>> for violation in spec.validate(desc, feature_level=spec.FeatureLevel.LEVEL_4_0):
+      >>> for violation in directml.validate(desc, feature_level=directml.FeatureLevel.LEVEL_4_0):
       ...     print(violation.rule, violation.code, violation.field)
       tensor-data-type data_type OutputCoordinatesTensor
     """
@@ -63,8 +63,8 @@ def expect_valid(desc: OperatorDesc, feature_level: FeatureLevel) -> None:
 
 def _support(desc: OperatorDesc, feature_level: FeatureLevel) -> Support:
     if type(desc) not in SUPPORT:
-        found = f"is a {type(desc).__name__}, expected an operator desc of dmlax.spec"
-        raise SpecError(f"dmlax.spec: desc {found}", "option", "desc")
+        found = f"is a {type(desc).__name__}, expected an operator desc of dmlax.directml"
+        raise SpecError(f"dmlax.directml: desc {found}", "option", "desc")
     if not isinstance(feature_level, FeatureLevel):
         found = f"is {feature_level!r}, expected a FeatureLevel"
         raise SpecError(f"{desc.operator}: feature_level {found}", "option", "feature_level")

@@ -1,4 +1,4 @@
-"""The rescale of `rescale.py`, as a CUDA kernel's threads do it: the same bits.
+"""The requantization of `requantize.py`, as a CUDA kernel's threads do it: the same bits.
 
 The float32 estimate of acc * sx * sw / sy decides, unless it is so near a half that its error
 could matter; then integers of 128 bits do.
@@ -14,7 +14,7 @@ import numpy as np
 
 from dmlax._core import lanes
 from dmlax._core.lanes import Value, constant, select
-from dmlax._core.rescale import Arithmetic
+from dmlax._core.requantize import Arithmetic
 
 
 def _bits(value: float) -> int:
@@ -60,7 +60,7 @@ class _Scale(NamedTuple):
 
 
 class Scales(NamedTuple):
-    """What an output channel is rescaled with: bits of float32, and an integer."""
+    """What an output channel is requantized with: bits of float32, and an integer."""
 
     input: Value
     filter: Value
@@ -89,7 +89,7 @@ def multiplier(scales: Scales, arithmetic: Arithmetic) -> Value:
 
 
 @dataclass(frozen=True)
-class Rescale:
+class Requantizer:
     """clamp(round(acc * sx * sw / sy) + zero_point), for one dtype and arithmetic."""
 
     arithmetic: Arithmetic
@@ -100,7 +100,7 @@ class Rescale:
     zero_point: Value  # float32: added to that
 
     @classmethod
-    def of(cls, dtype: np.dtype, arithmetic: Arithmetic, zero_point: Value) -> "Rescale":
+    def of(cls, dtype: np.dtype, arithmetic: Arithmetic, zero_point: Value) -> "Requantizer":
         """For an output dtype."""
         limits = np.iinfo(dtype)
         low, high = (

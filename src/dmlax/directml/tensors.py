@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from dmlax.directml import layout
+from dmlax.directml.descs import BufferTensorDesc
+from dmlax.directml.enums import FeatureLevel, TensorFlags
+from dmlax.directml.rules import braces
+from dmlax.directml.tables import Row, page
 from dmlax.errors import Code
-from dmlax.spec import layout
-from dmlax.spec.descs import BufferTensorDesc
-from dmlax.spec.enums import FeatureLevel, TensorFlags
-from dmlax.spec.rules import braces
-from dmlax.spec.tables import Row, page
 
 LIMIT = 2**32 - 1
 _BUFFER = page("ns-directml-dml_buffer_tensor_desc")

@@ -6,9 +6,9 @@ from dataclasses import FrozenInstanceError, fields
 import numpy as np
 import pytest
 
-from dmlax import SpecError, spec
-from spec_cases import DESCS, OPERATORS, VALID, edited, made, nonzero, quantized, tensor
-from spec_cases import NAMES as SPELLED
+from directml_cases import DESCS, OPERATORS, VALID, edited, made, nonzero, quantized, tensor
+from directml_cases import NAMES as SPELLED
+from dmlax import SpecError, directml
 
 WINDOW = ["dimension_count", "strides", "dilations", "start_padding", "end_padding", "group_count"]
 ELEMENTS = ["input_tensor", "scale_tensor", "zero_point_tensor", "output_tensor"]
@@ -65,7 +65,7 @@ def test_fields_are_directmls_in_directmls_order(operator):
 
 
 def test_a_tensors_fields_are_directmls_in_directmls_order():
-    written = spec.BufferTensorDesc(data_type=spec.DataType.INT8, sizes=(2, 3)).to_dict()
+    written = directml.BufferTensorDesc(data_type=directml.DataType.INT8, sizes=(2, 3)).to_dict()
     assert list(written.items()) == [
         ("DataType", "INT8"),
         ("Flags", "NONE"),
@@ -87,33 +87,33 @@ def test_every_field_of_a_tensor_survives_json():
         "TotalTensorSizeInBytes": 100,
         "GuaranteedBaseOffsetAlignment": 256,
     }
-    desc = spec.BufferTensorDesc.from_dict(json.loads(json.dumps(written)))
+    desc = directml.BufferTensorDesc.from_dict(json.loads(json.dumps(written)))
     assert desc.to_dict() == written
-    assert desc.flags is spec.TensorFlags.OWNED_BY_DML
-    assert desc.data_type is spec.DataType.FLOAT16
+    assert desc.flags is directml.TensorFlags.OWNED_BY_DML
+    assert desc.data_type is directml.DataType.FLOAT16
     assert (desc.sizes, desc.strides) == ((2, 3), (8, 2))
 
 
-@pytest.mark.parametrize("name", spec.DataType.__members__)
+@pytest.mark.parametrize("name", directml.DataType.__members__)
 def test_data_types_may_be_spelled_in_full(name):
     full = tensor(f"DML_TENSOR_DATA_TYPE_{name}", [1])
-    assert spec.BufferTensorDesc.from_dict(full).data_type is spec.DataType[name]
+    assert directml.BufferTensorDesc.from_dict(full).data_type is directml.DataType[name]
 
 
-@pytest.mark.parametrize("name", spec.TensorFlags.__members__)
+@pytest.mark.parametrize("name", directml.TensorFlags.__members__)
 def test_flags_may_be_spelled_in_full(name):
     full = tensor("INT8", [1], Flags=f"DML_TENSOR_FLAG_{name}")
-    assert spec.BufferTensorDesc.from_dict(full).flags is spec.TensorFlags[name]
+    assert directml.BufferTensorDesc.from_dict(full).flags is directml.TensorFlags[name]
 
 
 def test_enumerations_have_directmls_values():
-    assert [each.value for each in spec.DataType] == list(range(14))
-    assert ", ".join(map(str, spec.DataType)) == NAMES
-    assert [each.value for each in spec.TensorFlags] == [1]
-    assert spec.FeatureLevel.LEVEL_6_4 == 0x6400
-    assert str(spec.FeatureLevel.LEVEL_3_0) == "DML_FEATURE_LEVEL_3_0"
-    assert len(spec.FeatureLevel) == 15
-    assert list(spec.FeatureLevel) == sorted(spec.FeatureLevel)
+    assert [each.value for each in directml.DataType] == list(range(14))
+    assert ", ".join(map(str, directml.DataType)) == NAMES
+    assert [each.value for each in directml.TensorFlags] == [1]
+    assert directml.FeatureLevel.LEVEL_6_4 == 0x6400
+    assert str(directml.FeatureLevel.LEVEL_3_0) == "DML_FEATURE_LEVEL_3_0"
+    assert len(directml.FeatureLevel) == 15
+    assert list(directml.FeatureLevel) == sorted(directml.FeatureLevel)
 
 
 BUFFER = {
@@ -191,7 +191,7 @@ CODES = {
 
 @pytest.mark.parametrize(("fields", "text"), BUFFER.values(), ids=BUFFER)
 def test_a_tensors_wrong_field_is_named(fields, text):
-    error = refused(spec.BufferTensorDesc.from_dict, tensor("FLOAT32", [1]) | fields)
+    error = refused(directml.BufferTensorDesc.from_dict, tensor("FLOAT32", [1]) | fields)
     (field,) = fields
     assert str(error) == f"BufferTensorDesc: {text}"
     assert (error.code, error.field) == (CODES.get(field, "option"), field)
@@ -339,9 +339,9 @@ def test_all_problems_of_a_dict_are_on_the_error():
 
 
 def test_constructors_check_too():
-    count = spec.BufferTensorDesc(data_type=spec.DataType.UINT32, sizes=(1,))
+    count = directml.BufferTensorDesc(data_type=directml.DataType.UINT32, sizes=(1,))
     with pytest.raises(SpecError) as caught:
-        spec.NonzeroCoordinatesOperatorDesc(
+        directml.NonzeroCoordinatesOperatorDesc(
             input_tensor={"DataType": "INT8"},
             output_count_tensor=count,
             output_coordinates_tensor=count,
@@ -350,7 +350,7 @@ def test_constructors_check_too():
         "NonzeroCoordinates: InputTensor is a dict, expected a BufferTensorDesc"
     )
     with pytest.raises(SpecError) as caught:
-        spec.BufferTensorDesc(data_type=1, sizes=(1, -1), flags="NONE")
+        directml.BufferTensorDesc(data_type=1, sizes=(1, -1), flags="NONE")
     assert [each.message for each in caught.value.violations] == [
         "BufferTensorDesc: DataType is 1, expected a DataType",
         "BufferTensorDesc: Flags is 'NONE', expected a TensorFlags",
@@ -359,8 +359,8 @@ def test_constructors_check_too():
 
 
 def test_sequences_become_tuples_of_python_integers():
-    desc = spec.BufferTensorDesc(
-        data_type=spec.DataType.INT8,
+    desc = directml.BufferTensorDesc(
+        data_type=directml.DataType.INT8,
         sizes=[np.int64(2), np.uint8(3)],
         strides=range(2),
         total_tensor_size_in_bytes=np.int32(8),
@@ -389,7 +389,7 @@ def test_descs_are_frozen(operator):
         desc.input_tensor.sizes = ()
 
 
-@pytest.mark.parametrize("cls", [*DESCS.values(), spec.BufferTensorDesc])
+@pytest.mark.parametrize("cls", [*DESCS.values(), directml.BufferTensorDesc])
 def test_fields_are_by_keyword_only(cls):
     assert all(each.kw_only for each in fields(cls))
 
@@ -424,14 +424,16 @@ SIZES = {
 def test_the_byte_size_reaches_the_last_element_and_is_a_multiple_of_4(
     data_type, sizes, strides, expected
 ):
-    desc = spec.BufferTensorDesc(data_type=spec.DataType[data_type], sizes=sizes, strides=strides)
+    desc = directml.BufferTensorDesc(
+        data_type=directml.DataType[data_type], sizes=sizes, strides=strides
+    )
     assert desc.minimum_size_in_bytes == expected
     assert desc.total_tensor_size_in_bytes == expected
 
 
 def test_a_given_byte_size_is_kept():
     given = tensor("INT8", [5], TotalTensorSizeInBytes=3)
-    desc = spec.BufferTensorDesc.from_dict(given)
+    desc = directml.BufferTensorDesc.from_dict(given)
     assert desc.total_tensor_size_in_bytes == 3
     assert desc.minimum_size_in_bytes == 8
 
@@ -440,8 +442,8 @@ LARGE = [2**32 - 1] * 8
 
 
 def test_a_tensor_larger_than_any_buffer_survives_json():
-    desc = spec.BufferTensorDesc.from_dict(tensor("INT8", LARGE))
-    assert spec.BufferTensorDesc.from_dict(desc.to_dict()) == desc
+    desc = directml.BufferTensorDesc.from_dict(tensor("INT8", LARGE))
+    assert directml.BufferTensorDesc.from_dict(desc.to_dict()) == desc
 
 
 SHAPES = {
@@ -461,7 +463,7 @@ def test_packed_tensors_are_bound_as_arrays_and_others_flat(
     data_type, sizes, strides, size_in_bytes, shape
 ):
     given = tensor(data_type, sizes, strides, TotalTensorSizeInBytes=size_in_bytes)
-    desc = spec.BufferTensorDesc.from_dict(given)
+    desc = directml.BufferTensorDesc.from_dict(given)
     assert desc.shape == shape
     assert desc.is_packed == (shape == sizes)
     assert desc.dtype == np.dtype(data_type.lower())

@@ -7,8 +7,8 @@ them from here.
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from dmlax.spec import rules
-from dmlax.spec.descs import (
+from dmlax.directml import rules
+from dmlax.directml.descs import (
     ConvolutionIntegerOperatorDesc,
     ElementWiseDequantizeLinearOperatorDesc,
     ElementWiseQuantizeLinearOperatorDesc,
@@ -16,8 +16,8 @@ from dmlax.spec.descs import (
     OperatorDesc,
     QuantizedLinearConvolutionOperatorDesc,
 )
-from dmlax.spec.enums import DataType, FeatureLevel
-from dmlax.spec.rules import Rule
+from dmlax.directml.enums import DataType, FeatureLevel
+from dmlax.directml.rules import Rule
 
 Kind = Literal["Input", "Optional input", "Output"]
 _PAGES = "https://learn.microsoft.com/windows/win32/api/directml/"

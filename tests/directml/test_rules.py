@@ -4,11 +4,11 @@ from functools import cache
 
 import pytest
 
-from dmlax import SpecError, spec
-from dmlax.spec import tables, tensors
+from directml_cases import DESCS, OPERATORS, level
+from dmlax import SpecError, directml
+from dmlax.directml import tables, tensors
 from dmlax_conformance import vectors
 from dmlax_conformance.oracle import desc_tables
-from spec_cases import DESCS, OPERATORS, level
 
 OF_TENSORS = [
     tensors.INTRODUCED.name,
@@ -49,7 +49,7 @@ def judged(vector):
     """The violations that `from_dict` or `create_operator` raise for a vector."""
     try:
         desc = DESCS[vector.operator].from_dict(vector.desc)
-        spec.create_operator(desc, feature_level=level(vector.feature_level))
+        directml.create_operator(desc, feature_level=level(vector.feature_level))
     except SpecError as error:
         return error.violations
     return ()
@@ -105,7 +105,9 @@ def test_the_suites_tables_begin_at_the_same_levels(operator):
 
 
 def test_the_suites_levels_are_the_same():
-    assert [f"LEVEL_{name}" for name in desc_tables.LEVELS] == list(spec.FeatureLevel.__members__)
+    assert [f"LEVEL_{name}" for name in desc_tables.LEVELS] == list(
+        directml.FeatureLevel.__members__
+    )
 
 
 @pytest.mark.parametrize(("operator", "table", "row"), ROWS.values(), ids=ROWS)

@@ -8,10 +8,10 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from dmlax._core import rescale
+from dmlax._core import requantize
 from dmlax_conformance.oracle import floats, near_ties
 from dmlax_conformance.oracle.rounding import requantize_float32
-from rescale_cases import FAMILIES, INT_MIN, exact_ties, extremes, in_range, quotients
+from requantize_cases import FAMILIES, INT_MIN, exact_ties, extremes, in_range, quotients
 from support import assert_same, draw, oracle, requantized, wild_floats
 
 DTYPES = [np.int8, np.uint8]
@@ -20,7 +20,7 @@ DTYPES = [np.int8, np.uint8]
 def run(accumulator, scales, zero_point, dtype, arithmetic="exact"):
     zero = None if zero_point is None else jnp.asarray(zero_point, dtype)
     scales = [jnp.asarray(scale, jnp.float32) for scale in scales]
-    return rescale.requantizer(*scales, zero, dtype, arithmetic)(jnp.asarray(accumulator))
+    return requantize.requantizer(*scales, zero, dtype, arithmetic)(jnp.asarray(accumulator))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -147,7 +147,7 @@ def test_float32_arithmetic_has_the_bits_of_onnx_runtimes_quantize_linear(dtype,
     node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])
     session = onnx_session(node, {"x": (TensorProto.FLOAT, x.shape)}, onnx_type, constants)
     (expected,) = session.run(None, {"x": x})
-    quantize = how(lambda x, s, z: rescale.quantize(x, s, z, dtype, "float32"))
+    quantize = how(lambda x, s, z: requantize.quantize(x, s, z, dtype, "float32"))
     assert_same(quantize(jnp.asarray(x), jnp.asarray(scale), jnp.asarray(zero)), expected)
 
 
@@ -161,7 +161,7 @@ def test_quantizing_is_the_rounded_rational_quotient(kind, dtype, how):
         {"InputTensor": x, "ScaleTensor": scale, "ZeroPointTensor": zero},
         {"OutputTensor": (dtype, x.shape)},
     )
-    quantize = how(lambda x, s, z: rescale.quantize(x, s, z, dtype, "exact"))
+    quantize = how(lambda x, s, z: requantize.quantize(x, s, z, dtype, "exact"))
     got = quantize(*map(jnp.asarray, (x, scale, zero)))
     assert_same(got, expected["OutputTensor"])
 
@@ -173,7 +173,7 @@ def test_quantizing_in_float32_rounds_ieee_quotients(dtype, how):
         quotient = np.clip(x / scale, -1000, 1000)
     limits = np.iinfo(dtype)
     expected = np.clip(np.rint(quotient), limits.min, limits.max).astype(dtype)
-    quantize = how(lambda x, s: rescale.quantize(x, s, None, dtype, "float32"))
+    quantize = how(lambda x, s: requantize.quantize(x, s, None, dtype, "float32"))
     assert_same(quantize(*map(jnp.asarray, (x, scale))), expected)
 
 
@@ -189,7 +189,7 @@ def test_dequantizing_is_the_real_product_rounded_once(dtype, half, how):
         for a, z, s in zip(x.tolist(), zero.tolist(), scale.tolist(), strict=True)
     ]
     expected = np.array(expected, f"uint{scale.itemsize * 8}").view(scale.dtype)
-    got = how(rescale.dequantize)(*map(jnp.asarray, (x, scale, zero)))
+    got = how(requantize.dequantize)(*map(jnp.asarray, (x, scale, zero)))
     assert np.isinf(expected).any()
     assert (np.abs(expected) < np.finfo(scale.dtype).smallest_normal).any()
     assert_same(got, expected)

@@ -10,8 +10,8 @@ import numpy as np
 import dmlax
 from benchmarks import timing
 from benchmarks.report import Report, Row, Target
-from dmlax import spec
-from dmlax.spec import BufferTensorDesc, DataType, FeatureLevel
+from dmlax import directml
+from dmlax.directml import BufferTensorDesc, DataType, FeatureLevel
 
 _MILLISECOND, _MICROSECONDS = 1.0, 20.0
 _FRESH = 100
@@ -21,7 +21,7 @@ Tensors = dict[str, np.ndarray]
 
 def run(repeats: int) -> Report:
     """Every operator: created anew, found again, called."""
-    report = Report("spec")
+    report = Report("directml")
     report.rows += [_row(name, repeats) for name in _CASES]
     report.targets += [
         Target("creating, ms", max(report.column("create ms")), _MILLISECOND),
@@ -32,7 +32,7 @@ def run(repeats: int) -> Report:
 
 def _row(name: str, repeats: int) -> Row:
     described, plain = _CASES[name]
-    operator = spec.create_operator(described(1), feature_level=_LEVEL)
+    operator = directml.create_operator(described(1), feature_level=_LEVEL)
     tensors = {key: jax.device_put(value) for key, value in _drawn(described(1)).items()}
     for ours, theirs in zip(operator(**tensors).values(), plain(tensors), strict=True):
         np.testing.assert_array_equal(ours.reshape(theirs.shape), theirs)
@@ -57,7 +57,7 @@ def _creating(descs: list[Any]) -> float:
     """The mean in milliseconds."""
     start = time.perf_counter()
     for desc in descs:
-        spec.create_operator(desc, feature_level=_LEVEL)
+        directml.create_operator(desc, feature_level=_LEVEL)
     return 1e3 * (time.perf_counter() - start) / len(descs)
 
 
@@ -68,17 +68,17 @@ def _tensor(data_type: DataType, *sizes: int) -> BufferTensorDesc:
     return BufferTensorDesc(data_type=data_type, sizes=sizes)
 
 
-def _nonzero(batch: int) -> spec.NonzeroCoordinatesOperatorDesc:
-    return spec.NonzeroCoordinatesOperatorDesc(
+def _nonzero(batch: int) -> directml.NonzeroCoordinatesOperatorDesc:
+    return directml.NonzeroCoordinatesOperatorDesc(
         input_tensor=_tensor(DataType.FLOAT32, batch, 1, 8, 8),
         output_count_tensor=_tensor(DataType.UINT32, 1, 1, 1, 1),
         output_coordinates_tensor=_tensor(DataType.UINT32, 1, 1, batch * 64, 4),
     )
 
 
-def _quantized(batch: int) -> spec.QuantizedLinearConvolutionOperatorDesc:
+def _quantized(batch: int) -> directml.QuantizedLinearConvolutionOperatorDesc:
     one = (1, 1, 1, 1)
-    return spec.QuantizedLinearConvolutionOperatorDesc(
+    return directml.QuantizedLinearConvolutionOperatorDesc(
         input_tensor=_tensor(DataType.UINT8, batch, 8, 8, 8),
         input_scale_tensor=_tensor(DataType.FLOAT32, *one),
         input_zero_point_tensor=_tensor(DataType.UINT8, *one),
@@ -98,8 +98,8 @@ def _quantized(batch: int) -> spec.QuantizedLinearConvolutionOperatorDesc:
     )
 
 
-def _quantize(batch: int) -> spec.ElementWiseQuantizeLinearOperatorDesc:
-    return spec.ElementWiseQuantizeLinearOperatorDesc(
+def _quantize(batch: int) -> directml.ElementWiseQuantizeLinearOperatorDesc:
+    return directml.ElementWiseQuantizeLinearOperatorDesc(
         input_tensor=_tensor(DataType.FLOAT32, batch, 64),
         scale_tensor=_tensor(DataType.FLOAT32, batch, 64),
         zero_point_tensor=_tensor(DataType.UINT8, batch, 64),
@@ -110,7 +110,7 @@ def _quantize(batch: int) -> spec.ElementWiseQuantizeLinearOperatorDesc:
 def _drawn(desc: Any) -> Tensors:
     """Small values for every input."""
     draw = np.random.default_rng(0)
-    order = spec.create_operator(desc, feature_level=_LEVEL).bind_order
+    order = directml.create_operator(desc, feature_level=_LEVEL).bind_order
     tensors = {name: getattr(desc, name) for name in order.inputs}
     return {k: draw.integers(1, 9, each.sizes).astype(each.dtype) for k, each in tensors.items()}
 

@@ -6,7 +6,7 @@ from typing import Any
 from jax import Array
 
 import dmlax
-from dmlax.spec.descs import (
+from dmlax.directml.descs import (
     ConvolutionIntegerOperatorDesc,
     ElementWiseDequantizeLinearOperatorDesc,
     ElementWiseQuantizeLinearOperatorDesc,

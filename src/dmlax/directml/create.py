@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 import jax
 from jax import Array
 
-from dmlax._core.operands import Aval
+from dmlax._core.arguments import Aval
+from dmlax.directml import layout
+from dmlax.directml.calls import CALLS
+from dmlax.directml.descs import BufferTensorDesc, OperatorDesc
+from dmlax.directml.enums import FeatureLevel
+from dmlax.directml.records import directml_name, python_name, suggestion
+from dmlax.directml.tables import SUPPORT
+from dmlax.directml.validate import expect_valid
 from dmlax.errors import Code, SpecError
-from dmlax.spec import layout
-from dmlax.spec.calls import CALLS
-from dmlax.spec.descs import BufferTensorDesc, OperatorDesc
-from dmlax.spec.enums import FeatureLevel
-from dmlax.spec.records import directml_name, python_name, suggestion
-from dmlax.spec.tables import SUPPORT
-from dmlax.spec.validate import expect_valid
 
 
 class BindOrder(NamedTuple):
@@ -108,7 +108,7 @@ def create_operator(desc: OperatorDesc, *, feature_level: FeatureLevel) -> Compi
     other. Equal descs give the same operator: it neither builds nor traces twice.
 
     Args:
-      desc: one of the operator descs of `dmlax.spec`.
+      desc: one of the operator descs of `dmlax.directml`.
       feature_level: a `FeatureLevel`; its support table decides.
 
     Returns:
@@ -129,14 +129,14 @@ def create_operator(desc: OperatorDesc, *, feature_level: FeatureLevel) -> Compi
 
     Example:
       >>> import jax.numpy as jnp
-      >>> from dmlax import spec
-      >>> x = spec.BufferTensorDesc(data_type=spec.DataType.FLOAT32, sizes=(1, 1, 2, 4))
-      >>> one = spec.BufferTensorDesc(data_type=spec.DataType.UINT32, sizes=(1, 1, 1, 1))
-      >>> rows = spec.BufferTensorDesc(data_type=spec.DataType.UINT32, sizes=(1, 1, 8, 3))
-      >>> desc = spec.NonzeroCoordinatesOperatorDesc(
+      >>> from dmlax import directml
+      >>> x = directml.BufferTensorDesc(data_type=directml.DataType.FLOAT32, sizes=(1, 1, 2, 4))
+      >>> one = directml.BufferTensorDesc(data_type=directml.DataType.UINT32, sizes=(1, 1, 1, 1))
+      >>> rows = directml.BufferTensorDesc(data_type=directml.DataType.UINT32, sizes=(1, 1, 8, 3))
+      >>> desc = directml.NonzeroCoordinatesOperatorDesc(
       ...     input_tensor=x, output_count_tensor=one, output_coordinates_tensor=rows
       ... )
-      >>> nonzero = spec.create_operator(desc, feature_level=spec.FeatureLevel.LEVEL_3_0)
+      >>> nonzero = directml.create_operator(desc, feature_level=directml.FeatureLevel.LEVEL_3_0)
       >>> given = jnp.array([[[[1.0, 0.0, 0.0, 2.0], [-0.0, 3.5, 0.0, -5.2]]]])
       >>> outputs = nonzero(input_tensor=given)
       >>> outputs["output_count_tensor"].tolist()

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from dmlax._core import windows
-from dmlax._core.operands import effective_rank
+from dmlax._core.arguments import effective_rank
+from dmlax.directml.descs import BufferTensorDesc, OperatorDesc
+from dmlax.directml.enums import DataType, FeatureLevel
+from dmlax.directml.records import python_name
 from dmlax.errors import Code
-from dmlax.spec.descs import BufferTensorDesc, OperatorDesc
-from dmlax.spec.enums import DataType, FeatureLevel
-from dmlax.spec.records import python_name
 
 
 class Broken(NamedTuple):

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dmlax._core.operands import Aval, Rules, aval_of, effective_rank, integers, strong_dtype
+from dmlax._core.arguments import Aval, Rules, aval_of, effective_rank, integers, strong_dtype
 from dmlax.errors import SpecError
 
 RULES = Rules("op")

@@ -7,9 +7,7 @@ import pytest
 from jax import export
 
 import dmlax
-from dmlax import SpecError, spec
-from dmlax.spec import calls
-from spec_cases import (
+from directml_cases import (
     DESCS,
     OPERATORS,
     VALID,
@@ -24,6 +22,8 @@ from spec_cases import (
     quantize,
     quantized,
 )
+from dmlax import SpecError, directml
+from dmlax.directml import calls
 from support import WORDS, assert_same, draw
 
 N, Q, I = "nonzero_coordinates", "quantized_linear_convolution", "convolution_integer"  # noqa: E741
@@ -154,7 +154,7 @@ def assert_all_same(actual, wanted):
 
 
 def check(operator, fields, at, transform=lambda function: function, seed=0):
-    op = spec.create_operator(made(operator, fields), feature_level=level(at))
+    op = directml.create_operator(made(operator, fields), feature_level=level(at))
     inputs = given(op, seed)
     assert_all_same(
         transform(lambda tensors: op(**tensors))(inputs), expected(operator, fields, inputs)
@@ -171,7 +171,7 @@ def test_the_example_of_the_page(how, width):
     rows = np.zeros((1, 1, 8, width), np.uint32)
     rows[0, 0, :4, -2:] = [[0, 0], [0, 3], [1, 1], [1, 3]]
     for at in levels("3_0"):
-        op = spec.create_operator(desc, feature_level=level(at))
+        op = directml.create_operator(desc, feature_level=level(at))
         outputs = how(lambda x, op=op: op(input_tensor=x))(x)
         assert_all_same(
             outputs,
@@ -224,11 +224,11 @@ PACKED = {
 @pytest.mark.parametrize(("operator", "fields", "first"), PACKED.values(), ids=PACKED)
 def test_at_every_level_the_operator_is_the_function(operator, fields, first):
     desc = made(operator, fields)
-    op = spec.create_operator(desc, feature_level=level(first))
+    op = directml.create_operator(desc, feature_level=level(first))
     inputs = given(op)
     wanted = expected(operator, fields, inputs)
     for at in levels(first):
-        op = spec.create_operator(desc, feature_level=level(at))
+        op = directml.create_operator(desc, feature_level=level(at))
         assert op.feature_level is level(at)
         assert_all_same(op(**inputs), wanted)
 
@@ -254,7 +254,7 @@ def test_owned_tensors_are_given_with_the_others():
 
 
 def test_counts_and_coordinates_are_of_words_not_of_values():
-    op = spec.create_operator(made(N, nonzero((3,))), feature_level=level("4_0"))
+    op = directml.create_operator(made(N, nonzero((3,))), feature_level=level("4_0"))
     tiny = np.array([1e-45, -0.0, np.nan], np.float32)
     outputs = op(input_tensor=tiny)
     assert outputs["output_count_tensor"].tolist() == [2]
@@ -270,7 +270,7 @@ def strided(fields, more=0, **strides):
     changed = edited(fields, **edits)
     if more:
         for name in strides:
-            least = spec.BufferTensorDesc.from_dict(changed[name]).minimum_size_in_bytes
+            least = directml.BufferTensorDesc.from_dict(changed[name]).minimum_size_in_bytes
             changed[name]["TotalTensorSizeInBytes"] = least + more
     return changed
 
@@ -355,7 +355,7 @@ def test_strided_tensors_are_buffers(how, operator, fields):
 @pytest.mark.parametrize("name", ["NHWC", "quantize to interleaved places"])
 def test_gaps_of_inputs_are_not_read_and_of_outputs_are_zero(name):
     operator, fields = STRIDED[name]
-    op = spec.create_operator(made(operator, fields), feature_level=level("3_0"))
+    op = directml.create_operator(made(operator, fields), feature_level=level("3_0"))
     tensor = op.desc.output_tensor
     taken = bound(tensor, np.ones(tensor.sizes, np.uint8))
     outputs = op(**given(op))
@@ -377,7 +377,7 @@ BATCHED = {
 
 @pytest.mark.parametrize(("operator", "fields"), BATCHED.values(), ids=BATCHED)
 def test_vmap_is_a_loop(operator, fields):
-    op = spec.create_operator(made(operator, fields), feature_level=level("3_0"))
+    op = directml.create_operator(made(operator, fields), feature_level=level("3_0"))
     calls = [given(op, 100 * number) for number in range(3)]
     stacked = {name: np.stack([each[name] for each in calls]) for name in op.bind_order.inputs}
     outputs = jax.vmap(lambda tensors: op(**tensors))(stacked)
@@ -388,7 +388,7 @@ def test_vmap_is_a_loop(operator, fields):
 
 
 def test_vmap_over_one_tensor():
-    op = spec.create_operator(made(Q, quantized()), feature_level=level("2_1"))
+    op = directml.create_operator(made(Q, quantized()), feature_level=level("2_1"))
     inputs = given(op)
     images = draw(3, "uint8", (3, *inputs["input_tensor"].shape))
     outputs = jax.vmap(lambda x: op(**{**inputs, "input_tensor": x})["output_tensor"])(images)
@@ -397,7 +397,7 @@ def test_vmap_over_one_tensor():
 
 
 def test_the_scale_of_dequantize_has_a_gradient():
-    op = spec.create_operator(made(D, dequantize()), feature_level=level("1_0"))
+    op = directml.create_operator(made(D, dequantize()), feature_level=level("1_0"))
     inputs = given(op)
 
     def total(scale):
@@ -410,7 +410,7 @@ def test_the_scale_of_dequantize_has_a_gradient():
 
 def test_the_gradient_of_a_broadcast_scale_is_a_sum():
     fields = strided(dequantize((1, 1, 2, 3)), ScaleTensor=(0, 0, 1, 0))
-    op = spec.create_operator(made(D, fields), feature_level=level("1_0"))
+    op = directml.create_operator(made(D, fields), feature_level=level("1_0"))
     inputs = given(op)
 
     def total(scale):
@@ -424,7 +424,7 @@ def test_the_gradient_of_a_broadcast_scale_is_a_sum():
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_an_exported_operator_is_the_same(operator):
     fields, first = VALID[operator]
-    op = spec.create_operator(made(operator, fields), feature_level=level(first))
+    op = directml.create_operator(made(operator, fields), feature_level=level(first))
     inputs = given(op)
     function = jax.jit(lambda tensors: op(**tensors))
     shapes = {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in inputs.items()}
@@ -435,7 +435,7 @@ def test_an_exported_operator_is_the_same(operator):
 
 def test_shapes_are_known_without_running():
     operator, fields = STRIDED["coordinates in columns, every other"]
-    op = spec.create_operator(made(operator, fields), feature_level=level("3_0"))
+    op = directml.create_operator(made(operator, fields), feature_level=level("3_0"))
     shapes = jax.eval_shape(
         lambda x: op(input_tensor=x), jax.ShapeDtypeStruct((1, 1, 2, 4), np.float32)
     )
@@ -460,7 +460,8 @@ def test_equal_descs_give_the_same_operator_which_traces_once(operator, monkeypa
 
     monkeypatch.setitem(calls.CALLS, DESCS[operator], counted)
     one, two = (
-        spec.create_operator(made(operator, fields), feature_level=level(first)) for _ in range(2)
+        directml.create_operator(made(operator, fields), feature_level=level(first))
+        for _ in range(2)
     )
     assert one is two
     inputs = given(one)
@@ -469,7 +470,7 @@ def test_equal_descs_give_the_same_operator_which_traces_once(operator, monkeypa
     two(**inputs)
     one(**{name: jnp.asarray(x) for name, x in inputs.items()})
     assert len(traced) == 1
-    later = spec.create_operator(made(operator, fields), feature_level=level("6_4"))
+    later = directml.create_operator(made(operator, fields), feature_level=level("6_4"))
     assert later is not one
     assert (one.feature_level, later.feature_level) == (level(first), level("6_4"))
     assert_all_same(later(**inputs), first_time)
@@ -478,8 +479,8 @@ def test_equal_descs_give_the_same_operator_which_traces_once(operator, monkeypa
 
 def test_another_desc_is_another_operator():
     at = level("3_0")
-    one = spec.create_operator(made(N, nonzero()), feature_level=at)
-    other = spec.create_operator(made(N, nonzero(width=2)), feature_level=at)
+    one = directml.create_operator(made(N, nonzero()), feature_level=at)
+    other = directml.create_operator(made(N, nonzero(width=2)), feature_level=at)
     assert one is not other
     assert one.desc != other.desc
 
@@ -488,8 +489,8 @@ def test_another_desc_is_another_operator():
 def test_an_operator_knows_its_desc(operator):
     fields, first = VALID[operator]
     desc = made(operator, fields)
-    op = spec.create_operator(desc, feature_level=level(first))
-    assert isinstance(op, spec.CompiledOperator)
+    op = directml.create_operator(desc, feature_level=level(first))
+    assert isinstance(op, directml.CompiledOperator)
     assert op.desc == desc
 
 
@@ -541,8 +542,8 @@ ORDERS = {
     ("operator", "fields", "at", "inputs", "outputs"), ORDERS.values(), ids=ORDERS
 )
 def test_tensors_are_bound_in_directmls_order(operator, fields, at, inputs, outputs):
-    op = spec.create_operator(made(operator, fields), feature_level=level(at))
-    order = spec.BindOrder(tuple(inputs.split()), tuple(outputs.split()))
+    op = directml.create_operator(made(operator, fields), feature_level=level(at))
+    order = directml.BindOrder(tuple(inputs.split()), tuple(outputs.split()))
     assert op.bind_order == order
     assert list(op(**given(op))) == outputs.split()
     name = "".join(word.capitalize() for word in operator.split("_"))
@@ -617,7 +618,7 @@ WRONG = {
 @pytest.mark.parametrize(("fields", "edits", "code", "text"), WRONG.values(), ids=WRONG)
 def test_a_wrong_call_is_refused(fields, edits, code, text, traced):
     at = "6_2"
-    op = spec.create_operator(made(E, fields), feature_level=level(at))
+    op = directml.create_operator(made(E, fields), feature_level=level(at))
     tensors = {k: v for k, v in {**ELEMENTS, **edits}.items() if v is not None}
     arrays = {k: v for k, v in tensors.items() if traced and isinstance(v, np.ndarray)}
     rest = {k: v for k, v in tensors.items() if k not in arrays}
@@ -629,7 +630,7 @@ def test_a_wrong_call_is_refused(fields, edits, code, text, traced):
 
 
 def test_tensors_are_given_by_name_only():
-    op = spec.create_operator(made(N, nonzero()), feature_level=level("3_0"))
+    op = directml.create_operator(made(N, nonzero()), feature_level=level("3_0"))
     with pytest.raises(TypeError, match="positional"):
         op(X)
 
@@ -642,4 +643,4 @@ def test_nothing_runs_for_a_broken_desc(monkeypatch):
     desc = made(N, edited(nonzero(), OutputCountTensor={"Sizes": [1, 1, 1, 2]}))
     for _ in range(2):
         with pytest.raises(SpecError, match="OutputCountTensor has Sizes"):
-            spec.create_operator(desc, feature_level=level("3_0"))
+            directml.create_operator(desc, feature_level=level("3_0"))

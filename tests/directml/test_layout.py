@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlax.spec import layout
-from spec_cases import packed, permuted
+from directml_cases import packed, permuted
+from dmlax.directml import layout
 from support import assert_same, draw
 
 DTYPES = ["uint8", "int8", "int16", "float16", "float32", "uint32"]

@@ -1,9 +1,9 @@
-// The native kernels' rescale: round(acc * sx * sw / sy), exact or in ONNX Runtime's float32.
+// The native kernels' requantization: round(acc * sx * sw / sy), exact or in ONNX Runtime's float32.
 //
 // Scales are taken apart as integers and put together as integers, since the thread may flush
 // subnormals. Kernels include this once for each instruction set, so that everything is local.
-#ifndef DMLAX_CORE_RESCALE_H_
-#define DMLAX_CORE_RESCALE_H_
+#ifndef DMLAX_CORE_REQUANTIZE_H_
+#define DMLAX_CORE_REQUANTIZE_H_
 
 #include <cstdint>
 
@@ -173,4 +173,4 @@ inline int32_t beside_half(int32_t accumulator, const Scales& scales, float esti
 }  // namespace
 }  // namespace dmlax
 
-#endif  // DMLAX_CORE_RESCALE_H_
+#endif  // DMLAX_CORE_REQUANTIZE_H_

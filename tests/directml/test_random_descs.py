@@ -9,10 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlax import SpecError, spec
-from dmlax.spec import tables
-from dmlax_conformance.oracle.descs import violations
-from spec_cases import (
+from directml_cases import (
     DESCS,
     LEVELS,
     OPERATORS,
@@ -25,10 +22,13 @@ from spec_cases import (
     packed,
     quantized,
 )
+from dmlax import SpecError, directml
+from dmlax.directml import tables
+from dmlax_conformance.oracle.descs import violations
 
 EXAMPLES = 400  # of each operator, so 2,000
 BYTES = ["INT8", "UINT8"]
-DATA_TYPES = list(spec.DataType.__members__)
+DATA_TYPES = list(directml.DataType.__members__)
 FIRST = {operator: tables.SUPPORT[cls].introduced.name[6:] for operator, cls in DESCS.items()}
 WINDOW = ["Strides", "Dilations", "StartPadding", "EndPadding"]
 
@@ -161,7 +161,7 @@ def valid(draws, operator):
             tensor["Strides"] = draw_strides(draws, tensor["Sizes"], is_output)
             tensor["Flags"] = "NONE" if is_output else draws(of("NONE", "OWNED_BY_DML"))
             tensor["GuaranteedBaseOffsetAlignment"] = draws(of(0, 4, 16, 256, 2**31))
-            least = spec.BufferTensorDesc.from_dict(tensor).minimum_size_in_bytes
+            least = directml.BufferTensorDesc.from_dict(tensor).minimum_size_in_bytes
             tensor["TotalTensorSizeInBytes"] = least + draws(of(0, 4, 1, 100))
     return at, made(operator, fields).to_dict()
 
@@ -216,7 +216,7 @@ def break_tensor(draws, tensor):
         tensor["Strides"] = [draws(st.integers(0, 6)) for _ in range(length)]
         refit(tensor)
     elif change == "bytes":
-        least = spec.BufferTensorDesc.from_dict(tensor).minimum_size_in_bytes
+        least = directml.BufferTensorDesc.from_dict(tensor).minimum_size_in_bytes
         tensor["TotalTensorSizeInBytes"] = max(0, least - draws(of(1, 3, 4, least)))
     elif change == "room":
         tensor["TotalTensorSizeInBytes"] = draws(of(2**32 - 1, 2**32, 2**33, 2**34, 2**64 - 1))
@@ -229,7 +229,7 @@ def break_tensor(draws, tensor):
 def refit(tensor):
     """Gives a changed tensor the bytes that it needs, as far as there are so many."""
     rest = {key: value for key, value in tensor.items() if key != "TotalTensorSizeInBytes"}
-    least = spec.BufferTensorDesc.from_dict(rest).minimum_size_in_bytes
+    least = directml.BufferTensorDesc.from_dict(rest).minimum_size_in_bytes
     tensor["TotalTensorSizeInBytes"] = min(max(least, 0), 2**64 - 1)
 
 
@@ -256,7 +256,7 @@ def judged(operator, at, fields):
     except SpecError as error:
         found = error.violations
     else:
-        found = spec.validate(desc, feature_level=level(at))
+        found = directml.validate(desc, feature_level=level(at))
     return [tuple(each[:3]) for each in found]
 
 

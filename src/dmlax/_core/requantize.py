@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from dmlax._core import bits
+from dmlax._core import float_bits
 
 Arithmetic = Literal["exact", "float32"]
 ARITHMETICS = get_args(Arithmetic)
@@ -71,13 +71,13 @@ def quantize(
 ) -> Array:
     """clamp(round(x / scale) + zero_point) for float32, float16 or int32 `x`."""
     if arithmetic == "float32":
-        quotient = bits.divide(x.astype(jnp.float32), scale.astype(jnp.float32))
+        quotient = float_bits.divide(x.astype(jnp.float32), scale.astype(jnp.float32))
         return _quantize_float32(quotient, zero_point, dtype)
     if x.dtype == jnp.int32:
         one = jnp.float32(1)
         return requantizer(one, one, scale, zero_point, dtype, arithmetic)(x)
     rounded = _round_quotient(x, scale)
-    rounded = jnp.where(bits.is_nan(x), -2 * _MAGNITUDE_LIMIT, rounded)
+    rounded = jnp.where(float_bits.is_nan(x), -2 * _MAGNITUDE_LIMIT, rounded)
     return _saturate(rounded, zero_point, dtype)
 
 
@@ -86,9 +86,9 @@ def dequantize(x: Array, scale: Array, zero_point: Array | None) -> Array:
     zero = jnp.zeros((), x.dtype) if zero_point is None else zero_point
     below = x < zero
     difference = jnp.where(below, _unsigned(zero) - _unsigned(x), _unsigned(x) - _unsigned(zero))
-    factor = bits.unpack(scale)
-    product = bits.multiply_wide(difference, factor.mantissa)
-    return bits.pack(below ^ factor.negative, product, factor.exponent, scale.dtype)
+    factor = float_bits.unpack(scale)
+    product = float_bits.multiply_wide(difference, factor.mantissa)
+    return float_bits.pack(below ^ factor.negative, product, factor.exponent, scale.dtype)
 
 
 def _unsigned(x: Array) -> Array:
@@ -121,12 +121,12 @@ def _quantize_float32(value: Array, zero_point: Array | None, dtype: DTypeLike) 
 
 def _round_quotient(x: Array, scale: Array) -> Array:
     """round(x / scale), ties to even, for finite floats; beyond 255 any value from it on."""
-    a, s = bits.unpack(x), bits.unpack(scale)
+    a, s = float_bits.unpack(x), float_bits.unpack(scale)
     # 2 * |x / scale| = (a.mantissa << shift) / s.mantissa
     shift = jnp.clip(a.exponent - s.exponent + 1, -1, 20)
     ratio = a.mantissa.astype(jnp.float32) / s.mantissa.astype(jnp.float32)
     estimate = jnp.where(
-        bits.is_infinite(x), jnp.float32(jnp.inf), ratio * bits.power_of_two(shift - 1)
+        float_bits.is_infinite(x), jnp.float32(jnp.inf), ratio * float_bits.power_of_two(shift - 1)
     )
     below = jnp.minimum(estimate, _MAGNITUDE_LIMIT).astype(jnp.int32)
     # The difference is below 2**25, so that arithmetic modulo 2**32 gets it right.
@@ -155,7 +155,7 @@ def _round_by_threshold(accumulator: Array, threshold: Threshold) -> Array:
 
 
 def _multiplier(input_scale: Array, filter_scale: Array, output_scale: Array) -> Array:
-    return bits.divide(bits.multiply(input_scale, filter_scale), output_scale)
+    return float_bits.divide(float_bits.multiply(input_scale, filter_scale), output_scale)
 
 
 def _fence(function: Callable[..., Array], *args: Array) -> Array:
@@ -170,7 +170,7 @@ def _fence(function: Callable[..., Array], *args: Array) -> Array:
 
 def _zero(*args: Array) -> Array:
     """uint32 zeros that vary over a mesh as the arguments do, as a loop's first state must."""
-    any_bits = functools.reduce(jnp.bitwise_or, map(bits.raw_bits, args))
+    any_bits = functools.reduce(jnp.bitwise_or, map(float_bits.raw_bits, args))
     return any_bits ^ any_bits
 
 
@@ -180,22 +180,22 @@ def _threshold(input_scale: Array, filter_scale: Array, output_scale: Array) -> 
     The rest stays positive, so the digits are strictly below the quotient. The loop is also a
     fence: without it XLA on a CPU computes all this again for every element.
     """
-    a, b, s = (bits.unpack(scale) for scale in (input_scale, filter_scale, output_scale))
+    a, b, s = (float_bits.unpack(scale) for scale in (input_scale, filter_scale, output_scale))
     # The reciprocal is S * 2**23 / P * 2**exponent, that quotient in (1/4, 2). Beyond the clip
     # every accumulator saturates, or none reaches one half. The first digit weighs 2**(7 leading).
     exponent = jnp.clip(s.exponent - a.exponent - b.exponent - 24, -42, 33)
     leading = lax.div(exponent + 42, jnp.int32(_DIGIT)) - 6
     first_shift = exponent - leading * _DIGIT
     size = a.mantissa.astype(jnp.float32) * b.mantissa.astype(jnp.float32)
-    estimate = size / s.mantissa.astype(jnp.float32) * bits.power_of_two(-24 - exponent)
+    estimate = size / s.mantissa.astype(jnp.float32) * float_bits.power_of_two(-24 - exponent)
     estimate = jnp.where(a.negative ^ b.negative ^ s.negative, -estimate, estimate)
-    divisor = _by_24_bits(bits.multiply_wide(a.mantissa, b.mantissa))
+    divisor = _by_24_bits(float_bits.multiply_wide(a.mantissa, b.mantissa))
     inverse = 2.0**24 / size
 
     def step(index: Array, state: _Division) -> _Division:
         index = index - _INTEGER_DIGITS + 1 + leading
         shift = jnp.where(index == 0, first_shift, _DIGIT)
-        digit = bits.quotient_digit(state.high, inverse * bits.power_of_two(shift))
+        digit = float_bits.quotient_digit(state.high, inverse * float_bits.power_of_two(shift))
         low = (state.low << shift) - digit * divisor[1]
         high = (state.high << shift) - digit * divisor[0] + (low >> 24)
         started = index >= 0
@@ -224,7 +224,7 @@ class _Division(NamedTuple):
     threshold: Threshold
 
 
-def _by_24_bits(value: bits.Wide) -> tuple[Array, Array]:
+def _by_24_bits(value: float_bits.Wide) -> tuple[Array, Array]:
     """48 bits as two int32 limbs."""
     high, low = value
     return ((high << 8) | (low >> 24)).astype(jnp.int32), (low & _24_BITS).astype(jnp.int32)

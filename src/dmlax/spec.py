@@ -1,0 +1,3 @@
+"""Refuses the former name of `dmlax.directml`."""
+
+raise ImportError("dmlax.spec is now dmlax.directml")
