@@ -18,7 +18,6 @@ from dmlax.directml.tensors import INTRODUCED, REQUIRED, SIZES_COUNT, TENSOR_RUL
 
 _ROOT = Path(__file__).parent.parent
 _VECTORS = _ROOT / "conformance" / "vectors"
-_RESULTS = _ROOT / "benchmarks" / "results"
 
 
 class Vectors(SphinxDirective):
@@ -125,38 +124,12 @@ def _support(operator: str) -> Support:
     return next(each for each in SUPPORT.values() if each.desc.operator == operator)
 
 
-class BenchmarkResults(SphinxDirective):
-    """Every file of benchmarks/results, as tables."""
-
-    def run(self) -> list[nodes.Node]:
-        """A heading and its tables for each file, or a line that says that there are none."""
-        files = sorted(_RESULTS.glob("*.json"))
-        if not files:
-            return self.parse_text_to_nodes("No results are checked in yet.\n")
-        return [node for file in files for node in self._file(file)]
-
-    def _file(self, file: Path) -> Iterable[nodes.Node]:
-        self.env.note_dependency(file)
-        found = json.loads(file.read_text(encoding="utf-8"))
-        facts = found.pop("environment", {})
-        text = [f"## {file.stem}", ", ".join(f"{name} {value}" for name, value in facts.items())]
-        for name, report in found.items():
-            text += [f"### {name}", *map(_records, (report["targets"], report["rows"]))]
-        return self.parse_text_to_nodes("\n\n".join(text) + "\n", allow_section_headings=True)
-
-
-def _records(rows: Sequence[dict[str, Any]]) -> str:
-    return _table(tuple(rows[0]), [tuple(row.values()) for row in rows]) if rows else ""
-
-
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines) + "\n"
 
 
 def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     return str(value).replace("|", "\\|")
 
 
@@ -179,7 +152,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("vectors", Vectors)
     app.add_directive("support", SupportTables)
     app.add_directive("rules", Rules)
-    app.add_directive("benchmark-results", BenchmarkResults)
     app.connect("source-read", _close_examples)
     app.connect("env-check-consistency", _check_coverage)
     return {"parallel_read_safe": True}

@@ -1,0 +1,69 @@
+"""One file of benchmarks/results as tables, with what it ran on."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+
+_RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
+
+
+class BenchmarkResults(SphinxDirective):
+    """The result whose file has this name, or begins with it and goes on with a version."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """What it ran on, the targets and the rows."""
+        (file,) = [each for each in _files() if each.name.startswith(self.arguments[0])]
+        self.env.note_dependency(file)
+        found = json.loads(file.read_text(encoding="utf-8"))
+        text = [f"`benchmarks/results/{file.name}`: {_facts(found.pop('environment'))}."]
+        for report in found.values():
+            text += [_records(report["targets"]), _records(report["rows"])]
+        return self.parse_text_to_nodes("\n\n".join(text) + "\n")
+
+
+def _files() -> Sequence[Path]:
+    return sorted(_RESULTS.glob("*.json"))
+
+
+def _facts(environment: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in environment.items())
+
+
+def _records(rows: Sequence[Mapping[str, object]]) -> str:
+    """A table whose columns of numbers are aligned to the right."""
+    if not rows:
+        return ""
+    columns = list(rows[0])
+    numeric = [all(not isinstance(row[name], str) for row in rows) for name in columns]
+    dashes = ["--:" if right else "---" for right in numeric]
+    lines = [columns, dashes, *([row[name] for name in columns] for row in rows)]
+    return "\n".join("| " + " | ".join(map(_entry, line)) + " |" for line in lines)
+
+
+def _entry(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:#.3g}"
+    return str(value).replace("|", "\\|")
+
+
+def _check_coverage(app: Sphinx, env: Any) -> None:
+    """Every file of results has its place in these pages."""
+    shown = {Path(path).name for paths in env.dependencies.values() for path in paths}
+    for file in _files():
+        if file.name not in shown:
+            logging.getLogger(__name__).warning("benchmarks/results/%s is on no page", file.name)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """What Sphinx calls."""
+    app.add_directive("benchmark-results", BenchmarkResults)
+    app.connect("env-check-consistency", _check_coverage)
+    return {"parallel_read_safe": True}
