@@ -56,12 +56,15 @@ def picture(
     convolutions: tuple[Rows, str, str],
     arrays: tuple[Rows, dict[str, str], str],
 ) -> None:
-    """Convolutions by batch on the left, nonzero by peer on the right."""
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 7.2), width_ratios=(1.15, 1))
+    """Convolutions by batch above, nonzero by peer below."""
     table, column, title = convolutions
+    heights = (len({row["layer"] for row in table}), len(arrays[0]))
+    figure, (upper, lower) = pyplot.subplots(
+        2, figsize=(7.4, sum(heights) / 4.6 + 2), height_ratios=heights
+    )
     batches = sorted({row["batch"] for row in table})
     draw(
-        left,
+        upper,
         list(dict.fromkeys(row["layer"] for row in table)),
         {
             f"batch {batch}": ([row[column] for row in table if row["batch"] == batch], color)
@@ -71,7 +74,7 @@ def picture(
     )
     table, columns, note = arrays
     draw(
-        right,
+        lower,
         [row["array"] for row in table],
         {
             label: ([row[column] for row in table], color)
@@ -80,7 +83,7 @@ def picture(
         f"nonzero_coordinates: relative speed {note}".rstrip(),
     )
     figure.suptitle(machine, x=0.01, ha="left", fontsize=11)
-    figure.tight_layout(w_pad=3)
+    figure.tight_layout(h_pad=2)
     save(figure, HERE / f"{name}.svg")
 
 
