@@ -1,4 +1,4 @@
-"""One file of benchmarks/results as tables, with what it ran on."""
+"""One file of benchmarks/results as tables, with its machine and versions."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
+from tables import table
 
 _RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
 
@@ -19,7 +20,7 @@ class BenchmarkResults(SphinxDirective):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """What it ran on, the targets and the rows."""
+        """The machine and the versions, the targets, the measurements."""
         (file,) = [each for each in _files() if each.name.startswith(self.arguments[0])]
         self.env.note_dependency(file)
         found = json.loads(file.read_text(encoding="utf-8"))
@@ -38,20 +39,7 @@ def _facts(environment: Mapping[str, object]) -> str:
 
 
 def _records(rows: Sequence[Mapping[str, object]]) -> str:
-    """A table whose columns of numbers are aligned to the right."""
-    if not rows:
-        return ""
-    columns = list(rows[0])
-    numeric = [all(not isinstance(row[name], str) for row in rows) for name in columns]
-    dashes = ["--:" if right else "---" for right in numeric]
-    lines = [columns, dashes, *([row[name] for name in columns] for row in rows)]
-    return "\n".join("| " + " | ".join(map(_entry, line)) + " |" for line in lines)
-
-
-def _entry(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 100 else f"{value:#.3g}"
-    return str(value).replace("|", "\\|")
+    return table(tuple(rows[0]), [tuple(row.values()) for row in rows]) if rows else ""
 
 
 def _check_coverage(app: Sphinx, env: Any) -> None:
@@ -63,7 +51,7 @@ def _check_coverage(app: Sphinx, env: Any) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """What Sphinx calls."""
+    """Registers the extension."""
     app.add_directive("benchmark-results", BenchmarkResults)
     app.connect("env-check-consistency", _check_coverage)
     return {"parallel_read_safe": True}

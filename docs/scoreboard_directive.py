@@ -11,6 +11,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
+from tables import table
 
 _FOLDER = Path(__file__).parent.parent / "conformance" / "scoreboard"
 _KINDS = ("values", "refusals", "descriptors")
@@ -80,7 +81,7 @@ def _overview(entries: Mapping[str, Entry]) -> str:
             for variant, operators in entry["variants"].items()
             if (found := _sum(operators.values(), kind)).total()
         ]
-        text += [f"**{title}**", _table(("implementation", "variant", *columns), rows)]
+        text += [f"**{title}**", table(("implementation", "variant", *columns), rows)]
     return "\n\n".join(text)
 
 
@@ -123,17 +124,17 @@ def _section(entry: Entry, groups: Mapping[str, Sequence[Mapping[str, Any]]]) ->
     text.append(_operators(entry))
     if groups:
         rows = [(why, verdict, ids) for why, own in groups.items() for verdict, ids in _ids(own)]
-        text += ["Results that differ, and why:", _table(("why", "verdict", "vectors"), rows)]
+        text += ["Results that differ, and why:", table(("why", "verdict", "vectors"), rows)]
     broken = [answer for answer in entry["answers"] if answer["kind"] == "refusals"]
     if broken:
-        text += ["Calls that break a rule:", _table(("outcome", "vectors"), _broken(broken))]
+        text += ["Calls that break a rule:", table(("outcome", "vectors"), _broken(broken))]
     if entry["unsupported"]:
         rows = [
             (each["kind"], each["reason"], each["count"], f"`{each['example']}`")
             for each in entry["unsupported"]
         ]
         head = ("kind", "reason", "cases", "for example")
-        text += ["Cases that it cannot run:", _table(head, rows)]
+        text += ["Cases that it cannot run:", table(head, rows)]
     return text
 
 
@@ -164,27 +165,10 @@ def _operators(entry: Entry) -> str:
         counts = [own.get(name, {}).get("values", {}) for own in entry["variants"].values()]
         shares = [f"{each.get('exact', 0)} of {sum(each.values())}" for each in counts]
         rows.append((f"`{name}`", *shares))
-    return _table(("valid calls that are exact", *entry["variants"]), rows)
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A table whose columns of numbers are aligned to the right."""
-    numeric = [
-        all(isinstance(value, int) for value in column) for column in zip(*rows, strict=True)
-    ]
-    dashes = ["--:" if right else "---" for right in numeric or [False] * len(head)]
-    lines = [head, dashes, *rows]
-    return "\n".join("| " + " | ".join(map(_entry, line)) + " |" for line in lines) + "\n"
-
-
-def _entry(value: object) -> str:
-    text = str(value)
-    return (
-        text if "`" in text else text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
-    )
+    return table(("valid calls that are exact", *entry["variants"]), rows)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """What Sphinx calls."""
+    """Registers the extension."""
     app.add_directive("scoreboard", Scoreboard)
     return {"parallel_read_safe": True}

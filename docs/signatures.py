@@ -74,7 +74,7 @@ def _reference(
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """What Sphinx calls."""
+    """Registers the extension."""
     app.connect("autodoc-process-signature", _signature)
     app.connect("missing-reference", _reference)
     return {"parallel_read_safe": True}
