@@ -13,7 +13,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import dmlax
 from dmlax import directml
-from dmlax.directml.tables import SUPPORT, Support, Table
+from dmlax.directml.support import SUPPORT, Support, Table
 from dmlax.directml.tensors import INTRODUCED, REQUIRED, SIZES_COUNT, TENSOR_RULES
 
 _ROOT = Path(__file__).parent.parent

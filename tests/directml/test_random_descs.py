@@ -23,7 +23,7 @@ from directml_cases import (
     quantized,
 )
 from dmlax import SpecError, directml
-from dmlax.directml import tables
+from dmlax.directml import support as tables
 from dmlax_conformance.oracle.descs import violations
 
 EXAMPLES = 400  # of each operator, so 2,000

@@ -6,7 +6,8 @@ import pytest
 
 from directml_cases import DESCS, OPERATORS, level
 from dmlax import SpecError, directml
-from dmlax.directml import tables, tensors
+from dmlax.directml import support as tables
+from dmlax.directml import tensors
 from dmlax_conformance import vectors
 from dmlax_conformance.oracle import desc_tables
 

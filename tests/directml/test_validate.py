@@ -21,7 +21,8 @@ from directml_cases import (
     quantized,
 )
 from dmlax import SpecError, directml
-from dmlax.directml import tables, tensors
+from dmlax.directml import support as tables
+from dmlax.directml import tensors
 
 N, Q, I = "nonzero_coordinates", "quantized_linear_convolution", "convolution_integer"  # noqa: E741
 E, D = "element_wise_quantize_linear", "element_wise_dequantize_linear"

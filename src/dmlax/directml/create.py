@@ -13,7 +13,7 @@ from dmlax.directml.calls import CALLS
 from dmlax.directml.descs import BufferTensorDesc, OperatorDesc
 from dmlax.directml.enums import FeatureLevel
 from dmlax.directml.records import directml_name, python_name, suggestion
-from dmlax.directml.tables import SUPPORT
+from dmlax.directml.support import SUPPORT
 from dmlax.directml.validate import expect_valid
 from dmlax.errors import Code, SpecError
 

@@ -1,4 +1,4 @@
-"""The kinds of rule that a support table may hold; what an operator's rules are is in `tables`."""
+"""The kinds of rule that a support table may hold; what an operator's rules are is in `support`."""
 
 from collections.abc import Iterator
 from contextlib import suppress

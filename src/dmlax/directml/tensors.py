@@ -7,7 +7,7 @@ from dmlax.directml import layout
 from dmlax.directml.descs import BufferTensorDesc
 from dmlax.directml.enums import FeatureLevel, TensorFlags
 from dmlax.directml.rules import braces
-from dmlax.directml.tables import Row, page
+from dmlax.directml.support import Row, page
 from dmlax.errors import Code
 
 LIMIT = 2**32 - 1

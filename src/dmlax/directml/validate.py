@@ -7,7 +7,7 @@ from dmlax.directml.descs import OperatorDesc
 from dmlax.directml.enums import FeatureLevel
 from dmlax.directml.records import python_name, refuse
 from dmlax.directml.rules import Call
-from dmlax.directml.tables import SUPPORT, Support, Table
+from dmlax.directml.support import SUPPORT, Support, Table
 from dmlax.errors import Code, SpecError, Violation
 
 
