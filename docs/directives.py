@@ -13,7 +13,8 @@ from sphinx.util.docutils import SphinxDirective
 
 import dmlax
 from dmlax import directml
-from dmlax.directml.support import SUPPORT, Support, Table
+from dmlax._operators import OPERATORS
+from dmlax.directml.support import Support, Table
 from dmlax.directml.tensors import INTRODUCED, REQUIRED, SIZES_COUNT, TENSOR_RULES
 
 _ROOT = Path(__file__).parent.parent
@@ -122,7 +123,7 @@ def _stated(page: str | None) -> str:
 
 
 def _support(operator: str) -> Support:
-    return next(each for each in SUPPORT.values() if each.desc.operator == operator)
+    return next(row.directml for row in OPERATORS if row.directml.desc.operator == operator)
 
 
 class BenchmarkResults(SphinxDirective):

@@ -28,15 +28,15 @@ _INTEGER = Rules("convolution_integer")
 _QUANTIZED = Rules("quantized_linear_convolution")
 _DEFAULT_LAYOUT = ("NCHW", "OIHW", "NCHW")
 _LOWERINGS = (
-    dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not),
-    dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not),
+    dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not, ("cpu",)),
+    dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, ("cuda",)),
     dispatch.Lowering("xla", xla.run),
-    dispatch.Lowering("reference", reference.run, reference.why_not),
+    dispatch.Lowering("reference", reference.run, reference.why_not, ("cpu", "tpu")),
 )
-_OPERATORS = {
-    rules: dispatch.Operator(rules.operator, _LOWERINGS, partition=output_partition)
+INTEGER, QUANTIZED = (
+    dispatch.Operator(rules.operator, _LOWERINGS, partition=output_partition)
     for rules in (_INTEGER, _QUANTIZED)
-}
+)
 
 
 def convolution_integer(
@@ -103,7 +103,7 @@ def convolution_integer(
     )
     windows = (strides, dilations, start_padding, end_padding)
     plan, operands = _bind(_INTEGER, arguments, windows, group_count, dimension_numbers)
-    return dispatch.call(_OPERATORS[_INTEGER], plan, operands, implementation)  # type: ignore[no-any-return]
+    return dispatch.call(INTEGER, plan, operands, implementation)  # type: ignore[no-any-return]
 
 
 def quantized_linear_convolution(
@@ -202,7 +202,7 @@ def quantized_linear_convolution(
     plan, operands = _bind(
         _QUANTIZED, arguments, windows, group_count, dimension_numbers, arithmetic, output_dtype
     )
-    return dispatch.call(_OPERATORS[_QUANTIZED], plan, operands, implementation)  # type: ignore[no-any-return]
+    return dispatch.call(QUANTIZED, plan, operands, implementation)  # type: ignore[no-any-return]
 
 
 def _bind(

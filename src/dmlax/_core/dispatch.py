@@ -28,12 +28,17 @@ def runs_anywhere(plan: Any, platform: str) -> str | None:
 class Lowering:
     """One way to compute an operator.
 
-    `why_not(plan, platform)` is None, or the sentence that says why it cannot run there.
+    Attributes:
+      name: what `implementation` calls it.
+      run: computes the outputs from a plan and its operands.
+      why_not: for a plan and a platform, the sentence that says why it cannot run there, or None.
+      platforms: those that it is written for; for any other `why_not` has a sentence.
     """
 
     name: str
     run: Callable[[Any, Any], Any]
     why_not: Callable[[Any, str], str | None] = runs_anywhere
+    platforms: tuple[str, ...] = PLATFORMS
 
 
 @dataclass(frozen=True)
@@ -160,43 +165,6 @@ def _on_any_mesh(operator: Operator, plan: Any, run: Callable[[Any], Any], opera
 
 def _zero_tangent(output: Any) -> Any:
     return np.zeros(output.shape, jax.dtypes.float0)
-
-
-def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
-    """Which implementation of a dmlax operator would run where, and why the others would not.
-
-    Nothing is computed. The call is checked as it would be.
-
-    Args:
-      function: a function of dmlax that takes `implementation`.
-      *args: its arguments.
-      **kwargs: its options.
-
-    Returns:
-      An `Explanation`; print it, or read its `choices` and `notes`.
-
-    Raises:
-      SpecError: the call breaks a rule; or `function` is no operator of dmlax (code `option`).
-      UnsupportedError: the named implementation does not exist for this operator.
-
-    Example:
-      >>> import dmlax, jax.numpy as jnp
-      >>> found = dmlax.explain(dmlax.nonzero_coordinates, jnp.zeros((2, 3)))
-      >>> print(found.choices[-1])
-      tpu: xla
-        not native_cpu: it runs on cpu only
-        not mosaic_gpu: it is for NVIDIA GPUs of compute capability 9.0
-        not reference: slow; it runs only when named
-    """
-    asked = Explain(kwargs.pop("implementation", "auto"))
-    module = getattr(function, "__module__", None) or ""
-    known = module.startswith("dmlax.") and "implementation" in getattr(
-        function, "__kwdefaults__", {}
-    )
-    Rules("explain").expect(known, "option", "function", "is not an operator of dmlax")
-    result = function(*args, implementation=asked, **kwargs)
-    assert isinstance(result, Explanation)
-    return result
 
 
 def _explanation(operator: Operator, plan: Any, implementation: Any) -> Explanation:

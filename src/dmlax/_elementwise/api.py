@@ -14,14 +14,14 @@ from dmlax._elementwise.plan import Elementwise, dequantize_plan, quantize_plan
 
 _QUANTIZE = Rules("element_wise_quantize_linear")
 _DEQUANTIZE = Rules("element_wise_dequantize_linear")
-_QUANTIZE_OPERATOR = dispatch.Operator(
+QUANTIZE = dispatch.Operator(
     _QUANTIZE.operator,
     (
         dispatch.Lowering("xla", xla.quantize),
         dispatch.Lowering("reference", reference.quantize),
     ),
 )
-_DEQUANTIZE_OPERATOR = dispatch.Operator(
+DEQUANTIZE = dispatch.Operator(
     _DEQUANTIZE.operator,
     (
         dispatch.Lowering("xla", xla.dequantize),
@@ -90,7 +90,7 @@ def element_wise_quantize_linear(
         _QUANTIZE.parameter("ZeroPointTensor", zero_point, dtype),
     )
     plan = quantize_plan(_QUANTIZE, *_avals(operands), _axis(_QUANTIZE, axis), dtype, arithmetic)
-    return dispatch.call(_QUANTIZE_OPERATOR, plan, operands, implementation)  # type: ignore[no-any-return]
+    return dispatch.call(QUANTIZE, plan, operands, implementation)  # type: ignore[no-any-return]
 
 
 def element_wise_dequantize_linear(
@@ -146,7 +146,7 @@ def element_wise_dequantize_linear(
         _DEQUANTIZE.parameter("ZeroPointTensor", zero_point, array.dtype),
     )
     plan = dequantize_plan(_DEQUANTIZE, *_avals(operands), _axis(_DEQUANTIZE, axis))
-    return dispatch.call(_DEQUANTIZE_OPERATOR, plan, operands, implementation)  # type: ignore[no-any-return]
+    return dispatch.call(DEQUANTIZE, plan, operands, implementation)  # type: ignore[no-any-return]
 
 
 def _avals(operands: Elementwise) -> tuple[Aval, Aval, Aval | None]:

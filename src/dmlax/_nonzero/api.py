@@ -20,11 +20,11 @@ def _replicated(plan: NonzeroPlan, input: Array) -> Any:
     return NonzeroCoordinates(whole, whole)
 
 
-_OPERATOR = dispatch.Operator(
+NONZERO = dispatch.Operator(
     RULES.operator,
     (
-        dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not),
-        dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not),
+        dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not, ("cpu",)),
+        dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, ("cuda",)),
         dispatch.Lowering("xla", xla.run),
         dispatch.Lowering("reference", reference.run),
     ),
@@ -92,7 +92,7 @@ def nonzero_coordinates(
     fill_value = RULES.integer("fill_value", fill_value, 0, 2**32 - 1)
     devices = 1 if axis_name is None else compat.axis_size(axis_name)
     plan = nonzero_plan(aval_of(array), size, coordinate_rank, fill_value, axis_name, devices)
-    return dispatch.call(_OPERATOR, plan, array, implementation)  # type: ignore[no-any-return]
+    return dispatch.call(NONZERO, plan, array, implementation)  # type: ignore[no-any-return]
 
 
 def _narrow(array: Array | np.ndarray) -> Array | np.ndarray:

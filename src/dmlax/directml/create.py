@@ -8,12 +8,11 @@ import jax
 from jax import Array
 
 from dmlax._core.arguments import Aval
+from dmlax._operators import SUPPORT
 from dmlax.directml import layout
-from dmlax.directml.calls import CALLS
 from dmlax.directml.descs import BufferTensorDesc, OperatorDesc
 from dmlax.directml.enums import FeatureLevel
 from dmlax.directml.records import directml_name, python_name, suggestion
-from dmlax.directml.support import SUPPORT
 from dmlax.directml.validate import expect_valid
 from dmlax.errors import Code, SpecError
 
@@ -171,7 +170,7 @@ def _compiled(desc: OperatorDesc, bind_order: BindOrder) -> Any:
 
     def run(tensors: dict[str, Array]) -> list[Array]:
         given = {name: _read(getattr(desc, name), value) for name, value in tensors.items()}
-        outputs = CALLS[type(desc)](desc, given)
+        outputs = SUPPORT[type(desc)].call(desc, given)
         return [_write(getattr(desc, name), outputs[name]) for name in bind_order.outputs]
 
     return jax.jit(run)
