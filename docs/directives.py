@@ -13,6 +13,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import dmlax
 from dmlax import directml
+from dmlax._core.dispatch import PLATFORMS
 from dmlax._operators import OPERATORS
 from dmlax.directml.support import Support, Table
 from dmlax.directml.tensors import INTRODUCED, REQUIRED, SIZES_COUNT, TENSOR_RULES
@@ -55,6 +56,34 @@ class Vectors(SphinxDirective):
         for file in files:
             self.env.note_dependency(file)
         return {file.name: json.loads(file.read_text(encoding="utf-8")) for file in files}
+
+
+class Operators(SphinxDirective):
+    """Every operator: its dtypes, and its implementations on each platform, preferred first."""
+
+    def run(self) -> list[nodes.Node]:
+        """One table."""
+        rows = [
+            (
+                f"[`{row.name}`](operators/{row.name}.md)",
+                row.dtypes,
+                *(", ".join(row.implementations(platform)) for platform in PLATFORMS),
+            )
+            for row in OPERATORS
+        ]
+        return self.parse_text_to_nodes(_table(("operator", "dtypes", *PLATFORMS), rows))
+
+
+class Descriptors(SphinxDirective):
+    """The class of every operator's descriptor; the first shows what they all inherit."""
+
+    def run(self) -> list[nodes.Node]:
+        """One entry each."""
+        first, *others = (f"dmlax.directml.{row.directml.desc.__name__}" for row in OPERATORS)
+        entries = [f".. autoclass:: {first}\n   :inherited-members:"]
+        entries += [f".. autoclass:: {name}" for name in others]
+        text = "\n\n".join(entries)
+        return self.parse_text_to_nodes(f"```{{eval-rst}}\n{text}\n```\n")
 
 
 class SupportTables(SphinxDirective):
@@ -178,6 +207,8 @@ def _close_examples(app: Sphinx, page: str, source: list[str]) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     """What Sphinx calls."""
     app.add_directive("vectors", Vectors)
+    app.add_directive("operators", Operators)
+    app.add_directive("descriptors", Descriptors)
     app.add_directive("support", SupportTables)
     app.add_directive("rules", Rules)
     app.add_directive("benchmark-results", BenchmarkResults)
