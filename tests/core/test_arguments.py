@@ -69,7 +69,7 @@ PARAMETERS = [
 
 @pytest.mark.parametrize(("value", "wanted", "expected"), PARAMETERS, ids=repr)
 def test_weak_parameters_take_the_wanted_dtype_and_strong_ones_keep_theirs(value, wanted, expected):
-    got = RULES.parameter("F", value, wanted)
+    got = RULES.to_parameter("F", value, wanted)
     assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
     np.testing.assert_array_equal(np.asarray(got), expected)
     assert strong_dtype(got) == expected.dtype
@@ -77,12 +77,12 @@ def test_weak_parameters_take_the_wanted_dtype_and_strong_ones_keep_theirs(value
 
 @pytest.mark.parametrize(("value", "wanted"), [(3, np.uint8), (3, np.float32), (1.5, np.float32)])
 def test_a_weak_device_array_takes_the_wanted_dtype(value, wanted):
-    got = RULES.parameter("F", weak(value), wanted)
+    got = RULES.to_parameter("F", weak(value), wanted)
     assert (strong_dtype(got), got.tolist()) == (np.dtype(wanted), value)
 
 
 def test_an_absent_parameter_stays_absent():
-    assert RULES.parameter("F", None, np.uint8) is None
+    assert RULES.to_parameter("F", None, np.uint8) is None
 
 
 REFUSED = [
@@ -131,7 +131,7 @@ def test_known_scales_are_finite_and_not_zero_once_rounded(value, found):
 
 
 def test_a_scale_is_judged_in_its_own_format():
-    assert np.asarray(RULES.scale("F", 1e-45, np.float32)) == np.float32(1e-45)
+    assert np.asarray(RULES.to_scale("F", 1e-45, np.float32)) == np.float32(1e-45)
     assert error(RULES.scale, "F", 1e-8, np.float16)[0] == "value"
 
 
@@ -142,8 +142,8 @@ def test_a_scale_is_required():
 @pytest.mark.parametrize("bad", [0.0, np.nan, np.inf])
 def test_a_device_array_is_never_looked_into(bad):
     with jax.transfer_guard_device_to_host("disallow"):
-        assert RULES.scale("F", jnp.float32(bad), np.float32).dtype == np.float32
-    assert jax.eval_shape(lambda s: RULES.scale("F", s, np.float32), np.float32(bad)).shape == ()
+        assert RULES.to_scale("F", jnp.float32(bad), np.float32).dtype == np.float32
+    assert jax.eval_shape(lambda s: RULES.to_scale("F", s, np.float32), np.float32(bad)).shape == ()
 
 
 INTEGERS = [
@@ -162,14 +162,14 @@ def test_options_are_integers_within_bounds(value, message):
 
 @pytest.mark.parametrize("value", [3, np.int64(3), np.uint8(3)])
 def test_any_static_integer_is_an_option(value):
-    assert RULES.integer("F", value, 0, 9) == 3
+    assert RULES.to_integer("F", value, 0, 9) == 3
 
 
 def test_a_tracer_is_no_option():
     with pytest.raises(
         SpecError, match=r"F is the traced or device array int32\[\], expected a st"
     ):
-        jax.eval_shape(lambda n: RULES.integer("F", n, 0, 9) * n, 3)
+        jax.eval_shape(lambda n: RULES.to_integer("F", n, 0, 9) * n, 3)
 
 
 SEQUENCES = [
@@ -208,17 +208,17 @@ def test_leading_ones_do_not_count_as_rank(sizes, rank):
 
 
 def test_the_bounds_of_an_option_are_inside():
-    assert [RULES.integer("F", value, 2, 5) for value in (2, 5)] == [2, 5]
+    assert [RULES.to_integer("F", value, 2, 5) for value in (2, 5)] == [2, 5]
 
 
 def test_a_large_integer_is_a_scale_until_float32_ends():
-    assert RULES.scale("S", 2**127, np.float32) == np.float32(2.0**127)
+    assert RULES.to_scale("S", 2**127, np.float32) == np.float32(2.0**127)
     with pytest.raises(SpecError, match="expected finite nonzero values in float32"):
-        RULES.scale("S", 2**128, np.float32)
+        RULES.to_scale("S", 2**128, np.float32)
 
 
 def test_a_scale_may_be_negative():
-    assert RULES.scale("S", -0.5, np.float32) == -0.5
+    assert RULES.to_scale("S", -0.5, np.float32) == -0.5
 
 
 @pytest.mark.parametrize("own", [np.int32, np.bool_, np.uint8])
@@ -235,4 +235,4 @@ def test_a_long_value_is_cut_in_a_message():
 
 @pytest.mark.parametrize("value", [-128, 127])
 def test_the_ends_of_a_range_are_within_it(value):
-    assert RULES.parameter("F", value, np.int8) == value
+    assert RULES.to_parameter("F", value, np.int8) == value

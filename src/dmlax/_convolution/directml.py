@@ -114,7 +114,7 @@ class KernelFits(Rule):
 
     def _broken(self, call: Call) -> Iterator[Broken]:
         padded, spans = _padded_and_spans(call)
-        if any(span > cells for span, cells in zip(spans, padded, strict=True)):
+        if any(span > size for span, size in zip(spans, padded, strict=True)):
             filter = braces(call.tensor("FilterTensor").sizes)
             text = f"has Sizes {filter} and, with Dilations, spans {braces(spans)} cells"
             yield Broken("FilterTensor", f"{text}, expected at most the padded {braces(padded)}")
@@ -128,7 +128,7 @@ class OutputSizes(Rule):
 
     def _broken(self, call: Call) -> Iterator[Broken]:
         padded, spans = _padded_and_spans(call)
-        if any(span > cells for span, cells in zip(spans, padded, strict=True)):
+        if any(span > size for span, size in zip(spans, padded, strict=True)):
             return
         batch, outputs = call.tensor("InputTensor").sizes[0], call.tensor("FilterTensor").sizes[0]
         axes = map(windows.output_size, padded, spans, call.option("Strides"))
@@ -143,7 +143,7 @@ def _padded_and_spans(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
     sizes, kernel = call.tensor("InputTensor").sizes[2:], call.tensor("FilterTensor").sizes[2:]
     call.option("DimensionCount")  # sound, so that all of these have as many entries
     padding = zip(sizes, call.option("StartPadding"), call.option("EndPadding"), strict=True)
-    spans = map(windows.dilated, kernel, call.option("Dilations"))
+    spans = map(windows.dilated_size, kernel, call.option("Dilations"))
     return tuple(map(sum, padding)), tuple(spans)
 
 
@@ -187,7 +187,7 @@ _LAYOUTS = {1: ("NCW", "OIW", "NCW"), 2: ("NCHW", "OIHW", "NCHW")}
 
 
 def _window_rules(prefix: str, page: str) -> tuple[Rule, ...]:
-    """What shapes the windows, of both convolutions."""
+    """The rules of the options that shape the windows."""
     return (
         rules.SpatialDimensionCount(
             name=f"{prefix}-spatial-dimension-count",
@@ -219,7 +219,7 @@ def _window_rules(prefix: str, page: str) -> tuple[Rule, ...]:
 
 
 def _size_rules(prefix: str, page: str) -> tuple[Rule, ...]:
-    """How input, filter and output fit each other, of both convolutions."""
+    """The rules of how input, filter and output fit each other."""
     return (
         ChannelsInGroups(
             name=f"{prefix}-channels",

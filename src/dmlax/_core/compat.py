@@ -1,4 +1,4 @@
-"""The only file that touches what JAX keeps private or changes between versions."""
+"""The parts of JAX that are private or change between versions: no other file touches them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from dmlax.errors import UnsupportedError
 
 
 def is_weak(array: Array) -> bool:
-    """Whether a JAX array or tracer is weakly typed."""
+    """True for a JAX array or tracer that is weakly typed."""
     return bool(jax.typeof(array).weak_type)
 
 
@@ -34,7 +34,7 @@ def axis_size(axis_name: Any) -> int:
 
 
 def partition(array: Array) -> tuple[Any, ...]:
-    """Which mesh axes split each axis of an array, where a mesh's axes are explicit."""
+    """The mesh axes that split each axis of an array, where a mesh's axes are explicit."""
     return tuple(jax.typeof(array).sharding.spec)
 
 
@@ -203,7 +203,7 @@ def _chosen(context: Any, of: _Alternatives) -> Callable[..., Sequence[Array]]:
 
 
 def _is_alone(axis_context: Any) -> bool:
-    """Whether a program is for one device, or spells out what each device does."""
+    """True if a program is for one device, or spells out what each device does."""
     if isinstance(axis_context, SPMDAxisContext):
         return axis_context.manual_axes == frozenset(axis_context.mesh.axis_names)
     return bool(axis_context.num_devices == 1)

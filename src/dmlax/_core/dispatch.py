@@ -1,4 +1,4 @@
-"""Chooses which lowering runs: one table an operator, and the only reader of `implementation`."""
+"""Chooses which lowering runs; nothing else reads `implementation`."""
 
 import functools
 import textwrap
@@ -19,7 +19,7 @@ _SLOW = "reference"
 PLATFORMS = ("cpu", "cuda", "tpu")
 
 
-def runs_anywhere(plan: Any, platform: str) -> str | None:
+def no_reason(plan: Any, platform: str) -> str | None:
     """The `why_not` of a lowering that every platform compiles rightly."""
     return None
 
@@ -37,7 +37,7 @@ class Lowering:
 
     name: str
     run: Callable[[Any, Any], Any]
-    why_not: Callable[[Any, str], str | None] = runs_anywhere
+    why_not: Callable[[Any, str], str | None] = no_reason
     platforms: tuple[str, ...] = PLATFORMS
 
 
@@ -45,8 +45,8 @@ class Lowering:
 class Operator:
     """An operator's lowerings: native ones, then `xla`, then `reference`.
 
-    "auto" takes the first that can run; a native one only where a program is for one platform and
-    one device and is not exported, else `xla`; never `reference`.
+    "auto" takes the first that can run. It takes a native one only where a program is for one
+    platform and one device and is not exported, else `xla`, and never `reference`.
 
     `tangent(plan, operands, tangents)` is the derivative; without it outputs are integers.
     `partition(plan, operands)` says how outputs lie on a mesh whose axes are explicit; without it
@@ -61,7 +61,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Choice:
-    """What one platform runs, and why it does not run the others."""
+    """The implementation that one platform runs, and why it does not run the others."""
 
     platform: str
     implementation: str | None
@@ -75,7 +75,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Which implementation would run where, and why the others would not."""
+    """The implementation that each platform would run, and why it would not run the others."""
 
     operator: str
     call: str
@@ -88,7 +88,7 @@ class Explanation:
 
 
 class Explain:
-    """Passed as `implementation`, has a call explained and not run."""
+    """An `implementation` with which a call is explained and not run."""
 
     def __init__(self, implementation: str) -> None:
         self.implementation = implementation
@@ -102,10 +102,12 @@ def call(operator: Operator, plan: Any, operands: Any, implementation: Any) -> A
 
 
 def _candidates(operator: Operator, implementation: Any) -> tuple[Lowering, ...]:
-    """What may run, preferred first; the last one runs where no other can."""
+    """The lowerings that may run, preferred first; the last one runs where no other can."""
     if implementation == "auto":
         return tuple(lowering for lowering in operator.lowerings if lowering.name != _SLOW)
-    Rules(operator.name).choice("implementation", implementation, ("auto", *_IMPLEMENTATIONS))
+    Rules(operator.name).expect_choice(
+        "implementation", implementation, ("auto", *_IMPLEMENTATIONS)
+    )
     named = tuple(lowering for lowering in operator.lowerings if lowering.name == implementation)
     if not named:
         names = ", ".join(lowering.name for lowering in operator.lowerings)

@@ -69,7 +69,7 @@ _ELEMENTS = ("InputTensor", "ScaleTensor", "ZeroPointTensor", "OutputTensor")
 
 
 def _same_shape_rules(prefix: str, page: str) -> tuple[Rule, ...]:
-    """All four tensors have one shape."""
+    """The rules that all four tensors have one shape."""
     return (
         same_dimension_count(f"{prefix}-same-dimension-count", page, *_ELEMENTS),
         rules.SameSizes(

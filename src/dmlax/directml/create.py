@@ -25,7 +25,7 @@ class BindOrder(NamedTuple):
 
 
 class CompiledOperator:
-    """What `create_operator` returns: a function of named tensors.
+    """A function of named tensors, made by `create_operator`.
 
     Attributes:
       desc: the operator desc.

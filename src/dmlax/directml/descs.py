@@ -56,7 +56,7 @@ class BufferTensorDesc:
 
     @cached_property
     def is_packed(self) -> bool:
-        """Whether an array of `sizes` holds the same elements in the same order."""
+        """True if an array of `sizes` holds the same elements in the same order."""
         return self.strides is None or self.strides == self.packed_strides
 
     @property
@@ -93,7 +93,7 @@ class BufferTensorDesc:
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorDesc:
-    """What the operators' descs share; it is not one itself."""
+    """The base of the operators' descs; it is not one itself."""
 
     operator: ClassVar[str]
 

@@ -20,7 +20,7 @@ class _Axis(NamedTuple):
 
 
 def is_distinct(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether no two indices have the same offset, exactly."""
+    """True if no two indices have the same offset."""
     axes = _axes(sizes, strides)
     if any(axis.stride == 0 for axis in axes):
         return False
@@ -62,13 +62,13 @@ def _axes(sizes: Sequence[int], strides: Sequence[int]) -> list[_Axis]:
 
 
 def _reaches(axes: Sequence[_Axis]) -> list[int]:
-    """For each axis, the cells from the first to the last element of the axes after it."""
+    """For each axis, the elements from the first to the last one of the axes after it."""
     steps = [(axis.size - 1) * axis.stride for axis in axes]
     return [sum(steps[place + 1 :]) + 1 for place in range(len(axes))]
 
 
 def _is_nested(axes: Sequence[_Axis]) -> bool:
-    """Whether each step of an axis passes all that the axes after it reach."""
+    """True if each step of an axis passes all that the axes after it reach."""
     return all(axis.stride >= reach for axis, reach in zip(axes, _reaches(axes), strict=True))
 
 
@@ -84,11 +84,11 @@ def _unfold(buffer: Array, axes: Sequence[_Axis]) -> Array:
 
 def _fold(array: Array, axes: Sequence[_Axis], length: int) -> Array:
     """The inverse: zeros between the elements."""
-    cells = array[..., None]
+    buffer = array[..., None]
     for place in reversed(range(len(axes))):
-        cells = _fit(cells, axes[place].stride)
-        cells = cells.reshape(*cells.shape[:-2], axes[place].size * axes[place].stride)
-    return _fit(cells, length)
+        buffer = _fit(buffer, axes[place].stride)
+        buffer = buffer.reshape(*buffer.shape[:-2], axes[place].size * axes[place].stride)
+    return _fit(buffer, length)
 
 
 def _fit(array: Array, width: int) -> Array:
@@ -110,7 +110,7 @@ def _offsets(sizes: Sequence[int], strides: Sequence[int]) -> Array:
 
 
 def _meet(axes: Sequence[_Axis]) -> bool:
-    """Whether some steps, not all 0 and within the sizes, lead back to the start.
+    """True if some steps, not all 0 and within the sizes, lead back to the start.
 
     Exact for all but absurd layouts: one that takes more than `_PATIENCE` tries counts as meeting.
     """
@@ -123,7 +123,7 @@ def _meet(axes: Sequence[_Axis]) -> bool:
 
 
 def _reachable(distance: int, axes: Sequence[_Axis], left: list[int]) -> bool:
-    """Whether steps along the axes, in both directions, add up to a distance."""
+    """True if steps along the axes, in both directions, add up to a distance."""
     left[0] -= 1
     if distance == 0 or left[0] < 0:
         return True

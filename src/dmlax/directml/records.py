@@ -1,4 +1,4 @@
-"""Reading, checking and writing descs: what a field may hold, before any rule of DirectML."""
+"""Reads, checks and writes descs: the types of fields, before any rule of DirectML."""
 
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -103,11 +103,11 @@ def write(record: Any) -> dict[str, Any]:
 
 
 class _WrongError(Exception):
-    """What is wrong with one value, to be said of its field."""
+    """A mistake in one value, to be reported with its field."""
 
 
 def _checked(hint: Any, each: Field[Any], value: Any) -> Any:
-    """What a field may hold, sequences as tuples."""
+    """Checks a value against its field's type; sequences become tuples."""
     if value is None and (each.default is None or _is_record(hint)):
         return None  # whether a tensor may be absent depends on the feature level
     if hint is int:
@@ -140,7 +140,7 @@ def _integer(value: Any, limit: int, place: str = "") -> int:
 
 
 def _parsed(hint: Any, value: Any) -> Any:
-    """What JSON holds, as a record holds it."""
+    """Converts what JSON holds to what a record holds."""
     if _is_record(hint) and value is not None:
         return read(_class(hint), value, _class(hint).__name__)
     if hint in _PREFIXES:
@@ -185,7 +185,7 @@ def _dimension_count(value: Mapping[str, Any], owner: str) -> Iterator[Violation
 
 
 def _within(owner: str, tensor: str, problems: Iterable[Violation]) -> Iterator[Violation]:
-    """What is wrong with a tensor's desc, said of the operator's."""
+    """Reports a tensor's mistakes as the operator's."""
     for problem in problems:
         text = problem.message.partition(": ")[2]
         path = (

@@ -23,7 +23,7 @@ class ExcusedError(Exception):
 
 
 class Call(NamedTuple):
-    """What a rule may look at: fields that are there, and sound."""
+    """A desc as its rules see it: without fields that are absent or broken."""
 
     desc: OperatorDesc
     feature_level: FeatureLevel
