@@ -1,4 +1,4 @@
-"""Who may import what, and what importing does."""
+"""Imports: which file may import which, and the effects of importing dmlax."""
 
 import ast
 import graphlib

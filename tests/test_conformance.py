@@ -39,7 +39,7 @@ def test_xla_meets_them_too_where_auto_runs_a_kernel(file):
 
 
 def wide(vector, variant):
-    """Whether JAX, without 64-bit types, cannot hold an input as it is."""
+    """True if JAX, without 64-bit types, cannot hold an input as it is."""
     if vector.operator == "nonzero_coordinates" and variant == "eager":
         return False
     return {tensor.dtype for tensor in vector.inputs.values()} & {"int64", "uint64", "float64"}

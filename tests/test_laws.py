@@ -74,7 +74,7 @@ def test_every_operator_is_in_the_table(calls):
 
 
 def eval_shape(law):
-    """What a call would give; traced anew, since JAX remembers functions that it traced."""
+    """The shapes of the result; traced anew, since JAX remembers functions that it traced."""
     return jax.eval_shape(lambda *operands: law.function(*operands), *law.operands)
 
 

@@ -1,4 +1,4 @@
-"""What users see: names, signatures, docstrings and the version."""
+"""The public contract: names, signatures, docstrings and the version."""
 
 import inspect
 import re
@@ -82,7 +82,7 @@ def test_a_lowering_has_a_reason_on_every_platform_that_it_is_not_for(row):
 
 
 def test_the_readmes_table_of_operators_is_the_lists():
-    """The first lowering of a cell is what "auto" runs."""
+    """The first lowering of an entry is what "auto" runs."""
     readme = (ROOT / "README.md").read_text()
     table = [
         f"| [`{row.name}`](docs/operators/{row.name}.md) | {row.dtypes} | "

@@ -91,7 +91,7 @@ def values(seed, name, dtype, shape):
 
 
 def given(op, seed=0):
-    """What to call an operator with: every element of every buffer is drawn."""
+    """Inputs of an operator: every element of every buffer is drawn."""
     tensors = op.desc.tensors
     names = [DIRECTML[name] for name in op.bind_order.inputs]
     return {
@@ -101,7 +101,7 @@ def given(op, seed=0):
 
 
 def expected(operator, fields, inputs):
-    """What `dmlax` gives for the same tensors, bound."""
+    """The outputs of the function of `dmlax` for the same tensors, bound."""
     tensors = made(operator, fields).tensors
     x = {DIRECTML[name]: logical(tensors[DIRECTML[name]], each) for name, each in inputs.items()}
     flat = {name: each.reshape(-1) for name, each in x.items()}

@@ -310,6 +310,6 @@ def test_broken_descs_are_refused_by_both(operator):
 
 
 def fields_agree(fields):
-    """Whether every DimensionCount is the number of Sizes: otherwise there is no record."""
+    """True if every DimensionCount is the number of Sizes: otherwise there is no record."""
     tensors = [value for value in fields.values() if isinstance(value, dict)]
     return all(tensor["DimensionCount"] == len(tensor["Sizes"]) for tensor in tensors)

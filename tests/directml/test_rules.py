@@ -1,4 +1,4 @@
-"""The suite's coverage of the strict door: every rule, and every row of every table."""
+"""The suite's coverage of the descriptors: every rule, and every row of every table."""
 
 from functools import cache
 
@@ -42,7 +42,7 @@ def suite():
 
 @cache
 def all_found():
-    """What the library says of each vector, by id."""
+    """The library's violations for each vector, by id."""
     return {vector.id: judged(vector) for vector in suite()}
 
 
@@ -67,7 +67,7 @@ def invalid(rule, operator=None):
 
 
 def breaks(vector, rule):
-    """Whether a vector's first violation is of a rule, with the code and field that it expects."""
+    """True if a vector's first violation is of a rule, with the code and field that it expects."""
     wanted = (rule, vector.expect.code, vector.expect.field)
     return [tuple(each[:3]) for each in found(vector)[:1]] == [wanted]
 
