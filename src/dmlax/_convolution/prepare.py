@@ -120,7 +120,7 @@ def pack(shape: FilterShape, filter: Array, zero_point: Array | None) -> Prepare
     return Prepared(packed, sums, None if zero_point is None else as_parameter(zero_point))
 
 
-def ready(plan: ConvolutionPlan, operands: Convolution) -> Prepared:
+def as_prepared(plan: ConvolutionPlan, operands: Convolution) -> Prepared:
     """The call's filter, prepared beforehand or now."""
     if plan.prepared:
         assert isinstance(operands.filter, Prepared)
@@ -130,7 +130,7 @@ def ready(plan: ConvolutionPlan, operands: Convolution) -> Prepared:
 
 def real_values(plan: ConvolutionPlan, operands: Convolution) -> Array:
     """The filter less its zero point, as int32 in O, I, spatial order."""
-    filter = ready(plan, operands)
+    filter = as_prepared(plan, operands)
     values = filter.packed.astype(jnp.int32) - zero_of(plan.filter, filter).reshape(-1, 1)
     shape = (plan.filter.outputs, *plan.filter.kernel, plan.filter.channels)
     return jnp.moveaxis(values.reshape(shape), -1, 1)

@@ -15,7 +15,7 @@ from jax import Array, lax
 
 from dmlax._convolution.epilogue import as_channel, epilogue
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
-from dmlax._convolution.prepare import Prepared, as_int32, ready, rebase_of, to_int8, zero_of
+from dmlax._convolution.prepare import Prepared, as_int32, as_prepared, rebase_of, to_int8, zero_of
 from dmlax._convolution.words import as_bytes, fill_channels, pad_end, to_int8_words, word_of
 from dmlax._core import compat, windows
 from dmlax._core.arguments import structs
@@ -134,7 +134,7 @@ def _in_output_layout(plan: ConvolutionPlan, layout: _Layout, output: Array) -> 
 
 def _depthwise(plan: ConvolutionPlan, operands: Convolution) -> Array:
     """One input channel a group: a product and a sum a tap, all in one pass."""
-    layout, filter = _layout(plan), ready(plan, operands)
+    layout, filter = _layout(plan), as_prepared(plan, operands)
     terms = _terms(plan, operands, filter)
     multiplier = plan.filter.outputs // plan.filter.group_count
     x = _pad_input(plan, operands, layout, terms.input_zero)
@@ -152,7 +152,7 @@ def _depthwise(plan: ConvolutionPlan, operands: Convolution) -> Array:
 
 def _direct(plan: ConvolutionPlan, operands: Convolution) -> Array:
     """One convolution: im2col is many times the input, in memory and in compile time."""
-    layout, filter = _layout(plan), ready(plan, operands)
+    layout, filter = _layout(plan), as_prepared(plan, operands)
     terms = _terms(plan, operands, filter)
     x = _pad_input(plan, operands, layout, terms.input_zero)
     accumulator = _convolution(plan, layout, x, filter.packed)
@@ -218,7 +218,7 @@ def _product(
 
 def _in_parts(plan: ConvolutionPlan, images: int, operands: Convolution) -> Array:
     """Convolves some images at a time: im2col, a matrix product, the epilogue."""
-    layout, filter = _layout(plan), ready(plan, operands)
+    layout, filter = _layout(plan), as_prepared(plan, operands)
     terms = _terms(plan, operands, filter)
     x = _pad_input(plan, operands, layout, terms.input_zero)
     product = _product(plan, operands, filter, terms, (-1,) if layout.last else (-1, 1))
@@ -284,7 +284,7 @@ def _by_words(plan: ConvolutionPlan, operands: Convolution) -> Array:
     """Channels last and four at a time, which a GPU moves as fast as one: windows in rows."""
     layout = _layout(plan, last=True)
     x = _in_layout(plan, layout, operands.input)
-    x, filter = fill_channels(plan, operands, x, ready(plan, operands))
+    x, filter = fill_channels(plan, operands, x, as_prepared(plan, operands))
     terms = _terms(plan, operands, filter)
     x = _pad(plan, layout, to_int8_words(x), word_of(terms.input_zero))
     addressed = plan.filter.taps > 1 and math.prod(x.shape[1:]) < _MOST_WORDS
