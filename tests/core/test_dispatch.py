@@ -236,7 +236,7 @@ def test_explain_warns_of_accumulators_that_can_overflow():
 
 @pytest.mark.parametrize("name", CALLS)
 def test_explain_traces_and_runs_nothing(name, monkeypatch):
-    monkeypatch.setattr(dispatch, "_compiled", None)
+    monkeypatch.setattr(dispatch, "_compile", None)
     function, arguments, fixed = CALLS[name]
     explanation = dmlax.explain(function, *arguments, **fixed)
     assert explanation.operator == name

@@ -27,6 +27,6 @@ def epilogue(
 
 
 def as_channel(parameter: Array, channel: tuple[int, ...]) -> Array:
-    """One value as (), one per channel to broadcast along the channels."""
+    """Reshapes one value to (), one per channel to broadcast along the channels."""
     parameter = as_parameter(parameter)
     return parameter.reshape(channel) if parameter.ndim else parameter

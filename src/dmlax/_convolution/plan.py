@@ -51,13 +51,13 @@ class FilterShape(NamedTuple):
         return math.prod(self.kernel)
 
     def encode(self) -> bytes:
-        """As JSON, for `jax.export`."""
+        """Encodes as JSON, for `jax.export`."""
         dtype, sizes = self.filter.dtype.name, self.filter.shape
         return json.dumps([dtype, sizes, self.layouts, self.group_count]).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> "FilterShape":
-        """The inverse of `encode`."""
+        """Decodes what `encode` wrote."""
         dtype, sizes, layouts, group_count = json.loads(bytes(data))
         return cls(Aval(np.dtype(dtype), tuple(sizes)), tuple(map(tuple, layouts)), group_count)
 
@@ -127,7 +127,7 @@ class ConvolutionPlan:
 
     @property
     def batch(self) -> int:
-        """N."""
+        """N, the number of images."""
         return self.input.shape[self.options.input_layout[0]]
 
     @property
@@ -199,7 +199,7 @@ def filter_shape(
 def parse_layouts(
     rules: Rules, filter: Aval, dimension_numbers: Any
 ) -> tuple[tuple[int, ...], ...]:
-    """The axes of N, C, spatial; of O, I, spatial; and of the output, as `lax` reads them."""
+    """Finds the axes of N, C, spatial; of O, I, spatial; and of the output, as `lax` does."""
     rank = len(filter.shape)
     if not isinstance(dimension_numbers, lax.ConvDimensionNumbers):
         _check_letters(rules, filter, dimension_numbers)
@@ -233,7 +233,7 @@ def _expect_layout(rules: Rules, good: bool, dimension_numbers: Any) -> None:
 
 
 def check_filter_zero_point(rules: Rules, shape: FilterShape, zero_point: Aval | None) -> None:
-    """One value or one per output channel, of the filter's dtype."""
+    """Checks that it is one value or one per output channel, of the filter's dtype."""
     if zero_point is not None:
         rules.expect_dtype("FilterZeroPointTensor", zero_point, shape.filter.dtype)
         _check_per_channel(rules, "FilterZeroPointTensor", zero_point, shape.outputs)

@@ -121,7 +121,7 @@ def pack(shape: FilterShape, filter: Array, zero_point: Array | None) -> Prepare
 
 
 def as_prepared(plan: ConvolutionPlan, operands: Convolution) -> Prepared:
-    """The call's filter, prepared beforehand or now."""
+    """Returns the call's filter, prepared beforehand or now."""
     if plan.prepared:
         assert isinstance(operands.filter, Prepared)
         return operands.filter
@@ -154,10 +154,10 @@ def rebase_of(dtype: np.dtype) -> int:
 
 
 def as_parameter(x: Array) -> Array:
-    """One value as (), one per channel as (K,), from any of the shapes a parameter may have."""
+    """Reshapes one value to (), one per channel to (K,), from any shape of a parameter."""
     return x.reshape(()) if x.size == 1 else x.reshape(-1)
 
 
 def as_int32(parameter: Array | None) -> Array:
-    """A zero point or bias in int32; an absent one is 0."""
+    """Converts a zero point or bias to int32; an absent one is 0."""
     return jnp.int32(0) if parameter is None else as_parameter(parameter).astype(jnp.int32)

@@ -14,7 +14,7 @@ from dmlax.errors import Code, SpecError
 
 
 class Aval(NamedTuple):
-    """A dtype and a shape: what a plan may know of an array."""
+    """A dtype and a shape: all that a plan knows of an array."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -43,7 +43,7 @@ class Rules(NamedTuple):
     operator: str
 
     def fail(self, code: Code, field: str, message: str) -> NoReturn:
-        """Raises: `operator: field message`."""
+        """Raises `operator: field message`."""
         raise SpecError(f"{self.operator}: {field} {message}", code, field)
 
     def expect(self, holds: bool, code: Code, field: str, message: str) -> None:

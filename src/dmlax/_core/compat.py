@@ -41,7 +41,7 @@ def partition(array: Array) -> tuple[Any, ...]:
 def outside_explicit_mesh(
     function: Callable[[Any], Any], operands: Any, partitions: Callable[[Any], Any]
 ) -> Any:
-    """function(operands), which need not say how each intermediate is split over a mesh.
+    """Runs function(operands), which need not say how intermediates are split over a mesh.
 
     Args:
       function: reshapes and loops, for which a mesh with explicit axes asks a sharding each time.
@@ -67,7 +67,7 @@ def _explicit_mesh(operands: Any) -> Any:
 
 
 def refuse(x: Array, refusals: tuple[tuple[str, str], ...]) -> Array:
-    """`x`, unless it is lowered for one of the platforms: then `UnsupportedError` says why.
+    """Returns `x`; lowering it for one of the platforms raises `UnsupportedError`, which says why.
 
     The platform is known only when lowering, and `lax.platform_dependent` traces every branch.
     """
@@ -141,7 +141,7 @@ def choose(
 
 
 def _varying_alike(arrays: Sequence[Array]) -> list[Array]:
-    """Inside `jax.shard_map`, they differ from device to device along the same mesh axes."""
+    """Makes arrays inside `jax.shard_map` vary over devices along the same mesh axes."""
     axes = [_varying(array) for array in arrays]
     union = frozenset[Any]().union(*axes)
     return [

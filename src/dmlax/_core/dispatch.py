@@ -98,7 +98,7 @@ def call(operator: Operator, plan: Any, operands: Any, implementation: Any) -> A
     """Runs the operator on its plan; equal plans trace once."""
     if isinstance(implementation, Explain):
         return _explanation(operator, plan, implementation.implementation)
-    return _compiled(operator, plan, _candidates(operator, implementation))(operands)
+    return _compile(operator, plan, _candidates(operator, implementation))(operands)
 
 
 def _candidates(operator: Operator, implementation: Any) -> tuple[Lowering, ...]:
@@ -119,7 +119,7 @@ def _candidates(operator: Operator, implementation: Any) -> tuple[Lowering, ...]
 
 
 @functools.lru_cache(maxsize=4096)
-def _compiled(operator: Operator, plan: Any, candidates: tuple[Lowering, ...]) -> Any:
+def _compile(operator: Operator, plan: Any, candidates: tuple[Lowering, ...]) -> Any:
     """One jitted function a plan, with the operator's derivative."""
     *native, general = candidates
     refusals = tuple(

@@ -39,7 +39,7 @@ class ElementwisePlan:
         return []
 
     def spread(self, parameter: Array) -> Array:
-        """A parameter shaped so that it broadcasts to the input."""
+        """Reshapes a parameter so that it broadcasts to the input."""
         if self.axis is None or parameter.ndim != 1:
             return parameter
         return parameter.reshape(-1, *(1,) * (len(self.input.shape) - self.axis - 1))

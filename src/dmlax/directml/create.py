@@ -1,4 +1,4 @@
-"""create_operator: a checked desc as a function of named tensors."""
+"""create_operator makes a checked desc a function of named tensors."""
 
 import functools
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ class CompiledOperator:
         self.desc = desc
         self.feature_level = feature_level
         self.bind_order = _bind_order(desc, feature_level)
-        self._run = _compiled(desc, self.bind_order)
+        self._run = _compile(desc, self.bind_order)
         self._expected = {
             name: Aval(tensor.dtype, tensor.shape)
             for name in self.bind_order.inputs
@@ -144,14 +144,14 @@ def create_operator(desc: OperatorDesc, *, feature_level: FeatureLevel) -> Compi
       [[0, 0, 0], [0, 0, 3], [0, 1, 1], [0, 1, 3]]
     """
     try:
-        return _created(desc, feature_level)
+        return _create(desc, feature_level)
     except TypeError:  # unhashable, so no desc
         expect_valid(desc, feature_level)
         raise
 
 
 @functools.lru_cache(maxsize=4096, typed=True)  # a level's value is no level
-def _created(desc: OperatorDesc, feature_level: FeatureLevel) -> CompiledOperator:
+def _create(desc: OperatorDesc, feature_level: FeatureLevel) -> CompiledOperator:
     expect_valid(desc, feature_level)
     return CompiledOperator(desc, feature_level)
 
@@ -165,7 +165,7 @@ def _bind_order(desc: OperatorDesc, feature_level: FeatureLevel) -> BindOrder:
 
 
 @functools.lru_cache(maxsize=4096)
-def _compiled(desc: OperatorDesc, bind_order: BindOrder) -> Any:
+def _compile(desc: OperatorDesc, bind_order: BindOrder) -> Any:
     """One jitted function for all feature levels."""
 
     def run(tensors: dict[str, Array]) -> list[Array]:

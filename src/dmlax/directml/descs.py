@@ -83,11 +83,11 @@ class BufferTensorDesc:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """From DirectML's spelling, as `to_dict` writes it; keys with a default may be left out."""
+        """Reads DirectML's spelling, as `to_dict` writes it; keys with a default may be left out."""
         return records.read(cls, value, "BufferTensorDesc")
 
     def to_dict(self) -> dict[str, Any]:
-        """In DirectML's spelling, of what JSON can hold."""
+        """Writes DirectML's spelling, in types that JSON can hold."""
         return records.write(self)
 
 
@@ -102,11 +102,11 @@ class OperatorDesc:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """From DirectML's spelling, as `to_dict` writes it; optional tensors may be left out."""
+        """Reads DirectML's spelling, as `to_dict` writes it; optional tensors may be left out."""
         return records.read(cls, value, cls.operator)
 
     def to_dict(self) -> dict[str, Any]:
-        """In DirectML's spelling, of what JSON can hold."""
+        """Writes DirectML's spelling, in types that JSON can hold."""
         return records.write(self)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Strided buffers: where elements lie, and moving them between a buffer and an array."""
+"""Strided buffers: the places of elements, and copies between a buffer and an array."""
 
 import math
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def is_distinct(sizes: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def read(buffer: Array, sizes: Sequence[int], strides: Sequence[int]) -> Array:
-    """The array of `sizes` whose element i is buffer[sum(i * strides)]."""
+    """Reads the array of `sizes` whose element i is buffer[sum(i * strides)]."""
     axes = [axis for axis in _axes(sizes, strides) if axis.stride]
     if not _is_nested(axes):
         return buffer[_offsets(sizes, strides)]
@@ -40,7 +40,7 @@ def read(buffer: Array, sizes: Sequence[int], strides: Sequence[int]) -> Array:
 
 
 def write(array: Array, strides: Sequence[int], length: int) -> Array:
-    """The buffer of `length` elements that `read` reads `array` from; the rest is zero."""
+    """Writes the buffer of `length` elements that `read` reads `array` from; the rest is zero."""
     axes = _axes(array.shape, strides)
     if not _is_nested(axes):
         empty = jnp.zeros(length, array.dtype)
@@ -73,7 +73,7 @@ def _is_nested(axes: Sequence[_Axis]) -> bool:
 
 
 def _unfold(buffer: Array, axes: Sequence[_Axis]) -> Array:
-    """An axis of the array for each of `axes`, in their order, by slices and reshapes."""
+    """Makes each of `axes` an axis of the array, in their order, by slices and reshapes."""
     lead: tuple[int, ...] = ()
     for axis in axes:
         buffer = _fit(buffer, axis.size * axis.stride)
@@ -83,7 +83,7 @@ def _unfold(buffer: Array, axes: Sequence[_Axis]) -> Array:
 
 
 def _fold(array: Array, axes: Sequence[_Axis], length: int) -> Array:
-    """The inverse: zeros between the elements."""
+    """Undoes `_unfold`, with zeros between the elements."""
     buffer = array[..., None]
     for place in reversed(range(len(axes))):
         buffer = _fit(buffer, axes[place].stride)
@@ -92,7 +92,7 @@ def _fold(array: Array, axes: Sequence[_Axis], length: int) -> Array:
 
 
 def _fit(array: Array, width: int) -> Array:
-    """The last axis cut or filled with zeros to `width`."""
+    """Cuts the last axis to `width`, or fills it with zeros."""
     missing = width - array.shape[-1]
     if missing <= 0:
         return array[..., :width]
