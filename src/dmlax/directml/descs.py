@@ -83,7 +83,7 @@ class BufferTensorDesc:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """Reads DirectML's spelling, as `to_dict` writes it; keys with a default may be left out."""
+        """Reads DirectML's spelling, as `to_dict` writes it; keys with a default may be absent."""
         return records.read(cls, value, "BufferTensorDesc")
 
     def to_dict(self) -> dict[str, Any]:
