@@ -91,13 +91,18 @@ def test_jit_equals_eager(law):
 
 @every_law
 def test_the_reference_equals_auto(law):
-    reference = functools.partial(law.function, implementation="reference")
-    if law.name == "quantized, prepared":
-        reference = lambda x, w, sx: quantized(  # noqa: E731
-            *(x, w, None, sx, np.float32(0.02), np.float32(0.05), ZERO, None, None),
-            implementation="reference",
-        )
-    assert_tree(reference(*law.operands), result(law))
+    assert_tree(law.function(*law.operands, implementation="reference"), result(law))
+
+
+@every_law
+def test_a_call_is_explained(law):
+    explanation = law.function(*law.operands, implementation=dispatch.Explain("auto"))
+    row = next(row for row in OPERATORS if row.name == explanation.operator)
+    assert [choice.platform for choice in explanation.choices] == list(dispatch.PLATFORMS)
+    for choice in explanation.choices:
+        assert choice.implementation in row.implementations(choice.platform)
+        named = {choice.implementation, *choice.why_not}
+        assert named == {lowering.name for lowering in row.operator.lowerings}
 
 
 def rolled(operands, count=3):
