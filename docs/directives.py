@@ -14,7 +14,9 @@ from tables import table as _table
 
 import dmlax
 from dmlax import directml
-from dmlax.directml.tables import SUPPORT, Support, Table
+from dmlax._core.dispatch import PLATFORMS
+from dmlax._operators import OPERATORS
+from dmlax.directml.support import Support, Table
 from dmlax.directml.tensors import INTRODUCED, REQUIRED, SIZES_COUNT, TENSOR_RULES
 
 _ROOT = Path(__file__).parent.parent
@@ -54,6 +56,34 @@ class Vectors(SphinxDirective):
         for file in files:
             self.env.note_dependency(file)
         return {file.name: json.loads(file.read_text(encoding="utf-8")) for file in files}
+
+
+class Operators(SphinxDirective):
+    """Every operator: its dtypes, and its implementations on each platform, preferred first."""
+
+    def run(self) -> list[nodes.Node]:
+        """One table."""
+        rows = [
+            (
+                f"[`{row.name}`](operators/{row.name}.md)",
+                row.dtypes,
+                *(", ".join(row.implementations(platform)) for platform in PLATFORMS),
+            )
+            for row in OPERATORS
+        ]
+        return self.parse_text_to_nodes(_table(("operator", "dtypes", *PLATFORMS), rows))
+
+
+class Descriptors(SphinxDirective):
+    """The class of every operator's descriptor; the first shows what they all inherit."""
+
+    def run(self) -> list[nodes.Node]:
+        """One entry each."""
+        first, *others = (f"dmlax.directml.{row.directml.desc.__name__}" for row in OPERATORS)
+        entries = [f".. autoclass:: {first}\n   :inherited-members:"]
+        entries += [f".. autoclass:: {name}" for name in others]
+        text = "\n\n".join(entries)
+        return self.parse_text_to_nodes(f"```{{eval-rst}}\n{text}\n```\n")
 
 
 class SupportTables(SphinxDirective):
@@ -120,7 +150,7 @@ def _stated(page: str | None) -> str:
 
 
 def _support(operator: str) -> Support:
-    return next(each for each in SUPPORT.values() if each.desc.operator == operator)
+    return next(row.directml for row in OPERATORS if row.directml.desc.operator == operator)
 
 
 def _check_coverage(app: Sphinx, env: Any) -> None:
@@ -140,6 +170,8 @@ def _close_examples(app: Sphinx, page: str, source: list[str]) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     """Registers the directives."""
     app.add_directive("vectors", Vectors)
+    app.add_directive("operators", Operators)
+    app.add_directive("descriptors", Descriptors)
     app.add_directive("support", SupportTables)
     app.add_directive("rules", Rules)
     app.connect("source-read", _close_examples)

@@ -1,4 +1,4 @@
-"""What several tests share: seeded arrays, exact comparison, and the oracle on NumPy arrays."""
+"""Helpers of several tests: seeded arrays, exact comparison, the oracle on NumPy arrays."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -117,11 +117,11 @@ def sums_of_products(
     w = w.reshape(group_count, outputs // group_count, channels, *kernel)
     total = np.zeros((len(x), group_count, outputs // group_count, *sizes), np.int64)
     for tap in np.ndindex(*kernel):
-        cells = [
+        pixels = [
             slice(t * d, t * d + (n - 1) * s + 1, s)
             for t, d, n, s in zip(tap, dilations, sizes, strides, strict=True)
         ]
-        met = x[(slice(None),) * 3 + tuple(cells)]
+        met = x[(slice(None),) * 3 + tuple(pixels)]
         total += np.einsum("ngchw,gkc->ngkhw", met, w[(slice(None),) * 3 + tap])
     return total.reshape(len(x), outputs, *sizes).astype(np.int32)
 

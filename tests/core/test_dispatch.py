@@ -1,4 +1,4 @@
-"""Which lowering runs: the table, `implementation`, refusals and `explain`."""
+"""The choice of a lowering: the table, `implementation`, refusals and `explain`."""
 
 import dataclasses
 
@@ -236,7 +236,7 @@ def test_explain_warns_of_accumulators_that_can_overflow():
 
 @pytest.mark.parametrize("name", CALLS)
 def test_explain_traces_and_runs_nothing(name, monkeypatch):
-    monkeypatch.setattr(dispatch, "_compiled", None)
+    monkeypatch.setattr(dispatch, "_compile", None)
     function, arguments, fixed = CALLS[name]
     explanation = dmlax.explain(function, *arguments, **fixed)
     assert explanation.operator == name
@@ -266,8 +266,8 @@ def test_explain_takes_only_operators(function):
 
 
 @pytest.mark.parametrize(
-    "told", [dispatch.Choice("cpu", None, {}), dispatch.Explanation("op", "call", ())]
+    "explained", [dispatch.Choice("cpu", None, {}), dispatch.Explanation("op", "call", ())]
 )
-def test_what_is_explained_does_not_change(told):
+def test_an_explanation_is_frozen(explained):
     with pytest.raises(dataclasses.FrozenInstanceError):
-        told.platform = "tpu"
+        explained.platform = "tpu"

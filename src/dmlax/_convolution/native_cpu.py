@@ -8,7 +8,7 @@ import numpy as np
 from jax import Array
 
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
-from dmlax._convolution.prepare import ready
+from dmlax._convolution.prepare import as_prepared
 from dmlax._core import native
 
 _TARGET = "dmlax_convolution"
@@ -78,7 +78,7 @@ def _windows(plan: ConvolutionPlan) -> tuple[int, ...]:
 
 def _parameters(plan: ConvolutionPlan, operands: Convolution) -> tuple[Array, ...]:
     """The prepared filter and every parameter, flat; absent ones are empty."""
-    filter = ready(plan, operands)
+    filter = as_prepared(plan, operands)
     output_zero = np.uint8 if not plan.quantized else plan.options.output_dtype
     dtypes = [plan.filter.filter.dtype, plan.input.dtype, jnp.int32, *3 * (jnp.float32,)]
     values: list[Any] = [
