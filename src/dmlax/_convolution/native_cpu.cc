@@ -25,7 +25,7 @@ using Sizes = ffi::Span<const int64_t>;
 constexpr int64_t kMostPlanes = int64_t{1} << 31;  // bytes of one image's planes
 constexpr int64_t kMostSize = int64_t{1} << 31;    // of anything in `windows`
 constexpr size_t kMostKept = size_t{1} << 26;      // scratch that a thread keeps between calls
-constexpr double kWakingNanoseconds = 50000;       // until a thread that sleeps is of help
+constexpr double kThreadWakeupNs = 50000;       // until a thread that sleeps is of help
 constexpr double kMostSharing = 100000;            // until its own cache has the filter
 constexpr double kDepthwiseRows = 4;               // times the others' time: no products hide it
 constexpr int64_t kPanelsOfTask = 4;               // that a filter row is read for, at least
@@ -185,7 +185,7 @@ class Batch {
 // --- geometry ----------------------------------------------------------------------------
 
 struct Geometry {
-  Job job = {};
+  ConvProblem job = {};
   std::vector<int64_t> vertical, horizontal, taps;
 };
 
@@ -226,19 +226,19 @@ bool make_axis(Axis& axis, int64_t size, int64_t output, Sizes windows, size_t w
 }
 
 // Columns as the planes have them, and the bytes between cells.
-void choose_columns(Geometry& geometry, bool keeps_columns) {
-  Job& job = geometry.job;
+void choose_columns(Geometry& geometry, bool has_row_kernel) {
+  ConvProblem& job = geometry.job;
   const Axis& width = job.width;
   geometry.horizontal = phases_of(width);
   // Columns that no tap meets are left out, as they are of other planes.
   const bool all_met = static_cast<int64_t>(geometry.horizontal.size()) == width.stride;
   const bool near = width.dilation <= 16 && width.kernel <= 4 &&
                     15 * width.stride + (width.kernel - 1) * width.dilation <= 63;
-  job.near_taps = keeps_columns && job.depthwise() && !job.direct && all_met && near &&
+  job.taps_fit_one_load = has_row_kernel && job.depthwise() && !job.direct && all_met && near &&
                   job.height.kernel <= kMostTapRows;
   job.columns = width;
   job.step = 1;
-  if (job.near_taps) {
+  if (job.taps_fit_one_load) {
     job.step = width.stride;
     job.columns.stride = 1;
     geometry.horizontal = {0};
@@ -248,13 +248,13 @@ void choose_columns(Geometry& geometry, bool keeps_columns) {
 }
 
 // Where everything is; false if an image's planes would take too much memory.
-bool lay_out(Geometry& geometry, bool keeps_columns) {
-  Job& job = geometry.job;
+bool lay_out(Geometry& geometry, bool has_row_kernel) {
+  ConvProblem& job = geometry.job;
   Axis &height = job.height, &width = job.width;
   const bool plain = job.taps_count() == 1 && height.stride == 1 && width.stride == 1 &&
                      height.start + height.end + width.start + width.end == 0;
   job.direct = plain && !job.input_last;
-  choose_columns(geometry, keeps_columns);
+  choose_columns(geometry, has_row_kernel);
   const Axis& columns = job.columns;
   geometry.vertical = phases_of(height);
   height.phases = static_cast<int64_t>(geometry.vertical.size());
@@ -316,7 +316,7 @@ struct Constants {
 
 // Sums are of x - zero_x times w - zero_w, where x is unsigned and w signed: what the products
 // of bytes lack. All of it modulo 2^32.
-void add_offsets(Constants& constants, const Job& job, const Values& values, int32_t input_zero,
+void add_offsets(Constants& constants, const ConvProblem& job, const Values& values, int32_t input_zero,
                  bool filter_unsigned, bool filter_zero_signed) {
   const int64_t channels = job.all_rows();
   const uint32_t zero_x = static_cast<uint32_t>(input_zero);
@@ -348,7 +348,7 @@ void add_offsets(Constants& constants, const Job& job, const Values& values, int
   }
 }
 
-void add_multipliers(Constants& constants, const Job& job, const Values& values, bool exact) {
+void add_multipliers(Constants& constants, const ConvProblem& job, const Values& values, bool exact) {
   const int64_t channels = job.all_rows();
   constants.estimate.resize(channels);
   constants.band.assign(channels, kNever);
@@ -370,7 +370,7 @@ void add_multipliers(Constants& constants, const Job& job, const Values& values,
   }
 }
 
-void set_range(Job& job, bool exact) {
+void set_range(ConvProblem& job, bool exact) {
   const int32_t lowest = job.output_signed ? -128 : 0;
   job.low = exact ? -kLimit : static_cast<float>(lowest - job.output_zero);
   job.high = exact ? kLimit : static_cast<float>(lowest + 255 - job.output_zero);
@@ -379,7 +379,7 @@ void set_range(Job& job, bool exact) {
 // --- sharing the work out ----------------------------------------------------------------
 
 struct Run {
-  const Job& job;
+  const ConvProblem& job;
   const ConvolutionKernels& kernels;
   const Values& values;
 
@@ -517,7 +517,7 @@ struct Run {
     const double rows = static_cast<double>(job.images * job.panels * job.all_rows());
     const double time = products / machine.speed.products + bytes / 16 + filter / 32 +
                         rows * machine.speed.row * (job.depthwise() ? kDepthwiseRows : 1);
-    return time < kWakingNanoseconds + std::min(filter / 3, kMostSharing);
+    return time < kThreadWakeupNs + std::min(filter / 3, kMostSharing);
   }
 
   bool go(ffi::ThreadPool& pool, const Machine& machine) const {
@@ -577,8 +577,8 @@ const char* check_parameters(const Operands& given, const ffi::AnyBuffer& output
 
 // The job that the shapes describe, without constants; or what is wrong with them, or null.
 const char* describe(Geometry& geometry, const Operands& given, const ffi::AnyBuffer& output,
-                     const Attributes& attributes, bool keeps_columns) {
-  Job& job = geometry.job;
+                     const Attributes& attributes, bool has_row_kernel) {
+  ConvProblem& job = geometry.job;
   const Sizes input = given.input.dimensions().last(4), result = output.dimensions().last(4);
   const Sizes filter = given.filter.dimensions().last(2);
   const size_t input_channel = attributes.input_last ? 3 : 1;
@@ -615,11 +615,11 @@ const char* describe(Geometry& geometry, const Operands& given, const ffi::AnyBu
   job.output = output.element_type() == ffi::DataType::S32 ? Output::int32
                : attributes.exact                          ? Output::exact
                                                            : Output::float32;
-  if (!lay_out(geometry, keeps_columns)) return "an image's padded planes would take more than 2 GiB";
+  if (!lay_out(geometry, has_row_kernel)) return "an image's padded planes would take more than 2 GiB";
   return nullptr;
 }
 
-ffi::Error run_one(Job job, const Machine& machine, const Operands& given,
+ffi::Error run_one(ConvProblem job, const Machine& machine, const Operands& given,
                    const Attributes& attributes, const Values& values, ffi::ThreadPool& pool) {
   const int32_t zero = value_of(values.input_zero, job.flip);
   job.padding = static_cast<uint8_t>(zero);
@@ -659,8 +659,8 @@ ffi::Error convolve(ffi::ThreadPool pool, const Operands& given, ffi::AnyBuffer 
     return invalid("the input, the filter or the output is of another element type");
   }
   Geometry geometry;
-  const bool keeps_columns = here.kernels->keeps_columns;
-  if (const char* wrong = describe(geometry, given, output, attributes, keeps_columns)) {
+  const bool has_row_kernel = here.kernels->has_row_kernel;
+  if (const char* wrong = describe(geometry, given, output, attributes, has_row_kernel)) {
     return invalid(wrong);
   }
   const int64_t channels = geometry.job.all_rows();

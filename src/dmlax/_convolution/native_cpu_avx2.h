@@ -139,7 +139,7 @@ static void multiply(Tiles&, const uint8_t* panel, const FilterRows& filter, int
 }
 
 // Accumulators less the terms of zero points.
-static inline __m256i accumulator(const Job& job, const int32_t* acc, int64_t channel,
+static inline __m256i accumulator(const ConvProblem& job, const int32_t* acc, int64_t channel,
                                   const int32_t* sums, int j) {
   __m256i a = _mm256_add_epi32(load(acc + 8 * j), _mm256_set1_epi32(job.constants.offset[channel]));
   if (sums == nullptr) return a;
@@ -147,22 +147,22 @@ static inline __m256i accumulator(const Job& job, const int32_t* acc, int64_t ch
   return _mm256_sub_epi32(a, _mm256_mullo_epi32(zero, load(sums + 8 * j)));
 }
 
-__attribute__((noinline)) static __m256i decide(const Job& job, int64_t channel, int doubtful,
+__attribute__((noinline)) static __m256i resolve_ties(const ConvProblem& job, int64_t channel, int near_ties,
                                                 __m256i a, __m256 v, __m256i rounded) {
   alignas(32) int32_t accumulators[8], integers[8];
   alignas(32) float estimates[8];
   store(accumulators, a);
   _mm256_store_ps(estimates, v);
   store(integers, rounded);
-  for (; doubtful != 0; doubtful &= doubtful - 1) {
-    const int i = __builtin_ctz(static_cast<unsigned>(doubtful));
-    integers[i] = beside_half(accumulators[i], job.constants.scales(channel), estimates[i]);
+  for (; near_ties != 0; near_ties &= near_ties - 1) {
+    const int i = __builtin_ctz(static_cast<unsigned>(near_ties));
+    integers[i] = round_near_tie(accumulators[i], job.constants.scales(channel), estimates[i]);
   }
   return load(integers);
 }
 
 // 64 cells of one output channel, quantized.
-static inline void quantize(const Job& job, const int32_t* acc, int64_t channel,
+static inline void quantize(const ConvProblem& job, const int32_t* acc, int64_t channel,
                             const int32_t* sums, uint8_t* bytes) {
   const __m256 factor = _mm256_set1_ps(job.constants.estimate[channel]);
   const __m256 band = _mm256_set1_ps(job.constants.band[channel]);
@@ -178,8 +178,8 @@ static inline void quantize(const Job& job, const int32_t* acc, int64_t channel,
       const __m256 nearest = _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
       rounded[j] = _mm256_cvttps_epi32(nearest);
       const __m256 rest = _mm256_and_ps(_mm256_sub_ps(v, nearest), magnitude);
-      const int doubtful = _mm256_movemask_ps(_mm256_cmp_ps(rest, band, _CMP_GE_OQ));
-      if (doubtful != 0) rounded[j] = decide(job, channel, doubtful, a, v, rounded[j]);
+      const int near_ties = _mm256_movemask_ps(_mm256_cmp_ps(rest, band, _CMP_GE_OQ));
+      if (near_ties != 0) rounded[j] = resolve_ties(job, channel, near_ties, a, v, rounded[j]);
     }
     const __m256i low16 = _mm256_adds_epi16(_mm256_packs_epi32(rounded[0], rounded[1]), zero);
     const __m256i high16 = _mm256_adds_epi16(_mm256_packs_epi32(rounded[2], rounded[3]), zero);
@@ -194,7 +194,7 @@ static inline void store_cells(const uint8_t* bytes, uint64_t valid, uint8_t* ou
 }
 
 // 64 cells of one output channel in int32, in order.
-static inline void accumulate(const Job& job, const int32_t* acc, int64_t channel,
+static inline void accumulate(const ConvProblem& job, const int32_t* acc, int64_t channel,
                               const int32_t* sums, int32_t* output) {
   for (int j = 0; j < kVectors; ++j) {
     const __m256i a = accumulator(job, acc, channel, sums, j);
@@ -205,7 +205,7 @@ static inline void accumulate(const Job& job, const int32_t* acc, int64_t channe
 }
 
 // Depthwise channels take the way of all others, by a panel of their taps.
-static inline bool multiply_taps(const Job&, const TapWords&, const uint8_t*, int32_t*,
+static inline bool multiply_taps(const ConvProblem&, const TapWords&, const uint8_t*, int32_t*,
                                  int32_t*) {
   return false;
 }

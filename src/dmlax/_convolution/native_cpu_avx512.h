@@ -184,7 +184,7 @@ static void multiply(Tiles&, const uint8_t* panel, const FilterRows& filter, int
 #endif
 
 // Accumulators less the terms of zero points.
-static inline __m512i accumulator(const Job& job, const int32_t* acc, int64_t channel,
+static inline __m512i accumulator(const ConvProblem& job, const int32_t* acc, int64_t channel,
                                   const int32_t* sums, int j) {
   __m512i a = _mm512_add_epi32(load(acc + 16 * j),
                                _mm512_set1_epi32(job.constants.offset[channel]));
@@ -194,28 +194,28 @@ static inline __m512i accumulator(const Job& job, const int32_t* acc, int64_t ch
 }
 
 // Estimates within the limits, of which NaN gives the lowest.
-static inline __m512 estimates(const Job& job, __m512i accumulators, float factor) {
+static inline __m512 estimates(const ConvProblem& job, __m512i accumulators, float factor) {
   const __m512 v = _mm512_mul_ps(_mm512_cvtepi32_ps(accumulators), _mm512_set1_ps(factor));
   return _mm512_min_ps(_mm512_max_ps(v, _mm512_set1_ps(job.low)), _mm512_set1_ps(job.high));
 }
 
-// The bytes of cells beside a half; bit i of `doubtful` is element i of `acc`.
-__attribute__((noinline)) static void decide(const Job& job, const int32_t* acc, int64_t channel,
-                                             const int32_t* sums, uint64_t doubtful,
+// The bytes of outputs near a tie; bit i of `near_ties` is element i of `acc`.
+__attribute__((noinline)) static void resolve_ties(const ConvProblem& job, const int32_t* acc, int64_t channel,
+                                             const int32_t* sums, uint64_t near_ties,
                                              uint8_t* bytes) {
   const Scales scales = job.constants.scales(channel);
   const int32_t lowest = job.output_signed ? -128 : 0, highest = lowest + 255;
   alignas(64) int32_t accumulators[16];
   alignas(64) float values[16];
   for (int j = 0; j < kVectors; ++j) {
-    uint32_t lanes = static_cast<uint32_t>(doubtful >> (16 * j)) & 0xffff;
+    uint32_t lanes = static_cast<uint32_t>(near_ties >> (16 * j)) & 0xffff;
     if (lanes == 0) continue;
     const __m512i a = accumulator(job, acc, channel, sums, j);
     _mm512_store_si512(accumulators, a);
     _mm512_store_ps(values, estimates(job, a, job.constants.estimate[channel]));
     for (; lanes != 0; lanes &= lanes - 1) {
       const int i = __builtin_ctz(lanes);
-      const int32_t value = beside_half(accumulators[i], scales, values[i]) + job.output_zero;
+      const int32_t value = round_near_tie(accumulators[i], scales, values[i]) + job.output_zero;
       bytes[i / 4 * 16 + 4 * j + i % 4] =
           static_cast<uint8_t>(value < lowest ? lowest : value > highest ? highest : value);
     }
@@ -223,11 +223,11 @@ __attribute__((noinline)) static void decide(const Job& job, const int32_t* acc,
 }
 
 // 64 cells of one output channel, quantized.
-static inline void quantize(const Job& job, const int32_t* acc, int64_t channel,
+static inline void quantize(const ConvProblem& job, const int32_t* acc, int64_t channel,
                             const int32_t* sums, uint8_t* bytes) {
   const __m512 band = _mm512_set1_ps(job.constants.band[channel]);
   __m512i rounded[kVectors];
-  uint64_t doubtful = 0;
+  uint64_t near_ties = 0;
 #pragma GCC unroll 4
   for (int j = 0; j < kVectors; ++j) {
     const __m512i a = accumulator(job, acc, channel, sums, j);
@@ -235,15 +235,15 @@ static inline void quantize(const Job& job, const int32_t* acc, int64_t channel,
     constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
     rounded[j] = _mm512_cvt_roundps_epi32(v, kNearest);
     const __m512 rest = _mm512_abs_ps(_mm512_sub_ps(v, _mm512_cvtepi32_ps(rounded[j])));
-    const uint64_t beside = _mm512_cmp_ps_mask(rest, band, _CMP_GE_OQ);
-    doubtful |= beside << (16 * j);
+    const uint64_t near_tie_mask = _mm512_cmp_ps_mask(rest, band, _CMP_GE_OQ);
+    near_ties |= near_tie_mask << (16 * j);
   }
   const __m512i zero = _mm512_set1_epi16(static_cast<int16_t>(job.output_zero));
   const __m512i low16 = _mm512_adds_epi16(_mm512_packs_epi32(rounded[0], rounded[1]), zero);
   const __m512i high16 = _mm512_adds_epi16(_mm512_packs_epi32(rounded[2], rounded[3]), zero);
   _mm512_store_si512(bytes, job.output_signed ? _mm512_packs_epi16(low16, high16)
                                               : _mm512_packus_epi16(low16, high16));
-  if (__builtin_expect(doubtful != 0, 0)) decide(job, acc, channel, sums, doubtful, bytes);
+  if (__builtin_expect(near_ties != 0, 0)) resolve_ties(job, acc, channel, sums, near_ties, bytes);
 }
 
 // The bytes of the cells in `valid`, side by side.
@@ -254,7 +254,7 @@ static inline void store_cells(const uint8_t* bytes, uint64_t valid, uint8_t* ou
 }
 
 // 64 cells of one output channel in int32, in order.
-static inline void accumulate(const Job& job, const int32_t* acc, int64_t channel,
+static inline void accumulate(const ConvProblem& job, const int32_t* acc, int64_t channel,
                               const int32_t* sums, int32_t* output) {
   for (int j = 0; j < kVectors; ++j) {
     const __m512i a = accumulator(job, acc, channel, sums, j);
@@ -266,7 +266,7 @@ static inline void accumulate(const Job& job, const int32_t* acc, int64_t channe
 }
 
 // For every cell of a vector, where its taps of one kernel row are in the row's next 64 bytes.
-static inline __m512i taps_order(const Job& job) {
+static inline __m512i taps_order(const ConvProblem& job) {
   const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
   const int step = static_cast<int>(job.step), dilation = static_cast<int>(job.width.dilation);
   const int taps = dilation * 0x03020100;
@@ -287,7 +287,7 @@ static inline void transpose_lanes(__m512i* v) {
 // 64 cells of a depthwise channel: sums of taps times weights, and of taps. A word has the taps of
 // one kernel row, up to four, which are close to one another in a plane.
 template <bool with_sums>
-static inline void add_taps(const Job& job, const TapWords& words, const uint8_t* cells,
+static inline void add_taps(const ConvProblem& job, const TapWords& words, const uint8_t* cells,
                             int32_t* acc, int32_t* sums) {
   const __m512i sign = _mm512_set1_epi8(static_cast<char>(job.flip ? 128 : 0));
   const __m512i order = taps_order(job);
@@ -314,7 +314,7 @@ static inline void add_taps(const Job& job, const TapWords& words, const uint8_t
 }
 
 // False where it is not made for such windows.
-static inline bool multiply_taps(const Job& job, const TapWords& words, const uint8_t* cells,
+static inline bool multiply_taps(const ConvProblem& job, const TapWords& words, const uint8_t* cells,
                                  int32_t* acc, int32_t* sums) {
   if (words.count == 0) return false;
   if (sums != nullptr) {

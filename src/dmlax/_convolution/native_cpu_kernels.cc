@@ -46,13 +46,13 @@ struct TapWords {
   int32_t weights[kMostTapRows], ones[kMostTapRows];
   int count = 0;
 
-  explicit TapWords(const Job& job) {
-    if (!job.near_taps) return;
+  explicit TapWords(const ConvProblem& job) {
+    if (!job.taps_fit_one_load) return;
     count = static_cast<int>(job.height.kernel);
     for (int i = 0; i < count; ++i) ones[i] = 0x01010101 & mask(job);
   }
 
-  void take(const Job& job, const int8_t* filter) {
+  void take(const ConvProblem& job, const int8_t* filter) {
     const int64_t each = job.width.kernel;
     for (int i = 0; i < count; ++i) {
       const int64_t left = job.depth - i * each;
@@ -69,7 +69,7 @@ struct TapWords {
   }
 
  private:
-  static int32_t mask(const Job& job) {
+  static int32_t mask(const ConvProblem& job) {
     return static_cast<int32_t>(~uint32_t{0} >> (32 - 8 * job.width.kernel));
   }
 };
@@ -172,7 +172,7 @@ struct Span {
 constexpr int64_t kMostMasks = 512;
 
 // Planes of narrow rows, without strides: their rows at once.
-bool pack_by_masks(const Job& job, const uint8_t* image, int64_t first, int64_t last,
+bool pack_by_masks(const ConvProblem& job, const uint8_t* image, int64_t first, int64_t last,
                    uint8_t* planes) {
   const Axis &height = job.height, &width = job.columns;
   const int64_t chunks = job.plane / 64;
@@ -201,7 +201,7 @@ bool pack_by_masks(const Job& job, const uint8_t* image, int64_t first, int64_t 
   return true;
 }
 
-void pack(const Job& job, const uint8_t* image, int64_t first, int64_t last, uint8_t* planes) {
+void pack(const ConvProblem& job, const uint8_t* image, int64_t first, int64_t last, uint8_t* planes) {
   if (pack_by_masks(job, image, first, last, planes)) return;
   const int64_t row_cells = job.width.size, channels = job.all_channels();
   const int64_t lines = job.height.output + job.height.shift;
@@ -238,13 +238,13 @@ void pack(const Job& job, const uint8_t* image, int64_t first, int64_t last, uin
 // --- panels ------------------------------------------------------------------------------
 
 // Where a panel's cells are, and which of them are cells of the output.
-struct Place {
+struct PanelPosition {
   int64_t image, cell, output;
   uint64_t valid;
 
-  Place() = default;
+  PanelPosition() = default;
 
-  Place(const Job& job, int64_t panel) {
+  PanelPosition(const ConvProblem& job, int64_t panel) {
     image = panel / job.panels;
     cell = panel % job.panels * kCells;
     const int64_t row = cell / job.pitch, column = cell % job.pitch, width = job.width.output;
@@ -260,13 +260,13 @@ struct Place {
 };
 
 // What may be read of 64 cells.
-inline int64_t readable(const Job& job, const Place& place) {
+inline int64_t readable(const ConvProblem& job, const PanelPosition& place) {
   return job.direct ? job.cells - place.cell : kCells;
 }
 
 // Quads of the depth, tap by tap: calls each(rows, count, quad) with four rows' first cells.
 template <typename Each>
-inline void for_each_quad(const Job& job, const uint8_t* planes, const Each& each) {
+inline void for_each_quad(const ConvProblem& job, const uint8_t* planes, const Each& each) {
   const int64_t taps = job.taps_count(), channels = job.channels;
   int64_t tap = 0, channel = 0;
   for (int64_t quad = 0; 4 * quad < job.depth; ++quad) {
@@ -281,7 +281,7 @@ inline void for_each_quad(const Job& job, const uint8_t* planes, const Each& eac
 }
 
 // Panels [first, first + count) of one group, `job.panel_bytes()` apart.
-void build(const Job& job, const uint8_t* group, const Place* places, int64_t count,
+void build(const ConvProblem& job, const uint8_t* group, const PanelPosition* places, int64_t count,
            uint8_t* panels) {
   const int64_t bytes = job.panel_bytes();
   const uint8_t flip = job.flip ? 128 : 0;
@@ -311,7 +311,7 @@ void build(const Job& job, const uint8_t* group, const Place* places, int64_t co
   }
 }
 
-inline const int32_t* sums_of(const Job& job, const uint8_t* panel) {
+inline const int32_t* sums_of(const ConvProblem& job, const uint8_t* panel) {
   if (job.constants.filter_zero == nullptr) return nullptr;
   return reinterpret_cast<const int32_t*>(panel + job.padded_depth() * kCells);
 }
@@ -319,13 +319,13 @@ inline const int32_t* sums_of(const Job& job, const uint8_t* panel) {
 // --- output ------------------------------------------------------------------------------
 
 // Output channels [channel, channel + count) of a panel's cells, from their accumulators.
-struct Target {
-  const Job& job;
+struct OutputTile {
+  const ConvProblem& job;
   void* output;
   uint8_t* tile;  // two times kTileBytes
 
   // Row r of the tile.
-  void row(const Place& place, int64_t channel, int64_t r, const int32_t* acc,
+  void row(const PanelPosition& place, int64_t channel, int64_t r, const int32_t* acc,
            const int32_t* sums) const {
     const int64_t cells = job.output_cells();
     const int64_t at = (place.image * job.all_rows() + channel + r) * cells + place.output;
@@ -346,7 +346,7 @@ struct Target {
   }
 
   // Where the output's channels are last, the tile's rows become columns.
-  void finish(const Place& place, int64_t channel, int64_t count) const {
+  void finish(const PanelPosition& place, int64_t channel, int64_t count) const {
     if (!job.output_last) return;
     const int64_t channels = job.all_rows();
     int64_t at = (place.image * job.output_cells() + place.output) * channels + channel;
@@ -390,17 +390,17 @@ struct Scratch {
 };
 
 // Panels, several at once, times filter rows.
-void dense(const Job& job, const Part& part) {
+void dense(const ConvProblem& job, const TileRange& part) {
   const Scratch scratch(part.scratch);
-  const Target target{job, part.output, scratch.tile};
+  const OutputTile target{job, part.output, scratch.tile};
   const int64_t most = panels_at_once(job), bytes = job.panel_bytes();
   const uint8_t* group = part.planes + part.group * job.channels * job.plane;
   const int8_t* filter = part.filter + part.group * job.rows * job.depth;
   Tiles tiles;
   for (int64_t panel = part.first_panel; panel < part.last_panel; panel += most) {
     const int64_t left = part.last_panel - panel, count = left < most ? left : most;
-    Place places[kMostPanels];
-    for (int64_t i = 0; i < count; ++i) places[i] = Place(job, panel + i);
+    PanelPosition places[kMostPanels];
+    for (int64_t i = 0; i < count; ++i) places[i] = PanelPosition(job, panel + i);
     build(job, group, places, count, scratch.panels);
     for (int64_t row = part.first_row; row < part.last_row; row += kRows) {
       const int64_t rest = part.last_row - row, n = rest < kRows ? rest : kRows;
@@ -420,10 +420,10 @@ void dense(const Job& job, const Part& part) {
 
 // One input channel a group: where a small panel of its taps is needed, it is made for each cell.
 struct Depthwise {
-  const Job& job;
-  const Part& part;
+  const ConvProblem& job;
+  const TileRange& part;
   const Scratch scratch{part.scratch};
-  const Target target{job, part.output, scratch.tile};
+  const OutputTile target{job, part.output, scratch.tile};
   int32_t* sums = job.constants.filter_zero == nullptr
                       ? nullptr
                       : reinterpret_cast<int32_t*>(scratch.panels + job.panel_bytes() - kCells * 4);
@@ -434,7 +434,7 @@ struct Depthwise {
   }
 
   // Row r of the tile that begins with `channel`.
-  void row(const Place& place, const TapWords& words, const uint8_t* plane, int64_t channel,
+  void row(const PanelPosition& place, const TapWords& words, const uint8_t* plane, int64_t channel,
            int64_t r) const {
     const uint8_t* cells = plane + place.image * job.image_bytes() + place.cell * job.step;
     if (!multiply_taps(job, words, cells, scratch.acc, sums)) {
@@ -447,14 +447,14 @@ struct Depthwise {
   }
 };
 
-void depthwise(const Job& job, const Part& part) {
+void depthwise(const ConvProblem& job, const TileRange& part) {
   const Depthwise work{job, part};
   TapWords words(job);
   constexpr int64_t kMost = 128;
-  Place places[kMost];
+  PanelPosition places[kMost];
   for (int64_t panel = part.first_panel; panel < part.last_panel; panel += kMost) {
     const int64_t left = part.last_panel - panel, count = left < kMost ? left : kMost;
-    for (int64_t i = 0; i < count; ++i) places[i] = Place(job, panel + i);
+    for (int64_t i = 0; i < count; ++i) places[i] = PanelPosition(job, panel + i);
     for (int64_t row = part.first_row; row < part.last_row; row += kRows) {
       const int64_t rest = part.last_row - row, n = rest < kRows ? rest : kRows;
       if (!job.output_last) {

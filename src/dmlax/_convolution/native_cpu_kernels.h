@@ -19,7 +19,7 @@ constexpr int64_t kCells = 64;      // of a panel
 constexpr int64_t kRows = 32;       // filter rows that are multiplied together
 constexpr int64_t kQuadBytes = 4 * kCells;
 constexpr int64_t kSlack = 384;     // readable bytes after the last plane
-constexpr int64_t kMostTapRows = 64;  // kernel rows of a depthwise channel by `near_taps`
+constexpr int64_t kMostTapRows = 64;  // kernel rows of a depthwise channel by `taps_fit_one_load`
 constexpr int64_t kDepthStep = 64;  // a panel's depth is padded with zeros to a multiple of this
 
 // A spatial axis.
@@ -46,7 +46,7 @@ struct Channels {
 
 enum class Output : int { int32, exact, float32 };
 
-struct Job {
+struct ConvProblem {
   int64_t images, groups, channels, rows;  // channels and filter rows of one group
   int64_t depth;                           // taps * channels of one group, tap-major
   Axis height, width;
@@ -57,7 +57,7 @@ struct Job {
 
   Axis columns;                            // as planes have them: `width`, or without its stride
   int64_t step;                            // bytes from a cell to the next one
-  bool near_taps;                          // depthwise: planes keep neighbouring columns, and a
+  bool taps_fit_one_load;                          // depthwise: planes keep neighbouring columns, and a
                                            // kernel row's taps of 16 cells lie within 64 bytes
   int64_t pitch, sub_image, plane;         // cells of a row; bytes of a sub-image, of a channel
   const int64_t* taps;                     // each tap's offset in a plane
@@ -81,9 +81,9 @@ struct Job {
   int64_t row_bytes() const { return pitch * step; }
 };
 
-// Part of a convolution: panels are counted over the images, rows over one group, or over all
+// TileRange of a convolution: panels are counted over the images, rows over one group, or over all
 // output channels if depthwise.
-struct Part {
+struct TileRange {
   const uint8_t* planes;  // of the first image, from its channel 0
   const int8_t* filter;   // all rows
   void* output;           // of the first image
@@ -98,28 +98,28 @@ constexpr int64_t kPanelsBytes = 3 << 17;
 constexpr int64_t kMostPanels = 16;
 constexpr int64_t kTileBytes = kRows * kCells * 4;
 
-inline int64_t panels_at_once(const Job& job) {
+inline int64_t panels_at_once(const ConvProblem& job) {
   if (job.depthwise()) return 1;
   const int64_t fit = kPanelsBytes / job.panel_bytes();
   return fit < 1 ? 1 : fit > kMostPanels ? kMostPanels : fit;
 }
 
-inline int64_t scratch_bytes(const Job& job) {
+inline int64_t scratch_bytes(const ConvProblem& job) {
   return 3 * kTileBytes + panels_at_once(job) * job.panel_bytes();
 }
 
 struct ConvolutionKernels {
-  // Whether they make use of a job's `near_taps`.
-  bool keeps_columns;
+  // Whether they make use of a job's `taps_fit_one_load`.
+  bool has_row_kernel;
 
   // Packs channels [first, last) of one image into its planes.
-  void (*pack)(const Job& job, const uint8_t* image, int64_t first, int64_t last, uint8_t* planes);
+  void (*pack)(const ConvProblem& job, const uint8_t* image, int64_t first, int64_t last, uint8_t* planes);
 
   // One group's rows and panels, several panels at once.
-  void (*dense)(const Job& job, const Part& part);
+  void (*dense)(const ConvProblem& job, const TileRange& part);
 
   // One input channel a group: rows of all groups.
-  void (*depthwise)(const Job& job, const Part& part);
+  void (*depthwise)(const ConvProblem& job, const TileRange& part);
 };
 
 #define DMLAX_DECLARE(isa)                              \

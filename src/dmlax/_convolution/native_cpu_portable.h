@@ -40,7 +40,7 @@ static void multiply(Tiles&, const uint8_t* panel, const FilterRows& filter, int
 }
 
 // 64 cells of one output channel in int32, less the terms of zero points.
-static inline void accumulate(const Job& job, const int32_t* acc, int64_t channel,
+static inline void accumulate(const ConvProblem& job, const int32_t* acc, int64_t channel,
                               const int32_t* sums, int32_t* output) {
   const uint32_t offset = static_cast<uint32_t>(job.constants.offset[channel]);
   const uint32_t zero =
@@ -51,7 +51,7 @@ static inline void accumulate(const Job& job, const int32_t* acc, int64_t channe
   }
 }
 
-static inline void quantize(const Job& job, const int32_t* acc, int64_t channel,
+static inline void quantize(const ConvProblem& job, const int32_t* acc, int64_t channel,
                             const int32_t* sums, uint8_t* bytes) {
   constexpr float kShift = 0x1.8p23f;  // added and taken away again, it rounds to even
   int32_t accumulators[kCells];
@@ -65,7 +65,7 @@ static inline void quantize(const Job& job, const int32_t* acc, int64_t channel,
     const float nearest = (v + kShift) - kShift, rest = v - nearest;
     int32_t rounded = static_cast<int32_t>(nearest);
     if (__builtin_expect((rest < 0 ? -rest : rest) >= band, 0)) {
-      rounded = beside_half(accumulators[cell], job.constants.scales(channel), v);
+      rounded = round_near_tie(accumulators[cell], job.constants.scales(channel), v);
     }
     rounded += job.output_zero;
     rounded = rounded < lowest ? lowest : rounded > lowest + 255 ? lowest + 255 : rounded;
@@ -79,7 +79,7 @@ static inline void store_cells(const uint8_t* bytes, uint64_t valid, uint8_t* ou
 }
 
 // Depthwise channels take the way of all others, by a panel of their taps.
-static inline bool multiply_taps(const Job&, const TapWords&, const uint8_t*, int32_t*,
+static inline bool multiply_taps(const ConvProblem&, const TapWords&, const uint8_t*, int32_t*,
                                  int32_t*) {
   return false;
 }

@@ -157,7 +157,7 @@ class Estimator {
 };
 
 // round(acc * sx * sw / sy) to even, where the estimate is at most kBand's error from a half.
-inline int32_t beside_half(int32_t accumulator, const Scales& scales, float estimate) {
+inline int32_t round_near_tie(int32_t accumulator, const Scales& scales, float estimate) {
   using Wide = unsigned __int128;
   const Ratio ratio(scales);
   const uint32_t bits = static_cast<uint32_t>(accumulator);
