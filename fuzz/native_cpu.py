@@ -22,7 +22,7 @@ import jax
 import numpy as np
 
 from convolution_calls import call as convolution
-from native.raw_calls import GOOD, OPERANDS
+from cpu.raw_calls import GOOD, OPERANDS
 
 FRESH = 0.7  # of the inputs are new; the others are changes of what the fuzzer found telling
 KEPT = 500  # calls, after which what was compiled for them is forgotten

@@ -46,7 +46,7 @@ def test_the_library_imports_jax_and_numpy_and_the_standard_library_only():
     allowed = {"dmlax", "jax", "numpy", *sys.stdlib_module_names}
     for file in files(SOURCE):
         # MLIR, and the version whose headers a kernel was built with; both come with JAX.
-        also = {"jaxlib"} if file.name in ("lanes.py", "native.py") else set()
+        also = {"jaxlib"} if file.name in ("lanes.py", "library.py") else set()
         assert {name.split(".")[0] for name in imports(file)} <= allowed | also, file
 
 

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "dmlax/_convolution/native_cpu_kernels.h"
-#include "dmlax/_core/handler.h"
-#include "dmlax/_core/isa.h"
-#include "dmlax/_core/parallel.h"
-#include "dmlax/_core/requantize.h"
+#include "dmlax/_convolution/cpu/kernels.h"
+#include "dmlax/_cpu/ffi.h"
+#include "dmlax/_cpu/isa.h"
+#include "dmlax/_cpu/parallel_for.h"
+#include "dmlax/_cpu/requantize.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace dmlax {

@@ -1,6 +1,6 @@
 // The convolution's kernels, compiled once for each instruction set. No header with inline
 // functions of its own is included, so that none is linked from the wrong instruction set.
-#include "dmlax/_convolution/native_cpu_kernels.h"
+#include "dmlax/_convolution/cpu/kernels.h"
 
 #ifdef __SSE2__
 #include <immintrin.h>
@@ -95,11 +95,11 @@ inline void for_each_run(uint64_t valid, const Run& run) {
 }
 
 #if defined(DMLAX_ISA_avx512_vnni) || defined(DMLAX_ISA_amx_int8)
-#include "dmlax/_convolution/native_cpu_avx512.h"
+#include "dmlax/_convolution/cpu/avx512.h"
 #elif defined(DMLAX_ISA_avx2) || defined(DMLAX_ISA_avx_vnni)
-#include "dmlax/_convolution/native_cpu_avx2.h"
+#include "dmlax/_convolution/cpu/avx2.h"
 #else
-#include "dmlax/_convolution/native_cpu_portable.h"
+#include "dmlax/_convolution/cpu/scalar.h"
 #endif
 
 // --- packing an image into planes --------------------------------------------------------

@@ -11,38 +11,38 @@ import jaxlib.version
 import pytest
 
 import dmlax
-from dmlax._core import native
+from dmlax._cpu import library
 
 NAMES = {"portable", "avx2", "avx_vnni", "avx512_vnni", "amx_int8"}
 
 
 @pytest.fixture
 def fresh():
-    native._loaded.cache_clear()
+    library._loaded.cache_clear()
     yield
-    native._loaded.cache_clear()
+    library._loaded.cache_clear()
 
 
 def test_it_is_there_where_it_has_to_be():
     if os.environ.get("DMLAX_REQUIRE_NATIVE"):
-        assert native.why_not("cpu") is None
+        assert library.why_not("cpu") is None
 
 
 def test_it_is_loaded_or_says_why_not():
-    why = native.why_not("cpu")
-    assert (native.instruction_set() in NAMES) == (why is None)
+    why = library.why_not("cpu")
+    assert (library.instruction_set() in NAMES) == (why is None)
     assert why is None or why.startswith(("no C++ compiler", "they need GCC", "the native library"))
 
 
 @pytest.mark.parametrize("platform", ["METAL", "cuda", "tpu"])
 def test_it_runs_on_no_other_platform(platform):
-    assert native.why_not(platform) == "it runs on cpu only"
+    assert library.why_not(platform) == "it runs on cpu only"
 
 
 def test_a_package_without_a_library_says_so(fresh, monkeypatch, tmp_path):
     monkeypatch.setattr(dmlax, "__path__", [str(tmp_path)])
     why = "the native library was not built: dmlax runs from its source"
-    assert native.why_not("cpu") == why
+    assert library.why_not("cpu") == why
 
 
 def test_the_reason_of_the_build_is_what_explain_says(fresh, monkeypatch, tmp_path):
@@ -61,7 +61,7 @@ class Library:
         said = {"jaxlib_version": built_with, "isa": chosen, "isas": "portable, avx2"}
         for name, text in said.items():
             setattr(self, f"dmlax_{name}", functools.partial(text.encode))
-        for name in native._TARGETS:
+        for name in library._TARGETS:
             setattr(self, name, name)
 
 
@@ -69,7 +69,7 @@ class Library:
 def load(fresh, monkeypatch):
     """Puts a library there, and gives the names that are registered when it is loaded."""
     registered = []
-    monkeypatch.setattr(native, "_find", lambda: Path("library"))
+    monkeypatch.setattr(library, "_find", lambda: Path("library"))
     monkeypatch.setattr(jax.ffi, "pycapsule", lambda function: function)
     monkeypatch.setattr(
         jax.ffi,
@@ -77,8 +77,8 @@ def load(fresh, monkeypatch):
         lambda name, function, platform: registered.append((name, function, platform)),
     )
 
-    def put(library):
-        monkeypatch.setattr(ctypes, "CDLL", lambda path: library)
+    def put(found):
+        monkeypatch.setattr(ctypes, "CDLL", lambda path: found)
         return registered
 
     return put
@@ -86,10 +86,10 @@ def load(fresh, monkeypatch):
 
 def test_every_kernel_of_a_library_is_registered(load):
     registered = load(Library(jaxlib.version.__version__))
-    assert native.why_not("cpu") is None
-    assert native.instruction_set() == "avx2"
-    assert native.instruction_sets() == ("portable", "avx2")
-    assert registered == [(name, name, "cpu") for name in native._TARGETS]
+    assert library.why_not("cpu") is None
+    assert library.instruction_set() == "avx2"
+    assert library.instruction_sets() == ("portable", "avx2")
+    assert registered == [(name, name, "cpu") for name in library._TARGETS]
 
 
 @pytest.mark.parametrize(
@@ -110,28 +110,28 @@ def test_a_newer_jaxlib_takes_what_an_older_one_built(
     monkeypatch.setattr(jaxlib.version, "__version__", installed)
     registered = load(Library(built_with))
     why = f"the native library was built with jaxlib {built_with}, newer than the installed "
-    assert native.why_not("cpu") == (None if loads else why + installed)
-    assert bool(registered) == bool(native.instruction_sets()) == loads
+    assert library.why_not("cpu") == (None if loads else why + installed)
+    assert bool(registered) == bool(library.instruction_sets()) == loads
 
 
 def test_an_instruction_set_that_the_machine_lacks_is_refused(load):
     assert not load(Library(jaxlib.version.__version__, chosen=""))
     why = "DMLAX_NATIVE_ISA names none of what this machine has: portable, avx2"
-    assert native.why_not("cpu") == why
+    assert library.why_not("cpu") == why
 
 
 def test_what_is_no_library_is_not_loaded(fresh, monkeypatch, tmp_path):
     (tmp_path / "_native.so").write_bytes(b"no library")
     monkeypatch.setattr(dmlax, "__path__", [str(tmp_path)])
-    assert native.why_not("cpu").startswith("the native library does not load: ")
+    assert library.why_not("cpu").startswith("the native library does not load: ")
 
 
 def test_headers_newer_than_jaxlib_are_refused(fresh, monkeypatch):
-    if native.why_not("cpu") is not None:
-        pytest.skip(native.why_not("cpu"))
-    native._loaded.cache_clear()
-    monkeypatch.setattr(native.jaxlib.version, "__version__", "0.1.2")
-    assert native.why_not("cpu").endswith("newer than the installed 0.1.2")
+    if library.why_not("cpu") is not None:
+        pytest.skip(library.why_not("cpu"))
+    library._loaded.cache_clear()
+    monkeypatch.setattr(library.jaxlib.version, "__version__", "0.1.2")
+    assert library.why_not("cpu").endswith("newer than the installed 0.1.2")
 
 
 def test_a_named_kernel_that_is_absent_raises(fresh, monkeypatch, tmp_path):

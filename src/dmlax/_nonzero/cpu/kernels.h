@@ -1,10 +1,10 @@
 // The parts of nonzero_coordinates that depend on the instruction set.
-#ifndef DMLAX_NONZERO_NATIVE_CPU_KERNELS_H_
-#define DMLAX_NONZERO_NATIVE_CPU_KERNELS_H_
+#ifndef DMLAX_NONZERO_CPU_KERNELS_H_
+#define DMLAX_NONZERO_CPU_KERNELS_H_
 
 #include <cstdint>
 
-#include "dmlax/_core/isa.h"
+#include "dmlax/_cpu/isa.h"
 
 namespace dmlax {
 
@@ -49,4 +49,4 @@ DMLAX_FOR_EACH_ISA(DMLAX_DECLARE)
 
 }  // namespace dmlax
 
-#endif  // DMLAX_NONZERO_NATIVE_CPU_KERNELS_H_
+#endif  // DMLAX_NONZERO_CPU_KERNELS_H_

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dmlax
-from native.raw_calls import GOOD
+from cpu.raw_calls import GOOD
 
 TARGET = "dmlax_convolution"
 SCALES = {"input_scale": 0.1, "filter_scale": 0.2, "output_scale": 3.0}
@@ -17,18 +17,18 @@ CHECK = """
 import sys
 sys.path.append({tests!r})
 from convolution_calls import mismatches
-from dmlax._core import native
-print(native.instruction_set(), *mismatches('native_cpu', {first}, {last}), sep="\\n")
+from dmlax._cpu import library
+print(library.instruction_set(), *mismatches('native_cpu', {first}, {last}), sep="\\n")
 """
 
 
 def check(name, on_instruction_set, first, last):
-    here = on_instruction_set(name, "from dmlax._core import native; print(native.why_not('cpu'))")
+    here = on_instruction_set(name, "from dmlax._cpu import library; print(library.why_not('cpu'))")
     if here != "None":
         assert here.startswith("DMLAX_NATIVE_ISA names none of what this machine has: ")
         assert name not in here
         return
-    tests = __file__.rsplit("/native", 1)[0]
+    tests = __file__.rsplit("/cpu", 1)[0]
     code = CHECK.format(tests=tests, first=first, last=last)
     assert on_instruction_set(name, code).splitlines() == [name]
 

@@ -2,8 +2,8 @@
 //
 // Scales are taken apart as integers and put together as integers, since the thread may flush
 // subnormals. Kernels include this once for each instruction set, so that everything is local.
-#ifndef DMLAX_CORE_REQUANTIZE_H_
-#define DMLAX_CORE_REQUANTIZE_H_
+#ifndef DMLAX_CPU_REQUANTIZE_H_
+#define DMLAX_CPU_REQUANTIZE_H_
 
 #include <cstdint>
 
@@ -173,4 +173,4 @@ inline int32_t round_near_tie(int32_t accumulator, const Scales& scales, float e
 }  // namespace
 }  // namespace dmlax
 
-#endif  // DMLAX_CORE_REQUANTIZE_H_
+#endif  // DMLAX_CPU_REQUANTIZE_H_

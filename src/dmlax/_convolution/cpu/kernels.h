@@ -1,17 +1,17 @@
-// What the convolution's kernels are given; the handler in native_cpu.cc fills it in.
+// What the convolution's kernels are given; the handler in convolution.cc fills it in.
 //
 // An image is packed into padded planes, a plane a channel, in which every tap of the kernel is an
 // offset (`pack`). Output cells are counted over the planes' rows, so that 64 of them are 64
 // neighbouring bytes for any tap; cells past a row's end are computed and dropped. 64 cells with
 // all their taps and channels, four of these together, make a panel, which filter rows multiply.
-#ifndef DMLAX_CONVOLUTION_NATIVE_CPU_KERNELS_H_
-#define DMLAX_CONVOLUTION_NATIVE_CPU_KERNELS_H_
+#ifndef DMLAX_CONVOLUTION_CPU_KERNELS_H_
+#define DMLAX_CONVOLUTION_CPU_KERNELS_H_
 
 #include <cstddef>
 #include <cstdint>
 
-#include "dmlax/_core/isa.h"
-#include "dmlax/_core/requantize.h"
+#include "dmlax/_cpu/isa.h"
+#include "dmlax/_cpu/requantize.h"
 
 namespace dmlax {
 
@@ -131,4 +131,4 @@ DMLAX_FOR_EACH_ISA(DMLAX_DECLARE)
 
 }  // namespace dmlax
 
-#endif  // DMLAX_CONVOLUTION_NATIVE_CPU_KERNELS_H_
+#endif  // DMLAX_CONVOLUTION_CPU_KERNELS_H_

@@ -1,6 +1,6 @@
 // Compiled once for each instruction set. It includes nothing that defines inline functions: the
 // linker would keep one copy of each, and that may be one that this machine cannot run.
-#include "dmlax/_nonzero/native_cpu_kernels.h"
+#include "dmlax/_nonzero/cpu/kernels.h"
 
 #if defined(DMLAX_ISA_avx512_vnni) || defined(DMLAX_ISA_amx_int8)
 #define DMLAX_AVX512

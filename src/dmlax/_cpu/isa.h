@@ -1,6 +1,6 @@
 // Which instruction set the native kernels use: the best that the machine has, chosen at load.
-#ifndef DMLAX_CORE_ISA_H_
-#define DMLAX_CORE_ISA_H_
+#ifndef DMLAX_CPU_ISA_H_
+#define DMLAX_CPU_ISA_H_
 
 // Calls X for every instruction set that this library was compiled for, best first.
 #ifdef DMLAX_HAS_amx_int8
@@ -40,4 +40,4 @@ Isa chosen_isa();
 
 }  // namespace dmlax
 
-#endif  // DMLAX_CORE_ISA_H_
+#endif  // DMLAX_CPU_ISA_H_

@@ -9,14 +9,14 @@ from pathlib import Path
 import jax
 import pytest
 
-from dmlax._core import native
+from dmlax._cpu import library
 
 REQUIRED = "DMLAX_REQUIRE_NATIVE"  # set where a compiler is known to be: absence then fails
 
 
 def pytest_collection_modifyitems(items):
     """Without the library there is nothing to run, unless it has to be there."""
-    why = native.why_not("cpu")
+    why = library.why_not("cpu")
     if why is None or os.environ.get(REQUIRED):
         return
     here = Path(__file__).parent

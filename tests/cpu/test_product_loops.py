@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dmlax._core import native
+from dmlax._cpu import library
 
 PRODUCTS = {  # by instruction set: one of its multiplications, which no other set has
     "avx2": r"vpmaddwd .*%ymm",
@@ -58,7 +58,7 @@ def find_spills(loop: list[str]) -> list[str]:
 def loops() -> list[list[str]]:
     if platform.machine() != "x86_64":
         pytest.skip("these are the loops of x86-64")
-    command = ["objdump", "--disassemble", "--no-show-raw-insn", str(native._find())]
+    command = ["objdump", "--disassemble", "--no-show-raw-insn", str(library._find())]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return list(read_loops(text))
 

@@ -1,6 +1,6 @@
 // The library shows the handlers that XLA calls, and nothing else.
-#ifndef DMLAX_CORE_HANDLER_H_
-#define DMLAX_CORE_HANDLER_H_
+#ifndef DMLAX_CPU_FFI_H_
+#define DMLAX_CPU_FFI_H_
 
 #include "xla/ffi/api/ffi.h"
 
@@ -10,4 +10,4 @@
   name(XLA_FFI_CallFrame* call_frame);                              \
   XLA_FFI_DEFINE_HANDLER_SYMBOL(name, function, binding)
 
-#endif  // DMLAX_CORE_HANDLER_H_
+#endif  // DMLAX_CPU_FFI_H_

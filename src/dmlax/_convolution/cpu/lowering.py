@@ -1,4 +1,4 @@
-"""Convolution in C++ (`native_cpu.cc`): packed panels of cells times rows of the filter."""
+"""Convolution in C++ (`convolution.cc`): packed panels of cells times rows of the filter."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from jax import Array
 
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
 from dmlax._convolution.prepare import ready
-from dmlax._core import native
+from dmlax._cpu import library
 
 _TARGET = "dmlax_convolution"
 _MOST_PLANES = 2**31  # bytes that one image's padded planes may take
@@ -44,7 +44,7 @@ def run(plan: ConvolutionPlan, operands: Convolution) -> Array:
 
 def why_not(plan: ConvolutionPlan, platform: str) -> str | None:
     """Refuses what would take too much scratch memory."""
-    if why := native.why_not(platform):
+    if why := library.why_not(platform):
         return why
     if max(*plan.input.shape, *_windows(plan)) >= _MOST_SIZE:
         return f"a size, stride, dilation or padding is {_MOST_SIZE:,} or more"

@@ -1,4 +1,4 @@
-#include "dmlax/_core/isa.h"
+#include "dmlax/_cpu/isa.h"
 
 #include <cstdlib>
 #include <cstring>

@@ -1,6 +1,6 @@
 // Work shared between XLA's own threads and the calling one.
-#ifndef DMLAX_CORE_PARALLEL_H_
-#define DMLAX_CORE_PARALLEL_H_
+#ifndef DMLAX_CPU_PARALLEL_FOR_H_
+#define DMLAX_CPU_PARALLEL_FOR_H_
 
 #include <algorithm>
 #include <atomic>
@@ -73,4 +73,4 @@ void parallel_for(xla::ffi::ThreadPool& pool, int64_t count, const Task& task) {
 
 }  // namespace dmlax
 
-#endif  // DMLAX_CORE_PARALLEL_H_
+#endif  // DMLAX_CPU_PARALLEL_FOR_H_

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import dmlax
-from dmlax._core import native
+from dmlax._cpu import library
 
 RANDOM_CALLS = """
 import dmlax, numpy as np
-from dmlax._core import native
-print(native.instruction_set())
+from dmlax._cpu import library
+print(library.instruction_set())
 rng = np.random.default_rng(7)
 dtypes = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "float16", "float32"]
 for _ in range(60):
@@ -40,7 +40,7 @@ TARGET = "dmlax_nonzero_coordinates"
 
 @pytest.mark.parametrize("name", ["portable", "avx2", "avx_vnni", "avx512_vnni", "amx_int8"])
 def test_random_calls_on_every_instruction_set(name, on_instruction_set):
-    here = on_instruction_set(name, "from dmlax._core import native; print(native.why_not('cpu'))")
+    here = on_instruction_set(name, "from dmlax._cpu import library; print(library.why_not('cpu'))")
     if here != "None":
         assert here.startswith("DMLAX_NATIVE_ISA names none of what this machine has: ")
         assert name not in here
@@ -49,7 +49,7 @@ def test_random_calls_on_every_instruction_set(name, on_instruction_set):
 
 
 def test_an_unknown_instruction_set_is_named_and_the_known_ones_are_listed(on_instruction_set):
-    code = "from dmlax._core import native; print(native.why_not('cpu'))"
+    code = "from dmlax._cpu import library; print(library.why_not('cpu'))"
     said = on_instruction_set("sse9", code)
     assert said.startswith("DMLAX_NATIVE_ISA names none of what this machine has: ")
     assert said.endswith("portable")
@@ -117,7 +117,7 @@ def test_several_threads_may_call_at_once():
 
 def kernel(x, outputs, sizes):
     """The kernel itself, without what the API checks."""
-    assert native.why_not("cpu") is None
+    assert library.why_not("cpu") is None
     shapes = [jax.ShapeDtypeStruct(shape, jnp.uint32) for shape in outputs]
     call = jax.ffi.ffi_call(TARGET, shapes)
     return call(x, sizes=np.asarray(sizes, np.int64), fill_value=np.uint32(0))

@@ -1,11 +1,11 @@
-"""Compaction in C++ (`native_cpu.cc`): bits, counts, and every coordinate written once."""
+"""Compaction in C++ (`nonzero.cc`): bits, counts, and every coordinate written once."""
 
 import jax
 import numpy as np
 from jax import Array
 
-from dmlax._core import native
 from dmlax._core.arguments import structs
+from dmlax._cpu import library
 from dmlax._nonzero.plan import NonzeroPlan
 from dmlax._nonzero.result import NonzeroCoordinates
 
@@ -21,7 +21,7 @@ def run(plan: NonzeroPlan, input: Array) -> NonzeroCoordinates:
 
 def why_not(plan: NonzeroPlan, platform: str) -> str | None:
     """Refuses what one device cannot compute alone."""
-    if why := native.why_not(platform):
+    if why := library.why_not(platform):
         return why
     if plan.axis_name is not None:
         return "the devices of axis_name have to exchange what they find"

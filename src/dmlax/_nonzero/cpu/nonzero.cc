@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "dmlax/_core/handler.h"
-#include "dmlax/_core/isa.h"
-#include "dmlax/_core/parallel.h"
-#include "dmlax/_nonzero/native_cpu_kernels.h"
+#include "dmlax/_cpu/ffi.h"
+#include "dmlax/_cpu/isa.h"
+#include "dmlax/_cpu/parallel_for.h"
+#include "dmlax/_nonzero/cpu/kernels.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace dmlax {
