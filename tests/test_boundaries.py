@@ -73,13 +73,21 @@ ROOMS = ["_nonzero", "_convolution", "_elementwise"]
 @pytest.mark.parametrize("room", ROOMS)
 def test_an_operators_room_imports_no_other_room(room):
     others = {f"dmlax.{other}" for other in ROOMS if other != room}
-    for file in (SOURCE / room).glob("*.py"):
+    for file in (SOURCE / room).rglob("*.py"):
         assert not {".".join(name.split(".")[:2]) for name in imports(file)} & others, file
 
 
 def test_what_is_shared_imports_no_operator():
-    for file in (SOURCE / "_core").glob("*.py"):
+    for file in (*(SOURCE / "_core").glob("*.py"), *(SOURCE / "_cpu").glob("*.py")):
         assert not any(name.startswith(f"dmlax.{room}") for name in imports(file) for room in ROOMS)
+
+
+def test_cpp_includes_its_own_room_and_the_engine_only():
+    for file in SOURCE.rglob("*"):
+        if file.suffix in (".cc", ".h", ".def"):
+            room = file.relative_to(SOURCE).parts[0]
+            included = re.findall(r'#include "dmlax/(\w+)/', file.read_text(encoding="utf-8"))
+            assert set(included) <= {room, "_cpu"}, file
 
 
 def test_directml_stands_on_the_public_api():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dmlax
+from cpu.instruction_sets import NAMES
 from cpu.raw_calls import GOOD
 
 TARGET = "dmlax_convolution"
@@ -33,13 +34,13 @@ def check(name, on_instruction_set, first, last):
     assert on_instruction_set(name, code).splitlines() == [name]
 
 
-@pytest.mark.parametrize("name", ["portable", "avx2", "avx_vnni", "avx512_vnni", "amx_int8"])
+@pytest.mark.parametrize("name", NAMES)
 def test_random_calls_on_every_instruction_set(name, on_instruction_set):
     check(name, on_instruction_set, 0, 80)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["portable", "avx2", "avx_vnni", "avx512_vnni", "amx_int8"])
+@pytest.mark.parametrize("name", NAMES)
 def test_many_random_calls_on_every_instruction_set(name, on_instruction_set):
     check(name, on_instruction_set, 80, 1000)
 

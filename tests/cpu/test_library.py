@@ -11,9 +11,8 @@ import jaxlib.version
 import pytest
 
 import dmlax
+from cpu.instruction_sets import NAMES
 from dmlax._cpu import library
-
-NAMES = {"portable", "avx2", "avx_vnni", "avx512_vnni", "amx_int8"}
 
 
 @pytest.fixture

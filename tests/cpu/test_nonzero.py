@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import dmlax
+from cpu.instruction_sets import NAMES
 from dmlax._cpu import library
 
 RANDOM_CALLS = """
@@ -38,7 +39,7 @@ for _ in range(60):
 TARGET = "dmlax_nonzero_coordinates"
 
 
-@pytest.mark.parametrize("name", ["portable", "avx2", "avx_vnni", "avx512_vnni", "amx_int8"])
+@pytest.mark.parametrize("name", NAMES)
 def test_random_calls_on_every_instruction_set(name, on_instruction_set):
     here = on_instruction_set(name, "from dmlax._cpu import library; print(library.why_not('cpu'))")
     if here != "None":

@@ -1,4 +1,4 @@
-"""Product loops of the compiled library: accumulators stay in registers."""
+"""The compiled library: accumulators stay in registers, instruction sets in their namespaces."""
 
 import platform
 import re
@@ -7,14 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from cpu.instruction_sets import NAMES
 from dmlax._cpu import library
 
-PRODUCTS = {  # by instruction set: one of its multiplications, which no other set has
-    "avx2": r"vpmaddwd .*%ymm",
-    "avx_vnni": r"\{vex\} vpdpbusd",
-    "avx512_vnni": r"vpdpbusd .*%zmm",
-    "amx_int8": r"tdpb..d ",
-}
+PRODUCT = re.compile(r"(\{vex\} )?(vpmaddwd|vpdpbusd|tdpb..d) ")
 ACCUMULATES = re.compile(r"(\{vex\} )?(vpaddd|vpdpbusd|tdpb..d) .*%([xyzt]mm\d+)$")
 WRITES = re.compile(r".*,%([xyzt]mm\d+)$")
 STORES_ON_STACK = re.compile(r"(?:vmov\w+|tilestored) %([xyzt]mm\d+),.*\(%r[sb]p\b")
@@ -55,19 +51,35 @@ def find_spills(loop: list[str]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def loops() -> list[list[str]]:
+def functions() -> list[tuple[str, str]]:
+    """Return the names and the instructions of the library's functions."""
     if platform.machine() != "x86_64":
         pytest.skip("these are the loops of x86-64")
-    command = ["objdump", "--disassemble", "--no-show-raw-insn", str(library._find())]
+    options = ["--disassemble", "--no-show-raw-insn", "--demangle"]
+    command = ["objdump", *options, str(library._find())]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return list(read_loops(text))
+    return re.findall(r"^[0-9a-f]+ <(.*)>:\n((?:.+\n)*)", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize("isa", PRODUCTS)
-def test_no_accumulator_is_stored_on_the_stack(loops, isa):
-    mine = [loop for loop in loops if any(re.match(PRODUCTS[isa], each) for each in loop)]
-    assert len(mine) > 1, "the library has no loop of this instruction set"
-    assert [find_spills(loop) for loop in mine] == [[]] * len(mine)
+@pytest.mark.parametrize("isa", NAMES[:-1])
+def test_no_accumulator_is_stored_on_the_stack(functions, isa):
+    loops = [
+        loop
+        for name, text in functions
+        if name.startswith(f"dmlax::{isa}::")
+        for loop in read_loops(text)
+        if any(PRODUCT.match(each) for each in loop)
+    ]
+    assert len(loops) > 1, "the library has no loop of this instruction set"
+    assert [find_spills(loop) for loop in loops] == [[]] * len(loops)
+
+
+def test_only_an_instruction_sets_own_functions_use_its_registers(functions):
+    """One that two sets share would be linked from either, and not every machine can run it."""
+    own = tuple(f"dmlax::{isa}::" for isa in NAMES)
+    users = [name for name, text in functions if re.search(r"%[yzt]mm\d", text)]
+    assert len(users) > len(NAMES)
+    assert [name for name in users if not name.startswith(own)] == []
 
 
 def test_a_spilled_accumulator_is_found():

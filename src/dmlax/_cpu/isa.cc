@@ -12,41 +12,33 @@
 namespace dmlax {
 namespace {
 
+// --- the detectors' words ------------------------------------------------------------------
+
 #if defined(__x86_64__)
 
-bool has_avx2() {
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
-         __builtin_cpu_supports("popcnt");
-}
+// A feature by the compiler's name for it.
+#define CPU(feature) (__builtin_cpu_supports(#feature) != 0)
 
-// CPUID leaf 7, subleaf 1: older compilers do not know the name.
-bool has_avx_vnni() {
-  unsigned eax = 7, ebx = 0, ecx = 1, edx = 0;
-  if (!has_avx2()) return false;
-  unsigned highest = 0, unused_b = 0, unused_c = 0, unused_d = 0;
-  __asm__("cpuid" : "+a"(highest), "=b"(unused_b), "+c"(unused_c), "=d"(unused_d));
-  if (highest < 7) return false;
-  __asm__("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx));
-  return (eax >> 4) & 1;
-}
+// A bit of a CPUID leaf, for features whose names older compilers do not know.
+#define CPUID(leaf, subleaf, output, bit) (((read_cpuid(leaf, subleaf).output >> (bit)) & 1) != 0)
 
-bool has_avx512_vnni() {
-  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-         __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2") &&
-         __builtin_cpu_supports("avx512vnni");
+struct Cpuid {
+  unsigned eax, ebx, ecx, edx;
+};
+
+[[maybe_unused]] Cpuid read_cpuid(unsigned leaf, unsigned subleaf) {
+  Cpuid highest = {0, 0, 0, 0}, found = {leaf, 0, subleaf, 0};
+  __asm__("cpuid" : "+a"(highest.eax), "=b"(highest.ebx), "+c"(highest.ecx), "=d"(highest.edx));
+  if (highest.eax < leaf) return {0, 0, 0, 0};
+  __asm__("cpuid" : "+a"(found.eax), "=b"(found.ebx), "+c"(found.ecx), "=d"(found.edx));
+  return found;
 }
 
 // Linux gives the tile registers only to a process that asks for them.
-bool has_amx_int8() {
+[[maybe_unused]] bool linux_grants_tiles() {
 #if defined(__linux__) && defined(SYS_arch_prctl)
   constexpr int kRequestPermission = 0x1023, kTileData = 18;
-  unsigned eax = 7, ebx = 0, ecx = 0, edx = 0;
-  if (!has_avx512_vnni()) return false;
-  __asm__("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx));
-  const bool tile = (edx >> 24) & 1, int8 = (edx >> 25) & 1;
-  return tile && int8 && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 #else
   return false;
 #endif
@@ -54,24 +46,31 @@ bool has_amx_int8() {
 
 #endif
 
-bool has_portable() { return true; }
+// --- one detector a row --------------------------------------------------------------------
+
+bool has_none() { return true; }
+
+#define DMLAX_ISA(name, ...) DMLAX_IF_BUILT(name, bool has_##name();)
+#include "dmlax/_cpu/isas.def"
+
+#define DMLAX_ISA(name, extends, processor, simd, flags, detector) \
+  DMLAX_IF_BUILT(name, bool has_##name() { return has_##extends() && (detector); })
+#include "dmlax/_cpu/isas.def"
 
 Isa choose() {
   const char* asked = std::getenv("DMLAX_NATIVE_ISA");
   const bool any = asked == nullptr || *asked == '\0';
-#define DMLAX_TAKE(isa) \
-  if ((any || std::strcmp(asked, #isa) == 0) && has_##isa()) return Isa::isa;
-  DMLAX_FOR_EACH_ISA(DMLAX_TAKE)
-#undef DMLAX_TAKE
+#define DMLAX_ISA(name, ...)                                                                    \
+  DMLAX_IF_BUILT(name, if ((any || std::strcmp(asked, #name) == 0) && has_##name()) return Isa::name;)
+#include "dmlax/_cpu/isas.def"
   return Isa::none;
 }
 
 std::string describe_all() {
   std::string names;
-#define DMLAX_NAME(isa) \
-  if (has_##isa()) names += names.empty() ? #isa : ", " #isa;
-  DMLAX_FOR_EACH_ISA(DMLAX_NAME)
-#undef DMLAX_NAME
+#define DMLAX_ISA(name, ...) \
+  DMLAX_IF_BUILT(name, if (has_##name()) names += names.empty() ? #name : ", " #name;)
+#include "dmlax/_cpu/isas.def"
   return names;
 }
 
@@ -89,11 +88,10 @@ extern "C" {
 // The chosen instruction set's name, "" if the one asked for is not here.
 __attribute__((visibility("default"))) const char* dmlax_isa() {
   switch (dmlax::chosen_isa()) {
-#define DMLAX_NAME(isa)   \
-  case dmlax::Isa::isa: \
-    return #isa;
-    DMLAX_FOR_EACH_ISA(DMLAX_NAME)
-#undef DMLAX_NAME
+#define DMLAX_ISA(name, ...)   \
+  case dmlax::Isa::name: \
+    return #name;
+#include "dmlax/_cpu/isas.def"
     default:
       return "";
   }
@@ -105,7 +103,7 @@ __attribute__((visibility("default"))) const char* dmlax_isas() {
   return names.c_str();
 }
 
-// Whose headers this library was built with.
+// The version of jaxlib whose headers this library was built with.
 __attribute__((visibility("default"))) const char* dmlax_jaxlib_version() {
   return DMLAX_JAXLIB_VERSION;
 }

@@ -14,7 +14,26 @@ struct Scales {
   uint32_t input, filter, output;
 };
 
+// From accumulators to outputs; arrays have a value per output channel.
+struct RequantizeParams {
+  bool quantized;              // to bytes: otherwise int32, which needs no scales
+  bool output_signed;
+  int32_t output_zero;
+  float low, high;             // the range that estimates are clamped to
+  const int32_t* offset;       // bias and the zero points' terms
+  const int32_t* filter_zero;  // of the packed values; null where all are 0
+  const float* estimate;       // the multiplier, in float32
+  const float* band;           // how far off an integer an estimate is near a tie
+  const uint32_t *input_scale, *filter_scale, *output_scale;
+  int64_t filter_scales;       // one, or one per output channel
+};
+
 namespace {
+
+inline Scales scales_of(const RequantizeParams& params, int64_t channel) {
+  return {*params.input_scale, params.filter_scale[params.filter_scales == 1 ? 0 : channel],
+          *params.output_scale};
+}
 
 // A float32's magnitude is mantissa * 2^exponent, the mantissa in [2^23, 2^24), or 0.
 struct Unpacked {
@@ -70,7 +89,8 @@ inline float multiplier_float32(uint32_t a, uint32_t b, uint32_t c) {
                         z.exponent - 40 - divisor.exponent, dividend % divisor.mantissa != 0));
 }
 
-// No rounding is in doubt unless the estimate is this near a half.
+// An estimate is near a tie if it is at least this far off an integer; no other one can round
+// wrongly.
 //
 // The estimate fl(fl(acc) * fl(m)) has three relative errors of 2^-24, and m three of 2^-53, so up
 // to 256 it is less than 256 * 3.01 * 2^-24 < 2^-14.3 off. Beyond 255 every integer saturates.
@@ -86,7 +106,7 @@ inline double power_of_two(int exponent) {
   return value;
 }
 
-// What |acc * sx * sw / sy| is compared by: numerator / (denominator << shift) times |acc|.
+// |acc * sx * sw / sy| as integers: numerator / (denominator << shift) times |acc|.
 struct Ratio {
   uint64_t numerator;
   uint32_t denominator;
@@ -116,7 +136,7 @@ class Estimator {
     factor_ = static_cast<double>(x.mantissa) / y.mantissa * power_of_two(x.exponent - y.exponent);
   }
 
-  // Beyond 2^10 any accumulator saturates, below 2^-33 none reaches a half: neither is in doubt.
+  // Beyond 2^10 any accumulator saturates, below 2^-33 none reaches 0.5: neither is near a tie.
   // Nor is a product with a power of two: exact for accumulators of 24 bits, which larger ones
   // are too large for.
   float estimate(uint32_t filter, float& band) const {
@@ -156,7 +176,7 @@ class Estimator {
   double factor_ = 0;
 };
 
-// round(acc * sx * sw / sy) to even, where the estimate is at most kBand's error from a half.
+// round(acc * sx * sw / sy) to even, where the estimate is near a tie.
 inline int32_t round_near_tie(int32_t accumulator, const Scales& scales, float estimate) {
   using Wide = unsigned __int128;
   const Ratio ratio(scales);

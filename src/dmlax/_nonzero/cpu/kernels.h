@@ -4,11 +4,9 @@
 
 #include <cstdint>
 
-#include "dmlax/_cpu/isa.h"
-
 namespace dmlax {
 
-inline constexpr int64_t kWordBits = 64;
+constexpr int64_t kWordBits = 64;
 
 // Divides any uint32 by a fixed one with a multiplication: Granlund and Montgomery's method, the
 // form whose multiplier fits 32 bits.
@@ -25,7 +23,7 @@ struct Axes {
 };
 
 struct NonzeroKernels {
-  // Bit i of the words tells whether element i is not zero; bits past `count` are 0. An element
+  // Bit i of the words says whether element i is not zero; bits past `count` are 0. An element
   // has 1, 2, 4 or 8 bytes; where `is_float`, its highest bit is a sign, which does not count.
   void (*test)(const void* elements, int64_t count, int64_t bytes, bool is_float, uint64_t* words);
 
@@ -39,13 +37,6 @@ struct NonzeroKernels {
 
   void (*fill)(uint32_t* values, int64_t count, uint32_t value);
 };
-
-#define DMLAX_DECLARE(isa)                      \
-  namespace isa {                               \
-  extern const NonzeroKernels nonzero_kernels; \
-  }
-DMLAX_FOR_EACH_ISA(DMLAX_DECLARE)
-#undef DMLAX_DECLARE
 
 }  // namespace dmlax
 

@@ -13,6 +13,11 @@
 #include "xla/ffi/api/ffi.h"
 
 namespace dmlax {
+
+#define DMLAX_ISA(name, ...) \
+  DMLAX_IF_BUILT(name, namespace name { extern const NonzeroKernels nonzero_kernels; })
+#include "dmlax/_cpu/isas.def"
+
 namespace {
 
 namespace ffi = xla::ffi;
@@ -24,13 +29,11 @@ constexpr int64_t kFillChunk = 1 << 16;  // numbers
 constexpr int64_t kSerialWork = 1 << 17;  // elements and numbers below which a thread is no help
 constexpr int64_t kMostElements = (int64_t{1} << 32) - 1;
 
-const NonzeroKernels* kernels() {
+const NonzeroKernels* chosen_kernels() {
   switch (chosen_isa()) {
-#define DMLAX_CASE(isa) \
-  case Isa::isa:        \
-    return &isa::nonzero_kernels;
-    DMLAX_FOR_EACH_ISA(DMLAX_CASE)
-#undef DMLAX_CASE
+#define DMLAX_ISA(name, ...) \
+  DMLAX_IF_BUILT(name, case Isa::name : return &name::nonzero_kernels;)
+#include "dmlax/_cpu/isas.def"
     default:
       return nullptr;
   }
@@ -165,7 +168,7 @@ ffi::Error nonzero_coordinates(ffi::ThreadPool pool, ffi::AnyBuffer input,
                                ffi::Result<ffi::Buffer<ffi::DataType::U32>> count,
                                ffi::Result<ffi::Buffer<ffi::DataType::U32>> coordinates,
                                ffi::Span<const int64_t> sizes, uint32_t fill_value) {
-  const NonzeroKernels* kernel = kernels();
+  const NonzeroKernels* kernel = chosen_kernels();
   if (kernel == nullptr) return invalid("DMLAX_NATIVE_ISA names no instruction set of this CPU");
   const Element element = element_of(input.element_type());
   if (element.bytes == 0) return invalid("the input's element type is none of this operator's");
