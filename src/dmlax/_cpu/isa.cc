@@ -60,8 +60,9 @@ bool has_none() { return true; }
 Isa choose() {
   const char* asked = std::getenv("DMLAX_NATIVE_ISA");
   const bool any = asked == nullptr || *asked == '\0';
-#define DMLAX_ISA(name, ...)                                                                    \
-  DMLAX_IF_BUILT(name, if ((any || std::strcmp(asked, #name) == 0) && has_##name()) return Isa::name;)
+#define DMLAX_ISA(name, ...)                                                   \
+  DMLAX_IF_BUILT(name, if ((any || std::strcmp(asked, #name) == 0) && has_##name()) \
+                           return Isa::name;)
 #include "dmlax/_cpu/isas.def"
   return Isa::none;
 }
@@ -88,8 +89,8 @@ extern "C" {
 // The chosen instruction set's name, "" if the one asked for is not here.
 __attribute__((visibility("default"))) const char* dmlax_isa() {
   switch (dmlax::chosen_isa()) {
-#define DMLAX_ISA(name, ...)   \
-  case dmlax::Isa::name: \
+#define DMLAX_ISA(name, ...) \
+  case dmlax::Isa::name:     \
     return #name;
 #include "dmlax/_cpu/isas.def"
     default:

@@ -1,4 +1,4 @@
-// The native kernels' requantization: round(acc * sx * sw / sy), exact or in ONNX Runtime's float32.
+// Requantization in C++: round(acc * sx * sw / sy), exact or in ONNX Runtime's float32.
 //
 // Scales are taken apart as integers and put together as integers, since the thread may flush
 // subnormals. Kernels include this once for each instruction set, so that everything is local.

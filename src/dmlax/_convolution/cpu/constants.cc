@@ -36,7 +36,8 @@ void add_offsets(Constants& constants, const ConvShape& shape, const Values& val
   const int64_t channels = shape.output_channels;
   constants.offset.resize(static_cast<size_t>(channels));
   for (int64_t k = 0; k < channels; ++k) {
-    constants.offset[k] = static_cast<int32_t>(0 - input_zero * static_cast<uint32_t>(values.sums[k]));
+    const uint32_t sum = static_cast<uint32_t>(values.sums[k]);
+    constants.offset[k] = static_cast<int32_t>(0 - input_zero * sum);
   }
   for (int64_t k = 0; values.bias != nullptr && k < channels; ++k) {
     add_wrapping(constants.offset[k], static_cast<uint32_t>(values.bias[k]));

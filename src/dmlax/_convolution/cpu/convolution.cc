@@ -123,7 +123,8 @@ const char* describe_shape(ConvShape& shape, const Operands& given, const ffi::A
   const Sizes filter = given.filter.dimensions().last(2);
   const size_t input_channel = attributes.input_last ? 3 : 1;
   const size_t output_channel = attributes.output_last ? 3 : 1;
-  const size_t height = attributes.input_last ? 1 : 2, output_height = attributes.output_last ? 1 : 2;
+  const size_t height = attributes.input_last ? 1 : 2;
+  const size_t output_height = attributes.output_last ? 1 : 2;
   shape.images = input[0];
   shape.groups = attributes.groups;
   if (const char* wrong = describe_channels(shape, input[input_channel], filter[0])) return wrong;

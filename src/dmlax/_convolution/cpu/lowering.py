@@ -1,4 +1,4 @@
-"""Convolution in C++ (`convolution.cc`): packed panels of cells times rows of the filter."""
+"""Convolution in C++ (`convolution.cc`): rows of the filter times packed panels of outputs."""
 
 from typing import Any
 
@@ -100,10 +100,10 @@ def _parameters(plan: ConvolutionPlan, operands: Convolution) -> tuple[Array, ..
 def _plane_bytes(plan: ConvolutionPlan) -> int:
     """At most what one image's planes take, as the handler lays them out."""
     options, kernel = plan.options, plan.filter.kernel
-    cells = phases = 1
+    pixels = phases = 1
     for i, size in enumerate(plan.output_sizes):
         stride, dilation = options.strides[i], options.dilations[i]
-        cells *= size + (kernel[i] - 1) * dilation // stride
+        pixels *= size + (kernel[i] - 1) * dilation // stride
         phases *= len({tap * dilation % stride for tap in range(min(kernel[i], stride))})
-    sub_image = cells + options.padding[-1][0] + _MOST_SLACK
+    sub_image = pixels + options.padding[-1][0] + _MOST_SLACK
     return sub_image * phases * plan.filter.channels * plan.filter.group_count

@@ -34,7 +34,8 @@ class TileMicrokernel {
   }
 
   // Not inlined: its loops need the address registers.
-  __attribute__((noinline)) void multiply(const uint8_t* panel, const FilterRows& filter, int32_t* acc) {
+  __attribute__((noinline)) void multiply(const uint8_t* panel, const FilterRows& filter,
+                                          int32_t* acc) {
     if (filter.count < 4 || filter.depth < 16) {
       return VectorMicrokernel::multiply(panel, filter, acc);
     }
