@@ -1,4 +1,4 @@
-"""What the native kernels' tests share."""
+"""Fixtures of the native kernels' tests."""
 
 import os
 import resource

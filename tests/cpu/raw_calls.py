@@ -1,4 +1,4 @@
-"""The convolution's handler itself, without what the API checks: a good call, to be spoilt."""
+"""The convolution's handler itself, without what the API checks: a valid call, to be changed."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -40,12 +40,12 @@ class RawCall:
         y: jax.Array = call(*values, **self.attributes)
         return y
 
-    def but(self, **changes: tuple[tuple[int, ...], str]) -> "RawCall":
-        """With other operands."""
+    def with_operands(self, **changes: tuple[tuple[int, ...], str]) -> "RawCall":
+        """Return it with other operands."""
         return replace(self, operands=self.operands | changes)
 
-    def having(self, **changes: Any) -> "RawCall":
-        """With other attributes."""
+    def with_attributes(self, **changes: Any) -> "RawCall":
+        """Return it with other attributes."""
         return replace(self, attributes=self.attributes | changes)
 
 

@@ -119,33 +119,56 @@ def windows(**changes):
     """Kernel, strides, dilations, start and end padding: two of each, the first two changed."""
     names = ("kernel", "strides", "dilations", "start", "end")
     good = dict(zip(names, GOOD.attributes["windows"].reshape(5, 2).tolist(), strict=True))
-    return GOOD.having(windows=np.array([*(good | changes).values()], np.int64).reshape(-1))
+    return GOOD.with_attributes(
+        windows=np.array([*(good | changes).values()], np.int64).reshape(-1)
+    )
 
 
-def test_a_call_of_the_handler_that_is_not_spoilt_is_answered():
+def test_a_valid_call_of_the_handler_is_answered():
     assert GOOD().shape == (1, 4, 3, 3)
     assert windows(kernel=[2, 2])().shape == (1, 4, 3, 3)
 
 
-SPOILT = {
-    "input's rank": (GOOD.but(input=((1, 2, 16), "uint8")), "operand 0 is not of the batch's"),
-    "input's type": (GOOD.but(input=((1, 2, 4, 4), "int16")), "of another element type"),
-    "input's zero's type": (GOOD.but(input_zero=((1,), "int8")), "element type is not the"),
-    "channels": (GOOD.but(input=((1, 3, 4, 4), "uint8")), "not taps times channels"),
-    "filter's depth": (GOOD.but(filter=((4, 9), "int8")), "not taps times channels"),
-    "filter's rows": (GOOD.but(filter=((5, 8), "int8")), "and the filter's channels"),
-    "no rows": (GOOD.but(filter=((0, 8), "int8")), "groups do not divide the channels"),
-    "filter's type": (GOOD.but(filter=((4, 8), "uint8")), "of another element type"),
-    "few sums": (GOOD.but(sums=((3,), "int32")), "neither one value nor one per"),
-    "sums' type": (GOOD.but(sums=((4,), "float32")), "element type is not the operator's"),
-    "few zeros": (GOOD.but(filter_zero=((3,), "int8")), "neither one value nor one per"),
-    "two input zeros": (GOOD.but(input_zero=((2,), "uint8")), "neither one value nor one per"),
-    "one bias": (GOOD.but(bias=((1,), "int32")), "neither one value nor one per"),
-    "no scale": (GOOD.but(filter_scale=((0,), "float32")), "neither one value nor one per"),
-    "scale's type": (GOOD.but(output_scale=((1,), "int32")), "element type is not the operator's"),
-    "groups": (GOOD.having(groups=np.int64(3)), "groups do not divide the channels"),
-    "no group": (GOOD.having(groups=np.int64(0)), "groups do not divide the channels"),
-    "few windows": (GOOD.having(windows=np.ones(9, np.int64)), "the output is not of rank 4"),
+INVALID_CALLS = {
+    "input's rank": (
+        GOOD.with_operands(input=((1, 2, 16), "uint8")),
+        "operand 0 is not of the batch's",
+    ),
+    "input's type": (GOOD.with_operands(input=((1, 2, 4, 4), "int16")), "of another element type"),
+    "input's zero's type": (
+        GOOD.with_operands(input_zero=((1,), "int8")),
+        "element type is not the",
+    ),
+    "channels": (GOOD.with_operands(input=((1, 3, 4, 4), "uint8")), "not taps times channels"),
+    "filter's depth": (GOOD.with_operands(filter=((4, 9), "int8")), "not taps times channels"),
+    "filter's rows": (GOOD.with_operands(filter=((5, 8), "int8")), "and the filter's channels"),
+    "no rows": (GOOD.with_operands(filter=((0, 8), "int8")), "groups do not divide the channels"),
+    "filter's type": (GOOD.with_operands(filter=((4, 8), "uint8")), "of another element type"),
+    "few sums": (GOOD.with_operands(sums=((3,), "int32")), "neither one value nor one per"),
+    "sums' type": (
+        GOOD.with_operands(sums=((4,), "float32")),
+        "element type is not the operator's",
+    ),
+    "few zeros": (GOOD.with_operands(filter_zero=((3,), "int8")), "neither one value nor one per"),
+    "two input zeros": (
+        GOOD.with_operands(input_zero=((2,), "uint8")),
+        "neither one value nor one per",
+    ),
+    "one bias": (GOOD.with_operands(bias=((1,), "int32")), "neither one value nor one per"),
+    "no scale": (
+        GOOD.with_operands(filter_scale=((0,), "float32")),
+        "neither one value nor one per",
+    ),
+    "scale's type": (
+        GOOD.with_operands(output_scale=((1,), "int32")),
+        "element type is not the operator's",
+    ),
+    "groups": (GOOD.with_attributes(groups=np.int64(3)), "groups do not divide the channels"),
+    "no group": (GOOD.with_attributes(groups=np.int64(0)), "groups do not divide the channels"),
+    "few windows": (
+        GOOD.with_attributes(windows=np.ones(9, np.int64)),
+        "the output is not of rank 4",
+    ),
     "no stride": (windows(strides=[0, 1]), "windows do not fit"),
     "a negative padding": (windows(start=[-1, 0]), "windows do not fit"),
     "a large kernel": (windows(kernel=[5, 2]), "windows do not fit"),
@@ -159,9 +182,9 @@ SPOILT = {
 }
 
 
-@pytest.mark.parametrize("name", SPOILT)
+@pytest.mark.parametrize("name", INVALID_CALLS)
 def test_what_does_not_fit_is_refused_before_it_is_read(name):
-    call, message = SPOILT[name]
+    call, message = INVALID_CALLS[name]
     with pytest.raises(Exception, match=f"convolution: .*{message}"):
         jax.block_until_ready(call())
 
