@@ -57,7 +57,7 @@ TESTS = {  # what should notice, the quickest first; and the longest that a muta
     "_core/requantize.py": ("tests/core/test_requantize.py", 300),
     "_core/mosaic_gpu.py": ("tests/core/test_mosaic_gpu.py", 60),
     "_core/compat.py": ("tests/core/test_compat.py tests/test_public_api.py", 120),
-    "_core/native.py": ("tests/native/test_library.py tests/core/test_dispatch.py", 120),
+    "_cpu/library.py": ("tests/cpu/test_library.py tests/core/test_dispatch.py", 120),
 }  # the rest of _core writes a GPU's programs, which no test without one can run
 QUICK = {  # of these, what needs nothing but the module itself: see _Quick
     "_core/windows.py": "tests/core/test_windows.py",
@@ -71,7 +71,7 @@ QUICK = {  # of these, what needs nothing but the module itself: see _Quick
     "_core/requantize.py": "tests/core/test_requantize_exactly.py",
     "_core/mosaic_gpu.py": "tests/core/test_mosaic_gpu.py",
     "_core/compat.py": "tests/core/test_compat.py",
-    "_core/native.py": "tests/native/test_library.py",
+    "_cpu/library.py": "tests/cpu/test_library.py",
 }
 QUICK_SECONDS = 20
 QUICKLY = "--tb=no -p no:unraisableexception"  # no tracebacks, and no search for garbage

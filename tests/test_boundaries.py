@@ -48,7 +48,7 @@ def test_the_library_imports_jax_and_numpy_and_the_standard_library_only():
     allowed = {"dmlax", "jax", "numpy", *sys.stdlib_module_names}
     for file in files(SOURCE):
         # MLIR, and the version whose headers a kernel was built with; both come with JAX.
-        also = {"jaxlib"} if file.name in ("lanes.py", "native.py") else set()
+        also = {"jaxlib"} if file.name in ("lanes.py", "library.py") else set()
         assert {name.split(".")[0] for name in imports(file)} <= allowed | also, file
 
 
@@ -115,6 +115,14 @@ def test_every_import_of_a_file_of_dmlax_is_read():
         assert not re.search(r"^\s*import dmlax\.", file.read_text(), re.MULTILINE), file
     assert SOURCE / "_core/dispatch.py" in own_imports(SOURCE / "_explain.py")
     assert SOURCE / "directml/__init__.py" in own_imports(SOURCE / "__init__.py")
+
+
+def test_cpp_includes_its_own_room_and_the_engine_only():
+    for file in SOURCE.rglob("*"):
+        if file.suffix in (".cc", ".h", ".def"):
+            room = file.relative_to(SOURCE).parts[0]
+            included = re.findall(r'#include "dmlax/(\w+)/', file.read_text(encoding="utf-8"))
+            assert set(included) <= {room, "_cpu"}, file
 
 
 def test_there_is_a_room_for_each_family_of_operators():
