@@ -39,14 +39,14 @@ def test_what_jax_may_change_is_touched_in_one_file_and_where_kernels_are_framed
         for f in files(SOURCE)
         if re.search(UNSTABLE, f.read_text())
     }
-    assert found == {"_core/compat.py", "_core/lanes.py", "_core/mosaic_gpu_kernel.py"}
+    assert found == {"_core/compat.py", "_cuda/ir.py", "_cuda/launch.py"}
 
 
 def test_the_library_imports_jax_and_numpy_and_the_standard_library_only():
     allowed = {"dmlax", "jax", "numpy", *sys.stdlib_module_names}
     for file in files(SOURCE):
         # MLIR, and the version whose headers a kernel was built with; both come with JAX.
-        also = {"jaxlib"} if file.name in ("lanes.py", "native.py") else set()
+        also = {"jaxlib"} if file.name in ("ir.py", "native.py") else set()
         assert {name.split(".")[0] for name in imports(file)} <= allowed | also, file
 
 
@@ -73,12 +73,13 @@ ROOMS = ["_nonzero", "_convolution", "_elementwise"]
 @pytest.mark.parametrize("room", ROOMS)
 def test_an_operators_room_imports_no_other_room(room):
     others = {f"dmlax.{other}" for other in ROOMS if other != room}
-    for file in (SOURCE / room).glob("*.py"):
+    for file in (SOURCE / room).rglob("*.py"):
         assert not {".".join(name.split(".")[:2]) for name in imports(file)} & others, file
 
 
-def test_what_is_shared_imports_no_operator():
-    for file in (SOURCE / "_core").glob("*.py"):
+@pytest.mark.parametrize("shared", ["_core", "_cuda"])
+def test_what_is_shared_imports_no_operator(shared):
+    for file in (SOURCE / shared).glob("*.py"):
         assert not any(name.startswith(f"dmlax.{room}") for name in imports(file) for room in ROOMS)
 
 

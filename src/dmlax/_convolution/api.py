@@ -8,7 +8,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from dmlax._convolution import mosaic_gpu, native_cpu, reference, xla
+from dmlax._convolution import native_cpu, reference, xla
+from dmlax._convolution.cuda import lowering as mosaic_gpu
 from dmlax._convolution.plan import (
     FIELDS,
     Convolution,

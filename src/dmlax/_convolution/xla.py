@@ -15,10 +15,18 @@ from jax import Array, lax
 
 from dmlax._convolution.epilogue import as_channel, epilogue
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
-from dmlax._convolution.prepare import Prepared, as_int32, ready, rebase_of, to_int8, zero_of
-from dmlax._convolution.words import as_bytes, fill_channels, pad_end, to_int8_words, word_of
+from dmlax._convolution.prepare import (
+    Prepared,
+    as_int32,
+    fill_channels,
+    ready,
+    rebase_of,
+    to_int8,
+    zero_of,
+)
 from dmlax._core import compat, windows
 from dmlax._core.arguments import structs
+from dmlax._core.byte_packing import as_bytes, pad_end, to_int8_words, word_of
 
 # Output cells of a matrix product on a CPU: so many images' packed windows stay in the caches.
 _COLUMNS = 512

@@ -9,7 +9,8 @@ from jax.typing import ArrayLike
 
 from dmlax._core import compat, dispatch
 from dmlax._core.arguments import aval_of
-from dmlax._nonzero import mosaic_gpu, native_cpu, reference, xla
+from dmlax._nonzero import native_cpu, reference, xla
+from dmlax._nonzero.cuda import lowering as mosaic_gpu
 from dmlax._nonzero.plan import RULES, NonzeroPlan, nonzero_plan
 from dmlax._nonzero.result import NonzeroCoordinates
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from jax.experimental.mosaic.gpu import utils
-from jaxlib.mlir import ir
+from jaxlib.mlir import ir as mlir
 from jaxlib.mlir.dialects import arith, gpu, llvm, math, nvvm, scf
 
 _ALL = 0xFFFFFFFF
@@ -38,7 +38,7 @@ class Value:
     @property
     def bits(self) -> int:
         """The width."""
-        return int(ir.IntegerType(self.raw.type).width)
+        return int(mlir.IntegerType(self.raw.type).width)
 
     def wide(self) -> "Value":
         """Zero-extended to 64 bits."""
@@ -128,14 +128,14 @@ class Value:
 
 
 def _integer(bits: int) -> Any:
-    return ir.IntegerType.get_signless(bits)
+    return mlir.IntegerType.get_signless(bits)
 
 
 def constant(value: int, bits: int = 32) -> Value:
     """The same integer in every thread."""
     value &= (1 << bits) - 1
     value -= (value >> (bits - 1)) << bits if bits > 1 else 0
-    return Value(arith.constant(_integer(bits), ir.IntegerAttr.get(_integer(bits), value)))
+    return Value(arith.constant(_integer(bits), mlir.IntegerAttr.get(_integer(bits), value)))
 
 
 def select(condition: Value, yes: Value, no: Any) -> Value:
@@ -282,7 +282,7 @@ class Pointer:
         if len(values) == 1:
             llvm.store(values[0].raw, self.at(offset))
             return
-        kind = ir.VectorType.get((len(values),), values[0].raw.type)
+        kind = mlir.VectorType.get((len(values),), values[0].raw.type)
         vector = llvm.mlir_undef(kind)
         for index, value in enumerate(values):
             vector = llvm.insertelement(vector, value.raw, constant(index).raw)
@@ -384,7 +384,7 @@ def ptx(text: str, bits: int, *arguments: Value, effects: bool = False) -> Value
 
 def effect(text: str, *arguments: Value) -> None:
     """Instructions without a result: $0 is the first argument."""
-    _inline(text, ir.Type.parse("!llvm.void"), "", arguments, effects=True)
+    _inline(text, mlir.Type.parse("!llvm.void"), "", arguments, effects=True)
 
 
 def assemble(
@@ -453,7 +453,7 @@ def choose(
     """`yes()` in the threads where the condition holds, `no()` in the others; their widths."""
     branch = scf.IfOp(condition.raw, [_integer(bits) for bits in widths], has_else=True)
     for block, side in ((branch.then_block, yes), (branch.else_block, no)):
-        with ir.InsertionPoint(block):
+        with mlir.InsertionPoint(block):
             scf.yield_([value.raw for value in side()])
     return [Value(result) for result in branch.results]
 
@@ -467,11 +467,11 @@ def loop(
     kinds = [value.raw.type for value in start]
     while_op = scf.WhileOp(kinds, [value.raw for value in start])
     before = while_op.before.blocks.append(*kinds)
-    with ir.InsertionPoint(before):
+    with mlir.InsertionPoint(before):
         state = [Value(argument) for argument in before.arguments]
         scf.condition(condition(*state).raw, [value.raw for value in state])
     after = while_op.after.blocks.append(*kinds)
-    with ir.InsertionPoint(after):
+    with mlir.InsertionPoint(after):
         following = body(*(Value(argument) for argument in after.arguments))
         scf.yield_([value.raw for value in following])
     return [Value(result) for result in while_op.results]

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from dmlax._convolution.mosaic_gpu_problem import Problem
+from dmlax._convolution.cuda.problem import Problem
 from dmlax._convolution.prepare import Prepared, zero_of
-from dmlax._convolution.words import pad_end
-from dmlax._core import mosaic_gpu
+from dmlax._core.byte_packing import pad_end
+from dmlax._cuda import capability
 
 _MERGED = 64  # channels, and outputs, of merged groups at most
 
@@ -126,7 +126,7 @@ def _taps_before(start: int, cells: int) -> int:
 
 def _foldable(problem: Problem) -> tuple[int, int]:
     """Cells under one stride that are no more than a chunk: first those that lie in a row."""
-    fold, left = [1, 1], max(mosaic_gpu.CHUNK // problem.channels, 1)
+    fold, left = [1, 1], max(capability.CHUNK // problem.channels, 1)
     for axis in (1, 0):
         if problem.kernel[axis] > 1 and problem.dilations[axis] == 1:
             fold[axis] = math.gcd(problem.strides[axis], left)

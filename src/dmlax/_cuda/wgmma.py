@@ -7,9 +7,9 @@ their chunks of 16 bytes swizzled so that neither copies nor products meet a ban
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dmlax._core import copies, lanes
-from dmlax._core.lanes import Value, constant
-from dmlax._core.mosaic_gpu import CHUNK
+from dmlax._cuda import cp_async, ir
+from dmlax._cuda.capability import CHUNK
+from dmlax._cuda.ir import Value, constant
 
 ROWS = 64  # of the left matrix, in one product
 DEPTH = 32  # bytes of a row that one product sums
@@ -67,13 +67,13 @@ def multiply(sums: Sequence[Value], products: Sequence[Product], *, unsigned: bo
         text += f"wgmma.mma_async.sync.aligned.{shape}.{kinds} {{{registers}}}, {matrices}, 1; "
     text += "wgmma.commit_group.sync.aligned;"
     described = [matrix for product in products for matrix in (product.left, product.right)]
-    return lanes.assemble(text, [32] * count, described, changed=sums, effects=True)
+    return ir.assemble(text, [32] * count, described, changed=sums, effects=True)
 
 
 def finish(sums: Sequence[Value]) -> list[Value]:
     """Waits for all groups; the sums are read only through what this gives."""
     text = "wgmma.wait_group.sync.aligned 0;"
-    return lanes.assemble(text, [32] * len(sums), [], changed=sums, effects=True)
+    return ir.assemble(text, [32] * len(sums), [], changed=sums, effects=True)
 
 
 def await_copies(later: int) -> None:
@@ -81,5 +81,5 @@ def await_copies(later: int) -> None:
 
     A barrier has to follow.
     """
-    copies.await_groups(later)
-    lanes.effect("fence.proxy.async.shared::cta;")
+    cp_async.wait_group(later)
+    ir.effect("fence.proxy.async.shared::cta;")

@@ -4,35 +4,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmlax._convolution.plan import Convolution, ConvolutionPlan
-from dmlax._convolution.prepare import Prepared
-
 _SIGNS = np.int32(-0x7F7F7F80)  # 0x80 four times
 
 
 def whole_words(count: int) -> int:
     """Bytes, up to a multiple of 4."""
     return -(-count // 4) * 4
-
-
-def fill_channels(
-    plan: ConvolutionPlan, operands: Convolution, x: Array, filter: Prepared
-) -> tuple[Array, Prepared]:
-    """A group's channels filled up to a multiple of 4, which adds nothing to any output.
-
-    The input's, which are last, with zero points; the filter's rows with zeros.
-    """
-    shape = plan.filter
-    channels = whole_words(shape.channels)
-    missing = channels - shape.channels
-    if not missing:
-        return x, filter
-    groups = x.reshape(*x.shape[:-1], shape.group_count, shape.channels)
-    filled = pad_end(groups, missing, operands.input_zero_point)
-    rows = filter.packed.reshape(shape.outputs, shape.taps, shape.channels)
-    packed = pad_end(rows, missing).reshape(shape.outputs, shape.taps * channels)
-    whole = filled.reshape(*x.shape[:-1], shape.group_count * channels)
-    return whole, filter._replace(packed=packed)
 
 
 def pad_end(x: Array, count: int, value: Array | None = None, *, axis: int = -1) -> Array:

@@ -3,13 +3,15 @@
 import jax
 import pytest
 
-from dmlax._core import mosaic_gpu as device
+from dmlax._cuda import capability
 
 
 @pytest.fixture
 def attached(monkeypatch):
     """As if a Hopper GPU were there, and Pallas's needs."""
-    monkeypatch.setattr(device, "why_not", lambda platform: None if platform == "cuda" else "no")
+    monkeypatch.setattr(
+        capability, "why_not", lambda platform: None if platform == "cuda" else "no"
+    )
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._convolution.mosaic_gpu_operands import Column, ColumnTable, Parameters, launch
-from dmlax._convolution.mosaic_gpu_problem import Problem
+from dmlax._convolution.cuda.operands import Column, ColumnTable, Parameters, launch
+from dmlax._convolution.cuda.problem import Problem
 from dmlax._convolution.plan import Convolution
-from dmlax._core import lanes
-from dmlax._core.lanes import Pointer, Value, constant
-from dmlax._core.lanes_requantize import Scales
-from dmlax._core.mosaic_gpu_kernel import Block
+from dmlax._cuda import ir
+from dmlax._cuda.ir import Pointer, Value, constant
+from dmlax._cuda.launch import Block
+from dmlax._cuda.requantize import Scales
 
 _TOGETHER = 4  # channels of a thread, and taps that are multiplied at once
 
@@ -99,10 +99,10 @@ class _Block:
         self.table = ColumnTable(shared.shared_address(), _TOGETHER * split.quads)
         self.quads = _quads(problem)
         columns = -(-self.quads // split.quads)
-        row = lanes.block() // columns
-        self.first_quad = (lanes.block() - row * columns) * split.quads
-        self.column = lanes.thread() & (split.quads - 1)
-        self.first_cell = row * split.cells + lanes.thread() // split.quads
+        row = ir.block() // columns
+        self.first_quad = (ir.block() - row * columns) * split.quads
+        self.column = ir.thread() & (split.quads - 1)
+        self.first_cell = row * split.cells + ir.thread() // split.quads
         self.cells_at_once = rows * split.cells
         self.parameters = Parameters(problem, memory)
         self.requantizer = self.parameters.requantizer()
@@ -113,15 +113,15 @@ class _Block:
         first_channel = self.first_quad * _TOGETHER
 
         def constants(column: Value) -> Column:
-            channel = lanes.minimum(first_channel + column, outputs - 1)
+            channel = ir.minimum(first_channel + column, outputs - 1)
             return self.parameters.column(channel, self.problem.taps)
 
         quad = self.first_quad + self.column
-        cells = lanes.select(quad < self.quads, constant(self.problem.cells), 0)
-        quad = lanes.minimum(quad, self.quads - 1)
+        cells = ir.select(quad < self.quads, constant(self.problem.cells), 0)
+        quad = ir.minimum(quad, self.quads - 1)
         filter = self._filter(quad)
         self.table.set(self.split.threads, constants)
-        lanes.barrier()
+        ir.barrier()
         columns = {
             name: self.table.four(name, self.column * _TOGETHER)
             for name in ("offset", "zero_point", "multiplier")
@@ -132,7 +132,7 @@ class _Block:
             self._store(cell, quad, sums, columns["multiplier"])
             return [cell + self.cells_at_once]
 
-        lanes.loop([self.first_cell], lambda cell: cell < cells, step)
+        ir.loop([self.first_cell], lambda cell: cell < cells, step)
 
     def _filter(self, quad: Value) -> list[list[Value]]:
         """Each channel's taps, four to a word, zeros after the last."""
@@ -159,12 +159,12 @@ class _Block:
         words = self._window(cell, quad)
         words += [constant(0)] * (-len(words) % _TOGETHER)
         for group in range(len(words) // _TOGETHER):
-            taps = lanes.transpose_bytes(words[_TOGETHER * group :][:_TOGETHER])
+            taps = ir.transpose_bytes(words[_TOGETHER * group :][:_TOGETHER])
             for i, bytes_of in enumerate(taps):
-                sums[i] = lanes.dot_bytes(sums[i], bytes_of, filter[i][group], unsigned=unsigned)
+                sums[i] = ir.dot_bytes(sums[i], bytes_of, filter[i][group], unsigned=unsigned)
                 if self.problem.sums_windows:
                     ones = constant(0x01010101)
-                    windows[i] = lanes.dot_bytes(windows[i], bytes_of, ones, unsigned=unsigned)
+                    windows[i] = ir.dot_bytes(windows[i], bytes_of, ones, unsigned=unsigned)
         if not self.problem.sums_windows:
             return sums
         return [
@@ -195,9 +195,9 @@ class _Block:
                 along = (i * problem.dilations[0] * width + j * problem.dilations[1]) * pixel
                 if problem.padded:
                     inside = met[0][i] & met[1][j]
-                    words.append(lanes.load_constant_where(inside, address + along, fill))
+                    words.append(ir.load_constant_where(inside, address + along, fill))
                 else:
-                    words.append(lanes.load_constant(address + along))
+                    words.append(ir.load_constant(address + along))
         return words
 
     def _store(
@@ -212,4 +212,4 @@ class _Block:
             return self.table.scales(self.column * _TOGETHER + i)
 
         made = self.requantizer.quantize(sums, multipliers, scales_of)
-        self.output.store(place * 4, lanes.pack_bytes(made))
+        self.output.store(place * 4, ir.pack_bytes(made))

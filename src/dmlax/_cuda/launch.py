@@ -1,4 +1,4 @@
-"""A CUDA kernel's frame, by Pallas: what each thread does is written with `lanes`."""
+"""A CUDA kernel's frame, by Pallas: what each thread does is written with `ir`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from jax import Array
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
-from dmlax._core.lanes import Pointer
+from dmlax._cuda.ir import Pointer
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ from dataclasses import dataclass, replace
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._convolution.mosaic_gpu_operands import ColumnTable, Parameters, launch
-from dmlax._convolution.mosaic_gpu_problem import Problem
+from dmlax._convolution.cuda.operands import ColumnTable, Parameters, launch
+from dmlax._convolution.cuda.problem import Problem
 from dmlax._convolution.plan import Convolution
-from dmlax._core import copies, lanes, mosaic_gpu, tensor_cores
-from dmlax._core.lanes import Pointer, Value, constant, select
-from dmlax._core.lanes_requantize import Scales
-from dmlax._core.mosaic_gpu_kernel import Block
+from dmlax._cuda import capability, cp_async, ir, wgmma
+from dmlax._cuda.ir import Pointer, Value, constant, select
+from dmlax._cuda.launch import Block
+from dmlax._cuda.requantize import Scales
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Tile(Block):
     @property
     def cells(self) -> int:
         """Cells of a tile."""
-        return self.warpgroups * self.products * tensor_cores.ROWS
+        return self.warpgroups * self.products * wgmma.ROWS
 
     @property
     def stage_bytes(self) -> int:
@@ -136,7 +136,7 @@ def convolve(
         blocks=blocks,
         warpgroups=tile.warpgroups,
         shared_words=_Shared.bytes_of(tile) // 4,
-        scratch_words=mosaic_gpu.CHUNK // 4 * tile.threads * blocks if _fills(problem, tile) else 0,
+        scratch_words=capability.CHUNK // 4 * tile.threads * blocks if _fills(problem, tile) else 0,
     )
 
 
@@ -144,7 +144,7 @@ class _Shared:
     """A block's shared memory, as 32-bit addresses: stages, columns' constants, rows of ones."""
 
     def __init__(self, tile: Tile, pointer: Pointer) -> None:
-        self.stages = lanes.round_up(pointer.shared_address(), tensor_cores.ALIGNMENT)
+        self.stages = ir.round_up(pointer.shared_address(), wgmma.ALIGNMENT)
         self.ones = self.stages + self._stages_bytes(tile)
         self.columns = ColumnTable(self.ones + 8 * tile.step, tile.channels)
 
@@ -152,11 +152,11 @@ class _Shared:
     def bytes_of(cls, tile: Tile) -> int:
         """All of it, and what may be lost to alignment."""
         columns = ColumnTable.bytes_of(tile.channels)
-        return tensor_cores.ALIGNMENT + cls._stages_bytes(tile) + 8 * tile.step + columns
+        return wgmma.ALIGNMENT + cls._stages_bytes(tile) + 8 * tile.step + columns
 
     @classmethod
     def _stages_bytes(cls, tile: Tile) -> int:
-        aligned = tensor_cores.ALIGNMENT
+        aligned = wgmma.ALIGNMENT
         return -(-tile.stages * tile.stage_bytes // aligned) * aligned
 
 
@@ -175,8 +175,8 @@ class _Block:
         self.problem, self.tile, self.memory = problem, tile, memory
         self.output, self.shared = output, shared
         columns = _columns(problem, tile)
-        rest = lanes.block() // columns
-        self.first_channel = (lanes.block() - rest * columns) * tile.channels
+        rest = ir.block() // columns
+        self.first_channel = (ir.block() - rest * columns) * tile.channels
         row = rest // problem.groups
         self.group = rest - row * problem.groups
         self.first_cell, self.cells_at_once = row * tile.cells, rows * tile.cells
@@ -187,16 +187,16 @@ class _Block:
         """Tile after tile, from windows to outputs."""
         tile, zero = self.tile, constant(0)
         gather = _Copies(self)
-        ahead = lanes.loop(
+        ahead = ir.loop(
             [zero, *gather.start()],
             lambda i, *_: i < tile.stages - 1,
             lambda i, *ahead: [i + 1, *gather.begin(ahead)],
         )[1:]
         self._set_columns()
-        lanes.barrier()
-        rows = lanes.from_lane(lanes.warpgroup(), 0) * (tile.products * tensor_cores.ROWS)
+        ir.barrier()
+        rows = ir.from_lane(ir.warpgroup(), 0) * (tile.products * wgmma.ROWS)
         matrices = [
-            tensor_cores.describe(start, tile.step)
+            wgmma.describe(start, tile.step)
             for start in (
                 self.shared.stages + rows * tile.step,
                 self.shared.stages + tile.cells * tile.step,
@@ -207,23 +207,23 @@ class _Block:
         steps = _steps(self.problem, tile)
 
         def step(step: Value, stage: Value, *rest: Value) -> list[Value]:
-            tensor_cores.await_copies(tile.stages - 2)
-            lanes.barrier()
+            wgmma.await_copies(tile.stages - 2)
+            ir.barrier()
             asked = self._multiply(matrices, stage, rest[gather.count :])
             ahead = gather.begin(rest[: gather.count])
-            return [step + 1, self.next_stage(stage), *ahead, *tensor_cores.finish(asked)]
+            return [step + 1, self.next_stage(stage), *ahead, *wgmma.finish(asked)]
 
         def make_tile(first_cell: Value, stage: Value, *ahead: Value) -> list[Value]:
             sums = [*self._offsets() * tile.products, *window_sums]
-            _, stage, *rest = lanes.loop(
+            _, stage, *rest = ir.loop(
                 [zero, stage, *ahead, *sums], lambda step, *_: step < steps, step
             )
             self._store(first_cell, rest[gather.count :])
             return [first_cell + self.cells_at_once, stage, *rest[: gather.count]]
 
         start = [self.first_cell, zero, *ahead]
-        lanes.loop(start, lambda cell, *_: cell < self.problem.cells, make_tile)
-        tensor_cores.await_copies(0)
+        ir.loop(start, lambda cell, *_: cell < self.problem.cells, make_tile)
+        wgmma.await_copies(0)
 
     def next_stage(self, stage: Value) -> Value:
         """The stage after one, as bytes from the first."""
@@ -247,15 +247,15 @@ class _Block:
         left, right = (matrix + (stage >> 4).wide() for matrix in (left, right))
         products = []
         for i in range(tile.products):
-            for depth in range(0, tile.step, tensor_cores.DEPTH):
-                a = tensor_cores.moved(left, i * tensor_cores.ROWS * tile.step + depth)
-                b = tensor_cores.moved(right, depth)
-                products.append(tensor_cores.Product(i * count, a, b, tile.channels))
+            for depth in range(0, tile.step, wgmma.DEPTH):
+                a = wgmma.moved(left, i * wgmma.ROWS * tile.step + depth)
+                b = wgmma.moved(right, depth)
+                products.append(wgmma.Product(i * count, a, b, tile.channels))
                 if self.problem.sums_windows:
-                    b, first = tensor_cores.moved(ones, depth), tile.products * count + 4 * i
-                    products.append(tensor_cores.Product(first, a, b, 8))
+                    b, first = wgmma.moved(ones, depth), tile.products * count + 4 * i
+                    products.append(wgmma.Product(first, a, b, 8))
         unsigned = self.problem.plan.input.dtype == jnp.uint8
-        return tensor_cores.multiply(sums, products, unsigned=unsigned)
+        return wgmma.multiply(sums, products, unsigned=unsigned)
 
     def _offsets(self) -> list[Value]:
         """What a product's sums start from: a thread's two cells have the same columns."""
@@ -280,14 +280,14 @@ class _Block:
         )
         if self.problem.sums_windows:
             for first in range(0, 2 * tile.step, tile.threads):
-                word = lanes.thread() + first
-                with lanes.when(word < 2 * tile.step):
-                    lanes.store_shared(self.shared.ones + word * 4, constant(0x01010101))
-            lanes.effect("fence.proxy.async.shared::cta;")
+                word = ir.thread() + first
+                with ir.when(word < 2 * tile.step):
+                    ir.store_shared(self.shared.ones + word * 4, constant(0x01010101))
+            ir.effect("fence.proxy.async.shared::cta;")
 
     def channel(self, column: Value) -> Value:
         """The output channel of a column; columns beyond the group take its last."""
-        within = lanes.minimum(self.first_channel + column, self.problem.outputs - 1)
+        within = ir.minimum(self.first_channel + column, self.problem.outputs - 1)
         return self.group * self.problem.outputs + within
 
     # -----------------------------------------------------------------------------------
@@ -297,10 +297,10 @@ class _Block:
         """A thread has two cells 8 apart of every product, and in each runs of output channels."""
         tile, count, run = self.tile, self._registers, _run(self.tile)
         windows = sums[count * tile.products :]
-        row = lanes.warp() * 16 + (lanes.lane() >> 2)
-        row = row + lanes.warpgroup() * ((tile.products - 1) * tensor_cores.ROWS)
+        row = ir.warp() * 16 + (ir.lane() >> 2)
+        row = row + ir.warpgroup() * ((tile.products - 1) * wgmma.ROWS)
         for start in range(0, tile.channels, 4 * run):
-            first = (lanes.lane() & 3) * run + start
+            first = (ir.lane() & 3) * run + start
             outputs: list[list[Value]] = [[] for _ in range(2 * tile.products)]
             for part in range(0, run, 4):
                 constants = _Constants(self, _place_of(start, part))
@@ -312,7 +312,7 @@ class _Block:
                     for half in range(2):
                         outputs[2 * i + half] += made[half]
             for i, values in enumerate(outputs):
-                cell = row + (i >> 1) * tensor_cores.ROWS + 8 * (i & 1)
+                cell = row + (i >> 1) * wgmma.ROWS + 8 * (i & 1)
                 self._store_run(first_cell + cell, self.first_channel + first, values)
 
     def _outputs(
@@ -329,7 +329,7 @@ class _Block:
         if self.requantizer is None:
             return [totals[:4], totals[4:]]
         made = self.requantizer.quantize(totals, constants.multipliers * 2, constants.scales)
-        return [[lanes.pack_bytes(made[:4])], [lanes.pack_bytes(made[4:])]]
+        return [[ir.pack_bytes(made[:4])], [ir.pack_bytes(made[4:])]]
 
     def _store_run(self, cell: Value, channel: Value, words: Sequence[Value]) -> None:
         """A cell's outputs, side by side, as many at once as the sizes allow."""
@@ -340,7 +340,7 @@ class _Block:
         run = 4 * len(words) // size
         at_once = math.gcd(problem.stored, run, 16 // size)
         for part in range(0, run, at_once):
-            with lanes.when((cell < problem.cells) & (channel + part < problem.stored)):
+            with ir.when((cell < problem.cells) & (channel + part < problem.stored)):
                 here, offset = start + part * size, part * size
                 if at_once * size < 4:
                     for i in range(at_once):
@@ -367,7 +367,7 @@ class _Constants:
 
 def _place_of(start: int, part: int) -> Value:
     """Where the table has a thread's four columns: those of four lanes are side by side."""
-    return (lanes.lane() & 3) * 4 + (start + 4 * part)
+    return (ir.lane() & 3) * 4 + (start + 4 * part)
 
 
 def _column_at(place: Value, tile: Tile) -> Value:
@@ -400,11 +400,11 @@ class _Copies:
 
     def __init__(self, block: _Block) -> None:
         self.block, self.problem, self.tile = block, block.problem, block.tile
-        across = self.tile.step // mosaic_gpu.CHUNK
-        self.row = lanes.thread() // across
-        self.chunk = lanes.thread() - self.row * across
+        across = self.tile.step // capability.CHUNK
+        self.row = ir.thread() // across
+        self.chunk = ir.thread() - self.row * across
         self.rows_at_once = self.tile.threads // across
-        self.place = tensor_cores.swizzled(self.row, self.chunk, self.tile.step)
+        self.place = wgmma.swizzled(self.row, self.chunk, self.tile.step)
         self.filter = self.block.channel(_column_of(self.row, self.tile)) * self.problem.depth
         self.fill = self._zero_points() if _fills(self.problem, self.tile) else None
 
@@ -414,9 +414,9 @@ class _Copies:
         A chunk for all threads, or for a block's, would be read one thread after another.
         """
         scratch, word = self.block.memory["scratch"], self.block.parameters.input_zero_points()
-        start = (lanes.block() * self.tile.threads + lanes.thread()) * mosaic_gpu.CHUNK
-        scratch.store(start, *[word] * (mosaic_gpu.CHUNK // 4))
-        lanes.fence()
+        start = (ir.block() * self.tile.threads + ir.thread()) * capability.CHUNK
+        scratch.store(start, *[word] * (capability.CHUNK // 4))
+        ir.fence()
         return scratch.address(start)
 
     @property
@@ -456,7 +456,7 @@ class _Copies:
             for axis, first in enumerate((top, left))
             for tap in range(problem.kernel[axis])
         ]
-        return self._narrow(start), lanes.total([bit << i for i, bit in enumerate(bits)])
+        return self._narrow(start), ir.total([bit << i for i, bit in enumerate(bits)])
 
     def _narrow(self, offset: Value) -> Value:
         """As 32 bits where they do: registers are what two blocks on a multiprocessor share."""
@@ -466,7 +466,7 @@ class _Copies:
         """The address of a channel's bytes; rows further on are as far apart in a whole tile."""
         filter, size = self.block.memory["filter"], self.problem.depth
         if size % self.tile.step:
-            depth = lanes.minimum(depth, size - mosaic_gpu.CHUNK)
+            depth = ir.minimum(depth, size - capability.CHUNK)
         if self.problem.outputs % self.tile.channels == 0:
             return filter.address(self.filter + depth) + _column_distance(row, self.tile) * size
         channel = self.block.channel(_column_of(self.row + row, self.tile))
@@ -483,15 +483,15 @@ class _Copies:
         if self.problem.outputs % self.tile.channels:
             column = self.block.first_channel + _column_of(self.row + row, self.tile)
             exist.append(column < self.problem.outputs)
-        chunk = constant(mosaic_gpu.CHUNK)
+        chunk = constant(capability.CHUNK)
         return select(functools.reduce(operator.and_, exist), chunk, 0) if exist else None
 
     def begin(self, ahead: Sequence[Value]) -> list[Value]:
         """Begins to copy a step's bytes; gives what is next. The block's last tile has no next."""
         first_cell, step, stage, *windows = ahead
-        with lanes.when(first_cell < self.problem.cells):
+        with ir.when(first_cell < self.problem.cells):
             self._copy(step, stage, windows)
-        copies.end_of_group()
+        cp_async.commit_group()
         stage = self.block.next_stage(stage)
 
         def next_tile() -> list[Value]:
@@ -501,24 +501,24 @@ class _Copies:
             return [first_cell, step + 1, stage, *windows]
 
         last = step == _steps(self.problem, self.tile) - 1
-        return lanes.choose(last, next_tile, same_tile, [value.bits for value in ahead])
+        return ir.choose(last, next_tile, same_tile, [value.bits for value in ahead])
 
     def _copy(self, step: Value, stage: Value, windows: Sequence[Value]) -> None:
-        first, chunk = step * self.tile.step, self.chunk * mosaic_gpu.CHUNK
+        first, chunk = step * self.tile.step, self.chunk * capability.CHUNK
         to = self.block.shared.stages + stage + self.place
-        for part in range(0, mosaic_gpu.CHUNK, self.problem.granule):
+        for part in range(0, capability.CHUNK, self.problem.granule):
             self._copy_windows(windows, first, chunk + part, to + part)
         to, depth = to + self.tile.cells * self.tile.step, first + chunk
         for row in range(0, self.tile.channels, self.rows_at_once):
             target, source = to + row * self.tile.step, self._filter(row, depth)
             wanted = self._filter_bytes(row, depth)
             with self._where_within(row, self.tile.channels):
-                copies.begin(target, source, mosaic_gpu.CHUNK, wanted)
+                cp_async.copy(target, source, capability.CHUNK, wanted)
 
     def _where_within(self, row: int, rows: int) -> AbstractContextManager[None]:
         """Where a thread's row, so many further on, is one of the first `rows`."""
         surely = row + self.rows_at_once <= rows
-        return nullcontext() if surely else lanes.when(self.row + row < rows)
+        return nullcontext() if surely else ir.when(self.row + row < rows)
 
     def _copy_windows(
         self, windows: Sequence[Value], first: Value, within: Value, to: Value
@@ -534,7 +534,7 @@ class _Copies:
         tap = (first if same_tap else depth) // problem.channels
         channel = depth - tap * problem.channels
         exists = tap < problem.taps
-        tap = lanes.minimum(tap, problem.taps - 1)
+        tap = ir.minimum(tap, problem.taps - 1)
         y = tap // problem.kernel[1]
         x = tap - y * problem.kernel[1]
         down, right = y * problem.dilations[0], x * problem.dilations[1]
@@ -553,4 +553,4 @@ class _Copies:
                 source = select(wanted, source, self.fill)
             row = i * self.rows_at_once
             with self._where_within(row, problem.cells):  # fewer than rows in an only tile
-                copies.begin(to + row * self.tile.step, source, size, cached=cached)
+                cp_async.copy(to + row * self.tile.step, source, size, cached=cached)

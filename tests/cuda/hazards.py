@@ -1,6 +1,6 @@
 """What plain JAX gets wrong on an NVIDIA GPU, and dmlax beside it, which must be right.
 
-    PYTHONPATH=src:tests:conformance/src python3 tests/gpu/hazards.py
+    PYTHONPATH=src:tests:conformance/src python3 tests/cuda/hazards.py
 
 Needs JAX and NumPy alone. A hazard that a newer JAX no longer has is told, and is no failure.
 tests/test_hazards.py holds, on any machine, that dmlax gives CUDA none of these programs.

@@ -8,8 +8,8 @@ import pytest
 
 import dmlax
 from convolution_cases import integer_plan
-from dmlax._convolution.mosaic_gpu_problem import Problem
-from dmlax._convolution.mosaic_gpu_widen import Widening
+from dmlax._convolution.cuda.problem import Problem
+from dmlax._convolution.cuda.space_to_depth import Widening
 from dmlax._convolution.prepare import pack
 from dmlax._core.arguments import aval_of
 from support import draw

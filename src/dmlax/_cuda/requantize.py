@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dmlax._core import lanes
-from dmlax._core.lanes import Value, constant, select
 from dmlax._core.requantize import Arithmetic
+from dmlax._cuda import ir
+from dmlax._cuda.ir import Value, constant, select
 
 
 def _bits(value: float) -> int:
@@ -72,7 +72,7 @@ def multiplier(scales: Scales, arithmetic: Arithmetic) -> Value:
     """The float32 that an accumulator is multiplied with: sx * sw / sy, exact: / 255."""
     if arithmetic == "float32":
         text = "{ .reg .b32 p; mul.rn.f32 p, $1, $2; div.rn.f32 $0, p, $3; }"
-        return lanes.ptx(text, 32, scales.input, scales.filter, scales.output)
+        return ir.ptx(text, 32, scales.input, scales.filter, scales.output)
     x, w, y = map(_Scale.of, (scales.input, scales.filter, scales.output))
     exponent = x.exponent + w.exponent - y.exponent
     least, most = exponent.below_signed(-64), constant(0).below_signed(exponent)
@@ -84,7 +84,7 @@ def multiplier(scales: Scales, arithmetic: Arithmetic) -> Value:
         f"min.f64 a, a, {_LARGEST}; setp.lt.f64 p, a, {_SMALLEST}; "
         f"mul.rn.f64 a, a, {_PER_SPAN}; cvt.rn.f32.f64 $0, a; selp.b32 $0, 0, $0, p; }}"
     )
-    size = lanes.ptx(text, 32, x.mantissa, w.mantissa, y.mantissa, power)
+    size = ir.ptx(text, 32, x.mantissa, w.mantissa, y.mantissa, power)
     return size | x.sign ^ w.sign ^ y.sign
 
 
@@ -104,10 +104,10 @@ class Requantizer:
         """For an output dtype."""
         limits = np.iinfo(dtype)
         low, high = (
-            lanes.ptx("cvt.rn.f32.s32 $0, $1;", 32, constant(int(bound)) - zero_point)
+            ir.ptx("cvt.rn.f32.s32 $0, $1;", 32, constant(int(bound)) - zero_point)
             for bound in (limits.min, limits.max)
         )
-        shift = lanes.ptx(f"div.rn.f32 $0, $1, {_literal(-_SPAN)};", 32, low)
+        shift = ir.ptx(f"div.rn.f32 $0, $1, {_literal(-_SPAN)};", 32, low)
         lowest = 0 if arithmetic == "float32" else int(limits.min) & 0xFF
         rounding = constant(_bits(_ROUNDING) + lowest)
         return cls(arithmetic, low, high, shift, rounding, zero_point)
@@ -123,7 +123,7 @@ class Requantizer:
             return [self._float32(acc, by) for acc, by in zip(sums, multipliers, strict=True)]
         estimates = [self._estimate(acc, by) for acc, by in zip(sums, multipliers, strict=True)]
         rounded, errors = [value for value, _ in estimates], [error for _, error in estimates]
-        worst = reduce(lambda x, y: lanes.ptx("max.f32 $0, $1, $2;", 32, x, y), errors)
+        worst = reduce(lambda x, y: ir.ptx("max.f32 $0, $1, $2;", 32, x, y), errors)
 
         def decided() -> list[Value]:
             doubts = [_in_doubt(error).word() << i for i, error in enumerate(errors)]
@@ -135,9 +135,9 @@ class Requantizer:
                 return [left & (left - 1), *made]
 
             start = reduce(operator.or_, doubts)
-            return lanes.loop([start, *rounded], lambda left, *_: left != 0, step)[1:]
+            return ir.loop([start, *rounded], lambda left, *_: left != 0, step)[1:]
 
-        return lanes.choose(_in_doubt(worst), decided, lambda: rounded, [32] * len(sums))
+        return ir.choose(_in_doubt(worst), decided, lambda: rounded, [32] * len(sums))
 
     def _float32(self, accumulator: Value, multiplier: Value) -> Value:
         """The output in the lowest byte. Ties go to even before the zero point is added."""
@@ -146,7 +146,7 @@ class Requantizer:
             "max.f32 v, v, $3; min.f32 v, v, $4; add.rn.f32 $0, v, $5; }"
         )
         bounds = self.low, self.high, self.rounding
-        return lanes.ptx(text, 32, accumulator, multiplier, *bounds) + self.zero_point
+        return ir.ptx(text, 32, accumulator, multiplier, *bounds) + self.zero_point
 
     def _estimate(self, accumulator: Value, multiplier: Value) -> list[Value]:
         """The output in the lowest byte, and how far from an integer the estimate was."""
@@ -156,7 +156,7 @@ class Requantizer:
             f"fma.rn.f32 r, y, {span}, $5; mov.b32 $0, r; sub.rn.f32 r, $5, r; "
             f"fma.rn.f32 r, y, {span}, r; abs.f32 $1, r; }}"
         )
-        return lanes.assemble(text, [32, 32], [accumulator, multiplier, self.shift, self.rounding])
+        return ir.assemble(text, [32, 32], [accumulator, multiplier, self.shift, self.rounding])
 
 
 def _decide(accumulator: Value, multiplier: Value, scales: Scales) -> Value:
@@ -168,11 +168,11 @@ def _decide(accumulator: Value, multiplier: Value, scales: Scales) -> Value:
         "{ .reg .b32 v; cvt.rn.f32.s32 v, $1; mul.rn.f32 v, v, $2; abs.f32 v, v; "
         f"mul.rn.f32 v, v, {_literal(_SPAN)}; cvt.rzi.u32.f32 $0, v; }}"
     )
-    below = lanes.ptx(text, 32, accumulator, multiplier)
+    below = ir.ptx(text, 32, accumulator, multiplier)
     doubled, product = magnitude.wide() << 1, x.mantissa.wide() * w.mantissa.wide()
     odd = (below * 2 + 1).wide() * y.mantissa.wide()
     shift = ((y.exponent - x.exponent - w.exponent) & 63).wide()
-    left = _Wide(lanes.ptx("mul.hi.u64 $0, $1, $2;", 64, doubled, product), doubled * product)
+    left = _Wide(ir.ptx("mul.hi.u64 $0, $1, $2;", 64, doubled, product), doubled * product)
     right = _Wide((odd >> 1) >> (constant(63, 64) - shift), odd << shift)
     up = left.above(right) | (left.same(right) & ((below & 1) != 0))
     rounded = below + up.word()
@@ -195,7 +195,7 @@ class _Wide(NamedTuple):
 
 def _in_doubt(error: Value) -> Value:
     text = f"{{ .reg .pred p; setp.gt.f32 p, $1, {_BAND}; selp.b32 $0, 1, 0, p; }}"
-    return lanes.ptx(text, 32, error) != 0
+    return ir.ptx(text, 32, error) != 0
 
 
 def _pick(values: Sequence[Value], index: Value) -> Value:

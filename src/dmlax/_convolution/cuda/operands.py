@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dmlax._convolution.mosaic_gpu_problem import Problem
+from dmlax._convolution.cuda.problem import Problem
 from dmlax._convolution.plan import Convolution
 from dmlax._convolution.prepare import rebase_of
-from dmlax._core import lanes, mosaic_gpu_kernel
-from dmlax._core.lanes import Pointer, Value, constant
-from dmlax._core.lanes_requantize import Requantizer, Scales, multiplier
+from dmlax._cuda import ir
+from dmlax._cuda import launch as cuda_launch
+from dmlax._cuda.ir import Pointer, Value, constant
+from dmlax._cuda.requantize import Requantizer, Scales, multiplier
 
 
 def launch(
@@ -38,7 +39,7 @@ def launch(
     outputs = {"output": jax.ShapeDtypeStruct((problem.cells, channels), dtype)}
     if scratch_words:
         outputs["scratch"] = jax.ShapeDtypeStruct((scratch_words,), jnp.uint32)
-    output, *_ = mosaic_gpu_kernel.launch(
+    output, *_ = cuda_launch.launch(
         name,
         body,
         {name: value.reshape(-1) for name, value in given.items() if value is not None},
@@ -130,19 +131,19 @@ class ColumnTable:
     def set(self, threads: int, column: Callable[[Value], Column]) -> None:
         """Each by one thread; a barrier has to follow."""
         for first in range(0, self._count, threads):
-            index = lanes.thread() + first
-            with lanes.when(index < self._count):
+            index = ir.thread() + first
+            with ir.when(index < self._count):
                 for place, value in zip(self._places(index), column(index), strict=True):
-                    lanes.store_shared(place, value)
+                    ir.store_shared(place, value)
 
     def four(self, name: str, first: Value) -> list[Value]:
         """A constant of four columns side by side."""
-        return lanes.load_shared(getattr(self._places(first), name), 4)
+        return ir.load_shared(getattr(self._places(first), name), 4)
 
     def scales(self, column: Value) -> Scales:
         """What a column is requantized with."""
         places = self._places(column)[-4:]
-        return Scales(*(lanes.load_shared(place, 1)[0] for place in places))
+        return Scales(*(ir.load_shared(place, 1)[0] for place in places))
 
     def _places(self, column: Value) -> Column:
         start, size = self._address + column * 4, 4 * self._count

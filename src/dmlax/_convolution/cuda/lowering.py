@@ -1,6 +1,6 @@
 """Convolution on Hopper GPUs: gathered windows times the filter, requantized where they are summed.
 
-The kernels are in `mosaic_gpu_kernel` and `mosaic_gpu_depthwise`, imported only where they are
+The kernels are in `kernel` and `depthwise`, imported only where they are
 lowered.
 """
 
@@ -13,13 +13,13 @@ import jax.custom_batching
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._convolution.mosaic_gpu_problem import Problem
-from dmlax._convolution.mosaic_gpu_widen import Widening
+from dmlax._convolution.cuda.problem import Problem
+from dmlax._convolution.cuda.space_to_depth import Widening
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
-from dmlax._convolution.prepare import ready
-from dmlax._convolution.words import fill_channels, pad_end
-from dmlax._core import mosaic_gpu
+from dmlax._convolution.prepare import fill_channels, ready
 from dmlax._core.arguments import aval_of
+from dmlax._core.byte_packing import pad_end
+from dmlax._cuda import capability
 
 _MOST = 2**31  # of cells, and of bytes of one padded image and of the filter
 _MOST_SIZES = 32  # of a kernel, added up: a cell has a bit for each row and column of taps
@@ -28,7 +28,7 @@ _MOST_DEPTHWISE_TAPS = 64  # each is written out
 
 def why_not(plan: ConvolutionPlan, platform: str) -> str | None:
     """None, or the sentence that says why it cannot run."""
-    if why := mosaic_gpu.why_not(platform):
+    if why := capability.why_not(platform):
         return why
     if plan.input.size == 0 and plan.output.size > 0:
         return "its input is empty, and its output is not"
@@ -49,7 +49,7 @@ def run(plan: ConvolutionPlan, operands: Convolution) -> Array:
     """Runs a kernel; where there is nothing to write, nothing is launched."""
     refused = functools.partial(why_not, plan)
     name = "quantized_linear_convolution" if plan.quantized else "convolution_integer"
-    input = mosaic_gpu.refuse_elsewhere(name, operands.input, refused)
+    input = capability.refuse_elsewhere(name, operands.input, refused)
     if plan.output.size == 0:
         return jnp.zeros(plan.output.shape, plan.output.dtype)
     output: Array = _with_batches(plan)(operands._replace(input=input))
@@ -106,7 +106,7 @@ def _convolve(plan: ConvolutionPlan, operands: Convolution) -> Array:
 
 def _by_products(narrow: Problem, operands: Convolution) -> Array:
     """(cells, K), of whole words of channels, few of them made more."""
-    from dmlax._convolution import mosaic_gpu_kernel as kernel
+    from dmlax._convolution.cuda import kernel
 
     plan, widening = narrow.plan, Widening.of(narrow)
     problem = widening.problem
@@ -117,7 +117,7 @@ def _by_products(narrow: Problem, operands: Convolution) -> Array:
         filter=pad_end(filter.packed, problem.depth - filter.packed.shape[1]),
         filter_zero_point=filter.zero_point,
     )
-    processors = mosaic_gpu.processors()
+    processors = capability.processors()
     tile = kernel.tile_of(problem, processors)
     output = kernel.convolve(problem, tile, processors, given, filter.sums)
     return output[:, : plan.filter.outputs]
@@ -125,7 +125,7 @@ def _by_products(narrow: Problem, operands: Convolution) -> Array:
 
 def _by_channels(problem: Problem, operands: Convolution) -> Array:
     """(cells, K). A channel with several filters is repeated; channels fill whole words."""
-    from dmlax._convolution import mosaic_gpu_depthwise as kernel
+    from dmlax._convolution.cuda import depthwise as kernel
 
     x, outputs = operands.input, problem.plan.filter.outputs
     x = jnp.repeat(x, problem.outputs, -1) if problem.outputs > 1 else x
@@ -136,5 +136,5 @@ def _by_channels(problem: Problem, operands: Convolution) -> Array:
         filter_zero_point=filter.zero_point,
     )
     split = kernel.split_of(problem)
-    output = kernel.convolve(problem, split, mosaic_gpu.processors(), given, filter.sums)
+    output = kernel.convolve(problem, split, capability.processors(), given, filter.sums)
     return output[:, :outputs]

@@ -7,8 +7,8 @@ from typing import Any
 import jax.numpy as jnp
 
 from dmlax._convolution.plan import ConvolutionPlan
-from dmlax._convolution.words import whole_words
-from dmlax._core import mosaic_gpu
+from dmlax._core.byte_packing import whole_words
+from dmlax._cuda import capability
 
 _FEW = 32  # output channels that are stored as they are
 
@@ -99,7 +99,7 @@ class Problem:
     @property
     def depth(self) -> int:
         """Bytes of a filter's row: whole chunks."""
-        return -(-self.taps * self.channels // mosaic_gpu.CHUNK) * mosaic_gpu.CHUNK
+        return -(-self.taps * self.channels // capability.CHUNK) * capability.CHUNK
 
     @property
     def cells(self) -> int:
@@ -129,7 +129,7 @@ class Problem:
     @property
     def granule(self) -> int:
         """Bytes that are side by side in the input, whatever the tap."""
-        return math.gcd(self.channels, mosaic_gpu.CHUNK)
+        return math.gcd(self.channels, capability.CHUNK)
 
     @property
     def sums_windows(self) -> bool:

@@ -15,9 +15,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._core import copies, lanes, mosaic_gpu_kernel
-from dmlax._core.lanes import Pointer, Value, constant, select
-from dmlax._core.mosaic_gpu import CHUNK
+from dmlax._cuda import cp_async, ir
+from dmlax._cuda import launch as cuda_launch
+from dmlax._cuda.capability import CHUNK
+from dmlax._cuda.ir import Pointer, Value, constant, select
 from dmlax._nonzero.plan import NonzeroPlan
 
 # A tile's state is 64 bits: in the high word one of these, in the low one rows.
@@ -30,7 +31,7 @@ _WINDOWS = 2  # of 32 tiles that are looked back on at once
 
 
 @dataclass(frozen=True)
-class Launch(mosaic_gpu_kernel.Block):
+class Launch(cuda_launch.Block):
     """How the work is split.
 
     `warpgroups` a block, `items` elements a thread in a tile, 32 at most, and `blocks`.
@@ -59,7 +60,7 @@ def compact(plan: NonzeroPlan, launch: Launch, input: Array) -> tuple[Array, Arr
     tiles = -(-input.size // launch.tile)
     words = plan.size * plan.coordinate_rank
     geometry = _Geometry(plan, launch, tiles)
-    count, rows = mosaic_gpu_kernel.launch(
+    count, rows = cuda_launch.launch(
         "dmlax_nonzero_coordinates",
         functools.partial(_body, geometry),
         {"input": input},
@@ -127,8 +128,8 @@ class _Shared:
         self._first_row = 4 * geometry.warps
         self._following = self._first_row + 4
         start = pointer.shared_address() + 2 * geometry.turn_bytes
-        start = lanes.round_up(start, CHUNK)
-        self.bits = start + lanes.warp() * (2 * _ITEMS_BYTES)
+        start = ir.round_up(start, CHUNK)
+        self.bits = start + ir.warp() * (2 * _ITEMS_BYTES)
         self.rows = self.bits + _ITEMS_BYTES
         self.tile = start + geometry.warps * (2 * _ITEMS_BYTES)
 
@@ -192,10 +193,10 @@ def _tiles(geometry: _Geometry, memory: _Memory) -> None:
     def step(
         tile: Value, turn: Value, next_tile: Value, rows: Value, before: Value, found: Value
     ) -> Sequence[Value]:
-        with lanes.when(lanes.warp() == 0):
+        with ir.when(ir.warp() == 0):
             _look_back(geometry, memory, turn, tile, rows)
         found_next = _find(geometry, memory, turn)
-        lanes.barrier()
+        ir.barrier()
         first_row, following = shared.first_row(turn), shared.following(turn)
         counts = _count(geometry, memory, turn, next_tile)
         _read(geometry, memory, following)
@@ -212,50 +213,48 @@ def _tiles(geometry: _Geometry, memory: _Memory) -> None:
     counts = _count(geometry, memory, other, tile)
     _read(geometry, memory, next_tile)
     start = [tile, turn, next_tile, *counts, found]
-    lanes.loop(start, lambda tile, *_: tile < geometry.tiles, step)
+    ir.loop(start, lambda tile, *_: tile < geometry.tiles, step)
 
 
 def _take(geometry: _Geometry, memory: _Memory) -> Value:
     """The next tile that no block has, in the first thread."""
     address = _STATE_BYTES * geometry.tiles
-    first = lanes.thread() == 0
-    (tile,) = lanes.choose(
-        first, lambda: [memory.state.add(address, 1)], lambda: [constant(0)], [32]
-    )
+    first = ir.thread() == 0
+    (tile,) = ir.choose(first, lambda: [memory.state.add(address, 1)], lambda: [constant(0)], [32])
     return tile
 
 
 def _for_all(memory: _Memory, turn: Value, tile: Value) -> Value:
     """The tile that the first thread took, in every thread."""
-    with lanes.when(lanes.thread() == 0):
+    with ir.when(ir.thread() == 0):
         memory.shared.set_following(turn, tile)
-    lanes.barrier()
+    ir.barrier()
     return memory.shared.following(turn)
 
 
 def _place(geometry: _Geometry) -> Value:
     """Where in a tile a thread's first element is: a warp's items follow one another."""
-    return lanes.warp() * (32 * geometry.launch.items) + lanes.lane()
+    return ir.warp() * (32 * geometry.launch.items) + ir.lane()
 
 
 def _read(geometry: _Geometry, memory: _Memory, tile: Value) -> None:
     """Begins to copy a warp's elements of a tile; zeros beyond the input's end."""
     warp_bytes = 32 * geometry.launch.items * geometry.element_bytes
-    within = lanes.warp() * warp_bytes + lanes.lane() * CHUNK
+    within = ir.warp() * warp_bytes + ir.lane() * CHUNK
     start = tile.wide() * geometry.tile_bytes + within.wide()
     to = memory.shared.tile + within
     chunks = range(0, warp_bytes, 32 * CHUNK)
     all_bytes = geometry.plan.elements * geometry.element_bytes
     whole_tiles = geometry.plan.elements // geometry.launch.tile
-    with lanes.when(tile < whole_tiles):
+    with ir.when(tile < whole_tiles):
         for chunk in chunks:
-            copies.begin(to + chunk, memory.input.address(start + chunk), CHUNK)
-    with lanes.when((tile >= whole_tiles) & (tile < geometry.tiles)):
+            cp_async.copy(to + chunk, memory.input.address(start + chunk), CHUNK)
+    with ir.when((tile >= whole_tiles) & (tile < geometry.tiles)):
         for chunk in chunks:
-            offset = lanes.minimum(start + chunk, all_bytes)
-            left = lanes.minimum(constant(all_bytes, 64) - offset, CHUNK).word()
-            copies.begin(to + chunk, memory.input.address(offset), CHUNK, left)
-    copies.end_of_group()
+            offset = ir.minimum(start + chunk, all_bytes)
+            left = ir.minimum(constant(all_bytes, 64) - offset, CHUNK).word()
+            cp_async.copy(to + chunk, memory.input.address(offset), CHUNK, left)
+    cp_async.commit_group()
 
 
 def _find(geometry: _Geometry, memory: _Memory, turn: Value) -> Value:
@@ -264,32 +263,32 @@ def _find(geometry: _Geometry, memory: _Memory, turn: Value) -> Value:
     In one lane, as counting bits takes the machine as long as eight other instructions do. Their
     number is left for the block.
     """
-    copies.await_groups(0)
-    lanes.warp_barrier()
+    cp_async.wait_group(0)
+    ir.warp_barrier()
     size, found = geometry.element_bytes, constant(0)
     first = memory.shared.tile + _place(geometry) * size
     items = range(geometry.launch.items)
-    values = [lanes.load_shared_element(first + 32 * size * item, 8 * size) for item in items]
+    values = [ir.load_shared_element(first + 32 * size * item, 8 * size) for item in items]
     for item, value in enumerate(values):
-        bits = lanes.ballot(_is_nonzero(geometry, value))
-        found = select(lanes.lane() == item, bits, found)
-    count = lanes.warp_sum(found.popcount())
-    with lanes.when(lanes.lane() == 0):
-        memory.shared.set_count_of(turn, lanes.warp(), count)
+        bits = ir.ballot(_is_nonzero(geometry, value))
+        found = select(ir.lane() == item, bits, found)
+    count = ir.warp_sum(found.popcount())
+    with ir.when(ir.lane() == 0):
+        memory.shared.set_count_of(turn, ir.warp(), count)
     return found
 
 
 def _count(geometry: _Geometry, memory: _Memory, turn: Value, tile: Value) -> list[Value]:
     """The rows of the tile, which others are told, and of them those before this warp's."""
     counts = select(
-        lanes.lane() < geometry.warps,
-        memory.shared.count_of(turn, lanes.minimum(lanes.lane(), geometry.warps - 1)),
+        ir.lane() < geometry.warps,
+        memory.shared.count_of(turn, ir.minimum(ir.lane(), geometry.warps - 1)),
         0,
     )
-    rows = lanes.warp_sum(counts)
-    with lanes.when((lanes.thread() == 0) & (tile < geometry.tiles)):
+    rows = ir.warp_sum(counts)
+    with ir.when((ir.thread() == 0) & (tile < geometry.tiles)):
         _tell(memory, tile, select(tile == 0, constant(_SUMMED), _COUNTED), rows)
-    return [rows, lanes.from_lane(lanes.lanes_below(counts), lanes.warp())]
+    return [rows, ir.from_lane(ir.lanes_below(counts), ir.warp())]
 
 
 def _is_nonzero(geometry: _Geometry, value: Value) -> Value:
@@ -304,7 +303,7 @@ def _look_back(
     geometry: _Geometry, memory: _Memory, turn: Value, tile: Value, count: Value
 ) -> None:
     """One warp: takes a tile, sums the counts before this one, tells the sum."""
-    elected = lanes.lane() == 0
+    elected = ir.lane() == 0
     following = _take(geometry, memory)
 
     def more(rows: Value, last: Value, done: Value) -> Value:
@@ -312,22 +311,22 @@ def _look_back(
 
     def step(rows: Value, last: Value, done: Value) -> Sequence[Value]:
         # Several states a lane: the time is that of a read, however many are read.
-        behind = [lanes.lane() + 32 * i for i in range(_WINDOWS)]
+        behind = [ir.lane() + 32 * i for i in range(_WINDOWS)]
         exist = [each <= last for each in behind]
         states = _await(memory, [last - each for each in behind], exist)
         for state in states:
-            summed = lanes.ballot((state >> 32).word() >= _SUMMED)
+            summed = ir.ballot((state >> 32).word() >= _SUMMED)
             nearest = select(summed == 0, constant(31), summed.trailing_zeros())
-            counts = (lanes.lane() <= nearest) & (done == 0)
-            rows = rows + lanes.warp_sum(select(counts, state.word(), 0))
+            counts = (ir.lane() <= nearest) & (done == 0)
+            rows = rows + ir.warp_sum(select(counts, state.word(), 0))
             done = done | (summed != 0).word()
         return [rows, last - 32 * _WINDOWS, done]
 
     start = [constant(0), tile - 1, (tile == 0).word()]
-    rows, *_ = lanes.loop(start, more, step)
-    with lanes.when(elected):
+    rows, *_ = ir.loop(start, more, step)
+    with ir.when(elected):
         _tell(memory, tile, constant(_SUMMED), rows + count)
-        with lanes.when(tile == geometry.tiles - 1):
+        with ir.when(tile == geometry.tiles - 1):
             memory.count.store(0, rows + count)
         memory.shared.set_first_row(turn, rows)
         memory.shared.set_following(turn, following)
@@ -344,9 +343,9 @@ def _await(memory: _Memory, tiles: list[Value], exist: list[Value]) -> list[Valu
 
     def untold(*states: Value) -> Value:
         missing = [((s >> 32).word() < _COUNTED) & e for s, e in zip(states, exist, strict=True)]
-        return lanes.warp_any(functools.reduce(operator.or_, missing))
+        return ir.warp_any(functools.reduce(operator.or_, missing))
 
-    states = lanes.loop(load(), untold, load)
+    states = ir.loop(load(), untold, load)
     return [select(e, state, _SUMMED << 32) for state, e in zip(states, exist, strict=True)]
 
 
@@ -357,14 +356,14 @@ def _tell(memory: _Memory, tile: Value, kind: Value, rows: Value) -> None:
 
 def _write(geometry: _Geometry, memory: _Memory, tile: Value, found: Value, row: Value) -> None:
     """The coordinates of what a warp found, `row` being its first."""
-    flat, here = tile * geometry.launch.tile + _place(geometry), constant(1) << lanes.lane()
+    flat, here = tile * geometry.launch.tile + _place(geometry), constant(1) << ir.lane()
     bits_at, rows_at = memory.shared.bits, memory.shared.rows
-    lanes.store_shared(bits_at + lanes.lane() * 4, found)
-    lanes.store_shared(rows_at + lanes.lane() * 4, row + lanes.lanes_below(found.popcount()))
-    lanes.warp_barrier()
+    ir.store_shared(bits_at + ir.lane() * 4, found)
+    ir.store_shared(rows_at + ir.lane() * 4, row + ir.lanes_below(found.popcount()))
+    ir.warp_barrier()
     for item in range(geometry.launch.items):
         if item % 4 == 0:
-            words = [lanes.load_shared(start + item * 4, 4) for start in (bits_at, rows_at)]
+            words = [ir.load_shared(start + item * 4, 4) for start in (bits_at, rows_at)]
         bits, first = (four[item % 4] for four in words)
         mine = first + (bits & (here - 1)).popcount()
         wanted = (bits & here) != 0
@@ -396,12 +395,12 @@ def _fill(geometry: _Geometry, memory: _Memory, tile: Value, first_row: Value, r
     """As many rows as the tile has zeros, the last that no tile before it filled."""
     plan = geometry.plan
     left = constant(plan.elements) - tile * geometry.launch.tile
-    elements, end = lanes.minimum(left, geometry.launch.tile), first_row + left
+    elements, end = ir.minimum(left, geometry.launch.tile), first_row + left
     ends = [end - (elements - rows), end]
     if plan.size < plan.elements:
-        ends = [lanes.minimum(row, plan.size) for row in ends]
+        ends = [ir.minimum(row, plan.size) for row in ends]
     start, end = (row.wide() for row in ends)
-    _fill_rows(geometry, memory, start, end, lanes.thread(), geometry.launch.threads)
+    _fill_rows(geometry, memory, start, end, ir.thread(), geometry.launch.threads)
 
 
 def _fill_beyond(geometry: _Geometry, memory: _Memory) -> None:
@@ -410,7 +409,7 @@ def _fill_beyond(geometry: _Geometry, memory: _Memory) -> None:
     if plan.size > plan.elements:
         ends = constant(plan.elements, 64), constant(plan.size, 64)
         blocks = min(geometry.launch.blocks, geometry.tiles)
-        thread = lanes.block() * threads + lanes.thread()
+        thread = ir.block() * threads + ir.thread()
         _fill_rows(geometry, memory, *ends, thread, blocks * threads)
 
 
@@ -420,8 +419,8 @@ def _fill_rows(
     """The rows from `start` to before `end`, by so many threads: four words at once."""
     start, end = (row * geometry.plan.coordinate_rank for row in (start, end))
     value, thread = constant(geometry.plan.fill_value), thread.wide()
-    first, last = lanes.minimum(lanes.round_up(start, 4), end), end & ~3
-    for word, limit in ((start + thread, first), (lanes.maximum(last, first) + thread, end)):
+    first, last = ir.minimum(ir.round_up(start, 4), end), end & ~3
+    for word, limit in ((start + thread, first), (ir.maximum(last, first) + thread, end)):
         memory.rows.store_where((word < limit) & (thread < 4), word << 2, value)
 
     def step(word: Value) -> Sequence[Value]:
@@ -430,4 +429,4 @@ def _fill_rows(
             memory.rows.store_where(four < last, four << 2, value, value, value, value)
         return [word + 4 * threads * _FOURS]
 
-    lanes.loop([first + (thread << 2)], lambda word: word < last, step)
+    ir.loop([first + (thread << 2)], lambda word: word < last, step)
