@@ -30,9 +30,9 @@ def machine(monkeypatch):
         changed.setattr(jax, "devices", devices)
         changed.setattr(jax, "__version_info__", (0, 11, 0))
         changed.setattr(importlib.util, "find_spec", lambda name: name == "absl" or None)
-        capability._attached.cache_clear()
+        capability._attached_gpu.cache_clear()
         yield SimpleNamespace(gpus=found, change=changed.setattr)
-    capability._attached.cache_clear()
+    capability._attached_gpu.cache_clear()
 
 
 def test_nothing_is_missing(machine):
@@ -60,13 +60,13 @@ def test_pallas_needs_absl(machine):
 def test_the_first_gpu_counts(machine, capabilities):
     machine.gpus[:] = [SimpleNamespace(compute_capability=each) for each in capabilities]
     assert capability.why_not("cuda") == "no GPU of compute capability 9.0 is attached"
-    assert capability.processors() == 132
+    assert capability.multiprocessors() == 132
 
 
 def test_an_attached_gpu_says_how_many_multiprocessors_it_has(machine):
-    assert capability.processors() == 78
+    assert capability.multiprocessors() == 78
     machine.gpus.clear()
-    assert capability.processors() == 78  # asked once
+    assert capability.multiprocessors() == 78  # asked once
 
 
 def test_a_plan_is_refused_before_anything_is_traced():

@@ -123,9 +123,9 @@ def test_nothing_is_launched_for_an_empty_output(lowered):
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_merged_and_split_are_inverses(axis):
     x = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
-    merged = lowering._merged(jnp.asarray(x), axis)
+    merged = lowering._merge_first_axis(jnp.asarray(x), axis)
     assert merged.shape[axis] == 2 * x.shape[axis + 1]
-    np.testing.assert_array_equal(lowering._split(merged, axis, 2), x)
+    np.testing.assert_array_equal(lowering._split_axis(merged, axis, 2), x)
 
 
 @pytest.mark.parametrize("outputs", [1, 16, 17, 64, 65, 512, 2048])
@@ -133,11 +133,11 @@ def test_merged_and_split_are_inverses(axis):
 @pytest.mark.parametrize("cells", [1, 14, 56, 224])
 def test_blocks_of_every_tile_fit_a_multiprocessor(written, outputs, channels, cells):
     from dmlax._convolution.cuda import kernel
-    from dmlax._convolution.cuda.problem import Problem
+    from dmlax._convolution.cuda.problem import ConvProblem
 
     for kernel_size in (1, 3):
         shape = (outputs, channels, kernel_size, kernel_size)
-        problem = Problem.of(plan(input=(2, cells, cells, channels), filter=shape))
+        problem = ConvProblem.of(plan(input=(2, cells, cells, channels), filter=shape))
         tile = kernel.tile_of(problem, 132)
         assert tile.blocks * (kernel._Shared.bytes_of(tile) + 1024) <= SHARED_MEMORY
         sums = tile.products * tile.channels // 2
@@ -151,10 +151,10 @@ def test_small_convolutions_are_spread_over_the_multiprocessors(
     written, batch, size, outputs, tiles
 ):
     from dmlax._convolution.cuda import kernel
-    from dmlax._convolution.cuda.problem import Problem
+    from dmlax._convolution.cuda.problem import ConvProblem
 
     shape = (outputs, 512, 1, 1)
-    problem = Problem.of(plan(input=(batch, size, size, 512), filter=shape, padding=0))
+    problem = ConvProblem.of(plan(input=(batch, size, size, 512), filter=shape, padding=0))
     assert kernel._tiles(problem, kernel.tile_of(problem, 132)) == tiles
 
 
@@ -180,7 +180,7 @@ def test_the_table_of_columns_has_each_once_and_four_lanes_side_by_side(written,
 
 
 def test_what_a_batch_makes_too_large_is_mapped_one_by_one(lowered, monkeypatch):
-    monkeypatch.setattr(lowering, "_MOST", 300)  # cells: 128 each, and of all 640
+    monkeypatch.setattr(lowering, "_SIZE_LIMIT", 300)  # pixels: 128 each, and of all 640
     x, w = shaped(5, 2, 8, 8, 4), shaped(8, 4, 1, 1, dtype="int8")
     text = lowered(lambda x, w: jax.vmap(lambda x: named(x, w))(x), x, w)
     assert text.count("custom_call @mosaic_gpu") == 1

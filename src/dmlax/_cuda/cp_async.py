@@ -15,16 +15,16 @@ def copy(
     caches = "ca" if cached or size < CHUNK else "cg"
     text = f"cp.async.{caches}.shared.global [$0], [$1], {size}"
     if wanted is None:
-        ir.effect(f"{text};", to, source)
+        ir.ptx_effect(f"{text};", to, source)
     else:
-        ir.effect(f"{text}, $2;", to, source, wanted)
+        ir.ptx_effect(f"{text}, $2;", to, source, wanted)
 
 
 def commit_group() -> None:
     """Makes a commit group of the copies begun since the last one."""
-    ir.effect("cp.async.commit_group;")
+    ir.ptx_effect("cp.async.commit_group;")
 
 
 def wait_group(pending: int) -> None:
     """Waits for this thread's commit groups, but the last `pending` ones."""
-    ir.effect(f"cp.async.wait_group {pending};")
+    ir.ptx_effect(f"cp.async.wait_group {pending};")

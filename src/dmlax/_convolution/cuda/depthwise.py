@@ -11,18 +11,18 @@ import jax.numpy as jnp
 from jax import Array
 
 from dmlax._convolution.cuda.operands import Column, ColumnTable, Parameters, launch
-from dmlax._convolution.cuda.problem import Problem
+from dmlax._convolution.cuda.problem import ConvProblem
 from dmlax._convolution.plan import Convolution
 from dmlax._cuda import ir
 from dmlax._cuda.ir import Pointer, Value, constant
-from dmlax._cuda.launch import Block
+from dmlax._cuda.launch import ThreadBlock
 from dmlax._cuda.requantize import Scales
 
 _TOGETHER = 4  # channels of a thread, and taps that are multiplied at once
 
 
 @dataclass(frozen=True)
-class Split(Block):
+class Split(ThreadBlock):
     """How the work is split.
 
     `warpgroups` a block, which takes `quads` of channels side by side, and `blocks` on a
@@ -38,22 +38,22 @@ class Split(Block):
         return self.threads // self.quads
 
 
-def split_of(problem: Problem) -> Split:
+def split_of(problem: ConvProblem) -> Split:
     """What was fastest on an H200: a warp reads 128 bytes side by side."""
     quads = _quads(problem)
     return Split(2, min(32, 1 << (quads - 1).bit_length()), 4)
 
 
 def convolve(
-    problem: Problem, split: Split, processors: int, operands: Convolution, sums: Array
+    problem: ConvProblem, split: Split, multiprocessors: int, operands: Convolution, sums: Array
 ) -> Array:
     """The output, (cells, K); the input is (N, H, W, K), K in whole words, the filter (K, taps).
 
     The filter has as many rows as the input has channels.
     """
     columns = -(-_quads(problem) // split.quads)
-    most = max(1, split.blocks * processors // columns)
-    rows = min(-(-problem.cells // split.cells), most)
+    most = max(1, split.blocks * multiprocessors // columns)
+    rows = min(-(-problem.output_pixels // split.cells), most)
 
     def body(output: Pointer, shared: Pointer, **memory: Pointer) -> None:
         _Block(problem, split, rows, memory, output, shared).run()
@@ -62,15 +62,15 @@ def convolve(
         "dmlax_depthwise_convolution",
         body,
         *(problem, operands, sums),
-        channels=problem.pixel,
+        channels=problem.pixel_bytes,
         blocks=rows * columns,
         warpgroups=split.warpgroups,
         shared_words=ColumnTable.bytes_of(_TOGETHER * split.quads) // 4,
     )
 
 
-def _quads(problem: Problem) -> int:
-    return problem.pixel // _TOGETHER
+def _quads(problem: ConvProblem) -> int:
+    return problem.pixel_bytes // _TOGETHER
 
 
 def _bytes_of(words: Sequence[Value], first: int, count: int) -> Value:
@@ -87,7 +87,7 @@ class _Block:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: ConvProblem,
         split: Split,
         rows: int,
         memory: dict[str, Pointer],
@@ -117,7 +117,7 @@ class _Block:
             return self.parameters.column(channel, self.problem.taps)
 
         quad = self.first_quad + self.column
-        cells = ir.select(quad < self.quads, constant(self.problem.cells), 0)
+        cells = ir.select(quad < self.quads, constant(self.problem.output_pixels), 0)
         quad = ir.minimum(quad, self.quads - 1)
         filter = self._filter(quad)
         self.table.set(self.split.threads, constants)
@@ -132,12 +132,12 @@ class _Block:
             self._store(cell, quad, sums, columns["multiplier"])
             return [cell + self.cells_at_once]
 
-        ir.loop([self.first_cell], lambda cell: cell < cells, step)
+        ir.while_loop([self.first_cell], lambda cell: cell < cells, step)
 
     def _filter(self, quad: Value) -> list[list[Value]]:
         """Each channel's taps, four to a word, zeros after the last."""
         taps, filter = self.problem.taps, self.memory["filter"]
-        words = [filter.load((quad * taps + i).wide() * 4) for i in range(taps)]
+        words = [filter.load((quad * taps + i).extend() * 4) for i in range(taps)]
         return [
             [
                 _bytes_of(words, channel * taps + tap, min(_TOGETHER, taps - tap))
@@ -176,10 +176,10 @@ class _Block:
         """Four channels of each tap; zero points where the input ends."""
         problem = self.problem
         height, width = problem.input
-        pixel = problem.pixel
+        pixel = problem.pixel_bytes
         image, *corner = problem.window(cell)
         offset = (corner[0] * width + corner[1]) * pixel + quad * _TOGETHER
-        start = image.wide() * (height * width * pixel) + offset.wide_signed()
+        start = image.extend() * (height * width * pixel) + offset.extend_signed()
         address = self.memory["input"].address(start)
         fill = self.parameters.input_zero_points()
         met = [
@@ -195,15 +195,15 @@ class _Block:
                 along = (i * problem.dilations[0] * width + j * problem.dilations[1]) * pixel
                 if problem.padded:
                     inside = met[0][i] & met[1][j]
-                    words.append(ir.load_constant_where(inside, address + along, fill))
+                    words.append(ir.load_read_only_where(inside, address + along, fill))
                 else:
-                    words.append(ir.load_constant(address + along))
+                    words.append(ir.load_read_only(address + along))
         return words
 
     def _store(
         self, cell: Value, quad: Value, sums: Sequence[Value], multipliers: Sequence[Value]
     ) -> None:
-        place = cell.wide() * self.quads + quad.wide()
+        place = cell.extend() * self.quads + quad.extend()
         if self.requantizer is None:
             self.output.store(place * 16, *sums)
             return

@@ -18,16 +18,16 @@ import jax.numpy as jnp
 from jax import Array
 
 from dmlax._convolution.cuda.operands import ColumnTable, Parameters, launch
-from dmlax._convolution.cuda.problem import Problem
+from dmlax._convolution.cuda.problem import ConvProblem
 from dmlax._convolution.plan import Convolution
 from dmlax._cuda import capability, cp_async, ir, wgmma
 from dmlax._cuda.ir import Pointer, Value, constant, select
-from dmlax._cuda.launch import Block
+from dmlax._cuda.launch import ThreadBlock
 from dmlax._cuda.requantize import Scales
 
 
 @dataclass(frozen=True)
-class Tile(Block):
+class Tile(ThreadBlock):
     """What a block does.
 
     `warpgroups` of `products` times 64 cells each, `channels`, `step` bytes of the sum at a time,
@@ -51,78 +51,81 @@ class Tile(Block):
         return (self.cells + self.channels) * self.step
 
 
-def _columns(problem: Problem, tile: Tile) -> int:
+def _columns(problem: ConvProblem, tile: Tile) -> int:
     """Tiles along a group's output channels."""
-    return -(-problem.outputs // tile.channels)
+    return -(-problem.output_channels // tile.channels)
 
 
-def _steps(problem: Problem, tile: Tile) -> int:
+def _steps(problem: ConvProblem, tile: Tile) -> int:
     """Steps of a sum."""
     return -(-problem.depth // tile.step)
 
 
-def _fills(problem: Problem, tile: Tile) -> bool:
+def _fills(problem: ConvProblem, tile: Tile) -> bool:
     """Whether zero points stand where no input is."""
     return problem.padded or _sums_beyond(problem, tile)
 
 
-def _sums_beyond(problem: Problem, tile: Tile) -> bool:
+def _sums_beyond(problem: ConvProblem, tile: Tile) -> bool:
     """Whether windows are summed beyond the last tap; the filter is zero there."""
-    return problem.sums_windows and problem.taps * problem.channels % tile.step != 0
+    return problem.sums_windows and problem.window_bytes % tile.step != 0
 
 
-def _shares_lines(problem: Problem, tile: Tile) -> bool:
+def _shares_lines(problem: ConvProblem, tile: Tile) -> bool:
     """Whether windows are copied through the first cache: others have the same lines of it.
 
     Wider cells and larger tiles, which leave it little room, were faster past it.
     """
-    return problem.pixel <= 32 and tile.channels <= 64
+    return problem.pixel_bytes <= 32 and tile.channels <= 64
 
 
-def _rows_at_once(problem: Problem, tile: Tile, processors: int) -> int:
+def _rows_at_once(problem: ConvProblem, tile: Tile, multiprocessors: int) -> int:
     """Tiles along the cells that blocks begin with: all, where these are few and long."""
-    rows, columns = -(-problem.cells // tile.cells), _columns(problem, tile) * problem.groups
-    running = tile.blocks * processors
+    rows, columns = (
+        -(-problem.output_pixels // tile.cells),
+        _columns(problem, tile) * problem.groups,
+    )
+    running = tile.blocks * multiprocessors
     if rows * columns <= running or (rows * columns < 2 * running and _steps(problem, tile) > 8):
         return rows
     return max(1, running // columns)
 
 
-def tile_of(problem: Problem, processors: int) -> Tile:
+def tile_of(problem: ConvProblem, multiprocessors: int) -> Tile:
     """What was fastest on an H200: long sums want tiles that share, short ones many outputs."""
     step = next(size for size in (128, 64, 32) if size <= max(problem.depth, 32))
-    channels = next((count for count in (16, 32, 64) if problem.outputs <= count), 128)
+    channels = next((count for count in (16, 32, 64) if problem.output_channels <= count), 128)
     if channels == 128 and step == 128:
         tile = Tile(2, 1, 128, step, 3, 2)
         tiles = _tiles(problem, tile)
-        if processors <= tiles < 4 * processors and _steps(problem, tile) < 10:
+        if multiprocessors <= tiles < 4 * multiprocessors and _steps(problem, tile) < 10:
             tile = Tile(1, 1, 128, step, 2, 4)
     else:
         tile = Tile(2, 2, min(channels, 64), min(step, 64), 3, 2)
-        if _steps(problem, tile) == 1 and _tiles(problem, tile) < 2 * tile.blocks * processors:
+        if _steps(problem, tile) == 1 and _tiles(problem, tile) < 2 * tile.blocks * multiprocessors:
             tile = replace(tile, products=1, blocks=3)
-    if 2 * _tiles(problem, tile) <= processors:
-        return _small_tile(problem, Tile(1, 1, channels, step, 4, 2), processors)
+    if 2 * _tiles(problem, tile) <= multiprocessors:
+        return _small_tile(problem, Tile(1, 1, channels, step, 4, 2), multiprocessors)
     return tile
 
 
-def _small_tile(problem: Problem, tile: Tile, processors: int) -> Tile:
+def _small_tile(problem: ConvProblem, tile: Tile, multiprocessors: int) -> Tile:
     """Of fewer channels, while there are no more tiles than multiprocessors."""
     narrower = replace(tile, channels=tile.channels // 2)
-    if tile.channels <= 32 or _tiles(problem, narrower) > processors:
+    if tile.channels <= 32 or _tiles(problem, narrower) > multiprocessors:
         return tile
-    return _small_tile(problem, narrower, processors)
+    return _small_tile(problem, narrower, multiprocessors)
 
 
-def _tiles(problem: Problem, tile: Tile) -> int:
-    return -(-problem.cells // tile.cells) * _columns(problem, tile) * problem.groups
+def _tiles(problem: ConvProblem, tile: Tile) -> int:
+    return -(-problem.output_pixels // tile.cells) * _columns(problem, tile) * problem.groups
 
 
 def convolve(
-    problem: Problem, tile: Tile, processors: int, operands: Convolution, sums: Array
+    problem: ConvProblem, tile: Tile, multiprocessors: int, operands: Convolution, sums: Array
 ) -> Array:
     """The output, (cells, groups * stored), of (N, H, W, groups * channels) and (K, depth)."""
-    rows = _rows_at_once(problem, tile, processors)
+    rows = _rows_at_once(problem, tile, multiprocessors)
     blocks = rows * _columns(problem, tile) * problem.groups
 
     def body(output: Pointer, shared: Pointer, **memory: Pointer) -> None:
@@ -132,7 +135,7 @@ def convolve(
         "dmlax_convolution",
         body,
         *(problem, operands, sums),
-        channels=problem.groups * problem.stored,
+        channels=problem.groups * problem.stored_channels,
         blocks=blocks,
         warpgroups=tile.warpgroups,
         shared_words=_Shared.bytes_of(tile) // 4,
@@ -165,7 +168,7 @@ class _Block:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: ConvProblem,
         tile: Tile,
         rows: int,
         memory: dict[str, Pointer],
@@ -187,16 +190,16 @@ class _Block:
         """Tile after tile, from windows to outputs."""
         tile, zero = self.tile, constant(0)
         gather = _Copies(self)
-        ahead = ir.loop(
+        ahead = ir.while_loop(
             [zero, *gather.start()],
             lambda i, *_: i < tile.stages - 1,
             lambda i, *ahead: [i + 1, *gather.begin(ahead)],
         )[1:]
         self._set_columns()
         ir.barrier()
-        rows = ir.from_lane(ir.warpgroup(), 0) * (tile.products * wgmma.ROWS)
+        rows = ir.broadcast_lane(ir.warpgroup(), 0) * (tile.products * wgmma.ROWS)
         matrices = [
-            wgmma.describe(start, tile.step)
+            wgmma.descriptor(start, tile.step)
             for start in (
                 self.shared.stages + rows * tile.step,
                 self.shared.stages + tile.cells * tile.step,
@@ -207,23 +210,23 @@ class _Block:
         steps = _steps(self.problem, tile)
 
         def step(step: Value, stage: Value, *rest: Value) -> list[Value]:
-            wgmma.await_copies(tile.stages - 2)
+            wgmma.wait_for_copies(tile.stages - 2)
             ir.barrier()
             asked = self._multiply(matrices, stage, rest[gather.count :])
             ahead = gather.begin(rest[: gather.count])
-            return [step + 1, self.next_stage(stage), *ahead, *wgmma.finish(asked)]
+            return [step + 1, self.next_stage(stage), *ahead, *wgmma.wait(asked)]
 
         def make_tile(first_cell: Value, stage: Value, *ahead: Value) -> list[Value]:
             sums = [*self._offsets() * tile.products, *window_sums]
-            _, stage, *rest = ir.loop(
+            _, stage, *rest = ir.while_loop(
                 [zero, stage, *ahead, *sums], lambda step, *_: step < steps, step
             )
             self._store(first_cell, rest[gather.count :])
             return [first_cell + self.cells_at_once, stage, *rest[: gather.count]]
 
         start = [self.first_cell, zero, *ahead]
-        ir.loop(start, lambda cell, *_: cell < self.problem.cells, make_tile)
-        wgmma.await_copies(0)
+        ir.while_loop(start, lambda cell, *_: cell < self.problem.output_pixels, make_tile)
+        wgmma.wait_for_copies(0)
 
     def next_stage(self, stage: Value) -> Value:
         """The stage after one, as bytes from the first."""
@@ -244,18 +247,18 @@ class _Block:
         """The step's products, added to the sums."""
         tile, count = self.tile, self._registers
         left, right, ones = matrices
-        left, right = (matrix + (stage >> 4).wide() for matrix in (left, right))
+        left, right = (matrix + (stage >> 4).extend() for matrix in (left, right))
         products = []
         for i in range(tile.products):
             for depth in range(0, tile.step, wgmma.DEPTH):
-                a = wgmma.moved(left, i * wgmma.ROWS * tile.step + depth)
-                b = wgmma.moved(right, depth)
+                a = wgmma.advance(left, i * wgmma.ROWS * tile.step + depth)
+                b = wgmma.advance(right, depth)
                 products.append(wgmma.Product(i * count, a, b, tile.channels))
                 if self.problem.sums_windows:
-                    b, first = wgmma.moved(ones, depth), tile.products * count + 4 * i
+                    b, first = wgmma.advance(ones, depth), tile.products * count + 4 * i
                     products.append(wgmma.Product(first, a, b, 8))
         unsigned = self.problem.plan.input.dtype == jnp.uint8
-        return wgmma.multiply(sums, products, unsigned=unsigned)
+        return wgmma.multiply_async(sums, products, unsigned=unsigned)
 
     def _offsets(self) -> list[Value]:
         """What a product's sums start from: a thread's two cells have the same columns."""
@@ -283,12 +286,12 @@ class _Block:
                 word = ir.thread() + first
                 with ir.when(word < 2 * tile.step):
                     ir.store_shared(self.shared.ones + word * 4, constant(0x01010101))
-            ir.effect("fence.proxy.async.shared::cta;")
+            ir.ptx_effect("fence.proxy.async.shared::cta;")
 
     def channel(self, column: Value) -> Value:
         """The output channel of a column; columns beyond the group take its last."""
-        within = ir.minimum(self.first_channel + column, self.problem.outputs - 1)
-        return self.group * self.problem.outputs + within
+        within = ir.minimum(self.first_channel + column, self.problem.output_channels - 1)
+        return self.group * self.problem.output_channels + within
 
     # -----------------------------------------------------------------------------------
     # Outputs
@@ -335,12 +338,14 @@ class _Block:
         """A cell's outputs, side by side, as many at once as the sizes allow."""
         problem = self.problem
         size = problem.plan.options.output_dtype.itemsize
-        first = self.group * problem.stored + channel
-        start = (cell.wide() * (problem.groups * problem.stored) + first.wide()) * size
+        first = self.group * problem.stored_channels + channel
+        start = (cell.extend() * (problem.groups * problem.stored_channels) + first.extend()) * size
         run = 4 * len(words) // size
-        at_once = math.gcd(problem.stored, run, 16 // size)
+        at_once = math.gcd(problem.stored_channels, run, 16 // size)
         for part in range(0, run, at_once):
-            with ir.when((cell < problem.cells) & (channel + part < problem.stored)):
+            with ir.when(
+                (cell < problem.output_pixels) & (channel + part < problem.stored_channels)
+            ):
                 here, offset = start + part * size, part * size
                 if at_once * size < 4:
                     for i in range(at_once):
@@ -404,7 +409,7 @@ class _Copies:
         self.row = ir.thread() // across
         self.chunk = ir.thread() - self.row * across
         self.rows_at_once = self.tile.threads // across
-        self.place = wgmma.swizzled(self.row, self.chunk, self.tile.step)
+        self.place = wgmma.swizzle(self.row, self.chunk, self.tile.step)
         self.filter = self.block.channel(_column_of(self.row, self.tile)) * self.problem.depth
         self.fill = self._zero_points() if _fills(self.problem, self.tile) else None
 
@@ -441,33 +446,33 @@ class _Copies:
         """
         problem = self.problem
         height, width = problem.input
-        cell = cell - cell // problem.cells * problem.cells
-        pixel = problem.pixel
+        cell = cell - cell // problem.output_pixels * problem.output_pixels
+        pixel = problem.pixel_bytes
         group = self.block.group * problem.channels
-        if problem.plain:
-            return self._narrow(cell.wide() * pixel + group.wide()), constant(0)
+        if problem.pointwise:
+            return self._narrow(cell.extend() * pixel + group.extend()), constant(0)
         image, top, left = problem.window(cell)
         offset = (top * width + left) * pixel + group
-        start = image.wide() * (height * width * pixel) + offset.wide_signed()
+        start = image.extend() * (height * width * pixel) + offset.extend_signed()
         if not problem.padded:
             return self._narrow(start), constant(0)
         bits = [
-            (first + tap * problem.dilations[axis] < problem.input[axis]).word()
+            (first + tap * problem.dilations[axis] < problem.input[axis]).to_word()
             for axis, first in enumerate((top, left))
             for tap in range(problem.kernel[axis])
         ]
-        return self._narrow(start), ir.total([bit << i for i, bit in enumerate(bits)])
+        return self._narrow(start), ir.sum_of([bit << i for i, bit in enumerate(bits)])
 
     def _narrow(self, offset: Value) -> Value:
         """As 32 bits where they do: registers are what two blocks on a multiprocessor share."""
-        return offset.word() if self.problem.input_bytes < 2**31 else offset
+        return offset.to_word() if self.problem.input_bytes < 2**31 else offset
 
     def _filter(self, row: int, depth: Value) -> Value:
         """The address of a channel's bytes; rows further on are as far apart in a whole tile."""
         filter, size = self.block.memory["filter"], self.problem.depth
         if size % self.tile.step:
             depth = ir.minimum(depth, size - capability.CHUNK)
-        if self.problem.outputs % self.tile.channels == 0:
+        if self.problem.output_channels % self.tile.channels == 0:
             return filter.address(self.filter + depth) + _column_distance(row, self.tile) * size
         channel = self.block.channel(_column_of(self.row + row, self.tile))
         return filter.address(channel * size + depth)
@@ -480,16 +485,16 @@ class _Copies:
         exist = []
         if self.problem.depth % self.tile.step:
             exist.append(depth < self.problem.depth)
-        if self.problem.outputs % self.tile.channels:
+        if self.problem.output_channels % self.tile.channels:
             column = self.block.first_channel + _column_of(self.row + row, self.tile)
-            exist.append(column < self.problem.outputs)
+            exist.append(column < self.problem.output_channels)
         chunk = constant(capability.CHUNK)
         return select(functools.reduce(operator.and_, exist), chunk, 0) if exist else None
 
     def begin(self, ahead: Sequence[Value]) -> list[Value]:
         """Begins to copy a step's bytes; gives what is next. The block's last tile has no next."""
         first_cell, step, stage, *windows = ahead
-        with ir.when(first_cell < self.problem.cells):
+        with ir.when(first_cell < self.problem.output_pixels):
             self._copy(step, stage, windows)
         cp_async.commit_group()
         stage = self.block.next_stage(stage)
@@ -501,12 +506,12 @@ class _Copies:
             return [first_cell, step + 1, stage, *windows]
 
         last = step == _steps(self.problem, self.tile) - 1
-        return ir.choose(last, next_tile, same_tile, [value.bits for value in ahead])
+        return ir.cond(last, next_tile, same_tile, [value.bits for value in ahead])
 
     def _copy(self, step: Value, stage: Value, windows: Sequence[Value]) -> None:
         first, chunk = step * self.tile.step, self.chunk * capability.CHUNK
         to = self.block.shared.stages + stage + self.place
-        for part in range(0, capability.CHUNK, self.problem.granule):
+        for part in range(0, capability.CHUNK, self.problem.copy_bytes):
             self._copy_windows(windows, first, chunk + part, to + part)
         to, depth = to + self.tile.cells * self.tile.step, first + chunk
         for row in range(0, self.tile.channels, self.rows_at_once):
@@ -528,7 +533,7 @@ class _Copies:
         Where no input is there are zero points. What follows the last tap meets zeros of the
         filter, but where windows are summed it counts.
         """
-        problem, size = self.problem, self.problem.granule
+        problem, size = self.problem, self.problem.copy_bytes
         depth = first + within
         same_tap = problem.channels % self.tile.step == 0  # as the whole step: one for all threads
         tap = (first if same_tap else depth) // problem.channels
@@ -538,12 +543,12 @@ class _Copies:
         y = tap // problem.kernel[1]
         x = tap - y * problem.kernel[1]
         down, right = y * problem.dilations[0], x * problem.dilations[1]
-        offset = (down * problem.input[1] + right) * problem.pixel + channel
+        offset = (down * problem.input[1] + right) * problem.pixel_bytes + channel
         needed = (constant(1) << y) | (constant(1) << (x + problem.kernel[0]))
         input, cached = self.block.memory["input"], _shares_lines(problem, self.tile)
         for i in range(len(windows) // 2):
             start, inside = windows[2 * i : 2 * i + 2]
-            source = input.address_signed(start + (offset if start.bits == 32 else offset.wide()))
+            source = input.address_signed(start + (offset if start.bits == 32 else offset.extend()))
             if self.fill is not None:
                 wanted = constant(1, 1)
                 if problem.padded:
@@ -552,5 +557,5 @@ class _Copies:
                     wanted = wanted & exists
                 source = select(wanted, source, self.fill)
             row = i * self.rows_at_once
-            with self._where_within(row, problem.cells):  # fewer than rows in an only tile
+            with self._where_within(row, problem.output_pixels):  # fewer than rows in an only tile
                 cp_async.copy(to + row * self.tile.step, source, size, cached=cached)

@@ -8,19 +8,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dmlax._convolution.cuda.problem import Problem
+from dmlax._convolution.cuda.problem import ConvProblem
 from dmlax._convolution.plan import Convolution
 from dmlax._convolution.prepare import rebase_of
 from dmlax._cuda import ir
 from dmlax._cuda import launch as cuda_launch
 from dmlax._cuda.ir import Pointer, Value, constant
-from dmlax._cuda.requantize import Requantizer, Scales, multiplier
+from dmlax._cuda.requantize import Requantizer, Scales, compute_multiplier
 
 
 def launch(
     name: str,
     body: Callable[..., None],
-    problem: Problem,
+    problem: ConvProblem,
     operands: Convolution,
     sums: Array,
     *,
@@ -36,7 +36,7 @@ def launch(
     """
     given = operands._asdict() | {"sums": sums}
     dtype = problem.plan.options.output_dtype
-    outputs = {"output": jax.ShapeDtypeStruct((problem.cells, channels), dtype)}
+    outputs = {"output": jax.ShapeDtypeStruct((problem.output_pixels, channels), dtype)}
     if scratch_words:
         outputs["scratch"] = jax.ShapeDtypeStruct((scratch_words,), jnp.uint32)
     output, *_ = cuda_launch.launch(
@@ -66,7 +66,7 @@ class Column(NamedTuple):
 class Parameters:
     """The small operands, in global memory; absent ones have no pointer."""
 
-    def __init__(self, problem: Problem, memory: dict[str, Pointer]) -> None:
+    def __init__(self, problem: ConvProblem, memory: dict[str, Pointer]) -> None:
         self._plan, self._memory = problem.plan, memory
         dtype = problem.plan.options.output_dtype
         self.input_zero_point = self._zero_point("input_zero_point", problem.plan.input.dtype)
@@ -88,10 +88,10 @@ class Parameters:
         plan = self._plan
         zero_point = self._zero_point("filter_zero_point", plan.filter.filter.dtype, channel)
         zero_point = zero_point - rebase_of(plan.filter.filter.dtype)
-        of_zeros = zero_point * summed - self._memory["sums"].load(channel.wide() * 4)
+        of_zeros = zero_point * summed - self._memory["sums"].load(channel.extend() * 4)
         offset = self.input_zero_point * of_zeros
         if plan.operands.bias is not None:
-            offset = offset + self._memory["bias"].load(channel.wide() * 4)
+            offset = offset + self._memory["bias"].load(channel.extend() * 4)
         if not plan.quantized:
             return Column(offset, zero_point, *[constant(0)] * 5)
         scales = Scales(
@@ -100,8 +100,8 @@ class Parameters:
             self._memory["output_scale"].load(0),
             self._output_zero_point,
         )
-        made = multiplier(scales, plan.options.arithmetic)
-        return Column(offset, zero_point, made, *scales)
+        multiplier = compute_multiplier(scales, plan.options.arithmetic)
+        return Column(offset, zero_point, multiplier, *scales)
 
     def _zero_point(self, name: str, dtype: np.dtype, channel: Value | None = None) -> Value:
         """As int32; 0 where it is absent."""
@@ -114,7 +114,7 @@ class Parameters:
         """Where a channel's value is, of one or of one a channel."""
         if channel is None or getattr(self._plan.operands, name).size == 1:
             return constant(0, 64)
-        return channel.wide()
+        return channel.extend()
 
 
 class ColumnTable:

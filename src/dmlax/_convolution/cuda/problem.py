@@ -1,4 +1,4 @@
-"""A convolution as the kernels for Hopper GPUs take it, known before one is written."""
+"""Sizes of a convolution as the Hopper kernels take it, from its plan alone."""
 
 import math
 from dataclasses import dataclass
@@ -7,20 +7,20 @@ from typing import Any
 import jax.numpy as jnp
 
 from dmlax._convolution.plan import ConvolutionPlan
-from dmlax._core.byte_packing import whole_words
-from dmlax._cuda import capability
+from dmlax._core.byte_packing import round_up_to_word
+from dmlax._cuda.capability import CHUNK
 
-_FEW = 32  # output channels that are stored as they are
+_PADDED_OUTPUTS = 32  # so many output channels are padded to whole words, which store faster
 
 
-def _two(values: Any, one: Any = 1) -> Any:
-    """Of a height and a width; a width alone has one of height 1."""
-    return tuple(values) if len(values) == 2 else (one, *values)
+def _two_axes(values: Any, height: Any = 1) -> Any:
+    """Values for a height and a width; a convolution of one axis has a width alone."""
+    return tuple(values) if len(values) == 2 else (height, *values)
 
 
 @dataclass(frozen=True)
-class Problem:
-    """A convolution in N, H, W, C, as the kernel takes it: `depth` bytes make a window."""
+class ConvProblem:
+    """A convolution in N, H, W, C: a matrix product of gathered windows and the filter."""
 
     plan: ConvolutionPlan
     images: int
@@ -34,61 +34,62 @@ class Problem:
     channels: int  # of a group, a multiple of 4
 
     @classmethod
-    def of(cls, plan: ConvolutionPlan) -> "Problem":
-        """One spatial axis is a width, of height 1."""
+    def of(cls, plan: ConvolutionPlan) -> "ConvProblem":
+        """The problem of a plan; one spatial axis is a width, of height 1."""
         options = plan.options
         sizes = [plan.input.shape[axis] for axis in options.input_layout[2:]]
         return cls(
             plan,
             plan.batch,
-            input=_two(sizes),
-            output=_two(plan.output_sizes),
-            kernel=_two(plan.filter.kernel),
-            strides=_two(options.strides),
-            dilations=_two(options.dilations),
-            padding=_two(options.padding, (0, 0)),
+            input=_two_axes(sizes),
+            output=_two_axes(plan.output_sizes),
+            kernel=_two_axes(plan.filter.kernel),
+            strides=_two_axes(options.strides),
+            dilations=_two_axes(options.dilations),
+            padding=_two_axes(options.padding, (0, 0)),
             groups=plan.filter.group_count,
-            channels=whole_words(plan.filter.channels),
+            channels=round_up_to_word(plan.filter.channels),
         )
 
     @property
-    def outputs(self) -> int:
+    def output_channels(self) -> int:
         """Output channels of a group."""
         return self.plan.filter.outputs // self.groups
 
     @property
-    def stored(self) -> int:
-        """Output channels of a group that are stored: more, where words are stored faster."""
-        if self.groups > 1 or self.plan.options.output_dtype.itemsize > 1 or self.outputs < _FEW:
-            return self.outputs
-        return whole_words(self.outputs)
+    def stored_channels(self) -> int:
+        """Output channels of a group as they are stored: whole words, where that is faster."""
+        one_byte = self.plan.options.output_dtype.itemsize == 1
+        if self.groups == 1 and one_byte and self.output_channels >= _PADDED_OUTPUTS:
+            return round_up_to_word(self.output_channels)
+        return self.output_channels
 
     @property
     def depthwise(self) -> bool:
-        """Whether each output channel has an input channel of its own."""
+        """True if each output channel has an input channel of its own."""
         return self.plan.filter.channels == 1 and self.groups > 1
 
     @property
-    def pixel(self) -> int:
-        """Bytes of an input cell's channels."""
+    def pixel_bytes(self) -> int:
+        """Bytes of an input pixel: the channels of all groups."""
         if self.depthwise:
-            return whole_words(self.plan.filter.outputs)
+            return round_up_to_word(self.plan.filter.outputs)
         return self.channels * self.groups
 
     @property
     def input_bytes(self) -> int:
-        """Of all images."""
-        return self.images * math.prod(self.input) * self.pixel
+        """Bytes of all images."""
+        return self.images * math.prod(self.input) * self.pixel_bytes
 
     @property
     def padded_image_bytes(self) -> int:
-        """Of one image and what is beside it."""
+        """Bytes of one image with its padding."""
         edges = zip(self.input, self.padding, strict=True)
-        return math.prod(size + start + end for size, (start, end) in edges) * self.pixel
+        return math.prod(size + start + end for size, (start, end) in edges) * self.pixel_bytes
 
     @property
     def filter_bytes(self) -> int:
-        """Of all its rows."""
+        """Bytes of all the filter's rows."""
         return self.plan.filter.outputs * self.depth
 
     @property
@@ -97,42 +98,47 @@ class Problem:
         return math.prod(self.kernel)
 
     @property
-    def depth(self) -> int:
-        """Bytes of a filter's row: whole chunks."""
-        return -(-self.taps * self.channels // capability.CHUNK) * capability.CHUNK
+    def window_bytes(self) -> int:
+        """Bytes of a group's window, and of a filter's row before it is padded."""
+        return self.taps * self.channels
 
     @property
-    def cells(self) -> int:
-        """Cells of all images."""
+    def depth(self) -> int:
+        """Bytes of a filter's row, in whole chunks."""
+        return -(-self.window_bytes // CHUNK) * CHUNK
+
+    @property
+    def output_pixels(self) -> int:
+        """Output pixels of all images."""
         return self.images * math.prod(self.output)
 
     @property
     def padded(self) -> bool:
-        """Whether a window may reach beyond the input."""
+        """True if a window may reach beyond the input."""
         return any(edge > 0 for edges in self.padding for edge in edges)
 
     @property
-    def plain(self) -> bool:
-        """Whether a cell's window is that cell of the input."""
+    def pointwise(self) -> bool:
+        """True if an output pixel's window is the input pixel of the same index."""
         return self.taps == 1 and self.input == self.output and not self.padded
 
-    def window(self, cell: Any) -> tuple[Any, Any, Any]:
-        """The image of a cell of all images; the row and column where its window begins."""
+    def window(self, pixel: Any) -> tuple[Any, Any, Any]:
+        """The image of an output pixel of all images, and its window's first row and column."""
         rows, columns = self.output
-        image = cell // (rows * columns)
-        cell = cell - image * (rows * columns)
-        y = cell // columns
-        x = cell - y * columns
+        image = pixel // (rows * columns)
+        pixel = pixel - image * (rows * columns)
+        y = pixel // columns
+        x = pixel - y * columns
         top = y * self.strides[0] - self.padding[0][0]
         return image, top, x * self.strides[1] - self.padding[1][0]
 
     @property
-    def granule(self) -> int:
-        """Bytes that are side by side in the input, whatever the tap."""
-        return math.gcd(self.channels, capability.CHUNK)
+    def copy_bytes(self) -> int:
+        """Bytes that one copy takes of a window: they are contiguous in the input at any tap."""
+        return math.gcd(self.channels, CHUNK)
 
     @property
     def sums_windows(self) -> bool:
-        """Whether the filter's rows are off by a zero point, which a window's sum makes up for."""
+        """True if the filter has a zero point, whose term needs the sum of each window."""
         zero_point = self.plan.operands.filter_zero_point is not None
         return zero_point or self.plan.filter.filter.dtype == jnp.uint8

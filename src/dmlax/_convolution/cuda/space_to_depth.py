@@ -1,8 +1,9 @@
-"""Few channels made more, as a kernel copies and multiplies many bytes as fast as few.
+"""Space-to-depth and merged groups: a convolution of few channels as one of many.
 
-The cells under one stride are folded: side by side they are the channels of one, so that a window
-begins at a cell whatever its place. Or several groups are merged: a filter's row has places for
-all their channels. What the filter then lacks is its zero point, which adds nothing.
+A kernel copies and multiplies many bytes as fast as few. Space-to-depth makes the pixels of a block
+the channels of one pixel; the blocks divide the strides, so that every window begins at one. Merged
+groups give a filter's row places for the channels of them all. What the filter then lacks is its
+zero point, which adds nothing to a sum.
 """
 
 import math
@@ -12,95 +13,98 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from dmlax._convolution.cuda.problem import Problem
+from dmlax._convolution.cuda.problem import ConvProblem
 from dmlax._convolution.prepare import Prepared, zero_of
 from dmlax._core.byte_packing import pad_end
-from dmlax._cuda import capability
+from dmlax._cuda.capability import CHUNK
 
-_MERGED = 64  # channels, and outputs, of merged groups at most
+_MERGED_CHANNELS = 64  # channels, and output channels, of merged groups at most
 
 
 @dataclass(frozen=True)
-class Widening:
-    """How few channels are made more: one of both at most."""
+class ChannelTransform:
+    """A transform to more channels: by space-to-depth or by merged groups, one of them at most."""
 
-    narrow: Problem
-    fold: tuple[int, int] = (1, 1)  # cells along each axis that are one
-    merged: int = 1  # groups that are one
+    source: ConvProblem
+    block: tuple[int, int] = (1, 1)  # pixels along each axis that become one
+    merged_groups: int = 1  # groups that become one
 
     @classmethod
-    def of(cls, problem: Problem) -> "Widening":
-        """What was fastest on an H200."""
-        if problem.depthwise:
-            return cls(problem)
-        if problem.groups > 1:
-            return cls(problem, merged=_mergeable(problem))
-        return cls(problem, fold=_foldable(problem))
+    def of(cls, source: ConvProblem) -> "ChannelTransform":
+        """The transform that was fastest on an H200."""
+        if source.depthwise:
+            return cls(source)
+        if source.groups > 1:
+            return cls(source, merged_groups=_choose_merged_groups(source))
+        return cls(source, block=_choose_block(source))
 
     @property
-    def problem(self) -> Problem:
-        """With the same outputs."""
-        narrow = self.narrow
-        axes = map(_Axis, narrow.input, narrow.kernel, narrow.strides, narrow.padding)
-        down, across = map(_fold_axis, axes, narrow.output, self.fold)
+    def target(self) -> ConvProblem:
+        """The transformed problem, of the same outputs."""
+        source = self.source
+        axes = map(_Axis, source.input, source.kernel, source.strides, source.padding)
+        rows, columns = map(_space_to_depth_axis, axes, source.output, self.block)
         return replace(
-            narrow,
-            input=(down.input, across.input),
-            kernel=(down.kernel, across.kernel),
-            strides=(down.stride, across.stride),
-            padding=(down.padding, across.padding),
-            groups=narrow.groups // self.merged,
-            channels=narrow.channels * math.prod(self.fold) * self.merged,
+            source,
+            input=(rows.input, columns.input),
+            kernel=(rows.kernel, columns.kernel),
+            strides=(rows.stride, columns.stride),
+            padding=(rows.padding, columns.padding),
+            groups=source.groups // self.merged_groups,
+            channels=source.channels * math.prod(self.block) * self.merged_groups,
         )
 
-    def input(self, x: Array, zero_point: Array | None) -> Array:
-        """The problem's, of the narrow one's, both in whole words; zero points where cells end."""
-        if self.fold == (1, 1):
+    def transform_input(self, x: Array, zero_point: Array | None) -> Array:
+        """The target's input; zero points fill the last blocks. Channels are whole words."""
+        if self.block == (1, 1):
             return x
-        (rows, columns), (height, width) = self.fold, self.problem.input
-        x = x.reshape(self.narrow.images, *self.narrow.input, -1)
+        (rows, columns), (height, width) = self.block, self.target.input
+        x = x.reshape(self.source.images, *self.source.input, -1)
         x = pad_end(x, height * rows - x.shape[1], zero_point, axis=1)
         x = pad_end(x, width * columns - x.shape[2], zero_point, axis=2)
-        x = x.reshape(self.narrow.images, height, rows, width, columns * x.shape[-1])
+        x = x.reshape(self.source.images, height, rows, width, columns * x.shape[-1])
         # Not transposed: XLA's transposition of words took six times as long on an H200.
         return jnp.concatenate([x[:, :, row] for row in range(rows)], -1)
 
-    def filter(self, filter: Prepared) -> Prepared:
-        """The problem's, of the narrow one's, both in whole words."""
-        if self.problem.channels == self.narrow.channels:
+    def transform_filter(self, filter: Prepared) -> Prepared:
+        """The target's filter. Channels are whole words."""
+        if self.target.channels == self.source.channels:
             return filter
-        zero = zero_of(self.narrow.plan.filter, filter)
+        zero = zero_of(self.source.plan.filter, filter)
         zeros = jnp.broadcast_to(zero, filter.sums.shape)
-        rows = filter.packed.reshape(-1, *self.narrow.kernel, self.narrow.channels)
-        rows = self._merge(rows, zeros.astype(jnp.int8))
-        rows = self._fold(rows, zeros.astype(jnp.int8)).reshape(filter.packed.shape[0], -1)
+        rows = filter.packed.reshape(-1, *self.source.kernel, self.source.channels)
+        rows = self._merge_groups(rows, zeros.astype(jnp.int8))
+        rows = self._space_to_depth(rows, zeros.astype(jnp.int8)).reshape(
+            filter.packed.shape[0], -1
+        )
         added = rows.shape[1] - filter.packed.shape[1]
         return filter._replace(packed=rows, sums=filter.sums + added * zeros)
 
-    def _merge(self, rows: Array, zeros: Array) -> Array:
+    def _merge_groups(self, rows: Array, zeros: Array) -> Array:
         """(K, taps, channels) with places for the channels of all merged groups."""
         outputs, kernel, channels = rows.shape[0], rows.shape[1:3], rows.shape[3]
-        rows = rows.reshape(-1, self.merged, self.narrow.outputs, *kernel, 1, channels)
-        own = jnp.eye(self.merged, dtype=bool).reshape(self.merged, 1, 1, 1, self.merged, 1)
-        merged = jnp.where(own, rows, zeros.reshape(*rows.shape[:3], 1, 1, 1, 1))
-        return merged.reshape(outputs, *kernel, self.merged * channels)
+        merged = self.merged_groups
+        rows = rows.reshape(-1, merged, self.source.output_channels, *kernel, 1, channels)
+        own = jnp.eye(merged, dtype=bool).reshape(merged, 1, 1, 1, merged, 1)
+        places = jnp.where(own, rows, zeros.reshape(*rows.shape[:3], 1, 1, 1, 1))
+        return places.reshape(outputs, *kernel, merged * channels)
 
-    def _fold(self, rows: Array, zeros: Array) -> Array:
-        """(K, taps, channels) with taps before and after those there, a cell's together."""
-        (down, across), (height, width) = self.fold, self.problem.kernel
-        around = [(0, 0, 0)]
-        for (start, _), cells, there, taps in zip(
-            self.narrow.padding, self.fold, self.narrow.kernel, self.problem.kernel, strict=True
+    def _space_to_depth(self, rows: Array, zeros: Array) -> Array:
+        """(K, taps, channels) padded to whole blocks of taps, a block's taps side by side."""
+        (down, across), (height, width) = self.block, self.target.kernel
+        edges = [(0, 0, 0)]
+        for (start, _), block, source_taps, target_taps in zip(
+            self.source.padding, self.block, self.source.kernel, self.target.kernel, strict=True
         ):
-            before = _taps_before(start, cells)
-            around.append((before, cells * taps - before - there, 0))
+            before = _taps_before(start, block)
+            edges.append((before, block * target_taps - before - source_taps, 0))
         zeros = zeros.reshape(-1, 1, 1, 1)
-        rows = lax.pad(rows - zeros, jnp.int8(0), [*around, (0, 0, 0)]) + zeros
+        rows = lax.pad(rows - zeros, jnp.int8(0), [*edges, (0, 0, 0)]) + zeros
         return jnp.swapaxes(rows.reshape(-1, height, down, width, across * rows.shape[3]), 2, 3)
 
 
 class _Axis(NamedTuple):
-    """Of one spatial axis."""
+    """Sizes along one spatial axis."""
 
     input: int
     kernel: int
@@ -108,33 +112,33 @@ class _Axis(NamedTuple):
     padding: tuple[int, int]
 
 
-def _fold_axis(axis: _Axis, output: int, cells: int) -> _Axis:
-    """The axis whose cells are so many of these; the stride is a multiple of them."""
-    if cells == 1:
+def _space_to_depth_axis(axis: _Axis, output: int, block: int) -> _Axis:
+    """The axis in blocks of so many pixels; they divide the stride."""
+    if block == 1:
         return axis
     start, _ = axis.padding
-    before, size, stride = -(-start // cells), -(-axis.input // cells), axis.stride // cells
-    kernel = -(-(_taps_before(start, cells) + axis.kernel) // cells)
+    before, size, stride = -(-start // block), -(-axis.input // block), axis.stride // block
+    kernel = -(-(_taps_before(start, block) + axis.kernel) // block)
     after = (output - 1) * stride + kernel - before - size
     return _Axis(size, kernel, stride, (before, max(after, 0)))
 
 
-def _taps_before(start: int, cells: int) -> int:
-    """Taps before the first, so that the first window, padded by `start`, begins at a cell."""
-    return -start % cells
+def _taps_before(start: int, block: int) -> int:
+    """Taps before the first, so that the first window, padded by `start`, begins at a block."""
+    return -start % block
 
 
-def _foldable(problem: Problem) -> tuple[int, int]:
-    """Cells under one stride that are no more than a chunk: first those that lie in a row."""
-    fold, left = [1, 1], max(capability.CHUNK // problem.channels, 1)
+def _choose_block(problem: ConvProblem) -> tuple[int, int]:
+    """Pixels under one stride that make a chunk at most; those of a row are preferred."""
+    block, left = [1, 1], max(CHUNK // problem.channels, 1)
     for axis in (1, 0):
         if problem.kernel[axis] > 1 and problem.dilations[axis] == 1:
-            fold[axis] = math.gcd(problem.strides[axis], left)
-            left //= fold[axis]
-    return fold[0], fold[1]
+            block[axis] = math.gcd(problem.strides[axis], left)
+            left //= block[axis]
+    return block[0], block[1]
 
 
-def _mergeable(problem: Problem) -> int:
-    """Groups of few channels: a divisor of them all."""
-    most = max(_MERGED // max(problem.channels, problem.outputs), 1)
+def _choose_merged_groups(problem: ConvProblem) -> int:
+    """A divisor of the groups, of so many channels as is worth merging."""
+    most = max(_MERGED_CHANNELS // max(problem.channels, problem.output_channels), 1)
     return max(n for n in range(1, most + 1) if problem.groups % n == 0)

@@ -31,7 +31,7 @@ _WINDOWS = 2  # of 32 tiles that are looked back on at once
 
 
 @dataclass(frozen=True)
-class Launch(cuda_launch.Block):
+class Launch(cuda_launch.ThreadBlock):
     """How the work is split.
 
     `warpgroups` a block, `items` elements a thread in a tile, 32 at most, and `blocks`.
@@ -41,13 +41,13 @@ class Launch(cuda_launch.Block):
     blocks: int
 
     @classmethod
-    def of(cls, plan: NonzeroPlan, processors: int) -> "Launch":
+    def of(cls, plan: NonzeroPlan, multiprocessors: int) -> "Launch":
         """What was fastest on an H200: small inputs need tiles for every multiprocessor."""
         if plan.elements < 1 << 22:
-            return cls(2, 16, 4 * processors)
+            return cls(2, 16, 4 * multiprocessors)
         if plan.elements < 1 << 23 or plan.input.dtype.itemsize > 4:
-            return cls(8, 16, processors)
-        return cls(4, 32, processors)
+            return cls(8, 16, multiprocessors)
+        return cls(4, 32, multiprocessors)
 
     @property
     def tile(self) -> int:
@@ -213,14 +213,16 @@ def _tiles(geometry: _Geometry, memory: _Memory) -> None:
     counts = _count(geometry, memory, other, tile)
     _read(geometry, memory, next_tile)
     start = [tile, turn, next_tile, *counts, found]
-    ir.loop(start, lambda tile, *_: tile < geometry.tiles, step)
+    ir.while_loop(start, lambda tile, *_: tile < geometry.tiles, step)
 
 
 def _take(geometry: _Geometry, memory: _Memory) -> Value:
     """The next tile that no block has, in the first thread."""
     address = _STATE_BYTES * geometry.tiles
     first = ir.thread() == 0
-    (tile,) = ir.choose(first, lambda: [memory.state.add(address, 1)], lambda: [constant(0)], [32])
+    (tile,) = ir.cond(
+        first, lambda: [memory.state.atomic_add(address, 1)], lambda: [constant(0)], [32]
+    )
     return tile
 
 
@@ -241,7 +243,7 @@ def _read(geometry: _Geometry, memory: _Memory, tile: Value) -> None:
     """Begins to copy a warp's elements of a tile; zeros beyond the input's end."""
     warp_bytes = 32 * geometry.launch.items * geometry.element_bytes
     within = ir.warp() * warp_bytes + ir.lane() * CHUNK
-    start = tile.wide() * geometry.tile_bytes + within.wide()
+    start = tile.extend() * geometry.tile_bytes + within.extend()
     to = memory.shared.tile + within
     chunks = range(0, warp_bytes, 32 * CHUNK)
     all_bytes = geometry.plan.elements * geometry.element_bytes
@@ -252,7 +254,7 @@ def _read(geometry: _Geometry, memory: _Memory, tile: Value) -> None:
     with ir.when((tile >= whole_tiles) & (tile < geometry.tiles)):
         for chunk in chunks:
             offset = ir.minimum(start + chunk, all_bytes)
-            left = ir.minimum(constant(all_bytes, 64) - offset, CHUNK).word()
+            left = ir.minimum(constant(all_bytes, 64) - offset, CHUNK).to_word()
             cp_async.copy(to + chunk, memory.input.address(offset), CHUNK, left)
     cp_async.commit_group()
 
@@ -288,7 +290,7 @@ def _count(geometry: _Geometry, memory: _Memory, turn: Value, tile: Value) -> li
     rows = ir.warp_sum(counts)
     with ir.when((ir.thread() == 0) & (tile < geometry.tiles)):
         _tell(memory, tile, select(tile == 0, constant(_SUMMED), _COUNTED), rows)
-    return [rows, ir.from_lane(ir.lanes_below(counts), ir.warp())]
+    return [rows, ir.broadcast_lane(ir.exclusive_warp_sum(counts), ir.warp())]
 
 
 def _is_nonzero(geometry: _Geometry, value: Value) -> Value:
@@ -315,15 +317,15 @@ def _look_back(
         exist = [each <= last for each in behind]
         states = _await(memory, [last - each for each in behind], exist)
         for state in states:
-            summed = ir.ballot((state >> 32).word() >= _SUMMED)
+            summed = ir.ballot((state >> 32).to_word() >= _SUMMED)
             nearest = select(summed == 0, constant(31), summed.trailing_zeros())
             counts = (ir.lane() <= nearest) & (done == 0)
-            rows = rows + ir.warp_sum(select(counts, state.word(), 0))
-            done = done | (summed != 0).word()
+            rows = rows + ir.warp_sum(select(counts, state.to_word(), 0))
+            done = done | (summed != 0).to_word()
         return [rows, last - 32 * _WINDOWS, done]
 
-    start = [constant(0), tile - 1, (tile == 0).word()]
-    rows, *_ = ir.loop(start, more, step)
+    start = [constant(0), tile - 1, (tile == 0).to_word()]
+    rows, *_ = ir.while_loop(start, more, step)
     with ir.when(elected):
         _tell(memory, tile, constant(_SUMMED), rows + count)
         with ir.when(tile == geometry.tiles - 1):
@@ -335,23 +337,23 @@ def _look_back(
 def _await(memory: _Memory, tiles: list[Value], exist: list[Value]) -> list[Value]:
     """Tiles' states in each lane, once all are told; before the first tile, no rows."""
     addresses = [
-        select(e, tile, 0).wide() * _STATE_BYTES for tile, e in zip(tiles, exist, strict=True)
+        select(e, tile, 0).extend() * _STATE_BYTES for tile, e in zip(tiles, exist, strict=True)
     ]
 
     def load(*_: Value) -> list[Value]:
-        return [memory.state.load_shared_by_all(address) for address in addresses]
+        return [memory.state.load_relaxed(address) for address in addresses]
 
     def untold(*states: Value) -> Value:
-        missing = [((s >> 32).word() < _COUNTED) & e for s, e in zip(states, exist, strict=True)]
+        missing = [((s >> 32).to_word() < _COUNTED) & e for s, e in zip(states, exist, strict=True)]
         return ir.warp_any(functools.reduce(operator.or_, missing))
 
-    states = ir.loop(load(), untold, load)
+    states = ir.while_loop(load(), untold, load)
     return [select(e, state, _SUMMED << 32) for state, e in zip(states, exist, strict=True)]
 
 
 def _tell(memory: _Memory, tile: Value, kind: Value, rows: Value) -> None:
-    state = rows.wide() | (kind.wide() << 32)
-    memory.state.store_shared_by_all(tile.wide() * _STATE_BYTES, state)
+    state = rows.extend() | (kind.extend() << 32)
+    memory.state.store_relaxed(tile.extend() * _STATE_BYTES, state)
 
 
 def _write(geometry: _Geometry, memory: _Memory, tile: Value, found: Value, row: Value) -> None:
@@ -359,7 +361,7 @@ def _write(geometry: _Geometry, memory: _Memory, tile: Value, found: Value, row:
     flat, here = tile * geometry.launch.tile + _place(geometry), constant(1) << ir.lane()
     bits_at, rows_at = memory.shared.bits, memory.shared.rows
     ir.store_shared(bits_at + ir.lane() * 4, found)
-    ir.store_shared(rows_at + ir.lane() * 4, row + ir.lanes_below(found.popcount()))
+    ir.store_shared(rows_at + ir.lane() * 4, row + ir.exclusive_warp_sum(found.popcount()))
     ir.warp_barrier()
     for item in range(geometry.launch.items):
         if item % 4 == 0:
@@ -386,7 +388,7 @@ def _store_row(
 ) -> None:
     """Side by side, as many at once as every row's address allows."""
     at_once = next(n for n in (4, 2, 1) if len(columns) % n == 0)
-    offset = row.wide() * geometry.row_bytes
+    offset = row.extend() * geometry.row_bytes
     for first in range(0, len(columns), at_once):
         memory.rows.store_where(wanted, offset + 4 * first, *columns[first : first + at_once])
 
@@ -399,7 +401,7 @@ def _fill(geometry: _Geometry, memory: _Memory, tile: Value, first_row: Value, r
     ends = [end - (elements - rows), end]
     if plan.size < plan.elements:
         ends = [ir.minimum(row, plan.size) for row in ends]
-    start, end = (row.wide() for row in ends)
+    start, end = (row.extend() for row in ends)
     _fill_rows(geometry, memory, start, end, ir.thread(), geometry.launch.threads)
 
 
@@ -418,7 +420,7 @@ def _fill_rows(
 ) -> None:
     """The rows from `start` to before `end`, by so many threads: four words at once."""
     start, end = (row * geometry.plan.coordinate_rank for row in (start, end))
-    value, thread = constant(geometry.plan.fill_value), thread.wide()
+    value, thread = constant(geometry.plan.fill_value), thread.extend()
     first, last = ir.minimum(ir.round_up(start, 4), end), end & ~3
     for word, limit in ((start + thread, first), (ir.maximum(last, first) + thread, end)):
         memory.rows.store_where((word < limit) & (thread < 4), word << 2, value)
@@ -429,4 +431,4 @@ def _fill_rows(
             memory.rows.store_where(four < last, four << 2, value, value, value, value)
         return [word + 4 * threads * _FOURS]
 
-    ir.loop([first + (thread << 2)], lambda word: word < last, step)
+    ir.while_loop([first + (thread << 2)], lambda word: word < last, step)

@@ -35,7 +35,7 @@ def run(plan: NonzeroPlan, input: Array) -> NonzeroCoordinates:
         return NonzeroCoordinates(jnp.uint32(0), rows)
     from dmlax._nonzero.cuda import kernel
 
-    launch = kernel.Launch.of(plan, capability.processors())
+    launch = kernel.Launch.of(plan, capability.multiprocessors())
     compact = jax.custom_batching.sequential_vmap(functools.partial(kernel.compact, plan, launch))
     count, rows = compact(input.reshape(-1))
     rows = rows[: plan.size * plan.coordinate_rank].reshape(plan.coordinates.shape)
