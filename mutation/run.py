@@ -58,7 +58,7 @@ TESTS = {  # what should notice, the quickest first; and the longest that a muta
     "_cuda/capability.py": ("tests/cuda/test_capability.py", 60),
     "_core/compat.py": ("tests/core/test_compat.py tests/test_public_api.py", 120),
     "_core/native.py": ("tests/native/test_library.py tests/core/test_dispatch.py", 120),
-}  # the rest of _core writes a GPU's programs, which no test without one can run
+}  # the rest of _cuda writes a GPU's programs, which no test without one can run
 QUICK = {  # of these, what needs nothing but the module itself: see _Quick
     "_core/windows.py": "tests/core/test_windows.py",
     "_nonzero/plan.py": "tests/nonzero/test_plan.py",

@@ -1,4 +1,4 @@
-"""What the GPU kernels' tests share: kernels are lowered on a CPU, as if a GPU were attached."""
+"""Fixtures for the Hopper kernels: they are lowered on a CPU, as if a GPU were attached."""
 
 import jax
 import pytest
@@ -16,7 +16,7 @@ def attached(monkeypatch):
 
 @pytest.fixture
 def written():
-    """The modules that write kernels can be imported."""
+    """The modules of the kernels, which can be imported."""
     if jax.__version_info__[:2] < (0, 11):
         pytest.skip("the kernels are written for JAX 0.11")
 

@@ -1,4 +1,4 @@
-"""Where the kernels for Hopper GPUs run: what they need, each said when it is missing."""
+"""Capability check of the Hopper kernels: each thing that they need is named when it is missing."""
 
 import importlib.util
 from types import SimpleNamespace

@@ -18,8 +18,6 @@ from dmlax._core.arguments import Aval
 
 LAST = ("NHWC", "OIHW", "NHWC")
 SCALES = {"input_scale": 0.1, "filter_scale": 0.2, "output_scale": 3.0}
-REGISTERS, OTHER_REGISTERS = 65_536, 50  # of a multiprocessor; of a thread, beside its sums
-SHARED_MEMORY = 228 * 1024  # bytes of a multiprocessor; each block takes 1,024 more than it asks
 named = partial(
     dmlax.quantized_linear_convolution,
     **SCALES,
@@ -128,55 +126,10 @@ def test_merged_and_split_are_inverses(axis):
     np.testing.assert_array_equal(lowering._split_axis(merged, axis, 2), x)
 
 
-@pytest.mark.parametrize("outputs", [1, 16, 17, 64, 65, 512, 2048])
-@pytest.mark.parametrize("channels", [1, 3, 16, 64, 2048])
-@pytest.mark.parametrize("cells", [1, 14, 56, 224])
-def test_blocks_of_every_tile_fit_a_multiprocessor(written, outputs, channels, cells):
-    from dmlax._convolution.cuda import kernel
-    from dmlax._convolution.cuda.problem import ConvProblem
-
-    for kernel_size in (1, 3):
-        shape = (outputs, channels, kernel_size, kernel_size)
-        problem = ConvProblem.of(plan(input=(2, cells, cells, channels), filter=shape))
-        tile = kernel.tile_of(problem, 132)
-        assert tile.blocks * (kernel._Shared.bytes_of(tile) + 1024) <= SHARED_MEMORY
-        sums = tile.products * tile.channels // 2
-        assert REGISTERS // (tile.blocks * tile.threads) >= sums + OTHER_REGISTERS
-
-
-@pytest.mark.parametrize(
-    ("batch", "size", "outputs", "tiles"), [(32, 1, 1152, 36), (1, 7, 512, 16), (1, 14, 256, 32)]
-)
-def test_small_convolutions_are_spread_over_the_multiprocessors(
-    written, batch, size, outputs, tiles
-):
-    from dmlax._convolution.cuda import kernel
-    from dmlax._convolution.cuda.problem import ConvProblem
-
-    shape = (outputs, 512, 1, 1)
-    problem = ConvProblem.of(plan(input=(batch, size, size, 512), filter=shape, padding=0))
-    assert kernel._tiles(problem, kernel.tile_of(problem, 132)) == tiles
-
-
 @pytest.mark.parametrize(("outputs", "stored"), [(255, 256), (50, 52), (64, 64), (21, 21)])
 def test_many_output_channels_are_stored_as_whole_words(lowered, outputs, stored):
     text = lowered(named, shaped(1, 4, 4, 16), shaped(outputs, 16, 1, 1, dtype="int8"))
     assert f"tensor<16x{stored}xui8>" in text
-
-
-@pytest.mark.parametrize("channels", [16, 32, 64, 128])
-def test_the_table_of_columns_has_each_once_and_four_lanes_side_by_side(written, channels):
-    from dmlax._convolution.cuda import kernel
-
-    tile = kernel.Tile(2, 1, channels, 128, 3, 2)
-    run = kernel._run(tile)
-    columns = [kernel._column_at(place, tile) for place in range(channels)]
-    assert sorted(columns) == [*range(channels)]
-    for start in range(0, channels, 4 * run):
-        for part in range(0, run, 4):
-            of_lanes = [start + lane * run + part + i for lane in range(4) for i in range(4)]
-            place = start + 4 * part
-            assert columns[place : place + 16] == of_lanes
 
 
 def test_what_a_batch_makes_too_large_is_mapped_one_by_one(lowered, monkeypatch):

@@ -76,13 +76,13 @@ def test_nothing_is_launched_for_an_empty_input(attached):
 
 @pytest.mark.parametrize("elements", [1, 2**18, 2**22, 2**23, 2**26])
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
-def test_blocks_of_every_launch_fit_a_multiprocessor(written, elements, size):
+def test_blocks_of_every_tile_fit_a_multiprocessor(written, elements, size):
     from dmlax._nonzero.cuda import kernel
 
     given = plan((elements,), f"int{8 * size}")
-    launch = kernel.Launch.of(given, 132)
-    geometry = kernel._Geometry(given, launch, -(-elements // launch.tile))
-    shared = 4 * kernel._Shared.words(geometry) + 1024  # bytes, and what each block takes besides
-    assert launch.blocks // 132 * shared <= 228 * 1024
-    assert launch.items <= 32  # a lane has the bits of one
-    assert 32 * launch.items * size % 512 == 0  # a warp copies as much at once
+    tile = kernel.Tile.of(given, 132)
+    geometry = kernel._Geometry(given, tile, -(-elements // tile.elements))
+    shared = 4 * kernel._Shared.words(geometry) + 1024  # bytes, and those that each block takes
+    assert tile.blocks // 132 * shared <= 228 * 1024
+    assert tile.items <= 32  # a lane has the bits of one
+    assert 32 * tile.items * size % 512 == 0  # a warp copies as much at once

@@ -50,7 +50,7 @@ GROUPS = [
 
 
 class Windows(NamedTuple):
-    """Where windows begin and what they span; groups."""
+    """A convolution's windows and groups."""
 
     strides: tuple[int, int] = (1, 1)
     dilations: tuple[int, int] = (1, 1)
@@ -58,7 +58,7 @@ class Windows(NamedTuple):
     groups: int = 1
 
     def sums(self, x, w, zero_point):
-        """The plan's."""
+        """The sums of a plan with these windows."""
         return dmlax.convolution_integer(
             x,
             w,
@@ -85,7 +85,7 @@ def drawn(x_shape, w_shape, dtype, zero):
 
 
 def transformed_sums(transform, x, w, zero_point):
-    """Of packed rows as a filter: int8, so that what was off by 128 has a zero point."""
+    """Sums of the transformed input and filter, whose uint8 is int8 with a zero point."""
     problem = transform.target
     filter = transform.transform_filter(pack(problem.plan.filter, w, zero_point))
     assert (filter.sums == filter.packed.sum(axis=1, dtype=jnp.int32)).all()

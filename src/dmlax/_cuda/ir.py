@@ -8,12 +8,14 @@ import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
+import jax
 from jax.experimental.mosaic.gpu import utils
 from jaxlib.mlir import ir as mlir
 from jaxlib.mlir.dialects import arith, gpu, llvm, math, nvvm, scf
 
+State = TypeVar("State")
 _ALL = 0xFFFFFFFF
 _Compare = arith.CmpIPredicate
 _UNSIGNED = {
@@ -444,37 +446,52 @@ def when(condition: Value) -> Iterator[None]:
         yield
 
 
-def cond(
-    condition: Value,
-    yes: Callable[[], Sequence[Value]],
-    no: Callable[[], Sequence[Value]],
-    widths: Sequence[int],
-) -> list[Value]:
-    """Values of `yes()` where the condition holds, of `no()` elsewhere; they have these widths."""
-    branch = scf.IfOp(condition.raw, [_integer(bits) for bits in widths], has_else=True)
+def cond(condition: Value, yes: Callable[[], State], no: Callable[[], State], widths: Any) -> State:
+    """Gives `yes()` where the condition holds, else `no()`: pytrees of values of these widths."""
+    bits, structure = jax.tree.flatten(widths)
+    branch = scf.IfOp(condition.raw, [_integer(each) for each in bits], has_else=True)
     for block, side in ((branch.then_block, yes), (branch.else_block, no)):
         with mlir.InsertionPoint(block):
-            scf.yield_([value.raw for value in side()])
-    return [Value(result) for result in branch.results]
+            scf.yield_(_flatten(side(), structure))
+    result: State = _unflatten(structure, branch.results)
+    return result
+
+
+def widths(state: Any) -> Any:
+    """The bits of each value of a pytree."""
+    return jax.tree.map(lambda value: value.bits, state)
 
 
 def while_loop(
-    start: Sequence[Value],
-    condition: Callable[..., Value],
-    body: Callable[..., Sequence[Value]],
-) -> list[Value]:
-    """Repeats `state = body(*state)` while `condition(*state)`; gives the last state."""
-    kinds = [value.raw.type for value in start]
-    while_op = scf.WhileOp(kinds, [value.raw for value in start])
-    before = while_op.before.blocks.append(*kinds)
+    start: State, condition: Callable[[State], Value], body: Callable[[State], State]
+) -> State:
+    """Repeats `body` while the condition holds; the state is a pytree of values."""
+    values, structure = jax.tree.flatten(start)
+    kinds = [value.raw.type for value in values]
+    loop = scf.WhileOp(kinds, [value.raw for value in values])
+    before = loop.before.blocks.append(*kinds)
     with mlir.InsertionPoint(before):
-        state = [Value(argument) for argument in before.arguments]
-        scf.condition(condition(*state).raw, [value.raw for value in state])
-    after = while_op.after.blocks.append(*kinds)
+        holds = condition(_unflatten(structure, before.arguments))
+        scf.condition(holds.raw, list(before.arguments))
+    after = loop.after.blocks.append(*kinds)
     with mlir.InsertionPoint(after):
-        following = body(*(Value(argument) for argument in after.arguments))
-        scf.yield_([value.raw for value in following])
-    return [Value(result) for result in while_op.results]
+        following = body(_unflatten(structure, after.arguments))
+        scf.yield_(_flatten(following, structure))
+    result: State = _unflatten(structure, loop.results)
+    return result
+
+
+def _flatten(state: Any, structure: Any) -> list[Any]:
+    """A state's MLIR values; its structure must be the one that is expected."""
+    values, found = jax.tree.flatten(state)
+    if found != structure:
+        raise TypeError(f"{found} is not {structure}")
+    return [value.raw for value in values]
+
+
+def _unflatten(structure: Any, raw_values: Any) -> Any:
+    """The inverse of `_flatten`."""
+    return jax.tree.unflatten(structure, [Value(raw) for raw in raw_values])
 
 
 def sum_of(values: Sequence[Value]) -> Value:

@@ -62,8 +62,8 @@ class _Scale(NamedTuple):
 class Scales(NamedTuple):
     """Parameters that requantize a channel: bits of three float32, and an integer."""
 
-    input: Value
-    filter: Value
+    left: Value
+    right: Value
     output: Value
     zero_point: Value
 
@@ -72,8 +72,8 @@ def compute_multiplier(scales: Scales, arithmetic: Arithmetic) -> Value:
     """The float32 that multiplies an accumulator: sx * sw / sy, and / 255 where it is exact."""
     if arithmetic == "float32":
         text = "{ .reg .b32 p; mul.rn.f32 p, $1, $2; div.rn.f32 $0, p, $3; }"
-        return ir.ptx(text, 32, scales.input, scales.filter, scales.output)
-    x, w, y = map(_Scale.of, (scales.input, scales.filter, scales.output))
+        return ir.ptx(text, 32, scales.left, scales.right, scales.output)
+    x, w, y = map(_Scale.of, (scales.left, scales.right, scales.output))
     exponent = x.exponent + w.exponent - y.exponent
     least, most = exponent.less_signed(-64), constant(0).less_signed(exponent)
     power = (select(least, constant(-64), select(most, constant(0), exponent)) + 127) << 23
@@ -86,6 +86,13 @@ def compute_multiplier(scales: Scales, arithmetic: Arithmetic) -> Value:
     )
     size = ir.ptx(text, 32, x.mantissa, w.mantissa, y.mantissa, power)
     return size | x.sign ^ w.sign ^ y.sign
+
+
+class _TieState(NamedTuple):
+    """The loop over near ties."""
+
+    near_ties: Value  # bit i: output i is one
+    outputs: list[Value]
 
 
 @dataclass(frozen=True)
@@ -126,17 +133,16 @@ class Requantizer:
         worst = reduce(lambda x, y: ir.ptx("max.f32 $0, $1, $2;", 32, x, y), errors)
 
         def resolve_ties() -> list[Value]:
-            near_ties = [_is_near_tie(error).to_word() << i for i, error in enumerate(errors)]
+            near_tie_mask = [_is_near_tie(error).to_word() << i for i, error in enumerate(errors)]
 
-            def resolve_next(mask: Value, *outputs: Value) -> list[Value]:
-                i = mask.trailing_zeros()
+            def resolve_next(state: _TieState) -> _TieState:
+                i = state.near_ties.trailing_zeros()
                 exact = _round_near_tie(_pick(sums, i), _pick(multipliers, i), scales_of(i))
-                made = [select(i == j, exact, output) for j, output in enumerate(outputs)]
-                return [mask & (mask - 1), *made]
+                outputs = [select(i == j, exact, each) for j, each in enumerate(state.outputs)]
+                return _TieState(state.near_ties & (state.near_ties - 1), outputs)
 
-            near_tie_mask = reduce(operator.or_, near_ties)
-            start = [near_tie_mask, *rounded]
-            return ir.while_loop(start, lambda mask, *_: mask != 0, resolve_next)[1:]
+            start = _TieState(reduce(operator.or_, near_tie_mask), rounded)
+            return ir.while_loop(start, lambda state: state.near_ties != 0, resolve_next).outputs
 
         return ir.cond(_is_near_tie(worst), resolve_ties, lambda: rounded, [32] * len(sums))
 
@@ -162,7 +168,7 @@ class Requantizer:
 
 def _round_near_tie(accumulator: Value, multiplier: Value, scales: Scales) -> Value:
     """The output of a near tie: compares 2 |acc| P with (2 q + 1) S, shifted."""
-    x, w, y = map(_Scale.of, (scales.input, scales.filter, scales.output))
+    x, w, y = map(_Scale.of, (scales.left, scales.right, scales.output))
     negative = (accumulator >> 31) != 0
     magnitude = select(negative, constant(0) - accumulator, accumulator)
     text = (

@@ -120,9 +120,7 @@ def _convolve_dense(source: ConvProblem, operands: Convolution) -> Array:
         filter=pad_end(filter.packed, problem.depth - filter.packed.shape[1]),
         filter_zero_point=filter.zero_point,
     )
-    multiprocessors = capability.multiprocessors()
-    tile = kernel.tile_of(problem, multiprocessors)
-    output = kernel.convolve(problem, tile, multiprocessors, given, filter.sums)
+    output = kernel.convolve(problem, capability.multiprocessors(), given, filter.sums)
     return output[:, : plan.filter.outputs]
 
 
@@ -138,6 +136,5 @@ def _convolve_depthwise(problem: ConvProblem, operands: Convolution) -> Array:
         filter=pad_end(filter.packed, missing, axis=0),
         filter_zero_point=filter.zero_point,
     )
-    split = depthwise.split_of(problem)
-    output = depthwise.convolve(problem, split, capability.multiprocessors(), given, filter.sums)
+    output = depthwise.convolve(problem, capability.multiprocessors(), given, filter.sums)
     return output[:, :outputs]

@@ -1,6 +1,6 @@
 """nonzero_coordinates on Hopper GPUs: one pass over the input, coordinates written once.
 
-The kernel itself is in `kernel`, imported only where it is lowered.
+The kernel is in `kernel`, which is imported only where it is lowered.
 """
 
 import functools
@@ -16,7 +16,7 @@ from dmlax._nonzero.result import NonzeroCoordinates
 
 
 def why_not(plan: NonzeroPlan, platform: str) -> str | None:
-    """None, or the sentence that says why it cannot run."""
+    """The sentence that says why no kernel takes the plan, or None."""
     if why := capability.why_not(platform):
         return why
     if plan.axis_name is not None:
@@ -27,7 +27,7 @@ def why_not(plan: NonzeroPlan, platform: str) -> str | None:
 
 
 def run(plan: NonzeroPlan, input: Array) -> NonzeroCoordinates:
-    """Runs the kernel; where there is nothing to look at or to write, nothing is launched."""
+    """Runs the kernel; launches none for an empty input."""
     refused = functools.partial(why_not, plan)
     input = capability.refuse_elsewhere(RULES.operator, input, refused)
     if plan.elements == 0:
@@ -35,8 +35,8 @@ def run(plan: NonzeroPlan, input: Array) -> NonzeroCoordinates:
         return NonzeroCoordinates(jnp.uint32(0), rows)
     from dmlax._nonzero.cuda import kernel
 
-    launch = kernel.Launch.of(plan, capability.multiprocessors())
-    compact = jax.custom_batching.sequential_vmap(functools.partial(kernel.compact, plan, launch))
+    tile = kernel.Tile.of(plan, capability.multiprocessors())
+    compact = jax.custom_batching.sequential_vmap(functools.partial(kernel.compact, plan, tile))
     count, rows = compact(input.reshape(-1))
     rows = rows[: plan.size * plan.coordinate_rank].reshape(plan.coordinates.shape)
     return NonzeroCoordinates(count.reshape(()), rows)
