@@ -51,7 +51,7 @@ class OperandLoader(Protocol):
 
 
 class Block:
-    """One thread block: its first tile, its shared memory."""
+    """One thread block: its first tile, its shared memory; addresses there are 32 bits."""
 
     def __init__(self, schedule: Schedule, shared: Pointer) -> None:
         self.schedule, self.tile, self.problem = schedule, schedule.tile, schedule.problem
@@ -282,11 +282,18 @@ def run(
     right: Pointer,
     output: Output,
 ) -> None:
-    """Makes a block's tiles, from operands to outputs."""
+    """Makes a block's tiles, from operands to outputs.
+
+    Args:
+      block: of this thread.
+      load_left: gives the left matrix's loader, for a thread's share of the copies.
+      right: the right matrix, rows of `depth` bytes, one a column of all groups.
+      output: the output matrix, and what its columns are requantized with.
+    """
     schedule, tile, zero = block.schedule, block.tile, constant(0)
     copies = ThreadCopies(tile)
-    load_right = RightLoader(block, copies, right)
-    pipeline = _Pipeline(block, copies, load_left(copies), load_right)
+    right_loader = RightLoader(block, copies, right)
+    pipeline = _Pipeline(block, copies, load_left(copies), right_loader)
     epilogue = Epilogue(schedule, block.place, block.table, output)
     first_copy = pipeline.prologue(zero)
     epilogue.write_columns(block.column_of_all)
@@ -300,8 +307,8 @@ def run(
         ir.barrier()
         pending = products.begin(state.stage, state.accumulators)
         next_copy = pipeline.copy(state.next_copy)
-        following = state.step + 1, block.next_stage(state.stage)
-        return _StepState(*following, next_copy, products.finish(pending))
+        following, stage = state.step + 1, block.next_stage(state.stage)
+        return _StepState(following, stage, next_copy, products.finish(pending))
 
     def make_tile(state: _TileState) -> _TileState:
         start = _StepState(zero, state.stage, state.next_copy, epilogue.start(zero))
