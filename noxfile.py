@@ -147,7 +147,7 @@ def conformance_cuda(session: nox.Session) -> None:
         run("-m", "dmlax_conformance", "run", implementation, "--variant=all", *session.posargs)
     for implementation in ("xla", "mosaic_gpu"):
         run("tests/convolution_calls.py", implementation, "0", "400")
-    run("tests/gpu/hazards.py")
+    run("tests/cuda/hazards.py")
 
 
 @nox.session

@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from jax.sharding import PartitionSpec
 
 from dmlax._convolution.plan import (
     Convolution,
@@ -23,6 +24,10 @@ LAYOUTS = {
     "odd": ("HCWN", "HOWI", "CNWH"),
 }
 NARROW = ("NCW", "OIW", "NCW")
+SPLIT = {  # input, filter and bias over devices "d"
+    "batch": (PartitionSpec("d"), PartitionSpec(), PartitionSpec()),
+    "output channels": (PartitionSpec(), PartitionSpec("d"), PartitionSpec("d")),
+}
 
 
 def integer_plan(

@@ -41,14 +41,14 @@ def test_what_jax_may_change_is_touched_in_one_file_and_where_kernels_are_framed
         for f in files(SOURCE)
         if re.search(UNSTABLE, f.read_text())
     }
-    assert found == {"_core/compat.py", "_core/lanes.py", "_core/mosaic_gpu_kernel.py"}
+    assert found == {"_core/compat.py", "_cuda/ir.py", "_cuda/launch.py"}
 
 
 def test_the_library_imports_jax_and_numpy_and_the_standard_library_only():
     allowed = {"dmlax", "jax", "numpy", *sys.stdlib_module_names}
     for file in files(SOURCE):
         # MLIR, and the version whose headers a kernel was built with; both come with JAX.
-        also = {"jaxlib"} if file.name in ("lanes.py", "library.py") else set()
+        also = {"jaxlib"} if file.name in ("ir.py", "library.py") else set()
         assert {name.split(".")[0] for name in imports(file)} <= allowed | also, file
 
 

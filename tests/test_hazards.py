@@ -68,7 +68,7 @@ def test_cuda_is_given_no_convolution_and_no_product_that_it_gets_wrong(case, la
 
     XLA for CUDA does not compile the first two; cuDNN rounds the third to 24 bits; the fourth is
     not exact; an int8 product whose contraction 4 does not divide is silently wrong, and a short
-    one loses a constant that is added to it, unless a barrier is between: tests/gpu/hazards.py.
+    one loses a constant that is added to it, unless a barrier is between: tests/cuda/hazards.py.
     """
     lowered = convolution_text(case, layout)
     assert "stablehlo.convolution" not in lowered

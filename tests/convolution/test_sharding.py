@@ -8,7 +8,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 
 import dmlax
-from gpu.many_devices import SPLIT
+from convolution_cases import SPLIT
 
 
 @pytest.fixture

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import dmlax
-from dmlax._core import dispatch, mosaic_gpu
+from dmlax._core import dispatch
 from dmlax._core.arguments import Aval
 from dmlax._cpu import library
+from dmlax._cuda import capability
 
 X = np.arange(16, dtype=np.uint8).reshape(1, 1, 4, 4)
 W = np.ones((1, 1, 2, 2), np.int8)
@@ -167,7 +168,7 @@ def test_the_reference_lowers_where_it_can_run(name, platform):
 
 def test_explain_says_what_runs_where_and_why_the_others_do_not(monkeypatch):
     monkeypatch.setattr(library, "why_not", lambda platform: f"no kernel for {platform}")
-    monkeypatch.setattr(mosaic_gpu, "why_not", lambda platform: f"no GPU for {platform}")
+    monkeypatch.setattr(capability, "why_not", lambda platform: f"no GPU for {platform}")
     explanation = dmlax.explain(dmlax.quantized_linear_convolution, X, W, **SCALES)
     assert str(explanation) == "\n".join(
         [
@@ -241,7 +242,7 @@ def test_explain_traces_and_runs_nothing(name, monkeypatch):
     function, arguments, fixed = CALLS[name]
     explanation = dmlax.explain(function, *arguments, **fixed)
     assert explanation.operator == name
-    on_cuda = "mosaic_gpu" if name in NATIVE and mosaic_gpu.why_not("cuda") is None else "xla"
+    on_cuda = "mosaic_gpu" if name in NATIVE and capability.why_not("cuda") is None else "xla"
     on_cpu = "native_cpu" if name in NATIVE and library.why_not("cpu") is None else "xla"
     assert [choice.implementation for choice in explanation.choices] == [on_cpu, on_cuda, "xla"]
 

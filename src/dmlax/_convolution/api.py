@@ -8,8 +8,9 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from dmlax._convolution import mosaic_gpu, reference, xla
+from dmlax._convolution import reference, xla
 from dmlax._convolution.cpu import lowering as native_cpu
+from dmlax._convolution.cuda import lowering as mosaic_gpu
 from dmlax._convolution.plan import (
     FIELDS,
     Convolution,

@@ -17,6 +17,7 @@ from dmlax._convolution.plan import (
 )
 from dmlax._core import compat
 from dmlax._core.arguments import Rules, aval_of
+from dmlax._core.byte_packing import pad_end, round_up_to_word
 
 _RULES = Rules("prepare_filter")
 
@@ -126,6 +127,26 @@ def as_prepared(plan: ConvolutionPlan, operands: Convolution) -> Prepared:
         assert isinstance(operands.filter, Prepared)
         return operands.filter
     return pack(plan.filter, operands.filter, operands.filter_zero_point)
+
+
+def pad_channels(
+    plan: ConvolutionPlan, operands: Convolution, x: Array, filter: Prepared
+) -> tuple[Array, Prepared]:
+    """Pads a group's channels to a multiple of 4, which adds nothing to any output.
+
+    The input's channels, which are last, are padded with zero points, the filter's with zeros.
+    """
+    shape = plan.filter
+    channels = round_up_to_word(shape.channels)
+    missing = channels - shape.channels
+    if not missing:
+        return x, filter
+    groups = x.reshape(*x.shape[:-1], shape.group_count, shape.channels)
+    padded = pad_end(groups, missing, operands.input_zero_point)
+    rows = filter.packed.reshape(shape.outputs, shape.taps, shape.channels)
+    packed = pad_end(rows, missing).reshape(shape.outputs, shape.taps * channels)
+    x = padded.reshape(*x.shape[:-1], shape.group_count * channels)
+    return x, filter._replace(packed=packed)
 
 
 def real_values(plan: ConvolutionPlan, operands: Convolution) -> Array:

@@ -15,10 +15,18 @@ from jax import Array, lax
 
 from dmlax._convolution.epilogue import as_channel, epilogue
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
-from dmlax._convolution.prepare import Prepared, as_int32, as_prepared, rebase_of, to_int8, zero_of
-from dmlax._convolution.words import as_bytes, fill_channels, pad_end, to_int8_words, word_of
+from dmlax._convolution.prepare import (
+    Prepared,
+    as_int32,
+    as_prepared,
+    pad_channels,
+    rebase_of,
+    to_int8,
+    zero_of,
+)
 from dmlax._core import compat, windows
 from dmlax._core.arguments import structs
+from dmlax._core.byte_packing import pack_int8, pad_end, repeat_byte, unpack_int8
 
 # Output pixels of a matrix product on a CPU: so many images' im2col windows stay in the caches.
 _COLUMNS = 512
@@ -284,12 +292,12 @@ def _by_words(plan: ConvolutionPlan, operands: Convolution) -> Array:
     """Channels last and four at a time, which a GPU moves as fast as one: windows in rows."""
     layout = _layout(plan, last=True)
     x = _in_layout(plan, layout, operands.input)
-    x, filter = fill_channels(plan, operands, x, as_prepared(plan, operands))
+    x, filter = pad_channels(plan, operands, x, as_prepared(plan, operands))
     terms = _terms(plan, operands, filter)
-    x = _pad(plan, layout, to_int8_words(x), word_of(terms.input_zero))
+    x = _pad(plan, layout, pack_int8(x), repeat_byte(terms.input_zero))
     addressed = plan.filter.taps > 1 and math.prod(x.shape[1:]) < _MOST_WORDS
     rows = _gather_taps(plan, x) if addressed else _join_taps(plan, x)
-    rows = as_bytes(_pad_last_to(rows, _CONTRACTION // 4))
+    rows = unpack_int8(_pad_last_to(rows, _CONTRACTION // 4))
     product = _product(plan, operands, filter, terms, (-1,))
     products = _multiply(rows, _pad_last_to(product.packed, _CONTRACTION), contract=2)
     # CUDA's short products lose a constant that is added to each of them, if they see it.

@@ -9,8 +9,9 @@ from jax.typing import ArrayLike
 
 from dmlax._core import compat, dispatch
 from dmlax._core.arguments import aval_of
-from dmlax._nonzero import mosaic_gpu, reference, xla
+from dmlax._nonzero import reference, xla
 from dmlax._nonzero.cpu import lowering as native_cpu
+from dmlax._nonzero.cuda import lowering as mosaic_gpu
 from dmlax._nonzero.plan import RULES, NonzeroPlan, nonzero_plan
 from dmlax._nonzero.result import NonzeroCoordinates
 

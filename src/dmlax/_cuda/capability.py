@@ -1,4 +1,4 @@
-"""Where the kernels for Hopper GPUs can run, asked in one place and without importing Pallas."""
+"""Capability check: the one place that says where Hopper kernels run. It imports no Pallas."""
 
 import functools
 import importlib.util
@@ -10,9 +10,9 @@ from jax import Array
 from dmlax._core import compat
 from dmlax.errors import UnsupportedError
 
-CHUNK = 16  # bytes that a thread copies, and shared memory swizzles, as one
+CHUNK = 16  # bytes that a thread copies at once; shared memory is swizzled in chunks
 _CAPABILITY = "9.0"
-_JAX = (0, 11)  # what the kernels are written with appeared, or moved, before it
+_JAX = (0, 11)  # has all that the kernels are written with
 
 
 def why_not(platform: str) -> str | None:
@@ -23,29 +23,29 @@ def why_not(platform: str) -> str | None:
         return f"it needs JAX 0.11 or newer, and this is {jax.__version__}"
     if importlib.util.find_spec("absl") is None:
         return "Pallas needs the package absl-py"
-    if _attached() is None:
+    if _attached_gpu() is None:
         return f"no GPU of compute capability {_CAPABILITY} is attached"
     return None
 
 
 def refuse_elsewhere(operator: str, x: Array, why_not: Callable[[str], str | None]) -> Array:
-    """`x`, refused before the kernel is traced, or lowered, where it cannot run."""
-    named = f"{operator}: mosaic_gpu cannot run here"
+    """Gives `x`; raises where the kernel cannot run, before it is traced or when it is lowered."""
+    refusal = f"{operator}: mosaic_gpu cannot run here"
     if why := why_not("cuda"):
-        raise UnsupportedError(f"{named}: {why}")
-    others = tuple((platform, f"{named}: {why_not(platform)}") for platform in ("cpu", "tpu"))
+        raise UnsupportedError(f"{refusal}: {why}")
+    others = tuple((platform, f"{refusal}: {why_not(platform)}") for platform in ("cpu", "tpu"))
     return compat.refuse(x, others)
 
 
-def processors() -> int:
+def multiprocessors() -> int:
     """The multiprocessors of the attached GPU, or an H200's where there is none."""
-    device = _attached()
+    device = _attached_gpu()
     return 132 if device is None else int(device.core_count)
 
 
 @functools.cache
-def _attached() -> jax.Device | None:
-    """The first GPU, if it has the capability; a platform that is not there has none."""
+def _attached_gpu() -> jax.Device | None:
+    """The first GPU if it has the capability, else None."""
     try:
         device = jax.devices("cuda")[0]
     except RuntimeError:

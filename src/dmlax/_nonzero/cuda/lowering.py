@@ -1,6 +1,6 @@
 """nonzero_coordinates on Hopper GPUs: one pass over the input, coordinates written once.
 
-The kernel itself is in `mosaic_gpu_kernel`, imported only where it is lowered.
+The kernel is in `kernel`, which is imported only where it is lowered.
 """
 
 import functools
@@ -10,14 +10,14 @@ import jax.custom_batching
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._core import mosaic_gpu
+from dmlax._cuda import capability
 from dmlax._nonzero.plan import RULES, NonzeroPlan
 from dmlax._nonzero.result import NonzeroCoordinates
 
 
 def why_not(plan: NonzeroPlan, platform: str) -> str | None:
-    """None, or the sentence that says why it cannot run."""
-    if why := mosaic_gpu.why_not(platform):
+    """The sentence that says why no kernel takes the plan, or None."""
+    if why := capability.why_not(platform):
         return why
     if plan.axis_name is not None:
         return "it does not count over several devices"
@@ -27,16 +27,16 @@ def why_not(plan: NonzeroPlan, platform: str) -> str | None:
 
 
 def run(plan: NonzeroPlan, input: Array) -> NonzeroCoordinates:
-    """Runs the kernel; where there is nothing to look at or to write, nothing is launched."""
+    """Runs the kernel; launches none for an empty input."""
     refused = functools.partial(why_not, plan)
-    input = mosaic_gpu.refuse_elsewhere(RULES.operator, input, refused)
+    input = capability.refuse_elsewhere(RULES.operator, input, refused)
     if plan.elements == 0:
         rows = jnp.full(plan.coordinates.shape, jnp.uint32(plan.fill_value))
         return NonzeroCoordinates(jnp.uint32(0), rows)
-    from dmlax._nonzero import mosaic_gpu_kernel as kernel
+    from dmlax._nonzero.cuda import kernel
 
-    launch = kernel.Launch.of(plan, mosaic_gpu.processors())
-    compact = jax.custom_batching.sequential_vmap(functools.partial(kernel.compact, plan, launch))
+    tile = kernel.Tile.of(plan, capability.multiprocessors())
+    compact = jax.custom_batching.sequential_vmap(functools.partial(kernel.compact, plan, tile))
     count, rows = compact(input.reshape(-1))
     rows = rows[: plan.size * plan.coordinate_rank].reshape(plan.coordinates.shape)
     return NonzeroCoordinates(count.reshape(()), rows)

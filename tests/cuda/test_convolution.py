@@ -13,13 +13,11 @@ import pytest
 import dmlax
 from convolution_calls import call as random_call
 from convolution_cases import integer_plan
-from dmlax._convolution import mosaic_gpu
+from dmlax._convolution.cuda import lowering
 from dmlax._core.arguments import Aval
 
 LAST = ("NHWC", "OIHW", "NHWC")
 SCALES = {"input_scale": 0.1, "filter_scale": 0.2, "output_scale": 3.0}
-REGISTERS, OTHER_REGISTERS = 65_536, 50  # of a multiprocessor; of a thread, beside its sums
-SHARED_MEMORY = 228 * 1024  # bytes of a multiprocessor; each block takes 1,024 more than it asks
 named = partial(
     dmlax.quantized_linear_convolution,
     **SCALES,
@@ -40,7 +38,7 @@ def shaped(*sizes, dtype="uint8"):
 
 @pytest.mark.parametrize("platform", ["cpu", "tpu"])
 def test_other_platforms_are_refused(platform):
-    assert "compute capability 9.0" in mosaic_gpu.why_not(plan(), platform)
+    assert "compute capability 9.0" in lowering.why_not(plan(), platform)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +57,7 @@ def test_other_platforms_are_refused(platform):
     ],
 )
 def test_what_a_kernel_cannot_take_is_refused_in_a_sentence(attached, options, sentence):
-    why = mosaic_gpu.why_not(plan(**options), "cuda")
+    why = lowering.why_not(plan(**options), "cuda")
     assert why is not None
     assert sentence in why
 
@@ -67,7 +65,7 @@ def test_what_a_kernel_cannot_take_is_refused_in_a_sentence(attached, options, s
 def test_a_long_kernel_runs_where_nothing_is_padded_or_channels_are_apart(attached):
     long = plan(input=(1, 40, 40, 8), filter=(8, 8, 16, 17), padding=0)
     apart = plan(input=(1, 40, 40, 8), filter=(8, 1, 1, 40), groups=8)
-    assert mosaic_gpu.why_not(long, "cuda") is mosaic_gpu.why_not(apart, "cuda") is None
+    assert lowering.why_not(long, "cuda") is lowering.why_not(apart, "cuda") is None
 
 
 @pytest.mark.parametrize("function", ["convolution_integer", "quantized_linear_convolution"])
@@ -123,39 +121,9 @@ def test_nothing_is_launched_for_an_empty_output(lowered):
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_merged_and_split_are_inverses(axis):
     x = np.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5)
-    merged = mosaic_gpu._merged(jnp.asarray(x), axis)
+    merged = lowering._merge_first_axis(jnp.asarray(x), axis)
     assert merged.shape[axis] == 2 * x.shape[axis + 1]
-    np.testing.assert_array_equal(mosaic_gpu._split(merged, axis, 2), x)
-
-
-@pytest.mark.parametrize("outputs", [1, 16, 17, 64, 65, 512, 2048])
-@pytest.mark.parametrize("channels", [1, 3, 16, 64, 2048])
-@pytest.mark.parametrize("cells", [1, 14, 56, 224])
-def test_blocks_of_every_tile_fit_a_multiprocessor(written, outputs, channels, cells):
-    from dmlax._convolution import mosaic_gpu_kernel as kernel
-    from dmlax._convolution.mosaic_gpu_problem import Problem
-
-    for kernel_size in (1, 3):
-        shape = (outputs, channels, kernel_size, kernel_size)
-        problem = Problem.of(plan(input=(2, cells, cells, channels), filter=shape))
-        tile = kernel.tile_of(problem, 132)
-        assert tile.blocks * (kernel._Shared.bytes_of(tile) + 1024) <= SHARED_MEMORY
-        sums = tile.products * tile.channels // 2
-        assert REGISTERS // (tile.blocks * tile.threads) >= sums + OTHER_REGISTERS
-
-
-@pytest.mark.parametrize(
-    ("batch", "size", "outputs", "tiles"), [(32, 1, 1152, 36), (1, 7, 512, 16), (1, 14, 256, 32)]
-)
-def test_small_convolutions_are_spread_over_the_multiprocessors(
-    written, batch, size, outputs, tiles
-):
-    from dmlax._convolution import mosaic_gpu_kernel as kernel
-    from dmlax._convolution.mosaic_gpu_problem import Problem
-
-    shape = (outputs, 512, 1, 1)
-    problem = Problem.of(plan(input=(batch, size, size, 512), filter=shape, padding=0))
-    assert kernel._tiles(problem, kernel.tile_of(problem, 132)) == tiles
+    np.testing.assert_array_equal(lowering._split_axis(merged, axis, 2), x)
 
 
 @pytest.mark.parametrize(("outputs", "stored"), [(255, 256), (50, 52), (64, 64), (21, 21)])
@@ -164,23 +132,8 @@ def test_many_output_channels_are_stored_as_whole_words(lowered, outputs, stored
     assert f"tensor<16x{stored}xui8>" in text
 
 
-@pytest.mark.parametrize("channels", [16, 32, 64, 128])
-def test_the_table_of_columns_has_each_once_and_four_lanes_side_by_side(written, channels):
-    from dmlax._convolution import mosaic_gpu_kernel as kernel
-
-    tile = kernel.Tile(2, 1, channels, 128, 3, 2)
-    run = kernel._run(tile)
-    columns = [kernel._column_at(place, tile) for place in range(channels)]
-    assert sorted(columns) == [*range(channels)]
-    for start in range(0, channels, 4 * run):
-        for part in range(0, run, 4):
-            of_lanes = [start + lane * run + part + i for lane in range(4) for i in range(4)]
-            place = start + 4 * part
-            assert columns[place : place + 16] == of_lanes
-
-
 def test_what_a_batch_makes_too_large_is_mapped_one_by_one(lowered, monkeypatch):
-    monkeypatch.setattr(mosaic_gpu, "_MOST", 300)  # cells: 128 each, and of all 640
+    monkeypatch.setattr(lowering, "_SIZE_LIMIT", 300)  # pixels: 128 each, and of all 640
     x, w = shaped(5, 2, 8, 8, 4), shaped(8, 4, 1, 1, dtype="int8")
     text = lowered(lambda x, w: jax.vmap(lambda x: named(x, w))(x), x, w)
     assert text.count("custom_call @mosaic_gpu") == 1

@@ -6,7 +6,7 @@ import pytest
 
 import dmlax
 from dmlax._core.arguments import Aval
-from dmlax._nonzero import mosaic_gpu
+from dmlax._nonzero.cuda import lowering
 from dmlax._nonzero.plan import nonzero_plan
 
 
@@ -22,18 +22,18 @@ def named(x, **options):
 
 @pytest.mark.parametrize("platform", ["cpu", "tpu"])
 def test_other_platforms_are_refused(platform):
-    assert "compute capability 9.0" in mosaic_gpu.why_not(plan(), platform)
+    assert "compute capability 9.0" in lowering.why_not(plan(), platform)
 
 
 def test_without_a_gpu_it_says_so():
-    why = mosaic_gpu.why_not(plan(), "cuda")
+    why = lowering.why_not(plan(), "cuda")
     assert why is not None
     assert any(words in why for words in ("attached", "JAX 0.11", "absl"))
 
 
 def test_several_devices_are_refused(attached):
     split = plan(axis_name="x", axis_size=2)
-    assert "several devices" in mosaic_gpu.why_not(split, "cuda")
+    assert "several devices" in lowering.why_not(split, "cuda")
 
 
 def test_named_where_it_cannot_run_it_raises():
@@ -69,20 +69,20 @@ def test_a_batch_loops_over_the_kernel(lowered):
 
 
 def test_nothing_is_launched_for_an_empty_input(attached):
-    result = mosaic_gpu.run(plan((0, 3), size=2, fill_value=9), jnp.zeros((0, 3)))
+    result = lowering.run(plan((0, 3), size=2, fill_value=9), jnp.zeros((0, 3)))
     assert int(result.count) == 0
     assert result.coordinates.tolist() == [[9, 9], [9, 9]]
 
 
 @pytest.mark.parametrize("elements", [1, 2**18, 2**22, 2**23, 2**26])
 @pytest.mark.parametrize("size", [1, 2, 4, 8])
-def test_blocks_of_every_launch_fit_a_multiprocessor(written, elements, size):
-    from dmlax._nonzero import mosaic_gpu_kernel as kernel
+def test_blocks_of_every_tile_fit_a_multiprocessor(written, elements, size):
+    from dmlax._nonzero.cuda import kernel
 
     given = plan((elements,), f"int{8 * size}")
-    launch = kernel.Launch.of(given, 132)
-    geometry = kernel._Geometry(given, launch, -(-elements // launch.tile))
-    shared = 4 * kernel._Shared.words(geometry) + 1024  # bytes, and what each block takes besides
-    assert launch.blocks // 132 * shared <= 228 * 1024
-    assert launch.items <= 32  # a lane has the bits of one
-    assert 32 * launch.items * size % 512 == 0  # a warp copies as much at once
+    tile = kernel.Tile.of(given, 132)
+    geometry = kernel._Geometry(given, tile, -(-elements // tile.elements))
+    shared = 4 * kernel._Shared.words(geometry) + 1024  # bytes, and those that each block takes
+    assert tile.blocks // 132 * shared <= 228 * 1024
+    assert tile.items <= 32  # a lane has the bits of one
+    assert 32 * tile.items * size % 512 == 0  # a warp copies as much at once

@@ -1,6 +1,6 @@
 """The operators split over the GPUs of one host: the same bits, and no input gathered.
 
-    PYTHONPATH=src python3 tests/gpu/many_devices.py
+    PYTHONPATH=src:tests:conformance/src python3 tests/cuda/many_devices.py
 
 Needs JAX and NumPy alone. tests/convolution/test_sharding.py and tests/nonzero do the same on four
 devices of a CPU.
@@ -15,6 +15,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import dmlax
+from convolution_cases import SPLIT
 
 OPTIONS = {
     "input_scale": 0.1,
@@ -24,10 +25,6 @@ OPTIONS = {
     "filter_zero_point": 3,
     "start_padding": (1, 1),
     "end_padding": (1, 1),
-}
-SPLIT = {
-    "batch": (PartitionSpec("d"), PartitionSpec(), PartitionSpec()),
-    "output channels": (PartitionSpec(), PartitionSpec("d"), PartitionSpec("d")),
 }
 
 

@@ -1,4 +1,4 @@
-"""Where the kernels for Hopper GPUs run: what they need, each said when it is missing."""
+"""Capability check of the Hopper kernels: each thing that they need is named when it is missing."""
 
 import importlib.util
 from types import SimpleNamespace
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dmlax
-from dmlax._core import mosaic_gpu
+from dmlax._cuda import capability
 
 OTHER = "it is for NVIDIA GPUs of compute capability 9.0"
 NAMED = "nonzero: mosaic_gpu cannot run here"
@@ -30,55 +30,55 @@ def machine(monkeypatch):
         changed.setattr(jax, "devices", devices)
         changed.setattr(jax, "__version_info__", (0, 11, 0))
         changed.setattr(importlib.util, "find_spec", lambda name: name == "absl" or None)
-        mosaic_gpu._attached.cache_clear()
+        capability._attached_gpu.cache_clear()
         yield SimpleNamespace(gpus=found, change=changed.setattr)
-    mosaic_gpu._attached.cache_clear()
+    capability._attached_gpu.cache_clear()
 
 
 def test_nothing_is_missing(machine):
-    assert mosaic_gpu.why_not("cuda") is None
+    assert capability.why_not("cuda") is None
 
 
 @pytest.mark.parametrize("platform", ["cpu", "tpu", "rocm"])
 def test_other_platforms_are_not_meant(machine, platform):
-    assert mosaic_gpu.why_not(platform) == OTHER
+    assert capability.why_not(platform) == OTHER
 
 
 @pytest.mark.parametrize("version", [(0, 10, 9), (0, 11, 0), (0, 12, 1), (1, 0, 0)])
 def test_an_older_jax_lacks_what_they_are_written_with(machine, version):
     machine.change(jax, "__version_info__", version)
     why = f"it needs JAX 0.11 or newer, and this is {jax.__version__}"
-    assert mosaic_gpu.why_not("cuda") == (why if version < (0, 11) else None)
+    assert capability.why_not("cuda") == (why if version < (0, 11) else None)
 
 
 def test_pallas_needs_absl(machine):
     machine.change(importlib.util, "find_spec", lambda name: None)
-    assert mosaic_gpu.why_not("cuda") == "Pallas needs the package absl-py"
+    assert capability.why_not("cuda") == "Pallas needs the package absl-py"
 
 
 @pytest.mark.parametrize("capabilities", [[], ["8.9"], ["9.1"], ["10.0"], ["8.0", "9.0"]], ids=str)
 def test_the_first_gpu_counts(machine, capabilities):
     machine.gpus[:] = [SimpleNamespace(compute_capability=each) for each in capabilities]
-    assert mosaic_gpu.why_not("cuda") == "no GPU of compute capability 9.0 is attached"
-    assert mosaic_gpu.processors() == 132
+    assert capability.why_not("cuda") == "no GPU of compute capability 9.0 is attached"
+    assert capability.multiprocessors() == 132
 
 
 def test_an_attached_gpu_says_how_many_multiprocessors_it_has(machine):
-    assert mosaic_gpu.processors() == 78
+    assert capability.multiprocessors() == 78
     machine.gpus.clear()
-    assert mosaic_gpu.processors() == 78  # asked once
+    assert capability.multiprocessors() == 78  # asked once
 
 
 def test_a_plan_is_refused_before_anything_is_traced():
     with pytest.raises(dmlax.UnsupportedError) as caught:
-        mosaic_gpu.refuse_elsewhere("nonzero", None, lambda platform: f"{platform} is slow")
+        capability.refuse_elsewhere("nonzero", None, lambda platform: f"{platform} is slow")
     assert str(caught.value) == f"{NAMED}: cuda is slow"
 
 
 @pytest.mark.parametrize("platform", ["cpu", "tpu"])
 def test_another_platform_is_refused_when_lowered_for_it(platform):
     slow = {"cpu": "cpu is slow", "tpu": "tpu is slow"}.get
-    refused = jax.jit(lambda x: mosaic_gpu.refuse_elsewhere("nonzero", x, slow) + 1)
+    refused = jax.jit(lambda x: capability.refuse_elsewhere("nonzero", x, slow) + 1)
     trace = refused.trace(jnp.zeros(3))
     with pytest.raises(dmlax.UnsupportedError, match=f"{NAMED}: {platform} is slow"):
         trace.lower(lowering_platforms=(platform,))
@@ -87,5 +87,5 @@ def test_another_platform_is_refused_when_lowered_for_it(platform):
 
 def test_what_runs_is_given_on():
     x = jnp.arange(3)
-    given = mosaic_gpu.refuse_elsewhere("nonzero", x, {"cpu": "no", "tpu": "no"}.get)
+    given = capability.refuse_elsewhere("nonzero", x, {"cpu": "no", "tpu": "no"}.get)
     np.testing.assert_array_equal(given, x)

@@ -1,8 +1,8 @@
-"""What plain JAX gets wrong on an NVIDIA GPU, and dmlax beside it, which must be right.
+"""Hazards of plain JAX on an NVIDIA GPU; dmlax, compared with each, must be right.
 
-    PYTHONPATH=src:tests:conformance/src python3 tests/gpu/hazards.py
+    PYTHONPATH=src:tests:conformance/src python3 tests/cuda/hazards.py
 
-Needs JAX and NumPy alone. A hazard that a newer JAX no longer has is told, and is no failure.
+Needs JAX and NumPy alone. A hazard that a newer JAX no longer has is reported, and is no failure.
 tests/test_hazards.py holds, on any machine, that dmlax gives CUDA none of these programs.
 """
 
@@ -28,14 +28,14 @@ def main() -> None:
         raise SystemExit(f"needs a GPU, and JAX sees {device}")
     print(f"{device.device_kind}, jax {jax.__version__}")
     hazards = (_odd_contractions, _added_constants, _int32_convolutions, _float32_accumulators)
-    for said in (line for hazard in hazards for line in hazard()):
-        print(said)
+    for line in (line for hazard in hazards for line in hazard()):
+        print(line)
 
 
 def _odd_contractions() -> Iterator[str]:
     """A product of int8 into int32 whose contraction 4 does not divide: silently wrong."""
     wrong = [length for length in LENGTHS if not _is_right(_product, length)]
-    yield _told("int8 products into int32, contractions of length", wrong)
+    yield _report("int8 products into int32, contractions of length", wrong)
     for length in LENGTHS:
         _compare(*_drawn(length, (2, length, 3, 5), (16, length, 1, 1)))
     yield f"  dmlax: lengths {LENGTHS[0]} to {LENGTHS[-1]} exact"
@@ -46,7 +46,7 @@ def _added_constants() -> Iterator[str]:
     lengths = (16, 32, 64, 128, 256)
     added = lambda a, b: _product(a, b) + 1000  # noqa: E731
     wrong = [length for length in lengths if not _is_right(added, length, 1000)]
-    yield _told("a constant added to int8 products into int32, contractions of length", wrong)
+    yield _report("a constant added to int8 products into int32, contractions of length", wrong)
     for length in lengths:
         x = draw(length, np.int8, (2, length, 3, 5))
         w = np.full((16, length, 1, 1), 3, np.int8)  # the zero point's term is the same for all
@@ -80,7 +80,7 @@ def _int32_convolutions() -> Iterator[str]:
             jax.block_until_ready(jax.jit(convolve)(x, w))
         except jax.errors.JaxRuntimeError:
             refused.append(jnp.dtype(dtype).name)
-    yield _told("convolutions into int32, not compiled, of", refused)
+    yield _report("convolutions into int32, not compiled, of", refused)
     _compare(x, w)
     yield "  dmlax: exact"
 
@@ -92,7 +92,7 @@ def _float32_accumulators() -> Iterator[str]:
     wanted = sums_of_products(x, w)
     got = jax.jit(partial(_convolve, dtype=jnp.int8, into=jnp.float32))(x, w)
     wrong = wanted[np.asarray(got).astype(np.int64) != wanted]
-    yield _told("convolutions of int8 into float32, sums of", [*map(int, wrong)])
+    yield _report("convolutions of int8 into float32, sums of", [*map(int, wrong)])
     _compare(x, w)
     yield "  dmlax: exact"
 
@@ -113,7 +113,7 @@ def _drawn(seed: int, *shapes: tuple[int, ...]) -> list[np.ndarray]:
     return [draw(seed + i, np.int8, shape) for i, shape in enumerate(shapes)]
 
 
-def _told(hazard: str, shown: list[object]) -> str:
+def _report(hazard: str, shown: list[object]) -> str:
     return f"{hazard}: {', '.join(map(str, shown)) or 'no longer wrong in this JAX'}"
 
 

@@ -1,4 +1,4 @@
-"""A CUDA kernel's frame, by Pallas: what each thread does is written with `lanes`."""
+"""Launch of a CUDA kernel by Pallas; `ir` writes what each of its threads does."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from jax import Array
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
-from dmlax._core.lanes import Pointer
+from dmlax._cuda.ir import Pointer
 
 
 @dataclass(frozen=True)
-class Block:
-    """How large a block is."""
+class ThreadBlock:
+    """The size of a thread block."""
 
     warpgroups: int
 
@@ -36,7 +36,7 @@ def launch(
     shared_words: int,
     zeroed_words: int = 0,
 ) -> list[Array]:
-    """Runs `body` in every thread of a kernel, and gives the outputs.
+    """Runs `body` in every thread of a kernel; gives the outputs.
 
     Args:
       name: what profilers show.
@@ -44,8 +44,8 @@ def launch(
         `zeroed` words that all blocks share, where there are any.
       operands: read only.
       outputs: none of size 0.
-      blocks: of the grid.
-      warpgroups: of 128 threads, a block.
+      blocks: thread blocks of the grid.
+      warpgroups: of a block, 128 threads each.
       shared_words: 32-bit words of a block's shared memory.
       zeroed_words: 32-bit words of global memory, all 0 at first.
     """
@@ -74,5 +74,5 @@ def launch(
         ),
         kernel_name=name,
     )
-    made: list[Array] = list(kernel(*operands.values()))
-    return made
+    results: list[Array] = list(kernel(*operands.values()))
+    return results

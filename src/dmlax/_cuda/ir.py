@@ -1,19 +1,21 @@
-"""What each thread of a CUDA kernel does: 32-bit values, memory, votes, branches and loops.
+"""MLIR wrappers for one thread of a CUDA kernel: integers, memory, votes, branches and loops.
 
-Pallas writes a kernel's frame; this writes what a warpgroup's threads do apart, inside
-`inline_mgpu`. It is imported only where a CUDA lowering is written.
+Pallas gives a kernel's launch; each thread's program is written with these, inside `inline_mgpu`.
+Import this only where a CUDA kernel is lowered: it needs Pallas.
 """
 
 import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
+import jax
 from jax.experimental.mosaic.gpu import utils
-from jaxlib.mlir import ir
+from jaxlib.mlir import ir as mlir
 from jaxlib.mlir.dialects import arith, gpu, llvm, math, nvvm, scf
 
+State = TypeVar("State")
 _ALL = 0xFFFFFFFF
 _Compare = arith.CmpIPredicate
 _UNSIGNED = {
@@ -27,7 +29,7 @@ _UNSIGNED = {
 
 
 class Value:
-    """An integer of 1, 32 or 64 bits that each thread has its own of; comparisons are unsigned."""
+    """An integer of 1, 32 or 64 bits in a thread's register; comparisons are unsigned."""
 
     __slots__ = ("raw",)
     __hash__ = None  # type: ignore[assignment]
@@ -37,14 +39,14 @@ class Value:
 
     @property
     def bits(self) -> int:
-        """The width."""
-        return int(ir.IntegerType(self.raw.type).width)
+        """Bits of the integer."""
+        return int(mlir.IntegerType(self.raw.type).width)
 
-    def wide(self) -> "Value":
+    def extend(self) -> "Value":
         """Zero-extended to 64 bits."""
         return Value(arith.extui(_integer(64), self.raw)) if self.bits < 64 else self
 
-    def word(self) -> "Value":
+    def to_word(self) -> "Value":
         """Truncated, or zero-extended, to 32 bits."""
         if self.bits == 32:
             return self
@@ -107,7 +109,7 @@ class Value:
         return self._with(other, functools.partial(arith.cmpi, _UNSIGNED[name]))
 
     def popcount(self) -> "Value":
-        """How many bits are set."""
+        """Count of the bits that are set."""
         return Value(math.ctpop(self.raw))
 
     def trailing_zeros(self) -> "Value":
@@ -115,31 +117,31 @@ class Value:
         return Value(math.cttz(self.raw))
 
     def leading_zeros(self) -> "Value":
-        """How many bits are above the highest set one."""
+        """Count of the zeros above the highest set bit."""
         return Value(math.ctlz(self.raw))
 
-    def wide_signed(self) -> "Value":
+    def extend_signed(self) -> "Value":
         """Sign-extended to 64 bits."""
         return Value(arith.extsi(_integer(64), self.raw))
 
-    def below_signed(self, other: Any) -> "Value":
-        """self < other, both signed."""
+    def less_signed(self, other: Any) -> "Value":
+        """Tests self < other, both signed."""
         return self._with(other, functools.partial(arith.cmpi, _Compare.slt))
 
 
 def _integer(bits: int) -> Any:
-    return ir.IntegerType.get_signless(bits)
+    return mlir.IntegerType.get_signless(bits)
 
 
 def constant(value: int, bits: int = 32) -> Value:
-    """The same integer in every thread."""
+    """A constant integer."""
     value &= (1 << bits) - 1
     value -= (value >> (bits - 1)) << bits if bits > 1 else 0
-    return Value(arith.constant(_integer(bits), ir.IntegerAttr.get(_integer(bits), value)))
+    return Value(arith.constant(_integer(bits), mlir.IntegerAttr.get(_integer(bits), value)))
 
 
 def select(condition: Value, yes: Value, no: Any) -> Value:
-    """`yes` where the condition holds, else `no`."""
+    """Selects `yes` where the condition holds, else `no`."""
     no = no if isinstance(no, Value) else constant(no, yes.bits)
     return Value(arith.select(condition.raw, yes.raw, no.raw))
 
@@ -189,42 +191,42 @@ def block() -> Value:
 
 
 def barrier() -> None:
-    """Waits for every thread of the block, and their writes to shared memory."""
+    """Waits for all threads of the block, and their writes to shared memory."""
     gpu.barrier()
 
 
 def fence() -> None:
-    """What this thread wrote is there before what it reads or copies afterwards."""
-    effect("fence.acq_rel.cta;")
+    """Orders this thread's writes before what it reads or copies afterwards."""
+    ptx_effect("fence.acq_rel.cta;")
 
 
 def warp_barrier() -> None:
-    """Waits for every lane of the warp, and what they wrote to shared memory."""
-    effect("bar.warp.sync 0xffffffff;")
+    """Waits for all lanes of the warp, and their writes to shared memory."""
+    ptx_effect("bar.warp.sync 0xffffffff;")
 
 
 def ballot(condition: Value) -> Value:
-    """Bit i: whether the condition holds in lane i."""
+    """A word whose bit i is the condition in lane i."""
     kind = nvvm.VoteSyncKind.ballot
     return Value(nvvm.vote_sync(constant(_ALL).raw, condition.raw, kind))
 
 
 def warp_any(condition: Value) -> Value:
-    """Whether the condition holds in any lane."""
+    """True if the condition holds in any lane of the warp."""
     return ballot(condition) != 0
 
 
 def warp_sum(x: Value) -> Value:
-    """The sum over the warp's lanes, in each of them."""
+    """The sum over the warp's lanes, in every lane."""
     return Value(nvvm.redux_sync(x.raw, nvvm.ReductionKind.ADD, constant(_ALL).raw))
 
 
-def from_lane(x: Value, index: Any) -> Value:
-    """The value of one lane, in every lane."""
+def broadcast_lane(x: Value, index: Any) -> Value:
+    """One lane's value, in every lane."""
     return _shuffle(x, index, 31, nvvm.ShflKind.idx)
 
 
-def lanes_below(x: Value) -> Value:
+def exclusive_warp_sum(x: Value) -> Value:
     """The sum over the lanes below this one."""
     total, here = x, lane()
     for distance in (1, 2, 4, 8, 16):
@@ -244,7 +246,7 @@ def _shuffle(x: Value, offset: Any, clamp: int, kind: Any) -> Value:
 
 
 class Pointer:
-    """The start of an array, in global or shared memory; offsets are bytes."""
+    """The address of an array in global or shared memory; offsets are in bytes."""
 
     def __init__(self, ref: Any) -> None:
         pointer = utils.memref_ptr(ref)
@@ -256,90 +258,90 @@ class Pointer:
             self._start = llvm.addrspacecast(kind, pointer)
 
     def address(self, offset: Any = 0) -> Value:
-        """The address as 64 bits."""
+        """The 64-bit address at an offset."""
         return Value(llvm.ptrtoint(_integer(64), self.at(offset)))
 
     def address_signed(self, offset: Value) -> Value:
-        """The address at an offset that may be below zero."""
-        return self.address(offset.wide_signed() if offset.bits == 32 else offset)
+        """The 64-bit address at an offset that may be below zero."""
+        return self.address(offset.extend_signed() if offset.bits == 32 else offset)
 
     def shared_address(self) -> Value:
-        """The address as the 32 bits that it has in shared memory."""
+        """The 32-bit address within shared memory."""
         return Value(llvm.ptrtoint(_integer(32), self._start))
 
     def at(self, offset: Any) -> Any:
-        """The address `offset` bytes on."""
+        """The MLIR pointer at an offset."""
         offset = offset if isinstance(offset, Value) else constant(offset, 64)
-        return utils.getelementptr(self._start, [offset.wide().raw], _integer(8))
+        return utils.getelementptr(self._start, [offset.extend().raw], _integer(8))
 
     def load(self, offset: Any, bits: int = 32) -> Value:
-        """The integer of that many bits at an offset; narrow ones are extended to 32."""
+        """Loads an integer; narrow ones are extended to 32 bits."""
         value = Value(llvm.load(_integer(bits), self.at(offset)))
-        return value.word() if bits < 32 else value
+        return value.to_word() if bits < 32 else value
 
     def store(self, offset: Any, *values: Value) -> None:
-        """One, two or four words side by side; the offset is a multiple of their bytes."""
+        """Stores one, two or four words side by side, aligned to all their bytes."""
         if len(values) == 1:
             llvm.store(values[0].raw, self.at(offset))
             return
-        kind = ir.VectorType.get((len(values),), values[0].raw.type)
+        kind = mlir.VectorType.get((len(values),), values[0].raw.type)
         vector = llvm.mlir_undef(kind)
         for index, value in enumerate(values):
             vector = llvm.insertelement(vector, value.raw, constant(index).raw)
         llvm.store(vector, self.at(offset), alignment=len(values) * values[0].bits // 8)
 
     def store_where(self, condition: Value, offset: Any, *words: Value) -> None:
-        """One, two or four words, where the condition holds: without a branch."""
+        """Stores one, two or four words where the condition holds, without a branch."""
         kind, words_at = _words(len(words), 2)
         text = f"@$1 st.global.{kind} [$0], {words_at};"
-        effect(text, self.address(offset), condition, *words)
+        ptx_effect(text, self.address(offset), condition, *words)
 
     def store_byte(self, offset: Any, word: Value) -> None:
-        """The word's lowest byte."""
+        """Stores the word's lowest byte."""
         llvm.store(arith.trunci(_integer(8), word.raw), self.at(offset))
 
-    def add(self, offset: Any, value: Any) -> Value:
-        """Adds to a word that all blocks share; returns what it was."""
+    def atomic_add(self, offset: Any, value: Any) -> Value:
+        """Adds to a word that all blocks share; gives its value before."""
         value = value if isinstance(value, Value) else constant(value)
         text = "atom.relaxed.gpu.global.add.u32 $0, [$1], $2;"
         return ptx(text, 32, self.address(offset), value, effects=True)
 
-    def load_shared_by_all(self, offset: Any) -> Value:
-        """64 bits, at once, that another block may be writing."""
+    def load_relaxed(self, offset: Any) -> Value:
+        """Loads 64 bits, atomically, that another block may be storing."""
         text = "ld.relaxed.gpu.global.u64 $0, [$1];"
         return ptx(text, 64, self.address(offset), effects=True)
 
-    def store_shared_by_all(self, offset: Any, value: Value) -> None:
-        """64 bits, at once, that other blocks may be reading."""
-        effect("st.relaxed.gpu.global.u64 [$0], $1;", self.address(offset), value)
+    def store_relaxed(self, offset: Any, value: Value) -> None:
+        """Stores 64 bits, atomically, that other blocks may be loading."""
+        ptx_effect("st.relaxed.gpu.global.u64 [$0], $1;", self.address(offset), value)
 
 
-def load_constant(address: Value) -> Value:
-    """A word of global memory that nothing writes while the kernel runs."""
+def load_read_only(address: Value) -> Value:
+    """Loads a word of global memory that nothing writes while the kernel runs."""
     return ptx("ld.global.nc.b32 $0, [$1];", 32, address)
 
 
-def load_constant_where(condition: Value, address: Value, otherwise: Value) -> Value:
-    """The same where the condition holds; elsewhere nothing is read."""
+def load_read_only_where(condition: Value, address: Value, otherwise: Value) -> Value:
+    """Loads a read-only word where the condition holds, else gives `otherwise`."""
     text = "mov.b32 $0, $3; @$2 ld.global.nc.b32 $0, [$1];"
     return ptx(text, 32, address, condition, otherwise)
 
 
 def load_shared(address: Value, words: int) -> list[Value]:
-    """One, two or four words side by side in shared memory."""
+    """Loads one, two or four words side by side from shared memory."""
     kind, into = _words(words, 0)
     text = f"ld.shared.{kind} {into}, [${words}];"
-    return assemble(text, [32] * words, [address], effects=True)
+    return ptx_values(text, [32] * words, [address], effects=True)
 
 
 def load_shared_element(address: Value, bits: int) -> Value:
-    """An integer of that many bits in shared memory; narrow ones are extended to 32."""
+    """Loads an integer from shared memory; narrow ones are extended to 32 bits."""
     kind = f"b{bits}" if bits >= 32 else f"u{bits}"
     return ptx(f"ld.shared.{kind} $0, [$1];", max(bits, 32), address, effects=True)
 
 
 def _words(count: int, first: int) -> tuple[str, str]:
-    """What an access to so many words is called, and their registers from the `first` on."""
+    """PTX's type of an access to so many words, and their registers from the `first` on."""
     if count == 1:
         return "b32", f"${first}"
     registers = ", ".join(f"${i}" for i in range(first, first + count))
@@ -347,12 +349,12 @@ def _words(count: int, first: int) -> tuple[str, str]:
 
 
 def store_shared(address: Value, word: Value) -> None:
-    """A word, into shared memory."""
-    effect("st.shared.b32 [$0], $1;", address, word)
+    """Stores a word to shared memory."""
+    ptx_effect("st.shared.b32 [$0], $1;", address, word)
 
 
 def pack_bytes(words: Sequence[Value]) -> Value:
-    """The lowest bytes of four words, the first lowest."""
+    """Packs the lowest bytes of four words into one, the first lowest."""
     text = (
         "{ .reg .b32 t, u; prmt.b32 t, $1, $2, 0x0040; prmt.b32 u, $3, $4, 0x0040; "
         "prmt.b32 $0, t, u, 0x5410; }"
@@ -361,33 +363,33 @@ def pack_bytes(words: Sequence[Value]) -> Value:
 
 
 def transpose_bytes(words: Sequence[Value]) -> list[Value]:
-    """Four words of four bytes: the first bytes, the second, the third, the fourth."""
+    """Transposes four words of four bytes: a word of their first bytes, of their second, ..."""
     text = (
         "{ .reg .b32 a, b, c, d; prmt.b32 a, $4, $5, 0x5140; prmt.b32 b, $6, $7, 0x5140; "
         "prmt.b32 c, $4, $5, 0x7362; prmt.b32 d, $6, $7, 0x7362; "
         "prmt.b32 $0, a, b, 0x5410; prmt.b32 $1, a, b, 0x7632; "
         "prmt.b32 $2, c, d, 0x5410; prmt.b32 $3, c, d, 0x7632; }"
     )
-    return assemble(text, [32] * 4, words)
+    return ptx_values(text, [32] * 4, words)
 
 
 def dot_bytes(sum: Value, left: Value, right: Value, *, unsigned: bool) -> Value:
-    """sum + the products of four bytes; right is int8, left uint8 or int8."""
+    """Adds the products of four bytes to a sum; right is int8, left uint8 or int8."""
     kind = "u32" if unsigned else "s32"
     return ptx(f"dp4a.{kind}.s32 $0, $1, $2, $3;", 32, left, right, sum)
 
 
 def ptx(text: str, bits: int, *arguments: Value, effects: bool = False) -> Value:
-    """An instruction or some, in the machine's words: $0 is the result, $1 the first argument."""
-    return assemble(text, [bits], arguments, effects=effects)[0]
+    """PTX with one result, $0; $1 is the first argument."""
+    return ptx_values(text, [bits], arguments, effects=effects)[0]
 
 
-def effect(text: str, *arguments: Value) -> None:
-    """Instructions without a result: $0 is the first argument."""
-    _inline(text, ir.Type.parse("!llvm.void"), "", arguments, effects=True)
+def ptx_effect(text: str, *arguments: Value) -> None:
+    """PTX without a result; $0 is the first argument."""
+    _inline(text, mlir.Type.parse("!llvm.void"), "", arguments, effects=True)
 
 
-def assemble(
+def ptx_values(
     text: str,
     results: Sequence[int],
     arguments: Sequence[Value],
@@ -395,9 +397,9 @@ def assemble(
     changed: Sequence[Value] = (),
     effects: bool = False,
 ) -> list[Value]:
-    """Instructions with results of these widths, $0 and on, then `changed`, then the arguments.
+    """PTX with results of these widths, $0 and on, then `changed`, then the arguments.
 
-    The first results are `changed` when the instructions begin, and are counted twice.
+    The first results hold `changed` when the instructions begin; PTX counts these twice.
     """
     kinds = [_integer(bits) for bits in results]
     early = "" if changed else "&"  # a result may be written before the last argument is read
@@ -439,44 +441,59 @@ def _register(bits: int) -> str:
 
 @contextmanager
 def when(condition: Value) -> Iterator[None]:
-    """What follows happens only in the threads where the condition holds."""
+    """Runs what follows only in the threads where the condition holds."""
     with utils.when(condition.raw):
         yield
 
 
-def choose(
-    condition: Value,
-    yes: Callable[[], Sequence[Value]],
-    no: Callable[[], Sequence[Value]],
-    widths: Sequence[int],
-) -> list[Value]:
-    """`yes()` in the threads where the condition holds, `no()` in the others; their widths."""
-    branch = scf.IfOp(condition.raw, [_integer(bits) for bits in widths], has_else=True)
+def cond(condition: Value, yes: Callable[[], State], no: Callable[[], State], widths: Any) -> State:
+    """Gives `yes()` where the condition holds, else `no()`: pytrees of values of these widths."""
+    bits, structure = jax.tree.flatten(widths)
+    branch = scf.IfOp(condition.raw, [_integer(each) for each in bits], has_else=True)
     for block, side in ((branch.then_block, yes), (branch.else_block, no)):
-        with ir.InsertionPoint(block):
-            scf.yield_([value.raw for value in side()])
-    return [Value(result) for result in branch.results]
+        with mlir.InsertionPoint(block):
+            scf.yield_(_flatten(side(), structure))
+    result: State = _unflatten(structure, branch.results)
+    return result
 
 
-def loop(
-    start: Sequence[Value],
-    condition: Callable[..., Value],
-    body: Callable[..., Sequence[Value]],
-) -> list[Value]:
-    """`state = body(*state)` while `condition(*state)`; the last state."""
-    kinds = [value.raw.type for value in start]
-    while_op = scf.WhileOp(kinds, [value.raw for value in start])
-    before = while_op.before.blocks.append(*kinds)
-    with ir.InsertionPoint(before):
-        state = [Value(argument) for argument in before.arguments]
-        scf.condition(condition(*state).raw, [value.raw for value in state])
-    after = while_op.after.blocks.append(*kinds)
-    with ir.InsertionPoint(after):
-        following = body(*(Value(argument) for argument in after.arguments))
-        scf.yield_([value.raw for value in following])
-    return [Value(result) for result in while_op.results]
+def widths(state: Any) -> Any:
+    """The bits of each value of a pytree."""
+    return jax.tree.map(lambda value: value.bits, state)
 
 
-def total(values: Sequence[Value]) -> Value:
+def while_loop(
+    start: State, condition: Callable[[State], Value], body: Callable[[State], State]
+) -> State:
+    """Repeats `body` while the condition holds; the state is a pytree of values."""
+    values, structure = jax.tree.flatten(start)
+    kinds = [value.raw.type for value in values]
+    loop = scf.WhileOp(kinds, [value.raw for value in values])
+    before = loop.before.blocks.append(*kinds)
+    with mlir.InsertionPoint(before):
+        holds = condition(_unflatten(structure, before.arguments))
+        scf.condition(holds.raw, list(before.arguments))
+    after = loop.after.blocks.append(*kinds)
+    with mlir.InsertionPoint(after):
+        following = body(_unflatten(structure, after.arguments))
+        scf.yield_(_flatten(following, structure))
+    result: State = _unflatten(structure, loop.results)
+    return result
+
+
+def _flatten(state: Any, structure: Any) -> list[Any]:
+    """A state's MLIR values; its structure must be the one that is expected."""
+    values, found = jax.tree.flatten(state)
+    if found != structure:
+        raise TypeError(f"{found} is not {structure}")
+    return [value.raw for value in values]
+
+
+def _unflatten(structure: Any, raw_values: Any) -> Any:
+    """The inverse of `_flatten`."""
+    return jax.tree.unflatten(structure, [Value(raw) for raw in raw_values])
+
+
+def sum_of(values: Sequence[Value]) -> Value:
     """The sum of several values."""
     return functools.reduce(operator.add, values)

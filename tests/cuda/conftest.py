@@ -1,20 +1,22 @@
-"""What the GPU kernels' tests share: kernels are lowered on a CPU, as if a GPU were attached."""
+"""Fixtures for the Hopper kernels: they are lowered on a CPU, as if a GPU were attached."""
 
 import jax
 import pytest
 
-from dmlax._core import mosaic_gpu as device
+from dmlax._cuda import capability
 
 
 @pytest.fixture
 def attached(monkeypatch):
     """As if a Hopper GPU were there, and Pallas's needs."""
-    monkeypatch.setattr(device, "why_not", lambda platform: None if platform == "cuda" else "no")
+    monkeypatch.setattr(
+        capability, "why_not", lambda platform: None if platform == "cuda" else "no"
+    )
 
 
 @pytest.fixture
 def written():
-    """The modules that write kernels can be imported."""
+    """The modules of the kernels, which can be imported."""
     if jax.__version_info__[:2] < (0, 11):
         pytest.skip("the kernels are written for JAX 0.11")
 

@@ -1,4 +1,4 @@
-"""Few channels made more, for the kernels for Hopper GPUs: the same sums."""
+"""Space-to-depth and merged groups, for the Hopper kernels: the same sums."""
 
 from typing import NamedTuple
 
@@ -8,15 +8,15 @@ import pytest
 
 import dmlax
 from convolution_cases import integer_plan
-from dmlax._convolution.mosaic_gpu_problem import Problem
-from dmlax._convolution.mosaic_gpu_widen import Widening
+from dmlax._convolution.cuda.problem import ConvProblem
+from dmlax._convolution.cuda.space_to_depth import ChannelTransform
 from dmlax._convolution.prepare import pack
 from dmlax._core.arguments import aval_of
 from support import draw
 
 LAST = ("NHWC", "OHWI", "NHWC")
 X_ZERO = jnp.uint8(7)
-# channels, sizes, kernel, strides, dilations, padding, fold
+# channels, sizes, kernel, strides, dilations, padding, block
 CASES = [
     (4, (8, 8), (7, 7), (2, 2), (1, 1), ((3, 3), (3, 3)), (2, 2)),
     (4, (9, 7), (3, 3), (2, 2), (1, 1), ((1, 1), (1, 1)), (2, 2)),
@@ -36,7 +36,7 @@ CASES = [
     (4, (1, 1), (3, 2), (2, 8), (1, 1), ((1, 1), (3, 3)), (1, 4)),
     (4, (1, 8), (3, 3), (2, 2), (1, 1), ((1, 1), (1, 1)), (2, 2)),
 ]
-# groups, channels and outputs of each, those that are merged
+# groups, channels and outputs of each, groups that are merged
 GROUPS = [
     (2, 4, 3, 2),
     (32, 4, 4, 16),
@@ -50,7 +50,7 @@ GROUPS = [
 
 
 class Windows(NamedTuple):
-    """Where windows begin and what they span; groups."""
+    """A convolution's windows and groups."""
 
     strides: tuple[int, int] = (1, 1)
     dilations: tuple[int, int] = (1, 1)
@@ -58,7 +58,7 @@ class Windows(NamedTuple):
     groups: int = 1
 
     def sums(self, x, w, zero_point):
-        """The plan's."""
+        """The sums of a plan with these windows."""
         return dmlax.convolution_integer(
             x,
             w,
@@ -73,9 +73,9 @@ class Windows(NamedTuple):
         )
 
 
-def widening_of(x, w, windows):
+def transform_of(x, w, windows):
     plan = integer_plan(aval_of(x), aval_of(w), LAST, windows.groups, *windows[:3])
-    return Widening.of(Problem.of(plan))
+    return ChannelTransform.of(ConvProblem.of(plan))
 
 
 def drawn(x_shape, w_shape, dtype, zero):
@@ -84,28 +84,28 @@ def drawn(x_shape, w_shape, dtype, zero):
     return jnp.asarray(x), jnp.asarray(w), None if zero is None else jnp.asarray(zero_point)
 
 
-def widened_sums(widening, x, w, zero_point):
-    """Of packed rows as a filter: int8, so that what was off by 128 has a zero point."""
-    problem = widening.problem
-    filter = widening.filter(pack(problem.plan.filter, w, zero_point))
+def transformed_sums(transform, x, w, zero_point):
+    """Sums of the transformed input and filter, whose uint8 is int8 with a zero point."""
+    problem = transform.target
+    filter = transform.transform_filter(pack(problem.plan.filter, w, zero_point))
     assert (filter.sums == filter.packed.sum(axis=1, dtype=jnp.int32)).all()
     offset = 128 if w.dtype == jnp.uint8 else 0
     zero = (0 if zero_point is None else zero_point.astype(jnp.int32)) - offset
     packed = filter.packed.reshape(-1, *problem.kernel, problem.channels)
     windows = Windows(problem.strides, problem.dilations, problem.padding, problem.groups)
-    return windows.sums(widening.input(x, X_ZERO), packed, jnp.asarray(zero, jnp.int8))
+    return windows.sums(transform.transform_input(x, X_ZERO), packed, jnp.asarray(zero, jnp.int8))
 
 
 @pytest.mark.parametrize("zero", [None, "one", "each"])
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 @pytest.mark.parametrize("case", CASES)
-def test_folded_cells_give_the_same_sums(case, dtype, zero):
-    channels, sizes, kernel, strides, dilations, padding, fold = case
+def test_space_to_depth_gives_the_same_sums(case, dtype, zero):
+    channels, sizes, kernel, strides, dilations, padding, block = case
     x, w, zero_point = drawn((3, *sizes, channels), (5, *kernel, channels), dtype, zero)
     windows = Windows(strides, dilations, padding)
-    widening = widening_of(x, w, windows)
-    assert (widening.fold, widening.problem.channels) == (fold, channels * np.prod(fold))
-    got = widened_sums(widening, x, w, zero_point)
+    transform = transform_of(x, w, windows)
+    assert (transform.block, transform.target.channels) == (block, channels * np.prod(block))
+    got = transformed_sums(transform, x, w, zero_point)
     wanted = windows.sums(x, w, zero_point)
     np.testing.assert_array_equal(got[:, : wanted.shape[1], : wanted.shape[2]], wanted)
 
@@ -118,14 +118,14 @@ def test_merged_groups_give_the_same_sums(case, dtype, zero):
     x_shape, w_shape = (2, 5, 6, groups * channels), (groups * outputs, 3, 3, channels)
     x, w, zero_point = drawn(x_shape, w_shape, dtype, zero)
     windows = Windows(groups=groups)
-    widening = widening_of(x, w, windows)
-    assert (widening.merged, widening.problem.groups) == (merged, groups // merged)
-    got = widened_sums(widening, x, w, zero_point)
+    transform = transform_of(x, w, windows)
+    assert (transform.merged_groups, transform.target.groups) == (merged, groups // merged)
+    got = transformed_sums(transform, x, w, zero_point)
     np.testing.assert_array_equal(got, windows.sums(x, w, zero_point))
 
 
 @pytest.mark.parametrize(
-    ("size", "kernel", "stride", "padding", "folded"),
+    ("size", "kernel", "stride", "padding", "target"),
     [
         (224, 7, 2, (3, 3), (112, 4, 1, (2, 1))),
         (227, 11, 4, (0, 0), (57, 3, 1, (0, 0))),
@@ -135,12 +135,12 @@ def test_merged_groups_give_the_same_sums(case, dtype, zero):
         (14, 4, 8, (0, 14), (4, 1, 2, (0, 3))),
     ],
 )
-def test_folded_cells_are_as_few_as_can_be(size, kernel, stride, padding, folded):
+def test_space_to_depth_leaves_as_few_pixels_as_can_be(size, kernel, stride, padding, target):
     x, w, _ = drawn((1, 1, size, 4), (1, 1, kernel, 4), "int8", None)
     windows = Windows((1, stride), padding=((0, 0), padding))
-    problem = widening_of(x, w, windows).problem
+    problem = transform_of(x, w, windows).target
     across = (each[1] for each in (problem.input, problem.kernel, problem.strides, problem.padding))
-    assert tuple(across) == folded
+    assert tuple(across) == target
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_folded_cells_are_as_few_as_can_be(size, kernel, stride, padding, folded
     [(2, 4), (8, 1), (1, 16), (1, 20)],
     ids=["groups", "depthwise", "a whole chunk", "more"],
 )
-def test_only_a_single_group_of_few_channels_is_folded(groups, channels):
+def test_only_a_single_group_of_few_channels_goes_through_space_to_depth(groups, channels):
     x, w = drawn((1, 8, 8, groups * channels), (8, 3, 3, channels), "int8", None)[:2]
-    widening = widening_of(x, w, Windows(strides=(2, 2), groups=groups))
-    assert (widening.fold, widening.merged) == ((1, 1), 2 if groups == 2 else 1)
+    transform = transform_of(x, w, Windows(strides=(2, 2), groups=groups))
+    assert (transform.block, transform.merged_groups) == ((1, 1), 2 if groups == 2 else 1)

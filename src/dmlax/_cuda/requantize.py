@@ -1,7 +1,7 @@
-"""The requantization of `requantize.py`, as a CUDA kernel's threads do it: the same bits.
+"""Requantization in the threads of a CUDA kernel: the same bits as `_core/requantize.py`.
 
-The float32 estimate of acc * sx * sw / sy decides, unless it is so near a half that its error
-could matter; then integers of 128 bits do.
+The float32 estimate of acc * sx * sw / sy is rounded, unless it is a near tie: so near a half that
+its error could matter. A near tie is rounded by integers of 128 bits.
 """
 
 import operator
@@ -12,18 +12,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dmlax._core import lanes
-from dmlax._core.lanes import Value, constant, select
 from dmlax._core.requantize import Arithmetic
+from dmlax._cuda import ir
+from dmlax._cuda.ir import Value, constant, select
 
 
 def _bits(value: float) -> int:
-    """Of a float32."""
+    """The bits of a float32."""
     return int(np.float32(value).view(np.uint32))
 
 
 def _literal(value: float) -> str:
-    """A float32, as the machine's words have it."""
+    """A float32 literal of PTX."""
     return f"0f{_bits(value):08X}"
 
 
@@ -31,8 +31,8 @@ def _literal(value: float) -> str:
 # [0, 1] as it is made, and 255 y the output less the lowest. The product is off by 2**-23 of
 # itself, the shift and the sum by 2**-24 each of themselves: by 3 * 2**-24 together, as the product
 # is at most what the shift leaves of 1, or the shift below 0. 255 times that, and a rounding of
-# 2**-26, are less than this. No rounding is in doubt unless the estimate is so far from an integer.
-_BAND = _literal(0.5 - 3 * 2**-16)
+# 2**-26, are less than this. It is a near tie only if it is so far from an integer.
+_NEAR_TIE = _literal(0.5 - 3 * 2**-16)
 _SPAN = 255  # the highest output less the lowest
 _PER_SPAN = f"0d{int(np.float64(1 / _SPAN).view(np.uint64)):016X}"
 _LARGEST = "0d4090000000000000"  # 2**10: a multiplier beyond saturates all but 0
@@ -41,7 +41,7 @@ _ROUNDING = 1.5 * 2**23  # a float32 whose last bit is worth 1: adding it rounds
 
 
 class _Scale(NamedTuple):
-    """A float32's magnitude is mantissa * 2**exponent, the mantissa in [2**23, 2**24), or 0."""
+    """A float32 taken apart: mantissa * 2**exponent, the mantissa in [2**23, 2**24), or 0."""
 
     sign: Value  # the highest bit
     mantissa: Value
@@ -60,22 +60,22 @@ class _Scale(NamedTuple):
 
 
 class Scales(NamedTuple):
-    """What an output channel is requantized with: bits of float32, and an integer."""
+    """Parameters that requantize a channel: bits of three float32, and an integer."""
 
-    input: Value
-    filter: Value
+    left: Value
+    right: Value
     output: Value
     zero_point: Value
 
 
-def multiplier(scales: Scales, arithmetic: Arithmetic) -> Value:
-    """The float32 that an accumulator is multiplied with: sx * sw / sy, exact: / 255."""
+def compute_multiplier(scales: Scales, arithmetic: Arithmetic) -> Value:
+    """The float32 that multiplies an accumulator: sx * sw / sy, and / 255 where it is exact."""
     if arithmetic == "float32":
         text = "{ .reg .b32 p; mul.rn.f32 p, $1, $2; div.rn.f32 $0, p, $3; }"
-        return lanes.ptx(text, 32, scales.input, scales.filter, scales.output)
-    x, w, y = map(_Scale.of, (scales.input, scales.filter, scales.output))
+        return ir.ptx(text, 32, scales.left, scales.right, scales.output)
+    x, w, y = map(_Scale.of, (scales.left, scales.right, scales.output))
     exponent = x.exponent + w.exponent - y.exponent
-    least, most = exponent.below_signed(-64), constant(0).below_signed(exponent)
+    least, most = exponent.less_signed(-64), constant(0).less_signed(exponent)
     power = (select(least, constant(-64), select(most, constant(0), exponent)) + 127) << 23
     text = (
         "{ .reg .f64 a, b, c; .reg .pred p; "
@@ -84,8 +84,15 @@ def multiplier(scales: Scales, arithmetic: Arithmetic) -> Value:
         f"min.f64 a, a, {_LARGEST}; setp.lt.f64 p, a, {_SMALLEST}; "
         f"mul.rn.f64 a, a, {_PER_SPAN}; cvt.rn.f32.f64 $0, a; selp.b32 $0, 0, $0, p; }}"
     )
-    size = lanes.ptx(text, 32, x.mantissa, w.mantissa, y.mantissa, power)
+    size = ir.ptx(text, 32, x.mantissa, w.mantissa, y.mantissa, power)
     return size | x.sign ^ w.sign ^ y.sign
+
+
+class _TieState(NamedTuple):
+    """The loop over near ties."""
+
+    near_ties: Value  # bit i: output i is one
+    outputs: list[Value]
 
 
 @dataclass(frozen=True)
@@ -101,13 +108,13 @@ class Requantizer:
 
     @classmethod
     def of(cls, dtype: np.dtype, arithmetic: Arithmetic, zero_point: Value) -> "Requantizer":
-        """For an output dtype."""
+        """The requantizer of an output dtype."""
         limits = np.iinfo(dtype)
         low, high = (
-            lanes.ptx("cvt.rn.f32.s32 $0, $1;", 32, constant(int(bound)) - zero_point)
+            ir.ptx("cvt.rn.f32.s32 $0, $1;", 32, constant(int(bound)) - zero_point)
             for bound in (limits.min, limits.max)
         )
-        shift = lanes.ptx(f"div.rn.f32 $0, $1, {_literal(-_SPAN)};", 32, low)
+        shift = ir.ptx(f"div.rn.f32 $0, $1, {_literal(-_SPAN)};", 32, low)
         lowest = 0 if arithmetic == "float32" else int(limits.min) & 0xFF
         rounding = constant(_bits(_ROUNDING) + lowest)
         return cls(arithmetic, low, high, shift, rounding, zero_point)
@@ -118,26 +125,26 @@ class Requantizer:
         multipliers: Sequence[Value],
         scales_of: Callable[[Value], Scales],
     ) -> list[Value]:
-        """Words whose lowest byte is the output; the i-th one's scales are asked for if needed."""
+        """Words whose lowest byte is the output; a near tie needs `scales_of` its index."""
         if self.arithmetic == "float32":
             return [self._float32(acc, by) for acc, by in zip(sums, multipliers, strict=True)]
         estimates = [self._estimate(acc, by) for acc, by in zip(sums, multipliers, strict=True)]
         rounded, errors = [value for value, _ in estimates], [error for _, error in estimates]
-        worst = reduce(lambda x, y: lanes.ptx("max.f32 $0, $1, $2;", 32, x, y), errors)
+        worst = reduce(lambda x, y: ir.ptx("max.f32 $0, $1, $2;", 32, x, y), errors)
 
-        def decided() -> list[Value]:
-            doubts = [_in_doubt(error).word() << i for i, error in enumerate(errors)]
+        def resolve_ties() -> list[Value]:
+            near_tie_mask = [_is_near_tie(error).to_word() << i for i, error in enumerate(errors)]
 
-            def step(left: Value, *outputs: Value) -> list[Value]:
-                i = left.trailing_zeros()
-                exact = _decide(_pick(sums, i), _pick(multipliers, i), scales_of(i))
-                made = [select(i == j, exact, output) for j, output in enumerate(outputs)]
-                return [left & (left - 1), *made]
+            def resolve_next(state: _TieState) -> _TieState:
+                i = state.near_ties.trailing_zeros()
+                exact = _round_near_tie(_pick(sums, i), _pick(multipliers, i), scales_of(i))
+                outputs = [select(i == j, exact, each) for j, each in enumerate(state.outputs)]
+                return _TieState(state.near_ties & (state.near_ties - 1), outputs)
 
-            start = reduce(operator.or_, doubts)
-            return lanes.loop([start, *rounded], lambda left, *_: left != 0, step)[1:]
+            start = _TieState(reduce(operator.or_, near_tie_mask), rounded)
+            return ir.while_loop(start, lambda state: state.near_ties != 0, resolve_next).outputs
 
-        return lanes.choose(_in_doubt(worst), decided, lambda: rounded, [32] * len(sums))
+        return ir.cond(_is_near_tie(worst), resolve_ties, lambda: rounded, [32] * len(sums))
 
     def _float32(self, accumulator: Value, multiplier: Value) -> Value:
         """The output in the lowest byte. Ties go to even before the zero point is added."""
@@ -146,60 +153,60 @@ class Requantizer:
             "max.f32 v, v, $3; min.f32 v, v, $4; add.rn.f32 $0, v, $5; }"
         )
         bounds = self.low, self.high, self.rounding
-        return lanes.ptx(text, 32, accumulator, multiplier, *bounds) + self.zero_point
+        return ir.ptx(text, 32, accumulator, multiplier, *bounds) + self.zero_point
 
     def _estimate(self, accumulator: Value, multiplier: Value) -> list[Value]:
-        """The output in the lowest byte, and how far from an integer the estimate was."""
+        """The output in the lowest byte, and the estimate's distance from an integer."""
         span = _literal(_SPAN)
         text = (
             "{ .reg .b32 y, r; cvt.rn.f32.s32 y, $2; fma.rn.sat.f32 y, y, $3, $4; "
             f"fma.rn.f32 r, y, {span}, $5; mov.b32 $0, r; sub.rn.f32 r, $5, r; "
             f"fma.rn.f32 r, y, {span}, r; abs.f32 $1, r; }}"
         )
-        return lanes.assemble(text, [32, 32], [accumulator, multiplier, self.shift, self.rounding])
+        return ir.ptx_values(text, [32, 32], [accumulator, multiplier, self.shift, self.rounding])
 
 
-def _decide(accumulator: Value, multiplier: Value, scales: Scales) -> Value:
-    """The output, where the estimate is beside a half: 2 |acc| P against (2 q + 1) S, shifted."""
-    x, w, y = map(_Scale.of, (scales.input, scales.filter, scales.output))
+def _round_near_tie(accumulator: Value, multiplier: Value, scales: Scales) -> Value:
+    """The output of a near tie: compares 2 |acc| P with (2 q + 1) S, shifted."""
+    x, w, y = map(_Scale.of, (scales.left, scales.right, scales.output))
     negative = (accumulator >> 31) != 0
     magnitude = select(negative, constant(0) - accumulator, accumulator)
     text = (
         "{ .reg .b32 v; cvt.rn.f32.s32 v, $1; mul.rn.f32 v, v, $2; abs.f32 v, v; "
         f"mul.rn.f32 v, v, {_literal(_SPAN)}; cvt.rzi.u32.f32 $0, v; }}"
     )
-    below = lanes.ptx(text, 32, accumulator, multiplier)
-    doubled, product = magnitude.wide() << 1, x.mantissa.wide() * w.mantissa.wide()
-    odd = (below * 2 + 1).wide() * y.mantissa.wide()
-    shift = ((y.exponent - x.exponent - w.exponent) & 63).wide()
-    left = _Wide(lanes.ptx("mul.hi.u64 $0, $1, $2;", 64, doubled, product), doubled * product)
-    right = _Wide((odd >> 1) >> (constant(63, 64) - shift), odd << shift)
+    below = ir.ptx(text, 32, accumulator, multiplier)
+    doubled, product = magnitude.extend() << 1, x.mantissa.extend() * w.mantissa.extend()
+    odd = (below * 2 + 1).extend() * y.mantissa.extend()
+    shift = ((y.exponent - x.exponent - w.exponent) & 63).extend()
+    left = _Int128(ir.ptx("mul.hi.u64 $0, $1, $2;", 64, doubled, product), doubled * product)
+    right = _Int128((odd >> 1) >> (constant(63, 64) - shift), odd << shift)
     up = left.above(right) | (left.same(right) & ((below & 1) != 0))
-    rounded = below + up.word()
+    rounded = below + up.to_word()
     negative = negative ^ ((multiplier >> 31) != 0)
     return select(negative, constant(0) - rounded, rounded) + scales.zero_point
 
 
-class _Wide(NamedTuple):
-    """128 bits."""
+class _Int128(NamedTuple):
+    """An unsigned integer of 128 bits."""
 
     high: Value
     low: Value
 
-    def above(self, other: "_Wide") -> Value:
+    def above(self, other: "_Int128") -> Value:
         return (self.high > other.high) | ((self.high == other.high) & (self.low > other.low))
 
-    def same(self, other: "_Wide") -> Value:
+    def same(self, other: "_Int128") -> Value:
         return (self.high == other.high) & (self.low == other.low)
 
 
-def _in_doubt(error: Value) -> Value:
-    text = f"{{ .reg .pred p; setp.gt.f32 p, $1, {_BAND}; selp.b32 $0, 1, 0, p; }}"
-    return lanes.ptx(text, 32, error) != 0
+def _is_near_tie(error: Value) -> Value:
+    text = f"{{ .reg .pred p; setp.gt.f32 p, $1, {_NEAR_TIE}; selp.b32 $0, 1, 0, p; }}"
+    return ir.ptx(text, 32, error) != 0
 
 
 def _pick(values: Sequence[Value], index: Value) -> Value:
-    """One of several, by an index that only the machine knows."""
+    """Selects one of several by an index."""
     found = values[0]
     for i, value in enumerate(values[1:], 1):
         found = select(index == i, value, found)

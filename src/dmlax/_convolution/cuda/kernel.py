@@ -1,0 +1,64 @@
+"""The convolution kernel for Hopper GPUs: the engine's matrix product, its left rows windows.
+
+The rows are the output pixels of all images one after another, the columns output channels. A
+window is gathered as it is copied to shared memory.
+"""
+
+import jax.numpy as jnp
+from jax import Array
+
+from dmlax._convolution.cuda.operands import Parameters, WindowLoader, launch, scratch_words
+from dmlax._convolution.cuda.problem import ConvProblem
+from dmlax._convolution.plan import Convolution
+from dmlax._cuda import gemm
+from dmlax._cuda.epilogue import Output
+from dmlax._cuda.ir import Pointer
+from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile
+
+
+def product_of(problem: ConvProblem) -> GemmProblem:
+    """The matrix product of a convolution's windows and filter."""
+    return GemmProblem(
+        rows=problem.output_pixels,
+        columns=problem.output_channels,
+        depth=problem.depth,
+        groups=problem.groups,
+        unsigned=problem.plan.input.dtype == jnp.uint8,
+        sums_rows=problem.sums_windows,
+    )
+
+
+def convolve(
+    problem: ConvProblem, multiprocessors: int, operands: Convolution, sums: Array
+) -> Array:
+    """(pixels, groups * stored channels), of (N, H, W, groups * channels) and (K, depth)."""
+    product = product_of(problem)
+    schedule = Schedule.of(product, choose_tile(product, multiprocessors), multiprocessors)
+
+    def body(output: Pointer, shared: Pointer, **memory: Pointer) -> None:
+        block = gemm.Block(schedule, shared)
+        parameters = Parameters(problem, memory)
+        dtype = problem.plan.options.output_dtype
+        gemm.run(
+            block,
+            lambda copies: WindowLoader(problem, block, copies, memory, parameters),
+            memory["filter"],
+            Output(
+                output,
+                problem.stored_channels,
+                dtype.itemsize,
+                parameters.requantizer(),
+                parameters.column,
+            ),
+        )
+
+    return launch(
+        "dmlax_convolution",
+        body,
+        *(problem, operands, sums),
+        channels=problem.groups * problem.stored_channels,
+        blocks=schedule.blocks,
+        warpgroups=schedule.tile.warpgroups,
+        shared_words=gemm.shared_bytes(schedule.tile) // 4,
+        scratch_words=scratch_words(problem, schedule),
+    )

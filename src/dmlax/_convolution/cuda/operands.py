@@ -1,0 +1,252 @@
+"""Operands of the Hopper kernels of convolutions: windows of the input, channels' constants."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from dmlax._convolution.cuda.problem import ConvProblem
+from dmlax._convolution.plan import Convolution
+from dmlax._convolution.prepare import rebase_of
+from dmlax._cuda import cp_async, gemm, ir
+from dmlax._cuda import launch as cuda_launch
+from dmlax._cuda.capability import CHUNK
+from dmlax._cuda.column_table import Column
+from dmlax._cuda.ir import Pointer, Value, constant, select
+from dmlax._cuda.requantize import Requantizer, Scales, compute_multiplier
+from dmlax._cuda.tile import Schedule, Tile
+
+
+def launch(
+    name: str,
+    body: Callable[..., None],
+    problem: ConvProblem,
+    operands: Convolution,
+    sums: Array,
+    *,
+    channels: int,
+    blocks: int,
+    warpgroups: int,
+    shared_words: int,
+    scratch_words: int = 0,
+) -> Array:
+    """Runs a kernel on the operands that are not None, and the filter's sums: (pixels, channels).
+
+    Its `scratch` is global memory that no other operand uses.
+    """
+    arrays = operands._asdict() | {"sums": sums}
+    dtype = problem.plan.options.output_dtype
+    outputs = {"output": jax.ShapeDtypeStruct((problem.output_pixels, channels), dtype)}
+    if scratch_words:
+        outputs["scratch"] = jax.ShapeDtypeStruct((scratch_words,), jnp.uint32)
+    output, *_ = cuda_launch.launch(
+        name,
+        body,
+        {name: value.reshape(-1) for name, value in arrays.items() if value is not None},
+        outputs,
+        blocks=blocks,
+        warpgroups=warpgroups,
+        shared_words=shared_words,
+    )
+    return output
+
+
+class Parameters:
+    """Zero points, scales and bias in global memory; absent ones have no pointer."""
+
+    def __init__(self, problem: ConvProblem, memory: dict[str, Pointer]) -> None:
+        self._plan, self._memory = problem.plan, memory
+        dtype = problem.plan.options.output_dtype
+        self.input_zero_point = self._zero_point("input_zero_point", problem.plan.input.dtype)
+        self._output_zero_point = self._zero_point("output_zero_point", dtype)
+
+    def input_zero_points(self) -> Value:
+        """A word of four input zero points."""
+        return (self.input_zero_point & 0xFF) * 0x01010101
+
+    def requantizer(self) -> Requantizer | None:
+        """The requantizer of all channels; None for int32 outputs."""
+        options = self._plan.options
+        if not self._plan.quantized:
+            return None
+        return Requantizer.of(options.output_dtype, options.arithmetic, self._output_zero_point)
+
+    def column(self, channel: Value, summed: int) -> Column:
+        """An output channel's constants; `summed` bytes are in each window's sum."""
+        plan = self._plan
+        zero_point = self._zero_point("filter_zero_point", plan.filter.filter.dtype, channel)
+        zero_point = zero_point - rebase_of(plan.filter.filter.dtype)
+        zeros = zero_point * summed - self._memory["sums"].load(channel.extend() * 4)
+        offset = self.input_zero_point * zeros
+        if plan.operands.bias is not None:
+            offset = offset + self._memory["bias"].load(channel.extend() * 4)
+        if not plan.quantized:
+            return Column(offset, zero_point, *[constant(0)] * 5)
+        scales = Scales(
+            self._memory["input_scale"].load(0),
+            self._memory["filter_scale"].load(self._index("filter_scale", channel) * 4),
+            self._memory["output_scale"].load(0),
+            self._output_zero_point,
+        )
+        multiplier = compute_multiplier(scales, plan.options.arithmetic)
+        return Column(offset, zero_point, multiplier, *scales)
+
+    def _zero_point(self, name: str, dtype: np.dtype, channel: Value | None = None) -> Value:
+        """Loads a zero point as int32; 0 where it is absent."""
+        if name not in self._memory:
+            return constant(0)
+        value = self._memory[name].load(self._index(name, channel), 8)
+        return value if dtype == jnp.uint8 else (value ^ 128) - 128
+
+    def _index(self, name: str, channel: Value | None) -> Value:
+        """The index of a channel's value, of one value or of one a channel."""
+        if channel is None or getattr(self._plan.operands, name).size == 1:
+            return constant(0, 64)
+        return channel.extend()
+
+
+class Window(NamedTuple):
+    """A window of the input."""
+
+    start: Value  # its first byte, from the input's; it may lie outside
+    inside: Value  # bits of the rows of taps, then of the columns, that meet the input
+
+
+class WindowLoader:
+    """The loader of windows, the rows of the product's left matrix."""
+
+    def __init__(
+        self,
+        problem: ConvProblem,
+        block: gemm.Block,
+        copies: gemm.ThreadCopies,
+        memory: dict[str, Pointer],
+        parameters: Parameters,
+    ) -> None:
+        self.problem, self.tile, self.group = problem, block.tile, block.place.group
+        self.copies, self.input = copies, memory["input"]
+        self.zero_points = None
+        if _needs_zero_points(problem, block.tile):
+            word = parameters.input_zero_points()
+            self.zero_points = self._write_zero_points(memory["scratch"], word)
+
+    def _write_zero_points(self, scratch: Pointer, word: Value) -> Value:
+        """The address of a chunk of zero points, which the thread copies where no input is.
+
+        A chunk for all threads, or for a block's, would be read one thread after another.
+        """
+        start = (ir.block() * self.tile.threads + ir.thread()) * CHUNK
+        scratch.store(start, *[word] * (CHUNK // 4))
+        ir.fence()
+        return scratch.address(start)
+
+    def locate(self, row: Value) -> Window:
+        """The window of an output pixel.
+
+        After the last pixel come the first ones: the last again would be read one thread after
+        another.
+        """
+        problem = self.problem
+        height, width = problem.input
+        pixel = row - row // problem.output_pixels * problem.output_pixels
+        size = problem.pixel_bytes
+        group = self.group * problem.channels
+        if problem.pointwise:
+            return Window(self._shorten(pixel.extend() * size + group.extend()), constant(0))
+        image, top, left = problem.window(pixel)
+        offset = (top * width + left) * size + group
+        start = image.extend() * (height * width * size) + offset.extend_signed()
+        if not problem.padded:
+            return Window(self._shorten(start), constant(0))
+        bits = [
+            (first + tap * problem.dilations[axis] < problem.input[axis]).to_word()
+            for axis, first in enumerate((top, left))
+            for tap in range(problem.kernel[axis])
+        ]
+        taps = enumerate(bits)
+        return Window(self._shorten(start), ir.sum_of([bit << tap for tap, bit in taps]))
+
+    def _shorten(self, offset: Value) -> Value:
+        """An offset of 32 bits if they suffice: blocks on a multiprocessor share its registers."""
+        return offset.to_word() if self.problem.input_bytes < 2**31 else offset
+
+    def copy(self, rows: Sequence[Window], chunk: gemm.Chunk) -> None:
+        """Begins to copy a chunk of each window, as many bytes at once as are contiguous."""
+        for part in range(0, CHUNK, self.problem.copy_bytes):
+            step, within, to = chunk
+            self._copy_part(rows, gemm.Chunk(step, within + part, to + part))
+
+    def _copy_part(self, windows: Sequence[Window], chunk: gemm.Chunk) -> None:
+        """Begins to copy contiguous bytes of one tap of each window.
+
+        Where no input is there are zero points. What follows the last tap meets zeros of the
+        filter, but where windows are summed it counts.
+        """
+        problem, cached = self.problem, _shares_cache_lines(self.problem, self.tile)
+        tap = self._tap(chunk)
+        for i, window in enumerate(windows):
+            offset = tap.offset if window.start.bits == 32 else tap.offset.extend()
+            source = self.input.address_signed(window.start + offset)
+            if self.zero_points is not None:
+                wanted = constant(1, 1)
+                if problem.padded:
+                    wanted = (window.inside & tap.bits) == tap.bits
+                if _sums_beyond_window(problem, self.tile):
+                    wanted = wanted & tap.exists
+                source = select(wanted, source, self.zero_points)
+            row = i * self.copies.rows_at_once
+            # A tile may be the only one, and have fewer pixels than rows.
+            with self.copies.when_within(row, problem.output_pixels):
+                to = chunk.to + row * self.tile.depth
+                cp_async.copy(to, source, problem.copy_bytes, cached=cached)
+
+    def _tap(self, chunk: gemm.Chunk) -> "_Tap":
+        """The tap at a chunk."""
+        problem, depth = self.problem, chunk.depth
+        same_tap = problem.channels % self.tile.depth == 0  # in the whole step, for all threads
+        tap = (chunk.step_depth if same_tap else depth) // problem.channels
+        channel = depth - tap * problem.channels
+        exists = tap < problem.taps
+        tap = ir.minimum(tap, problem.taps - 1)
+        y = tap // problem.kernel[1]
+        x = tap - y * problem.kernel[1]
+        down, right = y * problem.dilations[0], x * problem.dilations[1]
+        offset = (down * problem.input[1] + right) * problem.pixel_bytes + channel
+        bits = (constant(1) << y) | (constant(1) << (x + problem.kernel[0]))
+        return _Tap(offset, bits, exists)
+
+
+class _Tap(NamedTuple):
+    """A tap of any window."""
+
+    offset: Value  # from the window's first byte
+    bits: Value  # of its row and its column, as a window's `inside`
+    exists: Value
+
+
+def scratch_words(problem: ConvProblem, schedule: Schedule) -> int:
+    """Words of global memory for zero points: a chunk of each thread."""
+    if not _needs_zero_points(problem, schedule.tile):
+        return 0
+    return CHUNK // 4 * schedule.tile.threads * schedule.blocks
+
+
+def _needs_zero_points(problem: ConvProblem, tile: Tile) -> bool:
+    """True if zero points stand where no input is."""
+    return problem.padded or _sums_beyond_window(problem, tile)
+
+
+def _sums_beyond_window(problem: ConvProblem, tile: Tile) -> bool:
+    """True if windows are summed beyond the last tap, where the filter is zero."""
+    return problem.sums_windows and problem.window_bytes % tile.depth != 0
+
+
+def _shares_cache_lines(problem: ConvProblem, tile: Tile) -> bool:
+    """True if windows are copied through the L1 cache, as several share its lines.
+
+    Wider pixels and larger tiles, which leave it little room, were faster past it.
+    """
+    return problem.pixel_bytes <= 32 and tile.columns <= 64

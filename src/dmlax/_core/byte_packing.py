@@ -1,0 +1,36 @@
+"""Four bytes packed in a word: a GPU moves a word as fast as a byte."""
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+_SIGNS = np.int32(-0x7F7F7F80)  # 0x80 four times
+
+
+def round_up_to_word(count: int) -> int:
+    """The next multiple of a word's 4 bytes."""
+    return -(-count // 4) * 4
+
+
+def pad_end(x: Array, count: int, value: Array | None = None, *, axis: int = -1) -> Array:
+    """Pads the end of an axis with `count` values, or zeros."""
+    edges = [(0, 0, 0)] * x.ndim
+    edges[axis] = (0, count, 0)
+    filling = x.dtype.type(0) if value is None else value.reshape(())
+    return lax.pad(x, filling, edges) if count else x
+
+
+def pack_int8(x: Array) -> Array:
+    """Packs the last axis into int32; uint8 is re-based by 128, which is one bit."""
+    words = lax.bitcast_convert_type(x.reshape(*x.shape[:-1], x.shape[-1] // 4, 4), jnp.int32)
+    return words if x.dtype == jnp.int8 else words ^ _SIGNS
+
+
+def repeat_byte(byte: Array) -> Array:
+    """Packs an int8 four times."""
+    return lax.bitcast_convert_type(jnp.full(4, byte, jnp.int8), jnp.int32)
+
+
+def unpack_int8(words: Array) -> Array:
+    """Unpacks the last axis into int8."""
+    return lax.bitcast_convert_type(words, jnp.int8).reshape(*words.shape[:-1], 4 * words.shape[-1])

@@ -1,0 +1,54 @@
+"""The table of a block's output columns in shared memory: what turns their sums into outputs."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dmlax._cuda import ir
+from dmlax._cuda.ir import Value
+from dmlax._cuda.requantize import Scales
+
+
+class Column(NamedTuple):
+    """An output column's constants."""
+
+    offset: Value  # added to a sum: the bias and the zero points' terms
+    zero_point: Value  # of right; its product with the sum of left's row is subtracted
+    multiplier: Value
+    left_scale: Value  # this and what follows are read for near ties only
+    right_scale: Value
+    output_scale: Value
+    output_zero_point: Value
+
+
+class ColumnTable:
+    """Arrays in shared memory, one of each constant."""
+
+    def __init__(self, address: Value, count: int) -> None:
+        self._address, self._count = address, count
+
+    @staticmethod
+    def bytes_of(count: int) -> int:
+        """Bytes of shared memory; 16 divides them."""
+        return len(Column._fields) * 4 * count
+
+    def write(self, threads: int, column_at: Callable[[Value], Column]) -> None:
+        """Writes the column at each place, by one thread; a barrier must follow."""
+        for first in range(0, self._count, threads):
+            place = ir.thread() + first
+            with ir.when(place < self._count):
+                for address, value in zip(self._addresses(place), column_at(place), strict=True):
+                    ir.store_shared(address, value)
+
+    def load_four(self, name: str, first: Value) -> list[Value]:
+        """Loads a constant of four columns side by side."""
+        return ir.load_shared(getattr(self._addresses(first), name), 4)
+
+    def load_scales(self, place: Value) -> Scales:
+        """Loads what requantizes a column."""
+        addresses = self._addresses(place)
+        names = ("left_scale", "right_scale", "output_scale", "output_zero_point")
+        return Scales(*(ir.load_shared(getattr(addresses, name), 1)[0] for name in names))
+
+    def _addresses(self, place: Value) -> Column:
+        start, size = self._address + place * 4, 4 * self._count
+        return Column(*(start + i * size for i in range(len(Column._fields))))

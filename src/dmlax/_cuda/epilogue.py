@@ -1,0 +1,143 @@
+"""The epilogue of a matrix product: accumulators become outputs in registers, and are stored."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dmlax._cuda import ir, wgmma
+from dmlax._cuda.column_table import Column, ColumnTable
+from dmlax._cuda.ir import Pointer, Value
+from dmlax._cuda.requantize import Requantizer, Scales
+from dmlax._cuda.tile import Schedule
+
+
+class Accumulators(NamedTuple):
+    """A thread's accumulators of a tile: of each product, and of its row sums if there are any."""
+
+    products: list[list[Value]]
+    row_sums: list[list[Value]]
+
+
+@dataclass(frozen=True)
+class Output:
+    """The output matrix in global memory: (rows, groups * columns)."""
+
+    pointer: Pointer
+    columns: int  # of a group, as they are stored
+    itemsize: int
+    requantizer: Requantizer | None  # of one byte; None: int32 accumulators
+    column: Callable[[Value, int], Column]  # from a column of all groups, and the depth summed
+
+
+class BlockPlace(NamedTuple):
+    """The first tile of a block."""
+
+    first_row: Value
+    first_column: Value
+    group: Value
+
+
+class Epilogue:
+    """The epilogue of one block's tiles."""
+
+    def __init__(
+        self, schedule: Schedule, place: BlockPlace, table: ColumnTable, output: Output
+    ) -> None:
+        self.schedule, self.tile, self.problem = schedule, schedule.tile, schedule.problem
+        self.place, self.table, self.output = place, table, output
+
+    def write_columns(self, column_of: Callable[[Value], Value]) -> None:
+        """Writes the table of columns; a barrier must follow."""
+        self.table.write(
+            self.tile.threads,
+            lambda place: self.output.column(
+                column_of(self.tile.column_at(place)), self.schedule.summed_depth
+            ),
+        )
+
+    def start(self, zero: Value) -> Accumulators:
+        """Accumulators at first: the columns' offsets. A thread's two rows have the same ones."""
+        tile, offsets = self.tile, []
+        for start in range(0, tile.columns, 4 * tile.run):
+            for part in range(0, tile.run, 4):
+                four = self.table.load_four("offset", _place_of(start, part))
+                for two in (four[:2], four[2:]):
+                    offsets += [*two, *two]
+        row_sums = [[zero] * 4] * tile.products if self.problem.sums_rows else []
+        return Accumulators([offsets] * tile.products, row_sums)
+
+    def store(self, first_row: Value, accumulators: Accumulators) -> None:
+        """Stores a thread's outputs: of every product two rows 8 apart, in each runs of columns."""
+        tile = self.tile
+        row = ir.warp() * 16 + (ir.lane() >> 2)
+        row = row + ir.warpgroup() * ((tile.products - 1) * wgmma.ROWS)
+        for start in range(0, tile.columns, 4 * tile.run):
+            first = (ir.lane() & 3) * tile.run + start
+            for i, values in enumerate(self._make_runs(start, accumulators)):
+                here = row + (i >> 1) * wgmma.ROWS + 8 * (i & 1)
+                self._store_run(first_row + here, self.place.first_column + first, values)
+
+    def _make_runs(self, start: int, accumulators: Accumulators) -> list[list[Value]]:
+        """The run of outputs of each row of a thread, the columns from `start` on."""
+        tile = self.tile
+        runs: list[list[Value]] = [[] for _ in range(2 * tile.products)]
+        for part in range(0, tile.run, 4):
+            columns = _FourColumns(self, _place_of(start, part))
+            for i, product in enumerate(accumulators.products):
+                eight = product[start // 2 + 2 * part :][:8]
+                sums = [*eight[0:2], *eight[4:6], *eight[2:4], *eight[6:8]]
+                row_sums = accumulators.row_sums[i][::2] if accumulators.row_sums else []
+                for half, outputs in enumerate(self._make_outputs(sums, row_sums, columns)):
+                    runs[2 * i + half] += outputs
+        return runs
+
+    def _make_outputs(
+        self, sums: list[Value], row_sums: Sequence[Value], columns: "_FourColumns"
+    ) -> list[list[Value]]:
+        """Of two rows: four accumulators, or one word of four bytes."""
+        if self.problem.sums_rows:
+            zero_points = columns.zero_points
+            sums = [sum - zero_points[i % 4] * row_sums[i // 4] for i, sum in enumerate(sums)]
+        if self.output.requantizer is None:
+            return [sums[:4], sums[4:]]
+        multipliers = columns.multipliers * 2
+        outputs = self.output.requantizer.quantize(sums, multipliers, columns.load_scales)
+        return [[ir.pack_bytes(outputs[:4])], [ir.pack_bytes(outputs[4:])]]
+
+    def _store_run(self, row: Value, column: Value, words: Sequence[Value]) -> None:
+        """A row's outputs, side by side, as many at once as the sizes allow."""
+        columns, size = self.output.columns, self.output.itemsize
+        pointer, first = self.output.pointer, self.place.group * columns + column
+        start = (row.extend() * (self.problem.groups * columns) + first.extend()) * size
+        run = 4 * len(words) // size
+        at_once = math.gcd(columns, run, 16 // size)
+        for part in range(0, run, at_once):
+            with ir.when((row < self.problem.rows) & (column + part < columns)):
+                here, offset = start + part * size, part * size
+                if at_once * size < 4:
+                    for i in range(at_once):
+                        word = words[(offset + i) // 4] >> (offset + i) % 4 * 8
+                        pointer.store_byte(here + i, word)
+                else:
+                    pointer.store(here, *words[offset // 4 :][: at_once * size // 4])
+
+
+class _FourColumns:
+    """The constants of four columns side by side, loaded once for all rows of a thread."""
+
+    def __init__(self, epilogue: Epilogue, place: Value) -> None:
+        self._table, self._place = epilogue.table, place
+        if epilogue.problem.sums_rows:
+            self.zero_points = self._table.load_four("zero_point", place)
+        if epilogue.output.requantizer is not None:
+            self.multipliers = self._table.load_four("multiplier", place)
+
+    def load_scales(self, output: Value) -> Scales:
+        """Loads the scales of an output of several rows' four."""
+        return self._table.load_scales(self._place + (output & 3))
+
+
+def _place_of(start: int, part: int) -> Value:
+    """The place of a thread's four columns in the table."""
+    return (ir.lane() & 3) * 4 + (start + 4 * part)

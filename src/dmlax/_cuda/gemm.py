@@ -1,0 +1,331 @@
+"""The pipelined loop of a matrix product on Hopper GPUs.
+
+A block makes one tile of outputs after another. Its threads copy both matrices' rows into shared
+memory, a pipeline stage of the depth at a time and some stages ahead, into the next tile too; its
+warpgroups multiply them as bytes (`wgmma`) into int32 accumulators, and the epilogue stores these.
+An accumulator never reaches memory before it is an output.
+
+An operator brings its own loader of the left matrix: see `OperandLoader`.
+"""
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple, Protocol
+
+import jax
+
+from dmlax._cuda import cp_async, ir, wgmma
+from dmlax._cuda.capability import CHUNK
+from dmlax._cuda.column_table import ColumnTable
+from dmlax._cuda.epilogue import Accumulators, BlockPlace, Epilogue, Output
+from dmlax._cuda.ir import Pointer, Value, constant, select
+from dmlax._cuda.tile import Schedule, Tile
+
+
+class Chunk(NamedTuple):
+    """A chunk along the depth, and the address of a thread's first copy of it in shared memory."""
+
+    step_depth: Value  # where the step begins
+    within: Value  # bytes from there
+    to: Value
+
+    @property
+    def depth(self) -> Value:
+        """Bytes from the start of the whole depth."""
+        return self.step_depth + self.within
+
+
+class OperandLoader(Protocol):
+    """The loader of the left matrix, whose rows may lie anywhere in memory."""
+
+    def locate(self, row: Value) -> Any:
+        """Locates a row: a pytree of values, kept while its tile is copied.
+
+        Rows from the last on may be asked for; they are copied and not stored.
+        """
+
+    def copy(self, rows: Sequence[Any], chunk: Chunk) -> None:
+        """Begins to copy a chunk of each of a thread's rows, `rows_at_once` rows apart."""
+
+
+class Block:
+    """One thread block: its first tile, its shared memory; addresses there are 32 bits."""
+
+    def __init__(self, schedule: Schedule, shared: Pointer) -> None:
+        self.schedule, self.tile, self.problem = schedule, schedule.tile, schedule.problem
+        self.stages = ir.round_up(shared.shared_address(), wgmma.ALIGNMENT)
+        self.ones = self.stages + _stages_bytes(self.tile)
+        self.table = ColumnTable(self.ones + 8 * self.tile.depth, self.tile.columns)
+        self.place = self._place()
+
+    def _place(self) -> BlockPlace:
+        columns, groups = self.schedule.column_tiles, self.problem.groups
+        rest = ir.block() // columns
+        first_column = (ir.block() - rest * columns) * self.tile.columns
+        row_tile = rest // groups
+        group = rest - row_tile * groups
+        return BlockPlace(row_tile * self.tile.rows, first_column, group)
+
+    def column_of_all(self, column: Value) -> Value:
+        """A tile's column among those of all groups; columns beyond the group are its last."""
+        last = self.problem.columns - 1
+        within = ir.minimum(self.place.first_column + column, last)
+        return self.place.group * self.problem.columns + within
+
+    def next_stage(self, stage: Value) -> Value:
+        """The stage after one, as bytes from the first."""
+        last = (self.tile.stages - 1) * self.tile.stage_bytes
+        return select(stage == last, constant(0), stage + self.tile.stage_bytes)
+
+
+def shared_bytes(tile: Tile) -> int:
+    """Bytes of a block's shared memory: stages, rows of ones, the table; some align the stages."""
+    table = ColumnTable.bytes_of(tile.columns)
+    return wgmma.ALIGNMENT + _stages_bytes(tile) + 8 * tile.depth + table
+
+
+def _stages_bytes(tile: Tile) -> int:
+    return -(-tile.stages * tile.stage_bytes // wgmma.ALIGNMENT) * wgmma.ALIGNMENT
+
+
+class ThreadCopies:
+    """A thread's share of every stage: one chunk of each of some rows of both matrices."""
+
+    def __init__(self, tile: Tile) -> None:
+        across = tile.depth // CHUNK
+        self.row = ir.thread() // across
+        self.chunk = ir.thread() - self.row * across
+        self.rows_at_once = tile.threads // across
+        self.offset = wgmma.swizzle(self.row, self.chunk, tile.depth)
+
+    def when_within(self, row: int, rows: int) -> AbstractContextManager[None]:
+        """Runs what follows where the thread's row, so many further on, is within the rows."""
+        surely = row + self.rows_at_once <= rows
+        return nullcontext() if surely else ir.when(self.row + row < rows)
+
+
+class RightLoader:
+    """The loader of the right matrix: its rows are side by side, (groups * columns, depth)."""
+
+    def __init__(self, block: Block, copies: ThreadCopies, matrix: Pointer) -> None:
+        self.block, self.tile, self.problem = block, block.tile, block.problem
+        self.copies, self.matrix = copies, matrix
+        column = block.column_of_all(self.tile.column_of(copies.row))
+        self.start = column * self.problem.depth
+
+    def copy(self, to: Value, depth: Value) -> None:
+        """Begins to copy the thread's chunk of each of its columns."""
+        for row in range(0, self.tile.columns, self.copies.rows_at_once):
+            target, source = to + row * self.tile.depth, self._address(row, depth)
+            wanted = self._wanted_bytes(row, depth)
+            with self.copies.when_within(row, self.tile.columns):
+                cp_async.copy(target, source, CHUNK, wanted)
+
+    def _address(self, row: int, depth: Value) -> Value:
+        """The address of a column's chunk; in a whole tile columns are as far apart for all."""
+        size = self.problem.depth
+        if size % self.tile.depth:
+            depth = ir.minimum(depth, size - CHUNK)
+        if self.problem.columns % self.tile.columns == 0:
+            distance = self.tile.column_distance(row) * size
+            return self.matrix.address(self.start + depth) + distance
+        column = self.block.column_of_all(self.tile.column_of(self.copies.row + row))
+        return self.matrix.address(column * size + depth)
+
+    def _wanted_bytes(self, row: int, depth: Value) -> Value | None:
+        """The chunk's bytes that are in the matrix, a chunk or none; None: always a chunk.
+
+        Others are zero and not read: all blocks would read the same ones in their place.
+        """
+        exist = []
+        if self.problem.depth % self.tile.depth:
+            exist.append(depth < self.problem.depth)
+        if self.problem.columns % self.tile.columns:
+            column = self.block.place.first_column + self.tile.column_of(self.copies.row + row)
+            exist.append(column < self.problem.columns)
+        chunk = constant(CHUNK)
+        return select(functools.reduce(operator.and_, exist), chunk, 0) if exist else None
+
+
+class NextCopy(NamedTuple):
+    """The stage that a thread copies next."""
+
+    first_row: Value  # of its tile
+    step: Value  # of the tile's depth
+    stage: Value  # bytes from the first stage
+    rows: list[Any]  # of the left matrix, as its loader locates them
+
+
+class _PrologueState(NamedTuple):
+    """The loop of the prologue."""
+
+    copied: Value  # stages
+    next_copy: NextCopy
+
+
+class _Pipeline:
+    """The copies of a block, ahead of its products."""
+
+    def __init__(
+        self, block: Block, copies: ThreadCopies, left: OperandLoader, right: RightLoader
+    ) -> None:
+        self.block, self.tile, self.schedule = block, block.tile, block.schedule
+        self.copies, self.left, self.right = copies, left, right
+
+    def prologue(self, zero: Value) -> NextCopy:
+        """Begins to copy all stages but one."""
+        stages = self.tile.stages
+        return ir.while_loop(
+            _PrologueState(zero, self._begin_tile(self.block.place.first_row, constant(0))),
+            lambda state: state.copied < stages - 1,
+            lambda state: _PrologueState(state.copied + 1, self.copy(state.next_copy)),
+        ).next_copy
+
+    def _begin_tile(self, first_row: Value, stage: Value) -> NextCopy:
+        rows = range(0, self.tile.rows, self.copies.rows_at_once)
+        located = [self.left.locate(first_row + self.copies.row + row) for row in rows]
+        return NextCopy(first_row, constant(0), stage, located)
+
+    def copy(self, this: NextCopy) -> NextCopy:
+        """Begins to copy a stage; gives what is next. The block's last tile has no next."""
+        with ir.when(this.first_row < self.block.problem.rows):
+            self._copy_stage(this)
+        cp_async.commit_group()
+        stage = self.block.next_stage(this.stage)
+
+        def next_tile() -> NextCopy:
+            return self._begin_tile(this.first_row + self.schedule.rows_at_once, stage)
+
+        def same_tile() -> NextCopy:
+            return NextCopy(this.first_row, this.step + 1, stage, this.rows)
+
+        last = this.step == self.schedule.steps - 1
+        return ir.cond(last, next_tile, same_tile, ir.widths(this))
+
+    def _copy_stage(self, this: NextCopy) -> None:
+        step_depth, within = this.step * self.tile.depth, self.copies.chunk * CHUNK
+        chunk = Chunk(step_depth, within, self.block.stages + this.stage + self.copies.offset)
+        self.left.copy(this.rows, chunk)
+        self.right.copy(chunk.to + self.tile.rows * self.tile.depth, chunk.depth)
+
+
+class _Products:
+    """The products of a warpgroup: matrices in shared memory, whose first stage is described."""
+
+    def __init__(self, block: Block) -> None:
+        self.tile, self.problem = block.tile, block.problem
+        tile = self.tile
+        rows = ir.broadcast_lane(ir.warpgroup(), 0) * (tile.products * wgmma.ROWS)
+        starts = (
+            block.stages + rows * tile.depth,
+            block.stages + tile.rows * tile.depth,
+            block.ones,
+        )
+        self.left, self.right, self.ones = (wgmma.descriptor(start, tile.depth) for start in starts)
+
+    def begin(self, stage: Value, accumulators: Accumulators) -> Accumulators:
+        """Begins to add a stage's products to the accumulators, which then must not be read."""
+        products, unsigned = self._list(stage), self.problem.unsigned
+        begin = functools.partial(wgmma.multiply_async, products=products, unsigned=unsigned)
+        return _with_values(accumulators, begin)
+
+    def finish(self, accumulators: Accumulators) -> Accumulators:
+        """Waits for the products."""
+        return _with_values(accumulators, wgmma.wait)
+
+    def _list(self, stage: Value) -> list[wgmma.Product]:
+        tile, count = self.tile, self.tile.columns // 2
+        left, right = (matrix + (stage >> 4).extend() for matrix in (self.left, self.right))
+        products = []
+        for i in range(tile.products):
+            for depth in range(0, tile.depth, wgmma.DEPTH):
+                a = wgmma.advance(left, i * wgmma.ROWS * tile.depth + depth)
+                b = wgmma.advance(right, depth)
+                products.append(wgmma.Product(i * count, a, b, tile.columns))
+                if self.problem.sums_rows:
+                    ones, first = wgmma.advance(self.ones, depth), tile.products * count + 4 * i
+                    products.append(wgmma.Product(first, a, ones, 8))
+        return products
+
+
+def _with_values(
+    accumulators: Accumulators, function: Callable[[list[Value]], list[Value]]
+) -> Accumulators:
+    """Applies a function to the list of all values."""
+    values, structure = jax.tree.flatten(accumulators)
+    result: Accumulators = jax.tree.unflatten(structure, function(values))
+    return result
+
+
+class _StepState(NamedTuple):
+    """The loop over a tile's depth."""
+
+    step: Value
+    stage: Value
+    next_copy: NextCopy
+    accumulators: Accumulators
+
+
+class _TileState(NamedTuple):
+    """The loop over a block's tiles."""
+
+    first_row: Value
+    stage: Value
+    next_copy: NextCopy
+
+
+def run(
+    block: Block,
+    load_left: Callable[[ThreadCopies], OperandLoader],
+    right: Pointer,
+    output: Output,
+) -> None:
+    """Makes a block's tiles, from operands to outputs.
+
+    Args:
+      block: of this thread.
+      load_left: gives the left matrix's loader, for a thread's share of the copies.
+      right: the right matrix, rows of `depth` bytes, one a column of all groups.
+      output: the output matrix, and what its columns are requantized with.
+    """
+    schedule, tile, zero = block.schedule, block.tile, constant(0)
+    copies = ThreadCopies(tile)
+    right_loader = RightLoader(block, copies, right)
+    pipeline = _Pipeline(block, copies, load_left(copies), right_loader)
+    epilogue = Epilogue(schedule, block.place, block.table, output)
+    first_copy = pipeline.prologue(zero)
+    epilogue.write_columns(block.column_of_all)
+    if block.problem.sums_rows:
+        _write_ones(block)
+    ir.barrier()
+    products = _Products(block)
+
+    def step(state: _StepState) -> _StepState:
+        wgmma.wait_for_copies(tile.stages - 2)
+        ir.barrier()
+        pending = products.begin(state.stage, state.accumulators)
+        next_copy = pipeline.copy(state.next_copy)
+        following, stage = state.step + 1, block.next_stage(state.stage)
+        return _StepState(following, stage, next_copy, products.finish(pending))
+
+    def make_tile(state: _TileState) -> _TileState:
+        start = _StepState(zero, state.stage, state.next_copy, epilogue.start(zero))
+        end = ir.while_loop(start, lambda inner: inner.step < schedule.steps, step)
+        epilogue.store(state.first_row, end.accumulators)
+        return _TileState(state.first_row + schedule.rows_at_once, end.stage, end.next_copy)
+
+    first = _TileState(block.place.first_row, zero, first_copy)
+    ir.while_loop(first, lambda state: state.first_row < block.problem.rows, make_tile)
+    wgmma.wait_for_copies(0)
+
+
+def _write_ones(block: Block) -> None:
+    """Writes the ones that sum rows of the left matrix, as a right matrix of 8 columns."""
+    words, threads = 2 * block.tile.depth, block.tile.threads
+    for first in range(0, words, threads):
+        word = ir.thread() + first
+        with ir.when(word < words):
+            ir.store_shared(block.ones + word * 4, constant(0x01010101))
+    ir.ptx_effect("fence.proxy.async.shared::cta;")

@@ -1,0 +1,149 @@
+"""Tiles of a matrix product: their sizes, which block makes which, and the order of columns."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dmlax._cuda import wgmma
+from dmlax._cuda.launch import ThreadBlock
+
+
+@dataclass(frozen=True)
+class GemmProblem:
+    """A matrix product of bytes: left (rows, depth) by the transpose of right (columns, depth).
+
+    Several groups have matrices of their own, of the same sizes.
+    """
+
+    rows: int
+    columns: int
+    depth: int  # in bytes, of whole chunks
+    groups: int = 1
+    unsigned: bool = False  # left is uint8, else int8; right is int8
+    sums_rows: bool = False  # the sums of left's rows, which zero points of right are multiplied by
+
+
+@dataclass(frozen=True)
+class Tile(ThreadBlock):
+    """The outputs that a thread block makes at once, and its pipeline.
+
+    `warpgroups` of `products` times 64 rows each, and `columns`. A pipeline stage has `depth` bytes
+    of each row; `stages` of them are in shared memory. `blocks` run on a multiprocessor.
+    """
+
+    products: int
+    columns: int
+    depth: int
+    stages: int
+    blocks: int
+
+    @property
+    def rows(self) -> int:
+        """Rows of the outputs."""
+        return self.warpgroups * self.products * wgmma.ROWS
+
+    @property
+    def stage_bytes(self) -> int:
+        """Bytes of both matrices' rows in one pipeline stage."""
+        return (self.rows + self.columns) * self.depth
+
+    @property
+    def run(self) -> int:
+        """Columns side by side that a thread has: the rows of right are permuted for it."""
+        return min(self.columns, 64) // 4
+
+    def column_at(self, place: Any) -> Any:
+        """The column at a place of the table, where those of four lanes are side by side."""
+        run = self.run
+        within = place & (4 * run - 1)
+        return (place - within) + ((within >> 2) & 3) * run + (within >> 4) * 4 + (within & 3)
+
+    def column_of(self, row: Any) -> Any:
+        """The column whose right row is at a row of a stage: a thread gets two in every eight."""
+        run = self.run
+        within = row & (4 * run - 1)
+        return (row - within) + ((within >> 1) & 3) * run + (within >> 3) * 2 + (within & 1)
+
+    def column_distance(self, rows: int) -> int:
+        """From a row's column to that of the row so many on, as many as are copied at once."""
+        run = self.run
+        return rows // (4 * run) * (4 * run) + rows % (4 * run) // 8 * 2
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The tiles of a product: a block makes tile after tile of the same columns."""
+
+    problem: GemmProblem
+    tile: Tile
+    row_tiles: int  # that blocks begin with; each goes on so many further
+
+    @classmethod
+    def of(cls, problem: GemmProblem, tile: Tile, multiprocessors: int) -> "Schedule":
+        """All tiles at once where these are few and long, else as many as run at a time."""
+        whole = cls(problem, tile, -(-problem.rows // tile.rows))
+        running = tile.blocks * multiprocessors
+        if whole.blocks <= running or (whole.blocks < 2 * running and whole.steps > 8):
+            return whole
+        return replace(whole, row_tiles=max(1, running // (whole.column_tiles * problem.groups)))
+
+    @property
+    def column_tiles(self) -> int:
+        """Tiles along a group's columns."""
+        return -(-self.problem.columns // self.tile.columns)
+
+    @property
+    def steps(self) -> int:
+        """Pipeline stages of a tile's depth."""
+        return -(-self.problem.depth // self.tile.depth)
+
+    @property
+    def summed_depth(self) -> int:
+        """Bytes of each row that are summed: the depth in whole stages."""
+        return self.steps * self.tile.depth
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the grid."""
+        return self.row_tiles * self.column_tiles * self.problem.groups
+
+    @property
+    def rows_at_once(self) -> int:
+        """Rows from a block's tile to its next one."""
+        return self.row_tiles * self.tile.rows
+
+
+def count_tiles(problem: GemmProblem, tile: Tile) -> int:
+    """Tiles of all groups."""
+    columns = -(-problem.columns // tile.columns)
+    return -(-problem.rows // tile.rows) * columns * problem.groups
+
+
+def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
+    """The fastest on an H200: long sums want tiles that share, short ones many outputs."""
+    depth = next(size for size in (128, 64, 32) if size <= max(problem.depth, 32))
+    columns = next((count for count in (16, 32, 64) if problem.columns <= count), 128)
+    if columns == 128 and depth == 128:
+        tile = Tile(2, 1, 128, depth, 3, 2)
+        tiles = count_tiles(problem, tile)
+        if multiprocessors <= tiles < 4 * multiprocessors and _steps(problem, tile) < 10:
+            tile = Tile(1, 1, 128, depth, 2, 4)
+    else:
+        tile = Tile(2, 2, min(columns, 64), min(depth, 64), 3, 2)
+        few = count_tiles(problem, tile) < 2 * tile.blocks * multiprocessors
+        if _steps(problem, tile) == 1 and few:
+            tile = replace(tile, products=1, blocks=3)
+    if 2 * count_tiles(problem, tile) <= multiprocessors:
+        return _narrow(problem, Tile(1, 1, columns, depth, 4, 2), multiprocessors)
+    return tile
+
+
+def _narrow(problem: GemmProblem, tile: Tile, multiprocessors: int) -> Tile:
+    """Halves a tile's columns while there are no more tiles than multiprocessors."""
+    narrower = replace(tile, columns=tile.columns // 2)
+    if tile.columns <= 32 or count_tiles(problem, narrower) > multiprocessors:
+        return tile
+    return _narrow(problem, narrower, multiprocessors)
+
+
+def _steps(problem: GemmProblem, tile: Tile) -> int:
+    return -(-problem.depth // tile.depth)

@@ -1,0 +1,84 @@
+"""The matrix product's tiles: they fit a multiprocessor, and small products use all of them."""
+
+import pytest
+
+REGISTERS, OTHER_REGISTERS = 65_536, 50  # of a multiprocessor; of a thread, beside accumulators
+SHARED_MEMORY = 228 * 1024  # bytes of a multiprocessor; each block takes 1,024 more than it asks
+
+
+@pytest.mark.parametrize("columns", [1, 16, 17, 64, 65, 512, 2048])
+@pytest.mark.parametrize("depth", [16, 48, 64, 576, 2048, 18_432])
+@pytest.mark.parametrize("rows", [2, 392, 6272, 100_352])
+def test_blocks_of_every_tile_fit_a_multiprocessor(written, columns, depth, rows):
+    from dmlax._cuda.gemm import shared_bytes
+    from dmlax._cuda.tile import GemmProblem, choose_tile
+
+    tile = choose_tile(GemmProblem(rows, columns, depth), 132)
+    assert tile.blocks * (shared_bytes(tile) + 1024) <= SHARED_MEMORY
+    accumulators = tile.products * tile.columns // 2
+    assert REGISTERS // (tile.blocks * tile.threads) >= accumulators + OTHER_REGISTERS
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "tiles"), [(32, 1152, 36), (49, 512, 16), (196, 256, 32)]
+)
+def test_small_products_are_spread_over_the_multiprocessors(written, rows, columns, tiles):
+    from dmlax._cuda.tile import GemmProblem, choose_tile, count_tiles
+
+    problem = GemmProblem(rows, columns, 512)
+    assert count_tiles(problem, choose_tile(problem, 132)) == tiles
+
+
+@pytest.mark.parametrize(
+    ("rows", "depth", "groups", "row_tiles"),
+    [
+        (128 * 132, 128, 1, 132),
+        (128 * 400, 128, 1, 264),
+        (128 * 400, 2048, 1, 400),
+        (128 * 400, 128, 2, 132),
+    ],
+    ids=["all run at once", "short", "long", "groups"],
+)
+def test_blocks_begin_with_as_many_tiles_as_run_at_once(written, rows, depth, groups, row_tiles):
+    from dmlax._cuda.tile import GemmProblem, Schedule, Tile
+
+    tile = Tile(2, 1, 128, 128, 3, 2)
+    schedule = Schedule.of(GemmProblem(rows, 128, depth, groups), tile, 132)
+    assert (schedule.row_tiles, schedule.blocks) == (row_tiles, row_tiles * groups)
+    assert schedule.rows_at_once == 128 * row_tiles
+
+
+@pytest.mark.parametrize("columns", [16, 32, 64, 128])
+def test_the_table_has_each_column_once_and_four_threads_side_by_side(written, columns):
+    from dmlax._cuda.tile import Tile
+
+    tile = Tile(2, 1, columns, 128, 3, 2)
+    found = [tile.column_at(place) for place in range(columns)]
+    assert sorted(found) == [*range(columns)]
+    for start in range(0, columns, 4 * tile.run):
+        for part in range(0, tile.run, 4):
+            four = [start + lane * tile.run + part + i for lane in range(4) for i in range(4)]
+            place = start + 4 * part
+            assert found[place : place + 16] == four
+
+
+@pytest.mark.parametrize("columns", [16, 32, 64, 128])
+def test_rows_of_a_stage_have_each_column_once_at_the_distance_that_is_copied(written, columns):
+    from dmlax._cuda.tile import Tile
+
+    tile = Tile(2, 1, columns, 128, 3, 2)
+    found = [tile.column_of(row) for row in range(columns)]
+    assert sorted(found) == [*range(columns)]
+    at_once = tile.threads // (tile.depth // 16)
+    for row in range(at_once, columns):
+        first, distance = row % at_once, row - row % at_once
+        assert found[row] == found[first] + tile.column_distance(distance)
+
+
+def test_a_loop_whose_body_gives_another_structure_is_refused(written):
+    import jax
+
+    from dmlax._cuda import ir
+
+    with pytest.raises(TypeError, match="is not"):
+        ir._flatten((), jax.tree.structure([0]))
