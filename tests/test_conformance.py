@@ -5,8 +5,9 @@ Eager by default; `slow` adds the jitted run, which compiles every vector once m
 
 import pytest
 
-from dmlax_conformance import runner, vectors
 from dmlax_conformance.adapters.dmlax import Dmlax, Xla
+from dmlax_conformance.format import vectors
+from dmlax_conformance.suite import runner
 
 FILES = {f"{path.parent.name}/{path.stem}": path for path in vectors.find()}
 FILES.pop("nonzero_coordinates/huge")  # needs gigabytes: conformance/tests/test_huge.py

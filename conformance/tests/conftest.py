@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlax_conformance import runner, vectors
 from dmlax_conformance.adapters.base import Case, Unsupported
 from dmlax_conformance.adapters.oracle import Oracle
-from dmlax_conformance.locations import vectors_dir
-from dmlax_conformance.runner import Result
-from dmlax_conformance.vectors import Vector
+from dmlax_conformance.format import vectors
+from dmlax_conformance.format.vectors import Vector
+from dmlax_conformance.paths import vectors_dir
+from dmlax_conformance.suite import runner
+from dmlax_conformance.suite.runner import Result
 
 Edit = Callable[[dict[str, Any]], Any]
 

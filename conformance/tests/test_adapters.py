@@ -11,12 +11,13 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dmlax_conformance import adapters, cli, runner
+from dmlax_conformance import adapters, cli
 from dmlax_conformance.adapters import common
 from dmlax_conformance.adapters.base import Adapter, Case, Unsupported
 from dmlax_conformance.errors import NotStartable
-from dmlax_conformance.runner import Result
-from dmlax_conformance.vectors import Request, Vector
+from dmlax_conformance.format.vectors import Request, Vector
+from dmlax_conformance.suite import runner
+from dmlax_conformance.suite.runner import Result
 
 LIBRARIES = {
     "numpy": "numpy",

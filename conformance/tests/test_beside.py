@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
-from dmlax_conformance import adapters, cli, runner, vectors
+from dmlax_conformance import adapters, cli
 from dmlax_conformance.adapters.base import Case, Unsupported
 from dmlax_conformance.adapters.oracle import Oracle
-from dmlax_conformance.adapters.zeros import Zeros
 from dmlax_conformance.errors import Malformed
-from dmlax_conformance.locations import vectors_dir
+from dmlax_conformance.format import vectors
+from dmlax_conformance.format.vectors import Vector
+from dmlax_conformance.paths import vectors_dir
 from dmlax_conformance.reports import lines
-from dmlax_conformance.vectors import Vector
+from dmlax_conformance.suite import runner
+from dmlax_conformance.suite.controls import Zeros
 
 NONE, LAST = "nonzero-only-none-of-257", "nonzero-only-last-of-257"
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import dmlax_conformance
-from dmlax_conformance.vectors import Vector
+from dmlax_conformance.format.vectors import Vector
 
 CONFORMANCE = Path(__file__).parents[1]
 SOURCE = CONFORMANCE / "examples" / "nonzero.c"

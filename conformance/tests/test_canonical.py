@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlax_conformance.canonical import WIDTH, dumps
+from dmlax_conformance.format.canonical import WIDTH, dumps
 
 scalars = st.none() | st.booleans() | st.integers() | st.text(max_size=40)
 values = st.recursive(

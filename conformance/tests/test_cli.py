@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from dmlax_conformance import adapters, cli, runner
+from dmlax_conformance import adapters, cli
 from dmlax_conformance.adapters.base import Case
 from dmlax_conformance.adapters.oracle import Oracle
 from dmlax_conformance.errors import SpecViolation
-from dmlax_conformance.runner import VERDICTS, Totals
-from dmlax_conformance.vectors import Vector
+from dmlax_conformance.format.vectors import Vector
+from dmlax_conformance.suite import runner
+from dmlax_conformance.suite.runner import VERDICTS, Totals
 
 QUICK = ["--operator", "element_wise_quantize_linear"]
 

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from dmlax_conformance import tensors
-from dmlax_conformance.compare import compare_outputs, describe
-from dmlax_conformance.vectors import ExpectedTensor, Listed
+from dmlax_conformance.format import tensors
+from dmlax_conformance.format.vectors import ExpectedTensor, Listed
+from dmlax_conformance.suite.compare import compare_outputs, describe
 
 NAN, OTHER_NAN = 0x7FC00000, 0xFF800001
 Array = npt.NDArray[Any]

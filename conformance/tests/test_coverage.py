@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from dmlax_conformance import cli, coverage
-from dmlax_conformance.generate import driver
-from dmlax_conformance.generate.clauses import CLAUSES, UNBREAKABLE
-from dmlax_conformance.vectors import Vector
+from dmlax_conformance import cli
+from dmlax_conformance.format.vectors import Vector
+from dmlax_conformance.operators.clauses import CLAUSES, UNBREAKABLE
+from dmlax_conformance.suite import coverage
+from dmlax_conformance.suite.generate import driver
 
 
 def test_the_suite_covers_every_clause(suite: list[Vector]) -> None:

@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlax_conformance import cli, lint, runner, vectors
+from dmlax_conformance import cli
 from dmlax_conformance.adapters.base import Case
 from dmlax_conformance.adapters.oracle import Oracle
 from dmlax_conformance.errors import Malformed, SpecViolation
-from dmlax_conformance.generate.desc_clauses import DESC_CLAUSES
-from dmlax_conformance.locations import vectors_dir
-from dmlax_conformance.oracle import layout
-from dmlax_conformance.oracle.desc_tables import LEVELS, TABLES, introduced, rows, table_level
-from dmlax_conformance.oracle.descs import violations
-from dmlax_conformance.vectors import ExpectedError, Vector
+from dmlax_conformance.format import layout, vectors
+from dmlax_conformance.format.vectors import ExpectedError, Vector
+from dmlax_conformance.operators.desc_clauses import DESC_CLAUSES
+from dmlax_conformance.operators.desc_rules import violations
+from dmlax_conformance.operators.tables import LEVELS, TABLES, introduced, rows, table_level
+from dmlax_conformance.paths import vectors_dir
+from dmlax_conformance.suite import lint, runner
 
 Edit = Callable[[dict[str, Any]], Any]
 ROWS = [

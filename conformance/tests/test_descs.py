@@ -7,20 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlax_conformance.descs import (
-    buffer,
-    express,
-    feature_levels,
-    gather,
-    needs,
-    scatter,
-    tensor_desc,
-)
-from dmlax_conformance.oracle import layout
-from dmlax_conformance.oracle.desc_tables import LEVELS, TABLES, fields, introduced, rows
-from dmlax_conformance.oracle.descs import violations
-from dmlax_conformance.tensors import Tensor
-from dmlax_conformance.vectors import Request, Vector
+from dmlax_conformance.format import layout
+from dmlax_conformance.format.descs import buffer, gather, scatter, tensor_desc
+from dmlax_conformance.format.tensors import Tensor
+from dmlax_conformance.format.vectors import Request, Vector
+from dmlax_conformance.operators.desc_rules import violations
+from dmlax_conformance.operators.descs import express, feature_levels, needs
+from dmlax_conformance.operators.tables import LEVELS, TABLES, fields, introduced, rows
 
 NONZERO, QUANTIZED = "nonzero_coordinates", "quantized_linear_convolution"
 INTEGER, QUANTIZE = "convolution_integer", "element_wise_quantize_linear"

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlax_conformance import runner
 from dmlax_conformance.adapters.dmlax import PARAMETERS, WINDOWS, Dmlax
 from dmlax_conformance.errors import SpecViolation
-from dmlax_conformance.oracle.answer import answer
-from dmlax_conformance.oracle.answer_desc import answer_desc
-from dmlax_conformance.oracle.convolution import Windows
-from dmlax_conformance.oracle.desc_tables import LEVELS, TABLES, introduced, tensors
-from dmlax_conformance.oracle.descs import violations
-from dmlax_conformance.tensors import from_numpy, to_numpy
-from dmlax_conformance.vectors import Request, Vector
+from dmlax_conformance.format.tensors import from_numpy, to_numpy
+from dmlax_conformance.format.vectors import Request, Vector
+from dmlax_conformance.operators._shared.convolution import Windows
+from dmlax_conformance.operators.answer import answer
+from dmlax_conformance.operators.answer_desc import answer_desc
+from dmlax_conformance.operators.desc_rules import violations
+from dmlax_conformance.operators.tables import LEVELS, TABLES, introduced, tensors
+from dmlax_conformance.suite import runner
 
 
 class SpecError(ValueError):

@@ -9,16 +9,18 @@ import jsonschema
 import numpy as np
 import pytest
 
-from dmlax_conformance import cli, vectors
+from dmlax_conformance import cli
 from dmlax_conformance.adapters.base import Unsupported
 from dmlax_conformance.adapters.oracle import Oracle
-from dmlax_conformance.descs import feature_levels, gather
 from dmlax_conformance.errors import SpecViolation
 from dmlax_conformance.exports import dxdispatch
-from dmlax_conformance.oracle import desc_tables
-from dmlax_conformance.runner import case_of
-from dmlax_conformance.tensors import DTYPES, Tensor, encode, from_numpy
-from dmlax_conformance.vectors import ExpectedError, Vector
+from dmlax_conformance.format import vectors
+from dmlax_conformance.format.descs import gather
+from dmlax_conformance.format.tensors import DTYPES, Tensor, encode, from_numpy
+from dmlax_conformance.format.vectors import ExpectedError, Vector
+from dmlax_conformance.operators import tables as desc_tables
+from dmlax_conformance.operators.descs import feature_levels
+from dmlax_conformance.suite.runner import case_of
 
 QUICK = ["--operator", "element_wise_quantize_linear"]
 DATA_TYPE = {"pattern": "^(UNKNOWN|U?INT(8|16|32|64)|FLOAT(16|32|64))$"}

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from dmlax_conformance import limits, vectors
 from dmlax_conformance.errors import Malformed, NotStartable
-from dmlax_conformance.locations import vectors_dir
+from dmlax_conformance.format import limits, vectors
+from dmlax_conformance.paths import vectors_dir
 
 Edit = Callable[[dict[str, Any]], Any]
 

@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlax_conformance import adapters, cli, limits, lint, runner, tensors, vectors
+from dmlax_conformance import adapters, cli
 from dmlax_conformance.errors import Malformed
-from dmlax_conformance.locations import vectors_dir
-from dmlax_conformance.oracle.nonzero_coordinates import nonzero_coordinates
-from dmlax_conformance.recipe import Sparse
-from dmlax_conformance.vectors import Vector
+from dmlax_conformance.format import limits, tensors, vectors
+from dmlax_conformance.format.recipe import Sparse
+from dmlax_conformance.format.vectors import Vector
+from dmlax_conformance.operators.nonzero_coordinates.meaning import nonzero_coordinates
+from dmlax_conformance.paths import vectors_dir
+from dmlax_conformance.suite import lint, runner
 
 PATH = "nonzero_coordinates/huge.json"
 Edit = Callable[[dict[str, Any]], Any]

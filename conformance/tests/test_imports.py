@@ -1,8 +1,12 @@
 """The suite stands alone: neither JAX nor the library under test is needed."""
 
+import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 import dmlax_conformance
 
@@ -15,8 +19,9 @@ class Forbidden:
             raise AssertionError(f"imports {name}")
 
 sys.meta_path.insert(0, Forbidden())
-from dmlax_conformance import cli, lint
-from dmlax_conformance.generate import driver
+from dmlax_conformance import cli
+from dmlax_conformance.suite import lint
+from dmlax_conformance.suite.generate import driver
 import dmlax_conformance.adapters.dmlax
 assert cli.main(["run", "--implementation", "oracle", "--operator", "convolution_integer"]) == 0
 assert driver.files()
@@ -52,7 +57,7 @@ assert cli.main(["smoke", "--command", "cat"]) == 2
 
 
 def test_numpy_alone_is_enough_for_the_suites_own_vectors(tmp_path: Path) -> None:
-    own = Path(dmlax_conformance.locations.vectors_dir()) / "convolution_integer"
+    own = Path(dmlax_conformance.paths.vectors_dir()) / "convolution_integer"
     foreign = tmp_path / "convolution_integer"
     foreign.mkdir()
     for path in own.glob("*.json"):
@@ -71,3 +76,37 @@ def test_numpy_alone_is_enough_for_the_suites_own_vectors(tmp_path: Path) -> Non
     assert rows[0].split()[0] == "convolution_integer"
     assert f"{foreign}" in done.stderr
     assert done.stderr.count("needs the package jsonschema") == 2
+
+
+LAYERS = {
+    **dict.fromkeys(("errors", "exit_codes", "paths", "terminal"), 0),
+    "format": 1,
+    "operators": 2,
+    "suite": 3,
+    **dict.fromkeys(("adapters", "exports", "reports", "scoreboard"), 4),
+    **dict.fromkeys(("cli", "pytest_plugin", "pytest_vectors", "__main__"), 5),
+}
+PACKAGE = Path(dmlax_conformance.__file__).parent
+
+
+def imported(file: Path) -> Iterator[str]:
+    """Yield the part of the package that each relative import of a file names."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            folder = file.relative_to(PACKAGE).parts[: -node.level]
+            names = [*folder, *(node.module or "").split(".")]
+            path = [name for name in names if name]
+            yield from path[:1] or (alias.name for alias in node.names)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_imports_point_downward(name: str) -> None:
+    file = PACKAGE / f"{name}.py"
+    for path in [file] if file.exists() else sorted((PACKAGE / name).rglob("*.py")):
+        upward = {other for other in imported(path) if LAYERS.get(other, 0) > LAYERS[name]}
+        assert not upward, path
+
+
+def test_every_module_has_a_layer() -> None:
+    parts = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert parts - {"__init__", "__pycache__"} == LAYERS.keys()

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from dmlax_conformance import cli, vectors
+from dmlax_conformance import cli
 from dmlax_conformance.errors import Malformed
-from dmlax_conformance.locations import vectors_dir
+from dmlax_conformance.format import vectors
+from dmlax_conformance.paths import vectors_dir
 
 Edit = Callable[[dict[str, Any]], Any]
 

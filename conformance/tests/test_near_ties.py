@@ -5,10 +5,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dmlax_conformance.oracle import floats, near_ties
-from dmlax_conformance.oracle.near_ties import NearTie
-from dmlax_conformance.oracle.rounding import requantize
-from dmlax_conformance.vectors import ExpectedError, Vector
+from dmlax_conformance.format.vectors import ExpectedError, Vector
+from dmlax_conformance.operators._shared import floats, near_ties
+from dmlax_conformance.operators._shared.near_ties import NearTie
+from dmlax_conformance.operators._shared.rounding import requantize
 
 COUNT = 1000
 FAMILIES = {name: near_ties.family(name, COUNT) for name in ("float32", "float64", "exact")}

@@ -8,21 +8,24 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from dmlax_conformance import tensors
-from dmlax_conformance.oracle import floats
-from dmlax_conformance.oracle.convolution import (
+from dmlax_conformance.format import tensors
+from dmlax_conformance.format.tensors import Tensor
+from dmlax_conformance.operators._shared import floats
+from dmlax_conformance.operators._shared.convolution import (
     Windows,
     accumulators,
     quantized_linear_convolution,
 )
-from dmlax_conformance.oracle.element_wise import (
+from dmlax_conformance.operators._shared.element_wise import (
     broadcast,
     element_wise_dequantize_linear,
     element_wise_quantize_linear,
 )
-from dmlax_conformance.oracle.nonzero_coordinates import effective_rank, nonzero_coordinates
-from dmlax_conformance.oracle.rounding import requantize, requantize_float32, wrap_int32
-from dmlax_conformance.tensors import Tensor
+from dmlax_conformance.operators._shared.rounding import requantize, requantize_float32, wrap_int32
+from dmlax_conformance.operators.nonzero_coordinates.meaning import (
+    effective_rank,
+    nonzero_coordinates,
+)
 
 ONE = Fraction(1)
 Array = npt.NDArray[Any]

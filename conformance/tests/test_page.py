@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from dmlax_conformance.format.vectors import Vector
 from dmlax_conformance.reports import html, lines
-from dmlax_conformance.runner import Result
-from dmlax_conformance.vectors import Vector
+from dmlax_conformance.suite.runner import Result
 
 pytestmark = pytest.mark.browser
 

@@ -6,9 +6,9 @@ from math import prod
 
 import pytest
 
-from dmlax_conformance.generate import covering
-from dmlax_conformance.generate.pairs import APART, FACTORS
-from dmlax_conformance.vectors import Vector
+from dmlax_conformance.format.vectors import Vector
+from dmlax_conformance.suite.generate import covering
+from dmlax_conformance.suite.generate.pairs import APART, FACTORS
 
 SMALL = {"a": ("0", "1", "2"), "b": ("0", "1", "2"), "c": ("0", "1"), "d": ("0", "1", "2", "3")}
 

@@ -12,13 +12,15 @@ from typing import IO
 
 import pytest
 
-from dmlax_conformance import adapters, cli, runner, vectors
+from dmlax_conformance import adapters, cli
 from dmlax_conformance.adapters import child
 from dmlax_conformance.adapters.process import MOST_RESTARTS, Process
 from dmlax_conformance.errors import NotStartable
-from dmlax_conformance.locations import vectors_dir
-from dmlax_conformance.runner import Result, Totals
-from dmlax_conformance.vectors import Vector
+from dmlax_conformance.format import vectors
+from dmlax_conformance.format.vectors import Vector
+from dmlax_conformance.paths import vectors_dir
+from dmlax_conformance.suite import runner
+from dmlax_conformance.suite.runner import Result, Totals
 
 HERE = Path(__file__).parent
 LINES = HERE.parent / "examples" / "nonzero_lines.py"

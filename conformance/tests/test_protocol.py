@@ -8,11 +8,12 @@ import jsonschema
 import numpy as np
 import pytest
 
-from dmlax_conformance import protocol, runner, tensors
-from dmlax_conformance.canonical import dumps
 from dmlax_conformance.errors import CODES, Malformed, SpecViolation, Unsupported
-from dmlax_conformance.locations import protocol_file, schema_file
-from dmlax_conformance.vectors import Vector
+from dmlax_conformance.format import tensors
+from dmlax_conformance.format.canonical import dumps
+from dmlax_conformance.format.vectors import Vector
+from dmlax_conformance.paths import protocol_file, schema_file
+from dmlax_conformance.suite import protocol, runner
 
 SHARED = ("code", "elements", "feature_level", "field", "request", "sizes")
 

@@ -16,16 +16,18 @@ from xml.etree import ElementTree
 
 import pytest
 
-from dmlax_conformance import adapters, cli, runner, tensors, vectors
+from dmlax_conformance import adapters, cli
 from dmlax_conformance.adapters.oracle import Oracle
-from dmlax_conformance.canonical import dumps
-from dmlax_conformance.compare import Outcome
 from dmlax_conformance.errors import Malformed
-from dmlax_conformance.locations import schema_file
-from dmlax_conformance.reports import compare, expected, html, junit, lines, reading, repeat, values
+from dmlax_conformance.format import tensors, vectors
+from dmlax_conformance.format.canonical import dumps
+from dmlax_conformance.format.vectors import Vector
+from dmlax_conformance.paths import schema_file
+from dmlax_conformance.reports import compare, expected, html, junit, lines, reading, values
 from dmlax_conformance.reports.lines import Report
-from dmlax_conformance.runner import VERDICTS, Result
-from dmlax_conformance.vectors import Vector
+from dmlax_conformance.suite import repeat, runner
+from dmlax_conformance.suite.compare import Outcome
+from dmlax_conformance.suite.runner import VERDICTS, Result
 
 BAD = frozenset({"fail", "error"})
 

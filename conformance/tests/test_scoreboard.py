@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from dmlax_conformance import cli
-from dmlax_conformance.adapters.nothing import Nothing
-from dmlax_conformance.locations import vectors_dir
-from dmlax_conformance.runner import run
+from dmlax_conformance.format.vectors import Vector
+from dmlax_conformance.paths import vectors_dir
 from dmlax_conformance.scoreboard import record
-from dmlax_conformance.vectors import Vector
+from dmlax_conformance.suite.controls import Nothing
+from dmlax_conformance.suite.runner import run
 
 FOLDER = Path(__file__).parents[1] / "scoreboard"
 NEWEST = sorted(FOLDER.glob("[0-9]*.json"))[-1]

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlax_conformance import cli, smoke
+from dmlax_conformance import cli
 from dmlax_conformance.adapters.base import Case
 from dmlax_conformance.adapters.oracle import Oracle
 from dmlax_conformance.errors import SpecViolation, Unsupported
-from dmlax_conformance.lint import _operators
-from dmlax_conformance.smoke_cases import smokes
+from dmlax_conformance.suite import smoke
+from dmlax_conformance.suite.lint import _operators
+from dmlax_conformance.suite.smoke_cases import smokes
 
 HERE = Path(__file__).parent
 ORACLE = Oracle()

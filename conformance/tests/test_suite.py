@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from dmlax_conformance import cli, lint, vectors
+from dmlax_conformance import cli
 from dmlax_conformance.errors import CODES
-from dmlax_conformance.generate import driver
-from dmlax_conformance.generate.clauses import CLAUSES
-from dmlax_conformance.locations import vectors_dir
-from dmlax_conformance.vectors import ExpectedError, Vector
+from dmlax_conformance.format import vectors
+from dmlax_conformance.format.vectors import ExpectedError, Vector
+from dmlax_conformance.operators.clauses import CLAUSES
+from dmlax_conformance.paths import vectors_dir
+from dmlax_conformance.suite import lint
+from dmlax_conformance.suite.generate import driver
 
 Edit = Callable[[dict[str, Any]], Any]
 

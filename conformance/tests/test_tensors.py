@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlax_conformance import recipe, tensors
 from dmlax_conformance.errors import Malformed
-from dmlax_conformance.recipe import Cycle, Recipe
-from dmlax_conformance.tensors import DTYPES, Tensor
+from dmlax_conformance.format import recipe, tensors
+from dmlax_conformance.format.recipe import Cycle, Recipe
+from dmlax_conformance.format.tensors import DTYPES, Tensor
 
 
 @pytest.mark.parametrize("dtype", sorted(DTYPES))

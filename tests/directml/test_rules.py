@@ -7,8 +7,8 @@ import pytest
 from directml_cases import DESCS, OPERATORS, level
 from dmlax import SpecError, directml
 from dmlax.directml import tables, tensors
-from dmlax_conformance import vectors
-from dmlax_conformance.oracle import desc_tables
+from dmlax_conformance.format import vectors
+from dmlax_conformance.operators import tables as desc_tables
 
 OF_TENSORS = [
     tensors.INTRODUCED.name,

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..oracle.nonzero_coordinates import effective_rank
+from ..operators.nonzero_coordinates.meaning import effective_rank
 from .base import Array, Case, Unsupported
 
 T = TypeVar("T")

@@ -8,11 +8,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import limits, report, runner, vectors
-from ..adapters.base import Unsupported
-from ..exits import FAILED, FINE, UNUSABLE
+from ..errors import Unsupported
+from ..exit_codes import FAILED, FINE, UNUSABLE
+from ..format import limits, vectors
+from ..format.vectors import Vector
+from ..suite import report, runner
 from ..terminal import Console
-from ..vectors import Vector
 from . import case_files, dxdispatch, onnx_backend
 from .results import Results
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ..runner import PASSED
+from ..suite.runner import PASSED
 from .expected import key_of
 from .lines import Json, Report
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import __version__, vectors
-from ..runner import VERDICTS, Result
+from .. import __version__
+from ..format import vectors
+from ..suite.repeat import start_of_command
+from ..suite.runner import VERDICTS, Result
 from . import values
 from .expected import Excused
-from .repeat import start_of_command
 
 FORMAT = "report-1"
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from ..adapters.base import Adapter
 from ..adapters.common import REFUSED
-from ..runner import Result
-from ..vectors import Vector
+from ..format.vectors import Vector
+from ..suite.adapter import Adapter
+from ..suite.runner import Result
 
 KINDS = ("values", "refusals", "descriptors")
 KEPT = ("permitted", "fail", "error")

@@ -1,0 +1,1 @@
+"""The meaning, rules, tables and cases of each operator."""

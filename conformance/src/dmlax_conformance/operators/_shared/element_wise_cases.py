@@ -1,0 +1,63 @@
+"""What the two element-wise operators share."""
+
+from collections.abc import Mapping
+
+from ...format.tensors import Tensor
+from ...format.vectors import Request
+from ..topics import Listed, Topic, bits, floats, ints
+
+
+def operands(x: Tensor, scale: Tensor, zero_point: Tensor | None = None) -> dict[str, Tensor]:
+    """Return the named tensors of a call."""
+    given = {"InputTensor": x, "ScaleTensor": scale}
+    return given if zero_point is None else {**given, "ZeroPointTensor": zero_point}
+
+
+def add(
+    topic: Topic,
+    name: str,
+    comment: str,
+    clause: str,
+    given: Mapping[str, Tensor],
+    dtype: str,
+    flags: str = "",
+    requires: str = "",
+    listed: Listed | None = None,
+) -> None:
+    """Add a valid call whose output has the sizes of the input."""
+    asked = {"OutputTensor": Request(dtype, given["InputTensor"].sizes)}
+    topic.valid(name, comment, clause, given, asked, None, flags, requires, listed)
+
+
+def words(dtype: str, *patterns: int) -> Tensor:
+    """Return a vector of bit patterns."""
+    return bits(dtype, (len(patterns),), patterns)
+
+
+def row(dtype: str, *values: float) -> Tensor:
+    """Return a vector of exact floats."""
+    return floats(dtype, (len(values),), values)
+
+
+def whole(dtype: str, *values: int) -> Tensor:
+    """Return a vector of integers."""
+    return ints(dtype, (len(values),), values)
+
+
+def add_values(topic: Topic, twin: str, dtype: str, clause: str) -> None:
+    """Add one call for each scale that is zero or not finite."""
+    patterns = {
+        "float32": {"zero": 0, "minus-zero": 1 << 31, "nan": 0x7FC00000, "infinity": 0x7F800000},
+        "float16": {"zero": 0, "nan": 0x7E00, "minus-infinity": 0xFC00},
+    }
+    for name, word in patterns[dtype].items():
+        topic.invalid(
+            f"scale-{name}-{dtype}",
+            f"the {dtype} scale is {name}",
+            clause,
+            twin,
+            ("value", "ScaleTensor"),
+            inputs={"ScaleTensor": words(dtype, word)},
+            flags="Invalid KnownValue",
+            requires="values:known",
+        )

@@ -1,0 +1,159 @@
+"""CONVOLUTION_INTEGER."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ...format.recipe import Recipe
+from ...format.tensors import Tensor, from_recipe
+from .._shared.window_cases import SIDES, attributes, output, parameter
+from ..quantized_linear_convolution.cases import WINDOWS, image
+from ..quantized_linear_convolution.cases_invalid import add_options
+from ..topics import Topic, bits, drawn, floats, ints
+
+OPERATOR = "convolution_integer"
+
+
+def topics() -> Iterator[Topic]:
+    """Yield the files of this module."""
+    yield _sums()
+    yield _windows()
+    yield _invalid()
+
+
+def operands(
+    x: Tensor, w: Tensor, zx: Sequence[int] | None = None, zw: Sequence[int] | None = None
+) -> dict[str, Tensor]:
+    """Return the named tensors of a call."""
+    given = {"InputTensor": x, "FilterTensor": w}
+    if zx is not None:
+        given["InputZeroPointTensor"] = parameter(zx, x.dtype)
+    if zw is not None:
+        given["FilterZeroPointTensor"] = parameter(zw, w.dtype)
+    return given
+
+
+def add(
+    topic: Topic,
+    name: str,
+    comment: str,
+    clause: str,
+    given: Mapping[str, Tensor],
+    options: Mapping[str, Any] | None = None,
+    flags: str = "",
+    requires: str = "",
+) -> None:
+    """Add a valid call."""
+    options = options or attributes()
+    asked = output(given["InputTensor"], given["FilterTensor"], options, "int32")
+    topic.valid(name, comment, clause, given, asked, options, flags, requires)
+
+
+def _sums() -> Topic:
+    topic = Topic(OPERATOR, "sums")
+    for tx, (xl, xh) in SIDES.items():
+        for tw, (wl, wh) in SIDES.items():
+            x = ints(tx, (1, 2, 2, 3), [xl, xh, xl, xh, xh, xl, xh, xh, xl, xl, xh, 1])
+            w = ints(tw, (2, 2, 1, 2), [wl, wh, wh, wl, wh, wh, wl, wl])
+            given = operands(x, w, [xl], [wh])
+            text = f"{tx} input and {tw} filter at the ends of their ranges"
+            add(topic, f"extremes-{tx}-{tw}", text, "CVI-1 CVI-4", given, flags="Extreme")
+    x, w = image("uint8", (2, 3, 3, 3), 1), image("int8", (3, 3, 2, 2), 2)
+    points: dict[str, tuple[Sequence[int] | None, Sequence[int] | None]] = {
+        "no-zero-points": (None, None),
+        "input-zero-point": ([200], None),
+        "filter-zero-point": (None, [-100]),
+        "filter-zero-point-each": ([3], [-100, 0, 100]),
+    }
+    for name, (zx, zw) in points.items():
+        flags = "Optional PerChannel" if "each" in name else "Optional"
+        text = f"optional tensors: {name.replace('-', ' ')}"
+        add(topic, name, text, "CVI-1 CVI-5", operands(x, w, zx, zw), flags=flags)
+    for channels in (1, 3, 7, 13):
+        pair = image("int8", (1, channels, 1, 4), channels), image("int8", (3, channels, 1, 1), 3)
+        text = f"sums of {channels} products"
+        add(
+            topic, f"contraction-{channels}", text, "CVI-1", operands(*pair), flags="OddContraction"
+        )
+    row = [*range(-100, 60, 10)]
+    for outputs in (1, 3):
+        x, w = image("int8", (1, 4, 4, 4), 4), ints("int8", (outputs, 4, 2, 2), row * outputs)
+        text = "sums of 16 products, from which the zero point takes the same for every output"
+        add(topic, f"filters-alike-{outputs}", text, "CVI-1 CVI-4", operands(x, w, [5]))
+    _large(topic)
+    return topic
+
+
+def _large(topic: Topic) -> None:
+    x = from_recipe("uint8", (1, 300, 1, 2), Recipe(5, 250, 255))
+    w = from_recipe("uint8", (2, 300, 1, 1), Recipe(6, 250, 255))
+    text = "300 large products: odd sums of more than 24 bits"
+    add(topic, "long-sum", text, "CVI-1", operands(x, w), flags="Large LargeAccumulator")
+    x = from_recipe("uint8", (1, 33_100, 1, 1), Recipe(0, 255, 255))
+    text = "33,100 products of 255 * 255 leave 32 bits"
+    given = operands(x, x)
+    add(topic, "products-wrap", text, "CVI-6", given, None, "Overflow Large", "overflow:wrap")
+
+
+def _windows() -> Topic:
+    topic = Topic(OPERATOR, "windows")
+    x = image("int8", (1, 2, 4, 5), 31)
+    for name, (text, options, kernel) in WINDOWS.items():
+        w = image("uint8", (2, 2, *kernel), 32 + len(name))
+        given = operands(x, w, [-101], [3, 250])
+        flags = "Windows Padding" if "start" in options or "end" in options else "Windows"
+        add(topic, name, text, "CVI-2 CVI-3", given, attributes(**options), flags=flags)
+    groups = {"groups-2": (4, 4, 2), "depthwise": (3, 3, 3), "depthwise-multiplier-2": (2, 4, 2)}
+    for name, (channels, outs, count) in groups.items():
+        given = operands(
+            image("uint8", (1, channels, 3, 3), 61),
+            image("int8", (outs, channels // count, 2, 2), 62),
+            [9],
+        )
+        text = f"{count} groups, {channels} channels in and {outs} out"
+        add(topic, name, text, "CVI-3", given, attributes(groups=count), flags="Groups")
+    line = attributes((2,), (2,), (1,), (3,), 1)
+    given = operands(image("uint8", (2, 2, 7), 55), image("int8", (3, 2, 2), 56), [131])
+    text = "one spatial dimension with stride, dilation and padding"
+    add(topic, "rank-3", text, "CVI-7 CVI-3", given, line, flags="Rank3 Padding Windows")
+    return topic
+
+
+def _invalid() -> Topic:
+    topic = Topic(OPERATOR, "invalid")
+    given = operands(image("uint8", (1, 2, 3, 3), 11), image("int8", (2, 2, 2, 2), 12), [7], [1])
+    add(topic, "twin", "the twin: every tensor is present", "CVI-1", given, flags="Optional")
+    for name, (code, field, clause, tensor) in _wrong().items():
+        text = f"{field} is {tensor.dtype} with sizes {list(tensor.sizes)}"
+        topic.invalid(name, text, clause, "twin", (code, field), {field: tensor})
+    add_options(topic, "twin", "CVI-3")
+    outs = {"FilterTensor": image("int8", (3, 1, 2, 2), 1)}
+    error = ("sizes", "GroupCount")
+    text = "two groups cannot share three output channels"
+    two = {"GroupCount": 2}
+    topic.invalid("groups-do-not-divide", text, "CVI-3", "twin", error, outs, two)
+    return topic
+
+
+def _wrong() -> dict[str, tuple[str, str, str, Tensor]]:
+    types = {
+        "float-input": ("InputTensor", floats("float32", (1, 2, 3, 3), range(18))),
+        "complex-input": ("InputTensor", bits("complex64", (1, 2, 3, 3), [0x3F800000] * 18)),
+        "int32-filter": ("FilterTensor", drawn("int32", (2, 2, 2, 2), 1, -9, 9)),
+        "int8-input-zero-point": ("InputZeroPointTensor", parameter([7], "int8")),
+        "int32-filter-zero-point": ("FilterZeroPointTensor", parameter([1], "int32")),
+    }
+    ranks = {
+        "input-rank-2": ("InputTensor", image("uint8", (2, 9), 1)),
+        "filter-rank-5": ("FilterTensor", image("int8", (2, 2, 2, 2, 1), 1)),
+    }
+    sizes = {
+        "filter-channels-3": ("FilterTensor", "CVI-3", image("int8", (2, 3, 2, 2), 1)),
+        "kernel-too-wide": ("FilterTensor", "CVI-3", image("int8", (2, 2, 2, 4), 1)),
+        "input-zero-point-each": ("InputZeroPointTensor", "CVI-4", parameter([7, 7], "uint8")),
+        "filter-zero-point-3": ("FilterZeroPointTensor", "CVI-5", parameter([1, 1, 1], "int8")),
+    }
+    return {
+        **{name: ("data_type", field, "CVI-4", value) for name, (field, value) in types.items()},
+        **{name: ("dimension_count", field, "CVI-7", v) for name, (field, v) in ranks.items()},
+        **{name: ("sizes", *rest) for name, rest in sizes.items()},
+    }

@@ -1,0 +1,217 @@
+"""QUANTIZED_LINEAR_CONVOLUTION: calls that break one rule."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...format.tensors import Tensor
+from ...format.vectors import Request
+from .._shared.window_cases import attributes, output, parameter, scale_words, scales
+from ..topics import Topic, bits, drawn, floats, ints
+from .cases import OPERATOR, add, image, operands
+
+TWIN = "twin-everything"
+
+
+def topics() -> Iterator[Topic]:
+    """Yield the files of this module."""
+    yield _types()
+    yield _sizes()
+    yield _options()
+    yield _values()
+
+
+def _twin(topic: Topic, name: str) -> None:
+    """Add the call that the others change: every tensor present, two channels in and out."""
+    x, w = image("uint8", (1, 2, 3, 3), 11), image("int8", (2, 2, 2, 2), 12)
+    given = operands(x, w, [120], [1], [5, -5], [100], sw=[0.03125, 0.0625])
+    add(topic, name, "the twin: every tensor is present", "QLC-1", given, flags="Optional")
+
+
+def _types() -> Topic:
+    topic = Topic(OPERATOR, "invalid-types")
+    twin = f"{TWIN}-types"
+    _twin(topic, twin)
+    wrong: dict[str, tuple[str, Tensor]] = {
+        "float-input": ("InputTensor", floats("float32", (1, 2, 3, 3), range(18))),
+        "int16-input": ("InputTensor", drawn("int16", (1, 2, 3, 3), 1, -9, 9)),
+        "complex-input": ("InputTensor", bits("complex64", (1, 2, 3, 3), [0x3F800000] * 18)),
+        "int32-filter": ("FilterTensor", drawn("int32", (2, 2, 2, 2), 1, -9, 9)),
+        "float16-input-scale": ("InputScaleTensor", floats("float16", (1, 1, 1, 1), [0.5])),
+        "float16-filter-scale": ("FilterScaleTensor", floats("float16", (1, 2, 1, 1), [0.5, 1])),
+        "int32-output-scale": ("OutputScaleTensor", ints("int32", (1, 1, 1, 1), [1])),
+        "float-bias": ("BiasTensor", floats("float32", (1, 2, 1, 1), [5, -5])),
+        "int8-bias": ("BiasTensor", ints("int8", (1, 2, 1, 1), [5, -5])),
+        "int8-input-zero-point": ("InputZeroPointTensor", parameter([7], "int8")),
+        "uint8-filter-zero-point": ("FilterZeroPointTensor", parameter([1], "uint8")),
+        "int8-output-zero-point": ("OutputZeroPointTensor", parameter([100], "int8")),
+        "int32-output-zero-point": ("OutputZeroPointTensor", parameter([100], "int32")),
+    }
+    for name, (field, tensor) in wrong.items():
+        text = f"{field} is {tensor.dtype}"
+        topic.invalid(name, text, "QLC-10", twin, ("data_type", field), {field: tensor})
+    _output_type(topic)
+    return topic
+
+
+def _output_type(topic: Topic) -> None:
+    x, w = image("uint8", (1, 2, 3, 3), 11), image("int8", (2, 2, 2, 2), 12)
+    twin = "no-output-zero-point"
+    add(topic, twin, "the twin: no output zero point", "QLC-10", operands(x, w), flags="Optional")
+    outputs = {"OutputTensor": Request("int16", (1, 2, 2, 2))}
+    text = "an INT16 output is asked for"
+    error = ("data_type", "OutputTensor")
+    topic.invalid("int16-output", text, "QLC-10", twin, error, outputs=outputs)
+
+
+def _sizes() -> Topic:
+    topic = Topic(OPERATOR, "invalid-sizes")
+    twin = f"{TWIN}-sizes"
+    _twin(topic, twin)
+    ranks = {
+        "input-rank-2": ("InputTensor", image("uint8", (2, 9), 1)),
+        "input-rank-5": ("InputTensor", image("uint8", (1, 2, 3, 3, 1), 1)),
+        "filter-rank-3": ("FilterTensor", image("int8", (2, 2, 4), 1)),
+        "filter-rank-5": ("FilterTensor", image("int8", (2, 2, 2, 2, 1), 1)),
+    }
+    for name, (field, tensor) in ranks.items():
+        text = f"{field} has rank {len(tensor.sizes)}"
+        topic.invalid(name, text, "QLC-14", twin, ("dimension_count", field), {field: tensor})
+    for name, (field, clause, tensor) in _wrong_sizes().items():
+        text = f"{field} has sizes {list(tensor.sizes)}"
+        topic.invalid(name, text, clause, twin, ("sizes", field), {field: tensor})
+    _group_sizes(topic)
+    _fit(topic, twin)
+    return topic
+
+
+def _wrong_sizes() -> dict[str, tuple[str, str, Tensor]]:
+    half = scales([0.5, 0.5])
+    square = floats("float32", (2, 2, 1, 1), [1, 1, 1, 1])
+    return {
+        "filter-channels-3": ("FilterTensor", "QLC-9", image("int8", (2, 3, 2, 2), 1)),
+        "filter-channels-1": ("FilterTensor", "QLC-9", image("int8", (2, 1, 2, 2), 1)),
+        "input-scale-each": ("InputScaleTensor", "QLC-7", half),
+        "output-scale-each": ("OutputScaleTensor", "QLC-7", half),
+        "input-zero-point-each": ("InputZeroPointTensor", "QLC-7", parameter([7, 7], "uint8")),
+        "output-zero-point-each": ("OutputZeroPointTensor", "QLC-7", parameter([7, 7], "uint8")),
+        "filter-scale-3": ("FilterScaleTensor", "QLC-7", scales([0.5, 0.5, 0.5])),
+        "filter-scale-2x2": ("FilterScaleTensor", "QLC-7", square),
+        "filter-zero-point-3": ("FilterZeroPointTensor", "QLC-7", parameter([1, 1, 1], "int8")),
+        "bias-3": ("BiasTensor", "QLC-4", parameter([5, -5, 0], "int32")),
+        "bias-4": ("BiasTensor", "QLC-4", parameter([5, -5, 0, 1], "int32")),
+    }
+
+
+def _group_sizes(topic: Topic) -> None:
+    x = image("uint8", (1, 4, 2, 2), 13)
+    given = operands(x, image("int8", (4, 2, 1, 1), 14))
+    twin = "groups-2-of-4"
+    add(topic, twin, "the twin: two groups", "QLC-9", given, attributes(groups=2), flags="Groups")
+    cases: dict[str, tuple[str, str, dict[str, Tensor], dict[str, Any]]] = {
+        "groups-do-not-divide-outputs": (
+            "GroupCount",
+            "K = 3",
+            {"FilterTensor": _filter(3, 2)},
+            {},
+        ),
+        "groups-miss-channels": (
+            "FilterTensor",
+            "4 filter channels",
+            {"FilterTensor": _filter(4, 4)},
+            {},
+        ),
+        "groups-4-filter-2": ("FilterTensor", "four groups, 8 channels", {}, {"GroupCount": 4}),
+        "groups-1-filter-2": ("FilterTensor", "one group, 2 channels", {}, {"GroupCount": 1}),
+    }
+    for name, (field, text, inputs, options) in cases.items():
+        text = f"channels do not fit the groups: {text}"
+        topic.invalid(
+            name, text, "QLC-9", twin, ("sizes", field), inputs, options, flags="Invalid Groups"
+        )
+
+
+def _filter(outputs: int, channels: int) -> Tensor:
+    return image("int8", (outputs, channels, 1, 1), 15)
+
+
+def _fit(topic: Topic, twin: str) -> None:
+    error = ("sizes", "FilterTensor")
+    tall = {"FilterTensor": image("int8", (2, 2, 4, 2), 1)}
+    text = "the kernel is higher than the padded input"
+    topic.invalid("kernel-too-high", text, "QLC-8", twin, error, tall)
+    text = "the dilated kernel spans 4 of 3 columns"
+    wide = {"Dilations": [1, 3]}
+    topic.invalid("dilated-kernel-too-wide", text, "QLC-8", twin, error, attributes=wide)
+
+
+OPTIONS: dict[str, tuple[str, Any]] = {
+    "stride-0": ("Strides", [0, 1]),
+    "stride-minus-1": ("Strides", [1, -1]),
+    "strides-too-few": ("Strides", [1]),
+    "strides-too-many": ("Strides", [1, 1, 1]),
+    "dilation-0": ("Dilations", [1, 0]),
+    "dilations-too-many": ("Dilations", [1, 1, 1]),
+    "start-padding-negative": ("StartPadding", [-1, 0]),
+    "start-padding-too-few": ("StartPadding", [0]),
+    "end-padding-negative": ("EndPadding", [0, -1]),
+    "end-padding-too-many": ("EndPadding", [0, 0, 0]),
+    "groups-0": ("GroupCount", 0),
+    "groups-minus-1": ("GroupCount", -1),
+}
+
+
+def _options() -> Topic:
+    topic = Topic(OPERATOR, "invalid-options")
+    twin = f"{TWIN}-options"
+    _twin(topic, twin)
+    add_options(topic, twin, "QLC-8 QLC-9")
+    return topic
+
+
+def add_options(topic: Topic, twin: str, clause: str) -> None:
+    """Add one call for each attribute that is out of range."""
+    for name, (field, value) in OPTIONS.items():
+        text = f"{field} is {value}"
+        error = ("option", field)
+        topic.invalid(name, text, clause, twin, error, attributes={field: value})
+
+
+WORDS = {
+    "zero": 0,
+    "minus-zero": 0x80000000,
+    "nan": 0x7FC00000,
+    "infinity": 0x7F800000,
+    "minus-infinity": 0xFF800000,
+}
+
+
+def _values() -> Topic:
+    topic = Topic(OPERATOR, "invalid-values")
+    twin = f"{TWIN}-values"
+    x, w = image("uint8", (1, 2, 3, 3), 11), image("int8", (2, 2, 2, 2), 12)
+    given = operands(x, w, sw=[0.03125, 0.0625])
+    asked = output(x, w, attributes(), "uint8")
+    text = "the twin: scales that are known and fine"
+    flags, need = "KnownValue", "values:known"
+    topic.valid(twin, text, "QLC-13", given, asked, attributes(), flags, need)
+    for field, wrong in _wrong_scales().items():
+        for name, tensor in wrong.items():
+            label = field.removesuffix("Tensor").replace("Scale", "-scale").lower()
+            inputs = {field: tensor}
+            error, text = ("value", field), f"{field} is {name}"
+            flags = "Invalid KnownValue"
+            name = f"{label}-{name}"
+            topic.invalid(name, text, "QLC-13", twin, error, inputs, flags=flags, requires=need)
+    return topic
+
+
+def _wrong_scales() -> Mapping[str, Mapping[str, Tensor]]:
+    one = {name: scale_words([word]) for name, word in WORDS.items()}
+    second = {f"second-{name}": scale_words([0x3D000000, word]) for name, word in WORDS.items()}
+    return {
+        "InputScaleTensor": one,
+        "FilterScaleTensor": {
+            k: second[k] for k in ("second-zero", "second-nan", "second-infinity")
+        },
+        "OutputScaleTensor": one,
+    }
