@@ -54,7 +54,7 @@ MODULES = (
 @cache
 def files() -> Mapping[str, str]:
     """Return the text of every file by its path under the vectors folder."""
-    return {f"{topic.operator}/{topic.topic}.json": dumps(topic.file()) for topic in _topics()}
+    return {f"{topic.operator}/{topic.topic}.json": dumps(topic.file()) for topic in topics()}
 
 
 def write(root: Path) -> int:
@@ -84,6 +84,6 @@ def _state(is_wanted: bool, is_stored: bool) -> str:
     return "differs from what the generator writes" if is_wanted else "is not generated"
 
 
-def _topics() -> Iterator[Topic]:
+def topics() -> Iterator[Topic]:
     for module in MODULES:
         yield from module.topics()
