@@ -12,7 +12,10 @@ from dmlax_conformance.adapters.base import Case
 from dmlax_conformance.adapters.oracle import Oracle
 from dmlax_conformance.format.tensors import from_numpy, to_numpy
 from dmlax_conformance.format.vectors import Vector
-from dmlax_conformance.operators._shared.convolution import Windows, quantized_linear_convolution
+from dmlax_conformance.operators._shared.convolution import Windows
+from dmlax_conformance.operators.quantized_linear_convolution.meaning import (
+    quantized_linear_convolution,
+)
 from dmlax_conformance.suite import runner
 
 Array = npt.NDArray[Any]
