@@ -50,18 +50,18 @@ class Topic:
         flags: str = "",
         requires: str = "",
         listed: Listed | None = None,
-        beside: str | None = None,
+        paired_with: str | None = None,
         memory: int = 0,
     ) -> None:
         """Add a call that keeps every rule; words in strings are separated by spaces.
 
-        One that zeros answer rightly names another of the file, `beside` which alone it counts.
+        One that zeros answer rightly counts only with another of the file, `paired_with`.
         """
         given = attributes or {}
         results = answer(self.operator, given, inputs, outputs)
         expect = {k: expected(k, v, inputs, listed or {}) for k, v in results.items()}
         self._calls[name] = (given, inputs, outputs)
-        others = {"beside": beside}
+        others = {"beside": paired_with}
         self._add(name, comment, clause, flags, requires, {"outputs": expect}, others)
         self._vectors[-1] |= {"memory": memory} if memory else {}
 

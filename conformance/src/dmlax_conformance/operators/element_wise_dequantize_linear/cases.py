@@ -110,8 +110,8 @@ def _double_rounding(topic: Topic) -> None:
     draw = Draw(6)
     found: list[tuple[int, int]] = []
     while len(found) < 12:
-        mantissa, beside = draw.odd(24), (1, -1, 3, -3)[draw.below(4)]
-        x = (2**31 + beside) * pow(mantissa, -1, 2**32) % 2**32
+        mantissa, step = draw.odd(24), (1, -1, 3, -3)[draw.below(4)]
+        x = (2**31 + step) * pow(mantissa, -1, 2**32) % 2**32
         product = exactly(Fraction(x * mantissa))
         if encode(nearest(product, "float64"), "float32") != encode(product, "float32"):
             found.append((x, mantissa))

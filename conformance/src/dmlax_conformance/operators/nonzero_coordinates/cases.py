@@ -40,12 +40,13 @@ def add(
     width: int | None = None,
     flags: str = "",
     requires: str = "",
-    beside: str | None = None,
+    paired_with: str | None = None,
 ) -> None:
     """Add a valid call; the width defaults to the rank."""
     asked = outputs(tensor, len(tensor.sizes) if width is None else width)
     inputs = {"InputTensor": tensor}
-    topic.valid(name, comment, clause, inputs, asked, None, flags, requires, beside=beside)
+    words = (None, flags, requires, None, paired_with)
+    topic.valid(name, comment, clause, inputs, asked, *words)
 
 
 def marked(dtype: str, sizes: Sequence[int], indices: Sequence[int]) -> Tensor:
@@ -89,8 +90,8 @@ def _page_ranks(topic: Topic) -> None:
         name, text = f"page-1x1x1x1-width-{width}", f"effective rank 0, N = {width}"
         add(topic, name, text, "NZC-3", one, width, "PageExample EffectiveRank")
     none = ints("int16", (1, 1, 1, 1), [0])
-    text, beside = "one element, and it is zero", "page-1x1x1x1-width-1"
-    add(topic, "page-1x1x1x1-zero", text, "NZC-3 NZC-5", none, 1, "Density", beside=beside)
+    text, other = "one element, and it is zero", "page-1x1x1x1-width-1"
+    add(topic, "page-1x1x1x1-zero", text, "NZC-3 NZC-5", none, 1, "Density", paired_with=other)
 
 
 def _ranks() -> Topic:
@@ -131,7 +132,7 @@ def _sizes() -> Topic:
         words = tuple(0x3C00 * (i in kept) for i in range(257))
         tensor = Tensor("float16", (257,), words)
         text = f"257 elements, non-zero: {name}"
-        own = {} if kept else {"beside": "only-last-of-257"}
+        own = {} if kept else {"paired_with": "only-last-of-257"}
         add(topic, f"only-{name}-of-257", text, "NZC-5", tensor, None, "Density BlockEdge", **own)
     for count in (128, 257):
         tensor = ints("int8", (count,), [-1] * count)
@@ -143,10 +144,10 @@ def _sizes() -> Topic:
     add(topic, "length-1071", "1,071 elements in rank 3", "NZC-1 NZC-5", long)
     wave = ints("uint8", (1025,), (int(i % 64 in (0, 63)) for i in range(1025)))
     add(topic, "length-1025", "both ends of every block of 64", "NZC-4", wave, flags="BlockEdge")
-    for sizes, beside in {(0,): "length-31", (2, 0, 3): "length-1071"}.items():
+    for sizes, other in {(0,): "length-31", (2, 0, 3): "length-1071"}.items():
         name, tensor = "x".join(map(str, sizes)), ints("int32", sizes, [])
         flags, requires, text = "Empty", "sizes:zero", "no elements: count 0"
-        add(topic, f"empty-{name}", text, "NZC-5", tensor, None, flags, requires, beside)
+        add(topic, f"empty-{name}", text, "NZC-5", tensor, None, flags, requires, other)
     return topic
 
 
@@ -162,8 +163,8 @@ def _large() -> Topic:
         text = f"{prod(sizes)} elements, one in {one_in} of them non-zero"
         add(topic, f"large-{name}", text, "NZC-1 NZC-4 NZC-5", tensor, flags="Large")
     blank = from_recipe("uint8", (66000,), Recipe(0, 0, 0, 1))
-    flags, beside = "Large Density", "large-70001"
-    add(topic, "large-zero", "66,000 zeros", "NZC-5", blank, flags=flags, beside=beside)
+    flags, other = "Large Density", "large-70001"
+    add(topic, "large-zero", "66,000 zeros", "NZC-5", blank, flags=flags, paired_with=other)
     return topic
 
 
