@@ -1,4 +1,4 @@
-"""What zeros answer rightly counts only beside a vector that they do not."""
+"""A vector that zeros answer rightly counts only with one that they do not."""
 
 import json
 from dataclasses import replace

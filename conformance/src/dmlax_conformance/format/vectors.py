@@ -17,7 +17,7 @@ from .tensors import Tensor
 
 
 class Request(NamedTuple):
-    """What the caller asks an output to be."""
+    """The output that a caller asks for."""
 
     dtype: str
     sizes: tuple[int, ...]
@@ -74,7 +74,7 @@ class Vector:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the call keeps every rule."""
+        """True if the call keeps every rule."""
         return not isinstance(self.expect, ExpectedError)
 
 

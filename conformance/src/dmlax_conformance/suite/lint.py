@@ -1,4 +1,4 @@
-"""What must hold for the suite as a whole, beyond the schema of each file."""
+"""Checks of the suite as a whole, beyond the schema of each file."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

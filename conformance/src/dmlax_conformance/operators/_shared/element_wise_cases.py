@@ -1,4 +1,4 @@
-"""What the two element-wise operators share."""
+"""Vectors of the two element-wise operators: what they share."""
 
 from collections.abc import Mapping
 
