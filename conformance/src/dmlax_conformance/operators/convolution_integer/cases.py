@@ -1,6 +1,6 @@
 """CONVOLUTION_INTEGER."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...format.recipe import Recipe
@@ -15,16 +15,10 @@ from .._shared.window_cases import (
     output,
     parameter,
 )
-from ..topics import Topic, bits, drawn, floats, ints
+from ..topics import Files, Topic, bits, drawn, floats, ints
 
 OPERATOR = "convolution_integer"
-
-
-def topics() -> Iterator[Topic]:
-    """Yield the files of this module."""
-    yield _sums()
-    yield _windows()
-    yield _invalid()
+topics = Files(OPERATOR, Topic)
 
 
 def operands(
@@ -55,8 +49,8 @@ def add(
     topic.valid(name, comment, clause, given, asked, options, flags, requires)
 
 
-def _sums() -> Topic:
-    topic = Topic(OPERATOR, "sums")
+@topics.file("sums")
+def _sums(topic: Topic) -> None:
     for tx, (xl, xh) in SIDES.items():
         for tw, (wl, wh) in SIDES.items():
             x = ints(tx, (1, 2, 2, 3), [xl, xh, xl, xh, xh, xl, xh, xh, xl, xl, xh, 1])
@@ -87,7 +81,6 @@ def _sums() -> Topic:
         text = "sums of 16 products, from which the zero point takes the same for every output"
         add(topic, f"filters-alike-{outputs}", text, "CVI-1 CVI-4", operands(x, w, [5]))
     _large(topic)
-    return topic
 
 
 def _large(topic: Topic) -> None:
@@ -101,8 +94,8 @@ def _large(topic: Topic) -> None:
     add(topic, "products-wrap", text, "CVI-6", given, None, "Overflow Large", "overflow:wrap")
 
 
-def _windows() -> Topic:
-    topic = Topic(OPERATOR, "windows")
+@topics.file("windows")
+def _windows(topic: Topic) -> None:
     x = image("int8", (1, 2, 4, 5), 31)
     for name, (text, options, kernel) in WINDOWS.items():
         w = image("uint8", (2, 2, *kernel), 32 + len(name))
@@ -122,11 +115,10 @@ def _windows() -> Topic:
     given = operands(image("uint8", (2, 2, 7), 55), image("int8", (3, 2, 2), 56), [131])
     text = "one spatial dimension with stride, dilation and padding"
     add(topic, "rank-3", text, "CVI-7 CVI-3", given, line, flags="Rank3 Padding Windows")
-    return topic
 
 
-def _invalid() -> Topic:
-    topic = Topic(OPERATOR, "invalid")
+@topics.file("invalid")
+def _invalid(topic: Topic) -> None:
     given = operands(image("uint8", (1, 2, 3, 3), 11), image("int8", (2, 2, 2, 2), 12), [7], [1])
     add(topic, "twin", "the twin: every tensor is present", "CVI-1", given, flags="Optional")
     for name, (code, field, clause, tensor) in _wrong().items():
@@ -138,7 +130,6 @@ def _invalid() -> Topic:
     text = "two groups cannot share three output channels"
     two = {"GroupCount": 2}
     topic.invalid("groups-do-not-divide", text, "CVI-3", "twin", error, outs, two)
-    return topic
 
 
 def _wrong() -> dict[str, tuple[str, str, str, Tensor]]:

@@ -1,6 +1,5 @@
 """ELEMENT_WISE_DEQUANTIZE_LINEAR."""
 
-from collections.abc import Iterator
 from fractions import Fraction
 
 from ...format.tensors import DTYPES, Tensor
@@ -8,22 +7,15 @@ from .._shared.element_wise_cases import add, add_values, operands, row, whole, 
 from .._shared.floats import encode, exactly, nearest
 from .._shared.near_ties import Draw
 from ..element_wise_quantize_linear.cases import ONE
-from ..topics import Topic, bits, drawn, floats, ints
+from ..topics import Files, Topic, bits, drawn, floats, ints
 
 OPERATOR = "element_wise_dequantize_linear"
+topics = Files(OPERATOR, Topic)
 INTEGERS = ("int8", "int16", "int32", "uint8", "uint16", "uint32")
 
 
-def topics() -> Iterator[Topic]:
-    """Yield the files of this module."""
-    yield _types()
-    yield _rounding()
-    yield _shapes()
-    yield _invalid()
-
-
-def _types() -> Topic:
-    topic = Topic(OPERATOR, "types")
+@topics.file("types")
+def _types(topic: Topic) -> None:
     for dtype in INTEGERS:
         low, high = DTYPES[dtype].low, DTYPES[dtype].high
         x = whole(dtype, low, high, 0, 1, high // 2, low + 1)
@@ -34,11 +26,10 @@ def _types() -> Topic:
         given = operands(x, row("float32", 0.375))
         text = f"{dtype} without a zero point"
         add(topic, f"{dtype}-no-zero-point", text, "DQT-6", given, "float32", "Extreme Optional")
-    return topic
 
 
-def _rounding() -> Topic:
-    topic = Topic(OPERATOR, "rounding")
+@topics.file("rounding")
+def _rounding(topic: Topic) -> None:
     _wide(topic)
     _double_rounding(topic)
     _small(topic)
@@ -54,7 +45,6 @@ def _rounding() -> Topic:
     given = operands(whole("int8", -128, -2, 2, 127), words("float32", 0x7F7FFFFF))
     text = "the largest scale overflows to both infinities"
     add(topic, "overflow-float32", text, "DQT-1", given, "float32", "OddScale SpecialFloat")
-    return topic
 
 
 def _wide(topic: Topic) -> None:
@@ -171,8 +161,8 @@ def _float16(topic: Topic) -> None:
     add(topic, "products-float16", text, "DQT-1", given, "float16", "Rounding Broadcast")
 
 
-def _shapes() -> Topic:
-    topic = Topic(OPERATOR, "shapes")
+@topics.file("shapes")
+def _shapes(topic: Topic) -> None:
     x = drawn("uint8", (2, 3, 4), 3, 0, 255)
     parameters = {
         "each-element": (2, 3, 4),
@@ -194,7 +184,6 @@ def _shapes() -> Topic:
     eight = ints("int16", (1, 2, 1, 1, 2, 1, 1, 2), range(-4, 4))
     given = operands(eight, floats("float16", eight.sizes, [0.5] * 8))
     add(topic, "rank-8", "rank 8, every size equal", "DQT-4", given, "float16")
-    return topic
 
 
 def _scales(sizes: tuple[int, ...]) -> Tensor:
@@ -202,8 +191,8 @@ def _scales(sizes: tuple[int, ...]) -> Tensor:
     return floats("float32", sizes, (mantissa / 2**21 for mantissa in mantissas))
 
 
-def _invalid() -> Topic:
-    topic = Topic(OPERATOR, "invalid")
+@topics.file("invalid")
+def _invalid(topic: Topic) -> None:
     x, zero = ints("uint8", (2, 3), range(6)), ints("uint8", (1, 3), [1, 2, 3])
     given = operands(x, floats("float32", (1, 3), [1, 2, 3]), zero)
     text = "the twin: scale and zero point for each column"
@@ -225,7 +214,6 @@ def _invalid() -> Topic:
         text, flags = f"the twin: a known {dtype} scale", "KnownValue Broadcast"
         add(topic, f"twin-value-{dtype}", text, "DQT-5", known, dtype, flags, "values:known")
         add_values(topic, f"twin-value-{dtype}", dtype, "DQT-5")
-    return topic
 
 
 def _invalid_wide(topic: Topic) -> None:

@@ -1,24 +1,15 @@
 """NONZERO_COORDINATES: sizes, ranks, order and width; and its invalid calls."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import prod
 
 from ...format.recipe import Recipe, Sparse
 from ...format.tensors import Tensor, from_recipe, sparse
 from ...format.vectors import Request
-from ..topics import Topic, bits, drawn, floats, ints
+from ..topics import Files, Topic, bits, drawn, floats, ints
 
 OPERATOR = "nonzero_coordinates"
-
-
-def topics() -> Iterator[Topic]:
-    """Yield the files of this module."""
-    yield _page()
-    yield _ranks()
-    yield _sizes()
-    yield _large()
-    yield _huge()
-    yield _invalid()
+topics = Files(OPERATOR, Topic)
 
 
 def outputs(tensor: Tensor, width: int) -> dict[str, Request]:
@@ -54,8 +45,8 @@ def marked(dtype: str, sizes: Sequence[int], indices: Sequence[int]) -> Tensor:
     return ints(dtype, sizes, (int(i in indices) for i in range(prod(sizes))))
 
 
-def _page() -> Topic:
-    topic = Topic(OPERATOR, "page")
+@topics.file("page")
+def _page(topic: Topic) -> None:
     example = floats("float32", (1, 1, 2, 4), [1, 0, 0, 2, -0.0, 3.5, 0, -5.25])
     printed = Tensor("float32", example.sizes, (*example.words[:7], 0xC0A66666))
     for width in (2, 3, 4):
@@ -73,7 +64,6 @@ def _page() -> Topic:
         name, text = f"page-12x5-width-{width}", f"60 elements of effective rank 2, N = {width}"
         add(topic, name, text, "NZC-3 NZC-6", sixty, width, "PageExample EffectiveRank")
     _page_ranks(topic)
-    return topic
 
 
 def _page_ranks(topic: Topic) -> None:
@@ -94,8 +84,8 @@ def _page_ranks(topic: Topic) -> None:
     add(topic, "page-1x1x1x1-zero", text, "NZC-3 NZC-5", none, 1, "Density", paired_with=other)
 
 
-def _ranks() -> Topic:
-    topic = Topic(OPERATOR, "ranks")
+@topics.file("ranks")
+def _ranks(topic: Topic) -> None:
     shapes = [(13,), (3, 5), (2, 3, 4), (2, 1, 3, 4), (2, 1, 3, 1, 4), (1, 2, 2, 3, 2, 2)]
     shapes += [(2, 1, 2, 1, 3, 1, 2), (2, 1, 2, 2, 1, 2, 1, 3)]
     for rank, sizes in enumerate(shapes, 1):
@@ -119,11 +109,10 @@ def _ranks() -> Topic:
     add(topic, "rank-1-single", text, "NZC-3", ints("uint32", (1,), [2**31]), 1, "Extreme")
     text = "columns are distinct sizes, so that swapped axes or strides show"
     add(topic, "distinct-axes", text, "NZC-1", marked("int8", (2, 7, 3), [1, 3, 8, 20, 21, 41]))
-    return topic
 
 
-def _sizes() -> Topic:
-    topic = Topic(OPERATOR, "sizes")
+@topics.file("sizes")
+def _sizes(topic: Topic) -> None:
     for count in (31, 32, 33, 127, 128, 129, 255, 256, 257):
         tensor = drawn("uint8", (count,), count, 1, 255, 3)
         text = f"{count} elements, about a third of them non-zero"
@@ -148,11 +137,10 @@ def _sizes() -> Topic:
         name, tensor = "x".join(map(str, sizes)), ints("int32", sizes, [])
         flags, requires, text = "Empty", "sizes:zero", "no elements: count 0"
         add(topic, f"empty-{name}", text, "NZC-5", tensor, None, flags, requires, other)
-    return topic
 
 
-def _large() -> Topic:
-    topic = Topic(OPERATOR, "large")
+@topics.file("large")
+def _large(topic: Topic) -> None:
     cases = {
         "70001": ((70001,), 500),
         "257x257": ((257, 257), 400),
@@ -165,12 +153,11 @@ def _large() -> Topic:
     blank = from_recipe("uint8", (66000,), Recipe(0, 0, 0, 1))
     flags, other = "Large Density", "large-70001"
     add(topic, "large-zero", "66,000 zeros", "NZC-5", blank, flags=flags, paired_with=other)
-    return topic
 
 
-def _huge() -> Topic:
+@topics.file("huge")
+def _huge(topic: Topic) -> None:
     """Places that need 32 bits without a sign, for machines with the memory."""
-    topic = Topic(OPERATOR, "huge")
     cases = {"rank-1": (2**31 + 65536,), "rank-3": (65537, 3, 10923)}
     for name, sizes in cases.items():
         places = (0, 2**16, 2**31 - 1, 2**31, prod(sizes) - 1)
@@ -183,14 +170,12 @@ def _huge() -> Topic:
         inputs, clause, memory = {"InputTensor": tensor}, "NZC-1 NZC-4 NZC-5", 5 * 2**30
         words = (None, "Huge", "large")
         topic.valid(f"huge-{name}", text, clause, inputs, asked, *words, memory=memory)
-    return topic
 
 
-def _invalid() -> Topic:
-    topic = Topic(OPERATOR, "invalid")
+@topics.file("invalid")
+def _invalid(topic: Topic) -> None:
     _invalid_widths(topic)
     _invalid_types(topic)
-    return topic
 
 
 WIDTHS = {

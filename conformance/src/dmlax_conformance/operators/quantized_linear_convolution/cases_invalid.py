@@ -1,6 +1,6 @@
 """QUANTIZED_LINEAR_CONVOLUTION: calls that break one rule."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ...format.tensors import Tensor
@@ -15,18 +15,12 @@ from .._shared.window_cases import (
     scale_words,
     scales,
 )
-from ..topics import Topic, bits, drawn, floats, ints
+from ..topics import Files, Topic, bits, drawn, floats, ints
 from .cases import OPERATOR, add, operands
 
+topics = Files(OPERATOR, Topic)
+
 TWIN = "twin-everything"
-
-
-def topics() -> Iterator[Topic]:
-    """Yield the files of this module."""
-    yield _types()
-    yield _sizes()
-    yield _options()
-    yield _values()
 
 
 def _twin(topic: Topic, name: str) -> None:
@@ -36,8 +30,8 @@ def _twin(topic: Topic, name: str) -> None:
     add(topic, name, "the twin: every tensor is present", "QLC-1", given, flags="Optional")
 
 
-def _types() -> Topic:
-    topic = Topic(OPERATOR, "invalid-types")
+@topics.file("invalid-types")
+def _types(topic: Topic) -> None:
     twin = f"{TWIN}-types"
     _twin(topic, twin)
     wrong: dict[str, tuple[str, Tensor]] = {
@@ -59,7 +53,6 @@ def _types() -> Topic:
         text = f"{field} is {tensor.dtype}"
         topic.invalid(name, text, "QLC-10", twin, ("data_type", field), {field: tensor})
     _output_type(topic)
-    return topic
 
 
 def _output_type(topic: Topic) -> None:
@@ -72,8 +65,8 @@ def _output_type(topic: Topic) -> None:
     topic.invalid("int16-output", text, "QLC-10", twin, error, outputs=outputs)
 
 
-def _sizes() -> Topic:
-    topic = Topic(OPERATOR, "invalid-sizes")
+@topics.file("invalid-sizes")
+def _sizes(topic: Topic) -> None:
     twin = f"{TWIN}-sizes"
     _twin(topic, twin)
     ranks = {
@@ -90,7 +83,6 @@ def _sizes() -> Topic:
         topic.invalid(name, text, clause, twin, ("sizes", field), {field: tensor})
     _group_sizes(topic)
     _fit(topic, twin)
-    return topic
 
 
 def _wrong_sizes() -> dict[str, tuple[str, str, Tensor]]:
@@ -153,12 +145,11 @@ def _fit(topic: Topic, twin: str) -> None:
     topic.invalid("dilated-kernel-too-wide", text, "QLC-8", twin, error, attributes=wide)
 
 
-def _options() -> Topic:
-    topic = Topic(OPERATOR, "invalid-options")
+@topics.file("invalid-options")
+def _options(topic: Topic) -> None:
     twin = f"{TWIN}-options"
     _twin(topic, twin)
     add_options(topic, twin, "QLC-8 QLC-9", OPTIONS)
-    return topic
 
 
 WORDS = {
@@ -170,8 +161,8 @@ WORDS = {
 }
 
 
-def _values() -> Topic:
-    topic = Topic(OPERATOR, "invalid-values")
+@topics.file("invalid-values")
+def _values(topic: Topic) -> None:
     twin = f"{TWIN}-values"
     x, w = image("uint8", (1, 2, 3, 3), 11), image("int8", (2, 2, 2, 2), 12)
     given = operands(x, w, sw=[0.03125, 0.0625])
@@ -187,7 +178,6 @@ def _values() -> Topic:
             flags = "Invalid KnownValue"
             name = f"{label}-{name}"
             topic.invalid(name, text, "QLC-13", twin, error, inputs, flags=flags, requires=need)
-    return topic
 
 
 def _wrong_scales() -> Mapping[str, Mapping[str, Tensor]]:
