@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from ...format.tensors import DTYPES, Tensor
-from .._shared.element_wise_cases import add, add_values, operands, row, whole, words
+from .._shared.element_wise_cases import add, add_too_deep, add_values, operands, row, whole, words
 from .._shared.floats import encode, exactly, nearest
 from .._shared.near_ties import Draw
 from ..element_wise_quantize_linear.cases import ONE
@@ -60,30 +60,16 @@ def _wide(topic: Topic) -> None:
         whole("int32", -(2**31), 2**31 - 1, -1, 2**31 - 1),
     )
     text = "differences that leave 32 bits and must not wrap"
-    add(
-        topic,
-        "int32-difference-33-bits",
-        text,
-        "DQT-1 DQT-2",
-        given,
-        "float32",
-        "WideInteger Extreme",
-    )
+    name = "int32-difference-33-bits"
+    add(topic, name, text, "DQT-1 DQT-2", given, "float32", "WideInteger Extreme")
     given = operands(
         whole("uint32", 0, 2**32 - 1, 5, 2**31),
         row("float32", 2.0),
         whole("uint32", 2**32 - 1, 0, 6, 2**31 + 1),
     )
     text = "unsigned differences below zero"
-    add(
-        topic,
-        "uint32-negative-difference",
-        text,
-        "DQT-1 DQT-2",
-        given,
-        "float32",
-        "WideInteger Extreme",
-    )
+    flags = "WideInteger Extreme"
+    add(topic, "uint32-negative-difference", text, "DQT-1 DQT-2", given, "float32", flags)
     given = operands(
         whole("int32", 2**24 + 1, 2**30 + 1), row("float32", 1.0), whole("int32", 2**24, 2**30)
     )
@@ -123,30 +109,16 @@ def _small(topic: Topic) -> None:
     for name, word in scales.items():
         given = operands(steps, words("float16", word))
         text = f"FLOAT16 results near the subnormal range: scale is the {name.replace('-', ' ')}"
-        add(
-            topic,
-            f"subnormal-{name}-float16",
-            text,
-            "DQT-1",
-            given,
-            "float16",
-            "SpecialFloat OddScale",
-        )
+        flags = "SpecialFloat OddScale"
+        add(topic, f"subnormal-{name}-float16", text, "DQT-1", given, "float16", flags)
 
 
 def _float16(topic: Topic) -> None:
     x = whole("int32", 65504, 65519, 65520, 65521, -65519, -65520, 2**31 - 1)
     given = operands(x, row("float16", 1.0))
     text = "around the largest FLOAT16: the tie at 65520 goes to infinity"
-    add(
-        topic,
-        "overflow-float16",
-        text,
-        "DQT-1 DQT-3",
-        given,
-        "float16",
-        "Rounding Tie SpecialFloat",
-    )
+    flags = "Rounding Tie SpecialFloat"
+    add(topic, "overflow-float16", text, "DQT-1 DQT-3", given, "float16", flags)
     x = whole("int32", (2049 << 13) + 1, 2049 << 13, (2051 << 13) - 1, -(2049 << 13) - 1)
     given = operands(x, row("float16", 2.0**-14))
     text = "beside a tie of FLOAT16 that rounding to FLOAT32 first would create"
@@ -219,18 +191,12 @@ def _invalid(topic: Topic) -> None:
 def _invalid_wide(topic: Topic) -> None:
     given = operands(whole("int32", 1, 2), row("float32", 1, 2))
     add(topic, "twin-int32", "the twin: INT32 without a zero point", "DQT-6", given, "float32")
-    wide = {"InputTensor": whole("int64", 1, 2)}
-    error = ("data_type", "InputTensor")
-    need = "dtype:int64"
-    topic.invalid(
-        "int64-input", "an INT64 input", "DQT-2", "twin-int32", error, wide, requires=need
-    )
-    wide = {"ScaleTensor": row("float64", 1, 2)}
-    error = ("data_type", "ScaleTensor")
-    need = "dtype:float64"
-    topic.invalid(
-        "float64-scale", "a FLOAT64 scale", "DQT-3", "twin-int32", error, wide, requires=need
-    )
+    for name, text, clause, field, tensor in (
+        ("int64-input", "an INT64 input", "DQT-2", "InputTensor", whole("int64", 1, 2)),
+        ("float64-scale", "a FLOAT64 scale", "DQT-3", "ScaleTensor", row("float64", 1, 2)),
+    ):
+        error, need = ("data_type", field), f"dtype:{tensor.dtype}"
+        topic.invalid(name, text, clause, "twin-int32", error, {field: tensor}, requires=need)
 
 
 def _invalid_sizes(topic: Topic) -> None:
@@ -242,3 +208,31 @@ def _invalid_sizes(topic: Topic) -> None:
     for name, (field, tensor) in cases.items():
         text = f"{field} of sizes {list(tensor.sizes)} does not repeat to [2, 3]"
         topic.invalid(name, text, "DQT-4", "twin", ("sizes", field), {field: tensor})
+
+
+@topics.file("kills")
+def _survivors(topic: Topic) -> None:
+    """Add calls for planted bugs that survived all other vectors."""
+    cube = drawn("uint8", (3, 3, 3), 103, 0, 255)
+    scales = floats("float32", (1, 1, 3), [0.5, 1.25, 3])
+    given = operands(cube, scales, ints("uint8", (1, 3, 1), [40, 0, 200]))
+    text = "every axis has 3 places; the scale is for axis 2, the zero point for axis 1"
+    add(topic, "every-axis-3", text, "DQT-4", given, "float32", "Broadcast")
+    scales = floats("float32", (3,), [0.5, 1.25, 3])
+    given = operands(cube, scales, ints("uint8", (3, 1), [40, 0, 200]))
+    text = "every axis has 3 places; parameters of lower rank align on the right"
+    add(topic, "every-axis-3-lower-rank", text, "DQT-4", given, "float32", "Broadcast")
+    twin = "twin-kills"
+    plane = ints("uint8", (2, 3), range(6))
+    given = operands(plane, floats("float32", (1, 3), [1, 2, 3]), ints("uint8", (1, 3), [1, 2, 3]))
+    text = "the twin: scale and zero point for each column"
+    add(topic, twin, text, "DQT-4", given, "float32", "Broadcast")
+    error, field = ("sizes", "ZeroPointTensor"), "ZeroPointTensor"
+    text = "ZeroPointTensor of sizes [4, 3] does not repeat to [2, 3]"
+    tensor = {field: ints("uint8", (4, 3), [1] * 12)}
+    topic.invalid("zero-point-grows-input", text, "DQT-4", twin, error, tensor)
+    deep = {
+        "ScaleTensor": floats("float32", (1, 1, 3), [1, 2, 3]),
+        "ZeroPointTensor": ints("uint8", (1, 1, 3), [1, 2, 3]),
+    }
+    add_too_deep(topic, twin, "DQT-4", deep)

@@ -93,15 +93,8 @@ def _ranks(topic: Topic) -> None:
         text = f"rank {rank} with every coordinate"
         add(topic, f"rank-{rank}", text, "NZC-1 NZC-4 NZC-8", tensor)
     text = "trailing sizes of 1 are kept in the effective rank, which is 3"
-    add(
-        topic,
-        "trailing-ones",
-        text,
-        "NZC-3",
-        ints("uint8", (1, 3, 1, 1), [0, 4, 9]),
-        3,
-        "EffectiveRank",
-    )
+    name = "trailing-ones"
+    add(topic, name, text, "NZC-3", ints("uint8", (1, 3, 1, 1), [0, 4, 9]), 3, "EffectiveRank")
     text = "seven leading sizes of 1, one column"
     eight = ints("uint16", (1,) * 7 + (6,), [0, 1, 0, 0, 65535, 2])
     add(topic, "rank-8-width-1", text, "NZC-3 NZC-8", eight, 1, "EffectiveRank")
@@ -202,15 +195,9 @@ def _invalid_widths(topic: Topic) -> None:
         for width in wrong:
             side = "below the effective rank" if width < fine else "above the rank"
             text = f"N = {width} is {side}"
-            topic.invalid(
-                f"width-{width}-of-{name}",
-                text,
-                "NZC-3",
-                twin,
-                ("sizes", "OutputCoordinatesTensor"),
-                outputs=outputs(tensor, width),
-                flags="Invalid EffectiveRank",
-            )
+            words, error = f"width-{width}-of-{name}", ("sizes", "OutputCoordinatesTensor")
+            asked, flags = outputs(tensor, width), "Invalid EffectiveRank"
+            topic.invalid(words, text, "NZC-3", twin, error, outputs=asked, flags=flags)
 
 
 def _invalid_types(topic: Topic) -> None:
@@ -218,23 +205,20 @@ def _invalid_types(topic: Topic) -> None:
     tensor = floats("float32", (2,), [0, 1])
     add(topic, twin, "the twin: FLOAT32 of rank 1", "NZC-7", tensor)
     text = "a complex input; the real part is zero, the imaginary part is not"
-    topic.invalid(
-        "input-complex64",
-        text,
-        "NZC-7",
-        twin,
-        ("data_type", "InputTensor"),
-        inputs={"InputTensor": bits("complex64", (2,), [0, 0x3F80000000000000])},
-    )
+    x = {"InputTensor": bits("complex64", (2,), [0, 0x3F80000000000000])}
+    topic.invalid("input-complex64", text, "NZC-7", twin, ("data_type", "InputTensor"), x)
     scalars = {"float32": floats("float32", (), [5]), "uint8": ints("uint8", (), [0])}
     for dtype, scalar in scalars.items():
-        text = "an input without dimensions"
-        topic.invalid(
-            f"input-rank-0-{dtype}",
-            text,
-            "NZC-8",
-            twin,
-            ("dimension_count", "InputTensor"),
-            inputs={"InputTensor": scalar},
-            outputs={"OutputCoordinatesTensor": Request("uint32", (1, 1))},
-        )
+        name, text = f"input-rank-0-{dtype}", "an input without dimensions"
+        asked = {"OutputCoordinatesTensor": Request("uint32", (1, 1))}
+        x, error = {"InputTensor": scalar}, ("dimension_count", "InputTensor")
+        topic.invalid(name, text, "NZC-8", twin, error, x, outputs=asked)
+
+
+@topics.file("kills")
+def _survivors(topic: Topic) -> None:
+    """Add calls for planted bugs that survived all other vectors."""
+    full = from_recipe("uint8", (65_537,), Recipe(16, 1, 255))
+    text = "65,537 non-zero elements; the file holds the first 32 rows"
+    add(topic, "count-65537", text, "NZC-5", full, flags="Large Density")
+    topic.shorten("count-65537", "OutputCoordinatesTensor", 32)

@@ -181,15 +181,8 @@ def _groups(topic: Topic) -> None:
         w = image("int8", (outs, channels // groups, 2, 2), 70 + number)
         zw, sw = range(-3, outs - 3), [0.03125 * (1 + c) for c in range(outs)]
         given = operands(x, w, [120], list(zw), [100 * c for c in range(outs)], [100], sw=sw)
-        add(
-            topic,
-            name,
-            text,
-            "QLC-9 QLC-7",
-            given,
-            attributes(groups=groups),
-            flags="Groups PerChannel",
-        )
+        flags = "Groups PerChannel"
+        add(topic, name, text, "QLC-9 QLC-7", given, attributes(groups=groups), flags=flags)
     given = operands(image("int8", (1, 4, 4, 4), 80), image("uint8", (4, 1, 3, 3), 81), [-9], [200])
     ring = attributes((2, 2), (1, 1), (1, 1), (1, 1), 4)
     text = "depthwise with stride and padding"
