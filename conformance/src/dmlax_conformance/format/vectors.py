@@ -143,10 +143,18 @@ def parse(text: str) -> Any:
 
 
 def check_schema(file: Any, path: Path) -> None:
-    """Raise `Malformed` if a file breaks its schema; the suite's own may go unchecked."""
-    validator = _validator()
-    if validator is not None or not json_schema.is_own(path):
-        json_schema.check(file, validator, f"to read {path}, it")
+    """Raise `Malformed` if a file breaks its schema; those of the suite are checked by `lint`."""
+    if not json_schema.is_own(path):
+        json_schema.check(file, _validator(), f"to read {path}, it")
+
+
+def schema_problems(file: Any) -> Iterator[str]:
+    """Yield the most telling place where a file breaks its schema, if jsonschema is installed."""
+    try:
+        if _validator() is not None:
+            json_schema.check(file, _validator(), "lint")
+    except Malformed as error:
+        yield str(error)
 
 
 @cache

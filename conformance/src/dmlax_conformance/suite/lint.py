@@ -43,6 +43,7 @@ def problems(root: Path | None = None) -> list[str]:
 def _file_problems(path: Path) -> Iterator[str]:
     text = path.read_text(encoding="utf-8")
     file = vectors.parse(text)
+    yield from (f"{path}:{line}" for line in vectors.schema_problems(file))
     if text != dumps(file):
         yield f"{path}: is not in canonical form"
     if (path.parent.name, path.stem) != (file["operator"], file["topic"]):
