@@ -61,7 +61,7 @@ class Vector:
     clause: tuple[str, ...]
     flags: frozenset[str]
     requires: frozenset[str]
-    twin: str | None
+    base: str | None
     attributes: Mapping[str, Any]
     inputs: Mapping[str, Tensor]
     outputs: Mapping[str, Request]
@@ -208,7 +208,7 @@ def _vector(file: Mapping[str, Any], value: Mapping[str, Any], path: Path, at: s
         clause=tuple(value["clause"]),
         flags=frozenset(value["flags"]),
         requires=frozenset(value["requires"]),
-        twin=value.get("twin"),
+        base=value.get("twin"),
         attributes=value["attributes"],
         inputs=inputs,
         outputs=outputs,
