@@ -5,8 +5,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from dmlax_conformance.oracle import floats, near_ties
-from dmlax_conformance.oracle.rounding import requantize_float32
+from dmlax_conformance.operators._shared import floats, near_ties
+from dmlax_conformance.operators._shared.rounding import requantize_float32
 from support import draw, oracle, requantized, wild_floats
 
 N = 4_000

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from dmlax._cpu import library
-from dmlax_conformance.oracle.answer import answer
-from dmlax_conformance.oracle.rounding import requantize
-from dmlax_conformance.tensors import from_numpy, to_numpy
-from dmlax_conformance.vectors import Request
+from dmlax_conformance.format.tensors import from_numpy, to_numpy
+from dmlax_conformance.format.vectors import Request
+from dmlax_conformance.operators._shared.rounding import requantize
+from dmlax_conformance.operators.answer import answer
 
 NATIVE = [] if library.why_not("cpu") else ["native_cpu"]  # tests/cpu says when it must be there
 WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}

@@ -11,7 +11,7 @@ import pytest
 import dmlax
 from convolution_cases import keywords
 from dmlax._core import requantize
-from dmlax_conformance.oracle import near_ties
+from dmlax_conformance.operators._shared import near_ties
 from support import (
     coordinates,
     draw,

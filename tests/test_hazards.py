@@ -13,7 +13,7 @@ from jax import lax
 import dmlax
 from convolution_cases import CASES, LAYOUTS, operands
 from dmlax._core import requantize
-from dmlax_conformance.oracle import near_ties
+from dmlax_conformance.operators._shared import near_ties
 from lowered import fenced, products, text
 from support import assert_same, coordinates, draw, requantized, sums_of_products
 

@@ -9,15 +9,16 @@ from typing import Any, cast
 
 import pytest
 
-from dmlax_conformance import adapters, cli, runner
+from dmlax_conformance import adapters, cli
 from dmlax_conformance.adapters.base import Adapter
-from dmlax_conformance.generate.builder import PREFIXES
-from dmlax_conformance.generate.clauses import CLAUSES
-from dmlax_conformance.locations import vectors_dir
-from dmlax_conformance.mutants import matrix
-from dmlax_conformance.mutants.catalogue import GROUPS, catalogue
-from dmlax_conformance.mutants.record import HONEST, Mutant
-from dmlax_conformance.vectors import Vector
+from dmlax_conformance.format.vectors import Vector
+from dmlax_conformance.operators.clauses import CLAUSES
+from dmlax_conformance.operators.topics import PREFIXES
+from dmlax_conformance.paths import vectors_dir
+from dmlax_conformance.suite import runner
+from dmlax_conformance.suite.mutants import matrix
+from dmlax_conformance.suite.mutants.catalogue import GROUPS, catalogue
+from dmlax_conformance.suite.mutants.record import HONEST, Mutant
 
 LEAST = 120
 PLANTED = [mutant for mutant in catalogue().values() if mutant.must_kill]

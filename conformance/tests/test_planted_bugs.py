@@ -8,12 +8,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from dmlax_conformance import runner
 from dmlax_conformance.adapters.base import Case
 from dmlax_conformance.adapters.oracle import Oracle
-from dmlax_conformance.oracle.convolution import Windows, quantized_linear_convolution
-from dmlax_conformance.tensors import from_numpy, to_numpy
-from dmlax_conformance.vectors import Vector
+from dmlax_conformance.format.tensors import from_numpy, to_numpy
+from dmlax_conformance.format.vectors import Vector
+from dmlax_conformance.operators._shared.convolution import Windows
+from dmlax_conformance.operators.quantized_linear_convolution.meaning import (
+    quantized_linear_convolution,
+)
+from dmlax_conformance.suite import runner
 
 Array = npt.NDArray[Any]
 Bug = Callable[[Case], Mapping[str, Array]]

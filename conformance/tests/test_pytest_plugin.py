@@ -10,9 +10,9 @@ from textwrap import dedent
 import pytest
 
 import dmlax_conformance
-from dmlax_conformance import vectors
-from dmlax_conformance.locations import vectors_dir
-from dmlax_conformance.vectors import Vector
+from dmlax_conformance.format import vectors
+from dmlax_conformance.format.vectors import Vector
+from dmlax_conformance.paths import vectors_dir
 
 pytest_plugins = ["pytester"]
 

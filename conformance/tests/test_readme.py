@@ -1,14 +1,16 @@
-"""What the README shows is true."""
+"""The README's examples work."""
 
 import re
 from pathlib import Path
 from typing import Any
 
-from dmlax_conformance import errors, limits, pytest_plugin, runner
+from dmlax_conformance import errors, pytest_plugin
 from dmlax_conformance.adapters import TIME_LIMIT
 from dmlax_conformance.adapters.child import LONGEST_LINE
 from dmlax_conformance.adapters.process import MOST_RESTARTS
-from dmlax_conformance.vectors import Vector
+from dmlax_conformance.format import limits
+from dmlax_conformance.format.vectors import Vector
+from dmlax_conformance.suite import runner
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 

@@ -20,7 +20,7 @@ import onnx
 import onnxruntime
 
 import dmlax
-from dmlax_conformance.oracle.near_ties import Draw, NearTie, family, float32, kind
+from dmlax_conformance.operators._shared.near_ties import Draw, NearTie, family, float32, kind
 
 matplotlib.use("Agg")
 from matplotlib import pyplot

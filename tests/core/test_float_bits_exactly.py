@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dmlax._core import float_bits
-from dmlax_conformance.oracle import floats
+from dmlax_conformance.operators._shared import floats
 from support import WORDS, assert_same, draw, wild_floats
 
 FORMATS = [np.float32, np.float16]

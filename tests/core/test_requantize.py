@@ -9,8 +9,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from dmlax._core import requantize
-from dmlax_conformance.oracle import floats, near_ties
-from dmlax_conformance.oracle.rounding import requantize_float32
+from dmlax_conformance.operators._shared import floats, near_ties
+from dmlax_conformance.operators._shared.rounding import requantize_float32
 from requantize_cases import FAMILIES, INT_MIN, exact_ties, extremes, in_range, quotients
 from support import assert_same, draw, oracle, requantized, wild_floats
 

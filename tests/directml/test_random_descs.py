@@ -24,7 +24,7 @@ from directml_cases import (
 )
 from dmlax import SpecError, directml
 from dmlax._operators import SUPPORT
-from dmlax_conformance.oracle.descs import violations
+from dmlax_conformance.operators.desc_rules import violations
 
 EXAMPLES = 400  # of each operator, so 2,000
 BYTES = ["INT8", "UINT8"]

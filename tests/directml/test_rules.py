@@ -8,8 +8,8 @@ from directml_cases import DESCS, level
 from dmlax import SpecError, directml
 from dmlax._operators import SUPPORT
 from dmlax.directml import tensors
-from dmlax_conformance import vectors
-from dmlax_conformance.oracle import desc_tables
+from dmlax_conformance.format import vectors
+from dmlax_conformance.operators import tables as desc_tables
 
 OF_TENSORS = [
     tensors.INTRODUCED.name,

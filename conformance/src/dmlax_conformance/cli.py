@@ -11,20 +11,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from . import __version__, adapters, descs, lint, report, runner, smoke, vectors
-from .adapters.base import Adapter
-from .canonical import dumps
+from . import __version__, adapters
 from .errors import Malformed, NotStartable
-from .exits import FAILED, FINE, UNUSABLE, USAGE
+from .exit_codes import FAILED, FINE, UNUSABLE, USAGE
 from .exports import commands as exports
-from .generate import driver
-from .locations import vectors_dir
-from .mutants import command as mutants
+from .format import vectors
+from .format.canonical import dumps
+from .format.vectors import Vector
+from .operators import descs
+from .paths import vectors_dir
 from .reports import commands, expected
-from .reports.repeat import start_of_command
 from .scoreboard import commands as scoreboard
+from .suite import lint, report, runner, smoke
+from .suite.adapter import Adapter
+from .suite.generate import driver
+from .suite.mutants import command as mutants
+from .suite.repeat import start_of_command
 from .terminal import Console, track
-from .vectors import Vector
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -6,14 +6,16 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from . import adapters, report, runner, vectors
-from .adapters.base import Adapter
+from . import adapters
 from .errors import Malformed, NotStartable
-from .locations import vectors_dir
+from .format import vectors
+from .format.vectors import Vector
+from .paths import vectors_dir
 from .reports import expected
-from .reports.repeat import start_of_command
-from .runner import Result
-from .vectors import Vector
+from .suite import report, runner
+from .suite.adapter import Adapter
+from .suite.repeat import start_of_command
+from .suite.runner import Result
 
 VERDICT = "dml_verdict"
 Cases = list[tuple[Vector, str]]
@@ -78,7 +80,7 @@ class Vectors:
 
 
 class Given(NamedTuple):
-    """What every vector needs to run: the adapter, how to repeat it, and known failures."""
+    """The needs of every vector: the adapter, how to repeat it, and known failures."""
 
     adapter: Adapter
     start: str

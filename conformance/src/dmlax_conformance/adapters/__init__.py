@@ -15,10 +15,10 @@ BUILT_IN = {
     "onnxruntime": "dmlax_conformance.adapters.onnxruntime:OnnxRuntime",
     "onnx_reference": "dmlax_conformance.adapters.onnx_reference:OnnxReference",
     "torch": "dmlax_conformance.adapters.torch:Torch",
-    "empty": "dmlax_conformance.adapters.empty:Empty",
-    "nothing": "dmlax_conformance.adapters.nothing:Nothing",
-    "raising": "dmlax_conformance.adapters.raising:Raising",
-    "zeros": "dmlax_conformance.adapters.zeros:Zeros",
+    "empty": "dmlax_conformance.suite.controls:Empty",
+    "nothing": "dmlax_conformance.suite.controls:Nothing",
+    "raising": "dmlax_conformance.suite.controls:Raising",
+    "zeros": "dmlax_conformance.suite.controls:Zeros",
 }
 PROCESS = "process"
 TIME_LIMIT = 30.0  # seconds for one answer of an adapter in another process

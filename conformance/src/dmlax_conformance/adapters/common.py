@@ -1,4 +1,4 @@
-"""What the adapters for libraries without DirectML's rules have in common.
+"""Parts of the adapters for libraries without DirectML's rules.
 
 Such a library knows no codes and no DirectML fields, so its adapter says only what it can:
 
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..oracle.nonzero_coordinates import effective_rank
+from ..operators.nonzero_coordinates.meaning import effective_rank
 from .base import Array, Case, Unsupported
 
 T = TypeVar("T")

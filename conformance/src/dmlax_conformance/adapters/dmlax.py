@@ -14,10 +14,11 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from ..descs import buffer, express, feature_levels
 from ..errors import NotStartable
-from ..oracle.rules import RULES
-from ..tensors import from_numpy, to_numpy
+from ..format.descs import buffer
+from ..format.tensors import from_numpy, to_numpy
+from ..operators.descs import express, feature_levels
+from ..operators.rules import RULES
 from .base import Case, SpecViolation, Unsupported
 
 WIDE = {"int64", "uint64", "float64"}

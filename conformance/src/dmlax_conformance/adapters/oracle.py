@@ -1,9 +1,9 @@
 """The oracle as an implementation."""
 
-from ..oracle.answer import answer
-from ..oracle.answer_desc import answer_desc
-from ..oracle.rules import RULES
-from ..tensors import from_numpy, to_numpy
+from ..format.tensors import from_numpy, to_numpy
+from ..operators.answer import answer
+from ..operators.answer_desc import answer_desc
+from ..operators.rules import RULES
 from .base import Array, Case, Unsupported
 
 

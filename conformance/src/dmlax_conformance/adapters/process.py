@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from ..errors import AdapterFailure, Malformed, NotStartable
-from ..protocol import START, STOP, VERSION, from_line, outcome, run_command, to_line
+from ..suite.protocol import START, STOP, VERSION, from_line, outcome, run_command, to_line
 from . import TIME_LIMIT
 from .base import Array, Case, Unsupported
 from .child import LONGEST_LINE, Child

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from .. import protocol
-from ..canonical import dumps
-from ..runner import case_of
-from ..vectors import Vector
+from ..format.canonical import dumps
+from ..format.vectors import Vector
+from ..suite import protocol
+from ..suite.runner import case_of
 
 VARIANT = "export"
 

@@ -11,11 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..adapters.base import Unsupported
-from ..descs import buffer, express, feature_levels, tensor_descs
-from ..oracle import layout
-from ..tensors import DTYPES, Tensor, count
-from ..vectors import Vector
+from ..errors import Unsupported
+from ..format import layout
+from ..format.descs import buffer
+from ..format.tensors import DTYPES, Tensor, count
+from ..format.vectors import Vector
+from ..operators.descs import express, feature_levels, tensor_descs
 
 OPERATOR = "operator"
 UNWRITTEN = 85

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..adapters.base import Array, Unsupported
 from ..adapters.common import refusals
 from ..adapters.onnx_models import OUTPUT, call, model
-from ..errors import NotStartable
-from ..runner import case_of
-from ..tensors import Tensor, to_numpy
-from ..vectors import ExpectedError, ExpectedTensor, Vector
+from ..errors import NotStartable, Unsupported
+from ..format.tensors import Tensor, to_numpy
+from ..format.vectors import ExpectedError, ExpectedTensor, Vector
+from ..suite.adapter import Array
+from ..suite.runner import case_of
 
 DATA = "test_data_set_0"
 

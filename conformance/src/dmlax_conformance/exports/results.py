@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import limits, protocol, tensors, vectors
-from ..adapters.base import Array, Case, Unsupported
-from ..errors import Malformed, NotStartable
-from ..oracle import layout
-from ..runner import CAPABILITIES
-from ..tensors import DTYPES
+from ..errors import Malformed, NotStartable, Unsupported
+from ..format import layout, limits, tensors, vectors
+from ..format.tensors import DTYPES
+from ..suite import protocol
+from ..suite.adapter import Array, Case
+from ..suite.runner import CAPABILITIES
 
 SUFFIXES = (".json", ".npy")
 MISSING = "no result"

@@ -1,4 +1,4 @@
-"""What the command line does with reports."""
+"""The commands and options about reports."""
 
 import argparse
 import sys
@@ -6,13 +6,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import runner, vectors
-from ..adapters.base import Adapter
 from ..errors import Malformed
-from ..exits import FAILED, FINE, UNUSABLE
-from ..runner import Result
+from ..exit_codes import FAILED, FINE, UNUSABLE
+from ..format import vectors
+from ..suite import runner
+from ..suite.adapter import Adapter
+from ..suite.repeat import start_of_command
+from ..suite.runner import Result
 from . import compare, expected, html, junit, lines, reading
-from .repeat import start_of_command
 
 OUTPUTS = {
     "report": "write JSON lines to this file",

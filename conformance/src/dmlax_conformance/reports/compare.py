@@ -1,19 +1,14 @@
-"""What changed between two reports, and whether anything got worse."""
+"""Changes between two reports, and whether anything got worse."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from ..runner import PASSED
+from ..suite.runner import PASSED
 from .expected import key_of
 from .lines import Json, Report
 
 FAILED = frozenset({"fail", "error"})
-WORSE = (
-    "newly failing",
-    "newly expected to fail",
-    "newly unsupported",
-    "vanished",
-)
+WORSE = ("newly failing", "newly expected to fail", "newly unsupported", "vanished")
 OTHER = (
     "no longer exact",
     "failing otherwise",

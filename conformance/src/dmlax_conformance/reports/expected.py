@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import vectors
-from ..compare import Outcome
 from ..errors import Malformed
-from ..runner import Result
+from ..format import vectors
+from ..suite.compare import Outcome
+from ..suite.runner import Result
 
 
 @dataclass(frozen=True)

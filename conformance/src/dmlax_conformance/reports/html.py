@@ -10,8 +10,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ..runner import VERDICTS
-from ..vectors import Vector
+from ..format.vectors import Vector
+from ..suite.runner import VERDICTS
 from . import values
 from .lines import Json, Report
 

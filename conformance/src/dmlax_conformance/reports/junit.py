@@ -5,9 +5,9 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
+from ..suite.repeat import command
 from .expected import key_of
 from .lines import Json, Report
-from .repeat import command
 
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .. import __version__, vectors
-from ..runner import VERDICTS, Result
+from .. import __version__
+from ..format import vectors
+from ..suite.repeat import start_of_command
+from ..suite.runner import VERDICTS, Result
 from . import values
 from .expected import Excused
-from .repeat import start_of_command
 
 FORMAT = "report-1"
 
@@ -85,8 +86,8 @@ def _line(result: Result) -> dict[str, Any]:
         "requires": sorted(vector.requires),
         "dtypes": values.data_types(vector),
         "valid": vector.is_valid,
-        **({"twin": vector.twin} if vector.twin else {}),
-        **({"beside": vector.beside.id} if vector.beside else {}),
+        **({"twin": vector.base} if vector.base else {}),
+        **({"beside": vector.paired_with.id} if vector.paired_with else {}),
         **({"was": outcome.was, "reason": outcome.reason} if isinstance(outcome, Excused) else {}),
         **(_evidence(result) if result.verdict not in ("exact", "unsupported") else {}),
     }

@@ -6,9 +6,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .. import json_schema, vectors
 from ..errors import Malformed
-from ..locations import schema_file
+from ..format import json_schema, vectors
+from ..paths import schema_file
 from .lines import FORMAT, Json, Report
 
 

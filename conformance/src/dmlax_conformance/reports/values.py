@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .. import tensors
-from ..compare import differences
-from ..oracle import layout
-from ..tensors import DTYPES, Tensor
-from ..vectors import ExpectedError, ExpectedTensor, Vector
+from ..format import layout, tensors
+from ..format.tensors import DTYPES, Tensor
+from ..format.vectors import ExpectedError, ExpectedTensor, Vector
+from ..suite.compare import differences
 
 MOST = 512
 FIRST = 16

@@ -7,9 +7,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from .. import __version__, adapters, runner, vectors
-from ..canonical import dumps
-from ..exits import FINE
+from .. import __version__, adapters
+from ..exit_codes import FINE
+from ..format import vectors
+from ..format.canonical import dumps
+from ..suite import runner
 from .record import entry
 
 FORMAT = "scoreboard-1"

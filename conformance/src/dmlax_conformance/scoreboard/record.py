@@ -1,4 +1,4 @@
-"""What is kept of a run: counts, and one line for each answer that is not exact.
+"""The record of a run: counts, and one line for each answer that is not exact.
 
 Vectors are of three kinds, which mean different things for a library that knows no DirectML:
 `values` are valid calls, `refusals` calls that break a rule, `descriptors` both, through a desc.
@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from ..adapters.base import Adapter
 from ..adapters.common import REFUSED
-from ..runner import Result
-from ..vectors import Vector
+from ..format.vectors import Vector
+from ..suite.adapter import Adapter
+from ..suite.runner import Result
 
 KINDS = ("values", "refusals", "descriptors")
 KEPT = ("permitted", "fail", "error")

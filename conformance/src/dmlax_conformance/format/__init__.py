@@ -1,0 +1,1 @@
+"""The published format: vectors, tensors, descs and the files that hold them."""

@@ -1,0 +1,287 @@
+"""Finding, reading and checking vector files."""
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ..errors import Malformed
+from ..paths import schema_file, vectors_dir
+from . import json_schema, layout, limits, tensors
+from .json_schema import pointer
+from .tensors import Tensor
+
+
+class Request(NamedTuple):
+    """The output that a caller asks for."""
+
+    dtype: str
+    sizes: tuple[int, ...]
+
+
+class Listed(NamedTuple):
+    """Words that are also permitted at one element, and why."""
+
+    any_of: tuple[int, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class ExpectedTensor:
+    """An output to match; `words` stop after `rows` rows in the mode `exact_rows`."""
+
+    dtype: str
+    sizes: tuple[int, ...]
+    words: tuple[int, ...]
+    compare: str
+    listed: Mapping[int, Listed]
+
+
+class ExpectedError(NamedTuple):
+    """A refusal to match, and those that follow from the same mistake."""
+
+    code: str
+    field: str
+    also: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Vector:
+    """One case, decoded; its answer counts only with a right one to `paired_with`."""
+
+    id: str
+    rev: int
+    operator: str
+    topic: str
+    comment: str
+    clause: tuple[str, ...]
+    flags: frozenset[str]
+    requires: frozenset[str]
+    base: str | None
+    attributes: Mapping[str, Any]
+    inputs: Mapping[str, Tensor]
+    outputs: Mapping[str, Request]
+    expect: Mapping[str, ExpectedTensor] | ExpectedError
+    file: Path
+    desc: Mapping[str, Any] | None = None
+    feature_level: str | None = None
+    paired_with: "Vector | None" = None
+    memory: int = 0  # bytes that a machine needs for it, where that is more than a little
+
+    @property
+    def is_valid(self) -> bool:
+        """True if the call keeps every rule."""
+        return not isinstance(self.expect, ExpectedError)
+
+
+def find(root: Path | None = None) -> list[Path]:
+    """Return all vector files, sorted; none of them leads out of the folder."""
+    folder = root or vectors_dir()
+    paths = sorted(folder.glob("*/*.json"))
+    limits.check_inside(paths, folder)
+    return paths
+
+
+def load_all(root: Path | None = None, operators: Collection[str] = ()) -> list[Vector]:
+    """Return every vector, or those in the folders of some operators."""
+    paths = [path for path in find(root) if not operators or path.parent.name in operators]
+    suite = [vector for path in paths for vector in load(path)]
+    _check_ids(suite)
+    return suite
+
+
+def _check_ids(suite: Iterable[Vector]) -> None:
+    places: dict[str, str] = {}
+    numbers: Counter[Path] = Counter()
+    for vector in suite:
+        at = pointer("vectors", numbers[vector.file], "id")
+        numbers[vector.file] += 1
+        first = places.setdefault(vector.id, f"{vector.file}:{at}")
+        if first != f"{vector.file}:{at}":
+            raise Malformed(at, f"{vector.id} is also the id at {first}", str(vector.file))
+
+
+def matches(
+    vector: Vector,
+    operators: Collection[str] | None,
+    ids: Collection[str] | None,
+    flags: Collection[str] | None,
+) -> bool:
+    """Return whether a vector is among those asked for; nothing asked for is everything."""
+    return (
+        (not operators or vector.operator in operators)
+        and (not ids or vector.id in ids)
+        and (not flags or not vector.flags.isdisjoint(flags))
+    )
+
+
+def load(path: Path) -> list[Vector]:
+    """Return the vectors of one file, or raise `Malformed` naming file and position."""
+    try:
+        file = parse(limits.read(path))
+        check_schema(file, path)
+        return _linked(file, list(_vectors(file, path)))
+    except Malformed as error:
+        raise Malformed(error.position, error.message, str(path)) from None
+
+
+def parse(text: str) -> Any:
+    """Return the JSON value, refusing duplicate keys, NaN tokens, and depth.
+
+    A decimal becomes a `Decimal`, which is no kind of value in any schema here.
+    """
+    limits.check_text(text)
+    hooks = {"object_pairs_hook": _unique, "parse_constant": _no_constant, "parse_float": Decimal}
+    try:
+        return json.loads(text, **hooks)  # type: ignore[arg-type]
+    except json.JSONDecodeError as error:
+        raise Malformed(f"{error.lineno}:{error.colno}", error.msg) from None
+
+
+def check_schema(file: Any, path: Path) -> None:
+    """Raise `Malformed` if a file breaks its schema; those of the suite are checked by `lint`."""
+    if not json_schema.is_own(path):
+        json_schema.check(file, _validator(), f"to read {path}, it")
+
+
+def schema_problems(file: Any) -> Iterator[str]:
+    """Yield the most telling place where a file breaks its schema, if jsonschema is installed."""
+    try:
+        if _validator() is not None:
+            json_schema.check(file, _validator(), "lint")
+    except Malformed as error:
+        yield str(error)
+
+
+@cache
+def _validator() -> Any:
+    return json_schema.validator(json.loads(schema_file().read_text(encoding="utf-8")))
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        raise Malformed(f"key {twice!r}", "appears twice in one object")
+    return value
+
+
+def _no_constant(token: str) -> Any:
+    raise Malformed(f"token {token}", "is not JSON; write floats as bits")
+
+
+def _linked(file: Mapping[str, Any], suite: list[Vector]) -> list[Vector]:
+    """Give each vector the one with which it counts."""
+    known = {vector.id: vector for vector in suite}
+    linked = []
+    for index, (value, vector) in enumerate(zip(file["vectors"], suite, strict=True)):
+        name = value.get("beside")
+        if name is not None and name not in known:
+            raise Malformed(pointer("vectors", index, "beside"), f"no vector {name} in this file")
+        linked.append(vector if name is None else replace(vector, paired_with=known[name]))
+    return linked
+
+
+def _vectors(file: Mapping[str, Any], path: Path) -> Iterator[Vector]:
+    for index, value in enumerate(file["vectors"]):
+        yield _vector(file, value, path, pointer("vectors", index))
+
+
+def _vector(file: Mapping[str, Any], value: Mapping[str, Any], path: Path, at: str) -> Vector:
+    outputs = {k: Request(v["dtype"], tuple(v["sizes"])) for k, v in value["outputs"].items()}
+    for name, asked in outputs.items():
+        limits.check_sizes(asked.sizes, f"{at}/outputs/{name}/sizes")
+    inputs = {k: tensors.decode(v, f"{at}/inputs/{k}") for k, v in value["inputs"].items()}
+    if "desc" in value and "outputs" in value["expect"]:
+        _check_desc(value["desc"], inputs, outputs, at)
+    return Vector(
+        id=value["id"],
+        rev=value["rev"],
+        operator=file["operator"],
+        topic=file["topic"],
+        comment=value["comment"],
+        clause=tuple(value["clause"]),
+        flags=frozenset(value["flags"]),
+        requires=frozenset(value["requires"]),
+        base=value.get("twin"),
+        attributes=value["attributes"],
+        inputs=inputs,
+        outputs=outputs,
+        expect=_expect(value["expect"], outputs, f"{at}/expect"),
+        file=path,
+        desc=value.get("desc"),
+        feature_level=value.get("feature_level"),
+        memory=value.get("memory", 0),
+    )
+
+
+def _check_desc(
+    desc: Mapping[str, Any], inputs: Mapping[str, Tensor], outputs: Mapping[str, Request], at: str
+) -> None:
+    """Raise `Malformed` if the tensors of a valid vector are not those of its desc."""
+    named = {name for name, value in desc.items() if isinstance(value, dict)}
+    for name in sorted(named ^ (inputs.keys() | outputs.keys())):
+        raise Malformed(f"{at}/desc/{name}", "is there, and its tensor is not, or the reverse")
+    dtypes = {name: tensor.dtype for name, tensor in inputs.items()}
+    dtypes |= {name: asked.dtype for name, asked in outputs.items()}
+    for name, dtype in dtypes.items():
+        if dtype.upper() != desc[name]["DataType"]:
+            raise Malformed(f"{at}/desc/{name}", f"has not the data type {dtype}")
+    for name, tensor in inputs.items():
+        if tensor.sizes != layout.array_sizes(desc[name]):
+            raise Malformed(f"{at}/inputs/{name}", "has not the sizes of the desc's buffer")
+    for name, asked in outputs.items():
+        if asked.sizes != tuple(desc[name]["Sizes"]):
+            raise Malformed(f"{at}/outputs/{name}", "has not the sizes of the desc")
+        limits.check_sizes(layout.array_sizes(desc[name]), f"{at}/desc/{name}")
+
+
+def _expect(
+    value: Mapping[str, Any], outputs: Mapping[str, Request], at: str
+) -> Mapping[str, ExpectedTensor] | ExpectedError:
+    if "error" in value:
+        return _expected_error(value["error"])
+    expected = {k: _expected(v, f"{at}/outputs/{k}") for k, v in value["outputs"].items()}
+    for name in sorted(expected.keys() | outputs.keys()):
+        have = expected.get(name)
+        if have is None or outputs.get(name) != (have.dtype, have.sizes):
+            raise Malformed(f"{at}/outputs/{name}", "differs from what the vector asks for")
+    return expected
+
+
+def _expected_error(value: Mapping[str, Any]) -> ExpectedError:
+    also = tuple((item["code"], item["field"]) for item in value.get("also", ()))
+    return ExpectedError(value["code"], value["field"], also)
+
+
+def _expected(value: Mapping[str, Any], at: str) -> ExpectedTensor:
+    sizes = tuple(value["sizes"])
+    words = (
+        tensors.decode(value, at).words if "recipe" in value else tensors.decode_words(value, at)
+    )
+    kept = (value["rows"], sizes[-1]) if "rows" in value else sizes
+    if tensors.count(kept) > tensors.count(sizes):
+        raise Malformed(f"{at}/rows", f"{value['rows']} rows are more than there are")
+    if len(words) != tensors.count(kept):
+        raise Malformed(at, f"{len(words)} elements where {tensors.count(kept)} are needed")
+    return ExpectedTensor(
+        value["dtype"], sizes, words, value["compare"], _listed(value, len(words), at)
+    )
+
+
+def _listed(value: Mapping[str, Any], length: int, at: str) -> dict[int, Listed]:
+    listed = {}
+    for number, item in enumerate(value.get("listed", [])):
+        place = f"{at}/listed/{number}"
+        if item["index"] >= length:
+            raise Malformed(place, f"index {item['index']} is past the last element")
+        any_of = (
+            tensors.decode_word(value["dtype"], word, f"{place}/any_of") for word in item["any_of"]
+        )
+        listed[item["index"]] = Listed(tuple(any_of), item["why"])
+    return listed

@@ -1,1 +1,0 @@
-"""The authors' side: cases written by hand, expectations computed by the oracle."""

@@ -1,0 +1,1 @@
+"""Parts of a meaning that several operators share."""

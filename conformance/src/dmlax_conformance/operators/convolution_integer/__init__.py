@@ -1,0 +1,1 @@
+"""CONVOLUTION_INTEGER."""

@@ -1,0 +1,68 @@
+"""Operator descs as JSON: calls as descs, and what a desc needs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..format import layout
+from ..format.descs import DATA_TYPES, tensor_desc
+from ..format.tensors import Tensor
+from ..format.vectors import Request
+from . import tables
+from .desc_rules import violations
+
+Desc = Mapping[str, Any]
+
+
+def express(
+    operator: str,
+    attributes: Mapping[str, Any],
+    inputs: Mapping[str, Tensor],
+    outputs: Mapping[str, Request],
+) -> dict[str, Any]:
+    """Return the desc of a functional call; it may be one that no feature level accepts.
+
+    Every tensor is packed, but a parameter that repeats gets the strides of 0 that mean so.
+    """
+    tensors: dict[str, Any] = dict.fromkeys(tables.tensors(operator))
+    image = inputs["InputTensor"].sizes
+    for name, tensor in inputs.items():
+        is_repeated = not attributes and tensor.sizes != image
+        tensors[name] = _repeated(tensor, image) if is_repeated else _packed(tensor)
+    tensors |= {name: _packed(asked) for name, asked in outputs.items()}
+    windows = dict(attributes)
+    if windows:
+        windows = {"DimensionCount": len(image) - 2, **windows}
+    return {name: {**tensors, **windows}[name] for name in tables.fields(operator)}
+
+
+def feature_levels(operator: str, desc: Desc) -> tuple[str, ...]:
+    """Return the levels that accept the desc, lowest first."""
+    return tuple(level for level in tables.LEVELS if not violations(operator, desc, level))
+
+
+def tensor_descs(operator: str, desc: Desc, kind: str) -> dict[str, Desc]:
+    """Return the input or output tensors that are there."""
+    rows = tables.rows(operator, tables.LEVELS[-1])
+    names = (row.tensor for row in rows if row.is_output == (kind == "outputs"))
+    return {name: desc[name] for name in names if desc[name] is not None}
+
+
+def needs(operator: str, desc: Desc) -> set[str]:
+    """Return the capabilities that a vector with this desc requires."""
+    tensors = (desc[name] for name in tables.tensors(operator) if desc[name] is not None)
+    is_strided = any(not layout.is_packed(tensor) for tensor in tensors)
+    return {"descriptors", "strides"} if is_strided else {"descriptors"}
+
+
+def _packed(tensor: Tensor | Request) -> dict[str, Any]:
+    """Describe a packed tensor; a type without a name in DirectML is UNKNOWN."""
+    return tensor_desc(DATA_TYPES.get(tensor.dtype, "UNKNOWN"), tensor.sizes)
+
+
+def _repeated(tensor: Tensor, sizes: Sequence[int]) -> dict[str, Any]:
+    """Describe a tensor that repeats to these sizes, which align on the right."""
+    missing = len(sizes) - len(tensor.sizes)
+    own = layout.packed_strides(tensor.sizes)
+    pairs = zip(tensor.sizes, own, strict=True)
+    strides = [0] * missing + [step if size > 1 else 0 for size, step in pairs]
+    return tensor_desc(DATA_TYPES[tensor.dtype], sizes, strides)

@@ -1,0 +1,1 @@
+"""NONZERO_COORDINATES."""

@@ -1,0 +1,248 @@
+"""Putting vectors together: the author gives the call, the oracle gives the expectation."""
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import lcm, prod
+from typing import Any, Generic, TypeVar
+
+from ..errors import SpecViolation
+from ..format import recipe, tensors
+from ..format.recipe import Cycle
+from ..format.tensors import Tensor
+from ..format.vectors import Request
+from . import OPERATORS
+from .answer import answer
+from .clauses import CLAUSES, NOTES
+
+Inputs = Mapping[str, Tensor]
+Listed = Mapping[int, tuple[tuple[int, ...], str]]
+Words = tuple[str, ...]
+
+
+REVISIONS: dict[str, int] = {  # by id, once an expectation has changed
+    "dequantize-plus-zero": 2,
+    "qconv-desc-strides-shared-windows": 2,
+    "qconv-desc-strides-shared-channels": 2,
+    "qconv-desc-strides-shared-batch": 2,
+}
+PREFIXES = {name: f"{operator.prefix}-" for name, operator in OPERATORS.items()}
+
+
+class Topic:
+    """One file of vectors; every id starts with the prefix of its operator."""
+
+    def __init__(self, operator: str, topic: str) -> None:
+        """Start an empty file."""
+        self.operator = operator
+        self.topic = topic
+        self._vectors: list[dict[str, Any]] = []
+        self._calls: dict[str, tuple[Mapping[str, Any], Inputs, Mapping[str, Request]]] = {}
+
+    def valid(
+        self,
+        name: str,
+        comment: str,
+        clause: str,
+        inputs: Inputs,
+        outputs: Mapping[str, Request],
+        attributes: Mapping[str, Any] | None = None,
+        flags: str = "",
+        requires: str = "",
+        listed: Listed | None = None,
+        paired_with: str | None = None,
+        memory: int = 0,
+    ) -> None:
+        """Add a call that keeps every rule; words in strings are separated by spaces.
+
+        One that zeros answer rightly counts only with another of the file, `paired_with`.
+        """
+        given = attributes or {}
+        results = answer(self.operator, given, inputs, outputs)
+        expect = {name: expected(name, results, inputs, listed or {}) for name in results}
+        self._calls[name] = (given, inputs, outputs)
+        others = {"beside": paired_with}
+        self._add(name, comment, clause, flags, requires, {"outputs": expect}, others)
+        self._vectors[-1] |= {"memory": memory} if memory else {}
+
+    def invalid(
+        self,
+        name: str,
+        comment: str,
+        clause: str,
+        base: str,
+        error: tuple[str, str],
+        inputs: Inputs | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, Request] | None = None,
+        flags: str = "Invalid",
+        requires: str = "",
+    ) -> None:
+        """Add a call that changes one thing in its base and so earns this code and field."""
+        old = self._calls[base]
+        changed = ({**old[0], **(attributes or {})}, {**old[1], **(inputs or {})})
+        self._calls[name] = (*changed, {**old[2], **(outputs or {})})
+        self._refused(name, error)
+        code, field = error
+        expect = {"error": {"code": code, "field": field}}
+        self._add(name, comment, clause, flags, requires, expect, {"twin": base})
+
+    def wrong(
+        self, base: str, code: str, text: str, cases: Mapping[str, tuple[str, str, Tensor]]
+    ) -> None:
+        """Replace one tensor of the base after the other: names, clauses, fields and tensors."""
+        for name, (clause, field, tensor) in cases.items():
+            sizes = list(tensor.sizes)
+            words = {"field": field, "dtype": tensor.dtype, "sizes": sizes, "rank": len(sizes)}
+            comment = text.format(**words)
+            self.invalid(name, comment, clause, base, (code, field), {field: tensor})
+
+    def shorten(self, name: str, output: str, rows: int) -> None:
+        """Keep only the first rows of a table, of which a file cannot hold all."""
+        (vector,) = (v for v in self._vectors if v["id"] == PREFIXES[self.operator] + name)
+        value = vector["expect"]["outputs"][output]
+        value |= {"rows": rows, "data": value["data"][: rows * value["sizes"][-1]]}
+
+    def file(self) -> dict[str, Any]:
+        """Return the whole file as JSON."""
+        clauses = {name for vector in self._vectors for name in vector["clause"]}
+        notes = {name for vector in self._vectors for name in vector["flags"]}
+        return {
+            "schema": "vectors-1",
+            "operator": self.operator,
+            "topic": self.topic,
+            "source": f"DML_{self.operator.upper()}_OPERATOR_DESC",
+            "clauses": {name: CLAUSES[name] for name in clauses},
+            "notes": {name: NOTES[name] for name in notes},
+            "vectors": self._vectors,
+        }
+
+    def _refused(self, name: str, error: tuple[str, str]) -> None:
+        """Make sure that the rules agree with the author."""
+        try:
+            answer(self.operator, *self._calls[name])
+        except SpecViolation as violation:
+            if (violation.code, violation.field) != error:
+                raise AssertionError(f"{name}: the rules say {violation}") from None
+        else:
+            raise AssertionError(f"{name}: the rules accept this call")
+
+    def _add(
+        self,
+        name: str,
+        comment: str,
+        clause: str,
+        flags: str,
+        requires: str,
+        expect: dict[str, Any],
+        others: Mapping[str, str | None],
+    ) -> None:
+        attributes, inputs, outputs = self._calls[name]
+        vector: dict[str, Any] = {
+            "id": PREFIXES[self.operator] + name,
+            "rev": REVISIONS.get(PREFIXES[self.operator] + name, 1),
+            "comment": comment,
+            "clause": clause.split(),
+            "flags": flags.split(),
+            "requires": requires.split(),
+            "attributes": dict(attributes),
+            "inputs": {k: tensors.encode(v) for k, v in inputs.items()},
+            "outputs": {k: {"dtype": v.dtype, "sizes": list(v.sizes)} for k, v in outputs.items()},
+            "expect": expect,
+        }
+        prefix = PREFIXES[self.operator]
+        vector |= {kind: prefix + other for kind, other in others.items() if other is not None}
+        self._vectors.append(vector)
+
+
+T = TypeVar("T", bound=Topic)
+
+
+class Files(Generic[T]):
+    """The files of one module: functions that fill a topic each."""
+
+    def __init__(self, operator: str, kind: Callable[[str, str], T]) -> None:
+        """Begin without a file."""
+        self._operator = operator
+        self._kind = kind
+        self._fill: dict[str, Callable[[T], None]] = {}
+
+    def file(self, topic: str) -> Callable[[Callable[[T], None]], Callable[[T], None]]:
+        """Register the decorated function, which fills the topic."""
+
+        def register(fill: Callable[[T], None]) -> Callable[[T], None]:
+            assert topic not in self._fill, topic
+            self._fill[topic] = fill
+            return fill
+
+        return register
+
+    def __call__(self) -> Iterator[T]:
+        """Yield the filled topics."""
+        for name, fill in self._fill.items():
+            topic = self._kind(self._operator, name)
+            fill(topic)
+            yield topic
+
+
+def expected(
+    name: str, results: Mapping[str, Tensor], inputs: Inputs, listed: Listed
+) -> dict[str, Any]:
+    """Return the JSON of an output to match; of coordinates only as many rows as are counted."""
+    if name == "OutputCoordinatesTensor":
+        return _expected_rows(results[name], results["OutputCountTensor"].words[0])
+    tensor = _as_cycle(results[name], inputs)
+    value = {**tensors.encode(tensor), "compare": "exact_or_listed" if listed else "exact"}
+    if listed:
+        value["listed"] = [
+            {"index": index, "any_of": list(any_of), "why": why}
+            for index, (any_of, why) in listed.items()
+        ]
+    return value
+
+
+def _as_cycle(tensor: Tensor, inputs: Inputs) -> Tensor:
+    """Return an output that has to repeat as the inputs do by its cycle, as a file needs it."""
+    lengths = {len(x.made_by.words) for x in inputs.values() if isinstance(x.made_by, Cycle)}
+    if not lengths:
+        return tensor
+    made = tensors.from_recipe(tensor.dtype, tensor.sizes, Cycle(tensor.words[: lcm(*lengths)]))
+    assert made.words == tensor.words, tensor.sizes
+    return made
+
+
+def _expected_rows(tensor: Tensor, rows: int) -> dict[str, Any]:
+    kept = tensors.encode_words(tensor.dtype, tensor.words[: rows * tensor.sizes[-1]])
+    head = {"dtype": tensor.dtype, "sizes": list(tensor.sizes)}
+    return {**head, "compare": "exact_rows", "rows": rows, **kept}
+
+
+def ints(dtype: str, sizes: Iterable[int], values: Iterable[int]) -> Tensor:
+    """Return an integer tensor."""
+    return _checked(Tensor(dtype, tuple(sizes), tuple(values)))
+
+
+def floats(dtype: str, sizes: Iterable[int], values: Iterable[float]) -> Tensor:
+    """Return a float tensor of values that are exact in the dtype."""
+    code = {"float16": "e", "float32": "f", "float64": "d"}[dtype]
+    raw = (struct.pack(f">{code}", value) for value in values)
+    return _checked(Tensor(dtype, tuple(sizes), tuple(int.from_bytes(r, "big") for r in raw)))
+
+
+def bits(dtype: str, sizes: Iterable[int], words: Iterable[int]) -> Tensor:
+    """Return a float tensor of bit patterns."""
+    return _checked(Tensor(dtype, tuple(sizes), tuple(words)))
+
+
+def drawn(
+    dtype: str, sizes: Iterable[int], seed: int, low: int, high: int, one_in: int = 1
+) -> Tensor:
+    """Return drawn integers, written out in the file."""
+    shape = tuple(sizes)
+    return Tensor(dtype, shape, recipe.expand(recipe.Recipe(seed, low, high, one_in), prod(shape)))
+
+
+def _checked(tensor: Tensor) -> Tensor:
+    low, high = tensors.DTYPES[tensor.dtype].low, tensors.DTYPES[tensor.dtype].high
+    assert len(tensor.words) == prod(tensor.sizes), tensor
+    assert all(low <= word <= high for word in tensor.words), tensor
+    return tensor

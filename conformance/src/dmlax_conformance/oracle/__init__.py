@@ -1,1 +1,0 @@
-"""The meaning of each operator in Python integers and fractions: slow, plain, independent."""

@@ -1,0 +1,110 @@
+"""Comparing one answer with one expectation: exactly, or not at all."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from ..format import layout, tensors
+from ..format.vectors import ExpectedTensor
+from ..operators._shared import floats
+
+SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A verdict and, when it is not `exact`, the first reasons and the answer itself."""
+
+    verdict: str
+    details: tuple[str, ...] = ()
+    answer: Any = field(default=None, repr=False, compare=False)
+
+
+EXACT = Outcome("exact")
+
+
+def compare_outputs(
+    expected: Mapping[str, ExpectedTensor], actual: Any, desc: Mapping[str, Any] | None = None
+) -> Outcome:
+    """Compare the names, then every output; one that the desc does not pack is gathered."""
+    if not isinstance(actual, Mapping):
+        return Outcome("error", (f"the answer is a {type(actual).__name__}, not a mapping",))
+    details = [f"{name}: missing" for name in expected if name not in actual]
+    details += [f"{name}: not asked for" for name in actual if name not in expected]
+    if details:
+        return Outcome("fail", tuple(details))
+    own = {name: desc[name] if desc else None for name in expected}
+    return _worst([compare_tensor(n, expected[n], actual[n], own[n]) for n in expected])
+
+
+def compare_tensor(
+    name: str, expected: ExpectedTensor, actual: Any, desc: Mapping[str, Any] | None = None
+) -> Outcome:
+    """Compare dtype, sizes and every element that is defined."""
+    array = np.asarray(actual)
+    if array.dtype.name != expected.dtype:
+        return Outcome("fail", (f"{name}: dtype {array.dtype.name}, not {expected.dtype}",))
+    if desc is not None and not layout.is_packed(desc):
+        if array.shape != layout.array_sizes(desc):
+            want = layout.array_sizes(desc)
+            return Outcome("fail", (f"{name}: a buffer of sizes {array.shape}, not {want}",))
+        places = layout.offsets(desc["Sizes"], desc["Strides"])
+        array = array[places].reshape(expected.sizes)
+    if array.shape != expected.sizes:
+        return Outcome("fail", (f"{name}: sizes {array.shape}, not {expected.sizes}",))
+    words = tensors.from_numpy(array).words
+    wrong = list(differences(expected, words))
+    verdict = "fail" if any(not permitted for _, permitted in wrong) else "permitted"
+    wrong = [item for item in wrong if item[1] == (verdict == "permitted")]
+    if not wrong:
+        return EXACT
+    lines = [_detail(name, expected, index, words[index]) for index, _ in wrong[:SHOWN]]
+    return Outcome(verdict, (*lines, *_remainder(name, len(wrong))))
+
+
+def differences(expected: ExpectedTensor, words: tuple[int, ...]) -> Iterator[tuple[int, bool]]:
+    """Yield the index of each differing element, and whether its word is permitted."""
+    for index, (want, have) in enumerate(zip(expected.words, words, strict=False)):
+        if want != have and not _both_nan(expected.dtype, want, have):
+            listed = expected.listed.get(index)
+            yield index, listed is not None and have in listed.any_of
+
+
+def _both_nan(dtype: str, want: int, have: int) -> bool:
+    if dtype not in floats.FORMATS:
+        return False
+    return all(floats.decode(word, dtype).kind == "nan" for word in (want, have))
+
+
+def _detail(name: str, expected: ExpectedTensor, index: int, have: int) -> str:
+    place = np.unravel_index(index, expected.sizes)
+    where = ",".join(str(int(axis)) for axis in place)
+    want = expected.words[index]
+    return f"{name}[{where}]: {_show(expected.dtype, have)}, not {_show(expected.dtype, want)}"
+
+
+def _remainder(name: str, wrong: int) -> tuple[str, ...]:
+    return (f"{name}: {wrong - SHOWN} more elements differ",) if wrong > SHOWN else ()
+
+
+def _show(dtype: str, word: int) -> str:
+    return (
+        f"0x{word:0{tensors.DTYPES[dtype].width // 4}x}" if dtype in floats.FORMATS else f"{word}"
+    )
+
+
+def _worst(outcomes: list[Outcome]) -> Outcome:
+    rank = ("exact", "permitted", "fail")
+    verdict = max((outcome.verdict for outcome in outcomes), key=rank.index)
+    return Outcome(verdict, tuple(line for item in outcomes for line in item.details))
+
+
+def describe(tensor: tensors.Tensor, limit: int = 24) -> str:
+    """Return a tensor in one line, or only its type when it is large."""
+    head = f"{tensor.dtype}{list(tensor.sizes)}"
+    if prod(tensor.sizes) > limit:
+        return head
+    return f"{head} {' '.join(_show(tensor.dtype, word) for word in tensor.words)}"

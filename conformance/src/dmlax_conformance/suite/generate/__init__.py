@@ -1,0 +1,1 @@
+"""The generator: authors write the calls, the operators give the expectations."""

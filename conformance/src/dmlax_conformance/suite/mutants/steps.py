@@ -1,0 +1,66 @@
+"""What the steps of all operators share."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...format.vectors import Request
+from ...operators._shared import floats
+from ...operators._shared.floats import Real
+
+Array = npt.NDArray[Any]
+Sizes = tuple[int, ...]
+Outputs = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call: every tensor in its logical sizes, whichever door it came through."""
+
+    attributes: Mapping[str, Any]
+    inputs: Mapping[str, Array]
+    outputs: Mapping[str, Request]
+
+
+def words(array: Array) -> list[int]:
+    """Return the elements: bit patterns of floats, else values."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    if array.dtype.kind == "f":
+        flat = flat.view(f"uint{8 * array.dtype.itemsize}")
+    found: list[int] = flat.tolist()
+    return found
+
+
+@cache
+def real(word: int, dtype: str) -> Real:
+    """Return what one element stands for."""
+    if dtype in floats.FORMATS:
+        return floats.decode(word, dtype)
+    return floats.exactly(Fraction(word))
+
+
+def reals(array: Array) -> list[Real]:
+    """Return what each element stands for, row-major."""
+    return [real(word, array.dtype.name) for word in words(array)]
+
+
+def fractions(array: Array) -> list[Fraction]:
+    """Return each element as a fraction; all must be finite."""
+    return [number.value for number in reals(array)]
+
+
+def of_float(value: Any) -> Real:
+    """Return a NumPy float as an exact number."""
+    return reals(np.asarray(value))[0]
+
+
+def to_float(value: Fraction, dtype: str) -> Any:
+    """Return the NumPy float nearest to a fraction."""
+    bits = floats.encode(floats.exactly(value), dtype)
+    width = np.dtype(dtype).itemsize * 8
+    return np.array(bits, f"uint{width}").view(dtype)[()]

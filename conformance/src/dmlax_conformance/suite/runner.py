@@ -1,0 +1,165 @@
+"""Giving vectors to an adapter and judging what comes back."""
+
+import itertools
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from ..errors import AdapterFailure, NotStartable, SpecViolation, Unsupported
+from ..format import limits
+from ..format.tensors import to_numpy
+from ..format.vectors import ExpectedError, Vector
+from .adapter import Adapter, Case
+from .compare import EXACT, Outcome, compare_outputs
+
+VERDICTS = ("exact", "permitted", "fail", "error", "expected", "unsupported")
+PASSED = frozenset({"exact", "permitted"})
+CAPABILITIES = frozenset({"descriptors", "strides", "large"})
+
+
+@dataclass(frozen=True)
+class Result:
+    """One vector in one variant."""
+
+    vector: Vector
+    variant: str
+    outcome: Outcome
+    seconds: float
+
+    @property
+    def verdict(self) -> str:
+        """One of `VERDICTS`."""
+        return self.outcome.verdict
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Counts that add up: total = applicable + unsupported."""
+
+    counts: Counter[str]
+
+    @classmethod
+    def of(cls, results: Iterable[Result]) -> "Totals":
+        """Count the verdicts."""
+        return cls(Counter(result.verdict for result in results))
+
+    @property
+    def total(self) -> int:
+        """All cases."""
+        return self.counts.total()
+
+    @property
+    def applicable(self) -> int:
+        """Cases that were not declined."""
+        return self.total - self.counts["unsupported"]
+
+
+def run(
+    adapter: Adapter, vectors: Iterable[Vector], variants: Iterable[str], jobs: int = 1
+) -> Iterator[Result]:
+    """Yield one result for each vector in each variant, in order, `jobs` at a time."""
+    with ThreadPoolExecutor(jobs) as pool:
+        yield from pool.map(lambda case: _result(adapter, *case), cases(adapter, vectors, variants))
+
+
+def cases(
+    adapter: Adapter, vectors: Iterable[Vector], variants: Iterable[str]
+) -> list[tuple[Vector, str]]:
+    """Return each vector with each variant; descs only with the adapter's `desc_variants`."""
+    for_descs: Collection[str] = getattr(adapter, "desc_variants", adapter.variants)
+    every = itertools.product(vectors, tuple(variants))
+    return [(v, variant) for v, variant in every if v.desc is None or variant in for_descs]
+
+
+def variants_of(adapter: Adapter, asked: str | None) -> tuple[str, ...]:
+    """Return the variant asked for, all of them, or those that the adapter runs usually."""
+    if asked is None:
+        usual: tuple[str, ...] = getattr(adapter, "usual_variants", adapter.variants)
+        return usual
+    if asked not in ("all", *adapter.variants):
+        raise NotStartable(f"{adapter.name} has no variant {asked}")
+    return adapter.variants if asked == "all" else (asked,)
+
+
+def _result(adapter: Adapter, vector: Vector, variant: str) -> Result:
+    start = time.perf_counter()
+    outcome = judge(adapter, vector, variant)
+    return Result(vector, variant, outcome, time.perf_counter() - start)
+
+
+def judge(adapter: Adapter, vector: Vector, variant: str) -> Outcome:
+    """Return the verdict on one vector in one variant, and on the one paired with it, if any.
+
+    A vector that zeros answer rightly proves nothing alone.
+    """
+    outcome = judge_alone(adapter, vector, variant)
+    if vector.paired_with is None or outcome.verdict not in PASSED:
+        return outcome
+    other = judge_alone(adapter, vector.paired_with, variant)
+    if other.verdict in PASSED:
+        return outcome
+    verdict = "unsupported" if other.verdict == "unsupported" else "fail"
+    reason = f"right, but counts only beside {vector.paired_with.id}: {other.verdict}"
+    return Outcome(verdict, (reason, *other.details), outcome.answer)
+
+
+def judge_alone(adapter: Adapter, vector: Vector, variant: str) -> Outcome:
+    """Return the verdict on one vector in one variant, whatever becomes of any other."""
+    missing = missing_capabilities(adapter, vector)
+    if missing:
+        return Outcome("unsupported", (f"needs {' and '.join(missing)}",))
+    if vector.memory > limits.memory():
+        reason = f"needs {vector.memory} bytes, more than {limits.memory()}"
+        return Outcome("unsupported", (f"{reason}; {limits.MEMORY} sets this",))
+    try:
+        answer = adapter.run(case_of(vector), variant)
+        if isinstance(vector.expect, ExpectedError):
+            return Outcome("fail", (f"accepted; {_wanted(vector.expect)}",), answer)
+        outcome = compare_outputs(vector.expect, answer, vector.desc)
+        return outcome if outcome == EXACT else replace(outcome, answer=answer)
+    except Unsupported as reason:
+        return Outcome("unsupported", (str(reason),))
+    except SpecViolation as violation:
+        return _judge_refusal(vector, violation)
+    except AdapterFailure as failure:
+        return Outcome("error", (str(failure), *failure.details))
+    except Exception as error:
+        return Outcome("error", (f"{type(error).__name__}: {str(error)[:300]}",))
+
+
+def missing_capabilities(adapter: Adapter, vector: Vector) -> list[str]:
+    """Return what the vector requires and the adapter must list, but does not."""
+    listed: Collection[str] = getattr(adapter, "capabilities", frozenset())
+    return sorted((vector.requires & CAPABILITIES).difference(listed))
+
+
+def case_of(vector: Vector) -> Case:
+    """Return what the adapter may see."""
+    return Case(
+        id=vector.id,
+        operator=vector.operator,
+        requires=vector.requires,
+        attributes=vector.attributes,
+        inputs={name: to_numpy(tensor) for name, tensor in vector.inputs.items()},
+        outputs=vector.outputs,
+        desc=vector.desc,
+        feature_level=vector.feature_level,
+    )
+
+
+def _judge_refusal(vector: Vector, violation: SpecViolation) -> Outcome:
+    expect = vector.expect
+    if not isinstance(expect, ExpectedError):
+        return Outcome("fail", (f"refused a call that keeps every rule: {violation}",))
+    answered = (violation.code, violation.field)
+    if answered == (expect.code, expect.field):
+        return EXACT
+    if answered in expect.also:
+        return Outcome("permitted", (f"refused with {violation}; {_wanted(expect)}",))
+    return Outcome("fail", (f"refused with {violation}; {_wanted(expect)}",))
+
+
+def _wanted(expect: ExpectedError) -> str:
+    return f"must be refused with {expect.code} on {expect.field}"

@@ -1,0 +1,163 @@
+"""The adapters for other libraries: they answer as the library does, and never decide for it."""
+
+import importlib
+import inspect
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import pytest
+
+from dmlax_conformance import adapters, cli
+from dmlax_conformance.adapters import common
+from dmlax_conformance.adapters.base import Adapter, Case, Unsupported
+from dmlax_conformance.errors import NotStartable
+from dmlax_conformance.format.vectors import Request, Vector
+from dmlax_conformance.suite import runner
+from dmlax_conformance.suite.runner import Result
+
+LIBRARIES = {
+    "numpy": "numpy",
+    "jnp": "jax",
+    "onnxruntime": "onnxruntime",
+    "onnx_reference": "onnx",
+    "torch": "torch",
+}
+NAMES = [name for name in LIBRARIES if name != "torch"]
+NAMES += [pytest.param("torch", marks=pytest.mark.torch)]  # type: ignore[list-item] # large
+QUICK = ("numpy", "onnxruntime", "onnx_reference", "torch")  # jnp compiles for minutes
+Judged = Callable[[str], list[Result]]
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@cache
+def started(name: str) -> Adapter:
+    importlib.import_module(LIBRARIES[name])
+    return adapters.start(name)
+
+
+def sample(functional: list[Vector]) -> list[Vector]:
+    """Return a few vectors: groups and windows, which are right, and scales that are refused."""
+    flags = "Groups", "Windows", "KnownValue", "EffectiveRank"
+    return [v for flag in flags for v in [v for v in functional if flag in v.flags][::3][:3]]
+
+
+@pytest.fixture(scope="module")
+def judged(suite: list[Vector]) -> Callable[[str], list[Result]]:
+    """Return a function that runs an adapter, once; one that compiles gets a sample."""
+    functional = [vector for vector in suite if vector.desc is None]
+
+    @cache
+    def results(name: str) -> list[Result]:
+        adapter = started(name)
+        chosen = functional if name in QUICK else sample(functional)
+        return list(runner.run(adapter, chosen, adapter.variants))
+
+    return results
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_crashes_and_most_values_are_right(name: str, judged: Judged) -> None:
+    results = judged(name)
+    crashes = [result for result in results if result.verdict == "error"]
+    assert all("SIGFPE" in result.outcome.details[0] for result in crashes), crashes
+    valid = Counter(result.verdict for result in results if result.vector.is_valid)
+    assert valid["exact"] > 5 * (valid["fail"] + valid["permitted"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_refusal_without_a_code_is_never_a_pass(name: str, judged: Judged) -> None:
+    results = [result for result in judged(name) if not result.vector.is_valid]
+    verdicts = Counter(result.verdict for result in results)
+    assert verdicts.keys() <= {"fail", "error", "unsupported"}
+    assert min(verdicts["fail"], verdicts["unsupported"]) > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_descs_are_not_given_to_a_library_without_them(name: str, suite: list[Vector]) -> None:
+    descs = [vector for vector in suite if vector.desc is not None]
+    adapter = started(name)
+    results = runner.run(adapter, descs, adapter.variants[:1])
+    assert {result.verdict for result in results} == {"unsupported"}
+
+
+def test_the_whole_suite_takes_numpy_less_than_30_seconds() -> None:
+    start = time.perf_counter()
+    assert cli.main(["run", "--implementation", "numpy", "--max-shown", "0"]) == 1
+    assert time.perf_counter() - start < 30
+
+
+@pytest.mark.parametrize("operator", ["nonzero_coordinates", "convolution_integer"])
+def test_numpy_is_exact_where_nothing_is_rounded(operator: str, judged: Judged) -> None:
+    results = [r for r in judged("numpy") if r.vector.operator == operator]
+    verdicts = {result.verdict for result in results if result.vector.is_valid}
+    assert verdicts == {"exact"}
+
+
+def test_numpy_computes_in_float64_and_jnp_in_float32(suite: list[Vector]) -> None:
+    """The near ties were found for exactly these two formulas."""
+    for flag, wrong in {
+        "NearTieFloat32": {"jnp": True, "numpy": False},
+        "NearTieFloat64": {"jnp": True, "numpy": True},
+    }.items():
+        chosen = [v for v in suite if flag in v.flags and v.operator.startswith("quantized")]
+        for name, expected in wrong.items():
+            results = runner.run(started(name), chosen[:1], ("eager",))
+            assert {result.verdict == "fail" for result in results} == {expected}, (flag, name)
+
+
+@pytest.mark.parametrize(("name", "library"), LIBRARIES.items())
+def test_a_missing_library_does_not_start(
+    name: str, library: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if library == "numpy":
+        return
+    for module in [each for each in sys.modules if each.split(".")[0] == library]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(NotStartable, match=library):
+        adapters.start(name)
+
+
+def test_only_the_documented_exceptions_are_refusals() -> None:
+    with pytest.raises(Unsupported, match="refused without a code: ValueError: no"):
+        raised(ValueError("no"))
+    with pytest.raises(KeyError):
+        raised(KeyError("a mistake of the adapter"))
+
+
+def raised(error: Exception) -> None:
+    with common.refusals(ValueError):
+        raise error
+
+
+def coordinates_case(shape: tuple[int, ...], size: int, width: int) -> Case:
+    outputs = {
+        "OutputCountTensor": Request("uint32", (1,)),
+        "OutputCoordinatesTensor": Request("uint32", (size, width)),
+    }
+    inputs = {"InputTensor": np.ones(shape, np.uint8)}
+    return Case("one", "nonzero_coordinates", frozenset(), {}, inputs, outputs)
+
+
+def test_leading_columns_are_left_out_only_where_they_hold_nothing() -> None:
+    shape = (1, 2, 3)
+    rows = np.argwhere(np.ones(shape))
+    for width in (2, 3):
+        answer = common.coordinates(coordinates_case(shape, 6, width), rows)
+        np.testing.assert_array_equal(answer["OutputCoordinatesTensor"], rows[:, 3 - width :])
+        assert answer["OutputCountTensor"].tolist() == [6]
+    for width in (0, 1, 4):
+        with pytest.raises(Unsupported):
+            common.coordinates(coordinates_case(shape, 6, width), rows)
+
+
+def test_every_adapter_for_a_library_is_tested_here() -> None:
+    """Those are the ones that translate what a library raises."""
+    modules = {name: path.partition(":")[0] for name, path in adapters.BUILT_IN.items()}
+    sources = {k: inspect.getsource(importlib.import_module(v)) for k, v in modules.items()}
+    assert {name for name, text in sources.items() if "refusals(" in text} == LIBRARIES.keys()

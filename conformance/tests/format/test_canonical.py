@@ -1,0 +1,38 @@
+"""Canonical JSON says the same thing, always in the same way."""
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dmlax_conformance.format.canonical import WIDTH, dumps
+
+scalars = st.none() | st.booleans() | st.integers() | st.text(max_size=40)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=30) | st.dictionaries(st.text(max_size=9), inner),
+    max_leaves=60,
+)
+
+
+@given(values)
+@settings(deadline=None, max_examples=150)
+def test_keeps_the_value_and_is_stable(value: Any) -> None:
+    text = dumps(value)
+    assert json.loads(text) == value
+    assert dumps(json.loads(text)) == text
+    assert text.endswith("\n")
+
+
+def test_key_order_does_not_depend_on_insertion() -> None:
+    assert dumps({"zebra": 1, "id": 2, "apple": 3}) == dumps({"apple": 3, "zebra": 1, "id": 2})
+    assert dumps({"zebra": 1, "id": 2, "apple": 3}) == '{"id": 2, "apple": 3, "zebra": 1}\n'
+
+
+def test_short_values_stay_on_a_line_and_long_ones_are_filled() -> None:
+    lines = dumps({"data": list(range(100))}).splitlines()
+    assert lines[1] == '  "data": ['
+    assert len(lines) < 10
+    assert max(map(len, lines)) <= WIDTH
+    assert dumps({"data": [1, 2]}) == '{"data": [1, 2]}\n'

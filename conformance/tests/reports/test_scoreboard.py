@@ -1,0 +1,130 @@
+"""The scoreboard: counts that add up, and a reason for every failure that is checked in."""
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dmlax_conformance import cli
+from dmlax_conformance.format.vectors import Vector
+from dmlax_conformance.paths import vectors_dir
+from dmlax_conformance.scoreboard import record
+from dmlax_conformance.suite.controls import Nothing
+from dmlax_conformance.suite.runner import run
+
+FOLDER = Path(__file__).parents[2] / "scoreboard"
+NEWEST = sorted(FOLDER.glob("[0-9]*.json"))[-1]
+IMPLEMENTATIONS = {"dmlax", "oracle", "numpy", "jnp", "onnxruntime", "onnx_reference", "torch"}
+
+
+@pytest.fixture(scope="module")
+def newest() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(NEWEST.read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def reasons() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((FOLDER / "reasons.json").read_text())
+    return found
+
+
+def explained(newest: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what needs a reason: answers to valid calls and to descs."""
+    for name, entry in newest["implementations"].items():
+        for answer in entry["answers"]:
+            if answer["kind"] != "refusals":
+                yield from ((name, one) for one in answer["ids"])
+
+
+def test_every_failure_has_exactly_one_reason(
+    newest: dict[str, Any], reasons: list[dict[str, Any]]
+) -> None:
+    for name, one in explained(newest):
+        assert sum(covers(each, name, one) for each in reasons) == 1, (name, one)
+
+
+def test_every_reason_and_pattern_is_needed(
+    newest: dict[str, Any], reasons: list[dict[str, Any]]
+) -> None:
+    failures = list(explained(newest))
+    for each in reasons:
+        for name in each["implementations"]:
+            assert any(covers(each, name, one) for who, one in failures if who == name), each
+        for pattern in each["ids"]:
+            assert any(fnmatch(one, pattern) for _, one in failures), (each["why"], pattern)
+
+
+def covers(reason: dict[str, Any], name: str, one: str) -> bool:
+    return name in reason["implementations"] and any(fnmatch(one, p) for p in reason["ids"])
+
+
+def test_every_implementation_is_there_and_saw_every_vector(newest: dict[str, Any]) -> None:
+    assert newest["implementations"].keys() == IMPLEMENTATIONS
+    for name, entry in newest["implementations"].items():
+        seen = [
+            sum(sum(counts.values()) for own in operators.values() for counts in own.values())
+            for operators in entry["variants"].values()
+        ]
+        assert max(seen) == newest["vectors"], name
+
+
+def test_the_lists_have_the_counts_of_the_table(newest: dict[str, Any]) -> None:
+    for entry in newest["implementations"].values():
+        table = Counter[str]()
+        for operators in entry["variants"].values():
+            for own in operators.values():
+                for counts in own.values():
+                    table.update(counts)
+        listed = Counter[str]()
+        for answer in entry["answers"]:
+            listed[answer["verdict"]] += len(answer["ids"]) * len(answer["variants"])
+        assert listed == {k: table[k] for k in record.KEPT if table[k]}
+        assert sum(each["count"] for each in entry["unsupported"]) == table["unsupported"]
+
+
+def test_the_oracle_and_dmlax_fail_nothing(newest: dict[str, Any]) -> None:
+    for name in ("oracle", "dmlax"):
+        assert newest["implementations"][name]["answers"] == []
+
+
+def test_a_control_is_recorded_as_it_is(suite: list[Vector]) -> None:
+    adapter = Nothing()
+    few = suite[:50]
+    entry = record.entry(adapter, list(run(adapter, few, adapter.variants)))
+    assert {one for answer in entry["answers"] for one in answer["ids"]} == {v.id for v in few}
+    assert entry["unsupported"] == []
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> list[str]:
+    """Return the option for a folder with the vectors of one operator."""
+    own = "element_wise_dequantize_linear"
+    shutil.copytree(vectors_dir() / own, tmp_path / "vectors" / own)
+    return ["--vectors", str(tmp_path / "vectors")]
+
+
+def test_the_command_writes_a_record(
+    tmp_path: Path, newest: dict[str, Any], few: list[str]
+) -> None:
+    path, again = tmp_path / "out.json", tmp_path / "again.json"
+    names = ["--implementation", "empty", "--implementation", "numpy", *few]
+    for output in (path, again):
+        assert cli.main(["scoreboard", "--output", str(output), *names]) == 0
+    written = json.loads(path.read_text())
+    assert written.keys() == newest.keys()
+    assert written["implementations"].keys() == {"empty", "numpy"}
+    assert written["implementations"]["empty"]["answers"] == []
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_an_unknown_implementation_writes_nothing(tmp_path: Path, few: list[str]) -> None:
+    path = tmp_path / "out.json"
+    names = ["--implementation", "nobody", *few]
+    assert cli.main(["scoreboard", "--output", str(path), *names]) == 2
+    assert not path.exists()
