@@ -1,131 +1,227 @@
-"""Mistakes that real implementations make must fail, in the vectors that are about them."""
+"""Planted bugs are killed, what is permitted passes, and the controls score nothing."""
 
-from collections.abc import Callable, Mapping
+import json
+import random
+import shutil
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 
-from dmlax_conformance.adapters.base import Case
-from dmlax_conformance.adapters.oracle import Oracle
-from dmlax_conformance.format.tensors import from_numpy, to_numpy
+from dmlax_conformance import adapters, cli
 from dmlax_conformance.format.vectors import Vector
-from dmlax_conformance.operators._shared.convolution import Windows, quantized_linear_convolution
+from dmlax_conformance.operators.clauses import CLAUSES
+from dmlax_conformance.operators.topics import PREFIXES
+from dmlax_conformance.paths import vectors_dir
 from dmlax_conformance.suite import runner
+from dmlax_conformance.suite.bugs import matrix
+from dmlax_conformance.suite.bugs.catalogue import GROUPS, ROOMS, catalogue
+from dmlax_conformance.suite.bugs.matrix import Subject
+from dmlax_conformance.suite.bugs.record import CORRECT, VALUES, Bug
+from dmlax_conformance.suite.bugs.refusals import Rules
 
-Array = npt.NDArray[Any]
-Bug = Callable[[Case], Mapping[str, Array]]
-ORACLE = Oracle()
-
-
-def honest(case: Case, **inputs: Array) -> dict[str, Array]:
-    changed = {name: inputs.get(name, array) for name, array in case.inputs.items()}
-    return ORACLE.run(replace(case, inputs=changed), "eager")
-
-
-def flush_subnormals(case: Case) -> Mapping[str, Array]:
-    x = case.inputs["InputTensor"]
-    if x.dtype == np.float32:
-        x = np.where(np.abs(x) < np.finfo(np.float32).tiny, np.float32(0), x)
-    return honest(case, InputTensor=x)
+PLANTED = [bug for bug in catalogue().values() if bug.must_kill]
+PERMITTED = [bug for bug in catalogue().values() if not bug.must_kill]
+SHARE = 10  # one bug in so many is tried here; `nox -s kill_rate` tries all
 
 
-def narrow_integers(case: Case) -> Mapping[str, Array]:
-    x = case.inputs["InputTensor"]
-    narrow = {"int64": np.int32, "uint64": np.uint32}.get(x.dtype.name, x.dtype)
-    return honest(case, InputTensor=x.astype(narrow))
+@pytest.fixture(scope="module")
+def subjects(suite: list[Vector]) -> list[Subject]:
+    return matrix.prepare(suite)
 
 
-def sort_by_last_column(case: Case) -> Mapping[str, Array]:
-    outputs = honest(case)
-    rows = outputs["OutputCoordinatesTensor"].copy()
-    kept = rows.reshape(-1, rows.shape[-1])[: int(outputs["OutputCountTensor"].reshape(()))]
-    kept[:] = kept[np.lexsort(kept.T)]
-    return outputs | {"OutputCoordinatesTensor": rows}
+def sample(bugs: list[Bug], operator: str) -> list[Bug]:
+    """Draw a tenth of an operator's bugs."""
+    mine = [bug for bug in bugs if bug.operator == operator]
+    return random.Random(operator).sample(mine, -(-len(mine) // SHARE))
 
 
-def float32_rescale(case: Case) -> Mapping[str, Array]:
-    honest(case)
-    inputs = {name: from_numpy(array) for name, array in case.inputs.items()}
-    dtype, windows = case.outputs["OutputTensor"].dtype, Windows.of(case.attributes)
-    return {
-        "OutputTensor": to_numpy(quantized_linear_convolution(inputs, windows, dtype, "float32"))
+# -- the catalogue -----------------------------------------------------------------------------
+
+
+def test_there_are_bugs_of_every_kind() -> None:
+    counts = Counter((bug.operator, bug.group) for bug in PLANTED)
+    assert set(counts) == {(operator, group) for operator in PREFIXES for group in GROUPS}
+    assert min(counts.values()) >= 20
+
+
+def test_every_bug_names_its_operator_and_known_clauses() -> None:
+    for bug in catalogue().values():
+        assert bug.id.startswith(PREFIXES[bug.operator])
+        assert bug.clause
+        assert set(bug.clause) <= set(CLAUSES), bug.id
+        assert bug.about
+
+
+def test_every_clause_has_a_bug() -> None:
+    broken = {clause for bug in PLANTED for clause in bug.clause}
+    implied = {
+        *("quantize-same-dimension-count", "dequantize-same-dimension-count"),
+        *("qconv-group-count", "intconv-group-count"),
     }
+    assert set(CLAUSES) - broken == implied
 
 
-def first_filter_scale_for_all(case: Case) -> Mapping[str, Array]:
-    scale = case.inputs["FilterScaleTensor"]
-    return honest(case, FilterScaleTensor=np.full_like(scale, scale.flat[0]))
+@pytest.mark.parametrize("rules", [room.RULES for room in ROOMS], ids=lambda rules: rules.operator)
+def test_bugs_are_derived_from_every_refusal(rules: Rules, subjects: list[Subject]) -> None:
+    refused = {
+        (subject.found[0].code, subject.found[0].field)
+        for subject in subjects
+        if subject.vector.operator == rules.operator and subject.case.desc is None and subject.found
+    }
+    assert refused == {(code, field) for code, field, _ in rules.pairs()}
 
 
-def forget_bias(case: Case) -> Mapping[str, Array]:
-    bias = case.inputs.get("BiasTensor")
-    return honest(case) if bias is None else honest(case, BiasTensor=np.zeros_like(bias))
+def test_the_readme_publishes_the_catalogue() -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    counts = Counter((bug.operator, bug.group) for bug in catalogue().values())
+    for operator in PREFIXES:
+        planted = [counts[operator, group] for group in GROUPS]
+        cells = [f"{n} / {n}" for n in (*planted, sum(planted), counts[operator, "permitted"])]
+        assert f"| `{operator}` | {' | '.join(cells)} |" in readme
+    derived = sum(bug.is_derived for bug in PLANTED)
+    assert f"{derived:,} of the {len(PLANTED):,} bugs are derived" in readme
 
 
-def ignore_end_padding(case: Case) -> Mapping[str, Array]:
-    swapped = {**case.attributes, "EndPadding": case.attributes["StartPadding"]}
-    honest(case)
-    return honest(replace(case, attributes=swapped))
+# -- the vectors -------------------------------------------------------------------------------
 
 
-def add_zero_point_first(case: Case) -> Mapping[str, Array]:
-    """Round after the zero point is added: ties go the other way when it is odd."""
-    outputs = honest(case)
-    given: Mapping[str, Array] = case.inputs
-    x, scale = given["InputTensor"], given["ScaleTensor"]
-    zero = given.get("ZeroPointTensor", np.zeros((), np.int8))
-    dtype = outputs["OutputTensor"].dtype
-    with np.errstate(all="ignore"):
-        value = np.rint(x.astype(np.float64) / scale + zero)
-    info = np.iinfo(dtype)
-    clipped = np.clip(np.nan_to_num(value, nan=info.min), info.min, info.max)
-    return {"OutputTensor": clipped.astype(dtype)}
+@pytest.mark.parametrize("operator", PREFIXES)
+def test_bugs_are_killed_by_a_vector_about_their_clause(
+    operator: str, subjects: list[Subject]
+) -> None:
+    drawn = sample(PLANTED, operator)
+    assert [bug.id for bug in drawn if matrix.first_kill(bug, subjects) is None] == []
 
 
-def wrapped_difference(case: Case) -> Mapping[str, Array]:
-    outputs = honest(case)
-    given: Mapping[str, Array] = case.inputs
-    x, scale = given["InputTensor"], given["ScaleTensor"]
-    zero = given.get("ZeroPointTensor", np.zeros((), x.dtype))
-    with np.errstate(all="ignore"):
-        value = (x - zero).astype(x.dtype) * scale
-    return {"OutputTensor": value.astype(outputs["OutputTensor"].dtype)}
+@pytest.mark.parametrize("operator", PREFIXES)
+def test_what_is_permitted_passes(operator: str, subjects: list[Subject]) -> None:
+    trials = [matrix.judge(bug, subjects) for bug in sample(PERMITTED, operator)]
+    assert [(t.bug, t.fail, t.error) for t in trials if t.fail or t.error] == []
 
 
-BUGS: dict[str, tuple[str, Bug, str]] = {
-    "flush": ("nonzero_coordinates", flush_subnormals, "nonzero-float32-subnormal"),
-    "narrow": ("nonzero_coordinates", narrow_integers, "nonzero-int64-high-word"),
-    "order": ("nonzero_coordinates", sort_by_last_column, "nonzero-page-order"),
-    "float32": ("quantized_linear_convolution", float32_rescale, "qconv-near-ties-float32-1"),
-    "float64": ("quantized_linear_convolution", float32_rescale, "qconv-near-ties-float64-2"),
-    "bit": ("quantized_linear_convolution", float32_rescale, "qconv-lost-bit-decides"),
-    "scale": ("quantized_linear_convolution", first_filter_scale_for_all, "qconv-bias-each"),
-    "bias": ("quantized_linear_convolution", forget_bias, "qconv-optional-bias"),
-    "padding": ("convolution_integer", ignore_end_padding, "intconv-padding-end"),
-    "rounding": ("element_wise_quantize_linear", add_zero_point_first, "quantize-ties-int32"),
-    "wrap": ("element_wise_dequantize_linear", wrapped_difference, "dequantize-int8-float32"),
-}
+def test_permitted_variants_differ_where_the_vectors_allow_it(subjects: list[Subject]) -> None:
+    for name in ("quantize-permitted-nan-highest", "qconv-permitted-last-violation"):
+        assert matrix.judge(catalogue()[name], subjects).permitted
+    assert matrix.judge(catalogue()["qconv-permitted-no-strides"], subjects).unsupported
 
 
-class Buggy(Oracle):
-    """The oracle with one mistake."""
-
-    def __init__(self, bug: Bug) -> None:
-        """Keep the mistake."""
-        self._bug = bug
-
-    def run(self, case: Case, variant: str) -> dict[str, Array]:
-        """Answer wrongly."""
-        return dict(self._bug(case))
+def test_a_bug_that_equals_the_correct_implementation_survives(subjects: list[Subject]) -> None:
+    same = Bug("nonzero-same", "nonzero_coordinates", ("NZC-2",), replace(CORRECT), VALUES)
+    trial = matrix.judge(same, subjects)
+    assert trial == matrix.Trial("nonzero-same", (), (), (), ())
+    assert matrix.first_kill(same, subjects) is None
 
 
-@pytest.mark.parametrize("name", BUGS)
-def test_is_killed_where_it_should_be_and_not_everywhere(name: str, suite: list[Vector]) -> None:
-    operator, bug, victim = BUGS[name]
-    chosen = [v for v in suite if v.operator == operator and v.desc is None]
-    results = {r.vector.id: r.verdict for r in runner.run(Buggy(bug), chosen, ["eager"])}
-    assert results[victim] == "fail"
-    assert "exact" in results.values()
+# -- the controls ------------------------------------------------------------------------------
+
+
+CONTROLS = {"empty": "unsupported", "nothing": "fail", "raising": "error", "zeros": "fail"}
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_a_control_passes_nothing(name: str, suite: list[Vector]) -> None:
+    results = list(runner.run(adapters.start(name), suite, ["eager"]))
+    assert len(results) == len(suite)
+    assert {result.verdict for result in results} == {CONTROLS[name]}
+
+
+# -- the command -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """Return a folder of two files."""
+    for name in ("nonzero_coordinates/floats", "element_wise_quantize_linear/special"):
+        target = tmp_path / f"{name}.json"
+        target.parent.mkdir()
+        shutil.copy(vectors_dir() / f"{name}.json", target)
+    return tmp_path
+
+
+def mutate(root: Path, *arguments: str) -> int:
+    return cli.main(["mutate", "--vectors", str(root), "--jobs", "1", *arguments])
+
+
+def test_killed_bugs_exit_0_and_name_their_killers(
+    small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, out = "nonzero-input-float32-flushed", tmp_path / "matrix.json"
+    assert mutate(small, "--bug", name, "--json", str(out), "--matrix", "--never-alone") == 0
+    shown = capsys.readouterr().out
+    assert f"{name}: killed by nonzero-float32-subnormal" in shown
+    assert "1 / 1" in shown
+    assert "floats:1" in shown
+    assert "nonzero-float32-nan" in shown
+    value = json.loads(out.read_text())
+    (line,) = value["mutants"]
+    assert line["killed_by"] == value["cover"] == ["nonzero-float32-subnormal"]
+    assert line["topics"] == {"floats": 1}
+    assert value["only_killers"] == {"nonzero-float32-subnormal": [name]}
+    assert "nonzero-float32-subnormal" not in value["never_alone"]
+    assert value["survivors"] == []
+
+
+def test_a_survivor_exits_1_and_names_its_clause(
+    small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert mutate(small, "--bug", "nonzero-refuses-input-rank-above-7") == 1
+    assert "survives: nonzero-refuses-input-rank-above-7 (NZC-8)" in capsys.readouterr().out
+
+
+def test_a_false_alarm_exits_1(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "quantize-permitted-nan-highest"
+    assert mutate(small, "--bug", name) == 0
+    path = small / "element_wise_quantize_linear" / "special.json"
+    value = json.loads(path.read_text())
+    for vector in value["vectors"]:
+        for output in vector["expect"].get("outputs", {}).values():
+            if output.pop("listed", None):
+                output["compare"] = "exact"
+    path.write_text(json.dumps(value))
+    assert mutate(small, "--bug", name) == 1
+    shown = capsys.readouterr().out
+    assert f"permitted, but a vector fails it: {name}" in shown
+    assert "quantize-nan-float32-int8" in shown
+
+
+def test_a_crash_is_no_kill(suite: list[Vector], subjects: list[Subject]) -> None:
+    def crash(*arguments: Any) -> Any:
+        raise ZeroDivisionError
+
+    name = "nonzero-input-float32-flushed"
+    made = replace(CORRECT, nonzero=crash)  # type: ignore[arg-type]
+    broken = Bug(name, "nonzero_coordinates", ("NZC-2",), made, VALUES)
+    trial = matrix.judge(broken, subjects)
+    assert trial.error
+    assert not trial.fail
+    result = matrix.Matrix.of([trial], suite)
+    assert not result.is_fine
+    assert [each.bug for each in result.survivors] == [name]
+
+
+def test_a_kill_by_a_vector_about_something_else_is_told(
+    small: Path, suite: list[Vector], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert mutate(small, "--bug", "nonzero-count-plus-1") == 1
+    shown = capsys.readouterr().out
+    assert "killed only by vectors about other clauses: nonzero-count-plus-1" in shown
+
+
+def test_processes_give_the_same_trials(small: Path) -> None:
+    names = ["nonzero-input-float32-flushed", "quantize-permitted-nan-highest"]
+    assert list(matrix.run(names, small, 2)) == list(matrix.run(names, small, 1))
+
+
+def test_the_catalogue_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["mutate", "--operator", "convolution_integer", "--list"]) == 0
+    shown = capsys.readouterr().out
+    assert "intconv-strides-reversed" in shown
+    assert "qconv-strides-reversed" not in shown
+
+
+def test_an_unknown_bug_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["mutate", "--bug", "nonsense"]) == 2
+    assert "no such bug" in capsys.readouterr().err

@@ -1,0 +1,43 @@
+"""Every planted bug, and every variant that is permitted."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+
+from ...operators.convolution_integer import bugs as convolution_integer
+from ...operators.element_wise_dequantize_linear import bugs as dequantize
+from ...operators.element_wise_quantize_linear import bugs as quantize
+from ...operators.nonzero_coordinates import bugs as nonzero_coordinates
+from ...operators.quantized_linear_convolution import bugs as quantized_linear_convolution
+from . import descs, permitted, strides
+from .record import DESCS, REFUSALS, VALUES, Bug
+
+ROOMS = (
+    nonzero_coordinates,
+    quantized_linear_convolution,
+    convolution_integer,
+    quantize,
+    dequantize,
+)
+GROUPS = (VALUES, REFUSALS, DESCS)
+
+
+@cache
+def catalogue() -> Mapping[str, Bug]:
+    """Return all bugs by id, and then the permitted variants."""
+    found = [*_derived(), *_written(), *permitted.variants()]
+    by_id = {each.id: each for each in found}
+    assert len(by_id) == len(found), "two bugs share an id"
+    return by_id
+
+
+def _derived() -> Iterator[Bug]:
+    """Yield the bugs that follow from rules, fields and tables."""
+    for room in ROOMS:
+        for found in (room.derived(), descs.bugs(room.OPERATOR), strides.bugs(room.OPERATOR)):
+            yield from (replace(each, is_derived=True) for each in found)
+
+
+def _written() -> Iterator[Bug]:
+    for room in ROOMS:
+        yield from room.written()

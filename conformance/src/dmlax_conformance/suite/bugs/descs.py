@@ -1,0 +1,262 @@
+"""Derive bugs from the rules of a desc: one is missing or half there, a table is misread."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ...operators import tables
+from ...operators.desc_clauses import DESC_CLAUSES
+from ...operators.desc_rules import Violation, violations
+from ...operators.tables import LEVELS, TABLES, Row
+from ...operators.topics import PREFIXES
+from ..adapter import Case
+from .implementation import Found
+from .record import DESCS, Bug, bug
+from .refusals import Refuse, kebab
+
+NOT_A_RULE = "tensor-buffer"  # says where elements lie, and refuses nothing
+TENSOR_RULES = [name for name in DESC_CLAUSES if name.startswith("tensor-") and name != NOT_A_RULE]
+ROW_RULES = "tensor-data-type tensor-dimension-count tensor-required"
+
+NONZERO = ("nonzero_coordinates",)
+CONVOLUTIONS = ("convolution_integer", "quantized_linear_convolution")
+QUANTIZE, DEQUANTIZE = ELEMENT_WISE = tuple(name for name in TABLES if "element_wise" in name)
+
+IMPLIED: dict[object, str] = {
+    **dict.fromkeys(
+        ((name, "operator-feature-level") for name in ELEMENT_WISE), "the first level has it"
+    ),
+    **dict.fromkeys(
+        ((name, "tensor-element-limit") for name in (*NONZERO, *ELEMENT_WISE)),
+        "the output cannot be so large",
+    ),
+    "quantize-same-dimension-count": "Sizes of other lengths differ",
+    "dequantize-same-dimension-count": "Sizes of other lengths differ",
+    "qconv-group-count": "the channels of the input are not a multiple of 0",
+    "intconv-group-count": "the channels of the input are not a multiple of 0",
+}
+# Rules that a bug can check for inputs only, or for outputs only, so that no other makes up for it.
+HALVES: dict[tuple[str, str], Sequence[str]] = {
+    ("data-type", "inputs"): (*NONZERO, *CONVOLUTIONS, QUANTIZE),
+    ("data-type", "outputs"): tuple(TABLES),
+    ("dimension-count", "inputs"): NONZERO,
+    ("dimension-count", "outputs"): (*NONZERO, *CONVOLUTIONS),
+    ("sizes-count", "inputs"): NONZERO,
+    ("sizes-count", "outputs"): (*NONZERO, *CONVOLUTIONS),
+    ("sizes-positive", "outputs"): CONVOLUTIONS,
+    ("element-limit", "outputs"): CONVOLUTIONS,
+    **{
+        (rule, side): tuple(TABLES)
+        for rule in ("strides-count", "byte-size", "byte-size-limit", "alignment")
+        for side in ("inputs", "outputs")
+    },
+}
+# Tensors that other rules make agree: a misread line shows only if it is misread for all of them.
+_ZERO_POINTS = ("InputTensor", "InputZeroPointTensor"), ("FilterTensor", "FilterZeroPointTensor")
+_ALL_OF_ONE = (("InputTensor", "ScaleTensor", "ZeroPointTensor", "OutputTensor"),)
+ALIKE: dict[tuple[str, str], tuple[tuple[str, ...], ...]] = {
+    ("nonzero_coordinates", "DataType"): (),
+    ("nonzero_coordinates", "DimensionCount"): (),
+    ("quantized_linear_convolution", "DataType"): (
+        *_ZERO_POINTS,
+        ("OutputTensor", "OutputZeroPointTensor"),
+    ),
+    ("quantized_linear_convolution", "DimensionCount"): (
+        ("InputTensor", "FilterTensor", "BiasTensor", "OutputTensor"),
+    ),
+    ("convolution_integer", "DataType"): _ZERO_POINTS,
+    ("convolution_integer", "DimensionCount"): (("InputTensor", "FilterTensor", "OutputTensor"),),
+    (QUANTIZE, "DataType"): (("InputTensor", "ScaleTensor"), ("OutputTensor", "ZeroPointTensor")),
+    (DEQUANTIZE, "DataType"): (("InputTensor", "ZeroPointTensor"), ("ScaleTensor", "OutputTensor")),
+    (QUANTIZE, "DimensionCount"): _ALL_OF_ONE,
+    (DEQUANTIZE, "DimensionCount"): _ALL_OF_ONE,
+}
+COLUMNS = {"DataType": "tensor-data-type", "DimensionCount": "tensor-dimension-count"}
+CODES = {  # a code, the one that is given instead, and the rules with it
+    "byte_size": ("sizes", "tensor-byte-size tensor-byte-size-limit"),
+    "alignment": ("byte_size", "tensor-alignment"),
+    "flags": ("option", "tensor-flags"),
+    "strides": ("sizes", "tensor-strides-count tensor-output-overlap"),
+    "missing_tensor": ("data_type", "tensor-required"),
+    "feature_level": ("data_type", "operator-feature-level"),
+    "data_type": ("value", "tensor-data-type"),
+    "dimension_count": ("sizes", "tensor-dimension-count tensor-sizes-count"),
+}
+
+
+def bugs(operator: str) -> Iterator[Bug]:
+    """Yield every bug in the descs of an operator."""
+    yield from _missing_rules(operator)
+    yield from _half_rules(operator)
+    yield from _unchecked_tensors(operator)
+    yield from _levels(operator)
+    yield from _lines(operator)
+    yield from _reasons(operator)
+
+
+def _bug(operator: str, name: str, clause: str, made: Refuse) -> Bug:
+    return bug(operator, f"desc-{name}".replace("_", "-"), clause, DESCS, refuse=made)
+
+
+def _without(test: Callable[[Case, Violation], bool]) -> Refuse:
+    """Be blind to some violations."""
+    return lambda case, found: [each for each in found if not test(case, each)]
+
+
+# -- rules -------------------------------------------------------------------------------------
+
+
+def _missing_rules(operator: str) -> Iterator[Bug]:
+    """Leave out one rule, unless the others always refuse what it refuses."""
+    own = [name for name in DESC_CLAUSES if name.startswith(PREFIXES[operator])]
+    for rule in ("operator-feature-level", *TENSOR_RULES, *own):
+        if rule not in IMPLIED and (operator, rule) not in IMPLIED:
+            made = _without(lambda case, each, rule=rule: each.rule == rule)  # type: ignore[misc]
+            yield _bug(operator, f"without-{rule.removeprefix(PREFIXES[operator])}", rule, made)
+
+
+def _half_rules(operator: str) -> Iterator[Bug]:
+    """Check a rule for inputs or outputs only."""
+    for (rule, side), operators in HALVES.items():
+        if operator in operators:
+            made = _without(_blind(operator, f"tensor-{rule}", side == "inputs"))
+            yield _bug(operator, f"{rule}-of-{side}-only", f"tensor-{rule}", made)
+
+
+def _blind(operator: str, rule: str, to_outputs: bool) -> Callable[[Case, Violation], bool]:
+    outputs = {row.tensor for row in tables.rows(operator, LEVELS[-1]) if row.is_output}
+    return lambda case, each: each.rule == rule and (each.field in outputs) == to_outputs
+
+
+def _unchecked_tensors(operator: str) -> Iterator[Bug]:
+    """Compare a tensor with no line of the table."""
+    for name in tables.tensors(operator):
+        made = _without(_about(name))
+        yield _bug(operator, f"{kebab(name)}-unchecked", ROW_RULES, made)
+
+
+def _about(name: str) -> Callable[[Case, Violation], bool]:
+    return lambda case, each: each.field == name and each.rule in TENSOR_RULES
+
+
+# -- feature levels ----------------------------------------------------------------------------
+
+
+def _levels(operator: str) -> Iterator[Bug]:
+    """Take a table to begin a level too early or too late, or to hold at every level."""
+    for start in TABLES[operator]:
+        clause = ROW_RULES + " nonzero-same-dimension-count" * (operator in NONZERO)
+        clause = "operator-feature-level" if start == tables.introduced(operator) else clause
+        if start != LEVELS[0]:
+            before = LEVELS[LEVELS.index(start) - 1]
+            yield _bug(operator, f"{start}-too-early", clause, _as_level(before, start))
+            yield _bug(operator, f"{start}-too-late", clause, _as_level(start, before))
+    for name, level in {"newest": LEVELS[-1], "first": tables.introduced(operator)}.items():
+        made = _at_every_level(level)
+        yield _bug(operator, f"{name}-table-only", "tensor-dimension-count", made)
+
+
+def _as_level(at: str, taken: str) -> Refuse:
+    """Take one feature level for another."""
+    return lambda case, found: (
+        violations(case.operator, case.desc or {}, taken) if case.feature_level == at else found
+    )
+
+
+def _at_every_level(level: str) -> Refuse:
+    return lambda case, found: (
+        violations(case.operator, case.desc or {}, level) if _has_operator(case) else found
+    )
+
+
+def _has_operator(case: Case) -> bool:
+    first = tables.introduced(case.operator)
+    return LEVELS.index(case.feature_level or "") >= LEVELS.index(first)
+
+
+# -- lines of the tables -----------------------------------------------------------------------
+
+
+def _lines(operator: str) -> Iterator[Bug]:
+    for level, rows in TABLES[operator].items():
+        for row in rows:
+            yield from _narrower(operator, level, row)
+        for column, word in {"DataType": "type", "DimensionCount": "rank"}.items():
+            for names in _classes(operator, level, column):
+                made = _without(_misread(level, COLUMNS[column], names))
+                name = f"{level}-{kebab(names[0])}-any-{word}"
+                yield _bug(operator, name, COLUMNS[column], made)
+
+
+def _classes(operator: str, level: str, column: str) -> list[tuple[str, ...]]:
+    """Return the tensors that are misread together."""
+    if (operator, level, column) == ("nonzero_coordinates", "3_0", "DimensionCount"):
+        return [tables.tensors(operator)]
+    alike = ALIKE[operator, column]
+    named = {tensor for group in alike for tensor in group}
+    return [*alike, *((name,) for name in tables.tensors(operator) if name not in named)]
+
+
+def _misread(level: str, rule: str, names: Sequence[str]) -> Callable[[Case, Violation], bool]:
+    return lambda case, each: each.rule == rule and each.field in names and _holds(level, case)
+
+
+def _narrower(operator: str, level: str, row: Row) -> Iterator[Bug]:
+    """Misread one line: a data type or a dimension count is missing, or it is not optional."""
+    label = f"{level}-{kebab(row.tensor)}"
+    values: dict[str, list[Any]] = {
+        "DataType": sorted(row.data_types),
+        "DimensionCount": sorted({row.lowest, row.highest}),
+    }
+    for column, own in values.items():
+        word, code = (
+            ("not", "data_type") if column == "DataType" else ("not-rank", "dimension_count")
+        )
+        for value in own:
+            refusal = Violation(COLUMNS[column], code, row.tensor)
+            made = _refusing(level, refusal, _has(row.tensor, column, value))
+            yield _bug(operator, f"{label}-{word}-{value}".lower(), COLUMNS[column], made)
+    refusal = Violation("tensor-required", "missing_tensor", row.tensor)
+    if row.is_optional:
+        made = _refusing(level, refusal, lambda desc: desc[row.tensor] is None)
+        yield _bug(operator, f"{label}-required", "tensor-required", made)
+    else:
+        made = _without(_misread(level, "tensor-required", (row.tensor,)))
+        yield _bug(operator, f"{label}-optional", "tensor-required", made)
+
+
+def _holds(level: str, case: Case) -> bool:
+    """Return whether the table of a level is in force."""
+    held = case.feature_level or ""
+    return _has_operator(case) and tables.table_level(case.operator, held) == level
+
+
+def _has(tensor: str, column: str, value: Any) -> Callable[[Any], bool]:
+    return lambda desc: desc[tensor] is not None and desc[tensor][column] == value
+
+
+def _refusing(level: str, refusal: Violation, when: Callable[[Any], bool]) -> Refuse:
+    """Refuse what a line allows."""
+    return lambda case, found: (
+        [refusal, *found] if when(case.desc) and _holds(level, case) else found
+    )
+
+
+# -- reasons -----------------------------------------------------------------------------------
+
+
+def _reasons(operator: str) -> Iterator[Bug]:
+    """Refuse the right descs with another code, or blame the wrong field."""
+    for old, (new, rules) in CODES.items():
+        if (operator, rules) not in IMPLIED:
+            yield _bug(operator, f"{old}-is-{new}", rules, _coded(old, new))
+    yield _bug(operator, "blames-input", ROW_RULES, _blame_input)
+
+
+def _coded(old: str, new: str) -> Refuse:
+    return lambda case, found: [
+        each._replace(code=new) if each.code == old else each for each in found
+    ]
+
+
+def _blame_input(case: Case, found: Found) -> Found:
+    return [each._replace(field="InputTensor") for each in found]
