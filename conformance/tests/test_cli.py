@@ -21,20 +21,20 @@ def totals(name: str, suite: list[Vector]) -> Totals:
     return Totals.of(runner.run(adapters.start(name), suite, ["eager"]))
 
 
-def test_the_oracle_is_exact_everywhere(suite: list[Vector]) -> None:
-    counted = totals("oracle", suite)
-    assert counted.counts == {"exact": len(suite)}
+def test_the_oracle_is_exact(sample: list[Vector]) -> None:
+    counted = totals("oracle", sample)
+    assert counted.counts == {"exact": len(sample)}
 
 
-def test_the_empty_control_has_no_applicable_case(suite: list[Vector]) -> None:
-    counted = totals("empty", suite)
-    assert (counted.total, counted.applicable) == (len(suite), 0)
+def test_the_empty_control_has_no_applicable_case(sample: list[Vector]) -> None:
+    counted = totals("empty", sample)
+    assert (counted.total, counted.applicable) == (len(sample), 0)
     assert cli.main(["run", "--implementation", "empty", *QUICK]) == 3
 
 
-def test_the_nothing_control_fails_everywhere(suite: list[Vector]) -> None:
-    counted = totals("nothing", suite)
-    assert counted.counts == {"fail": len(suite)}
+def test_the_nothing_control_fails_everywhere(sample: list[Vector]) -> None:
+    counted = totals("nothing", sample)
+    assert counted.counts == {"fail": len(sample)}
     assert cli.main(["run", "--implementation", "nothing", *QUICK]) == 1
 
 
@@ -113,17 +113,17 @@ def judged(suite: list[Vector], error: Exception, is_valid: bool) -> set[str]:
     return {result.verdict for result in runner.run(Raises(error), chosen, ["eager"])}
 
 
-def test_a_crash_is_never_a_refusal(suite: list[Vector]) -> None:
+def test_a_crash_is_never_a_refusal(sample: list[Vector]) -> None:
     for is_valid in (True, False):
-        assert judged(suite, ValueError("no"), is_valid) == {"error"}
+        assert judged(sample, ValueError("no"), is_valid) == {"error"}
 
 
-def test_refusing_everything_alike_fails(suite: list[Vector]) -> None:
+def test_refusing_everything_alike_fails(sample: list[Vector]) -> None:
     error = SpecViolation("data_type", "InputTensor")
-    assert judged(suite, error, True) == {"fail"}
-    assert judged(suite, error, False) == {"fail", "exact"}
-    assert judged(suite, SpecViolation("data_type", "Elsewhere"), False) == {"fail"}
-    assert judged(suite, SpecViolation("flags", "InputTensor"), False) == {"fail"}
+    assert judged(sample, error, True) == {"fail"}
+    assert judged(sample, error, False) == {"fail", "exact"}
+    assert judged(sample, SpecViolation("data_type", "Elsewhere"), False) == {"fail"}
+    assert judged(sample, SpecViolation("flags", "InputTensor"), False) == {"fail"}
 
 
 def test_the_adapter_does_not_see_the_expectation() -> None:

@@ -14,17 +14,21 @@ from dmlax_conformance.operators._shared import floats
 from dmlax_conformance.operators._shared.convolution import (
     Windows,
     accumulators,
-    quantized_linear_convolution,
 )
-from dmlax_conformance.operators._shared.element_wise import (
-    broadcast,
+from dmlax_conformance.operators._shared.element_wise import broadcast
+from dmlax_conformance.operators._shared.rounding import requantize, requantize_float32, wrap_int32
+from dmlax_conformance.operators.element_wise_dequantize_linear.meaning import (
     element_wise_dequantize_linear,
+)
+from dmlax_conformance.operators.element_wise_quantize_linear.meaning import (
     element_wise_quantize_linear,
 )
-from dmlax_conformance.operators._shared.rounding import requantize, requantize_float32, wrap_int32
 from dmlax_conformance.operators.nonzero_coordinates.meaning import (
     effective_rank,
     nonzero_coordinates,
+)
+from dmlax_conformance.operators.quantized_linear_convolution.meaning import (
+    quantized_linear_convolution,
 )
 
 ONE = Fraction(1)

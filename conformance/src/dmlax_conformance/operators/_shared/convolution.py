@@ -1,4 +1,4 @@
-"""CONVOLUTION_INTEGER and QUANTIZED_LINEAR_CONVOLUTION."""
+"""Windows and sums of a convolution."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -6,11 +6,10 @@ from itertools import product
 from typing import Any
 
 from ...format.tensors import Tensor
-from . import floats
-from .rounding import requantize, requantize_float32, wrap_int32
+from .rounding import wrap_int32
 
 Inputs = Mapping[str, Tensor]
-Cells = dict[tuple[int, ...], int]
+Values = dict[tuple[int, ...], int]
 
 
 @dataclass(frozen=True)
@@ -46,65 +45,32 @@ def accumulators(inputs: Inputs, windows: Windows) -> tuple[tuple[int, ...], lis
     image = _centred_image(x, inputs.get("InputZeroPointTensor"))
     filters = _centred_filters(w, inputs.get("FilterZeroPointTensor"))
     sizes = (x.sizes[0], w.sizes[0], *windows.output_sizes(x.sizes[2:], w.sizes[2:]))
-    cells = product(*map(range, sizes))
-    return sizes, [wrap_int32(_sum(image, filters, cell, w.sizes, windows)) for cell in cells]
+    places = product(*map(range, sizes))
+    return sizes, [wrap_int32(_sum(image, filters, place, w.sizes, windows)) for place in places]
 
 
-def quantized_linear_convolution(
-    inputs: Inputs, windows: Windows, dtype: str, arithmetic: str = "exact"
-) -> Tensor:
-    """Return the quantized output; `arithmetic` is `exact` or `float32`."""
-    sizes, sums = accumulators(inputs, windows)
-    zero_point = _parameter(inputs.get("OutputZeroPointTensor"), 0)
-    per_channel = sizes[1]
-    channel_of = [cell[1] for cell in product(*map(range, sizes))]
-    bias = [_parameter(inputs.get("BiasTensor"), c) for c in range(per_channel)]
-    words = (
-        _requantize(wrap_int32(total + bias[c]), _scales(inputs, c), zero_point, dtype, arithmetic)
-        for total, c in zip(sums, channel_of, strict=True)
-    )
-    return Tensor(dtype, sizes, tuple(words))
-
-
-def _requantize(
-    accumulator: int, scales: tuple[int, int, int], zero_point: int, dtype: str, arithmetic: str
-) -> int:
-    if arithmetic == "float32":
-        return requantize_float32(accumulator, scales, zero_point, dtype)
-    sx, sw, sy = (floats.decode(word, "float32").value for word in scales)
-    return requantize(accumulator, (sx, sw, sy), zero_point, dtype)
-
-
-def _scales(inputs: Inputs, channel: int) -> tuple[int, int, int]:
-    return (
-        _parameter(inputs["InputScaleTensor"], 0),
-        _parameter(inputs["FilterScaleTensor"], channel),
-        _parameter(inputs["OutputScaleTensor"], 0),
-    )
-
-
-def _parameter(tensor: Tensor | None, channel: int) -> int:
+def parameter(tensor: Tensor | None, channel: int) -> int:
     """Return the one value, or the channel's own; a missing tensor is 0."""
     if tensor is None:
         return 0
     return tensor.words[channel if len(tensor.words) > 1 else 0]
 
 
-def _centred_image(x: Tensor, zero_point: Tensor | None) -> Cells:
-    zero = _parameter(zero_point, 0)
+def _centred_image(x: Tensor, zero_point: Tensor | None) -> Values:
+    zero = parameter(zero_point, 0)
     values = (word - zero for word in x.words)
     return dict(zip(product(*map(range, x.sizes)), values, strict=True))
 
 
-def _centred_filters(w: Tensor, zero_point: Tensor | None) -> Cells:
-    cells = list(product(*map(range, w.sizes)))
-    words = zip(cells, w.words, strict=True)
-    return {cell: word - _parameter(zero_point, cell[0]) for cell, word in words}
+def _centred_filters(w: Tensor, zero_point: Tensor | None) -> Values:
+    places = list(product(*map(range, w.sizes)))
+    words = zip(places, w.words, strict=True)
+    return {place: word - parameter(zero_point, place[0]) for place, word in words}
 
 
 def _sum(
-    image: Cells,
-    filters: Cells,
+    image: Values,
+    filters: Values,
     output: tuple[int, ...],
     filter_sizes: tuple[int, ...],
     windows: Windows,

@@ -1,11 +1,7 @@
-"""ELEMENT_WISE_QUANTIZE_LINEAR and ELEMENT_WISE_DEQUANTIZE_LINEAR."""
+"""Parameters that repeat over the elements of an input."""
 
-from fractions import Fraction
-
-from ...format.tensors import DTYPES, Tensor, count
-from ..nonzero_coordinates.meaning import coordinates
-from . import floats
-from .rounding import quantize
+from ...format.layout import coordinates
+from ...format.tensors import Tensor, count
 
 
 def broadcast(tensor: Tensor, sizes: tuple[int, ...]) -> list[int]:
@@ -20,35 +16,6 @@ def broadcast(tensor: Tensor, sizes: tuple[int, ...]) -> list[int]:
     return words
 
 
-def element_wise_quantize_linear(
-    x: Tensor, scale: Tensor, zero_point: Tensor | None, dtype: str
-) -> Tensor:
-    """Return clamp(round(x / scale) + zero_point)."""
-    rows = zip(x.words, broadcast(scale, x.sizes), _zero_points(zero_point, x), strict=True)
-    words = (
-        quantize(_real(word, x.dtype), floats.decode(s, scale.dtype).value, zero, dtype)
-        for word, s, zero in rows
-    )
-    return Tensor(dtype, x.sizes, tuple(words))
-
-
-def element_wise_dequantize_linear(x: Tensor, scale: Tensor, zero_point: Tensor | None) -> Tensor:
-    """Return (x - zero_point) * scale, rounded once to the dtype of the scale."""
-    rows = zip(x.words, broadcast(scale, x.sizes), _zero_points(zero_point, x), strict=True)
-    words = (
-        floats.encode(
-            floats.exactly((word - zero) * floats.decode(s, scale.dtype).value), scale.dtype
-        )
-        for word, s, zero in rows
-    )
-    return Tensor(scale.dtype, x.sizes, tuple(words))
-
-
-def _zero_points(zero_point: Tensor | None, x: Tensor) -> list[int]:
+def zero_points(zero_point: Tensor | None, x: Tensor) -> list[int]:
+    """Return a zero point for each element; a missing one is 0."""
     return [0] * len(x.words) if zero_point is None else broadcast(zero_point, x.sizes)
-
-
-def _real(word: int, dtype: str) -> floats.Real:
-    if DTYPES[dtype].kind == "bits":
-        return floats.decode(word, dtype)
-    return floats.exactly(Fraction(word))

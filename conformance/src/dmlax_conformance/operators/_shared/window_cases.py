@@ -48,9 +48,9 @@ def scales(values: Sequence[float | Fraction], rank: int = 4) -> Tensor:
     return bits("float32", _shape(len(words), rank), words)
 
 
-def scale_words(words: Sequence[int]) -> Tensor:
+def scale_words(words: Sequence[int], rank: int = 4) -> Tensor:
     """Return float32 scales of these bits, in the shape of a parameter."""
-    return bits("float32", _shape(len(words), 4), words)
+    return bits("float32", _shape(len(words), rank), words)
 
 
 def _shape(length: int, rank: int) -> tuple[int, ...]:

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable
 
+from ...format.layout import coordinates
 from ...format.recipe import Sparse
-from ...format.tensors import DTYPES, Tensor
+from ...format.tensors import DTYPES, Tensor, count
+from .._shared.call_rules import Attributes, Inputs, Outputs
 
 Row = tuple[int, ...]
 
@@ -23,15 +25,6 @@ def effective_rank(sizes: Iterable[int]) -> int:
     return len(rest)
 
 
-def coordinates(index: int, sizes: tuple[int, ...]) -> Row:
-    """Return the coordinates of a row-major element index."""
-    row = []
-    for size in reversed(sizes):
-        index, place = divmod(index, size)
-        row.append(place)
-    return tuple(reversed(row))
-
-
 def nonzero_coordinates(tensor: Tensor, width: int) -> list[Row]:
     """Return the last `width` coordinates of every non-zero element, ascending."""
     return [coordinates(index, tensor.sizes)[-width:] for index in _hits(tensor)]
@@ -45,3 +38,15 @@ def _hits(tensor: Tensor) -> list[int]:
         places, words = tensor.made_by
     pairs = zip(places, words, strict=True)
     return [place for place, word in pairs if is_nonzero(word, tensor.dtype)]
+
+
+def compute(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> dict[str, Tensor]:
+    """Return the count and the rows; those past the count are 0, on which nothing may depend."""
+    sizes = outputs["OutputCoordinatesTensor"].sizes
+    rows = nonzero_coordinates(inputs["InputTensor"], sizes[-1])
+    words = [place for row in rows for place in row]
+    words += [0] * (count(sizes) - len(words))
+    return {
+        "OutputCountTensor": Tensor("uint32", outputs["OutputCountTensor"].sizes, (len(rows),)),
+        "OutputCoordinatesTensor": Tensor("uint32", sizes, tuple(words)),
+    }

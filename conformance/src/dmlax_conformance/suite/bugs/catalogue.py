@@ -3,22 +3,14 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
+from importlib import import_module
 
-from ...operators.convolution_integer import bugs as convolution_integer
-from ...operators.element_wise_dequantize_linear import bugs as dequantize
-from ...operators.element_wise_quantize_linear import bugs as quantize
-from ...operators.nonzero_coordinates import bugs as nonzero_coordinates
-from ...operators.quantized_linear_convolution import bugs as quantized_linear_convolution
+from ... import operators
+from ...operators import OPERATORS
 from . import descs, permitted, strides
 from .record import DESCS, REFUSALS, VALUES, Bug
 
-ROOMS = (
-    nonzero_coordinates,
-    quantized_linear_convolution,
-    convolution_integer,
-    quantize,
-    dequantize,
-)
+ROOMS = [import_module(f"{operators.__name__}.{name}.bugs") for name in OPERATORS]
 GROUPS = (VALUES, REFUSALS, DESCS)
 
 

@@ -2,59 +2,30 @@
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
+from ... import operators
 from ...format.canonical import dumps
-from ...operators.convolution_integer import cases as convolution_integer
-from ...operators.element_wise_dequantize_linear import cases as dequantize
-from ...operators.element_wise_quantize_linear import cases as quantize
-from ...operators.nonzero_coordinates import cases as nonzero_coordinates
-from ...operators.nonzero_coordinates import cases_values as nonzero_values
-from ...operators.quantized_linear_convolution import cases as quantized_convolution
-from ...operators.quantized_linear_convolution import cases_invalid as quantized_convolution_invalid
-from ...operators.quantized_linear_convolution import (
-    cases_rounding as quantized_convolution_rounding,
-)
 from ...operators.topics import Topic
-from . import (
-    desc_convolutions,
-    desc_element_wise,
-    desc_nonzero,
-    desc_rows,
-    desc_strides,
-    desc_tensors,
-    kills,
-    kills_descs,
-    pairs,
-    size_classes,
-)
-
-MODULES = (
-    nonzero_coordinates,
-    nonzero_values,
-    quantized_convolution,
-    quantized_convolution_rounding,
-    quantized_convolution_invalid,
-    convolution_integer,
-    quantize,
-    dequantize,
-    desc_convolutions,
-    desc_element_wise,
-    desc_nonzero,
-    desc_rows,
-    desc_strides,
-    desc_tensors,
-    kills,
-    kills_descs,
-    pairs,
-    size_classes,
-)
+from . import descs
 
 
 @cache
 def files() -> Mapping[str, str]:
     """Return the text of every file by its path under the vectors folder."""
-    return {f"{topic.operator}/{topic.topic}.json": dumps(topic.file()) for topic in _topics()}
+    return {f"{topic.operator}/{topic.topic}.json": dumps(topic.file()) for topic in topics()}
+
+
+def topics() -> Iterator[Topic]:
+    """Yield the files of each operator's modules `cases*`, then those that every operator has."""
+    for operator in operators.OPERATORS:
+        room = import_module(f"{operators.__name__}.{operator}")
+        for module in iter_modules(room.__path__):
+            if module.name.startswith("cases"):
+                yield from import_module(f"{room.__name__}.{module.name}").topics()
+    yield from descs.topics()
 
 
 def write(root: Path) -> int:
@@ -82,8 +53,3 @@ def _state(is_wanted: bool, is_stored: bool) -> str:
     if not is_stored:
         return "is missing"
     return "differs from what the generator writes" if is_wanted else "is not generated"
-
-
-def _topics() -> Iterator[Topic]:
-    for module in MODULES:
-        yield from module.topics()

@@ -2,16 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
-from ...format import tensors
-from ...format.descs import scatter, tensor_desc
-from ...format.tensors import DTYPES, Tensor
-from ...format.vectors import Request
-from ...operators.answer_desc import logical_answer, requests
-from ...operators.desc_rules import violations
-from ...operators.descs import express, needs
-from ...operators.topics import PREFIXES, REVISIONS, Topic, expected
+from ..format import tensors
+from ..format.descs import scatter, tensor_desc
+from ..format.tensors import DTYPES, Tensor
+from ..format.vectors import Request
+from .answer_desc import logical_answer, requests
+from .desc_clauses import DESC_CLAUSES
+from .desc_rules import violations
+from .descs import express, needs
+from .topics import PREFIXES, REVISIONS, Topic, bits, expected, ints
 
 Desc = Mapping[str, Any]
 NEWEST = "6_4"
@@ -29,17 +31,28 @@ class Call:
         """Return the call with other fields in its desc."""
         return replace(self, desc={**self.desc, **fields})
 
-    def edited(self, name: str, **fields: Any) -> "Call":
-        """Return the call with other fields in one tensor desc."""
-        return self.changed({name: {**self.desc[name], **fields}})
+    def described(
+        self,
+        name: str,
+        sizes: Sequence[int] | None = None,
+        strides: Sequence[int] | None = None,
+        data_type: str | None = None,
+        size_in_bytes: int | None = None,
+    ) -> dict[str, Any]:
+        """Return a field: one tensor described anew, packed unless it gets strides."""
+        old = self.desc[name]
+        sizes, data_type = old["Sizes"] if sizes is None else sizes, data_type or old["DataType"]
+        return {name: tensor_desc(data_type, sizes, strides, size_in_bytes)}
+
+    def patched(self, name: str, **fields: Any) -> dict[str, Any]:
+        """Return a field: one tensor desc with other entries, the rest as it was."""
+        return {name: {**self.desc[name], **fields}}
 
     def laid_out(
         self, name: str, strides: Sequence[int], size_in_bytes: int | None = None
     ) -> "Call":
         """Return the call with one tensor strided, by default as small as it can be."""
-        old = self.desc[name]
-        new = tensor_desc(old["DataType"], old["Sizes"], strides, size_in_bytes)
-        return self.changed({name: new})
+        return self.changed(self.described(name, None, strides, None, size_in_bytes))
 
 
 def call(
@@ -57,6 +70,18 @@ def poison(dtype: str) -> int:
     if DTYPES[dtype].kind == "bits":
         return {"float16": 0x7E00, "float32": 0x7FC00000}[dtype]
     return DTYPES[dtype].high // 3 * 2 + 1
+
+
+def cycled(dtype: str, sizes: Sequence[int], words: Sequence[int]) -> Tensor:
+    """Return a tensor that runs through the words again and again."""
+    make = bits if DTYPES[dtype].kind == "bits" else ints
+    return make(dtype, sizes, (words[i % len(words)] for i in range(prod(sizes))))
+
+
+def dashed(name: str) -> str:
+    """Return a feature level, or the name of a tensor or attribute, as it is part of an id."""
+    words = (f"-{c.lower()}" if c.isupper() else c for c in name.removesuffix("Tensor"))
+    return "".join(words).lstrip("-").replace("_", "-")
 
 
 class DescTopic(Topic):
@@ -97,26 +122,47 @@ class DescTopic(Topic):
         comment: str,
         twin: str,
         rule: str,
-        error: tuple[str, str],
+        field: str,
         changed: Mapping[str, Any] | None = None,
         level: str | None = None,
         flags: str = "Invalid",
     ) -> None:
-        """Add a desc that differs from its twin in one mistake: other fields, or another level."""
+        """Add a desc that differs from its twin in one mistake: other fields, or another level.
+
+        A rule of the operator goes without its prefix.
+        """
+        rule = rule if rule in DESC_CLAUSES else PREFIXES[self.operator] + rule
         old, old_level, shown = self._made[twin]
         made, level = old.changed(changed or {}), level or old_level
         found = violations(self.operator, made.desc, level)
         assert found, f"{name}: the rules accept this desc"
-        assert found[0] == (rule, *error), f"{name}: the rules say {found}"
+        first, *more = found
+        assert (first.rule, first.field) == (rule, field), f"{name}: the rules say {first}"
         vector = self._vector(name, comment, made, level, rule, flags)
         vector["twin"] = f"{PREFIXES[self.operator]}{twin}"
-        others = dict.fromkeys((each.code, each.field) for each in found)
-        also = [{"code": code, "field": field} for code, field in others if (code, field) != error]
-        vector["expect"] = {"error": {"code": error[0], "field": error[1]}}
-        if also:
-            vector["expect"]["error"]["also"] = also
+        error = {"code": first.code, "field": field}
+        others = [{"code": each.code, "field": each.field} for each in more]
+        also = [each for i, each in enumerate(others) if each not in [error, *others[:i]]]
+        vector["expect"] = {"error": {**error, "also": also} if also else error}
         shown["clause"] = list(dict.fromkeys([*shown["clause"], rule]))
         self._vectors.append(vector)
+
+    def step(
+        self, name: str, text: str, made: Call, levels: tuple[str, str], rule: str, field: str
+    ) -> None:
+        """Add one desc at two levels: the lower one refuses it."""
+        low, high = levels
+        twin, flags = f"desc-{name}-{dashed(high)}", "Invalid Level"
+        self.accepted(twin, f"the twin: {text}, from {high} on", made, high, flags="Level")
+        name, text = f"desc-{name}-{dashed(low)}", f"{text}, at {low}"
+        self.refused(name, text, twin, rule, field, level=low, flags=flags)
+
+    def together(
+        self, name: str, text: str, twin: str, rule: str, field: str, changed: Mapping[str, Any]
+    ) -> None:
+        """Refuse a desc in which fields that must agree change together."""
+        flags = "Invalid Row"
+        self.refused(f"desc-together-{name}", text, twin, rule, field, changed, flags=flags)
 
     def made(self, name: str) -> Call:
         """Return a call that was accepted."""

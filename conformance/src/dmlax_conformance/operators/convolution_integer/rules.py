@@ -1,0 +1,42 @@
+"""Rules of CONVOLUTION_INTEGER, of calls and of descs."""
+
+from .._shared.convolution_rules import DESC_CLAUSES as CONVOLUTION
+from .._shared.convolution_rules import check_sums, check_windows, per_channel, zero_points
+from .._shared.desc_rules import Desc, Found, Violation, all_ones, same_counts
+
+CLAUSES = {
+    "CVI-1": "The output is INT32: the sum of (input - zero point) * (filter - zero point).",
+    "CVI-2": "A padded cell holds the input zero point, so that it contributes nothing.",
+    "CVI-3": "Strides, dilations, padding and groups shape the windows.",
+    "CVI-4": "Input and filter are INT8 or UINT8 independently; zero points match their tensor.",
+    "CVI-5": "The filter zero point is one value or one for each output channel.",
+    "CVI-6": "The page leaves overflow of the 32-bit sum open; here it wraps.",
+    "CVI-7": "Input and filter have rank 4, or 3 from feature level 4.0.",
+}
+
+
+# Clauses that no call can break, and why.
+UNBREAKABLE = {"CVI-1": "result", "CVI-2": "result", "CVI-6": "open"}
+
+
+DESC_CLAUSES = {
+    **CONVOLUTION,
+    "same-dimension-count": "Filter and output have the DimensionCount of the input.",
+    "zero-points-dimension-count": "Both zero points, if there, have the same DimensionCount.",
+}
+
+
+check = check_sums
+
+
+def check_desc(desc: Desc, feature_level: str) -> Found:
+    """Yield the rules that a desc breaks."""
+    yield from same_counts("intconv", desc, "FilterTensor OutputTensor")
+    one, two = desc["InputZeroPointTensor"], desc["FilterZeroPointTensor"]
+    if one is not None and two is not None and one["DimensionCount"] != two["DimensionCount"]:
+        rule = "intconv-zero-points-dimension-count"
+        yield Violation(rule, "dimension_count", "FilterZeroPointTensor")
+    yield from zero_points("intconv", desc)
+    yield from check_windows("intconv", desc)
+    yield from all_ones("intconv-input-zero-point-one", desc, "InputZeroPointTensor")
+    yield from per_channel("intconv-filter-zero-point-channels", desc, "FilterZeroPointTensor")

@@ -1,0 +1,43 @@
+"""Rules of ELEMENT_WISE_DEQUANTIZE_LINEAR, of calls and of descs."""
+
+from .._shared.call_rules import WHOLE, Attributes, Inputs, Outputs, data_type, same_data_type
+from .._shared.desc_rules import Desc, Found, data_type_of
+from .._shared.element_wise_rules import DESC_CLAUSES as ELEMENT_WISE
+from .._shared.element_wise_rules import check_parameters, same_shape
+
+CLAUSES = {
+    "DQT-1": "The result is (input - zero point) * scale in real arithmetic, rounded once.",
+    "DQT-2": "Input is an integer of 8, 16 or 32 bits; the zero point has its data type.",
+    "DQT-3": "The output has the data type of the scale, FLOAT32 or FLOAT16.",
+    "DQT-4": "Scale and zero point apply element by element; they repeat along sizes of 1.",
+    "DQT-5": "A scale is finite and not zero.",
+    "DQT-6": "A missing zero point is 0.",
+}
+
+
+# Clauses that no call can break, and why.
+UNBREAKABLE = {"DQT-1": "result", "DQT-6": "absent"}
+
+
+DESC_CLAUSES = {
+    **ELEMENT_WISE,
+    "zero-point-data-type": "ZeroPointTensor has the data type of InputTensor.",
+    "output-data-type": "OutputTensor has the data type of ScaleTensor.",
+}
+
+
+def check(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
+    """Check dtypes, then that both parameters broadcast to the input."""
+    data_type(inputs, "InputTensor", WHOLE)
+    data_type(inputs, "ScaleTensor", ("float32", "float16"))
+    same_data_type(inputs, "ZeroPointTensor", inputs["InputTensor"].dtype)
+    check_parameters(inputs)
+
+
+def check_desc(desc: Desc, feature_level: str) -> Found:
+    """Yield the rules that a desc breaks."""
+    yield from same_shape("dequantize", desc)
+    rule = "dequantize-zero-point-data-type"
+    yield from data_type_of(rule, desc, "ZeroPointTensor", "InputTensor")
+    rule = "dequantize-output-data-type"
+    yield from data_type_of(rule, desc, "OutputTensor", "ScaleTensor")

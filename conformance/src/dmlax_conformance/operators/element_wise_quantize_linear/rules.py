@@ -1,0 +1,63 @@
+"""Rules of ELEMENT_WISE_QUANTIZE_LINEAR, of calls and of descs."""
+
+from .._shared.call_rules import (
+    EIGHT_BIT,
+    Attributes,
+    Inputs,
+    Outputs,
+    data_type,
+    need,
+    same_data_type,
+)
+from .._shared.desc_rules import Desc, Found, Violation, data_type_of
+from .._shared.element_wise_rules import DESC_CLAUSES as ELEMENT_WISE
+from .._shared.element_wise_rules import check_parameters, same_shape
+
+CLAUSES = {
+    "QNT-1": "The result is clamp(round(input / scale) + zero point) in real arithmetic.",
+    "QNT-2": "Rounding is to nearest, ties to even, and comes before the zero point.",
+    "QNT-3": "The result is clamped to the full range of the output data type.",
+    "QNT-4": "Input is FLOAT32, FLOAT16 or INT32; scale has the data type of the input, but"
+    " FLOAT32 for INT32; the output is INT8 or UINT8, as is the zero point.",
+    "QNT-5": "Scale and zero point apply element by element; they repeat along sizes of 1.",
+    "QNT-6": "A scale is finite and not zero.",
+    "QNT-7": "The page is silent about infinities, which saturate here, and about NaN.",
+    "QNT-8": "A missing zero point is 0.",
+}
+
+
+# Clauses that no call can break, and why.
+UNBREAKABLE = {
+    **dict.fromkeys(("QNT-1", "QNT-2", "QNT-3"), "result"),
+    "QNT-7": "open",
+    "QNT-8": "absent",
+}
+
+
+DESC_CLAUSES = {
+    **ELEMENT_WISE,
+    "scale-data-type": "ScaleTensor is FLOAT32 for an INT32 input, else it has the input's type.",
+    "zero-point-data-type": "ZeroPointTensor has the data type of OutputTensor.",
+}
+
+
+def check(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
+    """Check dtypes, then that both parameters broadcast to the input."""
+    data_type(inputs, "InputTensor", ("float32", "float16", "int32"))
+    dtype = inputs["InputTensor"].dtype
+    data_type(inputs, "ScaleTensor", ("float32" if dtype == "int32" else dtype,))
+    need(outputs["OutputTensor"].dtype in EIGHT_BIT, "data_type", "OutputTensor")
+    same_data_type(inputs, "ZeroPointTensor", outputs["OutputTensor"].dtype)
+    check_parameters(inputs)
+
+
+def check_desc(desc: Desc, feature_level: str) -> Found:
+    """Yield the rules that a desc breaks."""
+    yield from same_shape("quantize", desc)
+    image, scale = desc["InputTensor"], desc["ScaleTensor"]
+    if image is not None and scale is not None:
+        wanted = "FLOAT32" if image["DataType"] == "INT32" else image["DataType"]
+        if scale["DataType"] != wanted:
+            yield Violation("quantize-scale-data-type", "data_type", "ScaleTensor")
+    rule = "quantize-zero-point-data-type"
+    yield from data_type_of(rule, desc, "ZeroPointTensor", "OutputTensor")

@@ -1,0 +1,48 @@
+"""The meaning of QUANTIZED_LINEAR_CONVOLUTION."""
+
+from itertools import product
+
+from ...format.tensors import Tensor
+from .._shared import floats
+from .._shared.call_rules import Attributes, Inputs, Outputs
+from .._shared.convolution import Windows, accumulators, parameter
+from .._shared.rounding import requantize, requantize_float32, wrap_int32
+
+
+def compute(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> dict[str, Tensor]:
+    """Return the output of a call that keeps the rules."""
+    dtype = outputs["OutputTensor"].dtype
+    return {"OutputTensor": quantized_linear_convolution(inputs, Windows.of(attributes), dtype)}
+
+
+def quantized_linear_convolution(
+    inputs: Inputs, windows: Windows, dtype: str, arithmetic: str = "exact"
+) -> Tensor:
+    """Return the quantized output; `arithmetic` is `exact` or `float32`."""
+    sizes, sums = accumulators(inputs, windows)
+    zero_point = parameter(inputs.get("OutputZeroPointTensor"), 0)
+    per_channel = sizes[1]
+    channel_of = [place[1] for place in product(*map(range, sizes))]
+    bias = [parameter(inputs.get("BiasTensor"), c) for c in range(per_channel)]
+    words = (
+        _requantize(wrap_int32(total + bias[c]), _scales(inputs, c), zero_point, dtype, arithmetic)
+        for total, c in zip(sums, channel_of, strict=True)
+    )
+    return Tensor(dtype, sizes, tuple(words))
+
+
+def _requantize(
+    accumulator: int, scales: tuple[int, int, int], zero_point: int, dtype: str, arithmetic: str
+) -> int:
+    if arithmetic == "float32":
+        return requantize_float32(accumulator, scales, zero_point, dtype)
+    sx, sw, sy = (floats.decode(word, "float32").value for word in scales)
+    return requantize(accumulator, (sx, sw, sy), zero_point, dtype)
+
+
+def _scales(inputs: Inputs, channel: int) -> tuple[int, int, int]:
+    return (
+        parameter(inputs["InputScaleTensor"], 0),
+        parameter(inputs["FilterScaleTensor"], channel),
+        parameter(inputs["OutputScaleTensor"], 0),
+    )

@@ -1,0 +1,106 @@
+"""Rules of QUANTIZED_LINEAR_CONVOLUTION, of calls and of descs."""
+
+from .._shared.call_rules import (
+    EIGHT_BIT,
+    Attributes,
+    Inputs,
+    Outputs,
+    data_type,
+    lengths,
+    need,
+    same_data_type,
+    scale_values,
+)
+from .._shared.convolution_rules import DESC_CLAUSES as CONVOLUTION
+from .._shared.convolution_rules import (
+    channel_sizes,
+    check_sums,
+    check_windows,
+    per_channel,
+    zero_points,
+)
+from .._shared.desc_rules import Desc, Found, Violation, all_ones, data_type_of, same_counts
+
+CLAUSES = {
+    "QLC-1": "The result equals dequantizing, convolving and quantizing in real arithmetic.",
+    "QLC-2": "The accumulator sums (input - zero point) * (filter - zero point of the channel).",
+    "QLC-3": "A padded cell dequantizes to zero: it holds the input zero point.",
+    "QLC-4": "Bias is INT32, one for each output channel, and is added to the accumulator.",
+    "QLC-5": "The quotient is rounded to nearest, ties to even, before the zero point is added.",
+    "QLC-6": "The result is clamped to the full range of the output data type.",
+    "QLC-7": "Filter scale and filter zero point are, each on its own, one value or one for each"
+    " output channel; the other scales and zero points are one value.",
+    "QLC-8": "Strides, dilations and padding of either side shape the windows.",
+    "QLC-9": "Groups split the channels: input channels = filter channels * groups, and groups"
+    " divide the output channels.",
+    "QLC-10": "Input, filter and output are INT8 or UINT8 independently; a zero point has the data"
+    " type of its tensor; scales are FLOAT32.",
+    "QLC-11": "A missing zero point is 0 and a missing bias adds nothing.",
+    "QLC-12": "The page leaves overflow of the 32-bit sum open; here it wraps.",
+    "QLC-13": "A scale is finite and not zero; its sign and size are free.",
+    "QLC-14": "Input and filter have rank 4, or 3 from feature level 4.0.",
+}
+
+
+# Clauses that no call can break, and why.
+UNBREAKABLE = {
+    **dict.fromkeys(("QLC-1", "QLC-2", "QLC-3", "QLC-5", "QLC-6"), "result"),
+    "QLC-12": "open",
+    "QLC-11": "absent",
+}
+
+
+DESC_CLAUSES = {
+    **CONVOLUTION,
+    "same-dimension-count": "Filter, bias and output have the DimensionCount of the input.",
+    "output-zero-point-data-type": "OutputZeroPointTensor has the data type of OutputTensor.",
+    "input-scale-one": "InputScaleTensor has only sizes of 1.",
+    "output-scale-one": "OutputScaleTensor has only sizes of 1.",
+    "output-zero-point-one": "OutputZeroPointTensor has only sizes of 1.",
+    "filter-scale-channels": "FilterScaleTensor is one value, or one for each output channel on"
+    " axis 1 of 4; with fewer dimensions the page leaves the axis open.",
+    "bias-channels": "BiasTensor is {1, K, 1, 1} for K output channels, {1, K, 1} with three"
+    " dimensions.",
+}
+
+
+def check(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
+    """Check what an integer convolution checks, then scales, bias and output."""
+    check_sums(attributes, inputs, outputs)
+    scales = ("InputScaleTensor", "FilterScaleTensor", "OutputScaleTensor")
+    for name in scales:
+        data_type(inputs, name, ("float32",))
+    same_data_type(inputs, "BiasTensor", "int32")
+    need(outputs["OutputTensor"].dtype in EIGHT_BIT, "data_type", "OutputTensor")
+    same_data_type(inputs, "OutputZeroPointTensor", outputs["OutputTensor"].dtype)
+    channels = inputs["FilterTensor"].sizes[0]
+    for name in ("InputScaleTensor", "OutputScaleTensor", "OutputZeroPointTensor"):
+        lengths(inputs, name, 1)
+    lengths(inputs, "FilterScaleTensor", 1, channels)
+    lengths(inputs, "BiasTensor", channels)
+    for name in scales:
+        scale_values(inputs, name)
+
+
+def check_desc(desc: Desc, feature_level: str) -> Found:
+    """Yield the rules that a desc breaks."""
+    yield from same_counts("qconv", desc, "FilterTensor BiasTensor OutputTensor")
+    yield from zero_points("qconv", desc)
+    rule = "qconv-output-zero-point-data-type"
+    yield from data_type_of(rule, desc, "OutputZeroPointTensor", "OutputTensor")
+    yield from check_windows("qconv", desc)
+    yield from all_ones("qconv-input-zero-point-one", desc, "InputZeroPointTensor")
+    yield from all_ones("qconv-input-scale-one", desc, "InputScaleTensor")
+    yield from all_ones("qconv-output-scale-one", desc, "OutputScaleTensor")
+    yield from all_ones("qconv-output-zero-point-one", desc, "OutputZeroPointTensor")
+    yield from per_channel("qconv-filter-scale-channels", desc, "FilterScaleTensor")
+    yield from per_channel("qconv-filter-zero-point-channels", desc, "FilterZeroPointTensor")
+    yield from _bias(desc)
+
+
+def _bias(desc: Desc) -> Found:
+    bias, kernel = desc["BiasTensor"], desc["FilterTensor"]
+    if bias is None or kernel is None:
+        return
+    if list(bias["Sizes"]) != channel_sizes(kernel, len(bias["Sizes"])):
+        yield Violation("qconv-bias-channels", "sizes", "BiasTensor")
