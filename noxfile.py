@@ -136,7 +136,7 @@ def conformance(session: nox.Session) -> None:
 
 @nox.session
 def kill_rate(session: nox.Session) -> None:
-    """Give every planted bug and every permitted variant to the vectors: all bugs must be killed."""
+    """Give the vectors every planted bug, all of which they must kill, and what is permitted."""
     session.install("./conformance")
     session.run("dmlax-conformance", "mutate", *session.posargs)
 

@@ -15,6 +15,12 @@ from .convolution import Windows
 
 IMAGE, FILTER, OUTPUT = "InputTensor", "FilterTensor", "OutputTensor"
 IMAGE_POINT, FILTER_POINT = "InputZeroPointTensor", "FilterZeroPointTensor"
+HALVES = (
+    "data-type:inputs dimension-count:outputs sizes-count:outputs"
+    " sizes-positive:outputs element-limit:outputs"
+)
+ALIKE_TYPES = (IMAGE, IMAGE_POINT), (FILTER, FILTER_POINT)
+NO_GROUPS = "the channels of the input are not a multiple of 0"
 WINDOWS = "Strides Dilations StartPadding EndPadding"
 
 

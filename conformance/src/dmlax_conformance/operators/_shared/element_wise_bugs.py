@@ -11,6 +11,12 @@ from ...suite.bugs.refusals import accept, refuse
 from ...suite.bugs.steps import Array, Call
 
 IMAGE, SCALE, POINT, OUTPUT = "InputTensor", "ScaleTensor", "ZeroPointTensor", "OutputTensor"
+ALIKE_RANKS = ((IMAGE, SCALE, POINT, OUTPUT),)
+IMPLIED = {
+    "operator-feature-level": "the first level has it",
+    "tensor-element-limit": "the output cannot be so large",
+}
+SAME_SIZES = "Sizes of other lengths differ"
 
 
 def of_parameters(operator: str, clause: str) -> Iterator[Bug]:

@@ -5,16 +5,20 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from ...suite.adapter import Case
+from ...suite.bugs.descs import DescRules
 from ...suite.bugs.readings import outputs, readings, zero_points
 from ...suite.bugs.record import Bug, in_output
 from ...suite.bugs.refusals import Rules
 from ...suite.bugs.steps import Array
 from .._shared.convolution_bugs import (
+    ALIKE_TYPES,
     FILTER,
     FILTER_POINT,
+    HALVES,
     IMAGE,
     IMAGE_POINT,
     LAYOUTS,
+    NO_GROUPS,
     OUTPUT,
     WINDOWS,
     of_refusals,
@@ -34,6 +38,12 @@ RULES = Rules(
         "sizes": f"{FILTER} GroupCount {IMAGE_POINT} {FILTER_POINT}",
     },
 )
+DESCS = DescRules(
+    OPERATOR,
+    {"intconv-group-count": NO_GROUPS},
+    HALVES,
+    {"DataType": ALIKE_TYPES, "DimensionCount": ((IMAGE, FILTER, OUTPUT),)},
+)
 CLAUSES = {
     "sum": "CVI-1",
     "padding": "CVI-2",
@@ -51,6 +61,7 @@ CLAUSES = {
 def derived() -> Iterator[Bug]:
     """Yield the bugs that follow from the operator's rules and fields."""
     yield from RULES.bugs()
+    yield from DESCS.bugs()
     yield from readings(OPERATOR, roles(CLAUSES))
     points = {IMAGE_POINT: IMAGE, FILTER_POINT: FILTER}
     yield from zero_points(OPERATOR, CLAUSES["absent"], points)

@@ -8,13 +8,23 @@ import numpy as np
 
 from ...format.tensors import DTYPES
 from ...suite.adapter import Case
+from ...suite.bugs.descs import DescRules
 from ...suite.bugs.element_wise import difference_times_scale
 from ...suite.bugs.readings import outputs, readings, zero_points
 from ...suite.bugs.record import Bug, in_output, in_part
 from ...suite.bugs.refusals import Rules
 from ...suite.bugs.steps import Array, to_float, words
 from .._shared import floats
-from .._shared.element_wise_bugs import IMAGE, OUTPUT, POINT, SCALE, of_parameters
+from .._shared.element_wise_bugs import (
+    ALIKE_RANKS,
+    IMAGE,
+    IMPLIED,
+    OUTPUT,
+    POINT,
+    SAME_SIZES,
+    SCALE,
+    of_parameters,
+)
 from .._shared.floats import Real, exactly
 
 OPERATOR = "element_wise_dequantize_linear"
@@ -38,10 +48,18 @@ Subtract = Callable[[int, int, str], int]
 Multiply = Callable[[int, Fraction, str], int]
 Convert = Callable[[int, int, Fraction, str, str], int]
 
+DESCS = DescRules(
+    OPERATOR,
+    {**IMPLIED, "dequantize-same-dimension-count": SAME_SIZES},
+    "",
+    {"DataType": ((IMAGE, POINT), (SCALE, OUTPUT)), "DimensionCount": ALIKE_RANKS},
+)
+
 
 def derived() -> Iterator[Bug]:
     """Yield the bugs that follow from the operator's rules and fields."""
     yield from RULES.bugs()
+    yield from DESCS.bugs()
     roles = {
         IMAGE: ("DQT-1 DQT-2", "wide signed axes"),
         SCALE: ("DQT-1 DQT-4 DQT-5", "scale elements"),

@@ -6,13 +6,23 @@ from fractions import Fraction
 from typing import Any
 
 from ...suite.adapter import Case
+from ...suite.bugs.descs import DescRules
 from ...suite.bugs.element_wise import divided
 from ...suite.bugs.readings import outputs, readings, zero_points
 from ...suite.bugs.record import REFUSALS, Bug, bug, in_output, in_part
 from ...suite.bugs.refusals import Rules, accept
 from ...suite.bugs.rounding import Rounding
 from ...suite.bugs.steps import of_float, to_float
-from .._shared.element_wise_bugs import IMAGE, OUTPUT, POINT, SCALE, of_parameters
+from .._shared.element_wise_bugs import (
+    ALIKE_RANKS,
+    IMAGE,
+    IMPLIED,
+    OUTPUT,
+    POINT,
+    SAME_SIZES,
+    SCALE,
+    of_parameters,
+)
 from .._shared.floats import Real
 from .._shared.rounding import RANGES
 from .._shared.rounding_bugs import of_rounding
@@ -31,10 +41,18 @@ RULES = Rules(
     scales=(SCALE,),
 )
 
+DESCS = DescRules(
+    OPERATOR,
+    {**IMPLIED, "quantize-same-dimension-count": SAME_SIZES},
+    "data-type:inputs",
+    {"DataType": ((IMAGE, SCALE), (OUTPUT, POINT)), "DimensionCount": ALIKE_RANKS},
+)
+
 
 def derived() -> Iterator[Bug]:
     """Yield the bugs that follow from the operator's rules and fields."""
     yield from RULES.bugs()
+    yield from DESCS.bugs()
     roles = {
         IMAGE: ("QNT-1 QNT-4", "wide axes"),
         SCALE: ("QNT-1 QNT-5 QNT-6", "scale elements"),

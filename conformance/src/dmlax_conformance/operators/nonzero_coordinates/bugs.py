@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from ...suite.adapter import Case
+from ...suite.bugs.descs import DescRules
 from ...suite.bugs.nonzero import last_axes, non_zero_bits, row_major, then_zeros
 from ...suite.bugs.readings import outputs, readings
 from ...suite.bugs.record import REFUSALS, Bug, bug, in_output, in_part
@@ -14,19 +15,29 @@ from .meaning import effective_rank
 
 OPERATOR = "nonzero_coordinates"
 IMAGE, COUNT, ROWS = "InputTensor", "OutputCountTensor", "OutputCoordinatesTensor"
+EXTENSIONS = "int64 uint64 float64"
 RULES = Rules(
     OPERATOR,
     {"data_type": "NZC-7", "dimension_count": "NZC-8", "sizes": "NZC-3"},
     {"data_type": f"{IMAGE}:complex64", "dimension_count": IMAGE, "sizes": ROWS},
-    also_allowed="bool int64 uint64 float64",
+    also_allowed=f"bool {EXTENSIONS}",
+)
+DESCS = DescRules(
+    OPERATOR,
+    {"tensor-element-limit": "the output cannot be so large"},
+    "data-type:inputs dimension-count:inputs dimension-count:outputs"
+    " sizes-count:inputs sizes-count:outputs",
+    {"DimensionCount 3_0": ((IMAGE, COUNT, ROWS),)},
 )
 
 
 def derived() -> Iterator[Bug]:
     """Yield the bugs that follow from the operator's rules and fields."""
     yield from RULES.bugs()
-    yield from readings(OPERATOR, {IMAGE: ("NZC-1 NZC-2 NZC-4 NZC-7", "wide axes")})
-    yield from outputs(OPERATOR, {COUNT: ("NZC-5", "NZC-5"), ROWS: ("NZC-1", "NZC-6")})
+    yield from DESCS.bugs()
+    yield from readings(OPERATOR, {IMAGE: ("NZC-1 NZC-2 NZC-4 NZC-7", "wide axes")}, EXTENSIONS)
+    clauses = {COUNT: ("NZC-5", "NZC-5"), ROWS: ("NZC-1", "NZC-6")}
+    yield from outputs(OPERATOR, clauses, single=COUNT)
 
 
 def written() -> Iterator[Bug]:

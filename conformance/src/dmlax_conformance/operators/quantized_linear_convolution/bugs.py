@@ -16,17 +16,21 @@ from ...suite.bugs.convolution import (
     without,
     wrapped,
 )
+from ...suite.bugs.descs import DescRules
 from ...suite.bugs.readings import outputs, readings, zero_points
 from ...suite.bugs.record import REFUSALS, VALUES, Bug, bug, in_output, in_part, in_reading
 from ...suite.bugs.refusals import Rules, accept, has_rank, refuse
 from ...suite.bugs.steps import Array, Call, Outputs, of_float, to_float
 from .._shared import floats
 from .._shared.convolution_bugs import (
+    ALIKE_TYPES,
     FILTER,
     FILTER_POINT,
+    HALVES,
     IMAGE,
     IMAGE_POINT,
     LAYOUTS,
+    NO_GROUPS,
     OUTPUT,
     WINDOWS,
     is_by_input,
@@ -61,6 +65,15 @@ RULES = Rules(
     },
     scales=SCALES,
 )
+DESCS = DescRules(
+    OPERATOR,
+    {"qconv-group-count": NO_GROUPS},
+    HALVES,
+    {
+        "DataType": (*ALIKE_TYPES, (OUTPUT, OUTPUT_POINT)),
+        "DimensionCount": ((IMAGE, FILTER, BIAS, OUTPUT),),
+    },
+)
 CLAUSES = {
     "sum": "QLC-1 QLC-2",
     "padding": "QLC-3",
@@ -78,6 +91,7 @@ CLAUSES = {
 def derived() -> Iterator[Bug]:
     """Yield the bugs that follow from the operator's rules and fields."""
     yield from RULES.bugs()
+    yield from DESCS.bugs()
     scale = "QLC-1 QLC-13"
     own = {
         BIAS: ("QLC-4", "addend elements"),

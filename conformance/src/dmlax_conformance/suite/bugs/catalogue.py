@@ -7,7 +7,7 @@ from importlib import import_module
 
 from ... import operators
 from ...operators import OPERATORS
-from . import descs, permitted, strides
+from . import permitted, strides
 from .record import DESCS, REFUSALS, VALUES, Bug
 
 ROOMS = [import_module(f"{operators.__name__}.{name}.bugs") for name in OPERATORS]
@@ -26,7 +26,7 @@ def catalogue() -> Mapping[str, Bug]:
 def _derived() -> Iterator[Bug]:
     """Yield the bugs that follow from rules, fields and tables."""
     for room in ROOMS:
-        for found in (room.derived(), descs.bugs(room.OPERATOR), strides.bugs(room.OPERATOR)):
+        for found in (room.derived(), strides.bugs(room.OPERATOR)):
             yield from (replace(each, is_derived=True) for each in found)
 
 

@@ -1,6 +1,7 @@
 """Derive bugs from the rules of a desc: one is missing or half there, a table is misread."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ...operators import tables
@@ -15,61 +16,9 @@ from .refusals import Refuse, kebab
 
 NOT_A_RULE = "tensor-buffer"  # says where elements lie, and refuses nothing
 TENSOR_RULES = [name for name in DESC_CLAUSES if name.startswith("tensor-") and name != NOT_A_RULE]
+Alike = tuple[tuple[str, ...], ...]
 ROW_RULES = "tensor-data-type tensor-dimension-count tensor-required"
 
-NONZERO = ("nonzero_coordinates",)
-CONVOLUTIONS = ("convolution_integer", "quantized_linear_convolution")
-QUANTIZE, DEQUANTIZE = ELEMENT_WISE = tuple(name for name in TABLES if "element_wise" in name)
-
-IMPLIED: dict[object, str] = {
-    **dict.fromkeys(
-        ((name, "operator-feature-level") for name in ELEMENT_WISE), "the first level has it"
-    ),
-    **dict.fromkeys(
-        ((name, "tensor-element-limit") for name in (*NONZERO, *ELEMENT_WISE)),
-        "the output cannot be so large",
-    ),
-    "quantize-same-dimension-count": "Sizes of other lengths differ",
-    "dequantize-same-dimension-count": "Sizes of other lengths differ",
-    "qconv-group-count": "the channels of the input are not a multiple of 0",
-    "intconv-group-count": "the channels of the input are not a multiple of 0",
-}
-# Rules that a bug can check for inputs only, or for outputs only, so that no other makes up for it.
-HALVES: dict[tuple[str, str], Sequence[str]] = {
-    ("data-type", "inputs"): (*NONZERO, *CONVOLUTIONS, QUANTIZE),
-    ("data-type", "outputs"): tuple(TABLES),
-    ("dimension-count", "inputs"): NONZERO,
-    ("dimension-count", "outputs"): (*NONZERO, *CONVOLUTIONS),
-    ("sizes-count", "inputs"): NONZERO,
-    ("sizes-count", "outputs"): (*NONZERO, *CONVOLUTIONS),
-    ("sizes-positive", "outputs"): CONVOLUTIONS,
-    ("element-limit", "outputs"): CONVOLUTIONS,
-    **{
-        (rule, side): tuple(TABLES)
-        for rule in ("strides-count", "byte-size", "byte-size-limit", "alignment")
-        for side in ("inputs", "outputs")
-    },
-}
-# Tensors that other rules make agree: a misread line shows only if it is misread for all of them.
-_ZERO_POINTS = ("InputTensor", "InputZeroPointTensor"), ("FilterTensor", "FilterZeroPointTensor")
-_ALL_OF_ONE = (("InputTensor", "ScaleTensor", "ZeroPointTensor", "OutputTensor"),)
-ALIKE: dict[tuple[str, str], tuple[tuple[str, ...], ...]] = {
-    ("nonzero_coordinates", "DataType"): (),
-    ("nonzero_coordinates", "DimensionCount"): (),
-    ("quantized_linear_convolution", "DataType"): (
-        *_ZERO_POINTS,
-        ("OutputTensor", "OutputZeroPointTensor"),
-    ),
-    ("quantized_linear_convolution", "DimensionCount"): (
-        ("InputTensor", "FilterTensor", "BiasTensor", "OutputTensor"),
-    ),
-    ("convolution_integer", "DataType"): _ZERO_POINTS,
-    ("convolution_integer", "DimensionCount"): (("InputTensor", "FilterTensor", "OutputTensor"),),
-    (QUANTIZE, "DataType"): (("InputTensor", "ScaleTensor"), ("OutputTensor", "ZeroPointTensor")),
-    (DEQUANTIZE, "DataType"): (("InputTensor", "ZeroPointTensor"), ("ScaleTensor", "OutputTensor")),
-    (QUANTIZE, "DimensionCount"): _ALL_OF_ONE,
-    (DEQUANTIZE, "DimensionCount"): _ALL_OF_ONE,
-}
 COLUMNS = {"DataType": "tensor-data-type", "DimensionCount": "tensor-dimension-count"}
 CODES = {  # a code, the one that is given instead, and the rules with it
     "byte_size": ("sizes", "tensor-byte-size tensor-byte-size-limit"),
@@ -83,14 +32,79 @@ CODES = {  # a code, the one that is given instead, and the rules with it
 }
 
 
-def bugs(operator: str) -> Iterator[Bug]:
-    """Yield every bug in the descs of an operator."""
-    yield from _missing_rules(operator)
-    yield from _half_rules(operator)
-    yield from _unchecked_tensors(operator)
-    yield from _levels(operator)
-    yield from _lines(operator)
-    yield from _reasons(operator)
+HALVES = "data-type:outputs" + "".join(
+    f" {rule}:inputs {rule}:outputs"
+    for rule in ("strides-count", "byte-size", "byte-size-limit", "alignment")
+)
+
+
+@dataclass(frozen=True)
+class DescRules:
+    """Relations between the rules of an operator, without which a bug would change nothing.
+
+    `implied` are rules whose descs other rules refuse too, with the reason. `halves` are rules that
+    can be checked for inputs or outputs only, so that no other makes up for it. `alike` are tensors
+    that other rules make agree in a column: a misread line shows only if it is misread for all.
+    """
+
+    operator: str
+    implied: Mapping[str, str]
+    halves: str
+    alike: Mapping[str, Alike]
+
+    def bugs(self) -> Iterator[Bug]:
+        """Yield every bug that follows."""
+        yield from self._missing_rules()
+        yield from _half_rules(self.operator, f"{HALVES} {self.halves}".split())
+        yield from _unchecked_tensors(self.operator)
+        yield from self._levels()
+        for level, rows in TABLES[self.operator].items():
+            for row in rows:
+                yield from _narrower(self.operator, level, row)
+            yield from self._wider(level)
+        yield from self._reasons()
+
+    def _missing_rules(self) -> Iterator[Bug]:
+        """Leave out one rule."""
+        prefix = PREFIXES[self.operator]
+        own = [name for name in DESC_CLAUSES if name.startswith(prefix)]
+        for rule in ("operator-feature-level", *TENSOR_RULES, *own):
+            if rule not in self.implied:
+                made = _without(_breaking(rule))
+                yield _bug(self.operator, f"without-{rule.removeprefix(prefix)}", rule, made)
+
+    def _levels(self) -> Iterator[Bug]:
+        """Take a table to begin a level too early or too late, or to hold at every level."""
+        first = tables.introduced(self.operator)
+        same = f"{PREFIXES[self.operator]}same-dimension-count"
+        later = ROW_RULES if same in self.implied else f"{ROW_RULES} {same}"
+        for start in TABLES[self.operator]:
+            clause = "operator-feature-level" if start == first else later
+            if start != LEVELS[0]:
+                before = LEVELS[LEVELS.index(start) - 1]
+                yield _bug(self.operator, f"{start}-too-early", clause, _as_level(before, start))
+                yield _bug(self.operator, f"{start}-too-late", clause, _as_level(start, before))
+        for name, level in {"newest": LEVELS[-1], "first": first}.items():
+            made = _at_every_level(level)
+            yield _bug(self.operator, f"{name}-table-only", "tensor-dimension-count", made)
+
+    def _wider(self, level: str) -> Iterator[Bug]:
+        """Allow anything in a column, for tensors that other rules make agree."""
+        for column, word in {"DataType": "type", "DimensionCount": "rank"}.items():
+            alike = self.alike.get(f"{column} {level}", self.alike.get(column, ()))
+            named = {tensor for group in alike for tensor in group}
+            alone = [(name,) for name in tables.tensors(self.operator) if name not in named]
+            for names in (*alike, *alone):
+                made = _without(_misread(level, COLUMNS[column], names))
+                name = f"{level}-{kebab(names[0])}-any-{word}"
+                yield _bug(self.operator, name, COLUMNS[column], made)
+
+    def _reasons(self) -> Iterator[Bug]:
+        """Refuse the right descs with another code, or blame the wrong field."""
+        for old, (new, rules) in CODES.items():
+            if rules not in self.implied:
+                yield _bug(self.operator, f"{old}-is-{new}", rules, _coded(old, new))
+        yield _bug(self.operator, "blames-input", ROW_RULES, _blame_input)
 
 
 def _bug(operator: str, name: str, clause: str, made: Refuse) -> Bug:
@@ -105,21 +119,15 @@ def _without(test: Callable[[Case, Violation], bool]) -> Refuse:
 # -- rules -------------------------------------------------------------------------------------
 
 
-def _missing_rules(operator: str) -> Iterator[Bug]:
-    """Leave out one rule, unless the others always refuse what it refuses."""
-    own = [name for name in DESC_CLAUSES if name.startswith(PREFIXES[operator])]
-    for rule in ("operator-feature-level", *TENSOR_RULES, *own):
-        if rule not in IMPLIED and (operator, rule) not in IMPLIED:
-            made = _without(lambda case, each, rule=rule: each.rule == rule)  # type: ignore[misc]
-            yield _bug(operator, f"without-{rule.removeprefix(PREFIXES[operator])}", rule, made)
+def _breaking(rule: str) -> Callable[[Case, Violation], bool]:
+    return lambda case, each: each.rule == rule
 
 
-def _half_rules(operator: str) -> Iterator[Bug]:
-    """Check a rule for inputs or outputs only."""
-    for (rule, side), operators in HALVES.items():
-        if operator in operators:
-            made = _without(_blind(operator, f"tensor-{rule}", side == "inputs"))
-            yield _bug(operator, f"{rule}-of-{side}-only", f"tensor-{rule}", made)
+def _half_rules(operator: str, halves: Sequence[str]) -> Iterator[Bug]:
+    """Check a rule for inputs only, or for outputs only."""
+    for rule, side in (each.split(":") for each in halves):
+        made = _without(_blind(operator, f"tensor-{rule}", side == "inputs"))
+        yield _bug(operator, f"{rule}-of-{side}-only", f"tensor-{rule}", made)
 
 
 def _blind(operator: str, rule: str, to_outputs: bool) -> Callable[[Case, Violation], bool]:
@@ -141,20 +149,6 @@ def _about(name: str) -> Callable[[Case, Violation], bool]:
 # -- feature levels ----------------------------------------------------------------------------
 
 
-def _levels(operator: str) -> Iterator[Bug]:
-    """Take a table to begin a level too early or too late, or to hold at every level."""
-    for start in TABLES[operator]:
-        clause = ROW_RULES + " nonzero-same-dimension-count" * (operator in NONZERO)
-        clause = "operator-feature-level" if start == tables.introduced(operator) else clause
-        if start != LEVELS[0]:
-            before = LEVELS[LEVELS.index(start) - 1]
-            yield _bug(operator, f"{start}-too-early", clause, _as_level(before, start))
-            yield _bug(operator, f"{start}-too-late", clause, _as_level(start, before))
-    for name, level in {"newest": LEVELS[-1], "first": tables.introduced(operator)}.items():
-        made = _at_every_level(level)
-        yield _bug(operator, f"{name}-table-only", "tensor-dimension-count", made)
-
-
 def _as_level(at: str, taken: str) -> Refuse:
     """Take one feature level for another."""
     return lambda case, found: (
@@ -174,26 +168,6 @@ def _has_operator(case: Case) -> bool:
 
 
 # -- lines of the tables -----------------------------------------------------------------------
-
-
-def _lines(operator: str) -> Iterator[Bug]:
-    for level, rows in TABLES[operator].items():
-        for row in rows:
-            yield from _narrower(operator, level, row)
-        for column, word in {"DataType": "type", "DimensionCount": "rank"}.items():
-            for names in _classes(operator, level, column):
-                made = _without(_misread(level, COLUMNS[column], names))
-                name = f"{level}-{kebab(names[0])}-any-{word}"
-                yield _bug(operator, name, COLUMNS[column], made)
-
-
-def _classes(operator: str, level: str, column: str) -> list[tuple[str, ...]]:
-    """Return the tensors that are misread together."""
-    if (operator, level, column) == ("nonzero_coordinates", "3_0", "DimensionCount"):
-        return [tables.tensors(operator)]
-    alike = ALIKE[operator, column]
-    named = {tensor for group in alike for tensor in group}
-    return [*alike, *((name,) for name in tables.tensors(operator) if name not in named)]
 
 
 def _misread(level: str, rule: str, names: Sequence[str]) -> Callable[[Case, Violation], bool]:
@@ -242,14 +216,6 @@ def _refusing(level: str, refusal: Violation, when: Callable[[Any], bool]) -> Re
 
 
 # -- reasons -----------------------------------------------------------------------------------
-
-
-def _reasons(operator: str) -> Iterator[Bug]:
-    """Refuse the right descs with another code, or blame the wrong field."""
-    for old, (new, rules) in CODES.items():
-        if (operator, rules) not in IMPLIED:
-            yield _bug(operator, f"{old}-is-{new}", rules, _coded(old, new))
-    yield _bug(operator, "blames-input", ROW_RULES, _blame_input)
 
 
 def _coded(old: str, new: str) -> Refuse:

@@ -10,28 +10,31 @@ from ...operators import tables
 from ..adapter import Case
 from .record import VALUES, Bug, bug, in_output, in_reading
 from .refusals import kebab
-from .steps import Array, Call
+from .steps import Array, Call, Outputs
 
 Ways = Mapping[str, Callable[[Any, Call], Any]]
-EXTENSIONS = {("nonzero_coordinates", "InputTensor"): "float64 int64 uint64"}
-SAME = {("nonzero_coordinates", "OutputCountTensor", "is-column-major"): "it has one element"}
 WRONG_TYPES = ("int32", "int64", "uint32", "float64")
 
 
-def readings(operator: str, roles: Mapping[str, tuple[str, str]]) -> Iterator[Bug]:
-    """Yield the bugs of fields whose clauses and roles are given."""
+def readings(
+    operator: str, roles: Mapping[str, tuple[str, str]], extensions: str = ""
+) -> Iterator[Bug]:
+    """Yield the bugs of fields whose clauses and roles are given.
+
+    `extensions` are data types of the input beyond DirectML's.
+    """
+    allowed = {row.tensor: row.data_types for row in tables.rows(operator, tables.LEVELS[-1])}
+    types = {name: [each.lower() for each in sorted(own)] for name, own in allowed.items()}
+    types["InputTensor"] += extensions.split()
     for field, (clause, words) in roles.items():
         for role in words.split():
-            ways = ROLES[role] if role in ROLES else _of_types(operator, field, OF_TYPE[role])
+            ways = ROLES[role] if role in ROLES else _of_types(types[field], OF_TYPE[role])
             named = {f"{kebab(field)}-{name}": way for name, way in ways.items()}
             yield from in_reading(operator, clause, field, named)
 
 
-def _of_types(operator: str, field: str, of_type: Callable[[str], Ways]) -> Ways:
+def _of_types(types: list[str], of_type: Callable[[str], Ways]) -> Ways:
     """Return the ways to misread each data type that a tensor may have."""
-    rows = {row.tensor: row for row in tables.rows(operator, tables.LEVELS[-1])}
-    types = sorted(each.lower() for each in rows[field].data_types)
-    types += EXTENSIONS.get((operator, field), "").split()
     return {f"{each}-{name}": way for each in types for name, way in of_type(each).items()}
 
 
@@ -212,28 +215,43 @@ def _lowest(limits: Any) -> int:
 # -- outputs -----------------------------------------------------------------------------------
 
 
-def outputs(operator: str, clauses: Mapping[str, tuple[str, str]]) -> Iterator[Bug]:
-    """Yield bugs that return an output, whose clauses of data type and sizes are given, wrongly."""
+def outputs(
+    operator: str, clauses: Mapping[str, tuple[str, str]], single: str = ""
+) -> Iterator[Bug]:
+    """Yield bugs that return an output, whose clauses of data type and sizes are given, wrongly.
+
+    `single` has one element, whose place cannot be wrong.
+    """
     for row in tables.rows(operator, tables.LEVELS[-1]):
         if row.is_output:
-            types = [each.lower() for each in sorted(row.data_types)]
-            wrong = {*WRONG_TYPES, *types} - ({*types} if len(types) == 1 else set())
-            yield from _outputs(operator, row.tensor, clauses[row.tensor], sorted(wrong))
+            name, label, (of_type, of_sizes) = row.tensor, kebab(row.tensor), clauses[row.tensor]
+            ways = {f"{label}-is-{dtype}": _returned_as(dtype) for dtype in _wrong_types(row)}
+            yield from in_output(operator, of_type, name, ways)
+            ways = {f"{label}-{each}": way for each, way in WRONG_SIZES.items()}
+            ways |= {} if name == single else {f"{label}-is-column-major": _column_major}
+            yield from in_output(operator, of_sizes, name, ways)
+            made = _without(name)
+            yield bug(operator, f"{label}-is-missing", of_sizes, VALUES, finish=made)
 
 
-def _outputs(operator: str, name: str, clauses: tuple[str, str], wrong: list[str]) -> Iterator[Bug]:
-    label, (of_type, of_sizes) = kebab(name), clauses
-    ways = {f"{label}-is-{dtype}": _returned_as(dtype) for dtype in wrong}
-    yield from in_output(operator, of_type, name, ways)
-    sizes: dict[str, Callable[[Array, Case], Array]] = {
-        "is-flat": lambda own, case: own.reshape(-1),
-        "has-one-more-axis": lambda own, case: own[None],
-        "is-column-major": lambda own, case: own.reshape(-1, order="F").reshape(own.shape),
-    }
-    named = {f"{label}-{k}": way for k, way in sizes.items() if (operator, name, k) not in SAME}
-    yield from in_output(operator, of_sizes, name, named)
-    made = lambda outputs, case: {k: v for k, v in outputs.items() if k != name}  # noqa: E731
-    yield bug(operator, f"{label}-is-missing", of_sizes, VALUES, finish=made)
+def _wrong_types(row: tables.Row) -> list[str]:
+    """Return data types that not every output has."""
+    allowed = {each.lower() for each in row.data_types}
+    return sorted({*WRONG_TYPES, *allowed} - (allowed if len(allowed) == 1 else set()))
+
+
+def _without(name: str) -> Callable[[Outputs, Case], Outputs]:
+    return lambda outputs, case: {k: own for k, own in outputs.items() if k != name}
+
+
+def _column_major(own: Array, case: Case) -> Array:
+    return own.reshape(-1, order="F").reshape(own.shape)
+
+
+WRONG_SIZES: Mapping[str, Callable[[Array, Case], Array]] = {
+    "is-flat": lambda own, case: own.reshape(-1),
+    "has-one-more-axis": lambda own, case: own[None],
+}
 
 
 def _returned_as(dtype: str) -> Callable[[Array, Case], Array]:
