@@ -213,10 +213,7 @@ def _vector(file: Mapping[str, Any], value: Mapping[str, Any], path: Path, at: s
 
 
 def _check_desc(
-    desc: Mapping[str, Any],
-    inputs: Mapping[str, Tensor],
-    outputs: Mapping[str, Request],
-    at: str,
+    desc: Mapping[str, Any], inputs: Mapping[str, Tensor], outputs: Mapping[str, Request], at: str
 ) -> None:
     """Raise `Malformed` if the tensors of a valid vector are not those of its desc."""
     named = {name for name, value in desc.items() if isinstance(value, dict)}

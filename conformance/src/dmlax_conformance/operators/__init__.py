@@ -1,21 +1,13 @@
 """The operators: a room for each, and a row."""
 
-from . import (
-    convolution_integer,
-    element_wise_dequantize_linear,
-    element_wise_quantize_linear,
-    nonzero_coordinates,
-    quantized_linear_convolution,
-)
+from ._shared.convolution_rules import ATTRIBUTES
 from ._shared.operator import Operator
 
-OPERATORS: dict[str, Operator] = {
-    room.OPERATOR.name: room.OPERATOR
-    for room in (
-        nonzero_coordinates,
-        quantized_linear_convolution,
-        convolution_integer,
-        element_wise_quantize_linear,
-        element_wise_dequantize_linear,
-    )
-}
+_ROWS = (
+    Operator("nonzero_coordinates", "nonzero"),
+    Operator("quantized_linear_convolution", "qconv", ATTRIBUTES),
+    Operator("convolution_integer", "intconv", ATTRIBUTES),
+    Operator("element_wise_quantize_linear", "quantize"),
+    Operator("element_wise_dequantize_linear", "dequantize"),
+)
+OPERATORS = {row.name: row for row in _ROWS}

@@ -8,12 +8,7 @@ from .expected import key_of
 from .lines import Json, Report
 
 FAILED = frozenset({"fail", "error"})
-WORSE = (
-    "newly failing",
-    "newly expected to fail",
-    "newly unsupported",
-    "vanished",
-)
+WORSE = ("newly failing", "newly expected to fail", "newly unsupported", "vanished")
 OTHER = (
     "no longer exact",
     "failing otherwise",

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
 
 from ..format.vectors import Vector
+from ..operators._shared.size_classes import COUNTS
 from ..operators.clauses import CLAUSES, UNBREAKABLE
-
-COUNTS = tuple(middle + step for middle in (128, 256, 1000, 65_536) for step in (-1, 0, 1))
 
 
 def problems(

@@ -61,3 +61,11 @@ def add_values(topic: Topic, twin: str, dtype: str, clause: str) -> None:
             flags="Invalid KnownValue",
             requires="values:known",
         )
+
+
+def add_too_deep(topic: Topic, twin: str, clause: str, tensors: dict[str, Tensor]) -> None:
+    """Give parameters more dimensions than the input has."""
+    for field, tensor in tensors.items():
+        name = "scale-rank-3" if field == "ScaleTensor" else "zero-point-rank-3"
+        text = f"{field} of sizes {list(tensor.sizes)} does not repeat to [2, 3]"
+        topic.invalid(name, text, clause, twin, ("sizes", field), {field: tensor})

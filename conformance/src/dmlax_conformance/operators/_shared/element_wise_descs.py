@@ -145,10 +145,7 @@ REPEATS = (
 
 def _repeating(made: Call, strides: Sequence[int]) -> Call:
     """Return the call with a scale and a zero point that strides of 0 repeat."""
-    words = {
-        "ScaleTensor": (0x3F000000, 0x3E800000, 0x3E000000),
-        "ZeroPointTensor": (3, 5, 8),
-    }
+    words = {"ScaleTensor": (0x3F000000, 0x3E800000, 0x3E000000), "ZeroPointTensor": (3, 5, 8)}
     repeated = {name: _repeated(made.inputs[name], strides, own) for name, own in words.items()}
     return replace(made, inputs={**made.inputs, **repeated})
 

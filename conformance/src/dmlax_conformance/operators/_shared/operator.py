@@ -1,7 +1,8 @@
 """The row of an operator."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 from ...format.tensors import Tensor
 from .call_rules import Attributes, Inputs, Outputs, Rule
@@ -9,22 +10,27 @@ from .desc_rules import Desc, Found
 from .tables import Rows
 
 Answer = dict[str, Tensor]
+PACKAGE = __name__.removesuffix("._shared.operator")
 
 
-@dataclass(frozen=True)
 class Operator:
-    """The names of an operator, its meaning and its rules.
+    """An operator: its names, and what the modules of its room say."""
 
-    `prefix` begins the ids of its vectors and the names of its desc rules.
-    """
+    def __init__(self, name: str, prefix: str, attributes: tuple[str, ...] = ()) -> None:
+        """`prefix` begins the ids of vectors and the names of desc rules."""
+        self.name = name
+        self.prefix = prefix
+        self.attributes = attributes
+        self.room = f"{PACKAGE}.{name}"
+        meaning, rules, table = map(self.module, ("meaning", "rules", "table"))
+        self.compute: Callable[[Attributes, Inputs, Outputs], Answer] = meaning.compute
+        self.check: Rule = rules.check
+        self.check_desc: Callable[[Desc, str], Found] = rules.check_desc
+        self.tables: Mapping[str, Rows] = table.TABLES
+        self.clauses: Mapping[str, str] = rules.CLAUSES
+        self.desc_clauses: Mapping[str, str] = rules.DESC_CLAUSES
+        self.unbreakable: Mapping[str, str] = rules.UNBREAKABLE
 
-    name: str
-    prefix: str
-    compute: Callable[[Attributes, Inputs, Outputs], Answer]
-    check: Rule
-    check_desc: Callable[[Desc, str], Found]
-    tables: Mapping[str, Rows]
-    clauses: Mapping[str, str]
-    desc_clauses: Mapping[str, str]
-    unbreakable: Mapping[str, str]
-    attributes: tuple[str, ...] = ()
+    def module(self, name: str) -> Any:
+        """Return a module of the room."""
+        return import_module(f"{self.room}.{name}")

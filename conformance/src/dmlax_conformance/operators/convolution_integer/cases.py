@@ -5,9 +5,16 @@ from typing import Any
 
 from ...format.recipe import Recipe
 from ...format.tensors import Tensor, from_recipe
-from .._shared.window_cases import SIDES, attributes, output, parameter
-from ..quantized_linear_convolution.cases import WINDOWS, image
-from ..quantized_linear_convolution.cases_invalid import add_options
+from .._shared.window_cases import (
+    OPTIONS,
+    SIDES,
+    WINDOWS,
+    add_options,
+    attributes,
+    image,
+    output,
+    parameter,
+)
 from ..topics import Topic, bits, drawn, floats, ints
 
 OPERATOR = "convolution_integer"
@@ -125,7 +132,7 @@ def _invalid() -> Topic:
     for name, (code, field, clause, tensor) in _wrong().items():
         text = f"{field} is {tensor.dtype} with sizes {list(tensor.sizes)}"
         topic.invalid(name, text, clause, "twin", (code, field), {field: tensor})
-    add_options(topic, "twin", "CVI-3")
+    add_options(topic, "twin", "CVI-3", OPTIONS)
     outs = {"FilterTensor": image("int8", (3, 1, 2, 2), 1)}
     error = ("sizes", "GroupCount")
     text = "two groups cannot share three output channels"

@@ -13,7 +13,4 @@ def _integer(lowest: int, parameter: int) -> Rows:
     )
 
 
-TABLES: Tables = {
-    "2_1": _integer(4, 4),
-    "4_0": _integer(3, 1),
-}
+TABLES: Tables = {"2_1": _integer(4, 4), "4_0": _integer(3, 1)}

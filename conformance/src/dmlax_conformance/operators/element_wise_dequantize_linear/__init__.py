@@ -1,16 +1,1 @@
 """ELEMENT_WISE_DEQUANTIZE_LINEAR."""
-
-from .._shared.operator import Operator
-from . import meaning, rules, table
-
-OPERATOR = Operator(
-    name="element_wise_dequantize_linear",
-    prefix="dequantize",
-    compute=meaning.compute,
-    check=rules.check,
-    check_desc=rules.check_desc,
-    tables=table.TABLES,
-    clauses=rules.CLAUSES,
-    desc_clauses=rules.DESC_CLAUSES,
-    unbreakable=rules.UNBREAKABLE,
-)

@@ -49,15 +49,8 @@ def _rounding() -> Topic:
     text = "a difference of zero gives plus zero, whatever the sign of the scale"
     add(topic, "plus-zero", text, "DQT-1", zeros, "float32", "OddScale SpecialFloat")
     given = operands(whole("int8", -3, -1, 0, 1, 3), words("float32", 0xBDCCCCCD), whole("int8", 1))
-    add(
-        topic,
-        "negative-scale",
-        "a negative scale of -0.1",
-        "DQT-1 DQT-5",
-        given,
-        "float32",
-        "OddScale",
-    )
+    text = "a negative scale of -0.1"
+    add(topic, "negative-scale", text, "DQT-1 DQT-5", given, "float32", "OddScale")
     given = operands(whole("int8", -128, -2, 2, 127), words("float32", 0x7F7FFFFF))
     text = "the largest scale overflows to both infinities"
     add(topic, "overflow-float32", text, "DQT-1", given, "float32", "OddScale SpecialFloat")
@@ -102,9 +95,7 @@ def _wide(topic: Topic) -> None:
         "WideInteger Extreme",
     )
     given = operands(
-        whole("int32", 2**24 + 1, 2**30 + 1),
-        row("float32", 1.0),
-        whole("int32", 2**24, 2**30),
+        whole("int32", 2**24 + 1, 2**30 + 1), row("float32", 1.0), whole("int32", 2**24, 2**30)
     )
     text = "a difference of 1 between integers that FLOAT32 cannot tell apart"
     add(topic, "int32-subtract-first", text, "DQT-1", given, "float32", "WideInteger")

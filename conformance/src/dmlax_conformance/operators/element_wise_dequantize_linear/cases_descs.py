@@ -33,10 +33,7 @@ SMALL = dequantize((1, 1, 1, 2))
 DESCS = Descs(
     OPERATOR,
     dequantize,
-    {
-        ("InputTensor", "ZeroPointTensor"): "INT64",
-        ("ScaleTensor", "OutputTensor"): "FLOAT64",
-    },
+    {("InputTensor", "ZeroPointTensor"): "INT64", ("ScaleTensor", "OutputTensor"): "FLOAT64"},
 )
 at_ranks, typed, add_survivors = DESCS.at_ranks, DESCS.typed, DESCS.add_survivors
 

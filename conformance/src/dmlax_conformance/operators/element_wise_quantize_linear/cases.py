@@ -130,15 +130,8 @@ def _special() -> Topic:
     text = "quotients too small for FLOAT32, over the largest scale"
     add(topic, "quotient-vanishes", text, "QNT-1", given, "int8", "OddScale")
     given = operands(whole("int32", -5, -3, -1, 0, 1, 3, 5), row("float32", -2.0), whole("int8", 2))
-    add(
-        topic,
-        "negative-int32",
-        "INT32 over a negative scale",
-        "QNT-6",
-        given,
-        "int8",
-        "OddScale Tie",
-    )
+    text = "INT32 over a negative scale"
+    add(topic, "negative-int32", text, "QNT-6", given, "int8", "OddScale Tie")
     return topic
 
 
@@ -178,15 +171,8 @@ def _shapes() -> Topic:
     text = "scale and zero point repeat along different axes"
     add(topic, "different-axes", text, "QNT-5", given, "uint8", "Broadcast")
     given = operands(x, _scales((1, 3, 1)))
-    add(
-        topic,
-        "no-zero-point",
-        "no zero point, UINT8",
-        "QNT-8",
-        given,
-        "uint8",
-        "Optional Broadcast",
-    )
+    text = "no zero point, UINT8"
+    add(topic, "no-zero-point", text, "QNT-8", given, "uint8", "Optional Broadcast")
     eight = floats("float16", (1, 2, 1, 1, 2, 1, 1, 2), range(-4, 4))
     given = operands(eight, floats("float16", eight.sizes, [0.5] * 8))
     add(topic, "rank-8", "rank 8, every size equal", "QNT-5", given, "int8")
@@ -202,15 +188,8 @@ def _invalid() -> Topic:
     topic = Topic(OPERATOR, "invalid")
     x = floats("float32", (2, 3), range(6))
     given = operands(x, floats("float32", (1, 3), [1, 2, 3]), ints("uint8", (1, 3), [1, 2, 3]))
-    add(
-        topic,
-        "twin",
-        "the twin: scale and zero point for each column",
-        "QNT-5",
-        given,
-        "uint8",
-        "Broadcast",
-    )
+    text = "the twin: scale and zero point for each column"
+    add(topic, "twin", text, "QNT-5", given, "uint8", "Broadcast")
     half = operands(floats("float16", (2,), [1, 2]), floats("float16", (2,), [1, 2]))
     add(topic, "twin-float16", "the twin: FLOAT16 throughout", "QNT-4", half, "uint8")
     integer = operands(whole("int32", 1, 2), row("float32", 1, 2))

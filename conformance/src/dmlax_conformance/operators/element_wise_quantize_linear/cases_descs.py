@@ -35,10 +35,7 @@ SMALL = quantize((1, 1, 1, 2))
 DESCS = Descs(
     OPERATOR,
     quantize,
-    {
-        ("InputTensor", "ScaleTensor"): "FLOAT64",
-        ("ZeroPointTensor", "OutputTensor"): "INT16",
-    },
+    {("InputTensor", "ScaleTensor"): "FLOAT64", ("ZeroPointTensor", "OutputTensor"): "INT16"},
 )
 at_ranks, typed, add_survivors = DESCS.at_ranks, DESCS.typed, DESCS.add_survivors
 

@@ -1,16 +1,1 @@
 """NONZERO_COORDINATES."""
-
-from .._shared.operator import Operator
-from . import meaning, rules, table
-
-OPERATOR = Operator(
-    name="nonzero_coordinates",
-    prefix="nonzero",
-    compute=meaning.compute,
-    check=rules.check,
-    check_desc=rules.check_desc,
-    tables=table.TABLES,
-    clauses=rules.CLAUSES,
-    desc_clauses=rules.DESC_CLAUSES,
-    unbreakable=rules.UNBREAKABLE,
-)

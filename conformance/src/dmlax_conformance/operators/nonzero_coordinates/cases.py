@@ -135,14 +135,8 @@ def _sizes() -> Topic:
         add(topic, f"only-{name}-of-257", text, "NZC-5", tensor, None, "Density BlockEdge", **own)
     for count in (128, 257):
         tensor = ints("int8", (count,), [-1] * count)
-        add(
-            topic,
-            f"all-of-{count}",
-            f"all {count} elements are non-zero",
-            "NZC-5 NZC-6",
-            tensor,
-            flags="Density BlockEdge",
-        )
+        text = f"all {count} elements are non-zero"
+        add(topic, f"all-of-{count}", text, "NZC-5 NZC-6", tensor, flags="Density BlockEdge")
     plane = marked("int16", (4, 33), [32, 33, 65, 66, 98, 99, 131])
     add(topic, "row-ends", "the first and last columns of rows", "NZC-4", plane, flags="BlockEdge")
     long = drawn("uint8", (3, 17, 21), 1071, 1, 255, 4)
@@ -221,9 +215,10 @@ def _invalid_widths(topic: Topic) -> None:
         add(topic, twin, f"the twin: N = {fine} is allowed", "NZC-3", tensor, fine, "EffectiveRank")
         for width in wrong:
             side = "below the effective rank" if width < fine else "above the rank"
+            text = f"N = {width} is {side}"
             topic.invalid(
                 f"width-{width}-of-{name}",
-                f"N = {width} is {side}",
+                text,
                 "NZC-3",
                 twin,
                 ("sizes", "OutputCoordinatesTensor"),
@@ -236,9 +231,10 @@ def _invalid_types(topic: Topic) -> None:
     twin = "input-float32"
     tensor = floats("float32", (2,), [0, 1])
     add(topic, twin, "the twin: FLOAT32 of rank 1", "NZC-7", tensor)
+    text = "a complex input; the real part is zero, the imaginary part is not"
     topic.invalid(
         "input-complex64",
-        "a complex input; the real part is zero, the imaginary part is not",
+        text,
         "NZC-7",
         twin,
         ("data_type", "InputTensor"),
@@ -246,9 +242,10 @@ def _invalid_types(topic: Topic) -> None:
     )
     scalars = {"float32": floats("float32", (), [5]), "uint8": ints("uint8", (), [0])}
     for dtype, scalar in scalars.items():
+        text = "an input without dimensions"
         topic.invalid(
             f"input-rank-0-{dtype}",
-            "an input without dimensions",
+            text,
             "NZC-8",
             twin,
             ("dimension_count", "InputTensor"),

@@ -76,14 +76,6 @@ def _integers() -> Topic:
         text = f"{dtype}: only the high word is set"
         add(topic, f"{dtype}-high-word", text, "NZC-7", tensor, None, "WideType", f"dtype:{dtype}")
     tensor = ints("bool", (3, 2), [0, 1, 1, 0, 0, 1])
-    add(
-        topic,
-        "bool-mask",
-        "a mask of truth values",
-        "NZC-7",
-        tensor,
-        None,
-        "WideType",
-        "dtype:bool",
-    )
+    text = "a mask of truth values"
+    add(topic, "bool-mask", text, "NZC-7", tensor, None, "WideType", "dtype:bool")
     return topic

@@ -11,7 +11,4 @@ def _nonzero(image: tuple[int, int], count: tuple[int, int], rows: tuple[int, in
     )
 
 
-TABLES: Tables = {
-    "3_0": _nonzero((4, 5), (4, 5), (4, 5)),
-    "4_0": _nonzero((1, 8), (1, 8), (2, 8)),
-}
+TABLES: Tables = {"3_0": _nonzero((4, 5), (4, 5), (4, 5)), "4_0": _nonzero((1, 8), (1, 8), (2, 8))}

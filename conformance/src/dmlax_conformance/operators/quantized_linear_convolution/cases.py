@@ -6,8 +6,8 @@ from typing import Any
 from ...format.recipe import Recipe
 from ...format.tensors import Tensor, from_recipe
 from .._shared.convolution import Windows, accumulators
-from .._shared.window_cases import SIDES, attributes, output, parameter, scales
-from ..topics import Topic, drawn, ints
+from .._shared.window_cases import SIDES, WINDOWS, attributes, image, output, parameter, scales
+from ..topics import Topic, ints
 
 OPERATOR = "quantized_linear_convolution"
 Values = Sequence[int] | None
@@ -63,11 +63,6 @@ def add(
     options = options or attributes()
     asked = output(given["InputTensor"], given["FilterTensor"], options, dtype)
     topic.valid(name, comment, clause, given, asked, options, flags, requires)
-
-
-def image(dtype: str = "uint8", sizes: Sequence[int] = (1, 2, 4, 5), seed: int = 1) -> Tensor:
-    """Return drawn elements over the full range."""
-    return drawn(dtype, sizes, seed, *SIDES[dtype])
 
 
 def _data_types() -> Topic:
@@ -138,30 +133,6 @@ def _granularity(topic: Topic, x: Tensor) -> None:
     w, sw = image("int8", (3, 2, 1, 1), 25), [0.02, 0.05, 0.01]
     given = operands(x, w, [120], None, [20000, 0, -90000], [128], sw=sw)
     add(topic, "bias-each", "bias is added before scaling, channel by channel", "QLC-4", given)
-
-
-WINDOWS: dict[str, tuple[str, dict[str, Any], tuple[int, int]]] = {
-    "stride-2": ("both strides 2, the last column is left over", {"strides": (2, 2)}, (2, 2)),
-    "stride-1-3": ("strides differ", {"strides": (1, 3)}, (1, 2)),
-    "stride-beyond-kernel": ("stride larger than the kernel", {"strides": (3, 3)}, (1, 1)),
-    "dilation-2": ("both dilations 2", {"dilations": (2, 2)}, (2, 2)),
-    "dilation-1-3": ("dilations differ", {"dilations": (1, 3)}, (2, 2)),
-    "padding-all": ("one cell on every side", {"start": (1, 1), "end": (1, 1)}, (3, 3)),
-    "padding-start": ("start padding only", {"start": (2, 1)}, (2, 2)),
-    "padding-end": ("end padding only", {"end": (1, 2)}, (2, 2)),
-    "padding-four": ("four different paddings", {"start": (0, 3), "end": (2, 1)}, (3, 2)),
-    "padding-only": ("windows wholly in padding", {"start": (3, 3), "end": (3, 3)}, (2, 2)),
-    "kernel-covers": (
-        "kernel larger than the bare input",
-        {"start": (1, 1), "end": (1, 0)},
-        (6, 5),
-    ),
-    "mixture": (
-        "stride, dilation and padding together, all different",
-        {"strides": (2, 1), "dilations": (1, 2), "start": (1, 0), "end": (2, 3)},
-        (3, 2),
-    ),
-}
 
 
 def _windows() -> Topic:
@@ -247,14 +218,8 @@ def _contractions() -> Topic:
         text = f"sums of {channels} products"
         add(topic, f"contraction-{channels}", text, "QLC-2", given, flags="OddContraction")
     given = operands(image("int8", (1, 3, 5, 5), 91), image("int8", (2, 3, 3, 3), 92), [3], [1])
-    add(
-        topic,
-        "contraction-27",
-        "sums of 27 products in a 3 x 3 window",
-        "QLC-2",
-        given,
-        flags="OddContraction",
-    )
+    text = "sums of 27 products in a 3 x 3 window"
+    add(topic, "contraction-27", text, "QLC-2", given, flags="OddContraction")
     pairs = (
         ints("uint8", (1, 4, 1, 1), [255] * 4),
         ints("int8", (2, 4, 1, 1), [127] * 4 + [-128] * 4),

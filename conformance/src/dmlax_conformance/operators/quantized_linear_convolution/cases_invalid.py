@@ -5,9 +5,18 @@ from typing import Any
 
 from ...format.tensors import Tensor
 from ...format.vectors import Request
-from .._shared.window_cases import attributes, output, parameter, scale_words, scales
+from .._shared.window_cases import (
+    OPTIONS,
+    add_options,
+    attributes,
+    image,
+    output,
+    parameter,
+    scale_words,
+    scales,
+)
 from ..topics import Topic, bits, drawn, floats, ints
-from .cases import OPERATOR, add, image, operands
+from .cases import OPERATOR, add, operands
 
 TWIN = "twin-everything"
 
@@ -144,36 +153,12 @@ def _fit(topic: Topic, twin: str) -> None:
     topic.invalid("dilated-kernel-too-wide", text, "QLC-8", twin, error, attributes=wide)
 
 
-OPTIONS: dict[str, tuple[str, Any]] = {
-    "stride-0": ("Strides", [0, 1]),
-    "stride-minus-1": ("Strides", [1, -1]),
-    "strides-too-few": ("Strides", [1]),
-    "strides-too-many": ("Strides", [1, 1, 1]),
-    "dilation-0": ("Dilations", [1, 0]),
-    "dilations-too-many": ("Dilations", [1, 1, 1]),
-    "start-padding-negative": ("StartPadding", [-1, 0]),
-    "start-padding-too-few": ("StartPadding", [0]),
-    "end-padding-negative": ("EndPadding", [0, -1]),
-    "end-padding-too-many": ("EndPadding", [0, 0, 0]),
-    "groups-0": ("GroupCount", 0),
-    "groups-minus-1": ("GroupCount", -1),
-}
-
-
 def _options() -> Topic:
     topic = Topic(OPERATOR, "invalid-options")
     twin = f"{TWIN}-options"
     _twin(topic, twin)
-    add_options(topic, twin, "QLC-8 QLC-9")
+    add_options(topic, twin, "QLC-8 QLC-9", OPTIONS)
     return topic
-
-
-def add_options(topic: Topic, twin: str, clause: str) -> None:
-    """Add one call for each attribute that is out of range."""
-    for name, (field, value) in OPTIONS.items():
-        text = f"{field} is {value}"
-        error = ("option", field)
-        topic.invalid(name, text, clause, twin, error, attributes={field: value})
 
 
 WORDS = {

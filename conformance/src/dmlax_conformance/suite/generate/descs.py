@@ -1,15 +1,12 @@
 """Desc vectors of every operator, from its table and one of its calls."""
 
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from typing import Any, Protocol
 
-from ... import operators
 from ...operators import OPERATORS
 from ...operators.desc_topics import NEWEST, Call, DescTopic, dashed
 from ...operators.tables import LEVELS, TABLES, Row, introduced, rows
 
-PACKAGE = operators.__name__
 UINT_MAX = 2**32 - 1
 
 
@@ -35,8 +32,8 @@ class Cases(Protocol):
 
 def topics() -> Iterator[DescTopic]:
     """Yield the files that every operator has."""
-    for operator in OPERATORS:
-        cases: Any = import_module(f"{PACKAGE}.{operator}.cases_descs")
+    for operator, row in OPERATORS.items():
+        cases: Cases = row.module("cases_descs")
         yield _tensors(operator, cases.PACKED)
         for level in TABLES[operator]:
             yield from _rows(operator, level, cases)

@@ -6,8 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 
-from ... import operators
 from ...format.canonical import dumps
+from ...operators import OPERATORS
 from ...operators.topics import Topic
 from . import descs
 
@@ -20,11 +20,10 @@ def files() -> Mapping[str, str]:
 
 def topics() -> Iterator[Topic]:
     """Yield the files of each operator's modules `cases*`, then those that every operator has."""
-    for operator in operators.OPERATORS:
-        room = import_module(f"{operators.__name__}.{operator}")
-        for module in iter_modules(room.__path__):
+    for operator in OPERATORS.values():
+        for module in iter_modules(import_module(operator.room).__path__):
             if module.name.startswith("cases"):
-                yield from import_module(f"{room.__name__}.{module.name}").topics()
+                yield from operator.module(module.name).topics()
     yield from descs.topics()
 
 

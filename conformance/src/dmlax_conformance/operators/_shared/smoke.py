@@ -1,0 +1,35 @@
+"""A call of an operator that any implementation gets right, and one that it must refuse."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.generic]
+
+
+class Smoke(NamedTuple):
+    """A plain call with its outputs, and a change that breaks a rule with a code and a field.
+
+    Of the coordinates only the first `rows` are defined.
+    """
+
+    inputs: Mapping[str, Array]
+    expected: Mapping[str, Array]
+    change: Mapping[str, Any]  # tensors, outputs or attributes
+    refusal: tuple[str, str]
+    attributes: Mapping[str, Any] = {}
+    rows: int | None = None
+
+
+IMAGES: Mapping[str, Array] = {
+    "InputTensor": np.array([[[[1, 2], [3, 4]]]], "uint8"),
+    "FilterTensor": np.array([[[[2]]]], "uint8"),
+}
+SUMS = [[[[2, 4], [6, 8]]]]
+WINDOWS = {
+    **{"Strides": [1, 1], "Dilations": [1, 1]},
+    **{"StartPadding": [0, 0], "EndPadding": [0, 0], "GroupCount": 1},
+}
+STRIDE_0: tuple[Mapping[str, Any], tuple[str, str]] = ({"Strides": [0, 1]}, ("option", "Strides"))
