@@ -115,7 +115,7 @@ def judge_alone(
     missing = missing_capabilities(adapter, vector)
     if missing:
         return Outcome("unsupported", (f"needs {' and '.join(missing)}",))
-    if vector.memory > limits.memory():
+    if vector.memory and vector.memory > limits.memory():
         reason = f"needs {vector.memory} bytes, more than {limits.memory()}"
         return Outcome("unsupported", (f"{reason}; {limits.MEMORY} sets this",))
     try:

@@ -27,8 +27,10 @@ WINDOWS = "Strides Dilations StartPadding EndPadding"
 def roles(clauses: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """Return clauses and roles of the fields that both convolutions have."""
     return {
-        IMAGE: (f"{clauses['sum']} {clauses['type']}", "axes signed"),
-        FILTER: (f"{clauses['sum']} {clauses['type']}", "axes signed"),
+        IMAGE: (clauses["sum"], "axes"),
+        FILTER: (clauses["sum"], "axes"),
+        f"{IMAGE} {IMAGE_POINT}": (clauses["type"], "signed"),
+        f"{FILTER} {FILTER_POINT}": (clauses["type"], "signed"),
         IMAGE_POINT: (clauses["sum"], "zero-point"),
         FILTER_POINT: (clauses["filter-point"], "zero-point elements"),
         **dict.fromkeys(("Strides", "Dilations"), (clauses["window"], "step")),
@@ -123,8 +125,6 @@ CENTRED: dict[str, Callable[[Array, Array], Array]] = {
     "difference-wraps": lambda a, z: without(a, z).astype(a.dtype).astype(np.int64),
     "difference-wraps-signed": lambda a, z: without(a, z).astype(np.int8).astype(np.int64),
     "difference-saturates": lambda a, z: np.clip(without(a, z), -128, 127),
-    "is-read-as-int8": lambda a, z: without(a.astype(np.int8), z.astype(np.int8)),
-    "is-read-as-uint8": lambda a, z: without(a.astype(np.uint8), z.astype(np.uint8)),
 }
 
 

@@ -40,7 +40,7 @@ RULES = Rules(
     {
         "data_type": f"{IMAGE}:float32,int64,complex64 {SCALE}:int32,float64 {POINT}:int8,float32",
         "sizes": f"{SCALE} {POINT}",
-        "value": f"{SCALE}:{SCALE}",
+        "value": f"{SCALE}:minus-zero,float16",
     },
     scales=(SCALE,),
 )
@@ -61,9 +61,11 @@ def derived() -> Iterator[Bug]:
     yield from RULES.bugs()
     yield from DESCS.bugs()
     roles = {
-        IMAGE: ("DQT-1 DQT-2", "wide signed axes"),
-        SCALE: ("DQT-1 DQT-4 DQT-5", "scale elements"),
-        POINT: ("DQT-1 DQT-2 DQT-4", "zero-point wide signed elements"),
+        IMAGE: ("DQT-1 DQT-2", "axes"),
+        f"{IMAGE} {POINT}": ("DQT-1 DQT-2", "wide signed"),
+        f"{SCALE} {POINT}": ("DQT-4", "elements"),
+        SCALE: ("DQT-1 DQT-4 DQT-5", "scale subnormal elements"),
+        POINT: ("DQT-1 DQT-2 DQT-4", "zero-point elements"),
     }
     yield from readings(OPERATOR, roles)
     yield from zero_points(OPERATOR, "DQT-6", {POINT: IMAGE})

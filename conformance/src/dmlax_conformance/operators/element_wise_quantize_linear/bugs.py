@@ -36,7 +36,7 @@ RULES = Rules(
         "data_type": f"{IMAGE}:uint8,int16,complex64 {SCALE}:int32,float16,float32"
         f" {POINT}:float32,int8 {OUTPUT}",
         "sizes": f"{SCALE} {POINT}",
-        "value": f"{SCALE}:{SCALE}",
+        "value": f"{SCALE}:minus-zero,float16",
     },
     scales=(SCALE,),
 )
@@ -55,8 +55,9 @@ def derived() -> Iterator[Bug]:
     yield from DESCS.bugs()
     roles = {
         IMAGE: ("QNT-1 QNT-4", "wide axes"),
-        SCALE: ("QNT-1 QNT-5 QNT-6", "scale elements"),
+        SCALE: ("QNT-1 QNT-5 QNT-6", "scale subnormal elements"),
         POINT: ("QNT-1 QNT-5", "zero-point elements"),
+        f"{SCALE} {POINT}": ("QNT-5", "elements"),
     }
     yield from readings(OPERATOR, roles)
     yield from zero_points(OPERATOR, "QNT-8", {POINT: OUTPUT})

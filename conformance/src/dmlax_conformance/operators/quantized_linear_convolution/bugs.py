@@ -95,10 +95,11 @@ def derived() -> Iterator[Bug]:
     scale = "QLC-1 QLC-13"
     own = {
         BIAS: ("QLC-4", "addend elements"),
-        IMAGE_SCALE: (scale, "scale"),
-        FILTER_SCALE: (f"{scale} QLC-7", "scale elements"),
-        OUTPUT_SCALE: (scale, "scale"),
+        IMAGE_SCALE: (scale, "scale subnormal"),
+        FILTER_SCALE: (f"{scale} QLC-7", "scale subnormal elements"),
+        OUTPUT_SCALE: (scale, "scale subnormal"),
         OUTPUT_POINT: ("QLC-5 QLC-6", "zero-point"),
+        " ".join(SCALES): (scale, "scale"),
     }
     yield from readings(OPERATOR, {**roles(CLAUSES), **own})
     points = {IMAGE_POINT: IMAGE, FILTER_POINT: FILTER, OUTPUT_POINT: OUTPUT}

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -108,8 +109,13 @@ Scales = tuple[Fraction, Fraction, Fraction]
 
 def exact_rescale(accumulator: int, scales: Scales) -> Real:
     """Return accumulator * input scale * filter scale / output scale in real arithmetic."""
+    return floats.exactly(accumulator * _multiplier(scales))
+
+
+@cache
+def _multiplier(scales: Scales) -> Fraction:
     sx, sw, sy = scales
-    return floats.exactly(accumulator * sx * sw / sy)
+    return sx * sw / sy
 
 
 @dataclass(frozen=True)

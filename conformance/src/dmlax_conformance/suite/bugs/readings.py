@@ -19,18 +19,19 @@ WRONG_TYPES = ("int32", "int64", "uint32", "float64")
 def readings(
     operator: str, roles: Mapping[str, tuple[str, str]], extensions: str = ""
 ) -> Iterator[Bug]:
-    """Yield the bugs of fields whose clauses and roles are given.
+    """Yield the bugs of fields, or of several at once, whose clauses and roles are given.
 
     `extensions` are data types of the input beyond DirectML's.
     """
     allowed = {row.tensor: row.data_types for row in tables.rows(operator, tables.LEVELS[-1])}
     types = {name: [each.lower() for each in sorted(own)] for name, own in allowed.items()}
     types["InputTensor"] += extensions.split()
-    for field, (clause, words) in roles.items():
+    for fields, (clause, words) in roles.items():
+        label, own = "-and-".join(map(kebab, fields.split())), types.get(fields.split()[0], [])
         for role in words.split():
-            ways = ROLES[role] if role in ROLES else _of_types(types[field], OF_TYPE[role])
-            named = {f"{kebab(field)}-{name}": way for name, way in ways.items()}
-            yield from in_reading(operator, clause, field, named)
+            ways = ROLES[role] if role in ROLES else _of_types(own, OF_TYPE[role])
+            named = {f"{label}-{name}": way for name, way in ways.items()}
+            yield from in_reading(operator, clause, fields, named)
 
 
 def _of_types(types: list[str], of_type: Callable[[str], Ways]) -> Ways:
@@ -150,8 +151,12 @@ def _finite(changed: Array, own: Array) -> Array:
     return np.where(np.isfinite(changed), changed, own)
 
 
-def _at_least_normal(own: Array, call: Call) -> Array:
-    return np.asarray(np.copysign(np.maximum(np.abs(own), np.finfo(own.dtype).tiny), own))
+def _at_least_normal(dtype: str) -> Ways:
+    def way(own: Array, call: Call) -> Array:
+        least = np.finfo(dtype).tiny if own.dtype == dtype else 0
+        return np.copysign(np.maximum(np.abs(own), np.asarray(least, own.dtype)), own)
+
+    return {"at-least-normal": way}
 
 
 ROLES: Mapping[str, Ways] = {
@@ -169,7 +174,6 @@ ROLES: Mapping[str, Ways] = {
         "ignored": lambda own, call: np.copysign(np.ones_like(own), own),
         "divides": lambda own, call: _finite(1 / own, own),
         "without-sign": lambda own, call: np.abs(own),
-        "at-least-normal": _at_least_normal,
         "in-float16": _in_float16,
         "in-bfloat16": _in_bfloat16,
     },
@@ -182,7 +186,11 @@ ROLES: Mapping[str, Ways] = {
     },
 }
 
-OF_TYPE: Mapping[str, Callable[[str], Ways]] = {"wide": _narrowed, "signed": _with_other_sign}
+OF_TYPE: Mapping[str, Callable[[str], Ways]] = {
+    "wide": _narrowed,
+    "signed": _with_other_sign,
+    "subnormal": _at_least_normal,
+}
 
 
 def zero_points(operator: str, clause: str, tensors: Mapping[str, str]) -> Iterator[Bug]:

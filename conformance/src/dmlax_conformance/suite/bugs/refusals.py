@@ -134,8 +134,10 @@ def _is_subnormal(scale: Any) -> Any:
     return (scale != 0) & (np.abs(scale) < np.finfo(scale.dtype).tiny)
 
 
-def _is_minus_zero(scale: Any) -> Any:
-    return (scale == 0) & np.signbit(scale)
+def _values(name: str, kind: str) -> When:
+    if kind == "minus-zero":
+        return _any(name, lambda scale: (scale == 0) & np.signbit(scale))
+    return has_type(name, kind)
 
 
 def _halves(code: str, name: str, wrong: tuple[str, ...]) -> Mapping[str, When]:
@@ -151,7 +153,7 @@ def _halves(code: str, name: str, wrong: tuple[str, ...]) -> Mapping[str, When]:
             "zero": _any(name, lambda scale: scale == 0),
             "infinite": _any(name, np.isinf),
             "nan": _any(name, np.isnan),
-            **({"minus-zero": _any(name, _is_minus_zero)} if name in wrong else {}),
+            **{each: _values(name, each) for each in wrong},
         }
     return {}
 
