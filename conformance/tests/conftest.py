@@ -1,4 +1,4 @@
-"""What several tests share."""
+"""Fixtures that several tests share."""
 
 import json
 from collections.abc import Callable
@@ -27,9 +27,15 @@ SHOWN = {  # which tests of reports and pages look at
 
 
 @pytest.fixture(scope="session")
-def suite() -> list[Vector]:
+def every() -> list[Vector]:
+    """Return every vector."""
+    return vectors.load_all()
+
+
+@pytest.fixture(scope="session")
+def suite(every: list[Vector]) -> list[Vector]:
     """Return every vector, but those that need gigabytes."""
-    return [vector for vector in vectors.load_all() if not vector.memory]
+    return [vector for vector in every if not vector.memory]
 
 
 @pytest.fixture(scope="session")
@@ -39,9 +45,9 @@ def sample(suite: list[Vector]) -> list[Vector]:
 
 
 @pytest.fixture(scope="session")
-def huge() -> list[Vector]:
+def huge(every: list[Vector]) -> list[Vector]:
     """Return the vectors that need gigabytes."""
-    return [vector for vector in vectors.load_all() if vector.memory]
+    return [vector for vector in every if vector.memory]
 
 
 @pytest.fixture

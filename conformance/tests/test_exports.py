@@ -194,7 +194,7 @@ def fields(operator: str) -> tuple[str, ...]:
 
 
 def test_onnx_models_run_in_onnx_runtime_with_the_expected_bits(tmp_path: Path) -> None:
-    """What it has kernels for; the operators in which it is right everywhere."""
+    """Operators that it has kernels for, and those in which it is right everywhere."""
     onnx = importlib.import_module("onnx")
     runtime = importlib.import_module("onnxruntime")
     chosen = ["nonzero_coordinates", "convolution_integer"]

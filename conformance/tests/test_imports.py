@@ -26,7 +26,7 @@ import dmlax_conformance.adapters.dmlax
 QUICK = ("--operator", "convolution_integer", "--flag", "Groups")
 assert cli.main(["run", "--implementation", "oracle", *QUICK]) == 0
 assert next(driver.topics()).file()
-assert cli.main(["run", "--implementation", "dmlax"]) == 2
+assert cli.main(["run", "--implementation", "dmlax", *QUICK]) == 2
 assert not {"jax", "jaxlib", "dmlax"} & sys.modules.keys()
 """
 

@@ -24,7 +24,7 @@ from dmlax_conformance.suite.runner import Result, Totals
 
 HERE = Path(__file__).parent
 LINES = HERE.parent / "examples" / "nonzero_lines.py"
-SOON = 2.0  # seconds: longer than any honest answer, short enough to wait for
+SOON = 2.0  # seconds: longer than any right answer, short enough to wait for
 PATIENT = 30.0
 WAIT = {"hang", "leave-a-child", "half-a-line-and-hang", "never-reads", "silent-start"}
 

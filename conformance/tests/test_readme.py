@@ -1,4 +1,4 @@
-"""What the README shows is true."""
+"""The README's examples work."""
 
 import re
 from pathlib import Path

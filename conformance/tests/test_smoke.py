@@ -63,12 +63,12 @@ class Wrong(Oracle):
         return self._mistake(case, self._asked[case.id])
 
 
-def honest(case: Case) -> dict[str, Any]:
+def correct(case: Case) -> dict[str, Any]:
     return ORACLE.run(case, "eager")
 
 
 def every(change: Callable[[Any], Any]) -> Callable[[Case, int], Any]:
-    return lambda case, times: {name: change(array) for name, array in honest(case).items()}
+    return lambda case, times: {name: change(array) for name, array in correct(case).items()}
 
 
 def crash(case: Case, times: int) -> Mapping[str, Any]:
@@ -76,48 +76,48 @@ def crash(case: Case, times: int) -> Mapping[str, Any]:
 
 
 def refuse_everything(case: Case, times: int) -> Mapping[str, Any]:
-    honest(case)
+    correct(case)
     raise SpecViolation("flags", "InputTensor")
 
 
 def other_code(case: Case, times: int) -> Mapping[str, Any]:
     try:
-        return honest(case)
+        return correct(case)
     except SpecViolation as violation:
         raise SpecViolation("flags", violation.field) from None
 
 
 def crash_instead_of_refusing(case: Case, times: int) -> Mapping[str, Any]:
     try:
-        return honest(case)
+        return correct(case)
     except SpecViolation as violation:
         raise ValueError("no") from violation
 
 
 def accept_everything(case: Case, times: int) -> Mapping[str, Any]:
     try:
-        return honest(case)
+        return correct(case)
     except SpecViolation:
         return {}
 
 
 def wrong_later(case: Case, times: int) -> Mapping[str, Any]:
-    answer = honest(case)
+    answer = correct(case)
     return answer if times == 1 else {name: array + 1 for name, array in answer.items()}
 
 
 def wrong_after_a_refusal(case: Case, times: int) -> Mapping[str, Any]:
     if times > 2:
         raise Unsupported("tired")
-    return honest(case)
+    return correct(case)
 
 
 def answer_the_unknown(case: Case, times: int) -> Mapping[str, Any]:
-    return honest(case) if case.operator in KNOWN else {}
+    return correct(case) if case.operator in KNOWN else {}
 
 
 def fail_at_the_unknown(case: Case, times: int) -> Mapping[str, Any]:
-    return honest(case) if case.operator in KNOWN else {"OutputTensor": {}[case.operator]}
+    return correct(case) if case.operator in KNOWN else {"OutputTensor": {}[case.operator]}
 
 
 def decline(case: Case, times: int) -> Mapping[str, Any]:
@@ -127,7 +127,7 @@ def decline(case: Case, times: int) -> Mapping[str, Any]:
 def decline_nonzero(case: Case, times: int) -> Mapping[str, Any]:
     if case.operator == NONZERO:
         raise Unsupported("not yet")
-    return honest(case)
+    return correct(case)
 
 
 KNOWN = {each.call.operator for each in smokes()}
@@ -141,11 +141,11 @@ MISTAKES: dict[str, tuple[Wrong, set[str], str]] = {
     "dtype": (Wrong(every(lambda x: x.astype("int64"))), {"adapter"}, "is int64[1, 1], not uint32"),
     "sizes": (Wrong(every(np.ravel)), {"adapter"}, "is uint32[1], not uint32[1, 1]"),
     "list": (
-        Wrong(lambda case, times: list(honest(case))),
+        Wrong(lambda case, times: list(correct(case))),
         {"adapter"},
         "is a list, not a mapping",
     ),
-    "names": (Wrong(lambda case, times: honest(case) | {"X": 1}), {"adapter"}, "asked for"),
+    "names": (Wrong(lambda case, times: correct(case) | {"X": 1}), {"adapter"}, "asked for"),
     "crash": (Wrong(crash), {"adapter"}, "RuntimeError: broken pipe"),
     "refuses": (Wrong(refuse_everything), {"operator"}, "refuses a call that keeps every rule"),
     "accepts": (Wrong(accept_everything), {"operator"}, "accepted, but must be refused with sizes"),
@@ -157,8 +157,8 @@ MISTAKES: dict[str, tuple[Wrong, set[str], str]] = {
     "key": (Wrong(fail_at_the_unknown), {"adapter"}, "declined as unsupported; KeyError"),
     "nothing": (Wrong(decline), {"adapter"}, "declines every plain call"),
     "claim": (Wrong(decline_nonzero, operators=ALL), {"adapter"}, "claims it but declines"),
-    "strange": (Wrong(lambda c, n: honest(c), operators=("relu",)), {"adapter"}, "claims relu"),
-    "variants": (Wrong(lambda c, n: honest(c), variants=()), {"adapter"}, "has no variants"),
+    "strange": (Wrong(lambda c, n: correct(c), operators=("relu",)), {"adapter"}, "claims relu"),
+    "variants": (Wrong(lambda c, n: correct(c), variants=()), {"adapter"}, "has no variants"),
 }
 
 
@@ -185,7 +185,7 @@ def test_one_that_declines_some_operators_is_fine() -> None:
 
 def test_undefined_rows_are_free() -> None:
     def scribble(case: Case, times: int) -> dict[str, Any]:
-        answer = honest(case)
+        answer = correct(case)
         if case.operator == NONZERO:
             answer["OutputCoordinatesTensor"][2:] = times
         return answer

@@ -1,4 +1,4 @@
-"""Where the vectors and schemas are: inside a wheel, or beside `src` in a checkout."""
+"""Paths of the vectors and schemas: inside a wheel, or beside `src` in a checkout."""
 
 from pathlib import Path
 

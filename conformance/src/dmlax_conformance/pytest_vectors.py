@@ -80,7 +80,7 @@ class Vectors:
 
 
 class Given(NamedTuple):
-    """What every vector needs to run: the adapter, how to repeat it, and known failures."""
+    """The needs of every vector: the adapter, how to repeat it, and known failures."""
 
     adapter: Adapter
     start: str

@@ -28,7 +28,7 @@ class PlainTable:
         self._rows.append(cells)
 
     def __str__(self) -> str:
-        """Every line as wide as its columns' widest cells."""
+        """Lines in which every column is as wide as its widest text."""
         lines = [tuple(self._heads), *self._rows]
         columns = list(zip_longest(*lines, fillvalue=""))
         widths = [max(map(len, column)) for column in columns]

@@ -1,4 +1,4 @@
-"""What the adapters for libraries without DirectML's rules have in common.
+"""Parts of the adapters for libraries without DirectML's rules.
 
 Such a library knows no codes and no DirectML fields, so its adapter says only what it can:
 

@@ -80,7 +80,7 @@ def _sums(case: Case) -> Sums:
 
 
 def _windows(x: Sums, kernel: tuple[int, ...], strides: list[int], dilations: list[int]) -> Sums:
-    """Return the cells of each window, as (N, C, *windows, *kernel)."""
+    """Return the pixels of each window, as (N, C, *windows, *kernel)."""
     axes = tuple(range(2, 2 + len(kernel)))
     sizes = zip(kernel, strides, dilations, strict=True)
     span = [(size - 1) * dilation + 1 for size, _, dilation in sizes]

@@ -26,7 +26,7 @@ QUANTIZED = {"uint8": "quint8", "int8": "qint8", "int32": "qint32"}
 
 
 class ProcessEndsError(Exception):
-    """What stands for a call that would take the process with it."""
+    """A call that would take the process with it."""
 
 
 class Torch:

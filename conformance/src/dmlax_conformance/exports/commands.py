@@ -47,7 +47,7 @@ def add_commands(
 def _export(options: argparse.Namespace, chosen: Sequence[Vector]) -> int:
     options.output.mkdir(parents=True, exist_ok=True)
     left_out: Counter[str] = Counter()
-    written = _with_those_beside(chosen)
+    written = _with_pairs(chosen)
     for vector in written:
         if vector.memory:
             left_out["too large for a file"] += 1
@@ -63,12 +63,12 @@ def _export(options: argparse.Namespace, chosen: Sequence[Vector]) -> int:
     return FINE if number else UNUSABLE
 
 
-def _with_those_beside(chosen: Sequence[Vector]) -> list[Vector]:
+def _with_pairs(chosen: Sequence[Vector]) -> list[Vector]:
     """Add the vectors without which some of these do not count."""
     every = {vector.id: vector for vector in chosen}
     for vector in chosen:
-        if vector.beside is not None:
-            every.setdefault(vector.beside.id, vector.beside)
+        if vector.paired_with is not None:
+            every.setdefault(vector.paired_with.id, vector.paired_with)
     return list(every.values())
 
 

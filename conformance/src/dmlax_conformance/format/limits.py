@@ -1,4 +1,4 @@
-"""What a vector file may ask for; more is refused before anything is made of it."""
+"""Limits of a vector file; more is refused before anything is made of it."""
 
 import os
 import re

@@ -16,7 +16,7 @@ from . import limits, recipe
 
 
 class DType(NamedTuple):
-    """How elements are kept: `kind` is `bool`, `int`, `uint` or `bits`."""
+    """A kind of element and its width: `kind` is `bool`, `int`, `uint` or `bits`."""
 
     kind: str
     width: int
@@ -57,7 +57,7 @@ class Tensor:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether only the recipe says what the elements are."""
+        """True if only the recipe says what the elements are."""
         return isinstance(self.made_by, recipe.Sparse)
 
 

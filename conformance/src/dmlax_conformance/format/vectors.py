@@ -17,7 +17,7 @@ from .tensors import Tensor
 
 
 class Request(NamedTuple):
-    """What the caller asks an output to be."""
+    """The output that a caller asks for."""
 
     dtype: str
     sizes: tuple[int, ...]
@@ -51,7 +51,7 @@ class ExpectedError(NamedTuple):
 
 @dataclass(frozen=True)
 class Vector:
-    """One case, decoded; its answer counts only with a right one to the vector `beside` it."""
+    """One case, decoded; its answer counts only with a right one to `paired_with`."""
 
     id: str
     rev: int
@@ -69,12 +69,12 @@ class Vector:
     file: Path
     desc: Mapping[str, Any] | None = None
     feature_level: str | None = None
-    beside: "Vector | None" = None
+    paired_with: "Vector | None" = None
     memory: int = 0  # bytes that a machine needs for it, where that is more than a little
 
     @property
     def is_valid(self) -> bool:
-        """Whether the call keeps every rule."""
+        """True if the call keeps every rule."""
         return not isinstance(self.expect, ExpectedError)
 
 
@@ -168,14 +168,14 @@ def _no_constant(token: str) -> Any:
 
 
 def _linked(file: Mapping[str, Any], suite: list[Vector]) -> list[Vector]:
-    """Give each vector the one beside which alone it counts."""
+    """Give each vector the one with which it counts."""
     known = {vector.id: vector for vector in suite}
     linked = []
     for index, (value, vector) in enumerate(zip(file["vectors"], suite, strict=True)):
         name = value.get("beside")
         if name is not None and name not in known:
             raise Malformed(pointer("vectors", index, "beside"), f"no vector {name} in this file")
-        linked.append(vector if name is None else replace(vector, beside=known[name]))
+        linked.append(vector if name is None else replace(vector, paired_with=known[name]))
     return linked
 
 

@@ -1,4 +1,4 @@
-"""The other door to the oracle: an operator desc, a feature level and the buffers it describes."""
+"""The answer of an operator to a desc, a feature level and the buffers it describes."""
 
 from collections.abc import Mapping
 from typing import Any

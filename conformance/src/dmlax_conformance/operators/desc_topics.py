@@ -66,7 +66,7 @@ def call(
 
 
 def poison(dtype: str) -> int:
-    """Return an element that spoils a result: NaN, or an odd integer."""
+    """Return an element that shows in a result: NaN, or an odd integer."""
     if DTYPES[dtype].kind == "bits":
         return {"float16": 0x7E00, "float32": 0x7FC00000}[dtype]
     return DTYPES[dtype].high // 3 * 2 + 1

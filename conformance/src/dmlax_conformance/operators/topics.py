@@ -1,9 +1,9 @@
 """Putting vectors together: the author gives the call, the oracle gives the expectation."""
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import lcm, prod
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ..errors import SpecViolation
 from ..format import recipe, tensors
@@ -50,18 +50,18 @@ class Topic:
         flags: str = "",
         requires: str = "",
         listed: Listed | None = None,
-        beside: str | None = None,
+        paired_with: str | None = None,
         memory: int = 0,
     ) -> None:
         """Add a call that keeps every rule; words in strings are separated by spaces.
 
-        One that zeros answer rightly names another of the file, `beside` which alone it counts.
+        One that zeros answer rightly counts only with another of the file, `paired_with`.
         """
         given = attributes or {}
         results = answer(self.operator, given, inputs, outputs)
         expect = {k: expected(k, v, inputs, listed or {}) for k, v in results.items()}
         self._calls[name] = (given, inputs, outputs)
-        others = {"beside": beside}
+        others = {"beside": paired_with}
         self._add(name, comment, clause, flags, requires, {"outputs": expect}, others)
         self._vectors[-1] |= {"memory": memory} if memory else {}
 
@@ -143,6 +143,36 @@ class Topic:
         prefix = PREFIXES[self.operator]
         vector |= {kind: prefix + other for kind, other in others.items() if other is not None}
         self._vectors.append(vector)
+
+
+T = TypeVar("T", bound=Topic)
+
+
+class Files(Generic[T]):
+    """The files of one module: functions that fill a topic each."""
+
+    def __init__(self, operator: str, kind: Callable[[str, str], T]) -> None:
+        """Begin without a file."""
+        self._operator = operator
+        self._kind = kind
+        self._fill: dict[str, Callable[[T], None]] = {}
+
+    def file(self, topic: str) -> Callable[[Callable[[T], None]], Callable[[T], None]]:
+        """Register the decorated function, which fills the topic."""
+
+        def register(fill: Callable[[T], None]) -> Callable[[T], None]:
+            assert topic not in self._fill, topic
+            self._fill[topic] = fill
+            return fill
+
+        return register
+
+    def __call__(self) -> Iterator[T]:
+        """Yield the filled topics."""
+        for name, fill in self._fill.items():
+            topic = self._kind(self._operator, name)
+            fill(topic)
+            yield topic
 
 
 def expected(name: str, tensor: Tensor, inputs: Inputs, listed: Listed) -> dict[str, Any]:

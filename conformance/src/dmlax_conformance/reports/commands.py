@@ -1,4 +1,4 @@
-"""What the command line does with reports."""
+"""The commands and options about reports."""
 
 import argparse
 import sys

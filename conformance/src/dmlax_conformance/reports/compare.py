@@ -1,4 +1,4 @@
-"""What changed between two reports, and whether anything got worse."""
+"""Changes between two reports, and whether anything got worse."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

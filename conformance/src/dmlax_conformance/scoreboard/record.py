@@ -1,4 +1,4 @@
-"""What is kept of a run: counts, and one line for each answer that is not exact.
+"""The record of a run: counts, and one line for each answer that is not exact.
 
 Vectors are of three kinds, which mean different things for a library that knows no DirectML:
 `values` are valid calls, `refusals` calls that break a rule, `descriptors` both, through a desc.

@@ -1,4 +1,4 @@
-"""What the vectors are about.
+"""The coverage of the vectors.
 
 Each clause needs a call that keeps it, and one that breaks it; each operator, every count of
 elements beside 128, 256, 1,000 and 65,536.

@@ -1,4 +1,4 @@
-"""What must hold for the suite as a whole, beyond the schema of each file."""
+"""Checks of the suite as a whole, beyond the schema of each file."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ def problems(root: Path | None = None) -> list[str]:
         *(line for path in files for line in _file_problems(path)),
         *_id_problems(suite),
         *_twin_problems(suite),
-        *_beside_problems(suite),
+        *_pairing_problems(suite),
         *_desc_problems(suite),
         *_memory_problems(suite),
         *coverage.problems(suite),
@@ -80,17 +80,18 @@ def _twin_problems(suite: Sequence[Vector]) -> Iterator[str]:
             yield f"{vector.id}: is the same call as its twin"
 
 
-def _beside_problems(suite: Sequence[Vector]) -> Iterator[str]:
+def _pairing_problems(suite: Sequence[Vector]) -> Iterator[str]:
     """Complain where zeros would pass, and about company that does not help or is not needed."""
     known = {vector.id: _zeros_pass(vector) for vector in suite if vector.is_valid}
     for vector in (vector for vector in suite if vector.is_valid):
-        if vector.beside is None:
+        if vector.paired_with is None:
             if known[vector.id]:
                 yield f"{vector.id}: zeros answer it, and it names no vector beside it"
         elif not known[vector.id]:
             yield f"{vector.id}: counts alone, and names a vector beside it"
-        elif known.get(vector.beside.id, True):
-            yield f"{vector.id}: {vector.beside.id} beside it is not valid, or zeros answer it too"
+        elif known.get(vector.paired_with.id, True):
+            other = vector.paired_with.id
+            yield f"{vector.id}: {other} beside it is not valid, or zeros answer it too"
 
 
 def _zeros_pass(vector: Vector) -> bool:

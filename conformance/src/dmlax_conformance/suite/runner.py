@@ -90,18 +90,18 @@ def _result(adapter: Adapter, vector: Vector, variant: str) -> Result:
 
 
 def judge(adapter: Adapter, vector: Vector, variant: str) -> Outcome:
-    """Return the verdict on one vector in one variant, and on the one beside it, if there is one.
+    """Return the verdict on one vector in one variant, and on the one paired with it, if any.
 
     A vector that zeros answer rightly proves nothing alone.
     """
     outcome = judge_alone(adapter, vector, variant)
-    if vector.beside is None or outcome.verdict not in PASSED:
+    if vector.paired_with is None or outcome.verdict not in PASSED:
         return outcome
-    other = judge_alone(adapter, vector.beside, variant)
+    other = judge_alone(adapter, vector.paired_with, variant)
     if other.verdict in PASSED:
         return outcome
     verdict = "unsupported" if other.verdict == "unsupported" else "fail"
-    reason = f"right, but counts only beside {vector.beside.id}: {other.verdict}"
+    reason = f"right, but counts only beside {vector.paired_with.id}: {other.verdict}"
     return Outcome(verdict, (reason, *other.details), outcome.answer)
 
 

@@ -1,4 +1,4 @@
-"""What the two element-wise operators share."""
+"""Vectors of the two element-wise operators: what they share."""
 
 from collections.abc import Mapping
 
@@ -51,16 +51,10 @@ def add_values(topic: Topic, twin: str, dtype: str, clause: str) -> None:
         "float16": {"zero": 0, "nan": 0x7E00, "minus-infinity": 0xFC00},
     }
     for name, word in patterns[dtype].items():
-        topic.invalid(
-            f"scale-{name}-{dtype}",
-            f"the {dtype} scale is {name}",
-            clause,
-            twin,
-            ("value", "ScaleTensor"),
-            inputs={"ScaleTensor": words(dtype, word)},
-            flags="Invalid KnownValue",
-            requires="values:known",
-        )
+        text = f"the {dtype} scale is {name}"
+        name, scale = f"scale-{name}-{dtype}", {"ScaleTensor": words(dtype, word)}
+        error, how = ("value", "ScaleTensor"), (None, None, "Invalid KnownValue", "values:known")
+        topic.invalid(name, text, clause, twin, error, scale, *how)
 
 
 def add_too_deep(topic: Topic, twin: str, clause: str, tensors: dict[str, Tensor]) -> None:

@@ -13,7 +13,7 @@ class Format(NamedTuple):
 
     @property
     def bias(self) -> int:
-        """What is added to an exponent before it is stored."""
+        """The sum added to an exponent before it is stored."""
         return (1 << (self.exponent - 1)) - 1
 
     @property
@@ -46,7 +46,7 @@ class Real:
 
     @property
     def is_zero(self) -> bool:
-        """Whether this is one of the two zeros."""
+        """True for both zeros."""
         return self.kind == "finite" and self.magnitude == 0
 
 

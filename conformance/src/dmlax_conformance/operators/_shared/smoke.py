@@ -29,7 +29,10 @@ IMAGES: Mapping[str, Array] = {
 }
 SUMS = [[[[2, 4], [6, 8]]]]
 WINDOWS = {
-    **{"Strides": [1, 1], "Dilations": [1, 1]},
-    **{"StartPadding": [0, 0], "EndPadding": [0, 0], "GroupCount": 1},
+    "Strides": [1, 1],
+    "Dilations": [1, 1],
+    "StartPadding": [0, 0],
+    "EndPadding": [0, 0],
+    "GroupCount": 1,
 }
 STRIDE_0: tuple[Mapping[str, Any], tuple[str, str]] = ({"Strides": [0, 1]}, ("option", "Strides"))

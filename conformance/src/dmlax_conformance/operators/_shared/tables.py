@@ -14,12 +14,12 @@ class Row(NamedTuple):
 
     @property
     def is_optional(self) -> bool:
-        """Whether the tensor may be absent."""
+        """True if the tensor may be absent."""
         return self.kind == "optional"
 
     @property
     def is_output(self) -> bool:
-        """Whether the operator writes the tensor."""
+        """True if the operator writes the tensor."""
         return self.kind == "output"
 
 

@@ -1,4 +1,4 @@
-"""What the two convolution operators share: attributes, parameters and output sizes."""
+"""Vectors of the two convolutions: attributes, parameters and output sizes."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction

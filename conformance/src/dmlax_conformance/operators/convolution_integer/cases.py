@@ -1,6 +1,6 @@
 """CONVOLUTION_INTEGER."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...format.recipe import Recipe
@@ -8,23 +8,19 @@ from ...format.tensors import Tensor, from_recipe
 from .._shared.window_cases import (
     OPTIONS,
     SIDES,
+    SURVIVOR_OPTIONS,
     WINDOWS,
     add_options,
     attributes,
     image,
+    long_operands,
     output,
     parameter,
 )
-from ..topics import Topic, bits, drawn, floats, ints
+from ..topics import Files, Topic, bits, drawn, floats, ints
 
 OPERATOR = "convolution_integer"
-
-
-def topics() -> Iterator[Topic]:
-    """Yield the files of this module."""
-    yield _sums()
-    yield _windows()
-    yield _invalid()
+topics = Files(OPERATOR, Topic)
 
 
 def operands(
@@ -55,8 +51,8 @@ def add(
     topic.valid(name, comment, clause, given, asked, options, flags, requires)
 
 
-def _sums() -> Topic:
-    topic = Topic(OPERATOR, "sums")
+@topics.file("sums")
+def _sums(topic: Topic) -> None:
     for tx, (xl, xh) in SIDES.items():
         for tw, (wl, wh) in SIDES.items():
             x = ints(tx, (1, 2, 2, 3), [xl, xh, xl, xh, xh, xl, xh, xh, xl, xl, xh, 1])
@@ -87,7 +83,6 @@ def _sums() -> Topic:
         text = "sums of 16 products, from which the zero point takes the same for every output"
         add(topic, f"filters-alike-{outputs}", text, "CVI-1 CVI-4", operands(x, w, [5]))
     _large(topic)
-    return topic
 
 
 def _large(topic: Topic) -> None:
@@ -101,8 +96,8 @@ def _large(topic: Topic) -> None:
     add(topic, "products-wrap", text, "CVI-6", given, None, "Overflow Large", "overflow:wrap")
 
 
-def _windows() -> Topic:
-    topic = Topic(OPERATOR, "windows")
+@topics.file("windows")
+def _windows(topic: Topic) -> None:
     x = image("int8", (1, 2, 4, 5), 31)
     for name, (text, options, kernel) in WINDOWS.items():
         w = image("uint8", (2, 2, *kernel), 32 + len(name))
@@ -122,11 +117,10 @@ def _windows() -> Topic:
     given = operands(image("uint8", (2, 2, 7), 55), image("int8", (3, 2, 2), 56), [131])
     text = "one spatial dimension with stride, dilation and padding"
     add(topic, "rank-3", text, "CVI-7 CVI-3", given, line, flags="Rank3 Padding Windows")
-    return topic
 
 
-def _invalid() -> Topic:
-    topic = Topic(OPERATOR, "invalid")
+@topics.file("invalid")
+def _invalid(topic: Topic) -> None:
     given = operands(image("uint8", (1, 2, 3, 3), 11), image("int8", (2, 2, 2, 2), 12), [7], [1])
     add(topic, "twin", "the twin: every tensor is present", "CVI-1", given, flags="Optional")
     for name, (code, field, clause, tensor) in _wrong().items():
@@ -138,7 +132,6 @@ def _invalid() -> Topic:
     text = "two groups cannot share three output channels"
     two = {"GroupCount": 2}
     topic.invalid("groups-do-not-divide", text, "CVI-3", "twin", error, outs, two)
-    return topic
 
 
 def _wrong() -> dict[str, tuple[str, str, str, Tensor]]:
@@ -164,3 +157,51 @@ def _wrong() -> dict[str, tuple[str, str, str, Tensor]]:
         **{name: ("dimension_count", field, "CVI-7", v) for name, (field, v) in ranks.items()},
         **{name: ("sizes", *rest) for name, rest in sizes.items()},
     }
+
+
+@topics.file("kills")
+def _survivors(topic: Topic) -> None:
+    """Add calls for planted bugs that survived all other vectors."""
+    x, w = image("uint8", (3, 3, 3, 3), 101), image("int8", (3, 3, 3, 3), 102)
+    ring = attributes(start=(1, 1), end=(1, 1))
+    text = "every axis of every tensor has 3 places, so that swapped axes keep all sizes"
+    given = operands(x, w, [120], [-50, 0, 90])
+    clause, flags = "CVI-1 CVI-2 CVI-3 CVI-5", "PerChannel Padding"
+    add(topic, "every-axis-3", text, clause, given, ring, flags=flags)
+    text = "4,099 products of both signs, within 32 bits"
+    given = operands(*long_operands("int8", "uint8"), [-3])
+    add(topic, "contraction-4099", text, "CVI-1", given, flags="Large OddContraction")
+    given = operands(image("uint8", (1, 2, 3, 3), 11), image("int8", (2, 2, 2, 2), 12), [7], [1])
+    twin = "twin-kills"
+    text = "the twin: every tensor is present"
+    add(topic, twin, text, "CVI-1", given, flags="Optional")
+    add_options(topic, twin, "CVI-3", SURVIVOR_OPTIONS)
+    _integer_sizes(topic, twin)
+
+
+def _integer_sizes(topic: Topic, twin: str) -> None:
+    tall = {"FilterTensor": image("int8", (2, 2, 4, 2), 1)}
+    text, error = "the kernel is higher than the padded input", ("sizes", "FilterTensor")
+    topic.invalid("kernel-too-high", text, "CVI-3", twin, error, tall)
+    text = "the dilated kernel spans 4 of 3 columns"
+    wide = {"Dilations": [1, 3]}
+    topic.invalid("dilated-kernel-too-wide", text, "CVI-3", twin, error, attributes=wide)
+    text = "the filter has fewer channels than the input"
+    narrow = {"FilterTensor": image("int8", (2, 1, 2, 2), 1)}
+    topic.invalid("filter-channels-1", text, "CVI-3", twin, error, narrow)
+    ranks = {
+        "input-rank-5": ("InputTensor", image("uint8", (1, 2, 3, 3, 1), 1)),
+        "filter-rank-3": ("FilterTensor", image("int8", (2, 2, 4), 1)),
+    }
+    for name, (field, tensor) in ranks.items():
+        text, error = f"{field} has rank {len(tensor.sizes)}", ("dimension_count", field)
+        topic.invalid(name, text, "CVI-7", twin, error, {field: tensor})
+    twin = "two-channels-in-three-out"
+    x, w = image("uint8", (1, 2, 3, 3), 111), image("int8", (3, 2, 2, 2), 112)
+    text = "the twin: filter zero points for each of three output channels"
+    given = operands(x, w, [120], [1, 2, 3])
+    add(topic, twin, text, "CVI-5", given, flags="PerChannel")
+    field = "FilterZeroPointTensor"
+    text = "FilterZeroPointTensor has one value for each input channel"
+    tensor, error = parameter([1, 2], "int8"), ("sizes", field)
+    topic.invalid("filter-zero-point-by-input", text, "CVI-5", twin, error, {field: tensor})

@@ -1,29 +1,21 @@
 """ELEMENT_WISE_DEQUANTIZE_LINEAR."""
 
-from collections.abc import Iterator
 from fractions import Fraction
 
 from ...format.tensors import DTYPES, Tensor
-from .._shared.element_wise_cases import add, add_values, operands, row, whole, words
+from .._shared.element_wise_cases import add, add_too_deep, add_values, operands, row, whole, words
 from .._shared.floats import encode, exactly, nearest
 from .._shared.near_ties import Draw
 from ..element_wise_quantize_linear.cases import ONE
-from ..topics import Topic, bits, drawn, floats, ints
+from ..topics import Files, Topic, bits, drawn, floats, ints
 
 OPERATOR = "element_wise_dequantize_linear"
+topics = Files(OPERATOR, Topic)
 INTEGERS = ("int8", "int16", "int32", "uint8", "uint16", "uint32")
 
 
-def topics() -> Iterator[Topic]:
-    """Yield the files of this module."""
-    yield _types()
-    yield _rounding()
-    yield _shapes()
-    yield _invalid()
-
-
-def _types() -> Topic:
-    topic = Topic(OPERATOR, "types")
+@topics.file("types")
+def _types(topic: Topic) -> None:
     for dtype in INTEGERS:
         low, high = DTYPES[dtype].low, DTYPES[dtype].high
         x = whole(dtype, low, high, 0, 1, high // 2, low + 1)
@@ -34,11 +26,10 @@ def _types() -> Topic:
         given = operands(x, row("float32", 0.375))
         text = f"{dtype} without a zero point"
         add(topic, f"{dtype}-no-zero-point", text, "DQT-6", given, "float32", "Extreme Optional")
-    return topic
 
 
-def _rounding() -> Topic:
-    topic = Topic(OPERATOR, "rounding")
+@topics.file("rounding")
+def _rounding(topic: Topic) -> None:
     _wide(topic)
     _double_rounding(topic)
     _small(topic)
@@ -54,7 +45,6 @@ def _rounding() -> Topic:
     given = operands(whole("int8", -128, -2, 2, 127), words("float32", 0x7F7FFFFF))
     text = "the largest scale overflows to both infinities"
     add(topic, "overflow-float32", text, "DQT-1", given, "float32", "OddScale SpecialFloat")
-    return topic
 
 
 def _wide(topic: Topic) -> None:
@@ -70,30 +60,16 @@ def _wide(topic: Topic) -> None:
         whole("int32", -(2**31), 2**31 - 1, -1, 2**31 - 1),
     )
     text = "differences that leave 32 bits and must not wrap"
-    add(
-        topic,
-        "int32-difference-33-bits",
-        text,
-        "DQT-1 DQT-2",
-        given,
-        "float32",
-        "WideInteger Extreme",
-    )
+    name = "int32-difference-33-bits"
+    add(topic, name, text, "DQT-1 DQT-2", given, "float32", "WideInteger Extreme")
     given = operands(
         whole("uint32", 0, 2**32 - 1, 5, 2**31),
         row("float32", 2.0),
         whole("uint32", 2**32 - 1, 0, 6, 2**31 + 1),
     )
     text = "unsigned differences below zero"
-    add(
-        topic,
-        "uint32-negative-difference",
-        text,
-        "DQT-1 DQT-2",
-        given,
-        "float32",
-        "WideInteger Extreme",
-    )
+    flags = "WideInteger Extreme"
+    add(topic, "uint32-negative-difference", text, "DQT-1 DQT-2", given, "float32", flags)
     given = operands(
         whole("int32", 2**24 + 1, 2**30 + 1), row("float32", 1.0), whole("int32", 2**24, 2**30)
     )
@@ -110,8 +86,8 @@ def _double_rounding(topic: Topic) -> None:
     draw = Draw(6)
     found: list[tuple[int, int]] = []
     while len(found) < 12:
-        mantissa, beside = draw.odd(24), (1, -1, 3, -3)[draw.below(4)]
-        x = (2**31 + beside) * pow(mantissa, -1, 2**32) % 2**32
+        mantissa, step = draw.odd(24), (1, -1, 3, -3)[draw.below(4)]
+        x = (2**31 + step) * pow(mantissa, -1, 2**32) % 2**32
         product = exactly(Fraction(x * mantissa))
         if encode(nearest(product, "float64"), "float32") != encode(product, "float32"):
             found.append((x, mantissa))
@@ -133,30 +109,16 @@ def _small(topic: Topic) -> None:
     for name, word in scales.items():
         given = operands(steps, words("float16", word))
         text = f"FLOAT16 results near the subnormal range: scale is the {name.replace('-', ' ')}"
-        add(
-            topic,
-            f"subnormal-{name}-float16",
-            text,
-            "DQT-1",
-            given,
-            "float16",
-            "SpecialFloat OddScale",
-        )
+        flags = "SpecialFloat OddScale"
+        add(topic, f"subnormal-{name}-float16", text, "DQT-1", given, "float16", flags)
 
 
 def _float16(topic: Topic) -> None:
     x = whole("int32", 65504, 65519, 65520, 65521, -65519, -65520, 2**31 - 1)
     given = operands(x, row("float16", 1.0))
     text = "around the largest FLOAT16: the tie at 65520 goes to infinity"
-    add(
-        topic,
-        "overflow-float16",
-        text,
-        "DQT-1 DQT-3",
-        given,
-        "float16",
-        "Rounding Tie SpecialFloat",
-    )
+    flags = "Rounding Tie SpecialFloat"
+    add(topic, "overflow-float16", text, "DQT-1 DQT-3", given, "float16", flags)
     x = whole("int32", (2049 << 13) + 1, 2049 << 13, (2051 << 13) - 1, -(2049 << 13) - 1)
     given = operands(x, row("float16", 2.0**-14))
     text = "beside a tie of FLOAT16 that rounding to FLOAT32 first would create"
@@ -171,8 +133,8 @@ def _float16(topic: Topic) -> None:
     add(topic, "products-float16", text, "DQT-1", given, "float16", "Rounding Broadcast")
 
 
-def _shapes() -> Topic:
-    topic = Topic(OPERATOR, "shapes")
+@topics.file("shapes")
+def _shapes(topic: Topic) -> None:
     x = drawn("uint8", (2, 3, 4), 3, 0, 255)
     parameters = {
         "each-element": (2, 3, 4),
@@ -194,7 +156,6 @@ def _shapes() -> Topic:
     eight = ints("int16", (1, 2, 1, 1, 2, 1, 1, 2), range(-4, 4))
     given = operands(eight, floats("float16", eight.sizes, [0.5] * 8))
     add(topic, "rank-8", "rank 8, every size equal", "DQT-4", given, "float16")
-    return topic
 
 
 def _scales(sizes: tuple[int, ...]) -> Tensor:
@@ -202,8 +163,8 @@ def _scales(sizes: tuple[int, ...]) -> Tensor:
     return floats("float32", sizes, (mantissa / 2**21 for mantissa in mantissas))
 
 
-def _invalid() -> Topic:
-    topic = Topic(OPERATOR, "invalid")
+@topics.file("invalid")
+def _invalid(topic: Topic) -> None:
     x, zero = ints("uint8", (2, 3), range(6)), ints("uint8", (1, 3), [1, 2, 3])
     given = operands(x, floats("float32", (1, 3), [1, 2, 3]), zero)
     text = "the twin: scale and zero point for each column"
@@ -225,24 +186,17 @@ def _invalid() -> Topic:
         text, flags = f"the twin: a known {dtype} scale", "KnownValue Broadcast"
         add(topic, f"twin-value-{dtype}", text, "DQT-5", known, dtype, flags, "values:known")
         add_values(topic, f"twin-value-{dtype}", dtype, "DQT-5")
-    return topic
 
 
 def _invalid_wide(topic: Topic) -> None:
     given = operands(whole("int32", 1, 2), row("float32", 1, 2))
     add(topic, "twin-int32", "the twin: INT32 without a zero point", "DQT-6", given, "float32")
-    wide = {"InputTensor": whole("int64", 1, 2)}
-    error = ("data_type", "InputTensor")
-    need = "dtype:int64"
-    topic.invalid(
-        "int64-input", "an INT64 input", "DQT-2", "twin-int32", error, wide, requires=need
-    )
-    wide = {"ScaleTensor": row("float64", 1, 2)}
-    error = ("data_type", "ScaleTensor")
-    need = "dtype:float64"
-    topic.invalid(
-        "float64-scale", "a FLOAT64 scale", "DQT-3", "twin-int32", error, wide, requires=need
-    )
+    for name, text, clause, field, tensor in (
+        ("int64-input", "an INT64 input", "DQT-2", "InputTensor", whole("int64", 1, 2)),
+        ("float64-scale", "a FLOAT64 scale", "DQT-3", "ScaleTensor", row("float64", 1, 2)),
+    ):
+        error, need = ("data_type", field), f"dtype:{tensor.dtype}"
+        topic.invalid(name, text, clause, "twin-int32", error, {field: tensor}, requires=need)
 
 
 def _invalid_sizes(topic: Topic) -> None:
@@ -254,3 +208,31 @@ def _invalid_sizes(topic: Topic) -> None:
     for name, (field, tensor) in cases.items():
         text = f"{field} of sizes {list(tensor.sizes)} does not repeat to [2, 3]"
         topic.invalid(name, text, "DQT-4", "twin", ("sizes", field), {field: tensor})
+
+
+@topics.file("kills")
+def _survivors(topic: Topic) -> None:
+    """Add calls for planted bugs that survived all other vectors."""
+    cube = drawn("uint8", (3, 3, 3), 103, 0, 255)
+    scales = floats("float32", (1, 1, 3), [0.5, 1.25, 3])
+    given = operands(cube, scales, ints("uint8", (1, 3, 1), [40, 0, 200]))
+    text = "every axis has 3 places; the scale is for axis 2, the zero point for axis 1"
+    add(topic, "every-axis-3", text, "DQT-4", given, "float32", "Broadcast")
+    scales = floats("float32", (3,), [0.5, 1.25, 3])
+    given = operands(cube, scales, ints("uint8", (3, 1), [40, 0, 200]))
+    text = "every axis has 3 places; parameters of lower rank align on the right"
+    add(topic, "every-axis-3-lower-rank", text, "DQT-4", given, "float32", "Broadcast")
+    twin = "twin-kills"
+    plane = ints("uint8", (2, 3), range(6))
+    given = operands(plane, floats("float32", (1, 3), [1, 2, 3]), ints("uint8", (1, 3), [1, 2, 3]))
+    text = "the twin: scale and zero point for each column"
+    add(topic, twin, text, "DQT-4", given, "float32", "Broadcast")
+    error, field = ("sizes", "ZeroPointTensor"), "ZeroPointTensor"
+    text = "ZeroPointTensor of sizes [4, 3] does not repeat to [2, 3]"
+    tensor = {field: ints("uint8", (4, 3), [1] * 12)}
+    topic.invalid("zero-point-grows-input", text, "DQT-4", twin, error, tensor)
+    deep = {
+        "ScaleTensor": floats("float32", (1, 1, 3), [1, 2, 3]),
+        "ZeroPointTensor": ints("uint8", (1, 1, 3), [1, 2, 3]),
+    }
+    add_too_deep(topic, twin, "DQT-4", deep)

@@ -1,34 +1,25 @@
 """ELEMENT_WISE_QUANTIZE_LINEAR."""
 
-from collections.abc import Iterator
 from fractions import Fraction
 
 from ...format.tensors import Tensor
 from ...format.vectors import Request
 from .._shared import floats as exact
-from .._shared.element_wise_cases import add, add_values, operands, row, whole, words
+from .._shared.element_wise_cases import add, add_too_deep, add_values, operands, row, whole, words
 from .._shared.floats import Real, round_half_even
 from .._shared.near_ties import Draw
 from .._shared.rounding import quantize
 from .._shared.window_cases import SIDES
-from ..topics import Topic, bits, drawn, floats, ints
+from ..topics import Files, Topic, bits, drawn, floats, ints
 
 OPERATOR = "element_wise_quantize_linear"
+topics = Files(OPERATOR, Topic)
 INF, NAN, ONE = 0x7F800000, 0x7FC00000, 0x3F800000
 MINUS = 1 << 31
 
 
-def topics() -> Iterator[Topic]:
-    """Yield the files of this module."""
-    yield _rounding()
-    yield _near_ties()
-    yield _special()
-    yield _shapes()
-    yield _invalid()
-
-
-def _rounding() -> Topic:
-    topic = Topic(OPERATOR, "rounding")
+@topics.file("rounding")
+def _rounding(topic: Topic) -> None:
     for dtype in ("float32", "float16"):
         for out, points in {"int8": (0, 3, -4), "uint8": (128, 7)}.items():
             for zero in points:
@@ -40,7 +31,6 @@ def _rounding() -> Topic:
     given = operands(whole("int32", *range(-9, 10)), row("float32", 2.0), whole("int8", 1))
     add(topic, "ties-int32", "halves from INT32", "QNT-2 QNT-4", given, "int8", "Tie")
     _saturation(topic)
-    return topic
 
 
 def _saturation(topic: Topic) -> None:
@@ -61,8 +51,8 @@ def _saturation(topic: Topic) -> None:
     add(topic, "int32-extremes-uint8", text, "QNT-3", given, "uint8", "Extreme WideInteger")
 
 
-def _near_ties() -> Topic:
-    topic = Topic(OPERATOR, "near-ties")
+@topics.file("near-ties")
+def _near_ties(topic: Topic) -> None:
     for name, method in {"division": _divided, "reciprocal": _by_reciprocal}.items():
         for dtype in ("float32", "float16"):
             x, scale = _misplaced(dtype, method)
@@ -76,7 +66,6 @@ def _near_ties() -> Topic:
     add(topic, "int32-lost-bit", text, "QNT-1", given, "int8", "WideInteger")
     given = operands(whole("int32", 2**30 + 1, -(2**30) - 1, 2**30 - 1), row("float32", 2.0**31))
     add(topic, "int32-half-of-31", "INT32 over 2^31", "QNT-1", given, "int8", "WideInteger")
-    return topic
 
 
 def _misplaced(dtype: str, method: object) -> tuple[Tensor, Tensor]:
@@ -102,8 +91,8 @@ def _by_reciprocal(x: Real, scale: Real, dtype: str) -> Real:
     return exact.multiply(x, exact.divide(exact.exactly(Fraction(1)), scale, dtype), dtype)
 
 
-def _special() -> Topic:
-    topic = Topic(OPERATOR, "special")
+@topics.file("special")
+def _special(topic: Topic) -> None:
     x = words("float32", INF, INF | MINUS, 0, MINUS, ONE, ONE | MINUS)
     for name, scale in {"positive": 0.5, "negative": -0.5}.items():
         for out in SIDES:
@@ -132,7 +121,6 @@ def _special() -> Topic:
     given = operands(whole("int32", -5, -3, -1, 0, 1, 3, 5), row("float32", -2.0), whole("int8", 2))
     text = "INT32 over a negative scale"
     add(topic, "negative-int32", text, "QNT-6", given, "int8", "OddScale Tie")
-    return topic
 
 
 def _nan(topic: Topic) -> None:
@@ -148,8 +136,8 @@ def _nan(topic: Topic) -> None:
             add(topic, name, text, "QNT-7", given, out, "SpecialFloat", listed=listed)
 
 
-def _shapes() -> Topic:
-    topic = Topic(OPERATOR, "shapes")
+@topics.file("shapes")
+def _shapes(topic: Topic) -> None:
     x = floats("float32", (2, 3, 4), (step * 0.75 for step in range(-12, 12)))
     parameters = {
         "each-element": (2, 3, 4),
@@ -176,7 +164,6 @@ def _shapes() -> Topic:
     eight = floats("float16", (1, 2, 1, 1, 2, 1, 1, 2), range(-4, 4))
     given = operands(eight, floats("float16", eight.sizes, [0.5] * 8))
     add(topic, "rank-8", "rank 8, every size equal", "QNT-5", given, "int8")
-    return topic
 
 
 def _scales(sizes: tuple[int, ...]) -> Tensor:
@@ -184,8 +171,8 @@ def _scales(sizes: tuple[int, ...]) -> Tensor:
     return floats("float32", sizes, (mantissa / 16 for mantissa in mantissas))
 
 
-def _invalid() -> Topic:
-    topic = Topic(OPERATOR, "invalid")
+@topics.file("invalid")
+def _invalid(topic: Topic) -> None:
     x = floats("float32", (2, 3), range(6))
     given = operands(x, floats("float32", (1, 3), [1, 2, 3]), ints("uint8", (1, 3), [1, 2, 3]))
     text = "the twin: scale and zero point for each column"
@@ -204,7 +191,6 @@ def _invalid() -> Topic:
     text = "the twin: a known FLOAT16 scale"
     add(topic, "twin-value-float16", text, "QNT-6", known, "uint8", flags, "values:known")
     add_values(topic, "twin-value-float16", "float16", "QNT-6")
-    return topic
 
 
 def _invalid_types(topic: Topic) -> None:
@@ -238,3 +224,41 @@ def _invalid_sizes(topic: Topic) -> None:
     for name, (field, tensor) in cases.items():
         text = f"{field} of sizes {list(tensor.sizes)} does not repeat to [2, 3]"
         topic.invalid(name, text, "QNT-5", "twin", ("sizes", field), {field: tensor})
+
+
+@topics.file("kills")
+def _survivors(topic: Topic) -> None:
+    """Add calls for planted bugs that survived all other vectors."""
+    x, scale = _lost_ties()
+    given = operands(x, scale, ints("int8", x.sizes, [1] * len(x.words)))
+    text = "FLOAT16 ties that a reciprocal in FLOAT32 misplaces"
+    add(topic, "float16-reciprocal-ties", text, "QNT-1 QNT-2", given, "int8", "Tie")
+    cube = floats("float32", (3, 3, 3), (step * 0.75 for step in range(-13, 14)))
+    scales = floats("float32", (1, 1, 3), [0.5, 1.25, 3])
+    given = operands(cube, scales, ints("int8", (1, 3, 1), [-40, 0, 40]))
+    text = "every axis has 3 places; the scale is for axis 2, the zero point for axis 1"
+    add(topic, "every-axis-3", text, "QNT-5", given, "int8", "Broadcast")
+    scales = floats("float32", (3,), [0.5, 1.25, 3])
+    given = operands(cube, scales, ints("int8", (3, 1), [-40, 0, 40]))
+    text = "every axis has 3 places; parameters of lower rank align on the right"
+    add(topic, "every-axis-3-lower-rank", text, "QNT-5", given, "int8", "Broadcast")
+    twin = "twin-kills"
+    plane = floats("float32", (2, 3), range(6))
+    given = operands(plane, floats("float32", (1, 3), [1, 2, 3]), ints("uint8", (1, 3), [1, 2, 3]))
+    text = "the twin: scale and zero point for each column"
+    add(topic, twin, text, "QNT-5", given, "uint8", "Broadcast")
+    add_too_deep(topic, twin, "QNT-5", {"ZeroPointTensor": ints("uint8", (1, 1, 3), [1, 2, 3])})
+
+
+def _lost_ties() -> tuple[Tensor, Tensor]:
+    """Return twelve exact ties x / scale for which x * (1 / scale) in FLOAT32 is not one."""
+    draw = Draw(7)
+    found: list[tuple[int, int]] = []
+    while len(found) < 12:
+        scale, steps = draw.odd(6), 2 * draw.below(15) + 1
+        x, s = exact.exactly(Fraction(scale * steps, 2)), exact.exactly(Fraction(scale))
+        reciprocal = exact.divide(exact.exactly(Fraction(1)), s, "float32")
+        rounded = round_half_even(exact.multiply(x, reciprocal, "float32").value)
+        if rounded != round_half_even(Fraction(steps, 2)):
+            found.append((exact.encode(x, "float16"), exact.encode(s, "float16")))
+    return words("float16", *(x for x, _ in found)), words("float16", *(s for _, s in found))

@@ -1,24 +1,15 @@
 """NONZERO_COORDINATES: sizes, ranks, order and width; and its invalid calls."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import prod
 
 from ...format.recipe import Recipe, Sparse
 from ...format.tensors import Tensor, from_recipe, sparse
 from ...format.vectors import Request
-from ..topics import Topic, bits, drawn, floats, ints
+from ..topics import Files, Topic, bits, drawn, floats, ints
 
 OPERATOR = "nonzero_coordinates"
-
-
-def topics() -> Iterator[Topic]:
-    """Yield the files of this module."""
-    yield _page()
-    yield _ranks()
-    yield _sizes()
-    yield _large()
-    yield _huge()
-    yield _invalid()
+topics = Files(OPERATOR, Topic)
 
 
 def outputs(tensor: Tensor, width: int) -> dict[str, Request]:
@@ -40,12 +31,13 @@ def add(
     width: int | None = None,
     flags: str = "",
     requires: str = "",
-    beside: str | None = None,
+    paired_with: str | None = None,
 ) -> None:
     """Add a valid call; the width defaults to the rank."""
     asked = outputs(tensor, len(tensor.sizes) if width is None else width)
     inputs = {"InputTensor": tensor}
-    topic.valid(name, comment, clause, inputs, asked, None, flags, requires, beside=beside)
+    words = (None, flags, requires, None, paired_with)
+    topic.valid(name, comment, clause, inputs, asked, *words)
 
 
 def marked(dtype: str, sizes: Sequence[int], indices: Sequence[int]) -> Tensor:
@@ -53,8 +45,8 @@ def marked(dtype: str, sizes: Sequence[int], indices: Sequence[int]) -> Tensor:
     return ints(dtype, sizes, (int(i in indices) for i in range(prod(sizes))))
 
 
-def _page() -> Topic:
-    topic = Topic(OPERATOR, "page")
+@topics.file("page")
+def _page(topic: Topic) -> None:
     example = floats("float32", (1, 1, 2, 4), [1, 0, 0, 2, -0.0, 3.5, 0, -5.25])
     printed = Tensor("float32", example.sizes, (*example.words[:7], 0xC0A66666))
     for width in (2, 3, 4):
@@ -72,7 +64,6 @@ def _page() -> Topic:
         name, text = f"page-12x5-width-{width}", f"60 elements of effective rank 2, N = {width}"
         add(topic, name, text, "NZC-3 NZC-6", sixty, width, "PageExample EffectiveRank")
     _page_ranks(topic)
-    return topic
 
 
 def _page_ranks(topic: Topic) -> None:
@@ -89,12 +80,12 @@ def _page_ranks(topic: Topic) -> None:
         name, text = f"page-1x1x1x1-width-{width}", f"effective rank 0, N = {width}"
         add(topic, name, text, "NZC-3", one, width, "PageExample EffectiveRank")
     none = ints("int16", (1, 1, 1, 1), [0])
-    text, beside = "one element, and it is zero", "page-1x1x1x1-width-1"
-    add(topic, "page-1x1x1x1-zero", text, "NZC-3 NZC-5", none, 1, "Density", beside=beside)
+    text, other = "one element, and it is zero", "page-1x1x1x1-width-1"
+    add(topic, "page-1x1x1x1-zero", text, "NZC-3 NZC-5", none, 1, "Density", paired_with=other)
 
 
-def _ranks() -> Topic:
-    topic = Topic(OPERATOR, "ranks")
+@topics.file("ranks")
+def _ranks(topic: Topic) -> None:
     shapes = [(13,), (3, 5), (2, 3, 4), (2, 1, 3, 4), (2, 1, 3, 1, 4), (1, 2, 2, 3, 2, 2)]
     shapes += [(2, 1, 2, 1, 3, 1, 2), (2, 1, 2, 2, 1, 2, 1, 3)]
     for rank, sizes in enumerate(shapes, 1):
@@ -102,15 +93,8 @@ def _ranks() -> Topic:
         text = f"rank {rank} with every coordinate"
         add(topic, f"rank-{rank}", text, "NZC-1 NZC-4 NZC-8", tensor)
     text = "trailing sizes of 1 are kept in the effective rank, which is 3"
-    add(
-        topic,
-        "trailing-ones",
-        text,
-        "NZC-3",
-        ints("uint8", (1, 3, 1, 1), [0, 4, 9]),
-        3,
-        "EffectiveRank",
-    )
+    name = "trailing-ones"
+    add(topic, name, text, "NZC-3", ints("uint8", (1, 3, 1, 1), [0, 4, 9]), 3, "EffectiveRank")
     text = "seven leading sizes of 1, one column"
     eight = ints("uint16", (1,) * 7 + (6,), [0, 1, 0, 0, 65535, 2])
     add(topic, "rank-8-width-1", text, "NZC-3 NZC-8", eight, 1, "EffectiveRank")
@@ -118,11 +102,10 @@ def _ranks() -> Topic:
     add(topic, "rank-1-single", text, "NZC-3", ints("uint32", (1,), [2**31]), 1, "Extreme")
     text = "columns are distinct sizes, so that swapped axes or strides show"
     add(topic, "distinct-axes", text, "NZC-1", marked("int8", (2, 7, 3), [1, 3, 8, 20, 21, 41]))
-    return topic
 
 
-def _sizes() -> Topic:
-    topic = Topic(OPERATOR, "sizes")
+@topics.file("sizes")
+def _sizes(topic: Topic) -> None:
     for count in (31, 32, 33, 127, 128, 129, 255, 256, 257):
         tensor = drawn("uint8", (count,), count, 1, 255, 3)
         text = f"{count} elements, about a third of them non-zero"
@@ -131,7 +114,7 @@ def _sizes() -> Topic:
         words = tuple(0x3C00 * (i in kept) for i in range(257))
         tensor = Tensor("float16", (257,), words)
         text = f"257 elements, non-zero: {name}"
-        own = {} if kept else {"beside": "only-last-of-257"}
+        own = {} if kept else {"paired_with": "only-last-of-257"}
         add(topic, f"only-{name}-of-257", text, "NZC-5", tensor, None, "Density BlockEdge", **own)
     for count in (128, 257):
         tensor = ints("int8", (count,), [-1] * count)
@@ -143,15 +126,14 @@ def _sizes() -> Topic:
     add(topic, "length-1071", "1,071 elements in rank 3", "NZC-1 NZC-5", long)
     wave = ints("uint8", (1025,), (int(i % 64 in (0, 63)) for i in range(1025)))
     add(topic, "length-1025", "both ends of every block of 64", "NZC-4", wave, flags="BlockEdge")
-    for sizes, beside in {(0,): "length-31", (2, 0, 3): "length-1071"}.items():
+    for sizes, other in {(0,): "length-31", (2, 0, 3): "length-1071"}.items():
         name, tensor = "x".join(map(str, sizes)), ints("int32", sizes, [])
         flags, requires, text = "Empty", "sizes:zero", "no elements: count 0"
-        add(topic, f"empty-{name}", text, "NZC-5", tensor, None, flags, requires, beside)
-    return topic
+        add(topic, f"empty-{name}", text, "NZC-5", tensor, None, flags, requires, other)
 
 
-def _large() -> Topic:
-    topic = Topic(OPERATOR, "large")
+@topics.file("large")
+def _large(topic: Topic) -> None:
     cases = {
         "70001": ((70001,), 500),
         "257x257": ((257, 257), 400),
@@ -162,14 +144,13 @@ def _large() -> Topic:
         text = f"{prod(sizes)} elements, one in {one_in} of them non-zero"
         add(topic, f"large-{name}", text, "NZC-1 NZC-4 NZC-5", tensor, flags="Large")
     blank = from_recipe("uint8", (66000,), Recipe(0, 0, 0, 1))
-    flags, beside = "Large Density", "large-70001"
-    add(topic, "large-zero", "66,000 zeros", "NZC-5", blank, flags=flags, beside=beside)
-    return topic
+    flags, other = "Large Density", "large-70001"
+    add(topic, "large-zero", "66,000 zeros", "NZC-5", blank, flags=flags, paired_with=other)
 
 
-def _huge() -> Topic:
+@topics.file("huge")
+def _huge(topic: Topic) -> None:
     """Places that need 32 bits without a sign, for machines with the memory."""
-    topic = Topic(OPERATOR, "huge")
     cases = {"rank-1": (2**31 + 65536,), "rank-3": (65537, 3, 10923)}
     for name, sizes in cases.items():
         places = (0, 2**16, 2**31 - 1, 2**31, prod(sizes) - 1)
@@ -182,14 +163,12 @@ def _huge() -> Topic:
         inputs, clause, memory = {"InputTensor": tensor}, "NZC-1 NZC-4 NZC-5", 5 * 2**30
         words = (None, "Huge", "large")
         topic.valid(f"huge-{name}", text, clause, inputs, asked, *words, memory=memory)
-    return topic
 
 
-def _invalid() -> Topic:
-    topic = Topic(OPERATOR, "invalid")
+@topics.file("invalid")
+def _invalid(topic: Topic) -> None:
     _invalid_widths(topic)
     _invalid_types(topic)
-    return topic
 
 
 WIDTHS = {
@@ -216,15 +195,9 @@ def _invalid_widths(topic: Topic) -> None:
         for width in wrong:
             side = "below the effective rank" if width < fine else "above the rank"
             text = f"N = {width} is {side}"
-            topic.invalid(
-                f"width-{width}-of-{name}",
-                text,
-                "NZC-3",
-                twin,
-                ("sizes", "OutputCoordinatesTensor"),
-                outputs=outputs(tensor, width),
-                flags="Invalid EffectiveRank",
-            )
+            words, error = f"width-{width}-of-{name}", ("sizes", "OutputCoordinatesTensor")
+            asked, flags = outputs(tensor, width), "Invalid EffectiveRank"
+            topic.invalid(words, text, "NZC-3", twin, error, outputs=asked, flags=flags)
 
 
 def _invalid_types(topic: Topic) -> None:
@@ -232,23 +205,20 @@ def _invalid_types(topic: Topic) -> None:
     tensor = floats("float32", (2,), [0, 1])
     add(topic, twin, "the twin: FLOAT32 of rank 1", "NZC-7", tensor)
     text = "a complex input; the real part is zero, the imaginary part is not"
-    topic.invalid(
-        "input-complex64",
-        text,
-        "NZC-7",
-        twin,
-        ("data_type", "InputTensor"),
-        inputs={"InputTensor": bits("complex64", (2,), [0, 0x3F80000000000000])},
-    )
+    x = {"InputTensor": bits("complex64", (2,), [0, 0x3F80000000000000])}
+    topic.invalid("input-complex64", text, "NZC-7", twin, ("data_type", "InputTensor"), x)
     scalars = {"float32": floats("float32", (), [5]), "uint8": ints("uint8", (), [0])}
     for dtype, scalar in scalars.items():
-        text = "an input without dimensions"
-        topic.invalid(
-            f"input-rank-0-{dtype}",
-            text,
-            "NZC-8",
-            twin,
-            ("dimension_count", "InputTensor"),
-            inputs={"InputTensor": scalar},
-            outputs={"OutputCoordinatesTensor": Request("uint32", (1, 1))},
-        )
+        name, text = f"input-rank-0-{dtype}", "an input without dimensions"
+        asked = {"OutputCoordinatesTensor": Request("uint32", (1, 1))}
+        x, error = {"InputTensor": scalar}, ("dimension_count", "InputTensor")
+        topic.invalid(name, text, "NZC-8", twin, error, x, outputs=asked)
+
+
+@topics.file("kills")
+def _survivors(topic: Topic) -> None:
+    """Add calls for planted bugs that survived all other vectors."""
+    full = from_recipe("uint8", (65_537,), Recipe(16, 1, 255))
+    text = "65,537 non-zero elements; the file holds the first 32 rows"
+    add(topic, "count-65537", text, "NZC-5", full, flags="Large Density")
+    topic.shorten("count-65537", "OutputCoordinatesTensor", 32)

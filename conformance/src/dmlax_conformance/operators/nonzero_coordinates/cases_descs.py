@@ -1,6 +1,6 @@
 """NONZERO_COORDINATES by descs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from ...format.tensors import Tensor
@@ -8,9 +8,10 @@ from ...format.vectors import Request
 from .._shared.strided_descs import add_strided, overlapping, short_by_one, sliding
 from .._shared.tables import Row
 from ..desc_topics import Call, DescTopic, call, cycled, dashed
-from ..topics import ints
+from ..topics import Files, ints
 
 OPERATOR = "nonzero_coordinates"
+topics = Files(OPERATOR, DescTopic)
 COUNT, COORDINATES = "OutputCountTensor", "OutputCoordinatesTensor"
 TENSORS = ("InputTensor", COUNT, COORDINATES)
 ONES = {"float32": 0x3F800000, "float16": 0x3C00}
@@ -61,15 +62,8 @@ def typed(lines: Mapping[str, Row]) -> dict[str, Call]:
     return {dtype: nonzero((1, 1, 1, 3), dtype=dtype) for dtype in dtypes}
 
 
-def topics() -> Iterator[DescTopic]:
-    """Yield the files of this module."""
-    yield _rules()
-    yield _levels()
-    yield _strides()
-
-
-def _rules() -> DescTopic:
-    topic = DescTopic(OPERATOR, "desc-rules")
+@topics.file("desc-rules")
+def _rules(topic: DescTopic) -> None:
     made, twin = nonzero((1, 1, 2, 3), 3), "desc-rules-twin"
     topic.accepted(twin, "the twin: {1,1,2,3}, N = 3", made)
     wrong = {
@@ -87,7 +81,6 @@ def _rules() -> DescTopic:
         text = f"{field} has sizes {sizes} for an input of {{1,1,2,3}}"
         topic.refused(f"desc-{name}", text, twin, rule, field, made.described(field, sizes))
     _widths(topic)
-    return topic
 
 
 def _widths(topic: DescTopic) -> None:
@@ -106,8 +99,8 @@ def _widths(topic: DescTopic) -> None:
     topic.refused("desc-width-2-of-1", text, twin, "coordinates-columns", COORDINATES, changed)
 
 
-def _levels() -> DescTopic:
-    topic = DescTopic(OPERATOR, "desc-levels")
+@topics.file("desc-levels")
+def _levels(topic: DescTopic) -> None:
     for level in ("3_0", "3_1", "4_0", "5_2", "6_4"):
         name = f"desc-page-{dashed(level)}"
         text = f"the printed example, {{1,1,2,4}} with N = 3, at {level}"
@@ -129,11 +122,10 @@ def _levels() -> DescTopic:
         text = f"rank {rank} with a count of {{1}} and coordinates of {{M, {rank}}}"
         made = nonzero(sizes, rank, 1, 2, "int16")
         topic.accepted(f"desc-flat-outputs-{rank}", text, made, "4_0", "NZC-8", "Level")
-    return topic
 
 
-def _strides() -> DescTopic:
-    topic = DescTopic(OPERATOR, "desc-strides")
+@topics.file("desc-strides")
+def _strides(topic: DescTopic) -> None:
     plane = nonzero((2, 3), 2, 1, 2)
     add_strided(topic, "rows-padded", "input rows of 3 in 5", plane, InputTensor=(5, 1))
     short_by_one(topic, "rows-padded", "InputTensor")
@@ -163,7 +155,6 @@ def _strides() -> DescTopic:
     add_strided(topic, "windows", "overlapping windows of a row", windows, InputTensor=(1, 1))
     text = "the printed example, its floats in every second word and NaN between"
     add_strided(topic, "page", text, page(), InputTensor=(16, 16, 8, 2))
-    return topic
 
 
 def add_survivors(topic: DescTopic, twin: str) -> None:

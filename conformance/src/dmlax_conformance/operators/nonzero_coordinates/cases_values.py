@@ -1,10 +1,10 @@
 """NONZERO_COORDINATES: which values count as zero, for each data type."""
 
-from collections.abc import Iterator
-
 from ...format.tensors import DTYPES
-from ..topics import Topic, bits, ints
+from ..topics import Files, Topic, bits, ints
 from .cases import OPERATOR, add
+
+topics = Files(OPERATOR, Topic)
 
 PATTERNS = {
     "float16": {
@@ -39,14 +39,8 @@ ABOUT = {
 }
 
 
-def topics() -> Iterator[Topic]:
-    """Yield the files of this module."""
-    yield _floats()
-    yield _integers()
-
-
-def _floats() -> Topic:
-    topic = Topic(OPERATOR, "floats")
+@topics.file("floats")
+def _floats(topic: Topic) -> None:
     for dtype, families in PATTERNS.items():
         wide = dtype == "float64"
         flags = "SpecialFloat WideType" if wide else "SpecialFloat"
@@ -55,11 +49,10 @@ def _floats() -> Topic:
             requires = "dtype:float64" if wide else ""
             text = f"{dtype}: {ABOUT[name]}"
             add(topic, f"{dtype}-{name}", text, "NZC-2 NZC-7", tensor, None, flags, requires)
-    return topic
 
 
-def _integers() -> Topic:
-    topic = Topic(OPERATOR, "integers")
+@topics.file("integers")
+def _integers(topic: Topic) -> None:
     for dtype, (kind, width) in DTYPES.items():
         if kind not in ("int", "uint"):
             continue
@@ -78,4 +71,3 @@ def _integers() -> Topic:
     tensor = ints("bool", (3, 2), [0, 1, 1, 0, 0, 1])
     text = "a mask of truth values"
     add(topic, "bool-mask", text, "NZC-7", tensor, None, "WideType", "dtype:bool")
-    return topic

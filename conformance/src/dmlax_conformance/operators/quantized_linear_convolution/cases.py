@@ -1,25 +1,17 @@
 """QUANTIZED_LINEAR_CONVOLUTION: data types, parameters, windows, groups and long sums."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...format.recipe import Recipe
 from ...format.tensors import Tensor, from_recipe
 from .._shared.convolution import Windows, accumulators
 from .._shared.window_cases import SIDES, WINDOWS, attributes, image, output, parameter, scales
-from ..topics import Topic, ints
+from ..topics import Files, Topic, ints
 
 OPERATOR = "quantized_linear_convolution"
+topics = Files(OPERATOR, Topic)
 Values = Sequence[int] | None
-
-
-def topics() -> Iterator[Topic]:
-    """Yield the files of this module."""
-    yield _data_types()
-    yield _parameters()
-    yield _windows()
-    yield _groups()
-    yield _contractions()
 
 
 def operands(
@@ -65,13 +57,12 @@ def add(
     topic.valid(name, comment, clause, given, asked, options, flags, requires)
 
 
-def _data_types() -> Topic:
-    topic = Topic(OPERATOR, "data-types")
+@topics.file("data-types")
+def _data_types(topic: Topic) -> None:
     for tx in SIDES:
         for tw in SIDES:
             for ty in SIDES:
                 _extremes(topic, tx, tw, ty)
-    return topic
 
 
 def _extremes(topic: Topic, tx: str, tw: str, ty: str) -> None:
@@ -98,8 +89,8 @@ PRESENT: dict[str, dict[str, Values]] = {
 }
 
 
-def _parameters() -> Topic:
-    topic = Topic(OPERATOR, "parameters")
+@topics.file("parameters")
+def _parameters(topic: Topic) -> None:
     x, w = image("uint8", seed=21), image("int8", (2, 2, 2, 2), seed=22)
     for name, present in PRESENT.items():
         text = f"optional tensors that are present: {name}"
@@ -107,7 +98,6 @@ def _parameters() -> Topic:
         given = operands(x, w, sy=[4], **present)  # type: ignore[arg-type]
         add(topic, f"optional-{name}", text, clause, given, flags="Optional")
     _granularity(topic, x)
-    return topic
 
 
 def _granularity(topic: Topic, x: Tensor) -> None:
@@ -135,8 +125,8 @@ def _granularity(topic: Topic, x: Tensor) -> None:
     add(topic, "bias-each", "bias is added before scaling, channel by channel", "QLC-4", given)
 
 
-def _windows() -> Topic:
-    topic = Topic(OPERATOR, "windows")
+@topics.file("windows")
+def _windows(topic: Topic) -> None:
     x = image("uint8", (1, 2, 4, 5), 31)
     for name, (text, options, kernel) in WINDOWS.items():
         w = image("int8", (2, 2, *kernel), 32 + len(name))
@@ -147,7 +137,6 @@ def _windows() -> Topic:
         add(topic, name, text, clause, given, attributes(**options), flags=flags)
     _padding_values(topic)
     _batch_and_line(topic)
-    return topic
 
 
 def _padding_values(topic: Topic) -> None:
@@ -178,8 +167,8 @@ def _batch_and_line(topic: Topic) -> None:
     add(topic, "rank-3", text, "QLC-14 QLC-8", given, line, flags="Rank3 Padding Windows")
 
 
-def _groups() -> Topic:
-    topic = Topic(OPERATOR, "groups")
+@topics.file("groups")
+def _groups(topic: Topic) -> None:
     cases = {
         "groups-2": (4, 4, 2, "two groups of two channels"),
         "depthwise": (3, 3, 3, "one filter for each channel"),
@@ -192,26 +181,18 @@ def _groups() -> Topic:
         w = image("int8", (outs, channels // groups, 2, 2), 70 + number)
         zw, sw = range(-3, outs - 3), [0.03125 * (1 + c) for c in range(outs)]
         given = operands(x, w, [120], list(zw), [100 * c for c in range(outs)], [100], sw=sw)
-        add(
-            topic,
-            name,
-            text,
-            "QLC-9 QLC-7",
-            given,
-            attributes(groups=groups),
-            flags="Groups PerChannel",
-        )
+        flags = "Groups PerChannel"
+        add(topic, name, text, "QLC-9 QLC-7", given, attributes(groups=groups), flags=flags)
     given = operands(image("int8", (1, 4, 4, 4), 80), image("uint8", (4, 1, 3, 3), 81), [-9], [200])
     ring = attributes((2, 2), (1, 1), (1, 1), (1, 1), 4)
     text = "depthwise with stride and padding"
     add(
         topic, "depthwise-windows", text, "QLC-9 QLC-3", given, ring, flags="Groups Padding Windows"
     )
-    return topic
 
 
-def _contractions() -> Topic:
-    topic = Topic(OPERATOR, "contractions")
+@topics.file("contractions")
+def _contractions(topic: Topic) -> None:
     for channels in (1, 3, 5, 7, 9, 15, 17):
         x, w = image("uint8", (1, channels, 1, 3), channels), image("int8", (2, channels, 1, 1), 90)
         given = operands(x, w, [128], None, None, [128])
@@ -228,7 +209,6 @@ def _contractions() -> Topic:
     text = "sums of two products leave 16 bits, so they must not saturate there"
     add(topic, "pair-sums", text, "QLC-2", given, flags="Extreme")
     _long_sums(topic)
-    return topic
 
 
 def _long_sums(topic: Topic) -> None:

@@ -1,32 +1,28 @@
 """QUANTIZED_LINEAR_CONVOLUTION: calls that break one rule."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ...format.tensors import Tensor
 from ...format.vectors import Request
 from .._shared.window_cases import (
     OPTIONS,
+    SURVIVOR_OPTIONS,
     add_options,
     attributes,
     image,
+    long_operands,
     output,
     parameter,
     scale_words,
     scales,
 )
-from ..topics import Topic, bits, drawn, floats, ints
+from ..topics import Files, Topic, bits, drawn, floats, ints
 from .cases import OPERATOR, add, operands
 
+topics = Files(OPERATOR, Topic)
+
 TWIN = "twin-everything"
-
-
-def topics() -> Iterator[Topic]:
-    """Yield the files of this module."""
-    yield _types()
-    yield _sizes()
-    yield _options()
-    yield _values()
 
 
 def _twin(topic: Topic, name: str) -> None:
@@ -36,8 +32,8 @@ def _twin(topic: Topic, name: str) -> None:
     add(topic, name, "the twin: every tensor is present", "QLC-1", given, flags="Optional")
 
 
-def _types() -> Topic:
-    topic = Topic(OPERATOR, "invalid-types")
+@topics.file("invalid-types")
+def _types(topic: Topic) -> None:
     twin = f"{TWIN}-types"
     _twin(topic, twin)
     wrong: dict[str, tuple[str, Tensor]] = {
@@ -59,7 +55,6 @@ def _types() -> Topic:
         text = f"{field} is {tensor.dtype}"
         topic.invalid(name, text, "QLC-10", twin, ("data_type", field), {field: tensor})
     _output_type(topic)
-    return topic
 
 
 def _output_type(topic: Topic) -> None:
@@ -72,8 +67,8 @@ def _output_type(topic: Topic) -> None:
     topic.invalid("int16-output", text, "QLC-10", twin, error, outputs=outputs)
 
 
-def _sizes() -> Topic:
-    topic = Topic(OPERATOR, "invalid-sizes")
+@topics.file("invalid-sizes")
+def _sizes(topic: Topic) -> None:
     twin = f"{TWIN}-sizes"
     _twin(topic, twin)
     ranks = {
@@ -90,7 +85,6 @@ def _sizes() -> Topic:
         topic.invalid(name, text, clause, twin, ("sizes", field), {field: tensor})
     _group_sizes(topic)
     _fit(topic, twin)
-    return topic
 
 
 def _wrong_sizes() -> dict[str, tuple[str, str, Tensor]]:
@@ -153,12 +147,11 @@ def _fit(topic: Topic, twin: str) -> None:
     topic.invalid("dilated-kernel-too-wide", text, "QLC-8", twin, error, attributes=wide)
 
 
-def _options() -> Topic:
-    topic = Topic(OPERATOR, "invalid-options")
+@topics.file("invalid-options")
+def _options(topic: Topic) -> None:
     twin = f"{TWIN}-options"
     _twin(topic, twin)
     add_options(topic, twin, "QLC-8 QLC-9", OPTIONS)
-    return topic
 
 
 WORDS = {
@@ -170,8 +163,8 @@ WORDS = {
 }
 
 
-def _values() -> Topic:
-    topic = Topic(OPERATOR, "invalid-values")
+@topics.file("invalid-values")
+def _values(topic: Topic) -> None:
     twin = f"{TWIN}-values"
     x, w = image("uint8", (1, 2, 3, 3), 11), image("int8", (2, 2, 2, 2), 12)
     given = operands(x, w, sw=[0.03125, 0.0625])
@@ -187,7 +180,6 @@ def _values() -> Topic:
             flags = "Invalid KnownValue"
             name = f"{label}-{name}"
             topic.invalid(name, text, "QLC-13", twin, error, inputs, flags=flags, requires=need)
-    return topic
 
 
 def _wrong_scales() -> Mapping[str, Mapping[str, Tensor]]:
@@ -200,3 +192,58 @@ def _wrong_scales() -> Mapping[str, Mapping[str, Tensor]]:
         },
         "OutputScaleTensor": one,
     }
+
+
+@topics.file("kills")
+def _survivors(topic: Topic) -> None:
+    """Add calls for planted bugs that survived all other vectors."""
+    x, w = image("uint8", (3, 3, 3, 3), 101), image("int8", (3, 3, 3, 3), 102)
+    bias, every_scale, points = [90_000, -70_000, 30_000], [0.03125, 0.05, 0.0078125], [-50, 0, 90]
+    given = operands(x, w, [120], points, bias, [128], sw=every_scale, sy=[4])
+    ring = attributes(start=(1, 1), end=(1, 1))
+    text = "every axis of every tensor has 3 places, so that swapped axes keep all sizes"
+    clause = "QLC-1 QLC-2 QLC-4 QLC-7 QLC-8"
+    add(topic, "every-axis-3", text, clause, given, ring, flags="PerChannel Padding")
+    given = operands(*long_operands("uint8", "int8"), [128], None, None, [128], sy=[4])
+    text = "4,099 products of both signs, within 32 bits"
+    flags = "Large OddContraction"
+    add(topic, "contraction-4099", text, "QLC-2", given, flags=flags)
+    twin = f"{TWIN}-kills"
+    _twin(topic, twin)
+    add_options(topic, twin, "QLC-8", SURVIVOR_OPTIONS)
+    tensor = parameter([5], "int32")
+    error = ("sizes", "BiasTensor")
+    text = "one bias for two output channels"
+    topic.invalid("bias-1", text, "QLC-4", twin, error, {"BiasTensor": tensor})
+    _by_input(topic)
+    _first_scale(topic)
+
+
+def _by_input(topic: Topic) -> None:
+    """Give one scale for each input channel, of which there are fewer."""
+    x, w = image("uint8", (1, 2, 3, 3), 111), image("int8", (3, 2, 2, 2), 112)
+    given = operands(x, w, [120], [1, 2, 3], None, [100], sw=[0.03125, 0.0625, 0.125])
+    twin = "two-channels-in-three-out"
+    text = "the twin: filter parameters for each of three output channels"
+    add(topic, twin, text, "QLC-7", given, flags="PerChannel")
+    wrong = {
+        "FilterScaleTensor": scale_words([0x3D000000, 0x3D800000]),
+        "FilterZeroPointTensor": parameter([1, 2], "int8"),
+    }
+    for field, tensor in wrong.items():
+        name = "filter-scale-by-input" if "Scale" in field else "filter-zero-point-by-input"
+        text = f"{field} has one value for each input channel"
+        topic.invalid(name, text, "QLC-7", twin, ("sizes", field), {field: tensor})
+
+
+def _first_scale(topic: Topic) -> None:
+    x, w = image("uint8", (1, 2, 3, 3), 11), image("int8", (2, 2, 2, 2), 12)
+    given = operands(x, w, sw=[0.03125, 0.0625])
+    twin, flags, need = "known-filter-scales", "KnownValue", "values:known"
+    text = "the twin: filter scales that are known and fine"
+    add(topic, twin, text, "QLC-13", given, flags=flags, requires=need)
+    tensor = {"FilterScaleTensor": scale_words([0, 0x3D000000])}
+    error, text = ("value", "FilterScaleTensor"), "the first of two filter scales is zero"
+    flags = "Invalid KnownValue"
+    name = "filter-scale-first-zero"
+    topic.invalid(name, text, "QLC-13", twin, error, tensor, flags=flags, requires=need)

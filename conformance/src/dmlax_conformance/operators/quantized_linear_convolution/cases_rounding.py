@@ -3,7 +3,7 @@
 Input equal to its zero point makes every product 0, so the accumulator of a channel is its bias.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import islice
 
@@ -13,21 +13,13 @@ from .._shared import near_ties
 from .._shared.floats import round_half_even
 from .._shared.near_ties import Draw, NearTie
 from .._shared.window_cases import SIDES, scale_words, scales
-from ..topics import Topic, ints
+from ..topics import Files, Topic, ints
 from .cases import OPERATOR, add, operands
+
+topics = Files(OPERATOR, Topic)
 
 Scale = float | Fraction
 TOP, BOTTOM = 2**31 - 1, -(2**31)
-
-
-def topics() -> Iterator[Topic]:
-    """Yield the files of this module."""
-    yield _rounding()
-    yield _near_ties()
-    yield _near_ties_of_one_type()
-    yield _scales()
-    yield _scales_of_one_type()
-    yield _overflow()
 
 
 def through_bias(
@@ -52,8 +44,8 @@ def through_bias(
     }
 
 
-def _rounding() -> Topic:
-    topic = Topic(OPERATOR, "rounding")
+@topics.file("rounding")
+def _rounding(topic: Topic) -> None:
     halves = [-9, -7, -5, -3, -1, 1, 3, 5, 7, 9]
     for dtype, points in {"int8": (0, 1, -2, -3), "uint8": (10, 11)}.items():
         for zy in points:
@@ -65,7 +57,6 @@ def _rounding() -> Topic:
     text = "quarters of both signs: only a half is a tie"
     add(topic, "quarters", text, "QLC-5", given, None, "int8", "Tie")
     _saturation(topic)
-    return topic
 
 
 def _saturation(topic: Topic) -> None:
@@ -78,24 +69,22 @@ def _saturation(topic: Topic) -> None:
             add(topic, name, text, "QLC-6 QLC-5", given, None, dtype, "Saturation Tie")
 
 
-def _near_ties() -> Topic:
-    topic = Topic(OPERATOR, "near-ties")
+@topics.file("near-ties")
+def _near_ties(topic: Topic) -> None:
     for number in range(1, 4):
         _family(topic, "float32", number, near_ties.float32_rounds, "NearTieFloat32")
         _family(topic, "float64", number, near_ties.float64_rounds, "NearTieFloat64")
         _family(topic, "exact", number, near_ties.float32_rounds, "Tie")
-    return topic
 
 
-def _near_ties_of_one_type() -> Topic:
+@topics.file("near-ties-of-one-type")
+def _near_ties_of_one_type(topic: Topic) -> None:
     """Give input and output one data type, as other libraries want it."""
-    topic = Topic(OPERATOR, "near-ties-of-one-type")
     for number, (dtype, zy) in enumerate(ONE_TYPE.items(), 4):
         own = (dtype, zy, dtype)
         _family(topic, "float32", number, near_ties.float32_rounds, "NearTieFloat32", *own)
         _family(topic, "float64", number, near_ties.float64_rounds, "NearTieFloat64", *own)
         _family(topic, "exact", number, near_ties.float32_rounds, "Tie", *own)
-    return topic
 
 
 ONE_TYPE = {"uint8": 127, "int8": -1}  # and the zero point; the filter is int8
@@ -137,8 +126,8 @@ def _chosen(name: str, seed: int, rounds: Callable[[NearTie], int]) -> list[Near
             return wrong[:18] + right[:6]
 
 
-def _scales() -> Topic:
-    topic = Topic(OPERATOR, "scales")
+@topics.file("scales")
+def _scales(topic: Topic) -> None:
     values = VALUES
     negative = {
         "input": through_bias(values, -0.5, sy=4, zy=3),
@@ -154,11 +143,10 @@ def _scales() -> Topic:
         given |= {field: scale_words([word]) for field, word in zip(SCALES, words, strict=True)}
         add(topic, name, text, "QLC-13 QLC-6", given, None, "int8", "OddScale")
     _large_accumulators(topic)
-    return topic
 
 
-def _scales_of_one_type() -> Topic:
-    topic = Topic(OPERATOR, "scales-of-one-type")
+@topics.file("scales-of-one-type")
+def _scales_of_one_type(topic: Topic) -> None:
     for dtype, zy in ONE_TYPE.items():
         own = {"zy": zy, "dtype": dtype, "source": dtype}
         signs = [(-1) ** c * 0.7 for c in range(len(VALUES))]
@@ -173,7 +161,6 @@ def _scales_of_one_type() -> Topic:
             text, flags = f"{text}; {dtype} to {dtype}", "OddScale"
             add(topic, f"{name}-{dtype}-{dtype}", text, "QLC-13 QLC-6", given, None, dtype, flags)
         _large_accumulators(topic, f"-{dtype}-{dtype}", **own)  # type: ignore[arg-type]
-    return topic
 
 
 VALUES = [-900, -301, -2, -1, 0, 1, 2, 301, 900, TOP, BOTTOM]
@@ -221,8 +208,8 @@ def _large_accumulators(
     add(topic, f"lost-bit-decides{suffix}", text, "QLC-1", given, None, dtype, flags)
 
 
-def _overflow() -> Topic:
-    topic = Topic(OPERATOR, "overflow")
+@topics.file("overflow")
+def _overflow(topic: Topic) -> None:
     x, w = ints("uint8", (1, 1, 1, 2), [1, 255]), ints("int8", (2, 1, 1, 1), [1, -1])
     given = operands(x, w, [0], None, [TOP, BOTTOM], [0], "int8", sx=[1], sw=[2.0**-25], sy=[1])
     text = "the bias takes the sum past both ends of 32 bits"
@@ -237,4 +224,3 @@ def _overflow() -> Topic:
     given = operands(x, w, [0], None, None, [0], "int8", sx=[1], sw=[2.0**-25], sy=[1])
     text = "33,100 products of 255 * 255 leave 32 bits"
     add(topic, "products-wrap", text, "QLC-12", given, None, "int8", f"{flags} Large", need)
-    return topic

@@ -1,4 +1,4 @@
-"""What zeros answer rightly counts only beside a vector that they do not."""
+"""A vector that zeros answer rightly counts only with one that they do not."""
 
 import json
 from dataclasses import replace
@@ -45,7 +45,9 @@ class But(Oracle):
 
 
 def test_these_vectors_count_beside_others(suite: list[Vector]) -> None:
-    beside = {vector.id: vector.beside.id for vector in suite if vector.beside is not None}
+    beside = {
+        vector.id: vector.paired_with.id for vector in suite if vector.paired_with is not None
+    }
     assert beside[NONE] == LAST
     for vector in suite:
         alone = runner.judge_alone(Zeros(), vector, "eager").verdict
@@ -77,7 +79,7 @@ def test_a_report_names_the_other(none: Vector) -> None:
     assert (line["beside"], line["verdict"]) == (LAST, "fail")
     assert LAST in line["details"][0]
     assert line["differs"] == {}
-    alone = replace(none, beside=None)
+    alone = replace(none, paired_with=None)
     (line,) = lines.of_run([replace(result, vector=alone)], "zeros").results
     assert "beside" not in line
 
