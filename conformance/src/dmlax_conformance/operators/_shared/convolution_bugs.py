@@ -8,8 +8,8 @@ import numpy as np
 
 from ...suite.adapter import Case
 from ...suite.bugs.convolution import first_of_group, pad_zeros, taps, without
-from ...suite.bugs.record import CORRECT, REFUSALS, VALUES, Bug, bug, in_part
-from ...suite.bugs.refusals import Refuse, accept, refuse
+from ...suite.bugs.record import CORRECT, VALUES, Bug, bug, in_part
+from ...suite.bugs.refusals import Refuse, When, accept, in_refusals, refuse
 from ...suite.bugs.steps import Array, Call, Sizes
 from .convolution import Windows
 
@@ -249,25 +249,8 @@ LAYOUTS: dict[str, Callable[[Array, Case], Array]] = {
 
 def of_refusals(operator: str, clauses: Mapping[str, str]) -> Iterator[Bug]:
     """Yield the bugs of how channels and windows are checked."""
-    for name, when in WRONG_FILTERS.items():
-        yield _refusing(operator, name, clauses["channels"], accept("sizes", FILTER, when))
-    for name, when in WRONG_KERNELS.items():
-        yield _refusing(operator, name, clauses["window"], accept("sizes", FILTER, when))
-    for name, when in ALLOWED_WINDOWS.items():
-        yield _refusing(operator, name, clauses["window"], refuse("sizes", FILTER, when))
-    made = accept("sizes", FILTER_POINT, is_by_input(FILTER_POINT))
-    name = "accepts-filter-zero-point-by-input"
-    yield _refusing(operator, name, clauses["zero-points"], made)
-    made = refuse("sizes", FILTER_POINT, is_long(FILTER_POINT))
-    yield _refusing(operator, "refuses-filter-zero-points", clauses["zero-points"], made)
-    made = refuse("sizes", "GroupCount", _is_multiplied)
-    yield _refusing(operator, "refuses-multiplier", clauses["group"], made)
-    made = refuse("data_type", FILTER, lambda c: c.inputs[IMAGE].dtype != c.inputs[FILTER].dtype)
-    yield _refusing(operator, "refuses-mixed-types", clauses["type"], made)
-
-
-def _refusing(operator: str, name: str, clause: str, made: Refuse) -> Bug:
-    return bug(operator, name, clause, REFUSALS, refuse=made)
+    for topic, answer, code, field, calls in CHECKS:
+        yield from in_refusals(operator, clauses[topic], answer, code, field, calls)
 
 
 def is_by_input(name: str) -> Callable[[Case], bool]:
@@ -302,6 +285,10 @@ def _is_multiplied(case: Case) -> bool:
     return bool(1 < case.attributes["GroupCount"] < case.inputs[FILTER].shape[0])
 
 
+def _has_mixed_types(case: Case) -> bool:
+    return bool(case.inputs[IMAGE].dtype != case.inputs[FILTER].dtype)
+
+
 def _kernel_within_padding(case: Case) -> bool:
     kernel = case.inputs[FILTER].shape[2:]
     return any(p >= k for p, k in zip(case.attributes["StartPadding"], kernel, strict=True))
@@ -312,19 +299,40 @@ def _kernel_beyond_image(case: Case) -> bool:
     return any(kernel > image for kernel, image in sizes)
 
 
-WRONG_FILTERS: dict[str, Callable[[Case], bool]] = {
+CHANNELS: dict[str, When] = {
     "accepts-more-channels": lambda case: _spare_channels(case) < 0,
     "accepts-fewer-channels": lambda case: _spare_channels(case) > 0,
 }
-WRONG_KERNELS: dict[str, Callable[[Case], bool]] = {
+LARGE_KERNELS: dict[str, When] = {
     "accepts-high-kernel": lambda case: not _spare_channels(case) and _room(case)[0] < 0,
     "accepts-wide-kernel": lambda case: not _spare_channels(case) and _room(case)[-1] < 0,
     "accepts-dilated-kernel": lambda case: not _spare_channels(case) and _fits_undilated(case),
 }
-ALLOWED_WINDOWS: dict[str, Callable[[Case], bool]] = {
+SMALL_KERNELS: dict[str, When] = {
     "refuses-one-sided-padding": lambda case: (
         case.attributes["StartPadding"] != case.attributes["EndPadding"]
     ),
     "refuses-large-padding": _kernel_within_padding,
     "refuses-kernel-beyond-input": _kernel_beyond_image,
 }
+CHECKS: tuple[tuple[str, Callable[[str, str, When], Refuse], str, str, dict[str, When]], ...] = (
+    ("channels", accept, "sizes", FILTER, CHANNELS),
+    ("window", accept, "sizes", FILTER, LARGE_KERNELS),
+    ("window", refuse, "sizes", FILTER, SMALL_KERNELS),
+    ("group", refuse, "sizes", "GroupCount", {"refuses-multiplier": _is_multiplied}),
+    ("type", refuse, "data_type", FILTER, {"refuses-mixed-types": _has_mixed_types}),
+    (
+        "zero-points",
+        accept,
+        "sizes",
+        FILTER_POINT,
+        {"accepts-filter-zero-point-by-input": is_by_input(FILTER_POINT)},
+    ),
+    (
+        "zero-points",
+        refuse,
+        "sizes",
+        FILTER_POINT,
+        {"refuses-filter-zero-points": is_long(FILTER_POINT)},
+    ),
+)

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from ...suite.adapter import Case
-from ...suite.bugs.record import REFUSALS, Bug, bug, in_reading
-from ...suite.bugs.refusals import accept, refuse
+from ...suite.bugs.record import Bug, in_reading
+from ...suite.bugs.refusals import accept, in_refusals, refuse
 from ...suite.bugs.steps import Array, Call
 
 IMAGE, SCALE, POINT, OUTPUT = "InputTensor", "ScaleTensor", "ZeroPointTensor", "OutputTensor"
@@ -22,15 +22,13 @@ SAME_SIZES = "Sizes of other lengths differ"
 def of_parameters(operator: str, clause: str) -> Iterator[Bug]:
     """Yield the bugs of how scale and zero point repeat, and of how their sizes are checked."""
     for field, label in {SCALE: "scale", POINT: "zero-point"}.items():
-        for name, test in WRONG_SIZES.items():
-            made = accept("sizes", field, _asking(field, test))
-            yield bug(operator, f"accepts-{label}-{name}", clause, REFUSALS, refuse=made)
-        for name, test in ALLOWED_SIZES.items():
-            made = refuse("sizes", field, _asking(field, test))
-            yield bug(operator, f"refuses-{label}-{name}", clause, REFUSALS, refuse=made)
+        wrong = {f"accepts-{label}-{k}": _asking(field, test) for k, test in WRONG_SIZES.items()}
+        yield from in_refusals(operator, clause, accept, "sizes", field, wrong)
+        right = {f"refuses-{label}-{k}": _asking(field, test) for k, test in ALLOWED_SIZES.items()}
+        yield from in_refusals(operator, clause, refuse, "sizes", field, right)
     yield from in_reading(operator, clause, f"{SCALE} {POINT}", REPEATS)
-    made = refuse("sizes", POINT, _differ)
-    yield bug(operator, "refuses-different-axes", clause, REFUSALS, refuse=made)
+    differing = {"refuses-different-axes": _differ}
+    yield from in_refusals(operator, clause, refuse, "sizes", POINT, differing)
 
 
 def _asking(field: str, test: Callable[[Array, Array], Any]) -> Callable[[Case], Any]:

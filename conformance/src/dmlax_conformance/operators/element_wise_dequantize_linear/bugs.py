@@ -42,7 +42,6 @@ RULES = Rules(
         "sizes": f"{SCALE} {POINT}",
         "value": f"{SCALE}:minus-zero,float16",
     },
-    scales=(SCALE,),
 )
 Subtract = Callable[[int, int, str], int]
 Multiply = Callable[[int, Fraction, str], int]

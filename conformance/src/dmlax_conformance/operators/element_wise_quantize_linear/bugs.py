@@ -9,8 +9,8 @@ from ...suite.adapter import Case
 from ...suite.bugs.descs import DescRules
 from ...suite.bugs.element_wise import divided
 from ...suite.bugs.readings import outputs, readings, zero_points
-from ...suite.bugs.record import REFUSALS, Bug, bug, in_output, in_part
-from ...suite.bugs.refusals import Rules, accept
+from ...suite.bugs.record import Bug, in_output, in_part
+from ...suite.bugs.refusals import Rules, accept, in_refusals
 from ...suite.bugs.rounding import Rounding
 from ...suite.bugs.steps import of_float, to_float
 from .._shared.element_wise_bugs import (
@@ -38,7 +38,6 @@ RULES = Rules(
         "sizes": f"{SCALE} {POINT}",
         "value": f"{SCALE}:minus-zero,float16",
     },
-    scales=(SCALE,),
 )
 
 DESCS = DescRules(
@@ -75,9 +74,11 @@ def written() -> Iterator[Bug]:
     yield from of_parameters(OPERATOR, "QNT-5")
     as_input = {"output-is-a-float": lambda y, case: y.astype(case.inputs[IMAGE].dtype)}
     yield from in_output(OPERATOR, "QNT-4", OUTPUT, as_input)
-    for source in ("float32", "float16", "int32"):
-        made = accept("data_type", SCALE, _has_float_scale_for(source))
-        yield bug(OPERATOR, f"accepts-float-scale-for-{source}", "QNT-4", REFUSALS, refuse=made)
+    calls = {
+        f"accepts-float-scale-for-{source}": _has_float_scale_for(source)
+        for source in ("float32", "float16", "int32")
+    }
+    yield from in_refusals(OPERATOR, "QNT-4", accept, "data_type", SCALE, calls)
 
 
 def _has_float_scale_for(source: str) -> Callable[[Case], bool]:

@@ -8,8 +8,8 @@ from ...suite.adapter import Case
 from ...suite.bugs.descs import DescRules
 from ...suite.bugs.nonzero import last_axes, non_zero_bits, row_major, then_zeros
 from ...suite.bugs.readings import outputs, readings
-from ...suite.bugs.record import REFUSALS, Bug, bug, in_output, in_part
-from ...suite.bugs.refusals import Rules, accept, refuse
+from ...suite.bugs.record import Bug, in_output, in_part
+from ...suite.bugs.refusals import Rules, accept, in_refusals, refuse
 from ...suite.bugs.steps import Array, Call, Sizes
 from .meaning import effective_rank
 
@@ -49,12 +49,10 @@ def written() -> Iterator[Bug]:
     yield from in_part(OPERATOR, "NZC-5", "nonzero", "count", COUNTS)
     yield from in_part(OPERATOR, "NZC-1 NZC-6", "nonzero", "table", TABLES)
     yield from in_output(OPERATOR, "NZC-6", ROWS, SIZES)
-    for name, when in WRONG_WIDTHS.items():
-        yield bug(OPERATOR, name, "NZC-3", REFUSALS, refuse=accept("sizes", ROWS, when))
-    for name, when in ALLOWED_WIDTHS.items():
-        yield bug(OPERATOR, name, "NZC-3", REFUSALS, refuse=refuse("sizes", ROWS, when))
-    made = refuse("value", IMAGE, lambda case: not case.inputs[IMAGE].any())
-    yield bug(OPERATOR, "refuses-blank-input", "NZC-5", REFUSALS, refuse=made)
+    yield from in_refusals(OPERATOR, "NZC-3", accept, "sizes", ROWS, WRONG_WIDTHS)
+    yield from in_refusals(OPERATOR, "NZC-3", refuse, "sizes", ROWS, ALLOWED_WIDTHS)
+    blank = {"refuses-blank-input": lambda case: not case.inputs[IMAGE].any()}
+    yield from in_refusals(OPERATOR, "NZC-5", refuse, "value", IMAGE, blank)
 
 
 # -- which elements count ----------------------------------------------------------------------

@@ -18,8 +18,8 @@ from ...suite.bugs.convolution import (
 )
 from ...suite.bugs.descs import DescRules
 from ...suite.bugs.readings import outputs, readings, zero_points
-from ...suite.bugs.record import REFUSALS, VALUES, Bug, bug, in_output, in_part, in_reading
-from ...suite.bugs.refusals import Rules, accept, has_rank, refuse
+from ...suite.bugs.record import VALUES, Bug, bug, in_output, in_part, in_reading
+from ...suite.bugs.refusals import Rules, accept, has_rank, in_refusals, refuse
 from ...suite.bugs.steps import Array, Call, Outputs, of_float, to_float
 from .._shared import floats
 from .._shared.convolution_bugs import (
@@ -63,7 +63,6 @@ RULES = Rules(
         f" {OUTPUT_SCALE} {OUTPUT_POINT} {BIAS}",
         "value": " ".join(SCALES),
     },
-    scales=SCALES,
 )
 DESCS = DescRules(
     OPERATOR,
@@ -295,16 +294,14 @@ OUTPUTS: dict[str, Callable[[Array, Case], Array]] = {
 
 
 def _refusals() -> Iterator[Bug]:
-    for field, ways in WRONG_LENGTHS.items():
-        for name, when in ways.items():
-            made = accept("sizes", field, when)
-            yield bug(OPERATOR, name, "QLC-4 QLC-7", REFUSALS, refuse=made)
-    for label, at in {"first": -1, "last": 0}.items():
-        made = accept("value", FILTER_SCALE, _is_bad(at))
-        yield bug(OPERATOR, f"checks-{label}-filter-scale-only", "QLC-13", REFUSALS, refuse=made)
-    for name, when in ALLOWED_SCALES.items():
-        made = refuse("sizes", FILTER_SCALE, when)
-        yield bug(OPERATOR, name, "QLC-7", REFUSALS, refuse=made)
+    yield from in_refusals(OPERATOR, "QLC-7", accept, "sizes", FILTER_SCALE, WRONG_SCALES)
+    yield from in_refusals(OPERATOR, "QLC-7", refuse, "sizes", FILTER_SCALE, ALLOWED_SCALES)
+    yield from in_refusals(OPERATOR, "QLC-4", accept, "sizes", BIAS, WRONG_BIASES)
+    one = {
+        "checks-first-filter-scale-only": _is_bad(-1),
+        "checks-last-filter-scale-only": _is_bad(0),
+    }
+    yield from in_refusals(OPERATOR, "QLC-13", accept, "value", FILTER_SCALE, one)
 
 
 def _is_bad(at: int) -> Callable[[Case], bool]:
@@ -321,19 +318,15 @@ def _is_uneven(case: Case) -> bool:
     )
 
 
-WRONG_LENGTHS: dict[str, dict[str, Callable[[Case], bool]]] = {
-    FILTER_SCALE: {
-        "accepts-filter-scale-by-input": is_by_input(FILTER_SCALE),
-        "accepts-filter-scale-square": lambda case: (
-            sum(size > 1 for size in case.inputs[FILTER_SCALE].shape) > 1
-        ),
-    },
-    BIAS: {
-        "accepts-one-bias": lambda case: case.inputs[BIAS].size == 1,
-        "accepts-bias-multiple": lambda case: bool(
-            case.inputs[BIAS].size % len(case.inputs[FILTER]) == 0
-        ),
-    },
+WRONG_SCALES: dict[str, Callable[[Case], bool]] = {
+    "accepts-filter-scale-by-input": is_by_input(FILTER_SCALE),
+    "accepts-filter-scale-square": lambda case: (
+        sum(size > 1 for size in case.inputs[FILTER_SCALE].shape) > 1
+    ),
+}
+WRONG_BIASES: dict[str, Callable[[Case], bool]] = {
+    "accepts-one-bias": lambda case: case.inputs[BIAS].size == 1,
+    "accepts-bias-multiple": lambda case: case.inputs[BIAS].size % len(case.inputs[FILTER]) == 0,
 }
 ALLOWED_SCALES: dict[str, Callable[[Case], bool]] = {
     "refuses-filter-scales": is_long(FILTER_SCALE),

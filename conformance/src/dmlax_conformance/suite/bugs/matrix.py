@@ -18,7 +18,7 @@ from .. import runner
 from ..adapter import Adapter, Case
 from .catalogue import catalogue
 from .implementation import Found, Implementation, broken_rules, call_of
-from .record import CORRECT, Bug
+from .record import CORRECT, VALUES, Bug
 from .steps import Call, Outputs
 
 CHUNK = 16
@@ -85,7 +85,7 @@ def judge(bug: Bug, subjects: Iterable[Subject]) -> Trial:
     """Give all vectors that concern it to a bug."""
     found: dict[str, list[str]] = {}
     for subject in subjects:
-        if bug.concerns(subject.vector) and _may_differ(bug.implementation, subject):
+        if bug.concerns(subject.vector) and _may_differ(bug, subject):
             found.setdefault(_verdict(bug, subject), []).append(subject.vector.id)
     kinds = ("fail", "error", "permitted", "unsupported")
     return Trial(bug.id, *(tuple(found.get(kind, ())) for kind in kinds))
@@ -96,20 +96,21 @@ def first_kill(bug: Bug, subjects: Iterable[Subject]) -> str | None:
     for subject in subjects:
         vector = subject.vector
         is_about_it = bug.concerns(vector) and not set(bug.clause).isdisjoint(vector.clause)
-        may_kill = is_about_it and _may_differ(bug.implementation, subject)
+        may_kill = is_about_it and _may_differ(bug, subject)
         if may_kill and _verdict(bug, subject) == "fail":
             return vector.id
     return None
 
 
-def _may_differ(made: Implementation, subject: Subject) -> bool:
+def _may_differ(bug: Bug, subject: Subject) -> bool:
     """Return whether the answer may be another one than the correct implementation's."""
+    made, call = bug.implementation, subject.call
     with np.errstate(all="ignore"):
         if made.refuse is not CORRECT.refuse:
             return list(made.refuse(subject.case, subject.found)) != list(subject.found)
         if made.read is not CORRECT.read:
-            return subject.call is not None and not _is_same(made.read(subject.call), subject.call)
-    return True
+            return call is not None and not _is_same(made.read(call), call)
+    return bug.group != VALUES or call is not None
 
 
 def _is_same(one: Call, two: Call) -> bool:

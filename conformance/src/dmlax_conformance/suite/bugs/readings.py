@@ -154,7 +154,7 @@ def _finite(changed: Array, own: Array) -> Array:
 def _at_least_normal(dtype: str) -> Ways:
     def way(own: Array, call: Call) -> Array:
         least = np.finfo(dtype).tiny if own.dtype == dtype else 0
-        return np.copysign(np.maximum(np.abs(own), np.asarray(least, own.dtype)), own)
+        return np.asarray(np.copysign(np.maximum(np.abs(own), np.asarray(least, own.dtype)), own))
 
     return {"at-least-normal": way}
 

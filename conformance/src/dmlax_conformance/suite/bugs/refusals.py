@@ -1,7 +1,7 @@
 """Derive bugs from the rules of a call: accept, refuse, give the wrong code or the wrong field."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,6 @@ class Rules:
     clauses: Mapping[str, str]
     fields: Mapping[str, str]
     also_allowed: str = ""  # data types of the input beyond DirectML's
-    scales: tuple[str, ...] = field(default=())
 
     def pairs(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Yield each code and field, and the wrong values to tell apart."""
@@ -45,8 +44,8 @@ class Rules:
             for text, when in _halves(code, name, wrong).items():
                 yield self._bug(f"accepts-{label}-{kind}-{text}", code, accept(code, name, when))
             other = codes[(codes.index(code) + 1) % len(codes)]
-            changed = {"code": other}
-            yield self._bug(f"{label}-{kind}-is-{other}", code, blame(code, name, **changed))
+            made = blame(code, name, code=other)
+            yield self._bug(f"{label}-{kind}-is-{other}", code, made)
             other = names[(names.index(name) + 1) % len(names)]
             made = blame(code, name, field=other)
             yield self._bug(f"{label}-{kind}-blames-{kebab(other)}", code, made)
@@ -68,9 +67,10 @@ class Rules:
         yield from self._allowed_ranks()
         if "option" in self.fields:
             yield from _allowed_windows()
-        for name in self.scales:
-            yield "value", name, "negative", _any(name, lambda scale: scale < 0)
-            yield "value", name, "subnormal", _any(name, _is_subnormal)
+        for code, name, _ in self.pairs():
+            if code == "value":
+                yield "value", name, "negative", _any(name, lambda scale: scale < 0)
+                yield "value", name, "subnormal", _any(name, _is_subnormal)
 
     def _allowed_ranks(self) -> Iterator[tuple[str, str, str, When]]:
         name, _, low, high, _ = tables.rows(self.operator, tables.LEVELS[-1])[0]
@@ -87,6 +87,19 @@ def kebab(name: str) -> str:
 
 
 # -- ways to answer wrongly --------------------------------------------------------------------
+
+
+def in_refusals(
+    operator: str,
+    clause: str,
+    answer: Callable[[str, str, When], Refuse],
+    code: str,
+    field: str,
+    calls: Mapping[str, When],
+) -> Iterator[Bug]:
+    """Yield a bug for each kind of call that is wrongly accepted, or refused."""
+    for name, when in calls.items():
+        yield bug(operator, name, clause, REFUSALS, refuse=answer(code, field, when))
 
 
 def accept(code: str, field: str, when: When = lambda case: True) -> Refuse:
