@@ -107,7 +107,7 @@ def tpu_estimates(session: nox.Session) -> None:
 def page(session: nox.Session) -> None:
     """Look at the suite's HTML page in a real Chromium, which has to be installed."""
     _install(session, "test", "page")
-    session.run("pytest", "-m=browser", "conformance/tests/test_page.py", *session.posargs)
+    session.run("pytest", "-m=browser", "conformance/tests/reports/test_page.py", *session.posargs)
 
 
 @nox.session

@@ -1,7 +1,8 @@
 """Fixtures that several tests share."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,16 @@ SHOWN = {  # which tests of reports and pages look at
     *("nonzero-int8-extremes", "dequantize-int8-float32", "intconv-padding-end"),
     "dequantize-elements-999",
 }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _read_once() -> Iterator[None]:
+    """Read each of the suite's own files once, as checking it by the schema takes long."""
+    load, read_once = vectors.load, cache(vectors.load)
+    with pytest.MonkeyPatch.context() as patch:
+        own = vectors_dir()
+        patch.setattr(vectors, "load", lambda p: (read_once if p.is_relative_to(own) else load)(p))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -87,6 +87,16 @@ class Topic:
         expect = {"error": {"code": code, "field": field}}
         self._add(name, comment, clause, flags, requires, expect, {"twin": twin})
 
+    def wrong(
+        self, twin: str, code: str, text: str, cases: Mapping[str, tuple[str, str, Tensor]]
+    ) -> None:
+        """Replace one tensor of the twin after the other: names, clauses, fields and tensors."""
+        for name, (clause, field, tensor) in cases.items():
+            sizes = list(tensor.sizes)
+            words = {"field": field, "dtype": tensor.dtype, "sizes": sizes, "rank": len(sizes)}
+            comment = text.format(**words)
+            self.invalid(name, comment, clause, twin, (code, field), {field: tensor})
+
     def shorten(self, name: str, output: str, rows: int) -> None:
         """Keep only the first rows of a table, of which a file cannot hold all."""
         (vector,) = (v for v in self._vectors if v["id"] == PREFIXES[self.operator] + name)

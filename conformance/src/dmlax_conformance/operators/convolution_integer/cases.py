@@ -123,9 +123,8 @@ def _windows(topic: Topic) -> None:
 def _invalid(topic: Topic) -> None:
     given = operands(image("uint8", (1, 2, 3, 3), 11), image("int8", (2, 2, 2, 2), 12), [7], [1])
     add(topic, "twin", "the twin: every tensor is present", "CVI-1", given, flags="Optional")
-    for name, (code, field, clause, tensor) in _wrong().items():
-        text = f"{field} is {tensor.dtype} with sizes {list(tensor.sizes)}"
-        topic.invalid(name, text, clause, "twin", (code, field), {field: tensor})
+    for code, cases in _wrong().items():
+        topic.wrong("twin", code, "{field} is {dtype} with sizes {sizes}", cases)
     add_options(topic, "twin", "CVI-3", OPTIONS)
     outs = {"FilterTensor": image("int8", (3, 1, 2, 2), 1)}
     error = ("sizes", "GroupCount")
@@ -134,29 +133,29 @@ def _invalid(topic: Topic) -> None:
     topic.invalid("groups-do-not-divide", text, "CVI-3", "twin", error, outs, two)
 
 
-def _wrong() -> dict[str, tuple[str, str, str, Tensor]]:
+def _wrong() -> dict[str, dict[str, tuple[str, str, Tensor]]]:
     types = {
-        "float-input": ("InputTensor", floats("float32", (1, 2, 3, 3), range(18))),
-        "complex-input": ("InputTensor", bits("complex64", (1, 2, 3, 3), [0x3F800000] * 18)),
-        "int32-filter": ("FilterTensor", drawn("int32", (2, 2, 2, 2), 1, -9, 9)),
-        "int8-input-zero-point": ("InputZeroPointTensor", parameter([7], "int8")),
-        "int32-filter-zero-point": ("FilterZeroPointTensor", parameter([1], "int32")),
+        "float-input": ("CVI-4", "InputTensor", floats("float32", (1, 2, 3, 3), range(18))),
+        "complex-input": (
+            "CVI-4",
+            "InputTensor",
+            bits("complex64", (1, 2, 3, 3), [0x3F800000] * 18),
+        ),
+        "int32-filter": ("CVI-4", "FilterTensor", drawn("int32", (2, 2, 2, 2), 1, -9, 9)),
+        "int8-input-zero-point": ("CVI-4", "InputZeroPointTensor", parameter([7], "int8")),
+        "int32-filter-zero-point": ("CVI-4", "FilterZeroPointTensor", parameter([1], "int32")),
     }
     ranks = {
-        "input-rank-2": ("InputTensor", image("uint8", (2, 9), 1)),
-        "filter-rank-5": ("FilterTensor", image("int8", (2, 2, 2, 2, 1), 1)),
+        "input-rank-2": ("CVI-7", "InputTensor", image("uint8", (2, 9), 1)),
+        "filter-rank-5": ("CVI-7", "FilterTensor", image("int8", (2, 2, 2, 2, 1), 1)),
     }
     sizes = {
-        "filter-channels-3": ("FilterTensor", "CVI-3", image("int8", (2, 3, 2, 2), 1)),
-        "kernel-too-wide": ("FilterTensor", "CVI-3", image("int8", (2, 2, 2, 4), 1)),
-        "input-zero-point-each": ("InputZeroPointTensor", "CVI-4", parameter([7, 7], "uint8")),
-        "filter-zero-point-3": ("FilterZeroPointTensor", "CVI-5", parameter([1, 1, 1], "int8")),
+        "filter-channels-3": ("CVI-3", "FilterTensor", image("int8", (2, 3, 2, 2), 1)),
+        "kernel-too-wide": ("CVI-3", "FilterTensor", image("int8", (2, 2, 2, 4), 1)),
+        "input-zero-point-each": ("CVI-4", "InputZeroPointTensor", parameter([7, 7], "uint8")),
+        "filter-zero-point-3": ("CVI-5", "FilterZeroPointTensor", parameter([1, 1, 1], "int8")),
     }
-    return {
-        **{name: ("data_type", field, "CVI-4", value) for name, (field, value) in types.items()},
-        **{name: ("dimension_count", field, "CVI-7", v) for name, (field, v) in ranks.items()},
-        **{name: ("sizes", *rest) for name, rest in sizes.items()},
-    }
+    return {"data_type": types, "dimension_count": ranks, "sizes": sizes}
 
 
 @topics.file("kills")

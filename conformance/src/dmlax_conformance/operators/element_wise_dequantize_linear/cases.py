@@ -169,16 +169,14 @@ def _invalid(topic: Topic) -> None:
     given = operands(x, floats("float32", (1, 3), [1, 2, 3]), zero)
     text = "the twin: scale and zero point for each column"
     add(topic, "twin", text, "DQT-4", given, "float32", "Broadcast")
-    cases: dict[str, tuple[str, str, Tensor]] = {
+    cases = {
         "float32-input": ("DQT-2", "InputTensor", floats("float32", (2, 3), range(6))),
         "complex-input": ("DQT-2", "InputTensor", bits("complex64", (2, 3), [ONE] * 6)),
         "int32-scale": ("DQT-3", "ScaleTensor", ints("int32", (1, 3), [1, 2, 3])),
         "int8-zero-point": ("DQT-2", "ZeroPointTensor", ints("int8", (1, 3), [1, 2, 3])),
         "float32-zero-point": ("DQT-2", "ZeroPointTensor", floats("float32", (1, 3), [1, 2, 3])),
     }
-    for name, (clause, field, tensor) in cases.items():
-        text = f"{field} is {tensor.dtype}"
-        topic.invalid(name, text, clause, "twin", ("data_type", field), {field: tensor})
+    topic.wrong("twin", "data_type", "{field} is {dtype}", cases)
     _invalid_wide(topic)
     _invalid_sizes(topic)
     for dtype in ("float32", "float16"):
@@ -201,13 +199,11 @@ def _invalid_wide(topic: Topic) -> None:
 
 def _invalid_sizes(topic: Topic) -> None:
     cases = {
-        "scale-2-for-3": ("ScaleTensor", floats("float32", (1, 2), [1, 2])),
-        "scale-grows-input": ("ScaleTensor", floats("float32", (4, 3), [1] * 12)),
-        "zero-point-2-for-3": ("ZeroPointTensor", ints("uint8", (1, 2), [1, 2])),
+        "scale-2-for-3": ("DQT-4", "ScaleTensor", floats("float32", (1, 2), [1, 2])),
+        "scale-grows-input": ("DQT-4", "ScaleTensor", floats("float32", (4, 3), [1] * 12)),
+        "zero-point-2-for-3": ("DQT-4", "ZeroPointTensor", ints("uint8", (1, 2), [1, 2])),
     }
-    for name, (field, tensor) in cases.items():
-        text = f"{field} of sizes {list(tensor.sizes)} does not repeat to [2, 3]"
-        topic.invalid(name, text, "DQT-4", "twin", ("sizes", field), {field: tensor})
+    topic.wrong("twin", "sizes", "{field} of sizes {sizes} does not repeat to [2, 3]", cases)
 
 
 @topics.file("kills")

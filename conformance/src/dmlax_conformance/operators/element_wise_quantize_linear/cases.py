@@ -215,15 +215,13 @@ def _invalid_types(topic: Topic) -> None:
 
 def _invalid_sizes(topic: Topic) -> None:
     cases = {
-        "scale-2-for-3": ("ScaleTensor", floats("float32", (1, 2), [1, 2])),
-        "scale-grows-input": ("ScaleTensor", floats("float32", (4, 3), [1] * 12)),
-        "scale-rank-3": ("ScaleTensor", floats("float32", (1, 1, 3), [1, 2, 3])),
-        "zero-point-2-for-3": ("ZeroPointTensor", ints("uint8", (1, 2), [1, 2])),
-        "zero-point-grows-input": ("ZeroPointTensor", ints("uint8", (4, 3), [1] * 12)),
+        "scale-2-for-3": ("QNT-5", "ScaleTensor", floats("float32", (1, 2), [1, 2])),
+        "scale-grows-input": ("QNT-5", "ScaleTensor", floats("float32", (4, 3), [1] * 12)),
+        "scale-rank-3": ("QNT-5", "ScaleTensor", floats("float32", (1, 1, 3), [1, 2, 3])),
+        "zero-point-2-for-3": ("QNT-5", "ZeroPointTensor", ints("uint8", (1, 2), [1, 2])),
+        "zero-point-grows-input": ("QNT-5", "ZeroPointTensor", ints("uint8", (4, 3), [1] * 12)),
     }
-    for name, (field, tensor) in cases.items():
-        text = f"{field} of sizes {list(tensor.sizes)} does not repeat to [2, 3]"
-        topic.invalid(name, text, "QNT-5", "twin", ("sizes", field), {field: tensor})
+    topic.wrong("twin", "sizes", "{field} of sizes {sizes} does not repeat to [2, 3]", cases)
 
 
 @topics.file("kills")

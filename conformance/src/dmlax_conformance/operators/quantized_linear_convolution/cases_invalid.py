@@ -36,24 +36,34 @@ def _twin(topic: Topic, name: str) -> None:
 def _types(topic: Topic) -> None:
     twin = f"{TWIN}-types"
     _twin(topic, twin)
-    wrong: dict[str, tuple[str, Tensor]] = {
-        "float-input": ("InputTensor", floats("float32", (1, 2, 3, 3), range(18))),
-        "int16-input": ("InputTensor", drawn("int16", (1, 2, 3, 3), 1, -9, 9)),
-        "complex-input": ("InputTensor", bits("complex64", (1, 2, 3, 3), [0x3F800000] * 18)),
-        "int32-filter": ("FilterTensor", drawn("int32", (2, 2, 2, 2), 1, -9, 9)),
-        "float16-input-scale": ("InputScaleTensor", floats("float16", (1, 1, 1, 1), [0.5])),
-        "float16-filter-scale": ("FilterScaleTensor", floats("float16", (1, 2, 1, 1), [0.5, 1])),
-        "int32-output-scale": ("OutputScaleTensor", ints("int32", (1, 1, 1, 1), [1])),
-        "float-bias": ("BiasTensor", floats("float32", (1, 2, 1, 1), [5, -5])),
-        "int8-bias": ("BiasTensor", ints("int8", (1, 2, 1, 1), [5, -5])),
-        "int8-input-zero-point": ("InputZeroPointTensor", parameter([7], "int8")),
-        "uint8-filter-zero-point": ("FilterZeroPointTensor", parameter([1], "uint8")),
-        "int8-output-zero-point": ("OutputZeroPointTensor", parameter([100], "int8")),
-        "int32-output-zero-point": ("OutputZeroPointTensor", parameter([100], "int32")),
+    wrong = {
+        "float-input": ("QLC-10", "InputTensor", floats("float32", (1, 2, 3, 3), range(18))),
+        "int16-input": ("QLC-10", "InputTensor", drawn("int16", (1, 2, 3, 3), 1, -9, 9)),
+        "complex-input": (
+            "QLC-10",
+            "InputTensor",
+            bits("complex64", (1, 2, 3, 3), [0x3F800000] * 18),
+        ),
+        "int32-filter": ("QLC-10", "FilterTensor", drawn("int32", (2, 2, 2, 2), 1, -9, 9)),
+        "float16-input-scale": (
+            "QLC-10",
+            "InputScaleTensor",
+            floats("float16", (1, 1, 1, 1), [0.5]),
+        ),
+        "float16-filter-scale": (
+            "QLC-10",
+            "FilterScaleTensor",
+            floats("float16", (1, 2, 1, 1), [0.5, 1]),
+        ),
+        "int32-output-scale": ("QLC-10", "OutputScaleTensor", ints("int32", (1, 1, 1, 1), [1])),
+        "float-bias": ("QLC-10", "BiasTensor", floats("float32", (1, 2, 1, 1), [5, -5])),
+        "int8-bias": ("QLC-10", "BiasTensor", ints("int8", (1, 2, 1, 1), [5, -5])),
+        "int8-input-zero-point": ("QLC-10", "InputZeroPointTensor", parameter([7], "int8")),
+        "uint8-filter-zero-point": ("QLC-10", "FilterZeroPointTensor", parameter([1], "uint8")),
+        "int8-output-zero-point": ("QLC-10", "OutputZeroPointTensor", parameter([100], "int8")),
+        "int32-output-zero-point": ("QLC-10", "OutputZeroPointTensor", parameter([100], "int32")),
     }
-    for name, (field, tensor) in wrong.items():
-        text = f"{field} is {tensor.dtype}"
-        topic.invalid(name, text, "QLC-10", twin, ("data_type", field), {field: tensor})
+    topic.wrong(twin, "data_type", "{field} is {dtype}", wrong)
     _output_type(topic)
 
 
@@ -72,17 +82,13 @@ def _sizes(topic: Topic) -> None:
     twin = f"{TWIN}-sizes"
     _twin(topic, twin)
     ranks = {
-        "input-rank-2": ("InputTensor", image("uint8", (2, 9), 1)),
-        "input-rank-5": ("InputTensor", image("uint8", (1, 2, 3, 3, 1), 1)),
-        "filter-rank-3": ("FilterTensor", image("int8", (2, 2, 4), 1)),
-        "filter-rank-5": ("FilterTensor", image("int8", (2, 2, 2, 2, 1), 1)),
+        "input-rank-2": ("QLC-14", "InputTensor", image("uint8", (2, 9), 1)),
+        "input-rank-5": ("QLC-14", "InputTensor", image("uint8", (1, 2, 3, 3, 1), 1)),
+        "filter-rank-3": ("QLC-14", "FilterTensor", image("int8", (2, 2, 4), 1)),
+        "filter-rank-5": ("QLC-14", "FilterTensor", image("int8", (2, 2, 2, 2, 1), 1)),
     }
-    for name, (field, tensor) in ranks.items():
-        text = f"{field} has rank {len(tensor.sizes)}"
-        topic.invalid(name, text, "QLC-14", twin, ("dimension_count", field), {field: tensor})
-    for name, (field, clause, tensor) in _wrong_sizes().items():
-        text = f"{field} has sizes {list(tensor.sizes)}"
-        topic.invalid(name, text, clause, twin, ("sizes", field), {field: tensor})
+    topic.wrong(twin, "dimension_count", "{field} has rank {rank}", ranks)
+    topic.wrong(twin, "sizes", "{field} has sizes {sizes}", _wrong_sizes())
     _group_sizes(topic)
     _fit(topic, twin)
 
@@ -91,17 +97,17 @@ def _wrong_sizes() -> dict[str, tuple[str, str, Tensor]]:
     half = scales([0.5, 0.5])
     square = floats("float32", (2, 2, 1, 1), [1, 1, 1, 1])
     return {
-        "filter-channels-3": ("FilterTensor", "QLC-9", image("int8", (2, 3, 2, 2), 1)),
-        "filter-channels-1": ("FilterTensor", "QLC-9", image("int8", (2, 1, 2, 2), 1)),
-        "input-scale-each": ("InputScaleTensor", "QLC-7", half),
-        "output-scale-each": ("OutputScaleTensor", "QLC-7", half),
-        "input-zero-point-each": ("InputZeroPointTensor", "QLC-7", parameter([7, 7], "uint8")),
-        "output-zero-point-each": ("OutputZeroPointTensor", "QLC-7", parameter([7, 7], "uint8")),
-        "filter-scale-3": ("FilterScaleTensor", "QLC-7", scales([0.5, 0.5, 0.5])),
-        "filter-scale-2x2": ("FilterScaleTensor", "QLC-7", square),
-        "filter-zero-point-3": ("FilterZeroPointTensor", "QLC-7", parameter([1, 1, 1], "int8")),
-        "bias-3": ("BiasTensor", "QLC-4", parameter([5, -5, 0], "int32")),
-        "bias-4": ("BiasTensor", "QLC-4", parameter([5, -5, 0, 1], "int32")),
+        "filter-channels-3": ("QLC-9", "FilterTensor", image("int8", (2, 3, 2, 2), 1)),
+        "filter-channels-1": ("QLC-9", "FilterTensor", image("int8", (2, 1, 2, 2), 1)),
+        "input-scale-each": ("QLC-7", "InputScaleTensor", half),
+        "output-scale-each": ("QLC-7", "OutputScaleTensor", half),
+        "input-zero-point-each": ("QLC-7", "InputZeroPointTensor", parameter([7, 7], "uint8")),
+        "output-zero-point-each": ("QLC-7", "OutputZeroPointTensor", parameter([7, 7], "uint8")),
+        "filter-scale-3": ("QLC-7", "FilterScaleTensor", scales([0.5, 0.5, 0.5])),
+        "filter-scale-2x2": ("QLC-7", "FilterScaleTensor", square),
+        "filter-zero-point-3": ("QLC-7", "FilterZeroPointTensor", parameter([1, 1, 1], "int8")),
+        "bias-3": ("QLC-4", "BiasTensor", parameter([5, -5, 0], "int32")),
+        "bias-4": ("QLC-4", "BiasTensor", parameter([5, -5, 0, 1], "int32")),
     }
 
 

@@ -69,38 +69,39 @@ def _saturation(topic: Topic) -> None:
             add(topic, name, text, "QLC-6 QLC-5", given, None, dtype, "Saturation Tie")
 
 
+FAMILIES = {  # how floats round them, and the flag
+    "float32": (near_ties.float32_rounds, "NearTieFloat32"),
+    "float64": (near_ties.float64_rounds, "NearTieFloat64"),
+    "exact": (near_ties.float32_rounds, "Tie"),
+}
+ONE_TYPE = {"uint8": 127, "int8": -1}  # and the zero point; the filter is int8
+
+
 @topics.file("near-ties")
 def _near_ties(topic: Topic) -> None:
     for number in range(1, 4):
-        _family(topic, "float32", number, near_ties.float32_rounds, "NearTieFloat32")
-        _family(topic, "float64", number, near_ties.float64_rounds, "NearTieFloat64")
-        _family(topic, "exact", number, near_ties.float32_rounds, "Tie")
+        for name in FAMILIES:
+            _family(topic, name, number)
 
 
 @topics.file("near-ties-of-one-type")
 def _near_ties_of_one_type(topic: Topic) -> None:
     """Give input and output one data type, as other libraries want it."""
     for number, (dtype, zy) in enumerate(ONE_TYPE.items(), 4):
-        own = (dtype, zy, dtype)
-        _family(topic, "float32", number, near_ties.float32_rounds, "NearTieFloat32", *own)
-        _family(topic, "float64", number, near_ties.float64_rounds, "NearTieFloat64", *own)
-        _family(topic, "exact", number, near_ties.float32_rounds, "Tie", *own)
-
-
-ONE_TYPE = {"uint8": 127, "int8": -1}  # and the zero point; the filter is int8
+        for name in FAMILIES:
+            _family(topic, name, number, dtype, zy, dtype)
 
 
 def _family(
     topic: Topic,
     name: str,
     number: int,
-    rounds: Callable[[NearTie], int],
-    flag: str,
     dtype: str = "int8",
     zy: int | None = None,
     source: str = "uint8",
 ) -> None:
     """Add a vector whose first channels are members that float arithmetic gets wrong."""
+    rounds, flag = FAMILIES[name]
     chosen = _chosen(name, 40 + number, rounds)
     first = chosen[0]
     point = (0 if number == 1 else number - 4) if zy is None else zy

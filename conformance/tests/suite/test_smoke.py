@@ -17,7 +17,7 @@ from dmlax_conformance.suite import smoke
 from dmlax_conformance.suite.lint import _operators
 from dmlax_conformance.suite.smoke_cases import smokes
 
-HERE = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 ORACLE = Oracle()
 NONZERO = "nonzero_coordinates"
 
@@ -198,7 +198,7 @@ def command(*words: str | Path) -> str:
 
 
 def test_a_program(capsys: pytest.CaptureFixture[str]) -> None:
-    line = command(HERE.parent / "examples" / "nonzero_lines.py")
+    line = command(TESTS.parent / "examples" / "nonzero_lines.py")
     assert cli.main(["smoke", "--command", line]) == 0
     shown = capsys.readouterr().out
     assert "ok    nonzero_coordinates [default] after a broken rule: right" in shown
@@ -216,7 +216,7 @@ PROGRAMS = {
 @pytest.mark.parametrize("way", PROGRAMS)
 def test_a_program_at_fault(way: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     victim, code, why = PROGRAMS[way]
-    line = command(HERE / "adapters" / "misbehave.py", way, victim, tmp_path / "starts")
+    line = command(TESTS / "adapters" / "misbehave.py", way, victim, tmp_path / "starts")
     assert cli.main(["smoke", "--command", line]) == code
     shown = "".join(capfd.readouterr())
     assert why in shown

@@ -17,7 +17,7 @@ from dmlax_conformance.scoreboard import record
 from dmlax_conformance.suite.controls import Nothing
 from dmlax_conformance.suite.runner import run
 
-FOLDER = Path(__file__).parents[1] / "scoreboard"
+FOLDER = Path(__file__).parents[2] / "scoreboard"
 NEWEST = sorted(FOLDER.glob("[0-9]*.json"))[-1]
 IMPLEMENTATIONS = {"dmlax", "oracle", "numpy", "jnp", "onnxruntime", "onnx_reference", "torch"}
 

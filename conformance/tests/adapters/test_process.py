@@ -23,7 +23,7 @@ from dmlax_conformance.suite import runner
 from dmlax_conformance.suite.runner import Result, Totals
 
 HERE = Path(__file__).parent
-LINES = HERE.parent / "examples" / "nonzero_lines.py"
+LINES = HERE.parents[1] / "examples" / "nonzero_lines.py"
 SOON = 2.0  # seconds: longer than any right answer, short enough to wait for
 PATIENT = 30.0
 WAIT = {"hang", "leave-a-child", "half-a-line-and-hang", "never-reads", "silent-start"}
@@ -63,7 +63,7 @@ def misbehaving(starts: Path) -> Iterator[Misbehaving]:
 
     def start(way: str, victim: str, longest: int = 1_000_000) -> Process:
         limit = SOON if way in WAIT else PATIENT
-        line = command(HERE / "adapters" / "misbehave.py", way, victim, starts)
+        line = command(HERE / "misbehave.py", way, victim, starts)
         started.append(Process(line, limit, longest))
         return started[-1]
 
@@ -287,7 +287,7 @@ def test_the_example_is_exact_where_it_claims_to_be(
 def test_the_command_shows_how_to_repeat_a_failure(
     chosen: list[Vector], small: list[str], starts: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = command(HERE / "adapters" / "misbehave.py", "hang", "every", starts)
+    line = command(HERE / "misbehave.py", "hang", "every", starts)
     arguments = ["--id", chosen[0].id, "--time-limit", "0.5", *small]
     assert cli.main(["run", "--command", line, *arguments]) == 1
     shown = capsys.readouterr().out

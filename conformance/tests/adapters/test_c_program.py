@@ -12,7 +12,7 @@ import pytest
 import dmlax_conformance
 from dmlax_conformance.format.vectors import Vector
 
-CONFORMANCE = Path(__file__).parents[1]
+CONFORMANCE = Path(__file__).parents[2]
 SOURCE = CONFORMANCE / "examples" / "nonzero.c"
 STRICT = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-O2")
 PROGRAM = """

@@ -592,7 +592,7 @@ def test_a_place_that_cannot_be_written_stops_the_run_before_it_starts(
 
 
 def test_the_readme_says_what_is_so(tmp_path: Path, suite: list[Vector]) -> None:
-    text = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     assert all(f"\n| {verdict} | " in text for verdict in VERDICTS)
     assert f"more\n  than {values.MOST} elements" in text
     assert f"{', '.join(compare.WORSE[:-1])} or {compare.WORSE[-1]};" in text.replace("\n", " ")
