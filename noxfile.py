@@ -5,7 +5,7 @@ import functools
 import nox
 
 nox.needs_version = ">=2025.2"
-nox.options.default_venv_backend = "virtualenv"
+nox.options.default_venv_backend = "uv|virtualenv"  # uv installs in seconds where it is there
 nox.options.sessions = ["lint", "types", "tests"]
 
 PYPROJECT = nox.project.load_toml("pyproject.toml")
@@ -36,7 +36,7 @@ def without_compiler(session: nox.Session) -> None:
     """Install where no C++ compiler works, and run the tests with the kernels absent."""
     session.env["CXX"] = "/no/such/compiler"
     _install(session, "test")
-    reason = "import dmlax._core.native as n; print(n.why_not('cpu')); assert n.why_not('cpu')"
+    reason = "import dmlax._cpu.library as n; print(n.why_not('cpu')); assert n.why_not('cpu')"
     session.run("python", "-c", reason)
     session.run("pytest", "--numprocesses=2", *session.posargs)
 
@@ -51,15 +51,15 @@ def instruction_sets(session: nox.Session) -> None:
         adapter = "--implementation=dmlax_conformance.adapters.dmlax:NativeCpu"
         session.run("dmlax-conformance", "run", adapter, env=environment)
         session.run("pytest", "-m=slow or not slow", *near_ties, env=environment)
-    session.run("pytest", "-m=slow", "tests/native", "--numprocesses=2", *session.posargs)
+    session.run("pytest", "-m=slow", "tests/cpu", "--numprocesses=2", *session.posargs)
 
 
 @nox.session
 def sanitize(session: nox.Session) -> None:
     """Run the golden vectors and the kernels' tests under AddressSanitizer and its like."""
     environment = _install_sanitized(session)
-    loops = "--ignore=tests/native/test_product_loops.py"  # the sanitizers' own stores are in them
-    session.run("pytest", "tests/native", loops, *session.posargs, env=environment)
+    loops = "--ignore=tests/cpu/test_product_loops.py"  # the sanitizers' own stores are in them
+    session.run("pytest", "tests/cpu", loops, *session.posargs, env=environment)
     adapter = "--implementation=dmlax_conformance.adapters.dmlax:NativeCpu"
     session.run("dmlax-conformance", "run", adapter, env=environment)
 
@@ -120,7 +120,7 @@ def torch(session: nox.Session) -> None:
 
 @nox.session
 def mutation(session: nox.Session) -> None:
-    """Change the committed source in small ways, and see whether the tests notice; for hours."""
+    """Change the committed source in small ways, and count what the tests notice; for hours."""
     _install(session, "test", "mutation")
     copy = session.create_tmp()
     session.run("git", "clone", "--quiet", ".", f"{copy}/dmlax", external=True)
@@ -171,6 +171,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Check the types, strictly."""
+    session.env["SKBUILD_CMAKE_DEFINE"] = "DMLAX_NATIVE=OFF"
     _install(session, "types", "bench")
     session.run("mypy", *session.posargs)
 
@@ -219,5 +220,5 @@ def _install_sanitized(session: nox.Session, *groups: str) -> dict[str, str]:
 
 
 def _instruction_sets(session: nox.Session, environment: dict[str, str]) -> list[str]:
-    code = "from dmlax._core import native; print(*native.instruction_sets())"
+    code = "from dmlax._cpu import library; print(*library.instruction_sets())"
     return str(session.run("python", "-c", code, silent=True, env=environment)).split()

@@ -1,4 +1,4 @@
-"""What the strict door costs: creating an operator, and calling it beside the plain function."""
+"""Costs of DirectML descriptors: creating an operator, and calling it beside the function."""
 
 import time
 from collections.abc import Callable

@@ -1,10 +1,25 @@
 """How Sphinx builds these pages; `nox -s docs` runs it."""
 
+import re
+import subprocess
 import sys
 from importlib.metadata import version as version_of
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parent))
+HERE = Path(__file__).parent
+sys.path.append(str(HERE))
+
+
+def _repository() -> str | None:
+    """The https address that this checkout was cloned from, if it has one."""
+    command = ["git", "-C", str(HERE), "remote", "get-url", "origin"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    web = re.sub(r"^(?:ssh://)?git@([^:/]+)[:/]", r"https://\1/", found).removesuffix(".git")
+    return re.sub(r"//[^/@]*@", "//", web) if web.startswith("https://") else None
+
 
 project = "dmlax"
 version = release = version_of("dmlax")
@@ -14,20 +29,38 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+    "benchmark_directive",
     "directives",
     "scoreboard_directive",
+    "signatures",
 ]
 exclude_patterns = ["examples", "pictures"]
 html_theme = "furo"
 html_static_path = ["static"]
-html_css_files = ["code.css"]
+html_css_files = ["pages.css"]
 html_copy_source = False
 html_show_copyright = False
 pygments_style = "friendly"
 
 smartquotes_action = "D"  # dashes, but no quotes: "exact" is code
 default_role = "literal"  # docstrings write `code` as Markdown does
-autodoc_typehints = "none"  # they say types in words
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
+python_maximum_signature_line_length = 72
+python_display_short_literal_types = True
+napoleon_attr_annotations = False
 napoleon_custom_sections = ["DirectML", "Lowering"]
+
 myst_heading_anchors = 3
+myst_enable_extensions = ["substitution"]
+_address = _repository()
+myst_substitutions = {
+    "repository": f"[repository]({_address})" if _address else "repository",
+}
+
+# A copy has no prompts and no output; output blocks ("text") have no button.
+copybutton_selector = "div.highlight:not(.highlight-text *) pre"
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True

@@ -1,8 +1,8 @@
-"""What the pages need from Sphinx: tables made from data, and a check of coverage."""
+"""Tables made from data, and a check that the pages cover every public name."""
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +10,17 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
+from tables import table as _table
 
 import dmlax
 from dmlax import directml
-from dmlax.directml.tables import SUPPORT, Support, Table
+from dmlax._core.dispatch import PLATFORMS
+from dmlax._operators import OPERATORS
+from dmlax.directml.support import Support, Table
 from dmlax.directml.tensors import INTRODUCED, REQUIRED, SIZES_COUNT, TENSOR_RULES
 
 _ROOT = Path(__file__).parent.parent
 _VECTORS = _ROOT / "conformance" / "vectors"
-_RESULTS = _ROOT / "benchmarks" / "results"
 
 
 class Vectors(SphinxDirective):
@@ -47,7 +49,7 @@ class Vectors(SphinxDirective):
             name = f"[`{operator}`](operators/{operator}.md)"
             rows.append((name, len(files), len(vectors), invalid))
         rows.append(("all", *map(sum, zip(*(row[1:] for row in rows), strict=True))))
-        return _table(("operator", "files", "vectors", "that break a rule"), rows)
+        return _table(("operator", "files", "vectors", "invalid"), rows)
 
     def _read(self, operator: str) -> dict[str, Any]:
         files = sorted((_VECTORS / operator).glob("*.json"))
@@ -56,8 +58,36 @@ class Vectors(SphinxDirective):
         return {file.name: json.loads(file.read_text(encoding="utf-8")) for file in files}
 
 
+class Operators(SphinxDirective):
+    """Every operator: its dtypes, and its implementations on each platform, preferred first."""
+
+    def run(self) -> list[nodes.Node]:
+        """One table."""
+        rows = [
+            (
+                f"[`{row.name}`](operators/{row.name}.md)",
+                row.dtypes,
+                *(", ".join(row.implementations(platform)) for platform in PLATFORMS),
+            )
+            for row in OPERATORS
+        ]
+        return self.parse_text_to_nodes(_table(("operator", "dtypes", *PLATFORMS), rows))
+
+
+class Descriptors(SphinxDirective):
+    """The class of every operator's descriptor; the first shows what they all inherit."""
+
+    def run(self) -> list[nodes.Node]:
+        """One entry each."""
+        first, *others = (f"dmlax.directml.{row.directml.desc.__name__}" for row in OPERATORS)
+        entries = [f".. autoclass:: {first}\n   :inherited-members:"]
+        entries += [f".. autoclass:: {name}" for name in others]
+        text = "\n\n".join(entries)
+        return self.parse_text_to_nodes(f"```{{eval-rst}}\n{text}\n```\n")
+
+
 class SupportTables(SphinxDirective):
-    """What each feature level supports of one operator, from the rows that validation reads."""
+    """One operator's tables for each feature level, from the rows that validation reads."""
 
     required_arguments = 1
 
@@ -93,9 +123,7 @@ class Rules(SphinxDirective):
             (f"`{name}`", sentence, _stated(page), code, breaking.get(name, 0))
             for name, sentence, page, code in self._rules()
         ]
-        return self.parse_text_to_nodes(
-            _table(("rule", "what it says", "stated", "code", "vectors"), rows)
-        )
+        return self.parse_text_to_nodes(_table(("rule", "text", "source", "code", "vectors"), rows))
 
     def _rules(self) -> Iterable[tuple[str, str, str | None, str]]:
         if not self.arguments:
@@ -106,7 +134,7 @@ class Rules(SphinxDirective):
         return [(name, rule.sentence, rule.page, rule.code) for name, rule in unique.items()]
 
     def _breaking(self) -> Counter[str]:
-        """How many invalid vectors name each rule."""
+        """The number of invalid vectors that name each rule."""
         count: Counter[str] = Counter()
         for file in sorted(_VECTORS.glob("*/*.json")):
             self.env.note_dependency(file)
@@ -118,46 +146,11 @@ class Rules(SphinxDirective):
 
 def _stated(page: str | None) -> str:
     """A link, if the page is not the operator's own."""
-    return "the operator's page" if page is None else f"[page]({page})" if page else "nowhere"
+    return "the operator's page" if page is None else f"[page]({page})" if page else "none"
 
 
 def _support(operator: str) -> Support:
-    return next(each for each in SUPPORT.values() if each.desc.operator == operator)
-
-
-class BenchmarkResults(SphinxDirective):
-    """Every file of benchmarks/results, as tables."""
-
-    def run(self) -> list[nodes.Node]:
-        """A heading and its tables for each file, or a line that says that there are none."""
-        files = sorted(_RESULTS.glob("*.json"))
-        if not files:
-            return self.parse_text_to_nodes("No results are checked in yet.\n")
-        return [node for file in files for node in self._file(file)]
-
-    def _file(self, file: Path) -> Iterable[nodes.Node]:
-        self.env.note_dependency(file)
-        found = json.loads(file.read_text(encoding="utf-8"))
-        facts = found.pop("environment", {})
-        text = [f"## {file.stem}", ", ".join(f"{name} {value}" for name, value in facts.items())]
-        for name, report in found.items():
-            text += [f"### {name}", *map(_records, (report["targets"], report["rows"]))]
-        return self.parse_text_to_nodes("\n\n".join(text) + "\n", allow_section_headings=True)
-
-
-def _records(rows: Sequence[dict[str, Any]]) -> str:
-    return _table(tuple(rows[0]), [tuple(row.values()) for row in rows]) if rows else ""
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines) + "\n"
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return str(value).replace("|", "\\|")
+    return next(row.directml for row in OPERATORS if row.directml.desc.operator == operator)
 
 
 def _check_coverage(app: Sphinx, env: Any) -> None:
@@ -175,11 +168,12 @@ def _close_examples(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """What Sphinx calls."""
+    """Registers the directives."""
     app.add_directive("vectors", Vectors)
+    app.add_directive("operators", Operators)
+    app.add_directive("descriptors", Descriptors)
     app.add_directive("support", SupportTables)
     app.add_directive("rules", Rules)
-    app.add_directive("benchmark-results", BenchmarkResults)
     app.connect("source-read", _close_examples)
     app.connect("env-check-consistency", _check_coverage)
     return {"parallel_read_safe": True}

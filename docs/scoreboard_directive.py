@@ -1,4 +1,4 @@
-"""The newest dated results of conformance/scoreboard as tables, with what each failure is."""
+"""The newest dated results of conformance/scoreboard as tables, with a reason for each failure."""
 
 import json
 from collections import Counter, defaultdict
@@ -11,13 +11,26 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
+from tables import table
 
 _FOLDER = Path(__file__).parent.parent / "conformance" / "scoreboard"
 _KINDS = ("values", "refusals", "descriptors")
-_HEAD = (
-    *("implementation", "variant", "exact", "permitted", "wrong", "cannot run"),
-    *("refused rightly", "accepted", "declined"),
-    *("exact", "wrong", "cannot run"),
+_TABLES = (  # what the vectors are, and the columns of their table
+    (
+        "Valid calls",
+        ("exact", "permitted", "wrong", "cannot run"),
+        lambda found: (found["exact"], found["permitted"], _wrong(found), found["unsupported"]),
+    ),
+    (
+        "Calls that break a rule",
+        ("right error", "accepted", "declined"),
+        lambda found: (_right(found), _wrong(found), found["unsupported"]),
+    ),
+    (
+        "DirectML descs, valid and invalid",
+        ("right", "wrong", "cannot run"),
+        lambda found: (_right(found), _wrong(found), found["unsupported"]),
+    ),
 )
 
 Entry = Mapping[str, Any]
@@ -49,9 +62,9 @@ class Scoreboard(SphinxDirective):
         return json.loads(path.read_text(encoding="utf-8"))
 
 
-_LEGEND = """The first four columns are about valid calls, the next three about calls that break a
-rule, the last three about descs. *Accepted* means that a call was answered that has to be refused;
-it counts as wrong. *Declined* means that it was refused without a code, or could not be asked."""
+_LEGEND = """*Permitted*: differs from the expected elements only where DirectML leaves them
+open. *Accepted*: an invalid call was computed, which counts as wrong. *Declined*: it raised an
+exception without a code, or the implementation cannot express it."""
 
 
 def _when(record: Mapping[str, Any]) -> str:
@@ -60,15 +73,16 @@ def _when(record: Mapping[str, Any]) -> str:
 
 
 def _overview(entries: Mapping[str, Entry]) -> str:
-    rows = []
-    for name, entry in entries.items():
-        for variant, operators in entry["variants"].items():
-            values, refusals, descs = (_sum(operators.values(), kind) for kind in _KINDS)
-            valid = (values["exact"], values["permitted"], _wrong(values), values["unsupported"])
-            invalid = (refusals["exact"] + refusals["permitted"], _wrong(refusals))
-            strict = (descs["exact"] + descs["permitted"], _wrong(descs), descs["unsupported"])
-            rows.append((name, variant, *valid, *invalid, refusals["unsupported"], *strict))
-    return _table(_HEAD, rows)
+    text = []
+    for kind, (title, columns, count) in zip(_KINDS, _TABLES, strict=True):
+        rows = [
+            (name, variant, *count(found))
+            for name, entry in entries.items()
+            for variant, operators in entry["variants"].items()
+            if (found := _sum(operators.values(), kind)).total()
+        ]
+        text += [f"**{title}**", table(("implementation", "variant", *columns), rows)]
+    return "\n\n".join(text)
 
 
 def _sum(operators: Iterable[Mapping[str, Mapping[str, int]]], kind: str) -> Counter[str]:
@@ -76,6 +90,10 @@ def _sum(operators: Iterable[Mapping[str, Mapping[str, int]]], kind: str) -> Cou
     for counts in operators:
         total.update(counts.get(kind, {}))
     return total
+
+
+def _right(counts: Counter[str]) -> int:
+    return counts["exact"] + counts["permitted"]
 
 
 def _wrong(counts: Counter[str]) -> int:
@@ -106,22 +124,22 @@ def _section(entry: Entry, groups: Mapping[str, Sequence[Mapping[str, Any]]]) ->
     text.append(_operators(entry))
     if groups:
         rows = [(why, verdict, ids) for why, own in groups.items() for verdict, ids in _ids(own)]
-        text += ["What differs, and why:", _table(("why", "verdict", "vectors"), rows)]
+        text += ["Results that differ, and why:", table(("why", "verdict", "vectors"), rows)]
     broken = [answer for answer in entry["answers"] if answer["kind"] == "refusals"]
     if broken:
-        text += ["Calls that break a rule:", _table(("what happened", "vectors"), _broken(broken))]
+        text += ["Calls that break a rule:", table(("outcome", "vectors"), _broken(broken))]
     if entry["unsupported"]:
         rows = [
             (each["kind"], each["reason"], each["count"], f"`{each['example']}`")
             for each in entry["unsupported"]
         ]
-        head = ("kind", "why it cannot run", "cases", "for example")
-        text += ["What it cannot run:", _table(head, rows)]
+        head = ("kind", "reason", "cases", "for example")
+        text += ["Cases that it cannot run:", table(head, rows)]
     return text
 
 
 def _broken(answers: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """What was done with calls that break a rule: by code, how many of each field."""
+    """The outcomes of calls that break a rule, with the number of vectors for each field."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for answer in answers:
         what, _, field = answer["detail"].partition(" on ")
@@ -140,29 +158,17 @@ def _ids(answers: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, str]]:
 
 
 def _operators(entry: Entry) -> str:
-    """How many valid calls of each operator are exact, of how many."""
+    """The number of exact valid calls of each operator, and of all."""
     names = sorted({name for operators in entry["variants"].values() for name in operators})
     rows = []
     for name in names:
         counts = [own.get(name, {}).get("values", {}) for own in entry["variants"].values()]
-        cells = [f"{each.get('exact', 0)} of {sum(each.values())}" for each in counts]
-        rows.append((f"`{name}`", *cells))
-    return _table(("valid calls that are exact", *entry["variants"]), rows)
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines) + "\n"
-
-
-def _cell(value: object) -> str:
-    text = str(value)
-    return (
-        text if "`" in text else text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
-    )
+        shares = [f"{each.get('exact', 0)} of {sum(each.values())}" for each in counts]
+        rows.append((f"`{name}`", *shares))
+    return table(("valid calls that are exact", *entry["variants"]), rows)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """What Sphinx calls."""
+    """Registers the extension."""
     app.add_directive("scoreboard", Scoreboard)
     return {"parallel_read_safe": True}

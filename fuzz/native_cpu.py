@@ -22,7 +22,7 @@ import jax
 import numpy as np
 
 from convolution_calls import call as convolution
-from native.raw_calls import GOOD, OPERANDS
+from cpu.raw_calls import GOOD, OPERANDS
 
 FRESH = 0.7  # of the inputs are new; the others are changes of what the fuzzer found telling
 KEPT = 500  # calls, after which what was compiled for them is forgotten
@@ -40,7 +40,9 @@ def one_input(data: bytes) -> None:
     if calls % KEPT == 0:
         jax.clear_caches()
     given = atheris.FuzzedDataProvider(data)
-    which = given.PickValueInList([nonzero, valid_convolution, spoilt_convolution, spoilt_nonzero])
+    which = given.PickValueInList(
+        [nonzero, valid_convolution, invalid_convolution, invalid_nonzero]
+    )
     which(given)
 
 
@@ -82,7 +84,7 @@ def valid_convolution(given: atheris.FuzzedDataProvider) -> None:
 
 
 @atheris.instrument_func
-def spoilt_convolution(given: atheris.FuzzedDataProvider) -> None:
+def invalid_convolution(given: atheris.FuzzedDataProvider) -> None:
     """A good call of the handler with some shapes, data types and attributes changed."""
     call = GOOD
     for _ in range(given.ConsumeIntInRange(0, 4)):
@@ -90,26 +92,30 @@ def spoilt_convolution(given: atheris.FuzzedDataProvider) -> None:
         if kind == 0:
             name = given.PickValueInList(list(OPERANDS))
             shape, dtype = call.operands[name]
-            call = call.but(**{name: (_shape(given, shape), dtype)})
+            call = call.with_operands(**{name: (_shape(given, shape), dtype)})
         elif kind == 1:
             name = given.PickValueInList(list(OPERANDS))
             shape, _ = call.operands[name]
-            call = call.but(**{name: (shape, given.PickValueInList(list(OF_A_PARAMETER)))})
+            call = call.with_operands(
+                **{name: (shape, given.PickValueInList(list(OF_A_PARAMETER)))}
+            )
         elif kind == 2:
             shape, dtype = call.output
             call = replace(call, output=(_shape(given, shape), dtype))
         elif kind == 3:
             windows = call.attributes["windows"].copy()
             windows[given.ConsumeIntInRange(0, 9)] = _number(given)
-            call = call.having(windows=windows)
+            call = call.with_attributes(windows=windows)
         else:
             name = given.PickValueInList(["input_last", "output_last", "filter_unsigned", "exact"])
-            call = call.having(**{name: not call.attributes[name]}, groups=np.int64(_number(given)))
+            call = call.with_attributes(
+                **{name: not call.attributes[name]}, groups=np.int64(_number(given))
+            )
     _refused_or_answered(call, given)
 
 
 @atheris.instrument_func
-def spoilt_nonzero(given: atheris.FuzzedDataProvider) -> None:
+def invalid_nonzero(given: atheris.FuzzedDataProvider) -> None:
     """The other handler, with any sizes."""
     x = np.ones(_shape(given, (3, 5)), given.PickValueInList([*DTYPES, "complex64"]))
     shapes = [_shape(given, ()), _shape(given, (x.size, max(x.ndim, 1)))]

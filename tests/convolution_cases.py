@@ -80,7 +80,7 @@ CASES = [
     case("one zero point for all filters", (1, 3, 5, 5), (4, 3, 3, 3), per_channel="s"),
     case("one scale for all filters", (1, 3, 5, 5), (4, 3, 2, 2), per_channel="w"),
     case("strided 1x1", (1, 4, 7, 8), (3, 4, 1, 1), strides=(2, 3)),
-    case("strides that leave cells over", (1, 2, 9, 8), (3, 2, 3, 2), strides=(3, 2)),
+    case("strides that leave pixels over", (1, 2, 9, 8), (3, 2, 3, 2), strides=(3, 2)),
     case("dilations", (1, 2, 9, 11), (3, 2, 3, 3), dilations=(2, 4)),
     case(
         "asymmetric padding",

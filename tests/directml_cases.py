@@ -5,18 +5,12 @@ from math import prod
 from typing import Any
 
 from dmlax import directml
+from dmlax._operators import OPERATORS
 
 Fields = dict[str, Any]
 
-DESCS = {
-    "nonzero_coordinates": directml.NonzeroCoordinatesOperatorDesc,
-    "quantized_linear_convolution": directml.QuantizedLinearConvolutionOperatorDesc,
-    "convolution_integer": directml.ConvolutionIntegerOperatorDesc,
-    "element_wise_quantize_linear": directml.ElementWiseQuantizeLinearOperatorDesc,
-    "element_wise_dequantize_linear": directml.ElementWiseDequantizeLinearOperatorDesc,
-}
-OPERATORS = list(DESCS)
-NAMES = {key: cls.__name__.removesuffix("OperatorDesc") for key, cls in DESCS.items()}
+DESCS = {row.name: row.directml.desc for row in OPERATORS}
+NAMES = {name: desc.operator for name, desc in DESCS.items()}
 LEVELS = [level.name.removeprefix("LEVEL_") for level in directml.FeatureLevel]
 
 

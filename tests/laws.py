@@ -48,8 +48,9 @@ def quantized(x, w, bias, sx, sw, sy, zx, zw, zy, **options):
     )
 
 
-def prepared(x, w, sx):
-    return quantized(x, w, None, sx, np.float32(0.02), np.float32(0.05), ZERO, None, None)
+def prepared(x, w, sx, **options):
+    scales = (sx, np.float32(0.02), np.float32(0.05))
+    return quantized(x, w, None, *scales, ZERO, None, None, **options)
 
 
 def integer(x, w, zx, zw, **options):

@@ -1,4 +1,4 @@
-"""What several tests share: seeded arrays, exact comparison, and the oracle on NumPy arrays."""
+"""Helpers of several tests: seeded arrays, exact comparison, the oracle on NumPy arrays."""
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from dmlax._core import native
+from dmlax._cpu import library
 from dmlax_conformance.format.tensors import from_numpy, to_numpy
 from dmlax_conformance.format.vectors import Request
 from dmlax_conformance.operators._shared.rounding import requantize
 from dmlax_conformance.operators.answer import answer
 
-NATIVE = [] if native.why_not("cpu") else ["native_cpu"]  # tests/native says when it must be there
+NATIVE = [] if library.why_not("cpu") else ["native_cpu"]  # tests/cpu says when it must be there
 WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 WINDOW_FIELDS = {
     "strides": ("Strides", 1),
@@ -117,11 +117,11 @@ def sums_of_products(
     w = w.reshape(group_count, outputs // group_count, channels, *kernel)
     total = np.zeros((len(x), group_count, outputs // group_count, *sizes), np.int64)
     for tap in np.ndindex(*kernel):
-        cells = [
+        pixels = [
             slice(t * d, t * d + (n - 1) * s + 1, s)
             for t, d, n, s in zip(tap, dilations, sizes, strides, strict=True)
         ]
-        met = x[(slice(None),) * 3 + tuple(cells)]
+        met = x[(slice(None),) * 3 + tuple(pixels)]
         total += np.einsum("ngchw,gkc->ngkhw", met, w[(slice(None),) * 3 + tap])
     return total.reshape(len(x), outputs, *sizes).astype(np.int32)
 

@@ -1,6 +1,7 @@
-"""Who may import what, and what importing does."""
+"""Imports: which file may import which, and the effects of importing dmlax."""
 
 import ast
+import graphlib
 import os
 import re
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 import dmlax
 import dmlax_conformance
+from dmlax._operators import OPERATORS
 
 SOURCE = Path(dmlax.__file__).parent
 SUITE = Path(dmlax_conformance.__file__).parent
@@ -46,7 +48,7 @@ def test_the_library_imports_jax_and_numpy_and_the_standard_library_only():
     allowed = {"dmlax", "jax", "numpy", *sys.stdlib_module_names}
     for file in files(SOURCE):
         # MLIR, and the version whose headers a kernel was built with; both come with JAX.
-        also = {"jaxlib"} if file.name in ("lanes.py", "native.py") else set()
+        also = {"jaxlib"} if file.name in ("lanes.py", "library.py") else set()
         assert {name.split(".")[0] for name in imports(file)} <= allowed | also, file
 
 
@@ -67,44 +69,118 @@ def test_the_suite_names_them_in_its_adapters_only():
     assert found == {"adapters/dmlax.py", "adapters/jnp.py"}
 
 
-ROOMS = ["_nonzero", "_convolution", "_elementwise"]
+ROOMS = sorted(path.parent.name for path in SOURCE.glob("_*/api.py"))
+LAYERS = {  # a file imports those of lower layers, and those of its own folder
+    "errors.py": 0,
+    "_core": 1,
+    "_cpu": 2,
+    "_cuda": 2,
+    "directml": 3,
+    **dict.fromkeys(ROOMS, 4),
+    "_operators.py": 5,
+    "_explain.py": 6,
+    "directml/create.py": 6,
+    "directml/validate.py": 6,
+    "directml/__init__.py": 7,
+    "spec.py": 8,
+    "__init__.py": 8,
+}
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_an_operators_room_imports_no_other_room(room):
-    others = {f"dmlax.{other}" for other in ROOMS if other != room}
-    for file in (SOURCE / room).glob("*.py"):
-        assert not {".".join(name.split(".")[:2]) for name in imports(file)} & others, file
+def name_of(file):
+    return file.relative_to(SOURCE).as_posix()
 
 
-def test_what_is_shared_imports_no_operator():
-    for file in (SOURCE / "_core").glob("*.py"):
-        assert not any(name.startswith(f"dmlax.{room}") for name in imports(file) for room in ROOMS)
+def layer(file):
+    """By the file's own entry, else its folder's."""
+    name = name_of(file)
+    return LAYERS[name if name in LAYERS else name.split("/")[0]]
 
 
-def test_directml_stands_on_the_public_api():
-    """It imports what users may, what is shared and itself, but no operator's room."""
-    found = {
-        ".".join(name.split(".")[:2])
-        for file in (SOURCE / "directml").glob("*.py")
-        for name in imports(file)
-        if name.split(".")[0] == "dmlax"
-    }
-    assert found <= {"dmlax", "dmlax.errors", "dmlax.directml", "dmlax._core"}
+def own_imports(file):
+    """The files of dmlax that a file imports; `import dmlax` alone is for where it lies."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "dmlax":
+            folder = SOURCE.joinpath(*node.module.split(".")[1:])
+            module = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
+            for alias in node.names:
+                beside = [folder / f"{alias.name}.py", folder / alias.name / "__init__.py"]
+                yield next(filter(Path.exists, beside), module)
 
 
-def test_only_the_package_imports_directml():
+def test_every_import_of_a_file_of_dmlax_is_read():
+    """The tests below see all of them: none is of the form `import dmlax.module`."""
     for file in files(SOURCE):
-        if file.parent.name != "directml" and file != SOURCE / "__init__.py":
-            assert not any(re.match(r"dmlax\.directml\b", name) for name in imports(file)), file
-            assert not re.search(r"from dmlax import .*\bdirectml\b", file.read_text()), file
+        assert all(found.exists() for found in own_imports(file)), file
+        assert not re.search(r"^\s*import dmlax\.", file.read_text(), re.MULTILINE), file
+    assert SOURCE / "_core/dispatch.py" in own_imports(SOURCE / "_explain.py")
+    assert SOURCE / "directml/__init__.py" in own_imports(SOURCE / "__init__.py")
+
+
+def test_cpp_includes_its_own_room_and_the_engine_only():
+    for file in SOURCE.rglob("*"):
+        if file.suffix in (".cc", ".h", ".def"):
+            room = file.relative_to(SOURCE).parts[0]
+            included = re.findall(r'#include "dmlax/(\w+)/', file.read_text(encoding="utf-8"))
+            assert set(included) <= {room, "_cpu"}, file
+
+
+def test_there_is_a_room_for_each_family_of_operators():
+    assert {"_convolution", "_elementwise", "_nonzero"} <= set(ROOMS)
+    rooms = {row.function.__module__ for row in OPERATORS}
+    assert rooms == {f"dmlax.{room}.api" for room in ROOMS}
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_every_room_has_the_same_furniture(room):
-    assert {"api.py", "plan.py", "reference.py", "xla.py"} <= {
-        file.name for file in (SOURCE / room).glob("*.py")
-    }
+def test_every_room_has_the_same_files(room):
+    needed = {"api.py", "plan.py", "reference.py", "xla.py", "directml.py"}
+    assert needed <= {file.name for file in (SOURCE / room).glob("*.py")}
+
+
+@pytest.mark.parametrize("file", files(SOURCE), ids=name_of)
+def test_arrows_go_one_way(file):
+    """Rooms import what is shared and never each other; only the list imports the rooms."""
+    for found in own_imports(file):
+        same_folder = name_of(file).split("/")[0] == name_of(found).split("/")[0]
+        same_layer = layer(found) == layer(file) and same_folder
+        assert layer(found) < layer(file) or same_layer, name_of(found)
+
+
+def test_no_file_imports_itself_by_way_of_others():
+    graph = {file: set(own_imports(file)) for file in files(SOURCE)}
+    assert set(graph) == set(graphlib.TopologicalSorter(graph).static_order())
+
+
+def test_only_a_rooms_directml_file_imports_directml():
+    shared = SOURCE / "directml"
+    above = ["__init__.py", "_operators.py", *(f"{room}/directml.py" for room in ROOMS)]
+    for file in files(SOURCE):
+        if file.parent != shared and name_of(file) not in above:
+            assert shared not in {found.parent for found in own_imports(file)}, file
+
+
+def test_a_rooms_directml_file_calls_the_rooms_public_functions():
+    """Of its room it imports `api`: a descriptor runs what a user's call would."""
+    for room in ROOMS:
+        found = set(own_imports(SOURCE / room / "directml.py"))
+        assert {each for each in found if each.parent.name == room} == {SOURCE / room / "api.py"}
+
+
+def test_operators_are_named_in_their_rooms_and_the_list_only():
+    """The package's `__init__` exports the functions; `dmlax_...` names a kernel of the library."""
+    spelled = [name for row in OPERATORS for name in (row.name, row.directml.desc.operator)]
+    names = re.compile(rf"(?<!dmlax_)(?:{'|'.join(spelled)})(?![a-z])", re.IGNORECASE)
+    found = {name_of(f).split("/")[0] for f in files(SOURCE) if names.search(without_docs(f))}
+    assert found == {"__init__.py", "_operators.py", *ROOMS}
+
+
+def without_docs(file):
+    """A file's code, less its docstrings, whose examples call what they like."""
+    tree, documented = ast.parse(file.read_text()), ast.Module | ast.ClassDef | ast.FunctionDef
+    for node in ast.walk(tree):
+        if isinstance(node, documented) and ast.get_docstring(node):
+            node.body[0] = ast.Pass()
+    return ast.unparse(tree)
 
 
 def python(code, **environment):

@@ -44,7 +44,7 @@ def test_sparse_events_gather_what_the_dense_model_sums():
     assert record.vmapped_equal
 
 
-PAGES = ["README.md", *(f"docs/{name}.md" for name in ("errors", "explain", "directml"))]
+PAGES = ["README.md", *(f"docs/{name}.md" for name in ("index", "errors", "explain", "directml"))]
 PAGES += [
     f"docs/operators/{name}.md"
     for name in ("nonzero_coordinates", "prepare_filter", "element_wise_dequantize_linear")

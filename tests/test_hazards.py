@@ -253,7 +253,7 @@ def test_input_and_filter_have_dtypes_of_their_own(x, w):
 
 @pytest.mark.parametrize("groups", [1, 2, 4])
 @pytest.mark.parametrize("implementation", ["xla", "reference"])
-def test_a_padded_cell_holds_the_input_zero_point(implementation, groups):
+def test_a_padded_pixel_holds_the_input_zero_point(implementation, groups):
     """Padding the raw input with 0 is the classic bug."""
     x, w = draw(7, np.uint8, (1, 4, 3, 3)), draw(8, np.int8, (4, 4 // groups, 3, 3))
     options = {"start_padding": (2, 1), "end_padding": (1, 2), "group_count": groups}

@@ -11,6 +11,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import dmlax
 from dmlax._core import dispatch
+from dmlax._operators import OPERATORS
 from laws import (
     BIAS,
     FLOATS,
@@ -30,13 +31,6 @@ from laws import (
 )
 from support import assert_same, coordinates, draw, padded_rows
 
-OPERATORS = {
-    "nonzero_coordinates",
-    "convolution_integer",
-    "quantized_linear_convolution",
-    "element_wise_quantize_linear",
-    "element_wise_dequantize_linear",
-}
 every_law = pytest.mark.parametrize("law", LAWS, ids=str)
 convolutions = pytest.mark.parametrize(
     "law", [law for law in LAWS if law.name in ("integer", "depthwise", "quantized")], ids=str
@@ -76,11 +70,11 @@ def calls(monkeypatch):
 def test_every_operator_is_in_the_table(calls):
     for law in LAWS:
         eval_shape(law)
-    assert {operator.name for operator, _ in calls} == OPERATORS
+    assert {operator for operator, _ in calls} == {row.operator for row in OPERATORS}
 
 
 def eval_shape(law):
-    """What a call would give; traced anew, since JAX remembers functions that it traced."""
+    """The shapes of the result; traced anew, since JAX remembers functions that it traced."""
     return jax.eval_shape(lambda *operands: law.function(*operands), *law.operands)
 
 
@@ -97,13 +91,18 @@ def test_jit_equals_eager(law):
 
 @every_law
 def test_the_reference_equals_auto(law):
-    reference = functools.partial(law.function, implementation="reference")
-    if law.name == "quantized, prepared":
-        reference = lambda x, w, sx: quantized(  # noqa: E731
-            *(x, w, None, sx, np.float32(0.02), np.float32(0.05), ZERO, None, None),
-            implementation="reference",
-        )
-    assert_tree(reference(*law.operands), result(law))
+    assert_tree(law.function(*law.operands, implementation="reference"), result(law))
+
+
+@every_law
+def test_a_call_is_explained(law):
+    explanation = law.function(*law.operands, implementation=dispatch.Explain("auto"))
+    row = next(row for row in OPERATORS if row.name == explanation.operator)
+    assert [choice.platform for choice in explanation.choices] == list(dispatch.PLATFORMS)
+    for choice in explanation.choices:
+        assert choice.implementation in row.implementations(choice.platform)
+        named = {choice.implementation, *choice.why_not}
+        assert named == {lowering.name for lowering in row.operator.lowerings}
 
 
 def rolled(operands, count=3):

@@ -1,4 +1,4 @@
-"""What is lowered for a TPU or a CUDA device, read on a CPU."""
+"""Programs lowered for a TPU or a CUDA device, read on a CPU."""
 
 import functools
 import re
@@ -51,7 +51,7 @@ def test_every_product_on_a_tpu_is_a_convolution_of_int8_into_int32(law):
 
 
 def convolves(law):
-    """Whether it multiplies matrices."""
+    """True if it multiplies matrices."""
     return law.name == "integer" or law.name.startswith("quantized")
 
 

@@ -28,8 +28,8 @@ def like(array, *shape, dtype=None):
     return np.ones(shape or array.shape, dtype or array.dtype)
 
 
-class Wrong(NamedTuple):
-    """A wrong call: `arrays` are traced, `options` are not."""
+class InvalidCall(NamedTuple):
+    """A call that breaks one rule: `arrays` are traced, `options` are not."""
 
     function: Any
     arrays: tuple[Any, ...]
@@ -39,15 +39,15 @@ class Wrong(NamedTuple):
     message: str
 
 
-def told(function, text):
+def expected_error(function, text):
     """Code, field and message; in the table they are one text."""
     code, rest = text.split(" ", 1)
     return code, rest.split(" ", 1)[0], f"{function.__name__}: {rest}"
 
 
 def nonzeros():
-    def wrong(x, text, **options):
-        return Wrong(nonzero, (x,), options, *told(nonzero, text))
+    def invalid(x, text, **options):
+        return InvalidCall(nonzero, (x,), options, *expected_error(nonzero, text))
 
     dtypes = (
         "bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, "
@@ -55,50 +55,50 @@ def nonzeros():
     )
     limits = "expected from 0 to 4294967295"
     return [
-        wrong(
+        invalid(
             FLAT.astype(np.complex64),
             f"data_type InputTensor is complex64[2,3], expected one of {dtypes}",
         ),
-        wrong(
+        invalid(
             jnp.ones(2, jnp.int4),
             f"data_type InputTensor is int4[2], expected one of {dtypes}",
         ),
-        wrong(np.float32(1), "dimension_count InputTensor is float32[], expected rank 1 or more"),
-        wrong(
+        invalid(np.float32(1), "dimension_count InputTensor is float32[], expected rank 1 or more"),
+        invalid(
             FLAT,
             "sizes OutputCoordinatesTensor has 1 columns, expected 2 to 2 for InputTensor "
             "float32[2,3]",
             coordinate_rank=1,
         ),
-        wrong(
+        invalid(
             like(FLAT, 1, 1, 3),
             "sizes OutputCoordinatesTensor has 4 columns, expected 1 to 3 for InputTensor "
             "float32[1,1,3]",
             coordinate_rank=4,
         ),
-        wrong(FLAT, "option coordinate_rank is -1, expected at least 0", coordinate_rank=-1),
-        wrong(
+        invalid(FLAT, "option coordinate_rank is -1, expected at least 0", coordinate_rank=-1),
+        invalid(
             FLAT,
             "option coordinate_rank is 2.0, expected a static integer",
             coordinate_rank=2.0,
         ),
-        wrong(FLAT, f"option size is -1, {limits}", size=-1),
-        wrong(FLAT, f"option size is 4294967296, {limits}", size=2**32),
-        wrong(FLAT, "option size is '4', expected a static integer", size="4"),
-        wrong(FLAT, f"option fill_value is -1, {limits}", fill_value=-1),
-        wrong(FLAT, f"option fill_value is 4294967296, {limits}", fill_value=2**32),
-        wrong(
+        invalid(FLAT, f"option size is -1, {limits}", size=-1),
+        invalid(FLAT, f"option size is 4294967296, {limits}", size=2**32),
+        invalid(FLAT, "option size is '4', expected a static integer", size="4"),
+        invalid(FLAT, f"option fill_value is -1, {limits}", fill_value=-1),
+        invalid(FLAT, f"option fill_value is 4294967296, {limits}", fill_value=2**32),
+        invalid(
             FLAT,
             "option fill_value is nan, expected a static integer",
             fill_value=float("nan"),
         ),
-        wrong(
+        invalid(
             FLAT,
             "option implementation is 'best', expected one of auto, reference, xla, native_cpu, "
             "mosaic_gpu",
             implementation="best",
         ),
-        wrong(
+        invalid(
             FLAT,
             "option implementation is None, expected one of auto, reference, xla, native_cpu, "
             "mosaic_gpu",
@@ -108,10 +108,10 @@ def nonzeros():
 
 
 def convolutions(function, fixed):
-    """What is wrong with either convolution."""
+    """Invalid calls of either convolution."""
 
-    def wrong(text, x=X, w=W, **options):
-        return Wrong(function, (x, w), fixed | options, *told(function, text))
+    def invalid(text, x=X, w=W, **options):
+        return InvalidCall(function, (x, w), fixed | options, *expected_error(function, text))
 
     one = "expected one value, as () or (1, 1, 1, 1)"
     each = "expected one value or 6, one per output channel"
@@ -120,117 +120,117 @@ def convolutions(function, fixed):
     narrow = ("NCW", "OIW", "NCW")
     x, w = X.dtype, W.dtype
     return [
-        wrong(
+        invalid(
             "data_type InputTensor is int32[1,4,5,5], expected one of int8, uint8",
             like(X, dtype=np.int32),
         ),
-        wrong(
+        invalid(
             "data_type InputTensor is complex64[1,4,5,5], expected one of int8, uint8",
             like(X, dtype=np.complex64),
         ),
-        wrong(
+        invalid(
             "data_type FilterTensor is float32[6,4,3,3], expected one of int8, uint8",
             w=like(W, dtype=np.float32),
         ),
-        wrong(
+        invalid(
             "dimension_count InputTensor is uint8[], expected rank 4, as FilterTensor is "
             "int8[6,4,3,3]",
             like(X, 1)[0],
         ),
-        wrong(
+        invalid(
             "dimension_count InputTensor is uint8[4,5,5], expected rank 4, as FilterTensor is "
             "int8[6,4,3,3]",
             like(X, 4, 5, 5),
         ),
-        wrong(
+        invalid(
             "dimension_count FilterTensor is int8[6,4,3], expected rank 4 for dimension_numbers "
             "('NCHW', 'OIHW', 'NCHW')",
             w=like(W, 6, 4, 3),
         ),
-        wrong("dimension_count FilterTensor is int8[6,4], expected rank 3 or 4", w=like(W, 6, 4)),
-        wrong(
+        invalid("dimension_count FilterTensor is int8[6,4], expected rank 3 or 4", w=like(W, 6, 4)),
+        invalid(
             "dimension_count FilterTensor is int8[6,4,3,3], expected rank 3 for dimension_numbers "
             "('NCW', 'OIW', 'NCW')",
             dimension_numbers=narrow,
         ),
-        wrong("sizes FilterTensor is int8[6,0,3,3], expected no size 0", w=like(W, 6, 0, 3, 3)),
-        wrong(
+        invalid("sizes FilterTensor is int8[6,0,3,3], expected no size 0", w=like(W, 6, 0, 3, 3)),
+        invalid(
             "sizes FilterTensor is int8[6,3,3,3], expected 4 InputTensor channels / GroupCount 1 "
             "input channels, as InputTensor is uint8[1,4,5,5]",
             w=like(W, 6, 3, 3, 3),
         ),
-        wrong(
+        invalid(
             "sizes FilterTensor is int8[6,4,3,3], expected 4 InputTensor channels / GroupCount 2 "
             "input channels, as InputTensor is uint8[1,4,5,5]",
             group_count=2,
         ),
-        wrong(
+        invalid(
             "sizes FilterTensor is int8[6,4,6,3], spans 6 cells at dilation 1, expected at most "
             "the 5 of the padded InputTensor uint8[1,4,5,5]",
             w=like(W, 6, 4, 6, 3),
         ),
-        wrong(
+        invalid(
             "sizes FilterTensor is int8[6,4,3,3], spans 9 cells at dilation 4, expected at most "
             "the 8 of the padded InputTensor uint8[1,4,5,5]",
             dilations=(1, 4),
             start_padding=(0, 1),
             end_padding=(0, 2),
         ),
-        wrong(
+        invalid(
             "sizes GroupCount is 4, expected a divisor of the 6 filters of int8[6,1,3,3]",
             w=like(W, 6, 1, 3, 3),
             group_count=4,
         ),
-        wrong("option GroupCount is 0, expected at least 1", group_count=0),
-        wrong("option GroupCount is 1.5, expected a static integer", group_count=1.5),
-        wrong("option Strides is 0, expected at least 1", strides=(1, 0)),
-        wrong("option Strides has 1 entries, expected 2", strides=(1,)),
-        wrong("option Strides is 2, expected 2 integers", strides=2),
-        wrong("option Dilations is 0, expected at least 1", dilations=(0, 1)),
-        wrong("option Dilations is 1.5, expected a static integer", dilations=(1, 1.5)),
-        wrong("option StartPadding is -1, expected at least 0", start_padding=(-1, 0)),
-        wrong("option StartPadding is 'SAME', expected 2 integers", start_padding="SAME"),
-        wrong("option EndPadding has 3 entries, expected 2", end_padding=(0, 0, 0)),
-        wrong("option EndPadding is -2, expected at least 0", end_padding=(0, -2)),
-        wrong(f"option dimension_numbers is {odd!r}, {orders}", dimension_numbers=odd),
-        wrong(f"option dimension_numbers is 'NCHW', {orders}", dimension_numbers="NCHW"),
-        wrong(f"option dimension_numbers is None, {orders}", dimension_numbers=None),
-        wrong(
+        invalid("option GroupCount is 0, expected at least 1", group_count=0),
+        invalid("option GroupCount is 1.5, expected a static integer", group_count=1.5),
+        invalid("option Strides is 0, expected at least 1", strides=(1, 0)),
+        invalid("option Strides has 1 entries, expected 2", strides=(1,)),
+        invalid("option Strides is 2, expected 2 integers", strides=2),
+        invalid("option Dilations is 0, expected at least 1", dilations=(0, 1)),
+        invalid("option Dilations is 1.5, expected a static integer", dilations=(1, 1.5)),
+        invalid("option StartPadding is -1, expected at least 0", start_padding=(-1, 0)),
+        invalid("option StartPadding is 'SAME', expected 2 integers", start_padding="SAME"),
+        invalid("option EndPadding has 3 entries, expected 2", end_padding=(0, 0, 0)),
+        invalid("option EndPadding is -2, expected at least 0", end_padding=(0, -2)),
+        invalid(f"option dimension_numbers is {odd!r}, {orders}", dimension_numbers=odd),
+        invalid(f"option dimension_numbers is 'NCHW', {orders}", dimension_numbers="NCHW"),
+        invalid(f"option dimension_numbers is None, {orders}", dimension_numbers=None),
+        invalid(
             "data_type InputZeroPointTensor is int8[], expected uint8",
             input_zero_point=np.int8(1),
         ),
-        wrong(
+        invalid(
             "data_type InputZeroPointTensor is the float 1.0, expected uint8",
             input_zero_point=1.0,
         ),
-        wrong(
+        invalid(
             "value InputZeroPointTensor is 256, expected uint8, 0 to 255",
             input_zero_point=256,
         ),
-        wrong("value InputZeroPointTensor is -1, expected uint8, 0 to 255", input_zero_point=-1),
-        wrong(f"sizes InputZeroPointTensor is uint8[4], {one}", input_zero_point=np.ones(4, x)),
-        wrong(
+        invalid("value InputZeroPointTensor is -1, expected uint8, 0 to 255", input_zero_point=-1),
+        invalid(f"sizes InputZeroPointTensor is uint8[4], {one}", input_zero_point=np.ones(4, x)),
+        invalid(
             f"sizes InputZeroPointTensor is uint8[1,1,1,1,1], {one}",
             input_zero_point=np.ones((1,) * 5, x),
         ),
-        wrong(
+        invalid(
             "data_type FilterZeroPointTensor is uint8[6], expected int8",
             filter_zero_point=np.ones(6, np.uint8),
         ),
-        wrong(
+        invalid(
             "value FilterZeroPointTensor is 128, expected int8, -128 to 127",
             filter_zero_point=128,
         ),
-        wrong(f"sizes FilterZeroPointTensor is int8[4], {each}", filter_zero_point=np.ones(4, w)),
-        wrong(
+        invalid(f"sizes FilterZeroPointTensor is int8[4], {each}", filter_zero_point=np.ones(4, w)),
+        invalid(
             f"sizes FilterZeroPointTensor is int8[2,3], {each}",
             filter_zero_point=np.ones((2, 3), w),
         ),
-        wrong(
+        invalid(
             f"sizes FilterZeroPointTensor is int8[1,1,1,1,6], {each}",
             filter_zero_point=np.ones((1, 1, 1, 1, 6), w),
         ),
-        wrong(
+        invalid(
             "option implementation is 'best', expected one of auto, reference, xla, native_cpu, "
             "mosaic_gpu",
             implementation="best",
@@ -239,141 +239,143 @@ def convolutions(function, fixed):
 
 
 def quantizeds():
-    """What is wrong with the quantized convolution alone."""
+    """Invalid calls of the quantized convolution alone."""
 
-    def wrong(text, bias=BIAS, **options):
+    def invalid(text, bias=BIAS, **options):
         arrays = (X, W, bias)
-        return Wrong(quantized, arrays, SCALES | options, *told(quantized, text))
+        return InvalidCall(quantized, arrays, SCALES | options, *expected_error(quantized, text))
 
     one = "expected one value, as () or (1, 1, 1, 1)"
     each = "expected one value or 6, one per output channel"
     finite = "expected finite nonzero values in float32"
     rows = [
-        wrong("data_type BiasTensor is float32[6], expected int32", bias=BIAS.astype(np.float32)),
-        wrong(
+        invalid("data_type BiasTensor is float32[6], expected int32", bias=BIAS.astype(np.float32)),
+        invalid(
             "sizes BiasTensor is int32[4], expected 6 values, one per output channel",
             bias=BIAS[:4],
         ),
-        wrong(
+        invalid(
             "sizes BiasTensor is int32[], expected 6 values, one per output channel",
             bias=BIAS[0],
         ),
-        wrong(
+        invalid(
             "sizes BiasTensor is int32[2,3], expected 6 values, one per output channel",
             bias=BIAS.reshape(2, 3),
         ),
-        wrong(f"sizes InputScaleTensor is float32[6], {one}", input_scale=np.ones(6, np.float32)),
-        wrong(
+        invalid(f"sizes InputScaleTensor is float32[6], {one}", input_scale=np.ones(6, np.float32)),
+        invalid(
             f"sizes FilterScaleTensor is float32[4], {each}",
             filter_scale=np.ones(4, np.float32),
         ),
-        wrong(
+        invalid(
             f"sizes OutputScaleTensor is float32[0], {one}",
             output_scale=np.ones(0, np.float32),
         ),
-        wrong(
+        invalid(
             "value OutputZeroPointTensor is 256, expected uint8, 0 to 255",
             output_zero_point=256,
         ),
-        wrong(
+        invalid(
             "value OutputZeroPointTensor is 200, expected int8, -128 to 127",
             output_zero_point=200,
             output_dtype="int8",
         ),
-        wrong(
+        invalid(
             "data_type OutputZeroPointTensor has dtype int8, expected uint8, the output_dtype",
             output_zero_point=np.int8(1),
             output_dtype="uint8",
         ),
-        wrong(
+        invalid(
             "data_type OutputZeroPointTensor has dtype int32, expected int8 or uint8",
             output_zero_point=np.int32(1),
         ),
-        wrong(
+        invalid(
             f"sizes OutputZeroPointTensor is uint8[6], {one}",
             output_zero_point=np.ones(6, np.uint8),
         ),
-        wrong(
+        invalid(
             "data_type OutputTensor has dtype int16, expected int8 or uint8",
             output_dtype=np.int16,
         ),
-        wrong(
+        invalid(
             "data_type OutputTensor has dtype 'eight', expected int8 or uint8",
             output_dtype="eight",
         ),
-        wrong("option arithmetic is 'fast', expected one of exact, float32", arithmetic="fast"),
-        wrong("option arithmetic is None, expected one of exact, float32", arithmetic=None),
+        invalid("option arithmetic is 'fast', expected one of exact, float32", arithmetic="fast"),
+        invalid("option arithmetic is None, expected one of exact, float32", arithmetic=None),
     ]
     for name in ("Input", "Filter", "Output"):
         field, keyword = f"{name}ScaleTensor", f"{name.lower()}_scale"
         rows += [
-            wrong(f"value {field} is 0, {finite}", **{keyword: 0}),
-            wrong(f"value {field} is 0.0, {finite}", **{keyword: 0.0}),
-            wrong(f"value {field} is nan, {finite}", **{keyword: float("nan")}),
-            wrong(f"value {field} is inf, {finite}", **{keyword: float("inf")}),
-            wrong(f"value {field} is 1e-50, {finite}", **{keyword: 1e-50}),
-            wrong(f"value {field} is np.float32(nan), {finite}", **{keyword: np.float32("nan")}),
-            wrong(f"value {field} holds [0.0], {finite}", **{keyword: np.zeros(1, np.float32)}),
-            wrong(f"data_type {field} is float16[], expected float32", **{keyword: np.float16(1)}),
-            wrong(f"data_type {field} is a list, expected an array", **{keyword: [1.0]}),
-            wrong(f"missing_tensor {field} is required", **{keyword: None}),
+            invalid(f"value {field} is 0, {finite}", **{keyword: 0}),
+            invalid(f"value {field} is 0.0, {finite}", **{keyword: 0.0}),
+            invalid(f"value {field} is nan, {finite}", **{keyword: float("nan")}),
+            invalid(f"value {field} is inf, {finite}", **{keyword: float("inf")}),
+            invalid(f"value {field} is 1e-50, {finite}", **{keyword: 1e-50}),
+            invalid(f"value {field} is np.float32(nan), {finite}", **{keyword: np.float32("nan")}),
+            invalid(f"value {field} holds [0.0], {finite}", **{keyword: np.zeros(1, np.float32)}),
+            invalid(
+                f"data_type {field} is float16[], expected float32", **{keyword: np.float16(1)}
+            ),
+            invalid(f"data_type {field} is a list, expected an array", **{keyword: [1.0]}),
+            invalid(f"missing_tensor {field} is required", **{keyword: None}),
         ]
     return rows
 
 
 def element_wise(function, x, zero_dtype):
-    """What is wrong with either element-wise operator."""
+    """Invalid calls of either element-wise operator."""
 
-    def wrong(text, x=x, scale=1.0, zero_point=None, **options):
+    def invalid(text, x=x, scale=1.0, zero_point=None, **options):
         traced = isinstance(scale, np.ndarray) and np.isfinite(scale).all() and (scale != 0).all()
         arrays = (x, scale) if traced else (x,)
         call = function if traced else functools.partial(function_of_scale, function, scale)
         if zero_point is not None:
             call = functools.partial(function_of_zero, call, zero_point)
-        return Wrong(call, arrays, options, *told(function, text))
+        return InvalidCall(call, arrays, options, *expected_error(function, text))
 
     this = f"InputTensor {x.dtype}[2,3]"
     name = zero_dtype.name
     finite = "expected finite nonzero values in float32"
     return [
-        wrong(f"dimension_count InputTensor is {x.dtype}[], expected rank 1 or more", x[0, 0]),
-        wrong(
+        invalid(f"dimension_count InputTensor is {x.dtype}[], expected rank 1 or more", x[0, 0]),
+        invalid(
             f"sizes ScaleTensor is float32[2], expected a shape that broadcasts to {this}",
             scale=FLAT[:, 0],
         ),
-        wrong(
+        invalid(
             f"sizes ScaleTensor is float32[1,2,3], expected a shape that broadcasts to {this}",
             scale=FLAT[None],
         ),
-        wrong(
+        invalid(
             f"sizes ScaleTensor is float32[3], expected one value or 2, as axis 0 of {this}",
             scale=FLAT[0],
             axis=0,
         ),
-        wrong(
+        invalid(
             f"sizes ScaleTensor is float32[2,3], expected one value or 3, as axis 1 of {this}",
             scale=FLAT,
             axis=-1,
         ),
-        wrong(
+        invalid(
             f"sizes ZeroPointTensor is {name}[2], expected a shape that broadcasts to {this}",
             zero_point=np.ones(2, zero_dtype),
         ),
-        wrong(f"data_type ZeroPointTensor is the float 1.5, expected {name}", zero_point=1.5),
-        wrong(
+        invalid(f"data_type ZeroPointTensor is the float 1.5, expected {name}", zero_point=1.5),
+        invalid(
             f"value ZeroPointTensor is 300, expected {name}, {np.iinfo(zero_dtype).min} to "
             f"{np.iinfo(zero_dtype).max}",
             zero_point=300,
         ),
-        wrong(f"option axis is 2, expected -2 to 1 for {this}", axis=2),
-        wrong(f"option axis is -3, expected -2 to 1 for {this}", axis=-3),
-        wrong("option axis is 1.0, expected a static integer", axis=1.0),
-        wrong("option axis is 100, expected from -64 to 63", axis=100),
-        wrong(f"value ScaleTensor is 0.0, {finite}", scale=0.0),
-        wrong(f"value ScaleTensor is nan, {finite}", scale=float("nan")),
-        wrong(f"value ScaleTensor holds [inf], {finite}", scale=np.float32([1, 1, np.inf])),
-        wrong("missing_tensor ScaleTensor is required", scale=None),
-        wrong(
+        invalid(f"option axis is 2, expected -2 to 1 for {this}", axis=2),
+        invalid(f"option axis is -3, expected -2 to 1 for {this}", axis=-3),
+        invalid("option axis is 1.0, expected a static integer", axis=1.0),
+        invalid("option axis is 100, expected from -64 to 63", axis=100),
+        invalid(f"value ScaleTensor is 0.0, {finite}", scale=0.0),
+        invalid(f"value ScaleTensor is nan, {finite}", scale=float("nan")),
+        invalid(f"value ScaleTensor holds [inf], {finite}", scale=np.float32([1, 1, np.inf])),
+        invalid("missing_tensor ScaleTensor is required", scale=None),
+        invalid(
             "option implementation is 'best', expected one of auto, reference, xla, native_cpu, "
             "mosaic_gpu",
             implementation="best",
@@ -390,54 +392,54 @@ def function_of_zero(function, zero_point, *arrays, **options):
 
 
 def quantizes():
-    def wrong(x, scale, text, zero_point=None, **options):
+    def invalid(x, scale, text, zero_point=None, **options):
         call = functools.partial(function_of_zero, quantize, zero_point)
-        return Wrong(call, (x, scale), options, *told(quantize, text))
+        return InvalidCall(call, (x, scale), options, *expected_error(quantize, text))
 
     one, half = np.ones((), np.float32), np.ones((), np.float16)
     return [
         *element_wise(quantize, FLAT, np.dtype(np.uint8)),
-        wrong(
+        invalid(
             Q,
             one,
             "data_type InputTensor is int8[2,3], expected one of float32, float16, int32",
         ),
-        wrong(
+        invalid(
             FLAT.astype(np.complex64),
             one,
             "data_type InputTensor is complex64[2,3], expected one of float32, float16, int32",
         ),
-        wrong(FLAT, half, "data_type ScaleTensor is float16[], expected float32"),
-        wrong(
+        invalid(FLAT, half, "data_type ScaleTensor is float16[], expected float32"),
+        invalid(
             FLAT.astype(np.float16),
             one,
             "data_type ScaleTensor is float32[], expected float16",
         ),
-        wrong(
+        invalid(
             FLAT.astype(np.int32),
             half,
             "data_type ScaleTensor is float16[], expected float32",
         ),
-        wrong(
+        invalid(
             FLAT,
             one,
             "data_type ZeroPointTensor has dtype int32, expected int8 or uint8",
             np.int32(1),
         ),
-        wrong(
+        invalid(
             FLAT,
             one,
             "data_type ZeroPointTensor has dtype int8, expected uint8, the output_dtype",
             np.int8(1),
             output_dtype="uint8",
         ),
-        wrong(
+        invalid(
             FLAT,
             one,
             "data_type OutputTensor has dtype float32, expected int8 or uint8",
             output_dtype=np.float32,
         ),
-        wrong(
+        invalid(
             FLAT,
             one,
             "option arithmetic is 'float64', expected one of exact, float32",
@@ -447,60 +449,60 @@ def quantizes():
 
 
 def dequantizes():
-    def wrong(x, scale, text, zero_point=None, **options):
+    def invalid(x, scale, text, zero_point=None, **options):
         call = functools.partial(function_of_zero, dequantize, zero_point)
-        return Wrong(call, (x, scale), options, *told(dequantize, text))
+        return InvalidCall(call, (x, scale), options, *expected_error(dequantize, text))
 
     one = np.ones((), np.float32)
     dtypes = "int8, uint8, int16, uint16, int32, uint32"
     return [
         *element_wise(dequantize, Q, np.dtype(np.int8)),
-        wrong(FLAT, one, f"data_type InputTensor is float32[2,3], expected one of {dtypes}"),
-        wrong(
+        invalid(FLAT, one, f"data_type InputTensor is float32[2,3], expected one of {dtypes}"),
+        invalid(
             Q,
             one.astype(jnp.bfloat16),
             "data_type ScaleTensor is bfloat16[], expected one of float32, float16",
         ),
-        wrong(
+        invalid(
             Q,
             one.astype(np.int32),
             "data_type ScaleTensor is int32[], expected one of float32, float16",
         ),
-        wrong(Q, one, "data_type ZeroPointTensor is uint8[], expected int8", np.uint8(1)),
+        invalid(Q, one, "data_type ZeroPointTensor is uint8[], expected int8", np.uint8(1)),
     ]
 
 
 def prepares():
-    def wrong(text, w=W, **options):
-        return Wrong(prepare, (w,), options, *told(prepare, text))
+    def invalid(text, w=W, **options):
+        return InvalidCall(prepare, (w,), options, *expected_error(prepare, text))
 
     orders = "expected three orders of the same axes, as ('NCHW', 'OIHW', 'NCHW')"
     return [
-        wrong(
+        invalid(
             "data_type FilterTensor is int32[6,4,3,3], expected one of int8, uint8",
             like(W, dtype=np.int32),
         ),
-        wrong(
+        invalid(
             "dimension_count FilterTensor is int8[4,3,3], expected rank 4 for dimension_numbers "
             "('NCHW', 'OIHW', 'NCHW')",
             W[0],
         ),
-        wrong("sizes FilterTensor is int8[6,4,0,3], expected no size 0", W[:, :, :0]),
-        wrong(
+        invalid("sizes FilterTensor is int8[6,4,0,3], expected no size 0", W[:, :, :0]),
+        invalid(
             "sizes GroupCount is 4, expected a divisor of the 6 filters of int8[6,4,3,3]",
             group_count=4,
         ),
-        wrong("option GroupCount is -1, expected at least 1", group_count=-1),
-        wrong(f"option dimension_numbers is 3, {orders}", dimension_numbers=3),
-        wrong(
+        invalid("option GroupCount is -1, expected at least 1", group_count=-1),
+        invalid(f"option dimension_numbers is 3, {orders}", dimension_numbers=3),
+        invalid(
             "data_type FilterZeroPointTensor is uint8[], expected int8",
             filter_zero_point=np.uint8(1),
         ),
-        wrong(
+        invalid(
             "value FilterZeroPointTensor is 128, expected int8, -128 to 127",
             filter_zero_point=128,
         ),
-        wrong(
+        invalid(
             "sizes FilterZeroPointTensor is int8[4], expected one value or 6, one per output "
             "channel",
             filter_zero_point=np.ones(4, np.int8),
@@ -508,7 +510,7 @@ def prepares():
     ]
 
 
-WRONG = [
+INVALID_CALLS = [
     *nonzeros(),
     *convolutions(integer, {}),
     *convolutions(quantized, SCALES),
@@ -534,19 +536,19 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong.message[:70])
-def test_a_wrong_call_says_what_is_wrong(wrong, way):
-    call = functools.partial(wrong.function, **wrong.options)
+@pytest.mark.parametrize("invalid", INVALID_CALLS, ids=lambda invalid: invalid.message[:70])
+def test_an_invalid_call_says_what_is_wrong(invalid, way):
+    call = functools.partial(invalid.function, **invalid.options)
     with pytest.raises(dmlax.SpecError) as caught:
-        WAYS[way](call, wrong.arrays)
-    assert str(caught.value) == wrong.message
-    assert (caught.value.code, caught.value.field) == (wrong.code, wrong.field)
+        WAYS[way](call, invalid.arrays)
+    assert str(caught.value) == invalid.message
+    assert (caught.value.code, caught.value.field) == (invalid.code, invalid.field)
     assert caught.value.code in CODES
 
 
 def test_the_table_has_every_code_that_the_functions_can_raise():
     codes = {"data_type", "dimension_count", "sizes", "missing_tensor", "option", "value"}
-    assert {wrong.code for wrong in WRONG} == codes
+    assert {invalid.code for invalid in INVALID_CALLS} == codes
 
 
 NOT_ARRAYS = [

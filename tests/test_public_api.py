@@ -1,21 +1,20 @@
-"""What users see: names, signatures, docstrings and the version."""
+"""The public contract: names, signatures, docstrings and the version."""
 
 import inspect
 import re
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
 import dmlax
 from dmlax import directml, errors
+from dmlax._core import dispatch
+from dmlax._operators import OPERATORS
 
-OPERATORS = [
-    "nonzero_coordinates",
-    "quantized_linear_convolution",
-    "convolution_integer",
-    "element_wise_quantize_linear",
-    "element_wise_dequantize_linear",
-]
+ROOT = Path(__file__).parent.parent
+NAMES = [row.name for row in OPERATORS]
+FUNCTIONS = [*NAMES, "prepare_filter", "explain"]
 LAYOUT = "('NCHW', 'OIHW', 'NCHW')"
 WINDOWS = (
     "strides=None, dilations=None, start_padding=None, end_padding=None, group_count=1, "
@@ -48,7 +47,7 @@ def sections(function):
 
 def test_exactly_these_names_are_exported():
     names = {
-        *SIGNATURES,
+        *FUNCTIONS,
         "Explanation",
         "NonzeroCoordinates",
         "PreparedFilter",
@@ -61,6 +60,44 @@ def test_exactly_these_names_are_exported():
     assert public - names == {"directml", "errors"}  # modules
 
 
+@pytest.mark.parametrize("row", OPERATORS, ids=lambda row: row.name)
+def test_an_operator_has_one_name(row):
+    """The public function's, the messages', and DirectML's in snake case."""
+    assert row.function is getattr(dmlax, row.name)
+    assert row.function.__name__ == row.name
+    desc = getattr(directml, f"{row.directml.desc.operator}OperatorDesc")
+    assert desc is row.directml.desc
+    assert re.sub(r"(?<!^)(?=[A-Z])", "_", desc.operator).lower() == row.name
+    assert inspect.getdoc(desc).startswith(f"DML_{row.name.upper()}_OPERATOR_DESC")
+
+
+@pytest.mark.parametrize("row", OPERATORS, ids=lambda row: row.name)
+def test_a_lowering_has_a_reason_on_every_platform_that_it_is_not_for(row):
+    for lowering in row.operator.lowerings:
+        for platform in dispatch.PLATFORMS:
+            why_not = None
+            if platform not in lowering.platforms or lowering.name in ("xla", "reference"):
+                why_not = lowering.why_not(None, platform)
+            assert bool(why_not) == (platform not in lowering.platforms)
+
+
+def test_the_readmes_table_of_operators_is_the_lists():
+    """The first lowering of an entry is what "auto" runs."""
+    readme = (ROOT / "README.md").read_text()
+    table = [
+        f"| [`{row.name}`](docs/operators/{row.name}.md) | {row.dtypes} | "
+        + " | ".join(", ".join(row.implementations(each)) for each in dispatch.PLATFORMS)
+        + " |"
+        for row in OPERATORS
+    ]
+    assert [line for line in readme.splitlines() if line.startswith("| [`")] == table
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_operator_has_a_page(name):
+    assert f"dmlax.{name}\n" in (ROOT / f"docs/operators/{name}.md").read_text()
+
+
 @pytest.mark.parametrize("name", SIGNATURES)
 def test_signatures_are_those_of_the_contract(name):
     signature = inspect.signature(getattr(dmlax, name))
@@ -68,14 +105,14 @@ def test_signatures_are_those_of_the_contract(name):
     assert str(inspect.Signature(bare)) == SIGNATURES[name]
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_parameter_and_result_has_a_type(name):
     signature = inspect.signature(getattr(dmlax, name))
     annotations = [p.annotation for p in signature.parameters.values()]
     assert inspect.Signature.empty not in [*annotations, signature.return_annotation]
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+@pytest.mark.parametrize("name", NAMES)
 def test_options_are_by_keyword_only(name):
     function = getattr(dmlax, name)
     kinds = {p.kind for p in inspect.signature(function).parameters.values()}
@@ -84,19 +121,19 @@ def test_options_are_by_keyword_only(name):
         function(input=None)
 
 
-@pytest.mark.parametrize("name", [*OPERATORS, "prepare_filter"])
+@pytest.mark.parametrize("name", [*NAMES, "prepare_filter"])
 def test_docstrings_have_the_same_sections_in_the_same_order(name):
     assert list(sections(getattr(dmlax, name))) == SECTIONS
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_parameter_is_documented_and_nothing_else(name):
     function = getattr(dmlax, name)
     documented = re.findall(r"^  \*{0,2}(\w+): \S", sections(function)["Args"], re.MULTILINE)
     assert documented == list(inspect.signature(function).parameters)
 
 
-@pytest.mark.parametrize("name", SIGNATURES)
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_docstrings_start_with_one_line_and_end_with_a_doctest(name):
     function = getattr(dmlax, name)
     lines = inspect.getdoc(function).splitlines()
@@ -106,11 +143,11 @@ def test_docstrings_start_with_one_line_and_end_with_a_doctest(name):
     assert list(sections(function))[-1] == "Example"
 
 
-@pytest.mark.parametrize("name", [*OPERATORS, "prepare_filter", "explain"])
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_errors_raised_are_documented(name):
     raises = sections(getattr(dmlax, name))["Raises"]
     assert re.search(r"^  SpecError: ", raises, re.MULTILINE)
-    takes = "implementation" in SIGNATURES[name] or name == "explain"
+    takes = name in (*NAMES, "explain")
     assert bool(re.search(r"^  UnsupportedError: ", raises, re.MULTILINE)) == takes
     for code in re.findall(r"`(\w+)`", raises):
         assert code in errors.CODES or code == "function"
@@ -133,26 +170,20 @@ def test_errors_are_a_value_error_and_a_not_implemented_error():
     assert issubclass(dmlax.UnsupportedError, NotImplementedError)
 
 
-SPEC_SIGNATURES = {
+DIRECTML_SIGNATURES = {
     "create_operator": "(desc, *, feature_level)",
     "validate": "(desc, *, feature_level)",
 }
-SPEC_SECTIONS = {
+DIRECTML_SECTIONS = {
     "create_operator": SECTIONS,
     "validate": ["Args", "Returns", "Raises", "Example"],
 }
 
 
-def test_exactly_these_names_are_exported_from_spec():
-    descs = {
-        "NonzeroCoordinates",
-        "QuantizedLinearConvolution",
-        "ConvolutionInteger",
-        "ElementWiseQuantizeLinear",
-        "ElementWiseDequantizeLinear",
-    }
-    names = {f"{name}OperatorDesc" for name in descs} | {
-        *SPEC_SIGNATURES,
+def test_exactly_these_names_are_exported_from_directml():
+    descs = {f"{row.directml.desc.operator}OperatorDesc" for row in OPERATORS}
+    names = descs | {
+        *DIRECTML_SIGNATURES,
         "BindOrder",
         "BufferTensorDesc",
         "CompiledOperator",
@@ -162,26 +193,26 @@ def test_exactly_these_names_are_exported_from_spec():
         "Violation",
     }
     assert set(directml.__all__) == names
-    assert directml.__all__ == sorted(directml.__all__)
+    assert len(directml.__all__) == len(names)
     public = {name for name, value in vars(directml).items() if not inspect.ismodule(value)}
     assert {name for name in public if not name.startswith("_")} == names
     assert callable(directml.validate)  # not the module of that name
     assert directml.Violation is errors.Violation
 
 
-@pytest.mark.parametrize("name", SPEC_SIGNATURES)
-def test_signatures_of_spec_are_those_of_the_contract(name):
+@pytest.mark.parametrize("name", DIRECTML_SIGNATURES)
+def test_signatures_of_directml_are_those_of_the_contract(name):
     signature = inspect.signature(getattr(directml, name))
     bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
-    assert str(inspect.Signature(bare)) == SPEC_SIGNATURES[name]
+    assert str(inspect.Signature(bare)) == DIRECTML_SIGNATURES[name]
     annotations = [p.annotation for p in signature.parameters.values()]
     assert inspect.Signature.empty not in [*annotations, signature.return_annotation]
 
 
-@pytest.mark.parametrize("name", SPEC_SIGNATURES)
-def test_docstrings_of_spec_have_these_sections(name):
+@pytest.mark.parametrize("name", DIRECTML_SIGNATURES)
+def test_docstrings_of_directml_have_these_sections(name):
     found = sections(getattr(directml, name))
-    assert list(found) == SPEC_SECTIONS[name]
+    assert list(found) == DIRECTML_SECTIONS[name]
     documented = re.findall(r"^  (\w+): \S", found["Args"], re.MULTILINE)
     assert documented == list(inspect.signature(getattr(directml, name)).parameters)
     assert re.search(r"^  SpecError: ", found["Raises"], re.MULTILINE)
@@ -189,7 +220,7 @@ def test_docstrings_of_spec_have_these_sections(name):
 
 
 @pytest.mark.parametrize("name", directml.__all__)
-def test_everything_public_in_spec_has_a_docstring(name):
+def test_everything_public_in_directml_has_a_docstring(name):
     assert inspect.getdoc(getattr(directml, name))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import dmlax_conformance
+from dmlax_conformance.operators import OPERATORS
 
 PROGRAM = """
 import sys
@@ -114,3 +115,24 @@ def test_imports_point_downward(name: str) -> None:
 def test_every_module_has_a_layer() -> None:
     parts = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
     assert parts - {"__init__", "__pycache__"} == LAYERS.keys()
+
+
+ROOMS = {row.name for row in OPERATORS.values()}
+
+
+@pytest.mark.parametrize("room", sorted(ROOMS))
+def test_a_room_imports_no_other_room(room: str) -> None:
+    for path in sorted((PACKAGE / "operators" / room).glob("*.py")):
+        assert not set(imported_rooms(path)) & (ROOMS - {room}), path
+
+
+def imported_rooms(file: Path) -> Iterator[str]:
+    """Yield the parts of every module that a file imports."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            yield from (node.module or "").split(".")
+
+
+def test_what_rooms_share_imports_none() -> None:
+    for path in sorted((PACKAGE / "operators" / "_shared").glob("*.py")):
+        assert not set(imported_rooms(path)) & ROOMS, path

@@ -24,7 +24,7 @@ HELD_OUT = 500
 
 
 class Window(NamedTuple):
-    """How a layer's kernel moves over the image."""
+    """A layer's kernel, its stride and its padding."""
 
     kernel: int
     channels: tuple[int, int]
@@ -60,7 +60,7 @@ def initial_layers(key: Array) -> list[Layer]:
 
 
 def activations(layers: Sequence[Layer], images: Array) -> list[Array]:
-    """The input and what every layer makes of it; the last are the scores of the ten digits."""
+    """The input and every layer's output; the last has the scores of the ten digits."""
     found = [images]
     for layer, window in zip(layers, WINDOWS, strict=True):
         strides, padding = 2 * (window.stride,), 2 * ((window.padding,) * 2,)
@@ -119,14 +119,14 @@ class QuantizedLayer(NamedTuple):
 
 
 def calibrate(values: Array) -> Quantization:
-    """The range of some activations, and zero, spread over 0..255."""
+    """Maps the range of some activations, extended to include 0, to 0..255."""
     low, high = jnp.minimum(values.min(), 0), jnp.maximum(values.max(), 0)
     scale = (high - low) / 255
     return Quantization(scale, jnp.round(-low / scale).astype(jnp.uint8))
 
 
 def quantize_layer(layer: Layer, input: Quantization, output: Quantization) -> QuantizedLayer:
-    """Each output channel's weights spread over -127..127, by a scale of its own."""
+    """Maps each output channel's weights to -127..127, with its own scale."""
     scale = jnp.abs(layer.weights).max(axis=(1, 2, 3)) / 127
     weights = dmlax.element_wise_quantize_linear(
         layer.weights, scale, axis=0, output_dtype=jnp.int8
@@ -136,17 +136,17 @@ def quantize_layer(layer: Layer, input: Quantization, output: Quantization) -> Q
 
 
 def quantize(layers: Sequence[Layer], images: Array) -> list[QuantizedLayer]:
-    """A quantized layer for each, its ranges measured on the images."""
+    """Quantizes each layer with ranges measured on the images."""
     ranges = [calibrate(values) for values in activations(layers, images)]
     return [quantize_layer(*each) for each in zip(layers, ranges, ranges[1:], strict=False)]
 
 
 @jax.jit
 def quantized_scores(layers: Sequence[QuantizedLayer], images: Array) -> Array:
-    """uint8 scores of the ten digits, uint8 all the way.
+    """Scores of the ten digits, in uint8 like everything between.
 
-    There is no relu: a hidden layer's values start at zero, so its zero point is 0, and what
-    was negative is clamped there.
+    The relu needs no operation: the range of a hidden layer begins at 0, so its zero point is 0,
+    and the clamp removes negative values.
     """
     first = layers[0].input
     x = dmlax.element_wise_quantize_linear(images, first.scale, first.zero_point)
@@ -171,7 +171,7 @@ def quantized_scores(layers: Sequence[QuantizedLayer], images: Array) -> Array:
 
 
 class Record(NamedTuple):
-    """What the two networks say of the digits that neither was trained on."""
+    """Answers of the two networks to digits that neither was trained on."""
 
     float_accuracy: float
     int8_accuracy: float
@@ -211,7 +211,7 @@ def main(arguments: Sequence[str] = ()) -> Record:
 
 
 def draw(path: Path, images: Array, labels: Array, scores: Array, scores_8: Array) -> None:
-    """The digits that the float network finds hardest, with both answers."""
+    """Draws the digits with the least certain answers of the float network."""
     matplotlib.use("Agg")
     from matplotlib import pyplot
 

@@ -20,22 +20,23 @@ CAPACITY = 2048  # active pixels that one batch has room for
 
 
 class Descriptors(NamedTuple):
-    """A batch's descriptors, and how many active pixels did not fit."""
+    """A batch's descriptors, and the number of active pixels that did not fit."""
 
     values: Array  # float32 (frames, features)
     dropped: Array  # uint32 ()
 
 
 def dense_descriptors(frames: Array, features: Array) -> Array:
-    """The same, over every pixel."""
+    """Sums over every pixel."""
     precision = jax.lax.Precision.HIGHEST
     return jnp.einsum("bhw,hwf->bf", frames.astype(features.dtype), features, precision=precision)
 
 
 def sparse_descriptors(frames: Array, features: Array, size: int = CAPACITY) -> Descriptors:
-    """Active pixels only, at most `size` of them.
+    """Sums over the active pixels, at most `size` of them.
 
-    Rows past the count hold an index that no axis has, so they gather 0 and are summed nowhere.
+    The rows after the count hold an index that no axis has: a gather reads 0 there, and a sum
+    drops it.
     """
     nowhere = max(*frames.shape, *features.shape)
     count, places = dmlax.nonzero_coordinates(frames, size=size, fill_value=nowhere)
@@ -48,7 +49,7 @@ def sparse_descriptors(frames: Array, features: Array, size: int = CAPACITY) -> 
 
 
 def safe_descriptors(frames: Array, features: Array, size: int = CAPACITY) -> Array:
-    """Active pixels only where they fit; else, every pixel."""
+    """Sums over the active pixels if they fit, else over every pixel."""
     found = sparse_descriptors(frames, features, size)
     return jax.lax.cond(
         found.dropped > 0, lambda: dense_descriptors(frames, features), lambda: found.values
@@ -56,7 +57,7 @@ def safe_descriptors(frames: Array, features: Array, size: int = CAPACITY) -> Ar
 
 
 class Record(NamedTuple):
-    """What the example found."""
+    """Results of the example."""
 
     active: int
     pixels: int
@@ -75,7 +76,7 @@ def main() -> Record:
     sparse = jax.jit(sparse_descriptors)(frames, features)
     equal = bool((sparse.values == dense).all() & (sparse.dropped == 0))
 
-    # Too little room: the count still tells the truth, so that the loss is known, or avoided.
+    # Too few rows: the count includes the dropped pixels, so the loss is known, or avoided.
     small = jax.jit(sparse_descriptors, static_argnames="size")(frames, features, size=1000)
     safe = jax.jit(safe_descriptors, static_argnames="size")(frames, features, size=1000)
 
@@ -93,7 +94,7 @@ def main() -> Record:
     print(f"active pixels          {record.active:,} of {record.pixels:,}")
     print(f"sparse equals dense    {record.equal}")
     print(f"dropped at size=1000   {record.dropped}")
-    print(f"with the dense way out {record.safe_equal}")
+    print(f"dense when too many    {record.safe_equal}")
     print(f"vmapped equals dense   {record.vmapped_equal}")
     return record
 

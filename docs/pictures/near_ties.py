@@ -3,7 +3,7 @@
     python docs/pictures/near_ties.py
 
 Needs dmlax-conformance, matplotlib, onnx and onnxruntime besides dmlax. Prints the counts that
-docs/exactness.md quotes.
+README.md quotes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,6 +26,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm
+from svg import save
 
 COUNT = 1000
 INK, RED, GREEN, GREY = "#1f2933", "#c8102e", "#1a7f37", "#8a94a0"
@@ -38,10 +39,10 @@ ZERO_POINT = 128  # of a uint8 output: |result| up to 127 either way
 def problems() -> dict[str, list[NearTie]]:
     """A thousand accumulators with their scales, of each kind."""
     return {
-        "at random": list(islice(_random(Draw(2)), COUNT)),
-        "beside a half,\nas float32 sees it": family("float32", COUNT),
-        "beside a half,\nas float64 sees it": family("float64", COUNT),
-        "exactly\na half": family("exact", COUNT),
+        "random": list(islice(_random(Draw(2)), COUNT)),
+        "near ties\nof float32": family("float32", COUNT),
+        "near ties\nof float64": family("float64", COUNT),
+        "exact\nties": family("exact", COUNT),
     }
 
 
@@ -86,7 +87,7 @@ def in_float64(operands: Operands) -> np.ndarray:
 
 
 def in_fixed_point(operands: Operands, bits: int) -> np.ndarray:
-    """A multiplier of so many significant bits, and integers of any size."""
+    """A multiplier of `bits` significant bits, and integers of any size."""
     found = []
     for accumulator, multiplier in zip(
         operands.accumulator.tolist(), operands.multiplier, strict=True
@@ -97,7 +98,7 @@ def in_fixed_point(operands: Operands, bits: int) -> np.ndarray:
 
 
 def by_onnx_runtime(operands: Operands) -> np.ndarray:
-    """QLinearConv on the CPU; the input is its zero point, so that the bias is all there is."""
+    """QLinearConv on the CPU; the input is its zero point, so only the bias counts."""
     session = onnxruntime.InferenceSession(_model().SerializeToString())
     found = []
     for bias, (sx, sw, sy) in zip(operands.accumulator, operands.scales.T, strict=True):
@@ -171,7 +172,7 @@ ARITHMETICS = {
 
 
 def counts(found: dict[str, list[NearTie]]) -> np.ndarray:
-    """Wrong results: an arithmetic a row, a kind of problem a column."""
+    """Wrong results: a row for each arithmetic, a column for each kind of problem."""
     columns = []
     for members in found.values():
         operands = Operands(members)
@@ -181,16 +182,18 @@ def counts(found: dict[str, list[NearTie]]) -> np.ndarray:
 
 
 def draw_counts(axes: Axes, kinds: Sequence[str], wrong: np.ndarray) -> None:
-    """The counts as coloured cells."""
-    axes.imshow(wrong, cmap=WRONG, norm=PowerNorm(0.5, 0, COUNT * 0.6), aspect="auto")
+    """The counts as a coloured table."""
+    axes.pcolormesh(wrong, cmap=WRONG, norm=PowerNorm(0.5, 0, COUNT * 0.6))
+    axes.invert_yaxis()
     for (row, column), value in np.ndenumerate(wrong):
         last = row == len(wrong) - 1
         style = {"color": GREEN if last else INK, "weight": "bold" if last else "normal"}
-        axes.text(column, row, str(value), ha="center", va="center", fontsize=11, **style)
-    axes.set_xticks(range(len(kinds)), kinds)
-    axes.set_yticks(range(len(ARITHMETICS)), list(ARITHMETICS))
-    axes.set_xticks(np.arange(0.5, len(kinds) - 1), minor=True)
-    axes.set_yticks(np.arange(0.5, len(ARITHMETICS) - 1), minor=True)
+        place = (column + 0.5, row + 0.5)
+        axes.text(*place, str(value), ha="center", va="center", fontsize=11, **style)
+    axes.set_xticks(np.arange(len(kinds)) + 0.5, kinds)
+    axes.set_yticks(np.arange(len(ARITHMETICS)) + 0.5, list(ARITHMETICS))
+    axes.set_xticks(range(1, len(kinds)), minor=True)
+    axes.set_yticks(range(1, len(ARITHMETICS)), minor=True)
     axes.grid(which="minor", color="#d5dae0", linewidth=0.8)
     axes.tick_params(which="both", length=0)
     axes.xaxis.tick_top()
@@ -198,7 +201,7 @@ def draw_counts(axes: Axes, kinds: Sequence[str], wrong: np.ndarray) -> None:
 
 
 def draw_one(axes: Axes, members: Sequence[NearTie]) -> None:
-    """One problem on the number line, between float64's neighbours."""
+    """One problem on the number line, with the float64 numbers around it."""
     tie = next(each for each in members if _instructive(each))
     quotient = abs(tie.quotient)
     half = int(quotient) + Fraction(1, 2)
@@ -219,7 +222,7 @@ def draw_one(axes: Axes, members: Sequence[NearTie]) -> None:
     exact = f"the real number is {abs(offset):.1g} {side}: {right}"
     for text, at, color, (align, shift) in (
         (exact, offset, GREEN, first),
-        (f"float64 says a tie, and takes the even one: {wrong}", 0.0, RED, second),
+        (f"float64 computes a tie and rounds to even: {wrong}", 0.0, RED, second),
     ):
         where = (at + shift * spacing, 0.75)
         axes.annotate(text, (at, 0.1), where, ha=align, va="center", color=color, arrowprops=ends)
@@ -232,7 +235,7 @@ def draw_one(axes: Axes, members: Sequence[NearTie]) -> None:
 
 
 def _instructive(tie: NearTie) -> bool:
-    """Float64 sees a tie, and the wrong integer is the even one."""
+    """Float64 computes a tie, and the wrong integer is the even one."""
     quotient = abs(tie.quotient)
     half = int(quotient) + Fraction(1, 2)
     far = abs(quotient - half) > Fraction(np.spacing(float(half))) / 5
@@ -245,14 +248,12 @@ def main() -> None:
     wrong = counts(found)
     for name, row in zip(ARITHMETICS, wrong, strict=True):
         print(f"{name:28}", *(f"{value:5}" for value in row))
-    matplotlib.rcParams["svg.hashsalt"] = "dmlax"
     matplotlib.rcParams["text.color"] = INK
     figure = pyplot.figure(figsize=(9, 6), layout="constrained")
     top, bottom = figure.subfigures(2, height_ratios=(1, 3.2))
-    draw_one(top.subplots(), found["beside a half,\nas float64 sees it"])
+    draw_one(top.subplots(), found["near ties\nof float64"])
     draw_counts(bottom.subplots(), list(found), wrong)
-    path = Path(__file__).with_suffix(".svg")
-    figure.savefig(path, metadata={"Date": None}, facecolor="white")
+    save(figure, Path(__file__).with_suffix(".svg"))
 
 
 if __name__ == "__main__":

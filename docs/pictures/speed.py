@@ -1,4 +1,4 @@
-"""Draws cpu_speed.svg and gpu_speed.svg: the kernels' times beside their peers', from results.
+"""Draws cpu_speed.svg and gpu_speed.svg: speeds relative to other libraries, from results.
 
     python docs/pictures/speed.py
 
@@ -15,6 +15,7 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
+from svg import save
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parents[1] / "benchmarks" / "results"
@@ -26,7 +27,6 @@ Rows = Sequence[dict[str, Any]]
 def main() -> None:
     """A file for the CPU and one for the GPU."""
     pyplot.rcParams["font.size"] = 9
-    pyplot.rcParams["svg.hashsalt"] = "dmlax"
     convolutions, arrays = rows("convolution-cpu-jax"), rows("nonzero-cpu-jax")
     for row in convolutions:
         row["over"] = 1 / row["ratio"]
@@ -34,8 +34,9 @@ def main() -> None:
     nonzero = {"jnp.nonzero(size=)": "speed-up", "np.nonzero*": f"{over} np"}
     picture(
         "cpu_speed",
-        (convolutions, "over", "Quantized convolution: times as fast as ONNX Runtime"),
-        (arrays, nonzero | {"torch.nonzero*": f"{over} torch"}, "(* with size = the count)"),
+        "Intel Xeon with AMX, 2 threads",
+        (convolutions, "over", "Quantized convolution: speed relative to ONNX Runtime"),
+        (arrays, nonzero | {"torch.nonzero*": f"{over} torch"}, "(*: size = count)"),
     )
     convolutions, arrays = rows("convolution-h200"), rows("nonzero-h200")
     peers = ("xla", "torch_nonzero", "torch_nonzero_static")
@@ -43,20 +44,27 @@ def main() -> None:
         row |= {peer: row[f"{peer}_ms"] / row["mosaic_gpu_ms"] for peer in peers}
     picture(
         "gpu_speed",
-        (convolutions, "over torch", "Quantized convolution: times as fast as PyTorch's in bf16"),
+        "NVIDIA H200",
+        (convolutions, "over torch", "Quantized convolution: speed relative to PyTorch in bf16"),
         (arrays, {peer.replace("_", ".", 1): peer for peer in peers}, ""),
     )
 
 
 def picture(
-    name: str, convolutions: tuple[Rows, str, str], arrays: tuple[Rows, dict[str, str], str]
+    name: str,
+    machine: str,
+    convolutions: tuple[Rows, str, str],
+    arrays: tuple[Rows, dict[str, str], str],
 ) -> None:
-    """Convolutions by batch on the left, nonzero by peer on the right."""
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(12, 7.2), width_ratios=(1.15, 1))
+    """Convolutions by batch above, nonzero by peer below."""
     table, column, title = convolutions
+    heights = (len({row["layer"] for row in table}), len(arrays[0]))
+    figure, (upper, lower) = pyplot.subplots(
+        2, figsize=(7.4, sum(heights) / 4.6 + 2), height_ratios=heights
+    )
     batches = sorted({row["batch"] for row in table})
     draw(
-        left,
+        upper,
         list(dict.fromkeys(row["layer"] for row in table)),
         {
             f"batch {batch}": ([row[column] for row in table if row["batch"] == batch], color)
@@ -66,20 +74,21 @@ def picture(
     )
     table, columns, note = arrays
     draw(
-        right,
+        lower,
         [row["array"] for row in table],
         {
             label: ([row[column] for row in table], color)
             for (label, column), color in zip(columns.items(), (BLUE, ORANGE, PURPLE), strict=True)
         },
-        f"nonzero_coordinates: times as fast {note}".rstrip(),
+        f"nonzero_coordinates: relative speed {note}".rstrip(),
     )
-    figure.tight_layout(w_pad=3)
-    figure.savefig(HERE / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
+    figure.suptitle(machine, x=0.01, ha="left", fontsize=11)
+    figure.tight_layout(h_pad=2)
+    save(figure, HERE / f"{name}.svg")
 
 
 def rows(start: str) -> Rows:
-    """One benchmark's rows, of the file whose name begins so and goes on with a version."""
+    """The rows of the file whose name begins like this and goes on with a version."""
     (file,) = RESULTS.glob(f"{start}*.json")
     found = json.loads(file.read_text(encoding="utf-8"))
     (report,) = (value for name, value in found.items() if name != "environment")
@@ -90,7 +99,7 @@ def rows(start: str) -> Rows:
 def draw(
     axes: Axes, names: Sequence[str], series: dict[str, tuple[list[float], str]], title: str
 ) -> None:
-    """A line a name, a dot a peer; left of 1 the peer is faster."""
+    """A line for each name, a dot for each peer; left of 1 the peer is faster."""
     places = range(len(names))
     ends = zip(*(values for values, _ in series.values()), strict=True)
     for place, values in zip(places, ends, strict=True):

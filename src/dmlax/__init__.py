@@ -9,9 +9,9 @@ from dmlax._convolution.api import quantized_linear_convolution as quantized_lin
 from dmlax._convolution.prepare import PreparedFilter as PreparedFilter
 from dmlax._convolution.prepare import prepare_filter as prepare_filter
 from dmlax._core.dispatch import Explanation as Explanation
-from dmlax._core.dispatch import explain as explain
 from dmlax._elementwise.api import element_wise_dequantize_linear as element_wise_dequantize_linear
 from dmlax._elementwise.api import element_wise_quantize_linear as element_wise_quantize_linear
+from dmlax._explain import explain as explain
 from dmlax._nonzero.api import nonzero_coordinates as nonzero_coordinates
 from dmlax._nonzero.result import NonzeroCoordinates as NonzeroCoordinates
 from dmlax.errors import SpecError as SpecError

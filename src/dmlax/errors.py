@@ -1,4 +1,4 @@
-"""What a call is told when it is wrong, or when the named implementation cannot run it."""
+"""Errors of a wrong call, and of an implementation that cannot run a right one."""
 
 from typing import Literal, NamedTuple, get_args
 

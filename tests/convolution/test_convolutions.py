@@ -101,7 +101,7 @@ def test_no_layout_changes_a_convolution_of_rank_3(case, layout):
 
 
 def wanted(case, operator):
-    """What the oracle says; of no images it says nothing, since there is nothing."""
+    """The oracle's result; for no images an empty array, since the oracle takes none."""
     if case.input[0]:
         return expected(case, operator)
     dtype = np.int32 if operator == "convolution_integer" else case.dtypes[2]

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dmlax._core.arguments import Aval, Rules, aval_of, effective_rank, integers, strong_dtype
+from dmlax._core.arguments import Aval, Rules, aval_of, effective_rank, strong_dtype, to_integers
 from dmlax.errors import SpecError
 
 RULES = Rules("op")
@@ -69,7 +69,7 @@ PARAMETERS = [
 
 @pytest.mark.parametrize(("value", "wanted", "expected"), PARAMETERS, ids=repr)
 def test_weak_parameters_take_the_wanted_dtype_and_strong_ones_keep_theirs(value, wanted, expected):
-    got = RULES.parameter("F", value, wanted)
+    got = RULES.to_parameter("F", value, wanted)
     assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
     np.testing.assert_array_equal(np.asarray(got), expected)
     assert strong_dtype(got) == expected.dtype
@@ -77,12 +77,12 @@ def test_weak_parameters_take_the_wanted_dtype_and_strong_ones_keep_theirs(value
 
 @pytest.mark.parametrize(("value", "wanted"), [(3, np.uint8), (3, np.float32), (1.5, np.float32)])
 def test_a_weak_device_array_takes_the_wanted_dtype(value, wanted):
-    got = RULES.parameter("F", weak(value), wanted)
+    got = RULES.to_parameter("F", weak(value), wanted)
     assert (strong_dtype(got), got.tolist()) == (np.dtype(wanted), value)
 
 
 def test_an_absent_parameter_stays_absent():
-    assert RULES.parameter("F", None, np.uint8) is None
+    assert RULES.to_parameter("F", None, np.uint8) is None
 
 
 REFUSED = [
@@ -99,12 +99,12 @@ REFUSED = [
 
 @pytest.mark.parametrize(("value", "wanted", "code", "message"), REFUSED, ids=repr)
 def test_parameters_that_do_not_fit_are_refused(value, wanted, code, message):
-    assert error(RULES.parameter, "F", value, wanted) == (code, "F", message)
+    assert error(RULES.to_parameter, "F", value, wanted) == (code, "F", message)
 
 
 def test_a_weak_float_is_no_integer():
     message = "op: F is float32[], expected uint8"
-    assert error(RULES.parameter, "F", weak(1.0), np.uint8) == ("data_type", "F", message)
+    assert error(RULES.to_parameter, "F", weak(1.0), np.uint8) == ("data_type", "F", message)
 
 
 SCALES = [
@@ -124,26 +124,30 @@ SCALES = [
 
 @pytest.mark.parametrize(("value", "found"), SCALES, ids=[repr(v)[:40] for v, _ in SCALES])
 def test_known_scales_are_finite_and_not_zero_once_rounded(value, found):
-    code, field, message = error(RULES.scale, "F", value, np.float32)
+    code, field, message = error(RULES.to_scale, "F", value, np.float32)
     assert (code, field) == ("value", "F")
     assert message.startswith(f"op: F {found}")
     assert message.endswith("expected finite nonzero values in float32")
 
 
 def test_a_scale_is_judged_in_its_own_format():
-    assert np.asarray(RULES.scale("F", 1e-45, np.float32)) == np.float32(1e-45)
-    assert error(RULES.scale, "F", 1e-8, np.float16)[0] == "value"
+    assert np.asarray(RULES.to_scale("F", 1e-45, np.float32)) == np.float32(1e-45)
+    assert error(RULES.to_scale, "F", 1e-8, np.float16)[0] == "value"
 
 
 def test_a_scale_is_required():
-    assert error(RULES.scale, "F", None, np.float32) == ("missing_tensor", "F", "op: F is required")
+    assert error(RULES.to_scale, "F", None, np.float32) == (
+        "missing_tensor",
+        "F",
+        "op: F is required",
+    )
 
 
 @pytest.mark.parametrize("bad", [0.0, np.nan, np.inf])
 def test_a_device_array_is_never_looked_into(bad):
     with jax.transfer_guard_device_to_host("disallow"):
-        assert RULES.scale("F", jnp.float32(bad), np.float32).dtype == np.float32
-    assert jax.eval_shape(lambda s: RULES.scale("F", s, np.float32), np.float32(bad)).shape == ()
+        assert RULES.to_scale("F", jnp.float32(bad), np.float32).dtype == np.float32
+    assert jax.eval_shape(lambda s: RULES.to_scale("F", s, np.float32), np.float32(bad)).shape == ()
 
 
 INTEGERS = [
@@ -157,19 +161,19 @@ INTEGERS = [
 
 @pytest.mark.parametrize(("value", "message"), INTEGERS)
 def test_options_are_integers_within_bounds(value, message):
-    assert error(RULES.integer, "F", value, 0, 9) == ("option", "F", f"op: F {message}")
+    assert error(RULES.to_integer, "F", value, 0, 9) == ("option", "F", f"op: F {message}")
 
 
 @pytest.mark.parametrize("value", [3, np.int64(3), np.uint8(3)])
 def test_any_static_integer_is_an_option(value):
-    assert RULES.integer("F", value, 0, 9) == 3
+    assert RULES.to_integer("F", value, 0, 9) == 3
 
 
 def test_a_tracer_is_no_option():
     with pytest.raises(
         SpecError, match=r"F is the traced or device array int32\[\], expected a st"
     ):
-        jax.eval_shape(lambda n: RULES.integer("F", n, 0, 9) * n, 3)
+        jax.eval_shape(lambda n: RULES.to_integer("F", n, 0, 9) * n, 3)
 
 
 SEQUENCES = [
@@ -184,13 +188,13 @@ SEQUENCES = [
 
 @pytest.mark.parametrize(("value", "message"), SEQUENCES)
 def test_window_options_are_sequences_of_the_right_length(value, message):
-    assert error(integers, RULES, "F", value, 2, 1, 1) == ("option", "F", f"op: F {message}")
+    assert error(to_integers, RULES, "F", value, 2, 1, 1) == ("option", "F", f"op: F {message}")
 
 
 @pytest.mark.parametrize("value", [(2, 3), [2, 3], np.array([2, 3])])
 def test_any_sequence_gives_a_tuple(value):
-    assert integers(RULES, "F", value, 2, 1, 1) == (2, 3)
-    assert integers(RULES, "F", None, 2, 7, 1) == (7, 7)
+    assert to_integers(RULES, "F", value, 2, 1, 1) == (2, 3)
+    assert to_integers(RULES, "F", None, 2, 7, 1) == (7, 7)
 
 
 def test_a_64_bit_array_has_the_dtype_that_jax_will_give_it():
@@ -208,31 +212,31 @@ def test_leading_ones_do_not_count_as_rank(sizes, rank):
 
 
 def test_the_bounds_of_an_option_are_inside():
-    assert [RULES.integer("F", value, 2, 5) for value in (2, 5)] == [2, 5]
+    assert [RULES.to_integer("F", value, 2, 5) for value in (2, 5)] == [2, 5]
 
 
 def test_a_large_integer_is_a_scale_until_float32_ends():
-    assert RULES.scale("S", 2**127, np.float32) == np.float32(2.0**127)
+    assert RULES.to_scale("S", 2**127, np.float32) == np.float32(2.0**127)
     with pytest.raises(SpecError, match="expected finite nonzero values in float32"):
-        RULES.scale("S", 2**128, np.float32)
+        RULES.to_scale("S", 2**128, np.float32)
 
 
 def test_a_scale_may_be_negative():
-    assert RULES.scale("S", -0.5, np.float32) == -0.5
+    assert RULES.to_scale("S", -0.5, np.float32) == -0.5
 
 
 @pytest.mark.parametrize("own", [np.int32, np.bool_, np.uint8])
 def test_a_zero_point_of_another_dtype_than_the_output_is_refused(own):
     message = f"op: Z has dtype {np.dtype(own)}, expected int8, the output_dtype"
-    found = error(RULES.output_dtype, np.int8, "Z", own(0), np.uint8)
+    found = error(RULES.choose_output_dtype, np.int8, "Z", own(0), np.uint8)
     assert found == ("data_type", "Z", message)
 
 
 def test_a_long_value_is_cut_in_a_message():
-    *_, message = error(RULES.integer, "F", "x" * 100, 0)
+    *_, message = error(RULES.to_integer, "F", "x" * 100, 0)
     assert message == f"op: F is '{'x' * 59}, expected a static integer"
 
 
 @pytest.mark.parametrize("value", [-128, 127])
 def test_the_ends_of_a_range_are_within_it(value):
-    assert RULES.parameter("F", value, np.int8) == value
+    assert RULES.to_parameter("F", value, np.int8) == value

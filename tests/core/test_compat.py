@@ -1,4 +1,4 @@
-"""What stands between the operators and the parts of JAX that change, function by function."""
+"""The functions between the operators and the parts of JAX that change, one by one."""
 
 import functools
 

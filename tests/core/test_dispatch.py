@@ -1,4 +1,4 @@
-"""Which lowering runs: the table, `implementation`, refusals and `explain`."""
+"""The choice of a lowering: the table, `implementation`, refusals and `explain`."""
 
 import dataclasses
 
@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import dmlax
-from dmlax._core import dispatch, mosaic_gpu, native
+from dmlax._core import dispatch, mosaic_gpu
 from dmlax._core.arguments import Aval
+from dmlax._cpu import library
 
 X = np.arange(16, dtype=np.uint8).reshape(1, 1, 4, 4)
 W = np.ones((1, 1, 2, 2), np.int8)
@@ -165,7 +166,7 @@ def test_the_reference_lowers_where_it_can_run(name, platform):
 
 
 def test_explain_says_what_runs_where_and_why_the_others_do_not(monkeypatch):
-    monkeypatch.setattr(native, "why_not", lambda platform: f"no kernel for {platform}")
+    monkeypatch.setattr(library, "why_not", lambda platform: f"no kernel for {platform}")
     monkeypatch.setattr(mosaic_gpu, "why_not", lambda platform: f"no GPU for {platform}")
     explanation = dmlax.explain(dmlax.quantized_linear_convolution, X, W, **SCALES)
     assert str(explanation) == "\n".join(
@@ -191,7 +192,7 @@ def test_explain_says_what_runs_where_and_why_the_others_do_not(monkeypatch):
 
 def test_explain_says_what_runs_instead_of_xla(monkeypatch):
     here = {"cpu": None, "cuda": "not here", "tpu": "not here"}
-    monkeypatch.setattr(native, "why_not", here.get)
+    monkeypatch.setattr(library, "why_not", here.get)
     explanation = dmlax.explain(dmlax.convolution_integer, X, W)
     assert str(explanation.choices[0]) == "\n".join(
         [
@@ -220,7 +221,7 @@ def test_explain_of_a_named_implementation_names_nothing_else():
     assert chosen == {"cpu": "reference", "cuda": None, "tpu": "reference"}
     why_not = explanation.choices[0].why_not
     assert why_not["xla"] == "reference was named"
-    assert why_not["native_cpu"] == (native.why_not("cpu") or "reference was named")
+    assert why_not["native_cpu"] == (library.why_not("cpu") or "reference was named")
     assert "cuda: nothing" in str(explanation)
 
 
@@ -236,12 +237,12 @@ def test_explain_warns_of_accumulators_that_can_overflow():
 
 @pytest.mark.parametrize("name", CALLS)
 def test_explain_traces_and_runs_nothing(name, monkeypatch):
-    monkeypatch.setattr(dispatch, "_compiled", None)
+    monkeypatch.setattr(dispatch, "_compile", None)
     function, arguments, fixed = CALLS[name]
     explanation = dmlax.explain(function, *arguments, **fixed)
     assert explanation.operator == name
     on_cuda = "mosaic_gpu" if name in NATIVE and mosaic_gpu.why_not("cuda") is None else "xla"
-    on_cpu = "native_cpu" if name in NATIVE and native.why_not("cpu") is None else "xla"
+    on_cpu = "native_cpu" if name in NATIVE and library.why_not("cpu") is None else "xla"
     assert [choice.implementation for choice in explanation.choices] == [on_cpu, on_cuda, "xla"]
 
 
@@ -266,8 +267,8 @@ def test_explain_takes_only_operators(function):
 
 
 @pytest.mark.parametrize(
-    "told", [dispatch.Choice("cpu", None, {}), dispatch.Explanation("op", "call", ())]
+    "explained", [dispatch.Choice("cpu", None, {}), dispatch.Explanation("op", "call", ())]
 )
-def test_what_is_explained_does_not_change(told):
+def test_an_explanation_is_frozen(explained):
     with pytest.raises(dataclasses.FrozenInstanceError):
-        told.platform = "tpu"
+        explained.platform = "tpu"

@@ -9,9 +9,11 @@ from dmlax._core import windows
 @pytest.mark.parametrize(
     ("kernel", "dilation", "span"), [(1, 5, 1), (3, 1, 3), (3, 4, 9), (2, 7, 8)]
 )
-def test_a_dilated_kernel_spans_from_its_first_to_its_last_cell(kernel, dilation, span):
+def test_a_dilated_kernel_spans_from_its_first_to_its_last_pixel(kernel, dilation, span):
     assert (
-        windows.dilated(kernel, dilation) == span == 1 + max(range(0, kernel * dilation, dilation))
+        windows.dilated_size(kernel, dilation)
+        == span
+        == 1 + max(range(0, kernel * dilation, dilation))
     )
 
 
@@ -30,8 +32,8 @@ def test_taps_are_row_major():
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("dilation", [1, 2])
 def test_a_tap_meets_one_cell_a_window(stride, dilation):
-    cells, kernel = np.arange(17), 3
-    size = windows.output_size(cells.size, windows.dilated(kernel, dilation), stride)
+    pixels, kernel = np.arange(17), 3
+    size = windows.output_size(pixels.size, windows.dilated_size(kernel, dilation), stride)
     for (tap,) in windows.taps((kernel,)):
         (met,) = windows.tap_slices((tap,), (size,), (stride,), (dilation,))
-        assert cells[met].tolist() == [o * stride + tap * dilation for o in range(size)]
+        assert pixels[met].tolist() == [o * stride + tap * dilation for o in range(size)]

@@ -1,5 +1,7 @@
 """Operators made from descs: bit for bit what the functions of `dmlax` give."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,6 @@ from jax import export
 import dmlax
 from directml_cases import (
     DESCS,
-    OPERATORS,
     VALID,
     dequantize,
     edited,
@@ -23,7 +24,7 @@ from directml_cases import (
     quantized,
 )
 from dmlax import SpecError, directml
-from dmlax.directml import calls
+from dmlax._operators import SUPPORT
 from support import WORDS, assert_same, draw
 
 N, Q, I = "nonzero_coordinates", "quantized_linear_convolution", "convolution_integer"  # noqa: E741
@@ -90,7 +91,7 @@ def values(seed, name, dtype, shape):
 
 
 def given(op, seed=0):
-    """What to call an operator with: every element of every buffer is drawn."""
+    """Inputs of an operator: every element of every buffer is drawn."""
     tensors = op.desc.tensors
     names = [DIRECTML[name] for name in op.bind_order.inputs]
     return {
@@ -100,7 +101,7 @@ def given(op, seed=0):
 
 
 def expected(operator, fields, inputs):
-    """What `dmlax` gives for the same tensors, bound."""
+    """The outputs of the function of `dmlax` for the same tensors, bound."""
     tensors = made(operator, fields).tensors
     x = {DIRECTML[name]: logical(tensors[DIRECTML[name]], each) for name, each in inputs.items()}
     flat = {name: each.reshape(-1) for name, each in x.items()}
@@ -421,7 +422,7 @@ def test_the_gradient_of_a_broadcast_scale_is_a_sum():
     assert_same(gradient, difference.sum(3).reshape(-1).astype(np.float32))
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("operator", VALID)
 def test_an_exported_operator_is_the_same(operator):
     fields, first = VALID[operator]
     op = directml.create_operator(made(operator, fields), feature_level=level(first))
@@ -448,17 +449,17 @@ def test_shapes_are_known_without_running():
 # --- one operator for equal descs ---------------------------------------------------------
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("operator", VALID)
 def test_equal_descs_give_the_same_operator_which_traces_once(operator, monkeypatch):
     fields, first = VALID[operator]
     fields = edited(fields, InputTensor={"GuaranteedBaseOffsetAlignment": 4096})
-    traced, call = [], calls.CALLS[DESCS[operator]]
+    traced, support = [], SUPPORT[DESCS[operator]]
 
     def counted(desc, tensors):
         traced.append(desc)
-        return call(desc, tensors)
+        return support.call(desc, tensors)
 
-    monkeypatch.setitem(calls.CALLS, DESCS[operator], counted)
+    monkeypatch.setitem(SUPPORT, support.desc, replace(support, call=counted))
     one, two = (
         directml.create_operator(made(operator, fields), feature_level=level(first))
         for _ in range(2)
@@ -485,7 +486,7 @@ def test_another_desc_is_another_operator():
     assert one.desc != other.desc
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("operator", VALID)
 def test_an_operator_knows_its_desc(operator):
     fields, first = VALID[operator]
     desc = made(operator, fields)
@@ -639,7 +640,7 @@ def test_nothing_runs_for_a_broken_desc(monkeypatch):
     def never(desc, tensors):
         raise AssertionError
 
-    monkeypatch.setitem(calls.CALLS, DESCS[N], never)
+    monkeypatch.setitem(SUPPORT, DESCS[N], replace(SUPPORT[DESCS[N]], call=never))
     desc = made(N, edited(nonzero(), OutputCountTensor={"Sizes": [1, 1, 1, 2]}))
     for _ in range(2):
         with pytest.raises(SpecError, match="OutputCountTensor has Sizes"):

@@ -1,12 +1,13 @@
-"""The suite's coverage of the strict door: every rule, and every row of every table."""
+"""The suite's coverage of the descriptors: every rule, and every row of every table."""
 
 from functools import cache
 
 import pytest
 
-from directml_cases import DESCS, OPERATORS, level
+from directml_cases import DESCS, level
 from dmlax import SpecError, directml
-from dmlax.directml import tables, tensors
+from dmlax._operators import SUPPORT
+from dmlax.directml import tensors
 from dmlax_conformance.format import vectors
 from dmlax_conformance.operators import tables as desc_tables
 
@@ -20,14 +21,14 @@ OF_OPERATORS = sorted(
     {
         (operator, rule.name)
         for operator, cls in DESCS.items()
-        for table in tables.SUPPORT[cls].tables
+        for table in SUPPORT[cls].tables
         for rule in table.rules
     }
 )
 ROWS = {
     f"{operator} {table.feature_level.name[6:]} {row.tensor}": (operator, table, row)
     for operator, cls in DESCS.items()
-    for table in tables.SUPPORT[cls].tables
+    for table in SUPPORT[cls].tables
     for row in table.rows
 }
 KINDS = {"Input": "input", "Optional input": "optional", "Output": "output"}
@@ -41,7 +42,7 @@ def suite():
 
 @cache
 def all_found():
-    """What the library says of each vector, by id."""
+    """The library's violations for each vector, by id."""
     return {vector.id: judged(vector) for vector in suite()}
 
 
@@ -66,7 +67,7 @@ def invalid(rule, operator=None):
 
 
 def breaks(vector, rule):
-    """Whether a vector's first violation is of a rule, with the code and field that it expects."""
+    """True if a vector's first violation is of a rule, with the code and field that it expects."""
     wanted = (rule, vector.expect.code, vector.expect.field)
     return [tuple(each[:3]) for each in found(vector)[:1]] == [wanted]
 
@@ -98,9 +99,9 @@ def test_every_valid_desc_is_accepted():
 # --- rows ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("operator", DESCS)
 def test_the_suites_tables_begin_at_the_same_levels(operator):
-    starts = [table.feature_level.name[6:] for table in tables.SUPPORT[DESCS[operator]].tables]
+    starts = [table.feature_level.name[6:] for table in SUPPORT[DESCS[operator]].tables]
     assert list(desc_tables.TABLES[operator]) == starts
 
 
@@ -123,7 +124,7 @@ def test_the_suites_own_row_is_the_same(operator, table, row):
 
 def at_table(operator, table, row):
     """The vectors whose level has this table, and which have the row's tensor."""
-    support = tables.SUPPORT[DESCS[operator]]
+    support = SUPPORT[DESCS[operator]]
     for vector in suite():
         if vector.operator == operator and vector.desc[row.tensor] is not None:
             at = level(vector.feature_level)

@@ -8,7 +8,6 @@ from directml_cases import (
     DESCS,
     LEVELS,
     NAMES,
-    OPERATORS,
     VALID,
     dequantize,
     edited,
@@ -21,7 +20,8 @@ from directml_cases import (
     quantized,
 )
 from dmlax import SpecError, directml
-from dmlax.directml import tables, tensors
+from dmlax._operators import SUPPORT
+from dmlax.directml import tensors
 
 N, Q, I = "nonzero_coordinates", "quantized_linear_convolution", "convolution_integer"  # noqa: E741
 E, D = "element_wise_quantize_linear", "element_wise_dequantize_linear"
@@ -423,46 +423,6 @@ def test_what_validate_finds_create_operator_raises(case):
     assert not hasattr(error, "__notes__")
 
 
-RULES = {
-    operator: {rule.name for table in tables.SUPPORT[cls].tables for rule in table.rules}
-    for operator, cls in DESCS.items()
-}
-OF_TENSORS = {tensors.INTRODUCED.name, tensors.REQUIRED.name}
-OF_TENSORS |= {rule.name for rule in tensors.TENSOR_RULES}
-
-
-@pytest.mark.parametrize("operator", OPERATORS)
-def test_every_rule_is_broken_here(operator):
-    cases = [case for case in BROKEN if case.operator == operator]
-    assert {case.rule for case in cases} - OF_TENSORS == RULES[operator]
-
-
-def test_every_rule_of_tensors_is_broken_here():
-    assert {case.rule for case in BROKEN} - set().union(*RULES.values()) == OF_TENSORS
-
-
-def test_rules_say_what_they_are_and_where_they_come_from():
-    for support in tables.SUPPORT.values():
-        for table in support.tables:
-            for rule in table.rules:
-                assert rule.sentence.endswith(".")
-                assert rule.page.startswith("https://learn.microsoft.com/")
-    for rule in (tensors.INTRODUCED, tensors.REQUIRED, *tensors.TENSOR_RULES):
-        assert rule.sentence.endswith(".")
-
-
-def test_the_example_of_a_dimension_count():
-    desc = made(N, nonzero((1, 1, 1, 2, 4), rank=4))
-    with pytest.raises(SpecError) as caught:
-        directml.create_operator(desc, feature_level=directml.FeatureLevel.LEVEL_3_0)
-    assert str(caught.value) == (
-        "NonzeroCoordinates: OutputCoordinatesTensor has DimensionCount 4, InputTensor has 5; "
-        "DML_FEATURE_LEVEL_3_0 requires them equal"
-    )
-
-
-# --- order ------------------------------------------------------------------------------
-
 CONVOLUTION = {
     "first": ["same-dimension-count"],
     "structure": [
@@ -517,6 +477,53 @@ ORDER = {
         "dequantize-output-data-type",
     ],
 }
+
+
+def rules_of(support):
+    return {rule for table in support.tables for rule in table.rules}
+
+
+OF_TENSORS = {tensors.INTRODUCED.name, tensors.REQUIRED.name}
+OF_TENSORS |= {rule.name for rule in tensors.TENSOR_RULES}
+
+
+def test_every_kind_of_rule_is_broken_here():
+    """The suite's vectors break every rule of every operator; here each kind says its words."""
+    kinds = {rule.name: type(rule) for support in SUPPORT.values() for rule in rules_of(support)}
+    assert {kinds[case.rule] for case in BROKEN if case.rule in kinds} == set(kinds.values())
+
+
+@pytest.mark.parametrize("operator", ORDER)
+def test_every_rule_of_these_operators_is_broken_here(operator):
+    cases = [case for case in BROKEN if case.operator == operator]
+    assert {case.rule for case in cases} - OF_TENSORS == set(ORDER[operator])
+
+
+def test_every_rule_of_tensors_is_broken_here():
+    assert {case.rule for case in BROKEN} - set().union(*ORDER.values()) == OF_TENSORS
+
+
+def test_rules_say_what_they_are_and_where_they_come_from():
+    for support in SUPPORT.values():
+        for rule in rules_of(support):
+            assert rule.sentence.endswith(".")
+            assert rule.page.startswith("https://learn.microsoft.com/")
+    for rule in (tensors.INTRODUCED, tensors.REQUIRED, *tensors.TENSOR_RULES):
+        assert rule.sentence.endswith(".")
+
+
+def test_the_example_of_a_dimension_count():
+    desc = made(N, nonzero((1, 1, 1, 2, 4), rank=4))
+    with pytest.raises(SpecError) as caught:
+        directml.create_operator(desc, feature_level=directml.FeatureLevel.LEVEL_3_0)
+    assert str(caught.value) == (
+        "NonzeroCoordinates: OutputCoordinatesTensor has DimensionCount 4, InputTensor has 5; "
+        "DML_FEATURE_LEVEL_3_0 requires them equal"
+    )
+
+
+# --- order ------------------------------------------------------------------------------
+
 TENSOR_ORDER = [
     "tensor-data-type",
     "tensor-dimension-count",
@@ -535,9 +542,9 @@ def test_a_tensors_rules_are_checked_in_the_contracts_order():
     assert [rule.name for rule in tensors.TENSOR_RULES] == TENSOR_ORDER
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("operator", ORDER)
 def test_an_operators_rules_are_checked_in_the_contracts_order(operator):
-    first, *others = tables.SUPPORT[DESCS[operator]].tables
+    first, *others = SUPPORT[DESCS[operator]].tables
     assert [rule.name for rule in first.rules] == ORDER[operator]
     for table in others:
         late = set() if operator != N else {"nonzero-same-dimension-count"}
@@ -725,9 +732,9 @@ def test_a_desc_is_accepted_from_one_level_on(operator, fields, first, last):
     assert accepted == levels(first, last)
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("operator", DESCS)
 def test_levels_between_two_tables_are_as_the_earlier_one(operator):
-    support = tables.SUPPORT[DESCS[operator]]
+    support = SUPPORT[DESCS[operator]]
     starts = [table.feature_level for table in support.tables]
     assert starts == sorted(starts)
     for at in directml.FeatureLevel:
@@ -740,9 +747,9 @@ STARTS = {N: "3_0 4_0", Q: "2_1 4_0 5_2", I: "2_1 4_0", E: "1_0 2_1 3_0 6_0 6_2"
 STARTS[D] = STARTS[E]
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("operator", STARTS)
 def test_tables_begin_at_the_pages_levels(operator):
-    starts = [table.feature_level for table in tables.SUPPORT[DESCS[operator]].tables]
+    starts = [table.feature_level for table in SUPPORT[DESCS[operator]].tables]
     assert starts == [level(name) for name in STARTS[operator].split()]
 
 

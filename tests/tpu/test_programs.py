@@ -3,7 +3,7 @@
 Of the convolutions v5e gets every combination of dtypes, arithmetic, preparation and groups; the
 others get a covering set, with every combination of dtypes and every pair of all choices. All of
 them get every dtype of the element-wise operators and, in every rank, of nonzero; the dozen layers
-one image at a time; and nonzero of 2^20 elements.
+one image at a time; and nonzero of 2^20 elements. v5e gets every law, and so every operator.
 
 Seconds are the process's, of all threads, so that a busy machine does not count.
 """
@@ -18,6 +18,7 @@ import jax
 import pytest
 
 import dmlax
+from laws import LAWS
 from optimised import HOST, Product, Program, read
 
 pytestmark = pytest.mark.tpu
@@ -138,6 +139,12 @@ def test_nonzero(generation, sought):
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_nonzero_of_a_million(generation):
     compiled(generation, dmlax.nonzero_coordinates, shape("float32", (2**20,)))
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_a_law_of_every_operator_compiles(law):
+    operands = jax.tree.map(lambda x: shape(x.dtype, x.shape), law.operands)
+    compiled("v5e", law.function, *operands)
 
 
 def test_the_reader_sees_what_is_not_wanted():

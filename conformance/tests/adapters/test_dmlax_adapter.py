@@ -1,16 +1,17 @@
 """The adapter for dmlax, against a stand-in that answers through the oracle."""
+# ruff: noqa: A002  # parameters have the names that the library gives them
 
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
-from dmlax_conformance.adapters.dmlax import PARAMETERS, WINDOWS, Dmlax
+from dmlax_conformance.adapters.dmlax import Dmlax
 from dmlax_conformance.errors import SpecViolation
 from dmlax_conformance.format.tensors import from_numpy, to_numpy
 from dmlax_conformance.format.vectors import Request, Vector
@@ -20,6 +21,13 @@ from dmlax_conformance.operators.answer_desc import answer_desc
 from dmlax_conformance.operators.desc_rules import violations
 from dmlax_conformance.operators.tables import LEVELS, TABLES, introduced, tensors
 from dmlax_conformance.suite import runner
+
+WINDOWS = ("Strides", "Dilations", "StartPadding", "EndPadding", "GroupCount")
+PARAMETERS = [
+    f"{tensor}{parameter}"
+    for tensor in ("Input", "Filter", "Output")
+    for parameter in ("Scale", "ZeroPoint")
+]
 
 
 class SpecError(ValueError):
@@ -44,22 +52,28 @@ def ask(operator: str, attributes: dict[str, Any], inputs: dict[str, Any], outpu
     return [to_numpy(tensor) for tensor in results.values()]
 
 
-def nonzero_coordinates(x: Any, *, size: int, coordinate_rank: int) -> tuple[Any, Any]:
+class NonzeroCoordinates(NamedTuple):
+    """The result of the stand-in, named as the contract names it."""
+
+    count: Any  # type: ignore[assignment]  # hides a method of tuple
+    coordinates: Any
+
+
+def nonzero_coordinates(input: Any, /, *, size: int, coordinate_rank: int) -> NonzeroCoordinates:
     outputs = {
         "OutputCountTensor": Request("uint32", ()),
         "OutputCoordinatesTensor": Request("uint32", (size, coordinate_rank)),
     }
-    count, rows = ask("nonzero_coordinates", {}, {"InputTensor": x}, outputs)
-    return count, rows
+    return NonzeroCoordinates(*ask("nonzero_coordinates", {}, {"InputTensor": input}, outputs))
 
 
 def convolution(operator: str, x: Any, w: Any, bias: Any, dtype: str, options: Any) -> Any:
     assert options.pop("dimension_numbers", None) == (
         ("NCW", "OIW", "NCW") if x.ndim == 3 else None
     )
-    attributes = {field: options.pop(keyword) for field, keyword in WINDOWS.items()}
+    attributes = {field: options.pop(snake(field)) for field in WINDOWS}
     inputs = {"InputTensor": x, "FilterTensor": w, "BiasTensor": bias}
-    inputs |= {field: options.pop(keyword, None) for field, keyword in PARAMETERS.items()}
+    inputs |= {f"{name}Tensor": options.pop(snake(name), None) for name in PARAMETERS}
     assert not options
     outputs = {"OutputTensor": Request(dtype, ())}
     (result,) = ask(operator, attributes, inputs, outputs)
@@ -67,13 +81,26 @@ def convolution(operator: str, x: Any, w: Any, bias: Any, dtype: str, options: A
     return result
 
 
-def quantized_linear_convolution(x: Any, w: Any, bias: Any = None, /, **options: Any) -> Any:
-    dtype = options.pop("output_dtype")
-    return convolution("quantized_linear_convolution", x, w, bias, dtype, options)
+def quantized_linear_convolution(
+    input: Any,
+    filter: Any,
+    bias: Any = None,
+    /,
+    *,
+    output_dtype: str,
+    dimension_numbers: Any = None,
+    **options: Any,
+) -> Any:
+    options["dimension_numbers"] = dimension_numbers
+    name = "quantized_linear_convolution"
+    return convolution(name, input, filter, bias, output_dtype, options)
 
 
-def convolution_integer(x: Any, w: Any, /, **options: Any) -> Any:
-    return convolution("convolution_integer", x, w, None, "int32", options)
+def convolution_integer(
+    input: Any, filter: Any, /, *, dimension_numbers: Any = None, **options: Any
+) -> Any:
+    options["dimension_numbers"] = dimension_numbers
+    return convolution("convolution_integer", input, filter, None, "int32", options)
 
 
 def element_wise(operator: str, dtype: str, *operands: Any) -> Any:
@@ -83,12 +110,14 @@ def element_wise(operator: str, dtype: str, *operands: Any) -> Any:
     return result
 
 
-def element_wise_quantize_linear(x: Any, s: Any, z: Any = None, /, *, output_dtype: str) -> Any:
-    return element_wise("element_wise_quantize_linear", output_dtype, x, s, z)
+def element_wise_quantize_linear(
+    input: Any, scale: Any, zero_point: Any = None, /, *, output_dtype: str
+) -> Any:
+    return element_wise("element_wise_quantize_linear", output_dtype, input, scale, zero_point)
 
 
-def element_wise_dequantize_linear(x: Any, s: Any, z: Any = None, /) -> Any:
-    return element_wise("element_wise_dequantize_linear", "float32", x, s, z)
+def element_wise_dequantize_linear(input: Any, scale: Any, zero_point: Any = None, /) -> Any:
+    return element_wise("element_wise_dequantize_linear", "float32", input, scale, zero_point)
 
 
 CREATED: list[tuple[str, str]] = []
@@ -195,9 +224,9 @@ def test_known_scales_are_not_traced(adapter: Dmlax, suite: list[Vector]) -> Non
 def test_wrong_documented_shapes_are_not_hidden(
     adapter: Dmlax, suite: list[Vector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def flat(x: Any, **options: Any) -> tuple[Any, Any]:
-        count, rows = nonzero_coordinates(x, **options)
-        return count.reshape(1), rows
+    def flat(input: Any, /, *, size: int, coordinate_rank: int) -> NonzeroCoordinates:
+        found = nonzero_coordinates(input, size=size, coordinate_rank=coordinate_rank)
+        return found._replace(count=found.count.reshape(1))
 
     monkeypatch.setattr(LIBRARY, "nonzero_coordinates", flat)
     vector = next(v for v in suite if v.id == "nonzero-page-2x4-width-3")

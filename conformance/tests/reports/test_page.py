@@ -329,7 +329,7 @@ def test_a_refused_call_links_to_its_valid_twin(show: Open, suite: list[Vector])
     page = show(f"#{vector.id}")
     assert page.locator("#vector").get_by_text("A refusal:").is_visible()
     page.locator("#vector a").click()
-    page.locator(f"#vector h3:has-text('{vector.twin}')").wait_for()
+    page.locator(f"#vector h3:has-text('{vector.base}')").wait_for()
 
 
 LARGE = "nonzero-length-1071"

@@ -33,10 +33,10 @@ def test_both_schemas_write_tensors_alike() -> None:
     assert ours["case"]["properties"]["requires"] == asked
 
 
-def test_commands_obey_the_schema(suite: list[Vector]) -> None:
+def test_commands_obey_the_schema(sample: list[Vector]) -> None:
     protocol.check(protocol.START, "start")
     protocol.check(protocol.STOP, "stop")
-    for seq, vector in enumerate(suite, 1):
+    for seq, vector in enumerate(sample, 1):
         if "Large" not in vector.flags:
             line = protocol.to_line(protocol.run_command(seq, runner.case_of(vector), "default"))
             message = protocol.from_line(line, "run")

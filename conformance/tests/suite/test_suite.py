@@ -51,7 +51,7 @@ def test_lint_complains(message: str, edited: Callable[[Edit], Path]) -> None:
     assert any(message.removeprefix("not in ") in line for line in found)
 
 
-def test_lint_complains_about_twins(tmp_path: Path) -> None:
+def test_lint_complains_about_bases(tmp_path: Path) -> None:
     path = tmp_path / "convolution_integer" / "invalid.json"
     path.parent.mkdir()
     text = (vectors_dir() / "convolution_integer" / "invalid.json").read_text()
@@ -102,19 +102,19 @@ TWO_CHANGES = {
 TOGETHER = "-together-"  # in the ids of descs in which fields that must agree change together
 
 
-def test_a_twin_differs_in_one_place(suite: list[Vector]) -> None:
+def test_a_call_differs_from_its_base_in_one_place(suite: list[Vector]) -> None:
     known = {vector.id: vector for vector in suite}
     for vector in suite:
-        if vector.twin is None:
+        if vector.base is None:
             continue
-        twin = known[vector.twin]
-        changed = [k for k in vector.inputs if vector.inputs[k] != twin.inputs.get(k)]
-        changed += [k for k in vector.attributes if vector.attributes[k] != twin.attributes[k]]
-        if vector.desc is not None and twin.desc is not None:
-            changed = [k for k in vector.desc if vector.desc[k] != twin.desc[k]]
-            changed += ["FeatureLevel"] * (vector.feature_level != twin.feature_level)
+        base = known[vector.base]
+        changed = [k for k in vector.inputs if vector.inputs[k] != base.inputs.get(k)]
+        changed += [k for k in vector.attributes if vector.attributes[k] != base.attributes[k]]
+        if vector.desc is not None and base.desc is not None:
+            changed = [k for k in vector.desc if vector.desc[k] != base.desc[k]]
+            changed += ["FeatureLevel"] * (vector.feature_level != base.feature_level)
         else:
-            changed += [k for k in vector.outputs if vector.outputs[k] != twin.outputs[k]]
+            changed += [k for k in vector.outputs if vector.outputs[k] != base.outputs[k]]
         is_one = len(changed) == 1 or vector.id in TWO_CHANGES or TOGETHER in vector.id
         assert is_one, (vector.id, changed)
 

@@ -8,7 +8,8 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from dmlax._convolution import mosaic_gpu, native_cpu, reference, xla
+from dmlax._convolution import mosaic_gpu, reference, xla
+from dmlax._convolution.cpu import lowering as native_cpu
 from dmlax._convolution.plan import (
     FIELDS,
     Convolution,
@@ -22,21 +23,21 @@ from dmlax._convolution.plan import (
 )
 from dmlax._convolution.prepare import Prepared, PreparedFilter
 from dmlax._core import dispatch, requantize
-from dmlax._core.arguments import Rules, aval_of, integers
+from dmlax._core.arguments import Rules, aval_of, to_integers
 
 _INTEGER = Rules("convolution_integer")
 _QUANTIZED = Rules("quantized_linear_convolution")
 _DEFAULT_LAYOUT = ("NCHW", "OIHW", "NCHW")
 _LOWERINGS = (
-    dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not),
-    dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not),
+    dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not, ("cpu",)),
+    dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, ("cuda",)),
     dispatch.Lowering("xla", xla.run),
-    dispatch.Lowering("reference", reference.run, reference.why_not),
+    dispatch.Lowering("reference", reference.run, reference.why_not, ("cpu", "tpu")),
 )
-_OPERATORS = {
-    rules: dispatch.Operator(rules.operator, _LOWERINGS, partition=output_partition)
+INTEGER, QUANTIZED = (
+    dispatch.Operator(rules.operator, _LOWERINGS, partition=output_partition)
     for rules in (_INTEGER, _QUANTIZED)
-}
+)
 
 
 def convolution_integer(
@@ -57,17 +58,17 @@ def convolution_integer(
     """Convolves 8-bit tensors less their zero points into int32.
 
     The sum of `(input - input_zero_point) * (filter - filter_zero_point)` over each window, in
-    int32, wrapping. A padded cell is the input zero point.
+    int32, wrapping. A padded pixel is the input zero point.
 
     Args:
       input: int8 or uint8, (N, C, height, width), or as `dimension_numbers` says.
       filter: int8 or uint8, (K, C / group_count, height, width); or a `PreparedFilter`.
       input_zero_point: of the input's dtype, one value; default 0.
       filter_zero_point: of the filter's dtype, one value or one per output channel; default 0.
-      strides: cells between windows, a spatial axis each; default 1.
-      dilations: cells between the filter's elements, a spatial axis each; default 1.
-      start_padding: cells before each spatial axis; default 0.
-      end_padding: cells after each spatial axis; default 0.
+      strides: pixels between windows, a spatial axis each; default 1.
+      dilations: pixels between the filter's elements, a spatial axis each; default 1.
+      start_padding: pixels before each spatial axis; default 0.
+      end_padding: pixels after each spatial axis; default 0.
       group_count: groups, a static integer that divides K; C is the filter's channels times it.
       dimension_numbers: as in `jax.lax`: of rank 4, or ("NCW", "OIW", "NCW") for rank 3.
       implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".
@@ -103,7 +104,7 @@ def convolution_integer(
     )
     windows = (strides, dilations, start_padding, end_padding)
     plan, operands = _bind(_INTEGER, arguments, windows, group_count, dimension_numbers)
-    return dispatch.call(_OPERATORS[_INTEGER], plan, operands, implementation)  # type: ignore[no-any-return]
+    return dispatch.call(INTEGER, plan, operands, implementation)  # type: ignore[no-any-return]
 
 
 def quantized_linear_convolution(
@@ -145,10 +146,10 @@ def quantized_linear_convolution(
       filter_zero_point: of the filter's dtype, one value or one per output channel; default 0.
       output_zero_point: of the output's dtype, one value; default 0.
       output_dtype: int8 or uint8; default that of an `output_zero_point` array, else the input's.
-      strides: cells between windows, a spatial axis each; default 1.
-      dilations: cells between the filter's elements, a spatial axis each; default 1.
-      start_padding: cells before each spatial axis; default 0. They hold the input zero point.
-      end_padding: cells after each spatial axis; default 0.
+      strides: pixels between windows, a spatial axis each; default 1.
+      dilations: pixels between the filter's elements, a spatial axis each; default 1.
+      start_padding: pixels before each spatial axis; default 0. They hold the input zero point.
+      end_padding: pixels after each spatial axis; default 0.
       group_count: groups, a static integer that divides K; C is the filter's channels times it.
       dimension_numbers: as in `jax.lax`: of rank 4, or ("NCW", "OIW", "NCW") for rank 3.
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's CPU kernels:
@@ -197,12 +198,12 @@ def quantized_linear_convolution(
         output_scale,
         output_zero_point,
     )
-    _QUANTIZED.choice("arithmetic", arithmetic, requantize.ARITHMETICS)
+    _QUANTIZED.expect_choice("arithmetic", arithmetic, requantize.ARITHMETICS)
     windows = (strides, dilations, start_padding, end_padding)
     plan, operands = _bind(
         _QUANTIZED, arguments, windows, group_count, dimension_numbers, arithmetic, output_dtype
     )
-    return dispatch.call(_OPERATORS[_QUANTIZED], plan, operands, implementation)  # type: ignore[no-any-return]
+    return dispatch.call(QUANTIZED, plan, operands, implementation)  # type: ignore[no-any-return]
 
 
 def _bind(
@@ -214,9 +215,9 @@ def _bind(
     arithmetic: requantize.Arithmetic = "exact",
     output_dtype: Any = None,
 ) -> tuple[ConvolutionPlan, Convolution]:
-    """Arrays and options in their canonical forms, and the plan for them."""
-    input = jnp.asarray(rules.array("InputTensor", arguments.input))
-    rules.dtype("InputTensor", aval_of(input), jnp.int8, jnp.uint8)
+    """Converts arrays and options to their canonical forms, and plans the call."""
+    input = jnp.asarray(rules.to_array("InputTensor", arguments.input))
+    rules.expect_dtype("InputTensor", aval_of(input), jnp.int8, jnp.uint8)
     shape, filter, filter_zero_point = _filter(rules, arguments, group_count, dimension_numbers)
     rank = f"is {aval_of(input)}, expected rank {len(shape.filter.shape)}, as FilterTensor"
     same = input.ndim == len(shape.filter.shape)
@@ -224,7 +225,9 @@ def _bind(
     dtype = np.dtype(np.int32)
     if rules is _QUANTIZED:
         zero_point = arguments.output_zero_point
-        dtype = rules.output_dtype(output_dtype, FIELDS.output_zero_point, zero_point, input.dtype)
+        dtype = rules.choose_output_dtype(
+            output_dtype, FIELDS.output_zero_point, zero_point, input.dtype
+        )
     operands = _operands(rules, arguments, input, filter, shape, dtype)
     canonical = _windows(rules, windows, len(shape.kernel))
     options = Options(*canonical, shape.layouts[0], shape.layouts[2], arithmetic, dtype)
@@ -239,14 +242,14 @@ def _bind(
 def _filter(
     rules: Rules, arguments: Convolution, group_count: Any, dimension_numbers: Any
 ) -> tuple[FilterShape, Array | Prepared, Array | None]:
-    """The filter, raw or prepared, and a prepared one's zero point.
+    """Takes the filter, raw or prepared, and a prepared one's zero point.
 
-    A prepared filter's options may be left out, or said again, not contradicted.
+    A prepared filter's options may be left out, or repeated, not contradicted.
     """
     filter = arguments.filter
-    group_count = rules.integer("GroupCount", group_count, 1)
+    group_count = rules.to_integer("GroupCount", group_count, 1)
     if not isinstance(filter, PreparedFilter):
-        array = jnp.asarray(rules.array("FilterTensor", filter))
+        array = jnp.asarray(rules.to_array("FilterTensor", filter))
         shape = filter_shape(rules, aval_of(array), group_count, _hashable(dimension_numbers))
         return shape, array, None
     shape = filter.shape
@@ -274,7 +277,7 @@ def _operands(
     shape: FilterShape,
     dtype: np.dtype,
 ) -> Convolution:
-    """Every parameter as an array; weakly typed ones take their tensor's dtype."""
+    """Converts every parameter to an array; weakly typed ones take their tensor's dtype."""
     quantized = dtype != np.int32
     dtypes = Convolution(
         input=input.dtype,
@@ -285,24 +288,24 @@ def _operands(
         output_zero_point=dtype,
     )
     found = {
-        name: rules.parameter(getattr(FIELDS, name), getattr(arguments, name), wanted)
+        name: rules.to_parameter(getattr(FIELDS, name), getattr(arguments, name), wanted)
         for name, wanted in dtypes._asdict().items()
         if name not in ("input", "filter") and wanted is not None
     }
     for name in ("input_scale", "filter_scale", "output_scale") if quantized else ():
-        found[name] = rules.scale(getattr(FIELDS, name), getattr(arguments, name), jnp.float32)
+        found[name] = rules.to_scale(getattr(FIELDS, name), getattr(arguments, name), jnp.float32)
     return Convolution(input, filter, **found)
 
 
 def _windows(
     rules: Rules, windows: tuple[Any, ...], count: int
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...]]:
-    """Strides, dilations and (start, end) padding."""
+    """Converts to strides, dilations and (start, end) padding."""
     strides, dilations, start, end = windows
-    start = integers(rules, "StartPadding", start, count, 0, 0)
-    end = integers(rules, "EndPadding", end, count, 0, 0)
+    start = to_integers(rules, "StartPadding", start, count, 0, 0)
+    end = to_integers(rules, "EndPadding", end, count, 0, 0)
     return (
-        integers(rules, "Strides", strides, count, 1, 1),
-        integers(rules, "Dilations", dilations, count, 1, 1),
+        to_integers(rules, "Strides", strides, count, 1, 1),
+        to_integers(rules, "Dilations", dilations, count, 1, 1),
         tuple(zip(start, end, strict=True)),
     )

@@ -1,4 +1,4 @@
-"""What follows the accumulation: the bias, and the requantization where the output is quantized."""
+"""The epilogue of a convolution: the requantization, where the output is quantized."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from dmlax._core import requantize
 def epilogue(
     plan: ConvolutionPlan, operands: Convolution, channel: tuple[int, ...]
 ) -> Callable[[Array], Array]:
-    """accumulator -> output; `channel` reshapes (K,) to broadcast along the channels."""
+    """Returns accumulator -> output; `channel` reshapes (K,) to broadcast along the channels."""
     if not plan.quantized:
         return lambda accumulator: accumulator
     zero_point = operands.output_zero_point
@@ -27,6 +27,6 @@ def epilogue(
 
 
 def as_channel(parameter: Array, channel: tuple[int, ...]) -> Array:
-    """One value as (), one per channel to broadcast along the channels."""
+    """Reshapes one value to (), one per channel to broadcast along the channels."""
     parameter = as_parameter(parameter)
     return parameter.reshape(channel) if parameter.ndim else parameter

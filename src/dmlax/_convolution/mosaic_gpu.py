@@ -16,7 +16,7 @@ from jax import Array
 from dmlax._convolution.mosaic_gpu_problem import Problem
 from dmlax._convolution.mosaic_gpu_widen import Widening
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
-from dmlax._convolution.prepare import ready
+from dmlax._convolution.prepare import as_prepared
 from dmlax._convolution.words import fill_channels, pad_end
 from dmlax._core import mosaic_gpu
 from dmlax._core.arguments import aval_of
@@ -110,7 +110,7 @@ def _by_products(narrow: Problem, operands: Convolution) -> Array:
 
     plan, widening = narrow.plan, Widening.of(narrow)
     problem = widening.problem
-    x, filter = fill_channels(plan, operands, operands.input, ready(plan, operands))
+    x, filter = fill_channels(plan, operands, operands.input, as_prepared(plan, operands))
     x, filter = widening.input(x, operands.input_zero_point), widening.filter(filter)
     given = operands._replace(
         input=x,
@@ -129,7 +129,7 @@ def _by_channels(problem: Problem, operands: Convolution) -> Array:
 
     x, outputs = operands.input, problem.plan.filter.outputs
     x = jnp.repeat(x, problem.outputs, -1) if problem.outputs > 1 else x
-    filter, missing = ready(problem.plan, operands), problem.pixel - outputs
+    filter, missing = as_prepared(problem.plan, operands), problem.pixel - outputs
     given = operands._replace(
         input=pad_end(x, missing),
         filter=pad_end(filter.packed, missing, axis=0),

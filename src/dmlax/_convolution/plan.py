@@ -1,4 +1,4 @@
-"""What a convolution will compute, from shapes and dtypes alone."""
+"""Checks a convolution and plans it from shapes and dtypes alone."""
 
 import functools
 import json
@@ -51,13 +51,13 @@ class FilterShape(NamedTuple):
         return math.prod(self.kernel)
 
     def encode(self) -> bytes:
-        """As JSON, for `jax.export`."""
+        """Encodes as JSON, for `jax.export`."""
         dtype, sizes = self.filter.dtype.name, self.filter.shape
         return json.dumps([dtype, sizes, self.layouts, self.group_count]).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> "FilterShape":
-        """The inverse of `encode`."""
+        """Decodes what `encode` wrote."""
         dtype, sizes, layouts, group_count = json.loads(bytes(data))
         return cls(Aval(np.dtype(dtype), tuple(sizes)), tuple(map(tuple, layouts)), group_count)
 
@@ -127,17 +127,17 @@ class ConvolutionPlan:
 
     @property
     def batch(self) -> int:
-        """N."""
+        """N, the number of images."""
         return self.input.shape[self.options.input_layout[0]]
 
     @property
     def quantized(self) -> bool:
-        """Whether the output is quantized, not int32."""
+        """True if the output is quantized, not int32."""
         return self.operands.output_scale is not None
 
     @property
     def output(self) -> Aval:
-        """What `eval_shape` gives."""
+        """The dtype and shape of the result."""
         sizes = (self.batch, self.filter.outputs, *self.output_sizes)
         return Aval(self.options.output_dtype, _laid_out(sizes, self.options.output_layout))
 
@@ -154,7 +154,7 @@ class ConvolutionPlan:
         return self.contraction * x * w
 
     def notes(self) -> list[str]:
-        """What `explain` adds."""
+        """The lines that `explain` adds."""
         bound = f"{self.accumulator_bound:,}"
         if self.accumulator_bound > _INT32_MAX:
             return [f"int32 accumulators can overflow: they may reach {bound}, and wrap"]
@@ -183,7 +183,7 @@ def filter_shape(
     rules: Rules, filter: Aval, group_count: int, dimension_numbers: Any
 ) -> FilterShape:
     """Checks a filter by itself."""
-    rules.dtype("FilterTensor", filter, *_EIGHT_BITS)
+    rules.expect_dtype("FilterTensor", filter, *_EIGHT_BITS)
     rank = len(filter.shape)
     rules.expect(
         rank in (3, 4), "dimension_count", "FilterTensor", f"is {filter}, expected rank 3 or 4"
@@ -199,7 +199,7 @@ def filter_shape(
 def parse_layouts(
     rules: Rules, filter: Aval, dimension_numbers: Any
 ) -> tuple[tuple[int, ...], ...]:
-    """The axes of N, C, spatial; of O, I, spatial; and of the output, as `lax` reads them."""
+    """Finds the axes of N, C, spatial; of O, I, spatial; and of the output, as `lax` does."""
     rank = len(filter.shape)
     if not isinstance(dimension_numbers, lax.ConvDimensionNumbers):
         _check_letters(rules, filter, dimension_numbers)
@@ -233,9 +233,9 @@ def _expect_layout(rules: Rules, good: bool, dimension_numbers: Any) -> None:
 
 
 def check_filter_zero_point(rules: Rules, shape: FilterShape, zero_point: Aval | None) -> None:
-    """One value or one per output channel, of the filter's dtype."""
+    """Checks that it is one value or one per output channel, of the filter's dtype."""
     if zero_point is not None:
-        rules.dtype("FilterZeroPointTensor", zero_point, shape.filter.dtype)
+        rules.expect_dtype("FilterZeroPointTensor", zero_point, shape.filter.dtype)
         _check_per_channel(rules, "FilterZeroPointTensor", zero_point, shape.outputs)
 
 
@@ -283,18 +283,18 @@ def _check_parameters(
 ) -> None:
     check_filter_zero_point(rules, filter, operands.filter_zero_point)
     if operands.bias is not None:
-        rules.dtype(FIELDS.bias, operands.bias, jnp.int32)
+        rules.expect_dtype(FIELDS.bias, operands.bias, jnp.int32)
         _check_bias(rules, operands.bias, filter.outputs)
     if operands.input_zero_point is not None:
-        rules.dtype(FIELDS.input_zero_point, operands.input_zero_point, operands.input.dtype)
+        rules.expect_dtype(FIELDS.input_zero_point, operands.input_zero_point, operands.input.dtype)
         _check_single(rules, FIELDS.input_zero_point, operands.input_zero_point)
     if operands.output_zero_point is not None:
-        rules.dtype(FIELDS.output_zero_point, operands.output_zero_point, output_dtype)
+        rules.expect_dtype(FIELDS.output_zero_point, operands.output_zero_point, output_dtype)
         _check_single(rules, FIELDS.output_zero_point, operands.output_zero_point)
     for name in ("input_scale", "filter_scale", "output_scale"):
         field, scale = getattr(FIELDS, name), getattr(operands, name)
         if scale is not None:
-            rules.dtype(field, scale, jnp.float32)
+            rules.expect_dtype(field, scale, jnp.float32)
             if name == "filter_scale":
                 _check_per_channel(rules, field, scale, filter.outputs)
             else:
@@ -312,7 +312,7 @@ def _output_size(
 ) -> int:
     size = input.shape[options.input_layout[axis + 2]]
     start, end = options.padding[axis]
-    span = windows.dilated(filter.kernel[axis], options.dilations[axis])
+    span = windows.dilated_size(filter.kernel[axis], options.dilations[axis])
     message = (
         f"is {filter.filter}, spans {span} cells at dilation {options.dilations[axis]}, expected "
         f"at most the {size + start + end} of the padded InputTensor {input}"

@@ -1,4 +1,4 @@
-"""A filter made ready once: packed for every lowering, with its sums."""
+"""Prepares a filter once: packed for every lowering, with its sums."""
 
 from typing import Any, NamedTuple
 
@@ -34,7 +34,7 @@ class Prepared(NamedTuple):
 
 @jax.tree_util.register_pytree_with_keys_class
 class PreparedFilter:
-    """What depends on the filter alone; use it as the `filter` of a convolution.
+    """All that depends on the filter alone; use it as the `filter` of a convolution.
 
     A pytree whose static part is the filter's shape and options, so that it stacks, scans, vmaps,
     jits, exports and saves.
@@ -102,17 +102,17 @@ def prepare_filter(
       >>> dmlax.prepare_filter(jnp.ones((8, 3, 5, 5), jnp.int8))
       PreparedFilter(int8[8,3,5,5] OIHW, group_count 1)
     """
-    array = jnp.asarray(_RULES.array("FilterTensor", filter))
-    group_count = _RULES.integer("GroupCount", group_count, 1)
+    array = jnp.asarray(_RULES.to_array("FilterTensor", filter))
+    group_count = _RULES.to_integer("GroupCount", group_count, 1)
     shape = filter_shape(_RULES, aval_of(array), group_count, dimension_numbers)
-    zero_point = _RULES.parameter("FilterZeroPointTensor", filter_zero_point, array.dtype)
+    zero_point = _RULES.to_parameter("FilterZeroPointTensor", filter_zero_point, array.dtype)
     zero_aval = None if zero_point is None else aval_of(zero_point)
     check_filter_zero_point(_RULES, shape, zero_aval)
     return PreparedFilter(pack(shape, array, zero_point), shape)
 
 
 def pack(shape: FilterShape, filter: Array, zero_point: Array | None) -> Prepared:
-    """Rows of taps, each tap's channels together, which every lowering reads."""
+    """Packs a filter into rows of taps, each tap's channels together."""
     output, channels, *spatial = shape.specification
     rows = jnp.transpose(filter, (output, *spatial, channels)).reshape(shape.outputs, -1)
     packed = to_int8(rows)
@@ -120,8 +120,8 @@ def pack(shape: FilterShape, filter: Array, zero_point: Array | None) -> Prepare
     return Prepared(packed, sums, None if zero_point is None else as_parameter(zero_point))
 
 
-def ready(plan: ConvolutionPlan, operands: Convolution) -> Prepared:
-    """The call's filter, prepared beforehand or now."""
+def as_prepared(plan: ConvolutionPlan, operands: Convolution) -> Prepared:
+    """Returns the call's filter, prepared beforehand or now."""
     if plan.prepared:
         assert isinstance(operands.filter, Prepared)
         return operands.filter
@@ -130,34 +130,34 @@ def ready(plan: ConvolutionPlan, operands: Convolution) -> Prepared:
 
 def real_values(plan: ConvolutionPlan, operands: Convolution) -> Array:
     """The filter less its zero point, as int32 in O, I, spatial order."""
-    filter = ready(plan, operands)
+    filter = as_prepared(plan, operands)
     values = filter.packed.astype(jnp.int32) - zero_of(plan.filter, filter).reshape(-1, 1)
     shape = (plan.filter.outputs, *plan.filter.kernel, plan.filter.channels)
     return jnp.moveaxis(values.reshape(shape), -1, 1)
 
 
 def to_int8(x: Array) -> Array:
-    """uint8 re-based by 128, which is one bit; int8 as it is."""
+    """Converts uint8 by subtracting 128, which flips one bit; int8 stays as it is."""
     if x.dtype == jnp.int8:
         return x
     return lax.bitcast_convert_type(x ^ jnp.uint8(128), jnp.int8)
 
 
 def zero_of(shape: FilterShape, filter: Prepared) -> Array:
-    """What stands for 0 in the packed rows: int32 () or (K,)."""
+    """The value that stands for 0 in the packed rows: int32 () or (K,)."""
     return as_int32(filter.zero_point) - rebase_of(shape.filter.dtype)
 
 
 def rebase_of(dtype: np.dtype) -> int:
-    """What `to_int8` subtracts."""
+    """The number that `to_int8` subtracts."""
     return 128 if dtype == jnp.uint8 else 0
 
 
 def as_parameter(x: Array) -> Array:
-    """One value as (), one per channel as (K,), from any of the shapes a parameter may have."""
+    """Reshapes one value to (), one per channel to (K,), from any shape of a parameter."""
     return x.reshape(()) if x.size == 1 else x.reshape(-1)
 
 
 def as_int32(parameter: Array | None) -> Array:
-    """A zero point or bias in int32; an absent one is 0."""
+    """Converts a zero point or bias to int32; an absent one is 0."""
     return jnp.int32(0) if parameter is None else as_parameter(parameter).astype(jnp.int32)

@@ -1,4 +1,4 @@
-"""What the convolutions mean, in a dozen lines of plain JAX."""
+"""The definition of the convolutions, in a dozen lines of plain JAX."""
 
 import jax.numpy as jnp
 from jax import Array, lax
@@ -28,7 +28,7 @@ def run(plan: ConvolutionPlan, operands: Convolution) -> Array:
 
 
 def why_not(plan: ConvolutionPlan, platform: str) -> str | None:
-    """Refuses what XLA does not compile."""
+    """The reason not to run on CUDA: XLA does not compile it there."""
     if platform == "cuda":
         return "XLA for CUDA compiles no int32 convolution"
     return None

@@ -1,4 +1,4 @@
-"""Convolution in plain XLA: int8 matrix products of packed windows, shifted products for depthwise.
+"""Convolution in plain XLA: im2col and int8 matrix products; shifted products for depthwise.
 
 On a TPU it is an int8 convolution: that takes windows as they are, and other backends lack it.
 Integer sums are unique, so the operands are re-based to int8, padded with the input's zero point,
@@ -15,12 +15,12 @@ from jax import Array, lax
 
 from dmlax._convolution.epilogue import as_channel, epilogue
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
-from dmlax._convolution.prepare import Prepared, as_int32, ready, rebase_of, to_int8, zero_of
+from dmlax._convolution.prepare import Prepared, as_int32, as_prepared, rebase_of, to_int8, zero_of
 from dmlax._convolution.words import as_bytes, fill_channels, pad_end, to_int8_words, word_of
 from dmlax._core import compat, windows
 from dmlax._core.arguments import structs
 
-# Output cells of a matrix product on a CPU: so many images' packed windows stay in the caches.
+# Output pixels of a matrix product on a CPU: so many images' im2col windows stay in the caches.
 _COLUMNS = 512
 # CUDA's int8 product is wrong for lengths that 4 does not divide; 16 bytes is what it loads.
 _CONTRACTION = 16
@@ -68,14 +68,14 @@ class _Layout(NamedTuple):
         """Reshapes (K,) to broadcast along an image's channels."""
         return (-1,) if self.last else (-1, *(1,) * self.spatial)
 
-    def cells(self, slices: tuple[slice, ...]) -> tuple[slice, ...]:
-        """Indices of the given cells of every image and channel."""
+    def pixels(self, slices: tuple[slice, ...]) -> tuple[slice, ...]:
+        """Indices of the given pixels of every image and channel."""
         every = slice(None)
         return (every, *slices, every) if self.last else (every, every, *slices)
 
 
 class _Terms(NamedTuple):
-    """What `sum(x * w)` of re-based values lacks: `offset - filter_zero * sum(x)`."""
+    """The terms that `sum(x * w)` of re-based values lacks: `offset - filter_zero * sum(x)`."""
 
     input_zero: Array  # int8 (): also what padding holds
     filter_zero: Array | None  # int32 () or (K,); None: zero
@@ -102,25 +102,25 @@ def _in_layout(plan: ConvolutionPlan, layout: _Layout, input: Array) -> Array:
     return jnp.transpose(input, [plan.options.input_layout[axis] for axis in layout.order])
 
 
-def _padded(plan: ConvolutionPlan, layout: _Layout, x: Array, input_zero: Array) -> Array:
-    """Cells beside an input, which hold the zero point."""
+def _pad(plan: ConvolutionPlan, layout: _Layout, x: Array, input_zero: Array) -> Array:
+    """Pads an input with pixels that hold the zero point."""
     padding = [(start, end, 0) for start, end in plan.options.padding]
     edges = [(0, 0, 0), *padding, (0, 0, 0)] if layout.last else [(0, 0, 0)] * 2 + padding
     return lax.pad(x, input_zero, edges)
 
 
-def _padded_input(
+def _pad_input(
     plan: ConvolutionPlan, operands: Convolution, layout: _Layout, input_zero: Array
 ) -> Array:
-    """int8, in the layout, padded cells holding the zero point."""
-    return _padded(plan, layout, to_int8(_in_layout(plan, layout, operands.input)), input_zero)
+    """Converts to int8 in the layout, and pads with the zero point."""
+    return _pad(plan, layout, to_int8(_in_layout(plan, layout, operands.input)), input_zero)
 
 
 def _tap_inputs(plan: ConvolutionPlan, layout: _Layout, x: Array) -> list[Array]:
-    """What each tap of the kernel meets, every one the output's size."""
+    """The pixels that each tap of the kernel multiplies, each of the output's size."""
     sizes, strides, dilations = plan.output_sizes, plan.options.strides, plan.options.dilations
     return [
-        x[layout.cells(windows.tap_slices(tap, sizes, strides, dilations))]
+        x[layout.pixels(windows.tap_slices(tap, sizes, strides, dilations))]
         for tap in windows.taps(plan.filter.kernel)
     ]
 
@@ -134,27 +134,27 @@ def _in_output_layout(plan: ConvolutionPlan, layout: _Layout, output: Array) -> 
 
 def _depthwise(plan: ConvolutionPlan, operands: Convolution) -> Array:
     """One input channel a group: a product and a sum a tap, all in one pass."""
-    layout, filter = _layout(plan), ready(plan, operands)
+    layout, filter = _layout(plan), as_prepared(plan, operands)
     terms = _terms(plan, operands, filter)
     multiplier = plan.filter.outputs // plan.filter.group_count
-    x = _padded_input(plan, operands, layout, terms.input_zero)
+    x = _pad_input(plan, operands, layout, terms.input_zero)
     weights = filter.packed.astype(jnp.int32)
     if terms.filter_zero is not None:
         weights -= terms.filter_zero.reshape(-1, 1)
     channel_axis = -1 if layout.last else 1
     accumulator = as_channel(terms.offset, layout.channel)
-    for tap, cells in enumerate(_tap_inputs(plan, layout, x)):
-        cells = jnp.repeat(cells, multiplier, channel_axis) if multiplier > 1 else cells
-        accumulator += cells.astype(jnp.int32) * weights[:, tap].reshape(layout.channel)
+    for tap, pixels in enumerate(_tap_inputs(plan, layout, x)):
+        pixels = jnp.repeat(pixels, multiplier, channel_axis) if multiplier > 1 else pixels
+        accumulator += pixels.astype(jnp.int32) * weights[:, tap].reshape(layout.channel)
     output = epilogue(plan, operands, layout.channel)(accumulator)
     return _in_output_layout(plan, layout, output)
 
 
 def _direct(plan: ConvolutionPlan, operands: Convolution) -> Array:
-    """One convolution: packed windows are many times the input, in memory and in compile time."""
-    layout, filter = _layout(plan), ready(plan, operands)
+    """One convolution: im2col is many times the input, in memory and in compile time."""
+    layout, filter = _layout(plan), as_prepared(plan, operands)
     terms = _terms(plan, operands, filter)
-    x = _padded_input(plan, operands, layout, terms.input_zero)
+    x = _pad_input(plan, operands, layout, terms.input_zero)
     accumulator = _convolution(plan, layout, x, filter.packed)
     if terms.filter_zero is not None:
         zero = as_channel(terms.filter_zero, layout.channel)
@@ -192,7 +192,7 @@ def _window_sums(plan: ConvolutionPlan, layout: _Layout, x: Array) -> Array:
 
 
 class _Product(NamedTuple):
-    """What every part of a batch is multiplied with, and what follows."""
+    """The right side of the matrix product of every part of a batch, and its epilogue."""
 
     plan: ConvolutionPlan
     packed: Array  # int8 (groups, K / groups, taps * channels)
@@ -217,10 +217,10 @@ def _product(
 
 
 def _in_parts(plan: ConvolutionPlan, images: int, operands: Convolution) -> Array:
-    """Some images at a time: pack their windows, multiply, finish."""
-    layout, filter = _layout(plan), ready(plan, operands)
+    """Convolves some images at a time: im2col, a matrix product, the epilogue."""
+    layout, filter = _layout(plan), as_prepared(plan, operands)
     terms = _terms(plan, operands, filter)
-    x = _padded_input(plan, operands, layout, terms.input_zero)
+    x = _pad_input(plan, operands, layout, terms.input_zero)
     product = _product(plan, operands, filter, terms, (-1,) if layout.last else (-1, 1))
     convolve = functools.partial(_convolve_last if layout.last else _convolve_first, product)
     if images == plan.batch:
@@ -233,8 +233,8 @@ def _in_parts(plan: ConvolutionPlan, images: int, operands: Convolution) -> Arra
 
 def _images_at_once(plan: ConvolutionPlan) -> int:
     """The largest divisor of the batch with enough columns and no more."""
-    cells = max(math.prod(plan.output_sizes), 1)
-    most = max(_COLUMNS // cells, 1)
+    pixels = max(math.prod(plan.output_sizes), 1)
+    most = max(_COLUMNS // pixels, 1)
     parts = (n for n in range(1, min(most, plan.batch) + 1) if plan.batch % n == 0)
     return max(parts, default=plan.batch)
 
@@ -257,12 +257,12 @@ def _convolve_first(product: _Product, x: Array) -> Array:
 
 def _convolve_last(product: _Product, x: Array) -> Array:
     """(n, spatial, C) -> (n, output, K): the windows times the filter, a window a row."""
-    rows = _joined(product.plan, x)
+    rows = _join_taps(product.plan, x)
     return _finish_rows(product, rows, _multiply(rows, product.packed, contract=2))
 
 
-def _joined(plan: ConvolutionPlan, x: Array) -> Array:
-    """(n, spatial, C) -> (groups, n * output, taps * C / groups): the windows, by their taps."""
+def _join_taps(plan: ConvolutionPlan, x: Array) -> Array:
+    """(n, spatial, C) -> (groups, n * output, taps * C / groups): im2col, tap by tap."""
     groups, channels = plan.filter.group_count, x.shape[-1] // plan.filter.group_count
     taps = _tap_inputs(plan, _layout(plan, last=True), x)
     taps = [tap.reshape(*tap.shape[:-1], groups, channels) for tap in taps]
@@ -284,11 +284,11 @@ def _by_words(plan: ConvolutionPlan, operands: Convolution) -> Array:
     """Channels last and four at a time, which a GPU moves as fast as one: windows in rows."""
     layout = _layout(plan, last=True)
     x = _in_layout(plan, layout, operands.input)
-    x, filter = fill_channels(plan, operands, x, ready(plan, operands))
+    x, filter = fill_channels(plan, operands, x, as_prepared(plan, operands))
     terms = _terms(plan, operands, filter)
-    x = _padded(plan, layout, to_int8_words(x), word_of(terms.input_zero))
+    x = _pad(plan, layout, to_int8_words(x), word_of(terms.input_zero))
     addressed = plan.filter.taps > 1 and math.prod(x.shape[1:]) < _MOST_WORDS
-    rows = _gathered(plan, x) if addressed else _joined(plan, x)
+    rows = _gather_taps(plan, x) if addressed else _join_taps(plan, x)
     rows = as_bytes(_pad_last_to(rows, _CONTRACTION // 4))
     product = _product(plan, operands, filter, terms, (-1,))
     products = _multiply(rows, _pad_last_to(product.packed, _CONTRACTION), contract=2)
@@ -297,23 +297,23 @@ def _by_words(plan: ConvolutionPlan, operands: Convolution) -> Array:
     return _in_output_layout(plan, layout, output)
 
 
-def _gathered(plan: ConvolutionPlan, x: Array) -> Array:
+def _gather_taps(plan: ConvolutionPlan, x: Array) -> Array:
     """(n, spatial, words) -> (groups, n * output, taps * words / groups), by their addresses.
 
     A GPU's threads that join taps take turns where one word's tap is not the next one's.
     """
     options, groups = plan.options, plan.filter.group_count
-    cells = _addresses(x.shape, plan.output_sizes, options.strides)
+    pixels = _addresses(x.shape, plan.output_sizes, options.strides)
     taps = _addresses(x.shape, plan.filter.kernel, options.dilations)
     words = jnp.arange(x.shape[-1], dtype=jnp.int32).reshape(groups, 1, -1)
     within = (taps[:, None] + words).reshape(groups, 1, -1)
     images = x.reshape(x.shape[0], math.prod(x.shape[1:]))
-    rows = images.at[:, cells[:, None] + within].get(mode="promise_in_bounds")
-    return jnp.swapaxes(rows, 0, 1).reshape(groups, x.shape[0] * cells.size, within.shape[-1])
+    rows = images.at[:, pixels[:, None] + within].get(mode="promise_in_bounds")
+    return jnp.swapaxes(rows, 0, 1).reshape(groups, x.shape[0] * pixels.size, within.shape[-1])
 
 
 def _addresses(shape: tuple[int, ...], counts: tuple[int, ...], steps: tuple[int, ...]) -> Array:
-    """Where in an image of (n, spatial, words) some cells begin, `steps` apart, row by row."""
+    """The addresses of pixels, `steps` apart, row by row in an image of (n, spatial, words)."""
     found = jnp.zeros((1,), jnp.int32)
     for axis, (count, step) in enumerate(zip(counts, steps, strict=True)):
         pitch = step * math.prod(shape[axis + 2 :]) if count > 1 else 0  # a step may be any number

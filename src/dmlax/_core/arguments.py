@@ -1,4 +1,4 @@
-"""Arguments into arrays: weak types take their tensor's dtype, Python values are checked."""
+"""Converts arguments to arrays: weak types take their tensor's dtype, values are checked."""
 
 import operator as python_operator
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from dmlax.errors import Code, SpecError
 
 
 class Aval(NamedTuple):
-    """A dtype and a shape: what a plan may know of an array."""
+    """A dtype and a shape: all that a plan knows of an array."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -29,7 +29,7 @@ class Aval(NamedTuple):
 
 
 def structs(avals: Any) -> Any:
-    """A pytree of avals as JAX takes it."""
+    """Converts a pytree of avals to `jax.ShapeDtypeStruct`."""
     return jax.tree.map(
         lambda aval: jax.ShapeDtypeStruct(aval.shape, aval.dtype),
         avals,
@@ -38,12 +38,12 @@ def structs(avals: Any) -> Any:
 
 
 class Rules(NamedTuple):
-    """Raises `SpecError` in the name of one operator."""
+    """Checks and converts the arguments of one operator; refuses with `SpecError`."""
 
     operator: str
 
     def fail(self, code: Code, field: str, message: str) -> NoReturn:
-        """Raises: `operator: field message`."""
+        """Raises `operator: field message`."""
         raise SpecError(f"{self.operator}: {field} {message}", code, field)
 
     def expect(self, holds: bool, code: Code, field: str, message: str) -> None:
@@ -51,19 +51,21 @@ class Rules(NamedTuple):
         if not holds:
             self.fail(code, field, message)
 
-    def dtype(self, field: str, aval: Aval, *allowed: Any) -> None:
-        """The tensor's dtype is one of `allowed`."""
+    def expect_dtype(self, field: str, aval: Aval, *allowed: Any) -> None:
+        """Raises unless the tensor's dtype is one of `allowed`."""
         names = [jnp.dtype(dtype).name for dtype in allowed]
         listed = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
         self.expect(aval.dtype.name in names, "data_type", field, f"is {aval}, expected {listed}")
 
-    def choice(self, field: str, value: Any, allowed: Sequence[str]) -> None:
-        """An option's value is one of `allowed`."""
+    def expect_choice(self, field: str, value: Any, allowed: Sequence[str]) -> None:
+        """Raises unless an option's value is one of `allowed`."""
         known = isinstance(value, str) and value in allowed
         self.expect(known, "option", field, f"is {value!r}, expected one of {', '.join(allowed)}")
 
-    def output_dtype(self, asked: Any, zero_point: str, given: Any, default: Any) -> np.dtype:
-        """int8 or uint8: as asked, else that of a strongly typed zero point, else the default."""
+    def choose_output_dtype(
+        self, asked: Any, zero_point: str, given: Any, default: Any
+    ) -> np.dtype:
+        """Chooses int8 or uint8: as asked, else a strongly typed zero point's, else the default."""
         dtype: np.dtype
         own = strong_dtype(given)
         if asked is None:
@@ -84,8 +86,8 @@ class Rules(NamedTuple):
         except TypeError:
             self.fail("data_type", "OutputTensor", f"has dtype {asked!r}, expected int8 or uint8")
 
-    def integer(self, field: str, value: Any, low: int, high: int | None = None) -> int:
-        """A static integer within bounds."""
+    def to_integer(self, field: str, value: Any, low: int, high: int | None = None) -> int:
+        """Converts an option to a static integer within bounds."""
         try:
             number = python_operator.index(value)
         except (TypeError, jax.errors.ConcretizationTypeError):
@@ -95,39 +97,39 @@ class Rules(NamedTuple):
         self.expect(inside, "option", field, f"is {number}, expected {wanted}")
         return number
 
-    def array(self, field: str, value: Any) -> Array | np.ndarray:
-        """A tensor that must be an array already; its dtype is the plan's business."""
+    def to_array(self, field: str, value: Any) -> Array | np.ndarray:
+        """Takes a tensor, which must be an array already; the plan checks its dtype."""
         if isinstance(value, np.ndarray | np.generic):
             return np.asarray(value).astype(value.dtype.newbyteorder("="), copy=False)
         if not isinstance(value, jax.Array):
             self.fail("data_type", field, f"is {_describe(value)}, expected an array")
         return value
 
-    def parameter(self, field: str, value: Any, dtype: Any) -> Array | None:
-        """A parameter of `dtype`: weakly typed values take it, strong ones keep their own."""
+    def to_parameter(self, field: str, value: Any, dtype: Any) -> Array | None:
+        """Converts a parameter to `dtype` if it is weakly typed; a strong type it keeps."""
         if value is None:
             return None
         dtype = jnp.dtype(dtype)
         if isinstance(value, int | float) and not isinstance(value, bool | np.generic):
             return jnp.asarray(self._number(field, value, dtype))
-        array = self.array(field, value)
+        array = self.to_array(field, value)
         if isinstance(array, jax.Array) and compat.is_weak(array):
             return self._strengthen(field, array, dtype)
         return jnp.asarray(array)
 
-    def scale(self, field: str, value: Any, dtype: Any) -> Array:
-        """A scale; one that is Python's or NumPy's is finite and not zero after rounding."""
+    def to_scale(self, field: str, value: Any, dtype: Any) -> Array:
+        """Converts a scale; a Python or NumPy one must be finite and nonzero after rounding."""
         if value is None:
             self.fail("missing_tensor", field, "is required")
         if isinstance(value, int | float | np.ndarray | np.generic):
             self._check_scale(field, value, jnp.dtype(dtype))
-        array = self.parameter(field, value, dtype)
+        array = self.to_parameter(field, value, dtype)
         assert array is not None
         return array
 
     def _check_scale(self, field: str, value: Any, dtype: np.dtype) -> None:
         if np.asarray(value).dtype.kind not in "fiuO":
-            return  # a wrong dtype is the plan's business
+            return  # the plan refuses a wrong dtype
         with np.errstate(all="ignore"):
             rounded = np.asarray(_bounded(value)).astype(dtype)
         bad = rounded[~(np.isfinite(rounded) & (rounded != 0))]
@@ -187,10 +189,10 @@ def strong_dtype(value: Any) -> np.dtype | None:
     return None if weak else aval_of(value).dtype
 
 
-def integers(
+def to_integers(
     rules: Rules, field: str, value: Any, count: int, default: int, low: int
 ) -> tuple[int, ...]:
-    """A static sequence of `count` integers, or `default` for each."""
+    """Converts to `count` static integers; None is `default` for each."""
     if value is None:
         return (default,) * count
     if isinstance(value, str | jax.core.Tracer) or not hasattr(value, "__len__"):
@@ -198,4 +200,4 @@ def integers(
     rules.expect(
         len(value) == count, "option", field, f"has {len(value)} entries, expected {count}"
     )
-    return tuple(rules.integer(field, entry, low) for entry in value)
+    return tuple(rules.to_integer(field, entry, low) for entry in value)

@@ -1,4 +1,4 @@
-"""The only file that touches what JAX keeps private or changes between versions."""
+"""The parts of JAX that are private or change between versions: no other file touches them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from dmlax.errors import UnsupportedError
 
 
 def is_weak(array: Array) -> bool:
-    """Whether a JAX array or tracer is weakly typed."""
+    """True for a JAX array or tracer that is weakly typed."""
     return bool(jax.typeof(array).weak_type)
 
 
@@ -34,14 +34,14 @@ def axis_size(axis_name: Any) -> int:
 
 
 def partition(array: Array) -> tuple[Any, ...]:
-    """Which mesh axes split each axis of an array, where a mesh's axes are explicit."""
+    """The mesh axes that split each axis of an array, where a mesh's axes are explicit."""
     return tuple(jax.typeof(array).sharding.spec)
 
 
 def outside_explicit_mesh(
     function: Callable[[Any], Any], operands: Any, partitions: Callable[[Any], Any]
 ) -> Any:
-    """function(operands), which need not say how each intermediate is split over a mesh.
+    """Runs function(operands), which need not say how intermediates are split over a mesh.
 
     Args:
       function: reshapes and loops, for which a mesh with explicit axes asks a sharding each time.
@@ -67,7 +67,7 @@ def _explicit_mesh(operands: Any) -> Any:
 
 
 def refuse(x: Array, refusals: tuple[tuple[str, str], ...]) -> Array:
-    """`x`, unless it is lowered for one of the platforms: then `UnsupportedError` says why.
+    """Returns `x`; lowering it for one of the platforms raises `UnsupportedError`, which says why.
 
     The platform is known only when lowering, and `lax.platform_dependent` traces every branch.
     """
@@ -141,7 +141,7 @@ def choose(
 
 
 def _varying_alike(arrays: Sequence[Array]) -> list[Array]:
-    """Inside `jax.shard_map`, they differ from device to device along the same mesh axes."""
+    """Makes arrays inside `jax.shard_map` vary over devices along the same mesh axes."""
     axes = [_varying(array) for array in arrays]
     union = frozenset[Any]().union(*axes)
     return [
@@ -203,7 +203,7 @@ def _chosen(context: Any, of: _Alternatives) -> Callable[..., Sequence[Array]]:
 
 
 def _is_alone(axis_context: Any) -> bool:
-    """Whether a program is for one device, or spells out what each device does."""
+    """True if a program is for one device, or spells out what each device does."""
     if isinstance(axis_context, SPMDAxisContext):
         return axis_context.manual_axes == frozenset(axis_context.mesh.axis_names)
     return bool(axis_context.num_devices == 1)

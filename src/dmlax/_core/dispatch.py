@@ -1,4 +1,4 @@
-"""Chooses which lowering runs: one table an operator, and the only reader of `implementation`."""
+"""Chooses which lowering runs; nothing else reads `implementation`."""
 
 import functools
 import textwrap
@@ -19,7 +19,7 @@ _SLOW = "reference"
 PLATFORMS = ("cpu", "cuda", "tpu")
 
 
-def runs_anywhere(plan: Any, platform: str) -> str | None:
+def no_reason(plan: Any, platform: str) -> str | None:
     """The `why_not` of a lowering that every platform compiles rightly."""
     return None
 
@@ -28,20 +28,25 @@ def runs_anywhere(plan: Any, platform: str) -> str | None:
 class Lowering:
     """One way to compute an operator.
 
-    `why_not(plan, platform)` is None, or the sentence that says why it cannot run there.
+    Attributes:
+      name: what `implementation` calls it.
+      run: computes the outputs from a plan and its operands.
+      why_not: for a plan and a platform, the sentence that says why it cannot run there, or None.
+      platforms: those that it is written for; for any other `why_not` has a sentence.
     """
 
     name: str
     run: Callable[[Any, Any], Any]
-    why_not: Callable[[Any, str], str | None] = runs_anywhere
+    why_not: Callable[[Any, str], str | None] = no_reason
+    platforms: tuple[str, ...] = PLATFORMS
 
 
 @dataclass(frozen=True)
 class Operator:
     """An operator's lowerings: native ones, then `xla`, then `reference`.
 
-    "auto" takes the first that can run; a native one only where a program is for one platform and
-    one device and is not exported, else `xla`; never `reference`.
+    "auto" takes the first that can run. It takes a native one only where a program is for one
+    platform and one device and is not exported, else `xla`, and never `reference`.
 
     `tangent(plan, operands, tangents)` is the derivative; without it outputs are integers.
     `partition(plan, operands)` says how outputs lie on a mesh whose axes are explicit; without it
@@ -56,7 +61,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Choice:
-    """What one platform runs, and why it does not run the others."""
+    """The implementation that one platform runs, and why it does not run the others."""
 
     platform: str
     implementation: str | None
@@ -70,7 +75,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Which implementation would run where, and why the others would not."""
+    """The implementation that each platform would run, and why it would not run the others."""
 
     operator: str
     call: str
@@ -83,7 +88,7 @@ class Explanation:
 
 
 class Explain:
-    """Passed as `implementation`, has a call explained and not run."""
+    """An `implementation` with which a call is explained and not run."""
 
     def __init__(self, implementation: str) -> None:
         self.implementation = implementation
@@ -93,14 +98,16 @@ def call(operator: Operator, plan: Any, operands: Any, implementation: Any) -> A
     """Runs the operator on its plan; equal plans trace once."""
     if isinstance(implementation, Explain):
         return _explanation(operator, plan, implementation.implementation)
-    return _compiled(operator, plan, _candidates(operator, implementation))(operands)
+    return _compile(operator, plan, _candidates(operator, implementation))(operands)
 
 
 def _candidates(operator: Operator, implementation: Any) -> tuple[Lowering, ...]:
-    """What may run, preferred first; the last one runs where no other can."""
+    """The lowerings that may run, preferred first; the last one runs where no other can."""
     if implementation == "auto":
         return tuple(lowering for lowering in operator.lowerings if lowering.name != _SLOW)
-    Rules(operator.name).choice("implementation", implementation, ("auto", *_IMPLEMENTATIONS))
+    Rules(operator.name).expect_choice(
+        "implementation", implementation, ("auto", *_IMPLEMENTATIONS)
+    )
     named = tuple(lowering for lowering in operator.lowerings if lowering.name == implementation)
     if not named:
         names = ", ".join(lowering.name for lowering in operator.lowerings)
@@ -112,7 +119,7 @@ def _candidates(operator: Operator, implementation: Any) -> tuple[Lowering, ...]
 
 
 @functools.lru_cache(maxsize=4096)
-def _compiled(operator: Operator, plan: Any, candidates: tuple[Lowering, ...]) -> Any:
+def _compile(operator: Operator, plan: Any, candidates: tuple[Lowering, ...]) -> Any:
     """One jitted function a plan, with the operator's derivative."""
     *native, general = candidates
     refusals = tuple(
@@ -160,43 +167,6 @@ def _on_any_mesh(operator: Operator, plan: Any, run: Callable[[Any], Any], opera
 
 def _zero_tangent(output: Any) -> Any:
     return np.zeros(output.shape, jax.dtypes.float0)
-
-
-def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
-    """Which implementation of a dmlax operator would run where, and why the others would not.
-
-    Nothing is computed. The call is checked as it would be.
-
-    Args:
-      function: a function of dmlax that takes `implementation`.
-      *args: its arguments.
-      **kwargs: its options.
-
-    Returns:
-      An `Explanation`; print it, or read its `choices` and `notes`.
-
-    Raises:
-      SpecError: the call breaks a rule; or `function` is no operator of dmlax (code `option`).
-      UnsupportedError: the named implementation does not exist for this operator.
-
-    Example:
-      >>> import dmlax, jax.numpy as jnp
-      >>> found = dmlax.explain(dmlax.nonzero_coordinates, jnp.zeros((2, 3)))
-      >>> print(found.choices[-1])
-      tpu: xla
-        not native_cpu: it runs on cpu only
-        not mosaic_gpu: it is for NVIDIA GPUs of compute capability 9.0
-        not reference: slow; it runs only when named
-    """
-    asked = Explain(kwargs.pop("implementation", "auto"))
-    module = getattr(function, "__module__", None) or ""
-    known = module.startswith("dmlax.") and "implementation" in getattr(
-        function, "__kwdefaults__", {}
-    )
-    Rules("explain").expect(known, "option", "function", "is not an operator of dmlax")
-    result = function(*args, implementation=asked, **kwargs)
-    assert isinstance(result, Explanation)
-    return result
 
 
 def _explanation(operator: Operator, plan: Any, implementation: Any) -> Explanation:

@@ -44,7 +44,7 @@ def requantizer(
     dtype: DTypeLike,
     arithmetic: Arithmetic,
 ) -> Callable[[Array], Array]:
-    """accumulator -> clamp(round(accumulator * sx * sw / sy) + zero_point), its constants ready.
+    """Prepares accumulator -> clamp(round(accumulator * sx * sw / sy) + zero_point).
 
     Args:
       input_scale: float32; it and the next three broadcast to the int32 accumulator.

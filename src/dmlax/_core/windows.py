@@ -1,16 +1,16 @@
-"""Where a window lies: effective kernel sizes, output sizes and taps, in plain integers."""
+"""Windows in plain integers: dilated kernel sizes, output sizes and taps."""
 
 import itertools
 from collections.abc import Iterator
 
 
-def dilated(kernel: int, dilation: int) -> int:
-    """The cells that a dilated kernel spans."""
+def dilated_size(kernel: int, dilation: int) -> int:
+    """The pixels that a dilated kernel spans."""
     return (kernel - 1) * dilation + 1
 
 
 def output_size(padded: int, span: int, stride: int) -> int:
-    """How many windows of `span` cells fit `padded` cells, `stride` apart."""
+    """The number of windows of `span` pixels, `stride` apart, that fit `padded` pixels."""
     return (padded - span) // stride + 1
 
 
@@ -25,7 +25,7 @@ def tap_slices(
     strides: tuple[int, ...],
     dilations: tuple[int, ...],
 ) -> tuple[slice, ...]:
-    """The padded input's cells that one tap meets, an axis each."""
+    """The padded input's pixels that one tap multiplies, a slice for each axis."""
     return tuple(
         slice(k * d, k * d + (o - 1) * s + 1, s)
         for k, o, s, d in zip(tap, output, strides, dilations, strict=True)

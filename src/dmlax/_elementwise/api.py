@@ -14,14 +14,14 @@ from dmlax._elementwise.plan import Elementwise, dequantize_plan, quantize_plan
 
 _QUANTIZE = Rules("element_wise_quantize_linear")
 _DEQUANTIZE = Rules("element_wise_dequantize_linear")
-_QUANTIZE_OPERATOR = dispatch.Operator(
+QUANTIZE = dispatch.Operator(
     _QUANTIZE.operator,
     (
         dispatch.Lowering("xla", xla.quantize),
         dispatch.Lowering("reference", reference.quantize),
     ),
 )
-_DEQUANTIZE_OPERATOR = dispatch.Operator(
+DEQUANTIZE = dispatch.Operator(
     _DEQUANTIZE.operator,
     (
         dispatch.Lowering("xla", xla.dequantize),
@@ -80,17 +80,17 @@ def element_wise_quantize_linear(
       >>> dmlax.element_wise_quantize_linear(x, 0.5, 10).tolist()
       [8, 10, 12, 255]
     """
-    array = jnp.asarray(_QUANTIZE.array("InputTensor", input))
-    _QUANTIZE.choice("arithmetic", arithmetic, requantize.ARITHMETICS)
-    dtype = _QUANTIZE.output_dtype(output_dtype, "ZeroPointTensor", zero_point, np.uint8)
+    array = jnp.asarray(_QUANTIZE.to_array("InputTensor", input))
+    _QUANTIZE.expect_choice("arithmetic", arithmetic, requantize.ARITHMETICS)
+    dtype = _QUANTIZE.choose_output_dtype(output_dtype, "ZeroPointTensor", zero_point, np.uint8)
     wanted = jnp.float16 if array.dtype == jnp.float16 else jnp.float32
     operands = Elementwise(
         array,
-        _QUANTIZE.scale("ScaleTensor", scale, wanted),
-        _QUANTIZE.parameter("ZeroPointTensor", zero_point, dtype),
+        _QUANTIZE.to_scale("ScaleTensor", scale, wanted),
+        _QUANTIZE.to_parameter("ZeroPointTensor", zero_point, dtype),
     )
     plan = quantize_plan(_QUANTIZE, *_avals(operands), _axis(_QUANTIZE, axis), dtype, arithmetic)
-    return dispatch.call(_QUANTIZE_OPERATOR, plan, operands, implementation)  # type: ignore[no-any-return]
+    return dispatch.call(QUANTIZE, plan, operands, implementation)  # type: ignore[no-any-return]
 
 
 def element_wise_dequantize_linear(
@@ -138,15 +138,15 @@ def element_wise_dequantize_linear(
       >>> dmlax.element_wise_dequantize_linear(x, 0.5, 10).tolist()
       [-5.0, 0.0, 122.5]
     """
-    array = jnp.asarray(_DEQUANTIZE.array("InputTensor", input))
+    array = jnp.asarray(_DEQUANTIZE.to_array("InputTensor", input))
     half = strong_dtype(scale) == jnp.float16
     operands = Elementwise(
         array,
-        _DEQUANTIZE.scale("ScaleTensor", scale, jnp.float16 if half else jnp.float32),
-        _DEQUANTIZE.parameter("ZeroPointTensor", zero_point, array.dtype),
+        _DEQUANTIZE.to_scale("ScaleTensor", scale, jnp.float16 if half else jnp.float32),
+        _DEQUANTIZE.to_parameter("ZeroPointTensor", zero_point, array.dtype),
     )
     plan = dequantize_plan(_DEQUANTIZE, *_avals(operands), _axis(_DEQUANTIZE, axis))
-    return dispatch.call(_DEQUANTIZE_OPERATOR, plan, operands, implementation)  # type: ignore[no-any-return]
+    return dispatch.call(DEQUANTIZE, plan, operands, implementation)  # type: ignore[no-any-return]
 
 
 def _avals(operands: Elementwise) -> tuple[Aval, Aval, Aval | None]:
@@ -155,4 +155,4 @@ def _avals(operands: Elementwise) -> tuple[Aval, Aval, Aval | None]:
 
 
 def _axis(rules: Rules, axis: Any) -> int | None:
-    return None if axis is None else rules.integer("axis", axis, -64, 63)
+    return None if axis is None else rules.to_integer("axis", axis, -64, 63)

@@ -1,4 +1,4 @@
-"""What an element-wise call will compute, from shapes and dtypes alone."""
+"""Checks an element-wise call and plans it from shapes and dtypes alone."""
 
 import functools
 from dataclasses import dataclass
@@ -35,11 +35,11 @@ class ElementwisePlan:
     output: Aval
 
     def notes(self) -> list[str]:
-        """What `explain` adds."""
+        """The lines that `explain` adds."""
         return []
 
     def spread(self, parameter: Array) -> Array:
-        """A parameter shaped so that it broadcasts to the input."""
+        """Reshapes a parameter so that it broadcasts to the input."""
         if self.axis is None or parameter.ndim != 1:
             return parameter
         return parameter.reshape(-1, *(1,) * (len(self.input.shape) - self.axis - 1))
@@ -59,10 +59,10 @@ def quantize_plan(
     arithmetic: Arithmetic,
 ) -> ElementwisePlan:
     """Checks a quantization."""
-    rules.dtype("InputTensor", input, *_SCALE_OF)
-    rules.dtype("ScaleTensor", scale, _SCALE_OF[input.dtype.name])
+    rules.expect_dtype("InputTensor", input, *_SCALE_OF)
+    rules.expect_dtype("ScaleTensor", scale, _SCALE_OF[input.dtype.name])
     if zero_point is not None:
-        rules.dtype("ZeroPointTensor", zero_point, output_dtype)
+        rules.expect_dtype("ZeroPointTensor", zero_point, output_dtype)
     return _plan(rules, input, scale, zero_point, axis, arithmetic, output_dtype)
 
 
@@ -71,10 +71,10 @@ def dequantize_plan(
     rules: Rules, input: Aval, scale: Aval, zero_point: Aval | None, axis: int | None
 ) -> ElementwisePlan:
     """Checks a dequantization."""
-    rules.dtype("InputTensor", input, *_INTEGERS)
-    rules.dtype("ScaleTensor", scale, jnp.float32, jnp.float16)
+    rules.expect_dtype("InputTensor", input, *_INTEGERS)
+    rules.expect_dtype("ScaleTensor", scale, jnp.float32, jnp.float16)
     if zero_point is not None:
-        rules.dtype("ZeroPointTensor", zero_point, input.dtype)
+        rules.expect_dtype("ZeroPointTensor", zero_point, input.dtype)
     return _plan(rules, input, scale, zero_point, axis, "exact", scale.dtype)
 
 

@@ -1,4 +1,4 @@
-"""What the element-wise operators mean: the requantization itself, every parameter written out."""
+"""The definition of the element-wise operators: every parameter as large as the input."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -9,16 +9,16 @@ from dmlax._elementwise.plan import Elementwise, ElementwisePlan
 
 def quantize(plan: ElementwisePlan, operands: Elementwise) -> Array:
     """clamp(round(input / scale) + zero_point), element by element."""
-    x, scale, zero_point = _whole(plan, operands)
+    x, scale, zero_point = _broadcast(plan, operands)
     return requantize.quantize(x, scale, zero_point, plan.output.dtype, plan.arithmetic)
 
 
 def dequantize(plan: ElementwisePlan, operands: Elementwise) -> Array:
     """(input - zero_point) * scale, element by element."""
-    return requantize.dequantize(*_whole(plan, operands))
+    return requantize.dequantize(*_broadcast(plan, operands))
 
 
-def _whole(plan: ElementwisePlan, operands: Elementwise) -> Elementwise:
+def _broadcast(plan: ElementwisePlan, operands: Elementwise) -> Elementwise:
     shape = plan.input.shape
     scale = jnp.broadcast_to(plan.spread(operands.scale), shape)
     if operands.zero_point is None:

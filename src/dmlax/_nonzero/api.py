@@ -9,7 +9,8 @@ from jax.typing import ArrayLike
 
 from dmlax._core import compat, dispatch
 from dmlax._core.arguments import aval_of
-from dmlax._nonzero import mosaic_gpu, native_cpu, reference, xla
+from dmlax._nonzero import mosaic_gpu, reference, xla
+from dmlax._nonzero.cpu import lowering as native_cpu
 from dmlax._nonzero.plan import RULES, NonzeroPlan, nonzero_plan
 from dmlax._nonzero.result import NonzeroCoordinates
 
@@ -20,11 +21,11 @@ def _replicated(plan: NonzeroPlan, input: Array) -> Any:
     return NonzeroCoordinates(whole, whole)
 
 
-_OPERATOR = dispatch.Operator(
+NONZERO = dispatch.Operator(
     RULES.operator,
     (
-        dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not),
-        dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not),
+        dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not, ("cpu",)),
+        dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, ("cuda",)),
         dispatch.Lowering("xla", xla.run),
         dispatch.Lowering("reference", reference.run),
     ),
@@ -51,7 +52,7 @@ def nonzero_coordinates(
         and at most 2**32 - 1 elements; any size may be 0. A 64-bit NumPy array is looked at whole
         even where JAX's 64-bit types are off.
       size: rows of `coordinates`, a static integer; default the number of elements. With fewer,
-        the first rows are kept and `count` still tells the truth.
+        the first rows are kept, and `count` is still that of all.
       coordinate_rank: columns of `coordinates`, which are the last axes: from the effective rank
         (the rank without leading axes of size 1, at least 1) to the rank, the default.
       fill_value: what rows from `count` on hold, a static integer in 0..2**32-1.
@@ -84,19 +85,19 @@ def nonzero_coordinates(
       >>> int(count), coordinates.tolist()
       (2, [[0, 1], [1, 1], [0, 0], [0, 0]])
     """
-    array = jnp.asarray(_narrow(RULES.array("InputTensor", input)))
+    array = jnp.asarray(_narrow(RULES.to_array("InputTensor", input)))
     if size is not None:
-        size = RULES.integer("size", size, 0, 2**32 - 1)
+        size = RULES.to_integer("size", size, 0, 2**32 - 1)
     if coordinate_rank is not None:
-        coordinate_rank = RULES.integer("coordinate_rank", coordinate_rank, 0)
-    fill_value = RULES.integer("fill_value", fill_value, 0, 2**32 - 1)
+        coordinate_rank = RULES.to_integer("coordinate_rank", coordinate_rank, 0)
+    fill_value = RULES.to_integer("fill_value", fill_value, 0, 2**32 - 1)
     devices = 1 if axis_name is None else compat.axis_size(axis_name)
     plan = nonzero_plan(aval_of(array), size, coordinate_rank, fill_value, axis_name, devices)
-    return dispatch.call(_OPERATOR, plan, array, implementation)  # type: ignore[no-any-return]
+    return dispatch.call(NONZERO, plan, array, implementation)  # type: ignore[no-any-return]
 
 
 def _narrow(array: Array | np.ndarray) -> Array | np.ndarray:
-    """A 64-bit NumPy array that JAX would narrow is tested here, since narrowing makes zeros."""
+    """Tests a 64-bit NumPy array for zeros if JAX would narrow it, since narrowing makes zeros."""
     if not isinstance(array, np.ndarray) or compat.canonical_dtype(array.dtype) == array.dtype:
         return array
     if array.dtype.kind not in "iuf":

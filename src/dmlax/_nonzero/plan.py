@@ -1,4 +1,4 @@
-"""What a nonzero call will compute, from shapes and dtypes alone."""
+"""Checks a nonzero call and plans it from shapes and dtypes alone."""
 
 import functools
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _MAX = 2**32 - 1
 
 @dataclass(frozen=True)
 class NonzeroPlan:
-    """Sizes are of the whole input, over all devices of `axis_name`."""
+    """All static facts of a call; sizes are the whole input's, over the devices of `axis_name`."""
 
     input: Aval
     sizes: tuple[int, ...]
@@ -43,7 +43,7 @@ class NonzeroPlan:
 
     @property
     def output(self) -> NonzeroCoordinates:
-        """What `eval_shape` gives."""
+        """The dtypes and shapes of the result."""
         return NonzeroCoordinates(self.count, self.coordinates)
 
     @property
@@ -52,7 +52,7 @@ class NonzeroPlan:
         return int(np.prod(self.sizes, dtype=object))
 
     def notes(self) -> list[str]:
-        """What `explain` adds."""
+        """The lines that `explain` adds."""
         return []
 
     def __str__(self) -> str:
@@ -69,7 +69,7 @@ def nonzero_plan(
     axis_size: int,
 ) -> NonzeroPlan:
     """Checks the call and fills in the defaults."""
-    RULES.dtype("InputTensor", input, *_DTYPES)
+    RULES.expect_dtype("InputTensor", input, *_DTYPES)
     rank = len(input.shape)
     RULES.expect(
         rank >= 1, "dimension_count", "InputTensor", f"is {input}, expected rank 1 or more"

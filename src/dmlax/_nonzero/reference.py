@@ -1,4 +1,4 @@
-"""What nonzero_coordinates means, in a dozen lines of plain JAX."""
+"""The definition of nonzero_coordinates, in a dozen lines of plain JAX."""
 
 import jax.numpy as jnp
 from jax import Array, lax

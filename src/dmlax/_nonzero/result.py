@@ -8,7 +8,7 @@ from dmlax._core import compat
 
 
 class NonzeroCoordinates(NamedTuple):
-    """How many elements are not zero, and where."""
+    """The number of elements that are not zero, and their coordinates."""
 
     count: Array  # type: ignore[assignment]  # hides a method of tuple
     """uint32, shape (): of the whole input, also where `size` holds fewer."""

@@ -1,20 +1,11 @@
 """DirectML's own contract: descriptors, feature levels, support tables and `create_operator`."""
 
+from dmlax import _operators
+from dmlax._operators import *  # noqa: F403 (the descriptors' classes)
 from dmlax.directml.create import BindOrder as BindOrder
 from dmlax.directml.create import CompiledOperator as CompiledOperator
 from dmlax.directml.create import create_operator as create_operator
 from dmlax.directml.descs import BufferTensorDesc as BufferTensorDesc
-from dmlax.directml.descs import ConvolutionIntegerOperatorDesc as ConvolutionIntegerOperatorDesc
-from dmlax.directml.descs import (
-    ElementWiseDequantizeLinearOperatorDesc as ElementWiseDequantizeLinearOperatorDesc,
-)
-from dmlax.directml.descs import (
-    ElementWiseQuantizeLinearOperatorDesc as ElementWiseQuantizeLinearOperatorDesc,
-)
-from dmlax.directml.descs import NonzeroCoordinatesOperatorDesc as NonzeroCoordinatesOperatorDesc
-from dmlax.directml.descs import (
-    QuantizedLinearConvolutionOperatorDesc as QuantizedLinearConvolutionOperatorDesc,
-)
 from dmlax.directml.enums import DataType as DataType
 from dmlax.directml.enums import FeatureLevel as FeatureLevel
 from dmlax.directml.enums import TensorFlags as TensorFlags
@@ -25,15 +16,11 @@ __all__ = [
     "BindOrder",
     "BufferTensorDesc",
     "CompiledOperator",
-    "ConvolutionIntegerOperatorDesc",
     "DataType",
-    "ElementWiseDequantizeLinearOperatorDesc",
-    "ElementWiseQuantizeLinearOperatorDesc",
     "FeatureLevel",
-    "NonzeroCoordinatesOperatorDesc",
-    "QuantizedLinearConvolutionOperatorDesc",
     "TensorFlags",
     "Violation",
     "create_operator",
     "validate",
 ]
+__all__ += _operators.__all__

@@ -1,4 +1,4 @@
-"""create_operator: a checked desc as a function of named tensors."""
+"""create_operator makes a checked desc a function of named tensors."""
 
 import functools
 from collections.abc import Mapping
@@ -8,12 +8,11 @@ import jax
 from jax import Array
 
 from dmlax._core.arguments import Aval
+from dmlax._operators import SUPPORT
 from dmlax.directml import layout
-from dmlax.directml.calls import CALLS
 from dmlax.directml.descs import BufferTensorDesc, OperatorDesc
 from dmlax.directml.enums import FeatureLevel
 from dmlax.directml.records import directml_name, python_name, suggestion
-from dmlax.directml.tables import SUPPORT
 from dmlax.directml.validate import expect_valid
 from dmlax.errors import Code, SpecError
 
@@ -26,7 +25,7 @@ class BindOrder(NamedTuple):
 
 
 class CompiledOperator:
-    """What `create_operator` returns: a function of named tensors.
+    """A function of named tensors, made by `create_operator`.
 
     Attributes:
       desc: the operator desc.
@@ -38,7 +37,7 @@ class CompiledOperator:
         self.desc = desc
         self.feature_level = feature_level
         self.bind_order = _bind_order(desc, feature_level)
-        self._run = _compiled(desc, self.bind_order)
+        self._run = _compile(desc, self.bind_order)
         self._expected = {
             name: Aval(tensor.dtype, tensor.shape)
             for name in self.bind_order.inputs
@@ -145,14 +144,14 @@ def create_operator(desc: OperatorDesc, *, feature_level: FeatureLevel) -> Compi
       [[0, 0, 0], [0, 0, 3], [0, 1, 1], [0, 1, 3]]
     """
     try:
-        return _created(desc, feature_level)
+        return _create(desc, feature_level)
     except TypeError:  # unhashable, so no desc
         expect_valid(desc, feature_level)
         raise
 
 
 @functools.lru_cache(maxsize=4096, typed=True)  # a level's value is no level
-def _created(desc: OperatorDesc, feature_level: FeatureLevel) -> CompiledOperator:
+def _create(desc: OperatorDesc, feature_level: FeatureLevel) -> CompiledOperator:
     expect_valid(desc, feature_level)
     return CompiledOperator(desc, feature_level)
 
@@ -166,12 +165,12 @@ def _bind_order(desc: OperatorDesc, feature_level: FeatureLevel) -> BindOrder:
 
 
 @functools.lru_cache(maxsize=4096)
-def _compiled(desc: OperatorDesc, bind_order: BindOrder) -> Any:
+def _compile(desc: OperatorDesc, bind_order: BindOrder) -> Any:
     """One jitted function for all feature levels."""
 
     def run(tensors: dict[str, Array]) -> list[Array]:
         given = {name: _read(getattr(desc, name), value) for name, value in tensors.items()}
-        outputs = CALLS[type(desc)](desc, given)
+        outputs = SUPPORT[type(desc)].call(desc, given)
         return [_write(getattr(desc, name), outputs[name]) for name in bind_order.outputs]
 
     return jax.jit(run)

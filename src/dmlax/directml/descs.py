@@ -56,7 +56,7 @@ class BufferTensorDesc:
 
     @cached_property
     def is_packed(self) -> bool:
-        """Whether an array of `sizes` holds the same elements in the same order."""
+        """True if an array of `sizes` holds the same elements in the same order."""
         return self.strides is None or self.strides == self.packed_strides
 
     @property
@@ -83,17 +83,17 @@ class BufferTensorDesc:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """From DirectML's spelling, as `to_dict` writes it; keys with a default may be left out."""
+        """Reads DirectML's spelling, as `to_dict` writes it; keys with a default may be absent."""
         return records.read(cls, value, "BufferTensorDesc")
 
     def to_dict(self) -> dict[str, Any]:
-        """In DirectML's spelling, of what JSON can hold."""
+        """Writes DirectML's spelling, in types that JSON can hold."""
         return records.write(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorDesc:
-    """What the operators' descs share; it is not one itself."""
+    """The base of the operators' descs; it is not one itself."""
 
     operator: ClassVar[str]
 
@@ -102,11 +102,11 @@ class OperatorDesc:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """From DirectML's spelling, as `to_dict` writes it; optional tensors may be left out."""
+        """Reads DirectML's spelling, as `to_dict` writes it; optional tensors may be left out."""
         return records.read(cls, value, cls.operator)
 
     def to_dict(self) -> dict[str, Any]:
-        """In DirectML's spelling, of what JSON can hold."""
+        """Writes DirectML's spelling, in types that JSON can hold."""
         return records.write(self)
 
     @cached_property
@@ -116,76 +116,3 @@ class OperatorDesc:
             records.directml_name(each.name): getattr(self, each.name) for each in fields(self)
         }
         return {k: v for k, v in named.items() if isinstance(v, BufferTensorDesc)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class NonzeroCoordinatesOperatorDesc(OperatorDesc):
-    """DML_NONZERO_COORDINATES_OPERATOR_DESC."""
-
-    operator: ClassVar[str] = "NonzeroCoordinates"
-    input_tensor: BufferTensorDesc
-    output_count_tensor: BufferTensorDesc
-    output_coordinates_tensor: BufferTensorDesc
-
-
-@dataclass(frozen=True, kw_only=True)
-class QuantizedLinearConvolutionOperatorDesc(OperatorDesc):
-    """DML_QUANTIZED_LINEAR_CONVOLUTION_OPERATOR_DESC; `strides` are the convolution's."""
-
-    operator: ClassVar[str] = "QuantizedLinearConvolution"
-    input_tensor: BufferTensorDesc
-    input_scale_tensor: BufferTensorDesc
-    input_zero_point_tensor: BufferTensorDesc | None = None
-    filter_tensor: BufferTensorDesc
-    filter_scale_tensor: BufferTensorDesc
-    filter_zero_point_tensor: BufferTensorDesc | None = None
-    bias_tensor: BufferTensorDesc | None = None
-    output_scale_tensor: BufferTensorDesc
-    output_zero_point_tensor: BufferTensorDesc | None = None
-    output_tensor: BufferTensorDesc
-    dimension_count: int
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    start_padding: tuple[int, ...]
-    end_padding: tuple[int, ...]
-    group_count: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConvolutionIntegerOperatorDesc(OperatorDesc):
-    """DML_CONVOLUTION_INTEGER_OPERATOR_DESC; `strides` are the convolution's."""
-
-    operator: ClassVar[str] = "ConvolutionInteger"
-    input_tensor: BufferTensorDesc
-    input_zero_point_tensor: BufferTensorDesc | None = None
-    filter_tensor: BufferTensorDesc
-    filter_zero_point_tensor: BufferTensorDesc | None = None
-    output_tensor: BufferTensorDesc
-    dimension_count: int
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    start_padding: tuple[int, ...]
-    end_padding: tuple[int, ...]
-    group_count: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class ElementWiseQuantizeLinearOperatorDesc(OperatorDesc):
-    """DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC."""
-
-    operator: ClassVar[str] = "ElementWiseQuantizeLinear"
-    input_tensor: BufferTensorDesc
-    scale_tensor: BufferTensorDesc
-    zero_point_tensor: BufferTensorDesc | None = None
-    output_tensor: BufferTensorDesc
-
-
-@dataclass(frozen=True, kw_only=True)
-class ElementWiseDequantizeLinearOperatorDesc(OperatorDesc):
-    """DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC."""
-
-    operator: ClassVar[str] = "ElementWiseDequantizeLinear"
-    input_tensor: BufferTensorDesc
-    scale_tensor: BufferTensorDesc
-    zero_point_tensor: BufferTensorDesc | None = None
-    output_tensor: BufferTensorDesc

@@ -1,4 +1,4 @@
-"""Strided buffers: where elements lie, and moving them between a buffer and an array."""
+"""Strided buffers: the places of elements, and copies between a buffer and an array."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ class _Axis(NamedTuple):
 
 
 def is_distinct(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether no two indices have the same offset, exactly."""
+    """True if no two indices have the same offset."""
     axes = _axes(sizes, strides)
     if any(axis.stride == 0 for axis in axes):
         return False
@@ -28,7 +28,7 @@ def is_distinct(sizes: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def read(buffer: Array, sizes: Sequence[int], strides: Sequence[int]) -> Array:
-    """The array of `sizes` whose element i is buffer[sum(i * strides)]."""
+    """Reads the array of `sizes` whose element i is buffer[sum(i * strides)]."""
     axes = [axis for axis in _axes(sizes, strides) if axis.stride]
     if not _is_nested(axes):
         return buffer[_offsets(sizes, strides)]
@@ -40,7 +40,7 @@ def read(buffer: Array, sizes: Sequence[int], strides: Sequence[int]) -> Array:
 
 
 def write(array: Array, strides: Sequence[int], length: int) -> Array:
-    """The buffer of `length` elements that `read` reads `array` from; the rest is zero."""
+    """Writes the buffer of `length` elements that `read` reads `array` from; the rest is zero."""
     axes = _axes(array.shape, strides)
     if not _is_nested(axes):
         empty = jnp.zeros(length, array.dtype)
@@ -62,18 +62,18 @@ def _axes(sizes: Sequence[int], strides: Sequence[int]) -> list[_Axis]:
 
 
 def _reaches(axes: Sequence[_Axis]) -> list[int]:
-    """For each axis, the cells from the first to the last element of the axes after it."""
+    """For each axis, the elements from the first to the last one of the axes after it."""
     steps = [(axis.size - 1) * axis.stride for axis in axes]
     return [sum(steps[place + 1 :]) + 1 for place in range(len(axes))]
 
 
 def _is_nested(axes: Sequence[_Axis]) -> bool:
-    """Whether each step of an axis passes all that the axes after it reach."""
+    """True if each step of an axis passes all that the axes after it reach."""
     return all(axis.stride >= reach for axis, reach in zip(axes, _reaches(axes), strict=True))
 
 
 def _unfold(buffer: Array, axes: Sequence[_Axis]) -> Array:
-    """An axis of the array for each of `axes`, in their order, by slices and reshapes."""
+    """Makes each of `axes` an axis of the array, in their order, by slices and reshapes."""
     lead: tuple[int, ...] = ()
     for axis in axes:
         buffer = _fit(buffer, axis.size * axis.stride)
@@ -83,16 +83,16 @@ def _unfold(buffer: Array, axes: Sequence[_Axis]) -> Array:
 
 
 def _fold(array: Array, axes: Sequence[_Axis], length: int) -> Array:
-    """The inverse: zeros between the elements."""
-    cells = array[..., None]
+    """Undoes `_unfold`, with zeros between the elements."""
+    buffer = array[..., None]
     for place in reversed(range(len(axes))):
-        cells = _fit(cells, axes[place].stride)
-        cells = cells.reshape(*cells.shape[:-2], axes[place].size * axes[place].stride)
-    return _fit(cells, length)
+        buffer = _fit(buffer, axes[place].stride)
+        buffer = buffer.reshape(*buffer.shape[:-2], axes[place].size * axes[place].stride)
+    return _fit(buffer, length)
 
 
 def _fit(array: Array, width: int) -> Array:
-    """The last axis cut or filled with zeros to `width`."""
+    """Cuts the last axis to `width`, or fills it with zeros."""
     missing = width - array.shape[-1]
     if missing <= 0:
         return array[..., :width]
@@ -110,7 +110,7 @@ def _offsets(sizes: Sequence[int], strides: Sequence[int]) -> Array:
 
 
 def _meet(axes: Sequence[_Axis]) -> bool:
-    """Whether some steps, not all 0 and within the sizes, lead back to the start.
+    """True if some steps, not all 0 and within the sizes, lead back to the start.
 
     Exact for all but absurd layouts: one that takes more than `_PATIENCE` tries counts as meeting.
     """
@@ -123,7 +123,7 @@ def _meet(axes: Sequence[_Axis]) -> bool:
 
 
 def _reachable(distance: int, axes: Sequence[_Axis], left: list[int]) -> bool:
-    """Whether steps along the axes, in both directions, add up to a distance."""
+    """True if steps along the axes, in both directions, add up to a distance."""
     left[0] -= 1
     if distance == 0 or left[0] < 0:
         return True

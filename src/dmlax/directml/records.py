@@ -1,4 +1,4 @@
-"""Reading, checking and writing descs: what a field may hold, before any rule of DirectML."""
+"""Reads, checks and writes descs: the types of fields, before any rule of DirectML."""
 
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -59,7 +59,7 @@ def check(record: Any, owner: str) -> None:
     problems: list[Violation] = []
     for each, hint in _fields(record.__class__):
         try:
-            value = _checked(hint, each, getattr(record, each.name))
+            value = _check_value(hint, each, getattr(record, each.name))
             object.__setattr__(record, each.name, value)
         except _WrongError as wrong:
             problems.append(_problem(owner, each.name, f"{wrong}"))
@@ -67,35 +67,35 @@ def check(record: Any, owner: str) -> None:
 
 
 def read(cls: Callable[..., T], value: Any, owner: str) -> T:
-    """A record of a class from DirectML's spelling."""
+    """Reads a record of a class from DirectML's spelling."""
     if not isinstance(value, Mapping):
-        found = f"{owner}: is {_shown(value)}, expected a dict"
+        found = f"{owner}: is {_show(value)}, expected a dict"
         refuse([Violation("desc-fields", "option", owner, found)])
-    problems, values = list(_unknown(cls, value, owner)), {}
+    problems, values = list(_unknown_keys(cls, value, owner)), {}
     for each, hint in _fields(cls):
         name = directml_name(each.name)
         try:
             if name in value:
-                values[each.name] = _checked(hint, each, _parsed(hint, value[name]))
+                values[each.name] = _check_value(hint, each, _parse_value(hint, value[name]))
             elif each.default is MISSING:
                 raise _WrongError("is missing")
         except _WrongError as wrong:
             missing = _is_record(hint) and name not in value
             problems.append(_problem(owner, each.name, f"{wrong}", missing=missing))
         except SpecError as error:
-            problems += _within(owner, name, error.violations)
+            problems += _inside_tensor(owner, name, error.violations)
     problems += _dimension_count(value, owner)
     refuse(problems)
     return cls(**values)
 
 
 def write(record: Any) -> dict[str, Any]:
-    """A record in DirectML's spelling, of what JSON can hold."""
+    """Writes a record in DirectML's spelling, in types that JSON can hold."""
     written: dict[str, Any] = {}
     for each, hint in _fields(record.__class__):
         if each.name == "sizes":
             written["DimensionCount"] = len(record.sizes)
-        written[directml_name(each.name)] = _written(hint, getattr(record, each.name))
+        written[directml_name(each.name)] = _write_value(hint, getattr(record, each.name))
     return written
 
 
@@ -103,11 +103,11 @@ def write(record: Any) -> dict[str, Any]:
 
 
 class _WrongError(Exception):
-    """What is wrong with one value, to be said of its field."""
+    """A mistake in one value, to be reported with its field."""
 
 
-def _checked(hint: Any, each: Field[Any], value: Any) -> Any:
-    """What a field may hold, sequences as tuples."""
+def _check_value(hint: Any, each: Field[Any], value: Any) -> Any:
+    """Checks a value against its field's type; sequences become tuples."""
     if value is None and (each.default is None or _is_record(hint)):
         return None  # whether a tensor may be absent depends on the feature level
     if hint is int:
@@ -116,13 +116,13 @@ def _checked(hint: Any, each: Field[Any], value: Any) -> Any:
         return _integers(value)
     wanted = _class(hint)
     if not isinstance(value, wanted):
-        raise _WrongError(f"is {_shown(value)}, expected a {wanted.__name__}")
+        raise _WrongError(f"is {_show(value)}, expected a {wanted.__name__}")
     return value
 
 
 def _integers(value: Any) -> tuple[int, ...]:
     if isinstance(value, str | bytes) or not isinstance(value, Sequence):
-        raise _WrongError(f"is {_shown(value)}, expected a sequence of UINT")
+        raise _WrongError(f"is {_show(value)}, expected a sequence of UINT")
     return tuple(_integer(entry, UINT, f"[{index}]") for index, entry in enumerate(value))
 
 
@@ -134,13 +134,13 @@ def _integer(value: Any, limit: int, place: str = "") -> int:
     except TypeError:
         number = limit + 1
     if not 0 <= number <= limit:
-        wrong = f"{place} is {_shown(value)}, expected an integer from 0 to {limit}"
+        wrong = f"{place} is {_show(value)}, expected an integer from 0 to {limit}"
         raise _WrongError(wrong.lstrip())
     return number
 
 
-def _parsed(hint: Any, value: Any) -> Any:
-    """What JSON holds, as a record holds it."""
+def _parse_value(hint: Any, value: Any) -> Any:
+    """Converts what JSON holds to what a record holds."""
     if _is_record(hint) and value is not None:
         return read(_class(hint), value, _class(hint).__name__)
     if hint in _PREFIXES:
@@ -152,11 +152,11 @@ def _enumerator(cls: type[Enum], value: Any) -> Enum:
     name = value.removeprefix(_PREFIXES[cls]) if isinstance(value, str) else value
     names = list(cls.__members__)
     if name not in names:
-        raise _WrongError(f"is {_shown(value)}; {suggestion(name, names)}")
+        raise _WrongError(f"is {_show(value)}; {suggestion(name, names)}")
     return cls[name]
 
 
-def _written(hint: Any, value: Any) -> Any:
+def _write_value(hint: Any, value: Any) -> Any:
     if value is None:
         return None
     if _is_record(hint):
@@ -166,7 +166,7 @@ def _written(hint: Any, value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _unknown(cls: Any, value: Mapping[str, Any], owner: str) -> Iterator[Violation]:
+def _unknown_keys(cls: Any, value: Mapping[str, Any], owner: str) -> Iterator[Violation]:
     known = [directml_name(each.name) for each, _ in _fields(cls)]
     known += ["DimensionCount"] if "Sizes" in known else []
     for key in value:
@@ -180,12 +180,12 @@ def _dimension_count(value: Mapping[str, Any], owner: str) -> Iterator[Violation
     if not isinstance(sizes, Sequence) or "DimensionCount" not in value:
         return
     if type(count) is not int or count != len(sizes):
-        text = f"{owner}: DimensionCount is {_shown(count)}, but Sizes has {len(sizes)} entries"
+        text = f"{owner}: DimensionCount is {_show(count)}, but Sizes has {len(sizes)} entries"
         yield Violation("tensor-sizes-count", "dimension_count", "DimensionCount", text)
 
 
-def _within(owner: str, tensor: str, problems: Iterable[Violation]) -> Iterator[Violation]:
-    """What is wrong with a tensor's desc, said of the operator's."""
+def _inside_tensor(owner: str, tensor: str, problems: Iterable[Violation]) -> Iterator[Violation]:
+    """Reports a tensor's mistakes as the operator's."""
     for problem in problems:
         text = problem.message.partition(": ")[2]
         path = (
@@ -203,7 +203,7 @@ def _problem(owner: str, name: str, text: str, *, missing: bool = False) -> Viol
     return Violation("desc-fields", code, field, message)
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     plain = value is None or isinstance(value, int | float | str)
     return repr(value) if plain else f"a {type(value).__name__}"
 
@@ -216,7 +216,7 @@ def _fields(cls: Any) -> tuple[tuple[Field[Any], Any], ...]:
 
 @cache
 def _class(hint: Any) -> type:
-    """A class, out of itself or its Optional."""
+    """The class of a type hint, which may be Optional."""
     found: type = next((each for each in get_args(hint) if each is not type(None)), hint)
     return found
 

@@ -7,7 +7,7 @@ from dmlax.directml import layout
 from dmlax.directml.descs import BufferTensorDesc
 from dmlax.directml.enums import FeatureLevel, TensorFlags
 from dmlax.directml.rules import braces
-from dmlax.directml.tables import Row, page
+from dmlax.directml.support import Row, page
 from dmlax.errors import Code
 
 LIMIT = 2**32 - 1
@@ -23,7 +23,7 @@ class TensorRule(NamedTuple):
       code: the code of its violations.
       sentence: the rule in our words.
       page: where it is stated; None for the operator's own page, "" for nowhere.
-      broken: what follows the tensor's name in the message, or None.
+      broken: the words that follow the tensor's name in the message, or None.
     """
 
     name: str
@@ -108,7 +108,7 @@ def _output_overlap(row: Row, tensor: BufferTensorDesc, level: FeatureLevel) -> 
 
 
 def _elsewhere(row: Row, tensor: BufferTensorDesc, level: FeatureLevel) -> str | None:
-    """For what is seen before there is a row or a record."""
+    """None: the rule is checked before there is a row or a record."""
     return None
 
 
@@ -211,10 +211,10 @@ TENSOR_RULES = (
 _FUNDAMENTAL = ("tensor-strides-count", "tensor-sizes-positive", "tensor-element-limit")
 
 
-def broken(
+def broken_rules(
     row: Row, tensor: BufferTensorDesc, level: FeatureLevel
 ) -> Iterator[tuple[TensorRule, str]]:
-    """Every rule that a tensor breaks, and how; a fundamental one excuses those that follow."""
+    """Every rule that a tensor breaks, and how; a fundamental rule excuses those that follow."""
     for rule in TENSOR_RULES:
         text = rule.broken(row, tensor, level)
         if text is not None:

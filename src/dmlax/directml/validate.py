@@ -1,18 +1,19 @@
-"""Checking a desc against the tables: the only place that does."""
+"""Checks a desc against the tables; nothing else does."""
 
 from collections.abc import Iterator
 
+from dmlax._operators import SUPPORT
 from dmlax.directml import tensors
 from dmlax.directml.descs import OperatorDesc
 from dmlax.directml.enums import FeatureLevel
 from dmlax.directml.records import python_name, refuse
 from dmlax.directml.rules import Call
-from dmlax.directml.tables import SUPPORT, Support, Table
+from dmlax.directml.support import Support, Table
 from dmlax.errors import Code, SpecError, Violation
 
 
 def validate(desc: OperatorDesc, *, feature_level: FeatureLevel) -> tuple[Violation, ...]:
-    """Every rule of DirectML that a desc breaks at a feature level.
+    """Finds every rule of DirectML that a desc breaks at a feature level.
 
     A rule that reads a tensor or field which is itself broken is not checked: what it would say
     is a consequence.
@@ -81,7 +82,7 @@ def _of_tensors(desc: OperatorDesc, table: Table, level: FeatureLevel) -> Iterat
     for row in table.rows:
         tensor = getattr(desc, python_name(row.tensor))
         if tensor is not None:
-            for rule, text in tensors.broken(row, tensor, level):
+            for rule, text in tensors.broken_rules(row, tensor, level):
                 yield _violation(desc, rule.name, rule.code, row.tensor, text)
         elif row.kind != "Optional input":
             rule, text = tensors.REQUIRED, f"is missing; {level} requires it"

@@ -6,10 +6,11 @@ calls instead, and puts each as a desc at the lowest level that accepts it.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -18,24 +19,10 @@ from ..format.descs import buffer
 from ..format.tensors import from_numpy, to_numpy
 from ..operators.descs import express, feature_levels
 from ..operators.rules import RULES
-from .base import Array, Case, SpecViolation, Unsupported
+from .base import Case, SpecViolation, Unsupported
 
 WIDE = {"int64", "uint64", "float64"}
-WINDOWS = {
-    "Strides": "strides",
-    "Dilations": "dilations",
-    "StartPadding": "start_padding",
-    "EndPadding": "end_padding",
-    "GroupCount": "group_count",
-}
-PARAMETERS = {
-    "InputScaleTensor": "input_scale",
-    "FilterScaleTensor": "filter_scale",
-    "OutputScaleTensor": "output_scale",
-    "InputZeroPointTensor": "input_zero_point",
-    "FilterZeroPointTensor": "filter_zero_point",
-    "OutputZeroPointTensor": "output_zero_point",
-}
+COORDINATES = "OutputCoordinatesTensor"
 JIT, CONSTANT, DESCRIPTOR = "jit", "constant", "descriptor"
 Operands = Mapping[str, Any]
 Call = Callable[[Operands], Mapping[str, Any]]
@@ -55,13 +42,6 @@ class Dmlax:
         """Import the library and JAX."""
         self._library: Any = import_module("dmlax")
         self._jax: Any = import_module("jax")
-        self._calls = {
-            "nonzero_coordinates": self._nonzero,
-            "quantized_linear_convolution": self._quantized,
-            "convolution_integer": self._integer,
-            "element_wise_quantize_linear": self._quantize,
-            "element_wise_dequantize_linear": self._dequantize,
-        }
 
     def _on_gpu(self, implementation: str) -> None:
         """Name one implementation in every call; it needs an attached GPU."""
@@ -105,14 +85,14 @@ class Dmlax:
 
     def run(self, case: Case, variant: str) -> Mapping[str, Any]:
         """Call the operator, and translate what it raises."""
-        if case.operator not in self._calls:
+        if not hasattr(self._library, case.operator):
             raise Unsupported(case.operator)
         if variant == DESCRIPTOR:
             case = _as_desc(case)
         if variant in (JIT, CONSTANT) or case.operator != "nonzero_coordinates":
             self._expect_representable(case)
         try:
-            call = self._calls[case.operator](case) if case.desc is None else self._created(case)
+            call = self._function(case) if case.desc is None else self._created(case)
             known = _known(case, variant)
             return call(case.inputs) if known is None else self._jitted(case, call, known)
         except self._library.SpecError as error:
@@ -144,52 +124,21 @@ class Dmlax:
 
         return call
 
-    def _nonzero(self, case: Case) -> Call:
-        *_, size, rank = case.outputs["OutputCoordinatesTensor"].sizes
+    def _function(self, case: Case) -> Call:
+        """Take the function of the operator's name; its parameters have the tensors' names."""
+        function = getattr(self._library, case.operator)
+        parameters = signature(function).parameters
+        positional = [
+            name for name, each in parameters.items() if each.kind == each.POSITIONAL_ONLY
+        ]
+        options = _options(case, parameters)
 
         def call(given: Operands) -> Mapping[str, Any]:
-            count, rows = self._library.nonzero_coordinates(
-                given["InputTensor"], size=size, coordinate_rank=rank
-            )
-            return {
-                "OutputCountTensor": _reshaped(case, "OutputCountTensor", count, ()),
-                "OutputCoordinatesTensor": _reshaped(
-                    case, "OutputCoordinatesTensor", rows, (size, rank)
-                ),
-            }
+            tensors = {_parameter(name): array for name, array in given.items()}
+            first = [tensors.pop(name, None) for name in positional]
+            return _outputs(case, function(*first, **tensors, **options))
 
         return call
-
-    def _quantized(self, case: Case) -> Call:
-        options = _window_options(case) | {"output_dtype": case.outputs["OutputTensor"].dtype}
-        function = self._library.quantized_linear_convolution
-        return lambda given: {
-            "OutputTensor": function(
-                given["InputTensor"],
-                given["FilterTensor"],
-                given.get("BiasTensor"),
-                **_parameters(given),
-                **options,
-            )
-        }
-
-    def _integer(self, case: Case) -> Call:
-        options = _window_options(case)
-        function = self._library.convolution_integer
-        return lambda given: {
-            "OutputTensor": function(
-                given["InputTensor"], given["FilterTensor"], **_parameters(given), **options
-            )
-        }
-
-    def _quantize(self, case: Case) -> Call:
-        dtype = case.outputs["OutputTensor"].dtype
-        function = self._library.element_wise_quantize_linear
-        return lambda given: {"OutputTensor": function(*_element_wise(given), output_dtype=dtype)}
-
-    def _dequantize(self, case: Case) -> Call:
-        function = self._library.element_wise_dequantize_linear
-        return lambda given: {"OutputTensor": function(*_element_wise(given))}
 
 
 class Xla(Dmlax):
@@ -294,22 +243,35 @@ def _dtypes(case: Case) -> set[str]:
     return {array.dtype.name for array in case.inputs.values()}
 
 
-def _reshaped(case: Case, name: str, value: Any, shape: tuple[int, ...]) -> Any:
-    """Give an output of the documented shape the sizes that were asked for."""
-    return value.reshape(case.outputs[name].sizes) if value.shape == shape else value
+def _parameter(field: str) -> str:
+    """Spell a tensor's or an option's field as the parameter that takes it."""
+    return _snake(field.removesuffix("Tensor"))
 
 
-def _window_options(case: Case) -> dict[str, Any]:
-    options = {keyword: case.attributes[field] for field, keyword in WINDOWS.items()}
-    options = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
-    if case.inputs["InputTensor"].ndim == 3:
+def _options(case: Case, parameters: Collection[str]) -> dict[str, Any]:
+    """Return the static options: the attributes, and what the requested outputs imply."""
+    options = {
+        _parameter(field): tuple(value) if isinstance(value, list) else value
+        for field, value in case.attributes.items()
+    }
+    if "output_dtype" in parameters:
+        options["output_dtype"] = case.outputs["OutputTensor"].dtype
+    if "dimension_numbers" in parameters and case.inputs["InputTensor"].ndim == 3:
         options["dimension_numbers"] = ("NCW", "OIW", "NCW")
+    if "coordinate_rank" in parameters:
+        *_, options["size"], options["coordinate_rank"] = case.outputs[COORDINATES].sizes
     return options
 
 
-def _parameters(given: Operands) -> dict[str, Any]:
-    return {keyword: given[name] for name, keyword in PARAMETERS.items() if name in given}
+def _outputs(case: Case, result: Any) -> dict[str, Any]:
+    """Name the results: an array is the output, a named tuple has one a field."""
+    if not hasattr(result, "_asdict"):
+        return {"OutputTensor": result}
+    named = {f"Output{_camel(name)}Tensor": value for name, value in result._asdict().items()}
+    return {name: _reshaped(name, value, case.outputs[name].sizes) for name, value in named.items()}
 
 
-def _element_wise(given: Operands) -> tuple[Array | None, ...]:
-    return given["InputTensor"], given["ScaleTensor"], given.get("ZeroPointTensor")
+def _reshaped(name: str, value: Any, sizes: tuple[int, ...]) -> Any:
+    """Give an output of the documented shape, a scalar or a matrix, the sizes asked for."""
+    documented = sizes[-2:] if name == COORDINATES else ()
+    return value.reshape(sizes) if value.shape == tuple(documented) else value

@@ -31,7 +31,7 @@ def check(value: Any, validator: Any, what: str) -> None:
 
 
 def is_own(path: Path) -> bool:
-    """Return whether a file is one of the suite's, which its tests have checked."""
+    """Return whether a file is one of the suite's, which `lint` checks."""
     return path.resolve().is_relative_to(vectors_dir())
 
 

@@ -4,7 +4,11 @@ from collections.abc import Iterator, Mapping
 from itertools import cycle, islice
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 _MASK = (1 << 64) - 1
+_GAMMA, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
 class Recipe(NamedTuple):
@@ -33,10 +37,10 @@ def splitmix64(seed: int) -> Iterator[int]:
     """Yield the 64-bit outputs of SplitMix64."""
     state = seed & _MASK
     while True:
-        state = (state + 0x9E3779B97F4A7C15) & _MASK
+        state = (state + _GAMMA) & _MASK
         z = state
-        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+        z = ((z ^ (z >> 30)) * _FIRST) & _MASK
+        z = ((z ^ (z >> 27)) * _SECOND) & _MASK
         yield z ^ (z >> 31)
 
 
@@ -44,13 +48,22 @@ def expand(recipe: Recipe | Cycle, count: int) -> tuple[int, ...]:
     """Return the first `count` elements."""
     if isinstance(recipe, Cycle):
         return tuple(islice(cycle(recipe.words), count))
-    return tuple(_element(recipe, z) for z in islice(splitmix64(recipe.seed), count))
+    z = _outputs(recipe.seed, count)
+    is_drawn = (z >> 32) % min(recipe.one_in, 1 << 32) == 0
+    steps = (z & 0xFFFFFFFF) % min(recipe.high - recipe.low + 1, 1 << 32)
+    pairs = zip(is_drawn.tolist(), steps.tolist(), strict=True)
+    return tuple(recipe.low + step if drawn else 0 for drawn, step in pairs)
 
 
-def _element(recipe: Recipe, z: int) -> int:
-    if (z >> 32) % recipe.one_in:
-        return 0
-    return recipe.low + (z & 0xFFFFFFFF) % (recipe.high - recipe.low + 1)
+def _outputs(seed: int, count: int) -> npt.NDArray[Any]:
+    """Return the first outputs of SplitMix64; unsigned arrays wrap."""
+    z: npt.NDArray[Any] = np.arange(1, count + 1, dtype=np.uint64) * _GAMMA + np.uint64(
+        seed & _MASK
+    )
+    z = (z ^ (z >> 30)) * _FIRST
+    z = (z ^ (z >> 27)) * _SECOND
+    mixed: npt.NDArray[Any] = z ^ (z >> 31)
+    return mixed
 
 
 def encode(recipe: Recipe | Sparse) -> dict[str, Any]:

@@ -102,9 +102,8 @@ def from_numpy(array: npt.NDArray[Any]) -> Tensor:
 
 def digest(tensor: Tensor) -> str:
     """Return the SHA-256 of the elements as little-endian bytes."""
-    kind, width = DTYPES[tensor.dtype]
-    signed = kind == "int"
-    raw = b"".join(word.to_bytes(width // 8, "little", signed=signed) for word in tensor.words)
+    array = to_numpy(tensor)
+    raw = array.astype(array.dtype.newbyteorder("<")).tobytes()
     return hashlib.sha256(raw).hexdigest()
 
 

@@ -61,7 +61,7 @@ class Vector:
     clause: tuple[str, ...]
     flags: frozenset[str]
     requires: frozenset[str]
-    twin: str | None
+    base: str | None
     attributes: Mapping[str, Any]
     inputs: Mapping[str, Tensor]
     outputs: Mapping[str, Request]
@@ -143,10 +143,18 @@ def parse(text: str) -> Any:
 
 
 def check_schema(file: Any, path: Path) -> None:
-    """Raise `Malformed` if a file breaks its schema; the suite's own may go unchecked."""
-    validator = _validator()
-    if validator is not None or not json_schema.is_own(path):
-        json_schema.check(file, validator, f"to read {path}, it")
+    """Raise `Malformed` if a file breaks its schema; those of the suite are checked by `lint`."""
+    if not json_schema.is_own(path):
+        json_schema.check(file, _validator(), f"to read {path}, it")
+
+
+def schema_problems(file: Any) -> Iterator[str]:
+    """Yield the most telling place where a file breaks its schema, if jsonschema is installed."""
+    try:
+        if _validator() is not None:
+            json_schema.check(file, _validator(), "lint")
+    except Malformed as error:
+        yield str(error)
 
 
 @cache
@@ -200,7 +208,7 @@ def _vector(file: Mapping[str, Any], value: Mapping[str, Any], path: Path, at: s
         clause=tuple(value["clause"]),
         flags=frozenset(value["flags"]),
         requires=frozenset(value["requires"]),
-        twin=value.get("twin"),
+        base=value.get("twin"),
         attributes=value["attributes"],
         inputs=inputs,
         outputs=outputs,

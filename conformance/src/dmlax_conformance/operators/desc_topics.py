@@ -101,7 +101,7 @@ class DescTopic(Topic):
         clause: str = "",
         flags: str = "",
     ) -> None:
-        """Add a desc that keeps every rule at the level; its twins add what it shows."""
+        """Add a desc that keeps every rule at the level; its clauses are those of its changes."""
         broken = violations(self.operator, made.desc, level)
         assert not broken, f"{name}: {broken}"
         held = {k: scatter(made.desc[k], v.words, poison(v.dtype)) for k, v in made.inputs.items()}
@@ -111,7 +111,7 @@ class DescTopic(Topic):
         vector["inputs"] = {k: tensors.encode(v) for k, v in held.items()}
         vector["outputs"] = {k: {"dtype": v[0], "sizes": list(v[1])} for k, v in asked.items()}
         vector["expect"] = {
-            "outputs": {k: expected(k, v, made.inputs, {}) for k, v in results.items()}
+            "outputs": {name: expected(name, results, made.inputs, {}) for name in results}
         }
         self._made[name] = (made, level, vector)
         self._vectors.append(vector)
@@ -120,26 +120,26 @@ class DescTopic(Topic):
         self,
         name: str,
         comment: str,
-        twin: str,
+        base: str,
         rule: str,
         field: str,
         changed: Mapping[str, Any] | None = None,
         level: str | None = None,
         flags: str = "Invalid",
     ) -> None:
-        """Add a desc that differs from its twin in one mistake: other fields, or another level.
+        """Add a desc that differs from its base in one mistake: other fields, or another level.
 
         A rule of the operator goes without its prefix.
         """
         rule = rule if rule in DESC_CLAUSES else PREFIXES[self.operator] + rule
-        old, old_level, shown = self._made[twin]
+        old, old_level, shown = self._made[base]
         made, level = old.changed(changed or {}), level or old_level
         found = violations(self.operator, made.desc, level)
         assert found, f"{name}: the rules accept this desc"
         first, *more = found
         assert (first.rule, first.field) == (rule, field), f"{name}: the rules say {first}"
         vector = self._vector(name, comment, made, level, rule, flags)
-        vector["twin"] = f"{PREFIXES[self.operator]}{twin}"
+        vector["twin"] = f"{PREFIXES[self.operator]}{base}"
         error = {"code": first.code, "field": field}
         others = [{"code": each.code, "field": each.field} for each in more]
         also = [each for i, each in enumerate(others) if each not in [error, *others[:i]]]
@@ -152,17 +152,17 @@ class DescTopic(Topic):
     ) -> None:
         """Add one desc at two levels: the lower one refuses it."""
         low, high = levels
-        twin, flags = f"desc-{name}-{dashed(high)}", "Invalid Level"
-        self.accepted(twin, f"the twin: {text}, from {high} on", made, high, flags="Level")
+        base, flags = f"desc-{name}-{dashed(high)}", "Invalid Level"
+        self.accepted(base, f"the twin: {text}, from {high} on", made, high, flags="Level")
         name, text = f"desc-{name}-{dashed(low)}", f"{text}, at {low}"
-        self.refused(name, text, twin, rule, field, level=low, flags=flags)
+        self.refused(name, text, base, rule, field, level=low, flags=flags)
 
     def together(
-        self, name: str, text: str, twin: str, rule: str, field: str, changed: Mapping[str, Any]
+        self, name: str, text: str, base: str, rule: str, field: str, changed: Mapping[str, Any]
     ) -> None:
         """Refuse a desc in which fields that must agree change together."""
         flags = "Invalid Row"
-        self.refused(f"desc-together-{name}", text, twin, rule, field, changed, flags=flags)
+        self.refused(f"desc-together-{name}", text, base, rule, field, changed, flags=flags)
 
     def made(self, name: str) -> Call:
         """Return a call that was accepted."""

@@ -26,7 +26,7 @@ def express(
     tensors: dict[str, Any] = dict.fromkeys(tables.tensors(operator))
     image = inputs["InputTensor"].sizes
     for name, tensor in inputs.items():
-        is_repeated = operator.startswith("element_wise") and tensor.sizes != image
+        is_repeated = not attributes and tensor.sizes != image
         tensors[name] = _repeated(tensor, image) if is_repeated else _packed(tensor)
     tensors |= {name: _packed(asked) for name, asked in outputs.items()}
     windows = dict(attributes)

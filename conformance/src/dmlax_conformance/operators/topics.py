@@ -13,7 +13,6 @@ from ..format.vectors import Request
 from . import OPERATORS
 from .answer import answer
 from .clauses import CLAUSES, NOTES
-from .nonzero_coordinates.meaning import nonzero_coordinates
 
 Inputs = Mapping[str, Tensor]
 Listed = Mapping[int, tuple[tuple[int, ...], str]]
@@ -59,7 +58,7 @@ class Topic:
         """
         given = attributes or {}
         results = answer(self.operator, given, inputs, outputs)
-        expect = {k: expected(k, v, inputs, listed or {}) for k, v in results.items()}
+        expect = {name: expected(name, results, inputs, listed or {}) for name in results}
         self._calls[name] = (given, inputs, outputs)
         others = {"beside": paired_with}
         self._add(name, comment, clause, flags, requires, {"outputs": expect}, others)
@@ -70,7 +69,7 @@ class Topic:
         name: str,
         comment: str,
         clause: str,
-        twin: str,
+        base: str,
         error: tuple[str, str],
         inputs: Inputs | None = None,
         attributes: Mapping[str, Any] | None = None,
@@ -78,24 +77,24 @@ class Topic:
         flags: str = "Invalid",
         requires: str = "",
     ) -> None:
-        """Add a call that changes one thing in its twin and so earns this code and field."""
-        old = self._calls[twin]
+        """Add a call that changes one thing in its base and so earns this code and field."""
+        old = self._calls[base]
         changed = ({**old[0], **(attributes or {})}, {**old[1], **(inputs or {})})
         self._calls[name] = (*changed, {**old[2], **(outputs or {})})
         self._refused(name, error)
         code, field = error
         expect = {"error": {"code": code, "field": field}}
-        self._add(name, comment, clause, flags, requires, expect, {"twin": twin})
+        self._add(name, comment, clause, flags, requires, expect, {"twin": base})
 
     def wrong(
-        self, twin: str, code: str, text: str, cases: Mapping[str, tuple[str, str, Tensor]]
+        self, base: str, code: str, text: str, cases: Mapping[str, tuple[str, str, Tensor]]
     ) -> None:
-        """Replace one tensor of the twin after the other: names, clauses, fields and tensors."""
+        """Replace one tensor of the base after the other: names, clauses, fields and tensors."""
         for name, (clause, field, tensor) in cases.items():
             sizes = list(tensor.sizes)
             words = {"field": field, "dtype": tensor.dtype, "sizes": sizes, "rank": len(sizes)}
             comment = text.format(**words)
-            self.invalid(name, comment, clause, twin, (code, field), {field: tensor})
+            self.invalid(name, comment, clause, base, (code, field), {field: tensor})
 
     def shorten(self, name: str, output: str, rows: int) -> None:
         """Keep only the first rows of a table, of which a file cannot hold all."""
@@ -185,11 +184,13 @@ class Files(Generic[T]):
             yield topic
 
 
-def expected(name: str, tensor: Tensor, inputs: Inputs, listed: Listed) -> dict[str, Any]:
-    """Return the JSON of an output to match."""
+def expected(
+    name: str, results: Mapping[str, Tensor], inputs: Inputs, listed: Listed
+) -> dict[str, Any]:
+    """Return the JSON of an output to match; of coordinates only as many rows as are counted."""
     if name == "OutputCoordinatesTensor":
-        return _expected_rows(tensor, inputs)
-    tensor = _as_cycle(tensor, inputs)
+        return _expected_rows(results[name], results["OutputCountTensor"].words[0])
+    tensor = _as_cycle(results[name], inputs)
     value = {**tensors.encode(tensor), "compare": "exact_or_listed" if listed else "exact"}
     if listed:
         value["listed"] = [
@@ -209,10 +210,8 @@ def _as_cycle(tensor: Tensor, inputs: Inputs) -> Tensor:
     return made
 
 
-def _expected_rows(tensor: Tensor, inputs: Inputs) -> dict[str, Any]:
-    width = tensor.sizes[-1]
-    rows = len(nonzero_coordinates(inputs["InputTensor"], width))
-    kept = tensors.encode_words(tensor.dtype, tensor.words[: rows * width])
+def _expected_rows(tensor: Tensor, rows: int) -> dict[str, Any]:
+    kept = tensors.encode_words(tensor.dtype, tensor.words[: rows * tensor.sizes[-1]])
     head = {"dtype": tensor.dtype, "sizes": list(tensor.sizes)}
     return {**head, "compare": "exact_rows", "rows": rows, **kept}
 

@@ -86,7 +86,7 @@ def _line(result: Result) -> dict[str, Any]:
         "requires": sorted(vector.requires),
         "dtypes": values.data_types(vector),
         "valid": vector.is_valid,
-        **({"twin": vector.twin} if vector.twin else {}),
+        **({"twin": vector.base} if vector.base else {}),
         **({"beside": vector.paired_with.id} if vector.paired_with else {}),
         **({"was": outcome.was, "reason": outcome.reason} if isinstance(outcome, Excused) else {}),
         **(_evidence(result) if result.verdict not in ("exact", "unsupported") else {}),

@@ -30,7 +30,7 @@ def problems(root: Path | None = None) -> list[str]:
     return [
         *(line for path in files for line in _file_problems(path)),
         *_id_problems(suite),
-        *_twin_problems(suite),
+        *_base_problems(suite),
         *_pairing_problems(suite),
         *_desc_problems(suite),
         *_memory_problems(suite),
@@ -43,6 +43,7 @@ def problems(root: Path | None = None) -> list[str]:
 def _file_problems(path: Path) -> Iterator[str]:
     text = path.read_text(encoding="utf-8")
     file = vectors.parse(text)
+    yield from (f"{path}:{line}" for line in vectors.schema_problems(file))
     if text != dumps(file):
         yield f"{path}: is not in canonical form"
     if (path.parent.name, path.stem) != (file["operator"], file["topic"]):
@@ -68,15 +69,15 @@ def _id_problems(suite: Sequence[Vector]) -> Iterator[str]:
             yield f"{name}: {times} vectors share this id"
 
 
-def _twin_problems(suite: Sequence[Vector]) -> Iterator[str]:
+def _base_problems(suite: Sequence[Vector]) -> Iterator[str]:
     valid = {vector.id: vector for vector in suite if vector.is_valid}
     for vector in suite:
-        twin = valid.get(vector.twin or "")
+        base = valid.get(vector.base or "")
         if vector.is_valid:
             continue
-        if twin is None or twin.operator != vector.operator:
-            yield f"{vector.id}: twin {vector.twin} is not a valid vector of the same operator"
-        elif not _differs(vector, twin):
+        if base is None or base.operator != vector.operator:
+            yield f"{vector.id}: twin {vector.base} is not a valid vector of the same operator"
+        elif not _differs(vector, base):
             yield f"{vector.id}: is the same call as its twin"
 
 

@@ -153,8 +153,10 @@ class Descs:
         """Add a desc at two levels: the lower one does not have the rank of a tensor."""
         topic.step(name, text, made, levels, "tensor-dimension-count", field)
 
-    def strides(self, own: Callable[[DescTopic], None], base: Mapping[str, Tensor]) -> DescTopic:
-        """Return the file of strides; `base` are the parameters for inputs that overlap."""
+    def strides(
+        self, own: Callable[[DescTopic], None], parameters: Mapping[str, Tensor]
+    ) -> DescTopic:
+        """Return the file of strides; `parameters` go with inputs that overlap."""
         topic, made = DescTopic(self.operator, "desc-strides"), self.make(groups=2)
         for name, (text, each) in LAYOUTS.items():
             add_strided(topic, name, text, made, **each)
@@ -167,35 +169,35 @@ class Descs:
         for name, text, sizes, strides in SHARED:
             length = 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
             image = sliding("uint8", -(-length // 4) * 4, sizes, strides)
-            shared = replaced(bare, {**base, "InputTensor": image})
+            shared = replaced(bare, {**parameters, "InputTensor": image})
             add_strided(topic, f"shared-{name}", text, shared, InputTensor=strides)
         return topic
 
-    def add_survivors(self, topic: DescTopic, twin: str) -> None:
+    def add_survivors(self, topic: DescTopic, base: str) -> None:
         """Add descs for planted bugs that survived all other vectors."""
         made = self.make(is_bare=True)
         changed = made.patched("InputTensor", Sizes=[1, 0, 2, 3])
         changed |= made.patched("FilterTensor", Sizes=[2, 0, 1, 2])
         text, rule = "input and filter have no channels", "tensor-sizes-positive"
-        topic.together("channels-0", text, twin, rule, "InputTensor", changed)
+        topic.together("channels-0", text, base, rule, "InputTensor", changed)
         _many_elements(topic, made)
         changed = {"DimensionCount": 1, **attributes((1,), (1,), (0,), (0,))}
         text = "one entry in every attribute, for tensors of four dimensions"
         name, rule = "dimensions-1-of-2", "spatial-dimension-count"
-        topic.together(name, text, twin, rule, "DimensionCount", changed)
+        topic.together(name, text, base, rule, "DimensionCount", changed)
         _roomy_output(topic, made)
         for level in TABLES[self.operator]:
-            _five_dimensions(topic, f"{twin}-{dashed(level)}", level, made)
+            _five_dimensions(topic, f"{base}-{dashed(level)}", level, made)
 
     def refuse_rank(self, topic: DescTopic, level: str, field: str, rank: int, made: Call) -> None:
         """Give a parameter of one element a rank that its line does not have."""
         label = f"{dashed(level)}-{dashed(field)}"
-        twin, text = f"desc-kills-{label}-alone", f"the twin: {field} is one value, at {level}"
+        base, text = f"desc-kills-{label}-alone", f"the twin: {field} is one value, at {level}"
         rule, flags = "tensor-dimension-count", "Invalid Row"
-        topic.accepted(twin, text, made, level, rule, "Level")
+        topic.accepted(base, text, made, level, rule, "Level")
         name, text = f"desc-{label}-ones-{rank}", f"{field} has {rank} sizes of 1"
         changed = made.described(field, [1] * rank)
-        topic.refused(name, text, twin, rule, field, changed, flags=flags)
+        topic.refused(name, text, base, rule, field, changed, flags=flags)
 
 
 OPTIONS: dict[str, tuple[str, Any]] = {
@@ -216,11 +218,11 @@ def _options(topic: DescTopic) -> None:
     for name, (field, value) in OPTIONS.items():
         text, changed = f"{field} is {value}", {field: value}
         topic.refused(f"desc-{name}", text, BARE, dashed(field), field, changed)
-    for twin, axes, counts in ((BARE, 2, (0, 1, 3)), (LINE, 1, (2,))):
+    for base, axes, counts in ((BARE, 2, (0, 1, 3)), (LINE, 1, (2,))):
         for count in counts:
             name, field = f"desc-dimensions-{count}-of-{axes}", "DimensionCount"
             text = f"DimensionCount is {count} for tensors of {axes + 2} dimensions"
-            topic.refused(name, text, twin, "spatial-dimension-count", field, {field: count})
+            topic.refused(name, text, base, "spatial-dimension-count", field, {field: count})
 
 
 def _fits(topic: DescTopic, made: Call) -> None:
@@ -243,10 +245,10 @@ def _fits(topic: DescTopic, made: Call) -> None:
 
 def _grouping(topic: DescTopic, bare: Call, grouped: Call) -> None:
     rule, field = "channels", "FilterTensor"
-    for twin, count in ((BARE, 2), (GROUPS, 1)):
+    for base, count in ((BARE, 2), (GROUPS, 1)):
         name = f"desc-channels-groups-{count}"
         text = f"{count} groups, which the filter's channels do not give"
-        topic.refused(name, text, twin, rule, field, {"GroupCount": count})
+        topic.refused(name, text, base, rule, field, {"GroupCount": count})
     text, changed = "a filter of 3 channels", bare.described(field, [2, 3, 1, 2])
     topic.refused("desc-channels-3", text, BARE, rule, field, changed)
     three = {field: [3, 1, 1, 2], "OutputTensor": [1, 3, 2, 2]}
@@ -295,13 +297,13 @@ def _many_elements(topic: DescTopic, made: Call) -> None:
     given = {**made.inputs, "InputTensor": image, "FilterTensor": filters}
     dtype = made.desc["OutputTensor"]["DataType"].lower()
     strided = convolution(made.operator, given, dtype, wide).laid_out("InputTensor", [0] * 4)
-    twin = "desc-kills-long-strides"
+    base = "desc-kills-long-strides"
     text = "the twin: strides of 65,536, and an input that repeats one element"
-    topic.accepted(twin, text, strided, flags="Strided Windows")
+    topic.accepted(base, text, strided, flags="Strided Windows")
     changed = strided.described("InputTensor", [1, 2, 65536, 65536], [0] * 4)
     name, text = "desc-input-elements-2-33", "the input repeats one element 2^33 times"
     rule, flags = "tensor-element-limit", "Invalid Layout"
-    topic.refused(name, text, twin, rule, "InputTensor", changed, flags=flags)
+    topic.refused(name, text, base, rule, "InputTensor", changed, flags=flags)
 
 
 def _roomy_output(topic: DescTopic, made: Call) -> None:
@@ -313,12 +315,12 @@ def _roomy_output(topic: DescTopic, made: Call) -> None:
     topic.accepted("desc-output-roomy", text, roomy, clause=clause, flags=flags)
 
 
-def _five_dimensions(topic: DescTopic, twin: str, level: str, made: Call) -> None:
+def _five_dimensions(topic: DescTopic, base: str, level: str, made: Call) -> None:
     """Put a whole convolution in five dimensions, three of them spatial."""
-    topic.accepted(twin, f"the twin: four dimensions at {level}", made, level, flags="Level")
+    topic.accepted(base, f"the twin: four dimensions at {level}", made, level, flags="Level")
     fields: dict[str, Any] = {"DimensionCount": 3, **plain(5)}
     for name in ("InputTensor", "FilterTensor", "OutputTensor"):
         fields |= made.described(name, [*made.desc[name]["Sizes"], 1])
     text = f"input, filter and output have 5 dimensions, 3 of them spatial, at {level}"
     name, rule = f"{dashed(level)}-rank-5", "tensor-dimension-count"
-    topic.together(name, text, twin, rule, "InputTensor", fields)
+    topic.together(name, text, base, rule, "InputTensor", fields)

@@ -44,7 +44,7 @@ def whole(dtype: str, *values: int) -> Tensor:
     return ints(dtype, (len(values),), values)
 
 
-def add_values(topic: Topic, twin: str, dtype: str, clause: str) -> None:
+def add_values(topic: Topic, base: str, dtype: str, clause: str) -> None:
     """Add one call for each scale that is zero or not finite."""
     patterns = {
         "float32": {"zero": 0, "minus-zero": 1 << 31, "nan": 0x7FC00000, "infinity": 0x7F800000},
@@ -54,12 +54,12 @@ def add_values(topic: Topic, twin: str, dtype: str, clause: str) -> None:
         text = f"the {dtype} scale is {name}"
         name, scale = f"scale-{name}-{dtype}", {"ScaleTensor": words(dtype, word)}
         error, how = ("value", "ScaleTensor"), (None, None, "Invalid KnownValue", "values:known")
-        topic.invalid(name, text, clause, twin, error, scale, *how)
+        topic.invalid(name, text, clause, base, error, scale, *how)
 
 
-def add_too_deep(topic: Topic, twin: str, clause: str, tensors: dict[str, Tensor]) -> None:
+def add_too_deep(topic: Topic, base: str, clause: str, tensors: dict[str, Tensor]) -> None:
     """Give parameters more dimensions than the input has."""
     for field, tensor in tensors.items():
         name = "scale-rank-3" if field == "ScaleTensor" else "zero-point-rank-3"
         text = f"{field} of sizes {list(tensor.sizes)} does not repeat to [2, 3]"
-        topic.invalid(name, text, clause, twin, ("sizes", field), {field: tensor})
+        topic.invalid(name, text, clause, base, ("sizes", field), {field: tensor})

@@ -42,33 +42,33 @@ class Descs:
     def rules(self) -> DescTopic:
         """Return the file of rules: each tensor but the input in other ranks and sizes."""
         topic, made = DescTopic(self.operator, "desc-rules"), self.make((1, 2, 3))
-        twin = "desc-rules-twin"
-        topic.accepted(twin, "the twin: {1,2,3} everywhere", made)
+        base = "desc-rules-twin"
+        topic.accepted(base, "the twin: {1,2,3} everywhere", made)
         for name in TENSORS[1:]:
             short = name.removesuffix("Tensor").lower()
             for sizes in ([2, 3], [1, 1, 2, 3]):
                 text, rule = f"{name} has {len(sizes)} dimensions, the input 3", "dimension-count"
                 changed, end = made.described(name, sizes), f"rank-{len(sizes)}"
-                topic.refused(f"desc-{short}-{end}", text, twin, f"same-{rule}", name, changed)
+                topic.refused(f"desc-{short}-{end}", text, base, f"same-{rule}", name, changed)
             for sizes in ([1, 1, 1], [1, 3, 2]):
                 text, end = (
                     f"{name} has sizes {sizes}, the input {{1,2,3}}",
                     "x".join(map(str, sizes)),
                 )
                 changed = made.described(name, sizes)
-                topic.refused(f"desc-{short}-{end}", text, twin, "same-sizes", name, changed)
+                topic.refused(f"desc-{short}-{end}", text, base, "same-sizes", name, changed)
         return topic
 
     def add_types(
         self, topic: DescTopic, source: str, result: str, clause: str, wrong: Mapping[str, str]
     ) -> None:
         """Give tensors a type that the table lists, but that does not fit the others."""
-        twin, made = f"desc-types-{source}-{result}", self.make((2, 2), source, result)
-        topic.accepted(twin, f"the twin: {source} to {result}", made, clause=clause)
+        base, made = f"desc-types-{source}-{result}", self.make((2, 2), source, result)
+        topic.accepted(base, f"the twin: {source} to {result}", made, clause=clause)
         for field, data_type in wrong.items():
-            rule, name = f"{dashed(field)}-data-type", f"{twin}-{dashed(field)}-{data_type.lower()}"
+            rule, name = f"{dashed(field)}-data-type", f"{base}-{dashed(field)}-{data_type.lower()}"
             text = f"{field} is {data_type}, which does not fit the others"
-            topic.refused(name, text, twin, rule, field, made.described(field, data_type=data_type))
+            topic.refused(name, text, base, rule, field, made.described(field, data_type=data_type))
 
     def levels(self, steps: Iterable[tuple[str, str, Call, tuple[str, str], str]]) -> DescTopic:
         """Return the file of levels: what only later levels allow."""
@@ -110,14 +110,14 @@ class Descs:
         topic.accepted("desc-strides-roomy", text, roomy, clause="tensor-buffer", flags=flags)
         return topic
 
-    def add_survivors(self, topic: DescTopic, twin: str) -> None:
+    def add_survivors(self, topic: DescTopic, base: str) -> None:
         """Add descs for planted bugs that survived all other vectors."""
         made, rule = self.make((1, 1, 1, 2)), "tensor-sizes-count"
         changed = _every(made.patched, Sizes=[1, 1, 2])
         text = "every tensor has 3 Sizes for a DimensionCount of 4"
-        topic.together("sizes-too-few", text, twin, rule, "InputTensor", changed)
+        topic.together("sizes-too-few", text, base, rule, "InputTensor", changed)
         for level in TABLES[self.operator]:
-            own = f"{twin}-{dashed(level)}"
+            own = f"{base}-{dashed(level)}"
             topic.accepted(own, f"the twin: four dimensions at {level}", made, level, flags="Level")
             self._ranks(topic, own, level, made)
             for names, data_type in self.together.items():
@@ -126,13 +126,13 @@ class Descs:
                 name = f"{dashed(level)}-{dashed(names[0])}-{data_type.lower()}"
                 topic.together(name, text, own, "tensor-data-type", names[0], fields)
 
-    def _ranks(self, topic: DescTopic, twin: str, level: str, made: Call) -> None:
+    def _ranks(self, topic: DescTopic, base: str, level: str, made: Call) -> None:
         highest = rows(self.operator, level)[0].highest
         for rank in (3, 5) if highest == 4 else (9,):
             changed = _every(made.described, [1] * (rank - 1) + [2])
             name, rule = f"{dashed(level)}-rank-{rank}", "tensor-dimension-count"
             text = f"all four tensors have {rank} dimensions, at {level}"
-            topic.together(name, text, twin, rule, "InputTensor", changed)
+            topic.together(name, text, base, rule, "InputTensor", changed)
 
 
 REPEATS = (

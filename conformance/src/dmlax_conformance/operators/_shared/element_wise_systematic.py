@@ -70,5 +70,5 @@ def add_one_short(topic: Topic, count: int, given: Mapping[str, Tensor], clause:
         *rest, last = given[field].sizes
         cut = repeat(given[field], (*rest, last - 1))
         text = f"{field} of sizes {list(cut.sizes)} does not repeat to {[*rest, last]}"
-        twin, error = f"elements-{count}", ("sizes", field)
-        topic.invalid(f"{name}-short-{count}", text, clause, twin, error, {field: cut})
+        base, error = f"elements-{count}", ("sizes", field)
+        topic.invalid(f"{name}-short-{count}", text, clause, base, error, {field: cut})

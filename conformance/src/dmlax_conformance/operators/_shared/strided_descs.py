@@ -20,18 +20,18 @@ def add_strided(
 
 def short_by_one(topic: DescTopic, name: str, tensor: str) -> None:
     """Take 4 bytes from a strided tensor."""
-    twin = f"desc-strides-{name}"
-    made = topic.made(twin)
+    base = f"desc-strides-{name}"
+    made = topic.made(base)
     least = made.desc[tensor]["TotalTensorSizeInBytes"] - 4
     changed = made.patched(tensor, TotalTensorSizeInBytes=least)
     text, flags = f"{tensor} ends 4 bytes before its last element does", "Invalid Strided"
-    topic.refused(f"{twin}-short", text, twin, "tensor-byte-size", tensor, changed, flags=flags)
+    topic.refused(f"{base}-short", text, base, "tensor-byte-size", tensor, changed, flags=flags)
 
 
 def overlapping(topic: DescTopic, name: str, tensor: str, *choices: Sequence[int]) -> None:
     """Let elements of an output share offsets."""
-    twin, flags, rule = f"desc-strides-{name}", "Invalid Strided", "tensor-output-overlap"
-    made = topic.made(twin)
+    base, flags, rule = f"desc-strides-{name}", "Invalid Strided", "tensor-output-overlap"
+    made = topic.made(base)
     for strides in choices:
         changed = made.described(tensor, None, strides)
         held = made.desc[tensor]["TotalTensorSizeInBytes"]
@@ -39,7 +39,7 @@ def overlapping(topic: DescTopic, name: str, tensor: str, *choices: Sequence[int
         changed[tensor]["TotalTensorSizeInBytes"] = total
         end, text = "-".join(map(str, strides)), f"{tensor} has strides {list(strides)}"
         text = f"{text}, so elements meet"
-        topic.refused(f"{twin}-by-{end}", text, twin, rule, tensor, changed, flags=flags)
+        topic.refused(f"{base}-by-{end}", text, base, rule, tensor, changed, flags=flags)
 
 
 def sliding(dtype: str, length: int, sizes: Sequence[int], strides: Sequence[int]) -> Tensor:

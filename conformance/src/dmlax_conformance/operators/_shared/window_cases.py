@@ -122,9 +122,9 @@ def long_operands(input_type: str, filter_type: str) -> tuple[Tensor, Tensor]:
 
 
 def add_options(
-    topic: Topic, twin: str, clause: str, options: Mapping[str, tuple[str, Any]]
+    topic: Topic, base: str, clause: str, options: Mapping[str, tuple[str, Any]]
 ) -> None:
     """Add one call for each attribute that is out of range."""
     for name, (field, value) in options.items():
         text, error = f"{field} is {value}", ("option", field)
-        topic.invalid(name, text, clause, twin, error, attributes={field: value})
+        topic.invalid(name, text, clause, base, error, attributes={field: value})

@@ -71,5 +71,5 @@ def add_too_wide(topic: Topic, count: int, clause: str) -> None:
     if count in SHORT:
         w = repeat(image("int8", (PERIOD,), count), (1, 2, 1, count + 3))
         text = f"a kernel of {count + 3} columns over an input of {count + 2}"
-        twin, error = f"elements-{count}", ("sizes", "FilterTensor")
-        topic.invalid(f"kernel-{count + 3}", text, clause, twin, error, {"FilterTensor": w})
+        base, error = f"elements-{count}", ("sizes", "FilterTensor")
+        topic.invalid(f"kernel-{count + 3}", text, clause, base, error, {"FilterTensor": w})

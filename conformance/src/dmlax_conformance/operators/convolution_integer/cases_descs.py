@@ -64,9 +64,9 @@ def topics() -> Iterator[DescTopic]:
     yield DESCS.strides(lambda topic: None, {})
 
 
-def add_survivors(topic: DescTopic, twin: str) -> None:
+def add_survivors(topic: DescTopic, base: str) -> None:
     """Add descs for planted bugs that survived all other vectors."""
-    DESCS.add_survivors(topic, twin)
+    DESCS.add_survivors(topic, base)
     # One zero point without the other, which would have to have its rank.
     points = {
         "InputZeroPointTensor": parameter([120], "uint8"),

@@ -6,7 +6,6 @@ from ...format.tensors import DTYPES, Tensor
 from .._shared.element_wise_cases import add, add_too_deep, add_values, operands, row, whole, words
 from .._shared.floats import encode, exactly, nearest
 from .._shared.near_ties import Draw
-from ..element_wise_quantize_linear.cases import ONE
 from ..topics import Files, Topic, bits, drawn, floats, ints
 
 OPERATOR = "element_wise_dequantize_linear"
@@ -171,7 +170,7 @@ def _invalid(topic: Topic) -> None:
     add(topic, "twin", text, "DQT-4", given, "float32", "Broadcast")
     cases = {
         "float32-input": ("DQT-2", "InputTensor", floats("float32", (2, 3), range(6))),
-        "complex-input": ("DQT-2", "InputTensor", bits("complex64", (2, 3), [ONE] * 6)),
+        "complex-input": ("DQT-2", "InputTensor", bits("complex64", (2, 3), [0x3F800000] * 6)),
         "int32-scale": ("DQT-3", "ScaleTensor", ints("int32", (1, 3), [1, 2, 3])),
         "int8-zero-point": ("DQT-2", "ZeroPointTensor", ints("int8", (1, 3), [1, 2, 3])),
         "float32-zero-point": ("DQT-2", "ZeroPointTensor", floats("float32", (1, 3), [1, 2, 3])),
@@ -218,17 +217,17 @@ def _survivors(topic: Topic) -> None:
     given = operands(cube, scales, ints("uint8", (3, 1), [40, 0, 200]))
     text = "every axis has 3 places; parameters of lower rank align on the right"
     add(topic, "every-axis-3-lower-rank", text, "DQT-4", given, "float32", "Broadcast")
-    twin = "twin-kills"
+    base = "twin-kills"
     plane = ints("uint8", (2, 3), range(6))
     given = operands(plane, floats("float32", (1, 3), [1, 2, 3]), ints("uint8", (1, 3), [1, 2, 3]))
     text = "the twin: scale and zero point for each column"
-    add(topic, twin, text, "DQT-4", given, "float32", "Broadcast")
+    add(topic, base, text, "DQT-4", given, "float32", "Broadcast")
     error, field = ("sizes", "ZeroPointTensor"), "ZeroPointTensor"
     text = "ZeroPointTensor of sizes [4, 3] does not repeat to [2, 3]"
     tensor = {field: ints("uint8", (4, 3), [1] * 12)}
-    topic.invalid("zero-point-grows-input", text, "DQT-4", twin, error, tensor)
+    topic.invalid("zero-point-grows-input", text, "DQT-4", base, error, tensor)
     deep = {
         "ScaleTensor": floats("float32", (1, 1, 3), [1, 2, 3]),
         "ZeroPointTensor": ints("uint8", (1, 1, 3), [1, 2, 3]),
     }
-    add_too_deep(topic, twin, "DQT-4", deep)
+    add_too_deep(topic, base, "DQT-4", deep)

@@ -205,9 +205,9 @@ def _invalid_types(topic: Topic) -> None:
         "int8-zero-point": ("twin", "ZeroPointTensor", ints("int8", (1, 3), [1, 2, 3])),
         "float32-zero-point": ("twin", "ZeroPointTensor", floats("float32", (1, 3), [1, 2, 3])),
     }
-    for name, (twin, field, tensor) in cases.items():
+    for name, (base, field, tensor) in cases.items():
         text = f"{field} is {tensor.dtype}"
-        topic.invalid(name, text, "QNT-4", twin, ("data_type", field), {field: tensor})
+        topic.invalid(name, text, "QNT-4", base, ("data_type", field), {field: tensor})
     error, outputs = ("data_type", "OutputTensor"), {"OutputTensor": Request("int16", (2,))}
     text = "an INT16 output is asked for"
     topic.invalid("int16-output", text, "QNT-4", "twin-float16", error, outputs=outputs)
@@ -240,12 +240,12 @@ def _survivors(topic: Topic) -> None:
     given = operands(cube, scales, ints("int8", (3, 1), [-40, 0, 40]))
     text = "every axis has 3 places; parameters of lower rank align on the right"
     add(topic, "every-axis-3-lower-rank", text, "QNT-5", given, "int8", "Broadcast")
-    twin = "twin-kills"
+    base = "twin-kills"
     plane = floats("float32", (2, 3), range(6))
     given = operands(plane, floats("float32", (1, 3), [1, 2, 3]), ints("uint8", (1, 3), [1, 2, 3]))
     text = "the twin: scale and zero point for each column"
-    add(topic, twin, text, "QNT-5", given, "uint8", "Broadcast")
-    add_too_deep(topic, twin, "QNT-5", {"ZeroPointTensor": ints("uint8", (1, 1, 3), [1, 2, 3])})
+    add(topic, base, text, "QNT-5", given, "uint8", "Broadcast")
+    add_too_deep(topic, base, "QNT-5", {"ZeroPointTensor": ints("uint8", (1, 1, 3), [1, 2, 3])})
 
 
 def _lost_ties() -> tuple[Tensor, Tensor]:

@@ -65,11 +65,11 @@ def topics() -> Iterator[DescTopic]:
 
 def _bytes(topic: DescTopic) -> None:
     """Round byte sizes of 8-bit tensors up to a multiple of 4, packed and strided."""
-    made, twin, rule = quantize((5,)), "desc-bytes-5-of-8", "tensor-byte-size"
-    topic.accepted(twin, "5 bytes need 8", made, clause=rule, flags="Buffer")
+    made, base, rule = quantize((5,)), "desc-bytes-5-of-8", "tensor-byte-size"
+    topic.accepted(base, "5 bytes need 8", made, clause=rule, flags="Buffer")
     for short, name in (("zero-point", "ZeroPointTensor"), ("output", "OutputTensor")):
         changed, flags = made.patched(name, TotalTensorSizeInBytes=5), "Invalid Buffer"
         text = f"{name} has 5 bytes, which is no multiple of 4"
-        topic.refused(f"desc-bytes-{short}-5", text, twin, rule, name, changed, flags=flags)
+        topic.refused(f"desc-bytes-{short}-5", text, base, rule, name, changed, flags=flags)
     add_strided(topic, "bytes", "5 bytes, 3 apart, need 16", made, OutputTensor=(3,))
     short_by_one(topic, "bytes", "OutputTensor")

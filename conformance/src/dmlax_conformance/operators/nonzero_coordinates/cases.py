@@ -190,29 +190,29 @@ def _invalid_widths(topic: Topic) -> None:
     for sizes, (fine, wrong) in WIDTHS.items():
         name = "x".join(map(str, sizes))
         tensor = drawn("uint8", sizes, 7, 1, 9, 4)
-        twin = f"width-{fine}-of-{name}"
-        add(topic, twin, f"the twin: N = {fine} is allowed", "NZC-3", tensor, fine, "EffectiveRank")
+        base = f"width-{fine}-of-{name}"
+        add(topic, base, f"the twin: N = {fine} is allowed", "NZC-3", tensor, fine, "EffectiveRank")
         for width in wrong:
             side = "below the effective rank" if width < fine else "above the rank"
             text = f"N = {width} is {side}"
             words, error = f"width-{width}-of-{name}", ("sizes", "OutputCoordinatesTensor")
             asked, flags = outputs(tensor, width), "Invalid EffectiveRank"
-            topic.invalid(words, text, "NZC-3", twin, error, outputs=asked, flags=flags)
+            topic.invalid(words, text, "NZC-3", base, error, outputs=asked, flags=flags)
 
 
 def _invalid_types(topic: Topic) -> None:
-    twin = "input-float32"
+    base = "input-float32"
     tensor = floats("float32", (2,), [0, 1])
-    add(topic, twin, "the twin: FLOAT32 of rank 1", "NZC-7", tensor)
+    add(topic, base, "the twin: FLOAT32 of rank 1", "NZC-7", tensor)
     text = "a complex input; the real part is zero, the imaginary part is not"
     x = {"InputTensor": bits("complex64", (2,), [0, 0x3F80000000000000])}
-    topic.invalid("input-complex64", text, "NZC-7", twin, ("data_type", "InputTensor"), x)
+    topic.invalid("input-complex64", text, "NZC-7", base, ("data_type", "InputTensor"), x)
     scalars = {"float32": floats("float32", (), [5]), "uint8": ints("uint8", (), [0])}
     for dtype, scalar in scalars.items():
         name, text = f"input-rank-0-{dtype}", "an input without dimensions"
         asked = {"OutputCoordinatesTensor": Request("uint32", (1, 1))}
         x, error = {"InputTensor": scalar}, ("dimension_count", "InputTensor")
-        topic.invalid(name, text, "NZC-8", twin, error, x, outputs=asked)
+        topic.invalid(name, text, "NZC-8", base, error, x, outputs=asked)
 
 
 @topics.file("kills")

@@ -64,8 +64,8 @@ def typed(lines: Mapping[str, Row]) -> dict[str, Call]:
 
 @topics.file("desc-rules")
 def _rules(topic: DescTopic) -> None:
-    made, twin = nonzero((1, 1, 2, 3), 3), "desc-rules-twin"
-    topic.accepted(twin, "the twin: {1,1,2,3}, N = 3", made)
+    made, base = nonzero((1, 1, 2, 3), 3), "desc-rules-twin"
+    topic.accepted(base, "the twin: {1,1,2,3}, N = 3", made)
     wrong = {
         "count-2": ("count-scalar", COUNT, [1, 1, 1, 2]),
         "count-leading-2": ("count-scalar", COUNT, [2, 1, 1, 1]),
@@ -79,24 +79,24 @@ def _rules(topic: DescTopic) -> None:
     }
     for name, (rule, field, sizes) in wrong.items():
         text = f"{field} has sizes {sizes} for an input of {{1,1,2,3}}"
-        topic.refused(f"desc-{name}", text, twin, rule, field, made.described(field, sizes))
+        topic.refused(f"desc-{name}", text, base, rule, field, made.described(field, sizes))
     _widths(topic)
 
 
 def _widths(topic: DescTopic) -> None:
     """Try N around the effective rank of {1,1,1,1}, which is 0, and of a lower rank."""
     one = _call(ints("int32", (1, 1, 1, 1), [-7]), (1, 1, 1, 1), (1, 1, 1, 1))
-    text, twin = "the twin: effective rank 0, N = 1 because no size is 0", "desc-one-element"
-    topic.accepted(twin, text, one, "3_0", flags="EffectiveRank")
+    text, base = "the twin: effective rank 0, N = 1 because no size is 0", "desc-one-element"
+    topic.accepted(base, text, one, "3_0", flags="EffectiveRank")
     changed = one.described(COORDINATES, [1, 1, 1, 0], size_in_bytes=4)
     text, rule = "effective rank 0, N = 0", "tensor-sizes-positive"
-    topic.refused("desc-width-0", text, twin, rule, COORDINATES, changed)
-    low, twin = nonzero((6,), 1, 4, 4), "desc-rank-1-of-4"
+    topic.refused("desc-width-0", text, base, rule, COORDINATES, changed)
+    low, base = nonzero((6,), 1, 4, 4), "desc-rank-1-of-4"
     text = "the twin: an input of rank 1, coordinates of rank 4, N = 1"
-    topic.accepted(twin, text, low, "4_0", flags="EffectiveRank")
+    topic.accepted(base, text, low, "4_0", flags="EffectiveRank")
     changed = low.described(COORDINATES, [1, 1, 6, 2])
     text = "N = 2 is above the DimensionCount of the input, 1, whatever the coordinates have"
-    topic.refused("desc-width-2-of-1", text, twin, "coordinates-columns", COORDINATES, changed)
+    topic.refused("desc-width-2-of-1", text, base, "coordinates-columns", COORDINATES, changed)
 
 
 @topics.file("desc-levels")
@@ -110,13 +110,13 @@ def _levels(topic: DescTopic) -> None:
     topic.accepted("desc-rank-5", "rank 5 in all three", five, "3_0", clause, "Level")
     mixed = {"count": (COUNT, [1, 1, 1, 1]), "coordinates": (COORDINATES, [1, 1, 6, 2])}
     for short, (field, sizes) in mixed.items():
-        made, twin = five.changed(five.described(field, sizes)), f"desc-mixed-{short}-4-0"
+        made, base = five.changed(five.described(field, sizes)), f"desc-mixed-{short}-4-0"
         text = f"the twin: {field} has 4 dimensions, the input 5, from 4_0 on"
-        topic.accepted(twin, text, made, "4_0", clause, "Level")
+        topic.accepted(base, text, made, "4_0", clause, "Level")
         for level in ("3_0", "3_1"):
             name = f"desc-mixed-{short}-{dashed(level)}"
             text, flags = f"{field} has 4 dimensions, the input 5, at {level}", "Invalid Level"
-            topic.refused(name, text, twin, clause, field, level=level, flags=flags)
+            topic.refused(name, text, base, clause, field, level=level, flags=flags)
     for sizes in ([5], [2, 3], [2, 1, 3], [2, 1, 2, 1, 1, 2, 1, 2]):  # as DirectMLX asks
         rank = len(sizes)
         text = f"rank {rank} with a count of {{1}} and coordinates of {{M, {rank}}}"
@@ -157,15 +157,15 @@ def _strides(topic: DescTopic) -> None:
     add_strided(topic, "page", text, page(), InputTensor=(16, 16, 8, 2))
 
 
-def add_survivors(topic: DescTopic, twin: str) -> None:
+def add_survivors(topic: DescTopic, base: str) -> None:
     """Add descs for planted bugs that survived all other vectors."""
     name, text = "desc-output-count-sizes-too-few", f"{COUNT} has 2 Sizes for a DimensionCount of 4"
     rule, changed = "tensor-sizes-count", SMALL.patched(COUNT, Sizes=[1, 1])
-    topic.refused(name, text, twin, rule, COUNT, changed, flags="Invalid Layout")
-    twin = f"{twin}-3-0"
-    topic.accepted(twin, "the twin: four dimensions at 3_0", SMALL, "3_0", flags="Level")
+    topic.refused(name, text, base, rule, COUNT, changed, flags="Invalid Layout")
+    base = f"{base}-3-0"
+    topic.accepted(base, "the twin: four dimensions at 3_0", SMALL, "3_0", flags="Level")
     for rank, image, rows in ((3, [1, 2, 2], [1, 4, 3]), (6, [1] * 4 + [2, 2], [1] * 4 + [4, 4])):
         fields = SMALL.described("InputTensor", image) | SMALL.described(COUNT, [1] * rank)
         fields |= SMALL.described(COORDINATES, rows)
         text, rule = f"all three tensors have {rank} dimensions, at 3_0", "tensor-dimension-count"
-        topic.together(f"3-0-rank-{rank}", text, twin, rule, "InputTensor", fields)
+        topic.together(f"3-0-rank-{rank}", text, base, rule, "InputTensor", fields)

@@ -72,11 +72,11 @@ def topics() -> Iterator[DescTopic]:
     """Yield the files of this module."""
     yield from DESCS.rules()
     yield _levels()
-    base = {
+    parameters = {
         "OutputScaleTensor": scale_words([0x3D000000]),
         "OutputZeroPointTensor": parameter([128], "uint8"),
     }  # so that the small elements do not all come to 0
-    yield DESCS.strides(_repeated_parameters, base)
+    yield DESCS.strides(_repeated_parameters, parameters)
 
 
 def _levels() -> DescTopic:
@@ -105,9 +105,9 @@ def _repeated_parameters(topic: DescTopic) -> None:
     add_strided(topic, "bias", text, quantized(), BiasTensor=(4, 2, 1, 1))
 
 
-def add_survivors(topic: DescTopic, twin: str) -> None:
+def add_survivors(topic: DescTopic, base: str) -> None:
     """Add descs for planted bugs that survived all other vectors."""
-    DESCS.add_survivors(topic, twin)
+    DESCS.add_survivors(topic, base)
     # Parameters that may be of each channel, in five dimensions.
     point, half = parameter([-5], "int8"), scale_words([0x3D000000])
     scale = "FilterScaleTensor"

@@ -22,10 +22,10 @@ from .cases import OPERATOR, add, operands
 
 topics = Files(OPERATOR, Topic)
 
-TWIN = "twin-everything"
+BASE = "twin-everything"
 
 
-def _twin(topic: Topic, name: str) -> None:
+def _base(topic: Topic, name: str) -> None:
     """Add the call that the others change: every tensor present, two channels in and out."""
     x, w = image("uint8", (1, 2, 3, 3), 11), image("int8", (2, 2, 2, 2), 12)
     given = operands(x, w, [120], [1], [5, -5], [100], sw=[0.03125, 0.0625])
@@ -34,8 +34,8 @@ def _twin(topic: Topic, name: str) -> None:
 
 @topics.file("invalid-types")
 def _types(topic: Topic) -> None:
-    twin = f"{TWIN}-types"
-    _twin(topic, twin)
+    base = f"{BASE}-types"
+    _base(topic, base)
     wrong = {
         "float-input": ("QLC-10", "InputTensor", floats("float32", (1, 2, 3, 3), range(18))),
         "int16-input": ("QLC-10", "InputTensor", drawn("int16", (1, 2, 3, 3), 1, -9, 9)),
@@ -63,34 +63,34 @@ def _types(topic: Topic) -> None:
         "int8-output-zero-point": ("QLC-10", "OutputZeroPointTensor", parameter([100], "int8")),
         "int32-output-zero-point": ("QLC-10", "OutputZeroPointTensor", parameter([100], "int32")),
     }
-    topic.wrong(twin, "data_type", "{field} is {dtype}", wrong)
+    topic.wrong(base, "data_type", "{field} is {dtype}", wrong)
     _output_type(topic)
 
 
 def _output_type(topic: Topic) -> None:
     x, w = image("uint8", (1, 2, 3, 3), 11), image("int8", (2, 2, 2, 2), 12)
-    twin = "no-output-zero-point"
-    add(topic, twin, "the twin: no output zero point", "QLC-10", operands(x, w), flags="Optional")
+    base = "no-output-zero-point"
+    add(topic, base, "the twin: no output zero point", "QLC-10", operands(x, w), flags="Optional")
     outputs = {"OutputTensor": Request("int16", (1, 2, 2, 2))}
     text = "an INT16 output is asked for"
     error = ("data_type", "OutputTensor")
-    topic.invalid("int16-output", text, "QLC-10", twin, error, outputs=outputs)
+    topic.invalid("int16-output", text, "QLC-10", base, error, outputs=outputs)
 
 
 @topics.file("invalid-sizes")
 def _sizes(topic: Topic) -> None:
-    twin = f"{TWIN}-sizes"
-    _twin(topic, twin)
+    base = f"{BASE}-sizes"
+    _base(topic, base)
     ranks = {
         "input-rank-2": ("QLC-14", "InputTensor", image("uint8", (2, 9), 1)),
         "input-rank-5": ("QLC-14", "InputTensor", image("uint8", (1, 2, 3, 3, 1), 1)),
         "filter-rank-3": ("QLC-14", "FilterTensor", image("int8", (2, 2, 4), 1)),
         "filter-rank-5": ("QLC-14", "FilterTensor", image("int8", (2, 2, 2, 2, 1), 1)),
     }
-    topic.wrong(twin, "dimension_count", "{field} has rank {rank}", ranks)
-    topic.wrong(twin, "sizes", "{field} has sizes {sizes}", _wrong_sizes())
+    topic.wrong(base, "dimension_count", "{field} has rank {rank}", ranks)
+    topic.wrong(base, "sizes", "{field} has sizes {sizes}", _wrong_sizes())
     _group_sizes(topic)
-    _fit(topic, twin)
+    _fit(topic, base)
 
 
 def _wrong_sizes() -> dict[str, tuple[str, str, Tensor]]:
@@ -114,8 +114,8 @@ def _wrong_sizes() -> dict[str, tuple[str, str, Tensor]]:
 def _group_sizes(topic: Topic) -> None:
     x = image("uint8", (1, 4, 2, 2), 13)
     given = operands(x, image("int8", (4, 2, 1, 1), 14))
-    twin = "groups-2-of-4"
-    add(topic, twin, "the twin: two groups", "QLC-9", given, attributes(groups=2), flags="Groups")
+    base = "groups-2-of-4"
+    add(topic, base, "the twin: two groups", "QLC-9", given, attributes(groups=2), flags="Groups")
     cases: dict[str, tuple[str, str, dict[str, Tensor], dict[str, Any]]] = {
         "groups-do-not-divide-outputs": (
             "GroupCount",
@@ -135,7 +135,7 @@ def _group_sizes(topic: Topic) -> None:
     for name, (field, text, inputs, options) in cases.items():
         text = f"channels do not fit the groups: {text}"
         topic.invalid(
-            name, text, "QLC-9", twin, ("sizes", field), inputs, options, flags="Invalid Groups"
+            name, text, "QLC-9", base, ("sizes", field), inputs, options, flags="Invalid Groups"
         )
 
 
@@ -143,21 +143,21 @@ def _filter(outputs: int, channels: int) -> Tensor:
     return image("int8", (outputs, channels, 1, 1), 15)
 
 
-def _fit(topic: Topic, twin: str) -> None:
+def _fit(topic: Topic, base: str) -> None:
     error = ("sizes", "FilterTensor")
     tall = {"FilterTensor": image("int8", (2, 2, 4, 2), 1)}
     text = "the kernel is higher than the padded input"
-    topic.invalid("kernel-too-high", text, "QLC-8", twin, error, tall)
+    topic.invalid("kernel-too-high", text, "QLC-8", base, error, tall)
     text = "the dilated kernel spans 4 of 3 columns"
     wide = {"Dilations": [1, 3]}
-    topic.invalid("dilated-kernel-too-wide", text, "QLC-8", twin, error, attributes=wide)
+    topic.invalid("dilated-kernel-too-wide", text, "QLC-8", base, error, attributes=wide)
 
 
 @topics.file("invalid-options")
 def _options(topic: Topic) -> None:
-    twin = f"{TWIN}-options"
-    _twin(topic, twin)
-    add_options(topic, twin, "QLC-8 QLC-9", OPTIONS)
+    base = f"{BASE}-options"
+    _base(topic, base)
+    add_options(topic, base, "QLC-8 QLC-9", OPTIONS)
 
 
 WORDS = {
@@ -171,13 +171,13 @@ WORDS = {
 
 @topics.file("invalid-values")
 def _values(topic: Topic) -> None:
-    twin = f"{TWIN}-values"
+    base = f"{BASE}-values"
     x, w = image("uint8", (1, 2, 3, 3), 11), image("int8", (2, 2, 2, 2), 12)
     given = operands(x, w, sw=[0.03125, 0.0625])
     asked = output(x, w, attributes(), "uint8")
     text = "the twin: scales that are known and fine"
     flags, need = "KnownValue", "values:known"
-    topic.valid(twin, text, "QLC-13", given, asked, attributes(), flags, need)
+    topic.valid(base, text, "QLC-13", given, asked, attributes(), flags, need)
     for field, wrong in _wrong_scales().items():
         for name, tensor in wrong.items():
             label = field.removesuffix("Tensor").replace("Scale", "-scale").lower()
@@ -185,7 +185,7 @@ def _values(topic: Topic) -> None:
             error, text = ("value", field), f"{field} is {name}"
             flags = "Invalid KnownValue"
             name = f"{label}-{name}"
-            topic.invalid(name, text, "QLC-13", twin, error, inputs, flags=flags, requires=need)
+            topic.invalid(name, text, "QLC-13", base, error, inputs, flags=flags, requires=need)
 
 
 def _wrong_scales() -> Mapping[str, Mapping[str, Tensor]]:
@@ -214,13 +214,13 @@ def _survivors(topic: Topic) -> None:
     text = "4,099 products of both signs, within 32 bits"
     flags = "Large OddContraction"
     add(topic, "contraction-4099", text, "QLC-2", given, flags=flags)
-    twin = f"{TWIN}-kills"
-    _twin(topic, twin)
-    add_options(topic, twin, "QLC-8", SURVIVOR_OPTIONS)
+    base = f"{BASE}-kills"
+    _base(topic, base)
+    add_options(topic, base, "QLC-8", SURVIVOR_OPTIONS)
     tensor = parameter([5], "int32")
     error = ("sizes", "BiasTensor")
     text = "one bias for two output channels"
-    topic.invalid("bias-1", text, "QLC-4", twin, error, {"BiasTensor": tensor})
+    topic.invalid("bias-1", text, "QLC-4", base, error, {"BiasTensor": tensor})
     _by_input(topic)
     _first_scale(topic)
 
@@ -229,9 +229,9 @@ def _by_input(topic: Topic) -> None:
     """Give one scale for each input channel, of which there are fewer."""
     x, w = image("uint8", (1, 2, 3, 3), 111), image("int8", (3, 2, 2, 2), 112)
     given = operands(x, w, [120], [1, 2, 3], None, [100], sw=[0.03125, 0.0625, 0.125])
-    twin = "two-channels-in-three-out"
+    base = "two-channels-in-three-out"
     text = "the twin: filter parameters for each of three output channels"
-    add(topic, twin, text, "QLC-7", given, flags="PerChannel")
+    add(topic, base, text, "QLC-7", given, flags="PerChannel")
     wrong = {
         "FilterScaleTensor": scale_words([0x3D000000, 0x3D800000]),
         "FilterZeroPointTensor": parameter([1, 2], "int8"),
@@ -239,17 +239,17 @@ def _by_input(topic: Topic) -> None:
     for field, tensor in wrong.items():
         name = "filter-scale-by-input" if "Scale" in field else "filter-zero-point-by-input"
         text = f"{field} has one value for each input channel"
-        topic.invalid(name, text, "QLC-7", twin, ("sizes", field), {field: tensor})
+        topic.invalid(name, text, "QLC-7", base, ("sizes", field), {field: tensor})
 
 
 def _first_scale(topic: Topic) -> None:
     x, w = image("uint8", (1, 2, 3, 3), 11), image("int8", (2, 2, 2, 2), 12)
     given = operands(x, w, sw=[0.03125, 0.0625])
-    twin, flags, need = "known-filter-scales", "KnownValue", "values:known"
+    base, flags, need = "known-filter-scales", "KnownValue", "values:known"
     text = "the twin: filter scales that are known and fine"
-    add(topic, twin, text, "QLC-13", given, flags=flags, requires=need)
+    add(topic, base, text, "QLC-13", given, flags=flags, requires=need)
     tensor = {"FilterScaleTensor": scale_words([0, 0x3D000000])}
     error, text = ("value", "FilterScaleTensor"), "the first of two filter scales is zero"
     flags = "Invalid KnownValue"
     name = "filter-scale-first-zero"
-    topic.invalid(name, text, "QLC-13", twin, error, tensor, flags=flags, requires=need)
+    topic.invalid(name, text, "QLC-13", base, error, tensor, flags=flags, requires=need)

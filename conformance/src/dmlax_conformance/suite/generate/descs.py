@@ -25,7 +25,7 @@ class Cases(Protocol):
         """Return calls that have, among them, every data type of a table."""
         ...
 
-    def add_survivors(self, topic: DescTopic, twin: str) -> None:
+    def add_survivors(self, topic: DescTopic, base: str) -> None:
         """Add descs for planted bugs that survived all other vectors."""
         ...
 
@@ -43,12 +43,12 @@ def topics() -> Iterator[DescTopic]:
 
 # -- the rules of every tensor -----------------------------------------------------------------
 
-TWIN = "desc-twin"
+BASE = "desc-twin"
 
 
 def _tensors(operator: str, made: Call) -> DescTopic:
     topic = DescTopic(operator, "desc-tensors")
-    topic.accepted(TWIN, "the twin: a packed desc at the newest level", made, flags="Buffer")
+    topic.accepted(BASE, "the twin: a packed desc at the newest level", made, flags="Buffer")
     _before(topic, made)
     _fine(topic, made)
     _layout(topic, made)
@@ -63,16 +63,16 @@ def _tensors(operator: str, made: Call) -> DescTopic:
 
 def _before(topic: DescTopic, made: Call) -> None:
     """Ask for the operator at its first level, and at the levels before."""
-    first, twin = introduced(topic.operator), "desc-twin-early"
+    first, base = introduced(topic.operator), "desc-twin-early"
     earlier = LEVELS[: LEVELS.index(first)]
     if not earlier:
         return
     text = f"the twin: the level that introduced the operator, {first}"
-    topic.accepted(twin, text, made, first, flags="Level")
+    topic.accepted(base, text, made, first, flags="Level")
     rule, flags = "operator-feature-level", "Invalid Level"
     for level in dict.fromkeys((earlier[0], earlier[-1])):
         name, text = f"desc-before-{dashed(level)}", f"{level} is before {first}"
-        topic.refused(name, text, twin, rule, "FeatureLevel", level=level, flags=flags)
+        topic.refused(name, text, base, rule, "FeatureLevel", level=level, flags=flags)
 
 
 def _fine(topic: DescTopic, made: Call) -> None:
@@ -130,7 +130,7 @@ def _layout(topic: DescTopic, made: Call) -> None:
     }
     for end, (rule, text, fields) in broken.items():
         changed, text, flags = made.patched(name, **fields), f"{name} {text}", "Invalid Layout"
-        topic.refused(f"desc-input-{end}", text, TWIN, f"tensor-{rule}", name, changed, flags=flags)
+        topic.refused(f"desc-input-{end}", text, BASE, f"tensor-{rule}", name, changed, flags=flags)
 
 
 def _buffer(topic: DescTopic, made: Call, name: str) -> None:
@@ -148,14 +148,14 @@ def _buffer(topic: DescTopic, made: Call, name: str) -> None:
     for end, rule, field, value in wrong:
         changed, flags = made.patched(name, **{field: value}), "Invalid Buffer"
         whole, text = f"desc-{_short(name)}-{end}", f"{name}: {field} is {value}"
-        topic.refused(whole, text, TWIN, f"tensor-{rule}", name, changed, flags=flags)
+        topic.refused(whole, text, BASE, f"tensor-{rule}", name, changed, flags=flags)
 
 
 def _output(topic: DescTopic, made: Call, name: str) -> None:
     """Let DirectML own an output, and let its elements overlap."""
     whole, text = f"desc-{_short(name)}-owned", f"DirectML owns {name}, an output"
     changed, flags = made.patched(name, Flags="OWNED_BY_DML"), "Invalid Buffer"
-    topic.refused(whole, text, TWIN, "tensor-flags", name, changed, flags=flags)
+    topic.refused(whole, text, BASE, "tensor-flags", name, changed, flags=flags)
     for end, strides in _overlapping(made.desc[name]["Sizes"]).items():
         whole, text = f"desc-{_short(name)}-{end}", f"{name} has strides {strides}"
         changed, rule, flags = (
@@ -163,7 +163,7 @@ def _output(topic: DescTopic, made: Call, name: str) -> None:
             "tensor-output-overlap",
             "Invalid Strided",
         )
-        topic.refused(whole, text, TWIN, rule, name, changed, flags=flags)
+        topic.refused(whole, text, BASE, rule, name, changed, flags=flags)
 
 
 def _overlapping(sizes: list[int]) -> dict[str, list[int]]:
@@ -227,12 +227,12 @@ def _outside(topic: DescTopic, level: str, row: Row, kind: str) -> None:
     """Leave one line in every direction, from the nearest call that keeps it."""
     low, high = (_row_name(level, end, kind) for end in ENDS)
     name = row.tensor
-    for rank, twin in ((row.highest + 1, high), (row.lowest - 1, low)):
+    for rank, base in ((row.highest + 1, high), (row.lowest - 1, low)):
         if rank > 0:
             text = f"{name} has {rank} dimensions, the table has {row.lowest} to {row.highest}"
-            made = topic.made(twin)
+            made = topic.made(base)
             changed = made.described(name, _reshaped(made.desc[name]["Sizes"], rank))
-            _refuse(topic, level, row, f"rank-{rank}", text, twin, "dimension-count", changed)
+            _refuse(topic, level, row, f"rank-{rank}", text, base, "dimension-count", changed)
     data_type = next(each for each in NEIGHBOURS if each not in row.data_types)
     changed, text = topic.made(high).described(name, data_type=data_type), f"{name} is {data_type}"
     _refuse(topic, level, row, data_type.lower(), text, high, "data-type", changed)
@@ -246,12 +246,12 @@ def _refuse(
     row: Row,
     name: str,
     text: str,
-    twin: str,
+    base: str,
     rule: str,
     changed: Mapping[str, Any],
 ) -> None:
     name, rule = _row_name(level, dashed(row.tensor), name), f"tensor-{rule}"
-    topic.refused(name, text, twin, rule, row.tensor, changed, flags="Invalid Row")
+    topic.refused(name, text, base, rule, row.tensor, changed, flags="Invalid Row")
 
 
 def _reshaped(sizes: list[int], rank: int) -> list[int]:
@@ -282,17 +282,17 @@ def _survivors(operator: str, cases: Cases) -> DescTopic:
     Some rules make tensors agree, so that a mistake in one line of a table shows only in a desc
     that changes all of them; the ids of these say `together`.
     """
-    topic, made, twin = DescTopic(operator, "desc-kills"), cases.SMALL, "desc-kills-twin"
+    topic, made, base = DescTopic(operator, "desc-kills"), cases.SMALL, "desc-kills-twin"
     text = "the twin: a packed desc of four dimensions at the newest level"
-    topic.accepted(twin, text, made)
+    topic.accepted(base, text, made)
     for row in rows(operator, NEWEST):
         if row.is_output:
             name, text = f"desc-{dashed(row.tensor)}-strides-too-few", "has 1 entry in Strides"
             rule, changed = "tensor-strides-count", made.patched(row.tensor, Strides=[1])
             text, flags = f"{row.tensor} {text}", "Invalid Layout"
-            topic.refused(name, text, twin, rule, row.tensor, changed, flags=flags)
+            topic.refused(name, text, base, rule, row.tensor, changed, flags=flags)
     changed = {k: made.patched(k, Sizes=own)[k] for k, own in cases.NO_ELEMENTS.items()}
     text, rule = "the first size is 0, in every tensor that shares it", "tensor-sizes-positive"
-    topic.together("size-0", text, twin, rule, "InputTensor", changed)
-    cases.add_survivors(topic, twin)
+    topic.together("size-0", text, base, rule, "InputTensor", changed)
+    cases.add_survivors(topic, base)
     return topic

@@ -1,0 +1,57 @@
+"""One file of benchmarks/results as tables, with its machine and versions."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+from tables import table
+
+_RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
+
+
+class BenchmarkResults(SphinxDirective):
+    """The result whose file has this name, or begins with it and goes on with a version."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """The machine and the versions, the targets, the measurements."""
+        (file,) = [each for each in _files() if each.name.startswith(self.arguments[0])]
+        self.env.note_dependency(file)
+        found = json.loads(file.read_text(encoding="utf-8"))
+        text = [f"`benchmarks/results/{file.name}`: {_facts(found.pop('environment'))}."]
+        for report in found.values():
+            text += [_records(report["targets"]), _records(report["rows"])]
+        return self.parse_text_to_nodes("\n\n".join(text) + "\n")
+
+
+def _files() -> Sequence[Path]:
+    return sorted(_RESULTS.glob("*.json"))
+
+
+def _facts(environment: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in environment.items())
+
+
+def _records(rows: Sequence[Mapping[str, object]]) -> str:
+    return table(tuple(rows[0]), [tuple(row.values()) for row in rows]) if rows else ""
+
+
+def _check_coverage(app: Sphinx, env: Any) -> None:
+    """Every file of results has its place in these pages."""
+    shown = {Path(path).name for paths in env.dependencies.values() for path in paths}
+    for file in _files():
+        if file.name not in shown:
+            logging.getLogger(__name__).warning("benchmarks/results/%s is on no page", file.name)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Registers the extension."""
+    app.add_directive("benchmark-results", BenchmarkResults)
+    app.connect("env-check-consistency", _check_coverage)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,135 @@
+#include "dmlax/_convolution/cpu/layout.h"
+
+#include <algorithm>
+
+namespace dmlax {
+namespace {
+
+std::vector<int64_t> phases_of(const Axis& axis) {
+  std::vector<int64_t> phases;
+  for (int64_t tap = 0; tap < axis.kernel && tap < axis.stride; ++tap) {
+    phases.push_back(tap * axis.dilation % axis.stride);
+  }
+  std::sort(phases.begin(), phases.end());
+  phases.erase(std::unique(phases.begin(), phases.end()), phases.end());
+  return phases;
+}
+
+int64_t phase_index(const std::vector<int64_t>& phases, const Axis& axis, int64_t tap) {
+  const auto found =
+      std::lower_bound(phases.begin(), phases.end(), tap * axis.dilation % axis.stride);
+  return found - phases.begin();
+}
+
+bool is_matrix_product(const ConvShape& shape) {
+  const Axis &height = shape.height, &width = shape.width;
+  return shape.taps == 1 && height.stride == 1 && width.stride == 1 &&
+         height.start + height.end + width.start + width.end == 0;
+}
+
+// Whether one load of 64 bytes has a kernel row's taps for 16 outputs.
+bool do_taps_fit_one_load(const ConvShape& shape) {
+  const Axis& width = shape.width;
+  return width.dilation <= 16 && width.kernel <= 4 &&
+         15 * width.stride + (width.kernel - 1) * width.dilation <= 63 &&
+         shape.height.kernel <= kMostTapRows;
+}
+
+// The columns as planes have them, and the bytes between pixels.
+void choose_columns(ConvProblem& problem, LayoutArrays& arrays, bool has_row_kernel) {
+  const Axis& width = problem.shape.width;
+  PlaneLayout& layout = problem.layout;
+  arrays.horizontal_phases = phases_of(width);
+  // Columns that no tap meets are left out, as they are of other planes.
+  const bool all_met = static_cast<int64_t>(arrays.horizontal_phases.size()) == width.stride;
+  layout.taps_fit_one_load = has_row_kernel && is_depthwise(problem.shape) && !layout.direct &&
+                             all_met && do_taps_fit_one_load(problem.shape);
+  layout.columns = width;
+  layout.step = 1;
+  if (layout.taps_fit_one_load) {
+    layout.step = width.stride;
+    layout.columns.stride = 1;
+    arrays.horizontal_phases = {0};
+  }
+  layout.columns.phases = static_cast<int64_t>(arrays.horizontal_phases.size());
+  layout.columns.phase = arrays.horizontal_phases.data();
+}
+
+void count_outputs(const ConvShape& shape, PlaneLayout& layout) {
+  const Axis &height = shape.height, &width = shape.width;
+  // Where pixels are neighbours, the padding after a row is that before the next one.
+  const int64_t shared = width.size + std::max(width.start, width.end);
+  layout.pitch = width.output + width.shift;
+  if (width.stride == 1) layout.pitch = std::min(layout.pitch, std::max(shared, width.output));
+  layout.row_bytes = layout.pitch * layout.step;
+  layout.outputs = (height.output - 1) * layout.pitch + width.output;
+  layout.panels = (layout.outputs + kPanelWidth - 1) / kPanelWidth;
+}
+
+// False if the planes would take too much memory.
+bool size_planes(const ConvShape& shape, PlaneLayout& layout) {
+  const int64_t sub_images = shape.height.phases * layout.columns.phases;
+  const __int128 rows = shape.height.output + shape.height.shift;
+  const __int128 bytes = rows * layout.row_bytes + shape.width.start;
+  if (bytes * sub_images * shape.input_channels > kMostPlanes) return false;
+  layout.sub_image = static_cast<int64_t>(bytes);
+  layout.plane = (layout.sub_image * sub_images + 63) / 64 * 64;
+  if (layout.plane % 4096 == 0) layout.plane += 64;
+  layout.image = shape.input_channels * layout.plane;
+  return true;
+}
+
+void find_taps(const ConvProblem& problem, LayoutArrays& arrays) {
+  const PlaneLayout& layout = problem.layout;
+  const Axis &height = problem.shape.height, &columns = layout.columns;
+  for (int64_t i = 0; i < height.kernel; ++i) {
+    const int64_t row = phase_index(arrays.vertical_phases, height, i) * columns.phases;
+    for (int64_t j = 0; j < columns.kernel; ++j) {
+      const int64_t sub = row + phase_index(arrays.horizontal_phases, columns, j);
+      arrays.tap_offsets.push_back(sub * layout.sub_image +
+                                   i * height.dilation / height.stride * layout.row_bytes +
+                                   j * columns.dilation / columns.stride);
+    }
+  }
+}
+
+}  // namespace
+
+bool fit_axis(Axis& axis) {
+  const int64_t at_least_1[] = {axis.kernel, axis.stride, axis.dilation};
+  const int64_t at_least_0[] = {axis.size, axis.start, axis.end};
+  for (int64_t value : at_least_1) {
+    if (value < 1 || value >= kMostSize) return false;
+  }
+  for (int64_t value : at_least_0) {
+    if (value < 0 || value >= kMostSize) return false;
+  }
+  const int64_t room = axis.size + axis.start + axis.end;
+  const int64_t reach = (axis.kernel - 1) * axis.dilation;
+  if (reach >= room || axis.output != (room - reach - 1) / axis.stride + 1) return false;
+  axis.shift = reach / axis.stride;
+  return true;
+}
+
+bool lay_out(ConvProblem& problem, LayoutArrays& arrays, bool has_row_kernel) {
+  ConvShape& shape = problem.shape;
+  PlaneLayout& layout = problem.layout;
+  layout.direct = is_matrix_product(shape) && !shape.input_last;
+  choose_columns(problem, arrays, has_row_kernel);
+  arrays.vertical_phases = phases_of(shape.height);
+  shape.height.phases = static_cast<int64_t>(arrays.vertical_phases.size());
+  shape.height.phase = arrays.vertical_phases.data();
+  count_outputs(shape, layout);
+  if (layout.direct) {
+    layout.plane = layout.outputs;
+    layout.image = shape.input_channels * layout.plane;
+    arrays.tap_offsets = {0};
+  } else {
+    if (!size_planes(shape, layout)) return false;
+    find_taps(problem, arrays);
+  }
+  layout.tap_offsets = arrays.tap_offsets.data();
+  return true;
+}
+
+}  // namespace dmlax

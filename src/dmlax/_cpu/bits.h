@@ -1,0 +1,57 @@
+// Masks of 64 bits, in plain C++.
+#ifndef DMLAX_CPU_BITS_H_
+#define DMLAX_CPU_BITS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace dmlax {
+namespace DMLAX_ISA_NAMESPACE {
+namespace {
+
+// Calls run(first, count) for every run of set bits.
+template <typename Run>
+inline void for_each_run(uint64_t mask, const Run& run) {
+  while (mask != 0) {
+    const int first = __builtin_ctzll(mask);
+    const uint64_t rest = ~(mask >> first);
+    const int count = rest == 0 ? 64 : __builtin_ctzll(rest);
+    run(first, count);
+    if (first + count >= 64) return;
+    mask &= ~uint64_t{0} << (first + count);
+  }
+}
+
+// The bytes of a mask, side by side.
+[[maybe_unused]] inline void copy_runs(const uint8_t* bytes, uint64_t mask, uint8_t* output) {
+  for_each_run(mask, [&](int first, int count) {
+    __builtin_memcpy(output, bytes + first, static_cast<size_t>(count));
+    output += count;
+  });
+}
+
+// The indices of set bits, from `first`; returns how many.
+[[maybe_unused]] inline int64_t store_each_set_bit(uint64_t word, uint32_t first,
+                                                   uint32_t* index) {
+  uint32_t* next = index;
+  for (; word != 0; word &= word - 1) {
+    *next++ = first + static_cast<uint32_t>(__builtin_ctzll(word));
+  }
+  return next - index;
+}
+
+// Bit i says whether element i, under a mask, is not zero.
+template <typename Element>
+inline uint64_t test_elements(const Element* elements, int64_t count, Element mask) {
+  uint64_t word = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    word |= static_cast<uint64_t>((elements[i] & mask) != 0) << i;
+  }
+  return word;
+}
+
+}  // namespace
+}  // namespace DMLAX_ISA_NAMESPACE
+}  // namespace dmlax
+
+#endif  // DMLAX_CPU_BITS_H_

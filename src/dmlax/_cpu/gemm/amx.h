@@ -1,0 +1,115 @@
+// A block of filter rows times a panel on AMX tiles; few rows and small depths go by vectors.
+#ifndef DMLAX_CPU_GEMM_AMX_H_
+#define DMLAX_CPU_GEMM_AMX_H_
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "dmlax/_cpu/gemm/microkernel.h"
+
+namespace dmlax {
+namespace DMLAX_ISA_NAMESPACE {
+namespace {
+
+// As the instruction that loads it lays it out.
+struct alignas(64) TileShapes {
+  uint8_t palette = 1, start = 0, unused[14] = {};
+  uint16_t bytes[16] = {};
+  uint8_t rows[16] = {};
+};
+
+// It has the tile registers from its first block on tiles until it is destroyed.
+class TileMicrokernel {
+ public:
+  static constexpr bool kNeedsWholeSteps = true;
+  static constexpr double kProductsPerNs = 1000;
+
+  TileMicrokernel() = default;
+  TileMicrokernel(const TileMicrokernel&) = delete;
+  TileMicrokernel& operator=(const TileMicrokernel&) = delete;
+
+  ~TileMicrokernel() {
+    if (rows_ != 0) _tile_release();
+  }
+
+  // Not inlined: its loops need the address registers.
+  __attribute__((noinline)) void multiply(const uint8_t* panel, const FilterRows& filter,
+                                          int32_t* acc) {
+    if (filter.count < 4 || filter.depth < 16) {
+      return VectorMicrokernel::multiply(panel, filter, acc);
+    }
+    shape_tiles(filter.count);
+    __asm__ volatile("" ::: "memory");  // tile loads do not say that they read memory
+    for (int half = 0; half < 2; ++half) {
+      if (filter.count > 16) {
+        multiply_half<true>(panel + 128 * half, filter, acc + 32 * half);
+      } else {
+        multiply_half<false>(panel + 128 * half, filter, acc + 32 * half);
+      }
+    }
+  }
+
+ private:
+  static uint8_t u8(int value) { return static_cast<uint8_t>(value); }
+
+  // Sets the tile registers' shapes when the number of rows changes.
+  void shape_tiles(int rows) {
+    if (rows == rows_) return;
+    rows_ = rows;
+    const int upper = rows < 16 ? rows : 16;
+    const uint8_t counts[8] = {u8(upper), u8(upper), u8(rows - upper), u8(rows - upper),
+                               u8(upper), u8(rows - upper), 16, 16};
+    TileShapes shapes;
+    for (int i = 0; i < 8; ++i) {
+      shapes.rows[i] = counts[i];
+      shapes.bytes[i] = counts[i] != 0 ? 64 : 0;
+    }
+    __asm__ volatile("" ::"r"(&shapes) : "memory");  // the intrinsic reads more than it says
+    _tile_loadconfig(&shapes);
+  }
+
+  // 32 columns times up to 16 rows, or up to 32: tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7
+  // columns.
+  template <bool lower>
+  static void multiply_half(const uint8_t* panel, const FilterRows& filter, int32_t* acc) {
+    const int64_t steps = filter.depth / kDepthStep, stride = filter.depth;
+    const int8_t* rows = filter.rows;
+    _tile_zero(0);
+    _tile_zero(1);
+    if (lower) {
+      _tile_zero(2);
+      _tile_zero(3);
+    }
+    const auto step = [&](const int8_t* upper_rows, int64_t row_stride) {
+      _tile_loadd(6, panel, kQuadBytes);
+      _tile_loadd(7, panel + 64, kQuadBytes);
+      _tile_loadd(4, upper_rows, row_stride);
+      _tile_dpbsud(0, 4, 6);
+      _tile_dpbsud(1, 4, 7);
+      if (lower) {
+        _tile_loadd(5, upper_rows + 16 * row_stride, row_stride);
+        _tile_dpbsud(2, 5, 6);
+        _tile_dpbsud(3, 5, 7);
+      }
+      panel += kDepthStep * kPanelWidth;
+    };
+    for (int64_t i = 0; i < steps; ++i, rows += kDepthStep) step(rows, stride);
+    if (filter.depth % kDepthStep != 0) step(filter.tail[0], kDepthStep);
+    constexpr int64_t kStride = kPanelWidth * 4;
+    _tile_stored(0, acc, kStride);
+    _tile_stored(1, acc + 16, kStride);
+    if (lower) {
+      _tile_stored(2, acc + 16 * kPanelWidth, kStride);
+      _tile_stored(3, acc + 16 * kPanelWidth + 16, kStride);
+    }
+  }
+
+  int rows_ = 0;
+};
+
+}  // namespace
+}  // namespace DMLAX_ISA_NAMESPACE
+}  // namespace dmlax
+
+#endif  // DMLAX_CPU_GEMM_AMX_H_

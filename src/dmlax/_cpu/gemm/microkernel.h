@@ -1,0 +1,147 @@
+// A block of filter rows times a panel, in vector registers; with AMX, in tile registers.
+#ifndef DMLAX_CPU_GEMM_MICROKERNEL_H_
+#define DMLAX_CPU_GEMM_MICROKERNEL_H_
+
+#include <cstdint>
+
+#include "dmlax/_cpu/gemm/shape.h"
+#include "dmlax/_cpu/simd/interface.h"
+
+namespace dmlax {
+namespace DMLAX_ISA_NAMESPACE {
+namespace {
+
+// Up to kBlockRows rows, `depth` bytes each.
+struct FilterRows {
+  const int8_t* rows;
+  int64_t depth;
+  int count;
+  // The depth past the last whole step, then zeros; set where there is such a rest.
+  alignas(64) int8_t tail[kBlockRows][kDepthStep];
+
+  FilterRows(const int8_t* first, int64_t depth, int64_t count)
+      : rows(first), depth(depth), count(static_cast<int>(count)) {
+    const int64_t rest = depth % kDepthStep;
+    if (rest == 0) return;
+    for (int64_t r = 0; r < count; ++r) {
+      __builtin_memset(tail[r], 0, kDepthStep);
+      __builtin_memcpy(tail[r], first + (r + 1) * depth - rest, static_cast<size_t>(rest));
+    }
+  }
+};
+
+// Four weights of the depth.
+inline int32_t word_at(const int8_t* p) {
+  int32_t word;
+  __builtin_memcpy(&word, p, 4);
+  return word;
+}
+
+// Tiles of R rows by V vectors of columns: one loop over the depth, first of the rows' whole steps
+// and then of their tail, so that the accumulators meet one copy of the step.
+template <int R, int V>
+inline void multiply_tile(const uint8_t* panel, const FilterRows& filter, int first,
+                          int32_t* acc) {
+  Simd::Int32s sums[R][V] = {};
+  const int64_t depth = filter.depth;
+  const int8_t* weights = filter.rows + first * depth;
+  int64_t stride = depth, quads = depth / kDepthStep * (kDepthStep / kKPack);
+  const int64_t all_quads = (depth + kKPack - 1) / kKPack;
+  const uint8_t* const end = panel + all_quads * kQuadBytes;
+  for (;;) {
+    for (const uint8_t* stop = panel + quads * kQuadBytes; panel != stop; panel += kQuadBytes) {
+      Simd::Columns columns[V];
+#pragma GCC unroll 8
+      for (int j = 0; j < V; ++j) columns[j] = Simd::Columns(panel + j * kKPack * Simd::kLanes);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        const Simd::Weights word(word_at(weights + r * stride));
+#pragma GCC unroll 8
+        for (int j = 0; j < V; ++j) Simd::multiply_add(sums[r][j], columns[j], word);
+      }
+      weights += kKPack;
+    }
+    if (panel == end) break;
+    weights = filter.tail[first];
+    stride = kDepthStep;
+    quads = (end - panel) / kQuadBytes;
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+    for (int j = 0; j < V; ++j) {
+      Simd::store(acc + r * kPanelWidth + j * Simd::kLanes, sums[r][j]);
+    }
+  }
+}
+
+// The rows that are left, fewer than a tile's.
+template <int R>
+inline void multiply_rest(int count, const uint8_t* panel, const FilterRows& filter, int first,
+                          int32_t* acc) {
+  if constexpr (R > 0) {
+    if (count < R) return multiply_rest<R - 1>(count, panel, filter, first, acc);
+    multiply_tile<R, Simd::kTileVectors>(panel, filter, first, acc);
+  }
+}
+
+struct VectorMicrokernel {
+  static constexpr bool kNeedsWholeSteps = false;  // of a panel's depth
+  static constexpr double kProductsPerNs = Simd::kProductsPerNs;
+
+  // acc[r * kPanelWidth + lane] = the sums of row r and of a panel's columns, in lane order.
+  static void multiply(const uint8_t* panel, const FilterRows& filter, int32_t* acc) {
+    for (int j = 0; j < kVectors; j += Simd::kTileVectors) {
+      const uint8_t* columns = panel + j * kKPack * Simd::kLanes;
+      int32_t* tile = acc + j * Simd::kLanes;
+      int first = 0;
+      for (; first + Simd::kTileRows <= filter.count; first += Simd::kTileRows) {
+        multiply_tile<Simd::kTileRows, Simd::kTileVectors>(columns, filter, first,
+                                                           tile + first * kPanelWidth);
+      }
+      multiply_rest<Simd::kTileRows - 1>(filter.count - first, columns, filter, first,
+                                         tile + first * kPanelWidth);
+    }
+  }
+};
+
+// Every column's sum over the depth.
+inline void sum_columns(const uint8_t* panel, int64_t quads, int32_t* sums) {
+  constexpr int V = Simd::kTileVectors;
+  const Simd::Weights ones(0x01010101);
+  for (int j = 0; j < kVectors; j += V) {
+    Simd::Int32s totals[V] = {};
+    const uint8_t* quad = panel + j * kKPack * Simd::kLanes;
+    for (int64_t q = 0; q < quads; ++q, quad += kQuadBytes) {
+#pragma GCC unroll 8
+      for (int i = 0; i < V; ++i) {
+        Simd::multiply_add(totals[i], Simd::Columns(quad + i * kKPack * Simd::kLanes), ones);
+      }
+    }
+    for (int i = 0; i < V; ++i) Simd::store(sums + (j + i) * Simd::kLanes, totals[i]);
+  }
+}
+
+}  // namespace
+}  // namespace DMLAX_ISA_NAMESPACE
+}  // namespace dmlax
+
+#ifdef __AMX_INT8__
+#include "dmlax/_cpu/gemm/amx.h"
+#endif
+
+namespace dmlax {
+namespace DMLAX_ISA_NAMESPACE {
+namespace {
+
+#ifdef __AMX_INT8__
+using Microkernel = TileMicrokernel;
+#else
+using Microkernel = VectorMicrokernel;
+#endif
+
+}  // namespace
+}  // namespace DMLAX_ISA_NAMESPACE
+}  // namespace dmlax
+
+#endif  // DMLAX_CPU_GEMM_MICROKERNEL_H_

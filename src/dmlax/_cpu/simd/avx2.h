@@ -1,0 +1,237 @@
+// AVX2, and AVX-VNNI where the compiler's flags have it: vectors of 32 bytes.
+//
+// Bytes are interleaved within 128-bit lanes, so vector j of a panel's half h holds, in lane L,
+// the columns 32 h + 16 L + 4 j to 32 h + 16 L + 4 j + 3. Packing four such vectors of sums to
+// bytes puts them in order.
+#ifndef DMLAX_CPU_SIMD_AVX2_H_
+#define DMLAX_CPU_SIMD_AVX2_H_
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "dmlax/_cpu/bits.h"
+#include "dmlax/_cpu/gemm/shape.h"
+
+namespace dmlax {
+namespace DMLAX_ISA_NAMESPACE {
+namespace {
+
+struct Simd {
+  static constexpr int kLanes = 8;
+  static constexpr int kTileRows = 4, kTileVectors = 2;
+  static constexpr int kVectorsPacked = 4;
+#ifdef __AVXVNNI__
+  static constexpr double kProductsPerNs = 80;
+#else
+  static constexpr double kProductsPerNs = 30;
+#endif
+  static constexpr double kRequantizeRowNs = 40;
+  static constexpr bool kPermutesBytes = false, kExpandsBytes = false, kStoresMasked = false;
+
+  static constexpr int column_of(int vector, int lane) {
+    return vector / 4 * 32 + lane / 4 * 16 + vector % 4 * 4 + lane % 4;
+  }
+
+  // --- int32
+
+  using Int32s = __m256i;
+
+  static Int32s load(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
+  static void store(void* p, Int32s v) { _mm256_storeu_si256(static_cast<__m256i*>(p), v); }
+  static Int32s broadcast(int32_t value) { return _mm256_set1_epi32(value); }
+  static Int32s add(Int32s a, Int32s b) { return _mm256_add_epi32(a, b); }
+  static Int32s subtract(Int32s a, Int32s b) { return _mm256_sub_epi32(a, b); }
+  static Int32s multiply(Int32s a, Int32s b) { return _mm256_mullo_epi32(a, b); }
+
+  static void store_columns(int32_t* columns, int vector, Int32s v) {
+    __m128i* low = reinterpret_cast<__m128i*>(columns + column_of(vector, 0));
+    __m128i* high = reinterpret_cast<__m128i*>(columns + column_of(vector, 4));
+    _mm_storeu_si128(low, _mm256_castsi256_si128(v));
+    _mm_storeu_si128(high, _mm256_extracti128_si256(v, 1));
+  }
+
+  // --- products
+
+  static void interleave_rows(const uint8_t* const* rows, int count, int64_t valid, uint8_t flip,
+                              uint8_t* quad) {
+    alignas(32) uint8_t copies[kKPack][kPanelWidth] = {};
+    const uint8_t* from[kKPack];
+    for (int i = 0; i < count; ++i) {
+      from[i] = rows[i];
+      if (valid < kPanelWidth) {
+        __builtin_memcpy(copies[i], rows[i], static_cast<size_t>(valid));
+        from[i] = copies[i];
+      }
+    }
+    const __m256i sign = _mm256_set1_epi8(static_cast<char>(flip));
+    for (int half = 0; half < 2; ++half, quad += 128) {
+      __m256i r[4];
+      for (int i = 0; i < 4; ++i) {
+        r[i] = i < count ? _mm256_xor_si256(load(from[i] + 32 * half), sign)
+                         : _mm256_setzero_si256();
+      }
+      const __m256i low01 = _mm256_unpacklo_epi8(r[0], r[1]);
+      const __m256i low23 = _mm256_unpacklo_epi8(r[2], r[3]);
+      const __m256i high01 = _mm256_unpackhi_epi8(r[0], r[1]);
+      const __m256i high23 = _mm256_unpackhi_epi8(r[2], r[3]);
+      store(quad, _mm256_unpacklo_epi16(low01, low23));
+      store(quad + 32, _mm256_unpackhi_epi16(low01, low23));
+      store(quad + 64, _mm256_unpacklo_epi16(high01, high23));
+      store(quad + 96, _mm256_unpackhi_epi16(high01, high23));
+    }
+  }
+
+#ifdef __AVXVNNI__
+
+  struct Columns {
+    __m256i quads;
+    Columns() = default;
+    explicit Columns(const void* p) : quads(load(p)) {}
+  };
+
+  struct Weights {
+    __m256i quads;
+    explicit Weights(int32_t word) : quads(_mm256_set1_epi32(word)) {}
+  };
+
+  static void multiply_add(Int32s& sums, const Columns& columns, const Weights& weights) {
+    sums = _mm256_dpbusd_avx_epi32(sums, columns.quads, weights.quads);
+  }
+
+#else
+
+  // As 16-bit pairs: sums of two byte products saturate 16 bits, those of two 16-bit ones fit 32.
+  struct Columns {
+    __m256i even, odd;
+    Columns() = default;
+    explicit Columns(const void* p)
+        : even(_mm256_srli_epi16(_mm256_slli_epi16(load(p), 8), 8)),  // a mask takes a register
+          odd(_mm256_srli_epi16(load(p), 8)) {}
+  };
+
+  struct Weights {
+    __m256i even, odd;
+    explicit Weights(int32_t word)
+        : even(_mm256_srai_epi16(_mm256_slli_epi16(_mm256_set1_epi32(word), 8), 8)),
+          odd(_mm256_srai_epi16(_mm256_set1_epi32(word), 8)) {}
+  };
+
+  static void multiply_add(Int32s& sums, const Columns& columns, const Weights& weights) {
+    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(columns.even, weights.even));
+    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(columns.odd, weights.odd));
+  }
+
+#endif
+
+  // --- requantization
+
+  using Floats = __m256;
+
+  static Floats broadcast_float(float value) { return _mm256_set1_ps(value); }
+  static void store_floats(float* p, Floats v) { _mm256_storeu_ps(p, v); }
+
+  static Floats estimate(Int32s sums, Floats factor, Floats low, Floats high) {
+    const __m256 v = _mm256_mul_ps(_mm256_cvtepi32_ps(sums), factor);
+    return _mm256_min_ps(_mm256_max_ps(v, low), high);
+  }
+
+  static uint64_t round(Floats v, Floats band, Int32s& rounded) {
+    const __m256 magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+    const __m256 nearest = _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    rounded = _mm256_cvttps_epi32(nearest);
+    const __m256 rest = _mm256_and_ps(_mm256_sub_ps(v, nearest), magnitude);
+    const int mask = _mm256_movemask_ps(_mm256_cmp_ps(rest, band, _CMP_GE_OQ));
+    return static_cast<unsigned>(mask);
+  }
+
+  static void store_bytes(uint8_t* bytes, const Int32s* rounded, int32_t zero_point,
+                          bool is_signed) {
+    const __m256i zero = _mm256_set1_epi16(static_cast<int16_t>(zero_point));
+    const __m256i low = _mm256_adds_epi16(_mm256_packs_epi32(rounded[0], rounded[1]), zero);
+    const __m256i high = _mm256_adds_epi16(_mm256_packs_epi32(rounded[2], rounded[3]), zero);
+    store(bytes, is_signed ? _mm256_packs_epi16(low, high) : _mm256_packus_epi16(low, high));
+  }
+
+  // --- bytes
+
+  static void store_selected(const uint8_t* bytes, uint64_t mask, uint8_t* output) {
+    copy_runs(bytes, mask, output);
+  }
+
+  static int64_t copy_even(uint8_t* target, const uint8_t* source, int64_t count) {
+    const __m256i low = _mm256_set1_epi16(0xff);
+    int64_t i = 0;
+    for (; i + 33 <= count; i += 32) {  // the last byte read is the one after the last one taken
+      const __m256i first = _mm256_and_si256(load(source + 2 * i), low);
+      const __m256i second = _mm256_and_si256(load(source + 2 * i + 32), low);
+      const __m256i even = _mm256_packus_epi16(first, second);
+      store(target + i, _mm256_permute4x64_epi64(even, 0xd8));
+    }
+    return i;
+  }
+
+  static uint64_t nonzero_bits(const uint8_t* x, uint8_t mask) {
+    const __m256i masks = _mm256_set1_epi8(static_cast<char>(mask));
+    const __m256i zero = _mm256_setzero_si256();
+    uint64_t zeros = 0;
+    for (int i = 0; i < 2; ++i) {
+      const __m256i is_zero = _mm256_cmpeq_epi8(_mm256_and_si256(load(x + 32 * i), masks), zero);
+      zeros |= high_bits(is_zero) << (32 * i);
+    }
+    return ~zeros;
+  }
+
+  static uint64_t nonzero_bits(const uint16_t* x, uint16_t mask) {
+    const __m256i masks = _mm256_set1_epi16(static_cast<int16_t>(mask));
+    const __m256i zero = _mm256_setzero_si256();
+    uint64_t zeros = 0;
+    for (int i = 0; i < 2; ++i) {
+      const uint16_t* part = x + 32 * i;
+      const __m256i low = _mm256_cmpeq_epi16(_mm256_and_si256(load(part), masks), zero);
+      const __m256i high = _mm256_cmpeq_epi16(_mm256_and_si256(load(part + 16), masks), zero);
+      const __m256i mixed = _mm256_packs_epi16(low, high);  // halves of 128 bits interleave
+      zeros |= high_bits(_mm256_permute4x64_epi64(mixed, 0xd8)) << (32 * i);
+    }
+    return ~zeros;
+  }
+
+  static uint64_t nonzero_bits(const uint32_t* x, uint32_t mask) {
+    const __m256i masks = _mm256_set1_epi32(static_cast<int32_t>(mask));
+    const __m256i zero = _mm256_setzero_si256();
+    uint64_t zeros = 0;
+    for (int i = 0; i < 8; ++i) {
+      const __m256i is_zero = _mm256_cmpeq_epi32(_mm256_and_si256(load(x + 8 * i), masks), zero);
+      const int part = _mm256_movemask_ps(_mm256_castsi256_ps(is_zero));
+      zeros |= static_cast<uint64_t>(static_cast<uint32_t>(part)) << (8 * i);
+    }
+    return ~zeros;
+  }
+
+  static uint64_t nonzero_bits(const uint64_t* x, uint64_t mask) {
+    const __m256i masks = _mm256_set1_epi64x(static_cast<int64_t>(mask));
+    const __m256i zero = _mm256_setzero_si256();
+    uint64_t zeros = 0;
+    for (int i = 0; i < 16; ++i) {
+      const __m256i is_zero = _mm256_cmpeq_epi64(_mm256_and_si256(load(x + 4 * i), masks), zero);
+      const int part = _mm256_movemask_pd(_mm256_castsi256_pd(is_zero));
+      zeros |= static_cast<uint64_t>(static_cast<uint32_t>(part)) << (4 * i);
+    }
+    return ~zeros;
+  }
+
+  static int64_t store_set_bits(uint64_t word, uint32_t first, uint32_t* index) {
+    return store_each_set_bit(word, first, index);
+  }
+
+ private:
+  static uint64_t high_bits(__m256i bytes) {
+    return static_cast<uint32_t>(_mm256_movemask_epi8(bytes));
+  }
+};
+
+}  // namespace
+}  // namespace DMLAX_ISA_NAMESPACE
+}  // namespace dmlax
+
+#endif  // DMLAX_CPU_SIMD_AVX2_H_

@@ -1,0 +1,264 @@
+// AVX-512 with VNNI, also for AMX, which adds tiles to it: vectors of 64 bytes.
+//
+// Bytes are interleaved within 128-bit lanes, so a panel's vector j holds, in lane L, the columns
+// 16 L + 4 j to 16 L + 4 j + 3. Packing four such vectors of sums to bytes puts them in order.
+#ifndef DMLAX_CPU_SIMD_AVX512_H_
+#define DMLAX_CPU_SIMD_AVX512_H_
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "dmlax/_cpu/gemm/shape.h"
+
+namespace dmlax {
+namespace DMLAX_ISA_NAMESPACE {
+namespace {
+
+struct Simd {
+  static constexpr int kLanes = 16;
+  static constexpr int kTileRows = 6, kTileVectors = 4;
+  static constexpr int kVectorsPacked = 4;
+  static constexpr double kProductsPerNs = 120, kRequantizeRowNs = 8;
+  static constexpr bool kPermutesBytes = true, kExpandsBytes = true, kStoresMasked = true;
+
+  static constexpr int column_of(int vector, int lane) {
+    return lane / 4 * 16 + vector * 4 + lane % 4;
+  }
+
+  // --- int32
+
+  using Int32s = __m512i;
+
+  static Int32s load(const void* p) { return _mm512_loadu_si512(p); }
+  static void store(void* p, Int32s v) { _mm512_store_si512(p, v); }  // aligned
+  static Int32s broadcast(int32_t value) { return _mm512_set1_epi32(value); }
+  static Int32s add(Int32s a, Int32s b) { return _mm512_add_epi32(a, b); }
+  static Int32s subtract(Int32s a, Int32s b) { return _mm512_sub_epi32(a, b); }
+  static Int32s multiply(Int32s a, Int32s b) { return _mm512_mullo_epi32(a, b); }
+
+  static void store_columns(int32_t* columns, int vector, Int32s v) {
+    const auto lane = [&](int i) {
+      return reinterpret_cast<__m128i*>(columns + column_of(vector, 4 * i));
+    };
+    _mm_storeu_si128(lane(0), _mm512_castsi512_si128(v));
+    _mm_storeu_si128(lane(1), _mm512_extracti32x4_epi32(v, 1));
+    _mm_storeu_si128(lane(2), _mm512_extracti32x4_epi32(v, 2));
+    _mm_storeu_si128(lane(3), _mm512_extracti32x4_epi32(v, 3));
+  }
+
+  // --- products
+
+  static void interleave_rows(const uint8_t* const* rows, int count, int64_t valid, uint8_t flip,
+                              uint8_t* quad) {
+    const __mmask64 mask = valid >= kPanelWidth ? ~uint64_t{0} : (uint64_t{1} << valid) - 1;
+    const __m512i sign = _mm512_set1_epi8(static_cast<char>(flip));
+    __m512i r[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      r[i] = i < count ? _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, rows[i]), sign)
+                       : _mm512_setzero_si512();
+    }
+    const __m512i low01 = _mm512_unpacklo_epi8(r[0], r[1]);
+    const __m512i low23 = _mm512_unpacklo_epi8(r[2], r[3]);
+    const __m512i high01 = _mm512_unpackhi_epi8(r[0], r[1]);
+    const __m512i high23 = _mm512_unpackhi_epi8(r[2], r[3]);
+    _mm512_store_si512(quad, _mm512_unpacklo_epi16(low01, low23));
+    _mm512_store_si512(quad + 64, _mm512_unpackhi_epi16(low01, low23));
+    _mm512_store_si512(quad + 128, _mm512_unpacklo_epi16(high01, high23));
+    _mm512_store_si512(quad + 192, _mm512_unpackhi_epi16(high01, high23));
+  }
+
+  struct Columns {
+    __m512i quads;
+    Columns() = default;
+    explicit Columns(const void* p) : quads(load(p)) {}
+    explicit Columns(__m512i bytes) : quads(bytes) {}
+  };
+
+  struct Weights {
+    __m512i quads;
+    explicit Weights(int32_t word) : quads(_mm512_set1_epi32(word)) {}
+  };
+
+  static void multiply_add(Int32s& sums, const Columns& columns, const Weights& weights) {
+    sums = _mm512_dpbusd_epi32(sums, columns.quads, weights.quads);
+  }
+
+  // --- requantization
+
+  using Floats = __m512;
+
+  static Floats broadcast_float(float value) { return _mm512_set1_ps(value); }
+  static void store_floats(float* p, Floats v) { _mm512_storeu_ps(p, v); }
+
+  static Floats estimate(Int32s sums, Floats factor, Floats low, Floats high) {
+    const __m512 v = _mm512_mul_ps(_mm512_cvtepi32_ps(sums), factor);
+    return _mm512_min_ps(_mm512_max_ps(v, low), high);
+  }
+
+  static uint64_t round(Floats v, Floats band, Int32s& rounded) {
+    constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+    rounded = _mm512_cvt_roundps_epi32(v, kNearest);
+    const __m512 rest = _mm512_abs_ps(_mm512_sub_ps(v, _mm512_cvtepi32_ps(rounded)));
+    return _mm512_cmp_ps_mask(rest, band, _CMP_GE_OQ);
+  }
+
+  static void store_bytes(uint8_t* bytes, const Int32s* rounded, int32_t zero_point,
+                          bool is_signed) {
+    const __m512i zero = _mm512_set1_epi16(static_cast<int16_t>(zero_point));
+    const __m512i low = _mm512_adds_epi16(_mm512_packs_epi32(rounded[0], rounded[1]), zero);
+    const __m512i high = _mm512_adds_epi16(_mm512_packs_epi32(rounded[2], rounded[3]), zero);
+    store(bytes, is_signed ? _mm512_packs_epi16(low, high) : _mm512_packus_epi16(low, high));
+  }
+
+  // --- bytes
+
+  static void store_selected(const uint8_t* bytes, uint64_t mask, uint8_t* output) {
+    if (mask == ~uint64_t{0}) return _mm512_storeu_si512(output, _mm512_load_si512(bytes));
+    const unsigned count = static_cast<unsigned>(__builtin_popcountll(mask));
+    _mm512_mask_storeu_epi8(output, _bzhi_u64(~uint64_t{0}, count),
+                            _mm512_maskz_compress_epi8(mask, _mm512_load_si512(bytes)));
+  }
+
+  static int64_t copy_even(uint8_t* target, const uint8_t* source, int64_t count) {
+    constexpr uint64_t kEven = 0x5555555555555555;
+    int64_t i = 0;
+    for (; i < count; i += 32) {
+      const int64_t left = count - i;
+      const uint64_t mask = left >= 32 ? ~uint64_t{0} : (uint64_t{1} << (2 * left - 1)) - 1;
+      const __m512i bytes = _mm512_maskz_loadu_epi8(mask, source + 2 * i);
+      const __m512i even = _mm512_maskz_compress_epi8(kEven, bytes);
+      const uint32_t kept = left >= 32 ? ~0u : (1u << left) - 1;
+      _mm256_mask_storeu_epi8(target + i, kept, _mm512_castsi512_si256(even));
+    }
+    return count;
+  }
+
+  static uint64_t nonzero_bits(const uint8_t* x, uint8_t mask) {
+    return _mm512_test_epi8_mask(load(x), _mm512_set1_epi8(static_cast<char>(mask)));
+  }
+
+  static uint64_t nonzero_bits(const uint16_t* x, uint16_t mask) {
+    const __m512i masks = _mm512_set1_epi16(static_cast<int16_t>(mask));
+    uint64_t word = 0;
+    for (int i = 0; i < 2; ++i) {
+      const uint64_t part = _mm512_test_epi16_mask(load(x + 32 * i), masks);
+      word |= part << (32 * i);
+    }
+    return word;
+  }
+
+  static uint64_t nonzero_bits(const uint32_t* x, uint32_t mask) {
+    const __m512i masks = _mm512_set1_epi32(static_cast<int32_t>(mask));
+    uint64_t word = 0;
+    for (int i = 0; i < 4; ++i) {
+      const uint64_t part = _mm512_test_epi32_mask(load(x + 16 * i), masks);
+      word |= part << (16 * i);
+    }
+    return word;
+  }
+
+  static uint64_t nonzero_bits(const uint64_t* x, uint64_t mask) {
+    const __m512i masks = _mm512_set1_epi64(static_cast<int64_t>(mask));
+    uint64_t word = 0;
+    for (int i = 0; i < 8; ++i) {
+      const uint64_t part = _mm512_test_epi64_mask(load(x + 8 * i), masks);
+      word |= part << (8 * i);
+    }
+    return word;
+  }
+
+  static int64_t store_set_bits(uint64_t word, uint32_t first, uint32_t* index) {
+    uint32_t* next = index;
+    for (int i = 0; i < 4; ++i) {
+      const __mmask16 part = static_cast<__mmask16>(word >> (16 * i));
+      const __m512i start = broadcast(static_cast<int32_t>(first + 16 * i));
+      const __m512i all = _mm512_add_epi32(first_lanes(), start);
+      _mm512_storeu_si512(next, _mm512_maskz_compress_epi32(part, all));
+      next += __builtin_popcount(part);
+    }
+    return next - index;
+  }
+
+  // --- kPermutesBytes
+
+  using Bytes = __m512i;
+
+  static Bytes load_bytes(const uint8_t* p) { return load(p); }
+  static Bytes broadcast_byte(uint8_t value) { return _mm512_set1_epi8(static_cast<char>(value)); }
+  static Bytes flip_bits(Bytes bytes, Bytes mask) { return _mm512_xor_si512(bytes, mask); }
+  static Bytes permute_bytes(Bytes order, Bytes bytes) {
+    return _mm512_permutexvar_epi8(order, bytes);
+  }
+
+  static Int32s first_lanes() {
+    return _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+  }
+
+  static void to_panel_order(Int32s* v) {
+    const __m512i a = _mm512_shuffle_i32x4(v[0], v[1], 0x44);
+    const __m512i b = _mm512_shuffle_i32x4(v[0], v[1], 0xee);
+    const __m512i c = _mm512_shuffle_i32x4(v[2], v[3], 0x44);
+    const __m512i d = _mm512_shuffle_i32x4(v[2], v[3], 0xee);
+    v[0] = _mm512_shuffle_i32x4(a, c, 0x88);
+    v[1] = _mm512_shuffle_i32x4(a, c, 0xdd);
+    v[2] = _mm512_shuffle_i32x4(b, d, 0x88);
+    v[3] = _mm512_shuffle_i32x4(b, d, 0xdd);
+  }
+
+  // --- kExpandsBytes
+
+  // Of the source, `left` bytes may be read.
+  static void expand_bytes(uint8_t* target, const uint8_t* source, int64_t left, uint64_t inside,
+                           uint8_t fill) {
+    const unsigned wanted = static_cast<unsigned>(left < 64 ? left : 64);
+    const __m512i bytes = _mm512_maskz_loadu_epi8(_bzhi_u64(~uint64_t{0}, wanted), source);
+    const __m512i filled = _mm512_set1_epi8(static_cast<char>(fill));
+    _mm512_storeu_si512(target, _mm512_mask_expand_epi8(filled, inside, bytes));
+  }
+
+  // --- kStoresMasked
+
+  // Quotients of uint32 by Granlund and Montgomery's multiplier and shift.
+  static Int32s divide(Int32s x, uint32_t multiplier, uint32_t shift) {
+    const __m512i factor = broadcast(static_cast<int32_t>(multiplier));
+    const __m512i even = _mm512_srli_epi64(_mm512_mul_epu32(x, factor), 32);
+    const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64(x, 32), factor);
+    const __m512i high = _mm512_mask_mov_epi32(even, 0xaaaa, odd);
+    const __m512i half = _mm512_srli_epi32(_mm512_sub_epi32(x, high), 1);
+    const __m128i count = _mm_cvtsi32_si128(static_cast<int>(shift));
+    return _mm512_srl_epi32(_mm512_add_epi32(high, half), count);
+  }
+
+  // a0 b0 a1 b1 ..., in two vectors.
+  static void interleave(Int32s a, Int32s b, Int32s* mixed) {
+    const __m512i low = _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
+    mixed[0] = _mm512_permutex2var_epi32(a, low, b);
+    mixed[1] = _mm512_permutex2var_epi32(a, high, b);
+  }
+
+  // a0 a1 b0 b1 a2 a3 ..., in two vectors.
+  static void interleave_pairs(Int32s a, Int32s b, Int32s* mixed) {
+    const __m512i low = _mm512_set_epi64(11, 3, 10, 2, 9, 1, 8, 0);
+    const __m512i high = _mm512_add_epi64(low, _mm512_set1_epi64(4));
+    mixed[0] = _mm512_permutex2var_epi64(a, low, b);
+    mixed[1] = _mm512_permutex2var_epi64(a, high, b);
+  }
+
+  // The first `count` numbers of a vector, at most 16; none for a negative count.
+  static void store_first(uint32_t* values, int64_t count, Int32s x) {
+    if (count >= 16) {
+      _mm512_storeu_si512(values, x);
+    } else if (count > 0) {
+      _mm512_mask_storeu_epi32(values, static_cast<__mmask16>((1u << count) - 1), x);
+    }
+  }
+};
+
+}  // namespace
+}  // namespace DMLAX_ISA_NAMESPACE
+}  // namespace dmlax
+
+#endif  // DMLAX_CPU_SIMD_AVX512_H_

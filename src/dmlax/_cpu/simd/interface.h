@@ -1,0 +1,64 @@
+// The vector instructions that kernels are written over: `Simd`, from the header of the instruction
+// set that this translation unit is compiled for. Every header of this folder has all of it:
+//
+//   traits
+//     kLanes                  int32 of a vector; kVectors of them are a panel's 64 columns
+//     column_of(vector, lane) the panel's column in a lane: interleaving bytes permutes them
+//     kTileRows, kTileVectors the microkernel's tile: its accumulators fill the registers
+//     kVectorsPacked          vectors of int32 that are narrowed to one vector of bytes
+//     kProductsPerNs, kRequantizeRowNs  a thread's rough speed, to share work out by
+//     kPermutesBytes, kExpandsBytes, kStoresMasked   what only some sets have: see below
+//   int32
+//     Int32s  load  store  broadcast  add  subtract  multiply
+//     store_columns           a vector's lanes, to their columns among 64 int32
+//   products
+//     interleave_rows         packs kKPack rows of 64 bytes: one quad of a panel
+//     Columns(quad)           kKPack unsigned bytes of each of kLanes columns
+//     Weights(word)           kKPack signed bytes, the same for every column
+//     multiply_add            sums + columns . weights, exactly, modulo 2^32
+//   requantization
+//     Floats  broadcast_float  store_floats
+//     estimate                float(sums) * factor, clamped; NaN gives the low end
+//     round                   to nearest even; returns the mask of lanes at least `band` off
+//     store_bytes             kVectorsPacked vectors, plus a zero point, saturated
+//   bytes
+//     store_selected          the bytes of a mask, side by side
+//     copy_even               every second byte, as many as vectors reach; returns how many
+//     nonzero_bits            64 elements of 1, 2, 4 or 8 bytes under a mask, a bit each
+//     store_set_bits          the indices of a word's set bits, and anything up to index[63]
+//   kPermutesBytes
+//     Bytes  load_bytes  broadcast_byte  flip_bits  permute_bytes  first_lanes  Columns(Bytes)
+//     to_panel_order          kVectors vectors of neighbouring columns, to a panel's order
+//   kExpandsBytes
+//     expand_bytes            bytes to where a mask has ones, and a fill elsewhere
+//   kStoresMasked
+//     divide  interleave  interleave_pairs  store_first: rows of indices, a vector at a time
+//
+// All functions are members of a class in an unnamed namespace: no two instruction sets share one,
+// and algorithms that need what only some sets have are templates of the class.
+#ifndef DMLAX_CPU_SIMD_INTERFACE_H_
+#define DMLAX_CPU_SIMD_INTERFACE_H_
+
+#include <cstdint>
+
+#include "dmlax/_cpu/gemm/shape.h"
+
+#include DMLAX_SIMD_HEADER
+
+namespace dmlax {
+namespace DMLAX_ISA_NAMESPACE {
+namespace {
+
+constexpr int kVectors = static_cast<int>(kPanelWidth) / Simd::kLanes;
+
+static_assert(Simd::kLanes * kVectors == kPanelWidth);
+static_assert(kVectors % Simd::kTileVectors == 0 && kVectors % Simd::kVectorsPacked == 0);
+static_assert(Simd::column_of(0, 0) == 0);
+static_assert(Simd::column_of(kVectors - 1, Simd::kLanes - 1) == kPanelWidth - 1);
+static_assert(Simd::kTileRows >= 1 && Simd::kTileRows <= kBlockRows);
+
+}  // namespace
+}  // namespace DMLAX_ISA_NAMESPACE
+}  // namespace dmlax
+
+#endif  // DMLAX_CPU_SIMD_INTERFACE_H_

@@ -1,0 +1,170 @@
+// Plain C++, which compilers vectorise: a vector has all 64 columns of a panel.
+#ifndef DMLAX_CPU_SIMD_SCALAR_H_
+#define DMLAX_CPU_SIMD_SCALAR_H_
+
+#include <cstdint>
+
+#include "dmlax/_cpu/bits.h"
+#include "dmlax/_cpu/gemm/shape.h"
+
+namespace dmlax {
+namespace DMLAX_ISA_NAMESPACE {
+namespace {
+
+struct Simd {
+  static constexpr int kLanes = 64;
+  static constexpr int kTileRows = 1, kTileVectors = 1;
+  static constexpr int kVectorsPacked = 1;
+  static constexpr double kProductsPerNs = 7, kRequantizeRowNs = 300;
+  static constexpr bool kPermutesBytes = false, kExpandsBytes = false, kStoresMasked = false;
+
+  static constexpr int column_of(int, int lane) { return lane; }
+
+  // --- int32, which wraps
+
+  struct Int32s {
+    uint32_t lane[kLanes];
+  };
+
+  static Int32s load(const int32_t* p) {
+    Int32s v;
+    __builtin_memcpy(&v, p, sizeof v);
+    return v;
+  }
+
+  static void store(int32_t* p, const Int32s& v) { __builtin_memcpy(p, &v, sizeof v); }
+
+  static Int32s broadcast(int32_t value) {
+    Int32s v;
+    for (uint32_t& lane : v.lane) lane = static_cast<uint32_t>(value);
+    return v;
+  }
+
+  static Int32s add(Int32s a, const Int32s& b) {
+    for (int i = 0; i < kLanes; ++i) a.lane[i] += b.lane[i];
+    return a;
+  }
+
+  static Int32s subtract(Int32s a, const Int32s& b) {
+    for (int i = 0; i < kLanes; ++i) a.lane[i] -= b.lane[i];
+    return a;
+  }
+
+  static Int32s multiply(Int32s a, const Int32s& b) {
+    for (int i = 0; i < kLanes; ++i) a.lane[i] *= b.lane[i];
+    return a;
+  }
+
+  static void store_columns(int32_t* columns, int, const Int32s& v) { store(columns, v); }
+
+  // --- products
+
+  // A quad is its rows, one after another.
+  static void interleave_rows(const uint8_t* const* rows, int count, int64_t valid, uint8_t flip,
+                              uint8_t* quad) {
+    const int64_t columns = valid < kPanelWidth ? valid : kPanelWidth;
+    __builtin_memset(quad, 0, kQuadBytes);
+    for (int i = 0; i < count; ++i, quad += kPanelWidth) {
+      for (int64_t c = 0; c < columns; ++c) quad[c] = static_cast<uint8_t>(rows[i][c] ^ flip);
+    }
+  }
+
+  struct Columns {
+    const uint8_t* quad;
+    Columns() = default;
+    explicit Columns(const uint8_t* quad) : quad(quad) {}
+  };
+
+  struct Weights {
+    int16_t weight[kKPack];
+    explicit Weights(int32_t word) {
+      int8_t bytes[kKPack];
+      __builtin_memcpy(bytes, &word, sizeof bytes);
+      for (int k = 0; k < kKPack; ++k) weight[k] = bytes[k];
+    }
+  };
+
+  static void multiply_add(Int32s& sums, const Columns& columns, const Weights& weights) {
+    const uint8_t* row = columns.quad;
+    for (int k = 0; k < kKPack; ++k, row += kPanelWidth) {
+      const int16_t weight = weights.weight[k];
+      for (int i = 0; i < kLanes; ++i) {
+        sums.lane[i] += static_cast<uint32_t>(static_cast<int16_t>(row[i]) * weight);
+      }
+    }
+  }
+
+  // --- requantization
+
+  struct Floats {
+    float lane[kLanes];
+  };
+
+  static Floats broadcast_float(float value) {
+    Floats v;
+    for (float& lane : v.lane) lane = value;
+    return v;
+  }
+
+  static void store_floats(float* p, const Floats& v) { __builtin_memcpy(p, &v, sizeof v); }
+
+  static Floats estimate(const Int32s& sums, const Floats& factor, const Floats& low,
+                         const Floats& high) {
+    Floats v;
+    for (int i = 0; i < kLanes; ++i) {
+      const float value = static_cast<float>(static_cast<int32_t>(sums.lane[i])) * factor.lane[i];
+      const float raised = value > low.lane[i] ? value : low.lane[i];
+      v.lane[i] = raised < high.lane[i] ? raised : high.lane[i];
+    }
+    return v;
+  }
+
+  static uint64_t round(const Floats& v, const Floats& band, Int32s& rounded) {
+    constexpr float kShift = 0x1.8p23f;  // added and taken away again, it rounds to even
+    uint32_t off[kLanes], any = 0;
+    for (int i = 0; i < kLanes; ++i) {
+      const float nearest = (v.lane[i] + kShift) - kShift, rest = v.lane[i] - nearest;
+      rounded.lane[i] = static_cast<uint32_t>(static_cast<int32_t>(nearest));
+      off[i] = (rest < 0 ? -rest : rest) >= band.lane[i];
+      any |= off[i];
+    }
+    if (any == 0) return 0;
+    uint64_t mask = 0;
+    for (int i = 0; i < kLanes; ++i) mask |= static_cast<uint64_t>(off[i]) << i;
+    return mask;
+  }
+
+  static void store_bytes(uint8_t* bytes, const Int32s* rounded, int32_t zero_point,
+                          bool is_signed) {
+    const int32_t lowest = is_signed ? -128 : 0, highest = lowest + 255;
+    for (int i = 0; i < kLanes; ++i) {
+      const int32_t value = static_cast<int32_t>(rounded->lane[i]) + zero_point;
+      const int32_t raised = value < lowest ? lowest : value;
+      bytes[i] = static_cast<uint8_t>(raised > highest ? highest : raised);
+    }
+  }
+
+  // --- bytes
+
+  static void store_selected(const uint8_t* bytes, uint64_t mask, uint8_t* output) {
+    copy_runs(bytes, mask, output);
+  }
+
+  // Nothing is faster than the caller's loop.
+  static int64_t copy_even(uint8_t*, const uint8_t*, int64_t) { return 0; }
+
+  template <typename Element>
+  static uint64_t nonzero_bits(const Element* x, Element mask) {
+    return test_elements(x, 64, mask);
+  }
+
+  static int64_t store_set_bits(uint64_t word, uint32_t first, uint32_t* index) {
+    return store_each_set_bit(word, first, index);
+  }
+};
+
+}  // namespace
+}  // namespace DMLAX_ISA_NAMESPACE
+}  // namespace dmlax
+
+#endif  // DMLAX_CPU_SIMD_SCALAR_H_

@@ -1,0 +1,188 @@
+// The kernels of nonzero_coordinates, compiled once for each instruction set. No function that a
+// header defines has a name outside this unit, so that none is linked from the wrong one.
+#include "dmlax/_nonzero/cpu/kernels.h"
+
+#include "dmlax/_cpu/bits.h"
+#include "dmlax/_cpu/simd/interface.h"
+
+namespace dmlax {
+namespace DMLAX_ISA_NAMESPACE {
+namespace {
+
+// ---- zero tests ----------------------------------------------------------------------------
+
+template <typename Element>
+void test_all(const void* data, int64_t count, bool is_float, uint64_t* words) {
+  const Element* elements = static_cast<const Element*>(data);
+  const Element every = static_cast<Element>(~Element{0});
+  const Element magnitude = is_float ? static_cast<Element>(every >> 1) : every;
+  for (; count >= kWordBits; count -= kWordBits, elements += kWordBits) {
+    *words++ = Simd::nonzero_bits(elements, magnitude);
+  }
+  if (count > 0) *words = test_elements(elements, count, magnitude);
+}
+
+void test(const void* elements, int64_t count, int64_t bytes, bool is_float, uint64_t* words) {
+  switch (bytes) {
+    case 1:
+      return test_all<uint8_t>(elements, count, is_float, words);
+    case 2:
+      return test_all<uint16_t>(elements, count, is_float, words);
+    case 4:
+      return test_all<uint32_t>(elements, count, is_float, words);
+    default:
+      return test_all<uint64_t>(elements, count, is_float, words);
+  }
+}
+
+int64_t count(const uint64_t* words, int64_t word_count) {
+  int64_t total = 0;
+  for (int64_t i = 0; i < word_count; ++i) total += __builtin_popcountll(words[i]);
+  return total;
+}
+
+// ---- coordinates ---------------------------------------------------------------------------
+
+inline uint32_t divide(uint32_t x, const Divisor& divisor) {
+  const uint32_t high = (static_cast<uint64_t>(x) * divisor.multiplier) >> 32;
+  return (high + ((x - high) >> 1)) >> divisor.shift;
+}
+
+constexpr int64_t kBlock = 512;
+
+// indices -> rows; kRank is the rank, or 0 where only `axes` has it.
+template <int64_t kRank>
+void write_numbers(const uint32_t* index, int64_t count, const Axes& axes, uint32_t* rows) {
+  const int64_t rank = kRank ? kRank : axes.rank;
+  uint32_t rest[kBlock + kWordBits];
+  for (int64_t i = 0; i < count; ++i) rest[i] = index[i];
+  for (int64_t axis = rank - 1; axis > 0; --axis) {
+    const Divisor divisor = axes.divisors[axis];
+    if (divisor.value == 1) {
+      for (int64_t i = 0; i < count; ++i) rows[i * rank + axis] = 0;
+      continue;
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      const uint32_t quotient = divide(rest[i], divisor);
+      rows[i * rank + axis] = rest[i] - quotient * divisor.value;
+      rest[i] = quotient;
+    }
+  }
+  for (int64_t i = 0; i < count; ++i) rows[i * rank] = rest[i];
+}
+
+// The same a vector at a time, for ranks 1, 2 and 4.
+template <typename S>
+typename S::Int32s divide(typename S::Int32s& x, const Divisor& divisor) {
+  if (divisor.value == 1) return S::broadcast(0);
+  const auto quotient = S::divide(x, divisor.multiplier, divisor.shift);
+  const auto whole = S::multiply(quotient, S::broadcast(static_cast<int32_t>(divisor.value)));
+  const auto remainder = S::subtract(x, whole);
+  x = quotient;
+  return remainder;
+}
+
+template <typename S>
+void write_vectors_1(const uint32_t* index, int64_t count, const Axes&, uint32_t* rows) {
+  for (int64_t i = 0; i < count; i += S::kLanes) {
+    S::store_first(rows + i, count - i, S::load(index + i));
+  }
+}
+
+template <typename S>
+void write_vectors_2(const uint32_t* index, int64_t count, const Axes& axes, uint32_t* rows) {
+  const Divisor divisor = axes.divisors[1];
+  for (int64_t i = 0; i < count; i += S::kLanes) {
+    typename S::Int32s first = S::load(index + i), pairs[2];
+    const auto second = divide<S>(first, divisor);
+    S::interleave(first, second, pairs);
+    const int64_t numbers = 2 * (count - i);
+    S::store_first(rows + 2 * i, numbers, pairs[0]);
+    S::store_first(rows + 2 * i + S::kLanes, numbers - S::kLanes, pairs[1]);
+  }
+}
+
+template <typename S>
+void write_vectors_4(const uint32_t* index, int64_t count, const Axes& axes, uint32_t* rows) {
+  const Divisor one = axes.divisors[1], two = axes.divisors[2], three = axes.divisors[3];
+  for (int64_t i = 0; i < count; i += S::kLanes) {
+    typename S::Int32s first = S::load(index + i), left[2], right[2], quads[2];
+    const auto fourth = divide<S>(first, three);
+    const auto third = divide<S>(first, two);
+    const auto second = divide<S>(first, one);
+    S::interleave(first, second, left);
+    S::interleave(third, fourth, right);
+    const int64_t numbers = 4 * (count - i);
+    for (int64_t half = 0; half < 2; ++half) {
+      uint32_t* out = rows + 4 * i + 2 * S::kLanes * half;
+      const int64_t rest = numbers - 2 * S::kLanes * half;
+      S::interleave_pairs(left[half], right[half], quads);
+      S::store_first(out, rest, quads[0]);
+      S::store_first(out + S::kLanes, rest - S::kLanes, quads[1]);
+    }
+  }
+}
+
+template <int64_t kRank>
+void write_block(const uint32_t* index, int64_t count, const Axes& axes, uint32_t* rows) {
+  if constexpr (Simd::kStoresMasked && kRank == 1) {
+    write_vectors_1<Simd>(index, count, axes, rows);
+  } else if constexpr (Simd::kStoresMasked && kRank == 2) {
+    write_vectors_2<Simd>(index, count, axes, rows);
+  } else if constexpr (Simd::kStoresMasked && kRank == 4) {
+    write_vectors_4<Simd>(index, count, axes, rows);
+  } else {
+    write_numbers<kRank>(index, count, axes, rows);
+  }
+}
+
+template <int64_t kRank>
+void write_rows_of(const uint64_t* words, uint32_t first, const Axes& axes, int64_t row_count,
+                   uint32_t* rows) {
+  uint32_t index[kBlock + kWordBits];
+  if (kRank == 1) {  // an index is a row; what is written after a word's rows is written over
+    for (; row_count >= kWordBits; first += kWordBits) {
+      const int64_t found = Simd::store_set_bits(*words++, first, rows);
+      row_count -= found;
+      rows += found;
+    }
+  }
+  while (row_count > 0) {
+    int64_t found = 0;
+    for (; found < kBlock && found < row_count; first += kWordBits) {
+      found += Simd::store_set_bits(*words++, first, index + found);
+    }
+    if (found > row_count) found = row_count;
+    write_block<kRank>(index, found, axes, rows);
+    row_count -= found;
+    rows += found * axes.rank;
+  }
+}
+
+void write_rows(const uint64_t* words, uint32_t first, const Axes& axes, int64_t row_count,
+                uint32_t* rows) {
+  switch (axes.rank) {
+    case 1:
+      return write_rows_of<1>(words, first, axes, row_count, rows);
+    case 2:
+      return write_rows_of<2>(words, first, axes, row_count, rows);
+    case 3:
+      return write_rows_of<3>(words, first, axes, row_count, rows);
+    case 4:
+      return write_rows_of<4>(words, first, axes, row_count, rows);
+    default:
+      return write_rows_of<0>(words, first, axes, row_count, rows);
+  }
+}
+
+void fill(uint32_t* values, int64_t count, uint32_t value) {
+  for (int64_t i = 0; i < count; ++i) values[i] = value;
+}
+
+}  // namespace
+
+extern const NonzeroKernels nonzero_kernels;
+const NonzeroKernels nonzero_kernels = {test, count, write_rows, fill};
+
+}  // namespace DMLAX_ISA_NAMESPACE
+}  // namespace dmlax

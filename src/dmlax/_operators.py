@@ -1,0 +1,93 @@
+"""The only list of operators: dispatch, descriptors, documents, adapters and tests read it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dmlax._convolution import api as convolution
+from dmlax._convolution.directml import (
+    CONVOLUTION_INTEGER,
+    QUANTIZED_LINEAR_CONVOLUTION,
+    ConvolutionIntegerOperatorDesc,
+    QuantizedLinearConvolutionOperatorDesc,
+)
+from dmlax._core import dispatch
+from dmlax._elementwise import api as elementwise
+from dmlax._elementwise.directml import (
+    ELEMENT_WISE_DEQUANTIZE_LINEAR,
+    ELEMENT_WISE_QUANTIZE_LINEAR,
+    ElementWiseDequantizeLinearOperatorDesc,
+    ElementWiseQuantizeLinearOperatorDesc,
+)
+from dmlax._nonzero import api as nonzero
+from dmlax._nonzero.directml import NONZERO_COORDINATES, NonzeroCoordinatesOperatorDesc
+from dmlax.directml.support import Support
+
+__all__ = [  # the descriptors' classes, which `dmlax.directml` exports
+    "ConvolutionIntegerOperatorDesc",
+    "ElementWiseDequantizeLinearOperatorDesc",
+    "ElementWiseQuantizeLinearOperatorDesc",
+    "NonzeroCoordinatesOperatorDesc",
+    "QuantizedLinearConvolutionOperatorDesc",
+]
+
+
+@dataclass(frozen=True)
+class OperatorRow:
+    """One operator.
+
+    Attributes:
+      function: the public function, which has the operator's name.
+      operator: its lowerings, for dispatch.
+      directml: its descriptor, support tables and call.
+      dtypes: those of its tensors, in words, for the table of operators.
+    """
+
+    function: Callable[..., Any]
+    operator: dispatch.Operator
+    directml: Support
+    dtypes: str
+
+    @property
+    def name(self) -> str:
+        """The operator's name, DirectML's in snake case."""
+        return self.operator.name
+
+    def implementations(self, platform: str) -> list[str]:
+        """The names of the lowerings written for a platform, the preferred one first."""
+        return [low.name for low in self.operator.lowerings if platform in low.platforms]
+
+
+OPERATORS = (
+    OperatorRow(
+        nonzero.nonzero_coordinates,
+        nonzero.NONZERO,
+        NONZERO_COORDINATES,
+        "bool, (u)int8 to (u)int64, float16, bfloat16, float32, float64",
+    ),
+    OperatorRow(
+        convolution.quantized_linear_convolution,
+        convolution.QUANTIZED,
+        QUANTIZED_LINEAR_CONVOLUTION,
+        "int8 and uint8, mixed; scales float32; bias int32",
+    ),
+    OperatorRow(
+        convolution.convolution_integer,
+        convolution.INTEGER,
+        CONVOLUTION_INTEGER,
+        "int8 and uint8, mixed, to int32",
+    ),
+    OperatorRow(
+        elementwise.element_wise_quantize_linear,
+        elementwise.QUANTIZE,
+        ELEMENT_WISE_QUANTIZE_LINEAR,
+        "float32, float16, int32 to int8, uint8",
+    ),
+    OperatorRow(
+        elementwise.element_wise_dequantize_linear,
+        elementwise.DEQUANTIZE,
+        ELEMENT_WISE_DEQUANTIZE_LINEAR,
+        "(u)int8, (u)int16, (u)int32 to float32, float16",
+    ),
+)
+SUPPORT = {row.directml.desc: row.directml for row in OPERATORS}
