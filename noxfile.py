@@ -134,6 +134,13 @@ def conformance(session: nox.Session) -> None:
     session.run("dmlax-conformance", "run", "--implementation=dmlax", *session.posargs)
 
 
+@nox.session
+def kill_rate(session: nox.Session) -> None:
+    """Give the vectors every planted bug, all of which they must kill, and what is permitted."""
+    session.install("./conformance")
+    session.run("dmlax-conformance", "mutate", *session.posargs)
+
+
 @nox.session(venv_backend="none")
 def conformance_cuda(session: nox.Session) -> None:
     """Give the golden vectors to this interpreter's JAX on an NVIDIA GPU, which must be there.

@@ -24,8 +24,8 @@ from .reports import commands, expected
 from .scoreboard import commands as scoreboard
 from .suite import lint, report, runner, smoke
 from .suite.adapter import Adapter
+from .suite.bugs import command as bugs
 from .suite.generate import driver
-from .suite.mutants import command as mutants
 from .suite.repeat import start_of_command
 from .terminal import Console, track
 
@@ -156,7 +156,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_commands(added)
     scoreboard.add_commands(added)
     exports.add_commands(added, _add_filters, _selected)
-    mutants.add_commands(added)
+    bugs.add_commands(added)
     text = "tell an adapter's mistakes from an operator's"
     _add_implementation(_add(added, "smoke", _smoke, text))
     _add_filters(_add(added, "list", _list, "print the ids"))

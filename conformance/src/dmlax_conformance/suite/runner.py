@@ -105,16 +105,21 @@ def judge(adapter: Adapter, vector: Vector, variant: str) -> Outcome:
     return Outcome(verdict, (reason, *other.details), outcome.answer)
 
 
-def judge_alone(adapter: Adapter, vector: Vector, variant: str) -> Outcome:
-    """Return the verdict on one vector in one variant, whatever becomes of any other."""
+def judge_alone(
+    adapter: Adapter, vector: Vector, variant: str, case: Case | None = None
+) -> Outcome:
+    """Return the verdict on one vector in one variant, whatever becomes of any other.
+
+    The vector's case may be given, where many adapters answer it.
+    """
     missing = missing_capabilities(adapter, vector)
     if missing:
         return Outcome("unsupported", (f"needs {' and '.join(missing)}",))
-    if vector.memory > limits.memory():
+    if vector.memory and vector.memory > limits.memory():
         reason = f"needs {vector.memory} bytes, more than {limits.memory()}"
         return Outcome("unsupported", (f"{reason}; {limits.MEMORY} sets this",))
     try:
-        answer = adapter.run(case_of(vector), variant)
+        answer = adapter.run(case or case_of(vector), variant)
         if isinstance(vector.expect, ExpectedError):
             return Outcome("fail", (f"accepted; {_wanted(vector.expect)}",), answer)
         outcome = compare_outputs(vector.expect, answer, vector.desc)

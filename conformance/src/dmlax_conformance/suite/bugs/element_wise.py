@@ -9,17 +9,9 @@ import numpy as np
 from ...operators._shared import floats
 from ...operators._shared.floats import Real
 from .rounding import Rounding
-from .steps import Array, Call, Outputs, Sizes, reals, words
+from .steps import Call, Outputs, reals, words
 
-
-def repeated(parameter: Array, sizes: Sizes) -> Array:
-    """Repeat along sizes of 1; sizes align on the right."""
-    return np.broadcast_to(parameter, sizes)
-
-
-def no_zero_point(x: Array, dtype: str) -> Array:
-    """Return what stands for a zero point that is absent."""
-    return np.zeros((), dtype)
+NO_ZERO_POINT = np.zeros((), np.int8)
 
 
 def divided(x: Real, scale: Fraction, dtype: str) -> Real:
@@ -33,18 +25,15 @@ def divided(x: Real, scale: Fraction, dtype: str) -> Real:
 class Quantize:
     """The steps of quantizing, in order."""
 
-    spread: Callable[[Array, Sizes], Array] = repeated
-    absent: Callable[[Array, str], Array] = no_zero_point
     divide: Callable[[Real, Fraction, str], Real] = divided
     rounding: Rounding = field(default_factory=Rounding)
 
     def __call__(self, call: Call) -> Outputs:
         """Return clamp(round(input / scale) + zero point)."""
         x, dtype = call.inputs["InputTensor"], call.outputs["OutputTensor"].dtype
-        zero = call.inputs.get("ZeroPointTensor")
-        zero = self.absent(x, dtype) if zero is None else zero
-        scales = reals(self.spread(call.inputs["ScaleTensor"], x.shape))
-        zeros = words(self.spread(zero, x.shape))
+        zero = call.inputs.get("ZeroPointTensor", NO_ZERO_POINT)
+        scales = reals(np.broadcast_to(call.inputs["ScaleTensor"], x.shape))
+        zeros = words(np.broadcast_to(zero, x.shape))
         found = [
             self.rounding(self.divide(number, scale.value, x.dtype.name), point, dtype)
             for number, scale, point in zip(reals(x), scales, zeros, strict=True)
@@ -63,20 +52,17 @@ def difference_times_scale(
 class Dequantize:
     """The steps of dequantizing, in order."""
 
-    spread: Callable[[Array, Sizes], Array] = repeated
-    absent: Callable[[Array, str], Array] = no_zero_point
     convert: Callable[[int, int, Fraction, str, str], int] = difference_times_scale
 
     def __call__(self, call: Call) -> Outputs:
         """Return (input - zero point) * scale."""
         x, scale = call.inputs["InputTensor"], call.inputs["ScaleTensor"]
         source, dtype = x.dtype.name, scale.dtype.name
-        zero = call.inputs.get("ZeroPointTensor")
-        zero = self.absent(x, source) if zero is None else zero
-        scales, zeros = reals(self.spread(scale, x.shape)), words(self.spread(zero, x.shape))
+        zero = call.inputs.get("ZeroPointTensor", NO_ZERO_POINT)
+        scales, zeros = (np.broadcast_to(each, x.shape) for each in (scale, zero))
         found = [
             self.convert(word, point, own.value, source, dtype)
-            for word, own, point in zip(words(x), scales, zeros, strict=True)
+            for word, own, point in zip(words(x), reals(scales), words(zeros), strict=True)
         ]
         bits = np.array(found, f"uint{8 * scale.dtype.itemsize}")
         return {"OutputTensor": bits.view(scale.dtype).reshape(x.shape)}

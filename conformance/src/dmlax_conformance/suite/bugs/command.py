@@ -20,7 +20,8 @@ def add_commands(commands: Any) -> None:
     parser = commands.add_parser("mutate", help="plant bugs, and see which the vectors kill")
     parser.add_argument("--vectors", type=Path, help="another folder of vectors")
     parser.add_argument("--operator", action="append", help="only this operator")
-    parser.add_argument("--mutant", action="append", help="only this mutant; its killers are shown")
+    text = "only this bug; its killers are shown"
+    parser.add_argument("--bug", "--mutant", action="append", help=text)
     parser.add_argument("--list", action="store_true", help="print the catalogue and stop")
     parser.add_argument("--matrix", action="store_true", help="print the killers' topics of each")
     parser.add_argument("--never-alone", action="store_true", help="print these vectors' ids")
@@ -33,14 +34,14 @@ def add_commands(commands: Any) -> None:
 def _mutate(options: argparse.Namespace) -> int:
     names = _selected(options)
     if not names:
-        print("dmlax-conformance: no such mutant", file=sys.stderr)
+        print("dmlax-conformance: no such bug", file=sys.stderr)
         return USAGE
     console = Console(width=None if sys.stdout.isatty() else 120)
     if options.list:
         console.print(_catalogue(names))
         return FINE
     tried = matrix.run(names, options.vectors, options.jobs)
-    shown = track(tried, "mutants", len(names), transient=True, disable=not sys.stderr.isatty())
+    shown = track(tried, "bugs", len(names), transient=True, disable=not sys.stderr.isatty())
     result = Matrix.of(list(shown), vectors.load_all(options.vectors))
     _print(console, result, options)
     if options.json:
@@ -54,12 +55,12 @@ def _selected(options: argparse.Namespace) -> list[str]:
         each.id
         for each in catalogue().values()
         if (not options.operator or each.operator in options.operator)
-        and (not options.mutant or each.id in options.mutant)
+        and (not options.bug or each.id in options.bug)
     ]
 
 
 def _catalogue(names: list[str]) -> Table:
-    shown = Table("mutant", "clause", "what is wrong", box=None, pad_edge=False)
+    shown = Table("bug", "clause", "what is wrong", box=None, pad_edge=False)
     for name in names:
         each = catalogue()[name]
         shown.add_row(name, " ".join(each.clause), each.about)
@@ -76,9 +77,9 @@ def _print(console: Console, result: Matrix, options: argparse.Namespace) -> Non
     }.items():
         for trial in trials:
             _print_one(console, title, trial)
-    if options.mutant:
+    if options.bug:
         for trial in result.trials:
-            console.print(f"{trial.mutant}: killed by {' '.join(trial.fail) or 'nothing'}")
+            console.print(f"{trial.bug}: killed by {' '.join(trial.fail) or 'nothing'}")
     if options.matrix:
         console.print(_matrix(result))
     few = len(result.cover())
@@ -93,9 +94,9 @@ def _print(console: Console, result: Matrix, options: argparse.Namespace) -> Non
 
 
 def _print_one(console: Console, title: str, trial: Trial) -> None:
-    mutant = catalogue()[trial.mutant]
+    bug = catalogue()[trial.bug]
     where = " ".join((trial.error or trial.fail)[:3])
-    line = f"{title}: {mutant.id} ({' '.join(mutant.clause)}) {mutant.about} {where}"
+    line = f"{title}: {bug.id} ({' '.join(bug.clause)}) {bug.about} {where}"
     console.print(line.rstrip(), markup=False, highlight=False, soft_wrap=True)
 
 
@@ -105,9 +106,9 @@ def summary(result: Matrix) -> Table:
     shown.add_column("killed / planted", no_wrap=True)
     for name in (*GROUPS, "all", "permitted variants"):
         shown.add_column(name, justify="right")
-    operators = dict.fromkeys(catalogue()[trial.mutant].operator for trial in result.trials)
+    operators = dict.fromkeys(catalogue()[trial.bug].operator for trial in result.trials)
     for operator in operators:
-        own = [t for t in result.trials if catalogue()[t.mutant].operator == operator]
+        own = [t for t in result.trials if catalogue()[t.bug].operator == operator]
         shown.add_row(operator, *_cells(own))
     shown.add_row("all", *_cells(result.trials), style="bold")
     return shown
@@ -116,19 +117,19 @@ def summary(result: Matrix) -> Table:
 def _cells(trials: Any) -> list[str]:
     cells = []
     for group in (*GROUPS, None):
-        own = [t for t in trials if _is_planted(t) and group in (None, catalogue()[t.mutant].group)]
+        own = [t for t in trials if _is_planted(t) and group in (None, catalogue()[t.bug].group)]
         cells.append(f"{sum(bool(t.fail) for t in own)} / {len(own)}")
     allowed = [t for t in trials if not _is_planted(t)]
     return [*cells, f"{sum(not t.fail and not t.error for t in allowed)} / {len(allowed)}"]
 
 
 def _is_planted(trial: Trial) -> bool:
-    return catalogue()[trial.mutant].must_kill
+    return catalogue()[trial.bug].must_kill
 
 
 def _matrix(result: Matrix) -> Table:
-    shown = Table("mutant", "killers by topic", box=None, pad_edge=False)
+    shown = Table("bug", "killers by topic", box=None, pad_edge=False)
     for trial in result.planted:
         counts = result.topics(trial).items()
-        shown.add_row(trial.mutant, " ".join(f"{topic}:{count}" for topic, count in counts))
+        shown.add_row(trial.bug, " ".join(f"{topic}:{count}" for topic, count in counts))
     return shown

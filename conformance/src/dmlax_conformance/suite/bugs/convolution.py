@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -19,11 +20,6 @@ Inputs = Mapping[str, Array]
 def without(array: Array, zero_point: Array) -> Array:
     """Subtract a zero point that has the rank of the tensor."""
     return array.astype(np.int64) - zero_point.astype(np.int64)
-
-
-def no_zero_point(tensor: Array) -> Array:
-    """Return what stands for a zero point that is absent."""
-    return np.zeros(1, tensor.dtype)
 
 
 def each_channel(parameter: Array, channels: int) -> Array:
@@ -67,10 +63,6 @@ def wrapped(sums: Array) -> Array:
 class Sums:
     """The steps of the integer sums, in order."""
 
-    options: Callable[[Windows], Windows] = lambda windows: windows
-    flip: Callable[[Array], Array] = lambda filters: filters
-    absent: Callable[[Array], Array] = no_zero_point
-    zeros: Callable[[Array, int], Array] = each_channel
     centre: Callable[[Array, Array], Array] = without
     centre_filters: Callable[[Array, Array], Array] = without
     pad: Callable[[Array, Windows, int], Array] = pad_zeros
@@ -82,12 +74,11 @@ class Sums:
 
     def __call__(self, call: Call) -> Array:
         """Return the 32-bit sums, one for each output element."""
-        x, w = call.inputs["InputTensor"], self.flip(call.inputs["FilterTensor"])
-        windows = self.options(Windows.of(call.attributes))
-        zx = call.inputs.get("InputZeroPointTensor")
-        zw = call.inputs.get("FilterZeroPointTensor")
-        zx = (self.absent(x) if zx is None else zx).reshape(-1)[0]
-        zw = self.zeros(self.absent(w) if zw is None else zw, len(w))
+        x, w = call.inputs["InputTensor"], call.inputs["FilterTensor"]
+        windows = Windows.of(call.attributes)
+        zx = call.inputs.get("InputZeroPointTensor", np.zeros(1, x.dtype)).reshape(-1)[0]
+        zw = call.inputs.get("FilterZeroPointTensor", np.zeros(1, w.dtype))
+        zw = each_channel(zw, len(w))
         padded = self.pad(self.centre(x, zx), windows, int(zx))
         filters = self.centre_filters(w, zw.reshape((-1,) + (1,) * (w.ndim - 1)))
         spatial = self.sizes(windows, x.shape[2:], w.shape[2:])
@@ -107,11 +98,6 @@ class Sums:
         return self.total(products.reshape(len(under), -1, *under.shape[3:]))
 
 
-def integer(sums: Sums, call: Call) -> Outputs:
-    """Answer CONVOLUTION_INTEGER."""
-    return {"OutputTensor": sums(call).astype(np.int32)}
-
-
 def add_bias(sums: Array, bias: Array) -> Array:
     """Add one INT32 for each output channel, within 32 bits."""
     own = bias.astype(np.int64).reshape((1, -1) + (1,) * (sums.ndim - 2))
@@ -123,13 +109,13 @@ Scales = tuple[Fraction, Fraction, Fraction]
 
 def exact_rescale(accumulator: int, scales: Scales) -> Real:
     """Return accumulator * input scale * filter scale / output scale in real arithmetic."""
+    return floats.exactly(accumulator * _multiplier(scales))
+
+
+@cache
+def _multiplier(scales: Scales) -> Fraction:
     sx, sw, sy = scales
-    return floats.exactly(accumulator * sx * sw / sy)
-
-
-def no_output_zero_point(dtype: str) -> int:
-    """Return what stands for an output zero point that is absent."""
-    return 0
+    return sx * sw / sy
 
 
 @dataclass(frozen=True)
@@ -137,10 +123,7 @@ class Requantize:
     """The steps from sums to the quantized output, in order."""
 
     bias: Callable[[Array, Array], Array] = add_bias
-    scales: Callable[[Array, int], Array] = each_channel
     rescale: Callable[[int, Scales], Real] = exact_rescale
-    absent: Callable[[str], int] = no_output_zero_point
-    zero: Callable[[int], int] = lambda zero_point: zero_point
     rounding: Rounding = field(default_factory=Rounding)
 
     def __call__(self, sums: Array, call: Call) -> Outputs:
@@ -148,11 +131,10 @@ class Requantize:
         given, dtype = call.inputs, call.outputs["OutputTensor"].dtype
         if "BiasTensor" in given:
             sums = self.bias(sums, given["BiasTensor"])
-        filter_scale = self.scales(given["FilterScaleTensor"], sums.shape[1])
+        filter_scale = each_channel(given["FilterScaleTensor"], sums.shape[1])
         sx, sy = (fractions(given[f"{name}ScaleTensor"])[0] for name in ("Input", "Output"))
         scales = [(sx, sw, sy) for sw in fractions(filter_scale)]
-        zero = given.get("OutputZeroPointTensor")
-        point = self.absent(dtype) if zero is None else self.zero(int(zero.reshape(-1)[0]))
+        point = int(given.get("OutputZeroPointTensor", np.zeros(1, np.int8)).reshape(-1)[0])
         channels = np.broadcast_to(
             np.arange(sums.shape[1]).reshape((1, -1) + (1,) * (sums.ndim - 2)), sums.shape
         )
@@ -161,6 +143,24 @@ class Requantize:
         return {"OutputTensor": np.array(found, dtype).reshape(sums.shape)}
 
 
-def quantized(sums: Sums, requantize: Requantize, call: Call) -> Outputs:
-    """Answer QUANTIZED_LINEAR_CONVOLUTION."""
-    return requantize(sums(call), call)
+@dataclass(frozen=True)
+class IntegerConvolution:
+    """CONVOLUTION_INTEGER."""
+
+    sums: Sums
+
+    def __call__(self, call: Call) -> Outputs:
+        """Return the sums."""
+        return {"OutputTensor": self.sums(call).astype(np.int32)}
+
+
+@dataclass(frozen=True)
+class QuantizedConvolution:
+    """QUANTIZED_LINEAR_CONVOLUTION."""
+
+    sums: Sums
+    requantize: Requantize
+
+    def __call__(self, call: Call) -> Outputs:
+        """Return the sums, requantized."""
+        return self.requantize(self.sums(call), call)

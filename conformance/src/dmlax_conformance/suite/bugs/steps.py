@@ -1,10 +1,9 @@
 """What the steps of all operators share."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +17,8 @@ Sizes = tuple[int, ...]
 Outputs = Mapping[str, Array]
 
 
-@dataclass(frozen=True)
-class Call:
-    """One call: every tensor in its logical sizes, whichever door it came through."""
+class Call(NamedTuple):
+    """One call or desc: every tensor in its logical sizes."""
 
     attributes: Mapping[str, Any]
     inputs: Mapping[str, Array]

@@ -1,0 +1,338 @@
+"""Planted bugs that both convolutions can have: sums, windows, channels."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...suite.adapter import Case
+from ...suite.bugs.convolution import first_of_group, pad_zeros, taps, without
+from ...suite.bugs.record import CORRECT, VALUES, Bug, bug, in_part
+from ...suite.bugs.refusals import Refuse, When, accept, in_refusals, refuse
+from ...suite.bugs.steps import Array, Call, Sizes
+from .convolution import Windows
+
+IMAGE, FILTER, OUTPUT = "InputTensor", "FilterTensor", "OutputTensor"
+IMAGE_POINT, FILTER_POINT = "InputZeroPointTensor", "FilterZeroPointTensor"
+HALVES = (
+    "data-type:inputs dimension-count:outputs sizes-count:outputs"
+    " sizes-positive:outputs element-limit:outputs"
+)
+ALIKE_TYPES = (IMAGE, IMAGE_POINT), (FILTER, FILTER_POINT)
+NO_GROUPS = "the channels of the input are not a multiple of 0"
+WINDOWS = "Strides Dilations StartPadding EndPadding"
+
+
+def roles(clauses: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Return clauses and roles of the fields that both convolutions have."""
+    return {
+        IMAGE: (clauses["sum"], "axes"),
+        FILTER: (clauses["sum"], "axes"),
+        f"{IMAGE} {IMAGE_POINT}": (clauses["type"], "signed"),
+        f"{FILTER} {FILTER_POINT}": (clauses["type"], "signed"),
+        IMAGE_POINT: (clauses["sum"], "zero-point"),
+        FILTER_POINT: (clauses["filter-point"], "zero-point elements"),
+        **dict.fromkeys(("Strides", "Dilations"), (clauses["window"], "step")),
+        **dict.fromkeys(("StartPadding", "EndPadding"), (clauses["window"], "padding")),
+    }
+
+
+def of_sums(operator: str, clauses: Mapping[str, str]) -> Iterator[Bug]:
+    """Yield the bugs of the sums, by topic."""
+    for name, change in PADDINGS.items():
+        yield bug(operator, name, clauses["window"], VALUES, read=_with_windows(change))
+    for (topic, step), ways in SUMS.items():
+        yield from in_part(operator, clauses[topic], "sums", step, ways)
+    rounded_up = replace(CORRECT.sums, sizes=_sizes_up, taps=_with_room)
+    yield bug(operator, "rounds-sizes-up", clauses["window"], VALUES, sums=rounded_up)
+
+
+# -- windows and padding -----------------------------------------------------------------------
+
+
+def _with_windows(change: Callable[[Any, Any], tuple[Any, Any]]) -> Callable[[Call], Call]:
+    """Change start and end padding."""
+
+    def read(call: Call) -> Call:
+        start, end = change(call.attributes["StartPadding"], call.attributes["EndPadding"])
+        attributes = {**call.attributes, "StartPadding": start, "EndPadding": end}
+        return call._replace(attributes=attributes)
+
+    return read
+
+
+def _shared(start: list[int], end: list[int]) -> tuple[list[int], list[int]]:
+    """Split the padding evenly between both sides."""
+    both = [a + b for a, b in zip(start, end, strict=True)]
+    return [size // 2 for size in both], [(size + 1) // 2 for size in both]
+
+
+PADDINGS: dict[str, Callable[[list[int], list[int]], tuple[list[int], list[int]]]] = {
+    "padding-sides-swapped": lambda start, end: (end, start),
+    "padding-axes-swapped": lambda start, end: (start[::-1], end[::-1]),
+    "start-padding-on-both-sides": lambda start, end: (start, start),
+    "end-padding-on-both-sides": lambda start, end: (end, end),
+    "padding-shared-out": _shared,
+    "no-padding": lambda start, end: ([0] * len(start), [0] * len(end)),
+}
+LONGEST = 16  # strides beyond this are left alone, for they would need that much more memory
+
+
+def _left_over(windows: Windows) -> list[int]:
+    return [step - 1 if step <= LONGEST else 0 for step in windows.strides]
+
+
+def _sizes_up(windows: Windows, image: Sizes, kernel: Sizes) -> Sizes:
+    """Count a last window that only fits in part."""
+    ends = zip(windows.end, _left_over(windows), strict=True)
+    return replace(windows, end=tuple(a + b for a, b in ends)).output_sizes(image, kernel)
+
+
+def _with_room(padded: Array, kernel: Sizes, spatial: Sizes, windows: Windows) -> Array:
+    more = [(0, 0), (0, 0), *((0, room) for room in _left_over(windows))]
+    return taps(np.pad(padded, more), kernel, spatial, windows)
+
+
+def _short(windows: Windows, image: Sizes, kernel: Sizes) -> Sizes:
+    return tuple(max(size - 1, 1) for size in windows.output_sizes(image, kernel))
+
+
+def _pad_with(value: Callable[[int], int]) -> Callable[[Array, Windows, int], Array]:
+    """Surround the centred image by a value that depends on the zero point."""
+    return lambda centred, windows, zero: np.pad(
+        centred, _around(windows), constant_values=value(zero)
+    )
+
+
+def _pad_mode(mode: Any) -> Callable[[Array, Windows, int], Array]:
+    return lambda centred, windows, zero: np.pad(centred, _around(windows), mode)
+
+
+def _around(windows: Windows) -> list[tuple[int, int]]:
+    return [(0, 0), (0, 0), *zip(windows.start, windows.end, strict=True)]
+
+
+def _moved(centred: Array, windows: Windows, zero: int) -> Array:
+    padded = pad_zeros(centred, windows, zero)
+    return np.roll(padded, 1, -1) if windows.start[-1] else padded
+
+
+# -- zero points, groups and sums --------------------------------------------------------------
+
+
+CENTRED: dict[str, Callable[[Array, Array], Array]] = {
+    "difference-wraps": lambda a, z: without(a, z).astype(a.dtype).astype(np.int64),
+    "difference-wraps-signed": lambda a, z: without(a, z).astype(np.int8).astype(np.int64),
+    "difference-saturates": lambda a, z: np.clip(without(a, z), -128, 127),
+}
+
+
+def _by_input(filters: Array, zero_point: Array) -> Array:
+    """Put the filter zero points along the input channels where they fit."""
+    if filters.shape[0] != filters.shape[1]:
+        return without(filters, zero_point)
+    return without(filters, np.swapaxes(zero_point, 0, 1))
+
+
+def _interleaved(channel: int, channels: int, width: int, groups: int) -> list[int]:
+    return list(range(channel // (channels // groups), width * groups, groups))
+
+
+def _next_group(channel: int, channels: int, width: int, groups: int) -> list[int]:
+    return first_of_group((channel + channels // groups) % channels, channels, width, groups)
+
+
+def _in_turn(channel: int, channels: int, width: int, groups: int) -> list[int]:
+    return [channel % groups * width + each for each in range(width)]
+
+
+READS: dict[str, Callable[[int, int, int, int], list[int]]] = {
+    "groups-reversed": lambda k, n, width, groups: first_of_group(n - 1 - k, n, width, groups),
+    "groups-rotated": _next_group,
+    "groups-ignored": lambda k, n, width, groups: list(range(width)),
+    "groups-in-turn": _in_turn,
+    "groups-interleaved": _interleaved,
+}
+
+
+def _first(limit: Callable[[int], int]) -> Callable[[Array], Array]:
+    """Add the first products only, unless there would be none."""
+    return lambda products: np.asarray(
+        products[:, : limit(products.shape[1]) or products.shape[1]].sum(1)
+    )
+
+
+def _whole(size: int) -> Callable[[Array], Array]:
+    return _first(lambda count: count // size * size)
+
+
+def _at_most(limit: int) -> Callable[[Array], Array]:
+    return _first(lambda count: min(count, limit))
+
+
+def _in_floats(dtype: str) -> Callable[[Array], Array]:
+    """Add one product after the other in a float type."""
+
+    def total(products: Array) -> Array:
+        sums = np.zeros(products[:, 0].shape, dtype)
+        for index in range(products.shape[1]):
+            sums = (sums + products[:, index].astype(dtype)).astype(dtype)
+        return np.nan_to_num(sums.astype(np.float64)).astype(np.int64)
+
+    return total
+
+
+def _wrapped(bits: int) -> Callable[[Array], Array]:
+    half = 2 ** (bits - 1)
+    return lambda products: (products.sum(1) + half) % (2 * half) - half
+
+
+def _clipped(array: Array, bits: int = 16) -> Array:
+    return np.clip(array, -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def _pairs(products: Array) -> Array:
+    """Add pairs with saturation at 16 bits, as some vector instructions do."""
+    even = np.pad(products, [(0, 0), (0, products.shape[1] % 2), *[(0, 0)] * (products.ndim - 2)])
+    return np.asarray(_clipped(even[:, ::2] + even[:, 1::2]).sum(1))
+
+
+TOTALS: dict[str, Callable[[Array], Array]] = {
+    "last-product-lost": _whole(2),
+    **{f"products-beyond-{n}s-lost": _whole(n) for n in (4, 8, 16)},
+    **{f"only-{n}-products": _at_most(n) for n in (256, 512, 4096)},
+    "sums-in-float32": _in_floats("float32"),
+    "sums-in-float16": _in_floats("float16"),
+    "sums-in-16-bits": _wrapped(16),
+    "sums-in-24-bits": _wrapped(24),
+    "sums-saturate-at-16-bits": lambda products: _clipped(products.sum(1)),
+    "pairs-saturate-at-16-bits": _pairs,
+    "products-wrap-at-16-bits": lambda products: np.asarray(
+        products.astype(np.int16).astype(np.int64).sum(1)
+    ),
+    "products-saturate-at-16-bits": lambda products: np.asarray(_clipped(products).sum(1)),
+}
+SUMS: dict[tuple[str, str], Mapping[str, Any]] = {  # by topic and step
+    ("padding", "pad"): {
+        "padding-is-raw-zero": _pad_with(lambda zero: -zero),
+        "padding-is-zero-point-again": _pad_with(lambda zero: zero),
+        "padding-is-one": _pad_with(lambda zero: 1),
+        "padding-is-lowest": _pad_with(lambda zero: -128),
+        "padding-repeats-the-edge": _pad_mode("edge"),
+        "padding-wraps-around": _pad_mode("wrap"),
+        "padding-off-by-one": _moved,
+    },
+    ("window", "sizes"): {"sizes-one-short": _short},
+    ("sum", "centre"): {f"input-{name}": way for name, way in CENTRED.items()},
+    ("filter-point", "centre_filters"): {
+        **{f"filter-{name}": way for name, way in CENTRED.items()},
+        "filter-zero-point-by-input": _by_input,
+    },
+    ("group", "reads"): READS,
+    ("sum", "total"): TOTALS,
+    ("overflow", "wrap"): {"sums-saturate": lambda sums: _clipped(sums, 32)},
+}
+
+
+# -- output ------------------------------------------------------------------------------------
+
+
+LAYOUTS: dict[str, Callable[[Array, Case], Array]] = {
+    "output-is-channels-last": lambda y, case: np.moveaxis(y, 1, -1).reshape(y.shape),
+    "output-axes-swapped": lambda y, case: np.swapaxes(y, 0, 1).reshape(y.shape),
+}
+
+
+# -- refusals ----------------------------------------------------------------------------------
+
+
+def of_refusals(operator: str, clauses: Mapping[str, str]) -> Iterator[Bug]:
+    """Yield the bugs of how channels and windows are checked."""
+    for topic, answer, code, field, calls in CHECKS:
+        yield from in_refusals(operator, clauses[topic], answer, code, field, calls)
+
+
+def is_by_input(name: str) -> Callable[[Case], bool]:
+    """Return whether a parameter has one value for each input channel."""
+    return lambda case: case.inputs[name].size == case.inputs[IMAGE].shape[1]
+
+
+def is_long(name: str) -> Callable[[Case], bool]:
+    """Return whether a parameter has several values."""
+    return lambda case: name in case.inputs and case.inputs[name].size > 1
+
+
+def _spare_channels(case: Case) -> int:
+    """Return how many channels of the input the filter leaves out."""
+    groups = case.attributes["GroupCount"]
+    return int(case.inputs[IMAGE].shape[1] - case.inputs[FILTER].shape[1] * groups)
+
+
+def _room(case: Case, **dilations: list[int]) -> list[int]:
+    """Return by how much the padded input exceeds the kernel on each axis."""
+    windows = Windows.of({**case.attributes, **dilations})
+    image, kernel = case.inputs[IMAGE].shape[2:], case.inputs[FILTER].shape[2:]
+    rows = zip(image, kernel, windows.dilations, windows.start, windows.end, strict=True)
+    return [n + start + end - (k - 1) * d - 1 for n, k, d, start, end in rows]
+
+
+def _fits_undilated(case: Case) -> bool:
+    return min(_room(case, Dilations=[1] * len(case.attributes["Dilations"]))) >= 0
+
+
+def _is_multiplied(case: Case) -> bool:
+    return bool(1 < case.attributes["GroupCount"] < case.inputs[FILTER].shape[0])
+
+
+def _has_mixed_types(case: Case) -> bool:
+    return bool(case.inputs[IMAGE].dtype != case.inputs[FILTER].dtype)
+
+
+def _kernel_within_padding(case: Case) -> bool:
+    kernel = case.inputs[FILTER].shape[2:]
+    return any(p >= k for p, k in zip(case.attributes["StartPadding"], kernel, strict=True))
+
+
+def _kernel_beyond_image(case: Case) -> bool:
+    sizes = zip(case.inputs[FILTER].shape[2:], case.inputs[IMAGE].shape[2:], strict=True)
+    return any(kernel > image for kernel, image in sizes)
+
+
+CHANNELS: dict[str, When] = {
+    "accepts-more-channels": lambda case: _spare_channels(case) < 0,
+    "accepts-fewer-channels": lambda case: _spare_channels(case) > 0,
+}
+LARGE_KERNELS: dict[str, When] = {
+    "accepts-high-kernel": lambda case: not _spare_channels(case) and _room(case)[0] < 0,
+    "accepts-wide-kernel": lambda case: not _spare_channels(case) and _room(case)[-1] < 0,
+    "accepts-dilated-kernel": lambda case: not _spare_channels(case) and _fits_undilated(case),
+}
+SMALL_KERNELS: dict[str, When] = {
+    "refuses-one-sided-padding": lambda case: (
+        case.attributes["StartPadding"] != case.attributes["EndPadding"]
+    ),
+    "refuses-large-padding": _kernel_within_padding,
+    "refuses-kernel-beyond-input": _kernel_beyond_image,
+}
+CHECKS: tuple[tuple[str, Callable[[str, str, When], Refuse], str, str, dict[str, When]], ...] = (
+    ("channels", accept, "sizes", FILTER, CHANNELS),
+    ("window", accept, "sizes", FILTER, LARGE_KERNELS),
+    ("window", refuse, "sizes", FILTER, SMALL_KERNELS),
+    ("group", refuse, "sizes", "GroupCount", {"refuses-multiplier": _is_multiplied}),
+    ("type", refuse, "data_type", FILTER, {"refuses-mixed-types": _has_mixed_types}),
+    (
+        "zero-points",
+        accept,
+        "sizes",
+        FILTER_POINT,
+        {"accepts-filter-zero-point-by-input": is_by_input(FILTER_POINT)},
+    ),
+    (
+        "zero-points",
+        refuse,
+        "sizes",
+        FILTER_POINT,
+        {"refuses-filter-zero-points": is_long(FILTER_POINT)},
+    ),
+)

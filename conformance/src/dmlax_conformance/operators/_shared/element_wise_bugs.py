@@ -1,0 +1,92 @@
+"""Planted bugs that both element-wise operators can have: how parameters repeat."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ...suite.adapter import Case
+from ...suite.bugs.record import Bug, in_reading
+from ...suite.bugs.refusals import accept, in_refusals, refuse
+from ...suite.bugs.steps import Array, Call
+
+IMAGE, SCALE, POINT, OUTPUT = "InputTensor", "ScaleTensor", "ZeroPointTensor", "OutputTensor"
+ALIKE_RANKS = ((IMAGE, SCALE, POINT, OUTPUT),)
+IMPLIED = {
+    "operator-feature-level": "the first level has it",
+    "tensor-element-limit": "the output cannot be so large",
+}
+SAME_SIZES = "Sizes of other lengths differ"
+
+
+def of_parameters(operator: str, clause: str) -> Iterator[Bug]:
+    """Yield the bugs of how scale and zero point repeat, and of how their sizes are checked."""
+    for field, label in {SCALE: "scale", POINT: "zero-point"}.items():
+        wrong = {f"accepts-{label}-{k}": _asking(field, test) for k, test in WRONG_SIZES.items()}
+        yield from in_refusals(operator, clause, accept, "sizes", field, wrong)
+        right = {f"refuses-{label}-{k}": _asking(field, test) for k, test in ALLOWED_SIZES.items()}
+        yield from in_refusals(operator, clause, refuse, "sizes", field, right)
+    yield from in_reading(operator, clause, f"{SCALE} {POINT}", REPEATS)
+    differing = {"refuses-different-axes": _differ}
+    yield from in_refusals(operator, clause, refuse, "sizes", POINT, differing)
+
+
+def _asking(field: str, test: Callable[[Array, Array], Any]) -> Callable[[Case], Any]:
+    return lambda case: field in case.inputs and test(case.inputs[field], case.inputs[IMAGE])
+
+
+def _differ(case: Case) -> bool:
+    return POINT in case.inputs and case.inputs[POINT].shape != case.inputs[SCALE].shape
+
+
+def _grows(own: Array, image: Array) -> bool:
+    """Return whether input and parameter repeat to sizes other than the input's."""
+    try:
+        return np.broadcast_shapes(image.shape, own.shape) != image.shape
+    except ValueError:
+        return own.size > image.size
+
+
+WRONG_SIZES: dict[str, Callable[[Array, Array], bool]] = {
+    "that-grows": _grows,
+    "of-higher-rank": lambda own, image: own.ndim > image.ndim,
+    "short": lambda own, image: own.size < max(image.shape, default=1),
+}
+ALLOWED_SIZES: dict[str, Callable[[Array, Array], bool]] = {
+    "of-lower-rank": lambda own, image: own.ndim < image.ndim,
+    "of-rank-0": lambda own, image: own.ndim == 0,
+    "that-repeats": lambda own, image: own.ndim > 0 and own.shape != image.shape,
+}
+
+
+def _cycled(own: Array, call: Call) -> Array:
+    """Repeat all elements from the start, wherever the sizes of 1 are."""
+    return np.resize(own, call.inputs[IMAGE].shape)
+
+
+def _stretched(own: Array, call: Call) -> Array:
+    """Repeat each element in place, wherever the sizes of 1 are."""
+    sizes = call.inputs[IMAGE].shape
+    count = max(int(np.prod(sizes)) // own.size, 1)
+    return np.repeat(own.reshape(-1), count).reshape(sizes)
+
+
+def _on_axis_1(own: Array, call: Call) -> Array:
+    """Take a parameter with as many elements as axis 1 to be for that axis."""
+    sizes = call.inputs[IMAGE].shape
+    if len(sizes) > 1 and own.size == sizes[1] > 1:
+        return own.reshape((1, -1) + (1,) * (len(sizes) - 2))
+    return own
+
+
+def _transposed(own: Array, call: Call) -> Array:
+    sizes = call.inputs[IMAGE].shape
+    return np.broadcast_to(own, sizes).T.reshape(sizes)
+
+
+REPEATS: dict[str, Callable[[Array, Call], Array]] = {
+    "parameters-cycled": _cycled,
+    "parameters-stretched": _stretched,
+    "parameters-on-axis-1": _on_axis_1,
+    "parameters-transposed": _transposed,
+}

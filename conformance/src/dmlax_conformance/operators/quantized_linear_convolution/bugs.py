@@ -1,0 +1,335 @@
+"""Planted bugs of QUANTIZED_LINEAR_CONVOLUTION."""
+
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ...suite.adapter import Case
+from ...suite.bugs.convolution import (
+    Scales,
+    Sums,
+    add_bias,
+    each_channel,
+    exact_rescale,
+    without,
+    wrapped,
+)
+from ...suite.bugs.descs import DescRules
+from ...suite.bugs.readings import outputs, readings, zero_points
+from ...suite.bugs.record import VALUES, Bug, bug, in_output, in_part, in_reading
+from ...suite.bugs.refusals import Rules, accept, has_rank, in_refusals, refuse
+from ...suite.bugs.steps import Array, Call, Outputs, of_float, to_float
+from .._shared import floats
+from .._shared.convolution_bugs import (
+    ALIKE_TYPES,
+    FILTER,
+    FILTER_POINT,
+    HALVES,
+    IMAGE,
+    IMAGE_POINT,
+    LAYOUTS,
+    NO_GROUPS,
+    OUTPUT,
+    WINDOWS,
+    is_by_input,
+    is_long,
+    of_refusals,
+    of_sums,
+    roles,
+)
+from .._shared.floats import NAN, Real, round_half_even
+from .._shared.rounding import RANGES
+from .._shared.rounding_bugs import of_rounding
+
+OPERATOR = "quantized_linear_convolution"
+IMAGE_SCALE, FILTER_SCALE, OUTPUT_SCALE = (
+    f"{name}ScaleTensor" for name in ("Input", "Filter", "Output")
+)
+BIAS, OUTPUT_POINT = "BiasTensor", "OutputZeroPointTensor"
+SCALES = (IMAGE_SCALE, FILTER_SCALE, OUTPUT_SCALE)
+RULES = Rules(
+    OPERATOR,
+    {"data_type": "QLC-10", "dimension_count": "QLC-8 QLC-14", "option": "QLC-8 QLC-9"}
+    | {"sizes": "QLC-4 QLC-7 QLC-8 QLC-9", "value": "QLC-13", "missing_tensor": "QLC-11"},
+    {
+        "data_type": f"{IMAGE}:float32,int16,complex64 {FILTER}:int32 {IMAGE_POINT}:int8"
+        f" {FILTER_POINT}:uint8 {IMAGE_SCALE} {FILTER_SCALE} {OUTPUT_SCALE}"
+        f" {BIAS}:float32,int8 {OUTPUT_POINT}:int8,int32 {OUTPUT}",
+        "dimension_count": f"{IMAGE}:2,5 {FILTER}:3,5",
+        "option": f"{WINDOWS} GroupCount",
+        "sizes": f"{FILTER} GroupCount {IMAGE_POINT} {FILTER_POINT} {IMAGE_SCALE} {FILTER_SCALE}"
+        f" {OUTPUT_SCALE} {OUTPUT_POINT} {BIAS}",
+        "value": " ".join(SCALES),
+    },
+)
+DESCS = DescRules(
+    OPERATOR,
+    {"qconv-group-count": NO_GROUPS},
+    HALVES,
+    {
+        "DataType": (*ALIKE_TYPES, (OUTPUT, OUTPUT_POINT)),
+        "DimensionCount": ((IMAGE, FILTER, BIAS, OUTPUT),),
+    },
+)
+CLAUSES = {
+    "sum": "QLC-1 QLC-2",
+    "padding": "QLC-3",
+    "window": "QLC-8",
+    "group": "QLC-9",
+    "filter-point": "QLC-2 QLC-7",
+    "absent": "QLC-11",
+    "overflow": "QLC-12",
+    "type": "QLC-2 QLC-10",
+    "channels": "QLC-9",
+    "zero-points": "QLC-7",
+}
+
+
+def derived() -> Iterator[Bug]:
+    """Yield the bugs that follow from the operator's rules and fields."""
+    yield from RULES.bugs()
+    yield from DESCS.bugs()
+    scale = "QLC-1 QLC-13"
+    own = {
+        BIAS: ("QLC-4", "addend elements"),
+        IMAGE_SCALE: (scale, "scale subnormal"),
+        FILTER_SCALE: (f"{scale} QLC-7", "scale subnormal elements"),
+        OUTPUT_SCALE: (scale, "scale subnormal"),
+        OUTPUT_POINT: ("QLC-5 QLC-6", "zero-point"),
+        " ".join(SCALES): (scale, "scale"),
+    }
+    yield from readings(OPERATOR, {**roles(CLAUSES), **own})
+    points = {IMAGE_POINT: IMAGE, FILTER_POINT: FILTER, OUTPUT_POINT: OUTPUT}
+    yield from zero_points(OPERATOR, CLAUSES["absent"], points)
+    yield from outputs(OPERATOR, {OUTPUT: ("QLC-10", "QLC-1 QLC-8")})
+
+
+def written() -> Iterator[Bug]:
+    """Yield the others."""
+    yield from of_sums(OPERATOR, CLAUSES)
+    yield from of_refusals(OPERATOR, CLAUSES)
+    clauses = {"round": "QLC-5", "clamp": "QLC-6", "zero": "QLC-5 QLC-6", "exact": "QLC-1"}
+    yield from of_rounding(OPERATOR, "requantize", clauses)
+    yield from in_part(OPERATOR, "QLC-4", "requantize", "bias", BIASES)
+    yield from in_part(OPERATOR, "QLC-12", "requantize", "bias", OVERFLOWS)
+    yield from in_part(OPERATOR, "QLC-1", "requantize", "rescale", ARITHMETIC)
+    yield from in_reading(OPERATOR, "QLC-7", FILTER_SCALE, {"filter-scale-mean": _mean})
+    yield bug(OPERATOR, "dequantizes-first", "QLC-1", VALUES, finish=_dequantized_first)
+    yield from in_output(OPERATOR, "QLC-1 QLC-8 QLC-10", OUTPUT, {**LAYOUTS, **OUTPUTS})
+    yield from _refusals()
+
+
+# -- bias and filter scale ---------------------------------------------------------------------
+
+
+def _across(sums: Array) -> tuple[int, ...]:
+    return (1, -1) + (1,) * (sums.ndim - 2)
+
+
+def _on_first_channel(sums: Array, bias: Array) -> Array:
+    return np.concatenate([add_bias(sums, bias)[:, :1], sums[:, 1:]], 1)
+
+
+def _on_first_pixel(sums: Array, bias: Array) -> Array:
+    is_first = np.arange(sums[0, 0].size).reshape(sums.shape[2:]) == 0
+    return np.where(is_first, add_bias(sums, bias), sums)
+
+
+def _along_last_axis(sums: Array, bias: Array) -> Array:
+    if sums.shape[-1] != bias.size:
+        return add_bias(sums, bias)
+    return wrapped(sums + bias.reshape(-1).astype(np.int64))
+
+
+def _unbounded(sums: Array, bias: Array) -> Array:
+    return np.asarray(sums + bias.astype(np.int64).reshape(_across(sums)))
+
+
+def _limited(sums: Array) -> Array:
+    return np.clip(sums, -(2**31), 2**31 - 1).astype(np.int64)
+
+
+def _in_float32(sums: Array, bias: Array) -> Array:
+    own = bias.astype(np.float32).reshape(_across(sums))
+    return _limited((sums.astype(np.float32) + own).astype(np.float64))
+
+
+BIASES: dict[str, Callable[[Array, Array], Array]] = {
+    "bias-on-first-channel": _on_first_channel,
+    "bias-on-first-pixel": _on_first_pixel,
+    "bias-on-first-image": lambda sums, bias: np.concatenate([add_bias(sums[:1], bias), sums[1:]]),
+    "bias-along-last-axis": _along_last_axis,
+    "bias-in-float32": _in_float32,
+}
+OVERFLOWS: dict[str, Callable[[Array, Array], Array]] = {
+    "bias-saturates": lambda sums, bias: _limited(_unbounded(sums, bias)),
+    "bias-never-wraps": _unbounded,
+}
+
+
+def _mean(scale: Array, call: Call) -> Array:
+    return scale if scale.size == 1 else np.full_like(scale, scale.astype(np.float64).mean())
+
+
+# -- scales ------------------------------------------------------------------------------------
+
+
+Rescale = Callable[[int, Scales], Real]
+
+
+def _with(change: Callable[[Fraction, Fraction, Fraction], Scales]) -> Rescale:
+    return lambda accumulator, scales: exact_rescale(accumulator, change(*scales))
+
+
+def _in(dtype: str, formula: Callable[..., Any]) -> Rescale:
+    """Compute with NumPy's floats, each step rounded."""
+
+    def rescale(accumulator: int, scales: Scales) -> Real:
+        number = to_float(Fraction(accumulator), dtype)
+        return of_float(formula(number, *(to_float(scale, dtype) for scale in scales)))
+
+    return rescale
+
+
+def _fixed_point(accumulator: int, scales: Scales) -> Real:
+    """Multiply by 31 bits of the multiplier, round half up, then shift and round again."""
+    sx, sw, sy = scales
+    multiplier = sx * sw / sy
+    if multiplier == 0:
+        return floats.exactly(Fraction(0))
+    size = abs(multiplier)
+    power = size.numerator.bit_length() - size.denominator.bit_length() + 1
+    mantissa = round_half_even(multiplier / Fraction(2) ** power * 2**31)
+    high = (accumulator * mantissa + 2**30) >> 31
+    return floats.exactly(high * Fraction(2) ** power)
+
+
+def _few_bits(bits: int) -> Rescale:
+    """Keep so many bits after the binary point of the multiplier."""
+    return lambda accumulator, scales: floats.exactly(
+        Fraction(
+            accumulator * round_half_even(scales[0] * scales[1] / scales[2] * 2**bits), 2**bits
+        )
+    )
+
+
+def _lost_bits(accumulator: int, scales: Scales) -> Real:
+    number = floats.nearest(floats.exactly(Fraction(accumulator)), "float32")
+    return exact_rescale(int(number.value), scales)
+
+
+def _rounded_factor(
+    factor: Callable[[Fraction, Fraction, Fraction], Fraction], rest: Callable[[Fraction], Fraction]
+) -> Rescale:
+    """Round one factor to FLOAT32, and be exact from there."""
+
+    def rescale(accumulator: int, scales: Scales) -> Real:
+        rounded = floats.nearest(floats.exactly(factor(*scales)), "float32")
+        sy = rest(scales[2])
+        if rounded.kind == "finite":
+            return floats.exactly(accumulator * rounded.value / sy)
+        is_negative = (rounded.negative != (accumulator < 0)) != (sy < 0)
+        return NAN if accumulator == 0 else Real(is_negative, kind="inf")
+
+    return rescale
+
+
+ARITHMETIC: dict[str, Rescale] = {
+    "output-scale-multiplied": _with(lambda x, w, y: (x, w, 1 / y)),
+    "input-scale-for-filter": _with(lambda x, w, y: (x, x, y)),
+    "input-and-output-scale-swapped": _with(lambda x, w, y: (y, w, x)),
+    "float32-multiplier": _in("float32", lambda a, x, w, y: a * (x * w / y)),
+    "float32-formula": _in("float32", lambda a, x, w, y: a * (x * w) / y),
+    "float32-in-turn": _in("float32", lambda a, x, w, y: a * x * w / y),
+    "float32-reciprocal": _in("float32", lambda a, x, w, y: a * (x * w) * (np.float32(1) / y)),
+    "float64-multiplier": _in("float64", lambda a, x, w, y: a * (x * w / y)),
+    "float64-formula": _in("float64", lambda a, x, w, y: a * (x * w) / y),
+    "float64-reciprocal": _in("float64", lambda a, x, w, y: a * (x * w) * (1 / y)),
+    "float64-times-float32-multiplier": _rounded_factor(
+        lambda x, w, y: x * w / y, lambda y: Fraction(1)
+    ),
+    "float32-product-of-scales": _rounded_factor(lambda x, w, y: x * w, lambda y: y),
+    "float32-accumulator": _lost_bits,
+    "float16-formula": _in("float16", lambda a, x, w, y: a * (x * w) / y),
+    "fixed-point-31": _fixed_point,
+    "fixed-point-24": _few_bits(24),
+    "fixed-point-16": _few_bits(16),
+}
+
+
+def _dequantized_first(outputs: Outputs, case: Case) -> Outputs:
+    """Dequantize everything to FLOAT32, convolve there, and quantize the result."""
+    if case.desc is not None:
+        return outputs
+    given = case.inputs
+    sx, sy = (given[name].reshape(-1)[0] for name in (IMAGE_SCALE, OUTPUT_SCALE))
+    w = given[FILTER]
+    sw = each_channel(given[FILTER_SCALE], len(w)).reshape((-1,) + (1,) * (w.ndim - 1))
+    sums = Sums(
+        centre=lambda array, zero: without(array, zero).astype(np.float32) * sx,
+        centre_filters=lambda array, zero: without(array, zero).astype(np.float32) * sw,
+        total=lambda products: np.add.accumulate(products, 1, np.float32)[:, -1],
+        wrap=lambda total: total,
+    )
+    total = sums(Call(case.attributes, given, case.outputs))
+    if BIAS in given:
+        bias = given[BIAS].reshape(-1).astype(np.float32) * sx * sw.reshape(-1)
+        total = total + bias.reshape(_across(total))
+    zero = given.get(OUTPUT_POINT, np.zeros(1)).reshape(-1)[0]
+    dtype = case.outputs[OUTPUT].dtype
+    quotient = np.nan_to_num(np.rint(total / sy).astype(np.float64)) + float(zero)
+    return {OUTPUT: np.clip(quotient, *RANGES[dtype]).astype(dtype)}
+
+
+OUTPUTS: dict[str, Callable[[Array, Case], Array]] = {
+    "output-has-type-of-input": lambda y, case: y.astype(case.inputs[IMAGE].dtype),
+    "output-has-type-of-filter": lambda y, case: y.astype(case.inputs[FILTER].dtype),
+    "output-without-batch": lambda y, case: y[0] if len(y) == 1 else y,
+}
+
+
+# -- refusals ----------------------------------------------------------------------------------
+
+
+def _refusals() -> Iterator[Bug]:
+    yield from in_refusals(OPERATOR, "QLC-7", accept, "sizes", FILTER_SCALE, WRONG_SCALES)
+    yield from in_refusals(OPERATOR, "QLC-7", refuse, "sizes", FILTER_SCALE, ALLOWED_SCALES)
+    yield from in_refusals(OPERATOR, "QLC-4", accept, "sizes", BIAS, WRONG_BIASES)
+    one = {
+        "checks-first-filter-scale-only": _is_bad(-1),
+        "checks-last-filter-scale-only": _is_bad(0),
+    }
+    yield from in_refusals(OPERATOR, "QLC-13", accept, "value", FILTER_SCALE, one)
+
+
+def _is_bad(at: int) -> Callable[[Case], bool]:
+    def test(case: Case) -> bool:
+        scale = case.inputs[FILTER_SCALE].reshape(-1)[at]
+        return not np.isfinite(scale) or scale == 0
+
+    return test
+
+
+def _is_uneven(case: Case) -> bool:
+    return FILTER_POINT in case.inputs and is_long(FILTER_POINT)(case) != is_long(FILTER_SCALE)(
+        case
+    )
+
+
+WRONG_SCALES: dict[str, Callable[[Case], bool]] = {
+    "accepts-filter-scale-by-input": is_by_input(FILTER_SCALE),
+    "accepts-filter-scale-square": lambda case: (
+        sum(size > 1 for size in case.inputs[FILTER_SCALE].shape) > 1
+    ),
+}
+WRONG_BIASES: dict[str, Callable[[Case], bool]] = {
+    "accepts-one-bias": lambda case: case.inputs[BIAS].size == 1,
+    "accepts-bias-multiple": lambda case: case.inputs[BIAS].size % len(case.inputs[FILTER]) == 0,
+}
+ALLOWED_SCALES: dict[str, Callable[[Case], bool]] = {
+    "refuses-filter-scales": is_long(FILTER_SCALE),
+    "refuses-mixed-granularity": _is_uneven,
+    "refuses-parameters-of-rank-1": has_rank(FILTER_SCALE, 1),
+}

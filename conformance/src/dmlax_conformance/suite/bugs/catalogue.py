@@ -1,0 +1,35 @@
+"""Every planted bug, and every variant that is permitted."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from importlib import import_module
+
+from ... import operators
+from ...operators import OPERATORS
+from . import permitted, strides
+from .record import DESCS, REFUSALS, VALUES, Bug
+
+ROOMS = [import_module(f"{operators.__name__}.{name}.bugs") for name in OPERATORS]
+GROUPS = (VALUES, REFUSALS, DESCS)
+
+
+@cache
+def catalogue() -> Mapping[str, Bug]:
+    """Return all bugs by id, and then the permitted variants."""
+    found = [*_derived(), *_written(), *permitted.variants()]
+    by_id = {each.id: each for each in found}
+    assert len(by_id) == len(found), "two bugs share an id"
+    return by_id
+
+
+def _derived() -> Iterator[Bug]:
+    """Yield the bugs that follow from rules, fields and tables."""
+    for room in ROOMS:
+        for found in (room.derived(), strides.bugs(room.OPERATOR)):
+            yield from (replace(each, is_derived=True) for each in found)
+
+
+def _written() -> Iterator[Bug]:
+    for room in ROOMS:
+        yield from room.written()

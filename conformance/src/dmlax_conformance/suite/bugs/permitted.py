@@ -1,0 +1,189 @@
+"""Implementations that differ and are right: a vector that fails one of them is too strict."""
+
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ...format import layout
+from ...operators._shared import floats
+from ...operators._shared.convolution import Windows
+from ...operators._shared.floats import Real
+from ...operators._shared.rounding import RANGES
+from ...operators.tables import TABLES
+from ..adapter import Case
+from .convolution import Scales, wrapped
+from .implementation import Found
+from .layout import Desc, scattered
+from .nonzero import then_zeros
+from .record import PERMITTED, Bug, bug, in_part
+from .rounding import Rounding
+from .steps import Array, Outputs, Sizes
+
+NONZERO, QUANTIZED = "nonzero_coordinates", "quantized_linear_convolution"
+INTEGER, QUANTIZE = "convolution_integer", "element_wise_quantize_linear"
+RESULT = {NONZERO: "NZC-5", QUANTIZED: "QLC-1", INTEGER: "CVI-1", QUANTIZE: "QNT-1"}
+
+
+def variants() -> Iterator[Bug]:
+    """Yield every permitted variant."""
+    yield from _in_part(NONZERO, "NZC-6", "nonzero", "table", UNDEFINED_ROWS)
+    yield from _in_part(NONZERO, "NZC-4", "nonzero", "order", {"running-count": _running_count})
+    for operator, clause in {QUANTIZED: "QLC-2", INTEGER: "CVI-1"}.items():
+        yield from _in_part(operator, clause, "sums", "total", TOTALS)
+        yield from _in_part(operator, clause, "sums", "pad", {"raw-padding": _raw_padding})
+    by_integers = {"integer-rescale": _by_integers}
+    yield from _in_part(QUANTIZED, "QLC-1", "requantize", "rescale", by_integers)
+    by_search = {"nearest-by-search": Rounding(place=_by_search)}
+    yield from _in_part(QUANTIZED, "QLC-5", "requantize", "rounding", by_search)
+    yield from _in_part(QUANTIZE, "QNT-2", "quantize", "rounding", by_search)
+    yield from _in_part(QUANTIZE, "QNT-7", "quantize", "rounding", NAN_ROUNDINGS)
+    for operator in TABLES:
+        yield from _of_every(operator, RESULT.get(operator, "DQT-1"))
+
+
+def _in_part(
+    operator: str, clause: str, part: str, step: str, ways: Mapping[str, Any]
+) -> Iterator[Bug]:
+    named = {f"permitted-{name}": way for name, way in ways.items()}
+    return in_part(operator, clause, part, step, named, PERMITTED)
+
+
+def _of_every(operator: str, clause: str) -> Iterator[Bug]:
+    """Yield the variants that every operator has: orders, gaps, arrays, capabilities."""
+
+    def variant(name: str, clause: str, **steps: Any) -> Bug:
+        return bug(operator, f"permitted-{name}", clause, PERMITTED, **steps)
+
+    for name, order in ORDERS.items():
+        yield variant(name, "tensor-data-type", refuse=order)
+    gaps = {"gaps-odd": _with_gaps(0x55), "gaps-ones": _with_gaps(-1)}
+    yield from _in_part(operator, "tensor-buffer", "layout", "scatter", gaps)
+    for name, form in FORMS.items():
+        yield variant(name, clause, finish=form)
+    yield variant("plain-calls-only", clause, declines=lambda case: bool(case.requires))
+    yield variant("no-strides", clause, capabilities=frozenset({"descriptors"}))
+
+
+# -- undefined rows ----------------------------------------------------------------------------
+
+
+def _filled(value: Callable[[Array, Array], Any]) -> Callable[[Array, Sizes], Array]:
+    """Fill what is below the rows with anything."""
+
+    def table(rows: Array, sizes: Sizes) -> Array:
+        whole = then_zeros(rows, sizes)
+        flat = whole.reshape(sizes[-2:])
+        filling = np.broadcast_to(np.asarray(value(rows, flat), np.uint32), flat.shape)
+        flat[len(rows) :] = filling[: len(flat) - len(rows)]
+        return whole
+
+    return table
+
+
+UNDEFINED_ROWS: dict[str, Callable[[Array, Sizes], Array]] = {
+    "rows-all-ones": _filled(lambda rows, flat: 2**32 - 1),
+    "rows-sentinel": _filled(lambda rows, flat: len(flat)),
+    "rows-repeat": _filled(lambda rows, flat: rows[-1] if len(rows) else 0),
+    "rows-garbage": _filled(lambda rows, flat: np.arange(flat.size).reshape(flat.shape)),
+    "rows-zero": then_zeros,
+}
+
+
+# -- the same results by other ways ------------------------------------------------------------
+
+
+def _running_count(mask: Array) -> Array:
+    """Scatter indices to where a running count says."""
+    flat = mask.reshape(-1)
+    found = np.zeros(int(flat.sum()), np.int64)
+    found[(np.cumsum(flat) - 1)[flat]] = np.arange(flat.size)[flat]
+    return found
+
+
+def _blocked(products: Array) -> Array:
+    """Add blocks of 4 within 32 bits that wrap."""
+    total = np.zeros_like(products[:, 0])
+    for at in range(0, products.shape[1], 4):
+        total = wrapped(total + products[:, at : at + 4].sum(1))
+    return total
+
+
+def _raw_padding(centred: Array, windows: Windows, zero: int) -> Array:
+    """Pad the raw image by its zero point, then subtract it."""
+    around = [(0, 0), (0, 0), *zip(windows.start, windows.end, strict=True)]
+    return np.pad(centred + zero, around, constant_values=zero) - zero
+
+
+def _by_integers(accumulator: int, scales: Scales) -> Real:
+    """Multiply and divide numerators and denominators only."""
+    sx, sw, sy = scales
+    above = accumulator * sx.numerator * sw.numerator * sy.denominator
+    below = sx.denominator * sw.denominator * sy.numerator
+    return floats.exactly(Fraction(above, below))
+
+
+def _by_search(quotient: Fraction, zero_point: int) -> int:
+    """Choose the nearer neighbour, the even one of two equally near."""
+    below = quotient.__floor__()
+    near = min((below, below + 1), key=lambda each: (abs(quotient - each), each % 2))
+    return near + zero_point
+
+
+TOTALS: dict[str, Callable[[Array], Array]] = {
+    "float64-sums": lambda products: products.astype(np.float64).sum(1).astype(np.int64),
+    "blocked-sums": _blocked,
+}
+
+
+# -- values that the vectors list --------------------------------------------------------------
+
+
+def _nan_as(value: Callable[[int, str], int]) -> Rounding:
+    def special(quotient: Real, zero_point: int, dtype: str) -> int:
+        if quotient.kind == "nan":
+            return value(zero_point, dtype)
+        return RANGES[dtype][not quotient.negative]
+
+    return Rounding(special=special)
+
+
+NAN_ROUNDINGS = {
+    "nan-zero-point": _nan_as(lambda zero_point, dtype: zero_point),
+    "nan-highest": _nan_as(lambda zero_point, dtype: RANGES[dtype][1]),
+    "nan-lowest": _nan_as(lambda zero_point, dtype: RANGES[dtype][0]),
+}
+
+
+# -- of every operator -------------------------------------------------------------------------
+
+
+ORDERS: dict[str, Callable[[Case, Found], Found]] = {
+    "last-violation": lambda case, found: found[::-1],
+    "by-code": lambda case, found: sorted(found, key=lambda each: each.code),
+    "by-field": lambda case, found: sorted(found, key=lambda each: each.field),
+}
+FORMS: dict[str, Callable[[Outputs, Case], Outputs]] = {
+    "column-major-array": lambda outputs, case: {
+        name: np.asfortranarray(array) for name, array in outputs.items()
+    },
+    "big-endian": lambda outputs, case: {
+        name: array.astype(array.dtype.newbyteorder()) for name, array in outputs.items()
+    },
+}
+
+
+def _with_gaps(gap: int) -> Callable[[Desc, Array], Array]:
+    """Fill gaps by NaN in floats, else by a number."""
+
+    def scatter(desc: Desc, array: Array) -> Array:
+        if layout.is_packed(desc):
+            return array
+        filling = np.full(1, np.nan if array.dtype.kind == "f" else gap).astype(array.dtype)
+        held = np.broadcast_to(filling, layout.buffer_length(desc)).copy()
+        is_element = scattered(desc, np.ones(array.shape, bool))
+        held[is_element] = scattered(desc, array)[is_element]
+        return held
+
+    return scatter

@@ -1,0 +1,94 @@
+"""A planted bug, and how to make one from the correct implementation."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...format.vectors import Vector
+from ...operators.topics import PREFIXES
+from ..adapter import Case
+from .implementation import Implementation
+from .steps import Array, Call, Outputs
+
+VALUES, REFUSALS, DESCS, PERMITTED = "values and sizes", "refusals", "descs", "permitted"
+WINDOWS = {"Strides": 1, "Dilations": 1, "StartPadding": 0, "EndPadding": 0}  # the lowest entry
+
+CORRECT = Implementation()
+
+
+@dataclass(frozen=True)
+class Bug:
+    """One changed implementation; the vectors must kill it, unless it is a permitted variant."""
+
+    id: str
+    operator: str
+    clause: tuple[str, ...]
+    implementation: Implementation
+    group: str
+    is_derived: bool = False
+
+    @property
+    def must_kill(self) -> bool:
+        """Whether it is a bug."""
+        return self.group != PERMITTED
+
+    @property
+    def about(self) -> str:
+        """The id in words."""
+        return self.id.removeprefix(PREFIXES[self.operator]).replace("-", " ")
+
+    def concerns(self, vector: Vector) -> bool:
+        """Return whether the vector can show the bug."""
+        if vector.operator != self.operator:
+            return False
+        if self.group == DESCS:
+            return vector.desc is not None
+        return self.group != REFUSALS or vector.desc is None
+
+
+def bug(operator: str, name: str, clause: str, group: str, **steps: Any) -> Bug:
+    """Return a bug that replaces some steps of the whole implementation."""
+    whole = f"{PREFIXES[operator]}{name}"
+    return Bug(whole, operator, tuple(clause.split()), replace(CORRECT, **steps), group)
+
+
+def in_part(
+    operator: str, clause: str, part: str, step: str, ways: Mapping[str, Any], group: str = VALUES
+) -> Iterator[Bug]:
+    """Yield a bug for each way to replace one step of one part."""
+    for name, way in ways.items():
+        changed = replace(getattr(CORRECT, part), **{step: way})
+        yield bug(operator, name, clause, group, **{part: changed})
+
+
+def in_reading(
+    operator: str, clause: str, fields: str, ways: Mapping[str, Callable[[Any, Call], Any]]
+) -> Iterator[Bug]:
+    """Yield a bug for each way to misread tensors or attributes, where they are there."""
+    for name, way in ways.items():
+        yield bug(operator, name, clause, VALUES, read=_reading(fields.split(), way))
+
+
+def _reading(fields: Sequence[str], way: Callable[[Any, Call], Any]) -> Callable[[Call], Call]:
+    def read(call: Call) -> Call:
+        tensors = {k: np.asarray(way(call.inputs[k], call)) for k in fields if k in call.inputs}
+        options = {k: way(call.attributes[k], call) for k in fields if k in WINDOWS}
+        return call._replace(
+            inputs={**call.inputs, **tensors}, attributes={**call.attributes, **options}
+        )
+
+    return read
+
+
+def in_output(
+    operator: str, clause: str, output: str, ways: Mapping[str, Callable[[Array, Case], Array]]
+) -> Iterator[Bug]:
+    """Yield a bug for each way to return an output wrongly."""
+    for name, way in ways.items():
+        yield bug(operator, name, clause, VALUES, finish=_finish(output, way))
+
+
+def _finish(output: str, way: Callable[[Array, Case], Array]) -> Callable[[Outputs, Case], Outputs]:
+    return lambda outputs, case: {**outputs, output: way(outputs[output], case)}
