@@ -11,7 +11,7 @@ from dmlax_conformance.format import vectors
 from dmlax_conformance.suite import runner
 
 FILES = {f"{path.parent.name}/{path.stem}": path for path in vectors.find()}
-FILES.pop("nonzero_coordinates/huge")  # needs gigabytes: conformance/tests/test_huge.py
+FILES.pop("nonzero_coordinates/huge")  # needs gigabytes: conformance/tests/suite/test_huge.py
 HAVE_KERNELS = [row.name for row in OPERATORS if row.implementations("cpu")[0] != "xla"]
 
 
