@@ -35,7 +35,7 @@ MINE = """
 """
 PERMITTED = """
     from pathlib import Path
-    from dmlax_conformance import vectors
+    from dmlax_conformance.format import vectors
     from dmlax_conformance.adapters.oracle import Oracle
 
     class Adapter(Oracle):
