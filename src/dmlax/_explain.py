@@ -11,7 +11,7 @@ from dmlax._operators import OPERATORS
 def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> dispatch.Explanation:
     """Explains which implementation of an operator would run where, and why the others would not.
 
-    Nothing is computed. The call is checked as it would be.
+    Nothing is computed. The call is checked, not run.
 
     Args:
       function: a function of dmlax that takes `implementation`.

@@ -23,7 +23,7 @@ class Violation(NamedTuple):
 
     Attributes:
       rule: the rule's name.
-      code: what kind of rule, one of `dmlax.errors.CODES`.
+      code: the kind of rule, one of `dmlax.errors.CODES`.
       field: DirectML's name of the tensor or field, or the argument's where it has none.
       message: the operator, the field, what was found, and the rule.
     """
@@ -38,7 +38,7 @@ class SpecError(ValueError):
     """The call breaks a rule of its operator, on every backend.
 
     Attributes:
-      code: what kind of rule, one of `dmlax.errors.CODES`.
+      code: the kind of rule, one of `dmlax.errors.CODES`.
       field: DirectML's name of the tensor or field, or the argument's where it has none.
       violations: every broken rule of a desc, the first of which is this error's own; empty
         outside of `dmlax.directml`, where checking stops at the first.
@@ -59,7 +59,7 @@ class SpecError(ValueError):
 
 
 class UnsupportedError(NotImplementedError):
-    """The call is right, but the implementation that it names cannot run it.
+    """The call is valid, but the implementation that it names cannot run it.
 
     Attributes:
       code: "option".

@@ -66,11 +66,11 @@ def convolution_integer(
       filter: int8 or uint8, (K, C / group_count, height, width); or a `PreparedFilter`.
       input_zero_point: of the input's dtype, one value; default 0.
       filter_zero_point: of the filter's dtype, one value or one per output channel; default 0.
-      strides: pixels between windows, a spatial axis each; default 1.
-      dilations: pixels between the filter's elements, a spatial axis each; default 1.
+      strides: the step between windows in pixels, an integer for each spatial axis; default 1.
+      dilations: the step between the filter's taps in pixels, likewise; default 1.
       start_padding: pixels before each spatial axis; default 0.
       end_padding: pixels after each spatial axis; default 0.
-      group_count: groups, a static integer that divides K; C is the filter's channels times it.
+      group_count: the number of groups, a static integer that divides K and C.
       dimension_numbers: as in `jax.lax`: of rank 4, or ("NCW", "OIW", "NCW") for rank 3.
       implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".
 
@@ -85,12 +85,12 @@ def convolution_integer(
       UnsupportedError: the named implementation does not exist or cannot run on the platform.
 
     DirectML:
-      DML_CONVOLUTION_INTEGER_OPERATOR_DESC. Beyond the page: any layout, the filter zero point
-      per channel in any shape with one size above 1, rank 3 as {N, C, W}.
+      DML_CONVOLUTION_INTEGER_OPERATOR_DESC. Accepted beyond the page: any layout, the
+      filter zero point per channel in any shape with one size above 1, rank 3 as {N, C, W}.
 
     Lowering:
       cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
-      in an export, over several devices, or where no kernel can be had. tpu: xla. reference runs
+      in an export, over several devices, or where no kernel is available. tpu: xla. reference runs
       where named, not on cuda.
 
     Example:
@@ -147,11 +147,11 @@ def quantized_linear_convolution(
       filter_zero_point: of the filter's dtype, one value or one per output channel; default 0.
       output_zero_point: of the output's dtype, one value; default 0.
       output_dtype: int8 or uint8; default that of an `output_zero_point` array, else the input's.
-      strides: pixels between windows, a spatial axis each; default 1.
-      dilations: pixels between the filter's elements, a spatial axis each; default 1.
+      strides: the step between windows in pixels, an integer for each spatial axis; default 1.
+      dilations: the step between the filter's taps in pixels, likewise; default 1.
       start_padding: pixels before each spatial axis; default 0. They hold the input zero point.
       end_padding: pixels after each spatial axis; default 0.
-      group_count: groups, a static integer that divides K; C is the filter's channels times it.
+      group_count: the number of groups, a static integer that divides K and C.
       dimension_numbers: as in `jax.lax`: of rank 4, or ("NCW", "OIW", "NCW") for rank 3.
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's CPU kernels:
         `rint(float32(acc + bias) * ((input_scale * filter_scale) / output_scale))`.
@@ -170,13 +170,13 @@ def quantized_linear_convolution(
 
     DirectML:
       DML_QUANTIZED_LINEAR_CONVOLUTION_OPERATOR_DESC. The page leaves `round` open: here ties go
-      to even; and a missing zero point: here 0. Beyond the page: any layout, parameters in any
-      shape with one size above 1, rank 3 as {N, C, W}. Traced scales that are 0, NaN or infinite
-      give unspecified elements.
+      to even; and a missing zero point: here 0. Accepted beyond the page: any layout, parameters
+      in any shape with one size above 1, rank 3 as {N, C, W}. Traced scales that are 0, NaN or
+      infinite give unspecified elements.
 
     Lowering:
       cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
-      in an export, over several devices, or where no kernel can be had. tpu: xla. reference runs
+      in an export, over several devices, or where no kernel is available. tpu: xla. reference runs
       where named, not on cuda.
 
     Example:

@@ -35,7 +35,7 @@ class Prepared(NamedTuple):
 
 @jax.tree_util.register_pytree_with_keys_class
 class PreparedFilter:
-    """All that depends on the filter alone; use it as the `filter` of a convolution.
+    """A packed filter, made by `prepare_filter`; use it as the `filter` of a convolution.
 
     A pytree whose static part is the filter's shape and options, so that it stacks, scans, vmaps,
     jits, exports and saves.
@@ -76,7 +76,7 @@ def prepare_filter(
     group_count: int = 1,
     dimension_numbers: Any = ("NCHW", "OIHW", "NCHW"),
 ) -> PreparedFilter:
-    """Does once what depends on a convolution's filter alone: a packed layout and its sums.
+    """Packs a convolution's filter and sums its rows, once for many calls.
 
     Args:
       filter: int8 or uint8, shaped as `dimension_numbers` says, by default

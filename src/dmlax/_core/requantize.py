@@ -139,7 +139,7 @@ def _round_quotient(x: Array, scale: Array) -> Array:
 
 
 def _round_by_threshold(accumulator: Array, threshold: Threshold) -> Array:
-    """round(accumulator * scale), ties to even; beyond 255 any value beyond it."""
+    """round(accumulator * scale), ties to even; above 255, any value above 255."""
     magnitude = lax.bitcast_convert_type(jnp.abs(accumulator), jnp.uint32)  # |INT_MIN| fits
     estimate = magnitude.astype(jnp.float32) * jnp.abs(threshold.estimate)
     below = jnp.minimum(estimate, _MAGNITUDE_LIMIT).astype(jnp.int32).astype(jnp.uint32)

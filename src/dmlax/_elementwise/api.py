@@ -69,7 +69,7 @@ def element_wise_quantize_linear(
 
     DirectML:
       DML_ELEMENT_WISE_QUANTIZE_LINEAR_OPERATOR_DESC. The page leaves `round`, NaN and infinities
-      open. Beyond the page: parameters broadcast, and lie along an axis.
+      open. Accepted beyond the page: parameters broadcast, and lie along an axis.
 
     Lowering:
       cpu, cuda, tpu: xla. reference runs everywhere when named.
@@ -126,8 +126,8 @@ def element_wise_dequantize_linear(
 
     DirectML:
       DML_ELEMENT_WISE_DEQUANTIZE_LINEAR_OPERATOR_DESC. The page leaves rounding open, and whether
-      32-bit differences wrap: here they do not. Beyond the page: parameters broadcast, and lie
-      along an axis.
+      32-bit differences wrap: here they do not. Accepted beyond the page: parameters broadcast, and
+      lie along an axis.
 
     Lowering:
       cpu, cuda, tpu: xla. reference runs everywhere when named.

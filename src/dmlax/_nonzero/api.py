@@ -50,13 +50,13 @@ def nonzero_coordinates(
 
     Args:
       input: bool, (u)int8 to (u)int64, float16, bfloat16, float32 or float64, of rank 1 or more
-        and at most 2**32 - 1 elements; any size may be 0. A 64-bit NumPy array is looked at whole
-        even where JAX's 64-bit types are off.
+        and at most 2**32 - 1 elements; any size may be 0. A 64-bit NumPy array is tested in 64
+        bits even where JAX's 64-bit types are off.
       size: rows of `coordinates`, a static integer; default the number of elements. With fewer,
-        the first rows are kept, and `count` is still that of all.
+        the first rows are kept, and `count` still counts all.
       coordinate_rank: columns of `coordinates`, which are the last axes: from the effective rank
         (the rank without leading axes of size 1, at least 1) to the rank, the default.
-      fill_value: what rows from `count` on hold, a static integer in 0..2**32-1.
+      fill_value: the value of all rows after the first `count`, a static integer in 0..2**32-1.
       axis_name: inside `jax.shard_map`, the mesh axis over which axis 0 is split; the result is
         the whole input's, on every device.
       implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".
@@ -72,12 +72,12 @@ def nonzero_coordinates(
 
     DirectML:
       DML_NONZERO_COORDINATES_OPERATOR_DESC. The page leaves rows from the count on undefined;
-      here they hold `fill_value`. Beyond the page: bool, bfloat16 and 64-bit types, empty
+      here they hold `fill_value`. Accepted beyond the page: bool, bfloat16 and 64-bit types, empty
       inputs, ranks above 8, `size` other than the number of elements.
 
     Lowering:
       cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
-      with `axis_name`, in an export, over several devices, or where the kernel cannot be had.
+      with `axis_name`, in an export, over several devices, or where the kernel is not available.
       tpu: xla. reference runs everywhere when named.
 
     Example:

@@ -18,7 +18,7 @@ from dmlax.errors import Code, SpecError
 
 
 class BindOrder(NamedTuple):
-    """The tensors of a desc in DirectML's order, those that are absent left out."""
+    """The names of a desc's tensors, in DirectML's order, without absent ones."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -111,7 +111,7 @@ def create_operator(desc: OperatorDesc, *, feature_level: FeatureLevel) -> Compi
       feature_level: a `FeatureLevel`; its support table decides.
 
     Returns:
-      A `CompiledOperator`, which takes and returns named tensors, and goes under `jax.jit` and
+      A `CompiledOperator`, which takes and returns named tensors, and works under `jax.jit` and
       `jax.vmap`.
 
     Raises:

@@ -15,8 +15,8 @@ from dmlax.errors import Code, SpecError, Violation
 def validate(desc: OperatorDesc, *, feature_level: FeatureLevel) -> tuple[Violation, ...]:
     """Finds every rule of DirectML that a desc breaks at a feature level.
 
-    A rule that reads a tensor or field which is itself broken is not checked: what it would say
-    is a consequence.
+    A rule that reads a tensor or field which is itself broken is not checked: its violation
+    would only repeat that mistake.
 
     Args:
       desc: one of the operator descs.

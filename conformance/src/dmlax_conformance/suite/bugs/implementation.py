@@ -7,6 +7,7 @@ import numpy as np
 
 from ...errors import SpecViolation, Unsupported
 from ...format.tensors import from_numpy
+from ...operators import OPERATORS
 from ...operators.answer_desc import requests
 from ...operators.desc_rules import Violation, violations
 from ...operators.descs import tensor_descs
@@ -78,11 +79,12 @@ class Implementation:
         return {name: self.layout.scatter(named[name], own) for name, own in outputs.items()}
 
     def _computed(self, call: Call, case: Case) -> Outputs:
-        operators: dict[str, Callable[[Call], Outputs]] = {
-            "nonzero_coordinates": self.nonzero,
-            "convolution_integer": IntegerConvolution(self.sums),
-            "quantized_linear_convolution": QuantizedConvolution(self.sums, self.requantize),
-            "element_wise_quantize_linear": self.quantize,
-            "element_wise_dequantize_linear": self.dequantize,
+        by_prefix: dict[str, Callable[[Call], Outputs]] = {
+            "nonzero": self.nonzero,
+            "intconv": IntegerConvolution(self.sums),
+            "qconv": QuantizedConvolution(self.sums, self.requantize),
+            "quantize": self.quantize,
+            "dequantize": self.dequantize,
         }
-        return self.finish(operators[case.operator](self.read(call)), case)
+        compute = by_prefix[OPERATORS[case.operator].prefix]
+        return self.finish(compute(self.read(call)), case)
