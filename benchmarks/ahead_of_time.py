@@ -41,7 +41,7 @@ _ENVIRONMENT = {
 
 
 class Program(NamedTuple):
-    """What the compiler made, and the CPU seconds of all its threads."""
+    """The compiled program, and the CPU seconds of all the compiler's threads."""
 
     compiled: Any
     seconds: float

@@ -33,7 +33,7 @@ class Layer:
 
     @property
     def taps(self) -> int:
-        """How many products make one output."""
+        """The number of products that make one output."""
         return self.in_channels // self.groups * self.kernel**2
 
 
@@ -48,7 +48,7 @@ class Sparse:
 
     @property
     def size(self) -> int:
-        """How many elements."""
+        """The number of elements."""
         return int(np.prod(self.shape))
 
     def array(self) -> np.ndarray:
@@ -94,7 +94,7 @@ class Problem:
 
     @property
     def products(self) -> int:
-        """How many products of bytes make the output."""
+        """The number of byte products that make the output."""
         return int(np.prod(self.output_shape)) * self.layer.taps
 
     @property

@@ -48,7 +48,7 @@ def run(
 
 
 def _runs(implementation: str) -> str:
-    """What "auto" is here."""
+    """Return the implementation that "auto" runs here."""
     x, w = np.zeros((1, 1, 1, 1), np.uint8), np.zeros((1, 1, 1, 1), np.int8)
     scales = {"input_scale": 1.0, "filter_scale": 1.0, "output_scale": 1.0}
     found = dmlax.explain(

@@ -1,4 +1,4 @@
-"""What a compiled layer needs beside its arguments and its result."""
+"""The memory of a compiled layer besides its arguments and its result."""
 
 from collections.abc import Sequence
 from typing import Any

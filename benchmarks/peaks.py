@@ -1,4 +1,4 @@
-"""What the machine can do at best: int8 products, and bytes copied, on all its threads."""
+"""The machine's peaks: int8 products and bytes copied, on all its threads."""
 
 import ctypes
 import os
@@ -28,7 +28,7 @@ class Peaks:
     bytes_per_second: float  # read and written
 
     def least_seconds(self, products: float, moved: float) -> tuple[float, str]:
-        """What some work takes at least, and which of the two takes it."""
+        """Return the least time that some work takes, and which of the two peaks bounds it."""
         multiply, copy = products / self.products_per_second, moved / self.bytes_per_second
         return max((multiply, "products"), (copy, "bytes"))
 

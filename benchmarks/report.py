@@ -34,7 +34,7 @@ class Target:
 
     @property
     def met(self) -> bool:
-        """Whether it is reached."""
+        """True if it is reached."""
         return self.value >= self.limit if self.at_least else self.value <= self.limit
 
     def row(self) -> Row:
@@ -46,7 +46,7 @@ class Target:
 
 @dataclass
 class Report:
-    """What one benchmark found."""
+    """The results of one benchmark."""
 
     name: str
     rows: list[Row] = field(default_factory=list)
@@ -91,14 +91,14 @@ def write(path: Path, reports: Sequence[Report], measured_on: Row | None = None)
 
 
 def read_lines(file: Path) -> tuple[Row, list[Row]]:
-    """What a benchmark printed as lines of JSON: the facts, which come first, and the rows."""
+    """The JSON lines that a benchmark printed: first the facts, then the rows."""
     texts = file.read_text(encoding="utf-8").splitlines()
     facts, *rows = (json.loads(text) for text in texts if text.startswith("{"))
     return facts, rows
 
 
 def environment() -> dict[str, Any]:
-    """What the numbers depend on."""
+    """The facts that the numbers depend on."""
     packages = ("dmlax", "jax", "jaxlib", "libtpu", "numpy", "onnxruntime", "torch")
     return {
         "date": datetime.now(UTC).date().isoformat(),

@@ -1,4 +1,4 @@
-"""What libtpu's compiler expects of layers on TPUs: its estimates, which nothing here measured."""
+"""Estimates of layers on TPUs by libtpu's compiler; nothing here measured them."""
 
 from functools import partial
 from itertools import product

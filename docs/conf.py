@@ -1,4 +1,4 @@
-"""How Sphinx builds these pages; `nox -s docs` runs it."""
+"""Sphinx's configuration; `nox -s docs` builds the pages."""
 
 import re
 import subprocess

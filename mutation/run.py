@@ -110,7 +110,7 @@ def _import_from(source: Path) -> None:
 
 
 def _mutate(copy: Path, module: str) -> tuple[int, list[str]]:
-    """How many mutants there are, and the changes that survive."""
+    """Return the number of mutants, and the changes that survive."""
     tests, seconds = TESTS[module]
     if not _passes(tests, 10 * seconds):
         raise SystemExit(f"{module}: the tests fail before anything is changed")
@@ -179,7 +179,7 @@ class _Quick:
                 raise SystemExit(f"{self.tests}: fails before anything is changed")
 
     def fail(self) -> bool:
-        """Whether the tests fail, in time, with the module as it is now."""
+        """True if the tests fail, in time, with the module as it is now."""
         return self._fail(QUICK_SECONDS) or False
 
     def close(self) -> None:
@@ -225,7 +225,7 @@ def _is_of_tests(module: str) -> bool:
 
 
 def _passes(tests: str, seconds: int) -> bool:
-    """Whether the tests pass, in a process of their own; twice out of time is failing."""
+    """True if the tests pass in a process of their own; twice out of time is failing."""
     process = _fork(_test, tests)
     process.join(seconds)
     if process.exitcode is None:  # the machine may have been busy

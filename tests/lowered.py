@@ -38,7 +38,7 @@ def products(lowered: str) -> list[Product]:
 
 
 def fenced(lowered: str) -> bool:
-    """Whether a barrier comes after every dot_general, before anything is computed from it."""
+    """True if a barrier follows every dot_general, before anything is computed from it."""
     lines = [line for line in lowered.splitlines() if "stablehlo.broadcast_in_dim" not in line]
     after = [b for a, b in itertools.pairwise(lines) if "stablehlo.dot_general" in a]
     return all("stablehlo.optimization_barrier" in line for line in after)

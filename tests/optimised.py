@@ -20,7 +20,7 @@ class Product(NamedTuple):
 
 
 class Program(NamedTuple):
-    """What a text says."""
+    """The facts read from a text."""
 
     dtypes: set[str]
     opcodes: set[str]

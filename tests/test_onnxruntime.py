@@ -75,7 +75,7 @@ def values(seed, shape, x_dtype, w_dtype):
 
 
 def expected(given, shape):
-    """What ONNX Runtime gives; its parameters are constants, as in a quantized network."""
+    """ONNX Runtime's result; its parameters are constants, as in a quantized network."""
     options = shape["options"]
     node = helper.make_node(
         "QLinearConv",

@@ -18,11 +18,11 @@ _OVERRIDE = "DMLAX_NATIVE_ISA"
 
 
 class _AbsentError(Exception):
-    """Why there is no library, in a sentence."""
+    """The reason why there is no library, in a sentence."""
 
 
 def why_not(platform: str) -> str | None:
-    """Why the native kernels cannot run on a platform, or None."""
+    """Return why the native kernels cannot run on a platform, or None."""
     if platform != "cpu":
         return "it runs on cpu only"
     return _loaded()[1]

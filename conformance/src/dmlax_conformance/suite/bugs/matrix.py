@@ -216,7 +216,7 @@ class Matrix:
 
     @property
     def is_fine(self) -> bool:
-        """Whether vectors about its clause kill every bug, and nothing that is permitted."""
+        """True if vectors about its clause kill every bug, and none kills a permitted variant."""
         return not (self.survivors or self.accidents or self.alarms or self.crashes)
 
     def topics(self, trial: Trial) -> Counter[str]:

@@ -31,7 +31,7 @@ class Bug:
 
     @property
     def must_kill(self) -> bool:
-        """Whether it is a bug."""
+        """True for a bug, False for a permitted variant."""
         return self.group != PERMITTED
 
     @property

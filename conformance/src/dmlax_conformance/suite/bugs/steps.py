@@ -1,4 +1,4 @@
-"""What the steps of all operators share."""
+"""Helpers that the steps of all operators share."""
 
 from collections.abc import Mapping
 from fractions import Fraction
