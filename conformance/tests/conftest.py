@@ -19,6 +19,7 @@ from dmlax_conformance.suite.runner import Result
 
 Edit = Callable[[dict[str, Any]], Any]
 SMALL = 2_000  # elements of an output
+WIDE = {"int64", "uint64", "float64"}
 SHOWN = {  # which tests of reports and pages look at
     *("nonzero-large-257x257", "nonzero-length-1071", "nonzero-page-order"),
     *("nonzero-int8-extremes", "dequantize-int8-float32", "intconv-padding-end"),
@@ -31,6 +32,11 @@ def is_small(vector: Vector) -> bool:
     return all(prod(asked.sizes) < SMALL for asked in vector.outputs.values())
 
 
+def is_wide(vector: Vector) -> bool:
+    """Say whether an input has 64-bit elements."""
+    return any(tensor.dtype in WIDE for tensor in vector.inputs.values())
+
+
 @pytest.fixture(scope="session")
 def every() -> list[Vector]:
     """Return every vector."""
@@ -41,6 +47,13 @@ def every() -> list[Vector]:
 def suite(every: list[Vector]) -> list[Vector]:
     """Return every vector, but those that need gigabytes."""
     return [vector for vector in every if not vector.memory]
+
+
+@pytest.fixture(scope="session")
+def quarter(suite: list[Vector]) -> list[Vector]:
+    """Return a quarter of the small vectors, and all of them that have 64-bit elements."""
+    small = [vector for vector in suite if is_small(vector)]
+    return [vector for i, vector in enumerate(small) if i % 4 == 0 or is_wide(vector)]
 
 
 @pytest.fixture(scope="session")

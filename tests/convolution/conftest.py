@@ -19,6 +19,6 @@ def take(monkeypatch):
         monkeypatch.setattr(xla, "_in_parts", run)
         return plans
 
-    dispatch._compiled.cache_clear()
+    dispatch._compile.cache_clear()
     yield name
-    dispatch._compiled.cache_clear()
+    dispatch._compile.cache_clear()

@@ -95,7 +95,7 @@ def test_steps_that_are_never_taken_may_be_of_any_length():
 
 def test_windows_too_far_apart_to_address_are_joined(monkeypatch):
     monkeypatch.setattr(xla, "_MOST_WORDS", 9 * 9)
-    monkeypatch.setattr(xla, "_gathered", None)
+    monkeypatch.setattr(xla, "_gather_taps", None)
     rng = np.random.default_rng(8)
     x = rng.integers(0, 256, (2, 4, 9, 9), np.uint8)
     w = rng.integers(-128, 128, (3, 4, 2, 3), np.int8)

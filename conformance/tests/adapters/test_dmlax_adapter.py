@@ -198,16 +198,16 @@ def is_wide(vector: Vector) -> bool:
 
 
 def test_eager_declines_64_bit_elements_of_all_but_nonzero(
-    adapter: Dmlax, suite: list[Vector]
+    adapter: Dmlax, quarter: list[Vector]
 ) -> None:
-    for result in runner.run(adapter, suite, ["eager"]):
+    for result in runner.run(adapter, quarter, ["eager"]):
         nonzero = result.vector.operator == "nonzero_coordinates"
         want = "unsupported" if is_wide(result.vector) and not nonzero else "exact"
         assert result.verdict == want, (result.vector.id, result.outcome)
 
 
-def test_jit_declines_64_bit_elements_only(adapter: Dmlax, suite: list[Vector]) -> None:
-    for result in runner.run(adapter, suite, ["jit"]):
+def test_jit_declines_64_bit_elements_only(adapter: Dmlax, quarter: list[Vector]) -> None:
+    for result in runner.run(adapter, quarter, ["jit"]):
         want = "unsupported" if is_wide(result.vector) else "exact"
         assert result.verdict == want, (result.vector.id, result.outcome)
 
@@ -233,9 +233,9 @@ def test_wrong_documented_shapes_are_not_hidden(
     assert runner.judge(adapter, vector, "eager").verdict == "fail"
 
 
-def test_valid_calls_run_through_descriptors(adapter: Dmlax, suite: list[Vector]) -> None:
+def test_valid_calls_run_through_descriptors(adapter: Dmlax, quarter: list[Vector]) -> None:
     verdicts: dict[str, set[str]] = {}
-    for result in runner.run(adapter, suite, ["descriptor"]):
+    for result in runner.run(adapter, quarter, ["descriptor"]):
         vector = result.vector
         assert vector.desc is None
         kind = "valid" if vector.is_valid else "invalid"
@@ -249,8 +249,10 @@ def test_valid_calls_run_through_descriptors(adapter: Dmlax, suite: list[Vector]
     }
 
 
-def test_the_lowest_level_that_accepts_a_call_is_taken(adapter: Dmlax, suite: list[Vector]) -> None:
-    calls = [vector for vector in suite if vector.desc is None]
+def test_the_lowest_level_that_accepts_a_call_is_taken(
+    adapter: Dmlax, quarter: list[Vector]
+) -> None:
+    calls = [vector for vector in quarter if vector.desc is None]
     assert len(list(runner.run(adapter, calls, ["descriptor"]))) == len(calls)
     first = {operator: introduced(operator) for operator in TABLES}
     assert set(first.items()) - set(CREATED) <= {(name, "1_0") for name in TABLES}
