@@ -43,7 +43,7 @@ test-command = "{tests}"
 [cosmic-ray.distributor]
 name = "local"
 """
-PYTEST = "-q -x -p no:cacheprovider -p no:xdist"
+PYTEST = "-q -x -p no:cacheprovider -p no:xdist -m not(slow)"
 MESSAGES = "tests/test_messages.py"
 TESTS = {  # what should notice, the quickest first; and the longest that a mutant may take
     "_core/windows.py": ("tests/core/test_windows.py tests/convolution/test_plan.py", 60),

@@ -12,6 +12,8 @@ from dmlax._core import float_bits
 from dmlax_conformance.operators._shared import floats
 from support import WORDS, assert_same, draw, wild_floats
 
+pytestmark = pytest.mark.mutation  # the files without `exactly` say the same, jitted
+
 FORMATS = [np.float32, np.float16]
 LIMBS = [0, 1, 2, 3, 0x7FFF, 0x8000, 0xFFFF, 0x10000, 0x10001, 0xFFFF0000, 0xFFFE0001]
 LIMBS += [0x7FFFFFFF, 0x80000000, 0x80000001, 0xAAAAAAAA, 0x55555555, 0xFFFFFFFE, 0xFFFFFFFF]

@@ -15,6 +15,8 @@ from requantize_cases import (
 )
 from support import assert_same, requantized
 
+pytestmark = pytest.mark.mutation  # the files without `exactly` say the same, jitted
+
 DTYPES = ["int8", "uint8"]
 KINDS = ["float32", "float16", "int32"]
 WIDTHS = ["int8", "uint8", "int16", "uint16", "int32", "uint32"]
