@@ -59,9 +59,7 @@ CLAUSES = {
 
 
 def derived() -> Iterator[Bug]:
-    """Yield the bugs that follow from the operator's rules and fields."""
-    yield from RULES.bugs()
-    yield from DESCS.bugs()
+    """Yield the bugs that follow from the operator's fields."""
     yield from readings(OPERATOR, roles(CLAUSES))
     points = {IMAGE_POINT: IMAGE, FILTER_POINT: FILTER}
     yield from zero_points(OPERATOR, CLAUSES["absent"], points)

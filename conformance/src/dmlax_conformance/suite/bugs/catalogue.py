@@ -26,7 +26,12 @@ def catalogue() -> Mapping[str, Bug]:
 def _derived() -> Iterator[Bug]:
     """Yield the bugs that follow from rules, fields and tables."""
     for room in ROOMS:
-        for found in (room.derived(), strides.bugs(room.OPERATOR)):
+        for found in (
+            room.RULES.bugs(),
+            room.DESCS.bugs(),
+            room.derived(),
+            strides.bugs(room.OPERATOR),
+        ):
             yield from (replace(each, is_derived=True) for each in found)
 
 

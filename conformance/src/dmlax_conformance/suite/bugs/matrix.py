@@ -43,7 +43,7 @@ class Subject(NamedTuple):
 
 @dataclass(frozen=True)
 class Prepared:
-    """An implementation that is told which rules the case breaks."""
+    """An implementation that takes the broken rules of a case as an argument."""
 
     implementation: Implementation
     found: Found
