@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ...suite.adapter import Case
-from ...suite.bugs.convolution import first_of_group, pad_zeros, taps, without
-from ...suite.bugs.record import CORRECT, VALUES, Bug, bug, in_part
+from ...suite.bugs.convolution import Sums, first_of_group, pad_zeros, taps, without
+from ...suite.bugs.record import VALUES, Bug, bug, in_part
 from ...suite.bugs.refusals import Refuse, When, accept, in_refusals, refuse
 from ...suite.bugs.steps import Array, Call, Sizes
 from .convolution import Windows
@@ -44,7 +44,7 @@ def of_sums(operator: str, clauses: Mapping[str, str]) -> Iterator[Bug]:
         yield bug(operator, name, clauses["window"], VALUES, read=_with_windows(change))
     for (topic, step), ways in SUMS.items():
         yield from in_part(operator, clauses[topic], "sums", step, ways)
-    rounded_up = replace(CORRECT.sums, sizes=_sizes_up, taps=_with_room)
+    rounded_up = Sums(sizes=_sizes_up, taps=_with_room)
     yield bug(operator, "rounds-sizes-up", clauses["window"], VALUES, sums=rounded_up)
 
 

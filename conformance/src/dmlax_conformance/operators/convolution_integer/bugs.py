@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from ...suite.adapter import Case
+from ...suite.bugs.convolution import Sums, store_sums
 from ...suite.bugs.descs import DescRules
+from ...suite.bugs.permitted import PADDINGS, TOTALS
 from ...suite.bugs.readings import outputs, readings, zero_points
 from ...suite.bugs.record import Bug, in_output
 from ...suite.bugs.refusals import Rules
@@ -56,6 +58,10 @@ CLAUSES = {
     "channels": "CVI-3",
     "zero-points": "CVI-5",
 }
+
+PARTS = {"sums": Sums(), "store": store_sums}
+RESULT = "CVI-1"
+PERMITTED = (("CVI-1", "sums", "total", TOTALS), ("CVI-1", "sums", "pad", PADDINGS))
 
 
 def derived() -> Iterator[Bug]:

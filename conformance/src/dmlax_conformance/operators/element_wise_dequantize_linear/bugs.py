@@ -9,7 +9,7 @@ import numpy as np
 from ...format.tensors import DTYPES
 from ...suite.adapter import Case
 from ...suite.bugs.descs import DescRules
-from ...suite.bugs.element_wise import difference_times_scale
+from ...suite.bugs.element_wise import Dequantize, difference_times_scale
 from ...suite.bugs.readings import outputs, readings, zero_points
 from ...suite.bugs.record import Bug, in_output, in_part
 from ...suite.bugs.refusals import Rules
@@ -53,6 +53,10 @@ DESCS = DescRules(
     "",
     {"DataType": ((IMAGE, POINT), (SCALE, OUTPUT)), "DimensionCount": ALIKE_RANKS},
 )
+
+PARTS = {"dequantize": Dequantize()}
+RESULT = "DQT-1"
+PERMITTED = ()
 
 
 def derived() -> Iterator[Bug]:

@@ -7,7 +7,8 @@ from typing import Any
 
 from ...suite.adapter import Case
 from ...suite.bugs.descs import DescRules
-from ...suite.bugs.element_wise import divided
+from ...suite.bugs.element_wise import Quantize, divided
+from ...suite.bugs.permitted import NAN_ROUNDINGS, ROUNDINGS
 from ...suite.bugs.readings import outputs, readings, zero_points
 from ...suite.bugs.record import Bug, in_output, in_part
 from ...suite.bugs.refusals import Rules, accept, in_refusals
@@ -45,6 +46,13 @@ DESCS = DescRules(
     {**IMPLIED, "quantize-same-dimension-count": SAME_SIZES},
     "data-type:inputs",
     {"DataType": ((IMAGE, SCALE), (OUTPUT, POINT)), "DimensionCount": ALIKE_RANKS},
+)
+
+PARTS = {"quantize": Quantize()}
+RESULT = "QNT-1"
+PERMITTED = (
+    ("QNT-2", "quantize", "rounding", ROUNDINGS),
+    ("QNT-7", "quantize", "rounding", NAN_ROUNDINGS),
 )
 
 
