@@ -82,7 +82,7 @@ def test_numpy_alone_is_enough_for_the_suites_own_vectors(tmp_path: Path) -> Non
 
 
 LAYERS = {
-    **dict.fromkeys(("errors", "exit_codes", "paths", "terminal"), 0),
+    **dict.fromkeys(("errors", "exit_codes", "options", "paths", "terminal"), 0),
     "format": 1,
     "operators": 2,
     "suite": 3,

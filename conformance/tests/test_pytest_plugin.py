@@ -152,7 +152,8 @@ def test_without_the_option_nothing_happens(pytester: pytest.Pytester) -> None:
 
         def test_own():
             loaded = {name for name in sys.modules if name.startswith("dmlax_conformance")}
-            assert loaded == {"dmlax_conformance", "dmlax_conformance.pytest_plugin"}
+            own = {f"dmlax_conformance.{name}" for name in ("options", "pytest_plugin")}
+            assert loaded == {"dmlax_conformance", *own}
             assert "jsonschema" not in sys.modules
         """
     )

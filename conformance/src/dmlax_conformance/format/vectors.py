@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import Malformed
+from ..errors import Malformed, in_file
 from ..paths import schema_file, vectors_dir
 from . import json_schema, layout, limits, tensors
 from .json_schema import pointer
@@ -94,6 +94,13 @@ def load_all(root: Path | None = None, operators: Collection[str] = ()) -> list[
     return suite
 
 
+def selected(options: Any) -> list[Vector]:
+    """Return the vectors that a command's options choose."""
+    suite = load_all(options.vectors, options.operator or ())
+    wanted = (options.operator, options.id, options.flag)
+    return [vector for vector in suite if matches(vector, *wanted)]
+
+
 def _check_ids(suite: Iterable[Vector]) -> None:
     places: dict[str, str] = {}
     numbers: Counter[Path] = Counter()
@@ -121,12 +128,10 @@ def matches(
 
 def load(path: Path) -> list[Vector]:
     """Return the vectors of one file, or raise `Malformed` naming file and position."""
-    try:
+    with in_file(path):
         file = parse(limits.read(path))
         check_schema(file, path)
         return _linked(file, list(_vectors(file, path)))
-    except Malformed as error:
-        raise Malformed(error.position, error.message, str(path)) from None
 
 
 def parse(text: str) -> Any:

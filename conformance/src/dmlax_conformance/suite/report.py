@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..format.vectors import Vector
-from ..terminal import Console, Table
+from ..terminal import Console, Table, console
 from .compare import describe
 from .repeat import command
 from .runner import VERDICTS, Result, Totals
@@ -25,7 +25,14 @@ def table(results: Sequence[Result]) -> Table:
     return shown
 
 
-def print_failures(console: Console, results: Sequence[Result], start: str, limit: int) -> None:
+def show(results: Sequence[Result], start: str, limit: int) -> None:
+    """Print the failures and the table."""
+    shown = console()
+    _print_failures(shown, results, start, limit)
+    shown.print(table(results))
+
+
+def _print_failures(console: Console, results: Sequence[Result], start: str, limit: int) -> None:
     """Print each failure with its inputs and the command that repeats it, given its start."""
     bad = [result for result in results if result.verdict in ("fail", "error")]
     for result in bad[:limit]:
