@@ -6,6 +6,7 @@ Exit codes: 0 all as expected; 1 a failure; 2 wrong usage, or an adapter that do
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,29 +28,43 @@ from .suite.adapter import Adapter
 from .suite.bugs import command as bugs
 from .suite.generate import driver
 from .suite.repeat import start_of_command
+from .supervision import supervised
 from .terminal import complain, progress
+from .texts import of_error
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     options = _parser().parse_args(arguments)
+    if arguments is None and "implementation" in options:
+        return supervised(lambda: _finish(options))
+    return _finish(options)
+
+
+def _finish(options: argparse.Namespace) -> int:
+    """Return the command's code, whatever ends it."""
     try:
         code: int = options.command(options)
+        sys.stdout.flush()
     except (NotStartable, reports.WrongUsage) as error:
         return complain(str(error), USAGE)
     except Malformed as error:
         return complain(f"malformed {error.what}: {error}", UNUSABLE)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except KeyboardInterrupt:
+        return complain("interrupted", FAILED)
+    except (SystemExit, GeneratorExit) as error:  # of an adapter
+        return complain(of_error(error), FAILED)
     return code
 
 
 def _run(options: argparse.Namespace) -> int:
     reports.check_outputs(options)
     chosen = vectors.selected(options)
-    adapter = adapters.start(options.implementation, options.time_limit)
-    try:
+    with adapters.started(options.implementation, options.time_limit) as adapter:
         return _run_started(options, adapter, chosen)
-    finally:
-        adapters.close(adapter)
 
 
 def _run_started(options: argparse.Namespace, adapter: Adapter, chosen: list[Vector]) -> int:
@@ -61,29 +76,20 @@ def _run_started(options: argparse.Namespace, adapter: Adapter, chosen: list[Vec
     start = start_of_command(options.implementation, options.vectors, options.time_limit)
     report.show(results, start, options.max_shown)
     reports.write(options, results, adapter)
-    code = _verdict(runner.Totals.of(results), options)
     for line in complaints:
-        code = complain(line, code or FAILED)
-    return code
+        complain(line, FAILED)
+    has_failed = any(result.verdict in reports.bad(options.strict) for result in results)
+    lacking = report.complain_of_shortfalls(results, options.min_cases)
+    return FAILED if complaints or has_failed else UNUSABLE if lacking else FINE
 
 
 def _default_jobs(adapter: Adapter) -> int:
     return (os.cpu_count() or 1) if getattr(adapter, "concurrent", False) else 1
 
 
-def _verdict(totals: runner.Totals, options: argparse.Namespace) -> int:
-    needed = max(options.min_cases, 1)
-    if totals.applicable < needed:
-        return complain(f"{totals.applicable} applicable cases, needed {needed}", UNUSABLE)
-    return FAILED if any(totals.counts[name] for name in reports.bad(options.strict)) else FINE
-
-
 def _smoke(options: argparse.Namespace) -> int:
-    adapter = adapters.start(options.implementation, options.time_limit)
-    try:
+    with adapters.started(options.implementation, options.time_limit) as adapter:
         found = list(smoke.findings(adapter))
-    finally:
-        adapters.close(adapter)
     _print(smoke.summary(found))
     return FAILED if any(finding.layer for finding in found) else FINE
 

@@ -18,8 +18,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "min-cases": {
         "metavar": "N",
         "type": int,
-        "default": 1,
-        "help": "fewest applicable cases",
+        "help": "fewest values that are right",
     },
     "max-shown": {"metavar": "N", "type": int, "default": 10, "help": "failures to print"},
     "time-limit": {

@@ -5,6 +5,9 @@ from collections.abc import Iterable
 from itertools import zip_longest
 from typing import Any, TypeVar
 
+from .texts import printable
+
+LONGEST = 4000  # characters of a complaint
 T = TypeVar("T")
 
 
@@ -81,5 +84,5 @@ def progress(items: Iterable[T], label: str, total: int) -> Iterable[T]:
 
 def complain(message: str, code: int) -> int:
     """Print why a command ends with this code, and return the code."""
-    print(f"dmlax-conformance: {message}", file=sys.stderr)
+    print(f"dmlax-conformance: {printable(message, LONGEST)}", file=sys.stderr)
     return code

@@ -70,10 +70,12 @@ def _check(options: argparse.Namespace) -> int:
     results = list(runner.run(adapter, chosen, adapter.variants))
     start = shlex.join(["dmlax-conformance", "check", "--results", str(options.results)])
     report.show(results, start, options.max_shown)
-    totals = runner.Totals.of(results)
-    if not totals.applicable:
+    given = [result for result in results if result.verdict != "unsupported"]
+    if not given:
         return complain("no result", UNUSABLE)
-    return FAILED if totals.counts["fail"] + totals.counts["error"] else FINE
+    lacking = report.complain_of_shortfalls(given)
+    counts = runner.Totals.of(results).counts
+    return FAILED if counts["fail"] + counts["error"] else UNUSABLE if lacking else FINE
 
 
 def _ids(root: Path | None) -> set[str]:

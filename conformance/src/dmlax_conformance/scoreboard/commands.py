@@ -31,12 +31,11 @@ def _write(options: argparse.Namespace) -> int:
     suite = vectors.load_all(options.vectors)
     entries = {}
     for name in options.implementation:
-        adapter = adapters.start(name)
-        jobs = (options.jobs or 1) if getattr(adapter, "concurrent", False) else 1
-        results = list(runner.run(adapter, suite, adapter.variants, jobs))
-        print(f"{name}: {len(results)} results", file=sys.stderr)
-        adapters.close(adapter)
-        entries[name] = entry(adapter, results)
+        with adapters.started(name) as adapter:
+            jobs = (options.jobs or 1) if getattr(adapter, "concurrent", False) else 1
+            results = list(runner.run(adapter, suite, adapter.variants, jobs))
+            print(f"{name}: {len(results)} results", file=sys.stderr)
+            entries[name] = entry(adapter, results)
     record = {
         "schema": FORMAT,
         "date": datetime.now(UTC).date().isoformat(),
