@@ -5,7 +5,7 @@ LONGEST = 600
 
 def printable(value: object, longest: int = LONGEST) -> str:
     """Return a text that is cut, with escapes for what a terminal would not show."""
-    text = value if isinstance(value, str) else _text_of(value)
+    text = value if isinstance(value, str) else text_of(value)
     kept = "".join(c if c.isprintable() else _escaped(c) for c in text[:longest])
     more = len(text) - longest
     return f"{kept}... ({more} more characters)" if more > 0 else kept
@@ -16,7 +16,7 @@ def of_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {printable(error, LONGEST // 2)}"
 
 
-def _text_of(value: object) -> str:
+def text_of(value: object) -> str:
     """Return the text of an object that may refuse to have one."""
     try:
         return str(value)

@@ -4,24 +4,29 @@ import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import NamedTuple
+
+import numpy as np
 
 from ..errors import AdapterFailure, NotStartable, SpecViolation, Unsupported
 from ..format import limits
 from ..format.tensors import to_numpy
 from ..format.vectors import ExpectedError, Vector
-from ..texts import of_error, printable
-from .adapter import Adapter, Case
+from ..texts import of_error, text_of
+from .adapter import Adapter, Array, Case
 from .compare import EXACT, Outcome, compare_outputs
 
 VERDICTS = ("exact", "permitted", "fail", "error", "expected", "unsupported")
 PASSED = frozenset({"exact", "permitted"})
 CAPABILITIES = frozenset({"descriptors", "strides", "large"})
 ENOUGH = 10  # values of an operator
+MOST_OUTPUTS = 16  # that a report keeps
+LARGEST_KEPT = 1 << 24  # bytes of one of them
 
 
 @dataclass(frozen=True)
@@ -180,15 +185,28 @@ def _judge_answer(adapter: Adapter, vector: Vector, variant: str, case: Case) ->
     try:
         answer = adapter.run(case, variant)
     except Unsupported as reason:
-        return Outcome("unsupported", (printable(reason),))
+        return Outcome("unsupported", (text_of(reason),))
     except SpecViolation as violation:
         return _judge_refusal(vector, violation)
     except AdapterFailure as failure:
-        return Outcome("error", (printable(failure), *failure.details))
+        return Outcome("error", (text_of(failure), *failure.details))
     if isinstance(vector.expect, ExpectedError):
-        return Outcome("fail", (f"accepted; {_wanted(vector.expect)}",), answer)
+        return Outcome("fail", (f"accepted; {_wanted(vector.expect)}",), _kept(answer))
     outcome = compare_outputs(vector.expect, answer, vector.desc)
-    return outcome if outcome == EXACT else replace(outcome, answer=answer)
+    return outcome if outcome == EXACT else replace(outcome, answer=_kept(answer))
+
+
+def _kept(answer: object) -> dict[str, Array]:
+    """Return copies of the outputs, which may change, for a report; large ones without elements."""
+    if not isinstance(answer, Mapping):
+        return {}
+    arrays = {str(name): np.asarray(answer[name]) for name in islice(answer, MOST_OUTPUTS)}
+    return {
+        name: array.copy()
+        if array.nbytes <= LARGEST_KEPT
+        else np.broadcast_to(np.zeros((), array.dtype), array.shape)
+        for name, array in arrays.items()
+    }
 
 
 def missing_capabilities(adapter: Adapter, vector: Vector) -> list[str]:
