@@ -5,9 +5,10 @@ Exit codes: 0 all as expected; 1 a failure; 2 wrong usage, or an adapter that do
 """
 
 import argparse
+import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from . import __version__, adapters
@@ -28,6 +29,7 @@ from .suite.adapter import Adapter
 from .suite.bugs import command as bugs
 from .suite.generate import driver
 from .suite.repeat import start_of_command
+from .suite.runner import Result
 from .supervision import supervised
 from .terminal import complain, progress
 from .texts import of_error
@@ -55,8 +57,9 @@ def _finish(options: argparse.Namespace) -> int:
         return FAILED
     except KeyboardInterrupt:
         return complain("interrupted", FAILED)
-    except (SystemExit, GeneratorExit) as error:  # of an adapter
-        return complain(of_error(error), FAILED)
+    except (SystemExit, GeneratorExit) as error:  # of an adapter, or of rich at a closed pipe
+        is_closed = isinstance(error.__context__, BrokenPipeError)
+        return FAILED if is_closed else complain(of_error(error), FAILED)
     return code
 
 
@@ -71,8 +74,11 @@ def _run_started(options: argparse.Namespace, adapter: Adapter, chosen: list[Vec
     variants = runner.variants_of(adapter, options.variant)
     reasons = reports.reasons(options, adapter)
     judged = runner.run(adapter, chosen, variants, options.jobs or _default_jobs(adapter))
-    shown = progress(judged, "vectors", len(runner.cases(adapter, chosen, variants)))
+    total = len(runner.cases(adapter, chosen, variants))
+    shown = _until_interrupted(progress(judged, "vectors", total))
     results, complaints = expected.apply(shown, reasons, reports.bad(options.strict))
+    if len(results) < total:
+        complaints.append(f"interrupted: {len(results)} of {total} ran")
     start = start_of_command(options.implementation, options.vectors, options.time_limit)
     report.show(results, start, options.max_shown)
     reports.write(options, results, adapter)
@@ -81,6 +87,12 @@ def _run_started(options: argparse.Namespace, adapter: Adapter, chosen: list[Vec
     has_failed = any(result.verdict in reports.bad(options.strict) for result in results)
     lacking = report.complain_of_shortfalls(results, options.min_cases)
     return FAILED if complaints or has_failed else UNUSABLE if lacking else FINE
+
+
+def _until_interrupted(results: Iterable[Result]) -> Iterator[Result]:
+    """Yield results until the user has enough, so that those that are there are kept."""
+    with contextlib.suppress(KeyboardInterrupt):
+        yield from results
 
 
 def _default_jobs(adapter: Adapter) -> int:

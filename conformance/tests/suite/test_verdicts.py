@@ -5,6 +5,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from dmlax_conformance import cli
 from dmlax_conformance.paths import vectors_dir
+from dmlax_conformance.suite import runner
 
 HERE = Path(__file__).parent
 HELLO = {"protocol": 1, "name": "p", "language": "sh", "version": "1"}
@@ -136,6 +138,47 @@ CHOICES = (
 @pytest.mark.parametrize("choice", CHOICES, ids=" ".join)
 def test_a_choice_of_nothing_does_not_pass(choice: list[str], run: Any) -> None:
     assert run("oracle", *choice) in (2, 3)
+
+
+@pytest.mark.parametrize("way", ["Scribbles", "ReusesItsArrays", "WritesALot"])
+def test_a_right_answer_given_rudely_passes(way: str, run: Any) -> None:
+    assert run(f"ways:{way}") == 0
+
+
+@pytest.mark.parametrize("way", ["RaisesLongTexts", "AnswersHugeArrays", "AnswersManyNames"])
+def test_what_is_long_is_cut(way: str, run: Any, tmp_path: Path) -> None:
+    tracemalloc.start()
+    assert run(f"ways:{way}") == 1
+    assert tracemalloc.get_traced_memory()[1] < 400_000_000
+    tracemalloc.stop()
+    assert (tmp_path / "report.jsonl").stat().st_size < 2_000_000
+
+
+def test_control_characters_are_escaped(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("ways:RaisesControls") == 1
+    out, err = capsys.readouterr()
+    assert r"\x1b[2J \ud800" in out
+    assert (out + err).replace("\n", "").isprintable()
+
+
+def test_an_interrupt_keeps_what_ran(run: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    judge = runner._result
+
+    def interrupted(adapter: Any, vector: Any, variant: str) -> Any:
+        if vector.id == "nonzero-uint8-extremes":
+            raise KeyboardInterrupt
+        return judge(adapter, vector, variant)
+
+    monkeypatch.setattr(runner, "_result", interrupted)
+    assert run("oracle") == 1
+    _, *results, _ = (tmp_path / "report.jsonl").read_text().splitlines()
+    assert results
+
+
+def test_a_closed_pipe_is_no_error() -> None:
+    line = f"{shlex.quote(sys.executable)} -m dmlax_conformance list | true"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
 
 
 def test_values_are_counted_and_named(run: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -242,6 +242,61 @@ class AsksForNothing(Declines):
         return {}
 
 
+# -- rude ways to be right, and long ways to be wrong ----------------------------------------
+
+
+class Scribbles(Oracle):
+    """Right, and changes all that it was given."""
+
+    def run(self, case: Case, variant: str) -> Any:
+        answer = super().run(case, variant)
+        for array in case.inputs.values():
+            array[...] = 0
+        for part in (case.inputs, case.outputs, case.attributes, case.desc or {}):
+            part.clear()  # type: ignore[attr-defined]
+        return answer
+
+
+class ReusesItsArrays(Oracle):
+    """Right, and changes its last answer before it gives the next."""
+
+    last: Any = {}
+
+    def run(self, case: Case, variant: str) -> Any:
+        for array in self.last.values():
+            array[...] = 7
+        self.last = super().run(case, variant)
+        return self.last
+
+
+class WritesALot(Oracle):
+    """Right, and writes to standard output and error."""
+
+    def run(self, case: Case, variant: str) -> Any:
+        print("x" * 10_000, "\x1b[2J")
+        print("x" * 10_000, file=sys.stderr)
+        return super().run(case, variant)
+
+
+class RaisesLongTexts(Declines):
+    def run(self, case: Case, variant: str) -> Any:
+        raise ValueError("out of memory " * 1_000_000)
+
+
+class RaisesControls(Raises):
+    error = ValueError("\x1b[2J \ud800")
+
+
+class AnswersHugeArrays(Declines):
+    def run(self, case: Case, variant: str) -> Any:
+        return {name: np.zeros(20_000_000, np.uint32) for name in case.outputs}
+
+
+class AnswersManyNames(Declines):
+    def run(self, case: Case, variant: str) -> Any:
+        return {f"Output{number}": np.zeros(1) for number in range(500)}
+
+
 # -- ways that end the process -----------------------------------------------------------------
 
 

@@ -55,10 +55,8 @@ def _file_problems(path: Path) -> Iterator[str]:
 
 
 def _legend_problems(file: dict[str, Any], legend: str, key: str) -> Iterator[str]:
-    """Complain about words that are used but not explained, or the other way round."""
+    """Complain about words that are explained but not used; the reverse is malformed."""
     used = {word for vector in file["vectors"] for word in vector[key]}
-    for word in sorted(used - file[legend].keys()):
-        yield f"{word} is not explained in {legend}"
     for word in sorted(file[legend].keys() - used):
         yield f"{word} is explained in {legend} but not used"
 
