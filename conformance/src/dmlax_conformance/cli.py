@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from . import __version__, adapters
-from .errors import Malformed, NotStartable
+from .errors import Malformed, NotStartable, WrongUsage
 from .exit_codes import FAILED, FINE, UNUSABLE, USAGE
 from .exports import commands as exports
 from .format import vectors
@@ -48,7 +48,7 @@ def _finish(options: argparse.Namespace) -> int:
     try:
         code: int = options.command(options)
         sys.stdout.flush()
-    except (NotStartable, reports.WrongUsage) as error:
+    except (NotStartable, WrongUsage) as error:
         return complain(str(error), USAGE)
     except Malformed as error:
         return complain(f"malformed {error.what}: {error}", UNUSABLE)
@@ -72,7 +72,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _run_started(options: argparse.Namespace, adapter: Adapter, chosen: list[Vector]) -> int:
     variants = runner.variants_of(adapter, options.variant)
-    reasons = reports.reasons(options, adapter)
+    reasons = expected.reasons(options, adapter)
     judged = runner.run(adapter, chosen, variants, options.jobs or _default_jobs(adapter))
     total = len(runner.cases(adapter, chosen, variants))
     shown = _until_interrupted(progress(judged, "vectors", total))

@@ -72,5 +72,9 @@ class AdapterFailure(Exception):  # noqa: N818 - as the others, a state and not 
         self.details = details
 
 
+class WrongUsage(Exception):  # noqa: N818 - what the caller did
+    """An option that asks for what cannot be done."""
+
+
 class NotStartable(Exception):  # noqa: N818 - the state of an adapter
     """The adapter that was asked for could not be built, or the environment is not understood."""

@@ -2,14 +2,16 @@
 
 from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 
 from . import adapters
-from .errors import Malformed, NotStartable
+from .errors import Malformed, NotStartable, WrongUsage
 from .format import vectors
 from .format.vectors import Vector
+from .options import FILTERS
 from .paths import vectors_dir
 from .reports import expected
 from .suite import report, runner
@@ -17,6 +19,7 @@ from .suite.adapter import Adapter
 from .suite.repeat import start_of_command
 from .suite.runner import Judged, Result
 
+NAMES = (*FILTERS, "variant", "time-limit", "expected-failures")
 VERDICT = "dml_verdict"
 PROPERTIES = ("dml_operator", "dml_valid", VERDICT)
 Cases = list[tuple[Vector, str]]
@@ -96,21 +99,22 @@ class Suite(pytest.Collector):
 
     def collect(self) -> Iterator[pytest.Collector]:
         """Start the adapter, and yield a collector for each file."""
-        folder = self.config.getoption("--dml-vectors")
-        is_all = self.config.getoption("--dml-expected-failures") is not None
-        operators = () if is_all else self.config.getoption("--dml-operator") or ()
+        options = SimpleNamespace(
+            **{name.replace("-", "_"): self.config.getoption(f"--dml-{name}") for name in NAMES}
+        )
         try:
-            suite = vectors.load_all(folder, operators)
-            self._adapter = self._adapter or self._started()
-            reasons = self._reasons(runner.cases(self._adapter, suite, self._adapter.variants))
-        except (Malformed, NotStartable) as error:
+            chosen = vectors.selected(options)
+            self._adapter = self._adapter or adapters.start(
+                self._implementation, options.time_limit
+            )
+            reasons = expected.reasons(options, self._adapter)
+            variants = runner.variants_of(self._adapter, options.variant)
+        except (Malformed, NotStartable, WrongUsage) as error:
             raise self.CollectError(f"dmlax-conformance: {error}") from error
-        limit = self.config.getoption("--dml-time-limit")
-        start = start_of_command(self._implementation, folder, limit)
+        start = start_of_command(self._implementation, options.vectors, options.time_limit)
         given = Given(self._adapter, start, reasons)
-        chosen = [vector for vector in suite if self._is_chosen(vector)]
         files: dict[Path, Cases] = {}
-        for vector, variant in runner.cases(self._adapter, chosen, self._variants(self._adapter)):
+        for vector, variant in runner.cases(self._adapter, chosen, variants):
             files.setdefault(vector.file, []).append((vector, variant))
         for path, cases in files.items():
             name = f"{path.parent.name}/{path.name}"
@@ -121,26 +125,6 @@ class Suite(pytest.Collector):
         """Let go of what the adapter holds."""
         if self._adapter is not None:
             adapters.close(self._adapter)
-
-    def _started(self) -> Adapter:
-        limit = self.config.getoption("--dml-time-limit")
-        return adapters.start(self._implementation, limit)
-
-    def _is_chosen(self, vector: Vector) -> bool:
-        option = self.config.getoption
-        wanted = (option("--dml-operator"), option("--dml-id"), option("--dml-flag"))
-        return vectors.matches(vector, *wanted)
-
-    def _variants(self, adapter: Adapter) -> tuple[str, ...]:
-        try:
-            return runner.variants_of(adapter, self.config.getoption("--dml-variant"))
-        except NotStartable as error:
-            raise self.CollectError(f"dmlax-conformance: {error}") from error
-
-    def _reasons(self, cases: Cases) -> Mapping[str, str]:
-        path = self.config.getoption("--dml-expected-failures")
-        known = {expected.key_of(vector.id, variant) for vector, variant in cases}
-        return {} if path is None else expected.load(path, known)
 
 
 class File(pytest.Collector):

@@ -38,17 +38,23 @@ class Dmlax:
     desc_variants = ("eager", JIT)
     capabilities = frozenset({"descriptors", "strides", "large"})
 
+    implementation: str | None = None  # named in every call
+    needs_gpu = False
+
     def __init__(self) -> None:
-        """Import the library and JAX."""
+        """Import the library and JAX, and see that the implementation runs here."""
         self._library: Any = import_module("dmlax")
         self._jax: Any = import_module("jax")
-
-    def _on_gpu(self, implementation: str) -> None:
-        """Name one implementation in every call; it needs an attached GPU."""
-        device = self._jax.devices()[0]
-        if device.platform != "gpu":
+        if self.needs_gpu and self._jax.devices()[0].platform != "gpu":
+            device = self._jax.devices()[0]
             raise NotStartable(f"{self.name} needs a GPU, and JAX runs on {device}")
-        self._library = _Named(self._library, implementation)
+        if self.implementation is None:
+            return
+        self._library = _Named(self._library, self.implementation)
+        try:
+            self._library.nonzero_coordinates(self._jax.numpy.ones(1))
+        except self._library.UnsupportedError as error:
+            raise NotStartable(str(error)) from error
 
     def runs_on(self) -> dict[str, str]:
         """Return versions, device, driver, and what compiled calls of the kernels call."""
@@ -145,48 +151,29 @@ class Xla(Dmlax):
     """`implementation="xla"`, where "auto" may run a kernel. Descs run "auto"."""
 
     name = "dmlax-xla"
-
-    def __init__(self) -> None:
-        """Name it."""
-        super().__init__()
-        self._library = _Named(self._library, "xla")
+    implementation = "xla"
 
 
 class NativeCpu(Dmlax):
     """`implementation="native_cpu"`; kernels that are absent are a failure. Descs run "auto"."""
 
     name = "dmlax-native_cpu"
-
-    def __init__(self) -> None:
-        """See that the kernels are there, by a call of one."""
-        super().__init__()
-        self._library = _Named(self._library, "native_cpu")
-        try:
-            self._library.nonzero_coordinates(self._jax.numpy.ones(1))
-        except self._library.UnsupportedError as error:
-            raise NotStartable(str(error)) from error
+    implementation = "native_cpu"
 
 
 class CudaXla(Dmlax):
     """`implementation="xla"` on an NVIDIA GPU; none attached is a failure. Descs run "auto"."""
 
     name = "dmlax-cuda-xla"
-
-    def __init__(self) -> None:
-        """Look for the GPU."""
-        super().__init__()
-        self._on_gpu("xla")
+    implementation = "xla"
+    needs_gpu = True
 
 
-class CudaMosaic(Dmlax):
+class CudaMosaic(CudaXla):
     """`implementation="mosaic_gpu"` on an NVIDIA GPU; none attached is a failure."""
 
     name = "dmlax-cuda-mosaic_gpu"
-
-    def __init__(self) -> None:
-        """Look for the GPU."""
-        super().__init__()
-        self._on_gpu("mosaic_gpu")
+    implementation = "mosaic_gpu"
 
 
 class _Named:

@@ -5,26 +5,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import Malformed
+from ..errors import WrongUsage
 from ..exit_codes import FAILED, FINE, UNUSABLE
 from ..format import vectors
 from ..options import add_command
-from ..suite import runner
 from ..suite.adapter import Adapter
 from ..suite.repeat import start_of_command
 from ..suite.runner import Result
 from ..terminal import complain
-from . import compare, expected, html, junit, lines, reading
+from . import compare, html, junit, lines, reading
 
 OUTPUTS = {
     "report": "write JSON lines to this file",
     "junit": "write JUnit XML to this file",
     "html": "write one HTML page to this file",
 }
-
-
-class WrongUsage(Exception):  # noqa: N818 - what the caller did
-    """An option that asks for what cannot be done."""
 
 
 def add_run_options(parser: argparse.ArgumentParser) -> None:
@@ -48,18 +43,6 @@ def check_outputs(options: argparse.Namespace) -> None:
     """Raise `WrongUsage` now rather than lose a long run at its end."""
     for name in OUTPUTS:
         _check_output(getattr(options, name))
-
-
-def reasons(options: argparse.Namespace, adapter: Adapter) -> dict[str, str]:
-    """Return the reasons for the failures that are known."""
-    if options.expected_failures is None:
-        return {}
-    cases = runner.cases(adapter, vectors.load_all(options.vectors), adapter.variants)
-    known = {expected.key_of(vector.id, variant) for vector, variant in cases}
-    try:
-        return expected.load(options.expected_failures, known)
-    except Malformed as error:
-        raise WrongUsage(f"expected failures: {error}") from None
 
 
 def bad(strict: bool) -> frozenset[str]:

@@ -3,9 +3,12 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from ..errors import Malformed, in_file
+from ..errors import Malformed, WrongUsage, in_file
 from ..format import vectors
+from ..suite import runner
+from ..suite.adapter import Adapter
 from ..suite.compare import Outcome
 from ..suite.runner import Result
 
@@ -16,6 +19,18 @@ class Excused(Outcome):
 
     was: str = "fail"
     reason: str = ""
+
+
+def reasons(options: Any, adapter: Adapter) -> dict[str, str]:
+    """Return the reasons for the failures that a command's options say are known."""
+    if options.expected_failures is None:
+        return {}
+    cases = runner.cases(adapter, vectors.load_all(options.vectors), adapter.variants)
+    known = {key_of(vector.id, variant) for vector, variant in cases}
+    try:
+        return load(options.expected_failures, known)
+    except Malformed as error:
+        raise WrongUsage(f"expected failures: {error}") from None
 
 
 def load(path: Path, known: Collection[str]) -> dict[str, str]:

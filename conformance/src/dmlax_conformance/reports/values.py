@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ..format import layout, tensors
 from ..format.tensors import DTYPES, Tensor
 from ..format.vectors import ExpectedError, ExpectedTensor, Vector
-from ..suite.compare import differences
+from ..suite.compare import differences, logical
 
 MOST = 512
 FIRST = 16
@@ -93,9 +93,7 @@ def _logical(vector: Vector, name: str, value: Any) -> npt.NDArray[Any]:
         return array
     if array.shape != layout.array_sizes(desc):
         return array
-    places = layout.offsets(desc["Sizes"], desc["Strides"])
-    gathered: npt.NDArray[Any] = array[places].reshape(desc["Sizes"])
-    return gathered
+    return logical(array, desc)
 
 
 def _rows(tensor: ExpectedTensor) -> int:

@@ -11,6 +11,7 @@ from ..format import layout, tensors
 from ..format.vectors import ExpectedTensor
 from ..operators._shared import floats
 from ..texts import printable
+from .adapter import Array
 
 SHOWN = 5
 MOST_DETAILS = 12
@@ -60,8 +61,7 @@ def compare_tensor(
         if array.shape != layout.array_sizes(desc):
             want = layout.array_sizes(desc)
             return Outcome("fail", (f"{name}: a buffer of sizes {array.shape}, not {want}",))
-        places = layout.offsets(desc["Sizes"], desc["Strides"])
-        array = array[places].reshape(expected.sizes)
+        array = logical(array, desc)
     if array.shape != expected.sizes:
         return Outcome("fail", (f"{name}: sizes {array.shape}, not {expected.sizes}",))
     words = tensors.from_numpy(array).words
@@ -72,6 +72,12 @@ def compare_tensor(
         return EXACT
     lines = [_detail(name, expected, index, words[index]) for index, _ in wrong[:SHOWN]]
     return Outcome(verdict, (*lines, *_remainder(name, len(wrong))))
+
+
+def logical(array: Array, desc: Mapping[str, Any]) -> Array:
+    """Return the elements of a whole buffer in the desc's sizes."""
+    places = layout.offsets(desc["Sizes"], desc["Strides"])
+    return np.asarray(array[places].reshape(desc["Sizes"]))
 
 
 def differences(expected: ExpectedTensor, words: tuple[int, ...]) -> Iterator[tuple[int, bool]]:
