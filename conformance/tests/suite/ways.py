@@ -294,7 +294,7 @@ class AnswersHugeArrays(Declines):
 
 class AnswersManyNames(Declines):
     def run(self, case: Case, variant: str) -> Any:
-        return {f"Output{number}": np.zeros(1) for number in range(500)}
+        return {f"Output{number}": np.zeros(1) for number in range(5000)}
 
 
 # -- ways that end the process -----------------------------------------------------------------
