@@ -87,14 +87,20 @@ class Topic:
         self._add(name, comment, clause, flags, requires, expect, {"twin": base})
 
     def wrong(
-        self, base: str, code: str, text: str, cases: Mapping[str, tuple[str, str, Tensor]]
+        self,
+        base: str,
+        code: str,
+        clause: str,
+        text: str,
+        names: str,
+        tensors: Mapping[str, tuple[str, Tensor]],
     ) -> None:
-        """Replace one tensor of the base after the other: names, clauses, fields and tensors."""
-        for name, (clause, field, tensor) in cases.items():
-            sizes = list(tensor.sizes)
-            words = {"field": field, "dtype": tensor.dtype, "sizes": sizes, "rank": len(sizes)}
-            comment = text.format(**words)
-            self.invalid(name, comment, clause, base, (code, field), {field: tensor})
+        """Replace one tensor of the base after the other: their fields and values by name."""
+        for name in names.split():
+            field, own = tensors[name]
+            words = {"field": field, "dtype": own.dtype, "sizes": [*own.sizes]}
+            comment = text.format(**words, rank=len(own.sizes))
+            self.invalid(name, comment, clause, base, (code, field), {field: own})
 
     def shorten(self, name: str, output: str, rows: int) -> None:
         """Keep only the first rows of a table, of which a file cannot hold all."""

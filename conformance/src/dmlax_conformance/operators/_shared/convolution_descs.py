@@ -8,8 +8,8 @@ from ...format.tensors import DTYPES, Tensor
 from ..desc_topics import Call, DescTopic, call, dashed
 from ..tables import TABLES
 from ..topics import drawn
+from .convolution_cases import attributes, output, parameter
 from .strided_descs import add_strided, overlapping, short_by_one, sliding
-from .window_cases import attributes, output, parameter
 
 FULL, BARE, GROUPS, LINE = (f"desc-rules-{end}" for end in ("full", "bare", "groups", "line"))
 NO_ELEMENTS = {"InputTensor": [0, 2, 2, 3], "OutputTensor": [0, 2, 2, 2]}
@@ -106,10 +106,8 @@ class Descs:
         for field, pair in self.same_data_type.items():
             wrong = "INT8" if made.desc[pair]["DataType"] == "UINT8" else "UINT8"
             name, rule = f"desc-{dashed(field)}-type", f"{dashed(field)}-data-type"
-            text, changed = (
-                f"{field} is {wrong}, {pair} is not",
-                made.described(field, data_type=wrong),
-            )
+            text = f"{field} is {wrong}, {pair} is not"
+            changed = made.described(field, data_type=wrong)
             topic.refused(name, text, FULL, rule, field, changed)
         for name, rule, field, sizes in self._wrong_sizes():
             text, rule = f"{field} has sizes {sizes}", f"{dashed(field)}-{rule}"

@@ -51,10 +51,8 @@ class Descs:
                 changed, end = made.described(name, sizes), f"rank-{len(sizes)}"
                 topic.refused(f"desc-{short}-{end}", text, base, f"same-{rule}", name, changed)
             for sizes in ([1, 1, 1], [1, 3, 2]):
-                text, end = (
-                    f"{name} has sizes {sizes}, the input {{1,2,3}}",
-                    "x".join(map(str, sizes)),
-                )
+                text = f"{name} has sizes {sizes}, the input {{1,2,3}}"
+                end = "x".join(map(str, sizes))
                 changed = made.described(name, sizes)
                 topic.refused(f"desc-{short}-{end}", text, base, "same-sizes", name, changed)
         return topic

@@ -1,6 +1,8 @@
 """Pairs of options and size classes: files that every operator has."""
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from ...format.recipe import Cycle
 from ...format.tensors import Tensor, from_recipe
@@ -8,6 +10,7 @@ from ..topics import Topic
 from .covering import Apart, Factors, Row, rows
 from .size_classes import COUNTS
 
+T = TypeVar("T", bound=Topic)
 PERIOD = 61  # divides none of the counts
 LARGE = 999
 SHORT = {127, 255, 999, 1001}  # where a parameter or an image is one too short
@@ -24,26 +27,31 @@ SHAPES = {
 }
 
 
-def pairs(
-    operator: str, factors: Factors, apart: Apart, add: Callable[[Topic, str, str, Row, int], None]
-) -> Iterator[Topic]:
-    """Yield the file of pairs: `add` turns a row of options into a call."""
-    topic = Topic(operator, "pairs")
-    for number, row in enumerate(rows(factors, apart), 1):
-        text = ", ".join(f"{name}: {value}" for name, value in row.items())
-        add(topic, f"pairs-{number}", text, row, number)
-    yield topic
-
-
-def size_classes(operator: str, add: Callable[[Topic, int, int], None]) -> Iterator[Topic]:
-    """Yield the file of size classes: `add` makes the calls of one count.
+@dataclass(frozen=True)
+class Systematic(Generic[T]):
+    """The two files: `pair` turns a row of options into a call, `of_size` makes those of a count.
 
     Large tensors repeat words of a prime number, so that a few say what all elements have to be.
     """
-    topic = Topic(operator, "size-classes")
-    for number, count in enumerate(COUNTS):
-        add(topic, count, number)
-    yield topic
+
+    operator: str
+    kind: Callable[[str, str], T]
+    factors: Factors
+    apart: Apart
+    pair: Callable[[T, str, str, Row, int], None]
+    of_size: Callable[[T, int, int], None]
+
+    def __call__(self) -> Iterator[T]:
+        """Yield the filled topics."""
+        topic = self.kind(self.operator, "pairs")
+        for number, row in enumerate(rows(self.factors, self.apart), 1):
+            text = ", ".join(f"{name}: {value}" for name, value in row.items())
+            self.pair(topic, f"pairs-{number}", text, row, number)
+        yield topic
+        topic = self.kind(self.operator, "size-classes")
+        for number, count in enumerate(COUNTS):
+            self.of_size(topic, count, number)
+        yield topic
 
 
 def repeat(tensor: Tensor, sizes: Iterable[int]) -> Tensor:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from .._shared.convolution_cases import parameter
 from .._shared.convolution_descs import (
     NO_ELEMENTS,
     Descs,
@@ -14,7 +15,6 @@ from .._shared.convolution_descs import (
     zero_points,
 )
 from .._shared.tables import Row
-from .._shared.window_cases import parameter
 from ..desc_topics import Call, DescTopic
 
 __all__ = ["NO_ELEMENTS", "PACKED", "SMALL", "add_survivors", "at_ranks", "topics", "typed"]

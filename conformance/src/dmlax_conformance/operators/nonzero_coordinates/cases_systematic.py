@@ -1,15 +1,14 @@
 """NONZERO_COORDINATES: every pair of options, and every size class."""
 
-from collections.abc import Iterator
 from itertools import product
 from math import prod
 
 from ...format.recipe import Recipe
 from ...format.tensors import DTYPES, from_recipe
 from .._shared.covering import Factors, Row, apart
-from .._shared.systematic import flags_of, pairs, size_classes, sizes_of
-from ..topics import Topic, drawn, floats
-from .cases import OPERATOR, add
+from .._shared.systematic import Systematic, flags_of, sizes_of
+from ..topics import drawn, floats
+from .cases import OPERATOR, NonzeroTopic
 
 FACTORS: Factors = {
     "input": (*("uint8", "int8", "uint16", "int16", "uint32", "int32"), *("float32", "float16")),
@@ -17,12 +16,10 @@ FACTORS: Factors = {
     "width": ("rank", "effective rank"),
     "elements": ("few", "126", "255", "1001", "66000"),
 }
-MADE_OF_INTEGERS = product(("float32", "float16"), ("1001", "66000"))
+FLOATS = product(("float32", "float16"), ("1001", "66000"))
 APART = {
     **apart("rank 1 has one width", (("rank", "1"), ("width", "effective rank"))),
-    **apart(
-        "recipes make integers", *((("input", t), ("elements", n)) for t, n in MADE_OF_INTEGERS)
-    ),
+    **apart("recipes make integers", *((("input", t), ("elements", n)) for t, n in FLOATS)),
 }
 PRIMES = {
     "few": (2, 2, 3),
@@ -34,26 +31,20 @@ PRIMES = {
 ELSEWHERE = {127, 128, 129, 255, 256, 257, 1001, 65_537}  # other files of coordinates have these
 
 
-def topics() -> Iterator[Topic]:
-    """Yield the files of this module."""
-    yield from pairs(OPERATOR, FACTORS, APART, _pair)
-    yield from size_classes(OPERATOR, _of_size)
-
-
-def _pair(topic: Topic, name: str, text: str, row: Row, number: int) -> None:
+def _pair(topic: NonzeroTopic, name: str, text: str, row: Row, number: int) -> None:
     rank, dtype = int(row["rank"]), row["input"]
     width = rank if row["width"] == "rank" else rank - 1
     sizes = (1,) * (rank - width) + _shape(PRIMES[row["elements"]], width)
-    count, large = prod(sizes), row["elements"] in ("1001", "66000")
-    is_float = DTYPES[dtype].kind == "bits"
+    is_large, is_float = row["elements"] in ("1001", "66000"), DTYPES[dtype].kind == "bits"
     low, high = (-9, 9) if is_float else (DTYPES[dtype].low, DTYPES[dtype].high)
-    recipe = Recipe(910 + number, low, high, max(2, count // 16))
+    recipe = Recipe(910 + number, low, high, max(2, prod(sizes) // 16))
+    tensor = drawn("int32" if is_float else dtype, sizes, *recipe)
     if is_float:
-        tensor = floats(dtype, sizes, drawn("int32", sizes, *recipe).words)
-    else:
-        tensor = from_recipe(dtype, sizes, recipe) if large else drawn(dtype, sizes, *recipe)
-    flags = "Large" if large else ""
-    add(topic, name, text, "NZC-1 NZC-3 NZC-4 NZC-7 NZC-8", tensor, width, flags)
+        tensor = floats(dtype, sizes, tensor.words)
+    if is_large:
+        tensor = from_recipe(dtype, sizes, recipe)
+    flags, clause = "Large" if is_large else "", "NZC-1 NZC-3 NZC-4 NZC-7 NZC-8"
+    topic.add(name, text, clause, tensor, width, flags)
 
 
 def _shape(primes: tuple[int, ...], rank: int) -> tuple[int, ...]:
@@ -63,10 +54,11 @@ def _shape(primes: tuple[int, ...], rank: int) -> tuple[int, ...]:
     return (primes[0], *(1,) * (rank - len(primes)), *primes[1:])
 
 
-def _of_size(topic: Topic, count: int, number: int) -> None:
-    if count in ELSEWHERE:
-        return
-    sizes = sizes_of(count)
-    x = from_recipe("uint8", sizes, Recipe(760 + number, 1, 255, max(2, count // 50)))
-    text = f"{count} elements in sizes {list(sizes)}"
-    add(topic, f"elements-{count}", text, "NZC-1 NZC-4", x, flags=flags_of(count))
+def _of_size(topic: NonzeroTopic, count: int, number: int) -> None:
+    if count not in ELSEWHERE:
+        sizes, recipe = sizes_of(count), Recipe(760 + number, 1, 255, max(2, count // 50))
+        x, text = from_recipe("uint8", sizes, recipe), f"{count} elements in sizes {list(sizes)}"
+        topic.add(f"elements-{count}", text, "NZC-1 NZC-4", x, flags=flags_of(count))
+
+
+topics = Systematic(OPERATOR, NonzeroTopic, FACTORS, APART, _pair, _of_size)

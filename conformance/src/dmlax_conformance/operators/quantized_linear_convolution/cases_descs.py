@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from .._shared.convolution_cases import parameter, scale_words
 from .._shared.convolution_descs import (
     NO_ELEMENTS,
     Descs,
@@ -15,7 +16,6 @@ from .._shared.convolution_descs import (
 )
 from .._shared.strided_descs import add_strided
 from .._shared.tables import Row
-from .._shared.window_cases import parameter, scale_words
 from ..desc_topics import Call, DescTopic, cycled
 
 __all__ = ["NO_ELEMENTS", "PACKED", "SMALL", "add_survivors", "at_ranks", "topics", "typed"]
