@@ -44,9 +44,10 @@ def of_both(operator: str, clauses: Mapping[str, str]) -> Iterator[Bug]:
         yield bug(operator, name, clauses["window"], VALUES, read=_with_padding(change))
     rounded_up = replace(CORRECT.sums, sizes=_sizes_up, taps=_with_room)
     yield bug(operator, "rounds-sizes-up", clauses["window"], VALUES, sums=rounded_up)
-    steps = {(clauses[topic], *place): ways for (topic, *place), ways in STEPS.items()}
-    answers = {(clauses[topic], *place): calls for (topic, *place), calls in ANSWERS.items()}
-    yield from planted(operator, steps, {}, answers)  # type: ignore[arg-type]
+    for (topic, part, step), ways in STEPS.items():
+        yield from planted(operator, {(clauses[topic], part, step): ways}, {}, {})
+    for (topic, answer, code, field), calls in ANSWERS.items():
+        yield from planted(operator, {}, {}, {(clauses[topic], answer, code, field): calls})
 
 
 # -- windows and padding -----------------------------------------------------------------------
@@ -190,9 +191,9 @@ STEPS: Steps = {  # by topic
             (k + n // groups) % n, n, width, groups
         ),
         "groups-ignored": lambda k, n, width, groups: list(range(width)),
-        "groups-in-turn": lambda k, n, width, groups: [
-            k % groups * width + c for c in range(width)
-        ],
+        "groups-in-turn": lambda k, n, width, groups: list(
+            range(k % groups * width, k % groups * width + width)
+        ),
         "groups-interleaved": lambda k, n, width, groups: list(
             range(k // (n // groups), width * groups, groups)
         ),

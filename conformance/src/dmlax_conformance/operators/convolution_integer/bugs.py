@@ -8,6 +8,7 @@ from ...suite.bugs.descs import DescRules
 from ...suite.bugs.readings import outputs, readings, zero_points
 from ...suite.bugs.record import Bug, in_output
 from ...suite.bugs.refusals import Rules
+from ...suite.bugs.steps import Array
 from .._shared import convolution_bugs as shared
 from .._shared.convolution_bugs import FILTER, FILTER_POINT, IMAGE, IMAGE_POINT, OUTPUT
 
@@ -56,6 +57,6 @@ def written() -> Iterator[Bug]:
     yield from in_output(OPERATOR, "CVI-1", OUTPUT, {**shared.LAYOUTS, **through})
 
 
-def _through_float32(y: np.ndarray) -> np.ndarray:
+def _through_float32(y: Array) -> Array:
     kept = np.clip(y.astype(np.float32).astype(np.float64), -(2**31), 2**31 - 1)
     return np.asarray(kept.astype(np.int32))

@@ -37,7 +37,7 @@ from .._shared.rounding import RANGES
 from .._shared.rounding_bugs import of_rounding
 
 OPERATOR = "quantized_linear_convolution"
-SCALES = IMAGE_SCALE, FILTER_SCALE, OUTPUT_SCALE = (
+IMAGE_SCALE, FILTER_SCALE, OUTPUT_SCALE = (
     f"{name}ScaleTensor" for name in ("Input", "Filter", "Output")
 )
 BIAS, OUTPUT_POINT = "BiasTensor", "OutputZeroPointTensor"
