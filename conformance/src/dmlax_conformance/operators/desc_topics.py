@@ -9,11 +9,14 @@ from ..format import tensors
 from ..format.descs import scatter, tensor_desc
 from ..format.tensors import DTYPES, Tensor
 from ..format.vectors import Request
+from ._shared.tables import dashed
 from .answer_desc import logical_answer, requests
 from .desc_clauses import DESC_CLAUSES
 from .desc_rules import violations
 from .descs import express, needs
 from .topics import PREFIXES, REVISIONS, Topic, bits, expected, ints
+
+__all__ = ["NEWEST", "Call", "DescTopic", "call", "cycled", "dashed", "poison"]
 
 Desc = Mapping[str, Any]
 NEWEST = "6_4"
@@ -78,12 +81,6 @@ def cycled(dtype: str, sizes: Sequence[int], words: Sequence[int]) -> Tensor:
     return make(dtype, sizes, (words[i % len(words)] for i in range(prod(sizes))))
 
 
-def dashed(name: str) -> str:
-    """Return a feature level, or the name of a tensor or attribute, as it is part of an id."""
-    words = (f"-{c.lower()}" if c.isupper() else c for c in name.removesuffix("Tensor"))
-    return "".join(words).lstrip("-").replace("_", "-")
-
-
 class DescTopic(Topic):
     """One file of desc vectors."""
 
@@ -146,6 +143,23 @@ class DescTopic(Topic):
         vector["expect"] = {"error": {**error, "also": also} if also else error}
         shown["clause"] = list(dict.fromkeys([*shown["clause"], rule]))
         self._vectors.append(vector)
+
+    def refuse(
+        self,
+        name: str,
+        text: str,
+        base: str,
+        rule: str,
+        changed: Mapping[str, Any],
+        flags: str = "Invalid",
+    ) -> None:
+        """Add `desc-name`, where packed tensors have other sizes, and attributes other values."""
+        made = self.made(base)
+        fields = {k: made.described(k, v)[k] if "Tensor" in k else v for k, v in changed.items()}
+        whole = rule if rule in DESC_CLAUSES else PREFIXES[self.operator] + rule
+        found = violations(self.operator, {**made.desc, **fields}, self._made[base][1])
+        field = next((each.field for each in found if each.rule == whole), "")
+        self.refused(f"desc-{name}", text, base, rule, field, fields, flags=flags)
 
     def step(
         self, name: str, text: str, made: Call, levels: tuple[str, str], rule: str, field: str

@@ -14,26 +14,43 @@ from .call_rules import (
     same_data_type,
 )
 from .convolution import Windows
-from .desc_rules import UINT_MAX, Desc, Found, Violation, data_type_of
+from .desc_rules import UINT_MAX, Desc, Found, Violation, all_ones, same_types, type_clauses
+from .tables import dashed
 
-DESC_CLAUSES = {
-    "input-zero-point-data-type": "InputZeroPointTensor has the data type of InputTensor.",
-    "filter-zero-point-data-type": "FilterZeroPointTensor has the data type of FilterTensor.",
-    "spatial-dimension-count": "DimensionCount is 2; for tensors of three dimensions, which the"
-    " tables list from 4.0 and the text does not, it is 1: a decision.",
-    "strides": "Strides has DimensionCount entries of at least 1.",
-    "dilations": "Dilations has DimensionCount entries of at least 1.",
-    "start-padding": "StartPadding has DimensionCount entries, each a UINT.",
-    "end-padding": "EndPadding has DimensionCount entries, each a UINT.",
-    "group-count": "GroupCount is at least 1.",
-    "channels": "Input channels = filter channels * GroupCount.",
-    "groups-divide": "GroupCount divides the number of filters.",
-    "kernel-fits": "The dilated kernel is not larger than the padded input.",
-    "output-sizes": "OutputTensor has the sizes that input, filter and windows give.",
-    "input-zero-point-one": "InputZeroPointTensor has only sizes of 1.",
-    "filter-zero-point-channels": "FilterZeroPointTensor is one value, or one for each output"
-    " channel on axis 1 of 4; with fewer dimensions the page leaves the axis open.",
-}
+ATTRIBUTES = (
+    *("DimensionCount", "Strides", "Dilations", "StartPadding", "EndPadding"),
+    "GroupCount",
+)
+LOWEST = {"Strides": 1, "Dilations": 1, "StartPadding": 0, "EndPadding": 0}
+TYPES = {f"{name}ZeroPointTensor": f"{name}Tensor" for name in ("Input", "Filter", "Output")}
+SINGLE = ("InputZeroPointTensor", "InputScaleTensor", "OutputScaleTensor", "OutputZeroPointTensor")
+PER_CHANNEL = ("FilterZeroPointTensor", "FilterScaleTensor")
+
+
+def desc_clauses(tensors: str) -> dict[str, str]:
+    """Return what `check_convolution` checks, in words, for an operator with these parameters."""
+    there = tensors.split()
+    return {
+        **type_clauses({name: own for name, own in TYPES.items() if name in there}),
+        "spatial-dimension-count": "DimensionCount is 2; for tensors of three dimensions, which the"
+        " tables list from 4.0 and the text does not, it is 1: a decision.",
+        "strides": "Strides has DimensionCount entries of at least 1.",
+        "dilations": "Dilations has DimensionCount entries of at least 1.",
+        "start-padding": "StartPadding has DimensionCount entries, each a UINT.",
+        "end-padding": "EndPadding has DimensionCount entries, each a UINT.",
+        "group-count": "GroupCount is at least 1.",
+        "channels": "Input channels = filter channels * GroupCount.",
+        "groups-divide": "GroupCount divides the number of filters.",
+        "kernel-fits": "The dilated kernel is not larger than the padded input.",
+        "output-sizes": "OutputTensor has the sizes that input, filter and windows give.",
+        **{f"{dashed(n)}-one": f"{n} has only sizes of 1." for n in SINGLE if n in there},
+        **{
+            f"{dashed(name)}-channels": f"{name} is one value, or one for each output channel on"
+            " axis 1 of 4; with fewer dimensions the page leaves the axis open."
+            for name in PER_CHANNEL
+            if name in there
+        },
+    }
 
 
 def check_sums(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
@@ -57,10 +74,8 @@ def _ranks(inputs: Inputs) -> None:
 
 
 def _windows(attributes: Attributes, spatial: int) -> None:
-    lowest = {"Strides": 1, "Dilations": 1, "StartPadding": 0, "EndPadding": 0}
-    for name, low in lowest.items():
-        entries = attributes[name]
-        need(len(entries) == spatial and min(entries) >= low, "option", name)
+    for name, low in LOWEST.items():
+        need(len(attributes[name]) == spatial and min(attributes[name]) >= low, "option", name)
     need(attributes["GroupCount"] >= 1, "option", "GroupCount")
 
 
@@ -76,34 +91,25 @@ def _fits(attributes: Attributes, inputs: Inputs) -> None:
     need(min(sizes) >= 1, "sizes", "FilterTensor")
 
 
-def zero_points(p: str, desc: Desc) -> Found:
-    """Check that zero points have the data types of their tensors."""
-    rule = f"{p}-input-zero-point-data-type"
-    yield from data_type_of(rule, desc, "InputZeroPointTensor", "InputTensor")
-    rule = f"{p}-filter-zero-point-data-type"
-    yield from data_type_of(rule, desc, "FilterZeroPointTensor", "FilterTensor")
+def check_convolution(p: str, desc: Desc) -> Found:
+    """Check data types, windows, and the sizes of parameters."""
+    yield from same_types(p, desc, TYPES)
+    yield from _check_windows(p, desc)
+    for name in SINGLE:
+        yield from all_ones(f"{p}-{dashed(name)}-one", desc, name)
+    for name in PER_CHANNEL:
+        if name in desc:
+            yield from _per_channel(f"{p}-{dashed(name)}-channels", desc, name)
 
 
-ATTRIBUTES = (
-    *("DimensionCount", "Strides", "Dilations", "StartPadding", "EndPadding"),
-    "GroupCount",
-)
-_OPTIONS = {
-    "Strides": ("strides", 1),
-    "Dilations": ("dilations", 1),
-    "StartPadding": ("start-padding", 0),
-    "EndPadding": ("end-padding", 0),
-}
-
-
-def check_windows(p: str, desc: Desc) -> Found:
+def _check_windows(p: str, desc: Desc) -> Found:
     """Check the options, then the sizes that follow from them."""
     image = desc["InputTensor"]
     if image is not None and desc["DimensionCount"] != image["DimensionCount"] - 2:
         yield Violation(f"{p}-spatial-dimension-count", "dimension_count", "DimensionCount")
-    for field, (rule, lowest) in _OPTIONS.items():
+    for field, lowest in LOWEST.items():
         if not _is_option(desc[field], desc["DimensionCount"], lowest):
-            yield Violation(f"{p}-{rule}", "option", field)
+            yield Violation(f"{p}-{dashed(field)}", "option", field)
     if not 1 <= desc["GroupCount"] <= UINT_MAX:
         yield Violation(f"{p}-group-count", "option", "GroupCount")
     if desc["FilterTensor"] is not None:
@@ -127,8 +133,8 @@ def _channel_counts(p: str, groups: int, image: Sequence[int], kernel: Sequence[
 def _window_sizes(p: str, desc: Desc, image: Sequence[int], kernel: Sequence[int]) -> Found:
     """Check kernel and output, as far as the options are sound."""
     axes = len(image) - 2
-    sound = [f for f, (_, low) in _OPTIONS.items() if _is_option(desc[f], axes, low)]
-    if axes < 1 or len(kernel) != len(image) or not {*_OPTIONS} - {"Strides"} <= {*sound}:
+    sound = [f for f, low in LOWEST.items() if _is_option(desc[f], axes, low)]
+    if axes < 1 or len(kernel) != len(image) or not LOWEST.keys() - {"Strides"} <= {*sound}:
         return
     room = _room(desc, image, kernel)
     if any(left < 0 for left in room):
@@ -147,7 +153,7 @@ def _room(desc: Desc, image: Sequence[int], kernel: Sequence[int]) -> list[int]:
     return [size + start + end - span for size, (start, end), span in rows]
 
 
-def per_channel(rule: str, desc: Desc, name: str) -> Found:
+def _per_channel(rule: str, desc: Desc, name: str) -> Found:
     """Check for one element, or one for each output channel: axis 1 of 4, any axis of fewer."""
     tensor, kernel = desc[name], desc["FilterTensor"]
     if tensor is None or prod(tensor["Sizes"]) == 1:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ...format import layout
 from ...format.layout import ELEMENT_BITS
-from .tables import Row
+from .tables import Row, dashed
 
 Desc = Mapping[str, Any]
 UINT_MAX = 2**32 - 1
@@ -91,14 +91,20 @@ def differing(desc: Desc, names: str, key: str) -> list[str]:
     return [name for name in there if desc[name][key] != first[key]]
 
 
-def data_type_of(rule: str, desc: Desc, name: str, other: str) -> Found:
-    """Check that a tensor has the data type of another, if both are there."""
-    one, two = desc[name], desc[other]
-    if one is not None and two is not None and one["DataType"] != two["DataType"]:
-        yield Violation(rule, "data_type", name)
+def same_types(prefix: str, desc: Desc, pairs: Mapping[str, str]) -> Found:
+    """Check that tensors have the data types of others, if both are there."""
+    for name, other in pairs.items():
+        one, two = desc.get(name), desc.get(other)
+        if one is not None and two is not None and one["DataType"] != two["DataType"]:
+            yield Violation(f"{prefix}-{dashed(name)}-data-type", "data_type", name)
+
+
+def type_clauses(pairs: Mapping[str, str]) -> dict[str, str]:
+    """Return what `same_types` checks, in words."""
+    return {f"{dashed(a)}-data-type": f"{a} has the data type of {b}." for a, b in pairs.items()}
 
 
 def all_ones(rule: str, desc: Desc, name: str) -> Found:
     """Check that a tensor, if it is there, has only sizes of 1."""
-    if desc[name] is not None and any(size != 1 for size in desc[name]["Sizes"]):
+    if desc.get(name) is not None and any(size != 1 for size in desc[name]["Sizes"]):
         yield Violation(rule, "sizes", name)

@@ -6,17 +6,13 @@ from ...format.tensors import DTYPES
 from ...format.vectors import Request
 from .._shared.element_wise_descs import FOUR, HALVES, NO_ELEMENTS, Descs
 from ..desc_topics import Call, DescTopic, call, cycled
+from .cases import OPERATOR
 
 __all__ = ["NO_ELEMENTS", "PACKED", "SMALL", "add_survivors", "at_ranks", "topics", "typed"]
 
-OPERATOR = "element_wise_dequantize_linear"
-
 
 def dequantize(
-    sizes: Sequence[int] = (2, 3),
-    source: str = "uint8",
-    scale: str = "float32",
-    is_bare: bool = False,
+    sizes: Sequence[int], source: str = "uint8", scale: str = "float32", is_bare: bool = False
 ) -> Call:
     """Return a call whose tensors all have the same sizes."""
     given = {
@@ -30,11 +26,8 @@ def dequantize(
 
 PACKED = dequantize((1, 1, 2, 3))
 SMALL = dequantize((1, 1, 1, 2))
-DESCS = Descs(
-    OPERATOR,
-    dequantize,
-    {("InputTensor", "ZeroPointTensor"): "INT64", ("ScaleTensor", "OutputTensor"): "FLOAT64"},
-)
+TOGETHER = {("InputTensor", "ZeroPointTensor"): "INT64", ("ScaleTensor", "OutputTensor"): "FLOAT64"}
+DESCS = Descs(OPERATOR, dequantize, TOGETHER)
 at_ranks, typed, add_survivors = DESCS.at_ranks, DESCS.typed, DESCS.add_survivors
 
 

@@ -1,7 +1,7 @@
 """Rules of ELEMENT_WISE_DEQUANTIZE_LINEAR, of calls and of descs."""
 
 from .._shared.call_rules import WHOLE, Attributes, Inputs, Outputs, data_type, same_data_type
-from .._shared.desc_rules import Desc, Found, data_type_of
+from .._shared.desc_rules import Desc, Found, same_types, type_clauses
 from .._shared.element_wise_rules import DESC_CLAUSES as ELEMENT_WISE
 from .._shared.element_wise_rules import check_parameters, same_shape
 
@@ -19,11 +19,8 @@ CLAUSES = {
 UNBREAKABLE = {"DQT-1": "result", "DQT-6": "absent"}
 
 
-DESC_CLAUSES = {
-    **ELEMENT_WISE,
-    "zero-point-data-type": "ZeroPointTensor has the data type of InputTensor.",
-    "output-data-type": "OutputTensor has the data type of ScaleTensor.",
-}
+TYPES = {"ZeroPointTensor": "InputTensor", "OutputTensor": "ScaleTensor"}
+DESC_CLAUSES = {**ELEMENT_WISE, **type_clauses(TYPES)}
 
 
 def check(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
@@ -37,7 +34,4 @@ def check(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
 def check_desc(desc: Desc, feature_level: str) -> Found:
     """Yield the rules that a desc breaks."""
     yield from same_shape("dequantize", desc)
-    rule = "dequantize-zero-point-data-type"
-    yield from data_type_of(rule, desc, "ZeroPointTensor", "InputTensor")
-    rule = "dequantize-output-data-type"
-    yield from data_type_of(rule, desc, "OutputTensor", "ScaleTensor")
+    yield from same_types("dequantize", desc, TYPES)

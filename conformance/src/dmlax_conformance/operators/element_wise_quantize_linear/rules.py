@@ -9,7 +9,7 @@ from .._shared.call_rules import (
     need,
     same_data_type,
 )
-from .._shared.desc_rules import Desc, Found, Violation, data_type_of
+from .._shared.desc_rules import Desc, Found, Violation, same_types, type_clauses
 from .._shared.element_wise_rules import DESC_CLAUSES as ELEMENT_WISE
 from .._shared.element_wise_rules import check_parameters, same_shape
 
@@ -34,10 +34,11 @@ UNBREAKABLE = {
 }
 
 
+TYPES = {"ZeroPointTensor": "OutputTensor"}
 DESC_CLAUSES = {
     **ELEMENT_WISE,
     "scale-data-type": "ScaleTensor is FLOAT32 for an INT32 input, else it has the input's type.",
-    "zero-point-data-type": "ZeroPointTensor has the data type of OutputTensor.",
+    **type_clauses(TYPES),
 }
 
 
@@ -59,5 +60,4 @@ def check_desc(desc: Desc, feature_level: str) -> Found:
         wanted = "FLOAT32" if image["DataType"] == "INT32" else image["DataType"]
         if scale["DataType"] != wanted:
             yield Violation("quantize-scale-data-type", "data_type", "ScaleTensor")
-    rule = "quantize-zero-point-data-type"
-    yield from data_type_of(rule, desc, "ZeroPointTensor", "OutputTensor")
+    yield from same_types("quantize", desc, TYPES)
