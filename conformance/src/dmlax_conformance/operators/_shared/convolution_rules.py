@@ -3,16 +3,8 @@
 from collections.abc import Sequence
 from math import prod
 
-from .call_rules import (
-    EIGHT_BIT,
-    Attributes,
-    Inputs,
-    Outputs,
-    data_type,
-    lengths,
-    need,
-    same_data_type,
-)
+from . import call_rules as calls
+from .call_rules import Attributes, Inputs, Outputs
 from .convolution import Windows
 from .desc_rules import UINT_MAX, Desc, Found, Violation, all_ones, same_types, type_clauses
 from .tables import dashed
@@ -55,40 +47,42 @@ def desc_clauses(tensors: str) -> dict[str, str]:
 
 def check_sums(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
     """Check both tensors, their zero points and the windows."""
-    data_type(inputs, "InputTensor", EIGHT_BIT)
-    data_type(inputs, "FilterTensor", EIGHT_BIT)
-    same_data_type(inputs, "InputZeroPointTensor", inputs["InputTensor"].dtype)
-    same_data_type(inputs, "FilterZeroPointTensor", inputs["FilterTensor"].dtype)
+    calls.data_type(inputs, "InputTensor", calls.EIGHT_BIT)
+    calls.data_type(inputs, "FilterTensor", calls.EIGHT_BIT)
+    calls.same_data_type(inputs, "InputZeroPointTensor", inputs["InputTensor"].dtype)
+    calls.same_data_type(inputs, "FilterZeroPointTensor", inputs["FilterTensor"].dtype)
     _ranks(inputs)
     _windows(attributes, len(inputs["InputTensor"].sizes) - 2)
     _channels(attributes["GroupCount"], inputs)
     _fits(attributes, inputs)
-    lengths(inputs, "InputZeroPointTensor", 1)
-    lengths(inputs, "FilterZeroPointTensor", 1, inputs["FilterTensor"].sizes[0])
+    calls.lengths(inputs, "InputZeroPointTensor", 1)
+    calls.lengths(inputs, "FilterZeroPointTensor", 1, inputs["FilterTensor"].sizes[0])
 
 
 def _ranks(inputs: Inputs) -> None:
     rank = len(inputs["InputTensor"].sizes)
-    need(rank in (3, 4), "dimension_count", "InputTensor")
-    need(len(inputs["FilterTensor"].sizes) == rank, "dimension_count", "FilterTensor")
+    calls.need(rank in (3, 4), "dimension_count", "InputTensor")
+    calls.need(len(inputs["FilterTensor"].sizes) == rank, "dimension_count", "FilterTensor")
 
 
 def _windows(attributes: Attributes, spatial: int) -> None:
     for name, low in LOWEST.items():
-        need(len(attributes[name]) == spatial and min(attributes[name]) >= low, "option", name)
-    need(attributes["GroupCount"] >= 1, "option", "GroupCount")
+        calls.need(
+            len(attributes[name]) == spatial and min(attributes[name]) >= low, "option", name
+        )
+    calls.need(attributes["GroupCount"] >= 1, "option", "GroupCount")
 
 
 def _channels(groups: int, inputs: Inputs) -> None:
     outputs, per_group = inputs["FilterTensor"].sizes[:2]
-    need(inputs["InputTensor"].sizes[1] == per_group * groups, "sizes", "FilterTensor")
-    need(outputs % groups == 0, "sizes", "GroupCount")
+    calls.need(inputs["InputTensor"].sizes[1] == per_group * groups, "sizes", "FilterTensor")
+    calls.need(outputs % groups == 0, "sizes", "GroupCount")
 
 
 def _fits(attributes: Attributes, inputs: Inputs) -> None:
     image, kernel = (inputs[name].sizes[2:] for name in ("InputTensor", "FilterTensor"))
     sizes = Windows.of(attributes).output_sizes(image, kernel)
-    need(min(sizes) >= 1, "sizes", "FilterTensor")
+    calls.need(min(sizes) >= 1, "sizes", "FilterTensor")
 
 
 def check_convolution(p: str, desc: Desc) -> Found:

@@ -1,8 +1,7 @@
 """Pairs of options and size classes: files that every operator has."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from ...format.recipe import Cycle
 from ...format.tensors import Tensor, from_recipe
@@ -27,31 +26,33 @@ SHAPES = {
 }
 
 
-@dataclass(frozen=True)
-class Systematic(Generic[T]):
-    """The two files: `pair` turns a row of options into a call, `of_size` makes those of a count.
+def each_pair(
+    factors: Factors, apart: Apart
+) -> Callable[[Callable[[T, str, str, Row, int], None]], Callable[[T], None]]:
+    """Let a function, which adds the call of one row of options, fill the file of pairs."""
+
+    def decorate(add: Callable[[T, str, str, Row, int], None]) -> Callable[[T], None]:
+        def fill(topic: T) -> None:
+            for number, row in enumerate(rows(factors, apart), 1):
+                text = ", ".join(f"{name}: {value}" for name, value in row.items())
+                add(topic, f"pairs-{number}", text, row, number)
+
+        return fill
+
+    return decorate
+
+
+def each_size(add: Callable[[T, int, int], None]) -> Callable[[T], None]:
+    """Let a function, which adds the calls of one count, fill the file of size classes.
 
     Large tensors repeat words of a prime number, so that a few say what all elements have to be.
     """
 
-    operator: str
-    kind: Callable[[str, str], T]
-    factors: Factors
-    apart: Apart
-    pair: Callable[[T, str, str, Row, int], None]
-    of_size: Callable[[T, int, int], None]
-
-    def __call__(self) -> Iterator[T]:
-        """Yield the filled topics."""
-        topic = self.kind(self.operator, "pairs")
-        for number, row in enumerate(rows(self.factors, self.apart), 1):
-            text = ", ".join(f"{name}: {value}" for name, value in row.items())
-            self.pair(topic, f"pairs-{number}", text, row, number)
-        yield topic
-        topic = self.kind(self.operator, "size-classes")
+    def fill(topic: T) -> None:
         for number, count in enumerate(COUNTS):
-            self.of_size(topic, count, number)
-        yield topic
+            add(topic, count, number)
+
+    return fill
 
 
 def repeat(tensor: Tensor, sizes: Iterable[int]) -> Tensor:

@@ -6,7 +6,9 @@ from ...format.recipe import Recipe
 from ...format.tensors import from_recipe
 from .._shared import convolution_cases as shared
 from .._shared.convolution_cases import ConvolutionTopic, attributes, image, parameter
+from .._shared.covering import Apart, Row
 from .._shared.rounding import RANGES
+from .._shared.systematic import each_pair, each_size, flags_of
 from ..topics import Files, ints
 
 OPERATOR = "convolution_integer"
@@ -106,3 +108,22 @@ def _survivors(topic: ConvolutionTopic) -> None:
     topic.add(base, text, "CVI-5", x, w, own, "PerChannel")
     wrong = {"FilterZeroPointTensor": parameter([1, 2], "int8")}
     topic.refuse_by_input(base, "CVI-5", wrong)
+
+
+FACTORS = shared.FACTORS
+APART: Apart = {}
+
+
+@topics.file("pairs")
+@each_pair(FACTORS, APART)
+def _pair(topic: ConvolutionTopic, name: str, text: str, row: Row, number: int) -> None:
+    x, w = shared.operands(row, number)
+    own, options = shared.points(row, w.sizes[0]), shared.window(row)
+    topic.add(name, text, "CVI-1 CVI-3 CVI-4", x, w, own, options=options)
+
+
+@topics.file("size-classes")
+@each_size
+def _of_size(topic: ConvolutionTopic, count: int, number: int) -> None:
+    own, clauses = {"zx": [5 + number], "zw": [number - 7]}, ("CVI-1 CVI-3", "CVI-3")
+    topic.add_size(count, 600 + 2 * number, own, clauses, flags_of(count))

@@ -1,7 +1,8 @@
-"""Rules of CONVOLUTION_INTEGER, of calls and of descs."""
+"""Rules of CONVOLUTION_INTEGER, of calls and of descs, and its tensor support tables."""
 
 from .._shared.convolution_rules import check_convolution, check_sums, desc_clauses
 from .._shared.desc_rules import Desc, Found, Violation, same_counts
+from .._shared.tables import BYTES, Rows, Tables, row
 
 CLAUSES = {
     "CVI-1": "The output is INT32: the sum of (input - zero point) * (filter - zero point).",
@@ -34,3 +35,16 @@ def check_desc(desc: Desc, feature_level: str) -> Found:
         rule = "intconv-zero-points-dimension-count"
         yield Violation(rule, "dimension_count", "FilterZeroPointTensor")
     yield from check_convolution("intconv", desc)
+
+
+def _integer(lowest: int, parameter: int) -> Rows:
+    return (
+        row("InputTensor", "input", lowest, 4, BYTES),
+        row("InputZeroPointTensor", "optional", parameter, 4, BYTES),
+        row("FilterTensor", "input", lowest, 4, BYTES),
+        row("FilterZeroPointTensor", "optional", parameter, 4, BYTES),
+        row("OutputTensor", "output", lowest, 4, "INT32"),
+    )
+
+
+TABLES: Tables = {"2_1": _integer(4, 4), "4_0": _integer(3, 1)}

@@ -3,9 +3,12 @@
 from fractions import Fraction
 
 from ...format.tensors import DTYPES
-from .._shared.element_wise_cases import WRONG_TYPES, ElementWiseTopic, row, whole, words
+from .._shared import element_wise_cases as shared
+from .._shared.covering import Factors, Row
+from .._shared.element_wise_cases import ElementWiseTopic, row, whole, words
 from .._shared.floats import encode, exactly, nearest
 from .._shared.near_ties import Draw
+from .._shared.systematic import PERIOD, each_pair, each_size, repeat, sizes_of
 from ..topics import Files, bits, drawn, ints
 
 OPERATOR = "element_wise_dequantize_linear"
@@ -129,7 +132,7 @@ def _shapes(topic: ElementWiseTopic) -> None:
 def _invalid(topic: ElementWiseTopic) -> None:
     topic.add_twin("twin", "DQT-4", "float32", ints("uint8", (2, 3), range(6)))
     for clause, names in WRONG:
-        topic.wrong("twin", "data_type", clause, "{field} is {dtype}", names, WRONG_TYPES)
+        topic.wrong("twin", "data_type", clause, "{field} is {dtype}", names, shared.WRONG_TYPES)
     x, text = whole("int32", 1, 2), "the twin: INT32 without a zero point"
     topic.add("twin-int32", text, "DQT-6", "float32", "", x, row("float32", 1, 2))
     for name, text, clause, field, tensor in (
@@ -163,3 +166,30 @@ def _survivors(topic: ElementWiseTopic) -> None:
     topic.add_twin("twin-kills", "DQT-4", "float32", ints("uint8", (2, 3), range(6)))
     names = "zero-point-grows-input scale-rank-3 zero-point-rank-3"
     topic.refuse_sizes("twin-kills", "DQT-4", names)
+
+
+FACTORS: Factors = {
+    "input": ("int8", "uint8", "int16", "uint16", "int32", "uint32"),
+    "output": ("float32", "float16"),
+    "scale": shared.PARAMETERS[1:],
+    "zero point": shared.PARAMETERS,
+    "rank": ("1", "2", "4"),
+    "elements": ("few", "129"),
+}
+
+
+@topics.file("pairs")
+@each_pair(FACTORS, shared.APART)
+def _pair(topic: ElementWiseTopic, name: str, text: str, options: Row, number: int) -> None:
+    sizes, dtype = shared.SIZES[options["elements"]][options["rank"]], options["input"]
+    x = drawn(dtype, sizes, 930 + number, DTYPES[dtype].low, DTYPES[dtype].high)
+    own = shared.parameters(options, options["output"], dtype, number)
+    topic.add(name, text, "DQT-1 DQT-2 DQT-3 DQT-4", options["output"], "", x, *own)
+
+
+@topics.file("size-classes")
+@each_size
+def _of_size(topic: ElementWiseTopic, count: int, number: int) -> None:
+    dtype = ("uint8", "int8", "int16", "uint16")[number % 4]
+    x = repeat(drawn(dtype, (PERIOD,), 720 + number, 0, 127), sizes_of(count))
+    topic.add_size(count, x, "float32", (dtype, 740 + number), ("DQT-1 DQT-4", "DQT-4"))

@@ -5,11 +5,14 @@ from itertools import product
 
 from ...format.tensors import Tensor
 from ...format.vectors import Request
+from .._shared import element_wise_cases as shared
 from .._shared import floats as exact
-from .._shared.element_wise_cases import WRONG_TYPES, ElementWiseTopic, row, scaled, whole, words
+from .._shared.covering import Factors, Row
+from .._shared.element_wise_cases import ElementWiseTopic, row, scaled, whole, words
 from .._shared.floats import Real, exactly, round_half_even
 from .._shared.near_ties import Draw
 from .._shared.rounding import RANGES, quantize
+from .._shared.systematic import PERIOD, each_pair, each_size, repeat, sizes_of
 from ..topics import Files, drawn, floats
 
 OPERATOR = "element_wise_quantize_linear"
@@ -133,7 +136,7 @@ def _invalid(topic: ElementWiseTopic) -> None:
     text, x = "the twin: INT32 with a FLOAT32 scale", whole("int32", 1, 2)
     topic.add("twin-int32", text, "QNT-4", "uint8", "", x, row("float32", 1, 2))
     for base, names in WRONG:
-        topic.wrong(base, "data_type", "QNT-4", "{field} is {dtype}", names, WRONG_TYPES)
+        topic.wrong(base, "data_type", "QNT-4", "{field} is {dtype}", names, shared.WRONG_TYPES)
     error, outputs = ("data_type", "OutputTensor"), {"OutputTensor": Request("int16", (2,))}
     text = "an INT16 output is asked for"
     topic.invalid("int16-output", text, "QNT-4", "twin-float16", error, outputs=outputs)
@@ -176,3 +179,33 @@ def _lost_ties() -> tuple[Tensor, Tensor]:
         if rounded != round_half_even(Fraction(steps, 2)):
             found.append((exact.encode(x, "float16"), exact.encode(s, "float16")))
     return words("float16", *(x for x, _ in found)), words("float16", *(s for _, s in found))
+
+
+FACTORS: Factors = {
+    "input": ("float32", "float16", "int32"),
+    "output": ("uint8", "int8"),
+    "scale": shared.PARAMETERS[1:],
+    "zero point": shared.PARAMETERS,
+    "rank": ("1", "2", "4"),
+    "elements": ("few", "129", "255"),
+}
+
+
+@topics.file("pairs")
+@each_pair(FACTORS, shared.APART)
+def _pair(topic: ElementWiseTopic, name: str, text: str, options: Row, number: int) -> None:
+    sizes, dtype = shared.SIZES[options["elements"]][options["rank"]], options["input"]
+    x, scale = drawn("int32", sizes, 940 + number, -600, 600), "float32"
+    if dtype != "int32":
+        x, scale = floats(dtype, sizes, (word / 8 for word in x.words)), dtype
+    own = shared.parameters(options, scale, options["output"], number)
+    topic.add(name, text, "QNT-1 QNT-4 QNT-5", options["output"], "", x, *own)
+
+
+@topics.file("size-classes")
+@each_size
+def _of_size(topic: ElementWiseTopic, count: int, number: int) -> None:
+    whole = drawn("int32", (PERIOD,), 680 + number, -600, 600)
+    x = repeat(floats("float32", (PERIOD,), (w / 8 for w in whole.words)), sizes_of(count))
+    dtype, clauses = ("uint8", "int8")[number % 2], ("QNT-1 QNT-5", "QNT-5")
+    topic.add_size(count, x, dtype, (dtype, 700 + number), clauses)

@@ -23,15 +23,7 @@ from ...suite.bugs.refusals import Rules, has_rank
 from ...suite.bugs.steps import Array, Call, Outputs, of_float, to_float
 from .._shared import convolution_bugs as shared
 from .._shared import floats, planted_bugs
-from .._shared.convolution_bugs import (
-    FILTER,
-    FILTER_POINT,
-    IMAGE,
-    IMAGE_POINT,
-    OUTPUT,
-    is_by_input,
-    is_long,
-)
+from .._shared.convolution_bugs import FILTER, FILTER_POINT, IMAGE, IMAGE_POINT, OUTPUT
 from .._shared.floats import NAN, Real, round_half_even
 from .._shared.rounding import RANGES
 from .._shared.rounding_bugs import of_rounding
@@ -285,19 +277,19 @@ def _is_bad(at: int) -> Callable[[Case], bool]:
 
 
 def _is_uneven(case: Case) -> bool:
-    lengths = is_long(FILTER_POINT)(case), is_long(FILTER_SCALE)(case)
+    lengths = shared.is_long(FILTER_POINT)(case), shared.is_long(FILTER_SCALE)(case)
     return FILTER_POINT in case.inputs and lengths[0] != lengths[1]
 
 
 ANSWERS: planted_bugs.Answers = {
     ("QLC-7", "accept", "sizes", FILTER_SCALE): {
-        "accepts-filter-scale-by-input": is_by_input(FILTER_SCALE),
+        "accepts-filter-scale-by-input": shared.is_by_input(FILTER_SCALE),
         "accepts-filter-scale-square": lambda case: (
             sum(size > 1 for size in case.inputs[FILTER_SCALE].shape) > 1
         ),
     },
     ("QLC-7", "refuse", "sizes", FILTER_SCALE): {
-        "refuses-filter-scales": is_long(FILTER_SCALE),
+        "refuses-filter-scales": shared.is_long(FILTER_SCALE),
         "refuses-mixed-granularity": _is_uneven,
         "refuses-parameters-of-rank-1": has_rank(FILTER_SCALE, 1),
     },

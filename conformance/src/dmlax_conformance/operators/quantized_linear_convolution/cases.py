@@ -4,27 +4,25 @@ from itertools import product
 
 from ...format.recipe import Recipe
 from ...format.tensors import Tensor, from_recipe
+from .._shared import convolution_cases as shared
 from .._shared.convolution import Windows, accumulators
-from .._shared.convolution_cases import (
-    RING,
-    ConvolutionTopic,
-    Parameters,
-    attributes,
-    image,
-    parameter,
-    scales,
-)
+from .._shared.convolution_cases import attributes, image, parameter
+from .._shared.covering import Apart, Factors, Row
 from .._shared.rounding import RANGES
+from .._shared.systematic import each_pair, each_size, flags_of
 from ..topics import Files, ints
 
 OPERATOR = "quantized_linear_convolution"
 
 
-class QuantizedTopic(ConvolutionTopic):
+SCALES: shared.Parameters = {"sx": (0.0625,), "sw": (0.03125,), "sy": (1,)}
+
+
+class QuantizedTopic(shared.ConvolutionTopic):
     """One file of calls: UINT8 unless they say otherwise."""
 
     dtype = "uint8"
-    scales: Parameters = {"sx": (0.0625,), "sw": (0.03125,), "sy": (1,)}  # noqa: RUF012
+    scales = SCALES
 
 
 topics = Files(OPERATOR, QuantizedTopic)
@@ -73,8 +71,8 @@ def _parameters(topic: QuantizedTopic) -> None:
         name = f"scale-{scale}-zero-point-{zero}"
         text = f"filter scale: {scale}; filter zero point: {zero}"
         topic.add(name, text, "QLC-7", x, w, {**points, "sw": sw, "zw": zw}, "PerChannel")
-    flat = {"sw": scales(every_scale, 1), "zw": parameter(every_zero, "int8", 1)}
-    flat |= {"sx": scales([0.0625], 1), "zy": parameter([9], "uint8", 1)}
+    flat = {"sw": shared.scales(every_scale, 1), "zw": parameter(every_zero, "int8", 1)}
+    flat |= {"sx": shared.scales([0.0625], 1), "zy": parameter([9], "uint8", 1)}
     text = "parameters of rank 1: {K} and {1}"
     topic.add("parameters-rank-1", text, "QLC-7", x, w, {"zx": [120], **flat}, "PerChannel")
     w, one = image("int8", (1, 2, 2, 2), 24), {"zx": [7], "zw": [3], "bias": [12], "zy": [9]}
@@ -95,11 +93,11 @@ def _windows(topic: QuantizedTopic) -> None:
         name = f"padding-{dtype}-zero-point-{zero}".replace("--", "-minus-")
         text = f"padding must hold the input zero point {zero}, not 0"
         points = {"zx": [zero], "zw": [0], "zy": [120]}
-        topic.add(name, text, "QLC-3", x, w, points, "Padding", RING)
+        topic.add(name, text, "QLC-3", x, w, points, "Padding", shared.RING)
     x, w = image("uint8", (1, 1, 2, 2), 51), image("uint8", (1, 1, 3, 3), 52)
     name, clause = "padding-filter-zero-point", "QLC-3 QLC-11"
     text = "without an input zero point padding holds 0, filter zero point or not"
-    topic.add(name, text, clause, x, w, {"zw": [100]}, "Padding", RING)
+    topic.add(name, text, clause, x, w, {"zw": [100]}, "Padding", shared.RING)
     x, w = image("int8", (3, 1, 2, 3), 53), image("int8", (2, 1, 2, 2), 54)
     biases = {"zx": [4], "bias": [9, -9]}
     topic.add("batch-3", "three images, two channels", "QLC-1", x, w, biases)
@@ -158,3 +156,37 @@ def _all_but_17(x: Tensor, w: Tensor) -> list[int]:
     """Return the bias that takes away all of a sum but 17, so that each of its bits shows."""
     _, sums = accumulators({"InputTensor": x, "FilterTensor": w}, Windows.of(attributes()))
     return [17 - total for total in sums]
+
+
+FACTORS: Factors = {
+    **shared.FACTORS,
+    "output": shared.EIGHT,
+    "output zero point": ("absent", "one"),
+    "bias": ("absent", "each channel"),
+    "filter scale": ("one", "each channel"),
+}
+APART: Apart = {}
+
+
+@topics.file("pairs")
+@each_pair(FACTORS, APART)
+def _pair(topic: QuantizedTopic, name: str, text: str, row: Row, number: int) -> None:
+    x, w = shared.operands(row, number)
+    channels = range(w.sizes[0] if row["filter scale"] != "one" else 1)
+    sw = [0.03125 + 0.007 * channel for channel in channels]
+    zy = shared.point(row, "output", 1, -30)
+    bias = parameter([(-1) ** c * 5000 * c for c in range(w.sizes[0])], "int32", len(x.sizes))
+    own = {**shared.points(row, w.sizes[0]), "zy": zy, "sw": sw, "sy": [4]}
+    each = own if row["bias"] == "absent" else {**own, "bias": bias}
+    clause, options = "QLC-1 QLC-7 QLC-8 QLC-10", shared.window(row)
+    topic.add(name, text, clause, x, w, each, "", options, row["output"])
+
+
+@topics.file("size-classes")
+@each_size
+def _of_size(topic: QuantizedTopic, count: int, number: int) -> None:
+    channels = range(shared.FILTERS.get(count, (1,))[0])
+    own = {"zx": [5 + number], "zw": [number - 7], "zy": [128], "sy": [4]}
+    own |= {"bias": [(-1) ** channel * 3000 * channel for channel in channels]}
+    each = {**own, "sw": [0.03125 + 0.007 * channel for channel in channels]}
+    topic.add_size(count, 640 + 2 * number, each, ("QLC-1 QLC-8", "QLC-8"), flags_of(count))
