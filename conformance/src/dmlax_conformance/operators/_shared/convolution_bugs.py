@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ def roles(clauses: Mapping[str, str]) -> dict[str, tuple[str, str]]:
 def of_both(operator: str, clauses: Mapping[str, str]) -> Iterator[Bug]:
     """Yield the bugs of sums and refusals, their topics exchanged for the operator's clauses."""
     for name, change in PADDINGS.items():
-        yield bug(operator, name, clauses["window"], VALUES, read=_with_padding(change))
+        yield bug(operator, name, clauses["window"], VALUES, read=partial(_pad_otherwise, change))
     rounded_up = replace(CORRECT.sums, sizes=_sizes_up, taps=_with_room)
     yield bug(operator, "rounds-sizes-up", clauses["window"], VALUES, sums=rounded_up)
     for (topic, part, step), ways in STEPS.items():
@@ -53,28 +54,19 @@ def of_both(operator: str, clauses: Mapping[str, str]) -> Iterator[Bug]:
 # -- windows and padding -----------------------------------------------------------------------
 
 
-def _with_padding(change: Callable[[Any, Any], tuple[Any, Any]]) -> Callable[[Call], Call]:
-    def read(call: Call) -> Call:
-        start, end = change(call.attributes["StartPadding"], call.attributes["EndPadding"])
-        return call._replace(
-            attributes={**call.attributes, "StartPadding": start, "EndPadding": end}
-        )
-
-    return read
+def _pad_otherwise(change: Callable[[Any, Any], tuple[Any, Any]], call: Call) -> Call:
+    fields = ("StartPadding", "EndPadding")
+    padding = map(list, change(*(np.array(call.attributes[field]) for field in fields)))
+    return call._replace(attributes={**call.attributes, **dict(zip(fields, padding, strict=True))})
 
 
-def _split_evenly(start: list[int], end: list[int]) -> tuple[list[int], list[int]]:
-    both = [a + b for a, b in zip(start, end, strict=True)]
-    return [size // 2 for size in both], [(size + 1) // 2 for size in both]
-
-
-PADDINGS: dict[str, Callable[[list[int], list[int]], tuple[list[int], list[int]]]] = {
+PADDINGS: Ways = {
     "padding-sides-swapped": lambda start, end: (end, start),
     "padding-axes-swapped": lambda start, end: (start[::-1], end[::-1]),
     "start-padding-on-both-sides": lambda start, end: (start, start),
     "end-padding-on-both-sides": lambda start, end: (end, end),
-    "padding-shared-out": _split_evenly,
-    "no-padding": lambda start, end: ([0] * len(start), [0] * len(end)),
+    "padding-shared-out": lambda start, end: ((start + end) // 2, (start + end + 1) // 2),
+    "no-padding": lambda start, end: (0 * start, 0 * end),
 }
 LONGEST = 16  # strides beyond this are left alone, for they would need that much more memory
 
@@ -94,10 +86,6 @@ def _with_room(padded: Array, kernel: Sizes, spatial: Sizes, windows: Windows) -
     return taps(np.pad(padded, more), kernel, spatial, windows)
 
 
-def _short(windows: Windows, image: Sizes, kernel: Sizes) -> Sizes:
-    return tuple(max(size - 1, 1) for size in windows.output_sizes(image, kernel))
-
-
 def _pad(mode: Any, value: Callable[[int], int] | None = None) -> Callable[..., Array]:
     """Surround the centred image otherwise than by zeros; a value depends on the zero point."""
 
@@ -106,11 +94,6 @@ def _pad(mode: Any, value: Callable[[int], int] | None = None) -> Callable[..., 
         return np.pad(centred, around, mode, **({"constant_values": value(zero)} if value else {}))
 
     return pad
-
-
-def _moved(centred: Array, windows: Windows, zero: int) -> Array:
-    padded = pad_zeros(centred, windows, zero)
-    return np.roll(padded, 1, -1) if windows.start[-1] else padded
 
 
 # -- zero points, groups and sums --------------------------------------------------------------
@@ -132,14 +115,6 @@ def _by_input(filters: Array, zero_point: Array) -> Array:
 def _first(limit: Callable[[int], int]) -> Callable[[Array], Array]:
     """Add the first products only, unless there would be none."""
     return lambda products: products[:, : limit(products.shape[1]) or products.shape[1]].sum(1)
-
-
-def _whole(size: int) -> Callable[[Array], Array]:
-    return _first(lambda count: count // size * size)
-
-
-def _at_most(limit: int) -> Callable[[Array], Array]:
-    return _first(lambda count: min(count, limit))
 
 
 def _in_floats(dtype: str) -> Callable[[Array], Array]:
@@ -177,9 +152,15 @@ STEPS: Steps = {  # by topic
         "padding-is-lowest": _pad("constant", lambda zero: -128),
         "padding-repeats-the-edge": _pad("edge"),
         "padding-wraps-around": _pad("wrap"),
-        "padding-off-by-one": _moved,
+        "padding-off-by-one": lambda centred, windows, zero: np.roll(
+            pad_zeros(centred, windows, zero), int(windows.start[-1] > 0), -1
+        ),
     },
-    ("window", "sums", "sizes"): {"sizes-one-short": _short},
+    ("window", "sums", "sizes"): {
+        "sizes-one-short": lambda windows, image, kernel: tuple(
+            max(size - 1, 1) for size in windows.output_sizes(image, kernel)
+        ),
+    },
     ("sum", "sums", "centre"): {f"input-{name}": way for name, way in CENTRED.items()},
     ("filter-point", "sums", "centre_filters"): {
         **{f"filter-{name}": way for name, way in CENTRED.items()},
@@ -199,9 +180,13 @@ STEPS: Steps = {  # by topic
         ),
     },
     ("sum", "sums", "total"): {
-        "last-product-lost": _whole(2),
-        **{f"products-beyond-{n}s-lost": _whole(n) for n in (4, 8, 16)},
-        **{f"only-{n}-products": _at_most(n) for n in (256, 512, 4096)},
+        "last-product-lost": _first(lambda count: count // 2 * 2),
+        "products-beyond-4s-lost": _first(lambda count: count // 4 * 4),
+        "products-beyond-8s-lost": _first(lambda count: count // 8 * 8),
+        "products-beyond-16s-lost": _first(lambda count: count // 16 * 16),
+        "only-256-products": _first(lambda count: min(count, 256)),
+        "only-512-products": _first(lambda count: min(count, 512)),
+        "only-4096-products": _first(lambda count: min(count, 4096)),
         "sums-in-float32": _in_floats("float32"),
         "sums-in-float16": _in_floats("float16"),
         "sums-in-16-bits": _wrapped(16),
@@ -238,16 +223,15 @@ def _spare_channels(case: Case) -> int:
     return int(case.inputs[IMAGE].shape[1] - case.inputs[FILTER].shape[1] * groups)
 
 
-def _room(case: Case, **dilations: list[int]) -> list[int]:
-    """Return by how much the padded input exceeds the kernel on each axis."""
-    windows = Windows.of({**case.attributes, **dilations})
+def _room(case: Case, is_dilated: bool = True) -> list[int]:
+    """Return by how much the padded input exceeds the kernel on each axis, if channels agree."""
+    if _spare_channels(case):
+        return [0]
+    windows = Windows.of(case.attributes)
+    dilations = windows.dilations if is_dilated else (1,) * len(windows.dilations)
     image, kernel = case.inputs[IMAGE].shape[2:], case.inputs[FILTER].shape[2:]
-    rows = zip(image, kernel, windows.dilations, windows.start, windows.end, strict=True)
+    rows = zip(image, kernel, dilations, windows.start, windows.end, strict=True)
     return [n + start + end - (k - 1) * d - 1 for n, k, d, start, end in rows]
-
-
-def _fits_undilated(case: Case) -> bool:
-    return min(_room(case, Dilations=[1] * len(case.attributes["Dilations"]))) >= 0
 
 
 ANSWERS: Answers = {  # by topic
@@ -256,9 +240,9 @@ ANSWERS: Answers = {  # by topic
         "accepts-fewer-channels": lambda case: _spare_channels(case) > 0,
     },
     ("window", "accept", "sizes", FILTER): {
-        "accepts-high-kernel": lambda case: not _spare_channels(case) and _room(case)[0] < 0,
-        "accepts-wide-kernel": lambda case: not _spare_channels(case) and _room(case)[-1] < 0,
-        "accepts-dilated-kernel": lambda case: not _spare_channels(case) and _fits_undilated(case),
+        "accepts-high-kernel": lambda case: _room(case)[0] < 0,
+        "accepts-wide-kernel": lambda case: _room(case)[-1] < 0,
+        "accepts-dilated-kernel": lambda case: min(_room(case)) < 0 <= min(_room(case, False)),
     },
     ("window", "refuse", "sizes", FILTER): {
         "refuses-one-sided-padding": lambda case: (

@@ -51,38 +51,20 @@ def check_sums(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None
     calls.data_type(inputs, "FilterTensor", calls.EIGHT_BIT)
     calls.same_data_type(inputs, "InputZeroPointTensor", inputs["InputTensor"].dtype)
     calls.same_data_type(inputs, "FilterZeroPointTensor", inputs["FilterTensor"].dtype)
-    _ranks(inputs)
-    _windows(attributes, len(inputs["InputTensor"].sizes) - 2)
-    _channels(attributes["GroupCount"], inputs)
-    _fits(attributes, inputs)
-    calls.lengths(inputs, "InputZeroPointTensor", 1)
-    calls.lengths(inputs, "FilterZeroPointTensor", 1, inputs["FilterTensor"].sizes[0])
-
-
-def _ranks(inputs: Inputs) -> None:
-    rank = len(inputs["InputTensor"].sizes)
-    calls.need(rank in (3, 4), "dimension_count", "InputTensor")
-    calls.need(len(inputs["FilterTensor"].sizes) == rank, "dimension_count", "FilterTensor")
-
-
-def _windows(attributes: Attributes, spatial: int) -> None:
+    image, kernel = inputs["InputTensor"].sizes, inputs["FilterTensor"].sizes
+    calls.need(len(image) in (3, 4), "dimension_count", "InputTensor")
+    calls.need(len(kernel) == len(image), "dimension_count", "FilterTensor")
     for name, low in LOWEST.items():
-        calls.need(
-            len(attributes[name]) == spatial and min(attributes[name]) >= low, "option", name
-        )
-    calls.need(attributes["GroupCount"] >= 1, "option", "GroupCount")
-
-
-def _channels(groups: int, inputs: Inputs) -> None:
-    outputs, per_group = inputs["FilterTensor"].sizes[:2]
-    calls.need(inputs["InputTensor"].sizes[1] == per_group * groups, "sizes", "FilterTensor")
-    calls.need(outputs % groups == 0, "sizes", "GroupCount")
-
-
-def _fits(attributes: Attributes, inputs: Inputs) -> None:
-    image, kernel = (inputs[name].sizes[2:] for name in ("InputTensor", "FilterTensor"))
-    sizes = Windows.of(attributes).output_sizes(image, kernel)
+        is_kept = len(attributes[name]) == len(image) - 2 and min(attributes[name]) >= low
+        calls.need(is_kept, "option", name)
+    groups = attributes["GroupCount"]
+    calls.need(groups >= 1, "option", "GroupCount")
+    calls.need(image[1] == kernel[1] * groups, "sizes", "FilterTensor")
+    calls.need(kernel[0] % groups == 0, "sizes", "GroupCount")
+    sizes = Windows.of(attributes).output_sizes(image[2:], kernel[2:])
     calls.need(min(sizes) >= 1, "sizes", "FilterTensor")
+    calls.lengths(inputs, "InputZeroPointTensor", 1)
+    calls.lengths(inputs, "FilterZeroPointTensor", 1, kernel[0])
 
 
 def check_convolution(p: str, desc: Desc) -> Found:
@@ -107,21 +89,17 @@ def _check_windows(p: str, desc: Desc) -> Found:
     if not 1 <= desc["GroupCount"] <= UINT_MAX:
         yield Violation(f"{p}-group-count", "option", "GroupCount")
     if desc["FilterTensor"] is not None:
-        kernel = desc["FilterTensor"]["Sizes"]
-        yield from _channel_counts(p, desc["GroupCount"], image["Sizes"] if image else [], kernel)
-        if image is not None:
-            yield from _window_sizes(p, desc, image["Sizes"], kernel)
+        groups, kernel = desc["GroupCount"], desc["FilterTensor"]["Sizes"]
+        sizes = image["Sizes"] if image else []
+        if len(sizes) > 1 and len(kernel) > 1 and sizes[1] != kernel[1] * groups:
+            yield Violation(f"{p}-channels", "sizes", "FilterTensor")
+        if len(kernel) > 0 and groups >= 1 and kernel[0] % groups:
+            yield Violation(f"{p}-groups-divide", "sizes", "GroupCount")
+        yield from _window_sizes(p, desc, sizes, kernel)
 
 
 def _is_option(entries: Sequence[int], count: int, lowest: int) -> bool:
     return len(entries) == count and all(lowest <= entry <= UINT_MAX for entry in entries)
-
-
-def _channel_counts(p: str, groups: int, image: Sequence[int], kernel: Sequence[int]) -> Found:
-    if len(image) > 1 and len(kernel) > 1 and image[1] != kernel[1] * groups:
-        yield Violation(f"{p}-channels", "sizes", "FilterTensor")
-    if len(kernel) > 0 and groups >= 1 and kernel[0] % groups:
-        yield Violation(f"{p}-groups-divide", "sizes", "GroupCount")
 
 
 def _window_sizes(p: str, desc: Desc, image: Sequence[int], kernel: Sequence[int]) -> Found:

@@ -1,6 +1,6 @@
 """Planted bugs that both element-wise operators can have: how parameters repeat."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -26,16 +26,16 @@ def of_parameters(operator: str, clause: str) -> Iterator[Bug]:
             calls = {f"{word}-{label}-{k}": _asking(field, test) for k, test in tests.items()}
             yield from in_refusals(operator, clause, answer, "sizes", field, calls)
     yield from in_reading(operator, clause, f"{SCALE} {POINT}", REPEATS)
-    differing = {"refuses-different-axes": _differ}
-    yield from in_refusals(operator, clause, refuse, "sizes", POINT, differing)
+    axes = {"refuses-different-axes": lambda case: _shapes_differ(case.inputs)}
+    yield from in_refusals(operator, clause, refuse, "sizes", POINT, axes)
 
 
 def _asking(field: str, test: Callable[[Array, Array], Any]) -> Callable[[Case], Any]:
     return lambda case: field in case.inputs and test(case.inputs[field], case.inputs[IMAGE])
 
 
-def _differ(case: Case) -> bool:
-    return POINT in case.inputs and case.inputs[POINT].shape != case.inputs[SCALE].shape
+def _shapes_differ(given: Mapping[str, Array]) -> bool:
+    return POINT in given and given[POINT].shape != given[SCALE].shape
 
 
 def _grows(own: Array, image: Array) -> bool:

@@ -1,6 +1,7 @@
 """Planted bugs of NONZERO_COORDINATES."""
 
 from collections.abc import Callable, Iterator
+from math import prod
 
 import numpy as np
 
@@ -65,11 +66,6 @@ def _blocks(mask: Array, size: int) -> list[Array]:
     return [found[found // size == block] for block in range(mask.size // size + 1)]
 
 
-def _even_first(mask: Array) -> Array:
-    found = row_major(mask)
-    return np.concatenate([found[found % 2 == 0], found[found % 2 == 1]])
-
-
 def _among_first(limit: int) -> Callable[[Array], Array]:
     return lambda mask: np.flatnonzero(mask.reshape(-1)[:limit])
 
@@ -108,27 +104,21 @@ def _last_axes_only(depth: int) -> Callable[[Array, Sizes, int], Array]:
 
 
 def _in(dtype: str) -> Callable[[Array, Sizes, int], Array]:
-    return lambda indices, sizes, width: last_axes(indices, sizes, width).astype(dtype)
+    return lambda i, sizes, n: last_axes(i, sizes, n).astype(dtype)
 
 
 def _flat_in(dtype: str) -> Callable[[Array, Sizes, int], Array]:
-    return lambda indices, sizes, width: last_axes(
-        indices.astype(dtype).astype(np.int64) % max(int(np.prod(sizes)), 1), sizes, width
-    )
+    return lambda i, sizes, n: last_axes(i.astype(dtype).astype(int) % prod(sizes), sizes, n)
 
 
 def _elements(call: Call) -> int:
     return int(call.inputs[IMAGE].size)
 
 
-def _moved(distance: Callable[[int, int], int]) -> Callable[[Array, Sizes], Array]:
+def _moved(rows: Array, sizes: Sizes, distance: int) -> Array:
     """Write the rows further down."""
-
-    def table(rows: Array, sizes: Sizes) -> Array:
-        flat = then_zeros(rows, sizes).reshape(sizes[-2:])
-        return np.roll(flat, distance(len(rows), len(flat)), 0).reshape(sizes)
-
-    return table
+    flat = then_zeros(rows, sizes).reshape(sizes[-2:])
+    return np.roll(flat, distance, 0).reshape(sizes)
 
 
 STEPS: Steps = {
@@ -147,7 +137,7 @@ STEPS: Steps = {
     ("NZC-4", "nonzero", "order"): {
         "column-major": _column_major,
         "descending": lambda mask: row_major(mask)[::-1],
-        "even-first": _even_first,
+        "even-first": lambda mask: np.array(sorted(row_major(mask), key=lambda i: i % 2), int),
         "blocks-backwards": lambda mask: np.concatenate([b[::-1] for b in _blocks(mask, 32)]),
         "blocks-of-256-swapped": lambda mask: np.concatenate(_blocks(mask, 256)[::-1]),
         "blocks-of-65536-swapped": lambda mask: np.concatenate(_blocks(mask, 65536)[::-1]),
@@ -191,8 +181,8 @@ STEPS: Steps = {
         "count-plus-1": lambda rows, call: len(rows) + 1,
     },
     ("NZC-1 NZC-6", "nonzero", "table"): {
-        "rows-from-1": _moved(lambda found, room: 1),
-        "rows-at-the-end": _moved(lambda found, room: room - found),
+        "rows-from-1": lambda rows, sizes: _moved(rows, sizes, 1),
+        "rows-at-the-end": lambda rows, sizes: _moved(rows, sizes, sizes[-2] - len(rows)),
     },
 }
 OUTPUTS: Outputs = {

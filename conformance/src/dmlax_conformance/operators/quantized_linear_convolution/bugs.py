@@ -93,15 +93,19 @@ def written() -> Iterator[Bug]:
     yield from shared.of_both(OPERATOR, CLAUSES)
     yield from of_rounding(OPERATOR, "requantize", CLAUSES)
     yield from planted_bugs.planted(OPERATOR, STEPS, OUTPUTS, ANSWERS)
-    yield from in_reading(OPERATOR, "QLC-7", FILTER_SCALE, {"filter-scale-mean": _mean})
+    mean: planted_bugs.Ways = {
+        "filter-scale-mean": lambda scale, call: np.full_like(scale, scale.mean(dtype=np.float64))
+    }
+    yield from in_reading(OPERATOR, "QLC-7", FILTER_SCALE, mean)
     yield bug(OPERATOR, "dequantizes-first", "QLC-1", VALUES, finish=_dequantized_first)
 
 
 # -- bias and filter scale ---------------------------------------------------------------------
 
 
-def _across(sums: Array) -> tuple[int, ...]:
-    return (1, -1) + (1,) * (sums.ndim - 2)
+def _each_channel(parameter: Array, like: Array) -> Array:
+    """Return a parameter along axis 1."""
+    return parameter.reshape((1, -1) + (1,) * (like.ndim - 2))
 
 
 def _on_first_pixel(sums: Array, bias: Array) -> Array:
@@ -110,26 +114,16 @@ def _on_first_pixel(sums: Array, bias: Array) -> Array:
 
 
 def _along_last_axis(sums: Array, bias: Array) -> Array:
-    if sums.shape[-1] != bias.size:
-        return add_bias(sums, bias)
-    return wrapped(sums + bias.reshape(-1).astype(np.int64))
+    fits = sums.shape[-1] == bias.size
+    return wrapped(sums + bias.reshape(-1).astype(np.int64)) if fits else add_bias(sums, bias)
 
 
-def _unbounded(sums: Array, bias: Array) -> Array:
-    return np.asarray(sums + bias.astype(np.int64).reshape(_across(sums)))
+def _unbounded(sums: Array, bias: Array, dtype: Any = np.int64) -> Array:
+    return sums.astype(dtype) + _each_channel(bias.astype(dtype), sums)
 
 
 def _limited(sums: Array) -> Array:
     return np.clip(sums, -(2**31), 2**31 - 1).astype(np.int64)
-
-
-def _in_float32(sums: Array, bias: Array) -> Array:
-    own = bias.astype(np.float32).reshape(_across(sums))
-    return _limited((sums.astype(np.float32) + own).astype(np.float64))
-
-
-def _mean(scale: Array, call: Call) -> Array:
-    return scale if scale.size == 1 else np.full_like(scale, scale.astype(np.float64).mean())
 
 
 # -- scales ------------------------------------------------------------------------------------
@@ -172,11 +166,6 @@ def _few_bits(bits: int) -> Rescale:
     return rescale
 
 
-def _lost_bits(accumulator: int, scales: Scales) -> Real:
-    number = floats.nearest(floats.exactly(Fraction(accumulator)), "float32")
-    return exact_rescale(int(number.value), scales)
-
-
 def _rounded_factor(
     factor: Callable[[Fraction, Fraction, Fraction], Fraction], is_whole: bool
 ) -> Rescale:
@@ -203,7 +192,9 @@ STEPS: planted_bugs.Steps = {
             [add_bias(sums[:1], bias), sums[1:]]
         ),
         "bias-along-last-axis": _along_last_axis,
-        "bias-in-float32": _in_float32,
+        "bias-in-float32": lambda sums, bias: _limited(
+            _unbounded(sums, bias, np.float32).astype(np.float64)
+        ),
     },
     ("QLC-12", "requantize", "bias"): {
         "bias-saturates": lambda sums, bias: _limited(_unbounded(sums, bias)),
@@ -222,7 +213,7 @@ STEPS: planted_bugs.Steps = {
         "float64-reciprocal": _in("float64", lambda a, x, w, y: a * (x * w) * (1 / y)),
         "float64-times-float32-multiplier": _rounded_factor(lambda x, w, y: x * w / y, True),
         "float32-product-of-scales": _rounded_factor(lambda x, w, y: x * w, False),
-        "float32-accumulator": _lost_bits,
+        "float32-accumulator": lambda a, scales: exact_rescale(int(np.float32(a)), scales),
         "float16-formula": _in("float16", lambda a, x, w, y: a * (x * w) / y),
         "fixed-point-31": _fixed_point,
         "fixed-point-24": _few_bits(24),
@@ -248,7 +239,7 @@ def _dequantized_first(outputs: Outputs, case: Case) -> Outputs:
     total = sums(Call(case.attributes, given, case.outputs))
     if BIAS in given:
         bias = given[BIAS].reshape(-1).astype(np.float32) * sx * sw.reshape(-1)
-        total = total + bias.reshape(_across(total))
+        total = total + _each_channel(bias, total)
     zero = given.get(OUTPUT_POINT, np.zeros(1)).reshape(-1)[0]
     dtype = case.outputs[OUTPUT].dtype
     quotient = np.nan_to_num(np.rint(total / sy).astype(np.float64)) + float(zero)
