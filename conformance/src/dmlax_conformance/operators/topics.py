@@ -69,23 +69,28 @@ class Topic:
         comment: str,
         clause: str,
         base: str,
-        error: tuple[str, str],
-        inputs: Inputs | None = None,
-        attributes: Mapping[str, Any] | None = None,
-        outputs: Mapping[str, Request] | None = None,
+        code: str,
+        changed: Mapping[str, Any],
         flags: str = "Invalid",
         requires: str = "",
     ) -> None:
-        """Add a call that changes one thing in its base and so earns this code and field."""
-        given, old, asked = self._calls[base]
-        changed = {**given, **(attributes or {})}, {**old, **(inputs or {})}
-        self._calls[name] = (*changed, {**asked, **(outputs or {})})
-        found = "nothing"
+        """Add a call with other attributes, tensors or outputs than its base, which earn this code.
+
+        The field to blame is the one that changes, unless it stands after the code.
+        """
+        code, _, field = code.partition(" ")
+        kinds = (object, Tensor, Request)
+        given, inputs, outputs = (
+            {**old, **{k: v for k, v in changed.items() if _kind(v) is kind}}
+            for old, kind in zip(self._calls[base], kinds, strict=True)
+        )
+        self._calls[name], error = (given, inputs, outputs), (code, field or next(iter(changed)))
+        found = ("nothing", "")
         try:
             answer(self.operator, *self._calls[name])
         except SpecViolation as violation:
-            found = f"{violation.code} {violation.field}"
-        assert found == " ".join(error), f"{name}: the rules find {found}"
+            found = violation.code, violation.field
+        assert found == error, f"{name}: the rules find {found}"
         expect = {"error": dict(zip(("code", "field"), error, strict=True))}
         vector = self._add_call(name, comment, clause, flags, requires, expect)
         vector["twin"] = self.prefix + base
@@ -96,15 +101,16 @@ class Topic:
         code: str,
         clause: str,
         text: str,
-        names: str,
-        tensors: Mapping[str, tuple[str, Tensor]],
+        cases: Mapping[str, tuple[str, Any]],
+        names: str = "",
     ) -> None:
-        """Replace one tensor of the base after the other: their fields and values by name."""
-        for name in names.split():
-            field, own = tensors[name]
-            words = {"field": field, "dtype": own.dtype, "sizes": [*own.sizes]}
-            comment = text.format(**words, rank=len(own.sizes))
-            self.invalid(name, comment, clause, base, (code, field), {field: own})
+        """Change one field of the base after the other: fields and values by name."""
+        for name in names.split() or cases:
+            field, own = cases[name]
+            words = {"field": field, "value": own}
+            if isinstance(own, Tensor):
+                words |= {"dtype": own.dtype, "sizes": [*own.sizes], "rank": len(own.sizes)}
+            self.invalid(name, text.format(**words), clause, base, code, {field: own})
 
     def shorten(self, name: str, output: str, rows: int) -> None:
         """Keep only the first rows of a table, of which a file cannot hold all."""
@@ -145,6 +151,10 @@ class Topic:
         vector |= {"clause": clause.split(), "flags": flags.split(), "requires": sorted(requires)}
         self._vectors.append(vector)
         return vector
+
+
+def _kind(value: Any) -> type:
+    return type(value) if isinstance(value, Tensor | Request) else object
 
 
 T = TypeVar("T", bound=Topic)

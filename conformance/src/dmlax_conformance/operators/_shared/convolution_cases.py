@@ -89,26 +89,12 @@ class ConvolutionTopic(Topic):
         text, flags = "4,099 products of both signs, within 32 bits", "Large OddContraction"
         self.add("contraction-4099", text, clauses[1], x, w, own, flags)
 
-    def refuse_options(self, base: str, clause: str, options: Mapping[str, Any]) -> None:
-        """Add a call for each attribute that is out of range: fields and values by name."""
-        for name, (field, value) in options.items():
-            text, error = f"{field} is {value}", ("option", field)
-            self.invalid(name, text, clause, base, error, attributes={field: value})
-
     def refuse_kernels(self, base: str, clause: str) -> None:
         """Add a kernel that is too high, and one that is too wide once it is dilated."""
-        error, tall = ("sizes", "FilterTensor"), {"FilterTensor": image("int8", (2, 2, 4, 2))}
         text = "the kernel is higher than the padded input"
-        self.invalid("kernel-too-high", text, clause, base, error, tall)
+        self.wrong(base, "sizes", clause, text, WRONG, "kernel-too-high")
         name, text = "dilated-kernel-too-wide", "the dilated kernel spans 4 of 3 columns"
-        self.invalid(name, text, clause, base, error, attributes={"Dilations": [1, 3]})
-
-    def refuse_by_input(self, base: str, clause: str, wrong: Mapping[str, Tensor]) -> None:
-        """Add parameters of one value for each input channel, of which there are fewer."""
-        for field, tensor in wrong.items():
-            name = "filter-scale-by-input" if "Scale" in field else "filter-zero-point-by-input"
-            text = f"{field} has one value for each input channel"
-            self.invalid(name, text, clause, base, ("sizes", field), {field: tensor})
+        self.invalid(name, text, clause, base, "sizes FilterTensor", {"Dilations": [1, 3]})
 
     def add_size(
         self, count: int, seed: int, own: Parameters, clauses: tuple[str, str], flags: str
@@ -125,8 +111,8 @@ class ConvolutionTopic(Topic):
         if count in SHORT:
             w = repeat(image("int8", (PERIOD,), count), (1, 2, 1, count + 3))
             text = f"a kernel of {count + 3} columns over an input of {count + 2}"
-            error, wide = ("sizes", "FilterTensor"), {"FilterTensor": w}
-            self.invalid(f"kernel-{count + 3}", text, clauses[1], base, error, wide)
+            name = f"kernel-{count + 3}"
+            self.invalid(name, text, clauses[1], base, "sizes", {"FilterTensor": w})
 
 
 # -- tensors and attributes --------------------------------------------------------------------
@@ -241,10 +227,13 @@ WRONG = {
     "filter-rank-5": ("FilterTensor", image("int8", (2, 2, 2, 2, 1))),
     "filter-channels-1": ("FilterTensor", image("int8", (2, 1, 2, 2))),
     "filter-channels-3": ("FilterTensor", image("int8", (2, 3, 2, 2))),
+    "kernel-too-high": ("FilterTensor", image("int8", (2, 2, 4, 2))),
     "kernel-too-wide": ("FilterTensor", image("int8", (2, 2, 2, 4))),
     "input-zero-point-each": ("InputZeroPointTensor", parameter([7, 7], "uint8")),
     "filter-zero-point-3": ("FilterZeroPointTensor", parameter([1, 1, 1], "int8")),
+    "filter-zero-point-by-input": ("FilterZeroPointTensor", parameter([1, 2], "int8")),
 }
+BY_INPUT = "{field} has one value for each input channel"
 
 
 # -- pairs of options --------------------------------------------------------------------------

@@ -79,7 +79,7 @@ class ElementWiseTopic(Topic):
     def refuse_sizes(self, base: str, clause: str, names: str) -> None:
         """Add parameters that do not repeat to the sizes of the twin."""
         text = "{field} of sizes {sizes} does not repeat to [2, 3]"
-        self.wrong(base, "sizes", clause, text, names, WRONG_SIZES)
+        self.wrong(base, "sizes", clause, text, WRONG_SIZES, names)
 
     def refuse_values(
         self, base: str, text: str, clause: str, dtype: str, x: Tensor, source: str
@@ -89,9 +89,8 @@ class ElementWiseTopic(Topic):
         self.add(base, text, clause, dtype, flags, x, row(source, 1), requires=need)
         for name, word in NO_SCALES[source].items():
             text, name = f"the {source} scale is {name}", f"scale-{name}-{source}"
-            error, given = ("value", "ScaleTensor"), {"ScaleTensor": words(source, word)}
-            how = (None, None, "Invalid KnownValue", need)
-            self.invalid(name, text, clause, base, error, given, *how)
+            given, flags = {"ScaleTensor": words(source, word)}, "Invalid KnownValue"
+            self.invalid(name, text, clause, base, "value", given, flags, need)
 
     def add_size(
         self, count: int, x: Tensor, dtype: str, own: tuple[str, int], clauses: tuple[str, str]
@@ -113,7 +112,7 @@ class ElementWiseTopic(Topic):
                 cut = repeat(tensor, (*rest, last - 1))
                 name = f"{'scale' if field == 'ScaleTensor' else 'zero-point'}-short-{count}"
                 text = f"{field} of sizes {list(cut.sizes)} does not repeat to {[*rest, last]}"
-                self.invalid(name, text, clauses[1], base, ("sizes", field), {field: cut})
+                self.invalid(name, text, clauses[1], base, "sizes", {field: cut})
 
 
 # -- tensors -----------------------------------------------------------------------------------

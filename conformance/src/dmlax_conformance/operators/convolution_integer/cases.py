@@ -5,7 +5,7 @@ from itertools import product
 from ...format.recipe import Recipe
 from ...format.tensors import from_recipe
 from .._shared import convolution_cases as shared
-from .._shared.convolution_cases import ConvolutionTopic, attributes, image, parameter
+from .._shared.convolution_cases import ConvolutionTopic, attributes, image
 from .._shared.covering import Apart, Row
 from .._shared.rounding import RANGES
 from .._shared.systematic import each_pair, each_size, flags_of
@@ -72,11 +72,11 @@ def _invalid(topic: ConvolutionTopic) -> None:
     topic.add_twin("twin", "CVI-1", {"zx": [7], "zw": [1]})
     for code, clause, names in WRONG:
         text = "{field} is {dtype} with sizes {sizes}"
-        topic.wrong("twin", code, clause, text, names, shared.WRONG)
-    topic.refuse_options("twin", "CVI-3", shared.OPTIONS)
-    text, error = "two groups cannot share three output channels", ("sizes", "GroupCount")
-    w, two = {"FilterTensor": image("int8", (3, 1, 2, 2))}, {"GroupCount": 2}
-    topic.invalid("groups-do-not-divide", text, "CVI-3", "twin", error, w, two)
+        topic.wrong("twin", code, clause, text, shared.WRONG, names)
+    topic.wrong("twin", "option", "CVI-3", "{field} is {value}", shared.OPTIONS)
+    text, name = "two groups cannot share three output channels", "groups-do-not-divide"
+    changed = {"GroupCount": 2, "FilterTensor": image("int8", (3, 1, 2, 2))}
+    topic.invalid(name, text, "CVI-3", "twin", "sizes", changed)
 
 
 WRONG = (
@@ -97,17 +97,16 @@ def _survivors(topic: ConvolutionTopic) -> None:
     topic.add_survivors(clauses, cube, "int8", "uint8", {"zx": [-3]})
     base = "twin-kills"
     topic.add_twin(base, "CVI-1", {"zx": [7], "zw": [1]})
-    topic.refuse_options(base, "CVI-3", shared.SURVIVOR_OPTIONS)
+    topic.wrong(base, "option", "CVI-3", "{field} is {value}", shared.SURVIVOR_OPTIONS)
     topic.refuse_kernels(base, "CVI-3")
     text, names = "the filter has fewer channels than the input", "input-rank-5 filter-rank-3"
-    topic.wrong(base, "sizes", "CVI-3", text, "filter-channels-1", shared.WRONG)
-    topic.wrong(base, "dimension_count", "CVI-7", "{field} has rank {rank}", names, shared.WRONG)
+    topic.wrong(base, "sizes", "CVI-3", text, shared.WRONG, "filter-channels-1")
+    topic.wrong(base, "dimension_count", "CVI-7", "{field} has rank {rank}", shared.WRONG, names)
     base, own = "two-channels-in-three-out", {"zx": [120], "zw": [1, 2, 3]}
     x, w = image("uint8", (1, 2, 3, 3), 111), image("int8", (3, 2, 2, 2), 112)
     text = "the twin: filter zero points for each of three output channels"
     topic.add(base, text, "CVI-5", x, w, own, "PerChannel")
-    wrong = {"FilterZeroPointTensor": parameter([1, 2], "int8")}
-    topic.refuse_by_input(base, "CVI-5", wrong)
+    topic.wrong(base, "sizes", "CVI-5", shared.BY_INPUT, shared.WRONG, "filter-zero-point-by-input")
 
 
 FACTORS = shared.FACTORS

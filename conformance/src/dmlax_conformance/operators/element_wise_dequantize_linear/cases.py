@@ -132,15 +132,15 @@ def _shapes(topic: ElementWiseTopic) -> None:
 def _invalid(topic: ElementWiseTopic) -> None:
     topic.add_twin("twin", "DQT-4", "float32", ints("uint8", (2, 3), range(6)))
     for clause, names in WRONG:
-        topic.wrong("twin", "data_type", clause, "{field} is {dtype}", names, shared.WRONG_TYPES)
+        topic.wrong("twin", "data_type", clause, "{field} is {dtype}", shared.WRONG_TYPES, names)
     x, text = whole("int32", 1, 2), "the twin: INT32 without a zero point"
     topic.add("twin-int32", text, "DQT-6", "float32", "", x, row("float32", 1, 2))
     for name, text, clause, field, tensor in (
         ("int64-input", "an INT64 input", "DQT-2", "InputTensor", whole("int64", 1, 2)),
         ("float64-scale", "a FLOAT64 scale", "DQT-3", "ScaleTensor", row("float64", 1, 2)),
     ):
-        error, need = ("data_type", field), f"dtype:{tensor.dtype}"
-        topic.invalid(name, text, clause, "twin-int32", error, {field: tensor}, requires=need)
+        need = f"dtype:{tensor.dtype}"
+        topic.invalid(name, text, clause, "twin-int32", "data_type", {field: tensor}, requires=need)
     topic.refuse_sizes("twin", "DQT-4", "scale-2-for-3 scale-grows-input zero-point-2-for-3")
     for dtype in ("float32", "float16"):
         base, text, x = (

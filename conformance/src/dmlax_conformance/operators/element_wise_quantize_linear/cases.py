@@ -136,10 +136,9 @@ def _invalid(topic: ElementWiseTopic) -> None:
     text, x = "the twin: INT32 with a FLOAT32 scale", whole("int32", 1, 2)
     topic.add("twin-int32", text, "QNT-4", "uint8", "", x, row("float32", 1, 2))
     for base, names in WRONG:
-        topic.wrong(base, "data_type", "QNT-4", "{field} is {dtype}", names, shared.WRONG_TYPES)
-    error, outputs = ("data_type", "OutputTensor"), {"OutputTensor": Request("int16", (2,))}
-    text = "an INT16 output is asked for"
-    topic.invalid("int16-output", text, "QNT-4", "twin-float16", error, outputs=outputs)
+        topic.wrong(base, "data_type", "QNT-4", "{field} is {dtype}", shared.WRONG_TYPES, names)
+    text, asked = "an INT16 output is asked for", {"OutputTensor": Request("int16", (2,))}
+    topic.invalid("int16-output", text, "QNT-4", "twin-float16", "data_type", asked)
     scales = "scale-2-for-3 scale-grows-input scale-rank-3"
     topic.refuse_sizes("twin", "QNT-5", f"{scales} zero-point-2-for-3 zero-point-grows-input")
     for dtype, end, text in (("float32", "", ""), ("float16", "-float16", " FLOAT16")):

@@ -238,27 +238,25 @@ WIDTHS = {
 
 @topics.file("invalid")
 def _invalid(topic: NonzeroTopic) -> None:
-    error, flags = ("sizes", "OutputCoordinatesTensor"), "Invalid EffectiveRank"
+    code, flags = "sizes OutputCoordinatesTensor", "Invalid EffectiveRank"
     for sizes, (fine, wrong) in WIDTHS.items():
         name, tensor = "x".join(map(str, sizes)), drawn("uint8", sizes, 7, 1, 9, 4)
         base, text = f"width-{fine}-of-{name}", f"the twin: N = {fine} is allowed"
         topic.add(base, text, "NZC-3", tensor, fine, "EffectiveRank")
         for width in wrong:
-            text = (
-                f"N = {width} is {'below the effective rank' if width < fine else 'above the rank'}"
-            )
-            own, asked = f"width-{width}-of-{name}", outputs(tensor, width)
-            topic.invalid(own, text, "NZC-3", base, error, outputs=asked, flags=flags)
+            side = "below the effective rank" if width < fine else "above the rank"
+            own, text = f"width-{width}-of-{name}", f"N = {width} is {side}"
+            topic.invalid(own, text, "NZC-3", base, code, outputs(tensor, width), flags)
     base, tensor = "input-float32", floats("float32", (2,), [0, 1])
     topic.add(base, "the twin: FLOAT32 of rank 1", "NZC-7", tensor)
     text = "a complex input; the real part is zero, the imaginary part is not"
     x = {"InputTensor": bits("complex64", (2,), [0, 0x3F80000000000000])}
-    topic.invalid("input-complex64", text, "NZC-7", base, ("data_type", "InputTensor"), x)
-    asked = {"OutputCoordinatesTensor": Request("uint32", (1, 1))}
-    text, error = "an input without dimensions", ("dimension_count", "InputTensor")
+    topic.invalid("input-complex64", text, "NZC-7", base, "data_type", x)
+    asked, text = Request("uint32", (1, 1)), "an input without dimensions"
     for scalar in (floats("float32", (), [5]), ints("uint8", (), [0])):
-        name, x = f"input-rank-0-{scalar.dtype}", {"InputTensor": scalar}
-        topic.invalid(name, text, "NZC-8", base, error, x, outputs=asked)
+        changed = {"InputTensor": scalar, "OutputCoordinatesTensor": asked}
+        name, code = f"input-rank-0-{scalar.dtype}", "dimension_count"
+        topic.invalid(name, text, "NZC-8", base, code, changed)
 
 
 @topics.file("kills")

@@ -1,5 +1,7 @@
 """QUANTIZED_LINEAR_CONVOLUTION: calls that break one rule."""
 
+from typing import Any
+
 from ...format.vectors import Request
 from .._shared import convolution_cases as shared
 from .._shared.convolution_cases import TWIN, attributes, image, parameter, scale_words, scales
@@ -25,6 +27,8 @@ WRONG = {
     "output-zero-point-each": ("OutputZeroPointTensor", parameter([7, 7], "uint8")),
     "filter-scale-3": ("FilterScaleTensor", scales([0.5, 0.5, 0.5])),
     "filter-scale-2x2": ("FilterScaleTensor", floats("float32", (2, 2, 1, 1), [1, 1, 1, 1])),
+    "filter-scale-by-input": ("FilterScaleTensor", scale_words([0x3D000000, 0x3D800000])),
+    "bias-1": ("BiasTensor", parameter([5], "int32")),
     "bias-3": ("BiasTensor", parameter([5, -5, 0], "int32")),
     "bias-4": ("BiasTensor", parameter([5, -5, 0, 1], "int32")),
 }
@@ -40,49 +44,53 @@ PARAMETERS = (
 )
 
 
+IS = "{field} is {value}"
+
+
 @topics.file("invalid-types")
 def _types(topic: QuantizedTopic) -> None:
     topic.add_twin(f"{BASE}-types", "QLC-1", EVERY)
-    topic.wrong(f"{BASE}-types", "data_type", "QLC-10", "{field} is {dtype}", TYPES, WRONG)
+    topic.wrong(f"{BASE}-types", "data_type", "QLC-10", "{field} is {dtype}", WRONG, TYPES)
     base, text = "no-output-zero-point", "the twin: no output zero point"
     topic.add(base, text, "QLC-10", *TWIN, flags="Optional")
-    asked = {"OutputTensor": Request("int16", (1, 2, 2, 2))}
-    text, error = "an INT16 output is asked for", ("data_type", "OutputTensor")
-    topic.invalid("int16-output", text, "QLC-10", base, error, outputs=asked)
+    asked, text = {"OutputTensor": Request("int16", (1, 2, 2, 2))}, "an INT16 output is asked for"
+    topic.invalid("int16-output", text, "QLC-10", base, "data_type", asked)
 
 
 @topics.file("invalid-sizes")
 def _sizes(topic: QuantizedTopic) -> None:
     base, text = f"{BASE}-sizes", "{field} has sizes {sizes}"
     topic.add_twin(base, "QLC-1", EVERY)
-    topic.wrong(base, "dimension_count", "QLC-14", "{field} has rank {rank}", RANKS, WRONG)
-    topic.wrong(base, "sizes", "QLC-9", text, "filter-channels-3 filter-channels-1", WRONG)
-    topic.wrong(base, "sizes", "QLC-7", text, PARAMETERS, WRONG)
-    topic.wrong(base, "sizes", "QLC-4", text, "bias-3 bias-4", WRONG)
-    _group_sizes(topic, "groups-2-of-4")
+    topic.wrong(base, "dimension_count", "QLC-14", "{field} has rank {rank}", WRONG, RANKS)
+    topic.wrong(base, "sizes", "QLC-9", text, WRONG, "filter-channels-3 filter-channels-1")
+    topic.wrong(base, "sizes", "QLC-7", text, WRONG, PARAMETERS)
+    topic.wrong(base, "sizes", "QLC-4", text, WRONG, "bias-3 bias-4")
+    x, w, own = image("uint8", (1, 4, 2, 2), 13), image("int8", (4, 2, 1, 1), 14), "groups-2-of-4"
+    two = attributes(groups=2)
+    topic.add(own, "the twin: two groups", "QLC-9", x, w, flags="Groups", options=two)
+    for name, (field, text, changed) in GROUPS.items():
+        text, code = f"channels do not fit the groups: {text}", f"sizes {field}"
+        topic.invalid(name, text, "QLC-9", own, code, changed, "Invalid Groups")
     topic.refuse_kernels(base, "QLC-8")
 
 
-def _group_sizes(topic: QuantizedTopic, base: str) -> None:
-    x, w = image("uint8", (1, 4, 2, 2), 13), image("int8", (4, 2, 1, 1), 14)
-    options, flags = attributes(groups=2), "Invalid Groups"
-    topic.add(base, "the twin: two groups", "QLC-9", x, w, flags="Groups", options=options)
-    cases = {
-        "groups-do-not-divide-outputs": ("GroupCount", "K = 3", (3, 2), 2),
-        "groups-miss-channels": ("FilterTensor", "4 filter channels", (4, 4), 2),
-        "groups-4-filter-2": ("FilterTensor", "four groups, 8 channels", (), 4),
-        "groups-1-filter-2": ("FilterTensor", "one group, 2 channels", (), 1),
-    }
-    for name, (field, text, filters, count) in cases.items():
-        inputs = {"FilterTensor": image("int8", (*filters, 1, 1), 15)} if filters else {}
-        text, wrong = f"channels do not fit the groups: {text}", {"GroupCount": count}
-        topic.invalid(name, text, "QLC-9", base, ("sizes", field), inputs, wrong, flags=flags)
+def _filters(outputs: int, channels: int) -> dict[str, Any]:
+    return {"FilterTensor": image("int8", (outputs, channels, 1, 1), 15)}
+
+
+GROUPS = {
+    "groups-do-not-divide-outputs": ("GroupCount", "K = 3", _filters(3, 2)),
+    "groups-miss-channels": ("FilterTensor", "4 filter channels", _filters(4, 4)),
+    "groups-4-filter-2": ("FilterTensor", "four groups, 8 channels", {"GroupCount": 4}),
+    "groups-1-filter-2": ("FilterTensor", "one group, 2 channels", {"GroupCount": 1}),
+}
 
 
 @topics.file("invalid-options")
 def _options(topic: QuantizedTopic) -> None:
-    topic.add_twin(f"{BASE}-options", "QLC-1", EVERY)
-    topic.refuse_options(f"{BASE}-options", "QLC-8 QLC-9", shared.OPTIONS)
+    base = f"{BASE}-options"
+    topic.add_twin(base, "QLC-1", EVERY)
+    topic.wrong(base, "option", "QLC-8 QLC-9", IS, shared.OPTIONS)
 
 
 WORDS = {
@@ -92,32 +100,21 @@ WORDS = {
     "infinity": 0x7F800000,
     "minus-infinity": 0xFF800000,
 }
+KNOWN = "values:known"
 
 
 @topics.file("invalid-values")
 def _values(topic: QuantizedTopic) -> None:
     base, text = f"{BASE}-values", "the twin: scales that are known and fine"
-    _add_known(topic, base, text)
+    topic.add(base, text, "QLC-13", *TWIN, SCALED, "KnownValue", requires=KNOWN)
     one = {name: [word] for name, word in WORDS.items()}
     second = {f"second-{n}": [0x3D000000, WORDS[n]] for n in ("zero", "nan", "infinity")}
     for label, wrong in {"Input": one, "Filter": second, "Output": one}.items():
         for name, words in wrong.items():
-            field = f"{label}ScaleTensor"
-            _refuse_known(
-                topic, f"{label}-scale-{name}".lower(), f"{field} is {name}", base, field, words
-            )
-
-
-def _add_known(topic: QuantizedTopic, base: str, text: str) -> None:
-    """Add a call whose scales are known before it runs."""
-    topic.add(base, text, "QLC-13", *TWIN, SCALED, "KnownValue", requires="values:known")
-
-
-def _refuse_known(
-    topic: QuantizedTopic, name: str, text: str, base: str, field: str, words: list[int]
-) -> None:
-    inputs, error, how = {field: scale_words(words)}, ("value", field), "Invalid KnownValue"
-    topic.invalid(name, text, "QLC-13", base, error, inputs, flags=how, requires="values:known")
+            field, flags = f"{label}ScaleTensor", "Invalid KnownValue"
+            own, changed = f"{label.lower()}-scale-{name}", {field: scale_words(words)}
+            text = f"{field} is {name}"
+            topic.invalid(own, text, "QLC-13", base, "value", changed, flags, KNOWN)
 
 
 @topics.file("kills")
@@ -125,23 +122,24 @@ def _survivors(topic: QuantizedTopic) -> None:
     """Add calls for planted bugs that survived all other vectors."""
     cube = {"zx": [120], "zw": [-50, 0, 90], "bias": [90_000, -70_000, 30_000], "zy": [128]}
     each = {**cube, "sw": [0.03125, 0.05, 0.0078125], "sy": [4]}
-    clause = "QLC-1 QLC-2 QLC-4 QLC-7 QLC-8"
-    long = {"zx": [128], "zy": [128], "sy": [4]}
-    topic.add_survivors((clause, "QLC-2"), each, "uint8", "int8", long)
+    clauses, long = (
+        ("QLC-1 QLC-2 QLC-4 QLC-7 QLC-8", "QLC-2"),
+        {"zx": [128], "zy": [128], "sy": [4]},
+    )
+    topic.add_survivors(clauses, each, "uint8", "int8", long)
     base = f"{BASE}-kills"
     topic.add_twin(base, "QLC-1", EVERY)
-    topic.refuse_options(base, "QLC-8", shared.SURVIVOR_OPTIONS)
-    tensor, error = {"BiasTensor": parameter([5], "int32")}, ("sizes", "BiasTensor")
-    topic.invalid("bias-1", "one bias for two output channels", "QLC-4", base, error, tensor)
+    topic.wrong(base, "option", "QLC-8", IS, shared.SURVIVOR_OPTIONS)
+    topic.wrong(base, "sizes", "QLC-4", "one bias for two output channels", WRONG, "bias-1")
     base, own = "two-channels-in-three-out", {"zx": [120], "zw": [1, 2, 3], "zy": [100]}
     x, w = image("uint8", (1, 2, 3, 3), 111), image("int8", (3, 2, 2, 2), 112)
     text = "the twin: filter parameters for each of three output channels"
-    third = [0.03125, 0.0625, 0.125]
-    topic.add(base, text, "QLC-7", x, w, {**own, "sw": third}, "PerChannel")
-    wrong = {"FilterScaleTensor": scale_words([0x3D000000, 0x3D800000])}
-    wrong["FilterZeroPointTensor"] = parameter([1, 2], "int8")
-    topic.refuse_by_input(base, "QLC-7", wrong)
+    given = {**own, "sw": [0.03125, 0.0625, 0.125]}
+    topic.add(base, text, "QLC-7", x, w, given, "PerChannel")
+    names = "filter-scale-by-input filter-zero-point-by-input"
+    topic.wrong(base, "sizes", "QLC-7", shared.BY_INPUT, WRONG, names)
     base, text = "known-filter-scales", "the twin: filter scales that are known and fine"
-    _add_known(topic, base, text)
+    topic.add(base, text, "QLC-13", *TWIN, SCALED, "KnownValue", requires=KNOWN)
     name, text = "filter-scale-first-zero", "the first of two filter scales is zero"
-    _refuse_known(topic, name, text, base, "FilterScaleTensor", [0, 0x3D000000])
+    changed, flags = {"FilterScaleTensor": scale_words([0, 0x3D000000])}, "Invalid KnownValue"
+    topic.invalid(name, text, "QLC-13", base, "value", changed, flags, KNOWN)
