@@ -51,9 +51,8 @@ class ConvolutionTopic(Topic):
             if isinstance(values, Tensor):
                 given[NAMES[key]] = values
             elif values is not None:
-                made = (
-                    parameter([*map(int, values)], types[key]) if key in types else scales(values)
-                )
+                own_type = types.get(key)
+                made = parameter(values, own_type) if own_type else scales(values)
                 given[NAMES[key]] = made
         asked = output(x, w, options, dtype)
         self.valid(name, comment, clause, given, asked, options, flags, requires)
@@ -261,11 +260,10 @@ def window(row: Row) -> dict[str, Any]:
     spatial = int(row["spatial"])
     more = {"strides": (2, 3), "dilations": (2, 3), "start padding": (1, 2), "end padding": (2, 1)}
     strides, dilations, start, end = (
-        values[:spatial] if row[name] == "more" else (int(row[name]),) * spatial
-        for name, values in more.items()
+        own[:spatial] if row[name] == "more" else (int(row[name]),) * spatial
+        for name, own in more.items()
     )
-    groups = {"1": 1, "2": 2}.get(row["groups"], 4)
-    return attributes(strides, dilations, start, end, groups)
+    return attributes(strides, dilations, start, end, {"1": 1, "2": 2}.get(row["groups"], 4))
 
 
 def operands(row: Row, number: int) -> tuple[Tensor, Tensor]:

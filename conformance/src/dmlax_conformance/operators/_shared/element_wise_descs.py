@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 from ...format.descs import gather, tensor_desc
 from ...format.tensors import Tensor
-from ..desc_topics import Call, DescTopic, cycled, dashed
+from ...format.vectors import Request
+from ..desc_topics import Call, DescTopic, call, cycled, dashed
 from ..tables import TABLES, rows
 from .strided_descs import StridedTopic, reach
 from .tables import Row
@@ -18,11 +19,26 @@ HALVES = {"float32": (0x3F000000, 0x3E800000), "float16": (0x3800, 0x3400)}
 
 @dataclass(frozen=True)
 class Descs:
-    """The descs of one operator; `make` takes sizes, a source, a result and `is_bare`."""
+    """The descs of one operator."""
 
     operator: str
-    make: Callable[..., Call]
+    source: str  # the type of the input unless a call says otherwise
+    result: str  # and of the output
+    words: Callable[[str], Sequence[int]]  # of an input of this type
+    others: Callable[[str, str], tuple[str, str]]  # types of scale and zero point
     together: Mapping[tuple[str, str], str]  # tensors of one type, and a type not listed for them
+
+    def make(
+        self, sizes: Sequence[int], source: str = "", result: str = "", is_bare: bool = False
+    ) -> Call:
+        """Return a call whose tensors all have the same sizes."""
+        source, result = source or self.source, result or self.result
+        scale, zero = self.others(source, result)
+        given = {"InputTensor": cycled(source, sizes, self.words(source))}
+        given["ScaleTensor"] = cycled(scale, sizes, HALVES[scale])
+        if not is_bare:
+            given["ZeroPointTensor"] = cycled(zero, sizes, (3, 5, 8))
+        return call(self.operator, given, {"OutputTensor": Request(result, tuple(sizes))})
 
     def at_ranks(self, ranks: Mapping[str, int], is_bare: bool) -> Call:
         """Return a call whose tensors have these dimension counts."""
