@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import Malformed
+from ..errors import Malformed, in_file
 from ..format import vectors
 from ..suite.compare import Outcome
 from ..suite.runner import Result
@@ -20,12 +20,12 @@ class Excused(Outcome):
 
 def load(path: Path, known: Collection[str]) -> dict[str, str]:
     """Return the reasons by key, or raise `Malformed`; `known` holds every key that can be run."""
-    try:
-        return _checked(vectors.parse(path.read_text(encoding="utf-8")), known)
-    except Malformed as error:
-        raise Malformed(error.position, error.message, str(path)) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise Malformed("file", str(error), str(path)) from None
+    with in_file(path):
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Malformed("file", str(error)) from None
+        return _checked(vectors.parse(text), known)
 
 
 def key_of(name: str, variant: str) -> str:

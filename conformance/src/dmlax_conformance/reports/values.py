@@ -115,10 +115,11 @@ def _array(array: npt.NDArray[Any], want: ExpectedTensor | None) -> Json:
     value: Json = {"dtype": array.dtype.name, "sizes": list(array.shape)}
     if array.dtype.name not in DTYPES:
         return value
-    words = tensors.from_numpy(array).words
-    if len(words) > MOST and want is not None and want.compare == "exact_rows" and array.ndim:
-        words = words[: _rows(want) * array.shape[-1]]
-    return value | (tensors.encode_words(array.dtype.name, words) if len(words) <= MOST else {})
+    if array.size > MOST and want is not None and want.compare == "exact_rows" and array.ndim:
+        array = array.reshape(-1)[: _rows(want) * array.shape[-1]]
+    if array.size > MOST:
+        return value
+    return value | tensors.encode_words(array.dtype.name, tensors.from_numpy(array).words)
 
 
 def _tensor(tensor: Tensor) -> Json:

@@ -10,8 +10,10 @@ import numpy as np
 from ..format import layout, tensors
 from ..format.vectors import ExpectedTensor
 from ..operators._shared import floats
+from ..texts import printable
 
 SHOWN = 5
+MOST_DETAILS = 12
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,13 @@ class Outcome:
     verdict: str
     details: tuple[str, ...] = ()
     answer: Any = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Cut what is long, and escape what is not to be printed."""
+        kept = [printable(line) for line in self.details[:MOST_DETAILS]]
+        more = len(self.details) - MOST_DETAILS
+        own = (*kept, f"... and {more} more") if more > 0 else tuple(kept)
+        object.__setattr__(self, "details", own)
 
 
 EXACT = Outcome("exact")

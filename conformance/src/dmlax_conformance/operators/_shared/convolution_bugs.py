@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...suite.adapter import Case
-from ...suite.bugs.convolution import first_of_group, pad_zeros, taps, without
-from ...suite.bugs.record import CORRECT, VALUES, Bug, bug
+from ...suite.bugs.convolution import Sums, first_of_group, pad_zeros, taps, without
+from ...suite.bugs.record import VALUES, Bug, bug
 from ...suite.bugs.steps import Array, Call, Sizes
 from .convolution import Windows
 from .planted_bugs import Answers, Steps, Ways, planted
@@ -43,7 +43,7 @@ def of_both(operator: str, clauses: Mapping[str, str]) -> Iterator[Bug]:
     """Yield the bugs of sums and refusals, their topics exchanged for the operator's clauses."""
     for name, change in PADDINGS.items():
         yield bug(operator, name, clauses["window"], VALUES, read=partial(_pad_otherwise, change))
-    rounded_up = replace(CORRECT.sums, sizes=_sizes_up, taps=_with_room)
+    rounded_up = Sums(sizes=_sizes_up, taps=_with_room)
     yield bug(operator, "rounds-sizes-up", clauses["window"], VALUES, sums=rounded_up)
     for (topic, part, step), ways in STEPS.items():
         yield from planted(operator, {(clauses[topic], part, step): ways}, {}, {})

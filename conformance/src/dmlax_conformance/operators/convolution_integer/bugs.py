@@ -4,7 +4,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ...suite.bugs.convolution import Sums, store_sums
 from ...suite.bugs.descs import DescRules
+from ...suite.bugs.permitted import PADDINGS, TOTALS
 from ...suite.bugs.readings import outputs, readings, zero_points
 from ...suite.bugs.record import Bug, in_output
 from ...suite.bugs.refusals import Rules
@@ -41,6 +43,10 @@ CLAUSES = {
     "zero-points": "CVI-5",
     "overflow": "CVI-6",
 }
+
+PARTS = {"sums": Sums(), "store": store_sums}
+RESULT = "CVI-1"
+PERMITTED = (("CVI-1", "sums", "total", TOTALS), ("CVI-1", "sums", "pad", PADDINGS))
 
 
 def derived() -> Iterator[Bug]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...format.tensors import DTYPES
 from ...suite.bugs.descs import DescRules
-from ...suite.bugs.element_wise import difference_times_scale
+from ...suite.bugs.element_wise import Dequantize, difference_times_scale
 from ...suite.bugs.readings import outputs, readings, zero_points
 from ...suite.bugs.record import Bug
 from ...suite.bugs.refusals import Rules
@@ -44,6 +44,10 @@ ROLES = {
     POINT: ("DQT-1 DQT-2 DQT-4", "zero-point elements"),
 }
 Convert = Callable[[int, int, Fraction, str, str], int]
+
+PARTS = {"dequantize": Dequantize()}
+RESULT = "DQT-1"
+PERMITTED = ()
 
 
 def derived() -> Iterator[Bug]:

@@ -7,7 +7,8 @@ from typing import Any
 
 from ...suite.adapter import Case
 from ...suite.bugs.descs import DescRules
-from ...suite.bugs.element_wise import divided
+from ...suite.bugs.element_wise import Quantize, divided
+from ...suite.bugs.permitted import NAN_ROUNDINGS, ROUNDINGS
 from ...suite.bugs.readings import outputs, readings, zero_points
 from ...suite.bugs.record import Bug
 from ...suite.bugs.refusals import Rules
@@ -44,6 +45,13 @@ ROLES = {
     POINT: ("QNT-1 QNT-5", "zero-point elements"),
     f"{SCALE} {POINT}": ("QNT-5", "elements"),
 }
+
+PARTS = {"quantize": Quantize()}
+RESULT = "QNT-1"
+PERMITTED = (
+    ("QNT-2", "quantize", "rounding", ROUNDINGS),
+    ("QNT-7", "quantize", "rounding", NAN_ROUNDINGS),
+)
 
 
 def derived() -> Iterator[Bug]:

@@ -7,7 +7,8 @@ import numpy as np
 
 from ...suite.adapter import Case
 from ...suite.bugs.descs import DescRules
-from ...suite.bugs.nonzero import last_axes, non_zero_bits, row_major, then_zeros
+from ...suite.bugs.nonzero import Nonzero, last_axes, non_zero_bits, row_major, then_zeros
+from ...suite.bugs.permitted import INDICES, UNDEFINED_ROWS
 from ...suite.bugs.readings import outputs, readings
 from ...suite.bugs.record import Bug
 from ...suite.bugs.refusals import Rules
@@ -30,6 +31,13 @@ DESCS = DescRules(
     "data-type:inputs dimension-count:inputs dimension-count:outputs"
     " sizes-count:inputs sizes-count:outputs",
     {"DimensionCount 3_0": ((IMAGE, COUNT, ROWS),)},
+)
+
+PARTS = {"nonzero": Nonzero()}
+RESULT = "NZC-5"
+PERMITTED = (
+    ("NZC-6", "nonzero", "table", UNDEFINED_ROWS),
+    ("NZC-4", "nonzero", "order", INDICES),
 )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...suite.adapter import Case
 from ...suite.bugs.convolution import (
+    Requantize,
     Scales,
     Sums,
     add_bias,
@@ -17,6 +18,7 @@ from ...suite.bugs.convolution import (
     wrapped,
 )
 from ...suite.bugs.descs import DescRules
+from ...suite.bugs.permitted import PADDINGS, RESCALES, ROUNDINGS, TOTALS
 from ...suite.bugs.readings import outputs, readings, zero_points
 from ...suite.bugs.record import VALUES, Bug, bug, in_reading
 from ...suite.bugs.refusals import Rules, has_rank
@@ -78,6 +80,15 @@ ROLES = {
     OUTPUT_POINT: ("QLC-5 QLC-6", "zero-point"),
     f"{IMAGE_SCALE} {FILTER_SCALE} {OUTPUT_SCALE}": ("QLC-1 QLC-13", "scale"),
 }
+
+PARTS = {"sums": Sums(), "requantize": Requantize()}
+RESULT = "QLC-1"
+PERMITTED = (
+    ("QLC-2", "sums", "total", TOTALS),
+    ("QLC-2", "sums", "pad", PADDINGS),
+    ("QLC-1", "requantize", "rescale", RESCALES),
+    ("QLC-5", "requantize", "rounding", ROUNDINGS),
+)
 
 
 def derived() -> Iterator[Bug]:
