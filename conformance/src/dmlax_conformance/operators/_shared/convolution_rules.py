@@ -108,21 +108,16 @@ def _window_sizes(p: str, desc: Desc, image: Sequence[int], kernel: Sequence[int
     sound = [f for f, low in LOWEST.items() if _is_option(desc[f], axes, low)]
     if axes < 1 or len(kernel) != len(image) or not LOWEST.keys() - {"Strides"} <= {*sound}:
         return
-    room = _room(desc, image, kernel)
+    pads = zip(desc["StartPadding"], desc["EndPadding"], strict=True)
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel[2:], desc["Dilations"], strict=True)]
+    rows = zip(image[2:], pads, spans, strict=True)
+    room = [size + start + end - span for size, (start, end), span in rows]
     if any(left < 0 for left in room):
         yield Violation(f"{p}-kernel-fits", "sizes", "FilterTensor")
     elif "Strides" in sound and desc["OutputTensor"] is not None:
         spatial = [left // step + 1 for left, step in zip(room, desc["Strides"], strict=True)]
         if list(desc["OutputTensor"]["Sizes"]) != [image[0], kernel[0], *spatial]:
             yield Violation(f"{p}-output-sizes", "sizes", "OutputTensor")
-
-
-def _room(desc: Desc, image: Sequence[int], kernel: Sequence[int]) -> list[int]:
-    """Return, for each spatial axis, how far the kernel can move; negative if it does not fit."""
-    pads = zip(desc["StartPadding"], desc["EndPadding"], strict=True)
-    spans = [(k - 1) * d + 1 for k, d in zip(kernel[2:], desc["Dilations"], strict=True)]
-    rows = zip(image[2:], pads, spans, strict=True)
-    return [size + start + end - span for size, (start, end), span in rows]
 
 
 def _per_channel(rule: str, desc: Desc, name: str) -> Found:

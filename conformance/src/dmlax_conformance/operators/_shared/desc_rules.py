@@ -37,45 +37,25 @@ def check_tensor(tensor: Desc | None, row: Row) -> Found:
 def _tensor_rules(tensor: Desc, row: Row) -> Iterator[tuple[str, str, bool]]:
     """Yield each rule of a tensor by name and code, and whether it is kept."""
     sizes, strides, count = tensor["Sizes"], tensor["Strides"], tensor["DimensionCount"]
+    bits = ELEMENT_BITS.get(tensor["DataType"], 0)
+    alignment = tensor["GuaranteedBaseOffsetAlignment"]
+    steps = layout.strides_of(tensor)
+    has_offsets = len(steps) == len(sizes) and min(sizes or [1]) > 0
+    is_scattered = row.is_output and strides is not None and has_offsets
     yield "data-type", "data_type", tensor["DataType"] in row.data_types
     yield "dimension-count", "dimension_count", row.lowest <= count <= row.highest
     yield "sizes-count", "dimension_count", len(sizes) == count
     yield "strides-count", "strides", strides is None or len(strides) == count
     yield "sizes-positive", "sizes", all(size >= 1 for size in sizes)
     yield "element-limit", "sizes", prod(sizes) <= UINT_MAX
-    if tensor["DataType"] in ELEMENT_BITS:
-        yield "byte-size", "byte_size", _has_room(tensor)
+    if bits:
+        needed = layout.minimum_bytes(tensor["DataType"], sizes, steps) if has_offsets else 0
+        yield "byte-size", "byte_size", tensor["TotalTensorSizeInBytes"] >= needed
         yield "byte-size-limit", "byte_size", layout.buffer_length(tensor) <= UINT_MAX
-    yield "alignment", "alignment", _is_aligned(tensor)
-    yield "flags", "flags", tensor["Flags"] == "NONE" or not row.is_output
-    yield "output-overlap", "strides", not row.is_output or not _overlaps(tensor)
-
-
-def _has_places(tensor: Desc) -> bool:
-    """Say whether sizes and strides give every element an offset."""
-    return (
-        len(layout.strides_of(tensor)) == len(tensor["Sizes"]) and min(tensor["Sizes"] or [1]) > 0
-    )
-
-
-def _has_room(tensor: Desc) -> bool:
-    if not _has_places(tensor):
-        return True
-    sizes, strides = tensor["Sizes"], layout.strides_of(tensor)
-    needed = layout.minimum_bytes(tensor["DataType"], sizes, strides)
-    return bool(tensor["TotalTensorSizeInBytes"] >= needed)
-
-
-def _is_aligned(tensor: Desc) -> bool:
-    alignment: int = tensor["GuaranteedBaseOffsetAlignment"]
     is_power = alignment > 0 and alignment & (alignment - 1) == 0
-    return alignment == 0 or (is_power and alignment * 8 >= ELEMENT_BITS.get(tensor["DataType"], 0))
-
-
-def _overlaps(tensor: Desc) -> bool:
-    if tensor["Strides"] is None or not _has_places(tensor):
-        return False
-    return layout.overlaps(tensor["Sizes"], tensor["Strides"])
+    yield "alignment", "alignment", alignment == 0 or (is_power and alignment * 8 >= bits)
+    yield "flags", "flags", tensor["Flags"] == "NONE" or not row.is_output
+    yield "output-overlap", "strides", not (is_scattered and layout.overlaps(sizes, strides))
 
 
 def same_counts(prefix: str, desc: Desc, names: str) -> Found:
