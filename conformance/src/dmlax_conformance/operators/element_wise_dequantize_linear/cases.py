@@ -176,10 +176,11 @@ FACTORS: Factors = {
     "rank": ("1", "2", "4"),
     "elements": ("few", "129"),
 }
+APART = shared.APART
 
 
 @topics.file("pairs")
-@each_pair(FACTORS, shared.APART)
+@each_pair(FACTORS, APART)
 def _pair(topic: ElementWiseTopic, name: str, text: str, options: Row, number: int) -> None:
     sizes, dtype = shared.SIZES[options["elements"]][options["rank"]], options["input"]
     x = drawn(dtype, sizes, 930 + number, DTYPES[dtype].low, DTYPES[dtype].high)

@@ -188,10 +188,11 @@ FACTORS: Factors = {
     "rank": ("1", "2", "4"),
     "elements": ("few", "129", "255"),
 }
+APART = shared.APART
 
 
 @topics.file("pairs")
-@each_pair(FACTORS, shared.APART)
+@each_pair(FACTORS, APART)
 def _pair(topic: ElementWiseTopic, name: str, text: str, options: Row, number: int) -> None:
     sizes, dtype = shared.SIZES[options["elements"]][options["rank"]], options["input"]
     x, scale = drawn("int32", sizes, 940 + number, -600, 600), "float32"
