@@ -25,12 +25,9 @@ def _types(topic: ElementWiseTopic) -> None:
             text, clause = f"{dtype} to {scale} at the ends of the range", "DQT-1 DQT-2 DQT-3"
             given = x, row(scale, 0.375), zero
             topic.add(f"{dtype}-{scale}", text, clause, scale, "Extreme", *given)
-        name, text, flags = (
-            f"{dtype}-no-zero-point",
-            f"{dtype} without a zero point",
-            "Extreme Optional",
-        )
-        topic.add(name, text, "DQT-6", "float32", flags, x, row("float32", 0.375))
+        name, text = f"{dtype}-no-zero-point", f"{dtype} without a zero point"
+        three_eighths = row("float32", 0.375)
+        topic.add(name, text, "DQT-6", "float32", "Extreme Optional", x, three_eighths)
 
 
 @topics.file("rounding")
@@ -143,12 +140,8 @@ def _invalid(topic: ElementWiseTopic) -> None:
         topic.invalid(name, text, clause, "twin-int32", "data_type", {field: tensor}, requires=need)
     topic.refuse_sizes("twin", "DQT-4", "scale-2-for-3 scale-grows-input zero-point-2-for-3")
     for dtype in ("float32", "float16"):
-        base, text, x = (
-            f"twin-value-{dtype}",
-            f"the twin: a known {dtype} scale",
-            whole("int8", 1, 2),
-        )
-        topic.refuse_values(base, text, "DQT-5", dtype, x, dtype)
+        base, text = f"twin-value-{dtype}", f"the twin: a known {dtype} scale"
+        topic.refuse_values(base, text, "DQT-5", dtype, whole("int8", 1, 2), dtype)
 
 
 WRONG = (

@@ -55,11 +55,10 @@ def _near_ties(topic: ElementWiseTopic) -> None:
         flag = "NearTieFloat32" if dtype == "float32" else "Rounding"
         topic.add(name, text, "QNT-1", "int8", flag, x, scale, zero)
     large = [2**24 + 1, 3 * 2**24 + 1, -(2**24) - 1, 2**25 + 3, 2**24 - 1, 5 * 2**24 + 1]
-    given, text = (whole("int32", *large), row("float32", 2.0**25)), "INT32 over 2^31"
-    lost = "INT32 beside a half, lost when it becomes FLOAT32"
-    topic.add("int32-lost-bit", lost, "QNT-1", "int8", "WideInteger", *given)
-    given = whole("int32", 2**30 + 1, -(2**30) - 1, 2**30 - 1), row("float32", 2.0**31)
-    topic.add("int32-half-of-31", text, "QNT-1", "int8", "WideInteger", *given)
+    x, text = whole("int32", *large), "INT32 beside a half, lost when it becomes FLOAT32"
+    topic.add("int32-lost-bit", text, "QNT-1", "int8", "WideInteger", x, row("float32", 2.0**25))
+    x, scale = whole("int32", 2**30 + 1, -(2**30) - 1, 2**30 - 1), row("float32", 2.0**31)
+    topic.add("int32-half-of-31", "INT32 over 2^31", "QNT-1", "int8", "WideInteger", x, scale)
 
 
 def _misplaced(dtype: str, is_reciprocal: bool) -> tuple[Tensor, Tensor]:
@@ -103,11 +102,9 @@ def _special(topic: ElementWiseTopic) -> None:
     topic.add("subnormal-both", text, "QNT-1 QNT-6", "int8", flags, *given)
     given = words("float16", 1, 3, 5, 0x03FF, 0x8003), words("float16", 2)
     topic.add("subnormal-float16", f"FLOAT16 {text}", "QNT-1 QNT-6", "int8", flags, *given)
-    own = (row("float32", 2.0**-126), whole("uint8", 128))
-    text = "subnormal inputs over the smallest"
-    topic.add(
-        "subnormal-input", f"{text} normal scale", "QNT-1", "uint8", "SpecialFloat", tiny, *own
-    )
+    own = row("float32", 2.0**-126), whole("uint8", 128)
+    text = "subnormal inputs over the smallest normal scale"
+    topic.add("subnormal-input", text, "QNT-1", "uint8", "SpecialFloat", tiny, *own)
     given = row("float32", 2.0**100, -(2.0**100), 2.0**-126), words("float32", 1)
     text, flags = "quotients too large for FLOAT32, over the smallest scale", "Saturation OddScale"
     topic.add("quotient-overflows", text, "QNT-3", "int8", flags, *given)

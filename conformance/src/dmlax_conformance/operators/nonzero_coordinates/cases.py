@@ -192,9 +192,8 @@ ABOUT = {
 @topics.file("floats")
 def _floats(topic: NonzeroTopic) -> None:
     for dtype, families in PATTERNS.items():
-        how = (
-            ("SpecialFloat WideType", "dtype:float64") if dtype == "float64" else ("SpecialFloat",)
-        )
+        wide = ("SpecialFloat WideType", "dtype:float64")
+        how = wide if dtype == "float64" else ("SpecialFloat", "")
         for name, words in families.items():
             tensor, text = bits(dtype, (len(words),), words), f"{dtype}: {ABOUT[name]}"
             topic.add(f"{dtype}-{name}", text, "NZC-2 NZC-7", tensor, None, *how)

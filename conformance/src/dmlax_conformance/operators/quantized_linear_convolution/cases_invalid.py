@@ -122,10 +122,8 @@ def _survivors(topic: QuantizedTopic) -> None:
     """Add calls for planted bugs that survived all other vectors."""
     cube = {"zx": [120], "zw": [-50, 0, 90], "bias": [90_000, -70_000, 30_000], "zy": [128]}
     each = {**cube, "sw": [0.03125, 0.05, 0.0078125], "sy": [4]}
-    clauses, long = (
-        ("QLC-1 QLC-2 QLC-4 QLC-7 QLC-8", "QLC-2"),
-        {"zx": [128], "zy": [128], "sy": [4]},
-    )
+    clauses = ("QLC-1 QLC-2 QLC-4 QLC-7 QLC-8", "QLC-2")
+    long = {"zx": [128], "zy": [128], "sy": [4]}
     topic.add_survivors(clauses, each, "uint8", "int8", long)
     base = f"{BASE}-kills"
     topic.add_twin(base, "QLC-1", EVERY)

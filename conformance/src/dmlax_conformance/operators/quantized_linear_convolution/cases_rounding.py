@@ -135,12 +135,8 @@ ELSEWHERE = ("subnormal-filter", "smallest-output", "everything-saturates", "eve
 @topics.file("scales")
 def _scales(topic: BiasTopic) -> None:
     for name, scales in NEGATIVE.items():
-        own, label, text = (
-            {**scales, "zy": [3]},
-            f"negative-{name}-scale",
-            f"negative scale: {name}",
-        )
-        topic.through_bias(label, text, "QLC-13", VALUES, own, "OddScale")
+        label, text = f"negative-{name}-scale", f"negative scale: {name}"
+        topic.through_bias(label, text, "QLC-13", VALUES, {**scales, "zy": [3]}, "OddScale")
     for name in EXTREME:
         _add_extreme(topic, name, -7)
     _add_large_accumulators(topic, None)
