@@ -12,7 +12,7 @@ from ...suite.bugs.convolution import Sums, first_of_group, pad_zeros, taps, wit
 from ...suite.bugs.record import VALUES, Bug, bug
 from ...suite.bugs.steps import Array, Call, Sizes
 from .convolution import Windows
-from .planted_bugs import Answers, Steps, Ways, planted
+from .planted_bugs import Answers, Steps, Ways, plant
 
 IMAGE, FILTER, OUTPUT = "InputTensor", "FilterTensor", "OutputTensor"
 IMAGE_POINT, FILTER_POINT = "InputZeroPointTensor", "FilterZeroPointTensor"
@@ -46,9 +46,9 @@ def of_both(operator: str, clauses: Mapping[str, str]) -> Iterator[Bug]:
     rounded_up = Sums(sizes=_sizes_up, taps=_with_room)
     yield bug(operator, "rounds-sizes-up", clauses["window"], VALUES, sums=rounded_up)
     for (topic, part, step), ways in STEPS.items():
-        yield from planted(operator, {(clauses[topic], part, step): ways}, {}, {})
+        yield from plant(operator, {(clauses[topic], part, step): ways}, {}, {})
     for (topic, answer, code, field), calls in ANSWERS.items():
-        yield from planted(operator, {}, {}, {(clauses[topic], answer, code, field): calls})
+        yield from plant(operator, {}, {}, {(clauses[topic], answer, code, field): calls})
 
 
 # -- windows and padding -----------------------------------------------------------------------

@@ -53,11 +53,11 @@ class ElementWiseTopic(Topic):
             if name not in without:
                 flags = "" if name == "each-element" else "Broadcast"
                 text = f"scale and zero point of sizes {list(sizes)}"
-                each = scaled(sizes, *steps), drawn(own, sizes, 8, *limits)
+                each = draw_scales(sizes, *steps), drawn(own, sizes, 8, *limits)
                 self.add(name, text, clause, dtype, flags, x, *each)
         name, text = "different-axes", "scale and zero point repeat along different axes"
         result = "uint8" if dtype == "int8" else dtype
-        self.add(name, text, clause, result, "Broadcast", x, scaled((1, 3, 1), *steps), zero)
+        self.add(name, text, clause, result, "Broadcast", x, draw_scales((1, 3, 1), *steps), zero)
 
     def add_rank_8(self, clause: str, dtype: str, x: Tensor) -> None:
         """Add a call of the most dimensions."""
@@ -133,7 +133,7 @@ def whole(dtype: str, *values: int) -> Tensor:
     return ints(dtype, (len(values),), values)
 
 
-def scaled(sizes: Sequence[int], high: int, steps: int) -> Tensor:
+def draw_scales(sizes: Sequence[int], high: int, steps: int) -> Tensor:
     """Return drawn float32 scales, multiples of `1 / steps`."""
     mantissas = drawn("int32", sizes, 17, 1, high).words
     return floats("float32", sizes, (mantissa / steps for mantissa in mantissas))

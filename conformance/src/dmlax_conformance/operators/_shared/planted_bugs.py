@@ -12,7 +12,7 @@ Outputs = Mapping[tuple[str, str], Ways]  # clause and tensor
 Answers = Mapping[tuple[str, str, str, str], Ways]  # clause, accept or refuse, code and field
 
 
-def planted(operator: str, steps: Steps, outputs: Outputs, answers: Answers) -> Iterator[Bug]:
+def plant(operator: str, steps: Steps, outputs: Outputs, answers: Answers) -> Iterator[Bug]:
     """Yield the bugs that replace a step, change an output, or answer some calls wrongly."""
     for (clause, part, step), ways in steps.items():
         yield from in_part(operator, clause, part, step, ways)

@@ -17,7 +17,7 @@ from .._shared import element_wise_bugs as shared
 from .._shared import floats
 from .._shared.element_wise_bugs import IMAGE, OUTPUT, POINT, SCALE
 from .._shared.floats import Real, exactly
-from .._shared.planted_bugs import Outputs, Steps, planted
+from .._shared.planted_bugs import Outputs, Steps, plant
 
 OPERATOR = "element_wise_dequantize_linear"
 RULES = Rules(
@@ -59,7 +59,7 @@ def derived() -> Iterator[Bug]:
 
 def written() -> Iterator[Bug]:
     """Yield the others."""
-    yield from planted(OPERATOR, STEPS, OUTPUTS, {})
+    yield from plant(OPERATOR, STEPS, OUTPUTS, {})
     yield from shared.of_parameters(OPERATOR, "DQT-4")
 
 

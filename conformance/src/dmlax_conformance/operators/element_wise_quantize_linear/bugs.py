@@ -17,7 +17,7 @@ from ...suite.bugs.steps import of_float, to_float
 from .._shared import element_wise_bugs as shared
 from .._shared.element_wise_bugs import IMAGE, OUTPUT, POINT, SCALE
 from .._shared.floats import Real
-from .._shared.planted_bugs import Answers, Outputs, Steps, planted
+from .._shared.planted_bugs import Answers, Outputs, Steps, plant
 from .._shared.rounding import RANGES
 from .._shared.rounding_bugs import of_rounding
 
@@ -63,7 +63,7 @@ def derived() -> Iterator[Bug]:
 
 def written() -> Iterator[Bug]:
     """Yield the others."""
-    yield from planted(OPERATOR, STEPS, OUTPUTS, ANSWERS)
+    yield from plant(OPERATOR, STEPS, OUTPUTS, ANSWERS)
     clauses = {"round": "QNT-2", "clamp": "QNT-3", "zero": "QNT-1 QNT-3", "exact": "QNT-1"}
     yield from of_rounding(OPERATOR, "quantize", clauses)
     yield from shared.of_parameters(OPERATOR, "QNT-5")

@@ -8,7 +8,7 @@ from ...format.vectors import Request
 from .._shared import element_wise_cases as shared
 from .._shared import floats as exact
 from .._shared.covering import Factors, Row
-from .._shared.element_wise_cases import ElementWiseTopic, row, scaled, whole, words
+from .._shared.element_wise_cases import ElementWiseTopic, draw_scales, row, whole, words
 from .._shared.floats import Real, exactly, round_half_even
 from .._shared.near_ties import Draw
 from .._shared.rounding import RANGES, quantize
@@ -120,7 +120,7 @@ def _special(topic: ElementWiseTopic) -> None:
 def _shapes(topic: ElementWiseTopic) -> None:
     x = floats("float32", (2, 3, 4), (step * 0.75 for step in range(-12, 12)))
     topic.add_shapes("QNT-5", "int8", x, drawn("uint8", (2, 1, 4), 9, 100, 150), (40, 16))
-    scale, flags = scaled((1, 3, 1), 40, 16), "Optional Broadcast"
+    scale, flags = draw_scales((1, 3, 1), 40, 16), "Optional Broadcast"
     topic.add("no-zero-point", "no zero point, UINT8", "QNT-8", "uint8", flags, x, scale)
     topic.add_rank_8("QNT-5", "int8", floats("float16", (1, 2, 1, 1, 2, 1, 1, 2), range(-4, 4)))
 

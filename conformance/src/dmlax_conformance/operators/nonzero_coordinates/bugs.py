@@ -13,7 +13,7 @@ from ...suite.bugs.readings import outputs, readings
 from ...suite.bugs.record import Bug
 from ...suite.bugs.refusals import Rules
 from ...suite.bugs.steps import Array, Call, Sizes
-from .._shared.planted_bugs import Answers, Outputs, Steps, planted
+from .._shared.planted_bugs import Answers, Outputs, Steps, plant
 from .meaning import effective_rank
 
 OPERATOR = "nonzero_coordinates"
@@ -50,7 +50,7 @@ def derived() -> Iterator[Bug]:
 
 def written() -> Iterator[Bug]:
     """Yield the others."""
-    yield from planted(OPERATOR, STEPS, OUTPUTS, ANSWERS)
+    yield from plant(OPERATOR, STEPS, OUTPUTS, ANSWERS)
 
 
 # -- which elements count, and in which order --------------------------------------------------

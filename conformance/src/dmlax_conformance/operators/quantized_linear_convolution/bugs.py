@@ -103,7 +103,7 @@ def written() -> Iterator[Bug]:
     """Yield the others."""
     yield from shared.of_both(OPERATOR, CLAUSES)
     yield from of_rounding(OPERATOR, "requantize", CLAUSES)
-    yield from planted_bugs.planted(OPERATOR, STEPS, OUTPUTS, ANSWERS)
+    yield from planted_bugs.plant(OPERATOR, STEPS, OUTPUTS, ANSWERS)
     mean: planted_bugs.Ways = {
         "filter-scale-mean": lambda scale, call: np.full_like(scale, scale.mean(dtype=np.float64))
     }
