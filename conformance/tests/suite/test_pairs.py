@@ -11,10 +11,7 @@ from dmlax_conformance.format.vectors import Vector
 from dmlax_conformance.operators import OPERATORS
 from dmlax_conformance.operators._shared import covering
 
-ROOMS = {
-    name: import_module(f"dmlax_conformance.operators.{name}.cases_systematic")
-    for name in OPERATORS
-}
+ROOMS = {name: import_module(f"dmlax_conformance.operators.{name}.cases") for name in OPERATORS}
 SMALL = {"a": ("0", "1", "2"), "b": ("0", "1", "2"), "c": ("0", "1"), "d": ("0", "1", "2", "3")}
 
 
