@@ -217,7 +217,7 @@ def _bind(
     output_dtype: Any = None,
 ) -> tuple[ConvolutionPlan, Convolution]:
     """Converts arrays and options to their canonical forms, and plans the call."""
-    input = jnp.asarray(rules.to_array("InputTensor", arguments.input))
+    input = rules.to_array("InputTensor", arguments.input)
     rules.expect_dtype("InputTensor", aval_of(input), jnp.int8, jnp.uint8)
     shape, filter, filter_zero_point = _filter(rules, arguments, group_count, dimension_numbers)
     rank = f"is {aval_of(input)}, expected rank {len(shape.filter.shape)}, as FilterTensor"
@@ -242,7 +242,7 @@ def _bind(
 
 def _filter(
     rules: Rules, arguments: Convolution, group_count: Any, dimension_numbers: Any
-) -> tuple[FilterShape, Array | Prepared, Array | None]:
+) -> tuple[FilterShape, Array | np.ndarray | Prepared, Array | None]:
     """Takes the filter, raw or prepared, and a prepared one's zero point.
 
     A prepared filter's options may be left out, or repeated, not contradicted.
@@ -250,7 +250,7 @@ def _filter(
     filter = arguments.filter
     group_count = rules.to_integer("GroupCount", group_count, 1)
     if not isinstance(filter, PreparedFilter):
-        array = jnp.asarray(rules.to_array("FilterTensor", filter))
+        array = rules.to_array("FilterTensor", filter)
         shape = filter_shape(rules, aval_of(array), group_count, _hashable(dimension_numbers))
         return shape, array, None
     shape = filter.shape
@@ -273,8 +273,8 @@ def _hashable(dimension_numbers: Any) -> Any:
 def _operands(
     rules: Rules,
     arguments: Convolution,
-    input: Array,
-    filter: Array | Prepared,
+    input: Array | np.ndarray,
+    filter: Array | np.ndarray | Prepared,
     shape: FilterShape,
     dtype: np.dtype,
 ) -> Convolution:

@@ -103,13 +103,15 @@ def prepare_filter(
       >>> dmlax.prepare_filter(jnp.ones((8, 3, 5, 5), jnp.int8))
       PreparedFilter(int8[8,3,5,5] OIHW, group_count 1)
     """
-    array = jnp.asarray(_RULES.to_array("FilterTensor", filter))
+    array = _RULES.to_array("FilterTensor", filter)
     group_count = _RULES.to_integer("GroupCount", group_count, 1)
     shape = filter_shape(_RULES, aval_of(array), group_count, dimension_numbers)
     zero_point = _RULES.to_parameter("FilterZeroPointTensor", filter_zero_point, array.dtype)
     zero_aval = None if zero_point is None else aval_of(zero_point)
     check_filter_zero_point(_RULES, shape, zero_aval)
-    return PreparedFilter(pack(shape, array, zero_point), shape)
+    if zero_point is not None:
+        zero_point = jnp.asarray(zero_point)
+    return PreparedFilter(pack(shape, jnp.asarray(array), zero_point), shape)
 
 
 def pack(shape: FilterShape, filter: Array, zero_point: Array | None) -> Prepared:

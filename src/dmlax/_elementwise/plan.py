@@ -2,7 +2,7 @@
 
 import functools
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,9 +18,9 @@ _INTEGERS = (jnp.int8, jnp.uint8, jnp.int16, jnp.uint16, jnp.int32, jnp.uint32)
 class Elementwise(NamedTuple):
     """The operands of both operators."""
 
-    input: Array
-    scale: Array
-    zero_point: Array | None
+    input: Any
+    scale: Any
+    zero_point: Any = None
 
 
 @dataclass(frozen=True)

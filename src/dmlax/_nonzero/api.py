@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
@@ -86,14 +85,17 @@ def nonzero_coordinates(
       >>> int(count), coordinates.tolist()
       (2, [[0, 1], [1, 1], [0, 0], [0, 0]])
     """
-    array = jnp.asarray(_narrow(RULES.to_array("InputTensor", input)))
+    array = RULES.to_array("InputTensor", input)
     if size is not None:
         size = RULES.to_integer("size", size, 0, 2**32 - 1)
     if coordinate_rank is not None:
         coordinate_rank = RULES.to_integer("coordinate_rank", coordinate_rank, 0)
     fill_value = RULES.to_integer("fill_value", fill_value, 0, 2**32 - 1)
     devices = 1 if axis_name is None else compat.axis_size(axis_name)
-    plan = nonzero_plan(aval_of(array), size, coordinate_rank, fill_value, axis_name, devices)
+    options = (size, coordinate_rank, fill_value, axis_name, devices)
+    plan = nonzero_plan(aval_of(array), *options)
+    if (narrow := _narrow(array)) is not array:
+        array, plan = narrow, nonzero_plan(aval_of(narrow), *options)
     return dispatch.call(NONZERO, plan, array, implementation)  # type: ignore[no-any-return]
 
 

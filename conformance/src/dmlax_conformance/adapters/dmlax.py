@@ -89,7 +89,7 @@ class Dmlax:
             raise Unsupported(case.operator)
         if variant == DESCRIPTOR:
             case = _as_desc(case)
-        if variant in (JIT, CONSTANT) or case.operator != "nonzero_coordinates":
+        if variant in (JIT, CONSTANT):
             self._expect_representable(case)
         try:
             call = self._function(case) if case.desc is None else self._created(case)
@@ -101,7 +101,7 @@ class Dmlax:
             raise Unsupported(str(error)) from error
 
     def _expect_representable(self, case: Case) -> None:
-        """JAX narrows 64-bit arrays before an operator sees them, unless x64 is on."""
+        """JAX narrows traced 64-bit arrays, unless x64 is on."""
         if not self._jax.config.jax_enable_x64 and WIDE & _dtypes(case):
             raise Unsupported("JAX has no 64-bit elements while x64 is off")
 
