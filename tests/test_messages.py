@@ -306,14 +306,16 @@ def quantizeds():
     ]
     for name in ("Input", "Filter", "Output"):
         field, keyword = f"{name}ScaleTensor", f"{name.lower()}_scale"
+        remedy = "a dead channel has scale 1 and a zero filter and bias"
+        zero = f"{finite}; {remedy}" if name == "Filter" else finite
         rows += [
-            invalid(f"value {field} is 0, {finite}", **{keyword: 0}),
-            invalid(f"value {field} is 0.0, {finite}", **{keyword: 0.0}),
+            invalid(f"value {field} is 0, {zero}", **{keyword: 0}),
+            invalid(f"value {field} is 0.0, {zero}", **{keyword: 0.0}),
             invalid(f"value {field} is nan, {finite}", **{keyword: float("nan")}),
             invalid(f"value {field} is inf, {finite}", **{keyword: float("inf")}),
-            invalid(f"value {field} is 1e-50, {finite}", **{keyword: 1e-50}),
+            invalid(f"value {field} is 1e-50, {zero}", **{keyword: 1e-50}),
             invalid(f"value {field} is np.float32(nan), {finite}", **{keyword: np.float32("nan")}),
-            invalid(f"value {field} holds [0.0], {finite}", **{keyword: np.zeros(1, np.float32)}),
+            invalid(f"value {field} holds [0.0], {zero}", **{keyword: np.zeros(1, np.float32)}),
             invalid(
                 f"data_type {field} is float16[], expected float32", **{keyword: np.float16(1)}
             ),
@@ -626,6 +628,24 @@ def test_a_bad_traced_scale_finishes_with_the_right_shape(name):
     for bad in BAD.values():
         result = call(np.float32(bad)).block_until_ready()
         assert (result.shape, result.dtype) == (shape.shape, shape.dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("implementation", ["xla", "reference"])
+def test_a_traced_nan_scale_dequantizes_to_nan(dtype, implementation):
+    call = jax.jit(lambda x, s, z: dequantize(x, s, z, implementation=implementation))
+    x = np.uint8([[3, 4, 255], [3, 0, 7]])
+    found = np.asarray(call(x, dtype([[np.nan], [2.0]]), np.uint8(3)))
+    assert np.isnan(found[0]).all()
+    assert found[1].tolist() == [0.0, -6.0, 8.0]
+
+
+def test_a_dead_channel_has_scale_1_and_a_zero_filter_and_bias():
+    """The remedy that a zero filter scale is refused with gives its channel's zero point."""
+    scale, bias = np.float32([0.5, 1.0]), np.int32([7, 0])
+    w = np.int8([[[[2]]], [[[0]]]])
+    y = quantized(X[:, :1], w, bias, **SCALES | {"filter_scale": scale}, output_zero_point=9)
+    assert (np.asarray(y)[:, 1] == 9).all()
 
 
 def test_a_bad_scale_on_a_device_is_not_looked_at():

@@ -24,11 +24,12 @@ from dmlax._convolution.plan import (
 )
 from dmlax._convolution.prepare import Prepared, PreparedFilter
 from dmlax._core import dispatch, requantize
-from dmlax._core.arguments import Rules, aval_of, to_integers
+from dmlax._core.arguments import Aval, Rules, aval_of, to_integers
 
 _INTEGER = Rules("convolution_integer")
 _QUANTIZED = Rules("quantized_linear_convolution")
 _DEFAULT_LAYOUT = ("NCHW", "OIHW", "NCHW")
+_DEAD_CHANNEL = "a dead channel has scale 1 and a zero filter and bias"
 _LOWERINGS = (
     dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not, ("cpu",)),
     dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, ("cuda",)),
@@ -219,7 +220,7 @@ def _bind(
     """Converts arrays and options to their canonical forms, and plans the call."""
     input = rules.to_array("InputTensor", arguments.input)
     rules.expect_dtype("InputTensor", aval_of(input), jnp.int8, jnp.uint8)
-    shape, filter, filter_zero_point = _filter(rules, arguments, group_count, dimension_numbers)
+    shape, filter, prepared = _filter(rules, arguments, group_count, dimension_numbers)
     rank = f"is {aval_of(input)}, expected rank {len(shape.filter.shape)}, as FilterTensor"
     same = input.ndim == len(shape.filter.shape)
     rules.expect(same, "dimension_count", "InputTensor", f"{rank} is {shape.filter}")
@@ -232,18 +233,18 @@ def _bind(
     operands = _operands(rules, arguments, input, filter, shape, dtype)
     canonical = _windows(rules, windows, len(shape.kernel))
     options = Options(*canonical, shape.layouts[0], shape.layouts[2], arithmetic, dtype)
-    known = operands._replace(filter=None)
-    if filter_zero_point is not None:
-        known = known._replace(filter_zero_point=filter_zero_point)
-    avals = Convolution(*(None if x is None else aval_of(x) for x in known))
-    prepared = isinstance(arguments.filter, PreparedFilter)
+    avals = Convolution(*map(_aval, operands._replace(filter=None)))
     return convolution_plan(rules, avals, shape, prepared, options), operands
+
+
+def _aval(array: Any) -> Aval | None:
+    return None if array is None else aval_of(array)
 
 
 def _filter(
     rules: Rules, arguments: Convolution, group_count: Any, dimension_numbers: Any
-) -> tuple[FilterShape, Array | np.ndarray | Prepared, Array | None]:
-    """Takes the filter, raw or prepared, and a prepared one's zero point.
+) -> tuple[FilterShape, Array | np.ndarray | Prepared, tuple[Aval | None, ...] | None]:
+    """Takes the filter, raw or prepared, and the avals of a prepared one's arrays.
 
     A prepared filter's options may be left out, or repeated, not contradicted.
     """
@@ -263,7 +264,10 @@ def _filter(
         layouts = parse_layouts(rules, shape.filter, dimension_numbers)
         other = f"is {dimension_numbers!r}, but the filter was prepared with another"
         rules.expect(layouts == shape.layouts, "option", "dimension_numbers", other)
-    return shape, filter.arrays, filter.arrays.zero_point
+    leaves: list[Any] = [
+        x if x is None else rules.to_array(FIELDS.filter, x) for x in filter.arrays
+    ]
+    return shape, Prepared(*leaves), tuple(map(_aval, leaves))
 
 
 def _hashable(dimension_numbers: Any) -> Any:
@@ -294,7 +298,9 @@ def _operands(
         if name not in ("input", "filter") and wanted is not None
     }
     for name in ("input_scale", "filter_scale", "output_scale") if quantized else ():
-        found[name] = rules.to_scale(getattr(FIELDS, name), getattr(arguments, name), jnp.float32)
+        remedy = _DEAD_CHANNEL if name == "filter_scale" else ""
+        field, value = getattr(FIELDS, name), getattr(arguments, name)
+        found[name] = rules.to_scale(field, value, jnp.float32, remedy)
     return Convolution(input, filter, **found)
 
 

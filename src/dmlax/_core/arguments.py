@@ -129,21 +129,24 @@ class Rules(NamedTuple):
         array = self.to_array(field, value)
         return self._convert(field, array, np.dtype(dtype)) if array.dtype in _UNTYPED else array
 
-    def to_scale(self, field: str, value: Any, dtype: Any) -> Array | np.ndarray:
+    def to_scale(
+        self, field: str, value: Any, dtype: Any, zero_remedy: str = ""
+    ) -> Array | np.ndarray:
         """Converts a scale; a Python or NumPy one must be finite and nonzero after rounding."""
         array = self.to_parameter(field, value, dtype)
         if array is None:
             self.fail("missing_tensor", field, "is required")
         if isinstance(array, np.ndarray) and array.dtype == dtype and array.dtype.kind == "f":
-            self._check_scale(field, value, array)
+            self._check_scale(field, value, array, zero_remedy)
         return array
 
-    def _check_scale(self, field: str, value: Any, scale: np.ndarray) -> None:
+    def _check_scale(self, field: str, value: Any, scale: np.ndarray, zero_remedy: str) -> None:
         bad = scale[~(np.isfinite(scale) & (scale != 0))]
         if bad.size:
             found = f"is {value!r}" if scale.ndim == 0 else f"holds {bad[:1].tolist()}"
             rule = f"expected finite nonzero values in {scale.dtype.name}"
-            self.fail("value", field, f"{found}, {rule}")
+            remedy = f"; {zero_remedy}" if zero_remedy and bad[0] == 0 else ""
+            self.fail("value", field, f"{found}, {rule}{remedy}")
 
     def _convert(self, field: str, value: Any, dtype: np.dtype) -> np.ndarray:
         """Converts a number, or an array of 64-bit ones: floats round once, integers must fit."""
