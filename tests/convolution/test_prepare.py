@@ -248,5 +248,5 @@ def test_changed_leaves_are_refused_eagerly_and_traced(name, implementation):
 def test_a_leaf_that_is_no_array_is_refused():
     leaves, structure = jax.tree.flatten(dmlax.prepare_filter(W))
     named = jax.tree.unflatten(structure, [None, "sums"][: len(leaves)])
-    with pytest.raises(dmlax.SpecError, match="its packed is None|is 'sums', expected an array"):
+    with pytest.raises(dmlax.SpecError, match=r"its packed is None|is 'sums', expected"):
         dmlax.convolution_integer(X, named)

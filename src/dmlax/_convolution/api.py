@@ -29,6 +29,7 @@ from dmlax._core.arguments import Aval, Rules, aval_of, to_integers
 _INTEGER = Rules("convolution_integer")
 _QUANTIZED = Rules("quantized_linear_convolution")
 _DEFAULT_LAYOUT = ("NCHW", "OIHW", "NCHW")
+_FILTER = FIELDS.filter
 _DEAD_CHANNEL = "a dead channel has scale 1 and a zero filter and bias"
 _LOWERINGS = (
     dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not, ("cpu",)),

@@ -73,8 +73,9 @@ class _Layout(NamedTuple):
 
     @property
     def channel(self) -> tuple[int, ...]:
-        """Reshapes (K,) to broadcast along an image's channels."""
-        return (-1,) if self.last else (-1, *(1,) * self.spatial)
+        """Reshapes (K,) to broadcast along the channels of a batch."""
+        ones = (1,) * self.spatial
+        return (1, *ones, -1) if self.last else (1, -1, *ones)
 
     def pixels(self, slices: tuple[slice, ...]) -> tuple[slice, ...]:
         """Indices of the given pixels of every image and channel."""
@@ -229,7 +230,7 @@ def _in_parts(plan: ConvolutionPlan, images: int, operands: Convolution) -> Arra
     layout, filter = _layout(plan), as_prepared(plan, operands)
     terms = _terms(plan, operands, filter)
     x = _pad_input(plan, operands, layout, terms.input_zero)
-    product = _product(plan, operands, filter, terms, (-1,) if layout.last else (-1, 1))
+    product = _product(plan, operands, filter, terms, (1, -1) if layout.last else (-1, 1))
     convolve = functools.partial(_convolve_last if layout.last else _convolve_first, product)
     if images == plan.batch:
         output = convolve(x)
@@ -298,7 +299,7 @@ def _by_words(plan: ConvolutionPlan, operands: Convolution) -> Array:
     addressed = plan.filter.taps > 1 and math.prod(x.shape[1:]) < _MOST_WORDS
     rows = _gather_taps(plan, x) if addressed else _join_taps(plan, x)
     rows = unpack_int8(_pad_last_to(rows, _CONTRACTION // 4))
-    product = _product(plan, operands, filter, terms, (-1,))
+    product = _product(plan, operands, filter, terms, (1, -1))
     products = _multiply(rows, _pad_last_to(product.packed, _CONTRACTION), contract=2)
     # CUDA's short products lose a constant that is added to each of them, if they see it.
     output = _finish_rows(product, rows, lax.optimization_barrier(products))
@@ -314,9 +315,9 @@ def _gather_taps(plan: ConvolutionPlan, x: Array) -> Array:
     pixels = _addresses(x.shape, plan.output_sizes, options.strides)
     taps = _addresses(x.shape, plan.filter.kernel, options.dilations)
     words = jnp.arange(x.shape[-1], dtype=jnp.int32).reshape(groups, 1, -1)
-    within = (taps[:, None] + words).reshape(groups, 1, -1)
+    within = (taps.reshape(1, -1, 1) + words).reshape(groups, 1, -1)
     images = x.reshape(x.shape[0], math.prod(x.shape[1:]))
-    rows = images.at[:, pixels[:, None] + within].get(mode="promise_in_bounds")
+    rows = images.at[:, pixels.reshape(1, -1, 1) + within].get(mode="promise_in_bounds")
     return jnp.swapaxes(rows, 0, 1).reshape(groups, x.shape[0] * pixels.size, within.shape[-1])
 
 
@@ -325,7 +326,8 @@ def _addresses(shape: tuple[int, ...], counts: tuple[int, ...], steps: tuple[int
     found = jnp.zeros((1,), jnp.int32)
     for axis, (count, step) in enumerate(zip(counts, steps, strict=True)):
         pitch = step * math.prod(shape[axis + 2 :]) if count > 1 else 0  # a step may be any number
-        found = (found[:, None] + pitch * jnp.arange(count, dtype=jnp.int32)).reshape(-1)
+        steps_along = pitch * lax.broadcasted_iota(jnp.int32, (1, count), 1)
+        found = (found[:, None] + steps_along).reshape(-1)
     return found
 
 

@@ -39,10 +39,13 @@ class ElementwisePlan:
         return []
 
     def spread(self, parameter: Array) -> Array:
-        """Reshapes a parameter so that it broadcasts to the input."""
-        if self.axis is None or parameter.ndim != 1:
+        """Reshapes a parameter to the input's rank, so that it broadcasts."""
+        if parameter.ndim == 0:
             return parameter
-        return parameter.reshape(-1, *(1,) * (len(self.input.shape) - self.axis - 1))
+        rank = len(self.input.shape)
+        end = rank if self.axis is None else self.axis + 1
+        before, after = end - parameter.ndim, rank - end
+        return parameter.reshape((1,) * before + parameter.shape + (1,) * after)
 
     def __str__(self) -> str:
         return f"{self.input}, scale {self.scale} -> {self.output}"

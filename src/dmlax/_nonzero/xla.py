@@ -44,7 +44,7 @@ def _pack(plan: NonzeroPlan, input: Array) -> _Words:
     count = -(-local // _LANES)
     nonzero = float_bits.is_nonzero(input).reshape(-1)
     nonzero = jnp.pad(nonzero, (0, count * _LANES - local)).reshape(count, _LANES)
-    lanes = jnp.arange(_LANES, dtype=jnp.uint32)
+    lanes = lax.broadcasted_iota(jnp.uint32, (1, _LANES), 1)
     words = (nonzero.astype(jnp.uint32) << lanes).sum(axis=1, dtype=jnp.uint32)
     first = jnp.arange(count, dtype=jnp.uint32) * _LANES
     last = jnp.minimum(first + (_LANES - 1), jnp.uint32(max(local, 1) - 1))
@@ -55,7 +55,8 @@ def _pack(plan: NonzeroPlan, input: Array) -> _Words:
     everyone = jnp.zeros((plan.axis_size, count), jnp.uint32).at[device].set(words)
     offsets = jnp.arange(plan.axis_size, dtype=jnp.uint32)[:, None] * local
     words = lax.psum(everyone, plan.axis_name).reshape(-1)
-    return _Words(words, (offsets + first).reshape(-1), (offsets + last).reshape(-1))
+    first, last = ((offsets + each[None]).reshape(-1) for each in (first, last))
+    return _Words(words, first, last)
 
 
 def _compact(plan: NonzeroPlan, chunk: int, words: _Words) -> tuple[Array, Array]:
@@ -82,7 +83,7 @@ def _compact_chunk(size: int, state: tuple[Array, Array], words: _Words) -> tupl
     flat, count = state
     population = lax.population_count(words.bits)
     ends = jnp.cumsum(population, dtype=jnp.uint32) + count
-    lanes = jnp.arange(_LANES, dtype=jnp.uint32)
+    lanes = lax.broadcasted_iota(jnp.uint32, (1, _LANES), 1)
     below = lax.population_count(words.bits[:, None] & ((jnp.uint32(1) << lanes) - 1))
     rows = (ends - population)[:, None] + below
     rows = jnp.where((words.bits == 0)[:, None], jnp.uint32(size), rows)
