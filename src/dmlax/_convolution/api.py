@@ -32,8 +32,8 @@ _DEFAULT_LAYOUT = ("NCHW", "OIHW", "NCHW")
 _FILTER = FIELDS.filter
 _DEAD_CHANNEL = "a dead channel has scale 1 and a zero filter and bias"
 _LOWERINGS = (
-    dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not, ("cpu",)),
-    dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, ("cuda",)),
+    dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu"),
+    dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
     dispatch.Lowering("xla", xla.run),
     dispatch.Lowering("reference", reference.run, reference.why_not, ("cpu", "tpu")),
 )

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from dmlax._core import compat, windows
-from dmlax._core.arguments import Aval, Rules
+from dmlax._core.arguments import Aval, Rules, decide
 from dmlax._core.requantize import Arithmetic
 from dmlax.errors import Code
 
@@ -191,6 +191,7 @@ def filter_shape(
         rank in (3, 4), "dimension_count", "FilterTensor", f"is {filter}, expected rank 3 or 4"
     )
     shape = FilterShape(filter, parse_layouts(rules, filter, dimension_numbers), group_count)
+    rules.expect(filter.is_static, "sizes", "FilterTensor", f"is {filter}, expected static sizes")
     empty = f"is {filter}, expected no size 0"
     rules.expect(filter.size > 0, "sizes", "FilterTensor", empty)
     uneven = f"is {group_count}, expected a divisor of the {shape.outputs} filters of {filter}"
@@ -344,13 +345,16 @@ def _output_size(
 ) -> int:
     size = input.shape[options.input_layout[axis + 2]]
     start, end = options.padding[axis]
+    padded = size + start + end
     span = windows.dilated_size(filter.kernel[axis], options.dilations[axis])
     message = (
         f"is {filter.filter}, spans {span} cells at dilation {options.dilations[axis]}, expected "
-        f"at most the {size + start + end} of the padded InputTensor {input}"
+        f"at most the {padded} of the padded InputTensor {input}"
     )
-    rules.expect(span <= size + start + end, "sizes", "FilterTensor", message)
-    return windows.output_size(size + start + end, span, options.strides[axis])
+    rules.expect(decide(lambda: span <= padded, True), "sizes", "FilterTensor", message)
+    remedy = f'{message}; give symbolic_shape the constraint "{size} >= {span - start - end}"'
+    rules.expect(decide(lambda: span <= padded, False), "sizes", "FilterTensor", remedy)
+    return windows.output_size(padded, span, options.strides[axis])
 
 
 def output_partition(plan: ConvolutionPlan, operands: Convolution) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ not the one that JAX would narrow it to.
 
 import math
 import operator as python_operator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import jax
@@ -35,6 +35,24 @@ class Aval(NamedTuple):
     def size(self) -> int:
         """The number of elements."""
         return math.prod(self.shape)
+
+    @property
+    def is_static(self) -> bool:
+        """False if a size is a symbolic dimension of `jax.export`."""
+        return is_static(self.shape)
+
+
+def is_static(sizes: Iterable[Any]) -> bool:
+    """True for integers, False if a size is a symbolic dimension of `jax.export`."""
+    return all(isinstance(size, int) for size in sizes)
+
+
+def decide(comparison: Callable[[], bool], undecided: bool) -> bool:
+    """Compares sizes; what symbolic ones leave open counts as `undecided`."""
+    try:
+        return bool(comparison())
+    except jax.errors.InconclusiveDimensionOperation:
+        return undecided
 
 
 def structs(avals: Any) -> Any:

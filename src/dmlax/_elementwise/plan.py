@@ -119,7 +119,6 @@ def _check_shape(rules: Rules, field: str, parameter: Aval, input: Aval, axis: i
 
 
 def _broadcasts(parameter: Aval, input: Aval) -> bool:
-    try:
-        return np.broadcast_shapes(parameter.shape, input.shape) == input.shape
-    except ValueError:
-        return False
+    missing = len(input.shape) - len(parameter.shape)
+    pairs = zip(parameter.shape, input.shape[max(missing, 0) :], strict=False)
+    return missing >= 0 and all(size in (1, wanted) for size, wanted in pairs)

@@ -24,8 +24,8 @@ def _replicated(plan: NonzeroPlan, input: Array) -> Any:
 NONZERO = dispatch.Operator(
     RULES.operator,
     (
-        dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not, ("cpu",)),
-        dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, ("cuda",)),
+        dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu"),
+        dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
         dispatch.Lowering("xla", xla.run),
         dispatch.Lowering("reference", reference.run),
     ),
