@@ -179,7 +179,9 @@ def test_a_tracer_is_no_option():
 
 
 SEQUENCES = [
-    (3, "is 3, expected 2 integers"),
+    (0, "is 0, expected at least 1"),
+    (True, "is True, expected 2 integers"),
+    (1.5, "is 1.5, expected 2 integers"),
     ("12", "is '12', expected 2 integers"),
     ((1,), "has 1 entries, expected 2"),
     ((1, 2, 3), "has 3 entries, expected 2"),
@@ -197,6 +199,11 @@ def test_window_options_are_sequences_of_the_right_length(value, message):
 def test_any_sequence_gives_a_tuple(value):
     assert to_integers(RULES, "F", value, 2, 1, 1) == (2, 3)
     assert to_integers(RULES, "F", None, 2, 7, 1) == (7, 7)
+
+
+@pytest.mark.parametrize("value", [3, np.int64(3), np.uint8(3)])
+def test_one_integer_is_for_every_axis(value):
+    assert to_integers(RULES, "F", value, 2, 1, 1) == (3, 3)
 
 
 def test_an_aval_of_a_64_bit_array_is_its_own():

@@ -16,6 +16,7 @@ from dmlax._core.arguments import Aval, Rules, decide
 from dmlax._core.requantize import Arithmetic
 from dmlax.errors import Code
 
+CHANNELS_FIRST = {4: ("NCHW", "OIHW", "NCHW"), 3: ("NCW", "OIW", "NCW")}
 _EIGHT_BITS = (jnp.int8, jnp.uint8)
 _INT32_MAX = 2**31 - 1
 
@@ -204,6 +205,8 @@ def parse_layouts(
 ) -> tuple[tuple[int, ...], ...]:
     """Finds the axes of N, C, spatial; of O, I, spatial; and of the output, as `lax` does."""
     rank = len(filter.shape)
+    if dimension_numbers is None:
+        dimension_numbers = CHANNELS_FIRST[rank]
     if not isinstance(dimension_numbers, lax.ConvDimensionNumbers):
         _check_letters(rules, filter, dimension_numbers)
     try:

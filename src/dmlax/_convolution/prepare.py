@@ -18,6 +18,7 @@ from dmlax._convolution.plan import (
 from dmlax._core import compat
 from dmlax._core.arguments import Rules, aval_of
 from dmlax._core.byte_packing import pad_end, round_up_to_word
+from dmlax._core.keywords import name_right_keywords
 
 _RULES = Rules("prepare_filter")
 
@@ -68,13 +69,14 @@ compat.serialise_pytree(
 )
 
 
+@name_right_keywords
 def prepare_filter(
     filter: ArrayLike,
     /,
     *,
     filter_zero_point: ArrayLike | None = None,
     group_count: int = 1,
-    dimension_numbers: Any = ("NCHW", "OIHW", "NCHW"),
+    dimension_numbers: Any = None,
 ) -> PreparedFilter:
     """Packs a convolution's filter and sums its rows, once for many calls.
 
@@ -83,7 +85,8 @@ def prepare_filter(
         (K, C / group_count, height, width).
       filter_zero_point: of the filter's dtype, one value or one per output channel; default 0.
       group_count: groups, a static integer that divides K.
-      dimension_numbers: as for the convolution; only the filter's matters here.
+      dimension_numbers: as for the convolution; only the filter's matters here. Default channels
+        first: OIHW for rank 4, OIW for rank 3.
 
     Returns:
       A `PreparedFilter`, a pytree: use it as `filter`, and leave out the options given here.

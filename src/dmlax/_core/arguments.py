@@ -240,9 +240,11 @@ def strong_dtype(value: Any) -> np.dtype | None:
 def to_integers(
     rules: Rules, field: str, value: Any, count: int, default: int, low: int
 ) -> tuple[int, ...]:
-    """Converts to `count` static integers; None is `default` for each."""
+    """Converts to `count` static integers; one is meant for each, None is `default` for each."""
     if value is None:
         return (default,) * count
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return (rules.to_integer(field, value, low),) * count
     if isinstance(value, str | jax.core.Tracer) or not hasattr(value, "__len__"):
         rules.fail("option", field, f"is {_describe(value)}, expected {count} integers")
     rules.expect(

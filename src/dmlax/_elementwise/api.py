@@ -9,6 +9,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmlax._core import dispatch, requantize
 from dmlax._core.arguments import Aval, Rules, aval_of, strong_dtype
+from dmlax._core.keywords import name_right_keywords
 from dmlax._elementwise import reference, xla
 from dmlax._elementwise.plan import Elementwise, dequantize_plan, quantize_plan
 
@@ -31,6 +32,7 @@ DEQUANTIZE = dispatch.Operator(
 )
 
 
+@name_right_keywords
 def element_wise_quantize_linear(
     input: ArrayLike,
     scale: ArrayLike,
@@ -93,6 +95,7 @@ def element_wise_quantize_linear(
     return dispatch.call(QUANTIZE, plan, operands, implementation)  # type: ignore[no-any-return]
 
 
+@name_right_keywords
 def element_wise_dequantize_linear(
     input: ArrayLike,
     scale: ArrayLike,

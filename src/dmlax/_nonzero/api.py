@@ -8,6 +8,7 @@ from jax.typing import ArrayLike
 
 from dmlax._core import compat, dispatch
 from dmlax._core.arguments import aval_of
+from dmlax._core.keywords import name_right_keywords
 from dmlax._nonzero import reference, xla
 from dmlax._nonzero.cpu import lowering as native_cpu
 from dmlax._nonzero.cuda import lowering as mosaic_gpu
@@ -33,6 +34,7 @@ NONZERO = dispatch.Operator(
 )
 
 
+@name_right_keywords
 def nonzero_coordinates(
     input: ArrayLike,
     /,
@@ -56,6 +58,7 @@ def nonzero_coordinates(
       coordinate_rank: columns of `coordinates`, which are the last axes: from the effective rank
         (the rank without leading axes of size 1, at least 1) to the rank, the default.
       fill_value: the value of all rows after the first `count`, a static integer in 0..2**32-1.
+        The default 0 is also the first element's coordinate: `indices` of the result is safe.
       axis_name: inside `jax.shard_map`, the mesh axis over which axis 0 is split; the result is
         the whole input's, on every device.
       implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".

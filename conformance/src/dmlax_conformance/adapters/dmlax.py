@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from inspect import signature
+from inspect import signature, unwrap
 from pathlib import Path
 from typing import Any
 
@@ -197,7 +197,7 @@ class _Named:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._library, name)
-        if "implementation" not in (getattr(found, "__kwdefaults__", None) or {}):
+        if "implementation" not in (getattr(unwrap(found), "__kwdefaults__", None) or {}):
             return found
         return partial(found, implementation=self._implementation)
 
