@@ -51,12 +51,12 @@ def run(plan: ConvolutionPlan, operands: Convolution) -> Array:
 
 
 def _by_platform(plan: ConvolutionPlan, images: int, operands: Convolution) -> Array:
-    output: Array = lax.platform_dependent(
-        operands,
-        cpu=functools.partial(_in_parts, plan, images),
-        tpu=functools.partial(_direct, plan),
-        default=functools.partial(_by_words, plan),
-    )
+    own = {
+        "cpu": functools.partial(_in_parts, plan, images),
+        "tpu": functools.partial(_direct, plan),
+    }
+    words = functools.partial(_by_words, plan)
+    output: Array = compat.by_platform(operands, structs(plan.output), words, own)
     return output
 
 
@@ -254,15 +254,11 @@ def _images_at_once(plan: ConvolutionPlan) -> int:
 def _convolve_first(product: _Product, x: Array) -> Array:
     """(n, C, spatial) -> (n, K, output): the filter times the windows, a window a column."""
     plan = product.plan
-    groups, channels = plan.filter.group_count, plan.filter.channels
-    taps = _tap_inputs(plan, _layout(plan), jnp.swapaxes(x, 0, 1))
-    # Reshaped after they are joined: XLA on a CPU copies whole rows of slices, not of reshapes.
-    taps = [tap.reshape(groups, channels, *tap.shape[1:]) for tap in taps]
-    columns = jnp.concatenate(taps, 1).reshape(groups, plan.contraction, *taps[0].shape[2:])
+    columns = _join_axes(plan, jnp.swapaxes(x, 0, 1))
     multiply = functools.partial(_multiply_columns, product)
     if not is_static(plan.output_sizes):
         return jnp.swapaxes(_map_axes(multiply, columns, 2, 1), 0, 1)
-    output = multiply(columns.reshape(groups, plan.contraction, -1))
+    output = multiply(columns.reshape(*columns.shape[:2], -1))
     return jnp.swapaxes(output.reshape(plan.filter.outputs, -1, *plan.output_sizes), 0, 1)
 
 
@@ -280,6 +276,24 @@ def _map_axes(function: Callable[[Array], Array], x: Array, axis: int, out_axis:
     for _ in range(x.ndim - 3):
         function = jax.vmap(function, axis, out_axis)
     return function(x)
+
+
+def _join_axes(plan: ConvolutionPlan, x: Array) -> Array:
+    """(C, n, spatial) -> (groups, taps * C / groups, n, output): im2col, one axis at a time.
+
+    XLA on a CPU compiles a kernel for every slice, and a kernel has fewer rows than taps.
+    """
+    options, groups = plan.options, plan.filter.group_count
+    x = x.reshape(groups, -1, *x.shape[1:])
+    for axis in reversed(range(len(plan.output_sizes))):
+        count, stride = plan.output_sizes[axis], options.strides[axis]
+        starts = (tap * options.dilations[axis] for tap in range(plan.filter.kernel[axis]))
+        slices = [
+            lax.slice_in_dim(x, start, start + (count - 1) * stride + 1, stride, axis + 3)
+            for start in starts
+        ]
+        x = jnp.concatenate(slices, 1)
+    return x
 
 
 def _convolve_last(product: _Product, x: Array) -> Array:

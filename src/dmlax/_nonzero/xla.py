@@ -3,10 +3,12 @@
 import functools
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
-from dmlax._core import float_bits
+from dmlax._core import compat, float_bits
 from dmlax._core.arguments import is_static
 from dmlax._core.byte_packing import pad_end
 from dmlax._nonzero.plan import NonzeroPlan
@@ -35,10 +37,12 @@ def run(plan: NonzeroPlan, input: Array) -> NonzeroCoordinates:
     elif words.bits.size <= _CPU_CHUNK // _LANES:
         flat, count = _compact(plan, _CHUNK, words)
     else:
-        flat, count = lax.platform_dependent(
+        outputs = jax.ShapeDtypeStruct((plan.size,), np.uint32), jax.ShapeDtypeStruct((), np.uint32)
+        flat, count = compat.by_platform(
             words,
-            cpu=functools.partial(_compact, plan, _CPU_CHUNK),
-            default=functools.partial(_compact, plan, _CHUNK),
+            outputs,
+            functools.partial(_compact, plan, _CHUNK),
+            {"cpu": functools.partial(_compact, plan, _CPU_CHUNK)},
         )
     return NonzeroCoordinates(count, _coordinates(plan, flat, count))
 
