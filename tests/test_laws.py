@@ -259,6 +259,8 @@ def test_every_lowering_runs_in_all_strict_modes(law, implementation):
             jax.eval_shape(call, *operands)
         else:
             found = call(*operands)
+            call.trace(*operands).lower(lowering_platforms=("cuda",))
+            call.trace(*operands).lower(lowering_platforms=("tpu",))
     if implementation != "reference":
         assert_tree(found, result(law))
 
