@@ -22,8 +22,8 @@ from dmlax._convolution.plan import (
     output_partition,
     parse_layouts,
 )
-from dmlax._convolution.prepare import Prepared, PreparedFilter
-from dmlax._core import dispatch, requantize
+from dmlax._convolution.prepare import Prepared, PreparedFilter, pack_constant
+from dmlax._core import compat, dispatch, eager, requantize
 from dmlax._core.arguments import Rules, aval_of, to_integers
 
 _INTEGER = Rules("convolution_integer")
@@ -41,6 +41,11 @@ INTEGER, QUANTIZED = (
 )
 
 
+def _leaves(filter: Any) -> tuple[Any, ...]:
+    return filter.arrays if isinstance(filter, PreparedFilter) else ()
+
+
+@eager.jit_eager_calls(*Convolution._fields, leaves=_leaves)
 def convolution_integer(
     input: ArrayLike,
     filter: ArrayLike | PreparedFilter,
@@ -108,6 +113,7 @@ def convolution_integer(
     return dispatch.call(INTEGER, plan, operands, implementation)  # type: ignore[no-any-return]
 
 
+@eager.jit_eager_calls(*Convolution._fields, leaves=_leaves)
 def quantized_linear_convolution(
     input: ArrayLike,
     filter: ArrayLike | PreparedFilter,
@@ -237,6 +243,9 @@ def _bind(
         known = known._replace(filter_zero_point=filter_zero_point)
     avals = Convolution(*(None if x is None else aval_of(x) for x in known))
     prepared = isinstance(arguments.filter, PreparedFilter)
+    if compat.is_constant_of_trace(arguments.filter, input):
+        packed = pack_constant(shape, arguments.filter, operands.filter_zero_point)
+        operands, prepared = operands._replace(filter=packed, filter_zero_point=None), True
     return convolution_plan(rules, avals, shape, prepared, options), operands
 
 

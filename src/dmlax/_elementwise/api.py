@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from dmlax._core import dispatch, requantize
+from dmlax._core import dispatch, eager, requantize
 from dmlax._core.arguments import Aval, Rules, aval_of, strong_dtype
 from dmlax._elementwise import reference, xla
 from dmlax._elementwise.plan import Elementwise, dequantize_plan, quantize_plan
@@ -31,6 +31,7 @@ DEQUANTIZE = dispatch.Operator(
 )
 
 
+@eager.jit_eager_calls()
 def element_wise_quantize_linear(
     input: ArrayLike,
     scale: ArrayLike,
@@ -93,6 +94,7 @@ def element_wise_quantize_linear(
     return dispatch.call(QUANTIZE, plan, operands, implementation)  # type: ignore[no-any-return]
 
 
+@eager.jit_eager_calls()
 def element_wise_dequantize_linear(
     input: ArrayLike,
     scale: ArrayLike,

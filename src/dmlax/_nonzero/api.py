@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from dmlax._core import compat, dispatch
+from dmlax._core import compat, dispatch, eager
 from dmlax._core.arguments import aval_of
 from dmlax._nonzero import reference, xla
 from dmlax._nonzero.cpu import lowering as native_cpu
@@ -34,6 +34,7 @@ NONZERO = dispatch.Operator(
 )
 
 
+@eager.jit_eager_calls()
 def nonzero_coordinates(
     input: ArrayLike,
     /,
