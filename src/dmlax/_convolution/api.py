@@ -18,13 +18,14 @@ from dmlax._convolution.plan import (
     ConvolutionPlan,
     FilterShape,
     Options,
+    check_filter_zero_point,
     convolution_plan,
     filter_shape,
     output_partition,
     parse_layouts,
 )
-from dmlax._convolution.prepare import Prepared, PreparedFilter
-from dmlax._core import dispatch, requantize
+from dmlax._convolution.prepare import Prepared, PreparedFilter, pack_constant
+from dmlax._core import compat, dispatch, eager, requantize
 from dmlax._core.arguments import Aval, Rules, aval_of, is_static, to_integers
 from dmlax._core.keywords import name_right_keywords
 from dmlax._core.windows import dilated_size, same_padding
@@ -55,7 +56,12 @@ class _Windows(NamedTuple):
     padding: Any
 
 
+def _leaves(filter: Any) -> tuple[Any, ...]:
+    return filter.arrays if isinstance(filter, PreparedFilter) else ()
+
+
 @name_right_keywords
+@eager.jit_eager_calls(*Convolution._fields, leaves=_leaves)
 def convolution_integer(
     input: ArrayLike,
     filter: ArrayLike | PreparedFilter,
@@ -129,6 +135,7 @@ def convolution_integer(
 
 
 @name_right_keywords
+@eager.jit_eager_calls(*Convolution._fields, leaves=_leaves)
 def quantized_linear_convolution(
     input: ArrayLike,
     filter: ArrayLike | PreparedFilter,
@@ -259,6 +266,11 @@ def _bind(
     canonical = _windows(rules, windows, input.shape, shape)
     options = Options(*canonical, shape.layouts[0], shape.layouts[2], arithmetic, dtype)
     avals = Convolution(*map(_aval, operands._replace(filter=None)))
+    if compat.is_constant_of_trace(arguments.filter, input):
+        check_filter_zero_point(rules, shape, avals.filter_zero_point)
+        packed = pack_constant(shape, filter, operands.filter_zero_point)
+        prepared = tuple(map(_aval, packed))
+        operands = operands._replace(filter=packed, filter_zero_point=None)
     return convolution_plan(rules, avals, shape, prepared, options), operands
 
 

@@ -284,7 +284,7 @@ def _join_axes(plan: ConvolutionPlan, x: Array) -> Array:
     XLA on a CPU compiles a kernel for every slice, and a kernel has fewer rows than taps.
     """
     options, groups = plan.options, plan.filter.group_count
-    x = x.reshape(groups, -1, *x.shape[1:])
+    x = x.reshape(groups, plan.filter.channels, *x.shape[1:])
     for axis in reversed(range(len(plan.output_sizes))):
         count, stride = plan.output_sizes[axis], options.strides[axis]
         starts = (tap * options.dilations[axis] for tap in range(plan.filter.kernel[axis]))

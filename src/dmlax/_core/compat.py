@@ -8,6 +8,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax._src.array import ArrayImpl
 from jax._src.sharding_impls import SPMDAxisContext
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
@@ -15,10 +16,19 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from dmlax.errors import UnsupportedError
 
+DeviceArray = ArrayImpl  # the class of arrays that are no tracers
+
 
 def is_weak(array: Array) -> bool:
     """True for a JAX array or tracer that is weakly typed."""
     return bool(jax.typeof(array).weak_type)
+
+
+def is_constant_of_trace(value: Any, operand: Any) -> bool:
+    """True for an array that a program of a traced operand holds; not if devices share it."""
+    if not isinstance(operand, jax.core.Tracer):
+        return False
+    return type(value) is np.ndarray or (type(value) is DeviceArray and not value.committed)
 
 
 def canonical_dtype(dtype: Any) -> Any:

@@ -110,8 +110,14 @@ class Explain:
         self.implementation = implementation
 
 
+class Bind:
+    """An `implementation` with which a call gives its operands as arrays and is not run."""
+
+
 def call(operator: Operator, plan: Any, operands: Any, implementation: Any) -> Any:
     """Runs the operator on its plan; equal plans trace once."""
+    if isinstance(implementation, Bind):
+        return operands
     if isinstance(implementation, Explain):
         return _explanation(operator, plan, implementation.implementation)
     return _compile(operator, plan, _candidates(operator, implementation))(operands)

@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from dmlax._core import dispatch, requantize
+from dmlax._core import dispatch, eager, requantize
 from dmlax._core.arguments import Aval, Rules, aval_of, strong_dtype
 from dmlax._core.keywords import name_right_keywords
 from dmlax._elementwise import reference, xla
@@ -33,6 +33,7 @@ DEQUANTIZE = dispatch.Operator(
 
 
 @name_right_keywords
+@eager.jit_eager_calls()
 def element_wise_quantize_linear(
     input: ArrayLike,
     scale: ArrayLike,
@@ -96,6 +97,7 @@ def element_wise_quantize_linear(
 
 
 @name_right_keywords
+@eager.jit_eager_calls()
 def element_wise_dequantize_linear(
     input: ArrayLike,
     scale: ArrayLike,

@@ -6,7 +6,7 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from dmlax._core import compat, dispatch
+from dmlax._core import compat, dispatch, eager
 from dmlax._core.arguments import aval_of
 from dmlax._core.keywords import name_right_keywords
 from dmlax._nonzero import reference, xla
@@ -35,6 +35,7 @@ NONZERO = dispatch.Operator(
 
 
 @name_right_keywords
+@eager.jit_eager_calls()
 def nonzero_coordinates(
     input: ArrayLike,
     /,
