@@ -11,6 +11,7 @@ import numpy as np
 
 from dmlax._core import dispatch
 from dmlax._core.compat import DeviceArray
+from dmlax.errors import SpecError, UnsupportedError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _PROGRAMS, _SCALARS = 1024, 256  # how many programs are kept, and scalars of each
@@ -69,7 +70,10 @@ def jit_eager_calls(
                 place = functools.partial(_place, scalars, dtypes, bind)
                 args = tuple(map(place, names, args))
                 keywords = {name: place(name, value) for name, value in keywords.items()}
-            return _program(function, *options)(*args, **keywords)
+            try:
+                return _program(function, *options)(*args, **keywords)
+            except (SpecError, UnsupportedError):  # without the notes that JAX adds to a trace's
+                return function(*args, **kwargs)
 
         return cast(_Function, call)
 
