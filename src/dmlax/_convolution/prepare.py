@@ -18,6 +18,7 @@ from dmlax._convolution.plan import (
 from dmlax._core import compat
 from dmlax._core.arguments import Rules, aval_of
 from dmlax._core.byte_packing import pad_end, round_up_to_word
+from dmlax._core.keywords import name_right_keywords
 
 _RULES = Rules("prepare_filter")
 
@@ -68,13 +69,14 @@ compat.serialise_pytree(
 )
 
 
+@name_right_keywords
 def prepare_filter(
     filter: ArrayLike,
     /,
     *,
     filter_zero_point: ArrayLike | None = None,
     group_count: int = 1,
-    dimension_numbers: Any = ("NCHW", "OIHW", "NCHW"),
+    dimension_numbers: Any = None,
 ) -> PreparedFilter:
     """Packs a convolution's filter and sums its rows, once for many calls.
 
@@ -83,7 +85,8 @@ def prepare_filter(
         (K, C / group_count, height, width).
       filter_zero_point: of the filter's dtype, one value or one per output channel; default 0.
       group_count: groups, a static integer that divides K.
-      dimension_numbers: as for the convolution; only the filter's matters here.
+      dimension_numbers: as for the convolution; only the filter's matters here. Default channels
+        first: OIHW for rank 4, OIW for rank 3.
 
     Returns:
       A `PreparedFilter`, a pytree: use it as `filter`, and leave out the options given here.
@@ -103,13 +106,15 @@ def prepare_filter(
       >>> dmlax.prepare_filter(jnp.ones((8, 3, 5, 5), jnp.int8))
       PreparedFilter(int8[8,3,5,5] OIHW, group_count 1)
     """
-    array = jnp.asarray(_RULES.to_array("FilterTensor", filter))
+    array = _RULES.to_array("FilterTensor", filter)
     group_count = _RULES.to_integer("GroupCount", group_count, 1)
     shape = filter_shape(_RULES, aval_of(array), group_count, dimension_numbers)
     zero_point = _RULES.to_parameter("FilterZeroPointTensor", filter_zero_point, array.dtype)
     zero_aval = None if zero_point is None else aval_of(zero_point)
     check_filter_zero_point(_RULES, shape, zero_aval)
-    return PreparedFilter(pack(shape, array, zero_point), shape)
+    if zero_point is not None:
+        zero_point = jnp.asarray(zero_point)
+    return PreparedFilter(pack(shape, jnp.asarray(array), zero_point), shape)
 
 
 def pack(shape: FilterShape, filter: Array, zero_point: Array | None) -> Prepared:
@@ -119,6 +124,14 @@ def pack(shape: FilterShape, filter: Array, zero_point: Array | None) -> Prepare
     packed = to_int8(rows)
     sums = packed.sum(axis=1, dtype=jnp.int32)
     return Prepared(packed, sums, None if zero_point is None else as_parameter(zero_point))
+
+
+def pack_constant(shape: FilterShape, filter: Any, zero_point: Array | None) -> Prepared:
+    """Packs a filter that a program holds: to fold the sums of its rows takes XLA seconds."""
+    on_host: Any = np.asarray(filter)
+    with jax.ensure_compile_time_eval():
+        packed = pack(shape, on_host, None)
+    return packed._replace(zero_point=None if zero_point is None else as_parameter(zero_point))
 
 
 def as_prepared(plan: ConvolutionPlan, operands: Convolution) -> Prepared:
