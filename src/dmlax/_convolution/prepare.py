@@ -123,8 +123,9 @@ def pack(shape: FilterShape, filter: Array, zero_point: Array | None) -> Prepare
 
 def pack_constant(shape: FilterShape, filter: Any, zero_point: Array | None) -> Prepared:
     """Packs a filter that a program holds: to fold the sums of its rows takes XLA seconds."""
+    on_host: Any = np.asarray(filter)
     with jax.ensure_compile_time_eval():
-        packed = pack(shape, np.asarray(filter), None)
+        packed = pack(shape, on_host, None)
     return packed._replace(zero_point=None if zero_point is None else as_parameter(zero_point))
 
 
