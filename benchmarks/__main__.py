@@ -6,9 +6,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import cases, convolution, directml, memory, nonzero, report, tpu
+from benchmarks import cases, convolution, directml, memory, nonzero, overhead, report, tpu
 
-_KINDS = ("convolution", "nonzero", "memory", "directml")
+_KINDS = ("convolution", "nonzero", "memory", "directml", "overhead")
 _WIDTH = 200  # where the output is no terminal
 
 
@@ -39,6 +39,8 @@ def _run(kind: str, options: argparse.Namespace) -> report.Report | None:
     layers = cases.layers(options.layers)
     if not layers:
         return None
+    if kind == "overhead":
+        return overhead.run(options.repeats, layers)
     if kind == "memory":
         return memory.run(layers, max(options.batch))
     return convolution.run(layers, options.batch, options.repeats, options.implementation)

@@ -189,7 +189,6 @@ def with_mesh():
 
 
 CONTEXTS = {
-    "disable_jit": jax.disable_jit,
     "another default device": lambda: jax.default_device(jax.devices()[1]),
     "x64": lambda: jax.enable_x64(True),
     "mesh": with_mesh,
@@ -207,6 +206,13 @@ def test_contexts_of_jax_change_no_result(call, context, operands):
     for results in zip(*map(jax.tree.leaves, (expected, found, again)), strict=True):
         for other in results[1:]:
             np.testing.assert_array_equal(results[0], other)
+
+
+def test_without_jit_the_result_is_the_same(operands):
+    count, rows = nonzero(*operands, size=8)
+    with jax.disable_jit():
+        found = nonzero(*operands, size=8)
+    assert (int(found.count), found.coordinates.tolist()) == (int(count), rows.tolist())
 
 
 @pytest.mark.parametrize("call", [quantized, nonzero], ids=["quantized", "nonzero"])
