@@ -22,7 +22,8 @@ from dmlax._convolution.plan import (
     output_partition,
     parse_layouts,
 )
-from dmlax._convolution.prepare import Prepared, PreparedFilter
+from dmlax._convolution.prepare import to_filter_zero_point
+from dmlax._convolution.prepared_filter import Prepared, PreparedFilter
 from dmlax._core import dispatch, requantize
 from dmlax._core.arguments import Rules, aval_of, to_integers
 
@@ -253,7 +254,7 @@ def _filter(
         array = jnp.asarray(rules.to_array("FilterTensor", filter))
         shape = filter_shape(rules, aval_of(array), group_count, _hashable(dimension_numbers))
         return shape, array, None
-    shape = filter.shape
+    shape = filter.filter_shape
     groups = f"is {group_count}, but the filter was prepared with {shape.group_count}"
     rules.expect(group_count in (1, shape.group_count), "option", "GroupCount", groups)
     again = "is given again: the prepared filter holds it"
@@ -284,7 +285,6 @@ def _operands(
         input=input.dtype,
         filter=None,
         input_zero_point=input.dtype,
-        filter_zero_point=shape.filter.dtype,
         bias=jnp.int32,
         output_zero_point=dtype,
     )
@@ -293,6 +293,7 @@ def _operands(
         for name, wanted in dtypes._asdict().items()
         if name not in ("input", "filter") and wanted is not None
     }
+    found["filter_zero_point"] = to_filter_zero_point(rules, shape, arguments.filter_zero_point)
     for name in ("input_scale", "filter_scale", "output_scale") if quantized else ():
         found[name] = rules.to_scale(getattr(FIELDS, name), getattr(arguments, name), jnp.float32)
     return Convolution(input, filter, **found)

@@ -1,7 +1,6 @@
 """Checks a convolution and plans it from shapes and dtypes alone."""
 
 import functools
-import json
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -50,23 +49,14 @@ class FilterShape(NamedTuple):
         """The positions of the kernel."""
         return math.prod(self.kernel)
 
-    def encode(self) -> bytes:
-        """Encodes as JSON, for `jax.export`."""
-        dtype, sizes = self.filter.dtype.name, self.filter.shape
-        return json.dumps([dtype, sizes, self.layouts, self.group_count]).encode()
-
-    @classmethod
-    def decode(cls, data: bytes) -> "FilterShape":
-        """Decodes what `encode` wrote."""
-        dtype, sizes, layouts, group_count = json.loads(bytes(data))
-        return cls(Aval(np.dtype(dtype), tuple(sizes)), tuple(map(tuple, layouts)), group_count)
+    @property
+    def layout(self) -> str:
+        """The order of the axes, as "OIHW"."""
+        names = "OIW" if len(self.specification) == 3 else "OIHW"
+        return "".join(names[axis] for axis in inverse(self.specification))
 
     def __str__(self) -> str:
-        letters = [""] * len(self.specification)
-        names = "OIW" if len(letters) == 3 else "OIHW"
-        for name, axis in zip(names, self.specification, strict=True):
-            letters[axis] = name
-        return f"{self.filter} {''.join(letters)}, group_count {self.group_count}"
+        return f"{self.filter} {self.layout}, group_count {self.group_count}"
 
 
 class Convolution(NamedTuple):
