@@ -11,6 +11,7 @@ from dmlax._convolution.prepared_filter import PreparedFilter as PreparedFilter
 from dmlax._core.dispatch import Explanation as Explanation
 from dmlax._elementwise.api import element_wise_dequantize_linear as element_wise_dequantize_linear
 from dmlax._elementwise.api import element_wise_quantize_linear as element_wise_quantize_linear
+from dmlax._explain import ProgramExplanation as ProgramExplanation
 from dmlax._explain import explain as explain
 from dmlax._nonzero.api import nonzero_coordinates as nonzero_coordinates
 from dmlax._nonzero.result import NonzeroCoordinates as NonzeroCoordinates
@@ -26,6 +27,7 @@ __all__ = [
     "Explanation",
     "NonzeroCoordinates",
     "PreparedFilter",
+    "ProgramExplanation",
     "SpecError",
     "UnsupportedError",
     "convolution_integer",

@@ -1,7 +1,6 @@
 """Prepares a filter once: packed for every lowering, with its sums."""
 
-import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +16,12 @@ from dmlax._convolution.plan import (
     filter_shape,
 )
 from dmlax._convolution.prepared_filter import Prepared, PreparedFilter
+from dmlax._core import compat, dispatch
 from dmlax._core.arguments import Rules, aval_of
 from dmlax._core.byte_packing import pad_end, round_up_to_word
 
 _RULES = Rules("prepare_filter")
+_WHEN = "packed whenever the program runs; outside of one, once, and on the host by NumPy"
 
 
 def prepare_filter(
@@ -104,9 +105,27 @@ def pack(shape: FilterShape, filter: Any, zero_point: Any) -> Prepared:
     return Prepared(packed, sums, None if zero_point is None else as_parameter(zero_point))
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def _pack(shape: FilterShape, filter: Array, zero_point: Array | None) -> Prepared:
-    return pack(shape, filter, zero_point)
+class Preparation(NamedTuple):
+    """A filter that a program packs, which `explain` finds there."""
+
+    shape: FilterShape
+
+    def __repr__(self) -> str:
+        return f"prepare_filter({self.shape})"
+
+    def explain(self) -> dispatch.Explanation:
+        """Plain XLA everywhere."""
+        choices = (dispatch.Choice(platform, "xla", {}) for platform in dispatch.PLATFORMS)
+        return dispatch.Explanation("prepare_filter", str(self.shape), tuple(choices), (_WHEN,))
+
+
+def _pack_in_program(shape: FilterShape, filter: Array, zero_point: Array | None) -> Prepared:
+    packed: Prepared = compat.label(pack(shape, filter, zero_point), Preparation(shape))
+    return packed
+
+
+_pack_in_program.__name__ = "prepare_filter"  # as jaxprs and profiles show it
+_pack = jax.jit(_pack_in_program, static_argnums=0)
 
 
 def as_prepared(plan: ConvolutionPlan, operands: Convolution) -> Prepared:
