@@ -23,6 +23,8 @@ TESTED_ONCE = (  # on the oldest pair; the golden vectors, the laws and the near
     "tests/directml/test_records.py",
     "tests/directml/test_rules.py",
     "tests/directml/test_validate.py",
+    "tests/test_integrations.py",
+    "tests/test_migrating.py",
     "tests/test_properties.py",
 )
 
@@ -30,8 +32,9 @@ TESTED_ONCE = (  # on the oldest pair; the golden vectors, the laws and the near
 @nox.session(python=list(JAX_ON_PYTHON))
 def tests(session: nox.Session) -> None:
     """Run the tests, the doctests and the suite's own tests, warnings as errors."""
-    _install(session, "test", pins=JAX_ON_PYTHON[str(session.python)])
     is_oldest = session.python == min(JAX_ON_PYTHON)
+    groups = ("test", "integrations") if is_oldest else ("test",)
+    _install(session, *groups, pins=JAX_ON_PYTHON[str(session.python)])
     ignored = [] if is_oldest else [f"--ignore={path}" for path in TESTED_ONCE]
     session.run("pytest", "--numprocesses=2", *ignored, *session.posargs)
 
@@ -47,7 +50,7 @@ def slow(session: nox.Session) -> None:
 def without_compiler(session: nox.Session) -> None:
     """Install where no C++ compiler works, and run the tests with the kernels absent."""
     session.env["CXX"] = "/no/such/compiler"
-    _install(session, "test")
+    _install(session, "test", "integrations")
     reason = "import dmlax._cpu.library as n; print(n.why_not('cpu')); assert n.why_not('cpu')"
     session.run("python", "-c", reason)
     session.run("pytest", "--numprocesses=2", *session.posargs)

@@ -1,7 +1,9 @@
 """Helpers of several tests: seeded arrays, exact comparison, the oracle on NumPy arrays."""
 
+import doctest
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,14 @@ WINDOW_FIELDS = {
     "start_padding": ("StartPadding", 0),
     "end_padding": ("EndPadding", 0),
 }
+
+
+def run_page(page: Path) -> None:
+    """Runs the programs of a page, which must show what happens."""
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    result = doctest.testfile(str(page), module_relative=False, optionflags=flags)
+    assert result.attempted > 2
+    assert result.failed == 0
 
 
 def bits(x: Any) -> np.ndarray:

@@ -1,11 +1,12 @@
 """The examples of the documentation, run as a reader would run them."""
 
-import doctest
 import importlib.util
 from pathlib import Path
 
 import jax
 import pytest
+
+from support import run_page
 
 ROOT = Path(__file__).parent.parent
 
@@ -45,6 +46,8 @@ def test_sparse_events_gather_what_the_dense_model_sums():
 
 
 PAGES = ["README.md", *(f"docs/{name}.md" for name in ("index", "errors", "explain", "directml"))]
+PAGES += [f"docs/{name}.md" for name in ("choosing_size", "saving", "x64")]
+PAGES += [f"docs/migrating_from_{origin}.md" for origin in ("onnx", "directml")]
 PAGES += [
     f"docs/operators/{name}.md"
     for name in ("nonzero_coordinates", "prepare_filter", "element_wise_dequantize_linear")
@@ -53,13 +56,10 @@ PAGES += [
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_shows_what_happens(page):
-    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    result = doctest.testfile(str(ROOT / page), module_relative=False, optionflags=flags)
-    assert result.attempted > 2
-    assert result.failed == 0
+    run_page(ROOT / page)
 
 
 def test_every_page_with_examples_is_run():
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     shown = {page.relative_to(ROOT).as_posix() for page in pages if ">>> " in page.read_text()}
-    assert shown == set(PAGES)
+    assert shown == {*PAGES, "docs/integrations.md"}  # tests/test_integrations.py
