@@ -1,6 +1,8 @@
 """Every task of this repository; `nox -l` lists them."""
 
 import functools
+import shutil
+from pathlib import Path
 
 import nox
 
@@ -196,6 +198,29 @@ def docs(session: nox.Session) -> None:
     """Build the documentation into build/docs, warnings as errors."""
     _install(session, "docs")
     session.run("sphinx-build", "-Wn", "--keep-going", *session.posargs, "docs", "build/docs")
+
+
+@nox.session
+def wheel(session: nox.Session) -> None:
+    """Build the sdist and the wheel into build/dist, and make the wheel a manylinux one."""
+    session.install(*_group("wheel"))
+    session.run("python", "-m", "build", "--outdir", "build/dist", *session.posargs)
+    (built,) = Path("build/dist").glob("dmlax-*-py3-none-linux_*.whl")
+    session.run("auditwheel", "repair", "--wheel-dir", "build/dist", str(built))
+    built.unlink()
+
+
+@nox.session
+def sdist(session: nox.Session) -> None:
+    """Unpack the sdist, install it there, and run its own tests."""
+    session.install(*_group("wheel"))
+    folder = Path(session.create_tmp()).resolve()
+    session.run("python", "-m", "build", "--sdist", "--outdir", str(folder))
+    (archive,) = folder.glob("dmlax-*.tar.gz")
+    shutil.unpack_archive(archive, folder)
+    session.chdir(folder / archive.name.removesuffix(".tar.gz"))
+    _install(session, "test", "integrations")
+    session.run("pytest", "--numprocesses=2", *session.posargs)
 
 
 @nox.session
