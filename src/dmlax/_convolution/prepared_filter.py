@@ -49,17 +49,17 @@ class PreparedFilter:
 
     @property
     def packed(self) -> Array:
-        """int8 (K, taps * channels): the rows that every implementation reads."""
+        """The rows that every implementation reads, of int8 and of shape (K, taps * channels)."""
         return self.arrays.packed
 
     @property
     def sums(self) -> Array:
-        """int32 (K,): the sum of each row."""
+        """The sum of each row, of int32 and of shape (K,)."""
         return self.arrays.sums
 
     @property
     def zero_point(self) -> Array | None:
-        """Of the filter's dtype, () or (K,); None is 0."""
+        """The filter's zero point, of its dtype and of shape () or (K,); None is 0."""
         return self.arrays.zero_point
 
     @property
