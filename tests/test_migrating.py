@@ -27,6 +27,7 @@ NEW = {  # what an operator of dmlax has beyond ONNX's and DirectML's
     "fill_value",
     "implementation",
     "output_dtype",
+    "padding",
     "size",
 }
 

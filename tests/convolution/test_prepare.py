@@ -276,3 +276,67 @@ def test_a_constant_zero_point_of_0_costs_a_convolution_nothing():
         return jax.jit(functools.partial(call, implementation="xla")).lower(X, W).as_text()
 
     assert lowered(0) == lowered(np.zeros(4, np.int8)) == lowered(None) != lowered(1)
+
+
+TREES = {  # what is done to the leaves, and the code and message of the refusal
+    "stacked": (
+        lambda x: jnp.stack([x, x]),
+        "sizes",
+        "packed is int8[2,4,16], expected int8[4,16] for int8[4,4,2,2] OIHW, group_count 1; map "
+        "over stacked filters with jax.vmap or lax.scan",
+    ),
+    "transposed": (
+        lambda x: x.T,
+        "sizes",
+        "packed is int8[16,4], expected int8[4,16] for int8[4,4,2,2] OIHW, group_count 1",
+    ),
+    "cast": (
+        lambda x: x.astype(jnp.float32),
+        "data_type",
+        "packed is float32[4,16], expected int8[4,16] for int8[4,4,2,2] OIHW, group_count 1",
+    ),
+    "NumPy's default integers": (
+        lambda x: np.asarray(x, np.int64),
+        "data_type",
+        "packed is int64[4,16], expected int8[4,16] for int8[4,4,2,2] OIHW, group_count 1",
+    ),
+    "sums cast": (
+        lambda x: x.astype(jnp.int16) if x.dtype == jnp.int32 else x,
+        "data_type",
+        "sums is int16[4], expected int32[4] for int8[4,4,2,2] OIHW, group_count 1",
+    ),
+    "zero points of another dtype": (
+        lambda x: x.astype(jnp.uint8) if x.shape == () else x,
+        "data_type",
+        "zero_point is uint8[], expected int8[4] or int8[] for int8[4,4,2,2] OIHW, group_count 1",
+    ),
+    "too many zero points": (
+        lambda x: jnp.stack([x] * 3) if x.shape == () else x,
+        "sizes",
+        "zero_point is int8[3], expected int8[4] or int8[] for int8[4,4,2,2] OIHW, group_count 1; "
+        "map over stacked filters with jax.vmap or lax.scan",
+    ),
+}
+
+
+@pytest.mark.parametrize("implementation", ["auto", "reference"])
+@pytest.mark.parametrize("name", TREES)
+def test_changed_leaves_are_refused_eagerly_and_traced(name, implementation):
+    change, code, message = TREES[name]
+    changed = jax.tree.map(change, dmlax.prepare_filter(W, filter_zero_point=np.int8(5)))
+    call = lambda w: dmlax.convolution_integer(X, w, implementation=implementation)  # noqa: E731
+    for way in (call, jax.jit(call), lambda w: jax.eval_shape(call, w)):
+        if "NumPy" in name and way is not call:
+            continue  # JAX narrows what it traces
+        with pytest.raises(dmlax.SpecError) as caught:
+            way(changed)
+        assert (caught.value.code, caught.value.field) == (code, "FilterTensor")
+        text = f"convolution_integer: FilterTensor is prepared, its {message}"
+        assert str(caught.value) == text
+
+
+def test_a_leaf_that_is_no_array_is_refused():
+    leaves, structure = jax.tree.flatten(dmlax.prepare_filter(W))
+    named = jax.tree.unflatten(structure, [None, "sums"][: len(leaves)])
+    with pytest.raises(dmlax.SpecError, match=r"its packed is None|is 'sums', expected"):
+        dmlax.convolution_integer(X, named)

@@ -19,18 +19,20 @@ from dmlax._convolution.prepared_filter import Prepared, PreparedFilter
 from dmlax._core import compat, dispatch
 from dmlax._core.arguments import Rules, aval_of
 from dmlax._core.byte_packing import pad_end, round_up_to_word
+from dmlax._core.keywords import name_right_keywords
 
 _RULES = Rules("prepare_filter")
 _WHEN = "packed whenever the program runs; outside of one, once, and on the host by NumPy"
 
 
+@name_right_keywords
 def prepare_filter(
     filter: ArrayLike,
     /,
     *,
     filter_zero_point: ArrayLike | None = None,
     group_count: int = 1,
-    dimension_numbers: Any = ("NCHW", "OIHW", "NCHW"),
+    dimension_numbers: Any = None,
 ) -> PreparedFilter:
     """Packs a convolution's filter and sums its rows, once for many calls.
 
@@ -40,7 +42,8 @@ def prepare_filter(
       filter_zero_point: of the filter's dtype, one value or one per output channel; default 0.
         A 0 that is known is dropped: to subtract it would take sums of windows.
       group_count: groups, a static integer that divides K.
-      dimension_numbers: as for the convolution; only the filter's matters here.
+      dimension_numbers: as for the convolution; only the filter's matters here. Default channels
+        first: OIHW for rank 4, OIW for rank 3.
 
     Returns:
       A `PreparedFilter`, a pytree: use it as `filter`, and leave out the options given here.
@@ -73,7 +76,7 @@ def prepare_filter(
     return PreparedFilter(_pack(shape, array, zero_point), shape)
 
 
-def to_filter_zero_point(rules: Rules, shape: FilterShape, value: Any) -> Array | None:
+def to_filter_zero_point(rules: Rules, shape: FilterShape, value: Any) -> Array | np.ndarray | None:
     """Converts and checks a filter's zero point.
 
     A constant 0 is dropped: to subtract it would take the sum of every window.

@@ -41,6 +41,22 @@ class Lowering:
     platforms: tuple[str, ...] = PLATFORMS
 
 
+def kernel(
+    name: str,
+    run: Callable[[Any, Any], Any],
+    why_not: Callable[[Any, str], str | None],
+    platform: str,
+) -> Lowering:
+    """The lowering to a kernel for one platform, whose program has every size."""
+
+    def why_not_symbolic(plan: Any, platform: str) -> str | None:
+        if plan is not None and not plan.input.is_static:
+            return f"it needs static shapes, and InputTensor is {plan.input}"
+        return why_not(plan, platform)
+
+    return Lowering(name, run, why_not_symbolic, (platform,))
+
+
 @dataclass(frozen=True)
 class Operator:
     """An operator's lowerings: native ones, then `xla`, then `reference`.

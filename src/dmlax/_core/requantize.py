@@ -82,13 +82,14 @@ def quantize(
 
 
 def dequantize(x: Array, scale: Array, zero_point: Array | None) -> Array:
-    """(x - zero_point) * scale as a real number, rounded once to the scale's dtype."""
+    """(x - zero_point) * scale as a real number, rounded once to the scale's dtype, NaN kept."""
     zero = jnp.zeros((), x.dtype) if zero_point is None else zero_point
     below = x < zero
     difference = jnp.where(below, _unsigned(zero) - _unsigned(x), _unsigned(x) - _unsigned(zero))
     factor = float_bits.unpack(scale)
     product = float_bits.multiply_wide(difference, factor.mantissa)
-    return float_bits.pack(below ^ factor.negative, product, factor.exponent, scale.dtype)
+    result = float_bits.pack(below ^ factor.negative, product, factor.exponent, scale.dtype)
+    return jnp.where(float_bits.is_nan(scale), scale, result)
 
 
 def _unsigned(x: Array) -> Array:

@@ -9,6 +9,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmlax._core import dispatch, requantize
 from dmlax._core.arguments import Aval, Rules, aval_of, strong_dtype
+from dmlax._core.keywords import name_right_keywords
 from dmlax._elementwise import reference, xla
 from dmlax._elementwise.plan import Elementwise, dequantize_plan, quantize_plan
 
@@ -31,6 +32,7 @@ DEQUANTIZE = dispatch.Operator(
 )
 
 
+@name_right_keywords
 def element_wise_quantize_linear(
     input: ArrayLike,
     scale: ArrayLike,
@@ -80,7 +82,7 @@ def element_wise_quantize_linear(
       >>> dmlax.element_wise_quantize_linear(x, 0.5, 10).tolist()
       [8, 10, 12, 255]
     """
-    array = jnp.asarray(_QUANTIZE.to_array("InputTensor", input))
+    array = _narrow(_QUANTIZE.to_array("InputTensor", input))
     _QUANTIZE.expect_choice("arithmetic", arithmetic, requantize.ARITHMETICS)
     dtype = _QUANTIZE.choose_output_dtype(output_dtype, "ZeroPointTensor", zero_point, np.uint8)
     wanted = jnp.float16 if array.dtype == jnp.float16 else jnp.float32
@@ -93,6 +95,7 @@ def element_wise_quantize_linear(
     return dispatch.call(QUANTIZE, plan, operands, implementation)  # type: ignore[no-any-return]
 
 
+@name_right_keywords
 def element_wise_dequantize_linear(
     input: ArrayLike,
     scale: ArrayLike,
@@ -138,15 +141,28 @@ def element_wise_dequantize_linear(
       >>> dmlax.element_wise_dequantize_linear(x, 0.5, 10).tolist()
       [-5.0, 0.0, 122.5]
     """
-    array = jnp.asarray(_DEQUANTIZE.to_array("InputTensor", input))
-    half = strong_dtype(scale) == jnp.float16
+    array = _DEQUANTIZE.to_array("InputTensor", input)
     operands = Elementwise(
         array,
-        _DEQUANTIZE.to_scale("ScaleTensor", scale, jnp.float16 if half else jnp.float32),
+        _DEQUANTIZE.to_scale("ScaleTensor", scale, _scale_dtype(scale)),
         _DEQUANTIZE.to_parameter("ZeroPointTensor", zero_point, array.dtype),
     )
     plan = dequantize_plan(_DEQUANTIZE, *_avals(operands), _axis(_DEQUANTIZE, axis))
     return dispatch.call(DEQUANTIZE, plan, operands, implementation)  # type: ignore[no-any-return]
+
+
+def _narrow(array: Array | np.ndarray) -> Array | np.ndarray:
+    """Rounds NumPy's default floats to float32, as they are a tensor's only dtype to be rounded."""
+    if not isinstance(array, np.ndarray) or array.dtype != np.float64:
+        return array
+    with np.errstate(all="ignore"):
+        return array.astype(np.float32)
+
+
+def _scale_dtype(scale: Any) -> np.dtype:
+    """The dtype of a dequantization's output: an array's own, which the plan checks, or float32."""
+    own = scale.dtype.newbyteorder("=") if isinstance(scale, np.ndarray) else strong_dtype(scale)
+    return np.dtype(np.float32 if own is None else own)
 
 
 def _avals(operands: Elementwise) -> tuple[Aval, Aval, Aval | None]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from inspect import signature
+from inspect import signature, unwrap
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,7 @@ class Dmlax:
             raise Unsupported(case.operator)
         if variant == DESCRIPTOR:
             case = _as_desc(case)
-        if variant in (JIT, CONSTANT) or case.operator != "nonzero_coordinates":
+        if variant in (JIT, CONSTANT):
             self._expect_representable(case)
         try:
             call = self._function(case) if case.desc is None else self._created(case)
@@ -101,7 +101,7 @@ class Dmlax:
             raise Unsupported(str(error)) from error
 
     def _expect_representable(self, case: Case) -> None:
-        """JAX narrows 64-bit arrays before an operator sees them, unless x64 is on."""
+        """JAX narrows traced 64-bit arrays, unless x64 is on."""
         if not self._jax.config.jax_enable_x64 and WIDE & _dtypes(case):
             raise Unsupported("JAX has no 64-bit elements while x64 is off")
 
@@ -197,7 +197,7 @@ class _Named:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._library, name)
-        if "implementation" not in (getattr(found, "__kwdefaults__", None) or {}):
+        if "implementation" not in (getattr(unwrap(found), "__kwdefaults__", None) or {}):
             return found
         return partial(found, implementation=self._implementation)
 
