@@ -49,13 +49,18 @@ def program(take, request):
 
 @pytest.mark.usefixtures("program")
 @pytest.mark.parametrize(
-    ("mesh", "program"),
-    [("Auto", "CPU"), ("Auto", "GPU"), ("Explicit", "CPU")],
-    indirect=True,
+    ("mesh", "program", "layout"),
+    [
+        ("Auto", "CPU", "NCHW"),
+        ("Auto", "CPU", "NHWC"),
+        ("Auto", "GPU", "NCHW"),
+        ("Auto", "GPU", "NHWC"),
+        ("Explicit", "CPU", "NHWC"),
+    ],
+    indirect=["mesh", "program"],
 )
 @pytest.mark.parametrize("split", SPLIT)
 @pytest.mark.parametrize("groups", [1, 2, 16])
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_no_operand_is_gathered(layout, groups, split, mesh):
     x = draw(0, np.uint8, (8, 16, 9, 9)).transpose(["NCHW".index(axis) for axis in layout])
     w = draw(1, np.int8, (32, 16 // groups, 3, 3))
