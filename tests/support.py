@@ -16,6 +16,7 @@ from dmlax_conformance.operators.answer import answer
 
 NATIVE = [] if library.why_not("cpu") else ["native_cpu"]  # tests/cpu says when it must be there
 WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+DOCTEST = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 WINDOW_FIELDS = {
     "strides": ("Strides", 1),
     "dilations": ("Dilations", 1),
@@ -26,8 +27,7 @@ WINDOW_FIELDS = {
 
 def run_page(page: Path) -> None:
     """Runs the programs of a page, which must show what happens."""
-    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    result = doctest.testfile(str(page), module_relative=False, optionflags=flags)
+    result = doctest.testfile(str(page), module_relative=False, optionflags=DOCTEST)
     assert result.attempted > 2
     assert result.failed == 0
 

@@ -1,12 +1,16 @@
 """The examples of the documentation, run as a reader would run them."""
 
+import doctest
 import importlib.util
+import inspect
 from pathlib import Path
 
 import jax
 import pytest
 
-from support import run_page
+import dmlax
+from dmlax import directml
+from support import DOCTEST, run_page
 
 ROOT = Path(__file__).parent.parent
 
@@ -54,9 +58,32 @@ PAGES += [
 ]
 
 
+x64_off_and_on = pytest.mark.parametrize("x64", [False, True], ids=["x64 off", "x64 on"])
+
+
+@x64_off_and_on
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_shows_what_happens(page):
-    run_page(ROOT / page)
+def test_a_page_shows_what_happens(page, x64):
+    with jax.enable_x64(x64):
+        run_page(ROOT / page)
+
+
+@pytest.mark.parametrize("module", [dmlax, directml], ids=lambda module: module.__name__)
+def test_docstrings_show_what_happens_where_jax_has_64_bit_types(module):
+    """Without them `--doctest-modules` runs these."""
+    runner, finder = (
+        doctest.DocTestRunner(optionflags=DOCTEST),
+        doctest.DocTestFinder(recurse=False),
+    )
+    functions = [
+        value for name in module.__all__ if inspect.isfunction(value := vars(module)[name])
+    ]
+    with jax.enable_x64(True):
+        for function in functions:
+            for test in finder.find(function, globs={}):
+                runner.run(test)
+    assert runner.summarize(verbose=False).failed == 0
+    assert runner.tries > 4
 
 
 def test_every_page_with_examples_is_run():

@@ -194,7 +194,7 @@ def test_indices_gather_and_scatter_the_found_elements_alone(fill_value, how):
 def test_a_plain_index_meets_an_element_again():
     """The reason for `indices`."""
     x = jnp.float32([3, 0, 9])
-    clamped = dmlax.nonzero_coordinates(x, fill_value=2**32 - 1).coordinates
+    clamped = dmlax.nonzero_coordinates(x, fill_value=3).coordinates
     assert x[tuple(clamped.T)].tolist() == [3, 9, 9]
     first = dmlax.nonzero_coordinates(x).coordinates
     assert jnp.zeros(3).at[tuple(first.T)].add(1).tolist() == [2, 0, 1]

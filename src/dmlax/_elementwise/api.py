@@ -50,9 +50,9 @@ def element_wise_quantize_linear(
     the clamp is the output dtype's range. Infinities saturate; NaN gives the lowest value.
 
     Args:
-      input: float32, float16 or int32, of rank 1 or more.
+      input: float32, float16 or int32, of rank 1 or more. NumPy's float64 is rounded to float32.
       scale: of the input's dtype, float32 for int32: one value, (K,) with `axis`, or any shape
-        that broadcasts to the input; finite and not zero.
+        that broadcasts to the input; finite and not zero. A float64 one is rounded to it.
       zero_point: of the output's dtype, shaped as a scale may be, each on its own; default 0.
       axis: the axis along which (K,) parameters lie.
       output_dtype: int8 or uint8; default that of a `zero_point` array, else uint8.
@@ -66,7 +66,7 @@ def element_wise_quantize_linear(
     Raises:
       SpecError: code `data_type`, `dimension_count`, `sizes` or `missing_tensor` (InputTensor,
         ScaleTensor, ZeroPointTensor), `option` (axis, arithmetic), `value` (a Python or NumPy
-        scale that is 0, NaN or infinite; a Python zero point out of range).
+        scale that is 0, NaN or infinite; a Python or NumPy zero point out of range).
       UnsupportedError: the named implementation does not exist for this operator.
 
     DirectML:
@@ -78,7 +78,7 @@ def element_wise_quantize_linear(
 
     Example:
       >>> import dmlax, jax.numpy as jnp
-      >>> x = jnp.array([-1.0, 0.25, 0.75, 1e9])
+      >>> x = jnp.float32([-1.0, 0.25, 0.75, 1e9])
       >>> dmlax.element_wise_quantize_linear(x, 0.5, 10).tolist()
       [8, 10, 12, 255]
     """
@@ -113,7 +113,7 @@ def element_wise_dequantize_linear(
     Args:
       input: (u)int8, (u)int16 or (u)int32, of rank 1 or more.
       scale: float32 or float16: one value, (K,) with `axis`, or any shape that broadcasts to the
-        input; finite and not zero. A Python number is float32.
+        input; finite and not zero. A Python number is float32. A traced NaN gives NaN.
       zero_point: of the input's dtype, shaped as a scale may be, each on its own; default 0.
       axis: the axis along which (K,) parameters lie.
       implementation: "auto", or exactly one of "xla", "reference".
@@ -124,7 +124,7 @@ def element_wise_dequantize_linear(
     Raises:
       SpecError: code `data_type`, `dimension_count`, `sizes` or `missing_tensor` (InputTensor,
         ScaleTensor, ZeroPointTensor), `option` (axis), `value` (a Python or NumPy scale that is 0,
-        NaN or infinite; a Python zero point out of range).
+        NaN or infinite; a Python or NumPy zero point out of range).
       UnsupportedError: the named implementation does not exist for this operator.
 
     DirectML:
