@@ -50,6 +50,7 @@ def test_exactly_these_names_are_exported():
         "Explanation",
         "NonzeroCoordinates",
         "PreparedFilter",
+        "ProgramExplanation",
         "SpecError",
         "UnsupportedError",
     }

@@ -24,7 +24,8 @@ from dmlax._convolution.plan import (
     output_partition,
     parse_layouts,
 )
-from dmlax._convolution.prepare import Prepared, PreparedFilter, pack_constant
+from dmlax._convolution.prepare import pack_constant, to_filter_zero_point
+from dmlax._convolution.prepared_filter import Prepared, PreparedFilter
 from dmlax._core import compat, dispatch, eager, requantize
 from dmlax._core.arguments import Aval, Rules, aval_of, is_static, to_integers
 from dmlax._core.keywords import name_right_keywords
@@ -293,7 +294,7 @@ def _filter(
             dimension_numbers = CHANNELS_FIRST[3 if input_rank == array.ndim == 3 else 4]
         shape = filter_shape(rules, aval_of(array), group_count, _hashable(dimension_numbers))
         return shape, array, None
-    shape = filter.shape
+    shape = filter.filter_shape
     groups = f"is {group_count}, but the filter was prepared with {shape.group_count}"
     rules.expect(group_count in (1, shape.group_count), "option", "GroupCount", groups)
     again = "is given again: the prepared filter holds it"
@@ -327,7 +328,6 @@ def _operands(
         input=input.dtype,
         filter=None,
         input_zero_point=input.dtype,
-        filter_zero_point=shape.filter.dtype,
         bias=jnp.int32,
         output_zero_point=dtype,
     )
@@ -336,6 +336,7 @@ def _operands(
         for name, wanted in dtypes._asdict().items()
         if name not in ("input", "filter") and wanted is not None
     }
+    found["filter_zero_point"] = to_filter_zero_point(rules, shape, arguments.filter_zero_point)
     for name in ("input_scale", "filter_scale", "output_scale") if quantized else ():
         remedy = _DEAD_CHANNEL if name == "filter_scale" else ""
         field, value = getattr(FIELDS, name), getattr(arguments, name)

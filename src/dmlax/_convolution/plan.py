@@ -1,7 +1,6 @@
 """Checks a convolution and plans it from shapes and dtypes alone."""
 
 import functools
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,23 +52,14 @@ class FilterShape(NamedTuple):
         """The positions of the kernel."""
         return math.prod(self.kernel)
 
-    def encode(self) -> bytes:
-        """Encodes as JSON, for `jax.export`."""
-        dtype, sizes = self.filter.dtype.name, self.filter.shape
-        return json.dumps([dtype, sizes, self.layouts, self.group_count]).encode()
-
-    @classmethod
-    def decode(cls, data: bytes) -> "FilterShape":
-        """Decodes what `encode` wrote."""
-        dtype, sizes, layouts, group_count = json.loads(bytes(data))
-        return cls(Aval(np.dtype(dtype), tuple(sizes)), tuple(map(tuple, layouts)), group_count)
+    @property
+    def layout(self) -> str:
+        """The order of the axes, as "OIHW"."""
+        names = "OIW" if len(self.specification) == 3 else "OIHW"
+        return "".join(names[axis] for axis in inverse(self.specification))
 
     def __str__(self) -> str:
-        letters = [""] * len(self.specification)
-        names = "OIW" if len(letters) == 3 else "OIHW"
-        for name, axis in zip(names, self.specification, strict=True):
-            letters[axis] = name
-        return f"{self.filter} {''.join(letters)}, group_count {self.group_count}"
+        return f"{self.filter} {self.layout}, group_count {self.group_count}"
 
 
 class Convolution(NamedTuple):
@@ -361,11 +351,26 @@ def _output_size(
 
 
 def output_partition(plan: ConvolutionPlan, operands: Convolution) -> tuple[Any, ...]:
-    """The output is split over a mesh as the input's batch is."""
+    """The output is split over a mesh as the input's batch and the filter's outputs are."""
     axes: list[Any] = [None] * len(plan.output.shape)
-    batch = compat.partition(operands.input)[plan.options.input_layout[0]]
-    axes[plan.options.output_layout[0]] = batch
+    batch_axis, channel_axis = plan.options.output_layout[:2]
+    axes[batch_axis] = compat.partition(operands.input)[plan.options.input_layout[0]]
+    outputs = _output_partition_of_filter(plan, operands.filter)
+    if not set(_mesh_axes(outputs)) & set(_mesh_axes(axes[batch_axis])):
+        axes[channel_axis] = outputs
     return tuple(axes)
+
+
+def _output_partition_of_filter(plan: ConvolutionPlan, filter: Any) -> Any:
+    """The mesh axes that split the output channels."""
+    if plan.prepared:
+        return compat.partition(filter.packed)[0]
+    return compat.partition(filter)[plan.filter.specification[0]]
+
+
+def _mesh_axes(partition: Any) -> tuple[Any, ...]:
+    """The names in one axis of a `PartitionSpec`."""
+    return partition if isinstance(partition, tuple) else (partition,) if partition else ()
 
 
 def inverse(layout: tuple[int, ...]) -> tuple[int, ...]:

@@ -17,7 +17,6 @@ from jax import Array, lax
 from dmlax._convolution.epilogue import as_channel, epilogue
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
 from dmlax._convolution.prepare import (
-    Prepared,
     as_int32,
     as_prepared,
     pad_channels,
@@ -25,6 +24,7 @@ from dmlax._convolution.prepare import (
     to_int8,
     zero_of,
 )
+from dmlax._convolution.prepared_filter import Prepared
 from dmlax._core import compat, windows
 from dmlax._core.arguments import is_static, structs
 from dmlax._core.byte_packing import pack_int8, pad_end, repeat_byte, unpack_int8

@@ -1,6 +1,6 @@
 """The parts of JAX that are private or change between versions: no other file touches them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 from jax._src.array import ArrayImpl
 from jax._src.sharding_impls import SPMDAxisContext
-from jax.extend.core import Primitive
+from jax.extend.core import ClosedJaxpr, Jaxpr, Primitive
 from jax.interpreters import batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
@@ -74,6 +74,41 @@ def _explicit_mesh(operands: Any) -> Any:
     shardings = (jax.typeof(leaf).sharding for leaf in jax.tree.leaves(operands))
     split = (sharding for sharding in shardings if any(axis is not None for axis in sharding.spec))
     return next((sharding.mesh for sharding in split), None)
+
+
+def label(outputs: Any, call: Any) -> Any:
+    """Returns `outputs`; a program's jaxpr holds `call` there, and its machine code nothing."""
+    leaves, tree = jax.tree.flatten(outputs)
+    return jax.tree.unflatten(tree, _label.bind(*leaves, call=call))
+
+
+def labels(function: Callable[..., Any], *args: Any) -> list[Any]:
+    """Every `call` that `label` left in a function, in the order of its program."""
+    return list(_labels(jax.make_jaxpr(function)(*args).jaxpr))
+
+
+def _labels(jaxpr: Jaxpr) -> Iterator[Any]:
+    for equation in jaxpr.eqns:
+        if equation.primitive is _label:
+            yield equation.params["call"]
+        for value in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_jaxpr):
+            if _is_jaxpr(value):
+                yield from _labels(value.jaxpr if isinstance(value, ClosedJaxpr) else value)
+
+
+def _is_jaxpr(value: Any) -> bool:
+    return isinstance(value, Jaxpr | ClosedJaxpr)
+
+
+_label = Primitive("dmlax_label")
+_label.multiple_results = True
+_label.def_impl(lambda *outputs, call: outputs)
+_label.def_abstract_eval(lambda *outputs, call: list(outputs))
+batching.primitive_batchers[_label] = lambda args, dims, **params: (
+    _label.bind(*args, **params),
+    dims,
+)
+mlir.register_lowering(_label, lambda context, *outputs, call: outputs)
 
 
 def refuse(x: Array, refusals: tuple[tuple[str, str], ...]) -> Array:

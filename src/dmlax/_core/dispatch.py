@@ -4,7 +4,7 @@ import functools
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -114,13 +114,29 @@ class Bind:
     """An `implementation` with which a call gives its operands as arrays and is not run."""
 
 
+class Call(NamedTuple):
+    """A call in a program, which `explain` finds there."""
+
+    operator: Operator
+    plan: Any
+    implementation: str
+
+    def __repr__(self) -> str:
+        return f"{self.operator.name}({self.plan})"
+
+    def explain(self) -> Explanation:
+        """The implementation that each platform would run."""
+        return _explanation(*self)
+
+
 def call(operator: Operator, plan: Any, operands: Any, implementation: Any) -> Any:
     """Runs the operator on its plan; equal plans trace once."""
     if isinstance(implementation, Bind):
         return operands
     if isinstance(implementation, Explain):
         return _explanation(operator, plan, implementation.implementation)
-    return _compile(operator, plan, _candidates(operator, implementation))(operands)
+    candidates = _candidates(operator, implementation)
+    return _compile(Call(operator, plan, implementation), candidates)(operands)
 
 
 def _candidates(operator: Operator, implementation: Any) -> tuple[Lowering, ...]:
@@ -141,8 +157,9 @@ def _candidates(operator: Operator, implementation: Any) -> tuple[Lowering, ...]
 
 
 @functools.lru_cache(maxsize=4096)
-def _compile(operator: Operator, plan: Any, candidates: tuple[Lowering, ...]) -> Any:
-    """One jitted function a plan, with the operator's derivative."""
+def _compile(call: Call, candidates: tuple[Lowering, ...]) -> Any:
+    """One jitted function a plan, with the operator's name and derivative."""
+    operator, plan, _ = call
     *native, general = candidates
     refusals = tuple(
         (platform, f"{operator.name}: {general.name} cannot run here: {why}")
@@ -161,10 +178,13 @@ def _compile(operator: Operator, plan: Any, candidates: tuple[Lowering, ...]) ->
             return run(operands)
         return compat.choose(operands, structs(plan.output), run, alone=alone)
 
-    @jax.custom_jvp
-    def run(operands: Any) -> Any:
+    def labelled(operands: Any) -> Any:
         outputs = _on_any_mesh(operator, plan, lowered, operands)
-        return jax.tree.map(lambda output: compat.refuse(output, refusals), outputs)
+        outputs = jax.tree.map(lambda output: compat.refuse(output, refusals), outputs)
+        return compat.label(outputs, call)
+
+    labelled.__name__ = operator.name  # as jaxprs and profiles show it
+    run = jax.custom_jvp(labelled)
 
     @run.defjvp
     def run_jvp(primals: Any, tangents: Any) -> Any:
