@@ -24,7 +24,7 @@ namespace {
 
 namespace ffi = xla::ffi;
 
-constexpr int64_t kSerialElements = 1 << 15;  // below, a second thread is no help
+constexpr int64_t kSerialElements = 1 << 16;  // up to these a second thread is no help
 constexpr int64_t kChunk = 1 << 14;           // elements: one task
 constexpr int64_t kLongRow = 32;              // elements of one scale that make a call worth it
 constexpr int64_t kPiece = 1024;              // elements whose parameters are expanded at once
@@ -211,7 +211,7 @@ void run_expanded(const Problem& problem, int64_t begin, int64_t end) {
 
 template <typename Run>
 void share(ffi::ThreadPool& pool, int64_t elements, const Run& run) {
-  if (elements < kSerialElements) return run(0, elements);
+  if (elements <= kSerialElements) return run(0, elements);
   parallel_for(pool, (elements + kChunk - 1) / kChunk, [&](int64_t chunk) {
     run(chunk * kChunk, std::min(elements, (chunk + 1) * kChunk));
   });

@@ -288,7 +288,7 @@ inline bool is_normal(float scale) {
 
 // To nearest, ties to even, of a double that is not NaN.
 inline uint16_t round_to_float16(double value) {
-  const double magnitude = value < 0 ? -value : value;
+  const double magnitude = __builtin_fabs(value);
   const int64_t exponent = static_cast<int64_t>(bit_cast<uint64_t>(magnitude) >> 52) - 1023;
   const int64_t unit = exponent < -14 ? -24 : exponent - 10;  // the last bit's exponent
   const double shift = bit_cast<double>(static_cast<uint64_t>(unit + 52 + 1023) << 52);

@@ -1,4 +1,4 @@
-"""The element-wise operators in C++ (`elementwise.cc`): groups of elements, parameters broadcast."""
+"""The element-wise operators in C++ (`elementwise.cc`), which broadcast parameters themselves."""
 
 from typing import Any
 
