@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._core.arguments import structs
 from dmlax._cpu import library
 from dmlax._elementwise.plan import Elementwise, ElementwisePlan
 
@@ -36,10 +35,10 @@ def _call(target: str, plan: ElementwisePlan, operands: Elementwise, **attribute
         zero_point = jnp.zeros((), dtypes[target])
     parameters = (plan.spread(parameter) for parameter in (operands.scale, zero_point))
     rank = len(plan.input.shape)
-    call = jax.ffi.ffi_call(target, structs(plan.output), vmap_method="expand_dims")
-    result: Array = call(
+    output = jax.ShapeDtypeStruct(plan.output.shape, plan.output.dtype)
+    call = jax.ffi.ffi_call(target, output, vmap_method="expand_dims")
+    return call(
         operands.input,
         *(p.reshape((1,) * (rank - p.ndim) + p.shape) for p in parameters),
         **attributes,
     )
-    return result
