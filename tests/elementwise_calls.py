@@ -85,7 +85,14 @@ def call(seed: int) -> Call:
     return Call(DEQUANTIZE, x, scale, zero, axis, np.dtype(to), "exact")
 
 
-def _quantize(rng, seed, shape, axis, scale_shape, zero_shape):  # type: ignore[no-untyped-def]
+def _quantize(
+    rng: np.random.Generator,
+    seed: int,
+    shape: tuple[int, ...],
+    axis: int | None,
+    scale_shape: tuple[int, ...],
+    zero_shape: tuple[int, ...],
+) -> Call:
     dtype, output = rng.choice(["float32", "float32", "float16", "int32"]), rng.choice(INTEGERS[:2])
     scale = _scales(rng, seed + 1, scale_shape, "float16" if dtype == "float16" else "float32")
     zero = draw(seed + 2, output, zero_shape) if rng.random() < 0.7 else None
