@@ -215,8 +215,13 @@ inline void for_each_group(const Input* input, Parameters<Zero> all, Output* out
   int64_t i = 0;
   for (; i + kGroup <= count; i += kGroup) {
     const int64_t at = kOneEach ? i : 0;
-    run(input + i, Parameters<Zero>{all.scale + at, all.zero + at}, outputs);
-    __builtin_memcpy(output + i, outputs, sizeof outputs);
+    const Parameters<Zero> own = {all.scale + at, all.zero + at};
+    if constexpr (sizeof(Output) > 1) {
+      run(input + i, own, output + i);
+    } else {  // vectors of bytes are stored where they are aligned
+      run(input + i, own, outputs);
+      __builtin_memcpy(output + i, outputs, sizeof outputs);
+    }
   }
   const int64_t left = count - i;
   if (left == 0) return;
@@ -328,15 +333,18 @@ __attribute__((noinline)) void dequantize_each(Integer flip, const Integer* inpu
 
 template <bool kOneEach, typename Integer>
 inline void dequantize_group(Integer flip, const Integer* input, const Parameters<Integer>& own,
-                             float* output) {
+                             float* __restrict output) {
   using Exact = std::conditional_t<sizeof(Integer) < 4, float, double>;
-  uint32_t any_other = kOneEach ? 0 : !is_normal(*own.scale);
+  const float first_scale = *own.scale;
+  const Integer first_zero = *own.zero;
+  uint32_t any_other = kOneEach ? 0 : !is_normal(first_scale);
   for (int64_t i = 0; i < kGroup; ++i) {
-    const int64_t at = kOneEach ? i : 0;
-    if (kOneEach) any_other |= !is_normal(own.scale[at]);
-    const Exact difference = subtract<Exact>(input[i], own.zero[at], flip);
+    const float scale = kOneEach ? own.scale[i] : first_scale;
+    if (kOneEach) any_other |= !is_normal(scale);
+    const Integer zero = kOneEach ? own.zero[i] : first_zero;
+    const Exact difference = subtract<Exact>(input[i], zero, flip);
     if (sizeof(Integer) == 4) any_other |= __builtin_fabs(difference) > kMostExact;
-    output[i] = static_cast<float>(difference * static_cast<Exact>(own.scale[at])) + 0.0f;
+    output[i] = static_cast<float>(difference * static_cast<Exact>(scale)) + 0.0f;
   }
   if (__builtin_expect(any_other != 0, 0)) {
     dequantize_each<kOneEach>(flip, input, own, output);
