@@ -6,9 +6,19 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import cases, convolution, directml, memory, nonzero, overhead, report, tpu
+from benchmarks import (
+    cases,
+    convolution,
+    directml,
+    element_wise,
+    memory,
+    nonzero,
+    overhead,
+    report,
+    tpu,
+)
 
-_KINDS = ("convolution", "nonzero", "memory", "directml", "overhead")
+_KINDS = ("convolution", "nonzero", "element_wise", "memory", "directml", "overhead")
 _WIDTH = 200  # where the output is no terminal
 
 
@@ -33,6 +43,8 @@ def _run(kind: str, options: argparse.Namespace) -> report.Report | None:
     """One benchmark, or `None` if no layer or array has such a name."""
     if kind == "directml":
         return directml.run(options.repeats)
+    if kind == "element_wise":
+        return element_wise.run(options.repeats)
     if kind == "nonzero":
         arrays = cases.arrays(options.layers, nonzero.most())
         return nonzero.run(arrays, options.repeats) if arrays else None

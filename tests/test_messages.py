@@ -611,8 +611,8 @@ def test_a_traced_option_is_refused(call, field):
 def test_errors_are_also_what_python_would_raise():
     with pytest.raises(ValueError, match="rank 1 or more"):
         nonzero(np.float32(1))
-    with pytest.raises(NotImplementedError, match="native_cpu does not exist"):
-        dmlax.element_wise_quantize_linear(FLAT, 1.0, implementation="native_cpu")
+    with pytest.raises(NotImplementedError, match="mosaic_gpu does not exist"):
+        dmlax.element_wise_quantize_linear(FLAT, 1.0, implementation="mosaic_gpu")
 
 
 def test_errors_survive_a_pickle():

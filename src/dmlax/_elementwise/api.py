@@ -11,24 +11,34 @@ from dmlax._core import dispatch, eager, requantize
 from dmlax._core.arguments import Aval, Rules, aval_of, strong_dtype
 from dmlax._core.keywords import name_right_keywords
 from dmlax._elementwise import reference, xla
-from dmlax._elementwise.plan import Elementwise, dequantize_plan, quantize_plan
+from dmlax._elementwise.cpu import lowering as native_cpu
+from dmlax._elementwise.plan import (
+    Elementwise,
+    dequantize_plan,
+    output_partition,
+    quantize_plan,
+)
 
 _QUANTIZE = Rules("element_wise_quantize_linear")
 _DEQUANTIZE = Rules("element_wise_dequantize_linear")
 QUANTIZE = dispatch.Operator(
     _QUANTIZE.operator,
     (
+        dispatch.Lowering("native_cpu", native_cpu.quantize, native_cpu.why_not, ("cpu",)),
         dispatch.Lowering("xla", xla.quantize),
         dispatch.Lowering("reference", reference.quantize),
     ),
+    partition=output_partition,
 )
 DEQUANTIZE = dispatch.Operator(
     _DEQUANTIZE.operator,
     (
+        dispatch.Lowering("native_cpu", native_cpu.dequantize, native_cpu.why_not, ("cpu",)),
         dispatch.Lowering("xla", xla.dequantize),
         dispatch.Lowering("reference", reference.dequantize),
     ),
     tangent=xla.dequantize_tangent,
+    partition=output_partition,
 )
 
 
@@ -59,7 +69,7 @@ def element_wise_quantize_linear(
       output_dtype: int8 or uint8; default that of a `zero_point` array, else uint8.
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's CPU kernel:
         `rint(input / scale)` with the quotient rounded to float32.
-      implementation: "auto", or exactly one of "xla", "reference".
+      implementation: "auto", or exactly one of "native_cpu", "xla", "reference".
 
     Returns:
       int8 or uint8, of the input's shape.
@@ -75,7 +85,7 @@ def element_wise_quantize_linear(
       open. Accepted beyond the page: parameters broadcast, and lie along an axis.
 
     Lowering:
-      cpu, cuda, tpu: xla. reference runs everywhere when named.
+      cpu: native_cpu, else xla. cuda, tpu: xla. reference runs everywhere when named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp
@@ -118,7 +128,7 @@ def element_wise_dequantize_linear(
         input; finite and not zero. A Python number is float32. A traced NaN gives NaN.
       zero_point: of the input's dtype, shaped as a scale may be, each on its own; default 0.
       axis: the axis along which (K,) parameters lie.
-      implementation: "auto", or exactly one of "xla", "reference".
+      implementation: "auto", or exactly one of "native_cpu", "xla", "reference".
 
     Returns:
       Of the scale's dtype and the input's shape.
@@ -135,7 +145,7 @@ def element_wise_dequantize_linear(
       lie along an axis.
 
     Lowering:
-      cpu, cuda, tpu: xla. reference runs everywhere when named.
+      cpu: native_cpu, else xla. cuda, tpu: xla. reference runs everywhere when named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from dmlax._core import compat
 from dmlax._core.arguments import Aval, Rules
 from dmlax._core.requantize import Arithmetic
 
@@ -79,6 +80,11 @@ def dequantize_plan(
     if zero_point is not None:
         rules.expect_dtype("ZeroPointTensor", zero_point, input.dtype)
     return _plan(rules, input, scale, zero_point, axis, "exact", scale.dtype)
+
+
+def output_partition(plan: ElementwisePlan, operands: Elementwise) -> tuple[Any, ...]:
+    """The output is split over a mesh as the input is."""
+    return compat.partition(operands.input)
 
 
 def _plan(
