@@ -153,16 +153,19 @@ const char* describe_shape(ConvShape& shape, const Operands& given, const ffi::A
 
 constexpr int64_t kMostLineScratch = 1 << 20;
 constexpr int64_t kFewPixels = 32;  // they would fill less than half of a panel's columns
+constexpr int64_t kFewRows = 16;    // the same of a group's output channels
 
 // Channels are last in rows and lines: on both sides, or after a transposition where an image has
-// few pixels.
+// few pixels, and always where planes are slow.
 Path choose_path(const ConvShape& shape, const ConvolutionKernels& kernels) {
-  const bool few = shape.output_pixels <= kFewPixels;
   const bool last = shape.input_last && shape.output_last;
-  if (kernels.multiply_rows == nullptr || !(last || few)) return Path::kPlanes;
-  if (!is_depthwise(shape)) return Path::kRows;
-  const bool lines = shape.rows == 1 && line_scratch_bytes(shape) <= kMostLineScratch;
-  return lines ? Path::kLines : Path::kPlanes;
+  const bool transposed = shape.output_pixels <= kFewPixels || kernels.prefers_channels_last;
+  if (kernels.multiply_rows == nullptr || !(last || transposed)) return Path::kPlanes;
+  if (is_depthwise(shape)) {
+    const bool lines = shape.rows == 1 && line_scratch_bytes(shape) <= kMostLineScratch;
+    return lines ? Path::kLines : Path::kPlanes;
+  }
+  return shape.groups > 1 && shape.rows < kFewRows ? Path::kPlanes : Path::kRows;
 }
 
 // A problem without a call's values.

@@ -79,6 +79,7 @@ constexpr ConvolutionKernels all_kernels() {
   ConvolutionKernels kernels = {.products_per_ns = Microkernel::kProductsPerNs,
                                 .requantize_row_ns = S::kRequantizeRowNs,
                                 .has_row_kernel = S::kPermutesBytes,
+                                .prefers_channels_last = !S::kPermutesBytes,
                                 .pack = pack,
                                 .dense = dense,
                                 .depthwise = depthwise,
@@ -86,7 +87,7 @@ constexpr ConvolutionKernels all_kernels() {
                                 .pack_filter = nullptr,
                                 .multiply_rows = nullptr,
                                 .multiply_lines = nullptr,
-                                .transpose = transpose_whole};
+                                .transpose = transpose};
   if constexpr (S::kMultipliesRows) {
     kernels.lay_out_rows = RowKernels<S>::lay_out;
     kernels.pack_filter = RowKernels<S>::pack_filter;

@@ -116,6 +116,7 @@ struct LineRange {
 struct ConvolutionKernels {
   double products_per_ns, requantize_row_ns;  // of one thread, roughly
   bool has_row_kernel;                        // for a layout whose `taps_fit_one_load`
+  bool prefers_channels_last;                 // to planes, even if images are transposed for it
 
   // Packs channels [first, last) of one image into its planes.
   void (*pack)(const ConvProblem& problem, const uint8_t* image, int64_t first, int64_t last,
@@ -140,8 +141,9 @@ struct ConvolutionKernels {
   // Depthwise, with one output channel for each of the input.
   void (*multiply_lines)(const ConvProblem& problem, const LineRange& range);
 
-  // target[c * rows + r] = source[r * columns + c]
-  void (*transpose)(uint8_t* target, const uint8_t* source, int64_t rows, int64_t columns);
+  // target[c * target_stride + r] = source[r * source_stride + c]
+  void (*transpose)(uint8_t* target, int64_t target_stride, const uint8_t* source,
+                    int64_t source_stride, int64_t rows, int64_t columns);
 };
 
 namespace {

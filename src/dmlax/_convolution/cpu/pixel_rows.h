@@ -260,11 +260,6 @@ struct RowKernels {
   }
 };
 
-inline void transpose_whole(uint8_t* target, const uint8_t* source, int64_t rows,
-                            int64_t columns) {
-  transpose(target, rows, source, columns, rows, columns);
-}
-
 }  // namespace
 }  // namespace DMLAX_ISA_NAMESPACE
 }  // namespace dmlax

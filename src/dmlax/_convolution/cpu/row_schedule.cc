@@ -15,6 +15,7 @@ constexpr double kPackedBytesPerNs = 16;    // of a filter
 constexpr int64_t kStepsOfTask = 2;         // of pixels, that a panel is read for, at least
 constexpr int64_t kTasksOfThread = 4;
 constexpr int64_t kPackedOfTask = 1 << 16;  // bytes of panels
+constexpr int64_t kTransposedAtOnce = 1 << 24;  // bytes of images and outputs
 
 thread_local Scratch call_scratch;  // of a call's first thread, for all of them
 thread_local Scratch input_scratch, output_scratch;
@@ -153,9 +154,13 @@ bool run_path(const ConvProblem& problem, const ConvolutionKernels& kernels,
   return RowSchedule{.problem = problem, .kernels = kernels, .buffers = buffers}.run(pool);
 }
 
-void transpose_int32(int32_t* target, const int32_t* source, int64_t rows, int64_t columns) {
+// As `transpose`.
+void transpose_int32(int32_t* target, int64_t target_stride, const int32_t* source,
+                     int64_t source_stride, int64_t rows, int64_t columns) {
   for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = 0; c < columns; ++c) target[c * rows + r] = source[r * columns + c];
+    for (int64_t c = 0; c < columns; ++c) {
+      target[c * target_stride + r] = source[r * source_stride + c];
+    }
   }
 }
 
@@ -167,59 +172,94 @@ struct Transposition {
   xla::ffi::ThreadPool& pool;
 
   void input(uint8_t* target, const uint8_t* source) const {
-    for_each_image(shape.input_elements, [&](int64_t at) {
-      kernels.transpose(target + at, source + at, shape.input_channels,
-                        shape.input_elements / shape.input_channels);
+    const int64_t channels = shape.input_channels, pixels = shape.input_elements / channels;
+    for_each_range(pixels, channels, [&](int64_t image, int64_t first, int64_t count) {
+      const int64_t at = image * shape.input_elements;
+      kernels.transpose(target + at + first * channels, channels, source + at + first, pixels,
+                        channels, count);
     });
   }
 
   void output(void* target, const void* source) const {
-    const int64_t pixels = shape.output_pixels, channels = shape.output_channels;
-    for_each_image(shape.output_elements, [&](int64_t at) {
+    const int64_t channels = shape.output_channels, pixels = shape.output_pixels;
+    for_each_range(channels, pixels, [&](int64_t image, int64_t first, int64_t count) {
+      const int64_t at = image * shape.output_elements, to = at + first * pixels;
       if (problem.requantize.quantized) {
-        kernels.transpose(static_cast<uint8_t*>(target) + at,
-                          static_cast<const uint8_t*>(source) + at, pixels, channels);
+        kernels.transpose(static_cast<uint8_t*>(target) + to, pixels,
+                          static_cast<const uint8_t*>(source) + at + first, channels, pixels,
+                          count);
       } else {
-        transpose_int32(static_cast<int32_t*>(target) + at,
-                        static_cast<const int32_t*>(source) + at, pixels, channels);
+        transpose_int32(static_cast<int32_t*>(target) + to, pixels,
+                        static_cast<const int32_t*>(source) + at + first, channels, pixels, count);
       }
     });
   }
 
  private:
-  static constexpr int64_t kElementsOfTask = 1 << 16;
+  static constexpr int64_t kElementsOfTask = 1 << 15;
 
+  // Calls each(image, first, count) for ranges of an image's columns, which become rows.
   template <typename Each>
-  void for_each_image(int64_t elements, const Each& each) const {
-    const int64_t images = std::max<int64_t>(1, kElementsOfTask / elements);
-    parallel_for(pool, (shape.images + images - 1) / images, [&](int64_t task) {
-      const int64_t last = std::min(shape.images, (task + 1) * images);
-      for (int64_t image = task * images; image < last; ++image) each(image * elements);
-    });
+  void for_each_range(int64_t columns, int64_t rows, const Each& each) const {
+    const int64_t step = std::max<int64_t>(64, kElementsOfTask / rows / 64 * 64);
+    const int64_t ranges = (columns + step - 1) / step;
+    const auto task = [&](int64_t i) {
+      const int64_t first = i % ranges * step;
+      each(i / ranges, first, std::min(step, columns - first));
+    };
+    if (shape.images * columns * rows <= kElementsOfTask) {
+      for (int64_t i = 0; i < shape.images * ranges; ++i) task(i);
+    } else {
+      parallel_for(pool, shape.images * ranges, task);
+    }
   }
 };
+
+// The input, the output or both are transposed.
+bool run_transposed(const ConvProblem& problem, const ConvolutionKernels& kernels,
+                    const ConvBuffers& buffers, xla::ffi::ThreadPool& pool, bool input,
+                    bool output) {
+  const ConvShape& shape = problem.shape;
+  const Transposition transposition{.problem = problem, .kernels = kernels, .pool = pool};
+  ConvBuffers last = buffers;
+  if (input) {
+    uint8_t* copies = input_scratch.take(shape.images * shape.input_elements);
+    if (copies == nullptr) return false;
+    transposition.input(copies, buffers.input);
+    last.input = copies;
+  }
+  if (!output) return run_path(problem, kernels, last, pool);
+  const int64_t element = problem.requantize.quantized ? 1 : 4;
+  last.output = output_scratch.take(shape.images * shape.output_elements * element);
+  if (last.output == nullptr || !run_path(problem, kernels, last, pool)) return false;
+  transposition.output(buffers.output, last.output);
+  return true;
+}
 
 }  // namespace
 
 bool run_channels_last(const ConvProblem& problem, const ConvolutionKernels& kernels,
                        const ConvBuffers& buffers, xla::ffi::ThreadPool& pool) {
   const ConvShape& shape = problem.shape;
-  const Transposition transposition{.problem = problem, .kernels = kernels, .pool = pool};
-  ConvBuffers last = buffers;
-  if (!shape.input_last && shape.height.size * shape.width.size > 1) {
-    uint8_t* input = input_scratch.take(shape.images * shape.input_elements);
-    if (input == nullptr) return false;
-    transposition.input(input, buffers.input);
-    last.input = input;
+  const bool input = !shape.input_last && shape.height.size * shape.width.size > 1;
+  const bool output = !shape.output_last && shape.output_pixels > 1;
+  if (!input && !output) return run_path(problem, kernels, buffers, pool);
+  const int64_t element = problem.requantize.quantized ? 1 : 4;
+  const int64_t image = shape.input_elements + shape.output_elements * element;
+  const int64_t at_once = std::clamp<int64_t>(kTransposedAtOnce / image, 1, shape.images);
+  bool good = true;
+  for (int64_t first = 0; good && first < shape.images; first += at_once) {
+    ConvProblem part = problem;
+    part.shape.images = std::min(at_once, shape.images - first);
+    uint8_t* to = static_cast<uint8_t*>(buffers.output) + first * shape.output_elements * element;
+    const ConvBuffers images{.input = buffers.input + first * shape.input_elements,
+                             .filter = buffers.filter,
+                             .output = to};
+    good = run_transposed(part, kernels, images, pool, input, output);
   }
-  if (shape.output_last || shape.output_pixels == 1) return run_path(problem, kernels, last, pool);
-  const int64_t bytes = problem.requantize.quantized ? 1 : 4;
-  last.output = output_scratch.take(shape.images * shape.output_elements * bytes);
-  if (last.output == nullptr || !run_path(problem, kernels, last, pool)) return false;
-  transposition.output(buffers.output, last.output);
   input_scratch.give_back();
   output_scratch.give_back();
-  return true;
+  return good;
 }
 
 }  // namespace dmlax

@@ -22,11 +22,11 @@ struct Simd {
   static constexpr int kTileRows = 4, kTileVectors = 2;
   static constexpr int kVectorsPacked = 4;
 #ifdef __AVXVNNI__
-  static constexpr double kProductsPerNs = 80;
+  static constexpr double kProductsPerNs = 150;
 #else
-  static constexpr double kProductsPerNs = 30;
+  static constexpr double kProductsPerNs = 60;
 #endif
-  static constexpr double kRequantizeRowNs = 40;
+  static constexpr double kRequantizeRowNs = 16;
   static constexpr bool kMultipliesRows = true;
   static constexpr bool kPermutesBytes = false, kExpandsBytes = false, kStoresMasked = false;
 
