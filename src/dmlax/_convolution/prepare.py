@@ -112,7 +112,7 @@ def pack_constant(shape: FilterShape, filter: Any, zero_point: Array | None) -> 
     """Packs a filter that a program holds: to fold the sums of its rows takes XLA seconds."""
     packed = pack(shape, np.asarray(filter), None)
     with jax.ensure_compile_time_eval():
-        arrays = jax.tree.map(jnp.asarray, packed)
+        arrays: Prepared = jax.tree.map(jnp.asarray, packed)
     return arrays._replace(zero_point=None if zero_point is None else as_parameter(zero_point))
 
 

@@ -3,8 +3,8 @@
 #include "dmlax/_convolution/cpu/kernels.h"
 
 #include "dmlax/_convolution/cpu/depthwise.h"
-#include "dmlax/_convolution/cpu/depthwise_lines.h"
-#include "dmlax/_convolution/cpu/pixel_rows.h"
+#include "dmlax/_convolution/cpu/lines.h"
+#include "dmlax/_convolution/cpu/rows.h"
 #include "dmlax/_convolution/cpu/planes.h"
 #include "dmlax/_convolution/cpu/positions.h"
 #include "dmlax/_cpu/gemm/microkernel.h"

@@ -7,7 +7,7 @@
 //     kTileRows, kTileVectors the microkernel's tile: its accumulators fill the registers
 //     kVectorsPacked          vectors of int32 that are narrowed to one vector of bytes
 //     kProductsPerNs, kRequantizeRowNs  a thread's rough speed, to share work out by
-//     kPermutesBytes, kExpandsBytes, kStoresMasked   what only some sets have: see below
+//     kMultipliesRows, kPermutesBytes, kExpandsBytes, kStoresMasked   what only some sets have
 //   int32
 //     Int32s  load  store  broadcast  add  subtract  multiply
 //     store_columns           a vector's lanes, to their columns among 64 int32
@@ -17,8 +17,16 @@
 //     Columns(quad)           kKPack unsigned bytes of each of kLanes columns
 //     Weights(word)           kKPack signed bytes, the same for every column
 //     multiply_add            sums + columns . weights, exactly, modulo 2^32
+//   kMultipliesRows: gemm/rows.h, and depthwise lines
+//     kRowTileRows, kRowTileVectors   the tile of that product
+//     kWordsOfQuad            32-bit words that kKPack bytes become: 1, or 2 pairs of 16 bits
+//     multiply_words          sums + row . columns, a word of each; the row's bytes are unsigned
+//     pack_row                bytes to a row's words, their sign bits flipped by a mask
+//     widen_columns, widen_pixels   signed or unsigned quads to words, where those are pairs
+//     transpose_words         kLanes vectors of kLanes words
+//     store_bytes_in_order    as store_bytes, of vectors of neighbouring columns
 //   requantization
-//     Floats  broadcast_float  store_floats
+//     Floats  broadcast_float  load_floats  store_floats
 //     divide                  IEEE quotients, but for subnormals
 //     clamp                   to a range; NaN gives the low end
 //     estimate                float(sums) * factor, clamped; NaN gives the low end

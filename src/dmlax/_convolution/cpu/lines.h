@@ -1,13 +1,13 @@
 // Depthwise convolution of channels that come last, 64 channels at once. The taps of a kernel
 // column, four rows of them interleaved, are one operand of a product; a column that is interleaved
 // once serves all the outputs of a line that meet it.
-#ifndef DMLAX_CONVOLUTION_CPU_DEPTHWISE_LINES_H_
-#define DMLAX_CONVOLUTION_CPU_DEPTHWISE_LINES_H_
+#ifndef DMLAX_CONVOLUTION_CPU_LINES_H_
+#define DMLAX_CONVOLUTION_CPU_LINES_H_
 
 #include <cstdint>
 
 #include "dmlax/_convolution/cpu/kernels.h"
-#include "dmlax/_convolution/cpu/pixel_rows.h"
+#include "dmlax/_convolution/cpu/rows.h"
 #include "dmlax/_cpu/gemm/rows.h"
 #include "dmlax/_cpu/simd/interface.h"
 
@@ -238,4 +238,4 @@ void multiply_lines(const ConvProblem& problem, const LineRange& range) {
 }  // namespace DMLAX_ISA_NAMESPACE
 }  // namespace dmlax
 
-#endif  // DMLAX_CONVOLUTION_CPU_DEPTHWISE_LINES_H_
+#endif  // DMLAX_CONVOLUTION_CPU_LINES_H_

@@ -1,6 +1,6 @@
 // The implicit GEMM whose rows are pixels: im2col of a few rows at a time, times a filter's panels.
-#ifndef DMLAX_CONVOLUTION_CPU_PIXEL_ROWS_H_
-#define DMLAX_CONVOLUTION_CPU_PIXEL_ROWS_H_
+#ifndef DMLAX_CONVOLUTION_CPU_ROWS_H_
+#define DMLAX_CONVOLUTION_CPU_ROWS_H_
 
 #include <cstdint>
 
@@ -264,4 +264,4 @@ struct RowKernels {
 }  // namespace DMLAX_ISA_NAMESPACE
 }  // namespace dmlax
 
-#endif  // DMLAX_CONVOLUTION_CPU_PIXEL_ROWS_H_
+#endif  // DMLAX_CONVOLUTION_CPU_ROWS_H_
