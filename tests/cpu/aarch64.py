@@ -15,7 +15,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 REPOSITORY = Path(__file__).parents[2]
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
@@ -29,9 +32,11 @@ DEBIAN = "bookworm"  # whose Python is 3.11
 PYTHON = "3.11"
 PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014")
 
+AT_ONCE = 2  # processors; most of a program is Python on one thread
 INSTRUCTION_SETS = {  # what the kernels have to choose on each of qemu's processors
     "max": "neon_i8mm",
     "neoverse-n1": "neon_dotprod",
+    "cortex-a72": "neon",
 }
 CHOSEN = """
 import sys
@@ -67,8 +72,9 @@ def main() -> None:
     keep(folder / "root", unpack_debian)
     keep(folder / "wheels", lambda target: install_wheels(target, given.requirements))
     build_package(folder)
-    summary = [run_all(folder, name) for name in given.processor or INSTRUCTION_SETS]
-    print("\n".join(summary))
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        texts = list(pool.map(partial(run_all, folder), given.processor or INSTRUCTION_SETS))
+    print(*texts, sep="\n\n")
 
 
 def install_missing() -> None:
@@ -150,39 +156,41 @@ def build_package(folder: Path) -> None:
 
 
 def run_all(folder: Path, processor: str) -> str:
-    """Run every program on one of qemu's processors; return a line with the minutes of each."""
-    isa = INSTRUCTION_SETS[processor]
-    root = folder / "root"
-    python = (
-        QEMU,
-        "-cpu",
-        processor,
-        "-L",
-        str(root),
-        str(root / "usr" / "bin" / f"python{PYTHON}"),
-    )
+    """Run every program on one of qemu's processors; return what they print, and their minutes."""
+    root, isa = folder / "root", INSTRUCTION_SETS[processor]
+    qemu = (QEMU, "-cpu", processor, "-L", str(root))
+    python = (*qemu, str(root / "usr" / "bin" / f"python{PYTHON}"))
     paths = (folder / "package", folder / "wheels", "conformance/src", "tests")
     environment = {
         "DMLAX_REQUIRE_NATIVE": "1",
         "JAX_PLATFORMS": "cpu",
-        "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
     }
-    run(*python, "-c", CHOSEN, isa, env=environment)
-    minutes = []
-    for name, program in PROGRAMS.items():
-        start = time.monotonic()
-        run(*python, *program, env=environment)
-        minutes.append(f"{name} {(time.monotonic() - start) / 60:.1f}")
-    return f"{processor}, {isa}: passed; minutes: {', '.join(minutes)}"
+    log, minutes = folder / f"{processor}.log", []
+    with log.open("w", encoding="utf-8") as output:
+        run(*python, "-c", CHOSEN, isa, env=environment, output=output)
+        for name, program in PROGRAMS.items():
+            start = time.monotonic()
+            run(*python, *program, env=environment, output=output)
+            minutes.append(f"{name} {(time.monotonic() - start) / 60:.1f}")
+    text = log.read_text(encoding="utf-8")
+    return f"{text}{processor}, {isa}: passed; minutes: {', '.join(minutes)}"
 
 
-def run(*command: str, env: dict[str, str] | None = None) -> None:
+def run(*command: str, env: dict[str, str] | None = None, output: TextIO | None = None) -> None:
     """Run a program in the repository; end with the command where it fails."""
     print("+", *command, flush=True)
-    done = subprocess.run(command, cwd=REPOSITORY, env=os.environ | (env or {}), check=False)
+    done = subprocess.run(
+        command,
+        cwd=REPOSITORY,
+        env=os.environ | (env or {}),
+        stdout=output,
+        stderr=subprocess.STDOUT if output else None,
+        check=False,
+    )
     if done.returncode != 0:
-        sys.exit(f"exit status {done.returncode}: {' '.join(command)}")
+        printed = f"; its output is in {output.name}" if output else ""
+        sys.exit(f"exit status {done.returncode}{printed}: {' '.join(command)}")
 
 
 if __name__ == "__main__":
