@@ -3,9 +3,9 @@
     python tests/cpu/aarch64.py FOLDER REQUIREMENT... [--processor=max]
 
 `nox -s aarch64` calls this. The folder keeps, from one run to the next, Debian's Python for arm64
-and a wheel of every requirement, JAX among them; root installs the cross-compiler and qemu where
-they are missing. On each processor that qemu imitates the kernels choose their instruction set,
-and get the golden vectors jitted, 3,000 near ties and 200 random calls.
+and a wheel of every requirement, JAX among them. Root installs the cross-compiler and qemu where
+they are missing. On each processor that qemu imitates, the kernels choose their instruction set and
+get the golden vectors jitted, 3,000 near ties and 200 random calls.
 """
 
 import argparse
@@ -22,9 +22,11 @@ from typing import TextIO
 
 REPOSITORY = Path(__file__).parents[2]
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-COMPILER, QEMU = "aarch64-linux-gnu-g++", "qemu-aarch64-static"
+COMPILER, OBJDUMP = "aarch64-linux-gnu-g++", "aarch64-linux-gnu-objdump"
+QEMU = "qemu-aarch64-static"
 PACKAGE_OF = {  # Debian's
     COMPILER: "g++-aarch64-linux-gnu",
+    OBJDUMP: "binutils-aarch64-linux-gnu",
     QEMU: "qemu-user-static",
     KEYRING: "debian-archive-keyring",
 }
@@ -46,16 +48,15 @@ print(dmlax.explain(dmlax.nonzero_coordinates, jnp.zeros(3)))
 print("instruction set:", library.instruction_set(), "of", *library.instruction_sets())
 sys.exit(library.instruction_set() != sys.argv[1])
 """
+PYTEST = ("-m", "pytest", "-s", "-p", "no:cacheprovider")
 NEAR_TIES = "test_adversarial_near_ties_through_the_convolution and auto and jit and 1000"
 PROGRAMS = {  # of the Python for AArch64
     "golden vectors": (
         *("-m", "dmlax_conformance", "run", "--variant=jit"),
         "--implementation=dmlax_conformance.adapters.dmlax:NativeCpu",
     ),
-    "near ties": (
-        *("-m", "pytest", "-s", "-m", "slow", "-k", NEAR_TIES, "-p", "no:cacheprovider"),
-        "tests/test_exactness.py",
-    ),
+    "product loops": (*PYTEST, "tests/cpu/test_product_loops.py"),
+    "near ties": (*PYTEST, "-m", "slow", "-k", NEAR_TIES, "tests/test_exactness.py"),
     "random calls": ("tests/convolution_calls.py", "native_cpu", "0", "200"),
 }
 
@@ -104,7 +105,7 @@ def keep(folder: Path, make: Callable[[Path], None]) -> None:
 
 
 def unpack_debian(root: Path) -> None:
-    """Unpack Python for arm64 and all that it needs; apt keeps its state apart from the system's."""
+    """Unpack Python for arm64 and all that it needs, by an apt with a state of its own."""
     state = root / "apt"
     (state / "lists" / "partial").mkdir(parents=True)
     (state / "archives" / "partial").mkdir(parents=True)
@@ -164,6 +165,7 @@ def run_all(folder: Path, processor: str) -> str:
     environment = {
         "DMLAX_REQUIRE_NATIVE": "1",
         "JAX_PLATFORMS": "cpu",
+        "OBJDUMP": OBJDUMP,
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
     }
     log, minutes = folder / f"{processor}.log", []
