@@ -32,6 +32,7 @@ struct Simd {
   static constexpr double kProductsPerNs = 12;
 #endif
   static constexpr double kRequantizeRowNs = 60;
+  static constexpr bool kMultipliesRows = false;
   static constexpr bool kPermutesBytes = false, kExpandsBytes = false, kStoresMasked = false;
 
   static constexpr int column_of(int vector, int lane) { return vector * kLanes + lane; }
@@ -49,6 +50,14 @@ struct Simd {
 
   static void store_columns(int32_t* columns, int vector, Int32s v) {
     store(columns + column_of(vector, 0), v);
+  }
+
+  static Int32s load_columns(const int32_t* columns, int vector) {
+    return load(columns + column_of(vector, 0));
+  }
+
+  static float32x4_t load_columns(const float* columns, int vector) {
+    return vld1q_f32(columns + column_of(vector, 0));
   }
 
   // --- products
@@ -157,10 +166,15 @@ struct Simd {
   static Floats broadcast_float(float value) { return vdupq_n_f32(value); }
   static void store_floats(float* p, Floats v) { vst1q_f32(p, v); }
 
+  static Floats divide(Floats a, Floats b) { return vdivq_f32(a, b); }
+
   // maxnm takes the number where the other is NaN.
-  static Floats estimate(Int32s sums, Floats factor, Floats low, Floats high) {
-    const float32x4_t v = vmulq_f32(vcvtq_f32_s32(sums), factor);
+  static Floats clamp(Floats v, Floats low, Floats high) {
     return vminnmq_f32(vmaxnmq_f32(v, low), high);
+  }
+
+  static Floats estimate(Int32s sums, Floats factor, Floats low, Floats high) {
+    return clamp(vmulq_f32(vcvtq_f32_s32(sums), factor), low, high);
   }
 
   static uint64_t round(Floats v, Floats band, Int32s& rounded) {
