@@ -1,6 +1,8 @@
 """Every task of this repository; `nox -l` lists them."""
 
 import functools
+import shutil
+from pathlib import Path
 
 import nox
 
@@ -23,6 +25,9 @@ TESTED_ONCE = (  # on the oldest pair; the golden vectors, the laws and the near
     "tests/directml/test_records.py",
     "tests/directml/test_rules.py",
     "tests/directml/test_validate.py",
+    "tests/test_integrations.py",
+    "tests/test_migrating.py",
+    "tests/test_packaging.py",
     "tests/test_properties.py",
 )
 
@@ -30,8 +35,9 @@ TESTED_ONCE = (  # on the oldest pair; the golden vectors, the laws and the near
 @nox.session(python=list(JAX_ON_PYTHON))
 def tests(session: nox.Session) -> None:
     """Run the tests, the doctests and the suite's own tests, warnings as errors."""
-    _install(session, "test", pins=JAX_ON_PYTHON[str(session.python)])
     is_oldest = session.python == min(JAX_ON_PYTHON)
+    groups = ("test", "integrations") if is_oldest else ("test",)
+    _install(session, *groups, pins=JAX_ON_PYTHON[str(session.python)])
     ignored = [] if is_oldest else [f"--ignore={path}" for path in TESTED_ONCE]
     session.run("pytest", "--numprocesses=2", *ignored, *session.posargs)
 
@@ -47,7 +53,7 @@ def slow(session: nox.Session) -> None:
 def without_compiler(session: nox.Session) -> None:
     """Install where no C++ compiler works, and run the tests with the kernels absent."""
     session.env["CXX"] = "/no/such/compiler"
-    _install(session, "test")
+    _install(session, "test", "integrations")
     reason = "import dmlax._cpu.library as n; print(n.why_not('cpu')); assert n.why_not('cpu')"
     session.run("python", "-c", reason)
     session.run("pytest", "--numprocesses=2", *session.posargs)
@@ -205,6 +211,29 @@ def docs(session: nox.Session) -> None:
     """Build the documentation into build/docs, warnings as errors."""
     _install(session, "docs")
     session.run("sphinx-build", "-Wn", "--keep-going", *session.posargs, "docs", "build/docs")
+
+
+@nox.session
+def wheel(session: nox.Session) -> None:
+    """Build the sdist and the wheel into build/dist, and make the wheel a manylinux one."""
+    session.install(*_group("wheel"))
+    session.run("python", "-m", "build", "--outdir", "build/dist", *session.posargs)
+    (built,) = Path("build/dist").glob("dmlax-*-py3-none-linux_*.whl")
+    session.run("auditwheel", "repair", "--wheel-dir", "build/dist", str(built))
+    built.unlink()
+
+
+@nox.session
+def sdist(session: nox.Session) -> None:
+    """Unpack the sdist, install it there, and run its own tests."""
+    session.install(*_group("wheel"))
+    folder = Path(session.create_tmp()).resolve()
+    session.run("python", "-m", "build", "--sdist", "--outdir", str(folder))
+    (archive,) = folder.glob("dmlax-*.tar.gz")
+    shutil.unpack_archive(archive, folder)
+    session.chdir(folder / archive.name.removesuffix(".tar.gz"))
+    _install(session, "test", "integrations")
+    session.run("pytest", "--numprocesses=2", *session.posargs)
 
 
 @nox.session

@@ -6,9 +6,19 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import cases, convolution, directml, memory, nonzero, report, tpu
+from benchmarks import (
+    cases,
+    convolution,
+    directml,
+    element_wise,
+    memory,
+    nonzero,
+    overhead,
+    report,
+    tpu,
+)
 
-_KINDS = ("convolution", "nonzero", "memory", "directml")
+_KINDS = ("convolution", "nonzero", "element_wise", "memory", "directml", "overhead")
 _WIDTH = 200  # where the output is no terminal
 
 
@@ -33,12 +43,16 @@ def _run(kind: str, options: argparse.Namespace) -> report.Report | None:
     """One benchmark, or `None` if no layer or array has such a name."""
     if kind == "directml":
         return directml.run(options.repeats)
+    if kind == "element_wise":
+        return element_wise.run(options.repeats)
     if kind == "nonzero":
         arrays = cases.arrays(options.layers, nonzero.most())
         return nonzero.run(arrays, options.repeats) if arrays else None
     layers = cases.layers(options.layers)
     if not layers:
         return None
+    if kind == "overhead":
+        return overhead.run(options.repeats, layers)
     if kind == "memory":
         return memory.run(layers, max(options.batch))
     return convolution.run(layers, options.batch, options.repeats, options.implementation)

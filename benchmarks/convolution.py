@@ -54,6 +54,7 @@ def _runs(implementation: str) -> str:
     found = dmlax.explain(
         dmlax.quantized_linear_convolution, x, w, **scales, implementation=implementation
     )
+    assert isinstance(found, dmlax.Explanation)
     (name,) = (choice.implementation for choice in found.choices if choice.platform == "cpu")
     return str(name)
 

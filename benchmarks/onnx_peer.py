@@ -14,13 +14,20 @@ _OPSET, _IR = 13, 8
 
 
 def session(problem: Problem) -> onnxruntime.InferenceSession:
+    """A layer's session."""
+    return start(_model(problem))
+
+
+def start(model: ModelProto, optimise: bool = True) -> onnxruntime.InferenceSession:
     """A session of two threads that sleep, not spin, between calls."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = THREADS
     options.inter_op_num_threads = 1
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    model = _model(problem).SerializeToString()
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    if not optimise:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    providers = ["CPUExecutionProvider"]
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=providers)
 
 
 def bound(problem: Problem) -> tuple[Callable[[], None], Callable[[], np.ndarray]]:

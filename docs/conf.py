@@ -1,25 +1,12 @@
 """Sphinx's configuration; `nox -s docs` builds the pages."""
 
-import re
-import subprocess
 import sys
+from importlib import import_module
 from importlib.metadata import version as version_of
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.append(str(HERE))
-
-
-def _repository() -> str | None:
-    """The https address that this checkout was cloned from, if it has one."""
-    command = ["git", "-C", str(HERE), "remote", "get-url", "origin"]
-    try:
-        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    web = re.sub(r"^(?:ssh://)?git@([^:/]+)[:/]", r"https://\1/", found).removesuffix(".git")
-    return re.sub(r"//[^/@]*@", "//", web) if web.startswith("https://") else None
-
+sys.path += [str(HERE), str(HERE.parent / "packaging")]
 
 project = "dmlax"
 version = release = version_of("dmlax")
@@ -55,7 +42,7 @@ napoleon_custom_sections = ["DirectML", "Lowering"]
 
 myst_heading_anchors = 3
 myst_enable_extensions = ["substitution"]
-_address = _repository()
+_address = import_module("repository").repository(HERE)
 myst_substitutions = {
     "repository": f"[repository]({_address})" if _address else "repository",
 }

@@ -17,6 +17,7 @@ _PAGES = {  # other projects' types; None: a union whose members the parameter's
     "Array": f"{_JAX}_autosummary/jax.Array.html",
     "ArrayLike": f"{_JAX}jax.typing.html",
     "DTypeLike": f"{_JAX}jax.typing.html",
+    "ConvDimensionNumbers": f"{_JAX}_autosummary/jax.lax.ConvDimensionNumbers.html",
     "Callable": f"{_PYTHON}collections.abc.html#collections.abc.Callable",
     "Mapping": f"{_PYTHON}collections.abc.html#collections.abc.Mapping",
     "dtype": "https://numpy.org/doc/stable/reference/generated/numpy.dtype.html",

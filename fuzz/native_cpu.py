@@ -19,15 +19,20 @@ with atheris.instrument_imports(include=["dmlax"]):
     import dmlax
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from convolution_calls import call as convolution
 from cpu.raw_calls import GOOD, OPERANDS
+from elementwise_calls import INTEGERS
+from elementwise_calls import call as element_wise
+from support import assert_same
 
 FRESH = 0.7  # of the inputs are new; the others are changes of what the fuzzer found telling
 KEPT = 500  # calls, after which what was compiled for them is forgotten
 DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "float16", "float32")
 OF_A_PARAMETER = ("int8", "uint8", "int16", "int32", "float32", "float64")
+OF_AN_ELEMENT = ("float32", "float16", "bfloat16", "bool", *INTEGERS)
 ODD = (0, 1, 2, 3, 63, 64, 65, -1, -(2**63), 2**31 - 1, 2**31, 2**32, 2**62, 2**63 - 1)
 calls = 0
 
@@ -41,7 +46,14 @@ def one_input(data: bytes) -> None:
         jax.clear_caches()
     given = atheris.FuzzedDataProvider(data)
     which = given.PickValueInList(
-        [nonzero, valid_convolution, invalid_convolution, invalid_nonzero]
+        [
+            nonzero,
+            valid_convolution,
+            valid_element_wise,
+            invalid_convolution,
+            invalid_nonzero,
+            invalid_element_wise,
+        ]
     )
     which(given)
 
@@ -129,11 +141,41 @@ def invalid_nonzero(given: atheris.FuzzedDataProvider) -> None:
     )
 
 
+@atheris.instrument_func
+def valid_element_wise(given: atheris.FuzzedDataProvider) -> None:
+    """One of 2^32 random calls."""
+    chosen = element_wise(given.ConsumeIntInRange(0, 2**32 - 1))
+    assert_same(chosen("native_cpu"), chosen.expected())
+
+
+@atheris.instrument_func
+def invalid_element_wise(given: atheris.FuzzedDataProvider) -> None:
+    """Either element-wise handler, with some shapes and data types changed."""
+    quantizes = given.ConsumeBool()
+    dtypes = ["float32", "float32", "int8", "int8"] if quantizes else ["int8", "float32"] * 2
+    shapes = [(3, 1, 70), (1, 2, 1), (3, 1, 1), (3, 2, 70)]
+    for _ in range(given.ConsumeIntInRange(0, 3)):
+        operand = given.ConsumeIntInRange(0, 3)
+        if given.ConsumeBool():
+            shapes[operand] = _shape(given, shapes[operand])
+        else:
+            dtypes[operand] = given.PickValueInList(list(OF_AN_ELEMENT))
+    *operands, output = (
+        jax.ShapeDtypeStruct(shape, jnp.dtype(dtype))
+        for shape, dtype in zip(shapes, dtypes, strict=True)
+    )
+    target = "dmlax_quantize_linear" if quantizes else "dmlax_dequantize_linear"
+    call = jax.ffi.ffi_call(target, output)
+    attributes = {"exact": given.ConsumeBool()} if quantizes else {}
+    values = [jnp.ones(operand.shape, operand.dtype) for operand in operands]
+    _refused_or_answered(lambda _: call(*values, **attributes), given)
+
+
 def _refused_or_answered(call: object, given: atheris.FuzzedDataProvider) -> None:
     try:
         jax.block_until_ready(call(given.ConsumeIntInRange(0, 255)))  # type: ignore[operator]
     except jax.errors.JaxRuntimeError as error:  # the handler's, or XLA's own for a data type
-        known = ("convolution: ", "nonzero_coordinates: ", "Wrong buffer")
+        known = ("convolution: ", "nonzero_coordinates: ", "element_wise: ", "Wrong buffer")
         if not any(words in str(error) for words in known):
             raise
 

@@ -37,7 +37,7 @@ def integer_plan(
     rules = Rules("convolution_integer")
     shape = filter_shape(rules, filter, groups, layout)
     options = Options(*windows, shape.layouts[0], shape.layouts[2])
-    return convolution_plan(rules, Convolution(input, None), shape, False, options)
+    return convolution_plan(rules, Convolution(input, None), shape, None, options)
 
 
 @dataclass(frozen=True)

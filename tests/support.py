@@ -1,7 +1,9 @@
 """Helpers of several tests: seeded arrays, exact comparison, the oracle on NumPy arrays."""
 
+import doctest
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,12 +16,20 @@ from dmlax_conformance.operators.answer import answer
 
 NATIVE = [] if library.why_not("cpu") else ["native_cpu"]  # tests/cpu says when it must be there
 WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+DOCTEST = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 WINDOW_FIELDS = {
     "strides": ("Strides", 1),
     "dilations": ("Dilations", 1),
     "start_padding": ("StartPadding", 0),
     "end_padding": ("EndPadding", 0),
 }
+
+
+def run_page(page: Path) -> None:
+    """Runs the programs of a page, which must show what happens."""
+    result = doctest.testfile(str(page), module_relative=False, optionflags=DOCTEST)
+    assert result.attempted > 2
+    assert result.failed == 0
 
 
 def bits(x: Any) -> np.ndarray:

@@ -2,10 +2,15 @@
 
 import doctest
 import importlib.util
+import inspect
 from pathlib import Path
 
 import jax
 import pytest
+
+import dmlax
+from dmlax import directml
+from support import DOCTEST, run_page
 
 ROOT = Path(__file__).parent.parent
 
@@ -45,21 +50,43 @@ def test_sparse_events_gather_what_the_dense_model_sums():
 
 
 PAGES = ["README.md", *(f"docs/{name}.md" for name in ("index", "errors", "explain", "directml"))]
+PAGES += [f"docs/{name}.md" for name in ("choosing_size", "saving", "x64")]
+PAGES += [f"docs/migrating_from_{origin}.md" for origin in ("onnx", "directml")]
 PAGES += [
     f"docs/operators/{name}.md"
     for name in ("nonzero_coordinates", "prepare_filter", "element_wise_dequantize_linear")
 ]
 
 
+x64_off_and_on = pytest.mark.parametrize("x64", [False, True], ids=["x64 off", "x64 on"])
+
+
+@x64_off_and_on
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_shows_what_happens(page):
-    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    result = doctest.testfile(str(ROOT / page), module_relative=False, optionflags=flags)
-    assert result.attempted > 2
-    assert result.failed == 0
+def test_a_page_shows_what_happens(page, x64):
+    with jax.enable_x64(x64):
+        run_page(ROOT / page)
+
+
+@pytest.mark.parametrize("module", [dmlax, directml], ids=lambda module: module.__name__)
+def test_docstrings_show_what_happens_where_jax_has_64_bit_types(module):
+    """Without them `--doctest-modules` runs these."""
+    runner, finder = (
+        doctest.DocTestRunner(optionflags=DOCTEST),
+        doctest.DocTestFinder(recurse=False),
+    )
+    functions = [
+        value for name in module.__all__ if inspect.isfunction(value := vars(module)[name])
+    ]
+    with jax.enable_x64(True):
+        for function in functions:
+            for test in finder.find(function, globs={}):
+                runner.run(test)
+    assert runner.summarize(verbose=False).failed == 0
+    assert runner.tries > 4
 
 
 def test_every_page_with_examples_is_run():
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     shown = {page.relative_to(ROOT).as_posix() for page in pages if ">>> " in page.read_text()}
-    assert shown == set(PAGES)
+    assert shown == {*PAGES, "docs/integrations.md"}  # tests/test_integrations.py

@@ -94,6 +94,31 @@ def test_a_batch_is_one_product_elsewhere(platform):
     assert "stablehlo.while" in operations(text(by_xla, x, w, platform="cpu"))
 
 
+@pytest.mark.parametrize("hold", [np.asarray, jax.numpy.asarray])
+@pytest.mark.parametrize("implementation", ["auto", "xla", "reference"])
+def test_a_filter_that_a_program_holds_is_packed_when_it_is_traced(hold, implementation):
+    """XLA takes seconds to fold the sums of a filter's rows."""
+    w = hold(np.arange(-54, 54, dtype=np.int8).reshape(4, 3, 3, 3).astype(np.uint8))
+    x = np.arange(192, dtype=np.uint8).reshape(1, 3, 8, 8)
+
+    def held(x, z):
+        return dmlax.convolution_integer(
+            x, w, filter_zero_point=z, input_zero_point=3, implementation=implementation
+        )
+
+    found = text(held, x, np.uint8(5), platform="cpu")
+    assert "tensor<4x3x3x3xui8>" not in found
+    expected = dmlax.convolution_integer(x, w, filter_zero_point=5, input_zero_point=3)
+    np.testing.assert_array_equal(jax.jit(held)(x, np.uint8(5)), expected)
+
+
+def test_the_exact_rounding_is_lowered_without_a_loop():
+    arguments = (np.ones(8, np.int32), np.float32(0.5))
+    assert "stablehlo.while" not in text(
+        dmlax.element_wise_quantize_linear, *arguments, platform="cpu"
+    )
+
+
 def test_the_tpu_compiles_the_reference_from_an_int32_convolution():
     reference = functools.partial(dmlax.convolution_integer, implementation="reference")
     found = text(reference, X, W, platform="tpu")

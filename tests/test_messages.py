@@ -21,6 +21,7 @@ prepare = dmlax.prepare_filter
 X, W = np.ones((1, 4, 5, 5), np.uint8), np.ones((6, 4, 3, 3), np.int8)
 FLAT, Q = np.ones((2, 3), np.float32), np.ones((2, 3), np.int8)
 BIAS = np.ones(6, np.int32)
+PADDINGS = "SAME, SAME_LOWER, VALID"
 SCALES = {"input_scale": 1.0, "filter_scale": 1.0, "output_scale": 1.0}
 
 
@@ -117,6 +118,7 @@ def convolutions(function, fixed):
     each = "expected one value or 6, one per output channel"
     orders = "expected three orders of the same axes, as ('NCHW', 'OIHW', 'NCHW')"
     odd = ("NCHW", "OIHW", "NCXY")
+    pairs = 'expected "SAME", "SAME_LOWER", "VALID" or 2 pairs (start, end)'
     narrow = ("NCW", "OIW", "NCW")
     x, w = X.dtype, W.dtype
     return [
@@ -185,7 +187,22 @@ def convolutions(function, fixed):
         invalid("option GroupCount is 1.5, expected a static integer", group_count=1.5),
         invalid("option Strides is 0, expected at least 1", strides=(1, 0)),
         invalid("option Strides has 1 entries, expected 2", strides=(1,)),
-        invalid("option Strides is 2, expected 2 integers", strides=2),
+        invalid("option Strides is 0, expected at least 1", strides=0),
+        invalid("option Strides is True, expected 2 integers", strides=True),
+        invalid(f"option padding is 'FULL', expected one of {PADDINGS}", padding="FULL"),
+        invalid(
+            f"option padding is ((1, 1),), {pairs}",
+            padding=((1, 1),),
+        ),
+        invalid(f"option padding is (1, 1), {pairs}", padding=(1, 1)),
+        invalid(f"option padding is 1, {pairs}", padding=1),
+        invalid("option padding is -1, expected at least 0", padding=((0, 0), (-1, 0))),
+        invalid("option padding has 3 entries, expected 2", padding=((0, 0), (1, 2, 3))),
+        invalid(
+            "option padding is given, and so is start_padding or end_padding",
+            padding="SAME",
+            end_padding=(0, 0),
+        ),
         invalid("option Dilations is 0, expected at least 1", dilations=(0, 1)),
         invalid("option Dilations is 1.5, expected a static integer", dilations=(1, 1.5)),
         invalid("option StartPadding is -1, expected at least 0", start_padding=(-1, 0)),
@@ -194,7 +211,7 @@ def convolutions(function, fixed):
         invalid("option EndPadding is -2, expected at least 0", end_padding=(0, -2)),
         invalid(f"option dimension_numbers is {odd!r}, {orders}", dimension_numbers=odd),
         invalid(f"option dimension_numbers is 'NCHW', {orders}", dimension_numbers="NCHW"),
-        invalid(f"option dimension_numbers is None, {orders}", dimension_numbers=None),
+        invalid(f"option dimension_numbers is 4, {orders}", dimension_numbers=4),
         invalid(
             "data_type InputZeroPointTensor is int8[], expected uint8",
             input_zero_point=np.int8(1),
@@ -306,14 +323,16 @@ def quantizeds():
     ]
     for name in ("Input", "Filter", "Output"):
         field, keyword = f"{name}ScaleTensor", f"{name.lower()}_scale"
+        remedy = "a dead channel has scale 1 and a zero filter and bias"
+        zero = f"{finite}; {remedy}" if name == "Filter" else finite
         rows += [
-            invalid(f"value {field} is 0, {finite}", **{keyword: 0}),
-            invalid(f"value {field} is 0.0, {finite}", **{keyword: 0.0}),
+            invalid(f"value {field} is 0, {zero}", **{keyword: 0}),
+            invalid(f"value {field} is 0.0, {zero}", **{keyword: 0.0}),
             invalid(f"value {field} is nan, {finite}", **{keyword: float("nan")}),
             invalid(f"value {field} is inf, {finite}", **{keyword: float("inf")}),
-            invalid(f"value {field} is 1e-50, {finite}", **{keyword: 1e-50}),
+            invalid(f"value {field} is 1e-50, {zero}", **{keyword: 1e-50}),
             invalid(f"value {field} is np.float32(nan), {finite}", **{keyword: np.float32("nan")}),
-            invalid(f"value {field} holds [0.0], {finite}", **{keyword: np.zeros(1, np.float32)}),
+            invalid(f"value {field} holds [0.0], {zero}", **{keyword: np.zeros(1, np.float32)}),
             invalid(
                 f"data_type {field} is float16[], expected float32", **{keyword: np.float16(1)}
             ),
@@ -486,7 +505,9 @@ def prepares():
             "dimension_count FilterTensor is int8[4,3,3], expected rank 4 for dimension_numbers "
             "('NCHW', 'OIHW', 'NCHW')",
             W[0],
+            dimension_numbers=("NCHW", "OIHW", "NCHW"),
         ),
+        invalid("dimension_count FilterTensor is int8[3,3], expected rank 3 or 4", W[0, 0]),
         invalid("sizes FilterTensor is int8[6,4,0,3], expected no size 0", W[:, :, :0]),
         invalid(
             "sizes GroupCount is 4, expected a divisor of the 6 filters of int8[6,4,3,3]",
@@ -590,8 +611,8 @@ def test_a_traced_option_is_refused(call, field):
 def test_errors_are_also_what_python_would_raise():
     with pytest.raises(ValueError, match="rank 1 or more"):
         nonzero(np.float32(1))
-    with pytest.raises(NotImplementedError, match="native_cpu does not exist"):
-        dmlax.element_wise_quantize_linear(FLAT, 1.0, implementation="native_cpu")
+    with pytest.raises(NotImplementedError, match="mosaic_gpu does not exist"):
+        dmlax.element_wise_quantize_linear(FLAT, 1.0, implementation="mosaic_gpu")
 
 
 def test_errors_survive_a_pickle():
@@ -626,6 +647,24 @@ def test_a_bad_traced_scale_finishes_with_the_right_shape(name):
     for bad in BAD.values():
         result = call(np.float32(bad)).block_until_ready()
         assert (result.shape, result.dtype) == (shape.shape, shape.dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("implementation", ["xla", "reference"])
+def test_a_traced_nan_scale_dequantizes_to_nan(dtype, implementation):
+    call = jax.jit(lambda x, s, z: dequantize(x, s, z, implementation=implementation))
+    x = np.uint8([[3, 4, 255], [3, 0, 7]])
+    found = np.asarray(call(x, dtype([[np.nan], [2.0]]), np.uint8(3)))
+    assert np.isnan(found[0]).all()
+    assert found[1].tolist() == [0.0, -6.0, 8.0]
+
+
+def test_a_dead_channel_has_scale_1_and_a_zero_filter_and_bias():
+    """The remedy that a zero filter scale is refused with gives its channel's zero point."""
+    scale, bias = np.float32([0.5, 1.0]), np.int32([7, 0])
+    w = np.int8([[[[2]]], [[[0]]]])
+    y = quantized(X[:, :1], w, bias, **SCALES | {"filter_scale": scale}, output_zero_point=9)
+    assert (np.asarray(y)[:, 1] == 9).all()
 
 
 def test_a_bad_scale_on_a_device_is_not_looked_at():

@@ -15,10 +15,9 @@ from dmlax._operators import OPERATORS
 ROOT = Path(__file__).parent.parent
 NAMES = [row.name for row in OPERATORS]
 FUNCTIONS = [*NAMES, "prepare_filter", "explain"]
-LAYOUT = "('NCHW', 'OIHW', 'NCHW')"
 WINDOWS = (
-    "strides=None, dilations=None, start_padding=None, end_padding=None, group_count=1, "
-    f"dimension_numbers={LAYOUT}"
+    "strides=None, dilations=None, start_padding=None, end_padding=None, padding=None, "
+    "group_count=1, dimension_numbers=None"
 )
 SIGNATURES = {
     "nonzero_coordinates": "(input, /, *, size=None, coordinate_rank=None, fill_value=0, "
@@ -33,7 +32,7 @@ SIGNATURES = {
     "element_wise_dequantize_linear": "(input, scale, zero_point=None, /, *, axis=None, "
     "implementation='auto')",
     "prepare_filter": "(filter, /, *, filter_zero_point=None, group_count=1, "
-    f"dimension_numbers={LAYOUT})",
+    "dimension_numbers=None)",
     "explain": "(function, /, *args, **kwargs)",
 }
 SECTIONS = ["Args", "Returns", "Raises", "DirectML", "Lowering", "Example"]
@@ -51,6 +50,7 @@ def test_exactly_these_names_are_exported():
         "Explanation",
         "NonzeroCoordinates",
         "PreparedFilter",
+        "ProgramExplanation",
         "SpecError",
         "UnsupportedError",
     }

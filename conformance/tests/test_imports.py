@@ -82,12 +82,12 @@ def test_numpy_alone_is_enough_for_the_suites_own_vectors(tmp_path: Path) -> Non
 
 
 LAYERS = {
-    **dict.fromkeys(("errors", "exit_codes", "paths", "terminal"), 0),
+    **dict.fromkeys(("errors", "exit_codes", "options", "paths", "terminal", "texts"), 0),
     "format": 1,
     "operators": 2,
     "suite": 3,
     **dict.fromkeys(("adapters", "exports", "reports", "scoreboard"), 4),
-    **dict.fromkeys(("cli", "pytest_plugin", "pytest_vectors", "__main__"), 5),
+    **dict.fromkeys(("cli", "supervision", "pytest_plugin", "pytest_vectors", "__main__"), 5),
 }
 PACKAGE = Path(dmlax_conformance.__file__).parent
 

@@ -152,7 +152,8 @@ def test_without_the_option_nothing_happens(pytester: pytest.Pytester) -> None:
 
         def test_own():
             loaded = {name for name in sys.modules if name.startswith("dmlax_conformance")}
-            assert loaded == {"dmlax_conformance", "dmlax_conformance.pytest_plugin"}
+            own = {f"dmlax_conformance.{name}" for name in ("options", "pytest_plugin")}
+            assert loaded == {"dmlax_conformance", *own}
             assert "jsonschema" not in sys.modules
         """
     )
@@ -171,11 +172,11 @@ def test_the_entry_point_names_the_plugin() -> None:
 
 
 FLOORS = {
-    "too few": (["--dml-min-cases=10000"], "applicable vectors, needed 10000"),
-    "nothing collected": (["--dml-operator=nobody"], "0 applicable vectors, needed 1"),
-    "nothing selected": (["-k", "nobody"], "0 applicable vectors, needed 1"),
-    "nothing supported": (["--dml-id=nonzero-int16-extremes"], "0 applicable vectors, needed 1"),
-    "not even 0": (["--dml-operator=nobody", "--dml-min-cases=0"], "0 applicable vectors"),
+    "too few": (["--dml-min-cases=10000"], "values, needed 10000"),
+    "nothing collected": (["--dml-operator=nobody"], "0 applicable cases, needed 1"),
+    "nothing selected": (["-k", "nobody"], "0 applicable cases, needed 1"),
+    "nothing supported": (["--dml-id=nonzero-int16-extremes"], "0 values, needed 1"),
+    "not even 0": (["--dml-operator=nobody", "--dml-min-cases=0"], "0 values, needed 1"),
 }
 
 
@@ -249,4 +250,4 @@ def test_in_several_processes(repository: Repository) -> None:
     result = repository.run("-n2", f"--dml-min-cases={found + 2}")
     result.assert_outcomes(passed=found, failed=1, skipped=2)
     assert result.ret == 1
-    assert f"{found + 1} applicable vectors, needed {found + 2}" in text(result)
+    assert f"{found} values, needed {found + 2}" in text(result)

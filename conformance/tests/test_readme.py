@@ -10,6 +10,8 @@ from dmlax_conformance.adapters.child import LONGEST_LINE
 from dmlax_conformance.adapters.process import MOST_RESTARTS
 from dmlax_conformance.format import limits
 from dmlax_conformance.format.vectors import Vector
+from dmlax_conformance.operators import OPERATORS
+from dmlax_conformance.operators.tables import LEVELS, rows
 from dmlax_conformance.suite import runner
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
@@ -77,3 +79,25 @@ def test_options_of_pytest_are_documented() -> None:
     pytest_plugin.pytest_addoption(options)  # type: ignore[arg-type]
     assert len(options.names) == 10
     assert all(name in README for name in options.names)
+
+
+def test_the_tensors_of_calls_are_documented(suite: list[Vector]) -> None:
+    """The sizes are in words; data types and what may be absent are those of the vectors."""
+    for operator in OPERATORS:
+        calls = [v for v in suite if v.is_valid and v.desc is None and v.operator == operator]
+        _, table = README.split(f"\n| `{operator}` | data types | sizes |\n|---|---|---|\n")
+        lines = [line.split(" | ")[:2] for line in table.split("\n\n")[0].splitlines()]
+        shown = [(name, types.split(": ")[0]) for name, types in lines]
+        assert shown == [described(row.tensor, calls) for row in rows(operator, LEVELS[-1])]
+
+
+def described(name: str, calls: list[Vector]) -> tuple[str, str]:
+    found = [{**vector.inputs, **vector.outputs}.get(name) for vector in calls]
+    plain = {t.dtype for v, t in zip(calls, found, strict=True) if t and not starred(v, t.dtype)}
+    types = sorted({tensor.dtype for tensor in found if tensor is not None})
+    shown = ", ".join(each if each in plain else f"{each}*" for each in types)
+    return f"| `{name}`{', may be absent' if None in found else ''}", shown
+
+
+def starred(vector: Vector, dtype: str) -> bool:
+    return f"dtype:{dtype}" in vector.requires

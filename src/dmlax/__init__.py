@@ -6,11 +6,12 @@ from importlib.metadata import version as _version
 from dmlax import directml as directml
 from dmlax._convolution.api import convolution_integer as convolution_integer
 from dmlax._convolution.api import quantized_linear_convolution as quantized_linear_convolution
-from dmlax._convolution.prepare import PreparedFilter as PreparedFilter
 from dmlax._convolution.prepare import prepare_filter as prepare_filter
+from dmlax._convolution.prepared_filter import PreparedFilter as PreparedFilter
 from dmlax._core.dispatch import Explanation as Explanation
 from dmlax._elementwise.api import element_wise_dequantize_linear as element_wise_dequantize_linear
 from dmlax._elementwise.api import element_wise_quantize_linear as element_wise_quantize_linear
+from dmlax._explain import ProgramExplanation as ProgramExplanation
 from dmlax._explain import explain as explain
 from dmlax._nonzero.api import nonzero_coordinates as nonzero_coordinates
 from dmlax._nonzero.result import NonzeroCoordinates as NonzeroCoordinates
@@ -26,6 +27,7 @@ __all__ = [
     "Explanation",
     "NonzeroCoordinates",
     "PreparedFilter",
+    "ProgramExplanation",
     "SpecError",
     "UnsupportedError",
     "convolution_integer",

@@ -3,7 +3,7 @@
 import pytest
 
 from dmlax._convolution import xla
-from dmlax._core import dispatch
+from dmlax._core import dispatch, eager
 
 
 @pytest.fixture
@@ -20,5 +20,7 @@ def take(monkeypatch):
         return plans
 
     dispatch._compile.cache_clear()
+    eager.clear()
     yield name
     dispatch._compile.cache_clear()
+    eager.clear()

@@ -187,3 +187,62 @@ def test_dimension_numbers_are_those_of_lax():
 
 def test_jax_arrays_are_operands_as_numpy_arrays_are():
     assert_same(convolve(jnp.asarray(X), jnp.asarray(W)), wanted())
+
+
+def test_one_stride_and_one_dilation_are_for_every_axis():
+    options = {"strides": 2, "dilations": np.int64(1), "start_padding": 1}
+    expected = sums_of_products(X, W, strides=(2, 2), start_padding=(1, 1))
+    assert_same(dmlax.convolution_integer(X, W, **options), expected)
+
+
+PADDINGS = ["SAME", "SAME_LOWER", "VALID", ((1, 2), (0, 3)), [(0, 0), [1, 1]], np.ones((2, 2), int)]
+
+
+@pytest.mark.parametrize(("stride", "dilation"), [(1, 1), (2, 1), (3, 2)])
+@pytest.mark.parametrize("padding", PADDINGS, ids=str)
+def test_padding_is_that_of_lax(padding, dilation, stride):
+    x, w = draw(3, np.uint8, (1, 2, 7, 6)), draw(4, np.int8, (3, 2, 3, 2))
+    windows = padding if isinstance(padding, str) else [tuple(map(int, pair)) for pair in padding]
+    expected = jax.lax.conv_general_dilated(
+        *(x.astype(np.int32), w.astype(np.int32), (stride, stride), windows),
+        rhs_dilation=(dilation, dilation),
+    )
+    options = {"strides": stride, "dilations": dilation, "padding": padding}
+    assert_same(dmlax.convolution_integer(x, w, **options), expected)
+
+
+def test_the_same_padding_of_a_symbolic_size_has_to_cancel_out():
+    x = jax.ShapeDtypeStruct(jax.export.symbolic_shape("1, 2, h, 4"), np.uint8)
+    call = lambda x, **options: dmlax.convolution_integer(x, W, padding="SAME", **options)  # noqa: E731
+    assert str(jax.export.export(jax.jit(call))(x).out_avals[0]) == "int32[1,3,h,4]"
+    with pytest.raises(dmlax.SpecError, match="padding is 'SAME', which a symbolic size leaves"):
+        jax.export.export(jax.jit(lambda x: call(x, strides=2)))(x)
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_an_input_and_a_filter_of_rank_3_are_channels_first(prepared):
+    x, w = draw(5, np.uint8, (2, 3, 9)), draw(6, np.int8, (4, 3, 2))
+    filter = dmlax.prepare_filter(w) if prepared else w
+    expected = sums_of_products(x[:, :, None], w[:, :, None], strides=(1, 2))[:, :, 0]
+    assert_same(dmlax.convolution_integer(x, filter, strides=2), expected)
+
+
+class Variable:
+    """An object that stands for an array, as flax's parameters do."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __jax_array__(self):
+        return jnp.asarray(self.value)
+
+
+def test_objects_that_stand_for_arrays_are_operands():
+    options = {name: Variable(np.float32(value)) for name, value in SCALES.items()}
+    options |= {"output_zero_point": Variable(np.uint8(11))}
+    assert_same(
+        convolve(Variable(X), Variable(W), Variable(np.int32([0, 0, 0])), **options), wanted()
+    )
+    floats = dmlax.element_wise_quantize_linear(Variable(np.float32([1, 2])), Variable(0.5))
+    assert dmlax.element_wise_dequantize_linear(Variable(floats), Variable(0.5)).tolist() == [1, 2]
+    assert dmlax.nonzero_coordinates(Variable(np.array([0, 3]))).count == 1

@@ -223,9 +223,3 @@ def test_a_plan_says_whether_it_quantizes_and_what_is_prepared(plan_of):
     assert str(plan_of(dmlax.convolution_integer, x, w)) == text.format("")
     prepared = jax.eval_shape(dmlax.prepare_filter, w)
     assert str(plan_of(dmlax.convolution_integer, x, prepared)) == text.format(" prepared")
-
-
-def test_a_filters_shape_comes_back_from_its_bytes(plan_of):
-    x, w = shape(np.int8, 1, 4, 4, 4), shape(np.int8, 2, 2, 2, 2)
-    found = plan_of(dmlax.convolution_integer, x, w, group_count=2).filter
-    assert type(found).decode(found.encode()) == found

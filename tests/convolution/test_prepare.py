@@ -1,6 +1,7 @@
 """Prepared filters: the same result, and a pytree to stack, scan, vmap, jit and save."""
 
-import io
+import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -107,9 +108,9 @@ def stacked(count=3):
     """Prepared filters on a leading axis, and what each should give."""
     filters = [draw(10 + i, np.int8, W.shape) for i in range(count)]
     prepared = [
-        dmlax.prepare_filter(w, filter_zero_point=np.int8(i)) for i, w in enumerate(filters)
+        dmlax.prepare_filter(w, filter_zero_point=np.int8(i)) for i, w in enumerate(filters, 1)
     ]
-    expected = [sums_of_products(X, w, 9, i) for i, w in enumerate(filters)]
+    expected = [sums_of_products(X, w, 9, i) for i, w in enumerate(filters, 1)]
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *prepared), np.stack(expected)
 
 
@@ -146,21 +147,10 @@ def test_layers_scan_over_their_prepared_filters():
 
 def test_prepared_filters_are_made_under_vmap():
     filters = np.stack([draw(10 + i, np.int8, W.shape) for i in range(3)])
-    zero = np.arange(3, dtype=np.int8)
+    zero = np.arange(1, 4, dtype=np.int8)
     prepared = jax.vmap(lambda w, z: dmlax.prepare_filter(w, filter_zero_point=z))(filters, zero)
     _, expected = stacked()
     assert_same(jax.vmap(convolve)(prepared), expected)
-
-
-def test_a_prepared_filter_is_saved_leaf_by_leaf_and_restored():
-    prepared = dmlax.prepare_filter(W, filter_zero_point=np.int8(5))
-    leaves, structure = jax.tree.flatten(prepared)
-    file = io.BytesIO()
-    np.savez(file, *leaves)
-    file.seek(0)
-    with np.load(file) as saved:
-        restored = jax.tree.unflatten(structure, [saved[name] for name in saved.files])
-    assert_same(convolve(restored), convolve(prepared))
 
 
 def test_the_leaves_have_names_and_a_tree_of_shapes_is_allowed():
@@ -186,3 +176,167 @@ def test_a_prepared_filter_says_what_it_is():
 def test_explain_says_that_the_filter_is_prepared():
     explanation = dmlax.explain(dmlax.convolution_integer, X, dmlax.prepare_filter(W))
     assert "int8[4,4,2,2] OIHW, group_count 1 prepared -> int32[2,4,4,4]" in str(explanation)
+
+
+def test_filters_on_the_host_are_packed_without_compiling():
+    filters = [draw(i, np.int8, (7 + i, 5, 3, 2)) for i in range(5)]
+    compiled = []
+
+    def listen(event, *_, **__):
+        compiled.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        prepared = [dmlax.prepare_filter(w, filter_zero_point=np.int8(3)) for w in filters]
+        prepared += [dmlax.prepare_filter(jax.device_put(w)) for w in filters]
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+    assert not [event for event in compiled if "compile" in event]
+    for one, w in zip(prepared, filters * 2, strict=True):
+        assert_same(one.unpack(), w)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_host_packs_the_bits_that_jax_packs(layout, dtype):
+    order = LAYOUTS[layout]
+    w = laid_out(draw(5, dtype, W.shape), "OIHW", order[1])
+    prepare = functools.partial(
+        dmlax.prepare_filter,
+        filter_zero_point=np.array([[0], [1], [2], [3]], dtype),
+        dimension_numbers=order,
+    )
+    traced = jax.jit(prepare)(w)
+    assert jax.tree.structure(traced) == jax.tree.structure(prepare(w))
+    jax.tree.map(assert_same, prepare(w), traced)
+    jax.tree.map(assert_same, prepare(jax.device_put(w)), traced)
+    jax.tree.map(assert_same, prepare(jax.device_put(w, jax.devices()[2])), traced)
+
+
+def test_a_filter_stays_on_the_device_that_it_was_put_on():
+    device = jax.devices()[2]
+    prepared = dmlax.prepare_filter(jax.device_put(W, device))
+    assert {leaf.device for leaf in jax.tree.leaves(prepared)} == {device}
+
+
+def test_the_arrays_of_a_prepared_filter_are_its_own():
+    w = draw(6, np.int8, (4, 4, 1, 1))  # packed as it lies
+    zero = np.array([1, 2, 3, 4], np.int8)
+    prepared = dmlax.prepare_filter(w, filter_zero_point=zero)
+    expected = jax.tree.map(np.array, prepared)
+    w += 1
+    zero += 1
+    jax.tree.map(assert_same, prepared, expected)
+
+
+ZEROS = [0, np.int8(0), np.zeros(4, np.int8), jnp.zeros((), jnp.int8), jnp.zeros(4, jnp.int8)]
+
+
+@pytest.mark.parametrize("zero", ZEROS, ids=repr)
+def test_a_constant_zero_point_of_0_is_dropped(zero):
+    prepared = dmlax.prepare_filter(W, filter_zero_point=zero)
+    assert prepared.zero_point is None
+    assert prepared == dmlax.prepare_filter(W)
+
+
+@pytest.mark.parametrize("zero", [0, 5, 128])
+def test_a_zero_point_of_uint8_keeps_its_meaning(zero):
+    w = draw(7, np.uint8, W.shape)
+    prepared = dmlax.prepare_filter(w, filter_zero_point=np.uint8(zero))
+    assert (prepared.zero_point is None) == (zero == 0)
+    assert_same(convolve(prepared), sums_of_products(X, w, 9, zero))
+
+
+def test_a_traced_zero_point_is_kept():
+    prepared = jax.jit(lambda w, z: dmlax.prepare_filter(w, filter_zero_point=z))(W, np.int8(0))
+    assert_same(prepared.zero_point, np.int8(0))
+    assert_same(convolve(prepared), sums_of_products(X, W, 9))
+
+
+WRONG_ZEROS = [
+    (np.int32(0), "data_type", "is int32[], expected int8"),
+    (np.zeros(3, np.int8), "sizes", "is int8[3], expected one value or 4, one per output channel"),
+]
+
+
+@pytest.mark.parametrize(("zero", "code", "message"), WRONG_ZEROS, ids=repr)
+def test_a_zero_point_of_0_is_checked_before_it_is_dropped(zero, code, message):
+    for call in (
+        lambda: dmlax.prepare_filter(W, filter_zero_point=zero),
+        lambda: dmlax.convolution_integer(X, W, filter_zero_point=zero),
+    ):
+        with pytest.raises(dmlax.SpecError, match=re.escape(message)) as caught:
+            call()
+        assert (caught.value.code, caught.value.field) == (code, "FilterZeroPointTensor")
+
+
+def test_a_constant_zero_point_of_0_costs_a_convolution_nothing():
+    def lowered(zero):
+        call = functools.partial(dmlax.convolution_integer, filter_zero_point=zero)
+        return jax.jit(functools.partial(call, implementation="xla")).lower(X, W).as_text()
+
+    assert lowered(0) == lowered(np.zeros(4, np.int8)) == lowered(None) != lowered(1)
+
+
+TREES = {  # what is done to the leaves, and the code and message of the refusal
+    "stacked": (
+        lambda x: jnp.stack([x, x]),
+        "sizes",
+        "packed is int8[2,4,16], expected int8[4,16] for int8[4,4,2,2] OIHW, group_count 1; map "
+        "over stacked filters with jax.vmap or lax.scan",
+    ),
+    "transposed": (
+        lambda x: x.T,
+        "sizes",
+        "packed is int8[16,4], expected int8[4,16] for int8[4,4,2,2] OIHW, group_count 1",
+    ),
+    "cast": (
+        lambda x: x.astype(jnp.float32),
+        "data_type",
+        "packed is float32[4,16], expected int8[4,16] for int8[4,4,2,2] OIHW, group_count 1",
+    ),
+    "NumPy's default integers": (
+        lambda x: np.asarray(x, np.int64),
+        "data_type",
+        "packed is int64[4,16], expected int8[4,16] for int8[4,4,2,2] OIHW, group_count 1",
+    ),
+    "sums cast": (
+        lambda x: x.astype(jnp.int16) if x.dtype == jnp.int32 else x,
+        "data_type",
+        "sums is int16[4], expected int32[4] for int8[4,4,2,2] OIHW, group_count 1",
+    ),
+    "zero points of another dtype": (
+        lambda x: x.astype(jnp.uint8) if x.shape == () else x,
+        "data_type",
+        "zero_point is uint8[], expected int8[4] or int8[] for int8[4,4,2,2] OIHW, group_count 1",
+    ),
+    "too many zero points": (
+        lambda x: jnp.stack([x] * 3) if x.shape == () else x,
+        "sizes",
+        "zero_point is int8[3], expected int8[4] or int8[] for int8[4,4,2,2] OIHW, group_count 1; "
+        "map over stacked filters with jax.vmap or lax.scan",
+    ),
+}
+
+
+@pytest.mark.parametrize("implementation", ["auto", "reference"])
+@pytest.mark.parametrize("name", TREES)
+def test_changed_leaves_are_refused_eagerly_and_traced(name, implementation):
+    change, code, message = TREES[name]
+    changed = jax.tree.map(change, dmlax.prepare_filter(W, filter_zero_point=np.int8(5)))
+    call = lambda w: dmlax.convolution_integer(X, w, implementation=implementation)  # noqa: E731
+    for way in (call, jax.jit(call), lambda w: jax.eval_shape(call, w)):
+        if "NumPy" in name and way is not call:
+            continue  # JAX narrows what it traces
+        with pytest.raises(dmlax.SpecError) as caught:
+            way(changed)
+        assert (caught.value.code, caught.value.field) == (code, "FilterTensor")
+        text = f"convolution_integer: FilterTensor is prepared, its {message}"
+        assert str(caught.value) == text
+
+
+def test_a_leaf_that_is_no_array_is_refused():
+    leaves, structure = jax.tree.flatten(dmlax.prepare_filter(W))
+    named = jax.tree.unflatten(structure, [None, "sums"][: len(leaves)])
+    with pytest.raises(dmlax.SpecError, match=r"its packed is None|is 'sums', expected"):
+        dmlax.convolution_integer(X, named)

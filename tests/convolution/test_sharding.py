@@ -1,22 +1,46 @@
 """A convolution split over devices: the same bits, and nothing gathered."""
 
 import functools
+import re
 
 import jax
 import numpy as np
 import pytest
-from jax.sharding import AxisType, NamedSharding
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import dmlax
 from convolution_cases import SPLIT
+from support import draw
+
+WINDOWS = {"start_padding": (1, 1), "end_padding": (1, 1)}
+SCALES = {"input_scale": 0.1, "filter_scale": 0.2, "output_scale": 3.0}
+CONVOLVE = functools.partial(
+    dmlax.quantized_linear_convolution, **SCALES, **WINDOWS, input_zero_point=5
+)
+COLLECTIVE = r"\b(all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)\b"
+
+
+def collectives(program):
+    """The names of those in a compiled program, which must be one for four devices."""
+    text = program.compile().as_text()
+    assert "num_partitions=4" in text
+    return set(re.findall(COLLECTIVE, text))
+
+
+@pytest.fixture(params=["Auto", "Explicit"])
+def mesh(request):
+    """`make_mesh` makes explicit axes, unless told otherwise."""
+    return jax.make_mesh((4,), ("d",), axis_types=(AxisType[request.param],))
+
+
+def put(mesh, operands, specs):
+    return [
+        jax.device_put(operand, NamedSharding(mesh, spec))
+        for operand, spec in zip(operands, specs, strict=True)
+    ]
 
 
 @pytest.fixture
-def mesh():
-    return jax.make_mesh((4,), ("d",), axis_types=(AxisType.Auto,))
-
-
-@pytest.fixture(params=["CPU", "GPU"])
 def program(take, request):
     """That of a CPU, or a GPU's, compiled for the CPU."""
     if request.param == "GPU":
@@ -24,35 +48,90 @@ def program(take, request):
 
 
 @pytest.mark.usefixtures("program")
+@pytest.mark.parametrize(
+    ("mesh", "program", "layout"),
+    [
+        ("Auto", "CPU", "NCHW"),
+        ("Auto", "CPU", "NHWC"),
+        ("Auto", "GPU", "NCHW"),
+        ("Auto", "GPU", "NHWC"),
+        ("Explicit", "CPU", "NHWC"),
+    ],
+    indirect=["mesh", "program"],
+)
 @pytest.mark.parametrize("split", SPLIT)
 @pytest.mark.parametrize("groups", [1, 2, 16])
-@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 def test_no_operand_is_gathered(layout, groups, split, mesh):
-    rng = np.random.default_rng(0)
-    x = rng.integers(0, 256, (8, 16, 9, 9), np.uint8)
-    x = x.transpose(["NCHW".index(axis) for axis in layout])
-    w = rng.integers(-128, 128, (32, 16 // groups, 3, 3), np.int8)
-    operands = x, w, rng.integers(-1000, 1000, 32, np.int32)
+    x = draw(0, np.uint8, (8, 16, 9, 9)).transpose(["NCHW".index(axis) for axis in layout])
+    w = draw(1, np.int8, (32, 16 // groups, 3, 3))
+    operands = x, w, np.random.default_rng(0).integers(-1000, 1000, 32, np.int32)
     call = jax.jit(
         functools.partial(
-            dmlax.quantized_linear_convolution,
-            input_scale=0.1,
-            filter_scale=0.2,
-            output_scale=3.0,
-            input_zero_point=5,
+            CONVOLVE,
             filter_zero_point=3,
-            start_padding=(1, 1),
-            end_padding=(1, 1),
             group_count=groups,
             dimension_numbers=(layout, "OIHW", layout),
         )
     )
-    placed = [
-        jax.device_put(operand, NamedSharding(mesh, spec))
-        for operand, spec in zip(operands, SPLIT[split], strict=True)
-    ]
-    text = call.lower(*placed).compile().as_text()
-    assert "num_partitions=4" in text
-    assert "all-gather" not in text
-    assert "all-to-all" not in text
-    np.testing.assert_array_equal(call(*placed), call(*operands))
+    placed = put(mesh, operands, SPLIT[split])
+    assert not collectives(call.lower(*placed))
+    result = call(*placed)
+    axis = 0 if split == "batch" else layout.index("C")
+    assert result.sharding.spec[axis] == "d"
+    np.testing.assert_array_equal(result, call(*operands))
+
+
+@pytest.mark.parametrize("layout", ["OIHW", "HWIO"])
+def test_a_prepared_filter_stays_split_over_its_output_channels(layout, mesh):
+    x, w = draw(0, np.uint8, (2, 8, 9, 9)), draw(1, np.int8, (16, 8, 3, 3))
+    spec = PartitionSpec(*("d" if axis == "O" else None for axis in layout))
+    prepare = functools.partial(dmlax.prepare_filter, dimension_numbers=("NCHW", layout, "NCHW"))
+    w = w.transpose(["OIHW".index(axis) for axis in layout])
+    image, split = put(mesh, (x, w), (PartitionSpec(), spec))
+    filter = prepare(split)
+    assert filter.packed.sharding.spec[0] == filter.sums.sharding.spec[0] == "d"
+    call = jax.jit(CONVOLVE)
+    assert not collectives(call.lower(image, filter))
+    result = call(image, filter)
+    assert result.sharding.spec[1] == "d"
+    np.testing.assert_array_equal(result, call(x, prepare(w)))
+
+
+def test_between_tensor_parallel_layers_activations_are_gathered_as_8_bits(mesh):
+    """The second layer needs all channels of the first one's output; no filter and no sum moves."""
+    x = draw(0, np.uint8, (2, 8, 9, 9))
+    filters = draw(1, np.int8, (16, 8, 3, 3)), draw(2, np.int8, (32, 16, 3, 3))
+
+    def model(x, first, second):
+        return CONVOLVE(CONVOLVE(x, first), second)
+
+    spec = PartitionSpec("d")
+    image, *split = put(mesh, (x, *filters), (PartitionSpec(), spec, spec))
+    prepared = [dmlax.prepare_filter(filter) for filter in split]
+    program = jax.jit(model).lower(image, *prepared)
+    assert collectives(program) == {"all-gather"}
+    gathered = re.findall(r"= (\w+)\[(\S*)\]\S* all-gather\(", program.compile().as_text())
+    assert {dtype for dtype, _ in gathered} <= {"u8", "s8"}
+    assert not {sizes for _, sizes in gathered} & {"32,144", "32,16,3,3"}
+    np.testing.assert_array_equal(jax.jit(model)(image, *prepared), model(x, *filters))
+
+
+def test_a_batch_and_a_filter_on_one_mesh_axis_split_the_batch():
+    mesh = jax.make_mesh((4,), ("d",))
+    x, w = draw(0, np.uint8, (4, 8, 9, 9)), draw(1, np.int8, (16, 8, 3, 3))
+    placed = put(mesh, (x, w), (PartitionSpec("d"), PartitionSpec("d")))
+    result = jax.jit(CONVOLVE)(*placed)
+    assert result.sharding.spec == PartitionSpec("d", None, None, None)
+    np.testing.assert_array_equal(result, CONVOLVE(x, w))
+
+
+@pytest.mark.parametrize("kind", ["Auto", "Explicit"])
+def test_a_batch_and_a_filter_on_two_mesh_axes_split_both(kind):
+    mesh = jax.make_mesh((2, 2), ("b", "k"), axis_types=(AxisType[kind],) * 2)
+    x, w = draw(0, np.uint8, (4, 8, 9, 9)), draw(1, np.int8, (16, 8, 3, 3))
+    placed = put(mesh, (x, w), (PartitionSpec("b"), PartitionSpec("k")))
+    call = jax.jit(CONVOLVE)
+    assert not collectives(call.lower(*placed))
+    result = call(*placed)
+    assert tuple(result.sharding.spec)[:2] == ("b", "k")
+    np.testing.assert_array_equal(result, CONVOLVE(x, w))

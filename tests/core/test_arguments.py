@@ -35,15 +35,17 @@ STRENGTH = [
     (None, None),
     (np.int8(1), np.int8),
     (np.zeros(2, np.uint8), np.uint8),
-    (np.float64(1), np.float32),
-    (np.zeros(2), np.float32),
-    (np.zeros(2, np.int64), np.int32),
+    (np.float64(1), None),
+    (np.zeros(2), None),
+    (np.zeros(2, np.int64), None),
+    (np.uint64(1), None),
+    (np.zeros(2, ">i4"), np.int32),
     (jnp.float16(1), np.float16),
 ]
 
 
 @pytest.mark.parametrize(("value", "dtype"), STRENGTH, ids=repr)
-def test_arrays_are_strong_and_python_numbers_are_not(value, dtype):
+def test_arrays_are_strong_and_numbers_of_64_bits_are_not(value, dtype):
     assert strong_dtype(value) == (None if dtype is None else np.dtype(dtype))
 
 
@@ -177,7 +179,9 @@ def test_a_tracer_is_no_option():
 
 
 SEQUENCES = [
-    (3, "is 3, expected 2 integers"),
+    (0, "is 0, expected at least 1"),
+    (True, "is True, expected 2 integers"),
+    (1.5, "is 1.5, expected 2 integers"),
     ("12", "is '12', expected 2 integers"),
     ((1,), "has 1 entries, expected 2"),
     ((1, 2, 3), "has 3 entries, expected 2"),
@@ -197,10 +201,54 @@ def test_any_sequence_gives_a_tuple(value):
     assert to_integers(RULES, "F", None, 2, 7, 1) == (7, 7)
 
 
-def test_a_64_bit_array_has_the_dtype_that_jax_will_give_it():
-    assert aval_of(np.zeros(2)) == (np.float32, (2,))
-    with jax.enable_x64(True):
-        assert aval_of(np.zeros(2)) == (np.float64, (2,))
+@pytest.mark.parametrize("value", [3, np.int64(3), np.uint8(3)])
+def test_one_integer_is_for_every_axis(value):
+    assert to_integers(RULES, "F", value, 2, 1, 1) == (3, 3)
+
+
+def test_an_aval_of_a_64_bit_array_is_its_own():
+    assert aval_of(np.zeros(2)) == (np.float64, (2,))
+
+
+def test_a_key_is_an_object():
+    assert str(aval_of(jax.random.key(0))) == "object[]"
+
+
+ROUNDED = [  # exact value, dtype, rounded once
+    (2**60 + 2**36 + 256, np.float32, 2.0**60 + 2.0**37),
+    (2**11 + 1, np.float16, 2.0**11),
+    (2**11 + 3, np.float16, 2.0**11 + 4),
+    (2**24 + 2**23 + 1, np.float32, 2.0**24 + 2.0**23),
+]
+
+
+@pytest.mark.parametrize(("value", "dtype", "rounded"), ROUNDED, ids=str)
+@pytest.mark.parametrize("form", [int, np.int64, lambda v: np.array([v])])
+def test_an_integer_is_rounded_once(value, dtype, rounded, form):
+    found = RULES.to_parameter("F", form(value), dtype)
+    assert (found.dtype, found.reshape(()).tolist()) == (dtype, rounded)
+
+
+class Variable:
+    """An object that stands for an array, as flax's parameters do."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __jax_array__(self):
+        return self.value
+
+
+@pytest.mark.parametrize("value", [jnp.int8(3), np.int8(3), 3, np.int64(3), weak(3)], ids=repr)
+def test_what_stands_for_an_array_is_one(value):
+    assert RULES.to_parameter("F", Variable(value), np.int8) == np.int8(3)
+    assert strong_dtype(Variable(value)) == strong_dtype(value)
+
+
+def test_a_tensor_may_be_an_object_that_stands_for_it():
+    array = jnp.ones(3)
+    assert RULES.to_array("F", Variable(array)) is array
+    assert error(RULES.to_array, "F", Variable([1]))[2] == "op: F is a list, expected an array"
 
 
 RANKS = {(): 1, (1,): 1, (3,): 1, (1, 1): 1, (3, 1): 2, (1, 0, 3): 2, (1, 1, 1, 5, 6): 2}

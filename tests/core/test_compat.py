@@ -207,3 +207,43 @@ def test_a_map_is_one_program(axes):
         found = call(x, more)
         assert which(found) == value
         np.testing.assert_array_equal(found["sum"], rows[0] + rows[1])
+
+
+# --- a function for each platform -----------------------------------------------------
+
+
+def by_platform(x, traced):
+    """1 where the default runs, 2 on a CPU, 3 on a TPU; lists what is traced."""
+
+    def gives(value):
+        def function(x):
+            traced.append(value)
+            return x + value
+
+        return function
+
+    outputs = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    return compat.by_platform(x, outputs, gives(1), {"cpu": gives(2), "tpu": gives(3)})
+
+
+@pytest.mark.parametrize(("platform", "value"), [("cpu", 2), ("tpu", 3), ("cuda", 1)])
+def test_where_the_platform_is_known_only_its_function_is_traced(platform, value):
+    traced = []
+    program = jax.jit(lambda x: by_platform(x, traced)).trace(X)
+    program.lower(lowering_platforms=(platform,))
+    assert traced == [value]
+
+
+def test_a_program_for_several_platforms_has_the_function_of_each():
+    traced = []
+    several = jax.jit(lambda x: by_platform(x, traced))
+    exported = jax.export.export(several, platforms=["cpu", "cuda", "tpu"])(X)
+    assert sorted(set(traced)) == [1, 2, 3]
+    np.testing.assert_array_equal(exported.call(X), X + 2)
+
+
+def test_a_platforms_function_runs_eager_mapped_and_split():
+    x = jax.device_put(X, NamedSharding(mesh_of(AxisType.Auto), SPLIT))
+    for call in (lambda x: by_platform(x, []), jax.vmap(lambda x: by_platform(x, []))):
+        for function, given in ((call, jnp.asarray(X)), (jax.jit(call), X), (jax.jit(call), x)):
+            np.testing.assert_array_equal(function(given), X + 2)

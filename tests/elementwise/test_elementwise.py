@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import dmlax
-from support import assert_same, draw, oracle, wild_floats
+from support import NATIVE, assert_same, draw, oracle, wild_floats
 
-IMPLEMENTATIONS = ["xla", "reference"]
+IMPLEMENTATIONS = [*NATIVE, "xla", "reference"]
 BROADCASTS = [
     ((2, 3, 4), (), None),
     ((2, 3, 4), (1,), None),

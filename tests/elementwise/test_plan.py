@@ -52,16 +52,18 @@ def test_rank_1_is_enough():
 
 def test_parameters_spread_along_their_axis():
     found = quantize(aval(np.float32, 2, 3, 4, 5), aval(np.float32, 3), axis=1)
-    assert found.spread(np.zeros(3)).shape == (3, 1, 1)
+    assert found.spread(np.zeros(3)).shape == (1, 3, 1, 1)
     assert found.spread(np.zeros(())).shape == ()
     assert quantize(aval(np.float32, 3), aval(np.float32, 3), axis=0).spread(np.zeros(3)).ndim == 1
     found = quantize(aval(np.float32, 3, 2), aval(np.float32, 3), axis=0)
     assert found.spread(np.zeros(3)).shape == (3, 1)
 
 
-def test_parameters_without_an_axis_stay_as_they_are():
+def test_parameters_without_an_axis_get_the_inputs_rank():
     found = quantize(aval(np.float32, 2, 3), aval(np.float32, 2, 1))
     assert found.spread(np.zeros((2, 1))).shape == (2, 1)
+    assert found.spread(np.zeros(3)).shape == (1, 3)
+    assert found.spread(np.zeros(())).shape == ()
 
 
 def test_a_parameter_of_one_element_goes_along_any_axis():

@@ -171,3 +171,30 @@ def test_a_weak_or_scalar_input_is_treated_as_an_array_is():
 def test_big_endian_numpy_arrays_have_the_same_values():
     x = np.array([0, 1, 0, 256], ">u4")
     assert dmlax.nonzero_coordinates(x).coordinates[:2].tolist() == [[1], [3]]
+
+
+@pytest.mark.parametrize("fill_value", [0, 1, 2**32 - 1])
+def test_indices_gather_and_scatter_the_found_elements_alone(fill_value, how):
+    """Whatever fills the rows after the count, 0 and the last element are not met again."""
+    x = np.float32([[3, 0, 0, 5], [0, 7, 0, 9]])
+
+    def sums(x):
+        found = dmlax.nonzero_coordinates(x, size=6, fill_value=fill_value)
+        values = x.at[found.indices].get(mode="fill", fill_value=-1)
+        return values, jnp.zeros_like(x).at[found.indices].add(values, mode="drop")
+
+    values, scattered = how(sums)(jnp.asarray(x))
+    assert values.tolist() == [3, 5, 7, 9, -1, -1]
+    assert_same(scattered, x)
+    both = jax.vmap(sums)(jnp.stack([x, x * 0]))
+    assert both[0].tolist() == [[3, 5, 7, 9, -1, -1], [-1] * 6]
+    assert_same(both[1], np.stack([x, x * 0]))
+
+
+def test_a_plain_index_meets_an_element_again():
+    """The reason for `indices`."""
+    x = jnp.float32([3, 0, 9])
+    clamped = dmlax.nonzero_coordinates(x, fill_value=3).coordinates
+    assert x[tuple(clamped.T)].tolist() == [3, 9, 9]
+    first = dmlax.nonzero_coordinates(x).coordinates
+    assert jnp.zeros(3).at[tuple(first.T)].add(1).tolist() == [2, 0, 1]

@@ -1,5 +1,9 @@
 """Every way a case or a file can go wrong."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 CODES = frozenset(
     {
         "alignment",
@@ -34,12 +38,29 @@ class Unsupported(Exception):  # noqa: N818 - an answer, not a fault
 class Malformed(Exception):  # noqa: N818 - names the state of the file
     """A vector file that cannot be trusted: where it is broken, and how."""
 
+    what = "vectors"
+
     def __init__(self, position: str, message: str, file: str = "") -> None:
         """`position` is a line and column, or a JSON pointer."""
         super().__init__(f"{file}{':' if file else ''}{position}: {message}")
         self.position = position
         self.message = message
         self.file = file
+
+
+class MalformedReport(Malformed):
+    """A report that cannot be trusted."""
+
+    what = "report"
+
+
+@contextmanager
+def in_file(path: Path, kind: type[Malformed] = Malformed) -> Iterator[None]:
+    """Name the file in which something is malformed."""
+    try:
+        yield
+    except Malformed as error:
+        raise kind(error.position, error.message, str(path)) from None
 
 
 class AdapterFailure(Exception):  # noqa: N818 - as the others, a state and not a kind of fault
@@ -49,6 +70,10 @@ class AdapterFailure(Exception):  # noqa: N818 - as the others, a state and not 
         """`details` are lines for people, such as the end of standard error."""
         super().__init__(reason)
         self.details = details
+
+
+class WrongUsage(Exception):  # noqa: N818 - what the caller did
+    """An option that asks for what cannot be done."""
 
 
 class NotStartable(Exception):  # noqa: N818 - the state of an adapter

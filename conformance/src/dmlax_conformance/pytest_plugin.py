@@ -3,26 +3,19 @@
 Without that option this does nothing, and it imports nothing that takes time.
 """
 
-from pathlib import Path
-
 import pytest
+
+from .options import FILTERS, add_options
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options, all of which begin with `--dml`."""
     group = parser.getgroup("dmlax-conformance", "conformance vectors of DirectML operators")
     chosen = group.addoption
-    names = "run the vectors against this: a built-in name, module:Class or process:command"
-    chosen("--dml-implementation", metavar="NAME", help=names)
-    chosen("--dml-variant", metavar="NAME", help="one of the adapter's variants, or all")
-    chosen("--dml-operator", metavar="NAME", action="append", help="only this operator")
-    chosen("--dml-id", metavar="ID", action="append", help="only this vector")
-    chosen("--dml-flag", metavar="NAME", action="append", help="only vectors with this flag")
-    chosen("--dml-vectors", metavar="DIR", type=Path, help="another folder of vectors")
-    chosen("--dml-min-cases", metavar="N", type=int, default=1, help="fewest applicable cases")
-    chosen("--dml-time-limit", metavar="SECONDS", type=float, help="for one answer of a program")
-    failures = 'JSON {"id[variant]": "reason"} of failures that are known'
-    chosen("--dml-expected-failures", metavar="FILE", type=Path, help=failures)
+    text = "run the vectors against this: a built-in name, module:Class or process:command"
+    chosen("--dml-implementation", metavar="NAME", help=text)
+    names = ("variant", *FILTERS, "min-cases", "time-limit", "expected-failures")
+    add_options(chosen, names, "--dml-")
     chosen("--dml-only", action="store_true", help="collect no other tests")
 
 

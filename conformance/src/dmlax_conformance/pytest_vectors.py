@@ -2,34 +2,38 @@
 
 from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 
 from . import adapters
-from .errors import Malformed, NotStartable
+from .errors import Malformed, NotStartable, WrongUsage
 from .format import vectors
 from .format.vectors import Vector
+from .options import FILTERS
 from .paths import vectors_dir
 from .reports import expected
 from .suite import report, runner
 from .suite.adapter import Adapter
 from .suite.repeat import start_of_command
-from .suite.runner import Result
+from .suite.runner import Judged, Result
 
+NAMES = (*FILTERS, "variant", "time-limit", "expected-failures")
 VERDICT = "dml_verdict"
+PROPERTIES = ("dml_operator", "dml_valid", VERDICT)
 Cases = list[tuple[Vector, str]]
 
 
 class Vectors:
-    """Adds the vectors to a session, and fails one in which too few of them applied."""
+    """Adds the vectors to a session, and fails one that proves too little."""
 
     def __init__(self, config: pytest.Config, name: str) -> None:
         """Remember what to test; the adapter starts when the vectors are collected."""
         self._config = config
         self._name = name
         self._collector: Suite | None = None
-        self._applicable = 0
+        self._judged: list[Judged] = []
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_make_collect_report(
@@ -43,23 +47,23 @@ class Vectors:
         return found
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count the vectors that applied, also those that ran in another process."""
-        verdict = dict(report.user_properties).get(VERDICT)
-        if report.when == "call" and verdict not in (None, "unsupported"):
-            self._applicable += 1
+        """Note the verdicts, also those of another process."""
+        own = dict(report.user_properties)
+        if report.when == "call" and VERDICT in own:
+            operator, is_valid, verdict = (own[name] for name in PROPERTIES)
+            self._judged.append(Judged(str(operator), bool(is_valid), str(verdict)))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Stop the adapter, and fail if too few vectors applied."""
+        """Stop the adapter, and fail if there are too few values."""
         if self._collector is not None:
             self._collector.close()
-        if self._is_short() and session.exitstatus in (0, pytest.ExitCode.NO_TESTS_COLLECTED):
+        if self._shortfalls() and session.exitstatus in (0, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say that too few vectors applied."""
-        if self._is_short():
-            line = f"{self._applicable} applicable vectors, needed {self._needed()}"
+        """Say why the session proves too little."""
+        for line in self._shortfalls():
             terminalreporter.write_line(f"dmlax-conformance: {line}", red=True)
 
     def _suite(self, session: pytest.Session) -> "Suite":
@@ -69,14 +73,11 @@ class Vectors:
             self._collector = Suite.from_parent(session, implementation=self._name, **own)
         return self._collector
 
-    def _needed(self) -> int:
-        return max(int(self._config.getoption("--dml-min-cases")), 1)
-
-    def _is_short(self) -> bool:
-        """Only the process that sees every report can tell."""
-        is_worker = hasattr(self._config, "workerinput")
-        is_run = not (self._config.option.collectonly or is_worker)
-        return is_run and self._applicable < self._needed()
+    def _shortfalls(self) -> list[str]:
+        """Return why the session proves too little; a worker does not see every report."""
+        if self._config.option.collectonly or hasattr(self._config, "workerinput"):
+            return []
+        return runner.shortfalls(self._judged, self._config.getoption("--dml-min-cases"))
 
 
 class Given(NamedTuple):
@@ -98,21 +99,22 @@ class Suite(pytest.Collector):
 
     def collect(self) -> Iterator[pytest.Collector]:
         """Start the adapter, and yield a collector for each file."""
-        folder = self.config.getoption("--dml-vectors")
-        is_all = self.config.getoption("--dml-expected-failures") is not None
-        operators = () if is_all else self.config.getoption("--dml-operator") or ()
+        options = SimpleNamespace(
+            **{name.replace("-", "_"): self.config.getoption(f"--dml-{name}") for name in NAMES}
+        )
         try:
-            suite = vectors.load_all(folder, operators)
-            self._adapter = self._adapter or self._started()
-            reasons = self._reasons(runner.cases(self._adapter, suite, self._adapter.variants))
-        except (Malformed, NotStartable) as error:
+            chosen = vectors.selected(options)
+            self._adapter = self._adapter or adapters.start(
+                self._implementation, options.time_limit
+            )
+            reasons = expected.reasons(options, self._adapter)
+            variants = runner.variants_of(self._adapter, options.variant)
+        except (Malformed, NotStartable, WrongUsage) as error:
             raise self.CollectError(f"dmlax-conformance: {error}") from error
-        limit = self.config.getoption("--dml-time-limit")
-        start = start_of_command(self._implementation, folder, limit)
+        start = start_of_command(self._implementation, options.vectors, options.time_limit)
         given = Given(self._adapter, start, reasons)
-        chosen = [vector for vector in suite if self._is_chosen(vector)]
         files: dict[Path, Cases] = {}
-        for vector, variant in runner.cases(self._adapter, chosen, self._variants(self._adapter)):
+        for vector, variant in runner.cases(self._adapter, chosen, variants):
             files.setdefault(vector.file, []).append((vector, variant))
         for path, cases in files.items():
             name = f"{path.parent.name}/{path.name}"
@@ -123,26 +125,6 @@ class Suite(pytest.Collector):
         """Let go of what the adapter holds."""
         if self._adapter is not None:
             adapters.close(self._adapter)
-
-    def _started(self) -> Adapter:
-        limit = self.config.getoption("--dml-time-limit")
-        return adapters.start(self._implementation, limit)
-
-    def _is_chosen(self, vector: Vector) -> bool:
-        option = self.config.getoption
-        wanted = (option("--dml-operator"), option("--dml-id"), option("--dml-flag"))
-        return vectors.matches(vector, *wanted)
-
-    def _variants(self, adapter: Adapter) -> tuple[str, ...]:
-        try:
-            return runner.variants_of(adapter, self.config.getoption("--dml-variant"))
-        except NotStartable as error:
-            raise self.CollectError(f"dmlax-conformance: {error}") from error
-
-    def _reasons(self, cases: Cases) -> Mapping[str, str]:
-        path = self.config.getoption("--dml-expected-failures")
-        known = {expected.key_of(vector.id, variant) for vector, variant in cases}
-        return {} if path is None else expected.load(path, known)
 
 
 class File(pytest.Collector):
@@ -177,7 +159,8 @@ class Item(pytest.Item):
     def runtest(self) -> None:
         """Give the vector to the adapter; raise unless the answer is exact or permitted."""
         outcome = runner.judge(self._given.adapter, self._vector, self._variant)
-        self.user_properties.append((VERDICT, outcome.verdict))
+        judged = Judged(self._vector.operator, self._vector.is_valid, outcome.verdict)
+        self.user_properties += zip(PROPERTIES, judged, strict=True)
         if outcome.verdict == "unsupported":
             self._decline("; ".join(outcome.details))
         elif outcome.verdict not in runner.PASSED:

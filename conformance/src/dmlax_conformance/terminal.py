@@ -1,9 +1,13 @@
-"""Tables and progress bars: by rich, or plainly where it is not installed."""
+"""Tables, progress bars and complaints: by rich, or plainly where it is not installed."""
 
+import sys
 from collections.abc import Iterable
 from itertools import zip_longest
 from typing import Any, TypeVar
 
+from .texts import printable
+
+LONGEST = 4000  # characters of a complaint
 T = TypeVar("T")
 
 
@@ -65,4 +69,20 @@ try:
 except ImportError:
     Console, Table, track = PlainConsole, PlainTable, plain_track  # type: ignore[misc,assignment]
 
-__all__ = ["Console", "Table", "track"]
+__all__ = ["Console", "Table", "complain", "console", "progress"]
+
+
+def console() -> Console:
+    """Return standard output; what is piped has a fixed width."""
+    return Console(width=None if sys.stdout.isatty() else 120)
+
+
+def progress(items: Iterable[T], label: str, total: int) -> Iterable[T]:
+    """Show how many of the items have come, where somebody looks."""
+    return track(items, label, total, transient=True, disable=not sys.stderr.isatty())
+
+
+def complain(message: str, code: int) -> int:
+    """Print why a command ends with this code, and return the code."""
+    print(f"dmlax-conformance: {printable(message, LONGEST)}", file=sys.stderr)
+    return code

@@ -78,6 +78,15 @@ def leave_a_child() -> None:
         hang()
 
 
+def leave_a_child_in_a_session() -> None:
+    """Do the same from a session of its own, whose leader has ended."""
+    with open(f"{STARTS}.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        command = ["sh", "-c", "sleep 600 &"]
+        subprocess.run(command, pass_fds=[file.fileno()], start_new_session=True, check=True)
+        hang()
+
+
 def close_stdout() -> None:
     os.close(1)
     hang()
@@ -95,6 +104,22 @@ def instead(seq: int, outputs: dict[str, Any]) -> dict[str, Callable[[], None]]:
         "crash": crash,
         "exit": lambda: leave_with(3),
         "leave-a-child": leave_a_child,
+        "leave-a-session": leave_a_child_in_a_session,
+        "surrogate": lambda: say({"seq": seq, "unsupported": "no \ud800 kernel"}),
+        "surrogate-error": lambda: say({"seq": seq, "error": "\udfff\x1b[2J\x07"}),
+        "surrogate-name": answer(**{"Output\ud800": count}),
+        "long-error": lambda: say({"seq": seq, "error": "out of memory " * 1_500_000}),
+        "long-refusal": lambda: say(
+            {
+                "seq": seq,
+                "refused": {"code": "sizes", "field": "InputTensor", "message": "x" * 20_000_000},
+            }
+        ),
+        "long-answer": lambda: write(
+            b'{"seq":%d,"outputs":{"OutputCountTensor":{"dtype":"uint32","sizes":[1],"data":[' % seq
+            + b"1," * 10_000_000
+            + b"1]}}}\n"
+        ),
         "close-stdout": close_stdout,
         "flood-stdout": flood_stdout,
         "garbage": lambda: write(b"Segmentation fault? No, only chatter\n"),

@@ -13,7 +13,7 @@ import dmlax_conformance
 from dmlax_conformance.format.vectors import Vector
 
 CONFORMANCE = Path(__file__).parents[2]
-SOURCE = CONFORMANCE / "examples" / "nonzero.c"
+SOURCE = CONFORMANCE / "examples" / "two_operators.c"
 STRICT = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-O2")
 PROGRAM = """
 import sys
@@ -31,12 +31,15 @@ sys.exit(cli.main(sys.argv[1:]))
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("c") / "nonzero"
+    path = tmp_path_factory.mktemp("c") / SOURCE.stem
     subprocess.run([os.environ.get("CC", "cc"), *STRICT, "-o", path, SOURCE], check=True)
     return path
 
 
-SMALL = ("EffectiveRank", "Extreme", "Invalid", "PageExample", "SpecialFloat")  # no large vectors
+SMALL = (  # no large vectors
+    *("EffectiveRank", "Extreme", "Invalid", "PageExample", "SpecialFloat"),
+    *("Groups", "Windows", "Overflow"),
+)
 
 
 def expect_exact(report: Path, suite: list[Vector]) -> None:
@@ -51,13 +54,15 @@ def expect_exact(report: Path, suite: list[Vector]) -> None:
 
 
 def is_claimed(vector: Vector) -> bool:
-    if vector.operator != "nonzero_coordinates" or vector.desc is not None:
+    if vector.desc is not None:
         return False
-    return vector.inputs["InputTensor"].dtype in ("int32", "uint8", "float32")
+    is_counted = vector.inputs["InputTensor"].dtype in ("int32", "uint8", "float32")
+    own = {"nonzero_coordinates": is_counted, "convolution_integer": True}
+    return own.get(vector.operator, False)
 
 
 def run(command: list[str], program: Path, report: Path, *filters: str, **options: Any) -> None:
-    own = ["--command", str(program), "--operator", "nonzero_coordinates", "--report", str(report)]
+    own = ["--command", str(program), "--report", str(report)]
     done = subprocess.run(
         [*command, "run", *own, *filters], capture_output=True, text=True, check=False, **options
     )

@@ -26,7 +26,14 @@ HERE = Path(__file__).parent
 LINES = HERE.parents[1] / "examples" / "nonzero_lines.py"
 SOON = 2.0  # seconds: longer than any right answer, short enough to wait for
 PATIENT = 30.0
-WAIT = {"hang", "leave-a-child", "half-a-line-and-hang", "never-reads", "silent-start"}
+WAIT = {
+    "hang",
+    "leave-a-child",
+    "leave-a-session",
+    "half-a-line-and-hang",
+    "never-reads",
+    "silent-start",
+}
 
 Misbehaving = Callable[..., Process]
 
@@ -84,6 +91,12 @@ WAYS = {  # the verdict on the victim, a part of the explanation, and how often 
     "crash": ("error", "was ended by SIGKILL without an answer", 2),
     "exit": ("error", "exited with status 3 without an answer", 2),
     "leave-a-child": ("error", "no answer within", 2),
+    "surrogate": ("unsupported", r"no \ud800 kernel", 1),
+    "surrogate-error": ("error", r"the adapter reports: \udfff\x1b[2J\x07", 1),
+    "surrogate-name": ("error", r"/outputs", 2),
+    "long-error": ("error", "(20999421 more characters)", 1),
+    "long-refusal": ("fail", "more characters)", 1),
+    "long-answer": ("error", "more values than were asked for", 2),
     "close-stdout": ("error", "closed its standard output without an answer", 2),
     "flood-stdout": ("error", "answered seq 999999 when asked seq 3", 2),
     "garbage": ("error", "breaks protocol 1 at 1:1: Expecting value; it begins Segmentation", 2),
@@ -124,10 +137,13 @@ def test_one_misbehaviour_costs_one_vector(
     way: str, misbehaving: Misbehaving, chosen: list[Vector], starts: Path
 ) -> None:
     verdict, explanation, times = WAYS[way]
-    adapter = misbehaving(way, chosen[2].id)
+    longest = 1 << 28 if way.startswith("long-") else 1_000_000
+    adapter = misbehaving(way, chosen[2].id, longest)
     results = list(runner.run(adapter, chosen, adapter.variants))
     assert verdicts(results) == ["exact", "exact", verdict, "exact", "exact", "exact"]
-    assert explanation in "\n".join(results[2].outcome.details)
+    details = "\n".join(results[2].outcome.details)
+    assert explanation in details
+    assert len(details) < 2000
     assert len(starts.read_text().splitlines()) == times
 
 
@@ -207,10 +223,11 @@ def test_a_question_beyond_the_limit_is_not_asked(
     assert "more than 10000" in result.outcome.details[0]
 
 
+@pytest.mark.parametrize("way", ["leave-a-child", "leave-a-session"])
 def test_what_a_program_started_is_killed_with_it(
-    misbehaving: Misbehaving, chosen: list[Vector], starts: Path
+    way: str, misbehaving: Misbehaving, chosen: list[Vector], starts: Path
 ) -> None:
-    adapter = misbehaving("leave-a-child", chosen[0].id)
+    adapter = misbehaving(way, chosen[0].id)
     (result,) = runner.run(adapter, chosen[:1], adapter.variants)
     assert result.verdict == "error"
     with open(f"{starts}.lock") as file:

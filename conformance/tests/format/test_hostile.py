@@ -96,6 +96,41 @@ EDITS: dict[str, tuple[Edit, str, str]] = {
     "path as operator": (set_at("operator", to="../../etc"), "/operator", "not one of"),
     "path as topic": (set_at("topic", to="../integers"), "/topic", "does not match"),
     "path as id": (set_at("vectors", 0, "id", to="../x"), "/vectors/0/id", "does not match"),
+    "a newline in an id": (
+        lambda value: value["vectors"][0].update(id=value["vectors"][0]["id"] + "\n"),
+        "/vectors/0/id",
+        r"\n is not to be printed",
+    ),
+    "a surrogate in a comment": (
+        set_at("vectors", 1, "comment", to="a comment \ud800"),
+        "/vectors/1/comment",
+        r"\ud800 is not to be printed",
+    ),
+    "an escape in a comment": (
+        set_at("vectors", 1, "comment", to="a \x1b[31mred comment"),
+        "/vectors/1/comment",
+        r"\x1b is not to be printed",
+    ),
+    "an escape in a key": (
+        lambda value: value["notes"].update({"Odd\x07": "no such flag"}),
+        "/notes",
+        "",
+    ),
+    "an unknown clause": (
+        lambda value: value["vectors"][2]["clause"].append("NZC-99"),
+        "/vectors/2/clause",
+        "NZC-99 is not explained in clauses",
+    ),
+    "an unknown flag": (
+        lambda value: value["vectors"][2]["flags"].append("Strange"),
+        "/vectors/2/flags",
+        "Strange is not explained in notes",
+    ),
+    "its own pair": (
+        lambda value: value["vectors"][0].update(beside=value["vectors"][0]["id"]),
+        "/vectors/0/beside",
+        "is the vector itself",
+    ),
 }
 
 
@@ -130,7 +165,7 @@ TEXTS: dict[str, tuple[bytes, str, str]] = {
     "a string without an end": (b'["' + b'\\"' * 100_000, "1:2", "Unterminated"),
     "brackets in a string": (b'"' + b"[" * 1000 + b'"', "/", "is not of type 'object'"),
     "many digits": (b'{\n"schema": -' + b"9" * 5000 + b"}", "2:12", "digits"),
-    "infinity": (b'{"schema": Infinity}', "token Infinity", "JSON"),
+    "infinity": (b'{"schema": Infinity}', "1:12", "token Infinity is not JSON"),
     "not UTF-8": (b'{"schema": "\xff"}', "byte 12", "UTF-8"),
     "byte order mark": (b"\xef\xbb\xbf{}", "1:1", "BOM"),
     "empty": (b"", "1:1", "Expecting value"),
@@ -180,6 +215,19 @@ def test_a_pipe_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "nonzero_coordinates").mkdir()
     os.mkfifo(tmp_path / "nonzero_coordinates" / "pipe.json")
     assert "is not a regular file" in str(refusal(tmp_path))
+
+
+@pytest.mark.parametrize("place", ["nonzero_coordinates", "nonzero_coordinates/loop.json"])
+def test_a_loop_of_links_is_not_followed(place: str, tmp_path: Path) -> None:
+    link = tmp_path / place
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(link)
+    if link.suffix:
+        assert str(refusal(tmp_path)).startswith(f"{link}:/: ")
+    else:
+        assert vectors.load_all(tmp_path) == []
+    with pytest.raises(Malformed, match=r"link|regular file"):
+        vectors.load(link)
 
 
 def test_an_id_is_unique_among_files(tmp_path: Path, good: str) -> None:

@@ -73,10 +73,11 @@ def test_names_file_and_pointer(name: str, edited: Callable[[Edit], Path], good:
 
 
 TEXTS = {
+    "twice inside": ('{"a": {"b": 1},\n "c": [{"b": "{", "b": 2}]}', "2:19"),
     "syntax": ('{\n  "schema": oops\n}', "2:13"),
     "truncated": ('{\n  "schema": ', "2:13"),
-    "nan": ('{"schema": NaN}', "token NaN"),
-    "twice": ('{"schema": 1, "schema": 2}', "key 'schema'"),
+    "nan": ('{"schema": NaN}', "1:12"),
+    "twice": ('{"schema": 1, "schema": 2}', "1:15"),
 }
 
 

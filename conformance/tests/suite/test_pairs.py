@@ -11,10 +11,7 @@ from dmlax_conformance.format.vectors import Vector
 from dmlax_conformance.operators import OPERATORS
 from dmlax_conformance.operators._shared import covering
 
-ROOMS = {
-    name: import_module(f"dmlax_conformance.operators.{name}.cases_systematic")
-    for name in OPERATORS
-}
+ROOMS = {name: import_module(f"dmlax_conformance.operators.{name}.cases") for name in OPERATORS}
 SMALL = {"a": ("0", "1", "2"), "b": ("0", "1", "2"), "c": ("0", "1"), "d": ("0", "1", "2", "3")}
 
 
@@ -34,81 +31,77 @@ def test_pairs_that_are_kept_apart_do_not_meet() -> None:
         covering.rows(SMALL, covering.apart("no", (("a", "0"), ("z", "3"))))
 
 
-def parameter(vector: Vector, name: str, single: str = "one") -> str:
+Read = Callable[[Vector], str]
+
+
+def dtype_of(name: str) -> Read:
+    return lambda vector: (
+        (vector.inputs[name] if name in vector.inputs else vector.outputs[name]).dtype
+    )
+
+
+def attribute(name: str, least: int) -> Read:
+    return lambda vector: "more" if max(vector.attributes[name]) > least else str(least)
+
+
+def parameter(name: str) -> Read:
     """Say whether a parameter of a convolution is absent, one value, or one for each channel."""
-    if name not in vector.inputs:
-        return "absent"
-    return "each channel" if len(vector.inputs[name].words) > 1 else single
+    kinds = {0: "absent", 1: "one"}
+    return lambda vector: kinds.get(
+        len(vector.inputs[name].words) if name in vector.inputs else 0, "each channel"
+    )
 
 
-def windows(vector: Vector) -> dict[str, str]:
-    x, w, given = vector.inputs["InputTensor"], vector.inputs["FilterTensor"], vector.attributes
-    groups, outputs = given["GroupCount"], w.sizes[0]
-    names = {1: "1"} | {x.sizes[1]: "depthwise" if outputs == groups else "depthwise twice"}
-    more = {"strides": "Strides", "dilations": "Dilations"}
-    padding = {"start padding": "StartPadding", "end padding": "EndPadding"}
-    return {
-        "spatial": str(len(x.sizes) - 2),
-        **{name: "more" if max(given[field]) > 1 else "1" for name, field in more.items()},
-        **{name: "more" if max(given[field]) > 0 else "0" for name, field in padding.items()},
-        "groups": str(groups) if groups < 3 and groups != x.sizes[1] else names[groups],
-        "batch": "more" if x.sizes[0] > 1 else "1",
-        "input": x.dtype,
-        "filter": w.dtype,
-        "input zero point": parameter(vector, "InputZeroPointTensor"),
-        "filter zero point": parameter(vector, "FilterZeroPointTensor"),
-    }
-
-
-def quantized(vector: Vector) -> dict[str, str]:
-    return {
-        **windows(vector),
-        "output": vector.outputs["OutputTensor"].dtype,
-        "output zero point": parameter(vector, "OutputZeroPointTensor"),
-        "bias": parameter(vector, "BiasTensor"),
-        "filter scale": parameter(vector, "FilterScaleTensor"),
-    }
-
-
-def element_wise(vector: Vector) -> dict[str, str]:
-    x = vector.inputs["InputTensor"].sizes
-    return {
-        "input": vector.inputs["InputTensor"].dtype,
-        "output": vector.outputs["OutputTensor"].dtype,
-        "scale": broadcast(vector, "ScaleTensor"),
-        "zero point": broadcast(vector, "ZeroPointTensor"),
-        "rank": str(len(x)),
-        "elements": "few" if prod(x) < 100 else str(prod(x)),
-    }
-
-
-def broadcast(vector: Vector, name: str) -> str:
+def broadcast(name: str) -> Read:
     """Say whether a parameter is absent, one value, along an axis, or one for each element."""
-    if name not in vector.inputs:
-        return "absent"
-    sizes = vector.inputs[name].sizes
-    if prod(sizes) == 1:
-        return "one"
-    return "each" if sizes == vector.inputs["InputTensor"].sizes else "axis"
+
+    def read(vector: Vector) -> str:
+        sizes = vector.inputs[name].sizes if name in vector.inputs else None
+        whole = {None: "absent", vector.inputs["InputTensor"].sizes: "each"}
+        return "one" if sizes and prod(sizes) == 1 else whole.get(sizes, "axis")
+
+    return read
 
 
-def coordinates(vector: Vector) -> dict[str, str]:
-    x = vector.inputs["InputTensor"].sizes
-    is_less = vector.outputs["OutputCoordinatesTensor"].sizes[-1] < len(x)
-    return {
-        "input": vector.inputs["InputTensor"].dtype,
-        "rank": str(len(x)),
-        "width": "effective rank" if is_less else "rank",
-        "elements": "few" if prod(x) < 100 else str(prod(x)),
-    }
+def groups(vector: Vector) -> str:
+    count, channels = vector.attributes["GroupCount"], vector.inputs["InputTensor"].sizes[1]
+    if count == 1 or count != channels:
+        return str(count)
+    return "depthwise" if vector.inputs["FilterTensor"].sizes[0] == count else "depthwise twice"
 
 
-SEEN: dict[str, Callable[[Vector], dict[str, str]]] = {
-    "quantized_linear_convolution": quantized,
-    "convolution_integer": windows,
-    "element_wise_quantize_linear": element_wise,
-    "element_wise_dequantize_linear": element_wise,
-    "nonzero_coordinates": coordinates,
+def width(vector: Vector) -> str:
+    width = vector.outputs["OutputCoordinatesTensor"].sizes[-1]
+    return "rank" if width == len(sizes_of(vector)) else "effective rank"
+
+
+def sizes_of(vector: Vector) -> tuple[int, ...]:
+    return vector.inputs["InputTensor"].sizes
+
+
+READ: dict[str, Read] = {
+    "input": dtype_of("InputTensor"),
+    "filter": dtype_of("FilterTensor"),
+    "output": dtype_of("OutputTensor"),
+    "rank": lambda vector: str(len(sizes_of(vector))),
+    "spatial": lambda vector: str(len(sizes_of(vector)) - 2),
+    "batch": lambda vector: "more" if sizes_of(vector)[0] > 1 else "1",
+    "elements": lambda vector: (
+        "few" if prod(sizes_of(vector)) < 100 else str(prod(sizes_of(vector)))
+    ),
+    "width": width,
+    "groups": groups,
+    "strides": attribute("Strides", 1),
+    "dilations": attribute("Dilations", 1),
+    "start padding": attribute("StartPadding", 0),
+    "end padding": attribute("EndPadding", 0),
+    "input zero point": parameter("InputZeroPointTensor"),
+    "filter zero point": parameter("FilterZeroPointTensor"),
+    "output zero point": parameter("OutputZeroPointTensor"),
+    "filter scale": parameter("FilterScaleTensor"),
+    "bias": parameter("BiasTensor"),
+    "scale": broadcast("ScaleTensor"),
+    "zero point": broadcast("ZeroPointTensor"),
 }
 
 
@@ -116,9 +109,10 @@ SEEN: dict[str, Callable[[Vector], dict[str, str]]] = {
 def test_every_pair_of_options_is_in_a_vector(operator: str, suite: list[Vector]) -> None:
     """The options are read off the tensors, not off what the generator meant."""
     mine = [v for v in suite if v.operator == operator and v.topic == "pairs"]
-    seen = [SEEN[operator](vector) for vector in mine]
+    factors = ROOMS[operator].FACTORS
+    seen = [{name: READ[name](vector) for name in factors} for vector in mine]
     met = set().union(*map(covering.pairs_of, seen))
-    assert met == covering.pairs(ROOMS[operator].FACTORS, ROOMS[operator].APART)
+    assert met == covering.pairs(factors, ROOMS[operator].APART)
     for vector, row in zip(mine, seen, strict=True):
         assert vector.comment == ", ".join(f"{name}: {value}" for name, value in row.items())
 

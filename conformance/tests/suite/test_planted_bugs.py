@@ -23,7 +23,7 @@ from dmlax_conformance.suite import runner
 from dmlax_conformance.suite.bugs import matrix
 from dmlax_conformance.suite.bugs.catalogue import GROUPS, ROOMS, catalogue
 from dmlax_conformance.suite.bugs.matrix import Subject
-from dmlax_conformance.suite.bugs.record import CORRECT, VALUES, Bug
+from dmlax_conformance.suite.bugs.record import VALUES, Bug, correct
 from dmlax_conformance.suite.bugs.refusals import Rules
 
 PLANTED = [bug for bug in catalogue().values() if bug.must_kill]
@@ -128,7 +128,8 @@ def test_permitted_variants_differ_where_the_vectors_allow_it(subjects: list[Sub
 
 
 def test_a_bug_that_equals_the_correct_implementation_survives(subjects: list[Subject]) -> None:
-    same = Bug("nonzero-same", "nonzero_coordinates", ("NZC-2",), replace(CORRECT), VALUES)
+    made = replace(correct("nonzero_coordinates"))
+    same = Bug("nonzero-same", "nonzero_coordinates", ("NZC-2",), made, VALUES)
     trial = matrix.judge(same, subjects)
     assert trial == matrix.Trial("nonzero-same", (), (), (), ())
     assert matrix.first_kill(same, subjects) is None
@@ -212,7 +213,7 @@ def test_a_crash_is_no_kill(suite: list[Vector], subjects: list[Subject]) -> Non
         raise ZeroDivisionError
 
     name = "nonzero-input-float32-flushed"
-    made = replace(CORRECT, nonzero=crash)  # type: ignore[arg-type]
+    made = replace(correct("nonzero_coordinates"), parts={"nonzero": crash})
     broken = Bug(name, "nonzero_coordinates", ("NZC-2",), made, VALUES)
     trial = matrix.judge(broken, subjects)
     assert trial.error

@@ -1,7 +1,7 @@
 """convolution_integer and quantized_linear_convolution."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,26 +12,32 @@ from dmlax._convolution import reference, xla
 from dmlax._convolution.cpu import lowering as native_cpu
 from dmlax._convolution.cuda import lowering as mosaic_gpu
 from dmlax._convolution.plan import (
+    CHANNELS_FIRST,
     FIELDS,
     Convolution,
     ConvolutionPlan,
     FilterShape,
     Options,
+    check_filter_zero_point,
     convolution_plan,
     filter_shape,
     output_partition,
     parse_layouts,
 )
-from dmlax._convolution.prepare import Prepared, PreparedFilter
-from dmlax._core import dispatch, requantize
-from dmlax._core.arguments import Rules, aval_of, to_integers
+from dmlax._convolution.prepare import pack_constant, to_filter_zero_point
+from dmlax._convolution.prepared_filter import Prepared, PreparedFilter
+from dmlax._core import compat, dispatch, eager, requantize
+from dmlax._core.arguments import Aval, Rules, aval_of, is_static, to_integers
+from dmlax._core.keywords import name_right_keywords
+from dmlax._core.windows import dilated_size, same_padding
 
 _INTEGER = Rules("convolution_integer")
 _QUANTIZED = Rules("quantized_linear_convolution")
-_DEFAULT_LAYOUT = ("NCHW", "OIHW", "NCHW")
+_FILTER = FIELDS.filter
+_DEAD_CHANNEL = "a dead channel has scale 1 and a zero filter and bias"
 _LOWERINGS = (
-    dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not, ("cpu",)),
-    dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, ("cuda",)),
+    dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu"),
+    dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
     dispatch.Lowering("xla", xla.run),
     dispatch.Lowering("reference", reference.run, reference.why_not, ("cpu", "tpu")),
 )
@@ -41,6 +47,22 @@ INTEGER, QUANTIZED = (
 )
 
 
+class _Windows(NamedTuple):
+    """The options of the windows, as given."""
+
+    strides: Any
+    dilations: Any
+    start_padding: Any
+    end_padding: Any
+    padding: Any
+
+
+def _leaves(filter: Any) -> tuple[Any, ...]:
+    return filter.arrays if isinstance(filter, PreparedFilter) else ()
+
+
+@name_right_keywords
+@eager.jit_eager_calls(*Convolution._fields, leaves=_leaves)
 def convolution_integer(
     input: ArrayLike,
     filter: ArrayLike | PreparedFilter,
@@ -48,12 +70,13 @@ def convolution_integer(
     *,
     input_zero_point: ArrayLike | None = None,
     filter_zero_point: ArrayLike | None = None,
-    strides: Sequence[int] | None = None,
-    dilations: Sequence[int] | None = None,
-    start_padding: Sequence[int] | None = None,
-    end_padding: Sequence[int] | None = None,
+    strides: int | Sequence[int] | None = None,
+    dilations: int | Sequence[int] | None = None,
+    start_padding: int | Sequence[int] | None = None,
+    end_padding: int | Sequence[int] | None = None,
+    padding: str | Sequence[tuple[int, int]] | None = None,
     group_count: int = 1,
-    dimension_numbers: Any = _DEFAULT_LAYOUT,
+    dimension_numbers: Any = None,
     implementation: dispatch.Implementation = "auto",
 ) -> Array:
     """Convolves 8-bit tensors less their zero points into int32.
@@ -66,12 +89,16 @@ def convolution_integer(
       filter: int8 or uint8, (K, C / group_count, height, width); or a `PreparedFilter`.
       input_zero_point: of the input's dtype, one value; default 0.
       filter_zero_point: of the filter's dtype, one value or one per output channel; default 0.
-      strides: the step between windows in pixels, an integer for each spatial axis; default 1.
+      strides: the step between windows in pixels, one integer or one for each spatial axis;
+        default 1.
       dilations: the step between the filter's taps in pixels, likewise; default 1.
       start_padding: pixels before each spatial axis; default 0.
       end_padding: pixels after each spatial axis; default 0.
+      padding: both as in `jax.lax`, instead of these: "SAME", "SAME_LOWER", "VALID", or a pair
+        (start, end) for each spatial axis.
       group_count: the number of groups, a static integer that divides K and C.
-      dimension_numbers: as in `jax.lax`: of rank 4, or ("NCW", "OIW", "NCW") for rank 3.
+      dimension_numbers: as in `jax.lax`; default channels first: ("NCHW", "OIHW", "NCHW"), or
+        ("NCW", "OIW", "NCW") for an input and a filter of rank 3. A prepared filter holds it.
       implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".
 
     Returns:
@@ -80,8 +107,8 @@ def convolution_integer(
 
     Raises:
       SpecError: code `data_type`, `dimension_count` or `sizes` (the tensor's field), `option`
-        (Strides, Dilations, StartPadding, EndPadding, GroupCount, dimension_numbers), `value` (a
-        Python zero point out of range).
+        (Strides, Dilations, StartPadding, EndPadding, padding, GroupCount, dimension_numbers),
+        `value` (a Python or NumPy zero point out of range).
       UnsupportedError: the named implementation does not exist or cannot run on the platform.
 
     DirectML:
@@ -103,11 +130,13 @@ def convolution_integer(
     arguments = Convolution(
         input, filter, input_zero_point=input_zero_point, filter_zero_point=filter_zero_point
     )
-    windows = (strides, dilations, start_padding, end_padding)
+    windows = _Windows(strides, dilations, start_padding, end_padding, padding)
     plan, operands = _bind(_INTEGER, arguments, windows, group_count, dimension_numbers)
     return dispatch.call(INTEGER, plan, operands, implementation)  # type: ignore[no-any-return]
 
 
+@name_right_keywords
+@eager.jit_eager_calls(*Convolution._fields, leaves=_leaves)
 def quantized_linear_convolution(
     input: ArrayLike,
     filter: ArrayLike | PreparedFilter,
@@ -121,12 +150,13 @@ def quantized_linear_convolution(
     filter_zero_point: ArrayLike | None = None,
     output_zero_point: ArrayLike | None = None,
     output_dtype: DTypeLike | None = None,
-    strides: Sequence[int] | None = None,
-    dilations: Sequence[int] | None = None,
-    start_padding: Sequence[int] | None = None,
-    end_padding: Sequence[int] | None = None,
+    strides: int | Sequence[int] | None = None,
+    dilations: int | Sequence[int] | None = None,
+    start_padding: int | Sequence[int] | None = None,
+    end_padding: int | Sequence[int] | None = None,
+    padding: str | Sequence[tuple[int, int]] | None = None,
     group_count: int = 1,
-    dimension_numbers: Any = _DEFAULT_LAYOUT,
+    dimension_numbers: Any = None,
     arithmetic: requantize.Arithmetic = "exact",
     implementation: dispatch.Implementation = "auto",
 ) -> Array:
@@ -147,12 +177,16 @@ def quantized_linear_convolution(
       filter_zero_point: of the filter's dtype, one value or one per output channel; default 0.
       output_zero_point: of the output's dtype, one value; default 0.
       output_dtype: int8 or uint8; default that of an `output_zero_point` array, else the input's.
-      strides: the step between windows in pixels, an integer for each spatial axis; default 1.
+      strides: the step between windows in pixels, one integer or one for each spatial axis;
+        default 1.
       dilations: the step between the filter's taps in pixels, likewise; default 1.
       start_padding: pixels before each spatial axis; default 0. They hold the input zero point.
       end_padding: pixels after each spatial axis; default 0.
+      padding: both as in `jax.lax`, instead of these: "SAME", "SAME_LOWER", "VALID", or a pair
+        (start, end) for each spatial axis.
       group_count: the number of groups, a static integer that divides K and C.
-      dimension_numbers: as in `jax.lax`: of rank 4, or ("NCW", "OIW", "NCW") for rank 3.
+      dimension_numbers: as in `jax.lax`; default channels first: ("NCHW", "OIHW", "NCHW"), or
+        ("NCW", "OIW", "NCW") for an input and a filter of rank 3. A prepared filter holds it.
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's CPU kernels:
         `rint(float32(acc + bias) * ((input_scale * filter_scale) / output_scale))`.
       implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".
@@ -163,9 +197,9 @@ def quantized_linear_convolution(
 
     Raises:
       SpecError: code `data_type`, `dimension_count`, `sizes` or `missing_tensor` (the tensor's
-        field), `option` (Strides, Dilations, StartPadding, EndPadding, GroupCount,
+        field), `option` (Strides, Dilations, StartPadding, EndPadding, padding, GroupCount,
         dimension_numbers, arithmetic), `value` (a Python or NumPy scale that is 0, NaN or
-        infinite; a Python zero point out of range).
+        infinite; a Python or NumPy zero point or bias out of range).
       UnsupportedError: the named implementation does not exist or cannot run on the platform.
 
     DirectML:
@@ -200,7 +234,7 @@ def quantized_linear_convolution(
         output_zero_point,
     )
     _QUANTIZED.expect_choice("arithmetic", arithmetic, requantize.ARITHMETICS)
-    windows = (strides, dilations, start_padding, end_padding)
+    windows = _Windows(strides, dilations, start_padding, end_padding, padding)
     plan, operands = _bind(
         _QUANTIZED, arguments, windows, group_count, dimension_numbers, arithmetic, output_dtype
     )
@@ -210,16 +244,16 @@ def quantized_linear_convolution(
 def _bind(
     rules: Rules,
     arguments: Convolution,
-    windows: tuple[Any, Any, Any, Any],
+    windows: _Windows,
     group_count: Any,
     dimension_numbers: Any,
     arithmetic: requantize.Arithmetic = "exact",
     output_dtype: Any = None,
 ) -> tuple[ConvolutionPlan, Convolution]:
     """Converts arrays and options to their canonical forms, and plans the call."""
-    input = jnp.asarray(rules.to_array("InputTensor", arguments.input))
+    input = rules.to_array("InputTensor", arguments.input)
     rules.expect_dtype("InputTensor", aval_of(input), jnp.int8, jnp.uint8)
-    shape, filter, filter_zero_point = _filter(rules, arguments, group_count, dimension_numbers)
+    shape, filter, prepared = _filter(rules, arguments, input.ndim, group_count, dimension_numbers)
     rank = f"is {aval_of(input)}, expected rank {len(shape.filter.shape)}, as FilterTensor"
     same = input.ndim == len(shape.filter.shape)
     rules.expect(same, "dimension_count", "InputTensor", f"{rank} is {shape.filter}")
@@ -230,40 +264,50 @@ def _bind(
             output_dtype, FIELDS.output_zero_point, zero_point, input.dtype
         )
     operands = _operands(rules, arguments, input, filter, shape, dtype)
-    canonical = _windows(rules, windows, len(shape.kernel))
+    canonical = _windows(rules, windows, input.shape, shape)
     options = Options(*canonical, shape.layouts[0], shape.layouts[2], arithmetic, dtype)
-    known = operands._replace(filter=None)
-    if filter_zero_point is not None:
-        known = known._replace(filter_zero_point=filter_zero_point)
-    avals = Convolution(*(None if x is None else aval_of(x) for x in known))
-    prepared = isinstance(arguments.filter, PreparedFilter)
+    avals = Convolution(*map(_aval, operands._replace(filter=None)))
+    if compat.is_constant_of_trace(arguments.filter, input):
+        check_filter_zero_point(rules, shape, avals.filter_zero_point)
+        packed = pack_constant(shape, filter, operands.filter_zero_point)
+        prepared = tuple(map(_aval, packed))
+        operands = operands._replace(filter=packed, filter_zero_point=None)
     return convolution_plan(rules, avals, shape, prepared, options), operands
 
 
+def _aval(array: Any) -> Aval | None:
+    return None if array is None else aval_of(array)
+
+
 def _filter(
-    rules: Rules, arguments: Convolution, group_count: Any, dimension_numbers: Any
-) -> tuple[FilterShape, Array | Prepared, Array | None]:
-    """Takes the filter, raw or prepared, and a prepared one's zero point.
+    rules: Rules, arguments: Convolution, input_rank: int, group_count: Any, dimension_numbers: Any
+) -> tuple[FilterShape, Array | np.ndarray | Prepared, tuple[Aval | None, ...] | None]:
+    """Takes the filter, raw or prepared, and the avals of a prepared one's arrays.
 
     A prepared filter's options may be left out, or repeated, not contradicted.
     """
     filter = arguments.filter
     group_count = rules.to_integer("GroupCount", group_count, 1)
     if not isinstance(filter, PreparedFilter):
-        array = jnp.asarray(rules.to_array("FilterTensor", filter))
+        array = rules.to_array("FilterTensor", filter)
+        if dimension_numbers is None:
+            dimension_numbers = CHANNELS_FIRST[3 if input_rank == array.ndim == 3 else 4]
         shape = filter_shape(rules, aval_of(array), group_count, _hashable(dimension_numbers))
         return shape, array, None
-    shape = filter.shape
+    shape = filter.filter_shape
     groups = f"is {group_count}, but the filter was prepared with {shape.group_count}"
     rules.expect(group_count in (1, shape.group_count), "option", "GroupCount", groups)
     again = "is given again: the prepared filter holds it"
     alone = arguments.filter_zero_point is None
     rules.expect(alone, "option", "FilterZeroPointTensor", again)
-    if _hashable(dimension_numbers) != _DEFAULT_LAYOUT:
+    if dimension_numbers is not None:
         layouts = parse_layouts(rules, shape.filter, dimension_numbers)
         other = f"is {dimension_numbers!r}, but the filter was prepared with another"
         rules.expect(layouts == shape.layouts, "option", "dimension_numbers", other)
-    return shape, filter.arrays, filter.arrays.zero_point
+    leaves: list[Any] = [
+        x if x is None else rules.to_array(FIELDS.filter, x) for x in filter.arrays
+    ]
+    return shape, Prepared(*leaves), tuple(map(_aval, leaves))
 
 
 def _hashable(dimension_numbers: Any) -> Any:
@@ -273,8 +317,8 @@ def _hashable(dimension_numbers: Any) -> Any:
 def _operands(
     rules: Rules,
     arguments: Convolution,
-    input: Array,
-    filter: Array | Prepared,
+    input: Array | np.ndarray,
+    filter: Array | np.ndarray | Prepared,
     shape: FilterShape,
     dtype: np.dtype,
 ) -> Convolution:
@@ -284,7 +328,6 @@ def _operands(
         input=input.dtype,
         filter=None,
         input_zero_point=input.dtype,
-        filter_zero_point=shape.filter.dtype,
         bias=jnp.int32,
         output_zero_point=dtype,
     )
@@ -293,20 +336,47 @@ def _operands(
         for name, wanted in dtypes._asdict().items()
         if name not in ("input", "filter") and wanted is not None
     }
+    found["filter_zero_point"] = to_filter_zero_point(rules, shape, arguments.filter_zero_point)
     for name in ("input_scale", "filter_scale", "output_scale") if quantized else ():
-        found[name] = rules.to_scale(getattr(FIELDS, name), getattr(arguments, name), jnp.float32)
+        remedy = _DEAD_CHANNEL if name == "filter_scale" else ""
+        field, value = getattr(FIELDS, name), getattr(arguments, name)
+        found[name] = rules.to_scale(field, value, jnp.float32, remedy)
     return Convolution(input, filter, **found)
 
 
 def _windows(
-    rules: Rules, windows: tuple[Any, ...], count: int
+    rules: Rules, windows: _Windows, input: tuple[int, ...], filter: FilterShape
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...]]:
     """Converts to strides, dilations and (start, end) padding."""
-    strides, dilations, start, end = windows
-    start = to_integers(rules, "StartPadding", start, count, 0, 0)
-    end = to_integers(rules, "EndPadding", end, count, 0, 0)
-    return (
-        to_integers(rules, "Strides", strides, count, 1, 1),
-        to_integers(rules, "Dilations", dilations, count, 1, 1),
-        tuple(zip(start, end, strict=True)),
-    )
+    count = len(filter.kernel)
+    strides = to_integers(rules, "Strides", windows.strides, count, 1, 1)
+    dilations = to_integers(rules, "Dilations", windows.dilations, count, 1, 1)
+    if windows.padding is None:
+        start = to_integers(rules, "StartPadding", windows.start_padding, count, 0, 0)
+        end = to_integers(rules, "EndPadding", windows.end_padding, count, 0, 0)
+        return strides, dilations, tuple(zip(start, end, strict=True))
+    twice = windows.start_padding is not None or windows.end_padding is not None
+    rules.expect(not twice, "option", "padding", "is given, and so is start_padding or end_padding")
+    if not isinstance(windows.padding, str):
+        return strides, dilations, _pairs(rules, windows.padding, count)
+    rules.expect_choice("padding", windows.padding, ("SAME", "SAME_LOWER", "VALID"))
+    if windows.padding == "VALID":
+        return strides, dilations, ((0, 0),) * count
+    sizes = (input[axis] for axis in filter.layouts[0][2:])
+    spans = map(dilated_size, filter.kernel, dilations)
+    missing = list(map(same_padding, sizes, spans, strides))
+    symbolic = f"is {windows.padding!r}, which a symbolic size leaves open: give pairs (start, end)"
+    rules.expect(is_static(missing), "option", "padding", symbolic)
+    halves = [(total // 2, total - total // 2) for total in (max(each, 0) for each in missing)]
+    lower = windows.padding == "SAME_LOWER"  # the odd pixel comes first
+    return strides, dilations, tuple((b, a) if lower else (a, b) for a, b in halves)
+
+
+def _pairs(rules: Rules, padding: Any, count: int) -> tuple[tuple[int, int], ...]:
+    """Converts to a (start, end) pair for each spatial axis."""
+    pairs = isinstance(padding, Sequence | np.ndarray) and len(padding) == count
+    pairs = pairs and all(isinstance(pair, Sequence | np.ndarray) for pair in padding)
+    wanted = f'expected "SAME", "SAME_LOWER", "VALID" or {count} pairs (start, end)'
+    rules.expect(pairs, "option", "padding", f"is {padding!r}, {wanted}")
+    rows = (to_integers(rules, "padding", pair, 2, 0, 0) for pair in padding)
+    return tuple((start, end) for start, end in rows)

@@ -1,8 +1,8 @@
 """Checks a convolution and plans it from shapes and dtypes alone."""
 
 import functools
-import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,9 +11,11 @@ import numpy as np
 from jax import lax
 
 from dmlax._core import compat, windows
-from dmlax._core.arguments import Aval, Rules
+from dmlax._core.arguments import Aval, Rules, decide
 from dmlax._core.requantize import Arithmetic
+from dmlax.errors import Code
 
+CHANNELS_FIRST = {4: ("NCHW", "OIHW", "NCHW"), 3: ("NCW", "OIW", "NCW")}
 _EIGHT_BITS = (jnp.int8, jnp.uint8)
 _INT32_MAX = 2**31 - 1
 
@@ -50,23 +52,14 @@ class FilterShape(NamedTuple):
         """The positions of the kernel."""
         return math.prod(self.kernel)
 
-    def encode(self) -> bytes:
-        """Encodes as JSON, for `jax.export`."""
-        dtype, sizes = self.filter.dtype.name, self.filter.shape
-        return json.dumps([dtype, sizes, self.layouts, self.group_count]).encode()
-
-    @classmethod
-    def decode(cls, data: bytes) -> "FilterShape":
-        """Decodes what `encode` wrote."""
-        dtype, sizes, layouts, group_count = json.loads(bytes(data))
-        return cls(Aval(np.dtype(dtype), tuple(sizes)), tuple(map(tuple, layouts)), group_count)
+    @property
+    def layout(self) -> str:
+        """The order of the axes, as "OIHW"."""
+        names = "OIW" if len(self.specification) == 3 else "OIHW"
+        return "".join(names[axis] for axis in inverse(self.specification))
 
     def __str__(self) -> str:
-        letters = [""] * len(self.specification)
-        names = "OIW" if len(letters) == 3 else "OIHW"
-        for name, axis in zip(names, self.specification, strict=True):
-            letters[axis] = name
-        return f"{self.filter} {''.join(letters)}, group_count {self.group_count}"
+        return f"{self.filter} {self.layout}, group_count {self.group_count}"
 
 
 class Convolution(NamedTuple):
@@ -189,6 +182,7 @@ def filter_shape(
         rank in (3, 4), "dimension_count", "FilterTensor", f"is {filter}, expected rank 3 or 4"
     )
     shape = FilterShape(filter, parse_layouts(rules, filter, dimension_numbers), group_count)
+    rules.expect(filter.is_static, "sizes", "FilterTensor", f"is {filter}, expected static sizes")
     empty = f"is {filter}, expected no size 0"
     rules.expect(filter.size > 0, "sizes", "FilterTensor", empty)
     uneven = f"is {group_count}, expected a divisor of the {shape.outputs} filters of {filter}"
@@ -201,6 +195,8 @@ def parse_layouts(
 ) -> tuple[tuple[int, ...], ...]:
     """Finds the axes of N, C, spatial; of O, I, spatial; and of the output, as `lax` does."""
     rank = len(filter.shape)
+    if dimension_numbers is None:
+        dimension_numbers = CHANNELS_FIRST[rank]
     if not isinstance(dimension_numbers, lax.ConvDimensionNumbers):
         _check_letters(rules, filter, dimension_numbers)
     try:
@@ -239,6 +235,33 @@ def check_filter_zero_point(rules: Rules, shape: FilterShape, zero_point: Aval |
         _check_per_channel(rules, "FilterZeroPointTensor", zero_point, shape.outputs)
 
 
+def check_prepared(rules: Rules, shape: FilterShape, arrays: Sequence[Aval | None]) -> None:
+    """Checks a prepared filter's packed rows, sums and zero point, whose tree anyone may change."""
+    packed, sums, zero_point = arrays
+    rows = Aval(np.dtype(np.int8), (shape.outputs, shape.channels * shape.taps))
+    zero = Aval(shape.filter.dtype, (shape.outputs,))
+    for name, found, wanted in (
+        ("packed", packed, (rows,)),
+        ("sums", sums, (rows._replace(dtype=np.dtype(np.int32), shape=rows.shape[:1]),)),
+        ("zero_point", zero_point, (None, zero, zero._replace(shape=()))),
+    ):
+        if found in wanted:
+            continue
+        expected = " or ".join(map(str, (aval for aval in wanted if aval is not None)))
+        dtypes = [aval.dtype for aval in wanted if aval is not None]
+        code: Code = "sizes" if found is not None and found.dtype in dtypes else "data_type"
+        message = f"is prepared, its {name} is {found}, expected {expected} for {shape}"
+        rules.fail(code, "FilterTensor", message + _stack_remedy(found, wanted))
+
+
+def _stack_remedy(found: Aval | None, wanted: Sequence[Aval | None]) -> str:
+    stacked = found is not None and any(
+        aval is not None and found.shape[1:] == aval.shape and found.shape != aval.shape
+        for aval in wanted
+    )
+    return "; map over stacked filters with jax.vmap or lax.scan" if stacked else ""
+
+
 def _check_single(rules: Rules, field: str, aval: Aval) -> None:
     good = aval.size == 1 and len(aval.shape) <= 4
     rules.expect(good, "sizes", field, f"is {aval}, expected one value, as () or (1, 1, 1, 1)")
@@ -255,17 +278,20 @@ def convolution_plan(
     rules: Rules,
     operands: Convolution,
     filter: FilterShape,
-    prepared: bool,
+    prepared: tuple[Aval | None, ...] | None,
     options: Options,
 ) -> ConvolutionPlan:
     """Checks every tensor against every other, and the output size."""
+    if prepared is not None:
+        check_prepared(rules, filter, prepared)
+        operands = operands._replace(filter_zero_point=prepared[-1])
     _check_input(rules, operands.input, filter, options)
     _check_parameters(rules, operands, filter, options.output_dtype)
     sizes = [
         _output_size(rules, operands.input, filter, options, axis)
         for axis in range(len(filter.kernel))
     ]
-    return ConvolutionPlan(operands, filter, prepared, options, tuple(sizes))
+    return ConvolutionPlan(operands, filter, prepared is not None, options, tuple(sizes))
 
 
 def _check_input(rules: Rules, input: Aval, filter: FilterShape, options: Options) -> None:
@@ -312,21 +338,39 @@ def _output_size(
 ) -> int:
     size = input.shape[options.input_layout[axis + 2]]
     start, end = options.padding[axis]
+    padded = size + start + end
     span = windows.dilated_size(filter.kernel[axis], options.dilations[axis])
     message = (
         f"is {filter.filter}, spans {span} cells at dilation {options.dilations[axis]}, expected "
-        f"at most the {size + start + end} of the padded InputTensor {input}"
+        f"at most the {padded} of the padded InputTensor {input}"
     )
-    rules.expect(span <= size + start + end, "sizes", "FilterTensor", message)
-    return windows.output_size(size + start + end, span, options.strides[axis])
+    rules.expect(decide(lambda: span <= padded, True), "sizes", "FilterTensor", message)
+    remedy = f'{message}; give symbolic_shape the constraint "{size} >= {span - start - end}"'
+    rules.expect(decide(lambda: span <= padded, False), "sizes", "FilterTensor", remedy)
+    return windows.output_size(padded, span, options.strides[axis])
 
 
 def output_partition(plan: ConvolutionPlan, operands: Convolution) -> tuple[Any, ...]:
-    """The output is split over a mesh as the input's batch is."""
+    """The output is split over a mesh as the input's batch and the filter's outputs are."""
     axes: list[Any] = [None] * len(plan.output.shape)
-    batch = compat.partition(operands.input)[plan.options.input_layout[0]]
-    axes[plan.options.output_layout[0]] = batch
+    batch_axis, channel_axis = plan.options.output_layout[:2]
+    axes[batch_axis] = compat.partition(operands.input)[plan.options.input_layout[0]]
+    outputs = _output_partition_of_filter(plan, operands.filter)
+    if not set(_mesh_axes(outputs)) & set(_mesh_axes(axes[batch_axis])):
+        axes[channel_axis] = outputs
     return tuple(axes)
+
+
+def _output_partition_of_filter(plan: ConvolutionPlan, filter: Any) -> Any:
+    """The mesh axes that split the output channels."""
+    if plan.prepared:
+        return compat.partition(filter.packed)[0]
+    return compat.partition(filter)[plan.filter.specification[0]]
+
+
+def _mesh_axes(partition: Any) -> tuple[Any, ...]:
+    """The names in one axis of a `PartitionSpec`."""
+    return partition if isinstance(partition, tuple) else (partition,) if partition else ()
 
 
 def inverse(layout: tuple[int, ...]) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 from jax.typing import ArrayLike
 
 from dmlax._convolution.plan import (
@@ -15,66 +15,24 @@ from dmlax._convolution.plan import (
     check_filter_zero_point,
     filter_shape,
 )
-from dmlax._core import compat
+from dmlax._convolution.prepared_filter import Prepared, PreparedFilter
+from dmlax._core import compat, dispatch
 from dmlax._core.arguments import Rules, aval_of
 from dmlax._core.byte_packing import pad_end, round_up_to_word
+from dmlax._core.keywords import name_right_keywords
 
 _RULES = Rules("prepare_filter")
+_WHEN = "packed whenever the program runs; outside of one, once, and on the host by NumPy"
 
 
-class Prepared(NamedTuple):
-    """The arrays of a prepared filter."""
-
-    packed: Array
-    """int8 (K, taps * channels): tap-major, uint8 re-based by 128."""
-    sums: Array
-    """int32 (K,): the sum of each packed row."""
-    zero_point: Array | None
-    """As given, of the filter's dtype, () or (K,)."""
-
-
-@jax.tree_util.register_pytree_with_keys_class
-class PreparedFilter:
-    """A packed filter, made by `prepare_filter`; use it as the `filter` of a convolution.
-
-    A pytree whose static part is the filter's shape and options, so that it stacks, scans, vmaps,
-    jits, exports and saves.
-    """
-
-    def __init__(self, arrays: Prepared, shape: FilterShape) -> None:
-        self.arrays = arrays
-        self.shape = shape
-
-    def tree_flatten_with_keys(self) -> tuple[Any, FilterShape]:
-        """The arrays by name; the shape is static."""
-        keys = map(jax.tree_util.GetAttrKey, Prepared._fields)
-        return tuple(zip(keys, self.arrays, strict=True)), self.shape
-
-    def tree_flatten(self) -> tuple[Prepared, FilterShape]:
-        """The arrays; the shape is static."""
-        return self.arrays, self.shape
-
-    @classmethod
-    def tree_unflatten(cls, shape: FilterShape, arrays: Any) -> "PreparedFilter":
-        """The inverse of `tree_flatten`."""
-        return cls(Prepared(*arrays), shape)
-
-    def __repr__(self) -> str:
-        return f"PreparedFilter({self.shape})"
-
-
-compat.serialise_pytree(
-    PreparedFilter, "dmlax.PreparedFilter", FilterShape.encode, FilterShape.decode
-)
-
-
+@name_right_keywords
 def prepare_filter(
     filter: ArrayLike,
     /,
     *,
     filter_zero_point: ArrayLike | None = None,
     group_count: int = 1,
-    dimension_numbers: Any = ("NCHW", "OIHW", "NCHW"),
+    dimension_numbers: Any = None,
 ) -> PreparedFilter:
     """Packs a convolution's filter and sums its rows, once for many calls.
 
@@ -82,8 +40,10 @@ def prepare_filter(
       filter: int8 or uint8, shaped as `dimension_numbers` says, by default
         (K, C / group_count, height, width).
       filter_zero_point: of the filter's dtype, one value or one per output channel; default 0.
+        A 0 that is known is dropped: to subtract it would take sums of windows.
       group_count: groups, a static integer that divides K.
-      dimension_numbers: as for the convolution; only the filter's matters here.
+      dimension_numbers: as for the convolution; only the filter's matters here. Default channels
+        first: OIHW for rank 4, OIW for rank 3.
 
     Returns:
       A `PreparedFilter`, a pytree: use it as `filter`, and leave out the options given here.
@@ -96,29 +56,87 @@ def prepare_filter(
       None: the counterpart of a tensor OWNED_BY_DML, packed when the operator is initialised.
 
     Lowering:
-      Plain XLA everywhere; every lowering of the convolutions reads the result.
+      NumPy for arrays on the host, else plain XLA; every lowering of the convolutions reads the
+      result.
 
     Example:
       >>> import dmlax, jax.numpy as jnp
       >>> dmlax.prepare_filter(jnp.ones((8, 3, 5, 5), jnp.int8))
       PreparedFilter(int8[8,3,5,5] OIHW, group_count 1)
     """
-    array = jnp.asarray(_RULES.to_array("FilterTensor", filter))
+    array = _RULES.to_array("FilterTensor", filter)
     group_count = _RULES.to_integer("GroupCount", group_count, 1)
     shape = filter_shape(_RULES, aval_of(array), group_count, dimension_numbers)
-    zero_point = _RULES.to_parameter("FilterZeroPointTensor", filter_zero_point, array.dtype)
-    zero_aval = None if zero_point is None else aval_of(zero_point)
-    check_filter_zero_point(_RULES, shape, zero_aval)
-    return PreparedFilter(pack(shape, array, zero_point), shape)
+    zero_point = to_filter_zero_point(_RULES, shape, filter_zero_point)
+    if _is_concrete(zero_point) and not np.any(zero_point):
+        zero_point = None
+    if _is_on_host(array) and (zero_point is None or _is_on_host(zero_point)):
+        packed = pack(shape, *jax.tree.map(np.asarray, (array, zero_point)))
+        return PreparedFilter(jax.device_put(jax.tree.map(np.array, packed)), shape)
+    return PreparedFilter(_pack(shape, array, zero_point), shape)
 
 
-def pack(shape: FilterShape, filter: Array, zero_point: Array | None) -> Prepared:
-    """Packs a filter into rows of taps, each tap's channels together."""
+def to_filter_zero_point(rules: Rules, shape: FilterShape, value: Any) -> Array | np.ndarray | None:
+    """Converts and checks a filter's zero point.
+
+    A constant 0 is dropped: to subtract it would take the sum of every window.
+    """
+    zero_point = rules.to_parameter("FilterZeroPointTensor", value, shape.filter.dtype)
+    check_filter_zero_point(rules, shape, None if zero_point is None else aval_of(zero_point))
+    constant = isinstance(value, int | np.ndarray | np.generic)
+    return None if constant and not np.any(value) else zero_point
+
+
+def _is_concrete(array: Any) -> bool:
+    known = isinstance(array, np.ndarray | jax.Array)
+    return known and not isinstance(array, jax.core.Tracer)
+
+
+def _is_on_host(array: Any) -> bool:
+    """True where NumPy reads an array in place, and no device was asked for."""
+    if isinstance(array, np.ndarray):
+        return True
+    return _is_concrete(array) and not array.committed and bool(array.platform() == "cpu")
+
+
+def pack(shape: FilterShape, filter: Any, zero_point: Any) -> Prepared:
+    """Packs a filter, of NumPy or JAX, into rows of taps, each tap's channels together."""
     output, channels, *spatial = shape.specification
-    rows = jnp.transpose(filter, (output, *spatial, channels)).reshape(shape.outputs, -1)
+    rows = filter.transpose(output, *spatial, channels).reshape(shape.outputs, -1)
     packed = to_int8(rows)
-    sums = packed.sum(axis=1, dtype=jnp.int32)
+    sums = packed.sum(axis=1, dtype=np.int32)
     return Prepared(packed, sums, None if zero_point is None else as_parameter(zero_point))
+
+
+def pack_constant(shape: FilterShape, filter: Any, zero_point: Array | None) -> Prepared:
+    """Packs a filter that a program holds: to fold the sums of its rows takes XLA seconds."""
+    packed = pack(shape, np.asarray(filter), None)
+    with jax.ensure_compile_time_eval():
+        arrays = jax.tree.map(jnp.asarray, packed)
+    return arrays._replace(zero_point=None if zero_point is None else as_parameter(zero_point))
+
+
+class Preparation(NamedTuple):
+    """A filter that a program packs, which `explain` finds there."""
+
+    shape: FilterShape
+
+    def __repr__(self) -> str:
+        return f"prepare_filter({self.shape})"
+
+    def explain(self) -> dispatch.Explanation:
+        """Plain XLA everywhere."""
+        choices = (dispatch.Choice(platform, "xla", {}) for platform in dispatch.PLATFORMS)
+        return dispatch.Explanation("prepare_filter", str(self.shape), tuple(choices), (_WHEN,))
+
+
+def _pack_in_program(shape: FilterShape, filter: Array, zero_point: Array | None) -> Prepared:
+    packed: Prepared = compat.label(pack(shape, filter, zero_point), Preparation(shape))
+    return packed
+
+
+_pack_in_program.__name__ = "prepare_filter"  # as jaxprs and profiles show it
+_pack = jax.jit(_pack_in_program, static_argnums=0)
 
 
 def as_prepared(plan: ConvolutionPlan, operands: Convolution) -> Prepared:
@@ -157,11 +175,9 @@ def real_values(plan: ConvolutionPlan, operands: Convolution) -> Array:
     return jnp.moveaxis(values.reshape(shape), -1, 1)
 
 
-def to_int8(x: Array) -> Array:
+def to_int8(x: Any) -> Any:
     """Converts uint8 by subtracting 128, which flips one bit; int8 stays as it is."""
-    if x.dtype == jnp.int8:
-        return x
-    return lax.bitcast_convert_type(x ^ jnp.uint8(128), jnp.int8)
+    return x if x.dtype == jnp.int8 else (x ^ np.uint8(128)).view(np.int8)
 
 
 def zero_of(shape: FilterShape, filter: Prepared) -> Array:

@@ -21,7 +21,7 @@ def run(plan: ConvolutionPlan, operands: Convolution) -> Array:
         feature_group_count=plan.filter.group_count,
         preferred_element_type=jnp.int32,
     )
-    channel = (-1, *(1,) * len(plan.output_sizes))
+    channel = (1, -1, *(1,) * len(plan.output_sizes))
     accumulator += as_channel(as_int32(operands.bias), channel)
     output = epilogue(plan, operands, channel)(accumulator)
     return jnp.transpose(output, inverse(options.output_layout))

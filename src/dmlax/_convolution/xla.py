@@ -10,13 +10,13 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
 from dmlax._convolution.epilogue import as_channel, epilogue
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
 from dmlax._convolution.prepare import (
-    Prepared,
     as_int32,
     as_prepared,
     pad_channels,
@@ -24,8 +24,9 @@ from dmlax._convolution.prepare import (
     to_int8,
     zero_of,
 )
+from dmlax._convolution.prepared_filter import Prepared
 from dmlax._core import compat, windows
-from dmlax._core.arguments import structs
+from dmlax._core.arguments import is_static, structs
 from dmlax._core.byte_packing import pack_int8, pad_end, repeat_byte, unpack_int8
 
 # Output pixels of a matrix product on a CPU: so many images' im2col windows stay in the caches.
@@ -50,12 +51,12 @@ def run(plan: ConvolutionPlan, operands: Convolution) -> Array:
 
 
 def _by_platform(plan: ConvolutionPlan, images: int, operands: Convolution) -> Array:
-    output: Array = lax.platform_dependent(
-        operands,
-        cpu=functools.partial(_in_parts, plan, images),
-        tpu=functools.partial(_direct, plan),
-        default=functools.partial(_by_words, plan),
-    )
+    own = {
+        "cpu": functools.partial(_in_parts, plan, images),
+        "tpu": functools.partial(_direct, plan),
+    }
+    words = functools.partial(_by_words, plan)
+    output: Array = compat.by_platform(operands, structs(plan.output), words, own)
     return output
 
 
@@ -73,8 +74,9 @@ class _Layout(NamedTuple):
 
     @property
     def channel(self) -> tuple[int, ...]:
-        """Reshapes (K,) to broadcast along an image's channels."""
-        return (-1,) if self.last else (-1, *(1,) * self.spatial)
+        """Reshapes (K,) to broadcast along the channels of a batch."""
+        ones = (1,) * self.spatial
+        return (1, *ones, -1) if self.last else (1, -1, *ones)
 
     def pixels(self, slices: tuple[slice, ...]) -> tuple[slice, ...]:
         """Indices of the given pixels of every image and channel."""
@@ -229,7 +231,7 @@ def _in_parts(plan: ConvolutionPlan, images: int, operands: Convolution) -> Arra
     layout, filter = _layout(plan), as_prepared(plan, operands)
     terms = _terms(plan, operands, filter)
     x = _pad_input(plan, operands, layout, terms.input_zero)
-    product = _product(plan, operands, filter, terms, (-1,) if layout.last else (-1, 1))
+    product = _product(plan, operands, filter, terms, (1, -1) if layout.last else (-1, 1))
     convolve = functools.partial(_convolve_last if layout.last else _convolve_first, product)
     if images == plan.batch:
         output = convolve(x)
@@ -240,7 +242,9 @@ def _in_parts(plan: ConvolutionPlan, images: int, operands: Convolution) -> Arra
 
 
 def _images_at_once(plan: ConvolutionPlan) -> int:
-    """The largest divisor of the batch with enough columns and no more."""
+    """The largest divisor of the batch with enough columns and no more; all if it is symbolic."""
+    if not plan.input.is_static:
+        return plan.batch
     pixels = max(math.prod(plan.output_sizes), 1)
     most = max(_COLUMNS // pixels, 1)
     parts = (n for n in range(1, min(most, plan.batch) + 1) if plan.batch % n == 0)
@@ -250,42 +254,80 @@ def _images_at_once(plan: ConvolutionPlan) -> int:
 def _convolve_first(product: _Product, x: Array) -> Array:
     """(n, C, spatial) -> (n, K, output): the filter times the windows, a window a column."""
     plan = product.plan
-    groups, channels = plan.filter.group_count, plan.filter.channels
-    taps = _tap_inputs(plan, _layout(plan), jnp.swapaxes(x, 0, 1))
-    # Reshaped after they are joined: XLA on a CPU copies whole rows of slices, not of reshapes.
-    taps = [tap.reshape(groups, channels, *tap.shape[1:]) for tap in taps]
-    columns = jnp.concatenate(taps, 1).reshape(groups, plan.contraction, -1)
+    columns = _join_axes(plan, jnp.swapaxes(x, 0, 1))
+    multiply = functools.partial(_multiply_columns, product)
+    if not is_static(plan.output_sizes):
+        return jnp.swapaxes(_map_axes(multiply, columns, 2, 1), 0, 1)
+    output = multiply(columns.reshape(*columns.shape[:2], -1))
+    return jnp.swapaxes(output.reshape(plan.filter.outputs, -1, *plan.output_sizes), 0, 1)
+
+
+def _multiply_columns(product: _Product, columns: Array) -> Array:
+    """(groups, taps * C / groups, n * output) -> (K, n * output)."""
     accumulator = _multiply(product.packed, columns, contract=1)
     if product.filter_zero is not None:
         sums = columns.sum(axis=1, keepdims=True, dtype=jnp.int32)
         accumulator -= sums * product.filter_zero[:, :, None]
-    output = product.finish(accumulator.reshape(plan.filter.outputs, -1))
-    return jnp.swapaxes(output.reshape(plan.filter.outputs, -1, *plan.output_sizes), 0, 1)
+    return product.finish(accumulator.reshape(product.plan.filter.outputs, -1))
+
+
+def _map_axes(function: Callable[[Array], Array], x: Array, axis: int, out_axis: int) -> Array:
+    """Maps over all spatial axes but the last, as symbolic sizes have no comparable product."""
+    for _ in range(x.ndim - 3):
+        function = jax.vmap(function, axis, out_axis)
+    return function(x)
+
+
+def _join_axes(plan: ConvolutionPlan, x: Array) -> Array:
+    """(C, n, spatial) -> (groups, taps * C / groups, n, output): im2col, one axis at a time.
+
+    XLA on a CPU compiles a kernel for every slice, and a kernel has fewer rows than taps.
+    """
+    options, groups = plan.options, plan.filter.group_count
+    x = x.reshape(groups, plan.filter.channels, *x.shape[1:])
+    for axis in reversed(range(len(plan.output_sizes))):
+        count, stride = plan.output_sizes[axis], options.strides[axis]
+        starts = (tap * options.dilations[axis] for tap in range(plan.filter.kernel[axis]))
+        slices = [
+            lax.slice_in_dim(x, start, start + (count - 1) * stride + 1, stride, axis + 3)
+            for start in starts
+        ]
+        x = jnp.concatenate(slices, 1)
+    return x
 
 
 def _convolve_last(product: _Product, x: Array) -> Array:
     """(n, spatial, C) -> (n, output, K): the windows times the filter, a window a row."""
-    rows = _join_taps(product.plan, x)
-    return _finish_rows(product, rows, _multiply(rows, product.packed, contract=2))
+
+    def multiply(rows: Array) -> Array:
+        return _finish_rows(product, rows, _multiply(rows, product.packed, contract=2))
+
+    return _multiply_joined(product, x, multiply)
 
 
-def _join_taps(plan: ConvolutionPlan, x: Array) -> Array:
-    """(n, spatial, C) -> (groups, n * output, taps * C / groups): im2col, tap by tap."""
+def _multiply_joined(product: _Product, x: Array, multiply: Callable[[Array], Array]) -> Array:
+    """(n, spatial, C) -> (n, output, K), by im2col, tap by tap.
+
+    `multiply` is given (groups, n * output, taps * C / groups) and returns (n * output, K).
+    """
+    plan = product.plan
     groups, channels = plan.filter.group_count, x.shape[-1] // plan.filter.group_count
     taps = _tap_inputs(plan, _layout(plan, last=True), x)
     taps = [tap.reshape(*tap.shape[:-1], groups, channels) for tap in taps]
-    rows = jnp.concatenate(taps, -1).reshape(-1, groups, plan.filter.taps * channels)
-    return jnp.swapaxes(rows, 0, 1)
+    rows = jnp.concatenate(taps, -1)
+    if not is_static(plan.output_sizes):
+        return _map_axes(lambda rows: multiply(jnp.swapaxes(rows, 0, 1)), rows, 0, 0)
+    rows = rows.reshape(-1, groups, plan.filter.taps * channels)
+    return multiply(jnp.swapaxes(rows, 0, 1)).reshape(-1, *plan.output_sizes, plan.filter.outputs)
 
 
 def _finish_rows(product: _Product, rows: Array, accumulator: Array) -> Array:
-    """(groups, n * output, K / groups) -> (n, output, K); the rows are for the windows' sums."""
+    """(groups, n * output, K / groups) -> (n * output, K); the rows are for the windows' sums."""
     if product.filter_zero is not None:
         sums = rows.sum(axis=2, keepdims=True, dtype=jnp.int32)
         accumulator -= sums * product.filter_zero[:, None, :]
-    outputs = product.plan.filter.outputs
-    accumulator = jnp.swapaxes(accumulator, 0, 1).reshape(-1, outputs)
-    return product.finish(accumulator).reshape(-1, *product.plan.output_sizes, outputs)
+    accumulator = jnp.swapaxes(accumulator, 0, 1).reshape(-1, product.plan.filter.outputs)
+    return product.finish(accumulator)
 
 
 def _by_words(plan: ConvolutionPlan, operands: Convolution) -> Array:
@@ -295,13 +337,21 @@ def _by_words(plan: ConvolutionPlan, operands: Convolution) -> Array:
     x, filter = pad_channels(plan, operands, x, as_prepared(plan, operands))
     terms = _terms(plan, operands, filter)
     x = _pad(plan, layout, pack_int8(x), repeat_byte(terms.input_zero))
-    addressed = plan.filter.taps > 1 and math.prod(x.shape[1:]) < _MOST_WORDS
-    rows = _gather_taps(plan, x) if addressed else _join_taps(plan, x)
-    rows = unpack_int8(_pad_last_to(rows, _CONTRACTION // 4))
-    product = _product(plan, operands, filter, terms, (-1,))
-    products = _multiply(rows, _pad_last_to(product.packed, _CONTRACTION), contract=2)
-    # CUDA's short products lose a constant that is added to each of them, if they see it.
-    output = _finish_rows(product, rows, lax.optimization_barrier(products))
+    product = _product(plan, operands, filter, terms, (1, -1))
+    packed = _pad_last_to(product.packed, _CONTRACTION)
+
+    def multiply(words: Array) -> Array:
+        rows = unpack_int8(_pad_last_to(words, _CONTRACTION // 4))
+        products = _multiply(rows, packed, contract=2)
+        # CUDA's short products lose a constant that is added to each of them, if they see it.
+        return _finish_rows(product, rows, lax.optimization_barrier(products))
+
+    image = x.shape[1:]
+    if plan.filter.taps > 1 and is_static(image) and math.prod(image) < _MOST_WORDS:
+        output = multiply(_gather_taps(plan, x))
+        output = output.reshape(-1, *plan.output_sizes, plan.filter.outputs)
+    else:
+        output = _multiply_joined(product, x, multiply)
     return _in_output_layout(plan, layout, output)
 
 
@@ -314,9 +364,9 @@ def _gather_taps(plan: ConvolutionPlan, x: Array) -> Array:
     pixels = _addresses(x.shape, plan.output_sizes, options.strides)
     taps = _addresses(x.shape, plan.filter.kernel, options.dilations)
     words = jnp.arange(x.shape[-1], dtype=jnp.int32).reshape(groups, 1, -1)
-    within = (taps[:, None] + words).reshape(groups, 1, -1)
+    within = (taps.reshape(1, -1, 1) + words).reshape(groups, 1, -1)
     images = x.reshape(x.shape[0], math.prod(x.shape[1:]))
-    rows = images.at[:, pixels[:, None] + within].get(mode="promise_in_bounds")
+    rows = images.at[:, pixels.reshape(1, -1, 1) + within].get(mode="promise_in_bounds")
     return jnp.swapaxes(rows, 0, 1).reshape(groups, x.shape[0] * pixels.size, within.shape[-1])
 
 
@@ -325,7 +375,8 @@ def _addresses(shape: tuple[int, ...], counts: tuple[int, ...], steps: tuple[int
     found = jnp.zeros((1,), jnp.int32)
     for axis, (count, step) in enumerate(zip(counts, steps, strict=True)):
         pitch = step * math.prod(shape[axis + 2 :]) if count > 1 else 0  # a step may be any number
-        found = (found[:, None] + pitch * jnp.arange(count, dtype=jnp.int32)).reshape(-1)
+        steps_along = pitch * lax.broadcasted_iota(jnp.int32, (1, count), 1)
+        found = (found[:, None] + steps_along).reshape(-1)
     return found
 
 

@@ -1,7 +1,14 @@
-"""Converts arguments to arrays: weak types take their tensor's dtype, values are checked."""
+"""Converts arguments to arrays, and checks values that are known.
 
+A tensor keeps its dtype. A parameter, whose dtype the call fixes, takes that dtype if it is a
+number without a dtype of its own: a Python number, an array of NumPy's default types, which have
+64 bits, or a weakly typed JAX array. NumPy arrays stay NumPy's, so that a plan sees their dtype and
+not the one that JAX would narrow it to.
+"""
+
+import math
 import operator as python_operator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import jax
@@ -11,6 +18,8 @@ from jax import Array
 
 from dmlax._core import compat
 from dmlax.errors import Code, SpecError
+
+_UNTYPED = (np.dtype(np.int64), np.dtype(np.uint64), np.dtype(np.float64))  # NumPy's defaults
 
 
 class Aval(NamedTuple):
@@ -25,7 +34,25 @@ class Aval(NamedTuple):
     @property
     def size(self) -> int:
         """The number of elements."""
-        return int(np.prod(self.shape, dtype=object))
+        return math.prod(self.shape)
+
+    @property
+    def is_static(self) -> bool:
+        """False if a size is a symbolic dimension of `jax.export`."""
+        return is_static(self.shape)
+
+
+def is_static(sizes: Iterable[Any]) -> bool:
+    """True for integers, False if a size is a symbolic dimension of `jax.export`."""
+    return all(isinstance(size, int) for size in sizes)
+
+
+def decide(comparison: Callable[[], bool], undecided: bool) -> bool:
+    """Compares sizes; what symbolic ones leave open counts as `undecided`."""
+    try:
+        return bool(comparison())
+    except jax.errors.InconclusiveDimensionOperation:
+        return undecided
 
 
 def structs(avals: Any) -> Any:
@@ -99,57 +126,65 @@ class Rules(NamedTuple):
 
     def to_array(self, field: str, value: Any) -> Array | np.ndarray:
         """Takes a tensor, which must be an array already; the plan checks its dtype."""
+        if isinstance(value, jax.Array):
+            return value
         if isinstance(value, np.ndarray | np.generic):
-            return np.asarray(value).astype(value.dtype.newbyteorder("="), copy=False)
-        if not isinstance(value, jax.Array):
-            self.fail("data_type", field, f"is {_describe(value)}, expected an array")
-        return value
+            return np.asarray(value, value.dtype.newbyteorder("="))
+        if hasattr(value, "__jax_array__"):
+            return self.to_array(field, value.__jax_array__())
+        self.fail("data_type", field, f"is {_describe(value)}, expected an array")
 
-    def to_parameter(self, field: str, value: Any, dtype: Any) -> Array | None:
-        """Converts a parameter to `dtype` if it is weakly typed; a strong type it keeps."""
+    def to_parameter(self, field: str, value: Any, dtype: Any) -> Array | np.ndarray | None:
+        """Converts a parameter to `dtype` if it has no dtype of its own, else keeps it."""
         if value is None:
             return None
-        dtype = jnp.dtype(dtype)
-        if isinstance(value, int | float) and not isinstance(value, bool | np.generic):
-            return jnp.asarray(self._number(field, value, dtype))
+        if isinstance(value, jax.Array):
+            return self._strengthen(field, value, dtype) if compat.is_weak(value) else value
+        if _is_number(value):
+            return self._convert(field, value, np.dtype(dtype))
+        if hasattr(value, "__jax_array__"):
+            return self.to_parameter(field, value.__jax_array__(), dtype)
         array = self.to_array(field, value)
-        if isinstance(array, jax.Array) and compat.is_weak(array):
-            return self._strengthen(field, array, dtype)
-        return jnp.asarray(array)
+        return self._convert(field, array, np.dtype(dtype)) if array.dtype in _UNTYPED else array
 
-    def to_scale(self, field: str, value: Any, dtype: Any) -> Array:
+    def to_scale(
+        self, field: str, value: Any, dtype: Any, zero_remedy: str = ""
+    ) -> Array | np.ndarray:
         """Converts a scale; a Python or NumPy one must be finite and nonzero after rounding."""
-        if value is None:
-            self.fail("missing_tensor", field, "is required")
-        if isinstance(value, int | float | np.ndarray | np.generic):
-            self._check_scale(field, value, jnp.dtype(dtype))
         array = self.to_parameter(field, value, dtype)
-        assert array is not None
+        if array is None:
+            self.fail("missing_tensor", field, "is required")
+        if isinstance(array, np.ndarray) and array.dtype == dtype and array.dtype.kind == "f":
+            self._check_scale(field, value, array, zero_remedy)
         return array
 
-    def _check_scale(self, field: str, value: Any, dtype: np.dtype) -> None:
-        if np.asarray(value).dtype.kind not in "fiuO":
-            return  # the plan refuses a wrong dtype
-        with np.errstate(all="ignore"):
-            rounded = np.asarray(_bounded(value)).astype(dtype)
-        bad = rounded[~(np.isfinite(rounded) & (rounded != 0))]
-        found = f"is {value!r}" if rounded.ndim == 0 else f"holds {bad[:1].tolist()}"
-        rule = f"expected finite nonzero values in {dtype.name}"
-        self.expect(bad.size == 0, "value", field, f"{found}, {rule}")
+    def _check_scale(self, field: str, value: Any, scale: np.ndarray, zero_remedy: str) -> None:
+        bad = scale[~(np.isfinite(scale) & (scale != 0))]
+        if bad.size:
+            found = f"is {value!r}" if scale.ndim == 0 else f"holds {bad[:1].tolist()}"
+            rule = f"expected finite nonzero values in {scale.dtype.name}"
+            remedy = f"; {zero_remedy}" if zero_remedy and bad[0] == 0 else ""
+            self.fail("value", field, f"{found}, {rule}{remedy}")
 
-    def _number(self, field: str, value: float, dtype: np.dtype) -> np.ndarray:
-        if jnp.issubdtype(dtype, jnp.floating):
-            with np.errstate(all="ignore"):
-                return np.asarray(_bounded(value), dtype)
+    def _convert(self, field: str, value: Any, dtype: np.dtype) -> np.ndarray:
+        """Converts a number, or an array of 64-bit ones: floats round once, integers must fit."""
+        if dtype.kind == "f":
+            return _round(value, dtype)
         if isinstance(value, float):
             self.fail("data_type", field, f"is the float {value!r}, expected {dtype.name}")
-        limits = jnp.iinfo(dtype)
-        inside = limits.min <= value <= limits.max
-        rule = f"expected {dtype.name}, {limits.min} to {limits.max}"
-        self.expect(inside, "value", field, f"is {value}, {rule}")
-        return np.asarray(value, dtype)
+        array = np.asarray(value)
+        if array.dtype.kind == "f":
+            return array  # the plan refuses it
+        limits = np.iinfo(dtype)
+        outside = array[(array < limits.min) | (array > limits.max)]
+        if outside.size:
+            found = f"is {array}" if array.ndim == 0 else f"holds {outside[0]}"
+            rule = f"expected {dtype.name}, {limits.min} to {limits.max}"
+            self.fail("value", field, f"{found}, {rule}")
+        return array.astype(dtype)
 
-    def _strengthen(self, field: str, array: Array, dtype: np.dtype) -> Array:
+    def _strengthen(self, field: str, array: Array, dtype: Any) -> Array:
+        dtype = np.dtype(dtype)
         loses = jnp.issubdtype(array.dtype, jnp.floating) and not jnp.issubdtype(
             dtype, jnp.floating
         )
@@ -157,9 +192,20 @@ class Rules(NamedTuple):
         return array.astype(dtype)
 
 
-def _bounded(value: Any) -> Any:
-    """A Python integer too large for any float is an infinity."""
-    return np.inf if isinstance(value, int) and abs(value) > 2**200 else value
+def _is_number(value: Any) -> bool:
+    """True for a Python number, and for NumPy's scalars that are one."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _round(value: Any, dtype: np.dtype) -> np.ndarray:
+    """Rounds a number, or an array of 64-bit ones, to a float dtype."""
+    if isinstance(value, int) and abs(value) > 2**200:
+        value = np.inf  # too large for any float
+    array = np.asarray(value)
+    if dtype == np.float16 and array.dtype.kind in "iu":
+        array = array.astype(np.float64)  # NumPy would round to float32 between
+    with np.errstate(all="ignore"):
+        return array.astype(dtype)
 
 
 def _describe(value: Any) -> str:
@@ -171,8 +217,9 @@ def _describe(value: Any) -> str:
 
 
 def aval_of(array: Any) -> Aval:
-    """The dtype and shape of an array or tracer."""
-    return Aval(np.dtype(compat.canonical_dtype(array.dtype)), tuple(array.shape))
+    """The dtype and shape of an array or tracer; a key's dtype is an object's."""
+    dtype = array.dtype
+    return Aval(dtype if isinstance(dtype, np.dtype) else np.dtype(object), tuple(array.shape))
 
 
 def effective_rank(sizes: tuple[int, ...]) -> int:
@@ -182,19 +229,22 @@ def effective_rank(sizes: tuple[int, ...]) -> int:
 
 
 def strong_dtype(value: Any) -> np.dtype | None:
-    """The dtype of a strongly typed array; None for Python numbers, weak arrays and None."""
-    if not isinstance(value, np.ndarray | np.generic | jax.Array):
-        return None
-    weak = isinstance(value, jax.Array) and compat.is_weak(value)
-    return None if weak else aval_of(value).dtype
+    """The dtype of an array that has one of its own; None for all else."""
+    if isinstance(value, jax.Array):
+        return None if compat.is_weak(value) else aval_of(value).dtype
+    if isinstance(value, np.ndarray | np.generic):
+        return None if value.dtype in _UNTYPED else value.dtype.newbyteorder("=")
+    return strong_dtype(value.__jax_array__()) if hasattr(value, "__jax_array__") else None
 
 
 def to_integers(
     rules: Rules, field: str, value: Any, count: int, default: int, low: int
 ) -> tuple[int, ...]:
-    """Converts to `count` static integers; None is `default` for each."""
+    """Converts to `count` static integers; one is meant for each, None is `default` for each."""
     if value is None:
         return (default,) * count
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return (rules.to_integer(field, value, low),) * count
     if isinstance(value, str | jax.core.Tracer) or not hasattr(value, "__len__"):
         rules.fail("option", field, f"is {_describe(value)}, expected {count} integers")
     rules.expect(

@@ -1,6 +1,6 @@
 """The parts of JAX that are private or change between versions: no other file touches them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -8,17 +8,27 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax._src.array import ArrayImpl
 from jax._src.sharding_impls import SPMDAxisContext
-from jax.extend.core import Primitive
+from jax.extend.core import ClosedJaxpr, Jaxpr, Primitive
 from jax.interpreters import batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
 from dmlax.errors import UnsupportedError
 
+DeviceArray = ArrayImpl  # the class of arrays that are no tracers
+
 
 def is_weak(array: Array) -> bool:
     """True for a JAX array or tracer that is weakly typed."""
     return bool(jax.typeof(array).weak_type)
+
+
+def is_constant_of_trace(value: Any, operand: Any) -> bool:
+    """True for an array that a program of a traced operand holds; not if devices share it."""
+    if not isinstance(operand, jax.core.Tracer):
+        return False
+    return type(value) is np.ndarray or (type(value) is DeviceArray and not value.committed)
 
 
 def canonical_dtype(dtype: Any) -> Any:
@@ -66,6 +76,41 @@ def _explicit_mesh(operands: Any) -> Any:
     return next((sharding.mesh for sharding in split), None)
 
 
+def label(outputs: Any, call: Any) -> Any:
+    """Returns `outputs`; a program's jaxpr holds `call` there, and its machine code nothing."""
+    leaves, tree = jax.tree.flatten(outputs)
+    return jax.tree.unflatten(tree, _label.bind(*leaves, call=call))
+
+
+def labels(function: Callable[..., Any], *args: Any) -> list[Any]:
+    """Every `call` that `label` left in a function, in the order of its program."""
+    return list(_labels(jax.make_jaxpr(function)(*args).jaxpr))
+
+
+def _labels(jaxpr: Jaxpr) -> Iterator[Any]:
+    for equation in jaxpr.eqns:
+        if equation.primitive is _label:
+            yield equation.params["call"]
+        for value in jax.tree.leaves(list(equation.params.values()), is_leaf=_is_jaxpr):
+            if _is_jaxpr(value):
+                yield from _labels(value.jaxpr if isinstance(value, ClosedJaxpr) else value)
+
+
+def _is_jaxpr(value: Any) -> bool:
+    return isinstance(value, Jaxpr | ClosedJaxpr)
+
+
+_label = Primitive("dmlax_label")
+_label.multiple_results = True
+_label.def_impl(lambda *outputs, call: outputs)
+_label.def_abstract_eval(lambda *outputs, call: list(outputs))
+batching.primitive_batchers[_label] = lambda args, dims, **params: (
+    _label.bind(*args, **params),
+    dims,
+)
+mlir.register_lowering(_label, lambda context, *outputs, call: outputs)
+
+
 def refuse(x: Array, refusals: tuple[tuple[str, str], ...]) -> Array:
     """Returns `x`; lowering it for one of the platforms raises `UnsupportedError`, which says why.
 
@@ -101,6 +146,57 @@ class _Alternatives(NamedTuple):
     alone: tuple[tuple[str, Callable[..., Sequence[Array]]], ...]  # by platform
     partitioned: Callable[..., Sequence[Array]]
 
+    def at_once(self, *operands: Array) -> Sequence[Array]:
+        """Runs where nothing is lowered."""
+        return self.default(*operands)
+
+    def chosen(self, context: Any) -> Callable[..., Sequence[Array]]:
+        """The one that a program runs."""
+        module = context.module_context
+        if not _is_alone(module.axis_context):
+            return self.partitioned
+        platforms = _platforms(context)
+        if module.lowering_parameters.for_export or len(platforms) != 1:
+            return self.default
+        return dict(self.alone).get(platforms[0], self.default)
+
+    def replace(self, change: Callable[..., Any]) -> "_Alternatives":
+        """Changes each function."""
+        alone = tuple((platform, change(function)) for platform, function in self.alone)
+        return _Alternatives(change(self.default), alone, change(self.partitioned))
+
+
+class _ByPlatform(NamedTuple):
+    """Likewise, a function for each platform."""
+
+    default: Callable[..., Sequence[Array]]
+    own: tuple[tuple[str, Callable[..., Sequence[Array]]], ...]
+
+    def at_once(self, *operands: Array) -> Sequence[Array]:
+        """Runs on any platform."""
+        found: Sequence[Array] = jax.lax.platform_dependent(
+            *operands, **dict(self.own), default=self.default
+        )
+        return found
+
+    def chosen(self, context: Any) -> Callable[..., Sequence[Array]]:
+        """The one that a program runs: a program for several platforms keeps them all."""
+        platforms = _platforms(context)
+        return (
+            dict(self.own).get(platforms[0], self.default) if len(platforms) == 1 else self.at_once
+        )
+
+    def replace(self, change: Callable[..., Any]) -> "_ByPlatform":
+        """Changes each function."""
+        own = tuple((platform, change(function)) for platform, function in self.own)
+        return _ByPlatform(change(self.default), own)
+
+
+def _platforms(context: Any) -> Sequence[str]:
+    """The platforms that a program is lowered for."""
+    platforms: Sequence[str] = context.platforms or context.module_context.platforms
+    return platforms
+
 
 def choose(
     operands: Any,
@@ -123,6 +219,31 @@ def choose(
         `jax.shard_map`, where each device's part is a program of its own.
       partitioned: runs where the compiler splits the program over devices; default `default`.
     """
+    of = _Alternatives(default, tuple((alone or {}).items()), partitioned or default)
+    return _choose_flat(operands, outputs, of)
+
+
+def by_platform(
+    operands: Any,
+    outputs: Any,
+    default: Callable[[Any], Any],
+    own: Mapping[str, Callable[[Any], Any]],
+) -> Any:
+    """Runs a platform's own function or the default, which give the same bits.
+
+    `lax.platform_dependent` would trace them all for any platform.
+
+    Args:
+      operands: a pytree of arrays.
+      outputs: a pytree of `jax.ShapeDtypeStruct`, what every function returns.
+      default: runs on every other platform.
+      own: the functions of platforms.
+    """
+    return _choose_flat(operands, outputs, _ByPlatform(default, tuple(own.items())))
+
+
+def _choose_flat(operands: Any, outputs: Any, of: _Alternatives | _ByPlatform) -> Any:
+    """Binds the choice between functions of flat operands."""
     leaves, tree = jax.tree.flatten(operands)
     avals, structure = jax.tree.flatten(outputs)
 
@@ -130,13 +251,8 @@ def choose(
         # Jitted, so that lowering it again does not trace it again.
         return jax.jit(lambda *leaves: jax.tree.leaves(function(jax.tree.unflatten(tree, leaves))))
 
-    of = _Alternatives(
-        flat(default),
-        tuple((platform, flat(function)) for platform, function in (alone or {}).items()),
-        flat(partitioned or default),
-    )
     shapes = tuple((tuple(aval.shape), np.dtype(aval.dtype)) for aval in avals)
-    found = _choose.bind(*_varying_alike(leaves), of=of, shapes=shapes)
+    found = _choose.bind(*_varying_alike(leaves), of=of.replace(flat), shapes=shapes)
     return jax.tree.unflatten(structure, found)
 
 
@@ -155,7 +271,7 @@ def _varying(array: Array) -> frozenset[Any]:
     return frozenset(aval.mat.varying if hasattr(aval, "mat") else aval.vma)
 
 
-def _output_avals(operand: Any, *_: Any, of: _Alternatives, shapes: Any) -> list[Any]:
+def _output_avals(operand: Any, *_: Any, of: Any, shapes: Any) -> list[Any]:
     """The outputs differ from device to device as the operands do, and are split over no axis."""
     mesh = operand.sharding.mesh
     whole = (NamedSharding(mesh, PartitionSpec(*(None,) * len(shape))) for shape, _ in shapes)
@@ -167,39 +283,24 @@ def _output_avals(operand: Any, *_: Any, of: _Alternatives, shapes: Any) -> list
 
 _choose = Primitive("dmlax_choose")
 _choose.multiple_results = True
-_choose.def_impl(lambda *args, of, shapes: of.default(*args))
+_choose.def_impl(lambda *args, of, shapes: of.at_once(*args))
 _choose.def_abstract_eval(_output_avals)
 
 
-def _batch_choose(args: Any, dims: Any, *, of: _Alternatives, shapes: Any) -> Any:
+def _batch_choose(args: Any, dims: Any, *, of: Any, shapes: Any) -> Any:
     def batched(function: Callable[..., Sequence[Array]]) -> Callable[..., Sequence[Array]]:
         return jax.jit(jax.vmap(function, in_axes=dims))
 
-    of = _Alternatives(
-        batched(of.default),
-        tuple((platform, batched(function)) for platform, function in of.alone),
-        batched(of.partitioned),
-    )
     size = next(arg.shape[dim] for arg, dim in zip(args, dims, strict=True) if dim is not None)
     shapes = tuple(((size, *shape), dtype) for shape, dtype in shapes)
-    return _choose.bind(*args, of=of, shapes=shapes), (0,) * len(shapes)
+    return _choose.bind(*args, of=of.replace(batched), shapes=shapes), (0,) * len(shapes)
 
 
 batching.primitive_batchers[_choose] = _batch_choose
 
 
-def _lower_choose(context: Any, *args: Any, of: _Alternatives, shapes: Any) -> Any:
-    return mlir.lower_fun(_chosen(context, of))(context, *args)
-
-
-def _chosen(context: Any, of: _Alternatives) -> Callable[..., Sequence[Array]]:
-    module = context.module_context
-    if not _is_alone(module.axis_context):
-        return of.partitioned
-    platforms = context.platforms or module.platforms
-    if module.lowering_parameters.for_export or len(platforms) != 1:
-        return of.default
-    return dict(of.alone).get(platforms[0], of.default)
+def _lower_choose(context: Any, *args: Any, of: Any, shapes: Any) -> Any:
+    return mlir.lower_fun(of.chosen(context))(context, *args)
 
 
 def _is_alone(axis_context: Any) -> bool:

@@ -4,7 +4,7 @@ import functools
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -39,6 +39,22 @@ class Lowering:
     run: Callable[[Any, Any], Any]
     why_not: Callable[[Any, str], str | None] = no_reason
     platforms: tuple[str, ...] = PLATFORMS
+
+
+def kernel(
+    name: str,
+    run: Callable[[Any, Any], Any],
+    why_not: Callable[[Any, str], str | None],
+    platform: str,
+) -> Lowering:
+    """The lowering to a kernel for one platform, whose program has every size."""
+
+    def why_not_symbolic(plan: Any, platform: str) -> str | None:
+        if plan is not None and not plan.input.is_static:
+            return f"it needs static shapes, and InputTensor is {plan.input}"
+        return why_not(plan, platform)
+
+    return Lowering(name, run, why_not_symbolic, (platform,))
 
 
 @dataclass(frozen=True)
@@ -94,11 +110,33 @@ class Explain:
         self.implementation = implementation
 
 
+class Bind:
+    """An `implementation` with which a call gives its operands as arrays and is not run."""
+
+
+class Call(NamedTuple):
+    """A call in a program, which `explain` finds there."""
+
+    operator: Operator
+    plan: Any
+    implementation: str
+
+    def __repr__(self) -> str:
+        return f"{self.operator.name}({self.plan})"
+
+    def explain(self) -> Explanation:
+        """The implementation that each platform would run."""
+        return _explanation(*self)
+
+
 def call(operator: Operator, plan: Any, operands: Any, implementation: Any) -> Any:
     """Runs the operator on its plan; equal plans trace once."""
+    if isinstance(implementation, Bind):
+        return operands
     if isinstance(implementation, Explain):
         return _explanation(operator, plan, implementation.implementation)
-    return _compile(operator, plan, _candidates(operator, implementation))(operands)
+    candidates = _candidates(operator, implementation)
+    return _compile(Call(operator, plan, implementation), candidates)(operands)
 
 
 def _candidates(operator: Operator, implementation: Any) -> tuple[Lowering, ...]:
@@ -119,8 +157,9 @@ def _candidates(operator: Operator, implementation: Any) -> tuple[Lowering, ...]
 
 
 @functools.lru_cache(maxsize=4096)
-def _compile(operator: Operator, plan: Any, candidates: tuple[Lowering, ...]) -> Any:
-    """One jitted function a plan, with the operator's derivative."""
+def _compile(call: Call, candidates: tuple[Lowering, ...]) -> Any:
+    """One jitted function a plan, with the operator's name and derivative."""
+    operator, plan, _ = call
     *native, general = candidates
     refusals = tuple(
         (platform, f"{operator.name}: {general.name} cannot run here: {why}")
@@ -139,10 +178,13 @@ def _compile(operator: Operator, plan: Any, candidates: tuple[Lowering, ...]) ->
             return run(operands)
         return compat.choose(operands, structs(plan.output), run, alone=alone)
 
-    @jax.custom_jvp
-    def run(operands: Any) -> Any:
+    def labelled(operands: Any) -> Any:
         outputs = _on_any_mesh(operator, plan, lowered, operands)
-        return jax.tree.map(lambda output: compat.refuse(output, refusals), outputs)
+        outputs = jax.tree.map(lambda output: compat.refuse(output, refusals), outputs)
+        return compat.label(outputs, call)
+
+    labelled.__name__ = operator.name  # as jaxprs and profiles show it
+    run = jax.custom_jvp(labelled)
 
     @run.defjvp
     def run_jvp(primals: Any, tangents: Any) -> Any:

@@ -6,6 +6,7 @@ subnormals, contract products and divide inexactly; bits they leave alone.
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 from jax.typing import DTypeLike
@@ -71,6 +72,7 @@ def is_nonzero(x: Array) -> Array:
     return bits != 0
 
 
+@jax.jit  # traced once for each dtype and shape
 def unpack(x: Array) -> Unpacked:
     """Takes a finite float32 or float16 apart, subnormals included."""
     layout = float_format(x.dtype)

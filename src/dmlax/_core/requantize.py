@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Literal, NamedTuple, get_args
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -21,7 +22,7 @@ ARITHMETICS = get_args(Arithmetic)
 
 _LIMB = 21  # limb width: a limb times (2 * 255 + 1) fits 32 bits
 _DIGIT = 7  # digit width of a long division: three to a limb
-_INTEGER_DIGITS = 5  # of the integer part, below 2**34
+_LIMBS = 5  # of the long division: two for the integer part, three for the fraction
 _24_BITS = (1 << 24) - 1
 _TIE_TO_EVEN = 1 << 12  # in units of 2**-63: above the truncation error, below the nearest non-tie
 _SATURATED = np.uint32(1 << 31)  # no |accumulator| exceeds it
@@ -56,7 +57,7 @@ def requantizer(
     """
     scales = jnp.broadcast_arrays(input_scale, filter_scale, output_scale)
     if arithmetic == "float32":
-        multiplier = _fence(_multiplier, *scales)
+        multiplier = _multiplier(*scales)
         return lambda accumulator: _quantize_float32(
             accumulator.astype(jnp.float32) * multiplier, zero_point, dtype
         )
@@ -82,13 +83,14 @@ def quantize(
 
 
 def dequantize(x: Array, scale: Array, zero_point: Array | None) -> Array:
-    """(x - zero_point) * scale as a real number, rounded once to the scale's dtype."""
+    """(x - zero_point) * scale as a real number, rounded once to the scale's dtype, NaN kept."""
     zero = jnp.zeros((), x.dtype) if zero_point is None else zero_point
     below = x < zero
     difference = jnp.where(below, _unsigned(zero) - _unsigned(x), _unsigned(x) - _unsigned(zero))
     factor = float_bits.unpack(scale)
     product = float_bits.multiply_wide(difference, factor.mantissa)
-    return float_bits.pack(below ^ factor.negative, product, factor.exponent, scale.dtype)
+    result = float_bits.pack(below ^ factor.negative, product, factor.exponent, scale.dtype)
+    return jnp.where(float_bits.is_nan(scale), scale, result)
 
 
 def _unsigned(x: Array) -> Array:
@@ -154,88 +156,77 @@ def _round_by_threshold(accumulator: Array, threshold: Threshold) -> Array:
     return (rounded ^ sign) - sign
 
 
-def _multiplier(input_scale: Array, filter_scale: Array, output_scale: Array) -> Array:
-    return float_bits.divide(float_bits.multiply(input_scale, filter_scale), output_scale)
+def _compute_once(x: Array, *sources: Array) -> Array:
+    """Returns the uint32 `x`, which is computed once and not for every element it is broadcast to.
 
-
-def _fence(function: Callable[..., Array], *args: Array) -> Array:
-    """function(*args), computed once: XLA on a CPU would do it again for every element.
-
-    A loop is what no pass of XLA looks through; one of two rounds is not unrolled.
+    XLA on a CPU repeats cheap operations for each element, and not a division. What it divides by
+    is 1, which only the last compiler sees, unless the sources are constants.
     """
-    start = _zero(*args).astype(jnp.float32)
-    result: Array = lax.fori_loop(0, 2, lambda _, value: function(*args), start)
-    return result
+    bits = functools.reduce(jnp.bitwise_or, map(float_bits.raw_bits, sources))
+    return lax.div(x, jnp.broadcast_to((lax.clz(bits) >> 6) + 1, x.shape))
 
 
-def _zero(*args: Array) -> Array:
-    """uint32 zeros that vary over a mesh as the arguments do, as a loop's first state must."""
-    any_bits = functools.reduce(jnp.bitwise_or, map(float_bits.raw_bits, args))
-    return any_bits ^ any_bits
+@jax.jit  # traced once for scales of the same shape, as is `_threshold`
+def _multiplier(input_scale: Array, filter_scale: Array, output_scale: Array) -> Array:
+    """The float32 multiplier of ONNX Runtime: a product and a quotient, each rounded."""
+    value = float_bits.divide(float_bits.multiply(input_scale, filter_scale), output_scale)
+    bits = _compute_once(float_bits.raw_bits(value), input_scale, filter_scale, output_scale)
+    return lax.bitcast_convert_type(bits, jnp.float32)
 
 
+@jax.jit
 def _threshold(input_scale: Array, filter_scale: Array, output_scale: Array) -> Threshold:
     """Divides S by 2 * P, P the product of two mantissas: long division, 7 bits a step.
 
-    The rest stays positive, so the digits are strictly below the quotient. The loop is also a
-    fence: without it XLA on a CPU computes all this again for every element.
+    The result has a row for each limb, and every row divides from the start to its own limb: one
+    kernel computes them all. The rest stays positive, so the digits are strictly below the
+    quotient.
     """
-    a, b, s = (float_bits.unpack(scale) for scale in (input_scale, filter_scale, output_scale))
+    scales = tuple(scale[None] for scale in (input_scale, filter_scale, output_scale))
+    a, b, s = map(float_bits.unpack, scales)
     # The reciprocal is S * 2**23 / P * 2**exponent, that quotient in (1/4, 2). Beyond the clip
-    # every accumulator saturates, or none reaches one half. The first digit weighs 2**(7 leading).
-    exponent = jnp.clip(s.exponent - a.exponent - b.exponent - 24, -42, 33)
-    leading = lax.div(exponent + 42, jnp.int32(_DIGIT)) - 6
-    first_shift = exponent - leading * _DIGIT
+    # every accumulator saturates, or none reaches one half.
+    exponent = jnp.clip(s.exponent - a.exponent - b.exponent - 24, -2 * _LIMB, 33)
     size = a.mantissa.astype(jnp.float32) * b.mantissa.astype(jnp.float32)
     estimate = size / s.mantissa.astype(jnp.float32) * float_bits.power_of_two(-24 - exponent)
     estimate = jnp.where(a.negative ^ b.negative ^ s.negative, -estimate, estimate)
     divisor = _by_24_bits(float_bits.multiply_wide(a.mantissa, b.mantissa))
-    inverse = 2.0**24 / size
-
-    def step(index: Array, state: _Division) -> _Division:
-        index = index - _INTEGER_DIGITS + 1 + leading
-        shift = jnp.where(index == 0, first_shift, _DIGIT)
-        digit = float_bits.quotient_digit(state.high, inverse * float_bits.power_of_two(shift))
-        low = (state.low << shift) - digit * divisor[1]
-        high = (state.high << shift) - digit * divisor[0] + (low >> 24)
-        started = index >= 0
-        return _Division(
-            jnp.where(started, high, state.high),
-            jnp.where(started, low & _24_BITS, state.low),
-            _append(state.threshold, estimate, jnp.where(started, digit, 0).astype(jnp.uint32)),
-        )
-
-    zero = _zero(input_scale, filter_scale, output_scale)
-    start = Threshold(zero.astype(jnp.float32), zero, (zero, zero, zero))
-    dividend = ((s.mantissa >> 1) | zero, ((s.mantissa & 1) << 23) | zero)
-    steps = _INTEGER_DIGITS + 3 * _LIMB // _DIGIT
-    division = _Division(dividend[0].astype(jnp.int32), dividend[1].astype(jnp.int32), start)
-    loop = functools.partial(lax.fori_loop, 0, steps, step)
-    at_once = functools.partial(loop, unroll=steps)  # a GPU launches kernels for every turn
-    done: _Division = lax.platform_dependent(division, cuda=at_once, rocm=at_once, default=loop)
-    return done.threshold
+    inverse = 2.0 ** (24 + _DIGIT) / size
+    # The first limb that is not zero is that of 2**(_LIMB * place).
+    place = lax.div(exponent + 2 * _LIMB, jnp.int32(_LIMB)) - 2
+    shift = (exponent - place * _LIMB + 2).astype(jnp.uint32)
+    shape = (_LIMBS, *input_scale.shape)
+    row = lax.broadcasted_iota(jnp.int32, shape, 0)
+    limbs = row - (1 - place)
+    dividend = _by_24_bits((s.mantissa >> (32 - shift), s.mantissa << shift))
+    rest = jnp.broadcast_to(dividend[0], shape), jnp.broadcast_to(dividend[1], shape)
+    for index in range(_LIMBS - 1):
+        _, (high, low) = _divide_limb(rest, divisor, inverse)
+        more = limbs > index
+        rest = jnp.where(more, high, rest[0]), jnp.where(more, low, rest[1])
+    limb, _ = _divide_limb(rest, divisor, inverse)
+    limb = jnp.where(limbs >= 0, limb, 0)
+    limb = jnp.where(row == 0, jnp.minimum(limb, _SATURATED >> _LIMB), limb)
+    high, integer, *fraction = _compute_once(limb, *scales)
+    return Threshold(estimate[0], (high << _LIMB) + integer, tuple(fraction))
 
 
-class _Division(NamedTuple):
-    """The rest of a long division, in limbs of 24 bits, and the quotient so far."""
+_Limbs = tuple[Array, Array]  # int32, 24 bits each, the high one first
 
-    high: Array
-    low: Array
-    threshold: Threshold
+
+@jax.jit
+def _divide_limb(rest: _Limbs, divisor: _Limbs, inverse: Array) -> tuple[Array, _Limbs]:
+    """Shifts the rest by a limb; returns that limb of the quotient, and the new rest."""
+    limb = jnp.uint32(0)
+    for _ in range(_LIMB // _DIGIT):
+        digit = float_bits.quotient_digit(rest[0], inverse)
+        low = (rest[1] << _DIGIT) - digit * divisor[1]
+        rest = (rest[0] << _DIGIT) - digit * divisor[0] + (low >> 24), low & _24_BITS
+        limb = (limb << _DIGIT) + digit.astype(jnp.uint32)
+    return limb, rest
 
 
 def _by_24_bits(value: float_bits.Wide) -> tuple[Array, Array]:
     """48 bits as two int32 limbs."""
     high, low = value
     return ((high << 8) | (low >> 24)).astype(jnp.int32), (low & _24_BITS).astype(jnp.int32)
-
-
-def _append(threshold: Threshold, estimate: Array, digit: Array) -> Threshold:
-    """Shifts one digit in; a digit may carry, and so may a limb."""
-    high, middle, low = threshold.fraction
-    moved, mask = _LIMB - _DIGIT, (1 << _LIMB) - 1
-    integer = (threshold.integer << _DIGIT) + (high >> moved)
-    integer = jnp.where(threshold.integer >> (31 - _DIGIT) != 0, _SATURATED, integer)
-    high = ((high << _DIGIT) & mask) + (middle >> moved)
-    middle = ((middle << _DIGIT) & mask) + (low >> moved)
-    return Threshold(estimate, integer, (high, middle, ((low << _DIGIT) & mask) + digit))

@@ -14,6 +14,11 @@ def output_size(padded: int, span: int, stride: int) -> int:
     return (padded - span) // stride + 1
 
 
+def same_padding(size: int, span: int, stride: int) -> int:
+    """The pixels that "SAME" adds, for a window at each stride of the input; may be negative."""
+    return (-(-size // stride) - 1) * stride + span - size
+
+
 def taps(kernel: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """Every kernel position, row-major: the order in which a packed filter holds them."""
     return itertools.product(*map(range, kernel))

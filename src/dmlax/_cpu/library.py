@@ -11,7 +11,12 @@ import jaxlib.version
 
 import dmlax
 
-_TARGETS = ("dmlax_nonzero_coordinates", "dmlax_convolution")
+_TARGETS = (
+    "dmlax_nonzero_coordinates",
+    "dmlax_convolution",
+    "dmlax_quantize_linear",
+    "dmlax_dequantize_linear",
+)
 _LIBRARY = "_native.so"
 _ABSENT = "_native_absent.txt"  # the build's reason
 _OVERRIDE = "DMLAX_NATIVE_ISA"

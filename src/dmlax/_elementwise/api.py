@@ -7,30 +7,43 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from dmlax._core import dispatch, requantize
+from dmlax._core import dispatch, eager, requantize
 from dmlax._core.arguments import Aval, Rules, aval_of, strong_dtype
+from dmlax._core.keywords import name_right_keywords
 from dmlax._elementwise import reference, xla
-from dmlax._elementwise.plan import Elementwise, dequantize_plan, quantize_plan
+from dmlax._elementwise.cpu import lowering as native_cpu
+from dmlax._elementwise.plan import (
+    Elementwise,
+    dequantize_plan,
+    output_partition,
+    quantize_plan,
+)
 
 _QUANTIZE = Rules("element_wise_quantize_linear")
 _DEQUANTIZE = Rules("element_wise_dequantize_linear")
 QUANTIZE = dispatch.Operator(
     _QUANTIZE.operator,
     (
+        dispatch.Lowering("native_cpu", native_cpu.quantize, native_cpu.why_not, ("cpu",)),
         dispatch.Lowering("xla", xla.quantize),
         dispatch.Lowering("reference", reference.quantize),
     ),
+    partition=output_partition,
 )
 DEQUANTIZE = dispatch.Operator(
     _DEQUANTIZE.operator,
     (
+        dispatch.Lowering("native_cpu", native_cpu.dequantize, native_cpu.why_not, ("cpu",)),
         dispatch.Lowering("xla", xla.dequantize),
         dispatch.Lowering("reference", reference.dequantize),
     ),
     tangent=xla.dequantize_tangent,
+    partition=output_partition,
 )
 
 
+@name_right_keywords
+@eager.jit_eager_calls()
 def element_wise_quantize_linear(
     input: ArrayLike,
     scale: ArrayLike,
@@ -48,15 +61,15 @@ def element_wise_quantize_linear(
     the clamp is the output dtype's range. Infinities saturate; NaN gives the lowest value.
 
     Args:
-      input: float32, float16 or int32, of rank 1 or more.
+      input: float32, float16 or int32, of rank 1 or more. NumPy's float64 is rounded to float32.
       scale: of the input's dtype, float32 for int32: one value, (K,) with `axis`, or any shape
-        that broadcasts to the input; finite and not zero.
+        that broadcasts to the input; finite and not zero. A float64 one is rounded to it.
       zero_point: of the output's dtype, shaped as a scale may be, each on its own; default 0.
       axis: the axis along which (K,) parameters lie.
       output_dtype: int8 or uint8; default that of a `zero_point` array, else uint8.
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's CPU kernel:
         `rint(input / scale)` with the quotient rounded to float32.
-      implementation: "auto", or exactly one of "xla", "reference".
+      implementation: "auto", or exactly one of "native_cpu", "xla", "reference".
 
     Returns:
       int8 or uint8, of the input's shape.
@@ -64,7 +77,7 @@ def element_wise_quantize_linear(
     Raises:
       SpecError: code `data_type`, `dimension_count`, `sizes` or `missing_tensor` (InputTensor,
         ScaleTensor, ZeroPointTensor), `option` (axis, arithmetic), `value` (a Python or NumPy
-        scale that is 0, NaN or infinite; a Python zero point out of range).
+        scale that is 0, NaN or infinite; a Python or NumPy zero point out of range).
       UnsupportedError: the named implementation does not exist for this operator.
 
     DirectML:
@@ -72,15 +85,15 @@ def element_wise_quantize_linear(
       open. Accepted beyond the page: parameters broadcast, and lie along an axis.
 
     Lowering:
-      cpu, cuda, tpu: xla. reference runs everywhere when named.
+      cpu: native_cpu, else xla. cuda, tpu: xla. reference runs everywhere when named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp
-      >>> x = jnp.array([-1.0, 0.25, 0.75, 1e9])
+      >>> x = jnp.float32([-1.0, 0.25, 0.75, 1e9])
       >>> dmlax.element_wise_quantize_linear(x, 0.5, 10).tolist()
       [8, 10, 12, 255]
     """
-    array = jnp.asarray(_QUANTIZE.to_array("InputTensor", input))
+    array = _narrow(_QUANTIZE.to_array("InputTensor", input))
     _QUANTIZE.expect_choice("arithmetic", arithmetic, requantize.ARITHMETICS)
     dtype = _QUANTIZE.choose_output_dtype(output_dtype, "ZeroPointTensor", zero_point, np.uint8)
     wanted = jnp.float16 if array.dtype == jnp.float16 else jnp.float32
@@ -93,6 +106,8 @@ def element_wise_quantize_linear(
     return dispatch.call(QUANTIZE, plan, operands, implementation)  # type: ignore[no-any-return]
 
 
+@name_right_keywords
+@eager.jit_eager_calls()
 def element_wise_dequantize_linear(
     input: ArrayLike,
     scale: ArrayLike,
@@ -110,10 +125,10 @@ def element_wise_dequantize_linear(
     Args:
       input: (u)int8, (u)int16 or (u)int32, of rank 1 or more.
       scale: float32 or float16: one value, (K,) with `axis`, or any shape that broadcasts to the
-        input; finite and not zero. A Python number is float32.
+        input; finite and not zero. A Python number is float32. A traced NaN gives NaN.
       zero_point: of the input's dtype, shaped as a scale may be, each on its own; default 0.
       axis: the axis along which (K,) parameters lie.
-      implementation: "auto", or exactly one of "xla", "reference".
+      implementation: "auto", or exactly one of "native_cpu", "xla", "reference".
 
     Returns:
       Of the scale's dtype and the input's shape.
@@ -121,7 +136,7 @@ def element_wise_dequantize_linear(
     Raises:
       SpecError: code `data_type`, `dimension_count`, `sizes` or `missing_tensor` (InputTensor,
         ScaleTensor, ZeroPointTensor), `option` (axis), `value` (a Python or NumPy scale that is 0,
-        NaN or infinite; a Python zero point out of range).
+        NaN or infinite; a Python or NumPy zero point out of range).
       UnsupportedError: the named implementation does not exist for this operator.
 
     DirectML:
@@ -130,7 +145,7 @@ def element_wise_dequantize_linear(
       lie along an axis.
 
     Lowering:
-      cpu, cuda, tpu: xla. reference runs everywhere when named.
+      cpu: native_cpu, else xla. cuda, tpu: xla. reference runs everywhere when named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp
@@ -138,15 +153,28 @@ def element_wise_dequantize_linear(
       >>> dmlax.element_wise_dequantize_linear(x, 0.5, 10).tolist()
       [-5.0, 0.0, 122.5]
     """
-    array = jnp.asarray(_DEQUANTIZE.to_array("InputTensor", input))
-    half = strong_dtype(scale) == jnp.float16
+    array = _DEQUANTIZE.to_array("InputTensor", input)
     operands = Elementwise(
         array,
-        _DEQUANTIZE.to_scale("ScaleTensor", scale, jnp.float16 if half else jnp.float32),
+        _DEQUANTIZE.to_scale("ScaleTensor", scale, _scale_dtype(scale)),
         _DEQUANTIZE.to_parameter("ZeroPointTensor", zero_point, array.dtype),
     )
     plan = dequantize_plan(_DEQUANTIZE, *_avals(operands), _axis(_DEQUANTIZE, axis))
     return dispatch.call(DEQUANTIZE, plan, operands, implementation)  # type: ignore[no-any-return]
+
+
+def _narrow(array: Array | np.ndarray) -> Array | np.ndarray:
+    """Rounds NumPy's default floats to float32, as they are a tensor's only dtype to be rounded."""
+    if not isinstance(array, np.ndarray) or array.dtype != np.float64:
+        return array
+    with np.errstate(all="ignore"):
+        return array.astype(np.float32)
+
+
+def _scale_dtype(scale: Any) -> np.dtype:
+    """The dtype of a dequantization's output: an array's own, which the plan checks, or float32."""
+    own = scale.dtype.newbyteorder("=") if isinstance(scale, np.ndarray) else strong_dtype(scale)
+    return np.dtype(np.float32 if own is None else own)
 
 
 def _avals(operands: Elementwise) -> tuple[Aval, Aval, Aval | None]:

@@ -2,12 +2,13 @@
 
 import functools
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from dmlax._core import compat
 from dmlax._core.arguments import Aval, Rules
 from dmlax._core.requantize import Arithmetic
 
@@ -18,9 +19,9 @@ _INTEGERS = (jnp.int8, jnp.uint8, jnp.int16, jnp.uint16, jnp.int32, jnp.uint32)
 class Elementwise(NamedTuple):
     """The operands of both operators."""
 
-    input: Array
-    scale: Array
-    zero_point: Array | None
+    input: Any
+    scale: Any
+    zero_point: Any = None
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,13 @@ class ElementwisePlan:
         return []
 
     def spread(self, parameter: Array) -> Array:
-        """Reshapes a parameter so that it broadcasts to the input."""
-        if self.axis is None or parameter.ndim != 1:
+        """Reshapes a parameter to the input's rank, so that it broadcasts."""
+        if parameter.ndim == 0:
             return parameter
-        return parameter.reshape(-1, *(1,) * (len(self.input.shape) - self.axis - 1))
+        rank = len(self.input.shape)
+        end = rank if self.axis is None else self.axis + 1
+        before, after = end - parameter.ndim, rank - end
+        return parameter.reshape((1,) * before + parameter.shape + (1,) * after)
 
     def __str__(self) -> str:
         return f"{self.input}, scale {self.scale} -> {self.output}"
@@ -76,6 +80,11 @@ def dequantize_plan(
     if zero_point is not None:
         rules.expect_dtype("ZeroPointTensor", zero_point, input.dtype)
     return _plan(rules, input, scale, zero_point, axis, "exact", scale.dtype)
+
+
+def output_partition(plan: ElementwisePlan, operands: Elementwise) -> tuple[Any, ...]:
+    """The output is split over a mesh as the input is."""
+    return compat.partition(operands.input)
 
 
 def _plan(
@@ -116,7 +125,6 @@ def _check_shape(rules: Rules, field: str, parameter: Aval, input: Aval, axis: i
 
 
 def _broadcasts(parameter: Aval, input: Aval) -> bool:
-    try:
-        return np.broadcast_shapes(parameter.shape, input.shape) == input.shape
-    except ValueError:
-        return False
+    missing = len(input.shape) - len(parameter.shape)
+    pairs = zip(parameter.shape, input.shape[max(missing, 0) :], strict=False)
+    return missing >= 0 and all(size in (1, wanted) for size, wanted in pairs)

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
 
-from dmlax._core import compat, dispatch
+from dmlax._core import compat, dispatch, eager
 from dmlax._core.arguments import aval_of
+from dmlax._core.keywords import name_right_keywords
 from dmlax._nonzero import reference, xla
 from dmlax._nonzero.cpu import lowering as native_cpu
 from dmlax._nonzero.cuda import lowering as mosaic_gpu
@@ -25,8 +25,8 @@ def _replicated(plan: NonzeroPlan, input: Array) -> Any:
 NONZERO = dispatch.Operator(
     RULES.operator,
     (
-        dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not, ("cpu",)),
-        dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, ("cuda",)),
+        dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu"),
+        dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
         dispatch.Lowering("xla", xla.run),
         dispatch.Lowering("reference", reference.run),
     ),
@@ -34,6 +34,8 @@ NONZERO = dispatch.Operator(
 )
 
 
+@name_right_keywords
+@eager.jit_eager_calls()
 def nonzero_coordinates(
     input: ArrayLike,
     /,
@@ -57,6 +59,7 @@ def nonzero_coordinates(
       coordinate_rank: columns of `coordinates`, which are the last axes: from the effective rank
         (the rank without leading axes of size 1, at least 1) to the rank, the default.
       fill_value: the value of all rows after the first `count`, a static integer in 0..2**32-1.
+        The default 0 is also the first element's coordinate: `indices` of the result is safe.
       axis_name: inside `jax.shard_map`, the mesh axis over which axis 0 is split; the result is
         the whole input's, on every device.
       implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".
@@ -86,14 +89,17 @@ def nonzero_coordinates(
       >>> int(count), coordinates.tolist()
       (2, [[0, 1], [1, 1], [0, 0], [0, 0]])
     """
-    array = jnp.asarray(_narrow(RULES.to_array("InputTensor", input)))
+    array = RULES.to_array("InputTensor", input)
     if size is not None:
         size = RULES.to_integer("size", size, 0, 2**32 - 1)
     if coordinate_rank is not None:
         coordinate_rank = RULES.to_integer("coordinate_rank", coordinate_rank, 0)
     fill_value = RULES.to_integer("fill_value", fill_value, 0, 2**32 - 1)
     devices = 1 if axis_name is None else compat.axis_size(axis_name)
-    plan = nonzero_plan(aval_of(array), size, coordinate_rank, fill_value, axis_name, devices)
+    options = (size, coordinate_rank, fill_value, axis_name, devices)
+    plan = nonzero_plan(aval_of(array), *options)
+    if (narrow := _narrow(array)) is not array:
+        array, plan = narrow, nonzero_plan(aval_of(narrow), *options)
     return dispatch.call(NONZERO, plan, array, implementation)  # type: ignore[no-any-return]
 
 

@@ -1,13 +1,14 @@
 """Checks a nonzero call and plans it from shapes and dtypes alone."""
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from dmlax._core.arguments import Aval, Rules, effective_rank
+from dmlax._core.arguments import Aval, Rules, decide, effective_rank
 from dmlax._nonzero.result import NonzeroCoordinates
 
 RULES = Rules("nonzero_coordinates")
@@ -49,7 +50,7 @@ class NonzeroPlan:
     @property
     def elements(self) -> int:
         """Elements of the whole input."""
-        return int(np.prod(self.sizes, dtype=object))
+        return math.prod(self.sizes)
 
     def notes(self) -> list[str]:
         """The lines that `explain` adds."""
@@ -77,11 +78,15 @@ def nonzero_plan(
     sizes = (input.shape[0] * axis_size, *input.shape[1:])
     whole = Aval(input.dtype, sizes)
     elements = f"is {whole}, expected at most {_MAX} elements"
-    RULES.expect(whole.size <= _MAX, "sizes", "InputTensor", elements)
+    RULES.expect(decide(lambda: whole.size <= _MAX, True), "sizes", "InputTensor", elements)
+    product = f"is {whole}, expected sizes whose product JAX can bound: constrain each symbol alone"
+    RULES.expect(decide(lambda: whole.size >= 0, False), "sizes", "InputTensor", product)
     low = effective_rank(sizes)
     if coordinate_rank is None:
         coordinate_rank = rank
     width = f"has {coordinate_rank} columns, expected {low} to {rank} for InputTensor {whole}"
     RULES.expect(low <= coordinate_rank <= rank, "sizes", "OutputCoordinatesTensor", width)
     size = whole.size if size is None else size
+    unknown = f"is {size}, the elements of InputTensor {whole}, expected a static integer: give it"
+    RULES.expect(isinstance(size, int), "option", "size", unknown)
     return NonzeroPlan(input, sizes, size, coordinate_rank, fill_value, axis_name, axis_size)

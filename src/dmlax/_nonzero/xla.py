@@ -3,10 +3,14 @@
 import functools
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
-from dmlax._core import float_bits
+from dmlax._core import compat, float_bits
+from dmlax._core.arguments import is_static
+from dmlax._core.byte_packing import pad_end
 from dmlax._nonzero.plan import NonzeroPlan
 from dmlax._nonzero.result import NonzeroCoordinates
 
@@ -14,6 +18,7 @@ _LANES = 32
 # Elements scattered at a time: on a CPU what stays in its caches, elsewhere all there are.
 _CPU_CHUNK = 1 << 20
 _CHUNK = 1 << 30
+_SYMBOLIC_CHUNK = 1 << 16  # where the number is known only to the program
 
 
 class _Words(NamedTuple):
@@ -27,13 +32,17 @@ class _Words(NamedTuple):
 def run(plan: NonzeroPlan, input: Array) -> NonzeroCoordinates:
     """Packs, compacts flat indices, and takes them apart into coordinates."""
     words = _pack(plan, input)
-    if words.bits.size <= _CPU_CHUNK // _LANES:
+    if not is_static(words.bits.shape):
+        flat, count = _compact(plan, _SYMBOLIC_CHUNK, words)
+    elif words.bits.size <= _CPU_CHUNK // _LANES:
         flat, count = _compact(plan, _CHUNK, words)
     else:
-        flat, count = lax.platform_dependent(
+        outputs = jax.ShapeDtypeStruct((plan.size,), np.uint32), jax.ShapeDtypeStruct((), np.uint32)
+        flat, count = compat.by_platform(
             words,
-            cpu=functools.partial(_compact, plan, _CPU_CHUNK),
-            default=functools.partial(_compact, plan, _CHUNK),
+            outputs,
+            functools.partial(_compact, plan, _CHUNK),
+            {"cpu": functools.partial(_compact, plan, _CPU_CHUNK)},
         )
     return NonzeroCoordinates(count, _coordinates(plan, flat, count))
 
@@ -42,12 +51,14 @@ def _pack(plan: NonzeroPlan, input: Array) -> _Words:
     """The whole input's words; with an axis name, gathered from its devices."""
     local = input.size
     count = -(-local // _LANES)
+    if not is_static(input.shape):
+        count = -(-local // _SYMBOLIC_CHUNK) * (_SYMBOLIC_CHUNK // _LANES)  # whole chunks
     nonzero = float_bits.is_nonzero(input).reshape(-1)
-    nonzero = jnp.pad(nonzero, (0, count * _LANES - local)).reshape(count, _LANES)
-    lanes = jnp.arange(_LANES, dtype=jnp.uint32)
+    nonzero = pad_end(nonzero, count * _LANES - local).reshape(count, _LANES)
+    lanes = lax.broadcasted_iota(jnp.uint32, (1, _LANES), 1)
     words = (nonzero.astype(jnp.uint32) << lanes).sum(axis=1, dtype=jnp.uint32)
     first = jnp.arange(count, dtype=jnp.uint32) * _LANES
-    last = jnp.minimum(first + (_LANES - 1), jnp.uint32(max(local, 1) - 1))
+    last = jnp.minimum(first + (_LANES - 1), jnp.maximum(jnp.uint32(local), 1) - 1)
     if plan.axis_name is None:
         return _Words(words, first, last)
     # A sum, not all_gather: its result is known to be the same on every device.
@@ -55,7 +66,8 @@ def _pack(plan: NonzeroPlan, input: Array) -> _Words:
     everyone = jnp.zeros((plan.axis_size, count), jnp.uint32).at[device].set(words)
     offsets = jnp.arange(plan.axis_size, dtype=jnp.uint32)[:, None] * local
     words = lax.psum(everyone, plan.axis_name).reshape(-1)
-    return _Words(words, (offsets + first).reshape(-1), (offsets + last).reshape(-1))
+    first, last = ((offsets + each[None]).reshape(-1) for each in (first, last))
+    return _Words(words, first, last)
 
 
 def _compact(plan: NonzeroPlan, chunk: int, words: _Words) -> tuple[Array, Array]:
@@ -65,10 +77,10 @@ def _compact(plan: NonzeroPlan, chunk: int, words: _Words) -> tuple[Array, Array
     state = jnp.zeros(plan.size, jnp.uint32) + nothing, nothing
     per_chunk = chunk // _LANES
     whole, rest = divmod(words.bits.size, per_chunk)
-    if whole:
+    if whole != 0:
         split = _Words(*(x[: whole * per_chunk].reshape(whole, per_chunk) for x in words))
         state, _ = lax.scan(lambda state, words: (step(state, words), None), state, split)
-    if rest:
+    if rest != 0:
         state = step(state, _Words(*(x[whole * per_chunk :] for x in words)))
     return state
 
@@ -82,7 +94,7 @@ def _compact_chunk(size: int, state: tuple[Array, Array], words: _Words) -> tupl
     flat, count = state
     population = lax.population_count(words.bits)
     ends = jnp.cumsum(population, dtype=jnp.uint32) + count
-    lanes = jnp.arange(_LANES, dtype=jnp.uint32)
+    lanes = lax.broadcasted_iota(jnp.uint32, (1, _LANES), 1)
     below = lax.population_count(words.bits[:, None] & ((jnp.uint32(1) << lanes) - 1))
     rows = (ends - population)[:, None] + below
     rows = jnp.where((words.bits == 0)[:, None], jnp.uint32(size), rows)

@@ -136,7 +136,7 @@ def create_operator(desc: OperatorDesc, *, feature_level: FeatureLevel) -> Compi
       ...     input_tensor=x, output_count_tensor=one, output_coordinates_tensor=rows
       ... )
       >>> nonzero = directml.create_operator(desc, feature_level=directml.FeatureLevel.LEVEL_3_0)
-      >>> given = jnp.array([[[[1.0, 0.0, 0.0, 2.0], [-0.0, 3.5, 0.0, -5.2]]]])
+      >>> given = jnp.float32([[[[1.0, 0.0, 0.0, 2.0], [-0.0, 3.5, 0.0, -5.2]]]])
       >>> outputs = nonzero(input_tensor=given)
       >>> outputs["output_count_tensor"].tolist()
       [[[[4]]]]

@@ -2,9 +2,14 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 
 from ..errors import NotStartable
+from ..suite.runner import is_users
+from ..terminal import complain
+from ..texts import of_error
 from .base import Adapter
 
 BUILT_IN = {
@@ -35,14 +40,46 @@ def start(name: str, time_limit: float | None = None) -> Adapter:
         sys.path.append(os.getcwd())  # as `python -m` would have it, but not before the libraries
     try:
         adapter: Adapter = getattr(import_module(module), attribute)()
-    except Exception as error:
-        raise NotStartable(f"{name}: {type(error).__name__}: {error}") from error
+        wrong = _missing(adapter)
+    except BaseException as error:
+        if is_users(error):
+            raise
+        raise NotStartable(f"{name}: {of_error(error)}") from error
+    if wrong:
+        raise NotStartable(f"{name}: the adapter has no {' and no '.join(wrong)}")
     return adapter
+
+
+def _missing(adapter: Adapter) -> list[str]:
+    """Return the attributes of an adapter that are not there, or not as they should be."""
+    variants = getattr(adapter, "variants", None)
+    kept = {
+        "name": isinstance(getattr(adapter, "name", None), str),
+        "variants": isinstance(variants, tuple | list)
+        and all(isinstance(v, str) for v in variants),
+        "run": callable(getattr(adapter, "run", None)),
+    }
+    return [name for name, is_there in kept.items() if not is_there]
+
+
+@contextmanager
+def started(name: str, time_limit: float | None = None) -> Iterator[Adapter]:
+    """Start an adapter, and let go of what it holds at the end."""
+    adapter = start(name, time_limit)
+    try:
+        yield adapter
+    finally:
+        close(adapter)
 
 
 def close(adapter: Adapter) -> None:
     """Let go of what the adapter holds; one without `close` holds nothing."""
-    getattr(adapter, "close", lambda: None)()
+    try:
+        getattr(adapter, "close", lambda: None)()
+    except BaseException as error:
+        if is_users(error):
+            raise
+        complain(f"the adapter does not close: {of_error(error)}", 0)
 
 
 def _process(command: str, time_limit: float) -> Adapter:

@@ -8,28 +8,40 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 from typing import IO, NoReturn
 
 from ..errors import AdapterFailure, NotStartable
 
 LONGEST_LINE = 256 << 20
 STDERR_LINES = 5
+MARK = "DMLAX_CONFORMANCE_CHILD"
 _CUT = 200
 _GRACE = 1.0  # seconds to end, or to pass on what is already written
 _MOMENT = 0.1  # seconds for a thread to read what a process that goes on has said
 
 
 class Child:
-    """One process, in a process group of its own; threads keep every pipe moving."""
+    """One process, in a process group of its own; threads keep every pipe moving.
+
+    Its environment is marked, and so is that of whatever it starts, in whatever session.
+    """
 
     def __init__(self, command: Sequence[str], longest_line: int = LONGEST_LINE) -> None:
         """Start the command, or raise `NotStartable`."""
         pipe = subprocess.PIPE
+        self._name = str(uuid.uuid4())
         try:
             self._process = subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+                command,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                start_new_session=True,
+                env={**os.environ, MARK: self._name},
             )
         except (OSError, ValueError) as error:
             raise NotStartable(f"{command[0]}: {error}") from error
@@ -81,6 +93,7 @@ class Child:
         """End the process and all that it started, and close the pipes."""
         self._is_killed = True
         _kill_group(self._process)
+        _kill_marked(f"{MARK}={self._name}".encode())
         self._process.wait()
         deadline = time.monotonic() + _GRACE
         for reader in self._readers:
@@ -158,3 +171,11 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
             process.kill()
         else:
             os.killpg(process.pid, signal.SIGKILL)
+
+
+def _kill_marked(mark: bytes) -> None:
+    """Kill what has the mark in its environment, where the system shows that."""
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if mark in path.read_bytes().split(b"\0"):
+                os.kill(int(path.parent.name), signal.SIGKILL)

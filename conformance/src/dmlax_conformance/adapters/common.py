@@ -13,14 +13,13 @@ Such a library knows no codes and no DirectML fields, so its adapter says only w
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from ..operators.nonzero_coordinates.meaning import effective_rank
 from .base import Array, Case, Unsupported
 
-T = TypeVar("T")
 REFUSED = "refused without a code"
 LENGTH = 200
 
@@ -35,16 +34,42 @@ def refusals(*kinds: type[BaseException], shorten: Callable[[str], str] = str) -
         raise Unsupported(f"{REFUSED}: {type(error).__name__}: {sentence}") from error
 
 
-def known(calls: Mapping[str, T], case: Case) -> T:
-    """Return what answers the case's operator; a later suite may have more of them."""
-    if case.operator not in calls:
+class Library:
+    """A library without DirectML's rules; for each operator that it has, a method of that name."""
+
+    concurrent = True
+    variants: tuple[str, ...] = ("eager",)
+    packages: tuple[str, ...]
+    refusals: tuple[type[BaseException], ...]
+    calls: Any = None  # what has the methods, unless it is the adapter itself
+
+    def __init__(self) -> None:
+        """Look up the versions."""
+        self.versions = {name: version(name) for name in self.packages}
+
+    def run(self, case: Case, variant: str) -> Mapping[str, Any]:
+        """Compute, and decline what the library refuses."""
+        call = known(self.calls or self, case)
+        with refusals(*self.refusals), np.errstate(all="ignore"):
+            return named(case, self.computed(call, case, variant))
+
+    def computed(self, call: Callable[..., Any], case: Case, variant: str) -> Any:
+        """Return the output, or the rows of coordinates and their count."""
+        return call(case)
+
+
+def known(calls: Any, case: Case) -> Any:
+    """Return what has the name of the case's operator; a later suite may have more of them."""
+    if not hasattr(calls, case.operator):
         raise Unsupported(f"no {case.operator}")
-    return calls[case.operator]
+    return getattr(calls, case.operator)
 
 
-def versions(*distributions: str) -> dict[str, str]:
-    """Return the installed version of each library that answers."""
-    return {name: version(name) for name in distributions}
+def named(case: Case, answer: Any) -> Mapping[str, Any]:
+    """Name the outputs of an answer."""
+    if "OutputTensor" in case.outputs:
+        return {"OutputTensor": answer}
+    return coordinates(case, *answer) if isinstance(answer, tuple) else coordinates(case, answer)
 
 
 def one_value(array: Array) -> Array:

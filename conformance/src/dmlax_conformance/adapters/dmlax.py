@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from inspect import signature
+from inspect import signature, unwrap
 from pathlib import Path
 from typing import Any
 
@@ -38,17 +38,23 @@ class Dmlax:
     desc_variants = ("eager", JIT)
     capabilities = frozenset({"descriptors", "strides", "large"})
 
+    implementation: str | None = None  # named in every call
+    needs_gpu = False
+
     def __init__(self) -> None:
-        """Import the library and JAX."""
+        """Import the library and JAX, and see that the implementation runs here."""
         self._library: Any = import_module("dmlax")
         self._jax: Any = import_module("jax")
-
-    def _on_gpu(self, implementation: str) -> None:
-        """Name one implementation in every call; it needs an attached GPU."""
-        device = self._jax.devices()[0]
-        if device.platform != "gpu":
+        if self.needs_gpu and self._jax.devices()[0].platform != "gpu":
+            device = self._jax.devices()[0]
             raise NotStartable(f"{self.name} needs a GPU, and JAX runs on {device}")
-        self._library = _Named(self._library, implementation)
+        if self.implementation is None:
+            return
+        self._library = _Named(self._library, self.implementation)
+        try:
+            self._library.nonzero_coordinates(self._jax.numpy.ones(1))
+        except self._library.UnsupportedError as error:
+            raise NotStartable(str(error)) from error
 
     def runs_on(self) -> dict[str, str]:
         """Return versions, device, driver, and what compiled calls of the kernels call."""
@@ -89,7 +95,7 @@ class Dmlax:
             raise Unsupported(case.operator)
         if variant == DESCRIPTOR:
             case = _as_desc(case)
-        if variant in (JIT, CONSTANT) or case.operator != "nonzero_coordinates":
+        if variant in (JIT, CONSTANT):
             self._expect_representable(case)
         try:
             call = self._function(case) if case.desc is None else self._created(case)
@@ -101,7 +107,7 @@ class Dmlax:
             raise Unsupported(str(error)) from error
 
     def _expect_representable(self, case: Case) -> None:
-        """JAX narrows 64-bit arrays before an operator sees them, unless x64 is on."""
+        """JAX narrows traced 64-bit arrays, unless x64 is on."""
         if not self._jax.config.jax_enable_x64 and WIDE & _dtypes(case):
             raise Unsupported("JAX has no 64-bit elements while x64 is off")
 
@@ -145,48 +151,29 @@ class Xla(Dmlax):
     """`implementation="xla"`, where "auto" may run a kernel. Descs run "auto"."""
 
     name = "dmlax-xla"
-
-    def __init__(self) -> None:
-        """Name it."""
-        super().__init__()
-        self._library = _Named(self._library, "xla")
+    implementation = "xla"
 
 
 class NativeCpu(Dmlax):
     """`implementation="native_cpu"`; kernels that are absent are a failure. Descs run "auto"."""
 
     name = "dmlax-native_cpu"
-
-    def __init__(self) -> None:
-        """See that the kernels are there, by a call of one."""
-        super().__init__()
-        self._library = _Named(self._library, "native_cpu")
-        try:
-            self._library.nonzero_coordinates(self._jax.numpy.ones(1))
-        except self._library.UnsupportedError as error:
-            raise NotStartable(str(error)) from error
+    implementation = "native_cpu"
 
 
 class CudaXla(Dmlax):
     """`implementation="xla"` on an NVIDIA GPU; none attached is a failure. Descs run "auto"."""
 
     name = "dmlax-cuda-xla"
-
-    def __init__(self) -> None:
-        """Look for the GPU."""
-        super().__init__()
-        self._on_gpu("xla")
+    implementation = "xla"
+    needs_gpu = True
 
 
-class CudaMosaic(Dmlax):
+class CudaMosaic(CudaXla):
     """`implementation="mosaic_gpu"` on an NVIDIA GPU; none attached is a failure."""
 
     name = "dmlax-cuda-mosaic_gpu"
-
-    def __init__(self) -> None:
-        """Look for the GPU."""
-        super().__init__()
-        self._on_gpu("mosaic_gpu")
+    implementation = "mosaic_gpu"
 
 
 class _Named:
@@ -197,7 +184,7 @@ class _Named:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._library, name)
-        if "implementation" not in (getattr(found, "__kwdefaults__", None) or {}):
+        if "implementation" not in (getattr(unwrap(found), "__kwdefaults__", None) or {}):
             return found
         return partial(found, implementation=self._implementation)
 

@@ -1,62 +1,49 @@
 """Plain `jax.numpy` and `jax.lax`, as a user would write the formulas of the pages."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from .base import Array, Case
-from .common import channels, coordinates, known, one_value, refusals, versions, window_pairs, zero
+from .common import Library, channels, one_value, window_pairs, zero
 
-REFUSALS = (TypeError, ValueError, ZeroDivisionError)
 LAYOUTS = {3: ("NCW", "OIW", "NCW"), 4: ("NCHW", "OIHW", "NCHW")}
 
 
-class Jnp:
+class Jnp(Library):
     """Sums in int32, quantization in float32, which is what `jax.numpy` computes in.
 
     JAX narrows 64-bit arrays unless x64 is on; that is how `jax.numpy` answers, so it shows.
     """
 
     name = "jnp"
-    concurrent = True
-    variants: tuple[str, ...] = ("eager", "jit")
+    variants = ("eager", "jit")
+    packages = ("jax", "jaxlib")
+    refusals = (TypeError, ValueError, ZeroDivisionError)
 
     def __init__(self) -> None:
         """Import JAX."""
         self._jax: Any = import_module("jax")
         self._np: Any = import_module("jax.numpy")
-        self.versions = versions("jax", "jaxlib")
-        self._calls: dict[str, Callable[[Case, Mapping[str, Any]], Any]] = {
-            "nonzero_coordinates": self._nonzero,
-            "quantized_linear_convolution": self._quantized,
-            "convolution_integer": self._sums,
-            "element_wise_quantize_linear": self._quantize,
-            "element_wise_dequantize_linear": self._dequantize,
-        }
+        super().__init__()
 
-    def run(self, case: Case, variant: str) -> Mapping[str, Any]:
-        """Call eager or jitted, and decline what JAX refuses."""
-        given = _parameters(case)
+    def computed(self, call: Callable[..., Any], case: Case, variant: str) -> Any:
+        """Call eager or jitted."""
+        traced = {name: self._np.asarray(array) for name, array in _parameters(case).items()}
+        call = partial(call, case)
+        return self._jax.jit(call)(traced) if variant == "jit" else call(traced)
 
-        def call(given: Mapping[str, Any]) -> Any:
-            return known(self._calls, case)(case, given)
-
-        with refusals(*REFUSALS), np.errstate(all="ignore"):
-            traced = {name: self._np.asarray(array) for name, array in given.items()}
-            answer = self._jax.jit(call)(traced) if variant == "jit" else call(traced)
-        if case.operator != "nonzero_coordinates":
-            return {"OutputTensor": answer}
-        count, rows = answer
-        return coordinates(case, rows, int(count))
-
-    def _nonzero(self, case: Case, given: Mapping[str, Any]) -> Any:
+    def nonzero_coordinates(self, case: Case, given: Mapping[str, Any]) -> Any:
+        """Return the rows and their number."""
         x, size = given["InputTensor"], case.outputs["OutputCoordinatesTensor"].sizes[-2]
         rows = self._np.nonzero(x, size=size)
-        return self._np.count_nonzero(x), self._np.stack(rows, axis=-1)
+        return self._np.stack(rows, axis=-1), self._np.count_nonzero(x)
 
-    def _sums(self, case: Case, given: Mapping[str, Any]) -> Any:
+    def convolution_integer(self, case: Case, given: Mapping[str, Any]) -> Any:
+        """Return the integer convolution."""
         x, w = (given[name] for name in ("InputTensor", "FilterTensor"))
         per_filter = (-1, *[1] * (w.ndim - 1))
         filter_zero_point = given["FilterZeroPointTensor"].reshape(per_filter)
@@ -71,8 +58,9 @@ class Jnp:
             preferred_element_type="int32",
         )
 
-    def _quantized(self, case: Case, given: Mapping[str, Any]) -> Any:
-        sums = self._sums(case, given)
+    def quantized_linear_convolution(self, case: Case, given: Mapping[str, Any]) -> Any:
+        """Scale the sums, round and clamp."""
+        sums = self.convolution_integer(case, given)
         per_channel = (-1, *[1] * (sums.ndim - 2))
         if "BiasTensor" in given:
             sums = sums + given["BiasTensor"].reshape(per_channel)
@@ -80,11 +68,13 @@ class Jnp:
         quotient = sums.astype("float32") * (scale / given["OutputScaleTensor"])
         return self._clamped(case, self._np.round(quotient), given["OutputZeroPointTensor"])
 
-    def _quantize(self, case: Case, given: Mapping[str, Any]) -> Any:
+    def element_wise_quantize_linear(self, case: Case, given: Mapping[str, Any]) -> Any:
+        """Divide, round and clamp."""
         x, scale = (given[name].astype("float32") for name in ("InputTensor", "ScaleTensor"))
         return self._clamped(case, self._np.round(x / scale), given["ZeroPointTensor"])
 
-    def _dequantize(self, case: Case, given: Mapping[str, Any]) -> Any:
+    def element_wise_dequantize_linear(self, case: Case, given: Mapping[str, Any]) -> Any:
+        """Subtract and multiply."""
         names = ("InputTensor", "ZeroPointTensor", "ScaleTensor")
         x, zero_point, scale = (given[name].astype("float32") for name in names)
         return ((x - zero_point) * scale).astype(given["ScaleTensor"].dtype)

@@ -1,53 +1,25 @@
 """Plain NumPy, as a user would write the formulas of the pages."""
 
-from collections.abc import Callable, Mapping
+import sys
 
 import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
 from .base import Array, Case
-from .common import channels, coordinates, known, refusals, versions, window_pairs, zero
+from .common import Library, channels, window_pairs, zero
 
 Sums = npt.NDArray[np.int32]
-REFUSALS = (ValueError, TypeError, IndexError, ArithmeticError)
 
 
-class Numpy:
-    """Sums in int32, which wrap; quantization in float64; no check but NumPy's own."""
-
-    name = "numpy"
-    concurrent = True
-    capabilities = frozenset({"large"})
-    variants: tuple[str, ...] = ("eager",)
-
-    def __init__(self) -> None:
-        """Look up the version."""
-        self.versions = versions("numpy")
-        self._calls: dict[str, Callable[[Case], Mapping[str, Array]]] = {
-            "nonzero_coordinates": _nonzero,
-            "quantized_linear_convolution": _quantized,
-            "convolution_integer": _integer,
-            "element_wise_quantize_linear": _quantize,
-            "element_wise_dequantize_linear": _dequantize,
-        }
-
-    def run(self, case: Case, variant: str) -> Mapping[str, Array]:
-        """Compute, and decline what NumPy refuses."""
-        with refusals(*REFUSALS), np.errstate(all="ignore"):
-            return known(self._calls, case)(case)
+def nonzero_coordinates(case: Case) -> Array:
+    """Return a row for each element that is not zero."""
+    return np.stack(np.nonzero(case.inputs["InputTensor"]), axis=-1)
 
 
-def _nonzero(case: Case) -> Mapping[str, Array]:
-    return coordinates(case, np.stack(np.nonzero(case.inputs["InputTensor"]), axis=-1))
-
-
-def _integer(case: Case) -> Mapping[str, Array]:
-    return {"OutputTensor": _sums(case)}
-
-
-def _quantized(case: Case) -> Mapping[str, Array]:
-    sums, given = _sums(case), case.inputs
+def quantized_linear_convolution(case: Case) -> Array:
+    """Scale the sums, round and clamp."""
+    sums, given = convolution_integer(case), case.inputs
     per_channel = (-1, *[1] * (sums.ndim - 2))
     if "BiasTensor" in given:
         bias = channels(given["BiasTensor"]).reshape(per_channel)
@@ -57,10 +29,10 @@ def _quantized(case: Case) -> Mapping[str, Array]:
     dtype = case.outputs["OutputTensor"].dtype
     zero_point = zero(case, "OutputZeroPointTensor", dtype).item()
     quotient = sums * (scale / given["OutputScaleTensor"].item())
-    return {"OutputTensor": _clamped(np.rint(quotient) + zero_point, dtype)}
+    return _clamped(np.rint(quotient) + zero_point, dtype)
 
 
-def _sums(case: Case) -> Sums:
+def convolution_integer(case: Case) -> Sums:
     """Return the integer convolution: windows times filters, one group after the other."""
     x, w = case.inputs["InputTensor"], case.inputs["FilterTensor"]
     axes = tuple(range(2, x.ndim))
@@ -88,19 +60,31 @@ def _windows(x: Sums, kernel: tuple[int, ...], strides: list[int], dilations: li
     return sliding_window_view(x, span, axes)[(slice(None), slice(None), *steps)]
 
 
-def _quantize(case: Case) -> Mapping[str, Array]:
+def element_wise_quantize_linear(case: Case) -> Array:
+    """Divide, round and clamp."""
     given, dtype = case.inputs, case.outputs["OutputTensor"].dtype
     quotient = np.divide(given["InputTensor"], given["ScaleTensor"], dtype=np.float64)
     zero_point = zero(case, "ZeroPointTensor", dtype)
-    return {"OutputTensor": _clamped(np.rint(quotient) + zero_point, dtype)}
+    return _clamped(np.rint(quotient) + zero_point, dtype)
 
 
-def _dequantize(case: Case) -> Mapping[str, Array]:
+def element_wise_dequantize_linear(case: Case) -> Array:
+    """Subtract and multiply."""
     x, scale = case.inputs["InputTensor"], case.inputs["ScaleTensor"]
     difference = np.subtract(x, zero(case, "ZeroPointTensor", x.dtype), dtype=np.int64)
-    return {"OutputTensor": np.multiply(difference, scale, dtype=np.float64).astype(scale.dtype)}
+    return np.multiply(difference, scale, dtype=np.float64).astype(scale.dtype)
 
 
 def _clamped(values: npt.NDArray[np.float64], dtype: str) -> Array:
     limits = np.iinfo(dtype)
     return np.clip(values, limits.min, limits.max).astype(dtype)
+
+
+class Numpy(Library):
+    """Sums in int32, which wrap; quantization in float64; no check but NumPy's own."""
+
+    name = "numpy"
+    capabilities = frozenset({"large"})
+    packages = ("numpy",)
+    refusals = (ValueError, TypeError, IndexError, ArithmeticError)
+    calls = sys.modules[__name__]

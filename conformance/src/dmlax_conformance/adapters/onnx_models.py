@@ -6,6 +6,7 @@ missing one. Parameters of an element-wise operator are one value, or lie along 
 `block_size` 1, have the shape of the input.
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .base import Array, Case, Unsupported
-from .common import axes_of, channels, coordinates, known, one_value, parameter_shape, zero
+from .common import axes_of, channels, known, named, one_value, parameter_shape, zero
 
 OPSET = 23
 OUTPUT = "y"
@@ -36,7 +37,8 @@ def call(case: Case) -> Call:
     """Return the node that asks what the case asks."""
     if case.desc is not None:
         raise Unsupported("ONNX has no descs")
-    return known(_CALLS, case)(case)
+    asked: Call = known(sys.modules[__name__], case)(case)
+    return asked
 
 
 def model(asked: Call, constants: frozenset[str] = frozenset()) -> Any:
@@ -64,16 +66,17 @@ def model(asked: Call, constants: frozenset[str] = frozenset()) -> Any:
 
 def answer(case: Case, result: Array) -> Mapping[str, Array]:
     """Return the case's outputs from the node's one output."""
-    if case.operator == "nonzero_coordinates":
-        return coordinates(case, np.moveaxis(result, 0, -1))
-    return {"OutputTensor": result}
+    is_rows = case.operator == "nonzero_coordinates"
+    return named(case, np.moveaxis(result, 0, -1) if is_rows else result)
 
 
-def _nonzero(case: Case) -> Call:
+def nonzero_coordinates(case: Case) -> Call:
+    """Return a NonZero."""
     return Call("NonZero", {}, {"x": case.inputs["InputTensor"]}, "int64", 2)
 
 
-def _integer(case: Case) -> Call:
+def convolution_integer(case: Case) -> Call:
+    """Return a ConvInteger."""
     given = case.inputs
     inputs = {"x": given["InputTensor"], "w": given["FilterTensor"]}
     inputs["x_zero_point"] = one_value(zero(case, "InputZeroPointTensor", inputs["x"].dtype))
@@ -81,7 +84,8 @@ def _integer(case: Case) -> Call:
     return Call("ConvInteger", _windows(case), inputs, "int32", inputs["x"].ndim)
 
 
-def _quantized(case: Case) -> Call:
+def quantized_linear_convolution(case: Case) -> Call:
+    """Return a QLinearConv."""
     given, dtype = case.inputs, case.outputs["OutputTensor"].dtype
     x, w = given["InputTensor"], given["FilterTensor"]
     inputs = {
@@ -106,14 +110,16 @@ def _windows(case: Case) -> dict[str, Any]:
     return {**attributes, "pads": pads, "group": case.attributes["GroupCount"]}
 
 
-def _quantize(case: Case) -> Call:
+def element_wise_quantize_linear(case: Case) -> Call:
+    """Return a QuantizeLinear."""
     onnx: Any = import_module("onnx")
     dtype = case.outputs["OutputTensor"].dtype
     asked = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     return _element_wise(case, "QuantizeLinear", "y", {"output_dtype": asked}, dtype)
 
 
-def _dequantize(case: Case) -> Call:
+def element_wise_dequantize_linear(case: Case) -> Call:
+    """Return a DequantizeLinear."""
     dtype = case.outputs["OutputTensor"].dtype
     return _element_wise(case, "DequantizeLinear", "x", {}, dtype)
 
@@ -143,12 +149,3 @@ def _placed(
         return wide, {"axis": axes[0]}
     sizes = target if all(s in (1, t) for s, t in zip(shape, target, strict=True)) else shape
     return {n: np.broadcast_to(a, sizes) for n, a in given.items()}, {"axis": 0, "block_size": 1}
-
-
-_CALLS = {
-    "nonzero_coordinates": _nonzero,
-    "quantized_linear_convolution": _quantized,
-    "convolution_integer": _integer,
-    "element_wise_quantize_linear": _quantize,
-    "element_wise_dequantize_linear": _dequantize,
-}

@@ -7,24 +7,23 @@ from typing import Any
 import numpy as np
 
 from .base import Array, Case
-from .common import refusals, versions
+from .common import Library, refusals
 from .onnx_models import answer, call, model
 
 REFUSALS = (TypeError, ValueError, IndexError, ArithmeticError, AssertionError, RuntimeError)
 
 
-class OnnxReference:
+class OnnxReference(Library):
     """The evaluator itself checks little, so the full model check comes before it."""
 
     name = "onnx_reference"
-    concurrent = True
-    variants: tuple[str, ...] = ("eager",)
+    packages = ("onnx", "numpy")
 
     def __init__(self) -> None:
         """Import ONNX."""
         self._onnx: Any = import_module("onnx")
         self._reference: Any = import_module("onnx.reference")
-        self.versions = versions("onnx", "numpy")
+        super().__init__()
         checks: Any = import_module("onnx.checker").ValidationError
         infers: Any = import_module("onnx.shape_inference").InferenceError
         self._errors = (checks, infers, *REFUSALS)

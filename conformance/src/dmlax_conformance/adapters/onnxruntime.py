@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from .base import Array, Case
-from .common import refusals, versions
+from .common import Library, refusals
 from .onnx_models import OUTPUT, answer, call, model
 
 INPUTS, CONSTANTS = "inputs", "constants"
@@ -17,18 +17,18 @@ NOISE = re.compile(
 ERRORS = ("Fail", "InvalidArgument", "InvalidGraph", "NotImplemented", "RuntimeException")
 
 
-class OnnxRuntime:
+class OnnxRuntime(Library):
     """Everything as an input of the model; or all but the first input as constants."""
 
     name = "onnxruntime"
-    concurrent = True
-    variants: tuple[str, ...] = (INPUTS, CONSTANTS)
+    variants = (INPUTS, CONSTANTS)
+    packages = ("onnxruntime", "onnx")
 
     def __init__(self) -> None:
         """Import ONNX Runtime and ONNX, and keep the former from printing what it also raises."""
         self._runtime: Any = import_module("onnxruntime")
         self._runtime.set_default_logger_severity(4)
-        self.versions = versions("onnxruntime", "onnx")
+        super().__init__()
         state: Any = import_module("onnxruntime.capi.onnxruntime_pybind11_state")
         self._errors = tuple(getattr(state, name) for name in ERRORS)
 

@@ -4,6 +4,7 @@ import shlex
 import threading
 import weakref
 from itertools import count
+from math import prod
 from typing import Any
 
 from ..errors import AdapterFailure, Malformed, NotStartable
@@ -13,6 +14,7 @@ from .base import Array, Case, Unsupported
 from .child import LONGEST_LINE, Child
 
 MOST_RESTARTS = 10
+SLACK = 100_000  # commas of an answer that are not between elements
 
 
 class Process:
@@ -59,7 +61,7 @@ class Process:
             raise Unsupported(f"the question has {len(line)} bytes, more than {longest}")
         child = self._take()
         try:
-            answer = _exchange(child, line, self._limits[0], seq)
+            answer = _exchange(child, line, self._limits[0], seq, _most_values(case))
         except AdapterFailure:
             self._count_failure()
             raise
@@ -109,8 +111,18 @@ def _split(command: str) -> list[str]:
     return words
 
 
-def _exchange(child: Child, line: bytes, seconds: float, seq: int) -> dict[str, Any]:
-    answer = _checked(child, child.ask(line, seconds), "answer", "the answer")
+def _most_values(case: Case) -> int:
+    """Return more than the commas in any right answer, from the sizes that are asked for."""
+    desc = case.desc or {}
+    buffers = [int(desc[name]["TotalTensorSizeInBytes"]) for name in case.outputs if desc]
+    return SLACK + sum(buffers) + sum(prod(asked.sizes) for asked in case.outputs.values())
+
+
+def _exchange(child: Child, line: bytes, seconds: float, seq: int, most: int) -> dict[str, Any]:
+    said = child.ask(line, seconds)
+    if said.count(b",") > most:
+        child.fail(f"an answer of {len(said)} bytes has more values than were asked for")
+    answer = _checked(child, said, "answer", "the answer")
     if answer["seq"] != seq:
         child.fail(f"answered seq {answer['seq']} when asked seq {seq}")
     return answer

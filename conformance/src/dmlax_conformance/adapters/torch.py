@@ -1,27 +1,15 @@
 """PyTorch on the CPU: its own operators, quantized ones where it has them."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from .base import Array, Case, Unsupported
-from .common import (
-    axes_of,
-    channels,
-    coordinates,
-    known,
-    one_value,
-    parameter_shape,
-    refusals,
-    versions,
-    window_pairs,
-    zero,
-)
+from .common import Library, axes_of, channels, one_value, parameter_shape, window_pairs, zero
 
-REFUSALS = (RuntimeError, TypeError, ValueError, IndexError)
 QUANTIZED = {"uint8": "quint8", "int8": "qint8", "int32": "qint32"}
 
 
@@ -29,7 +17,7 @@ class ProcessEndsError(Exception):
     """A call that would take the process with it."""
 
 
-class Torch:
+class Torch(Library):
     """`nonzero`, `conv1d` and `conv2d` of int32, and the quantized functions and tensors.
 
     A quantized tensor is made from the vector's integers, so nothing is rounded on the way in, and
@@ -37,35 +25,29 @@ class Torch:
     """
 
     name = "torch"
-    variants: tuple[str, ...] = ("eager",)
+    concurrent = False
+    packages = ("torch",)
+    refusals = (RuntimeError, TypeError, ValueError, IndexError)
 
     def __init__(self) -> None:
         """Import PyTorch."""
         self._torch: Any = import_module("torch")
         self._float: Any = import_module("torch.nn.functional")
         self._quantized: Any = import_module("torch.ao.nn.quantized.functional")
-        self.versions = versions("torch")
-        self._calls: dict[str, Callable[[Case], Any]] = {
-            "nonzero_coordinates": self._nonzero,
-            "quantized_linear_convolution": self._quantized_convolution,
-            "convolution_integer": self._integer_convolution,
-            "element_wise_quantize_linear": self._quantize,
-            "element_wise_dequantize_linear": self._dequantize,
-        }
+        super().__init__()
 
-    def run(self, case: Case, variant: str) -> Mapping[str, Any]:
-        """Call, and decline what PyTorch refuses; its quantized tensors warn of their end."""
-        with warnings.catch_warnings(), refusals(*REFUSALS):
+    def computed(self, call: Callable[..., Any], case: Case, variant: str) -> Any:
+        """Call; the quantized tensors of PyTorch warn of their end."""
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            answer = known(self._calls, case)(case).numpy()
-        if case.operator == "nonzero_coordinates":
-            return coordinates(case, answer)
-        return {"OutputTensor": answer}
+            return call(case).numpy()
 
-    def _nonzero(self, case: Case) -> Any:
+    def nonzero_coordinates(self, case: Case) -> Any:
+        """Return the rows."""
         return self._torch.nonzero(self._tensor(case.inputs["InputTensor"]))
 
-    def _integer_convolution(self, case: Case) -> Any:
+    def convolution_integer(self, case: Case) -> Any:
+        """Convolve in int32."""
         x, w = case.inputs["InputTensor"], case.inputs["FilterTensor"]
         filters = zero(case, "FilterZeroPointTensor", w.dtype).reshape(-1, *[1] * (w.ndim - 1))
         zero_point = one_value(zero(case, "InputZeroPointTensor", x.dtype))
@@ -77,7 +59,8 @@ class Torch:
             self._padded(case, x_less, 0), w_less, **_windows(case)
         )
 
-    def _quantized_convolution(self, case: Case) -> Any:
+    def quantized_linear_convolution(self, case: Case) -> Any:
+        """Convolve quantized tensors."""
         given = case.inputs
         if 0 in (*case.attributes["Strides"], case.attributes["GroupCount"]):
             raise ProcessEndsError("it divides by a stride or a group count of 0: SIGFPE")
@@ -111,7 +94,8 @@ class Torch:
         parameters = self._tensor(scale), self._tensor(zero_point)
         return self._torch._make_per_channel_quantized_tensor(self._tensor(w), *parameters, 0)
 
-    def _quantize(self, case: Case) -> Any:
+    def element_wise_quantize_linear(self, case: Case) -> Any:
+        """Quantize by one value or along an axis."""
         axis, scale, zero_point = self._parameters(case, case.outputs["OutputTensor"].dtype)
         x = self._tensor(case.inputs["InputTensor"])
         dtype = getattr(self._torch, QUANTIZED.get(case.outputs["OutputTensor"].dtype, ""), None)
@@ -125,7 +109,8 @@ class Torch:
             )
         return made.int_repr()
 
-    def _dequantize(self, case: Case) -> Any:
+    def element_wise_dequantize_linear(self, case: Case) -> Any:
+        """Dequantize by one value or along an axis."""
         x = case.inputs["InputTensor"]
         if case.inputs["ScaleTensor"].dtype != np.float32:
             raise Unsupported("PyTorch dequantizes to float32 alone")

@@ -2,7 +2,6 @@
 
 import argparse
 import shlex
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,8 +11,9 @@ from ..errors import Unsupported
 from ..exit_codes import FAILED, FINE, UNUSABLE
 from ..format import limits, vectors
 from ..format.vectors import Vector
+from ..options import FILTERS, add_command
 from ..suite import report, runner
-from ..terminal import Console
+from ..terminal import complain
 from . import case_files, dxdispatch, onnx_backend
 from .results import Results
 
@@ -23,31 +23,23 @@ FORMATS: dict[str, Callable[[Vector, Path], None]] = {
     "json": case_files.write,
 }
 
-Selected = Callable[[argparse.Namespace], list[Vector]]
 
-
-def add_commands(
-    commands: Any, add_filters: Callable[[argparse.ArgumentParser], None], selected: Selected
-) -> None:
-    """Add both commands; the filters and what they select are the caller's."""
-    export = commands.add_parser("export", help="write vectors for a program that runs elsewhere")
+def add_commands(commands: Any) -> None:
+    """Add both commands."""
+    text = "write vectors for a program that runs elsewhere"
+    export = add_command(commands, "export", _export, text, *FILTERS)
     export.add_argument("--format", required=True, choices=FORMATS)
     export.add_argument("--output", required=True, type=Path, metavar="DIR")
-    export.set_defaults(command=lambda options: _export(options, selected(options)))
-    check = commands.add_parser("check", help="judge results that a program wrote")
+    text = "judge results that a program wrote"
+    check = add_command(commands, "check", _check, text, *FILTERS, "max-shown")
     check.add_argument("--results", required=True, type=Path, metavar="DIR")
-    check.add_argument("--max-shown", type=int, default=10, help="failures to print")
     check.add_argument("--variant", choices=Results.variants, help=argparse.SUPPRESS)
-    check.set_defaults(command=lambda options: _check(options, selected(options)))
-    for parser in (export, check):
-        parser.add_argument("--vectors", type=Path, help="another folder of vectors")
-        add_filters(parser)
 
 
-def _export(options: argparse.Namespace, chosen: Sequence[Vector]) -> int:
+def _export(options: argparse.Namespace) -> int:
     options.output.mkdir(parents=True, exist_ok=True)
     left_out: Counter[str] = Counter()
-    written = _with_pairs(chosen)
+    written = _with_pairs(vectors.selected(options))
     for vector in written:
         if vector.memory:
             left_out["too large for a file"] += 1
@@ -72,18 +64,18 @@ def _with_pairs(chosen: Sequence[Vector]) -> list[Vector]:
     return list(every.values())
 
 
-def _check(options: argparse.Namespace, chosen: Sequence[Vector]) -> int:
+def _check(options: argparse.Namespace) -> int:
+    chosen = vectors.selected(options)
     adapter = Results(options.results, _ids(options.vectors))
     results = list(runner.run(adapter, chosen, adapter.variants))
-    console = Console(width=None if sys.stdout.isatty() else 120)
     start = shlex.join(["dmlax-conformance", "check", "--results", str(options.results)])
-    report.print_failures(console, results, start, options.max_shown)
-    console.print(report.table(results))
-    totals = runner.Totals.of(results)
-    if not totals.applicable:
-        print("dmlax-conformance: no result", file=sys.stderr)
-        return UNUSABLE
-    return FAILED if totals.counts["fail"] + totals.counts["error"] else FINE
+    report.show(results, start, options.max_shown)
+    given = [result for result in results if result.verdict != "unsupported"]
+    if not given:
+        return complain("no result", UNUSABLE)
+    lacking = report.complain_of_shortfalls(given)
+    counts = runner.Totals.of(results).counts
+    return FAILED if counts["fail"] + counts["error"] else UNUSABLE if lacking else FINE
 
 
 def _ids(root: Path | None) -> set[str]:

@@ -1,5 +1,6 @@
 """Limits of a vector file; more is refused before anything is made of it."""
 
+import json
 import os
 import re
 from collections.abc import Iterable
@@ -18,6 +19,9 @@ MEMORY = "DMLAX_CONFORMANCE_MEMORY"
 # A string, perhaps without an end; a bracket; a number of too many digits.
 _TOKEN = re.compile(rf'"(?:[^"\\]++|\\[\s\S])*+"?|[\[\]{{}}]|[0-9]{{{MOST_DIGITS},}}')
 
+_LEXEME = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}:,]|[^\s\[\]{}:,"]+')
+NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
+
 
 def memory() -> int:
     """Return how many bytes one tensor may take: 1 GiB, unless the environment says otherwise."""
@@ -29,18 +33,28 @@ def memory() -> int:
 
 def check_inside(paths: Iterable[Path], root: Path) -> None:
     """Raise `Malformed` at a path that leads out of a folder, through a link perhaps."""
-    folder = root.resolve()
+    folder = _resolved(root)
     for path in paths:
-        if not path.resolve().is_relative_to(folder):
+        if not _resolved(path).is_relative_to(folder):
             raise Malformed("/", f"leads out of {root}", str(path))
+
+
+def _resolved(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        raise Malformed("/", "is a loop of links", str(path)) from None
 
 
 def read(path: Path) -> str:
     """Return the text of a regular file of limited size."""
     if not path.is_file():
         raise Malformed("/", "is not a regular file")
-    with path.open("rb") as file:
-        raw = file.read(LARGEST_FILE + 1)
+    try:
+        with path.open("rb") as file:
+            raw = file.read(LARGEST_FILE + 1)
+    except OSError as error:
+        raise Malformed("/", str(error.strerror)) from None
     if len(raw) > LARGEST_FILE:
         raise Malformed("/", f"has more than {LARGEST_FILE} bytes")
     try:
@@ -56,10 +70,32 @@ def check_text(text: str) -> None:
         first = token[0][0]
         depth += (first in "[{") - (first in "]}")
         if depth > DEEPEST:
-            raise Malformed(_position(text, token.start()), f"is nested deeper than {DEEPEST}")
+            raise Malformed(position(text, token.start()), f"is nested deeper than {DEEPEST}")
         if first.isdigit():
             message = f"a number of {MOST_DIGITS} digits or more"
-            raise Malformed(_position(text, token.start()), message)
+            raise Malformed(position(text, token.start()), message)
+
+
+def check_tokens(text: str) -> None:
+    """Raise `Malformed` at the first key that is there twice, or number that JSON has not."""
+    keys: list[set[str]] = []
+    last, at = "", 0
+    for token in _LEXEME.finditer(text):
+        word = token[0]
+        if word in "{[":
+            keys.append(set())
+        elif word in "}]":
+            keys.pop()
+        elif word == ":" and last in keys[-1]:
+            raise Malformed(
+                position(text, at), f"key {json.loads(last)!r} appears twice in one object"
+            )
+        elif word == ":":
+            keys[-1].add(last)
+        elif word in NO_NUMBERS:
+            message = f"token {word} is not JSON; write floats as bits"
+            raise Malformed(position(text, token.start()), message)
+        last, at = word, token.start()
 
 
 def check_sizes(sizes: Iterable[int], pointer: str) -> None:
@@ -79,6 +115,6 @@ def check_shape(given: tuple[int, ...], pointer: str) -> None:
         raise Malformed(pointer, "the sizes are larger than any array's")
 
 
-def _position(text: str, index: int) -> str:
+def position(text: str, index: int) -> str:
     """Return the line and column, from 1."""
     return f"{text.count(chr(10), 0, index) + 1}:{index - text.rfind(chr(10), 0, index)}"

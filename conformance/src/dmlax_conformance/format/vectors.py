@@ -9,8 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import Malformed
+from ..errors import Malformed, in_file
 from ..paths import schema_file, vectors_dir
+from ..texts import printable
 from . import json_schema, layout, limits, tensors
 from .json_schema import pointer
 from .tensors import Tensor
@@ -94,6 +95,13 @@ def load_all(root: Path | None = None, operators: Collection[str] = ()) -> list[
     return suite
 
 
+def selected(options: Any) -> list[Vector]:
+    """Return the vectors that a command's options choose."""
+    suite = load_all(options.vectors, options.operator or ())
+    wanted = (options.operator, options.id, options.flag)
+    return [vector for vector in suite if matches(vector, *wanted)]
+
+
 def _check_ids(suite: Iterable[Vector]) -> None:
     places: dict[str, str] = {}
     numbers: Counter[Path] = Counter()
@@ -121,12 +129,14 @@ def matches(
 
 def load(path: Path) -> list[Vector]:
     """Return the vectors of one file, or raise `Malformed` naming file and position."""
-    try:
-        file = parse(limits.read(path))
+    with in_file(path):
+        text = limits.read(path)
+        file = parse(text)
         check_schema(file, path)
+        if "\\" in text or not text.replace("\n", "").isprintable():
+            _check_strings(file)
+        _check_legends(file)
         return _linked(file, list(_vectors(file, path)))
-    except Malformed as error:
-        raise Malformed(error.position, error.message, str(path)) from None
 
 
 def parse(text: str) -> Any:
@@ -138,6 +148,9 @@ def parse(text: str) -> Any:
     hooks = {"object_pairs_hook": _unique, "parse_constant": _no_constant, "parse_float": Decimal}
     try:
         return json.loads(text, **hooks)  # type: ignore[arg-type]
+    except NoJsonError:
+        limits.check_tokens(text)
+        raise
     except json.JSONDecodeError as error:
         raise Malformed(f"{error.lineno}:{error.colno}", error.msg) from None
 
@@ -165,14 +178,40 @@ def _validator() -> Any:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
-        seen: set[str] = set()
-        twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise Malformed(f"key {twice!r}", "appears twice in one object")
+        raise NoJsonError("a key that is there twice")
     return value
 
 
 def _no_constant(token: str) -> Any:
-    raise Malformed(f"token {token}", "is not JSON; write floats as bits")
+    raise NoJsonError(token)
+
+
+class NoJsonError(ValueError):
+    """What Python reads as JSON, and JSON has not or leaves open."""
+
+
+def _check_strings(value: Any, *at: object) -> None:
+    """Raise `Malformed` at a text with control characters, or with half of a character."""
+    if isinstance(value, str) and not value.isprintable():
+        wrong = next(character for character in value if not character.isprintable())
+        raise Malformed(pointer(*at), f"{printable(wrong)} is not to be printed")
+    if isinstance(value, dict):
+        for key, own in value.items():
+            _check_strings(key, *at)
+            _check_strings(own, *at, key)
+    if isinstance(value, list):
+        for index, own in enumerate(value):
+            _check_strings(own, *at, index)
+
+
+def _check_legends(file: Mapping[str, Any]) -> None:
+    """Raise `Malformed` at a clause or flag that the file does not explain."""
+    for index, vector in enumerate(file["vectors"]):
+        for key, legend in (("clause", "clauses"), ("flags", "notes")):
+            for word in vector[key]:
+                if word not in file[legend]:
+                    message = f"{word} is not explained in {legend}"
+                    raise Malformed(pointer("vectors", index, key), message)
 
 
 def _linked(file: Mapping[str, Any], suite: list[Vector]) -> list[Vector]:
@@ -183,6 +222,8 @@ def _linked(file: Mapping[str, Any], suite: list[Vector]) -> list[Vector]:
         name = value.get("beside")
         if name is not None and name not in known:
             raise Malformed(pointer("vectors", index, "beside"), f"no vector {name} in this file")
+        if name == vector.id:
+            raise Malformed(pointer("vectors", index, "beside"), f"{name} is the vector itself")
         linked.append(vector if name is None else replace(vector, paired_with=known[name]))
     return linked
 

@@ -9,11 +9,14 @@ from ..format import tensors
 from ..format.descs import scatter, tensor_desc
 from ..format.tensors import DTYPES, Tensor
 from ..format.vectors import Request
+from ._shared.tables import dashed
 from .answer_desc import logical_answer, requests
 from .desc_clauses import DESC_CLAUSES
 from .desc_rules import violations
 from .descs import express, needs
-from .topics import PREFIXES, REVISIONS, Topic, bits, expected, ints
+from .topics import Topic, expected, ints
+
+__all__ = ["NEWEST", "Call", "DescTopic", "call", "cycled", "dashed", "poison"]
 
 Desc = Mapping[str, Any]
 NEWEST = "6_4"
@@ -74,14 +77,7 @@ def poison(dtype: str) -> int:
 
 def cycled(dtype: str, sizes: Sequence[int], words: Sequence[int]) -> Tensor:
     """Return a tensor that runs through the words again and again."""
-    make = bits if DTYPES[dtype].kind == "bits" else ints
-    return make(dtype, sizes, (words[i % len(words)] for i in range(prod(sizes))))
-
-
-def dashed(name: str) -> str:
-    """Return a feature level, or the name of a tensor or attribute, as it is part of an id."""
-    words = (f"-{c.lower()}" if c.isupper() else c for c in name.removesuffix("Tensor"))
-    return "".join(words).lstrip("-").replace("_", "-")
+    return ints(dtype, sizes, (words[i % len(words)] for i in range(prod(sizes))))
 
 
 class DescTopic(Topic):
@@ -106,7 +102,7 @@ class DescTopic(Topic):
         assert not broken, f"{name}: {broken}"
         held = {k: scatter(made.desc[k], v.words, poison(v.dtype)) for k, v in made.inputs.items()}
         results = logical_answer(self.operator, made.desc, held)
-        vector = self._vector(name, comment, made, level, clause, flags)
+        vector = self._add_desc(name, comment, made, level, clause, flags)
         asked = requests(self.operator, made.desc)
         vector["inputs"] = {k: tensors.encode(v) for k, v in held.items()}
         vector["outputs"] = {k: {"dtype": v[0], "sizes": list(v[1])} for k, v in asked.items()}
@@ -114,7 +110,6 @@ class DescTopic(Topic):
             "outputs": {name: expected(name, results, made.inputs, {}) for name in results}
         }
         self._made[name] = (made, level, vector)
-        self._vectors.append(vector)
 
     def refused(
         self,
@@ -131,21 +126,37 @@ class DescTopic(Topic):
 
         A rule of the operator goes without its prefix.
         """
-        rule = rule if rule in DESC_CLAUSES else PREFIXES[self.operator] + rule
+        rule = rule if rule in DESC_CLAUSES else self.prefix + rule
         old, old_level, shown = self._made[base]
         made, level = old.changed(changed or {}), level or old_level
         found = violations(self.operator, made.desc, level)
         assert found, f"{name}: the rules accept this desc"
         first, *more = found
         assert (first.rule, first.field) == (rule, field), f"{name}: the rules say {first}"
-        vector = self._vector(name, comment, made, level, rule, flags)
-        vector["twin"] = f"{PREFIXES[self.operator]}{base}"
+        vector = self._add_desc(name, comment, made, level, rule, flags)
+        vector["twin"] = self.prefix + base
         error = {"code": first.code, "field": field}
         others = [{"code": each.code, "field": each.field} for each in more]
         also = [each for i, each in enumerate(others) if each not in [error, *others[:i]]]
         vector["expect"] = {"error": {**error, "also": also} if also else error}
         shown["clause"] = list(dict.fromkeys([*shown["clause"], rule]))
-        self._vectors.append(vector)
+
+    def refuse(
+        self,
+        name: str,
+        text: str,
+        base: str,
+        rule: str,
+        changed: Mapping[str, Any],
+        flags: str = "Invalid",
+    ) -> None:
+        """Add `desc-name`, where packed tensors have other sizes, and attributes other values."""
+        made = self.made(base)
+        fields = {k: made.described(k, v)[k] if "Tensor" in k else v for k, v in changed.items()}
+        whole = rule if rule in DESC_CLAUSES else self.prefix + rule
+        found = violations(self.operator, {**made.desc, **fields}, self._made[base][1])
+        field = next((each.field for each in found if each.rule == whole), "")
+        self.refused(f"desc-{name}", text, base, rule, field, fields, flags=flags)
 
     def step(
         self, name: str, text: str, made: Call, levels: tuple[str, str], rule: str, field: str
@@ -168,20 +179,10 @@ class DescTopic(Topic):
         """Return a call that was accepted."""
         return self._made[name][0]
 
-    def _vector(
+    def _add_desc(
         self, name: str, comment: str, made: Call, level: str, clause: str, flags: str
     ) -> dict[str, Any]:
-        whole = PREFIXES[self.operator] + name
-        return {
-            "id": whole,
-            "rev": REVISIONS.get(whole, 1),
-            "comment": comment,
-            "clause": clause.split(),
-            "flags": flags.split(),
-            "requires": sorted(needs(self.operator, made.desc)),
-            "feature_level": level,
-            "desc": made.desc,
-            "attributes": {},
-            "inputs": {},
-            "outputs": {},
-        }
+        vector = self._add(name, comment, clause, flags, needs(self.operator, made.desc))
+        vector |= {"feature_level": level, "desc": made.desc}
+        vector |= {"attributes": {}, "inputs": {}, "outputs": {}}
+        return vector

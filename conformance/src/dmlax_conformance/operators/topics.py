@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from math import lcm, prod
 from typing import Any, Generic, TypeVar
 
@@ -33,8 +34,7 @@ class Topic:
 
     def __init__(self, operator: str, topic: str) -> None:
         """Start an empty file."""
-        self.operator = operator
-        self.topic = topic
+        self.operator, self.topic, self.prefix = operator, topic, PREFIXES[operator]
         self._vectors: list[dict[str, Any]] = []
         self._calls: dict[str, tuple[Mapping[str, Any], Inputs, Mapping[str, Request]]] = {}
 
@@ -56,13 +56,12 @@ class Topic:
 
         One that zeros answer rightly counts only with another of the file, `paired_with`.
         """
-        given = attributes or {}
-        results = answer(self.operator, given, inputs, outputs)
+        self._calls[name] = attributes or {}, inputs, outputs
+        results = answer(self.operator, *self._calls[name])
         expect = {name: expected(name, results, inputs, listed or {}) for name in results}
-        self._calls[name] = (given, inputs, outputs)
-        others = {"beside": paired_with}
-        self._add(name, comment, clause, flags, requires, {"outputs": expect}, others)
-        self._vectors[-1] |= {"memory": memory} if memory else {}
+        vector = self._add_call(name, comment, clause, flags, requires, {"outputs": expect})
+        vector |= {"beside": self.prefix + paired_with} if paired_with else {}
+        vector |= {"memory": memory} if memory else {}
 
     def invalid(
         self,
@@ -70,35 +69,52 @@ class Topic:
         comment: str,
         clause: str,
         base: str,
-        error: tuple[str, str],
-        inputs: Inputs | None = None,
-        attributes: Mapping[str, Any] | None = None,
-        outputs: Mapping[str, Request] | None = None,
+        code: str,
+        changed: Mapping[str, Any],
         flags: str = "Invalid",
         requires: str = "",
     ) -> None:
-        """Add a call that changes one thing in its base and so earns this code and field."""
-        old = self._calls[base]
-        changed = ({**old[0], **(attributes or {})}, {**old[1], **(inputs or {})})
-        self._calls[name] = (*changed, {**old[2], **(outputs or {})})
-        self._refused(name, error)
-        code, field = error
-        expect = {"error": {"code": code, "field": field}}
-        self._add(name, comment, clause, flags, requires, expect, {"twin": base})
+        """Add a call with other attributes, tensors or outputs than its base, which earn this code.
+
+        The field to blame is the one that changes, unless it stands after the code.
+        """
+        code, _, field = code.partition(" ")
+        kinds = (object, Tensor, Request)
+        given, inputs, outputs = (
+            {**old, **{k: v for k, v in changed.items() if _kind(v) is kind}}
+            for old, kind in zip(self._calls[base], kinds, strict=True)
+        )
+        self._calls[name], error = (given, inputs, outputs), (code, field or next(iter(changed)))
+        found = ("nothing", "")
+        try:
+            answer(self.operator, *self._calls[name])
+        except SpecViolation as violation:
+            found = violation.code, violation.field
+        assert found == error, f"{name}: the rules find {found}"
+        expect = {"error": dict(zip(("code", "field"), error, strict=True))}
+        vector = self._add_call(name, comment, clause, flags, requires, expect)
+        vector["twin"] = self.prefix + base
 
     def wrong(
-        self, base: str, code: str, text: str, cases: Mapping[str, tuple[str, str, Tensor]]
+        self,
+        base: str,
+        code: str,
+        clause: str,
+        text: str,
+        cases: Mapping[str, tuple[str, Any]],
+        names: str = "",
     ) -> None:
-        """Replace one tensor of the base after the other: names, clauses, fields and tensors."""
-        for name, (clause, field, tensor) in cases.items():
-            sizes = list(tensor.sizes)
-            words = {"field": field, "dtype": tensor.dtype, "sizes": sizes, "rank": len(sizes)}
-            comment = text.format(**words)
-            self.invalid(name, comment, clause, base, (code, field), {field: tensor})
+        """Change one field of the base after the other: fields and values by name."""
+        for name in names.split() or cases:
+            field, own = cases[name]
+            words = {"field": field, "value": own}
+            if isinstance(own, Tensor):
+                words |= {"dtype": own.dtype, "sizes": [*own.sizes], "rank": len(own.sizes)}
+            self.invalid(name, text.format(**words), clause, base, code, {field: own})
 
     def shorten(self, name: str, output: str, rows: int) -> None:
         """Keep only the first rows of a table, of which a file cannot hold all."""
-        (vector,) = (v for v in self._vectors if v["id"] == PREFIXES[self.operator] + name)
+        (vector,) = (v for v in self._vectors if v["id"] == self.prefix + name)
         value = vector["expect"]["outputs"][output]
         value |= {"rows": rows, "data": value["data"][: rows * value["sizes"][-1]]}
 
@@ -116,42 +132,29 @@ class Topic:
             "vectors": self._vectors,
         }
 
-    def _refused(self, name: str, error: tuple[str, str]) -> None:
-        """Make sure that the rules agree with the author."""
-        try:
-            answer(self.operator, *self._calls[name])
-        except SpecViolation as violation:
-            if (violation.code, violation.field) != error:
-                raise AssertionError(f"{name}: the rules say {violation}") from None
-        else:
-            raise AssertionError(f"{name}: the rules accept this call")
+    def _add_call(
+        self, name: str, comment: str, clause: str, flags: str, requires: str, expect: Any
+    ) -> dict[str, Any]:
+        attributes, inputs, outputs = self._calls[name]
+        vector = self._add(name, comment, clause, flags, requires.split())
+        vector["attributes"], vector["expect"] = dict(attributes), expect
+        vector["inputs"] = {k: tensors.encode(v) for k, v in inputs.items()}
+        vector["outputs"] = {k: {"dtype": v[0], "sizes": [*v[1]]} for k, v in outputs.items()}
+        return vector
 
     def _add(
-        self,
-        name: str,
-        comment: str,
-        clause: str,
-        flags: str,
-        requires: str,
-        expect: dict[str, Any],
-        others: Mapping[str, str | None],
-    ) -> None:
-        attributes, inputs, outputs = self._calls[name]
-        vector: dict[str, Any] = {
-            "id": PREFIXES[self.operator] + name,
-            "rev": REVISIONS.get(PREFIXES[self.operator] + name, 1),
-            "comment": comment,
-            "clause": clause.split(),
-            "flags": flags.split(),
-            "requires": requires.split(),
-            "attributes": dict(attributes),
-            "inputs": {k: tensors.encode(v) for k, v in inputs.items()},
-            "outputs": {k: {"dtype": v.dtype, "sizes": list(v.sizes)} for k, v in outputs.items()},
-            "expect": expect,
-        }
-        prefix = PREFIXES[self.operator]
-        vector |= {kind: prefix + other for kind, other in others.items() if other is not None}
+        self, name: str, comment: str, clause: str, flags: str, requires: Iterable[str]
+    ) -> dict[str, Any]:
+        """Add what every vector has, and return it."""
+        whole = self.prefix + name
+        vector: dict[str, Any] = {"id": whole, "rev": REVISIONS.get(whole, 1), "comment": comment}
+        vector |= {"clause": clause.split(), "flags": flags.split(), "requires": sorted(requires)}
         self._vectors.append(vector)
+        return vector
+
+
+def _kind(value: Any) -> type:
+    return type(value) if isinstance(value, Tensor | Request) else object
 
 
 T = TypeVar("T", bound=Topic)
@@ -162,19 +165,13 @@ class Files(Generic[T]):
 
     def __init__(self, operator: str, kind: Callable[[str, str], T]) -> None:
         """Begin without a file."""
-        self._operator = operator
-        self._kind = kind
+        self._operator, self._kind = operator, kind
         self._fill: dict[str, Callable[[T], None]] = {}
 
-    def file(self, topic: str) -> Callable[[Callable[[T], None]], Callable[[T], None]]:
+    def file(self, topic: str) -> Callable[[Callable[[T], None]], None]:
         """Register the decorated function, which fills the topic."""
-
-        def register(fill: Callable[[T], None]) -> Callable[[T], None]:
-            assert topic not in self._fill, topic
-            self._fill[topic] = fill
-            return fill
-
-        return register
+        assert topic not in self._fill, topic
+        return partial(self._fill.__setitem__, topic)
 
     def __call__(self) -> Iterator[T]:
         """Yield the filled topics."""
@@ -217,20 +214,22 @@ def _expected_rows(tensor: Tensor, rows: int) -> dict[str, Any]:
 
 
 def ints(dtype: str, sizes: Iterable[int], values: Iterable[int]) -> Tensor:
-    """Return an integer tensor."""
-    return _checked(Tensor(dtype, tuple(sizes), tuple(values)))
+    """Return a tensor of integers, or of the bit patterns of floats."""
+    tensor = Tensor(dtype, tuple(sizes), tuple(values))
+    low, high = tensors.DTYPES[dtype].low, tensors.DTYPES[dtype].high
+    assert len(tensor.words) == prod(tensor.sizes), tensor
+    assert all(low <= word <= high for word in tensor.words), tensor
+    return tensor
+
+
+bits = ints
 
 
 def floats(dtype: str, sizes: Iterable[int], values: Iterable[float]) -> Tensor:
     """Return a float tensor of values that are exact in the dtype."""
     code = {"float16": "e", "float32": "f", "float64": "d"}[dtype]
     raw = (struct.pack(f">{code}", value) for value in values)
-    return _checked(Tensor(dtype, tuple(sizes), tuple(int.from_bytes(r, "big") for r in raw)))
-
-
-def bits(dtype: str, sizes: Iterable[int], words: Iterable[int]) -> Tensor:
-    """Return a float tensor of bit patterns."""
-    return _checked(Tensor(dtype, tuple(sizes), tuple(words)))
+    return bits(dtype, sizes, (int.from_bytes(each, "big") for each in raw))
 
 
 def drawn(
@@ -239,10 +238,3 @@ def drawn(
     """Return drawn integers, written out in the file."""
     shape = tuple(sizes)
     return Tensor(dtype, shape, recipe.expand(recipe.Recipe(seed, low, high, one_in), prod(shape)))
-
-
-def _checked(tensor: Tensor) -> Tensor:
-    low, high = tensors.DTYPES[tensor.dtype].low, tensors.DTYPES[tensor.dtype].high
-    assert len(tensor.words) == prod(tensor.sizes), tensor
-    assert all(low <= word <= high for word in tensor.words), tensor
-    return tensor

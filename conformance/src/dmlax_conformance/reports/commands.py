@@ -1,19 +1,19 @@
 """The commands and options about reports."""
 
 import argparse
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import Malformed
+from ..errors import WrongUsage
 from ..exit_codes import FAILED, FINE, UNUSABLE
 from ..format import vectors
-from ..suite import runner
+from ..options import add_command
 from ..suite.adapter import Adapter
 from ..suite.repeat import start_of_command
 from ..suite.runner import Result
-from . import compare, expected, html, junit, lines, reading
+from ..terminal import complain
+from . import compare, html, junit, lines, reading
 
 OUTPUTS = {
     "report": "write JSON lines to this file",
@@ -22,48 +22,27 @@ OUTPUTS = {
 }
 
 
-class WrongUsage(Exception):  # noqa: N818 - what the caller did
-    """An option that asks for what cannot be done."""
-
-
 def add_run_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of `run` that are about reports."""
     for name, text in OUTPUTS.items():
         parser.add_argument(f"--{name}", type=Path, metavar="FILE", help=text)
-    text = 'JSON {"id[variant]": "reason"} of failures that are known'
-    parser.add_argument("--expected-failures", type=Path, metavar="FILE", help=text)
 
 
 def add_commands(commands: Any) -> None:
     """Add the commands `html` and `compare`."""
-    page = commands.add_parser("html", help="show reports as one HTML page")
+    page = add_command(commands, "html", _html, "show reports as one HTML page", "vectors")
     page.add_argument("reports", nargs="+", type=Path, metavar="REPORT")
     page.add_argument("--output", required=True, type=Path, metavar="FILE")
-    page.add_argument("--vectors", type=Path, help="another folder of vectors")
-    page.set_defaults(command=_html)
-    change = commands.add_parser("compare", help="show what changed between two reports")
+    change = add_command(commands, "compare", _compare, "show what changed between two reports")
     change.add_argument("old", type=Path)
     change.add_argument("new", type=Path)
     change.add_argument("--strict", action="store_true", help="no longer exact is worse too")
-    change.set_defaults(command=_compare)
 
 
 def check_outputs(options: argparse.Namespace) -> None:
     """Raise `WrongUsage` now rather than lose a long run at its end."""
     for name in OUTPUTS:
         _check_output(getattr(options, name))
-
-
-def reasons(options: argparse.Namespace, adapter: Adapter) -> dict[str, str]:
-    """Return the reasons for the failures that are known."""
-    if options.expected_failures is None:
-        return {}
-    cases = runner.cases(adapter, vectors.load_all(options.vectors), adapter.variants)
-    known = {expected.key_of(vector.id, variant) for vector, variant in cases}
-    try:
-        return expected.load(options.expected_failures, known)
-    except Malformed as error:
-        raise WrongUsage(f"expected failures: {error}") from None
 
 
 def bad(strict: bool) -> frozenset[str]:
@@ -87,14 +66,6 @@ def write(options: argparse.Namespace, results: Sequence[Result], adapter: Adapt
         html.write(options.html, {name: report}, [result.vector for result in results])
 
 
-def complain(messages: Iterable[str]) -> bool:
-    """Print what is wrong with the expected failures, and say whether anything is."""
-    found = list(messages)
-    for message in found:
-        print(f"dmlax-conformance: {message}", file=sys.stderr)
-    return bool(found)
-
-
 def _check_output(path: Path | None) -> None:
     if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
         raise WrongUsage(f"{path} cannot be written: no such folder, or a folder itself")
@@ -102,10 +73,7 @@ def _check_output(path: Path | None) -> None:
 
 def _html(options: argparse.Namespace) -> int:
     _check_output(options.output)
-    try:
-        reports = [reading.read(path) for path in options.reports]
-    except Malformed as error:
-        return _unusable(f"malformed report: {error}")
+    reports = [reading.read(path) for path in options.reports]
     names = html.names(options.reports, reports)
     if len(set(names)) < len(names):
         raise WrongUsage("two reports of one implementation need files of different names")
@@ -115,18 +83,10 @@ def _html(options: argparse.Namespace) -> int:
 
 
 def _compare(options: argparse.Namespace) -> int:
-    try:
-        old, new = reading.read(options.old), reading.read(options.new)
-    except Malformed as error:
-        return _unusable(f"malformed report: {error}")
+    old, new = reading.read(options.old), reading.read(options.new)
     found = compare.changes(old, new)
     for line in compare.lines(old, new, found):
         print(line)
     if not new.footer["applicable"]:
-        return _unusable(f"{options.new}: no applicable case")
+        return complain(f"{options.new}: no applicable case", UNUSABLE)
     return FAILED if compare.worse(found, options.strict) else FINE
-
-
-def _unusable(message: str) -> int:
-    complain([message])
-    return UNUSABLE

@@ -3,9 +3,12 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from ..errors import Malformed
+from ..errors import Malformed, WrongUsage, in_file
 from ..format import vectors
+from ..suite import runner
+from ..suite.adapter import Adapter
 from ..suite.compare import Outcome
 from ..suite.runner import Result
 
@@ -18,14 +21,26 @@ class Excused(Outcome):
     reason: str = ""
 
 
+def reasons(options: Any, adapter: Adapter) -> dict[str, str]:
+    """Return the reasons for the failures that a command's options say are known."""
+    if options.expected_failures is None:
+        return {}
+    cases = runner.cases(adapter, vectors.load_all(options.vectors), adapter.variants)
+    known = {key_of(vector.id, variant) for vector, variant in cases}
+    try:
+        return load(options.expected_failures, known)
+    except Malformed as error:
+        raise WrongUsage(f"expected failures: {error}") from None
+
+
 def load(path: Path, known: Collection[str]) -> dict[str, str]:
     """Return the reasons by key, or raise `Malformed`; `known` holds every key that can be run."""
-    try:
-        return _checked(vectors.parse(path.read_text(encoding="utf-8")), known)
-    except Malformed as error:
-        raise Malformed(error.position, error.message, str(path)) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise Malformed("file", str(error), str(path)) from None
+    with in_file(path):
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise Malformed("file", str(error)) from None
+        return _checked(vectors.parse(text), known)
 
 
 def key_of(name: str, variant: str) -> str:

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ..errors import Malformed
+from ..errors import Malformed, MalformedReport, in_file
 from ..format import json_schema, vectors
 from ..paths import schema_file
 from .lines import FORMAT, Json, Report
@@ -14,10 +14,8 @@ from .lines import FORMAT, Json, Report
 
 def read(path: Path) -> Report:
     """Return a report, or raise `Malformed` with the number of the line that is wrong."""
-    try:
+    with in_file(path, MalformedReport):
         return _whole(list(_lines(path)))
-    except Malformed as error:
-        raise Malformed(error.position, error.message, str(path)) from None
 
 
 def _lines(path: Path) -> Iterator[Json]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ..format import layout, tensors
 from ..format.tensors import DTYPES, Tensor
 from ..format.vectors import ExpectedError, ExpectedTensor, Vector
-from ..suite.compare import differences
+from ..suite.compare import differences, logical
 
 MOST = 512
 FIRST = 16
@@ -93,9 +93,7 @@ def _logical(vector: Vector, name: str, value: Any) -> npt.NDArray[Any]:
         return array
     if array.shape != layout.array_sizes(desc):
         return array
-    places = layout.offsets(desc["Sizes"], desc["Strides"])
-    gathered: npt.NDArray[Any] = array[places].reshape(desc["Sizes"])
-    return gathered
+    return logical(array, desc)
 
 
 def _rows(tensor: ExpectedTensor) -> int:
@@ -115,10 +113,11 @@ def _array(array: npt.NDArray[Any], want: ExpectedTensor | None) -> Json:
     value: Json = {"dtype": array.dtype.name, "sizes": list(array.shape)}
     if array.dtype.name not in DTYPES:
         return value
-    words = tensors.from_numpy(array).words
-    if len(words) > MOST and want is not None and want.compare == "exact_rows" and array.ndim:
-        words = words[: _rows(want) * array.shape[-1]]
-    return value | (tensors.encode_words(array.dtype.name, words) if len(words) <= MOST else {})
+    if array.size > MOST and want is not None and want.compare == "exact_rows" and array.ndim:
+        array = array.reshape(-1)[: _rows(want) * array.shape[-1]]
+    if array.size > MOST:
+        return value
+    return value | tensors.encode_words(array.dtype.name, tensors.from_numpy(array).words)
 
 
 def _tensor(tensor: Tensor) -> Json:

@@ -11,6 +11,7 @@ from .. import __version__, adapters
 from ..exit_codes import FINE
 from ..format import vectors
 from ..format.canonical import dumps
+from ..options import add_command
 from ..suite import runner
 from .record import entry
 
@@ -19,25 +20,22 @@ FORMAT = "scoreboard-1"
 
 def add_commands(commands: Any) -> None:
     """Add the command."""
-    parser = commands.add_parser("scoreboard", help="write dated results of implementations")
+    text = "write dated results of implementations"
+    parser = add_command(commands, "scoreboard", _write, text, "vectors", "jobs")
     parser.add_argument("--output", required=True, type=Path, metavar="FILE")
     text = "a name that `run` knows; may be repeated"
     parser.add_argument("--implementation", required=True, action="append", help=text)
-    parser.add_argument("--vectors", type=Path, help="another folder of vectors")
-    parser.add_argument("--jobs", type=int, help="cases at a time; default: one for each adapter")
-    parser.set_defaults(command=_write)
 
 
 def _write(options: argparse.Namespace) -> int:
     suite = vectors.load_all(options.vectors)
     entries = {}
     for name in options.implementation:
-        adapter = adapters.start(name)
-        jobs = (options.jobs or 1) if getattr(adapter, "concurrent", False) else 1
-        results = list(runner.run(adapter, suite, adapter.variants, jobs))
-        print(f"{name}: {len(results)} results", file=sys.stderr)
-        adapters.close(adapter)
-        entries[name] = entry(adapter, results)
+        with adapters.started(name) as adapter:
+            jobs = (options.jobs or 1) if getattr(adapter, "concurrent", False) else 1
+            results = list(runner.run(adapter, suite, adapter.variants, jobs))
+            print(f"{name}: {len(results)} results", file=sys.stderr)
+            entries[name] = entry(adapter, results)
     record = {
         "schema": FORMAT,
         "date": datetime.now(UTC).date().isoformat(),

@@ -10,8 +10,11 @@ import numpy as np
 from ..format import layout, tensors
 from ..format.vectors import ExpectedTensor
 from ..operators._shared import floats
+from ..texts import printable
+from .adapter import Array
 
 SHOWN = 5
+MOST_DETAILS = 12
 
 
 @dataclass(frozen=True)
@@ -21,6 +24,13 @@ class Outcome:
     verdict: str
     details: tuple[str, ...] = ()
     answer: Any = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Cut what is long, and escape what is not to be printed."""
+        kept = [printable(line) for line in self.details[:MOST_DETAILS]]
+        more = len(self.details) - MOST_DETAILS
+        own = (*kept, f"... and {more} more") if more > 0 else tuple(kept)
+        object.__setattr__(self, "details", own)
 
 
 EXACT = Outcome("exact")
@@ -51,8 +61,7 @@ def compare_tensor(
         if array.shape != layout.array_sizes(desc):
             want = layout.array_sizes(desc)
             return Outcome("fail", (f"{name}: a buffer of sizes {array.shape}, not {want}",))
-        places = layout.offsets(desc["Sizes"], desc["Strides"])
-        array = array[places].reshape(expected.sizes)
+        array = logical(array, desc)
     if array.shape != expected.sizes:
         return Outcome("fail", (f"{name}: sizes {array.shape}, not {expected.sizes}",))
     words = tensors.from_numpy(array).words
@@ -63,6 +72,12 @@ def compare_tensor(
         return EXACT
     lines = [_detail(name, expected, index, words[index]) for index, _ in wrong[:SHOWN]]
     return Outcome(verdict, (*lines, *_remainder(name, len(wrong))))
+
+
+def logical(array: Array, desc: Mapping[str, Any]) -> Array:
+    """Return the elements of a whole buffer in the desc's sizes."""
+    places = layout.offsets(desc["Sizes"], desc["Strides"])
+    return np.asarray(array[places].reshape(desc["Sizes"]))
 
 
 def differences(expected: ExpectedTensor, words: tuple[int, ...]) -> Iterator[tuple[int, bool]]:

@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ..exit_codes import UNUSABLE
 from ..format.vectors import Vector
-from ..terminal import Console, Table
+from ..terminal import Console, Table, complain, console
+from ..texts import printable
+from . import runner
 from .compare import describe
 from .repeat import command
 from .runner import VERDICTS, Result, Totals
@@ -25,7 +28,25 @@ def table(results: Sequence[Result]) -> Table:
     return shown
 
 
-def print_failures(console: Console, results: Sequence[Result], start: str, limit: int) -> None:
+def show(results: Sequence[Result], start: str, limit: int) -> None:
+    """Print the failures and the table."""
+    shown = console()
+    _print_failures(shown, results, start, limit)
+    shown.print(table(results))
+    values = runner.values_of(result.judged for result in results)
+    computed = [f"{name} ({count} values)" for name, count in sorted(values.items())]
+    shown.print(f"computed: {', '.join(computed) or 'nothing'}", soft_wrap=True, highlight=False)
+
+
+def complain_of_shortfalls(results: Sequence[Result], least: int | None = None) -> bool:
+    """Print why the results prove too little, and say whether they do."""
+    found = runner.shortfalls([result.judged for result in results], least)
+    for line in found:
+        complain(line, UNUSABLE)
+    return bool(found)
+
+
+def _print_failures(console: Console, results: Sequence[Result], start: str, limit: int) -> None:
     """Print each failure with its inputs and the command that repeats it, given its start."""
     bad = [result for result in results if result.verdict in ("fail", "error")]
     for result in bad[:limit]:
@@ -42,7 +63,7 @@ def explain(result: Result, start: str) -> list[str]:
         f"{result.verdict.upper()} {vector.id} [{result.variant}] {vector.comment}",
         *(f"  {line}" for line in result.outcome.details),
         *(f"  given {name} {describe(tensor)}" for name, tensor in vector.inputs.items()),
-        *(f"  given {name} {value}" for name, value in _fields(vector).items()),
+        *(f"  given {name} {printable(value)}" for name, value in _fields(vector).items()),
         f"  repeat: {command(start, result.variant, vector.id)}",
     ]
 

@@ -1,22 +1,32 @@
 """Giving vectors to an adapter and judging what comes back."""
 
 import itertools
+import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from dataclasses import dataclass, replace
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
 
 from ..errors import AdapterFailure, NotStartable, SpecViolation, Unsupported
 from ..format import limits
 from ..format.tensors import to_numpy
 from ..format.vectors import ExpectedError, Vector
-from .adapter import Adapter, Case
+from ..texts import of_error, text_of
+from .adapter import Adapter, Array, Case
 from .compare import EXACT, Outcome, compare_outputs
 
 VERDICTS = ("exact", "permitted", "fail", "error", "expected", "unsupported")
 PASSED = frozenset({"exact", "permitted"})
 CAPABILITIES = frozenset({"descriptors", "strides", "large"})
+ENOUGH = 10  # values of an operator
+MOST_OUTPUTS = 16  # that a report keeps
+LARGEST_KEPT = 1 << 24  # bytes of one of them
 
 
 @dataclass(frozen=True)
@@ -32,6 +42,19 @@ class Result:
     def verdict(self) -> str:
         """One of `VERDICTS`."""
         return self.outcome.verdict
+
+    @property
+    def judged(self) -> "Judged":
+        """What the success of a run depends on."""
+        return Judged(self.vector.operator, self.vector.is_valid, self.verdict)
+
+
+class Judged(NamedTuple):
+    """An operator, whether a vector of it wants values, and the verdict."""
+
+    operator: str
+    is_valid: bool
+    verdict: str
 
 
 @dataclass(frozen=True)
@@ -83,6 +106,32 @@ def variants_of(adapter: Adapter, asked: str | None) -> tuple[str, ...]:
     return adapter.variants if asked == "all" else (asked,)
 
 
+def values_of(judged: Iterable[Judged]) -> Counter[str]:
+    """Count the right values by operator: right answers to vectors that keep every rule."""
+    return Counter(each.operator for each in judged if each.is_valid and each.verdict in PASSED)
+
+
+def shortfalls(judged: Sequence[Judged], least: int | None) -> list[str]:
+    """Return why a run proves too little, however right its answers are.
+
+    An operator that was not declined as a whole needs the values of a tenth of its vectors, or ten.
+    A run needs `least` values; one about refusals alone needs an answer.
+    """
+    asked = Counter(each.operator for each in judged if each.is_valid)
+    answered = Counter(each.operator for each in judged if each.verdict != "unsupported")
+    values = values_of(judged)
+    has_values = asked or least is not None
+    count, what = (values, "values") if has_values else (answered, "applicable cases")
+    needed = max(least or 1, 1)
+    if count.total() < needed:
+        return [f"{count.total()} {what}, needed {needed}"]
+    return [
+        f"{operator}: {values[operator]} values of {number} asked for, needed {wanted}"
+        for operator, number in asked.items()
+        if answered[operator] and values[operator] < (wanted := min(ENOUGH, -(-number // ENOUGH)))
+    ]
+
+
 def _result(adapter: Adapter, vector: Vector, variant: str) -> Result:
     start = time.perf_counter()
     outcome = judge(adapter, vector, variant)
@@ -119,19 +168,45 @@ def judge_alone(
         reason = f"needs {vector.memory} bytes, more than {limits.memory()}"
         return Outcome("unsupported", (f"{reason}; {limits.MEMORY} sets this",))
     try:
-        answer = adapter.run(case or case_of(vector), variant)
-        if isinstance(vector.expect, ExpectedError):
-            return Outcome("fail", (f"accepted; {_wanted(vector.expect)}",), answer)
-        outcome = compare_outputs(vector.expect, answer, vector.desc)
-        return outcome if outcome == EXACT else replace(outcome, answer=answer)
+        return _judge_answer(adapter, vector, variant, case or case_of(vector))
+    except BaseException as error:
+        if is_users(error):
+            raise
+        return Outcome("error", (of_error(error),))
+
+
+def is_users(error: BaseException) -> bool:
+    """Say whether an error is an interrupt by the user, which only the main thread gets."""
+    is_main = threading.current_thread() is threading.main_thread()
+    return isinstance(error, KeyboardInterrupt) and is_main
+
+
+def _judge_answer(adapter: Adapter, vector: Vector, variant: str, case: Case) -> Outcome:
+    try:
+        answer = adapter.run(case, variant)
     except Unsupported as reason:
-        return Outcome("unsupported", (str(reason),))
+        return Outcome("unsupported", (text_of(reason),))
     except SpecViolation as violation:
         return _judge_refusal(vector, violation)
     except AdapterFailure as failure:
-        return Outcome("error", (str(failure), *failure.details))
-    except Exception as error:
-        return Outcome("error", (f"{type(error).__name__}: {str(error)[:300]}",))
+        return Outcome("error", (text_of(failure), *failure.details))
+    if isinstance(vector.expect, ExpectedError):
+        return Outcome("fail", (f"accepted; {_wanted(vector.expect)}",), _kept(answer))
+    outcome = compare_outputs(vector.expect, answer, vector.desc)
+    return outcome if outcome == EXACT else replace(outcome, answer=_kept(answer))
+
+
+def _kept(answer: object) -> dict[str, Array]:
+    """Return copies of the outputs, which may change, for a report; large ones without elements."""
+    if not isinstance(answer, Mapping):
+        return {}
+    arrays = {str(name): np.asarray(answer[name]) for name in islice(answer, MOST_OUTPUTS)}
+    return {
+        name: array.copy()
+        if array.nbytes <= LARGEST_KEPT
+        else np.broadcast_to(np.zeros((), array.dtype), array.shape)
+        for name, array in arrays.items()
+    }
 
 
 def missing_capabilities(adapter: Adapter, vector: Vector) -> list[str]:
@@ -141,15 +216,15 @@ def missing_capabilities(adapter: Adapter, vector: Vector) -> list[str]:
 
 
 def case_of(vector: Vector) -> Case:
-    """Return what the adapter may see."""
+    """Return what the adapter may see, all of it a copy that it may change."""
     return Case(
         id=vector.id,
         operator=vector.operator,
         requires=vector.requires,
-        attributes=vector.attributes,
+        attributes=deepcopy(vector.attributes),
         inputs={name: to_numpy(tensor) for name, tensor in vector.inputs.items()},
-        outputs=vector.outputs,
-        desc=vector.desc,
+        outputs=dict(vector.outputs),
+        desc=deepcopy(vector.desc),
         feature_level=vector.feature_level,
     )
 

@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import SpecViolation, Unsupported
+from ..texts import of_error, printable
 from .adapter import Adapter, Array, Case
+from .runner import is_users
 from .smoke_cases import UNKNOWN, Smoke, smokes
 
 ADAPTER, OPERATOR = "adapter", "operator"
@@ -22,9 +24,10 @@ class Finding(NamedTuple):
     def lines(self) -> list[str]:
         """Return what is printed."""
         head = f"{'WRONG' if self.layer else 'ok   '} {self.about}"
+        why = printable(self.why)
         if self.layer is None:
-            return [f"{head}: {self.why}"]
-        return [head, *(f"        {line}" for line in (f"at fault: the {self.layer}", self.why))]
+            return [f"{head}: {why}"]
+        return [head, *(f"        {line}" for line in (f"at fault: the {self.layer}", why))]
 
 
 def findings(adapter: Adapter) -> Iterator[Finding]:
@@ -68,7 +71,7 @@ def _unknown(adapter: Adapter, variant: str) -> Finding:
         getattr(adapter, "ask", adapter.run)(UNKNOWN, variant)
     except Unsupported as reason:
         return Finding(about, None, f"declined: {reason}")
-    except Exception as error:
+    except BaseException as error:
         return Finding(about, ADAPTER, f"must be declined as unsupported; {_raised(error)}")
     return Finding(about, ADAPTER, "must be declined as unsupported, but was answered")
 
@@ -103,7 +106,7 @@ def _fault(adapter: Adapter, smoke: Smoke, variant: str) -> Fault | None:
         raise
     except SpecViolation as violation:
         return OPERATOR, f"refuses a call that keeps every rule: {violation}"
-    except Exception as error:
+    except BaseException as error:
         return ADAPTER, _raised(error)
     return _form(smoke.call, answer) or _values(smoke, answer)
 
@@ -150,14 +153,16 @@ def _refusal(adapter: Adapter, smoke: Smoke, variant: str) -> Fault:
         return ADAPTER, f"{wanted}, not with {violation.code} on {violation.field}"
     except Unsupported as reason:
         return None, f"declined: {reason}"
-    except Exception as error:
+    except BaseException as error:
         return ADAPTER, f"{wanted}; {_raised(error)}"
     return OPERATOR, f"accepted, but {wanted}"
 
 
-def _raised(error: Exception) -> str:
-    details = getattr(error, "details", ())
-    return "; ".join((f"{type(error).__name__}: {str(error)[:300]}", *details))
+def _raised(error: BaseException) -> str:
+    """Return what an adapter raised, but for an interrupt by the user."""
+    if is_users(error):
+        raise error
+    return "; ".join((of_error(error), *getattr(error, "details", ())))
 
 
 def _shown(array: Array) -> str:

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from dmlax._convolution.cuda.problem import ConvProblem
-from dmlax._convolution.prepare import Prepared, zero_of
+from dmlax._convolution.prepare import zero_of
+from dmlax._convolution.prepared_filter import Prepared
 from dmlax._core.byte_packing import pad_end
 from dmlax._cuda.capability import CHUNK
 

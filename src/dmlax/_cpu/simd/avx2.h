@@ -51,6 +51,14 @@ struct Simd {
     _mm_storeu_si128(high, _mm256_extracti128_si256(v, 1));
   }
 
+  static Int32s load_columns(const int32_t* columns, int vector) {
+    return _mm256_castps_si256(load_columns(reinterpret_cast<const float*>(columns), vector));
+  }
+
+  static __m256 load_columns(const float* columns, int vector) {
+    return _mm256_loadu2_m128(columns + column_of(vector, 4), columns + column_of(vector, 0));
+  }
+
   // --- products
 
   static void interleave_rows(const uint8_t* const* rows, int count, int64_t valid, uint8_t flip,
@@ -130,10 +138,14 @@ struct Simd {
 
   static Floats broadcast_float(float value) { return _mm256_set1_ps(value); }
   static void store_floats(float* p, Floats v) { _mm256_storeu_ps(p, v); }
+  static Floats divide(Floats a, Floats b) { return _mm256_div_ps(a, b); }
+
+  static Floats clamp(Floats v, Floats low, Floats high) {
+    return _mm256_min_ps(_mm256_max_ps(v, low), high);
+  }
 
   static Floats estimate(Int32s sums, Floats factor, Floats low, Floats high) {
-    const __m256 v = _mm256_mul_ps(_mm256_cvtepi32_ps(sums), factor);
-    return _mm256_min_ps(_mm256_max_ps(v, low), high);
+    return clamp(_mm256_mul_ps(_mm256_cvtepi32_ps(sums), factor), low, high);
   }
 
   static uint64_t round(Floats v, Floats band, Int32s& rounded) {

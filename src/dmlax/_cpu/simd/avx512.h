@@ -47,6 +47,21 @@ struct Simd {
     _mm_storeu_si128(lane(3), _mm512_extracti32x4_epi32(v, 3));
   }
 
+  static Int32s load_columns(const int32_t* columns, int vector) {
+    const auto lane = [&](int i) {
+      return _mm_loadu_si128(
+          reinterpret_cast<const __m128i*>(columns + column_of(vector, 4 * i)));
+    };
+    const __m512i low = _mm512_inserti32x4(_mm512_castsi128_si512(lane(0)), lane(1), 1);
+    return _mm512_inserti32x4(_mm512_inserti32x4(low, lane(2), 2), lane(3), 3);
+  }
+
+  static __m512 load_columns(const float* columns, int vector) {
+    const auto lane = [&](int i) { return _mm_loadu_ps(columns + column_of(vector, 4 * i)); };
+    const __m512 low = _mm512_insertf32x4(_mm512_castps128_ps512(lane(0)), lane(1), 1);
+    return _mm512_insertf32x4(_mm512_insertf32x4(low, lane(2), 2), lane(3), 3);
+  }
+
   // --- products
 
   static void interleave_rows(const uint8_t* const* rows, int count, int64_t valid, uint8_t flip,
@@ -91,10 +106,14 @@ struct Simd {
 
   static Floats broadcast_float(float value) { return _mm512_set1_ps(value); }
   static void store_floats(float* p, Floats v) { _mm512_storeu_ps(p, v); }
+  static Floats divide(Floats a, Floats b) { return _mm512_div_ps(a, b); }
+
+  static Floats clamp(Floats v, Floats low, Floats high) {
+    return _mm512_min_ps(_mm512_max_ps(v, low), high);
+  }
 
   static Floats estimate(Int32s sums, Floats factor, Floats low, Floats high) {
-    const __m512 v = _mm512_mul_ps(_mm512_cvtepi32_ps(sums), factor);
-    return _mm512_min_ps(_mm512_max_ps(v, low), high);
+    return clamp(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), factor), low, high);
   }
 
   static uint64_t round(Floats v, Floats band, Int32s& rounded) {

@@ -11,6 +11,7 @@
 //   int32
 //     Int32s  load  store  broadcast  add  subtract  multiply
 //     store_columns           a vector's lanes, to their columns among 64 int32
+//     load_columns            the same back, of 64 int32 or float32
 //   products
 //     interleave_rows         packs kKPack rows of 64 bytes: one quad of a panel
 //     Columns(quad)           kKPack unsigned bytes of each of kLanes columns
@@ -18,6 +19,8 @@
 //     multiply_add            sums + columns . weights, exactly, modulo 2^32
 //   requantization
 //     Floats  broadcast_float  store_floats
+//     divide                  IEEE quotients, but for subnormals
+//     clamp                   to a range; NaN gives the low end
 //     estimate                float(sums) * factor, clamped; NaN gives the low end
 //     round                   to nearest even; returns the mask of lanes at least `band` off
 //     store_bytes             kVectorsPacked vectors, plus a zero point, saturated

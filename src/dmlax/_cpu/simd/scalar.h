@@ -56,6 +56,7 @@ struct Simd {
   }
 
   static void store_columns(int32_t* columns, int, const Int32s& v) { store(columns, v); }
+  static Int32s load_columns(const int32_t* columns, int) { return load(columns); }
 
   // --- products
 
@@ -107,6 +108,25 @@ struct Simd {
   }
 
   static void store_floats(float* p, const Floats& v) { __builtin_memcpy(p, &v, sizeof v); }
+
+  static Floats load_columns(const float* columns, int) {
+    Floats v;
+    __builtin_memcpy(&v, columns, sizeof v);
+    return v;
+  }
+
+  static Floats divide(Floats a, const Floats& b) {
+    for (int i = 0; i < kLanes; ++i) a.lane[i] /= b.lane[i];
+    return a;
+  }
+
+  static Floats clamp(Floats v, const Floats& low, const Floats& high) {
+    for (int i = 0; i < kLanes; ++i) v.lane[i] = v.lane[i] > low.lane[i] ? v.lane[i] : low.lane[i];
+    for (int i = 0; i < kLanes; ++i) {
+      v.lane[i] = v.lane[i] < high.lane[i] ? v.lane[i] : high.lane[i];
+    }
+    return v;
+  }
 
   static Floats estimate(const Int32s& sums, const Floats& factor, const Floats& low,
                          const Floats& high) {

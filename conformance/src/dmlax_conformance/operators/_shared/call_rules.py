@@ -14,7 +14,7 @@ Outputs = Mapping[str, Request]
 Rule = Callable[[Attributes, Inputs, Outputs], None]
 
 EIGHT_BIT = ("int8", "uint8")
-WHOLE = tuple(f"{sign}int{width}" for sign in ("", "u") for width in (8, 16, 32))
+INTEGERS = tuple(f"{sign}int{width}" for sign in ("", "u") for width in (8, 16, 32))
 
 
 def need(condition: bool, code: str, field: str) -> None:

@@ -1,6 +1,6 @@
 """Windows and sums of a convolution."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -25,13 +25,9 @@ class Windows:
     @classmethod
     def of(cls, attributes: Mapping[str, Any]) -> "Windows":
         """Read the DirectML fields."""
-        return cls(
-            strides=tuple(attributes["Strides"]),
-            dilations=tuple(attributes["Dilations"]),
-            start=tuple(attributes["StartPadding"]),
-            end=tuple(attributes["EndPadding"]),
-            groups=attributes["GroupCount"],
-        )
+        fields = ("Strides", "Dilations", "StartPadding", "EndPadding")
+        strides, dilations, start, end = (tuple(attributes[field]) for field in fields)
+        return cls(strides, dilations, start, end, attributes["GroupCount"])
 
     def output_sizes(self, image: tuple[int, ...], kernel: tuple[int, ...]) -> tuple[int, ...]:
         """Return the spatial output sizes; one that is not positive means that nothing fits."""
@@ -42,8 +38,8 @@ class Windows:
 def accumulators(inputs: Inputs, windows: Windows) -> tuple[tuple[int, ...], list[int]]:
     """Return the sizes and the wrapped int32 sums of products, row-major."""
     x, w = inputs["InputTensor"], inputs["FilterTensor"]
-    image = _centred_image(x, inputs.get("InputZeroPointTensor"))
-    filters = _centred_filters(w, inputs.get("FilterZeroPointTensor"))
+    image = _centred(x, inputs.get("InputZeroPointTensor"))
+    filters = _centred(w, inputs.get("FilterZeroPointTensor"))
     sizes = (x.sizes[0], w.sizes[0], *windows.output_sizes(x.sizes[2:], w.sizes[2:]))
     places = product(*map(range, sizes))
     return sizes, [wrap_int32(_sum(image, filters, place, w.sizes, windows)) for place in places]
@@ -56,15 +52,9 @@ def parameter(tensor: Tensor | None, channel: int) -> int:
     return tensor.words[channel if len(tensor.words) > 1 else 0]
 
 
-def _centred_image(x: Tensor, zero_point: Tensor | None) -> Values:
-    zero = parameter(zero_point, 0)
-    values = (word - zero for word in x.words)
-    return dict(zip(product(*map(range, x.sizes)), values, strict=True))
-
-
-def _centred_filters(w: Tensor, zero_point: Tensor | None) -> Values:
-    places = list(product(*map(range, w.sizes)))
-    words = zip(places, w.words, strict=True)
+def _centred(tensor: Tensor, zero_point: Tensor | None) -> Values:
+    """Subtract the zero point: one value, or one for each filter."""
+    words = zip(product(*map(range, tensor.sizes)), tensor.words, strict=True)
     return {place: word - parameter(zero_point, place[0]) for place, word in words}
 
 
@@ -80,11 +70,7 @@ def _sum(
     first = channel // (filter_sizes[0] // windows.groups) * filter_sizes[1]
     total = 0
     for tap in product(*map(range, filter_sizes[1:])):
-        where = tuple(_positions(place, tap[1:], windows))
+        steps = zip(place, tap[1:], windows.strides, windows.dilations, windows.start, strict=True)
+        where = (o * s + t * d - a for o, t, s, d, a in steps)
         total += image.get((batch, first + tap[0], *where), 0) * filters[(channel, *tap)]
     return total
-
-
-def _positions(place: list[int], tap: tuple[int, ...], windows: Windows) -> Iterator[int]:
-    rows = zip(place, tap, windows.strides, windows.dilations, windows.start, strict=True)
-    return (o * s + t * d - a for o, t, s, d, a in rows)

@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...suite.adapter import Case
-from ...suite.bugs.convolution import first_of_group, pad_zeros, taps, without
-from ...suite.bugs.record import CORRECT, VALUES, Bug, bug, in_part
-from ...suite.bugs.refusals import Refuse, When, accept, in_refusals, refuse
+from ...suite.bugs.convolution import Sums, first_of_group, pad_zeros, taps, without
+from ...suite.bugs.record import VALUES, Bug, bug
 from ...suite.bugs.steps import Array, Call, Sizes
 from .convolution import Windows
+from .planted_bugs import Answers, Steps, Ways, plant
 
 IMAGE, FILTER, OUTPUT = "InputTensor", "FilterTensor", "OutputTensor"
 IMAGE_POINT, FILTER_POINT = "InputZeroPointTensor", "FilterZeroPointTensor"
@@ -38,43 +39,34 @@ def roles(clauses: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     }
 
 
-def of_sums(operator: str, clauses: Mapping[str, str]) -> Iterator[Bug]:
-    """Yield the bugs of the sums, by topic."""
+def of_both(operator: str, clauses: Mapping[str, str]) -> Iterator[Bug]:
+    """Yield the bugs of sums and refusals, their topics exchanged for the operator's clauses."""
     for name, change in PADDINGS.items():
-        yield bug(operator, name, clauses["window"], VALUES, read=_with_windows(change))
-    for (topic, step), ways in SUMS.items():
-        yield from in_part(operator, clauses[topic], "sums", step, ways)
-    rounded_up = replace(CORRECT.sums, sizes=_sizes_up, taps=_with_room)
+        yield bug(operator, name, clauses["window"], VALUES, read=partial(_pad_otherwise, change))
+    rounded_up = Sums(sizes=_sizes_up, taps=_with_room)
     yield bug(operator, "rounds-sizes-up", clauses["window"], VALUES, sums=rounded_up)
+    for (topic, part, step), ways in STEPS.items():
+        yield from plant(operator, {(clauses[topic], part, step): ways}, {}, {})
+    for (topic, answer, code, field), calls in ANSWERS.items():
+        yield from plant(operator, {}, {}, {(clauses[topic], answer, code, field): calls})
 
 
 # -- windows and padding -----------------------------------------------------------------------
 
 
-def _with_windows(change: Callable[[Any, Any], tuple[Any, Any]]) -> Callable[[Call], Call]:
-    """Change start and end padding."""
-
-    def read(call: Call) -> Call:
-        start, end = change(call.attributes["StartPadding"], call.attributes["EndPadding"])
-        attributes = {**call.attributes, "StartPadding": start, "EndPadding": end}
-        return call._replace(attributes=attributes)
-
-    return read
+def _pad_otherwise(change: Callable[[Any, Any], tuple[Any, Any]], call: Call) -> Call:
+    fields = ("StartPadding", "EndPadding")
+    padding = map(list, change(*(np.array(call.attributes[field]) for field in fields)))
+    return call._replace(attributes={**call.attributes, **dict(zip(fields, padding, strict=True))})
 
 
-def _shared(start: list[int], end: list[int]) -> tuple[list[int], list[int]]:
-    """Split the padding evenly between both sides."""
-    both = [a + b for a, b in zip(start, end, strict=True)]
-    return [size // 2 for size in both], [(size + 1) // 2 for size in both]
-
-
-PADDINGS: dict[str, Callable[[list[int], list[int]], tuple[list[int], list[int]]]] = {
+PADDINGS: Ways = {
     "padding-sides-swapped": lambda start, end: (end, start),
     "padding-axes-swapped": lambda start, end: (start[::-1], end[::-1]),
     "start-padding-on-both-sides": lambda start, end: (start, start),
     "end-padding-on-both-sides": lambda start, end: (end, end),
-    "padding-shared-out": _shared,
-    "no-padding": lambda start, end: ([0] * len(start), [0] * len(end)),
+    "padding-shared-out": lambda start, end: ((start + end) // 2, (start + end + 1) // 2),
+    "no-padding": lambda start, end: (0 * start, 0 * end),
 }
 LONGEST = 16  # strides beyond this are left alone, for they would need that much more memory
 
@@ -94,34 +86,20 @@ def _with_room(padded: Array, kernel: Sizes, spatial: Sizes, windows: Windows) -
     return taps(np.pad(padded, more), kernel, spatial, windows)
 
 
-def _short(windows: Windows, image: Sizes, kernel: Sizes) -> Sizes:
-    return tuple(max(size - 1, 1) for size in windows.output_sizes(image, kernel))
+def _pad(mode: Any, value: Callable[[int], int] | None = None) -> Callable[..., Array]:
+    """Surround the centred image otherwise than by zeros; a value depends on the zero point."""
 
+    def pad(centred: Array, windows: Windows, zero: int) -> Array:
+        around = [(0, 0), (0, 0), *zip(windows.start, windows.end, strict=True)]
+        return np.pad(centred, around, mode, **({"constant_values": value(zero)} if value else {}))
 
-def _pad_with(value: Callable[[int], int]) -> Callable[[Array, Windows, int], Array]:
-    """Surround the centred image by a value that depends on the zero point."""
-    return lambda centred, windows, zero: np.pad(
-        centred, _around(windows), constant_values=value(zero)
-    )
-
-
-def _pad_mode(mode: Any) -> Callable[[Array, Windows, int], Array]:
-    return lambda centred, windows, zero: np.pad(centred, _around(windows), mode)
-
-
-def _around(windows: Windows) -> list[tuple[int, int]]:
-    return [(0, 0), (0, 0), *zip(windows.start, windows.end, strict=True)]
-
-
-def _moved(centred: Array, windows: Windows, zero: int) -> Array:
-    padded = pad_zeros(centred, windows, zero)
-    return np.roll(padded, 1, -1) if windows.start[-1] else padded
+    return pad
 
 
 # -- zero points, groups and sums --------------------------------------------------------------
 
 
-CENTRED: dict[str, Callable[[Array, Array], Array]] = {
+CENTRED: Ways = {
     "difference-wraps": lambda a, z: without(a, z).astype(a.dtype).astype(np.int64),
     "difference-wraps-signed": lambda a, z: without(a, z).astype(np.int8).astype(np.int64),
     "difference-saturates": lambda a, z: np.clip(without(a, z), -128, 127),
@@ -130,45 +108,13 @@ CENTRED: dict[str, Callable[[Array, Array], Array]] = {
 
 def _by_input(filters: Array, zero_point: Array) -> Array:
     """Put the filter zero points along the input channels where they fit."""
-    if filters.shape[0] != filters.shape[1]:
-        return without(filters, zero_point)
-    return without(filters, np.swapaxes(zero_point, 0, 1))
-
-
-def _interleaved(channel: int, channels: int, width: int, groups: int) -> list[int]:
-    return list(range(channel // (channels // groups), width * groups, groups))
-
-
-def _next_group(channel: int, channels: int, width: int, groups: int) -> list[int]:
-    return first_of_group((channel + channels // groups) % channels, channels, width, groups)
-
-
-def _in_turn(channel: int, channels: int, width: int, groups: int) -> list[int]:
-    return [channel % groups * width + each for each in range(width)]
-
-
-READS: dict[str, Callable[[int, int, int, int], list[int]]] = {
-    "groups-reversed": lambda k, n, width, groups: first_of_group(n - 1 - k, n, width, groups),
-    "groups-rotated": _next_group,
-    "groups-ignored": lambda k, n, width, groups: list(range(width)),
-    "groups-in-turn": _in_turn,
-    "groups-interleaved": _interleaved,
-}
+    is_square = filters.shape[0] == filters.shape[1]
+    return without(filters, np.swapaxes(zero_point, 0, 1) if is_square else zero_point)
 
 
 def _first(limit: Callable[[int], int]) -> Callable[[Array], Array]:
     """Add the first products only, unless there would be none."""
-    return lambda products: np.asarray(
-        products[:, : limit(products.shape[1]) or products.shape[1]].sum(1)
-    )
-
-
-def _whole(size: int) -> Callable[[Array], Array]:
-    return _first(lambda count: count // size * size)
-
-
-def _at_most(limit: int) -> Callable[[Array], Array]:
-    return _first(lambda count: min(count, limit))
+    return lambda products: products[:, : limit(products.shape[1]) or products.shape[1]].sum(1)
 
 
 def _in_floats(dtype: str) -> Callable[[Array], Array]:
@@ -198,59 +144,67 @@ def _pairs(products: Array) -> Array:
     return np.asarray(_clipped(even[:, ::2] + even[:, 1::2]).sum(1))
 
 
-TOTALS: dict[str, Callable[[Array], Array]] = {
-    "last-product-lost": _whole(2),
-    **{f"products-beyond-{n}s-lost": _whole(n) for n in (4, 8, 16)},
-    **{f"only-{n}-products": _at_most(n) for n in (256, 512, 4096)},
-    "sums-in-float32": _in_floats("float32"),
-    "sums-in-float16": _in_floats("float16"),
-    "sums-in-16-bits": _wrapped(16),
-    "sums-in-24-bits": _wrapped(24),
-    "sums-saturate-at-16-bits": lambda products: _clipped(products.sum(1)),
-    "pairs-saturate-at-16-bits": _pairs,
-    "products-wrap-at-16-bits": lambda products: np.asarray(
-        products.astype(np.int16).astype(np.int64).sum(1)
-    ),
-    "products-saturate-at-16-bits": lambda products: np.asarray(_clipped(products).sum(1)),
-}
-SUMS: dict[tuple[str, str], Mapping[str, Any]] = {  # by topic and step
-    ("padding", "pad"): {
-        "padding-is-raw-zero": _pad_with(lambda zero: -zero),
-        "padding-is-zero-point-again": _pad_with(lambda zero: zero),
-        "padding-is-one": _pad_with(lambda zero: 1),
-        "padding-is-lowest": _pad_with(lambda zero: -128),
-        "padding-repeats-the-edge": _pad_mode("edge"),
-        "padding-wraps-around": _pad_mode("wrap"),
-        "padding-off-by-one": _moved,
+STEPS: Steps = {  # by topic
+    ("padding", "sums", "pad"): {
+        "padding-is-raw-zero": _pad("constant", lambda zero: -zero),
+        "padding-is-zero-point-again": _pad("constant", lambda zero: zero),
+        "padding-is-one": _pad("constant", lambda zero: 1),
+        "padding-is-lowest": _pad("constant", lambda zero: -128),
+        "padding-repeats-the-edge": _pad("edge"),
+        "padding-wraps-around": _pad("wrap"),
+        "padding-off-by-one": lambda centred, windows, zero: np.roll(
+            pad_zeros(centred, windows, zero), int(windows.start[-1] > 0), -1
+        ),
     },
-    ("window", "sizes"): {"sizes-one-short": _short},
-    ("sum", "centre"): {f"input-{name}": way for name, way in CENTRED.items()},
-    ("filter-point", "centre_filters"): {
+    ("window", "sums", "sizes"): {
+        "sizes-one-short": lambda windows, image, kernel: tuple(
+            max(size - 1, 1) for size in windows.output_sizes(image, kernel)
+        ),
+    },
+    ("sum", "sums", "centre"): {f"input-{name}": way for name, way in CENTRED.items()},
+    ("filter-point", "sums", "centre_filters"): {
         **{f"filter-{name}": way for name, way in CENTRED.items()},
         "filter-zero-point-by-input": _by_input,
     },
-    ("group", "reads"): READS,
-    ("sum", "total"): TOTALS,
-    ("overflow", "wrap"): {"sums-saturate": lambda sums: _clipped(sums, 32)},
+    ("group", "sums", "reads"): {
+        "groups-reversed": lambda k, n, width, groups: first_of_group(n - 1 - k, n, width, groups),
+        "groups-rotated": lambda k, n, width, groups: first_of_group(
+            (k + n // groups) % n, n, width, groups
+        ),
+        "groups-ignored": lambda k, n, width, groups: list(range(width)),
+        "groups-in-turn": lambda k, n, width, groups: list(
+            range(k % groups * width, k % groups * width + width)
+        ),
+        "groups-interleaved": lambda k, n, width, groups: list(
+            range(k // (n // groups), width * groups, groups)
+        ),
+    },
+    ("sum", "sums", "total"): {
+        "last-product-lost": _first(lambda count: count // 2 * 2),
+        "products-beyond-4s-lost": _first(lambda count: count // 4 * 4),
+        "products-beyond-8s-lost": _first(lambda count: count // 8 * 8),
+        "products-beyond-16s-lost": _first(lambda count: count // 16 * 16),
+        "only-256-products": _first(lambda count: min(count, 256)),
+        "only-512-products": _first(lambda count: min(count, 512)),
+        "only-4096-products": _first(lambda count: min(count, 4096)),
+        "sums-in-float32": _in_floats("float32"),
+        "sums-in-float16": _in_floats("float16"),
+        "sums-in-16-bits": _wrapped(16),
+        "sums-in-24-bits": _wrapped(24),
+        "sums-saturate-at-16-bits": lambda products: _clipped(products.sum(1)),
+        "pairs-saturate-at-16-bits": _pairs,
+        "products-wrap-at-16-bits": lambda products: products.astype(np.int16).sum(1, np.int64),
+        "products-saturate-at-16-bits": lambda products: _clipped(products).sum(1),
+    },
+    ("overflow", "sums", "wrap"): {"sums-saturate": lambda sums: _clipped(sums, 32)},
 }
-
-
-# -- output ------------------------------------------------------------------------------------
-
-
-LAYOUTS: dict[str, Callable[[Array, Case], Array]] = {
+LAYOUTS: Ways = {
     "output-is-channels-last": lambda y, case: np.moveaxis(y, 1, -1).reshape(y.shape),
     "output-axes-swapped": lambda y, case: np.swapaxes(y, 0, 1).reshape(y.shape),
 }
 
 
 # -- refusals ----------------------------------------------------------------------------------
-
-
-def of_refusals(operator: str, clauses: Mapping[str, str]) -> Iterator[Bug]:
-    """Yield the bugs of how channels and windows are checked."""
-    for topic, answer, code, field, calls in CHECKS:
-        yield from in_refusals(operator, clauses[topic], answer, code, field, calls)
 
 
 def is_by_input(name: str) -> Callable[[Case], bool]:
@@ -269,70 +223,50 @@ def _spare_channels(case: Case) -> int:
     return int(case.inputs[IMAGE].shape[1] - case.inputs[FILTER].shape[1] * groups)
 
 
-def _room(case: Case, **dilations: list[int]) -> list[int]:
-    """Return by how much the padded input exceeds the kernel on each axis."""
-    windows = Windows.of({**case.attributes, **dilations})
+def _room(case: Case, is_dilated: bool = True) -> list[int]:
+    """Return by how much the padded input exceeds the kernel on each axis, if channels agree."""
+    if _spare_channels(case):
+        return [0]
+    windows = Windows.of(case.attributes)
+    dilations = windows.dilations if is_dilated else (1,) * len(windows.dilations)
     image, kernel = case.inputs[IMAGE].shape[2:], case.inputs[FILTER].shape[2:]
-    rows = zip(image, kernel, windows.dilations, windows.start, windows.end, strict=True)
+    rows = zip(image, kernel, dilations, windows.start, windows.end, strict=True)
     return [n + start + end - (k - 1) * d - 1 for n, k, d, start, end in rows]
 
 
-def _fits_undilated(case: Case) -> bool:
-    return min(_room(case, Dilations=[1] * len(case.attributes["Dilations"]))) >= 0
-
-
-def _is_multiplied(case: Case) -> bool:
-    return bool(1 < case.attributes["GroupCount"] < case.inputs[FILTER].shape[0])
-
-
-def _has_mixed_types(case: Case) -> bool:
-    return bool(case.inputs[IMAGE].dtype != case.inputs[FILTER].dtype)
-
-
-def _kernel_within_padding(case: Case) -> bool:
-    kernel = case.inputs[FILTER].shape[2:]
-    return any(p >= k for p, k in zip(case.attributes["StartPadding"], kernel, strict=True))
-
-
-def _kernel_beyond_image(case: Case) -> bool:
-    sizes = zip(case.inputs[FILTER].shape[2:], case.inputs[IMAGE].shape[2:], strict=True)
-    return any(kernel > image for kernel, image in sizes)
-
-
-CHANNELS: dict[str, When] = {
-    "accepts-more-channels": lambda case: _spare_channels(case) < 0,
-    "accepts-fewer-channels": lambda case: _spare_channels(case) > 0,
+ANSWERS: Answers = {  # by topic
+    ("channels", "accept", "sizes", FILTER): {
+        "accepts-more-channels": lambda case: _spare_channels(case) < 0,
+        "accepts-fewer-channels": lambda case: _spare_channels(case) > 0,
+    },
+    ("window", "accept", "sizes", FILTER): {
+        "accepts-high-kernel": lambda case: _room(case)[0] < 0,
+        "accepts-wide-kernel": lambda case: _room(case)[-1] < 0,
+        "accepts-dilated-kernel": lambda case: min(_room(case)) < 0 <= min(_room(case, False)),
+    },
+    ("window", "refuse", "sizes", FILTER): {
+        "refuses-one-sided-padding": lambda case: (
+            case.attributes["StartPadding"] != case.attributes["EndPadding"]
+        ),
+        "refuses-large-padding": lambda case: any(
+            np.greater_equal(case.attributes["StartPadding"], case.inputs[FILTER].shape[2:])
+        ),
+        "refuses-kernel-beyond-input": lambda case: any(
+            np.greater(case.inputs[FILTER].shape[2:], case.inputs[IMAGE].shape[2:])
+        ),
+    },
+    ("group", "refuse", "sizes", "GroupCount"): {
+        "refuses-multiplier": lambda case: (
+            1 < case.attributes["GroupCount"] < case.inputs[FILTER].shape[0]
+        ),
+    },
+    ("type", "refuse", "data_type", FILTER): {
+        "refuses-mixed-types": lambda case: case.inputs[IMAGE].dtype != case.inputs[FILTER].dtype,
+    },
+    ("zero-points", "accept", "sizes", FILTER_POINT): {
+        "accepts-filter-zero-point-by-input": is_by_input(FILTER_POINT),
+    },
+    ("zero-points", "refuse", "sizes", FILTER_POINT): {
+        "refuses-filter-zero-points": is_long(FILTER_POINT),
+    },
 }
-LARGE_KERNELS: dict[str, When] = {
-    "accepts-high-kernel": lambda case: not _spare_channels(case) and _room(case)[0] < 0,
-    "accepts-wide-kernel": lambda case: not _spare_channels(case) and _room(case)[-1] < 0,
-    "accepts-dilated-kernel": lambda case: not _spare_channels(case) and _fits_undilated(case),
-}
-SMALL_KERNELS: dict[str, When] = {
-    "refuses-one-sided-padding": lambda case: (
-        case.attributes["StartPadding"] != case.attributes["EndPadding"]
-    ),
-    "refuses-large-padding": _kernel_within_padding,
-    "refuses-kernel-beyond-input": _kernel_beyond_image,
-}
-CHECKS: tuple[tuple[str, Callable[[str, str, When], Refuse], str, str, dict[str, When]], ...] = (
-    ("channels", accept, "sizes", FILTER, CHANNELS),
-    ("window", accept, "sizes", FILTER, LARGE_KERNELS),
-    ("window", refuse, "sizes", FILTER, SMALL_KERNELS),
-    ("group", refuse, "sizes", "GroupCount", {"refuses-multiplier": _is_multiplied}),
-    ("type", refuse, "data_type", FILTER, {"refuses-mixed-types": _has_mixed_types}),
-    (
-        "zero-points",
-        accept,
-        "sizes",
-        FILTER_POINT,
-        {"accepts-filter-zero-point-by-input": is_by_input(FILTER_POINT)},
-    ),
-    (
-        "zero-points",
-        refuse,
-        "sizes",
-        FILTER_POINT,
-        {"refuses-filter-zero-points": is_long(FILTER_POINT)},
-    ),
-)

@@ -3,134 +3,115 @@
 from collections.abc import Sequence
 from math import prod
 
-from .call_rules import (
-    EIGHT_BIT,
-    Attributes,
-    Inputs,
-    Outputs,
-    data_type,
-    lengths,
-    need,
-    same_data_type,
-)
+from . import call_rules as calls
+from .call_rules import Attributes, Inputs, Outputs
 from .convolution import Windows
-from .desc_rules import UINT_MAX, Desc, Found, Violation, data_type_of
-
-DESC_CLAUSES = {
-    "input-zero-point-data-type": "InputZeroPointTensor has the data type of InputTensor.",
-    "filter-zero-point-data-type": "FilterZeroPointTensor has the data type of FilterTensor.",
-    "spatial-dimension-count": "DimensionCount is 2; for tensors of three dimensions, which the"
-    " tables list from 4.0 and the text does not, it is 1: a decision.",
-    "strides": "Strides has DimensionCount entries of at least 1.",
-    "dilations": "Dilations has DimensionCount entries of at least 1.",
-    "start-padding": "StartPadding has DimensionCount entries, each a UINT.",
-    "end-padding": "EndPadding has DimensionCount entries, each a UINT.",
-    "group-count": "GroupCount is at least 1.",
-    "channels": "Input channels = filter channels * GroupCount.",
-    "groups-divide": "GroupCount divides the number of filters.",
-    "kernel-fits": "The dilated kernel is not larger than the padded input.",
-    "output-sizes": "OutputTensor has the sizes that input, filter and windows give.",
-    "input-zero-point-one": "InputZeroPointTensor has only sizes of 1.",
-    "filter-zero-point-channels": "FilterZeroPointTensor is one value, or one for each output"
-    " channel on axis 1 of 4; with fewer dimensions the page leaves the axis open.",
-}
-
-
-def check_sums(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
-    """Check both tensors, their zero points and the windows."""
-    data_type(inputs, "InputTensor", EIGHT_BIT)
-    data_type(inputs, "FilterTensor", EIGHT_BIT)
-    same_data_type(inputs, "InputZeroPointTensor", inputs["InputTensor"].dtype)
-    same_data_type(inputs, "FilterZeroPointTensor", inputs["FilterTensor"].dtype)
-    _ranks(inputs)
-    _windows(attributes, len(inputs["InputTensor"].sizes) - 2)
-    _channels(attributes["GroupCount"], inputs)
-    _fits(attributes, inputs)
-    lengths(inputs, "InputZeroPointTensor", 1)
-    lengths(inputs, "FilterZeroPointTensor", 1, inputs["FilterTensor"].sizes[0])
-
-
-def _ranks(inputs: Inputs) -> None:
-    rank = len(inputs["InputTensor"].sizes)
-    need(rank in (3, 4), "dimension_count", "InputTensor")
-    need(len(inputs["FilterTensor"].sizes) == rank, "dimension_count", "FilterTensor")
-
-
-def _windows(attributes: Attributes, spatial: int) -> None:
-    lowest = {"Strides": 1, "Dilations": 1, "StartPadding": 0, "EndPadding": 0}
-    for name, low in lowest.items():
-        entries = attributes[name]
-        need(len(entries) == spatial and min(entries) >= low, "option", name)
-    need(attributes["GroupCount"] >= 1, "option", "GroupCount")
-
-
-def _channels(groups: int, inputs: Inputs) -> None:
-    outputs, per_group = inputs["FilterTensor"].sizes[:2]
-    need(inputs["InputTensor"].sizes[1] == per_group * groups, "sizes", "FilterTensor")
-    need(outputs % groups == 0, "sizes", "GroupCount")
-
-
-def _fits(attributes: Attributes, inputs: Inputs) -> None:
-    image, kernel = (inputs[name].sizes[2:] for name in ("InputTensor", "FilterTensor"))
-    sizes = Windows.of(attributes).output_sizes(image, kernel)
-    need(min(sizes) >= 1, "sizes", "FilterTensor")
-
-
-def zero_points(p: str, desc: Desc) -> Found:
-    """Check that zero points have the data types of their tensors."""
-    rule = f"{p}-input-zero-point-data-type"
-    yield from data_type_of(rule, desc, "InputZeroPointTensor", "InputTensor")
-    rule = f"{p}-filter-zero-point-data-type"
-    yield from data_type_of(rule, desc, "FilterZeroPointTensor", "FilterTensor")
-
+from .desc_rules import UINT_MAX, Desc, Found, Violation, all_ones, same_types, type_clauses
+from .tables import dashed
 
 ATTRIBUTES = (
     *("DimensionCount", "Strides", "Dilations", "StartPadding", "EndPadding"),
     "GroupCount",
 )
-_OPTIONS = {
-    "Strides": ("strides", 1),
-    "Dilations": ("dilations", 1),
-    "StartPadding": ("start-padding", 0),
-    "EndPadding": ("end-padding", 0),
-}
+LOWEST = {"Strides": 1, "Dilations": 1, "StartPadding": 0, "EndPadding": 0}
+TYPES = {f"{name}ZeroPointTensor": f"{name}Tensor" for name in ("Input", "Filter", "Output")}
+SINGLE = ("InputZeroPointTensor", "InputScaleTensor", "OutputScaleTensor", "OutputZeroPointTensor")
+PER_CHANNEL = ("FilterZeroPointTensor", "FilterScaleTensor")
 
 
-def check_windows(p: str, desc: Desc) -> Found:
+def desc_clauses(tensors: str) -> dict[str, str]:
+    """Return what `check_convolution` checks, in words, for an operator with these parameters."""
+    there = tensors.split()
+    return {
+        **type_clauses({name: own for name, own in TYPES.items() if name in there}),
+        "spatial-dimension-count": "DimensionCount is 2; for tensors of three dimensions, which the"
+        " tables list from 4.0 and the text does not, it is 1: a decision.",
+        "strides": "Strides has DimensionCount entries of at least 1.",
+        "dilations": "Dilations has DimensionCount entries of at least 1.",
+        "start-padding": "StartPadding has DimensionCount entries, each a UINT.",
+        "end-padding": "EndPadding has DimensionCount entries, each a UINT.",
+        "group-count": "GroupCount is at least 1.",
+        "channels": "Input channels = filter channels * GroupCount.",
+        "groups-divide": "GroupCount divides the number of filters.",
+        "kernel-fits": "The dilated kernel is not larger than the padded input.",
+        "output-sizes": "OutputTensor has the sizes that input, filter and windows give.",
+        **{f"{dashed(n)}-one": f"{n} has only sizes of 1." for n in SINGLE if n in there},
+        **{
+            f"{dashed(name)}-channels": f"{name} is one value, or one for each output channel on"
+            " axis 1 of 4; with fewer dimensions the page leaves the axis open."
+            for name in PER_CHANNEL
+            if name in there
+        },
+    }
+
+
+def check_sums(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
+    """Check both tensors, their zero points and the windows."""
+    calls.data_type(inputs, "InputTensor", calls.EIGHT_BIT)
+    calls.data_type(inputs, "FilterTensor", calls.EIGHT_BIT)
+    calls.same_data_type(inputs, "InputZeroPointTensor", inputs["InputTensor"].dtype)
+    calls.same_data_type(inputs, "FilterZeroPointTensor", inputs["FilterTensor"].dtype)
+    image, kernel = inputs["InputTensor"].sizes, inputs["FilterTensor"].sizes
+    calls.need(len(image) in (3, 4), "dimension_count", "InputTensor")
+    calls.need(len(kernel) == len(image), "dimension_count", "FilterTensor")
+    for name, low in LOWEST.items():
+        is_kept = len(attributes[name]) == len(image) - 2 and min(attributes[name]) >= low
+        calls.need(is_kept, "option", name)
+    groups = attributes["GroupCount"]
+    calls.need(groups >= 1, "option", "GroupCount")
+    calls.need(image[1] == kernel[1] * groups, "sizes", "FilterTensor")
+    calls.need(kernel[0] % groups == 0, "sizes", "GroupCount")
+    sizes = Windows.of(attributes).output_sizes(image[2:], kernel[2:])
+    calls.need(min(sizes) >= 1, "sizes", "FilterTensor")
+    calls.lengths(inputs, "InputZeroPointTensor", 1)
+    calls.lengths(inputs, "FilterZeroPointTensor", 1, kernel[0])
+
+
+def check_convolution(p: str, desc: Desc) -> Found:
+    """Check data types, windows, and the sizes of parameters."""
+    yield from same_types(p, desc, TYPES)
+    yield from _check_windows(p, desc)
+    for name in SINGLE:
+        yield from all_ones(f"{p}-{dashed(name)}-one", desc, name)
+    for name in PER_CHANNEL:
+        if name in desc:
+            yield from _per_channel(f"{p}-{dashed(name)}-channels", desc, name)
+
+
+def _check_windows(p: str, desc: Desc) -> Found:
     """Check the options, then the sizes that follow from them."""
     image = desc["InputTensor"]
     if image is not None and desc["DimensionCount"] != image["DimensionCount"] - 2:
         yield Violation(f"{p}-spatial-dimension-count", "dimension_count", "DimensionCount")
-    for field, (rule, lowest) in _OPTIONS.items():
+    for field, lowest in LOWEST.items():
         if not _is_option(desc[field], desc["DimensionCount"], lowest):
-            yield Violation(f"{p}-{rule}", "option", field)
+            yield Violation(f"{p}-{dashed(field)}", "option", field)
     if not 1 <= desc["GroupCount"] <= UINT_MAX:
         yield Violation(f"{p}-group-count", "option", "GroupCount")
     if desc["FilterTensor"] is not None:
-        kernel = desc["FilterTensor"]["Sizes"]
-        yield from _channel_counts(p, desc["GroupCount"], image["Sizes"] if image else [], kernel)
-        if image is not None:
-            yield from _window_sizes(p, desc, image["Sizes"], kernel)
+        groups, kernel = desc["GroupCount"], desc["FilterTensor"]["Sizes"]
+        sizes = image["Sizes"] if image else []
+        if len(sizes) > 1 and len(kernel) > 1 and sizes[1] != kernel[1] * groups:
+            yield Violation(f"{p}-channels", "sizes", "FilterTensor")
+        if len(kernel) > 0 and groups >= 1 and kernel[0] % groups:
+            yield Violation(f"{p}-groups-divide", "sizes", "GroupCount")
+        yield from _window_sizes(p, desc, sizes, kernel)
 
 
 def _is_option(entries: Sequence[int], count: int, lowest: int) -> bool:
     return len(entries) == count and all(lowest <= entry <= UINT_MAX for entry in entries)
 
 
-def _channel_counts(p: str, groups: int, image: Sequence[int], kernel: Sequence[int]) -> Found:
-    if len(image) > 1 and len(kernel) > 1 and image[1] != kernel[1] * groups:
-        yield Violation(f"{p}-channels", "sizes", "FilterTensor")
-    if len(kernel) > 0 and groups >= 1 and kernel[0] % groups:
-        yield Violation(f"{p}-groups-divide", "sizes", "GroupCount")
-
-
 def _window_sizes(p: str, desc: Desc, image: Sequence[int], kernel: Sequence[int]) -> Found:
     """Check kernel and output, as far as the options are sound."""
     axes = len(image) - 2
-    sound = [f for f, (_, low) in _OPTIONS.items() if _is_option(desc[f], axes, low)]
-    if axes < 1 or len(kernel) != len(image) or not {*_OPTIONS} - {"Strides"} <= {*sound}:
+    sound = [f for f, low in LOWEST.items() if _is_option(desc[f], axes, low)]
+    if axes < 1 or len(kernel) != len(image) or not LOWEST.keys() - {"Strides"} <= {*sound}:
         return
-    room = _room(desc, image, kernel)
+    pads = zip(desc["StartPadding"], desc["EndPadding"], strict=True)
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel[2:], desc["Dilations"], strict=True)]
+    rows = zip(image[2:], pads, spans, strict=True)
+    room = [size + start + end - span for size, (start, end), span in rows]
     if any(left < 0 for left in room):
         yield Violation(f"{p}-kernel-fits", "sizes", "FilterTensor")
     elif "Strides" in sound and desc["OutputTensor"] is not None:
@@ -139,15 +120,7 @@ def _window_sizes(p: str, desc: Desc, image: Sequence[int], kernel: Sequence[int
             yield Violation(f"{p}-output-sizes", "sizes", "OutputTensor")
 
 
-def _room(desc: Desc, image: Sequence[int], kernel: Sequence[int]) -> list[int]:
-    """Return, for each spatial axis, how far the kernel can move; negative if it does not fit."""
-    pads = zip(desc["StartPadding"], desc["EndPadding"], strict=True)
-    spans = [(k - 1) * d + 1 for k, d in zip(kernel[2:], desc["Dilations"], strict=True)]
-    rows = zip(image[2:], pads, spans, strict=True)
-    return [size + start + end - span for size, (start, end), span in rows]
-
-
-def per_channel(rule: str, desc: Desc, name: str) -> Found:
+def _per_channel(rule: str, desc: Desc, name: str) -> Found:
     """Check for one element, or one for each output channel: axis 1 of 4, any axis of fewer."""
     tensor, kernel = desc[name], desc["FilterTensor"]
     if tensor is None or prod(tensor["Sizes"]) == 1:

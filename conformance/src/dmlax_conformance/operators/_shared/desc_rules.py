@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from ...format import layout
 from ...format.layout import ELEMENT_BITS
-from .tables import Row
+from .tables import Row, dashed
 
 Desc = Mapping[str, Any]
 UINT_MAX = 2**32 - 1
@@ -37,45 +37,25 @@ def check_tensor(tensor: Desc | None, row: Row) -> Found:
 def _tensor_rules(tensor: Desc, row: Row) -> Iterator[tuple[str, str, bool]]:
     """Yield each rule of a tensor by name and code, and whether it is kept."""
     sizes, strides, count = tensor["Sizes"], tensor["Strides"], tensor["DimensionCount"]
+    bits = ELEMENT_BITS.get(tensor["DataType"], 0)
+    alignment = tensor["GuaranteedBaseOffsetAlignment"]
+    steps = layout.strides_of(tensor)
+    has_offsets = len(steps) == len(sizes) and min(sizes or [1]) > 0
+    is_scattered = row.is_output and strides is not None and has_offsets
     yield "data-type", "data_type", tensor["DataType"] in row.data_types
     yield "dimension-count", "dimension_count", row.lowest <= count <= row.highest
     yield "sizes-count", "dimension_count", len(sizes) == count
     yield "strides-count", "strides", strides is None or len(strides) == count
     yield "sizes-positive", "sizes", all(size >= 1 for size in sizes)
     yield "element-limit", "sizes", prod(sizes) <= UINT_MAX
-    if tensor["DataType"] in ELEMENT_BITS:
-        yield "byte-size", "byte_size", _has_room(tensor)
+    if bits:
+        needed = layout.minimum_bytes(tensor["DataType"], sizes, steps) if has_offsets else 0
+        yield "byte-size", "byte_size", tensor["TotalTensorSizeInBytes"] >= needed
         yield "byte-size-limit", "byte_size", layout.buffer_length(tensor) <= UINT_MAX
-    yield "alignment", "alignment", _is_aligned(tensor)
-    yield "flags", "flags", tensor["Flags"] == "NONE" or not row.is_output
-    yield "output-overlap", "strides", not row.is_output or not _overlaps(tensor)
-
-
-def _has_places(tensor: Desc) -> bool:
-    """Say whether sizes and strides give every element an offset."""
-    return (
-        len(layout.strides_of(tensor)) == len(tensor["Sizes"]) and min(tensor["Sizes"] or [1]) > 0
-    )
-
-
-def _has_room(tensor: Desc) -> bool:
-    if not _has_places(tensor):
-        return True
-    sizes, strides = tensor["Sizes"], layout.strides_of(tensor)
-    needed = layout.minimum_bytes(tensor["DataType"], sizes, strides)
-    return bool(tensor["TotalTensorSizeInBytes"] >= needed)
-
-
-def _is_aligned(tensor: Desc) -> bool:
-    alignment: int = tensor["GuaranteedBaseOffsetAlignment"]
     is_power = alignment > 0 and alignment & (alignment - 1) == 0
-    return alignment == 0 or (is_power and alignment * 8 >= ELEMENT_BITS.get(tensor["DataType"], 0))
-
-
-def _overlaps(tensor: Desc) -> bool:
-    if tensor["Strides"] is None or not _has_places(tensor):
-        return False
-    return layout.overlaps(tensor["Sizes"], tensor["Strides"])
+    yield "alignment", "alignment", alignment == 0 or (is_power and alignment * 8 >= bits)
+    yield "flags", "flags", tensor["Flags"] == "NONE" or not row.is_output
+    yield "output-overlap", "strides", not (is_scattered and layout.overlaps(sizes, strides))
 
 
 def same_counts(prefix: str, desc: Desc, names: str) -> Found:
@@ -91,14 +71,20 @@ def differing(desc: Desc, names: str, key: str) -> list[str]:
     return [name for name in there if desc[name][key] != first[key]]
 
 
-def data_type_of(rule: str, desc: Desc, name: str, other: str) -> Found:
-    """Check that a tensor has the data type of another, if both are there."""
-    one, two = desc[name], desc[other]
-    if one is not None and two is not None and one["DataType"] != two["DataType"]:
-        yield Violation(rule, "data_type", name)
+def same_types(prefix: str, desc: Desc, pairs: Mapping[str, str]) -> Found:
+    """Check that tensors have the data types of others, if both are there."""
+    for name, other in pairs.items():
+        one, two = desc.get(name), desc.get(other)
+        if one is not None and two is not None and one["DataType"] != two["DataType"]:
+            yield Violation(f"{prefix}-{dashed(name)}-data-type", "data_type", name)
+
+
+def type_clauses(pairs: Mapping[str, str]) -> dict[str, str]:
+    """Return what `same_types` checks, in words."""
+    return {f"{dashed(a)}-data-type": f"{a} has the data type of {b}." for a, b in pairs.items()}
 
 
 def all_ones(rule: str, desc: Desc, name: str) -> Found:
     """Check that a tensor, if it is there, has only sizes of 1."""
-    if desc[name] is not None and any(size != 1 for size in desc[name]["Sizes"]):
+    if desc.get(name) is not None and any(size != 1 for size in desc[name]["Sizes"]):
         yield Violation(rule, "sizes", name)

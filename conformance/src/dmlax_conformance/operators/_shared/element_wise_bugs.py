@@ -1,6 +1,6 @@
 """Planted bugs that both element-wise operators can have: how parameters repeat."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,21 +22,20 @@ SAME_SIZES = "Sizes of other lengths differ"
 def of_parameters(operator: str, clause: str) -> Iterator[Bug]:
     """Yield the bugs of how scale and zero point repeat, and of how their sizes are checked."""
     for field, label in {SCALE: "scale", POINT: "zero-point"}.items():
-        wrong = {f"accepts-{label}-{k}": _asking(field, test) for k, test in WRONG_SIZES.items()}
-        yield from in_refusals(operator, clause, accept, "sizes", field, wrong)
-        right = {f"refuses-{label}-{k}": _asking(field, test) for k, test in ALLOWED_SIZES.items()}
-        yield from in_refusals(operator, clause, refuse, "sizes", field, right)
+        for answer, word, tests in ((accept, "accepts", WRONG), (refuse, "refuses", ALLOWED)):
+            calls = {f"{word}-{label}-{k}": _asking(field, test) for k, test in tests.items()}
+            yield from in_refusals(operator, clause, answer, "sizes", field, calls)
     yield from in_reading(operator, clause, f"{SCALE} {POINT}", REPEATS)
-    differing = {"refuses-different-axes": _differ}
-    yield from in_refusals(operator, clause, refuse, "sizes", POINT, differing)
+    axes = {"refuses-different-axes": lambda case: _shapes_differ(case.inputs)}
+    yield from in_refusals(operator, clause, refuse, "sizes", POINT, axes)
 
 
 def _asking(field: str, test: Callable[[Array, Array], Any]) -> Callable[[Case], Any]:
     return lambda case: field in case.inputs and test(case.inputs[field], case.inputs[IMAGE])
 
 
-def _differ(case: Case) -> bool:
-    return POINT in case.inputs and case.inputs[POINT].shape != case.inputs[SCALE].shape
+def _shapes_differ(given: Mapping[str, Array]) -> bool:
+    return POINT in given and given[POINT].shape != given[SCALE].shape
 
 
 def _grows(own: Array, image: Array) -> bool:
@@ -47,21 +46,16 @@ def _grows(own: Array, image: Array) -> bool:
         return own.size > image.size
 
 
-WRONG_SIZES: dict[str, Callable[[Array, Array], bool]] = {
+WRONG: dict[str, Callable[[Array, Array], bool]] = {
     "that-grows": _grows,
     "of-higher-rank": lambda own, image: own.ndim > image.ndim,
     "short": lambda own, image: own.size < max(image.shape, default=1),
 }
-ALLOWED_SIZES: dict[str, Callable[[Array, Array], bool]] = {
+ALLOWED: dict[str, Callable[[Array, Array], bool]] = {
     "of-lower-rank": lambda own, image: own.ndim < image.ndim,
     "of-rank-0": lambda own, image: own.ndim == 0,
     "that-repeats": lambda own, image: own.ndim > 0 and own.shape != image.shape,
 }
-
-
-def _cycled(own: Array, call: Call) -> Array:
-    """Repeat all elements from the start, wherever the sizes of 1 are."""
-    return np.resize(own, call.inputs[IMAGE].shape)
 
 
 def _stretched(own: Array, call: Call) -> Array:
@@ -74,9 +68,8 @@ def _stretched(own: Array, call: Call) -> Array:
 def _on_axis_1(own: Array, call: Call) -> Array:
     """Take a parameter with as many elements as axis 1 to be for that axis."""
     sizes = call.inputs[IMAGE].shape
-    if len(sizes) > 1 and own.size == sizes[1] > 1:
-        return own.reshape((1, -1) + (1,) * (len(sizes) - 2))
-    return own
+    is_for_it = len(sizes) > 1 and own.size == sizes[1] > 1
+    return own.reshape((1, -1) + (1,) * (len(sizes) - 2)) if is_for_it else own
 
 
 def _transposed(own: Array, call: Call) -> Array:
@@ -85,7 +78,7 @@ def _transposed(own: Array, call: Call) -> Array:
 
 
 REPEATS: dict[str, Callable[[Array, Call], Array]] = {
-    "parameters-cycled": _cycled,
+    "parameters-cycled": lambda own, call: np.resize(own, call.inputs[IMAGE].shape),
     "parameters-stretched": _stretched,
     "parameters-on-axis-1": _on_axis_1,
     "parameters-transposed": _transposed,

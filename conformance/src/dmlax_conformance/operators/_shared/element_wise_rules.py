@@ -1,7 +1,8 @@
-"""Rules that both element-wise operators share, of calls and of descs."""
+"""Rules that both element-wise operators share, of calls and of descs, and their tables."""
 
 from .call_rules import Inputs, broadcasts, scale_values
 from .desc_rules import Desc, Found, Violation, differing, same_counts
+from .tables import Rows, row
 
 DESC_CLAUSES = {
     "same-dimension-count": "Scale, zero point and output have the DimensionCount of the input.",
@@ -24,3 +25,15 @@ def same_shape(p: str, desc: Desc) -> Found:
     yield from same_counts(p, desc, names)
     for name in differing(desc, names, "Sizes"):
         yield Violation(f"{p}-same-sizes", "sizes", name)
+
+
+def element_wise(
+    counts: tuple[int, int], source: str, scale: str, zero_point: str, result: str, kind: str
+) -> Rows:
+    """Return a table whose tensors have the same dimension counts."""
+    return (
+        row("InputTensor", "input", *counts, source),
+        row("ScaleTensor", "input", *counts, scale),
+        row("ZeroPointTensor", kind, *counts, zero_point),
+        row("OutputTensor", "output", *counts, result),
+    )

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from ...format.recipe import splitmix64
 from . import floats
 from .floats import Real, round_half_even
+from .rounding import float32_product
 
 LARGEST = 2**31 - 1
 MANTISSA = 2**24
@@ -137,7 +138,7 @@ def _exact_pairs(sx: Fraction, sy: Fraction, draw: Draw) -> Iterator[Pair]:
     for tie in TIES:
         target = tie * sy / sx
         power_of_two = target.denominator & (target.denominator - 1) == 0
-        whole = _odd_part(target.numerator)
+        whole = target.numerator // (target.numerator & -target.numerator)  # its odd part
         factor = _divisor(whole, -(-whole // LARGEST), 1 << draw.below(13))
         if power_of_two and factor:
             spare = 31 - (whole // factor).bit_length()
@@ -159,10 +160,6 @@ def _scaled(target: Fraction, bits: int) -> tuple[Fraction, Fraction]:
     return target / unit, unit
 
 
-def _odd_part(whole: int) -> int:
-    return whole // (whole & -whole)
-
-
 def _divisor(whole: int, low: int, high: int) -> int:
     """Return the largest divisor in low..high made of small primes, or 0."""
     found = {1}
@@ -174,19 +171,12 @@ def _divisor(whole: int, low: int, high: int) -> int:
     return max((divisor for divisor in found if divisor >= low), default=0)
 
 
-def _primes(limit: int) -> list[int]:
-    return [n for n in range(2, limit) if all(n % d for d in range(2, int(n**0.5) + 1))]
-
-
-_PRIMES = _primes(1000)
+_PRIMES = [n for n in range(2, 1000) if all(n % d for d in range(2, int(n**0.5) + 1))]
 
 
 def float32_rounds(tie: NearTie) -> int:
     """Return what float32 makes of a member, with one combined multiplier."""
-    sx, sw, sy = (floats.decode(word, "float32") for word in tie[1:])
-    multiplier = floats.divide(floats.multiply(sx, sw, "float32"), sy, "float32")
-    accumulator = floats.nearest(floats.exactly(Fraction(tie.accumulator)), "float32")
-    return round_half_even(floats.multiply(accumulator, multiplier, "float32").value)
+    return round_half_even(float32_product(tie.accumulator, tie[1:]).value)
 
 
 def float64_rounds(tie: NearTie) -> int:

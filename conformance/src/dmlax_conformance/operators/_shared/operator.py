@@ -22,11 +22,11 @@ class Operator:
         self.prefix = prefix
         self.attributes = attributes
         self.room = f"{PACKAGE}.{name}"
-        meaning, rules, table = map(self.module, ("meaning", "rules", "table"))
+        meaning, rules = map(self.module, ("meaning", "rules"))
         self.compute: Callable[[Attributes, Inputs, Outputs], Answer] = meaning.compute
         self.check: Rule = rules.check
         self.check_desc: Callable[[Desc, str], Found] = rules.check_desc
-        self.tables: Mapping[str, Rows] = table.TABLES
+        self.tables: Mapping[str, Rows] = rules.TABLES
         self.clauses: Mapping[str, str] = rules.CLAUSES
         self.desc_clauses: Mapping[str, str] = rules.DESC_CLAUSES
         self.unbreakable: Mapping[str, str] = rules.UNBREAKABLE

@@ -43,7 +43,7 @@ def requantize_float32(
 ) -> int:
     """Return what one float32 multiplier gives; the scales are float32 bits."""
     low, high = RANGES[dtype]
-    product = _float32_product(accumulator, scales)
+    product = float32_product(accumulator, scales)
     if product == NAN:
         return low
     if product.kind == "inf":
@@ -51,7 +51,7 @@ def requantize_float32(
     return clamp(round_half_even(product.value) + zero_point, dtype)
 
 
-def _float32_product(accumulator: int, scales: tuple[int, int, int]) -> Real:
+def float32_product(accumulator: int, scales: tuple[int, int, int]) -> Real:
     """Return float32(accumulator) * ((input * filter) / output), each step rounded."""
     sx, sw, sy = (floats.decode(word, "float32") for word in scales)
     multiplier = floats.divide(floats.multiply(sx, sw, "float32"), sy, "float32")

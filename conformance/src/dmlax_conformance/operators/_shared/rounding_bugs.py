@@ -38,31 +38,31 @@ def _by(rule: Callable[[Fraction], int]) -> Callable[[Fraction, int], int]:
     return lambda quotient, zero_point: rule(quotient) + zero_point
 
 
+def _then(change: Callable[[int], int]) -> Callable[[Fraction, int], int]:
+    """Change the rounded quotient before the zero point is added."""
+    return lambda quotient, zero_point: change(round_half_even(quotient)) + zero_point
+
+
 def _wrapped(value: int, bits: int) -> int:
     half = 1 << (bits - 1)
     return (value + half) % (2 * half) - half
 
 
-def _cast(value: int) -> int:
-    """Return -2^31 for what leaves 32 bits, as when a float is cast."""
-    return value if -(2**31) <= value < 2**31 else -(2**31)
+def _within(low: int, high: int, other: str) -> Callable[[int, str], int]:
+    """Limit one data type to less than its range; the other is as it should be."""
+    return lambda value, dtype: (
+        full_range(value, dtype) if dtype == other else min(max(value, low), high)
+    )
 
 
-def _within(signed: tuple[int, int], unsigned: tuple[int, int]) -> Callable[[int, str], int]:
-    ends = {"int8": signed, "uint8": unsigned}
-    return lambda value, dtype: min(max(value, ends[dtype][0]), ends[dtype][1])
+def _wrap_if(test: Callable[[int, int, int], bool]) -> Callable[[int, str], int]:
+    """Wrap what passes a test of its value and the ends of the range."""
 
+    def limit(value: int, dtype: str) -> int:
+        low, high = RANGES[dtype]
+        return (value - low) % 256 + low if test(value, low, high) else full_range(value, dtype)
 
-def _modulo(value: int, dtype: str) -> int:
-    return (value - RANGES[dtype][0]) % 256 + RANGES[dtype][0]
-
-
-def _modulo_above(value: int, dtype: str) -> int:
-    return (_modulo if value > RANGES[dtype][1] else full_range)(value, dtype)
-
-
-def _modulo_below(value: int, dtype: str) -> int:
-    return (_modulo if value < RANGES[dtype][0] else full_range)(value, dtype)
+    return limit
 
 
 ROUNDINGS: dict[tuple[str, str], Mapping[str, Any]] = {  # by topic and step
@@ -85,20 +85,22 @@ ROUNDINGS: dict[tuple[str, str], Mapping[str, Any]] = {  # by topic and step
         "one-too-high": lambda quotient, zero: round_then_add(quotient, zero) + 1,
     },
     ("clamp", "place"): {
-        "clamps-before-zero-point": _by(lambda value: clamp(round_half_even(value), "int8")),
-        "clamps-to-16-bits-first": _by(lambda value: _wrapped(round_half_even(value), 16)),
-        "clamps-to-32-bits-first": _by(lambda value: _wrapped(round_half_even(value), 32)),
-        "quotient-of-32-bits-is-lowest": _by(lambda value: _cast(round_half_even(value))),
+        "clamps-before-zero-point": _then(lambda value: clamp(value, "int8")),
+        "clamps-to-16-bits-first": _then(lambda value: _wrapped(value, 16)),
+        "clamps-to-32-bits-first": _then(lambda value: _wrapped(value, 32)),
+        "quotient-of-32-bits-is-lowest": _then(  # as when a float is cast
+            lambda value: value if -(2**31) <= value < 2**31 else -(2**31)
+        ),
     },
     ("clamp", "clamp"): {
-        "clamps-to-minus-127": _within((-127, 127), (0, 255)),
-        "clamps-uint8-to-254": _within((-128, 127), (0, 254)),
-        "clamps-uint8-from-1": _within((-128, 127), (1, 255)),
-        "clamps-int8-to-126": _within((-128, 126), (0, 255)),
-        "clamps-uint8-to-127": _within((-128, 127), (0, 127)),
-        "clamps-int8-from-0": _within((0, 127), (0, 255)),
-        "wraps": _modulo,
-        "wraps-above": _modulo_above,
-        "wraps-below": _modulo_below,
+        "clamps-to-minus-127": _within(-127, 127, "uint8"),
+        "clamps-uint8-to-254": _within(0, 254, "int8"),
+        "clamps-uint8-from-1": _within(1, 255, "int8"),
+        "clamps-int8-to-126": _within(-128, 126, "uint8"),
+        "clamps-uint8-to-127": _within(0, 127, "int8"),
+        "clamps-int8-from-0": _within(0, 127, "uint8"),
+        "wraps": _wrap_if(lambda value, low, high: True),
+        "wraps-above": _wrap_if(lambda value, low, high: value > high),
+        "wraps-below": _wrap_if(lambda value, low, high: value < low),
     },
 }

@@ -8,38 +8,52 @@ from ..desc_topics import Call, DescTopic
 from ..topics import drawn
 
 
-def add_strided(
-    topic: DescTopic, name: str, comment: str, made: Call, **tensors: Sequence[int]
-) -> None:
-    """Add a call of which some tensors have these strides."""
-    for tensor, strides in tensors.items():
-        made = made.laid_out(tensor, strides)
-    clause, flags = "tensor-buffer", "Strided"
-    topic.accepted(f"desc-strides-{name}", comment, made, clause=clause, flags=flags)
+class StridedTopic(DescTopic):
+    """The file `desc-strides`, whose ids begin with its name."""
+
+    def __init__(self, operator: str, topic: str = "desc-strides") -> None:
+        """Start an empty file."""
+        super().__init__(operator, topic)
+
+    def add(self, name: str, comment: str, made: Call, **tensors: Sequence[int]) -> None:
+        """Add a call of which some tensors have these strides."""
+        for tensor, strides in tensors.items():
+            made = made.laid_out(tensor, strides)
+        self.accepted(self._id(name), comment, made, clause="tensor-buffer", flags="Strided")
+
+    def add_roomy(self, comment: str, made: Call, **tensors: tuple[Sequence[int], int]) -> None:
+        """Add a call whose strided buffers are larger than they have to be."""
+        for tensor, (strides, size) in tensors.items():
+            made = made.laid_out(tensor, strides, size)
+        name, flags = self._id("roomy"), "Strided Buffer"
+        self.accepted(name, comment, made, clause="tensor-buffer", flags=flags)
+
+    def shorten_buffer(self, name: str, tensor: str) -> None:
+        """Take 4 bytes from a strided tensor."""
+        base, made = self._id(name), self.made(self._id(name))
+        total = made.desc[tensor]["TotalTensorSizeInBytes"] - 4
+        changed, flags = made.patched(tensor, TotalTensorSizeInBytes=total), "Invalid Strided"
+        text, rule = f"{tensor} ends 4 bytes before its last element does", "tensor-byte-size"
+        self.refused(f"{base}-short", text, base, rule, tensor, changed, flags=flags)
+
+    def overlap(self, name: str, tensor: str, *choices: Sequence[int]) -> None:
+        """Let elements of an output share offsets."""
+        base, rule, flags = self._id(name), "tensor-output-overlap", "Invalid Strided"
+        made, size = self.made(base), "TotalTensorSizeInBytes"
+        for strides in choices:
+            changed = made.described(tensor, None, strides)
+            changed[tensor][size] = max(changed[tensor][size], made.desc[tensor][size])
+            whole = f"{base}-by-{'-'.join(map(str, strides))}"
+            text = f"{tensor} has strides {list(strides)}, so elements meet"
+            self.refused(whole, text, base, rule, tensor, changed, flags=flags)
+
+    def _id(self, name: str) -> str:
+        return f"{self.topic}-{name}"
 
 
-def short_by_one(topic: DescTopic, name: str, tensor: str) -> None:
-    """Take 4 bytes from a strided tensor."""
-    base = f"desc-strides-{name}"
-    made = topic.made(base)
-    least = made.desc[tensor]["TotalTensorSizeInBytes"] - 4
-    changed = made.patched(tensor, TotalTensorSizeInBytes=least)
-    text, flags = f"{tensor} ends 4 bytes before its last element does", "Invalid Strided"
-    topic.refused(f"{base}-short", text, base, "tensor-byte-size", tensor, changed, flags=flags)
-
-
-def overlapping(topic: DescTopic, name: str, tensor: str, *choices: Sequence[int]) -> None:
-    """Let elements of an output share offsets."""
-    base, flags, rule = f"desc-strides-{name}", "Invalid Strided", "tensor-output-overlap"
-    made = topic.made(base)
-    for strides in choices:
-        changed = made.described(tensor, None, strides)
-        held = made.desc[tensor]["TotalTensorSizeInBytes"]
-        total = max(changed[tensor]["TotalTensorSizeInBytes"], held)
-        changed[tensor]["TotalTensorSizeInBytes"] = total
-        end, text = "-".join(map(str, strides)), f"{tensor} has strides {list(strides)}"
-        text = f"{text}, so elements meet"
-        topic.refused(f"{base}-by-{end}", text, base, rule, tensor, changed, flags=flags)
+def reach(sizes: Sequence[int], strides: Sequence[int]) -> int:
+    """Return how many elements a buffer has to have."""
+    return 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
 
 
 def sliding(dtype: str, length: int, sizes: Sequence[int], strides: Sequence[int]) -> Tensor:

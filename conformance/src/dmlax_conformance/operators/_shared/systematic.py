@@ -1,6 +1,7 @@
 """Pairs of options and size classes: files that every operator has."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from ...format.recipe import Cycle
 from ...format.tensors import Tensor, from_recipe
@@ -8,6 +9,7 @@ from ..topics import Topic
 from .covering import Apart, Factors, Row, rows
 from .size_classes import COUNTS
 
+T = TypeVar("T", bound=Topic)
 PERIOD = 61  # divides none of the counts
 LARGE = 999
 SHORT = {127, 255, 999, 1001}  # where a parameter or an image is one too short
@@ -24,26 +26,33 @@ SHAPES = {
 }
 
 
-def pairs(
-    operator: str, factors: Factors, apart: Apart, add: Callable[[Topic, str, str, Row, int], None]
-) -> Iterator[Topic]:
-    """Yield the file of pairs: `add` turns a row of options into a call."""
-    topic = Topic(operator, "pairs")
-    for number, row in enumerate(rows(factors, apart), 1):
-        text = ", ".join(f"{name}: {value}" for name, value in row.items())
-        add(topic, f"pairs-{number}", text, row, number)
-    yield topic
+def each_pair(
+    factors: Factors, apart: Apart
+) -> Callable[[Callable[[T, str, str, Row, int], None]], Callable[[T], None]]:
+    """Let a function, which adds the call of one row of options, fill the file of pairs."""
+
+    def decorate(add: Callable[[T, str, str, Row, int], None]) -> Callable[[T], None]:
+        def fill(topic: T) -> None:
+            for number, row in enumerate(rows(factors, apart), 1):
+                text = ", ".join(f"{name}: {value}" for name, value in row.items())
+                add(topic, f"pairs-{number}", text, row, number)
+
+        return fill
+
+    return decorate
 
 
-def size_classes(operator: str, add: Callable[[Topic, int, int], None]) -> Iterator[Topic]:
-    """Yield the file of size classes: `add` makes the calls of one count.
+def each_size(add: Callable[[T, int, int], None]) -> Callable[[T], None]:
+    """Let a function, which adds the calls of one count, fill the file of size classes.
 
     Large tensors repeat words of a prime number, so that a few say what all elements have to be.
     """
-    topic = Topic(operator, "size-classes")
-    for number, count in enumerate(COUNTS):
-        add(topic, count, number)
-    yield topic
+
+    def fill(topic: T) -> None:
+        for number, count in enumerate(COUNTS):
+            add(topic, count, number)
+
+    return fill
 
 
 def repeat(tensor: Tensor, sizes: Iterable[int]) -> Tensor:

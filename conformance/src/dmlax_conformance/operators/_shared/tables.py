@@ -39,3 +39,9 @@ BYTES = "INT8 UINT8"
 def row(tensor: str, kind: str, lowest: int, highest: int, data_types: str) -> Row:
     """Return a line of a table from names that spaces separate."""
     return Row(tensor, kind, lowest, highest, frozenset(data_types.split()))
+
+
+def dashed(name: str) -> str:
+    """Return a feature level, or the name of a tensor or attribute, as it is part of an id."""
+    words = (f"-{c.lower()}" if c.isupper() else c for c in name.removesuffix("Tensor"))
+    return "".join(words).lstrip("-").replace("_", "-")

@@ -1,8 +1,8 @@
-"""Rules of CONVOLUTION_INTEGER, of calls and of descs."""
+"""Rules of CONVOLUTION_INTEGER, of calls and of descs, and its tensor support tables."""
 
-from .._shared.convolution_rules import DESC_CLAUSES as CONVOLUTION
-from .._shared.convolution_rules import check_sums, check_windows, per_channel, zero_points
-from .._shared.desc_rules import Desc, Found, Violation, all_ones, same_counts
+from .._shared.convolution_rules import check_convolution, check_sums, desc_clauses
+from .._shared.desc_rules import Desc, Found, Violation, same_counts
+from .._shared.tables import BYTES, Rows, Tables, row
 
 CLAUSES = {
     "CVI-1": "The output is INT32: the sum of (input - zero point) * (filter - zero point).",
@@ -20,12 +20,10 @@ UNBREAKABLE = {"CVI-1": "result", "CVI-2": "result", "CVI-6": "open"}
 
 
 DESC_CLAUSES = {
-    **CONVOLUTION,
+    **desc_clauses("InputZeroPointTensor FilterZeroPointTensor"),
     "same-dimension-count": "Filter and output have the DimensionCount of the input.",
     "zero-points-dimension-count": "Both zero points, if there, have the same DimensionCount.",
 }
-
-
 check = check_sums
 
 
@@ -36,7 +34,17 @@ def check_desc(desc: Desc, feature_level: str) -> Found:
     if one is not None and two is not None and one["DimensionCount"] != two["DimensionCount"]:
         rule = "intconv-zero-points-dimension-count"
         yield Violation(rule, "dimension_count", "FilterZeroPointTensor")
-    yield from zero_points("intconv", desc)
-    yield from check_windows("intconv", desc)
-    yield from all_ones("intconv-input-zero-point-one", desc, "InputZeroPointTensor")
-    yield from per_channel("intconv-filter-zero-point-channels", desc, "FilterZeroPointTensor")
+    yield from check_convolution("intconv", desc)
+
+
+def _integer(lowest: int, parameter: int) -> Rows:
+    return (
+        row("InputTensor", "input", lowest, 4, BYTES),
+        row("InputZeroPointTensor", "optional", parameter, 4, BYTES),
+        row("FilterTensor", "input", lowest, 4, BYTES),
+        row("FilterZeroPointTensor", "optional", parameter, 4, BYTES),
+        row("OutputTensor", "output", lowest, 4, "INT32"),
+    )
+
+
+TABLES: Tables = {"2_1": _integer(4, 4), "4_0": _integer(3, 1)}

@@ -7,89 +7,60 @@ from math import trunc
 import numpy as np
 
 from ...format.tensors import DTYPES
-from ...suite.adapter import Case
 from ...suite.bugs.descs import DescRules
-from ...suite.bugs.element_wise import difference_times_scale
+from ...suite.bugs.element_wise import Dequantize, difference_times_scale
 from ...suite.bugs.readings import outputs, readings, zero_points
-from ...suite.bugs.record import Bug, in_output, in_part
+from ...suite.bugs.record import Bug
 from ...suite.bugs.refusals import Rules
-from ...suite.bugs.steps import Array, to_float, words
+from ...suite.bugs.steps import to_float, words
+from .._shared import element_wise_bugs as shared
 from .._shared import floats
-from .._shared.element_wise_bugs import (
-    ALIKE_RANKS,
-    IMAGE,
-    IMPLIED,
-    OUTPUT,
-    POINT,
-    SAME_SIZES,
-    SCALE,
-    of_parameters,
-)
+from .._shared.element_wise_bugs import IMAGE, OUTPUT, POINT, SCALE
 from .._shared.floats import Real, exactly
+from .._shared.planted_bugs import Outputs, Steps, plant
 
 OPERATOR = "element_wise_dequantize_linear"
 RULES = Rules(
     OPERATOR,
-    {
-        "data_type": "DQT-2 DQT-3",
-        "sizes": "DQT-4",
-        "value": "DQT-1 DQT-5",
-        "missing_tensor": "DQT-6",
-    }
-    | {"dimension_count": "DQT-4"},
+    {"data_type": "DQT-2 DQT-3", "sizes": "DQT-4", "value": "DQT-1 DQT-5"}
+    | {"missing_tensor": "DQT-6", "dimension_count": "DQT-4"},
     {
         "data_type": f"{IMAGE}:float32,int64,complex64 {SCALE}:int32,float64 {POINT}:int8,float32",
         "sizes": f"{SCALE} {POINT}",
         "value": f"{SCALE}:minus-zero,float16",
     },
 )
-Subtract = Callable[[int, int, str], int]
-Multiply = Callable[[int, Fraction, str], int]
-Convert = Callable[[int, int, Fraction, str, str], int]
-
 DESCS = DescRules(
     OPERATOR,
-    {**IMPLIED, "dequantize-same-dimension-count": SAME_SIZES},
+    {**shared.IMPLIED, "dequantize-same-dimension-count": shared.SAME_SIZES},
     "",
-    {"DataType": ((IMAGE, POINT), (SCALE, OUTPUT)), "DimensionCount": ALIKE_RANKS},
+    {"DataType": ((IMAGE, POINT), (SCALE, OUTPUT)), "DimensionCount": shared.ALIKE_RANKS},
 )
+ROLES = {
+    IMAGE: ("DQT-1 DQT-2", "axes"),
+    f"{IMAGE} {POINT}": ("DQT-1 DQT-2", "wide signed"),
+    f"{SCALE} {POINT}": ("DQT-4", "elements"),
+    SCALE: ("DQT-1 DQT-4 DQT-5", "scale subnormal elements"),
+    POINT: ("DQT-1 DQT-2 DQT-4", "zero-point elements"),
+}
+Convert = Callable[[int, int, Fraction, str, str], int]
+
+PARTS = {"dequantize": Dequantize()}
+RESULT = "DQT-1"
+PERMITTED = ()
 
 
 def derived() -> Iterator[Bug]:
     """Yield the bugs that follow from the operator's fields."""
-    roles = {
-        IMAGE: ("DQT-1 DQT-2", "axes"),
-        f"{IMAGE} {POINT}": ("DQT-1 DQT-2", "wide signed"),
-        f"{SCALE} {POINT}": ("DQT-4", "elements"),
-        SCALE: ("DQT-1 DQT-4 DQT-5", "scale subnormal elements"),
-        POINT: ("DQT-1 DQT-2 DQT-4", "zero-point elements"),
-    }
-    yield from readings(OPERATOR, roles)
+    yield from readings(OPERATOR, ROLES)
     yield from zero_points(OPERATOR, "DQT-6", {POINT: IMAGE})
     yield from outputs(OPERATOR, {OUTPUT: ("DQT-3", "DQT-4")})
 
 
 def written() -> Iterator[Bug]:
     """Yield the others."""
-    differences = {name: _differing(way) for name, way in DIFFERENCES.items()}
-    products = {name: _multiplying(way) for name, way in PRODUCTS.items()}
-    ways = {**differences, **products, "products-subtracted": _apart, "products-fused": _fused}
-    yield from in_part(OPERATOR, "DQT-1 DQT-2 DQT-3", "dequantize", "convert", ways)
-    yield from of_parameters(OPERATOR, "DQT-4")
-    minus_zero: dict[str, Callable[[Array, Case], Array]] = {
-        "minus-zero": lambda y, case: np.where(y == 0, np.asarray(-0.0, y.dtype), y)
-    }
-    yield from in_output(OPERATOR, "DQT-1", OUTPUT, minus_zero)
-
-
-def _differing(subtract: Subtract) -> Convert:
-    return lambda word, zero, scale, source, dtype: _rounded(
-        subtract(word, zero, source), scale, dtype
-    )
-
-
-def _multiplying(multiply: Multiply) -> Convert:
-    return lambda word, zero, scale, source, dtype: multiply(word - zero, scale, dtype)
+    yield from plant(OPERATOR, STEPS, OUTPUTS, {})
+    yield from shared.of_parameters(OPERATOR, "DQT-4")
 
 
 def _rounded(difference: int, scale: Fraction, dtype: str) -> int:
@@ -97,23 +68,28 @@ def _rounded(difference: int, scale: Fraction, dtype: str) -> int:
     return floats.encode(exactly(difference * scale), dtype)
 
 
-def _apart(word: int, zero_point: int, scale: Fraction, source: str, dtype: str) -> int:
-    """Multiply input and zero point each on its own, and subtract the rounded products."""
-    a, b = (floats.nearest(exactly(each * scale), dtype) for each in (word, zero_point))
-    if "inf" in (a.kind, b.kind):
-        return difference_times_scale(word, zero_point, scale, source, dtype)
-    return floats.encode(exactly(a.value - b.value), dtype)
+def _subtract(way: Callable[[int, int, str], int]) -> Convert:
+    """Take another difference of input and zero point, in the data type of the input."""
+    return lambda x, z, scale, source, dtype: _rounded(way(x, z, source), scale, dtype)
 
 
-def _fused(word: int, zero_point: int, scale: Fraction, source: str, dtype: str) -> int:
-    """Round zero point * scale only, as a fused multiply-add does."""
-    offset = floats.nearest(exactly(zero_point * scale), dtype)
-    if offset.kind == "inf":
-        return difference_times_scale(word, zero_point, scale, source, dtype)
-    return floats.encode(exactly(word * scale - offset.value), dtype)
+def _multiply(way: Callable[[int, Fraction, str], int]) -> Convert:
+    """Make another product of difference and scale, in the data type of the output."""
+    return lambda x, z, scale, source, dtype: way(x - z, scale, dtype)
 
 
-# -- the difference ----------------------------------------------------------------------------
+def _round_products(*rounded: bool) -> Convert:
+    """Multiply input and zero point each on its own; round these products, then subtract."""
+
+    def convert(word: int, zero_point: int, scale: Fraction, source: str, dtype: str) -> int:
+        exact = [exactly(each * scale) for each in (word, zero_point)]
+        pairs = zip(exact, rounded, strict=True)
+        a, b = (floats.nearest(each, dtype) if is_rounded else each for each, is_rounded in pairs)
+        if "inf" in (a.kind, b.kind):
+            return difference_times_scale(word, zero_point, scale, source, dtype)
+        return floats.encode(exactly(a.value - b.value), dtype)
+
+    return convert
 
 
 def _in_bits(value: int, bits: int, unsigned: bool = False) -> int:
@@ -122,49 +98,26 @@ def _in_bits(value: int, bits: int, unsigned: bool = False) -> int:
     return (value - low) % (1 << bits) + low
 
 
-def _in_own_type(word: int, zero_point: int, dtype: str) -> int:
-    return _in_bits(word - zero_point, DTYPES[dtype].width, DTYPES[dtype].kind == "uint")
-
-
-def _as_floats(dtype: str) -> Subtract:
+def _as_floats(dtype: str) -> Convert:
     """Round both integers to a float type before they are subtracted."""
 
     def subtract(word: int, zero_point: int, source: str) -> int:
         a, b = (floats.nearest(exactly(Fraction(v)), dtype) for v in (word, zero_point))
         return word - zero_point if "inf" in (a.kind, b.kind) else int(a.value - b.value)
 
-    return subtract
+    return _subtract(subtract)
 
 
-DIFFERENCES: dict[str, Subtract] = {
-    "difference-reversed": lambda x, z, dtype: z - x,
-    "difference-in-own-type": _in_own_type,
-    "difference-saturates": lambda x, z, dtype: min(
-        max(x - z, DTYPES[dtype].low), DTYPES[dtype].high
-    ),
-    "difference-in-32-bits": lambda x, z, dtype: _in_bits(x - z, 32),
-    "difference-in-16-bits": lambda x, z, dtype: _in_bits(x - z, 16),
-    "difference-is-unsigned": lambda x, z, dtype: _in_bits(x - z, 32, unsigned=True),
-    "float32-before-difference": _as_floats("float32"),
-    "float16-before-difference": _as_floats("float16"),
-}
-
-
-# -- the product -------------------------------------------------------------------------------
-
-
-def _in(dtype: str, only: str = "") -> Multiply:
+def _in(dtype: str, only: str = "") -> Convert:
     """Multiply in NumPy's floats, then round to the type of the scale."""
 
     def multiply(difference: int, scale: Fraction, own: str) -> int:
         if only and own != only:
             return _rounded(difference, scale, own)
-        if difference == 0:
-            return 0
         product = to_float(Fraction(difference), dtype) * to_float(scale, dtype)
-        return words(np.asarray(product).astype(own))[0]
+        return words(np.asarray(product).astype(own))[0] if difference else 0
 
-    return multiply
+    return _multiply(multiply)
 
 
 def _cut(difference: int, scale: Fraction, dtype: str) -> int:
@@ -176,8 +129,7 @@ def _cut(difference: int, scale: Fraction, dtype: str) -> int:
 
 
 def _half_away(difference: int, scale: Fraction, dtype: str) -> int:
-    exact = abs(difference * scale)
-    word = _rounded(difference, scale, dtype)
+    exact, word = abs(difference * scale), _rounded(difference, scale, dtype)
     number, above = (floats.decode(each, dtype) for each in (word, word + 1))
     if above.kind != "finite" or number.kind != "finite":
         return word
@@ -195,21 +147,42 @@ def _finite(difference: int, scale: Fraction, dtype: str) -> int:
     return word - 1 if floats.decode(word, dtype).kind == "inf" else word
 
 
-PRODUCTS: dict[str, Multiply] = {
-    "float32-product": _in("float32"),
-    "float64-product": _in("float64"),
-    "float16-product": _in("float16", "float16"),
-    "float16-through-float32": _in("float32", "float16"),
-    "float32-through-float16": _in("float16", "float32"),
-    "truncates": _cut,
-    "half-away-from-zero": _half_away,
-    "integers-only": lambda d, scale, dtype: _rounded(trunc(d * scale), Fraction(1), dtype),
-    "flushes-result": _flushed,
-    "saturates": _finite,
-    "signed-zero": lambda d, scale, dtype: (
-        _rounded(d, scale, dtype) if d else floats.encode(Real(scale < 0), dtype)
-    ),
-    "flushes-scale": lambda d, scale, dtype: (
-        _rounded(d, scale, dtype) if abs(scale) >= Fraction(2) ** -126 else 0
-    ),
+STEPS: Steps = {
+    ("DQT-1 DQT-2 DQT-3", "dequantize", "convert"): {
+        "difference-reversed": _subtract(lambda x, z, dtype: z - x),
+        "difference-in-own-type": _subtract(
+            lambda x, z, dtype: _in_bits(x - z, DTYPES[dtype].width, DTYPES[dtype].kind == "uint")
+        ),
+        "difference-saturates": _subtract(
+            lambda x, z, dtype: min(max(x - z, DTYPES[dtype].low), DTYPES[dtype].high)
+        ),
+        "difference-in-32-bits": _subtract(lambda x, z, dtype: _in_bits(x - z, 32)),
+        "difference-in-16-bits": _subtract(lambda x, z, dtype: _in_bits(x - z, 16)),
+        "difference-is-unsigned": _subtract(lambda x, z, dtype: _in_bits(x - z, 32, unsigned=True)),
+        "float32-before-difference": _as_floats("float32"),
+        "float16-before-difference": _as_floats("float16"),
+        "float32-product": _in("float32"),
+        "float64-product": _in("float64"),
+        "float16-product": _in("float16", "float16"),
+        "float16-through-float32": _in("float32", "float16"),
+        "float32-through-float16": _in("float16", "float32"),
+        "truncates": _multiply(_cut),
+        "half-away-from-zero": _multiply(_half_away),
+        "integers-only": _multiply(lambda d, s, dtype: _rounded(trunc(d * s), Fraction(1), dtype)),
+        "flushes-result": _multiply(_flushed),
+        "saturates": _multiply(_finite),
+        "signed-zero": _multiply(
+            lambda d, s, dtype: _rounded(d, s, dtype) if d else floats.encode(Real(s < 0), dtype)
+        ),
+        "flushes-scale": _multiply(
+            lambda d, s, dtype: _rounded(d, s, dtype) if abs(s) >= Fraction(2) ** -126 else 0
+        ),
+        "products-subtracted": _round_products(True, True),
+        "products-fused": _round_products(False, True),
+    },
+}
+OUTPUTS: Outputs = {
+    ("DQT-1", OUTPUT): {
+        "minus-zero": lambda y, case: np.where(y == 0, np.asarray(-0.0, y.dtype), y),
+    },
 }

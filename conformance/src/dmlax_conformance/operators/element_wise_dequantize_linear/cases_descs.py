@@ -1,40 +1,26 @@
 """ELEMENT_WISE_DEQUANTIZE_LINEAR by descs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ...format.tensors import DTYPES
-from ...format.vectors import Request
-from .._shared.element_wise_descs import FOUR, HALVES, NO_ELEMENTS, Descs
-from ..desc_topics import Call, DescTopic, call, cycled
+from .._shared.element_wise_descs import FOUR, NO_ELEMENTS, Descs
+from ..desc_topics import DescTopic
+from .cases import OPERATOR
 
 __all__ = ["NO_ELEMENTS", "PACKED", "SMALL", "add_survivors", "at_ranks", "topics", "typed"]
 
-OPERATOR = "element_wise_dequantize_linear"
-
-
-def dequantize(
-    sizes: Sequence[int] = (2, 3),
-    source: str = "uint8",
-    scale: str = "float32",
-    is_bare: bool = False,
-) -> Call:
-    """Return a call whose tensors all have the same sizes."""
-    given = {
-        "InputTensor": cycled(source, sizes, (DTYPES[source].high, 1, 9, 4)),
-        "ScaleTensor": cycled(scale, sizes, HALVES[scale]),
-    }
-    if not is_bare:
-        given["ZeroPointTensor"] = cycled(source, sizes, (3, 5, 8))
-    return call(OPERATOR, given, {"OutputTensor": Request(scale, tuple(sizes))})
-
-
-PACKED = dequantize((1, 1, 2, 3))
-SMALL = dequantize((1, 1, 1, 2))
 DESCS = Descs(
     OPERATOR,
-    dequantize,
-    {("InputTensor", "ZeroPointTensor"): "INT64", ("ScaleTensor", "OutputTensor"): "FLOAT64"},
+    source="uint8",
+    result="float32",
+    words=lambda source: (DTYPES[source].high, 1, 9, 4),
+    others=lambda source, result: (result, source),
+    together={
+        ("InputTensor", "ZeroPointTensor"): "INT64",
+        ("ScaleTensor", "OutputTensor"): "FLOAT64",
+    },
 )
+PACKED, SMALL = DESCS.make((1, 1, 2, 3)), DESCS.make((1, 1, 1, 2))
 at_ranks, typed, add_survivors = DESCS.at_ranks, DESCS.typed, DESCS.add_survivors
 
 
@@ -49,10 +35,10 @@ def topics() -> Iterator[DescTopic]:
     yield rules
     sources, early = ("int8", "int16", "int32", "uint16", "uint32"), ("2_0", "2_1")
     steps = [
-        (each, f"an {each.upper()} input", dequantize(FOUR, each), early, "InputTensor")
+        (each, f"an {each.upper()} input", DESCS.make(FOUR, each), early, "InputTensor")
         for each in sources
     ]
-    half, late = dequantize(FOUR, scale="float16"), ("5_2", "6_0")
+    half, late = DESCS.make(FOUR, result="float16"), ("5_2", "6_0")
     steps += [("float16", "FLOAT16 scale and output", half, late, "ScaleTensor")]
     yield DESCS.levels(steps)
     yield DESCS.strides()

@@ -1,9 +1,10 @@
-"""Rules of ELEMENT_WISE_DEQUANTIZE_LINEAR, of calls and of descs."""
+"""Rules of ELEMENT_WISE_DEQUANTIZE_LINEAR, of calls and of descs, and its tensor support tables."""
 
-from .._shared.call_rules import WHOLE, Attributes, Inputs, Outputs, data_type, same_data_type
-from .._shared.desc_rules import Desc, Found, data_type_of
+from .._shared.call_rules import INTEGERS, Attributes, Inputs, Outputs, data_type, same_data_type
+from .._shared.desc_rules import Desc, Found, same_types, type_clauses
 from .._shared.element_wise_rules import DESC_CLAUSES as ELEMENT_WISE
-from .._shared.element_wise_rules import check_parameters, same_shape
+from .._shared.element_wise_rules import check_parameters, element_wise, same_shape
+from .._shared.tables import FLOATS, WHOLE, Rows, Tables
 
 CLAUSES = {
     "DQT-1": "The result is (input - zero point) * scale in real arithmetic, rounded once.",
@@ -19,16 +20,13 @@ CLAUSES = {
 UNBREAKABLE = {"DQT-1": "result", "DQT-6": "absent"}
 
 
-DESC_CLAUSES = {
-    **ELEMENT_WISE,
-    "zero-point-data-type": "ZeroPointTensor has the data type of InputTensor.",
-    "output-data-type": "OutputTensor has the data type of ScaleTensor.",
-}
+TYPES = {"ZeroPointTensor": "InputTensor", "OutputTensor": "ScaleTensor"}
+DESC_CLAUSES = {**ELEMENT_WISE, **type_clauses(TYPES)}
 
 
 def check(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
     """Check dtypes, then that both parameters broadcast to the input."""
-    data_type(inputs, "InputTensor", WHOLE)
+    data_type(inputs, "InputTensor", INTEGERS)
     data_type(inputs, "ScaleTensor", ("float32", "float16"))
     same_data_type(inputs, "ZeroPointTensor", inputs["InputTensor"].dtype)
     check_parameters(inputs)
@@ -37,7 +35,17 @@ def check(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
 def check_desc(desc: Desc, feature_level: str) -> Found:
     """Yield the rules that a desc breaks."""
     yield from same_shape("dequantize", desc)
-    rule = "dequantize-zero-point-data-type"
-    yield from data_type_of(rule, desc, "ZeroPointTensor", "InputTensor")
-    rule = "dequantize-output-data-type"
-    yield from data_type_of(rule, desc, "OutputTensor", "ScaleTensor")
+    yield from same_types("dequantize", desc, TYPES)
+
+
+def _dequantize(counts: tuple[int, int], source: str, scale: str, kind: str) -> Rows:
+    return element_wise(counts, source, scale, source, scale, kind)
+
+
+TABLES: Tables = {
+    "1_0": _dequantize((4, 4), "UINT8", "FLOAT32", "input"),
+    "2_1": _dequantize((4, 4), WHOLE, "FLOAT32", "input"),
+    "3_0": _dequantize((1, 8), WHOLE, "FLOAT32", "input"),
+    "6_0": _dequantize((1, 8), WHOLE, FLOATS, "input"),
+    "6_2": _dequantize((1, 8), WHOLE, FLOATS, "optional"),
+}

@@ -1,17 +1,11 @@
-"""Rules of ELEMENT_WISE_QUANTIZE_LINEAR, of calls and of descs."""
+"""Rules of ELEMENT_WISE_QUANTIZE_LINEAR, of calls and of descs, and its tensor support tables."""
 
-from .._shared.call_rules import (
-    EIGHT_BIT,
-    Attributes,
-    Inputs,
-    Outputs,
-    data_type,
-    need,
-    same_data_type,
-)
-from .._shared.desc_rules import Desc, Found, Violation, data_type_of
+from .._shared import call_rules as calls
+from .._shared.call_rules import Attributes, Inputs, Outputs
+from .._shared.desc_rules import Desc, Found, Violation, same_types, type_clauses
 from .._shared.element_wise_rules import DESC_CLAUSES as ELEMENT_WISE
-from .._shared.element_wise_rules import check_parameters, same_shape
+from .._shared.element_wise_rules import check_parameters, element_wise, same_shape
+from .._shared.tables import BYTES, FLOATS, Rows, Tables
 
 CLAUSES = {
     "QNT-1": "The result is clamp(round(input / scale) + zero point) in real arithmetic.",
@@ -34,20 +28,21 @@ UNBREAKABLE = {
 }
 
 
+TYPES = {"ZeroPointTensor": "OutputTensor"}
 DESC_CLAUSES = {
     **ELEMENT_WISE,
     "scale-data-type": "ScaleTensor is FLOAT32 for an INT32 input, else it has the input's type.",
-    "zero-point-data-type": "ZeroPointTensor has the data type of OutputTensor.",
+    **type_clauses(TYPES),
 }
 
 
 def check(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
     """Check dtypes, then that both parameters broadcast to the input."""
-    data_type(inputs, "InputTensor", ("float32", "float16", "int32"))
+    calls.data_type(inputs, "InputTensor", ("float32", "float16", "int32"))
     dtype = inputs["InputTensor"].dtype
-    data_type(inputs, "ScaleTensor", ("float32" if dtype == "int32" else dtype,))
-    need(outputs["OutputTensor"].dtype in EIGHT_BIT, "data_type", "OutputTensor")
-    same_data_type(inputs, "ZeroPointTensor", outputs["OutputTensor"].dtype)
+    calls.data_type(inputs, "ScaleTensor", ("float32" if dtype == "int32" else dtype,))
+    calls.need(outputs["OutputTensor"].dtype in calls.EIGHT_BIT, "data_type", "OutputTensor")
+    calls.same_data_type(inputs, "ZeroPointTensor", outputs["OutputTensor"].dtype)
     check_parameters(inputs)
 
 
@@ -59,5 +54,17 @@ def check_desc(desc: Desc, feature_level: str) -> Found:
         wanted = "FLOAT32" if image["DataType"] == "INT32" else image["DataType"]
         if scale["DataType"] != wanted:
             yield Violation("quantize-scale-data-type", "data_type", "ScaleTensor")
-    rule = "quantize-zero-point-data-type"
-    yield from data_type_of(rule, desc, "ZeroPointTensor", "OutputTensor")
+    yield from same_types("quantize", desc, TYPES)
+
+
+def _quantize(counts: tuple[int, int], source: str, scale: str, result: str, kind: str) -> Rows:
+    return element_wise(counts, source, scale, result, result, kind)
+
+
+TABLES: Tables = {
+    "1_0": _quantize((4, 4), "FLOAT32", "FLOAT32", "UINT8", "input"),
+    "2_1": _quantize((4, 4), "FLOAT32 INT32", "FLOAT32", BYTES, "input"),
+    "3_0": _quantize((1, 8), "FLOAT32 INT32", "FLOAT32", BYTES, "input"),
+    "6_0": _quantize((1, 8), f"{FLOATS} INT32", FLOATS, BYTES, "input"),
+    "6_2": _quantize((1, 8), f"{FLOATS} INT32", FLOATS, BYTES, "optional"),
+}

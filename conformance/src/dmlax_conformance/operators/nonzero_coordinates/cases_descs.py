@@ -1,17 +1,17 @@
 """NONZERO_COORDINATES by descs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
 from ...format.tensors import Tensor
 from ...format.vectors import Request
-from .._shared.strided_descs import add_strided, overlapping, short_by_one, sliding
+from .._shared.strided_descs import StridedTopic, sliding
 from .._shared.tables import Row
 from ..desc_topics import Call, DescTopic, call, cycled, dashed
 from ..topics import Files, ints
+from .cases import OPERATOR
 
-OPERATOR = "nonzero_coordinates"
-topics = Files(OPERATOR, DescTopic)
+plain, strided = Files(OPERATOR, DescTopic), Files(OPERATOR, StridedTopic)
 COUNT, COORDINATES = "OutputCountTensor", "OutputCoordinatesTensor"
 TENSORS = ("InputTensor", COUNT, COORDINATES)
 ONES = {"float32": 0x3F800000, "float16": 0x3C00}
@@ -40,14 +40,15 @@ def _call(x: Tensor, count: tuple[int, ...], rows: tuple[int, ...]) -> Call:
     return call(OPERATOR, {"InputTensor": x}, asked)
 
 
-def page() -> Call:
-    """Return the printed example."""
-    return _call(Tensor("float32", (1, 1, 2, 4), PAGE), (1, 1, 1, 1), (1, 1, 8, 3))
-
-
-PACKED = nonzero((1, 1, 2, 3))
-SMALL = nonzero((1, 1, 2, 2))
+PRINTED = _call(Tensor("float32", (1, 1, 2, 4), PAGE), (1, 1, 1, 1), (1, 1, 8, 3))
+PACKED, SMALL = nonzero((1, 1, 2, 3)), nonzero((1, 1, 2, 2))
 NO_ELEMENTS = {"InputTensor": [0, 1, 2, 2], COORDINATES: [1, 1, 0, 4]}
+
+
+def topics() -> Iterator[DescTopic]:
+    """Yield the files of this module."""
+    yield from plain()
+    yield from strided()
 
 
 def at_ranks(ranks: Mapping[str, int], is_bare: bool) -> Call:
@@ -62,29 +63,27 @@ def typed(lines: Mapping[str, Row]) -> dict[str, Call]:
     return {dtype: nonzero((1, 1, 1, 3), dtype=dtype) for dtype in dtypes}
 
 
-@topics.file("desc-rules")
+WRONG = {
+    "count-2": ("count-scalar", COUNT, [1, 1, 1, 2]),
+    "count-leading-2": ("count-scalar", COUNT, [2, 1, 1, 1]),
+    "leading-2": ("coordinates-leading", COORDINATES, [1, 2, 6, 3]),
+    "rows-5": ("coordinates-rows", COORDINATES, [1, 1, 5, 3]),
+    "rows-7": ("coordinates-rows", COORDINATES, [1, 1, 7, 3]),
+    "rows-in-front": ("coordinates-leading", COORDINATES, [1, 6, 1, 3]),
+    "transposed": ("coordinates-rows", COORDINATES, [1, 1, 3, 6]),
+    "width-1": ("coordinates-columns", COORDINATES, [1, 1, 6, 1]),
+    "width-5": ("coordinates-columns", COORDINATES, [1, 1, 6, 5]),
+}
+
+
+@plain.file("desc-rules")
 def _rules(topic: DescTopic) -> None:
-    made, base = nonzero((1, 1, 2, 3), 3), "desc-rules-twin"
-    topic.accepted(base, "the twin: {1,1,2,3}, N = 3", made)
-    wrong = {
-        "count-2": ("count-scalar", COUNT, [1, 1, 1, 2]),
-        "count-leading-2": ("count-scalar", COUNT, [2, 1, 1, 1]),
-        "leading-2": ("coordinates-leading", COORDINATES, [1, 2, 6, 3]),
-        "rows-5": ("coordinates-rows", COORDINATES, [1, 1, 5, 3]),
-        "rows-7": ("coordinates-rows", COORDINATES, [1, 1, 7, 3]),
-        "rows-in-front": ("coordinates-leading", COORDINATES, [1, 6, 1, 3]),
-        "transposed": ("coordinates-rows", COORDINATES, [1, 1, 3, 6]),
-        "width-1": ("coordinates-columns", COORDINATES, [1, 1, 6, 1]),
-        "width-5": ("coordinates-columns", COORDINATES, [1, 1, 6, 5]),
-    }
-    for name, (rule, field, sizes) in wrong.items():
+    base = "desc-rules-twin"
+    topic.accepted(base, "the twin: {1,1,2,3}, N = 3", nonzero((1, 1, 2, 3), 3))
+    for name, (rule, field, sizes) in WRONG.items():
         text = f"{field} has sizes {sizes} for an input of {{1,1,2,3}}"
-        topic.refused(f"desc-{name}", text, base, rule, field, made.described(field, sizes))
-    _widths(topic)
-
-
-def _widths(topic: DescTopic) -> None:
-    """Try N around the effective rank of {1,1,1,1}, which is 0, and of a lower rank."""
+        topic.refuse(name, text, base, rule, {field: sizes})
+    # N around the effective rank of {1,1,1,1}, which is 0, and of a lower rank.
     one = _call(ints("int32", (1, 1, 1, 1), [-7]), (1, 1, 1, 1), (1, 1, 1, 1))
     text, base = "the twin: effective rank 0, N = 1 because no size is 0", "desc-one-element"
     topic.accepted(base, text, one, "3_0", flags="EffectiveRank")
@@ -94,17 +93,17 @@ def _widths(topic: DescTopic) -> None:
     low, base = nonzero((6,), 1, 4, 4), "desc-rank-1-of-4"
     text = "the twin: an input of rank 1, coordinates of rank 4, N = 1"
     topic.accepted(base, text, low, "4_0", flags="EffectiveRank")
-    changed = low.described(COORDINATES, [1, 1, 6, 2])
     text = "N = 2 is above the DimensionCount of the input, 1, whatever the coordinates have"
-    topic.refused("desc-width-2-of-1", text, base, "coordinates-columns", COORDINATES, changed)
+    wrong = {COORDINATES: [1, 1, 6, 2]}
+    topic.refuse("width-2-of-1", text, base, "coordinates-columns", wrong)
 
 
-@topics.file("desc-levels")
+@plain.file("desc-levels")
 def _levels(topic: DescTopic) -> None:
     for level in ("3_0", "3_1", "4_0", "5_2", "6_4"):
         name = f"desc-page-{dashed(level)}"
         text = f"the printed example, {{1,1,2,4}} with N = 3, at {level}"
-        topic.accepted(name, text, page(), level, "NZC-1 NZC-2 NZC-6", "PageExample Level")
+        topic.accepted(name, text, PRINTED, level, "NZC-1 NZC-2 NZC-6", "PageExample Level")
     clause = "nonzero-same-dimension-count"
     five = nonzero((1, 1, 1, 2, 3), 2, dtype="float16")
     topic.accepted("desc-rank-5", "rank 5 in all three", five, "3_0", clause, "Level")
@@ -124,37 +123,35 @@ def _levels(topic: DescTopic) -> None:
         topic.accepted(f"desc-flat-outputs-{rank}", text, made, "4_0", "NZC-8", "Level")
 
 
-@topics.file("desc-strides")
-def _strides(topic: DescTopic) -> None:
+@strided.file("desc-strides")
+def _strides(topic: StridedTopic) -> None:
     plane = nonzero((2, 3), 2, 1, 2)
-    add_strided(topic, "rows-padded", "input rows of 3 in 5", plane, InputTensor=(5, 1))
-    short_by_one(topic, "rows-padded", "InputTensor")
+    topic.add("rows-padded", "input rows of 3 in 5", plane, InputTensor=(5, 1))
+    topic.shorten_buffer("rows-padded", "InputTensor")
     text = "a column-major input: order is by index"
-    add_strided(topic, "columns-first", text, plane, InputTensor=(1, 2))
+    topic.add("columns-first", text, plane, InputTensor=(1, 2))
     text = "coordinates transposed and spread as by ONNX Runtime: strides {2, 2 * M}"
-    add_strided(topic, "transposed", text, plane, OutputCoordinatesTensor=(2, 12))
-    overlapping(topic, "transposed", COORDINATES, (1, 5), (0, 12), (2, 2), (2, 4))
+    topic.add("transposed", text, plane, OutputCoordinatesTensor=(2, 12))
+    topic.overlap("transposed", COORDINATES, (1, 5), (0, 12), (2, 2), (2, 4))
     text, narrow = "coordinates in interleaved columns: strides {3, 2}", nonzero((1, 2), 2, 1, 2)
-    add_strided(topic, "interleaved", text, narrow, OutputCoordinatesTensor=(3, 2))
-    overlapping(topic, "interleaved", COORDINATES, (2, 2))
+    topic.add("interleaved", text, narrow, OutputCoordinatesTensor=(3, 2))
+    topic.overlap("interleaved", COORDINATES, (2, 2))
     text = "rows of coordinates in 4 words"
-    add_strided(topic, "wide-rows", text, plane, OutputCoordinatesTensor=(4, 1))
-    short_by_one(topic, "wide-rows", COORDINATES)
+    topic.add("wide-rows", text, plane, OutputCoordinatesTensor=(4, 1))
+    topic.shorten_buffer("wide-rows", COORDINATES)
     text = "a count of one element with a stride nobody uses"
-    add_strided(topic, "count", text, plane, OutputCountTensor=(7,))
-    text = "a count of {1,1} with strides of 0, which repeat nothing"
-    add_strided(topic, "count-0", text, nonzero((2, 3), 2, 2, 2), OutputCountTensor=(0, 0))
-    roomy = plane.laid_out("InputTensor", (4, 1), 16).laid_out(COORDINATES, (3, 1), 100)
-    text, flags = "buffers larger than needed, all three", "Strided Buffer"
-    roomy = roomy.laid_out(COUNT, (2,), 12)
-    topic.accepted("desc-strides-roomy", text, roomy, clause="tensor-buffer", flags=flags)
+    topic.add("count", text, plane, OutputCountTensor=(7,))
+    text, square = "a count of {1,1} with strides of 0, which repeat nothing", nonzero((2, 3), 2)
+    topic.add("count-0", text, square, OutputCountTensor=(0, 0))
+    sizes = {"InputTensor": ((4, 1), 16), COORDINATES: ((3, 1), 100), COUNT: ((2,), 12)}
+    topic.add_roomy("buffers larger than needed, all three", plane, **sizes)
     text = "one row repeated three times by a stride of 0"
     repeated = _call(cycled("uint8", (3, 2), (0, 7)), (1,), (6, 2))
-    add_strided(topic, "repeated-rows", text, repeated, InputTensor=(0, 1))
+    topic.add("repeated-rows", text, repeated, InputTensor=(0, 1))
     windows = _call(sliding("uint8", 6, (4, 3), (1, 1)), (1,), (12, 2))
-    add_strided(topic, "windows", "overlapping windows of a row", windows, InputTensor=(1, 1))
+    topic.add("windows", "overlapping windows of a row", windows, InputTensor=(1, 1))
     text = "the printed example, its floats in every second word and NaN between"
-    add_strided(topic, "page", text, page(), InputTensor=(16, 16, 8, 2))
+    topic.add("page", text, PRINTED, InputTensor=(16, 16, 8, 2))
 
 
 def add_survivors(topic: DescTopic, base: str) -> None:
@@ -165,7 +162,6 @@ def add_survivors(topic: DescTopic, base: str) -> None:
     base = f"{base}-3-0"
     topic.accepted(base, "the twin: four dimensions at 3_0", SMALL, "3_0", flags="Level")
     for rank, image, rows in ((3, [1, 2, 2], [1, 4, 3]), (6, [1] * 4 + [2, 2], [1] * 4 + [4, 4])):
-        fields = SMALL.described("InputTensor", image) | SMALL.described(COUNT, [1] * rank)
-        fields |= SMALL.described(COORDINATES, rows)
+        sizes = {"InputTensor": image, COUNT: [1] * rank, COORDINATES: rows}
         text, rule = f"all three tensors have {rank} dimensions, at 3_0", "tensor-dimension-count"
-        topic.together(f"3-0-rank-{rank}", text, base, rule, "InputTensor", fields)
+        topic.refuse(f"together-3-0-rank-{rank}", text, base, rule, sizes, "Invalid Row")

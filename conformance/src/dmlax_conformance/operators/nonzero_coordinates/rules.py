@@ -1,13 +1,14 @@
-"""Rules of NONZERO_COORDINATES, of calls and of descs."""
+"""Rules of NONZERO_COORDINATES, of calls and of descs, and its tensor support tables."""
 
 from collections.abc import Sequence
 from math import prod
 
-from .._shared.call_rules import WHOLE, Attributes, Inputs, Outputs, data_type, need
+from .._shared.call_rules import INTEGERS, Attributes, Inputs, Outputs, data_type, need
 from .._shared.desc_rules import Desc, Found, Violation, all_ones, same_counts
+from .._shared.tables import FLOATS, WHOLE, Rows, Tables, row
 from .meaning import effective_rank
 
-COUNTED = ("bool", *WHOLE, "int64", "uint64", "float16", "float32", "float64")
+COUNTED = ("bool", *INTEGERS, "int64", "uint64", "float16", "float32", "float64")
 
 CLAUSES = {
     "NZC-1": "Every non-zero element gives one row: its coordinates on the last N axes.",
@@ -68,3 +69,14 @@ def _coordinates(sizes: Sequence[int], image: Desc | None) -> Found:
     lowest = max(effective_rank(image["Sizes"]), 1)
     if sizes and not lowest <= sizes[-1] <= image["DimensionCount"]:
         yield Violation("nonzero-coordinates-columns", "sizes", name)
+
+
+def _nonzero(image: tuple[int, int], count: tuple[int, int], rows: tuple[int, int]) -> Rows:
+    return (
+        row("InputTensor", "input", *image, f"{FLOATS} {WHOLE}"),
+        row("OutputCountTensor", "output", *count, "UINT32"),
+        row("OutputCoordinatesTensor", "output", *rows, "UINT32"),
+    )
+
+
+TABLES: Tables = {"3_0": _nonzero((4, 5), (4, 5), (4, 5)), "4_0": _nonzero((1, 8), (1, 8), (2, 8))}

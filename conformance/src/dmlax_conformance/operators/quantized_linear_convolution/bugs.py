@@ -8,6 +8,7 @@ import numpy as np
 
 from ...suite.adapter import Case
 from ...suite.bugs.convolution import (
+    Requantize,
     Scales,
     Sums,
     add_bias,
@@ -17,28 +18,14 @@ from ...suite.bugs.convolution import (
     wrapped,
 )
 from ...suite.bugs.descs import DescRules
+from ...suite.bugs.permitted import PADDINGS, RESCALES, ROUNDINGS, TOTALS
 from ...suite.bugs.readings import outputs, readings, zero_points
-from ...suite.bugs.record import VALUES, Bug, bug, in_output, in_part, in_reading
-from ...suite.bugs.refusals import Rules, accept, has_rank, in_refusals, refuse
+from ...suite.bugs.record import VALUES, Bug, bug, in_reading
+from ...suite.bugs.refusals import Rules, has_rank
 from ...suite.bugs.steps import Array, Call, Outputs, of_float, to_float
-from .._shared import floats
-from .._shared.convolution_bugs import (
-    ALIKE_TYPES,
-    FILTER,
-    FILTER_POINT,
-    HALVES,
-    IMAGE,
-    IMAGE_POINT,
-    LAYOUTS,
-    NO_GROUPS,
-    OUTPUT,
-    WINDOWS,
-    is_by_input,
-    is_long,
-    of_refusals,
-    of_sums,
-    roles,
-)
+from .._shared import convolution_bugs as shared
+from .._shared import floats, planted_bugs
+from .._shared.convolution_bugs import FILTER, FILTER_POINT, IMAGE, IMAGE_POINT, OUTPUT
 from .._shared.floats import NAN, Real, round_half_even
 from .._shared.rounding import RANGES
 from .._shared.rounding_bugs import of_rounding
@@ -48,7 +35,6 @@ IMAGE_SCALE, FILTER_SCALE, OUTPUT_SCALE = (
     f"{name}ScaleTensor" for name in ("Input", "Filter", "Output")
 )
 BIAS, OUTPUT_POINT = "BiasTensor", "OutputZeroPointTensor"
-SCALES = (IMAGE_SCALE, FILTER_SCALE, OUTPUT_SCALE)
 RULES = Rules(
     OPERATOR,
     {"data_type": "QLC-10", "dimension_count": "QLC-8 QLC-14", "option": "QLC-8 QLC-9"}
@@ -58,76 +44,79 @@ RULES = Rules(
         f" {FILTER_POINT}:uint8 {IMAGE_SCALE} {FILTER_SCALE} {OUTPUT_SCALE}"
         f" {BIAS}:float32,int8 {OUTPUT_POINT}:int8,int32 {OUTPUT}",
         "dimension_count": f"{IMAGE}:2,5 {FILTER}:3,5",
-        "option": f"{WINDOWS} GroupCount",
+        "option": f"{shared.WINDOWS} GroupCount",
         "sizes": f"{FILTER} GroupCount {IMAGE_POINT} {FILTER_POINT} {IMAGE_SCALE} {FILTER_SCALE}"
         f" {OUTPUT_SCALE} {OUTPUT_POINT} {BIAS}",
-        "value": " ".join(SCALES),
+        "value": f"{IMAGE_SCALE} {FILTER_SCALE} {OUTPUT_SCALE}",
     },
 )
 DESCS = DescRules(
     OPERATOR,
-    {"qconv-group-count": NO_GROUPS},
-    HALVES,
-    {
-        "DataType": (*ALIKE_TYPES, (OUTPUT, OUTPUT_POINT)),
-        "DimensionCount": ((IMAGE, FILTER, BIAS, OUTPUT),),
-    },
+    {"qconv-group-count": shared.NO_GROUPS},
+    shared.HALVES,
+    {"DataType": (*shared.ALIKE_TYPES, (OUTPUT, OUTPUT_POINT))}
+    | {"DimensionCount": ((IMAGE, FILTER, BIAS, OUTPUT),)},
 )
 CLAUSES = {
     "sum": "QLC-1 QLC-2",
     "padding": "QLC-3",
     "window": "QLC-8",
     "group": "QLC-9",
-    "filter-point": "QLC-2 QLC-7",
-    "absent": "QLC-11",
-    "overflow": "QLC-12",
     "type": "QLC-2 QLC-10",
-    "channels": "QLC-9",
+    "filter-point": "QLC-2 QLC-7",
     "zero-points": "QLC-7",
+    "channels": "QLC-9",
+    "overflow": "QLC-12",
+    "round": "QLC-5",
+    "clamp": "QLC-6",
+    "exact": "QLC-1",
 }
+ROLES = {
+    **shared.roles(CLAUSES),
+    BIAS: ("QLC-4", "addend elements"),
+    IMAGE_SCALE: ("QLC-1 QLC-13", "scale subnormal"),
+    FILTER_SCALE: ("QLC-1 QLC-13 QLC-7", "scale subnormal elements"),
+    OUTPUT_SCALE: ("QLC-1 QLC-13", "scale subnormal"),
+    OUTPUT_POINT: ("QLC-5 QLC-6", "zero-point"),
+    f"{IMAGE_SCALE} {FILTER_SCALE} {OUTPUT_SCALE}": ("QLC-1 QLC-13", "scale"),
+}
+
+PARTS = {"sums": Sums(), "requantize": Requantize()}
+RESULT = "QLC-1"
+PERMITTED = (
+    ("QLC-2", "sums", "total", TOTALS),
+    ("QLC-2", "sums", "pad", PADDINGS),
+    ("QLC-1", "requantize", "rescale", RESCALES),
+    ("QLC-5", "requantize", "rounding", ROUNDINGS),
+)
 
 
 def derived() -> Iterator[Bug]:
     """Yield the bugs that follow from the operator's fields."""
-    scale = "QLC-1 QLC-13"
-    own = {
-        BIAS: ("QLC-4", "addend elements"),
-        IMAGE_SCALE: (scale, "scale subnormal"),
-        FILTER_SCALE: (f"{scale} QLC-7", "scale subnormal elements"),
-        OUTPUT_SCALE: (scale, "scale subnormal"),
-        OUTPUT_POINT: ("QLC-5 QLC-6", "zero-point"),
-        " ".join(SCALES): (scale, "scale"),
-    }
-    yield from readings(OPERATOR, {**roles(CLAUSES), **own})
+    yield from readings(OPERATOR, ROLES)
     points = {IMAGE_POINT: IMAGE, FILTER_POINT: FILTER, OUTPUT_POINT: OUTPUT}
-    yield from zero_points(OPERATOR, CLAUSES["absent"], points)
+    yield from zero_points(OPERATOR, "QLC-11", points)
     yield from outputs(OPERATOR, {OUTPUT: ("QLC-10", "QLC-1 QLC-8")})
 
 
 def written() -> Iterator[Bug]:
     """Yield the others."""
-    yield from of_sums(OPERATOR, CLAUSES)
-    yield from of_refusals(OPERATOR, CLAUSES)
-    clauses = {"round": "QLC-5", "clamp": "QLC-6", "zero": "QLC-5 QLC-6", "exact": "QLC-1"}
-    yield from of_rounding(OPERATOR, "requantize", clauses)
-    yield from in_part(OPERATOR, "QLC-4", "requantize", "bias", BIASES)
-    yield from in_part(OPERATOR, "QLC-12", "requantize", "bias", OVERFLOWS)
-    yield from in_part(OPERATOR, "QLC-1", "requantize", "rescale", ARITHMETIC)
-    yield from in_reading(OPERATOR, "QLC-7", FILTER_SCALE, {"filter-scale-mean": _mean})
+    yield from shared.of_both(OPERATOR, CLAUSES)
+    yield from of_rounding(OPERATOR, "requantize", CLAUSES)
+    yield from planted_bugs.plant(OPERATOR, STEPS, OUTPUTS, ANSWERS)
+    mean: planted_bugs.Ways = {
+        "filter-scale-mean": lambda scale, call: np.full_like(scale, scale.mean(dtype=np.float64))
+    }
+    yield from in_reading(OPERATOR, "QLC-7", FILTER_SCALE, mean)
     yield bug(OPERATOR, "dequantizes-first", "QLC-1", VALUES, finish=_dequantized_first)
-    yield from in_output(OPERATOR, "QLC-1 QLC-8 QLC-10", OUTPUT, {**LAYOUTS, **OUTPUTS})
-    yield from _refusals()
 
 
 # -- bias and filter scale ---------------------------------------------------------------------
 
 
-def _across(sums: Array) -> tuple[int, ...]:
-    return (1, -1) + (1,) * (sums.ndim - 2)
-
-
-def _on_first_channel(sums: Array, bias: Array) -> Array:
-    return np.concatenate([add_bias(sums, bias)[:, :1], sums[:, 1:]], 1)
+def _each_channel(parameter: Array, like: Array) -> Array:
+    """Return a parameter along axis 1."""
+    return parameter.reshape((1, -1) + (1,) * (like.ndim - 2))
 
 
 def _on_first_pixel(sums: Array, bias: Array) -> Array:
@@ -136,39 +125,16 @@ def _on_first_pixel(sums: Array, bias: Array) -> Array:
 
 
 def _along_last_axis(sums: Array, bias: Array) -> Array:
-    if sums.shape[-1] != bias.size:
-        return add_bias(sums, bias)
-    return wrapped(sums + bias.reshape(-1).astype(np.int64))
+    fits = sums.shape[-1] == bias.size
+    return wrapped(sums + bias.reshape(-1).astype(np.int64)) if fits else add_bias(sums, bias)
 
 
-def _unbounded(sums: Array, bias: Array) -> Array:
-    return np.asarray(sums + bias.astype(np.int64).reshape(_across(sums)))
+def _unbounded(sums: Array, bias: Array, dtype: Any = np.int64) -> Array:
+    return sums.astype(dtype) + _each_channel(bias.astype(dtype), sums)
 
 
 def _limited(sums: Array) -> Array:
     return np.clip(sums, -(2**31), 2**31 - 1).astype(np.int64)
-
-
-def _in_float32(sums: Array, bias: Array) -> Array:
-    own = bias.astype(np.float32).reshape(_across(sums))
-    return _limited((sums.astype(np.float32) + own).astype(np.float64))
-
-
-BIASES: dict[str, Callable[[Array, Array], Array]] = {
-    "bias-on-first-channel": _on_first_channel,
-    "bias-on-first-pixel": _on_first_pixel,
-    "bias-on-first-image": lambda sums, bias: np.concatenate([add_bias(sums[:1], bias), sums[1:]]),
-    "bias-along-last-axis": _along_last_axis,
-    "bias-in-float32": _in_float32,
-}
-OVERFLOWS: dict[str, Callable[[Array, Array], Array]] = {
-    "bias-saturates": lambda sums, bias: _limited(_unbounded(sums, bias)),
-    "bias-never-wraps": _unbounded,
-}
-
-
-def _mean(scale: Array, call: Call) -> Array:
-    return scale if scale.size == 1 else np.full_like(scale, scale.astype(np.float64).mean())
 
 
 # -- scales ------------------------------------------------------------------------------------
@@ -193,10 +159,7 @@ def _in(dtype: str, formula: Callable[..., Any]) -> Rescale:
 
 def _fixed_point(accumulator: int, scales: Scales) -> Real:
     """Multiply by 31 bits of the multiplier, round half up, then shift and round again."""
-    sx, sw, sy = scales
-    multiplier = sx * sw / sy
-    if multiplier == 0:
-        return floats.exactly(Fraction(0))
+    multiplier = scales[0] * scales[1] / scales[2]
     size = abs(multiplier)
     power = size.numerator.bit_length() - size.denominator.bit_length() + 1
     mantissa = round_half_even(multiplier / Fraction(2) ** power * 2**31)
@@ -206,26 +169,22 @@ def _fixed_point(accumulator: int, scales: Scales) -> Real:
 
 def _few_bits(bits: int) -> Rescale:
     """Keep so many bits after the binary point of the multiplier."""
-    return lambda accumulator, scales: floats.exactly(
-        Fraction(
-            accumulator * round_half_even(scales[0] * scales[1] / scales[2] * 2**bits), 2**bits
-        )
-    )
 
+    def rescale(accumulator: int, scales: Scales) -> Real:
+        multiplier = round_half_even(scales[0] * scales[1] / scales[2] * 2**bits)
+        return floats.exactly(Fraction(accumulator * multiplier, 2**bits))
 
-def _lost_bits(accumulator: int, scales: Scales) -> Real:
-    number = floats.nearest(floats.exactly(Fraction(accumulator)), "float32")
-    return exact_rescale(int(number.value), scales)
+    return rescale
 
 
 def _rounded_factor(
-    factor: Callable[[Fraction, Fraction, Fraction], Fraction], rest: Callable[[Fraction], Fraction]
+    factor: Callable[[Fraction, Fraction, Fraction], Fraction], is_whole: bool
 ) -> Rescale:
-    """Round one factor to FLOAT32, and be exact from there."""
+    """Round one factor to FLOAT32, and be exact from there; a whole one leaves no division."""
 
     def rescale(accumulator: int, scales: Scales) -> Real:
         rounded = floats.nearest(floats.exactly(factor(*scales)), "float32")
-        sy = rest(scales[2])
+        sy = Fraction(1) if is_whole else scales[2]
         if rounded.kind == "finite":
             return floats.exactly(accumulator * rounded.value / sy)
         is_negative = (rounded.negative != (accumulator < 0)) != (sy < 0)
@@ -234,26 +193,43 @@ def _rounded_factor(
     return rescale
 
 
-ARITHMETIC: dict[str, Rescale] = {
-    "output-scale-multiplied": _with(lambda x, w, y: (x, w, 1 / y)),
-    "input-scale-for-filter": _with(lambda x, w, y: (x, x, y)),
-    "input-and-output-scale-swapped": _with(lambda x, w, y: (y, w, x)),
-    "float32-multiplier": _in("float32", lambda a, x, w, y: a * (x * w / y)),
-    "float32-formula": _in("float32", lambda a, x, w, y: a * (x * w) / y),
-    "float32-in-turn": _in("float32", lambda a, x, w, y: a * x * w / y),
-    "float32-reciprocal": _in("float32", lambda a, x, w, y: a * (x * w) * (np.float32(1) / y)),
-    "float64-multiplier": _in("float64", lambda a, x, w, y: a * (x * w / y)),
-    "float64-formula": _in("float64", lambda a, x, w, y: a * (x * w) / y),
-    "float64-reciprocal": _in("float64", lambda a, x, w, y: a * (x * w) * (1 / y)),
-    "float64-times-float32-multiplier": _rounded_factor(
-        lambda x, w, y: x * w / y, lambda y: Fraction(1)
-    ),
-    "float32-product-of-scales": _rounded_factor(lambda x, w, y: x * w, lambda y: y),
-    "float32-accumulator": _lost_bits,
-    "float16-formula": _in("float16", lambda a, x, w, y: a * (x * w) / y),
-    "fixed-point-31": _fixed_point,
-    "fixed-point-24": _few_bits(24),
-    "fixed-point-16": _few_bits(16),
+STEPS: planted_bugs.Steps = {
+    ("QLC-4", "requantize", "bias"): {
+        "bias-on-first-channel": lambda sums, bias: np.concatenate(
+            [add_bias(sums, bias)[:, :1], sums[:, 1:]], 1
+        ),
+        "bias-on-first-pixel": _on_first_pixel,
+        "bias-on-first-image": lambda sums, bias: np.concatenate(
+            [add_bias(sums[:1], bias), sums[1:]]
+        ),
+        "bias-along-last-axis": _along_last_axis,
+        "bias-in-float32": lambda sums, bias: _limited(
+            _unbounded(sums, bias, np.float32).astype(np.float64)
+        ),
+    },
+    ("QLC-12", "requantize", "bias"): {
+        "bias-saturates": lambda sums, bias: _limited(_unbounded(sums, bias)),
+        "bias-never-wraps": _unbounded,
+    },
+    ("QLC-1", "requantize", "rescale"): {
+        "output-scale-multiplied": _with(lambda x, w, y: (x, w, 1 / y)),
+        "input-scale-for-filter": _with(lambda x, w, y: (x, x, y)),
+        "input-and-output-scale-swapped": _with(lambda x, w, y: (y, w, x)),
+        "float32-multiplier": _in("float32", lambda a, x, w, y: a * (x * w / y)),
+        "float32-formula": _in("float32", lambda a, x, w, y: a * (x * w) / y),
+        "float32-in-turn": _in("float32", lambda a, x, w, y: a * x * w / y),
+        "float32-reciprocal": _in("float32", lambda a, x, w, y: a * (x * w) * (np.float32(1) / y)),
+        "float64-multiplier": _in("float64", lambda a, x, w, y: a * (x * w / y)),
+        "float64-formula": _in("float64", lambda a, x, w, y: a * (x * w) / y),
+        "float64-reciprocal": _in("float64", lambda a, x, w, y: a * (x * w) * (1 / y)),
+        "float64-times-float32-multiplier": _rounded_factor(lambda x, w, y: x * w / y, True),
+        "float32-product-of-scales": _rounded_factor(lambda x, w, y: x * w, False),
+        "float32-accumulator": lambda a, scales: exact_rescale(int(np.float32(a)), scales),
+        "float16-formula": _in("float16", lambda a, x, w, y: a * (x * w) / y),
+        "fixed-point-31": _fixed_point,
+        "fixed-point-24": _few_bits(24),
+        "fixed-point-16": _few_bits(16),
+    },
 }
 
 
@@ -274,32 +250,24 @@ def _dequantized_first(outputs: Outputs, case: Case) -> Outputs:
     total = sums(Call(case.attributes, given, case.outputs))
     if BIAS in given:
         bias = given[BIAS].reshape(-1).astype(np.float32) * sx * sw.reshape(-1)
-        total = total + bias.reshape(_across(total))
+        total = total + _each_channel(bias, total)
     zero = given.get(OUTPUT_POINT, np.zeros(1)).reshape(-1)[0]
     dtype = case.outputs[OUTPUT].dtype
     quotient = np.nan_to_num(np.rint(total / sy).astype(np.float64)) + float(zero)
     return {OUTPUT: np.clip(quotient, *RANGES[dtype]).astype(dtype)}
 
 
-OUTPUTS: dict[str, Callable[[Array, Case], Array]] = {
-    "output-has-type-of-input": lambda y, case: y.astype(case.inputs[IMAGE].dtype),
-    "output-has-type-of-filter": lambda y, case: y.astype(case.inputs[FILTER].dtype),
-    "output-without-batch": lambda y, case: y[0] if len(y) == 1 else y,
+OUTPUTS: planted_bugs.Outputs = {
+    ("QLC-1 QLC-8 QLC-10", OUTPUT): {
+        **shared.LAYOUTS,
+        "output-has-type-of-input": lambda y, case: y.astype(case.inputs[IMAGE].dtype),
+        "output-has-type-of-filter": lambda y, case: y.astype(case.inputs[FILTER].dtype),
+        "output-without-batch": lambda y, case: y[0] if len(y) == 1 else y,
+    },
 }
 
 
 # -- refusals ----------------------------------------------------------------------------------
-
-
-def _refusals() -> Iterator[Bug]:
-    yield from in_refusals(OPERATOR, "QLC-7", accept, "sizes", FILTER_SCALE, WRONG_SCALES)
-    yield from in_refusals(OPERATOR, "QLC-7", refuse, "sizes", FILTER_SCALE, ALLOWED_SCALES)
-    yield from in_refusals(OPERATOR, "QLC-4", accept, "sizes", BIAS, WRONG_BIASES)
-    one = {
-        "checks-first-filter-scale-only": _is_bad(-1),
-        "checks-last-filter-scale-only": _is_bad(0),
-    }
-    yield from in_refusals(OPERATOR, "QLC-13", accept, "value", FILTER_SCALE, one)
 
 
 def _is_bad(at: int) -> Callable[[Case], bool]:
@@ -311,23 +279,30 @@ def _is_bad(at: int) -> Callable[[Case], bool]:
 
 
 def _is_uneven(case: Case) -> bool:
-    return FILTER_POINT in case.inputs and is_long(FILTER_POINT)(case) != is_long(FILTER_SCALE)(
-        case
-    )
+    lengths = shared.is_long(FILTER_POINT)(case), shared.is_long(FILTER_SCALE)(case)
+    return FILTER_POINT in case.inputs and lengths[0] != lengths[1]
 
 
-WRONG_SCALES: dict[str, Callable[[Case], bool]] = {
-    "accepts-filter-scale-by-input": is_by_input(FILTER_SCALE),
-    "accepts-filter-scale-square": lambda case: (
-        sum(size > 1 for size in case.inputs[FILTER_SCALE].shape) > 1
-    ),
-}
-WRONG_BIASES: dict[str, Callable[[Case], bool]] = {
-    "accepts-one-bias": lambda case: case.inputs[BIAS].size == 1,
-    "accepts-bias-multiple": lambda case: case.inputs[BIAS].size % len(case.inputs[FILTER]) == 0,
-}
-ALLOWED_SCALES: dict[str, Callable[[Case], bool]] = {
-    "refuses-filter-scales": is_long(FILTER_SCALE),
-    "refuses-mixed-granularity": _is_uneven,
-    "refuses-parameters-of-rank-1": has_rank(FILTER_SCALE, 1),
+ANSWERS: planted_bugs.Answers = {
+    ("QLC-7", "accept", "sizes", FILTER_SCALE): {
+        "accepts-filter-scale-by-input": shared.is_by_input(FILTER_SCALE),
+        "accepts-filter-scale-square": lambda case: (
+            sum(size > 1 for size in case.inputs[FILTER_SCALE].shape) > 1
+        ),
+    },
+    ("QLC-7", "refuse", "sizes", FILTER_SCALE): {
+        "refuses-filter-scales": shared.is_long(FILTER_SCALE),
+        "refuses-mixed-granularity": _is_uneven,
+        "refuses-parameters-of-rank-1": has_rank(FILTER_SCALE, 1),
+    },
+    ("QLC-4", "accept", "sizes", BIAS): {
+        "accepts-one-bias": lambda case: case.inputs[BIAS].size == 1,
+        "accepts-bias-multiple": lambda case: (
+            case.inputs[BIAS].size % len(case.inputs[FILTER]) == 0
+        ),
+    },
+    ("QLC-13", "accept", "value", FILTER_SCALE): {
+        "checks-first-filter-scale-only": _is_bad(-1),
+        "checks-last-filter-scale-only": _is_bad(0),
+    },
 }

@@ -21,12 +21,12 @@ def quantized_linear_convolution(
     """Return the quantized output; `arithmetic` is `exact` or `float32`."""
     sizes, sums = accumulators(inputs, windows)
     zero_point = parameter(inputs.get("OutputZeroPointTensor"), 0)
-    per_channel = sizes[1]
-    channel_of = [place[1] for place in product(*map(range, sizes))]
-    bias = [parameter(inputs.get("BiasTensor"), c) for c in range(per_channel)]
+    bias = [parameter(inputs.get("BiasTensor"), c) for c in range(sizes[1])]
+    scales = [_scales(inputs, c) for c in range(sizes[1])]
+    channels = (place[1] for place in product(*map(range, sizes)))
     words = (
-        _requantize(wrap_int32(total + bias[c]), _scales(inputs, c), zero_point, dtype, arithmetic)
-        for total, c in zip(sums, channel_of, strict=True)
+        _requantize(wrap_int32(total + bias[c]), scales[c], zero_point, dtype, arithmetic)
+        for total, c in zip(sums, channels, strict=True)
     )
     return Tensor(dtype, sizes, tuple(words))
 
@@ -41,8 +41,5 @@ def _requantize(
 
 
 def _scales(inputs: Inputs, channel: int) -> tuple[int, int, int]:
-    return (
-        parameter(inputs["InputScaleTensor"], 0),
-        parameter(inputs["FilterScaleTensor"], channel),
-        parameter(inputs["OutputScaleTensor"], 0),
-    )
+    sx, sw, sy = (inputs[f"{name}ScaleTensor"] for name in ("Input", "Filter", "Output"))
+    return parameter(sx, 0), parameter(sw, channel), parameter(sy, 0)

@@ -1,25 +1,10 @@
-"""Rules of QUANTIZED_LINEAR_CONVOLUTION, of calls and of descs."""
+"""Rules of QUANTIZED_LINEAR_CONVOLUTION, of calls and of descs, and its tensor support tables."""
 
-from .._shared.call_rules import (
-    EIGHT_BIT,
-    Attributes,
-    Inputs,
-    Outputs,
-    data_type,
-    lengths,
-    need,
-    same_data_type,
-    scale_values,
-)
-from .._shared.convolution_rules import DESC_CLAUSES as CONVOLUTION
-from .._shared.convolution_rules import (
-    channel_sizes,
-    check_sums,
-    check_windows,
-    per_channel,
-    zero_points,
-)
-from .._shared.desc_rules import Desc, Found, Violation, all_ones, data_type_of, same_counts
+from .._shared import call_rules as calls
+from .._shared import convolution_rules as shared
+from .._shared.call_rules import Attributes, Inputs, Outputs
+from .._shared.desc_rules import Desc, Found, Violation, same_counts
+from .._shared.tables import BYTES, Rows, Tables, row
 
 CLAUSES = {
     "QLC-1": "The result equals dequantizing, convolving and quantizing in real arithmetic.",
@@ -51,56 +36,59 @@ UNBREAKABLE = {
 
 
 DESC_CLAUSES = {
-    **CONVOLUTION,
+    **shared.desc_clauses(" ".join((*shared.TYPES, *shared.SINGLE, *shared.PER_CHANNEL))),
     "same-dimension-count": "Filter, bias and output have the DimensionCount of the input.",
-    "output-zero-point-data-type": "OutputZeroPointTensor has the data type of OutputTensor.",
-    "input-scale-one": "InputScaleTensor has only sizes of 1.",
-    "output-scale-one": "OutputScaleTensor has only sizes of 1.",
-    "output-zero-point-one": "OutputZeroPointTensor has only sizes of 1.",
-    "filter-scale-channels": "FilterScaleTensor is one value, or one for each output channel on"
-    " axis 1 of 4; with fewer dimensions the page leaves the axis open.",
     "bias-channels": "BiasTensor is {1, K, 1, 1} for K output channels, {1, K, 1} with three"
     " dimensions.",
 }
+SCALES = ("InputScaleTensor", "FilterScaleTensor", "OutputScaleTensor")
 
 
 def check(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
     """Check what an integer convolution checks, then scales, bias and output."""
-    check_sums(attributes, inputs, outputs)
-    scales = ("InputScaleTensor", "FilterScaleTensor", "OutputScaleTensor")
-    for name in scales:
-        data_type(inputs, name, ("float32",))
-    same_data_type(inputs, "BiasTensor", "int32")
-    need(outputs["OutputTensor"].dtype in EIGHT_BIT, "data_type", "OutputTensor")
-    same_data_type(inputs, "OutputZeroPointTensor", outputs["OutputTensor"].dtype)
+    shared.check_sums(attributes, inputs, outputs)
+    for name in SCALES:
+        calls.data_type(inputs, name, ("float32",))
+    calls.same_data_type(inputs, "BiasTensor", "int32")
+    calls.need(outputs["OutputTensor"].dtype in calls.EIGHT_BIT, "data_type", "OutputTensor")
+    calls.same_data_type(inputs, "OutputZeroPointTensor", outputs["OutputTensor"].dtype)
     channels = inputs["FilterTensor"].sizes[0]
     for name in ("InputScaleTensor", "OutputScaleTensor", "OutputZeroPointTensor"):
-        lengths(inputs, name, 1)
-    lengths(inputs, "FilterScaleTensor", 1, channels)
-    lengths(inputs, "BiasTensor", channels)
-    for name in scales:
-        scale_values(inputs, name)
+        calls.lengths(inputs, name, 1)
+    calls.lengths(inputs, "FilterScaleTensor", 1, channels)
+    calls.lengths(inputs, "BiasTensor", channels)
+    for name in SCALES:
+        calls.scale_values(inputs, name)
 
 
 def check_desc(desc: Desc, feature_level: str) -> Found:
     """Yield the rules that a desc breaks."""
     yield from same_counts("qconv", desc, "FilterTensor BiasTensor OutputTensor")
-    yield from zero_points("qconv", desc)
-    rule = "qconv-output-zero-point-data-type"
-    yield from data_type_of(rule, desc, "OutputZeroPointTensor", "OutputTensor")
-    yield from check_windows("qconv", desc)
-    yield from all_ones("qconv-input-zero-point-one", desc, "InputZeroPointTensor")
-    yield from all_ones("qconv-input-scale-one", desc, "InputScaleTensor")
-    yield from all_ones("qconv-output-scale-one", desc, "OutputScaleTensor")
-    yield from all_ones("qconv-output-zero-point-one", desc, "OutputZeroPointTensor")
-    yield from per_channel("qconv-filter-scale-channels", desc, "FilterScaleTensor")
-    yield from per_channel("qconv-filter-zero-point-channels", desc, "FilterZeroPointTensor")
-    yield from _bias(desc)
-
-
-def _bias(desc: Desc) -> Found:
+    yield from shared.check_convolution("qconv", desc)
     bias, kernel = desc["BiasTensor"], desc["FilterTensor"]
-    if bias is None or kernel is None:
-        return
-    if list(bias["Sizes"]) != channel_sizes(kernel, len(bias["Sizes"])):
+    is_comparable = bias is not None and kernel is not None
+    if is_comparable and list(bias["Sizes"]) != shared.channel_sizes(kernel, len(bias["Sizes"])):
         yield Violation("qconv-bias-channels", "sizes", "BiasTensor")
+
+
+def _quantized(lowest: int, filter_scale: int, parameter: int) -> Rows:
+    """Return the table whose lowest DimensionCounts are these; the highest is always 4."""
+    return (
+        row("InputTensor", "input", lowest, 4, BYTES),
+        row("InputScaleTensor", "input", parameter, 4, "FLOAT32"),
+        row("InputZeroPointTensor", "optional", parameter, 4, BYTES),
+        row("FilterTensor", "input", lowest, 4, BYTES),
+        row("FilterScaleTensor", "input", filter_scale, 4, "FLOAT32"),
+        row("FilterZeroPointTensor", "optional", parameter, 4, BYTES),
+        row("BiasTensor", "optional", lowest, 4, "INT32"),
+        row("OutputScaleTensor", "input", parameter, 4, "FLOAT32"),
+        row("OutputZeroPointTensor", "optional", parameter, 4, BYTES),
+        row("OutputTensor", "output", lowest, 4, BYTES),
+    )
+
+
+TABLES: Tables = {
+    "2_1": _quantized(4, 4, 4),
+    "4_0": _quantized(3, 3, 1),
+    "5_2": _quantized(3, 1, 1),
+}

@@ -3,21 +3,20 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
-from importlib import import_module
 
-from ... import operators
 from ...operators import OPERATORS
 from . import permitted, strides
 from .record import DESCS, REFUSALS, VALUES, Bug
 
-ROOMS = [import_module(f"{operators.__name__}.{name}.bugs") for name in OPERATORS]
+ROOMS = [row.module("bugs") for row in OPERATORS.values()]
 GROUPS = (VALUES, REFUSALS, DESCS)
 
 
 @cache
 def catalogue() -> Mapping[str, Bug]:
     """Return all bugs by id, and then the permitted variants."""
-    found = [*_derived(), *_written(), *permitted.variants()]
+    allowed = (each for room in ROOMS for each in permitted.variants(room))
+    found = [*_derived(), *_written(), *allowed]
     by_id = {each.id: each for each in found}
     assert len(by_id) == len(found), "two bugs share an id"
     return by_id

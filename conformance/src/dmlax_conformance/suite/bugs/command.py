@@ -3,13 +3,13 @@
 import argparse
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 from ...exit_codes import FAILED, FINE, USAGE
 from ...format import vectors
-from ...terminal import Console, Table, track
+from ...options import add_command
+from ...terminal import Console, Table, complain, console, progress
 from . import matrix
 from .catalogue import GROUPS, catalogue
 from .matrix import Matrix, Trial
@@ -17,9 +17,8 @@ from .matrix import Matrix, Trial
 
 def add_commands(commands: Any) -> None:
     """Add the command."""
-    parser = commands.add_parser("mutate", help="plant bugs, and see which the vectors kill")
-    parser.add_argument("--vectors", type=Path, help="another folder of vectors")
-    parser.add_argument("--operator", action="append", help="only this operator")
+    text = "plant bugs, and see which the vectors kill"
+    parser = add_command(commands, "mutate", _mutate, text, "vectors", "operator", "jobs")
     text = "only this bug; its killers are shown"
     parser.add_argument("--bug", "--mutant", action="append", help=text)
     parser.add_argument("--list", action="store_true", help="print the catalogue and stop")
@@ -27,23 +26,19 @@ def add_commands(commands: Any) -> None:
     parser.add_argument("--never-alone", action="store_true", help="print these vectors' ids")
     text = "write the whole matrix to this file"
     parser.add_argument("--json", type=Path, metavar="FILE", help=text)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
-    parser.set_defaults(command=_mutate)
 
 
 def _mutate(options: argparse.Namespace) -> int:
     names = _selected(options)
     if not names:
-        print("dmlax-conformance: no such bug", file=sys.stderr)
-        return USAGE
-    console = Console(width=None if sys.stdout.isatty() else 120)
+        return complain("no such bug", USAGE)
     if options.list:
-        console.print(_catalogue(names))
+        console().print(_catalogue(names))
         return FINE
-    tried = matrix.run(names, options.vectors, options.jobs)
-    shown = track(tried, "bugs", len(names), transient=True, disable=not sys.stderr.isatty())
+    tried = matrix.run(names, options.vectors, options.jobs or os.cpu_count() or 1)
+    shown = progress(tried, "bugs", len(names))
     result = Matrix.of(list(shown), vectors.load_all(options.vectors))
-    _print(console, result, options)
+    _print(console(), result, options)
     if options.json:
         with options.json.open("w", encoding="utf-8") as file:
             json.dump(matrix.as_json(result), file, indent=1)
@@ -67,8 +62,8 @@ def _catalogue(names: list[str]) -> Table:
     return shown
 
 
-def _print(console: Console, result: Matrix, options: argparse.Namespace) -> None:
-    console.print(summary(result))
+def _print(shown: Console, result: Matrix, options: argparse.Namespace) -> None:
+    shown.print(summary(result))
     for title, trials in {
         "survives": result.survivors,
         "killed only by vectors about other clauses": result.accidents,
@@ -76,28 +71,28 @@ def _print(console: Console, result: Matrix, options: argparse.Namespace) -> Non
         "crashes, which kills nothing": result.crashes,
     }.items():
         for trial in trials:
-            _print_one(console, title, trial)
+            _print_one(shown, title, trial)
     if options.bug:
         for trial in result.trials:
-            console.print(f"{trial.bug}: killed by {' '.join(trial.fail) or 'nothing'}")
+            shown.print(f"{trial.bug}: killed by {' '.join(trial.fail) or 'nothing'}")
     if options.matrix:
-        console.print(_matrix(result))
+        shown.print(_matrix(result))
     few = len(result.cover())
-    console.print(
+    shown.print(
         f"{len(result.suite)} vectors: {len(result.only_killers)} are the only killer of some bug,"
         f" {len(result.never_alone)} of none; {len(result.idle)} kill nothing;"
         f" {few} would do to kill all that is killed",
     )
     if options.never_alone:
         for name in result.never_alone:
-            console.print(name, markup=False, highlight=False)
+            shown.print(name, markup=False, highlight=False)
 
 
-def _print_one(console: Console, title: str, trial: Trial) -> None:
+def _print_one(shown: Console, title: str, trial: Trial) -> None:
     bug = catalogue()[trial.bug]
     where = " ".join((trial.error or trial.fail)[:3])
     line = f"{title}: {bug.id} ({' '.join(bug.clause)}) {bug.about} {where}"
-    console.print(line.rstrip(), markup=False, highlight=False, soft_wrap=True)
+    shown.print(line.rstrip(), markup=False, highlight=False, soft_wrap=True)
 
 
 def summary(result: Matrix) -> Table:

@@ -143,24 +143,6 @@ class Requantize:
         return {"OutputTensor": np.array(found, dtype).reshape(sums.shape)}
 
 
-@dataclass(frozen=True)
-class IntegerConvolution:
-    """CONVOLUTION_INTEGER."""
-
-    sums: Sums
-
-    def __call__(self, call: Call) -> Outputs:
-        """Return the sums."""
-        return {"OutputTensor": self.sums(call).astype(np.int32)}
-
-
-@dataclass(frozen=True)
-class QuantizedConvolution:
-    """QUANTIZED_LINEAR_CONVOLUTION."""
-
-    sums: Sums
-    requantize: Requantize
-
-    def __call__(self, call: Call) -> Outputs:
-        """Return the sums, requantized."""
-        return self.requantize(self.sums(call), call)
+def store_sums(sums: Array, call: Call) -> Outputs:
+    """Return the sums as the output."""
+    return {"OutputTensor": sums.astype(np.int32)}

@@ -1,22 +1,19 @@
-"""An implementation of all operators that is correct until one of its steps is replaced."""
+"""An implementation of an operator that is correct until one of its steps is replaced."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from ...errors import SpecViolation, Unsupported
 from ...format.tensors import from_numpy
-from ...operators import OPERATORS
 from ...operators.answer_desc import requests
 from ...operators.desc_rules import Violation, violations
 from ...operators.descs import tensor_descs
 from ...operators.rules import RULES
 from ..adapter import Case
-from .convolution import IntegerConvolution, QuantizedConvolution, Requantize, Sums
-from .element_wise import Dequantize, Quantize
 from .layout import Layout
-from .nonzero import Nonzero
 from .steps import Call, Outputs
 
 Found = Sequence[Violation]
@@ -45,13 +42,13 @@ def call_of(case: Case, layout: Layout) -> Call:
 
 @dataclass(frozen=True)
 class Implementation:
-    """An adapter; a bug is `replace(implementation, step=...)`."""
+    """An adapter; a bug is `replace(implementation, step=...)`.
 
-    nonzero: Nonzero = field(default_factory=Nonzero)
-    sums: Sums = field(default_factory=Sums)
-    requantize: Requantize = field(default_factory=Requantize)
-    quantize: Quantize = field(default_factory=Quantize)
-    dequantize: Dequantize = field(default_factory=Dequantize)
+    The first of the operator's parts takes the call, each other one what the part before returned
+    and the call; the last returns the outputs.
+    """
+
+    parts: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     layout: Layout = field(default_factory=Layout)
     refuse: Callable[[Case, Found], Found] = lambda case, found: found
     read: Callable[[Call], Call] = lambda call: call
@@ -72,19 +69,16 @@ class Implementation:
         with np.errstate(all="ignore"):
             for broken in self.refuse(case, found):
                 raise SpecViolation(broken.code, broken.field, broken.rule)
-            outputs = {} if found else self._computed(call_of(case, self.layout), case)
+            outputs = {} if found else self._compute(call_of(case, self.layout), case)
         if case.desc is None:
             return outputs
         named = tensor_descs(case.operator, case.desc, "outputs")
         return {name: self.layout.scatter(named[name], own) for name, own in outputs.items()}
 
-    def _computed(self, call: Call, case: Case) -> Outputs:
-        by_prefix: dict[str, Callable[[Call], Outputs]] = {
-            "nonzero": self.nonzero,
-            "intconv": IntegerConvolution(self.sums),
-            "qconv": QuantizedConvolution(self.sums, self.requantize),
-            "quantize": self.quantize,
-            "dequantize": self.dequantize,
-        }
-        compute = by_prefix[OPERATORS[case.operator].prefix]
-        return self.finish(compute(self.read(call)), case)
+    def _compute(self, call: Call, case: Case) -> Outputs:
+        read = self.read(call)
+        first, *others = self.parts.values()
+        found = first(read)
+        for part in others:
+            found = part(found, read)
+        return self.finish(found, case)

@@ -11,7 +11,6 @@ from ...operators._shared import floats
 from ...operators._shared.convolution import Windows
 from ...operators._shared.floats import Real
 from ...operators._shared.rounding import RANGES
-from ...operators.tables import TABLES
 from ..adapter import Case
 from .convolution import Scales, wrapped
 from .implementation import Found
@@ -21,26 +20,12 @@ from .record import PERMITTED, Bug, bug, in_part
 from .rounding import Rounding
 from .steps import Array, Outputs, Sizes
 
-NONZERO, QUANTIZED = "nonzero_coordinates", "quantized_linear_convolution"
-INTEGER, QUANTIZE = "convolution_integer", "element_wise_quantize_linear"
-RESULT = {NONZERO: "NZC-5", QUANTIZED: "QLC-1", INTEGER: "CVI-1", QUANTIZE: "QNT-1"}
 
-
-def variants() -> Iterator[Bug]:
-    """Yield every permitted variant."""
-    yield from _in_part(NONZERO, "NZC-6", "nonzero", "table", UNDEFINED_ROWS)
-    yield from _in_part(NONZERO, "NZC-4", "nonzero", "order", {"running-count": _running_count})
-    for operator, clause in {QUANTIZED: "QLC-2", INTEGER: "CVI-1"}.items():
-        yield from _in_part(operator, clause, "sums", "total", TOTALS)
-        yield from _in_part(operator, clause, "sums", "pad", {"raw-padding": _raw_padding})
-    by_integers = {"integer-rescale": _by_integers}
-    yield from _in_part(QUANTIZED, "QLC-1", "requantize", "rescale", by_integers)
-    by_search = {"nearest-by-search": Rounding(place=_by_search)}
-    yield from _in_part(QUANTIZED, "QLC-5", "requantize", "rounding", by_search)
-    yield from _in_part(QUANTIZE, "QNT-2", "quantize", "rounding", by_search)
-    yield from _in_part(QUANTIZE, "QNT-7", "quantize", "rounding", NAN_ROUNDINGS)
-    for operator in TABLES:
-        yield from _of_every(operator, RESULT.get(operator, "DQT-1"))
+def variants(room: Any) -> Iterator[Bug]:
+    """Yield the permitted variants of a room's operator: its own, and those of every operator."""
+    for clause, part, step, ways in room.PERMITTED:
+        yield from _in_part(room.OPERATOR, clause, part, step, ways)
+    yield from _of_every(room.OPERATOR, room.RESULT)
 
 
 def _in_part(
@@ -135,6 +120,10 @@ TOTALS: dict[str, Callable[[Array], Array]] = {
     "float64-sums": lambda products: products.astype(np.float64).sum(1).astype(np.int64),
     "blocked-sums": _blocked,
 }
+INDICES = {"running-count": _running_count}
+PADDINGS = {"raw-padding": _raw_padding}
+RESCALES = {"integer-rescale": _by_integers}
+ROUNDINGS = {"nearest-by-search": Rounding(place=_by_search)}
 
 
 # -- values that the vectors list --------------------------------------------------------------

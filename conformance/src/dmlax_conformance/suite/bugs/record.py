@@ -1,12 +1,14 @@
-"""A planted bug, and how to make one from the correct implementation."""
+"""A planted bug, and how to make one from the correct implementation of its operator."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ...format.vectors import Vector
+from ...operators import OPERATORS
 from ...operators.topics import PREFIXES
 from ..adapter import Case
 from .implementation import Implementation
@@ -15,7 +17,13 @@ from .steps import Array, Call, Outputs
 VALUES, REFUSALS, DESCS, PERMITTED = "values and sizes", "refusals", "descs", "permitted"
 WINDOWS = {"Strides": 1, "Dilations": 1, "StartPadding": 0, "EndPadding": 0}  # the lowest entry
 
-CORRECT = Implementation()
+CORRECT = Implementation()  # without the parts of an operator
+
+
+@cache
+def correct(operator: str) -> Implementation:
+    """Return the correct implementation of an operator, in the parts that its room names."""
+    return replace(CORRECT, parts=OPERATORS[operator].module("bugs").PARTS)
 
 
 @dataclass(frozen=True)
@@ -49,18 +57,20 @@ class Bug:
 
 
 def bug(operator: str, name: str, clause: str, group: str, **steps: Any) -> Bug:
-    """Return a bug that replaces some steps of the whole implementation."""
-    whole = f"{PREFIXES[operator]}{name}"
-    return Bug(whole, operator, tuple(clause.split()), replace(CORRECT, **steps), group)
+    """Return a bug that replaces some parts of the operator, or steps around them."""
+    whole = correct(operator)
+    parts = {part: steps.pop(part, own) for part, own in whole.parts.items()}
+    made = replace(whole, parts=parts, **steps)
+    return Bug(f"{PREFIXES[operator]}{name}", operator, tuple(clause.split()), made, group)
 
 
 def in_part(
     operator: str, clause: str, part: str, step: str, ways: Mapping[str, Any], group: str = VALUES
 ) -> Iterator[Bug]:
     """Yield a bug for each way to replace one step of one part."""
+    whole: Any = {**correct(operator).parts, "layout": CORRECT.layout}[part]
     for name, way in ways.items():
-        changed = replace(getattr(CORRECT, part), **{step: way})
-        yield bug(operator, name, clause, group, **{part: changed})
+        yield bug(operator, name, clause, group, **{part: replace(whole, **{step: way})})
 
 
 def in_reading(

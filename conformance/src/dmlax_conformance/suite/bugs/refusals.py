@@ -46,9 +46,10 @@ class Rules:
             other = codes[(codes.index(code) + 1) % len(codes)]
             made = blame(code, name, code=other)
             yield self._bug(f"{label}-{kind}-is-{other}", code, made)
-            other = names[(names.index(name) + 1) % len(names)]
-            made = blame(code, name, field=other)
-            yield self._bug(f"{label}-{kind}-blames-{kebab(other)}", code, made)
+            if len(names) > 1:
+                other = names[(names.index(name) + 1) % len(names)]
+                made = blame(code, name, field=other)
+                yield self._bug(f"{label}-{kind}-blames-{kebab(other)}", code, made)
         for code, name, text, when in self._allowed():
             yield self._bug(f"refuses-{kebab(name)}-{text}", code, refuse(code, name, when))
 

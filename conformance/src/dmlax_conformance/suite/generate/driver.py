@@ -1,4 +1,4 @@
-"""Writing the vector files, or saying which of them are not what would be written."""
+"""Writing the vector files and their schema, or saying which are not what would be written."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -9,7 +9,8 @@ from pkgutil import iter_modules
 from ...format.canonical import dumps
 from ...operators import OPERATORS
 from ...operators.topics import Topic
-from . import descs
+from ...paths import schema_file, vectors_dir
+from . import descs, schema
 
 
 @cache
@@ -29,23 +30,29 @@ def topics() -> Iterator[Topic]:
 
 def write(root: Path) -> int:
     """Write all files and return how many."""
-    wanted = files()
-    for name, text in wanted.items():
-        path = root / name
+    wanted = _wanted(root)
+    for path, raw in wanted.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8", newline="\n")
+        path.write_bytes(raw)
     return len(wanted)
 
 
 def stale(root: Path) -> list[str]:
     """Return a line for each file that differs, is missing, or should not be there."""
-    wanted = {name: text.encode() for name, text in files().items()}
-    stored = {path.relative_to(root).as_posix(): path.read_bytes() for path in root.glob("*/*")}
+    wanted = _wanted(root)
+    paths = sorted({*wanted, *root.glob("*/*")})
+    stored = {path: path.read_bytes() for path in paths if path.exists()}
     return [
-        f"{name}: {_state(name in wanted, name in stored)}"
-        for name in sorted(wanted.keys() | stored.keys())
-        if wanted.get(name) != stored.get(name)
+        f"{path.relative_to(root.parent).as_posix()}: {_state(path in wanted, path in stored)}"
+        for path in paths
+        if wanted.get(path) != stored.get(path)
     ]
+
+
+def _wanted(root: Path) -> dict[Path, bytes]:
+    """Return the bytes of every file; the schema goes with the suite's own vectors."""
+    wanted = {root / name: text.encode() for name, text in files().items()}
+    return wanted | ({schema_file(): schema.text().encode()} if root == vectors_dir() else {})
 
 
 def _state(is_wanted: bool, is_stored: bool) -> str:

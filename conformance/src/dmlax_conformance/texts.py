@@ -1,0 +1,30 @@
+"""Texts that come from elsewhere, made fit to print: short, and without control characters."""
+
+LONGEST = 600
+
+
+def printable(value: object, longest: int = LONGEST) -> str:
+    """Return a text that is cut, with escapes for what a terminal would not show."""
+    text = value if isinstance(value, str) else text_of(value)
+    kept = "".join(c if c.isprintable() else _escaped(c) for c in text[:longest])
+    more = len(text) - longest
+    return f"{kept}... ({more} more characters)" if more > 0 else kept
+
+
+def of_error(error: BaseException) -> str:
+    """Return the kind of an error and its message."""
+    return f"{type(error).__name__}: {printable(error, LONGEST // 2)}"
+
+
+def text_of(value: object) -> str:
+    """Return the text of an object that may refuse to have one."""
+    try:
+        return str(value)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return f"<{type(value).__name__} without a text>"
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")

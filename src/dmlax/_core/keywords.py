@@ -1,0 +1,80 @@
+"""Names the right keyword where a call has a common wrong one."""
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from typing import ParamSpec, TypeVar
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+# From jax.lax, flax, PyTorch, ONNX and DirectML, by the name here.
+_OTHER_NAMES = {
+    "input": ("lhs", "x", "inputs", "data", "input_tensor"),
+    "filter": ("rhs", "w", "weight", "weights", "kernel", "filters", "filter_tensor"),
+    "bias": ("b", "B", "bias_tensor"),
+    "scale": ("y_scale", "scales", "scale_tensor"),
+    "zero_point": ("y_zero_point", "zero_points", "zero_point_tensor"),
+    "input_scale": ("x_scale",),
+    "filter_scale": ("w_scale", "weight_scale", "kernel_scale"),
+    "output_scale": ("y_scale",),
+    "input_zero_point": ("x_zero_point",),
+    "filter_zero_point": ("w_zero_point", "weight_zero_point"),
+    "output_zero_point": ("y_zero_point", "zero_point"),
+    "output_dtype": ("dtype", "preferred_element_type", "out_dtype"),
+    "strides": ("window_strides", "stride", "kernel_stride"),
+    "dilations": ("rhs_dilation", "kernel_dilation", "dilation"),
+    "padding": ("pads", "auto_pad", "pad"),
+    "group_count": ("feature_group_count", "groups", "group"),
+    "dimension_numbers": ("data_format", "layout", "layouts"),
+    "fill_value": ("fill", "pad_value"),
+    "size": ("max_size", "capacity"),
+    "coordinate_rank": ("rank", "ndim"),
+    "axis": ("dim", "channel_axis", "quantized_dimension"),
+    "arithmetic": ("rounding", "precision"),
+    "implementation": ("backend", "platform"),
+}
+_ORDINALS = ("first", "second", "third")
+
+
+def name_right_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Replaces Python's `TypeError` for an unknown keyword by one that names the right one."""
+    parameters = inspect.signature(function).parameters
+
+    @functools.wraps(function)
+    def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return function(*args, **kwargs)
+        except TypeError:
+            hint = next(filter(None, (_hint(name, parameters) for name in kwargs)), None)
+            if hint is None:
+                raise
+        raise TypeError(f"{function.__name__}() {hint}")
+
+    return call
+
+
+def _hint(name: str, parameters: Mapping[str, inspect.Parameter]) -> str | None:
+    """The words for a keyword that is none of the parameters', or is by position only."""
+    if name in parameters:
+        return _by_position(name, parameters)
+    meant = _meant(name, parameters)
+    text = f"got an unexpected keyword argument {name!r}"
+    if meant is None:
+        return text
+    return f"{text}; {_by_position(meant, parameters) or f'the keyword is {meant!r}'}"
+
+
+def _by_position(name: str, parameters: Mapping[str, inspect.Parameter]) -> str | None:
+    if parameters[name].kind is not inspect.Parameter.POSITIONAL_ONLY:
+        return None
+    return (
+        f"takes {name!r} as its {_ORDINALS[list(parameters).index(name)]} positional-only argument"
+    )
+
+
+def _meant(name: str, parameters: Collection[str]) -> str | None:
+    known = (right for right, others in _OTHER_NAMES.items() if name in others)
+    close = difflib.get_close_matches(name, parameters, 1)
+    return next((right for right in known if right in parameters), close[0] if close else None)

@@ -1,0 +1,383 @@
+// The handlers of both element-wise operators: check their operands, broadcast parameters, and run
+// the kernels.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "dmlax/_cpu/ffi.h"
+#include "dmlax/_cpu/isa.h"
+#include "dmlax/_cpu/parallel_for.h"
+#include "dmlax/_elementwise/cpu/broadcast.h"
+#include "dmlax/_elementwise/cpu/kernels.h"
+#include "xla/ffi/api/ffi.h"
+
+namespace dmlax {
+
+#define DMLAX_ISA(name, ...) \
+  DMLAX_IF_BUILT(name, namespace name { extern const ElementwiseKernels elementwise_kernels; })
+#include "dmlax/_cpu/isas.def"
+
+namespace {
+
+namespace ffi = xla::ffi;
+
+constexpr int64_t kSerialElements = 1 << 16;  // up to these a second thread is no help
+constexpr int64_t kChunk = 1 << 14;           // elements: one task
+constexpr int64_t kLongRow = 32;              // elements of one scale that make a call worth it
+constexpr int64_t kPiece = 1024;              // elements whose parameters are expanded at once
+constexpr int64_t kMostTiled = 1 << 14;       // elements whose parameters are expanded once a call
+
+const ElementwiseKernels* chosen_kernels() {
+  switch (chosen_isa()) {
+#define DMLAX_ISA(name, ...) \
+  DMLAX_IF_BUILT(name, case Isa::name : return &name::elementwise_kernels;)
+#include "dmlax/_cpu/isas.def"
+    default:
+      return nullptr;
+  }
+}
+
+// --- one kernel call ---------------------------------------------------------------------
+
+// What does not depend on shapes.
+struct Operation {
+  const ElementwiseKernels& kernels;
+  bool is_quantize;
+  QuantizeInput type;  // of a quantization
+  bool is_signed;      // integers other than a quantization's input
+  bool exact;
+  bool is_scale_float16;
+  int64_t input_bytes, zero_bytes, output_bytes;
+};
+
+struct Buffers {
+  const char* input;
+  const char* scale;
+  const char* zero_point;
+  char* output;
+};
+
+void run_span(const Operation& operation, const char* input, const float* scale,
+              const char* zero_point, char* output, int64_t count, bool one_each) {
+  if (operation.is_quantize) {
+    return operation.kernels.quantize(operation.type,
+                                      {.input = input,
+                                       .scale = scale,
+                                       .zero_point = reinterpret_cast<const uint8_t*>(zero_point),
+                                       .output = reinterpret_cast<uint8_t*>(output),
+                                       .count = count,
+                                       .one_each = one_each,
+                                       .is_signed = operation.is_signed,
+                                       .exact = operation.exact});
+  }
+  operation.kernels.dequantize(operation.input_bytes,
+                               {.input = input,
+                                .scale = scale,
+                                .zero_point = zero_point,
+                                .output = output,
+                                .count = count,
+                                .one_each = one_each,
+                                .is_signed = operation.is_signed,
+                                .to_float16 = operation.is_scale_float16});
+}
+
+// --- parameters --------------------------------------------------------------------------
+
+// The input's elements without axes along which it is broadcast, and the parameters' axes.
+struct Problem {
+  const Operation& operation;
+  Buffers buffers;
+  const Axes& axes;
+  int axis_count;
+  int64_t elements;
+
+  const char* input(int64_t at) const { return buffers.input + at * operation.input_bytes; }
+  char* output(int64_t at) const { return buffers.output + at * operation.output_bytes; }
+
+  // The elements after which parameters repeat.
+  int64_t period() const {
+    int outermost = axis_count;
+    while (outermost > 0 && !axes.varies(outermost - 1, kScale) &&
+           !axes.varies(outermost - 1, kZeroPoint)) {
+      --outermost;
+    }
+    return axes.elements(outermost);
+  }
+
+  void expand_scales(int64_t begin, int64_t count, float* scales) const {
+    if (!operation.is_scale_float16) {
+      const float* data = reinterpret_cast<const float*>(buffers.scale);
+      return expand(axes, axis_count, kScale, data, begin, count, scales);
+    }
+    const uint16_t* data = reinterpret_cast<const uint16_t*>(buffers.scale);
+    uint16_t halves[kPiece];
+    for (int64_t i = 0; i < count; i += kPiece) {
+      const int64_t found = std::min(kPiece, count - i);
+      expand(axes, axis_count, kScale, data, begin + i, found, halves);
+      operation.kernels.widen(halves, found, scales + i);
+    }
+  }
+
+  void expand_zero_points(int64_t begin, int64_t count, char* zero_points) const {
+    switch (operation.zero_bytes) {
+      case 1:
+        return expand_as<uint8_t>(begin, count, zero_points);
+      case 2:
+        return expand_as<uint16_t>(begin, count, zero_points);
+      default:
+        return expand_as<uint32_t>(begin, count, zero_points);
+    }
+  }
+
+ private:
+  template <typename T>
+  void expand_as(int64_t begin, int64_t count, char* zero_points) const {
+    expand(axes, axis_count, kZeroPoint, reinterpret_cast<const T*>(buffers.zero_point), begin,
+           count, reinterpret_cast<T*>(zero_points));
+  }
+};
+
+// Rows of one scale and one zero point.
+void run_rows(const Problem& problem, int64_t begin, int64_t end) {
+  const Operation& operation = problem.operation;
+  const int64_t row = problem.axis_count == 0 ? 1 : problem.axes.size[0];
+  Cursor cursor(problem.axes, std::min(1, problem.axis_count), problem.axis_count, begin / row);
+  for (int64_t at = begin, left = row - begin % row; at < end; at += left, left = row) {
+    left = std::min(left, end - at);
+    const int64_t scale_at = cursor.offset(kScale);
+    float scale;
+    if (operation.is_scale_float16) {
+      const uint16_t* halves = reinterpret_cast<const uint16_t*>(problem.buffers.scale);
+      operation.kernels.widen(halves + scale_at, 1, &scale);
+    } else {
+      scale = reinterpret_cast<const float*>(problem.buffers.scale)[scale_at];
+    }
+    const char* zero_point =
+        problem.buffers.zero_point + cursor.offset(kZeroPoint) * operation.zero_bytes;
+    run_span(operation, problem.input(at), &scale, zero_point, problem.output(at), left, false);
+    cursor.next();
+  }
+}
+
+// Parameters that repeat soon, expanded once for all threads.
+struct Tile {
+  std::unique_ptr<float[]> scales;
+  std::unique_ptr<char[]> zero_points;
+  int64_t period, count;
+
+  // False where there is no memory.
+  bool fill(const Problem& problem) {
+    count = period * (kPiece / period + 1);
+    const int64_t bytes = problem.operation.zero_bytes;
+    scales.reset(new (std::nothrow) float[count]);
+    zero_points.reset(new (std::nothrow) char[count * bytes]);
+    if (!scales || !zero_points) return false;
+    problem.expand_scales(0, period, scales.get());
+    problem.expand_zero_points(0, period, zero_points.get());
+    for (int64_t i = period; i < count; i += period) {
+      std::copy_n(scales.get(), period, scales.get() + i);
+      std::copy_n(zero_points.get(), period * bytes, zero_points.get() + i * bytes);
+    }
+    return true;
+  }
+};
+
+void run_tiled(const Problem& problem, const Tile& tile, int64_t begin, int64_t end) {
+  const int64_t bytes = problem.operation.zero_bytes;
+  for (int64_t at = begin, count; at < end; at += count) {
+    const int64_t first = at % tile.period;
+    count = std::min({kPiece, end - at, tile.count - first});
+    run_span(problem.operation, problem.input(at), tile.scales.get() + first,
+             tile.zero_points.get() + first * bytes, problem.output(at), count, true);
+  }
+}
+
+void run_expanded(const Problem& problem, int64_t begin, int64_t end) {
+  float scales[kPiece];
+  alignas(uint32_t) char zero_points[kPiece * sizeof(uint32_t)];
+  for (int64_t at = begin, count; at < end; at += count) {
+    count = std::min(kPiece, end - at);
+    problem.expand_scales(at, count, scales);
+    problem.expand_zero_points(at, count, zero_points);
+    run_span(problem.operation, problem.input(at), scales, zero_points, problem.output(at), count,
+             true);
+  }
+}
+
+// --- running -----------------------------------------------------------------------------
+
+template <typename Run>
+void share(ffi::ThreadPool& pool, int64_t elements, const Run& run) {
+  if (elements <= kSerialElements) return run(0, elements);
+  parallel_for(pool, (elements + kChunk - 1) / kChunk, [&](int64_t chunk) {
+    run(chunk * kChunk, std::min(elements, (chunk + 1) * kChunk));
+  });
+}
+
+// False where there is no memory.
+bool run_problem(const Problem& problem, ffi::ThreadPool& pool) {
+  const Axes& axes = problem.axes;
+  const int64_t elements = problem.elements;
+  const bool has_rows = problem.axis_count == 0 ||
+                        (!axes.varies(0, kScale) && !axes.varies(0, kZeroPoint));
+  if (has_rows && (problem.axis_count <= 1 || axes.size[0] >= kLongRow)) {
+    share(pool, elements, [&](int64_t begin, int64_t end) { run_rows(problem, begin, end); });
+    return true;
+  }
+  Tile tile = {.scales = {}, .zero_points = {}, .period = problem.period(), .count = 0};
+  if (tile.period == elements || tile.period > kMostTiled) {
+    share(pool, elements, [&](int64_t begin, int64_t end) { run_expanded(problem, begin, end); });
+    return true;
+  }
+  if (!tile.fill(problem)) return false;
+  share(pool, elements,
+        [&](int64_t begin, int64_t end) { run_tiled(problem, tile, begin, end); });
+  return true;
+}
+
+// vmap may broadcast the input too: each of its copies is a problem.
+bool run_problems(const Operation& operation, const Buffers& buffers, const Axes& axes,
+                  ffi::ThreadPool& pool) {
+  int own = 0;
+  while (own < axes.count && axes.varies(own, kInput)) ++own;
+  const int64_t elements = axes.elements(own), copies = axes.elements(axes.count) / elements;
+  Cursor cursor(axes, own, axes.count, 0);
+  for (int64_t i = 0; i < copies; ++i, cursor.next()) {
+    const int64_t scale_bytes = operation.is_scale_float16 ? 2 : 4;
+    const Buffers mine = {
+        .input = buffers.input + cursor.offset(kInput) * operation.input_bytes,
+        .scale = buffers.scale + cursor.offset(kScale) * scale_bytes,
+        .zero_point = buffers.zero_point + cursor.offset(kZeroPoint) * operation.zero_bytes,
+        .output = buffers.output + i * elements * operation.output_bytes};
+    const Problem problem = {.operation = operation,
+                             .buffers = mine,
+                             .axes = axes,
+                             .axis_count = own,
+                             .elements = elements};
+    if (!run_problem(problem, pool)) return false;
+  }
+  return true;
+}
+
+ffi::Error invalid(const std::string& what) {
+  return ffi::Error::InvalidArgument("element_wise: " + what);
+}
+
+struct Given {
+  const ffi::AnyBuffer &input, &scale, &zero_point, &output;
+};
+
+ffi::Error run(const Operation& operation, const Given& given, ffi::ThreadPool& pool) {
+  Axes axes;
+  const std::array<Sizes, kOperands> sizes = {
+      given.input.dimensions(), given.scale.dimensions(), given.zero_point.dimensions()};
+  if (!merge_axes(axes, given.output.dimensions(), sizes)) {
+    return invalid("an operand does not broadcast to the output");
+  }
+  if (given.output.element_count() == 0) return ffi::Error::Success();
+  if (is_null(given.input) || is_null(given.scale) || is_null(given.zero_point) ||
+      is_null(given.output)) {
+    return invalid("a buffer is null");
+  }
+  const Buffers buffers = {.input = static_cast<const char*>(given.input.untyped_data()),
+                           .scale = static_cast<const char*>(given.scale.untyped_data()),
+                           .zero_point = static_cast<const char*>(given.zero_point.untyped_data()),
+                           .output = static_cast<char*>(given.output.untyped_data())};
+  if (run_problems(operation, buffers, axes, pool)) return ffi::Error::Success();
+  return ffi::Error(ffi::ErrorCode::kResourceExhausted, "element_wise: no memory for parameters");
+}
+
+// --- element types -----------------------------------------------------------------------
+
+// 0: not an integer of the operators.
+int64_t integer_bytes(ffi::DataType type) {
+  switch (type) {
+    case ffi::DataType::S8:
+    case ffi::DataType::U8:
+      return 1;
+    case ffi::DataType::S16:
+    case ffi::DataType::U16:
+      return 2;
+    case ffi::DataType::S32:
+    case ffi::DataType::U32:
+      return 4;
+    default:
+      return 0;
+  }
+}
+
+bool is_signed(ffi::DataType type) {
+  return type == ffi::DataType::S8 || type == ffi::DataType::S16 || type == ffi::DataType::S32;
+}
+
+ffi::Error quantize(ffi::ThreadPool pool, ffi::AnyBuffer input, ffi::AnyBuffer scale,
+                    ffi::AnyBuffer zero_point, ffi::Result<ffi::AnyBuffer> output, bool exact) {
+  const ElementwiseKernels* kernels = chosen_kernels();
+  if (kernels == nullptr) return invalid("DMLAX_NATIVE_ISA names no instruction set of this CPU");
+  const ffi::DataType type = input.element_type();
+  const bool is_float16 = type == ffi::DataType::F16, is_float32 = type == ffi::DataType::F32;
+  const ffi::DataType scale_type = is_float16 ? ffi::DataType::F16 : ffi::DataType::F32;
+  if ((!is_float16 && !is_float32 && type != ffi::DataType::S32) ||
+      scale.element_type() != scale_type || !is_byte(*output) ||
+      zero_point.element_type() != output->element_type()) {
+    return invalid("an element type is none of a quantization's");
+  }
+  const Operation operation = {.kernels = *kernels,
+                               .is_quantize = true,
+                               .type = is_float32   ? QuantizeInput::float32
+                                       : is_float16 ? QuantizeInput::float16
+                                                    : QuantizeInput::int32,
+                               .is_signed = is_signed(output->element_type()),
+                               .exact = exact,
+                               .is_scale_float16 = is_float16,
+                               .input_bytes = is_float16 ? 2 : 4,
+                               .zero_bytes = 1,
+                               .output_bytes = 1};
+  return run(operation, {input, scale, zero_point, *output}, pool);
+}
+
+ffi::Error dequantize(ffi::ThreadPool pool, ffi::AnyBuffer input, ffi::AnyBuffer scale,
+                      ffi::AnyBuffer zero_point, ffi::Result<ffi::AnyBuffer> output) {
+  const ElementwiseKernels* kernels = chosen_kernels();
+  if (kernels == nullptr) return invalid("DMLAX_NATIVE_ISA names no instruction set of this CPU");
+  const int64_t bytes = integer_bytes(input.element_type());
+  const ffi::DataType type = output->element_type();
+  const bool to_float16 = type == ffi::DataType::F16;
+  if (bytes == 0 || zero_point.element_type() != input.element_type() ||
+      (!to_float16 && type != ffi::DataType::F32) || scale.element_type() != type) {
+    return invalid("an element type is none of a dequantization's");
+  }
+  const Operation operation = {.kernels = *kernels,
+                               .is_quantize = false,
+                               .type = {},
+                               .is_signed = is_signed(input.element_type()),
+                               .exact = true,
+                               .is_scale_float16 = to_float16,
+                               .input_bytes = bytes,
+                               .zero_bytes = bytes,
+                               .output_bytes = to_float16 ? 2 : 4};
+  return run(operation, {input, scale, zero_point, *output}, pool);
+}
+
+}  // namespace
+}  // namespace dmlax
+
+DMLAX_DEFINE_HANDLER(dmlax_quantize_linear, dmlax::quantize,
+                     xla::ffi::Ffi::Bind()
+                         .Ctx<xla::ffi::ThreadPool>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Ret<xla::ffi::AnyBuffer>()
+                         .Attr<bool>("exact"));
+
+DMLAX_DEFINE_HANDLER(dmlax_dequantize_linear, dmlax::dequantize,
+                     xla::ffi::Ffi::Bind()
+                         .Ctx<xla::ffi::ThreadPool>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Ret<xla::ffi::AnyBuffer>());

@@ -1,0 +1,187 @@
+"""explain of whole functions, and the operators' names in programs."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dmlax
+
+X = jax.ShapeDtypeStruct((2, 3, 9, 9), np.uint8)
+W = np.ones((4, 3, 3, 3), np.int8)
+SCALES = {"input_scale": 0.5, "filter_scale": 0.5, "output_scale": 2.0}
+
+
+def names(explanation):
+    return [call.operator for call in explanation.calls]
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "options"),
+    [
+        (dmlax.convolution_integer, (X, W), {"strides": (2, 2)}),
+        (functools.partial(dmlax.convolution_integer, strides=(2, 2)), (X, W), {}),
+        (
+            jax.jit(dmlax.convolution_integer, static_argnames="strides"),
+            (X, W),
+            {"strides": (2, 2)},
+        ),
+        (jax.jit(functools.partial(dmlax.convolution_integer, strides=(2, 2))), (X, W), {}),
+        (functools.partial(jax.jit(dmlax.convolution_integer), X, strides=(2, 2)), (W,), {}),
+    ],
+    ids=["function", "partial", "jit", "jit of a partial", "partial of a jit"],
+)
+def test_an_operator_is_known_in_partials_and_jit(function, arguments, options):
+    x = np.zeros(X.shape, X.dtype)
+    plain = dmlax.explain(dmlax.convolution_integer, x, W, strides=(2, 2))
+    assert dmlax.explain(function, *arguments, **options) == plain
+
+
+def test_structs_stand_for_every_array():
+    shapes = jax.eval_shape(lambda: dmlax.prepare_filter(W))
+    scale = jax.ShapeDtypeStruct((4,), np.float32)
+    found = dmlax.explain(
+        dmlax.quantized_linear_convolution,
+        X,
+        shapes,
+        jax.ShapeDtypeStruct((4,), np.int32),
+        **(SCALES | {"filter_scale": scale}),
+        implementation="xla",
+    )
+    assert found.call.endswith("prepared -> uint8[2,4,7,7]")
+    assert [choice.implementation for choice in found.choices] == ["xla"] * 3
+
+
+def test_prepare_filter_is_explained_and_packs_nothing():
+    found = dmlax.explain(dmlax.prepare_filter, W, group_count=2)
+    assert (found.operator, found.call) == (
+        "prepare_filter",
+        "int8[4,3,3,3] OIHW, group_count 2",
+    )
+    assert [choice.implementation for choice in found.choices] == ["xla"] * 3
+    assert found.notes == (
+        "packed whenever the program runs; outside of one, once, and on the host by NumPy",
+    )
+    with pytest.raises(dmlax.SpecError, match="GroupCount is 3"):
+        dmlax.explain(dmlax.prepare_filter, W, group_count=3)
+
+
+def model(x, w):
+    y = dmlax.quantized_linear_convolution(x, w, **SCALES)
+    return dmlax.element_wise_dequantize_linear(y, 0.5)
+
+
+def layers(x, w):
+    """Calls in every form of control flow."""
+    square = jnp.zeros((3, 3, 1, 1), jnp.int8) + w[0, 0, 0, 0]
+    filter = dmlax.prepare_filter(square)
+
+    def layer(x, _=None):
+        return dmlax.quantized_linear_convolution(x, filter, **SCALES), None
+
+    x, _ = jax.lax.scan(layer, x, None, length=3)
+    x = jax.lax.cond(x[0, 0, 0, 0] > 3, lambda x: layer(x)[0], lambda x: x, x)
+    x = jax.lax.fori_loop(0, x[0, 0, 0, 0].astype(jnp.int32), lambda _, x: layer(x)[0], x)
+    return jax.checkpoint(lambda x: dmlax.convolution_integer(x, w))(x)
+
+
+FORMS = {
+    "plain": lambda function: function,
+    "jit": jax.jit,
+    "partial": lambda function: functools.partial(function, w=W),
+    "grad": lambda function: jax.grad(lambda x, w: function(x, w).sum(), allow_int=True),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_call_of_a_function_is_listed(form):
+    arguments = (X,) if form == "partial" else (X, W)
+    found = dmlax.explain(FORMS[form](model), *arguments)
+    assert names(found) == ["quantized_linear_convolution", "element_wise_dequantize_linear"]
+    direct = dmlax.explain(dmlax.quantized_linear_convolution, X, W, **SCALES)
+    assert found.calls[0] == direct
+
+
+def test_a_function_that_was_traced_before_is_explained_again():
+    jitted = jax.jit(model)
+    jitted.lower(X, W)
+    assert dmlax.explain(jitted, X, W) == dmlax.explain(jitted, X, W) == dmlax.explain(model, X, W)
+
+
+def test_calls_in_control_flow_are_listed():
+    found = dmlax.explain(layers, X, jax.ShapeDtypeStruct(W.shape, W.dtype))
+    assert names(found) == [
+        "prepare_filter",
+        *["quantized_linear_convolution"] * 3,
+        "convolution_integer",
+    ]
+
+
+def test_calls_under_vmap_and_shard_map_are_listed():
+    stacked = jax.ShapeDtypeStruct((5, *X.shape), X.dtype)
+    found = dmlax.explain(jax.vmap(lambda x: model(x, W)), stacked)
+    assert found == dmlax.explain(model, X, W)
+    mesh = jax.make_mesh((2,), ("d",), axis_types=(jax.sharding.AxisType.Auto,))
+    spec = jax.sharding.PartitionSpec("d")
+    mapped = jax.shard_map(lambda x: model(x, W), mesh=mesh, in_specs=spec, out_specs=spec)
+    assert names(dmlax.explain(mapped, X)) == names(found)
+
+
+def test_the_table_has_a_row_for_each_call_and_each_reason_once():
+    found = dmlax.explain(lambda x: model(model(x, W).astype(jnp.uint8), W[:, [0, 1, 2, 0]]), X)
+    lines = str(found).splitlines()
+    head, *rows = (line.split() for line in lines[:5])
+    assert head == ["operator", "call", "cpu", "cuda", "tpu"]
+    assert [row[:2] for row in rows] == [
+        [str(i), call.operator] for i, call in enumerate(found.calls, 1)
+    ]
+    for row, call in zip(rows, found.calls, strict=True):
+        assert row[-3:] == [choice.implementation for choice in call.choices]
+    assert lines[5] == ""
+    assert lines.count("1, 3: tpu: not native_cpu: it runs on cpu only") == 1
+    assert len(lines) == len(set(lines))
+
+
+def test_a_function_without_operators_says_so():
+    assert str(dmlax.explain(jnp.sum, X)) == "no operator of dmlax is called"
+
+
+def test_what_cannot_be_called_is_refused():
+    with pytest.raises(dmlax.SpecError) as caught:
+        dmlax.explain(3, X)
+    assert (caught.value.code, caught.value.field) == ("option", "function")
+    assert str(caught.value) == "explain: function is not a function"
+
+
+def test_a_function_that_breaks_a_rule_is_refused():
+    with pytest.raises(dmlax.SpecError, match="quantized_linear_convolution: FilterTensor is"):
+        dmlax.explain(model, X, W[:, :2])
+
+
+def test_programs_show_the_operators_names():
+    program = jax.jit(
+        lambda x: model(x, dmlax.prepare_filter(jnp.asarray(W) + x[0, 0, 0, 0].astype(np.int8)))
+    )
+    jaxpr = str(program.trace(X).jaxpr)
+    compiled = program.lower(X).compile().as_text()
+    for name in (
+        "quantized_linear_convolution",
+        "element_wise_dequantize_linear",
+        "prepare_filter",
+    ):
+        assert f"name={name}" in jaxpr
+        assert f"jit({name})" in compiled
+
+
+def test_labels_add_nothing_to_a_program():
+    text = jax.jit(model).lower(X, W).as_text()
+    assert "label" not in text
+
+
+def test_xla_counts_the_operations_of_its_own_lowering():
+    call = functools.partial(dmlax.convolution_integer, implementation="xla")
+    flops = jax.jit(call).lower(X, W).cost_analysis()["flops"]
+    products = 2 * W.size * X.shape[0] * 7 * 7
+    assert products <= flops < 2 * products

@@ -1,0 +1,72 @@
+"""The tables of the pages on migrating name every field, attribute and argument there is."""
+
+import inspect
+import re
+from pathlib import Path
+
+import onnx
+import pytest
+
+import dmlax
+from dmlax._operators import OPERATORS
+
+DOCS = Path(__file__).parent.parent / "docs"
+FROM_ONNX = {
+    "QLinearConv": "quantized_linear_convolution",
+    "ConvInteger": "convolution_integer",
+    "QuantizeLinear": "element_wise_quantize_linear",
+    "DequantizeLinear": "element_wise_dequantize_linear",
+    "NonZero": "nonzero_coordinates",
+}
+NEW = {  # what an operator of dmlax has beyond ONNX's and DirectML's
+    "arithmetic",
+    "axis",
+    "axis_name",
+    "coordinate_rank",
+    "dimension_numbers",
+    "fill_value",
+    "implementation",
+    "output_dtype",
+    "padding",
+    "size",
+}
+
+
+def sections(page):
+    """By title: the function's name, and the names in the first two columns of the table."""
+    _, *parts = re.split(r"^## ", (DOCS / page).read_text(), flags=re.MULTILINE)
+    return {title: read(body) for title, _, body in (part.partition("\n") for part in parts)}
+
+
+def read(body):
+    function = re.match(r"\s*`dmlax\.(\w+)`", body)
+    rows = [line.split("|")[1:3] for line in re.findall(r"^\| `.*", body, re.MULTILINE)]
+    columns = [[re.findall(r"`(\w+)`", cell) for cell in row] for row in rows]
+    return function and function[1], [name for (name,), _ in columns], [a for _, a in columns]
+
+
+def check_arguments(function, arguments):
+    """They exist, and those that are missing have no counterpart."""
+    parameters = set(inspect.signature(getattr(dmlax, function)).parameters)
+    named = {name for names in arguments for name in names}
+    assert named <= parameters
+    assert parameters - named <= NEW
+
+
+@pytest.mark.parametrize("operator", FROM_ONNX)
+def test_onnx_is_mapped_whole(operator):
+    function, names, arguments = sections("migrating_from_onnx.md")[operator]
+    schema = onnx.defs.get_schema(operator)
+    known = {each.name for each in (*schema.inputs, *schema.outputs)} | set(schema.attributes)
+    assert sorted(names) == sorted(known)
+    assert function == FROM_ONNX[operator]
+    check_arguments(function, arguments)
+
+
+@pytest.mark.parametrize("row", OPERATORS, ids=lambda row: row.name)
+def test_directml_is_mapped_whole(row):
+    function, names, arguments = sections("migrating_from_directml.md")[row.directml.desc.operator]
+    fields = inspect.signature(row.directml.desc).parameters
+    assert names == ["".join(map(str.capitalize, field.split("_"))) for field in fields]
+    assert function == row.name
+    check_arguments(function, arguments)
