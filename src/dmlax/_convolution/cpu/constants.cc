@@ -26,6 +26,7 @@ std::vector<int32_t> packed_zero_points(const Values& values, const ValueTypes& 
   if (std::all_of(zeros.begin(), zeros.end(), [](int32_t zero) { return zero == 0; })) return {};
   const int32_t first = zeros[0];
   zeros.resize(static_cast<size_t>(channels), first);
+  zeros.resize(static_cast<size_t>(channels + kPanelWidth));
   return zeros;
 }
 
@@ -34,7 +35,7 @@ std::vector<int32_t> packed_zero_points(const Values& values, const ValueTypes& 
 void add_offsets(Constants& constants, const ConvShape& shape, const Values& values,
                  const ValueTypes& types, uint32_t input_zero) {
   const int64_t channels = shape.output_channels;
-  constants.offset.resize(static_cast<size_t>(channels));
+  constants.offset.resize(static_cast<size_t>(channels + kPanelWidth));
   for (int64_t k = 0; k < channels; ++k) {
     const uint32_t sum = static_cast<uint32_t>(values.sums[k]);
     constants.offset[k] = static_cast<int32_t>(0 - input_zero * sum);
@@ -44,14 +45,14 @@ void add_offsets(Constants& constants, const ConvShape& shape, const Values& val
   }
   constants.filter_zero = packed_zero_points(values, types, channels);
   const uint32_t factor = static_cast<uint32_t>(shape.depth) * input_zero;
-  for (size_t k = 0; k < constants.filter_zero.size(); ++k) {
+  for (int64_t k = 0; !constants.filter_zero.empty() && k < channels; ++k) {
     add_wrapping(constants.offset[k], factor * static_cast<uint32_t>(constants.filter_zero[k]));
   }
 }
 
 void add_multipliers(Constants& constants, const Values& values, int64_t channels, bool exact) {
-  constants.estimate.resize(static_cast<size_t>(channels));
-  constants.band.assign(static_cast<size_t>(channels), kNever);
+  constants.estimate.resize(static_cast<size_t>(channels + kPanelWidth));
+  constants.band.assign(static_cast<size_t>(channels + kPanelWidth), kNever);
   const Estimator estimator(*values.input_scale, *values.output_scale);
   const int64_t scales = values.filter_scales > 1 ? channels : 1;
   if (exact && estimator.fill(values.filter_scale, scales, constants.estimate.data())) {

@@ -26,7 +26,8 @@ struct ValueTypes {
   bool exact;  // or ONNX Runtime's float32
 };
 
-// The arrays that RequantizeParams point to.
+// The arrays that RequantizeParams point to, each with a panel's width of zeros after its last
+// output channel, so that vectors may be read from any.
 struct Constants {
   std::vector<int32_t> offset, filter_zero;
   std::vector<float> estimate, band;

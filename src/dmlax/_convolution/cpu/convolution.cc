@@ -7,6 +7,7 @@
 #include "dmlax/_convolution/cpu/constants.h"
 #include "dmlax/_convolution/cpu/kernels.h"
 #include "dmlax/_convolution/cpu/layout.h"
+#include "dmlax/_convolution/cpu/row_schedule.h"
 #include "dmlax/_convolution/cpu/schedule.h"
 #include "dmlax/_cpu/ffi.h"
 #include "dmlax/_cpu/isa.h"
@@ -150,16 +151,38 @@ const char* describe_shape(ConvShape& shape, const Operands& given, const ffi::A
   return nullptr;
 }
 
+constexpr int64_t kMostLineScratch = 1 << 20;
+constexpr int64_t kFewPixels = 32;  // they would fill less than half of a panel's columns
+constexpr int64_t kFewRows = 16;    // the same of a group's output channels
+
+// Channels are last in rows and lines: on both sides, or after a transposition where an image has
+// few pixels, and always where planes are slow.
+Path choose_path(const ConvShape& shape, const ConvolutionKernels& kernels) {
+  const bool last = shape.input_last && shape.output_last;
+  const bool transposed = shape.output_pixels <= kFewPixels || kernels.prefers_channels_last;
+  if (kernels.multiply_rows == nullptr || !(last || transposed)) return Path::kPlanes;
+  if (is_depthwise(shape)) {
+    const bool lines = shape.rows == 1 && line_scratch_bytes(shape) <= kMostLineScratch;
+    return lines ? Path::kLines : Path::kPlanes;
+  }
+  return shape.groups > 1 && shape.rows < kFewRows ? Path::kPlanes : Path::kRows;
+}
+
 // A problem without a call's values.
 const char* describe(ConvProblem& problem, LayoutArrays& arrays, const Operands& given,
                      const ffi::AnyBuffer& output, const Attributes& attributes,
-                     bool has_row_kernel) {
+                     const ConvolutionKernels& kernels) {
   if (const char* wrong = describe_shape(problem.shape, given, output, attributes)) return wrong;
   problem.requantize.quantized = output.element_type() != ffi::DataType::S32;
   problem.requantize.output_signed = is_signed_byte(output);
+  problem.path = choose_path(problem.shape, kernels);
+  if (problem.path != Path::kPlanes) {
+    if (problem.path == Path::kRows) kernels.lay_out_rows(problem);
+    return check_parameters(given, output, problem.shape.output_channels);
+  }
   problem.panel = panel_shape(problem.shape.depth);
   if (is_depthwise(problem.shape)) problem.panel.at_once = 1;
-  if (!lay_out(problem, arrays, has_row_kernel)) {
+  if (!lay_out(problem, arrays, kernels.has_row_kernel)) {
     return "an image's padded planes would take more than 2 GiB";
   }
   return check_parameters(given, output, problem.shape.output_channels);
@@ -203,7 +226,8 @@ bool run_call(ConvProblem problem, const ConvolutionKernels& kernels, const Valu
   add_values(problem, constants, values, types);
   const ConvBuffers buffers{
       .input = values.input, .filter = values.filter, .output = values.output};
-  return run_convolution(problem, kernels, buffers, pool);
+  return problem.path == Path::kPlanes ? run_convolution(problem, kernels, buffers, pool)
+                                       : run_channels_last(problem, kernels, buffers, pool);
 }
 
 ffi::Error run_calls(ConvProblem& problem, const ConvolutionKernels& kernels, const Batch& batch,
@@ -244,7 +268,7 @@ ffi::Error convolve(ffi::ThreadPool pool, const Operands& given, ffi::AnyBuffer 
   ConvProblem problem = {};
   LayoutArrays arrays;
   if (const char* wrong =
-          describe(problem, arrays, given, output, attributes, kernels->has_row_kernel)) {
+          describe(problem, arrays, given, output, attributes, *kernels)) {
     return invalid(wrong);
   }
   if (output.element_count() == 0) return ffi::Error::Success();

@@ -3,6 +3,8 @@
 #include "dmlax/_convolution/cpu/kernels.h"
 
 #include "dmlax/_convolution/cpu/depthwise.h"
+#include "dmlax/_convolution/cpu/depthwise_lines.h"
+#include "dmlax/_convolution/cpu/pixel_rows.h"
 #include "dmlax/_convolution/cpu/planes.h"
 #include "dmlax/_convolution/cpu/positions.h"
 #include "dmlax/_cpu/gemm/microkernel.h"
@@ -72,15 +74,33 @@ void dense(const ConvProblem& problem, const TileRange& range) {
   }
 }
 
+template <typename S>
+constexpr ConvolutionKernels all_kernels() {
+  ConvolutionKernels kernels = {.products_per_ns = Microkernel::kProductsPerNs,
+                                .requantize_row_ns = S::kRequantizeRowNs,
+                                .has_row_kernel = S::kPermutesBytes,
+                                .prefers_channels_last = !S::kPermutesBytes,
+                                .pack = pack,
+                                .dense = dense,
+                                .depthwise = depthwise,
+                                .lay_out_rows = nullptr,
+                                .pack_filter = nullptr,
+                                .multiply_rows = nullptr,
+                                .multiply_lines = nullptr,
+                                .transpose = transpose};
+  if constexpr (S::kMultipliesRows) {
+    kernels.lay_out_rows = RowKernels<S>::lay_out;
+    kernels.pack_filter = RowKernels<S>::pack_filter;
+    kernels.multiply_rows = RowKernels<S>::multiply;
+    kernels.multiply_lines = multiply_lines<S>;
+  }
+  return kernels;
+}
+
 }  // namespace
 
 extern const ConvolutionKernels convolution_kernels;
-const ConvolutionKernels convolution_kernels = {.products_per_ns = Microkernel::kProductsPerNs,
-                                                .requantize_row_ns = Simd::kRequantizeRowNs,
-                                                .has_row_kernel = Simd::kPermutesBytes,
-                                                .pack = pack,
-                                                .dense = dense,
-                                                .depthwise = depthwise};
+const ConvolutionKernels convolution_kernels = all_kernels<Simd>();
 
 }  // namespace DMLAX_ISA_NAMESPACE
 }  // namespace dmlax

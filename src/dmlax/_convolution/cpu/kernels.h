@@ -5,6 +5,9 @@
 // neighbouring bytes for any tap; outputs past a row's end are computed and dropped. 64 outputs
 // with all their taps and channels make a panel, which blocks of filter rows multiply: an implicit
 // GEMM, whose depth is taps * channels.
+//
+// Where channels are last, or an image has few pixels, rows are pixels instead and columns output
+// channels, so that a filter is packed and not the image (`RowLayout`).
 #ifndef DMLAX_CONVOLUTION_CPU_KERNELS_H_
 #define DMLAX_CONVOLUTION_CPU_KERNELS_H_
 
@@ -51,9 +54,27 @@ struct PlaneLayout {
   int64_t outputs, panels;          // of one image, those past a row's end included
 };
 
+// Of a product whose rows are pixels; images and outputs have their channels last.
+struct RowLayout {
+  bool direct;               // a row is an input's pixel as it is
+  int64_t words, row_bytes;  // of a row
+  int64_t panel_bytes;       // of 64 output channels' filter
+  int64_t panels;            // of one group
+  int64_t step;              // rows that a panel multiplies at once
+  int64_t rows_at_once;      // that are gathered before panels are multiplied
+};
+
+enum class Path {
+  kPlanes,  // an image's planes, whose pixels are columns
+  kRows,    // pixels are rows
+  kLines,   // depthwise, a line of pixels at a time
+};
+
 struct ConvProblem {
   ConvShape shape;
+  Path path;
   PlaneLayout layout;
+  RowLayout rows;
   PanelShape panel;
   RequantizeParams requantize;
 };
@@ -70,9 +91,32 @@ struct TileRange {
   int64_t first_row, last_row;
 };
 
+// Part of a convolution whose rows are pixels: pixels are counted over the images, panels over the
+// groups.
+struct RowRange {
+  const uint8_t* input;   // of the first image, channels last
+  const uint8_t* panels;  // all of them
+  void* output;           // of the first image, channels last
+  uint8_t* scratch;       // `row_scratch_bytes`, aligned to 64
+  int64_t first_pixel, last_pixel;
+  int64_t first_panel, last_panel;
+};
+
+// Part of a depthwise convolution whose channels are last: rows of outputs are counted over the
+// images, blocks are of 64 channels.
+struct LineRange {
+  const uint8_t* input;  // of the first image
+  const int8_t* filter;  // all rows
+  void* output;          // of the first image
+  uint8_t* scratch;      // `line_scratch_bytes`, aligned to 64
+  int64_t first_line, last_line;
+  int64_t block;
+};
+
 struct ConvolutionKernels {
   double products_per_ns, requantize_row_ns;  // of one thread, roughly
   bool has_row_kernel;                        // for a layout whose `taps_fit_one_load`
+  bool prefers_channels_last;                 // to planes, even if images are transposed for it
 
   // Packs channels [first, last) of one image into its planes.
   void (*pack)(const ConvProblem& problem, const uint8_t* image, int64_t first, int64_t last,
@@ -83,9 +127,49 @@ struct ConvolutionKernels {
 
   // Multiplies rows of all groups, where each has one input channel.
   void (*depthwise)(const ConvProblem& problem, const TileRange& range);
+
+  // The next four are null where an instruction set has no product of rows.
+
+  void (*lay_out_rows)(ConvProblem& problem);
+
+  // Packs panels [first, last) of a filter.
+  void (*pack_filter)(const ConvProblem& problem, const int8_t* filter, int64_t first,
+                      int64_t last, uint8_t* panels);
+
+  void (*multiply_rows)(const ConvProblem& problem, const RowRange& range);
+
+  // Depthwise, with one output channel for each of the input.
+  void (*multiply_lines)(const ConvProblem& problem, const LineRange& range);
+
+  // target[c * target_stride + r] = source[r * source_stride + c]
+  void (*transpose)(uint8_t* target, int64_t target_stride, const uint8_t* source,
+                    int64_t source_stride, int64_t rows, int64_t columns);
 };
 
 namespace {
+
+// For the rows that are gathered, one more, and the sums of 32.
+inline int64_t row_scratch_bytes(const RowLayout& rows) {
+  return (rows.rows_at_once + 1) * rows.row_bytes + kTileBytes + 2 * kPanelWidth;
+}
+
+constexpr int64_t kOutputsOfLine = 64;  // whose columns are interleaved at once
+
+inline int64_t tap_quads(const ConvShape& shape) {
+  return (shape.height.kernel + kKPack - 1) / kKPack;
+}
+
+// Columns of the input, or of its padding, that the outputs of a line meet.
+inline int64_t columns_of_line(const Axis& width) {
+  const int64_t outputs = width.output < kOutputsOfLine ? width.output : kOutputsOfLine;
+  return (outputs - 1) * width.stride + (width.kernel - 1) * width.dilation + 1;
+}
+
+// For the interleaved columns of a line and the weights, in words of up to 16 bits a tap.
+inline int64_t line_scratch_bytes(const ConvShape& shape) {
+  const int64_t columns = columns_of_line(shape.width) + shape.width.kernel;
+  return 2 * columns * tap_quads(shape) * kQuadBytes;
+}
 
 inline bool is_depthwise(const ConvShape& shape) { return shape.channels == 1; }
 

@@ -19,42 +19,20 @@ struct alignas(64) TileShapes {
   uint8_t rows[16] = {};
 };
 
-// It has the tile registers from its first block on tiles until it is destroyed.
-class TileMicrokernel {
+// The tile registers, which a thread has from its first shape on until this is destroyed.
+class TileRegisters {
  public:
-  static constexpr bool kNeedsWholeSteps = true;
-  static constexpr double kProductsPerNs = 1000;
+  TileRegisters() = default;
+  TileRegisters(const TileRegisters&) = delete;
+  TileRegisters& operator=(const TileRegisters&) = delete;
 
-  TileMicrokernel() = default;
-  TileMicrokernel(const TileMicrokernel&) = delete;
-  TileMicrokernel& operator=(const TileMicrokernel&) = delete;
-
-  ~TileMicrokernel() {
+  ~TileRegisters() {
     if (rows_ != 0) _tile_release();
   }
 
-  // Not inlined: its loops need the address registers.
-  __attribute__((noinline)) void multiply(const uint8_t* panel, const FilterRows& filter,
-                                          int32_t* acc) {
-    if (filter.count < 4 || filter.depth < 16) {
-      return VectorMicrokernel::multiply(panel, filter, acc);
-    }
-    shape_tiles(filter.count);
-    __asm__ volatile("" ::: "memory");  // tile loads do not say that they read memory
-    for (int half = 0; half < 2; ++half) {
-      if (filter.count > 16) {
-        multiply_half<true>(panel + 128 * half, filter, acc + 32 * half);
-      } else {
-        multiply_half<false>(panel + 128 * half, filter, acc + 32 * half);
-      }
-    }
-  }
-
- private:
-  static uint8_t u8(int value) { return static_cast<uint8_t>(value); }
-
-  // Sets the tile registers' shapes when the number of rows changes.
-  void shape_tiles(int rows) {
+  // Shapes them for up to 32 rows: tiles 0, 1 and 4 the first 16, tiles 2, 3 and 5 the others,
+  // tiles 6 and 7 whole.
+  void shape(int rows) {
     if (rows == rows_) return;
     rows_ = rows;
     const int upper = rows < 16 ? rows : 16;
@@ -69,6 +47,35 @@ class TileMicrokernel {
     _tile_loadconfig(&shapes);
   }
 
+ private:
+  static uint8_t u8(int value) { return static_cast<uint8_t>(value); }
+
+  int rows_ = 0;
+};
+
+class TileMicrokernel {
+ public:
+  static constexpr bool kNeedsWholeSteps = true;
+  static constexpr double kProductsPerNs = 1000;
+
+  // Not inlined: its loops need the address registers.
+  __attribute__((noinline)) void multiply(const uint8_t* panel, const FilterRows& filter,
+                                          int32_t* acc) {
+    if (filter.count < 4 || filter.depth < 16) {
+      return VectorMicrokernel::multiply(panel, filter, acc);
+    }
+    registers_.shape(filter.count);
+    __asm__ volatile("" ::: "memory");  // tile loads do not say that they read memory
+    for (int half = 0; half < 2; ++half) {
+      if (filter.count > 16) {
+        multiply_half<true>(panel + 128 * half, filter, acc + 32 * half);
+      } else {
+        multiply_half<false>(panel + 128 * half, filter, acc + 32 * half);
+      }
+    }
+  }
+
+ private:
   // 32 columns times up to 16 rows, or up to 32: tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7
   // columns.
   template <bool lower>
@@ -105,7 +112,7 @@ class TileMicrokernel {
     }
   }
 
-  int rows_ = 0;
+  TileRegisters registers_;
 };
 
 }  // namespace

@@ -22,11 +22,12 @@ struct Simd {
   static constexpr int kTileRows = 4, kTileVectors = 2;
   static constexpr int kVectorsPacked = 4;
 #ifdef __AVXVNNI__
-  static constexpr double kProductsPerNs = 80;
+  static constexpr double kProductsPerNs = 150;
 #else
-  static constexpr double kProductsPerNs = 30;
+  static constexpr double kProductsPerNs = 60;
 #endif
-  static constexpr double kRequantizeRowNs = 40;
+  static constexpr double kRequantizeRowNs = 16;
+  static constexpr bool kMultipliesRows = true;
   static constexpr bool kPermutesBytes = false, kExpandsBytes = false, kStoresMasked = false;
 
   static constexpr int column_of(int vector, int lane) {
@@ -132,11 +133,100 @@ struct Simd {
 
 #endif
 
+  // --- products of rows
+
+  // Lane i of vector j becomes lane j of vector i.
+  static void transpose_words(Int32s* v) {
+    __m256i a[8], b[8];
+#pragma GCC unroll 4
+    for (int i = 0; i < 8; i += 2) {
+      a[i] = _mm256_unpacklo_epi32(v[i], v[i + 1]);
+      a[i + 1] = _mm256_unpackhi_epi32(v[i], v[i + 1]);
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < 8; i += 4) {
+      b[i] = _mm256_unpacklo_epi64(a[i], a[i + 2]);
+      b[i + 1] = _mm256_unpackhi_epi64(a[i], a[i + 2]);
+      b[i + 2] = _mm256_unpacklo_epi64(a[i + 1], a[i + 3]);
+      b[i + 3] = _mm256_unpackhi_epi64(a[i + 1], a[i + 3]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      v[i] = _mm256_permute2x128_si256(b[i], b[i + 4], 0x20);
+      v[i + 4] = _mm256_permute2x128_si256(b[i], b[i + 4], 0x31);
+    }
+  }
+
+#ifdef __AVXVNNI__
+
+  static constexpr int kWordsOfQuad = 1;
+  static constexpr int kRowTileRows = 6, kRowTileVectors = 2;
+
+  static void multiply_words(Int32s& sums, Int32s row, Int32s columns) {
+    sums = _mm256_dpbusd_avx_epi32(sums, row, columns);
+  }
+
+  static void pack_row(uint8_t* target, const uint8_t* source, int64_t bytes, uint8_t flip) {
+    for (int64_t i = 0; i < bytes; ++i) target[i] = source[i] ^ flip;
+  }
+
+#else
+
+  // Words are 16-bit pairs, widened once, since the product has no instruction for bytes: of a quad
+  // first bytes 0 and 2, then bytes 1 and 3.
+  static constexpr int kWordsOfQuad = 2;
+  static constexpr int kRowTileRows = 6, kRowTileVectors = 2;
+
+  static void multiply_words(Int32s& sums, Int32s row, Int32s columns) {
+    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(row, columns));
+  }
+
+  static void pack_row(uint8_t* target, const uint8_t* source, int64_t bytes, uint8_t flip) {
+    const __m256i sign = _mm256_set1_epi8(static_cast<char>(flip));
+    for (int64_t i = 0; i < bytes; i += 32, target += 64) {
+      alignas(32) uint8_t last[32];
+      const uint8_t* from = source + i;
+      if (bytes - i < 32) {  // what is past the row becomes zeros
+        __builtin_memset(last, flip, sizeof last);
+        __builtin_memcpy(last, from, static_cast<size_t>(bytes - i));
+        from = last;
+      }
+      Int32s words[2];
+      widen_pixels(_mm256_xor_si256(load(from), sign), words);
+      const __m256i low = _mm256_unpacklo_epi32(words[0], words[1]);
+      const __m256i high = _mm256_unpackhi_epi32(words[0], words[1]);
+      store(target, _mm256_permute2x128_si256(low, high, 0x20));
+      store(target + 32, _mm256_permute2x128_si256(low, high, 0x31));
+    }
+  }
+
+  // The words of columns, of a quad of signed bytes each.
+  static void widen_columns(Int32s quads, Int32s* words) {
+    words[0] = _mm256_srai_epi16(_mm256_slli_epi16(quads, 8), 8);
+    words[1] = _mm256_srai_epi16(quads, 8);
+  }
+
+  // The same of unsigned bytes.
+  static void widen_pixels(Int32s quads, Int32s* words) {
+    words[0] = _mm256_and_si256(quads, _mm256_set1_epi16(0xff));
+    words[1] = _mm256_srli_epi16(quads, 8);
+  }
+
+#endif
+
+  static void store_bytes_in_order(uint8_t* bytes, const Int32s* rounded, int32_t zero_point,
+                                   bool is_signed) {
+    store_bytes(bytes, rounded, zero_point, is_signed);
+    const __m256i order = _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0);
+    store(bytes, _mm256_permutevar8x32_epi32(load(bytes), order));
+  }
+
   // --- requantization
 
   using Floats = __m256;
 
   static Floats broadcast_float(float value) { return _mm256_set1_ps(value); }
+  static Floats load_floats(const float* p) { return _mm256_loadu_ps(p); }
   static void store_floats(float* p, Floats v) { _mm256_storeu_ps(p, v); }
   static Floats divide(Floats a, Floats b) { return _mm256_div_ps(a, b); }
 
@@ -150,8 +240,8 @@ struct Simd {
 
   static uint64_t round(Floats v, Floats band, Int32s& rounded) {
     const __m256 magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
-    const __m256 nearest = _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    rounded = _mm256_cvttps_epi32(nearest);
+    rounded = _mm256_cvtps_epi32(v);  // to even, as a thread's control word has it
+    const __m256 nearest = _mm256_cvtepi32_ps(rounded);
     const __m256 rest = _mm256_and_ps(_mm256_sub_ps(v, nearest), magnitude);
     const int mask = _mm256_movemask_ps(_mm256_cmp_ps(rest, band, _CMP_GE_OQ));
     return static_cast<unsigned>(mask);

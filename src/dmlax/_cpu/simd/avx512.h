@@ -20,6 +20,7 @@ struct Simd {
   static constexpr int kTileRows = 6, kTileVectors = 4;
   static constexpr int kVectorsPacked = 4;
   static constexpr double kProductsPerNs = 120, kRequantizeRowNs = 8;
+  static constexpr bool kMultipliesRows = true;
   static constexpr bool kPermutesBytes = true, kExpandsBytes = true, kStoresMasked = true;
 
   static constexpr int column_of(int vector, int lane) {
@@ -100,11 +101,68 @@ struct Simd {
     sums = _mm512_dpbusd_epi32(sums, columns.quads, weights.quads);
   }
 
+  // --- products of rows
+
+  static constexpr int kWordsOfQuad = 1;
+  static constexpr int kRowTileRows = 6, kRowTileVectors = 4;
+
+  static void multiply_words(Int32s& sums, Int32s row, Int32s columns) {
+    sums = _mm512_dpbusd_epi32(sums, row, columns);
+  }
+
+  // Lane i of vector j becomes lane j of vector i.
+  static void transpose_words(Int32s* v) {
+    __m512i a[16], b[16];
+#pragma GCC unroll 8
+    for (int i = 0; i < 16; i += 2) {
+      a[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]);
+      a[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 16; i += 4) {
+      b[i] = _mm512_unpacklo_epi64(a[i], a[i + 2]);
+      b[i + 1] = _mm512_unpackhi_epi64(a[i], a[i + 2]);
+      b[i + 2] = _mm512_unpacklo_epi64(a[i + 1], a[i + 3]);
+      b[i + 3] = _mm512_unpackhi_epi64(a[i + 1], a[i + 3]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      a[i] = _mm512_shuffle_i32x4(b[i], b[i + 4], 0x88);
+      a[i + 4] = _mm512_shuffle_i32x4(b[i], b[i + 4], 0xdd);
+      a[i + 8] = _mm512_shuffle_i32x4(b[i + 8], b[i + 12], 0x88);
+      a[i + 12] = _mm512_shuffle_i32x4(b[i + 8], b[i + 12], 0xdd);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+      v[i] = _mm512_shuffle_i32x4(a[i], a[i + 8], 0x88);
+      v[i + 8] = _mm512_shuffle_i32x4(a[i], a[i + 8], 0xdd);
+    }
+  }
+
+  static void pack_row(uint8_t* target, const uint8_t* source, int64_t bytes, uint8_t flip) {
+    const __m512i sign = _mm512_set1_epi8(static_cast<char>(flip));
+    for (int64_t i = 0; i < bytes; i += 64) {
+      const __mmask64 mask = _bzhi_u64(~uint64_t{0}, static_cast<unsigned>(
+                                                         bytes - i < 64 ? bytes - i : 64));
+      const __m512i x = _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, source + i), sign);
+      _mm512_mask_storeu_epi8(target + i, mask, x);
+    }
+  }
+
+  static void store_bytes_in_order(uint8_t* bytes, const Int32s* rounded, int32_t zero_point,
+                                   bool is_signed) {
+    store_bytes(bytes, rounded, zero_point, is_signed);
+    const __m512i order =
+        _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+    store(bytes, _mm512_permutexvar_epi32(order, load(bytes)));
+  }
+
   // --- requantization
 
   using Floats = __m512;
 
   static Floats broadcast_float(float value) { return _mm512_set1_ps(value); }
+  static Floats load_floats(const float* p) { return _mm512_loadu_ps(p); }
   static void store_floats(float* p, Floats v) { _mm512_storeu_ps(p, v); }
   static Floats divide(Floats a, Floats b) { return _mm512_div_ps(a, b); }
 

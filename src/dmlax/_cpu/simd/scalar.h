@@ -16,6 +16,7 @@ struct Simd {
   static constexpr int kTileRows = 1, kTileVectors = 1;
   static constexpr int kVectorsPacked = 1;
   static constexpr double kProductsPerNs = 7, kRequantizeRowNs = 300;
+  static constexpr bool kMultipliesRows = false;
   static constexpr bool kPermutesBytes = false, kExpandsBytes = false, kStoresMasked = false;
 
   static constexpr int column_of(int, int lane) { return lane; }

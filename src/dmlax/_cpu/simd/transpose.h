@@ -1,78 +1,107 @@
-// Transposes bytes: 16 by 16 with SSE2 and NEON, which every x86-64 and AArch64 has, one by one
-// elsewhere.
+// Transposes bytes: 16 rows and a vector's columns at once with SSE2 or more, which every x86-64 has,
+// one by one elsewhere.
 #ifndef DMLAX_CPU_SIMD_TRANSPOSE_H_
 #define DMLAX_CPU_SIMD_TRANSPOSE_H_
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#elif defined(__ARM_NEON)
-#include <arm_neon.h>
+#ifdef __SSE2__
+#include <immintrin.h>
 #endif
 
+#include <cstddef>
 #include <cstdint>
 
 namespace dmlax {
 namespace DMLAX_ISA_NAMESPACE {
 namespace {
 
-#if defined(__SSE2__) || defined(__ARM_NEON)
-constexpr int64_t kTransposed = 16;  // rows and columns at once
-
 #ifdef __SSE2__
-using Bytes16 = __m128i;
 
-inline Bytes16 load_16(const uint8_t* p) {
-  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+// A vector is lanes of 16 bytes; bytes are interleaved within each.
+inline void load_bytes(__m128i& v, const uint8_t* p) {
+  v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
 }
-inline void store_16(uint8_t* p, Bytes16 bytes) {
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
+inline __m128i interleave_low(__m128i a, __m128i b) { return _mm_unpacklo_epi8(a, b); }
+inline __m128i interleave_high(__m128i a, __m128i b) { return _mm_unpackhi_epi8(a, b); }
+#if defined(__AVX512BW__)
+using WidestBytes = __m512i;
+inline void load_bytes(__m512i& v, const uint8_t* p) { v = _mm512_loadu_si512(p); }
+inline __m512i interleave_low(__m512i a, __m512i b) { return _mm512_unpacklo_epi8(a, b); }
+inline __m512i interleave_high(__m512i a, __m512i b) { return _mm512_unpackhi_epi8(a, b); }
+#elif defined(__AVX2__)
+using WidestBytes = __m256i;
+inline void load_bytes(__m256i& v, const uint8_t* p) {
+  v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
 }
-inline Bytes16 interleave_low(Bytes16 a, Bytes16 b) { return _mm_unpacklo_epi8(a, b); }
-inline Bytes16 interleave_high(Bytes16 a, Bytes16 b) { return _mm_unpackhi_epi8(a, b); }
+inline __m256i interleave_low(__m256i a, __m256i b) { return _mm256_unpacklo_epi8(a, b); }
+inline __m256i interleave_high(__m256i a, __m256i b) { return _mm256_unpackhi_epi8(a, b); }
 #else
-using Bytes16 = uint8x16_t;
-
-inline Bytes16 load_16(const uint8_t* p) { return vld1q_u8(p); }
-inline void store_16(uint8_t* p, Bytes16 bytes) { vst1q_u8(p, bytes); }
-inline Bytes16 interleave_low(Bytes16 a, Bytes16 b) { return vzip1q_u8(a, b); }
-inline Bytes16 interleave_high(Bytes16 a, Bytes16 b) { return vzip2q_u8(a, b); }
+using WidestBytes = __m128i;
 #endif
 
+// 16 rows, and a vector's columns.
+template <typename Bytes>
 inline void transpose_block(uint8_t* target, int64_t target_stride, const uint8_t* source,
                             int64_t source_stride) {
-  Bytes16 a[16], b[16];
-  for (int i = 0; i < 16; ++i) a[i] = load_16(source + i * source_stride);
+  Bytes a[16], b[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) load_bytes(a[i], source + i * source_stride);
+#pragma GCC unroll 4
   for (int round = 0; round < 4; ++round) {
+#pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) {
       b[2 * i] = interleave_low(a[i], a[i + 8]);
       b[2 * i + 1] = interleave_high(a[i], a[i + 8]);
     }
-    __builtin_memcpy(a, b, sizeof a);
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) a[i] = b[i];
   }
-  for (int i = 0; i < 16; ++i) store_16(target + i * target_stride, a[i]);
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) {
+    alignas(64) uint8_t lanes[sizeof(Bytes)];
+    __builtin_memcpy(lanes, &a[i], sizeof lanes);
+#pragma GCC unroll 4
+    for (size_t lane = 0; 16 * lane < sizeof(Bytes); ++lane) {
+      uint8_t* to = target + static_cast<int64_t>(16 * lane + i) * target_stride;
+      __builtin_memcpy(to, lanes + 16 * lane, 16);
+    }
+  }
 }
-#else
-constexpr int64_t kTransposed = 1;
 
-inline void transpose_block(uint8_t* target, int64_t, const uint8_t* source, int64_t) {
-  *target = *source;
+// 16 rows; the last block overlaps the one before. False where there are fewer than 16 columns.
+inline bool transpose_rows(uint8_t* target, int64_t target_stride, const uint8_t* source,
+                           int64_t source_stride, int64_t columns) {
+  constexpr int64_t kWidest = sizeof(WidestBytes);
+  if (columns < 16) return false;
+  int64_t c = 0;
+  for (; c + kWidest <= columns; c += kWidest) {
+    transpose_block<WidestBytes>(target + c * target_stride, target_stride, source + c,
+                                 source_stride);
+  }
+  for (; c < columns; c += 16) {
+    const int64_t at = c + 16 <= columns ? c : columns - 16;
+    transpose_block<__m128i>(target + at * target_stride, target_stride, source + at,
+                             source_stride);
+  }
+  return true;
 }
+
+#else
+
+inline bool transpose_rows(uint8_t*, int64_t, const uint8_t*, int64_t, int64_t) { return false; }
+
 #endif
 
 // target[c * target_stride + r] = source[r * source_stride + c]
 inline void transpose(uint8_t* target, int64_t target_stride, const uint8_t* source,
                       int64_t source_stride, int64_t rows, int64_t columns) {
-  const int64_t whole_rows = rows - rows % kTransposed;
-  const int64_t whole_columns = columns - columns % kTransposed;
-  for (int64_t r = 0; r < whole_rows; r += kTransposed) {
-    for (int64_t c = 0; c < whole_columns; c += kTransposed) {
-      transpose_block(target + c * target_stride + r, target_stride, source + r * source_stride + c,
-                      source_stride);
-    }
-  }
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = r < whole_rows ? whole_columns : 0; c < columns; ++c) {
-      target[c * target_stride + r] = source[r * source_stride + c];
+  for (int64_t r = 0; r < rows; r += 16) {
+    const int64_t first = r + 16 <= rows || rows < 16 ? r : rows - 16;  // overlaps, too
+    const uint8_t* from = source + first * source_stride;
+    uint8_t* to = target + first;
+    if (rows >= 16 && transpose_rows(to, target_stride, from, source_stride, columns)) continue;
+    const int64_t count = rows - first < 16 ? rows - first : 16;
+    for (int64_t i = 0; i < count; ++i, from += source_stride) {
+      for (int64_t c = 0; c < columns; ++c) to[c * target_stride + i] = from[c];
     }
   }
 }

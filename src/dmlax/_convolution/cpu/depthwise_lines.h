@@ -1,0 +1,241 @@
+// Depthwise convolution of channels that come last, 64 channels at once. The taps of a kernel
+// column, four rows of them interleaved, are one operand of a product; a column that is interleaved
+// once serves all the outputs of a line that meet it.
+#ifndef DMLAX_CONVOLUTION_CPU_DEPTHWISE_LINES_H_
+#define DMLAX_CONVOLUTION_CPU_DEPTHWISE_LINES_H_
+
+#include <cstdint>
+
+#include "dmlax/_convolution/cpu/kernels.h"
+#include "dmlax/_convolution/cpu/pixel_rows.h"
+#include "dmlax/_cpu/gemm/rows.h"
+#include "dmlax/_cpu/simd/interface.h"
+
+namespace dmlax {
+namespace DMLAX_ISA_NAMESPACE {
+namespace {
+
+// What is the same for all outputs of 64 channels, in the order of a panel's columns.
+template <typename S>
+struct ChannelBlock {
+  alignas(64) int32_t offset[kPanelWidth], filter_zero[kPanelWidth];
+  alignas(64) float estimate[kPanelWidth], band[kPanelWidth];
+  int64_t first, count;
+
+  ChannelBlock(const ConvProblem& problem, int64_t block) : first(block * kPanelWidth) {
+    const RequantizeParams& params = problem.requantize;
+    const int64_t left = problem.shape.output_channels - first;
+    count = left < kPanelWidth ? left : kPanelWidth;
+    for (int i = 0; i < kPanelWidth; ++i) {
+      const int64_t channel = first + S::column_of(i / S::kLanes, i % S::kLanes);
+      offset[i] = params.offset[channel];
+      filter_zero[i] = params.filter_zero == nullptr ? 0 : params.filter_zero[channel];
+      if (!params.quantized) continue;
+      estimate[i] = params.estimate[channel];
+      band[i] = params.band[channel];
+    }
+  }
+};
+
+// Words of 64 channels: a column's taps, of kKPack kernel rows.
+template <typename S>
+constexpr int64_t kTapBytes = S::kWordsOfQuad * kQuadBytes;
+
+// As words, in place of each quad.
+template <typename S, typename Widen>
+inline void store_words(const uint8_t* quad, const Widen& widen, uint8_t* target) {
+  for (int j = 0; j < kVectors; ++j) {
+    typename S::Int32s words[S::kWordsOfQuad];
+    widen(S::load(quad + j * 4 * S::kLanes), words);
+    for (int w = 0; w < S::kWordsOfQuad; ++w) {
+      S::store(target + w * kQuadBytes + j * 4 * S::kLanes, words[w]);
+    }
+  }
+}
+
+// The block's weights: [column][quad][word][64 channels]. Rows past the kernel are zeros.
+template <typename S>
+inline void load_weights(const ConvProblem& problem, const int8_t* filter,
+                         const ChannelBlock<S>& block, uint8_t* weights) {
+  const ConvShape& shape = problem.shape;
+  const int64_t quads = tap_quads(shape), columns = shape.width.kernel;
+  for (int64_t column = 0; column < columns; ++column) {
+    for (int64_t quad = 0; quad < quads; ++quad, weights += kTapBytes<S>) {
+      alignas(64) int8_t taps[kPanelWidth][kKPack] = {};
+      for (int i = 0; i < kPanelWidth; ++i) {
+        const int64_t channel = S::column_of(i / S::kLanes, i % S::kLanes);
+        if (channel >= block.count) continue;
+        const int8_t* row = filter + (block.first + channel) * shape.depth;
+        for (int64_t k = 0; k < kKPack && kKPack * quad + k < shape.height.kernel; ++k) {
+          taps[i][k] = row[(kKPack * quad + k) * columns + column];
+        }
+      }
+      const uint8_t* bytes = reinterpret_cast<const uint8_t*>(taps);
+      if constexpr (S::kWordsOfQuad == 1) {
+        __builtin_memcpy(weights, bytes, kQuadBytes);
+      } else {
+        store_words<S>(bytes, S::widen_columns, weights);
+      }
+    }
+  }
+}
+
+// The rows that a line's windows meet in one quad of the kernel, from column 0; the padding's do
+// not move.
+struct TapRows {
+  const uint8_t* first[kKPack];
+  int64_t step[kKPack];
+  int count;
+};
+
+// Outputs of one line, of a block of channels.
+template <typename S>
+struct Line {
+  const ConvProblem& problem;
+  const LineRange& range;
+  const ChannelBlock<S>& block;
+  const uint8_t* weights;
+  uint8_t* columns;  // interleaved: [column][quad][word][64 channels]
+
+  // Outputs [first, last) of the line.
+  void run(int64_t line, int64_t first, int64_t last) const {
+    const Axis& width = problem.shape.width;
+    const int64_t outputs = last - first;
+    interleave(line, first * width.stride - width.start,
+               (outputs - 1) * width.stride + (width.kernel - 1) * width.dilation + 1);
+    const RequantizeParams& params = problem.requantize;
+    const PixelChannels<S, false> channels{
+        params,         block.first, block.count, params.filter_zero ? block.filter_zero : nullptr,
+        block.estimate, block.band};
+    const uint8_t* taps = columns;
+    int64_t at = (line * width.output + first) * problem.shape.output_channels + block.first;
+    for (int64_t i = 0; i < outputs; ++i) {
+      alignas(64) int32_t sums[kPanelWidth], tap_sums[kPanelWidth];
+      multiply(taps, sums);
+      if (channels.filter_zero != nullptr) sum_taps(taps, tap_sums);
+      store_pixel(channels, tap_sums, sums, range.output, at);
+      taps += width.stride * column_bytes();
+      at += problem.shape.output_channels;
+    }
+  }
+
+ private:
+  int64_t column_bytes() const { return tap_quads(problem.shape) * kTapBytes<S>; }
+
+  // Interleaves the kernel's rows of `count` columns from `left` on; the padding's too.
+  void interleave(int64_t line, int64_t left, int64_t count) const {
+    const ConvShape& shape = problem.shape;
+    alignas(64) uint8_t padding[kPanelWidth];
+    __builtin_memset(padding, problem.layout.padding, sizeof padding);
+    for (int64_t quad = 0; quad < tap_quads(shape); ++quad) {
+      const TapRows rows = tap_rows(line, kKPack * quad, padding);
+      const TapRows outside = {{padding, padding, padding, padding}, {}, rows.count};
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t x = left + i;
+        const bool inside = x >= 0 && x < shape.width.size;
+        interleave_column(inside ? rows : outside, x,
+                          columns + i * column_bytes() + quad * kTapBytes<S>);
+      }
+    }
+  }
+
+  TapRows tap_rows(int64_t line, int64_t first, const uint8_t* padding) const {
+    const ConvShape& shape = problem.shape;
+    const Axis& height = shape.height;
+    const uint8_t* image = range.input + line / height.output * shape.input_elements + block.first;
+    const int64_t top = line % height.output * height.stride - height.start;
+    const int64_t left = height.kernel - first;
+    TapRows rows = {{}, {}, static_cast<int>(left < kKPack ? left : kKPack)};
+    for (int k = 0; k < rows.count; ++k) {
+      const int64_t y = top + (first + k) * height.dilation;
+      const bool inside = y >= 0 && y < height.size;
+      rows.first[k] = inside ? image + y * shape.width.size * shape.input_channels : padding;
+      rows.step[k] = inside ? shape.input_channels : 0;
+    }
+    return rows;
+  }
+
+  void interleave_column(const TapRows& rows, int64_t x, uint8_t* target) const {
+    const uint8_t* from[kKPack];
+    for (int k = 0; k < rows.count; ++k) from[k] = rows.first[k] + x * rows.step[k];
+    const uint8_t flip = problem.shape.input_signed ? 128 : 0;
+    if constexpr (S::kWordsOfQuad == 1) {
+      interleave_taps(from, rows.count, flip, target);
+    } else {
+      alignas(64) uint8_t quad[kQuadBytes];
+      interleave_taps(from, rows.count, flip, quad);
+      store_words<S>(quad, S::widen_pixels, target);
+    }
+  }
+
+  void interleave_taps(const uint8_t* const* from, int count, uint8_t flip, uint8_t* quad) const {
+    if (count == 3) {
+      S::interleave_rows(from, 3, block.count, flip, quad);
+    } else {
+      S::interleave_rows(from, count, block.count, flip, quad);
+    }
+  }
+
+  void multiply(const uint8_t* taps, int32_t* sums) const {
+    const Axis& width = problem.shape.width;
+    const int64_t bytes = column_bytes(), step = width.dilation * bytes;
+    constexpr int kAtOnce = 4;  // vectors
+    for (int j = 0; j < kVectors; j += kAtOnce) {
+      typename S::Int32s a[kAtOnce];
+#pragma GCC unroll 4
+      for (int v = 0; v < kAtOnce; ++v) a[v] = S::load(block.offset + (j + v) * S::kLanes);
+      const uint8_t* from = taps + j * 4 * S::kLanes;
+      const uint8_t* weight = weights + j * 4 * S::kLanes;
+      for (int64_t column = 0; column < width.kernel; ++column, from += step, weight += bytes) {
+        for (int64_t at = 0; at < bytes; at += kQuadBytes) {
+#pragma GCC unroll 4
+          for (int v = 0; v < kAtOnce; ++v) {
+            const int64_t lanes = at + v * 4 * S::kLanes;
+            S::multiply_words(a[v], S::load(from + lanes), S::load(weight + lanes));
+          }
+        }
+      }
+#pragma GCC unroll 4
+      for (int v = 0; v < kAtOnce; ++v) S::store(sums + (j + v) * S::kLanes, a[v]);
+    }
+  }
+
+  // Rows past the kernel were interleaved as zeros.
+  void sum_taps(const uint8_t* taps, int32_t* sums) const {
+    const Axis& width = problem.shape.width;
+    const int64_t bytes = column_bytes(), step = width.dilation * bytes;
+    const auto ones = S::broadcast(S::kWordsOfQuad == 1 ? 0x01010101 : 0x00010001);
+    for (int j = 0; j < kVectors; ++j) {
+      auto a = S::broadcast(0);
+      for (int64_t column = 0; column < width.kernel; ++column) {
+        const uint8_t* from = taps + column * step + j * 4 * S::kLanes;
+        for (int64_t at = 0; at < bytes; at += kQuadBytes) {
+          S::multiply_words(a, S::load(from + at), ones);
+        }
+      }
+      S::store(sums + j * S::kLanes, a);
+    }
+  }
+};
+
+template <typename S>
+void multiply_lines(const ConvProblem& problem, const LineRange& range) {
+  const ConvShape& shape = problem.shape;
+  const ChannelBlock<S> block(problem, range.block);
+  uint8_t* weights = range.scratch;
+  uint8_t* columns = weights + shape.width.kernel * tap_quads(shape) * kTapBytes<S>;
+  load_weights<S>(problem, range.filter, block, weights);
+  const Line<S> line{problem, range, block, weights, columns};
+  for (int64_t y = range.first_line; y < range.last_line; ++y) {
+    for (int64_t x = 0; x < shape.width.output; x += kOutputsOfLine) {
+      const int64_t left = shape.width.output - x;
+      line.run(y, x, x + (left < kOutputsOfLine ? left : kOutputsOfLine));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace DMLAX_ISA_NAMESPACE
+}  // namespace dmlax
+
+#endif  // DMLAX_CONVOLUTION_CPU_DEPTHWISE_LINES_H_

@@ -1,0 +1,265 @@
+#include "dmlax/_convolution/cpu/row_schedule.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+
+#include "dmlax/_cpu/phases.h"
+#include "dmlax/_cpu/scratch.h"
+
+namespace dmlax {
+namespace {
+
+constexpr double kThreadWakeupNs = 50000;   // until a thread that sleeps is of help
+constexpr double kPackedBytesPerNs = 16;    // of a filter
+constexpr int64_t kStepsOfTask = 2;         // of pixels, that a panel is read for, at least
+constexpr int64_t kTasksOfThread = 4;
+constexpr int64_t kPackedOfTask = 1 << 16;  // bytes of panels
+constexpr int64_t kTransposedAtOnce = 1 << 24;  // bytes of images and outputs
+
+thread_local Scratch call_scratch;  // of a call's first thread, for all of them
+thread_local Scratch input_scratch, output_scratch;
+thread_local Scratch own_scratch;
+
+struct RowSchedule {
+  const ConvProblem& problem;
+  const ConvShape& shape = problem.shape;
+  const RowLayout& rows = problem.rows;
+  const ConvolutionKernels& kernels;
+  const ConvBuffers& buffers;
+
+  int64_t pixels() const { return shape.images * shape.output_pixels; }
+  int64_t steps() const { return (pixels() + rows.step - 1) / rows.step; }
+  int64_t all_panels() const { return shape.groups * rows.panels; }
+  int64_t output_bytes() const { return problem.requantize.quantized ? 1 : 4; }
+
+  bool is_small() const {
+    const double depth = static_cast<double>(shape.depth * shape.output_channels);
+    const double outputs = static_cast<double>(pixels() * all_panels());
+    const double time = static_cast<double>(pixels()) * depth / kernels.products_per_ns +
+                        depth / kPackedBytesPerNs + outputs * kernels.requantize_row_ns;
+    return time < kThreadWakeupNs;
+  }
+
+  bool run(xla::ffi::ThreadPool& pool) const {
+    const int64_t threads = pool.num_threads();
+    const bool alone = threads <= 1 || is_small();
+    const int64_t panel_bytes = all_panels() * rows.panel_bytes;
+    uint8_t* panels = call_scratch.take(panel_bytes);
+    if (panels == nullptr) return false;
+    const int64_t packed = std::max<int64_t>(1, kPackedOfTask / rows.panel_bytes);
+    const Parts parts(*this, alone ? 1 : threads);
+    std::atomic<bool> good{true};
+    const std::array<int64_t, 2> counts = {(all_panels() + packed - 1) / packed,
+                                           parts.pixels * parts.panels};
+    run_phases(alone ? nullptr : &pool, counts, [&](size_t phase, int64_t i) {
+      if (phase == 0) {
+        kernels.pack_filter(problem, buffers.filter, i * packed,
+                            std::min(all_panels(), (i + 1) * packed), panels);
+      } else if (!multiply(parts, i, panels)) {
+        good = false;
+      }
+    });
+    call_scratch.give_back();
+    return good;
+  }
+
+ private:
+  // How many ranges of pixels and of panels tasks have.
+  struct Parts {
+    int64_t pixels, panels;
+
+    Parts(const RowSchedule& schedule, int64_t threads) {
+      const int64_t steps = schedule.steps(), wanted = threads * kTasksOfThread;
+      if (threads == 1) {
+        pixels = panels = 1;
+        return;
+      }
+      pixels = std::clamp<int64_t>(steps / kStepsOfTask, 1, wanted);
+      panels = pixels >= wanted / 2 ? 1 : std::min(schedule.all_panels(), wanted / pixels);
+    }
+  };
+
+  bool multiply(const Parts& parts, int64_t task, const uint8_t* panels) const {
+    uint8_t* memory = own_scratch.take(row_scratch_bytes(rows));
+    if (memory == nullptr) return false;
+    const int64_t pixel = task / parts.panels, panel = task % parts.panels;
+    const int64_t last_step = steps() * (pixel + 1) / parts.pixels;
+    kernels.multiply_rows(problem, {.input = buffers.input,
+                                    .panels = panels,
+                                    .output = buffers.output,
+                                    .scratch = memory,
+                                    .first_pixel = steps() * pixel / parts.pixels * rows.step,
+                                    .last_pixel = std::min(pixels(), last_step * rows.step),
+                                    .first_panel = panel * all_panels() / parts.panels,
+                                    .last_panel = (panel + 1) * all_panels() / parts.panels});
+    own_scratch.give_back();
+    return true;
+  }
+};
+
+struct LineSchedule {
+  const ConvProblem& problem;
+  const ConvShape& shape = problem.shape;
+  const ConvolutionKernels& kernels;
+  const ConvBuffers& buffers;
+
+  bool is_small() const {
+    const double pixels = static_cast<double>(shape.images * shape.output_pixels * blocks());
+    const double columns = static_cast<double>(tap_quads(shape) * (shape.width.kernel + 2));
+    return pixels * (kernels.requantize_row_ns + columns * kColumnNs) < kThreadWakeupNs;
+  }
+
+  bool run(xla::ffi::ThreadPool& pool) const {
+    const int64_t lines = shape.images * shape.height.output;
+    const int64_t threads = is_small() ? 1 : pool.num_threads();
+    const int64_t wanted = (threads * kTasksOfThread + blocks() - 1) / blocks();
+    const int64_t parts = threads == 1 ? 1 : std::min(lines, wanted);
+    std::atomic<bool> good{true};
+    const auto task = [&](int64_t i) {
+      uint8_t* memory = own_scratch.take(line_scratch_bytes(shape));
+      if (memory == nullptr) {
+        good = false;
+        return;
+      }
+      const int64_t part = i % parts;
+      kernels.multiply_lines(problem, {.input = buffers.input,
+                                       .filter = buffers.filter,
+                                       .output = buffers.output,
+                                       .scratch = memory,
+                                       .first_line = part * lines / parts,
+                                       .last_line = (part + 1) * lines / parts,
+                                       .block = i / parts});
+      own_scratch.give_back();
+    };
+    if (threads == 1) {
+      for (int64_t i = 0; i < parts * blocks(); ++i) task(i);
+    } else {
+      parallel_for(pool, parts * blocks(), task);
+    }
+    return good;
+  }
+
+ private:
+  static constexpr double kColumnNs = 4;  // to interleave or multiply four taps of 64 channels
+
+  int64_t blocks() const { return (shape.output_channels + kPanelWidth - 1) / kPanelWidth; }
+};
+
+bool run_path(const ConvProblem& problem, const ConvolutionKernels& kernels,
+              const ConvBuffers& buffers, xla::ffi::ThreadPool& pool) {
+  if (problem.path == Path::kLines) {
+    return LineSchedule{.problem = problem, .kernels = kernels, .buffers = buffers}.run(pool);
+  }
+  return RowSchedule{.problem = problem, .kernels = kernels, .buffers = buffers}.run(pool);
+}
+
+// As `transpose`.
+void transpose_int32(int32_t* target, int64_t target_stride, const int32_t* source,
+                     int64_t source_stride, int64_t rows, int64_t columns) {
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < columns; ++c) {
+      target[c * target_stride + r] = source[r * source_stride + c];
+    }
+  }
+}
+
+// Images whose channels come first, and copies of them whose channels come last.
+struct Transposition {
+  const ConvProblem& problem;
+  const ConvShape& shape = problem.shape;
+  const ConvolutionKernels& kernels;
+  xla::ffi::ThreadPool& pool;
+
+  void input(uint8_t* target, const uint8_t* source) const {
+    const int64_t channels = shape.input_channels, pixels = shape.input_elements / channels;
+    for_each_range(pixels, channels, [&](int64_t image, int64_t first, int64_t count) {
+      const int64_t at = image * shape.input_elements;
+      kernels.transpose(target + at + first * channels, channels, source + at + first, pixels,
+                        channels, count);
+    });
+  }
+
+  void output(void* target, const void* source) const {
+    const int64_t channels = shape.output_channels, pixels = shape.output_pixels;
+    for_each_range(channels, pixels, [&](int64_t image, int64_t first, int64_t count) {
+      const int64_t at = image * shape.output_elements, to = at + first * pixels;
+      if (problem.requantize.quantized) {
+        kernels.transpose(static_cast<uint8_t*>(target) + to, pixels,
+                          static_cast<const uint8_t*>(source) + at + first, channels, pixels,
+                          count);
+      } else {
+        transpose_int32(static_cast<int32_t*>(target) + to, pixels,
+                        static_cast<const int32_t*>(source) + at + first, channels, pixels, count);
+      }
+    });
+  }
+
+ private:
+  static constexpr int64_t kElementsOfTask = 1 << 15;
+
+  // Calls each(image, first, count) for ranges of an image's columns, which become rows.
+  template <typename Each>
+  void for_each_range(int64_t columns, int64_t rows, const Each& each) const {
+    const int64_t step = std::max<int64_t>(64, kElementsOfTask / rows / 64 * 64);
+    const int64_t ranges = (columns + step - 1) / step;
+    const auto task = [&](int64_t i) {
+      const int64_t first = i % ranges * step;
+      each(i / ranges, first, std::min(step, columns - first));
+    };
+    if (shape.images * columns * rows <= kElementsOfTask) {
+      for (int64_t i = 0; i < shape.images * ranges; ++i) task(i);
+    } else {
+      parallel_for(pool, shape.images * ranges, task);
+    }
+  }
+};
+
+// The input, the output or both are transposed.
+bool run_transposed(const ConvProblem& problem, const ConvolutionKernels& kernels,
+                    const ConvBuffers& buffers, xla::ffi::ThreadPool& pool, bool input,
+                    bool output) {
+  const ConvShape& shape = problem.shape;
+  const Transposition transposition{.problem = problem, .kernels = kernels, .pool = pool};
+  ConvBuffers last = buffers;
+  if (input) {
+    uint8_t* copies = input_scratch.take(shape.images * shape.input_elements);
+    if (copies == nullptr) return false;
+    transposition.input(copies, buffers.input);
+    last.input = copies;
+  }
+  if (!output) return run_path(problem, kernels, last, pool);
+  const int64_t element = problem.requantize.quantized ? 1 : 4;
+  last.output = output_scratch.take(shape.images * shape.output_elements * element);
+  if (last.output == nullptr || !run_path(problem, kernels, last, pool)) return false;
+  transposition.output(buffers.output, last.output);
+  return true;
+}
+
+}  // namespace
+
+bool run_channels_last(const ConvProblem& problem, const ConvolutionKernels& kernels,
+                       const ConvBuffers& buffers, xla::ffi::ThreadPool& pool) {
+  const ConvShape& shape = problem.shape;
+  const bool input = !shape.input_last && shape.height.size * shape.width.size > 1;
+  const bool output = !shape.output_last && shape.output_pixels > 1;
+  if (!input && !output) return run_path(problem, kernels, buffers, pool);
+  const int64_t element = problem.requantize.quantized ? 1 : 4;
+  const int64_t image = shape.input_elements + shape.output_elements * element;
+  const int64_t at_once = std::clamp<int64_t>(kTransposedAtOnce / image, 1, shape.images);
+  bool good = true;
+  for (int64_t first = 0; good && first < shape.images; first += at_once) {
+    ConvProblem part = problem;
+    part.shape.images = std::min(at_once, shape.images - first);
+    uint8_t* to = static_cast<uint8_t*>(buffers.output) + first * shape.output_elements * element;
+    const ConvBuffers images{.input = buffers.input + first * shape.input_elements,
+                             .filter = buffers.filter,
+                             .output = to};
+    good = run_transposed(part, kernels, images, pool, input, output);
+  }
+  input_scratch.give_back();
+  output_scratch.give_back();
+  return good;
+}
+
+}  // namespace dmlax

@@ -1,0 +1,305 @@
+// Rows of unsigned bytes times panels of signed columns: the product of a convolution whose rows
+// are pixels and whose columns are output channels, so that neither side of it is transposed.
+//
+// A row's bytes and a panel's columns are 32-bit words: kKPack bytes of the depth, or a pair of
+// 16-bit numbers where an instruction set multiplies those. A panel is strips of as many columns as
+// a tile has, one after another, each with its whole depth; columns are in their own order.
+#ifndef DMLAX_CPU_GEMM_ROWS_H_
+#define DMLAX_CPU_GEMM_ROWS_H_
+
+#include <cstdint>
+
+#include "dmlax/_cpu/bits.h"
+#include "dmlax/_cpu/gemm/microkernel.h"
+#include "dmlax/_cpu/gemm/shape.h"
+#include "dmlax/_cpu/requantize.h"
+#include "dmlax/_cpu/simd/interface.h"
+#include "dmlax/_cpu/simd/transpose.h"
+
+namespace dmlax {
+namespace DMLAX_ISA_NAMESPACE {
+namespace {
+
+template <typename S>
+constexpr int64_t kStripWidth = S::kRowTileVectors * S::kLanes;
+
+template <typename S>
+constexpr int64_t kWordBytes = 4 * kStripWidth<S>;  // of a strip, a word of every column
+
+constexpr int64_t kWordsAtOnce = 128;  // of a strip, which then stays in the first cache
+
+// --- packing
+
+// Packs kLanes quads of kLanes rows of a filter: of each row, the quads from `at` on. Bytes past the
+// depth and rows past `count` are zeros.
+template <typename S>
+inline void pack_block(const int8_t* filter, int64_t depth, int64_t count, int64_t at,
+                       int64_t quads, uint8_t* strip) {
+  typename S::Int32s block[S::kLanes];
+  const int64_t left = depth - kKPack * at;
+  for (int r = 0; r < S::kLanes; ++r) {
+    const int8_t* row = filter + r * depth + kKPack * at;
+    if (r < count && left >= kKPack * S::kLanes) {
+      block[r] = S::load(row);
+    } else {
+      alignas(64) int8_t rest[kKPack * S::kLanes] = {};
+      if (r < count) __builtin_memcpy(rest, row, static_cast<size_t>(left));
+      block[r] = S::load(rest);
+    }
+  }
+  S::transpose_words(block);
+  for (int q = 0; q < quads; ++q, strip += S::kWordsOfQuad * kWordBytes<S>) {
+    if constexpr (S::kWordsOfQuad == 1) {
+      S::store(strip, block[q]);
+    } else {
+      typename S::Int32s words[S::kWordsOfQuad];
+      S::widen_columns(block[q], words);
+      for (int w = 0; w < S::kWordsOfQuad; ++w) S::store(strip + w * kWordBytes<S>, words[w]);
+    }
+  }
+}
+
+// Packs `count` rows of a filter, `depth` bytes each, as a panel's columns: kLanes rows at a time,
+// which the processor fetches ahead as so many streams.
+template <typename S>
+inline void pack_columns(const int8_t* filter, int64_t depth, int64_t count, int64_t quads,
+                         uint8_t* panel) {
+  constexpr int64_t kQuad = S::kWordsOfQuad * kWordBytes<S>;
+  for (int64_t column = 0; column < kPanelWidth && column < count; column += S::kLanes) {
+    const int64_t strip = column / kStripWidth<S>, within = column % kStripWidth<S>;
+    uint8_t* target = panel + strip * quads * kQuad + 4 * within;
+    for (int64_t q = 0; q < quads; q += S::kLanes) {
+      const int64_t left = quads - q;
+      pack_block<S>(filter + column * depth, depth, count - column, q,
+                    left < S::kLanes ? left : S::kLanes, target + q * kQuad);
+    }
+  }
+}
+
+// The sum of a row's numbers.
+template <typename S>
+inline int32_t sum_row(const uint8_t* row, int64_t words) {
+  int32_t sum = 0;
+  if constexpr (S::kWordsOfQuad == 1) {
+    for (int64_t i = 0; i < 4 * words; ++i) sum += row[i];
+  } else {
+    const int16_t* pairs = reinterpret_cast<const int16_t*>(row);
+    for (int64_t i = 0; i < 2 * words; ++i) sum += pairs[i];
+  }
+  return sum;
+}
+
+// --- products
+
+// `count` rows, `stride` bytes apart, of `words`.
+struct Rows {
+  const uint8_t* first;
+  int64_t stride, words;
+  int count;
+};
+
+// Sums of kPanelWidth columns a row, to which products are added; or first a row for all of them.
+struct RowSums {
+  const int32_t* initial;
+  int64_t initial_stride;
+  int32_t* acc;
+};
+
+template <typename S, int R, int V>
+inline void multiply_row_tile(const Rows& rows, int64_t first, const uint8_t* strip,
+                              const RowSums& to) {
+  const int32_t* initial = to.initial + first * to.initial_stride;
+  typename S::Int32s sums[R][V];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+    for (int j = 0; j < V; ++j) {
+      sums[r][j] = S::load(initial + r * to.initial_stride + j * S::kLanes);
+    }
+  }
+  const uint8_t* row[R];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) row[r] = rows.first + (first + r) * rows.stride;
+  for (int64_t at = 0; at < 4 * rows.words; at += 4, strip += kWordBytes<S>) {
+    typename S::Int32s columns[V];
+#pragma GCC unroll 8
+    for (int j = 0; j < V; ++j) columns[j] = S::load(strip + j * 4 * S::kLanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      int32_t word;
+      __builtin_memcpy(&word, row[r] + at, 4);
+      const auto words = S::broadcast(word);
+#pragma GCC unroll 8
+      for (int j = 0; j < V; ++j) S::multiply_words(sums[r][j], words, columns[j]);
+    }
+  }
+  int32_t* acc = to.acc + first * kPanelWidth;
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+    for (int j = 0; j < V; ++j) S::store(acc + r * kPanelWidth + j * S::kLanes, sums[r][j]);
+  }
+}
+
+template <typename S, int R, int V>
+inline void multiply_last_rows(const Rows& rows, int64_t first, const uint8_t* strip,
+                               const RowSums& sums) {
+  if constexpr (R > 0) {
+    if (rows.count - first < R) {
+      return multiply_last_rows<S, R - 1, V>(rows, first, strip, sums);
+    }
+    multiply_row_tile<S, R, V>(rows, first, strip, sums);
+  }
+}
+
+// V vectors of columns, of a strip's.
+template <typename S, int V>
+__attribute__((noinline)) void multiply_row_vectors(const Rows& rows, const uint8_t* strip,
+                                                    const RowSums& sums) {
+  constexpr int R = V == S::kRowTileVectors ? S::kRowTileRows : 8;
+  int64_t first = 0;
+  for (; first + R <= rows.count; first += R) {
+    multiply_row_tile<S, R, V>(rows, first, strip, sums);
+  }
+  multiply_last_rows<S, R - 1, V>(rows, first, strip, sums);
+}
+
+// A strip's sums begin with `initial`; acc has kPanelWidth of them a row.
+template <typename S, int V>
+inline void multiply_strip(Rows rows, const uint8_t* strip, const int32_t* initial, int32_t* acc) {
+  RowSums sums{initial, 0, acc};
+  int64_t left = rows.words;
+  for (;;) {
+    rows.words = left < kWordsAtOnce ? left : kWordsAtOnce;
+    multiply_row_vectors<S, V>(rows, strip, sums);
+    left -= rows.words;
+    if (left == 0) return;
+    rows.first += 4 * rows.words;
+    strip += rows.words * kWordBytes<S>;
+    sums = {acc, kPanelWidth, acc};
+  }
+}
+
+struct VectorRowMicrokernel {
+  static constexpr int64_t kDepthStep = kKPack;  // that rows and panels are padded to
+
+  // How many are multiplied by a panel at once: whole tiles.
+  template <typename S>
+  static constexpr int64_t rows_of_block() {
+    return kBlockRows / S::kRowTileRows * S::kRowTileRows;
+  }
+
+  template <typename S>
+  void multiply(const Rows& rows, const uint8_t* panel, int64_t columns, const int32_t* initial,
+                int32_t* acc) const {
+    constexpr int V = S::kRowTileVectors;
+    for (int64_t at = 0; at < columns; at += kStripWidth<S>) {
+      const uint8_t* strip = panel + at * 4 * rows.words;
+      const int64_t vectors = (columns - at + S::kLanes - 1) / S::kLanes;
+      if (vectors == 1) {
+        multiply_strip<S, 1>(rows, strip, initial + at, acc + at);
+      } else if (V > 2 && vectors == 2) {
+        multiply_strip<S, 2>(rows, strip, initial + at, acc + at);
+      } else {
+        multiply_strip<S, V>(rows, strip, initial + at, acc + at);
+      }
+    }
+  }
+};
+
+}  // namespace
+}  // namespace DMLAX_ISA_NAMESPACE
+}  // namespace dmlax
+
+#ifdef __AMX_INT8__
+#include "dmlax/_cpu/gemm/amx_rows.h"
+#endif
+
+namespace dmlax {
+namespace DMLAX_ISA_NAMESPACE {
+namespace {
+
+#ifdef __AMX_INT8__
+using RowMicrokernel = TileRowMicrokernel;
+#else
+using RowMicrokernel = VectorRowMicrokernel;
+#endif
+
+// --- requantization
+
+// 64 output channels of a pixel, from `first` on; arrays are in the order of the sums' columns: their
+// own, or a panel's.
+template <typename S, bool in_order>
+struct PixelChannels {
+  const RequantizeParams& params;
+  int64_t first, count;
+  const int32_t* filter_zero;  // null where all are 0
+  const float *estimate, *band;
+
+  static int column_of(int i) {
+    return in_order ? i : S::column_of(i / S::kLanes, i % S::kLanes);
+  }
+
+  void subtract_zero_points(const int32_t* row_sums, int32_t* sums) const {
+    for (int at = 0; at < kPanelWidth; at += S::kLanes) {
+      const auto term = S::multiply(S::load(filter_zero + at), S::load(row_sums + at));
+      S::store(sums + at, S::subtract(S::load(sums + at), term));
+    }
+  }
+
+  void requantize(const int32_t* sums, uint8_t* bytes) const {
+    constexpr int kPacked = S::kVectorsPacked;
+    const auto low = S::broadcast_float(params.low), high = S::broadcast_float(params.high);
+    uint64_t near_ties = 0;
+    for (int j = 0; j < kVectors; j += kPacked) {
+      typename S::Int32s rounded[kPacked];
+#pragma GCC unroll 4
+      for (int i = 0; i < kPacked; ++i) {
+        const int at = (j + i) * S::kLanes;
+        const auto factor = S::load_floats(estimate + at);
+        const auto estimates = S::estimate(S::load(sums + at), factor, low, high);
+        near_ties |= S::round(estimates, S::load_floats(band + at), rounded[i]) << at;
+      }
+      if constexpr (in_order) {
+        S::store_bytes_in_order(bytes + S::kLanes * j, rounded, params.output_zero,
+                                params.output_signed);
+      } else {
+        S::store_bytes(bytes + S::kLanes * j, rounded, params.output_zero, params.output_signed);
+      }
+    }
+    if (__builtin_expect(near_ties != 0, 0)) resolve_ties(sums, near_ties, bytes);
+  }
+
+ private:
+  // Writes the bytes of outputs near a tie; bit i is that of sums[i].
+  __attribute__((noinline)) void resolve_ties(const int32_t* sums, uint64_t near_ties,
+                                              uint8_t* bytes) const {
+    const int32_t lowest = params.output_signed ? -128 : 0, highest = lowest + 255;
+    for (; near_ties != 0; near_ties &= near_ties - 1) {
+      const int i = __builtin_ctzll(near_ties), column = column_of(i);
+      if (column >= count) continue;
+      const float product = static_cast<float>(sums[i]) * estimate[i];
+      const float clamped = product < params.low    ? params.low
+                            : product > params.high ? params.high
+                                                    : product;
+      const int32_t value = round_near_tie(sums[i], scales_of(params, first + column), clamped) +
+                            params.output_zero;
+      bytes[column] =
+          static_cast<uint8_t>(value < lowest ? lowest : value > highest ? highest : value);
+    }
+  }
+};
+
+inline void copy_bytes(uint8_t* to, const uint8_t* from, int64_t count) {
+  if (count == kPanelWidth) {
+    __builtin_memcpy(to, from, kPanelWidth);
+  } else {
+    __builtin_memcpy(to, from, static_cast<size_t>(count));
+  }
+}
+
+}  // namespace
+}  // namespace DMLAX_ISA_NAMESPACE
+}  // namespace dmlax
+
+#endif  // DMLAX_CPU_GEMM_ROWS_H_
