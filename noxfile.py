@@ -72,6 +72,18 @@ def instruction_sets(session: nox.Session) -> None:
     session.run("pytest", "-m=slow", "tests/cpu", "--numprocesses=2", *session.posargs)
 
 
+@nox.session(python="3.11")
+def aarch64(session: nox.Session) -> None:
+    """Cross-compile the kernels for AArch64, and run them under qemu; for most of an hour.
+
+    As root it installs the cross-compiler and qemu on Debian; without them it says so.
+    """
+    session.install("cmake>=3.24", "ninja", "pip")
+    folder = str(session.cache_dir / "aarch64")
+    wheels = (*JAX_ON_PYTHON["3.11"], "hypothesis>=6.100", "pytest>=8.2")
+    session.run("python", "tests/cpu/aarch64.py", folder, *wheels, *session.posargs)
+
+
 @nox.session
 def sanitize(session: nox.Session) -> None:
     """Run the golden vectors and the kernels' tests under AddressSanitizer and its like."""

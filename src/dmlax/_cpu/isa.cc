@@ -8,6 +8,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
 
 namespace dmlax {
 namespace {
@@ -43,6 +46,15 @@ struct Cpuid {
   return false;
 #endif
 }
+
+#elif defined(__aarch64__)
+
+// A bit of a word in which Linux lists the processor's features.
+#if defined(__linux__)
+#define HWCAP(word, bit) (((getauxval(word) >> (bit)) & 1) != 0)
+#else
+#define HWCAP(word, bit) false
+#endif
 
 #endif
 

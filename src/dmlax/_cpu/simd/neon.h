@@ -1,0 +1,256 @@
+// AArch64's NEON, with the dot products of Armv8.2 and those of i8mm where the compiler's flags
+// have them: vectors of 16 bytes.
+//
+// Stores that interleave four vectors put a panel's columns in order: vector j holds the columns
+// 4 j to 4 j + 3.
+#ifndef DMLAX_CPU_SIMD_NEON_H_
+#define DMLAX_CPU_SIMD_NEON_H_
+
+#include <arm_neon.h>
+
+#include <cstdint>
+
+#include "dmlax/_cpu/bits.h"
+#include "dmlax/_cpu/gemm/shape.h"
+
+namespace dmlax {
+namespace DMLAX_ISA_NAMESPACE {
+namespace {
+
+struct Simd {
+  static constexpr int kLanes = 4;
+  static constexpr int kVectorsPacked = 4;
+  // Estimates from the instructions of a step; no such machine has been timed.
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+  static constexpr int kTileRows = 6, kTileVectors = 4;
+  static constexpr double kProductsPerNs = 60;
+#elif defined(__ARM_FEATURE_DOTPROD)
+  static constexpr int kTileRows = 5, kTileVectors = 4;
+  static constexpr double kProductsPerNs = 30;
+#else
+  static constexpr int kTileRows = 4, kTileVectors = 2;
+  static constexpr double kProductsPerNs = 12;
+#endif
+  static constexpr double kRequantizeRowNs = 60;
+  static constexpr bool kMultipliesRows = false;
+  static constexpr bool kPermutesBytes = false, kExpandsBytes = false, kStoresMasked = false;
+
+  static constexpr int column_of(int vector, int lane) { return vector * kLanes + lane; }
+
+  // --- int32
+
+  using Int32s = int32x4_t;
+
+  static Int32s load(const void* p) { return vld1q_s32(static_cast<const int32_t*>(p)); }
+  static void store(void* p, Int32s v) { vst1q_s32(static_cast<int32_t*>(p), v); }
+  static Int32s broadcast(int32_t value) { return vdupq_n_s32(value); }
+  static Int32s add(Int32s a, Int32s b) { return vaddq_s32(a, b); }
+  static Int32s subtract(Int32s a, Int32s b) { return vsubq_s32(a, b); }
+  static Int32s multiply(Int32s a, Int32s b) { return vmulq_s32(a, b); }
+
+  static void store_columns(int32_t* columns, int vector, Int32s v) {
+    store(columns + column_of(vector, 0), v);
+  }
+
+  static Int32s load_columns(const int32_t* columns, int vector) {
+    return load(columns + column_of(vector, 0));
+  }
+
+  static float32x4_t load_columns(const float* columns, int vector) {
+    return vld1q_f32(columns + column_of(vector, 0));
+  }
+
+  // --- products
+
+  static void interleave_rows(const uint8_t* const* rows, int count, int64_t valid, uint8_t flip,
+                              uint8_t* quad) {
+    uint8_t copies[kKPack][kPanelWidth];
+    const uint8_t* from[kKPack];
+    for (int i = 0; i < count; ++i) {
+      from[i] = rows[i];
+      if (valid < kPanelWidth) {
+        __builtin_memset(copies[i], 0, kPanelWidth);
+        __builtin_memcpy(copies[i], rows[i], static_cast<size_t>(valid));
+        from[i] = copies[i];
+      }
+    }
+    const uint8x16_t sign = vdupq_n_u8(flip);
+    for (int column = 0; column < kPanelWidth; column += 16, quad += 16 * kKPack) {
+      uint8x16x4_t r;
+#pragma GCC unroll 4
+      for (int i = 0; i < kKPack; ++i) {
+        r.val[i] = i < count ? veorq_u8(vld1q_u8(from[i] + column), sign) : vdupq_n_u8(0);
+      }
+      vst4q_u8(quad, r);
+    }
+  }
+
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+
+  // usdot multiplies unsigned bytes by signed ones, four to a sum. usmmla's two rows by two columns
+  // of eight bytes would need another order of panels and of sums.
+  struct Columns {
+    uint8x16_t quads;
+    Columns() = default;
+    explicit Columns(const uint8_t* p) : quads(vld1q_u8(p)) {}
+  };
+
+  struct Weights {
+    int8x16_t quads;
+    explicit Weights(int32_t word) : quads(vreinterpretq_s8_s32(vdupq_n_s32(word))) {}
+  };
+
+  static void multiply_add(Int32s& sums, const Columns& columns, const Weights& weights) {
+    sums = vusdotq_s32(sums, columns.quads, weights.quads);
+  }
+
+#elif defined(__ARM_FEATURE_DOTPROD)
+
+  // sdot multiplies signed bytes alone. A column c becomes c - 128, its sign bit turned over, and
+  // 128 times the sum of the weights is added. This is exact, the same for every column, and asks
+  // nothing of the loops that call it. Columns in two signed parts would take as many instructions
+  // and more registers.
+  struct Columns {
+    int8x16_t quads;
+    Columns() = default;
+    explicit Columns(const uint8_t* p)
+        : quads(vreinterpretq_s8_u8(veorq_u8(vld1q_u8(p), vdupq_n_u8(128)))) {}
+  };
+
+  struct Weights {
+    int8x16_t quads;
+    int32x4_t correction;  // -128 times their sum
+    explicit Weights(int32_t word)
+        : quads(vreinterpretq_s8_s32(vdupq_n_s32(word))),
+          correction(vdotq_s32(vdupq_n_s32(0), vdupq_n_s8(-128), quads)) {}
+  };
+
+  static void multiply_add(Int32s& sums, const Columns& columns, const Weights& weights) {
+    sums = vdotq_s32(vsubq_s32(sums, weights.correction), columns.quads, weights.quads);
+  }
+
+#else
+
+  // As 16-bit numbers, whose products fit 32 bits.
+  struct Columns {
+    int16x8_t low, high;
+    Columns() = default;
+    explicit Columns(const uint8_t* p) {
+      const uint8x16_t quads = vld1q_u8(p);
+      low = vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(quads)));
+      high = vreinterpretq_s16_u16(vmovl_high_u8(quads));
+    }
+  };
+
+  struct Weights {
+    int16x4_t quad;
+    explicit Weights(int32_t word)
+        : quad(vget_low_s16(vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(word))))) {}
+  };
+
+  static void multiply_add(Int32s& sums, const Columns& columns, const Weights& weights) {
+    const int32x4_t first = vmull_s16(vget_low_s16(columns.low), weights.quad);
+    const int32x4_t second = vmull_s16(vget_high_s16(columns.low), weights.quad);
+    const int32x4_t third = vmull_s16(vget_low_s16(columns.high), weights.quad);
+    const int32x4_t fourth = vmull_s16(vget_high_s16(columns.high), weights.quad);
+    const int32x4_t pairs = vpaddq_s32(first, second), other_pairs = vpaddq_s32(third, fourth);
+    sums = vaddq_s32(sums, vpaddq_s32(pairs, other_pairs));
+  }
+
+#endif
+
+  // --- requantization
+
+  using Floats = float32x4_t;
+
+  static Floats broadcast_float(float value) { return vdupq_n_f32(value); }
+  static void store_floats(float* p, Floats v) { vst1q_f32(p, v); }
+
+  static Floats divide(Floats a, Floats b) { return vdivq_f32(a, b); }
+
+  // maxnm takes the number where the other is NaN.
+  static Floats clamp(Floats v, Floats low, Floats high) {
+    return vminnmq_f32(vmaxnmq_f32(v, low), high);
+  }
+
+  static Floats estimate(Int32s sums, Floats factor, Floats low, Floats high) {
+    return clamp(vmulq_f32(vcvtq_f32_s32(sums), factor), low, high);
+  }
+
+  static uint64_t round(Floats v, Floats band, Int32s& rounded) {
+    constexpr uint32_t kBits[kLanes] = {1, 2, 4, 8};
+    rounded = vcvtnq_s32_f32(v);
+    const uint32x4_t off = vcgeq_f32(vabdq_f32(v, vcvtq_f32_s32(rounded)), band);
+    return vaddvq_u32(vandq_u32(off, vld1q_u32(kBits)));
+  }
+
+  static void store_bytes(uint8_t* bytes, const Int32s* rounded, int32_t zero_point,
+                          bool is_signed) {
+    const int16x8_t zero = vdupq_n_s16(static_cast<int16_t>(zero_point));
+    const int16x8_t low = vqaddq_s16(narrow(rounded[0], rounded[1]), zero);
+    const int16x8_t high = vqaddq_s16(narrow(rounded[2], rounded[3]), zero);
+    vst1q_u8(bytes, is_signed ? vreinterpretq_u8_s8(vqmovn_high_s16(vqmovn_s16(low), high))
+                              : vqmovun_high_s16(vqmovun_s16(low), high));
+  }
+
+  // --- bytes
+
+  static void store_selected(const uint8_t* bytes, uint64_t mask, uint8_t* output) {
+    copy_runs(bytes, mask, output);
+  }
+
+  static int64_t copy_even(uint8_t* target, const uint8_t* source, int64_t count) {
+    int64_t i = 0;
+    for (; i + 17 <= count; i += 16) {  // the last byte read is the one after the last one taken
+      vst1q_u8(target + i, vld2q_u8(source + 2 * i).val[0]);
+    }
+    return i;
+  }
+
+  template <typename Element>
+  static uint64_t nonzero_bits(const Element* x, Element mask) {
+    constexpr int kPerVector = 16 / static_cast<int>(sizeof(Element));
+    uint8x16_t tests[64 / kPerVector];
+    for (int i = 0; i < 64 / kPerVector; ++i) tests[i] = test_bits(x + kPerVector * i, mask);
+    for (int left = 32 / kPerVector; left >= 4; left /= 2) {  // every second byte of each
+      for (int i = 0; i < left; ++i) tests[i] = vuzp1q_u8(tests[2 * i], tests[2 * i + 1]);
+    }
+    return first_bits(tests);
+  }
+
+  static int64_t store_set_bits(uint64_t word, uint32_t first, uint32_t* index) {
+    return store_each_set_bit(word, first, index);
+  }
+
+ private:
+  static int16x8_t narrow(Int32s a, Int32s b) { return vqmovn_high_s32(vqmovn_s32(a), b); }
+
+  // All bits of an element that has a bit of the mask.
+  static uint8x16_t test_bits(const uint8_t* x, uint8_t mask) {
+    return vtstq_u8(vld1q_u8(x), vdupq_n_u8(mask));
+  }
+  static uint8x16_t test_bits(const uint16_t* x, uint16_t mask) {
+    return vreinterpretq_u8_u16(vtstq_u16(vld1q_u16(x), vdupq_n_u16(mask)));
+  }
+  static uint8x16_t test_bits(const uint32_t* x, uint32_t mask) {
+    return vreinterpretq_u8_u32(vtstq_u32(vld1q_u32(x), vdupq_n_u32(mask)));
+  }
+  static uint8x16_t test_bits(const uint64_t* x, uint64_t mask) {
+    return vreinterpretq_u8_u64(vtstq_u64(vld1q_u64(x), vdupq_n_u64(mask)));
+  }
+
+  // A bit of each of 64 bytes, which are 0 or 255.
+  static uint64_t first_bits(const uint8x16_t* bytes) {
+    const uint8x16_t bits = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201));
+    const uint8x16_t a = vpaddq_u8(vandq_u8(bytes[0], bits), vandq_u8(bytes[1], bits));
+    const uint8x16_t b = vpaddq_u8(vandq_u8(bytes[2], bits), vandq_u8(bytes[3], bits));
+    const uint8x16_t pairs = vpaddq_u8(a, b);
+    return vgetq_lane_u64(vreinterpretq_u64_u8(vpaddq_u8(pairs, pairs)), 0);
+  }
+};
+
+}  // namespace
+}  // namespace DMLAX_ISA_NAMESPACE
+}  // namespace dmlax
+
+#endif  // DMLAX_CPU_SIMD_NEON_H_

@@ -1,0 +1,199 @@
+"""The kernels for AArch64, cross-compiled and run by qemu-user on another processor.
+
+    python tests/cpu/aarch64.py FOLDER REQUIREMENT... [--processor=max]
+
+`nox -s aarch64` calls this. The folder keeps, from one run to the next, Debian's Python for arm64
+and a wheel of every requirement, JAX among them. Root installs the cross-compiler and qemu where
+they are missing. On each processor that qemu imitates, the kernels choose their instruction set and
+get the golden vectors jitted, 3,000 near ties and 200 random calls.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TextIO
+
+REPOSITORY = Path(__file__).parents[2]
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+COMPILER, OBJDUMP = "aarch64-linux-gnu-g++", "aarch64-linux-gnu-objdump"
+QEMU = "qemu-aarch64-static"
+PACKAGE_OF = {  # Debian's
+    COMPILER: "g++-aarch64-linux-gnu",
+    OBJDUMP: "binutils-aarch64-linux-gnu",
+    QEMU: "qemu-user-static",
+    KEYRING: "debian-archive-keyring",
+}
+DEBIAN = "bookworm"  # whose Python is 3.11
+PYTHON = "3.11"
+PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_17", "manylinux2014")
+
+AT_ONCE = 2  # processors; most of a program is Python on one thread
+INSTRUCTION_SETS = {  # what the kernels have to choose on each of qemu's processors
+    "max": "neon_i8mm",
+    "neoverse-n1": "neon_dotprod",
+    "cortex-a72": "neon",
+}
+CHOSEN = """
+import sys
+import dmlax, jax.numpy as jnp
+from dmlax._cpu import library
+print(dmlax.explain(dmlax.nonzero_coordinates, jnp.zeros(3)))
+print("instruction set:", library.instruction_set(), "of", *library.instruction_sets())
+sys.exit(library.instruction_set() != sys.argv[1])
+"""
+PYTEST = ("-m", "pytest", "-s", "-p", "no:cacheprovider")
+NEAR_TIES = "test_adversarial_near_ties_through_the_convolution and auto and jit and 1000"
+PROGRAMS = {  # of the Python for AArch64
+    "golden vectors": (
+        *("-m", "dmlax_conformance", "run", "--variant=jit"),
+        "--implementation=dmlax_conformance.adapters.dmlax:NativeCpu",
+    ),
+    "product loops": (*PYTEST, "tests/cpu/test_product_loops.py"),
+    "near ties": (*PYTEST, "-m", "slow", "-k", NEAR_TIES, "tests/test_exactness.py"),
+    "random calls": ("tests/convolution_calls.py", "native_cpu", "0", "200"),
+}
+
+
+def main() -> None:
+    """The program."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("requirements", nargs="+")
+    parser.add_argument("--processor", action="append", choices=INSTRUCTION_SETS)
+    given = parser.parse_args()
+    folder = given.folder.resolve()
+    install_missing()
+    keep(folder / "root", unpack_debian)
+    keep(folder / "wheels", lambda target: install_wheels(target, given.requirements))
+    build_package(folder)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        texts = list(pool.map(partial(run_all, folder), given.processor or INSTRUCTION_SETS))
+    print(*texts, sep="\n\n")
+
+
+def install_missing() -> None:
+    """Install what is missing, or end with its name."""
+    if missing() and os.geteuid() == 0 and shutil.which("apt-get"):
+        run("apt-get", "--quiet", "update")
+        run("apt-get", "--quiet", "--yes", "install", *(PACKAGE_OF[name] for name in missing()))
+    if missing():
+        needs = ", ".join(f"{name} (Debian's package {PACKAGE_OF[name]})" for name in missing())
+        sys.exit(f"missing: {needs}")
+
+
+def missing() -> list[str]:
+    """Return the programs and the file that are not here."""
+    return [name for name in PACKAGE_OF if not shutil.which(name) and not Path(name).exists()]
+
+
+def keep(folder: Path, make: Callable[[Path], None]) -> None:
+    """Make a folder if an earlier run has not done it to the end."""
+    if folder.exists():
+        return
+    partial = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    make(partial)
+    partial.rename(folder)
+
+
+def unpack_debian(root: Path) -> None:
+    """Unpack Python for arm64 and all that it needs, by an apt with a state of its own."""
+    state = root / "apt"
+    (state / "lists" / "partial").mkdir(parents=True)
+    (state / "archives" / "partial").mkdir(parents=True)
+    (state / "status").touch()
+    source = f"deb [arch=arm64 signed-by={KEYRING}] http://deb.debian.org/debian {DEBIAN} main\n"
+    (state / "sources.list").write_text(source, encoding="utf-8")
+    configuration = state / "apt.conf"
+    configuration.write_text(
+        f'Dir::State "{state}"; Dir::State::Lists "{state}/lists"; '
+        f'Dir::State::Status "{state}/status"; Dir::Cache "{state}"; '
+        f'Dir::Etc::SourceList "{state}/sources.list"; Dir::Etc::SourceParts "/dev/null"; '
+        'APT::Architecture "arm64"; APT::Architectures { "arm64"; }; '
+        'APT::Install-Recommends "false"; APT::Sandbox::User "";\n',
+        encoding="utf-8",
+    )
+    own = {"APT_CONFIG": str(configuration)}
+    run("apt-get", "--quiet", "update", env=own)
+    packages = (f"python{PYTHON}", "libstdc++6")
+    run("apt-get", "--quiet", "--yes", "--download-only", "install", *packages, env=own)
+    for package in sorted((state / "archives").glob("*.deb")):
+        run("dpkg-deb", "--extract", str(package), str(root))
+    shutil.rmtree(state)
+
+
+def install_wheels(target: Path, requirements: list[str]) -> None:
+    """Unpack the wheels for AArch64."""
+    platforms = [f"--platform={name}_aarch64" for name in PLATFORMS]
+    options = ("--quiet", f"--python-version={PYTHON}", "--only-binary=:all:", f"--target={target}")
+    run(sys.executable, "-m", "pip", "install", *options, *platforms, *requirements)
+
+
+def build_package(folder: Path) -> None:
+    """Build the library, and put it beside a copy of the package's modules."""
+    build, package = folder / "build", folder / "package"
+    defined = {
+        "CMAKE_SYSTEM_NAME": "Linux",
+        "CMAKE_SYSTEM_PROCESSOR": "aarch64",
+        "CMAKE_CXX_COMPILER": COMPILER,
+        "DMLAX_WARNINGS_AS_ERRORS": "ON",
+        "Python_EXECUTABLE": sys.executable,
+    }
+    headers = {"PYTHONPATH": str(folder / "wheels")}  # of jaxlib, which is not imported
+    options = [f"-D{name}={value}" for name, value in defined.items()]
+    run("cmake", "-G", "Ninja", "-S", str(REPOSITORY), "-B", str(build), *options, env=headers)
+    run("cmake", "--build", str(build))
+    shutil.rmtree(package, ignore_errors=True)
+    shutil.copytree(REPOSITORY / "src" / "dmlax", package / "dmlax")
+    run("cmake", "--install", str(build), "--prefix", str(package))
+
+
+def run_all(folder: Path, processor: str) -> str:
+    """Run every program on one of qemu's processors; return what they print, and their minutes."""
+    root, isa = folder / "root", INSTRUCTION_SETS[processor]
+    qemu = (QEMU, "-cpu", processor, "-L", str(root))
+    python = (*qemu, str(root / "usr" / "bin" / f"python{PYTHON}"))
+    paths = (folder / "package", folder / "wheels", "conformance/src", "tests")
+    environment = {
+        "DMLAX_REQUIRE_NATIVE": "1",
+        "JAX_PLATFORMS": "cpu",
+        "OBJDUMP": OBJDUMP,
+        "PYTHONPATH": os.pathsep.join(map(str, paths)),
+    }
+    log, minutes = folder / f"{processor}.log", []
+    with log.open("w", encoding="utf-8") as output:
+        run(*python, "-c", CHOSEN, isa, env=environment, output=output)
+        for name, program in PROGRAMS.items():
+            start = time.monotonic()
+            run(*python, *program, env=environment, output=output)
+            minutes.append(f"{name} {(time.monotonic() - start) / 60:.1f}")
+    text = log.read_text(encoding="utf-8")
+    return f"{text}{processor}, {isa}: passed; minutes: {', '.join(minutes)}"
+
+
+def run(*command: str, env: dict[str, str] | None = None, output: TextIO | None = None) -> None:
+    """Run a program in the repository; end with the command where it fails."""
+    print("+", *command, flush=True)
+    done = subprocess.run(
+        command,
+        cwd=REPOSITORY,
+        env=os.environ | (env or {}),
+        stdout=output,
+        stderr=subprocess.STDOUT if output else None,
+        check=False,
+    )
+    if done.returncode != 0:
+        printed = f"; its output is in {output.name}" if output else ""
+        sys.exit(f"exit status {done.returncode}{printed}: {' '.join(command)}")
+
+
+if __name__ == "__main__":
+    main()
