@@ -76,7 +76,11 @@ def test_what_is_raised_is_the_error_of_one_call(way: str, run: Any, tmp_path: P
     assert footer["error"] == footer["total"] == len(results) > 20
 
 
-def test_a_module_that_exits_does_not_start(run: Any) -> None:
+def test_a_module_that_exits_does_not_start(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "exits_at_import.py").write_text("import sys\n\nsys.exit(0)\n")
+    monkeypatch.syspath_prepend(tmp_path)
     assert run("exits_at_import:Adapter") == 2
 
 
