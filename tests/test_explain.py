@@ -140,7 +140,7 @@ def test_the_table_has_a_row_for_each_call_and_each_reason_once():
     for row, call in zip(rows, found.calls, strict=True):
         assert row[-3:] == [choice.implementation for choice in call.choices]
     assert lines[5] == ""
-    assert lines.count("1, 3: tpu: not native_cpu: it runs on cpu only") == 1
+    assert lines.count("1, 2, 3, 4: tpu: not native_cpu: it runs on cpu only") == 1
     assert len(lines) == len(set(lines))
 
 

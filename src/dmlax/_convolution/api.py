@@ -270,7 +270,6 @@ def _bind(
     if compat.is_constant_of_trace(arguments.filter, input):
         check_filter_zero_point(rules, shape, avals.filter_zero_point)
         packed = pack_constant(shape, filter, operands.filter_zero_point)
-        prepared = tuple(map(_aval, packed))
         operands = operands._replace(filter=packed, filter_zero_point=None)
     return convolution_plan(rules, avals, shape, prepared, options), operands
 

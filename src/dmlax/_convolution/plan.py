@@ -363,7 +363,7 @@ def output_partition(plan: ConvolutionPlan, operands: Convolution) -> tuple[Any,
 
 def _output_partition_of_filter(plan: ConvolutionPlan, filter: Any) -> Any:
     """The mesh axes that split the output channels."""
-    if plan.prepared:
+    if hasattr(filter, "packed"):
         return compat.partition(filter.packed)[0]
     return compat.partition(filter)[plan.filter.specification[0]]
 

@@ -141,8 +141,7 @@ _pack = jax.jit(_pack_in_program, static_argnums=0)
 
 def as_prepared(plan: ConvolutionPlan, operands: Convolution) -> Prepared:
     """Returns the call's filter, prepared beforehand or now."""
-    if plan.prepared:
-        assert isinstance(operands.filter, Prepared)
+    if isinstance(operands.filter, Prepared):
         return operands.filter
     return pack(plan.filter, operands.filter, operands.filter_zero_point)
 
