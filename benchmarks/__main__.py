@@ -55,7 +55,9 @@ def _run(kind: str, options: argparse.Namespace) -> report.Report | None:
         return overhead.run(options.repeats, layers)
     if kind == "memory":
         return memory.run(layers, max(options.batch))
-    return convolution.run(layers, options.batch, options.repeats, options.implementation)
+    return convolution.run(
+        layers, options.batch, options.repeats, options.implementation, options.layout
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -65,6 +67,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8], help="batch sizes")
     parser.add_argument("--repeats", type=int, default=20, help="turns (default 20)")
     parser.add_argument("--implementation", default="auto", help="of the convolutions")
+    layouts = ("NCHW", "NHWC")
+    parser.add_argument("--layout", default="NCHW", choices=layouts, help="of the convolutions")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers here too")
     return parser
 

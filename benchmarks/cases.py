@@ -68,22 +68,30 @@ class Problem:
     bias: np.ndarray
     filter_scale: np.ndarray
     output_scale: float
+    layout: str = "NCHW"
 
     @classmethod
-    def of(cls, layer: Layer, batch: int) -> "Problem":
+    def of(cls, layer: Layer, batch: int, layout: str = "NCHW") -> "Problem":
         """The operands for `batch` images."""
         rng = np.random.default_rng(0)
         channels = layer.out_channels
         kernel = (channels, layer.in_channels // layer.groups, layer.kernel, layer.kernel)
         deviation = 74.0 * 74.0 * layer.taps**0.5  # of a sum of products of full-range bytes
+        x = rng.integers(0, 256, (batch, layer.in_channels, *2 * (layer.size,)), np.uint8)
         return cls(
             layer,
-            rng.integers(0, 256, (batch, layer.in_channels, *2 * (layer.size,)), np.uint8),
+            x if layout == "NCHW" else np.ascontiguousarray(x.transpose(0, 2, 3, 1)),
             rng.integers(-128, 128, kernel, np.int8),
             rng.normal(0, deviation / 4, channels).astype(np.int32),
             rng.uniform(0.5, 1.5, channels).astype(np.float32) / np.float32(128),
             INPUT_SCALE * deviation / 128 / 50,
+            layout,
         )
+
+    @property
+    def dimension_numbers(self) -> tuple[str, str, str]:
+        """Of the input, the filter and the output."""
+        return self.layout, "OIHW", self.layout
 
     @property
     def output_shape(self) -> tuple[int, ...]:
@@ -104,7 +112,11 @@ class Problem:
 
     def filter(self, **options: Any) -> Any:
         """The prepared filter, a pytree that a jitted function takes."""
-        prepared = dmlax.prepare_filter(self.w, group_count=self.layer.groups, **options)
+        own: dict[str, Any] = {
+            "group_count": self.layer.groups,
+            "dimension_numbers": self.dimension_numbers,
+        }
+        prepared = dmlax.prepare_filter(self.w, **own | options)
         return jax.device_put(prepared)
 
     def call(self, x: Array, prepared: Any, **options: Any) -> Array:
@@ -123,7 +135,7 @@ class Problem:
             start_padding=2 * (layer.padding,),
             end_padding=2 * (layer.padding,),
             group_count=layer.groups,
-            **options,
+            **{"dimension_numbers": self.dimension_numbers} | options,
         )
 
     def jitted(self, **options: Any) -> Any:

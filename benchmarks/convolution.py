@@ -31,16 +31,22 @@ _LIMITS = {"native_cpu": _Limits(1.0, 1.5), "xla": _Limits(4.0, 8.0)}
 
 
 def run(
-    layers: Iterable[cases.Layer], batches: list[int], repeats: int, implementation: str = "auto"
+    layers: Iterable[cases.Layer],
+    batches: list[int],
+    repeats: int,
+    implementation: str = "auto",
+    layout: str = "NCHW",
 ) -> Report:
     """Check, then time, every layer at every batch size."""
     if jax.default_backend() != "cpu":
         raise SystemExit("convolution: the peers run on a CPU; set JAX_PLATFORMS=cpu")
     peaks = measured()
-    report = Report("convolution", facts=peaks.facts())
+    report = Report("convolution", facts=peaks.facts() | {"layout": layout})
     options = {"implementation": implementation}
     for batch, layer in tracked(list(product(batches, layers)), report.name):
-        report.rows.append(_row(cases.Problem.of(layer, batch), batch, repeats, peaks, options))
+        report.rows.append(
+            _row(cases.Problem.of(layer, batch, layout), batch, repeats, peaks, options)
+        )
     report.targets.extend(_targets(report, _LIMITS[_runs(implementation)]))
     if _runs(implementation) == "native_cpu":
         report.targets.append(Target("1x8x8x8: ratio to xla", _small(repeats), 1.0))

@@ -11,6 +11,7 @@ from benchmarks.cases import INPUT_SCALE, INPUT_ZERO_POINT, OUTPUT_ZERO_POINT, P
 
 THREADS = 2
 _OPSET, _IR = 13, 8
+_OWN_DOMAIN = "com.microsoft"  # whose QLinearConv knows NHWC
 
 
 def session(problem: Problem) -> onnxruntime.InferenceSession:
@@ -50,7 +51,7 @@ def _model(problem: Problem) -> ModelProto:
         [helper.make_tensor_value_info("y", TensorProto.UINT8, None)],
         [numpy_helper.from_array(value, name) for name, value in constants.items()],
     )
-    opsets = [helper.make_opsetid("", _OPSET)]
+    opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(_OWN_DOMAIN, 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=_IR)
 
 
@@ -74,4 +75,5 @@ def _attributes(problem: Problem) -> dict[str, Any]:
         "strides": 2 * [layer.stride],
         "pads": 4 * [layer.padding],
         "group": layer.groups,
+        **({"domain": _OWN_DOMAIN, "channels_last": 1} if problem.layout == "NHWC" else {}),
     }
