@@ -29,6 +29,7 @@ TESTED_ONCE = (  # on the oldest pair; the golden vectors, the laws and the near
     "tests/test_migrating.py",
     "tests/test_packaging.py",
     "tests/test_properties.py",
+    "tests/test_strict_modes.py",
 )
 
 

@@ -1,6 +1,5 @@
 """One table of operators by laws: what JAX does to a function changes no bit of its result."""
 
-import contextlib
 import dataclasses
 import functools
 
@@ -216,53 +215,6 @@ def test_a_donated_buffer_is_reused():
     expected = np.asarray(quantize(FLOATS.astype(np.int32), 1.7)).astype(np.int32)
     assert_same(quantized_in_place(x), expected)
     assert x.is_deleted()
-
-
-# --- JAX's strict modes --------------------------------------------------------------
-
-
-STRICT = {
-    "rank promotion": lambda: jax.numpy_rank_promotion("raise"),
-    "dtype promotion": lambda: jax.numpy_dtype_promotion("strict"),
-    "transfer guard": lambda: jax.transfer_guard("disallow"),
-    "NaN": lambda: jax.debug_nans(True),
-    "infinities": lambda: jax.debug_infs(True),
-    "checks": lambda: jax.enable_checks(True),
-    "leaks": lambda: jax.check_tracer_leaks(True),
-}
-
-
-@contextlib.contextmanager
-def strict():
-    """All of JAX's strict modes at once."""
-    with contextlib.ExitStack() as modes:
-        for mode in STRICT.values():
-            modes.enter_context(mode())
-        yield
-
-
-BY_LOWERING = [
-    pytest.param(law, name, id=f"{law}-{name}")
-    for law in LAWS
-    for name in ("auto", "xla", "reference")
-    if name != "xla" or law.name.split()[0] not in ("quantize", "dequantize")  # "auto" is xla
-]
-
-
-@pytest.mark.parametrize(("law", "implementation"), BY_LOWERING)
-def test_every_lowering_runs_in_all_strict_modes(law, implementation):
-    """ "auto" is the kernel where there is one; the definition is traced only, since it is slow."""
-    operands = jax.device_put(law.operands)
-    call = jax.jit(functools.partial(law.function, implementation=implementation))
-    with strict():
-        if implementation == "reference":
-            jax.eval_shape(call, *operands)
-        else:
-            found = call(*operands)
-            call.trace(*operands).lower(lowering_platforms=("cuda",))
-            call.trace(*operands).lower(lowering_platforms=("tpu",))
-    if implementation != "reference":
-        assert_tree(found, result(law))
 
 
 # --- devices --------------------------------------------------------------------------

@@ -1,0 +1,60 @@
+"""The operators by their laws' table under all of JAX's strict modes at once."""
+
+import contextlib
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+from laws import LAWS
+from support import assert_same
+
+STRICT = {
+    "rank promotion": lambda: jax.numpy_rank_promotion("raise"),
+    "dtype promotion": lambda: jax.numpy_dtype_promotion("strict"),
+    "transfer guard": lambda: jax.transfer_guard("disallow"),
+    "NaN": lambda: jax.debug_nans(True),
+    "infinities": lambda: jax.debug_infs(True),
+    "checks": lambda: jax.enable_checks(True),
+    "leaks": lambda: jax.check_tracer_leaks(True),
+}
+every_law = pytest.mark.parametrize("law", LAWS, ids=str)
+
+
+@contextlib.contextmanager
+def strict():
+    """Turns all of them on."""
+    with contextlib.ExitStack() as modes:
+        for mode in STRICT.values():
+            modes.enter_context(mode())
+        yield
+
+
+@every_law
+@pytest.mark.parametrize("implementation", ["auto", "xla"])
+def test_every_lowering_runs_in_all_strict_modes(law, implementation):
+    operands = jax.device_put(law.operands)
+    call = jax.jit(functools.partial(law.function, implementation=implementation))
+    with strict():
+        found = call(*operands)
+    expected = law.function(*law.operands)
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    jax.tree.map(lambda x, y: assert_same(x, np.asarray(y)), found, expected)
+
+
+@every_law
+def test_xla_lowers_for_other_platforms_in_all_strict_modes(law):
+    operands = jax.device_put(law.operands)
+    call = jax.jit(functools.partial(law.function, implementation="xla"))
+    with strict():
+        call.trace(*operands).lower(lowering_platforms=("cuda",))
+        call.trace(*operands).lower(lowering_platforms=("tpu",))
+
+
+@every_law
+def test_the_definition_is_traced_in_all_strict_modes(law):
+    """Traced only, since it is slow."""
+    operands = jax.device_put(law.operands)
+    with strict():
+        jax.eval_shape(functools.partial(law.function, implementation="reference"), *operands)
