@@ -1,4 +1,4 @@
-"""What dmlax adds to small calls, and what the xla lowering takes to compile."""
+"""The time that dmlax adds to small calls, and that the xla lowering takes to compile."""
 
 import functools
 import time

@@ -6,8 +6,7 @@ checks the calls of these seeds, and prints how many there were; DMLAX_NATIVE_IS
 instruction set of native_cpu. Needs JAX and NumPy alone.
 """
 
-import sys
-from collections.abc import Iterator
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +14,12 @@ import jax
 import numpy as np
 
 import dmlax
+import random_calls
 from convolution_cases import LAYOUTS, NARROW, laid_out
 from support import draw, requantized, sums_of_products
 
 BYTES = ("int8", "uint8")
 _NARROW_LAST = ("NWC", "WIO", "NWC")
-_IN_ONE_PROGRAM = 40  # calls: compiling is most of the time
 
 
 @dataclass(frozen=True)
@@ -194,25 +193,8 @@ def _parameters(
     return found | ({"arithmetic": "float32"} if rng.random() < 0.25 else {})
 
 
-def mismatches(implementation: str, first: int, last: int) -> Iterator[str]:
-    """Runs the calls of seeds first to last - 1; a line for each that differs."""
-    for start in range(first, last, _IN_ONE_PROGRAM):
-        calls = [call(seed) for seed in range(start, min(start + _IN_ONE_PROGRAM, last))]
-        found = jax.jit(lambda calls=calls: [each(implementation) for each in calls])()
-        for seed, (each, got) in enumerate(zip(calls, found, strict=True), start):
-            wanted = each.expected()
-            if got.dtype != wanted.dtype or not np.array_equal(got, wanted):
-                yield f"seed {seed}: {each.x.shape} {each.w.shape} {each}"
-
-
-def main() -> None:
-    """The program."""
-    implementation, first, last = sys.argv[1], *map(int, sys.argv[2:])
-    wrong = list(mismatches(implementation, first, last))
-    print("\n".join(wrong))
-    print(f"{implementation}, {jax.devices()[0]}: {last - first} calls, {len(wrong)} mismatches")
-    sys.exit(bool(wrong))
+mismatches = functools.partial(random_calls.find_mismatches, call)
 
 
 if __name__ == "__main__":
-    main()
+    random_calls.main(mismatches)

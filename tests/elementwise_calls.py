@@ -6,19 +6,18 @@ checks the calls of these seeds, and prints how many there were; DMLAX_NATIVE_IS
 instruction set of native_cpu.
 """
 
-import sys
-from collections.abc import Iterator
+import functools
 from dataclasses import dataclass
 
 import jax
 import numpy as np
 
 import dmlax
+import random_calls
 from support import WORDS, bits, draw, oracle, wild_floats
 
 QUANTIZE, DEQUANTIZE = "element_wise_quantize_linear", "element_wise_dequantize_linear"
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
-_IN_ONE_PROGRAM = 40  # calls: compiling is most of the time
 
 
 @dataclass(frozen=True)
@@ -151,26 +150,8 @@ def _inputs(rng: np.random.Generator, seed: int, scale: np.ndarray, dtype: np.dt
     return np.where(which < 0.4, near, np.where(which < 0.7, inside, anything)).astype(dtype)
 
 
-def mismatches(implementation: str, first: int, last: int) -> Iterator[str]:
-    """Runs the calls of seeds first to last - 1; a line for each that differs."""
-    for start in range(first, last, _IN_ONE_PROGRAM):
-        calls = [call(seed) for seed in range(start, min(start + _IN_ONE_PROGRAM, last))]
-        found = jax.jit(lambda calls=calls: [each(implementation) for each in calls])()
-        for seed, (each, got) in enumerate(zip(calls, found, strict=True), start):
-            wanted = each.expected()
-            same = got.dtype == wanted.dtype and np.array_equal(bits(got), bits(wanted))
-            if not same:
-                yield f"seed {seed}: {each.operator} {each.x.dtype}{each.x.shape}"
-
-
-def main() -> None:
-    """The program."""
-    implementation, first, last = sys.argv[1], *map(int, sys.argv[2:])
-    wrong = list(mismatches(implementation, first, last))
-    print("\n".join(wrong))
-    print(f"{implementation}, {jax.devices()[0]}: {last - first} calls, {len(wrong)} mismatches")
-    sys.exit(bool(wrong))
+mismatches = functools.partial(random_calls.find_mismatches, call)
 
 
 if __name__ == "__main__":
-    main()
+    random_calls.main(mismatches)

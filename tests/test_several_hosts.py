@@ -37,7 +37,7 @@ def start(address, index, output):
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
-    """What each of two hosts has found."""
+    """The results of each of two hosts."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"

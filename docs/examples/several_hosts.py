@@ -23,7 +23,7 @@ MOST = 512  # coordinates that are kept of the whole array
 
 @dataclass(frozen=True)
 class Record:
-    """What this host has, as NumPy arrays, and the collectives of both programs."""
+    """This host's results, as NumPy arrays, and the collectives of both programs."""
 
     first_image: int
     outputs: np.ndarray

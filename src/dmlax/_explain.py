@@ -114,7 +114,7 @@ def _with_structs(
 
 
 def _struct(array: Any) -> Any:
-    """What stands for an array: nothing of it is packed."""
+    """Replaces an array by its shape and dtype, so that none is packed."""
     is_array = hasattr(array, "shape") and hasattr(array, "dtype")
     return jax.ShapeDtypeStruct(array.shape, array.dtype) if is_array else array
 

@@ -55,3 +55,27 @@ def on_instruction_set():
         return done.stdout.strip()
 
     return run
+
+
+RANDOM_CALLS = """
+from {module} import mismatches
+from dmlax._cpu import library
+print(library.instruction_set(), *mismatches('native_cpu', {first}, {last}), sep="\\n")
+"""
+
+
+@pytest.fixture
+def check_random_calls(on_instruction_set):
+    """Runs a module's random calls on an instruction set, or sees that the machine lacks it."""
+
+    def check(name, module, first, last):
+        why = "from dmlax._cpu import library; print(library.why_not('cpu'))"
+        here = on_instruction_set(name, why)
+        if here != "None":
+            assert here.startswith("DMLAX_NATIVE_ISA names none of what this machine has: ")
+            assert name not in here
+            return
+        code = RANDOM_CALLS.format(module=module, first=first, last=last)
+        assert on_instruction_set(name, code).splitlines() == [name]
+
+    return check

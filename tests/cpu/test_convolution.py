@@ -14,35 +14,17 @@ from cpu.raw_calls import GOOD
 
 TARGET = "dmlax_convolution"
 SCALES = {"input_scale": 0.1, "filter_scale": 0.2, "output_scale": 3.0}
-CHECK = """
-import sys
-sys.path.append({tests!r})
-from convolution_calls import mismatches
-from dmlax._cpu import library
-print(library.instruction_set(), *mismatches('native_cpu', {first}, {last}), sep="\\n")
-"""
-
-
-def check(name, on_instruction_set, first, last):
-    here = on_instruction_set(name, "from dmlax._cpu import library; print(library.why_not('cpu'))")
-    if here != "None":
-        assert here.startswith("DMLAX_NATIVE_ISA names none of what this machine has: ")
-        assert name not in here
-        return
-    tests = __file__.rsplit("/cpu", 1)[0]
-    code = CHECK.format(tests=tests, first=first, last=last)
-    assert on_instruction_set(name, code).splitlines() == [name]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_random_calls_on_every_instruction_set(name, on_instruction_set):
-    check(name, on_instruction_set, 0, 80)
+def test_random_calls_on_every_instruction_set(name, check_random_calls):
+    check_random_calls(name, "convolution_calls", 0, 80)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_many_random_calls_on_every_instruction_set(name, on_instruction_set):
-    check(name, on_instruction_set, 80, 1000)
+def test_many_random_calls_on_every_instruction_set(name, check_random_calls):
+    check_random_calls(name, "convolution_calls", 80, 1000)
 
 
 def layer(batch=2):

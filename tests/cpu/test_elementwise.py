@@ -13,35 +13,17 @@ from support import assert_same, draw, wild_floats
 
 quantize, dequantize = dmlax.element_wise_quantize_linear, dmlax.element_wise_dequantize_linear
 TARGETS = ["dmlax_quantize_linear", "dmlax_dequantize_linear"]
-CHECK = """
-import sys
-sys.path.append({tests!r})
-from elementwise_calls import mismatches
-from dmlax._cpu import library
-print(library.instruction_set(), *mismatches('native_cpu', {first}, {last}), sep="\\n")
-"""
-
-
-def check(name, on_instruction_set, first, last):
-    here = on_instruction_set(name, "from dmlax._cpu import library; print(library.why_not('cpu'))")
-    if here != "None":
-        assert here.startswith("DMLAX_NATIVE_ISA names none of what this machine has: ")
-        assert name not in here
-        return
-    tests = __file__.rsplit("/cpu", 1)[0]
-    code = CHECK.format(tests=tests, first=first, last=last)
-    assert on_instruction_set(name, code).splitlines() == [name]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_random_calls_on_every_instruction_set(name, on_instruction_set):
-    check(name, on_instruction_set, 0, 60)
+def test_random_calls_on_every_instruction_set(name, check_random_calls):
+    check_random_calls(name, "elementwise_calls", 0, 60)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-def test_many_random_calls_on_every_instruction_set(name, on_instruction_set):
-    check(name, on_instruction_set, 60, 2000)
+def test_many_random_calls_on_every_instruction_set(name, check_random_calls):
+    check_random_calls(name, "elementwise_calls", 60, 2000)
 
 
 SHAPES = [  # of 2^16 elements or more, which threads share, and their parameters

@@ -13,6 +13,9 @@
 
 namespace dmlax {
 
+constexpr double kThreadWakeupNs = 50000;  // until a thread that sleeps is of help
+constexpr int64_t kTasksOfThread = 4;      // so that a late thread delays no other
+
 // A moment for the other threads of this core.
 inline void pause() {
 #if defined(__x86_64__)

@@ -190,6 +190,15 @@ inline int32_t round_near_tie(int32_t accumulator, const Scales& scales, float e
   return estimate < 0 ? -rounded : rounded;
 }
 
+// The byte of an output near a tie.
+inline uint8_t resolve_tie(const RequantizeParams& params, int64_t channel, int32_t accumulator,
+                           float estimate) {
+  const int32_t lowest = params.output_signed ? -128 : 0, highest = lowest + 255;
+  const int32_t value =
+      round_near_tie(accumulator, scales_of(params, channel), estimate) + params.output_zero;
+  return static_cast<uint8_t>(value < lowest ? lowest : value > highest ? highest : value);
+}
+
 }  // namespace
 }  // namespace dmlax
 

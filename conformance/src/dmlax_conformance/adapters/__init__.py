@@ -51,7 +51,7 @@ def start(name: str, time_limit: float | None = None) -> Adapter:
 
 
 def _missing(adapter: Adapter) -> list[str]:
-    """Return the attributes of an adapter that are not there, or not as they should be."""
+    """Return an adapter's attributes that are missing or malformed."""
     variants = getattr(adapter, "variants", None)
     kept = {
         "name": isinstance(getattr(adapter, "name", None), str),

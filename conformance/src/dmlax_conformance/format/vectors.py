@@ -187,7 +187,7 @@ def _no_constant(token: str) -> Any:
 
 
 class NoJsonError(ValueError):
-    """What Python reads as JSON, and JSON has not or leaves open."""
+    """Refuses the constants and repeated keys that Python reads and JSON does not define."""
 
 
 def _check_strings(value: Any, *at: object) -> None:

@@ -45,7 +45,7 @@ class Result:
 
     @property
     def judged(self) -> "Judged":
-        """What the success of a run depends on."""
+        """The verdicts that decide the success of a run."""
         return Judged(self.vector.operator, self.vector.is_valid, self.verdict)
 
 

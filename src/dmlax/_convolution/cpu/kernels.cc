@@ -4,9 +4,9 @@
 
 #include "dmlax/_convolution/cpu/depthwise.h"
 #include "dmlax/_convolution/cpu/lines.h"
-#include "dmlax/_convolution/cpu/rows.h"
 #include "dmlax/_convolution/cpu/planes.h"
 #include "dmlax/_convolution/cpu/positions.h"
+#include "dmlax/_convolution/cpu/rows.h"
 #include "dmlax/_cpu/gemm/microkernel.h"
 #include "dmlax/_cpu/gemm/panels.h"
 #include "dmlax/_cpu/gemm/store.h"

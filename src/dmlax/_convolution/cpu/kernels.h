@@ -173,6 +173,18 @@ inline int64_t line_scratch_bytes(const ConvShape& shape) {
 
 inline bool is_depthwise(const ConvShape& shape) { return shape.channels == 1; }
 
+// Whether an output's pixel is the input's of the same position.
+inline bool is_matrix_product(const ConvShape& shape) {
+  const Axis &height = shape.height, &width = shape.width;
+  return shape.taps == 1 && height.stride == 1 && width.stride == 1 &&
+         height.start + height.end + width.start + width.end == 0;
+}
+
+// Of an output's element.
+inline int64_t output_bytes(const ConvProblem& problem) {
+  return problem.requantize.quantized ? 1 : 4;
+}
+
 }  // namespace
 }  // namespace dmlax
 

@@ -21,12 +21,6 @@ int64_t phase_index(const std::vector<int64_t>& phases, const Axis& axis, int64_
   return found - phases.begin();
 }
 
-bool is_matrix_product(const ConvShape& shape) {
-  const Axis &height = shape.height, &width = shape.width;
-  return shape.taps == 1 && height.stride == 1 && width.stride == 1 &&
-         height.start + height.end + width.start + width.end == 0;
-}
-
 // Whether one load of 64 bytes has a kernel row's taps for 16 outputs.
 bool do_taps_fit_one_load(const ConvShape& shape) {
   const Axis& width = shape.width;

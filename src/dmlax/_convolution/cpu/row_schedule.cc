@@ -10,10 +10,8 @@
 namespace dmlax {
 namespace {
 
-constexpr double kThreadWakeupNs = 50000;   // until a thread that sleeps is of help
 constexpr double kPackedBytesPerNs = 16;    // of a filter
 constexpr int64_t kStepsOfTask = 2;         // of pixels, that a panel is read for, at least
-constexpr int64_t kTasksOfThread = 4;
 constexpr int64_t kPackedOfTask = 1 << 16;  // bytes of panels
 constexpr int64_t kTransposedAtOnce = 1 << 24;  // bytes of images and outputs
 
@@ -31,7 +29,6 @@ struct RowSchedule {
   int64_t pixels() const { return shape.images * shape.output_pixels; }
   int64_t steps() const { return (pixels() + rows.step - 1) / rows.step; }
   int64_t all_panels() const { return shape.groups * rows.panels; }
-  int64_t output_bytes() const { return problem.requantize.quantized ? 1 : 4; }
 
   bool is_small() const {
     const double depth = static_cast<double>(shape.depth * shape.output_channels);
@@ -229,8 +226,7 @@ bool run_transposed(const ConvProblem& problem, const ConvolutionKernels& kernel
     last.input = copies;
   }
   if (!output) return run_path(problem, kernels, last, pool);
-  const int64_t element = problem.requantize.quantized ? 1 : 4;
-  last.output = output_scratch.take(shape.images * shape.output_elements * element);
+  last.output = output_scratch.take(shape.images * shape.output_elements * output_bytes(problem));
   if (last.output == nullptr || !run_path(problem, kernels, last, pool)) return false;
   transposition.output(buffers.output, last.output);
   return true;
@@ -244,14 +240,13 @@ bool run_channels_last(const ConvProblem& problem, const ConvolutionKernels& ker
   const bool input = !shape.input_last && shape.height.size * shape.width.size > 1;
   const bool output = !shape.output_last && shape.output_pixels > 1;
   if (!input && !output) return run_path(problem, kernels, buffers, pool);
-  const int64_t element = problem.requantize.quantized ? 1 : 4;
-  const int64_t image = shape.input_elements + shape.output_elements * element;
+  const int64_t image = shape.input_elements + shape.output_elements * output_bytes(problem);
   const int64_t at_once = std::clamp<int64_t>(kTransposedAtOnce / image, 1, shape.images);
   bool good = true;
   for (int64_t first = 0; good && first < shape.images; first += at_once) {
     ConvProblem part = problem;
     part.shape.images = std::min(at_once, shape.images - first);
-    uint8_t* to = static_cast<uint8_t*>(buffers.output) + first * shape.output_elements * element;
+    uint8_t* to = static_cast<uint8_t*>(buffers.output) + first * shape.output_elements * output_bytes(problem);
     const ConvBuffers images{.input = buffers.input + first * shape.input_elements,
                              .filter = buffers.filter,
                              .output = to};

@@ -16,13 +16,6 @@ constexpr int64_t kGatheredBytes = 1 << 18;  // of rows, at once
 
 inline int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
-// Whether an output's pixel is the input's of the same position.
-inline bool is_matrix_product(const ConvShape& shape) {
-  const Axis &height = shape.height, &width = shape.width;
-  return shape.taps == 1 && height.stride == 1 && width.stride == 1 &&
-         height.start + height.end + width.start + width.end == 0;
-}
-
 // An output's position, one after another.
 struct OutputPixel {
   const ConvShape& shape;

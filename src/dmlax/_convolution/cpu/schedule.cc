@@ -9,11 +9,9 @@
 namespace dmlax {
 namespace {
 
-constexpr double kThreadWakeupNs = 50000;     // until a thread that sleeps is of help
 constexpr double kMostSharingNs = 100000;     // until its own cache has the filter
 constexpr double kDepthwiseRows = 4;          // times the others' time: no products hide it
 constexpr int64_t kPanelsOfTask = 4;          // that a filter row is read for, at least
-constexpr int64_t kTasksOfThread = 4;
 constexpr int64_t kPlanesAtOnce = 1 << 18;    // bytes of depthwise channels
 constexpr int64_t kPackedAlone = 1 << 17;     // bytes of planes below which one thread packs
 
@@ -32,12 +30,10 @@ struct Schedule {
   }
 
   uint8_t* output_of(int64_t image) const {
-    return static_cast<uint8_t*>(buffers.output) + image * output_bytes();
+    return static_cast<uint8_t*>(buffers.output) + image * image_bytes();
   }
 
-  int64_t output_bytes() const {
-    return shape.output_elements * (problem.requantize.quantized ? 1 : 4);
-  }
+  int64_t image_bytes() const { return shape.output_elements * output_bytes(problem); }
 
   // Images [first, last), packed and multiplied by one thread.
   bool run_images(int64_t first, int64_t last) const {
@@ -180,7 +176,7 @@ struct Schedule {
                             static_cast<double>(shape.output_channels * shape.depth);
     const double filter = static_cast<double>(shape.output_channels * shape.depth);
     const double bytes =
-        static_cast<double>(shape.images * (shape.input_elements + output_bytes()));
+        static_cast<double>(shape.images * (shape.input_elements + image_bytes()));
     const double rows = static_cast<double>(shape.images * layout.panels * shape.output_channels);
     const double time =
         products / kernels.products_per_ns + bytes / 16 + filter / 32 +

@@ -274,7 +274,6 @@ struct PixelChannels {
   // Writes the bytes of outputs near a tie; bit i is that of sums[i].
   __attribute__((noinline)) void resolve_ties(const int32_t* sums, uint64_t near_ties,
                                               uint8_t* bytes) const {
-    const int32_t lowest = params.output_signed ? -128 : 0, highest = lowest + 255;
     for (; near_ties != 0; near_ties &= near_ties - 1) {
       const int i = __builtin_ctzll(near_ties), column = column_of(i);
       if (column >= count) continue;
@@ -282,10 +281,7 @@ struct PixelChannels {
       const float clamped = product < params.low    ? params.low
                             : product > params.high ? params.high
                                                     : product;
-      const int32_t value = round_near_tie(sums[i], scales_of(params, first + column), clamped) +
-                            params.output_zero;
-      bytes[column] =
-          static_cast<uint8_t>(value < lowest ? lowest : value > highest ? highest : value);
+      bytes[column] = resolve_tie(params, first + column, sums[i], clamped);
     }
   }
 };

@@ -42,8 +42,6 @@ inline Simd::Floats estimate(const RequantizeParams& params, const Simd::Int32s&
 __attribute__((noinline)) void resolve_ties(const RequantizeParams& params,
                                             const AccumulatorRow& row, uint64_t near_ties,
                                             uint8_t* bytes) {
-  const Scales scales = scales_of(params, row.channel);
-  const int32_t lowest = params.output_signed ? -128 : 0, highest = lowest + 255;
   constexpr uint64_t kAll = ~uint64_t{0} >> (64 - Simd::kLanes);
   alignas(64) int32_t sums[Simd::kLanes];
   alignas(64) float estimates[Simd::kLanes];
@@ -55,9 +53,7 @@ __attribute__((noinline)) void resolve_ties(const RequantizeParams& params,
     Simd::store_floats(estimates, estimate(params, finished, row.channel));
     for (; lanes != 0; lanes &= lanes - 1) {
       const int i = __builtin_ctzll(lanes);
-      const int32_t value = round_near_tie(sums[i], scales, estimates[i]) + params.output_zero;
-      bytes[Simd::column_of(j, i)] =
-          static_cast<uint8_t>(value < lowest ? lowest : value > highest ? highest : value);
+      bytes[Simd::column_of(j, i)] = resolve_tie(params, row.channel, sums[i], estimates[i]);
     }
   }
 }

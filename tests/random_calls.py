@@ -1,0 +1,34 @@
+"""Runs random calls and compares them with what they should give, bit by bit."""
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+
+from support import bits
+
+_IN_ONE_PROGRAM = 40  # calls: compiling is most of the time
+
+
+def find_mismatches(
+    draw_call: Callable[[int], Any], implementation: str, first: int, last: int
+) -> Iterator[str]:
+    """Runs the calls of seeds first to last - 1; a line for each that differs."""
+    for start in range(first, last, _IN_ONE_PROGRAM):
+        calls = [draw_call(seed) for seed in range(start, min(start + _IN_ONE_PROGRAM, last))]
+        found = jax.jit(lambda calls=calls: [each(implementation) for each in calls])()
+        for seed, (each, got) in enumerate(zip(calls, found, strict=True), start):
+            wanted = each.expected()
+            same = got.dtype == wanted.dtype and got.shape == wanted.shape
+            if not same or (bits(got) != bits(wanted)).any():
+                yield f"seed {seed}: {each.x.shape} {each}"
+
+
+def main(mismatches: Callable[[str, int, int], Iterator[str]]) -> None:
+    """The program."""
+    implementation, first, last = sys.argv[1], *map(int, sys.argv[2:])
+    wrong = list(mismatches(implementation, first, last))
+    print("\n".join(wrong))
+    print(f"{implementation}, {jax.devices()[0]}: {last - first} calls, {len(wrong)} mismatches")
+    sys.exit(bool(wrong))
