@@ -167,7 +167,6 @@ def multiply(x: Array, y: Array) -> Array:
     return pack(a.negative ^ b.negative, product, a.exponent + b.exponent, jnp.float32)
 
 
-@jax.jit
 def fma(x: Array, y: Array, z: Array) -> Array:
     """The IEEE float32 value of x * y + z, rounded once, for any operands."""
     a, b, c = unpack(x), unpack(y), unpack(z)
