@@ -222,6 +222,14 @@ def aval_of(array: Any) -> Aval:
     return Aval(dtype if isinstance(dtype, np.dtype) else np.dtype(object), tuple(array.shape))
 
 
+def narrow_float64(array: Array | np.ndarray) -> Array | np.ndarray:
+    """Rounds NumPy's default floats to float32, as they are a tensor's only dtype to be rounded."""
+    if not isinstance(array, np.ndarray) or array.dtype != np.float64:
+        return array
+    with np.errstate(all="ignore"):
+        return array.astype(np.float32)
+
+
 def effective_rank(sizes: tuple[int, ...]) -> int:
     """The rank without leading axes of size 1, at least 1."""
     leading = next((axis for axis, size in enumerate(sizes) if size != 1), len(sizes))

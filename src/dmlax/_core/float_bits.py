@@ -167,7 +167,6 @@ def multiply(x: Array, y: Array) -> Array:
     return pack(a.negative ^ b.negative, product, a.exponent + b.exponent, jnp.float32)
 
 
-@jax.jit
 def fma(x: Array, y: Array, z: Array) -> Array:
     """The IEEE float32 value of x * y + z, rounded once, for any operands."""
     a, b, c = unpack(x), unpack(y), unpack(z)
@@ -208,8 +207,24 @@ def add(x: Array, y: Array) -> Array:
 
 def subtract(x: Array, y: Array) -> Array:
     """The IEEE float32 difference of any values, subnormals kept."""
-    negated = lax.bitcast_convert_type(raw_bits(y) ^ np.uint32(FLOAT32.sign), jnp.float32)
-    return add(x, negated)
+    return add(x, negate(y))
+
+
+def negate(x: Array) -> Array:
+    """The float32 with the other sign, of any value."""
+    return lax.bitcast_convert_type(raw_bits(x) ^ np.uint32(FLOAT32.sign), jnp.float32)
+
+
+def to_ordered(x: Array) -> Array:
+    """int32 in the order of the float32 values, -0 before +0, subnormals kept."""
+    bits = lax.bitcast_convert_type(x, jnp.int32)
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+
+
+def from_ordered(keys: Array) -> Array:
+    """The float32 values that `to_ordered` took."""
+    bits = keys ^ ((keys >> 31) & 0x7FFFFFFF)
+    return lax.bitcast_convert_type(bits, jnp.float32)
 
 
 def divide(x: Array, y: Array) -> Array:

@@ -58,7 +58,7 @@ def requantizer(
     scales = jnp.broadcast_arrays(input_scale, filter_scale, output_scale)
     if arithmetic == "float32":
         multiplier = _multiplier(*scales)
-        return lambda accumulator: _quantize_float32(
+        return lambda accumulator: quantize_float32(
             accumulator.astype(jnp.float32) * multiplier, zero_point, dtype
         )
     threshold = _threshold(*scales)
@@ -73,13 +73,40 @@ def quantize(
     """clamp(round(x / scale) + zero_point) for float32, float16 or int32 `x`."""
     if arithmetic == "float32":
         quotient = float_bits.divide(x.astype(jnp.float32), scale.astype(jnp.float32))
-        return _quantize_float32(quotient, zero_point, dtype)
+        return quantize_float32(quotient, zero_point, dtype)
     if x.dtype == jnp.int32:
         one = jnp.float32(1)
         return requantizer(one, one, scale, zero_point, dtype, arithmetic)(x)
     rounded = _round_quotient(x, scale)
     rounded = jnp.where(float_bits.is_nan(x), -2 * MAGNITUDE_LIMIT, rounded)
     return saturate(rounded, zero_point, dtype)
+
+
+def quantize_average(
+    total: Array,
+    count: Array,
+    input_scale: Array,
+    output_scale: Array,
+    zero_point: Array | None,
+    dtype: DTypeLike,
+    arithmetic: Arithmetic,
+) -> Array:
+    """clamp(round(total * input_scale / (output_scale * count)) + zero_point).
+
+    Args:
+      total: int32, the sum of `count` differences of 8-bit values; 0 where there are none.
+      count: int32, at most (2**31 - 1) // 255; it and the next three broadcast to the total.
+      input_scale: float32.
+      output_scale: float32.
+      zero_point: of `dtype`, or None for 0.
+      dtype: int8 or uint8.
+      arithmetic: "exact", or "float32" for the bits of ONNX Runtime's global average.
+    """
+    if arithmetic == "float32":
+        divisor = float_bits.multiply(output_scale, count.astype(jnp.float32))
+        multiplier = float_bits.divide(input_scale, divisor)
+        return quantize_float32(total.astype(jnp.float32) * multiplier, zero_point, dtype)
+    return saturate(_round_average(total, count, input_scale, output_scale), zero_point, dtype)
 
 
 def dequantize(x: Array, scale: Array, zero_point: Array | None) -> Array:
@@ -119,7 +146,7 @@ def round_float32(value: Array, dtype: DTypeLike) -> Array:
     return lax.round(value, lax.RoundingMethod.TO_NEAREST_EVEN).astype(jnp.int32).astype(dtype)
 
 
-def _quantize_float32(value: Array, zero_point: Array | None, dtype: DTypeLike) -> Array:
+def quantize_float32(value: Array, zero_point: Array | None, dtype: DTypeLike) -> Array:
     """ONNX Runtime's order: clamp to the range less the zero point, round, add the zero point."""
     zero = jnp.int32(0) if zero_point is None else zero_point.astype(jnp.int32)
     limits = np.iinfo(np.dtype(dtype))
@@ -149,6 +176,54 @@ def _round_quotient(x: Array, scale: Array) -> Array:
     up = (shift >= 0) & ((excess > 0) | ((excess == 0) & (below & 1 == 1)))
     rounded = below + up.astype(jnp.int32)
     return jnp.where(a.negative ^ s.negative, -rounded, rounded)
+
+
+def _round_average(total: Array, count: Array, input_scale: Array, output_scale: Array) -> Array:
+    """round(total * input_scale / (output_scale * count)); above 255, 255."""
+    x, y = float_bits.unpack(input_scale), float_bits.unpack(output_scale)
+    magnitude = jnp.abs(total).astype(jnp.uint32)
+    divisor = jnp.maximum(count, 1).astype(jnp.uint32)  # without elements the total is 0
+    # The quotient is dividend * 2**exponent / (y.mantissa * divisor); both are below 2**56.
+    exponent = jnp.clip(x.exponent - y.exponent, -64, 64)
+    dividend = float_bits.multiply_wide(magnitude, x.mantissa)
+    ratio = x.mantissa.astype(jnp.float32) / y.mantissa.astype(jnp.float32)
+    quotient = magnitude.astype(jnp.float32) / divisor.astype(jnp.float32) * ratio
+    estimate = quotient * float_bits.power_of_two(exponent)
+    below = jnp.minimum(estimate, MAGNITUDE_LIMIT - 1).astype(jnp.uint32)
+    # Twice the quotient is compared with 2 * below + 1, in units that leave the last bit free.
+    middle = float_bits.multiply_wide((2 * below + 1) * divisor, y.mantissa)
+    one = jnp.uint32(1)
+    left = float_bits.shift_right_sticky(
+        float_bits.shift_left_wide(dividend, one), -1 - exponent
+    )
+    right = float_bits.shift_right_sticky(float_bits.shift_left_wide(middle, one), exponent + 1)
+    above = (left[0] > right[0]) | ((left[0] == right[0]) & (left[1] > right[1]))
+    is_tie = (left[0] == right[0]) & (left[1] == right[1])
+    rounded = (below + (above | (is_tie & (below & 1 == 1))).astype(jnp.uint32)).astype(jnp.int32)
+    return jnp.where((total < 0) ^ x.negative ^ y.negative, -rounded, rounded)
+
+
+def divide_range(low: Array, high: Array) -> Array:
+    """(high - low) / 255 as a real number, rounded once to float32, of low <= 0 <= high."""
+    below, above = (
+        float_bits.WideFloat(
+            jnp.zeros_like(part.negative),
+            (part.mantissa << 6, jnp.zeros_like(part.mantissa)),
+            part.exponent - 38,
+        )
+        for part in map(float_bits.unpack, (low, high))
+    )
+    total = float_bits.add_wide(below, above)
+    # Long division by 16 bits; a lost bit made the dividend odd, which its quotient shows.
+    rest, digits = jnp.uint32(0), []
+    for word in total.magnitude:
+        for half in (word >> 16, word & 0xFFFF):
+            digits.append(((rest << 16) | half) // np.uint32(255))
+            rest = ((rest << 16) | half) % np.uint32(255)
+    quotient = (digits[0] << 16) | digits[1], (digits[2] << 16) | digits[3]
+    high_word, low_word = float_bits.shift_left_wide(quotient, jnp.uint32(1))
+    quotient = high_word, low_word | (rest != 0).astype(jnp.uint32)
+    return float_bits.pack(jnp.zeros_like(total.negative), quotient, total.exponent - 1, jnp.float32)
 
 
 def _round_by_threshold(accumulator: Array, threshold: Threshold) -> Array:

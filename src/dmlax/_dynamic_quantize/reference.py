@@ -1,0 +1,36 @@
+"""The definition of dynamic quantization: the range of the values, its parameters, a quantization."""
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from dmlax._core import float_bits, requantize
+from dmlax._dynamic_quantize.plan import DynamicQuantizePlan
+from dmlax._dynamic_quantize.result import DynamicQuantizeLinear
+
+
+def run(plan: DynamicQuantizePlan, input: Array) -> DynamicQuantizeLinear:
+    """Quantizes by the scale and zero point of the range of 0 and all values."""
+    low, high = value_range(input)
+    scale, zero_point = parameters(plan, low, high)
+    output = requantize.quantize(input, scale, zero_point, plan.dtype, plan.arithmetic)
+    return DynamicQuantizeLinear(output, scale, zero_point)
+
+
+def value_range(input: Array) -> tuple[Array, Array]:
+    """The least and the greatest of 0 and all values, in float32, subnormals kept."""
+    keys = float_bits.to_ordered(input.astype(jnp.float32))
+    low, high = keys.min(initial=0), keys.max(initial=0)
+    return float_bits.from_ordered(low), float_bits.from_ordered(high)
+
+
+def parameters(plan: DynamicQuantizePlan, low: Array, high: Array) -> tuple[Array, Array]:
+    """The scale (high - low) / 255, rounded once, and the zero point, which low becomes."""
+    if plan.arithmetic == "float32":
+        scale = float_bits.divide(float_bits.subtract(high, low), jnp.float32(255))
+    else:
+        scale = requantize.divide_range(low, high)
+    scale = jnp.where(float_bits.is_nonzero(scale), scale, jnp.float32(1))
+    lowest = jnp.asarray(np.iinfo(plan.dtype).min, plan.dtype)
+    negated = float_bits.negate(low)
+    return scale, requantize.quantize(negated, scale, lowest, plan.dtype, plan.arithmetic)
