@@ -207,7 +207,7 @@ def matrix_multiply_integer_to_float(
     Args:
       a: int8 or uint8, (..., M, K) or (K,); batch axes broadcast as in `jnp.matmul`.
       b: int8 or uint8, (..., K, N) or (K,); or a `PreparedMatrix`.
-      bias: float32 or float16, (N,) or what broadcasts to the output; default 0.
+      bias: of the output's dtype, (N,) or what broadcasts to the output; default 0.
       a_scale: float32, one value, or one per row: (..., M, 1); as all scales finite and not zero.
       b_scale: float32, one value, or one per column: (N,) or (..., 1, N).
       a_zero_point: of the dtype of `a`, one value, or one per row; default 0.
@@ -246,9 +246,7 @@ def matrix_multiply_integer_to_float(
       >>> dmlax.matrix_multiply_integer_to_float(a, b, a_scale=0.5, b_scale=0.25).tolist()
       [[-2.0]]
     """
-    arguments = Product(
-        a, b, a_zero_point, b_zero_point, bias, a_scale, b_scale
-    )
+    arguments = Product(a, b, a_zero_point, b_zero_point, bias, a_scale, b_scale)
     _TO_FLOAT.expect_choice("arithmetic", arithmetic, requantize.ARITHMETICS)
     plan, operands = _bind(_TO_FLOAT, arguments, arithmetic, output_dtype)
     return dispatch.call(TO_FLOAT, plan, operands, implementation)  # type: ignore[no-any-return]

@@ -28,9 +28,7 @@ def epilogue(plan: ProductPlan, operands: Product) -> Callable[[Array], Array]:
         return lambda sums: sums
     a_scale, b_scale = as_parameter(operands.a_scale), as_parameter(operands.b_scale)
     dtype = plan.output.dtype
-    return lambda sums: requantize.scale_sums(
-        sums, a_scale, b_scale, bias, dtype, plan.arithmetic
-    )
+    return lambda sums: requantize.scale_sums(sums, a_scale, b_scale, bias, dtype, plan.arithmetic)
 
 
 def as_int32(parameter: Array | None) -> Array:

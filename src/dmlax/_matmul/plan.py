@@ -264,7 +264,7 @@ def _check_parameters(
 def _check_per_column(rules: Rules, field: str, parameter: Aval, matrix: MatrixShape) -> None:
     sizes = (*matrix.batch, 1, matrix.columns) if len(matrix.matrix.shape) > 1 else ()
     good = _is_single(parameter) or _broadcasts(parameter.shape, sizes)
-    wanted = f"one value or {matrix.columns}, one per column of BTensor {matrix}"
+    wanted = f"one value or one per column of BTensor {matrix}"
     rules.expect(good, "sizes", field, f"is {parameter}, expected {wanted}")
 
 
@@ -280,13 +280,10 @@ def _check_per_row(rules: Rules, field: str, parameter: Aval, sizes: tuple[int, 
 def _check_bias(rules: Rules, operands: Product, output: Aval) -> None:
     bias = operands.bias
     quantized = operands.output_scale is not None
-    rules.expect_dtype(FIELDS.bias, bias, *((jnp.int32,) if quantized else _FLOATS))
+    rules.expect_dtype(FIELDS.bias, bias, jnp.int32 if quantized else output.dtype)
     wanted = f"a shape that broadcasts to the output {output}"
-    good = _broadcasts(bias.shape, output.shape)
+    good = len(bias.shape) <= len(output.shape) and _broadcasts(bias.shape, output.shape)
     rules.expect(good, "sizes", FIELDS.bias, f"is {bias}, expected {wanted}")
-
-
-_FLOATS = (jnp.float32, jnp.float16)
 
 
 def _is_single(parameter: Aval) -> bool:
@@ -295,8 +292,12 @@ def _is_single(parameter: Aval) -> bool:
 
 def _broadcasts(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     missing = len(wanted) - len(shape)
+    if missing < 0:
+        return all(_same(size, 1) for size in shape[:-missing]) and _broadcasts(
+            shape[-missing:], wanted
+        )
     pairs = zip(shape, wanted[max(missing, 0) :], strict=False)
-    return missing >= 0 and all(_same(size, 1) or _same(size, each) for size, each in pairs)
+    return all(_same(size, 1) or _same(size, each) for size, each in pairs)
 
 
 def output_partition(plan: ProductPlan, operands: Product) -> tuple[Any, ...]:
