@@ -13,6 +13,15 @@ from dmlax._elementwise.api import element_wise_dequantize_linear as element_wis
 from dmlax._elementwise.api import element_wise_quantize_linear as element_wise_quantize_linear
 from dmlax._explain import ProgramExplanation as ProgramExplanation
 from dmlax._explain import explain as explain
+from dmlax._matmul.api import matrix_multiply_integer as matrix_multiply_integer
+from dmlax._matmul.api import (
+    matrix_multiply_integer_to_float as matrix_multiply_integer_to_float,
+)
+from dmlax._matmul.api import (
+    quantized_linear_matrix_multiply as quantized_linear_matrix_multiply,
+)
+from dmlax._matmul.prepare import prepare_matrix as prepare_matrix
+from dmlax._matmul.prepared_matrix import PreparedMatrix as PreparedMatrix
 from dmlax._nonzero.api import nonzero_coordinates as nonzero_coordinates
 from dmlax._nonzero.result import NonzeroCoordinates as NonzeroCoordinates
 from dmlax.errors import SpecError as SpecError
@@ -27,6 +36,7 @@ __all__ = [
     "Explanation",
     "NonzeroCoordinates",
     "PreparedFilter",
+    "PreparedMatrix",
     "ProgramExplanation",
     "SpecError",
     "UnsupportedError",
@@ -34,7 +44,11 @@ __all__ = [
     "element_wise_dequantize_linear",
     "element_wise_quantize_linear",
     "explain",
+    "matrix_multiply_integer",
+    "matrix_multiply_integer_to_float",
     "nonzero_coordinates",
     "prepare_filter",
+    "prepare_matrix",
     "quantized_linear_convolution",
+    "quantized_linear_matrix_multiply",
 ]

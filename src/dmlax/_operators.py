@@ -19,6 +19,15 @@ from dmlax._elementwise.directml import (
     ElementWiseDequantizeLinearOperatorDesc,
     ElementWiseQuantizeLinearOperatorDesc,
 )
+from dmlax._matmul import api as matmul
+from dmlax._matmul.directml import (
+    MATRIX_MULTIPLY_INTEGER,
+    MATRIX_MULTIPLY_INTEGER_TO_FLOAT,
+    QUANTIZED_LINEAR_MATRIX_MULTIPLY,
+    MatrixMultiplyIntegerOperatorDesc,
+    MatrixMultiplyIntegerToFloatOperatorDesc,
+    QuantizedLinearMatrixMultiplyOperatorDesc,
+)
 from dmlax._nonzero import api as nonzero
 from dmlax._nonzero.directml import NONZERO_COORDINATES, NonzeroCoordinatesOperatorDesc
 from dmlax.directml.support import Support
@@ -27,8 +36,11 @@ __all__ = [  # the descriptors' classes, which `dmlax.directml` exports
     "ConvolutionIntegerOperatorDesc",
     "ElementWiseDequantizeLinearOperatorDesc",
     "ElementWiseQuantizeLinearOperatorDesc",
+    "MatrixMultiplyIntegerOperatorDesc",
+    "MatrixMultiplyIntegerToFloatOperatorDesc",
     "NonzeroCoordinatesOperatorDesc",
     "QuantizedLinearConvolutionOperatorDesc",
+    "QuantizedLinearMatrixMultiplyOperatorDesc",
 ]
 
 
@@ -88,6 +100,24 @@ OPERATORS = (
         elementwise.DEQUANTIZE,
         "(u)int8, (u)int16, (u)int32 to float32, float16",
         ELEMENT_WISE_DEQUANTIZE_LINEAR,
+    ),
+    OperatorRow(
+        matmul.matrix_multiply_integer,
+        matmul.INTEGER,
+        MATRIX_MULTIPLY_INTEGER,
+        "int8 and uint8, mixed, to int32",
+    ),
+    OperatorRow(
+        matmul.quantized_linear_matrix_multiply,
+        matmul.QUANTIZED,
+        QUANTIZED_LINEAR_MATRIX_MULTIPLY,
+        "int8 and uint8, mixed; scales float32; bias int32",
+    ),
+    OperatorRow(
+        matmul.matrix_multiply_integer_to_float,
+        matmul.TO_FLOAT,
+        MATRIX_MULTIPLY_INTEGER_TO_FLOAT,
+        "int8 and uint8, mixed; scales float32; to float32, float16",
     ),
 )
 SUPPORT = {row.directml.desc: row.directml for row in OPERATORS if row.directml}

@@ -106,12 +106,20 @@ class Rules(NamedTuple):
         self.expect(own is None or own == dtype, "data_type", zero_point, differs)
         return dtype
 
-    def _dtype(self, asked: Any) -> np.dtype:
+    def choose_float_dtype(self, asked: Any) -> np.dtype:
+        """Takes float32 or float16 as the dtype of the output."""
+        wanted = "float32 or float16"
+        dtype = self._dtype(asked, wanted)
+        found = f"has dtype {dtype.name}, expected {wanted}"
+        self.expect(dtype.name in ("float32", "float16"), "data_type", "OutputTensor", found)
+        return dtype
+
+    def _dtype(self, asked: Any, wanted: str = "int8 or uint8") -> np.dtype:
         try:
             dtype: np.dtype = np.dtype(asked)
             return dtype
         except TypeError:
-            self.fail("data_type", "OutputTensor", f"has dtype {asked!r}, expected int8 or uint8")
+            self.fail("data_type", "OutputTensor", f"has dtype {asked!r}, expected {wanted}")
 
     def to_integer(self, field: str, value: Any, low: int, high: int | None = None) -> int:
         """Converts an option to a static integer within bounds."""

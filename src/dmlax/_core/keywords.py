@@ -13,6 +13,8 @@ _R = TypeVar("_R")
 _OTHER_NAMES = {
     "input": ("lhs", "x", "inputs", "data", "input_tensor"),
     "filter": ("rhs", "w", "weight", "weights", "kernel", "filters", "filter_tensor"),
+    "a": ("A", "a_tensor"),
+    "b": ("B", "b_tensor"),
     "bias": ("b", "B", "bias_tensor"),
     "scale": ("y_scale", "scales", "scale_tensor"),
     "zero_point": ("y_zero_point", "zero_points", "zero_point_tensor"),

@@ -44,8 +44,9 @@ def requantizer(
     zero_point: Array | None,
     dtype: DTypeLike,
     arithmetic: Arithmetic,
+    bias: Array | None = None,
 ) -> Callable[[Array], Array]:
-    """Prepares accumulator -> clamp(round(accumulator * sx * sw / sy) + zero_point).
+    """Prepares accumulator -> clamp(round((accumulator + bias) * sx * sw / sy) + zero_point).
 
     Args:
       input_scale: float32; it and the next three broadcast to the int32 accumulator.
@@ -54,17 +55,75 @@ def requantizer(
       zero_point: of `dtype`, or None for 0.
       dtype: int8 or uint8.
       arithmetic: "exact", or "float32" for ONNX Runtime's bits.
+      bias: int32, added without wrapping; or None for 0.
     """
     scales = jnp.broadcast_arrays(input_scale, filter_scale, output_scale)
     if arithmetic == "float32":
         multiplier = _multiplier(*scales)
         return lambda accumulator: quantize_float32(
-            accumulator.astype(jnp.float32) * multiplier, zero_point, dtype
+            _to_float32(accumulator, bias) * multiplier, zero_point, dtype
+        )
+    if bias is not None:
+        halves = _threshold(*scales, halved=True)
+        return lambda accumulator: saturate(
+            _round_sum_by_threshold(_add_wide(accumulator, bias), halves), zero_point, dtype
         )
     threshold = _threshold(*scales)
     return lambda accumulator: saturate(
         _round_by_threshold(accumulator, threshold), zero_point, dtype
     )
+
+
+def scale_sums(
+    sums: Array,
+    a_scale: Array,
+    b_scale: Array,
+    bias: Array | None,
+    dtype: DTypeLike,
+    arithmetic: Arithmetic,
+) -> Array:
+    """sums * a_scale * b_scale + bias as a real number, rounded once to float32 or float16.
+
+    In "float32" each of the four operations is rounded, as ONNX Runtime does. NaN and infinities
+    of the bias are kept, and a real 0 is +0.
+
+    Args:
+      sums: int32.
+      a_scale: float32; it, the next one and the bias broadcast to the sums.
+      b_scale: float32.
+      bias: float32 or float16, or None for 0.
+      dtype: float32 or float16.
+      arithmetic: "exact", or "float32" for ONNX Runtime's bits.
+    """
+    if arithmetic == "float32":
+        scale = float_bits.multiply(a_scale, b_scale)
+        product = _multiply_float32(sums.astype(jnp.float32), scale)
+        result = product if bias is None else float_bits.add(product, bias.astype(jnp.float32))
+        return result.astype(dtype)
+    a, b = float_bits.unpack(a_scale), float_bits.unpack(b_scale)
+    negative = (sums < 0) ^ a.negative ^ b.negative
+    magnitude = lax.bitcast_convert_type(jnp.abs(sums), jnp.uint32)  # |INT_MIN| fits
+    scale_product = float_bits.multiply_wide(a.mantissa, b.mantissa)
+    product = float_bits.multiply_wider(scale_product, magnitude)
+    exponent = a.exponent + b.exponent
+    zero = jnp.uint32(0)
+    if bias is None:
+        addend = float_bits.Scaled(jnp.bool_(False), (zero, zero, zero), jnp.int32(0))
+        return float_bits.add_scaled(float_bits.Scaled(negative, product, exponent), addend, dtype)
+    c = float_bits.unpack(jnp.where(jnp.isfinite(bias), bias, 0))
+    result = float_bits.add_scaled(
+        float_bits.Scaled(negative, product, exponent),
+        float_bits.Scaled(c.negative, (zero, zero, c.mantissa), c.exponent),
+        dtype,
+    )
+    special = float_bits.is_nan(bias) | float_bits.is_infinite(bias)
+    return jnp.where(special, bias.astype(dtype), result)
+
+
+def _multiply_float32(x: Array, scale: Array) -> Array:
+    """The IEEE float32 product of finite values and a scale that may have overflowed."""
+    finite = float_bits.multiply(x, scale)
+    return jnp.where(float_bits.is_infinite(scale), x * scale, finite)
 
 
 def quantize(
@@ -231,15 +290,61 @@ def _round_by_threshold(accumulator: Array, threshold: Threshold) -> Array:
     magnitude = lax.bitcast_convert_type(jnp.abs(accumulator), jnp.uint32)  # |INT_MIN| fits
     estimate = magnitude.astype(jnp.float32) * jnp.abs(threshold.estimate)
     below = jnp.minimum(estimate, MAGNITUDE_LIMIT).astype(jnp.int32).astype(jnp.uint32)
+    limit, _ = _multiply_threshold(threshold, below)
+    rounded = (below + (magnitude > limit).astype(jnp.uint32)).astype(jnp.int32)
+    sign = (accumulator ^ lax.bitcast_convert_type(threshold.estimate, jnp.int32)) >> 31
+    return (rounded ^ sign) - sign
+
+
+def _multiply_threshold(threshold: Threshold, below: Array) -> tuple[Array, Array]:
+    """`(2 * below + 1) * threshold`: its integer, and the first 21 bits of its fraction."""
     twice = 2 * below + 1
     high, middle, low = threshold.fraction
     carry = low * twice + ((~below & 1) * _TIE_TO_EVEN)
     carry = middle * twice + (carry >> _LIMB)
     carry = high * twice + (carry >> _LIMB)
-    limit = threshold.integer * twice + (carry >> _LIMB)
-    rounded = (below + (magnitude > limit).astype(jnp.uint32)).astype(jnp.int32)
-    sign = (accumulator ^ lax.bitcast_convert_type(threshold.estimate, jnp.int32)) >> 31
-    return (rounded ^ sign) - sign
+    return threshold.integer * twice + (carry >> _LIMB), carry
+
+
+class _Sum(NamedTuple):
+    """A sum of two int32, whose magnitude is `2 * half + odd`, at most 2**32."""
+
+    negative: Array
+    half: Array  # uint32
+    odd: Array  # uint32, 0 or 1
+
+
+def _add_wide(accumulator: Array, bias: Array) -> _Sum:
+    wrapped = accumulator + bias
+    overflows = ((accumulator ^ wrapped) & (bias ^ wrapped)) < 0
+    negative = jnp.where(overflows, accumulator, wrapped) < 0
+    bits = lax.bitcast_convert_type(jnp.where(negative, -wrapped, wrapped), jnp.uint32)
+    carry = (overflows & (bits == 0)).astype(jnp.uint32)  # -2**32
+    return _Sum(negative, (bits >> 1) | (carry << 31), bits & 1)
+
+
+def _to_float32(accumulator: Array, bias: Array | None) -> Array:
+    """accumulator + bias, rounded once."""
+    if bias is None:
+        return accumulator.astype(jnp.float32)
+    total = _add_wide(accumulator, bias)
+    magnitude = total.half >> 31, (total.half << 1) | total.odd
+    return float_bits.pack(
+        total.negative, magnitude, jnp.zeros_like(accumulator + bias), jnp.float32
+    )
+
+
+def _round_sum_by_threshold(total: _Sum, threshold: Threshold) -> Array:
+    """As `_round_by_threshold`, with the threshold and the estimate of the sum's half."""
+    size = total.half.astype(jnp.float32) + total.odd.astype(jnp.float32) * 0.5
+    estimate = size * jnp.abs(threshold.estimate)
+    below = jnp.minimum(estimate, MAGNITUDE_LIMIT).astype(jnp.int32).astype(jnp.uint32)
+    limit, rest = _multiply_threshold(threshold, below)
+    next_bit = (rest >> (_LIMB - 1)) & 1
+    above = (total.half > limit) | ((total.half == limit) & (total.odd > next_bit))
+    rounded = (below + above.astype(jnp.uint32)).astype(jnp.int32)
+    negative = total.negative ^ (lax.bitcast_convert_type(threshold.estimate, jnp.int32) < 0)
+    return jnp.where(negative, -rounded, rounded)
 
 
 def _compute_once(x: Array, *sources: Array) -> Array:
@@ -260,9 +365,13 @@ def _multiplier(input_scale: Array, filter_scale: Array, output_scale: Array) ->
     return lax.bitcast_convert_type(bits, jnp.float32)
 
 
-@jax.jit
-def _threshold(input_scale: Array, filter_scale: Array, output_scale: Array) -> Threshold:
+@functools.partial(jax.jit, static_argnames="halved")
+def _threshold(
+    input_scale: Array, filter_scale: Array, output_scale: Array, halved: bool = False
+) -> Threshold:
     """Divides S by 2 * P, P the product of two mantissas: long division, 7 bits a step.
+
+    If halved, of an accumulator's half: the threshold is half of it, the estimate is twice it.
 
     The result has a row for each limb, and every row divides from the start to its own limb: one
     kernel computes them all. The rest stays positive, so the digits are strictly below the
@@ -272,7 +381,8 @@ def _threshold(input_scale: Array, filter_scale: Array, output_scale: Array) -> 
     a, b, s = map(float_bits.unpack, scales)
     # The reciprocal is S * 2**23 / P * 2**exponent, that quotient in (1/4, 2). Beyond the clip
     # every accumulator saturates, or none reaches one half.
-    exponent = jnp.clip(s.exponent - a.exponent - b.exponent - 24, -2 * _LIMB, 33)
+    exponent = s.exponent - a.exponent - b.exponent - (25 if halved else 24)
+    exponent = jnp.clip(exponent, -2 * _LIMB, 33)
     size = a.mantissa.astype(jnp.float32) * b.mantissa.astype(jnp.float32)
     estimate = size / s.mantissa.astype(jnp.float32) * float_bits.power_of_two(-24 - exponent)
     estimate = jnp.where(a.negative ^ b.negative ^ s.negative, -estimate, estimate)

@@ -14,7 +14,7 @@ from dmlax.directml.descs import BufferTensorDesc, OperatorDesc
 from dmlax.directml.enums import FeatureLevel
 from dmlax.directml.records import directml_name, python_name, suggestion
 from dmlax.directml.validate import expect_valid
-from dmlax.errors import Code, SpecError
+from dmlax.errors import Code, SpecError, UnsupportedError
 
 
 class BindOrder(NamedTuple):
@@ -117,6 +117,8 @@ def create_operator(desc: OperatorDesc, *, feature_level: FeatureLevel) -> Compi
     Raises:
       SpecError: the desc breaks a rule; `violations` holds every one. Its codes are those of
         `dmlax.errors.CODES`.
+      UnsupportedError: the desc is valid, and the function of `dmlax` does not take a data type of
+        it (code `data_type`, the tensor's field).
 
     DirectML:
       IDMLDevice::CreateOperator and its compilation. Nothing is quantized, padded or broadcast
@@ -153,6 +155,8 @@ def create_operator(desc: OperatorDesc, *, feature_level: FeatureLevel) -> Compi
 @functools.lru_cache(maxsize=4096, typed=True)  # a level's value is no level
 def _create(desc: OperatorDesc, feature_level: FeatureLevel) -> CompiledOperator:
     expect_valid(desc, feature_level)
+    if why_not := SUPPORT[type(desc)].why_not(desc):
+        raise UnsupportedError(f"{desc.operator}: {why_not}", "data_type", why_not.split()[0])
     return CompiledOperator(desc, feature_level)
 
 

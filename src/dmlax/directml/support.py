@@ -62,12 +62,14 @@ class Support:
       tables: by ascending feature level.
       call: calls the function of `dmlax` with a valid descriptor's fields, on logical tensors by
         name; it returns the outputs by name.
+      why_not: for a valid descriptor, the sentence that says why the function cannot run it.
     """
 
     desc: type[OperatorDesc]
     page: str
     tables: tuple[Table, ...]
     call: Callable[[Any, Tensors], Tensors]
+    why_not: Callable[[Any], str | None] = lambda desc: None
 
     @property
     def introduced(self) -> FeatureLevel:
