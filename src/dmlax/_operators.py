@@ -104,20 +104,20 @@ OPERATORS = (
     OperatorRow(
         matmul.matrix_multiply_integer,
         matmul.INTEGER,
-        MATRIX_MULTIPLY_INTEGER,
         "int8 and uint8, mixed, to int32",
+        MATRIX_MULTIPLY_INTEGER,
     ),
     OperatorRow(
         matmul.quantized_linear_matrix_multiply,
         matmul.QUANTIZED,
-        QUANTIZED_LINEAR_MATRIX_MULTIPLY,
         "int8 and uint8, mixed; scales float32; bias int32",
+        QUANTIZED_LINEAR_MATRIX_MULTIPLY,
     ),
     OperatorRow(
         matmul.matrix_multiply_integer_to_float,
         matmul.TO_FLOAT,
-        MATRIX_MULTIPLY_INTEGER_TO_FLOAT,
         "int8 and uint8, mixed; scales float32; to float32, float16",
+        MATRIX_MULTIPLY_INTEGER_TO_FLOAT,
     ),
 )
 SUPPORT = {row.directml.desc: row.directml for row in OPERATORS if row.directml}

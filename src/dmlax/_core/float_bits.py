@@ -255,19 +255,6 @@ def divide(x: Array, y: Array) -> Array:
     return jnp.where(is_infinite(x) | is_nan(x), special, result)
 
 
-def add(x: Array, y: Array) -> Array:
-    """The IEEE float32 sum of any values, subnormals kept; a sum of 0 is +0."""
-    zero = jnp.uint32(0)
-    a, b = unpack(x), unpack(y)
-    result = add_scaled(
-        Scaled(a.negative, (zero, zero, a.mantissa), a.exponent),
-        Scaled(b.negative, (zero, zero, b.mantissa), b.exponent),
-        jnp.float32,
-    )
-    finite = ~(is_nan(x) | is_infinite(x) | is_nan(y) | is_infinite(y))
-    return jnp.where(finite, result, x + y)
-
-
 class Scaled(NamedTuple):
     """A number, `magnitude * 2**exponent` with a sign, of at most 95 bits."""
 
