@@ -72,8 +72,8 @@ def evaluate(
     return found
 
 
-def call(node: Node, operands: list[Any], options: Options) -> Any:
-    """Computes one node."""
+def call(node: Node, operands: list[Any], options: Options) -> tuple[Any, ...]:
+    """Computes the outputs of one node."""
     if reason := why_not(node):
         raise UnsupportedError(reason)
     row = find(node)
@@ -82,11 +82,17 @@ def call(node: Node, operands: list[Any], options: Options) -> Any:
     given = {**node.attributes, **options.of(node)}
     keywords = {name: given[name] for name in row.attributes if name in given}
     with jax.named_scope(node.op):
-        return row.function(*operands, **keywords)
+        outputs = row.function(*operands, **keywords)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    if any(node.outputs[len(outputs) :]):
+        raise UnsupportedError(f"its output {len(outputs) + 1} is not computed")
+    return outputs
 
 
 def _take(node: Node, row: OperatorRow, index: int, operand: Any) -> Any:
     """Checks that an operand is known where it has to be; unpacks a prepared one."""
+    if operand is None:
+        return None
     if row.role(index) == "known" and not is_known(operand):
         name = row.inputs[min(index, len(row.inputs) - 1)].name
         raise UnsupportedError(f"its {name}, {node.inputs[index]!r}, depends on values of an input")
@@ -95,9 +101,8 @@ def _take(node: Node, row: OperatorRow, index: int, operand: Any) -> Any:
     return operand
 
 
-def _named(node: Node, outputs: Any) -> Iterable[tuple[str, Any]]:
-    results = outputs if isinstance(outputs, tuple) else (outputs,)
-    for name, result in zip(node.outputs, results, strict=False):
+def _named(node: Node, outputs: tuple[Any, ...]) -> Iterable[tuple[str, Any]]:
+    for name, result in zip(node.outputs, outputs, strict=False):
         if not name:
             continue
         if isinstance(result, Counted):

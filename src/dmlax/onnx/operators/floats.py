@@ -239,7 +239,7 @@ def where(condition: Tensor, x: Tensor, y: Tensor, /) -> Any:
     return jnp.where(*jnp.broadcast_arrays(*arrays))
 
 
-@operator("Cast", 6, 9, 13, 19, 21, 23, 24, 25)
+@operator("Cast", 6, 9, 13, 19, 21, 23, 24, 25, 28)
 def cast(x: Tensor, /, *, to: int, saturate: int = 1, round_mode: str = "up") -> Any:
     """Converts to another dtype; floats are truncated towards zero."""
     if to not in _DTYPES:

@@ -17,20 +17,25 @@ from dmlax.onnx.operators.values import (
     to_device,
 )
 
-_MOVES = (1, 4, 5, 9, 11, 13, 14, 19, 21, 23, 24, 25)
-
-
 @operator("Identity", 1, 13, 14, 16, 19, 21, 23, 24, 25)
 def copy(x: Tensor, /) -> Any:
     """Returns the input."""
     return x
 
 
-@operator("Dropout", 7, 10, 12, 13, 22)
+@operator("Dropout", 7, 10)
+def drop_nothing_by_attribute(x: Tensor, /, *, ratio: float = 0.5) -> Any:
+    """Returns the input, as in inference."""
+    return x
+
+
+@operator("Dropout", 12, 13, 22)
 def drop_nothing(
-    x: Tensor, ratio: Any = None, mode: Any = None, /, *, seed: int = 0, **_: Any
+    x: Tensor, rate: Parameter | None = None, mode: Known | None = None, /, *, seed: int = 0
 ) -> Any:
     """Returns the input, as in inference."""
+    if mode is not None and mode.any():
+        raise UnsupportedError("training_mode is true, expected false")
     return x
 
 
@@ -59,10 +64,10 @@ def _is_zero(size: Any) -> bool:
     return isinstance(size, int) and size == 0
 
 
-@operator("Flatten", *_MOVES)
+@operator("Flatten", 1, 9, 11, 13, 21, 23, 24, 25)
 def flatten(x: Tensor, /, *, axis: int = 1) -> Any:
     """Reshapes to a matrix."""
-    axis = axis % (len(x.shape) + 1) if axis < 0 else axis
+    axis = axis + len(x.shape) if axis < 0 else axis
     return x.reshape((math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
 
 
@@ -305,18 +310,16 @@ def constant_of_shape(shape: Known, /, *, value: np.ndarray | None = None) -> An
     return jnp.full(sizes, fill.reshape(())[()], device_dtype(fill.dtype))
 
 
-@operator("Range", 11)
-def range_(start: Parameter, limit: Parameter, delta: Parameter, /) -> Any:
+@operator("Range", 11, 27)
+def range_(start: Known, limit: Known, delta: Known, /) -> Any:
     """Numbers from a start to a limit."""
     given = [each.reshape(())[()] for each in (start, limit, delta)]
-    if not all(map(is_known, (start, limit, delta))):
-        raise UnsupportedError("its limits are computed, expected constants or shapes")
     if any(each.dtype == object for each in (start, limit, delta)):
         return given[0] + jnp.arange(given[1] - given[0]) * given[2]
     return np.arange(*given).astype(start.dtype)
 
 
-@operator("DepthToSpace", 1, 11, 13)
+@operator("DepthToSpace", 1, 11, 13, 28)
 def depth_to_space(x: Tensor, /, *, blocksize: int, mode: str = "DCR") -> Any:
     """Moves channels into space."""
     n, c, h, w = x.shape
@@ -328,7 +331,7 @@ def depth_to_space(x: Tensor, /, *, blocksize: int, mode: str = "DCR") -> Any:
     return split.reshape((n, c // (b * b), h * b, w * b))
 
 
-@operator("SpaceToDepth", 1, 13)
+@operator("SpaceToDepth", 1, 13, 28)
 def space_to_depth(x: Tensor, /, *, blocksize: int) -> Any:
     """Moves space into channels."""
     n, c, h, w = x.shape
@@ -368,7 +371,7 @@ def resize(
     return _resize_nearest(x, scales, sizes, mode, coordinate_transformation_mode, nearest_mode)
 
 
-@operator("Upsample", 9)
+@operator("Upsample", 9, 10)
 def upsample(x: Tensor, scales: Known, /, *, mode: str = "nearest") -> Any:
     """Repeats elements."""
     return _resize_nearest(x, scales, None, mode, "asymmetric", "floor")

@@ -59,9 +59,21 @@ def average_pool(
     windows = Windows(auto_pad, dilations, kernel_shape, pads, strides)
     options = windows.of_pool(x, bool(ceil_mode), False)
     total = _reduce_windows(x, options, lax.add, 0.0)
-    if count_include_pad:
-        return total / np.float32(np.prod(kernel_shape))
-    return total / _reduce_windows(jnp.ones_like(x), options, lax.add, 0.0)
+    counted = jnp.ones_like(x)
+    if count_include_pad:  # but not what ceil_mode adds
+        pads = zip(*windows.padding(list(x.shape[2:]), kernel_shape), strict=True)
+        counted = jnp.pad(counted, [(0, 0), (0, 0), *pads], constant_values=1)
+        beyond = [
+            total - size
+            for total, size in zip(_padded(x, options), counted.shape[2:], strict=True)
+        ]
+        options |= {"start_padding": (0,) * len(beyond), "end_padding": tuple(beyond)}
+    return total / _reduce_windows(counted, options, lax.add, 0.0)
+
+
+def _padded(x: Any, options: dict[str, Any]) -> list[Any]:
+    ends = zip(x.shape[2:], options["start_padding"], options["end_padding"], strict=True)
+    return [sum(each) for each in ends]
 
 
 def _reduce_windows(x: Any, options: dict[str, Any], way: Any, start: float) -> Any:

@@ -11,7 +11,7 @@ from dmlax.onnx.operators import tables
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
 from dmlax.onnx.operators.windows import Windows, channels_first, channels_last
 
-_FORMS = (10, 13, 19, 21, 23, 24, 25)
+_FORMS = (10, 13, 19, 21, 23, 24, 25, 28)
 
 
 @operator("QuantizeLinear", *_FORMS)

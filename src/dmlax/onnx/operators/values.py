@@ -9,6 +9,9 @@ import numpy as np
 from dmlax.errors import UnsupportedError
 
 
+_FLOAT64 = "float64 on a device needs x64"
+
+
 def is_known(value: Any) -> bool:
     """True for an array of NumPy: a constant, or computed of shapes while a program is traced."""
     return isinstance(value, np.ndarray)
@@ -33,7 +36,7 @@ def narrow(array: np.ndarray) -> np.ndarray:
     if jax.config.jax_enable_x64 or array.dtype not in (np.int64, np.uint64, np.float64):
         return array
     if array.dtype == np.float64:
-        raise UnsupportedError("float64 on a device needs x64", "data_type", "data type")
+        raise UnsupportedError(_FLOAT64, "data_type", "data type")
     limits = np.iinfo(np.int32)
     if array.size and (array.min() < limits.min or array.max() > limits.max):
         text = f"the constant {int(array.ravel()[np.abs(array).argmax()])} does not fit int32"
@@ -58,5 +61,8 @@ def sizes_array(sizes: Any) -> np.ndarray:
 
 
 def device_dtype(dtype: Any) -> np.dtype:
-    """The dtype that JAX has for one of the file's."""
-    return np.dtype(jax.dtypes.canonicalize_dtype(np.dtype(dtype)))
+    """The dtype that JAX has for one of the file's: int32 for int64 unless x64 is on."""
+    dtype = np.dtype(dtype)
+    if dtype == np.float64 and not jax.config.jax_enable_x64:
+        raise UnsupportedError(_FLOAT64, "data_type", "data type")
+    return np.dtype(jax.dtypes.canonicalize_dtype(dtype))

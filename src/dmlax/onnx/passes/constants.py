@@ -29,7 +29,6 @@ def fold_constants(graph: Graph) -> Graph:
         except Exception:  # it is reported when the whole graph is checked
             nodes.append(node)
             continue
-        results = results if isinstance(results, tuple) else (results,)
         if any(math.prod(each.shape) > _LARGEST for each in results):
             nodes.append(node)
             continue
