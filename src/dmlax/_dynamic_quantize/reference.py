@@ -1,5 +1,6 @@
 """The definition of dynamic quantization: a range, its parameters, and a quantization."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -39,3 +40,17 @@ def parameters(plan: DynamicQuantizePlan, low: Array, high: Array) -> tuple[Arra
     lowest = jnp.asarray(np.iinfo(plan.dtype).min, plan.dtype)
     negated = float_bits.negate(low)
     return scale, requantize.quantize(negated, scale, lowest, plan.dtype, plan.arithmetic)
+
+
+def tangent(
+    plan: DynamicQuantizePlan, input: Array, direction: Array
+) -> DynamicQuantizeLinear:
+    """That of the scale, which is linear in the range; the rest is integers."""
+
+    def size(x: Array) -> Array:
+        reals = x.astype(jnp.float32)
+        return (reals.max(initial=0) - reals.min(initial=0)) / 255
+
+    _, slope = jax.jvp(size, (input,), (direction,))
+    outputs = (np.zeros(aval.shape, jax.dtypes.float0) for aval in (plan.input, plan.output[2]))
+    return DynamicQuantizeLinear(next(outputs), slope, next(outputs))  # type: ignore[arg-type]
