@@ -59,7 +59,28 @@ def integer(x, w, zx, zw, **options):
     )
 
 
+def averaged(x, sx, sy, zx, zy, **options):
+    return dmlax.quantized_linear_average_pooling(
+        x,
+        window_size=(2, 3),
+        strides=(2, 1),
+        start_padding=(1, 0),
+        input_scale=sx,
+        output_scale=sy,
+        input_zero_point=zx,
+        output_zero_point=zy,
+        **options,
+    )
+
+
+def global_average(x, sx, sy, zx, **options):
+    return dmlax.quantized_linear_global_average_pooling(
+        x, input_scale=sx, output_scale=sy, input_zero_point=zx, **options
+    )
+
+
 quantize = dmlax.element_wise_quantize_linear
+dynamic_quantize = dmlax.dynamic_quantize_linear
 dequantize = dmlax.element_wise_dequantize_linear
 named = functools.partial
 PREPARED = dmlax.prepare_filter(W, filter_zero_point=ZEROS)
@@ -88,4 +109,24 @@ LAWS = [
     Law("quantize int32", quantize, (FLOATS.astype(np.int32), np.float32(1.7))),
     Law("dequantize", named(dequantize, axis=1), (X, SCALES[1], np.arange(4, dtype=np.uint8))),
     Law("dequantize to float16", dequantize, (W, np.float16(0.02))),
+    Law("average", averaged, (X, SCALES[1], SCALES[0], ZERO, ZEROS)),
+    Law(
+        "average, float32",
+        named(averaged, arithmetic="float32", include_padding=True),
+        (X, SCALES[0], SCALES[1], ZERO, ZEROS),
+    ),
+    Law("global average", global_average, (X, SCALES[1], SCALES[0] / 9, ZERO)),
+    Law(
+        "global average, float32",
+        named(global_average, arithmetic="float32"),
+        (X, SCALES[0], SCALES[0] / 9, ZERO),
+    ),
+    Law("max", named(dmlax.max_pooling, window_size=3, strides=2, end_padding=1), (X,)),
+    Law("dynamic quantize", dynamic_quantize, (FLOATS,), per_image=False),
+    Law(
+        "dynamic quantize, float32",
+        named(dynamic_quantize, output_dtype=np.int8, arithmetic="float32"),
+        (FLOATS.astype(np.float16),),
+        per_image=False,
+    ),
 ]

@@ -19,6 +19,9 @@ WINDOWS = (
     "strides=None, dilations=None, start_padding=None, end_padding=None, padding=None, "
     "group_count=1, dimension_numbers=None"
 )
+AVERAGES = (
+    "input_scale, output_scale, input_zero_point=None, output_zero_point=None, output_dtype=None, "
+)
 SIGNATURES = {
     "nonzero_coordinates": "(input, /, *, size=None, coordinate_rank=None, fill_value=0, "
     "axis_name=None, implementation='auto')",
@@ -31,6 +34,15 @@ SIGNATURES = {
     "output_dtype=None, arithmetic='exact', implementation='auto')",
     "element_wise_dequantize_linear": "(input, scale, zero_point=None, /, *, axis=None, "
     "implementation='auto')",
+    "quantized_linear_average_pooling": "(input, /, *, window_size, strides=None, "
+    "start_padding=None, end_padding=None, dilations=None, include_padding=False, "
+    f"{AVERAGES}dimension_numbers=None, arithmetic='exact', implementation='auto')",
+    "quantized_linear_global_average_pooling": f"(input, /, *, {AVERAGES}dimension_numbers=None, "
+    "arithmetic='exact', implementation='auto')",
+    "max_pooling": "(input, /, *, window_size, strides=None, start_padding=None, "
+    "end_padding=None, dilations=None, dimension_numbers=None, implementation='auto')",
+    "dynamic_quantize_linear": "(input, /, *, output_dtype=<class 'numpy.uint8'>, "
+    "arithmetic='exact', implementation='auto')",
     "prepare_filter": "(filter, /, *, filter_zero_point=None, group_count=1, "
     "dimension_numbers=None)",
     "explain": "(function, /, *args, **kwargs)",
@@ -47,6 +59,7 @@ def sections(function):
 def test_exactly_these_names_are_exported():
     names = {
         *FUNCTIONS,
+        "DynamicQuantizeLinear",
         "Explanation",
         "NonzeroCoordinates",
         "PreparedFilter",
@@ -66,7 +79,8 @@ def test_an_operator_has_one_name(row):
     assert row.function is getattr(dmlax, row.name)
     assert row.function.__name__ == row.name
     desc = getattr(directml, f"{row.name.title().replace('_', '')}OperatorDesc", None)
-    assert desc is (row.directml and row.directml.desc)
+    assert (desc is None) == (not row.supports)
+    assert desc in {None, *(support.desc for support in row.supports)}
     if desc:
         assert f"{desc.operator}OperatorDesc" == desc.__name__
         assert inspect.getdoc(desc).startswith(f"DML_{row.name.upper()}_OPERATOR_DESC")

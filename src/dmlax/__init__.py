@@ -9,6 +9,8 @@ from dmlax._convolution.api import quantized_linear_convolution as quantized_lin
 from dmlax._convolution.prepare import prepare_filter as prepare_filter
 from dmlax._convolution.prepared_filter import PreparedFilter as PreparedFilter
 from dmlax._core.dispatch import Explanation as Explanation
+from dmlax._dynamic_quantize.api import dynamic_quantize_linear as dynamic_quantize_linear
+from dmlax._dynamic_quantize.result import DynamicQuantizeLinear as DynamicQuantizeLinear
 from dmlax._elementwise.api import element_wise_dequantize_linear as element_wise_dequantize_linear
 from dmlax._elementwise.api import element_wise_quantize_linear as element_wise_quantize_linear
 from dmlax._explain import ProgramExplanation as ProgramExplanation
@@ -24,6 +26,13 @@ from dmlax._matmul.prepare import prepare_matrix as prepare_matrix
 from dmlax._matmul.prepared_matrix import PreparedMatrix as PreparedMatrix
 from dmlax._nonzero.api import nonzero_coordinates as nonzero_coordinates
 from dmlax._nonzero.result import NonzeroCoordinates as NonzeroCoordinates
+from dmlax._pooling.api import max_pooling as max_pooling
+from dmlax._pooling.api import (
+    quantized_linear_average_pooling as quantized_linear_average_pooling,
+)
+from dmlax._pooling.api import (
+    quantized_linear_global_average_pooling as quantized_linear_global_average_pooling,
+)
 from dmlax.errors import SpecError as SpecError
 from dmlax.errors import UnsupportedError as UnsupportedError
 
@@ -33,6 +42,7 @@ except _PackageNotFoundError:  # run from its sources
     __version__ = "0+sources"
 
 __all__ = [
+    "DynamicQuantizeLinear",
     "Explanation",
     "NonzeroCoordinates",
     "PreparedFilter",
@@ -41,14 +51,18 @@ __all__ = [
     "SpecError",
     "UnsupportedError",
     "convolution_integer",
+    "dynamic_quantize_linear",
     "element_wise_dequantize_linear",
     "element_wise_quantize_linear",
     "explain",
     "matrix_multiply_integer",
     "matrix_multiply_integer_to_float",
+    "max_pooling",
     "nonzero_coordinates",
     "prepare_filter",
     "prepare_matrix",
+    "quantized_linear_average_pooling",
     "quantized_linear_convolution",
+    "quantized_linear_global_average_pooling",
     "quantized_linear_matrix_multiply",
 ]

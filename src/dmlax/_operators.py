@@ -12,6 +12,11 @@ from dmlax._convolution.directml import (
     QuantizedLinearConvolutionOperatorDesc,
 )
 from dmlax._core import dispatch
+from dmlax._dynamic_quantize import api as dynamic_quantize
+from dmlax._dynamic_quantize.directml import (
+    DYNAMIC_QUANTIZE_LINEAR,
+    DynamicQuantizeLinearOperatorDesc,
+)
 from dmlax._elementwise import api as elementwise
 from dmlax._elementwise.directml import (
     ELEMENT_WISE_DEQUANTIZE_LINEAR,
@@ -30,15 +35,31 @@ from dmlax._matmul.directml import (
 )
 from dmlax._nonzero import api as nonzero
 from dmlax._nonzero.directml import NONZERO_COORDINATES, NonzeroCoordinatesOperatorDesc
+from dmlax._pooling import api as pooling
+from dmlax._pooling.directml import (
+    MAX_POOLING,
+    MAX_POOLING1,
+    MAX_POOLING2,
+    QUANTIZED_LINEAR_AVERAGE_POOLING,
+    MaxPooling1OperatorDesc,
+    MaxPooling2OperatorDesc,
+    MaxPoolingOperatorDesc,
+    QuantizedLinearAveragePoolingOperatorDesc,
+)
 from dmlax.directml.support import Support
 
 __all__ = [  # the descriptors' classes, which `dmlax.directml` exports
     "ConvolutionIntegerOperatorDesc",
+    "DynamicQuantizeLinearOperatorDesc",
     "ElementWiseDequantizeLinearOperatorDesc",
     "ElementWiseQuantizeLinearOperatorDesc",
     "MatrixMultiplyIntegerOperatorDesc",
     "MatrixMultiplyIntegerToFloatOperatorDesc",
+    "MaxPooling1OperatorDesc",
+    "MaxPooling2OperatorDesc",
+    "MaxPoolingOperatorDesc",
     "NonzeroCoordinatesOperatorDesc",
+    "QuantizedLinearAveragePoolingOperatorDesc",
     "QuantizedLinearConvolutionOperatorDesc",
     "QuantizedLinearMatrixMultiplyOperatorDesc",
 ]
@@ -53,12 +74,19 @@ class OperatorRow:
       operator: its lowerings, for dispatch.
       dtypes: those of its tensors, in words, for the table of operators.
       directml: its descriptor, support tables and call; None where DirectML has no such operator.
+      older: those of the descriptor's former versions.
     """
 
     function: Callable[..., Any]
     operator: dispatch.Operator
     dtypes: str
     directml: Support | None = None
+    older: tuple[Support, ...] = ()
+
+    @property
+    def supports(self) -> tuple[Support, ...]:
+        """All versions of its descriptor, the newest first."""
+        return (self.directml, *self.older) if self.directml else ()
 
     @property
     def name(self) -> str:
@@ -119,5 +147,29 @@ OPERATORS = (
         "int8 and uint8, mixed; scales float32; to float32, float16",
         MATRIX_MULTIPLY_INTEGER_TO_FLOAT,
     ),
+    OperatorRow(
+        pooling.quantized_linear_average_pooling,
+        pooling.AVERAGE,
+        "int8 and uint8, mixed; scales float32",
+        QUANTIZED_LINEAR_AVERAGE_POOLING,
+    ),
+    OperatorRow(
+        pooling.quantized_linear_global_average_pooling,
+        pooling.GLOBAL,
+        "int8 and uint8, mixed; scales float32",
+    ),
+    OperatorRow(
+        pooling.max_pooling,
+        pooling.MAX,
+        "int8, uint8",
+        MAX_POOLING2,
+        (MAX_POOLING1, MAX_POOLING),
+    ),
+    OperatorRow(
+        dynamic_quantize.dynamic_quantize_linear,
+        dynamic_quantize.DYNAMIC_QUANTIZE,
+        "float32, float16 to int8, uint8; scale float32",
+        DYNAMIC_QUANTIZE_LINEAR,
+    ),
 )
-SUPPORT = {row.directml.desc: row.directml for row in OPERATORS if row.directml}
+SUPPORT = {support.desc: support for row in OPERATORS for support in row.supports}

@@ -252,9 +252,7 @@ def _round_average(total: Array, count: Array, input_scale: Array, output_scale:
     # Twice the quotient is compared with 2 * below + 1, in units that leave the last bit free.
     middle = float_bits.multiply_wide((2 * below + 1) * divisor, y.mantissa)
     one = jnp.uint32(1)
-    left = float_bits.shift_right_sticky(
-        float_bits.shift_left_wide(dividend, one), -1 - exponent
-    )
+    left = float_bits.shift_right_sticky(float_bits.shift_left_wide(dividend, one), -1 - exponent)
     right = float_bits.shift_right_sticky(float_bits.shift_left_wide(middle, one), exponent + 1)
     above = (left[0] > right[0]) | ((left[0] == right[0]) & (left[1] > right[1]))
     is_tie = (left[0] == right[0]) & (left[1] == right[1])
@@ -282,7 +280,9 @@ def divide_range(low: Array, high: Array) -> Array:
     quotient = (digits[0] << 16) | digits[1], (digits[2] << 16) | digits[3]
     high_word, low_word = float_bits.shift_left_wide(quotient, jnp.uint32(1))
     quotient = high_word, low_word | (rest != 0).astype(jnp.uint32)
-    return float_bits.pack(jnp.zeros_like(total.negative), quotient, total.exponent - 1, jnp.float32)
+    return float_bits.pack(
+        jnp.zeros_like(total.negative), quotient, total.exponent - 1, jnp.float32
+    )
 
 
 def _round_by_threshold(accumulator: Array, threshold: Threshold) -> Array:

@@ -27,6 +27,7 @@ DYNAMIC_QUANTIZE = dispatch.Operator(
         dispatch.Lowering("xla", xla.run),
         dispatch.Lowering("reference", reference.run),
     ),
+    tangent=reference.tangent,
     partition=_output_partition,
 )
 
@@ -58,7 +59,8 @@ def dynamic_quantize_linear(
 
     Returns:
       `DynamicQuantizeLinear(output, scale, zero_point)`: output of the output dtype and the input's
-      shape, scale float32 of shape (), zero_point of the output dtype and shape ().
+      shape, scale float32 of shape (), zero_point of the output dtype and shape (). The scale is
+      differentiable.
 
     Raises:
       SpecError: code `data_type` (InputTensor, OutputTensor), `dimension_count` (InputTensor),

@@ -285,14 +285,12 @@ def _windows(
     count = len(layouts.input) - 2
     given = window_size is not None
     rules.expect(given, "option", "WindowSize", f"is None, expected {count} integers")
+    sizes = to_integers(rules, "WindowSize", window_size, count, 1, 1)
+    strides = to_integers(rules, "Strides", strides, count, 1, 1)
+    dilations = to_integers(rules, "Dilations", dilations, count, 1, 1)
     start = to_integers(rules, "StartPadding", start_padding, count, 0, 0)
     end = to_integers(rules, "EndPadding", end_padding, count, 0, 0)
-    return Windows(
-        to_integers(rules, "WindowSize", window_size, count, 1, 1),
-        to_integers(rules, "Strides", strides, count, 1, 1),
-        to_integers(rules, "Dilations", dilations, count, 1, 1),
-        tuple(zip(start, end, strict=True)),
-    )
+    return Windows(sizes, strides, dilations, tuple(zip(start, end, strict=True)))
 
 
 def _bind(

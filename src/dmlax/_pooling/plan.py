@@ -3,11 +3,12 @@
 import functools
 import math
 from dataclasses import dataclass
+from operator import lt
 from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import lax
 
 from dmlax._core import compat, windows
 from dmlax._core.arguments import Aval, Rules, decide
@@ -127,8 +128,8 @@ class PoolingPlan:
         """True if every window has the same number of elements."""
         return self.options.include_padding or not any(map(any, self.windows.padding))
 
-    def spread(self, parameter: Array | None) -> Array | None:
-        """Reshapes one value or one per channel so that it broadcasts to the input."""
+    def spread(self, parameter: Any) -> Any:
+        """Reshapes one value or one per channel so that it broadcasts to the input; None stays."""
         if parameter is None:
             return None
         shape = [1] * len(self.shape)
@@ -197,7 +198,7 @@ def _check_sizes(rules: Rules, input: Aval, options: Options) -> None:
     for axis in options.layouts.input[2:]:
         size = input.shape[axis]
         text = f"is {input}, expected no spatial axis of size 0"
-        rules.expect(decide(lambda size=size: size > 0, True), "sizes", FIELDS.input, text)
+        rules.expect(decide(functools.partial(lt, 0, size), True), "sizes", FIELDS.input, text)
 
 
 def _check_parameters(rules: Rules, operands: Pooling, options: Options) -> None:

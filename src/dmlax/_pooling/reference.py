@@ -59,8 +59,8 @@ def quantize_average(plan: PoolingPlan, operands: Pooling, total: Array) -> Arra
 
 def differences(plan: PoolingPlan, operands: Pooling) -> Array:
     """The input less its zero point, in int32."""
-    x = operands.input.astype(jnp.int32)
-    zero_point = plan.spread(operands.input_zero_point)
+    x: Array = operands.input.astype(jnp.int32)
+    zero_point: Array | None = plan.spread(operands.input_zero_point)
     return x if zero_point is None else x - zero_point.astype(jnp.int32)
 
 
@@ -76,7 +76,7 @@ def window_counts(plan: PoolingPlan) -> Array:
     """The elements of each window that count, which broadcast to the output."""
     if plan.counts_padding:
         return jnp.asarray(plan.windows.elements, jnp.int32)
-    counts = jnp.int32(1)
+    counts: Array = jnp.ones((), jnp.int32)
     for index, axis in enumerate(plan.spatial_axes):
         shape = [1] * len(plan.shape)
         shape[axis] = plan.output_sizes[index]
@@ -86,10 +86,12 @@ def window_counts(plan: PoolingPlan) -> Array:
 
 def _axis_counts(plan: PoolingPlan, index: int) -> Array:
     """Along one axis, the taps k with 0 <= start + k * dilation < size."""
-    size, stride, dilation, (padding, _) = (each[index] for each in plan.windows)
-    start = jnp.arange(plan.output_sizes[index], dtype=jnp.int32) * stride - padding
-    last = (plan.shape[plan.spatial_axes[index]] - 1 - start) // dilation
-    return jnp.maximum(jnp.minimum(last, size - 1) + (jnp.minimum(start, 0) // dilation) + 1, 0)
+    of, size = plan.windows, plan.shape[plan.spatial_axes[index]]
+    dilation = of.dilations[index]
+    start = jnp.arange(plan.output_sizes[index], dtype=jnp.int32) * of.strides[index]
+    start = start - of.padding[index][0]
+    last = jnp.minimum((size - 1 - start) // dilation, of.size[index] - 1)
+    return jnp.maximum(last + 1 + jnp.minimum(start, 0) // dilation, 0)
 
 
 def fold_windows(
@@ -111,7 +113,10 @@ def fold_windows(
         return lax.slice(block, (0,) * padded.ndim, block.shape, steps)
 
     first = elements(jnp.int32(0))
-    return lax.fori_loop(1, of.elements, lambda tap, result: combine(result, elements(tap)), first)
+    result: Array = lax.fori_loop(
+        1, of.elements, lambda tap, result: combine(result, elements(tap)), first
+    )
+    return result
 
 
 def to_output(plan: PoolingPlan, pooled: Array) -> Array:
