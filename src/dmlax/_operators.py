@@ -4,6 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from dmlax._binary import api as binary
+from dmlax._binary.directml import (
+    ELEMENT_WISE_QUANTIZED_LINEAR_ADD,
+    ElementWiseQuantizedLinearAddOperatorDesc,
+)
 from dmlax._convolution import api as convolution
 from dmlax._convolution.directml import (
     CONVOLUTION_INTEGER,
@@ -19,6 +24,7 @@ from dmlax._elementwise.directml import (
     ElementWiseDequantizeLinearOperatorDesc,
     ElementWiseQuantizeLinearOperatorDesc,
 )
+from dmlax._lookup import api as lookup
 from dmlax._nonzero import api as nonzero
 from dmlax._nonzero.directml import NONZERO_COORDINATES, NonzeroCoordinatesOperatorDesc
 from dmlax.directml.support import Support
@@ -27,6 +33,7 @@ __all__ = [  # the descriptors' classes, which `dmlax.directml` exports
     "ConvolutionIntegerOperatorDesc",
     "ElementWiseDequantizeLinearOperatorDesc",
     "ElementWiseQuantizeLinearOperatorDesc",
+    "ElementWiseQuantizedLinearAddOperatorDesc",
     "NonzeroCoordinatesOperatorDesc",
     "QuantizedLinearConvolutionOperatorDesc",
 ]
@@ -88,6 +95,22 @@ OPERATORS = (
         elementwise.DEQUANTIZE,
         "(u)int8, (u)int16, (u)int32 to float32, float16",
         ELEMENT_WISE_DEQUANTIZE_LINEAR,
+    ),
+    OperatorRow(
+        binary.element_wise_quantized_linear_add,
+        binary.ADD,
+        "int8 and uint8, mixed; scales float32",
+        ELEMENT_WISE_QUANTIZED_LINEAR_ADD,
+    ),
+    OperatorRow(
+        binary.element_wise_quantized_linear_multiply,
+        binary.MULTIPLY,
+        "int8 and uint8, mixed; scales float32",
+    ),
+    OperatorRow(
+        lookup.quantized_lookup,
+        lookup.LOOKUP,
+        "int8 and uint8, mixed",
     ),
 )
 SUPPORT = {row.directml.desc: row.directml for row in OPERATORS if row.directml}

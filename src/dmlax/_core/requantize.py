@@ -57,9 +57,9 @@ def requantizer(
     """
     scales = jnp.broadcast_arrays(input_scale, filter_scale, output_scale)
     if arithmetic == "float32":
-        multiplier = _multiplier(*scales)
+        factor = multiplier(*scales)
         return lambda accumulator: _quantize_float32(
-            accumulator.astype(jnp.float32) * multiplier, zero_point, dtype
+            accumulator.astype(jnp.float32) * factor, zero_point, dtype
         )
     threshold = _threshold(*scales)
     return lambda accumulator: saturate(
@@ -178,7 +178,7 @@ def _compute_once(x: Array, *sources: Array) -> Array:
 
 
 @jax.jit  # traced once for scales of the same shape, as is `_threshold`
-def _multiplier(input_scale: Array, filter_scale: Array, output_scale: Array) -> Array:
+def multiplier(input_scale: Array, filter_scale: Array, output_scale: Array) -> Array:
     """The float32 multiplier of ONNX Runtime: a product and a quotient, each rounded."""
     value = float_bits.divide(float_bits.multiply(input_scale, filter_scale), output_scale)
     bits = _compute_once(float_bits.raw_bits(value), input_scale, filter_scale, output_scale)
