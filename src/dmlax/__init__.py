@@ -4,6 +4,12 @@ from importlib.metadata import PackageNotFoundError as _PackageNotFoundError
 from importlib.metadata import version as _version
 
 from dmlax import directml as directml
+from dmlax._binary.api import (
+    element_wise_quantized_linear_add as element_wise_quantized_linear_add,
+)
+from dmlax._binary.api import (
+    element_wise_quantized_linear_multiply as element_wise_quantized_linear_multiply,
+)
 from dmlax._convolution.api import convolution_integer as convolution_integer
 from dmlax._convolution.api import quantized_linear_convolution as quantized_linear_convolution
 from dmlax._convolution.prepare import prepare_filter as prepare_filter
@@ -15,6 +21,7 @@ from dmlax._elementwise.api import element_wise_dequantize_linear as element_wis
 from dmlax._elementwise.api import element_wise_quantize_linear as element_wise_quantize_linear
 from dmlax._explain import ProgramExplanation as ProgramExplanation
 from dmlax._explain import explain as explain
+from dmlax._lookup.api import quantized_lookup as quantized_lookup
 from dmlax._matmul.api import matrix_multiply_integer as matrix_multiply_integer
 from dmlax._matmul.api import (
     matrix_multiply_integer_to_float as matrix_multiply_integer_to_float,
@@ -54,6 +61,8 @@ __all__ = [
     "dynamic_quantize_linear",
     "element_wise_dequantize_linear",
     "element_wise_quantize_linear",
+    "element_wise_quantized_linear_add",
+    "element_wise_quantized_linear_multiply",
     "explain",
     "matrix_multiply_integer",
     "matrix_multiply_integer_to_float",
@@ -65,4 +74,5 @@ __all__ = [
     "quantized_linear_convolution",
     "quantized_linear_global_average_pooling",
     "quantized_linear_matrix_multiply",
+    "quantized_lookup",
 ]

@@ -4,6 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from dmlax._binary import api as binary
+from dmlax._binary.directml import (
+    ELEMENT_WISE_QUANTIZED_LINEAR_ADD,
+    ElementWiseQuantizedLinearAddOperatorDesc,
+)
 from dmlax._convolution import api as convolution
 from dmlax._convolution.directml import (
     CONVOLUTION_INTEGER,
@@ -24,6 +29,7 @@ from dmlax._elementwise.directml import (
     ElementWiseDequantizeLinearOperatorDesc,
     ElementWiseQuantizeLinearOperatorDesc,
 )
+from dmlax._lookup import api as lookup
 from dmlax._matmul import api as matmul
 from dmlax._matmul.directml import (
     MATRIX_MULTIPLY_INTEGER,
@@ -53,6 +59,7 @@ __all__ = [  # the descriptors' classes, which `dmlax.directml` exports
     "DynamicQuantizeLinearOperatorDesc",
     "ElementWiseDequantizeLinearOperatorDesc",
     "ElementWiseQuantizeLinearOperatorDesc",
+    "ElementWiseQuantizedLinearAddOperatorDesc",
     "MatrixMultiplyIntegerOperatorDesc",
     "MatrixMultiplyIntegerToFloatOperatorDesc",
     "MaxPooling1OperatorDesc",
@@ -170,6 +177,22 @@ OPERATORS = (
         dynamic_quantize.DYNAMIC_QUANTIZE,
         "float32, float16 to int8, uint8; scale float32",
         DYNAMIC_QUANTIZE_LINEAR,
+    ),
+    OperatorRow(
+        binary.element_wise_quantized_linear_add,
+        binary.ADD,
+        "int8 and uint8, mixed; scales float32",
+        ELEMENT_WISE_QUANTIZED_LINEAR_ADD,
+    ),
+    OperatorRow(
+        binary.element_wise_quantized_linear_multiply,
+        binary.MULTIPLY,
+        "int8 and uint8, mixed; scales float32",
+    ),
+    OperatorRow(
+        lookup.quantized_lookup,
+        lookup.LOOKUP,
+        "int8 and uint8, mixed",
     ),
 )
 SUPPORT = {support.desc: support for row in OPERATORS for support in row.supports}

@@ -22,6 +22,12 @@ class Quantized(NamedTuple):
     scale: Array  # float32
     zero_point: Array | None  # of the values' dtype, or None for 0
 
+    @property
+    def steps(self) -> Array:
+        """values - zero_point, int32."""
+        values = self.values.astype(jnp.int32)
+        return values if self.zero_point is None else values - self.zero_point.astype(jnp.int32)
+
 
 def quantized_sum(
     a: Quantized,
@@ -49,17 +55,10 @@ def quantized_sum(
 
 def _term(x: Quantized) -> float_bits.WideFloat:
     """(values - zero_point) * scale, the magnitude in the upper half."""
-    steps = _steps(x)
     factor = float_bits.unpack(x.scale)
-    magnitude = jnp.abs(steps).astype(jnp.uint32) * factor.mantissa  # below 2**32
+    magnitude = jnp.abs(x.steps).astype(jnp.uint32) * factor.mantissa  # below 2**32
     wide = float_bits.shift_left_wide((jnp.zeros_like(magnitude), magnitude), jnp.uint32(30))
-    return float_bits.WideFloat((steps < 0) ^ factor.negative, wide, factor.exponent - 30)
-
-
-def _steps(x: Quantized) -> Array:
-    """values - zero_point, int32."""
-    values = x.values.astype(jnp.int32)
-    return values if x.zero_point is None else values - x.zero_point.astype(jnp.int32)
+    return float_bits.WideFloat((x.steps < 0) ^ factor.negative, wide, factor.exponent - 30)
 
 
 def _round_quotient(x: float_bits.WideFloat, scale: Array) -> Array:

@@ -59,9 +59,9 @@ def requantizer(
     """
     scales = jnp.broadcast_arrays(input_scale, filter_scale, output_scale)
     if arithmetic == "float32":
-        multiplier = _multiplier(*scales)
+        factor = multiplier(*scales)
         return lambda accumulator: quantize_float32(
-            _to_float32(accumulator, bias) * multiplier, zero_point, dtype
+            _to_float32(accumulator, bias) * factor, zero_point, dtype
         )
     if bias is not None:
         halves = _threshold(*scales, halved=True)
@@ -358,7 +358,7 @@ def _compute_once(x: Array, *sources: Array) -> Array:
 
 
 @jax.jit  # traced once for scales of the same shape, as is `_threshold`
-def _multiplier(input_scale: Array, filter_scale: Array, output_scale: Array) -> Array:
+def multiplier(input_scale: Array, filter_scale: Array, output_scale: Array) -> Array:
     """The float32 multiplier of ONNX Runtime: a product and a quotient, each rounded."""
     value = float_bits.divide(float_bits.multiply(input_scale, filter_scale), output_scale)
     bits = _compute_once(float_bits.raw_bits(value), input_scale, filter_scale, output_scale)

@@ -4,8 +4,6 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jax.export
-
 from dmlax._core.arguments import Rules
 from dmlax._core.requantize import ARITHMETICS, Arithmetic
 from dmlax.errors import SpecError

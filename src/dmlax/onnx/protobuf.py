@@ -194,7 +194,7 @@ class _Reader:
             offset, length = int(entries.get("offset", 0)), int(entries.get("length", wanted))
         except ValueError:
             raise ModelError(f"{what} has an offset or a length that is no number") from None
-        inside = 0 <= offset and offset + wanted <= os.path.getsize(path)
+        inside = offset >= 0 and offset + wanted <= os.path.getsize(path)
         if length != wanted or not inside:
             raise ModelError(f"{what} has {length} bytes at {offset}, expected {wanted} in {path}")
         with path.open("rb") as file:

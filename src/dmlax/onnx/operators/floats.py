@@ -201,9 +201,7 @@ def gelu(x: Tensor, /, *, approximate: str = "none") -> Any:
 
 
 @operator("Clip", 11, 12, 13)
-def clip(
-    x: Tensor, lowest: Parameter | None = None, highest: Parameter | None = None, /
-) -> Any:
+def clip(x: Tensor, lowest: Parameter | None = None, highest: Parameter | None = None, /) -> Any:
     """Limits values from below, then from above."""
     if lowest is not None:
         x = maximum(x, lowest)
@@ -266,8 +264,8 @@ def gemm(
     *,
     alpha: float = 1.0,
     beta: float = 1.0,
-    transA: int = 0,  # noqa: N803
-    transB: int = 0,  # noqa: N803
+    transA: int = 0,
+    transB: int = 0,
 ) -> Any:
     """Multiplies matrices and adds a third."""
     a, b = to_device(a), to_device(b)
@@ -374,9 +372,11 @@ def _reduction(on_host: Any, on_device: Any) -> tuple[Callable[..., Any], Callab
         x: Tensor, /, *, axes: tuple[int, ...] | None = None, keepdims: int = 1
     ) -> Any:
         function = on_host if is_known(x) else on_device
-        return np.asarray(function(x, axis=axes, keepdims=bool(keepdims))) if is_known(
-            x
-        ) else function(x, axis=axes, keepdims=bool(keepdims))
+        return (
+            np.asarray(function(x, axis=axes, keepdims=bool(keepdims)))
+            if is_known(x)
+            else function(x, axis=axes, keepdims=bool(keepdims))
+        )
 
     def by_input(
         x: Tensor,
@@ -407,9 +407,7 @@ for _op, _attribute, _input, _host, _device in (
 
 
 @operator("ArgMax", 1, 11, 12, 13)
-def arg_max(
-    x: Tensor, /, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
-) -> Any:
+def arg_max(x: Tensor, /, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Any:
     """The index of the largest element."""
     if select_last_index:
         raise UnsupportedError("select_last_index is 1, expected 0")

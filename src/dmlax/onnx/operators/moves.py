@@ -17,6 +17,7 @@ from dmlax.onnx.operators.values import (
     to_device,
 )
 
+
 @operator("Identity", 1, 13, 14, 16, 19, 21, 23, 24, 25)
 def copy(x: Tensor, /) -> Any:
     """Returns the input."""

@@ -64,8 +64,7 @@ def average_pool(
         pads = zip(*windows.padding(list(x.shape[2:]), kernel_shape), strict=True)
         counted = jnp.pad(counted, [(0, 0), (0, 0), *pads], constant_values=1)
         beyond = [
-            total - size
-            for total, size in zip(_padded(x, options), counted.shape[2:], strict=True)
+            total - size for total, size in zip(_padded(x, options), counted.shape[2:], strict=True)
         ]
         options |= {"start_padding": (0,) * len(beyond), "end_padding": tuple(beyond)}
     return total / _reduce_windows(counted, options, lax.add, 0.0)

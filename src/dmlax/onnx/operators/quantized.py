@@ -54,9 +54,7 @@ def dequantize(
 ) -> Any:
     """Multiplies x less its zero point by a scale."""
     _expect_no_blocks(block_size)
-    return dmlax.element_wise_dequantize_linear(
-        x, scale, zero_point, axis=_axis(axis, scale, x)
-    )
+    return dmlax.element_wise_dequantize_linear(x, scale, zero_point, axis=_axis(axis, scale, x))
 
 
 def _axis(axis: int, scale: Any, x: Any) -> int | None:
@@ -257,8 +255,8 @@ def quantized_gemm(
     /,
     *,
     alpha: float = 1.0,
-    transA: int = 0,  # noqa: N803
-    transB: int = 0,  # noqa: N803
+    transA: int = 0,
+    transB: int = 0,
     arithmetic: str,
 ) -> Any:
     """Multiplies matrices, adds the bias, and requantizes; without y_scale gives floats."""
@@ -475,5 +473,3 @@ def _pool_parameters(x: Any, *parameters: Any) -> dict[str, Any]:
 def dynamic_quantize(x: Tensor, /, *, arithmetic: str) -> Any:
     """Quantizes by the tensor's own range."""
     return tuple(dmlax.dynamic_quantize_linear(x, arithmetic=arithmetic))
-
-

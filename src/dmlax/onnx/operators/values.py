@@ -8,7 +8,6 @@ import numpy as np
 
 from dmlax.errors import UnsupportedError
 
-
 _FLOAT64 = "float64 on a device needs x64"
 
 

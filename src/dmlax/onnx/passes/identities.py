@@ -8,9 +8,7 @@ _IDENTITIES = ("Identity", "Dropout")
 def drop_identities(graph: Graph) -> Graph:
     """Has the readers of a copy read what is copied."""
     names = {node.outputs[0]: node.inputs[0] for node in graph.nodes if _is_copy(node)}
-    kept = [
-        node for node in graph.nodes if not _is_copy(node) or node.outputs[0] in graph.outputs
-    ]
+    kept = [node for node in graph.nodes if not _is_copy(node) or node.outputs[0] in graph.outputs]
     return graph.replace(nodes=rename_inputs(kept, names))
 
 
