@@ -11,7 +11,7 @@ import numpy as np
 
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.evaluate import Options
-from dmlax.onnx.graph import Graph, Node, TensorType
+from dmlax.onnx.graph import Graph, Node, TensorType, check_order
 
 VERSION = 1
 _GRAPH = "graph.json"
@@ -79,6 +79,7 @@ def _read(file: zipfile.ZipFile) -> tuple[Graph, Options]:
     constants = {str(name): load(entry) for name, entry in data["constants"].items()}
     nodes = tuple(_decode(entry, load) for entry in data["nodes"])
     graph = Graph(nodes, inputs, tuple(data["outputs"]), constants)
+    check_order(graph)
     return graph, Options(data["arithmetic"], data["nonzero_size"])
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from dmlax.onnx.errors import ModelError
+
 SHORT_DOMAINS = {"ai.onnx": "", "": ""}
 MICROSOFT = "com.microsoft"
 
@@ -96,6 +98,28 @@ class Graph:
                 needed.update(node.inputs)
         constants = {name: array for name, array in self.constants.items() if name in needed}
         return self.replace(nodes=tuple(reversed(kept)), constants=constants)
+
+
+def check_order(graph: Graph) -> None:
+    """Checks that every tensor is written once, and before it is read.
+
+    Raises:
+      ModelError: one is not.
+    """
+    written = {*graph.inputs, *graph.constants}
+    later = {name for node in graph.nodes for name in node.outputs}
+    for node in graph.nodes:
+        for name in filter(None, node.inputs):
+            if name not in written:
+                why = "is written later, or in a cycle" if name in later else "does not exist"
+                raise ModelError(f"node {node.name!r} reads {name!r}, which {why}")
+        for name in filter(None, node.outputs):
+            if name in written:
+                raise ModelError(f"node {node.name!r} writes {name!r}, which exists already")
+            written.add(name)
+    for name in graph.outputs:
+        if name not in written:
+            raise ModelError(f"output {name!r} is written by no node")
 
 
 def rename_inputs(nodes: Iterable[Node], names: Mapping[str, str]) -> tuple[Node, ...]:

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 import dmlax
+from dmlax._core.arguments import Aval, aval_of
 from dmlax.errors import SpecError, UnsupportedError
 from dmlax.onnx import archive
 from dmlax.onnx.errors import ModelError
@@ -25,6 +26,7 @@ from dmlax.onnx.graph import Graph, Node, TensorType
 from dmlax.onnx.operators import why_not
 from dmlax.onnx.operators.values import device_dtype, to_device
 from dmlax.onnx.passes import PASSES, run_passes
+from dmlax.onnx.passes.layout import Avals, channels_last
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,12 @@ class Model:
     def __init__(self, graph: Graph, options: Options) -> None:
         self._file = graph
         self._options = options
-        fused = run_passes(graph.prune())
-        self._graph, params = split_constants(fused)
-        _check(self._graph, params, self._structs(), options)
+        fused, params = split_constants(run_passes(graph.prune()))
+        self._param_structs = {
+            name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in params.items()
+        }
+        avals = _check(fused, self._param_structs, self._structs(), options)
+        self._graph = channels_last(fused, avals)
         self.params: dict[str, Any] = prepare(self._graph, params)
         self._compiled = jax.jit(self.apply)
 
@@ -133,7 +138,9 @@ class Model:
                 raise SpecError(f"Model: outputs has no tensor {name!r}", "option", "outputs")
         graph = run_passes(self._file.replace(outputs=outputs).prune())
         constants = {name: x for name, x in graph.constants.items() if name not in self.params}
-        return graph.replace(constants=constants)
+        graph = graph.replace(constants=constants)
+        avals = _check(graph, self._param_structs, self._structs(), self._options)
+        return channels_last(graph, avals)
 
     def _bind(self, inputs: Any) -> dict[str, Any]:
         """Names the inputs, and checks their dtypes and shapes."""
@@ -161,15 +168,20 @@ class Model:
                 text = f"Model: {node} has {count} rows, expected {size} or fewer: nonzero_size"
                 raise SpecError(text, "sizes", node.outputs[0])
 
+    def tensors(self) -> set[str]:
+        """The names of the file's tensors, which `apply` takes as `outputs`."""
+        return self._file.tensors()
+
     def explain(self) -> ModelExplanation:
         """Lists the nodes before and after each pass, and the operators of dmlax that run."""
         graph, passes = self._file.prune(), []
         for each in PASSES:
             graph = each(graph).prune()
             passes.append((each.__name__.replace("_", " "), len(graph.nodes)))
+        passes.append(("channels last", len(self._graph.nodes)))
         program = dmlax.explain(self.apply, self.params, self._structs())
         assert isinstance(program, dmlax.ProgramExplanation)
-        before, after = _count(self._file.nodes), _count(graph.nodes)
+        before, after = _count(self._file.nodes), _count(self._graph.nodes)
         return ModelExplanation(before, after, tuple(passes), program)
 
     def save(self, path: Any) -> None:
@@ -219,25 +231,31 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.items())
 
 
-def _check(graph: Graph, params: Mapping[str, Any], inputs: Any, options: Options) -> None:
-    """Raises one error with all that cannot be computed, by tracing every node once."""
+def _check(graph: Graph, params: Mapping[str, Any], inputs: Any, options: Options) -> Avals:
+    """Traces every node once; raises one error with all that cannot be computed.
+
+    Returns:
+      The dtype and the shape of every tensor.
+    """
     failures: list[tuple[Node, Exception]] = []
     for node in graph.nodes:
         if reason := why_not(node):
             failures.append((node, with_node(node, UnsupportedError(reason))))
     known = {id(node) for node, _ in failures}
+    avals: dict[str, Aval] = {}
 
     def note(node: Node, error: Exception) -> None:
         if id(node) not in known:
             failures.append((node, error))
 
     def trace(params: Any, inputs: Any) -> Any:
-        found = evaluate(graph, {**graph.constants, **params, **inputs}, options, note)
+        found = evaluate(graph, {**params, **inputs}, options, note)
+        avals.update((name, aval_of(x)) for name, x in found.items() if hasattr(x, "shape"))
         return [to_device(found[name]) for name in graph.outputs if name in found]
 
     jax.eval_shape(trace, params, inputs)
     if not failures:
-        return
+        return avals
     malformed = [error for _, error in failures if isinstance(error, ModelError)]
     if malformed and len(malformed) == len(failures):
         raise malformed[0]

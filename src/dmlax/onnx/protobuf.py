@@ -5,14 +5,14 @@ The only file that imports `onnx`.
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dmlax.onnx.errors import ModelError
-from dmlax.onnx.graph import SHORT_DOMAINS, Graph, Node, TensorType
+from dmlax.onnx.graph import SHORT_DOMAINS, Graph, Node, TensorType, check_order
 
 MAXIMUM_RANK = 16
 _EXTRA = 'reading an ONNX model needs the onnx package: pip install "dmlax[onnx]"'
@@ -65,8 +65,9 @@ class _Reader:
         }
         nodes = tuple(self._node(node, i, opsets) for i, node in enumerate(graph.node))
         outputs = tuple(value.name for value in graph.output)
-        _check_order(nodes, [*inputs, *constants], outputs)
-        return _lift_constants(Graph(nodes, inputs, outputs, constants))
+        graph = Graph(nodes, inputs, outputs, constants)
+        check_order(graph)
+        return _lift_constants(graph)
 
     def _constants(self, graph: Any) -> Iterator[tuple[str, np.ndarray]]:
         if graph.sparse_initializer:
@@ -219,24 +220,6 @@ def _dimension_name(name: str, tensor: str, axis: int) -> str:
 def _dimension_prefix(tensor: str) -> str:
     letters = "".join(c if c.isalnum() and c.isascii() else "_" for c in tensor)
     return letters if letters[:1].isalpha() else f"dim{letters}"
-
-
-def _check_order(nodes: Iterable[Node], given: Iterable[str], outputs: Iterable[str]) -> None:
-    """Checks that every tensor is written once, and before it is read."""
-    nodes, written = tuple(nodes), set(given)
-    later = {name for node in nodes for name in node.outputs}
-    for node in nodes:
-        for name in filter(None, node.inputs):
-            if name not in written:
-                why = "is written later, or in a cycle" if name in later else "does not exist"
-                raise ModelError(f"node {node.name!r} reads {name!r}, which {why}")
-        for name in filter(None, node.outputs):
-            if name in written:
-                raise ModelError(f"node {node.name!r} writes {name!r}, which exists already")
-            written.add(name)
-    for name in outputs:
-        if name not in written:
-            raise ModelError(f"output {name!r} is written by no node")
 
 
 def _lift_constants(graph: Graph) -> Graph:

@@ -17,7 +17,7 @@ from jax import lax
 from dmlax._core import float_bits
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
-from dmlax.onnx.operators.values import device_dtype, integers, is_known, to_device
+from dmlax.onnx.operators.values import as_known, device_dtype, integers, is_known, to_device
 from dmlax.onnx.operators.windows import Windows
 
 _BINARY = (7, 13, 14)
@@ -51,7 +51,7 @@ def _binary(
     def compute(a: Tensor, b: Tensor, /) -> Any:
         if is_known(a) and is_known(b):
             with np.errstate(all="ignore"):
-                return np.asarray(on_host(a, b))
+                return as_known(on_host(a, b), np.result_type(a.dtype, b.dtype))
         a, b = to_device(a), to_device(b)
         if of_float32 is not None and _is_float32(a, b):
             return of_float32(*_align(a, b))

@@ -9,6 +9,7 @@ import numpy as np
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
+    as_known,
     device_dtype,
     integers,
     is_known,
@@ -196,7 +197,7 @@ def _range(start: Any, end: Any, step: int, size: Any) -> slice:
 def gather(x: Tensor, indices: Parameter, /, *, axis: int = 0) -> Any:
     """Takes elements along an axis; an index outside of it gives 0."""
     if is_known(x) and is_known(indices):
-        return np.take(x, indices.astype(np.int64), axis=axis)
+        return as_known(np.take(x, indices.astype(np.int64), axis=axis), x.dtype)
     if is_known(indices) and indices.ndim == 0:
         return _take_one(x, int(indices), axis)
     return jnp.take(to_device(x), to_device(indices), axis=axis, mode="fill", fill_value=0)

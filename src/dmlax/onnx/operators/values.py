@@ -43,6 +43,15 @@ def narrow(array: np.ndarray) -> np.ndarray:
     return array.astype(np.int32)
 
 
+def as_known(value: Any, dtype: Any) -> np.ndarray:
+    """An array of a result of NumPy's, which gives the elements of scalar arrays bare."""
+    if isinstance(value, np.ndarray):
+        return value
+    array = np.empty((), dtype)
+    array[()] = value
+    return array
+
+
 def integers(value: Any) -> list[Any]:
     """Known integers, some of them perhaps symbolic sizes, as a list."""
     array = np.asarray(value)
