@@ -41,14 +41,21 @@ def run(plan: ConvolutionPlan, operands: Convolution) -> Array:
     """Depthwise by shifted products, all else by matrix products, or on a TPU convolutions."""
     if plan.filter.channels == 1:
         return _depthwise(plan, operands)
-    # Where the compiler splits a batch over devices, parts of it would be gathered first.
     output: Array = compat.choose(
         operands,
         structs(plan.output),
         functools.partial(_by_platform, plan, _images_at_once(plan)),
-        partitioned=functools.partial(_by_platform, plan, plan.batch),
+        partitioned=functools.partial(_partitioned, plan),
     )
     return output
+
+
+def _partitioned(plan: ConvolutionPlan, operands: Convolution) -> Array:
+    """Takes the whole batch, parts of which would be gathered, and all channels of its windows."""
+    if plan.filter.group_count == 1:
+        input = compat.gather_axis(operands.input, plan.options.input_layout[1])
+        operands = operands._replace(input=input)
+    return _by_platform(plan, plan.batch, operands)
 
 
 def _by_platform(plan: ConvolutionPlan, images: int, operands: Convolution) -> Array:
