@@ -79,7 +79,8 @@ def gather_axis(x: Array, axis: int) -> Array:
         return x
     axes: list[Any] = [PartitionSpec.UNCONSTRAINED] * x.ndim
     axes[axis] = None
-    return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, PartitionSpec(*axes)))
+    gathered: Array = jax.lax.with_sharding_constraint(x, NamedSharding(mesh, PartitionSpec(*axes)))
+    return gathered
 
 
 def _explicit_mesh(operands: Any) -> Any:
