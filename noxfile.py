@@ -18,7 +18,11 @@ JAX_ON_PYTHON = {  # the oldest supported pair, and the newest
 TESTED_ONCE = (  # on the oldest pair; the golden vectors, the laws and the near ties run on both
     "conformance/tests",
     "tests/convolution/test_convolutions.py",
+    "tests/core/test_float_bits.py",
     "tests/core/test_requantize.py",
+    "tests/cpu/test_convolution.py",
+    "tests/cpu/test_elementwise.py",
+    "tests/cpu/test_nonzero.py",
     "tests/cuda/test_space_to_depth.py",
     "tests/directml/test_layout.py",
     "tests/directml/test_random_descs.py",

@@ -171,6 +171,18 @@ def test_an_image_smaller_than_the_window_has_no_output_as_in_lax():
     assert_same(ours.call(small), theirs.call(small))
 
 
+def test_layers_of_unpadded_symbolic_images_follow_one_another():
+    """The second one's image may have no pixel at all."""
+
+    def layers(x):
+        return unpadded(unpadded(x).astype(jnp.uint8))
+
+    exported = export(layers, "b, 4, h, w", np.uint8)
+    x = draw(1, np.uint8, (2, 4, 7, 6))
+    assert_same(exported.call(x), layers(x))
+    assert exported.call(x[:, :, :3]).shape == (2, 4, 0, 2)
+
+
 @pytest.mark.parametrize("constraints", [("h <= 2",), ("w <= 2",)])
 def test_a_window_that_no_image_of_the_symbols_fits_is_refused(constraints):
     message = "FilterTensor is int8.4,4,2,2., spans 3 cells at dilation 2, expected at most the"

@@ -52,8 +52,6 @@ def program(take, request):
     ("mesh", "program", "layout"),
     [
         ("Auto", "CPU", "NCHW"),
-        ("Auto", "CPU", "NHWC"),
-        ("Auto", "GPU", "NCHW"),
         ("Auto", "GPU", "NHWC"),
         ("Explicit", "CPU", "NHWC"),
     ],

@@ -162,6 +162,8 @@ def _every(x: Array, start: int, count: int, stride: int, axis: int) -> Array:
     limit = start + (count - 1) * stride + 1
     if decide(lambda: limit <= x.shape[axis], False) and decide(lambda: count > 0, False):
         return lax.slice_in_dim(x, start, limit, stride, axis)
+    if not decide(lambda: x.shape[axis] > 0, False):  # a gather wants a pixel, read or not
+        x = lax.pad(x, x.dtype.type(0), [(0, int(i == axis), 0) for i in range(x.ndim)])
     start, stride = min(start, _INT32_MAX), min(stride, _INT32_MAX)
     addresses = start + stride * lax.broadcasted_iota(jnp.int32, (count,), 0)
     return jnp.take(x, addresses, axis, mode="clip")
