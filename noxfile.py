@@ -29,6 +29,8 @@ TESTED_ONCE = (  # on the oldest pair; the golden vectors, the laws and the near
     "tests/directml/test_records.py",
     "tests/directml/test_rules.py",
     "tests/directml/test_validate.py",
+    "tests/elementwise/test_elementwise.py",
+    "tests/nonzero/test_nonzero_coordinates.py",
     "tests/test_integrations.py",
     "tests/test_migrating.py",
     "tests/test_packaging.py",
