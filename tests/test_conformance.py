@@ -15,7 +15,7 @@ from dmlax_conformance.suite import runner
 FILES = {f"{path.parent.name}/{path.stem}": path for path in vectors.find()}
 FILES.pop("nonzero_coordinates/huge")  # needs gigabytes: conformance/tests/suite/test_huge.py
 IS_OLDEST = sys.version_info < (3, 12)
-MY_QUARTER = 0 if IS_OLDEST else 1  # of the vectors, by xla; `slow` adds the others
+MY_EIGHTH = 0 if IS_OLDEST else 1  # of the vectors, by xla; `slow` adds the others
 VARIANTS = {"eager": IS_OLDEST, "jit": not IS_OLDEST}  # whether it runs by default
 HAVE_KERNELS = [row.name for row in OPERATORS if row.implementations("cpu")[0] != "xla"]
 
@@ -39,10 +39,10 @@ def test_every_golden_vector_is_met(file, variant):
     assert len(results) > len(declined) or variant == "jit"
 
 
-@pytest.mark.parametrize("quarter", [by_default(n, n == MY_QUARTER) for n in range(4)])
+@pytest.mark.parametrize("eighth", [by_default(n, n == MY_EIGHTH) for n in range(8)])
 @pytest.mark.parametrize("file", [file for file in FILES if file.split("/")[0] in HAVE_KERNELS])
-def test_xla_meets_them_too_where_auto_runs_a_kernel(file, quarter):
-    calls = [vector for vector in vectors.load(FILES[file]) if vector.desc is None][quarter::4]
+def test_xla_meets_them_too_where_auto_runs_a_kernel(file, eighth):
+    calls = [vector for vector in vectors.load(FILES[file]) if vector.desc is None][eighth::8]
     results = list(runner.run(Xla(), calls, ["eager"]))
     assert {
         result.vector.id: result.verdict

@@ -32,7 +32,7 @@ def example(name):
 
 def test_digits_in_8_bits_are_read_as_well_as_in_float(tmp_path):
     picture = tmp_path / "digits.png"
-    record = example("digits_int8")(["--output", str(picture)])
+    record = example("digits_int8")(["--steps", "100", "--output", str(picture)])
     assert record.float_accuracy > 0.95
     assert abs(record.float_accuracy - record.int8_accuracy) <= 0.01
     assert record.agreement > 0.98

@@ -52,6 +52,25 @@ IMAGES = {
         "floordiv(h - 1, 2) + 1,floordiv(w - 1, 3) + 1",
     ),
     "constrained": ("b, 4, h, w", {"dilations": (3, 1)}, ("h >= 4", "w >= 2"), "h - 3,w - 1"),
+    "unpadded": ("b, 4, h, w", {}, (), "h - 1,w - 1"),
+    "unpadded, strided": (
+        "b, 4, h, w",
+        {"strides": (2, 3), "dilations": (3, 1)},
+        (),
+        "max(floordiv(h - 4, 2) + 1, 0),floordiv(w - 2, 3) + 1",
+    ),
+    "unpadded, depthwise": (
+        "b, 4, h, w",
+        {"group_count": 4, "dilations": (2, 4)},
+        (),
+        "max(h - 2, 0),max(w - 4, 0)",
+    ),
+    "unpadded, channels last": (
+        "b, h, w, 4",
+        {"dimension_numbers": ("NHWC", "OIHW", "NHWC"), "group_count": 2, "dilations": (2, 1)},
+        (),
+        "max(h - 2, 0),w - 1",
+    ),
     "groups": ("b, 4, h, w", HALVES | {"group_count": 2}, (), "floordiv(h, 2) + 1"),
     "depthwise": ("b, 4, h, w", HALVES | {"group_count": 4}, (), "floordiv(h, 2) + 1"),
     "channels last": (
@@ -108,13 +127,6 @@ REFUSED = [
         "a static integer: give it",
     ),
     (
-        lambda x: dmlax.convolution_integer(x, W),
-        ("sizes", "FilterTensor"),
-        "convolution_integer: FilterTensor is int8[4,4,2,2], spans 2 cells at dilation 1, expected "
-        "at most the h of the padded InputTensor uint8[b,4,h,20]; give symbolic_shape the "
-        'constraint "h >= 2"',
-    ),
-    (
         lambda x: dmlax.nonzero_coordinates(x.reshape(-1, x.shape[2], 20)[1:, 1:], size=3),
         ("sizes", "InputTensor"),
         "nonzero_coordinates: InputTensor is uint8[4*b - 1,h - 1,20], expected sizes whose product "
@@ -142,15 +154,40 @@ def test_what_cannot_be_decided_is_refused_with_the_remedy(function, where, mess
     assert (caught.value.code, caught.value.field) == where
 
 
-def test_the_remedy_for_a_symbolic_image_works():
-    exported = export(
-        lambda x: dmlax.convolution_integer(x, W),
-        "b, 4, h, 20",
-        np.uint8,
-        constraints=("h >= 2",),
-    )
-    x = draw(1, np.uint8, (1, 4, 2, 20))
-    assert_same(exported.call(x), dmlax.convolution_integer(x, W))
+def unpadded(x):
+    """Windows of 3x3 pixels."""
+    return dmlax.convolution_integer(x, W, dilations=2)
+
+
+def test_an_image_smaller_than_the_window_has_no_output_as_in_lax():
+    """Only the run of an export knows that it is, and `lax` exports one whose output is empty."""
+
+    def plain(x):
+        return jax.lax.conv(x.astype(jnp.int32), jnp.ones((4, 4, 3, 3), jnp.int32), (1, 1), "VALID")
+
+    text, small = "b, 4, h, w", np.zeros((2, 4, 1, 9), np.uint8)
+    ours, theirs = (export(f, text, np.uint8, platforms=("cpu",)) for f in (unpadded, plain))
+    assert str(ours.out_avals[0].shape) == str(theirs.out_avals[0].shape)
+    assert_same(ours.call(small), theirs.call(small))
+
+
+def test_layers_of_unpadded_symbolic_images_follow_one_another():
+    """The second one's image may have no pixel at all."""
+
+    def layers(x):
+        return unpadded(unpadded(x).astype(jnp.uint8))
+
+    exported = export(layers, "b, 4, h, w", np.uint8)
+    x = draw(1, np.uint8, (2, 4, 7, 6))
+    assert_same(exported.call(x), layers(x))
+    assert exported.call(x[:, :, :3]).shape == (2, 4, 0, 2)
+
+
+@pytest.mark.parametrize("constraints", [("h <= 2",), ("w <= 2",)])
+def test_a_window_that_no_image_of_the_symbols_fits_is_refused(constraints):
+    message = "FilterTensor is int8.4,4,2,2., spans 3 cells at dilation 2, expected at most the"
+    with pytest.raises(dmlax.SpecError, match=message):
+        export(unpadded, "b, 4, h, w", np.uint8, constraints=constraints)
 
 
 def test_kernels_need_static_shapes_and_explain_says_so():

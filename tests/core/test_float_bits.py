@@ -50,24 +50,24 @@ def wide_values(seed, count=2_000):
     return np.concatenate([values, np.array(edges, np.uint64)])
 
 
-def test_multiply_is_the_ieee_product_subnormals_and_overflow_included(how):
+def test_multiply_is_the_ieee_product_subnormals_and_overflow_included():
     x, y = pairs(10)
     expected = numpy_float32(np.multiply, x, y)
     assert (np.isinf(expected).any(), (np.abs(expected) < 1.17e-38).any()) == (True, True)
-    assert_same(how(float_bits.multiply)(x, y), expected)
+    assert_same(jax.jit(float_bits.multiply)(x, y), expected)
 
 
-def test_divide_is_the_ieee_quotient_subnormals_and_overflow_included(how):
+def test_divide_is_the_ieee_quotient_subnormals_and_overflow_included():
     x, y = pairs(20)
     expected = numpy_float32(np.divide, x, y)
     assert (np.isinf(expected).any(), (np.abs(expected) < 1.17e-38).any()) == (True, True)
-    assert_same(how(float_bits.divide)(x, y), expected)
+    assert_same(jax.jit(float_bits.divide)(x, y), expected)
 
 
-def test_divide_keeps_infinities_and_nan_and_zero(how):
+def test_divide_keeps_infinities_and_nan_and_zero():
     x = np.array([np.inf, -np.inf, np.inf, np.nan, 0.0], np.float32)
     y = np.array([2.0, 2.0, -2.0, 2.0, 3.0], np.float32)
-    np.testing.assert_array_equal(how(float_bits.divide)(x, y), x / y)
+    np.testing.assert_array_equal(jax.jit(float_bits.divide)(x, y), x / y)
 
 
 @pytest.mark.parametrize("name", ["multiply", "divide"])
@@ -95,12 +95,12 @@ def test_unpack_gives_a_value_back_from_sign_mantissa_and_exponent(dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_pack_rounds_any_64_bit_magnitude_once_ties_to_even(dtype, how):
+def test_pack_rounds_any_64_bit_magnitude_once_ties_to_even(dtype):
     values = wide_values(50)
     exponents = np.random.default_rng(51).integers(-215, 100, values.size).astype(np.int32)
     exponents[::2] = np.random.default_rng(52).integers(-70, 10, values[::2].size)
     negative = draw(53, np.uint8, values.size) & 1 == 1
-    packed = how(lambda n, m, e: float_bits.pack(n, m, e, dtype))(
+    packed = jax.jit(lambda n, m, e: float_bits.pack(n, m, e, dtype))(
         negative, as_wide(values), exponents
     )
     name = np.dtype(dtype).name
@@ -134,7 +134,7 @@ def test_wide_products_and_shifts_are_those_of_integers():
         np.testing.assert_array_equal(as_integer(shifted), (x.astype(object) << count) % 2**64)
 
 
-def test_a_digit_of_a_quotient_leaves_a_positive_rest_of_two_divisors_at_most(how):
+def test_a_digit_of_a_quotient_leaves_a_positive_rest_of_two_divisors_at_most():
     """A rest of zero is not taken, so that the digits stay strictly below the quotient."""
     rng = np.random.default_rng(64)
     divisor = rng.integers(1 << 23, 1 << 24, 100_000).astype(np.int32)
@@ -142,7 +142,7 @@ def test_a_digit_of_a_quotient_leaves_a_positive_rest_of_two_divisors_at_most(ho
     remainder[::7] = divisor[::7]  # an exact quotient
     remainder[::11] = divisor[::11] // 128 * rng.integers(1, 256, divisor[::11].size) + 1
     inverse = np.float32(128) / divisor.astype(np.float32)
-    digit = np.asarray(how(float_bits.quotient_digit)(remainder, inverse)).astype(np.int64)
+    digit = np.asarray(jax.jit(float_bits.quotient_digit)(remainder, inverse)).astype(np.int64)
     rest = remainder * np.int64(128) - digit * divisor
     assert ((rest > 0) & (rest <= 2 * divisor.astype(np.int64))).all()
 
@@ -163,12 +163,12 @@ NONZERO = {
 
 
 @pytest.mark.parametrize("dtype", NONZERO)
-def test_only_the_two_zeros_are_zero(dtype, how):
+def test_only_the_two_zeros_are_zero(dtype):
     words, expected = NONZERO[dtype]
     dtype = jnp.dtype(dtype)
     unsigned = np.array(words, f"uint{dtype.itemsize * 8}")
     x = unsigned.astype(bool) if dtype.kind == "b" else unsigned.view(dtype)
-    np.testing.assert_array_equal(how(float_bits.is_nonzero)(jnp.asarray(x)), expected)
+    np.testing.assert_array_equal(jax.jit(float_bits.is_nonzero)(jnp.asarray(x)), expected)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])

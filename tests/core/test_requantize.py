@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import onnxruntime
@@ -25,19 +26,19 @@ def run(accumulator, scales, zero_point, dtype, arithmetic="exact"):
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_requantizing_is_the_rounded_rational_number(family, dtype, how):
+def test_requantizing_is_the_rounded_rational_number(family, dtype):
     accumulator, scales = FAMILIES[family](7)
     expected = requantized(accumulator, scales, 0, dtype)
-    assert_same(how(lambda a, *s: run(a, s, None, dtype))(accumulator, *scales), expected)
+    assert_same(jax.jit(lambda a, *s: run(a, s, None, dtype))(accumulator, *scales), expected)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_requantizing_adds_any_zero_point_after_rounding(dtype, how):
+def test_requantizing_adds_any_zero_point_after_rounding(dtype):
     accumulator, scales = exact_ties(8, 512)
     zero_points = np.arange(np.iinfo(dtype).min, np.iinfo(dtype).max + 1).astype(dtype)[:, None]
     expected = requantized(accumulator, scales, zero_points, dtype)
     assert_same(
-        how(lambda a, z, *s: run(a, s, z, dtype))(accumulator, zero_points, *scales), expected
+        jax.jit(lambda a, z, *s: run(a, s, z, dtype))(accumulator, zero_points, *scales), expected
     )
 
 
@@ -61,7 +62,7 @@ def test_the_most_negative_accumulator_has_the_magnitude_that_int32_cannot_hold(
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_float32_arithmetic_is_numpys_float32(family, dtype, how):
+def test_float32_arithmetic_is_numpys_float32(family, dtype):
     accumulator, scales = FAMILIES[family](17)
     with np.errstate(all="ignore"):
         multiplier = scales[0] * scales[1] / scales[2]
@@ -71,7 +72,7 @@ def test_float32_arithmetic_is_numpys_float32(family, dtype, how):
     zero = np.asarray(limits.max - 3, dtype)
     rounded = np.rint(np.clip(product[finite], -1000, 1000)).astype(np.int64) + int(zero)
     expected = np.clip(rounded, limits.min, limits.max).astype(dtype)
-    got = how(lambda a, *s: run(a, s, zero, dtype, "float32"))(accumulator, *scales)
+    got = jax.jit(lambda a, *s: run(a, s, zero, dtype, "float32"))(accumulator, *scales)
     assert finite.mean() > 0.2
     assert_same(np.asarray(got)[finite], expected)
 
@@ -135,7 +136,7 @@ def test_float32_arithmetic_has_the_bits_of_onnx_runtimes_qlinearconv():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_float32_arithmetic_has_the_bits_of_onnx_runtimes_quantize_linear(dtype, how):
+def test_float32_arithmetic_has_the_bits_of_onnx_runtimes_quantize_linear(dtype):
     x = np.random.default_rng(29).uniform(-300, 300, 100_000).astype(np.float32)
     x = np.concatenate([x, (np.arange(-600, 600) / 2).astype(np.float32), wild_floats(30, 1_000)])
     scale, zero = np.float32(0.7853982), np.asarray(np.iinfo(dtype).max - 100, dtype)
@@ -147,13 +148,13 @@ def test_float32_arithmetic_has_the_bits_of_onnx_runtimes_quantize_linear(dtype,
     node = helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"])
     session = onnx_session(node, {"x": (TensorProto.FLOAT, x.shape)}, onnx_type, constants)
     (expected,) = session.run(None, {"x": x})
-    quantize = how(lambda x, s, z: requantize.quantize(x, s, z, dtype, "float32"))
+    quantize = jax.jit(lambda x, s, z: requantize.quantize(x, s, z, dtype, "float32"))
     assert_same(quantize(jnp.asarray(x), jnp.asarray(scale), jnp.asarray(zero)), expected)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", [np.float32, np.float16, np.int32])
-def test_quantizing_is_the_rounded_rational_quotient(kind, dtype, how):
+def test_quantizing_is_the_rounded_rational_quotient(kind, dtype):
     x, scale = quotients(kind)
     zero = draw(47, dtype, x.size)
     expected = oracle(
@@ -161,25 +162,25 @@ def test_quantizing_is_the_rounded_rational_quotient(kind, dtype, how):
         {"InputTensor": x, "ScaleTensor": scale, "ZeroPointTensor": zero},
         {"OutputTensor": (dtype, x.shape)},
     )
-    quantize = how(lambda x, s, z: requantize.quantize(x, s, z, dtype, "exact"))
+    quantize = jax.jit(lambda x, s, z: requantize.quantize(x, s, z, dtype, "exact"))
     got = quantize(*map(jnp.asarray, (x, scale, zero)))
     assert_same(got, expected["OutputTensor"])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_quantizing_in_float32_rounds_ieee_quotients(dtype, how):
+def test_quantizing_in_float32_rounds_ieee_quotients(dtype):
     x, scale = (a[:-5] for a in quotients(np.float32))
     with np.errstate(all="ignore"):
         quotient = np.clip(x / scale, -1000, 1000)
     limits = np.iinfo(dtype)
     expected = np.clip(np.rint(quotient), limits.min, limits.max).astype(dtype)
-    quantize = how(lambda x, s: requantize.quantize(x, s, None, dtype, "float32"))
+    quantize = jax.jit(lambda x, s: requantize.quantize(x, s, None, dtype, "float32"))
     assert_same(quantize(*map(jnp.asarray, (x, scale))), expected)
 
 
 @pytest.mark.parametrize("half", [False, True], ids=["float32", "float16"])
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32"])
-def test_dequantizing_is_the_real_product_rounded_once(dtype, half, how):
+def test_dequantizing_is_the_real_product_rounded_once(dtype, half):
     limits = np.iinfo(dtype)
     x, zero = draw(50, dtype, 1_500), draw(51, dtype, 1_500)
     x[:4], zero[:4] = (limits.min, limits.max, 0, 1), (limits.max, limits.min, 0, 1)
@@ -189,7 +190,7 @@ def test_dequantizing_is_the_real_product_rounded_once(dtype, half, how):
         for a, z, s in zip(x.tolist(), zero.tolist(), scale.tolist(), strict=True)
     ]
     expected = np.array(expected, f"uint{scale.itemsize * 8}").view(scale.dtype)
-    got = how(requantize.dequantize)(*map(jnp.asarray, (x, scale, zero)))
+    got = jax.jit(requantize.dequantize)(*map(jnp.asarray, (x, scale, zero)))
     assert np.isinf(expected).any()
     assert (np.abs(expected) < np.finfo(scale.dtype).smallest_normal).any()
     assert_same(got, expected)

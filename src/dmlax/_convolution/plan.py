@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -345,9 +346,10 @@ def _output_size(
         f"at most the {padded} of the padded InputTensor {input}"
     )
     rules.expect(decide(lambda: span <= padded, True), "sizes", "FilterTensor", message)
-    remedy = f'{message}; give symbolic_shape the constraint "{size} >= {span - start - end}"'
-    rules.expect(decide(lambda: span <= padded, False), "sizes", "FilterTensor", remedy)
-    return windows.output_size(padded, span, options.strides[axis])
+    fitting = windows.output_size(padded, span, options.strides[axis])
+    if decide(lambda: span <= padded, False):
+        return fitting
+    return jax.core.max_dim(fitting, 0)  # as `lax` does
 
 
 def output_partition(plan: ConvolutionPlan, operands: Convolution) -> tuple[Any, ...]:

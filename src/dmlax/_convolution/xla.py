@@ -24,7 +24,7 @@ from dmlax._convolution.prepare import (
 )
 from dmlax._convolution.prepared_filter import Prepared
 from dmlax._core import compat, windows
-from dmlax._core.arguments import is_static, structs
+from dmlax._core.arguments import decide, is_static, structs
 from dmlax._core.byte_packing import (
     pack_int8,
     pad_end,
@@ -38,6 +38,7 @@ from dmlax._core.byte_packing import (
 _COLUMNS = 512
 # CUDA's int8 product is wrong for lengths that 4 does not divide; 16 bytes is what it loads.
 _CONTRACTION = 16
+_INT32_MAX = 2**31 - 1
 _MOST_WORDS = 2**31  # of a padded image, so that int32 addresses them
 
 
@@ -45,14 +46,21 @@ def run(plan: ConvolutionPlan, operands: Convolution) -> Array:
     """Depthwise by shifted products, all else by matrix products, or on a TPU convolutions."""
     if plan.filter.channels == 1:
         return _depthwise(plan, operands)
-    # Where the compiler splits a batch over devices, parts of it would be gathered first.
     output: Array = compat.choose(
         operands,
         structs(plan.output),
         functools.partial(_by_platform, plan, _images_at_once(plan)),
-        partitioned=functools.partial(_by_platform, plan, plan.batch),
+        partitioned=functools.partial(_partitioned, plan),
     )
     return output
+
+
+def _partitioned(plan: ConvolutionPlan, operands: Convolution) -> Array:
+    """Takes the whole batch, parts of which would be gathered, and all channels of its windows."""
+    if plan.filter.group_count == 1:
+        input = compat.gather_axis(operands.input, plan.options.input_layout[1])
+        operands = operands._replace(input=input)
+    return _by_platform(plan, plan.batch, operands)
 
 
 def _by_platform(plan: ConvolutionPlan, images: int, operands: Convolution) -> Array:
@@ -134,10 +142,36 @@ def _pad_input(
 def _tap_inputs(plan: ConvolutionPlan, layout: _Layout, x: Array) -> list[Array]:
     """The pixels that each tap of the kernel multiplies, each of the output's size."""
     sizes, strides, dilations = plan.output_sizes, plan.options.strides, plan.options.dilations
+    if not is_static(sizes):
+        return [_tap_input(plan, layout, x, tap) for tap in windows.taps(plan.filter.kernel)]
     return [
         x[layout.pixels(windows.tap_slices(tap, sizes, strides, dilations))]
         for tap in windows.taps(plan.filter.kernel)
     ]
+
+
+def _tap_input(plan: ConvolutionPlan, layout: _Layout, x: Array, tap: tuple[int, ...]) -> Array:
+    """One tap's pixels of an image whose size is symbolic."""
+    first = 1 if layout.last else 2
+    for axis, count in enumerate(plan.output_sizes):
+        start = tap[axis] * plan.options.dilations[axis]
+        x = _every(x, start, count, plan.options.strides[axis], first + axis)
+    return x
+
+
+def _every(x: Array, start: int, count: int, stride: int, axis: int) -> Array:
+    """Takes `count` pixels along an axis, `stride` apart.
+
+    A symbolic count that may be 0 is no slice that JAX can decide, so it takes them by address.
+    """
+    limit = start + (count - 1) * stride + 1
+    if decide(lambda: limit <= x.shape[axis], False) and decide(lambda: count > 0, False):
+        return lax.slice_in_dim(x, start, limit, stride, axis)
+    if not decide(lambda: x.shape[axis] > 0, False):  # a gather wants a pixel, read or not
+        x = lax.pad(x, x.dtype.type(0), [(0, int(i == axis), 0) for i in range(x.ndim)])
+    start, stride = min(start, _INT32_MAX), min(stride, _INT32_MAX)
+    addresses = start + stride * lax.broadcasted_iota(jnp.int32, (count,), 0)
+    return jnp.take(x, addresses, axis, mode="clip")
 
 
 def _in_output_layout(plan: ConvolutionPlan, layout: _Layout, output: Array) -> Array:
@@ -293,11 +327,7 @@ def _join_axes(plan: ConvolutionPlan, x: Array) -> Array:
     for axis in reversed(range(len(plan.output_sizes))):
         count, stride = plan.output_sizes[axis], options.strides[axis]
         starts = (tap * options.dilations[axis] for tap in range(plan.filter.kernel[axis]))
-        slices = [
-            lax.slice_in_dim(x, start, start + (count - 1) * stride + 1, stride, axis + 3)
-            for start in starts
-        ]
-        x = jnp.concatenate(slices, 1)
+        x = jnp.concatenate([_every(x, start, count, stride, axis + 3) for start in starts], 1)
     return x
 
 

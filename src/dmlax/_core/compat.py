@@ -69,6 +69,20 @@ def outside_explicit_mesh(
     return jax.sharding.auto_axes(function, out_sharding=shardings)(operands)
 
 
+def gather_axis(x: Array, axis: int) -> Array:
+    """Returns `x`, which a program for the devices of a mesh gathers along an axis, here and once.
+
+    The compiler would split what is made of `x` likewise, and gather each piece of that.
+    """
+    mesh = jax.typeof(x).sharding.mesh
+    if mesh.empty or set(mesh.axis_types) != {jax.sharding.AxisType.Auto}:
+        return x
+    axes: list[Any] = [PartitionSpec.UNCONSTRAINED] * x.ndim
+    axes[axis] = None
+    gathered: Array = jax.lax.with_sharding_constraint(x, NamedSharding(mesh, PartitionSpec(*axes)))
+    return gathered
+
+
 def _explicit_mesh(operands: Any) -> Any:
     """The mesh whose explicit axes split an operand, if there is one."""
     shardings = (jax.typeof(leaf).sharding for leaf in jax.tree.leaves(operands))

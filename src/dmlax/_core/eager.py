@@ -49,6 +49,11 @@ def jit_eager_calls(
                         numbers = True
                     elif not _are_on_device(leaves(value)):
                         return function(*args, **kwargs)
+            if not kwargs and not numbers:  # as below, with fewer steps
+                try:
+                    return _program(function)(*args)
+                except (SpecError, UnsupportedError):
+                    return function(*args)
             keywords: dict[str, Any] = {}
             options: list[Any] = []
             for name, option in kwargs.items():
