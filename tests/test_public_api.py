@@ -19,6 +19,10 @@ WINDOWS = (
     "strides=None, dilations=None, start_padding=None, end_padding=None, padding=None, "
     "group_count=1, dimension_numbers=None"
 )
+BINARY = (
+    "(a, b, /, *, a_scale, b_scale, output_scale, a_zero_point=None, b_zero_point=None, "
+    "output_zero_point=None, output_dtype=None, arithmetic='exact', implementation='auto')"
+)
 SIGNATURES = {
     "nonzero_coordinates": "(input, /, *, size=None, coordinate_rank=None, fill_value=0, "
     "axis_name=None, implementation='auto')",
@@ -31,6 +35,9 @@ SIGNATURES = {
     "output_dtype=None, arithmetic='exact', implementation='auto')",
     "element_wise_dequantize_linear": "(input, scale, zero_point=None, /, *, axis=None, "
     "implementation='auto')",
+    "element_wise_quantized_linear_add": BINARY,
+    "element_wise_quantized_linear_multiply": BINARY,
+    "quantized_lookup": "(input, table, /, *, implementation='auto')",
     "prepare_filter": "(filter, /, *, filter_zero_point=None, group_count=1, "
     "dimension_numbers=None)",
     "explain": "(function, /, *args, **kwargs)",
@@ -171,7 +178,11 @@ def test_errors_are_a_value_error_and_a_not_implemented_error():
     assert issubclass(dmlax.UnsupportedError, NotImplementedError)
 
 
-DIRECTML_SIGNATURES = {
+DIRECTML_BINARY = (
+    "(a, b, /, *, a_scale, b_scale, output_scale, a_zero_point=None, b_zero_point=None, "
+    "output_zero_point=None, output_dtype=None, arithmetic='exact', implementation='auto')"
+)
+SIGNATURES = {
     "create_operator": "(desc, *, feature_level)",
     "validate": "(desc, *, feature_level)",
 }
