@@ -178,11 +178,7 @@ def test_errors_are_a_value_error_and_a_not_implemented_error():
     assert issubclass(dmlax.UnsupportedError, NotImplementedError)
 
 
-DIRECTML_BINARY = (
-    "(a, b, /, *, a_scale, b_scale, output_scale, a_zero_point=None, b_zero_point=None, "
-    "output_zero_point=None, output_dtype=None, arithmetic='exact', implementation='auto')"
-)
-SIGNATURES = {
+DIRECTML_SIGNATURES = {
     "create_operator": "(desc, *, feature_level)",
     "validate": "(desc, *, feature_level)",
 }
