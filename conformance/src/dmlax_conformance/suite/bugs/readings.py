@@ -49,7 +49,9 @@ def _element_wise(change: Callable[[Array], Array]) -> Callable[[Any, Call], Any
 
 
 def _flipped(*axes: int) -> Callable[[Any, Call], Any]:
-    return lambda own, call: np.flip(own, tuple(axis for axis in axes if axis < own.ndim))
+    return lambda own, call: np.flip(
+        own, tuple(axis for axis in axes if -own.ndim <= axis < own.ndim)
+    )
 
 
 def _swapped(one: int, two: int, rank: int = 2) -> Callable[[Any, Call], Any]:
@@ -70,7 +72,7 @@ def _channels_last(own: Any, call: Call) -> Any:
 AXES: Ways = {
     "channels-last": _channels_last,
     "batch-reversed": _flipped(0),
-    "batch-is-first": lambda own, call: np.broadcast_to(own[:1], own.shape),
+    "batch-is-first": lambda own, call: np.broadcast_to(own[:1] if own.ndim else own, own.shape),
     "channels-reversed": _flipped(1),
     "flipped": _flipped(2, 3),
     "flipped-on-last-axis": _flipped(-1),
