@@ -12,5 +12,6 @@ _ROWS = (
     Operator("element_wise_quantized_linear_add", "qadd"),
     Operator("element_wise_quantized_linear_multiply", "qmul"),
     Operator("quantized_lookup", "lookup"),
+    Operator("dynamic_quantize_linear", "dynamic"),
 )
 OPERATORS = {row.name: row for row in _ROWS}

@@ -308,9 +308,8 @@ def add_invalid(topic: BinaryTopic) -> None:
         for name, word in NO_SCALES.items():
             field, flags = f"{label}ScaleTensor", "Invalid KnownValue"
             changed, text = {field: ints("float32", (1,), [word])}, f"{field} is {name}"
-            own = f"{label.lower()}-scale-{name}"
-            clause = topic.clauses("7")
-            topic.invalid(own, text, clause, "twin-values", "value", changed, flags, "values:known")
+            end, rule = f"{label.lower()}-scale-{name}", topic.clauses("7")
+            topic.invalid(end, text, rule, "twin-values", "value", changed, flags, "values:known")
 
 
 # -- pairs of options and size classes ---------------------------------------------------------
@@ -343,7 +342,8 @@ def add_pair(topic: BinaryTopic, name: str, text: str, options: Row, number: int
         None if kind == "absent" else (number * 37 + place * 11) % 128
         for place, kind in enumerate(kinds)
     )
-    own = Quantization.of(0.375, -0.5 if number % 3 == 0 else 0.25, 1.25)
+    sign = -1 if dtypes[2] == "int8" and number % 3 == 0 else 1
+    own = Quantization.of(0.375, sign * 0.25, 1.25)
     own = replace(own, points=points, dtypes=dtypes)
     last = max(axis for axis, size in enumerate(sizes) if size > 1)
     first = min(axis for axis, size in enumerate(sizes) if size > 1)

@@ -56,7 +56,7 @@ def _saturates(topic: BinaryTopic) -> None:
 
 
 def _ties() -> Iterator[Values]:
-    grid = list(product(range(-5, 6), repeat=2))
+    grid = list(product(range(-5, 6), range(-5, 6)))
     for number, scales in enumerate(((0.5, 0.5, 1), (0.25, 0.75, 1), (-1.5, 1, 1), (3, 5, -2))):
         name, text = f"ties-{number + 1}", f"scales {scales}: ties of both parities and signs"
         own = mixed(number, scales)
@@ -95,9 +95,11 @@ def _saturation() -> Iterator[Values]:
         yield Values(f"drawn-back-{dtype}-{zero % 256}", text, "1 2 3", "Saturation", own, pairs)
     for number, (za, zb) in enumerate(((0, 127), (255, -128))):
         own = Quantization.of(0.5, 0.5, 1.5, points=(za, zb, 100))
-        sides = [[x - z for x in own] for z, own in ((za, (0, 255, 128)), (zb, (-128, 127, 0)))]
+        sides = [[x - z for x in held] for z, held in ((za, (0, 255, 128)), (zb, (-128, 127, 0)))]
         text = f"zero points {za} and {zb}: the largest differences"
-        yield Values(f"extremes-{number + 1}", text, "1", "Extreme", own, [*product(*sides)])
+        yield Values(
+            f"extremes-{number + 1}", text, "1", "Extreme", own, [*product(sides[0], sides[1])]
+        )
 
 
 @topics.file("sticky")
@@ -133,7 +135,8 @@ def _cancellation(topic: BinaryTopic) -> None:
 
 def _cancelling() -> Iterator[Values]:
     equal = [(x, x) for x in (*ODD, 0, 64, 2)]
-    for number, (scale, sy) in enumerate(((0.75, 1), (HUGE, HUGE), (TINY * 3, TINY), (HUGE, 1))):
+    scales = (Fraction(3, 4), HUGE, TINY * 3, HUGE)
+    for number, (scale, sy) in enumerate(zip(scales, (1, HUGE, TINY, 1), strict=True)):
         own = mixed(number, (scale, -scale, sy))
         text, flags = "terms that cancel to 0, or nearly", "OddScale"
         pairs = equal + [(x, x + 1) for x in (1, -4, 60)]

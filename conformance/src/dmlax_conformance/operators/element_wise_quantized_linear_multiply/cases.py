@@ -72,12 +72,14 @@ def _saturation() -> Iterator[Values]:
         own = Quantization.of(1, 1, 1, points=(128, 0, zero), dtypes=("uint8", "int8", dtype))
         pairs = [(sign * x, y) for x in (100, 67, 1) for y in (2, 3, 1)]
         text = f"the zero point {zero} draws a quotient back into {dtype}"
-        yield Values(f"drawn-back-{dtype}-{zero}", text, "1 2 3", "Saturation", own, pairs)
+        yield Values(f"drawn-back-{dtype}-{zero % 256}", text, "1 2 3", "Saturation", own, pairs)
     for number, (za, zb) in enumerate(((0, 127), (255, -128), (0, -128))):
         own = Quantization.of(0.5, 0.5, 2**9, points=(za, zb, 100))
-        sides = [[x - z for x in own] for z, own in ((za, (0, 255, 128)), (zb, (-128, 127, 1)))]
+        sides = [[x - z for x in held] for z, held in ((za, (0, 255, 128)), (zb, (-128, 127, 1)))]
         text = f"zero points {za} and {zb}: the largest products"
-        yield Values(f"extremes-{number + 1}", text, "1", "Extreme", own, [*product(*sides)])
+        yield Values(
+            f"extremes-{number + 1}", text, "1", "Extreme", own, [*product(sides[0], sides[1])]
+        )
 
 
 @topics.file("near-ties")
@@ -137,7 +139,7 @@ def _signs() -> Iterator[Values]:
         text = f"scales {scales[0]:g}, {scales[1]:g} and {scales[2]:g}"
         own = mixed(number, scales)
         yield Values(f"signs-{number + 1}", text, "1 7", "OddScale", own, GRID[number % 3 :: 3])
-    extremes = {
+    extremes: dict[str, tuple[Fraction | float, ...]] = {
         "product-overflows": (HUGE, HUGE / 3 * 2, HUGE),
         "product-vanishes": (TINY * 5, TINY * 3, TINY),
         "tiny-by-huge": (TINY * 3, HUGE, Fraction(2) ** -22),
@@ -148,9 +150,9 @@ def _signs() -> Iterator[Values]:
         "subnormal-a": (TINY * (2**22 + 1), 1.5, TINY * 2**23),
         "ratio-overflows": (HUGE, Fraction(2) ** -140, Fraction(2) ** -14),
     }
-    for number, (name, scales) in enumerate(extremes.items()):
-        own, flags = mixed(number, scales), "OddScale SpecialFloat"
-        text = f"scales {', '.join(f'{float(scale):g}' for scale in scales)}"
+    for number, (name, three) in enumerate(extremes.items()):
+        own, flags = mixed(number, three), "OddScale SpecialFloat"
+        text = f"scales {', '.join(f'{float(scale):g}' for scale in three)}"
         yield Values(name, text, "1 7", flags, own, GRID[number % 3 :: 3])
 
 

@@ -75,7 +75,8 @@ def _only(dtype: str, change: Callable[[Array], Array]) -> Callable[[Array], Arr
 def _between(table: Array, places: Array) -> Array:
     """Read between two entries, as a table of samples is read."""
     above = np.minimum(places + 1, 255)
-    return ((table[places].astype(np.int64) + table[above]) // 2).astype(table.dtype)
+    between: Array = ((table[places].astype(np.int64) + table[above]) // 2).astype(table.dtype)
+    return between
 
 
 STEPS: Steps = {

@@ -107,12 +107,17 @@ WRONG: Mapping[str, tuple[str, Tensor]] = {
 @topics.file("invalid")
 def _invalid(topic: LookupTopic) -> None:
     text = "the twin: three bytes"
-    topic.add("twin", text, "LUT-1", "", ints("uint8", (3,), [1, 2, 3]), table("uint8", 3))
+    topic.add("twin", text, "LUT-1 LUT-3", "", ints("uint8", (3,), [1, 2, 3]), table("uint8", 3))
     for names, code, clause, text in (
         ("int16-input int32-input float32-input", "data_type", "LUT-2", "{field} is {dtype}"),
         ("int16-table float32-table", "data_type", "LUT-2", "{field} is {dtype}"),
         ("table-255 table-257 table-128 table-1", "sizes", "LUT-3", "{field} has sizes {sizes}"),
-        ("table-rank-2 table-16x16 table-rank-0", "dimension_count", "LUT-3", "rank {rank}"),
+        (
+            "table-rank-2 table-16x16 table-rank-0",
+            "dimension_count",
+            "LUT-3",
+            "{field} has rank {rank}",
+        ),
     ):
         topic.wrong("twin", code, clause, text, WRONG, names)
 

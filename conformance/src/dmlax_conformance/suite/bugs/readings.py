@@ -231,7 +231,7 @@ def outputs(
 ) -> Iterator[Bug]:
     """Yield bugs that return an output, whose clauses of data type and sizes are given, wrongly.
 
-    `single` has one element, whose place cannot be wrong.
+    Those in `single` have one element, whose place cannot be wrong.
     """
     for row in OPERATORS[operator].tensors:
         if row.is_output:
@@ -239,7 +239,7 @@ def outputs(
             ways = {f"{label}-is-{dtype}": _returned_as(dtype) for dtype in _wrong_types(row)}
             yield from in_output(operator, of_type, name, ways)
             ways = {f"{label}-{each}": way for each, way in WRONG_SIZES.items()}
-            ways |= {} if name == single else {f"{label}-is-column-major": _column_major}
+            ways |= {} if name in single.split() else {f"{label}-is-column-major": _column_major}
             yield from in_output(operator, of_sizes, name, ways)
             made = _without(name)
             yield bug(operator, f"{label}-is-missing", of_sizes, VALUES, finish=made)

@@ -43,9 +43,10 @@ class Rules:
             yield self._bug(f"accepts-{label}-{kind}", code, accept(code, name))
             for text, when in _halves(code, name, wrong).items():
                 yield self._bug(f"accepts-{label}-{kind}-{text}", code, accept(code, name, when))
-            other = codes[(codes.index(code) + 1) % len(codes)]
-            made = blame(code, name, code=other)
-            yield self._bug(f"{label}-{kind}-is-{other}", code, made)
+            if len(codes) > 1:
+                other = codes[(codes.index(code) + 1) % len(codes)]
+                made = blame(code, name, code=other)
+                yield self._bug(f"{label}-{kind}-is-{other}", code, made)
             if len(names) > 1:
                 other = names[(names.index(name) + 1) % len(names)]
                 made = blame(code, name, field=other)
