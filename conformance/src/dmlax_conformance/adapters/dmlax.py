@@ -256,7 +256,8 @@ def _outputs(case: Case, result: Any) -> dict[str, Any]:
     """Name the results: an array is the output, a named tuple has one a field."""
     if not hasattr(result, "_asdict"):
         return {"OutputTensor": result}
-    named = {f"Output{_camel(name)}Tensor": value for name, value in result._asdict().items()}
+    parts = {name.removeprefix("output"): value for name, value in result._asdict().items()}
+    named = {f"Output{_camel(name)}Tensor": value for name, value in parts.items()}
     return {name: _reshaped(name, value, case.outputs[name].sizes) for name, value in named.items()}
 
 

@@ -116,18 +116,17 @@ def _float16(topic: DynamicTopic) -> None:
 @topics.file("rounding")
 def _rounding(topic: DynamicTopic) -> None:
     clause = "DYN-4 DYN-5"
-    for number, low in enumerate((-0.5, -1.5, -2.5, -127.5, -126.5, -253.5)):
+    for number, least in enumerate((-0.5, -1.5, -2.5, -127.5, -126.5, -253.5)):
         steps = [0.5, 1.5, 2.5, 3.5, -0.5, 0.53125, 1.46875, 7.5, 100.5, 101.5]
-        values = [low, low + 255, *(v for v in steps if low <= v <= low + 255)]
-        values += [v - Fraction(1, 2**17) for v in (0.5, 1.5)] + [
-            Fraction(3, 2) + Fraction(1, 2**20)
-        ]
-        text = f"halves of a scale of 1, the least {low}"
+        values = [least, least + 255, *(v for v in steps if least <= v <= least + 255)]
+        values += [0.5 - 2.0**-17, 1.5 - 2.0**-17, 1.5 + 2.0**-20]
+        text = f"halves of a scale of 1, the least {least}"
         topic.add_each(f"ties-{number + 1}", text, clause, "Tie", row("float32", values))
     draw = Draw(9)
     for number in range(10):
-        ends = [Fraction(draw.odd(24), 2**20), -Fraction(draw.odd(22 + number % 3), 2**20)]
-        scale = parameters(ends, "uint8")[0].value
+        low = -Fraction(draw.odd(22 + number % 3), 2**20)
+        high = Fraction(draw.odd(24), 2**20)
+        scale = parameters([low, high], "uint8")[0].value
         near = [(Fraction(steps, 2)) * scale for steps in (1, 3, -3, 7, -1, 9, 15, 33)]
         text = "elements beside a half of a scale that is no power of two"
         topic.add_each(
@@ -135,12 +134,12 @@ def _rounding(topic: DynamicTopic) -> None:
             text,
             "DYN-2 DYN-5",
             "NearTieFloat32",
-            row("float32", [*ends, *near]),
+            row("float32", [low, high, *near]),
         )
-    for number, (low, high) in enumerate(_near_points(8)):
+    for number, ends in enumerate(_near_points(8)):
         text = "the zero point is beside a half, by the rounded scale"
         topic.add_each(
-            f"points-{number + 1}", text, "DYN-2 DYN-4", "Tie", row("float32", [low, high, 0])
+            f"points-{number + 1}", text, "DYN-2 DYN-4", "Tie", row("float32", [*ends, 0])
         )
 
 

@@ -21,8 +21,8 @@ CLAUSES = {
     "DYN-4": "The zero point is clamp(round(lowest value of the output - least / scale)), with the"
     " rounded scale; ties to even.",
     "DYN-5": "The output is clamp(round(input / scale) + zero point); ties to even.",
-    "DYN-6": "The input is FLOAT32 or FLOAT16, the output INT8 or UINT8, the scale FLOAT32; the zero"
-    " point has the data type of the output.",
+    "DYN-6": "The input is FLOAT32 or FLOAT16, the output INT8 or UINT8, the scale FLOAT32; the"
+    " zero point has the data type of the output.",
     "DYN-7": "A NaN or an infinity leaves all three outputs open, which the page does not mention.",
     "DYN-8": "There is one scale and one zero point for the whole input.",
 }

@@ -25,7 +25,7 @@ OPERATOR = "element_wise_quantized_linear_add"
 topics = Files(OPERATOR, BinaryTopic)
 FACTORS, APART = shared.FACTORS, shared.APART
 SIGNS = ((-1, 1, 1), (1, -1, 1), (1, 1, -1), (-1, -1, -1))
-TINY, HUGE = Fraction(2) ** -149, Fraction(2) ** 127
+ONE, TINY, HUGE = Fraction(1), Fraction(2) ** -149, Fraction(2) ** 127
 ODD = [-125, -7, -5, -3, -1, 1, 3, 5, 7, 125]
 SMALL = [0, 1, -1, 127, -127, 2, -60]
 SIDES: dict[str, int] = {"a": 0, "b": 1}
@@ -136,7 +136,7 @@ def _cancellation(topic: BinaryTopic) -> None:
 def _cancelling() -> Iterator[Values]:
     equal = [(x, x) for x in (*ODD, 0, 64, 2)]
     scales = (Fraction(3, 4), HUGE, TINY * 3, HUGE)
-    for number, (scale, sy) in enumerate(zip(scales, (1, HUGE, TINY, 1), strict=True)):
+    for number, (scale, sy) in enumerate(zip(scales, (ONE, HUGE, TINY, ONE), strict=True)):
         own = mixed(number, (scale, -scale, sy))
         text, flags = "terms that cancel to 0, or nearly", "OddScale"
         pairs = equal + [(x, x + 1) for x in (1, -4, 60)]
