@@ -16,6 +16,7 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..operators.nonzero_coordinates.meaning import effective_rank
 from .base import Array, Case, Unsupported
@@ -110,13 +111,13 @@ def zero(case: Case, name: str, dtype: Any) -> Array:
     return case.inputs.get(name, np.zeros((), dtype))
 
 
-def real_values(case: Case, name: str, dtype: str) -> Array:
-    """Return (tensor - zero point) * scale of A or B, each step in a float type."""
+def real_values(case: Case, name: str) -> npt.NDArray[np.float64]:
+    """Return (tensor - zero point) * scale of A or B in float64."""
     x = case.inputs[f"{name}Tensor"]
     own = one_value(zero(case, f"{name}ZeroPointTensor", x.dtype))
     scale = one_value(case.inputs[f"{name}ScaleTensor"])
     difference = x.astype(np.int32) - own.astype(np.int32)
-    return np.asarray(difference.astype(dtype) * scale.astype(dtype))
+    return np.asarray(difference * scale.astype(np.float64))
 
 
 def window_pairs(case: Case) -> list[tuple[int, int]]:

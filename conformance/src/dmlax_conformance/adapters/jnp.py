@@ -127,9 +127,9 @@ def _parameters(case: Case) -> dict[str, Array]:
     if "ATensor" in given:
         dtypes = {name: given[f"{name}Tensor"].dtype for name in ("A", "B")}
         dtypes["Output"] = np.dtype(case.outputs["OutputTensor"].dtype)
-        for name, dtype in dtypes.items():
+        for name, kind in dtypes.items():
             point, scale = f"{name}ZeroPointTensor", f"{name}ScaleTensor"
-            given |= {point: one_value(zero(case, point, dtype)), scale: one_value(given[scale])}
+            given |= {point: one_value(zero(case, point, kind)), scale: one_value(given[scale])}
         return given
     if case.operator.startswith("element_wise"):
         x, result = case.inputs["InputTensor"].dtype, case.outputs["OutputTensor"].dtype
