@@ -126,7 +126,7 @@ def test_cpp_includes_its_own_room_and_the_engine_only():
 
 
 def test_there_is_a_room_for_each_family_of_operators():
-    assert {"_convolution", "_elementwise", "_nonzero"} <= set(ROOMS)
+    assert {"_binary", "_convolution", "_elementwise", "_lookup", "_nonzero"} <= set(ROOMS)
     rooms = {row.function.__module__ for row in OPERATORS}
     assert rooms == {f"dmlax.{room}.api" for room in ROOMS}
     described = {row.function.__module__[:-4] for row in OPERATORS if row.directml}

@@ -22,6 +22,10 @@ WINDOWS = (
 AVERAGES = (
     "input_scale, output_scale, input_zero_point=None, output_zero_point=None, output_dtype=None, "
 )
+BINARY = (
+    "(a, b, /, *, a_scale, b_scale, output_scale, a_zero_point=None, b_zero_point=None, "
+    "output_zero_point=None, output_dtype=None, arithmetic='exact', implementation='auto')"
+)
 SIGNATURES = {
     "nonzero_coordinates": "(input, /, *, size=None, coordinate_rank=None, fill_value=0, "
     "axis_name=None, implementation='auto')",
@@ -43,6 +47,9 @@ SIGNATURES = {
     "end_padding=None, dilations=None, dimension_numbers=None, implementation='auto')",
     "dynamic_quantize_linear": "(input, /, *, output_dtype=<class 'numpy.uint8'>, "
     "arithmetic='exact', implementation='auto')",
+    "element_wise_quantized_linear_add": BINARY,
+    "element_wise_quantized_linear_multiply": BINARY,
+    "quantized_lookup": "(input, table, /, *, implementation='auto')",
     "prepare_filter": "(filter, /, *, filter_zero_point=None, group_count=1, "
     "dimension_numbers=None)",
     "explain": "(function, /, *args, **kwargs)",

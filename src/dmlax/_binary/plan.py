@@ -96,12 +96,19 @@ def binary_plan(
 
 
 def output_partition(plan: BinaryPlan, operands: Binary) -> tuple[Any, ...]:
-    """The output is split over a mesh as `a` is, and as `b` is where `a` is broadcast."""
+    """The output is split over a mesh as `a` is, else as `b` is, along each of its axes."""
     rank = len(plan.output.shape)
     a, b = (
         (None,) * (rank - x.ndim) + tuple(compat.partition(x)) for x in (operands.a, operands.b)
     )
-    return tuple(x or y for x, y in zip(a, b, strict=True))
+    taken = {name for axis in a for name in _mesh_axes(axis)}
+    free = (None if taken & {*_mesh_axes(axis)} else axis for axis in b)
+    return tuple(x or y for x, y in zip(a, free, strict=True))
+
+
+def _mesh_axes(partition: Any) -> tuple[Any, ...]:
+    """The names in one axis of a `PartitionSpec`."""
+    return partition if isinstance(partition, tuple) else (partition,) if partition else ()
 
 
 def _broadcast(rules: Rules, a: Aval, b: Aval) -> tuple[int, ...]:

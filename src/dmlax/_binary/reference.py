@@ -1,4 +1,4 @@
-"""The definition of the operators on two tensors: every operand as large as the output."""
+"""The definition of the operators on two tensors, both as large as the output."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -18,7 +18,5 @@ def multiply(plan: BinaryPlan, operands: Binary) -> Array:
 
 
 def _broadcast(plan: BinaryPlan, operands: Binary) -> Binary:
-    a, b, *parameters = operands
-    values = (None if x is None else x.reshape(()) for x in parameters)
-    whole = (None if x is None else jnp.broadcast_to(x, plan.output.shape) for x in (a, b, *values))
-    return Binary(*whole)
+    a, b = (jnp.broadcast_to(x, plan.output.shape) for x in (operands.a, operands.b))
+    return Binary(a, b, *(None if x is None else x.reshape(()) for x in operands[2:]))

@@ -57,6 +57,8 @@ int32_t signed_value(uint8_t byte, bool is_signed) {
   return is_signed ? static_cast<int8_t>(byte) : byte;
 }
 
+// A vector takes estimates below 2^22 only: larger factors leave every element to itself.
+
 // Whether products of bytes with the factors, and sums of them, are exact in float32.
 bool is_exact_factor(float factor, uint32_t scale, uint32_t output_scale) {
   const float units = factor * 0x1p12f;
@@ -64,9 +66,8 @@ bool is_exact_factor(float factor, uint32_t scale, uint32_t output_scale) {
          static_cast<double>(factor) * widen(output_scale) == widen(scale);
 }
 
-// The factors are at most 1.5 * 2^-24 of themselves off, and the offset and both sums at most
-// 2^-24 of 510 times the factors: that is less than 2^-13 of the factors. To add and take away the
-// error itself costs 2^-24 of 512 each.
+// Each of these is at most 2^-24 of itself off: the factors, the offset, the inner sum, and the
+// estimate itself, twice, which counts where it is below 512 only.
 void estimate_sum(BinaryParams& params) {
   const double unit = widen(params.output_scale);
   const double a = widen(params.a.scale) / unit, b = widen(params.b.scale) / unit;
@@ -77,11 +78,12 @@ void estimate_sum(BinaryParams& params) {
   params.offset = static_cast<float>(-(params.a.zero * a + params.b.zero * b));
   const bool is_exact = is_exact_factor(params.a_factor, params.a.scale, params.output_scale) &&
                         is_exact_factor(params.b_factor, params.b.scale, params.output_scale);
-  params.error =
-      is_exact ? 0 : static_cast<float>((std::abs(a) + std::abs(b)) * 0x1p-13 + 0x1p-14);
+  const double inner = 255 * std::abs(b) + std::abs(params.offset);
+  const double sizes = 255 * (std::abs(a) + std::abs(b)) + std::abs(params.offset) + inner + 1024;
+  params.error = is_exact ? 0 : static_cast<float>(sizes * 1.01 * 0x1p-24);
 }
 
-// ONNX Runtime's, where a vector's conversion overflows for no element.
+// ONNX Runtime's.
 void prepare_float32_sum(BinaryParams& params, int32_t a_zero, int32_t b_zero) {
   constexpr uint32_t kOne = 127u << 23;
   params.a_factor = multiplier_float32(params.a.scale, kOne, params.output_scale);
@@ -89,7 +91,7 @@ void prepare_float32_sum(BinaryParams& params, int32_t a_zero, int32_t b_zero) {
   const float zeros = std::fma(params.a_factor, static_cast<float>(a_zero),
                                params.b_factor * static_cast<float>(b_zero));
   params.offset = static_cast<float>(params.output_zero) - zeros;
-  params.has_estimate = std::abs(params.a_factor) + std::abs(params.b_factor) <= 0x1p20f;
+  params.has_estimate = std::abs(params.a_factor) + std::abs(params.b_factor) <= 0x1p12f;
 }
 
 // The estimate of a product is that of an accumulator; and 2^-14 more for the error's addition.
@@ -97,13 +99,13 @@ void estimate_product(BinaryParams& params) {
   float band;
   params.a_factor = Estimator(params.a.scale, params.output_scale).estimate(params.b.scale, band);
   params.error = band == kNever ? 0 : 0x1p-13f;
-  params.has_estimate = true;
+  params.has_estimate = std::abs(params.a_factor) <= 16;
 }
 
 void prepare_float32_product(BinaryParams& params) {
   params.a_factor = multiplier_float32(params.a.scale, params.b.scale, params.output_scale);
   params.offset = static_cast<float>(params.output_zero);
-  params.has_estimate = std::abs(params.a_factor) <= 0x1p14f;
+  params.has_estimate = std::abs(params.a_factor) <= 16;
 }
 
 // --- one call ----------------------------------------------------------------------------

@@ -72,6 +72,10 @@ inline uint8_t multiply_one(const BinaryParams& params, uint8_t a, uint8_t b) {
   const int32_t x = (a ^ params.a.flip) - params.a.zero, y = (b ^ params.b.flip) - params.b.zero;
   const float product = static_cast<float>(x * y) * params.a_factor;
   if (!params.exact) return round_float32(product + params.offset, params.output_signed);
+  if (!(product > -512 && product < 512)) {
+    return saturate(product < 0 ? -512 : 512, params.output_signed);
+  }
+  if (product > -0.25f && product < 0.25f) return saturate(params.output_zero, params.output_signed);
   const Scales scales = {params.a.scale, params.b.scale, params.output_scale};
   return saturate(round_near_tie(x * y, scales, product) + params.output_zero,
                   params.output_signed);

@@ -270,6 +270,7 @@ struct Simd {
     }
   }
 
+  static bool is_zero(Int32s v) { return _mm256_testz_si256(v, v) != 0; }
   static Floats to_floats(Int32s v) { return _mm256_cvtepi32_ps(v); }
   static Int32s to_integers(Floats v) { return _mm256_cvtps_epi32(v); }
   static Floats add(Floats a, Floats b) { return _mm256_add_ps(a, b); }

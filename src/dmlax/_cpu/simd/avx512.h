@@ -186,7 +186,9 @@ struct Simd {
     const __m512i zero = _mm512_set1_epi16(static_cast<int16_t>(zero_point));
     const __m512i low = _mm512_adds_epi16(_mm512_packs_epi32(rounded[0], rounded[1]), zero);
     const __m512i high = _mm512_adds_epi16(_mm512_packs_epi32(rounded[2], rounded[3]), zero);
-    store(bytes, is_signed ? _mm512_packs_epi16(low, high) : _mm512_packus_epi16(low, high));
+    const __m512i packed =
+        is_signed ? _mm512_packs_epi16(low, high) : _mm512_packus_epi16(low, high);
+    _mm512_storeu_si512(bytes, packed);
   }
 
   // --- arithmetic of bytes
@@ -204,6 +206,7 @@ struct Simd {
     }
   }
 
+  static bool is_zero(Int32s v) { return _mm512_test_epi32_mask(v, v) == 0; }
   static Floats to_floats(Int32s v) { return _mm512_cvtepi32_ps(v); }
   static Int32s to_integers(Floats v) { return _mm512_cvtps_epi32(v); }
   static Floats add(Floats a, Floats b) { return _mm512_add_ps(a, b); }

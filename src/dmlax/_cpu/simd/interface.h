@@ -37,6 +37,7 @@
 //                             their bits flipped by a mask first
 //     to_floats  to_integers  int32 to float32; back, below 2^22, to nearest even
 //     add  multiply           of float32, each rounded
+//     is_zero                 whether every lane of int32 is
 //     fused_multiply_add      a * b + c, rounded once
 //   bytes
 //     store_selected          the bytes of a mask, side by side

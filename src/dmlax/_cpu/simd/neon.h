@@ -204,6 +204,7 @@ struct Simd {
     v[3] = vreinterpretq_s32_u32(vmovl_high_u16(high));
   }
 
+  static bool is_zero(Int32s v) { return vmaxvq_u32(vreinterpretq_u32_s32(v)) == 0; }
   static Floats to_floats(Int32s v) { return vcvtq_f32_s32(v); }
   static Int32s to_integers(Floats v) { return vcvtnq_s32_f32(v); }
   static Floats add(Floats a, Floats b) { return vaddq_f32(a, b); }

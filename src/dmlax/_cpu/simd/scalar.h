@@ -171,6 +171,12 @@ struct Simd {
     for (int i = 0; i < kLanes; ++i) v->lane[i] = static_cast<uint8_t>(bytes[i] ^ flip);
   }
 
+  static bool is_zero(const Int32s& v) {
+    uint32_t any = 0;
+    for (int i = 0; i < kLanes; ++i) any |= v.lane[i];
+    return any == 0;
+  }
+
   static Floats to_floats(const Int32s& v) {
     Floats floats;
     for (int i = 0; i < kLanes; ++i) {
