@@ -70,7 +70,7 @@ def dynamic_quantize_linear(
     DirectML:
       DML_DYNAMIC_QUANTIZE_LINEAR_OPERATOR_DESC. The page's formula lacks what ONNX's has: 0 in the
       range, a zero point rounded and clamped, a range of one value. An int8 output has -128 to 127.
-      A difference above float32's largest still has an exact scale; in "float32" it does not.
+      A difference above float32's largest has a scale; in "float32" all results are unspecified.
 
     Lowering:
       cpu, cuda, tpu: xla. reference runs everywhere when named.

@@ -42,9 +42,7 @@ def parameters(plan: DynamicQuantizePlan, low: Array, high: Array) -> tuple[Arra
     return scale, requantize.quantize(negated, scale, lowest, plan.dtype, plan.arithmetic)
 
 
-def tangent(
-    plan: DynamicQuantizePlan, input: Array, direction: Array
-) -> DynamicQuantizeLinear:
+def tangent(plan: DynamicQuantizePlan, input: Array, direction: Array) -> DynamicQuantizeLinear:
     """That of the scale, which is linear in the range; the rest is integers."""
 
     def size(x: Array) -> Array:
