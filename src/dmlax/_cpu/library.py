@@ -16,6 +16,9 @@ _TARGETS = (
     "dmlax_convolution",
     "dmlax_quantize_linear",
     "dmlax_dequantize_linear",
+    "dmlax_max_pooling",
+    "dmlax_average_pooling",
+    "dmlax_dynamic_quantize",
 )
 _LIBRARY = "_native.so"
 _ABSENT = "_native_absent.txt"  # the build's reason
