@@ -19,10 +19,10 @@ KEY_ORDER = (
     *("InputTensor", "InputScaleTensor", "InputZeroPointTensor"),
     *("FilterTensor", "FilterScaleTensor", "FilterZeroPointTensor", "BiasTensor"),
     *("ScaleTensor", "ZeroPointTensor", "OutputScaleTensor", "OutputZeroPointTensor"),
-    *("OutputTensor", "OutputCountTensor", "OutputCoordinatesTensor"),
+    *("OutputTensor", "OutputIndicesTensor", "OutputCountTensor", "OutputCoordinatesTensor"),
     *("DataType", "Flags", "DimensionCount", "Sizes", "Strides"),
     *("TotalTensorSizeInBytes", "GuaranteedBaseOffsetAlignment"),
-    *("Dilations", "StartPadding", "EndPadding", "GroupCount"),
+    *("WindowSize", "Dilations", "StartPadding", "EndPadding", "IncludePadding", "GroupCount"),
 )
 _RANK = {key: rank for rank, key in enumerate(KEY_ORDER)}
 
