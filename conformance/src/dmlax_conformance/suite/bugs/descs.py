@@ -10,7 +10,6 @@ from ...operators.desc_rules import Violation, violations
 from ...operators.tables import LEVELS, TABLES, Row
 from ...operators.topics import PREFIXES
 from ..adapter import Case
-from .implementation import Found
 from .record import DESCS, Bug, bug
 from .refusals import Refuse, kebab
 
@@ -104,7 +103,8 @@ class DescRules:
         for old, (new, rules) in CODES.items():
             if rules not in self.implied:
                 yield _bug(self.operator, f"{old}-is-{new}", rules, _coded(old, new))
-        yield _bug(self.operator, "blames-input", ROW_RULES, _blame_input)
+        made = _blaming(tables.tensors(self.operator)[0])
+        yield _bug(self.operator, "blames-input", ROW_RULES, made)
 
 
 def _bug(operator: str, name: str, clause: str, made: Refuse) -> Bug:
@@ -224,5 +224,5 @@ def _coded(old: str, new: str) -> Refuse:
     ]
 
 
-def _blame_input(case: Case, found: Found) -> Found:
-    return [each._replace(field="InputTensor") for each in found]
+def _blaming(name: str) -> Refuse:
+    return lambda case, found: [each._replace(field=name) for each in found]
