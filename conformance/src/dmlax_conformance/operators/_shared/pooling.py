@@ -1,7 +1,6 @@
 """Windows of a pool, and their averages."""
 
-from collections.abc import Iterator, Mapping
-from fractions import Fraction
+from collections.abc import Iterator
 from functools import cache
 from itertools import product
 from math import prod
@@ -66,20 +65,18 @@ def average(inputs: Inputs, attributes: Attributes, dtype: str) -> Tensor:
     x = inputs["InputTensor"]
     every = prod(attributes["WindowSize"]) if attributes["IncludePadding"] else 0
 
-    @cache
-    def quantized(total: int, count: int, channel: int) -> int:
-        sx, sy = (_scale(inputs, f"{name}ScaleTensor", channel) for name in ("Input", "Output"))
-        zero_point = parameter(inputs.get("OutputZeroPointTensor"), channel)
-        mean = total * sx / count if count else Fraction(0)
-        return quantize(floats.exactly(mean), sy, zero_point, dtype)
-
+    names = "InputScaleTensor OutputScaleTensor InputZeroPointTensor OutputZeroPointTensor"
+    tensors = [inputs.get(name) for name in names.split()]
     words = []
     for channel, places in elements(x.sizes, attributes):
-        zero_point = parameter(inputs.get("InputZeroPointTensor"), channel)
-        total = sum(x.words[place] - zero_point for place in places)
-        words.append(quantized(total, every or len(places), channel))
+        sx, sy, zx, zy = (parameter(tensor, channel) for tensor in tensors)
+        total = sum(x.words[place] - zx for place in places)
+        words.append(_quantized(total, every or len(places), sx, sy, zy, dtype))
     return Tensor(dtype, output_sizes(x.sizes, attributes), tuple(words))
 
 
-def _scale(inputs: Mapping[str, Tensor], name: str, channel: int) -> Fraction:
-    return floats.decode(parameter(inputs[name], channel), "float32").value
+@cache
+def _quantized(total: int, count: int, sx: int, sy: int, zero_point: int, dtype: str) -> int:
+    """Return one mean; the scales are float32 bits."""
+    one, two = (floats.decode(word, "float32").value for word in (sx, sy))
+    return quantize(floats.exactly(total * one / max(count, 1)), two, zero_point, dtype)

@@ -60,9 +60,7 @@ def by_formula(dtype: str) -> Mean:
     return _unless_empty(mean)
 
 
-def by_rounded_divisor(
-    values: Sequence[int], count: int, sx: Fraction, sy: Fraction
-) -> Real:
+def by_rounded_divisor(values: Sequence[int], count: int, sx: Fraction, sy: Fraction) -> Real:
     """Return sum * sx / float32(sy * n), which is exact but for the divisor."""
     divisor = nearest(exactly(sy * count), "float32")
     if not count or divisor.kind == "inf":
@@ -102,5 +100,4 @@ MEANS: dict[str, Mean] = {
     "float32-in-turn": in_turn("float32"),
     "float64-multiplier": by_multiplier("float64"),
     "float64-reciprocal": by_reciprocal("float64"),
-    "float64-in-turn": in_turn("float64"),
 }
