@@ -1,4 +1,4 @@
-"""Rules of MAX_POOLING, of calls and of descs, and the tables of its newest struct, MAX_POOLING2."""
+"""Rules of MAX_POOLING, of calls and of descs; the tables are those of its newest struct."""
 
 from .._shared import pooling_rules as shared
 from .._shared.call_rules import Attributes, Inputs, Outputs

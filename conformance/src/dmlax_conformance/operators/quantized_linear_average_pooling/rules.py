@@ -27,8 +27,8 @@ DESC_CLAUSES = {
     **shared.WINDOW_CLAUSES,
     "same-dimension-count": "Input and output have the same DimensionCount.",
     **{
-        f"{dashed(name)}-channels": f"{name} is one value, or one for each channel on axis 1 of 4 or"
-        " 5; with fewer dimensions the page leaves the axis open."
+        f"{dashed(name)}-channels": f"{name} is one value, or one for each channel on axis 1 of 4"
+        " or 5; with fewer dimensions the page leaves the axis open."
         for name in shared.PARAMETERS
     },
 }

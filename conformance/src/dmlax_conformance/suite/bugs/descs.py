@@ -41,9 +41,10 @@ HALVES = "data-type:outputs" + "".join(
 class DescRules:
     """Relations between the rules of an operator, without which a bug would change nothing.
 
-    `implied` are rules, and halves, whose descs other rules refuse too, with the reason. `halves` are rules that
-    can be checked for inputs or outputs only, so that no other makes up for it. `alike` are tensors
-    that other rules make agree in a column: a misread line shows only if it is misread for all.
+    `implied` are rules, and halves, whose descs other rules refuse too, with the reason. `halves`
+    are rules that can be checked for inputs or outputs only, so that no other makes up for it.
+    `alike` are tensors that other rules make agree in a column: a misread line shows only if it is
+    misread for all.
     """
 
     operator: str
