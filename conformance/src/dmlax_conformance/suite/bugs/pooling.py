@@ -95,7 +95,7 @@ class Average:
         points = given.get("OutputZeroPointTensor", np.zeros(1, np.int8))
         scales = (given[f"{name}ScaleTensor"] for name in ("Input", "Output"))
         own = zip(*(self._each(tensor, sizes) for tensor in (*scales, points)), strict=True)
-        rows = map(tuple, under.values.reshape(prod(sizes), -1).tolist())
+        rows = map(tuple, under.values.reshape(prod(sizes), under.values.shape[-1]).tolist())
         known, found = dict[Any, int](), list[int]()
         for key in zip(rows, under.counts.reshape(-1).tolist(), own, strict=True):
             if key not in known:
