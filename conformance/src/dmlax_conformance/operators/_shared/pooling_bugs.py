@@ -11,8 +11,8 @@ import numpy as np
 from ...suite.adapter import Case
 from ...suite.bugs.convolution import taps
 from ...suite.bugs.pooling import Average, Gather
-from ...suite.bugs.readings import outputs, readings, zero_points
-from ...suite.bugs.record import VALUES, Bug, bug, correct
+from ...suite.bugs.readings import AXES, outputs, readings, zero_points
+from ...suite.bugs.record import VALUES, Bug, bug, correct, in_reading
 from ...suite.bugs.refusals import Rules, accept, has_rank, in_refusals, kebab, refuse
 from ...suite.bugs.steps import Array, Sizes
 from . import floats
@@ -26,6 +26,7 @@ from .rounding_bugs import of_rounding
 
 IMAGE, OUTPUT = "InputTensor", "OutputTensor"
 WINDOWS = "WindowSize Strides Dilations StartPadding EndPadding"
+WITHIN = ("flipped", "flipped-on-last-axis", "transposed")  # which the mean of an image ignores
 ALIKE_RANKS = "the sizes of the outputs follow from those of the input"
 PARTS: Mapping[str, Any] = {"gather": Gather(), "average": Average()}
 AVERAGE_FIELDS = {
@@ -57,7 +58,6 @@ def _named(label: str, numbers: str) -> str:
 def average_readings(operator: str, label: str, extra: Mapping[str, Any]) -> Iterator[Bug]:
     """Yield the bugs that follow from the fields of an average."""
     roles = {
-        IMAGE: (_named(label, "1 5"), "axes"),
         f"{IMAGE} {POINTS[0]}": (_named(label, "5"), "signed"),
         POINTS[0]: (_named(label, "1 4"), "zero-point elements"),
         POINTS[1]: (_named(label, "2 3 4"), "zero-point elements"),
@@ -65,26 +65,31 @@ def average_readings(operator: str, label: str, extra: Mapping[str, Any]) -> Ite
         " ".join(PARAMETERS): (_named(label, "4"), "elements"),
     }
     yield from readings(operator, {**roles, **extra})
+    ways = {f"input-{name}": way for name, way in AXES.items() if extra or name not in WITHIN}
+    yield from in_reading(operator, _named(label, "1 5"), IMAGE, ways)
     pairs = {f"{name}ZeroPointTensor": f"{name}Tensor" for name in ENDS}
     yield from zero_points(operator, _named(label, "6"), pairs)
     yield from outputs(operator, {OUTPUT: (_named(label, "5"), _named(label, "1 8"))})
 
 
-def of_averages(operator: str, label: str) -> Iterator[Bug]:
-    """Yield the written bugs of every average."""
+def of_averages(operator: str, label: str, has_windows: bool) -> Iterator[Bug]:
+    """Yield the written bugs of every average; without windows the output is one pixel."""
     clauses = {"round": "2", "clamp": "3", "exact": "1 2"}
     yield from of_rounding(
         operator, "average", {k: _named(label, own) for k, own in clauses.items()}
     )
     steps = {(_named(label, number), *rest): ways for (number, *rest), ways in STEPS.items()}
-    shapes = {(_named(label, "1 5 8"), OUTPUT): {**LAYOUTS, **TYPES}}
+    swapped = "output-axes-swapped"
+    layouts = LAYOUTS if has_windows else {swapped: LAYOUTS[swapped]}
+    shapes = {(_named(label, "1 5 8"), OUTPUT): {**layouts, **TYPES}}
     answers = {(_named(label, n), *rest): ways for (n, *rest), ways in (ANSWERS | RANK_3).items()}
     yield from plant(operator, steps, shapes, answers)  # type: ignore[arg-type]
     for name, axis in {"last": -1, "first": 0, "third": 2}.items():
         moved = replace(PARTS["gather"], axis=axis), replace(PARTS["average"], axis=axis)
         clause, text = _named(label, "4"), f"along-{name}-axis"
         yield bug(operator, f"zero-points-{text}", clause, VALUES, gather=moved[0])
-        yield bug(operator, f"scales-{text}", clause, VALUES, average=moved[1])
+        if has_windows or axis == 0:
+            yield bug(operator, f"scales-{text}", clause, VALUES, average=moved[1])
 
 
 # -- means -------------------------------------------------------------------------------------

@@ -165,7 +165,7 @@ def add_parameters(topic: PoolTopic) -> None:
     topic.add("parameters-rank-1", "parameters of rank 1", "4", x, flat, "PerChannel")
     cube = image("uint8", (3, 3, 3, 3), 22)
     text = "every axis of every tensor has 3 places, so that swapped axes keep all sizes"
-    topic.add("every-axis-3", text, "4", cube, wide, "PerChannel")
+    topic.add("every-axis-3", text, "1 4", cube, wide, "PerChannel")
     text, none = "no image, so no result", ints("uint8", (0, 3, 3, 3), [])
     topic.add("no-image", text, "9", none, wide, "Empty", paired_with="each-all")
 
@@ -196,9 +196,23 @@ def add_rounding(topic: PoolTopic) -> None:
             text, own = f"large elements in windows of {count}", {"sx": [1], "sy": [2], "zx": [low]}
             name, options = f"long-{source}-{count}", windows((1, count))
             topic.add(name, text, "1", x, own, "Large", options, "uint8")
-    x = from_recipe("uint8", (1, 2, 3, 22_001), Recipe(7, 250, 255))
-    text, own = "windows of 66,003 elements, a sum of more than 24 bits", {"sx": [1], "sy": [1.25]}
-    topic.add("long-sum", text, "1", x, own, "Large LargeAccumulator", windows((3, 22_001)))
+    x = from_recipe("uint8", (1, 1, 3, 22_001), Recipe(0, 255, 255))
+    text = "66,003 elements: their sum has more than 24 bits, and float32 adds up to another"
+    own, flags = {"sx": [1], "sy": scale_words([_tells_sums_apart(x)])}, "Large LargeAccumulator"
+    topic.add("long-sum", text, "1", x, own, flags, windows((3, 22_001)))
+
+
+def _tells_sums_apart(x: Tensor) -> int:
+    """Return the output scale with which a sum in float32 would round to another integer."""
+    exact, single, count = sum(x.words), Fraction(0), len(x.words)
+    for word in x.words:
+        single = nearest(exactly(single + word), "float32").value
+    for tie, step in product(range(1, 200, 2), (-1, 0, 1)):
+        word = float32(Fraction(2 * exact, count * tie)) + step
+        means = (total / (decode(word, "float32").value * count) for total in (exact, single))
+        if len(set(map(round_half_even, means))) == 2:
+            return word
+    raise AssertionError("no output scale tells the sums apart")
 
 
 def add_near_ties(topic: PoolTopic) -> None:
@@ -322,7 +336,7 @@ def add_scales(topic: PoolTopic) -> None:
         for name, (sx, sy) in list(EXTREME.items())[count % 2 :: 2]:
             own = {"sx": scale_words([sx]), "sy": scale_words([sy]), "zy": [zy]}
             label, text = f"{name}-{source}", f"scales of bits {sx:08x} and {sy:08x}"
-            topic.add_sums(label, text, "7", SUMS, count, own, "OddScale", dtype, source)
+            topic.add_sums(label, text, "7 3", SUMS, count, own, "OddScale", dtype, source)
         for total in (-300, 45):
             words = list(EXTREME.values())
             own = {"sx": scale_words([sx for sx, _ in words]), "zy": [zy]}
@@ -330,7 +344,7 @@ def add_scales(topic: PoolTopic) -> None:
             text = f"sums of {total} by scales of every kind, one for each channel"
             name = f"each-{source}-{total}".replace("--", "-minus-")
             sums = [total] * len(words)
-            topic.add_sums(name, text, "4 7", sums, count, own, "OddScale", dtype, source)
+            topic.add_sums(name, text, "4 7 3", sums, count, own, "OddScale", dtype, source)
 
 
 TWIN = image("uint8", (1, 2, 3, 3), 11)

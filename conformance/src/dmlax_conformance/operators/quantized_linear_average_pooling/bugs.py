@@ -44,7 +44,7 @@ def derived() -> Iterator[Bug]:
 
 def written() -> Iterator[Bug]:
     """Yield the others."""
-    yield from shared.of_averages(OPERATOR, LABEL)
+    yield from shared.of_averages(OPERATOR, LABEL, has_windows=True)
     yield from shared.of_windows(OPERATOR, "AVG-10 AVG-11", "gather")
     yield from plant(OPERATOR, STEPS, {}, {})
 
