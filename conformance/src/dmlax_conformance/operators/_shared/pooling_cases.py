@@ -77,7 +77,7 @@ class PoolTopic(Topic):
         text = "the twin: two channels, every tensor present"
         self.add(name, text, clause, TWIN, given, flags, None, "uint8", requires)
 
-    def refuse(self, base: str, code: str, clause: str, names: str = "", flags: str = "") -> None:
+    def refuse(self, base: str, code: str, clause: str, names: str = "") -> None:
         """Change one field of the base after the other: names of `WRONG`, by spaces."""
         text = {"data_type": "{field} is {dtype}", "dimension_count": "{field} has rank {rank}"}
         words = text.get(code, "{field} has sizes {sizes}")
@@ -167,7 +167,8 @@ def add_parameters(topic: PoolTopic) -> None:
     text = "every axis of every tensor has 3 places, so that swapped axes keep all sizes"
     topic.add("every-axis-3", text, "1 4", cube, wide, "PerChannel")
     text, none = "no image, so no result", ints("uint8", (0, 3, 3, 3), [])
-    topic.add("no-image", text, "9", none, wide, "Empty", paired_with="each-all")
+    need, other = "sizes:zero", "each-all"
+    topic.add("no-image", text, "9", none, wide, "Empty", requires=need, paired_with=other)
 
 
 def add_rounding(topic: PoolTopic) -> None:
@@ -207,7 +208,7 @@ def _tells_sums_apart(x: Tensor) -> int:
     exact, single, count = sum(x.words), Fraction(0), len(x.words)
     for word in x.words:
         single = nearest(exactly(single + word), "float32").value
-    for tie, step in product(range(1, 200, 2), (-1, 0, 1)):
+    for tie, step in product(range(41, 200, 2), (-1, 0, 1)):
         word = float32(Fraction(2 * exact, count * tie)) + step
         means = (total / (decode(word, "float32").value * count) for total in (exact, single))
         if len(set(map(round_half_even, means))) == 2:

@@ -48,7 +48,8 @@ def _values(topic: PoolTopic) -> None:
     text = "every axis has 3 places, so that swapped axes keep all sizes"
     topic.add("every-axis-3", text, "1 3", x, NONE, "Padding", own)
     text, none = "no image, so no result", ints("uint8", (0, 3, 3, 3), [])
-    topic.add("no-image", text, "6", none, NONE, "Empty", paired_with="every-axis-3")
+    need, other = "sizes:zero", "every-axis-3"
+    topic.add("no-image", text, "6", none, NONE, "Empty", requires=need, paired_with=other)
 
 
 @topics.file("windows")
