@@ -1,4 +1,4 @@
-"""The five operators as ONNX models of one node, and a case's tensors as their inputs.
+"""The operators as ONNX models of one node, and a case's tensors as their inputs.
 
 ONNX spells some things differently: one value is a scalar, one for each channel is a vector, and
 `pads` holds all starts and then all ends. QLinearConv has no optional zero point: 0 stands for a
@@ -31,6 +31,7 @@ class Call:
     inputs: Mapping[str, Array]
     dtype: str
     rank: int
+    domain: str = ""
 
 
 def call(case: Case) -> Call:
@@ -45,7 +46,9 @@ def model(asked: Call, constants: frozenset[str] = frozenset()) -> Any:
     """Return the model; inputs named in `constants` are initializers."""
     onnx: Any = import_module("onnx")
     helper, type_of = onnx.helper, onnx.helper.np_dtype_to_tensor_dtype
-    node = helper.make_node(asked.node, list(asked.inputs), [OUTPUT], **asked.attributes)
+    node = helper.make_node(
+        asked.node, list(asked.inputs), [OUTPUT], domain=asked.domain, **asked.attributes
+    )
     given = [
         helper.make_tensor_value_info(name, type_of(array.dtype), list(array.shape))
         for name, array in asked.inputs.items()
@@ -60,6 +63,7 @@ def model(asked: Call, constants: frozenset[str] = frozenset()) -> Any:
     result = helper.make_tensor_value_info(OUTPUT, type_of(np.dtype(asked.dtype)), sizes)
     graph = helper.make_graph([node], asked.node, given, [result], held)
     opsets = [helper.make_opsetid("", OPSET)]
+    opsets += [helper.make_opsetid(asked.domain, 1)] if asked.domain else []
     version = helper.find_min_ir_version_for(opsets)
     return helper.make_model(graph, opset_imports=opsets, ir_version=version)
 
@@ -108,6 +112,47 @@ def _windows(case: Case) -> dict[str, Any]:
     attributes = {name: list(case.attributes[field]) for field, name in WINDOWS.items()}
     pads = [*case.attributes["StartPadding"], *case.attributes["EndPadding"]]
     return {**attributes, "pads": pads, "group": case.attributes["GroupCount"]}
+
+
+def quantized_linear_average_pooling(case: Case) -> Call:
+    """Return ONNX Runtime's QLinearAveragePool, which has no dilations."""
+    if max(case.attributes["Dilations"], default=1) > 1:
+        raise Unsupported("QLinearAveragePool has no dilations")
+    attributes = _pool(case)
+    del attributes["dilations"]
+    attributes["count_include_pad"] = int(case.attributes["IncludePadding"])
+    return _average(case, "QLinearAveragePool", attributes)
+
+
+def quantized_linear_global_average_pooling(case: Case) -> Call:
+    """Return ONNX Runtime's QLinearGlobalAveragePool."""
+    return _average(case, "QLinearGlobalAveragePool", {})
+
+
+def _average(case: Case, node: str, attributes: Mapping[str, Any]) -> Call:
+    given, dtype = case.inputs, case.outputs["OutputTensor"].dtype
+    x = given["InputTensor"]
+    inputs = {
+        "x": x,
+        "x_scale": one_value(given["InputScaleTensor"]),
+        "x_zero_point": one_value(zero(case, "InputZeroPointTensor", x.dtype)),
+        "y_scale": one_value(given["OutputScaleTensor"]),
+        "y_zero_point": one_value(zero(case, "OutputZeroPointTensor", dtype)),
+    }
+    attributes = {**attributes, "channels_last": 0}
+    return Call(node, attributes, inputs, dtype, x.ndim, "com.microsoft")
+
+
+def max_pooling(case: Case) -> Call:
+    """Return a MaxPool."""
+    x = case.inputs["InputTensor"]
+    return Call("MaxPool", _pool(case), {"x": x}, x.dtype.name, x.ndim)
+
+
+def _pool(case: Case) -> dict[str, Any]:
+    attributes = {name: list(case.attributes[field]) for field, name in WINDOWS.items()}
+    pads = [*case.attributes["StartPadding"], *case.attributes["EndPadding"]]
+    return {**attributes, "kernel_shape": list(case.attributes["WindowSize"]), "pads": pads}
 
 
 def element_wise_quantize_linear(case: Case) -> Call:

@@ -17,12 +17,14 @@ KEY_ORDER = (
     *("dtype", "sizes", "compare", "rows", "listed", "recipe", "sha256", "data", "bits"),
     *("index", "any_of", "why"),
     *("InputTensor", "InputScaleTensor", "InputZeroPointTensor"),
+    *("ATensor", "AScaleTensor", "AZeroPointTensor"),
+    *("BTensor", "BScaleTensor", "BZeroPointTensor"),
     *("FilterTensor", "FilterScaleTensor", "FilterZeroPointTensor", "BiasTensor"),
     *("ScaleTensor", "ZeroPointTensor", "OutputScaleTensor", "OutputZeroPointTensor"),
-    *("OutputTensor", "OutputCountTensor", "OutputCoordinatesTensor"),
+    *("OutputTensor", "OutputIndicesTensor", "OutputCountTensor", "OutputCoordinatesTensor"),
     *("DataType", "Flags", "DimensionCount", "Sizes", "Strides"),
     *("TotalTensorSizeInBytes", "GuaranteedBaseOffsetAlignment"),
-    *("Dilations", "StartPadding", "EndPadding", "GroupCount"),
+    *("WindowSize", "Dilations", "StartPadding", "EndPadding", "IncludePadding", "GroupCount"),
 )
 _RANK = {key: rank for rank, key in enumerate(KEY_ORDER)}
 

@@ -2,6 +2,7 @@
 
 from ._shared.convolution_rules import ATTRIBUTES
 from ._shared.operator import Operator
+from ._shared.pooling_rules import ATTRIBUTES as POOL
 
 _ROWS = (
     Operator("nonzero_coordinates", "nonzero"),
@@ -9,5 +10,8 @@ _ROWS = (
     Operator("convolution_integer", "intconv", ATTRIBUTES),
     Operator("element_wise_quantize_linear", "quantize"),
     Operator("element_wise_dequantize_linear", "dequantize"),
+    Operator("quantized_linear_average_pooling", "avgpool", (*POOL, "IncludePadding")),
+    Operator("quantized_linear_global_average_pooling", "gavgpool"),
+    Operator("max_pooling", "maxpool", POOL, "MAX_POOLING2"),
 )
 OPERATORS = {row.name: row for row in _ROWS}

@@ -126,7 +126,7 @@ class Topic:
             "schema": "vectors-1",
             "operator": self.operator,
             "topic": self.topic,
-            "source": f"DML_{self.operator.upper()}_OPERATOR_DESC",
+            "source": OPERATORS[self.operator].source,
             "clauses": {name: CLAUSES[name] for name in clauses},
             "notes": {name: NOTES[name] for name in notes},
             "vectors": self._vectors,

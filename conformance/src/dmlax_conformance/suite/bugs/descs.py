@@ -1,6 +1,6 @@
 """Derive bugs from the rules of a desc: one is missing or half there, a table is misread."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,6 @@ from ...operators.desc_rules import Violation, violations
 from ...operators.tables import LEVELS, TABLES, Row
 from ...operators.topics import PREFIXES
 from ..adapter import Case
-from .implementation import Found
 from .record import DESCS, Bug, bug
 from .refusals import Refuse, kebab
 
@@ -42,9 +41,10 @@ HALVES = "data-type:outputs" + "".join(
 class DescRules:
     """Relations between the rules of an operator, without which a bug would change nothing.
 
-    `implied` are rules whose descs other rules refuse too, with the reason. `halves` are rules that
-    can be checked for inputs or outputs only, so that no other makes up for it. `alike` are tensors
-    that other rules make agree in a column: a misread line shows only if it is misread for all.
+    `implied` are rules, and halves, whose descs other rules refuse too, with the reason. `halves`
+    are rules that can be checked for inputs or outputs only, so that no other makes up for it.
+    `alike` are tensors that other rules make agree in a column: a misread line shows only if it is
+    misread for all.
     """
 
     operator: str
@@ -55,7 +55,8 @@ class DescRules:
     def bugs(self) -> Iterator[Bug]:
         """Yield every bug that follows."""
         yield from self._missing_rules()
-        yield from _half_rules(self.operator, f"{HALVES} {self.halves}".split())
+        halves = (h for h in f"{HALVES} {self.halves}".split() if h not in self.implied)
+        yield from _half_rules(self.operator, halves)
         yield from _unchecked_tensors(self.operator)
         yield from self._levels()
         for level, rows in TABLES[self.operator].items():
@@ -84,9 +85,10 @@ class DescRules:
                 before = LEVELS[LEVELS.index(start) - 1]
                 yield _bug(self.operator, f"{start}-too-early", clause, _as_level(before, start))
                 yield _bug(self.operator, f"{start}-too-late", clause, _as_level(start, before))
-        for name, level in {"newest": LEVELS[-1], "first": first}.items():
+        only = len(TABLES[self.operator]) == 1
+        for name, level in {} if only else {"newest": LEVELS[-1], "first": first}.items():
             made = _at_every_level(level)
-            yield _bug(self.operator, f"{name}-table-only", "tensor-dimension-count", made)
+            yield _bug(self.operator, f"{name}-table-only", ROW_RULES, made)
 
     def _wider(self, level: str) -> Iterator[Bug]:
         """Allow anything in a column, for tensors that other rules make agree."""
@@ -104,7 +106,8 @@ class DescRules:
         for old, (new, rules) in CODES.items():
             if rules not in self.implied:
                 yield _bug(self.operator, f"{old}-is-{new}", rules, _coded(old, new))
-        yield _bug(self.operator, "blames-input", ROW_RULES, _blame_input)
+        made = _blaming(tables.tensors(self.operator)[0])
+        yield _bug(self.operator, "blames-input", ROW_RULES, made)
 
 
 def _bug(operator: str, name: str, clause: str, made: Refuse) -> Bug:
@@ -123,7 +126,7 @@ def _breaking(rule: str) -> Callable[[Case, Violation], bool]:
     return lambda case, each: each.rule == rule
 
 
-def _half_rules(operator: str, halves: Sequence[str]) -> Iterator[Bug]:
+def _half_rules(operator: str, halves: Iterable[str]) -> Iterator[Bug]:
     """Check a rule for inputs only, or for outputs only."""
     for rule, side in (each.split(":") for each in halves):
         made = _without(_blind(operator, f"tensor-{rule}", side == "inputs"))
@@ -224,5 +227,5 @@ def _coded(old: str, new: str) -> Refuse:
     ]
 
 
-def _blame_input(case: Case, found: Found) -> Found:
-    return [each._replace(field="InputTensor") for each in found]
+def _blaming(name: str) -> Refuse:
+    return lambda case, found: [each._replace(field=name) for each in found]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...format import layout
+from ...operators import OPERATORS
 from ...operators._shared import floats
 from ...operators._shared.convolution import Windows
 from ...operators._shared.floats import Real
@@ -36,18 +37,20 @@ def _in_part(
 
 
 def _of_every(operator: str, clause: str) -> Iterator[Bug]:
-    """Yield the variants that every operator has: orders, gaps, arrays, capabilities."""
+    """Yield the variants that every operator has: of arrays, capabilities and descs."""
 
     def variant(name: str, clause: str, **steps: Any) -> Bug:
         return bug(operator, f"permitted-{name}", clause, PERMITTED, **steps)
 
+    for name, form in FORMS.items():
+        yield variant(name, clause, finish=form)
+    yield variant("plain-calls-only", clause, declines=lambda case: bool(case.requires))
+    if not OPERATORS[operator].tables:
+        return
     for name, order in ORDERS.items():
         yield variant(name, "tensor-data-type", refuse=order)
     gaps = {"gaps-odd": _with_gaps(0x55), "gaps-ones": _with_gaps(-1)}
     yield from _in_part(operator, "tensor-buffer", "layout", "scatter", gaps)
-    for name, form in FORMS.items():
-        yield variant(name, clause, finish=form)
-    yield variant("plain-calls-only", clause, declines=lambda case: bool(case.requires))
     yield variant("no-strides", clause, capabilities=frozenset({"descriptors"}))
 
 

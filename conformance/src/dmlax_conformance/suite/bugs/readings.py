@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from ...format.layout import ELEMENT_BITS
-from ...operators import tables
+from ...operators import OPERATORS
+from ...operators.tables import Row
 from ..adapter import Case
 from .record import VALUES, Bug, bug, in_output, in_reading
 from .refusals import kebab
@@ -23,9 +24,9 @@ def readings(
 
     `extensions` are data types of the input beyond DirectML's.
     """
-    allowed = {row.tensor: row.data_types for row in tables.rows(operator, tables.LEVELS[-1])}
+    allowed = {row.tensor: row.data_types for row in OPERATORS[operator].tensors}
     types = {name: [each.lower() for each in sorted(own)] for name, own in allowed.items()}
-    types["InputTensor"] += extensions.split()
+    types[next(iter(types))] += extensions.split()
     for fields, (clause, words) in roles.items():
         label, own = "-and-".join(map(kebab, fields.split())), types.get(fields.split()[0], [])
         for role in words.split():
@@ -230,8 +231,8 @@ def outputs(
 
     `single` has one element, whose place cannot be wrong.
     """
-    for row in tables.rows(operator, tables.LEVELS[-1]):
-        if row.is_output:
+    for row in OPERATORS[operator].tensors:
+        if row.kind == "output":
             name, label, (of_type, of_sizes) = row.tensor, kebab(row.tensor), clauses[row.tensor]
             ways = {f"{label}-is-{dtype}": _returned_as(dtype) for dtype in _wrong_types(row)}
             yield from in_output(operator, of_type, name, ways)
@@ -242,7 +243,7 @@ def outputs(
             yield bug(operator, f"{label}-is-missing", of_sizes, VALUES, finish=made)
 
 
-def _wrong_types(row: tables.Row) -> list[str]:
+def _wrong_types(row: Row) -> list[str]:
     """Return data types that not every output has."""
     allowed = {each.lower() for each in row.data_types}
     return sorted({*WRONG_TYPES, *allowed} - (allowed if len(allowed) == 1 else set()))
