@@ -45,7 +45,7 @@ def attribute(name: str, least: int) -> Read:
 
 
 def parameter(name: str) -> Read:
-    """Say whether a parameter of a convolution is absent, one value, or one for each channel."""
+    """Say whether a parameter is absent, one value, or one for each channel."""
     kinds = {0: "absent", 1: "one"}
     return lambda vector: kinds.get(
         len(vector.inputs[name].words) if name in vector.inputs else 0, "each channel"
@@ -108,7 +108,10 @@ READ: dict[str, Read] = {
     "input zero point": parameter("InputZeroPointTensor"),
     "filter zero point": parameter("FilterZeroPointTensor"),
     "output zero point": parameter("OutputZeroPointTensor"),
+    "input scale": parameter("InputScaleTensor"),
     "filter scale": parameter("FilterScaleTensor"),
+    "output scale": parameter("OutputScaleTensor"),
+    "include padding": lambda vector: "yes" if vector.attributes["IncludePadding"] else "no",
     "bias": parameter("BiasTensor"),
     "a": dtype_of("ATensor"),
     "b": dtype_of("BTensor"),

@@ -66,6 +66,7 @@ def test_every_clause_has_a_bug() -> None:
     implied = {
         *("quantize-same-dimension-count", "dequantize-same-dimension-count"),
         *("qconv-group-count", "intconv-group-count"),
+        *("avgpool-same-dimension-count", "maxpool-same-dimension-count"),
     }
     assert set(CLAUSES) - broken == implied
 

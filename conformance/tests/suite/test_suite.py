@@ -126,6 +126,9 @@ COVERED = {
     "element_wise_dequantize_linear": {"int8", "int16", "int32", "uint8", "uint16", "uint32"},
     "quantized_lookup": {"int8", "uint8"},
     "dynamic_quantize_linear": {"float32", "float16"},
+    "quantized_linear_average_pooling": {"int8", "uint8"},
+    "quantized_linear_global_average_pooling": {"int8", "uint8"},
+    "max_pooling": {"int8", "uint8", "float16", "float32"},
 }
 
 

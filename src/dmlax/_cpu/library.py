@@ -19,6 +19,9 @@ _TARGETS = (
     "dmlax_quantized_add",
     "dmlax_quantized_multiply",
     "dmlax_lookup",
+    "dmlax_max_pooling",
+    "dmlax_average_pooling",
+    "dmlax_dynamic_quantize",
 )
 _LIBRARY = "_native.so"
 _ABSENT = "_native_absent.txt"  # the build's reason

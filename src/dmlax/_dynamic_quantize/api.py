@@ -10,6 +10,7 @@ from dmlax._core import compat, dispatch, eager, requantize
 from dmlax._core.arguments import aval_of, narrow_float64
 from dmlax._core.keywords import name_right_keywords
 from dmlax._dynamic_quantize import reference, xla
+from dmlax._dynamic_quantize.cpu import lowering as native_cpu
 from dmlax._dynamic_quantize.plan import RULES, DynamicQuantizePlan, dynamic_quantize_plan
 from dmlax._dynamic_quantize.result import DynamicQuantizeLinear
 
@@ -24,6 +25,7 @@ def _output_partition(plan: DynamicQuantizePlan, input: Array) -> Any:
 DYNAMIC_QUANTIZE = dispatch.Operator(
     RULES.operator,
     (
+        dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu"),
         dispatch.Lowering("xla", xla.run),
         dispatch.Lowering("reference", reference.run),
     ),
@@ -70,10 +72,10 @@ def dynamic_quantize_linear(
     DirectML:
       DML_DYNAMIC_QUANTIZE_LINEAR_OPERATOR_DESC. The page's formula lacks what ONNX's has: 0 in the
       range, a zero point rounded and clamped, a range of one value. An int8 output has -128 to 127.
-      A difference above float32's largest still has an exact scale; in "float32" it does not.
+      A difference above float32's largest has a scale; in "float32" all results are unspecified.
 
     Lowering:
-      cpu, cuda, tpu: xla. reference runs everywhere when named.
+      cpu: native_cpu, else xla. cuda, tpu: xla. reference runs everywhere when named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp

@@ -12,6 +12,7 @@ from dmlax._core import dispatch, eager, requantize
 from dmlax._core.arguments import Rules, aval_of, to_integers
 from dmlax._core.keywords import name_right_keywords
 from dmlax._pooling import reference, xla
+from dmlax._pooling.cpu import lowering as native_cpu
 from dmlax._pooling.plan import (
     FIELDS,
     Kind,
@@ -31,13 +32,17 @@ _MAX = Rules("max_pooling")
 AVERAGE, GLOBAL, MAX = (
     dispatch.Operator(
         rules.operator,
-        (dispatch.Lowering("xla", fast), dispatch.Lowering("reference", definition)),
+        (
+            dispatch.kernel("native_cpu", native, native_cpu.why_not, "cpu"),
+            dispatch.Lowering("xla", fast),
+            dispatch.Lowering("reference", definition),
+        ),
         partition=output_partition,
     )
-    for rules, fast, definition in (
-        (_AVERAGE, xla.average, reference.average),
-        (_GLOBAL, xla.average, reference.average),
-        (_MAX, xla.maximum, reference.maximum),
+    for rules, native, fast, definition in (
+        (_AVERAGE, native_cpu.average, xla.average, reference.average),
+        (_GLOBAL, native_cpu.average, xla.average, reference.average),
+        (_MAX, native_cpu.maximum, xla.maximum, reference.maximum),
     )
 )
 
@@ -109,7 +114,7 @@ def quantized_linear_average_pooling(
       size above 1.
 
     Lowering:
-      cpu, cuda, tpu: xla. reference runs everywhere when named.
+      cpu: native_cpu, else xla. cuda, tpu: xla. reference runs everywhere when named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp
@@ -180,7 +185,7 @@ def quantized_linear_global_average_pooling(
       that is the image. ONNX Runtime's QLinearGlobalAveragePool.
 
     Lowering:
-      cpu, cuda, tpu: xla. reference runs everywhere when named.
+      cpu: native_cpu, else xla. cuda, tpu: xla. reference runs everywhere when named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp
@@ -246,7 +251,7 @@ def max_pooling(
       supported. Accepted beyond the pages: rank 3, any layout.
 
     Lowering:
-      cpu, cuda, tpu: xla. reference runs everywhere when named.
+      cpu: native_cpu, else xla. cuda, tpu: xla. reference runs everywhere when named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp

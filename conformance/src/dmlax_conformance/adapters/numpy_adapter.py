@@ -1,6 +1,8 @@
 """Plain NumPy, as a user would write the formulas of the pages."""
 
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,13 +53,57 @@ def convolution_integer(case: Case) -> Sums:
     return np.moveaxis(np.concatenate(parts, axis=-1), -1, 1)
 
 
-def _windows(x: Sums, kernel: tuple[int, ...], strides: list[int], dilations: list[int]) -> Sums:
+def _windows(x: Array, kernel: Sequence[int], strides: list[int], dilations: list[int]) -> Array:
     """Return the pixels of each window, as (N, C, *windows, *kernel)."""
     axes = tuple(range(2, 2 + len(kernel)))
     sizes = zip(kernel, strides, dilations, strict=True)
     span = [(size - 1) * dilation + 1 for size, _, dilation in sizes]
     steps = [slice(None, None, step) for step in (*strides, *dilations)]
     return sliding_window_view(x, span, axes)[(slice(None), slice(None), *steps)]
+
+
+def quantized_linear_average_pooling(case: Case) -> Array:
+    """Scale the sums of windows by their counts, round and clamp."""
+    x, given = case.inputs["InputTensor"], case.attributes
+    centred = np.subtract(x, _by_channel(case, "InputZeroPointTensor", x), dtype=np.int32)
+    around = [(0, 0), (0, 0), *window_pairs(case)]
+    options = given["WindowSize"], given["Strides"], given["Dilations"]
+    last = tuple(range(-len(given["Strides"]), 0))
+    windows = _windows(np.pad(centred, around), *options)
+    inside = _windows(np.pad(np.ones_like(centred), around), *options)
+    counts = np.prod(given["WindowSize"]) if given["IncludePadding"] else inside.sum(last)
+    return _quantized_mean(case, windows.sum(last), np.maximum(counts, 1))
+
+
+def quantized_linear_global_average_pooling(case: Case) -> Array:
+    """Scale the sums of images, round and clamp."""
+    x = case.inputs["InputTensor"]
+    centred = np.subtract(x, _by_channel(case, "InputZeroPointTensor", x), dtype=np.int32)
+    axes = tuple(range(2, x.ndim))
+    return _quantized_mean(case, centred.sum(axes, keepdims=True), np.prod(x.shape[2:]))
+
+
+def _quantized_mean(case: Case, sums: Array, counts: Any) -> Array:
+    sx, sy = (_by_channel(case, f"{name}ScaleTensor", sums) for name in ("Input", "Output"))
+    quotient = sums * sx.astype(np.float64) / (sy.astype(np.float64) * counts)
+    zero_point = _by_channel(case, "OutputZeroPointTensor", sums)
+    return _clamped(np.rint(quotient) + zero_point, case.outputs["OutputTensor"].dtype)
+
+
+def _by_channel(case: Case, name: str, like: Array) -> Array:
+    """Return one value, or one for each channel on axis 1; 0 for what is absent."""
+    parameter = channels(zero(case, name, np.int32))
+    return parameter.reshape(-1, *[1] * (like.ndim - 2)) if parameter.ndim == 1 else parameter
+
+
+def max_pooling(case: Case) -> Array:
+    """Return the largest element of each window; padding is the lowest value."""
+    x, given = case.inputs["InputTensor"], case.attributes
+    around, lowest = [(0, 0), (0, 0), *window_pairs(case)], np.iinfo(x.dtype).min
+    padded = np.pad(x, around, constant_values=lowest)
+    options = given["WindowSize"], given["Strides"], given["Dilations"]
+    found: Array = _windows(padded, *options).max(tuple(range(-len(given["Strides"]), 0)))
+    return found
 
 
 def element_wise_quantize_linear(case: Case) -> Array:

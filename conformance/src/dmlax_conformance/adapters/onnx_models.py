@@ -69,9 +69,8 @@ def model(asked: Call, constants: frozenset[str] = frozenset()) -> Any:
     ]
     graph = helper.make_graph([node], asked.node, given, results, held)
     opsets = [helper.make_opsetid("", OPSET)]
+    opsets += [helper.make_opsetid(asked.domain, 1)] if asked.domain else []
     version = helper.find_min_ir_version_for(opsets)
-    if asked.domain:
-        opsets.append(helper.make_opsetid(asked.domain, 1))
     return helper.make_model(graph, opset_imports=opsets, ir_version=version)
 
 
@@ -121,6 +120,47 @@ def _windows(case: Case) -> dict[str, Any]:
     attributes = {name: list(case.attributes[field]) for field, name in WINDOWS.items()}
     pads = [*case.attributes["StartPadding"], *case.attributes["EndPadding"]]
     return {**attributes, "pads": pads, "group": case.attributes["GroupCount"]}
+
+
+def quantized_linear_average_pooling(case: Case) -> Call:
+    """Return ONNX Runtime's QLinearAveragePool, which has no dilations."""
+    if max(case.attributes["Dilations"], default=1) > 1:
+        raise Unsupported("QLinearAveragePool has no dilations")
+    attributes = _pool(case)
+    del attributes["dilations"]
+    attributes["count_include_pad"] = int(case.attributes["IncludePadding"])
+    return _average(case, "QLinearAveragePool", attributes)
+
+
+def quantized_linear_global_average_pooling(case: Case) -> Call:
+    """Return ONNX Runtime's QLinearGlobalAveragePool."""
+    return _average(case, "QLinearGlobalAveragePool", {})
+
+
+def _average(case: Case, node: str, attributes: Mapping[str, Any]) -> Call:
+    given, dtype = case.inputs, case.outputs["OutputTensor"].dtype
+    x = given["InputTensor"]
+    inputs = {
+        "x": x,
+        "x_scale": one_value(given["InputScaleTensor"]),
+        "x_zero_point": one_value(zero(case, "InputZeroPointTensor", x.dtype)),
+        "y_scale": one_value(given["OutputScaleTensor"]),
+        "y_zero_point": one_value(zero(case, "OutputZeroPointTensor", dtype)),
+    }
+    attributes = {**attributes, "channels_last": 0}
+    return Call(node, attributes, inputs, dtype, x.ndim, "com.microsoft")
+
+
+def max_pooling(case: Case) -> Call:
+    """Return a MaxPool."""
+    x = case.inputs["InputTensor"]
+    return Call("MaxPool", _pool(case), {"x": x}, x.dtype.name, x.ndim)
+
+
+def _pool(case: Case) -> dict[str, Any]:
+    attributes = {name: list(case.attributes[field]) for field, name in WINDOWS.items()}
+    pads = [*case.attributes["StartPadding"], *case.attributes["EndPadding"]]
+    return {**attributes, "kernel_shape": list(case.attributes["WindowSize"]), "pads": pads}
 
 
 def element_wise_quantize_linear(case: Case) -> Call:

@@ -94,6 +94,20 @@ class Torch(Library):
         parameters = self._tensor(scale), self._tensor(zero_point)
         return self._torch._make_per_channel_quantized_tensor(self._tensor(w), *parameters, 0)
 
+    def max_pooling(self, case: Case) -> Any:
+        """Pool in 32-bit floats, which hold every byte, after padding by the lowest value."""
+        x = case.inputs["InputTensor"]
+        if x.ndim not in (3, 4, 5):
+            raise Unsupported(f"PyTorch has no pooling of {x.ndim} dimensions")
+        if 0 in (*case.attributes["Strides"], *case.attributes["Dilations"]):
+            raise ProcessEndsError("it divides by 0")
+        padded = self._padded(case, self._tensor(x), int(np.iinfo(x.dtype).min))
+        pool = getattr(self._float, f"max_pool{x.ndim - 2}d")
+        window, stride = case.attributes["WindowSize"], case.attributes["Strides"]
+        dilation = case.attributes["Dilations"]
+        found = pool(padded.to(self._torch.float32), window, stride, dilation=dilation)
+        return found.to(self._tensor(x).dtype)
+
     def element_wise_quantize_linear(self, case: Case) -> Any:
         """Quantize by one value or along an axis."""
         axis, scale, zero_point = self._parameters(case, case.outputs["OutputTensor"].dtype)

@@ -42,8 +42,8 @@ def roles(clauses: Mapping[str, str]) -> dict[str, tuple[str, str]]:
 def of_both(operator: str, clauses: Mapping[str, str]) -> Iterator[Bug]:
     """Yield the bugs of sums and refusals, their topics exchanged for the operator's clauses."""
     for name, change in PADDINGS.items():
-        yield bug(operator, name, clauses["window"], VALUES, read=partial(_pad_otherwise, change))
-    rounded_up = Sums(sizes=_sizes_up, taps=_with_room)
+        yield bug(operator, name, clauses["window"], VALUES, read=partial(pad_otherwise, change))
+    rounded_up = Sums(sizes=sizes_up, taps=with_room)
     yield bug(operator, "rounds-sizes-up", clauses["window"], VALUES, sums=rounded_up)
     for (topic, part, step), ways in STEPS.items():
         yield from plant(operator, {(clauses[topic], part, step): ways}, {}, {})
@@ -54,7 +54,8 @@ def of_both(operator: str, clauses: Mapping[str, str]) -> Iterator[Bug]:
 # -- windows and padding -----------------------------------------------------------------------
 
 
-def _pad_otherwise(change: Callable[[Any, Any], tuple[Any, Any]], call: Call) -> Call:
+def pad_otherwise(change: Callable[[Any, Any], tuple[Any, Any]], call: Call) -> Call:
+    """Exchange start and end padding for others."""
     fields = ("StartPadding", "EndPadding")
     padding = map(list, change(*(np.array(call.attributes[field]) for field in fields)))
     return call._replace(attributes={**call.attributes, **dict(zip(fields, padding, strict=True))})
@@ -75,13 +76,14 @@ def _left_over(windows: Windows) -> list[int]:
     return [step - 1 if step <= LONGEST else 0 for step in windows.strides]
 
 
-def _sizes_up(windows: Windows, image: Sizes, kernel: Sizes) -> Sizes:
+def sizes_up(windows: Windows, image: Sizes, kernel: Sizes) -> Sizes:
     """Count a last window that only fits in part."""
     ends = zip(windows.end, _left_over(windows), strict=True)
     return replace(windows, end=tuple(a + b for a, b in ends)).output_sizes(image, kernel)
 
 
-def _with_room(padded: Array, kernel: Sizes, spatial: Sizes, windows: Windows) -> Array:
+def with_room(padded: Array, kernel: Sizes, spatial: Sizes, windows: Windows) -> Array:
+    """Return what lies under a kernel that may begin where only a part of it fits."""
     more = [(0, 0), (0, 0), *((0, room) for room in _left_over(windows))]
     return taps(np.pad(padded, more), kernel, spatial, windows)
 

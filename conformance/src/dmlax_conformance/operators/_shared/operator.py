@@ -22,9 +22,15 @@ class Operator:
     generate, nor bugs of them.
     """
 
-    def __init__(self, name: str, prefix: str, attributes: tuple[str, ...] = ()) -> None:
-        """`prefix` begins the ids of vectors and the names of desc rules."""
+    def __init__(
+        self, name: str, prefix: str, attributes: tuple[str, ...] = (), struct: str = ""
+    ) -> None:
+        """`prefix` begins the ids of vectors and the names of desc rules.
+
+        `struct` is the newest version of DirectML's struct, if its name is not the operator's.
+        """
         self.name = name
+        self.struct = struct or name.upper()
         self.prefix = prefix
         self.attributes = attributes
         self.room = f"{PACKAGE}.{name}"
@@ -42,7 +48,7 @@ class Operator:
     @property
     def source(self) -> str:
         """The struct that the vectors are about."""
-        return f"DML_{self.name.upper()}_OPERATOR_DESC" if self.tables else "beyond DirectML"
+        return f"DML_{self.struct}_OPERATOR_DESC" if self.tables else "beyond DirectML"
 
     def module(self, name: str) -> Any:
         """Return a module of the room."""

@@ -1,6 +1,6 @@
 """Derive bugs from the rules of a desc: one is missing or half there, a table is misread."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,9 +41,10 @@ HALVES = "data-type:outputs" + "".join(
 class DescRules:
     """Relations between the rules of an operator, without which a bug would change nothing.
 
-    `implied` are rules whose descs other rules refuse too, with the reason. `halves` are rules that
-    can be checked for inputs or outputs only, so that no other makes up for it. `alike` are tensors
-    that other rules make agree in a column: a misread line shows only if it is misread for all.
+    `implied` are rules, and halves, whose descs other rules refuse too, with the reason. `halves`
+    are rules that can be checked for inputs or outputs only, so that no other makes up for it.
+    `alike` are tensors that other rules make agree in a column: a misread line shows only if it is
+    misread for all.
     """
 
     operator: str
@@ -54,7 +55,8 @@ class DescRules:
     def bugs(self) -> Iterator[Bug]:
         """Yield every bug that follows."""
         yield from self._missing_rules()
-        yield from _half_rules(self.operator, f"{HALVES} {self.halves}".split())
+        halves = (h for h in f"{HALVES} {self.halves}".split() if h not in self.implied)
+        yield from _half_rules(self.operator, halves)
         yield from _unchecked_tensors(self.operator)
         yield from self._levels()
         for level, rows in TABLES[self.operator].items():
@@ -83,10 +85,10 @@ class DescRules:
                 before = LEVELS[LEVELS.index(start) - 1]
                 yield _bug(self.operator, f"{start}-too-early", clause, _as_level(before, start))
                 yield _bug(self.operator, f"{start}-too-late", clause, _as_level(start, before))
-        ends = {"newest": LEVELS[-1], "first": first} if len(TABLES[self.operator]) > 1 else {}
-        for name, level in ends.items():
+        only = len(TABLES[self.operator]) == 1
+        for name, level in {} if only else {"newest": LEVELS[-1], "first": first}.items():
             made = _at_every_level(level)
-            yield _bug(self.operator, f"{name}-table-only", "tensor-dimension-count", made)
+            yield _bug(self.operator, f"{name}-table-only", ROW_RULES, made)
 
     def _wider(self, level: str) -> Iterator[Bug]:
         """Allow anything in a column, for tensors that other rules make agree."""
@@ -124,7 +126,7 @@ def _breaking(rule: str) -> Callable[[Case, Violation], bool]:
     return lambda case, each: each.rule == rule
 
 
-def _half_rules(operator: str, halves: Sequence[str]) -> Iterator[Bug]:
+def _half_rules(operator: str, halves: Iterable[str]) -> Iterator[Bug]:
     """Check a rule for inputs only, or for outputs only."""
     for rule, side in (each.split(":") for each in halves):
         made = _without(_blind(operator, f"tensor-{rule}", side == "inputs"))

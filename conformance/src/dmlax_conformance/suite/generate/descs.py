@@ -52,12 +52,12 @@ def _tensors(operator: str, made: Call) -> DescTopic:
     _before(topic, made)
     _fine(topic, made)
     _layout(topic, made)
-    last = [row.tensor for row in rows(operator, NEWEST) if row.is_output][-1]
+    outputs = [row for row in rows(operator, NEWEST) if row.kind == "output"]
+    last = outputs[-1].tensor
     for name in (tensors(operator)[0], last):
         _buffer(topic, made, name)
-    for row in rows(operator, NEWEST):
-        if row.is_output:
-            _output(topic, made, row.tensor)
+    for row in outputs:
+        _output(topic, made, row.tensor)
     return topic
 
 
@@ -287,7 +287,7 @@ def _survivors(operator: str, cases: Cases) -> DescTopic:
     text = "the twin: a packed desc of four dimensions at the newest level"
     topic.accepted(base, text, made)
     for row in rows(operator, NEWEST):
-        if row.is_output:
+        if row.kind == "output":
             name, text = f"desc-{dashed(row.tensor)}-strides-too-few", "has 1 entry in Strides"
             rule, changed = "tensor-strides-count", made.patched(row.tensor, Strides=[1])
             text, flags = f"{row.tensor} {text}", "Invalid Layout"

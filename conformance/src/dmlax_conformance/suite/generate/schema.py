@@ -44,7 +44,7 @@ def _vector(operator: str) -> Json:
     call = {
         "attributes": _object(attributes, attributes),
         "inputs": _object(inputs, needed),
-        "outputs": _object(outputs, outputs),
+        "outputs": _object(outputs, [row.tensor for row in rows if row.kind == "output"]),
     }
     return {
         "if": {"required": ["desc"]},
@@ -56,7 +56,7 @@ def _vector(operator: str) -> Json:
 def _attributes(operator: str) -> Json:
     """Return the attributes of a call, of the types that its plain call has."""
     plain = OPERATORS[operator].module("smoke").SMOKE.attributes
-    types = {list: _ref("integers"), int: {"type": "integer"}}
+    types = {list: _ref("integers"), int: {"type": "integer"}, bool: {"type": "boolean"}}
     return {name: types[type(value)] for name, value in plain.items()}
 
 
