@@ -164,6 +164,7 @@ struct Simd {
   using Floats = float32x4_t;
 
   static Floats broadcast_float(float value) { return vdupq_n_f32(value); }
+  static Floats load_floats(const float* p) { return vld1q_f32(p); }
   static void store_floats(float* p, Floats v) { vst1q_f32(p, v); }
 
   static Floats divide(Floats a, Floats b) { return vdivq_f32(a, b); }

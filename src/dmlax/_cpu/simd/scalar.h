@@ -108,6 +108,7 @@ struct Simd {
     return v;
   }
 
+  static Floats load_floats(const float* p) { return load_columns(p, 0); }
   static void store_floats(float* p, const Floats& v) { __builtin_memcpy(p, &v, sizeof v); }
 
   static Floats load_columns(const float* columns, int) {
