@@ -57,13 +57,13 @@ def _multiply(plan: ProductPlan, operands: Product, dtype: np.dtype) -> Array:
     rank = len(plan.batch)
     a = _as_batch(operands.a, plan.input.shape[:-2], rank, (plan.rows, plan.depth))
     sizes = (plan.columns, plan.depth) if prepared else (plan.depth, plan.columns)
-    sums = b.sums if prepared else None
+    sums = b.sums[..., None, :] if prepared else None
     values: list[tuple[Any, Any, bool]] = [  # a parameter, its dtype, whether it is one per row
         (operands.a_zero_point, plan.input.dtype, True),
         (b.zero_point if prepared else operands.b_zero_point, matrix.matrix.dtype, False),
     ]
     own = [
-        (_columns_of_bias(plan, operands.bias), jnp.int32, False),
+        (_columns_of_bias(plan, operands.bias) if quantized else None, jnp.int32, False),
         (operands.a_scale, jnp.float32, False),
         (operands.b_scale, jnp.float32, False),
         (operands.output_scale, jnp.float32, False),
