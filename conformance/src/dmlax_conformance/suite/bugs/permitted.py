@@ -89,7 +89,7 @@ def _running_count(mask: Array) -> Array:
 
 def _blocked(products: Array) -> Array:
     """Add blocks of 4 within 32 bits that wrap."""
-    total = np.zeros_like(products[:, 0])
+    total = np.zeros_like(products.sum(1))
     for at in range(0, products.shape[1], 4):
         total = wrapped(total + products[:, at : at + 4].sum(1))
     return total
