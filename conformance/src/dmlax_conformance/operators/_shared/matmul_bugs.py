@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...suite.adapter import Case
-from ...suite.bugs.matmul import pair_batches, promote, squeeze, without, wrapped
+from ...suite.bugs.matmul import pair_batches, promote, squeeze, wrapped
 from ...suite.bugs.record import VALUES, Bug, bug, in_part, in_reading
 from ...suite.bugs.steps import Array, Call
 from .convolution_bugs import CENTRED, clipped, is_long
@@ -53,16 +53,11 @@ def exchanged(label: str) -> Ways:
 
 
 def _on_other_axis(own: Array, call: Call) -> Array:
-    """Turn a parameter where the matrix of sums is square."""
-    height, width = _outer_sizes(call)
-    if own.size == 1 or height != width:
+    """Turn a parameter where all matrices are square."""
+    a, b = promote(call.inputs[A], call.inputs[B])
+    if own.size == 1 or len({*a.shape[-2:], *b.shape[-2:]}) > 1:
         return own
     return np.swapaxes(own, -1, -2) if own.ndim > 1 else own[:, None]
-
-
-def _outer_sizes(call: Call) -> tuple[int, int]:
-    a, b = promote(call.inputs[A], call.inputs[B])
-    return a.shape[-2], b.shape[-1]
 
 
 def _with_type_of(other: str) -> Callable[[Any, Call], Array]:

@@ -1,6 +1,7 @@
 """Calls of the three matrix products: operands, parameters, and the cases that all have."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from itertools import product
 from math import prod
 from typing import Any
@@ -17,8 +18,8 @@ from .rounding import RANGES
 from .systematic import PERIOD, SHORT, repeat
 
 NAMES = {
-    **{f"z{key}": f"{name}ZeroPointTensor" for key, name in zip("aby", "A B Output".split())},
-    **{f"s{key}": f"{name}ScaleTensor" for key, name in zip("aby", "A B Output".split())},
+    **{f"z{key}": f"{name}ZeroPointTensor" for key, name in zip("aby", ["A", "B", "Output"])},
+    **{f"s{key}": f"{name}ScaleTensor" for key, name in zip("aby", ["A", "B", "Output"])},
     "bias": "BiasTensor",
 }
 PRINTED = 60  # elements; more are drawn by a recipe
@@ -60,7 +61,11 @@ class MatmulTopic(Topic):
 
     # -- what every product has ----------------------------------------------------------------
 
-    def add_types(self, outputs: Sequence[str] = ("",)) -> None:
+    def reveal(self, a: Tensor, b: Tensor, own: Parameters) -> Parameters:
+        """Return parameters with which each bit of a sum shows."""
+        return own
+
+    def add_types(self, outputs: Sequence[str] = ("",), more: Parameters = NONE) -> None:
         """Let both ends of every range meet, with zero points and without."""
         for ta, tb, out in product(RANGES, RANGES, outputs):
             (al, ah), (bl, bh) = RANGES[ta], RANGES[tb]
@@ -69,27 +74,27 @@ class MatmulTopic(Topic):
             label = "-".join(filter(None, (ta, tb, out)))
             text = f"{ta} A and {tb} B at the ends of their ranges"
             clauses = f"{self.clauses['sum']} {self.clauses['type']}"
-            own = {"za": [al], "zb": [bh]}
+            own = {"za": [al], "zb": [bh], **more}
             self.add(f"extremes-{label}", text, clauses, a, b, own, "Extreme", out)
             clauses = f"{self.clauses['absent']} {self.clauses['type']}"
             text, flags = f"{text}, no zero points", "Extreme Optional"
-            self.add(f"no-zero-points-{label}", text, clauses, a, b, {}, flags, out)
+            self.add(f"no-zero-points-{label}", text, clauses, a, b, more, flags, out)
 
     def add_shapes(self) -> None:
         """Add operands of each rank, and batches that repeat."""
         for number, (name, (a, b)) in enumerate(SHAPES.items()):
             x, w = operand(EIGHT[number % 2], a, 100 + number), operand("int8", b, 130 + number)
             own = {"za": [x.words[0]], "zb": [w.words[-1]]}
-            key = "rank" if 1 in (len(a), len(b)) else "shape"
+            clauses = f"{self.clauses['shape']} {self.clauses['rank']}"
             text = f"A of sizes {list(a)} and B of sizes {list(b)}"
-            self.add(name, text, self.clauses[key], x, w, own, "Broadcast" * (len(a) != len(b)))
+            self.add(name, text, clauses, x, w, own, "Broadcast" * (len(a) != len(b)))
 
-    def add_structures(self) -> None:
+    def add_structures(self, more: Callable[[int], Parameters] = lambda terms: NONE) -> None:
         """Add sizes of 1, odd ones, and those around 8, 16, 32 and 64."""
         for number, (m, k, n) in enumerate(STRUCTURES):
             a = operand(EIGHT[number % 2], (m, k), 200 + number)
             b = operand(EIGHT[number // 2 % 2], (k, n), 240 + number)
-            own = {"za": [self._point(a.dtype, 3)], "zb": [self._point(b.dtype, -7)]}
+            own = {"za": [self._point(a.dtype, 3)], "zb": [self._point(b.dtype, -7)], **more(k)}
             flags = "OddContraction" if k % 4 else "BlockEdge"
             text = f"{m} x {k} by {k} x {n}"
             self.add(f"structure-{m}-{k}-{n}", text, self.clauses["sum"], a, b, own, flags)
@@ -121,43 +126,55 @@ class MatmulTopic(Topic):
         text = "zero points of rank 2, the same for each matrix of a batch"
         self.add("points-repeated", text, self.clauses["points"], a, b, own, "PerChannel Broadcast")
 
-    def add_sums(self, own: Parameters = NONE, dtype: str = "") -> None:
+    def add_sums(self) -> None:
         """Add long sums, and sums that wrap, for several sizes of the output."""
         clause, flags = self.clauses["sum"], "Large LargeAccumulator"
         for number, (m, k, n) in enumerate(((1, 300, 1), (3, 515, 5), (9, 261, 8), (2, 1024, 17))):
             a = from_recipe("uint8", (m, k), Recipe(401 + number, 230, 255))
             b = from_recipe("uint8", (k, n), Recipe(411 + number, 240, 255))
             text = f"{k} large products: sums of 24 bits and more"
-            self.add(f"long-sum-{m}-{k}-{n}", text, clause, a, b, own, flags, dtype)
+            self._add_sum(f"long-sum-{m}-{k}-{n}", text, clause, a, b, NONE, flags)
         a = from_recipe("int8", (2, 4099), Recipe(421, -128, 127))
         b = from_recipe("uint8", (4099, 3), Recipe(422, 0, 255))
         text, flags = "4,099 products of both signs", "Large OddContraction"
-        self.add("both-signs-4099", text, clause, a, b, {**own, "za": [-3]}, flags, dtype)
+        self._add_sum("both-signs-4099", text, clause, a, b, {"za": [-3]}, flags)
         for name, (a_sizes, b_sizes) in PAIRS.items():
             a = from_recipe("uint8", a_sizes, Recipe(0, 255, 255))
-            b = from_recipe("int8", b_sizes, Recipe(0, 127, 127))
-            text = "two products leave 16 bits, so they must not saturate there"
-            self.add(f"pair-sums-{name}", text, clause, a, b, own, "Extreme", dtype)
-            low = from_recipe("int8", b_sizes, Recipe(0, -128, -128))
-            self.add(f"pair-sums-{name}-low", text, clause, a, low, own, "Extreme", dtype)
+            for end, word in (("", 127), ("-low", -128)):
+                b = from_recipe("int8", b_sizes, Recipe(0, word, word))
+                text = "two products leave 16 bits, so they must not saturate there"
+                self._add_sum(f"pair-sums-{name}{end}", text, clause, a, b, NONE, "Extreme")
         a = from_recipe("uint8", (1, 33_025), Recipe(0, 255, 255))
         b = from_recipe("uint8", (33_025, 1), Recipe(0, 255, 255))
         text = "33,025 products of 255 * 255, the most that 32 bits hold"
-        self.add("sum-at-the-end", text, clause, a, b, own, "Large Extreme", dtype)
-        self._add_wrapping(own, dtype)
+        self._add_sum("sum-at-the-end", text, clause, a, b, NONE, "Large Extreme")
+        self._add_wrapping()
 
-    def _add_wrapping(self, own: Parameters, dtype: str) -> None:
-        clause, need = self.clauses["overflow"], "overflow:wrap"
+    def _add_wrapping(self) -> None:
+        clause, flags, need = self.clauses["overflow"], "Overflow Large", "overflow:wrap"
         for number, (name, (a_sizes, b_sizes)) in enumerate(WRAPS.items()):
             low, high = ((255, 255), (252, 255))[number % 2]
             a = from_recipe("uint8", a_sizes, Recipe(431 + number, low, high))
             b = from_recipe("uint8", b_sizes, Recipe(441 + number, low, high))
-            flags, text = "Overflow Large", f"{a_sizes[-1]:,} products leave 32 bits"
-            self.add(f"wraps-{name}", text, clause, a, b, own, flags, dtype, need)
+            text = f"{a_sizes[-1]:,} products leave 32 bits"
+            self._add_sum(f"wraps-{name}", text, clause, a, b, NONE, flags, need)
         a = from_recipe("uint8", (2, 33_100), Recipe(0, 255, 255))
         b = from_recipe("int8", (33_100, 1), Recipe(0, -128, -128))
-        text, flags = "33,100 products of 255 * -255 leave 32 bits below", "Overflow Large"
-        self.add("wraps-below", text, clause, a, b, {**own, "zb": [127]}, flags, dtype, need)
+        text = "33,100 products of 255 * -255 leave 32 bits below"
+        self._add_sum("wraps-below", text, clause, a, b, {"zb": [127]}, flags, need)
+
+    def _add_sum(
+        self,
+        name: str,
+        text: str,
+        clause: str,
+        a: Tensor,
+        b: Tensor,
+        own: Parameters,
+        flags: str,
+        need: str = "",
+    ) -> None:
+        self.add(name, text, clause, a, b, self.reveal(a, b, own), flags, requires=need)
 
     def add_empty(self, own: Parameters = NONE) -> None:
         """Add sums without products, and outputs without elements."""
@@ -253,24 +270,26 @@ def parameter(key: str, values: Sequence[Any], dtype: str) -> Tensor:
     held = list(values)
     sizes = () if len(held) == 1 else (len(held),) if key in ("zb", "sb", "bias") else (len(held), 1)
     if key.startswith("s"):
-        return bits(dtype, sizes, [float32(_fraction(value)) for value in held])
+        return bits(dtype, sizes, words_of(held))
     return (floats if dtype.startswith("float") else ints)(dtype, sizes, held)
-
-
-def _fraction(value: Scale) -> Any:
-    from fractions import Fraction
-
-    return Fraction(value)
 
 
 def words_of(values: Sequence[Scale]) -> list[int]:
     """Return the float32 bits of scales."""
-    return [float32(_fraction(value)) for value in values]
+    return [float32(Fraction(value)) for value in values]
 
 
-def sums_of(a: Tensor, b: Tensor) -> list[int]:
-    """Return the sums of operands without zero points."""
-    return products({"ATensor": a, "BTensor": b})[1]
+def sums_of(a: Tensor, b: Tensor, own: Parameters = NONE) -> list[int]:
+    """Return the sums of operands, whose zero points are one value."""
+    points = {"za": "AZeroPointTensor", "zb": "BZeroPointTensor"}
+    given = {points[k]: parameter(k, own[k], "int32") for k in points if own.get(k)}
+    return products({"ATensor": a, "BTensor": b, **given})[1]
+
+
+def beside(number: int, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return sizes of A and B with so many rows or columns; they differ with the number."""
+    a, b = BESIDE[number % len(BESIDE)]
+    return tuple(each or count for each in a), tuple(each or count for each in b)
 
 
 SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
@@ -301,6 +320,11 @@ STRUCTURES = (
     *((32, 32, 3), (9, 64, 31), (15, 65, 17), (33, 63, 2), (64, 2, 5), (2, 64, 65), (65, 3, 4)),
     *((1, 129, 33), (31, 128, 1), (12, 127, 8), (5, 255, 6), (4, 256, 16), (13, 257, 3)),
 )
+BESIDE = (  # 0 stands for the count
+    *(((1, 1), (1, 0)), ((3, 5), (5, 0)), ((0, 8), (8, 1)), ((2, 17), (17, 0))),
+    *(((2, 1, 33), (33, 0)), ((0, 64), (64, 3)), ((4,), (4, 0)), ((0, 3), (3,))),
+    *(((1, 65), (2, 65, 0)), ((0, 129), (129, 2)), ((1, 2, 1, 7), (1, 2, 1, 7, 0))),
+)
 PAIRS = {
     "2": ((1, 2), (2, 1)),
     "9": ((3, 9), (9, 5)),
@@ -318,7 +342,7 @@ EMPTY = {
     "m": ((0, 4), (4, 3)),
     "n": ((2, 4), (4, 0)),
     "batch": ((0, 2, 4), (4, 3)),
-    "k-vectors": ((0,), (0, 2)),
+    "k-vectors": ((0,), (0, 3)),
 }
 FOLDED = {128: (8, 16), 129: (3, 43), 256: (16, 16), 1000: (25, 40)}  # rows and columns
 

@@ -1,14 +1,13 @@
 """Descs of the three matrix products."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from ...format.tensors import DTYPES, Tensor
+from ...format.tensors import Tensor
 from ...format.vectors import Request
 from ..desc_topics import Call, DescTopic, call, cycled, dashed
-from ..tables import TABLES, Row, tensors
-from ..topics import bits
+from ..tables import TABLES, tensors
 from .matmul_rules import PARAMETERS
 from .strided_descs import StridedTopic, sliding
 
@@ -117,7 +116,7 @@ class Descs:
         """Return fields, rules and sizes that break them."""
         found = [("BTensor", "inner-sizes", [1, 2, 2, 4]), ("BTensor", "inner-sizes", [1, 2, 4, 4])]
         found += [("BTensor", "batch-sizes", [1, 1, 3, 4]), ("BTensor", "batch-sizes", [2, 2, 3, 4])]
-        for sizes in ([1, 1, 2, 4], [1, 2, 3, 4], [1, 2, 2, 3], [1, 2, 4, 2], [2, 2, 2, 4]):
+        for sizes in ([1, 1, 2, 4], [1, 2, 3, 4], [1, 2, 2, 3]):
             found.append(("OutputTensor", "output-sizes", sizes))
         found += [("BTensor", "same-dimension-count", [2, 3, 4])]
         found += [("OutputTensor", "same-dimension-count", [2, 2, 4])]
@@ -127,8 +126,7 @@ class Descs:
         for name in (each for each in PARAMETERS if each in made.desc):
             is_column = name.startswith("B")
             rule = f"{dashed(name)}-{'columns' if is_column else 'rows'}"
-            rows = ([1, 1, 3, 1], [1, 1, 1, 2], [1, 2, 1, 1], [1, 1, 2, 4])
-            columns = ([1, 1, 1, 3], [1, 1, 4, 1], [1, 1, 1, 2], [1, 2, 1, 4])
+            rows, columns = ([1, 1, 3, 1], [1, 1, 1, 2]), ([1, 1, 1, 3], [1, 1, 4, 1])
             found += [(name, rule, sizes) for sizes in (columns if is_column else rows)]
             if name != "AScaleTensor" and "AScaleTensor" in made.desc:
                 sizes = [1, 1, 4] if is_column else [1, 2, 1]
@@ -146,8 +144,9 @@ class Descs:
     def strides(self) -> StridedTopic:
         """Return the file of strides."""
         topic, made = StridedTopic(self.operator), self.make()
+        bare = self.make(is_bare=True, is_single=True)
         for name, (text, each) in LAYOUTS.items():
-            topic.add(name, text, made, **each)
+            topic.add(name, text, bare, **each)
         topic.overlap("c-transposed", "OutputTensor", (16, 8, 1, 1), (16, 8, 0, 2), (16, 3, 4, 1))
         topic.shorten_buffer("a-padded", "ATensor")
         topic.shorten_buffer("c-padded", "OutputTensor")
@@ -160,13 +159,13 @@ class Descs:
         apart = {n: (8, 8, 8, 3) if n.startswith("B") else (9, 9, 3, 1) for n in there}
         topic.add("parameters", "parameters in every third word", made, **apart)
         for name, (tensor, sizes, strides) in SHARED.items():
-            dtype = made.inputs[tensor].dtype
-            shared = {**made.inputs, tensor: sliding(dtype, 24, sizes, strides)}
+            dtype = bare.inputs[tensor].dtype
+            shared = {**bare.inputs, tensor: sliding(dtype, 24, sizes, strides)}
             text = f"strides {list(strides)} of {tensor} repeat or overlap"
             result = made.desc["OutputTensor"]["DataType"].lower()
             topic.add(name, text, self.product(shared, result), **{tensor: strides})
         sizes = {"ATensor": ((40, 20, 7, 2), 64), "OutputTensor": ((80, 40, 9, 2), 400)}
-        topic.add_roomy("strided buffers larger than needed", made, **sizes)
+        topic.add_roomy("strided buffers larger than needed", bare, **sizes)
         return topic
 
     # -- planted bugs that survived all other vectors ------------------------------------------
@@ -176,6 +175,16 @@ class Descs:
     ) -> None:
         """Add descs for planted bugs that survived all other vectors."""
         made, operands = self.make(is_bare=True), ("ATensor", "BTensor", "OutputTensor")
+        text, rule = "A has no columns and B no rows", "tensor-sizes-positive"
+        changed = made.described("ATensor", [1, 2, 2, 0]) | made.described("BTensor", [1, 2, 0, 4])
+        topic.together("inner-0", text, base, rule, "ATensor", changed)
+        text, rule = "A and B repeat one element 2^33 times and more", "tensor-element-limit"
+        changed = made.described("ATensor", [1, 2, 2, 2**31], [0] * 4)
+        changed |= made.described("BTensor", [1, 2, 2**31, 4], [0] * 4)
+        topic.together("inner-2-31", text, base, rule, "ATensor", changed)
+        text, rule = "A, B and output have 3 Sizes for a DimensionCount of 4", "tensor-sizes-count"
+        changed = {n: made.patched(n, Sizes=made.desc[n]["Sizes"][1:])[n] for n in operands}
+        topic.together("sizes-too-few", text, base, rule, "ATensor", changed)
         for level in TABLES[self.operator]:
             own, text = f"{base}-{dashed(level)}", f"the twin: four dimensions at {level}"
             topic.accepted(own, text, made, level, flags="Level")
@@ -190,6 +199,19 @@ class Descs:
                 name = f"{dashed(level)}-{dashed(there[0])}-{data_type.lower()}"
                 text = f"{' and '.join(there)} are {data_type}, at {level}"
                 topic.together(name, text, own, "tensor-data-type", there[0], fields)
+
+    def refuse_parameter_ranks(self, topic: DescTopic, base: str, names: Sequence[str]) -> None:
+        """Give all parameters a rank that no table has."""
+        made = self.make(is_single=True)
+        for level in TABLES[self.operator]:
+            own, text = f"{base}-single-{dashed(level)}", f"the twin: single values at {level}"
+            topic.accepted(own, text, made, level, flags="Level")
+            there = [name for name in names if name in made.desc]
+            for rank in (5, 3) if level == "2_1" else (5,):
+                fields = {n: made.described(n, [1] * rank)[n] for n in there}
+                name, rule = f"{dashed(level)}-parameters-{rank}", "tensor-dimension-count"
+                text = f"every scale and zero point has {rank} dimensions, at {level}"
+                topic.together(name, text, own, rule, there[0], fields)
 
 
 OTHER = {

@@ -120,9 +120,9 @@ def _check_sizes(p: str, desc: Desc) -> Found:
         return
     if a[-1] != b[-2]:
         yield Violation(f"{p}-inner-sizes", "sizes", "BTensor")
-    if a[:-2] != b[:-2]:
+    if len(a) == len(b) and a[:-2] != b[:-2]:
         yield Violation(f"{p}-batch-sizes", "sizes", "BTensor")
-    elif desc["OutputTensor"] is not None and y != [*a[:-1], b[-1]]:
+    elif len(a) == len(y) and y != [*a[:-1], b[-1]]:
         yield Violation(f"{p}-output-sizes", "sizes", "OutputTensor")
 
 

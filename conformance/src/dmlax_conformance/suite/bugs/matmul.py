@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import prod
 
 import numpy as np
 
@@ -62,7 +63,8 @@ class Products:
         b = self.centre_b(b, align(zero_b, b.ndim))
         a, b = self.pair(a, b)
         products = a[..., None] * b[..., None, :, :]
-        found = self.total(products.reshape(-1, *products.shape[-2:]))
+        rows = prod(products.shape[:-2])
+        found = self.total(products.reshape(rows, *products.shape[-2:]))
         return self.wrap(found.reshape(*products.shape[:-2], products.shape[-1]))
 
 
