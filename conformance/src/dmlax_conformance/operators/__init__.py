@@ -11,6 +11,6 @@ _ROWS = (
     Operator("element_wise_dequantize_linear", "dequantize"),
     Operator("matrix_multiply_integer", "intmatmul"),
     Operator("quantized_linear_matrix_multiply", "qmatmul"),
-#    Operator("matrix_multiply_integer_to_float", "floatmatmul"),
+    Operator("matrix_multiply_integer_to_float", "floatmatmul"),
 )
 OPERATORS = {row.name: row for row in _ROWS}

@@ -89,7 +89,9 @@ class MatmulTopic(Topic):
             text = f"A of sizes {list(a)} and B of sizes {list(b)}"
             self.add(name, text, clauses, x, w, own, "Broadcast" * (len(a) != len(b)))
 
-    def add_structures(self, more: Callable[[int], Parameters] = lambda terms: NONE) -> None:
+    def add_structures(
+        self, more: Callable[[int], Parameters] = lambda terms: NONE, dtypes: Sequence[str] = ("",)
+    ) -> None:
         """Add sizes of 1, odd ones, and those around 8, 16, 32 and 64."""
         for number, (m, k, n) in enumerate(STRUCTURES):
             a = operand(EIGHT[number % 2], (m, k), 200 + number)
@@ -97,7 +99,8 @@ class MatmulTopic(Topic):
             own = {"za": [self._point(a.dtype, 3)], "zb": [self._point(b.dtype, -7)], **more(k)}
             flags = "OddContraction" if k % 4 else "BlockEdge"
             text = f"{m} x {k} by {k} x {n}"
-            self.add(f"structure-{m}-{k}-{n}", text, self.clauses["sum"], a, b, own, flags)
+            name, dtype = f"structure-{m}-{k}-{n}", dtypes[number % len(dtypes)]
+            self.add(name, text, self.clauses["sum"], a, b, own, flags, dtype)
 
     def add_points(self) -> None:
         """Add zero points that are absent, one value in any shape, or each row's or column's."""
@@ -284,6 +287,22 @@ def sums_of(a: Tensor, b: Tensor, own: Parameters = NONE) -> list[int]:
     points = {"za": "AZeroPointTensor", "zb": "BZeroPointTensor"}
     given = {points[k]: parameter(k, own[k], "int32") for k in points if own.get(k)}
     return products({"ATensor": a, "BTensor": b, **given})[1]
+
+
+def live(wanted: Sequence[int], rows: int, terms: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Return A and B whose first row of sums is what is wanted, from 0 on; other rows are drawn."""
+    drawn_rows = drawn("uint8", (rows, terms), seed, 0, 255).words[terms:]
+    columns = [_column(each, terms) for each in wanted]
+    a = ints("uint8", (rows, terms), [*[255] * (terms - 1), 1, *drawn_rows])
+    return a, ints("uint8", (terms, len(wanted)), [c[k] for k in range(terms) for c in columns])
+
+
+def _column(wanted: int, terms: int) -> list[int]:
+    """Return what 255 times all but the last, plus the last, comes to."""
+    rest, last = divmod(wanted, 255)
+    full, part = divmod(rest, 255)
+    column = [255] * full + [part] * (part > 0)
+    return [*column, *[0] * (terms - 1 - len(column)), last]
 
 
 def beside(number: int, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -40,7 +40,7 @@ TYPES = {
     "AZeroPointTensor": "ATensor",
     "BZeroPointTensor": "BTensor",
     "BScaleTensor": "AScaleTensor",
-    "BiasTensor": "OutputTensor",
+    "BiasTensor": "AScaleTensor",
     "OutputTensor": "AScaleTensor",
 }
 

@@ -10,10 +10,10 @@ from .._shared import near_ties
 from .._shared.convolution_cases import NONE, Parameters
 from .._shared.floats import round_half_even
 from .._shared.matmul import shape_of
-from .._shared.matmul_cases import beside, operand, sums_of
+from .._shared.matmul_cases import beside, live, operand, sums_of
 from .._shared.near_ties import Draw, NearTie
 from .._shared.rounding import RANGES
-from ..topics import Files, bits, drawn, ints
+from ..topics import Files, bits, ints
 from .cases import OPERATOR, QuantizedTopic
 
 TOP, BOTTOM = 2**31 - 1, -(2**31)
@@ -193,10 +193,8 @@ def _live_near_ties(topic: BiasTopic) -> None:
         for name in ("float32", "exact"):
             most = 255 * 255 * (terms - 1)
             chosen = _live(name, 70 + number, most)
-            a = drawn("uint8", (rows, terms), 90 + number, 0, 255)
-            a = ints("uint8", a.sizes, [*[255] * (terms - 1), 1, *a.words[terms:]])
-            columns = [_column(abs(tie.accumulator), terms) for tie in chosen]
-            b = ints("uint8", (terms, len(chosen)), [c[k] for k in range(terms) for c in columns])
+            wanted = [abs(tie.accumulator) for tie in chosen]
+            a, b = live(wanted, rows, terms, 90 + number)
             signs = [tie.filter_scale ^ ((tie.accumulator < 0) << 31) for tie in chosen]
             own = {"sa": _words([chosen[0].input_scale], False), "sb": _words(signs, False)}
             own |= {"sy": _words([chosen[0].output_scale], False), "zy": [number - 2]}
@@ -215,14 +213,6 @@ def _live(name: str, seed: int, most: int) -> list[NearTie]:
         ties = [tie for tie in held if abs(tie.quotient) < 120]
         found = sorted(ties, key=lambda tie: not _is_misplaced(tie, rounds))[:10]
     return found
-
-
-def _column(accumulator: int, terms: int) -> list[int]:
-    """Return what 255 times all but the last, plus the last, comes to."""
-    rest, last = divmod(accumulator, 255)
-    full, part = divmod(rest, 255)
-    column = [255] * full + [part] * (part > 0)
-    return [*column, *[0] * (terms - 1 - len(column)), last]
 
 
 VALUES = [-900, -301, -2, -1, 0, 1, 2, 301, 900, LARGEST, -LARGEST]

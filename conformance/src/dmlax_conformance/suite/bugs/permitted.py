@@ -155,7 +155,7 @@ ORDERS: dict[str, Callable[[Case, Found], Found]] = {
 }
 FORMS: dict[str, Callable[[Outputs, Case], Outputs]] = {
     "column-major-array": lambda outputs, case: {
-        name: np.asfortranarray(array) for name, array in outputs.items()
+        name: np.array(array, order="F") for name, array in outputs.items()
     },
     "big-endian": lambda outputs, case: {
         name: array.astype(array.dtype.newbyteorder()) for name, array in outputs.items()
