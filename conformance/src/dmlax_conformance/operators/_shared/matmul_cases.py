@@ -215,6 +215,9 @@ class MatmulTopic(Topic):
             cut = repeat(operand(dtype, (PERIOD,), seed + 2, True), short)
             name, text = f"zero-point-short-{count}", f"{field} has sizes {list(short)}"
             self.invalid(name, text, self.clauses["points"], base, "sizes", {field: cut})
+            cut = repeat(operand("int8", (PERIOD,), seed + 1, True), (2, b.sizes[1]))
+            name, text = f"b-short-{count}", f"B has sizes {list(cut.sizes)}"
+            self.invalid(name, text, self.clauses["shape"], base, "sizes", {"BTensor": cut})
 
     def add_twins(self, own: Parameters) -> None:
         """Add the calls that invalid ones change: two rows, four columns, and two matrices."""
@@ -227,21 +230,21 @@ class MatmulTopic(Topic):
 
     def refuse_operands(self) -> None:
         """Add what is wrong with operands and zero points in every product."""
-        text, types = "{field} is {dtype}", f"{TYPES} int8-a-zero-point uint8-b-zero-point"
+        text, types = "{field} is {dtype}", f"{TYPES} {POINT_TYPES}"
         self.wrong("twin", "data_type", self.clauses["type"], text, WRONG, types)
         text = "{field} has no dimension"
         self.wrong("twin", "dimension_count", self.clauses["rank"], text, WRONG, "a-rank-0 b-rank-0")
         text = "{field} has sizes {sizes}"
         names = "b-2-rows b-4-rows b-transposed b-rank-1"
         self.wrong("twin", "sizes", self.clauses["shape"], text, WRONG, names)
-        names = "b-batch-3 b-batch-4-2"
+        names = "b-batch-3 b-batch-4-2 b-batch-2-3"
         self.wrong("twin-batch", "sizes", self.clauses["shape"], text, WRONG, names)
         names = (
             "a-zero-points-flat a-zero-points-3 a-zero-points-by-k a-zero-points-in-a-row"
-            " b-zero-points-3 b-zero-points-by-k b-zero-points-5"
+            " a-zero-points-by-element b-zero-points-3 b-zero-points-by-k b-zero-points-5"
         )
         self.wrong("twin", "sizes", self.clauses["points"], text, WRONG, names)
-        names = "a-zero-points-batch-3"
+        names = "a-zero-points-batch-3 b-zero-points-batch-3"
         self.wrong("twin-batch", "sizes", self.clauses["points"], text, WRONG, names)
 
     def add_survivors(self) -> None:
@@ -369,10 +372,18 @@ FOLDED = {128: (8, 16), 129: (3, 43), 256: (16, 16), 1000: (25, 40)}  # rows and
 # -- what is wrong with the twins --------------------------------------------------------------
 
 
-TYPES = "float-a int16-a complex-a int32-b float16-b"
+TYPES = "float-a int16-a uint32-a complex-a int32-b uint16-b float16-b"
+POINT_TYPES = "int8-a-zero-point int32-a-zero-point uint8-b-zero-point float-b-zero-point"
 WRONG: dict[str, tuple[str, Tensor]] = {
     "float-a": ("ATensor", floats("float32", (2, 3), range(6))),
     "int16-a": ("ATensor", ints("int16", (2, 3), range(6))),
+    "uint32-a": ("ATensor", ints("uint32", (2, 3), range(6))),
+    "uint16-b": ("BTensor", ints("uint16", (3, 4), range(12))),
+    "int32-a-zero-point": ("AZeroPointTensor", ints("int32", (), [7])),
+    "float-b-zero-point": ("BZeroPointTensor", floats("float32", (), [1])),
+    "b-batch-2-3": ("BTensor", operand("int8", (2, 3, 3, 4), 27)),
+    "b-zero-points-batch-3": ("BZeroPointTensor", ints("int8", (3, 1, 4), [1] * 12)),
+    "a-zero-points-by-element": ("AZeroPointTensor", ints("uint8", (2, 3), [7] * 6)),
     "complex-a": ("ATensor", bits("complex64", (2, 3), [0x3F800000] * 6)),
     "int32-b": ("BTensor", ints("int32", (3, 4), range(12))),
     "float16-b": ("BTensor", floats("float16", (3, 4), range(12))),

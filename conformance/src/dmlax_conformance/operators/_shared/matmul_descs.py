@@ -160,7 +160,9 @@ class Descs:
         topic.add("parameters", "parameters in every third word", made, **apart)
         for name, (tensor, sizes, strides) in SHARED.items():
             dtype = bare.inputs[tensor].dtype
-            shared = {**bare.inputs, tensor: sliding(dtype, 24, sizes, strides)}
+            visible = cycled("float32", [1, 1, 1, 1], [0x3B000000])  # small sums show
+            more = {"OutputScaleTensor": visible} if "OutputScaleTensor" in bare.desc else {}
+            shared = {**bare.inputs, **more, tensor: sliding(dtype, 24, sizes, strides)}
             text = f"strides {list(strides)} of {tensor} repeat or overlap"
             result = made.desc["OutputTensor"]["DataType"].lower()
             topic.add(name, text, self.product(shared, result), **{tensor: strides})

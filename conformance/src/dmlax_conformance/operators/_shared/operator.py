@@ -23,11 +23,21 @@ def _sizes_of_input(inputs: Inputs, outputs: Outputs) -> Mapping[str, tuple[int,
 class Operator:
     """An operator: its names, and what the modules of its room say."""
 
-    def __init__(self, name: str, prefix: str, attributes: tuple[str, ...] = ()) -> None:
-        """`prefix` begins the ids of vectors and the names of desc rules."""
+    def __init__(
+        self,
+        name: str,
+        prefix: str,
+        attributes: tuple[str, ...] = (),
+        only_in_calls: tuple[str, ...] = (),
+    ) -> None:
+        """`prefix` begins the ids of vectors and the names of desc rules.
+
+        Tensors `only_in_calls` are ours: no desc has them.
+        """
         self.name = name
         self.prefix = prefix
         self.attributes = attributes
+        self.only_in_calls = only_in_calls
         self.room = f"{PACKAGE}.{name}"
         meaning, rules = map(self.module, ("meaning", "rules"))
         self.compute: Callable[[Attributes, Inputs, Outputs], Answer] = meaning.compute

@@ -42,7 +42,7 @@ topics = Files(OPERATOR, QuantizedTopic)
 
 @topics.file("data-types")
 def _data_types(topic: QuantizedTopic) -> None:
-    topic.add_types(EIGHT, {"sy": [8], "zy": [5]})
+    topic.add_types(EIGHT, {"sy": [16], "zy": [60]})
 
 
 @topics.file("shapes")
