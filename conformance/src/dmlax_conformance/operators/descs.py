@@ -7,7 +7,7 @@ from ..format import layout
 from ..format.descs import DATA_TYPES, tensor_desc
 from ..format.tensors import Tensor
 from ..format.vectors import Request
-from . import tables
+from . import OPERATORS, tables
 from .desc_rules import violations
 
 Desc = Mapping[str, Any]
@@ -24,14 +24,14 @@ def express(
     Every tensor is packed, but a parameter that repeats gets the strides of 0 that mean so.
     """
     tensors: dict[str, Any] = dict.fromkeys(tables.tensors(operator))
-    image = inputs["InputTensor"].sizes
+    sizes = {} if attributes else OPERATORS[operator].desc_sizes(inputs, outputs)
     for name, tensor in inputs.items():
-        is_repeated = not attributes and tensor.sizes != image
-        tensors[name] = _repeated(tensor, image) if is_repeated else _packed(tensor)
+        own = sizes.get(name, tensor.sizes)
+        tensors[name] = _packed(tensor) if own == tensor.sizes else _repeated(tensor, own)
     tensors |= {name: _packed(asked) for name, asked in outputs.items()}
     windows = dict(attributes)
     if windows:
-        windows = {"DimensionCount": len(image) - 2, **windows}
+        windows = {"DimensionCount": len(inputs["InputTensor"].sizes) - 2, **windows}
     return {name: {**tensors, **windows}[name] for name in tables.fields(operator)}
 
 

@@ -36,3 +36,12 @@ WINDOWS = {
     "GroupCount": 1,
 }
 STRIDE_0: tuple[Mapping[str, Any], tuple[str, str]] = ({"Strides": [0, 1]}, ("option", "Strides"))
+MATRICES: Mapping[str, Array] = {
+    "ATensor": np.array([[1, 2], [3, 4]], "uint8"),
+    "BTensor": np.array([[2, 0], [0, 3]], "uint8"),
+}
+MATRIX_SUMS = [[2, 6], [6, 12]]
+INNER_SIZES: tuple[Mapping[str, Any], tuple[str, str]] = (
+    {"BTensor": np.zeros((3, 2), "uint8")},
+    ("sizes", "BTensor"),
+)

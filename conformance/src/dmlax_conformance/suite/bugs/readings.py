@@ -25,7 +25,7 @@ def readings(
     """
     allowed = {row.tensor: row.data_types for row in tables.rows(operator, tables.LEVELS[-1])}
     types = {name: [each.lower() for each in sorted(own)] for name, own in allowed.items()}
-    types["InputTensor"] += extensions.split()
+    types[next(iter(types))] += extensions.split()
     for fields, (clause, words) in roles.items():
         label, own = "-and-".join(map(kebab, fields.split())), types.get(fields.split()[0], [])
         for role in words.split():

@@ -27,6 +27,7 @@ class Rules:
     clauses: Mapping[str, str]
     fields: Mapping[str, str]
     also_allowed: str = ""  # data types of the input beyond DirectML's
+    only_in_descs: str = ""  # data types of the table that no call may have, or all of a tensor
 
     def pairs(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Yield each code and field, and the wrong values to tell apart."""
@@ -61,6 +62,9 @@ class Rules:
         for row in tables.rows(self.operator, tables.LEVELS[-1]):
             types = sorted(each.lower() for each in row.data_types)
             types += self.also_allowed.split() if row.tensor == "InputTensor" else []
+            types = [each for each in types if each not in self.only_in_descs.split()]
+            if row.tensor in self.only_in_descs.split():
+                continue
             for each in types if len(types) > 1 and not row.is_output else ():
                 yield "data_type", row.tensor, each, has_type(row.tensor, each)
             if row.is_optional:

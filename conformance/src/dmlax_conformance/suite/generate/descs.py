@@ -53,7 +53,7 @@ def _tensors(operator: str, made: Call) -> DescTopic:
     _fine(topic, made)
     _layout(topic, made)
     last = [row.tensor for row in rows(operator, NEWEST) if row.is_output][-1]
-    for name in ("InputTensor", last):
+    for name in (_first(operator), last):
         _buffer(topic, made, name)
     for row in rows(operator, NEWEST):
         if row.is_output:
@@ -86,15 +86,16 @@ def _fine(topic: DescTopic, made: Call) -> None:
             aligned = aligned.changed(made.patched(name, GuaranteedBaseOffsetAlignment=256))
             if not row.is_output:
                 owned = owned.changed(made.patched(name, Flags="OWNED_BY_DML"))
-    total = UINT_MAX * (4 if made.desc["InputTensor"]["DataType"] == "FLOAT32" else 1)
-    most = made.changed(made.patched("InputTensor", TotalTensorSizeInBytes=total))
+    first = _first(topic.operator)
+    total = UINT_MAX * (4 if made.desc[first]["DataType"] == "FLOAT32" else 1)
+    most = made.changed(made.patched(first, TotalTensorSizeInBytes=total))
     for name, text, own, clause in (
         ("owned", "DirectML owns the inputs, which changes no result", owned, "flags"),
         ("roomy", "52 bytes more than needed in every packed tensor", roomy, "byte-size"),
         ("aligned", "a base offset alignment of 256 everywhere", aligned, "alignment"),
         (
             "largest-buffer",
-            "InputTensor's buffer holds 2^32 - 1 elements, most of them padding",
+            f"{first}'s buffer holds 2^32 - 1 elements, most of them padding",
             *(most, "byte-size-limit"),
         ),
     ):
@@ -102,8 +103,8 @@ def _fine(topic: DescTopic, made: Call) -> None:
 
 
 def _layout(topic: DescTopic, made: Call) -> None:
-    """Give the input types, sizes and strides that describe no buffer."""
-    name = "InputTensor"
+    """Give the first input types, sizes and strides that describe no buffer."""
+    name = _first(topic.operator)
     sizes = made.desc[name]["Sizes"]
     nine = made.described(name, [1] * 5 + sizes)[name]
     many = made.described(name, [65536, 65536, *sizes[2:]], [0] * 4)[name]
@@ -130,7 +131,8 @@ def _layout(topic: DescTopic, made: Call) -> None:
     }
     for end, (rule, text, fields) in broken.items():
         changed, text, flags = made.patched(name, **fields), f"{name} {text}", "Invalid Layout"
-        topic.refused(f"desc-input-{end}", text, BASE, f"tensor-{rule}", name, changed, flags=flags)
+        whole, rule = f"desc-{dashed(name)}-{end}", f"tensor-{rule}"
+        topic.refused(whole, text, BASE, rule, name, changed, flags=flags)
 
 
 def _buffer(topic: DescTopic, made: Call, name: str) -> None:
@@ -178,6 +180,11 @@ def _overlapping(sizes: list[int]) -> dict[str, list[int]]:
         far[axes[-2]], far[last] = sizes[last] - 1, 1
         found["rows-overlap"] = far
     return found
+
+
+def _first(operator: str) -> str:
+    """Return the name of the operator's first tensor."""
+    return rows(operator, NEWEST)[0].tensor
 
 
 def _short(name: str) -> str:
@@ -293,6 +300,6 @@ def _survivors(operator: str, cases: Cases) -> DescTopic:
             topic.refused(name, text, base, rule, row.tensor, changed, flags=flags)
     changed = {k: made.patched(k, Sizes=own)[k] for k, own in cases.NO_ELEMENTS.items()}
     text, rule = "the first size is 0, in every tensor that shares it", "tensor-sizes-positive"
-    topic.together("size-0", text, base, rule, "InputTensor", changed)
+    topic.together("size-0", text, base, rule, _first(operator), changed)
     cases.add_survivors(topic, base)
     return topic

@@ -34,6 +34,7 @@ def _vector(operator: str) -> Json:
     """Return the fields of a desc and of a call; a refused desc has no tensors."""
     rows = tables.rows(operator, tables.LEVELS[-1])
     inputs = {row.tensor: _ref("tensor") for row in rows if not row.is_output}
+    beyond = {name: _ref("tensor") for name in OPERATORS[operator].only_in_calls}
     needed = [row.tensor for row in rows if row.kind == "input"]
     outputs = {row.tensor: _ref("request") for row in rows if row.is_output}
     attributes = _attributes(operator)
@@ -42,7 +43,7 @@ def _vector(operator: str) -> Json:
     desc = {"desc": _object(fields, fields), "inputs": _object(inputs)}
     call = {
         "attributes": _object(attributes, attributes),
-        "inputs": _object(inputs, needed),
+        "inputs": _object(inputs | beyond, needed),
         "outputs": _object(outputs, outputs),
     }
     return {
