@@ -48,7 +48,7 @@ inline int32_t* sums_of(const MatmulLayout& layout, uint8_t* panel) {
 
 template <typename S>
 struct RowProduct {
-  static constexpr bool kUnsignedRows = true, kInOrder = true;
+  static constexpr bool kInOrder = true;
   static constexpr int64_t kRows = RowMicrokernel::rows_of_block<S>();
   RowMicrokernel microkernel;
 
@@ -130,7 +130,7 @@ struct RowProduct {
 
 template <typename S>
 struct PanelProduct {
-  static constexpr bool kUnsignedRows = false, kInOrder = false;
+  static constexpr bool kInOrder = false;
   static constexpr int64_t kRows = kBlockRows;
   Microkernel microkernel;
 
@@ -191,6 +191,111 @@ struct PanelProduct {
                 const uint8_t* panel, int64_t, int32_t* acc) {
     const FilterRows filter(reinterpret_cast<const int8_t*>(rows), problem.shape.depth, count);
     microkernel.multiply(panel, filter, acc);
+  }
+};
+
+// --- dot products of few rows with the rows of a transposed matrix
+
+// Columns of up to a panel at once; a row's words are as a vector of columns widens.
+template <typename S>
+struct DotProduct {
+  static constexpr bool kInOrder = true;
+  static constexpr int64_t kRows = kFewRows;
+  static constexpr int64_t kStep = 4 * S::kLanes;  // bytes of a vector
+
+  static void lay_out(MatmulProblem& problem) {
+    MatmulLayout& layout = problem.layout;
+    layout.direct = false;
+    layout.words = round_up(problem.shape.depth, kStep) / kKPack * S::kWordsOfQuad;
+    layout.row_bytes = 4 * layout.words;
+    layout.panel_bytes = kPanelWidth * 4;  // the sums alone
+  }
+
+  static void pack_panel(const MatmulProblem& problem, int64_t panel, const Scratch&,
+                         uint8_t* target) {
+    if (!problem.needs_column_sums) return;
+    const size_t bytes = static_cast<size_t>(columns_of(problem.shape, panel)) * 4;
+    __builtin_memcpy(target, problem.column_sums + panel * kPanelWidth, bytes);
+  }
+
+  const uint8_t* pack_rows(const MatmulProblem& problem, int64_t row, int64_t count,
+                           const Scratch& scratch, int64_t& stride) const {
+    const int64_t depth = problem.shape.depth;
+    const uint8_t flip = problem.shape.a_signed ? 128 : 0;
+    stride = problem.layout.row_bytes;
+    const uint8_t* from = problem.a + row * depth;
+    for (int64_t r = 0; r < count; ++r, from += depth) {
+      uint8_t* to = scratch.rows + r * stride;
+      for (int64_t k = 0; k < depth; k += kStep, to += kStep * S::kWordsOfQuad) {
+        alignas(64) uint8_t bytes[kStep] = {};
+        const int64_t left = depth - k < kStep ? depth - k : kStep;
+        for (int64_t i = 0; i < left; ++i) bytes[i] = from[k + i] ^ flip;
+        if constexpr (S::kWordsOfQuad == 1) {
+          S::store(to, S::load(bytes));
+        } else {
+          typename S::Int32s words[S::kWordsOfQuad];
+          S::widen_pixels(S::load(bytes), words);
+          for (int w = 0; w < S::kWordsOfQuad; ++w) S::store(to + w * kStep, words[w]);
+        }
+      }
+    }
+    return scratch.rows;
+  }
+
+  static int32_t sum_of(const MatmulProblem& problem, const uint8_t* row) {
+    return sum_row<S>(row, problem.layout.words);
+  }
+
+  static void multiply_columns(const MatmulProblem& problem, int64_t panel, const uint8_t* rows,
+                               int64_t stride, int64_t count, int32_t* acc) {
+    const int64_t depth = problem.shape.depth, columns = columns_of(problem.shape, panel);
+    const uint8_t* first = first_of(problem, panel);
+    for (int64_t column = 0; column < columns; column += S::kLanes) {
+      const uint8_t* from[S::kLanes];
+      for (int64_t i = 0; i < S::kLanes; ++i) {
+        from[i] = first + (column + i < columns ? column + i : columns - 1) * depth;
+      }
+      for (int64_t r = 0; r < count; ++r) {
+        multiply_lanes(from, depth, rows + r * stride, acc + r * kPanelWidth + column);
+      }
+    }
+  }
+
+ private:
+  static void multiply_lanes(const uint8_t* const* from, int64_t depth, const uint8_t* row,
+                             int32_t* acc) {
+    typename S::Int32s sums[S::kLanes];
+#pragma GCC unroll 16
+    for (int i = 0; i < S::kLanes; ++i) sums[i] = S::broadcast(0);
+    int64_t k = 0;
+    for (; k + kStep <= depth; k += kStep, row += kStep * S::kWordsOfQuad) {
+#pragma GCC unroll 16
+      for (int i = 0; i < S::kLanes; ++i) add_products(sums[i], row, S::load(from[i] + k));
+    }
+    if (k < depth) {
+      for (int i = 0; i < S::kLanes; ++i) {
+        alignas(64) uint8_t rest[kStep] = {};
+        __builtin_memcpy(rest, from[i] + k, static_cast<size_t>(depth - k));
+        add_products(sums[i], row, S::load(rest));
+      }
+    }
+    S::transpose_words(sums);
+    auto total = sums[0];
+    for (int i = 1; i < S::kLanes; ++i) total = S::add(total, sums[i]);
+    S::store(acc, total);
+  }
+
+  static void add_products(typename S::Int32s& sums, const uint8_t* row,
+                           typename S::Int32s columns) {
+    if constexpr (S::kWordsOfQuad == 1) {
+      S::multiply_words(sums, S::load(row), columns);
+    } else {
+      typename S::Int32s words[S::kWordsOfQuad];
+      S::widen_columns(columns, words);
+      for (int w = 0; w < S::kWordsOfQuad; ++w) {
+        S::multiply_words(sums, S::load(row + w * kStep), words[w]);
+      }
+    }
   }
 };
 
@@ -329,8 +434,12 @@ struct Matmul {
       const PanelTerms<S, Product::kInOrder> terms(problem, index, sums_of(layout, panel));
       for (int64_t at = 0; at < count; at += layout.step) {
         const int64_t left = count - at, block = left < layout.step ? left : layout.step;
-        product.multiply(problem, rows + at * stride, stride, block, panel,
-                         columns_of(problem.shape, index), scratch.acc);
+        if constexpr (Product::kRows == kFewRows) {
+          product.multiply_columns(problem, index, rows, stride, block, scratch.acc);
+        } else {
+          product.multiply(problem, rows + at * stride, stride, block, panel,
+                           columns_of(problem.shape, index), scratch.acc);
+        }
         for (int64_t r = 0; r < block; ++r) {
           terms.store(row + at + r, scratch.row_sums[at + r], scratch.acc + r * kPanelWidth,
                       problem.output);
@@ -340,28 +449,43 @@ struct Matmul {
   }
 };
 
-template <typename S>
-constexpr MatmulKernels all_kernels() {
-  const auto kernels = []<typename Product>() {
-    using Kernels = Matmul<S, Product>;
-    return MatmulKernels{.products_per_ns = Microkernel::kProductsPerNs,
-                         .requantize_row_ns = S::kRequantizeRowNs,
-                         .unsigned_rows = Product::kUnsignedRows,
-                         .lay_out = Kernels::lay_out,
-                         .pack = Kernels::pack,
-                         .multiply = Kernels::multiply};
-  };
+// Calls `with` for the kernels of a problem's path.
+template <typename S, typename With>
+inline void choose(const MatmulProblem& problem, const With& with) {
   if constexpr (S::kMultipliesRows) {
-    return kernels.template operator()<RowProduct<S>>();
-  } else {
-    return kernels.template operator()<PanelProduct<S>>();
+    if (problem.path == MatmulPath::kRows) return with(Matmul<S, RowProduct<S>>());
+    if (problem.path == MatmulPath::kDots) return with(Matmul<S, DotProduct<S>>());
+    if constexpr (S::kMultipliesNarrowRows) {
+      using Narrow = typename S::Narrow;
+      if (problem.path == MatmulPath::kNarrowRows) return with(Matmul<S, RowProduct<Narrow>>());
+    }
   }
+  with(Matmul<S, PanelProduct<S>>());
+}
+
+void lay_out(MatmulProblem& problem) {
+  choose<Simd>(problem, [&](auto kernels) { kernels.lay_out(problem); });
+}
+
+void pack(const MatmulProblem& problem, int64_t first, int64_t last, uint8_t* scratch,
+          uint8_t* panels) {
+  choose<Simd>(problem, [&](auto kernels) { kernels.pack(problem, first, last, scratch, panels); });
+}
+
+void multiply(const MatmulProblem& problem, const MatmulRange& range) {
+  choose<Simd>(problem, [&](auto kernels) { kernels.multiply(problem, range); });
 }
 
 }  // namespace
 
 extern const MatmulKernels matmul_kernels;
-const MatmulKernels matmul_kernels = all_kernels<Simd>();
+const MatmulKernels matmul_kernels = {.products_per_ns = Microkernel::kProductsPerNs,
+                                      .requantize_row_ns = Simd::kRequantizeRowNs,
+                                      .multiplies_rows = Simd::kMultipliesRows,
+                                      .multiplies_narrow_rows = Simd::kMultipliesNarrowRows,
+                                      .lay_out = lay_out,
+                                      .pack = pack,
+                                      .multiply = multiply};
 
 }  // namespace DMLAX_ISA_NAMESPACE
 }  // namespace dmlax

@@ -1,9 +1,8 @@
 // What the kernels of a matrix product are given: plain data, which the handler fills in.
 //
-// Rows of A are multiplied by panels of 64 columns of B. Where an instruction set multiplies rows
-// (`gemm/rows.h`), rows are unsigned bytes and panels signed ones; elsewhere (`gemm/microkernel.h`)
-// rows are signed and panels unsigned. Bytes of the other sign are moved by 128, and so are their
-// zero points.
+// Rows of A are multiplied by panels of 64 columns of B, by `gemm/rows.h` or, where rows are few or
+// the instruction set has no product of rows, by `gemm/microkernel.h`. Bytes of the other sign than
+// a path multiplies are moved by 128, and so are their zero points.
 #ifndef DMLAX_MATMUL_CPU_KERNELS_H_
 #define DMLAX_MATMUL_CPU_KERNELS_H_
 
@@ -13,6 +12,13 @@
 #include "dmlax/_cpu/requantize.h"
 
 namespace dmlax {
+
+enum class MatmulPath {
+  kRows,        // rows of unsigned bytes, panels of signed ones
+  kNarrowRows,  // the same, of columns within -kMostNarrow to kMostNarrow
+  kPanels,      // rows of signed bytes, panels of unsigned ones
+  kDots,        // few rows: each column's dot product, of a matrix that is transposed
+};
 
 struct MatmulShape {
   int64_t rows, depth, columns;
@@ -32,6 +38,7 @@ struct MatmulLayout {
 // One product. Zero points are those of the bytes that are multiplied.
 struct MatmulProblem {
   MatmulShape shape;
+  MatmulPath path;
   MatmulLayout layout;
   const uint8_t *a, *b;
   void* output;
@@ -53,7 +60,8 @@ struct MatmulRange {
 
 struct MatmulKernels {
   double products_per_ns, requantize_row_ns;  // of one thread, roughly
-  bool unsigned_rows;                         // and signed panels; or the other way round
+  bool multiplies_rows;                       // has all paths; else kPanels alone
+  bool multiplies_narrow_rows;                // faster than others
 
   void (*lay_out)(MatmulProblem& problem);
 
@@ -64,7 +72,12 @@ struct MatmulKernels {
   void (*multiply)(const MatmulProblem& problem, const MatmulRange& range);
 };
 
+constexpr int64_t kFewRows = 4;     // for which to pack a panel would take longest
+constexpr int64_t kMostNarrow = 64;  // two products with unsigned bytes fit 16 bits
+
 namespace {
+
+inline bool has_unsigned_rows(MatmulPath path) { return path != MatmulPath::kPanels; }
 
 // For rows, two more, their sums, the sums of a block, a panel and its transposition.
 inline int64_t matmul_scratch_bytes(const MatmulLayout& layout) {

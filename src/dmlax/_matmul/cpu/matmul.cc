@@ -86,7 +86,8 @@ const char* check_parameters(const Operands& given, const ffi::AnyBuffer& output
                      (!quantized || given.output_zero.element_type() == output.element_type());
   if (!types) return "a parameter's element type is not the operator's";
   const int64_t columns = shape.columns;
-  const bool counts = count_is(given.sums, 0, columns, columns) &&
+  const int64_t sums = shape.b_transposed ? columns : 0;
+  const bool counts = count_is(given.sums, sums, sums, sums) &&
                       count_is(given.a_zero, 0, 1, shape.rows) &&
                       count_is(given.b_zero, 0, 1, columns) &&
                       count_is(given.bias, 0, scale * columns, scale * columns) &&
@@ -137,9 +138,8 @@ struct Constants {
 // Reads the operands of one product of a batch.
 class Reader {
  public:
-  Reader(const Batch& batch, const Operands& given, const Attributes& attributes,
-         const MatmulKernels& kernels, int64_t index)
-      : batch_(batch), given_(given), attributes_(attributes), kernels_(kernels), index_(index) {}
+  Reader(const Batch& batch, const Operands& given, const Attributes& attributes, int64_t index)
+      : batch_(batch), given_(given), attributes_(attributes), index_(index) {}
 
   void read(MatmulProblem& problem, Constants& constants) const {
     problem.a = batch_.elements_of<uint8_t>(given_.a, index_);
@@ -168,7 +168,8 @@ class Reader {
   void read_a_zeros(MatmulProblem& problem, Constants& constants) const {
     const bool is_signed = problem.shape.a_signed;
     // Rows are made unsigned, or signed.
-    const int32_t moved = kernels_.unsigned_rows ? (is_signed ? 128 : 0) : (is_signed ? 0 : -128);
+    const bool unsigned_rows = has_unsigned_rows(problem.path);
+    const int32_t moved = unsigned_rows ? (is_signed ? 128 : 0) : (is_signed ? 0 : -128);
     const uint8_t* zeros = batch_.elements_of<uint8_t>(given_.a_zero, index_);
     const int64_t count = std::max<int64_t>(1, count_of(given_.a_zero));
     constants.a_zeros.resize(static_cast<size_t>(count));
@@ -183,7 +184,8 @@ class Reader {
   void read_b_zeros(MatmulProblem& problem, Constants& constants) const {
     // A packed matrix is signed already; panels are made signed, or unsigned.
     const bool was_signed = !attributes_.b_unsigned;
-    const int32_t moved = kernels_.unsigned_rows ? (was_signed ? 0 : -128) : (was_signed ? 128 : 0);
+    const bool unsigned_rows = has_unsigned_rows(problem.path);
+    const int32_t moved = unsigned_rows ? (was_signed ? 0 : -128) : (was_signed ? 128 : 0);
     const uint8_t* zeros = batch_.elements_of<uint8_t>(given_.b_zero, index_);
     const int64_t count = count_of(given_.b_zero), columns = problem.shape.columns;
     constants.b_zeros.assign(static_cast<size_t>(columns), moved);
@@ -216,7 +218,6 @@ class Reader {
   const Batch& batch_;
   const Operands& given_;
   const Attributes& attributes_;
-  const MatmulKernels& kernels_;
   int64_t index_;
 };
 
@@ -306,12 +307,40 @@ bool is_one_product(const Batch& batch, const Operands& given) {
          });
 }
 
+// Whether all elements are within -kMostNarrow to kMostNarrow, as signed bytes.
+bool is_narrow(const ffi::AnyBuffer& matrix) {
+  const uint8_t* bytes = static_cast<const uint8_t*>(matrix.untyped_data());
+  const int64_t count = static_cast<int64_t>(matrix.element_count());
+  const uint8_t to_positive = is_signed_byte(matrix) ? kMostNarrow : kMostNarrow - 128;
+  constexpr int64_t kAtOnce = 1 << 12;
+  for (int64_t first = 0; first < count; first += kAtOnce) {
+    const int64_t last = std::min(count, first + kAtOnce);
+    uint8_t most = 0;
+    for (int64_t i = first; i < last; ++i) {
+      most = std::max(most, static_cast<uint8_t>(bytes[i] + to_positive));
+    }
+    if (most > 2 * kMostNarrow) return false;
+  }
+  return true;
+}
+
+MatmulPath choose_path(const MatmulShape& shape, const ffi::AnyBuffer& matrix,
+                       const MatmulKernels& kernels) {
+  if (!kernels.multiplies_rows) return MatmulPath::kPanels;
+  if (shape.rows <= kFewRows) {
+    return shape.b_transposed ? MatmulPath::kDots : MatmulPath::kPanels;
+  }
+  const bool narrow = kernels.multiplies_narrow_rows && is_narrow(matrix);
+  return narrow ? MatmulPath::kNarrowRows : MatmulPath::kRows;
+}
+
 ffi::Error run_products(MatmulProblem problem, const MatmulKernels& kernels, const Batch& batch,
                         const Operands& given, const Attributes& attributes,
                         ffi::AnyBuffer output, ffi::ThreadPool& pool) {
   const bool fold = is_one_product(batch, given);
   const int64_t products = fold ? 1 : batch.count();
   if (fold) problem.shape.rows *= batch.count();
+  problem.path = choose_path(problem.shape, given.b, kernels);
   kernels.lay_out(problem);
   const int64_t panel_bytes = std::max<int64_t>(1, problem.layout.panels * problem.layout.panel_bytes);
   const int64_t most = std::clamp<int64_t>(kPanelsAtOnce / panel_bytes, 1, products);
@@ -321,7 +350,7 @@ ffi::Error run_products(MatmulProblem problem, const MatmulKernels& kernels, con
     std::vector<Constants> constants(static_cast<size_t>(count));
     std::vector<MatmulProblem> problems(static_cast<size_t>(count), problem);
     for (int64_t i = 0; i < count; ++i) {
-      const Reader reader(batch, given, attributes, kernels, first + i);
+      const Reader reader(batch, given, attributes, first + i);
       reader.read(problems[i], constants[i]);
       problems[i].output = static_cast<uint8_t*>(output.untyped_data()) + (first + i) * bytes;
     }
