@@ -14,6 +14,8 @@ DOCS = Path(__file__).parent.parent / "docs"
 FROM_ONNX = {
     "QLinearConv": "quantized_linear_convolution",
     "ConvInteger": "convolution_integer",
+    "QLinearMatMul": "quantized_linear_matrix_multiply",
+    "MatMulInteger": "matrix_multiply_integer",
     "QuantizeLinear": "element_wise_quantize_linear",
     "DequantizeLinear": "element_wise_dequantize_linear",
     "NonZero": "nonzero_coordinates",
@@ -24,6 +26,7 @@ NEW = {  # what an operator of dmlax has beyond ONNX's and DirectML's
     "arithmetic",
     "axis",
     "axis_name",
+    "bias",
     "coordinate_rank",
     "dimension_numbers",
     "fill_value",

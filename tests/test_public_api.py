@@ -14,7 +14,7 @@ from dmlax._operators import OPERATORS, SUPPORT
 
 ROOT = Path(__file__).parent.parent
 NAMES = [row.name for row in OPERATORS]
-FUNCTIONS = [*NAMES, "prepare_filter", "explain"]
+FUNCTIONS = [*NAMES, "prepare_filter", "prepare_matrix", "explain"]
 WINDOWS = (
     "strides=None, dilations=None, start_padding=None, end_padding=None, padding=None, "
     "group_count=1, dimension_numbers=None"
@@ -52,6 +52,15 @@ SIGNATURES = {
     "quantized_lookup": "(input, table, /, *, implementation='auto')",
     "prepare_filter": "(filter, /, *, filter_zero_point=None, group_count=1, "
     "dimension_numbers=None)",
+    "matrix_multiply_integer": "(a, b, /, *, a_zero_point=None, b_zero_point=None, "
+    "implementation='auto')",
+    "quantized_linear_matrix_multiply": "(a, b, bias=None, /, *, a_scale, b_scale, output_scale, "
+    "a_zero_point=None, b_zero_point=None, output_zero_point=None, output_dtype=None, "
+    "arithmetic='exact', implementation='auto')",
+    "matrix_multiply_integer_to_float": "(a, b, bias=None, /, *, a_scale, b_scale, "
+    "a_zero_point=None, b_zero_point=None, output_dtype=<class 'jax.numpy.float32'>, "
+    "arithmetic='exact', implementation='auto')",
+    "prepare_matrix": "(b, /, *, b_zero_point=None)",
     "explain": "(function, /, *args, **kwargs)",
 }
 SECTIONS = ["Args", "Returns", "Raises", "DirectML", "Lowering", "Example"]
@@ -70,6 +79,7 @@ def test_exactly_these_names_are_exported():
         "Explanation",
         "NonzeroCoordinates",
         "PreparedFilter",
+        "PreparedMatrix",
         "ProgramExplanation",
         "SpecError",
         "UnsupportedError",
@@ -140,10 +150,10 @@ def test_options_are_by_keyword_only(name):
     kinds = {p.kind for p in inspect.signature(function).parameters.values()}
     assert kinds == {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.KEYWORD_ONLY}
     with pytest.raises(TypeError, match="positional-only"):
-        function(input=None)
+        function(**{next(iter(inspect.signature(function).parameters)): None})
 
 
-@pytest.mark.parametrize("name", [*NAMES, "prepare_filter"])
+@pytest.mark.parametrize("name", [*NAMES, "prepare_filter", "prepare_matrix"])
 def test_docstrings_have_the_same_sections_in_the_same_order(name):
     assert list(sections(getattr(dmlax, name))) == SECTIONS
 

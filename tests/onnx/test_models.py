@@ -175,5 +175,7 @@ def test_more_rows_than_a_size_are_refused():
 
 
 def test_a_nonzero_needs_a_size():
-    with pytest.raises(dmlax.UnsupportedError, match=r"NonZero: it needs a size: give nonzero_size"):
+    with pytest.raises(
+        dmlax.UnsupportedError, match=r"NonZero: it needs a size: give nonzero_size"
+    ):
         dmlax.onnx.load(quantized("detector", "qoperator"))

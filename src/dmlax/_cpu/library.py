@@ -14,6 +14,7 @@ import dmlax
 _TARGETS = (
     "dmlax_nonzero_coordinates",
     "dmlax_convolution",
+    "dmlax_matrix_multiply",
     "dmlax_quantize_linear",
     "dmlax_dequantize_linear",
     "dmlax_quantized_add",

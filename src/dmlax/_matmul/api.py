@@ -11,6 +11,7 @@ from dmlax._core import compat, dispatch, eager, requantize
 from dmlax._core.arguments import Aval, Rules, aval_of
 from dmlax._core.keywords import name_right_keywords
 from dmlax._matmul import reference, xla
+from dmlax._matmul.cpu import lowering as native_cpu
 from dmlax._matmul.plan import (
     FIELDS,
     MatrixShape,
@@ -29,6 +30,7 @@ _QUANTIZED = Rules("quantized_linear_matrix_multiply")
 _TO_FLOAT = Rules("matrix_multiply_integer_to_float")
 _DEAD_COLUMN = "a dead column has scale 1 and zeros"
 _LOWERINGS = (
+    dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not, ("cpu",)),
     dispatch.Lowering("xla", xla.run),
     dispatch.Lowering("reference", reference.run),
 )

@@ -148,8 +148,9 @@ def _difference(ours: np.ndarray, theirs: np.ndarray) -> tuple[int, int, float]:
 
 def _their_tensors(path: Path, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Every tensor of the graph that ONNX Runtime's extended level makes of a file."""
-    import onnx
     import onnxruntime
+
+    import onnx
 
     with tempfile.TemporaryDirectory() as folder:
         fused = Path(folder) / "fused.onnx"
@@ -181,9 +182,7 @@ def _progress(items: Sequence[Any], what: str) -> Iterable[Any]:
 def _bench(model: dmlax.onnx.Model, session: Any, inputs: dict[str, np.ndarray]) -> None:
     """Prints the medians of calls, taken in turn."""
     arrays = jax.tree.map(jax.numpy.asarray, inputs)
-    calls: dict[str, Callable[[], Any]] = {
-        "dmlax": lambda: jax.block_until_ready(model(arrays))
-    }
+    calls: dict[str, Callable[[], Any]] = {"dmlax": lambda: jax.block_until_ready(model(arrays))}
     if session is not None:
         calls["onnxruntime"] = lambda: session.run(None, inputs)
     start = time.perf_counter()

@@ -17,5 +17,8 @@ _ROWS = (
     Operator("quantized_linear_average_pooling", "avgpool", (*POOL, "IncludePadding")),
     Operator("quantized_linear_global_average_pooling", "gavgpool"),
     Operator("max_pooling", "maxpool", POOL, "MAX_POOLING2"),
+    Operator("matrix_multiply_integer", "intmatmul"),
+    Operator("quantized_linear_matrix_multiply", "qmatmul", only_in_calls=("BiasTensor",)),
+    Operator("matrix_multiply_integer_to_float", "floatmatmul"),
 )
 OPERATORS = {row.name: row for row in _ROWS}

@@ -123,7 +123,7 @@ def _in_floats(dtype: str) -> Callable[[Array], Array]:
     """Add one product after the other in a float type."""
 
     def total(products: Array) -> Array:
-        sums = np.zeros(products[:, 0].shape, dtype)
+        sums = np.zeros_like(products.sum(1), dtype)
         for index in range(products.shape[1]):
             sums = (sums + products[:, index].astype(dtype)).astype(dtype)
         return np.nan_to_num(sums.astype(np.float64)).astype(np.int64)
@@ -136,14 +136,15 @@ def _wrapped(bits: int) -> Callable[[Array], Array]:
     return lambda products: (products.sum(1) + half) % (2 * half) - half
 
 
-def _clipped(array: Array, bits: int = 16) -> Array:
+def clipped(array: Array, bits: int = 16) -> Array:
+    """Saturate at so many bits."""
     return np.clip(array, -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
 def _pairs(products: Array) -> Array:
     """Add pairs with saturation at 16 bits, as some vector instructions do."""
     even = np.pad(products, [(0, 0), (0, products.shape[1] % 2), *[(0, 0)] * (products.ndim - 2)])
-    return np.asarray(_clipped(even[:, ::2] + even[:, 1::2]).sum(1))
+    return np.asarray(clipped(even[:, ::2] + even[:, 1::2]).sum(1))
 
 
 STEPS: Steps = {  # by topic
@@ -193,12 +194,12 @@ STEPS: Steps = {  # by topic
         "sums-in-float16": _in_floats("float16"),
         "sums-in-16-bits": _wrapped(16),
         "sums-in-24-bits": _wrapped(24),
-        "sums-saturate-at-16-bits": lambda products: _clipped(products.sum(1)),
+        "sums-saturate-at-16-bits": lambda products: clipped(products.sum(1)),
         "pairs-saturate-at-16-bits": _pairs,
         "products-wrap-at-16-bits": lambda products: products.astype(np.int16).sum(1, np.int64),
-        "products-saturate-at-16-bits": lambda products: _clipped(products).sum(1),
+        "products-saturate-at-16-bits": lambda products: clipped(products).sum(1),
     },
-    ("overflow", "sums", "wrap"): {"sums-saturate": lambda sums: _clipped(sums, 32)},
+    ("overflow", "sums", "wrap"): {"sums-saturate": lambda sums: clipped(sums, 32)},
 }
 LAYOUTS: Ways = {
     "output-is-channels-last": lambda y, case: np.moveaxis(y, 1, -1).reshape(y.shape),

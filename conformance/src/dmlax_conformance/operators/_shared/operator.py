@@ -23,16 +23,23 @@ class Operator:
     """
 
     def __init__(
-        self, name: str, prefix: str, attributes: tuple[str, ...] = (), struct: str = ""
+        self,
+        name: str,
+        prefix: str,
+        attributes: tuple[str, ...] = (),
+        struct: str = "",
+        only_in_calls: tuple[str, ...] = (),
     ) -> None:
         """`prefix` begins the ids of vectors and the names of desc rules.
 
         `struct` is the newest version of DirectML's struct, if its name is not the operator's.
+        Tensors `only_in_calls` are ours: no desc has them.
         """
         self.name = name
         self.struct = struct or name.upper()
         self.prefix = prefix
         self.attributes = attributes
+        self.only_in_calls = only_in_calls
         self.room = f"{PACKAGE}.{name}"
         meaning, rules = map(self.module, ("meaning", "rules"))
         self.compute: Callable[[Attributes, Inputs, Outputs], Answer] = meaning.compute

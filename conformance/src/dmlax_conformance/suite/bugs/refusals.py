@@ -28,6 +28,7 @@ class Rules:
     fields: Mapping[str, str]
     also_allowed: str = ""  # data types of the input beyond DirectML's
     only: str = ""  # the data types of a call, if a desc may have more
+    only_in_descs: str = ""  # data types of the table that no call may have, or all of a tensor
 
     def pairs(self) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         """Yield each code and field, and the wrong values to tell apart."""
@@ -63,6 +64,9 @@ class Rules:
         for row in OPERATORS[self.operator].tensors:
             types = self.only.split() or sorted(each.lower() for each in row.data_types)
             types += self.also_allowed.split() if row.tensor == "InputTensor" else []
+            types = [each for each in types if each not in self.only_in_descs.split()]
+            if row.tensor in self.only_in_descs.split():
+                continue
             for each in types if len(types) > 1 and not row.is_output else ():
                 yield "data_type", row.tensor, each, has_type(row.tensor, each)
             if row.is_optional and not row.is_output:

@@ -131,7 +131,8 @@ def _layout(topic: DescTopic, made: Call) -> None:
     }
     for end, (rule, text, fields) in broken.items():
         changed, text, flags = made.patched(name, **fields), f"{name} {text}", "Invalid Layout"
-        topic.refused(f"desc-input-{end}", text, BASE, f"tensor-{rule}", name, changed, flags=flags)
+        whole, rule = f"desc-{dashed(name)}-{end}", f"tensor-{rule}"
+        topic.refused(whole, text, BASE, rule, name, changed, flags=flags)
 
 
 def _buffer(topic: DescTopic, made: Call, name: str) -> None:
@@ -179,6 +180,11 @@ def _overlapping(sizes: list[int]) -> dict[str, list[int]]:
         far[axes[-2]], far[last] = sizes[last] - 1, 1
         found["rows-overlap"] = far
     return found
+
+
+def _first(operator: str) -> str:
+    """Return the name of the operator's first tensor."""
+    return rows(operator, NEWEST)[0].tensor
 
 
 def _short(name: str) -> str:
