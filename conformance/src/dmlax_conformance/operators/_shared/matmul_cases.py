@@ -247,13 +247,14 @@ class MatmulTopic(Topic):
         names = "a-zero-points-batch-3 b-zero-points-batch-3"
         self.wrong("twin-batch", "sizes", self.clauses["points"], text, WRONG, names)
 
-    def add_survivors(self) -> None:
-        """Add calls for planted bugs that survived all others: equal axes."""
+    def add_survivors(self, more: Parameters = NONE) -> None:
+        """Add calls for planted bugs that survived all others: equal axes; `more` are of rows."""
         text = "every axis of both operands has 3 places, so that swapped axes keep all sizes"
         for rank in (2, 3, 4):
             a, b = operand("uint8", (3,) * rank, 701), operand("int8", (3,) * rank, 702)
-            own = {"za": [250, 3, 99], "zb": [-90, 100, 7]}
-            clauses = f"{self.clauses['sum']} {self.clauses['points']} {self.clauses['shape']}"
+            own = {"za": [250, 3, 99], "zb": [-90, 100, 7], **more}
+            topics = ("sum", "points", "shape", *(["bias"] if "bias" in more else []))
+            clauses = " ".join(self.clauses[each] for each in topics)
             self.add(f"every-axis-3-rank-{rank}", text, clauses, a, b, own, "PerChannel")
 
     @staticmethod

@@ -156,8 +156,8 @@ class Descs:
         given = {k: _first(v) if k in there else v for k, v in made.inputs.items()}
         text = "one value of every parameter, repeated by a stride of 0"
         topic.add("repeated", text, self.product(given, made.desc["OutputTensor"]["DataType"].lower()), **zeros)
-        apart = {n: (8, 8, 8, 3) if n.startswith("B") else (9, 9, 3, 1) for n in there}
-        topic.add("parameters", "parameters in every third word", made, **apart)
+        apart = {n: (8, 8, 8, 3) if n.startswith("B") else (9, 9, 3, 1) for n in there if "Zero" in n}
+        topic.add("parameters", "zero points in every third word", made, **apart)
         for name, (tensor, sizes, strides) in SHARED.items():
             dtype = bare.inputs[tensor].dtype
             visible = cycled("float32", [1, 1, 1, 1], [0x3B000000])  # small sums show

@@ -28,6 +28,7 @@ class FloatTopic(MatmulTopic):
         "points": "MMF-5",
         "overflow": "MMF-10",
         "absent": "MMF-9",
+        "bias": "MMF-7",
     }
 
     def reveal(self, a: Tensor, b: Tensor, own: Parameters) -> Parameters:

@@ -176,4 +176,5 @@ def _special(topic: ColumnTopic) -> None:
 @topics.file("kills")
 def _survivors(topic: ColumnTopic) -> None:
     """Add calls for planted bugs that survived all other vectors."""
-    topic.add_survivors()
+    own = {"sa": [0.0625, 0.11, 0.02], "sb": [0.03125, 0.05, 0.125], "bias": [90, -90.5, 20.25]}
+    topic.add_survivors(own)

@@ -49,7 +49,7 @@ RULES = Rules(
 )
 DESCS = DescRules(
     OPERATOR,
-    {},
+    shared.IMPLIED,
     HALVES,
     {
         "DataType": ((A, A_POINT), (B, B_POINT), (OUTPUT, OUTPUT_POINT)),
@@ -96,7 +96,7 @@ def derived() -> Iterator[Bug]:
 
 def written() -> Iterator[Bug]:
     """Yield the others."""
-    yield from shared.of_every(OPERATOR, CLAUSES, "requantize")
+    yield from shared.of_every(OPERATOR, CLAUSES)
     yield from of_rounding(OPERATOR, "requantize", CLAUSES)
     yield from planted_bugs.plant(OPERATOR, STEPS, {}, ANSWERS)
     for name in (*SCALES, OUTPUT_POINT):

@@ -28,6 +28,7 @@ class QuantizedTopic(MatmulTopic):
         "points": "QMM-7",
         "overflow": "QMM-11",
         "absent": "QMM-10",
+        "bias": "QMM-9",
     }
 
     def reveal(self, a: Tensor, b: Tensor, own: Parameters) -> Parameters:
