@@ -152,7 +152,9 @@ def matrix_multiply_integer_to_float(case: Case) -> Call:
     """Return ONNX Runtime's MatMulIntegerToFloat, whose floats have one type."""
     dtype, given = case.outputs["OutputTensor"].dtype, case.inputs
     inputs = {"x": given["ATensor"], "w": given["BTensor"]}
-    inputs |= {f"{key}_scale": _vector(one_value(given[f"{key.upper()}ScaleTensor"])) for key in "ab"}
+    inputs |= {
+        f"{key}_scale": _vector(one_value(given[f"{key.upper()}ScaleTensor"])) for key in "ab"
+    }
     inputs |= {f"{key}_zero_point": _product_point(case, key.upper()) for key in "ab"}
     inputs |= {"bias": given["BiasTensor"]} if "BiasTensor" in given else {}
     rank = len(case.outputs["OutputTensor"].sizes)

@@ -22,7 +22,8 @@ def express(
 ) -> dict[str, Any]:
     """Return the desc of a functional call; it may be one that no feature level accepts.
 
-    A tensor that no desc has makes the call `Unsupported`. Every tensor is packed, but a parameter that repeats gets the strides of 0 that mean so.
+    A tensor that no desc has makes the call `Unsupported`.
+    Every tensor is packed, but a parameter that repeats gets the strides of 0 that mean so.
     """
     for name in OPERATORS[operator].only_in_calls:
         if name in inputs:

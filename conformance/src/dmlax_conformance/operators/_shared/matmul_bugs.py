@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from ...suite.adapter import Case
-from ...suite.bugs.matmul import pair_batches, promote, wrapped
+from ...suite.bugs.convolution import wrapped
+from ...suite.bugs.matmul import pair_batches, promote
 from ...suite.bugs.record import VALUES, Bug, bug, in_output, in_reading
 from ...suite.bugs.steps import Array, Call
 from .convolution_bugs import CENTRED, clipped, is_long
@@ -182,9 +183,7 @@ STEPS: Steps = {  # by topic
         "batch-stretched": _paired(
             lambda own, batch: np.repeat(own, -(-_count(batch) // len(own)), 0)[: _count(batch)]
         ),
-        "batch-is-first-matrix": _paired(
-            lambda own, batch: np.repeat(own[:1], _count(batch), 0)
-        ),
+        "batch-is-first-matrix": _paired(lambda own, batch: np.repeat(own[:1], _count(batch), 0)),
         "batch-aligned-left": _aligned_left,
     },
     ("sum", "sums", "pair"): {
@@ -240,8 +239,8 @@ def _is_by_inner(name: str) -> Callable[[Case], bool]:
 
 
 def _has_batch(name: str) -> Callable[[Case], bool]:
-    return lambda case: name in case.inputs and any(
-        size > 1 for size in case.inputs[name].shape[:-2]
+    return lambda case: (
+        name in case.inputs and any(size > 1 for size in case.inputs[name].shape[:-2])
     )
 
 

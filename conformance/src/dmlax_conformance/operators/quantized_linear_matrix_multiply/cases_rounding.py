@@ -20,11 +20,13 @@ from .cases import OPERATOR, QuantizedTopic
 TOP, BOTTOM = 2**31 - 1, -(2**31)
 LARGEST = 2**31 - 2**24  # of an accumulator, so that a bias makes it of any sum here
 
+ONES: Parameters = {"sa": [1], "sb": [1], "sy": [1]}
+
 
 class BiasTopic(QuantizedTopic):
     """One file of calls whose biases make the accumulators that are wanted."""
 
-    scales: Parameters = {"sa": [1], "sb": [1], "sy": [1]}
+    scales = ONES
     number = 0
 
     def through(
@@ -143,7 +145,10 @@ def _add_family(
     chosen = _chosen(name, 40 + number, rounds)
     is_row = 0 in a
     varied, other = ("sa", "sb") if is_row else ("sb", "sa")
-    own = {other: _words([chosen[0].input_scale], False), "sy": _words([chosen[0].output_scale], False)}
+    own = {
+        other: _words([chosen[0].input_scale], False),
+        "sy": _words([chosen[0].output_scale], False),
+    }
     own |= {varied: _words([tie.filter_scale for tie in chosen], is_row), "zy": [3 * number - 9]}
     sizes = [tuple(size or len(chosen) for size in each) for each in (a, b)]
     label = "exact-ties" if name == "exact" else f"near-ties-{name}"

@@ -92,7 +92,8 @@ class DescRules:
                 before = LEVELS[LEVELS.index(start) - 1]
                 yield _bug(self.operator, f"{start}-too-early", clause, _as_level(before, start))
                 yield _bug(self.operator, f"{start}-too-late", clause, _as_level(start, before))
-        for name, level in {"newest": LEVELS[-1], "first": first}.items():
+        ends = {"newest": LEVELS[-1], "first": first} if len(TABLES[self.operator]) > 1 else {}
+        for name, level in ends.items():
             made = _at_every_level(level)
             yield _bug(self.operator, f"{name}-table-only", "tensor-dimension-count", made)
 
