@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .base import Array, Case
-from .common import Library, channels, one_value, window_pairs, zero
+from .common import Library, channels, of_product, one_value, window_pairs, zero
 
 LAYOUTS = {3: ("NCW", "OIW", "NCW"), 4: ("NCHW", "OIHW", "NCHW")}
 
@@ -153,6 +153,29 @@ class Jnp(Library):
             x, start, operation, *windows, pairs, window_dilation=dilations
         )
 
+    def matrix_multiply_integer(self, case: Case, given: Mapping[str, Any]) -> Any:
+        """Subtract the zero points and multiply in int32."""
+        a, b = (
+            given[f"{name}Tensor"].astype("int32") - given[f"{name}ZeroPointTensor"].astype("int32")
+            for name in "AB"
+        )
+        return self._np.matmul(a, b)
+
+    def quantized_linear_matrix_multiply(self, case: Case, given: Mapping[str, Any]) -> Any:
+        """Scale the sums, round and clamp."""
+        sums = self.matrix_multiply_integer(case, given)
+        sums = sums + given["BiasTensor"] if "BiasTensor" in given else sums
+        scale = given["AScaleTensor"] * given["BScaleTensor"] / given["OutputScaleTensor"]
+        rounded = self._np.round(sums.astype("float32") * scale)
+        return self._clamped(case, rounded, given["OutputZeroPointTensor"])
+
+    def matrix_multiply_integer_to_float(self, case: Case, given: Mapping[str, Any]) -> Any:
+        """Scale the sums and add the bias."""
+        sums = self.matrix_multiply_integer(case, given).astype("float32")
+        scaled = sums * (given["AScaleTensor"] * given["BScaleTensor"])
+        scaled = scaled + given["BiasTensor"] if "BiasTensor" in given else scaled
+        return scaled.astype(case.outputs["OutputTensor"].dtype)
+
     def _clamped(self, case: Case, values: Any, zero_point: Any) -> Any:
         dtype = case.outputs["OutputTensor"].dtype
         limits = self._np.iinfo(dtype)
@@ -164,6 +187,8 @@ def _parameters(case: Case) -> dict[str, Array]:
     """Return the inputs, parameters as scalars or vectors, and 0 for a missing zero point."""
     given = dict(case.inputs)
     own = {"InputTensor": "InputZeroPointTensor", "FilterTensor": "FilterZeroPointTensor"}
+    if "matrix_multiply" in case.operator:
+        return _of_product(case)
     if "ATensor" in given:
         dtypes = {name: given[f"{name}Tensor"].dtype for name in ("A", "B")}
         dtypes["Output"] = np.dtype(case.outputs["OutputTensor"].dtype)
@@ -198,6 +223,20 @@ def _of_average(case: Case) -> dict[str, Array]:
         for name in (f"{end}ScaleTensor", f"{end}ZeroPointTensor"):
             own = channels(zero(case, name, dtype))
             given[name] = own.reshape(-1, *[1] * (x.ndim - 2)) if own.ndim == 1 else own
+    return given
+
+
+def _of_product(case: Case) -> dict[str, Array]:
+    """Return the inputs of a matrix product, with every zero point."""
+    given = dict(case.inputs)
+    held = {name: given[f"{name}Tensor"].dtype for name in "AB"}
+    held["Output"] = np.dtype(case.outputs["OutputTensor"].dtype)
+    for name, dtype in held.items():
+        point = f"{name}ZeroPointTensor"
+        given[point] = of_product(case, name, zero(case, point, dtype))
+        if f"{name}ScaleTensor" in given:
+            place = "B" if name == "B" else "Output"
+            given[f"{name}ScaleTensor"] = of_product(case, place, given[f"{name}ScaleTensor"])
     return given
 
 

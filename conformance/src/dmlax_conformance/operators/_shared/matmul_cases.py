@@ -17,9 +17,10 @@ from .near_ties import float32
 from .rounding import RANGES
 from .systematic import PERIOD, SHORT, repeat
 
+LETTERS = {"a": "A", "b": "B", "y": "Output"}
 NAMES = {
-    **{f"z{key}": f"{name}ZeroPointTensor" for key, name in zip("aby", ["A", "B", "Output"])},
-    **{f"s{key}": f"{name}ScaleTensor" for key, name in zip("aby", ["A", "B", "Output"])},
+    **{f"z{key}": f"{name}ZeroPointTensor" for key, name in LETTERS.items()},
+    **{f"s{key}": f"{name}ScaleTensor" for key, name in LETTERS.items()},
     "bias": "BiasTensor",
 }
 PRINTED = 60  # elements; more are drawn by a recipe
@@ -254,13 +255,14 @@ class MatmulTopic(Topic):
         names = "a-zero-points-batch-3 b-zero-points-batch-3"
         self.wrong("twin-batch", "sizes", self.clauses["points"], text, WRONG, names)
 
-    def add_survivors(self) -> None:
-        """Add calls for planted bugs that survived all others: equal axes."""
+    def add_survivors(self, more: Parameters = NONE) -> None:
+        """Add calls for planted bugs that survived all others: equal axes; `more` are of rows."""
         text = "every axis of both operands has 3 places, so that swapped axes keep all sizes"
         for rank in (2, 3, 4):
             a, b = operand("uint8", (3,) * rank, 701), operand("int8", (3,) * rank, 702)
-            own = {"za": [250, 3, 99], "zb": [-90, 100, 7]}
-            clauses = f"{self.clauses['sum']} {self.clauses['points']} {self.clauses['shape']}"
+            own = {"za": [250, 3, 99], "zb": [-90, 100, 7], **more}
+            topics = ("sum", "points", "shape", *(["bias"] if "bias" in more else []))
+            clauses = " ".join(self.clauses[each] for each in topics)
             self.add(f"every-axis-3-rank-{rank}", text, clauses, a, b, own, "PerChannel")
 
     @staticmethod
@@ -442,7 +444,7 @@ def kept_apart(rows: Sequence[str], columns: Sequence[str]) -> Apart:
     """Keep parameters of each row from operands of one row, and those of columns likewise."""
     one_row = [(("ranks", "1 and 2"), (name, "each")) for name in rows]
     one_column = [(("ranks", "2 and 1"), (name, "each")) for name in columns]
-    return apart("A is one row", *one_row) | apart("B is one column", *one_column)
+    return {**apart("A is one row", *one_row), **apart("B is one column", *one_column)}
 
 
 def pair(row: Row, number: int) -> tuple[Tensor, Tensor, dict[str, Any]]:

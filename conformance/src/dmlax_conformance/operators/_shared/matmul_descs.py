@@ -109,7 +109,8 @@ class Descs:
         for field, rule, sizes in self._wrong_sizes(made):
             text = f"{field} has sizes {sizes}"
             name = f"{dashed(field)}-{'x'.join(map(str, sizes))}"
-            topic.refuse(name, text, FULL, rule, {field: sizes})
+            base = BARE if rule == "output-sizes" else FULL
+            topic.refuse(name, text, base, rule, {field: sizes})
         return topic
 
     def _wrong_sizes(self, made: Call) -> list[tuple[str, str, list[int]]]:
@@ -164,8 +165,10 @@ class Descs:
             self.product(given, made.desc["OutputTensor"]["DataType"].lower()),
             **zeros,
         )
-        apart = {n: (8, 8, 8, 3) if n.startswith("B") else (9, 9, 3, 1) for n in there}
-        topic.add("parameters", "parameters in every third word", made, **apart)
+        apart = {
+            n: (8, 8, 8, 3) if n.startswith("B") else (9, 9, 3, 1) for n in there if "Zero" in n
+        }
+        topic.add("parameters", "zero points in every third word", made, **apart)
         for name, (tensor, sizes, strides) in SHARED.items():
             dtype = bare.inputs[tensor].dtype
             visible = cycled("float32", [1, 1, 1, 1], [0x3B000000])  # small sums show

@@ -52,4 +52,4 @@ def derived() -> Iterator[Bug]:
 
 def written() -> Iterator[Bug]:
     """Yield the others."""
-    yield from shared.of_every(OPERATOR, CLAUSES, "store")
+    yield from shared.of_every(OPERATOR, CLAUSES)

@@ -38,8 +38,8 @@ RULES = Rules(
 )
 DESCS = DescRules(
     OPERATOR,
-    {},
-    HALVES,
+    shared.IMPLIED,
+    HALVES.removeprefix("data-type:inputs "),  # an output's type is that of the scales
     {
         "DataType": ((A, A_POINT, B, B_POINT), (A_SCALE, B_SCALE, BIAS, OUTPUT)),
         "DimensionCount": ((A, B, BIAS, OUTPUT), (A_SCALE, B_SCALE, A_POINT, B_POINT)),
@@ -74,7 +74,7 @@ def derived() -> Iterator[Bug]:
 
 def written() -> Iterator[Bug]:
     """Yield the others."""
-    yield from shared.of_every(OPERATOR, CLAUSES, "float")
+    yield from shared.of_every(OPERATOR, CLAUSES)
     yield from planted_bugs.plant(OPERATOR, STEPS, {}, ANSWERS)
     for name, label in ((A_SCALE, "a-scale"), (B_SCALE, "b-scale")):
         yield from in_reading(OPERATOR, "MMF-5", name, shared.exchanged(label))

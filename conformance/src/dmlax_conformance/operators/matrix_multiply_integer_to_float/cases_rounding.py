@@ -54,11 +54,13 @@ def _rounding(topic: ColumnTopic) -> None:
             scale = 2.0 ** (number - 2)
             sides = [(sign * 1, sign * edge * scale) for sign in (1, -1)]
             sides += [(sign * 1, sign * (edge + 2) * scale) for sign in (1, -1)]
-            columns = [(total, scale, bias) for total, bias in sides]
+            columns: list[Column] = [(total, scale, bias) for total, bias in sides]
             columns += [(3 * total, scale, bias) for total, bias in sides]
             text = f"halfway between two numbers of {dtype}: the even one of both neighbours"
             topic.add_columns(f"ties-{dtype}-{number}", text, "MMF-1", columns, "Tie", dtype)
-        above = [(total, scale, bias) for total, bias in sides for scale in (1 + TINY, 1 - TINY)]
+        above: list[Column] = [
+            (total, scale, bias) for total, bias in sides for scale in (1 + TINY, 1 - TINY)
+        ]
         text = f"hardly beside the middle between two numbers of {dtype}"
         for number in (1, 2):
             name, flag = f"beside-ties-{dtype}-{number}", "NearTieFloat32"
@@ -99,7 +101,7 @@ def _drawn(topic: ColumnTopic) -> None:
 @topics.file("cancellation")
 def _cancellation(topic: ColumnTopic) -> None:
     for dtype in EDGE:
-        columns = [
+        columns: list[Column] = [
             (sign * total, 0.5, -sign * total / 2) for total in (1, 7, 200) for sign in (1, -1)
         ]
         columns += [(0, 0.5, -0.0), (0, -0.5, 0.0), (0, -2, -0.0), (5, 1, -5 + 2.0**-8)]
@@ -123,7 +125,7 @@ def _cancellation(topic: ColumnTopic) -> None:
 def _special(topic: ColumnTopic) -> None:
     for dtype, largest in LARGEST.items():
         biases = (nan, inf, -inf, 0.0, -0.0, 1.0)
-        columns = [(total, 0.5, bias) for bias in biases for total in (3, -3, 0)]
+        columns: list[Column] = [(total, 0.5, bias) for bias in biases for total in (3, -3, 0)]
         text = "NaN, infinities and zeros of the bias"
         for number in (1, 2):
             clauses, flags = "MMF-7 MMF-8", "SpecialFloat"
@@ -216,4 +218,5 @@ def _special(topic: ColumnTopic) -> None:
 @topics.file("kills")
 def _survivors(topic: ColumnTopic) -> None:
     """Add calls for planted bugs that survived all other vectors."""
-    topic.add_survivors()
+    own = {"sa": [0.0625, 0.11, 0.02], "sb": [0.03125, 0.05, 0.125], "bias": [90, -90.5, 20.25]}
+    topic.add_survivors(own)
