@@ -63,8 +63,8 @@ def model(asked: Call, constants: frozenset[str] = frozenset()) -> Any:
     result = helper.make_tensor_value_info(OUTPUT, type_of(np.dtype(asked.dtype)), sizes)
     graph = helper.make_graph([node], asked.node, given, [result], held)
     opsets = [helper.make_opsetid("", OPSET)]
-    opsets += [helper.make_opsetid(asked.domain, 1)] if asked.domain else []
     version = helper.find_min_ir_version_for(opsets)
+    opsets += [helper.make_opsetid(asked.domain, 1)] if asked.domain else []
     return helper.make_model(graph, opset_imports=opsets, ir_version=version)
 
 
