@@ -53,7 +53,7 @@ def convolution_integer(case: Case) -> Sums:
     return np.moveaxis(np.concatenate(parts, axis=-1), -1, 1)
 
 
-def _windows(x: Array, kernel: Sequence[int], strides: list[int], dilations: list[int]) -> Array:
+def _windows(x: Any, kernel: Sequence[int], strides: list[int], dilations: list[int]) -> Any:
     """Return the pixels of each window, as (N, C, *windows, *kernel)."""
     axes = tuple(range(2, 2 + len(kernel)))
     sizes = zip(kernel, strides, dilations, strict=True)
