@@ -45,7 +45,7 @@ def convolution_integer(case: Case) -> Sums:
     filters: Sums = np.subtract(w, zero_points, dtype=np.int32)
     image = np.pad(image, [(0, 0), (0, 0), *window_pairs(case)])
     strides, dilations = case.attributes["Strides"], case.attributes["Dilations"]
-    windows = _windows(image, filters.shape[2:], strides, dilations)
+    windows: Sums = _windows(image, filters.shape[2:], strides, dilations)
     contracted = (1, *range(-len(axes), 0)), (1, *axes)
     groups = case.attributes["GroupCount"]
     pairs = zip(np.split(windows, groups, axis=1), np.split(filters, groups, axis=0), strict=True)
@@ -53,7 +53,7 @@ def convolution_integer(case: Case) -> Sums:
     return np.moveaxis(np.concatenate(parts, axis=-1), -1, 1)
 
 
-def _windows(x: Array, kernel: Sequence[int], strides: list[int], dilations: list[int]) -> Array:
+def _windows(x: Any, kernel: Sequence[int], strides: list[int], dilations: list[int]) -> Any:
     """Return the pixels of each window, as (N, C, *windows, *kernel)."""
     axes = tuple(range(2, 2 + len(kernel)))
     sizes = zip(kernel, strides, dilations, strict=True)
@@ -99,7 +99,7 @@ def _by_channel(case: Case, name: str, like: Array) -> Array:
 def max_pooling(case: Case) -> Array:
     """Return the largest element of each window; padding is the lowest value."""
     x, given = case.inputs["InputTensor"], case.attributes
-    around, lowest = [(0, 0), (0, 0), *window_pairs(case)], np.iinfo(x.dtype).min
+    around, lowest = [(0, 0), (0, 0), *window_pairs(case)], np.iinfo(x.dtype.name).min
     padded = np.pad(x, around, constant_values=lowest)
     options = given["WindowSize"], given["Strides"], given["Dilations"]
     found: Array = _windows(padded, *options).max(tuple(range(-len(given["Strides"]), 0)))

@@ -69,8 +69,8 @@ def model(asked: Call, constants: frozenset[str] = frozenset()) -> Any:
     ]
     graph = helper.make_graph([node], asked.node, given, results, held)
     opsets = [helper.make_opsetid("", OPSET)]
-    opsets += [helper.make_opsetid(asked.domain, 1)] if asked.domain else []
     version = helper.find_min_ir_version_for(opsets)
+    opsets += [helper.make_opsetid(asked.domain, 1)] if asked.domain else []
     return helper.make_model(graph, opset_imports=opsets, ir_version=version)
 
 

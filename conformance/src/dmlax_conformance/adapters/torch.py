@@ -119,7 +119,7 @@ class Torch(Library):
             raise Unsupported(f"PyTorch has no pooling of {x.ndim} dimensions")
         if 0 in (*case.attributes["Strides"], *case.attributes["Dilations"]):
             raise ProcessEndsError("it divides by 0")
-        padded = self._padded(case, self._tensor(x), int(np.iinfo(x.dtype).min))
+        padded = self._padded(case, self._tensor(x), np.iinfo(x.dtype.name).min)
         pool = getattr(self._float, f"max_pool{x.ndim - 2}d")
         window, stride = case.attributes["WindowSize"], case.attributes["Strides"]
         dilation = case.attributes["Dilations"]

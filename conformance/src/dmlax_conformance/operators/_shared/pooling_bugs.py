@@ -82,7 +82,9 @@ def of_averages(operator: str, label: str, has_windows: bool) -> Iterator[Bug]:
     swapped = "output-axes-swapped"
     layouts = LAYOUTS if has_windows else {swapped: LAYOUTS[swapped]}
     shapes = {(_named(label, "1 5 8"), OUTPUT): {**layouts, **TYPES}}
-    answers = {(_named(label, n), *rest): ways for (n, *rest), ways in (ANSWERS | RANK_3).items()}
+    answers = {
+        (_named(label, n), *rest): ways for (n, *rest), ways in {**ANSWERS, **RANK_3}.items()
+    }
     yield from plant(operator, steps, shapes, answers)  # type: ignore[arg-type]
     for name, axis in {"last": -1, "first": 0, "third": 2}.items():
         moved = replace(PARTS["gather"], axis=axis), replace(PARTS["average"], axis=axis)

@@ -111,7 +111,7 @@ def windows(
 ) -> dict[str, Any]:
     """Return all attribute fields; strides, dilations, start and end are the plainest if absent."""
     ones, zeros = (1,) * len(size), (0,) * len(size)
-    plain = {"strides": ones, "dilations": ones, "start": zeros, "end": zeros}
+    plain: dict[str, Any] = {"strides": ones, "dilations": ones, "start": zeros, "end": zeros}
     fields = convolutions.attributes(**{**plain, **options})
     del fields["GroupCount"]
     given = {"WindowSize": [*size], **fields}
@@ -137,7 +137,8 @@ def add_data_types(topic: PoolTopic) -> None:
     for source, dtype in product(RANGES, repeat=2):
         (xl, xh), (yl, yh) = RANGES[source], RANGES[dtype]
         x = ints(source, (1, 2, 2, 3), [xl, xh, xl, xh, xh, xl, xh, xh, xh, xl, xh, 1])
-        own, label = {"zx": [xh], "zy": [(yl + yh) // 2]}, f"{source}-{dtype}"
+        own: Parameters = {"zx": [xh], "zy": [(yl + yh) // 2]}
+        label = f"{source}-{dtype}"
         text = f"{source} input, {dtype} output, at the ends of the range"
         topic.add(f"extremes-{label}", text, "1 5", x, own, "Extreme", dtype=dtype)
         own, text = {"sy": [0.75]}, "the same elements, all optional tensors absent"

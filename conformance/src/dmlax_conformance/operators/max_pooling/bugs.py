@@ -75,11 +75,11 @@ def _repeat_edge(x: Array, windows: Windows) -> Array:
 
 
 def _limit(dtype: np.dtype[np.generic], end: str, step: int) -> int:
-    return 0 if dtype.kind == "f" else int(getattr(np.iinfo(dtype), end)) + step
+    return 0 if dtype.kind == "f" else int(getattr(np.iinfo(dtype.name), end)) + step
 
 
 def _last_largest(under: Array) -> Array:
-    return under.shape[2] - 1 - under[:, :, ::-1].argmax(2)
+    return np.asarray(under.shape[2] - 1 - under[:, :, ::-1].argmax(2))
 
 
 def _in_image(places: Array, call: Call) -> Array:

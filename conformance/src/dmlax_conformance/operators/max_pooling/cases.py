@@ -1,9 +1,9 @@
 """MAX_POOLING."""
 
 from .._shared import pooling_cases as shared
-from .._shared.convolution_cases import image
+from .._shared.convolution_cases import NONE, image
 from .._shared.covering import Apart, Factors, Row
-from .._shared.pooling_cases import EMPTY, INPUT_TYPES, NONE, RANKS, PoolTopic, windows
+from .._shared.pooling_cases import EMPTY, INPUT_TYPES, RANKS, PoolTopic, windows
 from .._shared.rounding import RANGES
 from .._shared.systematic import each_pair, each_size, flags_of
 from ..topics import Files, ints

@@ -57,7 +57,7 @@ def _same_at_the_border(inside: Array, include: bool) -> Array:
 def _raw_zero(centred: Array, windows: Windows, zero: Array) -> Array:
     """Pad the image as it is by 0."""
     around = [(0, 0), (0, 0), *zip(windows.start, windows.end, strict=True)]
-    return pad_zeros(centred + zero, windows, 0) - np.pad(zero, around, "edge")
+    return np.asarray(pad_zeros(centred + zero, windows, 0) - np.pad(zero, around, "edge"))
 
 
 def _edge(centred: Array, windows: Windows, zero: Array) -> Array:

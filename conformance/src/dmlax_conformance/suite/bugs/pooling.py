@@ -123,7 +123,7 @@ def pad_lowest(x: Array, windows: Windows) -> Array:
 
 def first_largest(under: Array) -> Array:
     """Return which tap of (N, C, tap, ...) has the largest element, the first of several."""
-    return under.argmax(2)
+    return np.asarray(under.argmax(2))
 
 
 def place_in_input(places: Array, call: Call) -> Array:
