@@ -183,7 +183,6 @@ def _special(topic: DynamicTopic) -> None:
 COUNTS = (1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129)
 VALUES = (0.5, -0.25, 1.5, 0.75, -1, 2, 0.125, -0.5, 1.25, 0, 1.875)
 SIZES: Mapping[str, tuple[int, ...]] = {
-    "rank-0": (),
     "rank-2": (3, 5),
     "rank-3": (3, 3, 3),
     "rank-4": (3, 3, 3, 3),
