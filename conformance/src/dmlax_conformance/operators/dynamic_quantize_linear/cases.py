@@ -229,7 +229,6 @@ WRONG: Mapping[str, tuple[str, Tensor]] = {
     "int32-input": ("InputTensor", ints("int32", (3,), [1, 2, 3])),
     "uint8-input": ("InputTensor", ints("uint8", (3,), [1, 2, 3])),
     "int8-input": ("InputTensor", ints("int8", (3,), [1, 2, 3])),
-    "float64-input": ("InputTensor", floats("float64", (3,), [1, 2, 3])),
     "complex-input": ("InputTensor", bits("complex64", (3,), [0x3F800000] * 3)),
 }
 
@@ -238,6 +237,9 @@ WRONG: Mapping[str, tuple[str, Tensor]] = {
 def _invalid(topic: DynamicTopic) -> None:
     topic.add("twin", "the twin: three numbers", "DYN-6", "uint8", "", row("float32", [1, 2, 3]))
     topic.wrong("twin", "data_type", "DYN-6", "{field} is {dtype}", WRONG)
+    changed, need = {"InputTensor": floats("float64", (3,), [1, 2, 3])}, "dtype:float64"
+    text = "InputTensor is float64"
+    topic.invalid("float64-input", text, "DYN-6", "twin", "data_type", changed, requires=need)
     for dtype in ("int16", "uint16", "int32", "float32"):
         asked, text = {"OutputTensor": Request(dtype, (3,))}, f"an output of {dtype} is asked for"
         topic.invalid(f"{dtype}-output", text, "DYN-6", "twin", "data_type", asked)
