@@ -339,7 +339,7 @@ def test_no_level_accepts_what_directml_has_no_name_for() -> None:
 
 def test_most_valid_calls_can_be_expressed(suite: list[Vector]) -> None:
     calls = [vector for vector in suite if vector.is_valid and vector.desc is None]
-    for vector in calls:
+    for vector in (vector for vector in calls if vector.operator in TABLES):
         desc = express(vector.operator, vector.attributes, vector.inputs, vector.outputs)
         levels = feature_levels(vector.operator, desc)
         beyond = any(need.startswith(("dtype:", "sizes:")) for need in vector.requires)

@@ -127,7 +127,7 @@ READ: dict[str, Read] = {
     "spatial": lambda vector: str(len(sizes_of(vector)) - 2),
     "batch": lambda vector: "more" if sizes_of(vector)[0] > 1 else "1",
     "elements": lambda vector: (
-        "few" if prod(sizes_of(vector)) < 100 else str(prod(sizes_of(vector)))
+        "few" if prod(sizes_of(vector)) < 50 else str(prod(sizes_of(vector)))
     ),
     "width": width,
     "groups": groups,

@@ -67,7 +67,7 @@ def _described(tensor: Tensor | Request, sizes: Sequence[int]) -> dict[str, Any]
     """
     data_type = DATA_TYPES.get(tensor.dtype, "UNKNOWN")
     missing = len(sizes) - len(tensor.sizes)
-    if tensor.sizes == sizes or (*sizes,) == (1,) * missing + tensor.sizes:
+    if {*tensor.sizes, *sizes} <= {1} or (*sizes,) == (1,) * missing + tensor.sizes:
         return tensor_desc(data_type, sizes)
     own = layout.packed_strides(tensor.sizes)
     pairs = zip(tensor.sizes, own, strict=True)

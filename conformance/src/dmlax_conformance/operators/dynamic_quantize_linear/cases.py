@@ -183,7 +183,6 @@ def _special(topic: DynamicTopic) -> None:
 COUNTS = (1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129)
 VALUES = (0.5, -0.25, 1.5, 0.75, -1, 2, 0.125, -0.5, 1.25, 0, 1.875)
 SIZES: Mapping[str, tuple[int, ...]] = {
-    "rank-0": (),
     "rank-2": (3, 5),
     "rank-3": (3, 3, 3),
     "rank-4": (3, 3, 3, 3),
@@ -230,7 +229,6 @@ WRONG: Mapping[str, tuple[str, Tensor]] = {
     "int32-input": ("InputTensor", ints("int32", (3,), [1, 2, 3])),
     "uint8-input": ("InputTensor", ints("uint8", (3,), [1, 2, 3])),
     "int8-input": ("InputTensor", ints("int8", (3,), [1, 2, 3])),
-    "float64-input": ("InputTensor", floats("float64", (3,), [1, 2, 3])),
     "complex-input": ("InputTensor", bits("complex64", (3,), [0x3F800000] * 3)),
 }
 
@@ -239,6 +237,9 @@ WRONG: Mapping[str, tuple[str, Tensor]] = {
 def _invalid(topic: DynamicTopic) -> None:
     topic.add("twin", "the twin: three numbers", "DYN-6", "uint8", "", row("float32", [1, 2, 3]))
     topic.wrong("twin", "data_type", "DYN-6", "{field} is {dtype}", WRONG)
+    changed, need = {"InputTensor": floats("float64", (3,), [1, 2, 3])}, "dtype:float64"
+    text = "InputTensor is float64"
+    topic.invalid("float64-input", text, "DYN-6", "twin", "data_type", changed, requires=need)
     for dtype in ("int16", "uint16", "int32", "float32"):
         asked, text = {"OutputTensor": Request(dtype, (3,))}, f"an output of {dtype} is asked for"
         topic.invalid(f"{dtype}-output", text, "DYN-6", "twin", "data_type", asked)
