@@ -148,9 +148,8 @@ def _difference(ours: np.ndarray, theirs: np.ndarray) -> tuple[int, int, float]:
 
 def _their_tensors(path: Path, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Every tensor of the graph that ONNX Runtime's extended level makes of a file."""
-    import onnxruntime
-
     import onnx
+    import onnxruntime
 
     with tempfile.TemporaryDirectory() as folder:
         fused = Path(folder) / "fused.onnx"

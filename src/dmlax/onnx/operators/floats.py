@@ -1,7 +1,7 @@
 """Operators on floats, integers and booleans.
 
-Sums, products, quotients and square roots of float32 are IEEE's on every backend, since what follows
-rounds them to 8 bits. Exponentials, reductions and products of matrices are XLA's own.
+Sums, products, quotients and square roots of float32 are IEEE's on every backend, since what
+follows rounds them to 8 bits. Exponentials, reductions and products of matrices are XLA's own.
 """
 
 import functools
@@ -81,7 +81,7 @@ def divide(a: Any, b: Any) -> Any:
 
 
 def _integer_quotient(a: Any, b: Any) -> Any:
-    """ONNX's quotient of integers, towards zero; sizes are positive, so that flooring is the same."""
+    """ONNX's quotient of integers, towards zero; of sizes, which are positive, the floor."""
     if np.asarray(a).dtype == object or np.asarray(b).dtype == object:
         return a // b
     if np.dtype(a.dtype).kind == "f":

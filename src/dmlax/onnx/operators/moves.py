@@ -391,7 +391,7 @@ def _resize_nearest(
             scale = None if new is size else new / size
         else:
             scale = float(np.asarray(scales).ravel()[axis])
-            new = size if scale == 1 else int(math.floor(size * scale))
+            new = size if scale == 1 else math.floor(size * scale)
         if scale is None or scale == 1:
             continue
         places = _nearest(int(new), int(size), np.float32(scale), transformation, rounding)

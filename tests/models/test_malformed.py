@@ -7,10 +7,10 @@ import zipfile
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from onnx_models import Builder, quantized
 
 import dmlax
 import dmlax.onnx
+from onnx_models import Builder, quantized
 
 FLOAT = TensorProto.FLOAT
 
@@ -276,8 +276,8 @@ def test_wrong_options_of_load():
     ):
         with pytest.raises(dmlax.SpecError, match=text):
             dmlax.onnx.load(relu(), **options)
+    model = dmlax.onnx.load(relu())
     with pytest.raises(dmlax.SpecError, match="outputs has no tensor 'z'"):
-        model = dmlax.onnx.load(relu())
         model.apply(model.params, np.ones(2, np.float32), outputs=["z"])
 
 

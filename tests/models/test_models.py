@@ -9,9 +9,9 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from onnx_models import inputs_of, quantized, run_onnxruntime
 
 import dmlax.onnx
+from onnx_models import inputs_of, quantized, run_onnxruntime
 
 
 @pytest.fixture(scope="module")
