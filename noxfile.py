@@ -17,7 +17,9 @@ JAX_ON_PYTHON = {  # the oldest supported pair, and the newest
 }
 TESTED_ONCE = (  # on the oldest pair; the golden vectors, the laws and the near ties run on both
     "conformance/tests",
+    "tests/binary",
     "tests/convolution/test_convolutions.py",
+    "tests/core/test_quantized_sum.py",
     "tests/core/test_requantize.py",
     "tests/cuda/test_space_to_depth.py",
     "tests/directml/test_layout.py",
@@ -25,6 +27,7 @@ TESTED_ONCE = (  # on the oldest pair; the golden vectors, the laws and the near
     "tests/directml/test_records.py",
     "tests/directml/test_rules.py",
     "tests/directml/test_validate.py",
+    "tests/lookup",
     "tests/test_integrations.py",
     "tests/test_migrating.py",
     "tests/test_onnxruntime_binary.py",
