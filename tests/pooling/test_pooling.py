@@ -157,8 +157,7 @@ def test_large_windows_are_pooled_in_blocks(implementation):
 
 
 def test_a_symbolic_batch_and_image_export():
-    scope = jax.export.SymbolicScope()
-    batch, size = jax.export.symbolic_shape("b, s", constraints=["s >= 4"], scope=scope)
+    batch, size = jax.export.symbolic_shape("b, s", constraints=["s >= 4"])
     shape = jax.ShapeDtypeStruct((batch, 3, size, size), np.uint8)
     x = draw(4, np.uint8, (2, 3, 6, 6))
     scales = {"input_scale": 0.3, "output_scale": 0.1}
