@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from . import __version__, adapters
-from .errors import Malformed, NotStartable, WrongUsage
+from .errors import Malformed, NotStartable, Unsupported, WrongUsage
 from .exit_codes import FAILED, FINE, UNUSABLE, USAGE
 from .exports import commands as exports
 from .format import vectors
@@ -137,7 +137,10 @@ def _show(options: argparse.Namespace) -> int:
         written = vectors.parse(path.read_text(encoding="utf-8"))["vectors"]
         for vector, value in zip(loaded, written, strict=True):
             if vector.id == options.id:
-                print(dumps(_as_desc(vector) if options.desc else value), end="")
+                try:
+                    print(dumps(_as_desc(vector) if options.desc else value), end="")
+                except Unsupported as reason:
+                    return complain(f"{vector.id}: {reason}", USAGE)
                 return FINE
     return complain(f"no vector has the id {options.id}", USAGE)
 

@@ -79,7 +79,37 @@ def sizes_of(vector: Vector) -> tuple[int, ...]:
     return vector.inputs["InputTensor"].sizes
 
 
+def given(name: str) -> Read:
+    """Say whether a parameter of a matrix product is absent, one value, or several."""
+    kinds = {0: "absent", 1: "one"}
+    return lambda vector: kinds.get(
+        len(vector.inputs[name].words) if name in vector.inputs else 0, "each"
+    )
+
+
+def bias_sizes(vector: Vector) -> str:
+    bias, output = vector.inputs.get("BiasTensor"), vector.outputs["OutputTensor"].sizes
+    if bias is None:
+        return "absent"
+    is_column = len(bias.sizes) == 1 and len(vector.inputs["BTensor"].sizes) > 1
+    return "columns" if is_column or bias.sizes != output else "output"
+
+
+def ranks(vector: Vector) -> str:
+    return " and ".join(str(len(vector.inputs[name].sizes)) for name in ("ATensor", "BTensor"))
+
+
 READ: dict[str, Read] = {
+    "ranks": ranks,
+    "a": dtype_of("ATensor"),
+    "b": dtype_of("BTensor"),
+    "zero point of a": given("AZeroPointTensor"),
+    "zero point of b": given("BZeroPointTensor"),
+    "zero point of output": given("OutputZeroPointTensor"),
+    "scale of a": given("AScaleTensor"),
+    "scale of b": given("BScaleTensor"),
+    "scale of output": given("OutputScaleTensor"),
+    "bias sizes": bias_sizes,
     "input": dtype_of("InputTensor"),
     "filter": dtype_of("FilterTensor"),
     "output": dtype_of("OutputTensor"),

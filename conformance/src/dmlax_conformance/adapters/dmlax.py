@@ -17,6 +17,7 @@ from typing import Any
 from ..errors import NotStartable
 from ..format.descs import buffer
 from ..format.tensors import from_numpy, to_numpy
+from ..operators import tables
 from ..operators.descs import express, feature_levels
 from ..operators.rules import RULES
 from .base import Case, SpecViolation, Unsupported
@@ -192,7 +193,8 @@ class _Named:
 def _known(case: Case, variant: str) -> Operands | None:
     """Return the tensors that a compiler knows, or None where nothing is compiled."""
     if variant == CONSTANT:
-        return {name: array for name, array in case.inputs.items() if name != "InputTensor"}
+        first = tables.tensors(case.operator)[0]
+        return {name: array for name, array in case.inputs.items() if name != first}
     if variant != JIT:
         return None
     scales = "values:known" in case.requires  # a case about values that are known beforehand

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .base import Array, Case
-from .common import Library, channels, one_value, window_pairs, zero
+from .common import Library, channels, of_product, one_value, window_pairs, zero
 
 LAYOUTS = {3: ("NCW", "OIW", "NCW"), 4: ("NCHW", "OIHW", "NCHW")}
 
@@ -79,6 +79,29 @@ class Jnp(Library):
         x, zero_point, scale = (given[name].astype("float32") for name in names)
         return ((x - zero_point) * scale).astype(given["ScaleTensor"].dtype)
 
+    def matrix_multiply_integer(self, case: Case, given: Mapping[str, Any]) -> Any:
+        """Subtract the zero points and multiply in int32."""
+        a, b = (
+            given[f"{name}Tensor"].astype("int32") - given[f"{name}ZeroPointTensor"].astype("int32")
+            for name in "AB"
+        )
+        return self._np.matmul(a, b)
+
+    def quantized_linear_matrix_multiply(self, case: Case, given: Mapping[str, Any]) -> Any:
+        """Scale the sums, round and clamp."""
+        sums = self.matrix_multiply_integer(case, given)
+        sums = sums + given["BiasTensor"] if "BiasTensor" in given else sums
+        scale = given["AScaleTensor"] * given["BScaleTensor"] / given["OutputScaleTensor"]
+        rounded = self._np.round(sums.astype("float32") * scale)
+        return self._clamped(case, rounded, given["OutputZeroPointTensor"])
+
+    def matrix_multiply_integer_to_float(self, case: Case, given: Mapping[str, Any]) -> Any:
+        """Scale the sums and add the bias."""
+        sums = self.matrix_multiply_integer(case, given).astype("float32")
+        scaled = sums * (given["AScaleTensor"] * given["BScaleTensor"])
+        scaled = scaled + given["BiasTensor"] if "BiasTensor" in given else scaled
+        return scaled.astype(case.outputs["OutputTensor"].dtype)
+
     def _clamped(self, case: Case, values: Any, zero_point: Any) -> Any:
         dtype = case.outputs["OutputTensor"].dtype
         limits = self._np.iinfo(dtype)
@@ -96,6 +119,8 @@ def _parameters(case: Case) -> dict[str, Array]:
         return given | {"ZeroPointTensor": zero(case, "ZeroPointTensor", dtype)}
     if case.operator == "nonzero_coordinates":
         return given
+    if "ATensor" in given:
+        return _of_product(case)
     for tensor, name in own.items():
         given[name] = zero(case, name, case.inputs[tensor].dtype)
     result = case.outputs["OutputTensor"].dtype
@@ -104,6 +129,20 @@ def _parameters(case: Case) -> dict[str, Array]:
     del reshape["FilterTensor"]
     reshape |= {n: one_value for n in given if n not in reshape and not n.endswith(_DATA)}
     return {name: reshape.get(name, np.asarray)(array) for name, array in given.items()}
+
+
+def _of_product(case: Case) -> dict[str, Array]:
+    """Return the inputs of a matrix product, with every zero point."""
+    given = dict(case.inputs)
+    held = {name: given[f"{name}Tensor"].dtype for name in "AB"}
+    held["Output"] = np.dtype(case.outputs["OutputTensor"].dtype)
+    for name, dtype in held.items():
+        point = f"{name}ZeroPointTensor"
+        given[point] = of_product(case, name, zero(case, point, dtype))
+        if f"{name}ScaleTensor" in given:
+            place = "B" if name == "B" else "Output"
+            given[f"{name}ScaleTensor"] = of_product(case, place, given[f"{name}ScaleTensor"])
+    return given
 
 
 _DATA = ("InputTensor", "FilterTensor")

@@ -7,7 +7,7 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
 from .base import Array, Case
-from .common import Library, channels, window_pairs, zero
+from .common import Library, channels, of_product, window_pairs, zero
 
 Sums = npt.NDArray[np.int32]
 
@@ -73,6 +73,49 @@ def element_wise_dequantize_linear(case: Case) -> Array:
     x, scale = case.inputs["InputTensor"], case.inputs["ScaleTensor"]
     difference = np.subtract(x, zero(case, "ZeroPointTensor", x.dtype), dtype=np.int64)
     return np.multiply(difference, scale, dtype=np.float64).astype(scale.dtype)
+
+
+def matrix_multiply_integer(case: Case) -> Sums:
+    """Subtract the zero points and multiply in int32, which wraps."""
+    a, b = (
+        np.subtract(case.inputs[f"{name}Tensor"], _point(case, name), dtype=np.int32)
+        for name in "AB"
+    )
+    return np.asarray(np.matmul(a, b))
+
+
+def quantized_linear_matrix_multiply(case: Case) -> Array:
+    """Scale the sums, round and clamp."""
+    sums, dtype = matrix_multiply_integer(case).astype(np.int64), case.outputs["OutputTensor"].dtype
+    total = sums + case.inputs["BiasTensor"] if "BiasTensor" in case.inputs else sums
+    quotient = total * (_scales(case) / _spread(case, "OutputScaleTensor"))
+    zero_point = zero(case, "OutputZeroPointTensor", dtype)
+    rows = of_product(case, "Output", zero_point).astype(np.float64)
+    return _clamped(np.rint(quotient) + rows, dtype)
+
+
+def matrix_multiply_integer_to_float(case: Case) -> Array:
+    """Scale the sums and add the bias."""
+    scaled = matrix_multiply_integer(case) * _scales(case)
+    if "BiasTensor" in case.inputs:
+        scaled = scaled + case.inputs["BiasTensor"]
+    return np.asarray(scaled).astype(case.outputs["OutputTensor"].dtype)
+
+
+def _point(case: Case, name: str) -> Array:
+    own = zero(case, f"{name}ZeroPointTensor", case.inputs[f"{name}Tensor"].dtype)
+    return of_product(case, "A", own)
+
+
+def _scales(case: Case) -> npt.NDArray[np.float64]:
+    """Return the product of the scales of A and B."""
+    return np.asarray(_spread(case, "AScaleTensor") * _spread(case, "BScaleTensor"))
+
+
+def _spread(case: Case, name: str) -> npt.NDArray[np.float64]:
+    """Return a scale as it repeats to the output."""
+    place = "B" if name.startswith("B") else "Output"
+    return of_product(case, place, case.inputs[name]).astype(np.float64)
 
 
 def _clamped(values: npt.NDArray[np.float64], dtype: str) -> Array:

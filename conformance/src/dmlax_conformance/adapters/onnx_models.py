@@ -1,4 +1,4 @@
-"""The five operators as ONNX models of one node, and a case's tensors as their inputs.
+"""The operators as ONNX models of one node, and a case's tensors as their inputs.
 
 ONNX spells some things differently: one value is a scalar, one for each channel is a vector, and
 `pads` holds all starts and then all ends. QLinearConv has no optional zero point: 0 stands for a
@@ -31,6 +31,7 @@ class Call:
     inputs: Mapping[str, Array]
     dtype: str
     rank: int
+    domain: str = ""
 
 
 def call(case: Case) -> Call:
@@ -45,7 +46,8 @@ def model(asked: Call, constants: frozenset[str] = frozenset()) -> Any:
     """Return the model; inputs named in `constants` are initializers."""
     onnx: Any = import_module("onnx")
     helper, type_of = onnx.helper, onnx.helper.np_dtype_to_tensor_dtype
-    node = helper.make_node(asked.node, list(asked.inputs), [OUTPUT], **asked.attributes)
+    options = {**asked.attributes, "domain": asked.domain}
+    node = helper.make_node(asked.node, list(asked.inputs), [OUTPUT], **options)
     given = [
         helper.make_tensor_value_info(name, type_of(array.dtype), list(array.shape))
         for name, array in asked.inputs.items()
@@ -61,6 +63,7 @@ def model(asked: Call, constants: frozenset[str] = frozenset()) -> Any:
     graph = helper.make_graph([node], asked.node, given, [result], held)
     opsets = [helper.make_opsetid("", OPSET)]
     version = helper.find_min_ir_version_for(opsets)
+    opsets += [helper.make_opsetid(asked.domain, 1)] if asked.domain else []
     return helper.make_model(graph, opset_imports=opsets, ir_version=version)
 
 
@@ -122,6 +125,55 @@ def element_wise_dequantize_linear(case: Case) -> Call:
     """Return a DequantizeLinear."""
     dtype = case.outputs["OutputTensor"].dtype
     return _element_wise(case, "DequantizeLinear", "x", {}, dtype)
+
+
+def matrix_multiply_integer(case: Case) -> Call:
+    """Return a MatMulInteger."""
+    a, b = case.inputs["ATensor"], case.inputs["BTensor"]
+    points = {f"{key}_zero_point": _product_point(case, key.upper()) for key in "ab"}
+    rank = len(case.outputs["OutputTensor"].sizes)
+    return Call("MatMulInteger", {}, {"x": a, "w": b, **points}, "int32", rank)
+
+
+def quantized_linear_matrix_multiply(case: Case) -> Call:
+    """Return a QLinearMatMul, whose scale and zero point have one shape."""
+    if "BiasTensor" in case.inputs:
+        raise Unsupported("a QLinearMatMul has no bias")
+    dtype, given = case.outputs["OutputTensor"].dtype, dict[str, Array]()
+    for name, key in {"A": "x", "B": "w", "Output": "y"}.items():
+        own = [case.inputs[f"{name}ScaleTensor"], _point_of(case, name)]
+        wide = [_vector(array) for array in np.broadcast_arrays(*map(one_value, own))]
+        given |= {key: case.inputs[f"{name}Tensor"]} if key != "y" else {}
+        given |= {f"{key}_scale": wide[0], f"{key}_zero_point": wide[1]}
+    return Call("QLinearMatMul", {}, given, dtype, len(case.outputs["OutputTensor"].sizes))
+
+
+def matrix_multiply_integer_to_float(case: Case) -> Call:
+    """Return ONNX Runtime's MatMulIntegerToFloat, whose floats have one type."""
+    dtype, given = case.outputs["OutputTensor"].dtype, case.inputs
+    inputs = {"x": given["ATensor"], "w": given["BTensor"]}
+    inputs |= {
+        f"{key}_scale": _vector(one_value(given[f"{key.upper()}ScaleTensor"])) for key in "ab"
+    }
+    inputs |= {f"{key}_zero_point": _product_point(case, key.upper()) for key in "ab"}
+    inputs |= {"bias": given["BiasTensor"]} if "BiasTensor" in given else {}
+    rank = len(case.outputs["OutputTensor"].sizes)
+    return Call("MatMulIntegerToFloat", {}, inputs, dtype, rank, "com.microsoft")
+
+
+def _product_point(case: Case, name: str) -> Array:
+    return _vector(one_value(_point_of(case, name)))
+
+
+def _point_of(case: Case, name: str) -> Array:
+    """Return the zero point of a tensor, 0 if it is missing."""
+    held = {**case.inputs, **case.outputs}[f"{name}Tensor"].dtype
+    return zero(case, f"{name}ZeroPointTensor", np.dtype(held))
+
+
+def _vector(array: Array) -> Array:
+    """Return a parameter of the rows or columns of one matrix as a vector."""
+    return array.reshape(-1) if array.ndim == 2 else array
 
 
 def _element_wise(

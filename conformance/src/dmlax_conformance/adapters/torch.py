@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 
 from .base import Array, Case, Unsupported
-from .common import Library, axes_of, channels, one_value, parameter_shape, window_pairs, zero
+from .common import (
+    Library,
+    axes_of,
+    channels,
+    of_product,
+    one_value,
+    parameter_shape,
+    window_pairs,
+    zero,
+)
 
 QUANTIZED = {"uint8": "quint8", "int8": "qint8", "int32": "qint32"}
 
@@ -18,7 +27,7 @@ class ProcessEndsError(Exception):
 
 
 class Torch(Library):
-    """`nonzero`, `conv1d` and `conv2d` of int32, and the quantized functions and tensors.
+    """`nonzero`, `matmul`, `conv1d` and `conv2d` of int32, and the quantized functions and tensors.
 
     A quantized tensor is made from the vector's integers, so nothing is rounded on the way in, and
     is padded with the zero point beforehand, since PyTorch pads both sides alike.
@@ -58,6 +67,15 @@ class Torch(Library):
         return _function(self._float, x.ndim)(
             self._padded(case, x_less, 0), w_less, **_windows(case)
         )
+
+    def matrix_multiply_integer(self, case: Case) -> Any:
+        """Multiply in int32."""
+        a, b = (
+            self._tensor(case.inputs[f"{name}Tensor"]).to(self._torch.int32)
+            - self._tensor(of_product(case, name, zero(case, f"{name}ZeroPointTensor", np.int8)))
+            for name in "AB"
+        )
+        return self._torch.matmul(a, b)
 
     def quantized_linear_convolution(self, case: Case) -> Any:
         """Convolve quantized tensors."""

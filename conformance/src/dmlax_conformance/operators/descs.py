@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..errors import Unsupported
 from ..format import layout
 from ..format.descs import DATA_TYPES, tensor_desc
 from ..format.tensors import Tensor
@@ -21,8 +22,12 @@ def express(
 ) -> dict[str, Any]:
     """Return the desc of a functional call; it may be one that no feature level accepts.
 
+    A tensor that no desc has makes the call `Unsupported`.
     Every tensor is packed, but a parameter that repeats gets the strides of 0 that mean so.
     """
+    for name in OPERATORS[operator].only_in_calls:
+        if name in inputs:
+            raise Unsupported(f"no desc has a {name}")
     tensors: dict[str, Any] = dict.fromkeys(tables.tensors(operator))
     sizes = {} if attributes else OPERATORS[operator].desc_sizes(inputs, outputs)
     for name, tensor in inputs.items():

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from ...suite.adapter import Case
-from ...suite.bugs.matmul import pair_batches, promote, squeeze, wrapped
-from ...suite.bugs.record import VALUES, Bug, bug, in_part, in_reading
+from ...suite.bugs.convolution import wrapped
+from ...suite.bugs.matmul import pair_batches, promote
+from ...suite.bugs.record import VALUES, Bug, bug, in_output, in_reading
 from ...suite.bugs.steps import Array, Call
 from .convolution_bugs import CENTRED, clipped, is_long
 from .convolution_bugs import STEPS as CONVOLUTION_STEPS
@@ -29,11 +30,11 @@ def roles(clauses: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     }
 
 
-def of_every(operator: str, clauses: Mapping[str, str], store: str) -> Iterator[Bug]:
+def of_every(operator: str, clauses: Mapping[str, str]) -> Iterator[Bug]:
     """Yield the bugs of sums, shapes and refusals, their topics exchanged for the clauses."""
     for (topic, part, step), ways in STEPS.items():
         yield from plant(operator, {(clauses[topic], part, step): ways}, {}, {})
-    yield from in_part(operator, clauses["rank"], store, "squeeze", SQUEEZES)
+    yield from in_output(operator, clauses["rank"], OUTPUT, AXES_OF_OUTPUT)
     for (topic, answer, code, field), calls in ANSWERS.items():
         yield from plant(operator, {}, {}, {(clauses[topic], answer, code, field): calls})
     for tensor, other in ((A, B), (B, A)):
@@ -124,14 +125,24 @@ def _b_row_first(a: Array, b: Array) -> tuple[Array, Array]:
     return pair_batches(a, np.swapaxes(turned, -1, -2))
 
 
-def _kept(whole: Array, a_rank: int, b_rank: int) -> Array:
-    return whole
+def _kept(y: Array, case: Case) -> Array:
+    """Keep the axes that operands of rank 1 do not have."""
+    if case.desc is not None:
+        return y
+    whole = y[..., None] if case.inputs[B].ndim == 1 else y
+    return whole[..., None, :] if case.inputs[A].ndim == 1 else whole
 
 
-def _lost(whole: Array, a_rank: int, b_rank: int) -> Array:
+def _lost(y: Array, case: Case) -> Array:
     """Drop the axis of one row, whatever the rank of A is."""
-    is_row = whole.ndim > 1 and whole.shape[-2] == 1 and a_rank > 1 and b_rank > 1
-    return whole[..., 0, :] if is_row else squeeze(whole, a_rank, b_rank)
+    is_product = case.desc is None and min(case.inputs[A].ndim, case.inputs[B].ndim) > 1
+    return y[..., 0, :] if is_product and y.shape[-2] == 1 else y
+
+
+IMPLIED = dict.fromkeys(
+    (A_POINT, B_POINT, OUTPUT_POINT, BIAS),
+    "its data type is another tensor's, and its DimensionCount that of other tensors",
+)
 
 
 def _in_blocks(size: int, fill: Callable[[Array], Any]) -> Callable[[Array], Array]:
@@ -160,7 +171,7 @@ def _rows_lost(size: int) -> Callable[[Array, Array], tuple[Array, Array]]:
     return pair
 
 
-SQUEEZES: Ways = {
+AXES_OF_OUTPUT: Ways = {
     "keeps-axes-of-rank-1": _kept,
     "drops-axis-of-one-row": _lost,
 }
@@ -172,9 +183,7 @@ STEPS: Steps = {  # by topic
         "batch-stretched": _paired(
             lambda own, batch: np.repeat(own, -(-_count(batch) // len(own)), 0)[: _count(batch)]
         ),
-        "batch-is-first-matrix": _paired(
-            lambda own, batch: np.repeat(own[:1], _count(batch), 0)
-        ),
+        "batch-is-first-matrix": _paired(lambda own, batch: np.repeat(own[:1], _count(batch), 0)),
         "batch-aligned-left": _aligned_left,
     },
     ("sum", "sums", "pair"): {
@@ -230,8 +239,8 @@ def _is_by_inner(name: str) -> Callable[[Case], bool]:
 
 
 def _has_batch(name: str) -> Callable[[Case], bool]:
-    return lambda case: name in case.inputs and any(
-        size > 1 for size in case.inputs[name].shape[:-2]
+    return lambda case: (
+        name in case.inputs and any(size > 1 for size in case.inputs[name].shape[:-2])
     )
 
 

@@ -17,9 +17,10 @@ from .near_ties import float32
 from .rounding import RANGES
 from .systematic import PERIOD, SHORT, repeat
 
+LETTERS = {"a": "A", "b": "B", "y": "Output"}
 NAMES = {
-    **{f"z{key}": f"{name}ZeroPointTensor" for key, name in zip("aby", ["A", "B", "Output"])},
-    **{f"s{key}": f"{name}ScaleTensor" for key, name in zip("aby", ["A", "B", "Output"])},
+    **{f"z{key}": f"{name}ZeroPointTensor" for key, name in LETTERS.items()},
+    **{f"s{key}": f"{name}ScaleTensor" for key, name in LETTERS.items()},
     "bias": "BiasTensor",
 }
 PRINTED = 60  # elements; more are drawn by a recipe
@@ -70,7 +71,9 @@ class MatmulTopic(Topic):
         for ta, tb, out in product(RANGES, RANGES, outputs):
             (al, ah), (bl, bh) = RANGES[ta], RANGES[tb]
             a = ints(ta, (2, 6), [al, ah, al, ah, ah, al, ah, ah, al, al, ah, 1])
-            b = ints(tb, (6, 3), [bl, bh, bh, bl, bh, bh, bl, bl, bh, bl, bh, bh, bl, 1, bl, bh, 0, 0])
+            b = ints(
+                tb, (6, 3), [bl, bh, bh, bl, bh, bh, bl, bl, bh, bl, bh, bh, bl, 1, bl, bh, 0, 0]
+            )
             label = "-".join(filter(None, (ta, tb, out)))
             text = f"{ta} A and {tb} B at the ends of their ranges"
             clauses = f"{self.clauses['sum']} {self.clauses['type']}"
@@ -122,7 +125,10 @@ class MatmulTopic(Topic):
             text = f"zero points of one value, of sizes {list(sizes)}"
             self.add(f"points-rank-{len(sizes)}", text, self.clauses["points"], a, b, own)
         a, b = operand("uint8", (2, 3, 5), 303), operand("int8", (2, 5, 4), 304)
-        own = {"za": drawn("uint8", (2, 3, 1), 305, 0, 255), "zb": drawn("int8", (2, 1, 4), 306, -99, 99)}
+        own = {
+            "za": drawn("uint8", (2, 3, 1), 305, 0, 255),
+            "zb": drawn("int8", (2, 1, 4), 306, -99, 99),
+        }
         text = "zero points of each matrix of a batch"
         self.add("points-batch", text, self.clauses["points"], a, b, own, "PerChannel")
         own = {"za": drawn("uint8", (3, 1), 307, 0, 255), "zb": drawn("int8", (1, 4), 308, -99, 99)}
@@ -233,7 +239,9 @@ class MatmulTopic(Topic):
         text, types = "{field} is {dtype}", f"{TYPES} {POINT_TYPES}"
         self.wrong("twin", "data_type", self.clauses["type"], text, WRONG, types)
         text = "{field} has no dimension"
-        self.wrong("twin", "dimension_count", self.clauses["rank"], text, WRONG, "a-rank-0 b-rank-0")
+        self.wrong(
+            "twin", "dimension_count", self.clauses["rank"], text, WRONG, "a-rank-0 b-rank-0"
+        )
         text = "{field} has sizes {sizes}"
         names = "b-2-rows b-4-rows b-transposed b-rank-1"
         self.wrong("twin", "sizes", self.clauses["shape"], text, WRONG, names)
@@ -247,13 +255,14 @@ class MatmulTopic(Topic):
         names = "a-zero-points-batch-3 b-zero-points-batch-3"
         self.wrong("twin-batch", "sizes", self.clauses["points"], text, WRONG, names)
 
-    def add_survivors(self) -> None:
-        """Add calls for planted bugs that survived all others: equal axes."""
+    def add_survivors(self, more: Parameters = NONE) -> None:
+        """Add calls for planted bugs that survived all others: equal axes; `more` are of rows."""
         text = "every axis of both operands has 3 places, so that swapped axes keep all sizes"
         for rank in (2, 3, 4):
             a, b = operand("uint8", (3,) * rank, 701), operand("int8", (3,) * rank, 702)
-            own = {"za": [250, 3, 99], "zb": [-90, 100, 7]}
-            clauses = f"{self.clauses['sum']} {self.clauses['points']} {self.clauses['shape']}"
+            own = {"za": [250, 3, 99], "zb": [-90, 100, 7], **more}
+            topics = ("sum", "points", "shape", *(["bias"] if "bias" in more else []))
+            clauses = " ".join(self.clauses[each] for each in topics)
             self.add(f"every-axis-3-rank-{rank}", text, clauses, a, b, own, "PerChannel")
 
     @staticmethod
@@ -274,7 +283,9 @@ def operand(dtype: str, sizes: Sequence[int], seed: int, is_printed: bool = Fals
 def parameter(key: str, values: Sequence[Any], dtype: str) -> Tensor:
     """Return one value, or one for each row of A or the output, or for each column of B."""
     held = list(values)
-    sizes = () if len(held) == 1 else (len(held),) if key in ("zb", "sb", "bias") else (len(held), 1)
+    sizes = (
+        () if len(held) == 1 else (len(held),) if key in ("zb", "sb", "bias") else (len(held), 1)
+    )
     if key.startswith("s"):
         return bits(dtype, sizes, words_of(held))
     return (floats if dtype.startswith("float") else ints)(dtype, sizes, held)
@@ -433,7 +444,7 @@ def kept_apart(rows: Sequence[str], columns: Sequence[str]) -> Apart:
     """Keep parameters of each row from operands of one row, and those of columns likewise."""
     one_row = [(("ranks", "1 and 2"), (name, "each")) for name in rows]
     one_column = [(("ranks", "2 and 1"), (name, "each")) for name in columns]
-    return apart("A is one row", *one_row) | apart("B is one column", *one_column)
+    return {**apart("A is one row", *one_row), **apart("B is one column", *one_column)}
 
 
 def pair(row: Row, number: int) -> tuple[Tensor, Tensor, dict[str, Any]]:

@@ -109,13 +109,17 @@ class Descs:
         for field, rule, sizes in self._wrong_sizes(made):
             text = f"{field} has sizes {sizes}"
             name = f"{dashed(field)}-{'x'.join(map(str, sizes))}"
-            topic.refuse(name, text, FULL, rule, {field: sizes})
+            base = BARE if rule == "output-sizes" else FULL
+            topic.refuse(name, text, base, rule, {field: sizes})
         return topic
 
     def _wrong_sizes(self, made: Call) -> list[tuple[str, str, list[int]]]:
         """Return fields, rules and sizes that break them."""
         found = [("BTensor", "inner-sizes", [1, 2, 2, 4]), ("BTensor", "inner-sizes", [1, 2, 4, 4])]
-        found += [("BTensor", "batch-sizes", [1, 1, 3, 4]), ("BTensor", "batch-sizes", [2, 2, 3, 4])]
+        found += [
+            ("BTensor", "batch-sizes", [1, 1, 3, 4]),
+            ("BTensor", "batch-sizes", [2, 2, 3, 4]),
+        ]
         for sizes in ([1, 1, 2, 4], [1, 2, 3, 4], [1, 2, 2, 3]):
             found.append(("OutputTensor", "output-sizes", sizes))
         found += [("BTensor", "same-dimension-count", [2, 3, 4])]
@@ -155,9 +159,16 @@ class Descs:
         zeros = dict.fromkeys(there, (0, 0, 0, 0))
         given = {k: _first(v) if k in there else v for k, v in made.inputs.items()}
         text = "one value of every parameter, repeated by a stride of 0"
-        topic.add("repeated", text, self.product(given, made.desc["OutputTensor"]["DataType"].lower()), **zeros)
-        apart = {n: (8, 8, 8, 3) if n.startswith("B") else (9, 9, 3, 1) for n in there}
-        topic.add("parameters", "parameters in every third word", made, **apart)
+        topic.add(
+            "repeated",
+            text,
+            self.product(given, made.desc["OutputTensor"]["DataType"].lower()),
+            **zeros,
+        )
+        apart = {
+            n: (8, 8, 8, 3) if n.startswith("B") else (9, 9, 3, 1) for n in there if "Zero" in n
+        }
+        topic.add("parameters", "zero points in every third word", made, **apart)
         for name, (tensor, sizes, strides) in SHARED.items():
             dtype = bare.inputs[tensor].dtype
             visible = cycled("float32", [1, 1, 1, 1], [0x3B000000])  # small sums show

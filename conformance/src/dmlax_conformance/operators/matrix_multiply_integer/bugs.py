@@ -9,7 +9,7 @@ from ...suite.bugs.readings import outputs, readings, zero_points
 from ...suite.bugs.record import Bug
 from ...suite.bugs.refusals import Rules
 from .._shared import matmul_bugs as shared
-from .._shared.matmul_bugs import A, A_POINT, B, B_POINT, OUTPUT
+from .._shared.matmul_bugs import A_POINT, B_POINT, OUTPUT, A, B
 from .._shared.matmul_descs import HALVES
 
 OPERATOR = "matrix_multiply_integer"
@@ -52,4 +52,4 @@ def derived() -> Iterator[Bug]:
 
 def written() -> Iterator[Bug]:
     """Yield the others."""
-    yield from shared.of_every(OPERATOR, CLAUSES, "store")
+    yield from shared.of_every(OPERATOR, CLAUSES)

@@ -8,19 +8,21 @@ from ..topics import Files
 
 OPERATOR = "matrix_multiply_integer"
 
+CLAUSES = {
+    "sum": "MMI-1",
+    "shape": "MMI-2",
+    "rank": "MMI-3",
+    "type": "MMI-4",
+    "points": "MMI-5",
+    "overflow": "MMI-6",
+    "absent": "MMI-7",
+}
+
 
 class IntegerTopic(MatmulTopic):
     """One file of calls."""
 
-    clauses = {
-        "sum": "MMI-1",
-        "shape": "MMI-2",
-        "rank": "MMI-3",
-        "type": "MMI-4",
-        "points": "MMI-5",
-        "overflow": "MMI-6",
-        "absent": "MMI-7",
-    }
+    clauses = CLAUSES
 
 
 topics = Files(OPERATOR, IntegerTopic)

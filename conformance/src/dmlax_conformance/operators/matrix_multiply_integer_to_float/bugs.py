@@ -19,7 +19,7 @@ from .._shared import floats, planted_bugs
 from .._shared import matmul_bugs as shared
 from .._shared.convolution_bugs import is_long
 from .._shared.floats import FORMATS, NAN, Real
-from .._shared.matmul_bugs import A, A_POINT, A_SCALE, B, B_POINT, B_SCALE, BIAS, OUTPUT
+from .._shared.matmul_bugs import A_POINT, A_SCALE, B_POINT, B_SCALE, BIAS, OUTPUT, A, B
 from .._shared.matmul_descs import HALVES
 
 OPERATOR = "matrix_multiply_integer_to_float"
@@ -38,8 +38,8 @@ RULES = Rules(
 )
 DESCS = DescRules(
     OPERATOR,
-    {},
-    HALVES,
+    shared.IMPLIED,
+    HALVES.removeprefix("data-type:inputs "),  # an output's type is that of the scales
     {
         "DataType": ((A, A_POINT, B, B_POINT), (A_SCALE, B_SCALE, BIAS, OUTPUT)),
         "DimensionCount": ((A, B, BIAS, OUTPUT), (A_SCALE, B_SCALE, A_POINT, B_POINT)),
@@ -74,7 +74,7 @@ def derived() -> Iterator[Bug]:
 
 def written() -> Iterator[Bug]:
     """Yield the others."""
-    yield from shared.of_every(OPERATOR, CLAUSES, "float")
+    yield from shared.of_every(OPERATOR, CLAUSES)
     yield from planted_bugs.plant(OPERATOR, STEPS, {}, ANSWERS)
     for name, label in ((A_SCALE, "a-scale"), (B_SCALE, "b-scale")):
         yield from in_reading(OPERATOR, "MMF-5", name, shared.exchanged(label))
@@ -138,7 +138,10 @@ def _nearest(value: Fraction, dtype: str) -> Fraction:
 
 def _fma(total: int, scales: Scales, bias: Real, asked: str) -> Real:
     """Round the sum and the product of the scales to FLOAT32, and then once."""
-    number, factor = _nearest(Fraction(total), "float32"), _nearest(scales[0] * scales[1], "float32")
+    number, factor = (
+        _nearest(Fraction(total), "float32"),
+        _nearest(scales[0] * scales[1], "float32"),
+    )
     return floats.nearest(scale_and_add(1, (number, factor), bias, asked), "float32")
 
 
@@ -250,7 +253,9 @@ STEPS: planted_bugs.Steps = {
         "float64-scales-first": _in("float64", lambda s, a, b, c: s * (a * b) + c),
         "float64-for-float16": _in("float64", lambda s, a, b, c: s * a * b + c, "float16"),
         "float16-formula": _in("float16", lambda s, a, b, c: s * a * b + c),
-        "float16-formula-for-float16": _in("float16", lambda s, a, b, c: s * (a * b) + c, "float16"),
+        "float16-formula-for-float16": _in(
+            "float16", lambda s, a, b, c: s * (a * b) + c, "float16"
+        ),
         "fma": _fma,
         "float32-sum": _exactly_but(
             lambda s, own: (_nearest(Fraction(s), "float32"), own[0] * own[1])

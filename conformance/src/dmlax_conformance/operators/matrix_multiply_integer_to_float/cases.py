@@ -1,10 +1,12 @@
 """MATRIX_MULTIPLY_INTEGER_TO_FLOAT: data types, shapes, parameters, sums and what is invalid."""
 
+from math import prod
+
 from ...format.tensors import Tensor
 from ...format.vectors import Request
 from .._shared import matmul_cases as shared
 from .._shared.convolution_cases import Parameters
-from .._shared.covering import Factors, Row, apart
+from .._shared.covering import Apart, Factors, Row, apart
 from .._shared.matmul import shape_of
 from .._shared.matmul_cases import MatmulTopic, operand, sums_of
 from .._shared.systematic import each_pair, each_size, flags_of
@@ -13,22 +15,26 @@ from ..topics import Files, bits, drawn, floats, ints
 OPERATOR = "matrix_multiply_integer_to_float"
 TYPES = ("float32", "float16")
 
+CLAUSES = {
+    "sum": "MMF-1 MMF-2",
+    "shape": "MMF-3",
+    "rank": "MMF-4",
+    "type": "MMF-6",
+    "points": "MMF-5",
+    "overflow": "MMF-10",
+    "absent": "MMF-9",
+    "bias": "MMF-7",
+}
+SCALES: Parameters = {"sa": [0.0625], "sb": [0.03125]}
+
 
 class FloatTopic(MatmulTopic):
     """One file of calls: FLOAT32 unless they say otherwise."""
 
     dtype = "float32"
     bias_type = ""
-    scales: Parameters = {"sa": [0.0625], "sb": [0.03125]}
-    clauses = {
-        "sum": "MMF-1 MMF-2",
-        "shape": "MMF-3",
-        "rank": "MMF-4",
-        "type": "MMF-6",
-        "points": "MMF-5",
-        "overflow": "MMF-10",
-        "absent": "MMF-9",
-    }
+    scales = SCALES
+    clauses = CLAUSES
 
     def reveal(self, a: Tensor, b: Tensor, own: Parameters) -> Parameters:
         """Leave the last bits of each sum, by a bias for each element of the output."""
@@ -68,7 +74,10 @@ EACH: dict[str, Parameters] = {
     "a-scales-and-points": {"sa": ROWS, "za": [120, 0, 255]},
     "all-scales": {"sa": ROWS, "sb": COLUMNS},
     "everything": {
-        **{"sa": ROWS, "sb": COLUMNS, "za": [120, 0, 255], "zb": [-5, 9, -128, 60]},
+        "sa": ROWS,
+        "sb": COLUMNS,
+        "za": [120, 0, 255],
+        "zb": [-5, 9, -128, 60],
         "bias": [9.5, -900, 0.125, 40],
     },
 }
@@ -91,7 +100,7 @@ def _parameters(topic: FloatTopic) -> None:
     a, b = operand("uint8", (2, 3, 5), 315), operand("int8", (5, 4), 316)
     for dtype in TYPES:
         for sizes in ((), (4,), (3, 1), (3, 4), (2, 1, 1), (2, 3, 4)):
-            count = shared.prod(sizes)
+            count = prod(sizes)
             addends = [step / 8 for step in drawn("int32", (count,), 317, -800, 800).words]
             name = "-".join(("bias", *(map(str, sizes or ["none"])), dtype))
             text = f"a bias of sizes {list(sizes)} over an output of [2, 3, 4]"
@@ -101,12 +110,15 @@ def _parameters(topic: FloatTopic) -> None:
 
 def _rising(sizes: tuple[int, ...]) -> Tensor:
     """Return scales that differ."""
-    return floats("float32", sizes, [(5 + 3 * at) / 256 for at in range(shared.prod(sizes))])
+    return floats("float32", sizes, [(5 + 3 * at) / 256 for at in range(prod(sizes))])
 
 
 EVERY: Parameters = {
-    **{"za": [120], "zb": [1], "bias": [5, -5, 0, 9]},
-    **{"sa": [0.5, 0.25], "sb": [0.03125, 0.5, 1, 2]},
+    "za": [120],
+    "zb": [1],
+    "bias": [5, -5, 0, 9],
+    "sa": [0.5, 0.25],
+    "sb": [0.03125, 0.5, 1, 2],
 }
 WORDS = {
     "zero": 0,
@@ -181,13 +193,14 @@ FACTORS: Factors = {
     "scale of b": shared.POINTS[1:],
     "bias sizes": ("absent", "columns", "output"),
 }
-APART = shared.kept_apart(
-    ("zero point of a", "scale of a"), ("zero point of b", "scale of b")
-) | apart(
-    "the output has one axis",
-    (("ranks", "1 and 2"), ("bias sizes", "output")),
-    (("ranks", "2 and 1"), ("bias sizes", "columns")),
-)
+APART: Apart = {
+    **shared.kept_apart(("zero point of a", "scale of a"), ("zero point of b", "scale of b")),
+    **apart(
+        "the output has one axis",
+        (("ranks", "1 and 2"), ("bias sizes", "output")),
+        (("ranks", "2 and 1"), ("bias sizes", "columns")),
+    ),
+}
 
 
 @topics.file("pairs")
@@ -199,7 +212,7 @@ def _pair(topic: FloatTopic, name: str, text: str, row: Row, number: int) -> Non
     output = shape_of(a.sizes, b.sizes).output
     sizes = {"absent": None, "columns": output[-1:], "output": output}[row["bias sizes"]]
     if sizes:
-        steps = drawn("int32", (shared.prod(sizes),), 980 + number, -900, 900).words
+        steps = drawn("int32", (prod(sizes),), 980 + number, -900, 900).words
         own["bias"] = floats(row["output"], sizes, [step / 16 for step in steps])
     topic.add(name, text, "MMF-1 MMF-3 MMF-5 MMF-6", a, b, own, "", row["output"])
 

@@ -54,11 +54,13 @@ def _rounding(topic: ColumnTopic) -> None:
             scale = 2.0 ** (number - 2)
             sides = [(sign * 1, sign * edge * scale) for sign in (1, -1)]
             sides += [(sign * 1, sign * (edge + 2) * scale) for sign in (1, -1)]
-            columns = [(total, scale, bias) for total, bias in sides]
+            columns: list[Column] = [(total, scale, bias) for total, bias in sides]
             columns += [(3 * total, scale, bias) for total, bias in sides]
             text = f"halfway between two numbers of {dtype}: the even one of both neighbours"
             topic.add_columns(f"ties-{dtype}-{number}", text, "MMF-1", columns, "Tie", dtype)
-        above = [(total, scale, bias) for total, bias in sides for scale in (1 + TINY, 1 - TINY)]
+        above: list[Column] = [
+            (total, scale, bias) for total, bias in sides for scale in (1 + TINY, 1 - TINY)
+        ]
         text = f"hardly beside the middle between two numbers of {dtype}"
         for number in (1, 2):
             name, flag = f"beside-ties-{dtype}-{number}", "NearTieFloat32"
@@ -99,7 +101,9 @@ def _drawn(topic: ColumnTopic) -> None:
 @topics.file("cancellation")
 def _cancellation(topic: ColumnTopic) -> None:
     for dtype in EDGE:
-        columns = [(sign * total, 0.5, -sign * total / 2) for total in (1, 7, 200) for sign in (1, -1)]
+        columns: list[Column] = [
+            (sign * total, 0.5, -sign * total / 2) for total in (1, 7, 200) for sign in (1, -1)
+        ]
         columns += [(0, 0.5, -0.0), (0, -0.5, 0.0), (0, -2, -0.0), (5, 1, -5 + 2.0**-8)]
         for number in (1, 2, 3):
             text = "the bias takes the product away: plus zero"
@@ -121,45 +125,80 @@ def _cancellation(topic: ColumnTopic) -> None:
 def _special(topic: ColumnTopic) -> None:
     for dtype, largest in LARGEST.items():
         biases = (nan, inf, -inf, 0.0, -0.0, 1.0)
-        columns = [(total, 0.5, bias) for bias in biases for total in (3, -3, 0)]
+        columns: list[Column] = [(total, 0.5, bias) for bias in biases for total in (3, -3, 0)]
         text = "NaN, infinities and zeros of the bias"
         for number in (1, 2):
             clauses, flags = "MMF-7 MMF-8", "SpecialFloat"
             topic.add_columns(f"bias-{dtype}-{number}", text, clauses, columns, flags, dtype)
         step = 2.0**103 if dtype == "float32" else 16.0
         below = Fraction(step) * (1 - TINY)
-        columns = [(sign * total, scale, sign * largest)
-                   for sign in (1, -1)
-                   for total, scale in ((1, step), (1, below), (2, step), (0, step), (-1, step))]
+        columns = [
+            (sign * total, scale, sign * largest)
+            for sign in (1, -1)
+            for total, scale in ((1, step), (1, below), (2, step), (0, step), (-1, step))
+        ]
         text = f"just below {dtype}'s largest number, halfway to the next, and above"
         for number in (1, 2):
             clauses, flags = "MMF-1", "SpecialFloat Tie"
             topic.add_columns(f"overflow-{dtype}-{number}", text, clauses, columns, flags, dtype)
         least = Fraction(2) ** (-149 if dtype == "float32" else -24)
-        columns = [(sign * total, 0.5, bias)
-                   for sign in (1, -1)
-                   for total, bias in ((1, 0.0), (2, 0.0), (3, 0.0), (5, 0.0), (3, float(least)), (999, 0.0))]
+        columns = [
+            (sign * total, 0.5, bias)
+            for sign in (1, -1)
+            for total, bias in (
+                (1, 0.0),
+                (2, 0.0),
+                (3, 0.0),
+                (5, 0.0),
+                (3, float(least)),
+                (999, 0.0),
+            )
+        ]
         text = f"halves of {dtype}'s smallest number"
         for number in (1, 2):
             name, flags = f"subnormal-{dtype}-{number}", "SpecialFloat Tie"
             topic.add_columns(name, text, "MMF-1", columns, flags, dtype, least)
-        columns = [(total, scale, 0.0) for total in (1, -1) for scale in (0.5 + 2.0**-20, 0.5 - 2.0**-20, 0.75, 0.25)]
+        columns = [
+            (total, scale, 0.0)
+            for total in (1, -1)
+            for scale in (0.5 + 2.0**-20, 0.5 - 2.0**-20, 0.75, 0.25)
+        ]
         text = f"hardly beside half of {dtype}'s smallest number; what vanishes keeps its sign"
-        topic.add_columns(f"vanishing-{dtype}", text, "MMF-1 MMF-8", columns, "SpecialFloat", dtype, least)
+        topic.add_columns(
+            f"vanishing-{dtype}", text, "MMF-1 MMF-8", columns, "SpecialFloat", dtype, least
+        )
     far = 2.0**100
-    columns = [(0, far, 0.0), (0, far, 5.0), (1, far, -inf), (-1, far, inf), (1, far, 0.0), (-2, far, 1.0)]
+    columns = [
+        (0, far, 0.0),
+        (0, far, 5.0),
+        (1, far, -inf),
+        (-1, far, inf),
+        (1, far, 0.0),
+        (-2, far, 1.0),
+    ]
     text = "the product of both scales leaves FLOAT32 above; a sum of zero is zero all the same"
     for number in (1, 2, 3):
-        topic.add_columns(f"scales-overflow-{number}", text, "MMF-11", columns, "OddScale", "float32", far)
-    columns = [(total, 2.0**-100, 0.0) for total in (1, -1, 255)] + [(7, 2.0**-100, 3.0), (9, 2.0**20, 1.5)]
+        topic.add_columns(
+            f"scales-overflow-{number}", text, "MMF-11", columns, "OddScale", "float32", far
+        )
+    columns = [(total, 2.0**-100, 0.0) for total in (1, -1, 255)] + [
+        (7, 2.0**-100, 3.0),
+        (9, 2.0**20, 1.5),
+    ]
     text = "the product of both scales leaves FLOAT32 below"
     for number in (1, 2):
-        topic.add_columns(f"scales-underflow-{number}", text, "MMF-11", columns, "OddScale", "float32", 2.0**-100)
+        topic.add_columns(
+            f"scales-underflow-{number}", text, "MMF-11", columns, "OddScale", "float32", 2.0**-100
+        )
     columns = [(total, Fraction(5, 2**24), 0.0) for total in (1, 3, 77, 255, -1000)]
-    text = "the product of both scales is subnormal and loses bits, the result none that it can hold"
+    text = (
+        "the product of both scales is subnormal and loses bits, the result none that it can hold"
+    )
     for number in (1, 2):
         sa = Fraction(2**24 - 1, 2**149)
-        topic.add_columns(f"scales-subnormal-{number}", text, "MMF-11", columns, "OddScale", "float32", sa)
+        topic.add_columns(
+            f"scales-subnormal-{number}", text, "MMF-11", columns, "OddScale", "float32", sa
+        )
     words = [1, 3, 0x00400001, 0x80000005, 0xBF000000, 0x3F000000]
     for name, key in (("a", "sa"), ("b", "sb")):
         a = operand("uint8", (6, 5), 861) if name == "a" else operand("uint8", (2, 5), 862)
@@ -168,7 +207,10 @@ def _special(topic: ColumnTopic) -> None:
         own = {key: bits("float32", sizes, words), ("sb" if key == "sa" else "sa"): [2.0**100]}
         text = f"subnormal and negative scales of {name.upper()}"
         topic.add(f"odd-scales-{name}", text, "MMF-11 MMF-5", a, b, own, "OddScale PerChannel")
-    text, a = "every element of A is its zero point, so that the bias is all", ints("uint8", (2, 5), [7] * 10)
+    text, a = (
+        "every element of A is its zero point, so that the bias is all",
+        ints("uint8", (2, 5), [7] * 10),
+    )
     own = {"za": [7], "bias": floats("float32", (2, 3), [5, -5.5, 2.0**-149, inf, -0.0, 0.125])}
     topic.add("bias-alone", text, "MMF-7", a, operand("int8", (5, 3), 842), own)
 
@@ -176,4 +218,5 @@ def _special(topic: ColumnTopic) -> None:
 @topics.file("kills")
 def _survivors(topic: ColumnTopic) -> None:
     """Add calls for planted bugs that survived all other vectors."""
-    topic.add_survivors()
+    own = {"sa": [0.0625, 0.11, 0.02], "sb": [0.03125, 0.05, 0.125], "bias": [90, -90.5, 20.25]}
+    topic.add_survivors(own)

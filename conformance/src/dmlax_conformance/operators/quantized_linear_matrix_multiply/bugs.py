@@ -17,16 +17,16 @@ from .._shared import matmul_bugs as shared
 from .._shared import planted_bugs
 from .._shared.convolution_bugs import clipped, is_long
 from .._shared.matmul_bugs import (
-    A,
     A_POINT,
     A_SCALE,
-    B,
     B_POINT,
     B_SCALE,
     BIAS,
     OUTPUT,
     OUTPUT_POINT,
     OUTPUT_SCALE,
+    A,
+    B,
 )
 from .._shared.matmul_descs import HALVES
 from .._shared.rescale_bugs import WRONG_RESCALES, with_scales
@@ -43,13 +43,14 @@ RULES = Rules(
         f" {A_SCALE} {B_SCALE} {OUTPUT_SCALE} {BIAS}:float32,int8"
         f" {OUTPUT_POINT}:uint8,int32 {OUTPUT}",
         "dimension_count": f"{A}:0 {B}:0",
-        "sizes": f"{B} {A_POINT} {B_POINT} {A_SCALE} {B_SCALE} {OUTPUT_SCALE} {OUTPUT_POINT} {BIAS}",
+        "sizes": f"{B} {A_POINT} {B_POINT} {A_SCALE} {B_SCALE} {OUTPUT_SCALE} {OUTPUT_POINT}"
+        f" {BIAS}",
         "value": f"{A_SCALE} {B_SCALE}:minus-zero {OUTPUT_SCALE}",
     },
 )
 DESCS = DescRules(
     OPERATOR,
-    {},
+    shared.IMPLIED,
     HALVES,
     {
         "DataType": ((A, A_POINT), (B, B_POINT), (OUTPUT, OUTPUT_POINT)),
@@ -96,7 +97,7 @@ def derived() -> Iterator[Bug]:
 
 def written() -> Iterator[Bug]:
     """Yield the others."""
-    yield from shared.of_every(OPERATOR, CLAUSES, "requantize")
+    yield from shared.of_every(OPERATOR, CLAUSES)
     yield from of_rounding(OPERATOR, "requantize", CLAUSES)
     yield from planted_bugs.plant(OPERATOR, STEPS, {}, ANSWERS)
     for name in (*SCALES, OUTPUT_POINT):
@@ -146,7 +147,7 @@ def _is_square(case: Case) -> bool:
 def _has_bad(name: str, at: int) -> Callable[[Case], bool]:
     def test(case: Case) -> bool:
         scale = case.inputs[name].reshape(-1)[at]
-        return not np.isfinite(scale) or scale == 0
+        return bool(not np.isfinite(scale) or scale == 0)
 
     return test
 

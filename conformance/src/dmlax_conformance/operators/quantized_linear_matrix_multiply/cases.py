@@ -1,34 +1,38 @@
 """QUANTIZED_LINEAR_MATRIX_MULTIPLY: data types, shapes, parameters, sums and what is invalid."""
 
-from math import isqrt
+from math import isqrt, prod
 
 from ...format.tensors import Tensor
 from ...format.vectors import Request
 from .._shared import matmul_cases as shared
 from .._shared.convolution_cases import EIGHT, Parameters
-from .._shared.covering import Factors, Row, apart
+from .._shared.covering import Apart, Factors, Row, apart
 from .._shared.matmul import shape_of
 from .._shared.matmul_cases import MatmulTopic, operand, sums_of
 from .._shared.systematic import each_pair, each_size, flags_of
-from ..topics import Files, floats, ints
+from ..topics import Files, bits, drawn, floats, ints
 
 OPERATOR = "quantized_linear_matrix_multiply"
+
+CLAUSES = {
+    "sum": "QMM-1 QMM-2",
+    "shape": "QMM-3",
+    "rank": "QMM-4",
+    "type": "QMM-8",
+    "points": "QMM-7",
+    "overflow": "QMM-11",
+    "absent": "QMM-10",
+    "bias": "QMM-9",
+}
+SCALES: Parameters = {"sa": [0.0625], "sb": [0.03125], "sy": [0.5]}
 
 
 class QuantizedTopic(MatmulTopic):
     """One file of calls: INT8 unless they say otherwise."""
 
     dtype = "int8"
-    scales: Parameters = {"sa": [0.0625], "sb": [0.03125], "sy": [0.5]}
-    clauses = {
-        "sum": "QMM-1 QMM-2",
-        "shape": "QMM-3",
-        "rank": "QMM-4",
-        "type": "QMM-8",
-        "points": "QMM-7",
-        "overflow": "QMM-11",
-        "absent": "QMM-10",
-    }
+    scales = SCALES
+    clauses = CLAUSES
 
     def reveal(self, a: Tensor, b: Tensor, own: Parameters) -> Parameters:
         """Leave 17 of each sum, by a bias for each element of the output."""
@@ -71,8 +75,13 @@ EACH: dict[str, Parameters] = {
     "outputs": {"sy": OUTPUTS, "zy": [-90, 3, 77]},
     "all-scales": {"sa": ROWS, "sb": COLUMNS, "sy": OUTPUTS},
     "everything": {
-        **{"sa": ROWS, "sb": COLUMNS, "sy": OUTPUTS, "zy": [-90, 3, 77]},
-        **{"za": [120, 0, 255], "zb": [-5, 9, -128, 60], "bias": [900, -900, 50, 4000]},
+        "sa": ROWS,
+        "sb": COLUMNS,
+        "sy": OUTPUTS,
+        "zy": [-90, 3, 77],
+        "za": [120, 0, 255],
+        "zb": [-5, 9, -128, 60],
+        "bias": [900, -900, 50, 4000],
     },
 }
 
@@ -97,7 +106,7 @@ def _parameters(topic: QuantizedTopic) -> None:
         topic.add(name, text, "QMM-7", a, b, own, flags)
     a, b = operand("uint8", (2, 3, 5), 315), operand("int8", (5, 4), 316)
     for sizes in ((), (4,), (3, 1), (3, 4), (2, 1, 1), (2, 3, 4)):
-        bias = shared.drawn("int32", sizes, 317, -5000, 5000)
+        bias = drawn("int32", sizes, 317, -5000, 5000)
         name = "-".join(("bias", *(map(str, sizes or ["none"]))))
         text = f"a bias of sizes {list(sizes)} over an output of [2, 3, 4]"
         topic.add(name, text, "QMM-9", a, b, {"za": [120], "bias": bias}, "Broadcast")
@@ -111,7 +120,7 @@ def _parameters(topic: QuantizedTopic) -> None:
 
 def _steps(sizes: tuple[int, ...], parts: int) -> list[float]:
     """Return numbers that differ, multiples of a fraction."""
-    return [(5 + 3 * place) / parts for place in range(shared.prod(sizes))]
+    return [(5 + 3 * place) / parts for place in range(prod(sizes))]
 
 
 def _rising(sizes: tuple[int, ...]) -> Tensor:
@@ -119,8 +128,13 @@ def _rising(sizes: tuple[int, ...]) -> Tensor:
 
 
 EVERY: Parameters = {
-    **{"za": [120], "zb": [1], "zy": [10], "bias": [5, -5, 0, 9]},
-    **{"sa": [0.5, 0.25], "sb": [0.03125, 0.5, 1, 2], "sy": [2, 4]},
+    "za": [120],
+    "zb": [1],
+    "zy": [10],
+    "bias": [5, -5, 0, 9],
+    "sa": [0.5, 0.25],
+    "sb": [0.03125, 0.5, 1, 2],
+    "sy": [2, 4],
 }
 WORDS = {
     "zero": 0,
@@ -194,7 +208,7 @@ def _invalid_values(topic: QuantizedTopic) -> None:
                 continue
             sizes = (count,) if letter == "B" else (count, 1)
             name, text = f"{letter.lower()}-scale-{word}{place}", f"a scale is {word}"
-            changed, flags = {field: shared.bits("float32", sizes, own)}, "Invalid KnownValue"
+            changed, flags = {field: bits("float32", sizes, own)}, "Invalid KnownValue"
             topic.invalid(name, text, "QMM-12", "twin-values", "value", changed, flags, need)
 
 
@@ -208,11 +222,14 @@ FACTORS: Factors = {
     "bias sizes": ("absent", "columns", "output"),
 }
 ROW_WISE = ("zero point of a", "zero point of output", "scale of a", "scale of output")
-APART = shared.kept_apart(ROW_WISE, ("zero point of b", "scale of b")) | apart(
-    "the output has one axis",
-    (("ranks", "1 and 2"), ("bias sizes", "output")),
-    (("ranks", "2 and 1"), ("bias sizes", "columns")),
-)
+APART: Apart = {
+    **shared.kept_apart(ROW_WISE, ("zero point of b", "scale of b")),
+    **apart(
+        "the output has one axis",
+        (("ranks", "1 and 2"), ("bias sizes", "output")),
+        (("ranks", "2 and 1"), ("bias sizes", "columns")),
+    ),
+}
 
 
 @topics.file("pairs")
@@ -225,7 +242,7 @@ def _pair(topic: QuantizedTopic, name: str, text: str, row: Row, number: int) ->
     output = shape_of(a.sizes, b.sizes).output
     sizes = {"absent": None, "columns": output[-1:], "output": output}[row["bias sizes"]]
     if sizes:
-        own["bias"] = shared.drawn("int32", sizes, 980 + number, -9000, 9000)
+        own["bias"] = drawn("int32", sizes, 980 + number, -9000, 9000)
     topic.add(name, text, "QMM-1 QMM-3 QMM-7 QMM-8", a, b, own, "", row["output"])
 
 

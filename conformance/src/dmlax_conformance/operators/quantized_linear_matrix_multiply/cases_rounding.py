@@ -5,7 +5,8 @@ from fractions import Fraction
 from itertools import cycle, islice, product
 from math import prod
 
-from ...format.tensors import Tensor
+from ...format.recipe import Recipe
+from ...format.tensors import Tensor, from_recipe
 from .._shared import near_ties
 from .._shared.convolution_cases import NONE, Parameters
 from .._shared.floats import round_half_even
@@ -19,11 +20,13 @@ from .cases import OPERATOR, QuantizedTopic
 TOP, BOTTOM = 2**31 - 1, -(2**31)
 LARGEST = 2**31 - 2**24  # of an accumulator, so that a bias makes it of any sum here
 
+ONES: Parameters = {"sa": [1], "sb": [1], "sy": [1]}
+
 
 class BiasTopic(QuantizedTopic):
     """One file of calls whose biases make the accumulators that are wanted."""
 
-    scales: Parameters = {"sa": [1], "sb": [1], "sy": [1]}
+    scales = ONES
     number = 0
 
     def through(
@@ -142,7 +145,10 @@ def _add_family(
     chosen = _chosen(name, 40 + number, rounds)
     is_row = 0 in a
     varied, other = ("sa", "sb") if is_row else ("sb", "sa")
-    own = {other: _words([chosen[0].input_scale], False), "sy": _words([chosen[0].output_scale], False)}
+    own = {
+        other: _words([chosen[0].input_scale], False),
+        "sy": _words([chosen[0].output_scale], False),
+    }
     own |= {varied: _words([tie.filter_scale for tie in chosen], is_row), "zy": [3 * number - 9]}
     sizes = [tuple(size or len(chosen) for size in each) for each in (a, b)]
     label = "exact-ties" if name == "exact" else f"near-ties-{name}"
@@ -262,7 +268,7 @@ def _scales(topic: BiasTopic) -> None:
     for number in (1, 2, 3):
         wanted = [2**24 + 1, -(2**24) - 1, 2**25 + 2**24 + 1, LARGEST]
         own = {"sb": [2.0**-25], "zy": [number]}
-        topic.through(f"lost-bit-decides-{number}", text, "QMM-1", wanted, own, flags)
+        topic.through(f"lost-bit-decides-{number}", text, "QMM-1 QMM-9", wanted, own, flags)
 
 
 @topics.file("bias")
@@ -289,4 +295,11 @@ def _bias(topic: BiasTopic) -> None:
 @topics.file("kills")
 def _survivors(topic: BiasTopic) -> None:
     """Add calls for planted bugs that survived all other vectors."""
-    topic.add_survivors()
+    own = {"sa": [0.0625, 0.11, 0.02], "sb": [0.03125, 0.05, 0.125], "sy": [2, 3, 1.5]}
+    topic.add_survivors({**own, "zy": [-30, 3, 40], "bias": [9000, -9000, 20_000]})
+    for number, (m, n) in enumerate(((1, 1), (2, 2))):
+        a = from_recipe("uint8", (m, 33_025), Recipe(0, 255, 255))
+        b = from_recipe("uint8", (33_025, n), Recipe(0, 255, 255))
+        text = "sum and bias come to 2^32 together, of which nothing is lost"
+        own, flags = {"bias": [TOP - number], "sb": [2.0**-26]}, "Large LargeAccumulator"
+        topic.add(f"twice-32-bits-{m}", text, "QMM-9", a, b, own, flags)
