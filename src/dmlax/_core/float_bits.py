@@ -199,7 +199,7 @@ def add_scaled(x: Scaled, y: Scaled, dtype: DTypeLike) -> Array:
         for limb, below in zip(total, (*total[1:], jnp.uint32(0)), strict=True)
     )
     exponent = large.exponent + jnp.where(no_high, 0, 32)
-    return pack(large.negative, (high, middle | (low != 0)), exponent, dtype)
+    return pack(large.negative, (high, middle | (low != 0).astype(jnp.uint32)), exponent, dtype)
 
 
 def _normalise(x: Scaled) -> Scaled:
@@ -241,7 +241,7 @@ def _shift_right_sticky(x: Wider, count: Array) -> Wider:
     )
     restored = _shift_left(shifted, count)
     lost = (x[0] ^ restored[0]) | (x[1] ^ restored[1]) | (x[2] ^ restored[2])
-    return shifted[0], shifted[1], shifted[2] | (lost != 0)
+    return shifted[0], shifted[1], shifted[2] | (lost != 0).astype(jnp.uint32)
 
 
 def _is_less(a: Wider, b: Wider) -> Array:

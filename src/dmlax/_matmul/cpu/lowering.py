@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dmlax._core.arguments import Aval
 from dmlax._cpu import library
 from dmlax._matmul.epilogue import epilogue
 from dmlax._matmul.plan import Product, ProductPlan
