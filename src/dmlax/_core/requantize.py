@@ -104,15 +104,15 @@ def scale_sums(
     negative = (sums < 0) ^ a.negative ^ b.negative
     magnitude = lax.bitcast_convert_type(jnp.abs(sums), jnp.uint32)  # |INT_MIN| fits
     scale_product = float_bits.multiply_wide(a.mantissa, b.mantissa)
-    product = wide_sums.multiply_wider(scale_product, magnitude)
-    exponent = a.exponent + b.exponent
+    wide = wide_sums.multiply_wider(scale_product, magnitude)
+    exact = wide_sums.Scaled(negative, wide, a.exponent + b.exponent)
     zero = jnp.uint32(0)
     if bias is None:
         addend = wide_sums.Scaled(jnp.bool_(False), (zero, zero, zero), jnp.int32(0))
-        return wide_sums.add_scaled(wide_sums.Scaled(negative, product, exponent), addend, dtype)
+        return wide_sums.add_scaled(exact, addend, dtype)
     c = float_bits.unpack(jnp.where(jnp.isfinite(bias), bias, 0))
     result = wide_sums.add_scaled(
-        wide_sums.Scaled(negative, product, exponent),
+        exact,
         wide_sums.Scaled(c.negative, (zero, zero, c.mantissa), c.exponent),
         dtype,
     )

@@ -46,7 +46,9 @@ def add_scaled(x: Scaled, y: Scaled, dtype: DTypeLike) -> Array:
     minus = large.negative ^ small.negative
     # Two's complement: a - b = a + ~b + 1.
     flip = jnp.where(minus, jnp.uint32(0xFFFFFFFF), jnp.uint32(0))
-    total = _add_with_carry(large.magnitude, tuple(limb ^ flip for limb in addend), minus)
+    total = _add_with_carry(
+        large.magnitude, (addend[0] ^ flip, addend[1] ^ flip, addend[2] ^ flip), minus
+    )
     no_high = total[0] == 0
     high, middle, low = (
         jnp.where(no_high, below, limb)
@@ -96,7 +98,7 @@ def _shift_left(x: Wider, count: Array) -> Wider:
     """x << count modulo 2**96, for counts 0..95."""
     for words in (1, 2):
         moved = (*x[1:], jnp.zeros_like(x[0]))
-        x = tuple(jnp.where(count >= 32 * words, a, b) for a, b in zip(moved, x, strict=True))
+        x = _select(count >= 32 * words, moved, x)
     bits = (count & 31).astype(jnp.uint32)
     high, middle = float_bits.shift_left_wide((x[0], x[1]), bits)
     return high, middle | ((x[2] >> 1) >> (31 - bits)), x[2] << bits
@@ -108,9 +110,7 @@ def _shift_right_sticky(x: Wider, count: Array) -> Wider:
     shifted = x
     for words in (1, 2):
         moved = (jnp.zeros_like(x[0]), *shifted[:2])
-        shifted = tuple(
-            jnp.where(count >= 32 * words, a, b) for a, b in zip(moved, shifted, strict=True)
-        )
+        shifted = _select(count >= 32 * words, moved, shifted)
     bits = (count & 31).astype(jnp.uint32)
     high, middle, low = shifted
     shifted = (
@@ -121,6 +121,11 @@ def _shift_right_sticky(x: Wider, count: Array) -> Wider:
     restored = _shift_left(shifted, count)
     lost = (x[0] ^ restored[0]) | (x[1] ^ restored[1]) | (x[2] ^ restored[2])
     return shifted[0], shifted[1], shifted[2] | (lost != 0).astype(jnp.uint32)
+
+
+def _select(condition: Array, a: Wider, b: Wider) -> Wider:
+    high, middle, low = (jnp.where(condition, x, y) for x, y in zip(a, b, strict=True))
+    return high, middle, low
 
 
 def _is_less(a: Wider, b: Wider) -> Array:
