@@ -43,4 +43,5 @@ def rounded(value, dtype):
     unit = Fraction(2) ** (max(top, info.minexp) - info.nmant)
     result = round(value / unit) * unit
     sign = -1 if value < 0 else 1
-    return dtype(sign * np.inf if abs(result) >= Fraction(2) ** info.maxexp else float(result))
+    size = abs(result)
+    return dtype(sign * (np.inf if size >= Fraction(2) ** info.maxexp else float(size)))

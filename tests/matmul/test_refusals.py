@@ -6,7 +6,7 @@ import pytest
 import dmlax
 
 A, B = np.ones((2, 3), np.uint8), np.ones((3, 4), np.int8)
-SCALES = dict(a_scale=1.0, b_scale=1.0, output_scale=1.0)
+SCALES = {"a_scale": 1.0, "b_scale": 1.0, "output_scale": 1.0}
 PREPARED = dmlax.prepare_matrix(B)
 TRIPLE = np.ones(3, np.float32)
 INTEGER, QUANTIZED, TO_FLOAT = (

@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from dmlax._core import float_bits
+from dmlax._core import float_bits, wide_sums
 
 Arithmetic = Literal["exact", "float32"]
 ARITHMETICS = get_args(Arithmetic)
@@ -98,22 +98,22 @@ def scale_sums(
     if arithmetic == "float32":
         scale = float_bits.multiply(a_scale, b_scale)
         product = _multiply_float32(sums.astype(jnp.float32), scale)
-        result = product if bias is None else float_bits.add(product, bias.astype(jnp.float32))
+        result = product if bias is None else wide_sums.add(product, bias.astype(jnp.float32))
         return result.astype(dtype)
     a, b = float_bits.unpack(a_scale), float_bits.unpack(b_scale)
     negative = (sums < 0) ^ a.negative ^ b.negative
     magnitude = lax.bitcast_convert_type(jnp.abs(sums), jnp.uint32)  # |INT_MIN| fits
     scale_product = float_bits.multiply_wide(a.mantissa, b.mantissa)
-    product = float_bits.multiply_wider(scale_product, magnitude)
-    exponent = a.exponent + b.exponent
+    wide = wide_sums.multiply_wider(scale_product, magnitude)
+    exact = wide_sums.Scaled(negative, wide, a.exponent + b.exponent)
     zero = jnp.uint32(0)
     if bias is None:
-        addend = float_bits.Scaled(jnp.bool_(False), (zero, zero, zero), jnp.int32(0))
-        return float_bits.add_scaled(float_bits.Scaled(negative, product, exponent), addend, dtype)
+        addend = wide_sums.Scaled(jnp.bool_(False), (zero, zero, zero), jnp.int32(0))
+        return wide_sums.add_scaled(exact, addend, dtype)
     c = float_bits.unpack(jnp.where(jnp.isfinite(bias), bias, 0))
-    result = float_bits.add_scaled(
-        float_bits.Scaled(negative, product, exponent),
-        float_bits.Scaled(c.negative, (zero, zero, c.mantissa), c.exponent),
+    result = wide_sums.add_scaled(
+        exact,
+        wide_sums.Scaled(c.negative, (zero, zero, c.mantissa), c.exponent),
         dtype,
     )
     special = float_bits.is_nan(bias) | float_bits.is_infinite(bias)
@@ -121,8 +121,10 @@ def scale_sums(
 
 
 def _multiply_float32(x: Array, scale: Array) -> Array:
-    """The IEEE float32 product of finite values and a scale that may have overflowed."""
+    """The IEEE float32 product of an integer's float and a scale that may have overflowed."""
     finite = float_bits.multiply(x, scale)
+    sign = lax.bitcast_convert_type(float_bits.raw_bits(scale) & jnp.uint32(1 << 31), jnp.float32)
+    finite = jnp.where(x == 0, sign, finite)
     return jnp.where(float_bits.is_infinite(scale), x * scale, finite)
 
 

@@ -256,7 +256,7 @@ _TO_FLOAT_RULES = (
         ("AZeroPointTensor", "ATensor"),
         ("BZeroPointTensor", "BTensor"),
         ("BScaleTensor", "AScaleTensor"),
-        ("BiasTensor", "OutputTensor"),
+        ("BiasTensor", "AScaleTensor"),
         ("OutputTensor", "AScaleTensor"),
     ),
     *_product_rules(*("floatmatmul", _TO_FLOAT), *_A_PARAMETERS, *_B_PARAMETERS),

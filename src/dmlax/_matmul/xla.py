@@ -52,7 +52,8 @@ def _multiply(plan: ProductPlan, padded: bool, operands: Product) -> Array:
     if b.zero_point is not None:
         row_sums = a.sum(axis=-1, keepdims=True, dtype=jnp.int32)
         sums -= (row_sums - plan.depth * a_zero) * b.zero_point
-    return epilogue(plan, operands)(sums).reshape(plan.output.shape)
+    output: Array = epilogue(plan, operands)(sums).reshape(plan.output.shape)
+    return output
 
 
 def _matrix(plan: ProductPlan, operands: Product) -> _Matrix:
@@ -72,7 +73,8 @@ def _multiply_padded(plan: ProductPlan, a: Array, b: _Matrix) -> Array:
     values = _pad(b.values, missing, b.depth_axis)
     sums = _multiply_batch(plan, _pad(a, missing, a.ndim - 1), b._replace(values=values))
     # CUDA's short products lose a constant that is added to each of them, if they see it.
-    return lax.optimization_barrier(sums)
+    barred: Array = lax.optimization_barrier(sums)
+    return barred
 
 
 def _pad(x: Array, count: Any, axis: int) -> Array:
@@ -91,5 +93,5 @@ def _multiply_batch(plan: ProductPlan, a: Array, b: _Matrix) -> Array:
     left = jnp.broadcast_to(a, (*plan.batch, *a.shape[-2:]))
     right = jnp.broadcast_to(b.values, (*plan.batch, *b.values.shape[-2:]))
     batch = tuple(range(rank))
-    contracted = ((rank + 1,), (rank + 1 if b.packed else rank,)), (batch, batch)
-    return lax.dot_general(left, right, contracted, preferred_element_type=jnp.int32)
+    grouped = ((rank + 1,), (rank + 1 if b.packed else rank,)), (batch, batch)
+    return lax.dot_general(left, right, grouped, preferred_element_type=jnp.int32)

@@ -93,8 +93,9 @@ def _as_batch(x: Array, batch: tuple[int, ...], rank: int, own: tuple[int, int])
 
 def _last_axis(parameter: Array | None) -> Array | None:
     """(..., M, 1) to (..., 1, M)."""
-    one = parameter is None or parameter.ndim < 2
-    return parameter if one else jnp.swapaxes(parameter, -1, -2)
+    if parameter is None or parameter.ndim < 2:
+        return parameter
+    return jnp.swapaxes(parameter, -1, -2)
 
 
 def _as_values(parameter: Array | None, dtype: Any, rank: int) -> Array:

@@ -129,7 +129,7 @@ WORDS = {
 }
 WRONG = {
     "float16-a-scale": ("AScaleTensor", floats("float16", (), [0.5])),
-    "float64-b-scale": ("BScaleTensor", floats("float64", (), [0.5])),
+    "float16-b-scale": ("BScaleTensor", floats("float16", (), [0.5])),
     "int32-b-scale": ("BScaleTensor", ints("int32", (), [1])),
     "int32-bias": ("BiasTensor", ints("int32", (4,), [5, -5, 0, 1])),
     "float16-bias": ("BiasTensor", floats("float16", (4,), [5, -5, 0, 1])),
@@ -155,7 +155,7 @@ def _invalid_parameters(topic: FloatTopic) -> None:
     a, b = operand("uint8", (2, 3), 11), operand("int8", (3, 4), 12)
     base, text = "twin-parameters", "the twin: every tensor is present"
     topic.add(base, text, "MMF-5 MMF-7", a, b, EVERY, "Optional")
-    names = "float16-a-scale float64-b-scale int32-b-scale int32-bias float16-bias"
+    names = "float16-a-scale float16-b-scale int32-b-scale int32-bias float16-bias"
     topic.wrong(base, "data_type", "MMF-6", "{field} is {dtype}", WRONG, names)
     twin, text = "twin-no-bias", "the twin: no bias"
     topic.add(twin, text, "MMF-6 MMF-9", a, b, {}, "Optional")

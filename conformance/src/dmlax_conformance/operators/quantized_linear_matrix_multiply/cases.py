@@ -145,7 +145,7 @@ WORDS = {
 }
 WRONG = {
     "float16-a-scale": ("AScaleTensor", floats("float16", (), [0.5])),
-    "float64-b-scale": ("BScaleTensor", floats("float64", (), [0.5])),
+    "float16-b-scale": ("BScaleTensor", floats("float16", (), [0.5])),
     "int32-output-scale": ("OutputScaleTensor", ints("int32", (), [1])),
     "float-bias": ("BiasTensor", floats("float32", (4,), [5, -5, 0, 1])),
     "int8-bias": ("BiasTensor", ints("int8", (4,), [5, -5, 0, 1])),
@@ -179,7 +179,7 @@ def _invalid_parameters(topic: QuantizedTopic) -> None:
     a, b = operand("uint8", (2, 3), 11), operand("int8", (3, 4), 12)
     base, text = "twin-parameters", "the twin: every tensor is present"
     topic.add(base, text, "QMM-7 QMM-9", a, b, EVERY, "Optional")
-    names = "float16-a-scale float64-b-scale int32-output-scale float-bias int8-bias"
+    names = "float16-a-scale float16-b-scale int32-output-scale float-bias int8-bias"
     names += " uint8-output-zero-point int32-output-zero-point"
     topic.wrong(base, "data_type", "QMM-8", "{field} is {dtype}", WRONG, names)
     text = "the twin: no zero point of the output"
