@@ -29,9 +29,7 @@ def run(
     peaks = measured()
     report = Report("models", facts=peaks.facts() | {"format": form})
     saturates = not re.search("vnni|amx|dpbusd", peaks.instruction, re.IGNORECASE)
-    files = {
-        name: networks.quantize(networks.NETWORKS[name](), form, saturates) for name in names
-    }
+    files = {name: networks.quantize(networks.NETWORKS[name](), form, saturates) for name in names}
     for name, batch in tracked(list(product(files, batches)), report.name):
         report.rows.append(_row(name, files[name], batch, repeats))
     for row in report.rows:

@@ -1,7 +1,7 @@
 """Float ONNX files of known networks with random weights, and their quantized forms.
 
-The shapes are those of torchvision's ResNet-50, MobileNetV2 and EfficientNet-B0, batch norms folded;
-the detector has the blocks of YOLOv8. Weights are drawn, so that nothing is downloaded.
+The shapes are those of torchvision's ResNet-50, MobileNetV2 and EfficientNet-B0, with batch norms
+folded; the detector has the blocks of YOLOv8. Weights are drawn, so that nothing is downloaded.
 """
 
 import tempfile
@@ -32,10 +32,10 @@ class Network:
         self._channels[name] = channels or self._channels[inputs[0]]
         return name
 
-    def constant(self, array: np.ndarray) -> str:
+    def constant(self, array: Any) -> str:
         """Add a tensor of the file."""
         name = f"constant_{len(self._constants)}"
-        self._constants.append(numpy_helper.from_array(array, name))
+        self._constants.append(numpy_helper.from_array(np.asarray(array), name))
         return name
 
     def channels(self, x: str) -> int:
@@ -152,12 +152,12 @@ def detector() -> onnx.ModelProto:
     for _ in range(3):
         pools.append(net.node("MaxPool", pools[-1], kernel_shape=[5, 5], pads=[2] * 4))
     x = net.swish(net.conv(net.node("Concat", *pools, axis=1, channels=256), 128))
-    scales = net.constant(np.float32([1, 1, 2, 2]))
-    mode = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    scales = net.constant(np.array([1, 1, 2, 2], np.float32))
+    mode: dict[str, Any] = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     x = net.node("Resize", x, "", scales, mode="nearest", **mode)
     x = net.node("Concat", x, middle, axis=1, channels=192)
     x = net.conv(_split_block(net, x, 64), 84)
-    flat = net.node("Reshape", x, net.constant(np.int64([0, 84, -1])))
+    flat = net.node("Reshape", x, net.constant(np.array([0, 84, -1])))
     return net.model(flat, 320, ["n", 84, "boxes"])
 
 
@@ -166,7 +166,7 @@ def _split_block(net: Network, x: str, channels: int) -> str:
     half = channels // 2
     parts = []
     for start in (0, half):
-        ends = (net.constant(np.int64([each])) for each in (start, start + half, 1))
+        ends = (net.constant(np.array([each])) for each in (start, start + half, 1))
         parts.append(net.node("Slice", x, *ends, channels=half))
     y = net.swish(net.conv(net.swish(net.conv(parts[1], half, 3)), half, 3))
     parts.append(net.node("Add", parts[1], y))

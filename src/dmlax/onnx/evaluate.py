@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 import dmlax
+from dmlax._core.requantize import Arithmetic
 from dmlax.errors import SpecError, UnsupportedError
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import Graph, Node
@@ -29,7 +30,7 @@ class Options:
       nonzero_size: the rows of every NonZero, or of each by the node's name.
     """
 
-    arithmetic: str
+    arithmetic: Arithmetic
     nonzero_size: int | Mapping[str, int] | None = field(default=None, hash=False)
 
     def of(self, node: Node) -> dict[str, Any]:

@@ -98,9 +98,10 @@ class _Reader:
 
     def _dtype(self, number: int, what: str) -> np.dtype:
         try:
-            return np.dtype(self.onnx.helper.tensor_dtype_to_np_dtype(number))
+            dtype: np.dtype = np.dtype(self.onnx.helper.tensor_dtype_to_np_dtype(number))
         except (KeyError, ValueError, TypeError):
             raise ModelError(f"{what} has the unknown data type {number}") from None
+        return dtype
 
     def _node(self, node: Any, index: int, opsets: Mapping[str, int]) -> Node:
         name = node.name or next((each for each in node.output if each), f"node {index}")

@@ -63,7 +63,7 @@ def _binary(
 def _align(a: Any, b: Any) -> tuple[Any, Any]:
     """Gives both one rank, as JAX's strict modes want."""
     rank = max(a.ndim, b.ndim)
-    return tuple(x.reshape((1,) * (rank - x.ndim) + x.shape) for x in (a, b))  # type: ignore[return-value]
+    return tuple(x.reshape((1,) * (rank - x.ndim) + x.shape) for x in (a, b))
 
 
 def multiply(a: Any, b: Any) -> Any:
@@ -89,14 +89,13 @@ def _integer_quotient(a: Any, b: Any) -> Any:
     return np.trunc(np.true_divide(a, b)).astype(a.dtype)
 
 
-for _op, _host, _device, _ieee in (
+_ARITHMETIC: tuple[tuple[str, Any, Any, Any], ...] = (
     ("Add", np.add, jnp.add, float_bits.add),
     ("Sub", np.subtract, jnp.subtract, float_bits.subtract),
     ("Mul", np.multiply, jnp.multiply, multiply),
     ("Div", _integer_quotient, lambda a, b: lax.div(*jnp.broadcast_arrays(a, b)), divide),
-):
-    operator(_op, *_BINARY)(_binary(_host, _device, _ieee))
-for _op, _versions, _host, _device in (
+)
+_COMPARISONS: tuple[tuple[str, tuple[int, ...], Any, Any], ...] = (
     ("Equal", (7, 11, 13, 19), np.equal, jnp.equal),
     ("Greater", (7, 9, 13), np.greater, jnp.greater),
     ("GreaterOrEqual", (12, 16), np.greater_equal, jnp.greater_equal),
@@ -105,7 +104,10 @@ for _op, _versions, _host, _device in (
     ("And", (7,), np.logical_and, jnp.logical_and),
     ("Or", (7,), np.logical_or, jnp.logical_or),
     ("Xor", (7,), np.logical_xor, jnp.logical_xor),
-):
+)
+for _op, _host, _device, _ieee in _ARITHMETIC:
+    operator(_op, *_BINARY)(_binary(_host, _device, _ieee))
+for _op, _versions, _host, _device in _COMPARISONS:
     operator(_op, *_versions)(_binary(_host, _device))
 
 
@@ -122,7 +124,7 @@ def _negative(x: Any) -> Any:
     return -x
 
 
-for _op, _versions, _function in (
+_UNARY: tuple[tuple[str, tuple[int, ...], Callable[[Any], Any]], ...] = (
     ("Abs", (6, 13), jnp.abs),
     ("Ceil", (6, 13), jnp.ceil),
     ("Cos", (7, 22), jnp.cos),
@@ -140,7 +142,8 @@ for _op, _versions, _function in (
     ("Softplus", (1, 22), jax.nn.softplus),
     ("Tanh", (6, 13), jnp.tanh),
     ("IsNaN", (9, 13, 20), jnp.isnan),
-):
+)
+for _op, _versions, _function in _UNARY:
     operator(_op, *_versions)(_unary(_function))
 
 
@@ -291,13 +294,13 @@ def convolution(
     strides: tuple[int, ...] | None = None,
 ) -> Any:
     """Convolves floats."""
-    x, w = to_device(x), to_device(w)
-    count = x.ndim - 2
-    sizes, kernel = list(x.shape[2:]), w.shape[2:]
+    image, filter = to_device(x), to_device(w)
+    count = image.ndim - 2
+    sizes, kernel = list(image.shape[2:]), filter.shape[2:]
     start, end = Windows(auto_pad, dilations, kernel, pads, strides).padding(sizes, kernel)
     result = lax.conv_general_dilated(
-        x,
-        w,
+        image,
+        filter,
         strides or (1,) * count,
         list(zip(start, end, strict=True)),
         rhs_dilation=dilations,
@@ -394,13 +397,14 @@ def _reduction(on_host: Any, on_device: Any) -> tuple[Callable[..., Any], Callab
     return by_attribute, by_input
 
 
-for _op, _attribute, _input, _host, _device in (
+_REDUCTIONS: tuple[tuple[str, tuple[int, ...], tuple[int, ...], Any, Any], ...] = (
     ("ReduceMean", (1, 11, 13), (18,), np.mean, jnp.mean),
     ("ReduceSum", (1, 11), (13,), np.sum, jnp.sum),
     ("ReduceMax", (1, 11, 12, 13), (18, 20), np.max, jnp.max),
     ("ReduceMin", (1, 11, 12, 13), (18, 20), np.min, jnp.min),
     ("ReduceProd", (1, 11, 13), (18,), np.prod, jnp.prod),
-):
+)
+for _op, _attribute, _input, _host, _device in _REDUCTIONS:
     _by_attribute, _by_input = _reduction(_host, _device)
     operator(_op, *_attribute)(_by_attribute)
     operator(_op, *_input)(_by_input)

@@ -1,6 +1,7 @@
 """Operators that move elements: of any dtype, without widening, known values on the host."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -315,7 +316,7 @@ def constant_of_shape(shape: Known, /, *, value: np.ndarray | None = None) -> An
 @operator("Range", 11, 27)
 def range_(start: Known, limit: Known, delta: Known, /) -> Any:
     """Numbers from a start to a limit."""
-    given = [each.reshape(())[()] for each in (start, limit, delta)]
+    given: list[Any] = [each.reshape(())[()] for each in (start, limit, delta)]
     if any(each.dtype == object for each in (start, limit, delta)):
         return given[0] + jnp.arange(given[1] - given[0]) * given[2]
     return np.arange(*given).astype(start.dtype)
@@ -404,14 +405,14 @@ def _nearest(
 ) -> np.ndarray:
     """The element that each output takes."""
     x, one, half = np.arange(new, dtype=np.float32), np.float32(1), np.float32(0.5)
-    ways = {
+    ways: dict[str, Callable[[], np.ndarray]] = {
         "asymmetric": lambda: x / scale,
         "half_pixel": lambda: (x + half) / scale - half,
         "half_pixel_symmetric": lambda: (x + half) / scale - half,
         "pytorch_half_pixel": lambda: (x + half) / scale - half if new > 1 else x * 0,
         "align_corners": lambda: x * np.float32(size - 1) / np.float32(max(new - 1, 1)),
     }
-    roundings = {
+    roundings: dict[str, Callable[[np.ndarray], np.ndarray]] = {
         "floor": np.floor,
         "ceil": np.ceil,
         "round_prefer_floor": lambda value: np.ceil(value - half),
@@ -420,4 +421,5 @@ def _nearest(
     if transformation not in ways or rounding not in roundings:
         raise UnsupportedError(f"{transformation!r} with {rounding!r} is not known")
     places = roundings[rounding](ways[transformation]() * one)
-    return np.clip(places, 0, size - 1).astype(np.int32)
+    found: np.ndarray = np.clip(places, 0, size - 1).astype(np.int32)
+    return found

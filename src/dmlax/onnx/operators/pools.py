@@ -61,8 +61,9 @@ def average_pool(
     total = _reduce_windows(x, options, lax.add, 0.0)
     counted = jnp.ones_like(x)
     if count_include_pad:  # but not what ceil_mode adds
-        pads = zip(*windows.padding(list(x.shape[2:]), kernel_shape), strict=True)
-        counted = jnp.pad(counted, [(0, 0), (0, 0), *pads], constant_values=1)
+        start, end = windows.padding(list(x.shape[2:]), kernel_shape)
+        widths = [(0, 0), (0, 0), *zip(start, end, strict=True)]
+        counted = jnp.pad(counted, widths, constant_values=1)
         beyond = [
             total - size for total, size in zip(_padded(x, options), counted.shape[2:], strict=True)
         ]

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import dmlax
+from dmlax._core.requantize import Arithmetic
 from dmlax.onnx.graph import MICROSOFT
 from dmlax.onnx.operators import tables
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
@@ -27,7 +28,7 @@ def quantize(
     block_size: int = 0,
     output_dtype: int = 0,
     precision: int = 0,
-    arithmetic: str,
+    arithmetic: Arithmetic,
 ) -> Any:
     """Rounds x / scale."""
     _expect_no_blocks(block_size)
@@ -88,7 +89,7 @@ def quantized_convolution(
     pads: tuple[int, ...] | None = None,
     strides: tuple[int, ...] | None = None,
     channels_last: int = 0,
-    arithmetic: str,
+    arithmetic: Arithmetic,
 ) -> Any:
     """Convolves and requantizes."""
     windows = Windows(auto_pad, dilations, kernel_shape, pads, strides)
@@ -156,7 +157,7 @@ def quantized_matrix_product(
     y_zero_point: Parameter,
     /,
     *,
-    arithmetic: str,
+    arithmetic: Arithmetic,
 ) -> Any:
     """Multiplies matrices and requantizes."""
     return dmlax.quantized_linear_matrix_multiply(
@@ -209,7 +210,7 @@ def integer_matrix_product_to_float(
     bias: Tensor | None = None,
     /,
     *,
-    arithmetic: str,
+    arithmetic: Arithmetic,
 ) -> Any:
     """Multiplies matrices, and the result by both scales."""
     return dmlax.matrix_multiply_integer_to_float(
@@ -233,7 +234,7 @@ def dynamically_quantized_matrix_product(
     bias: Tensor | None = None,
     /,
     *,
-    arithmetic: str,
+    arithmetic: Arithmetic,
 ) -> Any:
     """Quantizes a by its own range, and multiplies."""
     quantized, scale, zero_point = dmlax.dynamic_quantize_linear(a, arithmetic=arithmetic)
@@ -257,7 +258,7 @@ def quantized_gemm(
     alpha: float = 1.0,
     transA: int = 0,
     transB: int = 0,
-    arithmetic: str,
+    arithmetic: Arithmetic,
 ) -> Any:
     """Multiplies matrices, adds the bias, and requantizes; without y_scale gives floats."""
     left = a.T if transA else a
@@ -295,7 +296,7 @@ def quantized_add(
     c_zero_point: Parameter | None = None,
     /,
     *,
-    arithmetic: str,
+    arithmetic: Arithmetic,
 ) -> Any:
     """Adds."""
     parameters = (a_scale, a_zero_point, b_scale, b_zero_point, c_scale, c_zero_point)
@@ -315,7 +316,7 @@ def quantized_multiply(
     c_zero_point: Parameter | None = None,
     /,
     *,
-    arithmetic: str,
+    arithmetic: Arithmetic,
 ) -> Any:
     """Multiplies."""
     parameters = (a_scale, a_zero_point, b_scale, b_zero_point, c_scale, c_zero_point)
@@ -340,7 +341,7 @@ def quantized_sigmoid(
     y_zero_point: Parameter | None = None,
     /,
     *,
-    arithmetic: str,
+    arithmetic: Arithmetic,
 ) -> Any:
     """Looks up the sigmoid of every byte."""
     found = tables.sigmoid(x.dtype, x_scale, x_zero_point, y_scale, y_zero_point, arithmetic)
@@ -357,7 +358,7 @@ def quantized_leaky_relu(
     /,
     *,
     alpha: float = 0.01,
-    arithmetic: str,
+    arithmetic: Arithmetic,
 ) -> Any:
     """Looks up the leaky relu of every byte."""
     parameters = (x_scale, x_zero_point, y_scale, y_zero_point)
@@ -371,7 +372,7 @@ def quantized_concatenate(
     /,
     *inputs: Tensor,
     axis: int,
-    arithmetic: str,
+    arithmetic: Arithmetic,
 ) -> Any:
     """Concatenates tensors, each requantized by a table where its parameters are others."""
     parts = []
@@ -395,7 +396,7 @@ def quantized_softmax(
     *,
     axis: int | None = None,
     opset: int = 13,
-    arithmetic: str,
+    arithmetic: Arithmetic,
 ) -> Any:
     """Sums a table of exponentials along an axis, and divides by the sum."""
     if arithmetic != "float32":
@@ -423,7 +424,7 @@ def quantized_average_pool(
     count_include_pad: int = 0,
     pads: tuple[int, ...] | None = None,
     strides: tuple[int, ...] | None = None,
-    arithmetic: str,
+    arithmetic: Arithmetic,
 ) -> Any:
     """Averages windows."""
     windows = Windows(auto_pad, None, kernel_shape, pads, strides)
@@ -446,7 +447,7 @@ def quantized_global_average_pool(
     /,
     *,
     channels_last: int = 0,
-    arithmetic: str,
+    arithmetic: Arithmetic,
 ) -> Any:
     """Averages each channel."""
     layout = _LAYOUTS[bool(channels_last)](x.ndim)
@@ -470,6 +471,6 @@ def _pool_parameters(x: Any, *parameters: Any) -> dict[str, Any]:
 
 
 @operator("DynamicQuantizeLinear", 11)
-def dynamic_quantize(x: Tensor, /, *, arithmetic: str) -> Any:
+def dynamic_quantize(x: Tensor, /, *, arithmetic: Arithmetic) -> Any:
     """Quantizes by the tensor's own range."""
     return tuple(dmlax.dynamic_quantize_linear(x, arithmetic=arithmetic))

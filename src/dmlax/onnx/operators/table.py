@@ -53,7 +53,7 @@ class OperatorRow:
         annotation = self.inputs[min(index, len(self.inputs) - 1)].annotation
         parts = (annotation, *get_args(annotation))  # of an optional one
         marks = (part.__metadata__[0] for part in parts if hasattr(part, "__metadata__"))
-        return next(marks, "tensor")  # type: ignore[return-value]
+        return next(marks, "tensor")
 
 
 CONTEXT = ("arithmetic", "nonzero_size", "output_count")

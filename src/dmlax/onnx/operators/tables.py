@@ -127,7 +127,8 @@ def _sigmoid_float32(x: np.ndarray) -> np.ndarray:
     square = x * x
     numerator = _horner(_NUMERATOR, square) * x
     quotient = numerator / _horner(_DENOMINATOR, square)
-    return np.clip(quotient + _FLOAT(0.5), _FLOAT(0), _FLOAT(1))
+    found: np.ndarray = np.clip(quotient + _FLOAT(0.5), _FLOAT(0), _FLOAT(1))
+    return found
 
 
 def _horner(coefficients: tuple[float, ...], x: np.ndarray) -> np.ndarray:

@@ -8,6 +8,11 @@ import numpy as np
 
 from dmlax.errors import UnsupportedError
 
+
+def _has_x64() -> bool:
+    return bool(jax.dtypes.canonicalize_dtype(np.int64) == np.int64)
+
+
 _FLOAT64 = "float64 on a device needs x64"
 
 
@@ -32,7 +37,7 @@ def to_device(value: Any) -> Any:
 
 def narrow(array: np.ndarray) -> np.ndarray:
     """Narrows int64 to JAX's width; refuses what does not fit."""
-    if jax.config.jax_enable_x64 or array.dtype not in (np.int64, np.uint64, np.float64):
+    if _has_x64() or array.dtype not in (np.int64, np.uint64, np.float64):
         return array
     if array.dtype == np.float64:
         raise UnsupportedError(_FLOAT64, "data_type", "data type")
@@ -71,6 +76,6 @@ def sizes_array(sizes: Any) -> np.ndarray:
 def device_dtype(dtype: Any) -> np.dtype:
     """The dtype that JAX has for one of the file's: int32 for int64 unless x64 is on."""
     dtype = np.dtype(dtype)
-    if dtype == np.float64 and not jax.config.jax_enable_x64:
+    if dtype == np.float64 and not _has_x64():
         raise UnsupportedError(_FLOAT64, "data_type", "data type")
     return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
