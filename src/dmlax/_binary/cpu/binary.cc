@@ -26,7 +26,7 @@ namespace ffi = xla::ffi;
 
 constexpr int64_t kSerialElements = 1 << 17;  // up to these a second thread is no help
 constexpr int64_t kChunk = 1 << 14;           // elements: one task
-constexpr int64_t kLongRow = 32;              // elements that make a kernel's call worth it
+constexpr int64_t kLongRow = 512;             // elements that make a kernel's call worth it
 constexpr int64_t kPiece = 1024;              // elements that are expanded at once
 
 enum Operand {
@@ -197,16 +197,24 @@ void run_rows(const Problem& problem, int64_t begin, int64_t end) {
   }
 }
 
-// Short rows: operands are expanded first.
+// Elements from `index` on of an operand: its own if it varies along all axes, else expanded.
+const uint8_t* elements_of(const Problem& problem, int operand, int64_t index, int64_t count,
+                           uint8_t* expanded) {
+  const uint8_t* data = problem.buffers.operand[operand];
+  int axis = 0;
+  while (axis < problem.axis_count && problem.axes.varies(axis, operand)) ++axis;
+  if (axis == problem.axis_count) return data + index;
+  expand(problem.axes, problem.axis_count, operand, data, index, count, expanded);
+  return expanded;
+}
+
+// Short rows: what is broadcast is expanded first.
 void run_expanded(const Problem& problem, int64_t begin, int64_t end) {
   uint8_t a[kPiece], b[kPiece];
   for (int64_t index = begin; index < end; index += kPiece) {
     const int64_t count = std::min(kPiece, end - index);
-    const auto& operand = problem.buffers.operand;
-    expand(problem.axes, problem.axis_count, kA, operand[kA], index, count, a);
-    expand(problem.axes, problem.axis_count, kB, operand[kB], index, count, b);
-    problem.kernel(problem.params, {.a = a,
-                                    .b = b,
+    problem.kernel(problem.params, {.a = elements_of(problem, kA, index, count, a),
+                                    .b = elements_of(problem, kB, index, count, b),
                                     .output = problem.buffers.output + index,
                                     .count = count,
                                     .a_varies = true,
