@@ -201,10 +201,10 @@ def _window_rules(prefix: str, page: str, dilated: bool) -> tuple[Rule, ...]:
 
 
 _PARAMETERS = (
-    ("input-scale-tensor", "InputScaleTensor"),
-    ("input-zero-point-tensor", "InputZeroPointTensor"),
-    ("output-scale-tensor", "OutputScaleTensor"),
-    ("output-zero-point-tensor", "OutputZeroPointTensor"),
+    ("input-scale", "InputScaleTensor"),
+    ("input-zero-point", "InputZeroPointTensor"),
+    ("output-scale", "OutputScaleTensor"),
+    ("output-zero-point", "OutputZeroPointTensor"),
 )
 _AVERAGE_RULES = (
     same_dimension_count("avgpool-same-dimension-count", _AVERAGE, "InputTensor", "OutputTensor"),

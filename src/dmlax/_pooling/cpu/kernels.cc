@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <new>
+#include <type_traits>
 
 #include "dmlax/_cpu/requantize.h"
 #include "dmlax/_cpu/simd/interface.h"
@@ -152,6 +153,7 @@ void maximum(const PoolShape& shape, bool is_signed, const uint8_t* input, uint8
 // A quotient in double has three relative errors of 2^-53, so up to 256 it is less than 2^-43 off:
 // one that is kTieBand or more off a tie is rounded rightly.
 constexpr double kTieBand = 0x1p-42;
+constexpr int64_t kGroup = 64;  // outputs that are rounded at once
 
 struct ChannelParams {
   Unpacked input_scale, output_scale;
@@ -269,6 +271,8 @@ class Channels {
     return true;
   }
 
+  bool is_single() const { return count_ == 1; }
+
   const ChannelParams& of(int64_t plane, int64_t inner_channel) const {
     if (count_ == 1) return of_.get()[0];
     return of_.get()[last_ ? inner_channel : plane % count_];
@@ -346,9 +350,54 @@ inline int32_t sum(const T* x, int64_t count) {
 // Sums of every channel, which are last.
 template <typename T>
 inline void sum_channels(const T* x, int64_t pixels, int64_t inner, int32_t* __restrict totals) {
-  for (int64_t c = 0; c < inner; ++c) totals[c] = 0;
-  for (int64_t i = 0; i < pixels; ++i, x += inner) {
-    for (int64_t c = 0; c < inner; ++c) totals[c] += x[c];
+  constexpr int64_t kBlock = 256;  // channels, whose 16-bit sums stay in the first cache
+  constexpr int64_t kPixels = 256;  // of which 16 bits hold any sum
+  using Partial = std::conditional_t<(T(-1) < T(0)), int16_t, uint16_t>;
+  for (int64_t first = 0; first < inner; first += kBlock) {
+    const int64_t count = inner - first < kBlock ? inner - first : kBlock;
+    for (int64_t c = 0; c < count; ++c) totals[first + c] = 0;
+    for (int64_t begin = 0; begin < pixels; begin += kPixels) {
+      const int64_t end = pixels - begin < kPixels ? pixels : begin + kPixels;
+      Partial sums[kBlock] = {};
+      for (int64_t i = begin; i < end; ++i) {
+        const T* row = x + i * inner + first;
+        for (int64_t c = 0; c < count; ++c) sums[c] = static_cast<Partial>(sums[c] + row[c]);
+      }
+      for (int64_t c = 0; c < count; ++c) totals[first + c] += sums[c];
+    }
+  }
+}
+
+// Quantizes neighbouring totals of one channel's parameters, or of all channels', which share them.
+void quantize_totals(const AverageParams& params, const ChannelParams& own, const int32_t* totals,
+                     int64_t count, int64_t divisor, uint8_t* output) {
+  constexpr double kShift = 0x1.8p52;
+  const int32_t zeros = static_cast<int32_t>(divisor * own.input_zero);
+  const int32_t lowest = params.output_signed ? -128 : 0, highest = lowest + 255;
+  for (int64_t first = 0; first < count; first += kGroup) {
+    const int64_t group = count - first < kGroup ? count - first : kGroup;
+    double quotient[kGroup];
+    int32_t total[kGroup], rounded[kGroup];
+    for (int64_t i = 0; i < kGroup; ++i) total[i] = i < group ? totals[first + i] - zeros : 0;
+    uint32_t near_ties = 0;
+    for (int64_t i = 0; i < kGroup; ++i) {
+      const double value = total[i] * own.ratio / static_cast<double>(divisor);
+      const double raised = value > -kLimit ? value : -kLimit;
+      quotient[i] = raised < kLimit ? raised : kLimit;
+      const double nearest = (quotient[i] + kShift) - kShift;
+      near_ties |= __builtin_fabs(quotient[i] - nearest) > 0.5 - kTieBand;
+      rounded[i] = static_cast<int32_t>(nearest);
+    }
+    for (int64_t i = 0; near_ties && i < group; ++i) {
+      if (__builtin_fabs(quotient[i] - rounded[i]) > 0.5 - kTieBand) {
+        rounded[i] = round_average(total[i], divisor, own, quotient[i]);
+      }
+    }
+    for (int64_t i = 0; i < group; ++i) {
+      const int32_t value = rounded[i] + own.output_zero;
+      const int32_t raised = value < lowest ? lowest : value;
+      output[first + i] = static_cast<uint8_t>(raised > highest ? highest : raised);
+    }
   }
 }
 
@@ -357,8 +406,15 @@ void average_plane(const PoolShape& shape, const AverageParams& params, const Ch
                    const T* input, int64_t plane, int32_t* totals, uint8_t* output) {
   const int64_t inner = shape.inner, pixels = shape.window();
   const T* x = input + plane * pixels * inner;
-  inner == 1 ? static_cast<void>(*totals = sum(x, pixels))
-             : sum_channels(x, pixels, inner, totals);
+  if (inner == 1) {
+    *totals = sum(x, pixels);
+  } else {
+    sum_channels(x, pixels, inner, totals);
+  }
+  if (inner > 1 && params.exact && channels.is_single()) {
+    const ChannelParams& own = channels.of(0, 0);
+    return quantize_totals(params, own, totals, inner, pixels, output + plane * inner);
+  }
   for (int64_t c = 0; c < inner; ++c) {
     const ChannelParams& own = channels.of(plane, c);
     const int32_t total = totals[c] - static_cast<int32_t>(pixels * own.input_zero);
