@@ -66,7 +66,7 @@ def matrix_multiply_integer(
       a_zero_point: of the dtype of `a`, one value, or one per row: (..., M, 1); default 0.
       b_zero_point: of the dtype of `b`, one value, or one per column: (N,) or (..., 1, N);
         default 0.
-      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".
+      implementation: "auto", or exactly one of "native_cpu", "xla", "reference".
 
     Returns:
       int32, (..., M, N), without M where `a` is a vector and without N where `b` is one.
@@ -82,9 +82,8 @@ def matrix_multiply_integer(
       batch axes, and batch axes that broadcast.
 
     Lowering:
-      cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
-      in an export, over several devices, or where no kernel is available. tpu: xla. reference runs
-      where named.
+      cpu: native_cpu, or xla in an export, over several devices, or where no kernel is available.
+      cuda and tpu: xla. reference runs where named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp
@@ -135,7 +134,7 @@ def quantized_linear_matrix_multiply(
       output_dtype: int8 or uint8; default that of an `output_zero_point` array, else that of `a`.
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's CPU kernels:
         `rint(float32(sum + bias) * ((a_scale * b_scale) / output_scale))`.
-      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".
+      implementation: "auto", or exactly one of "native_cpu", "xla", "reference".
 
     Returns:
       int8 or uint8, (..., M, N), without M where `a` is a vector and without N where `b` is one.
@@ -154,9 +153,8 @@ def quantized_linear_matrix_multiply(
       infinite give unspecified elements.
 
     Lowering:
-      cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
-      in an export, over several devices, or where no kernel is available. tpu: xla. reference runs
-      where named.
+      cpu: native_cpu, or xla in an export, over several devices, or where no kernel is available.
+      cuda and tpu: xla. reference runs where named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp
@@ -217,7 +215,7 @@ def matrix_multiply_integer_to_float(
       output_dtype: float32 or float16.
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's CPU kernels:
         `float32(sum) * (a_scale * b_scale)`, then `+ bias`, each rounded.
-      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla", "reference".
+      implementation: "auto", or exactly one of "native_cpu", "xla", "reference".
 
     Returns:
       float32 or float16, (..., M, N), without M where `a` is a vector and without N where `b` is
@@ -238,9 +236,8 @@ def matrix_multiply_integer_to_float(
       unspecified elements.
 
     Lowering:
-      cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
-      in an export, over several devices, or where no kernel is available. tpu: xla. reference runs
-      where named.
+      cpu: native_cpu, or xla in an export, over several devices, or where no kernel is available.
+      cuda and tpu: xla. reference runs where named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp

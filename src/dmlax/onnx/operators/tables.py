@@ -119,7 +119,8 @@ def _float32_table(
         rounded = np.rint(function(values).astype(np.float32) / y_scale)
     limits = np.iinfo(dtype)
     clipped = np.clip(rounded, limits.min - y_zero, limits.max - y_zero)
-    return (clipped + y_zero).astype(dtype)
+    table: np.ndarray = (clipped + y_zero).astype(dtype)
+    return table
 
 
 def _sigmoid_float32(x: np.ndarray) -> np.ndarray:
