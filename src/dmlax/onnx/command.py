@@ -12,8 +12,8 @@ from typing import Any
 import jax
 import numpy as np
 
-import dmlax.onnx
 from dmlax.errors import SpecError, UnsupportedError
+from dmlax.onnx import Model, ModelError, load
 
 _COMPARE = 'it needs onnxruntime: pip install "dmlax[compare]"'
 _SEED = 0
@@ -27,13 +27,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     try:
-        model = dmlax.onnx.load(
+        model = load(
             options.model,
             arithmetic=options.arithmetic,
             nonzero_size=options.nonzero_size,
             input_shapes=dict(map(_named_shape, options.shape)),
         )
-    except (SpecError, UnsupportedError, dmlax.onnx.ModelError, ImportError, OSError) as error:
+    except (SpecError, UnsupportedError, ModelError, ImportError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
     _list(model, options.model)
@@ -70,7 +70,7 @@ def _named_shape(text: str) -> tuple[str, tuple[int | str, ...]]:
     return name, tuple(int(size) if size.isdigit() else size for size in sizes.split(","))
 
 
-def _list(model: dmlax.onnx.Model, path: Path) -> None:
+def _list(model: Model, path: Path) -> None:
     """Prints the nodes, what runs, and sizes."""
     print(model)
     print(f"{path.stat().st_size / 1e6:.1f} MB, params {_size(model.params) / 1e6:.1f} MB")
@@ -81,7 +81,7 @@ def _size(params: Any) -> int:
     return sum(leaf.nbytes for leaf in jax.tree.leaves(params))
 
 
-def _inputs(model: dmlax.onnx.Model, options: argparse.Namespace) -> dict[str, np.ndarray]:
+def _inputs(model: Model, options: argparse.Namespace) -> dict[str, np.ndarray]:
     if options.inputs:
         with np.load(options.inputs, allow_pickle=False) as file:
             return dict(file)
@@ -121,7 +121,7 @@ def _session(model: Any, optimised: bool = True) -> Any:
     return onnxruntime.InferenceSession(source, options, ["CPUExecutionProvider"])
 
 
-def _compare(model: dmlax.onnx.Model, path: Path, inputs: dict[str, np.ndarray]) -> bool:
+def _compare(model: Model, path: Path, inputs: dict[str, np.ndarray]) -> bool:
     """Prints the tensors that differ, in the file's order; True if there are any."""
     theirs = _their_tensors(path, inputs)
     known = model.tensors()
@@ -178,7 +178,7 @@ def _progress(items: Sequence[Any], what: str) -> Iterable[Any]:
     return track(items, what) if sys.stderr.isatty() else items
 
 
-def _bench(model: dmlax.onnx.Model, session: Any, inputs: dict[str, np.ndarray]) -> None:
+def _bench(model: Model, session: Any, inputs: dict[str, np.ndarray]) -> None:
     """Prints the medians of calls, taken in turn."""
     arrays = jax.tree.map(jax.numpy.asarray, inputs)
     calls: dict[str, Callable[[], Any]] = {"dmlax": lambda: jax.block_until_ready(model(arrays))}
