@@ -50,7 +50,7 @@ def test_sparse_events_gather_what_the_dense_model_sums():
 
 
 PAGES = ["README.md", *(f"docs/{name}.md" for name in ("index", "errors", "explain", "directml"))]
-PAGES += [f"docs/{name}.md" for name in ("choosing_size", "saving", "x64")]
+PAGES += [f"docs/{name}.md" for name in ("choosing_size", "onnx", "saving", "x64")]
 PAGES += [f"docs/migrating_from_{origin}.md" for origin in ("onnx", "directml")]
 PAGES += [
     f"docs/operators/{name}.md"

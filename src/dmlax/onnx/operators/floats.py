@@ -67,17 +67,27 @@ def _align(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def multiply(a: Any, b: Any) -> Any:
-    """The IEEE product of any float32."""
-    finite = jnp.isfinite(a) & jnp.isfinite(b)
-    return jnp.where(finite, float_bits.multiply(a, b), a * b)
+    """The IEEE product of any float32, which a sum with -0 leaves as it is."""
+    return float_bits.fma(a, b, jnp.float32(-0.0))
 
 
 def divide(a: Any, b: Any) -> Any:
     """The IEEE quotient of any float32."""
-    usual = jnp.isfinite(b) & float_bits.is_nonzero(b)
-    safe = jnp.where(usual, b, jnp.float32(1))
-    a, safe = jnp.broadcast_arrays(a, safe)
-    return jnp.where(usual, float_bits.divide(a, safe), a / b)
+    a, b = jnp.broadcast_arrays(a, b)
+    x, y = float_bits.unpack(a), float_bits.unpack(b)
+    # Mantissas, as a compiler may make of a zero test a float's, which subnormals pass.
+    by_zero, by_infinity = y.mantissa == 0, float_bits.is_infinite(b)
+    usual = ~(by_zero | by_infinity | float_bits.is_nan(b))
+    value = jnp.abs(float_bits.divide(a, jnp.where(usual, b, jnp.float32(1))))
+    value = jnp.where(by_zero, jnp.float32(jnp.inf), jnp.where(by_infinity, jnp.float32(0), value))
+    undefined = (by_zero & (x.mantissa == 0)) | (by_infinity & float_bits.is_infinite(a))
+    undefined |= float_bits.is_nan(a) | float_bits.is_nan(b)
+    return jnp.where(undefined, jnp.float32(jnp.nan), _with_sign(value, x.negative ^ y.negative))
+
+
+def _with_sign(value: Any, negative: Any) -> Any:
+    bits = float_bits.raw_bits(value) | (negative.astype(jnp.uint32) << 31)
+    return lax.bitcast_convert_type(bits, jnp.float32)
 
 
 def _integer_quotient(a: Any, b: Any) -> Any:
