@@ -188,6 +188,22 @@ RANKS = """
 3x2x2x2x2x2x2x2 float32 int8 first odd
 289 float16 int8 each absent
 """.strip().splitlines()
+MORE = """
+7 float32 int8 one one
+6 float32 int8 each each
+15 float32 uint8 each each
+5 int32 int8 each each
+2x2x2x7 float32 int8 odd each
+2x2x3x2x2x2 float32 uint8 even first
+2x2x2x2x2x2x2 float32 int8 odd one
+15 float32 int8 each one
+23 float32 uint8 each absent
+15 int32 int8 each one
+15 float16 int8 each one
+15 float32 uint8 each one
+15 float16 uint8 each one
+15 float32 int8 each absent
+""".strip().splitlines()
 
 
 @topics.file("covering")
@@ -200,6 +216,12 @@ def _covering(topic: ElementWiseTopic) -> None:
 def _covering_ranks(topic: ElementWiseTopic) -> None:
     for number, text in enumerate(RANKS, 1):
         _add(topic, f"covering-ranks-{number}", Plan.of(text), number + len(PLANS))
+
+
+@topics.file("covering-more")
+def _covering_more(topic: ElementWiseTopic) -> None:
+    for number, text in enumerate(MORE, 1):
+        _add(topic, f"covering-more-{number}", Plan.of(text), number + len(PLANS) + len(RANKS))
 
 
 def _add(topic: ElementWiseTopic, name: str, plan: Plan, number: int) -> None:
