@@ -237,7 +237,7 @@ def _add(topic: ElementWiseTopic, name: str, plan: Plan, number: int) -> None:
         words.append(word(kind, chosen[place], point, plan, draw))
         if kind == "NaN" and plan.source != "int32":
             low, high = RANGES[plan.output]
-            listed[index] = ((low, point, high), "open")
+            listed[index] = ((low, point, high), "the pages are silent")
     operands = bits(plan.source, plan.sizes, words), bits(dtype, own, values), zero
     topic.add(name, plan.about, CLAUSE, plan.output, FLAGS, *operands, listed=listed)
 
