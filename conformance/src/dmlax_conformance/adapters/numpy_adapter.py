@@ -168,7 +168,7 @@ def matrix_multiply_integer(case: Case) -> Sums:
 def quantized_linear_matrix_multiply(case: Case) -> Array:
     """Scale the sums, round and clamp."""
     sums, dtype = matrix_multiply_integer(case).astype(np.int64), case.outputs["OutputTensor"].dtype
-    total = sums + case.inputs["BiasTensor"] if "BiasTensor" in case.inputs else sums
+    total = np.add(sums, case.inputs["BiasTensor"]) if "BiasTensor" in case.inputs else sums
     quotient = total * (_scales(case) / _spread(case, "OutputScaleTensor"))
     zero_point = zero(case, "OutputZeroPointTensor", dtype)
     rows = of_product(case, "Output", zero_point).astype(np.float64)
@@ -179,7 +179,7 @@ def matrix_multiply_integer_to_float(case: Case) -> Array:
     """Scale the sums and add the bias."""
     scaled = matrix_multiply_integer(case) * _scales(case)
     if "BiasTensor" in case.inputs:
-        scaled = scaled + case.inputs["BiasTensor"]
+        scaled = np.add(scaled, case.inputs["BiasTensor"])
     return np.asarray(scaled).astype(case.outputs["OutputTensor"].dtype)
 
 

@@ -248,8 +248,8 @@ def _product_point(case: Case, name: str) -> Array:
 
 def _point_of(case: Case, name: str) -> Array:
     """Return the zero point of a tensor, 0 if it is missing."""
-    held = {**case.inputs, **case.outputs}[f"{name}Tensor"].dtype
-    return zero(case, f"{name}ZeroPointTensor", np.dtype(held))
+    held = case.outputs["OutputTensor"] if name == "Output" else case.inputs[f"{name}Tensor"]
+    return zero(case, f"{name}ZeroPointTensor", np.dtype(held.dtype))
 
 
 def _vector(array: Array) -> Array:

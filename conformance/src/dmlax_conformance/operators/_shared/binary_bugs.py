@@ -46,7 +46,9 @@ class Room:
     def descs(self, prefix: str) -> DescRules:
         """Return the relations between the rules of its descs."""
         everything = ("ATensor", *(n for n in (*TENSORS, *SCALES, *POINTS) if n != "ATensor"))
-        implied = {"tensor-element-limit": "the output cannot be so large"}
+        reason = "its data type is another tensor's, and its DimensionCount that of other tensors"
+        implied = dict.fromkeys(POINTS, reason)
+        implied["tensor-element-limit"] = "the output cannot be so large"
         alike = {"DataType": tuple((own, point) for point, own in TYPES.items())}
         return DescRules(self.operator, implied, "", {**alike, "DimensionCount": (everything,)})
 

@@ -57,8 +57,7 @@ class MatmulTopic(Topic):
             elif values is not None:
                 given[NAMES[key]] = parameter(key, values, types.get(key, "float32"))
         asked = {"OutputTensor": Request(dtype, shape_of(a.sizes, b.sizes).output)}
-        more = {"requires": requires, "paired_with": paired_with}
-        self.valid(name, comment, clause, given, asked, None, flags, **more)
+        self.valid(name, comment, clause, given, asked, None, flags, requires, None, paired_with)
 
     # -- what every product has ----------------------------------------------------------------
 
@@ -192,7 +191,7 @@ class MatmulTopic(Topic):
             a, b = operand("uint8", a_sizes, 1), operand("int8", b_sizes, 2)
             text = f"A of sizes {list(a_sizes)} and B of sizes {list(b_sizes)}"
             clause = self.clauses["absent"]
-            has_values = "bias" in own and prod(shape_of(a_sizes, b_sizes).output)
+            has_values = "bias" in own and 0 not in shape_of(a_sizes, b_sizes).output
             given = own if has_values else {**own, "bias": None, "zy": None}
             beside = None if has_values else counts
             self.add(f"empty-{name}", text, clause, a, b, given, flags, "", need, beside)
@@ -200,6 +199,8 @@ class MatmulTopic(Topic):
     def add_size(self, count: int, number: int, own: Parameters, flags: str) -> None:
         """Add a call with so many output elements, and a zero point that is one too short."""
         seed, clauses = 600 + 2 * number, f"{self.clauses['sum']} {self.clauses['points']}"
+        wanted: Parameters
+        short: tuple[int, ...]
         if count in FOLDED:
             m, n = FOLDED[count]
             a, b = operand("uint8", (m, 3), seed), operand("int8", (3, n), seed + 1)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 from ...format.tensors import Tensor
 from ...format.vectors import Request
@@ -64,7 +65,7 @@ class Descs:
             rows = columns = [1] * own
         point = columns if b_point is None or is_single else [1, 1, 1, 4][-b_point:]
         point = [1] * (b_point or own) if is_single else point
-        given = {
+        given: dict[str, Tensor | None] = {
             "ATensor": cycled(a, [*lead, 2, 3], WORDS[a]),
             "AScaleTensor": cycled(scale, rows, SCALES[scale]),
             "BTensor": cycled(b, [*lead, 3, 4], _small(b)),
@@ -177,8 +178,8 @@ class Descs:
             text = f"strides {list(strides)} of {tensor} repeat or overlap"
             result = made.desc["OutputTensor"]["DataType"].lower()
             topic.add(name, text, self.product(shared, result), **{tensor: strides})
-        sizes = {"ATensor": ((40, 20, 7, 2), 64), "OutputTensor": ((80, 40, 9, 2), 400)}
-        topic.add_roomy("strided buffers larger than needed", bare, **sizes)
+        roomy = {"ATensor": ((40, 20, 7, 2), 64), "OutputTensor": ((80, 40, 9, 2), 400)}
+        topic.add_roomy("strided buffers larger than needed", bare, **roomy)
         return topic
 
     # -- planted bugs that survived all other vectors ------------------------------------------
@@ -201,7 +202,7 @@ class Descs:
         for level in TABLES[self.operator]:
             own, text = f"{base}-{dashed(level)}", f"the twin: four dimensions at {level}"
             topic.accepted(own, text, made, level, flags="Level")
-            rule, fields = "tensor-dimension-count", {}
+            rule, fields = "tensor-dimension-count", dict[str, Any]()
             for name in operands:
                 fields |= made.described(name, [1, *made.desc[name]["Sizes"]])
             text = f"A, B and output have 5 dimensions, at {level}"

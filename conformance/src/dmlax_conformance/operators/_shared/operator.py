@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from ...format.tensors import Tensor
 from .call_rules import Attributes, Inputs, Outputs, Rule
+from .cross import Cross
 from .desc_rules import Desc, Found
 from .tables import Rows
 
@@ -60,6 +62,14 @@ class Operator:
     def module(self, name: str) -> Any:
         """Return a module of the room."""
         return import_module(f"{self.room}.{name}")
+
+    @property
+    def cross(self) -> Cross[Any] | None:
+        """The table of value classes and structures, if the room has one."""
+        if find_spec(f"{self.room}.structures") is None:
+            return None
+        cross: Cross[Any] = self.module("structures").CROSS
+        return cross
 
 
 def _no_rules(desc: Desc, feature_level: str) -> Found:

@@ -35,3 +35,6 @@ def add_survivors(topic: DescTopic, base: str) -> None:
     scales = ("AScaleTensor", "BScaleTensor", "OutputTensor")
     DESCS.add_survivors(topic, base, {whole: "INT64", scales: "FLOAT64"})
     DESCS.refuse_parameter_ranks(topic, base, PARAMETERS)
+    text = "B alone is INT8, without zero points"
+    changed = PACKED.described("BTensor", data_type="INT8")
+    topic.refused("desc-b-type-alone", text, base, "b-data-type", "BTensor", changed)

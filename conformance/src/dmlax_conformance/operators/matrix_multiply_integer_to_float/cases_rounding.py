@@ -181,7 +181,8 @@ def _special(topic: ColumnTopic) -> None:
         topic.add_columns(
             f"scales-overflow-{number}", text, "MMF-11", columns, "OddScale", "float32", far
         )
-    columns = [(total, 2.0**-100, 0.0) for total in (1, -1, 255)] + [
+    columns = [
+        *((total, 2.0**-100, 0.0) for total in (1, -1, 255)),
         (7, 2.0**-100, 3.0),
         (9, 2.0**20, 1.5),
     ]

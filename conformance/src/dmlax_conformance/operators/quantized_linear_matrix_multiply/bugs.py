@@ -141,7 +141,7 @@ def _turned(sums: Array, bias: Array) -> Array:
 
 
 def _is_square(case: Case) -> bool:
-    return case.inputs[BIAS].size == case.inputs[A].shape[-2]
+    return bool(case.inputs[BIAS].size == case.inputs[A].shape[-2])
 
 
 def _has_bad(name: str, at: int) -> Callable[[Case], bool]:

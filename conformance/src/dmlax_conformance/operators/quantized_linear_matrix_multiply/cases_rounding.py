@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from itertools import cycle, islice, product
 from math import prod
+from typing import Any
 
 from ...format.recipe import Recipe
 from ...format.tensors import Tensor, from_recipe
@@ -145,7 +146,7 @@ def _add_family(
     chosen = _chosen(name, 40 + number, rounds)
     is_row = 0 in a
     varied, other = ("sa", "sb") if is_row else ("sb", "sa")
-    own = {
+    own: dict[str, Any] = {
         other: _words([chosen[0].input_scale], False),
         "sy": _words([chosen[0].output_scale], False),
     }
@@ -202,7 +203,10 @@ def _live_near_ties(topic: BiasTopic) -> None:
             wanted = [abs(tie.accumulator) for tie in chosen]
             a, b = live(wanted, rows, terms, 90 + number)
             signs = [tie.filter_scale ^ ((tie.accumulator < 0) << 31) for tie in chosen]
-            own = {"sa": _words([chosen[0].input_scale], False), "sb": _words(signs, False)}
+            own: dict[str, Any] = {
+                "sa": _words([chosen[0].input_scale], False),
+                "sb": _words(signs, False),
+            }
             own |= {"sy": _words([chosen[0].output_scale], False), "zy": [number - 2]}
             text = f"sums of {terms} products on or beside k + 1/2, without a bias"
             clauses, label = "QMM-1 QMM-2 QMM-5", f"live-{name}-{rows}-{terms}"
@@ -259,11 +263,11 @@ def _scales(topic: BiasTopic) -> None:
         own = {"sa": sa, "sb": sb, "sy": sy, "zy": [-7]}
         topic.through(name, text, "QMM-12 QMM-6", VALUES, own, "OddScale")
     large = [2**24 + 1, -(2**24) - 1, 2**25 + 3, 2**30 + 1, LARGEST, -LARGEST, 2**24 + 3]
-    sb = [Fraction(5, 2 * abs(value) + (-1) ** index) for index, value in enumerate(large)]
+    quotients = [Fraction(5, 2 * abs(value) + (-1) ** index) for index, value in enumerate(large)]
     text, flags = "accumulators that float32 rounds, near 5/2", "LargeAccumulator"
     for m, k in ((1, 1), (3, 8), (2, 31)):
         name, sizes = f"beyond-24-bits-{m}-{k}", ((m, k), (k, len(large)))
-        topic.through(name, text, "QMM-1", large, {"sb": sb}, flags, sizes=sizes)
+        topic.through(name, text, "QMM-1", large, {"sb": quotients}, flags, sizes=sizes)
     text = "float32(accumulator) would make a tie or a whole number of these"
     for number in (1, 2, 3):
         wanted = [2**24 + 1, -(2**24) - 1, 2**25 + 2**24 + 1, LARGEST]

@@ -95,7 +95,7 @@ def _blocked(products: Array) -> Array:
     total = np.zeros_like(products.sum(1))
     for at in range(0, products.shape[1], 4):
         total = wrapped(total + products[:, at : at + 4].sum(1))
-    return total
+    return np.asarray(total)
 
 
 def _raw_padding(centred: Array, windows: Windows, zero: int) -> Array:
