@@ -40,7 +40,9 @@ _ROWS = (
 )
 _RULES = (
     same_dimension_count("dynamic-same-dimension-count", _PAGE, *(row.tensor for row in _ROWS)),
-    same_data_type("dynamic-zero-point-data-type", _PAGE, "OutputZeroPointTensor", "OutputTensor"),
+    same_data_type(
+        *("dynamic-output-zero-point-data-type", _PAGE), *("OutputZeroPointTensor", "OutputTensor")
+    ),
     rules.SameSizes(
         name="dynamic-same-sizes",
         sentence="OutputTensor has the Sizes of InputTensor.",
@@ -49,7 +51,7 @@ _RULES = (
     ),
     *(
         rules.OneElement(
-            name=f"dynamic-{name}-one",
+            name=f"dynamic-output-{name}-one",
             sentence=f"{tensor} has one element.",
             page=_PAGE,
             tensor=tensor,

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...format.tensors import DTYPES
 from ...format.vectors import Request
 from ..desc_topics import Call, DescTopic, call, cycled, dashed
 from ..tables import TABLES, tensors
@@ -18,7 +19,15 @@ from .strided_descs import StridedTopic, reach, sliding
 BASE, FULL, CUBE = (f"desc-rules-{end}" for end in ("bare", "full", "cube"))
 NO_ELEMENTS = {"InputTensor": [0, 2, 2, 3], "OutputTensor": [0, 2, 2, 2]}
 MIXTURE = windows((1, 2), strides=(2, 1), dilations=(1, 2), start=(1, 0), end=(2, 3))
-POSITIVE = {"float32": (0x3F800000, 0x40400000, 0xC0000000), "float16": (0x3C00, 0x4200, 0xC000)}
+WORDS = {
+    "float32": (0x3F800000, 0x40400000, 0xC0000000),
+    "float16": (0x3C00, 0x4200, 0xC000),
+    **{
+        name: (dtype.low, dtype.high, dtype.high - 1)
+        for name, dtype in DTYPES.items()
+        if dtype.kind in ("int", "uint") and dtype.width > 8
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -38,6 +47,7 @@ class Descs:
         dtype: str = "uint8",
         channels: int = 2,
         images: int = 1,
+        indices: str = "uint32",
     ) -> Call:
         """Return a call with every tensor, or with the required ones; parameters have own ranks.
 
@@ -48,7 +58,7 @@ class Descs:
         image = (
             drawn(dtype, sizes, 11, *RANGES[dtype])
             if dtype in RANGES
-            else cycled(dtype, sizes, POSITIVE[dtype])
+            else cycled(dtype, sizes, WORDS[dtype])
         )
         given = {"InputTensor": image}
         other = {"uint8": "int8", "int8": "uint8"}.get(dtype, dtype)
@@ -62,17 +72,22 @@ class Descs:
             if not is_bare:
                 given["InputZeroPointTensor"] = parameter(zx[:channels], dtype, own)
                 given["OutputZeroPointTensor"] = parameter(zy[:channels], other, own)
-        return self.pool(given, options or plain(axes), not is_bare)
+        return self.pool(given, options or plain(axes), None if is_bare else indices)
 
-    def pool(self, given: Mapping[str, Any], options: Mapping[str, Any], has_indices: bool) -> Call:
-        """Return a call with the outputs that its windows give; an average has the other type."""
+    def pool(
+        self, given: Mapping[str, Any], options: Mapping[str, Any], indices: str | None = None
+    ) -> Call:
+        """Return a call with the outputs that its windows give; an average has the other type.
+
+        A maximum has indices if they get a data type.
+        """
         image = given["InputTensor"]
         attributes = {"IncludePadding": False, **options} if self.is_average else {**options}
         sizes = output_sizes(image.sizes, attributes)
         types = {"uint8": "int8", "int8": "uint8"} if self.is_average else {}
         asked = {"OutputTensor": Request(types.get(image.dtype, image.dtype), sizes)}
-        if has_indices and not self.is_average:
-            asked["OutputIndicesTensor"] = Request("uint32", sizes)
+        if indices and not self.is_average:
+            asked["OutputIndicesTensor"] = Request(indices, sizes)
         return call(self.operator, given, asked, attributes)
 
     # -- rules ---------------------------------------------------------------------------------
@@ -128,13 +143,15 @@ class Descs:
         for name, (text, sizes, strides) in SHARED.items():
             row = sliding("uint8", -(-reach(sizes, strides) // 4) * 4, sizes, strides)
             given = {**self.make(is_bare=True, channels=2).inputs, "InputTensor": row}
-            shared = self.pool(given, plain(2), False)
+            shared = self.pool(given, plain(2))
             topic.add(f"shared-{name}", text, shared, InputTensor=strides)
         return topic
 
     # -- planted bugs that survived all other vectors ------------------------------------------
 
-    def add_survivors(self, topic: DescTopic, base: str, *groups: Sequence[str]) -> None:
+    def add_survivors(
+        self, topic: DescTopic, base: str, *groups: Sequence[str], wrong: str = "INT32"
+    ) -> None:
         """Add descs that change tensors together which other rules make agree."""
         made, field = self.make(is_bare=True), "InputTensor"
         changed = {"DimensionCount": 1, **plain(1)}
@@ -168,9 +185,12 @@ class Descs:
             for group in groups:
                 changed = {}
                 for name in (each for each in group if whole.desc[each]):
-                    changed |= whole.described(name, data_type="INT32")
-                text = f"{' and '.join(changed)}: INT32, at {level}"
-                name, rule = f"{dashed(level)}-{dashed(group[0])}-int32", "tensor-data-type"
+                    changed |= whole.described(name, data_type=wrong)
+                text = f"{' and '.join(changed)}: {wrong}, at {level}"
+                name, rule = (
+                    f"{dashed(level)}-{dashed(group[0])}-{wrong.lower()}",
+                    "tensor-data-type",
+                )
                 blamed = next(each for each in tensors(self.operator) if each in changed)
                 topic.together(name, text, own, rule, blamed, changed)
         self._repeat_one_element(topic)
@@ -180,7 +200,7 @@ class Descs:
         options = windows((1, 1), strides=(65536, 65536))
         small = self.make(is_bare=True)
         given = {**small.inputs, "InputTensor": drawn("uint8", (1, 2, 1, 1), 3, 77, 77)}
-        strided = self.pool(given, options, False).laid_out("InputTensor", [0] * 4)
+        strided = self.pool(given, options).laid_out("InputTensor", [0] * 4)
         base, text = "desc-kills-long-strides", "the twin: an input that repeats one element"
         topic.accepted(base, text, strided, flags="Strided Windows")
         changed = strided.described("InputTensor", [1, 2, 65536, 65536], [0] * 4)

@@ -22,8 +22,14 @@ def at_ranks(ranks: Mapping[str, int], is_bare: bool) -> Call:
 
 def typed(lines: Mapping[str, Row]) -> dict[str, Call]:
     """Return calls that have, among them, every data type of a table."""
-    types = sorted(each.lower() for each in lines["InputTensor"].data_types)
-    return {dtype: DESCS.make(dtype=dtype, is_bare="float" not in dtype) for dtype in types}
+    types, indices = (
+        sorted(each.lower() for each in lines[name].data_types)
+        for name in ("InputTensor", "OutputIndicesTensor")
+    )
+    made = {dtype: DESCS.make(dtype=dtype, is_bare="float" not in dtype) for dtype in types}
+    for dtype in indices[1:]:
+        made[f"{types[0]}-{dtype}"] = DESCS.make(dtype=types[0], indices=dtype)
+    return made
 
 
 def topics() -> Iterator[DescTopic]:
@@ -44,6 +50,10 @@ def topics() -> Iterator[DescTopic]:
     DESCS.add_windows(topic, "3_0", "6_4")
     text, rule, types = "INT8 tensors", "tensor-data-type", DESCS.make(dtype="int8", is_bare=True)
     topic.step("int8", text, types, ("2_1", "3_0"), rule, "InputTensor")
+    text, types = "INT16 tensors", DESCS.make(dtype="int16", is_bare=True)
+    topic.step("int16", text, types, ("4_1", "5_0"), rule, "InputTensor")
+    text, types = "indices of UINT64", DESCS.make(indices="uint64")
+    topic.step("indices-uint64", text, types, ("4_1", "5_0"), rule, "OutputIndicesTensor")
     for level in ("2_1", "3_0"):
         for dtype in ("float32", "float16"):
             made_of = DESCS.make(options=WIDE, dtype=dtype, channels=3, images=2)
@@ -63,4 +73,5 @@ WIDE = windows((2, 2), start=(1, 1), end=(1, 1))
 
 def add_survivors(topic: DescTopic, base: str) -> None:
     """Add descs for planted bugs that survived all other vectors."""
-    DESCS.add_survivors(topic, base, ("InputTensor", "OutputTensor"), ("OutputIndicesTensor",))
+    groups = ("InputTensor", "OutputTensor"), ("OutputIndicesTensor",)
+    DESCS.add_survivors(topic, base, *groups, wrong="FLOAT64")

@@ -9,7 +9,8 @@ from .._shared.pooling import elements, output_sizes
 def compute(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> dict[str, Tensor]:
     """Return the largest element of each window, and the first place that has it if asked for.
 
-    A desc may have floats, of which no vector has NaN or a window without elements.
+    A desc may have floats and wider integers; no vector of floats has NaN or a window without
+    elements.
     """
     x, sizes = inputs["InputTensor"], output_sizes(inputs["InputTensor"].sizes, attributes)
     is_float = DTYPES[x.dtype].kind == "bits"
@@ -23,5 +24,6 @@ def compute(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> dict[st
     answer = {"OutputTensor": Tensor(x.dtype, sizes, words)}
     if "OutputIndicesTensor" in outputs:
         places = tuple(place or 0 for place in found)
-        answer["OutputIndicesTensor"] = Tensor("uint32", sizes, places)
+        asked = outputs["OutputIndicesTensor"]
+        answer["OutputIndicesTensor"] = Tensor(asked.dtype, sizes, places)
     return answer

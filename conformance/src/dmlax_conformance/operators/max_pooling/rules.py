@@ -3,14 +3,15 @@
 from .._shared import pooling_rules as shared
 from .._shared.call_rules import Attributes, Inputs, Outputs
 from .._shared.desc_rules import Desc, Found, Violation, same_counts, same_types
-from .._shared.tables import BYTES, FLOATS, Rows, Tables, row
+from .._shared.tables import BYTES, FLOATS, WHOLE, Rows, Tables, row
 
 CLAUSES = {
     "MAX-1": "The result is the largest element of the window.",
     "MAX-2": "Padding never wins: a window wholly in it gives the lowest value of the data type.",
     "MAX-3": "Window, strides, dilations and padding of either side shape the windows: an axis has"
     " (padded - ((window - 1) * dilation + 1)) / stride + 1 of them, rounded down.",
-    "MAX-4": "Input and output are INT8 or both UINT8; in a desc floats as well.",
+    "MAX-4": "Input and output are both INT8 or both UINT8; in a desc floats and wider integers"
+    " as well.",
     "MAX-5": "Input and output have rank 3, 4 or 5; DirectML's tables list 4 and 5.",
     "MAX-6": "No spatial axis is empty; without images the result is empty.",
     "MAX-7": "The indices, of descs alone, are the places in the whole input, of which the first of"
@@ -47,12 +48,16 @@ def check_desc(desc: Desc, feature_level: str) -> Found:
         yield Violation("maxpool-indices-sizes", "sizes", "OutputIndicesTensor")
 
 
-def _largest(data_types: str) -> Rows:
+def _largest(data_types: str, indices: str = "UINT32") -> Rows:
     return (
         row("InputTensor", "input", 4, 5, data_types),
         row("OutputTensor", "output", 4, 5, data_types),
-        row("OutputIndicesTensor", "optional output", 4, 5, "UINT32"),
+        row("OutputIndicesTensor", "optional output", 4, 5, indices),
     )
 
 
-TABLES: Tables = {"2_1": _largest(FLOATS), "3_0": _largest(f"{FLOATS} {BYTES}")}
+TABLES: Tables = {
+    "2_1": _largest(FLOATS),
+    "3_0": _largest(f"{FLOATS} {BYTES}"),
+    "5_0": _largest(f"{FLOATS} {WHOLE} INT64 UINT64", "UINT32 UINT64"),
+}

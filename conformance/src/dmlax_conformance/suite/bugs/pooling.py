@@ -157,5 +157,6 @@ class Largest:
         values, where = (np.take_along_axis(each, chosen, 2)[:, :, 0] for each in (under, places))
         answer = {"OutputTensor": values}
         if "OutputIndicesTensor" in call.outputs:
-            answer["OutputIndicesTensor"] = self.place(where, call).astype(np.uint32)
+            dtype = call.outputs["OutputIndicesTensor"].dtype
+            answer["OutputIndicesTensor"] = self.place(where, call).astype(dtype)
         return answer

@@ -194,7 +194,7 @@ def _short(name: str) -> str:
 
 # -- every line of every table: just inside, and just outside -----------------------------------
 
-NEIGHBOURS = ("FLOAT16", "INT32", "INT64", "INT8")
+NEIGHBOURS = ("FLOAT16", "INT32", "INT64", "INT8", "FLOAT64")
 ENDS = {"low": "the lowest dimension counts", "high": "the highest dimension counts"}
 
 
