@@ -12,10 +12,11 @@ from dmlax.onnx.errors import ModelError as ModelError
 from dmlax.onnx.evaluate import Options
 from dmlax.onnx.graph import Graph, TensorType
 from dmlax.onnx.model import Model as Model
+from dmlax.onnx.model import ModelExplanation as ModelExplanation
 
-__all__ = ["Model", "ModelError", "load"]
+__all__ = ["Model", "ModelError", "ModelExplanation", "load"]
 
-ModelError.__module__ = "dmlax.onnx"
+ModelError.__module__ = ModelExplanation.__module__ = "dmlax.onnx"
 _RULES = Rules("load")
 
 
@@ -41,7 +42,7 @@ def load(
 
     Raises:
       UnsupportedError: operators, attributes or dtypes are not known; all of them are listed.
-      ModelError: the file is malformed.
+      dmlax.onnx.ModelError: the file is malformed.
       SpecError: an option is wrong (code `option`).
       ImportError: an ONNX model is read without the package `onnx`.
 
