@@ -111,7 +111,8 @@ class Topic:
             if isinstance(own, Tensor):
                 need = "dtype:float64" if own.dtype == "float64" else ""
                 words |= {"dtype": own.dtype, "sizes": [*own.sizes], "rank": len(own.sizes)}
-            self.invalid(name, text.format(**words), clause, base, code, {field: own}, requires=need)
+            comment = text.format(**words)
+            self.invalid(name, comment, clause, base, code, {field: own}, requires=need)
 
     def shorten(self, name: str, output: str, rows: int) -> None:
         """Keep only the first rows of a table, of which a file cannot hold all."""
