@@ -51,7 +51,7 @@ def written() -> Iterator[Bug]:
 
 def _same_at_the_border(inside: Array, include: bool) -> Array:
     counts = count_elements(inside, include)
-    return np.full_like(counts, counts.max())
+    return np.full_like(counts, counts.max(initial=0))
 
 
 def _raw_zero(centred: Array, windows: Windows, zero: Array) -> Array:
