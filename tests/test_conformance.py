@@ -21,8 +21,6 @@ MY_EIGHTH = 0 if IS_OLDEST else 1  # of the vectors, by xla; `slow` adds the oth
 VARIANTS = {"eager": IS_OLDEST, "jit": not IS_OLDEST}  # whether it runs by default
 HAVE_KERNELS = [row.name for row in OPERATORS if row.implementations("cpu")[0] != "xla"]
 BY_XLA = [file for file in FILES if file.split("/")[0] in HAVE_KERNELS]
-# NumPy's float64 is rounded to float32 before the call, as that of the quantization is.
-ROUNDED = {"dynamic-float64-input"}
 
 
 def own_step(file):
@@ -55,7 +53,7 @@ def test_every_golden_vector_is_met(file, variant, step):
     wrong = {
         result.vector.id: (result.verdict, result.outcome.details)
         for result in results
-        if result.verdict not in ("exact", "unsupported") and result.vector.id not in ROUNDED
+        if result.verdict not in ("exact", "unsupported")
     }
     assert wrong == {}
     declined = [result.vector for result in results if result.verdict == "unsupported"]
@@ -72,7 +70,6 @@ def test_every_golden_vector_is_met(file, variant, step):
 )
 def test_xla_meets_them_too_where_auto_runs_a_kernel(file, first, step):
     calls = [vector for vector in vectors.load(FILES[file]) if vector.desc is None][first::step]
-    calls = [vector for vector in calls if vector.id not in ROUNDED]
     results = list(runner.run(Xla(), calls, ["eager"]))
     assert {
         result.vector.id: result.verdict

@@ -27,7 +27,7 @@ POINT = "OutputZeroPointTensor"
 RULES = Rules(
     OPERATOR,
     {"data_type": "DYN-6", "dimension_count": "DYN-8"},
-    {"data_type": f"{IMAGE}:int32,uint8,float64 {OUTPUT}"},
+    {"data_type": f"{IMAGE}:int32,uint8 {OUTPUT}"},
 )
 DESCS = DescRules(
     OPERATOR,

@@ -12,7 +12,7 @@ from .._shared.covering import Apart, Factors, Row
 from .._shared.floats import encode, exactly, nearest
 from .._shared.near_ties import Draw
 from .._shared.systematic import PERIOD, each_pair, each_size, flags_of, sizes_of
-from ..topics import Files, Topic, bits, drawn, floats, ints
+from ..topics import Files, Topic, bits, drawn, ints
 from .meaning import parameters
 
 OPERATOR = "dynamic_quantize_linear"
@@ -237,9 +237,6 @@ WRONG: Mapping[str, tuple[str, Tensor]] = {
 def _invalid(topic: DynamicTopic) -> None:
     topic.add("twin", "the twin: three numbers", "DYN-6", "uint8", "", row("float32", [1, 2, 3]))
     topic.wrong("twin", "data_type", "DYN-6", "{field} is {dtype}", WRONG)
-    changed, need = {"InputTensor": floats("float64", (3,), [1, 2, 3])}, "dtype:float64"
-    text = "InputTensor is float64"
-    topic.invalid("float64-input", text, "DYN-6", "twin", "data_type", changed, requires=need)
     for dtype in ("int16", "uint16", "int32", "float32"):
         asked, text = {"OutputTensor": Request(dtype, (3,))}, f"an output of {dtype} is asked for"
         topic.invalid(f"{dtype}-output", text, "DYN-6", "twin", "data_type", asked)
