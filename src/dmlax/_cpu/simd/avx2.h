@@ -367,6 +367,7 @@ struct Simd {
 // Products with columns within -64 to 64, of which two fit 16 bits: bytes stay bytes.
 struct Simd::Narrow : Simd {
   static constexpr int kWordsOfQuad = 1;
+  static constexpr int kRowTileRows = 5;  // a product takes two registers beside the sums
 
   static void multiply_words(Int32s& sums, Int32s row, Int32s columns) {
     const __m256i pairs = _mm256_maddubs_epi16(row, columns);

@@ -264,25 +264,48 @@ struct DotProduct {
  private:
   static void multiply_lanes(const uint8_t* const* from, int64_t depth, const uint8_t* row,
                              int32_t* acc) {
-    typename S::Int32s sums[S::kLanes];
-#pragma GCC unroll 16
-    for (int i = 0; i < S::kLanes; ++i) sums[i] = S::broadcast(0);
-    int64_t k = 0;
-    for (; k + kStep <= depth; k += kStep, row += kStep * S::kWordsOfQuad) {
-#pragma GCC unroll 16
-      for (int i = 0; i < S::kLanes; ++i) add_products(sums[i], row, S::load(from[i] + k));
-    }
-    if (k < depth) {
+    const int64_t whole = depth / kStep * kStep;
+    auto total = S::broadcast(0);
+    if (whole > 0) total = sum_products(from, whole, row);
+    if (whole < depth) {
+      alignas(64) uint8_t rest[S::kLanes][kStep] = {};
+      const uint8_t* last[S::kLanes];
       for (int i = 0; i < S::kLanes; ++i) {
-        alignas(64) uint8_t rest[kStep] = {};
-        __builtin_memcpy(rest, from[i] + k, static_cast<size_t>(depth - k));
-        add_products(sums[i], row, S::load(rest));
+        __builtin_memcpy(rest[i], from[i] + whole, static_cast<size_t>(depth - whole));
+        last[i] = rest[i];
       }
+      total = S::add(total, sum_products(last, kStep, row + whole * S::kWordsOfQuad));
     }
+    S::store(acc, total);
+  }
+
+  static typename S::Int32s sum_products(const uint8_t* const* from, int64_t depth,
+                                         const uint8_t* row) {
+    constexpr int kAtOnce = S::kLanes / 2;  // sums that the registers hold beside the operands
+    typename S::Int32s sums[S::kLanes];
+    for (int i = 0; i < S::kLanes; i += kAtOnce) accumulate<kAtOnce>(from + i, depth, row, sums + i);
     S::transpose_words(sums);
     auto total = sums[0];
     for (int i = 1; i < S::kLanes; ++i) total = S::add(total, sums[i]);
-    S::store(acc, total);
+    return total;
+  }
+
+  // Not inline, and for a depth above 0: else a compiler keeps the sums in memory, too.
+  template <int N>
+  __attribute__((noinline)) static void accumulate(const uint8_t* const* from, int64_t depth,
+                                                   const uint8_t* row, typename S::Int32s* to) {
+    typename S::Int32s sums[N];
+#pragma GCC unroll 16
+    for (int i = 0; i < N; ++i) sums[i] = S::broadcast(0);
+    int64_t k = 0;
+    do {
+#pragma GCC unroll 16
+      for (int i = 0; i < N; ++i) add_products(sums[i], row, S::load(from[i] + k));
+      k += kStep;
+      row += kStep * S::kWordsOfQuad;
+    } while (k < depth);
+#pragma GCC unroll 16
+    for (int i = 0; i < N; ++i) to[i] = sums[i];
   }
 
   static void add_products(typename S::Int32s& sums, const uint8_t* row,
