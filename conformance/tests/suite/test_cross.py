@@ -34,7 +34,7 @@ def test_every_value_class_is_at_every_structure(suite: list[Vector]) -> None:
 @pytest.mark.parametrize("operator", TABLES)
 def test_a_pair_without_a_vector_is_a_hole(operator: str) -> None:
     holes = [f"{operator}: no vector has {a!r} at {at!r}" for a, at in TABLES[operator].pairs()]
-    assert list(coverage.cross_problems([], [operator])) == sorted(holes)
+    assert sorted(coverage.cross_problems([], [operator])) == sorted(holes)
 
 
 def table(**changes: object) -> Cross[np.ndarray]:

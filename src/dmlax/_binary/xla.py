@@ -12,7 +12,7 @@ from jax import Array, lax
 from dmlax._binary import arithmetic
 from dmlax._binary.plan import Binary, BinaryPlan
 from dmlax._core import compat
-from dmlax._core.arguments import structs
+from dmlax._core.arguments import expand_rank, structs
 
 _PAIRS = 1 << 16
 _WORTH_A_TABLE = 4 * _PAIRS  # elements
@@ -31,7 +31,8 @@ def multiply(plan: BinaryPlan, operands: Binary) -> Array:
 def _run(formula: arithmetic.Formula, plan: BinaryPlan, operands: Binary) -> Array:
     a, b, *parameters = operands
     values = (None if x is None else x.reshape(()) for x in parameters)
-    operands = Binary(a, b, *values)
+    rank = len(plan.output.shape)
+    operands = Binary(expand_rank(a, rank), expand_rank(b, rank), *values)
     by_element = functools.partial(_by_element, formula, plan)
     if not plan.output.is_static or plan.output.size < _WORTH_A_TABLE:
         return by_element(operands)
@@ -48,7 +49,7 @@ def _by_element(formula: arithmetic.Formula, plan: BinaryPlan, operands: Binary)
 def _by_table(formula: arithmetic.Formula, plan: BinaryPlan, operands: Binary) -> Array:
     every = jnp.arange(256, dtype=jnp.uint8)
     a, b = (lax.bitcast_convert_type(every, x.dtype) for x in (operands.a, operands.b))
-    table = formula(plan, operands._replace(a=a[:, None], b=b)).reshape(_PAIRS)
+    table = formula(plan, operands._replace(a=a[:, None], b=b[None])).reshape(_PAIRS)
     rows, columns = (
         lax.bitcast_convert_type(x, jnp.uint8).astype(jnp.int32) for x in (operands.a, operands.b)
     )

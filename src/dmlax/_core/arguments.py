@@ -238,6 +238,12 @@ def narrow_float64(array: Array | np.ndarray) -> Array | np.ndarray:
         return array.astype(np.float32)
 
 
+def expand_rank(array: Any, rank: int) -> Any:
+    """Puts axes of size 1 first, as strict modes want equal ranks; a scalar stays one."""
+    missing = rank - array.ndim
+    return array.reshape((1,) * missing + array.shape) if array.ndim and missing > 0 else array
+
+
 def effective_rank(sizes: tuple[int, ...]) -> int:
     """The rank without leading axes of size 1, at least 1."""
     leading = next((axis for axis, size in enumerate(sizes) if size != 1), len(sizes))

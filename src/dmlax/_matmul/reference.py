@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 from jax import Array, lax
 
+from dmlax._core.arguments import expand_rank
 from dmlax._core.byte_packing import rebase_of
 from dmlax._matmul.epilogue import as_int32, epilogue
 from dmlax._matmul.plan import Product, ProductPlan
@@ -11,9 +12,12 @@ from dmlax._matmul.prepared_matrix import Prepared
 
 def run(plan: ProductPlan, operands: Product) -> Array:
     """`jnp.matmul` of int32 less the zero points, then bias and requantization."""
-    a = jnp.atleast_2d(operands.a).astype(jnp.int32) - as_int32(operands.a_zero_point)
+    rank = len(plan.batch) + 2
+    a = expand_rank(jnp.atleast_2d(operands.a).astype(jnp.int32), rank)
     b, zero_point = _matrix(plan, operands)
-    sums = jnp.matmul(a, b - as_int32(zero_point), precision=lax.Precision.HIGHEST)
+    a -= as_int32(operands.a_zero_point, rank)
+    b = expand_rank(b, rank) - as_int32(zero_point, rank)
+    sums = jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
     return epilogue(plan, operands)(sums).reshape(plan.output.shape)
 
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from dmlax._core import compat
-from dmlax._core.arguments import structs
+from dmlax._core.arguments import expand_rank, structs
 from dmlax._core.byte_packing import pad_end, rebase_of, to_int8
 from dmlax._matmul.epilogue import as_int32, epilogue
 from dmlax._matmul.plan import Product, ProductPlan
@@ -46,11 +46,11 @@ class _Matrix(NamedTuple):
 def _multiply(plan: ProductPlan, padded: bool, operands: Product) -> Array:
     a = to_int8(jnp.atleast_2d(operands.a))
     b = _matrix(plan, operands)
-    a_zero = as_int32(operands.a_zero_point) - rebase_of(plan.input.dtype)
     sums = _multiply_padded(plan, a, b) if padded else _multiply_batch(plan, a, b)
-    sums -= a_zero * b.sums
+    a_zero = as_int32(operands.a_zero_point, sums.ndim) - rebase_of(plan.input.dtype)
+    sums -= a_zero * expand_rank(b.sums, sums.ndim)
     if b.zero_point is not None:
-        row_sums = a.sum(axis=-1, keepdims=True, dtype=jnp.int32)
+        row_sums = expand_rank(a.sum(axis=-1, keepdims=True, dtype=jnp.int32), sums.ndim)
         sums -= (row_sums - plan.depth * a_zero) * b.zero_point
     output: Array = epilogue(plan, operands)(sums).reshape(plan.output.shape)
     return output
@@ -61,7 +61,8 @@ def _matrix(plan: ProductPlan, operands: Product) -> _Matrix:
     rebase = rebase_of(matrix.matrix.dtype)
     prepared = isinstance(b, Prepared)
     zero_point: Any = b.zero_point if prepared else operands.b_zero_point
-    zero = None if zero_point is None and not rebase else as_int32(zero_point) - rebase
+    rank = len(plan.batch) + 2
+    zero = None if zero_point is None and not rebase else as_int32(zero_point, rank) - rebase
     if prepared:
         return _Matrix(b.packed, True, b.sums[..., None, :], zero)
     values = to_int8(b.reshape(*matrix.batch, matrix.depth, matrix.columns))

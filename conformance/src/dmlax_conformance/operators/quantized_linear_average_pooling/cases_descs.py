@@ -57,7 +57,7 @@ def topics() -> Iterator[DescTopic]:
     zeros = dict.fromkeys(PARAMETERS, (0, 0, 0, 0))
     given = {**made.inputs, **{name: _repeated(name) for name in PARAMETERS}}
     text = "each parameter one value, repeated by a stride of 0"
-    repeated = DESCS.pool(given, _options(made), False)
+    repeated = DESCS.pool(given, _options(made))
     topic.add("repeated", text, repeated, **zeros)
     yield topic
 
@@ -84,7 +84,7 @@ def add_survivors(topic: DescTopic, base: str) -> None:
     # A parameter of one value has a rank that its line does not list.
     twin, made = "desc-kills-one-value", DESCS.make(4, 1)
     one = {n: t if len(t.sizes) > 1 else _first(t) for n, t in made.inputs.items()}
-    made = DESCS.pool(one, _options(made), False)
+    made = DESCS.pool(one, _options(made))
     topic.accepted(twin, "the twin: parameters of one value", made)
     for field in PARAMETERS:
         rule, text = "tensor-dimension-count", f"{field} has six sizes of 1"
