@@ -34,9 +34,12 @@ _LOWERINGS = (
     dispatch.Lowering("xla", xla.run),
     dispatch.Lowering("reference", reference.run),
 )
-INTEGER, QUANTIZED, TO_FLOAT = (
+INTEGER, QUANTIZED = (
     dispatch.Operator(rules.operator, _LOWERINGS, partition=output_partition)
-    for rules in (_INTEGER, _QUANTIZED, _TO_FLOAT)
+    for rules in (_INTEGER, _QUANTIZED)
+)
+TO_FLOAT = dispatch.Operator(
+    _TO_FLOAT.operator, _LOWERINGS, tangent=xla.to_float_tangent, partition=output_partition
 )
 
 

@@ -4,17 +4,20 @@ Integer sums are unique, so the operands are re-based to int8 and multiplied as 
 zero points' terms are added back.
 """
 
+import dataclasses
 import functools
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from dmlax._core import compat
-from dmlax._core.arguments import expand_rank, structs
+from dmlax._core.arguments import Aval, expand_rank, structs
 from dmlax._core.byte_packing import pad_end, rebase_of, to_int8
 from dmlax._matmul.epilogue import as_int32, epilogue
 from dmlax._matmul.plan import Product, ProductPlan
+from dmlax._matmul.prepare import as_parameter
 from dmlax._matmul.prepared_matrix import Prepared
 
 # CUDA's int8 product is wrong for lengths that 4 does not divide; 16 bytes is what it loads.
@@ -27,6 +30,29 @@ def run(plan: ProductPlan, operands: Product) -> Array:
     padded = functools.partial(_multiply, plan, True)
     output: Array = compat.by_platform(operands, structs(plan.output), padded, own)
     return output
+
+
+def to_float_tangent(plan: ProductPlan, operands: Product, tangents: Product) -> Array:
+    """The derivative in both scales and the bias: sums * d(a_scale * b_scale) + d(bias)."""
+    unscaled = {"a_scale": None, "b_scale": None, "bias": None}
+    sums_plan = dataclasses.replace(
+        plan,
+        operands=plan.operands._replace(**unscaled),
+        output=Aval(np.dtype(np.int32), plan.output.shape),
+    )
+    sums = run(sums_plan, operands._replace(**unscaled))
+    sums = sums.reshape(*plan.batch, plan.rows, plan.columns).astype(jnp.float32)
+
+    def expand(parameter: Array) -> Any:
+        return expand_rank(as_parameter(parameter), sums.ndim)
+
+    factor = expand(tangents.a_scale) * expand(operands.b_scale)
+    factor += expand(operands.a_scale) * expand(tangents.b_scale)
+    total = sums * factor
+    if operands.bias is not None:
+        total += plan.as_output(tangents.bias).astype(jnp.float32)
+    tangent: Array = total.reshape(plan.output.shape).astype(plan.output.dtype)
+    return tangent
 
 
 class _Matrix(NamedTuple):
