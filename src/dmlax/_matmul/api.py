@@ -205,7 +205,7 @@ def matrix_multiply_integer_to_float(
 
     `sum * a_scale * b_scale + bias` as a real number, where sum is `matrix_multiply_integer`'s,
     rounded to nearest, ties to even. Overflow is an infinity, a real 0 is +0, subnormals are kept,
-    and a NaN or an infinity of the bias is the result.
+    and a NaN or an infinity of the bias is the result. Differentiable in the scales and the bias.
 
     Args:
       a: int8 or uint8, (..., M, K) or (K,); batch axes broadcast as in `jnp.matmul`.
