@@ -16,9 +16,9 @@
 
 namespace dmlax {
 
-#define DMLAX_ISA(name, ...) \
-  DMLAX_IF_BUILT(name, namespace name { extern const BinaryKernels binary_kernels; })
-#include "dmlax/_cpu/isas.def"
+#define DMLAX_KERNELS_TYPE BinaryKernels
+#define DMLAX_KERNELS binary_kernels
+#include "dmlax/_cpu/choose_kernels.h"
 
 namespace {
 
@@ -35,16 +35,6 @@ enum Operand {
 using Axes = BroadcastAxes<kOperands>;
 using Cursor = BroadcastCursor<kOperands>;
 using Kernel = void (*)(const BinaryParams&, const BinarySpan&);
-
-const BinaryKernels* chosen_kernels() {
-  switch (chosen_isa()) {
-#define DMLAX_ISA(name, ...) \
-  DMLAX_IF_BUILT(name, case Isa::name : return &name::binary_kernels;)
-#include "dmlax/_cpu/isas.def"
-    default:
-      return nullptr;
-  }
-}
 
 // --- parameters --------------------------------------------------------------------------
 
@@ -226,10 +216,8 @@ void run_problem(const Problem& problem, ffi::ThreadPool& pool) {
   const auto run =
       problem.axis_count <= 1 || problem.row() >= kLongRow ? run_rows : run_expanded;
   const int64_t elements = problem.axes.elements(problem.axis_count);
-  if (elements <= kSerialElements) return run(problem, 0, elements);
-  parallel_for(pool, (elements + kChunk - 1) / kChunk, [&](int64_t chunk) {
-    run(problem, chunk * kChunk, std::min(elements, (chunk + 1) * kChunk));
-  });
+  parallel_for_ranges(pool, elements, kSerialElements, kChunk,
+                      [&](int64_t first, int64_t last) { run(problem, first, last); });
 }
 
 // vmap may have parameters vary: each set of them is a problem.
@@ -282,7 +270,7 @@ bool has_types(const Given& given, const ffi::AnyBuffer& output) {
 ffi::Error run(bool is_product, bool exact, const Given& given, const ffi::AnyBuffer& output,
                ffi::ThreadPool& pool) {
   const BinaryKernels* kernels = chosen_kernels();
-  if (kernels == nullptr) return invalid("DMLAX_NATIVE_ISA names no instruction set of this CPU");
+  if (kernels == nullptr) return invalid(kNoInstructionSet);
   if (!has_types(given, output)) return invalid("an element type is none of the operator's");
   std::array<Sizes, kOperands> sizes;
   for (int i = 0; i < kOperands; ++i) sizes[i] = given[i]->dimensions();

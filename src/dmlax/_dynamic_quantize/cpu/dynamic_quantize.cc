@@ -15,11 +15,9 @@
 
 namespace dmlax {
 
-#define DMLAX_ISA(name, ...)                                                        \
-  DMLAX_IF_BUILT(name, namespace name {                                             \
-    extern const DynamicQuantizeKernels dynamic_quantize_kernels;                   \
-  })
-#include "dmlax/_cpu/isas.def"
+#define DMLAX_KERNELS_TYPE DynamicQuantizeKernels
+#define DMLAX_KERNELS dynamic_quantize_kernels
+#include "dmlax/_cpu/choose_kernels.h"
 
 namespace {
 
@@ -28,16 +26,6 @@ namespace ffi = xla::ffi;
 constexpr int64_t kSerialElements = 1 << 16;  // up to these a second thread is no help
 constexpr int64_t kChunk = 1 << 14;           // elements: one task
 constexpr uint32_t kOne = 0x3f800000, kSign = 0x80000000, kInfinity = 0x7f800000;
-
-const DynamicQuantizeKernels* chosen_kernels() {
-  switch (chosen_isa()) {
-#define DMLAX_ISA(name, ...) \
-  DMLAX_IF_BUILT(name, case Isa::name : return &name::dynamic_quantize_kernels;)
-#include "dmlax/_cpu/isas.def"
-    default:
-      return nullptr;
-  }
-}
 
 ffi::Error invalid(const std::string& what) {
   return ffi::Error::InvalidArgument("dynamic_quantize: " + what);
@@ -142,7 +130,7 @@ ffi::Error dynamic_quantize(ffi::ThreadPool pool, ffi::AnyBuffer input,
                             ffi::Result<ffi::Buffer<ffi::DataType::F32>> scale,
                             ffi::Result<ffi::AnyBuffer> zero_point, bool exact) {
   const DynamicQuantizeKernels* kernels = chosen_kernels();
-  if (kernels == nullptr) return invalid("DMLAX_NATIVE_ISA names no instruction set of this CPU");
+  if (kernels == nullptr) return invalid(kNoInstructionSet);
   const bool is_float16 = input.element_type() == ffi::DataType::F16;
   if ((!is_float16 && input.element_type() != ffi::DataType::F32) || !is_byte(*output) ||
       zero_point->element_type() != output->element_type()) {

@@ -14,9 +14,9 @@
 
 namespace dmlax {
 
-#define DMLAX_ISA(name, ...) \
-  DMLAX_IF_BUILT(name, namespace name { extern const MatmulKernels matmul_kernels; })
-#include "dmlax/_cpu/isas.def"
+#define DMLAX_KERNELS_TYPE MatmulKernels
+#define DMLAX_KERNELS matmul_kernels
+#include "dmlax/_cpu/choose_kernels.h"
 
 namespace {
 
@@ -29,16 +29,6 @@ constexpr int64_t kPanelsAtOnce = 1 << 25;      // bytes of panels of several pr
 
 thread_local Scratch call_scratch;  // of a call's first thread, for all of them
 thread_local Scratch own_scratch;
-
-const MatmulKernels* chosen_kernels() {
-  switch (chosen_isa()) {
-#define DMLAX_ISA(name, ...) \
-  DMLAX_IF_BUILT(name, case Isa::name : return &name::matmul_kernels;)
-#include "dmlax/_cpu/isas.def"
-    default:
-      return nullptr;
-  }
-}
 
 ffi::Error invalid(const std::string& what) {
   return ffi::Error::InvalidArgument("matrix product: " + what);
@@ -362,7 +352,7 @@ ffi::Error run_products(MatmulProblem problem, const MatmulKernels& kernels, con
 ffi::Error multiply(ffi::ThreadPool pool, const Operands& given, ffi::AnyBuffer output,
                     const Attributes& attributes) {
   const MatmulKernels* kernels = chosen_kernels();
-  if (kernels == nullptr) return invalid("DMLAX_NATIVE_ISA names no instruction set of this CPU");
+  if (kernels == nullptr) return invalid(kNoInstructionSet);
   const int64_t axes = static_cast<int64_t>(output.dimensions().size()) - 2;
   if (axes < 0) return invalid("the output is not of rank 2");
   const Batch batch(output.dimensions(), axes);

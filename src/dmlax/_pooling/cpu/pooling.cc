@@ -14,9 +14,9 @@
 
 namespace dmlax {
 
-#define DMLAX_ISA(name, ...) \
-  DMLAX_IF_BUILT(name, namespace name { extern const PoolingKernels pooling_kernels; })
-#include "dmlax/_cpu/isas.def"
+#define DMLAX_KERNELS_TYPE PoolingKernels
+#define DMLAX_KERNELS pooling_kernels
+#include "dmlax/_cpu/choose_kernels.h"
 
 namespace {
 
@@ -25,16 +25,6 @@ namespace ffi = xla::ffi;
 constexpr int64_t kAxes = 5;             // N, C and three spatial ones
 constexpr int64_t kSerialWork = 1 << 17;  // bytes to read: up to these a second thread is no help
 constexpr int64_t kTaskWork = 1 << 15;
-
-const PoolingKernels* chosen_kernels() {
-  switch (chosen_isa()) {
-#define DMLAX_ISA(name, ...) \
-  DMLAX_IF_BUILT(name, case Isa::name : return &name::pooling_kernels;)
-#include "dmlax/_cpu/isas.def"
-    default:
-      return nullptr;
-  }
-}
 
 ffi::Error invalid(const std::string& what) {
   return ffi::Error::InvalidArgument("pooling: " + what);
@@ -47,12 +37,12 @@ ffi::Error no_memory() {
 // run(first row, last row); returns false where one of them did.
 template <typename Run>
 bool share_rows(ffi::ThreadPool& pool, int64_t rows, int64_t row_work, const Run& run) {
-  if (rows * row_work <= kSerialWork) return run(0, rows);
-  const int64_t chunk = std::max<int64_t>(1, kTaskWork / std::max<int64_t>(1, row_work));
+  const int64_t work = std::max<int64_t>(1, row_work);
   std::atomic<bool> done{true};
-  parallel_for(pool, (rows + chunk - 1) / chunk, [&](int64_t i) {
-    if (!run(i * chunk, std::min(rows, (i + 1) * chunk))) done = false;
-  });
+  parallel_for_ranges(pool, rows, kSerialWork / work, std::max<int64_t>(1, kTaskWork / work),
+                      [&](int64_t first, int64_t last) {
+                        if (!run(first, last)) done = false;
+                      });
   return done;
 }
 
@@ -86,7 +76,7 @@ const char* describe(PoolShape& shape, const Batch& batch, Sizes input, Sizes ou
 ffi::Error maximum(ffi::ThreadPool pool, ffi::AnyBuffer input, ffi::Result<ffi::AnyBuffer> output,
                    Sizes windows, bool channels_last) {
   const PoolingKernels* kernels = chosen_kernels();
-  if (kernels == nullptr) return invalid("DMLAX_NATIVE_ISA names no instruction set of this CPU");
+  if (kernels == nullptr) return invalid(kNoInstructionSet);
   const int64_t axes = static_cast<int64_t>(output->dimensions().size()) - kAxes;
   if (axes < 0) return invalid("the output has fewer than 5 axes");
   const Batch batch(output->dimensions(), axes);
@@ -150,7 +140,7 @@ ffi::Error average(ffi::ThreadPool pool, ffi::AnyBuffer input, ffi::AnyBuffer in
                    ffi::AnyBuffer output_zero, ffi::Result<ffi::AnyBuffer> output, Sizes windows,
                    bool channels_last, bool include_padding, bool exact, bool is_global) {
   const PoolingKernels* kernels = chosen_kernels();
-  if (kernels == nullptr) return invalid("DMLAX_NATIVE_ISA names no instruction set of this CPU");
+  if (kernels == nullptr) return invalid(kNoInstructionSet);
   const int64_t axes = static_cast<int64_t>(output->dimensions().size()) - kAxes;
   if (axes < 0) return invalid("the output has fewer than 5 axes");
   const Batch batch(output->dimensions(), axes);
