@@ -1,4 +1,4 @@
-"""Paths of the vectors and schemas: inside a wheel, or beside `src` in a checkout."""
+"""Paths of the vectors, the models and the schemas: inside a wheel, or beside `src` in a checkout."""
 
 from pathlib import Path
 
@@ -11,6 +11,11 @@ def _root() -> Path:
 def vectors_dir() -> Path:
     """Return the folder with one subfolder per operator."""
     return _root() / "vectors"
+
+
+def models_dir() -> Path:
+    """Return the folder of the whole models."""
+    return _root() / "golden_models"
 
 
 def schema_file() -> Path:

@@ -174,9 +174,9 @@ def _qdq(name: str, seed: int, dtype: str, is_by_channel: bool) -> Definition:
     def scales(count: int) -> list[str]:
         return [f"0.0{i + 2}" for i in range(count)] if is_by_channel else ["0.03"]
 
-    x = b.quantize(image, "x", ending("0.03125", 121))
+    x = b.quantize(image, "x", ending("0.046875", 121))
     w, bias = b.weight("stem", (4, 3, 3, 3), scales(4)), b.bias("stem_bias", 4)
-    x = b.convolution(x, w, bias, "stem_out", Ending("0.12", low, dtype), pads=SAME, strides=(2, 2))
+    x = b.convolution(x, w, bias, "stem_out", Ending("0.18", low, dtype), pads=SAME, strides=(2, 2))
     w, bias = b.weight("branch", (4, 4, 3, 3), scales(4)), b.bias("branch_bias", 4)
     y = b.convolution(x, w, bias, "branch_out", ending("0.72", 135), pads=SAME)
     x = b.binary("Add", y, x, "sum", ending("0.6", 63))
@@ -226,7 +226,7 @@ def _float_bias(b: Builder, sizes: tuple[int, ...]) -> Tensor:
 def dynamic_matmul() -> Definition:
     """Matrix products of tensors that are quantized by their own range."""
     b = Builder(11)
-    x = b.float_input("tokens", (2, 4, 8), "1/48", -300, 200)
+    x = b.float_input("tokens", (2, 4, 8), "1/74", -300, 200)
     q, w = _dynamic(b, x, "first"), b.weight("first", (8, 6), ["0.03"])
     sums = b.node("MatMulInteger", [q.tensor, w.tensor, q.zero_point, w.zero_point], "first_sums")
     x = _rescaled(b, sums, q, w, _float_bias(b, (6,)), "first")
@@ -240,7 +240,7 @@ def dynamic_matmul() -> Definition:
 def dynamic_convolution() -> Definition:
     """Convolutions of images that are quantized by their own range."""
     b = Builder(12)
-    x = b.float_input("image", (1, 3, 6, 5), "1/48", 20, 300)
+    x = b.float_input("image", (1, 3, 6, 5), "1/74", 20, 300)
     q, w = _dynamic(b, x, "first"), b.weight("first", (4, 3, 3, 3), ["0.03"])
     inputs = [q.tensor, w.tensor, q.zero_point, w.zero_point]
     more = {"kernel_shape": (3, 3), "pads": (1, 2, 0, 1), "strides": (1, 2)}

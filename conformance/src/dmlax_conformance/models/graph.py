@@ -9,7 +9,7 @@ from ..format import tensors
 from ..format.tensors import DTYPES, Tensor
 
 MICROSOFT = "com.microsoft"
-OPSETS = {"": 17, MICROSOFT: 1}
+OPSETS = {"": 19, MICROSOFT: 1}
 
 
 @dataclass(frozen=True)
