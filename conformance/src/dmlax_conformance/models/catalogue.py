@@ -248,7 +248,8 @@ def dynamic_convolution() -> Definition:
     x = _rescaled(b, sums, q, w, _float_bias(b, (1, 4, 1, 1)), "first")
     q, w = _dynamic(b, x, "second"), b.weight("second", (4, 2, 2, 1), ["0.07"])
     inputs = [q.tensor, w.tensor, q.zero_point, w.zero_point]
-    sums = b.node("ConvInteger", inputs, "second_sums", group=2, kernel_shape=(2, 1))
+    more = {"kernel_shape": (2, 1), "pads": (1, 0, 0, 1)}
+    sums = b.node("ConvInteger", inputs, "second_sums", group=2, **more)
     x = _rescaled(b, sums, q, w, _float_bias(b, (1, 4, 1, 1)), "second")
     return b.finish("dynamic_convolution", "Two dynamically quantized convolutions.", [x])
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ...format.tensors import Tensor, from_numpy, to_numpy
@@ -46,16 +48,32 @@ class OnnxRuntime:
             return run_session(file, case.inputs, variant)
 
 
-def run_session(file: bytes, inputs: Mapping[str, Array], level: str) -> dict[str, Array]:
-    """Return the outputs of a model, computed by one thread."""
+def run_session(
+    file: bytes, inputs: Mapping[str, Array], level: str, fused: Path | None = None
+) -> dict[str, Array]:
+    """Return the outputs of a model, computed by one thread; write what it fuses to, if asked."""
     runtime: Any = import_module("onnxruntime")
     options = runtime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     options.graph_optimization_level = getattr(runtime.GraphOptimizationLevel, LEVELS[level])
+    if fused is not None:
+        options.optimized_model_filepath = str(fused)
     session = runtime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(names, dict(inputs)), strict=True))
+
+
+def run_fused(file: bytes, inputs: Mapping[str, Array], names: list[str]) -> dict[str, Array]:
+    """Return the tensors that are left of a QDQ file, of the graph that its nodes fuse to."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "fused.onnx"
+        run_session(file, inputs, "extended", path)
+        written = path.read_bytes()
+    nodes = with_outputs(written, []).graph.node
+    left = {name for node in nodes for name in node.output}
+    model = with_outputs(written, [name for name in names if name in left])
+    return run_session(model.SerializeToString(), inputs, DISABLED)
 
 
 def float32_values(definition: Definition, exact: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -69,15 +87,19 @@ def float32_values(definition: Definition, exact: Mapping[str, Tensor]) -> dict[
 def disagreements(definition: Definition, exact: Mapping[str, Tensor]) -> Iterator[str]:
     """Yield where levels of the optimiser give other bits; a QDQ file counts where it is fused."""
     inputs = {name: to_numpy(tensor) for name, tensor in definition.inputs.items()}
-    values, is_same = float32_values(definition, exact), definition.file == definition.graph
-    for level in LEVELS if is_same else FUSING:
-        files = [to_bytes(definition.file, exact)]
-        if is_same:
-            files.append(to_bytes(definition.graph, exact, definition.graph.written()))
-        for file in files:
-            found = run_session(file, inputs, level)
-            wrong = [name for name in found if not _agree(definition, name, values, found[name])]
-            yield from (f"{definition.name}: another {name} at level {level}" for name in wrong)
+    values, names = float32_values(definition, exact), definition.graph.written()
+    file = to_bytes(definition.file, exact)
+    runs = {}
+    if definition.file == definition.graph:
+        every = to_bytes(definition.graph, exact, names)
+        runs = {f"{level}, every tensor": run_session(every, inputs, level) for level in LEVELS}
+        runs |= {level: run_session(file, inputs, level) for level in LEVELS}
+    else:
+        runs = {level: run_session(file, inputs, level) for level in FUSING}
+        runs["the fused graph"] = run_fused(file, inputs, names)
+    for level, found in runs.items():
+        wrong = [name for name in found if not _agree(definition, name, values, found[name])]
+        yield from (f"{definition.name}: another {name} at {level}" for name in wrong)
 
 
 def _agree(definition: Definition, name: str, values: Mapping[str, Tensor], array: Array) -> bool:
