@@ -40,10 +40,8 @@ FUNCTIONS: Functions = {
     "Relu": plain.relu,
     "Reshape": plain.reshape,
     "Resize": plain.resize,
-    "Sigmoid": plain.sigmoid,
     "Slice": plain.slice_axes,
     "Softmax": plain.softmax,
-    "Sub": plain.subtract,
     "Transpose": plain.transpose,
 }
 

@@ -20,7 +20,7 @@ from .arrays import (
     words_of,
 )
 from .graph import Node
-from .quantized import Answer, Operands, exponential_of, sigmoid_of
+from .quantized import Answer, Operands, exponential_of
 
 CAST_TO = {1: "float32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 9: "bool"}
 
@@ -39,7 +39,6 @@ def arithmetic(function: Callable[[Any, Any], Any]) -> Callable[[Node, Operands]
 
 
 add = arithmetic(operator.add)
-subtract = arithmetic(operator.sub)
 multiply = arithmetic(operator.mul)
 
 
@@ -83,7 +82,6 @@ def _hard_sigmoid(node: Node, x: Fraction) -> Fraction:
 
 relu = unary(lambda node, x: max(x, Fraction(0)))
 hard_sigmoid = unary(_hard_sigmoid)
-sigmoid = unary(lambda node, x: sigmoid_of(x))
 
 
 def softmax(node: Node, operands: Operands) -> Answer:
