@@ -43,6 +43,8 @@ def add_commands(commands: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     chosen = _chosen(options)
+    if not chosen:
+        return complain(f"no model is in {options.models}", UNUSABLE)
     with closing(Worker(options.implementation, options.time_limit)) as worker:
         questions = worker.questions(chosen, options.arithmetic, options.variant)
         answers = (worker.ask(question) for question in questions)

@@ -1,4 +1,4 @@
-"""Paths of the vectors, the models and the schemas: inside a wheel, or beside `src` in a checkout."""
+"""Paths of vectors, models and schemas: inside a wheel, or beside `src` in a checkout."""
 
 from pathlib import Path
 

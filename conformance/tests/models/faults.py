@@ -8,8 +8,14 @@ import numpy as np
 
 from dmlax_conformance.format.tensors import Tensor
 from dmlax_conformance.models import quantized
-from dmlax_conformance.models.arrays import filled, float32_of, tensor_of, values_of, word_of
-from dmlax_conformance.models.arrays import words_of
+from dmlax_conformance.models.arrays import (
+    filled,
+    float32_of,
+    tensor_of,
+    values_of,
+    word_of,
+    words_of,
+)
 from dmlax_conformance.models.evaluate import FUNCTIONS
 from dmlax_conformance.models.graph import Node
 from dmlax_conformance.operators._shared import floats
@@ -187,7 +193,9 @@ def scale_rounded_twice(node: Node, operands: Operands) -> tuple[Tensor, ...]:
 
 def hard_sigmoid_of_a_rounded_product(node: Node, operands: Operands) -> tuple[Tensor, ...]:
     """Round the product before beta is added."""
-    alpha, beta = (floats.decode(node.attributes[n].words[0], "float32").value for n in ("alpha", "beta"))
+    alpha, beta = (
+        floats.decode(node.attributes[n].words[0], "float32").value for n in ("alpha", "beta")
+    )
     found = [
         min(max(floats.decode(word_of(alpha * v), "float32").value + beta, 0), 1)
         for v in values_of(operands[0]).reshape(-1)

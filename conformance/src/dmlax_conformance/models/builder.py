@@ -117,7 +117,12 @@ class Builder:
         return self.constant(name, Tensor(dtype, sizes, values))
 
     def node(
-        self, op: str, inputs: Sequence[str], output: str | Sequence[str], domain: str = "", **more: Any
+        self,
+        op: str,
+        inputs: Sequence[str],
+        output: str | Sequence[str],
+        domain: str = "",
+        **more: Any,
     ) -> str:
         """Add a node to both graphs, and return its first output."""
         outputs = (output,) if isinstance(output, str) else tuple(output)
@@ -178,18 +183,14 @@ class Builder:
         self._fuse("QLinearMatMul", "", inputs, "MatMul", [a, b], y, 1, {})
         return y
 
-    def binary(
-        self, op: str, a: Quantized, b: Quantized, output: str, ending: Ending
-    ) -> Quantized:
+    def binary(self, op: str, a: Quantized, b: Quantized, output: str, ending: Ending) -> Quantized:
         """Add or multiply elements."""
         y = self.quantized(output, ending)
         inputs = [*a, *b, y.scale, y.zero_point]
         self._fuse(f"QLinear{op}", MICROSOFT, inputs, op, [a, b], y, 0, {})
         return y
 
-    def unary(
-        self, op: str, x: Quantized, output: str, ending: Ending, **more: Any
-    ) -> Quantized:
+    def unary(self, op: str, x: Quantized, output: str, ending: Ending, **more: Any) -> Quantized:
         """Apply a function or a pool to one tensor."""
         y = self.quantized(output, ending)
         inputs = [*x, y.scale, y.zero_point]
@@ -216,7 +217,11 @@ class Builder:
         return y
 
     def finish(
-        self, name: str, comment: str, outputs: Sequence[str], bounds: Mapping[str, int] | None = None
+        self,
+        name: str,
+        comment: str,
+        outputs: Sequence[str],
+        bounds: Mapping[str, int] | None = None,
     ) -> Definition:
         """Return the model."""
         graph = Graph(self._inputs, tuple(outputs), self._constants, tuple(self._nodes))

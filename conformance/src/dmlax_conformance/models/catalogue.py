@@ -1,6 +1,7 @@
 """The models. Scales make ties and near ties; zero points are odd and far from 0."""
 
 from collections.abc import Callable
+from typing import Any
 
 from ..format.tensors import Tensor
 from .builder import Builder, Definition, Ending, Quantized, float_scalar
@@ -10,7 +11,7 @@ SAME = (1, 1, 1, 1)
 
 
 def residual() -> Definition:
-    """Two convolutions with a sum around them, as ResNet has."""
+    """Return two convolutions with a sum around them, as ResNet has."""
     b = Builder(1)
     image = b.float_input("image", (2, 3, 6, 6), "1/64", -300, 300)
     x = b.quantize(image, "x", Ending("0.03125", 131))
@@ -29,17 +30,23 @@ def residual() -> Definition:
     x = b.convolution(x, w, bias, "down_out", Ending("51.2", 93), **more)
     x = b.unary("GlobalAveragePool", x, "mean", Ending("51.2", 81))
     x = b.move("Flatten", x, [], "features", axis=1)
-    w, bias = b.weight("head", (5, 8), ["0.02", "0.03", "0.04", "0.05", "0.06"]), b.bias("head_bias", 5)
+    w, bias = (
+        b.weight("head", (5, 8), ["0.02", "0.03", "0.04", "0.05", "0.06"]),
+        b.bias("head_bias", 5),
+    )
     x = b.gemm(x, w, bias, "logits_quantized", Ending("102.4", 101), transB=1)
     return b.finish("residual", "A residual block and a classifier.", [b.dequantize(x, "logits")])
 
 
 def depthwise() -> Definition:
-    """A depthwise convolution with uneven padding, dilation and int8 activations."""
+    """Return a depthwise convolution with uneven padding, dilation and int8 activations."""
     b = Builder(2)
     x = b.input("image", b.draw("int8", (1, 8, 7, 9), -128, 127))
     q = b.quantized(x, Ending("0.1", -5, "int8"))
-    w, bias = b.weight("depthwise", (8, 1, 3, 3), [f"0.{i}" for i in range(1, 9)]), b.bias("bias", 8)
+    w, bias = (
+        b.weight("depthwise", (8, 1, 3, 3), [f"0.{i}" for i in range(1, 9)]),
+        b.bias("bias", 8),
+    )
     more = {"group": 8, "pads": (2, 0, 1, 3), "strides": (1, 2), "dilations": (2, 1)}
     q = b.convolution(q, w, bias, "depthwise_out", Ending("5.12", -17, "int8"), **more)
     alpha = float_scalar("0.1")
@@ -54,11 +61,14 @@ def depthwise() -> Definition:
 
 
 def inverted_residual() -> Definition:
-    """An inverted residual with a gate by a hard sigmoid, as MobileNetV3 has."""
+    """Return an inverted residual with a gate by a hard sigmoid, as MobileNetV3 has."""
     b = Builder(3)
     x = b.input("image", b.draw("uint8", (1, 4, 6, 6), 0, 255))
     q = b.quantized(x, Ending("0.1", 121))
-    w, bias = b.weight("expand", (12, 4, 1, 1), [f"0.0{i % 5 + 1}" for i in range(12)]), b.bias("expand_bias", 12)
+    w, bias = (
+        b.weight("expand", (12, 4, 1, 1), [f"0.0{i % 5 + 1}" for i in range(12)]),
+        b.bias("expand_bias", 12),
+    )
     y = b.convolution(q, w, bias, "expanded", Ending("0.128", 0))
     w, bias = b.weight("middle", (12, 1, 3, 3), ["0.03"] * 12), b.bias("middle_bias", 12)
     y = b.convolution(y, w, bias, "filtered", Ending("0.96", 45), pads=SAME, group=12)
@@ -79,15 +89,20 @@ def inverted_residual() -> Definition:
 
 
 def gated() -> Definition:
-    """Sigmoid gates whose results are joined, as EfficientNet and detectors have."""
+    """Return sigmoid gates whose results are joined, as EfficientNet and detectors have."""
     b = Builder(4)
     x = b.input("image", b.draw("uint8", (1, 4, 5, 7), 0, 255))
     q = b.quantized(x, Ending("0.05", 113))
-    w, bias = b.weight("left", (4, 4, 3, 3), ["0.001", "0.002", "0.003", "0.004"]), b.bias("left_bias", 4)
+    w, bias = (
+        b.weight("left", (4, 4, 3, 3), ["0.001", "0.002", "0.003", "0.004"]),
+        b.bias("left_bias", 4),
+    )
     y = b.convolution(q, w, bias, "left_out", Ending("0.032", 127), pads=SAME)
     s = b.unary("Sigmoid", y, "left_sigmoid", Ending("1/256", 0))
     left = b.binary("Mul", y, s, "left_gated", Ending("0.016", 9))
-    y = b.convolution(q, b.weight("right", (4, 4, 1, 1), ["0.1"]), "", "right_out", Ending("0.64", 99))
+    y = b.convolution(
+        q, b.weight("right", (4, 4, 1, 1), ["0.1"]), "", "right_out", Ending("0.64", 99)
+    )
     s = b.unary("Sigmoid", y, "right_sigmoid", Ending("0.004", 3))
     right = b.binary("Mul", s, y, "right_gated", Ending("0.32", 15))
     joined = b.concatenate([left, right, q], "joined", Ending("0.256", 55), 1)
@@ -97,14 +112,18 @@ def gated() -> Definition:
 
 
 def attention() -> Definition:
-    """One head of attention with a float softmax, behind which values have bounds."""
+    """Return one head of attention with a float softmax, behind which values have bounds."""
     b = Builder(5)
     x = b.float_input("tokens", (2, 5, 8), "1/32", -120, 120)
     q = b.quantize(x, "x", Ending("0.03125", 127))
     scales = [f"0.0{i}" for i in range(1, 9)]
     heads = [
         b.matrix_product(q, b.weight(name, (8, 8), scales), f"{name}_out", Ending(step, point))
-        for name, step, point in (("query", "0.25", 121), ("key", "0.2", 133), ("value", "0.16", 125))
+        for name, step, point in (
+            ("query", "0.25", 121),
+            ("key", "0.2", 133),
+            ("value", "0.16", 125),
+        )
     ]
     key = b.move("Transpose", heads[1], [], "key_transposed", perm=(0, 2, 1))
     scores = b.matrix_product(heads[0], key, "scores", Ending("8.0", 127))
@@ -121,7 +140,7 @@ def attention() -> Definition:
 
 
 def quantized_softmax() -> Definition:
-    """Attention whose softmax is quantized, as in ONNX Runtime's QOperator transformers."""
+    """Return attention whose softmax is quantized, as in ONNX Runtime's QOperator transformers."""
     b = Builder(6)
     q = b.quantized(b.input("query", b.draw("uint8", (2, 4, 6), 0, 255)), Ending("0.0125", 131))
     k = b.quantized(b.input("key", b.draw("uint8", (2, 4, 6), 0, 255)), Ending("0.04", 117))
@@ -135,13 +154,16 @@ def quantized_softmax() -> Definition:
 
 
 def detector() -> Definition:
-    """A head at two sizes, whose boxes are those with a score above a threshold."""
+    """Return a head at two sizes, whose boxes are those with a score above a threshold."""
     b = Builder(7)
     x = b.input("image", b.draw("uint8", (1, 3, 4, 6), 0, 255))
     q = b.quantized(x, Ending("0.02", 111))
     w, bias = b.weight("fine", (4, 3, 3, 3), ["0.03"]), b.bias("fine_bias", 4)
     fine = b.convolution(q, w, bias, "fine_out", Ending("0.0768", 103), pads=SAME)
-    w, bias = b.weight("coarse", (4, 4, 2, 2), ["0.02", "0.01", "0.03", "0.04"]), b.bias("coarse_bias", 4)
+    w, bias = (
+        b.weight("coarse", (4, 4, 2, 2), ["0.02", "0.01", "0.03", "0.04"]),
+        b.bias("coarse_bias", 4),
+    )
     coarse = b.convolution(fine, w, bias, "coarse_out", Ending("0.3072", 141), strides=(2, 2))
     sizes = b.constant("factors", Tensor("float32", (4,), (0x3F800000,) * 2 + (0x40000000,) * 2))
     modes = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric"}
@@ -185,22 +207,23 @@ def _qdq(name: str, seed: int, dtype: str, is_by_channel: bool) -> Definition:
     x = b.move("Reshape", x, [b.integers("flat", 2, -1)], "features")
     w, bias = b.weight("head", (6, 4), scales(6)), b.bias("head_bias", 6)
     x = b.gemm(x, w, bias, "logits", ending("2.4", 101), transB=1)
-    comment = f"A QDQ file of {dtype} activations, weights {'by channel' if is_by_channel else 'of one scale'}."
+    weights = "by channel" if is_by_channel else "of one scale"
+    comment = f"A QDQ file of {dtype} activations, with weights {weights}."
     return b.finish(name, comment, [x.tensor])
 
 
 def qdq_u8_per_tensor() -> Definition:
-    """A QDQ file of uint8 activations with one scale a weight."""
+    """Return a QDQ file of uint8 activations with one scale a weight."""
     return _qdq("qdq_u8_per_tensor", 8, "uint8", False)
 
 
 def qdq_u8_per_channel() -> Definition:
-    """A QDQ file of uint8 activations with a scale a channel."""
+    """Return a QDQ file of uint8 activations with a scale a channel."""
     return _qdq("qdq_u8_per_channel", 9, "uint8", True)
 
 
 def qdq_s8_per_channel() -> Definition:
-    """A QDQ file of int8 activations."""
+    """Return a QDQ file of int8 activations."""
     return _qdq("qdq_s8_per_channel", 10, "int8", True)
 
 
@@ -224,7 +247,7 @@ def _float_bias(b: Builder, sizes: tuple[int, ...]) -> Tensor:
 
 
 def dynamic_matmul() -> Definition:
-    """Matrix products of tensors that are quantized by their own range."""
+    """Return matrix products of tensors that are quantized by their own range."""
     b = Builder(11)
     x = b.float_input("tokens", (2, 4, 8), "1/74", -300, 200)
     q, w = _dynamic(b, x, "first"), b.weight("first", (8, 6), ["0.03"])
@@ -238,12 +261,12 @@ def dynamic_matmul() -> Definition:
 
 
 def dynamic_convolution() -> Definition:
-    """Convolutions of images that are quantized by their own range."""
+    """Return convolutions of images that are quantized by their own range."""
     b = Builder(12)
     x = b.float_input("image", (1, 3, 6, 5), "1/74", 20, 300)
     q, w = _dynamic(b, x, "first"), b.weight("first", (4, 3, 3, 3), ["0.03"])
     inputs = [q.tensor, w.tensor, q.zero_point, w.zero_point]
-    more = {"kernel_shape": (3, 3), "pads": (1, 2, 0, 1), "strides": (1, 2)}
+    more: dict[str, Any] = {"kernel_shape": (3, 3), "pads": (1, 2, 0, 1), "strides": (1, 2)}
     sums = b.node("ConvInteger", inputs, "first_sums", **more)
     x = _rescaled(b, sums, q, w, _float_bias(b, (1, 4, 1, 1)), "first")
     q, w = _dynamic(b, x, "second"), b.weight("second", (4, 2, 2, 1), ["0.07"])
@@ -255,14 +278,18 @@ def dynamic_convolution() -> Definition:
 
 
 def pools() -> Definition:
-    """Pools of every kind before a classifier."""
+    """Return pools of every kind before a classifier."""
     b = Builder(13)
     image = b.float_input("image", (2, 4, 9, 8), "1/64", -400, 400)
     x = b.quantize(image, "x", Ending("0.05", 125))
     x = b.move("MaxPool", x, [], "largest", kernel_shape=(3, 2), strides=(1, 1), pads=(1, 0, 1, 1))
     window = {"kernel_shape": (3, 3), "strides": (2, 2), "pads": SAME}
-    y = b.unary("AveragePool", x, "without_padding", Ending("0.05", 141), count_include_pad=0, **window)
-    z = b.unary("AveragePool", x, "with_padding", Ending("0.06", 137), count_include_pad=1, **window)
+    y = b.unary(
+        "AveragePool", x, "without_padding", Ending("0.05", 141), count_include_pad=0, **window
+    )
+    z = b.unary(
+        "AveragePool", x, "with_padding", Ending("0.06", 137), count_include_pad=1, **window
+    )
     x = b.binary("Add", y, z, "sum", Ending("0.12", 129))
     x = b.unary("GlobalAveragePool", x, "mean", Ending("0.06", 99))
     x = b.move("Flatten", x, [], "features", axis=1)
@@ -272,7 +299,7 @@ def pools() -> Definition:
 
 
 def products() -> Definition:
-    """Matrix products of each kind, with zero points of rows and columns."""
+    """Return matrix products of each kind, with zero points of rows and columns."""
     b = Builder(14)
     left = b.input("left", b.draw("uint8", (2, 3, 7), 0, 255))
     right = b.input("right", b.draw("uint8", (7, 4), 0, 255))

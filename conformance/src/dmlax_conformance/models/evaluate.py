@@ -61,7 +61,8 @@ def evaluate_apart(
     graph: Graph, known: Mapping[str, Tensor], functions: Functions = FUNCTIONS
 ) -> dict[str, Tensor]:
     """Return what each node makes of the values that are given of its inputs."""
-    values, found = {**graph.constants, **known}, {}
+    values = {**graph.constants, **known}
+    found: dict[str, Tensor] = {}
     for node in graph.nodes:
         operands = tuple(values[name] if name else None for name in node.inputs)
         found.update(zip(node.outputs, functions[node.op](node, operands), strict=True))

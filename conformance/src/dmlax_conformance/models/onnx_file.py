@@ -51,9 +51,7 @@ def _info(helper: Any, name: str, given: TensorType) -> Any:
 def _node(helper: Any, node: Node) -> Any:
     attributes = {name: _attribute(value) for name, value in sorted(node.attributes.items())}
     ends = list(node.inputs), list(node.outputs)
-    return helper.make_node(
-        node.op, *ends, name=node.outputs[0], domain=node.domain, **attributes
-    )
+    return helper.make_node(node.op, *ends, name=node.outputs[0], domain=node.domain, **attributes)
 
 
 def _attribute(value: Any) -> Any:

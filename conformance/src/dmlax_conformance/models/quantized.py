@@ -139,7 +139,9 @@ def gemm(node: Node, operands: Operands) -> Answer:
             inputs[name] = tensor_of(inputs[name].dtype, words_of(inputs[name]).T)
     alpha = node.attributes.get("alpha")
     if alpha is not None:
-        inputs["AScaleTensor"] = _scaled(inputs["AScaleTensor"], value_of(alpha.words[0], "float32"))
+        inputs["AScaleTensor"] = _scaled(
+            inputs["AScaleTensor"], value_of(alpha.words[0], "float32")
+        )
     return call("quantized_linear_matrix_multiply", inputs, output_dtype(inputs))
 
 

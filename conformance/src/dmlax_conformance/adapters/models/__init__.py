@@ -1,7 +1,7 @@
 """Finding the implementation of whole models."""
 
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 from ...errors import NotStartable
 from ...models.adapter import ModelAdapter
@@ -22,8 +22,7 @@ def start(name: str) -> ModelAdapter:
     """Start an adapter: a built-in name or `module.path:ClassName`."""
     if name.partition(":")[0] == PROCESS or (name in OF_VECTORS and name not in BUILT_IN):
         raise NotStartable(f"{name} takes vectors, not models")
-    adapter: Any = start_named(BUILT_IN.get(name, name))
-    return adapter
+    return cast(ModelAdapter, start_named(BUILT_IN.get(name, name)))
 
 
 def with_outputs(file: bytes, names: list[str]) -> Any:

@@ -30,7 +30,7 @@ class Dmlax:
 
     def run(self, case: ModelCase, variant: str) -> Mapping[str, Array]:
         """Load the model and apply it to its params."""
-        options = {"arithmetic": case.arithmetic}
+        options: dict[str, Any] = {"arithmetic": case.arithmetic}
         if any(node.op == "NonZero" for node in case.graph.nodes):
             options["nonzero_size"] = ROWS
         try:

@@ -1,7 +1,6 @@
 """ONNX Runtime on the CPU, at each level of its optimiser."""
 
 from collections.abc import Iterator, Mapping
-from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,7 +9,7 @@ from typing import Any
 from ...format.tensors import Tensor, from_numpy, to_numpy
 from ...models.adapter import Array, ModelCase
 from ...models.builder import Definition
-from ...models.judge import near
+from ...models.generate import are_near, bound_of
 from ...models.onnx_file import to_bytes
 from ..common import refusals
 from ..onnxruntime import ERRORS
@@ -98,13 +97,6 @@ def disagreements(definition: Definition, exact: Mapping[str, Tensor]) -> Iterat
         runs = {level: run_session(file, inputs, level) for level in FUSING}
         runs["the fused graph"] = run_fused(file, inputs, names)
     for level, found in runs.items():
-        wrong = [name for name in found if not _agree(definition, name, values, found[name])]
-        yield from (f"{definition.name}: another {name} at {level}" for name in wrong)
-
-
-def _agree(definition: Definition, name: str, values: Mapping[str, Tensor], array: Array) -> bool:
-    bound, tensor = definition.bounds.get(name), from_numpy(array)
-    is_near = near(tensor.dtype, Fraction(0) if bound is None else Fraction(2) ** bound)
-    wanted = values[name]
-    is_alike = (tensor.dtype, tensor.sizes) == (wanted.dtype, wanted.sizes)
-    return is_alike and all(map(is_near, tensor.words, wanted.words))
+        for name, array in found.items():
+            if not are_near(from_numpy(array), values[name], bound_of(definition, name)):
+                yield f"{definition.name}: another {name} at {level}"

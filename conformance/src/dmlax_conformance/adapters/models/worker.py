@@ -49,8 +49,8 @@ class Worker:
         if isinstance(answer, Verdict):
             return answer
         self.close()
-        golden, *names = question
-        return Verdict(golden.name, *names, "error", (str(answer),))
+        golden, arithmetic, variant = question
+        return Verdict(golden.name, arithmetic, variant, "error", (str(answer),))
 
     def close(self) -> None:
         """End the child and what it started."""
