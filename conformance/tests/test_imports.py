@@ -57,7 +57,6 @@ assert cli.main(["run", "--implementation", "zeros", *QUICK]) == 1
 assert cli.main(["list", "--vectors", sys.argv[1]]) == 2
 assert cli.main(["smoke", "--command", "cat"]) == 2
 assert cli.main(["models", "--implementation", "oracle", "--model", "products"]) == 0
-assert cli.main(["generate-models", "--check"]) == 0
 """
 
 
