@@ -14,7 +14,7 @@ import pytest
 from dmlax_conformance import cli
 from dmlax_conformance.adapters.models import onnxruntime, start
 from dmlax_conformance.adapters.models.oracle import Oracle
-from dmlax_conformance.adapters.models.worker import Worker
+from dmlax_conformance.adapters.models.worker import TIME_LIMIT, Worker
 from dmlax_conformance.errors import NotStartable
 from dmlax_conformance.format.tensors import Tensor, to_numpy
 from dmlax_conformance.models import generate, golden
@@ -42,6 +42,19 @@ def test_the_files_are_small() -> None:
     assert len(sizes) == 2 * len(MODELS)
     assert max(size for path, size in sizes.items() if path.suffix == ".onnx") < 5_000
     assert sum(sizes.values()) < 1_000_000
+
+
+def test_the_readme_lists_them() -> None:
+    text = (HERE.parents[1] / "README.md").read_text(encoding="utf-8")
+    assert len(MODELS) == 14
+    assert "has fourteen small" in text
+    assert all(f"`{name}`" in text for name in MODELS)
+    assert f"plants {len(FAULTS)} faults" in text
+    assert {name: len(each.bounds) for name, each in MODELS.items() if each.bounds} == {
+        "attention": 4
+    }
+    assert "All tensors are exact but four of `attention`" in text
+    assert f"`--time-limit` seconds ({TIME_LIMIT:g})" in text
 
 
 def test_every_operator_of_the_evaluator_is_in_a_model() -> None:
