@@ -4,10 +4,12 @@ import json
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import numpy as np
 import pytest
 
@@ -17,14 +19,14 @@ from dmlax_conformance.adapters.models.oracle import Oracle
 from dmlax_conformance.adapters.models.worker import TIME_LIMIT, Worker
 from dmlax_conformance.errors import NotStartable
 from dmlax_conformance.format.tensors import Tensor, to_numpy
-from dmlax_conformance.models import generate, golden
+from dmlax_conformance.models import catalogue, generate, golden
 from dmlax_conformance.models.adapter import ARITHMETICS
 from dmlax_conformance.models.arrays import value_of, word_of
 from dmlax_conformance.models.catalogue import DEFINITIONS
-from dmlax_conformance.models.evaluate import FUNCTIONS, Functions
+from dmlax_conformance.models.evaluate import FUNCTIONS, Functions, evaluate
 from dmlax_conformance.models.golden import Golden, MalformedModel
 from dmlax_conformance.models.judge import compare, judge
-from dmlax_conformance.paths import models_dir
+from dmlax_conformance.paths import model_schema_file, models_dir
 
 HERE = Path(__file__).parent
 MODELS = {path.stem: golden.load(path) for path in golden.paths()}
@@ -42,6 +44,28 @@ def test_the_files_are_small() -> None:
     assert len(sizes) == 2 * len(MODELS)
     assert max(size for path, size in sizes.items() if path.suffix == ".onnx") < 5_000
     assert sum(sizes.values()) < 1_000_000
+
+
+def test_the_files_obey_the_schema() -> None:
+    checker = jsonschema.Draft202012Validator(json.loads(model_schema_file().read_text()))
+    checker.check_schema(checker.schema)
+    for path in golden.paths():
+        assert not list(checker.iter_errors(json.loads(path.read_text())))
+
+
+def test_a_graph_that_the_file_contradicts_is_noticed() -> None:
+    right = catalogue.qdq_u8_per_tensor()
+    bias = right.graph.constants["stem_bias"]
+    other = Tensor("int32", bias.sizes, tuple(word + 2000 for word in bias.words))
+    graph = replace(right.graph, constants={**right.graph.constants, "stem_bias": other})
+    wrong = replace(right, graph=graph)
+    exact = evaluate(wrong.graph, wrong.inputs)
+    assert "another stem_out at the fused graph" in " ".join(
+        onnxruntime.disagreements(wrong, exact)
+    )
+    float32 = MODELS["qdq_u8_per_tensor"].values["float32"]
+    assert list(generate.far_apart(right, float32)) == []
+    assert "stem_out: float32 is more than a step from exact" in generate.far_apart(wrong, float32)
 
 
 def test_the_readme_lists_them() -> None:
