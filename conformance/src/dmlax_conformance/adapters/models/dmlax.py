@@ -11,15 +11,15 @@ from ...models.adapter import Array, ModelCase
 from ..base import Unsupported
 
 ROWS = 1009  # of every NonZero: a size that no other axis has
-EAGER, JIT = "eager", "jit"
+JIT, OUTPUTS, EAGER = "jit", "outputs", "eager"
 
 
 class Dmlax:
-    """Every tensor of the file: jitted, or node by node."""
+    """Every tensor of the file, jitted or node by node; or the outputs alone, so that it fuses."""
 
     name = "dmlax"
-    variants = (JIT, EAGER)
-    usual_variants = (JIT,)
+    variants = (JIT, OUTPUTS, EAGER)
+    usual_variants = (JIT, OUTPUTS)
 
     def __init__(self) -> None:
         """Import the library and JAX."""
@@ -37,8 +37,9 @@ class Dmlax:
             model = self._library.load(self._read(case.file), **options)
         except self._errors.UnsupportedError as error:
             raise Unsupported(" ".join(str(error).split())) from error
-        function = partial(model.apply, outputs=tuple(case.tensors))
-        function = self._jax.jit(function) if variant == JIT else function
+        names = None if variant == OUTPUTS else tuple(case.tensors)
+        function = partial(model.apply, outputs=names)
+        function = function if variant == EAGER else self._jax.jit(function)
         return _as_in_file(case, function(model.params, dict(case.inputs)))
 
 
@@ -46,8 +47,8 @@ def _as_in_file(case: ModelCase, found: Mapping[str, Any]) -> dict[str, Array]:
     """Cut what depends on a NonZero to its rows, and widen the integers that JAX narrows."""
     counts = [int(found[name]) for name in found if name not in case.tensors]
     answer = {}
-    for name, dtype in case.tensors.items():
-        array = np.asarray(found[name])
+    for name in case.tensors.keys() & found.keys():
+        array, dtype = np.asarray(found[name]), case.tensors[name]
         if counts and ROWS in array.shape:
             array = array.take(range(counts[0]), array.shape.index(ROWS))
         is_narrowed = (array.dtype.name, dtype) == ("int32", "int64")
