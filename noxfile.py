@@ -216,13 +216,14 @@ def conformance_cuda(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check the code's form and spelling, and that the vectors are what the oracle writes."""
+    """Check the code's form and spelling, and that vectors and models are as they are written."""
     session.install("-e./conformance", *_group("lint"))
     session.run("ruff", "check", *session.posargs)
     session.run("ruff", "format", "--check")
     session.run("codespell")
     session.run("dmlax-conformance", "lint")
     session.run("dmlax-conformance", "generate", "--check")
+    session.run("dmlax-conformance", "generate-models", "--check")
 
 
 @nox.session
