@@ -10,9 +10,10 @@ import pytest
 from onnx import TensorProto
 
 import dmlax.onnx
+from benchmarks.networks import Network
 from dmlax._core import float_bits
+from dmlax.onnx import peer
 from dmlax.onnx.operators import floats, tables
-from onnx_models import Builder, run_onnxruntime
 
 TYPES = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8}
 SCALES = [(0.03, 1 / 256), (0.5, 0.25), (2.0**-3, 2.0**-7)]
@@ -20,15 +21,15 @@ SCALES = [(0.03, 1 / 256), (0.5, 0.25), (2.0**-3, 2.0**-7)]
 
 def unary(op, dtype, scales, zeros, **attributes):
     """A model of one operator of ONNX Runtime's own."""
-    b = Builder()
+    net = Network()
     parameters = [
-        b.constant(each)
+        net.constant(each)
         for scale, zero in zip(scales, zeros, strict=True)
         for each in (np.float32(scale), dtype(zero))
     ]
-    y = b.node(op, "x", *parameters, domain="com.microsoft", **attributes)
+    y = net.node(op, "x", *parameters, domain="com.microsoft", **attributes)
     kind = TYPES[dtype]
-    return b.model({"x": (kind, ["n", 256])}, {y: (kind, ["n", 256])})
+    return net.model({"x": (kind, ["n", 256])}, {y: (kind, ["n", 256])})
 
 
 def every_byte(dtype):
@@ -41,7 +42,7 @@ def every_byte(dtype):
 def test_tables_have_onnxruntimes_bits(op, scales, dtype):
     model = unary(op, dtype, scales, (100, 3))
     x = every_byte(dtype)
-    (theirs,) = run_onnxruntime(model, {"x": x}, optimised=False).values()
+    (theirs,) = peer.run_every_tensor(model, {"x": x}).values()
     (ours,) = dmlax.onnx.load(model)(x).values()
     np.testing.assert_array_equal(ours, theirs)
 
@@ -51,7 +52,7 @@ def test_tables_have_onnxruntimes_bits(op, scales, dtype):
 def test_softmax_has_onnxruntimes_bits(opset, dtype):
     model = unary("QLinearSoftmax", dtype, (0.1, 1 / 256), (0, 0), opset=opset, axis=1)
     x = np.random.default_rng(opset).integers(0, 256, (40, 256)).astype(np.uint8).view(dtype)
-    (theirs,) = run_onnxruntime(model, {"x": x}, optimised=False).values()
+    (theirs,) = peer.run_every_tensor(model, {"x": x}).values()
     (ours,) = dmlax.onnx.load(model)(x).values()
     np.testing.assert_array_equal(ours, theirs)
     with pytest.raises(dmlax.UnsupportedError, match='arithmetic="float32" alone'):

@@ -124,7 +124,8 @@ class Model:
         else:
             wanted = tuple(outputs)
             graph = self._graph_for(wanted)
-        found = evaluate(graph, {**params, **values}, self._options)
+        held = {name: to_device(array) for name, array in params.items()}
+        found = evaluate(graph, {**held, **values}, self._options)
         counts = {count_name(node.outputs[0]): node for node in _nonzero_nodes(graph)}
         result = {name: to_device(found[name]) for name in wanted}
         return result | {name: found[name] for name in counts if name in found}

@@ -246,7 +246,9 @@ def expand(x: Tensor, shape: Known, /) -> Any:
     rank = max(len(wanted), len(own))
     wanted, own = ([1] * (rank - len(sizes)) + sizes for sizes in (wanted, own))
     sizes = [a if isinstance(b, int) and b == 1 else b for a, b in zip(own, wanted, strict=True)]
-    return numpy_of(x).broadcast_to(x, tuple(sizes))
+    if is_known(x) and all(isinstance(size, int) for size in sizes):
+        return np.broadcast_to(x, sizes)
+    return jnp.broadcast_to(to_device(x), sizes)
 
 
 @operator("Tile", 6, 13)
