@@ -337,11 +337,12 @@ def depth_to_space(x: Tensor, /, *, blocksize: int, mode: str = "DCR") -> Any:
 
 
 @operator("SpaceToDepth", 1, 13, 28)
-def space_to_depth(x: Tensor, /, *, blocksize: int) -> Any:
+def space_to_depth(x: Tensor, /, *, blocksize: int, mode: str = "DCR") -> Any:
     """Moves space into channels."""
     n, c, h, w = x.shape
     b = blocksize
-    split = x.reshape((n, c, h // b, b, w // b, b)).transpose((0, 3, 5, 1, 2, 4))
+    split = x.reshape((n, c, h // b, b, w // b, b))
+    split = split.transpose((0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4))
     return split.reshape((n, c * b * b, h // b, w // b))
 
 
