@@ -1,6 +1,7 @@
 """Whole models: ONNX Runtime's bits, and what JAX does with a function."""
 
 import io
+import re
 import subprocess
 import sys
 
@@ -8,10 +9,14 @@ import jax
 import jax.export
 import jax.numpy as jnp
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, numpy_helper
 
 import dmlax.onnx
+from benchmarks.networks import Network
 from dmlax.onnx import peer
+from dmlax.onnx.command import main
 from onnx_models import inputs_of, quantized
 
 
@@ -76,6 +81,36 @@ def test_a_dynamically_quantized_model_up_to_its_sigmoid():
     loaded = dmlax.onnx.load(file)
     ours = tensors(loaded, inputs, before)
     assert differing(ours, {name: theirs[name] for name in before}) == 0
+
+
+@pytest.mark.parametrize("format", ["qoperator", "qdq"])
+def test_a_channel_of_scale_0_is_zero(format):
+    file = onnx.ModelProto()
+    file.CopyFrom(quantized("classifier", format))
+    arrays, changed = {tensor.name: tensor for tensor in file.graph.initializer}, 0
+    for node in file.graph.node:
+        place = {"QLinearConv": 4, "DequantizeLinear": 1}.get(node.op_type)
+        tensor = arrays.get(node.input[place]) if place else None
+        if tensor is not None and list(tensor.dims) == [8]:  # of the channels of a filter, or bias
+            scale = numpy_helper.to_array(tensor).copy()
+            scale[3] = 0
+            tensor.CopyFrom(numpy_helper.from_array(scale, tensor.name))
+            changed += 1
+    assert changed >= 4
+    inputs = inputs_of(file)
+    theirs = peer.run(peer.start(file), inputs)
+    assert differing(dmlax.onnx.load(file)(inputs), theirs) == 0
+
+
+@pytest.mark.parametrize("values", [[1], [1, 1]], ids=["constant", "param"])
+def test_a_tensor_of_the_file_expands_to_a_symbolic_size(values):
+    net = Network()
+    ones = net.node("Expand", net.constant(np.float32(values)), net.node("Shape", "x"))
+    y = net.node("Add", "x", ones)
+    shape = TensorProto.FLOAT, ["n", 2]
+    loaded = dmlax.onnx.load(net.model({"x": shape}, {y: shape}))
+    assert loaded.explain().after == {"Shape": 1, "Expand": 1, "Add": 1}
+    assert loaded(np.zeros((3, 2), np.float32))[y].tolist() == [[1, 1]] * 3
 
 
 def test_inputs_by_position_and_by_name(model, images):
@@ -184,3 +219,13 @@ def test_a_nonzero_needs_a_size():
         dmlax.UnsupportedError, match=r"NonZero: it needs a size: give nonzero_size"
     ):
         dmlax.onnx.load(quantized("detector", "qoperator"))
+
+
+def test_the_command_compares_every_tensor(tmp_path, capsys):
+    path = tmp_path / "model.onnx"
+    onnx.save(quantized("classifier", "qdq"), path)
+    assert main([str(path), "--compare", "--shape", "x=2,3,16,16"]) == 0
+    printed = capsys.readouterr().out
+    assert "QLinearConv" in printed
+    assert re.search(r"\d+ tensors, \d{4,} elements: 0 differ", printed)
+    assert main([str(tmp_path / "absent.onnx")]) == 2
