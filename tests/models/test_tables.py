@@ -19,7 +19,7 @@ TYPES = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8}
 SCALES = [(0.03, 1 / 256), (0.5, 0.25), (2.0**-3, 2.0**-7)]
 
 
-def unary(op, dtype, scales, zeros, **attributes):
+def unary(op, dtype, scales, zeros, *, count=256, **attributes):
     """A model of one operator of ONNX Runtime's own."""
     net = Network()
     parameters = [
@@ -28,8 +28,8 @@ def unary(op, dtype, scales, zeros, **attributes):
         for each in (np.float32(scale), dtype(zero))
     ]
     y = net.node(op, "x", *parameters, domain="com.microsoft", **attributes)
-    kind = TYPES[dtype]
-    return net.model({"x": (kind, ["n", 256])}, {y: (kind, ["n", 256])})
+    shape = TYPES[dtype], ["n", count]
+    return net.model({"x": shape}, {y: shape})
 
 
 def every_byte(dtype):
@@ -57,6 +57,19 @@ def test_softmax_has_onnxruntimes_bits(opset, dtype):
     np.testing.assert_array_equal(ours, theirs)
     with pytest.raises(dmlax.UnsupportedError, match='arithmetic="float32" alone'):
         dmlax.onnx.load(model, arithmetic="exact")
+
+
+@pytest.mark.parametrize(
+    ("scale", "row"),
+    [(0.001, (255, 156, 84)), (0.01, (255, 15, 10)), (0.061, (255, 222, 173))],
+)
+def test_near_ties_of_a_softmax_are_onnxruntimes(scale, row):
+    """The last bits of the exponentials decide them."""
+    model = unary("QLinearSoftmax", np.uint8, (scale, 1 / 256), (0, 0), count=3, opset=13)
+    x = np.uint8([row])
+    (theirs,) = peer.run_every_tensor(model, {"x": x}).values()
+    (ours,) = dmlax.onnx.load(model)(x).values()
+    np.testing.assert_array_equal(ours, theirs)
 
 
 def test_bounds_of_a_sigmoid_enclose_it():
