@@ -38,6 +38,7 @@ TESTED_ONCE = (  # on the oldest pair; the golden vectors, the laws and the near
     "tests/models/test_malformed.py",
     "tests/models/test_nodes.py",
     "tests/models/test_tables.py",
+    "tests/models/test_transformers.py",
     "tests/nonzero/test_nonzero_coordinates.py",
     "tests/pooling",
     "tests/test_integrations.py",

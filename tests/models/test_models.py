@@ -207,6 +207,30 @@ def test_rows_of_a_detector():
     assert not np.any(rows[len(theirs) :])
 
 
+def test_rows_after_the_count_pass_through_a_slice():
+    net = Network()
+    first = net.node("Slice", net.node("NonZero", "x"), *map(net.integers, (0, 3, 1)))
+    places = net.node("Transpose", first, perm=[1, 0])
+    read = net.node("GatherND", "x", places)
+    written = net.node("ScatterND", "x", places, net.constant(np.float32([7, 8, 9])))
+    shape = TensorProto.FLOAT, [2, 2]
+    outputs = {read: (TensorProto.FLOAT, [3]), written: shape}
+    found = dmlax.onnx.load(net.model({"x": shape}, outputs), nonzero_size=4)(
+        np.float32([[0, 3], [4, 0]])
+    )
+    assert found[read].tolist() == [3, 4, 0]
+    assert found[written].tolist() == [[0, 7], [8, 0]]
+
+
+def test_bounds_of_a_slice_that_depend_on_values_are_refused():
+    net = Network()
+    end = net.node("Gather", net.node("NonZero", "x"), net.integers(0), axis=1)
+    y = net.node("Slice", "x", net.integers(0), net.node("Reshape", end, net.integers(1)))
+    shape = TensorProto.FLOAT, [4]
+    with pytest.raises(dmlax.UnsupportedError, match="Slice: its ends, 'reshape_2', depends on"):
+        dmlax.onnx.load(net.model({"x": shape}, {y: shape}), nonzero_size=4)
+
+
 def test_more_rows_than_a_size_are_refused():
     loaded = dmlax.onnx.load(quantized("detector", "qoperator"), nonzero_size=1)
     with pytest.raises(dmlax.SpecError, match=r"rows, expected 1 or fewer: nonzero_size") as caught:
