@@ -19,6 +19,7 @@ from dmlax.onnx import peer
 
 _LIMITS = {"resnet50": {1: 0.85, 8: 0.95}, "detector": {1: 1.1, 8: 1.1}}
 _LIMIT = 1.0
+_ERROR = 0.5  # of an output behind float islands, in its standard deviations
 Inputs = dict[str, np.ndarray]
 
 
@@ -35,7 +36,10 @@ def run(
     for row in report.rows:
         name, batch = str(row["network"]), int(row["batch"])
         limit = _LIMITS.get(name, {}).get(batch, _LIMIT)
-        report.targets.append(Target(f"{name}, batch {batch}: ratio", row["ratio"], limit))
+        what = f"{name}, batch {batch}:"
+        report.targets.append(Target(f"{what} ratio", row["ratio"], limit))
+        report.targets.append(Target(f"{what} differ", row["differ"], 0))
+        report.targets.append(Target(f"{what} output error", row["output error"], _ERROR))
     return report
 
 
