@@ -5,7 +5,6 @@ import jax.numpy as jnp
 from jax import Array
 
 from dmlax._binary.plan import Binary, BinaryPlan
-from dmlax._cpu import library
 
 
 def add(plan: BinaryPlan, operands: Binary) -> Array:
@@ -16,11 +15,6 @@ def add(plan: BinaryPlan, operands: Binary) -> Array:
 def multiply(plan: BinaryPlan, operands: Binary) -> Array:
     """One call; `vmap` puts its axes before each operand's."""
     return _call("dmlax_quantized_multiply", plan, operands)
-
-
-def why_not(plan: BinaryPlan, platform: str) -> str | None:
-    """Refuses other platforms, and every platform where there is no library."""
-    return library.why_not(platform)
 
 
 def _swap(operands: Binary) -> Binary:

@@ -166,7 +166,7 @@ def _near_float32() -> Iterator[Values]:
         quotients = (DIFFERENCES[:, None] * sa + DIFFERENCES[None, :] * sb) / sy
         own = mixed(number, scales)
         pairs = near_ties(np.asarray(quotients), 16)
-        text = "quotients beside a half, that FLOAT32 cannot tell"
+        text = "near ties that FLOAT32 takes for ties"
         yield Values(f"float32-{number + 1}", text, "1 2", "NearTieFloat32", own, pairs)
 
 
@@ -179,12 +179,12 @@ def _near_float64() -> Iterator[Values]:
             scales, pair = member
             own = mixed(found, scales)
             pairs = [pair, (-pair[0], -pair[1]), (0, pair[1]), (pair[0], 0), (1, 1), (-2, 1)]
-            text = "quotients beside a half, that FLOAT64 cannot tell"
+            text = "near ties that FLOAT64 takes for ties"
             yield Values(f"float64-{found}", text, "1 2", "NearTieFloat64", own, pairs)
 
 
 def _near_64(draw: Draw) -> tuple[tuple[Fraction, Fraction, Fraction], Pair] | None:
-    """Return scales and differences whose quotient is 2^-56 of itself beside a half."""
+    """Return scales and differences whose quotient is 2^-56 of itself from a half."""
     my, x, steps = draw.odd(24), 2 * draw.below(30) + 33, 2 * draw.below(20) + 1
     shift = 27
     power = shift + 23 + x.bit_length() - (steps * my).bit_length()
