@@ -75,8 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--implementation", default="auto", help="of the convolutions")
     layouts = ("NCHW", "NHWC")
     parser.add_argument("--layout", default="NCHW", choices=layouts, help="of the convolutions")
-    forms = ("qoperator", "qdq", "dynamic")
-    parser.add_argument("--form", default="qoperator", choices=forms, help="of the models")
+    parser.add_argument("--form", default="qoperator", choices=networks.FORMS, help="of the models")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers here too")
     return parser
 

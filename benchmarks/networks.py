@@ -5,7 +5,7 @@ folded; the detector has the blocks of YOLOv8. Weights are drawn, so that nothin
 """
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,44 +14,69 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 _OPSET = 17
+Shapes = Mapping[str, tuple[int, Sequence[Any]]]
+"""The data type and the shape of each tensor, by name."""
 
 
 class Network:
     """Collects the nodes and the weights of a float model."""
 
     def __init__(self, seed: int = 0) -> None:
-        self._generator = np.random.default_rng(seed)
-        self._nodes: list[onnx.NodeProto] = []
+        self.nodes: list[onnx.NodeProto] = []
+        self.generator = np.random.default_rng(seed)
         self._constants: list[onnx.TensorProto] = []
         self._channels = {"x": 3}
 
-    def node(self, op: str, *inputs: str, channels: int | None = None, **attributes: Any) -> str:
-        """Add a node; returns the name of its output."""
-        name = f"{op.lower()}_{len(self._nodes)}"
-        self._nodes.append(helper.make_node(op, inputs, [name], name=f"node_{name}", **attributes))
-        self._channels[name] = channels or self._channels[inputs[0]]
+    def node(
+        self,
+        op: str,
+        *inputs: str,
+        channels: int | None = None,
+        outputs: int = 1,
+        domain: str = "",
+        **attributes: Any,
+    ) -> str:
+        """Add a node; returns the name of its first output."""
+        name = f"{op.lower()}_{len(self.nodes)}"
+        names = [name, *(f"{name}_{i}" for i in range(1, outputs))]
+        options = {"name": f"node_{name}", "domain": domain, **attributes}
+        self.nodes.append(helper.make_node(op, inputs, names, **options))
+        known = self._channels.get(inputs[0], 0) if inputs else 0
+        self._channels[name] = channels or known
         return name
 
-    def constant(self, array: Any) -> str:
+    def constant(self, array: Any, name: str | None = None) -> str:
         """Add a tensor of the file."""
-        name = f"constant_{len(self._constants)}"
+        name = name or f"constant_{len(self._constants)}"
         self._constants.append(numpy_helper.from_array(np.asarray(array), name))
         return name
+
+    def integers(self, *values: int) -> str:
+        """Add a vector of integers: sizes, axes or bounds."""
+        return self.constant(np.array(values, np.int64))
 
     def channels(self, x: str) -> int:
         """Return the channels of a tensor."""
         return self._channels[x]
 
-    def _weight(self, *shape: int) -> str:
-        fan = np.prod(shape[1:])
-        drawn = self._generator.standard_normal(shape) * np.sqrt(2 / fan)
+    def normal(self, *shape: int, deviation: float) -> str:
+        """Add random numbers."""
+        drawn = self.generator.standard_normal(shape) * deviation
         return self.constant(drawn.astype(np.float32))
+
+    def weight(self, *shape: int) -> str:
+        """Add the weights of a layer, for each output those of its inputs."""
+        return self.normal(*shape, deviation=float(np.sqrt(2 / np.prod(shape[1:]))))
 
     def conv(self, x: str, count: int, kernel: int = 1, stride: int = 1, groups: int = 1) -> str:
         """Add a convolution with "same" padding and a bias."""
-        weight = self._weight(count, self.channels(x) // groups, kernel, kernel)
-        bias = self.constant((self._generator.standard_normal(count) * 0.1).astype(np.float32))
-        options = {"pads": [kernel // 2] * 4, "strides": [stride] * 2, "group": groups}
+        weight = self.weight(count, self.channels(x) // groups, kernel, kernel)
+        bias = self.normal(count, deviation=0.1)
+        options: dict[str, Any] = {
+            "pads": [kernel // 2] * 4,
+            "strides": [stride] * 2,
+            "group": groups,
+        }
         return self.node("Conv", x, weight, bias, channels=count, **options)
 
     def relu(self, x: str) -> str:
@@ -69,16 +94,46 @@ class Network:
     def classifier(self, x: str, classes: int = 1000) -> str:
         """Add the mean of each channel and a fully connected layer."""
         flat = self.node("Flatten", self.node("GlobalAveragePool", x))
-        weight, bias = self._weight(classes, self.channels(x)), self._weight(classes)
+        weight, bias = self.weight(classes, self.channels(x)), self.weight(classes)
         return self.node("Gemm", flat, weight, bias, transB=1)
 
-    def model(self, output: str, size: int, shape: Sequence[Any]) -> onnx.ModelProto:
-        """Return the model of images of a size."""
-        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, size, size])
-        y = helper.make_tensor_value_info(output, TensorProto.FLOAT, shape)
-        graph = helper.make_graph(self._nodes, "network", [x], [y], initializer=self._constants)
-        opsets = [helper.make_opsetid("", _OPSET)]
+    def linear(self, x: str, inputs: int, outputs: int) -> str:
+        """Add a fully connected layer of the last axis, as a product and a sum."""
+        product = self.node("MatMul", x, self.normal(inputs, outputs, deviation=inputs**-0.5))
+        return self.node("Add", self.normal(outputs, deviation=0.1), product)
+
+    def rows(self, x: str, inputs: int, outputs: int) -> str:
+        """Add a fully connected layer of rows, which are all axes but the last."""
+        flat = self.node("Reshape", x, self.integers(-1, inputs))
+        weight = self.normal(outputs, inputs, deviation=inputs**-0.5)
+        return self.node("Gemm", flat, weight, self.normal(outputs, deviation=0.1), transB=1)
+
+    def normalize(self, x: str, width: int) -> str:
+        """Add a layer normalization."""
+        scale = self.constant(self.generator.uniform(0.5, 1.5, width).astype(np.float32))
+        return self.node("LayerNormalization", x, scale, self.normal(width, deviation=0.1), axis=-1)
+
+    def gelu(self, x: str) -> str:
+        """Add x times the normal distribution up to x, by an error function."""
+        half, one, root = (self.constant(np.float32(each)) for each in (0.5, 1, 2**0.5))
+        y = self.node("Add", self.node("Erf", self.node("Div", x, root)), one)
+        return self.node("Mul", self.node("Mul", x, y), half)
+
+    def model(self, inputs: Shapes, outputs: Shapes, opset: int = _OPSET) -> onnx.ModelProto:
+        """Return the model; inputs and outputs have a data type and a shape."""
+        given, computed = _infos(inputs), _infos(outputs)
+        graph = helper.make_graph(self.nodes, "network", given, computed, self._constants)
+        opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+    def image_model(self, output: str, size: int, shape: Sequence[Any]) -> onnx.ModelProto:
+        """Return the model of images of a size."""
+        inputs = {"x": (TensorProto.FLOAT, ["n", 3, size, size])}
+        return self.model(inputs, {output: (TensorProto.FLOAT, shape)})
+
+
+def _infos(shapes: Shapes) -> list[onnx.ValueInfoProto]:
+    return [helper.make_tensor_value_info(name, *each) for name, each in shapes.items()]
 
 
 def resnet50() -> onnx.ModelProto:
@@ -93,7 +148,7 @@ def resnet50() -> onnx.ModelProto:
             y = net.conv(net.relu(net.conv(y, width, 3, stride)), 4 * width)
             skip = net.conv(x, 4 * width, 1, stride) if not block else x
             x = net.relu(net.node("Add", y, skip))
-    return net.model(net.classifier(x), 224, ["n", 1000])
+    return net.image_model(net.classifier(x), 224, ["n", 1000])
 
 
 def mobilenet_v2() -> onnx.ModelProto:
@@ -105,7 +160,7 @@ def mobilenet_v2() -> onnx.ModelProto:
         for block in range(count):
             x = _inverted_residual(net, x, channels, expansion, first if not block else 1)
     x = net.relu6(net.conv(x, 1280))
-    return net.model(net.classifier(x), 224, ["n", 1000])
+    return net.image_model(net.classifier(x), 224, ["n", 1000])
 
 
 def _inverted_residual(net: Network, x: str, channels: int, expansion: int, stride: int) -> str:
@@ -126,7 +181,7 @@ def efficientnet_b0() -> onnx.ModelProto:
             options = (expansion, kernel, first if not block else 1)
             x = _gated_residual(net, x, channels, *options)
     x = net.swish(net.conv(x, 1280))
-    return net.model(net.classifier(x), 224, ["n", 1000])
+    return net.image_model(net.classifier(x), 224, ["n", 1000])
 
 
 def _gated_residual(
@@ -157,8 +212,8 @@ def detector() -> onnx.ModelProto:
     x = net.node("Resize", x, "", scales, mode="nearest", **mode)
     x = net.node("Concat", x, middle, axis=1, channels=192)
     x = net.conv(_split_block(net, x, 64), 84)
-    flat = net.node("Reshape", x, net.constant(np.array([0, 84, -1])))
-    return net.model(flat, 320, ["n", 84, "boxes"])
+    flat = net.node("Reshape", x, net.integers(0, 84, -1))
+    return net.image_model(flat, 320, ["n", 84, "boxes"])
 
 
 def _split_block(net: Network, x: str, channels: int) -> str:
@@ -166,7 +221,7 @@ def _split_block(net: Network, x: str, channels: int) -> str:
     half = channels // 2
     parts = []
     for start in (0, half):
-        ends = (net.constant(np.array([each])) for each in (start, start + half, 1))
+        ends = (net.integers(each) for each in (start, start + half, 1))
         parts.append(net.node("Slice", x, *ends, channels=half))
     y = net.swish(net.conv(net.swish(net.conv(parts[1], half, 3)), half, 3))
     parts.append(net.node("Add", parts[1], y))
@@ -174,31 +229,157 @@ def _split_block(net: Network, x: str, channels: int) -> str:
     return net.swish(net.conv(joined, channels))
 
 
+def vision_transformer(
+    size: int = 224,
+    patch: int = 16,
+    width: int = 768,
+    heads: int = 12,
+    depth: int = 12,
+    classes: int = 1000,
+) -> onnx.ModelProto:
+    """ViT: patches and a class token, then blocks; ViT-B/16 by default."""
+    net = Network()
+    count = (size // patch) ** 2
+    weight, bias = net.weight(width, 3, patch, patch), net.normal(width, deviation=0.1)
+    x = net.node("Conv", "x", weight, bias, strides=[patch] * 2, kernel_shape=[patch] * 2)
+    x = net.node("Reshape", x, net.integers(0, width, count))
+    x = net.node("Transpose", x, perm=[0, 2, 1])
+    batch = net.node("Gather", net.node("Shape", "x"), net.constant(np.int64(0)), axis=0)
+    rows = net.node("Unsqueeze", batch, net.integers(0))
+    sizes = net.node("Concat", rows, net.integers(-1, -1), axis=0)
+    # Expand knows no -1: torch.onnx replaces it by 1, as here.
+    is_any = net.node("Equal", sizes, net.integers(-1, -1, -1))
+    sizes = net.node("Where", is_any, net.integers(1, 1, 1), sizes)
+    token = net.node("Expand", net.normal(1, 1, width, deviation=0.5), sizes)
+    x = net.node("Concat", token, x, axis=1)
+    x = net.node("Add", x, net.normal(1, count + 1, width, deviation=0.5))
+    for _ in range(depth):
+        x = net.node(
+            "Add", x, _self_attention(net, net.normalize(x, width), count + 1, width, heads)
+        )
+        y = net.rows(net.normalize(x, width), width, 4 * width)
+        y = net.rows(net.gelu(y), 4 * width, width)
+        x = net.node("Add", x, net.node("Reshape", y, net.integers(-1, count + 1, width)))
+    first = net.node("Gather", net.normalize(x, width), net.constant(np.int64(0)), axis=1)
+    logits = net.node(
+        "Gemm", first, net.weight(classes, width), net.normal(classes, deviation=0.1), transB=1
+    )
+    return net.image_model(logits, size, ["n", classes])
+
+
+def _self_attention(net: Network, x: str, length: int, width: int, heads: int) -> str:
+    """As torch.nn.MultiheadAttention: one product for all of a token, queries and keys scaled."""
+    y = net.rows(x, width, 3 * width)
+    y = net.node("Reshape", y, net.integers(-1, length, 3, heads, width // heads))
+    y = net.node("Transpose", y, perm=[2, 0, 3, 1, 4])
+    q, k, v = (net.node("Gather", y, net.constant(np.int64(i)), axis=0) for i in range(3))
+    scale = net.constant(np.float32((width // heads) ** -0.25))
+    k = net.node("Mul", net.node("Transpose", k, perm=[0, 1, 3, 2]), scale)
+    scores = net.node("MatMul", net.node("Mul", q, scale), k)
+    y = net.node("MatMul", net.node("Softmax", scores, axis=-1), v)
+    y = net.node("Reshape", net.node("Transpose", y, perm=[0, 2, 1, 3]), net.integers(-1, width))
+    return net.node("Reshape", net.rows(y, width, width), net.integers(-1, length, width))
+
+
+def bert(
+    vocabulary: int = 30522, length: int = 128, width: int = 768, heads: int = 12, depth: int = 12
+) -> onnx.ModelProto:
+    """BERT's encoder and its pooled output; BERT-base by default."""
+    net = Network()
+    words, places = (
+        net.normal(vocabulary, width, deviation=0.5),
+        net.normal(length, width, deviation=0.5),
+    )
+    x = net.node("Gather", words, "ids", axis=0)
+    x = net.normalize(net.node("Add", x, places), width)
+    is_word = net.node(
+        "Cast", net.node("Unsqueeze", "mask", net.integers(1, 2)), to=TensorProto.BOOL
+    )
+    # -10000 would leave the 8 bits of a sum none for the scores.
+    ends = (net.constant(np.float32(end)) for end in (0, -16))
+    mask = net.node("Where", is_word, *ends)
+    for _ in range(depth):
+        y = _masked_attention(net, x, mask, length, width, heads)
+        x = net.normalize(net.node("Add", net.linear(y, width, width), x), width)
+        y = net.linear(net.gelu(net.linear(x, width, 4 * width)), 4 * width, width)
+        x = net.normalize(net.node("Add", y, x), width)
+    first = net.node("Gather", x, net.constant(np.int64(0)), axis=1)
+    bias = net.normal(width, deviation=0.1)
+    pooled = net.node("Tanh", net.node("Gemm", first, net.weight(width, width), bias, transB=1))
+    inputs = {name: (TensorProto.INT64, ["n", length]) for name in ("ids", "mask")}
+    outputs = {
+        x: (TensorProto.FLOAT, ["n", length, width]),
+        pooled: (TensorProto.FLOAT, ["n", width]),
+    }
+    return net.model(inputs, outputs)
+
+
+def _masked_attention(net: Network, x: str, mask: str, length: int, width: int, heads: int) -> str:
+    def split(y: str, perm: Sequence[int]) -> str:
+        y = net.node("Reshape", y, net.integers(0, length, heads, width // heads))
+        return net.node("Transpose", y, perm=perm)
+
+    q, k, v = (net.linear(x, width, width) for _ in range(3))
+    q, k, v = split(q, (0, 2, 1, 3)), split(k, (0, 2, 3, 1)), split(v, (0, 2, 1, 3))
+    root = net.constant(np.float32((width // heads) ** 0.5))
+    scores = net.node("Add", net.node("Div", net.node("MatMul", q, k), root), mask)
+    y = net.node("MatMul", net.node("Softmax", scores, axis=-1), v)
+    return net.node(
+        "Reshape", net.node("Transpose", y, perm=[0, 2, 1, 3]), net.integers(0, length, width)
+    )
+
+
 NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "resnet50": resnet50,
     "mobilenet_v2": mobilenet_v2,
     "efficientnet_b0": efficientnet_b0,
     "detector": detector,
+    "vit_b16": vision_transformer,
+    "bert_base": bert,
 }
+FORMS = ("qoperator", "qdq", "qdq-s8", "dynamic")
+_TOKENS = 32  # drawn ones are below it
 
 
-def images(model: onnx.ModelProto, batch: int, seed: int = 0) -> np.ndarray:
-    """Draw a batch of images."""
-    size = model.graph.input[0].type.tensor_type.shape.dim[2].dim_value
-    drawn = np.random.default_rng(seed).standard_normal((batch, 3, size, size))
-    return drawn.astype(np.float32)
+def draw_inputs(model: onnx.ModelProto, batch: int, seed: int = 0) -> dict[str, np.ndarray]:
+    """Draw images or tokens; a dynamic size is the batch."""
+    generator = np.random.default_rng(seed)
+    return {value.name: _draw(generator, value, batch) for value in model.graph.input}
 
 
-def quantize(model: onnx.ModelProto, form: str, reduce_range: bool) -> onnx.ModelProto:
-    """Quantize by ONNX Runtime: "qoperator", "qdq" or "dynamic", a scale for each channel.
+def _draw(generator: np.random.Generator, value: onnx.ValueInfoProto, batch: int) -> np.ndarray:
+    tensor = value.type.tensor_type
+    shape = [size.dim_value or batch for size in tensor.shape.dim]
+    if tensor.elem_type == TensorProto.FLOAT:
+        return generator.standard_normal(shape).astype(np.float32)
+    if value.name == "mask":  # of words, and of nothing after them
+        lengths = generator.integers(shape[1] // 2, shape[1] + 1, (shape[0], 1))
+        return (np.arange(shape[1]) < lengths).astype(np.int64)
+    return generator.integers(0, _TOKENS, shape)
 
-    With `reduce_range` weights have 7 bits, so that ONNX Runtime saturates nowhere without VNNI.
+
+def quantize(
+    model: onnx.ModelProto,
+    form: str,
+    reduce_range: bool,
+    *,
+    per_channel: bool = True,
+    samples: int = 1,
+) -> onnx.ModelProto:
+    """Quantize by ONNX Runtime into one of `FORMS`.
+
+    Args:
+      model: of floats.
+      form: of QDQ files, "qdq" has uint8 activations, and "qdq-s8" int8.
+      reduce_range: weights have 7 bits, so that ONNX Runtime saturates nowhere without VNNI.
+      per_channel: a scale for each channel of weights; not of "dynamic".
+      samples: random inputs by which scales are chosen.
     """
     from onnxruntime import quantization
 
     class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
         def __init__(self) -> None:
-            self._samples = iter([{"x": images(model, 1)}])
+            self._samples = iter([draw_inputs(model, 1, seed) for seed in range(samples)])
 
         def get_next(self) -> Any:
             return next(self._samples, None)
@@ -210,14 +391,18 @@ def quantize(model: onnx.ModelProto, form: str, reduce_range: bool) -> onnx.Mode
         if form == "dynamic":
             quantization.quantize_dynamic(source, target, **options)
         else:
-            form = {"qoperator": "QOperator", "qdq": "QDQ"}[form]
+            file_format, activation = {
+                "qoperator": ("QOperator", "QUInt8"),
+                "qdq": ("QDQ", "QUInt8"),
+                "qdq-s8": ("QDQ", "QInt8"),
+            }[form]
             quantization.quantize_static(
                 source,
                 target,
                 Reader(),
-                quant_format=quantization.QuantFormat[form],
-                per_channel=True,
-                activation_type=quantization.QuantType.QUInt8,
+                quant_format=quantization.QuantFormat[file_format],
+                per_channel=per_channel,
+                activation_type=quantization.QuantType[activation],
                 **options,
             )
         return onnx.load(target)

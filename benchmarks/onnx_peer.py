@@ -8,6 +8,7 @@ import onnxruntime
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from benchmarks.cases import INPUT_SCALE, INPUT_ZERO_POINT, OUTPUT_ZERO_POINT, Problem
+from dmlax.onnx import peer
 
 THREADS = 2
 _OPSET, _IR = 13, 8
@@ -21,23 +22,16 @@ def session(problem: Problem) -> onnxruntime.InferenceSession:
 
 def start(model: ModelProto, optimise: bool = True) -> onnxruntime.InferenceSession:
     """A session of two threads that sleep, not spin, between calls."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = THREADS
-    options.inter_op_num_threads = 1
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    if not optimise:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    providers = ["CPUExecutionProvider"]
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=providers)
+    return peer.start(model, optimised=optimise, threads=THREADS)
 
 
 def bound(problem: Problem) -> tuple[Callable[[], None], Callable[[], np.ndarray]]:
     """The layer as a function without copies, and a function that reads its output."""
-    peer = session(problem)
-    binding = peer.io_binding()
+    started = session(problem)
+    binding = started.io_binding()
     binding.bind_ortvalue_input("x", onnxruntime.OrtValue.ortvalue_from_numpy(problem.x))
     binding.bind_output("y", "cpu")
-    return lambda: peer.run_with_iobinding(binding), lambda: binding.copy_outputs_to_cpu()[0]
+    return lambda: started.run_with_iobinding(binding), lambda: binding.copy_outputs_to_cpu()[0]
 
 
 def _model(problem: Problem) -> ModelProto:

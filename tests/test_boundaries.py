@@ -46,7 +46,8 @@ def test_what_jax_may_change_is_touched_in_one_file_and_where_kernels_are_framed
 
 EXTRAS = {  # what the extras `onnx` and `compare` install; imported where it is used
     "onnx/protobuf.py": {"onnx"},
-    "onnx/command.py": {"onnx", "onnxruntime", "rich"},
+    "onnx/command.py": {"rich"},
+    "onnx/peer.py": {"onnx", "onnxruntime"},
 }
 
 

@@ -74,7 +74,7 @@ def test_a_distribution_of_the_sources_has_what_its_tests_need(tmp_path, monkeyp
         info = Parser().parsestr(archive.extractfile(f"{top}/PKG-INFO").read().decode())
     needed = {
         path.relative_to(ROOT).as_posix()
-        for folder in ("src", "tests", "docs", "conformance", "packaging")
+        for folder in ("src", "tests", "docs", "conformance", "packaging", "benchmarks")
         for path in (ROOT / folder).rglob("*")
         if path.is_file() and not re.search(r"/\.|__pycache__|\.egg-info", str(path))
     }

@@ -1,6 +1,7 @@
 """Whole models: ONNX Runtime's bits, and what JAX does with a function."""
 
 import io
+import re
 import subprocess
 import sys
 
@@ -8,10 +9,15 @@ import jax
 import jax.export
 import jax.numpy as jnp
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, numpy_helper
 
 import dmlax.onnx
-from onnx_models import inputs_of, quantized, run_onnxruntime
+from benchmarks.networks import Network
+from dmlax.onnx import peer
+from dmlax.onnx.command import main
+from onnx_models import inputs_of, quantized
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +30,10 @@ def images():
     return inputs_of(quantized("classifier", "qoperator"))["x"]
 
 
+def tensors(loaded, inputs, names):
+    return jax.jit(lambda *given: loaded.apply(*given, outputs=tuple(names)))(loaded.params, inputs)
+
+
 def differing(ours, theirs):
     return sum(int((np.asarray(ours[name]) != theirs[name]).sum()) for name in theirs)
 
@@ -32,20 +42,20 @@ def differing(ours, theirs):
 def test_every_tensor_of_a_qoperator_model(name):
     file = quantized(name, "qoperator")
     inputs = inputs_of(file)
-    theirs = run_onnxruntime(file, inputs, optimised=False, every=True)
+    theirs = peer.run_every_tensor(file, inputs)
     loaded = dmlax.onnx.load(file)
-    ours = loaded.apply(loaded.params, inputs, outputs=tuple(theirs))
+    ours = tensors(loaded, inputs, theirs)
     assert differing(ours, theirs) == 0
 
 
-@pytest.mark.parametrize("format", ["qoperator", "qdq"])
-@pytest.mark.parametrize("optimised", [False, True])
+@pytest.mark.parametrize(
+    ("format", "optimised"),  # without optimisations ONNX Runtime computes a QDQ file in float
+    [("qoperator", False), ("qoperator", True), ("qdq", True)],
+)
 def test_outputs_of_a_classifier(format, optimised):
-    if format == "qdq" and not optimised:
-        return  # ONNX Runtime computes such a file in float
     file = quantized("classifier", format)
     inputs = inputs_of(file)
-    theirs = run_onnxruntime(file, inputs, optimised=optimised)
+    theirs = peer.run(peer.start(file, optimised=optimised), inputs)
     assert differing(dmlax.onnx.load(file)(inputs), theirs) == 0
 
 
@@ -65,12 +75,42 @@ def test_a_model_of_int8_activations_is_fused_to_integers():
 def test_a_dynamically_quantized_model_up_to_its_sigmoid():
     file = quantized("classifier", "dynamic")
     inputs = inputs_of(file)
-    theirs = run_onnxruntime(file, inputs, optimised=False, every=True)
+    theirs = peer.run_every_tensor(file, inputs)
     names = [node.output[0] for node in file.graph.node]
     before = names[: next(i for i, node in enumerate(file.graph.node) if node.op_type == "Sigmoid")]
     loaded = dmlax.onnx.load(file)
-    ours = loaded.apply(loaded.params, inputs, outputs=tuple(before))
+    ours = tensors(loaded, inputs, before)
     assert differing(ours, {name: theirs[name] for name in before}) == 0
+
+
+@pytest.mark.parametrize("format", ["qoperator", "qdq"])
+def test_a_channel_of_scale_0_is_zero(format):
+    file = onnx.ModelProto()
+    file.CopyFrom(quantized("classifier", format))
+    arrays, changed = {tensor.name: tensor for tensor in file.graph.initializer}, 0
+    for node in file.graph.node:
+        place = {"QLinearConv": 4, "DequantizeLinear": 1}.get(node.op_type)
+        tensor = arrays.get(node.input[place]) if place else None
+        if tensor is not None and list(tensor.dims) == [8]:  # of the channels of a filter, or bias
+            scale = numpy_helper.to_array(tensor).copy()
+            scale[3] = 0
+            tensor.CopyFrom(numpy_helper.from_array(scale, tensor.name))
+            changed += 1
+    assert changed >= 4
+    inputs = inputs_of(file)
+    theirs = peer.run(peer.start(file), inputs)
+    assert differing(dmlax.onnx.load(file)(inputs), theirs) == 0
+
+
+@pytest.mark.parametrize("values", [[1], [1, 1]], ids=["constant", "param"])
+def test_a_tensor_of_the_file_expands_to_a_symbolic_size(values):
+    net = Network()
+    ones = net.node("Expand", net.constant(np.float32(values)), net.node("Shape", "x"))
+    y = net.node("Add", "x", ones)
+    shape = TensorProto.FLOAT, ["n", 2]
+    loaded = dmlax.onnx.load(net.model({"x": shape}, {y: shape}))
+    assert loaded.explain().after == {"Shape": 1, "Expand": 1, "Add": 1}
+    assert loaded(np.zeros((3, 2), np.float32))[y].tolist() == [[1, 1]] * 3
 
 
 def test_inputs_by_position_and_by_name(model, images):
@@ -157,7 +197,7 @@ def test_another_shape_of_an_input():
 def test_rows_of_a_detector():
     file = quantized("detector", "qoperator")
     inputs = inputs_of(file)
-    (theirs,) = run_onnxruntime(file, inputs, optimised=False).values()
+    (theirs,) = peer.run(peer.start(file, optimised=False), inputs).values()
     loaded = dmlax.onnx.load(file, nonzero_size=36)
     outputs = loaded(inputs)
     (count,) = (value for name, value in outputs.items() if name.endswith(".count"))
@@ -165,6 +205,30 @@ def test_rows_of_a_detector():
     assert int(count) == len(theirs)
     np.testing.assert_array_equal(rows[: len(theirs)], theirs)
     assert not np.any(rows[len(theirs) :])
+
+
+def test_rows_after_the_count_pass_through_a_slice():
+    net = Network()
+    first = net.node("Slice", net.node("NonZero", "x"), *map(net.integers, (0, 3, 1)))
+    places = net.node("Transpose", first, perm=[1, 0])
+    read = net.node("GatherND", "x", places)
+    written = net.node("ScatterND", "x", places, net.constant(np.float32([7, 8, 9])))
+    shape = TensorProto.FLOAT, [2, 2]
+    outputs = {read: (TensorProto.FLOAT, [3]), written: shape}
+    found = dmlax.onnx.load(net.model({"x": shape}, outputs), nonzero_size=4)(
+        np.float32([[0, 3], [4, 0]])
+    )
+    assert found[read].tolist() == [3, 4, 0]
+    assert found[written].tolist() == [[0, 7], [8, 0]]
+
+
+def test_bounds_of_a_slice_that_depend_on_values_are_refused():
+    net = Network()
+    end = net.node("Gather", net.node("NonZero", "x"), net.integers(0), axis=1)
+    y = net.node("Slice", "x", net.integers(0), net.node("Reshape", end, net.integers(1)))
+    shape = TensorProto.FLOAT, [4]
+    with pytest.raises(dmlax.UnsupportedError, match="Slice: its ends, 'reshape_2', depends on"):
+        dmlax.onnx.load(net.model({"x": shape}, {y: shape}), nonzero_size=4)
 
 
 def test_more_rows_than_a_size_are_refused():
@@ -179,3 +243,13 @@ def test_a_nonzero_needs_a_size():
         dmlax.UnsupportedError, match=r"NonZero: it needs a size: give nonzero_size"
     ):
         dmlax.onnx.load(quantized("detector", "qoperator"))
+
+
+def test_the_command_compares_every_tensor(tmp_path, capsys):
+    path = tmp_path / "model.onnx"
+    onnx.save(quantized("classifier", "qdq"), path)
+    assert main([str(path), "--compare", "--shape", "x=2,3,16,16"]) == 0
+    printed = capsys.readouterr().out
+    assert "QLinearConv" in printed
+    assert re.search(r"\d+ tensors, \d{4,} elements: 0 differ", printed)
+    assert main([str(tmp_path / "absent.onnx")]) == 2

@@ -10,25 +10,26 @@ import pytest
 from onnx import TensorProto
 
 import dmlax.onnx
+from benchmarks.networks import Network
 from dmlax._core import float_bits
+from dmlax.onnx import peer
 from dmlax.onnx.operators import floats, tables
-from onnx_models import Builder, run_onnxruntime
 
 TYPES = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8}
 SCALES = [(0.03, 1 / 256), (0.5, 0.25), (2.0**-3, 2.0**-7)]
 
 
-def unary(op, dtype, scales, zeros, **attributes):
+def unary(op, dtype, scales, zeros, *, count=256, **attributes):
     """A model of one operator of ONNX Runtime's own."""
-    b = Builder()
+    net = Network()
     parameters = [
-        b.constant(each)
+        net.constant(each)
         for scale, zero in zip(scales, zeros, strict=True)
         for each in (np.float32(scale), dtype(zero))
     ]
-    y = b.node(op, "x", *parameters, domain="com.microsoft", **attributes)
-    kind = TYPES[dtype]
-    return b.model({"x": (kind, ["n", 256])}, {y: (kind, ["n", 256])})
+    y = net.node(op, "x", *parameters, domain="com.microsoft", **attributes)
+    shape = TYPES[dtype], ["n", count]
+    return net.model({"x": shape}, {y: shape})
 
 
 def every_byte(dtype):
@@ -41,7 +42,7 @@ def every_byte(dtype):
 def test_tables_have_onnxruntimes_bits(op, scales, dtype):
     model = unary(op, dtype, scales, (100, 3))
     x = every_byte(dtype)
-    (theirs,) = run_onnxruntime(model, {"x": x}, optimised=False).values()
+    (theirs,) = peer.run_every_tensor(model, {"x": x}).values()
     (ours,) = dmlax.onnx.load(model)(x).values()
     np.testing.assert_array_equal(ours, theirs)
 
@@ -51,11 +52,24 @@ def test_tables_have_onnxruntimes_bits(op, scales, dtype):
 def test_softmax_has_onnxruntimes_bits(opset, dtype):
     model = unary("QLinearSoftmax", dtype, (0.1, 1 / 256), (0, 0), opset=opset, axis=1)
     x = np.random.default_rng(opset).integers(0, 256, (40, 256)).astype(np.uint8).view(dtype)
-    (theirs,) = run_onnxruntime(model, {"x": x}, optimised=False).values()
+    (theirs,) = peer.run_every_tensor(model, {"x": x}).values()
     (ours,) = dmlax.onnx.load(model)(x).values()
     np.testing.assert_array_equal(ours, theirs)
     with pytest.raises(dmlax.UnsupportedError, match='arithmetic="float32" alone'):
         dmlax.onnx.load(model, arithmetic="exact")
+
+
+@pytest.mark.parametrize(
+    ("scale", "row"),
+    [(0.001, (255, 156, 84)), (0.01, (255, 15, 10)), (0.061, (255, 222, 173))],
+)
+def test_near_ties_of_a_softmax_are_onnxruntimes(scale, row):
+    """The last bits of the exponentials decide them."""
+    model = unary("QLinearSoftmax", np.uint8, (scale, 1 / 256), (0, 0), count=3, opset=13)
+    x = np.uint8([row])
+    (theirs,) = peer.run_every_tensor(model, {"x": x}).values()
+    (ours,) = dmlax.onnx.load(model)(x).values()
+    np.testing.assert_array_equal(ours, theirs)
 
 
 def test_bounds_of_a_sigmoid_enclose_it():

@@ -3,9 +3,9 @@
 import argparse
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +13,8 @@ import jax
 import numpy as np
 
 from dmlax.errors import SpecError, UnsupportedError
-from dmlax.onnx import Model, ModelError, load
+from dmlax.onnx import Model, ModelError, load, peer
 
-_COMPARE = 'it needs onnxruntime: pip install "dmlax[compare]"'
 _SEED = 0
 
 
@@ -41,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         inputs = _inputs(model, options)
-        session = _session(options.model) if options.compare or _has_runtime() else None
+        session = peer.start(options.model) if options.compare or find_spec("onnxruntime") else None
     except (SpecError, ValueError, ImportError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -100,30 +99,9 @@ def _random(generator: np.random.Generator, struct: jax.ShapeDtypeStruct) -> np.
     return generator.integers(0, 2 if dtype.itemsize > 1 else 100, shape).astype(dtype)
 
 
-def _has_runtime() -> bool:
-    try:
-        import onnxruntime  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
-def _session(model: Any, optimised: bool = True) -> Any:
-    try:
-        import onnxruntime
-    except ImportError:
-        raise ImportError(_COMPARE) from None
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    if not optimised:
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    source = model if isinstance(model, bytes) else str(model)
-    return onnxruntime.InferenceSession(source, options, ["CPUExecutionProvider"])
-
-
 def _compare(model: Model, path: Path, inputs: dict[str, np.ndarray]) -> bool:
     """Prints the tensors that differ, in the file's order; True if there are any."""
-    theirs = _their_tensors(path, inputs)
+    theirs = peer.run_every_tensor(peer.fuse(path), inputs)
     known = model.tensors()
     names = [name for name in theirs if name in known]
     ours = model.apply(model.params, inputs, outputs=names)
@@ -144,29 +122,6 @@ def _difference(ours: np.ndarray, theirs: np.ndarray) -> tuple[int, int, float]:
     same = (ours == theirs) | ((ours != ours) & (theirs != theirs))
     gap = np.abs(ours[~same].astype(np.float64) - theirs[~same].astype(np.float64))
     return int((~same).sum()), theirs.size, float(gap.max(initial=0))
-
-
-def _their_tensors(path: Path, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Every tensor of the graph that ONNX Runtime's extended level makes of a file."""
-    import onnx
-    import onnxruntime
-
-    with tempfile.TemporaryDirectory() as folder:
-        fused = Path(folder) / "fused.onnx"
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        options.optimized_model_filepath = str(fused)
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-        onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
-        model = onnx.load(fused)
-    have = {value.name for value in model.graph.output}
-    for node in model.graph.node:
-        for name in node.output:
-            if name and name not in have:
-                model.graph.output.append(onnx.ValueInfoProto(name=name))
-    session = _session(model.SerializeToString(), optimised=False)
-    names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, inputs), strict=True))
 
 
 def _progress(items: Sequence[Any], what: str) -> Iterable[Any]:

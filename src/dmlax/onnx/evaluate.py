@@ -12,13 +12,21 @@ from dmlax._core.requantize import Arithmetic
 from dmlax.errors import SpecError, UnsupportedError
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import Graph, Node
-from dmlax.onnx.operators import OperatorRow, find, why_not
+from dmlax.onnx.operators import Context, OperatorRow, find, why_not
 from dmlax.onnx.operators.nonzero import Counted
 from dmlax.onnx.operators.values import is_known
+from dmlax.onnx.operators.windows import dimension_numbers
 
 Values = Mapping[str, Any]
-_TAKE_PREPARED = {"QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger", "QGemm"}
-_TAKE_PREPARED |= {"MatMulIntegerToFloat", "DynamicQuantizeMatMul"}
+_WEIGHTS = {  # the places of the weights and of their zero point
+    "QLinearConv": (3, 5),
+    "ConvInteger": (1, 3),
+    "QLinearMatMul": (3, 5),
+    "MatMulInteger": (1, 3),
+    "QGemm": (3, 5),
+    "MatMulIntegerToFloat": (1, 5),
+    "DynamicQuantizeMatMul": (1, 3),
+}
 
 
 @dataclass(frozen=True)
@@ -33,13 +41,12 @@ class Options:
     arithmetic: Arithmetic
     nonzero_size: int | Mapping[str, int] | None = field(default=None, hash=False)
 
-    def of(self, node: Node) -> dict[str, Any]:
-        """The keywords that an operator may ask for, beside its attributes."""
+    def of(self, node: Node) -> Context:
+        """The keywords that a node's operator may ask for."""
         size = self.nonzero_size
         if isinstance(size, Mapping):
             size = size.get(node.name)
-        count = len(node.outputs)
-        return {"arithmetic": self.arithmetic, "nonzero_size": size, "output_count": count}
+        return Context(self.arithmetic, size, len(node.outputs))
 
 
 def evaluate(
@@ -80,7 +87,7 @@ def call(node: Node, operands: list[Any], options: Options) -> tuple[Any, ...]:
     row = find(node)
     assert row is not None
     operands = [_take(node, row, i, operand) for i, operand in enumerate(operands)]
-    given = {**node.attributes, **options.of(node)}
+    given = {**node.attributes, **options.of(node)._asdict()}
     keywords = {name: given[name] for name in row.attributes if name in given}
     with jax.named_scope(node.op):
         outputs = row.function(*operands, **keywords)
@@ -97,7 +104,7 @@ def _take(node: Node, row: OperatorRow, index: int, operand: Any) -> Any:
     if row.role(index) == "known" and not is_known(operand):
         name = row.inputs[min(index, len(row.inputs) - 1)].name
         raise UnsupportedError(f"its {name}, {node.inputs[index]!r}, depends on values of an input")
-    if hasattr(operand, "unpack") and node.op not in _TAKE_PREPARED:
+    if hasattr(operand, "unpack") and node.op not in _WEIGHTS:
         return operand.unpack()
     return operand
 
@@ -144,17 +151,6 @@ def prepare(graph: Graph, params: Mapping[str, Any]) -> dict[str, Any]:
     return prepared
 
 
-_WEIGHTS = {  # the places of the weights and of their zero point
-    "QLinearConv": (3, 5),
-    "ConvInteger": (1, 3),
-    "QLinearMatMul": (3, 5),
-    "MatMulInteger": (1, 3),
-    "QGemm": (3, 5),
-    "MatMulIntegerToFloat": (1, 5),
-    "DynamicQuantizeMatMul": (1, 3),
-}
-
-
 def _constant(graph: Graph, node: Node, index: int) -> Any:
     """A constant operand, None where it is absent, and ... where it is computed."""
     name = node.inputs[index] if index < len(node.inputs) else ""
@@ -165,17 +161,14 @@ def _prepare(node: Node, weight: Any, zero_point: Any) -> Any:
     if node.op in ("QLinearConv", "ConvInteger"):
         if zero_point is not None and zero_point.shape == (1,):
             zero_point = zero_point.reshape(())
-        rank = weight.ndim
-        if rank not in (3, 4):
+        if weight.ndim not in (3, 4):
             return weight
-        layout = "NHWC" if node.attributes.get("channels_last") else "NCHW"
-        image = layout if rank == 4 else layout.replace("H", "")
-        filter = "OIHW" if rank == 4 else "OIW"
+        is_channels_last = bool(node.attributes.get("channels_last"))
         return dmlax.prepare_filter(
             weight,
             filter_zero_point=zero_point,
             group_count=int(node.attributes.get("group", 1)),
-            dimension_numbers=(image, filter, image),
+            dimension_numbers=dimension_numbers(weight.ndim, is_channels_last),
         )
     if node.attributes.get("transB") or weight.ndim != 2 or not hasattr(dmlax, "prepare_matrix"):
         return weight

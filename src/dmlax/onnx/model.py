@@ -64,6 +64,7 @@ class Model:
         self._graph = channels_last(fused, avals)
         self.params: dict[str, Any] = prepare(self._graph, params)
         self._compiled = jax.jit(self.apply)
+        self._graph_for = functools.lru_cache(maxsize=16)(self._make_graph)
 
     @property
     def inputs(self) -> dict[str, jax.ShapeDtypeStruct]:
@@ -123,14 +124,13 @@ class Model:
         else:
             wanted = tuple(outputs)
             graph = self._graph_for(wanted)
-        held = {**graph.constants, **params}
+        held = {name: to_device(array) for name, array in params.items()}
         found = evaluate(graph, {**held, **values}, self._options)
         counts = {count_name(node.outputs[0]): node for node in _nonzero_nodes(graph)}
         result = {name: to_device(found[name]) for name in wanted}
         return result | {name: found[name] for name in counts if name in found}
 
-    @functools.lru_cache(maxsize=16)  # noqa: B019
-    def _graph_for(self, outputs: tuple[str, ...]) -> Graph:
+    def _make_graph(self, outputs: tuple[str, ...]) -> Graph:
         """The graph that computes other tensors: passes do not fuse through them."""
         known = self._file.tensors()
         for name in outputs:
@@ -163,7 +163,8 @@ class Model:
             name = count_name(node.outputs[0])
             if name not in outputs or isinstance(outputs[name], jax.core.Tracer):
                 continue
-            count, size = int(outputs[name]), self._options.of(node)["nonzero_size"]
+            count, size = int(outputs[name]), self._options.of(node).nonzero_size
+            assert size is not None  # a NonZero without one is declined
             if count > size:
                 text = f"Model: {node} has {count} rows, expected {size} or fewer: nonzero_size"
                 raise SpecError(text, "sizes", node.outputs[0])

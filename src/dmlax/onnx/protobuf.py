@@ -1,6 +1,6 @@
 """Reads an ONNX file or model into a graph, and refuses a malformed one before it allocates.
 
-The only file that imports `onnx`.
+Loading imports `onnx` in this file alone.
 """
 
 import math

@@ -1,9 +1,10 @@
 """The operators of ONNX, a function each."""
 
 from dmlax.onnx.operators import floats, moves, nonzero, pools, quantized
-from dmlax.onnx.operators.table import OperatorRow, find, rows, why_not
+from dmlax.onnx.operators.table import Context, OperatorRow, find, rows, why_not
 
 __all__ = [
+    "Context",
     "OperatorRow",
     "find",
     "floats",

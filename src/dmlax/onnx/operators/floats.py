@@ -345,14 +345,15 @@ def layer_normalization(
     epsilon: float = 1e-5,
     stash_type: int = 1,
 ) -> Any:
-    """Normalizes the axes from one on."""
+    """Normalizes the axes from one on; returns the mean and 1 / deviation too."""
     x = to_device(x)
     axes = tuple(range(axis % x.ndim, x.ndim))
     mean = x.mean(axes, keepdims=True)
     centred = x - mean
     deviation = jnp.sqrt((centred * centred).mean(axes, keepdims=True) + epsilon)
     scaled = jnp.multiply(*_align(centred / deviation, to_device(scale)))
-    return scaled if bias is None else jnp.add(*_align(scaled, to_device(bias)))
+    y = scaled if bias is None else jnp.add(*_align(scaled, to_device(bias)))
+    return y, mean, 1 / deviation
 
 
 @operator("BatchNormalization", 9, 14, 15)

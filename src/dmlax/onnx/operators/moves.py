@@ -246,7 +246,9 @@ def expand(x: Tensor, shape: Known, /) -> Any:
     rank = max(len(wanted), len(own))
     wanted, own = ([1] * (rank - len(sizes)) + sizes for sizes in (wanted, own))
     sizes = [a if isinstance(b, int) and b == 1 else b for a, b in zip(own, wanted, strict=True)]
-    return numpy_of(x).broadcast_to(x, tuple(sizes))
+    if is_known(x) and all(isinstance(size, int) for size in sizes):
+        return np.broadcast_to(x, sizes)
+    return jnp.broadcast_to(to_device(x), sizes)
 
 
 @operator("Tile", 6, 13)
@@ -335,11 +337,12 @@ def depth_to_space(x: Tensor, /, *, blocksize: int, mode: str = "DCR") -> Any:
 
 
 @operator("SpaceToDepth", 1, 13, 28)
-def space_to_depth(x: Tensor, /, *, blocksize: int) -> Any:
+def space_to_depth(x: Tensor, /, *, blocksize: int, mode: str = "DCR") -> Any:
     """Moves space into channels."""
     n, c, h, w = x.shape
     b = blocksize
-    split = x.reshape((n, c, h // b, b, w // b, b)).transpose((0, 3, 5, 1, 2, 4))
+    split = x.reshape((n, c, h // b, b, w // b, b))
+    split = split.transpose((0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4))
     return split.reshape((n, c * b * b, h // b, w // b))
 
 

@@ -1,5 +1,6 @@
 """Quantized operators: the family's functions, with ONNX's operands and attributes."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ from dmlax._core.requantize import Arithmetic
 from dmlax.onnx.graph import MICROSOFT
 from dmlax.onnx.operators import tables
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
-from dmlax.onnx.operators.windows import Windows, channels_first, channels_last
+from dmlax.onnx.operators.windows import Windows, image_layout
 
 _FORMS = (10, 13, 19, 21, 23, 24, 25, 28)
 
@@ -284,52 +285,44 @@ def quantized_gemm(
     )
 
 
-@operator("QLinearAdd", 1, domain=MICROSOFT)
-def quantized_add(
-    a: Tensor,
-    a_scale: Parameter,
-    a_zero_point: Parameter,
-    b: Tensor,
-    b_scale: Parameter,
-    b_zero_point: Parameter,
-    c_scale: Parameter,
-    c_zero_point: Parameter | None = None,
-    /,
-    *,
-    arithmetic: Arithmetic,
-) -> Any:
-    """Adds."""
-    parameters = (a_scale, a_zero_point, b_scale, b_zero_point, c_scale, c_zero_point)
-    options = _binary_options(a, *parameters)
-    return dmlax.element_wise_quantized_linear_add(a, b, arithmetic=arithmetic, **options)
+def _binary(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of two quantized tensors, with ONNX's operands."""
+
+    def compute(
+        a: Tensor,
+        a_scale: Parameter,
+        a_zero_point: Parameter,
+        b: Tensor,
+        b_scale: Parameter,
+        b_zero_point: Parameter,
+        c_scale: Parameter,
+        c_zero_point: Parameter | None = None,
+        /,
+        *,
+        arithmetic: Arithmetic,
+    ) -> Any:
+        return function(
+            a,
+            b,
+            a_scale=a_scale,
+            a_zero_point=a_zero_point,
+            b_scale=b_scale,
+            b_zero_point=b_zero_point,
+            arithmetic=arithmetic,
+            **_output_options(a, c_scale, c_zero_point),
+        )
+
+    return compute
 
 
-@operator("QLinearMul", 1, domain=MICROSOFT)
-def quantized_multiply(
-    a: Tensor,
-    a_scale: Parameter,
-    a_zero_point: Parameter,
-    b: Tensor,
-    b_scale: Parameter,
-    b_zero_point: Parameter,
-    c_scale: Parameter,
-    c_zero_point: Parameter | None = None,
-    /,
-    *,
-    arithmetic: Arithmetic,
-) -> Any:
-    """Multiplies."""
-    parameters = (a_scale, a_zero_point, b_scale, b_zero_point, c_scale, c_zero_point)
-    options = _binary_options(a, *parameters)
-    return dmlax.element_wise_quantized_linear_multiply(a, b, arithmetic=arithmetic, **options)
+operator("QLinearAdd", 1, domain=MICROSOFT)(_binary(dmlax.element_wise_quantized_linear_add))
+operator("QLinearMul", 1, domain=MICROSOFT)(_binary(dmlax.element_wise_quantized_linear_multiply))
 
 
-def _binary_options(a: Any, *parameters: Any) -> dict[str, Any]:
-    names = ("a_scale", "a_zero_point", "b_scale", "b_zero_point", "output_scale")
-    options = dict(zip((*names, "output_zero_point"), parameters, strict=True))
-    if options["output_zero_point"] is None:
-        options["output_dtype"] = a.dtype
-    return options
+def _output_options(x: Any, scale: Any, zero_point: Any) -> dict[str, Any]:
+    """The output's parameters; without a zero point it has the dtype of x."""
+    options = {"output_scale": scale, "output_zero_point": zero_point}
+    return options | ({"output_dtype": x.dtype} if zero_point is None else {})
 
 
 @operator("QLinearSigmoid", 1, domain=MICROSOFT)
@@ -450,24 +443,19 @@ def quantized_global_average_pool(
     arithmetic: Arithmetic,
 ) -> Any:
     """Averages each channel."""
-    layout = _LAYOUTS[bool(channels_last)](x.ndim)
     return dmlax.quantized_linear_global_average_pooling(
         x,
-        dimension_numbers=layout,
+        dimension_numbers=image_layout(x.ndim, bool(channels_last)),
         arithmetic=arithmetic,
         **_pool_parameters(x, x_scale, x_zero_point, y_scale, y_zero_point),
     )
 
 
-_LAYOUTS = {False: channels_first, True: channels_last}
-
-
-def _pool_parameters(x: Any, *parameters: Any) -> dict[str, Any]:
-    names = ("input_scale", "input_zero_point", "output_scale", "output_zero_point")
-    options = dict(zip(names, parameters, strict=True))
-    if options["output_zero_point"] is None:
-        options["output_dtype"] = x.dtype
-    return options
+def _pool_parameters(
+    x: Any, scale: Any, zero_point: Any, y_scale: Any, y_zero_point: Any
+) -> dict[str, Any]:
+    options = _output_options(x, y_scale, y_zero_point)
+    return options | {"input_scale": scale, "input_zero_point": zero_point}
 
 
 @operator("DynamicQuantizeLinear", 11)

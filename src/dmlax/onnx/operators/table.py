@@ -4,11 +4,12 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from jax import Array
 
+from dmlax._core.requantize import Arithmetic
 from dmlax.onnx.graph import Node
 
 Role = Literal["tensor", "parameter", "known"]
@@ -56,8 +57,13 @@ class OperatorRow:
         return next(marks, "tensor")
 
 
-CONTEXT = ("arithmetic", "nonzero_size", "output_count")
-"""Keywords that are options of the model, or say how many outputs a node has."""
+class Context(NamedTuple):
+    """The keywords that an operator may ask for beside its attributes."""
+
+    arithmetic: Arithmetic
+    nonzero_size: int | None
+    output_count: int
+
 
 _ROWS: dict[tuple[str, str], list[OperatorRow]] = {}
 
@@ -90,7 +96,7 @@ def why_not(node: Node) -> str | None:
     if row is None:
         known = _ROWS.get((node.domain, node.op))
         return f"its form of opset {node.version} is not known" if known else "is not known"
-    extra = sorted(set(node.attributes) - (set(row.attributes) - set(CONTEXT)))
+    extra = sorted(set(node.attributes) - (set(row.attributes) - set(Context._fields)))
     if extra:
         return f"its attribute {extra[0]} is not known"
     required = [each for each in row.inputs if each.default is each.empty]

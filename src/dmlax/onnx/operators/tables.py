@@ -223,8 +223,9 @@ def softmax(x: Any, x_scale: Any, y_scale: Any, y_zero_point: Any) -> Array:
 
 def _exponentials(scale: float, count: int) -> np.ndarray:
     """exp of 0 to -255 steps, as large as a float32 sum of `count` of them allows."""
-    largest = np.float64(np.finfo(np.float32).max / np.float32(count))
-    shift = max(0.0, math.log(largest) - 5) / scale
+    largest = np.finfo(np.float32).max / np.float32(count)
+    logarithm = float(_FLOAT(math.log(largest)))  # ONNX Runtime's is a float32
+    shift = max(0.0, logarithm - 5) / scale
     return np.asarray([math.exp((i - 255 + shift) * scale) for i in range(256)], np.float32)
 
 

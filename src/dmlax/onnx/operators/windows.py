@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from dmlax._core.windows import dilated_size, output_size, same_padding
 from dmlax.errors import UnsupportedError
 
 _SPATIAL = {3: "W", 4: "HW", 5: "DHW"}
@@ -17,6 +18,17 @@ def channels_last(rank: int) -> str:
     return f"N{_SPATIAL[rank]}C"
 
 
+def image_layout(rank: int, is_channels_last: bool) -> str:
+    """The layout of an image of a rank."""
+    return channels_last(rank) if is_channels_last else channels_first(rank)
+
+
+def dimension_numbers(rank: int, is_channels_last: bool) -> tuple[str, str, str]:
+    """The layouts of a convolution's input, filter and output; a filter is channels first."""
+    image = image_layout(rank, is_channels_last)
+    return image, f"OI{_SPATIAL[rank]}", image
+
+
 class Windows(NamedTuple):
     """The attributes of windows, as a node has them."""
 
@@ -27,21 +39,19 @@ class Windows(NamedTuple):
     strides: tuple[int, ...] | None
 
     def of_convolution(self, x: Any, w: Any, groups: int, is_channels_last: bool) -> dict[str, Any]:
-        """The options of a convolution; a filter is channels first."""
+        """The options of a convolution."""
         rank = len(x.shape)
         _expect_rank(rank, (3, 4))
-        layout = (channels_last if is_channels_last else channels_first)(rank)
-        filter = f"OI{_SPATIAL[rank]}"
         options = self._options() | {"group_count": groups}
         if not hasattr(w, "packed"):  # a prepared filter holds its layout
-            options["dimension_numbers"] = (layout, filter, layout)
+            options["dimension_numbers"] = dimension_numbers(rank, is_channels_last)
         return options
 
     def of_pool(self, x: Any, is_ceil: bool, is_channels_last: bool) -> dict[str, Any]:
         """The options of a pool."""
         rank = len(x.shape)
         _expect_rank(rank, tuple(_SPATIAL))
-        layout = (channels_last if is_channels_last else channels_first)(rank)
+        layout = image_layout(rank, is_channels_last)
         sizes = [size for size, axis in zip(x.shape, layout, strict=True) if axis not in "NC"]
         assert self.kernel_shape is not None
         start, end = self.padding(sizes, self.kernel_shape)
@@ -71,11 +81,9 @@ class Windows(NamedTuple):
         """The start and the end padding of each axis."""
         count = len(kernel)
         if self.auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-            strides, dilations = self.strides or (1,) * count, self.dilations or (1,) * count
-            spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
             totals = [
-                max((-(-size // s) - 1) * s + span - size, 0)
-                for size, s, span in zip(sizes, strides, spans, strict=True)
+                max(same_padding(size, span, stride), 0)
+                for size, span, stride in zip(sizes, *self._steps(kernel), strict=True)
             ]
             halves = tuple((t // 2, t - t // 2) for t in totals)
             if self.auto_pad == "SAME_LOWER":
@@ -88,20 +96,20 @@ class Windows(NamedTuple):
     def _ceiling(self, sizes: list[Any], start: Any, end: Any) -> tuple[int, ...]:
         """The end padding with which as many windows fit as begin inside the padded image."""
         assert self.kernel_shape is not None
-        count = len(sizes)
-        strides, dilations = self.strides or (1,) * count, self.dilations or (1,) * count
         found = []
-        for size, a, b, k, s, d in zip(
-            sizes, start, end, self.kernel_shape, strides, dilations, strict=True
-        ):
-            rest = size + a + b - ((k - 1) * d + 1)
-            windows = -(-rest // s) + 1
-            if (windows - 1) * s >= size + a:  # the last one would begin in the end padding
+        steps = self._steps(self.kernel_shape)
+        for size, a, b, span, stride in zip(sizes, start, end, *steps, strict=True):
+            windows = output_size(size + a + b + stride - 1, span, stride)
+            if (windows - 1) * stride >= size + a:  # the last one would begin in the end padding
                 windows -= 1
-            found.append(b + (windows - 1) * s - rest)
-        if any(more < 0 for more in found):
-            found = [max(more, 0) for more in found]
+            found.append(max((windows - 1) * stride + span - size - a, 0))
         return tuple(found)
+
+    def _steps(self, kernel: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The pixels that the kernel spans, and the stride, of each axis."""
+        ones = (1,) * len(kernel)
+        dilations = self.dilations or ones
+        return tuple(map(dilated_size, kernel, dilations)), self.strides or ones
 
 
 def _expect_rank(rank: int, known: tuple[int, ...]) -> None:

@@ -14,7 +14,6 @@ Pass = Callable[[Graph], Graph]
 PASSES: tuple[Pass, ...] = (
     drop_identities,
     fold_constants,
-    revive_dead_channels,
     drop_clamps,
     fuse_qdq,
     fold_constants,
