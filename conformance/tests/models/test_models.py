@@ -344,7 +344,6 @@ def test_dmlax(name: str, arithmetic: str, variant: str, judged: int) -> None:
     assert (found.verdict, found.details, found.judged) == ("exact", (), judged)
 
 
-@pytest.mark.xfail(strict=True, reason="dmlax rounds the product of HardSigmoid apart")
 def test_dmlax_rounds_a_hard_sigmoid_once() -> None:
     found = judge(start("dmlax"), MODELS["inverted_residual"], "exact", "jit")
     assert found.verdict == "exact"

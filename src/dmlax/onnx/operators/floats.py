@@ -15,6 +15,7 @@ import numpy as np
 from jax import lax
 
 from dmlax._core import float_bits
+from dmlax._core.requantize import Arithmetic
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
 from dmlax.onnx.operators.values import as_known, device_dtype, integers, is_known, to_device
@@ -184,19 +185,22 @@ def power(x: Tensor, exponent: Parameter, /) -> Any:
 
 
 @operator("HardSigmoid", 6, 22)
-def hard_sigmoid(x: Tensor, /, *, alpha: float = 0.2, beta: float = 0.5) -> Any:
-    """max(min(alpha x + beta, 1), 0), the product and the sum each rounded."""
+def hard_sigmoid(
+    x: Tensor, /, *, alpha: float = 0.2, beta: float = 0.5, arithmetic: Arithmetic
+) -> Any:
+    """max(min(alpha x + beta, 1), 0), rounded once; "float32" rounds the product, too."""
     x = to_device(x)
-    scaled = multiply(x, jnp.full(x.shape, alpha, x.dtype))
-    line = float_bits.add(scaled, jnp.full(x.shape, beta, x.dtype))
-    return jnp.clip(line, 0, 1)
+    slope, start = (jnp.full(x.shape, each, x.dtype) for each in (alpha, beta))
+    if arithmetic == "exact":
+        return jnp.clip(float_bits.fma(jnp.asarray(x), slope, start), 0, 1)
+    return jnp.clip(float_bits.add(multiply(x, slope), start), 0, 1)
 
 
 @operator("HardSwish", 14, 22)
-def hard_swish(x: Tensor, /) -> Any:
+def hard_swish(x: Tensor, /, *, arithmetic: Arithmetic) -> Any:
     """X times its hard sigmoid of slope 1/6."""
     x = to_device(x)
-    return multiply(x, hard_sigmoid(x, alpha=1 / 6, beta=0.5))
+    return multiply(x, hard_sigmoid(x, alpha=1 / 6, beta=0.5, arithmetic=arithmetic))
 
 
 @operator("LeakyRelu", 6, 16)
