@@ -33,6 +33,7 @@ TESTED_ONCE = (  # on the oldest pair; the golden vectors, the laws and the near
     "tests/nonzero/test_nonzero_coordinates.py",
     "tests/test_integrations.py",
     "tests/test_migrating.py",
+    "tests/test_onnxruntime_binary.py",
     "tests/test_packaging.py",
     "tests/test_properties.py",
     "tests/test_strict_modes.py",

@@ -15,7 +15,7 @@ from tables import table as _table
 import dmlax
 from dmlax import directml
 from dmlax._core.dispatch import PLATFORMS
-from dmlax._operators import OPERATORS
+from dmlax._operators import OPERATORS, SUPPORT
 from dmlax.directml.support import Support, Table
 from dmlax.directml.tensors import INTRODUCED, REQUIRED, SIZES_COUNT, TENSOR_RULES
 
@@ -79,7 +79,7 @@ class Descriptors(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """One entry each."""
-        first, *others = (f"dmlax.directml.{row.directml.desc.__name__}" for row in OPERATORS)
+        first, *others = (f"dmlax.directml.{desc.__name__}" for desc in SUPPORT)
         entries = [f".. autoclass:: {first}\n   :inherited-members:"]
         entries += [f".. autoclass:: {name}" for name in others]
         text = "\n\n".join(entries)
@@ -150,7 +150,7 @@ def _stated(page: str | None) -> str:
 
 
 def _support(operator: str) -> Support:
-    return next(row.directml for row in OPERATORS if row.directml.desc.operator == operator)
+    return next(support for desc, support in SUPPORT.items() if desc.operator == operator)
 
 
 def _check_coverage(app: Sphinx, env: Any) -> None:

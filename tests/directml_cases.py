@@ -9,7 +9,7 @@ from dmlax._operators import OPERATORS
 
 Fields = dict[str, Any]
 
-DESCS = {row.name: row.directml.desc for row in OPERATORS}
+DESCS = {row.name: row.directml.desc for row in OPERATORS if row.directml}
 NAMES = {name: desc.operator for name, desc in DESCS.items()}
 LEVELS = [level.name.removeprefix("LEVEL_") for level in directml.FeatureLevel]
 

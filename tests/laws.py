@@ -17,6 +17,10 @@ W = draw(2, np.int8, (4, 4, 2, 2))
 ZERO = np.uint8(100)
 ZEROS = np.int8([1, -2, 3, 0])
 BIAS = draw(3, np.int32, 4) >> 20
+BINARY_SCALES = (np.float32(0.03), np.float32(-0.01), np.float32(0.05))
+ADDEND = draw(9, np.int8, (4, 5, 5))
+GATE = draw(7, np.int8, (4, 1, 1))
+TABLE = draw(8, np.int8, 256)
 FLOATS = (draw(4, np.int16, (N, 4, 6)) / 64).astype(np.float32)
 SPARSE = np.where(draw(5, np.uint8, (N, 3, 11)) < 90, draw(6, np.int8, (N, 3, 11)), 0)
 
@@ -62,6 +66,23 @@ def integer(x, w, zx, zw, **options):
 quantize = dmlax.element_wise_quantize_linear
 dequantize = dmlax.element_wise_dequantize_linear
 named = functools.partial
+
+
+def binary(function, a, b, sa, sb, sy, za, zb, zy, **options):
+    return function(
+        *(a, b),
+        a_scale=sa,
+        b_scale=sb,
+        output_scale=sy,
+        a_zero_point=za,
+        b_zero_point=zb,
+        output_zero_point=zy,
+        **options,
+    )
+
+
+add = named(binary, dmlax.element_wise_quantized_linear_add)
+multiply = named(binary, dmlax.element_wise_quantized_linear_multiply)
 PREPARED = dmlax.prepare_filter(W, filter_zero_point=ZEROS)
 LAWS = [
     Law("nonzero", dmlax.nonzero_coordinates, (SPARSE,), per_image=False),
@@ -88,4 +109,17 @@ LAWS = [
     Law("quantize int32", quantize, (FLOATS.astype(np.int32), np.float32(1.7))),
     Law("dequantize", named(dequantize, axis=1), (X, SCALES[1], np.arange(4, dtype=np.uint8))),
     Law("dequantize to float16", dequantize, (W, np.float16(0.02))),
+    Law("add", add, (X, ADDEND, *BINARY_SCALES, ZERO, np.int8(-3), ZERO)),
+    Law(
+        "add, float32",
+        named(add, arithmetic="float32"),
+        (X, ADDEND, *BINARY_SCALES, ZERO, np.int8(-3), ZERO),
+    ),
+    Law("multiply", multiply, (X, GATE, *BINARY_SCALES, ZERO, np.int8(-7), np.int8(5))),
+    Law(
+        "multiply, float32",
+        named(multiply, arithmetic="float32"),
+        (X, GATE, *BINARY_SCALES, ZERO, np.int8(-7), np.int8(5)),
+    ),
+    Law("lookup", dmlax.quantized_lookup, (X, TABLE)),
 ]

@@ -4,6 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from dmlax._binary import api as binary
+from dmlax._binary.directml import (
+    ELEMENT_WISE_QUANTIZED_LINEAR_ADD,
+    ElementWiseQuantizedLinearAddOperatorDesc,
+)
 from dmlax._convolution import api as convolution
 from dmlax._convolution.directml import (
     CONVOLUTION_INTEGER,
@@ -19,6 +24,7 @@ from dmlax._elementwise.directml import (
     ElementWiseDequantizeLinearOperatorDesc,
     ElementWiseQuantizeLinearOperatorDesc,
 )
+from dmlax._lookup import api as lookup
 from dmlax._nonzero import api as nonzero
 from dmlax._nonzero.directml import NONZERO_COORDINATES, NonzeroCoordinatesOperatorDesc
 from dmlax.directml.support import Support
@@ -27,6 +33,7 @@ __all__ = [  # the descriptors' classes, which `dmlax.directml` exports
     "ConvolutionIntegerOperatorDesc",
     "ElementWiseDequantizeLinearOperatorDesc",
     "ElementWiseQuantizeLinearOperatorDesc",
+    "ElementWiseQuantizedLinearAddOperatorDesc",
     "NonzeroCoordinatesOperatorDesc",
     "QuantizedLinearConvolutionOperatorDesc",
 ]
@@ -39,14 +46,14 @@ class OperatorRow:
     Attributes:
       function: the public function, which has the operator's name.
       operator: its lowerings, for dispatch.
-      directml: its descriptor, support tables and call.
       dtypes: those of its tensors, in words, for the table of operators.
+      directml: its descriptor, support tables and call; None where DirectML has no such operator.
     """
 
     function: Callable[..., Any]
     operator: dispatch.Operator
-    directml: Support
     dtypes: str
+    directml: Support | None = None
 
     @property
     def name(self) -> str:
@@ -62,32 +69,48 @@ OPERATORS = (
     OperatorRow(
         nonzero.nonzero_coordinates,
         nonzero.NONZERO,
-        NONZERO_COORDINATES,
         "bool, (u)int8 to (u)int64, float16, bfloat16, float32, float64",
+        NONZERO_COORDINATES,
     ),
     OperatorRow(
         convolution.quantized_linear_convolution,
         convolution.QUANTIZED,
-        QUANTIZED_LINEAR_CONVOLUTION,
         "int8 and uint8, mixed; scales float32; bias int32",
+        QUANTIZED_LINEAR_CONVOLUTION,
     ),
     OperatorRow(
         convolution.convolution_integer,
         convolution.INTEGER,
-        CONVOLUTION_INTEGER,
         "int8 and uint8, mixed, to int32",
+        CONVOLUTION_INTEGER,
     ),
     OperatorRow(
         elementwise.element_wise_quantize_linear,
         elementwise.QUANTIZE,
-        ELEMENT_WISE_QUANTIZE_LINEAR,
         "float32, float16, int32 to int8, uint8",
+        ELEMENT_WISE_QUANTIZE_LINEAR,
     ),
     OperatorRow(
         elementwise.element_wise_dequantize_linear,
         elementwise.DEQUANTIZE,
-        ELEMENT_WISE_DEQUANTIZE_LINEAR,
         "(u)int8, (u)int16, (u)int32 to float32, float16",
+        ELEMENT_WISE_DEQUANTIZE_LINEAR,
+    ),
+    OperatorRow(
+        binary.element_wise_quantized_linear_add,
+        binary.ADD,
+        "int8 and uint8, mixed; scales float32",
+        ELEMENT_WISE_QUANTIZED_LINEAR_ADD,
+    ),
+    OperatorRow(
+        binary.element_wise_quantized_linear_multiply,
+        binary.MULTIPLY,
+        "int8 and uint8, mixed; scales float32",
+    ),
+    OperatorRow(
+        lookup.quantized_lookup,
+        lookup.LOOKUP,
+        "int8 and uint8, mixed",
     ),
 )
-SUPPORT = {row.directml.desc: row.directml for row in OPERATORS}
+SUPPORT = {row.directml.desc: row.directml for row in OPERATORS if row.directml}

@@ -70,6 +70,58 @@ def test_divide_keeps_infinities_and_nan_and_zero():
     np.testing.assert_array_equal(jax.jit(float_bits.divide)(x, y), x / y)
 
 
+def rounded(value):
+    """A fraction as float32."""
+    real = floats.Real(value < 0, abs(value))
+    return np.uint32(floats.encode(real, "float32")).view(np.float32)
+
+
+def test_fma_is_rounded_once(how):
+    """Sums that cancel, sums that lie apart, ties, subnormals and overflow."""
+    x, y = (each[:1_500] for each in pairs(40))
+    with np.errstate(all="ignore"):
+        product = x.astype(float) * y
+        near = (-product * np.exp2(np.random.default_rng(0).integers(-30, 30, len(x)))).astype(
+            np.float32
+        )
+        cancelled = (-product).astype(np.float32)
+    for z in (wild_floats(42, len(x)), near, cancelled):
+        z = np.where(np.isfinite(z), z, np.float32(1))
+        rows = [tuple(map(Fraction, map(float, row))) for row in zip(x, y, z, strict=True)]
+        wanted = np.array([rounded(a * b + c) for a, b, c in rows], np.float32)
+        assert_same(how(float_bits.fma)(x, y, z), wanted)
+
+
+def test_add_and_subtract_are_ieee_of_any_values(how):
+    special = np.float32([0.0, -0.0, np.inf, -np.inf, np.nan, *SPECIAL])
+    grid = [each.ravel() for each in np.meshgrid(special, special)]
+    x, y = (np.concatenate(each) for each in zip(pairs(50), grid, strict=True))
+    for ours, numpys in ((float_bits.add, np.add), (float_bits.subtract, np.subtract)):
+        expected, found = numpy_float32(numpys, x, y), np.asarray(how(ours)(x, y))
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+        assert_same(np.where(np.isnan(found), 0, found), np.where(np.isnan(expected), 0, expected))
+
+
+def test_fma_of_infinities_nan_and_zeros_is_ieee(how):
+    inf, nan = np.inf, np.nan
+    rows = [
+        ((inf, 0, 1), nan),
+        ((1e-45, inf, 1), inf),
+        ((inf, -2, inf), nan),
+        ((inf, 2, inf), inf),
+        ((3e38, 3e38, -inf), -inf),
+        ((nan, 0, 0), nan),
+        ((1, 2, nan), nan),
+        ((-1, 2, inf), inf),
+        ((0, -1, -0.0), -0.0),
+        ((0, 1, -0.0), 0.0),
+        ((2, 3, -6), 0.0),
+    ]
+    found = np.asarray(how(float_bits.fma)(*np.float32([row for row, _ in rows]).T))
+    np.testing.assert_array_equal(found, np.float32([wanted for _, wanted in rows]))
+    assert np.signbit(found[-3:]).tolist() == [True, False, False]
+
+
 @pytest.mark.parametrize("name", ["multiply", "divide"])
 def test_products_and_quotients_agree_with_fractions(name):
     x, y = (a[:500] for a in pairs(30))

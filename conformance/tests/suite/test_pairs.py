@@ -76,7 +76,17 @@ def width(vector: Vector) -> str:
 
 
 def sizes_of(vector: Vector) -> tuple[int, ...]:
+    if "ATensor" in vector.inputs:
+        return vector.outputs["OutputTensor"].sizes
     return vector.inputs["InputTensor"].sizes
+
+
+def repeats(vector: Vector) -> str:
+    """Say which of two tensors repeats to the sizes of the output."""
+    sizes = [vector.inputs[f"{name}Tensor"].sizes != sizes_of(vector) for name in ("A", "B")]
+    return {(False, False): "none", (True, False): "a", (False, True): "b"}.get(
+        (sizes[0], sizes[1]), "both"
+    )
 
 
 READ: dict[str, Read] = {
@@ -100,6 +110,11 @@ READ: dict[str, Read] = {
     "output zero point": parameter("OutputZeroPointTensor"),
     "filter scale": parameter("FilterScaleTensor"),
     "bias": parameter("BiasTensor"),
+    "a": dtype_of("ATensor"),
+    "b": dtype_of("BTensor"),
+    "a zero point": parameter("AZeroPointTensor"),
+    "b zero point": parameter("BZeroPointTensor"),
+    "repeats": repeats,
     "scale": broadcast("ScaleTensor"),
     "zero point": broadcast("ZeroPointTensor"),
 }

@@ -124,6 +124,8 @@ COVERED = {
     },
     "element_wise_quantize_linear": {"float32", "float16", "int32"},
     "element_wise_dequantize_linear": {"int8", "int16", "int32", "uint8", "uint16", "uint32"},
+    "quantized_lookup": {"int8", "uint8"},
+    "dynamic_quantize_linear": {"float32", "float16"},
 }
 
 

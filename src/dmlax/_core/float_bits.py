@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
@@ -47,6 +48,14 @@ def float_format(dtype: DTypeLike) -> FloatFormat:
 
 
 Wide = tuple[Array, Array]  # (high, low) uint32 limbs of a 64-bit integer
+
+
+class WideFloat(NamedTuple):
+    """A number as `magnitude * 2**exponent`, with the magnitude below 2**62."""
+
+    negative: Array
+    magnitude: Wide
+    exponent: Array
 
 
 class Unpacked(NamedTuple):
@@ -107,6 +116,39 @@ def shift_left_wide(a: Wide, count: Array) -> Wide:
     return (a[0] << count) | ((a[1] >> 1) >> (31 - count)), a[1] << count
 
 
+def shift_right_sticky(a: Wide, count: Array) -> Wide:
+    """a >> count for any a below 2**63; the last bit is set if a bit was lost."""
+    count = jnp.clip(count, 0, 63).astype(jnp.uint32)
+    whole, part = count >= 32, count & 31
+    high, low = jnp.where(whole, 0, a[0]), jnp.where(whole, a[0], a[1])
+    lost = (low & ((jnp.uint32(1) << part) - 1)) | jnp.where(whole, a[1], 0)
+    low = (low >> part) | ((high << 1) << (31 - part))
+    return high >> part, low | (lost != 0).astype(jnp.uint32)
+
+
+def add_wide(a: WideFloat, b: WideFloat) -> WideFloat:
+    """a + b below 2**63 of the greater exponent's units; the last bit is set if a bit was lost."""
+    x, y = _exponent_of_addend(a), _exponent_of_addend(b)
+    a_high, a_low = shift_right_sticky(a.magnitude, y - x)
+    b_high, b_low = shift_right_sticky(b.magnitude, x - y)
+    # A difference is a + ~b + 1; where b is greater, its complement's.
+    differs = a.negative ^ b.negative
+    flip = jnp.where(differs, jnp.uint32(0xFFFFFFFF), jnp.uint32(0))
+    low = a_low + (b_low ^ flip) + (flip & 1)
+    carry = jnp.where(differs, a_low >= b_low, low < a_low).astype(jnp.uint32)
+    high = a_high + (b_high ^ flip) + carry
+    below = high >> 31 != 0
+    high = jnp.where(below, ~high + (low == 0).astype(jnp.uint32), high)
+    low = jnp.where(below, ~low + 1, low)
+    return WideFloat(a.negative ^ below, (high, low), jnp.maximum(x, y))
+
+
+def _exponent_of_addend(a: WideFloat) -> Array:
+    """The exponent; of 0, one below all others, so that it costs the other addend no bits."""
+    high, low = a.magnitude
+    return jnp.where((high | low) != 0, a.exponent, -4096)
+
+
 def quotient_digit(remainder: Array, inverse: Array) -> Array:
     """The largest digit, or the one before it, that leaves a positive rest.
 
@@ -123,6 +165,50 @@ def multiply(x: Array, y: Array) -> Array:
     a, b = unpack(x), unpack(y)
     product = multiply_wide(a.mantissa, b.mantissa)
     return pack(a.negative ^ b.negative, product, a.exponent + b.exponent, jnp.float32)
+
+
+def fma(x: Array, y: Array, z: Array) -> Array:
+    """The IEEE float32 value of x * y + z, rounded once, for any operands."""
+    a, b, c = unpack(x), unpack(y), unpack(z)
+    product = WideFloat(
+        a.negative ^ b.negative,
+        shift_left_wide(multiply_wide(a.mantissa, b.mantissa), jnp.uint32(14)),
+        a.exponent + b.exponent - 14,
+    )
+    addend = WideFloat(c.negative, (c.mantissa << 6, jnp.zeros_like(c.mantissa)), c.exponent - 38)
+    total = add_wide(product, addend)
+    value = pack(total.negative, total.magnitude, total.exponent, jnp.float32)
+    high, low = total.magnitude
+    is_negative_zero = ((high | low) == 0) & product.negative & addend.negative
+    value = jnp.where(is_negative_zero, jnp.float32(-0.0), value)
+    return _with_special_operands(value, (x, y, z), (a, b, c))
+
+
+def _with_special_operands(
+    value: Array, operands: tuple[Array, Array, Array], parts: tuple[Unpacked, Unpacked, Unpacked]
+) -> Array:
+    """x * y + z where one of them is an infinity or NaN, elsewhere the value."""
+    x, y, z = map(is_infinite, operands)
+    a, b, c = parts
+    negative = jnp.where(x | y, a.negative ^ b.negative, c.negative)
+    infinite = jnp.where(negative, jnp.float32(-jnp.inf), jnp.float32(jnp.inf))
+    undefined = (x & (b.mantissa == 0)) | (y & (a.mantissa == 0))
+    undefined |= (x | y) & z & (negative ^ c.negative)
+    for operand in operands:
+        undefined |= is_nan(operand)
+    value = jnp.where(x | y | z, infinite, value)
+    return jnp.where(undefined, jnp.float32(jnp.nan), value)
+
+
+def add(x: Array, y: Array) -> Array:
+    """The IEEE float32 sum of any values, subnormals kept."""
+    return fma(x, jnp.float32(1), y)
+
+
+def subtract(x: Array, y: Array) -> Array:
+    """The IEEE float32 difference of any values, subnormals kept."""
+    negated = lax.bitcast_convert_type(raw_bits(y) ^ np.uint32(FLOAT32.sign), jnp.float32)
+    return add(x, negated)
 
 
 def divide(x: Array, y: Array) -> Array:

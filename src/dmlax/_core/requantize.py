@@ -26,7 +26,7 @@ _LIMBS = 5  # of the long division: two for the integer part, three for the frac
 _24_BITS = (1 << 24) - 1
 _TIE_TO_EVEN = 1 << 12  # in units of 2**-63: above the truncation error, below the nearest non-tie
 _SATURATED = np.uint32(1 << 31)  # no |accumulator| exceeds it
-_MAGNITUDE_LIMIT = 255  # |round(v)| of this or more saturates whatever the zero point
+MAGNITUDE_LIMIT = 255  # |round(v)| of this or more saturates whatever the zero point
 
 
 class Threshold(NamedTuple):
@@ -57,12 +57,12 @@ def requantizer(
     """
     scales = jnp.broadcast_arrays(input_scale, filter_scale, output_scale)
     if arithmetic == "float32":
-        multiplier = _multiplier(*scales)
+        factor = multiplier(*scales)
         return lambda accumulator: _quantize_float32(
-            accumulator.astype(jnp.float32) * multiplier, zero_point, dtype
+            accumulator.astype(jnp.float32) * factor, zero_point, dtype
         )
     threshold = _threshold(*scales)
-    return lambda accumulator: _saturate(
+    return lambda accumulator: saturate(
         _round_by_threshold(accumulator, threshold), zero_point, dtype
     )
 
@@ -78,8 +78,8 @@ def quantize(
         one = jnp.float32(1)
         return requantizer(one, one, scale, zero_point, dtype, arithmetic)(x)
     rounded = _round_quotient(x, scale)
-    rounded = jnp.where(float_bits.is_nan(x), -2 * _MAGNITUDE_LIMIT, rounded)
-    return _saturate(rounded, zero_point, dtype)
+    rounded = jnp.where(float_bits.is_nan(x), -2 * MAGNITUDE_LIMIT, rounded)
+    return saturate(rounded, zero_point, dtype)
 
 
 def dequantize(x: Array, scale: Array, zero_point: Array | None) -> Array:
@@ -100,12 +100,23 @@ def _unsigned(x: Array) -> Array:
     return x.astype(jnp.uint32)
 
 
-def _saturate(rounded: Array, zero_point: Array | None, dtype: DTypeLike) -> Array:
+def saturate(rounded: Array, zero_point: Array | None, dtype: DTypeLike) -> Array:
     """clamp(rounded + zero_point) for |rounded| below 2**30."""
     limits = np.iinfo(np.dtype(dtype))
     if zero_point is not None:
         rounded = rounded + zero_point.astype(jnp.int32)
     return jnp.clip(rounded, limits.min, limits.max).astype(dtype)
+
+
+def round_float32(value: Array, dtype: DTypeLike) -> Array:
+    """ONNX Runtime's conversion of a float32 that has the zero point: round, then clamp.
+
+    It is that of an x86-64 processor, so NaN and what no int32 holds give the lowest value.
+    """
+    limits = np.iinfo(np.dtype(dtype))
+    value = jnp.where(value < 2.0**31, value, jnp.float32(limits.min))
+    value = jnp.clip(value, limits.min, limits.max)
+    return lax.round(value, lax.RoundingMethod.TO_NEAREST_EVEN).astype(jnp.int32).astype(dtype)
 
 
 def _quantize_float32(value: Array, zero_point: Array | None, dtype: DTypeLike) -> Array:
@@ -130,7 +141,7 @@ def _round_quotient(x: Array, scale: Array) -> Array:
     estimate = jnp.where(
         float_bits.is_infinite(x), jnp.float32(jnp.inf), ratio * float_bits.power_of_two(shift - 1)
     )
-    below = jnp.minimum(estimate, _MAGNITUDE_LIMIT).astype(jnp.int32)
+    below = jnp.minimum(estimate, MAGNITUDE_LIMIT).astype(jnp.int32)
     # The difference is below 2**25, so that arithmetic modulo 2**32 gets it right.
     doubled = a.mantissa << jnp.maximum(shift, 0).astype(jnp.uint32)
     middle = s.mantissa * (2 * below + 1).astype(jnp.uint32)
@@ -144,7 +155,7 @@ def _round_by_threshold(accumulator: Array, threshold: Threshold) -> Array:
     """round(accumulator * scale), ties to even; above 255, any value above 255."""
     magnitude = lax.bitcast_convert_type(jnp.abs(accumulator), jnp.uint32)  # |INT_MIN| fits
     estimate = magnitude.astype(jnp.float32) * jnp.abs(threshold.estimate)
-    below = jnp.minimum(estimate, _MAGNITUDE_LIMIT).astype(jnp.int32).astype(jnp.uint32)
+    below = jnp.minimum(estimate, MAGNITUDE_LIMIT).astype(jnp.int32).astype(jnp.uint32)
     twice = 2 * below + 1
     high, middle, low = threshold.fraction
     carry = low * twice + ((~below & 1) * _TIE_TO_EVEN)
@@ -167,7 +178,7 @@ def _compute_once(x: Array, *sources: Array) -> Array:
 
 
 @jax.jit  # traced once for scales of the same shape, as is `_threshold`
-def _multiplier(input_scale: Array, filter_scale: Array, output_scale: Array) -> Array:
+def multiplier(input_scale: Array, filter_scale: Array, output_scale: Array) -> Array:
     """The float32 multiplier of ONNX Runtime: a product and a quotient, each rounded."""
     value = float_bits.divide(float_bits.multiply(input_scale, filter_scale), output_scale)
     bits = _compute_once(float_bits.raw_bits(value), input_scale, filter_scale, output_scale)

@@ -16,6 +16,9 @@ _TARGETS = (
     "dmlax_convolution",
     "dmlax_quantize_linear",
     "dmlax_dequantize_linear",
+    "dmlax_quantized_add",
+    "dmlax_quantized_multiply",
+    "dmlax_lookup",
 )
 _LIBRARY = "_native.so"
 _ABSENT = "_native_absent.txt"  # the build's reason

@@ -16,10 +16,12 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..operators.nonzero_coordinates.meaning import effective_rank
 from .base import Array, Case, Unsupported
 
+DYNAMIC = ("OutputTensor", "OutputScaleTensor", "OutputZeroPointTensor")
 REFUSED = "refused without a code"
 LENGTH = 200
 
@@ -67,6 +69,9 @@ def known(calls: Any, case: Case) -> Any:
 
 def named(case: Case, answer: Any) -> Mapping[str, Any]:
     """Name the outputs of an answer."""
+    if case.operator == "dynamic_quantize_linear":
+        pairs = zip(DYNAMIC, answer, strict=True)
+        return {name: np.asarray(own).reshape(case.outputs[name].sizes) for name, own in pairs}
     if "OutputTensor" in case.outputs:
         return {"OutputTensor": answer}
     return coordinates(case, *answer) if isinstance(answer, tuple) else coordinates(case, answer)
@@ -104,6 +109,15 @@ def axes_of(shape: Iterable[int]) -> list[int]:
 def zero(case: Case, name: str, dtype: Any) -> Array:
     """Return a zero point, which is 0 of this data type where the case has none."""
     return case.inputs.get(name, np.zeros((), dtype))
+
+
+def real_values(case: Case, name: str) -> npt.NDArray[np.float64]:
+    """Return (tensor - zero point) * scale of A or B in float64."""
+    x = case.inputs[f"{name}Tensor"]
+    own = one_value(zero(case, f"{name}ZeroPointTensor", x.dtype))
+    scale = one_value(case.inputs[f"{name}ScaleTensor"])
+    difference = x.astype(np.int32) - own.astype(np.int32)
+    return np.asarray(difference * scale.astype(np.float64))
 
 
 def window_pairs(case: Case) -> list[tuple[int, int]]:

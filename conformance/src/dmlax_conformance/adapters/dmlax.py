@@ -17,6 +17,7 @@ from typing import Any
 from ..errors import NotStartable
 from ..format.descs import buffer
 from ..format.tensors import from_numpy, to_numpy
+from ..operators import OPERATORS
 from ..operators.descs import express, feature_levels
 from ..operators.rules import RULES
 from .base import Case, SpecViolation, Unsupported
@@ -192,7 +193,8 @@ class _Named:
 def _known(case: Case, variant: str) -> Operands | None:
     """Return the tensors that a compiler knows, or None where nothing is compiled."""
     if variant == CONSTANT:
-        return {name: array for name, array in case.inputs.items() if name != "InputTensor"}
+        first = OPERATORS[case.operator].tensors[0].tensor
+        return {name: array for name, array in case.inputs.items() if name != first}
     if variant != JIT:
         return None
     scales = "values:known" in case.requires  # a case about values that are known beforehand
@@ -254,7 +256,8 @@ def _outputs(case: Case, result: Any) -> dict[str, Any]:
     """Name the results: an array is the output, a named tuple has one a field."""
     if not hasattr(result, "_asdict"):
         return {"OutputTensor": result}
-    named = {f"Output{_camel(name)}Tensor": value for name, value in result._asdict().items()}
+    parts = {name.removeprefix("output"): value for name, value in result._asdict().items()}
+    named = {f"Output{_camel(name)}Tensor": value for name, value in parts.items()}
     return {name: _reshaped(name, value, case.outputs[name].sizes) for name, value in named.items()}
 
 

@@ -79,6 +79,40 @@ class Jnp(Library):
         x, zero_point, scale = (given[name].astype("float32") for name in names)
         return ((x - zero_point) * scale).astype(given["ScaleTensor"].dtype)
 
+    def element_wise_quantized_linear_add(self, case: Case, given: Mapping[str, Any]) -> Any:
+        """Add what both stand for."""
+        return self._quantized(case, given, self._real(given, "A") + self._real(given, "B"))
+
+    def element_wise_quantized_linear_multiply(self, case: Case, given: Mapping[str, Any]) -> Any:
+        """Multiply what both stand for."""
+        return self._quantized(case, given, self._real(given, "A") * self._real(given, "B"))
+
+    def _real(self, given: Mapping[str, Any], name: str) -> Any:
+        point = given[f"{name}ZeroPointTensor"].astype("int32")
+        difference = given[f"{name}Tensor"].astype("int32") - point
+        return difference.astype("float32") * given[f"{name}ScaleTensor"]
+
+    def _quantized(self, case: Case, given: Mapping[str, Any], values: Any) -> Any:
+        rounded = self._np.round(values / given["OutputScaleTensor"])
+        return self._clamped(case, rounded, given["OutputZeroPointTensor"])
+
+    def quantized_lookup(self, case: Case, given: Mapping[str, Any]) -> Any:
+        """Take entries."""
+        x = given["InputTensor"]
+        places = x.astype("int32") - self._np.iinfo(x.dtype).min
+        return self._np.take(given["TableTensor"], places)
+
+    def dynamic_quantize_linear(self, case: Case, given: Mapping[str, Any]) -> Any:
+        """Find the range, then quantize."""
+        x, dtype = given["InputTensor"].astype("float32"), case.outputs["OutputTensor"].dtype
+        low, high = (find(x, initial=0) for find in (self._np.min, self._np.max))
+        scale = (high - low) / 255
+        scale = self._np.where(scale == 0, 1, scale)
+        limits = self._np.iinfo(dtype)
+        point = self._np.clip(limits.min - low / scale, limits.min, limits.max)
+        point = self._np.round(point).astype(dtype)
+        return self._clamped(case, self._np.round(x / scale), point), scale, point
+
     def _clamped(self, case: Case, values: Any, zero_point: Any) -> Any:
         dtype = case.outputs["OutputTensor"].dtype
         limits = self._np.iinfo(dtype)
@@ -90,11 +124,18 @@ def _parameters(case: Case) -> dict[str, Array]:
     """Return the inputs, parameters as scalars or vectors, and 0 for a missing zero point."""
     given = dict(case.inputs)
     own = {"InputTensor": "InputZeroPointTensor", "FilterTensor": "FilterZeroPointTensor"}
+    if "ATensor" in given:
+        dtypes = {name: given[f"{name}Tensor"].dtype for name in ("A", "B")}
+        dtypes["Output"] = np.dtype(case.outputs["OutputTensor"].dtype)
+        for name, kind in dtypes.items():
+            point, scale = f"{name}ZeroPointTensor", f"{name}ScaleTensor"
+            given |= {point: one_value(zero(case, point, kind)), scale: one_value(given[scale])}
+        return given
     if case.operator.startswith("element_wise"):
         x, result = case.inputs["InputTensor"].dtype, case.outputs["OutputTensor"].dtype
         dtype = result if case.operator == "element_wise_quantize_linear" else x
         return given | {"ZeroPointTensor": zero(case, "ZeroPointTensor", dtype)}
-    if case.operator == "nonzero_coordinates":
+    if case.operator in ("nonzero_coordinates", "quantized_lookup", "dynamic_quantize_linear"):
         return given
     for tensor, name in own.items():
         given[name] = zero(case, name, case.inputs[tensor].dtype)

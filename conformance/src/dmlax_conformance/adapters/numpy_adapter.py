@@ -7,7 +7,7 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
 from .base import Array, Case
-from .common import Library, channels, window_pairs, zero
+from .common import Library, channels, one_value, real_values, window_pairs, zero
 
 Sums = npt.NDArray[np.int32]
 
@@ -73,6 +73,41 @@ def element_wise_dequantize_linear(case: Case) -> Array:
     x, scale = case.inputs["InputTensor"], case.inputs["ScaleTensor"]
     difference = np.subtract(x, zero(case, "ZeroPointTensor", x.dtype), dtype=np.int64)
     return np.multiply(difference, scale, dtype=np.float64).astype(scale.dtype)
+
+
+def element_wise_quantized_linear_add(case: Case) -> Array:
+    """Add what both stand for."""
+    return _quantized(case, real_values(case, "A") + real_values(case, "B"))
+
+
+def element_wise_quantized_linear_multiply(case: Case) -> Array:
+    """Multiply what both stand for."""
+    return _quantized(case, real_values(case, "A") * real_values(case, "B"))
+
+
+def _quantized(case: Case, values: npt.NDArray[np.float64]) -> Array:
+    dtype = case.outputs["OutputTensor"].dtype
+    point = one_value(zero(case, "OutputZeroPointTensor", dtype))
+    scale = one_value(case.inputs["OutputScaleTensor"]).astype(np.float64)
+    return _clamped(np.rint(values / scale) + point, dtype)
+
+
+def quantized_lookup(case: Case) -> Array:
+    """Take entries."""
+    x = case.inputs["InputTensor"]
+    lowest = -128 if x.dtype == np.int8 else 0
+    return np.asarray(case.inputs["TableTensor"][x.astype(np.int64) - lowest])
+
+
+def dynamic_quantize_linear(case: Case) -> tuple[Array, ...]:
+    """Find the range in float64, then quantize."""
+    x, dtype = case.inputs["InputTensor"].astype(np.float64), case.outputs["OutputTensor"].dtype
+    low, high = np.min(x, initial=0), np.max(x, initial=0)
+    scale = np.float32((high - low) / 255) or np.float32(1)
+    limits = np.iinfo(dtype)
+    point = np.clip(np.rint(limits.min - low / np.float64(scale)), limits.min, limits.max)
+    output = _clamped(np.rint(x / np.float64(scale)) + point, dtype)
+    return output, np.asarray(scale), np.asarray(point).astype(dtype)
 
 
 def _clamped(values: npt.NDArray[np.float64], dtype: str) -> Array:

@@ -1,4 +1,4 @@
-"""The five operators as ONNX models of one node, and a case's tensors as their inputs.
+"""Operators as ONNX models of one node, and a case's tensors as their inputs.
 
 ONNX spells some things differently: one value is a scalar, one for each channel is a vector, and
 `pads` holds all starts and then all ends. QLinearConv has no optional zero point: 0 stands for a
@@ -8,7 +8,7 @@ missing one. Parameters of an element-wise operator are one value, or lie along 
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
@@ -31,6 +31,8 @@ class Call:
     inputs: Mapping[str, Array]
     dtype: str
     rank: int
+    domain: str = ""
+    more: Mapping[str, str] = field(default_factory=dict)  # further outputs and their types
 
 
 def call(case: Case) -> Call:
@@ -45,7 +47,10 @@ def model(asked: Call, constants: frozenset[str] = frozenset()) -> Any:
     """Return the model; inputs named in `constants` are initializers."""
     onnx: Any = import_module("onnx")
     helper, type_of = onnx.helper, onnx.helper.np_dtype_to_tensor_dtype
-    node = helper.make_node(asked.node, list(asked.inputs), [OUTPUT], **asked.attributes)
+    names = [OUTPUT, *asked.more]
+    node = helper.make_node(
+        asked.node, list(asked.inputs), names, domain=asked.domain, **asked.attributes
+    )
     given = [
         helper.make_tensor_value_info(name, type_of(array.dtype), list(array.shape))
         for name, array in asked.inputs.items()
@@ -58,14 +63,22 @@ def model(asked: Call, constants: frozenset[str] = frozenset()) -> Any:
     ]
     sizes = [None] * asked.rank
     result = helper.make_tensor_value_info(OUTPUT, type_of(np.dtype(asked.dtype)), sizes)
-    graph = helper.make_graph([node], asked.node, given, [result], held)
+    results = [result] + [
+        helper.make_tensor_value_info(name, type_of(np.dtype(dtype)), [])
+        for name, dtype in asked.more.items()
+    ]
+    graph = helper.make_graph([node], asked.node, given, results, held)
     opsets = [helper.make_opsetid("", OPSET)]
     version = helper.find_min_ir_version_for(opsets)
+    if asked.domain:
+        opsets.append(helper.make_opsetid(asked.domain, 1))
     return helper.make_model(graph, opset_imports=opsets, ir_version=version)
 
 
-def answer(case: Case, result: Array) -> Mapping[str, Array]:
-    """Return the case's outputs from the node's one output."""
+def answer(case: Case, result: Array, *more: Array) -> Mapping[str, Array]:
+    """Return the case's outputs from the node's."""
+    if more:
+        return named(case, (result, *more))
     is_rows = case.operator == "nonzero_coordinates"
     return named(case, np.moveaxis(result, 0, -1) if is_rows else result)
 
@@ -122,6 +135,37 @@ def element_wise_dequantize_linear(case: Case) -> Call:
     """Return a DequantizeLinear."""
     dtype = case.outputs["OutputTensor"].dtype
     return _element_wise(case, "DequantizeLinear", "x", {}, dtype)
+
+
+def element_wise_quantized_linear_add(case: Case) -> Call:
+    """Return ONNX Runtime's own QLinearAdd."""
+    return _binary(case, "QLinearAdd")
+
+
+def element_wise_quantized_linear_multiply(case: Case) -> Call:
+    """Return ONNX Runtime's own QLinearMul."""
+    return _binary(case, "QLinearMul")
+
+
+def _binary(case: Case, node: str) -> Call:
+    given, dtype = case.inputs, case.outputs["OutputTensor"].dtype
+    inputs: dict[str, Array] = {}
+    for label, short in {"A": "x", "B": "b", "Output": "y"}.items():
+        own = given[f"{label}Tensor"].dtype if short != "y" else np.dtype(dtype)
+        inputs |= {} if short == "y" else {short: given[f"{label}Tensor"]}
+        inputs[f"{short}_scale"] = one_value(given[f"{label}ScaleTensor"])
+        inputs[f"{short}_zero_point"] = one_value(zero(case, f"{label}ZeroPointTensor", own))
+    rank = max(inputs["x"].ndim, inputs["b"].ndim)
+    return Call(node, {}, inputs, dtype, rank, "com.microsoft")
+
+
+def dynamic_quantize_linear(case: Case) -> Call:
+    """Return a DynamicQuantizeLinear."""
+    x, dtype = case.inputs["InputTensor"], case.outputs["OutputTensor"].dtype
+    if dtype != "uint8":
+        raise Unsupported("ONNX quantizes dynamically to uint8 alone")
+    more = {"y_scale": "float32", "y_zero_point": dtype}
+    return Call("DynamicQuantizeLinear", {}, {"x": x}, dtype, x.ndim, more=more)
 
 
 def _element_wise(

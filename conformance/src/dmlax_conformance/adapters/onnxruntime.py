@@ -40,8 +40,8 @@ class OnnxRuntime(Library):
         given = {name: array for name, array in asked.inputs.items() if name not in constants}
         with refusals(*self._errors, shorten=_sentence):
             session = self._runtime.InferenceSession(written, providers=["CPUExecutionProvider"])
-            (result,) = session.run([OUTPUT], given)
-        return answer(case, result)
+            results = session.run([OUTPUT, *asked.more], given)
+        return answer(case, *results)
 
 
 def _sentence(message: str) -> str:

@@ -121,6 +121,35 @@ class Torch(Library):
             self._tensor(x), self._tensor(scale), self._tensor(zero_point), axis
         ).dequantize()
 
+    def element_wise_quantized_linear_add(self, case: Case) -> Any:
+        """Add quantized tensors."""
+        return self._binary(case, self._torch.ops.quantized.add)
+
+    def element_wise_quantized_linear_multiply(self, case: Case) -> Any:
+        """Multiply quantized tensors."""
+        return self._binary(case, self._torch.ops.quantized.mul)
+
+    def _binary(self, case: Case, function: Any) -> Any:
+        """Give PyTorch two tensors of one type, as it wants them, and the output's parameters."""
+        dtypes = {case.inputs[f"{name}Tensor"].dtype.name for name in ("A", "B")}
+        if dtypes | {case.outputs["OutputTensor"].dtype} not in ({"uint8"}, {"int8"}):
+            raise Unsupported("PyTorch adds and multiplies quantized tensors of one type")
+        parameters = [self._of_one(case, name) for name in ("A", "B", "Output")]
+        a, b = (
+            self._made(self._tensor(case.inputs[f"{name}Tensor"]), *own)
+            for name, own in zip(("A", "B"), parameters, strict=False)
+        )
+        return function(a, b, *parameters[2]).int_repr()
+
+    def _of_one(self, case: Case, name: str) -> tuple[float, int]:
+        point = zero(case, f"{name}ZeroPointTensor", np.uint8)
+        return case.inputs[f"{name}ScaleTensor"].item(), point.item()
+
+    def quantized_lookup(self, case: Case) -> Any:
+        """Take entries."""
+        x, table = (self._tensor(case.inputs[f"{name}Tensor"]) for name in ("Input", "Table"))
+        return self._torch.take(table, x.to(self._torch.int64) - self._torch.iinfo(x.dtype).min)
+
     def _parameters(self, case: Case, dtype: Any) -> tuple[int | None, Array, Array]:
         """Return scale and zero point as PyTorch takes them, and their axis if they have one."""
         x, scale = case.inputs["InputTensor"], case.inputs["ScaleTensor"]

@@ -17,6 +17,8 @@ KEY_ORDER = (
     *("dtype", "sizes", "compare", "rows", "listed", "recipe", "sha256", "data", "bits"),
     *("index", "any_of", "why"),
     *("InputTensor", "InputScaleTensor", "InputZeroPointTensor"),
+    *("ATensor", "AScaleTensor", "AZeroPointTensor"),
+    *("BTensor", "BScaleTensor", "BZeroPointTensor"),
     *("FilterTensor", "FilterScaleTensor", "FilterZeroPointTensor", "BiasTensor"),
     *("ScaleTensor", "ZeroPointTensor", "OutputScaleTensor", "OutputZeroPointTensor"),
     *("OutputTensor", "OutputCountTensor", "OutputCoordinatesTensor"),

@@ -7,7 +7,7 @@ from ..format import layout
 from ..format.descs import DATA_TYPES, tensor_desc
 from ..format.tensors import Tensor
 from ..format.vectors import Request
-from . import tables
+from . import OPERATORS, tables
 from .desc_rules import violations
 
 Desc = Mapping[str, Any]
@@ -21,28 +21,29 @@ def express(
 ) -> dict[str, Any]:
     """Return the desc of a functional call; it may be one that no feature level accepts.
 
-    Every tensor is packed, but a parameter that repeats gets the strides of 0 that mean so.
+    Every tensor is packed, but one that repeats gets the strides of 0 that mean so.
     """
     tensors: dict[str, Any] = dict.fromkeys(tables.tensors(operator))
-    image = inputs["InputTensor"].sizes
-    for name, tensor in inputs.items():
-        is_repeated = not attributes and tensor.sizes != image
-        tensors[name] = _repeated(tensor, image) if is_repeated else _packed(tensor)
-    tensors |= {name: _packed(asked) for name, asked in outputs.items()}
+    sizes = OPERATORS[operator].desc_sizes(inputs, outputs)
+    given: dict[str, Tensor | Request] = {**inputs, **outputs}
+    for name, tensor in given.items():
+        tensors[name] = _described(tensor, sizes.get(name, tensor.sizes))
     windows = dict(attributes)
     if windows:
-        windows = {"DimensionCount": len(image) - 2, **windows}
+        windows = {"DimensionCount": len(inputs["InputTensor"].sizes) - 2, **windows}
     return {name: {**tensors, **windows}[name] for name in tables.fields(operator)}
 
 
 def feature_levels(operator: str, desc: Desc) -> tuple[str, ...]:
-    """Return the levels that accept the desc, lowest first."""
+    """Return the levels that accept the desc, lowest first; none if DirectML lacks the function."""
+    if operator not in tables.TABLES:
+        return ()
     return tuple(level for level in tables.LEVELS if not violations(operator, desc, level))
 
 
 def tensor_descs(operator: str, desc: Desc, kind: str) -> dict[str, Desc]:
     """Return the input or output tensors that are there."""
-    rows = tables.rows(operator, tables.LEVELS[-1])
+    rows = OPERATORS[operator].tensors
     names = (row.tensor for row in rows if row.is_output == (kind == "outputs"))
     return {name: desc[name] for name in names if desc[name] is not None}
 
@@ -54,15 +55,16 @@ def needs(operator: str, desc: Desc) -> set[str]:
     return {"descriptors", "strides"} if is_strided else {"descriptors"}
 
 
-def _packed(tensor: Tensor | Request) -> dict[str, Any]:
-    """Describe a packed tensor; a type without a name in DirectML is UNKNOWN."""
-    return tensor_desc(DATA_TYPES.get(tensor.dtype, "UNKNOWN"), tensor.sizes)
+def _described(tensor: Tensor | Request, sizes: Sequence[int]) -> dict[str, Any]:
+    """Describe a tensor, which repeats unless it has these sizes; they align on the right.
 
-
-def _repeated(tensor: Tensor, sizes: Sequence[int]) -> dict[str, Any]:
-    """Describe a tensor that repeats to these sizes, which align on the right."""
+    A type without a name in DirectML is UNKNOWN.
+    """
+    data_type = DATA_TYPES.get(tensor.dtype, "UNKNOWN")
     missing = len(sizes) - len(tensor.sizes)
+    if tensor.sizes == sizes or (*sizes,) == (1,) * missing + tensor.sizes:
+        return tensor_desc(data_type, sizes)
     own = layout.packed_strides(tensor.sizes)
     pairs = zip(tensor.sizes, own, strict=True)
     strides = [0] * missing + [step if size > 1 else 0 for size, step in pairs]
-    return tensor_desc(DATA_TYPES[tensor.dtype], sizes, strides)
+    return tensor_desc(data_type, sizes, strides)

@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 TABLES: Mapping[str, Mapping[str, Rows]] = {
-    name: operator.tables for name, operator in OPERATORS.items()
+    name: operator.tables for name, operator in OPERATORS.items() if operator.tables
 }
 
 
@@ -40,7 +40,7 @@ def rows(operator: str, feature_level: str) -> Rows:
 
 def tensors(operator: str) -> tuple[str, ...]:
     """Return the operator's tensors in the order of the desc."""
-    return tuple(row.tensor for row in TABLES[operator][introduced(operator)])
+    return tuple(row.tensor for row in OPERATORS[operator].tensors)
 
 
 def fields(operator: str) -> tuple[str, ...]:

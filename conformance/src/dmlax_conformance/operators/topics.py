@@ -118,6 +118,13 @@ class Topic:
         value = vector["expect"]["outputs"][output]
         value |= {"rows": rows, "data": value["data"][: rows * value["sizes"][-1]]}
 
+    def leave_open(self, name: str) -> None:
+        """Leave every element of every output open."""
+        (vector,) = (v for v in self._vectors if v["id"] == self.prefix + name)
+        for value in vector["expect"]["outputs"].values():
+            key = "bits" if "bits" in value else "data"
+            value |= {"compare": "exact_rows", "rows": 0, key: []}
+
     def file(self) -> dict[str, Any]:
         """Return the whole file as JSON."""
         clauses = {name for vector in self._vectors for name in vector["clause"]}
@@ -126,7 +133,7 @@ class Topic:
             "schema": "vectors-1",
             "operator": self.operator,
             "topic": self.topic,
-            "source": f"DML_{self.operator.upper()}_OPERATOR_DESC",
+            "source": OPERATORS[self.operator].source,
             "clauses": {name: CLAUSES[name] for name in clauses},
             "notes": {name: NOTES[name] for name in notes},
             "vectors": self._vectors,

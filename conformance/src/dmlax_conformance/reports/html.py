@@ -112,7 +112,8 @@ def _vector(result: Json, vector: Vector | None) -> dict[str, Any]:
 def _types(result: Json) -> str:
     """Return the data types of input, filter and output that tell an operator's rows apart."""
     dtypes = result["dtypes"]
-    given = [dtypes.get("InputTensor", "none")]
+    names = ("ATensor", "BTensor") if "ATensor" in dtypes else ("InputTensor",)
+    given = [dtypes.get(name, "none") for name in names]
     if "convolution" in result["operator"]:
         given.append(dtypes.get("FilterTensor", "none"))
     wanted = [] if "OutputCountTensor" in dtypes else [dtypes.get("OutputTensor", "none")]

@@ -255,6 +255,30 @@ struct Simd {
     store(bytes, is_signed ? _mm256_packs_epi16(low, high) : _mm256_packus_epi16(low, high));
   }
 
+  // --- arithmetic of bytes
+
+  static void widen_bytes(const uint8_t* bytes, uint8_t flip, Int32s* v) {
+    const __m256i flipped =
+        _mm256_xor_si256(load(bytes), _mm256_set1_epi8(static_cast<char>(flip)));
+    // Bytes 4 j to 4 j + 3 of each half; a place with its high bit set gives 0.
+    const __m256i first = _mm256_broadcastsi128_si256(
+        _mm_set_epi32(static_cast<int>(0x80808003), static_cast<int>(0x80808002),
+                      static_cast<int>(0x80808001), static_cast<int>(0x80808000)));
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      v[j] = _mm256_shuffle_epi8(flipped, _mm256_add_epi32(first, _mm256_set1_epi32(4 * j)));
+    }
+  }
+
+  static bool is_zero(Int32s v) { return _mm256_testz_si256(v, v) != 0; }
+  static Floats to_floats(Int32s v) { return _mm256_cvtepi32_ps(v); }
+  static Int32s to_integers(Floats v) { return _mm256_cvtps_epi32(v); }
+  static Floats add(Floats a, Floats b) { return _mm256_add_ps(a, b); }
+  static Floats multiply(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
+  static Floats fused_multiply_add(Floats a, Floats b, Floats c) {
+    return _mm256_fmadd_ps(a, b, c);
+  }
+
   // --- bytes
 
   static void store_selected(const uint8_t* bytes, uint64_t mask, uint8_t* output) {

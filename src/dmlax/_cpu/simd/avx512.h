@@ -186,7 +186,33 @@ struct Simd {
     const __m512i zero = _mm512_set1_epi16(static_cast<int16_t>(zero_point));
     const __m512i low = _mm512_adds_epi16(_mm512_packs_epi32(rounded[0], rounded[1]), zero);
     const __m512i high = _mm512_adds_epi16(_mm512_packs_epi32(rounded[2], rounded[3]), zero);
-    store(bytes, is_signed ? _mm512_packs_epi16(low, high) : _mm512_packus_epi16(low, high));
+    const __m512i packed =
+        is_signed ? _mm512_packs_epi16(low, high) : _mm512_packus_epi16(low, high);
+    _mm512_storeu_si512(bytes, packed);
+  }
+
+  // --- arithmetic of bytes
+
+  static void widen_bytes(const uint8_t* bytes, uint8_t flip, Int32s* v) {
+    const __m512i flipped =
+        _mm512_xor_si512(load(bytes), _mm512_set1_epi8(static_cast<char>(flip)));
+    // Bytes 4 j to 4 j + 3 of each quarter; a place with its high bit set gives 0.
+    const __m512i first = _mm512_broadcast_i32x4(
+        _mm_set_epi32(static_cast<int>(0x80808003), static_cast<int>(0x80808002),
+                      static_cast<int>(0x80808001), static_cast<int>(0x80808000)));
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      v[j] = _mm512_shuffle_epi8(flipped, _mm512_add_epi32(first, _mm512_set1_epi32(4 * j)));
+    }
+  }
+
+  static bool is_zero(Int32s v) { return _mm512_test_epi32_mask(v, v) == 0; }
+  static Floats to_floats(Int32s v) { return _mm512_cvtepi32_ps(v); }
+  static Int32s to_integers(Floats v) { return _mm512_cvtps_epi32(v); }
+  static Floats add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
+  static Floats multiply(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
+  static Floats fused_multiply_add(Floats a, Floats b, Floats c) {
+    return _mm512_fmadd_ps(a, b, c);
   }
 
   // --- bytes

@@ -32,6 +32,13 @@
 //     estimate                float(sums) * factor, clamped; NaN gives the low end
 //     round                   to nearest even; returns the mask of lanes at least `band` off
 //     store_bytes             kVectorsPacked vectors, plus a zero point, saturated
+//   arithmetic of bytes
+//     widen_bytes             unsigned bytes to kVectorsPacked vectors, in store_bytes's order,
+//                             their bits flipped by a mask first
+//     to_floats  to_integers  int32 to float32; back, below 2^22, to nearest even
+//     add  multiply           of float32, each rounded
+//     is_zero                 whether every lane of int32 is
+//     fused_multiply_add      a * b + c, rounded once
 //   bytes
 //     store_selected          the bytes of a mask, side by side
 //     copy_even               every second byte, as many as vectors reach; returns how many

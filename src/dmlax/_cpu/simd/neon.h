@@ -193,6 +193,24 @@ struct Simd {
                               : vqmovun_high_s16(vqmovun_s16(low), high));
   }
 
+  // --- arithmetic of bytes
+
+  static void widen_bytes(const uint8_t* bytes, uint8_t flip, Int32s* v) {
+    const uint8x16_t flipped = veorq_u8(vld1q_u8(bytes), vdupq_n_u8(flip));
+    const uint16x8_t low = vmovl_u8(vget_low_u8(flipped)), high = vmovl_high_u8(flipped);
+    v[0] = vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(low)));
+    v[1] = vreinterpretq_s32_u32(vmovl_high_u16(low));
+    v[2] = vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(high)));
+    v[3] = vreinterpretq_s32_u32(vmovl_high_u16(high));
+  }
+
+  static bool is_zero(Int32s v) { return vmaxvq_u32(vreinterpretq_u32_s32(v)) == 0; }
+  static Floats to_floats(Int32s v) { return vcvtq_f32_s32(v); }
+  static Int32s to_integers(Floats v) { return vcvtnq_s32_f32(v); }
+  static Floats add(Floats a, Floats b) { return vaddq_f32(a, b); }
+  static Floats multiply(Floats a, Floats b) { return vmulq_f32(a, b); }
+  static Floats fused_multiply_add(Floats a, Floats b, Floats c) { return vfmaq_f32(c, a, b); }
+
   // --- bytes
 
   static void store_selected(const uint8_t* bytes, uint64_t mask, uint8_t* output) {

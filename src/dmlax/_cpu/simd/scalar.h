@@ -165,6 +165,54 @@ struct Simd {
     }
   }
 
+  // --- arithmetic of bytes
+
+  static void widen_bytes(const uint8_t* bytes, uint8_t flip, Int32s* v) {
+    for (int i = 0; i < kLanes; ++i) v->lane[i] = static_cast<uint8_t>(bytes[i] ^ flip);
+  }
+
+  static bool is_zero(const Int32s& v) {
+    uint32_t any = 0;
+    for (int i = 0; i < kLanes; ++i) any |= v.lane[i];
+    return any == 0;
+  }
+
+  static Floats to_floats(const Int32s& v) {
+    Floats floats;
+    for (int i = 0; i < kLanes; ++i) {
+      floats.lane[i] = static_cast<float>(static_cast<int32_t>(v.lane[i]));
+    }
+    return floats;
+  }
+
+  // Of magnitudes below 2^22.
+  static Int32s to_integers(const Floats& v) {
+    constexpr float kShift = 0x1.8p23f;  // added and taken away again, it rounds to even
+    Int32s integers;
+    for (int i = 0; i < kLanes; ++i) {
+      const float nearest = (v.lane[i] + kShift) - kShift;
+      integers.lane[i] = static_cast<uint32_t>(static_cast<int32_t>(nearest));
+    }
+    return integers;
+  }
+
+  static Floats add(Floats a, const Floats& b) {
+    for (int i = 0; i < kLanes; ++i) a.lane[i] += b.lane[i];
+    return a;
+  }
+
+  static Floats multiply(Floats a, const Floats& b) {
+    for (int i = 0; i < kLanes; ++i) a.lane[i] *= b.lane[i];
+    return a;
+  }
+
+  static Floats fused_multiply_add(Floats a, const Floats& b, const Floats& c) {
+    for (int i = 0; i < kLanes; ++i) {
+      a.lane[i] = __builtin_fmaf(a.lane[i], b.lane[i], c.lane[i]);
+    }
+    return a;
+  }
+
   // --- bytes
 
   static void store_selected(const uint8_t* bytes, uint64_t mask, uint8_t* output) {

@@ -7,10 +7,10 @@
 #include <new>
 #include <string>
 
+#include "dmlax/_cpu/broadcast.h"
 #include "dmlax/_cpu/ffi.h"
 #include "dmlax/_cpu/isa.h"
 #include "dmlax/_cpu/parallel_for.h"
-#include "dmlax/_elementwise/cpu/broadcast.h"
 #include "dmlax/_elementwise/cpu/kernels.h"
 #include "xla/ffi/api/ffi.h"
 
@@ -23,6 +23,10 @@ namespace dmlax {
 namespace {
 
 namespace ffi = xla::ffi;
+
+enum Operand { kInput, kScale, kZeroPoint, kOperands };
+using Axes = BroadcastAxes<kOperands>;
+using Cursor = BroadcastCursor<kOperands>;
 
 constexpr int64_t kSerialElements = 1 << 16;  // up to these a second thread is no help
 constexpr int64_t kChunk = 1 << 14;           // elements: one task

@@ -6,6 +6,8 @@ from ...format.tensors import Tensor, count
 
 def broadcast(tensor: Tensor, sizes: tuple[int, ...]) -> list[int]:
     """Return the words repeated to `sizes`; sizes align on the right and 1 repeats."""
+    if tensor.sizes == sizes:
+        return list(tensor.words)
     offset = len(sizes) - len(tensor.sizes)
     words = []
     for index in range(count(sizes)):

@@ -1,6 +1,6 @@
 """Rules that both element-wise operators share, of calls and of descs, and their tables."""
 
-from .call_rules import Inputs, broadcasts, scale_values
+from .call_rules import Inputs, Outputs, broadcasts, scale_values
 from .desc_rules import Desc, Found, Violation, differing, same_counts
 from .tables import Rows, row
 
@@ -17,6 +17,11 @@ def check_parameters(inputs: Inputs) -> None:
         if name in inputs:
             broadcasts(inputs[name].sizes, inputs["InputTensor"].sizes, name)
     scale_values(inputs, "ScaleTensor")
+
+
+def desc_sizes(inputs: Inputs, outputs: Outputs) -> dict[str, tuple[int, ...]]:
+    """Return that the parameters of a desc have the sizes of its input."""
+    return dict.fromkeys(("ScaleTensor", "ZeroPointTensor"), inputs["InputTensor"].sizes)
 
 
 def same_shape(p: str, desc: Desc) -> Found:

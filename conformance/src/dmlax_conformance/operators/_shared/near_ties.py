@@ -129,7 +129,7 @@ def _float64_pairs(sx: Fraction, sy: Fraction, draw: Draw) -> Iterator[Pair]:
         for bits in (54, 55):
             target, unit = _scaled(tie * sy / sx, bits)
             for whole in (floor(target), floor(target) + 1):
-                factor = _divisor(whole, -(-whole // LARGEST), MANTISSA)
+                factor = divisor(whole, -(-whole // LARGEST), MANTISSA)
                 if factor:
                     yield whole // factor, factor * unit
 
@@ -139,7 +139,7 @@ def _exact_pairs(sx: Fraction, sy: Fraction, draw: Draw) -> Iterator[Pair]:
         target = tie * sy / sx
         power_of_two = target.denominator & (target.denominator - 1) == 0
         whole = target.numerator // (target.numerator & -target.numerator)  # its odd part
-        factor = _divisor(whole, -(-whole // LARGEST), 1 << draw.below(13))
+        factor = divisor(whole, -(-whole // LARGEST), 1 << draw.below(13))
         if power_of_two and factor:
             spare = 31 - (whole // factor).bit_length()
             accumulator = (whole // factor) << draw.below(spare + 1)
@@ -160,7 +160,7 @@ def _scaled(target: Fraction, bits: int) -> tuple[Fraction, Fraction]:
     return target / unit, unit
 
 
-def _divisor(whole: int, low: int, high: int) -> int:
+def divisor(whole: int, low: int, high: int) -> int:
     """Return the largest divisor in low..high made of small primes, or 0."""
     found = {1}
     rest = whole

@@ -10,11 +10,17 @@ from .desc_rules import Desc, Found
 from .tables import Rows
 
 Answer = dict[str, Tensor]
+DescSizes = Callable[[Inputs, Outputs], Mapping[str, tuple[int, ...]]]
 PACKAGE = __name__.removesuffix("._shared.operator")
 
 
 class Operator:
-    """An operator: its names, and what the modules of its room say."""
+    """An operator: its names, and what the modules of its room say.
+
+    A function that DirectML lacks has no descs. The rules of its room have `TENSORS`, the rows of
+    its calls, instead of `TABLES`, `DESC_CLAUSES` and `check_desc`; and its room has no descs to
+    generate, nor bugs of them.
+    """
 
     def __init__(self, name: str, prefix: str, attributes: tuple[str, ...] = ()) -> None:
         """`prefix` begins the ids of vectors and the names of desc rules."""
@@ -25,12 +31,28 @@ class Operator:
         meaning, rules = map(self.module, ("meaning", "rules"))
         self.compute: Callable[[Attributes, Inputs, Outputs], Answer] = meaning.compute
         self.check: Rule = rules.check
-        self.check_desc: Callable[[Desc, str], Found] = rules.check_desc
-        self.tables: Mapping[str, Rows] = rules.TABLES
         self.clauses: Mapping[str, str] = rules.CLAUSES
-        self.desc_clauses: Mapping[str, str] = rules.DESC_CLAUSES
         self.unbreakable: Mapping[str, str] = rules.UNBREAKABLE
+        self.tables: Mapping[str, Rows] = getattr(rules, "TABLES", {})
+        self.desc_clauses: Mapping[str, str] = getattr(rules, "DESC_CLAUSES", {})
+        self.check_desc: Callable[[Desc, str], Found] = getattr(rules, "check_desc", _no_rules)
+        self.desc_sizes: DescSizes = getattr(rules, "desc_sizes", _own_sizes)
+        self.tensors: Rows = [*self.tables.values()][-1] if self.tables else rules.TENSORS
+
+    @property
+    def source(self) -> str:
+        """The struct that the vectors are about."""
+        return f"DML_{self.name.upper()}_OPERATOR_DESC" if self.tables else "beyond DirectML"
 
     def module(self, name: str) -> Any:
         """Return a module of the room."""
         return import_module(f"{self.room}.{name}")
+
+
+def _no_rules(desc: Desc, feature_level: str) -> Found:
+    yield from ()
+
+
+def _own_sizes(inputs: Inputs, outputs: Outputs) -> Mapping[str, tuple[int, ...]]:
+    """Return the sizes that tensors have in a desc and not in a call: none."""
+    return {}

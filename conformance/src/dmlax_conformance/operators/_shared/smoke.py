@@ -27,6 +27,13 @@ IMAGES: Mapping[str, Array] = {
     "InputTensor": np.array([[[[1, 2], [3, 4]]]], "uint8"),
     "FilterTensor": np.array([[[[2]]]], "uint8"),
 }
+BINARY: Mapping[str, Array] = {  # 1, 2 and 4 twice
+    "ATensor": np.array([4, 8, 16], "uint8"),
+    "AScaleTensor": np.array([0.25], "float32"),
+    "BTensor": np.array([2, 4, 8], "uint8"),
+    "BScaleTensor": np.array([0.5], "float32"),
+    "OutputScaleTensor": np.array([1], "float32"),
+}
 SUMS = [[[[2, 4], [6, 8]]]]
 WINDOWS = {
     "Strides": [1, 1],

@@ -1,5 +1,6 @@
 """Rules of ELEMENT_WISE_DEQUANTIZE_LINEAR, of calls and of descs, and its tensor support tables."""
 
+from .._shared import element_wise_rules as shared
 from .._shared.call_rules import INTEGERS, Attributes, Inputs, Outputs, data_type, same_data_type
 from .._shared.desc_rules import Desc, Found, same_types, type_clauses
 from .._shared.element_wise_rules import DESC_CLAUSES as ELEMENT_WISE
@@ -22,6 +23,8 @@ UNBREAKABLE = {"DQT-1": "result", "DQT-6": "absent"}
 
 TYPES = {"ZeroPointTensor": "InputTensor", "OutputTensor": "ScaleTensor"}
 DESC_CLAUSES = {**ELEMENT_WISE, **type_clauses(TYPES)}
+
+desc_sizes = shared.desc_sizes
 
 
 def check(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:

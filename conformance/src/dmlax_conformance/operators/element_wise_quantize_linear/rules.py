@@ -1,6 +1,7 @@
 """Rules of ELEMENT_WISE_QUANTIZE_LINEAR, of calls and of descs, and its tensor support tables."""
 
 from .._shared import call_rules as calls
+from .._shared import element_wise_rules as shared
 from .._shared.call_rules import Attributes, Inputs, Outputs
 from .._shared.desc_rules import Desc, Found, Violation, same_types, type_clauses
 from .._shared.element_wise_rules import DESC_CLAUSES as ELEMENT_WISE
@@ -34,6 +35,8 @@ DESC_CLAUSES = {
     "scale-data-type": "ScaleTensor is FLOAT32 for an INT32 input, else it has the input's type.",
     **type_clauses(TYPES),
 }
+
+desc_sizes = shared.desc_sizes
 
 
 def check(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
+from itertools import chain
 
 from ...operators import OPERATORS
 from . import permitted, strides
@@ -25,13 +26,10 @@ def catalogue() -> Mapping[str, Bug]:
 def _derived() -> Iterator[Bug]:
     """Yield the bugs that follow from rules, fields and tables."""
     for room in ROOMS:
-        for found in (
-            room.RULES.bugs(),
-            room.DESCS.bugs(),
-            room.derived(),
-            strides.bugs(room.OPERATOR),
-        ):
-            yield from (replace(each, is_derived=True) for each in found)
+        found = chain(room.RULES.bugs(), room.derived())
+        if OPERATORS[room.OPERATOR].tables:
+            found = chain(found, room.DESCS.bugs(), strides.bugs(room.OPERATOR))
+        yield from (replace(each, is_derived=True) for each in found)
 
 
 def _written() -> Iterator[Bug]:

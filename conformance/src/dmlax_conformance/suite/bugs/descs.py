@@ -10,7 +10,6 @@ from ...operators.desc_rules import Violation, violations
 from ...operators.tables import LEVELS, TABLES, Row
 from ...operators.topics import PREFIXES
 from ..adapter import Case
-from .implementation import Found
 from .record import DESCS, Bug, bug
 from .refusals import Refuse, kebab
 
@@ -84,7 +83,8 @@ class DescRules:
                 before = LEVELS[LEVELS.index(start) - 1]
                 yield _bug(self.operator, f"{start}-too-early", clause, _as_level(before, start))
                 yield _bug(self.operator, f"{start}-too-late", clause, _as_level(start, before))
-        for name, level in {"newest": LEVELS[-1], "first": first}.items():
+        ends = {"newest": LEVELS[-1], "first": first} if len(TABLES[self.operator]) > 1 else {}
+        for name, level in ends.items():
             made = _at_every_level(level)
             yield _bug(self.operator, f"{name}-table-only", "tensor-dimension-count", made)
 
@@ -104,7 +104,8 @@ class DescRules:
         for old, (new, rules) in CODES.items():
             if rules not in self.implied:
                 yield _bug(self.operator, f"{old}-is-{new}", rules, _coded(old, new))
-        yield _bug(self.operator, "blames-input", ROW_RULES, _blame_input)
+        made = _blaming(tables.tensors(self.operator)[0])
+        yield _bug(self.operator, "blames-input", ROW_RULES, made)
 
 
 def _bug(operator: str, name: str, clause: str, made: Refuse) -> Bug:
@@ -136,10 +137,11 @@ def _blind(operator: str, rule: str, to_outputs: bool) -> Callable[[Case, Violat
 
 
 def _unchecked_tensors(operator: str) -> Iterator[Bug]:
-    """Compare a tensor with no line of the table."""
+    """Check nothing of a tensor, not even that a line of the table lists it."""
+    clause = f"{ROW_RULES} tensor-strides-count"
     for name in tables.tensors(operator):
         made = _without(_about(name))
-        yield _bug(operator, f"{kebab(name)}-unchecked", ROW_RULES, made)
+        yield _bug(operator, f"{kebab(name)}-unchecked", clause, made)
 
 
 def _about(name: str) -> Callable[[Case, Violation], bool]:
@@ -224,5 +226,5 @@ def _coded(old: str, new: str) -> Refuse:
     ]
 
 
-def _blame_input(case: Case, found: Found) -> Found:
-    return [each._replace(field="InputTensor") for each in found]
+def _blaming(name: str) -> Refuse:
+    return lambda case, found: [each._replace(field=name) for each in found]

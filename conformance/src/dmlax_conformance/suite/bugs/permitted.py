@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...format import layout
+from ...operators import OPERATORS
 from ...operators._shared import floats
 from ...operators._shared.convolution import Windows
 from ...operators._shared.floats import Real
@@ -36,18 +37,20 @@ def _in_part(
 
 
 def _of_every(operator: str, clause: str) -> Iterator[Bug]:
-    """Yield the variants that every operator has: orders, gaps, arrays, capabilities."""
+    """Yield the variants that every operator has: of arrays, capabilities and descs."""
 
     def variant(name: str, clause: str, **steps: Any) -> Bug:
         return bug(operator, f"permitted-{name}", clause, PERMITTED, **steps)
 
+    for name, form in FORMS.items():
+        yield variant(name, clause, finish=form)
+    yield variant("plain-calls-only", clause, declines=lambda case: bool(case.requires))
+    if not OPERATORS[operator].tables:
+        return
     for name, order in ORDERS.items():
         yield variant(name, "tensor-data-type", refuse=order)
     gaps = {"gaps-odd": _with_gaps(0x55), "gaps-ones": _with_gaps(-1)}
     yield from _in_part(operator, "tensor-buffer", "layout", "scatter", gaps)
-    for name, form in FORMS.items():
-        yield variant(name, clause, finish=form)
-    yield variant("plain-calls-only", clause, declines=lambda case: bool(case.requires))
     yield variant("no-strides", clause, capabilities=frozenset({"descriptors"}))
 
 
@@ -155,7 +158,7 @@ ORDERS: dict[str, Callable[[Case, Found], Found]] = {
 }
 FORMS: dict[str, Callable[[Outputs, Case], Outputs]] = {
     "column-major-array": lambda outputs, case: {
-        name: np.asfortranarray(array) for name, array in outputs.items()
+        name: np.asfortranarray(array).reshape(array.shape) for name, array in outputs.items()
     },
     "big-endian": lambda outputs, case: {
         name: array.astype(array.dtype.newbyteorder()) for name, array in outputs.items()

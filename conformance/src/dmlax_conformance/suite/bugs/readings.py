@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from ...format.layout import ELEMENT_BITS
-from ...operators import tables
+from ...operators import OPERATORS
+from ...operators.tables import Row
 from ..adapter import Case
 from .record import VALUES, Bug, bug, in_output, in_reading
 from .refusals import kebab
@@ -23,9 +24,9 @@ def readings(
 
     `extensions` are data types of the input beyond DirectML's.
     """
-    allowed = {row.tensor: row.data_types for row in tables.rows(operator, tables.LEVELS[-1])}
+    allowed = {row.tensor: row.data_types for row in OPERATORS[operator].tensors}
     types = {name: [each.lower() for each in sorted(own)] for name, own in allowed.items()}
-    types["InputTensor"] += extensions.split()
+    types[next(iter(types))] += extensions.split()
     for fields, (clause, words) in roles.items():
         label, own = "-and-".join(map(kebab, fields.split())), types.get(fields.split()[0], [])
         for role in words.split():
@@ -48,7 +49,9 @@ def _element_wise(change: Callable[[Array], Array]) -> Callable[[Any, Call], Any
 
 
 def _flipped(*axes: int) -> Callable[[Any, Call], Any]:
-    return lambda own, call: np.flip(own, tuple(axis for axis in axes if axis < own.ndim))
+    return lambda own, call: np.flip(
+        own, tuple(axis for axis in axes if -own.ndim <= axis < own.ndim)
+    )
 
 
 def _swapped(one: int, two: int, rank: int = 2) -> Callable[[Any, Call], Any]:
@@ -69,7 +72,7 @@ def _channels_last(own: Any, call: Call) -> Any:
 AXES: Ways = {
     "channels-last": _channels_last,
     "batch-reversed": _flipped(0),
-    "batch-is-first": lambda own, call: np.broadcast_to(own[:1], own.shape),
+    "batch-is-first": lambda own, call: np.broadcast_to(own[:1] if own.ndim else own, own.shape),
     "channels-reversed": _flipped(1),
     "flipped": _flipped(2, 3),
     "flipped-on-last-axis": _flipped(-1),
@@ -228,21 +231,21 @@ def outputs(
 ) -> Iterator[Bug]:
     """Yield bugs that return an output, whose clauses of data type and sizes are given, wrongly.
 
-    `single` has one element, whose place cannot be wrong.
+    Those in `single` have one element, whose place cannot be wrong.
     """
-    for row in tables.rows(operator, tables.LEVELS[-1]):
+    for row in OPERATORS[operator].tensors:
         if row.is_output:
             name, label, (of_type, of_sizes) = row.tensor, kebab(row.tensor), clauses[row.tensor]
             ways = {f"{label}-is-{dtype}": _returned_as(dtype) for dtype in _wrong_types(row)}
             yield from in_output(operator, of_type, name, ways)
             ways = {f"{label}-{each}": way for each, way in WRONG_SIZES.items()}
-            ways |= {} if name == single else {f"{label}-is-column-major": _column_major}
+            ways |= {} if name in single.split() else {f"{label}-is-column-major": _column_major}
             yield from in_output(operator, of_sizes, name, ways)
             made = _without(name)
             yield bug(operator, f"{label}-is-missing", of_sizes, VALUES, finish=made)
 
 
-def _wrong_types(row: tables.Row) -> list[str]:
+def _wrong_types(row: Row) -> list[str]:
     """Return data types that not every output has."""
     allowed = {each.lower() for each in row.data_types}
     return sorted({*WRONG_TYPES, *allowed} - (allowed if len(allowed) == 1 else set()))

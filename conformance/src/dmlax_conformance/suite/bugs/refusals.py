@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...operators import tables
+from ...operators import OPERATORS
 from ...operators.desc_rules import Violation
 from ..adapter import Case
 from .implementation import Found
@@ -43,9 +43,10 @@ class Rules:
             yield self._bug(f"accepts-{label}-{kind}", code, accept(code, name))
             for text, when in _halves(code, name, wrong).items():
                 yield self._bug(f"accepts-{label}-{kind}-{text}", code, accept(code, name, when))
-            other = codes[(codes.index(code) + 1) % len(codes)]
-            made = blame(code, name, code=other)
-            yield self._bug(f"{label}-{kind}-is-{other}", code, made)
+            if len(codes) > 1:
+                other = codes[(codes.index(code) + 1) % len(codes)]
+                made = blame(code, name, code=other)
+                yield self._bug(f"{label}-{kind}-is-{other}", code, made)
             if len(names) > 1:
                 other = names[(names.index(name) + 1) % len(names)]
                 made = blame(code, name, field=other)
@@ -58,7 +59,7 @@ class Rules:
 
     def _allowed(self) -> Iterator[tuple[str, str, str, When]]:
         """Yield what calls may have and a bug refuses: code, field, name and test."""
-        for row in tables.rows(self.operator, tables.LEVELS[-1]):
+        for row in OPERATORS[self.operator].tensors:
             types = sorted(each.lower() for each in row.data_types)
             types += self.also_allowed.split() if row.tensor == "InputTensor" else []
             for each in types if len(types) > 1 and not row.is_output else ():
@@ -74,7 +75,7 @@ class Rules:
                 yield "value", name, "subnormal", _any(name, _is_subnormal)
 
     def _allowed_ranks(self) -> Iterator[tuple[str, str, str, When]]:
-        name, _, low, high, _ = tables.rows(self.operator, tables.LEVELS[-1])[0]
+        name, _, low, high, _ = OPERATORS[self.operator].tensors[0]
         yield "dimension_count", name, f"rank-{low}", has_rank(name, low)
         for rank in range(low, high):
             ranks = range(rank + 1, high + 1)

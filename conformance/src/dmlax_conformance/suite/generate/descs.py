@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from ...operators import OPERATORS
 from ...operators.desc_topics import NEWEST, Call, DescTopic, dashed
-from ...operators.tables import LEVELS, TABLES, Row, introduced, rows
+from ...operators.tables import LEVELS, TABLES, Row, introduced, rows, tensors
 
 UINT_MAX = 2**32 - 1
 
@@ -32,8 +32,8 @@ class Cases(Protocol):
 
 def topics() -> Iterator[DescTopic]:
     """Yield the files that every operator has."""
-    for operator, row in OPERATORS.items():
-        cases: Cases = row.module("cases_descs")
+    for operator in TABLES:
+        cases: Cases = OPERATORS[operator].module("cases_descs")
         yield _tensors(operator, cases.PACKED)
         for level in TABLES[operator]:
             yield from _rows(operator, level, cases)
@@ -53,7 +53,7 @@ def _tensors(operator: str, made: Call) -> DescTopic:
     _fine(topic, made)
     _layout(topic, made)
     last = [row.tensor for row in rows(operator, NEWEST) if row.is_output][-1]
-    for name in ("InputTensor", last):
+    for name in (tensors(operator)[0], last):
         _buffer(topic, made, name)
     for row in rows(operator, NEWEST):
         if row.is_output:
@@ -86,15 +86,16 @@ def _fine(topic: DescTopic, made: Call) -> None:
             aligned = aligned.changed(made.patched(name, GuaranteedBaseOffsetAlignment=256))
             if not row.is_output:
                 owned = owned.changed(made.patched(name, Flags="OWNED_BY_DML"))
-    total = UINT_MAX * (4 if made.desc["InputTensor"]["DataType"] == "FLOAT32" else 1)
-    most = made.changed(made.patched("InputTensor", TotalTensorSizeInBytes=total))
+    first = tensors(topic.operator)[0]
+    total = UINT_MAX * (4 if made.desc[first]["DataType"] == "FLOAT32" else 1)
+    most = made.changed(made.patched(first, TotalTensorSizeInBytes=total))
     for name, text, own, clause in (
         ("owned", "DirectML owns the inputs, which changes no result", owned, "flags"),
         ("roomy", "52 bytes more than needed in every packed tensor", roomy, "byte-size"),
         ("aligned", "a base offset alignment of 256 everywhere", aligned, "alignment"),
         (
             "largest-buffer",
-            "InputTensor's buffer holds 2^32 - 1 elements, most of them padding",
+            f"{first}'s buffer holds 2^32 - 1 elements, most of them padding",
             *(most, "byte-size-limit"),
         ),
     ):
@@ -102,8 +103,8 @@ def _fine(topic: DescTopic, made: Call) -> None:
 
 
 def _layout(topic: DescTopic, made: Call) -> None:
-    """Give the input types, sizes and strides that describe no buffer."""
-    name = "InputTensor"
+    """Give the first input types, sizes and strides that describe no buffer."""
+    name = tensors(topic.operator)[0]
     sizes = made.desc[name]["Sizes"]
     nine = made.described(name, [1] * 5 + sizes)[name]
     many = made.described(name, [65536, 65536, *sizes[2:]], [0] * 4)[name]
@@ -293,6 +294,6 @@ def _survivors(operator: str, cases: Cases) -> DescTopic:
             topic.refused(name, text, base, rule, row.tensor, changed, flags=flags)
     changed = {k: made.patched(k, Sizes=own)[k] for k, own in cases.NO_ELEMENTS.items()}
     text, rule = "the first size is 0, in every tensor that shares it", "tensor-sizes-positive"
-    topic.together("size-0", text, base, rule, "InputTensor", changed)
+    topic.together("size-0", text, base, rule, tensors(operator)[0], changed)
     cases.add_survivors(topic, base)
     return topic

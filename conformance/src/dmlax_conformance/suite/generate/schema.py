@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...format.canonical import dumps
-from ...operators import OPERATORS, tables
+from ...operators import OPERATORS
 from ...paths import schema_file
 
 Json = dict[str, Any]
@@ -31,15 +31,16 @@ def _file(operator: str) -> Json:
 
 
 def _vector(operator: str) -> Json:
-    """Return the fields of a desc and of a call; a refused desc has no tensors."""
-    rows = tables.rows(operator, tables.LEVELS[-1])
+    """Return the fields of a call and of a desc, if there are any; a refused one has no tensors."""
+    rows = OPERATORS[operator].tensors
     inputs = {row.tensor: _ref("tensor") for row in rows if not row.is_output}
     needed = [row.tensor for row in rows if row.kind == "input"]
     outputs = {row.tensor: _ref("request") for row in rows if row.is_output}
     attributes = _attributes(operator)
     fields = {row.tensor: _ref("maybe_tensor_desc") for row in rows}
     fields |= {k: attributes.get(k, _ref("natural")) for k in OPERATORS[operator].attributes}
-    desc = {"desc": _object(fields, fields), "inputs": _object(inputs)}
+    desc: Json = {"desc": _object(fields, fields), "inputs": _object(inputs)}
+    desc = desc if OPERATORS[operator].tables else {"desc": False}
     call = {
         "attributes": _object(attributes, attributes),
         "inputs": _object(inputs, needed),

@@ -1,9 +1,10 @@
-// Broadcasting: where an element's parameters lie.
-#ifndef DMLAX_ELEMENTWISE_CPU_BROADCAST_H_
-#define DMLAX_ELEMENTWISE_CPU_BROADCAST_H_
+// Broadcasting: where an element's operands lie.
+#ifndef DMLAX_CPU_BROADCAST_H_
+#define DMLAX_CPU_BROADCAST_H_
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -14,15 +15,14 @@ namespace dmlax {
 // Axes of size 1 are left out, and a tensor has fewer than 2^63 elements.
 constexpr int kMostAxes = 63;
 
-enum Operand { kInput, kScale, kZeroPoint, kOperands };
-
 // An output's axes, innermost first, merged where each operand varies along both or neither.
-struct Axes {
+template <size_t kOperands>
+struct BroadcastAxes {
   int count = 0;
   std::array<int64_t, kMostAxes> size;
   std::array<std::array<int64_t, kOperands>, kMostAxes> stride;  // in elements; 0: does not vary
 
-  bool varies(int axis, Operand operand) const { return stride[axis][operand] != 0; }
+  bool varies(int axis, size_t operand) const { return stride[axis][operand] != 0; }
 
   // The elements of the first `axes` axes.
   int64_t elements(int axes) const {
@@ -33,7 +33,9 @@ struct Axes {
 };
 
 // Whether the operands broadcast to the output.
-inline bool merge_axes(Axes& axes, const Sizes& output, const std::array<Sizes, kOperands>& sizes) {
+template <size_t kOperands>
+bool merge_axes(BroadcastAxes<kOperands>& axes, const Sizes& output,
+                const std::array<Sizes, kOperands>& sizes) {
   std::array<int64_t, kOperands> elements;
   elements.fill(1);
   for (const Sizes& each : sizes) {
@@ -42,11 +44,11 @@ inline bool merge_axes(Axes& axes, const Sizes& output, const std::array<Sizes, 
   for (size_t i = output.size(); i-- > 0;) {
     std::array<int64_t, kOperands> stride;
     bool merged = axes.count > 0;
-    for (int j = 0; j < kOperands; ++j) {
+    for (size_t j = 0; j < kOperands; ++j) {
       if (sizes[j][i] != output[i] && sizes[j][i] != 1) return false;
       stride[j] = sizes[j][i] == 1 ? 0 : elements[j];
       elements[j] *= sizes[j][i];
-      merged = merged && (stride[j] != 0) == axes.varies(axes.count - 1, Operand(j));
+      merged = merged && (stride[j] != 0) == axes.varies(axes.count - 1, j);
     }
     if (output[i] == 1) continue;
     if (merged) {
@@ -61,10 +63,13 @@ inline bool merge_axes(Axes& axes, const Sizes& output, const std::array<Sizes, 
 }
 
 // Steps through the indices of some axes, and knows where the operands are.
-class Cursor {
+template <size_t kOperands>
+class BroadcastCursor {
+  using Axes = BroadcastAxes<kOperands>;
+
  public:
   // Of the axes from `first` to `last`.
-  Cursor(const Axes& axes, int first, int last, int64_t index)
+  BroadcastCursor(const Axes& axes, int first, int last, int64_t index)
       : axes_(axes), first_(first), last_(last) {
     offset_.fill(0);
     for (int i = first; i < last; ++i) {
@@ -74,7 +79,7 @@ class Cursor {
     }
   }
 
-  int64_t offset(Operand operand) const { return offset_[operand]; }
+  int64_t offset(size_t operand) const { return offset_[operand]; }
 
   void next() {
     for (int i = first_; i < last_; ++i) {
@@ -87,7 +92,7 @@ class Cursor {
 
  private:
   void move(int axis, int64_t steps) {
-    for (int j = 0; j < kOperands; ++j) offset_[j] += steps * axes_.stride[axis][j];
+    for (size_t j = 0; j < kOperands; ++j) offset_[j] += steps * axes_.stride[axis][j];
   }
 
   const Axes& axes_;
@@ -96,13 +101,13 @@ class Cursor {
   std::array<int64_t, kOperands> offset_;
 };
 
-// A parameter of `count` elements from `begin`, one each.
-template <typename T>
-void expand(const Axes& axes, int axis_count, Operand operand, const T* data, int64_t begin,
-            int64_t count, T* expanded) {
+// An operand's `count` elements from `begin`, one each.
+template <size_t kOperands, typename T>
+void expand(const BroadcastAxes<kOperands>& axes, int axis_count, size_t operand, const T* data,
+            int64_t begin, int64_t count, T* expanded) {
   const int64_t row = axes.size[0];
   int64_t at = begin % row;
-  for (Cursor cursor(axes, 1, axis_count, begin / row); count > 0; cursor.next(), at = 0) {
+  for (BroadcastCursor<kOperands> cursor(axes, 1, axis_count, begin / row); count > 0; cursor.next(), at = 0) {
     const T* from = data + cursor.offset(operand);
     const int64_t found = std::min(count, row - at);
     if (axes.varies(0, operand)) {
@@ -117,4 +122,4 @@ void expand(const Axes& axes, int axis_count, Operand operand, const T* data, in
 
 }  // namespace dmlax
 
-#endif  // DMLAX_ELEMENTWISE_CPU_BROADCAST_H_
+#endif  // DMLAX_CPU_BROADCAST_H_

@@ -1,0 +1,1 @@
+"""QUANTIZED_LOOKUP, a function that DirectML lacks."""

@@ -1,0 +1,49 @@
+"""The formulas of both operators, of arrays that broadcast."""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from jax import Array
+
+from dmlax._binary.plan import Binary, BinaryPlan
+from dmlax._core import float_bits, requantize
+from dmlax._core.quantized_sum import Quantized, quantized_sum
+
+Formula = Callable[[BinaryPlan, Binary], Array]
+
+
+def add(plan: BinaryPlan, operands: Binary) -> Array:
+    """clamp(round((a + b) / output_scale) + output_zero_point)."""
+    a, b = _quantized(operands)
+    if plan.is_swapped:
+        a, b = b, a
+    return quantized_sum(
+        a,
+        b,
+        operands.output_scale,
+        operands.output_zero_point,
+        plan.output.dtype,
+        plan.arithmetic,
+    )
+
+
+def multiply(plan: BinaryPlan, operands: Binary) -> Array:
+    """clamp(round(a * b / output_scale) + output_zero_point)."""
+    a, b = _quantized(operands)
+    product = a.steps * b.steps
+    scales = operands.a_scale, operands.b_scale, operands.output_scale
+    zero_point, dtype = operands.output_zero_point, plan.output.dtype
+    if plan.arithmetic == "exact":
+        return requantize.requantizer(*scales, zero_point, dtype, "exact")(product)
+    zero = jnp.float32(0) if zero_point is None else zero_point.astype(jnp.float32)
+    scaled = float_bits.fma(
+        product.astype(jnp.float32), requantize.multiplier(*scales), jnp.float32(0)
+    )
+    return requantize.round_float32(float_bits.add(scaled, zero), dtype)
+
+
+def _quantized(operands: Binary) -> tuple[Quantized, Quantized]:
+    return (
+        Quantized(operands.a, operands.a_scale, operands.a_zero_point),
+        Quantized(operands.b, operands.b_scale, operands.b_zero_point),
+    )

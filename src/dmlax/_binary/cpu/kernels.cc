@@ -1,0 +1,148 @@
+// The kernels of the operators on two tensors, compiled once for each instruction set.
+//
+// An exact element is estimated in float32, less and plus the estimate's error. Where the two round
+// to different bytes, `exact.h` decides.
+#include "dmlax/_binary/cpu/kernels.h"
+
+#include <cstddef>
+#include <cstring>
+
+#include "dmlax/_binary/cpu/exact.h"
+#include "dmlax/_cpu/simd/interface.h"
+
+namespace dmlax {
+namespace DMLAX_ISA_NAMESPACE {
+namespace {
+
+constexpr int kPacked = Simd::kVectorsPacked;
+constexpr int kPackedBytes = Simd::kLanes * kPacked;
+
+static_assert(kBinaryGroup % kPackedBytes == 0);
+
+using Element = uint8_t (*)(const BinaryParams&, uint8_t, uint8_t);
+
+// What all groups have in common, in registers: stores of bytes might change the parameters.
+struct Common {
+  const Simd::Floats a_bias, b_bias, a_factor, b_factor, offset, twice_error;
+  const int32_t zero;
+  const uint8_t a_flip, b_flip;
+  const bool output_signed;
+
+  // Of estimates plus `more`.
+  Common(const BinaryParams& params, float more)
+      : a_bias(Simd::broadcast_float(params.a_bias)),
+        b_bias(Simd::broadcast_float(params.b_bias)),
+        a_factor(Simd::broadcast_float(params.a_factor)),
+        b_factor(Simd::broadcast_float(params.b_factor)),
+        offset(Simd::broadcast_float(params.offset + more)),
+        twice_error(Simd::broadcast_float(2 * params.error)),
+        zero(params.exact ? params.output_zero : 0),
+        a_flip(params.a.flip),
+        b_flip(params.b.flip),
+        output_signed(params.output_signed) {}
+};
+
+struct Sum {
+  static constexpr Element kElement = add_one;
+  static constexpr bool kHasBias = false;  // of an exact estimate: the offset has it
+
+  static Simd::Floats estimate(const Common& all, Simd::Floats a, Simd::Floats b) {
+    const Simd::Floats inner = Simd::fused_multiply_add(b, all.b_factor, all.offset);
+    return Simd::fused_multiply_add(a, all.a_factor, inner);
+  }
+};
+
+struct Product {
+  static constexpr Element kElement = multiply_one;
+  static constexpr bool kHasBias = true;
+
+  static Simd::Floats estimate(const Common& all, Simd::Floats a, Simd::Floats b) {
+    return Simd::add(Simd::multiply(Simd::multiply(a, b), all.a_factor), all.offset);
+  }
+};
+
+// A group's estimates, rounded. Whether, of exact ones, some change with twice the error more.
+template <typename Formula, bool kExact>
+inline bool run_group(const Common& all, const uint8_t* a, const uint8_t* b, uint8_t* bytes) {
+  constexpr bool kHasBias = Formula::kHasBias || !kExact;
+  Simd::Int32s changes = Simd::broadcast(0);
+#pragma GCC unroll 1
+  for (int i = 0; i < kBinaryGroup; i += kPackedBytes) {
+    Simd::Int32s x[kPacked], y[kPacked], rounded[kPacked];
+    Simd::widen_bytes(a + i, all.a_flip, x);
+    Simd::widen_bytes(b + i, all.b_flip, y);
+#pragma GCC unroll 4
+    for (int j = 0; j < kPacked; ++j) {
+      Simd::Floats u = Simd::to_floats(x[j]), v = Simd::to_floats(y[j]);
+      if constexpr (kHasBias) {
+        u = Simd::add(u, all.a_bias);
+        v = Simd::add(v, all.b_bias);
+      }
+      const Simd::Floats value = Formula::estimate(all, u, v);
+      rounded[j] = Simd::to_integers(value);
+      if constexpr (kExact) {
+        const Simd::Int32s high = Simd::to_integers(Simd::add(value, all.twice_error));
+        changes = Simd::add(changes, Simd::subtract(high, rounded[j]));  // none is negative
+      }
+    }
+    Simd::store_bytes(bytes + i, rounded, all.zero, all.output_signed);
+  }
+  return kExact && !Simd::is_zero(changes);
+}
+
+template <typename Formula>
+__attribute__((noinline)) void resolve_ties(const BinaryParams& params, const uint8_t* a,
+                                            const uint8_t* b, uint8_t* low) {
+  uint8_t high[kBinaryGroup];
+  run_group<Formula, true>(Common(params, params.error), a, b, high);
+  for (int64_t i = 0; i < kBinaryGroup; ++i) {
+    if (low[i] != high[i]) low[i] = Formula::kElement(params, a[i], b[i]);
+  }
+}
+
+template <typename Formula, bool kExact>
+inline void run_whole_group(const BinaryParams& params, const Common& all, const uint8_t* a,
+                            const uint8_t* b, uint8_t* output) {
+  const bool near_ties = run_group<Formula, kExact>(all, a, b, output);
+  if (kExact && near_ties) resolve_ties<Formula>(params, a, b, output);
+}
+
+template <typename Formula, bool kExact>
+void run_groups(const BinaryParams& params, const BinarySpan& span) {
+  const Common all(params, kExact ? -params.error : 0);
+  const uint8_t *a = span.a, *b = span.b;
+  uint8_t* output = span.output;
+  const int64_t a_step = span.a_varies ? kBinaryGroup : 0, b_step = span.b_varies ? kBinaryGroup : 0;
+  int64_t left = span.count;
+  for (; left >= kBinaryGroup; left -= kBinaryGroup, a += a_step, b += b_step) {
+    run_whole_group<Formula, kExact>(params, all, a, b, output);
+    output += kBinaryGroup;
+  }
+  if (left == 0) return;
+  const size_t count = static_cast<size_t>(left);
+  uint8_t a_copy[kBinaryGroup] = {}, b_copy[kBinaryGroup] = {}, bytes[kBinaryGroup];
+  std::memcpy(a_copy, a, count);
+  std::memcpy(b_copy, b, count);
+  run_whole_group<Formula, kExact>(params, all, a_copy, b_copy, bytes);
+  std::memcpy(output, bytes, count);
+}
+
+template <typename Formula>
+void run(const BinaryParams& params, const BinarySpan& span) {
+  if (params.has_estimate) {
+    return params.exact ? run_groups<Formula, true>(params, span)
+                        : run_groups<Formula, false>(params, span);
+  }
+  for (int64_t i = 0; i < span.count; ++i) {
+    span.output[i] = Formula::kElement(params, span.a[span.a_varies ? i : 0],
+                                       span.b[span.b_varies ? i : 0]);
+  }
+}
+
+}  // namespace
+
+extern const BinaryKernels binary_kernels;
+const BinaryKernels binary_kernels = {.add = run<Sum>, .multiply = run<Product>};
+
+}  // namespace DMLAX_ISA_NAMESPACE
+}  // namespace dmlax

@@ -1,0 +1,124 @@
+"""Checks an operator on two quantized tensors and plans it from shapes and dtypes alone."""
+
+import functools
+import itertools
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from dmlax._core import compat
+from dmlax._core.arguments import Aval, Rules, decide
+from dmlax._core.requantize import Arithmetic
+
+
+class Binary(NamedTuple):
+    """The operands of both operators; absent zero points are None."""
+
+    a: Any
+    b: Any
+    a_scale: Any
+    b_scale: Any
+    output_scale: Any
+    a_zero_point: Any = None
+    b_zero_point: Any = None
+    output_zero_point: Any = None
+
+
+FIELDS = Binary(
+    a="ATensor",
+    b="BTensor",
+    a_scale="AScaleTensor",
+    b_scale="BScaleTensor",
+    output_scale="OutputScaleTensor",
+    a_zero_point="AZeroPointTensor",
+    b_zero_point="BZeroPointTensor",
+    output_zero_point="OutputZeroPointTensor",
+)
+
+
+@dataclass(frozen=True)
+class BinaryPlan:
+    """Everything static that a lowering reads."""
+
+    operands: Binary  # of Aval or None
+    arithmetic: Arithmetic
+    output: Aval
+
+    @property
+    def is_swapped(self) -> bool:
+        """True where ONNX Runtime adds b and a, which matters to its float32 arithmetic.
+
+        It does where `a` alone does not vary along the innermost axes of the output, merged as far
+        as each tensor varies along all of them or along none.
+        """
+        rank = len(self.output.shape)
+        a, b = (
+            (1,) * (rank - len(aval.shape)) + aval.shape
+            for aval in (self.operands.a, self.operands.b)
+        )
+        varying = [(x != 1, y != 1) for x, y in zip(a, b, strict=True) if x != 1 or y != 1]
+        return varying[-1] == (False, True) if varying else False
+
+    def notes(self) -> list[str]:
+        """The lines that `explain` adds."""
+        return []
+
+    def __str__(self) -> str:
+        return f"{self.operands.a}, {self.operands.b} -> {self.output}"
+
+
+@functools.lru_cache(maxsize=4096)
+def binary_plan(
+    rules: Rules, operands: Binary, output_dtype: np.dtype, arithmetic: Arithmetic
+) -> BinaryPlan:
+    """Checks every tensor, and that `a` and `b` broadcast."""
+    for name in ("a", "b"):
+        rules.expect_dtype(getattr(FIELDS, name), getattr(operands, name), jnp.int8, jnp.uint8)
+    dtypes = operands._replace(a=operands.a.dtype, b=operands.b.dtype)
+    dtypes = dtypes._replace(
+        **dict.fromkeys(("a_scale", "b_scale", "output_scale"), jnp.float32),
+        a_zero_point=dtypes.a,
+        b_zero_point=dtypes.b,
+        output_zero_point=output_dtype,
+    )
+    for name in Binary._fields[2:]:
+        field, aval = getattr(FIELDS, name), getattr(operands, name)
+        if aval is not None:
+            rules.expect_dtype(field, aval, getattr(dtypes, name))
+    shape = _broadcast(rules, operands.a, operands.b)
+    for name in Binary._fields[2:]:
+        field, aval = getattr(FIELDS, name), getattr(operands, name)
+        if aval is not None:
+            rules.expect(aval.size == 1, "sizes", field, f"is {aval}, expected one value")
+    return BinaryPlan(operands, arithmetic, Aval(output_dtype, shape))
+
+
+def output_partition(plan: BinaryPlan, operands: Binary) -> tuple[Any, ...]:
+    """The output is split over a mesh as `a` is, else as `b` is, along each of its axes."""
+    rank = len(plan.output.shape)
+    a, b = (
+        (None,) * (rank - x.ndim) + tuple(compat.partition(x)) for x in (operands.a, operands.b)
+    )
+    taken = {name for axis in a for name in _mesh_axes(axis)}
+    free = (None if taken & {*_mesh_axes(axis)} else axis for axis in b)
+    return tuple(x or y for x, y in zip(a, free, strict=True))
+
+
+def _mesh_axes(partition: Any) -> tuple[Any, ...]:
+    """The names in one axis of a `PartitionSpec`."""
+    return partition if isinstance(partition, tuple) else (partition,) if partition else ()
+
+
+def _broadcast(rules: Rules, a: Aval, b: Aval) -> tuple[int, ...]:
+    """The output's shape, NumPy's."""
+    pairs = list(itertools.zip_longest(reversed(a.shape), reversed(b.shape), fillvalue=1))
+    good = all(_are_same(1, x) or _are_same(1, y) or _are_same(x, y) for x, y in pairs)
+    message = f"is {b}, expected a shape that broadcasts with ATensor {a}"
+    rules.expect(good, "sizes", "BTensor", message)
+    return tuple(y if _are_same(1, x) else x for x, y in reversed(pairs))
+
+
+def _are_same(size: Any, other: Any) -> bool:
+    return decide(lambda: size == other, False)

@@ -1,0 +1,66 @@
+"""quantized_lookup."""
+
+from jax import Array
+from jax.typing import ArrayLike
+
+from dmlax._core import dispatch, eager
+from dmlax._core.arguments import Rules, aval_of
+from dmlax._core.keywords import name_right_keywords
+from dmlax._lookup import reference, xla
+from dmlax._lookup.cpu import lowering as native_cpu
+from dmlax._lookup.plan import Lookup, lookup_plan, output_partition
+
+_RULES = Rules("quantized_lookup")
+LOOKUP = dispatch.Operator(
+    _RULES.operator,
+    (
+        dispatch.Lowering("native_cpu", native_cpu.quantized_lookup, native_cpu.why_not, ("cpu",)),
+        dispatch.Lowering("xla", xla.quantized_lookup),
+        dispatch.Lowering("reference", reference.quantized_lookup),
+    ),
+    partition=output_partition,
+)
+
+
+@name_right_keywords
+@eager.jit_eager_calls()
+def quantized_lookup(
+    input: ArrayLike,
+    table: ArrayLike,
+    /,
+    *,
+    implementation: dispatch.Implementation = "auto",
+) -> Array:
+    """Replaces each element by an entry of a table: any function of 8 bits to 8 bits.
+
+    A quantized sigmoid, leaky relu or change of scale is such a function.
+
+    Args:
+      input: int8 or uint8, of any shape.
+      table: int8 or uint8, 256 entries: entry i is the result of i where the input is uint8, and of
+        i - 128 where it is int8, so entries are in the order of the values.
+      implementation: "auto", or exactly one of "native_cpu", "xla", "reference".
+
+    Returns:
+      Of the table's dtype and the input's shape.
+
+    Raises:
+      SpecError: code `data_type` (InputTensor, TableTensor), `dimension_count` or `sizes`
+        (TableTensor).
+      UnsupportedError: the named implementation does not exist for this operator.
+
+    DirectML:
+      It has no such operator. ONNX Runtime computes QLinearSigmoid and QLinearLeakyRelu so.
+
+    Lowering:
+      cpu: native_cpu, else xla. cuda, tpu: xla. reference runs everywhere when named.
+
+    Example:
+      >>> import dmlax, jax.numpy as jnp
+      >>> relu = jnp.maximum(jnp.arange(-128, 128), 0).astype(jnp.int8)
+      >>> dmlax.quantized_lookup(jnp.array([-5, 0, 7], jnp.int8), relu).tolist()
+      [0, 0, 7]
+    """
+    operands = Lookup(_RULES.to_array("InputTensor", input), _RULES.to_array("TableTensor", table))
+    plan = lookup_plan(_RULES, aval_of(operands.input), aval_of(operands.table))
+    return dispatch.call(LOOKUP, plan, operands, implementation)  # type: ignore[no-any-return]
