@@ -10,6 +10,9 @@ from dmlax._binary.api import (
 from dmlax._binary.api import (
     element_wise_quantized_linear_multiply as element_wise_quantized_linear_multiply,
 )
+from dmlax._convolution.add_api import (
+    quantized_linear_convolution_add as quantized_linear_convolution_add,
+)
 from dmlax._convolution.api import convolution_integer as convolution_integer
 from dmlax._convolution.api import quantized_linear_convolution as quantized_linear_convolution
 from dmlax._convolution.prepare import prepare_filter as prepare_filter
@@ -46,5 +49,6 @@ __all__ = [
     "nonzero_coordinates",
     "prepare_filter",
     "quantized_linear_convolution",
+    "quantized_linear_convolution_add",
     "quantized_lookup",
 ]
