@@ -81,11 +81,12 @@ def check(mix, order, implementation):
     assert expected.dtype == mix[2]
 
 
-@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
 @pytest.mark.parametrize("index", range(len(MIXES)))
-def test_it_is_the_two_operators_one_after_the_other(index, implementation):
-    """Each lowering has every mix of dtypes, and each order with both dtypes of each tensor."""
-    check(MIXES[index], ORDERS[(index ^ index >> 1) % 4], implementation)
+def test_it_is_the_two_operators_one_after_the_other(index):
+    """Each lowering has every order, with both dtypes of each tensor."""
+    order = ORDERS[(index ^ index >> 1) % 4]
+    for implementation in (*NATIVE, IMPLEMENTATIONS[-1 - index.bit_count() % 2]):
+        check(MIXES[index], order, implementation)
 
 
 @pytest.mark.slow
@@ -106,7 +107,8 @@ def add_to(x, addend, **options):
 def test_the_order_matters_to_float32_alone():
     every = np.arange(256, dtype=np.uint8)
     x, addend = np.repeat(every, 256).reshape(1, 1, 256, 256), np.resize(every, (1, 1, 256, 256))
-    call = functools.partial(add_to, x, addend, input_scale=0.05, output_scale=0.05)
+    scales = dict.fromkeys(("input_scale", "output_scale"), 0.15)
+    call = functools.partial(add_to, x, addend, addend_scale=0.45, sum_scale=0.3, **scales)
     assert_same(call(), call(addend_first=True))
     call = functools.partial(call, arithmetic="float32")
     assert np.count_nonzero(np.asarray(call()) != np.asarray(call(addend_first=True)))
@@ -144,7 +146,7 @@ def test_addends_and_scales_may_be_mapped_over(implementation):
     addends = draw(7, np.int8, (3, *SHAPE))
     scales = jnp.float32([0.1, 0.3, -0.2])
     call = lambda addend, scale: fused(  # noqa: E731
-        MIXES[2], "exact", False, addend, addend_scale=scale, implementation=implementation
+        MIXES[1], "exact", False, addend, addend_scale=scale, implementation=implementation
     )
     found = jax.jit(jax.vmap(call))(addends, scales)
     assert_same(found, np.stack([call(*each) for each in zip(addends, scales, strict=True)]))
@@ -156,7 +158,7 @@ def test_an_image_of_symbolic_sizes():
     x = jax.ShapeDtypeStruct((batch, 3, height, 6), np.uint8)
     addend = jax.ShapeDtypeStruct((batch, 4, height, 5), np.int8)
     padded = {"strides": (1, 1), "start_padding": (1, 1)}
-    call = lambda x, addend: fused(MIXES[2], "exact", False, addend, x, **padded)  # noqa: E731
+    call = lambda x, addend: fused(MIXES[1], "exact", False, addend, x, **padded)  # noqa: E731
     exported = jax.export.export(jax.jit(call))(x, addend)
     addend = draw(8, np.int8, (2, 4, 7, 5))
     assert_same(exported.call(X, addend), call(X, addend))

@@ -156,11 +156,11 @@ def _sum_by_pairs(
     """`quantized_sum` in plain XLA, of tensors of one shape."""
 
     def add(x: Array, y: Array, parameters: Any) -> Array:
-        a, b, scale, zero_point = parameters
-        terms = a._replace(values=x), b._replace(values=y)
+        a_scale, a_zero, b_scale, b_zero, scale, zero_point = parameters
+        terms = Quantized(x, a_scale, a_zero), Quantized(y, b_scale, b_zero)
         return quantized_sum(*terms, scale, zero_point, dtype, arithmetic)
 
-    parameters = a._replace(values=None), b._replace(values=None), scale, zero_point
+    parameters = *a[1:], *b[1:], scale, zero_point
     return map_pairs(add, a.values, b.values, parameters, Aval(np.dtype(dtype), a.values.shape))
 
 

@@ -180,7 +180,7 @@ def _bind_sum(
     dtype = _RULES.choose_output_dtype(
         sum_dtype, FIELDS.sum_zero_point, zero_point, convolution.output.dtype, "sum_dtype"
     )
-    found = {
+    found: dict[str, Any] = {
         name: _RULES.to_scale(getattr(FIELDS, name), getattr(arguments, name), jnp.float32)
         for name in ("addend_scale", "sum_scale")
     }
