@@ -17,8 +17,11 @@ JAX_ON_PYTHON = {  # the oldest supported pair, and the newest
 }
 TESTED_ONCE = (  # on the oldest pair; the golden vectors, the laws and the near ties run on both
     "conformance/tests",
+    "tests/binary",
+    "tests/convolution/test_add.py",
     "tests/convolution/test_convolutions.py",
     "tests/core/test_float_bits.py",
+    "tests/core/test_quantized_sum.py",
     "tests/core/test_requantize.py",
     "tests/cpu/test_convolution.py",
     "tests/cpu/test_elementwise.py",
@@ -30,6 +33,7 @@ TESTED_ONCE = (  # on the oldest pair; the golden vectors, the laws and the near
     "tests/directml/test_rules.py",
     "tests/directml/test_validate.py",
     "tests/elementwise/test_elementwise.py",
+    "tests/lookup",
     "tests/nonzero/test_nonzero_coordinates.py",
     "tests/test_integrations.py",
     "tests/test_migrating.py",

@@ -17,6 +17,9 @@ quantized = dmlax.quantized_linear_convolution
 convolution_add = dmlax.quantized_linear_convolution_add
 quantize = dmlax.element_wise_quantize_linear
 dequantize = dmlax.element_wise_dequantize_linear
+add = dmlax.element_wise_quantized_linear_add
+multiply = dmlax.element_wise_quantized_linear_multiply
+lookup = dmlax.quantized_lookup
 prepare = dmlax.prepare_filter
 
 X, W = np.ones((1, 4, 5, 5), np.uint8), np.ones((6, 4, 3, 3), np.int8)
@@ -563,6 +566,81 @@ def convolution_adds():
     return rows
 
 
+def binaries(function):
+    def invalid(text, a, b, **options):
+        scales = {"a_scale": 1.0, "b_scale": 0.5, "output_scale": 1.0}
+        return InvalidCall(function, (a, b), scales | options, *expected_error(function, text))
+
+    a, b = np.ones((2, 3), np.uint8), np.ones((2, 1), np.int8)
+    finite = "expected finite nonzero values in float32"
+    return [
+        invalid("data_type ATensor is float32[2,3], expected one of int8, uint8", FLAT, b),
+        invalid(
+            "data_type BTensor is int16[2,1], expected one of int8, uint8", a, b.astype(np.int16)
+        ),
+        invalid(
+            "sizes BTensor is int8[4], expected a shape that broadcasts with ATensor uint8[2,3]",
+            a,
+            like(b, 4),
+        ),
+        invalid("missing_tensor BScaleTensor is required", a, b, b_scale=None),
+        invalid(f"value AScaleTensor is 0.0, {finite}", a, b, a_scale=0.0),
+        invalid(f"value OutputScaleTensor is inf, {finite}", a, b, output_scale=np.inf),
+        invalid(
+            "data_type BScaleTensor is float16[], expected float32", a, b, b_scale=np.float16(1)
+        ),
+        invalid(
+            "sizes AScaleTensor is float32[3], expected one value",
+            *(a, b),
+            a_scale=np.ones(3, np.float32),
+        ),
+        invalid(
+            "data_type BZeroPointTensor is uint8[], expected int8",
+            *(a, b),
+            b_zero_point=np.uint8(1),
+        ),
+        invalid("value AZeroPointTensor is 256, expected uint8, 0 to 255", a, b, a_zero_point=256),
+        invalid(
+            "sizes OutputZeroPointTensor is int8[1,2], expected one value",
+            *(a, b),
+            output_zero_point=np.ones((1, 2), np.int8),
+        ),
+        invalid(
+            "data_type OutputTensor has dtype int32, expected int8 or uint8",
+            *(a, b),
+            output_dtype=np.int32,
+        ),
+        invalid(
+            "option arithmetic is 'exakt', expected one of exact, float32",
+            *(a, b),
+            arithmetic="exakt",
+        ),
+    ]
+
+
+def lookups():
+    def invalid(text, input, table):
+        return InvalidCall(lookup, (input, table), {}, *expected_error(lookup, text))
+
+    table = np.zeros(256, np.int8)
+    entries = "expected 256 entries, one for each value of InputTensor"
+    return [
+        invalid(
+            "data_type InputTensor is int32[2,3], expected one of int8, uint8",
+            *(Q.astype(np.int32), table),
+        ),
+        invalid(
+            "data_type TableTensor is float32[256], expected one of int8, uint8",
+            *(Q, table.astype(np.float32)),
+        ),
+        invalid(
+            "dimension_count TableTensor is int8[16,16], expected rank 1",
+            *(Q, table.reshape(16, 16)),
+        ),
+        invalid(f"sizes TableTensor is int8[255], {entries}", Q, table[1:]),
+    ]
+
+
 def prepares():
     def invalid(text, w=W, **options):
         return InvalidCall(prepare, (w,), options, *expected_error(prepare, text))
@@ -611,6 +689,9 @@ INVALID_CALLS = [
     *convolution_adds(),
     *quantizes(),
     *dequantizes(),
+    *binaries(add),
+    *binaries(multiply),
+    *lookups(),
     *prepares(),
 ]
 
@@ -659,6 +740,7 @@ NOT_ARRAYS = [
     ),
     (quantize, (1.0, 1.0), "InputTensor", "is 1.0, expected an array"),
     (dequantize, ((1, 2), 1.0), "InputTensor", "is a tuple, expected an array"),
+    (lookup, (Q, list(range(256))), "TableTensor", "is a list, expected an array"),
     (prepare, (3,), "FilterTensor", "is 3, expected an array"),
 ]
 

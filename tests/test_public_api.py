@@ -128,10 +128,11 @@ def test_every_parameter_and_result_has_a_type(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_options_are_by_keyword_only(name):
     function = getattr(dmlax, name)
-    kinds = {p.kind for p in inspect.signature(function).parameters.values()}
+    parameters = inspect.signature(function).parameters
+    kinds = {p.kind for p in parameters.values()}
     assert kinds == {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.KEYWORD_ONLY}
     with pytest.raises(TypeError, match="positional-only"):
-        function(input=None)
+        function(**{next(iter(parameters)): None})
 
 
 @pytest.mark.parametrize("name", [*NAMES, "prepare_filter"])

@@ -67,9 +67,9 @@ def test_parameters_may_be_mapped_over():
 def test_in_float32_the_order_of_the_operands_matters():
     every = np.arange(256, dtype=np.uint8)
     a, b = np.repeat(every, 256), np.tile(every, 256)
-    scales = np.float32([0.05, 0.35, 0.1])
-    call = lambda x, y, sx, sy: dmlax.element_wise_quantized_linear_add(  # noqa: E731
-        x, y, a_scale=sx, b_scale=sy, output_scale=scales[2], arithmetic="float32"
+    call = lambda x, y, **others: dmlax.element_wise_quantized_linear_add(  # noqa: E731
+        x, y, output_scale=0.6, arithmetic="float32", **others
     )
-    forth, back = call(a, b, scales[0], scales[1]), call(b, a, scales[1], scales[0])
-    assert np.count_nonzero(np.asarray(forth) != np.asarray(back))
+    forth = call(a, b, a_scale=1.1, b_scale=0.2, a_zero_point=123, b_zero_point=108)
+    back = call(b, a, a_scale=0.2, b_scale=1.1, a_zero_point=108, b_zero_point=123)
+    assert np.count_nonzero(np.asarray(forth) != np.asarray(back)) == 5268

@@ -71,5 +71,5 @@ def test_sums_are_rounded_fractions(dtype):
         rows = zip(a, b, zip(*scales, strict=True), zip(*zero_points, strict=True), strict=True)
         wanted = [fraction_of(*row, dtype) for row in rows]
         found = call([jnp.asarray(scale) for scale in scales], zero_points)
-        assert len(set(wanted)) > 200, name
+        assert len(set(wanted)) > 100, name
         assert_same(found, np.array(wanted, dtype))

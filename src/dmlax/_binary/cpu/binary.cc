@@ -66,8 +66,8 @@ bool is_exact_factor(float factor, uint32_t scale, uint32_t output_scale) {
          static_cast<double>(factor) * widen(output_scale) == widen(scale);
 }
 
-// Each of these is at most 2^-24 of itself off: the factors, the offset, the inner sum, and the
-// estimate itself, twice, which counts where it is below 512 only.
+// Each of these is at most 2^-24 of itself off: the factors, the offset and the inner sum. The
+// estimate is rounded twice, by 2^-17 at most, as its ties are below 256.
 void estimate_sum(BinaryParams& params) {
   const double unit = widen(params.output_scale);
   const double a = widen(params.a.scale) / unit, b = widen(params.b.scale) / unit;
@@ -79,7 +79,7 @@ void estimate_sum(BinaryParams& params) {
   const bool is_exact = is_exact_factor(params.a_factor, params.a.scale, params.output_scale) &&
                         is_exact_factor(params.b_factor, params.b.scale, params.output_scale);
   const double inner = 255 * std::abs(b) + std::abs(params.offset);
-  const double sizes = 255 * (std::abs(a) + std::abs(b)) + std::abs(params.offset) + inner + 1024;
+  const double sizes = 255 * (std::abs(a) + std::abs(b)) + std::abs(params.offset) + inner + 256;
   params.error = is_exact ? 0 : static_cast<float>(sizes * 1.01 * 0x1p-24);
 }
 

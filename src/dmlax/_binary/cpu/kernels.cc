@@ -66,7 +66,7 @@ template <typename Formula, bool kExact>
 inline bool run_group(const Common& all, const uint8_t* a, const uint8_t* b, uint8_t* bytes) {
   constexpr bool kHasBias = Formula::kHasBias || !kExact;
   Simd::Int32s changes = Simd::broadcast(0);
-#pragma GCC unroll 1
+#pragma GCC unroll 2
   for (int i = 0; i < kBinaryGroup; i += kPackedBytes) {
     Simd::Int32s x[kPacked], y[kPacked], rounded[kPacked];
     Simd::widen_bytes(a + i, all.a_flip, x);
@@ -95,8 +95,11 @@ __attribute__((noinline)) void resolve_ties(const BinaryParams& params, const ui
                                             const uint8_t* b, uint8_t* low) {
   uint8_t high[kBinaryGroup];
   run_group<Formula, true>(Common(params, params.error), a, b, high);
-  for (int64_t i = 0; i < kBinaryGroup; ++i) {
-    if (low[i] != high[i]) low[i] = Formula::kElement(params, a[i], b[i]);
+  for (int64_t word = 0; word < kBinaryGroup; word += 8) {
+    if (std::memcmp(low + word, high + word, 8) == 0) continue;
+    for (int64_t i = word; i < word + 8; ++i) {
+      if (low[i] != high[i]) low[i] = Formula::kElement(params, a[i], b[i]);
+    }
   }
 }
 
