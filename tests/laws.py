@@ -120,9 +120,13 @@ LAWS = [
         named(quantized, arithmetic="float32"),
         (X, W, BIAS, *SCALES, ZERO, ZEROS, ZERO),
     ),
-    Law("residual", residual, (X, W, BIAS, *RESIDUAL_SCALES, ZERO, ZEROS, np.int8(3), ZERO)),
     Law(
-        "residual, float32",
+        "quantized, residual",
+        residual,
+        (X, W, BIAS, *RESIDUAL_SCALES, ZERO, ZEROS, np.int8(3), ZERO),
+    ),
+    Law(
+        "quantized, residual, float32",
         named(residual, arithmetic="float32", addend_first=True),
         (X, W, BIAS, *RESIDUAL_SCALES, ZERO, ZEROS, ZERO, np.int8(3)),
     ),
