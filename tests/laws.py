@@ -125,11 +125,6 @@ LAWS = [
         residual,
         (X, W, BIAS, *RESIDUAL_SCALES, ZERO, ZEROS, np.int8(3), ZERO),
     ),
-    Law(
-        "quantized, residual, float32",
-        named(residual, arithmetic="float32", addend_first=True),
-        (X, W, BIAS, *RESIDUAL_SCALES, ZERO, ZEROS, ZERO, np.int8(3)),
-    ),
     Law("quantized, prepared", prepared, (X, PREPARED, np.float32(0.02))),
     Law("quantize", named(quantize, axis=1), (FLOATS, np.float32([1, 2, 3, 4]), np.int8(3))),
     Law(
