@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import convolution_add_calls
 import dmlax
 from support import NATIVE, assert_same, draw
 
@@ -95,6 +96,17 @@ def test_it_is_the_two_operators_one_after_the_other(index):
 @pytest.mark.parametrize("mix", MIXES, ids=str)
 def test_it_is_so_for_every_mix_and_order(mix, order, implementation):
     check(mix, order, implementation)
+
+
+@pytest.mark.parametrize("implementation", NATIVE)
+def test_random_calls_are_the_oracles(implementation):
+    assert list(convolution_add_calls.mismatches(implementation, 0, 40)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_many_random_calls_are_the_oracles(implementation):
+    assert list(convolution_add_calls.mismatches(implementation, 1_000, 3_000)) == []
 
 
 def add_to(x, addend, **options):
