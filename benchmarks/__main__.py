@@ -1,6 +1,7 @@
 """The command `python -m benchmarks`."""
 
 import argparse
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,13 +13,15 @@ from benchmarks import (
     directml,
     element_wise,
     memory,
+    models,
+    networks,
     nonzero,
     overhead,
     report,
     tpu,
 )
 
-_KINDS = ("convolution", "nonzero", "element_wise", "memory", "directml", "overhead")
+_KINDS = ("convolution", "models", "nonzero", "element_wise", "memory", "directml", "overhead")
 _WIDTH = 200  # where the output is no terminal
 
 
@@ -45,6 +48,9 @@ def _run(kind: str, options: argparse.Namespace) -> report.Report | None:
         return directml.run(options.repeats)
     if kind == "element_wise":
         return element_wise.run(options.repeats)
+    if kind == "models":
+        names = [name for name in networks.NETWORKS if re.search(options.layers, name)]
+        return models.run(names, options.batch, options.repeats, options.form) if names else None
     if kind == "nonzero":
         arrays = cases.arrays(options.layers, nonzero.most())
         return nonzero.run(arrays, options.repeats) if arrays else None
@@ -69,6 +75,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--implementation", default="auto", help="of the convolutions")
     layouts = ("NCHW", "NHWC")
     parser.add_argument("--layout", default="NCHW", choices=layouts, help="of the convolutions")
+    forms = ("qoperator", "qdq", "dynamic")
+    parser.add_argument("--form", default="qoperator", choices=forms, help="of the models")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers here too")
     return parser
 

@@ -18,6 +18,7 @@ from dmlax._core.dispatch import PLATFORMS
 from dmlax._operators import OPERATORS, SUPPORT
 from dmlax.directml.support import Support, Table
 from dmlax.directml.tensors import INTRODUCED, REQUIRED, SIZES_COUNT, TENSOR_RULES
+from dmlax.onnx.operators import rows as onnx_rows
 
 _ROOT = Path(__file__).parent.parent
 _VECTORS = _ROOT / "conformance" / "vectors"
@@ -72,6 +73,21 @@ class Operators(SphinxDirective):
             for row in OPERATORS
         ]
         return self.parse_text_to_nodes(_table(("operator", "dtypes", *PLATFORMS), rows))
+
+
+class OnnxOperators(SphinxDirective):
+    """The operators of `dmlax.onnx`, and the opsets in which the forms that it reads began."""
+
+    def run(self) -> list[nodes.Node]:
+        """One table."""
+        forms: dict[tuple[str, str], list[int]] = {}
+        for row in onnx_rows():
+            forms.setdefault((row.domain, row.op), []).extend(row.versions)
+        rows = [
+            (f"`{op}`", domain or "ONNX", ", ".join(map(str, sorted(versions))))
+            for (domain, op), versions in sorted(forms.items())
+        ]
+        return self.parse_text_to_nodes(_table(("operator", "domain", "forms since opset"), rows))
 
 
 class Descriptors(SphinxDirective):
@@ -171,6 +187,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Registers the directives."""
     app.add_directive("vectors", Vectors)
     app.add_directive("operators", Operators)
+    app.add_directive("onnx_operators", OnnxOperators)
     app.add_directive("descriptors", Descriptors)
     app.add_directive("support", SupportTables)
     app.add_directive("rules", Rules)

@@ -21,6 +21,7 @@ _PAGES = {  # other projects' types; None: a union whose members the parameter's
     "Callable": f"{_PYTHON}collections.abc.html#collections.abc.Callable",
     "Mapping": f"{_PYTHON}collections.abc.html#collections.abc.Mapping",
     "dtype": "https://numpy.org/doc/stable/reference/generated/numpy.dtype.html",
+    "ShapeDtypeStruct": f"{_JAX}_autosummary/jax.ShapeDtypeStruct.html",
     "Sequence": f"{_PYTHON}collections.abc.html#collections.abc.Sequence",
     "Arithmetic": None,
     "Implementation": None,

@@ -1,4 +1,4 @@
-"""Valid descs of the five operators, in DirectML's spelling, to use and to break."""
+"""Valid descs of operators, in DirectML's spelling, to use and to break."""
 
 from collections.abc import Mapping, Sequence
 from math import prod
@@ -192,6 +192,40 @@ def dequantize(
 ) -> Fields:
     """Dequantizing; the scale has the output's data type."""
     return elementwise(sizes, input, output, input if zero_point else None, output)
+
+
+def multiplied(a: Sequence[int] = (1, 2, 3, 4), b: Sequence[int] = (1, 2, 4, 5)) -> Fields:
+    """A matrix product with a zero point for each row of A and each column of B."""
+    leading = [1] * (len(a) - 2)
+    return {
+        "ATensor": tensor("UINT8", a),
+        "AZeroPointTensor": tensor("UINT8", [*leading, a[-2], 1]),
+        "BTensor": tensor("INT8", b),
+        "BZeroPointTensor": tensor("INT8", [*leading, 1, b[-1]]),
+        "OutputTensor": tensor("INT32", [*a[:-1], b[-1]]),
+    }
+
+
+def averaged(input: Sequence[int] = (1, 3, 4, 5), window: Sequence[int] = (2, 3)) -> Fields:
+    """An average pooling with parameters for each channel."""
+    axes = len(window)
+    each = [1, input[1], *[1] * axes]
+    spatial = [size - length + 1 for size, length in zip(input[2:], window, strict=True)]
+    return {
+        "InputTensor": tensor("UINT8", input),
+        "InputScaleTensor": tensor("FLOAT32", each),
+        "InputZeroPointTensor": tensor("UINT8", each),
+        "OutputScaleTensor": tensor("FLOAT32", each),
+        "OutputZeroPointTensor": tensor("INT8", each),
+        "OutputTensor": tensor("INT8", [*input[:2], *spatial]),
+        "DimensionCount": axes,
+        "Strides": [1] * axes,
+        "WindowSize": list(window),
+        "StartPadding": [0] * axes,
+        "EndPadding": [0] * axes,
+        "Dilations": [1] * axes,
+        "IncludePadding": False,
+    }
 
 
 VALID: dict[str, tuple[Fields, str]] = {  # at the level that introduced each

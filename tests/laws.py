@@ -25,6 +25,9 @@ TABLE = draw(8, np.int8, 256)
 FLOATS = (draw(4, np.int16, (N, 4, 6)) / 64).astype(np.float32)
 SPARSE = np.where(draw(5, np.uint8, (N, 3, 11)) < 90, draw(6, np.int8, (N, 3, 11)), 0)
 
+ROWS, MATRIX = draw(7, np.uint8, (N, 3, 5)), draw(8, np.int8, (5, 4))
+ROW_ZEROS, COLUMN_ZEROS = draw(9, np.uint8, (3, 1)), draw(10, np.int8, 4)
+
 
 @dataclasses.dataclass(frozen=True)
 class Law:
@@ -83,7 +86,50 @@ def integer(x, w, zx, zw, **options):
     )
 
 
+def averaged(x, sx, sy, zx, zy, **options):
+    return dmlax.quantized_linear_average_pooling(
+        x,
+        window_size=(2, 3),
+        strides=(2, 1),
+        start_padding=(1, 0),
+        input_scale=sx,
+        output_scale=sy,
+        input_zero_point=zx,
+        output_zero_point=zy,
+        **options,
+    )
+
+
+def global_average(x, sx, sy, zx, **options):
+    return dmlax.quantized_linear_global_average_pooling(
+        x, input_scale=sx, output_scale=sy, input_zero_point=zx, **options
+    )
+
+
+def product(a, b, za, zb=None, **options):
+    return dmlax.matrix_multiply_integer(a, b, a_zero_point=za, b_zero_point=zb, **options)
+
+
+def quantized_product(a, b, bias, sa, sb, sy, za, zy, **options):
+    return dmlax.quantized_linear_matrix_multiply(
+        *(a, b, bias),
+        a_scale=sa,
+        b_scale=sb,
+        output_scale=sy,
+        a_zero_point=za,
+        output_zero_point=zy,
+        **options,
+    )
+
+
+def to_float(a, b, bias, sa, sb, za, **options):
+    return dmlax.matrix_multiply_integer_to_float(
+        a, b, bias, a_scale=sa, b_scale=sb, a_zero_point=za, **options
+    )
+
+
 quantize = dmlax.element_wise_quantize_linear
+dynamic_quantize = dmlax.dynamic_quantize_linear
 dequantize = dmlax.element_wise_dequantize_linear
 named = functools.partial
 
@@ -103,6 +149,7 @@ def binary(function, a, b, sa, sb, sy, za, zb, zy, **options):
 
 add = named(binary, dmlax.element_wise_quantized_linear_add)
 multiply = named(binary, dmlax.element_wise_quantized_linear_multiply)
+PREPARED_MATRIX = dmlax.prepare_matrix(MATRIX, b_zero_point=COLUMN_ZEROS)
 PREPARED = dmlax.prepare_filter(W, filter_zero_point=ZEROS)
 LAWS = [
     Law("nonzero", dmlax.nonzero_coordinates, (SPARSE,), per_image=False),
@@ -126,6 +173,15 @@ LAWS = [
         (X, W, BIAS, *RESIDUAL_SCALES, ZERO, ZEROS, np.int8(3), ZERO),
     ),
     Law("quantized, prepared", prepared, (X, PREPARED, np.float32(0.02))),
+    Law("product", product, (ROWS, MATRIX, ROW_ZEROS, COLUMN_ZEROS)),
+    Law("product, prepared", product, (ROWS, PREPARED_MATRIX, ROW_ZEROS)),
+    Law("quantized product", quantized_product, (ROWS, MATRIX, BIAS, *SCALES, ZERO, np.int8(3))),
+    Law(
+        "quantized product, float32",
+        named(quantized_product, arithmetic="float32"),
+        (ROWS, MATRIX, BIAS, *SCALES, ZERO, np.int8(3)),
+    ),
+    Law("product to float", to_float, (ROWS, MATRIX, BIAS.astype(np.float32), *SCALES[:2], ZERO)),
     Law("quantize", named(quantize, axis=1), (FLOATS, np.float32([1, 2, 3, 4]), np.int8(3))),
     Law(
         "quantize, float32", named(quantize, arithmetic="float32"), (FLOATS, np.float32(1.7), ZERO)
@@ -134,6 +190,26 @@ LAWS = [
     Law("quantize int32", quantize, (FLOATS.astype(np.int32), np.float32(1.7))),
     Law("dequantize", named(dequantize, axis=1), (X, SCALES[1], np.arange(4, dtype=np.uint8))),
     Law("dequantize to float16", dequantize, (W, np.float16(0.02))),
+    Law("average", averaged, (X, SCALES[1], SCALES[0], ZERO, ZEROS)),
+    Law(
+        "average, float32",
+        named(averaged, arithmetic="float32", include_padding=True),
+        (X, SCALES[0], SCALES[1], ZERO, ZEROS),
+    ),
+    Law("global average", global_average, (X, SCALES[1], SCALES[0] / 9, ZERO)),
+    Law(
+        "global average, float32",
+        named(global_average, arithmetic="float32"),
+        (X, SCALES[0], SCALES[0] / 9, ZERO),
+    ),
+    Law("max", named(dmlax.max_pooling, window_size=3, strides=2, end_padding=1), (X,)),
+    Law("dynamic quantize", dynamic_quantize, (FLOATS,), per_image=False),
+    Law(
+        "dynamic quantize, float32",
+        named(dynamic_quantize, output_dtype=np.int8, arithmetic="float32"),
+        (FLOATS.astype(np.float16),),
+        per_image=False,
+    ),
     Law("add", add, (X, ADDEND, *BINARY_SCALES, ZERO, np.int8(-3), ZERO)),
     Law(
         "add, float32",

@@ -44,11 +44,18 @@ def test_what_jax_may_change_is_touched_in_one_file_and_where_kernels_are_framed
     assert found == {"_core/compat.py", "_cuda/ir.py", "_cuda/launch.py"}
 
 
+EXTRAS = {  # what the extras `onnx` and `compare` install; imported where it is used
+    "onnx/protobuf.py": {"onnx"},
+    "onnx/command.py": {"onnx", "onnxruntime", "rich"},
+}
+
+
 def test_the_library_imports_jax_and_numpy_and_the_standard_library_only():
     allowed = {"dmlax", "jax", "numpy", *sys.stdlib_module_names}
     for file in files(SOURCE):
         # MLIR, and the version whose headers a kernel was built with; both come with JAX.
         also = {"jaxlib"} if file.name in ("ir.py", "library.py") else set()
+        also |= EXTRAS.get(name_of(file), set())
         assert {name.split(".")[0] for name in imports(file)} <= allowed | also, file
 
 
@@ -84,6 +91,7 @@ LAYERS = {  # a file imports those of lower layers, and those of its own folder
     "directml/__init__.py": 7,
     "spec.py": 8,
     "__init__.py": 8,
+    "onnx": 9,
 }
 
 
@@ -173,11 +181,11 @@ def test_a_rooms_directml_file_calls_the_rooms_public_functions():
 
 
 def test_operators_are_named_in_their_rooms_and_the_list_only():
-    """The package's `__init__` exports the functions; `dmlax_...` names a kernel of the library."""
+    """Exports and models name them too; `dmlax_...` names a kernel of the library."""
     spelled = [name for row in OPERATORS for name in (row.name, row.name.replace("_", ""))]
     names = re.compile(rf"(?<!dmlax_)(?:{'|'.join(spelled)})(?![a-z])", re.IGNORECASE)
     found = {name_of(f).split("/")[0] for f in files(SOURCE) if names.search(without_docs(f))}
-    assert found == {"__init__.py", "_operators.py", *ROOMS}
+    assert found == {"__init__.py", "_operators.py", "onnx", *ROOMS}
 
 
 def without_docs(file):

@@ -50,12 +50,13 @@ def test_sparse_events_gather_what_the_dense_model_sums():
 
 
 PAGES = ["README.md", *(f"docs/{name}.md" for name in ("index", "errors", "explain", "directml"))]
-PAGES += [f"docs/{name}.md" for name in ("choosing_size", "saving", "x64")]
+PAGES += [f"docs/{name}.md" for name in ("choosing_size", "onnx", "saving", "x64")]
 PAGES += [f"docs/migrating_from_{origin}.md" for origin in ("onnx", "directml")]
-PAGES += [
-    f"docs/operators/{name}.md"
-    for name in ("nonzero_coordinates", "prepare_filter", "element_wise_dequantize_linear")
-]
+PAGES += sorted(
+    page.relative_to(ROOT).as_posix()
+    for page in (ROOT / "docs/operators").glob("*.md")
+    if ">>> " in page.read_text()
+)
 
 
 x64_off_and_on = pytest.mark.parametrize("x64", [False, True], ids=["x64 off", "x64 on"])

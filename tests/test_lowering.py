@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import dmlax
-from laws import LAWS, W, X
+from laws import LAWS, MATRIX, W, X
 from lowered import convolutions, operations, products, text
 
 pytestmark = pytest.mark.lowering
 
 PLATFORMS = ["cuda", "tpu"]
+DEPTH = MATRIX.shape[0]  # of the products; CUDA pads it to 16
 every_law = pytest.mark.parametrize("law", LAWS, ids=str)
 every_platform = pytest.mark.parametrize("platform", PLATFORMS)
 
@@ -39,20 +40,26 @@ def test_every_product_on_cuda_is_of_int8_into_int32(law):
     """CUDA runs no integer convolution."""
     found = lowered(LAWS.index(law), "cuda")
     assert "stablehlo.convolution" not in operations(found)
-    assert products(found) == [("i8", "i8", "i32", 16)] * convolves(law)
+    assert products(found) == [("i8", "i8", "i32", 16)] * (convolves(law) or multiplies(law))
 
 
 @every_law
-def test_every_product_on_a_tpu_is_a_convolution_of_int8_into_int32(law):
-    """The second is of windows with ones: the filters of these laws have zero points."""
+def test_every_product_on_a_tpu_is_of_int8_into_int32(law):
+    """A convolution's second is of windows with ones: these filters have zero points."""
     found = lowered(LAWS.index(law), "tpu")
-    assert not products(found)
+    assert products(found) == [("i8", "i8", "i32", DEPTH)] * multiplies(law)
     assert convolutions(found) == [("i8", "i8", "i32")] * 2 * convolves(law)
 
 
 def convolves(law):
-    """True if it multiplies matrices."""
-    return law.name == "integer" or law.name.startswith("quantized")
+    """True if it is a convolution with matrices, not depthwise."""
+    is_convolution = law.name == "integer" or law.name.startswith("quantized")
+    return is_convolution and not multiplies(law)
+
+
+def multiplies(law):
+    """True if it is a matrix product."""
+    return "product" in law.name
 
 
 @pytest.mark.parametrize("law", [law for law in LAWS if "float32" not in law.name], ids=str)
@@ -130,4 +137,5 @@ def test_several_platforms_lower_to_one_program(law):
     traced = jax.jit(law.function).trace(*law.operands)
     found = traced.lower(lowering_platforms=("cpu", "cuda", "tpu")).as_text()
     assert "custom_call" not in found
-    assert {product.contraction for product in products(found)} <= {16}
+    expected = {16, DEPTH} if multiplies(law) else {16} if convolves(law) else set()
+    assert {product.contraction for product in products(found)} == expected

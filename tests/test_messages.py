@@ -17,6 +17,10 @@ quantized = dmlax.quantized_linear_convolution
 convolution_add = dmlax.quantized_linear_convolution_add
 quantize = dmlax.element_wise_quantize_linear
 dequantize = dmlax.element_wise_dequantize_linear
+average = dmlax.quantized_linear_average_pooling
+global_average = dmlax.quantized_linear_global_average_pooling
+largest = dmlax.max_pooling
+dynamic = dmlax.dynamic_quantize_linear
 add = dmlax.element_wise_quantized_linear_add
 multiply = dmlax.element_wise_quantized_linear_multiply
 lookup = dmlax.quantized_lookup
@@ -681,7 +685,148 @@ def prepares():
     ]
 
 
+def pools(function, fixed):
+    """Invalid calls of any pool."""
+
+    def invalid(text, x=X, **options):
+        return InvalidCall(function, (x,), fixed | options, *expected_error(function, text))
+
+    orders = "expected one order of axes, as 'NHWC', or the convolution's three"
+    image = "InputTensor is uint8"
+    return [
+        invalid(
+            "data_type InputTensor is float32[1,4,5,5], expected one of int8, uint8",
+            like(X, dtype=np.float32),
+        ),
+        invalid(f"dimension_count {image}[5,5], expected rank 3 to 5", X[0, 0]),
+        invalid(
+            f"dimension_count {image}[1,1,1,1,5,5], expected rank 3 to 5", like(X, 1, 1, 1, 1, 5, 5)
+        ),
+        invalid(
+            f"dimension_count {image}[1,4,5,5], expected rank 3 for dimension_numbers 'NWC'",
+            dimension_numbers="NWC",
+        ),
+        invalid(f"sizes {image}[1,4,0,5], expected no spatial axis of size 0", X[:, :, :0]),
+        invalid(f"option dimension_numbers is 'NHWD', {orders}", dimension_numbers="NHWD"),
+        invalid(f"option dimension_numbers is 4, {orders}", dimension_numbers=4),
+        invalid(
+            "option implementation is 'best', expected one of auto, reference, xla, native_cpu, "
+            "mosaic_gpu",
+            implementation="best",
+        ),
+    ]
+
+
+def windows(function, fixed):
+    """Invalid windows of either pool that has them."""
+
+    def invalid(text, **options):
+        return InvalidCall(function, (X,), fixed | options, *expected_error(function, text))
+
+    padded = "expected at most the"
+    return [
+        invalid("option WindowSize is None, expected 2 integers", window_size=None),
+        invalid("option WindowSize is 0, expected at least 1", window_size=(2, 0)),
+        invalid("option WindowSize has 3 entries, expected 2", window_size=(2, 2, 2)),
+        invalid("option WindowSize is True, expected 2 integers", window_size=True),
+        invalid("option Strides is 0, expected at least 1", strides=0),
+        invalid("option Dilations is 0, expected at least 1", dilations=(1, 0)),
+        invalid("option StartPadding is -1, expected at least 0", start_padding=-1),
+        invalid("option EndPadding is 1.5, expected a static integer", end_padding=(0, 1.5)),
+        invalid(
+            f"sizes WindowSize is (6, 2), spans 6 pixels at dilation 1, {padded} 5 of the padded "
+            "InputTensor uint8[1,4,5,5]",
+            window_size=(6, 2),
+        ),
+        invalid(
+            f"sizes WindowSize is (2, 3), spans 9 pixels at dilation 4, {padded} 8 of the padded "
+            "InputTensor uint8[1,4,5,5]",
+            window_size=(2, 3),
+            dilations=(1, 4),
+            start_padding=(0, 1),
+            end_padding=(0, 2),
+        ),
+    ]
+
+
+def averages(function, fixed):
+    """Invalid parameters of either average."""
+
+    def invalid(text, **options):
+        return InvalidCall(function, (X,), fixed | options, *expected_error(function, text))
+
+    each = "expected one value or 4, one per channel"
+    finite = "expected finite nonzero values in float32"
+    rows = [
+        invalid("option arithmetic is 'fast', expected one of exact, float32", arithmetic="fast"),
+        invalid(
+            "data_type OutputTensor has dtype int16, expected int8 or uint8", output_dtype="int16"
+        ),
+        invalid(
+            "data_type OutputZeroPointTensor has dtype int8, expected uint8, the output_dtype",
+            output_zero_point=np.int8(1),
+            output_dtype="uint8",
+        ),
+        invalid(
+            "data_type InputZeroPointTensor is int8[], expected uint8", input_zero_point=np.int8(1)
+        ),
+        invalid(
+            "value InputZeroPointTensor is 256, expected uint8, 0 to 255", input_zero_point=256
+        ),
+    ]
+    for name in ("Input", "Output"):
+        scale, zero_point = f"{name}ScaleTensor", f"{name}ZeroPointTensor"
+        keyword, other = f"{name.lower()}_scale", f"{name.lower()}_zero_point"
+        rows += [
+            invalid(f"missing_tensor {scale} is required", **{keyword: None}),
+            invalid(f"value {scale} is 0.0, {finite}", **{keyword: 0.0}),
+            invalid(f"value {scale} is nan, {finite}", **{keyword: float("nan")}),
+            invalid(
+                f"data_type {scale} is float16[], expected float32", **{keyword: np.float16(1)}
+            ),
+            invalid(f"sizes {scale} is float32[5], {each}", **{keyword: np.ones(5, np.float32)}),
+            invalid(
+                f"sizes {scale} is float32[2,2], {each}", **{keyword: np.ones((2, 2), np.float32)}
+            ),
+            invalid(f"sizes {zero_point} is uint8[5], {each}", **{other: np.ones(5, np.uint8)}),
+            invalid(
+                f"sizes {zero_point} is uint8[1,1,1,1,1,4], {each}",
+                **{other: np.ones((1, 1, 1, 1, 1, 4), np.uint8)},
+            ),
+        ]
+    return rows
+
+
+def dynamics():
+    def invalid(text, x=FLAT, **options):
+        return InvalidCall(dynamic, (x,), options, *expected_error(dynamic, text))
+
+    return [
+        invalid("data_type InputTensor is int8[2,3], expected one of float32, float16", Q),
+        invalid("dimension_count InputTensor is float32[], expected rank 1 or more", FLAT[0, 0]),
+        invalid(
+            "data_type OutputTensor has dtype int32, expected int8 or uint8", output_dtype="int32"
+        ),
+        invalid("option arithmetic is 'fast', expected one of exact, float32", arithmetic="fast"),
+    ]
+
+
+AVERAGE = {"input_scale": 1.0, "output_scale": 1.0}
 INVALID_CALLS = [
+    *pools(average, AVERAGE | {"window_size": 1}),
+    *pools(global_average, AVERAGE),
+    *pools(largest, {"window_size": 1}),
+    *windows(average, AVERAGE | {"window_size": 2}),
+    *windows(largest, {"window_size": 2}),
+    *averages(average, AVERAGE | {"window_size": 2}),
+    *averages(global_average, AVERAGE),
+    InvalidCall(
+        average,
+        (X,),
+        AVERAGE | {"window_size": 2, "include_padding": 1},
+        *expected_error(average, "option IncludePadding is 1, expected True or False"),
+    ),
+    *dynamics(),
     *nonzeros(),
     *convolutions(integer, {}),
     *convolutions(quantized, SCALES),
@@ -742,6 +887,7 @@ NOT_ARRAYS = [
     (dequantize, ((1, 2), 1.0), "InputTensor", "is a tuple, expected an array"),
     (lookup, (Q, list(range(256))), "TableTensor", "is a list, expected an array"),
     (prepare, (3,), "FilterTensor", "is 3, expected an array"),
+    (dynamic, ([1.0],), "InputTensor", "is a list, expected an array"),
 ]
 
 
@@ -780,6 +926,15 @@ def test_errors_are_also_what_python_would_raise():
         dmlax.element_wise_quantize_linear(FLAT, 1.0, implementation="mosaic_gpu")
 
 
+def test_a_sum_that_int32_does_not_hold_is_not_supported():
+    sizes = (2048, 4113)  # 8,423,424
+    for function in (functools.partial(average, window_size=sizes), global_average):
+        call = functools.partial(function, **AVERAGE)
+        shape = jax.ShapeDtypeStruct((1, 1, *sizes), np.uint8)
+        with pytest.raises(dmlax.UnsupportedError, match="has 8423424 elements"):
+            jax.eval_shape(call, shape)
+
+
 def test_errors_survive_a_pickle():
     import pickle
 
@@ -801,6 +956,12 @@ TRACED_SCALES = {
     "quantize, float32": lambda s: quantize(FLAT, s, arithmetic="float32"),
     "quantize int32": lambda s: quantize(FLAT.astype(np.int32), s),
     "dequantize": lambda s: dequantize(Q, s),
+    "average": lambda s: average(X, window_size=2, input_scale=s, output_scale=1.0),
+    "average's output": lambda s: average(X, window_size=2, input_scale=1.0, output_scale=s),
+    "average, float32": lambda s: average(
+        X, window_size=2, input_scale=s, output_scale=s, arithmetic="float32"
+    ),
+    "global average": lambda s: global_average(X, input_scale=s, output_scale=s),
 }
 
 

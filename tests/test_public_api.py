@@ -14,10 +14,13 @@ from dmlax._operators import OPERATORS, SUPPORT
 
 ROOT = Path(__file__).parent.parent
 NAMES = [row.name for row in OPERATORS]
-FUNCTIONS = [*NAMES, "prepare_filter", "explain"]
+FUNCTIONS = [*NAMES, "prepare_filter", "prepare_matrix", "explain"]
 WINDOWS = (
     "strides=None, dilations=None, start_padding=None, end_padding=None, padding=None, "
     "group_count=1, dimension_numbers=None"
+)
+AVERAGES = (
+    "input_scale, output_scale, input_zero_point=None, output_zero_point=None, output_dtype=None, "
 )
 BINARY = (
     "(a, b, /, *, a_scale, b_scale, output_scale, a_zero_point=None, b_zero_point=None, "
@@ -40,11 +43,29 @@ SIGNATURES = {
     "output_dtype=None, arithmetic='exact', implementation='auto')",
     "element_wise_dequantize_linear": "(input, scale, zero_point=None, /, *, axis=None, "
     "implementation='auto')",
+    "quantized_linear_average_pooling": "(input, /, *, window_size, strides=None, "
+    "start_padding=None, end_padding=None, dilations=None, include_padding=False, "
+    f"{AVERAGES}dimension_numbers=None, arithmetic='exact', implementation='auto')",
+    "quantized_linear_global_average_pooling": f"(input, /, *, {AVERAGES}dimension_numbers=None, "
+    "arithmetic='exact', implementation='auto')",
+    "max_pooling": "(input, /, *, window_size, strides=None, start_padding=None, "
+    "end_padding=None, dilations=None, dimension_numbers=None, implementation='auto')",
+    "dynamic_quantize_linear": "(input, /, *, output_dtype=<class 'numpy.uint8'>, "
+    "arithmetic='exact', implementation='auto')",
     "element_wise_quantized_linear_add": BINARY,
     "element_wise_quantized_linear_multiply": BINARY,
     "quantized_lookup": "(input, table, /, *, implementation='auto')",
     "prepare_filter": "(filter, /, *, filter_zero_point=None, group_count=1, "
     "dimension_numbers=None)",
+    "matrix_multiply_integer": "(a, b, /, *, a_zero_point=None, b_zero_point=None, "
+    "implementation='auto')",
+    "quantized_linear_matrix_multiply": "(a, b, bias=None, /, *, a_scale, b_scale, output_scale, "
+    "a_zero_point=None, b_zero_point=None, output_zero_point=None, output_dtype=None, "
+    "arithmetic='exact', implementation='auto')",
+    "matrix_multiply_integer_to_float": "(a, b, bias=None, /, *, a_scale, b_scale, "
+    "a_zero_point=None, b_zero_point=None, output_dtype=<class 'jax.numpy.float32'>, "
+    "arithmetic='exact', implementation='auto')",
+    "prepare_matrix": "(b, /, *, b_zero_point=None)",
     "explain": "(function, /, *args, **kwargs)",
 }
 SECTIONS = ["Args", "Returns", "Raises", "DirectML", "Lowering", "Example"]
@@ -59,9 +80,11 @@ def sections(function):
 def test_exactly_these_names_are_exported():
     names = {
         *FUNCTIONS,
+        "DynamicQuantizeLinear",
         "Explanation",
         "NonzeroCoordinates",
         "PreparedFilter",
+        "PreparedMatrix",
         "ProgramExplanation",
         "SpecError",
         "UnsupportedError",
@@ -69,7 +92,7 @@ def test_exactly_these_names_are_exported():
     assert set(dmlax.__all__) == names
     assert dmlax.__all__ == sorted(dmlax.__all__)
     public = {name for name in vars(dmlax) if not name.startswith("_")}
-    assert public - names == {"directml", "errors"}  # modules
+    assert public - names - {"onnx"} == {"directml", "errors"}  # modules
 
 
 @pytest.mark.parametrize("row", OPERATORS, ids=lambda row: row.name)
@@ -78,7 +101,8 @@ def test_an_operator_has_one_name(row):
     assert row.function is getattr(dmlax, row.name)
     assert row.function.__name__ == row.name
     desc = getattr(directml, f"{row.name.title().replace('_', '')}OperatorDesc", None)
-    assert desc is (row.directml and row.directml.desc)
+    assert (desc is None) == (not row.supports)
+    assert desc in {None, *(support.desc for support in row.supports)}
     if desc:
         assert f"{desc.operator}OperatorDesc" == desc.__name__
         assert inspect.getdoc(desc).startswith(f"DML_{row.name.upper()}_OPERATOR_DESC")
@@ -135,7 +159,7 @@ def test_options_are_by_keyword_only(name):
         function(**{next(iter(parameters)): None})
 
 
-@pytest.mark.parametrize("name", [*NAMES, "prepare_filter"])
+@pytest.mark.parametrize("name", [*NAMES, "prepare_filter", "prepare_matrix"])
 def test_docstrings_have_the_same_sections_in_the_same_order(name):
     assert list(sections(getattr(dmlax, name))) == SECTIONS
 

@@ -18,6 +18,11 @@ from dmlax._convolution.directml import (
     QuantizedLinearConvolutionOperatorDesc,
 )
 from dmlax._core import dispatch
+from dmlax._dynamic_quantize import api as dynamic_quantize
+from dmlax._dynamic_quantize.directml import (
+    DYNAMIC_QUANTIZE_LINEAR,
+    DynamicQuantizeLinearOperatorDesc,
+)
 from dmlax._elementwise import api as elementwise
 from dmlax._elementwise.directml import (
     ELEMENT_WISE_DEQUANTIZE_LINEAR,
@@ -26,17 +31,45 @@ from dmlax._elementwise.directml import (
     ElementWiseQuantizeLinearOperatorDesc,
 )
 from dmlax._lookup import api as lookup
+from dmlax._matmul import api as matmul
+from dmlax._matmul.directml import (
+    MATRIX_MULTIPLY_INTEGER,
+    MATRIX_MULTIPLY_INTEGER_TO_FLOAT,
+    QUANTIZED_LINEAR_MATRIX_MULTIPLY,
+    MatrixMultiplyIntegerOperatorDesc,
+    MatrixMultiplyIntegerToFloatOperatorDesc,
+    QuantizedLinearMatrixMultiplyOperatorDesc,
+)
 from dmlax._nonzero import api as nonzero
 from dmlax._nonzero.directml import NONZERO_COORDINATES, NonzeroCoordinatesOperatorDesc
+from dmlax._pooling import api as pooling
+from dmlax._pooling.directml import (
+    MAX_POOLING,
+    MAX_POOLING1,
+    MAX_POOLING2,
+    QUANTIZED_LINEAR_AVERAGE_POOLING,
+    MaxPooling1OperatorDesc,
+    MaxPooling2OperatorDesc,
+    MaxPoolingOperatorDesc,
+    QuantizedLinearAveragePoolingOperatorDesc,
+)
 from dmlax.directml.support import Support
 
 __all__ = [  # the descriptors' classes, which `dmlax.directml` exports
     "ConvolutionIntegerOperatorDesc",
+    "DynamicQuantizeLinearOperatorDesc",
     "ElementWiseDequantizeLinearOperatorDesc",
     "ElementWiseQuantizeLinearOperatorDesc",
     "ElementWiseQuantizedLinearAddOperatorDesc",
+    "MatrixMultiplyIntegerOperatorDesc",
+    "MatrixMultiplyIntegerToFloatOperatorDesc",
+    "MaxPooling1OperatorDesc",
+    "MaxPooling2OperatorDesc",
+    "MaxPoolingOperatorDesc",
     "NonzeroCoordinatesOperatorDesc",
+    "QuantizedLinearAveragePoolingOperatorDesc",
     "QuantizedLinearConvolutionOperatorDesc",
+    "QuantizedLinearMatrixMultiplyOperatorDesc",
 ]
 
 
@@ -49,12 +82,19 @@ class OperatorRow:
       operator: its lowerings, for dispatch.
       dtypes: those of its tensors, in words, for the table of operators.
       directml: its descriptor, support tables and call; None where DirectML has no such operator.
+      older: those of the descriptor's former versions.
     """
 
     function: Callable[..., Any]
     operator: dispatch.Operator
     dtypes: str
     directml: Support | None = None
+    older: tuple[Support, ...] = ()
+
+    @property
+    def supports(self) -> tuple[Support, ...]:
+        """All versions of its descriptor, the newest first."""
+        return (self.directml, *self.older) if self.directml else ()
 
     @property
     def name(self) -> str:
@@ -103,6 +143,48 @@ OPERATORS = (
         ELEMENT_WISE_DEQUANTIZE_LINEAR,
     ),
     OperatorRow(
+        matmul.matrix_multiply_integer,
+        matmul.INTEGER,
+        "int8 and uint8, mixed, to int32",
+        MATRIX_MULTIPLY_INTEGER,
+    ),
+    OperatorRow(
+        matmul.quantized_linear_matrix_multiply,
+        matmul.QUANTIZED,
+        "int8 and uint8, mixed; scales float32; bias int32",
+        QUANTIZED_LINEAR_MATRIX_MULTIPLY,
+    ),
+    OperatorRow(
+        matmul.matrix_multiply_integer_to_float,
+        matmul.TO_FLOAT,
+        "int8 and uint8, mixed; scales float32; to float32, float16",
+        MATRIX_MULTIPLY_INTEGER_TO_FLOAT,
+    ),
+    OperatorRow(
+        pooling.quantized_linear_average_pooling,
+        pooling.AVERAGE,
+        "int8 and uint8, mixed; scales float32",
+        QUANTIZED_LINEAR_AVERAGE_POOLING,
+    ),
+    OperatorRow(
+        pooling.quantized_linear_global_average_pooling,
+        pooling.GLOBAL,
+        "int8 and uint8, mixed; scales float32",
+    ),
+    OperatorRow(
+        pooling.max_pooling,
+        pooling.MAX,
+        "int8, uint8",
+        MAX_POOLING2,
+        (MAX_POOLING1, MAX_POOLING),
+    ),
+    OperatorRow(
+        dynamic_quantize.dynamic_quantize_linear,
+        dynamic_quantize.DYNAMIC_QUANTIZE,
+        "float32, float16 to int8, uint8; scale float32",
+        DYNAMIC_QUANTIZE_LINEAR,
+    ),
+    OperatorRow(
         binary.element_wise_quantized_linear_add,
         binary.ADD,
         "int8 and uint8, mixed; scales float32",
@@ -119,4 +201,4 @@ OPERATORS = (
         "int8 and uint8, mixed",
     ),
 )
-SUPPORT = {row.directml.desc: row.directml for row in OPERATORS if row.directml}
+SUPPORT = {support.desc: support for row in OPERATORS for support in row.supports}

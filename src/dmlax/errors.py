@@ -59,11 +59,11 @@ class SpecError(ValueError):
 
 
 class UnsupportedError(NotImplementedError):
-    """The call is valid, but the implementation that it names cannot run it.
+    """The call is valid, but the implementation that it names, or any, cannot run it.
 
     Attributes:
-      code: "option".
-      field: "implementation".
+      code: "option", or "data_type" from `create_operator`.
+      field: "implementation", or the tensor.
     """
 
     def __init__(self, message: str, code: Code = "option", field: str = "implementation") -> None:

@@ -12,26 +12,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from . import __version__, adapters
-from .errors import Malformed, NotStartable, WrongUsage
+from .errors import Malformed, NotStartable, Unsupported, WrongUsage
 from .exit_codes import FAILED, FINE, UNUSABLE, USAGE
 from .exports import commands as exports
 from .format import vectors
 from .format.canonical import dumps
 from .format.vectors import Vector
-from .operators import descs
+from .operators import OPERATORS, descs
 from .options import FILTERS, add_command, add_options
 from .paths import vectors_dir
 from .reports import commands as reports
 from .reports import expected
 from .scoreboard import commands as scoreboard
-from .suite import lint, report, runner, smoke
+from .suite import coverage, lint, report, runner, smoke
 from .suite.adapter import Adapter
 from .suite.bugs import command as bugs
 from .suite.generate import driver
 from .suite.repeat import start_of_command
 from .suite.runner import Result
 from .supervision import supervised
-from .terminal import complain, progress
+from .terminal import Table, complain, console, progress
 from .texts import of_error
 
 
@@ -117,6 +117,16 @@ def _lint(options: argparse.Namespace) -> int:
     return UNUSABLE if _print(lint.problems(options.vectors)) else FINE
 
 
+def _coverage(options: argparse.Namespace) -> int:
+    suite = vectors.load_all(options.vectors, options.operator or ())
+    shown = Table("operator", *coverage.HEAD, box=None, pad_edge=False)
+    names = options.operator or OPERATORS
+    for operator in names:
+        shown.add_row(operator, *coverage.row(operator, suite))
+    console().print(shown)
+    return UNUSABLE if _print([*coverage.cross_problems(suite, names)]) else FINE
+
+
 def _generate(options: argparse.Namespace) -> int:
     root = options.vectors or vectors_dir()
     if not options.check:
@@ -137,7 +147,10 @@ def _show(options: argparse.Namespace) -> int:
         written = vectors.parse(path.read_text(encoding="utf-8"))["vectors"]
         for vector, value in zip(loaded, written, strict=True):
             if vector.id == options.id:
-                print(dumps(_as_desc(vector) if options.desc else value), end="")
+                try:
+                    print(dumps(_as_desc(vector) if options.desc else value), end="")
+                except Unsupported as reason:
+                    return complain(f"{vector.id}: {reason}", USAGE)
                 return FINE
     return complain(f"no vector has the id {options.id}", USAGE)
 
@@ -163,6 +176,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_implementation(add_command(added, "smoke", _smoke, text, "vectors"))
     add_command(added, "list", _list, "print the ids", *FILTERS)
     add_command(added, "lint", _lint, "check the suite as a whole", "vectors")
+    text = "count the pairs of value class and structure that the vectors cover"
+    add_command(added, "coverage", _coverage, text, "vectors", "operator")
     generate = add_command(added, "generate", _generate, "write the vectors again", "vectors")
     generate.add_argument("--check", action="store_true", help="compare bytes instead")
     show = add_command(added, "show", _show, "print one vector", "vectors")

@@ -22,6 +22,7 @@ from dmlax_conformance.format.tensors import DTYPES, Tensor, encode, from_numpy
 from dmlax_conformance.format.vectors import ExpectedError, Vector
 from dmlax_conformance.operators import tables as desc_tables
 from dmlax_conformance.operators.descs import feature_levels
+from dmlax_conformance.operators.tables import TABLES
 from dmlax_conformance.suite.runner import case_of
 
 OPERATOR = "element_wise_quantize_linear"
@@ -84,7 +85,7 @@ DXDISPATCH = {
                     "type": {"pattern": "^DML_OPERATOR_[A-Z_]+$"},
                     "desc": {
                         "type": "object",
-                        "patternProperties": {"Tensor$": TENSOR, "(Padding|s)$": UINTS},
+                        "patternProperties": {"Tensor$": TENSOR, "((Start|End)Padding|s)$": UINTS},
                     },
                     "bindings": NAMES,
                 },
@@ -148,7 +149,10 @@ def test_every_dxdispatch_model_has_the_documented_form(
     suite: list[Vector], models: dict[str, Any]
 ) -> None:
     validator = jsonschema.Draft202012Validator(DXDISPATCH)
-    assert len(models) > 0.95 * sum(vector.is_valid for vector in suite if is_small(vector))
+    described = [v for v in suite if v.is_valid and is_small(v) and v.operator in TABLES]
+    # A product's call may have ranks, batches or a bias that no desc has.
+    assert len(models) > 0.9 * sum("matrix" not in v.operator for v in described)
+    assert models.keys() <= {vector.id for vector in suite if vector.operator in TABLES}
     for name, model in models.items():
         written = json.loads(json.dumps(model))
         for held in written["resources"].values():
@@ -167,9 +171,9 @@ def test_a_dxdispatch_model_binds_every_tensor_of_its_desc_once(models: dict[str
         bound = [*dispatch["bindings"], *operator.get("bindings", {})]
         assert sorted(bound) == sorted(tensors) == sorted(model["resources"])
         written = [each["resource"] for each in others if each["type"] == "writeFile"]
-        assert written == [
+        assert sorted(written) == sorted(
             name for name in tensors if name.startswith("Output") and name in written
-        ]
+        )
         for name, tensor in tensors.items():
             assert model["resources"][name]["sizeInBytes"] == tensor["TotalTensorSizeInBytes"]
 
@@ -190,9 +194,7 @@ def test_the_initial_values_are_the_inputs_to_the_bit(
             else:  # a parameter that repeats: the buffer has each value once, and a filling
                 own = {"Strides": None, **desc[tensor_name]}
                 read = gather(own, Tensor(tensor.dtype, (len(words),), words))
-                wide = np.broadcast_to(
-                    np.reshape(tensor.words, tensor.sizes), vector.inputs["InputTensor"].sizes
-                )
+                wide = np.broadcast_to(np.reshape(tensor.words, tensor.sizes), own["Sizes"])
                 assert read.words == tuple(wide.reshape(-1).tolist())
 
 

@@ -11,6 +11,7 @@ from dmlax_conformance.operators._shared.near_ties import NearTie
 from dmlax_conformance.operators._shared.rounding import requantize
 
 COUNT = 1000
+QUANTIZED = "quantized_linear_convolution"
 FAMILIES = {name: near_ties.family(name, COUNT) for name in ("float32", "float64", "exact")}
 
 
@@ -92,7 +93,7 @@ def members_of(vector: Vector) -> list[NearTie]:
 
 
 def test_frozen_vectors_defeat_floats(suite: list[Vector]) -> None:
-    topic = [v for v in suite if (v.topic, v.operator[0]) == ("near-ties", "q")]
+    topic = [v for v in suite if (v.topic, v.operator) == ("near-ties", QUANTIZED)]
     assert len(topic) == 9
     for vector in topic:
         members = members_of(vector)

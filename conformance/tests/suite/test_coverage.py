@@ -13,7 +13,7 @@ from dmlax_conformance.suite import coverage
 
 def test_the_suite_covers_every_clause(suite: list[Vector]) -> None:
     assert list(coverage.problems(suite)) == []
-    assert len(UNBREAKABLE) < len(CLAUSES) / 4
+    assert len(UNBREAKABLE) < len(CLAUSES) / 3
     assert set(UNBREAKABLE.values()) == {"result", "open", "absent"}
 
 

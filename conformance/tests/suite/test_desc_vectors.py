@@ -136,7 +136,7 @@ class Careless(Oracle):
 
     def run(self, case: Case, variant: str) -> dict[str, Any]:
         """Read, or write, as if everything were packed."""
-        if case.desc is None or any(t is None for t in case.desc.values()):
+        if case.desc is None:
             return super().run(case, variant)
         if self._kind == "inputs":
             flat = {k: self._first(case, k) for k in case.inputs}
@@ -229,7 +229,7 @@ class Modest(Oracle):
 
 def test_what_is_not_listed_is_not_given(suite: list[Vector]) -> None:
     kinds = {(v.operator, v.requires & runner.CAPABILITIES): v for v in suite if v.is_valid}
-    assert len(kinds) == 3 * len(TABLES)
+    assert len(kinds) == len(OPERATORS) + 2 * len(TABLES)
     for listed in ((), ("descriptors",), ("descriptors", "strides")):
         for result in runner.run(Modest(*listed), kinds.values(), ["eager"]):
             missing = (result.vector.requires & runner.CAPABILITIES) - set(listed)

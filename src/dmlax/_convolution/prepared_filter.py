@@ -12,6 +12,7 @@ from jax import Array, lax
 from dmlax._convolution.plan import FilterShape, inverse
 from dmlax._core import compat
 from dmlax._core.arguments import Aval, Rules
+from dmlax._core.host_arrays import are_equal, to_device, to_host
 
 VERSION = 1  # of the packed form; another one must not read it
 
@@ -108,19 +109,19 @@ class PreparedFilter:
 
     def __getstate__(self) -> dict[str, Any]:
         """Plain values and NumPy arrays, so that a pickle names no private module."""
-        arrays = {name: _on_host(leaf) for name, leaf in self.arrays._asdict().items()}
+        arrays = {name: to_host(leaf) for name, leaf in self.arrays._asdict().items()}
         return {"static": _static(self.filter_shape), **arrays}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         static = state.pop("static")
         self.filter_shape = _filter_shape(static)
-        self.arrays = Prepared(**{name: _on_device(leaf) for name, leaf in state.items()})
+        self.arrays = Prepared(**{name: to_device(leaf) for name, leaf in state.items()})
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PreparedFilter):
             return NotImplemented
         same = self.filter_shape == other.filter_shape
-        return same and all(map(_equal, self.arrays, other.arrays))
+        return same and all(map(are_equal, self.arrays, other.arrays))
 
     def __repr__(self) -> str:
         return f"PreparedFilter({self.filter_shape})"
@@ -167,17 +168,3 @@ def _unpack(shape: FilterShape, packed: Array) -> Array:
         rows = lax.bitcast_convert_type(rows, jnp.uint8) ^ jnp.uint8(128)
     output, channels, *spatial = shape.specification
     return jnp.transpose(rows, inverse((output, *spatial, channels)))
-
-
-def _on_host(leaf: Any) -> Any:
-    concrete = isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer)
-    return np.asarray(leaf) if concrete else leaf
-
-
-def _on_device(leaf: Any) -> Any:
-    return jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
-
-
-def _equal(left: Any, right: Any) -> bool:
-    left, right = np.asarray(left), np.asarray(right)
-    return left.dtype == right.dtype and np.array_equal(left, right)

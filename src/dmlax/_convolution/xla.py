@@ -20,14 +20,19 @@ from dmlax._convolution.prepare import (
     as_int32,
     as_prepared,
     pad_channels,
-    rebase_of,
-    to_int8,
     zero_of,
 )
 from dmlax._convolution.prepared_filter import Prepared
 from dmlax._core import compat, windows
 from dmlax._core.arguments import decide, is_static, structs
-from dmlax._core.byte_packing import pack_int8, pad_end, repeat_byte, unpack_int8
+from dmlax._core.byte_packing import (
+    pack_int8,
+    pad_end,
+    rebase_of,
+    repeat_byte,
+    to_int8,
+    unpack_int8,
+)
 
 # Output pixels of a matrix product on a CPU: so many images' im2col windows stay in the caches.
 _COLUMNS = 512

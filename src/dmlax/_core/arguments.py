@@ -106,12 +106,20 @@ class Rules(NamedTuple):
         self.expect(own is None or own == dtype, "data_type", zero_point, differs)
         return dtype
 
-    def _dtype(self, asked: Any) -> np.dtype:
+    def choose_float_dtype(self, asked: Any) -> np.dtype:
+        """Takes float32 or float16 as the dtype of the output."""
+        wanted = "float32 or float16"
+        dtype = self._dtype(asked, wanted)
+        found = f"has dtype {dtype.name}, expected {wanted}"
+        self.expect(dtype.name in ("float32", "float16"), "data_type", "OutputTensor", found)
+        return dtype
+
+    def _dtype(self, asked: Any, wanted: str = "int8 or uint8") -> np.dtype:
         try:
             dtype: np.dtype = np.dtype(asked)
             return dtype
         except TypeError:
-            self.fail("data_type", "OutputTensor", f"has dtype {asked!r}, expected int8 or uint8")
+            self.fail("data_type", "OutputTensor", f"has dtype {asked!r}, expected {wanted}")
 
     def to_integer(self, field: str, value: Any, low: int, high: int | None = None) -> int:
         """Converts an option to a static integer within bounds."""
@@ -220,6 +228,20 @@ def aval_of(array: Any) -> Aval:
     """The dtype and shape of an array or tracer; a key's dtype is an object's."""
     dtype = array.dtype
     return Aval(dtype if isinstance(dtype, np.dtype) else np.dtype(object), tuple(array.shape))
+
+
+def narrow_float64(array: Array | np.ndarray) -> Array | np.ndarray:
+    """Rounds NumPy's default floats to float32, as they are a tensor's only dtype to be rounded."""
+    if not isinstance(array, np.ndarray) or array.dtype != np.float64:
+        return array
+    with np.errstate(all="ignore"):
+        return array.astype(np.float32)
+
+
+def expand_rank(array: Any, rank: int) -> Any:
+    """Puts axes of size 1 first, as strict modes want equal ranks; a scalar stays one."""
+    missing = rank - array.ndim
+    return array.reshape((1,) * missing + array.shape) if array.ndim and missing > 0 else array
 
 
 def effective_rank(sizes: tuple[int, ...]) -> int:

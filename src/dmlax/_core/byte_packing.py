@@ -1,10 +1,22 @@
-"""Four bytes packed in a word: a GPU moves a word as fast as a byte."""
+"""Bytes as int8, and four of them packed in a word, which a GPU moves as fast as a byte."""
+
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
 _SIGNS = np.int32(-0x7F7F7F80)  # 0x80 four times
+
+
+def to_int8(x: Any) -> Any:
+    """Converts uint8 by subtracting 128, which flips one bit; int8 stays as it is."""
+    return x if x.dtype == jnp.int8 else (x ^ np.uint8(128)).view(np.int8)
+
+
+def rebase_of(dtype: np.dtype) -> int:
+    """The number that `to_int8` subtracts."""
+    return 128 if dtype == jnp.uint8 else 0
 
 
 def round_up_to_word(count: int) -> int:
@@ -17,7 +29,7 @@ def pad_end(x: Array, count: int, value: Array | None = None, *, axis: int = -1)
     edges = [(0, 0, 0)] * x.ndim
     edges[axis] = (0, count, 0)
     filling = x.dtype.type(0) if value is None else value.reshape(())
-    return lax.pad(x, filling, edges) if count else x
+    return x if isinstance(count, int) and count == 0 else lax.pad(x, filling, edges)
 
 
 def pack_int8(x: Array) -> Array:

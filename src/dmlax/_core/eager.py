@@ -64,7 +64,7 @@ def jit_eager_calls(
                         if kind not in _NUMBERS:
                             return function(*args, **kwargs)
                         numbers = True
-                elif kind in _STATIC or _is_static(option):
+                elif kind in _STATIC or kind is bool or _is_static(option):
                     options += (name, option)
                 else:
                     return function(*args, **kwargs)
@@ -85,14 +85,14 @@ def jit_eager_calls(
     return decorate
 
 
-@functools.lru_cache(maxsize=_PROGRAMS)
+@functools.lru_cache(maxsize=_PROGRAMS, typed=True)  # True is equal to 1
 def _program(function: Callable[..., Any], *options: Any) -> Any:
     """Returns the jitted function of all but the options, which are names and values in turn."""
     fixed = dict(zip(options[::2], options[1::2], strict=True))
     return jax.jit(functools.partial(function, **fixed))
 
 
-@functools.lru_cache(maxsize=_PROGRAMS)
+@functools.lru_cache(maxsize=_PROGRAMS, typed=True)  # True is equal to 1
 def _scalars(function: Callable[..., Any], *options: Any) -> dict[Any, Any]:
     """Returns the scalars of calls with these options, by what decides their values and dtypes."""
     return {}

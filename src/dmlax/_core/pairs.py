@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from dmlax._core import compat
-from dmlax._core.arguments import Aval, structs
+from dmlax._core.arguments import Aval, expand_rank, structs
 
 _PAIRS = 1 << 16
 _WORTH_A_TABLE = 4 * _PAIRS  # elements
@@ -29,12 +29,13 @@ def map_pairs(function: Function, a: Array, b: Array, parameters: Any, output: A
       parameters: a pytree of single values.
       output: what it returns.
     """
+    rank = len(output.shape)
+    operands = expand_rank(a, rank), expand_rank(b, rank), parameters
     by_element = functools.partial(_by_element, function, output)
     if not output.is_static or output.size < _WORTH_A_TABLE:
-        return by_element((a, b, parameters))
+        return by_element(operands)
     by_table = functools.partial(_by_table, function)
     own = {"cpu": by_table, "cuda": by_table}
-    operands = a, b, parameters
     return compat.by_platform(operands, structs(output), by_element, own)  # type: ignore[no-any-return]
 
 
@@ -46,6 +47,6 @@ def _by_table(function: Function, operands: tuple[Array, Array, Any]) -> Array:
     *tensors, parameters = operands
     every = jnp.arange(256, dtype=jnp.uint8)
     a, b = (lax.bitcast_convert_type(every, x.dtype) for x in tensors)
-    table = function(a[:, None], b, parameters).reshape(_PAIRS)
+    table = function(a[:, None], b[None], parameters).reshape(_PAIRS)
     rows, columns = (lax.bitcast_convert_type(x, jnp.uint8).astype(jnp.int32) for x in tensors)
     return table.at[rows * 256 + columns].get(mode="promise_in_bounds")

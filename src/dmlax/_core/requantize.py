@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from dmlax._core import float_bits
+from dmlax._core import float_bits, wide_sums
 
 Arithmetic = Literal["exact", "float32"]
 ARITHMETICS = get_args(Arithmetic)
@@ -44,8 +44,9 @@ def requantizer(
     zero_point: Array | None,
     dtype: DTypeLike,
     arithmetic: Arithmetic,
+    bias: Array | None = None,
 ) -> Callable[[Array], Array]:
-    """Prepares accumulator -> clamp(round(accumulator * sx * sw / sy) + zero_point).
+    """Prepares accumulator -> clamp(round((accumulator + bias) * sx * sw / sy) + zero_point).
 
     Args:
       input_scale: float32; it and the next three broadcast to the int32 accumulator.
@@ -54,17 +55,77 @@ def requantizer(
       zero_point: of `dtype`, or None for 0.
       dtype: int8 or uint8.
       arithmetic: "exact", or "float32" for ONNX Runtime's bits.
+      bias: int32, added without wrapping; or None for 0.
     """
     scales = jnp.broadcast_arrays(input_scale, filter_scale, output_scale)
     if arithmetic == "float32":
         factor = multiplier(*scales)
-        return lambda accumulator: _quantize_float32(
-            accumulator.astype(jnp.float32) * factor, zero_point, dtype
+        return lambda accumulator: quantize_float32(
+            _to_float32(accumulator, bias) * factor, zero_point, dtype
+        )
+    if bias is not None:
+        halves = _threshold(*scales, halved=True)
+        return lambda accumulator: saturate(
+            _round_sum_by_threshold(_add_wide(accumulator, bias), halves), zero_point, dtype
         )
     threshold = _threshold(*scales)
     return lambda accumulator: saturate(
         _round_by_threshold(accumulator, threshold), zero_point, dtype
     )
+
+
+def scale_sums(
+    sums: Array,
+    a_scale: Array,
+    b_scale: Array,
+    bias: Array | None,
+    dtype: DTypeLike,
+    arithmetic: Arithmetic,
+) -> Array:
+    """sums * a_scale * b_scale + bias as a real number, rounded once to float32 or float16.
+
+    In "float32" each of the four operations is rounded, as ONNX Runtime does. NaN and infinities
+    of the bias are kept, and a real 0 is +0.
+
+    Args:
+      sums: int32.
+      a_scale: float32; it, the next one and the bias broadcast to the sums.
+      b_scale: float32.
+      bias: float32 or float16, or None for 0.
+      dtype: float32 or float16.
+      arithmetic: "exact", or "float32" for ONNX Runtime's bits.
+    """
+    if arithmetic == "float32":
+        scale = float_bits.multiply(a_scale, b_scale)
+        product = _multiply_float32(sums.astype(jnp.float32), scale)
+        result = product if bias is None else wide_sums.add(product, bias.astype(jnp.float32))
+        return result.astype(dtype)
+    a, b = float_bits.unpack(a_scale), float_bits.unpack(b_scale)
+    negative = (sums < 0) ^ a.negative ^ b.negative
+    magnitude = lax.bitcast_convert_type(jnp.abs(sums), jnp.uint32)  # |INT_MIN| fits
+    scale_product = float_bits.multiply_wide(a.mantissa, b.mantissa)
+    wide = wide_sums.multiply_wider(scale_product, magnitude)
+    exact = wide_sums.Scaled(negative, wide, a.exponent + b.exponent)
+    zero = jnp.uint32(0)
+    if bias is None:
+        addend = wide_sums.Scaled(jnp.bool_(False), (zero, zero, zero), jnp.int32(0))
+        return wide_sums.add_scaled(exact, addend, dtype)
+    c = float_bits.unpack(jnp.where(jnp.isfinite(bias), bias, 0))
+    result = wide_sums.add_scaled(
+        exact,
+        wide_sums.Scaled(c.negative, (zero, zero, c.mantissa), c.exponent),
+        dtype,
+    )
+    special = float_bits.is_nan(bias) | float_bits.is_infinite(bias)
+    return jnp.where(special, bias.astype(dtype), result)
+
+
+def _multiply_float32(x: Array, scale: Array) -> Array:
+    """The IEEE float32 product of an integer's float and a scale that may have overflowed."""
+    finite = float_bits.multiply(x, scale)
+    sign = lax.bitcast_convert_type(float_bits.raw_bits(scale) & jnp.uint32(1 << 31), jnp.float32)
+    finite = jnp.where(x == 0, sign, finite)
+    return jnp.where(float_bits.is_infinite(scale), x * scale, finite)
 
 
 def quantize(
@@ -73,13 +134,40 @@ def quantize(
     """clamp(round(x / scale) + zero_point) for float32, float16 or int32 `x`."""
     if arithmetic == "float32":
         quotient = float_bits.divide(x.astype(jnp.float32), scale.astype(jnp.float32))
-        return _quantize_float32(quotient, zero_point, dtype)
+        return quantize_float32(quotient, zero_point, dtype)
     if x.dtype == jnp.int32:
         one = jnp.float32(1)
         return requantizer(one, one, scale, zero_point, dtype, arithmetic)(x)
     rounded = _round_quotient(x, scale)
     rounded = jnp.where(float_bits.is_nan(x), -2 * MAGNITUDE_LIMIT, rounded)
     return saturate(rounded, zero_point, dtype)
+
+
+def quantize_average(
+    total: Array,
+    count: Array,
+    input_scale: Array,
+    output_scale: Array,
+    zero_point: Array | None,
+    dtype: DTypeLike,
+    arithmetic: Arithmetic,
+) -> Array:
+    """clamp(round(total * input_scale / (output_scale * count)) + zero_point).
+
+    Args:
+      total: int32, the sum of `count` differences of 8-bit values; 0 where there are none.
+      count: int32, at most (2**31 - 1) // 255; it and the next three broadcast to the total.
+      input_scale: float32.
+      output_scale: float32.
+      zero_point: of `dtype`, or None for 0.
+      dtype: int8 or uint8.
+      arithmetic: "exact", or "float32" for the bits of ONNX Runtime's global average.
+    """
+    if arithmetic == "float32":
+        divisor = float_bits.multiply(output_scale, count.astype(jnp.float32))
+        multiplier = float_bits.divide(input_scale, divisor)
+        return quantize_float32(total.astype(jnp.float32) * multiplier, zero_point, dtype)
+    return saturate(_round_average(total, count, input_scale, output_scale), zero_point, dtype)
 
 
 def dequantize(x: Array, scale: Array, zero_point: Array | None) -> Array:
@@ -119,7 +207,7 @@ def round_float32(value: Array, dtype: DTypeLike) -> Array:
     return lax.round(value, lax.RoundingMethod.TO_NEAREST_EVEN).astype(jnp.int32).astype(dtype)
 
 
-def _quantize_float32(value: Array, zero_point: Array | None, dtype: DTypeLike) -> Array:
+def quantize_float32(value: Array, zero_point: Array | None, dtype: DTypeLike) -> Array:
     """ONNX Runtime's order: clamp to the range less the zero point, round, add the zero point."""
     zero = jnp.int32(0) if zero_point is None else zero_point.astype(jnp.int32)
     limits = np.iinfo(np.dtype(dtype))
@@ -151,20 +239,114 @@ def _round_quotient(x: Array, scale: Array) -> Array:
     return jnp.where(a.negative ^ s.negative, -rounded, rounded)
 
 
+def _round_average(total: Array, count: Array, input_scale: Array, output_scale: Array) -> Array:
+    """round(total * input_scale / (output_scale * count)); above 255, 255."""
+    x, y = float_bits.unpack(input_scale), float_bits.unpack(output_scale)
+    magnitude = jnp.abs(total).astype(jnp.uint32)
+    divisor = jnp.maximum(count, 1).astype(jnp.uint32)  # without elements the total is 0
+    # The quotient is dividend * 2**exponent / (y.mantissa * divisor); both are below 2**56.
+    exponent = jnp.clip(x.exponent - y.exponent, -64, 64)
+    dividend = float_bits.multiply_wide(magnitude, x.mantissa)
+    ratio = x.mantissa.astype(jnp.float32) / y.mantissa.astype(jnp.float32)
+    quotient = magnitude.astype(jnp.float32) / divisor.astype(jnp.float32) * ratio
+    estimate = quotient * float_bits.power_of_two(exponent)
+    below = jnp.minimum(estimate, MAGNITUDE_LIMIT - 1).astype(jnp.uint32)
+    # Twice the quotient is compared with 2 * below + 1, in units that leave the last bit free.
+    middle = float_bits.multiply_wide((2 * below + 1) * divisor, y.mantissa)
+    one = jnp.uint32(1)
+    left = float_bits.shift_right_sticky(float_bits.shift_left_wide(dividend, one), -1 - exponent)
+    right = float_bits.shift_right_sticky(float_bits.shift_left_wide(middle, one), exponent + 1)
+    above = (left[0] > right[0]) | ((left[0] == right[0]) & (left[1] > right[1]))
+    is_tie = (left[0] == right[0]) & (left[1] == right[1])
+    rounded = (below + (above | (is_tie & (below & 1 == 1))).astype(jnp.uint32)).astype(jnp.int32)
+    return jnp.where((total < 0) ^ x.negative ^ y.negative, -rounded, rounded)
+
+
+def divide_range(low: Array, high: Array) -> Array:
+    """(high - low) / 255 as a real number, rounded once to float32, of low <= 0 <= high."""
+    below, above = (
+        float_bits.WideFloat(
+            jnp.zeros_like(part.negative),
+            (part.mantissa << 6, jnp.zeros_like(part.mantissa)),
+            part.exponent - 38,
+        )
+        for part in map(float_bits.unpack, (low, high))
+    )
+    total = float_bits.add_wide(below, above)
+    # Long division by 16 bits; a lost bit made the dividend odd, which its quotient shows.
+    rest, digits = jnp.uint32(0), []
+    for word in total.magnitude:
+        for half in (word >> 16, word & 0xFFFF):
+            digits.append(((rest << 16) | half) // np.uint32(255))
+            rest = ((rest << 16) | half) % np.uint32(255)
+    quotient = (digits[0] << 16) | digits[1], (digits[2] << 16) | digits[3]
+    high_word, low_word = float_bits.shift_left_wide(quotient, jnp.uint32(1))
+    quotient = high_word, low_word | (rest != 0).astype(jnp.uint32)
+    return float_bits.pack(
+        jnp.zeros_like(total.negative), quotient, total.exponent - 1, jnp.float32
+    )
+
+
 def _round_by_threshold(accumulator: Array, threshold: Threshold) -> Array:
     """round(accumulator * scale), ties to even; above 255, any value above 255."""
     magnitude = lax.bitcast_convert_type(jnp.abs(accumulator), jnp.uint32)  # |INT_MIN| fits
     estimate = magnitude.astype(jnp.float32) * jnp.abs(threshold.estimate)
     below = jnp.minimum(estimate, MAGNITUDE_LIMIT).astype(jnp.int32).astype(jnp.uint32)
+    limit, _ = _multiply_threshold(threshold, below)
+    rounded = (below + (magnitude > limit).astype(jnp.uint32)).astype(jnp.int32)
+    sign = (accumulator ^ lax.bitcast_convert_type(threshold.estimate, jnp.int32)) >> 31
+    return (rounded ^ sign) - sign
+
+
+def _multiply_threshold(threshold: Threshold, below: Array) -> tuple[Array, Array]:
+    """`(2 * below + 1) * threshold`: its integer, and the first 21 bits of its fraction."""
     twice = 2 * below + 1
     high, middle, low = threshold.fraction
     carry = low * twice + ((~below & 1) * _TIE_TO_EVEN)
     carry = middle * twice + (carry >> _LIMB)
     carry = high * twice + (carry >> _LIMB)
-    limit = threshold.integer * twice + (carry >> _LIMB)
-    rounded = (below + (magnitude > limit).astype(jnp.uint32)).astype(jnp.int32)
-    sign = (accumulator ^ lax.bitcast_convert_type(threshold.estimate, jnp.int32)) >> 31
-    return (rounded ^ sign) - sign
+    return threshold.integer * twice + (carry >> _LIMB), carry
+
+
+class _Sum(NamedTuple):
+    """A sum of two int32, whose magnitude is `2 * half + odd`, at most 2**32."""
+
+    negative: Array
+    half: Array  # uint32
+    odd: Array  # uint32, 0 or 1
+
+
+def _add_wide(accumulator: Array, bias: Array) -> _Sum:
+    wrapped = accumulator + bias
+    overflows = ((accumulator ^ wrapped) & (bias ^ wrapped)) < 0
+    negative = jnp.where(overflows, accumulator, wrapped) < 0
+    bits = lax.bitcast_convert_type(jnp.where(negative, -wrapped, wrapped), jnp.uint32)
+    carry = (overflows & (bits == 0)).astype(jnp.uint32)  # -2**32
+    return _Sum(negative, (bits >> 1) | (carry << 31), bits & 1)
+
+
+def _to_float32(accumulator: Array, bias: Array | None) -> Array:
+    """accumulator + bias, rounded once."""
+    if bias is None:
+        return accumulator.astype(jnp.float32)
+    total = _add_wide(accumulator, bias)
+    magnitude = total.half >> 31, (total.half << 1) | total.odd
+    return float_bits.pack(
+        total.negative, magnitude, jnp.zeros_like(accumulator + bias), jnp.float32
+    )
+
+
+def _round_sum_by_threshold(total: _Sum, threshold: Threshold) -> Array:
+    """As `_round_by_threshold`, with the threshold and the estimate of the sum's half."""
+    size = total.half.astype(jnp.float32) + total.odd.astype(jnp.float32) * 0.5
+    estimate = size * jnp.abs(threshold.estimate)
+    below = jnp.minimum(estimate, MAGNITUDE_LIMIT).astype(jnp.int32).astype(jnp.uint32)
+    limit, rest = _multiply_threshold(threshold, below)
+    next_bit = (rest >> (_LIMB - 1)) & 1
+    above = (total.half > limit) | ((total.half == limit) & (total.odd > next_bit))
+    rounded = (below + above.astype(jnp.uint32)).astype(jnp.int32)
+    negative = total.negative ^ (lax.bitcast_convert_type(threshold.estimate, jnp.int32) < 0)
+    return jnp.where(negative, -rounded, rounded)
 
 
 def _compute_once(x: Array, *sources: Array) -> Array:
@@ -185,9 +367,13 @@ def multiplier(input_scale: Array, filter_scale: Array, output_scale: Array) -> 
     return lax.bitcast_convert_type(bits, jnp.float32)
 
 
-@jax.jit
-def _threshold(input_scale: Array, filter_scale: Array, output_scale: Array) -> Threshold:
+@functools.partial(jax.jit, static_argnames="halved")
+def _threshold(
+    input_scale: Array, filter_scale: Array, output_scale: Array, halved: bool = False
+) -> Threshold:
     """Divides S by 2 * P, P the product of two mantissas: long division, 7 bits a step.
+
+    If halved, of an accumulator's half: the threshold is half of it, the estimate is twice it.
 
     The result has a row for each limb, and every row divides from the start to its own limb: one
     kernel computes them all. The rest stays positive, so the digits are strictly below the
@@ -197,7 +383,8 @@ def _threshold(input_scale: Array, filter_scale: Array, output_scale: Array) -> 
     a, b, s = map(float_bits.unpack, scales)
     # The reciprocal is S * 2**23 / P * 2**exponent, that quotient in (1/4, 2). Beyond the clip
     # every accumulator saturates, or none reaches one half.
-    exponent = jnp.clip(s.exponent - a.exponent - b.exponent - 24, -2 * _LIMB, 33)
+    exponent = s.exponent - a.exponent - b.exponent - (25 if halved else 24)
+    exponent = jnp.clip(exponent, -2 * _LIMB, 33)
     size = a.mantissa.astype(jnp.float32) * b.mantissa.astype(jnp.float32)
     estimate = size / s.mantissa.astype(jnp.float32) * float_bits.power_of_two(-24 - exponent)
     estimate = jnp.where(a.negative ^ b.negative ^ s.negative, -estimate, estimate)

@@ -21,6 +21,9 @@ enum class Isa {
 // or this library lacks that one. The same at every call.
 Isa chosen_isa();
 
+// What a handler answers where that is `none`.
+constexpr char kNoInstructionSet[] = "DMLAX_NATIVE_ISA names no instruction set of this CPU";
+
 }  // namespace dmlax
 
 #endif  // DMLAX_CPU_ISA_H_

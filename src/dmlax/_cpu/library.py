@@ -14,11 +14,15 @@ import dmlax
 _TARGETS = (
     "dmlax_nonzero_coordinates",
     "dmlax_convolution",
+    "dmlax_matrix_multiply",
     "dmlax_quantize_linear",
     "dmlax_dequantize_linear",
     "dmlax_quantized_add",
     "dmlax_quantized_multiply",
     "dmlax_lookup",
+    "dmlax_max_pooling",
+    "dmlax_average_pooling",
+    "dmlax_dynamic_quantize",
 )
 _LIBRARY = "_native.so"
 _ABSENT = "_native_absent.txt"  # the build's reason

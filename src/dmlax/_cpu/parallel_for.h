@@ -74,6 +74,17 @@ void parallel_for(xla::ffi::ThreadPool& pool, int64_t count, const Task& task) {
   shared->wait();
 }
 
+// run(first, last) of ranges that together are 0 to count, each `range` long: one range where
+// there are `most_serial` or fewer, for which a second thread is no help.
+template <typename Run>
+void parallel_for_ranges(xla::ffi::ThreadPool& pool, int64_t count, int64_t most_serial,
+                         int64_t range, const Run& run) {
+  if (count <= most_serial) return run(0, count);
+  parallel_for(pool, (count + range - 1) / range, [&](int64_t i) {
+    run(i * range, std::min(count, (i + 1) * range));
+  });
+}
+
 }  // namespace dmlax
 
 #endif  // DMLAX_CPU_PARALLEL_FOR_H_

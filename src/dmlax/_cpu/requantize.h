@@ -176,11 +176,11 @@ class Estimator {
   double factor_ = 0;
 };
 
-// round(acc * sx * sw / sy) to even, where the estimate is near a tie.
-inline int32_t round_near_tie(int32_t accumulator, const Scales& scales, float estimate) {
+// round(acc * sx * sw / sy) to even, where the estimate is near a tie; acc is a sum of two int32.
+inline int32_t round_near_tie(int64_t accumulator, const Scales& scales, float estimate) {
   using Wide = unsigned __int128;
   const Ratio ratio(scales);
-  const uint32_t bits = static_cast<uint32_t>(accumulator);
+  const uint64_t bits = static_cast<uint64_t>(accumulator);
   const uint64_t magnitude = accumulator < 0 ? 0u - bits : bits;
   const uint64_t below = static_cast<uint64_t>(estimate < 0 ? -estimate : estimate);
   const Wide twice = static_cast<Wide>(2 * magnitude) * ratio.numerator;
@@ -190,12 +190,44 @@ inline int32_t round_near_tie(int32_t accumulator, const Scales& scales, float e
   return estimate < 0 ? -rounded : rounded;
 }
 
+// round(total * sx * sw / sy) to even, for a sum of two int32; beyond 255 any value from it on.
+inline int32_t round_wide(int64_t total, const Scales& scales) {
+  const Unpacked x = unpack(scales.input), w = unpack(scales.filter), y = unpack(scales.output);
+  if (total == 0 || x.mantissa == 0 || w.mantissa == 0 || y.mantissa == 0) return 0;
+  const double size = static_cast<double>(total) * x.mantissa * w.mantissa / y.mantissa;
+  const int exponent = x.exponent + w.exponent - y.exponent;
+  const double estimate = size * power_of_two(exponent < -600 ? -600 : exponent > 600 ? 600 : exponent);
+  const bool negative = (total < 0) ^ x.negative ^ w.negative ^ y.negative;
+  const double magnitude = estimate < 0 ? -estimate : estimate;
+  if (magnitude < 0.25) return 0;
+  if (magnitude > kLimit) return negative ? -255 : 255;
+  const float near = static_cast<float>(magnitude);
+  return round_near_tie(total, scales, negative ? -near : near);
+}
+
 // The byte of an output near a tie.
 inline uint8_t resolve_tie(const RequantizeParams& params, int64_t channel, int32_t accumulator,
                            float estimate) {
   const int32_t lowest = params.output_signed ? -128 : 0, highest = lowest + 255;
   const int32_t value =
       round_near_tie(accumulator, scales_of(params, channel), estimate) + params.output_zero;
+  return static_cast<uint8_t>(value < lowest ? lowest : value > highest ? highest : value);
+}
+
+// clamp(round(total * sx * sw / sy) + zero point) for a sum of two int32, one element at a time.
+inline uint8_t requantize_wide(const RequantizeParams& params, int64_t channel, int64_t total) {
+  const int32_t lowest = params.output_signed ? -128 : 0, highest = lowest + 255;
+  const bool exact = params.high == kLimit;
+  int32_t rounded;
+  if (exact) {
+    rounded = round_wide(total, scales_of(params, channel));
+  } else {
+    const float product = static_cast<float>(total) * params.estimate[channel];
+    const float clamped = product > params.low ? product : params.low;
+    rounded = static_cast<int32_t>(__builtin_nearbyintf(clamped < params.high ? clamped
+                                                                              : params.high));
+  }
+  const int32_t value = rounded + params.output_zero;
   return static_cast<uint8_t>(value < lowest ? lowest : value > highest ? highest : value);
 }
 

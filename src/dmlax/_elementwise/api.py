@@ -8,7 +8,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from dmlax._core import dispatch, eager, requantize
-from dmlax._core.arguments import Aval, Rules, aval_of, strong_dtype
+from dmlax._core.arguments import Aval, Rules, aval_of, narrow_float64, strong_dtype
 from dmlax._core.keywords import name_right_keywords
 from dmlax._elementwise import reference, xla
 from dmlax._elementwise.cpu import lowering as native_cpu
@@ -93,7 +93,7 @@ def element_wise_quantize_linear(
       >>> dmlax.element_wise_quantize_linear(x, 0.5, 10).tolist()
       [8, 10, 12, 255]
     """
-    array = _narrow(_QUANTIZE.to_array("InputTensor", input))
+    array = narrow_float64(_QUANTIZE.to_array("InputTensor", input))
     _QUANTIZE.expect_choice("arithmetic", arithmetic, requantize.ARITHMETICS)
     dtype = _QUANTIZE.choose_output_dtype(output_dtype, "ZeroPointTensor", zero_point, np.uint8)
     wanted = jnp.float16 if array.dtype == jnp.float16 else jnp.float32
@@ -161,14 +161,6 @@ def element_wise_dequantize_linear(
     )
     plan = dequantize_plan(_DEQUANTIZE, *_avals(operands), _axis(_DEQUANTIZE, axis))
     return dispatch.call(DEQUANTIZE, plan, operands, implementation)  # type: ignore[no-any-return]
-
-
-def _narrow(array: Array | np.ndarray) -> Array | np.ndarray:
-    """Rounds NumPy's default floats to float32, as they are a tensor's only dtype to be rounded."""
-    if not isinstance(array, np.ndarray) or array.dtype != np.float64:
-        return array
-    with np.errstate(all="ignore"):
-        return array.astype(np.float32)
 
 
 def _scale_dtype(scale: Any) -> np.dtype:

@@ -14,7 +14,7 @@ from dmlax.directml.descs import BufferTensorDesc, OperatorDesc
 from dmlax.directml.enums import FeatureLevel
 from dmlax.directml.records import directml_name, python_name, suggestion
 from dmlax.directml.validate import expect_valid
-from dmlax.errors import Code, SpecError
+from dmlax.errors import Code, SpecError, UnsupportedError
 
 
 class BindOrder(NamedTuple):
@@ -117,6 +117,8 @@ def create_operator(desc: OperatorDesc, *, feature_level: FeatureLevel) -> Compi
     Raises:
       SpecError: the desc breaks a rule; `violations` holds every one. Its codes are those of
         `dmlax.errors.CODES`.
+      UnsupportedError: the desc is valid, but has a data type or tensor that the function of the
+        same name does not take.
 
     DirectML:
       IDMLDevice::CreateOperator and its compilation. Nothing is quantized, padded or broadcast
@@ -153,14 +155,16 @@ def create_operator(desc: OperatorDesc, *, feature_level: FeatureLevel) -> Compi
 @functools.lru_cache(maxsize=4096, typed=True)  # a level's value is no level
 def _create(desc: OperatorDesc, feature_level: FeatureLevel) -> CompiledOperator:
     expect_valid(desc, feature_level)
+    if why := SUPPORT[type(desc)].why_not(desc):
+        raise UnsupportedError(f"{desc.operator}: {why}")
     return CompiledOperator(desc, feature_level)
 
 
 def _bind_order(desc: OperatorDesc, feature_level: FeatureLevel) -> BindOrder:
     rows = SUPPORT[type(desc)].at(feature_level).rows
     present = [row for row in rows if row.tensor in desc.tensors]
-    inputs = tuple(python_name(row.tensor) for row in present if row.kind != "Output")
-    outputs = tuple(python_name(row.tensor) for row in present if row.kind == "Output")
+    inputs = tuple(python_name(row.tensor) for row in present if not row.is_output)
+    outputs = tuple(python_name(row.tensor) for row in present if row.is_output)
     return BindOrder(inputs, outputs)
 
 

@@ -14,7 +14,8 @@ from dmlax.directml.descs import OperatorDesc
 from dmlax.directml.enums import DataType, FeatureLevel
 from dmlax.directml.rules import Rule
 
-Kind = Literal["Input", "Optional input", "Output"]
+Kind = Literal["Input", "Optional input", "Output", "Optional output"]
+_OUTPUTS = ("Output", "Optional output")
 Tensors = Mapping[str, Array]
 FLOATS = (DataType.FLOAT32, DataType.FLOAT16)
 INTEGERS = (
@@ -43,6 +44,16 @@ class Row(NamedTuple):
     data_types: tuple[DataType, ...]
     dimensions: str | None = None
 
+    @property
+    def is_output(self) -> bool:
+        """True if it is written."""
+        return self.kind in _OUTPUTS
+
+    @property
+    def is_optional(self) -> bool:
+        """True if it may be absent."""
+        return self.kind.startswith("Optional")
+
 
 class Table(NamedTuple):
     """Rows and rules that hold from one feature level on, until the operator's next table."""
@@ -50,6 +61,11 @@ class Table(NamedTuple):
     feature_level: FeatureLevel
     rows: tuple[Row, ...]
     rules: tuple[Rule, ...]
+
+
+def supported(desc: Any) -> str | None:
+    """The `why_not` of an operator whose every valid descriptor runs."""
+    return None
 
 
 @dataclass(frozen=True)
@@ -62,12 +78,14 @@ class Support:
       tables: by ascending feature level.
       call: calls the function of `dmlax` with a valid descriptor's fields, on logical tensors by
         name; it returns the outputs by name.
+      why_not: for a valid descriptor, the sentence that says why the function cannot run it.
     """
 
     desc: type[OperatorDesc]
     page: str
     tables: tuple[Table, ...]
     call: Callable[[Any, Tensors], Tensors]
+    why_not: Callable[[Any], str | None] = supported
 
     @property
     def introduced(self) -> FeatureLevel:

@@ -92,14 +92,14 @@ def _alignment(row: Row, tensor: BufferTensorDesc, level: FeatureLevel) -> str |
 
 
 def _flags(row: Row, tensor: BufferTensorDesc, level: FeatureLevel) -> str | None:
-    allowed = TensorFlags.NONE if row.kind == "Output" else TensorFlags.OWNED_BY_DML
+    allowed = TensorFlags.NONE if row.is_output else TensorFlags.OWNED_BY_DML
     if not tensor.flags & ~allowed:
         return None
     return f"has Flags {tensor.flags}, which only an input may have"
 
 
 def _output_overlap(row: Row, tensor: BufferTensorDesc, level: FeatureLevel) -> str | None:
-    if row.kind != "Output" or tensor.strides is None:
+    if not row.is_output or tensor.strides is None:
         return None
     if layout.is_distinct(tensor.sizes, tensor.strides):
         return None

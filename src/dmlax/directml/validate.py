@@ -84,7 +84,7 @@ def _of_tensors(desc: OperatorDesc, table: Table, level: FeatureLevel) -> Iterat
         if tensor is not None:
             for rule, text in tensors.broken_rules(row, tensor, level):
                 yield _violation(desc, rule.name, rule.code, row.tensor, text)
-        elif row.kind != "Optional input":
+        elif not row.is_optional:
             rule, text = tensors.REQUIRED, f"is missing; {level} requires it"
             yield _violation(desc, rule.name, rule.code, row.tensor, text)
 

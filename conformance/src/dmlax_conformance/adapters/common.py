@@ -90,6 +90,14 @@ def channels(array: Array) -> Array:
     return array.reshape(-1) if is_vector else array
 
 
+def of_product(case: Case, name: str, array: Array) -> Array:
+    """Return a parameter of a matrix product as it repeats to an operand or the output."""
+    if array.size == 1:
+        return array.reshape(())
+    is_column = name == "Output" and case.inputs["BTensor"].ndim == 1
+    return array[..., 0] if is_column else array
+
+
 def parameter_shape(x: Array, arrays: Iterable[Array]) -> tuple[int, ...] | None:
     """Return the shape that holds all parameters, of the rank of `x`; None if there is none."""
     shapes = [array.shape for array in arrays]

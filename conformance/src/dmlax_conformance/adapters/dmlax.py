@@ -121,7 +121,8 @@ class Dmlax:
     def _created(self, case: Case) -> Call:
         """Create the operator of a desc, which is where a desc is refused."""
         directml: Any = import_module("dmlax.directml")
-        desc = getattr(directml, f"{_camel(case.operator)}OperatorDesc").from_dict(case.desc)
+        struct = _camel(OPERATORS[case.operator].struct.lower())
+        desc = getattr(directml, f"{struct}OperatorDesc").from_dict(case.desc)
         level = directml.FeatureLevel[f"LEVEL_{case.feature_level}"]
         operator = directml.create_operator(desc, feature_level=level)
 
@@ -245,7 +246,7 @@ def _options(case: Case, parameters: Collection[str]) -> dict[str, Any]:
     }
     if "output_dtype" in parameters:
         options["output_dtype"] = case.outputs["OutputTensor"].dtype
-    if "dimension_numbers" in parameters and case.inputs["InputTensor"].ndim == 3:
+    if "FilterTensor" in case.inputs and case.inputs["InputTensor"].ndim == 3:
         options["dimension_numbers"] = ("NCW", "OIW", "NCW")
     if "coordinate_rank" in parameters:
         *_, options["size"], options["coordinate_rank"] = case.outputs[COORDINATES].sizes

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .base import Array, Case
-from .common import Library, channels, one_value, window_pairs, zero
+from .common import Library, channels, of_product, one_value, window_pairs, zero
 
 LAYOUTS = {3: ("NCW", "OIW", "NCW"), 4: ("NCHW", "OIHW", "NCHW")}
 
@@ -113,6 +113,69 @@ class Jnp(Library):
         point = self._np.round(point).astype(dtype)
         return self._clamped(case, self._np.round(x / scale), point), scale, point
 
+    def quantized_linear_average_pooling(self, case: Case, given: Mapping[str, Any]) -> Any:
+        """Add up windows, divide, round and clamp."""
+        x, options = given["InputTensor"], case.attributes
+        centred = x.astype("int32") - given["InputZeroPointTensor"].astype("int32")
+        sums = self._reduced(case, centred, 0, self._jax.lax.add)
+        ones = self._np.ones(x.shape, "int32")
+        counts = self._np.prod(self._np.array(options["WindowSize"]))
+        counts = (
+            counts if options["IncludePadding"] else self._reduced(case, ones, 0, self._jax.lax.add)
+        )
+        return self._mean(case, given, sums, self._np.maximum(counts, 1))
+
+    def quantized_linear_global_average_pooling(self, case: Case, given: Mapping[str, Any]) -> Any:
+        """Add up images, divide, round and clamp."""
+        x = given["InputTensor"]
+        centred = x.astype("int32") - given["InputZeroPointTensor"].astype("int32")
+        axes = tuple(range(2, x.ndim))
+        count = self._np.prod(self._np.array(x.shape[2:]))
+        return self._mean(case, given, centred.sum(axes, keepdims=True), count)
+
+    def max_pooling(self, case: Case, given: Mapping[str, Any]) -> Any:
+        """Return the largest element of each window."""
+        x = given["InputTensor"]
+        lowest = self._np.iinfo(x.dtype).min
+        return self._reduced(case, x, self._np.array(lowest, x.dtype), self._jax.lax.max)
+
+    def _mean(self, case: Case, given: Mapping[str, Any], sums: Any, counts: Any) -> Any:
+        mean = sums.astype("float32") * given["InputScaleTensor"] / counts
+        quotient = mean / given["OutputScaleTensor"]
+        return self._clamped(case, self._np.round(quotient), given["OutputZeroPointTensor"])
+
+    def _reduced(self, case: Case, x: Any, start: Any, operation: Any) -> Any:
+        options = case.attributes
+        ones, pairs = (1, 1), [(0, 0), (0, 0), *window_pairs(case)]
+        windows = [(*ones, *options[name]) for name in ("WindowSize", "Strides")]
+        dilations = (*ones, *options["Dilations"])
+        return self._jax.lax.reduce_window(
+            x, start, operation, *windows, pairs, window_dilation=dilations
+        )
+
+    def matrix_multiply_integer(self, case: Case, given: Mapping[str, Any]) -> Any:
+        """Subtract the zero points and multiply in int32."""
+        a, b = (
+            given[f"{name}Tensor"].astype("int32") - given[f"{name}ZeroPointTensor"].astype("int32")
+            for name in "AB"
+        )
+        return self._np.matmul(a, b)
+
+    def quantized_linear_matrix_multiply(self, case: Case, given: Mapping[str, Any]) -> Any:
+        """Scale the sums, round and clamp."""
+        sums = self.matrix_multiply_integer(case, given)
+        sums = sums + given["BiasTensor"] if "BiasTensor" in given else sums
+        scale = given["AScaleTensor"] * given["BScaleTensor"] / given["OutputScaleTensor"]
+        rounded = self._np.round(sums.astype("float32") * scale)
+        return self._clamped(case, rounded, given["OutputZeroPointTensor"])
+
+    def matrix_multiply_integer_to_float(self, case: Case, given: Mapping[str, Any]) -> Any:
+        """Scale the sums and add the bias."""
+        sums = self.matrix_multiply_integer(case, given).astype("float32")
+        scaled = sums * (given["AScaleTensor"] * given["BScaleTensor"])
+        scaled = scaled + given["BiasTensor"] if "BiasTensor" in given else scaled
+        return scaled.astype(case.outputs["OutputTensor"].dtype)
+
     def _clamped(self, case: Case, values: Any, zero_point: Any) -> Any:
         dtype = case.outputs["OutputTensor"].dtype
         limits = self._np.iinfo(dtype)
@@ -124,6 +187,8 @@ def _parameters(case: Case) -> dict[str, Array]:
     """Return the inputs, parameters as scalars or vectors, and 0 for a missing zero point."""
     given = dict(case.inputs)
     own = {"InputTensor": "InputZeroPointTensor", "FilterTensor": "FilterZeroPointTensor"}
+    if "matrix_multiply" in case.operator:
+        return _of_product(case)
     if "ATensor" in given:
         dtypes = {name: given[f"{name}Tensor"].dtype for name in ("A", "B")}
         dtypes["Output"] = np.dtype(case.outputs["OutputTensor"].dtype)
@@ -135,8 +200,11 @@ def _parameters(case: Case) -> dict[str, Array]:
         x, result = case.inputs["InputTensor"].dtype, case.outputs["OutputTensor"].dtype
         dtype = result if case.operator == "element_wise_quantize_linear" else x
         return given | {"ZeroPointTensor": zero(case, "ZeroPointTensor", dtype)}
-    if case.operator in ("nonzero_coordinates", "quantized_lookup", "dynamic_quantize_linear"):
+    plain = ("nonzero_coordinates", "max_pooling", "quantized_lookup", "dynamic_quantize_linear")
+    if case.operator in plain:
         return given
+    if case.operator.endswith("average_pooling"):
+        return _of_average(case)
     for tensor, name in own.items():
         given[name] = zero(case, name, case.inputs[tensor].dtype)
     result = case.outputs["OutputTensor"].dtype
@@ -145,6 +213,31 @@ def _parameters(case: Case) -> dict[str, Array]:
     del reshape["FilterTensor"]
     reshape |= {n: one_value for n in given if n not in reshape and not n.endswith(_DATA)}
     return {name: reshape.get(name, np.asarray)(array) for name, array in given.items()}
+
+
+def _of_average(case: Case) -> dict[str, Array]:
+    """Return the inputs, parameters as scalars or along axis 1, and 0 for a missing zero point."""
+    x, given = case.inputs["InputTensor"], dict(case.inputs)
+    types = {"Input": x.dtype, "Output": np.dtype(case.outputs["OutputTensor"].dtype)}
+    for end, dtype in types.items():
+        for name in (f"{end}ScaleTensor", f"{end}ZeroPointTensor"):
+            own = channels(zero(case, name, dtype))
+            given[name] = own.reshape(-1, *[1] * (x.ndim - 2)) if own.ndim == 1 else own
+    return given
+
+
+def _of_product(case: Case) -> dict[str, Array]:
+    """Return the inputs of a matrix product, with every zero point."""
+    given = dict(case.inputs)
+    held = {name: given[f"{name}Tensor"].dtype for name in "AB"}
+    held["Output"] = np.dtype(case.outputs["OutputTensor"].dtype)
+    for name, dtype in held.items():
+        point = f"{name}ZeroPointTensor"
+        given[point] = of_product(case, name, zero(case, point, dtype))
+        if f"{name}ScaleTensor" in given:
+            place = "B" if name == "B" else "Output"
+            given[f"{name}ScaleTensor"] = of_product(case, place, given[f"{name}ScaleTensor"])
+    return given
 
 
 _DATA = ("InputTensor", "FilterTensor")

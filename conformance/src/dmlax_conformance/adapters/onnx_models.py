@@ -70,8 +70,7 @@ def model(asked: Call, constants: frozenset[str] = frozenset()) -> Any:
     graph = helper.make_graph([node], asked.node, given, results, held)
     opsets = [helper.make_opsetid("", OPSET)]
     version = helper.find_min_ir_version_for(opsets)
-    if asked.domain:
-        opsets.append(helper.make_opsetid(asked.domain, 1))
+    opsets += [helper.make_opsetid(asked.domain, 1)] if asked.domain else []
     return helper.make_model(graph, opset_imports=opsets, ir_version=version)
 
 
@@ -123,6 +122,47 @@ def _windows(case: Case) -> dict[str, Any]:
     return {**attributes, "pads": pads, "group": case.attributes["GroupCount"]}
 
 
+def quantized_linear_average_pooling(case: Case) -> Call:
+    """Return ONNX Runtime's QLinearAveragePool, which has no dilations."""
+    if max(case.attributes["Dilations"], default=1) > 1:
+        raise Unsupported("QLinearAveragePool has no dilations")
+    attributes = _pool(case)
+    del attributes["dilations"]
+    attributes["count_include_pad"] = int(case.attributes["IncludePadding"])
+    return _average(case, "QLinearAveragePool", attributes)
+
+
+def quantized_linear_global_average_pooling(case: Case) -> Call:
+    """Return ONNX Runtime's QLinearGlobalAveragePool."""
+    return _average(case, "QLinearGlobalAveragePool", {})
+
+
+def _average(case: Case, node: str, attributes: Mapping[str, Any]) -> Call:
+    given, dtype = case.inputs, case.outputs["OutputTensor"].dtype
+    x = given["InputTensor"]
+    inputs = {
+        "x": x,
+        "x_scale": one_value(given["InputScaleTensor"]),
+        "x_zero_point": one_value(zero(case, "InputZeroPointTensor", x.dtype)),
+        "y_scale": one_value(given["OutputScaleTensor"]),
+        "y_zero_point": one_value(zero(case, "OutputZeroPointTensor", dtype)),
+    }
+    attributes = {**attributes, "channels_last": 0}
+    return Call(node, attributes, inputs, dtype, x.ndim, "com.microsoft")
+
+
+def max_pooling(case: Case) -> Call:
+    """Return a MaxPool."""
+    x = case.inputs["InputTensor"]
+    return Call("MaxPool", _pool(case), {"x": x}, x.dtype.name, x.ndim)
+
+
+def _pool(case: Case) -> dict[str, Any]:
+    attributes = {name: list(case.attributes[field]) for field, name in WINDOWS.items()}
+    pads = [*case.attributes["StartPadding"], *case.attributes["EndPadding"]]
+    return {**attributes, "kernel_shape": list(case.attributes["WindowSize"]), "pads": pads}
+
+
 def element_wise_quantize_linear(case: Case) -> Call:
     """Return a QuantizeLinear."""
     onnx: Any = import_module("onnx")
@@ -166,6 +206,55 @@ def dynamic_quantize_linear(case: Case) -> Call:
         raise Unsupported("ONNX quantizes dynamically to uint8 alone")
     more = {"y_scale": "float32", "y_zero_point": dtype}
     return Call("DynamicQuantizeLinear", {}, {"x": x}, dtype, x.ndim, more=more)
+
+
+def matrix_multiply_integer(case: Case) -> Call:
+    """Return a MatMulInteger."""
+    a, b = case.inputs["ATensor"], case.inputs["BTensor"]
+    points = {f"{key}_zero_point": _product_point(case, key.upper()) for key in "ab"}
+    rank = len(case.outputs["OutputTensor"].sizes)
+    return Call("MatMulInteger", {}, {"x": a, "w": b, **points}, "int32", rank)
+
+
+def quantized_linear_matrix_multiply(case: Case) -> Call:
+    """Return a QLinearMatMul, whose scale and zero point have one shape."""
+    if "BiasTensor" in case.inputs:
+        raise Unsupported("a QLinearMatMul has no bias")
+    dtype, given = case.outputs["OutputTensor"].dtype, dict[str, Array]()
+    for name, key in {"A": "x", "B": "w", "Output": "y"}.items():
+        own = [case.inputs[f"{name}ScaleTensor"], _point_of(case, name)]
+        wide = [_vector(array) for array in np.broadcast_arrays(*map(one_value, own))]
+        given |= {key: case.inputs[f"{name}Tensor"]} if key != "y" else {}
+        given |= {f"{key}_scale": wide[0], f"{key}_zero_point": wide[1]}
+    return Call("QLinearMatMul", {}, given, dtype, len(case.outputs["OutputTensor"].sizes))
+
+
+def matrix_multiply_integer_to_float(case: Case) -> Call:
+    """Return ONNX Runtime's MatMulIntegerToFloat, whose floats have one type."""
+    dtype, given = case.outputs["OutputTensor"].dtype, case.inputs
+    inputs = {"x": given["ATensor"], "w": given["BTensor"]}
+    inputs |= {
+        f"{key}_scale": _vector(one_value(given[f"{key.upper()}ScaleTensor"])) for key in "ab"
+    }
+    inputs |= {f"{key}_zero_point": _product_point(case, key.upper()) for key in "ab"}
+    inputs |= {"bias": given["BiasTensor"]} if "BiasTensor" in given else {}
+    rank = len(case.outputs["OutputTensor"].sizes)
+    return Call("MatMulIntegerToFloat", {}, inputs, dtype, rank, "com.microsoft")
+
+
+def _product_point(case: Case, name: str) -> Array:
+    return _vector(one_value(_point_of(case, name)))
+
+
+def _point_of(case: Case, name: str) -> Array:
+    """Return the zero point of a tensor, 0 if it is missing."""
+    held = case.outputs["OutputTensor"] if name == "Output" else case.inputs[f"{name}Tensor"]
+    return zero(case, f"{name}ZeroPointTensor", np.dtype(held.dtype))
+
+
+def _vector(array: Array) -> Array:
+    """Return a parameter of the rows or columns of one matrix as a vector."""
+    return array.reshape(-1) if array.ndim == 2 else array
 
 
 def _element_wise(

@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 
 from .base import Array, Case, Unsupported
-from .common import Library, axes_of, channels, one_value, parameter_shape, window_pairs, zero
+from .common import (
+    Library,
+    axes_of,
+    channels,
+    of_product,
+    one_value,
+    parameter_shape,
+    window_pairs,
+    zero,
+)
 
 QUANTIZED = {"uint8": "quint8", "int8": "qint8", "int32": "qint32"}
 
@@ -18,7 +27,7 @@ class ProcessEndsError(Exception):
 
 
 class Torch(Library):
-    """`nonzero`, `conv1d` and `conv2d` of int32, and the quantized functions and tensors.
+    """`nonzero`, `matmul`, `conv1d` and `conv2d` of int32, and the quantized functions and tensors.
 
     A quantized tensor is made from the vector's integers, so nothing is rounded on the way in, and
     is padded with the zero point beforehand, since PyTorch pads both sides alike.
@@ -59,6 +68,15 @@ class Torch(Library):
             self._padded(case, x_less, 0), w_less, **_windows(case)
         )
 
+    def matrix_multiply_integer(self, case: Case) -> Any:
+        """Multiply in int32."""
+        a, b = (
+            self._tensor(case.inputs[f"{name}Tensor"]).to(self._torch.int32)
+            - self._tensor(of_product(case, name, zero(case, f"{name}ZeroPointTensor", np.int8)))
+            for name in "AB"
+        )
+        return self._torch.matmul(a, b)
+
     def quantized_linear_convolution(self, case: Case) -> Any:
         """Convolve quantized tensors."""
         given = case.inputs
@@ -93,6 +111,20 @@ class Torch(Library):
         scale, zero_point = np.broadcast_arrays(scale, zero_point)
         parameters = self._tensor(scale), self._tensor(zero_point)
         return self._torch._make_per_channel_quantized_tensor(self._tensor(w), *parameters, 0)
+
+    def max_pooling(self, case: Case) -> Any:
+        """Pool in 32-bit floats, which hold every byte, after padding by the lowest value."""
+        x = case.inputs["InputTensor"]
+        if x.ndim not in (3, 4, 5):
+            raise Unsupported(f"PyTorch has no pooling of {x.ndim} dimensions")
+        if 0 in (*case.attributes["Strides"], *case.attributes["Dilations"]):
+            raise ProcessEndsError("it divides by 0")
+        padded = self._padded(case, self._tensor(x), np.iinfo(x.dtype.name).min)
+        pool = getattr(self._float, f"max_pool{x.ndim - 2}d")
+        window, stride = case.attributes["WindowSize"], case.attributes["Strides"]
+        dilation = case.attributes["Dilations"]
+        found = pool(padded.to(self._torch.float32), window, stride, dilation=dilation)
+        return found.to(self._tensor(x).dtype)
 
     def element_wise_quantize_linear(self, case: Case) -> Any:
         """Quantize by one value or along an axis."""

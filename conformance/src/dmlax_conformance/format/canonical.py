@@ -21,10 +21,10 @@ KEY_ORDER = (
     *("BTensor", "BScaleTensor", "BZeroPointTensor"),
     *("FilterTensor", "FilterScaleTensor", "FilterZeroPointTensor", "BiasTensor"),
     *("ScaleTensor", "ZeroPointTensor", "OutputScaleTensor", "OutputZeroPointTensor"),
-    *("OutputTensor", "OutputCountTensor", "OutputCoordinatesTensor"),
+    *("OutputTensor", "OutputIndicesTensor", "OutputCountTensor", "OutputCoordinatesTensor"),
     *("DataType", "Flags", "DimensionCount", "Sizes", "Strides"),
     *("TotalTensorSizeInBytes", "GuaranteedBaseOffsetAlignment"),
-    *("Dilations", "StartPadding", "EndPadding", "GroupCount"),
+    *("WindowSize", "Dilations", "StartPadding", "EndPadding", "IncludePadding", "GroupCount"),
 )
 _RANK = {key: rank for rank, key in enumerate(KEY_ORDER)}
 

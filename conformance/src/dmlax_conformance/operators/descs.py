@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..errors import Unsupported
 from ..format import layout
 from ..format.descs import DATA_TYPES, tensor_desc
 from ..format.tensors import Tensor
@@ -21,8 +22,12 @@ def express(
 ) -> dict[str, Any]:
     """Return the desc of a functional call; it may be one that no feature level accepts.
 
-    Every tensor is packed, but one that repeats gets the strides of 0 that mean so.
+    A tensor that no desc has makes the call `Unsupported`. Every tensor is packed, but one that
+    repeats gets the strides of 0 that mean so.
     """
+    for name in OPERATORS[operator].only_in_calls:
+        if name in inputs:
+            raise Unsupported(f"no desc has a {name}")
     tensors: dict[str, Any] = dict.fromkeys(tables.tensors(operator))
     sizes = OPERATORS[operator].desc_sizes(inputs, outputs)
     given: dict[str, Tensor | Request] = {**inputs, **outputs}
@@ -62,7 +67,7 @@ def _described(tensor: Tensor | Request, sizes: Sequence[int]) -> dict[str, Any]
     """
     data_type = DATA_TYPES.get(tensor.dtype, "UNKNOWN")
     missing = len(sizes) - len(tensor.sizes)
-    if tensor.sizes == sizes or (*sizes,) == (1,) * missing + tensor.sizes:
+    if {*tensor.sizes, *sizes} <= {1} or (*sizes,) == (1,) * missing + tensor.sizes:
         return tensor_desc(data_type, sizes)
     own = layout.packed_strides(tensor.sizes)
     pairs = zip(tensor.sizes, own, strict=True)

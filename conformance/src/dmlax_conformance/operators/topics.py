@@ -107,10 +107,12 @@ class Topic:
         """Change one field of the base after the other: fields and values by name."""
         for name in names.split() or cases:
             field, own = cases[name]
-            words = {"field": field, "value": own}
+            words, need = {"field": field, "value": own}, ""
             if isinstance(own, Tensor):
+                need = "dtype:float64" if own.dtype == "float64" else ""
                 words |= {"dtype": own.dtype, "sizes": [*own.sizes], "rank": len(own.sizes)}
-            self.invalid(name, text.format(**words), clause, base, code, {field: own})
+            comment = text.format(**words)
+            self.invalid(name, comment, clause, base, code, {field: own}, requires=need)
 
     def shorten(self, name: str, output: str, rows: int) -> None:
         """Keep only the first rows of a table, of which a file cannot hold all."""

@@ -110,10 +110,10 @@ def _vector(result: Json, vector: Vector | None) -> dict[str, Any]:
 
 
 def _types(result: Json) -> str:
-    """Return the data types of input, filter and output that tell an operator's rows apart."""
+    """Return the data types of operands and output that tell an operator's rows apart."""
     dtypes = result["dtypes"]
-    names = ("ATensor", "BTensor") if "ATensor" in dtypes else ("InputTensor",)
-    given = [dtypes.get(name, "none") for name in names]
+    names = ("InputTensor", "ATensor", "BTensor")
+    given = [dtypes[name] for name in names if name in dtypes] or ["none"]
     if "convolution" in result["operator"]:
         given.append(dtypes.get("FilterTensor", "none"))
     wanted = [] if "OutputCountTensor" in dtypes else [dtypes.get("OutputTensor", "none")]

@@ -1,13 +1,17 @@
 """The coverage of the vectors.
 
 Each clause needs a call that keeps it, and one that breaks it; each operator, every count of
-elements beside 128, 256, 1,000 and 65,536.
+elements beside 128, 256, 1,000 and 65,536, and every value class at every structure.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import prod
+from typing import Any
 
 from ..format.vectors import Vector
+from ..operators import OPERATORS
+from ..operators._shared.cross import Cross, Pair, takes_part
 from ..operators._shared.size_classes import COUNTS
 from ..operators.clauses import CLAUSES, UNBREAKABLE
 
@@ -46,3 +50,47 @@ def count_of(vector: Vector) -> int:
     if "OutputTensor" in vector.outputs:
         return prod(vector.outputs["OutputTensor"].sizes)
     return prod(vector.inputs["InputTensor"].sizes)
+
+
+def pairs_of(operator: str, suite: Iterable[Vector]) -> Counter[Pair]:
+    """Count the vectors that cover each pair of value class and structure that can be."""
+    cross = OPERATORS[operator].cross
+    assert cross is not None, operator
+    counted = Counter(dict.fromkeys(cross.pairs(), 0))
+    for vector in suite:
+        if vector.operator == operator and takes_part(vector):
+            counted.update(cross.covered(vector))
+    return counted
+
+
+HEAD = ("value classes", "structures", "pairs", "covered", "by two vectors", "impossible")
+
+
+def row(operator: str, suite: Iterable[Vector]) -> list[str]:
+    """Return the figures of an operator under `HEAD`; one without a table has none."""
+    cross = OPERATORS[operator].cross
+    if cross is None:
+        return ["no table", *[""] * (len(HEAD) - 1)]
+    counts = list(pairs_of(operator, suite).values())
+    sizes = len(cross.classes), len(cross.structures)
+    covered = (sum(count >= least for count in counts) for least in (1, 2))
+    figures = (*sizes, len(counts), *covered, sizes[0] * sizes[1] - len(counts))
+    return [str(figure) for figure in figures]
+
+
+def cross_problems(suite: Sequence[Vector], operators: Iterable[str]) -> Iterator[str]:
+    """Complain about value classes that no vector has at a structure, and about the tables."""
+    for operator in operators:
+        cross = OPERATORS[operator].cross
+        if cross is not None:
+            found = pairs_of(operator, suite)
+            yield from (f"{operator}: {line}" for line in _hole_problems(cross, found))
+
+
+def _hole_problems(cross: Cross[Any], found: Counter[Pair]) -> Iterator[str]:
+    wanted = cross.pairs()
+    for name, at in sorted(wanted):
+        if not found[name, at]:
+            yield f"no vector has {name!r} at {at!r}"
+    for name, at in sorted(found.keys() - wanted):
+        yield f"{name!r} at {at!r} is called impossible, but a vector has it"

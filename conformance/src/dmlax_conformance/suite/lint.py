@@ -20,7 +20,7 @@ LEAST = 170
 SHARE_OF_CALLS = (0.2, 0.45)
 SHARE_OF_DESCS = (0.6, 0.8)
 LARGEST_FILE = 75_000
-LARGEST_SUITE = 10_000_000
+LARGEST_SUITE = 700_000 * len(OPERATORS)
 
 
 def problems(root: Path | None = None) -> list[str]:
@@ -36,6 +36,7 @@ def problems(root: Path | None = None) -> list[str]:
         *_memory_problems(suite),
         *coverage.problems(suite),
         *coverage.size_problems(suite, OPERATORS),
+        *coverage.cross_problems(suite, OPERATORS),
         *_quota_problems(suite, sum(path.stat().st_size for path in files)),
     ]
 

@@ -16,9 +16,9 @@
 
 namespace dmlax {
 
-#define DMLAX_ISA(name, ...) \
-  DMLAX_IF_BUILT(name, namespace name { extern const BinaryKernels binary_kernels; })
-#include "dmlax/_cpu/isas.def"
+#define DMLAX_KERNELS_TYPE BinaryKernels
+#define DMLAX_KERNELS binary_kernels
+#include "dmlax/_cpu/choose_kernels.h"
 
 namespace {
 
@@ -26,7 +26,7 @@ namespace ffi = xla::ffi;
 
 constexpr int64_t kSerialElements = 1 << 17;  // up to these a second thread is no help
 constexpr int64_t kChunk = 1 << 14;           // elements: one task
-constexpr int64_t kLongRow = 32;              // elements that make a kernel's call worth it
+constexpr int64_t kLongRow = 512;             // elements that make a kernel's call worth it
 constexpr int64_t kPiece = 1024;              // elements that are expanded at once
 
 enum Operand {
@@ -35,16 +35,6 @@ enum Operand {
 using Axes = BroadcastAxes<kOperands>;
 using Cursor = BroadcastCursor<kOperands>;
 using Kernel = void (*)(const BinaryParams&, const BinarySpan&);
-
-const BinaryKernels* chosen_kernels() {
-  switch (chosen_isa()) {
-#define DMLAX_ISA(name, ...) \
-  DMLAX_IF_BUILT(name, case Isa::name : return &name::binary_kernels;)
-#include "dmlax/_cpu/isas.def"
-    default:
-      return nullptr;
-  }
-}
 
 // --- parameters --------------------------------------------------------------------------
 
@@ -197,16 +187,24 @@ void run_rows(const Problem& problem, int64_t begin, int64_t end) {
   }
 }
 
-// Short rows: operands are expanded first.
+// Elements from `index` on of an operand: its own if it varies along all axes, else expanded.
+const uint8_t* elements_of(const Problem& problem, int operand, int64_t index, int64_t count,
+                           uint8_t* expanded) {
+  const uint8_t* data = problem.buffers.operand[operand];
+  int axis = 0;
+  while (axis < problem.axis_count && problem.axes.varies(axis, operand)) ++axis;
+  if (axis == problem.axis_count) return data + index;
+  expand(problem.axes, problem.axis_count, operand, data, index, count, expanded);
+  return expanded;
+}
+
+// Short rows: what is broadcast is expanded first.
 void run_expanded(const Problem& problem, int64_t begin, int64_t end) {
   uint8_t a[kPiece], b[kPiece];
   for (int64_t index = begin; index < end; index += kPiece) {
     const int64_t count = std::min(kPiece, end - index);
-    const auto& operand = problem.buffers.operand;
-    expand(problem.axes, problem.axis_count, kA, operand[kA], index, count, a);
-    expand(problem.axes, problem.axis_count, kB, operand[kB], index, count, b);
-    problem.kernel(problem.params, {.a = a,
-                                    .b = b,
+    problem.kernel(problem.params, {.a = elements_of(problem, kA, index, count, a),
+                                    .b = elements_of(problem, kB, index, count, b),
                                     .output = problem.buffers.output + index,
                                     .count = count,
                                     .a_varies = true,
@@ -218,10 +216,8 @@ void run_problem(const Problem& problem, ffi::ThreadPool& pool) {
   const auto run =
       problem.axis_count <= 1 || problem.row() >= kLongRow ? run_rows : run_expanded;
   const int64_t elements = problem.axes.elements(problem.axis_count);
-  if (elements <= kSerialElements) return run(problem, 0, elements);
-  parallel_for(pool, (elements + kChunk - 1) / kChunk, [&](int64_t chunk) {
-    run(problem, chunk * kChunk, std::min(elements, (chunk + 1) * kChunk));
-  });
+  parallel_for_ranges(pool, elements, kSerialElements, kChunk,
+                      [&](int64_t first, int64_t last) { run(problem, first, last); });
 }
 
 // vmap may have parameters vary: each set of them is a problem.
@@ -274,7 +270,7 @@ bool has_types(const Given& given, const ffi::AnyBuffer& output) {
 ffi::Error run(bool is_product, bool exact, const Given& given, const ffi::AnyBuffer& output,
                ffi::ThreadPool& pool) {
   const BinaryKernels* kernels = chosen_kernels();
-  if (kernels == nullptr) return invalid("DMLAX_NATIVE_ISA names no instruction set of this CPU");
+  if (kernels == nullptr) return invalid(kNoInstructionSet);
   if (!has_types(given, output)) return invalid("an element type is none of the operator's");
   std::array<Sizes, kOperands> sizes;
   for (int i = 0; i < kOperands; ++i) sizes[i] = given[i]->dimensions();

@@ -50,31 +50,8 @@ void add_offsets(Constants& constants, const ConvShape& shape, const Values& val
   }
 }
 
-void add_multipliers(Constants& constants, const Values& values, int64_t channels, bool exact) {
-  constants.estimate.resize(static_cast<size_t>(channels + kPanelWidth));
-  constants.band.assign(static_cast<size_t>(channels + kPanelWidth), kNever);
-  const Estimator estimator(*values.input_scale, *values.output_scale);
-  const int64_t scales = values.filter_scales > 1 ? channels : 1;
-  if (exact && estimator.fill(values.filter_scale, scales, constants.estimate.data())) {
-    std::fill_n(constants.band.begin(), scales, kBand);
-  } else {
-    for (int64_t k = 0; k < scales; ++k) {
-      const uint32_t scale = values.filter_scale[k];
-      constants.estimate[k] =
-          exact ? estimator.estimate(scale, constants.band[k])
-                : multiplier_float32(*values.input_scale, scale, *values.output_scale);
-    }
-  }
-  for (int64_t k = scales; k < channels; ++k) {
-    constants.estimate[k] = constants.estimate[0];
-    constants.band[k] = constants.band[0];
-  }
-}
-
-void set_range(RequantizeParams& params, bool exact) {
-  const int32_t lowest = params.output_signed ? -128 : 0;
-  params.low = exact ? -kLimit : static_cast<float>(lowest - params.output_zero);
-  params.high = exact ? kLimit : static_cast<float>(lowest + 255 - params.output_zero);
+ScaleArrays scales_of(const Values& values) {
+  return {values.input_scale, values.filter_scale, values.output_scale, values.filter_scales};
 }
 
 }  // namespace
@@ -89,13 +66,13 @@ void add_values(ConvProblem& problem, Constants& constants, const Values& values
   add_offsets(constants, problem.shape, values, types,
               static_cast<uint32_t>(input_zero + (input_signed ? 128 : 0)));
   if (params.quantized) {
-    add_multipliers(constants, values, problem.shape.output_channels, types.exact);
+    constants.multipliers.fill(scales_of(values), problem.shape.output_channels, types.exact);
     set_range(params, types.exact);
   }
   params.offset = constants.offset.data();
   params.filter_zero = constants.filter_zero.empty() ? nullptr : constants.filter_zero.data();
-  params.estimate = constants.estimate.data();
-  params.band = constants.band.data();
+  params.estimate = constants.multipliers.estimate.data();
+  params.band = constants.multipliers.band.data();
   params.input_scale = values.input_scale;
   params.filter_scale = values.filter_scale;
   params.output_scale = values.output_scale;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dmlax/_convolution/cpu/kernels.h"
+#include "dmlax/_cpu/multipliers.h"
 #include "dmlax/_cpu/requantize.h"
 
 namespace dmlax {
@@ -30,7 +31,7 @@ struct ValueTypes {
 // output channel, so that vectors may be read from any.
 struct Constants {
   std::vector<int32_t> offset, filter_zero;
-  std::vector<float> estimate, band;
+  Multipliers multipliers;
 };
 
 // Adds a call's values to a problem whose shape, layout and output type are known.

@@ -15,23 +15,13 @@
 
 namespace dmlax {
 
-#define DMLAX_ISA(name, ...) \
-  DMLAX_IF_BUILT(name, namespace name { extern const ConvolutionKernels convolution_kernels; })
-#include "dmlax/_cpu/isas.def"
+#define DMLAX_KERNELS_TYPE ConvolutionKernels
+#define DMLAX_KERNELS convolution_kernels
+#include "dmlax/_cpu/choose_kernels.h"
 
 namespace {
 
 namespace ffi = xla::ffi;
-
-const ConvolutionKernels* chosen_kernels() {
-  switch (chosen_isa()) {
-#define DMLAX_ISA(name, ...) \
-  DMLAX_IF_BUILT(name, case Isa::name : return &name::convolution_kernels;)
-#include "dmlax/_cpu/isas.def"
-    default:
-      return nullptr;
-  }
-}
 
 ffi::Error invalid(const std::string& what) {
   return ffi::Error::InvalidArgument("convolution: " + what);
@@ -251,7 +241,7 @@ ffi::Error run_calls(ConvProblem& problem, const ConvolutionKernels& kernels, co
 ffi::Error convolve(ffi::ThreadPool pool, const Operands& given, ffi::AnyBuffer output,
                     const Attributes& attributes) {
   const ConvolutionKernels* kernels = chosen_kernels();
-  if (kernels == nullptr) return invalid("DMLAX_NATIVE_ISA names no instruction set of this CPU");
+  if (kernels == nullptr) return invalid(kNoInstructionSet);
   const int64_t axes = static_cast<int64_t>(output.dimensions().size()) - 4;
   if (axes < 0 || attributes.windows.size() != 10) return invalid("the output is not of rank 4");
   const Batch batch(output.dimensions(), axes);

@@ -14,8 +14,6 @@ namespace {
 
 constexpr int64_t kGatheredBytes = 1 << 18;  // of rows, at once
 
-inline int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
-
 // An output's position, one after another.
 struct OutputPixel {
   const ConvShape& shape;
@@ -134,28 +132,6 @@ struct RowBlock {
     }
   }
 };
-
-// A pixel's output channels on their way to memory.
-template <typename S, bool in_order>
-inline void store_pixel(const PixelChannels<S, in_order>& channels, const int32_t* row_sums,
-                        int32_t* sums, void* output, int64_t at) {
-  const RequantizeParams& params = channels.params;
-  if (channels.filter_zero != nullptr) channels.subtract_zero_points(row_sums, sums);
-  if (params.quantized) {
-    alignas(64) uint8_t bytes[kPanelWidth];
-    channels.requantize(sums, bytes);
-    copy_bytes(static_cast<uint8_t*>(output) + at, bytes, channels.count);
-    return;
-  }
-  int32_t* to = static_cast<int32_t*>(output) + at;
-  if (in_order) {
-    __builtin_memcpy(to, sums, static_cast<size_t>(channels.count) * 4);
-  } else {
-    alignas(64) int32_t columns[kPanelWidth];
-    for (int j = 0; j < kVectors; ++j) S::store_columns(columns, j, S::load(sums + S::kLanes * j));
-    __builtin_memcpy(to, columns, static_cast<size_t>(channels.count) * 4);
-  }
-}
 
 template <typename S>
 struct RowKernels {

@@ -10,7 +10,7 @@ from jax import Array
 
 from dmlax._convolution.cuda.problem import ConvProblem
 from dmlax._convolution.plan import Convolution
-from dmlax._convolution.prepare import rebase_of
+from dmlax._core.byte_packing import rebase_of
 from dmlax._cuda import cp_async, gemm, ir
 from dmlax._cuda import launch as cuda_launch
 from dmlax._cuda.capability import CHUNK

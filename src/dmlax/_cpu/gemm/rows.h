@@ -76,6 +76,37 @@ inline void pack_columns(const int8_t* filter, int64_t depth, int64_t count, int
   }
 }
 
+// Packs up to kPanelWidth columns of a row-major matrix, of which a row has `readable` bytes from
+// the first column on; the sign bits of its bytes are flipped by a mask. Zeros follow the depth.
+template <typename S>
+inline void pack_matrix(const uint8_t* matrix, int64_t stride, int64_t depth, int64_t readable,
+                        uint8_t flip, int64_t quads, uint8_t* panel) {
+  constexpr int64_t kQuad = S::kWordsOfQuad * kWordBytes<S>;
+  for (int64_t q = 0; q < quads; ++q) {
+    const int64_t left = depth - kKPack * q;
+    const int filled = static_cast<int>(left < kKPack ? (left < 0 ? 0 : left) : kKPack);
+    const uint8_t* rows[kKPack] = {};
+    for (int i = 0; i < filled; ++i) rows[i] = matrix + (kKPack * q + i) * stride;
+    alignas(64) uint8_t quad[kQuadBytes];
+    alignas(64) int32_t words[kPanelWidth];
+    S::interleave_rows(rows, filled, readable, flip, quad);
+    for (int j = 0; j < kVectors; ++j) {
+      S::store_columns(words, j, S::load(quad + kKPack * S::kLanes * j));
+    }
+    for (int64_t column = 0; column < kPanelWidth && column < readable; column += S::kLanes) {
+      const int64_t strip = column / kStripWidth<S>, within = column % kStripWidth<S>;
+      uint8_t* target = panel + (strip * quads + q) * kQuad + 4 * within;
+      if constexpr (S::kWordsOfQuad == 1) {
+        S::store(target, S::load(words + column));
+      } else {
+        typename S::Int32s pairs[S::kWordsOfQuad];
+        S::widen_columns(S::load(words + column), pairs);
+        for (int w = 0; w < S::kWordsOfQuad; ++w) S::store(target + w * kWordBytes<S>, pairs[w]);
+      }
+    }
+  }
+}
+
 // The sum of a row's numbers.
 template <typename S>
 inline int32_t sum_row(const uint8_t* row, int64_t words) {
@@ -291,6 +322,28 @@ inline void copy_bytes(uint8_t* to, const uint8_t* from, int64_t count) {
     __builtin_memcpy(to, from, kPanelWidth);
   } else {
     __builtin_memcpy(to, from, static_cast<size_t>(count));
+  }
+}
+
+// A pixel's output channels on their way to memory.
+template <typename S, bool in_order>
+inline void store_pixel(const PixelChannels<S, in_order>& channels, const int32_t* row_sums,
+                        int32_t* sums, void* output, int64_t at) {
+  const RequantizeParams& params = channels.params;
+  if (channels.filter_zero != nullptr) channels.subtract_zero_points(row_sums, sums);
+  if (params.quantized) {
+    alignas(64) uint8_t bytes[kPanelWidth];
+    channels.requantize(sums, bytes);
+    copy_bytes(static_cast<uint8_t*>(output) + at, bytes, channels.count);
+    return;
+  }
+  int32_t* to = static_cast<int32_t*>(output) + at;
+  if (in_order) {
+    __builtin_memcpy(to, sums, static_cast<size_t>(channels.count) * 4);
+  } else {
+    alignas(64) int32_t columns[kPanelWidth];
+    for (int j = 0; j < kVectors; ++j) S::store_columns(columns, j, S::load(sums + S::kLanes * j));
+    __builtin_memcpy(to, columns, static_cast<size_t>(channels.count) * 4);
   }
 }
 

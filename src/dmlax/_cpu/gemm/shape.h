@@ -27,8 +27,10 @@ struct PanelShape {
 
 namespace {
 
+inline int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
+
 inline PanelShape panel_shape(int64_t depth) {
-  const int64_t padded = (depth + kDepthStep - 1) / kDepthStep * kDepthStep;
+  const int64_t padded = round_up(depth, kDepthStep);
   const int64_t bytes = padded * kPanelWidth + kPanelWidth * 4;
   const int64_t fit = kPanelsBytes / bytes;
   return {depth, padded, bytes, fit < 1 ? 1 : fit > kMostPanels ? kMostPanels : fit};

@@ -28,6 +28,12 @@ struct Simd {
 #endif
   static constexpr double kRequantizeRowNs = 16;
   static constexpr bool kMultipliesRows = true;
+#ifdef __AVXVNNI__
+  static constexpr bool kMultipliesNarrowRows = false;
+#else
+  static constexpr bool kMultipliesNarrowRows = true;
+  struct Narrow;
+#endif
   static constexpr bool kPermutesBytes = false, kExpandsBytes = false, kStoresMasked = false;
 
   static constexpr int column_of(int vector, int lane) {
@@ -355,6 +361,25 @@ struct Simd {
     return static_cast<uint32_t>(_mm256_movemask_epi8(bytes));
   }
 };
+
+#ifndef __AVXVNNI__
+
+// Products with columns within -64 to 64, of which two fit 16 bits: bytes stay bytes.
+struct Simd::Narrow : Simd {
+  static constexpr int kWordsOfQuad = 1;
+  static constexpr int kRowTileRows = 5;  // a product takes two registers beside the sums
+
+  static void multiply_words(Int32s& sums, Int32s row, Int32s columns) {
+    const __m256i pairs = _mm256_maddubs_epi16(row, columns);
+    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  }
+
+  static void pack_row(uint8_t* target, const uint8_t* source, int64_t bytes, uint8_t flip) {
+    for (int64_t i = 0; i < bytes; ++i) target[i] = source[i] ^ flip;
+  }
+};
+
+#endif
 
 }  // namespace
 }  // namespace DMLAX_ISA_NAMESPACE

@@ -21,6 +21,7 @@ struct Simd {
   static constexpr int kVectorsPacked = 4;
   static constexpr double kProductsPerNs = 120, kRequantizeRowNs = 8;
   static constexpr bool kMultipliesRows = true;
+  static constexpr bool kMultipliesNarrowRows = false;
   static constexpr bool kPermutesBytes = true, kExpandsBytes = true, kStoresMasked = true;
 
   static constexpr int column_of(int vector, int lane) {

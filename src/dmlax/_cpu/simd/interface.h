@@ -47,6 +47,8 @@
 //   kPermutesBytes
 //     Bytes  load_bytes  broadcast_byte  flip_bits  permute_bytes  first_lanes  Columns(Bytes)
 //     to_panel_order          kVectors vectors of neighbouring columns, to a panel's order
+//   kMultipliesNarrowRows
+//     Narrow                  the product of rows with columns within -64 to 64
 //   kExpandsBytes
 //     expand_bytes            bytes to where a mask has ones, and a fill elsewhere
 //   kStoresMasked

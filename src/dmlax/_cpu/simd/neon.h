@@ -33,6 +33,7 @@ struct Simd {
 #endif
   static constexpr double kRequantizeRowNs = 60;
   static constexpr bool kMultipliesRows = false;
+  static constexpr bool kMultipliesNarrowRows = false;
   static constexpr bool kPermutesBytes = false, kExpandsBytes = false, kStoresMasked = false;
 
   static constexpr int column_of(int vector, int lane) { return vector * kLanes + lane; }
@@ -164,6 +165,7 @@ struct Simd {
   using Floats = float32x4_t;
 
   static Floats broadcast_float(float value) { return vdupq_n_f32(value); }
+  static Floats load_floats(const float* p) { return vld1q_f32(p); }
   static void store_floats(float* p, Floats v) { vst1q_f32(p, v); }
 
   static Floats divide(Floats a, Floats b) { return vdivq_f32(a, b); }

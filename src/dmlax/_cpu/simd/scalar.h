@@ -17,6 +17,7 @@ struct Simd {
   static constexpr int kVectorsPacked = 1;
   static constexpr double kProductsPerNs = 7, kRequantizeRowNs = 300;
   static constexpr bool kMultipliesRows = false;
+  static constexpr bool kMultipliesNarrowRows = false;
   static constexpr bool kPermutesBytes = false, kExpandsBytes = false, kStoresMasked = false;
 
   static constexpr int column_of(int, int lane) { return lane; }
@@ -108,6 +109,7 @@ struct Simd {
     return v;
   }
 
+  static Floats load_floats(const float* p) { return load_columns(p, 0); }
   static void store_floats(float* p, const Floats& v) { __builtin_memcpy(p, &v, sizeof v); }
 
   static Floats load_columns(const float* columns, int) {

@@ -16,9 +16,9 @@
 
 namespace dmlax {
 
-#define DMLAX_ISA(name, ...) \
-  DMLAX_IF_BUILT(name, namespace name { extern const ElementwiseKernels elementwise_kernels; })
-#include "dmlax/_cpu/isas.def"
+#define DMLAX_KERNELS_TYPE ElementwiseKernels
+#define DMLAX_KERNELS elementwise_kernels
+#include "dmlax/_cpu/choose_kernels.h"
 
 namespace {
 
@@ -33,16 +33,6 @@ constexpr int64_t kChunk = 1 << 14;           // elements: one task
 constexpr int64_t kLongRow = 32;              // elements of one scale that make a call worth it
 constexpr int64_t kPiece = 1024;              // elements whose parameters are expanded at once
 constexpr int64_t kMostTiled = 1 << 14;       // elements whose parameters are expanded once a call
-
-const ElementwiseKernels* chosen_kernels() {
-  switch (chosen_isa()) {
-#define DMLAX_ISA(name, ...) \
-  DMLAX_IF_BUILT(name, case Isa::name : return &name::elementwise_kernels;)
-#include "dmlax/_cpu/isas.def"
-    default:
-      return nullptr;
-  }
-}
 
 // --- one kernel call ---------------------------------------------------------------------
 
@@ -213,32 +203,26 @@ void run_expanded(const Problem& problem, int64_t begin, int64_t end) {
 
 // --- running -----------------------------------------------------------------------------
 
-template <typename Run>
-void share(ffi::ThreadPool& pool, int64_t elements, const Run& run) {
-  if (elements <= kSerialElements) return run(0, elements);
-  parallel_for(pool, (elements + kChunk - 1) / kChunk, [&](int64_t chunk) {
-    run(chunk * kChunk, std::min(elements, (chunk + 1) * kChunk));
-  });
-}
-
 // False where there is no memory.
 bool run_problem(const Problem& problem, ffi::ThreadPool& pool) {
   const Axes& axes = problem.axes;
   const int64_t elements = problem.elements;
+  const auto share = [&](const auto& run) {
+    parallel_for_ranges(pool, elements, kSerialElements, kChunk, run);
+  };
   const bool has_rows = problem.axis_count == 0 ||
                         (!axes.varies(0, kScale) && !axes.varies(0, kZeroPoint));
   if (has_rows && (problem.axis_count <= 1 || axes.size[0] >= kLongRow)) {
-    share(pool, elements, [&](int64_t begin, int64_t end) { run_rows(problem, begin, end); });
+    share([&](int64_t begin, int64_t end) { run_rows(problem, begin, end); });
     return true;
   }
   Tile tile = {.scales = {}, .zero_points = {}, .period = problem.period(), .count = 0};
   if (tile.period == elements || tile.period > kMostTiled) {
-    share(pool, elements, [&](int64_t begin, int64_t end) { run_expanded(problem, begin, end); });
+    share([&](int64_t begin, int64_t end) { run_expanded(problem, begin, end); });
     return true;
   }
   if (!tile.fill(problem)) return false;
-  share(pool, elements,
-        [&](int64_t begin, int64_t end) { run_tiled(problem, tile, begin, end); });
+  share([&](int64_t begin, int64_t end) { run_tiled(problem, tile, begin, end); });
   return true;
 }
 
@@ -320,7 +304,7 @@ bool is_signed(ffi::DataType type) {
 ffi::Error quantize(ffi::ThreadPool pool, ffi::AnyBuffer input, ffi::AnyBuffer scale,
                     ffi::AnyBuffer zero_point, ffi::Result<ffi::AnyBuffer> output, bool exact) {
   const ElementwiseKernels* kernels = chosen_kernels();
-  if (kernels == nullptr) return invalid("DMLAX_NATIVE_ISA names no instruction set of this CPU");
+  if (kernels == nullptr) return invalid(kNoInstructionSet);
   const ffi::DataType type = input.element_type();
   const bool is_float16 = type == ffi::DataType::F16, is_float32 = type == ffi::DataType::F32;
   const ffi::DataType scale_type = is_float16 ? ffi::DataType::F16 : ffi::DataType::F32;
@@ -346,7 +330,7 @@ ffi::Error quantize(ffi::ThreadPool pool, ffi::AnyBuffer input, ffi::AnyBuffer s
 ffi::Error dequantize(ffi::ThreadPool pool, ffi::AnyBuffer input, ffi::AnyBuffer scale,
                       ffi::AnyBuffer zero_point, ffi::Result<ffi::AnyBuffer> output) {
   const ElementwiseKernels* kernels = chosen_kernels();
-  if (kernels == nullptr) return invalid("DMLAX_NATIVE_ISA names no instruction set of this CPU");
+  if (kernels == nullptr) return invalid(kNoInstructionSet);
   const int64_t bytes = integer_bytes(input.element_type());
   const ffi::DataType type = output->element_type();
   const bool to_float16 = type == ffi::DataType::F16;

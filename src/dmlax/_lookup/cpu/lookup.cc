@@ -12,9 +12,9 @@
 
 namespace dmlax {
 
-#define DMLAX_ISA(name, ...) \
-  DMLAX_IF_BUILT(name, namespace name { extern const LookupKernels lookup_kernels; })
-#include "dmlax/_cpu/isas.def"
+#define DMLAX_KERNELS_TYPE LookupKernels
+#define DMLAX_KERNELS lookup_kernels
+#include "dmlax/_cpu/choose_kernels.h"
 
 namespace {
 
@@ -23,16 +23,6 @@ namespace ffi = xla::ffi;
 constexpr int64_t kEntries = 256;
 constexpr int64_t kSerialElements = 1 << 16;  // up to these a second thread is no help
 constexpr int64_t kChunk = 1 << 14;           // elements: one task
-
-const LookupKernels* chosen_kernels() {
-  switch (chosen_isa()) {
-#define DMLAX_ISA(name, ...) \
-  DMLAX_IF_BUILT(name, case Isa::name : return &name::lookup_kernels;)
-#include "dmlax/_cpu/isas.def"
-    default:
-      return nullptr;
-  }
-}
 
 ffi::Error invalid(const std::string& what) {
   return ffi::Error::InvalidArgument("lookup: " + what);
@@ -47,10 +37,8 @@ std::array<uint8_t, kEntries> by_bits(const uint8_t* table, bool is_signed) {
 
 void run(const LookupKernels& kernels, const uint8_t* table, const uint8_t* input, int64_t count,
          uint8_t* output, ffi::ThreadPool& pool) {
-  if (count <= kSerialElements) return kernels.look_up(table, input, count, output);
-  parallel_for(pool, (count + kChunk - 1) / kChunk, [&](int64_t chunk) {
-    const int64_t at = chunk * kChunk;
-    kernels.look_up(table, input + at, std::min(kChunk, count - at), output + at);
+  parallel_for_ranges(pool, count, kSerialElements, kChunk, [&](int64_t first, int64_t last) {
+    kernels.look_up(table, input + first, last - first, output + first);
   });
 }
 
@@ -58,7 +46,7 @@ void run(const LookupKernels& kernels, const uint8_t* table, const uint8_t* inpu
 ffi::Error look_up(ffi::ThreadPool pool, ffi::AnyBuffer input, ffi::AnyBuffer table,
                    ffi::Result<ffi::AnyBuffer> output) {
   const LookupKernels* kernels = chosen_kernels();
-  if (kernels == nullptr) return invalid("DMLAX_NATIVE_ISA names no instruction set of this CPU");
+  if (kernels == nullptr) return invalid(kNoInstructionSet);
   if (!is_byte(input) || !is_byte(table) || output->element_type() != table.element_type()) {
     return invalid("an element type is none of the operator's");
   }

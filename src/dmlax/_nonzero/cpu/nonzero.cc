@@ -14,9 +14,9 @@
 
 namespace dmlax {
 
-#define DMLAX_ISA(name, ...) \
-  DMLAX_IF_BUILT(name, namespace name { extern const NonzeroKernels nonzero_kernels; })
-#include "dmlax/_cpu/isas.def"
+#define DMLAX_KERNELS_TYPE NonzeroKernels
+#define DMLAX_KERNELS nonzero_kernels
+#include "dmlax/_cpu/choose_kernels.h"
 
 namespace {
 
@@ -28,16 +28,6 @@ constexpr int64_t kChunk = kChunkWords * kWordBits;
 constexpr int64_t kFillChunk = 1 << 16;  // numbers
 constexpr int64_t kSerialWork = 1 << 17;  // elements and numbers below which a thread is no help
 constexpr int64_t kMostElements = (int64_t{1} << 32) - 1;
-
-const NonzeroKernels* chosen_kernels() {
-  switch (chosen_isa()) {
-#define DMLAX_ISA(name, ...) \
-  DMLAX_IF_BUILT(name, case Isa::name : return &name::nonzero_kernels;)
-#include "dmlax/_cpu/isas.def"
-    default:
-      return nullptr;
-  }
-}
 
 struct Element {
   int64_t bytes;
@@ -169,7 +159,7 @@ ffi::Error nonzero_coordinates(ffi::ThreadPool pool, ffi::AnyBuffer input,
                                ffi::Result<ffi::Buffer<ffi::DataType::U32>> coordinates,
                                ffi::Span<const int64_t> sizes, uint32_t fill_value) {
   const NonzeroKernels* kernel = chosen_kernels();
-  if (kernel == nullptr) return invalid("DMLAX_NATIVE_ISA names no instruction set of this CPU");
+  if (kernel == nullptr) return invalid(kNoInstructionSet);
   const Element element = element_of(input.element_type());
   if (element.bytes == 0) return invalid("the input's element type is none of this operator's");
   const auto batch_axes = count->dimensions(), axes = coordinates->dimensions();

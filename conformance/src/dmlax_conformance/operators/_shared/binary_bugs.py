@@ -46,7 +46,9 @@ class Room:
     def descs(self, prefix: str) -> DescRules:
         """Return the relations between the rules of its descs."""
         everything = ("ATensor", *(n for n in (*TENSORS, *SCALES, *POINTS) if n != "ATensor"))
-        implied = {"tensor-element-limit": "the output cannot be so large"}
+        reason = "its data type is another tensor's, and its DimensionCount that of other tensors"
+        implied = dict.fromkeys(POINTS, reason)
+        implied["tensor-element-limit"] = "the output cannot be so large"
         alike = {"DataType": tuple((own, point) for point, own in TYPES.items())}
         return DescRules(self.operator, implied, "", {**alike, "DimensionCount": (everything,)})
 
@@ -78,6 +80,8 @@ class Room:
         yield from in_part(self.operator, exact, PART, "centre", CENTRES)
         yield from in_part(self.operator, shapes, PART, "repeat", _repeats())
         for name, pair in SWAPS.items():
+            if name == "scales" and self.prefix == "MUL":
+                continue  # which changes no product
             yield bug(self.operator, f"swaps-{name}", exact, VALUES, read=_swapping(*pair))
 
 

@@ -342,9 +342,7 @@ def add_pair(topic: BinaryTopic, name: str, text: str, options: Row, number: int
         None if kind == "absent" else (number * 37 + place * 11) % 128
         for place, kind in enumerate(kinds)
     )
-    sign = -1 if dtypes[2] == "int8" and number % 3 == 0 else 1
-    own = Quantization.of(0.375, sign * 0.25, 1.25)
-    own = replace(own, points=points, dtypes=dtypes)
+    own = Quantization.of(0.375, 0.25, 1.25, points=points, dtypes=dtypes)
     last = max(axis for axis, size in enumerate(sizes) if size > 1)
     first = min(axis for axis, size in enumerate(sizes) if size > 1)
     one, two = sizes, sizes
@@ -352,7 +350,9 @@ def add_pair(topic: BinaryTopic, name: str, text: str, options: Row, number: int
         one = tuple(1 if axis == last else size for axis, size in enumerate(sizes))
     if options["repeats"] in ("b", "both"):
         two = tuple(1 if axis == first else size for axis, size in enumerate(sizes))
-    a, b = _all_of(own, 0, one, 300 + number), _all_of(own, 1, two, 400 + number)
+    a, b = _all_of(own, 0, one, 300 + number), _all_of(own, 1, two, 450 + number)
+    if sum(b.words) < len(b.words) * (points[1] or 0):  # so that products are not all negative
+        own = replace(own, scales=(own.scales[0], float32(Fraction(-1, 4)), own.scales[2]))
     topic.add(name, text, "1 4 5 8", "", a, b, own)
 
 

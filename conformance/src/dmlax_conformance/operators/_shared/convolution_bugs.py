@@ -42,8 +42,8 @@ def roles(clauses: Mapping[str, str]) -> dict[str, tuple[str, str]]:
 def of_both(operator: str, clauses: Mapping[str, str]) -> Iterator[Bug]:
     """Yield the bugs of sums and refusals, their topics exchanged for the operator's clauses."""
     for name, change in PADDINGS.items():
-        yield bug(operator, name, clauses["window"], VALUES, read=partial(_pad_otherwise, change))
-    rounded_up = Sums(sizes=_sizes_up, taps=_with_room)
+        yield bug(operator, name, clauses["window"], VALUES, read=partial(pad_otherwise, change))
+    rounded_up = Sums(sizes=sizes_up, taps=with_room)
     yield bug(operator, "rounds-sizes-up", clauses["window"], VALUES, sums=rounded_up)
     for (topic, part, step), ways in STEPS.items():
         yield from plant(operator, {(clauses[topic], part, step): ways}, {}, {})
@@ -54,7 +54,8 @@ def of_both(operator: str, clauses: Mapping[str, str]) -> Iterator[Bug]:
 # -- windows and padding -----------------------------------------------------------------------
 
 
-def _pad_otherwise(change: Callable[[Any, Any], tuple[Any, Any]], call: Call) -> Call:
+def pad_otherwise(change: Callable[[Any, Any], tuple[Any, Any]], call: Call) -> Call:
+    """Exchange start and end padding for others."""
     fields = ("StartPadding", "EndPadding")
     padding = map(list, change(*(np.array(call.attributes[field]) for field in fields)))
     return call._replace(attributes={**call.attributes, **dict(zip(fields, padding, strict=True))})
@@ -75,13 +76,14 @@ def _left_over(windows: Windows) -> list[int]:
     return [step - 1 if step <= LONGEST else 0 for step in windows.strides]
 
 
-def _sizes_up(windows: Windows, image: Sizes, kernel: Sizes) -> Sizes:
+def sizes_up(windows: Windows, image: Sizes, kernel: Sizes) -> Sizes:
     """Count a last window that only fits in part."""
     ends = zip(windows.end, _left_over(windows), strict=True)
     return replace(windows, end=tuple(a + b for a, b in ends)).output_sizes(image, kernel)
 
 
-def _with_room(padded: Array, kernel: Sizes, spatial: Sizes, windows: Windows) -> Array:
+def with_room(padded: Array, kernel: Sizes, spatial: Sizes, windows: Windows) -> Array:
+    """Return what lies under a kernel that may begin where only a part of it fits."""
     more = [(0, 0), (0, 0), *((0, room) for room in _left_over(windows))]
     return taps(np.pad(padded, more), kernel, spatial, windows)
 
@@ -121,7 +123,7 @@ def _in_floats(dtype: str) -> Callable[[Array], Array]:
     """Add one product after the other in a float type."""
 
     def total(products: Array) -> Array:
-        sums = np.zeros(products[:, 0].shape, dtype)
+        sums = np.zeros_like(products.sum(1), dtype)
         for index in range(products.shape[1]):
             sums = (sums + products[:, index].astype(dtype)).astype(dtype)
         return np.nan_to_num(sums.astype(np.float64)).astype(np.int64)
@@ -134,14 +136,15 @@ def _wrapped(bits: int) -> Callable[[Array], Array]:
     return lambda products: (products.sum(1) + half) % (2 * half) - half
 
 
-def _clipped(array: Array, bits: int = 16) -> Array:
+def clipped(array: Array, bits: int = 16) -> Array:
+    """Saturate at so many bits."""
     return np.clip(array, -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
 def _pairs(products: Array) -> Array:
     """Add pairs with saturation at 16 bits, as some vector instructions do."""
     even = np.pad(products, [(0, 0), (0, products.shape[1] % 2), *[(0, 0)] * (products.ndim - 2)])
-    return np.asarray(_clipped(even[:, ::2] + even[:, 1::2]).sum(1))
+    return np.asarray(clipped(even[:, ::2] + even[:, 1::2]).sum(1))
 
 
 STEPS: Steps = {  # by topic
@@ -191,12 +194,12 @@ STEPS: Steps = {  # by topic
         "sums-in-float16": _in_floats("float16"),
         "sums-in-16-bits": _wrapped(16),
         "sums-in-24-bits": _wrapped(24),
-        "sums-saturate-at-16-bits": lambda products: _clipped(products.sum(1)),
+        "sums-saturate-at-16-bits": lambda products: clipped(products.sum(1)),
         "pairs-saturate-at-16-bits": _pairs,
         "products-wrap-at-16-bits": lambda products: products.astype(np.int16).sum(1, np.int64),
-        "products-saturate-at-16-bits": lambda products: _clipped(products).sum(1),
+        "products-saturate-at-16-bits": lambda products: clipped(products).sum(1),
     },
-    ("overflow", "sums", "wrap"): {"sums-saturate": lambda sums: _clipped(sums, 32)},
+    ("overflow", "sums", "wrap"): {"sums-saturate": lambda sums: clipped(sums, 32)},
 }
 LAYOUTS: Ways = {
     "output-is-channels-last": lambda y, case: np.moveaxis(y, 1, -1).reshape(y.shape),

@@ -75,7 +75,7 @@ def check_convolution(p: str, desc: Desc) -> Found:
         yield from all_ones(f"{p}-{dashed(name)}-one", desc, name)
     for name in PER_CHANNEL:
         if name in desc:
-            yield from _per_channel(f"{p}-{dashed(name)}-channels", desc, name)
+            yield from per_channel(f"{p}-{dashed(name)}-channels", desc, name, "FilterTensor", 0)
 
 
 def _check_windows(p: str, desc: Desc) -> Found:
@@ -84,7 +84,7 @@ def _check_windows(p: str, desc: Desc) -> Found:
     if image is not None and desc["DimensionCount"] != image["DimensionCount"] - 2:
         yield Violation(f"{p}-spatial-dimension-count", "dimension_count", "DimensionCount")
     for field, lowest in LOWEST.items():
-        if not _is_option(desc[field], desc["DimensionCount"], lowest):
+        if not is_option(desc[field], desc["DimensionCount"], lowest):
             yield Violation(f"{p}-{dashed(field)}", "option", field)
     if not 1 <= desc["GroupCount"] <= UINT_MAX:
         yield Violation(f"{p}-group-count", "option", "GroupCount")
@@ -98,14 +98,15 @@ def _check_windows(p: str, desc: Desc) -> Found:
         yield from _window_sizes(p, desc, sizes, kernel)
 
 
-def _is_option(entries: Sequence[int], count: int, lowest: int) -> bool:
+def is_option(entries: Sequence[int], count: int, lowest: int) -> bool:
+    """Return whether an attribute has so many entries, each a UINT that is large enough."""
     return len(entries) == count and all(lowest <= entry <= UINT_MAX for entry in entries)
 
 
 def _window_sizes(p: str, desc: Desc, image: Sequence[int], kernel: Sequence[int]) -> Found:
     """Check kernel and output, as far as the options are sound."""
     axes = len(image) - 2
-    sound = [f for f, low in LOWEST.items() if _is_option(desc[f], axes, low)]
+    sound = [f for f, low in LOWEST.items() if is_option(desc[f], axes, low)]
     if axes < 1 or len(kernel) != len(image) or not LOWEST.keys() - {"Strides"} <= {*sound}:
         return
     pads = zip(desc["StartPadding"], desc["EndPadding"], strict=True)
@@ -120,17 +121,19 @@ def _window_sizes(p: str, desc: Desc, image: Sequence[int], kernel: Sequence[int
             yield Violation(f"{p}-output-sizes", "sizes", "OutputTensor")
 
 
-def _per_channel(rule: str, desc: Desc, name: str) -> Found:
-    """Check for one element, or one for each output channel: axis 1 of 4, any axis of fewer."""
-    tensor, kernel = desc[name], desc["FilterTensor"]
-    if tensor is None or prod(tensor["Sizes"]) == 1:
+def per_channel(rule: str, desc: Desc, name: str, owner: str, axis: int) -> Found:
+    """Check for one element, or one for each channel of the owner, which lie on this axis of it.
+
+    Those of a parameter lie on axis 1 of four or more, on any axis of fewer.
+    """
+    tensor, other = desc[name], desc[owner]
+    if tensor is None or other is None or prod(tensor["Sizes"]) == 1:
         return
-    sizes = list(tensor["Sizes"])
+    sizes, channels = list(tensor["Sizes"]), list(other["Sizes"][axis : axis + 1])
     if len(sizes) > 3:
-        is_kept = kernel is None or sizes == channel_sizes(kernel, len(sizes))
+        is_kept = sizes == [1, *(channels or [-1]), *[1] * (len(sizes) - 2)]
     else:
-        long = [size for size in sizes if size != 1]
-        is_kept = kernel is None or long == list(kernel["Sizes"][:1])
+        is_kept = [size for size in sizes if size != 1] == channels
     if not is_kept:
         yield Violation(rule, "sizes", name)
 

@@ -59,16 +59,16 @@ def _tensor_rules(tensor: Desc, row: Row) -> Iterator[tuple[str, str, bool]]:
 
 
 def same_counts(prefix: str, desc: Desc, names: str, first: str = "InputTensor") -> Found:
-    """Yield a violation for each tensor whose DimensionCount is not the first's."""
+    """Yield a violation for each tensor whose DimensionCount is not the first one's."""
     for name in differing(desc, names, "DimensionCount", first):
         yield Violation(f"{prefix}-same-dimension-count", "dimension_count", name)
 
 
 def differing(desc: Desc, names: str, key: str, first: str = "InputTensor") -> list[str]:
-    """Return the tensors, of those there, that differ from the first in one field."""
-    own = desc[first]
-    there = [name for name in names.split() if desc[name] is not None and own is not None]
-    return [name for name in there if desc[name][key] != own[key]]
+    """Return the tensors, of those there, that differ from the first one in one field."""
+    one = desc[first]
+    there = [name for name in names.split() if desc[name] is not None and one is not None]
+    return [name for name in there if desc[name][key] != one[key]]
 
 
 def same_types(prefix: str, desc: Desc, pairs: Mapping[str, str]) -> Found:

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from ...format.tensors import Tensor
 from .call_rules import Attributes, Inputs, Outputs, Rule
+from .cross import Cross
 from .desc_rules import Desc, Found
 from .tables import Rows
 
@@ -22,11 +24,24 @@ class Operator:
     generate, nor bugs of them.
     """
 
-    def __init__(self, name: str, prefix: str, attributes: tuple[str, ...] = ()) -> None:
-        """`prefix` begins the ids of vectors and the names of desc rules."""
+    def __init__(
+        self,
+        name: str,
+        prefix: str,
+        attributes: tuple[str, ...] = (),
+        struct: str = "",
+        only_in_calls: tuple[str, ...] = (),
+    ) -> None:
+        """`prefix` begins the ids of vectors and the names of desc rules.
+
+        `struct` is the newest version of DirectML's struct, if its name is not the operator's.
+        Tensors `only_in_calls` are ours: no desc has them.
+        """
         self.name = name
+        self.struct = struct or name.upper()
         self.prefix = prefix
         self.attributes = attributes
+        self.only_in_calls = only_in_calls
         self.room = f"{PACKAGE}.{name}"
         meaning, rules = map(self.module, ("meaning", "rules"))
         self.compute: Callable[[Attributes, Inputs, Outputs], Answer] = meaning.compute
@@ -42,11 +57,19 @@ class Operator:
     @property
     def source(self) -> str:
         """The struct that the vectors are about."""
-        return f"DML_{self.name.upper()}_OPERATOR_DESC" if self.tables else "beyond DirectML"
+        return f"DML_{self.struct}_OPERATOR_DESC" if self.tables else "beyond DirectML"
 
     def module(self, name: str) -> Any:
         """Return a module of the room."""
         return import_module(f"{self.room}.{name}")
+
+    @property
+    def cross(self) -> Cross[Any] | None:
+        """The table of value classes and structures, if the room has one."""
+        if find_spec(f"{self.room}.structures") is None:
+            return None
+        cross: Cross[Any] = self.module("structures").CROSS
+        return cross
 
 
 def _no_rules(desc: Desc, feature_level: str) -> Found:

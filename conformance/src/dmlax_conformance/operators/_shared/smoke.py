@@ -43,3 +43,22 @@ WINDOWS = {
     "GroupCount": 1,
 }
 STRIDE_0: tuple[Mapping[str, Any], tuple[str, str]] = ({"Strides": [0, 1]}, ("option", "Strides"))
+POOL = {
+    "WindowSize": [2, 2],
+    **{name: [1, 1] for name in ("Strides", "Dilations")},
+    **{name: [0, 0] for name in ("StartPadding", "EndPadding")},
+}
+POOL_INPUTS: Mapping[str, Array] = {
+    "InputTensor": np.array([[[[1, 2], [3, 6]]]], "uint8"),
+    "InputScaleTensor": np.full((1, 1, 1, 1), 2, "float32"),
+    "OutputScaleTensor": np.ones((1, 1, 1, 1), "float32"),
+}
+MATRICES: Mapping[str, Array] = {
+    "ATensor": np.array([[1, 2], [3, 4]], "uint8"),
+    "BTensor": np.array([[2, 0], [0, 3]], "uint8"),
+}
+MATRIX_SUMS = [[2, 6], [6, 12]]
+INNER_SIZES: tuple[Mapping[str, Any], tuple[str, str]] = (
+    {"BTensor": np.zeros((3, 2), "uint8")},
+    ("sizes", "BTensor"),
+)

@@ -15,12 +15,12 @@ class Row(NamedTuple):
     @property
     def is_optional(self) -> bool:
         """True if the tensor may be absent."""
-        return self.kind == "optional"
+        return self.kind.startswith("optional")
 
     @property
     def is_output(self) -> bool:
         """True if the operator writes the tensor."""
-        return self.kind == "output"
+        return self.kind.endswith("output")
 
 
 Rows = tuple[Row, ...]

@@ -17,7 +17,7 @@ from ...suite.bugs.rounding import Rounding
 from ...suite.bugs.steps import Call, Outputs, of_float, reals, to_float
 from .._shared import floats
 from .._shared.floats import Real, exactly, round_half_even
-from .._shared.planted_bugs import Steps, plant
+from .._shared.planted_bugs import Answers, Steps, plant
 from .._shared.rounding import RANGES, clamp
 from .._shared.rounding_bugs import of_rounding
 
@@ -27,7 +27,7 @@ POINT = "OutputZeroPointTensor"
 RULES = Rules(
     OPERATOR,
     {"data_type": "DYN-6", "dimension_count": "DYN-8"},
-    {"data_type": f"{IMAGE}:int32,uint8,float64 {OUTPUT}"},
+    {"data_type": f"{IMAGE}:int32,uint8 {OUTPUT}"},
 )
 DESCS = DescRules(
     OPERATOR,
@@ -113,7 +113,7 @@ def derived() -> Iterator[Bug]:
 
 def written() -> Iterator[Bug]:
     """Yield the others."""
-    yield from plant(OPERATOR, STEPS, {}, {})
+    yield from plant(OPERATOR, STEPS, {}, ANSWERS)
     clauses = {"round": "DYN-5", "clamp": "DYN-5", "exact": "DYN-5"}
     for each in of_rounding(OPERATOR, "dynamic", clauses):
         if not any(word in each.id for word in NEVER.split()):
@@ -216,5 +216,11 @@ STEPS: Steps = {
         "float32-reciprocal": _in_float32(lambda x, scale: x * (np.float32(1) / scale)),
         "without-sign": lambda x, scale: exactly(abs(x) / scale),
         "multiplies": lambda x, scale: exactly(x * scale),
+    },
+}
+ANSWERS: Answers = {
+    ("DYN-7", "refuse", "value", IMAGE): {
+        "refuses-nan": lambda case: np.isnan(case.inputs[IMAGE]).any(),
+        "refuses-infinities": lambda case: np.isinf(case.inputs[IMAGE]).any(),
     },
 }

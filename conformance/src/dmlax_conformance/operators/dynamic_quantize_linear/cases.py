@@ -12,7 +12,7 @@ from .._shared.covering import Apart, Factors, Row
 from .._shared.floats import encode, exactly, nearest
 from .._shared.near_ties import Draw
 from .._shared.systematic import PERIOD, each_pair, each_size, flags_of, sizes_of
-from ..topics import Files, Topic, bits, drawn, floats, ints
+from ..topics import Files, Topic, bits, drawn, ints
 from .meaning import parameters
 
 OPERATOR = "dynamic_quantize_linear"
@@ -183,7 +183,6 @@ def _special(topic: DynamicTopic) -> None:
 COUNTS = (1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 129)
 VALUES = (0.5, -0.25, 1.5, 0.75, -1, 2, 0.125, -0.5, 1.25, 0, 1.875)
 SIZES: Mapping[str, tuple[int, ...]] = {
-    "rank-0": (),
     "rank-2": (3, 5),
     "rank-3": (3, 3, 3),
     "rank-4": (3, 3, 3, 3),
@@ -230,7 +229,6 @@ WRONG: Mapping[str, tuple[str, Tensor]] = {
     "int32-input": ("InputTensor", ints("int32", (3,), [1, 2, 3])),
     "uint8-input": ("InputTensor", ints("uint8", (3,), [1, 2, 3])),
     "int8-input": ("InputTensor", ints("int8", (3,), [1, 2, 3])),
-    "float64-input": ("InputTensor", floats("float64", (3,), [1, 2, 3])),
     "complex-input": ("InputTensor", bits("complex64", (3,), [0x3F800000] * 3)),
 }
 

@@ -104,6 +104,8 @@ def _nan_is(value: Callable[[int], int]) -> Rounding:
 STEPS: Steps = {
     ("QNT-1 QNT-4 QNT-6", "quantize", "divide"): {
         "float-division": _in(None, _quotient),
+        "float-reciprocal": _in(None, _by_reciprocal),
+        "float64-reciprocal": _in("float64", _by_reciprocal),
         "float32-division": _in("float32", _quotient, "float32"),
         "float16-division": _in("float16", _quotient, "float16"),
         "float32-reciprocal": _in("float32", _by_reciprocal, "float32"),

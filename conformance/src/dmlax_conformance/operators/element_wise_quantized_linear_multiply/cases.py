@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import product
+from math import gcd
 
 import numpy as np
 
@@ -103,29 +104,32 @@ def _near_float32() -> Iterator[Values]:
 def _near_float64() -> Iterator[Values]:
     draw, found = Draw(64), 0
     while found < 8:
-        x, y, sign = 2 * draw.below(40) + 47, 2 * draw.below(40) + 47, 1 - 2 * draw.below(2)
-        member = _near_64(x * y, sign, 48 + draw.below(8))
-        if member is not None:
+        x, y, sign = 2 * draw.below(48) + 33, 2 * draw.below(48) + 33, 1 - 2 * draw.below(2)
+        scales = _near_64(draw, x * y, sign)
+        if scales is not None:
             found += 1
-            own = mixed(found, member)
-            pairs = [(x, y), (-x, y), (-x, -y), (y, x), (x * y, 1), (x, 2), (0, y), (1, 1)]
-            text = "quotients beside a half, that FLOAT64 cannot tell"
-            held = [(i, j) for i, j in pairs if abs(i) < 128]
-            yield Values(f"float64-{found}", text, "1 2", "NearTieFloat64", own, held)
+            pairs = [(x, y), (-x, y), (-x, -y), (y, x), (x, 2), (0, y), (1, 1)]
+            text, own = "quotients beside a half, that FLOAT64 cannot tell", mixed(found, scales)
+            yield Values(f"float64-{found}", text, "1 2", "NearTieFloat64", own, pairs)
 
 
-def _near_64(product: int, sign: int, power: int) -> tuple[Fraction, Fraction, Fraction] | None:
-    """Return scales that give an odd product of differences 2^-54 of itself beside a half."""
-    steps = -sign * pow(2, -power, product) % product
-    steps += 0 if steps % 2 else product
-    whole = ((steps << power) + sign) // product
-    if steps > 230 or not 2**55 < whole * product < 2**45 * product:
+def _near_64(draw: Draw, product: int, sign: int) -> tuple[Fraction, Fraction, Fraction] | None:
+    """Return scales that give an odd product of differences 2^-55 of itself beside a half.
+
+    The even integer next to the half is the wrong one.
+    """
+    steps, power = 4 * draw.below(50) + (1 if sign > 0 else 3), 26
+    if gcd(steps, product) > 1:
         return None
+    divided = -sign * pow(steps << power, -1, product) % product
+    divided += (2**23 + draw.below(2**22)) // product * product
+    divided += 0 if divided % 2 else product
+    whole = ((steps * divided << power) + sign) // product
     factor = divisor(whole, -(-whole // MANTISSA), MANTISSA - 1)
     if not factor:
         return None
-    unit = Fraction(2) ** -30
-    return factor * unit, Fraction(whole // factor), 2 * unit * 2**power
+    unit = Fraction(2) ** -40
+    return factor * unit, Fraction(whole // factor), (divided << power + 1) * unit
 
 
 @topics.file("scales")

@@ -1,7 +1,6 @@
 """Planted bugs of QUANTIZED_LINEAR_CONVOLUTION."""
 
 from collections.abc import Callable, Iterator
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -9,11 +8,9 @@ import numpy as np
 from ...suite.adapter import Case
 from ...suite.bugs.convolution import (
     Requantize,
-    Scales,
     Sums,
     add_bias,
     each_channel,
-    exact_rescale,
     without,
     wrapped,
 )
@@ -22,11 +19,11 @@ from ...suite.bugs.permitted import PADDINGS, RESCALES, ROUNDINGS, TOTALS
 from ...suite.bugs.readings import outputs, readings, zero_points
 from ...suite.bugs.record import VALUES, Bug, bug, in_reading
 from ...suite.bugs.refusals import Rules, has_rank
-from ...suite.bugs.steps import Array, Call, Outputs, of_float, to_float
+from ...suite.bugs.steps import Array, Call, Outputs
 from .._shared import convolution_bugs as shared
-from .._shared import floats, planted_bugs
+from .._shared import planted_bugs
 from .._shared.convolution_bugs import FILTER, FILTER_POINT, IMAGE, IMAGE_POINT, OUTPUT
-from .._shared.floats import NAN, Real, round_half_even
+from .._shared.rescale_bugs import WRONG_RESCALES, with_scales
 from .._shared.rounding import RANGES
 from .._shared.rounding_bugs import of_rounding
 
@@ -137,62 +134,6 @@ def _limited(sums: Array) -> Array:
     return np.clip(sums, -(2**31), 2**31 - 1).astype(np.int64)
 
 
-# -- scales ------------------------------------------------------------------------------------
-
-
-Rescale = Callable[[int, Scales], Real]
-
-
-def _with(change: Callable[[Fraction, Fraction, Fraction], Scales]) -> Rescale:
-    return lambda accumulator, scales: exact_rescale(accumulator, change(*scales))
-
-
-def _in(dtype: str, formula: Callable[..., Any]) -> Rescale:
-    """Compute with NumPy's floats, each step rounded."""
-
-    def rescale(accumulator: int, scales: Scales) -> Real:
-        number = to_float(Fraction(accumulator), dtype)
-        return of_float(formula(number, *(to_float(scale, dtype) for scale in scales)))
-
-    return rescale
-
-
-def _fixed_point(accumulator: int, scales: Scales) -> Real:
-    """Multiply by 31 bits of the multiplier, round half up, then shift and round again."""
-    multiplier = scales[0] * scales[1] / scales[2]
-    size = abs(multiplier)
-    power = size.numerator.bit_length() - size.denominator.bit_length() + 1
-    mantissa = round_half_even(multiplier / Fraction(2) ** power * 2**31)
-    high = (accumulator * mantissa + 2**30) >> 31
-    return floats.exactly(high * Fraction(2) ** power)
-
-
-def _few_bits(bits: int) -> Rescale:
-    """Keep so many bits after the binary point of the multiplier."""
-
-    def rescale(accumulator: int, scales: Scales) -> Real:
-        multiplier = round_half_even(scales[0] * scales[1] / scales[2] * 2**bits)
-        return floats.exactly(Fraction(accumulator * multiplier, 2**bits))
-
-    return rescale
-
-
-def _rounded_factor(
-    factor: Callable[[Fraction, Fraction, Fraction], Fraction], is_whole: bool
-) -> Rescale:
-    """Round one factor to FLOAT32, and be exact from there; a whole one leaves no division."""
-
-    def rescale(accumulator: int, scales: Scales) -> Real:
-        rounded = floats.nearest(floats.exactly(factor(*scales)), "float32")
-        sy = Fraction(1) if is_whole else scales[2]
-        if rounded.kind == "finite":
-            return floats.exactly(accumulator * rounded.value / sy)
-        is_negative = (rounded.negative != (accumulator < 0)) != (sy < 0)
-        return NAN if accumulator == 0 else Real(is_negative, kind="inf")
-
-    return rescale
-
-
 STEPS: planted_bugs.Steps = {
     ("QLC-4", "requantize", "bias"): {
         "bias-on-first-channel": lambda sums, bias: np.concatenate(
@@ -212,23 +153,9 @@ STEPS: planted_bugs.Steps = {
         "bias-never-wraps": _unbounded,
     },
     ("QLC-1", "requantize", "rescale"): {
-        "output-scale-multiplied": _with(lambda x, w, y: (x, w, 1 / y)),
-        "input-scale-for-filter": _with(lambda x, w, y: (x, x, y)),
-        "input-and-output-scale-swapped": _with(lambda x, w, y: (y, w, x)),
-        "float32-multiplier": _in("float32", lambda a, x, w, y: a * (x * w / y)),
-        "float32-formula": _in("float32", lambda a, x, w, y: a * (x * w) / y),
-        "float32-in-turn": _in("float32", lambda a, x, w, y: a * x * w / y),
-        "float32-reciprocal": _in("float32", lambda a, x, w, y: a * (x * w) * (np.float32(1) / y)),
-        "float64-multiplier": _in("float64", lambda a, x, w, y: a * (x * w / y)),
-        "float64-formula": _in("float64", lambda a, x, w, y: a * (x * w) / y),
-        "float64-reciprocal": _in("float64", lambda a, x, w, y: a * (x * w) * (1 / y)),
-        "float64-times-float32-multiplier": _rounded_factor(lambda x, w, y: x * w / y, True),
-        "float32-product-of-scales": _rounded_factor(lambda x, w, y: x * w, False),
-        "float32-accumulator": lambda a, scales: exact_rescale(int(np.float32(a)), scales),
-        "float16-formula": _in("float16", lambda a, x, w, y: a * (x * w) / y),
-        "fixed-point-31": _fixed_point,
-        "fixed-point-24": _few_bits(24),
-        "fixed-point-16": _few_bits(16),
+        "input-scale-for-filter": with_scales(lambda x, w, y: (x, x, y)),
+        "input-and-output-scale-swapped": with_scales(lambda x, w, y: (y, w, x)),
+        **WRONG_RESCALES,
     },
 }
 

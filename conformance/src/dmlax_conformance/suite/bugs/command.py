@@ -13,6 +13,7 @@ from ...terminal import Console, Table, complain, console, progress
 from . import matrix
 from .catalogue import GROUPS, catalogue
 from .matrix import Matrix, Trial
+from .structured import ENOUGH
 
 
 def add_commands(commands: Any) -> None:
@@ -72,6 +73,10 @@ def _print(shown: Console, result: Matrix, options: argparse.Namespace) -> None:
     }.items():
         for trial in trials:
             _print_one(shown, title, trial)
+    for trial, at in result.missed:
+        killers = " ".join(trial.only_at[at]) or "nothing"
+        line = f"too few kill it, only at: {at}: {trial.bug}: {killers}"
+        shown.print(line, markup=False, highlight=False, soft_wrap=True)
     if options.bug:
         for trial in result.trials:
             shown.print(f"{trial.bug}: killed by {' '.join(trial.fail) or 'nothing'}")
@@ -99,7 +104,7 @@ def summary(result: Matrix) -> Table:
     """Return killed bugs of all bugs, by operator and group, and permitted variants that pass."""
     shown = Table(box=None, pad_edge=False)
     shown.add_column("killed / planted", no_wrap=True)
-    for name in (*GROUPS, "all", "permitted variants"):
+    for name in (*GROUPS, "all", "at one structure", "permitted variants"):
         shown.add_column(name, justify="right")
     operators = dict.fromkeys(catalogue()[trial.bug].operator for trial in result.trials)
     for operator in operators:
@@ -114,6 +119,8 @@ def _cells(trials: Any) -> list[str]:
     for group in (*GROUPS, None):
         own = [t for t in trials if _is_planted(t) and group in (None, catalogue()[t.bug].group)]
         cells.append(f"{sum(bool(t.fail) for t in own)} / {len(own)}")
+    at_structures = [len(found) >= ENOUGH for t in trials for found in t.only_at.values()]
+    cells.append(f"{sum(at_structures)} / {len(at_structures)}")
     allowed = [t for t in trials if not _is_planted(t)]
     return [*cells, f"{sum(not t.fail and not t.error for t in allowed)} / {len(allowed)}"]
 

@@ -1,6 +1,6 @@
 """Derive bugs from the rules of a desc: one is missing or half there, a table is misread."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,8 @@ HALVES = "data-type:outputs" + "".join(
 class DescRules:
     """Relations between the rules of an operator, without which a bug would change nothing.
 
-    `implied` are rules whose descs other rules refuse too, with the reason. `halves` are rules that
+    `implied` are rules whose descs other rules refuse too, with the reason, and optional tensors
+    whose lines other rules make up for. `halves` are rules that
     can be checked for inputs or outputs only, so that no other makes up for it. `alike` are tensors
     that other rules make agree in a column: a misread line shows only if it is misread for all.
     """
@@ -54,8 +55,9 @@ class DescRules:
     def bugs(self) -> Iterator[Bug]:
         """Yield every bug that follows."""
         yield from self._missing_rules()
-        yield from _half_rules(self.operator, f"{HALVES} {self.halves}".split())
-        yield from _unchecked_tensors(self.operator)
+        halves = (h for h in f"{HALVES} {self.halves}".split() if h not in self.implied)
+        yield from _half_rules(self.operator, halves)
+        yield from self._unchecked_tensors()
         yield from self._levels()
         for level, rows in TABLES[self.operator].items():
             for row in rows:
@@ -72,6 +74,13 @@ class DescRules:
                 made = _without(_breaking(rule))
                 yield _bug(self.operator, f"without-{rule.removeprefix(prefix)}", rule, made)
 
+    def _unchecked_tensors(self) -> Iterator[Bug]:
+        """Compare a tensor with no line of the table."""
+        for name in tables.tensors(self.operator):
+            if name not in self.implied:
+                made = _without(_about(name))
+                yield _bug(self.operator, f"{kebab(name)}-unchecked", ROW_RULES, made)
+
     def _levels(self) -> Iterator[Bug]:
         """Take a table to begin a level too early or too late, or to hold at every level."""
         first = tables.introduced(self.operator)
@@ -86,7 +95,7 @@ class DescRules:
         ends = {"newest": LEVELS[-1], "first": first} if len(TABLES[self.operator]) > 1 else {}
         for name, level in ends.items():
             made = _at_every_level(level)
-            yield _bug(self.operator, f"{name}-table-only", "tensor-dimension-count", made)
+            yield _bug(self.operator, f"{name}-table-only", ROW_RULES, made)
 
     def _wider(self, level: str) -> Iterator[Bug]:
         """Allow anything in a column, for tensors that other rules make agree."""
@@ -124,7 +133,7 @@ def _breaking(rule: str) -> Callable[[Case, Violation], bool]:
     return lambda case, each: each.rule == rule
 
 
-def _half_rules(operator: str, halves: Sequence[str]) -> Iterator[Bug]:
+def _half_rules(operator: str, halves: Iterable[str]) -> Iterator[Bug]:
     """Check a rule for inputs only, or for outputs only."""
     for rule, side in (each.split(":") for each in halves):
         made = _without(_blind(operator, f"tensor-{rule}", side == "inputs"))
@@ -134,14 +143,6 @@ def _half_rules(operator: str, halves: Sequence[str]) -> Iterator[Bug]:
 def _blind(operator: str, rule: str, to_outputs: bool) -> Callable[[Case, Violation], bool]:
     outputs = {row.tensor for row in tables.rows(operator, LEVELS[-1]) if row.is_output}
     return lambda case, each: each.rule == rule and (each.field in outputs) == to_outputs
-
-
-def _unchecked_tensors(operator: str) -> Iterator[Bug]:
-    """Check nothing of a tensor, not even that a line of the table lists it."""
-    clause = f"{ROW_RULES} tensor-strides-count"
-    for name in tables.tensors(operator):
-        made = _without(_about(name))
-        yield _bug(operator, f"{kebab(name)}-unchecked", clause, made)
 
 
 def _about(name: str) -> Callable[[Case, Violation], bool]:

@@ -4,18 +4,21 @@ import multiprocessing
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, cached_property
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 
 from ...format import vectors
-from ...format.vectors import Vector
+from ...format.vectors import ExpectedError, Vector
+from ...operators import OPERATORS
+from ...operators._shared.cross import Array, takes_part
 from .. import runner
 from ..adapter import Adapter, Case
+from . import structured
 from .catalogue import catalogue
 from .implementation import Found, Implementation, broken_rules, call_of
 from .record import CORRECT, VALUES, Bug
@@ -25,7 +28,8 @@ CHUNK = 16
 LARGE = 10_000
 
 
-class Subject(NamedTuple):
+@dataclass(frozen=True)
+class Subject:
     """A vector as all bugs are given it: its case, the rules that are broken, or the call."""
 
     vector: Vector
@@ -39,6 +43,12 @@ class Subject(NamedTuple):
         case = runner.case_of(vector)
         found = broken_rules(case)
         return cls(vector, case, found, None if found else call_of(case, CORRECT.layout))
+
+    @cached_property
+    def structures(self) -> Array | None:
+        """Which elements are at each structure of the operator; None if the vector has none."""
+        cross = OPERATORS[self.vector.operator].cross
+        return cross.at_structures(self.vector) if cross and takes_part(self.vector) else None
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,12 @@ class Trial:
     error: tuple[str, ...]
     permitted: tuple[str, ...]
     unsupported: tuple[str, ...]
+    only_at: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def missed(self) -> list[str]:
+        """The structures at which too few vectors kill the bug."""
+        return [at for at, found in self.only_at.items() if len(found) < structured.ENOUGH]
 
 
 def prepare(suite: Iterable[Vector]) -> list[Subject]:
@@ -84,11 +100,30 @@ def _is_large(vector: Vector) -> bool:
 def judge(bug: Bug, subjects: Iterable[Subject]) -> Trial:
     """Give all vectors that concern it to a bug."""
     found: dict[str, list[str]] = {}
+    only_at: dict[str, list[str]] = {at: [] for at in structured.structures(bug)}
     for subject in subjects:
         if bug.concerns(subject.vector) and _may_differ(bug, subject):
-            found.setdefault(_verdict(bug, subject), []).append(subject.vector.id)
+            verdict = _verdict(bug, subject)
+            found.setdefault(verdict, []).append(subject.vector.id)
+            if verdict == "fail" and only_at:
+                for at in _killed_at(bug, subject) & only_at.keys():
+                    only_at[at].append(subject.vector.id)
     kinds = ("fail", "error", "permitted", "unsupported")
-    return Trial(bug.id, *(tuple(found.get(kind, ())) for kind in kinds))
+    kept = {at: tuple(ids) for at, ids in only_at.items()}
+    ids = {kind: tuple(found.get(kind, ())) for kind in kinds}
+    return Trial(bug.id, **ids, only_at=kept)
+
+
+def _killed_at(bug: Bug, subject: Subject) -> set[str]:
+    """Return the structures at which alone the bug would fail the vector, too."""
+    cross, call, expect = OPERATORS[bug.operator].cross, subject.call, subject.vector.expect
+    if cross is None or call is None or subject.structures is None:
+        return set()
+    assert not isinstance(expect, ExpectedError)
+    wrong = structured.differing(bug, subject.case, call, expect)
+    is_killed = np.any(subject.structures & wrong, axis=1)
+    names = list(cross.structures)
+    return {names[index] for index in np.flatnonzero(is_killed)}
 
 
 def first_kill(bug: Bug, subjects: Iterable[Subject]) -> str | None:
@@ -179,6 +214,11 @@ class Matrix:
         return [trial for trial in self.planted if not trial.fail]
 
     @property
+    def missed(self) -> list[tuple[Trial, str]]:
+        """Bugs of arithmetic and structures at which alone too few vectors kill them."""
+        return [(trial, at) for trial in self.planted for at in trial.missed]
+
+    @property
     def accidents(self) -> list[Trial]:
         """Bugs that only vectors about other clauses kill."""
         return [trial for trial in self.planted if trial.fail and not self._on_clause(trial)]
@@ -217,7 +257,8 @@ class Matrix:
     @property
     def is_fine(self) -> bool:
         """True if vectors about its clause kill every bug, and none kills a permitted variant."""
-        return not (self.survivors or self.accidents or self.alarms or self.crashes)
+        found = self.survivors, self.missed, self.accidents, self.alarms, self.crashes
+        return not any(found)
 
     def topics(self, trial: Trial) -> Counter[str]:
         """Count the killers of a bug by topic."""
@@ -247,6 +288,7 @@ def as_json(matrix: Matrix) -> dict[str, Any]:
     return {
         "mutants": [_line(matrix, trial) for trial in matrix.trials],
         "survivors": [trial.bug for trial in matrix.survivors],
+        "missed": [f"{trial.bug}, only at: {at}" for trial, at in matrix.missed],
         "false_alarms": [trial.bug for trial in matrix.alarms],
         "only_killers": matrix.only_killers,
         "never_alone": matrix.never_alone,
@@ -266,6 +308,7 @@ def _line(matrix: Matrix, trial: Trial) -> dict[str, Any]:
         "must_kill": bug.must_kill,
         "topics": dict(matrix.topics(trial)),
         "killed_by": list(trial.fail),
+        "only_at": {at: len(found) for at, found in trial.only_at.items()},
         "permitted_by": list(trial.permitted),
         "crashed_on": list(trial.error),
     }

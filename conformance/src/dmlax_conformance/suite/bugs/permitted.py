@@ -92,10 +92,10 @@ def _running_count(mask: Array) -> Array:
 
 def _blocked(products: Array) -> Array:
     """Add blocks of 4 within 32 bits that wrap."""
-    total = np.zeros_like(products[:, 0])
+    total = np.zeros_like(products.sum(1))
     for at in range(0, products.shape[1], 4):
         total = wrapped(total + products[:, at : at + 4].sum(1))
-    return total
+    return np.asarray(total)
 
 
 def _raw_padding(centred: Array, windows: Windows, zero: int) -> Array:
@@ -158,7 +158,7 @@ ORDERS: dict[str, Callable[[Case, Found], Found]] = {
 }
 FORMS: dict[str, Callable[[Outputs, Case], Outputs]] = {
     "column-major-array": lambda outputs, case: {
-        name: np.asfortranarray(array).reshape(array.shape) for name, array in outputs.items()
+        name: np.array(array, order="F") for name, array in outputs.items()
     },
     "big-endian": lambda outputs, case: {
         name: array.astype(array.dtype.newbyteorder()) for name, array in outputs.items()

@@ -234,7 +234,7 @@ def outputs(
     Those in `single` have one element, whose place cannot be wrong.
     """
     for row in OPERATORS[operator].tensors:
-        if row.is_output:
+        if row.kind == "output":
             name, label, (of_type, of_sizes) = row.tensor, kebab(row.tensor), clauses[row.tensor]
             ways = {f"{label}-is-{dtype}": _returned_as(dtype) for dtype in _wrong_types(row)}
             yield from in_output(operator, of_type, name, ways)

@@ -15,7 +15,10 @@ from .implementation import Implementation
 from .steps import Array, Call, Outputs
 
 VALUES, REFUSALS, DESCS, PERMITTED = "values and sizes", "refusals", "descs", "permitted"
-WINDOWS = {"Strides": 1, "Dilations": 1, "StartPadding": 0, "EndPadding": 0}  # the lowest entry
+WINDOWS = {  # the lowest entry
+    **dict.fromkeys(("Strides", "Dilations", "WindowSize"), 1),
+    **dict.fromkeys(("StartPadding", "EndPadding"), 0),
+}
 
 CORRECT = Implementation()  # without the parts of an operator
 

@@ -52,12 +52,12 @@ def _tensors(operator: str, made: Call) -> DescTopic:
     _before(topic, made)
     _fine(topic, made)
     _layout(topic, made)
-    last = [row.tensor for row in rows(operator, NEWEST) if row.is_output][-1]
+    outputs = [row for row in rows(operator, NEWEST) if row.kind == "output"]
+    last = outputs[-1].tensor
     for name in (tensors(operator)[0], last):
         _buffer(topic, made, name)
-    for row in rows(operator, NEWEST):
-        if row.is_output:
-            _output(topic, made, row.tensor)
+    for row in outputs:
+        _output(topic, made, row.tensor)
     return topic
 
 
@@ -131,7 +131,8 @@ def _layout(topic: DescTopic, made: Call) -> None:
     }
     for end, (rule, text, fields) in broken.items():
         changed, text, flags = made.patched(name, **fields), f"{name} {text}", "Invalid Layout"
-        topic.refused(f"desc-input-{end}", text, BASE, f"tensor-{rule}", name, changed, flags=flags)
+        whole, rule = f"desc-{dashed(name)}-{end}", f"tensor-{rule}"
+        topic.refused(whole, text, BASE, rule, name, changed, flags=flags)
 
 
 def _buffer(topic: DescTopic, made: Call, name: str) -> None:
@@ -181,6 +182,11 @@ def _overlapping(sizes: list[int]) -> dict[str, list[int]]:
     return found
 
 
+def _first(operator: str) -> str:
+    """Return the name of the operator's first tensor."""
+    return rows(operator, NEWEST)[0].tensor
+
+
 def _short(name: str) -> str:
     """Return the last word of a tensor's name."""
     return dashed(name).removeprefix("output-")
@@ -188,7 +194,7 @@ def _short(name: str) -> str:
 
 # -- every line of every table: just inside, and just outside -----------------------------------
 
-NEIGHBOURS = ("FLOAT16", "INT32", "INT64", "INT8")
+NEIGHBOURS = ("FLOAT16", "INT32", "INT64", "INT8", "FLOAT64")
 ENDS = {"low": "the lowest dimension counts", "high": "the highest dimension counts"}
 
 
@@ -287,7 +293,7 @@ def _survivors(operator: str, cases: Cases) -> DescTopic:
     text = "the twin: a packed desc of four dimensions at the newest level"
     topic.accepted(base, text, made)
     for row in rows(operator, NEWEST):
-        if row.is_output:
+        if row.kind == "output":
             name, text = f"desc-{dashed(row.tensor)}-strides-too-few", "has 1 entry in Strides"
             rule, changed = "tensor-strides-count", made.patched(row.tensor, Strides=[1])
             text, flags = f"{row.tensor} {text}", "Invalid Layout"

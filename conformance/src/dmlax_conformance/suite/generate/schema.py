@@ -34,6 +34,7 @@ def _vector(operator: str) -> Json:
     """Return the fields of a call and of a desc, if there are any; a refused one has no tensors."""
     rows = OPERATORS[operator].tensors
     inputs = {row.tensor: _ref("tensor") for row in rows if not row.is_output}
+    beyond = {name: _ref("tensor") for name in OPERATORS[operator].only_in_calls}
     needed = [row.tensor for row in rows if row.kind == "input"]
     outputs = {row.tensor: _ref("request") for row in rows if row.is_output}
     attributes = _attributes(operator)
@@ -43,8 +44,8 @@ def _vector(operator: str) -> Json:
     desc = desc if OPERATORS[operator].tables else {"desc": False}
     call = {
         "attributes": _object(attributes, attributes),
-        "inputs": _object(inputs, needed),
-        "outputs": _object(outputs, outputs),
+        "inputs": _object(inputs | beyond, needed),
+        "outputs": _object(outputs, [row.tensor for row in rows if row.kind == "output"]),
     }
     return {
         "if": {"required": ["desc"]},
@@ -56,7 +57,7 @@ def _vector(operator: str) -> Json:
 def _attributes(operator: str) -> Json:
     """Return the attributes of a call, of the types that its plain call has."""
     plain = OPERATORS[operator].module("smoke").SMOKE.attributes
-    types = {list: _ref("integers"), int: {"type": "integer"}}
+    types = {list: _ref("integers"), int: {"type": "integer"}, bool: {"type": "boolean"}}
     return {name: types[type(value)] for name, value in plain.items()}
 
 

@@ -1,0 +1,110 @@
+"""Cross coverage: every value class of an operator at every structure of its calls.
+
+Both are predicates over the elements of a valid call, so that a pair is covered where an element
+has both, and a bug "only at a structure" differs where the bug and the structure do.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from math import prod
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ...format.vectors import Vector
+
+Array = npt.NDArray[Any]
+V = TypeVar("V")
+Predicates = Mapping[str, Callable[[V], Any]]  # a truth value, or one for each element
+Pair = tuple[str, str]  # a value class or a bug, and a structure
+LARGEST = 10_000  # elements of a call that counts; larger ones are no sooner covered
+
+
+@dataclass(frozen=True)
+class Cross(Generic[V]):
+    """The value classes of an operator, its structures, and the pairs that cannot be, with why.
+
+    `view` makes of a vector what the predicates read; it has as many elements as its `count` says.
+    """
+
+    view: Callable[[Vector], V]
+    classes: Predicates[V]
+    structures: Predicates[V]
+    impossible: Mapping[Pair, str]  # by patterns of class or bug, and of structure
+    whole: tuple[str, ...] = ()  # patterns of bugs that are no arithmetic, but structures
+
+    def pairs(self) -> set[Pair]:
+        """Return the pairs that have to be covered."""
+        every = ((each, at) for each in self.classes for at in self.structures)
+        return {pair for pair in every if self.why_not(*pair) is None}
+
+    def covered(self, vector: Vector) -> set[Pair]:
+        """Return the pairs that a vector has."""
+        view = self.view(vector)
+        meet = masks(self.classes, view).astype(float) @ masks(self.structures, view).T.astype(
+            float
+        )
+        names, places = tuple(self.classes), tuple(self.structures)
+        return {(names[each], places[at]) for each, at in np.argwhere(meet)}
+
+    def at_structures(self, vector: Vector) -> Array:
+        """Return for each structure, in order, which elements are there."""
+        return masks(self.structures, self.view(vector))
+
+    def why_not(self, name: str, structure: str) -> str | None:
+        """Return why a value class or a bug cannot be at a structure, if so."""
+        for (each, at), reason in self.impossible.items():
+            if fnmatchcase(name, each) and fnmatchcase(structure, at):
+                return reason
+        return None
+
+
+def takes_part(vector: Vector) -> bool:
+    """Return whether a vector is a call whose elements count."""
+    asked = vector.outputs.get("OutputTensor")
+    is_call = vector.is_valid and vector.desc is None and not vector.memory
+    sizes = vector.inputs["InputTensor"].sizes if asked is None and is_call else ()
+    return is_call and prod(asked.sizes if asked else sizes) <= LARGEST
+
+
+def masks(predicates: Predicates[V], view: Any) -> Array:
+    """Return one row for each predicate: on which elements it holds."""
+    rows = [np.asarray(test(view), bool) for test in predicates.values()]
+    return np.stack([np.broadcast_to(row.reshape(-1), (view.count,)) for row in rows])
+
+
+def impossible(why: str, *pairs: Pair) -> dict[Pair, str]:
+    """Return pairs that cannot be for one reason."""
+    return dict.fromkeys(pairs, why)
+
+
+def beyond(name: str, of: Callable[[Any], Any], limits: Iterable[int]) -> dict[str, Any]:
+    """Return a structure for each limit: the elements whose index is not below it."""
+    return {f"{name} beyond {limit}": _at_least(of, limit) for limit in limits}
+
+
+def _at_least(of: Callable[[Any], Any], limit: int) -> Callable[[Any], Any]:
+    return lambda view: np.asarray(of(view)) >= limit
+
+
+def registers(
+    name: str, of: Callable[[Any], Any], length: Callable[[Any], int], lanes: Iterable[int]
+) -> dict[str, Any]:
+    """Return for each number of lanes the body of whole vectors, and the tail after one."""
+    found: dict[str, Any] = {}
+    for count in lanes:
+        found[f"{name}: in whole vectors of {count}"] = _in_body(of, length, count)
+        found[f"{name}: after whole vectors of {count}"] = _in_tail(of, length, count)
+    return found
+
+
+def _in_body(of: Any, length: Any, lanes: int) -> Callable[[Any], Any]:
+    return lambda view: np.asarray(of(view)) < length(view) // lanes * lanes
+
+
+def _in_tail(of: Any, length: Any, lanes: int) -> Callable[[Any], Any]:
+    return lambda view: (
+        (np.asarray(of(view)) >= length(view) // lanes * lanes) & (length(view) >= lanes)
+    )

@@ -1,0 +1,106 @@
+"""Value classes of what is rounded to 8 bits: which arithmetic gets an element wrong."""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from . import floats
+from .cross import Array
+from .floats import Real, round_half_even
+from .rounding import RANGES
+
+HALF = Fraction(1, 2)
+EXTENDED = 64  # bits of an x87 mantissa
+
+
+def of_quotients(quotients: Sequence[Real], zero_points: Array, dtype: str) -> dict[str, Array]:
+    """Return the classes of quotients before they are rounded, by what is easily done wrong."""
+    found = [_classes(q, int(z), dtype) for q, z in zip(quotients, zero_points, strict=True)]
+    return {name: np.array([name in each for each in found], bool) for name in QUOTIENTS}
+
+
+QUOTIENTS = (
+    *("tie, even below", "tie, even above", "tie below zero", "whole", "between", "zero"),
+    *("beside the highest value", "beside the lowest value", "saturates high", "saturates low"),
+    *("far above 16 bits", "far below 16 bits", "above 32 bits", "below 32 bits"),
+)
+
+
+def _classes(quotient: Real, zero_point: int, dtype: str) -> set[str]:
+    if quotient.kind != "finite":
+        return set()
+    value, (low, high) = quotient.value, RANGES[dtype]
+    rounded = round_half_even(value)
+    placed, found = rounded + zero_point, set[str]()
+    if low < placed < high:
+        distance = value - rounded
+        if abs(distance) == HALF:
+            found |= {"tie, even below" if distance > 0 else "tie, even above"}
+            found |= {"tie below zero"} if value < 0 else set()
+        else:
+            found |= {"between" if distance else "whole"}
+    if value == 0:
+        found |= {"zero"}
+    exact = value + zero_point
+    ends = {"highest value": (exact - high, high), "lowest value": (low - exact, low)}
+    found |= {f"beside the {name}" for name, (past, _) in ends.items() if 0 <= past <= 2}
+    found |= {"saturates high"} if exact > high + 2 else set()
+    found |= {"saturates low"} if exact < low - 2 else set()
+    for bits in (16, 32):
+        found |= {f"{_far(bits, 'above')}"} if value >= 2 ** (bits - 1) else set()
+        found |= {f"{_far(bits, 'below')}"} if value < -(2 ** (bits - 1)) else set()
+    return found
+
+
+def _far(bits: int, side: str) -> str:
+    return f"{'far ' if bits == 16 else ''}{side} {bits} bits"
+
+
+def errs(approximate: Any, zero_points: Array, dtype: str, expected: Array) -> Array:
+    """Return where quotients of another arithmetic come to other integers than expected."""
+    low, high = RANGES[dtype]
+    with np.errstate(all="ignore"):
+        rounded = np.rint(np.asarray(approximate, np.float64)) + zero_points
+        is_finite = np.isfinite(rounded)
+        placed = np.clip(np.where(is_finite, rounded, 0), low, high)
+    return np.asarray(is_finite & (placed != expected))
+
+
+def extended(value: Fraction) -> Fraction:
+    """Round to 64 bits, as extended precision does."""
+    if value == 0:
+        return value
+    size = abs(value).numerator.bit_length() - value.denominator.bit_length()
+    unit = Fraction(2) ** (size - EXTENDED + (abs(value) >= Fraction(2) ** size))
+    return round_half_even(value / unit) * unit
+
+
+def extended_errs(
+    quotients: Sequence[Real], way: Callable[[int], Fraction], is_near: Array
+) -> Array:
+    """Return where extended precision rounds to another integer; only near ties are tried."""
+    found = np.zeros(len(quotients), bool)
+    for index in map(int, np.flatnonzero(is_near)):
+        exact = round_half_even(quotients[index].value)
+        found[index] = round_half_even(way(index)) != exact
+    return found
+
+
+def near_ties(quotients: Sequence[Real]) -> Array:
+    """Return which quotients are hardly beside a half, or on it."""
+    return np.array([_is_near_tie(quotient) for quotient in quotients], bool)
+
+
+def _is_near_tie(quotient: Real) -> bool:
+    if quotient.kind != "finite" or quotient.magnitude > 1000:
+        return False
+    return abs(quotient.magnitude % 1 - HALF) < Fraction(1, 16)
+
+
+def real(word: int, dtype: str) -> Real:
+    """Return what a word stands for."""
+    if dtype in floats.FORMATS:
+        return floats.decode(word, dtype)
+    return floats.exactly(Fraction(word))

@@ -1,0 +1,1 @@
+"""MAX_POOLING, of 8-bit elements."""

@@ -1,0 +1,365 @@
+"""QUANTIZED_LINEAR_CONVOLUTION: every value class at every structure, in few calls.
+
+The image of a call is constant but for some pixels, so that the sum of a filter is known: it, or
+the bias, makes the accumulator of one class at nearly every pixel. With one filter and one scale,
+each pixel makes its own.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from functools import cache
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...format.tensors import Tensor
+from .._shared import convolution_covering as shared
+from .._shared import near_ties
+from .._shared.convolution_cases import parameter, scale_words
+from .._shared.convolution_covering import Plan
+from .._shared.floats import round_half_even
+from .._shared.near_ties import Draw
+from .._shared.rounding import RANGES
+from .._shared.value_classes import extended
+from ..topics import Files, ints
+from .cases import OPERATOR, QuantizedTopic
+
+topics = Files(OPERATOR, QuantizedTopic)
+
+# -- halves that arithmetic gets wrong ---------------------------------------------------------
+
+WHOLE = 9 * 5 * 7 * 11 * 13  # with many divisors
+PRIME = 281  # so that products of scales and accumulators have more bits than a float64
+SX, SY = PRIME * Fraction(1, 2**27), PRIME * WHOLE * Fraction(1, 2**12)
+MOST = 89  # of a rounded quotient, so that it is no end of the range
+
+
+class Half(NamedTuple):
+    """A half: `numerator / 2`, as accumulator `numerator * divisor` over twice the divisor."""
+
+    numerator: int
+    divisor: int
+
+    @property
+    def accumulator(self) -> int:
+        """The smallest accumulator."""
+        return self.numerator * self.divisor
+
+    def scale(self, shift: int) -> Fraction:
+        """Return the filter scale for the accumulator times a power of two."""
+        return SY / SX / self.divisor / Fraction(2 ** (shift + 1))
+
+
+Numbers = Callable[[Any, Any, Any, Any], Any]
+METHODS: Mapping[str, tuple[str, Numbers]] = {
+    "float32 multiplier": ("float32", lambda a, x, w, y: a * (x * w / y)),
+    "float32 formula": ("float32", lambda a, x, w, y: a * (x * w) / y),
+    "float64 multiplier": ("float64", lambda a, x, w, y: a * (x * w / y)),
+    "float64 reciprocal": ("float64", lambda a, x, w, y: a * (x * w) * (1 / y)),
+}
+
+
+@cache
+def halves() -> Mapping[str, list[Half]]:
+    """Return for each arithmetic the halves that it gets wrong."""
+    divisors = [each for each in range(2, 200) if WHOLE % each == 0]
+    every = [Half(n, each) for each in divisors for n in range(1, 2 * MOST, 2)]
+    found = {
+        name: [half for half in every if _errs(half, *method)] for name, method in METHODS.items()
+    }
+    return {**found, "extended multiplier": [half for half in every if _extended_errs(half)]}
+
+
+def _errs(half: Half, dtype: str, formula: Numbers) -> bool:
+    kind = np.dtype(dtype).type
+    numbers = (kind(float(each)) for each in (half.accumulator, SX, half.scale(0), SY))
+    return int(np.rint(formula(*numbers))) != round_half_even(Fraction(half.numerator, 2))
+
+
+def _extended_errs(half: Half) -> bool:
+    quotient = extended(half.accumulator * extended(Fraction(1, 2 * half.divisor)))
+    return round_half_even(quotient) != round_half_even(Fraction(half.numerator, 2))
+
+
+# -- accumulators and scales of each class -----------------------------------------------------
+
+
+KINDS = (
+    *("float32 multiplier", "float32 formula", "float64 multiplier", "float64 reciprocal"),
+    *("extended multiplier", "near", "-near", "even below", "even above", "-even below"),
+    *("high", "low", "beside high", "beside low", "far high", "far low", "whole", "zero"),
+    *("-float32 multiplier", "between", "highest", "lowest", "-float64 multiplier"),
+)
+FAR = {"far high": 2**9, "far low": -(2**9), "highest": 2**32, "lowest": -(2**32)}
+
+
+class Member(NamedTuple):
+    """An accumulator and the filter scale for it."""
+
+    accumulator: int
+    scale: Fraction
+
+
+def member(kind: str, plan: Plan, zero_point: int, draw: Draw) -> Member:
+    """Return an accumulator and a filter scale whose quotient is of the kind."""
+    has_bias = "nobias" not in plan.words
+    shift = draw.below(12) + 4 * draw.below(2) if has_bias else 0
+    name, sign = kind.lstrip("-"), -1 if kind.startswith("-") else 1
+    divisor = (3, 5, 7, 11)[draw.below(4)]
+    if kind in FAR:
+        factor = abs(FAR[kind]) * Fraction(2) ** (shift + 1)
+        return Member((1 if FAR[kind] > 0 else -1) << shift << 7, SY / SX * factor / 2**shift)
+    if name == "near":
+        tie = Half(2 * draw.below(40) + 41, divisor if has_bias else 195)
+        shift = 17 if has_bias else 0
+        beside = (tie.accumulator << shift) + (1, -1)[draw.below(2)]
+        return Member(sign * beside, tie.scale(shift))
+    half = _half(name, plan, zero_point, Half(2 * draw.below(MOST) + 1, divisor), draw)
+    return Member(sign * half.accumulator << shift, half.scale(shift))
+
+
+def _half(name: str, plan: Plan, zero_point: int, other: Half, draw: Draw) -> Half:
+    """Return the half, or other multiple of a half, of a kind."""
+    if name in halves():
+        among = halves()[name]
+        return among[draw.below(len(among))]
+    low, high = (end - zero_point for end in RANGES[plan_output(plan)])
+    numerator = {
+        "even below": 4 * draw.below(20) + 1,
+        "even above": 4 * draw.below(20) + 3,
+        "high": 2 * high + 7 + draw.below(90),
+        "low": 2 * low - 7 - draw.below(90),
+        "beside high": 2 * high + 1 + draw.below(3),
+        "beside low": 2 * low - 1 - draw.below(3),
+        "whole": 2 * draw.below(40) - 38,
+        "zero": 0,
+        "between": 0,
+    }.get(name, other.numerator)
+    return Half(numerator, other.divisor)
+
+
+def plan_output(plan: Plan) -> str:
+    """Return the data type of the output."""
+    return "int8" if "int8" in plan.words else "uint8"
+
+
+# -- operands ----------------------------------------------------------------------------------
+
+
+def weights(target: int, taps: Sequence[int], low: int, high: int) -> list[int]:
+    """Return weights within bounds whose products with the taps add up to the target, nearly."""
+    rest, found = target, dict[int, int]()
+    for index in sorted(range(len(taps)), key=lambda index: -abs(taps[index])):
+        wanted = rest // taps[index] if low >= 0 else round(Fraction(rest, taps[index]))
+        found[index] = min(max(wanted, low), high)
+        rest -= found[index] * taps[index]
+    return [found[index] for index in range(len(taps))]
+
+
+class Room(NamedTuple):
+    """The zero points of a call, and the centred values that image and filter may have."""
+
+    own: dict[str, list[int] | None]
+    image: tuple[int, int]
+    filters: list[tuple[int, int]]
+
+
+def room(plan: Plan) -> Room:
+    """Return zero points, of the filters perhaps one each."""
+    (xl, xh), (wl, wh) = (RANGES[dtype] for dtype in plan.types)
+    zx = 0 if plan.points[0] == "absent" else (xl + xh) // 2
+    middle = (wl + wh) // 2
+    each = {
+        "absent": [0],
+        "one": [middle],
+        "each": [middle + k % 5 for k in range(plan.filters[0])],
+    }
+    zw = each[plan.points[1]]
+    own = {
+        "zx": None if plan.points[0] == "absent" else [zx],
+        "zw": None if plan.points[1] == "absent" else zw,
+        "zy": None if "nozy" in plan.words else [-3 if "int8" in plan.words else 121],
+    }
+    ends = [(wl - point, wh - point) for point in zw]
+    return Room(own, (xl - zx, xh - zx), [ends[k % len(ends)] for k in range(plan.filters[0])])
+
+
+STEPS = (1, 16, 120)  # what the channels hold, so that few weights make any sum
+
+
+def constant_image(plan: Plan, zx: int, draw: Draw) -> Tensor:
+    """Return an image whose channels are constant, but for a few drawn elements."""
+    _, channels, *spatial = plan.image
+    one_in = 8 if prod(plan.filters[2:]) == 1 else 60
+    low, high = RANGES[plan.types[0]]
+    words = []
+    for index in range(prod(plan.image)):
+        is_drawn = prod(spatial) > 8 and draw.below(one_in) == 0
+        channel = index // prod(spatial) % channels
+        words.append(low + draw.below(high - low + 1) if is_drawn else zx + STEPS[channel % 3])
+    return ints(plan.types[0], plan.image, words)
+
+
+def _by_filters(plan: Plan, number: int) -> tuple[Tensor, Tensor, dict[str, Any]]:
+    """Return operands and parameters: each filter makes accumulators of one kind."""
+    draw, given = Draw(4000 + number), room(plan)
+    zx, zy = ((given.own[name] or [0])[0] for name in ("zx", "zy"))
+    width, *kernel = plan.filters[1:]
+    words, bias, scales = list[int](), list[int](), list[Fraction]()
+    for k, (low, high) in enumerate(given.filters):
+        groups = plan.windows.get("groups", 1)
+        first = k // (plan.filters[0] // groups) * width
+        taps = [STEPS[(first + c) % 3] for c in range(width) for _ in range(prod(kernel))]
+        kind = KINDS[(k + 5 * number) % len(KINDS)]
+        own = member(kind, plan, zy, draw)
+        if "nobias" in plan.words and own.accumulator < 0 == low:
+            own = Member(-own.accumulator, -own.scale)
+        if "nobias" in plan.words:
+            chosen = weights(own.accumulator, taps, low, high)
+        else:
+            chosen = [low + draw.below(high - low + 1) for _ in taps]
+            bias.append(own.accumulator - sum(w * tap for w, tap in zip(chosen, taps, strict=True)))
+        point = (given.own["zw"] or [0])[k % len(given.own["zw"] or [0])]
+        words += [w + point for w in chosen]
+        scales.append(own.scale)
+    own_words = {**given.own, "sw": scales, "bias": bias or None}
+    return constant_image(plan, zx, draw), ints(plan.types[1], plan.filters, words), own_words
+
+
+def _by_pixels(plan: Plan, number: int) -> tuple[Tensor, Tensor, dict[str, Any]]:
+    """Return operands and parameters with one scale: each pixel makes accumulators of a kind."""
+    draw, given = Draw(4000 + number), room(plan)
+    zy, zx = ((given.own[name] or [0])[0] for name in ("zy", "zx"))
+    divisor = 7 if "near" in plan.words else (105, 117, 15)[number % 3]
+    near, shift = Half(61, divisor), 17 * ("near" in plan.words)
+    batch, channels, *spatial = plan.image
+    points = given.own["zw"] or [0]
+    taps = [STEPS[c % 3] for c in range(channels)]
+    words = [tap + points[k % len(points)] for k in range(plan.filters[0]) for tap in taps]
+    has_bias, planes = "nobias" not in plan.words, list[list[int]]()
+    for pixel in range(batch * prod(spatial)):
+        kind = KINDS[(pixel + 5 * number) % len(KINDS)]
+        target = _half_over(kind, divisor, plan, zy, draw).accumulator
+        target = (0, 1, -1, 7 - pixel)[pixel % 4] if shift else target
+        planes.append(weights(target, taps, *given.image))
+    x = np.array(planes).reshape(batch, prod(spatial), channels).swapaxes(1, 2) + zx
+    scale = Half(1, divisor).scale(shift) * (2**40 if "far" in plan.words else 1)
+    bias = [2 * divisor * (k % 3 - 1) for k in range(plan.filters[0])] if has_bias else None
+    bias = [(-1) ** number * near.accumulator << shift] if shift else bias
+    own = {**given.own, "sw": [scale], "bias": bias}
+    image = ints(plan.types[0], plan.image, x.reshape(-1).tolist())
+    return image, ints(plan.types[1], plan.filters, words), own
+
+
+def _half_over(name: str, divisor: int, plan: Plan, zero_point: int, draw: Draw) -> Half:
+    """Return a half of a kind over this divisor."""
+    sign, kind = -1 if name.startswith("-") else 1, name.lstrip("-")
+    among = [half for half in halves().get(kind, []) if half.divisor == divisor]
+    if among:
+        half = among[draw.below(len(among))]
+    else:
+        other = Half(2 * draw.below(MOST) + 1, divisor)
+        known = kind in halves()
+        half = other if known else _half(kind, plan, zero_point, other, draw)
+    return Half(sign * half.numerator, divisor)
+
+
+# -- calls -------------------------------------------------------------------------------------
+
+
+FILTERS = """
+1x3x1x71 22x3x1x1 uint8 uint8 one each +
+1x3x1x79 22x3x1x1 int8 int8 absent one + int8 nobias
+1x3x71x1 22x3x1x1 uint8 int8 one one + nobias
+1x3x67x1 22x3x1x1 int8 uint8 one each + int8
+""".strip().splitlines()
+CHANNELS = """
+1x3x1 172x3x1 uint8 int8 absent each + int8
+1x2x1x1 172x2x1x1 int8 uint8 one absent + int8
+6x3x1x2 22x3x1x1 uint8 int8 one one + int8 nobias
+7x3x2 22x3x1 int8 int8 one each +
+1x18x1x2 66x3x1x1 int8 int8 one each + groups=6
+1x6x1x4 66x1x1x3 int8 uint8 one one + groups=6 int8
+1x6x2x3 66x1x2x2 uint8 uint8 one each + groups=6 start=1,0 end=0,1
+""".strip().splitlines()
+WINDOWS = """
+1x3x5x9 22x3x3x2 uint8 int8 one one + strides=2,3 start=1,0 end=0,1
+1x3x7x8 22x3x2x3 int8 int8 one each + dilations=3,2 start=2,0 end=1,1 int8
+1x3x6x9 22x3x2x2 int8 uint8 one one + strides=3,2 dilations=1,3
+1x3x2x3 22x3x1x1 int8 int8 one each + nozy int8
+1x2x5x5 22x2x1x1 uint8 uint8 absent absent + int8 nozy
+""".strip().splitlines()
+SUMS = """
+1x840x1x2 1x840x1x1 uint8 int8 absent absent +
+6x60x2x3 1x60x2x7 uint8 uint8 one one - end=0,5
+1x60x3x15 1x60x2x7 uint8 uint8 one one - dilations=2,2
+""".strip().splitlines()
+PIXELS = """
+1x3x1x71 1x3x1x1 uint8 uint8 one one +
+1x3x67x2 1x3x1x1 int8 int8 one one + int8 nobias
+3x3x40 1x3x1 uint8 int8 one absent + nobias nozy
+1x3x9x9 2x3x1x1 int8 uint8 one each + int8
+2x3x5x6 1x3x1x1 uint8 int8 one one + far
+2x3x9x9 1x3x1x1 uint8 int8 one one + near
+3x3x67 1x3x1 int8 uint8 one absent + near int8
+1x3x69x3 1x3x1x1 uint8 uint8 absent one + near
+1x3x1x71 1x3x1x1 uint8 int8 one one + near
+1x3x71x1 1x3x1x1 int8 uint8 one one + near int8
+7x3x2x2 1x3x1x1 int8 int8 one absent + near
+1x4x9x9 1x4x1x1 uint8 uint8 one one + near int8 nozy strides=2,1 dilations=2,2
+2x4x5x7 1x4x1x1 int8 uint8 one one + near int8 nozy strides=1,2 dilations=2,2
+1x3x67 1x3x1 int8 uint8 one absent + far nobias int8
+""".strip().splitlines()
+
+
+@topics.file("covering")
+def _covering(topic: QuantizedTopic) -> None:
+    for number, text in enumerate(FILTERS, 1):
+        plan = Plan.of(text)
+        _add(topic, f"covering-{number}", plan, *_by_filters(plan, number))
+
+
+@topics.file("covering-channels")
+def _covering_channels(topic: QuantizedTopic) -> None:
+    for number, text in enumerate(CHANNELS, 1):
+        plan = Plan.of(text)
+        _add(topic, f"covering-channels-{number}", plan, *_by_filters(plan, number + len(FILTERS)))
+
+
+@topics.file("covering-windows")
+def _covering_windows(topic: QuantizedTopic) -> None:
+    for number, text in enumerate(WINDOWS, 1):
+        plan, first = Plan.of(text), len(FILTERS) + len(CHANNELS)
+        _add(topic, f"covering-windows-{number}", plan, *_by_filters(plan, number + first))
+
+
+@topics.file("covering-pixels")
+def _covering_pixels(topic: QuantizedTopic) -> None:
+    for number, text in enumerate(PIXELS, 1):
+        plan = Plan.of(text)
+        _add(topic, f"covering-pixels-{number}", plan, *_by_pixels(plan, number))
+    for number, text in enumerate(SUMS, 1):
+        plan = Plan.of(text)
+        x, w = shared.large(plan, 4100 + 2 * number)
+        own = {**shared.zero_points(plan), "sw": [Fraction(7001, 2)], "zy": [7], "bias": None}
+        _add(topic, f"covering-sums-{number}", plan, x, w, own)
+
+
+CLAUSE = "QLC-1 QLC-2 QLC-3 QLC-4 QLC-5 QLC-6 QLC-7 QLC-8 QLC-9 QLC-10 QLC-11 QLC-13"
+FLAGS = "Tie NearTieFloat32 NearTieFloat64 LargeAccumulator Saturation OddScale"
+
+
+def _add(
+    topic: QuantizedTopic, name: str, plan: Plan, x: Tensor, w: Tensor, own: dict[str, Any]
+) -> None:
+    scales = {"sx": [SX], "sy": [SY], "sw": own["sw"]}
+    words = {
+        key: scale_words([near_ties.float32(Fraction(each)) for each in values], len(plan.image))
+        for key, values in scales.items()
+    }
+    given = {**own, **words}
+    if own["bias"] is not None:
+        given["bias"] = parameter(own["bias"], "int32", len(plan.image))
+    dtype = "int8" if "int8" in plan.words else "uint8"
+    topic.add(name, plan.about, CLAUSE, x, w, given, FLAGS, plan.options, dtype)

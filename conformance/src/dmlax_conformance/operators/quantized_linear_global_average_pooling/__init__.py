@@ -1,0 +1,1 @@
+"""Quantized global average pooling, which DirectML lacks."""

@@ -1,0 +1,11 @@
+"""The meaning of quantized global average pooling."""
+
+from ...format.tensors import Tensor
+from .._shared.call_rules import Attributes, Inputs, Outputs
+from .._shared.pooling import average, whole
+
+
+def compute(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> dict[str, Tensor]:
+    """Return the output of a call that keeps the rules: the average over the image."""
+    window = whole(inputs["InputTensor"].sizes)
+    return {"OutputTensor": average(inputs, window, outputs["OutputTensor"].dtype)}

@@ -1,0 +1,53 @@
+// The multipliers of a requantization, one for each output channel.
+#ifndef DMLAX_CPU_MULTIPLIERS_H_
+#define DMLAX_CPU_MULTIPLIERS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "dmlax/_cpu/gemm/shape.h"
+#include "dmlax/_cpu/requantize.h"
+
+namespace dmlax {
+
+// The bits of float32 scales; the input and the output have one.
+struct ScaleArrays {
+  const uint32_t *input, *filter, *output;
+  int64_t filters;  // one, or one per output channel
+};
+
+// With a panel's width of zeros after the last channel, so that vectors may be read from any.
+struct Multipliers {
+  std::vector<float> estimate, band;
+
+  void fill(const ScaleArrays& scales, int64_t channels, bool exact) {
+    estimate.resize(static_cast<size_t>(channels + kPanelWidth));
+    band.assign(static_cast<size_t>(channels + kPanelWidth), kNever);
+    const Estimator estimator(*scales.input, *scales.output);
+    const int64_t count = scales.filters > 1 ? channels : 1;
+    if (exact && estimator.fill(scales.filter, count, estimate.data())) {
+      std::fill_n(band.begin(), count, kBand);
+    } else {
+      for (int64_t k = 0; k < count; ++k) {
+        estimate[k] = exact ? estimator.estimate(scales.filter[k], band[k])
+                            : multiplier_float32(*scales.input, scales.filter[k], *scales.output);
+      }
+    }
+    for (int64_t k = count; k < channels; ++k) {
+      estimate[k] = estimate[0];
+      band[k] = band[0];
+    }
+  }
+};
+
+// The range that estimates are clamped to, for a known output type and zero point.
+inline void set_range(RequantizeParams& params, bool exact) {
+  const int32_t lowest = params.output_signed ? -128 : 0;
+  params.low = exact ? -kLimit : static_cast<float>(lowest - params.output_zero);
+  params.high = exact ? kLimit : static_cast<float>(lowest + 255 - params.output_zero);
+}
+
+}  // namespace dmlax
+
+#endif  // DMLAX_CPU_MULTIPLIERS_H_

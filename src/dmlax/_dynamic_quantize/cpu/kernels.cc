@@ -1,0 +1,41 @@
+// The kernels of dynamic quantization, compiled once for each instruction set.
+#include "dmlax/_dynamic_quantize/cpu/kernels.h"
+
+#include "dmlax/_cpu/quantize.h"
+
+namespace dmlax {
+namespace DMLAX_ISA_NAMESPACE {
+namespace {
+
+// As integers: the thread may flush subnormals, which are less than 0 or greater all the same.
+template <typename Signed, typename Bits>
+inline OrderedRange range(const Bits* bits, int64_t count) {
+  constexpr int kSign = 8 * sizeof(Bits) - 1;
+  constexpr Signed kMagnitudeBits = static_cast<Signed>((Bits{1} << kSign) - 1);
+  Signed low = 0, high = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const Signed value = static_cast<Signed>(bits[i]);
+    const Signed sign = static_cast<Signed>(value >> kSign);
+    const Signed key = static_cast<Signed>(value ^ (sign & kMagnitudeBits));
+    low = key < low ? key : low;
+    high = key > high ? key : high;
+  }
+  return {low, high};
+}
+
+OrderedRange range_float32(const uint32_t* bits, int64_t count) {
+  return range<int32_t>(bits, count);
+}
+
+OrderedRange range_float16(const uint16_t* bits, int64_t count) {
+  return range<int16_t>(bits, count);
+}
+
+}  // namespace
+
+extern const DynamicQuantizeKernels dynamic_quantize_kernels;
+const DynamicQuantizeKernels dynamic_quantize_kernels = {range_float32, range_float16, widen_all,
+                                                         quantize};
+
+}  // namespace DMLAX_ISA_NAMESPACE
+}  // namespace dmlax

@@ -1,0 +1,22 @@
+"""Dynamic quantization in C++ (`dynamic_quantize.cc`)."""
+
+import jax
+from jax import Array
+
+from dmlax._core.arguments import structs
+from dmlax._cpu import library
+from dmlax._dynamic_quantize.plan import DynamicQuantizePlan
+from dmlax._dynamic_quantize.result import DynamicQuantizeLinear
+
+_TARGET = "dmlax_dynamic_quantize"
+
+
+def run(plan: DynamicQuantizePlan, input: Array) -> DynamicQuantizeLinear:
+    """One call; `vmap` puts its axes before the input's."""
+    call = jax.ffi.ffi_call(_TARGET, tuple(structs(plan.output)), vmap_method="expand_dims")
+    return DynamicQuantizeLinear(*call(input, exact=plan.arithmetic == "exact"))
+
+
+def why_not(plan: DynamicQuantizePlan, platform: str) -> str | None:
+    """Refuses other platforms, and every platform where there is no library."""
+    return library.why_not(platform)

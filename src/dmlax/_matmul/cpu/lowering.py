@@ -1,0 +1,113 @@
+"""Matrix products in C++ (`matmul.cc`): rows of A times packed panels of B."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from dmlax._cpu import library
+from dmlax._matmul.epilogue import epilogue
+from dmlax._matmul.plan import Product, ProductPlan
+from dmlax._matmul.prepared_matrix import Prepared
+
+_TARGET = "dmlax_matrix_multiply"
+_MOST_SIZE = 2**31  # of an axis
+
+
+def run(plan: ProductPlan, operands: Product) -> Array:
+    """One call, which requantizes where each row does alike; `vmap` puts its axes before."""
+    if plan.quantized and _has_fused_parameters(plan):
+        return _multiply(plan, operands, plan.output.dtype).reshape(plan.output.shape)
+    sums = _multiply(plan, operands, np.dtype(np.int32))
+    return epilogue(plan, operands)(sums).reshape(plan.output.shape)
+
+
+def why_not(plan: ProductPlan | None, platform: str) -> str | None:
+    """Refuses what has no size in the program, and sizes beyond the kernels' integers."""
+    if why := library.why_not(platform):
+        return why
+    if plan is None:
+        return None
+    if not plan.is_static:
+        return f"it needs static shapes, and this is {plan}"
+    if max(plan.input.shape + plan.matrix.matrix.shape, default=0) >= _MOST_SIZE:
+        return f"a size is {_MOST_SIZE:,} or more"
+    return None
+
+
+def _has_fused_parameters(plan: ProductPlan) -> bool:
+    """True if scales and the output's zero point are one value or one per column, as the bias."""
+    given = plan.operands
+    single = (given.a_scale, given.output_scale, given.output_zero_point)
+    per_column = (given.b_scale, given.bias)
+    vector = len(plan.matrix.matrix.shape) == 1
+    return all(aval is None or aval.size == 1 for aval in single) and all(
+        aval is None or aval.size == 1 or (not vector and aval.size == aval.shape[-1])
+        for aval in per_column
+    )
+
+
+def _multiply(plan: ProductPlan, operands: Product, dtype: np.dtype) -> Array:
+    """(..., M, N): quantized, or int32 sums."""
+    b, matrix, quantized = operands.b, plan.matrix, dtype != np.int32
+    prepared = isinstance(b, Prepared)
+    rank = len(plan.batch)
+    a = _as_batch(operands.a, plan.input.shape[:-2], rank, (plan.rows, plan.depth))
+    sizes = (plan.columns, plan.depth) if prepared else (plan.depth, plan.columns)
+    sums = b.sums[..., None, :] if prepared else None
+    values: list[tuple[Any, Any, bool]] = [  # a parameter, its dtype, whether it is one per row
+        (operands.a_zero_point, plan.input.dtype, True),
+        (b.zero_point if prepared else operands.b_zero_point, matrix.matrix.dtype, False),
+    ]
+    own = [
+        (_columns_of_bias(plan, operands.bias) if quantized else None, jnp.int32, False),
+        (operands.a_scale, jnp.float32, False),
+        (operands.b_scale, jnp.float32, False),
+        (operands.output_scale, jnp.float32, False),
+        (operands.output_zero_point, dtype if quantized else np.uint8, False),
+    ]
+    values += own if quantized else [(None, kind, False) for _, kind, _ in own]
+    output = jax.ShapeDtypeStruct((*plan.batch, plan.rows, plan.columns), dtype)
+    call = jax.ffi.ffi_call(_TARGET, output, vmap_method="expand_dims")
+    result: Array = call(
+        a,
+        _as_batch(b.packed if prepared else b, matrix.batch, rank, sizes),
+        _as_values(sums, jnp.int32, rank),
+        *(
+            _as_values(value if not rows else _last_axis(value), kind, rank)
+            for value, kind, rows in values
+        ),
+        transposed=prepared,
+        b_unsigned=matrix.matrix.dtype == jnp.uint8,
+        exact=plan.arithmetic == "exact",
+    )
+    return result
+
+
+def _as_batch(x: Array, batch: tuple[int, ...], rank: int, own: tuple[int, int]) -> Array:
+    """Reshapes a matrix to (..., rows, columns) with as many batch axes as the output."""
+    return x.reshape((1,) * (rank - len(batch)) + batch + own)
+
+
+def _last_axis(parameter: Array | None) -> Array | None:
+    """(..., M, 1) to (..., 1, M)."""
+    if parameter is None or parameter.ndim < 2:
+        return parameter
+    return jnp.swapaxes(parameter, -1, -2)
+
+
+def _as_values(parameter: Array | None, dtype: Any, rank: int) -> Array:
+    """Reshapes one value, (N,) or (..., 1, N) to (..., count); an absent one has none."""
+    if parameter is None:
+        return jnp.zeros((1,) * rank + (0,), dtype)
+    batch = parameter.shape[:-2] if parameter.ndim > 1 else ()
+    count = parameter.shape[-1] if parameter.ndim else 1
+    batch = batch[max(len(batch) - rank, 0) :]
+    return parameter.reshape((1,) * (rank - len(batch)) + batch + (count,))
+
+
+def _columns_of_bias(plan: ProductPlan, bias: Array | None) -> Array | None:
+    """A bias that is one value or one per column, as (N,)."""
+    return None if bias is None else jnp.broadcast_to(bias.reshape(-1), (plan.columns,))

@@ -1,0 +1,420 @@
+// XLA's handler of the matrix products: checks operands, shares the work out between threads.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "dmlax/_cpu/ffi.h"
+#include "dmlax/_cpu/isa.h"
+#include "dmlax/_cpu/multipliers.h"
+#include "dmlax/_cpu/phases.h"
+#include "dmlax/_cpu/scratch.h"
+#include "dmlax/_matmul/cpu/kernels.h"
+
+namespace dmlax {
+
+#define DMLAX_KERNELS_TYPE MatmulKernels
+#define DMLAX_KERNELS matmul_kernels
+#include "dmlax/_cpu/choose_kernels.h"
+
+namespace {
+
+namespace ffi = xla::ffi;
+
+constexpr double kPackedBytesPerNs = 8;
+constexpr int64_t kStepsOfTask = 2;             // of rows, that a panel is read for, at least
+constexpr int64_t kPackedOfTask = 1 << 16;      // bytes of panels
+constexpr int64_t kPanelsAtOnce = 1 << 25;      // bytes of panels of several products
+
+thread_local Scratch call_scratch;  // of a call's first thread, for all of them
+thread_local Scratch own_scratch;
+
+ffi::Error invalid(const std::string& what) {
+  return ffi::Error::InvalidArgument("matrix product: " + what);
+}
+
+ffi::Error no_memory() {
+  return ffi::Error(ffi::ErrorCode::kResourceExhausted,
+                    "matrix product: no memory for its scratch");
+}
+
+struct Operands {
+  ffi::AnyBuffer a, b, sums, a_zero, b_zero, bias, a_scale, b_scale, output_scale, output_zero;
+
+  std::array<const ffi::AnyBuffer*, 10> all() const {
+    return {&a,    &b,       &sums,    &a_zero,       &b_zero,
+            &bias, &a_scale, &b_scale, &output_scale, &output_zero};
+  }
+};
+
+struct Attributes {
+  bool transposed;    // B is (N, K), int8, re-based where it is of a matrix that is unsigned
+  bool b_unsigned;    // the matrix was
+  bool exact;
+};
+
+int64_t count_of(const ffi::AnyBuffer& parameter) { return parameter.dimensions().back(); }
+
+// --- checks: each returns a sentence's end for the caller's error, or null
+
+const char* check_parameters(const Operands& given, const ffi::AnyBuffer& output,
+                             const MatmulShape& shape) {
+  const auto count_is = [](const ffi::AnyBuffer& buffer, int64_t a, int64_t b, int64_t c) {
+    const int64_t count = count_of(buffer);
+    return count == a || count == b || count == c;
+  };
+  const bool quantized = output.element_type() != ffi::DataType::S32;
+  const int64_t scale = quantized ? 1 : 0;
+  const bool types = given.sums.element_type() == ffi::DataType::S32 &&
+                     given.bias.element_type() == ffi::DataType::S32 &&
+                     given.a_scale.element_type() == ffi::DataType::F32 &&
+                     given.b_scale.element_type() == ffi::DataType::F32 &&
+                     given.output_scale.element_type() == ffi::DataType::F32 &&
+                     given.a_zero.element_type() == given.a.element_type() &&
+                     is_byte(given.b_zero) && is_byte(given.output_zero) &&
+                     (!quantized || given.output_zero.element_type() == output.element_type());
+  if (!types) return "a parameter's element type is not the operator's";
+  const int64_t columns = shape.columns;
+  const int64_t sums = shape.b_transposed ? columns : 0;
+  const bool counts = count_is(given.sums, sums, sums, sums) &&
+                      count_is(given.a_zero, 0, 1, shape.rows) &&
+                      count_is(given.b_zero, 0, 1, columns) &&
+                      count_is(given.bias, 0, scale * columns, scale * columns) &&
+                      count_is(given.a_scale, scale, scale, scale) &&
+                      count_is(given.b_scale, scale, scale, scale * columns) &&
+                      count_is(given.output_scale, scale, scale, scale) &&
+                      count_is(given.output_zero, 0, scale, scale);
+  return counts ? nullptr : "a parameter has another number of values";
+}
+
+const char* describe(MatmulShape& shape, const Operands& given, const ffi::AnyBuffer& output,
+                     const Attributes& attributes) {
+  const Sizes a = given.a.dimensions().last(2), b = given.b.dimensions().last(2);
+  const Sizes result = output.dimensions().last(2);
+  shape.rows = a[0];
+  shape.depth = a[1];
+  shape.columns = attributes.transposed ? b[0] : b[1];
+  shape.a_signed = is_signed_byte(given.a);
+  shape.b_signed = is_signed_byte(given.b);
+  shape.b_transposed = attributes.transposed;
+  if ((attributes.transposed ? b[1] : b[0]) != shape.depth) return "A and B do not fit";
+  if (result[0] != shape.rows || result[1] != shape.columns) return "the output is of other sizes";
+  if (attributes.transposed && !shape.b_signed) return "the packed matrix is not of int8";
+  return check_parameters(given, output, shape);
+}
+
+bool are_types_known(const Operands& given, const ffi::AnyBuffer& output) {
+  return is_byte(given.a) && is_byte(given.b) &&
+         (output.element_type() == ffi::DataType::S32 || is_byte(output));
+}
+
+// --- constants ---------------------------------------------------------------------------
+
+int32_t value_of(const uint8_t* bytes, int64_t i, bool is_signed) {
+  return is_signed ? static_cast<int8_t>(bytes[i]) : bytes[i];
+}
+
+bool are_zeros(const std::vector<int32_t>& values) {
+  return std::all_of(values.begin(), values.end(), [](int32_t value) { return value == 0; });
+}
+
+// The arrays that a problem points to.
+struct Constants {
+  std::vector<int32_t> a_zeros, b_zeros, offset;
+  Multipliers multipliers;
+};
+
+// Reads the operands of one product of a batch.
+class Reader {
+ public:
+  Reader(const Batch& batch, const Operands& given, const Attributes& attributes, int64_t index)
+      : batch_(batch), given_(given), attributes_(attributes), index_(index) {}
+
+  void read(MatmulProblem& problem, Constants& constants) const {
+    problem.a = batch_.elements_of<uint8_t>(given_.a, index_);
+    problem.b = batch_.elements_of<uint8_t>(given_.b, index_);
+    problem.column_sums = batch_.elements_of<int32_t>(given_.sums, index_);
+    RequantizeParams& params = problem.requantize;
+    read_a_zeros(problem, constants);
+    read_b_zeros(problem, constants);
+    read_bias(problem, constants);
+    if (!params.quantized) return;
+    const uint8_t* zero = batch_.elements_of<uint8_t>(given_.output_zero, index_);
+    params.output_zero = zero == nullptr ? 0 : value_of(zero, 0, params.output_signed);
+    params.input_scale = batch_.elements_of<uint32_t>(given_.a_scale, index_);
+    params.filter_scale = batch_.elements_of<uint32_t>(given_.b_scale, index_);
+    params.output_scale = batch_.elements_of<uint32_t>(given_.output_scale, index_);
+    params.filter_scales = count_of(given_.b_scale);
+    constants.multipliers.fill(
+        {params.input_scale, params.filter_scale, params.output_scale, params.filter_scales},
+        problem.shape.columns, attributes_.exact);
+    set_range(params, attributes_.exact);
+    params.estimate = constants.multipliers.estimate.data();
+    params.band = constants.multipliers.band.data();
+  }
+
+ private:
+  void read_a_zeros(MatmulProblem& problem, Constants& constants) const {
+    const bool is_signed = problem.shape.a_signed;
+    // Rows are made unsigned, or signed.
+    const bool unsigned_rows = has_unsigned_rows(problem.path);
+    const int32_t moved = unsigned_rows ? (is_signed ? 128 : 0) : (is_signed ? 0 : -128);
+    const uint8_t* zeros = batch_.elements_of<uint8_t>(given_.a_zero, index_);
+    const int64_t count = std::max<int64_t>(1, count_of(given_.a_zero));
+    constants.a_zeros.resize(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i) {
+      constants.a_zeros[i] = moved + (zeros == nullptr ? 0 : value_of(zeros, i, is_signed));
+    }
+    problem.needs_column_sums = !are_zeros(constants.a_zeros);
+    problem.a_zero = constants.a_zeros[0];
+    problem.a_zeros = count > 1 ? constants.a_zeros.data() : nullptr;
+  }
+
+  void read_b_zeros(MatmulProblem& problem, Constants& constants) const {
+    // A packed matrix is signed already; panels are made signed, or unsigned.
+    const bool was_signed = !attributes_.b_unsigned;
+    const bool unsigned_rows = has_unsigned_rows(problem.path);
+    const int32_t moved = unsigned_rows ? (was_signed ? 0 : -128) : (was_signed ? 128 : 0);
+    const uint8_t* zeros = batch_.elements_of<uint8_t>(given_.b_zero, index_);
+    const int64_t count = count_of(given_.b_zero), columns = problem.shape.columns;
+    constants.b_zeros.assign(static_cast<size_t>(columns), moved);
+    for (int64_t i = 0; zeros != nullptr && i < columns; ++i) {
+      constants.b_zeros[i] += value_of(zeros, count > 1 ? i : 0, is_signed_byte(given_.b_zero));
+    }
+    const bool none = are_zeros(constants.b_zeros);
+    constants.b_zeros.resize(static_cast<size_t>(columns + kPanelWidth));
+    problem.requantize.filter_zero = none ? nullptr : constants.b_zeros.data();
+  }
+
+  // A bias that may overflow is added later, in 64 bits.
+  void read_bias(MatmulProblem& problem, Constants& constants) const {
+    const int64_t columns = problem.shape.columns;
+    const int32_t* bias = batch_.elements_of<int32_t>(given_.bias, index_);
+    constants.offset.assign(static_cast<size_t>(columns + kPanelWidth), 0);
+    problem.requantize.offset = constants.offset.data();
+    problem.wide_bias = nullptr;
+    if (bias == nullptr) return;
+    const auto [low, high] = std::minmax_element(bias, bias + columns);
+    const int64_t magnitude = std::max(-int64_t{*low}, int64_t{*high});
+    const double most = 65025.0 * static_cast<double>(problem.shape.depth);
+    if (most + static_cast<double>(magnitude) >= 2147483648.0) {
+      problem.wide_bias = bias;
+    } else {
+      std::copy_n(bias, columns, constants.offset.begin());
+    }
+  }
+
+  const Batch& batch_;
+  const Operands& given_;
+  const Attributes& attributes_;
+  int64_t index_;
+};
+
+// --- running -----------------------------------------------------------------------------
+
+// Products of one shape, and their panels one after another.
+struct MatmulSchedule {
+  const std::vector<MatmulProblem>& problems;
+  const MatmulKernels& kernels;
+  const MatmulShape& shape = problems[0].shape;
+  const MatmulLayout& layout = problems[0].layout;
+
+  int64_t count() const { return static_cast<int64_t>(problems.size()); }
+  int64_t steps() const { return (shape.rows + layout.step - 1) / layout.step; }
+
+  bool is_small() const {
+    const double panel = static_cast<double>(shape.depth) * static_cast<double>(shape.columns);
+    const double rows = static_cast<double>(shape.rows);
+    const double time = rows * panel / kernels.products_per_ns + panel / kPackedBytesPerNs +
+                        rows * static_cast<double>(layout.panels) * kernels.requantize_row_ns;
+    return time * static_cast<double>(count()) < kThreadWakeupNs;
+  }
+
+  bool run(ffi::ThreadPool& pool) const {
+    const int64_t threads = is_small() ? 1 : pool.num_threads();
+    const Parts parts(*this, threads);
+    // Where a task has all rows of a product, it packs panels when it meets them.
+    const bool apart = parts.rows > 1;
+    const int64_t panels_of_task = std::max<int64_t>(1, kPackedOfTask / layout.panel_bytes);
+    const int64_t packs = apart ? (layout.panels + panels_of_task - 1) / panels_of_task : 0;
+    const int64_t bytes = layout.panels * layout.panel_bytes;
+    uint8_t* panels = apart ? call_scratch.take(count() * bytes) : nullptr;
+    if (apart && panels == nullptr) return false;
+    std::atomic<bool> good{true};
+    const std::array<int64_t, 2> counts = {count() * packs, count() * parts.rows * parts.panels};
+    run_phases(threads > 1 ? &pool : nullptr, counts, [&](size_t phase, int64_t i) {
+      uint8_t* memory = own_scratch.take(matmul_scratch_bytes(layout));
+      if (memory == nullptr) {
+        good = false;
+      } else if (phase == 0) {
+        const int64_t first = i % packs * panels_of_task;
+        kernels.pack(problems[i / packs], first, std::min(layout.panels, first + panels_of_task),
+                     memory, panels + i / packs * bytes);
+      } else {
+        multiply(parts, i, apart ? panels + i / (parts.rows * parts.panels) * bytes : nullptr,
+                 memory);
+      }
+      own_scratch.give_back();
+    });
+    call_scratch.give_back();
+    return good;
+  }
+
+ private:
+  // How many ranges of rows and of panels a product's tasks have.
+  struct Parts {
+    int64_t rows = 1, panels = 1;
+
+    Parts(const MatmulSchedule& schedule, int64_t threads) {
+      const int64_t all = threads * kTasksOfThread;
+      const int64_t wanted = (all + schedule.count() - 1) / schedule.count();
+      if (threads == 1 || wanted == 1) return;
+      rows = std::clamp<int64_t>(schedule.steps() / kStepsOfTask, 1, wanted);
+      panels = std::min(schedule.layout.panels, (wanted + rows - 1) / rows);
+    }
+  };
+
+  void multiply(const Parts& parts, int64_t task, const uint8_t* panels, uint8_t* memory) const {
+    const MatmulProblem& problem = problems[task / (parts.rows * parts.panels)];
+    const int64_t row = task / parts.panels % parts.rows, panel = task % parts.panels;
+    const int64_t last = steps() * (row + 1) / parts.rows * layout.step;
+    kernels.multiply(problem, {.panels = panels,
+                               .scratch = memory,
+                               .first_row = steps() * row / parts.rows * layout.step,
+                               .last_row = std::min(shape.rows, last),
+                               .first_panel = panel * layout.panels / parts.panels,
+                               .last_panel = (panel + 1) * layout.panels / parts.panels});
+  }
+};
+
+// Whether the batch's rows are rows of one product: all have the same B and parameters.
+bool is_one_product(const Batch& batch, const Operands& given) {
+  const auto all = given.all();
+  return batch.is_whole(given.a.dimensions()) && count_of(given.a_zero) <= 1 &&
+         std::all_of(all.begin() + 1, all.end(), [&](const ffi::AnyBuffer* operand) {
+           return batch.is_single(operand->dimensions());
+         });
+}
+
+// Whether all elements are within -kMostNarrow to kMostNarrow, as signed bytes.
+bool is_narrow(const ffi::AnyBuffer& matrix) {
+  const uint8_t* bytes = static_cast<const uint8_t*>(matrix.untyped_data());
+  const int64_t count = static_cast<int64_t>(matrix.element_count());
+  const uint8_t to_positive = is_signed_byte(matrix) ? kMostNarrow : kMostNarrow - 128;
+  constexpr int64_t kAtOnce = 1 << 12;
+  for (int64_t first = 0; first < count; first += kAtOnce) {
+    const int64_t last = std::min(count, first + kAtOnce);
+    uint8_t most = 0;
+    for (int64_t i = first; i < last; ++i) {
+      most = std::max(most, static_cast<uint8_t>(bytes[i] + to_positive));
+    }
+    if (most > 2 * kMostNarrow) return false;
+  }
+  return true;
+}
+
+MatmulPath choose_path(const MatmulShape& shape, const ffi::AnyBuffer& matrix,
+                       const MatmulKernels& kernels) {
+  if (!kernels.multiplies_rows) return MatmulPath::kPanels;
+  if (shape.rows <= kFewRows) {
+    return shape.b_transposed ? MatmulPath::kDots : MatmulPath::kPanels;
+  }
+  const bool narrow = kernels.multiplies_narrow_rows && is_narrow(matrix);
+  return narrow ? MatmulPath::kNarrowRows : MatmulPath::kRows;
+}
+
+ffi::Error run_products(MatmulProblem problem, const MatmulKernels& kernels, const Batch& batch,
+                        const Operands& given, const Attributes& attributes,
+                        ffi::AnyBuffer output, ffi::ThreadPool& pool) {
+  const bool fold = is_one_product(batch, given);
+  const int64_t products = fold ? 1 : batch.count();
+  if (fold) problem.shape.rows *= batch.count();
+  problem.path = choose_path(problem.shape, given.b, kernels);
+  kernels.lay_out(problem);
+  const int64_t panel_bytes = std::max<int64_t>(1, problem.layout.panels * problem.layout.panel_bytes);
+  const int64_t most = std::clamp<int64_t>(kPanelsAtOnce / panel_bytes, 1, products);
+  const int64_t bytes = static_cast<int64_t>(output.size_bytes()) / products;
+  for (int64_t first = 0; first < products; first += most) {
+    const int64_t count = std::min(most, products - first);
+    std::vector<Constants> constants(static_cast<size_t>(count));
+    std::vector<MatmulProblem> problems(static_cast<size_t>(count), problem);
+    for (int64_t i = 0; i < count; ++i) {
+      const Reader reader(batch, given, attributes, first + i);
+      reader.read(problems[i], constants[i]);
+      problems[i].output = static_cast<uint8_t*>(output.untyped_data()) + (first + i) * bytes;
+    }
+    if (!MatmulSchedule{.problems = problems, .kernels = kernels}.run(pool)) return no_memory();
+  }
+  return ffi::Error::Success();
+}
+
+ffi::Error multiply(ffi::ThreadPool pool, const Operands& given, ffi::AnyBuffer output,
+                    const Attributes& attributes) {
+  const MatmulKernels* kernels = chosen_kernels();
+  if (kernels == nullptr) return invalid(kNoInstructionSet);
+  const int64_t axes = static_cast<int64_t>(output.dimensions().size()) - 2;
+  if (axes < 0) return invalid("the output is not of rank 2");
+  const Batch batch(output.dimensions(), axes);
+  const auto all = given.all();
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!batch.fits(all[i]->dimensions(), i < 2 ? 2 : 1)) {
+      return invalid("operand " + std::to_string(i) + " is not of the batch's shape");
+    }
+  }
+  if (!are_types_known(given, output)) {
+    return invalid("A, B or the output is of another element type");
+  }
+  MatmulProblem problem = {};
+  if (const char* wrong = describe(problem.shape, given, output, attributes)) return invalid(wrong);
+  if (output.element_count() == 0) return ffi::Error::Success();
+  if (is_null(output)) return invalid("the output is null");
+  if (std::any_of(all.begin(), all.end(), [](const auto* operand) { return is_null(*operand); })) {
+    return invalid("an operand is null");
+  }
+  problem.requantize.quantized = output.element_type() != ffi::DataType::S32;
+  problem.requantize.output_signed = is_signed_byte(output);
+  return run_products(problem, *kernels, batch, given, attributes, output, pool);
+}
+
+ffi::Error matrix_multiply(ffi::ThreadPool pool, ffi::AnyBuffer a, ffi::AnyBuffer b,
+                           ffi::AnyBuffer sums, ffi::AnyBuffer a_zero, ffi::AnyBuffer b_zero,
+                           ffi::AnyBuffer bias, ffi::AnyBuffer a_scale, ffi::AnyBuffer b_scale,
+                           ffi::AnyBuffer output_scale, ffi::AnyBuffer output_zero,
+                           ffi::Result<ffi::AnyBuffer> output, bool transposed, bool b_unsigned,
+                           bool exact) {
+  return multiply(pool,
+                  {.a = a,
+                   .b = b,
+                   .sums = sums,
+                   .a_zero = a_zero,
+                   .b_zero = b_zero,
+                   .bias = bias,
+                   .a_scale = a_scale,
+                   .b_scale = b_scale,
+                   .output_scale = output_scale,
+                   .output_zero = output_zero},
+                  *output,
+                  {.transposed = transposed, .b_unsigned = b_unsigned, .exact = exact});
+}
+
+}  // namespace
+}  // namespace dmlax
+
+DMLAX_DEFINE_HANDLER(dmlax_matrix_multiply, dmlax::matrix_multiply,
+                     xla::ffi::Ffi::Bind()
+                         .Ctx<xla::ffi::ThreadPool>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Arg<xla::ffi::AnyBuffer>()
+                         .Ret<xla::ffi::AnyBuffer>()
+                         .Attr<bool>("transposed")
+                         .Attr<bool>("b_unsigned")
+                         .Attr<bool>("exact"));

@@ -1,0 +1,46 @@
+"""The epilogue of a matrix product: from int32 sums to what the operator gives."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array
+
+from dmlax._core import requantize
+from dmlax._core.arguments import expand_rank
+from dmlax._matmul.plan import Product, ProductPlan
+from dmlax._matmul.prepare import as_parameter
+
+
+def epilogue(plan: ProductPlan, operands: Product) -> Callable[[Array], Array]:
+    """Returns sums (..., M, N) -> output."""
+    rank = len(plan.batch) + 2
+
+    def expand(parameter: Array) -> Any:
+        return expand_rank(as_parameter(parameter), rank)
+
+    bias = None if operands.bias is None else plan.as_output(operands.bias)
+    if plan.quantized:
+        zero_point = operands.output_zero_point
+        return requantize.requantizer(
+            expand(operands.a_scale),
+            expand(operands.b_scale),
+            expand(operands.output_scale),
+            None if zero_point is None else expand(zero_point),
+            plan.output.dtype,
+            plan.arithmetic,
+            bias,
+        )
+    if not plan.scaled:
+        return lambda sums: sums
+    a_scale, b_scale = expand(operands.a_scale), expand(operands.b_scale)
+    dtype = plan.output.dtype
+    return lambda sums: requantize.scale_sums(sums, a_scale, b_scale, bias, dtype, plan.arithmetic)
+
+
+def as_int32(parameter: Array | None, rank: int) -> Array:
+    """Converts a zero point to int32, of a rank or a scalar; an absent one is 0."""
+    if parameter is None:
+        return jnp.zeros((), jnp.int32)
+    expanded: Array = expand_rank(as_parameter(parameter), rank).astype(jnp.int32)
+    return expanded

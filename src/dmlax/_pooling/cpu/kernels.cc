@@ -1,0 +1,455 @@
+// The kernels of the pools, compiled once for each instruction set: loops over neighbouring bytes,
+// which compilers vectorise. Every function that depends on the instruction set is local.
+#include "dmlax/_pooling/cpu/kernels.h"
+
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <type_traits>
+
+#include "dmlax/_cpu/requantize.h"
+#include "dmlax/_cpu/simd/interface.h"
+
+namespace dmlax {
+namespace DMLAX_ISA_NAMESPACE {
+namespace {
+
+// Where an output row lies.
+struct RowPosition {
+  int64_t plane, depth, height;
+
+  RowPosition(const PoolShape& shape, int64_t row)
+      : plane(row / (shape.depth.outputs * shape.height.outputs)),
+        depth(row / shape.height.outputs % shape.depth.outputs),
+        height(row % shape.height.outputs) {}
+};
+
+// run(row of the input) for those of a window that are inside the image, in order.
+template <typename T, typename Run>
+inline void for_each_row(const PoolShape& shape, const RowPosition& at, const T* input,
+                         const Run& run) {
+  for (int64_t i = 0; i < shape.depth.window; ++i) {
+    const int64_t depth = shape.depth.first(at.depth) + i * shape.depth.dilation;
+    if (!shape.depth.holds(depth)) continue;
+    for (int64_t j = 0; j < shape.height.window; ++j) {
+      const int64_t height = shape.height.first(at.height) + j * shape.height.dilation;
+      if (!shape.height.holds(height)) continue;
+      const int64_t row = (at.plane * shape.depth.size + depth) * shape.height.size + height;
+      run(input + row * shape.input_row());
+    }
+  }
+}
+
+// ---- maxima --------------------------------------------------------------------------------
+
+template <typename T>
+inline T larger(T a, T b) {
+  return a > b ? a : b;
+}
+
+template <typename T>
+inline void take_maximum(T* __restrict greatest, const T* __restrict other, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) greatest[i] = larger(greatest[i], other[i]);
+}
+
+// greatest[i] = the largest of x[i], x[i + step], ..., a window of them.
+template <typename T>
+inline void maximum_of_steps(T* __restrict greatest, const T* __restrict x, int64_t count,
+                             int64_t window, int64_t step) {
+  if (window == 2) {
+    for (int64_t i = 0; i < count; ++i) greatest[i] = larger(x[i], x[i + step]);
+  } else if (window == 3) {
+    for (int64_t i = 0; i < count; ++i) {
+      greatest[i] = larger(larger(x[i], x[i + step]), x[i + 2 * step]);
+    }
+  } else {
+    __builtin_memcpy(greatest, x, static_cast<size_t>(count) * sizeof(T));
+    for (int64_t k = 1; k < window; ++k) take_maximum(greatest, x + k * step, count);
+  }
+}
+
+// The largest of a window's rows, between the padding's lowest values.
+template <typename T>
+inline void maximum_of_rows(const PoolShape& shape, const RowPosition& at, const T* input, T lowest,
+                            T* padded) {
+  const int64_t before = shape.width.start * shape.inner;
+  const int64_t held = (shape.padded_width() - shape.width.start) * shape.inner;
+  const int64_t row = held < shape.input_row() ? held : shape.input_row();
+  const T* rows[3];
+  int64_t found = 0;
+  bool is_first = true;
+  T* own = padded + before;
+  const auto combine = [&] {
+    if (found == 0) return;
+    if (is_first && found == 1) {
+      __builtin_memcpy(own, rows[0], static_cast<size_t>(row) * sizeof(T));
+    } else if (is_first && found == 2) {
+      const T *__restrict a = rows[0], *__restrict b = rows[1];
+      for (int64_t i = 0; i < row; ++i) own[i] = larger(a[i], b[i]);
+    } else if (is_first) {
+      const T *__restrict a = rows[0], *__restrict b = rows[1], *__restrict c = rows[2];
+      for (int64_t i = 0; i < row; ++i) own[i] = larger(larger(a[i], b[i]), c[i]);
+    } else {
+      for (int64_t k = 0; k < found; ++k) take_maximum(own, rows[k], row);
+    }
+    is_first = false;
+    found = 0;
+  };
+  if (row > 0) {
+    for_each_row(shape, at, input, [&](const T* each) {
+      rows[found++] = each;
+      if (found == 3) combine();
+    });
+    combine();
+  }
+  if (is_first) {
+    for (int64_t i = 0; i < row; ++i) own[i] = lowest;
+  }
+}
+
+template <typename T>
+void maximum_as(const PoolShape& shape, const T* input, T* output, int64_t begin, int64_t end,
+                T* scratch) {
+  constexpr T kLowest = T(-1) < T(0) ? T(-128) : T(0);
+  const PoolAxis& width = shape.width;
+  const int64_t padded = shape.padded_width() * shape.inner;
+  T* greatest = scratch + padded + 64;
+  for (int64_t i = 0; i < padded; ++i) scratch[i] = kLowest;
+  for (int64_t index = begin; index < end; ++index) {
+    maximum_of_rows(shape, RowPosition(shape, index), input, kLowest, scratch);
+    T* row = output + index * shape.output_row();
+    const int64_t step = width.dilation * shape.inner;
+    if (width.stride == 1) {
+      maximum_of_steps(row, scratch, shape.output_row(), width.window, step);
+    } else if (shape.inner > 1) {
+      for (int64_t i = 0; i < width.outputs; ++i) {
+        maximum_of_steps(row + i * shape.inner, scratch + i * width.stride * shape.inner,
+                         shape.inner, width.window, step);
+      }
+    } else {
+      const int64_t starts = (width.outputs - 1) * width.stride + 1;
+      maximum_of_steps(greatest, scratch, starts, width.window, step);
+      int64_t i = 0;
+      if (width.stride == 2) {
+        i = Simd::copy_even(reinterpret_cast<uint8_t*>(row),
+                            reinterpret_cast<const uint8_t*>(greatest), width.outputs);
+      }
+      for (; i < width.outputs; ++i) row[i] = greatest[i * width.stride];
+    }
+  }
+}
+
+void maximum(const PoolShape& shape, bool is_signed, const uint8_t* input, uint8_t* output,
+             int64_t begin, int64_t end, uint8_t* scratch) {
+  if (!is_signed) return maximum_as(shape, input, output, begin, end, scratch);
+  maximum_as(shape, reinterpret_cast<const int8_t*>(input), reinterpret_cast<int8_t*>(output),
+             begin, end, reinterpret_cast<int8_t*>(scratch));
+}
+
+// ---- averages ------------------------------------------------------------------------------
+
+// An exact average's parameters, for a channel.
+//
+// A quotient in double has three relative errors of 2^-53, so up to 256 it is less than 2^-43 off:
+// one that is kTieBand or more off a tie is rounded rightly.
+constexpr double kTieBand = 0x1p-42;
+constexpr int64_t kGroup = 64;  // outputs that are rounded at once
+
+struct ChannelParams {
+  Unpacked input_scale, output_scale;
+  double ratio;           // of the two scales
+  float real_scale, out;  // the same as floats
+  int32_t input_zero, output_zero;
+
+  ChannelParams(const AverageParams& params, int64_t channel)
+      : input_scale(unpack(params.input_scale.at(channel))),
+        output_scale(unpack(params.output_scale.at(channel))),
+        real_scale(from_bits(params.input_scale.at(channel))),
+        out(from_bits(params.output_scale.at(channel))) {
+    const uint8_t x_flip = params.input_signed ? 0x80 : 0, y_flip = params.output_signed ? 0x80 : 0;
+    input_zero = (params.input_zero.at(channel) ^ x_flip) - x_flip;
+    output_zero = (params.output_zero.at(channel) ^ y_flip) - y_flip;
+    const double size = static_cast<double>(input_scale.mantissa) / output_scale.mantissa *
+                        power_of_two(input_scale.exponent - output_scale.exponent);
+    ratio = input_scale.negative ^ output_scale.negative ? -size : size;
+  }
+};
+
+// round(total * sx / (sy * n)) to even, where the quotient is near a tie.
+__attribute__((noinline)) int32_t round_average(int32_t total, int64_t count,
+                                                const ChannelParams& own, double quotient) {
+  using Wide = unsigned __int128;
+  const uint64_t magnitude = total < 0 ? 0 - static_cast<int64_t>(total) : total;
+  const uint64_t below = static_cast<uint64_t>(quotient < 0 ? -quotient : quotient);
+  const int shift = own.input_scale.exponent - own.output_scale.exponent + 1;
+  Wide left = static_cast<Wide>(magnitude) * own.input_scale.mantissa;
+  Wide right = static_cast<Wide>((2 * below + 1) * static_cast<uint64_t>(count)) *
+               own.output_scale.mantissa;
+  shift > 0 ? left <<= shift : right <<= -shift;
+  const int32_t rounded =
+      static_cast<int32_t>(below + (left > right || (left == right && (below & 1))));
+  return quotient < 0 ? -rounded : rounded;
+}
+
+// Outputs of neighbouring pixels: `channel` of a plane, or all channels where they are last.
+struct Sums {
+  int64_t count;
+  const int32_t* total;   // of the elements inside the image, with their zero points
+  const int32_t* inside;  // how many these are
+  const int32_t* divisor;
+};
+
+inline uint8_t saturate(int32_t value, bool is_signed) {
+  const int32_t lowest = is_signed ? -128 : 0, highest = lowest + 255;
+  return static_cast<uint8_t>(value < lowest ? lowest : value > highest ? highest : value);
+}
+
+inline uint8_t quantize_total(const AverageParams& params, const ChannelParams& own, int32_t total,
+                              int64_t divisor) {
+  constexpr double kShift = 0x1.8p52;  // added and taken away again, it rounds to even
+  const double quotient = static_cast<double>(total) * own.ratio / static_cast<double>(divisor);
+  const double raised = quotient > -kLimit ? quotient : -kLimit;
+  const double clamped = raised < kLimit ? raised : kLimit;
+  const double nearest = (clamped + kShift) - kShift;
+  const double rest = __builtin_fabs(clamped - nearest);
+  int32_t rounded = static_cast<int32_t>(nearest);
+  if (__builtin_expect(rest > 0.5 - kTieBand, 0)) {
+    rounded = round_average(total, divisor, own, clamped);
+  }
+  return saturate(rounded + own.output_zero, params.output_signed);
+}
+
+// ONNX Runtime's order: clamp to the range less the zero point, round, add the zero point. NaN gives
+// the lowest value.
+inline uint8_t round_float32(const AverageParams& params, float value, int32_t zero) {
+  constexpr float kShift = 0x1.8p23f;
+  const int32_t lowest = params.output_signed ? -128 : 0;
+  const float low = static_cast<float>(lowest - zero), high = static_cast<float>(lowest + 255 - zero);
+  const float raised = value > low ? value : low;
+  const float clamped = raised < high ? raised : high;
+  return static_cast<uint8_t>(static_cast<int32_t>((clamped + kShift) - kShift) + zero);
+}
+
+inline uint8_t quantize_global_float32(const AverageParams& params, const ChannelParams& own,
+                                       int32_t total, int64_t divisor) {
+  const float multiplier = own.real_scale / (own.out * static_cast<float>(divisor));
+  return round_float32(params, static_cast<float>(total) * multiplier, own.output_zero);
+}
+
+// Adds a row's elements to the windows that have them, the k-th of each.
+template <typename T, typename Sum, typename Value>
+inline void add_row(const PoolShape& shape, const T* row, int64_t k, Sum* __restrict sums,
+                    const Value& value) {
+  const PoolAxis& width = shape.width;
+  const int64_t inner = shape.inner;
+  int64_t begin, end;
+  width.reached(k, begin, end);
+  if (begin >= end) return;
+  const T* first = row + (width.first(begin) + k * width.dilation) * inner;
+  Sum* target = sums + begin * inner;
+  if (inner == 1) {
+    for (int64_t i = 0; i < end - begin; ++i) target[i] += value(first[i * width.stride], 0);
+    return;
+  }
+  for (int64_t i = begin; i < end; ++i, target += inner, first += width.stride * inner) {
+    for (int64_t c = 0; c < inner; ++c) target[c] += value(first[c], c);
+  }
+}
+
+// The parameters of every channel, or of the plane's.
+class Channels {
+ public:
+  bool fill(const AverageParams& params, int64_t inner) {
+    const bool one_each = params.input_scale.one_each || params.output_scale.one_each ||
+                          params.input_zero.one_each || params.output_zero.one_each;
+    count_ = one_each ? params.channels : 1;
+    last_ = inner > 1;
+    of_.reset(static_cast<ChannelParams*>(::operator new(
+        static_cast<size_t>(count_) * sizeof(ChannelParams), std::nothrow)));
+    if (!of_) return false;
+    for (int64_t i = 0; i < count_; ++i) new (of_.get() + i) ChannelParams(params, i);
+    return true;
+  }
+
+  bool is_single() const { return count_ == 1; }
+
+  const ChannelParams& of(int64_t plane, int64_t inner_channel) const {
+    if (count_ == 1) return of_.get()[0];
+    return of_.get()[last_ ? inner_channel : plane % count_];
+  }
+
+ private:
+  struct Free {
+    void operator()(ChannelParams* params) const { ::operator delete(params); }
+  };
+  std::unique_ptr<ChannelParams, Free> of_;
+  int64_t count_ = 0;
+  bool last_ = false;
+};
+
+template <typename T>
+void average_row(const PoolShape& shape, const AverageParams& params, const Channels& channels,
+                 const T* input, int64_t index, const int32_t* counts, int32_t* totals,
+                 uint8_t* output) {
+  const RowPosition at(shape, index);
+  const int64_t inner = shape.inner, outputs = shape.width.outputs;
+  const int64_t inside_rows = shape.depth.count(at.depth) * shape.height.count(at.height);
+  uint8_t* bytes = output + index * shape.output_row();
+  if (params.exact) {
+    for (int64_t i = 0; i < shape.output_row(); ++i) totals[i] = 0;
+    for_each_row(shape, at, input, [&](const T* row) {
+      for (int64_t k = 0; k < shape.width.window; ++k) {
+        add_row(shape, row, k, totals, [](T x, int64_t) { return static_cast<int32_t>(x); });
+      }
+    });
+    for (int64_t i = 0; i < outputs; ++i) {
+      const int64_t inside = inside_rows * counts[i];
+      const int64_t counted = params.include_padding ? shape.window() : inside;
+      const int64_t divisor = counted > 0 ? counted : 1;
+      for (int64_t c = 0; c < inner; ++c) {
+        const ChannelParams& own = channels.of(at.plane, c);
+        const int32_t total =
+            totals[i * inner + c] - static_cast<int32_t>(inside * own.input_zero);
+        bytes[i * inner + c] = quantize_total(params, own, total, divisor);
+      }
+    }
+    return;
+  }
+  float* sums = reinterpret_cast<float*>(totals);
+  for (int64_t i = 0; i < shape.output_row(); ++i) sums[i] = 0;
+  for_each_row(shape, at, input, [&](const T* row) {
+    for (int64_t k = 0; k < shape.width.window; ++k) {
+      add_row(shape, row, k, sums, [&](T x, int64_t c) {
+        const ChannelParams& own = channels.of(at.plane, c);
+        return static_cast<float>(x - own.input_zero) * own.real_scale;
+      });
+    }
+  });
+  for (int64_t i = 0; i < outputs; ++i) {
+    const int64_t inside = inside_rows * counts[i];
+    const int64_t counted = params.include_padding ? shape.window() : inside;
+    const float divisor = static_cast<float>(counted > 0 ? counted : 1);
+    for (int64_t c = 0; c < inner; ++c) {
+      const ChannelParams& own = channels.of(at.plane, c);
+      const float quotient = sums[i * inner + c] / divisor / own.out;
+      bytes[i * inner + c] =
+          round_float32(params, quotient + static_cast<float>(own.output_zero), 0);
+    }
+  }
+}
+
+// ---- averages of whole planes --------------------------------------------------------------
+
+template <typename T>
+inline int32_t sum(const T* x, int64_t count) {
+  int32_t total = 0;
+  for (int64_t i = 0; i < count; ++i) total += x[i];
+  return total;
+}
+
+// Sums of every channel, which are last.
+template <typename T>
+inline void sum_channels(const T* x, int64_t pixels, int64_t inner, int32_t* __restrict totals) {
+  constexpr int64_t kBlock = 256;  // channels, whose 16-bit sums stay in the first cache
+  constexpr int64_t kPixels = 256;  // of which 16 bits hold any sum
+  using Partial = std::conditional_t<(T(-1) < T(0)), int16_t, uint16_t>;
+  for (int64_t first = 0; first < inner; first += kBlock) {
+    const int64_t count = inner - first < kBlock ? inner - first : kBlock;
+    for (int64_t c = 0; c < count; ++c) totals[first + c] = 0;
+    for (int64_t begin = 0; begin < pixels; begin += kPixels) {
+      const int64_t end = pixels - begin < kPixels ? pixels : begin + kPixels;
+      Partial sums[kBlock] = {};
+      for (int64_t i = begin; i < end; ++i) {
+        const T* row = x + i * inner + first;
+        for (int64_t c = 0; c < count; ++c) sums[c] = static_cast<Partial>(sums[c] + row[c]);
+      }
+      for (int64_t c = 0; c < count; ++c) totals[first + c] += sums[c];
+    }
+  }
+}
+
+// Quantizes neighbouring totals of one channel's parameters, or of all channels', which share them.
+void quantize_totals(const AverageParams& params, const ChannelParams& own, const int32_t* totals,
+                     int64_t count, int64_t divisor, uint8_t* output) {
+  constexpr double kShift = 0x1.8p52;
+  const int32_t zeros = static_cast<int32_t>(divisor * own.input_zero);
+  const int32_t lowest = params.output_signed ? -128 : 0, highest = lowest + 255;
+  for (int64_t first = 0; first < count; first += kGroup) {
+    const int64_t group = count - first < kGroup ? count - first : kGroup;
+    double quotient[kGroup];
+    int32_t total[kGroup], rounded[kGroup];
+    for (int64_t i = 0; i < kGroup; ++i) total[i] = i < group ? totals[first + i] - zeros : 0;
+    uint32_t near_ties = 0;
+    for (int64_t i = 0; i < kGroup; ++i) {
+      const double value = total[i] * own.ratio / static_cast<double>(divisor);
+      const double raised = value > -kLimit ? value : -kLimit;
+      quotient[i] = raised < kLimit ? raised : kLimit;
+      const double nearest = (quotient[i] + kShift) - kShift;
+      near_ties |= __builtin_fabs(quotient[i] - nearest) > 0.5 - kTieBand;
+      rounded[i] = static_cast<int32_t>(nearest);
+    }
+    for (int64_t i = 0; near_ties && i < group; ++i) {
+      if (__builtin_fabs(quotient[i] - rounded[i]) > 0.5 - kTieBand) {
+        rounded[i] = round_average(total[i], divisor, own, quotient[i]);
+      }
+    }
+    for (int64_t i = 0; i < group; ++i) {
+      const int32_t value = rounded[i] + own.output_zero;
+      const int32_t raised = value < lowest ? lowest : value;
+      output[first + i] = static_cast<uint8_t>(raised > highest ? highest : raised);
+    }
+  }
+}
+
+template <typename T>
+void average_plane(const PoolShape& shape, const AverageParams& params, const Channels& channels,
+                   const T* input, int64_t plane, int32_t* totals, uint8_t* output) {
+  const int64_t inner = shape.inner, pixels = shape.window();
+  const T* x = input + plane * pixels * inner;
+  if (inner == 1) {
+    *totals = sum(x, pixels);
+  } else {
+    sum_channels(x, pixels, inner, totals);
+  }
+  if (inner > 1 && params.exact && channels.is_single()) {
+    const ChannelParams& own = channels.of(0, 0);
+    return quantize_totals(params, own, totals, inner, pixels, output + plane * inner);
+  }
+  for (int64_t c = 0; c < inner; ++c) {
+    const ChannelParams& own = channels.of(plane, c);
+    const int32_t total = totals[c] - static_cast<int32_t>(pixels * own.input_zero);
+    output[plane * inner + c] = params.exact ? quantize_total(params, own, total, pixels)
+                                             : quantize_global_float32(params, own, total, pixels);
+  }
+}
+
+template <typename T>
+bool average_as(const PoolShape& shape, const AverageParams& params, const T* input,
+                uint8_t* output, int64_t begin, int64_t end) {
+  Channels channels;
+  const int64_t outputs = shape.width.outputs;
+  std::unique_ptr<int32_t[]> totals(new (std::nothrow) int32_t[outputs * (shape.inner + 1)]);
+  if (!totals || !channels.fill(params, shape.inner)) return false;
+  int32_t* counts = totals.get() + shape.output_row();
+  for (int64_t i = 0; i < outputs; ++i) counts[i] = static_cast<int32_t>(shape.width.count(i));
+  for (int64_t i = begin; i < end; ++i) {
+    params.is_global
+        ? average_plane(shape, params, channels, input, i, totals.get(), output)
+        : average_row(shape, params, channels, input, i, counts, totals.get(), output);
+  }
+  return true;
+}
+
+bool average(const PoolShape& shape, const AverageParams& params, const uint8_t* input,
+             uint8_t* output, int64_t begin, int64_t end) {
+  if (!params.input_signed) return average_as(shape, params, input, output, begin, end);
+  return average_as(shape, params, reinterpret_cast<const int8_t*>(input), output, begin, end);
+}
+
+}  // namespace
+
+extern const PoolingKernels pooling_kernels;
+const PoolingKernels pooling_kernels = {maximum, average};
+
+}  // namespace DMLAX_ISA_NAMESPACE
+}  // namespace dmlax

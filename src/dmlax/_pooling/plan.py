@@ -1,0 +1,245 @@
+"""Checks a pooling and plans it from shapes and dtypes alone."""
+
+import functools
+import math
+from dataclasses import dataclass
+from operator import lt
+from typing import Any, Literal, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from dmlax._core import compat, windows
+from dmlax._core.arguments import Aval, Rules, decide
+from dmlax._core.requantize import Arithmetic
+from dmlax.errors import UnsupportedError
+
+Kind = Literal["average", "global_average", "max"]
+_MOST_ELEMENTS = (2**31 - 1) // 255  # of a window whose sum fits int32
+
+
+class Pooling(NamedTuple):
+    """The operands of every pooling; absent ones are None, a maximum has the input only."""
+
+    input: Any
+    input_scale: Any = None
+    output_scale: Any = None
+    input_zero_point: Any = None
+    output_zero_point: Any = None
+
+
+FIELDS = Pooling(
+    input="InputTensor",
+    input_scale="InputScaleTensor",
+    output_scale="OutputScaleTensor",
+    input_zero_point="InputZeroPointTensor",
+    output_zero_point="OutputZeroPointTensor",
+)
+
+
+class Windows(NamedTuple):
+    """The windows along each spatial axis."""
+
+    size: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+
+    @property
+    def elements(self) -> int:
+        """The elements of a window."""
+        return math.prod(self.size)
+
+
+class Layouts(NamedTuple):
+    """The axes of N, C and the spatial ones."""
+
+    input: tuple[int, ...]
+    output: tuple[int, ...]
+
+
+class Options(NamedTuple):
+    """The static options of every pooling, canonical."""
+
+    kind: Kind
+    windows: Windows
+    layouts: Layouts
+    include_padding: bool
+    arithmetic: Arithmetic
+    output_dtype: np.dtype
+
+
+@dataclass(frozen=True)
+class PoolingPlan:
+    """Everything static that a lowering reads."""
+
+    operands: Pooling  # of Aval or None
+    options: Options
+    output_sizes: tuple[int, ...]
+
+    @property
+    def input(self) -> Aval:
+        """The input's dtype and shape."""
+        aval = self.operands.input
+        assert isinstance(aval, Aval)
+        return aval
+
+    @property
+    def windows(self) -> Windows:
+        """The windows along each spatial axis."""
+        return self.options.windows
+
+    @property
+    def spatial_axes(self) -> tuple[int, ...]:
+        """Those of the input."""
+        return self.options.layouts.input[2:]
+
+    @property
+    def pooled_shape(self) -> tuple[int, ...]:
+        """The output's shape in the input's layout."""
+        shape = list(self.input.shape)
+        for axis, size in zip(self.spatial_axes, self.output_sizes, strict=True):
+            shape[axis] = size
+        return tuple(shape)
+
+    @property
+    def to_output_layout(self) -> tuple[int, ...]:
+        """The transposition from the input's layout to the output's."""
+        layouts = self.options.layouts
+        return tuple(layouts.input[layouts.output.index(axis)] for axis in range(len(self.shape)))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The input's shape."""
+        return self.input.shape
+
+    @property
+    def output(self) -> Aval:
+        """The dtype and shape of the result."""
+        layouts, pooled = self.options.layouts, self.pooled_shape
+        shape = [0] * len(pooled)
+        for source, target in zip(layouts.input, layouts.output, strict=True):
+            shape[target] = pooled[source]
+        return Aval(self.options.output_dtype, tuple(shape))
+
+    @property
+    def counts_padding(self) -> bool:
+        """True if every window has the same number of elements."""
+        return self.options.include_padding or not any(map(any, self.windows.padding))
+
+    def spread(self, parameter: Any) -> Any:
+        """Reshapes one value or one per channel so that it broadcasts to the input; None stays."""
+        if parameter is None:
+            return None
+        shape = [1] * len(self.shape)
+        shape[self.options.layouts.input[1]] = parameter.size
+        return parameter.reshape(shape)
+
+    def notes(self) -> list[str]:
+        """The lines that `explain` adds."""
+        return []
+
+    def __str__(self) -> str:
+        size = "x".join(map(str, self.windows.size))
+        return f"{self.input}, windows of {size} -> {self.output}"
+
+
+@functools.lru_cache(maxsize=4096)
+def parse_layouts(rules: Rules, input: Aval, dimension_numbers: Any) -> Layouts:
+    """Checks the input's dtype and rank, and finds the axes of both sides."""
+    rules.expect_dtype(FIELDS.input, input, jnp.int8, jnp.uint8)
+    rank = len(input.shape)
+    wanted = f"is {input}, expected rank 3 to 5"
+    rules.expect(3 <= rank <= 5, "dimension_count", FIELDS.input, wanted)
+    if dimension_numbers is None:
+        return Layouts(tuple(range(rank)), tuple(range(rank)))
+    orders = _orders(dimension_numbers)
+    if orders is not None:
+        longest = max(map(len, orders))
+        text = f"is {input}, expected rank {longest} for dimension_numbers {dimension_numbers!r}"
+        rules.expect(rank == longest, "dimension_count", FIELDS.input, text)
+    try:
+        found = lax.conv_dimension_numbers((1,) * rank, (1,) * rank, orders or dimension_numbers)
+    except (TypeError, ValueError, AttributeError):
+        wanted = "one order of axes, as 'NHWC', or the convolution's three"
+        rules.fail("option", "dimension_numbers", f"is {dimension_numbers!r}, expected {wanted}")
+    return Layouts(tuple(found.lhs_spec), tuple(found.out_spec))
+
+
+def _orders(dimension_numbers: Any) -> tuple[str, str, str] | None:
+    """The three orders of a convolution with these axes; None if they are not given as text."""
+    if isinstance(dimension_numbers, str):
+        filter = dimension_numbers.replace("N", "O").replace("C", "I")
+        return dimension_numbers, filter, dimension_numbers
+    orders = dimension_numbers
+    texts = isinstance(orders, tuple) and all(isinstance(order, str) for order in orders)
+    return orders if texts and len(orders) == 3 and "" not in orders else None
+
+
+@functools.lru_cache(maxsize=4096)
+def pooling_plan(rules: Rules, operands: Pooling, options: Options) -> PoolingPlan:
+    """Checks every tensor against every other, and the output size."""
+    _check_sizes(rules, operands.input, options)
+    _check_parameters(rules, operands, options)
+    sizes = tuple(
+        _output_size(rules, operands.input, options, axis)
+        for axis in range(len(options.windows.size))
+    )
+    elements = options.windows.elements
+    if options.kind != "max" and not decide(lambda: elements <= _MOST_ELEMENTS, True):
+        text = f"WindowSize has {elements} elements, expected at most {_MOST_ELEMENTS}"
+        raise UnsupportedError(f"{rules.operator}: {text}, whose sum fits int32")
+    return PoolingPlan(operands, options, sizes)
+
+
+def _check_sizes(rules: Rules, input: Aval, options: Options) -> None:
+    """Checks that there are pixels: without images or channels the output is empty."""
+    for axis in options.layouts.input[2:]:
+        size = input.shape[axis]
+        text = f"is {input}, expected no spatial axis of size 0"
+        rules.expect(decide(functools.partial(lt, 0, size), True), "sizes", FIELDS.input, text)
+
+
+def _check_parameters(rules: Rules, operands: Pooling, options: Options) -> None:
+    channels = operands.input.shape[options.layouts.input[1]]
+    dtypes = Pooling(
+        input=operands.input.dtype,
+        input_scale=jnp.float32,
+        output_scale=jnp.float32,
+        input_zero_point=operands.input.dtype,
+        output_zero_point=options.output_dtype,
+    )
+    for field, aval, dtype in zip(FIELDS[1:], operands[1:], dtypes[1:], strict=True):
+        if aval is None:
+            continue
+        rules.expect_dtype(field, aval, dtype)
+        good = len(aval.shape) <= 5 and sum(size != 1 for size in aval.shape) <= 1
+        good = good and aval.size in (1, channels)
+        wanted = f"one value or {channels}, one per channel"
+        rules.expect(good, "sizes", field, f"is {aval}, expected {wanted}")
+
+
+def _output_size(rules: Rules, input: Aval, options: Options, axis: int) -> int:
+    size = input.shape[options.layouts.input[axis + 2]]
+    of = options.windows
+    start, end = of.padding[axis]
+    padded = size + start + end
+    span = windows.dilated_size(of.size[axis], of.dilations[axis])
+    message = (
+        f"is {of.size}, spans {span} pixels at dilation {of.dilations[axis]}, expected at most "
+        f"the {padded} of the padded InputTensor {input}"
+    )
+    rules.expect(decide(lambda: span <= padded, True), "sizes", "WindowSize", message)
+    remedy = f'{message}; give symbolic_shape the constraint "{size} >= {span - start - end}"'
+    rules.expect(decide(lambda: span <= padded, False), "sizes", "WindowSize", remedy)
+    return windows.output_size(padded, span, of.strides[axis])
+
+
+def output_partition(plan: PoolingPlan, operands: Pooling) -> tuple[Any, ...]:
+    """The output is split over a mesh as the input's images and channels are."""
+    layouts, given = plan.options.layouts, compat.partition(operands.input)
+    axes: list[Any] = [None] * len(plan.shape)
+    for source, target in zip(layouts.input[:2], layouts.output[:2], strict=True):
+        axes[target] = given[source]
+    return tuple(axes)

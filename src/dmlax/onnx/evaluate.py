@@ -1,0 +1,205 @@
+"""Computes a graph node by node: on the host what is known, else in JAX."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+import dmlax
+from dmlax._core.requantize import Arithmetic
+from dmlax.errors import SpecError, UnsupportedError
+from dmlax.onnx.errors import ModelError
+from dmlax.onnx.graph import Graph, Node
+from dmlax.onnx.operators import OperatorRow, find, why_not
+from dmlax.onnx.operators.nonzero import Counted
+from dmlax.onnx.operators.values import is_known
+
+Values = Mapping[str, Any]
+_TAKE_PREPARED = {"QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger", "QGemm"}
+_TAKE_PREPARED |= {"MatMulIntegerToFloat", "DynamicQuantizeMatMul"}
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of a model that operators read.
+
+    Attributes:
+      arithmetic: "exact" or "float32".
+      nonzero_size: the rows of every NonZero, or of each by the node's name.
+    """
+
+    arithmetic: Arithmetic
+    nonzero_size: int | Mapping[str, int] | None = field(default=None, hash=False)
+
+    def of(self, node: Node) -> dict[str, Any]:
+        """The keywords that an operator may ask for, beside its attributes."""
+        size = self.nonzero_size
+        if isinstance(size, Mapping):
+            size = size.get(node.name)
+        count = len(node.outputs)
+        return {"arithmetic": self.arithmetic, "nonzero_size": size, "output_count": count}
+
+
+def evaluate(
+    graph: Graph,
+    values: Values,
+    options: Options,
+    on_error: Callable[[Node, Exception], None] | None = None,
+) -> dict[str, Any]:
+    """Computes every tensor of a graph.
+
+    Args:
+      graph: pruned to the outputs that are asked for.
+      values: the inputs and the params by name; the graph's constants need not be repeated.
+      options: those of the model.
+      on_error: takes what a node raises; nodes that need its outputs are passed over. Without it
+        the error is raised, with the node's name.
+    """
+    found: dict[str, Any] = {"": None, **graph.constants, **values}
+    for node in graph.nodes:
+        if any(name not in found for name in node.inputs):
+            continue  # what it needs could not be computed
+        try:
+            outputs = call(node, [found[name] for name in node.inputs], options)
+        except Exception as error:
+            failure = with_node(node, error)
+            if on_error is None:
+                raise failure from error
+            on_error(node, failure)
+            continue
+        found.update(_named(node, outputs))
+    return found
+
+
+def call(node: Node, operands: list[Any], options: Options) -> tuple[Any, ...]:
+    """Computes the outputs of one node."""
+    if reason := why_not(node):
+        raise UnsupportedError(reason)
+    row = find(node)
+    assert row is not None
+    operands = [_take(node, row, i, operand) for i, operand in enumerate(operands)]
+    given = {**node.attributes, **options.of(node)}
+    keywords = {name: given[name] for name in row.attributes if name in given}
+    with jax.named_scope(node.op):
+        outputs = row.function(*operands, **keywords)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    if any(node.outputs[len(outputs) :]):
+        raise UnsupportedError(f"its output {len(outputs) + 1} is not computed")
+    return outputs
+
+
+def _take(node: Node, row: OperatorRow, index: int, operand: Any) -> Any:
+    """Checks that an operand is known where it has to be; unpacks a prepared one."""
+    if operand is None:
+        return None
+    if row.role(index) == "known" and not is_known(operand):
+        name = row.inputs[min(index, len(row.inputs) - 1)].name
+        raise UnsupportedError(f"its {name}, {node.inputs[index]!r}, depends on values of an input")
+    if hasattr(operand, "unpack") and node.op not in _TAKE_PREPARED:
+        return operand.unpack()
+    return operand
+
+
+def _named(node: Node, outputs: tuple[Any, ...]) -> Iterable[tuple[str, Any]]:
+    for name, result in zip(node.outputs, outputs, strict=False):
+        if not name:
+            continue
+        if isinstance(result, Counted):
+            yield count_name(name), result.count
+            result = result.coordinates
+        yield name, result
+
+
+def count_name(output: str) -> str:
+    """The name of the count of a NonZero's output."""
+    return f"{output}.count"
+
+
+def with_node(node: Node, error: Exception) -> Exception:
+    """The error with the node's name; anything else than ours is of a malformed model."""
+    text = f"{node}: {error}"
+    if isinstance(error, SpecError):
+        return SpecError(text, error.code, error.field)
+    if isinstance(error, UnsupportedError):
+        return UnsupportedError(text, error.code, error.field)
+    if isinstance(error, NotImplementedError):
+        return UnsupportedError(text)
+    return ModelError(f"{node}: {type(error).__name__}: {str(error).splitlines()[0][:300]}")
+
+
+def prepare(graph: Graph, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Packs the weights of convolutions and matrix products, under the same names."""
+    prepared = dict(params)
+    consumers = graph.consumers()
+    for node in graph.nodes:
+        index = _WEIGHTS.get(node.op)
+        if index is None or len(node.inputs) <= index[0]:
+            continue
+        weight, zero_point = node.inputs[index[0]], _constant(graph, node, index[1])
+        alone = len(consumers.get(weight, ())) == 1
+        if weight in params and alone and zero_point is not ...:
+            prepared[weight] = _prepare(node, params[weight], zero_point)
+    return prepared
+
+
+_WEIGHTS = {  # the places of the weights and of their zero point
+    "QLinearConv": (3, 5),
+    "ConvInteger": (1, 3),
+    "QLinearMatMul": (3, 5),
+    "MatMulInteger": (1, 3),
+    "QGemm": (3, 5),
+    "MatMulIntegerToFloat": (1, 5),
+    "DynamicQuantizeMatMul": (1, 3),
+}
+
+
+def _constant(graph: Graph, node: Node, index: int) -> Any:
+    """A constant operand, None where it is absent, and ... where it is computed."""
+    name = node.inputs[index] if index < len(node.inputs) else ""
+    return graph.constants.get(name, ...) if name else None
+
+
+def _prepare(node: Node, weight: Any, zero_point: Any) -> Any:
+    if node.op in ("QLinearConv", "ConvInteger"):
+        if zero_point is not None and zero_point.shape == (1,):
+            zero_point = zero_point.reshape(())
+        rank = weight.ndim
+        if rank not in (3, 4):
+            return weight
+        layout = "NHWC" if node.attributes.get("channels_last") else "NCHW"
+        image = layout if rank == 4 else layout.replace("H", "")
+        filter = "OIHW" if rank == 4 else "OIW"
+        return dmlax.prepare_filter(
+            weight,
+            filter_zero_point=zero_point,
+            group_count=int(node.attributes.get("group", 1)),
+            dimension_numbers=(image, filter, image),
+        )
+    if node.attributes.get("transB") or weight.ndim != 2 or not hasattr(dmlax, "prepare_matrix"):
+        return weight
+    return dmlax.prepare_matrix(weight, b_zero_point=zero_point)
+
+
+def split_constants(graph: Graph) -> tuple[Graph, dict[str, np.ndarray]]:
+    """Takes the tensors that operators compute with out of the constants: the params.
+
+    Scales, zero points, integers of which shapes depend and single values stay constants.
+    """
+    roles: dict[str, set[str]] = {}
+    for node in graph.nodes:
+        row = find(node)
+        for index, name in enumerate(node.inputs):
+            if name in graph.constants:
+                roles.setdefault(name, set()).add(row.role(index) if row else "parameter")
+    params = {
+        name: array
+        for name, array in graph.constants.items()
+        if array.size > 1 and array.dtype.name in _PARAM_DTYPES and roles.get(name) == {"tensor"}
+    }
+    rest = {name: array for name, array in graph.constants.items() if name not in params}
+    return graph.replace(constants=rest), params
+
+
+_PARAM_DTYPES = ("float32", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32")

@@ -1,0 +1,138 @@
+"""A model's graph: immutable, and without protobuf or JAX."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dmlax.onnx.errors import ModelError
+
+SHORT_DOMAINS = {"ai.onnx": "", "": ""}
+MICROSOFT = "com.microsoft"
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One call of an operator.
+
+    Attributes:
+      name: the node's own, or that of its first output.
+      op: the operator's type, as ONNX spells it.
+      domain: the operator's; "" is ONNX's own.
+      version: the opset in which this form of the operator began.
+      inputs: names of tensors; "" where an optional one is absent.
+      outputs: likewise.
+      attributes: Python values, and NumPy arrays for tensors.
+    """
+
+    name: str
+    op: str
+    domain: str
+    version: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+
+    @property
+    def type(self) -> str:
+        """The operator's type with its domain, as messages show it."""
+        return f"{self.domain}.{self.op}" if self.domain else self.op
+
+    def replace(self, **changes: Any) -> "Node":
+        """Returns a copy with other fields."""
+        return dataclasses.replace(self, **changes)
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.name!r}"
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """A dtype and a shape, whose sizes are integers or names of dynamic dimensions."""
+
+    dtype: np.dtype
+    shape: tuple[int | str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Nodes in an order in which they can run, and the tensors that the file holds."""
+
+    nodes: tuple[Node, ...]
+    inputs: Mapping[str, TensorType]
+    outputs: tuple[str, ...]
+    constants: Mapping[str, np.ndarray]
+
+    def replace(self, **changes: Any) -> "Graph":
+        """Returns a copy with other fields."""
+        return dataclasses.replace(self, **changes)
+
+    def producers(self) -> dict[str, Node]:
+        """The node that writes each tensor."""
+        return {name: node for node in self.nodes for name in node.outputs if name}
+
+    def consumers(self) -> dict[str, list[Node]]:
+        """The nodes that read each tensor, once for each place where they do."""
+        found: dict[str, list[Node]] = {}
+        for node in self.nodes:
+            for name in filter(None, node.inputs):
+                found.setdefault(name, []).append(node)
+        return found
+
+    def tensors(self) -> set[str]:
+        """The names of every tensor."""
+        written = (name for node in self.nodes for name in node.outputs if name)
+        return {*self.inputs, *self.constants, *written}
+
+    def prune(self) -> "Graph":
+        """Drops the nodes and the constants on which no output depends."""
+        needed, kept = set(self.outputs), []
+        for node in reversed(self.nodes):
+            if needed.intersection(node.outputs):
+                kept.append(node)
+                needed.update(node.inputs)
+        constants = {name: array for name, array in self.constants.items() if name in needed}
+        return self.replace(nodes=tuple(reversed(kept)), constants=constants)
+
+
+def check_order(graph: Graph) -> None:
+    """Checks that every tensor is written once, and before it is read.
+
+    Raises:
+      ModelError: one is not.
+    """
+    written = {*graph.inputs, *graph.constants}
+    later = {name for node in graph.nodes for name in node.outputs}
+    for node in graph.nodes:
+        for name in filter(None, node.inputs):
+            if name not in written:
+                why = "is written later, or in a cycle" if name in later else "does not exist"
+                raise ModelError(f"node {node.name!r} reads {name!r}, which {why}")
+        for name in filter(None, node.outputs):
+            if name in written:
+                raise ModelError(f"node {node.name!r} writes {name!r}, which exists already")
+            written.add(name)
+    for name in graph.outputs:
+        if name not in written:
+            raise ModelError(f"output {name!r} is written by no node")
+
+
+def rename_inputs(nodes: Iterable[Node], names: Mapping[str, str]) -> tuple[Node, ...]:
+    """Has nodes read other tensors; a renamed name may be renamed again."""
+
+    def resolve(name: str) -> str:
+        while name in names:
+            name = names[name]
+        return name
+
+    return tuple(
+        node.replace(inputs=tuple(map(resolve, node.inputs)))
+        if any(name in names for name in node.inputs)
+        else node
+        for node in nodes
+    )

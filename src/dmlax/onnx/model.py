@@ -1,0 +1,275 @@
+"""Model: a quantized ONNX model as a pure function of its params and inputs."""
+
+import collections
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+import dmlax
+from dmlax._core.arguments import Aval, aval_of
+from dmlax.errors import SpecError, UnsupportedError
+from dmlax.onnx import archive
+from dmlax.onnx.errors import ModelError
+from dmlax.onnx.evaluate import (
+    Options,
+    count_name,
+    evaluate,
+    prepare,
+    split_constants,
+    with_node,
+)
+from dmlax.onnx.graph import Graph, Node, TensorType
+from dmlax.onnx.operators import why_not
+from dmlax.onnx.operators.values import device_dtype, to_device
+from dmlax.onnx.passes import PASSES, run_passes
+from dmlax.onnx.passes.layout import Avals, channels_last
+
+
+@dataclass(frozen=True)
+class ModelExplanation:
+    """The nodes of a model before and after its passes, and what runs; print it."""
+
+    before: Mapping[str, int]
+    after: Mapping[str, int]
+    passes: tuple[tuple[str, int], ...]
+    program: dmlax.ProgramExplanation
+
+    def __str__(self) -> str:
+        lines = [f"{sum(self.before.values())} nodes: {_counts(self.before)}"]
+        lines += [f"after {name}: {count} nodes" for name, count in self.passes]
+        lines += [f"{sum(self.after.values())} nodes: {_counts(self.after)}", ""]
+        return "\n".join([*lines, str(self.program)])
+
+
+class Model:
+    """An ONNX model, which `dmlax.onnx.load` makes.
+
+    Call it as a function, or give `apply` to `jax.jit`, `jax.vmap` and `jax.export`.
+    """
+
+    __module__ = "dmlax.onnx"
+
+    def __init__(self, graph: Graph, options: Options) -> None:
+        self._file = graph
+        self._options = options
+        fused, params = split_constants(run_passes(graph.prune()))
+        self._param_structs = {
+            name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in params.items()
+        }
+        avals = _check(fused, self._param_structs, self._structs(), options)
+        self._graph = channels_last(fused, avals)
+        self.params: dict[str, Any] = prepare(self._graph, params)
+        self._compiled = jax.jit(self.apply)
+
+    @property
+    def inputs(self) -> dict[str, jax.ShapeDtypeStruct]:
+        """The shape and the dtype of each input; a dynamic size is symbolic."""
+        return dict(self._structs())
+
+    @functools.cached_property
+    def outputs(self) -> dict[str, jax.ShapeDtypeStruct]:
+        """The shape and the dtype of each output, counts of NonZero included."""
+        return dict(jax.eval_shape(self.apply, self.params, self._structs()))
+
+    def _structs(self) -> dict[str, jax.ShapeDtypeStruct]:
+        return _structs(self._file.inputs)
+
+    def __call__(self, *inputs: Any) -> dict[str, Any]:
+        """Computes the outputs, jitted.
+
+        Args:
+          *inputs: arrays in the file's order, or one dict of them by name.
+
+        Returns:
+          The outputs by name.
+
+        Raises:
+          SpecError: an input is missing, unknown, or of another dtype or shape than the file's;
+            the field is its name. A NonZero has more rows than its size (code `sizes`).
+        """
+        given = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
+        outputs: dict[str, Any] = self._compiled(self.params, given)
+        self._check_counts(outputs)
+        return outputs
+
+    def apply(
+        self,
+        params: Mapping[str, Any],
+        inputs: Any,
+        /,
+        *,
+        outputs: Sequence[str] | None = None,
+    ) -> dict[str, Any]:
+        """Computes outputs, as a pure function.
+
+        Args:
+          params: as `model.params`.
+          inputs: an array, a tuple of them in the file's order, or a dict by name.
+          outputs: the names of any tensors of the file; default its outputs.
+
+        Returns:
+          The tensors by name, and the counts of NonZero, each the name of its output with `.count`.
+
+        Raises:
+          SpecError: as `__call__`, but for counts; or a tensor's name is unknown (code `option`).
+        """
+        values = self._bind(inputs)
+        if outputs is None:
+            wanted, graph = self._file.outputs, self._graph
+        else:
+            wanted = tuple(outputs)
+            graph = self._graph_for(wanted)
+        held = {**graph.constants, **params}
+        found = evaluate(graph, {**held, **values}, self._options)
+        counts = {count_name(node.outputs[0]): node for node in _nonzero_nodes(graph)}
+        result = {name: to_device(found[name]) for name in wanted}
+        return result | {name: found[name] for name in counts if name in found}
+
+    @functools.lru_cache(maxsize=16)  # noqa: B019
+    def _graph_for(self, outputs: tuple[str, ...]) -> Graph:
+        """The graph that computes other tensors: passes do not fuse through them."""
+        known = self._file.tensors()
+        for name in outputs:
+            if name not in known:
+                raise SpecError(f"Model: outputs has no tensor {name!r}", "option", "outputs")
+        graph = run_passes(self._file.replace(outputs=outputs).prune())
+        constants = {name: x for name, x in graph.constants.items() if name not in self.params}
+        graph = graph.replace(constants=constants)
+        avals = _check(graph, self._param_structs, self._structs(), self._options)
+        return channels_last(graph, avals)
+
+    def _bind(self, inputs: Any) -> dict[str, Any]:
+        """Names the inputs, and checks their dtypes and shapes."""
+        names = tuple(self._file.inputs)
+        if not isinstance(inputs, Mapping):
+            given = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+            if len(given) != len(names):
+                text = f"Model: {len(given)} inputs are given, expected {len(names)}: {names}"
+                raise SpecError(text, "missing_tensor", names[min(len(given), len(names) - 1)])
+            inputs = dict(zip(names, given, strict=True))
+        for name in (*names, *inputs):
+            if name not in inputs:
+                raise SpecError(f"Model: input {name} is missing", "missing_tensor", name)
+            if name not in names:
+                raise SpecError(f"Model: {name} is no input of the model", "option", name)
+        return {name: _checked(name, inputs[name], self._file.inputs[name]) for name in names}
+
+    def _check_counts(self, outputs: Mapping[str, Any]) -> None:
+        for node in _nonzero_nodes(self._graph):
+            name = count_name(node.outputs[0])
+            if name not in outputs or isinstance(outputs[name], jax.core.Tracer):
+                continue
+            count, size = int(outputs[name]), self._options.of(node)["nonzero_size"]
+            if count > size:
+                text = f"Model: {node} has {count} rows, expected {size} or fewer: nonzero_size"
+                raise SpecError(text, "sizes", node.outputs[0])
+
+    def tensors(self) -> set[str]:
+        """The names of the file's tensors, which `apply` takes as `outputs`."""
+        return self._file.tensors()
+
+    def explain(self) -> ModelExplanation:
+        """Lists the nodes before and after each pass, and the operators of dmlax that run."""
+        graph, passes = self._file.prune(), []
+        for each in PASSES:
+            graph = each(graph).prune()
+            passes.append((each.__name__.replace("_", " "), len(graph.nodes)))
+        passes.append(("channels last", len(self._graph.nodes)))
+        program = dmlax.explain(self.apply, self.params, self._structs())
+        assert isinstance(program, dmlax.ProgramExplanation)
+        before, after = _count(self._file.nodes), _count(self._graph.nodes)
+        return ModelExplanation(before, after, tuple(passes), program)
+
+    def save(self, path: Any) -> None:
+        """Writes the graph and its constants to a zip file, which `load` reads without `onnx`."""
+        archive.write(path, self._file, self._options)
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{name}: {each}" for name, each in self._file.inputs.items())
+        return f"Model({inputs} -> {', '.join(self._file.outputs)})"
+
+
+def _structs(inputs: Mapping[str, TensorType]) -> dict[str, jax.ShapeDtypeStruct]:
+    """The inputs as JAX's structs, whose dynamic sizes share one scope."""
+    scope = jax.export.SymbolicScope()
+    found = {}
+    for name, each in inputs.items():
+        text = ",".join(map(str, each.shape))
+        shape = jax.export.symbolic_shape(text, scope=scope) if each.shape else ()
+        found[name] = jax.ShapeDtypeStruct(shape, device_dtype(each.dtype))
+    return found
+
+
+def _checked(name: str, value: Any, wanted: TensorType) -> Any:
+    """Checks an input, which keeps its own dtype; 64-bit integers are narrowed as JAX does."""
+    if not hasattr(value, "dtype"):
+        value = np.asarray(value)
+    found = f"is {np.dtype(value.dtype).name}[{','.join(map(str, value.shape))}]"
+    if device_dtype(value.dtype) != device_dtype(wanted.dtype):
+        raise SpecError(f"Model: {name} {found}, expected {wanted}", "data_type", name)
+    if len(value.shape) != len(wanted.shape):
+        raise SpecError(f"Model: {name} {found}, expected {wanted}", "dimension_count", name)
+    for size, expected in zip(value.shape, wanted.shape, strict=True):
+        if isinstance(expected, int) and size != expected:
+            raise SpecError(f"Model: {name} {found}, expected {wanted}", "sizes", name)
+    return to_device(value) if isinstance(value, np.ndarray) else value
+
+
+def _nonzero_nodes(graph: Graph) -> list[Node]:
+    return [node for node in graph.nodes if node.op == "NonZero"]
+
+
+def _count(nodes: Iterable[Node]) -> dict[str, int]:
+    return dict(collections.Counter(node.type for node in nodes).most_common())
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
+
+
+def _check(graph: Graph, params: Mapping[str, Any], inputs: Any, options: Options) -> Avals:
+    """Traces every node once; raises one error with all that cannot be computed.
+
+    Returns:
+      The dtype and the shape of every tensor.
+    """
+    failures: list[tuple[Node, Exception]] = []
+    for node in graph.nodes:
+        if reason := why_not(node):
+            failures.append((node, with_node(node, UnsupportedError(reason))))
+    known = {id(node) for node, _ in failures}
+    avals: dict[str, Aval] = {}
+
+    def note(node: Node, error: Exception) -> None:
+        if id(node) not in known:
+            failures.append((node, error))
+
+    def trace(params: Any, inputs: Any) -> Any:
+        found = evaluate(graph, {**params, **inputs}, options, note)
+        avals.update((name, aval_of(x)) for name, x in found.items() if hasattr(x, "shape"))
+        return [to_device(found[name]) for name in graph.outputs if name in found]
+
+    jax.eval_shape(trace, params, inputs)
+    if not failures:
+        return avals
+    malformed = [error for _, error in failures if isinstance(error, ModelError)]
+    if malformed and len(malformed) == len(failures):
+        raise malformed[0]
+    raise UnsupportedError(_list(failures), "option", "model")
+
+
+def _list(failures: Sequence[tuple[Node, Exception]]) -> str:
+    """Groups nodes by type and reason."""
+    groups: dict[str, list[str]] = {}
+    for node, error in failures:
+        reason = str(error).removeprefix(f"{node}: ")
+        groups.setdefault(f"{node.type}: {reason}", []).append(node.name)
+    lines = [
+        f"  {reason} ({len(names)} nodes: {', '.join(names[:8])}{', ...' if names[8:] else ''})"
+        for reason, names in groups.items()
+    ]
+    return "\n".join([f"{len(failures)} nodes of the model cannot be computed:", *lines])

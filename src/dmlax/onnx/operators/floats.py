@@ -1,0 +1,430 @@
+"""Operators on floats, integers and booleans.
+
+Sums, products, quotients and square roots of float32 are IEEE's on every backend, since what
+follows rounds them to 8 bits. Exponentials, reductions and products of matrices are XLA's own.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from dmlax._core import float_bits
+from dmlax.errors import UnsupportedError
+from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
+from dmlax.onnx.operators.values import as_known, device_dtype, integers, is_known, to_device
+from dmlax.onnx.operators.windows import Windows
+
+_BINARY = (7, 13, 14)
+_DTYPES = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
+}
+
+
+def _is_float32(*values: Any) -> bool:
+    return all(np.dtype(value.dtype) == np.float32 for value in values)
+
+
+def _binary(
+    on_host: Callable[..., Any],
+    on_device: Callable[..., Any],
+    of_float32: Callable[..., Any] | None = None,
+) -> Callable[..., Any]:
+    """A function of two broadcast operands: NumPy's, JAX's, and for float32 the IEEE one."""
+
+    def compute(a: Tensor, b: Tensor, /) -> Any:
+        if is_known(a) and is_known(b):
+            with np.errstate(all="ignore"):
+                return as_known(on_host(a, b), np.result_type(a.dtype, b.dtype))
+        a, b = to_device(a), to_device(b)
+        if of_float32 is not None and _is_float32(a, b):
+            return of_float32(*_align(a, b))
+        return on_device(*_align(a, b))
+
+    return compute
+
+
+def _align(a: Any, b: Any) -> tuple[Any, Any]:
+    """Gives both one rank, as JAX's strict modes want."""
+    rank = max(a.ndim, b.ndim)
+    return tuple(x.reshape((1,) * (rank - x.ndim) + x.shape) for x in (a, b))
+
+
+def multiply(a: Any, b: Any) -> Any:
+    """The IEEE product of any float32, which a sum with -0 leaves as it is."""
+    return float_bits.fma(a, b, jnp.float32(-0.0))
+
+
+def divide(a: Any, b: Any) -> Any:
+    """The IEEE quotient of any float32."""
+    a, b = jnp.broadcast_arrays(a, b)
+    x, y = float_bits.unpack(a), float_bits.unpack(b)
+    # Mantissas, as a compiler may make of a zero test a float's, which subnormals pass.
+    by_zero, by_infinity = y.mantissa == 0, float_bits.is_infinite(b)
+    usual = ~(by_zero | by_infinity | float_bits.is_nan(b))
+    value = jnp.abs(float_bits.divide(a, jnp.where(usual, b, jnp.float32(1))))
+    value = jnp.where(by_zero, jnp.float32(jnp.inf), jnp.where(by_infinity, jnp.float32(0), value))
+    undefined = (by_zero & (x.mantissa == 0)) | (by_infinity & float_bits.is_infinite(a))
+    undefined |= float_bits.is_nan(a) | float_bits.is_nan(b)
+    return jnp.where(undefined, jnp.float32(jnp.nan), _with_sign(value, x.negative ^ y.negative))
+
+
+def _with_sign(value: Any, negative: Any) -> Any:
+    bits = float_bits.raw_bits(value) | (negative.astype(jnp.uint32) << 31)
+    return lax.bitcast_convert_type(bits, jnp.float32)
+
+
+def _integer_quotient(a: Any, b: Any) -> Any:
+    """ONNX's quotient of integers, towards zero; of sizes, which are positive, the floor."""
+    if np.asarray(a).dtype == object or np.asarray(b).dtype == object:
+        return a // b
+    if np.dtype(a.dtype).kind == "f":
+        return a / b
+    return np.trunc(np.true_divide(a, b)).astype(a.dtype)
+
+
+_ARITHMETIC: tuple[tuple[str, Any, Any, Any], ...] = (
+    ("Add", np.add, jnp.add, float_bits.add),
+    ("Sub", np.subtract, jnp.subtract, float_bits.subtract),
+    ("Mul", np.multiply, jnp.multiply, multiply),
+    ("Div", _integer_quotient, lambda a, b: lax.div(*jnp.broadcast_arrays(a, b)), divide),
+)
+_COMPARISONS: tuple[tuple[str, tuple[int, ...], Any, Any], ...] = (
+    ("Equal", (7, 11, 13, 19), np.equal, jnp.equal),
+    ("Greater", (7, 9, 13), np.greater, jnp.greater),
+    ("GreaterOrEqual", (12, 16), np.greater_equal, jnp.greater_equal),
+    ("Less", (7, 9, 13), np.less, jnp.less),
+    ("LessOrEqual", (12, 16), np.less_equal, jnp.less_equal),
+    ("And", (7,), np.logical_and, jnp.logical_and),
+    ("Or", (7,), np.logical_or, jnp.logical_or),
+    ("Xor", (7,), np.logical_xor, jnp.logical_xor),
+)
+for _op, _host, _device, _ieee in _ARITHMETIC:
+    operator(_op, *_BINARY)(_binary(_host, _device, _ieee))
+for _op, _versions, _host, _device in _COMPARISONS:
+    operator(_op, *_versions)(_binary(_host, _device))
+
+
+def _unary(function: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A function of one tensor on the device."""
+
+    def compute(x: Tensor, /) -> Any:
+        return function(to_device(x))
+
+    return compute
+
+
+def _negative(x: Any) -> Any:
+    return -x
+
+
+_UNARY: tuple[tuple[str, tuple[int, ...], Callable[[Any], Any]], ...] = (
+    ("Abs", (6, 13), jnp.abs),
+    ("Ceil", (6, 13), jnp.ceil),
+    ("Cos", (7, 22), jnp.cos),
+    ("Erf", (9, 13), jax.scipy.special.erf),
+    ("Exp", (6, 13), jnp.exp),
+    ("Floor", (6, 13), jnp.floor),
+    ("Log", (6, 13), jnp.log),
+    ("Neg", (6, 13), _negative),
+    ("Reciprocal", (6, 13), lambda x: divide(jnp.ones_like(x), x)),
+    ("Relu", (6, 13, 14), lambda x: jnp.where(x > 0, x, jnp.zeros_like(x))),
+    ("Round", (11, 22), jnp.round),
+    ("Sigmoid", (6, 13), jax.nn.sigmoid),
+    ("Sign", (9, 13), jnp.sign),
+    ("Sin", (7, 22), jnp.sin),
+    ("Softplus", (1, 22), jax.nn.softplus),
+    ("Tanh", (6, 13), jnp.tanh),
+    ("IsNaN", (9, 13, 20), jnp.isnan),
+)
+for _op, _versions, _function in _UNARY:
+    operator(_op, *_versions)(_unary(_function))
+
+
+@operator("Not", 1)
+def logical_not(x: Tensor, /) -> Any:
+    """Negates booleans."""
+    return np.logical_not(x) if is_known(x) else jnp.logical_not(x)
+
+
+@operator("Sqrt", 6, 13)
+def sqrt(x: Tensor, /) -> Any:
+    """The IEEE square root: XLA's estimate and its neighbours, of which integers take one."""
+    if is_known(x):
+        with np.errstate(all="ignore"):
+            return np.sqrt(x)
+    return float_bits.sqrt(x) if _is_float32(x) else jnp.sqrt(x)
+
+
+@operator("Pow", 7, 12, 13, 15)
+def power(x: Tensor, exponent: Parameter, /) -> Any:
+    """Raises to a power; a square is a product."""
+    if is_known(x) and is_known(exponent):
+        return np.power(x, exponent).astype(x.dtype)
+    if is_known(exponent) and exponent.size == 1 and float(exponent.ravel()[0]) == 2.0:
+        return multiply(x, x) if _is_float32(x) else x * x
+    x, exponent = _align(to_device(x), to_device(exponent))
+    return jnp.power(x, exponent.astype(x.dtype))
+
+
+@operator("HardSigmoid", 6, 22)
+def hard_sigmoid(x: Tensor, /, *, alpha: float = 0.2, beta: float = 0.5) -> Any:
+    """max(min(alpha x + beta, 1), 0), the product and the sum each rounded."""
+    x = to_device(x)
+    scaled = multiply(x, jnp.full(x.shape, alpha, x.dtype))
+    line = float_bits.add(scaled, jnp.full(x.shape, beta, x.dtype))
+    return jnp.clip(line, 0, 1)
+
+
+@operator("HardSwish", 14, 22)
+def hard_swish(x: Tensor, /) -> Any:
+    """X times its hard sigmoid of slope 1/6."""
+    x = to_device(x)
+    return multiply(x, hard_sigmoid(x, alpha=1 / 6, beta=0.5))
+
+
+@operator("LeakyRelu", 6, 16)
+def leaky_relu(x: Tensor, /, *, alpha: float = 0.01) -> Any:
+    """X, or alpha x below 0."""
+    x = to_device(x)
+    return jnp.where(x >= 0, x, multiply(x, jnp.full(x.shape, alpha, x.dtype)))
+
+
+@operator("Gelu", 20)
+@operator("Gelu", 1, domain="com.microsoft")
+def gelu(x: Tensor, /, *, approximate: str = "none") -> Any:
+    """The Gaussian error linear unit."""
+    return jax.nn.gelu(to_device(x), approximate=approximate == "tanh")
+
+
+@operator("Clip", 11, 12, 13)
+def clip(x: Tensor, lowest: Parameter | None = None, highest: Parameter | None = None, /) -> Any:
+    """Limits values from below, then from above."""
+    if lowest is not None:
+        x = maximum(x, lowest)
+    return x if highest is None else minimum(x, highest)
+
+
+@operator("Clip", 6)
+def clip_by_attribute(x: Tensor, /, *, max: float = math.inf, min: float = -math.inf) -> Any:
+    """Limits values."""
+    return jnp.clip(to_device(x), min, max)
+
+
+def _reduced(on_host: Any, on_device: Any) -> Callable[..., Any]:
+    pair = _binary(on_host, on_device)
+
+    def compute(*inputs: Tensor) -> Any:
+        return functools.reduce(pair, inputs)
+
+    return compute
+
+
+minimum, maximum = _reduced(np.minimum, jnp.minimum), _reduced(np.maximum, jnp.maximum)
+operator("Min", 8, 12, 13)(minimum)
+operator("Max", 8, 12, 13)(maximum)
+
+
+@operator("Where", 9, 16)
+def where(condition: Tensor, x: Tensor, y: Tensor, /) -> Any:
+    """Chooses elements."""
+    if all(map(is_known, (condition, x, y))):
+        return np.where(condition, x, y)
+    arrays = [to_device(each) for each in (condition, x, y)]
+    return jnp.where(*jnp.broadcast_arrays(*arrays))
+
+
+@operator("Cast", 6, 9, 13, 19, 21, 23, 24, 25, 28)
+def cast(x: Tensor, /, *, to: int, saturate: int = 1, round_mode: str = "up") -> Any:
+    """Converts to another dtype; floats are truncated towards zero."""
+    if to not in _DTYPES:
+        raise UnsupportedError(f"its data type {to} is not known")
+    dtype = np.dtype(_DTYPES[to])
+    if is_known(x):
+        is_size = x.dtype == object and dtype.kind in "iu"
+        return x if is_size else x.astype(dtype)
+    return x.astype(device_dtype(dtype))
+
+
+@operator("MatMul", 1, 9, 13)
+def matrix_product(a: Tensor, b: Tensor, /) -> Any:
+    """Multiplies matrices, in float32 throughout."""
+    return jnp.matmul(to_device(a), to_device(b), precision=lax.Precision.HIGHEST)
+
+
+@operator("Gemm", 7, 9, 11, 13)
+def gemm(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    /,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+) -> Any:
+    """Multiplies matrices and adds a third."""
+    a, b = to_device(a), to_device(b)
+    left, right = a.T if transA else a, b.T if transB else b
+    product = alpha * jnp.matmul(left, right, precision=lax.Precision.HIGHEST)
+    if c is None:
+        return product
+    return jnp.add(*_align(product, beta * to_device(c)))
+
+
+@operator("Conv", 1, 11, 22)
+def convolution(
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None = None,
+    /,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: tuple[int, ...] | None = None,
+    group: int = 1,
+    kernel_shape: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Any:
+    """Convolves floats."""
+    image, filter = to_device(x), to_device(w)
+    count = image.ndim - 2
+    sizes, kernel = list(image.shape[2:]), filter.shape[2:]
+    start, end = Windows(auto_pad, dilations, kernel, pads, strides).padding(sizes, kernel)
+    result = lax.conv_general_dilated(
+        image,
+        filter,
+        strides or (1,) * count,
+        list(zip(start, end, strict=True)),
+        rhs_dilation=dilations,
+        feature_group_count=group,
+        precision=lax.Precision.HIGHEST,
+    )
+    return result if bias is None else result + to_device(bias).reshape(1, -1, *(1,) * count)
+
+
+@operator("Softmax", 13)
+def softmax(x: Tensor, /, *, axis: int = -1) -> Any:
+    """The exponentials divided by their sum."""
+    return jax.nn.softmax(to_device(x), axis=axis)
+
+
+@operator("Softmax", 1, 11)
+def softmax_of_matrix(x: Tensor, /, *, axis: int = 1) -> Any:
+    """The same over every axis from one on."""
+    x = to_device(x)
+    rows = x.reshape((math.prod(x.shape[:axis]), -1))
+    return jax.nn.softmax(rows, axis=-1).reshape(x.shape)
+
+
+@operator("LayerNormalization", 17)
+def layer_normalization(
+    x: Tensor,
+    scale: Tensor,
+    bias: Tensor | None = None,
+    /,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+) -> Any:
+    """Normalizes the axes from one on."""
+    x = to_device(x)
+    axes = tuple(range(axis % x.ndim, x.ndim))
+    mean = x.mean(axes, keepdims=True)
+    centred = x - mean
+    deviation = jnp.sqrt((centred * centred).mean(axes, keepdims=True) + epsilon)
+    scaled = jnp.multiply(*_align(centred / deviation, to_device(scale)))
+    return scaled if bias is None else jnp.add(*_align(scaled, to_device(bias)))
+
+
+@operator("BatchNormalization", 9, 14, 15)
+def batch_normalization(
+    x: Tensor,
+    scale: Tensor,
+    bias: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    /,
+    *,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    training_mode: int = 0,
+) -> Any:
+    """Normalizes channels by statistics of the file."""
+    if training_mode:
+        raise UnsupportedError("training_mode is 1, expected 0")
+    x = to_device(x)
+    parameters = [to_device(each) for each in (scale, bias, mean, variance)]
+    shape = (1, -1) + (1,) * (x.ndim - 2)
+    scale, bias, mean, variance = (each.reshape(shape) for each in parameters)
+    return (x - mean) / jnp.sqrt(variance + epsilon) * scale + bias
+
+
+def _reduction(on_host: Any, on_device: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """A reduction whose axes are an attribute, and one whose axes are an input."""
+
+    def by_attribute(
+        x: Tensor, /, *, axes: tuple[int, ...] | None = None, keepdims: int = 1
+    ) -> Any:
+        function = on_host if is_known(x) else on_device
+        return (
+            np.asarray(function(x, axis=axes, keepdims=bool(keepdims)))
+            if is_known(x)
+            else function(x, axis=axes, keepdims=bool(keepdims))
+        )
+
+    def by_input(
+        x: Tensor,
+        axes: Known | None = None,
+        /,
+        *,
+        keepdims: int = 1,
+        noop_with_empty_axes: int = 0,
+    ) -> Any:
+        given = () if axes is None else tuple(integers(axes))
+        if not given and noop_with_empty_axes:
+            return x
+        return by_attribute(x, axes=given or None, keepdims=keepdims)
+
+    return by_attribute, by_input
+
+
+_REDUCTIONS: tuple[tuple[str, tuple[int, ...], tuple[int, ...], Any, Any], ...] = (
+    ("ReduceMean", (1, 11, 13), (18,), np.mean, jnp.mean),
+    ("ReduceSum", (1, 11), (13,), np.sum, jnp.sum),
+    ("ReduceMax", (1, 11, 12, 13), (18, 20), np.max, jnp.max),
+    ("ReduceMin", (1, 11, 12, 13), (18, 20), np.min, jnp.min),
+    ("ReduceProd", (1, 11, 13), (18,), np.prod, jnp.prod),
+)
+for _op, _attribute, _input, _host, _device in _REDUCTIONS:
+    _by_attribute, _by_input = _reduction(_host, _device)
+    operator(_op, *_attribute)(_by_attribute)
+    operator(_op, *_input)(_by_input)
+
+
+@operator("ArgMax", 1, 11, 12, 13)
+def arg_max(x: Tensor, /, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Any:
+    """The index of the largest element."""
+    if select_last_index:
+        raise UnsupportedError("select_last_index is 1, expected 0")
+    return jnp.argmax(to_device(x), axis=axis, keepdims=bool(keepdims)).astype(
+        device_dtype(np.int64)
+    )

@@ -1,0 +1,425 @@
+"""Operators that move elements: of any dtype, without widening, known values on the host."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from dmlax.errors import UnsupportedError
+from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
+from dmlax.onnx.operators.values import (
+    as_known,
+    device_dtype,
+    integers,
+    is_known,
+    numpy_of,
+    sizes_array,
+    to_device,
+)
+
+
+@operator("Identity", 1, 13, 14, 16, 19, 21, 23, 24, 25)
+def copy(x: Tensor, /) -> Any:
+    """Returns the input."""
+    return x
+
+
+@operator("Dropout", 7, 10)
+def drop_nothing_by_attribute(x: Tensor, /, *, ratio: float = 0.5) -> Any:
+    """Returns the input, as in inference."""
+    return x
+
+
+@operator("Dropout", 12, 13, 22)
+def drop_nothing(
+    x: Tensor, rate: Parameter | None = None, mode: Known | None = None, /, *, seed: int = 0
+) -> Any:
+    """Returns the input, as in inference."""
+    if mode is not None and mode.any():
+        raise UnsupportedError("training_mode is true, expected false")
+    return x
+
+
+@operator("Reshape", 5, 13, 14, 19, 21, 23, 24, 25)
+def reshape(x: Tensor, shape: Known, /, *, allowzero: int = 0) -> Any:
+    """Reshapes; a size 0 is the input's, and -1 whatever is left."""
+    wanted = integers(shape)
+    if not allowzero:
+        wanted = [
+            x.shape[axis] if isinstance(size, int) and size == 0 else size
+            for axis, size in enumerate(wanted)
+        ]
+    return _reshape(x, wanted)
+
+
+def _reshape(x: Any, wanted: list[Any]) -> Any:
+    if any(isinstance(size, int) and size == -1 for size in wanted):
+        rest = math.prod(size for size in wanted if not (isinstance(size, int) and size == -1))
+        total = math.prod(x.shape)
+        left = total // rest if rest is not None and not _is_zero(rest) else 0
+        wanted = [left if isinstance(size, int) and size == -1 else size for size in wanted]
+    return x.reshape(tuple(wanted))
+
+
+def _is_zero(size: Any) -> bool:
+    return isinstance(size, int) and size == 0
+
+
+@operator("Flatten", 1, 9, 11, 13, 21, 23, 24, 25)
+def flatten(x: Tensor, /, *, axis: int = 1) -> Any:
+    """Reshapes to a matrix."""
+    axis = axis + len(x.shape) if axis < 0 else axis
+    return x.reshape((math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
+
+
+@operator("Transpose", 1, 13, 21, 23, 24, 25)
+def transpose(x: Tensor, /, *, perm: tuple[int, ...] | None = None) -> Any:
+    """Permutes axes."""
+    return x.transpose(perm)
+
+
+@operator("Squeeze", 1, 11)
+def squeeze_by_attribute(x: Tensor, /, *, axes: tuple[int, ...] | None = None) -> Any:
+    """Drops axes of size 1."""
+    return numpy_of(x).squeeze(x, axis=axes)
+
+
+@operator("Squeeze", 13, 21, 23, 24, 25)
+def squeeze(x: Tensor, axes: Known | None = None, /) -> Any:
+    """Drops axes of size 1."""
+    return squeeze_by_attribute(x, axes=None if axes is None else tuple(integers(axes)))
+
+
+@operator("Unsqueeze", 1, 11)
+def unsqueeze_by_attribute(x: Tensor, /, *, axes: tuple[int, ...]) -> Any:
+    """Adds axes of size 1."""
+    return numpy_of(x).expand_dims(x, tuple(axes))
+
+
+@operator("Unsqueeze", 13, 21, 23, 24, 25)
+def unsqueeze(x: Tensor, axes: Known, /) -> Any:
+    """Adds axes of size 1."""
+    return unsqueeze_by_attribute(x, axes=tuple(integers(axes)))
+
+
+@operator("Concat", 4, 11, 13)
+def concatenate(*inputs: Tensor, axis: int) -> Any:
+    """Concatenates along an axis."""
+    if all(map(is_known, inputs)):
+        return np.concatenate(inputs, axis=axis)
+    return jnp.concatenate([to_device(x) for x in inputs], axis=axis)
+
+
+@operator("Split", 2, 11)
+def split_by_attribute(
+    x: Tensor, /, *, axis: int = 0, split: tuple[int, ...] | None = None, output_count: int
+) -> Any:
+    """Splits along an axis."""
+    size = x.shape[axis]
+    lengths = split or (size // output_count,) * output_count
+    starts = [sum(lengths[:i]) for i in range(len(lengths))]
+    return tuple(
+        x[(slice(None),) * (axis % len(x.shape)) + (slice(start, start + length),)]
+        for start, length in zip(starts, lengths, strict=True)
+    )
+
+
+@operator("Split", 13, 18)
+def split(
+    x: Tensor,
+    lengths: Known | None = None,
+    /,
+    *,
+    axis: int = 0,
+    num_outputs: int | None = None,
+    output_count: int,
+) -> Any:
+    """Splits along an axis; without lengths as evenly as it goes."""
+    if lengths is not None:
+        parts = tuple(integers(lengths))
+    else:
+        count, size = num_outputs or output_count, x.shape[axis]
+        each = -(-size // count)
+        parts = (each,) * (count - 1) + (size - each * (count - 1),)
+    return split_by_attribute(x, axis=axis, split=parts, output_count=len(parts))
+
+
+@operator("Slice", 1)
+def slice_by_attribute(
+    x: Tensor,
+    /,
+    *,
+    axes: tuple[int, ...] | None = None,
+    ends: tuple[int, ...],
+    starts: tuple[int, ...],
+) -> Any:
+    """Takes a range of some axes."""
+    return _slice(x, list(starts), list(ends), axes, None)
+
+
+@operator("Slice", 10, 11, 13)
+def slice_(
+    x: Tensor,
+    starts: Known,
+    ends: Known,
+    axes: Known | None = None,
+    steps: Known | None = None,
+    /,
+) -> Any:
+    """Takes a range of some axes, with a step."""
+    given = [None if each is None else integers(each) for each in (axes, steps)]
+    return _slice(x, integers(starts), integers(ends), *given)
+
+
+def _slice(x: Any, starts: list[Any], ends: list[Any], axes: Any, steps: Any) -> Any:
+    index: list[Any] = [slice(None)] * len(x.shape)
+    for place, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        axis = place if axes is None else axes[place]
+        step = 1 if steps is None else steps[place]
+        index[axis] = _range(start, end, step, x.shape[axis])
+    return x[tuple(index)]
+
+
+def _range(start: Any, end: Any, step: int, size: Any) -> slice:
+    """ONNX's range as Python's: an end below every index becomes None."""
+    far = 1 << 30
+    if step < 0 and isinstance(end, int) and isinstance(size, int) and end < -size:
+        end = None
+    if isinstance(start, int) and abs(start) >= far:
+        start = None if (start > 0) == (step < 0) or start < 0 else size
+    if isinstance(end, int) and abs(end) >= far:
+        end = None
+    return slice(start, end, step)
+
+
+@operator("Gather", 1, 11, 13)
+def gather(x: Tensor, indices: Parameter, /, *, axis: int = 0) -> Any:
+    """Takes elements along an axis; an index outside of it gives 0."""
+    if is_known(x) and is_known(indices):
+        return as_known(np.take(x, indices.astype(np.int64), axis=axis), x.dtype)
+    if is_known(indices) and indices.ndim == 0:
+        return _take_one(x, int(indices), axis)
+    return jnp.take(to_device(x), to_device(indices), axis=axis, mode="fill", fill_value=0)
+
+
+def _take_one(x: Any, index: int, axis: int) -> Any:
+    return x[(slice(None),) * (axis % len(x.shape)) + (index,)]
+
+
+@operator("GatherElements", 11, 13)
+def gather_elements(x: Tensor, indices: Parameter, /, *, axis: int = 0) -> Any:
+    """Takes an element for each index along an axis."""
+    found = jnp.take_along_axis(
+        to_device(x), to_device(indices), axis=axis, mode="fill", fill_value=0
+    )
+    return found
+
+
+@operator("GatherND", 11, 12, 13)
+def gather_nd(x: Tensor, indices: Parameter, /, *, batch_dims: int = 0) -> Any:
+    """Takes slices at coordinates; a coordinate outside gives 0."""
+    if batch_dims:
+        raise UnsupportedError(f"batch_dims is {batch_dims}, expected 0")
+    places = tuple(jnp.moveaxis(to_device(indices), -1, 0))
+    return to_device(x).at[places].get(mode="fill", fill_value=0)
+
+
+@operator("ScatterND", 11, 13, 16, 18)
+def scatter_nd(
+    x: Tensor, indices: Parameter, updates: Tensor, /, *, reduction: str = "none"
+) -> Any:
+    """Writes slices at coordinates; one outside is dropped."""
+    places = tuple(jnp.moveaxis(to_device(indices), -1, 0))
+    at = to_device(x).at[places]
+    ways = {"none": "set", "add": "add", "mul": "multiply", "min": "min", "max": "max"}
+    if reduction not in ways:
+        raise UnsupportedError(f"reduction is {reduction!r}, expected one of {', '.join(ways)}")
+    return getattr(at, ways[reduction])(to_device(updates), mode="drop")
+
+
+@operator("Expand", 8, 13)
+def expand(x: Tensor, shape: Known, /) -> Any:
+    """Broadcasts to a shape, and the shape to the input's."""
+    wanted, own = integers(shape), list(x.shape)
+    rank = max(len(wanted), len(own))
+    wanted, own = ([1] * (rank - len(sizes)) + sizes for sizes in (wanted, own))
+    sizes = [a if isinstance(b, int) and b == 1 else b for a, b in zip(own, wanted, strict=True)]
+    return numpy_of(x).broadcast_to(x, tuple(sizes))
+
+
+@operator("Tile", 6, 13)
+def tile(x: Tensor, repeats: Known, /) -> Any:
+    """Repeats the tensor along each axis."""
+    return numpy_of(x).tile(x, tuple(integers(repeats)))
+
+
+@operator("Pad", 11, 13, 18, 19, 21, 23, 24, 25)
+def pad(
+    x: Tensor,
+    pads: Known,
+    value: Parameter | None = None,
+    axes: Known | None = None,
+    /,
+    *,
+    mode: str = "constant",
+) -> Any:
+    """Pads axes at their start and end; a negative count takes elements away."""
+    sizes = integers(pads)
+    half, rank = len(sizes) // 2, len(x.shape)
+    places = range(rank) if axes is None else [axis % rank for axis in integers(axes)]
+    widths: list[tuple[int, int]] = [(0, 0)] * rank
+    for axis, start, end in zip(places, sizes[:half], sizes[half:], strict=True):
+        widths[axis] = (start, end)
+    modes = {"constant": "constant", "edge": "edge", "reflect": "reflect", "wrap": "wrap"}
+    if mode not in modes:
+        raise UnsupportedError(f"mode is {mode!r}, expected one of {', '.join(modes)}")
+    x = x[tuple(slice(max(-a, 0), -b if b < 0 else None) for a, b in widths)]
+    grown = [(max(a, 0), max(b, 0)) for a, b in widths]
+    xp = numpy_of(x, value)
+    x = x if xp is np else to_device(x)
+    if mode != "constant":
+        return xp.pad(x, grown, mode=modes[mode])
+    fill = 0 if value is None else value.reshape(())
+    return xp.pad(x, grown, constant_values=fill)
+
+
+@operator("Shape", 1, 13)
+def shape_of(x: Tensor, /) -> Any:
+    """The sizes, known while a program is traced."""
+    return sizes_array(x.shape)
+
+
+@operator("Shape", 15, 19, 21, 23, 24, 25)
+def shape_between(x: Tensor, /, *, start: int = 0, end: int | None = None) -> Any:
+    """The sizes of some axes."""
+    return sizes_array(x.shape[start:end])
+
+
+@operator("Size", 1, 13, 19, 21, 23, 24, 25)
+def size_of(x: Tensor, /) -> Any:
+    """The number of elements."""
+    return sizes_array([math.prod(x.shape)]).reshape(())
+
+
+@operator("ConstantOfShape", 9, 20, 21, 23, 24, 25)
+def constant_of_shape(shape: Known, /, *, value: np.ndarray | None = None) -> Any:
+    """A tensor of one value."""
+    fill = np.zeros(1, np.float32) if value is None else value
+    sizes = tuple(integers(shape))
+    if all(isinstance(size, int) for size in sizes) and math.prod(sizes) <= 1 << 16:
+        return np.full(sizes, fill.reshape(())[()])
+    return jnp.full(sizes, fill.reshape(())[()], device_dtype(fill.dtype))
+
+
+@operator("Range", 11, 27)
+def range_(start: Known, limit: Known, delta: Known, /) -> Any:
+    """Numbers from a start to a limit."""
+    given: list[Any] = [each.reshape(())[()] for each in (start, limit, delta)]
+    if any(each.dtype == object for each in (start, limit, delta)):
+        return given[0] + jnp.arange(given[1] - given[0]) * given[2]
+    return np.arange(*given).astype(start.dtype)
+
+
+@operator("DepthToSpace", 1, 11, 13, 28)
+def depth_to_space(x: Tensor, /, *, blocksize: int, mode: str = "DCR") -> Any:
+    """Moves channels into space."""
+    n, c, h, w = x.shape
+    b = blocksize
+    if mode == "DCR":
+        split = x.reshape((n, b, b, c // (b * b), h, w)).transpose((0, 3, 4, 1, 5, 2))
+    else:
+        split = x.reshape((n, c // (b * b), b, b, h, w)).transpose((0, 1, 4, 2, 5, 3))
+    return split.reshape((n, c // (b * b), h * b, w * b))
+
+
+@operator("SpaceToDepth", 1, 13, 28)
+def space_to_depth(x: Tensor, /, *, blocksize: int) -> Any:
+    """Moves space into channels."""
+    n, c, h, w = x.shape
+    b = blocksize
+    split = x.reshape((n, c, h // b, b, w // b, b)).transpose((0, 3, 5, 1, 2, 4))
+    return split.reshape((n, c * b * b, h // b, w // b))
+
+
+@operator("Resize", 10)
+def resize_10(x: Tensor, scales: Known, /, *, mode: str = "nearest") -> Any:
+    """Repeats elements."""
+    return _resize_nearest(x, scales, None, mode, "asymmetric", "floor")
+
+
+@operator("Resize", 11, 13, 18, 19)
+def resize(
+    x: Tensor,
+    roi: Parameter | None = None,
+    scales: Known | None = None,
+    sizes: Known | None = None,
+    /,
+    *,
+    antialias: int = 0,
+    axes: tuple[int, ...] | None = None,
+    coordinate_transformation_mode: str = "half_pixel",
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0,
+    extrapolation_value: float = 0.0,
+    keep_aspect_ratio_policy: str = "stretch",
+    mode: str = "nearest",
+    nearest_mode: str = "round_prefer_floor",
+) -> Any:
+    """Takes the nearest elements, on 8 bits too."""
+    if antialias or axes is not None or keep_aspect_ratio_policy != "stretch":
+        raise UnsupportedError("antialias, axes and keep_aspect_ratio_policy are not known")
+    scales = None if scales is None or scales.size == 0 else scales
+    return _resize_nearest(x, scales, sizes, mode, coordinate_transformation_mode, nearest_mode)
+
+
+@operator("Upsample", 9, 10)
+def upsample(x: Tensor, scales: Known, /, *, mode: str = "nearest") -> Any:
+    """Repeats elements."""
+    return _resize_nearest(x, scales, None, mode, "asymmetric", "floor")
+
+
+def _resize_nearest(
+    x: Any, scales: Any, sizes: Any, mode: str, transformation: str, rounding: str
+) -> Any:
+    if mode != "nearest":
+        raise UnsupportedError(f"mode is {mode!r}, expected 'nearest'")
+    for axis in range(len(x.shape)):
+        size = x.shape[axis]
+        if sizes is not None:
+            new = integers(sizes)[axis]
+            scale = None if new is size else new / size
+        else:
+            scale = float(np.asarray(scales).ravel()[axis])
+            new = size if scale == 1 else math.floor(size * scale)
+        if scale is None or scale == 1:
+            continue
+        places = _nearest(int(new), int(size), np.float32(scale), transformation, rounding)
+        x = numpy_of(x).take(x, places, axis=axis)
+    return x
+
+
+def _nearest(
+    new: int, size: int, scale: np.float32, transformation: str, rounding: str
+) -> np.ndarray:
+    """The element that each output takes."""
+    x, one, half = np.arange(new, dtype=np.float32), np.float32(1), np.float32(0.5)
+    ways: dict[str, Callable[[], np.ndarray]] = {
+        "asymmetric": lambda: x / scale,
+        "half_pixel": lambda: (x + half) / scale - half,
+        "half_pixel_symmetric": lambda: (x + half) / scale - half,
+        "pytorch_half_pixel": lambda: (x + half) / scale - half if new > 1 else x * 0,
+        "align_corners": lambda: x * np.float32(size - 1) / np.float32(max(new - 1, 1)),
+    }
+    roundings: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+        "floor": np.floor,
+        "ceil": np.ceil,
+        "round_prefer_floor": lambda value: np.ceil(value - half),
+        "round_prefer_ceil": lambda value: np.floor(value + half),
+    }
+    if transformation not in ways or rounding not in roundings:
+        raise UnsupportedError(f"{transformation!r} with {rounding!r} is not known")
+    places = roundings[rounding](ways[transformation]() * one)
+    found: np.ndarray = np.clip(places, 0, size - 1).astype(np.int32)
+    return found

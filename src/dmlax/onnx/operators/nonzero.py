@@ -1,0 +1,34 @@
+"""NonZero, whose output has a static size and a count."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+import dmlax
+from dmlax.errors import UnsupportedError
+from dmlax.onnx.operators.table import Tensor, operator
+from dmlax.onnx.operators.values import device_dtype, is_known
+
+OUTSIDE = np.iinfo(np.int32).max
+"""The index in the rows after the count: Gather reads 0 there, and Scatter drops its writes."""
+
+
+class Counted:
+    """Coordinates, and how many of them there are."""
+
+    def __init__(self, coordinates: Any, count: Any) -> None:
+        self.coordinates = coordinates
+        self.count = count
+
+
+@operator("NonZero", 9, 13)
+def nonzero(x: Tensor, /, *, nonzero_size: int | None) -> Any:
+    """The coordinates of the nonzero elements, an axis each row."""
+    if is_known(x):
+        return np.stack(np.nonzero(x)).astype(np.int64)
+    if nonzero_size is None:
+        raise UnsupportedError("it needs a size: give nonzero_size")
+    found = dmlax.nonzero_coordinates(x, size=nonzero_size, fill_value=OUTSIDE)
+    coordinates = jnp.moveaxis(found.coordinates, -1, 0).astype(device_dtype(np.int64))
+    return Counted(coordinates, found.count)

@@ -1,0 +1,104 @@
+"""Pooling of floats, and of 8 bits where it moves elements."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+import dmlax
+from dmlax.errors import UnsupportedError
+from dmlax.onnx.operators.table import Tensor, operator
+from dmlax.onnx.operators.values import to_device
+from dmlax.onnx.operators.windows import Windows
+
+_FORMS = (1, 8, 10, 11, 12, 22)
+
+
+@operator("MaxPool", *_FORMS)
+def max_pool(
+    x: Tensor,
+    /,
+    *,
+    kernel_shape: tuple[int, ...],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    channels_last: int = 0,
+    dilations: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None,
+    storage_order: int = 0,
+    strides: tuple[int, ...] | None = None,
+    output_count: int,
+) -> Any:
+    """Takes the largest element of each window."""
+    if output_count != 1:
+        raise UnsupportedError("its second output, the indices, is not computed")
+    x = to_device(x)
+    windows = Windows(auto_pad, dilations, kernel_shape, pads, strides)
+    options = windows.of_pool(x, bool(ceil_mode), bool(channels_last))
+    if x.dtype.name in ("int8", "uint8"):
+        return dmlax.max_pooling(x, **options)
+    return _reduce_windows(x, options, lax.max, -jnp.inf)
+
+
+@operator("AveragePool", 1, 7, 10, 11, 19, 22)
+def average_pool(
+    x: Tensor,
+    /,
+    *,
+    kernel_shape: tuple[int, ...],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    count_include_pad: int = 0,
+    dilations: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Any:
+    """Averages windows of floats."""
+    x = to_device(x)
+    windows = Windows(auto_pad, dilations, kernel_shape, pads, strides)
+    options = windows.of_pool(x, bool(ceil_mode), False)
+    total = _reduce_windows(x, options, lax.add, 0.0)
+    counted = jnp.ones_like(x)
+    if count_include_pad:  # but not what ceil_mode adds
+        start, end = windows.padding(list(x.shape[2:]), kernel_shape)
+        widths = [(0, 0), (0, 0), *zip(start, end, strict=True)]
+        counted = jnp.pad(counted, widths, constant_values=1)
+        beyond = [
+            total - size for total, size in zip(_padded(x, options), counted.shape[2:], strict=True)
+        ]
+        options |= {"start_padding": (0,) * len(beyond), "end_padding": tuple(beyond)}
+    return total / _reduce_windows(counted, options, lax.add, 0.0)
+
+
+def _padded(x: Any, options: dict[str, Any]) -> list[Any]:
+    ends = zip(x.shape[2:], options["start_padding"], options["end_padding"], strict=True)
+    return [sum(each) for each in ends]
+
+
+def _reduce_windows(x: Any, options: dict[str, Any], way: Any, start: float) -> Any:
+    count = x.ndim - 2
+    pads = zip(options["start_padding"], options["end_padding"], strict=True)
+    return lax.reduce_window(
+        x,
+        np.asarray(start, x.dtype),
+        way,
+        (1, 1, *options["window_size"]),
+        (1, 1, *(options["strides"] or (1,) * count)),
+        [(0, 0), (0, 0), *pads],
+        window_dilation=(1, 1, *(options["dilations"] or (1,) * count)),
+    )
+
+
+@operator("GlobalAveragePool", 1, 22)
+def global_average_pool(x: Tensor, /) -> Any:
+    """Averages each channel of floats."""
+    x = to_device(x)
+    return x.mean(tuple(range(2, x.ndim)), keepdims=True)
+
+
+@operator("GlobalMaxPool", 1, 22)
+def global_max_pool(x: Tensor, /) -> Any:
+    """Takes the largest element of each channel."""
+    x = to_device(x)
+    return x.max(tuple(range(2, x.ndim)), keepdims=True)

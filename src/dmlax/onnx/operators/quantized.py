@@ -1,0 +1,476 @@
+"""Quantized operators: the family's functions, with ONNX's operands and attributes."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+import dmlax
+from dmlax._core.requantize import Arithmetic
+from dmlax.onnx.graph import MICROSOFT
+from dmlax.onnx.operators import tables
+from dmlax.onnx.operators.table import Parameter, Tensor, operator
+from dmlax.onnx.operators.windows import Windows, channels_first, channels_last
+
+_FORMS = (10, 13, 19, 21, 23, 24, 25, 28)
+
+
+@operator("QuantizeLinear", *_FORMS)
+@operator("QuantizeLinear", 1, domain=MICROSOFT)
+def quantize(
+    x: Tensor,
+    scale: Parameter,
+    zero_point: Parameter | None = None,
+    /,
+    *,
+    axis: int = 1,
+    saturate: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+    precision: int = 0,
+    arithmetic: Arithmetic,
+) -> Any:
+    """Rounds x / scale."""
+    _expect_no_blocks(block_size)
+    dtype = {0: np.uint8, 2: np.uint8, 3: np.int8}.get(output_dtype)
+    if dtype is None:
+        raise dmlax.UnsupportedError(f"output_dtype is {output_dtype}, expected int8 or uint8")
+    options: dict[str, Any] = {"axis": _axis(axis, scale, x), "arithmetic": arithmetic}
+    if zero_point is None:
+        options["output_dtype"] = dtype
+    return dmlax.element_wise_quantize_linear(x, scale, zero_point, **options)
+
+
+@operator("DequantizeLinear", *_FORMS)
+@operator("DequantizeLinear", 1, domain=MICROSOFT)
+def dequantize(
+    x: Tensor,
+    scale: Parameter,
+    zero_point: Parameter | None = None,
+    /,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+) -> Any:
+    """Multiplies x less its zero point by a scale."""
+    _expect_no_blocks(block_size)
+    return dmlax.element_wise_dequantize_linear(x, scale, zero_point, axis=_axis(axis, scale, x))
+
+
+def _axis(axis: int, scale: Any, x: Any) -> int | None:
+    """The axis of parameters along one, None where they are one value."""
+    return axis if scale.ndim == 1 and scale.shape[0] != 1 else None
+
+
+def _expect_no_blocks(block_size: int) -> None:
+    if block_size:
+        raise dmlax.UnsupportedError(f"block_size is {block_size}, expected 0")
+
+
+@operator("QLinearConv", 10)
+@operator("QLinearConv", 1, domain=MICROSOFT)
+def quantized_convolution(
+    x: Tensor,
+    x_scale: Parameter,
+    x_zero_point: Parameter,
+    w: Tensor,
+    w_scale: Parameter,
+    w_zero_point: Parameter,
+    y_scale: Parameter,
+    y_zero_point: Parameter,
+    bias: Tensor | None = None,
+    /,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: tuple[int, ...] | None = None,
+    group: int = 1,
+    kernel_shape: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+    channels_last: int = 0,
+    arithmetic: Arithmetic,
+) -> Any:
+    """Convolves and requantizes."""
+    windows = Windows(auto_pad, dilations, kernel_shape, pads, strides)
+    return dmlax.quantized_linear_convolution(
+        x,
+        w,
+        bias,
+        input_scale=x_scale,
+        filter_scale=_by_channel(w_scale),
+        output_scale=y_scale,
+        input_zero_point=x_zero_point,
+        filter_zero_point=_filter_zero_point(w, w_zero_point),
+        output_zero_point=y_zero_point,
+        arithmetic=arithmetic,
+        **windows.of_convolution(x, w, group, bool(channels_last)),
+    )
+
+
+@operator("ConvInteger", 10)
+def integer_convolution(
+    x: Tensor,
+    w: Tensor,
+    x_zero_point: Parameter | None = None,
+    w_zero_point: Parameter | None = None,
+    /,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: tuple[int, ...] | None = None,
+    group: int = 1,
+    kernel_shape: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Any:
+    """Convolves into int32."""
+    windows = Windows(auto_pad, dilations, kernel_shape, pads, strides)
+    return dmlax.convolution_integer(
+        x,
+        w,
+        input_zero_point=x_zero_point,
+        filter_zero_point=_filter_zero_point(w, w_zero_point),
+        **windows.of_convolution(x, w, group, False),
+    )
+
+
+def _filter_zero_point(w: Any, zero_point: Any) -> Any:
+    """A filter's zero point, which a prepared filter holds."""
+    if isinstance(w, dmlax.PreparedFilter) or zero_point is None:
+        return None
+    return _by_channel(zero_point)
+
+
+def _by_channel(parameter: Any) -> Any:
+    return parameter.reshape(()) if parameter.shape == (1,) else parameter
+
+
+@operator("QLinearMatMul", 10, 21)
+def quantized_matrix_product(
+    a: Tensor,
+    a_scale: Parameter,
+    a_zero_point: Parameter,
+    b: Tensor,
+    b_scale: Parameter,
+    b_zero_point: Parameter,
+    y_scale: Parameter,
+    y_zero_point: Parameter,
+    /,
+    *,
+    arithmetic: Arithmetic,
+) -> Any:
+    """Multiplies matrices and requantizes."""
+    return dmlax.quantized_linear_matrix_multiply(
+        a,
+        b,
+        a_scale=_row(a_scale),
+        b_scale=b_scale,
+        output_scale=_row(y_scale),
+        a_zero_point=_row(a_zero_point),
+        b_zero_point=_matrix_zero_point(b, b_zero_point),
+        output_zero_point=_row(y_zero_point),
+        arithmetic=arithmetic,
+    )
+
+
+def _row(parameter: Any) -> Any:
+    """ONNX's parameters of a and of the output that are a vector have one value a row."""
+    return parameter[:, None] if parameter.ndim == 1 and parameter.shape[0] != 1 else parameter
+
+
+def _matrix_zero_point(b: Any, zero_point: Any) -> Any:
+    return None if type(b).__name__ == "PreparedMatrix" else zero_point
+
+
+@operator("MatMulInteger", 10)
+def integer_matrix_product(
+    a: Tensor,
+    b: Tensor,
+    a_zero_point: Parameter | None = None,
+    b_zero_point: Parameter | None = None,
+    /,
+) -> Any:
+    """Multiplies matrices into int32."""
+    return dmlax.matrix_multiply_integer(
+        a,
+        b,
+        a_zero_point=None if a_zero_point is None else _row(a_zero_point),
+        b_zero_point=_matrix_zero_point(b, b_zero_point),
+    )
+
+
+@operator("MatMulIntegerToFloat", 1, domain=MICROSOFT)
+def integer_matrix_product_to_float(
+    a: Tensor,
+    b: Tensor,
+    a_scale: Parameter,
+    b_scale: Parameter,
+    a_zero_point: Parameter | None = None,
+    b_zero_point: Parameter | None = None,
+    bias: Tensor | None = None,
+    /,
+    *,
+    arithmetic: Arithmetic,
+) -> Any:
+    """Multiplies matrices, and the result by both scales."""
+    return dmlax.matrix_multiply_integer_to_float(
+        a,
+        b,
+        bias,
+        a_scale=a_scale,
+        b_scale=b_scale,
+        a_zero_point=a_zero_point,
+        b_zero_point=_matrix_zero_point(b, b_zero_point),
+        arithmetic=arithmetic,
+    )
+
+
+@operator("DynamicQuantizeMatMul", 1, domain=MICROSOFT)
+def dynamically_quantized_matrix_product(
+    a: Tensor,
+    b: Tensor,
+    b_scale: Parameter,
+    b_zero_point: Parameter | None = None,
+    bias: Tensor | None = None,
+    /,
+    *,
+    arithmetic: Arithmetic,
+) -> Any:
+    """Quantizes a by its own range, and multiplies."""
+    quantized, scale, zero_point = dmlax.dynamic_quantize_linear(a, arithmetic=arithmetic)
+    operands = (quantized, b, scale, b_scale, zero_point, b_zero_point, bias)
+    return integer_matrix_product_to_float(*operands, arithmetic=arithmetic)
+
+
+@operator("QGemm", 1, domain=MICROSOFT)
+def quantized_gemm(
+    a: Tensor,
+    a_scale: Parameter,
+    a_zero_point: Parameter,
+    b: Tensor,
+    b_scale: Parameter,
+    b_zero_point: Parameter,
+    bias: Tensor | None = None,
+    y_scale: Parameter | None = None,
+    y_zero_point: Parameter | None = None,
+    /,
+    *,
+    alpha: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+    arithmetic: Arithmetic,
+) -> Any:
+    """Multiplies matrices, adds the bias, and requantizes; without y_scale gives floats."""
+    left = a.T if transA else a
+    right = b.T if transB else b
+    zero_points = {
+        "a_zero_point": a_zero_point,
+        "b_zero_point": _matrix_zero_point(b, b_zero_point),
+    }
+    if y_scale is None:
+        raise dmlax.UnsupportedError("its y_scale is absent")
+    if alpha != 1.0:
+        a_scale = tables.multiply(a_scale, np.float32(alpha), arithmetic)
+    return dmlax.quantized_linear_matrix_multiply(
+        left,
+        right,
+        bias,
+        a_scale=a_scale,
+        b_scale=b_scale,
+        output_scale=y_scale,
+        output_zero_point=y_zero_point,
+        arithmetic=arithmetic,
+        **zero_points,
+    )
+
+
+@operator("QLinearAdd", 1, domain=MICROSOFT)
+def quantized_add(
+    a: Tensor,
+    a_scale: Parameter,
+    a_zero_point: Parameter,
+    b: Tensor,
+    b_scale: Parameter,
+    b_zero_point: Parameter,
+    c_scale: Parameter,
+    c_zero_point: Parameter | None = None,
+    /,
+    *,
+    arithmetic: Arithmetic,
+) -> Any:
+    """Adds."""
+    parameters = (a_scale, a_zero_point, b_scale, b_zero_point, c_scale, c_zero_point)
+    options = _binary_options(a, *parameters)
+    return dmlax.element_wise_quantized_linear_add(a, b, arithmetic=arithmetic, **options)
+
+
+@operator("QLinearMul", 1, domain=MICROSOFT)
+def quantized_multiply(
+    a: Tensor,
+    a_scale: Parameter,
+    a_zero_point: Parameter,
+    b: Tensor,
+    b_scale: Parameter,
+    b_zero_point: Parameter,
+    c_scale: Parameter,
+    c_zero_point: Parameter | None = None,
+    /,
+    *,
+    arithmetic: Arithmetic,
+) -> Any:
+    """Multiplies."""
+    parameters = (a_scale, a_zero_point, b_scale, b_zero_point, c_scale, c_zero_point)
+    options = _binary_options(a, *parameters)
+    return dmlax.element_wise_quantized_linear_multiply(a, b, arithmetic=arithmetic, **options)
+
+
+def _binary_options(a: Any, *parameters: Any) -> dict[str, Any]:
+    names = ("a_scale", "a_zero_point", "b_scale", "b_zero_point", "output_scale")
+    options = dict(zip((*names, "output_zero_point"), parameters, strict=True))
+    if options["output_zero_point"] is None:
+        options["output_dtype"] = a.dtype
+    return options
+
+
+@operator("QLinearSigmoid", 1, domain=MICROSOFT)
+def quantized_sigmoid(
+    x: Tensor,
+    x_scale: Parameter,
+    x_zero_point: Parameter,
+    y_scale: Parameter,
+    y_zero_point: Parameter | None = None,
+    /,
+    *,
+    arithmetic: Arithmetic,
+) -> Any:
+    """Looks up the sigmoid of every byte."""
+    found = tables.sigmoid(x.dtype, x_scale, x_zero_point, y_scale, y_zero_point, arithmetic)
+    return dmlax.quantized_lookup(x, found)
+
+
+@operator("QLinearLeakyRelu", 1, domain=MICROSOFT)
+def quantized_leaky_relu(
+    x: Tensor,
+    x_scale: Parameter,
+    x_zero_point: Parameter,
+    y_scale: Parameter,
+    y_zero_point: Parameter | None = None,
+    /,
+    *,
+    alpha: float = 0.01,
+    arithmetic: Arithmetic,
+) -> Any:
+    """Looks up the leaky relu of every byte."""
+    parameters = (x_scale, x_zero_point, y_scale, y_zero_point)
+    return dmlax.quantized_lookup(x, tables.leaky_relu(x.dtype, *parameters, alpha, arithmetic))
+
+
+@operator("QLinearConcat", 1, domain=MICROSOFT)
+def quantized_concatenate(
+    y_scale: Parameter,
+    y_zero_point: Parameter,
+    /,
+    *inputs: Tensor,
+    axis: int,
+    arithmetic: Arithmetic,
+) -> Any:
+    """Concatenates tensors, each requantized by a table where its parameters are others."""
+    parts = []
+    for x, scale, zero_point in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True):
+        same = tables.equal(scale, y_scale) and tables.equal(zero_point, y_zero_point)
+        if not same:
+            parameters = (scale, zero_point, y_scale, y_zero_point)
+            x = dmlax.quantized_lookup(x, tables.identity(x.dtype, *parameters, arithmetic))
+        parts.append(x)
+    return jnp.concatenate(parts, axis=axis)
+
+
+@operator("QLinearSoftmax", 1, domain=MICROSOFT)
+def quantized_softmax(
+    x: Tensor,
+    x_scale: Parameter,
+    x_zero_point: Parameter | None,
+    y_scale: Parameter,
+    y_zero_point: Parameter | None = None,
+    /,
+    *,
+    axis: int | None = None,
+    opset: int = 13,
+    arithmetic: Arithmetic,
+) -> Any:
+    """Sums a table of exponentials along an axis, and divides by the sum."""
+    if arithmetic != "float32":
+        raise dmlax.UnsupportedError('it is computed by arithmetic="float32" alone')
+    is_one_axis = opset >= 13
+    axis = (-1 if is_one_axis else 1) if axis is None else axis
+    moved = jnp.moveaxis(x, axis, -1) if is_one_axis else x.reshape(*x.shape[:axis], -1)
+    result = tables.softmax(moved, x_scale, y_scale, y_zero_point)
+    return jnp.moveaxis(result, -1, axis) if is_one_axis else result.reshape(x.shape)
+
+
+@operator("QLinearAveragePool", 1, domain=MICROSOFT)
+def quantized_average_pool(
+    x: Tensor,
+    x_scale: Parameter,
+    x_zero_point: Parameter,
+    y_scale: Parameter,
+    y_zero_point: Parameter | None = None,
+    /,
+    *,
+    kernel_shape: tuple[int, ...],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    channels_last: int = 0,
+    count_include_pad: int = 0,
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+    arithmetic: Arithmetic,
+) -> Any:
+    """Averages windows."""
+    windows = Windows(auto_pad, None, kernel_shape, pads, strides)
+    return dmlax.quantized_linear_average_pooling(
+        x,
+        include_padding=bool(count_include_pad),
+        arithmetic=arithmetic,
+        **_pool_parameters(x, x_scale, x_zero_point, y_scale, y_zero_point),
+        **windows.of_pool(x, bool(ceil_mode), bool(channels_last)),
+    )
+
+
+@operator("QLinearGlobalAveragePool", 1, domain=MICROSOFT)
+def quantized_global_average_pool(
+    x: Tensor,
+    x_scale: Parameter,
+    x_zero_point: Parameter,
+    y_scale: Parameter,
+    y_zero_point: Parameter,
+    /,
+    *,
+    channels_last: int = 0,
+    arithmetic: Arithmetic,
+) -> Any:
+    """Averages each channel."""
+    layout = _LAYOUTS[bool(channels_last)](x.ndim)
+    return dmlax.quantized_linear_global_average_pooling(
+        x,
+        dimension_numbers=layout,
+        arithmetic=arithmetic,
+        **_pool_parameters(x, x_scale, x_zero_point, y_scale, y_zero_point),
+    )
+
+
+_LAYOUTS = {False: channels_first, True: channels_last}
+
+
+def _pool_parameters(x: Any, *parameters: Any) -> dict[str, Any]:
+    names = ("input_scale", "input_zero_point", "output_scale", "output_zero_point")
+    options = dict(zip(names, parameters, strict=True))
+    if options["output_zero_point"] is None:
+        options["output_dtype"] = x.dtype
+    return options
+
+
+@operator("DynamicQuantizeLinear", 11)
+def dynamic_quantize(x: Tensor, /, *, arithmetic: Arithmetic) -> Any:
+    """Quantizes by the tensor's own range."""
+    return tuple(dmlax.dynamic_quantize_linear(x, arithmetic=arithmetic))

@@ -1,0 +1,104 @@
+"""The table of operators: a function for each type and form, and what its signature says."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_args
+
+import numpy as np
+from jax import Array
+
+from dmlax.onnx.graph import Node
+
+Role = Literal["tensor", "parameter", "known"]
+Tensor = Array | np.ndarray
+"""An operand; a constant of the file is one of the model's params."""
+Parameter = Annotated[Tensor, "parameter"]
+"""A scale, a zero point or an index; a constant of the file stays one in the program."""
+Known = Annotated[np.ndarray, "known"]
+"""Values of which shapes depend: they are known while a program is traced."""
+
+
+@dataclass(frozen=True)
+class OperatorRow:
+    """One form of an operator.
+
+    Attributes:
+      function: takes the inputs as positional arguments and the attributes as keywords; returns an
+        output, or a tuple of them.
+      versions: the opsets in which the forms that it computes began.
+    """
+
+    op: str
+    domain: str
+    versions: tuple[int, ...]
+    function: Callable[..., Any]
+
+    @functools.cached_property
+    def inputs(self) -> list[inspect.Parameter]:
+        """The positional parameters."""
+        parameters = inspect.signature(self.function).parameters.values()
+        kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
+        return [each for each in parameters if each.kind in kinds]
+
+    @functools.cached_property
+    def attributes(self) -> dict[str, inspect.Parameter]:
+        """The keywords."""
+        parameters = inspect.signature(self.function).parameters
+        return {name: each for name, each in parameters.items() if each.kind == each.KEYWORD_ONLY}
+
+    def role(self, index: int) -> Role:
+        """The role of an input, the last one's for those of a variadic operator."""
+        annotation = self.inputs[min(index, len(self.inputs) - 1)].annotation
+        parts = (annotation, *get_args(annotation))  # of an optional one
+        marks = (part.__metadata__[0] for part in parts if hasattr(part, "__metadata__"))
+        return next(marks, "tensor")
+
+
+CONTEXT = ("arithmetic", "nonzero_size", "output_count")
+"""Keywords that are options of the model, or say how many outputs a node has."""
+
+_ROWS: dict[tuple[str, str], list[OperatorRow]] = {}
+
+
+def operator(op: str, *versions: int, domain: str = "") -> Callable[..., Any]:
+    """Puts a function into the table, for the opsets in which its forms began."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        rows = _ROWS.setdefault((domain, op), [])
+        rows.append(OperatorRow(op, domain, versions, function))
+        return function
+
+    return register
+
+
+def find(node: Node) -> OperatorRow | None:
+    """The row for a node, or None."""
+    rows = _ROWS.get((node.domain, node.op), ())
+    return next((row for row in rows if node.version in row.versions), None)
+
+
+def rows() -> list[OperatorRow]:
+    """Every row, by type."""
+    return [row for key in sorted(_ROWS) for row in _ROWS[key]]
+
+
+def why_not(node: Node) -> str | None:
+    """The reason for which a node cannot be computed, or None; shapes are not looked at."""
+    row = find(node)
+    if row is None:
+        known = _ROWS.get((node.domain, node.op))
+        return f"its form of opset {node.version} is not known" if known else "is not known"
+    extra = sorted(set(node.attributes) - (set(row.attributes) - set(CONTEXT)))
+    if extra:
+        return f"its attribute {extra[0]} is not known"
+    required = [each for each in row.inputs if each.default is each.empty]
+    variadic = row.inputs and row.inputs[-1].kind == inspect.Parameter.VAR_POSITIONAL
+    least = len(required) - bool(variadic)
+    most = None if variadic else len(row.inputs)
+    given = len(node.inputs)
+    if given < least or (most is not None and given > most):
+        return f"it has {given} inputs, expected {least} to {most}"
+    absent = [each.name for each, name in zip(required, node.inputs, strict=False) if not name]
+    return f"its input {absent[0]} is absent" if absent else None

@@ -1,0 +1,236 @@
+"""Tables of 256 entries, made on the host while a model is loaded or traced.
+
+With `arithmetic="float32"` they hold ONNX Runtime's bits: it makes such tables itself, by the same
+float32 operations in the same order.
+"""
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from dmlax._core import float_bits
+from dmlax.errors import UnsupportedError
+from dmlax.onnx.operators.values import is_known
+
+# The rational function of MLAS, of x in -18 to 18, odd over even, less one half.
+_NUMERATOR = (
+    4.37031012579801e-11,
+    1.15627324459942e-07,
+    6.08574864600143e-05,
+    8.51377133304701e-03,
+    2.48287947061529e-01,
+)
+_DENOMINATOR = (
+    6.10247389755681e-13,
+    5.76102136993427e-09,
+    6.29106785017040e-06,
+    1.70198817374094e-03,
+    1.16817656904453e-01,
+    9.93151921023180e-01,
+)
+_FLOAT = np.float32
+
+
+def sigmoid(dtype: Any, *parameters: Any) -> np.ndarray:
+    """The sigmoid of every byte."""
+    *parameters, arithmetic = parameters  # type: ignore[assignment]
+    if arithmetic == "float32":
+        return _float32_table(dtype, _sigmoid_float32, *parameters)
+    return _exact_table(dtype, _sigmoid_bounds, *parameters)
+
+
+def leaky_relu(dtype: Any, *parameters: Any) -> np.ndarray:
+    """The leaky relu of every byte; the last two parameters are the slope and the arithmetic."""
+    *parameters, alpha, arithmetic = parameters  # type: ignore[assignment]
+    slope = _FLOAT(alpha)
+    if arithmetic == "float32":
+        return _float32_table(dtype, lambda x: np.where(x >= 0, x, slope * x), *parameters)
+
+    def of_fraction(x: Fraction, digits: int) -> tuple[Fraction, Fraction]:
+        value = x if x >= 0 else Fraction(float(slope)) * x
+        return value, value
+
+    return _exact_table(dtype, of_fraction, *parameters)
+
+
+def identity(dtype: Any, *parameters: Any) -> np.ndarray:
+    """Every byte with other parameters."""
+    *parameters, arithmetic = parameters  # type: ignore[assignment]
+    if arithmetic == "float32":
+        return _float32_table(dtype, lambda x: x, *parameters)
+    return _exact_table(dtype, lambda x, digits: (x, x), *parameters)
+
+
+def equal(a: Any, b: Any) -> bool:
+    """True where two parameters are known and equal."""
+    if not (is_known(a) and is_known(b)):
+        return False
+    return bool(a.dtype == b.dtype and np.array_equal(a.ravel(), b.ravel()))
+
+
+def multiply(a: Any, b: Any, arithmetic: str) -> Any:
+    """The product of two scales, rounded to float32, which `"exact"` takes only if it is exact."""
+    if not is_known(a):
+        raise UnsupportedError("its a_scale is computed, and alpha is not 1")
+    product = np.asarray(a * b, np.float32)
+    if arithmetic == "exact":
+        for one, value in zip(a.ravel(), product.ravel(), strict=True):
+            if Fraction(float(one)) * Fraction(float(b)) != Fraction(float(value)):
+                raise UnsupportedError(
+                    f'a_scale times alpha, {b}, is no float32: take arithmetic="float32"'
+                )
+    return product
+
+
+def _one(value: Any, what: str) -> Any:
+    """A parameter of one known value."""
+    if not is_known(value):
+        raise UnsupportedError(f"its {what} is computed, expected a constant")
+    if value.size != 1:
+        raise UnsupportedError(f"its {what} has {value.size} values, expected 1")
+    return value.reshape(())
+
+
+def _parameters(x_scale: Any, x_zero: Any, y_scale: Any, y_zero: Any) -> tuple[Any, ...]:
+    zero_points = [
+        0 if each is None else int(_one(each, name))
+        for each, name in ((x_zero, "x_zero_point"), (y_zero, "y_zero_point"))
+    ]
+    return _one(x_scale, "x_scale"), zero_points[0], _one(y_scale, "y_scale"), zero_points[1]
+
+
+def _values(dtype: Any) -> np.ndarray:
+    """Every value of an 8-bit dtype, ascending: the order of a table's entries."""
+    limits = np.iinfo(dtype)
+    return np.arange(limits.min, limits.max + 1)
+
+
+def _float32_table(
+    dtype: Any, function: Callable[[np.ndarray], np.ndarray], *parameters: Any
+) -> np.ndarray:
+    x_scale, x_zero, y_scale, y_zero = _parameters(*parameters)
+    with np.errstate(all="ignore"):
+        values = x_scale * (_values(dtype) - x_zero).astype(np.float32)
+        rounded = np.rint(function(values).astype(np.float32) / y_scale)
+    limits = np.iinfo(dtype)
+    clipped = np.clip(rounded, limits.min - y_zero, limits.max - y_zero)
+    table: np.ndarray = (clipped + y_zero).astype(dtype)
+    return table
+
+
+def _sigmoid_float32(x: np.ndarray) -> np.ndarray:
+    x = np.clip(x, _FLOAT(-18), _FLOAT(18))
+    square = x * x
+    numerator = _horner(_NUMERATOR, square) * x
+    quotient = numerator / _horner(_DENOMINATOR, square)
+    found: np.ndarray = np.clip(quotient + _FLOAT(0.5), _FLOAT(0), _FLOAT(1))
+    return found
+
+
+def _horner(coefficients: tuple[float, ...], x: np.ndarray) -> np.ndarray:
+    """A polynomial by fused multiply-adds: a float64 holds a product of two float32."""
+    value = np.full_like(x, coefficients[0])
+    for each in coefficients[1:]:
+        exact = value.astype(np.float64) * x.astype(np.float64) + np.float64(_FLOAT(each))
+        value = exact.astype(np.float32)
+    return value
+
+
+def _exact_table(
+    dtype: Any, bounds: Callable[[Fraction, int], tuple[Fraction, Fraction]], *parameters: Any
+) -> np.ndarray:
+    """Rounds each entry once: bounds of the function narrow until both round to one integer."""
+    x_scale, x_zero, y_scale, y_zero = _parameters(*parameters)
+    step, unit = Fraction(float(x_scale)), Fraction(float(y_scale))
+    limits = np.iinfo(dtype)
+    table = []
+    for value in _values(dtype).tolist():
+        x = (value - x_zero) * step
+        rounded = _round_between(bounds, x, unit)
+        table.append(min(max(rounded + y_zero, limits.min), limits.max))
+    return np.asarray(table, dtype)
+
+
+def _round_between(
+    bounds: Callable[[Fraction, int], tuple[Fraction, Fraction]], x: Fraction, unit: Fraction
+) -> int:
+    digits = 64
+    while True:
+        low, high = (round(end / unit) for end in bounds(x, digits))
+        if low == high:
+            return low
+        digits *= 2  # it ends: a sigmoid of a rational but 0 is no rational, so no tie
+
+
+def _sigmoid_bounds(x: Fraction, digits: int) -> tuple[Fraction, Fraction]:
+    """1 / (1 + exp(-x)) between two fractions, 2**-digits apart or less."""
+    if x == 0:
+        return Fraction(1, 2), Fraction(1, 2)
+    if abs(x) > 2 * digits:  # exp(-|x|) is below 2**-digits
+        tail = Fraction(1, 1 << digits)
+        return (1 - tail, Fraction(1)) if x > 0 else (Fraction(0), tail)
+    low, high = _exp_bounds(-x, digits + 8)
+    return 1 / (1 + high), 1 / (1 + low)
+
+
+def _exp_bounds(x: Fraction, digits: int) -> tuple[Fraction, Fraction]:
+    """exp(x) between two fractions: a series in fixed point, squared back."""
+    halvings = max(math.ceil(abs(x)).bit_length() + 1, 0)
+    bits = digits + 4 * halvings + 3 * math.ceil(abs(x)) + 32
+    one = 1 << bits
+    reduced = x / (1 << halvings)  # at most 1/2 in magnitude
+    scaled = math.floor(reduced * one)
+    term = total = one
+    error = 2  # in units of the last place: of `reduced`, and of each division below
+    index = 1
+    while term not in (0, -1):
+        term = (term * scaled >> bits) // index
+        total += term
+        error += 2
+        index += 1
+    error += 4  # what remains of the series is below its last term
+    low, high = Fraction(total - error, one), Fraction(total + error, one)
+    for _ in range(halvings):
+        low = Fraction(math.floor(low * low * one), one)
+        high = Fraction(math.ceil(high * high * one), one)
+    return low, high
+
+
+def softmax(x: Any, x_scale: Any, y_scale: Any, y_zero_point: Any) -> Array:
+    """ONNX Runtime's softmax of 8 bits along the last axis.
+
+    The exponentials are a float32 table, summed in order; a quotient is rounded, and the output
+    scale is the whole number 1 / y_scale.
+    """
+    scale, inverse = _one(x_scale, "x_scale"), _one(y_scale, "y_scale")
+    y_zero = 0 if y_zero_point is None else int(_one(y_zero_point, "y_zero_point"))
+    table = jnp.asarray(_exponentials(float(scale), int(x.shape[-1])))
+    limits = np.iinfo(x.dtype)
+    wide = jnp.asarray(x).astype(jnp.int32)
+    shifted = 255 - (jnp.max(wide, axis=-1, keepdims=True) - wide)
+    terms = table[shifted]
+    total = _sum_in_order(terms)
+    factor = _FLOAT(math.floor(_FLOAT(1) / inverse))
+    quotient = float_bits.divide(float_bits.multiply(terms, jnp.asarray(factor)), total)
+    rounded = lax.round(quotient, lax.RoundingMethod.TO_NEAREST_EVEN).astype(jnp.int32) + y_zero
+    return jnp.clip(rounded, limits.min, limits.max).astype(x.dtype)
+
+
+def _exponentials(scale: float, count: int) -> np.ndarray:
+    """exp of 0 to -255 steps, as large as a float32 sum of `count` of them allows."""
+    largest = np.float64(np.finfo(np.float32).max / np.float32(count))
+    shift = max(0.0, math.log(largest) - 5) / scale
+    return np.asarray([math.exp((i - 255 + shift) * scale) for i in range(256)], np.float32)
+
+
+def _sum_in_order(terms: Any) -> Any:
+    """The float32 sum from the first element to the last."""
+    moved = jnp.moveaxis(terms, -1, 0)
+    zero = jnp.zeros(moved.shape[1:], jnp.float32)
+    total, _ = lax.scan(lambda sum, term: (sum + term, None), zero, moved)
+    return total[..., None]

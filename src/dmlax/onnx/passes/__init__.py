@@ -1,0 +1,29 @@
+"""Passes: short functions from a graph to a graph that changes no bit of any tensor asked for."""
+
+from collections.abc import Callable
+
+from dmlax.onnx.graph import Graph
+from dmlax.onnx.passes.clamp import drop_clamps
+from dmlax.onnx.passes.constants import fold_constants
+from dmlax.onnx.passes.dead_channels import revive_dead_channels
+from dmlax.onnx.passes.identities import drop_identities
+from dmlax.onnx.passes.qdq import fuse_qdq
+
+Pass = Callable[[Graph], Graph]
+
+PASSES: tuple[Pass, ...] = (
+    drop_identities,
+    fold_constants,
+    revive_dead_channels,
+    drop_clamps,
+    fuse_qdq,
+    fold_constants,
+    revive_dead_channels,
+)
+
+
+def run_passes(graph: Graph) -> Graph:
+    """Runs every pass; each leaves what the outputs need."""
+    for each in PASSES:
+        graph = each(graph).prune()
+    return graph

@@ -1,0 +1,37 @@
+"""Moves the elements of constants once, and not in every call."""
+
+import math
+
+import numpy as np
+
+from dmlax.onnx.evaluate import Options, call
+from dmlax.onnx.graph import Graph
+
+_MOVES = {"Concat", "Expand", "Flatten", "Gather", "Reshape", "Slice", "Split", "Squeeze"}
+_MOVES |= {"Transpose", "Unsqueeze"}
+_LARGEST = 1 << 28  # elements of a result, so that no file has it allocate without bound
+
+
+def fold_constants(graph: Graph) -> Graph:
+    """Computes moves whose operands are all constants."""
+    constants, nodes = dict(graph.constants), []
+    for node in graph.nodes:
+        operands = [constants.get(name) if name else None for name in node.inputs]
+        known = all(
+            operand is not None or not name
+            for operand, name in zip(operands, node.inputs, strict=True)
+        )
+        if node.domain or node.op not in _MOVES or not known:
+            nodes.append(node)
+            continue
+        try:
+            results = call(node, operands, Options("exact"))
+        except Exception:  # it is reported when the whole graph is checked
+            nodes.append(node)
+            continue
+        if any(math.prod(each.shape) > _LARGEST for each in results):
+            nodes.append(node)
+            continue
+        named = zip(node.outputs, map(np.asarray, results), strict=False)
+        constants.update((name, array) for name, array in named if name)
+    return graph.replace(nodes=tuple(nodes), constants=constants)

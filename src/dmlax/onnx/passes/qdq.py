@@ -1,0 +1,250 @@
+"""Fuses operators between DequantizeLinear and QuantizeLinear into quantized ones.
+
+The nodes are those that ONNX Runtime's extended optimisations make of such a file.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dmlax.onnx.graph import MICROSOFT, Graph, Node
+
+_MOVES = {
+    *("DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "Identity", "MaxPool"),
+    *("Reshape", "Resize", "Slice", "SpaceToDepth", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
+}
+
+
+class Quantized(NamedTuple):
+    """A tensor with its scale and zero point, by their names."""
+
+    tensor: str
+    scale: str
+    zero_point: str
+    axis: int
+
+    @property
+    def parameters(self) -> tuple[str, str, str]:
+        """The operands of a quantized operator."""
+        return self.tensor, self.scale, self.zero_point
+
+
+class Group(NamedTuple):
+    """A node between dequantized operands, None where one is absent, and quantized outputs."""
+
+    node: Node
+    inputs: tuple[Quantized | None, ...]
+    output: Quantized
+
+
+def fuse_qdq(graph: Graph) -> Graph:
+    """Replaces each QuantizeLinear that ends a group by the quantized operator of the group."""
+    finder = _Finder(graph)
+    nodes = []
+    for node in graph.nodes:
+        group = finder.group(node)
+        fused = None if group is None else _fuse(group, finder)
+        nodes.append(fused or finder.fuse_float_product(node) or node)
+    constants = {**graph.constants, **finder.zero_points}
+    return graph.replace(nodes=tuple(nodes), constants=constants)
+
+
+class _Finder:
+    """Finds groups, and makes the zero points that a file leaves out."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.producers, self.consumers = graph.producers(), graph.consumers()
+        self.zero_points: dict[str, np.ndarray] = {}
+
+    def group(self, quantize: Node) -> Group | None:
+        """The group that a QuantizeLinear ends, if all of its operands are dequantized."""
+        if quantize.op != "QuantizeLinear":
+            return None
+        node = self.producers.get(quantize.inputs[0])
+        if node is None or len(self.consumers[quantize.inputs[0]]) != 1 or len(node.outputs) != 1:
+            return None
+        output = self._quantized(quantize.outputs[0], quantize)
+        inputs = tuple(self.dequantized(name) for name in node.inputs)
+        return Group(node, inputs, output)
+
+    def dequantized(self, name: str) -> Quantized | None:
+        """The quantized tensor of which a float one was made."""
+        node = self.producers.get(name)
+        if node is None or node.op != "DequantizeLinear":
+            return None
+        return self._quantized(node.inputs[0], node)
+
+    def _quantized(self, tensor: str, node: Node) -> Quantized:
+        zero_point = node.inputs[2] if len(node.inputs) > 2 else ""
+        axis = int(node.attributes.get("axis", 1))
+        zero_point = zero_point or self._zero(tensor, node)
+        return Quantized(tensor, node.inputs[1], zero_point, axis)
+
+    def _zero(self, tensor: str, node: Node) -> str:
+        """The name of a zero point of 0, of the tensor's dtype."""
+        constant = self.graph.constants.get(tensor)
+        quantize = self.producers.get(tensor)
+        if constant is not None:
+            dtype = constant.dtype
+        elif node.op == "DequantizeLinear" and quantize is not None and len(quantize.inputs) > 2:
+            known = self.graph.constants.get(quantize.inputs[2])
+            dtype = np.dtype(np.uint8) if known is None else known.dtype
+        else:
+            dtype = np.dtype({3: np.int8}.get(node.attributes.get("output_dtype", 2), np.uint8))
+        name = f"zero@{dtype.name}"
+        self.zero_points[name] = np.zeros((), dtype)
+        return name
+
+    def fuse_float_product(self, node: Node) -> Node | None:
+        """The fused node of a MatMul of dequantized operands whose output stays float."""
+        if node.op != "MatMul" or node.domain:
+            return None
+        readers = self.consumers.get(node.outputs[0], ())
+        if any(reader.op == "QuantizeLinear" for reader in readers):
+            return None
+        a, b = (self.dequantized(name) for name in node.inputs)
+        if a is None or b is None or not self.is_one_value(a) or not self.is_by_column(b):
+            return None
+        inputs = (a.tensor, b.tensor, a.scale, b.scale, a.zero_point, b.zero_point)
+        return _replacement(node, "MatMulIntegerToFloat", inputs, node.outputs[0], {})
+
+    def is_one_value(self, quantized: Quantized) -> bool:
+        """True where the parameters are known to be one value."""
+        scale = self.graph.constants.get(quantized.scale)
+        return scale is not None and scale.size == 1
+
+    def is_by_column(self, quantized: Quantized) -> bool:
+        """True where the parameters are one value, or lie along a matrix's last axis."""
+        return self.is_one_value(quantized) or quantized.axis in (1, -1)
+
+    def is_along(self, quantized: Quantized, axis: int) -> bool:
+        """True where the parameters are one value, or lie along an axis."""
+        return self.is_one_value(quantized) or quantized.axis == axis
+
+    def has_equal_parameters(self, a: Quantized, b: Quantized) -> bool:
+        """True where two tensors have the same scale and zero point."""
+        pairs = ((a.scale, b.scale), (a.zero_point, b.zero_point))
+        return all(one == other or self._equal(one, other) for one, other in pairs)
+
+    def _equal(self, one: str, other: str) -> bool:
+        constants = {**self.graph.constants, **self.zero_points}
+        a, b = constants.get(one), constants.get(other)
+        if a is None or b is None:
+            return False
+        return a.dtype == b.dtype and np.array_equal(a.ravel(), b.ravel())
+
+
+def _fuse(group: Group, finder: _Finder) -> Node | None:
+    node = group.node
+    if node.domain not in ("", MICROSOFT):
+        return None
+    if node.op in _MOVES:
+        return _move(group, finder)
+    build = _BUILDERS.get(node.op)
+    return build(group, finder) if build else None
+
+
+def _move(group: Group, finder: _Finder) -> Node | None:
+    """The move itself, of bytes."""
+    first, *rest = group.inputs
+    if first is None or any(rest) or not finder.has_equal_parameters(first, group.output):
+        return None
+    inputs = (first.tensor, *group.node.inputs[1:])
+    return group.node.replace(inputs=inputs, outputs=(group.output.tensor,))
+
+
+def _replacement(
+    node: Node, op: str, inputs: tuple[str, ...], output: str, attributes: Mapping[str, Any]
+) -> Node:
+    domain, version = ("", 10) if op in ("QLinearConv", "QLinearMatMul") else (MICROSOFT, 1)
+    return Node(node.name, op, domain, version, inputs, (output,), attributes)
+
+
+def _convolution(group: Group, finder: _Finder) -> Node | None:
+    x, w, *rest = group.inputs
+    if x is None or w is None or not finder.is_one_value(x) or not finder.is_along(w, 0):
+        return None
+    if rest and rest[0] is None:
+        return None  # a bias of floats
+    bias = (rest[0].tensor,) if rest and rest[0] else ()
+    ends = group.output.scale, group.output.zero_point
+    inputs = (*x.parameters, *w.parameters, *ends, *bias)
+    return _replacement(
+        group.node, "QLinearConv", inputs, group.output.tensor, group.node.attributes
+    )
+
+
+def _gemm(group: Group, finder: _Finder) -> Node | None:
+    a, b, *rest = group.inputs
+    attributes = dict(group.node.attributes)
+    beta = attributes.pop("beta", 1.0)
+    if a is None or b is None or not finder.is_one_value(a) or (rest and beta != 1.0):
+        return None
+    if rest and rest[0] is None:
+        return None
+    if not finder.is_along(b, 0 if attributes.get("transB") else 1):
+        return None
+    bias = rest[0].tensor if rest and rest[0] else ""
+    ends = group.output.scale, group.output.zero_point
+    inputs = (*a.parameters, *b.parameters, bias, *ends)
+    return _replacement(group.node, "QGemm", inputs, group.output.tensor, attributes)
+
+
+def _product(group: Group, finder: _Finder) -> Node | None:
+    a, b = group.inputs
+    if a is None or b is None or not finder.is_one_value(a) or not finder.is_by_column(b):
+        return None
+    inputs = (*a.parameters, *b.parameters, group.output.scale, group.output.zero_point)
+    return _replacement(group.node, "QLinearMatMul", inputs, group.output.tensor, {})
+
+
+def _binary(op: str) -> Callable[[Group, _Finder], Node | None]:
+    def build(group: Group, finder: _Finder) -> Node | None:
+        a, b = group.inputs
+        if a is None or b is None:
+            return None
+        inputs = (*a.parameters, *b.parameters, group.output.scale, group.output.zero_point)
+        return _replacement(group.node, op, inputs, group.output.tensor, {})
+
+    return build
+
+
+def _unary(op: str) -> Callable[[Group, _Finder], Node | None]:
+    def build(group: Group, finder: _Finder) -> Node | None:
+        (x,) = group.inputs
+        if x is None:
+            return None
+        attributes = dict(group.node.attributes)
+        if op == "QLinearSoftmax":
+            attributes["opset"] = group.node.version
+        inputs = (*x.parameters, group.output.scale, group.output.zero_point)
+        return _replacement(group.node, op, inputs, group.output.tensor, attributes)
+
+    return build
+
+
+def _concatenate(group: Group, finder: _Finder) -> Node | None:
+    if any(each is None for each in group.inputs):
+        return None
+    parameters = (name for each in group.inputs if each for name in each.parameters)
+    inputs = (group.output.scale, group.output.zero_point, *parameters)
+    return _replacement(
+        group.node, "QLinearConcat", inputs, group.output.tensor, group.node.attributes
+    )
+
+
+_BUILDERS: dict[str, Callable[[Group, _Finder], Node | None]] = {
+    "Add": _binary("QLinearAdd"),
+    "AveragePool": _unary("QLinearAveragePool"),
+    "Concat": _concatenate,
+    "Conv": _convolution,
+    "Gemm": _gemm,
+    "GlobalAveragePool": _unary("QLinearGlobalAveragePool"),
+    "LeakyRelu": _unary("QLinearLeakyRelu"),
+    "MatMul": _product,
+    "Mul": _binary("QLinearMul"),
+    "Sigmoid": _unary("QLinearSigmoid"),
+    "Softmax": _unary("QLinearSoftmax"),
+}

@@ -1,0 +1,250 @@
+"""Reads an ONNX file or model into a graph, and refuses a malformed one before it allocates.
+
+The only file that imports `onnx`.
+"""
+
+import math
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dmlax.onnx.errors import ModelError
+from dmlax.onnx.graph import SHORT_DOMAINS, Graph, Node, TensorType, check_order
+
+MAXIMUM_RANK = 16
+_EXTRA = 'reading an ONNX model needs the onnx package: pip install "dmlax[onnx]"'
+
+
+def read(model: Any) -> Graph:
+    """Reads a path, the bytes of a model, or a ModelProto.
+
+    Raises:
+      ImportError: the `onnx` package is not installed.
+      ModelError: the model is malformed.
+    """
+    try:
+        import onnx
+    except ImportError:
+        raise ImportError(_EXTRA) from None
+    if isinstance(model, onnx.ModelProto):
+        return _Reader(onnx, None).graph(model)
+    if isinstance(model, bytes):
+        return _Reader(onnx, None).graph(_parse(onnx, model, "the model"))
+    path = Path(model)
+    return _Reader(onnx, path.parent).graph(_parse(onnx, path.read_bytes(), str(path)))
+
+
+def _parse(onnx: Any, data: bytes, what: str) -> Any:
+    try:
+        return onnx.ModelProto.FromString(data)
+    except Exception as error:  # protobuf's own class, of the message or of a recursion
+        raise ModelError(f"{what} is not an ONNX model: {error}") from None
+
+
+class _Reader:
+    """Reads one model's protobuf messages."""
+
+    def __init__(self, onnx: Any, folder: Path | None) -> None:
+        self.onnx = onnx
+        self.folder = folder
+
+    def graph(self, model: Any) -> Graph:
+        """Converts a ModelProto."""
+        opsets = {_domain(each.domain): each.version for each in model.opset_import}
+        graph = model.graph
+        if not graph.node:
+            raise ModelError("the model has no node")
+        constants = dict(self._constants(graph))
+        inputs = {
+            value.name: self._tensor_type(value)
+            for value in graph.input
+            if value.name not in constants
+        }
+        nodes = tuple(self._node(node, i, opsets) for i, node in enumerate(graph.node))
+        outputs = tuple(value.name for value in graph.output)
+        graph = Graph(nodes, inputs, outputs, constants)
+        check_order(graph)
+        return _lift_constants(graph)
+
+    def _constants(self, graph: Any) -> Iterator[tuple[str, np.ndarray]]:
+        if graph.sparse_initializer:
+            raise ModelError("the model has a sparse initializer, which is not read")
+        seen = set()
+        for tensor in graph.initializer:
+            if not tensor.name or tensor.name in seen:
+                raise ModelError(f"initializer {tensor.name!r} has no name, or one twice")
+            seen.add(tensor.name)
+            yield tensor.name, self.array(tensor, f"initializer {tensor.name!r}")
+
+    def _tensor_type(self, value: Any) -> TensorType:
+        what = f"input {value.name!r}"
+        if not value.type.HasField("tensor_type"):
+            raise ModelError(f"{what} is not a tensor")
+        tensor = value.type.tensor_type
+        if not tensor.HasField("shape"):
+            raise ModelError(f"{what} has no rank: give it in input_shapes")
+        sizes = []
+        for axis, size in enumerate(tensor.shape.dim):
+            if size.WhichOneof("value") == "dim_value":
+                if size.dim_value < 0:
+                    raise ModelError(f"{what} has size {size.dim_value} on axis {axis}")
+                sizes.append(size.dim_value)
+            else:
+                sizes.append(_dimension_name(size.dim_param, value.name, axis))
+        return TensorType(self._dtype(tensor.elem_type, what), tuple(sizes))
+
+    def _dtype(self, number: int, what: str) -> np.dtype:
+        try:
+            dtype: np.dtype = np.dtype(self.onnx.helper.tensor_dtype_to_np_dtype(number))
+        except (KeyError, ValueError, TypeError):
+            raise ModelError(f"{what} has the unknown data type {number}") from None
+        return dtype
+
+    def _node(self, node: Any, index: int, opsets: Mapping[str, int]) -> Node:
+        name = node.name or next((each for each in node.output if each), f"node {index}")
+        domain = _domain(node.domain)
+        if not node.op_type or not any(node.output):
+            raise ModelError(f"node {name!r} has no operator or no output")
+        attributes: dict[str, Any] = {}
+        for attribute in node.attribute:
+            if attribute.name in attributes:
+                raise ModelError(f"node {name!r} has attribute {attribute.name!r} twice")
+            attributes[attribute.name] = self._attribute(attribute, name)
+        version = self._version(node.op_type, domain, opsets, name)
+        inputs, outputs = tuple(node.input), tuple(node.output)
+        return Node(name, node.op_type, domain, version, inputs, outputs, attributes)
+
+    def _version(self, op: str, domain: str, opsets: Mapping[str, int], name: str) -> int:
+        """The opset in which an operator's form began; the imported one for other domains."""
+        if domain not in opsets:
+            if domain:  # tools leave out the import of their own domains
+                return 1
+            raise ModelError(f"node {name!r}: the model imports no opset for ONNX's own domain")
+        try:
+            schema = self.onnx.defs.get_schema(op, opsets[domain], domain)
+        except self.onnx.defs.SchemaError:
+            return opsets[domain]
+        return int(schema.since_version)
+
+    def _attribute(self, attribute: Any, node: str) -> Any:
+        kinds = self.onnx.AttributeProto
+        what = f"attribute {attribute.name!r} of node {node!r}"
+        if attribute.type == kinds.TENSOR:
+            return self.array(attribute.t, what)
+        if attribute.type in (kinds.GRAPH, kinds.GRAPHS):
+            return Subgraph()
+        try:
+            value = self.onnx.helper.get_attribute_value(attribute)
+        except ValueError as error:
+            raise ModelError(f"{what} is malformed: {error}") from None
+        if isinstance(value, bytes):
+            return value.decode("utf-8", "replace")
+        if isinstance(value, int | float):
+            return value
+        return tuple(
+            each.decode("utf-8", "replace") if isinstance(each, bytes) else each for each in value
+        )
+
+    def array(self, tensor: Any, what: str) -> np.ndarray:
+        """Reads a tensor whose data has the size that it declares."""
+        dims = tuple(tensor.dims)
+        if len(dims) > MAXIMUM_RANK or any(size < 0 for size in dims):
+            raise ModelError(f"{what} has the shape {list(dims)[:MAXIMUM_RANK]}")
+        dtype = self._dtype(tensor.data_type, what)
+        if tensor.data_location == self.onnx.TensorProto.EXTERNAL:
+            return self._external(tensor, dtype, dims, what)
+        size = math.prod(dims)
+        if tensor.HasField("raw_data"):
+            found, wanted = len(tensor.raw_data), self._bytes(tensor.data_type, dtype, size)
+            if found != wanted:
+                raise ModelError(f"{what} has {found} bytes, expected {wanted} for {list(dims)}")
+        else:
+            field = self.onnx.helper.tensor_dtype_to_field(tensor.data_type)
+            found = len(getattr(tensor, field))
+            if self._bytes(tensor.data_type, dtype, size) != size * dtype.itemsize:
+                size = -(-size // 2)  # 4 bits an element
+            if found != size:
+                raise ModelError(f"{what} has {found} elements, expected {size} for {list(dims)}")
+        return self._convert(tensor, what)
+
+    def _convert(self, tensor: Any, what: str) -> np.ndarray:
+        try:
+            return np.asarray(self.onnx.numpy_helper.to_array(tensor))
+        except (ValueError, TypeError, KeyError) as error:
+            raise ModelError(f"{what} is malformed: {error}") from None
+
+    def _bytes(self, data_type: int, dtype: np.dtype, size: int) -> int:
+        four_bits = {self.onnx.TensorProto.INT4, self.onnx.TensorProto.UINT4}
+        return -(-size // 2) if data_type in four_bits else size * dtype.itemsize
+
+    def _external(
+        self, tensor: Any, dtype: np.dtype, dims: tuple[int, ...], what: str
+    ) -> np.ndarray:
+        """Reads a tensor from a file beside the model, and from nowhere else."""
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        if self.folder is None:
+            raise ModelError(f"{what} is in a file of its own: load the model by its path")
+        folder = self.folder.resolve()
+        path = (folder / entries.get("location", "")).resolve()
+        if not path.is_relative_to(folder) or not path.is_file():
+            raise ModelError(f"{what} is in {entries.get('location')!r}, no file beside the model")
+        wanted = math.prod(dims) * dtype.itemsize
+        try:
+            offset, length = int(entries.get("offset", 0)), int(entries.get("length", wanted))
+        except ValueError:
+            raise ModelError(f"{what} has an offset or a length that is no number") from None
+        inside = offset >= 0 and offset + wanted <= os.path.getsize(path)
+        if length != wanted or not inside:
+            raise ModelError(f"{what} has {length} bytes at {offset}, expected {wanted} in {path}")
+        with path.open("rb") as file:
+            file.seek(offset)
+            return np.frombuffer(file.read(wanted), dtype.newbyteorder("<")).reshape(dims)
+
+
+class Subgraph:
+    """Stands for an attribute that is a graph, which no operator here takes."""
+
+
+def _domain(name: str) -> str:
+    return SHORT_DOMAINS.get(name, name)
+
+
+def _dimension_name(name: str, tensor: str, axis: int) -> str:
+    """A name that `jax.export.symbolic_shape` takes."""
+    letters = "".join(c if c.isalnum() and c.isascii() else "_" for c in name)
+    return letters if letters[:1].isalpha() else f"{_dimension_prefix(tensor)}_{axis}{letters}"
+
+
+def _dimension_prefix(tensor: str) -> str:
+    letters = "".join(c if c.isalnum() and c.isascii() else "_" for c in tensor)
+    return letters if letters[:1].isalpha() else f"dim{letters}"
+
+
+def _lift_constants(graph: Graph) -> Graph:
+    """Makes the values of Constant nodes constants of the graph."""
+    constants, nodes = dict(graph.constants), []
+    for node in graph.nodes:
+        value = _constant(node) if node.op == "Constant" and not node.domain else None
+        if value is None:
+            nodes.append(node)
+        else:
+            constants[node.outputs[0]] = value
+    return graph.replace(nodes=tuple(nodes), constants=constants)
+
+
+def _constant(node: Node) -> np.ndarray | None:
+    dtypes = {
+        "value_int": np.int64,
+        "value_ints": np.int64,
+        "value_float": np.float32,
+        "value_floats": np.float32,
+    }
+    for name, value in node.attributes.items():
+        if name == "value" and isinstance(value, np.ndarray):
+            return value
+        if name in dtypes:
+            return np.asarray(value, dtypes[name])
+    return None

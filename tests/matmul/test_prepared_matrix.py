@@ -1,0 +1,91 @@
+"""PreparedMatrix: what it shows, equality, pickles, files, exports and their version."""
+
+import copy
+import pickle
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dmlax
+from dmlax._matmul import prepared_matrix
+from matmul_calls import sums
+from support import assert_same, draw
+
+A, B = draw(1, np.uint8, (3, 5)), draw(2, np.int8, (2, 5, 4))
+ZEROS = np.int8([1, 2, 3, 4])
+PREPARED = dmlax.prepare_matrix(B, b_zero_point=ZEROS)
+
+
+def multiply(a, b):
+    return dmlax.matrix_multiply_integer(a, b, a_zero_point=9)
+
+
+def test_it_shows_what_was_prepared():
+    assert (PREPARED.dtype, PREPARED.shape) == (np.int8, (2, 5, 4))
+    assert_same(PREPARED.packed, B.swapaxes(-1, -2))
+    assert_same(PREPARED.sums, B.sum(-2, dtype=np.int32))
+    assert_same(PREPARED.zero_point, ZEROS)
+    assert repr(PREPARED) == "PreparedMatrix(int8[2,5,4])"
+
+
+@pytest.mark.parametrize("shape", [(5,), (5, 4), (2, 5, 4)], ids=str)
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_unpacked_and_prepared_again_it_is_the_same(shape, dtype):
+    b = draw(3, dtype, shape)
+    first = dmlax.prepare_matrix(b, b_zero_point=7)
+    assert_same(first.unpack(), b)
+    assert dmlax.prepare_matrix(first.unpack(), b_zero_point=first.zero_point) == first
+    assert jax.jit(dmlax.prepare_matrix)(jnp.asarray(b)) == dmlax.prepare_matrix(b)
+    assert first != dmlax.prepare_matrix(b)
+    assert first != "another"
+
+
+def test_a_zero_that_is_known_is_dropped():
+    assert dmlax.prepare_matrix(B, b_zero_point=jnp.zeros(4, jnp.int8)).zero_point is None
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_copies_and_pickles_are_equal(copied):
+    assert copied(PREPARED) == PREPARED
+    assert_same(multiply(A, copied(PREPARED)), sums(A, B, 9, ZEROS))
+
+
+def test_its_arrays_are_saved_by_numpy(tmp_path):
+    leaves, structure = jax.tree.flatten(PREPARED)
+    np.savez(tmp_path / "matrix.npz", *leaves)
+    with np.load(tmp_path / "matrix.npz") as file:
+        again = jax.tree.unflatten(structure, [jnp.asarray(file[name]) for name in file.files])
+    assert again == PREPARED
+
+
+def test_an_export_carries_it():
+    exported = jax.export.export(jax.jit(multiply))(A, PREPARED)
+    again = jax.export.deserialize(exported.serialize())
+    assert_same(again.call(A, PREPARED), sums(A, B, 9, ZEROS))
+
+
+def test_another_version_is_refused():
+    static = (2, "int8", (5, 4))
+    with pytest.raises(dmlax.SpecError) as caught:
+        prepared_matrix._decode(prepared_matrix._encode(static))
+    assert str(caught.value) == (
+        "PreparedMatrix: version is 2, expected 1: prepare the matrix again with this version of "
+        "dmlax"
+    )
+
+
+def test_stacked_ones_are_scanned_and_mapped():
+    matrices = [draw(seed, np.int8, (5, 5)) for seed in range(3)]
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), *map(dmlax.prepare_matrix, matrices))
+    got = jax.vmap(multiply, (None, 0))(A, stacked)
+    assert_same(got, np.stack([sums(A, b, 9) for b in matrices]))
+    with pytest.raises(dmlax.SpecError, match=r"BTensor is prepared, its packed is int8\[3,5,5\]"):
+        multiply(A, stacked)
+
+
+def test_explain_finds_one_that_a_program_packs():
+    given = (jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (A, B))
+    text = str(dmlax.explain(lambda a, b: multiply(a, dmlax.prepare_matrix(b)), *given))
+    assert "prepare_matrix" in text

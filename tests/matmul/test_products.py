@@ -1,0 +1,214 @@
+"""Matrix products: random calls by every lowering, shapes, wide biases, float results."""
+
+import functools
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dmlax
+from dmlax._core import requantize
+from dmlax_conformance.operators._shared import near_ties
+from matmul_calls import LOWERINGS, PADDED, rounded, run_padded, sums
+from support import NATIVE, assert_same, bits, draw, requantized, wild_floats
+
+SHAPES = [  # of a and b
+    ((1, 1), (1, 1)),
+    ((3, 7), (7, 5)),
+    ((2, 3, 5), (5, 65)),
+    ((2, 1, 4, 130), (1, 3, 130, 3)),
+    ((33, 66), (66, 64)),
+    ((9,), (2, 9, 4)),
+    ((3, 6), (6,)),
+    ((4, 0), (0, 3)),
+    ((0, 3), (3, 2)),
+]
+
+
+def call_of(lowering, function, monkeypatch):
+    if lowering == PADDED:
+        run_padded(monkeypatch)
+        return functools.partial(function, implementation="xla")
+    return functools.partial(function, implementation=lowering)
+
+
+@pytest.mark.parametrize("lowering", LOWERINGS)
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+def test_random_integer_products(shapes, lowering, monkeypatch):
+    seed = SHAPES.index(shapes)
+    rng = np.random.default_rng(seed)
+    a_dtype, b_dtype = rng.choice(["int8", "uint8"], 2)
+    a, b = draw(seed, a_dtype, shapes[0]), draw(seed + 1, b_dtype, shapes[1])
+    a_zero = draw(2, a_dtype, (*a.shape[:-1], 1) if a.ndim > 1 and seed % 2 else ())
+    b_zero = draw(3, b_dtype, b.shape[-1:] if b.ndim > 1 else ())
+    call = call_of(lowering, dmlax.matrix_multiply_integer, monkeypatch)
+    wanted = sums(a, b, a_zero, b_zero)
+    assert_same(call(a, b, a_zero_point=a_zero, b_zero_point=b_zero), wanted)
+    prepared = dmlax.prepare_matrix(b, b_zero_point=b_zero)
+    assert_same(call(a, prepared, a_zero_point=a_zero), wanted)
+    assert_same(call(a, b), sums(a, b))
+
+
+@pytest.mark.parametrize("lowering", LOWERINGS)
+@pytest.mark.parametrize("rows", [False, True])
+@pytest.mark.parametrize("most", [64, 128])
+def test_random_quantized_products(lowering, rows, most, monkeypatch):
+    """Columns within -64 to 64 have a product of their own on AVX2."""
+    a = draw(1, np.uint8, (2, 37, 50))
+    b = np.random.default_rng(2).integers(-most, min(most, 127) + 1, (50, 70)).astype(np.int8)
+    one = (37, 1) if rows else ()
+    scales = (
+        np.abs(draw(3, np.int16, one)).astype(np.float32) / 2**20 + np.float32(1e-3),
+        np.abs(draw(4, np.int16, (70,))).astype(np.float32) / 2**20 - np.float32(0.01),
+        np.abs(draw(5, np.int16, one)).astype(np.float32) / 2**13 + np.float32(0.5),
+    )
+    zeros = draw(6, np.uint8, one), draw(7, np.int8, ()), draw(8, np.int8, one)
+    bias = draw(9, np.int32, (37, 70) if rows else 70) >> 16
+    call = call_of(lowering, dmlax.quantized_linear_matrix_multiply, monkeypatch)
+    got = call(
+        a,
+        b,
+        bias,
+        **dict(zip(("a_scale", "b_scale", "output_scale"), scales, strict=True)),
+        a_zero_point=zeros[0],
+        b_zero_point=zeros[1],
+        output_zero_point=zeros[2],
+    )
+    total = sums(a, b, *zeros[:2]).astype(np.int64) + bias
+    assert_same(got, requantized(total, scales, zeros[2], np.int8))
+
+
+@pytest.mark.parametrize("lowering", LOWERINGS)
+@pytest.mark.parametrize("arithmetic", requantize.ARITHMETICS)
+def test_adding_the_bias_does_not_wrap(lowering, arithmetic, monkeypatch):
+    """Sums and biases of the same sign, up to -2^32."""
+    depth = 33030  # 255 * 255 times it wraps
+    a = np.zeros((2, depth), np.uint8)
+    a[0], a[1, :100] = 255, 255
+    b = np.zeros((depth, 4), np.uint8)
+    b[:, 1:], b[:, 3] = 255, 127
+    bias = np.int32([2**31 - 1, -(2**31), 2**31 - 1, 12345])
+    call = call_of(lowering, dmlax.quantized_linear_matrix_multiply, monkeypatch)
+    options = {"a_scale": 1.0, "b_scale": 1.0, "output_scale": 2.0**26, "output_dtype": np.int8}
+    got = call(a, b, bias, arithmetic=arithmetic, **options)
+    total = sums(a, b).astype(np.int64) + bias
+    assert total.min() < -(2**31)
+    assert total.max() > 2**31
+    assert_same(got, requantized(total, (1.0, 1.0, 2.0**26), 0, np.int8))
+
+
+@pytest.mark.parametrize("implementation", [*NATIVE, "xla"])
+@pytest.mark.parametrize("count", [300, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("family", ["float32", "float64", "exact"])
+def test_near_ties(family, count, implementation):
+    ties = near_ties.family(family, count, seed=7)
+    bias = np.array([tie.accumulator for tie in ties], np.int32)
+    scales = [np.array(x, np.uint32).view(np.float32) for x in list(zip(*ties, strict=True))[1:4]]
+    a, b = jnp.full((1, 3), 9, jnp.uint8), jnp.ones((3, 1), jnp.int8)
+
+    @jax.vmap
+    def call(bias, sa, sb, sy):
+        return dmlax.quantized_linear_matrix_multiply(
+            a, b, bias[None], a_scale=sa, b_scale=sb, output_scale=sy, a_zero_point=9,
+            output_zero_point=np.uint8(128), implementation=implementation,
+        )  # fmt: skip
+
+    got = np.asarray(jax.jit(call)(bias, *scales)).reshape(-1)
+    assert got.tolist() == [min(max(round(tie.quotient) + 128, 0), 255) for tie in ties]
+
+
+def float_cases(count):
+    """Sums, scales and biases: wild ones, cancellation, ties of the last bit, sticky bits."""
+    rng = np.random.default_rng(5)
+    total = draw(1, np.int32, count) >> rng.integers(0, 32, count)
+    sa, sb, bias = (wild_floats(seed, count) for seed in (2, 3, 4))
+    usual = np.arange(count) % 4 > 0
+    sa = np.where(usual, rng.uniform(0.5, 2, count), sa).astype(np.float32)
+    sb = np.where(usual, rng.uniform(-2, 2, count), sb).astype(np.float32)
+    with np.errstate(all="ignore"):
+        product = total.astype(np.float64) * sa * sb
+        cancel, near = np.arange(count) % 4 == 1, np.arange(count) % 4 == 2
+        bias = np.where(cancel, -product, bias)
+        bias = np.where(near, product * 2.0 ** rng.integers(-80, 80, count), bias)
+        bias = bias.astype(np.float32)
+    tie = np.arange(count) % 4 == 3
+    spacing = np.abs(np.spacing(bias))
+    sa = np.where(tie, np.where(np.isfinite(spacing) & (spacing > 0), spacing, 1), sa)
+    sb = np.where(tie, np.float32(0.5) * (1 + rng.integers(-1, 2, count) * 2.0**-23), sb)
+    total = np.where(tie, rng.choice([1, -1, 3], count), total).astype(np.int32)
+    total[:2], bias[-3:], bias[2:4] = -(2**31), [np.nan, np.inf, -np.inf], -0.0
+    total[2] = 0
+    return total, sa.astype(np.float32), sb.astype(np.float32), bias
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_floats_are_rounded_once(dtype, has_bias):
+    total, sa, sb, bias = float_cases(1500)
+    with np.errstate(all="ignore"):
+        bias = bias.astype(dtype)
+    got = jax.jit(requantize.scale_sums, static_argnums=(4, 5))(
+        total, sa, sb, bias if has_bias else None, dtype, "exact"
+    )
+    for one, s, x, y, c in zip(np.asarray(got), total, sa, sb, bias, strict=True):
+        if has_bias and not np.isfinite(c):
+            assert_same(one, c)
+            continue
+        value = int(s) * Fraction(float(x)) * Fraction(float(y))
+        value += Fraction(float(c)) if has_bias else 0
+        assert bits(one) == bits(rounded(value, dtype)), (s, x, y, c)
+
+
+def test_float32_rounds_each_operation():
+    total, sa, sb, bias = float_cases(1500)
+    with np.errstate(all="ignore"):
+        wanted = total.astype(np.float32) * (sa * sb) + bias
+    got = jax.jit(requantize.scale_sums, static_argnums=(4, 5))(
+        total, sa, sb, bias, np.float32, "float32"
+    )
+    nan = np.isnan(wanted)
+    assert_same(np.isnan(got), nan)
+    assert_same(np.asarray(got)[~nan], wanted[~nan])
+
+
+@pytest.mark.parametrize("lowering", LOWERINGS)
+def test_products_to_float(lowering, monkeypatch):
+    a, b = draw(1, np.int8, (2, 5, 9)), draw(2, np.uint8, (9, 3))
+    zeros = np.arange(5, dtype=np.int8)[:, None], np.uint8([3, 200, 0])
+    sa, sb = np.float32([[0.1], [2], [-3], [1e-30], [7]]), np.float32([1e-20, 3e4, 0.7])
+    bias = np.float32([1e-14, 1, -0.0])
+    call = call_of(lowering, dmlax.matrix_multiply_integer_to_float, monkeypatch)
+    for dtype in (np.float32, np.float16):
+        with np.errstate(all="ignore"):
+            c = bias.astype(dtype)
+        got = call(
+            *(a, b, c),
+            a_scale=sa,
+            b_scale=sb,
+            a_zero_point=zeros[0],
+            b_zero_point=zeros[1],
+            output_dtype=dtype,
+        )
+        operands = np.broadcast_arrays(sums(a, b, *zeros), sa, sb, c)
+        wanted = [
+            rounded(int(s) * Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z)), dtype)
+            for s, x, y, z in zip(*(each.reshape(-1) for each in operands), strict=True)
+        ]
+        assert_same(got, np.array(wanted, dtype).reshape(2, 5, 3))
+
+
+@pytest.mark.parametrize("platform", ["cpu", "cuda", "tpu"])
+def test_symbolic_shapes_export(platform):
+    rows, depth, columns = jax.export.symbolic_shape("m, k, n")
+    given = (
+        jax.ShapeDtypeStruct((rows, depth), np.uint8),
+        jax.ShapeDtypeStruct((depth, columns), np.int8),
+    )
+    call = jax.jit(functools.partial(dmlax.matrix_multiply_integer, a_zero_point=3))
+    exported = jax.export.export(call, platforms=[platform])(*given)
+    assert exported.out_avals[0].shape == (rows, columns)
+    if platform == "cpu":
+        a, b = draw(1, np.uint8, (3, 5)), draw(2, np.int8, (5, 2))
+        assert_same(exported.call(a, b), sums(a, b, 3))

@@ -1,0 +1,351 @@
+"""Files that are no models: an error that names the node, the tensor or the file."""
+
+import io
+import json
+import zipfile
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import dmlax
+import dmlax.onnx
+from onnx_models import Builder, quantized
+
+FLOAT = TensorProto.FLOAT
+
+
+def relu(**changes):
+    """A model of one node, with other fields of the node."""
+    fields = {"inputs": ["x"], "outputs": ["y"], "op_type": "Relu", **changes}
+    b = Builder()
+    b.nodes.append(helper.make_node(**fields))
+    return b.model({"x": (FLOAT, [2])}, {"y": (FLOAT, [2])})
+
+
+def with_constant(**fields):
+    """A model that adds a constant, whose message has other fields."""
+    model = relu(op_type="Add", inputs=["x", "c"])
+    tensor = numpy_helper.from_array(np.ones(2, np.float32), "c")
+    for name, value in fields.items():
+        if isinstance(value, list):
+            tensor.ClearField(name)
+            getattr(tensor, name).extend(value)
+        else:
+            setattr(tensor, name, value)
+    model.graph.initializer.append(tensor)
+    return model
+
+
+def external(**entries):
+    model = with_constant(data_location=TensorProto.EXTERNAL)
+    tensor = model.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    for key, value in {"location": "weights.bin", **entries}.items():
+        tensor.external_data.add(key=key, value=str(value))
+    return model
+
+
+def edited(change):
+    model = relu()
+    change(model)
+    return model
+
+
+def cycle(model):
+    model.graph.node.append(helper.make_node("Relu", ["b"], ["a"], name="first"))
+    model.graph.node.append(helper.make_node("Relu", ["a"], ["b"], name="second"))
+
+
+def twice(model):
+    model.graph.node.append(model.graph.node[0])
+
+
+def attribute_twice(model):
+    for _ in range(2):
+        model.graph.node[0].attribute.append(helper.make_attribute("alpha", 1.0))
+
+
+def negative_input(model):
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -3
+
+
+def unknown_input_type(model):
+    model.graph.input[0].type.tensor_type.elem_type = 99
+
+
+def sequence_input(model):
+    model.graph.input[0].CopyFrom(helper.make_tensor_sequence_value_info("x", FLOAT, [2]))
+
+
+def input_without_rank(model):
+    model.graph.input[0].type.tensor_type.ClearField("shape")
+
+
+def no_opset(model):
+    del model.opset_import[:]
+
+
+def sparse(model):
+    model.graph.sparse_initializer.add()
+
+
+def two_constants(model):
+    array = np.ones(2, np.float32)
+    model.graph.initializer.extend([numpy_helper.from_array(array, "c")] * 2)
+
+
+MODELS = {
+    "no node": (edited(lambda m: m.graph.ClearField("node")), "the model has no node"),
+    "missing input": (relu(inputs=["z"]), r"reads 'z', which does not exist"),
+    "cycle": (edited(cycle), r"node 'first' reads 'b', which is written later, or in a cycle"),
+    "written twice": (edited(twice), r"writes 'y', which exists already"),
+    "input written": (relu(outputs=["x"]), r"writes 'x', which exists already"),
+    "output missing": (relu(outputs=["z"]), r"output 'y' is written by no node"),
+    "no operator": (relu(op_type=""), r"has no operator or no output"),
+    "no output": (relu(outputs=[]), r"has no operator or no output"),
+    "attribute twice": (edited(attribute_twice), r"has attribute 'alpha' twice"),
+    "negative input": (edited(negative_input), r"input 'x' has size -3 on axis 0"),
+    "input type": (edited(unknown_input_type), r"input 'x' has the unknown data type 99"),
+    "sequence": (edited(sequence_input), r"input 'x' is not a tensor"),
+    "no rank": (edited(input_without_rank), r"input 'x' has no rank"),
+    "no opset": (edited(no_opset), r"imports no opset"),
+    "sparse": (edited(sparse), r"sparse initializer"),
+    "constant twice": (edited(two_constants), r"initializer 'c' has no name, or one twice"),
+    "gigabyte": (with_constant(dims=[1 << 28]), r"'c' has 8 bytes, expected 1073741824"),
+    "overflow": (with_constant(dims=[1 << 40, 1 << 40]), r"'c' has 8 bytes, expected"),
+    "negative size": (with_constant(dims=[-2]), r"'c' has the shape \[-2\]"),
+    "rank": (with_constant(dims=[1] * 40), r"'c' has the shape"),
+    "short data": (with_constant(raw_data=b"123"), r"'c' has 3 bytes, expected 8"),
+    "no data": (with_constant(raw_data=b""), r"'c' has 0 bytes, expected 8"),
+    "data type": (with_constant(data_type=77), r"'c' has the unknown data type 77"),
+    "no data type": (with_constant(data_type=0), r"'c'"),
+    "typed data": (
+        with_constant(data_type=TensorProto.INT64, dims=[3]),
+        r"'c' has 8 bytes, expected 24",
+    ),
+    "in a file": (external(), r"'c' is in a file of its own: load the model by its path"),
+    "shapes": (
+        with_constant(dims=[1, 2], raw_data=b"\0" * 8),
+        None,  # broadcasts
+    ),
+}
+
+
+@pytest.mark.parametrize("name", [name for name, (_, text) in MODELS.items() if text])
+def test_a_malformed_model(name):
+    model, text = MODELS[name]
+    with pytest.raises(dmlax.onnx.ModelError, match=text):
+        dmlax.onnx.load(model)
+
+
+def test_shapes_that_do_not_fit_name_the_node():
+    model = with_constant(dims=[3], raw_data=b"\0" * 12)
+    with pytest.raises(dmlax.onnx.ModelError, match=r"^Add 'y': "):
+        dmlax.onnx.load(model)
+
+
+def test_a_constant_that_broadcasts():
+    assert dmlax.onnx.load(MODELS["shapes"][0])(np.ones(2, np.float32))["y"].shape == (1, 2)
+
+
+LOCATIONS = {
+    "outside": {"location": "../secret.bin"},
+    "absolute": {"location": "/etc/hostname"},
+    "no file": {"location": "absent.bin"},
+    "folder": {"location": "."},
+    "no location": {"location": ""},
+    "beyond the end": {"offset": 9},
+    "negative offset": {"offset": -4},
+    "huge length": {"length": 1 << 40},
+    "no number": {"offset": "two"},
+}
+
+
+@pytest.mark.parametrize("name", LOCATIONS)
+def test_external_data_outside_of_its_file(name, tmp_path):
+    (tmp_path / "secret.bin").write_bytes(bytes(16))
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "weights.bin").write_bytes(bytes(16))
+    path = folder / "model.onnx"
+    path.write_bytes(external(**LOCATIONS[name]).SerializeToString())
+    with pytest.raises(dmlax.onnx.ModelError, match="'c'"):
+        dmlax.onnx.load(path)
+
+
+def test_external_data_through_a_link(tmp_path):
+    (tmp_path / "secret.bin").write_bytes(bytes(16))
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "weights.bin").symlink_to(tmp_path / "secret.bin")
+    (folder / "model.onnx").write_bytes(external().SerializeToString())
+    with pytest.raises(dmlax.onnx.ModelError, match="no file beside the model"):
+        dmlax.onnx.load(folder / "model.onnx")
+
+
+def test_external_data_beside_the_model(tmp_path):
+    (tmp_path / "weights.bin").write_bytes(np.float32([0, 5, 7, 0]).tobytes())
+    (tmp_path / "model.onnx").write_bytes(external(offset=4).SerializeToString())
+    found = dmlax.onnx.load(tmp_path / "model.onnx")(np.ones(2, np.float32))
+    assert found["y"].tolist() == [6, 8]
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff" * 40, b"PK\x03\x04", b"\x0a\xff\xff\xff\xff\x7f"])
+def test_bytes_that_are_no_model(data):
+    with pytest.raises(dmlax.onnx.ModelError):
+        dmlax.onnx.load(data)
+
+
+def test_a_truncated_model():
+    data = quantized("classifier", "qoperator").SerializeToString()
+    for size in range(1, len(data), len(data) // 12):
+        with pytest.raises((dmlax.onnx.ModelError, dmlax.UnsupportedError)):
+            dmlax.onnx.load(data[:size])
+
+
+def test_deep_nesting():
+    data = b""
+    for field in (6, 5, 1) * 200:  # a graph of a node of an attribute that is a graph
+        data = bytes([field << 3 | 2]) + varint(len(data)) + data
+    with pytest.raises(dmlax.onnx.ModelError, match="is not an ONNX model"):
+        dmlax.onnx.load(b"\x3a" + varint(len(data)) + data)
+
+
+def varint(number):
+    found = b""
+    while number >= 128:
+        found, number = found + bytes([number & 127 | 128]), number >> 7
+    return found + bytes([number])
+
+
+def test_everything_that_is_unsupported_is_listed():
+    b = Builder()
+    x = b.node("Relu", "x")
+    for _ in range(3):
+        x = b.node("Det", x)
+    x = b.node("Relu", x, slope=2.0)
+    x = b.node("Spin", x, domain="my.domain")
+    b.node("LayerNormalization", "x", b.weight(2), outputs=2)
+    shapes = {"x": (FLOAT, [2, 2])}
+    last = b.nodes[-1].output[1]
+    model = b.model(shapes, {x: (FLOAT, [2]), last: (FLOAT, [2])})
+    with pytest.raises(dmlax.UnsupportedError) as caught:
+        dmlax.onnx.load(model)
+    text = str(caught.value)
+    assert text.splitlines()[0] == "6 nodes of the model cannot be computed:"
+    assert "Det: is not known (3 nodes: node_det_1, node_det_2, node_det_3)" in text
+    assert "Relu: its attribute slope is not known (1 nodes: node_relu_4)" in text
+    assert "my.domain.Spin: is not known" in text
+    assert "LayerNormalization: its output 2 is not computed" in text
+
+
+def test_an_unknown_form_of_a_known_operator():
+    b = Builder()
+    y = b.node("Relu", "x")
+    model = b.model({"x": (FLOAT, [2])}, {y: (FLOAT, [2])}, opset=5)
+    with pytest.raises(dmlax.UnsupportedError, match="Relu: its form of opset 1 is not known"):
+        dmlax.onnx.load(model)
+
+
+WRONG_INPUTS = {
+    "no input": ((), "missing_tensor", r"0 inputs are given, expected 1"),
+    "two inputs": ((np.ones(2, np.float32),) * 2, "missing_tensor", r"2 inputs are given"),
+    "another name": (({"z": np.ones(2, np.float32)},), "missing_tensor", r"input x is missing"),
+    "dtype": ((np.ones(2, np.int32),), "data_type", r"x is int32\[2\], expected float32\[2\]"),
+    "rank": ((np.ones((2, 2), np.float32),), "dimension_count", r"x is float32\[2,2\]"),
+    "size": ((np.ones(3, np.float32),), "sizes", r"x is float32\[3\], expected float32\[2\]"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_INPUTS)
+def test_wrong_inputs_of_a_call(name):
+    inputs, code, text = WRONG_INPUTS[name]
+    with pytest.raises(dmlax.SpecError, match=text) as caught:
+        dmlax.onnx.load(relu())(*inputs)
+    assert caught.value.code == code
+
+
+def test_wrong_options_of_load():
+    for options, text in (
+        ({"arithmetic": "float64"}, "arithmetic is 'float64'"),
+        ({"nonzero_size": {"absent": 3}}, "names no NonZero node: 'absent'"),
+        ({"nonzero_size": 0}, "nonzero_size is 0, expected at least 1"),
+        ({"input_shapes": {"z": (2,)}}, "input_shapes has no input 'z'"),
+        ({"input_shapes": {"x": (2, 2)}}, "expected rank 1"),
+    ):
+        with pytest.raises(dmlax.SpecError, match=text):
+            dmlax.onnx.load(relu(), **options)
+    model = dmlax.onnx.load(relu())
+    with pytest.raises(dmlax.SpecError, match="outputs has no tensor 'z'"):
+        model.apply(model.params, np.ones(2, np.float32), outputs=["z"])
+
+
+@pytest.fixture
+def archive(tmp_path):
+    path = tmp_path / "model.dmlax"
+    dmlax.onnx.load(with_constant()).save(path)
+    return path
+
+
+def rewritten(path, name, data):
+    """The archive with another member."""
+    with zipfile.ZipFile(path) as file:
+        members = {each: file.read(each) for each in file.namelist()}
+    members[name] = data
+    members = {each: data for each, data in members.items() if data is not None}
+    with zipfile.ZipFile(path, "w") as file:
+        for each, content in members.items():
+            file.writestr(each, content)
+    return path
+
+
+def npy(array, **changes):
+    buffer = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        buffer, {"descr": "<f4", "fortran_order": False, "shape": array.shape, **changes}
+    )
+    return buffer.getvalue() + array.tobytes()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        b"",
+        b"no array",
+        npy(np.ones(2, np.float32), shape=(1 << 28,)),
+        npy(np.ones(2, np.float32), descr="|O"),
+        npy(np.ones(2, np.float32), shape=(1,)),
+    ],
+)
+def test_a_malformed_array_of_an_archive(archive, data):
+    with pytest.raises(dmlax.onnx.ModelError):
+        dmlax.onnx.load(rewritten(archive, "0.npy", data))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("version", 99),
+        ("version", None),
+        ("nodes", [{"name": "a"}]),
+        ("inputs", {"x": 3}),
+        ("inputs", {"x": ["float99", [2]]}),
+        ("constants", {"c": {"array": "absent.npy"}}),
+        ("outputs", 3),
+        ("outputs", ["absent"]),
+        ("nodes", "none"),
+    ],
+)
+def test_a_malformed_graph_of_an_archive(archive, key, value):
+    with zipfile.ZipFile(archive) as file:
+        data = json.loads(file.read("graph.json"))
+    data[key] = value
+    with pytest.raises(dmlax.onnx.ModelError):
+        dmlax.onnx.load(rewritten(archive, "graph.json", json.dumps(data)))
+
+
+def test_an_archive_without_a_graph(archive):
+    with pytest.raises(dmlax.onnx.ModelError):
+        dmlax.onnx.load(rewritten(archive, "graph.json", None))

@@ -1,0 +1,181 @@
+"""Whole models: ONNX Runtime's bits, and what JAX does with a function."""
+
+import io
+import subprocess
+import sys
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dmlax.onnx
+from onnx_models import inputs_of, quantized, run_onnxruntime
+
+
+@pytest.fixture(scope="module")
+def model():
+    return dmlax.onnx.load(quantized("classifier", "qoperator"))
+
+
+@pytest.fixture(scope="module")
+def images():
+    return inputs_of(quantized("classifier", "qoperator"))["x"]
+
+
+def differing(ours, theirs):
+    return sum(int((np.asarray(ours[name]) != theirs[name]).sum()) for name in theirs)
+
+
+@pytest.mark.parametrize("name", ["classifier", "attention"])
+def test_every_tensor_of_a_qoperator_model(name):
+    file = quantized(name, "qoperator")
+    inputs = inputs_of(file)
+    theirs = run_onnxruntime(file, inputs, optimised=False, every=True)
+    loaded = dmlax.onnx.load(file)
+    ours = loaded.apply(loaded.params, inputs, outputs=tuple(theirs))
+    assert differing(ours, theirs) == 0
+
+
+@pytest.mark.parametrize("format", ["qoperator", "qdq"])
+@pytest.mark.parametrize("optimised", [False, True])
+def test_outputs_of_a_classifier(format, optimised):
+    if format == "qdq" and not optimised:
+        return  # ONNX Runtime computes such a file in float
+    file = quantized("classifier", format)
+    inputs = inputs_of(file)
+    theirs = run_onnxruntime(file, inputs, optimised=optimised)
+    assert differing(dmlax.onnx.load(file)(inputs), theirs) == 0
+
+
+def test_a_qdq_model_has_the_nodes_of_the_qoperator_model():
+    loaded = [dmlax.onnx.load(quantized("classifier", each)) for each in ("qoperator", "qdq")]
+    counts = [dict(sorted(each.explain().after.items())) for each in loaded]
+    assert counts[0] == counts[1]
+
+
+def test_a_model_of_int8_activations_is_fused_to_integers():
+    loaded = dmlax.onnx.load(quantized("classifier", "qdq-s8"))
+    assert not {"Conv", "Add", "Gemm"} & set(loaded.explain().after)
+    (logits,) = loaded(inputs_of(quantized("classifier", "qdq-s8"))).values()
+    assert np.ptp(logits) > 0
+
+
+def test_a_dynamically_quantized_model_up_to_its_sigmoid():
+    file = quantized("classifier", "dynamic")
+    inputs = inputs_of(file)
+    theirs = run_onnxruntime(file, inputs, optimised=False, every=True)
+    names = [node.output[0] for node in file.graph.node]
+    before = names[: next(i for i, node in enumerate(file.graph.node) if node.op_type == "Sigmoid")]
+    loaded = dmlax.onnx.load(file)
+    ours = loaded.apply(loaded.params, inputs, outputs=tuple(before))
+    assert differing(ours, {name: theirs[name] for name in before}) == 0
+
+
+def test_inputs_by_position_and_by_name(model, images):
+    by_position, by_name = model(images), model({"x": images})
+    assert jax.tree.all(jax.tree.map(np.array_equal, by_position, by_name))
+
+
+def test_images_do_not_mix(model, images):
+    (name,) = model.outputs
+    each = jax.vmap(lambda x: model.apply(model.params, x[None])[name][0])(jnp.asarray(images))
+    np.testing.assert_array_equal(each, model(images)[name])
+
+
+def test_a_symbolic_batch_is_exported(model, images):
+    n = jax.export.symbolic_shape("n")[0]
+    params = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), model.params)
+    struct = jax.ShapeDtypeStruct((n, 3, 16, 16), jnp.float32)
+    exported = jax.export.export(jax.jit(model.apply))(params, struct)
+    again = jax.export.deserialize(exported.serialize())
+    found = again.call(model.params, images)
+    assert jax.tree.all(jax.tree.map(np.array_equal, found, model(images)))
+
+
+def test_an_inner_tensor_changes_nothing(model, images):
+    inner = next(name for name in model.tensors() if name.startswith("add_"))
+    (output,) = model.outputs
+    both = model.apply(model.params, images, outputs=(inner, output))
+    np.testing.assert_array_equal(both[output], model(images)[output])
+
+
+def test_params_are_arrays_of_the_files_names(model):
+    assert all(name in model.tensors() for name in model.params)
+    leaves = jax.tree.leaves(model.params)
+    assert sum(leaf.size for leaf in leaves) > 1000
+    flat = {str(i): np.asarray(leaf) for i, leaf in enumerate(leaves)}
+    buffer = io.BytesIO()
+    np.savez(buffer, **flat)
+    buffer.seek(0)
+    with np.load(buffer) as file:
+        loaded = jax.tree.unflatten(
+            jax.tree.structure(model.params), [file[str(i)] for i in range(len(leaves))]
+        )
+    assert jax.tree.all(jax.tree.map(np.array_equal, loaded, model.params))
+
+
+def test_a_saved_model_loads_without_onnx(model, images, tmp_path):
+    path, inputs, outputs = (tmp_path / name for name in ("m.dmlax", "x.npy", "y.npy"))
+    model.save(path)
+    np.save(inputs, images)
+    program = f"""
+import sys
+sys.modules["onnx"] = None
+import numpy as np, dmlax.onnx
+model = dmlax.onnx.load({str(path)!r})
+(output,) = model(np.load({str(inputs)!r})).values()
+np.save({str(outputs)!r}, output)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
+    (expected,) = model(images).values()
+    np.testing.assert_array_equal(np.load(outputs), expected)
+
+
+def test_without_onnx_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(ImportError, match=r"dmlax\[onnx\]"):
+        dmlax.onnx.load(b"")
+
+
+def test_both_arithmetics_are_close(images):
+    file = quantized("classifier", "qoperator")
+    exact = dmlax.onnx.load(file, arithmetic="exact")
+    (ours,), (theirs,) = (m(images).values() for m in (exact, dmlax.onnx.load(file)))
+    np.testing.assert_allclose(ours, theirs, atol=0.2)
+
+
+def test_another_shape_of_an_input():
+    file = quantized("classifier", "qoperator")
+    loaded = dmlax.onnx.load(file, input_shapes={"x": (1, 3, 16, 16)})
+    assert loaded.inputs["x"].shape == (1, 3, 16, 16)
+    with pytest.raises(dmlax.SpecError, match=r"x is float32\[2,3,16,16\], expected float32\[1,3"):
+        loaded(np.zeros((2, 3, 16, 16), np.float32))
+
+
+def test_rows_of_a_detector():
+    file = quantized("detector", "qoperator")
+    inputs = inputs_of(file)
+    (theirs,) = run_onnxruntime(file, inputs, optimised=False).values()
+    loaded = dmlax.onnx.load(file, nonzero_size=36)
+    outputs = loaded(inputs)
+    (count,) = (value for name, value in outputs.items() if name.endswith(".count"))
+    rows = next(value for name, value in outputs.items() if not name.endswith(".count"))
+    assert int(count) == len(theirs)
+    np.testing.assert_array_equal(rows[: len(theirs)], theirs)
+    assert not np.any(rows[len(theirs) :])
+
+
+def test_more_rows_than_a_size_are_refused():
+    loaded = dmlax.onnx.load(quantized("detector", "qoperator"), nonzero_size=1)
+    with pytest.raises(dmlax.SpecError, match=r"rows, expected 1 or fewer: nonzero_size") as caught:
+        loaded(inputs_of(quantized("detector", "qoperator")))
+    assert caught.value.code == "sizes"
+
+
+def test_a_nonzero_needs_a_size():
+    with pytest.raises(
+        dmlax.UnsupportedError, match=r"NonZero: it needs a size: give nonzero_size"
+    ):
+        dmlax.onnx.load(quantized("detector", "qoperator"))

@@ -1,0 +1,170 @@
+"""The pools: random calls, near ties, laws between them, layouts."""
+
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import dmlax
+import pooling_calls
+from support import NATIVE, assert_same, draw
+
+average = dmlax.quantized_linear_average_pooling
+global_average = dmlax.quantized_linear_global_average_pooling
+EVERY = ["xla", "reference", *NATIVE]
+
+
+@pytest.mark.parametrize("implementation", ["xla", "reference"])
+def test_random_calls(implementation):
+    assert list(pooling_calls.mismatches(implementation, 0, 4)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("implementation", EVERY)
+def test_many_random_calls(implementation):
+    assert list(pooling_calls.mismatches(implementation, 4, 2000)) == []
+
+
+def near_ties(seed, count):
+    """Sums, counts and scales whose quotient is a tie, or float32, or even float64, cannot tell."""
+    rng = np.random.default_rng(seed)
+    found = []
+    while sum(map(len, found)) < count:
+        sums = rng.integers(1, 255, 1 << 18) * rng.integers(1, 9)
+        counts = rng.choice([2, 9, 49], sums.size)
+        halves = rng.integers(0, 120, sums.size) + 0.5
+        sy = rng.uniform(1, 2, sums.size).astype(np.float32)
+        wanted = halves * counts * sy.astype(np.float64) / sums
+        sx = wanted.astype(np.float32)
+        off = np.abs(sx.astype(np.float64) / wanted - 1)
+        near = (sums <= counts * 255) & (off < 2.0**-40)
+        near[:: 1 << 9] |= (sums <= counts * 255)[:: 1 << 9]
+        found.append(np.stack([sums, counts, sx, sy], axis=1)[near])
+    return np.concatenate(found)[:count]
+
+
+def check_near_ties(implementation, count):
+    rows = near_ties(3, count)
+    width = 50
+    x = np.zeros((1, len(rows), 1, width), np.uint8)
+    start = np.zeros(len(rows), int)
+    for row, (total, n, _, _) in enumerate(rows):
+        each, more = divmod(int(total), int(n))
+        x[0, row, 0, : int(n)] = each
+        x[0, row, 0, :more] += 1
+        start[row] = n
+    wanted = [
+        min(round(Fraction(int(s), int(n)) * Fraction(float(a)) / Fraction(float(b))), 255)
+        for s, n, a, b in rows
+    ]
+    found = np.zeros(len(rows), np.uint8)
+    for n in np.unique(start):
+        own = start == n
+        sx, sy = (jnp.asarray(rows[own, i].astype(np.float32)) for i in (2, 3))
+        y = global_average(
+            x[:, own, :, :n], input_scale=sx, output_scale=sy, implementation=implementation
+        )
+        found[own] = np.asarray(y).ravel()
+    assert_same(found, np.array(wanted, np.uint8))
+
+
+@pytest.mark.parametrize("implementation", ["xla", *NATIVE])
+def test_near_ties_are_rounded_rightly(implementation):
+    check_near_ties(implementation, 200)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("implementation", EVERY)
+def test_3000_near_ties_are_rounded_rightly(implementation):
+    check_near_ties(implementation, 3000)
+
+
+@pytest.mark.parametrize("implementation", EVERY)
+def test_the_global_average_is_the_average_over_the_image(implementation):
+    x = draw(1, np.int8, (2, 3, 4, 5))
+    parameters = {
+        "input_scale": np.float32([0.3, -0.7, 1e-3]),
+        "output_scale": 0.1,
+        "input_zero_point": np.int8([3, 0, -100]),
+        "output_zero_point": np.uint8(9),
+        "implementation": implementation,
+    }
+    assert_same(global_average(x, **parameters), average(x, window_size=x.shape[2:], **parameters))
+
+
+@pytest.mark.parametrize("implementation", EVERY)
+def test_a_window_of_padding_alone(implementation):
+    """Dilation has both taps beyond the image."""
+    x = np.int8([[[5]]])
+    options = {"window_size": 2, "dilations": 2, "start_padding": 1, "end_padding": 1}
+    found = average(
+        *(x,),
+        **options,
+        input_scale=1.0,
+        output_scale=1.0,
+        output_zero_point=np.int8(-9),
+        implementation=implementation,
+    )
+    assert np.asarray(found).tolist() == [[[-9]]]
+    largest = dmlax.max_pooling(x, **options, implementation=implementation)
+    assert np.asarray(largest).tolist() == [[[-128]]]
+
+
+LAYOUTS = ["NCHW", "NHWC", "HWNC", "CHWN", ("NCHW", "OIHW", "NHWC"), ("HWNC", "IOHW", "NCHW")]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("implementation", EVERY)
+def test_every_layout_gives_the_same(layout, implementation):
+    x = draw(2, np.uint8, (2, 3, 4, 5))
+    given, out = (layout, layout) if isinstance(layout, str) else (layout[0], layout[2])
+    scale = np.float32([0.1, 0.2, 0.4])
+    for call in (
+        lambda x, **how: dmlax.max_pooling(x, window_size=(2, 3), **how),
+        lambda x, **how: average(x, window_size=2, input_scale=scale, output_scale=0.3, **how),
+    ):
+        moved = x.transpose(["NCHW".index(axis) for axis in given])
+        found = call(moved, dimension_numbers=layout, implementation=implementation)
+        wanted = np.asarray(call(x)).transpose(["NCHW".index(axis) for axis in out])
+        assert_same(found, wanted)
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 4, 4), (2, 0, 4, 4)])
+@pytest.mark.parametrize("implementation", EVERY)
+def test_without_images_or_channels_the_result_is_empty(shape, implementation):
+    x = np.zeros(shape, np.uint8)
+    how = {"implementation": implementation}
+    assert dmlax.max_pooling(x, window_size=2, **how).shape == (*shape[:2], 3, 3)
+    scales = {"input_scale": 1.0, "output_scale": 1.0}
+    assert average(x, window_size=2, **scales, **how).shape == (*shape[:2], 3, 3)
+    assert global_average(x, **scales, **how).shape == (*shape[:2], 1, 1)
+
+
+@pytest.mark.parametrize("implementation", ["xla", *NATIVE])
+def test_large_windows_are_pooled_in_blocks(implementation):
+    x = draw(3, np.uint8, (1, 2, 70))
+    for size, dilation, stride in ((9, 3, 1), (21, 1, 2)):
+        windows = {"window_size": size, "dilations": dilation, "strides": stride}
+        for call in (
+            lambda windows=windows, **how: dmlax.max_pooling(x, **windows, **how),
+            lambda windows=windows, **how: average(
+                x, **windows, input_scale=0.7, output_scale=0.6, start_padding=2, **how
+            ),
+        ):
+            assert_same(call(implementation=implementation), call(implementation="reference"))
+
+
+def test_a_symbolic_batch_and_image_export():
+    batch, size = jax.export.symbolic_shape("b, s", constraints=["s >= 4"])
+    shape = jax.ShapeDtypeStruct((batch, 3, size, size), np.uint8)
+    x = draw(4, np.uint8, (2, 3, 6, 6))
+    scales = {"input_scale": 0.3, "output_scale": 0.1}
+    for function in (
+        lambda x: dmlax.max_pooling(x, window_size=3, strides=2, end_padding=1),
+        lambda x: average(x, window_size=3, strides=2, end_padding=1, **scales),
+        lambda x: global_average(x, **scales),
+    ):
+        exported = jax.export.export(jax.jit(function))(shape)
+        assert_same(exported.call(x), function(x))
