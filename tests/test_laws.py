@@ -241,7 +241,7 @@ def test_a_batch_over_four_devices_gives_the_unsharded_bits(law, mesh):
 
 @every_law
 def test_a_batch_over_explicit_mesh_axes_gives_the_unsharded_bits(law):
-    """Where a mesh's axes are explicit, shapes carry shardings, eagerly and under jit."""
+    """Shapes carry shardings, eagerly and under jit, where a mesh's axes are explicit."""
     mesh = jax.make_mesh((4,), ("batch",), axis_types=(jax.sharding.AxisType.Explicit,))
     first, *rest = law.operands
     first = jax.device_put(first, NamedSharding(mesh, BATCH))
@@ -405,7 +405,7 @@ def models():
 
 @pytest.mark.parametrize("model", models(), ids=lambda model: model.__name__)
 def test_a_derivative_sees_an_integer_output_as_a_constant(model, how):
-    """Where each model is linear in p but for integers, its derivative is value / p."""
+    """The derivative is value / p where each model is linear in p but for integers."""
     p = np.float32(0.75)
     value, slope = how(jax.value_and_grad(model))(p)
     count = np.float32(np.count_nonzero(SPARSE) if model.__name__ == "nonzero" else 0)

@@ -13,7 +13,6 @@ from jax import lax
 
 import dmlax
 from convolution_cases import LAYOUTS
-from dmlax._convolution import prepared_filter
 from support import assert_same, draw, sums_of_products
 
 X, W = draw(1, np.uint8, (1, 4, 5, 5)), draw(2, np.int8, (4, 2, 2, 3))
@@ -106,14 +105,9 @@ def test_the_static_part_is_plain_values():
 @pytest.fixture
 def another_version(monkeypatch):
     def change():
-        monkeypatch.setattr(prepared_filter, "VERSION", prepared_filter.VERSION + 1)
-        prepared_filter._filter_shape.cache_clear()
-        prepared_filter._static.cache_clear()
+        monkeypatch.setattr(dmlax.PreparedFilter, "VERSION", dmlax.PreparedFilter.VERSION + 1)
 
-    yield change
-    monkeypatch.undo()
-    prepared_filter._filter_shape.cache_clear()
-    prepared_filter._static.cache_clear()
+    return change
 
 
 def exported():
@@ -127,7 +121,7 @@ def exported():
     ids=["pickle", "export"],
 )
 def test_another_version_is_refused(save, load, another_version):
-    data, version = save(), prepared_filter.VERSION
+    data, version = save(), dmlax.PreparedFilter.VERSION
     another_version()
     with pytest.raises(dmlax.SpecError) as caught:
         load(data)

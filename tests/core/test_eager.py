@@ -69,7 +69,7 @@ def on_device(options):
 
 
 def python_calls(function):
-    """How many Python functions a call runs."""
+    """The number of Python functions that a call runs."""
     counted = []
     sys.setprofile(lambda frame, event, _: counted.append(frame) if event == "call" else None)
     try:

@@ -51,7 +51,7 @@ def test_large_tensors_are_shared_between_threads(function, a, b):
 @pytest.mark.parametrize("output_scale", [0.55, 3e-39, 1e38, -0.25])
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_estimates_and_elements_by_themselves_are_xlas(function, output_scale):
-    """Where the scales' ratio is too large for estimates, each element is computed by itself."""
+    """Each element is computed by itself where the scales' ratio is too large for estimates."""
     a, b = draw(3, np.uint8, (777,)), draw(4, np.uint8, (777,))
     for arithmetic in ("exact", "float32"):
         options = SCALES | {"output_scale": output_scale, "arithmetic": arithmetic}

@@ -14,7 +14,7 @@ from dmlax._cpu import library
 
 
 class Dialect(NamedTuple):
-    """How a disassembly writes what these tests look for; registers are groups."""
+    """The patterns that these tests look for in a disassembly; registers are groups."""
 
     jump: str  # to an address
     product: str

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dmlax
-from dmlax._matmul import prepared_matrix
+from dmlax._core import prepared_weights
 from matmul_calls import sums
 from support import assert_same, draw
 
@@ -69,7 +69,7 @@ def test_an_export_carries_it():
 def test_another_version_is_refused():
     static = (2, "int8", (5, 4))
     with pytest.raises(dmlax.SpecError) as caught:
-        prepared_matrix._decode(prepared_matrix._encode(static))
+        prepared_weights.decode(dmlax.PreparedMatrix, prepared_weights.encode(static))
     assert str(caught.value) == (
         "PreparedMatrix: version is 2, expected 1: prepare the matrix again with this version of "
         "dmlax"

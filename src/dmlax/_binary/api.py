@@ -13,13 +13,14 @@ from dmlax._binary.plan import FIELDS, Binary, BinaryPlan, binary_plan, output_p
 from dmlax._core import dispatch, eager, requantize
 from dmlax._core.arguments import Rules, aval_of
 from dmlax._core.keywords import name_right_keywords
+from dmlax._cpu import library
 
 _ADD = Rules("element_wise_quantized_linear_add")
 _MULTIPLY = Rules("element_wise_quantized_linear_multiply")
 ADD = dispatch.Operator(
     _ADD.operator,
     (
-        dispatch.Lowering("native_cpu", native_cpu.add, native_cpu.why_not, ("cpu",)),
+        dispatch.Lowering("native_cpu", native_cpu.add, library.why_not_for, ("cpu",)),
         dispatch.Lowering("xla", xla.add),
         dispatch.Lowering("reference", reference.add),
     ),
@@ -28,7 +29,7 @@ ADD = dispatch.Operator(
 MULTIPLY = dispatch.Operator(
     _MULTIPLY.operator,
     (
-        dispatch.Lowering("native_cpu", native_cpu.multiply, native_cpu.why_not, ("cpu",)),
+        dispatch.Lowering("native_cpu", native_cpu.multiply, library.why_not_for, ("cpu",)),
         dispatch.Lowering("xla", xla.multiply),
         dispatch.Lowering("reference", reference.multiply),
     ),

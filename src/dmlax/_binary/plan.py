@@ -1,7 +1,6 @@
 """Checks an operator on two quantized tensors and plans it from shapes and dtypes alone."""
 
 import functools
-import itertools
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -9,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmlax._core import compat
-from dmlax._core.arguments import Aval, Rules, decide
+from dmlax._core.arguments import Aval, Rules, broadcast_shapes
 from dmlax._core.requantize import Arithmetic
 
 
@@ -101,24 +100,14 @@ def output_partition(plan: BinaryPlan, operands: Binary) -> tuple[Any, ...]:
     a, b = (
         (None,) * (rank - x.ndim) + tuple(compat.partition(x)) for x in (operands.a, operands.b)
     )
-    taken = {name for axis in a for name in _mesh_axes(axis)}
-    free = (None if taken & {*_mesh_axes(axis)} else axis for axis in b)
+    taken = {name for axis in a for name in compat.mesh_axes(axis)}
+    free = (None if taken & {*compat.mesh_axes(axis)} else axis for axis in b)
     return tuple(x or y for x, y in zip(a, free, strict=True))
-
-
-def _mesh_axes(partition: Any) -> tuple[Any, ...]:
-    """The names in one axis of a `PartitionSpec`."""
-    return partition if isinstance(partition, tuple) else (partition,) if partition else ()
 
 
 def _broadcast(rules: Rules, a: Aval, b: Aval) -> tuple[int, ...]:
     """The output's shape, NumPy's."""
-    pairs = list(itertools.zip_longest(reversed(a.shape), reversed(b.shape), fillvalue=1))
-    good = all(_are_same(1, x) or _are_same(1, y) or _are_same(x, y) for x, y in pairs)
-    message = f"is {b}, expected a shape that broadcasts with ATensor {a}"
-    rules.expect(good, "sizes", "BTensor", message)
-    return tuple(y if _are_same(1, x) else x for x, y in reversed(pairs))
-
-
-def _are_same(size: Any, other: Any) -> bool:
-    return decide(lambda: size == other, False)
+    shape = broadcast_shapes(a.shape, b.shape)
+    if shape is None:
+        rules.fail("sizes", FIELDS.b, f"is {b}, expected a shape that broadcasts with ATensor {a}")
+    return shape

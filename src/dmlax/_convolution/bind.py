@@ -20,9 +20,10 @@ from dmlax._convolution.plan import (
     parse_layouts,
 )
 from dmlax._convolution.prepare import pack_constant, to_filter_zero_point
-from dmlax._convolution.prepared_filter import Prepared, PreparedFilter
+from dmlax._convolution.prepared_filter import PreparedFilter
 from dmlax._core import compat, requantize
 from dmlax._core.arguments import Aval, Rules, aval_of, is_static, to_integers
+from dmlax._core.prepared_weights import Prepared
 from dmlax._core.windows import dilated_size, same_padding
 
 INTEGER_RULES = Rules("convolution_integer")
@@ -96,7 +97,7 @@ def _filter(
             dimension_numbers = CHANNELS_FIRST[3 if input_rank == array.ndim == 3 else 4]
         shape = filter_shape(rules, aval_of(array), group_count, _hashable(dimension_numbers))
         return shape, array, None
-    shape = filter.filter_shape
+    shape = filter.weights
     groups = f"is {group_count}, but the filter was prepared with {shape.group_count}"
     rules.expect(group_count in (1, shape.group_count), "option", "GroupCount", groups)
     again = "is given again: the prepared filter holds it"

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dmlax._convolution.api import convolution_integer, quantized_linear_convolution
-from dmlax._core import windows
 from dmlax.directml import rules
 from dmlax.directml.descs import BufferTensorDesc, OperatorDesc
 from dmlax.directml.enums import DataType, FeatureLevel
@@ -113,11 +112,12 @@ class KernelFits(Rule):
     code = "sizes"
 
     def _broken(self, call: Call) -> Iterator[Broken]:
-        padded, spans = _padded_and_spans(call)
-        if any(span > size for span, size in zip(spans, padded, strict=True)):
+        found = rules.read_windows(call, call.tensor("FilterTensor").sizes[2:])
+        if not found.fit:
             filter = braces(call.tensor("FilterTensor").sizes)
-            text = f"has Sizes {filter} and, with Dilations, spans {braces(spans)} cells"
-            yield Broken("FilterTensor", f"{text}, expected at most the padded {braces(padded)}")
+            text = f"has Sizes {filter} and, with Dilations, spans {braces(found.spans)} cells"
+            padded = braces(found.padded)
+            yield Broken("FilterTensor", f"{text}, expected at most the padded {padded}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,24 +127,14 @@ class OutputSizes(Rule):
     code = "sizes"
 
     def _broken(self, call: Call) -> Iterator[Broken]:
-        padded, spans = _padded_and_spans(call)
-        if any(span > size for span, size in zip(spans, padded, strict=True)):
+        input, filter = call.tensor("InputTensor").sizes, call.tensor("FilterTensor").sizes
+        windows = rules.read_windows(call, filter[2:])
+        if not windows.fit:
             return
-        batch, outputs = call.tensor("InputTensor").sizes[0], call.tensor("FilterTensor").sizes[0]
-        axes = map(windows.output_size, padded, spans, call.option("Strides"))
-        wanted, found = (batch, outputs, *axes), call.tensor("OutputTensor").sizes
+        wanted, found = (input[0], filter[0], *windows.counts), call.tensor("OutputTensor").sizes
         if found != wanted:
             text = f"has Sizes {braces(found)}, expected {braces(wanted)}"
             yield Broken("OutputTensor", f"{text} of this InputTensor and FilterTensor")
-
-
-def _padded_and_spans(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The padded input's and the dilated kernel's spatial sizes."""
-    sizes, kernel = call.tensor("InputTensor").sizes[2:], call.tensor("FilterTensor").sizes[2:]
-    call.option("DimensionCount")  # sound, so that all of these have as many entries
-    padding = zip(sizes, call.option("StartPadding"), call.option("EndPadding"), strict=True)
-    spans = map(windows.dilated_size, kernel, call.option("Dilations"))
-    return tuple(map(sum, padding)), tuple(spans)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,20 +185,8 @@ def _window_rules(prefix: str, page: str) -> tuple[Rule, ...]:
             "three axes, which the tables support from 4.0 on.",
             page=page,
         ),
-        *(
-            rules.EntryPerAxis(
-                name=f"{prefix}-{name}",
-                sentence=f"{array} has an entry of at least {least} for each spatial axis.",
-                page=page,
-                array=array,
-                least=least,
-            )
-            for name, array, least in (
-                ("strides", "Strides", 1),
-                ("dilations", "Dilations", 1),
-                ("start-padding", "StartPadding", 0),
-                ("end-padding", "EndPadding", 0),
-            )
+        *rules.entries_per_axis(
+            *(prefix, page), *("Strides", "Dilations", "StartPadding", "EndPadding")
         ),
         AtLeastOneGroup(
             name=f"{prefix}-group-count",

@@ -358,7 +358,7 @@ def output_partition(plan: ConvolutionPlan, operands: Convolution) -> tuple[Any,
     batch_axis, channel_axis = plan.options.output_layout[:2]
     axes[batch_axis] = compat.partition(operands.input)[plan.options.input_layout[0]]
     outputs = _output_partition_of_filter(plan, operands.filter)
-    if not set(_mesh_axes(outputs)) & set(_mesh_axes(axes[batch_axis])):
+    if not set(compat.mesh_axes(outputs)) & set(compat.mesh_axes(axes[batch_axis])):
         axes[channel_axis] = outputs
     return tuple(axes)
 
@@ -368,11 +368,6 @@ def _output_partition_of_filter(plan: ConvolutionPlan, filter: Any) -> Any:
     if hasattr(filter, "packed"):
         return compat.partition(filter.packed)[0]
     return compat.partition(filter)[plan.filter.specification[0]]
-
-
-def _mesh_axes(partition: Any) -> tuple[Any, ...]:
-    """The names in one axis of a `PartitionSpec`."""
-    return partition if isinstance(partition, tuple) else (partition,) if partition else ()
 
 
 def inverse(layout: tuple[int, ...]) -> tuple[int, ...]:

@@ -15,12 +15,13 @@ from dmlax._convolution.plan import (
     check_filter_zero_point,
     filter_shape,
 )
-from dmlax._convolution.prepared_filter import Prepared, PreparedFilter
+from dmlax._convolution.prepared_filter import PreparedFilter
 from dmlax._core import compat, dispatch
 from dmlax._core.arguments import Rules, aval_of
 from dmlax._core.byte_packing import pad_end, rebase_of, round_up_to_word, to_int8
 from dmlax._core.host_arrays import is_concrete, is_on_host
 from dmlax._core.keywords import name_right_keywords
+from dmlax._core.prepared_weights import Prepared
 
 _RULES = Rules("prepare_filter")
 _WHEN = "packed whenever the program runs; outside of one, once, and on the host by NumPy"

@@ -22,7 +22,6 @@ from dmlax._convolution.prepare import (
     pad_channels,
     zero_of,
 )
-from dmlax._convolution.prepared_filter import Prepared
 from dmlax._core import compat, windows
 from dmlax._core.arguments import decide, is_static, structs
 from dmlax._core.byte_packing import (
@@ -33,6 +32,7 @@ from dmlax._core.byte_packing import (
     to_int8,
     unpack_int8,
 )
+from dmlax._core.prepared_weights import Prepared
 
 # Output pixels of a matrix product on a CPU: so many images' im2col windows stay in the caches.
 _COLUMNS = 512

@@ -6,6 +6,7 @@ number without a dtype of its own: a Python number, an array of NumPy's default 
 not the one that JAX would narrow it to.
 """
 
+import itertools
 import math
 import operator as python_operator
 from collections.abc import Callable, Iterable, Sequence
@@ -53,6 +54,26 @@ def decide(comparison: Callable[[], bool], undecided: bool) -> bool:
         return bool(comparison())
     except jax.errors.InconclusiveDimensionOperation:
         return undecided
+
+
+def are_same(size: Any, other: Any) -> bool:
+    """True for equal sizes; symbolic ones that may differ are not."""
+    return decide(lambda: size == other, False)
+
+
+def broadcast_shapes(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The shape of NumPy's rule, or None where the two do not broadcast."""
+    pairs = list(itertools.zip_longest(reversed(a), reversed(b), fillvalue=1))
+    if not all(are_same(1, x) or are_same(1, y) or are_same(x, y) for x, y in pairs):
+        return None
+    return tuple(y if are_same(1, x) else x for x, y in reversed(pairs))
+
+
+def broadcasts_to(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """True if a shape of at most that rank becomes `wanted` by NumPy's rule."""
+    missing = len(wanted) - len(shape)
+    pairs = zip(shape, wanted[max(missing, 0) :], strict=False)
+    return missing >= 0 and all(are_same(size, 1) or are_same(size, to) for size, to in pairs)
 
 
 def structs(avals: Any) -> Any:

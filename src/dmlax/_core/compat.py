@@ -48,6 +48,11 @@ def partition(array: Array) -> tuple[Any, ...]:
     return tuple(jax.typeof(array).sharding.spec)
 
 
+def mesh_axes(partition: Any) -> tuple[Any, ...]:
+    """The names of the mesh axes in one entry of a `partition`."""
+    return partition if isinstance(partition, tuple) else (partition,) if partition else ()
+
+
 def outside_explicit_mesh(
     function: Callable[[Any], Any], operands: Any, partitions: Callable[[Any], Any]
 ) -> Any:

@@ -98,7 +98,7 @@ def scale_sums(
     if arithmetic == "float32":
         scale = float_bits.multiply(a_scale, b_scale)
         product = _multiply_float32(sums.astype(jnp.float32), scale)
-        result = product if bias is None else wide_sums.add(product, bias.astype(jnp.float32))
+        result = product if bias is None else float_bits.add(product, bias.astype(jnp.float32))
         return result.astype(dtype)
     a, b = float_bits.unpack(a_scale), float_bits.unpack(b_scale)
     negative = (sums < 0) ^ a.negative ^ b.negative

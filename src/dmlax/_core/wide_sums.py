@@ -60,29 +60,6 @@ def add_scaled(x: Scaled, y: Scaled, dtype: DTypeLike) -> Array:
     )
 
 
-def add(x: Array, y: Array) -> Array:
-    """The IEEE float32 sum of any values, subnormals kept."""
-    zero = jnp.uint32(0)
-    a, b = float_bits.unpack(x), float_bits.unpack(y)
-    result = add_scaled(
-        Scaled(a.negative, (zero, zero, a.mantissa), a.exponent),
-        Scaled(b.negative, (zero, zero, b.mantissa), b.exponent),
-        jnp.float32,
-    )
-    both_zero = (a.mantissa | b.mantissa) == 0
-    zeros = lax.bitcast_convert_type(
-        float_bits.raw_bits(x) & float_bits.raw_bits(y), jnp.float32
-    )  # -0 if both are
-    result = jnp.where(both_zero, zeros, result)
-    finite = ~(
-        float_bits.is_nan(x)
-        | float_bits.is_infinite(x)
-        | float_bits.is_nan(y)
-        | float_bits.is_infinite(y)
-    )
-    return jnp.where(finite, result, x + y)
-
-
 def _normalise(x: Scaled) -> Scaled:
     """Shifts the first bit to bit 94, below a bit for the carry; 0 gets a very low exponent."""
     high, middle, low = x.magnitude

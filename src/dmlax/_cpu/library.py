@@ -40,6 +40,11 @@ def why_not(platform: str) -> str | None:
     return _loaded()[1]
 
 
+def why_not_for(plan: Any, platform: str) -> str | None:
+    """Return the same of an operator whose kernels take every plan."""
+    return why_not(platform)
+
+
 def instruction_set() -> str:
     """The name of the instruction set in use, "" where the library is absent."""
     return _loaded()[0]

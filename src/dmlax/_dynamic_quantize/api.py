@@ -9,6 +9,7 @@ from jax.typing import ArrayLike, DTypeLike
 from dmlax._core import compat, dispatch, eager, requantize
 from dmlax._core.arguments import aval_of, narrow_float64
 from dmlax._core.keywords import name_right_keywords
+from dmlax._cpu import library
 from dmlax._dynamic_quantize import reference, xla
 from dmlax._dynamic_quantize.cpu import lowering as native_cpu
 from dmlax._dynamic_quantize.plan import RULES, DynamicQuantizePlan, dynamic_quantize_plan
@@ -25,7 +26,7 @@ def _output_partition(plan: DynamicQuantizePlan, input: Array) -> Any:
 DYNAMIC_QUANTIZE = dispatch.Operator(
     RULES.operator,
     (
-        dispatch.kernel("native_cpu", native_cpu.run, native_cpu.why_not, "cpu"),
+        dispatch.kernel("native_cpu", native_cpu.run, library.why_not_for, "cpu"),
         dispatch.Lowering("xla", xla.run),
         dispatch.Lowering("reference", reference.run),
     ),

@@ -10,6 +10,7 @@ from jax.typing import ArrayLike, DTypeLike
 from dmlax._core import dispatch, eager, requantize
 from dmlax._core.arguments import Aval, Rules, aval_of, narrow_float64, strong_dtype
 from dmlax._core.keywords import name_right_keywords
+from dmlax._cpu import library
 from dmlax._elementwise import reference, xla
 from dmlax._elementwise.cpu import lowering as native_cpu
 from dmlax._elementwise.plan import (
@@ -24,7 +25,7 @@ _DEQUANTIZE = Rules("element_wise_dequantize_linear")
 QUANTIZE = dispatch.Operator(
     _QUANTIZE.operator,
     (
-        dispatch.Lowering("native_cpu", native_cpu.quantize, native_cpu.why_not, ("cpu",)),
+        dispatch.Lowering("native_cpu", native_cpu.quantize, library.why_not_for, ("cpu",)),
         dispatch.Lowering("xla", xla.quantize),
         dispatch.Lowering("reference", reference.quantize),
     ),
@@ -33,7 +34,7 @@ QUANTIZE = dispatch.Operator(
 DEQUANTIZE = dispatch.Operator(
     _DEQUANTIZE.operator,
     (
-        dispatch.Lowering("native_cpu", native_cpu.dequantize, native_cpu.why_not, ("cpu",)),
+        dispatch.Lowering("native_cpu", native_cpu.dequantize, library.why_not_for, ("cpu",)),
         dispatch.Lowering("xla", xla.dequantize),
         dispatch.Lowering("reference", reference.dequantize),
     ),

@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 
 from dmlax._core import compat
-from dmlax._core.arguments import Aval, Rules
+from dmlax._core.arguments import Aval, Rules, broadcasts_to
 from dmlax._core.requantize import Arithmetic
 
 _SCALE_OF = {"float32": "float32", "float16": "float16", "int32": "float32"}
@@ -114,17 +114,10 @@ def _plan(
 def _check_shape(rules: Rules, field: str, parameter: Aval, input: Aval, axis: int | None) -> None:
     if axis is None:
         wanted = f"a shape that broadcasts to InputTensor {input}"
-        rules.expect(
-            _broadcasts(parameter, input), "sizes", field, f"is {parameter}, expected {wanted}"
-        )
+        good = broadcasts_to(parameter.shape, input.shape)
+        rules.expect(good, "sizes", field, f"is {parameter}, expected {wanted}")
         return
     size = input.shape[axis]
     wanted = f"one value or {size}, as axis {axis} of InputTensor {input}"
     good = parameter.shape in ((), (1,), (size,))
     rules.expect(good, "sizes", field, f"is {parameter}, expected {wanted}")
-
-
-def _broadcasts(parameter: Aval, input: Aval) -> bool:
-    missing = len(input.shape) - len(parameter.shape)
-    pairs = zip(parameter.shape, input.shape[max(missing, 0) :], strict=False)
-    return missing >= 0 and all(size in (1, wanted) for size, wanted in pairs)

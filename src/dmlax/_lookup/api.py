@@ -6,6 +6,7 @@ from jax.typing import ArrayLike
 from dmlax._core import dispatch, eager
 from dmlax._core.arguments import Rules, aval_of
 from dmlax._core.keywords import name_right_keywords
+from dmlax._cpu import library
 from dmlax._lookup import reference, xla
 from dmlax._lookup.cpu import lowering as native_cpu
 from dmlax._lookup.plan import Lookup, lookup_plan, output_partition
@@ -14,7 +15,7 @@ _RULES = Rules("quantized_lookup")
 LOOKUP = dispatch.Operator(
     _RULES.operator,
     (
-        dispatch.Lowering("native_cpu", native_cpu.quantized_lookup, native_cpu.why_not, ("cpu",)),
+        dispatch.Lowering("native_cpu", native_cpu.quantized_lookup, library.why_not_for, ("cpu",)),
         dispatch.Lowering("xla", xla.quantized_lookup),
         dispatch.Lowering("reference", reference.quantized_lookup),
     ),

@@ -10,6 +10,7 @@ from jax.typing import ArrayLike, DTypeLike
 from dmlax._core import compat, dispatch, eager, requantize
 from dmlax._core.arguments import Aval, Rules, aval_of
 from dmlax._core.keywords import name_right_keywords
+from dmlax._core.prepared_weights import Prepared
 from dmlax._matmul import reference, xla
 from dmlax._matmul.cpu import lowering as native_cpu
 from dmlax._matmul.plan import (
@@ -23,7 +24,7 @@ from dmlax._matmul.plan import (
     product_plan,
 )
 from dmlax._matmul.prepare import pack_constant, to_b_zero_point
-from dmlax._matmul.prepared_matrix import Prepared, PreparedMatrix
+from dmlax._matmul.prepared_matrix import PreparedMatrix
 
 _INTEGER = Rules("matrix_multiply_integer")
 _QUANTIZED = Rules("quantized_linear_matrix_multiply")
@@ -296,7 +297,7 @@ def _matrix(
     again = "is given again: the prepared matrix holds it"
     rules.expect(arguments.b_zero_point is None, "option", FIELDS.b_zero_point, again)
     leaves: list[Any] = [x if x is None else rules.to_array(FIELDS.b, x) for x in b.arrays]
-    return b.matrix_shape, Prepared(*leaves), tuple(map(_aval, leaves))
+    return b.weights, Prepared(*leaves), tuple(map(_aval, leaves))
 
 
 def _operands(

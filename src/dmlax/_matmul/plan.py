@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 
 from dmlax._core import compat
-from dmlax._core.arguments import Aval, Rules, decide, is_static
+from dmlax._core.arguments import Aval, Rules, are_same, broadcast_shapes, broadcasts_to, is_static
 from dmlax._core.requantize import Arithmetic
 from dmlax.errors import Code
 
@@ -205,7 +205,7 @@ def product_plan(
     _check_matrix(rules, FIELDS.a, operands.a)
     a, b = operands.a, matrix.matrix
     depth = f"is {b}, expected {a.shape[-1]} rows, the columns of ATensor {a}"
-    rules.expect(_same(a.shape[-1], matrix.depth), "sizes", FIELDS.b, depth)
+    rules.expect(are_same(a.shape[-1], matrix.depth), "sizes", FIELDS.b, depth)
     batch = _broadcast_batch(rules, a, matrix)
     rows = a.shape[-2:-1]
     columns = b.shape[-1:] if len(b.shape) > 1 else ()
@@ -214,21 +214,12 @@ def product_plan(
     return ProductPlan(operands, matrix, prepared is not None, arithmetic, batch, output)
 
 
-def _same(left: Any, right: Any) -> bool:
-    """True for equal sizes; symbolic ones that may differ are not."""
-    return decide(lambda: left == right, False)
-
-
 def _broadcast_batch(rules: Rules, a: Aval, matrix: MatrixShape) -> tuple[int, ...]:
-    left, right = a.shape[:-2], matrix.batch
-    rank = max(len(left), len(right))
-    left, right = (1,) * (rank - len(left)) + left, (1,) * (rank - len(right)) + right
-    message = f"is {matrix}, expected batch axes that broadcast with those of ATensor {a}"
-    sizes = []
-    for x, y in zip(left, right, strict=True):
-        rules.expect(_same(x, 1) or _same(y, 1) or _same(x, y), "sizes", FIELDS.b, message)
-        sizes.append(y if _same(x, 1) else x)
-    return tuple(sizes)
+    batch = broadcast_shapes(a.shape[:-2], matrix.batch)
+    if batch is None:
+        message = f"is {matrix}, expected batch axes that broadcast with those of ATensor {a}"
+        rules.fail("sizes", FIELDS.b, message)
+    return batch
 
 
 def _check_parameters(
@@ -282,22 +273,18 @@ def _check_bias(rules: Rules, operands: Product, output: Aval) -> None:
     quantized = operands.output_scale is not None
     rules.expect_dtype(FIELDS.bias, bias, jnp.int32 if quantized else output.dtype)
     wanted = f"a shape that broadcasts to the output {output}"
-    good = len(bias.shape) <= len(output.shape) and _broadcasts(bias.shape, output.shape)
+    good = broadcasts_to(bias.shape, output.shape)
     rules.expect(good, "sizes", FIELDS.bias, f"is {bias}, expected {wanted}")
 
 
 def _is_single(parameter: Aval) -> bool:
-    return all(_same(size, 1) for size in parameter.shape)
+    return all(are_same(size, 1) for size in parameter.shape)
 
 
 def _broadcasts(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
-    missing = len(wanted) - len(shape)
-    if missing < 0:
-        return all(_same(size, 1) for size in shape[:-missing]) and _broadcasts(
-            shape[-missing:], wanted
-        )
-    pairs = zip(shape, wanted[max(missing, 0) :], strict=False)
-    return all(_same(size, 1) or _same(size, each) for size, each in pairs)
+    """True if a parameter broadcasts; further axes of size 1 may come first."""
+    more = max(0, len(shape) - len(wanted))
+    return all(are_same(size, 1) for size in shape[:more]) and broadcasts_to(shape[more:], wanted)
 
 
 def output_partition(plan: ProductPlan, operands: Product) -> tuple[Any, ...]:
@@ -308,12 +295,12 @@ def output_partition(plan: ProductPlan, operands: Product) -> tuple[Any, ...]:
         lasts = 1 if len(plan.matrix.matrix.shape) > 1 else 0
         for back, axis in enumerate(reversed(a[:-1])):
             at = len(axes) - 1 - lasts - back
-            if _same(plan.output.shape[at], plan.input.shape[-2 - back]):
+            if are_same(plan.output.shape[at], plan.input.shape[-2 - back]):
                 axes[at] = axis
     if len(plan.matrix.matrix.shape) > 1:
         columns = _partition_of_columns(operands.b)
-        taken = {name for axis in axes for name in _mesh_axes(axis)}
-        if not taken & set(_mesh_axes(columns)):
+        taken = {name for axis in axes for name in compat.mesh_axes(axis)}
+        if not taken & set(compat.mesh_axes(columns)):
             axes[-1] = columns
     return tuple(axes)
 
@@ -323,8 +310,3 @@ def _partition_of_columns(b: Any) -> Any:
     if hasattr(b, "packed"):
         return compat.partition(b.packed)[-2]
     return compat.partition(b)[-1]
-
-
-def _mesh_axes(partition: Any) -> tuple[Any, ...]:
-    """The names in one axis of a `PartitionSpec`."""
-    return partition if isinstance(partition, tuple) else (partition,) if partition else ()

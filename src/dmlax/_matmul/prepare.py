@@ -13,8 +13,9 @@ from dmlax._core.arguments import Rules, aval_of
 from dmlax._core.byte_packing import to_int8
 from dmlax._core.host_arrays import is_concrete, is_on_host
 from dmlax._core.keywords import name_right_keywords
+from dmlax._core.prepared_weights import Prepared
 from dmlax._matmul.plan import FIELDS, MatrixShape, check_b_zero_point, matrix_shape
-from dmlax._matmul.prepared_matrix import Prepared, PreparedMatrix
+from dmlax._matmul.prepared_matrix import PreparedMatrix
 
 _RULES = Rules("prepare_matrix")
 _WHEN = "packed whenever the program runs; outside of one, once, and on the host by NumPy"

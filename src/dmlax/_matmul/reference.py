@@ -5,9 +5,9 @@ from jax import Array, lax
 
 from dmlax._core.arguments import expand_rank
 from dmlax._core.byte_packing import rebase_of
+from dmlax._core.prepared_weights import Prepared
 from dmlax._matmul.epilogue import as_int32, epilogue
 from dmlax._matmul.plan import Product, ProductPlan
-from dmlax._matmul.prepared_matrix import Prepared
 
 
 def run(plan: ProductPlan, operands: Product) -> Array:

@@ -15,10 +15,10 @@ from jax import Array, lax
 from dmlax._core import compat
 from dmlax._core.arguments import Aval, expand_rank, structs
 from dmlax._core.byte_packing import pad_end, rebase_of, to_int8
+from dmlax._core.prepared_weights import Prepared
 from dmlax._matmul.epilogue import as_int32, epilogue
 from dmlax._matmul.plan import Product, ProductPlan
 from dmlax._matmul.prepare import as_parameter
-from dmlax._matmul.prepared_matrix import Prepared
 
 # CUDA's int8 product is wrong for lengths that 4 does not divide; 16 bytes is what it loads.
 _CONTRACTION = 16

@@ -11,6 +11,7 @@ from jax.typing import ArrayLike, DTypeLike
 from dmlax._core import dispatch, eager, requantize
 from dmlax._core.arguments import Rules, aval_of, to_integers
 from dmlax._core.keywords import name_right_keywords
+from dmlax._cpu import library
 from dmlax._pooling import reference, xla
 from dmlax._pooling.cpu import lowering as native_cpu
 from dmlax._pooling.plan import (
@@ -33,7 +34,7 @@ AVERAGE, GLOBAL, MAX = (
     dispatch.Operator(
         rules.operator,
         (
-            dispatch.kernel("native_cpu", native, native_cpu.why_not, "cpu"),
+            dispatch.kernel("native_cpu", native, library.why_not_for, "cpu"),
             dispatch.Lowering("xla", fast),
             dispatch.Lowering("reference", definition),
         ),

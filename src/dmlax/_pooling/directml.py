@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dmlax._core import windows
 from dmlax._pooling.api import max_pooling, quantized_linear_average_pooling
 from dmlax.directml import rules
 from dmlax.directml.descs import BufferTensorDesc, OperatorDesc
@@ -97,10 +96,11 @@ class WindowFits(Rule):
     code = "sizes"
 
     def _broken(self, call: Call) -> Iterator[Broken]:
-        padded, spans = _padded_and_spans(call)
-        if any(span > size for span, size in zip(spans, padded, strict=True)):
-            text = f"is {braces(call.option('WindowSize'))} and spans {braces(spans)} pixels"
-            yield Broken("WindowSize", f"{text}, expected at most the padded {braces(padded)}")
+        found = rules.read_windows(call, call.option("WindowSize"))
+        if not found.fit:
+            text = f"is {braces(call.option('WindowSize'))} and spans {braces(found.spans)} pixels"
+            padded = braces(found.padded)
+            yield Broken("WindowSize", f"{text}, expected at most the padded {padded}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,25 +110,14 @@ class PooledSizes(Rule):
     code = "sizes"
 
     def _broken(self, call: Call) -> Iterator[Broken]:
-        padded, spans = _padded_and_spans(call)
-        if any(span > size for span, size in zip(spans, padded, strict=True)):
+        windows = rules.read_windows(call, call.option("WindowSize"))
+        if not windows.fit:
             return
         images = call.tensor("InputTensor").sizes[:2]
-        axes = map(windows.output_size, padded, spans, call.option("Strides"))
-        wanted, found = (*images, *axes), call.tensor("OutputTensor").sizes
+        wanted, found = (*images, *windows.counts), call.tensor("OutputTensor").sizes
         if found != wanted:
             text = f"has Sizes {braces(found)}, expected {braces(wanted)}"
             yield Broken("OutputTensor", f"{text} of this InputTensor and WindowSize")
-
-
-def _padded_and_spans(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The padded input's and the dilated window's spatial sizes."""
-    sizes, window = call.tensor("InputTensor").sizes[2:], call.option("WindowSize")
-    call.option("DimensionCount")  # sound, so that all of these have as many entries
-    padding = zip(sizes, call.option("StartPadding"), call.option("EndPadding"), strict=True)
-    dilated = hasattr(call.desc, "dilations")
-    dilations = call.option("Dilations") if dilated else (1,) * len(window)
-    return tuple(map(sum, padding)), tuple(map(windows.dilated_size, window, dilations))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,30 +151,14 @@ _U64_AND_U32 = (DataType.UINT64, DataType.UINT32)
 
 def _window_rules(prefix: str, page: str, dilated: bool) -> tuple[Rule, ...]:
     """The rules of the options that shape the windows, and of the sizes that they give."""
-    arrays = [
-        ("window-size", "WindowSize", 1),
-        ("strides", "Strides", 1),
-        ("dilations", "Dilations", 1),
-        ("start-padding", "StartPadding", 0),
-        ("end-padding", "EndPadding", 0),
-    ]
+    arrays = ("WindowSize", "Strides", *(["Dilations"] if dilated else ()))
     return (
         rules.SpatialDimensionCount(
             name=f"{prefix}-spatial-dimension-count",
             sentence="DimensionCount, of the spatial axes, is InputTensor's less 2.",
             page=page,
         ),
-        *(
-            rules.EntryPerAxis(
-                name=f"{prefix}-{name}",
-                sentence=f"{array} has an entry of at least {least} for each spatial axis.",
-                page=page,
-                array=array,
-                least=least,
-            )
-            for name, array, least in arrays
-            if dilated or array != "Dilations"
-        ),
+        *rules.entries_per_axis(prefix, page, *arrays, "StartPadding", "EndPadding"),
         WindowFits(
             name=f"{prefix}-window-fits",
             sentence="The dilated window spans no more than the padded input.",

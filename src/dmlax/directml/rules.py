@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+from dmlax._core import windows
 from dmlax.directml.descs import BufferTensorDesc, OperatorDesc
 from dmlax.directml.enums import FeatureLevel
 from dmlax.directml.records import python_name
@@ -179,3 +180,49 @@ class EntryPerAxis(Rule):
             yield Broken(self.array, f"has {len(values)} entries, expected {count}, DimensionCount")
         elif any(value < self.least for value in values):
             yield Broken(self.array, f"is {braces(values)}, expected at least {self.least} in each")
+
+
+_LEAST = {"WindowSize": 1, "Strides": 1, "Dilations": 1, "StartPadding": 0, "EndPadding": 0}
+
+
+def entries_per_axis(prefix: str, page: str, *arrays: str) -> tuple[Rule, ...]:
+    """The rules of the arrays that shape windows."""
+    return tuple(
+        EntryPerAxis(
+            name=f"{prefix}-{python_name(array).replace('_', '-')}",
+            sentence=f"{array} has an entry of at least {_LEAST[array]} for each spatial axis.",
+            page=page,
+            array=array,
+            least=_LEAST[array],
+        )
+        for array in arrays
+    )
+
+
+class Windows(NamedTuple):
+    """The spatial sizes of the padded input and of the dilated window, and the strides."""
+
+    padded: tuple[int, ...]
+    spans: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def fit(self) -> bool:
+        """True if at least one window fits on each axis."""
+        return all(span <= size for span, size in zip(self.spans, self.padded, strict=True))
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The windows on each axis."""
+        return tuple(map(windows.output_size, self.padded, self.spans, self.strides))
+
+
+def read_windows(call: Call, window: tuple[int, ...]) -> Windows:
+    """Reads the options that place a window of these sizes; absent Dilations are 1."""
+    sizes = call.tensor("InputTensor").sizes[2:]
+    call.option("DimensionCount")  # sound, so that all of these have as many entries
+    padding = zip(sizes, call.option("StartPadding"), call.option("EndPadding"), strict=True)
+    dilated = hasattr(call.desc, "dilations")
+    dilations = call.option("Dilations") if dilated else (1,) * len(window)
+    spans = tuple(map(windows.dilated_size, window, dilations))
+    return Windows(tuple(map(sum, padding)), spans, call.option("Strides"))

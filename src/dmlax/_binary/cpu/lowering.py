@@ -6,7 +6,7 @@ from jax import Array
 
 from dmlax._binary import arithmetic
 from dmlax._binary.plan import Binary, BinaryPlan
-from dmlax._cpu import binary, library
+from dmlax._cpu import binary
 
 
 def add(plan: BinaryPlan, operands: Binary) -> Array:
@@ -20,11 +20,6 @@ def add(plan: BinaryPlan, operands: Binary) -> Array:
 def multiply(plan: BinaryPlan, operands: Binary) -> Array:
     """One call."""
     return binary.multiply(*arithmetic.quantized(operands), *_result(plan, operands))
-
-
-def why_not(plan: BinaryPlan, platform: str) -> str | None:
-    """Refuses other platforms, and every platform where there is no library."""
-    return library.why_not(platform)
 
 
 def _result(plan: BinaryPlan, operands: Binary) -> tuple[Any, ...]:

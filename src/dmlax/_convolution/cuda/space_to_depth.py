@@ -15,8 +15,8 @@ from jax import Array, lax
 
 from dmlax._convolution.cuda.problem import ConvProblem
 from dmlax._convolution.prepare import zero_of
-from dmlax._convolution.prepared_filter import Prepared
 from dmlax._core.byte_packing import pad_end
+from dmlax._core.prepared_weights import Prepared
 from dmlax._cuda.capability import CHUNK
 
 _MERGED_CHANNELS = 64  # channels, and output channels, of merged groups at most

@@ -4,7 +4,6 @@ import jax
 from jax import Array
 
 from dmlax._core.arguments import structs
-from dmlax._cpu import library
 from dmlax._dynamic_quantize.plan import DynamicQuantizePlan
 from dmlax._dynamic_quantize.result import DynamicQuantizeLinear
 
@@ -15,8 +14,3 @@ def run(plan: DynamicQuantizePlan, input: Array) -> DynamicQuantizeLinear:
     """One call; `vmap` puts its axes before the input's."""
     call = jax.ffi.ffi_call(_TARGET, tuple(structs(plan.output)), vmap_method="expand_dims")
     return DynamicQuantizeLinear(*call(input, exact=plan.arithmetic == "exact"))
-
-
-def why_not(plan: DynamicQuantizePlan, platform: str) -> str | None:
-    """Refuses other platforms, and every platform where there is no library."""
-    return library.why_not(platform)

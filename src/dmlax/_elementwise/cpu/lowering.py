@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._cpu import library
 from dmlax._elementwise.plan import Elementwise, ElementwisePlan
 
 _QUANTIZE = "dmlax_quantize_linear"
@@ -21,11 +20,6 @@ def quantize(plan: ElementwisePlan, operands: Elementwise) -> Array:
 def dequantize(plan: ElementwisePlan, operands: Elementwise) -> Array:
     """One call; `vmap` puts its axes before each operand's."""
     return _call(_DEQUANTIZE, plan, operands)
-
-
-def why_not(plan: ElementwisePlan, platform: str) -> str | None:
-    """Refuses other platforms, and every platform where there is no library."""
-    return library.why_not(platform)
 
 
 def _call(target: str, plan: ElementwisePlan, operands: Elementwise, **attributes: Any) -> Array:

@@ -3,7 +3,6 @@
 import jax
 from jax import Array
 
-from dmlax._cpu import library
 from dmlax._lookup.plan import Lookup, LookupPlan
 
 
@@ -12,8 +11,3 @@ def quantized_lookup(plan: LookupPlan, operands: Lookup) -> Array:
     output = jax.ShapeDtypeStruct(plan.output.shape, plan.output.dtype)
     call = jax.ffi.ffi_call("dmlax_lookup", output, vmap_method="expand_dims")
     return call(operands.input, operands.table)
-
-
-def why_not(plan: LookupPlan, platform: str) -> str | None:
-    """Refuses other platforms, and every platform where there is no library."""
-    return library.why_not(platform)

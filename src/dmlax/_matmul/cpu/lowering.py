@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from dmlax._core.prepared_weights import Prepared
 from dmlax._cpu import library
 from dmlax._matmul.epilogue import epilogue
 from dmlax._matmul.plan import Product, ProductPlan
-from dmlax._matmul.prepared_matrix import Prepared
 
 _TARGET = "dmlax_matrix_multiply"
 _MOST_SIZE = 2**31  # of an axis

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dmlax._cpu import library
 from dmlax._pooling.plan import Pooling, PoolingPlan
 
 _MAXIMUM = "dmlax_max_pooling"
@@ -39,11 +38,6 @@ def average(plan: PoolingPlan, operands: Pooling) -> Array:
         exact=plan.options.arithmetic == "exact",
         is_global=plan.options.kind == "global_average",
     )
-
-
-def why_not(plan: PoolingPlan, platform: str) -> str | None:
-    """Refuses other platforms, and every platform where there is no library."""
-    return library.why_not(platform)
 
 
 def _call(

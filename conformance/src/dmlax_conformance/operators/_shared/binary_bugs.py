@@ -24,7 +24,7 @@ FLOATS = ("float32", "float64")
 
 
 class Room:
-    """What follows from the operator's name, the prefix of its clauses and its exact step."""
+    """The bugs' parts that follow from an operator's name, clauses' prefix and exact step."""
 
     def __init__(self, operator: str, prefix: str, exact: Quotient) -> None:
         """Derive the rules."""

@@ -15,7 +15,7 @@ IMAGE, FILTER = "InputTensor", "FilterTensor"
 
 
 class ConvolutionView:
-    """What predicates read of a call; an index has an entry for each element of the output."""
+    """The parts of a call that predicates read; an index has an entry for each output."""
 
     def __init__(self, vector: Vector) -> None:
         """Keep the vector."""
@@ -34,7 +34,7 @@ class ConvolutionView:
 
     @property
     def pixels(self) -> int:
-        """How many elements a channel of an image has."""
+        """The number of elements in a channel of an image."""
         return int(np.prod(self.sizes[2:]))
 
     @cached_property
@@ -49,7 +49,7 @@ class ConvolutionView:
 
     @property
     def products(self) -> int:
-        """How many products a sum has."""
+        """The number of products in a sum."""
         return int(np.prod(self.vector.inputs[FILTER].sizes[1:]))
 
     @property

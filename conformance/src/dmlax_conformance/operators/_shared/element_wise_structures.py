@@ -13,7 +13,7 @@ SCALE, POINT = "ScaleTensor", "ZeroPointTensor"
 
 
 class ElementWiseView:
-    """What predicates read of a call; every array has the sizes of the input, flat."""
+    """The parts of a call that predicates read; every array has the input's elements, flat."""
 
     def __init__(self, vector: Vector) -> None:
         """Keep the vector."""
@@ -24,7 +24,7 @@ class ElementWiseView:
 
     @property
     def columns(self) -> int:
-        """How many elements a row has."""
+        """The number of elements in a row."""
         return self.sizes[-1]
 
     @cached_property

@@ -103,6 +103,6 @@ def _columns(words: list[int], sizes: Sizes) -> list[list[list[int]]]:
 
 
 def _places(sizes: Sizes, batch: Sizes) -> list[int]:
-    """Return which matrix of an operand each matrix of the output is made from."""
+    """Return the index of the operand's matrix that each matrix of the output is made from."""
     own = sizes[:-2]
     return broadcast(Tensor("int32", own, tuple(range(prod(own)))), batch)

@@ -222,7 +222,7 @@ def add_near_ties(topic: PoolTopic) -> None:
     for number, (name, count) in enumerate(product(MEANS, (3, 9))):
         sums, words = _one_pair(name, count, number)
         if sums:
-            text = f"{len(sums)} sums of {count} on or beside a half, some misplaced: {name}"
+            text = f"{len(sums)} sums of {count}, ties and near ties, some misrounded: {name}"
             _add_misplaced(topic, f"{name}-{count}", text, sums, count, [words])
 
 

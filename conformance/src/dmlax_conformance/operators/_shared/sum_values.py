@@ -129,7 +129,7 @@ def cancelling() -> Iterator[Values]:
 
 
 def near_float32() -> Iterator[Values]:
-    """Yield quotients that float32 cannot tell from a half."""
+    """Yield near ties that float32 takes for ties."""
     draw = Draw(32)
     for number in range(6):
         scales = [drawn_scale(draw, power) for power in (0, -(number % 3), 1)]
@@ -137,12 +137,12 @@ def near_float32() -> Iterator[Values]:
         quotients = (DIFFERENCES[:, None] * sa + DIFFERENCES[None, :] * sb) / sy
         own = mixed(number, scales)
         pairs = near_ties(np.asarray(quotients), 16)
-        text = "quotients beside a half, that FLOAT32 cannot tell"
+        text = "near ties that FLOAT32 takes for ties"
         yield Values(f"float32-{number + 1}", text, "1 2", "NearTieFloat32", own, pairs)
 
 
 def near_float64() -> Iterator[Values]:
-    """Yield quotients that float64 cannot tell from a half."""
+    """Yield near ties that float64 takes for ties."""
     draw, found = Draw(64), 0
     while found < 8:
         member = _near_64(draw)
@@ -151,12 +151,12 @@ def near_float64() -> Iterator[Values]:
             scales, pair = member
             own = mixed(found, scales)
             pairs = [pair, (-pair[0], -pair[1]), (0, pair[1]), (pair[0], 0), (1, 1), (-2, 1)]
-            text = "quotients beside a half, that FLOAT64 cannot tell"
+            text = "near ties that FLOAT64 takes for ties"
             yield Values(f"float64-{found}", text, "1 2", "NearTieFloat64", own, pairs)
 
 
 def _near_64(draw: Draw) -> tuple[tuple[Fraction, Fraction, Fraction], Pair] | None:
-    """Return scales and differences whose quotient is 2^-56 of itself beside a half."""
+    """Return scales and differences whose quotient is 2^-56 of itself from a half."""
     my, x, steps = draw.odd(24), 2 * draw.below(30) + 33, 2 * draw.below(20) + 1
     shift = 27
     power = shift + 23 + x.bit_length() - (steps * my).bit_length()

@@ -89,7 +89,7 @@ def extended_errs(
 
 
 def near_ties(quotients: Sequence[Real]) -> Array:
-    """Return which quotients are hardly beside a half, or on it."""
+    """Return a mask of the quotients within 1/16 of a half: ties and near ties."""
     return np.array([_is_near_tie(quotient) for quotient in quotients], bool)
 
 

@@ -78,7 +78,7 @@ RANGES: Mapping[str, tuple[str, Sequence[Fraction | float]]] = {
     "largest": ("the largest number", [LARGEST, LARGEST / 2, 0]),
     "least": ("the least subnormals: the scale is 1", [LEAST, 0, LEAST * 127, -0.0]),
     "half-least": ("a scale of half the least: 1", [LEAST * 127, 0, LEAST * 60]),
-    "beyond-half": ("a scale beside half the least", [LEAST * 128, 0, LEAST * 127]),
+    "beyond-half": ("a scale just above half the least", [LEAST * 128, 0, LEAST * 127]),
     "least-both": ("subnormals of both signs", [LEAST * 100, -LEAST * 200, LEAST * 3, 0]),
     "point-clamps": ("a zero point beyond its range", [-LEAST * 381, -LEAST * 7, 0, -LEAST * 255]),
     "clamps": ("quotients beyond 255", [LEAST * 380, LEAST * 255, LEAST * 7, 0]),
@@ -128,7 +128,7 @@ def _rounding(topic: DynamicTopic) -> None:
         high = Fraction(draw.odd(24), 2**20)
         scale = parameters([low, high], "uint8")[0].value
         near = [(Fraction(steps, 2)) * scale for steps in (1, 3, -3, 7, -1, 9, 15, 33)]
-        text = "elements beside a half of a scale that is no power of two"
+        text = "near ties of a scale that is no power of two"
         topic.add_each(
             f"near-{number + 1}",
             text,
@@ -137,7 +137,7 @@ def _rounding(topic: DynamicTopic) -> None:
             row("float32", [low, high, *near]),
         )
     for number, ends in enumerate(_near_points(8)):
-        text = "the zero point is beside a half, by the rounded scale"
+        text = "the zero point is a near tie, by the rounded scale"
         topic.add_each(
             f"points-{number + 1}", text, "DYN-2 DYN-4", "Tie", row("float32", [*ends, 0])
         )

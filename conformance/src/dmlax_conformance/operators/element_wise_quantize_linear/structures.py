@@ -15,7 +15,7 @@ from .._shared.value_classes import extended
 
 
 class View(ElementWiseView):
-    """What predicates read of a call, its exact quotients among it."""
+    """The parts of a call that predicates read, its exact quotients among them."""
 
     @property
     def source(self) -> str:
@@ -45,7 +45,7 @@ class View(ElementWiseView):
 
     @cached_property
     def near_ties(self) -> Array:
-        """Which quotients are beside a half."""
+        """A mask of the quotients that are near ties or ties."""
         return value_classes.near_ties(self.quotients)
 
     def errs(self, way: Any, dtype: str = "") -> Array:

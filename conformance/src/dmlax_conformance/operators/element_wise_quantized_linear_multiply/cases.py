@@ -96,7 +96,7 @@ def _near_float32() -> Iterator[Values]:
         multiplier = float(scales[0]) * float(scales[1]) / float(scales[2])
         quotients = np.asarray(DIFFERENCES[:, None] * DIFFERENCES[None, :] * multiplier)
         own = mixed(number, scales)
-        text = "quotients beside a half, that FLOAT32 cannot tell"
+        text = "near ties that FLOAT32 takes for ties"
         pairs = near_ties(quotients, 16)
         yield Values(f"float32-{number + 1}", text, "1 2", "NearTieFloat32", own, pairs)
 
@@ -109,12 +109,12 @@ def _near_float64() -> Iterator[Values]:
         if scales is not None:
             found += 1
             pairs = [(x, y), (-x, y), (-x, -y), (y, x), (x, 2), (0, y), (1, 1)]
-            text, own = "quotients beside a half, that FLOAT64 cannot tell", mixed(found, scales)
+            text, own = "near ties that FLOAT64 takes for ties", mixed(found, scales)
             yield Values(f"float64-{found}", text, "1 2", "NearTieFloat64", own, pairs)
 
 
 def _near_64(draw: Draw, product: int, sign: int) -> tuple[Fraction, Fraction, Fraction] | None:
-    """Return scales that give an odd product of differences 2^-55 of itself beside a half.
+    """Return scales that give an odd product of differences 2^-55 of itself from a half.
 
     The even integer next to the half is the wrong one.
     """

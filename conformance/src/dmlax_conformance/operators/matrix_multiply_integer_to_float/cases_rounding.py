@@ -163,7 +163,7 @@ def _special(topic: ColumnTopic) -> None:
             for total in (1, -1)
             for scale in (0.5 + 2.0**-20, 0.5 - 2.0**-20, 0.75, 0.25)
         ]
-        text = f"hardly beside half of {dtype}'s smallest number; what vanishes keeps its sign"
+        text = f"next to half of {dtype}'s smallest number; what becomes zero keeps its sign"
         topic.add_columns(
             f"vanishing-{dtype}", text, "MMF-1 MMF-8", columns, "SpecialFloat", dtype, least
         )

@@ -19,7 +19,7 @@ OUTPUT_POINT = "OutputZeroPointTensor"
 
 
 class View(ConvolutionView):
-    """What predicates read of a call, its accumulators and exact quotients among it."""
+    """The parts of a call that predicates read: accumulators and exact quotients among them."""
 
     @cached_property
     def bias(self) -> Array:
@@ -71,7 +71,7 @@ class View(ConvolutionView):
 
     @cached_property
     def near_ties(self) -> Array:
-        """Which quotients are beside a half."""
+        """A mask of the quotients that are near ties or ties."""
         return value_classes.near_ties(self.quotients)[self.distinct[1]]
 
     def errs(self, dtype: str, formula: Callable[..., Any]) -> Array:

@@ -101,8 +101,8 @@ def written() -> Iterator[Bug]:
     for name, way in ZERO_POINT_FIRST.items():
         part = Sum(quotient=way, rounding=ADDS_FIRST)
         yield bug(OPERATOR, f"sum-{name}", "QCA-16 QCA-17", VALUES, add=part)
-    for name, part in CONVOLVED.items():
-        yield bug(OPERATOR, name, "QCA-16", VALUES, requantize=part)
+    for name, requantize in CONVOLVED.items():
+        yield bug(OPERATOR, name, "QCA-16", VALUES, requantize=requantize)
     yield from in_part(OPERATOR, "QCA-15", "requantize", "dtype", DTYPES)
     yield bug(OPERATOR, "absent-output-zero-point-is-middle", "QCA-11", VALUES, read=_supplied)
 

@@ -108,7 +108,7 @@ class AddTopic(QuantizedTopic):
                 f"sum-{each.name}", text, clauses, a, w, given, flags, line, a.dtype, added=added
             )
 
-    def _near(self, given: Mapping[str, Tensor], sizes: Sequence[int], dtype: str) -> Added:
+    def _near(self, given: Mapping[str, Tensor], sizes: tuple[int, ...], dtype: str) -> Added:
         """Return an addend near its zero point, in turn of both data types and without one."""
         number = len(self._vectors)
         own, is_bare = EIGHT[number // 2 % 2], number % 3 == 2
@@ -310,7 +310,7 @@ def _pair(topic: AddTopic, name: str, text: str, row: Row, number: int) -> None:
     result = x.dtype if row["result"] == "as the input" else row["result"]
     zy = None if row["result"] == "as the input" else [MIDDLES[result] - 30]
     sw = [0.03125 + 0.007 * k for k in range(w.sizes[0] if row["filter scale"] != "one" else 1)]
-    own = {**windows.points(row, w.sizes[0]), "zy": zy, "sw": sw, "sy": [4]}
+    own: dict[str, Any] = {**windows.points(row, w.sizes[0]), "zy": zy, "sw": sw, "sy": [4]}
     if row["bias"] != "absent":
         values = [(-1) ** k * 5000 * k for k in range(w.sizes[0])]
         own["bias"] = parameter(values, "int32", len(x.sizes))

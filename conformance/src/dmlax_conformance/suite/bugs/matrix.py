@@ -46,7 +46,7 @@ class Subject:
 
     @cached_property
     def structures(self) -> Array | None:
-        """Which elements are at each structure of the operator; None if the vector has none."""
+        """The elements at each structure of the operator; None if the vector has none."""
         cross = OPERATORS[self.vector.operator].cross
         return cross.at_structures(self.vector) if cross and takes_part(self.vector) else None
 

@@ -19,7 +19,7 @@ Inside = Callable[[Array, bool], Array]
 
 
 def along(parameter: Array, sizes: Sizes, axis: int) -> Array:
-    """Return which entry of a parameter along this axis each element of these sizes has."""
+    """Return the entry of a parameter along this axis for each element of these sizes."""
     own = 1 if parameter.size != sizes[axis] else axis
     length = sizes[own] if parameter.size > 1 else 1
     shape = [1] * len(sizes)
@@ -45,7 +45,7 @@ def read_image(call: Call) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Under:
-    """What lies in each window, less the zero point: (N, C, ..., tap), and n."""
+    """The elements of each window, less the zero point: (N, C, ..., tap), and n."""
 
     values: Array
     counts: Array
@@ -122,7 +122,7 @@ def pad_lowest(x: Array, windows: Windows) -> Array:
 
 
 def first_largest(under: Array) -> Array:
-    """Return which tap of (N, C, tap, ...) has the largest element, the first of several."""
+    """Return the tap of (N, C, tap, ...) with the largest element, the first of several."""
     return np.asarray(under.argmax(2))
 
 

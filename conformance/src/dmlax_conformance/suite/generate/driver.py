@@ -1,8 +1,10 @@
 """Writing the vector files and their schema, or saying which are not what would be written."""
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from importlib import import_module
+from multiprocessing import get_context
 from pathlib import Path
 from pkgutil import iter_modules
 
@@ -15,17 +17,34 @@ from . import descs, schema
 
 @cache
 def files() -> Mapping[str, str]:
-    """Return the text of every file by its path under the vectors folder."""
-    return {f"{topic.operator}/{topic.topic}.json": dumps(topic.file()) for topic in topics()}
+    """Return the text of every file by its path under the vectors folder, made on every core."""
+    found: dict[str, str] = {}
+    # Not forked: a caller may have threads.
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        for part in pool.map(_files_of, (*OPERATORS, None)):
+            found |= part
+    return found
 
 
 def topics() -> Iterator[Topic]:
-    """Yield the files of each operator's modules `cases*`, then those that every operator has."""
-    for operator in OPERATORS.values():
-        for module in iter_modules(import_module(operator.room).__path__):
-            if module.name.startswith("cases"):
-                yield from operator.module(module.name).topics()
-    yield from descs.topics()
+    """Yield the files of each operator, then those that every operator has."""
+    for operator in (*OPERATORS, None):
+        yield from _topics_of(operator)
+
+
+def _topics_of(name: str | None) -> Iterator[Topic]:
+    """Yield the files of an operator's modules `cases*`, or those that every operator has."""
+    if name is None:
+        yield from descs.topics()
+        return
+    operator = OPERATORS[name]
+    for module in iter_modules(import_module(operator.room).__path__):
+        if module.name.startswith("cases"):
+            yield from operator.module(module.name).topics()
+
+
+def _files_of(name: str | None) -> dict[str, str]:
+    return {f"{each.operator}/{each.topic}.json": dumps(each.file()) for each in _topics_of(name)}
 
 
 def write(root: Path) -> int:
