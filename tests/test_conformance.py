@@ -1,7 +1,7 @@
 """The golden vectors, through the suite's own runner, a file at a time.
 
-The oldest Python runs them eagerly and the newest jitted, of the matrix products a sample; `slow`
-adds the rest.
+The oldest Python runs them eagerly and the newest jitted, of the matrix products and of the
+convolution with an addend a sample; `slow` adds the rest.
 """
 
 import sys
@@ -24,14 +24,16 @@ BY_XLA = [file for file in FILES if file.split("/")[0] in HAVE_KERNELS]
 
 
 def own_step(file):
-    """Every how many vectors run by default: each shape of a product compiles its own program."""
-    is_product = "matrix_multiply" in file and "/desc-" not in file and "/invalid" not in file
-    return 32 if is_product else 1
+    """Every how many vectors run by default: each shape compiles its own program."""
+    is_whole = "/desc-" in file or "/invalid" in file
+    steps = {"matrix_multiply": 32, "convolution_add": 8}
+    return 1 if is_whole else next((steps[name] for name in steps if name in file), 1)
 
 
 def xla_step(file):
     """Every how many vectors run by xla by default."""
-    is_dear = any(word in file for word in ("matrix_multiply", "pooling", "linear_add", "multiply"))
+    dear = ("matrix_multiply", "pooling", "linear_add", "multiply", "convolution_add")
+    is_dear = any(word in file for word in dear)
     return 64 if is_dear or "dynamic" in file else 8
 
 

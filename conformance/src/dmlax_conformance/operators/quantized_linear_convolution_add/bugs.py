@@ -10,6 +10,7 @@ from ...suite.adapter import Case
 from ...suite.bugs.binary import Binary, Quotient, difference, exact_sum
 from ...suite.bugs.convolution import Requantize
 from ...suite.bugs.permitted import ROUNDINGS
+from ...suite.bugs.readings import zero_points
 from ...suite.bugs.record import VALUES, Bug, bug, in_part, in_reading
 from ...suite.bugs.rounding import Rounding
 from ...suite.bugs.steps import Array, Call, Outputs
@@ -41,17 +42,18 @@ RULES = ROOM.rules(
 )
 ROLES = {
     **shared.ROLES,
-    ADDEND: ("QCA-16 QCA-20", "axes elements signed"),
-    ADDEND_SCALE: ("QCA-16 QCA-22", "scale subnormal"),
-    SUM_SCALE: ("QCA-16 QCA-22", "scale subnormal"),
-    ADDEND_POINT: ("QCA-16", "zero-point"),
-    SUM_POINT: ("QCA-16 QCA-17", "zero-point"),
+    ADDEND: ("16 20", "axes elements signed"),
+    ADDEND_SCALE: ("16 22", "scale subnormal"),
+    SUM_SCALE: ("16 22", "scale subnormal"),
+    ADDEND_POINT: ("16", "zero-point"),
+    SUM_POINT: ("16 17", "zero-point"),
 }
 
 
 def terms(convolved: Array, call: Call) -> Mapping[str, Array]:
-    """Name the operands of the sum as those of an addition."""
-    known = {**call.inputs, "ConvolvedTensor": convolved}
+    """Name the operands of the sum as those of an addition; a result of wrong sizes has its own."""
+    addend = np.resize(call.inputs[ADDEND], convolved.shape)
+    known = {**call.inputs, "ConvolvedTensor": convolved, ADDEND: addend}
     return {own: known[name] for name, own in TERMS.items() if name in known}
 
 
@@ -88,7 +90,8 @@ PERMITTED = (
 
 def derived() -> Iterator[Bug]:
     """Yield the bugs that follow from the operator's fields."""
-    yield from ROOM.derived(ROLES, {ADDEND_POINT: ADDEND, SUM_POINT: OUTPUT})
+    yield from ROOM.derived(ROLES, {})
+    yield from zero_points(OPERATOR, "QCA-23", {ADDEND_POINT: ADDEND, SUM_POINT: OUTPUT})
 
 
 def written() -> Iterator[Bug]:
