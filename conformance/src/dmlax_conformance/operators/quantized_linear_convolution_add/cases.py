@@ -190,13 +190,13 @@ def _data_types(topic: AddTopic) -> None:
 @topics.file("two-roundings")
 def _two_roundings(topic: AddTopic) -> None:
     """Give convolutions whose result is a tie, or out of range, before the sum."""
-    halves = ints("uint8", (1, 1, 2, 6), range(104, 116))
-    far = ints("uint8", (1, 1, 2, 6), range(0, 240, 20))
+    halves = ints("uint8", (2, 1, 1, 6), range(104, 116))
+    far = ints("uint8", (2, 1, 1, 6), range(0, 240, 20))
     w = ints("int8", (2, 1, 1, 1), [1, -3])
     turns = product((("ties", halves, 0.5), ("clamps", far, 4)), ((1, 0.5), (-0.75, 1.5)), EIGHT)
     for turn, ((name, x, sx), (sa, ss), dtype) in enumerate(turns):
         other = EIGHT[turn // 2 % 2]
-        addend = drawn(other, (1, 2, 2, 6), 300 + turn, *RANGES[other])
+        addend = drawn(other, (2, 2, 1, 6), 300 + turn, *RANGES[other])
         points = MIDDLES[other] + 3, 40
         added = Added.of(addend, scales([sa, ss]).words, points, EIGHT[turn % 3 % 2])
         own = {"zx": [110], "sx": [sx], "sw": [1], "sy": [1], "zy": [MIDDLES[dtype] - 7]}
