@@ -242,7 +242,7 @@ WRONG_PARAMETERS = {
 @topics.file("invalid-sums")
 def _invalid_sums(topic: AddTopic) -> None:
     base = f"{BASE}-sums"
-    topic.add_twin(base, topic.clauses("16 20"), refusals.EVERY)
+    topic.add_twin(base, topic.clauses("16 20 21"), refusals.EVERY)
     topic.wrong(base, "data_type", topic.clauses("19"), "{field} is {dtype}", WRONG_TYPES)
     text = "{field} has rank {rank}"
     topic.wrong(base, "dimension_count", topic.clauses("20"), text, WRONG_RANKS)
