@@ -22,6 +22,12 @@ def readers_jax():
         yield
 
 
+@pytest.fixture(autouse=True)
+def beside_each_other(monkeypatch):
+    """An example imports what lies beside it."""
+    monkeypatch.syspath_prepend(ROOT / "docs/examples")
+
+
 def example(name):
     """An example's `main`."""
     specification = importlib.util.spec_from_file_location(name, ROOT / f"docs/examples/{name}.py")
@@ -37,6 +43,19 @@ def test_digits_in_8_bits_are_read_as_well_as_in_float(tmp_path):
     assert abs(record.float_accuracy - record.int8_accuracy) <= 0.01
     assert record.agreement > 0.98
     assert record.vmapped_equal
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+def test_blocks_in_8_bits_read_digits_as_well_as_in_float(tmp_path):
+    picture = tmp_path / "blocks.png"
+    records = example("blocks_int8")(["--output", str(picture)])
+    assert list(records) == ["transformer", "inverted residual"]
+    for record in records.values():
+        assert record.float_accuracy > 0.92
+        assert abs(record.float_accuracy - record.int8_accuracy) <= 0.01
+        assert record.agreement > 0.98
+        assert record.vmapped_equal
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 

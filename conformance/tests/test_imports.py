@@ -56,6 +56,7 @@ assert cli.main(["run", "--implementation", "oracle", *QUICK]) == 0
 assert cli.main(["run", "--implementation", "zeros", *QUICK]) == 1
 assert cli.main(["list", "--vectors", sys.argv[1]]) == 2
 assert cli.main(["smoke", "--command", "cat"]) == 2
+assert cli.main(["models", "--implementation", "oracle", "--model", "products"]) == 0
 """
 
 
@@ -86,8 +87,10 @@ LAYERS = {
     "format": 1,
     "operators": 2,
     "suite": 3,
+    "models": 3,
     **dict.fromkeys(("adapters", "exports", "reports", "scoreboard"), 4),
-    **dict.fromkeys(("cli", "supervision", "pytest_plugin", "pytest_vectors", "__main__"), 5),
+    **dict.fromkeys(("cli", "models_command", "supervision", "__main__"), 5),
+    **dict.fromkeys(("pytest_plugin", "pytest_vectors"), 5),
 }
 PACKAGE = Path(dmlax_conformance.__file__).parent
 

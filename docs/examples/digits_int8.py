@@ -2,7 +2,7 @@
 
     python docs/examples/digits_int8.py --output digits_int8.png
 
-Needs scikit-learn and matplotlib besides dmlax.
+Needs scikit-learn and matplotlib besides dmlax, and digits.py beside it.
 """
 
 import argparse
@@ -16,11 +16,10 @@ import jax.numpy as jnp
 import matplotlib
 import numpy as np
 from jax import Array, lax
-from sklearn.datasets import load_digits
 
+import digits
 import dmlax
-
-HELD_OUT = 500
+from digits import Quantization, calibrate
 
 
 class Window(NamedTuple):
@@ -70,42 +69,12 @@ def activations(layers: Sequence[Layer], images: Array) -> list[Array]:
     return found
 
 
-def train(images: Array, labels: Array, steps: int, key: Array) -> list[Layer]:
-    """Adam on the cross entropy of random batches, the step size falling to zero."""
-
-    def loss(layers: list[Layer], images: Array, labels: Array) -> Array:
-        scores = activations(layers, images)[-1][:, :, 0, 0]
-        return -jnp.take_along_axis(jax.nn.log_softmax(scores), labels[:, None], 1).mean()
-
-    @jax.jit
-    def step(i: Array, state: tuple) -> tuple:
-        layers, first, second = state
-        picked = jax.random.randint(jax.random.fold_in(key, i), (128,), 0, len(images))
-        slope = jax.grad(loss)(layers, images[picked], labels[picked])
-        first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, first, slope)
-        second = jax.tree.map(lambda v, g: 0.99 * v + 0.01 * g * g, second, slope)
-        rate = 0.005 * (1 - i / steps)
-        layers = jax.tree.map(
-            lambda p, m, v: p - rate * m / (jnp.sqrt(v) + 1e-8), layers, first, second
-        )
-        return layers, first, second
-
-    layers = initial_layers(key)
-    zeros = jax.tree.map(jnp.zeros_like, layers)
-    state = (layers, zeros, zeros)
-    for i in range(steps):
-        state = step(jnp.float32(i), state)
-    return state[0]
+def float_scores(layers: Sequence[Layer], images: Array) -> Array:
+    """Scores of the ten digits."""
+    return activations(layers, images)[-1][:, :, 0, 0]
 
 
 # The quantized network -------------------------------------------------------------------------
-
-
-class Quantization(NamedTuple):
-    """real = scale * (uint8 - zero_point)."""
-
-    scale: Array  # float32, ()
-    zero_point: Array  # uint8, ()
 
 
 class QuantizedLayer(NamedTuple):
@@ -116,13 +85,6 @@ class QuantizedLayer(NamedTuple):
     filter_scale: Array  # float32, one per output channel
     input: Quantization
     output: Quantization
-
-
-def calibrate(values: Array) -> Quantization:
-    """Maps the range of some activations, extended to include 0, to 0..255."""
-    low, high = jnp.minimum(values.min(), 0), jnp.maximum(values.max(), 0)
-    scale = (high - low) / 255
-    return Quantization(scale, jnp.round(-low / scale).astype(jnp.uint8))
 
 
 def quantize_layer(layer: Layer, input: Quantization, output: Quantization) -> QuantizedLayer:
@@ -170,43 +132,18 @@ def quantized_scores(layers: Sequence[QuantizedLayer], images: Array) -> Array:
 # Both of them ----------------------------------------------------------------------------------
 
 
-class Record(NamedTuple):
-    """Answers of the two networks to digits that neither was trained on."""
-
-    float_accuracy: float
-    int8_accuracy: float
-    agreement: float
-    vmapped_equal: bool
-
-
-def main(arguments: Sequence[str] = ()) -> Record:
+def main(arguments: Sequence[str] = ()) -> digits.Record:
     """Train, quantize, compare, draw."""
     options = _parser().parse_args(arguments)
-    data = load_digits()
-    images, labels = jnp.float32(data.images[:, None]) / 16, jnp.int32(data.target)
-    order = jax.random.permutation(jax.random.key(0), len(images))
-    known, unseen = order[HELD_OUT:], order[:HELD_OUT]
-
-    layers = train(images[known], labels[known], options.steps, jax.random.key(1))
-    quantized = quantize(layers, images[known])
-
-    scores = activations(layers, images[unseen])[-1][:, :, 0, 0]
-    scores_8 = quantized_scores(quantized, images[unseen])
-    one_by_one = jax.vmap(lambda image: quantized_scores(quantized, image[None])[0])
-    guess, guess_8 = scores.argmax(axis=1), scores_8.argmax(axis=1)
-
-    record = Record(
-        float_accuracy=float((guess == labels[unseen]).mean()),
-        int8_accuracy=float((guess_8 == labels[unseen]).mean()),
-        agreement=float((guess == guess_8).mean()),
-        vmapped_equal=bool((one_by_one(images[unseen]) == scores_8).all()),
-    )
-    print(f"float32 accuracy  {record.float_accuracy:.1%}")
-    print(f"int8 accuracy     {record.int8_accuracy:.1%}")
-    print(f"agreement         {record.agreement:.1%}")
-    print(f"vmapped equal     {record.vmapped_equal}")
+    known, unseen = digits.load()
+    initial = initial_layers(jax.random.key(1))
+    layers = digits.train(float_scores, initial, known, options.steps, jax.random.key(1))
+    quantized = quantize(layers, known.images)
+    scores = float_scores(layers, unseen.images)
+    record, scores_8 = digits.compare(scores, lambda x: quantized_scores(quantized, x), unseen)
+    print(record)
     if options.output:
-        draw(options.output, images[unseen], labels[unseen], scores, scores_8)
+        draw(options.output, *unseen, scores, scores_8)
     return record
 
 

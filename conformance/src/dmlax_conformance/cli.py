@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from . import __version__, adapters
+from . import __version__, adapters, models_command
 from .errors import Malformed, NotStartable, Unsupported, WrongUsage
 from .exit_codes import FAILED, FINE, UNUSABLE, USAGE
 from .exports import commands as exports
@@ -170,7 +170,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=__version__)
     added = parser.add_subparsers(required=True, metavar="command")
     _add_run(added)
-    for module in (reports, scoreboard, exports, bugs):
+    for module in (reports, scoreboard, exports, bugs, models_command):
         module.add_commands(added)
     text = "tell an adapter's mistakes from an operator's"
     _add_implementation(add_command(added, "smoke", _smoke, text, "vectors"))

@@ -1,4 +1,4 @@
-"""Paths of the vectors and schemas: inside a wheel, or beside `src` in a checkout."""
+"""Paths of vectors, models and schemas: inside a wheel, or beside `src` in a checkout."""
 
 from pathlib import Path
 
@@ -13,9 +13,19 @@ def vectors_dir() -> Path:
     return _root() / "vectors"
 
 
+def models_dir() -> Path:
+    """Return the folder of the whole models."""
+    return _root() / "golden_models"
+
+
 def schema_file() -> Path:
     """Return the schema that every vector file obeys."""
     return _root() / "schemas" / "vectors-1.json"
+
+
+def model_schema_file() -> Path:
+    """Return the schema that every whole model obeys."""
+    return _root() / "schemas" / "model-1.json"
 
 
 def protocol_file() -> Path:

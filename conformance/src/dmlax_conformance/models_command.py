@@ -1,0 +1,110 @@
+"""The commands `models`, which runs whole models, and `generate-models`, which writes them."""
+
+import argparse
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from .adapters.models import BUILT_IN
+from .adapters.models.worker import TIME_LIMIT, Worker
+from .errors import NotStartable
+from .exit_codes import FAILED, FINE, UNUSABLE
+from .models import generate, golden
+from .models.adapter import ARITHMETICS
+from .models.golden import Golden
+from .models.judge import Verdict
+from .options import add_command, add_options
+from .paths import models_dir
+from .terminal import Table, complain, console, progress
+
+COLUMNS = ("model", "arithmetic", "variant", "verdict", "tensors", "seconds")
+
+
+def add_commands(commands: Any) -> None:
+    """Add both."""
+    parser = add_command(commands, "models", _run, "give whole models to an implementation")
+    names = f"{', '.join(BUILT_IN)}, or module.path:ClassName"
+    parser.add_argument("--implementation", required=True, help=names)
+    add_options(parser.add_argument, ("variant",))
+    parser.add_argument("--model", action="append", metavar="NAME", help="only this model")
+    parser.add_argument("--arithmetic", action="append", choices=ARITHMETICS, help="only this one")
+    parser.add_argument("--models", type=Path, metavar="DIR", help="another folder of models")
+    text = "fewest models of which every value is right (default: 1)"
+    parser.add_argument("--min-models", type=int, default=1, metavar="N", help=text)
+    text = f"for one model (default: {TIME_LIMIT:g})"
+    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help=text)
+    parser = add_command(commands, "generate-models", _generate, "write the whole models again")
+    parser.add_argument("--check", action="store_true", help="compare values instead")
+    parser.add_argument("--models", type=Path, metavar="DIR", help="another folder of models")
+
+
+def _run(options: argparse.Namespace) -> int:
+    chosen = _chosen(options)
+    if not chosen:
+        return complain(f"no model is in {options.models}", UNUSABLE)
+    with closing(Worker(options.implementation, options.time_limit)) as worker:
+        questions = worker.questions(chosen, options.arithmetic, options.variant)
+        answers = (worker.ask(question) for question in questions)
+        verdicts = list(progress(answers, "models", len(questions)))
+    _show(verdicts, chosen)
+    return _code(verdicts, options.min_models)
+
+
+def _chosen(options: argparse.Namespace) -> list[Golden]:
+    found = [golden.load(path) for path in golden.paths(options.models)]
+    wanted = options.model or [each.name for each in found]
+    for name in wanted:
+        if name not in {each.name for each in found}:
+            raise NotStartable(f"no model has the name {name}")
+    return [each for each in found if each.name in wanted]
+
+
+def _show(verdicts: Sequence[Verdict], models: Sequence[Golden]) -> None:
+    shown = Table(*COLUMNS, box=None, pad_edge=False)
+    written = {each.name: len(each.graph.written()) for each in models}
+    for each in verdicts:
+        names = each.model, each.arithmetic, each.variant, each.verdict
+        count = f"{each.judged} of {written[each.model]}" if each.judged else ""
+        shown.add_row(*names, count, f"{each.seconds:.1f}")
+    out = console()
+    out.print(shown)
+    for each in verdicts:
+        for line in each.details:
+            text = f"{each.verdict} {each.key}: {line}"
+            out.print(text, markup=False, highlight=False, soft_wrap=True)
+    counts = Counter(each.verdict for each in verdicts)
+    out.print(", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
+
+
+def _code(verdicts: Sequence[Verdict], least: int) -> int:
+    """Return 1 where a value is wrong or missing, and 3 where too few models are right."""
+    if any(each.verdict in ("fail", "error") for each in verdicts):
+        return FAILED
+    right = {each.model for each in verdicts if each.verdict == "exact"}
+    if len(right) < max(least, 1):
+        return complain(f"{len(right)} models, needed {max(least, 1)}", UNUSABLE)
+    return FINE
+
+
+def _generate(options: argparse.Namespace) -> int:
+    root = options.models or models_dir()
+    if not options.check:
+        return print(f"{generate.write(root, *_reference())} files written") or FINE
+    has_onnx = find_spec("onnx") is not None
+    if has_onnx and find_spec("onnxruntime") is not None:
+        lines = list(generate.problems(root, *_reference()))
+    else:
+        complain("float32 values are not computed again, which needs onnx and onnxruntime", FINE)
+        lines = list(generate.problems(root))
+    for line in lines:
+        print(line)
+    return UNUSABLE if lines else FINE
+
+
+def _reference() -> tuple[generate.Compute, generate.Disagreements]:
+    from .adapters.models.onnxruntime import disagreements, float32_values
+
+    return float32_values, disagreements
