@@ -19,6 +19,7 @@ JAX_ON_PYTHON = {  # the oldest supported pair, and the newest
 TESTED_ONCE = (  # on the oldest pair; the laws, near ties and a part of the golden vectors on both
     "conformance/tests",
     "tests/binary",
+    "tests/convolution/test_add.py",
     "tests/convolution/test_convolutions.py",
     "tests/convolution/test_parameters.py",
     "tests/core/test_float_bits.py",

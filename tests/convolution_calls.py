@@ -37,33 +37,32 @@ class Call:
 
     def __call__(self, implementation: str) -> jax.Array:
         """By dmlax, in the call's layout."""
+        x, w, options = self.arguments()
+        if self.output_dtype == "int32":
+            return dmlax.convolution_integer(x, w, **options, implementation=implementation)
+        bias = options.pop("bias", None)
+        return dmlax.quantized_linear_convolution(
+            x, w, bias, **options, output_dtype=self.output_dtype, implementation=implementation
+        )
+
+    def arguments(self) -> tuple[np.ndarray, Any, dict[str, Any]]:
+        """The input and the filter in the call's layout, and all that is by keyword."""
         rank = len(self.layout[0])
         spatial = {4: "NCHW", 3: "NCW"}[rank], {4: "OIHW", 3: "OIW"}[rank]
         x, w = self.x, self.w
         if rank == 3:
             x, w = x[:, :, 0], w[:, :, 0]
         x, w = laid_out(x, spatial[0], self.layout[0]), laid_out(w, spatial[1], self.layout[1])
-        parameters = dict(self.parameters)
+        layout = {"group_count": self.groups, "dimension_numbers": self.layout}
         options = {
+            **self.parameters,
             **{k: v[4 - rank :] for k, v in self.windows.items()},
-            "group_count": self.groups,
-            "dimension_numbers": self.layout,
-            "implementation": implementation,
+            **layout,
         }
         if self.prepared:
-            zero = parameters.pop("filter_zero_point", None)
-            w = dmlax.prepare_filter(
-                w,
-                filter_zero_point=zero,
-                group_count=self.groups,
-                dimension_numbers=self.layout,
-            )
-        if self.output_dtype == "int32":
-            return dmlax.convolution_integer(x, w, **parameters, **options)
-        bias = parameters.pop("bias", None)
-        return dmlax.quantized_linear_convolution(
-            x, w, bias, **parameters, **options, output_dtype=self.output_dtype
-        )
+            zero = options.pop("filter_zero_point", None)
+            w = dmlax.prepare_filter(w, filter_zero_point=zero, **layout)
+        return x, w, options
 
     def expected(self) -> np.ndarray:
         """By NumPy's integers and, where quantized, rational numbers."""

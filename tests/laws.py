@@ -11,6 +11,7 @@ import dmlax
 from support import draw
 
 SCALES = (np.float32(0.02), np.float32([0.01, 0.02, 0.03, 0.04]), np.float32(0.05))
+RESIDUAL_SCALES = (*SCALES, np.float32(0.04))
 N = 4  # images, values of a batch: one or more a host device
 X = draw(1, np.uint8, (N, 4, 5, 5))
 W = draw(2, np.int8, (4, 4, 2, 2))
@@ -51,6 +52,25 @@ def quantized(x, w, bias, sx, sw, sy, zx, zw, zy, **options):
         filter_zero_point=zw,
         output_zero_point=zy,
         start_padding=(1, 0),
+        **options,
+    )
+
+
+def residual(x, w, bias, sx, sw, sy, s, zx, zw, zy, z, **options):
+    """A block with a shortcut."""
+    return dmlax.quantized_linear_convolution_add(
+        *(x, w, bias, x),
+        input_scale=sx,
+        filter_scale=sw,
+        output_scale=sy,
+        addend_scale=sx,
+        sum_scale=s,
+        input_zero_point=zx,
+        filter_zero_point=zw,
+        output_zero_point=zy,
+        addend_zero_point=zx,
+        sum_zero_point=z,
+        start_padding=(1, 1),
         **options,
     )
 
@@ -146,6 +166,11 @@ LAWS = [
         "quantized, float32",
         named(quantized, arithmetic="float32"),
         (X, W, BIAS, *SCALES, ZERO, ZEROS, ZERO),
+    ),
+    Law(
+        "quantized, residual",
+        residual,
+        (X, W, BIAS, *RESIDUAL_SCALES, ZERO, ZEROS, np.int8(3), ZERO),
     ),
     Law("quantized, prepared", prepared, (X, PREPARED, np.float32(0.02))),
     Law("product", product, (ROWS, MATRIX, ROW_ZEROS, COLUMN_ZEROS)),

@@ -1,7 +1,8 @@
 """The golden vectors, through the suite's own runner, a file at a time.
 
-The oldest Python runs them eagerly, of the matrix products a sample. The newest runs a quarter
-jitted: how it compiles is a matter of the laws. `slow` adds the rest.
+The oldest Python runs them eagerly, of the matrix products and of the convolution with an addend
+a sample. The newest runs a quarter jitted: how it compiles is a matter of the laws. `slow` adds the
+rest.
 """
 
 import sys
@@ -24,16 +25,18 @@ BY_XLA = [file for file in FILES if file.split("/")[0] in HAVE_KERNELS]
 
 
 def own_step(file):
-    """Every how many vectors run by default: each shape of a product compiles its own program."""
-    is_product = "matrix_multiply" in file and "/desc-" not in file and "/invalid" not in file
-    if is_product:
-        return 32
+    """Every how many vectors run by default: each shape compiles its own program."""
+    steps = {"matrix_multiply": 32, "convolution_add": 8}
+    step = next((steps[name] for name in steps if name in file), 1)
+    if step > 1 and "/desc-" not in file and "/invalid" not in file:
+        return step
     return 1 if IS_OLDEST else 4
 
 
 def xla_step(file):
     """Every how many vectors run by xla by default."""
-    is_dear = any(word in file for word in ("matrix_multiply", "pooling", "linear_add", "multiply"))
+    dear = ("matrix_multiply", "pooling", "linear_add", "multiply", "convolution_add")
+    is_dear = any(word in file for word in dear)
     return 64 if is_dear or "dynamic" in file else 8
 
 

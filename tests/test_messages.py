@@ -14,6 +14,7 @@ from dmlax.errors import CODES
 nonzero = dmlax.nonzero_coordinates
 integer = dmlax.convolution_integer
 quantized = dmlax.quantized_linear_convolution
+convolution_add = dmlax.quantized_linear_convolution_add
 quantize = dmlax.element_wise_quantize_linear
 dequantize = dmlax.element_wise_dequantize_linear
 average = dmlax.quantized_linear_average_pooling
@@ -30,6 +31,8 @@ FLAT, Q = np.ones((2, 3), np.float32), np.ones((2, 3), np.int8)
 BIAS = np.ones(6, np.int32)
 PADDINGS = "SAME, SAME_LOWER, VALID"
 SCALES = {"input_scale": 1.0, "filter_scale": 1.0, "output_scale": 1.0}
+SUM_SCALES = {"addend_scale": 1.0, "sum_scale": 1.0}
+ADDEND = np.ones((1, 6, 3, 3), np.int8)
 
 
 def like(array, *shape, dtype=None):
@@ -498,6 +501,75 @@ def dequantizes():
     ]
 
 
+def convolution_adds():
+    """Invalid addends and parameters of the sum."""
+
+    def invalid(text, addend=ADDEND, **options):
+        arrays, scales = (X, W, BIAS, addend), SCALES | SUM_SCALES
+        error = expected_error(convolution_add, text)
+        return InvalidCall(convolution_add, arrays, scales | options, *error)
+
+    finite = "expected finite nonzero values in float32"
+    result = "the convolution's result uint8[1,6,3,3]"
+    pair = np.ones(2, np.float32)
+    rows = [
+        invalid(
+            "data_type AddendTensor is int32[1,6,3,3], expected one of int8, uint8",
+            ADDEND.astype(np.int32),
+        ),
+        invalid(
+            f"dimension_count AddendTensor is int8[6,3,3], expected rank 4, as {result}", ADDEND[0]
+        ),
+        invalid(
+            f"sizes AddendTensor is int8[1,6,1,3], expected the sizes of {result}",
+            ADDEND[:, :, :1],
+        ),
+        invalid(
+            "data_type AddendZeroPointTensor is uint8[], expected int8",
+            addend_zero_point=np.uint8(1),
+        ),
+        invalid(
+            "value AddendZeroPointTensor is 128, expected int8, -128 to 127", addend_zero_point=128
+        ),
+        invalid(
+            "sizes AddendZeroPointTensor is int8[6], expected one value",
+            addend_zero_point=np.ones(6, np.int8),
+        ),
+        invalid(
+            "data_type SumZeroPointTensor has dtype uint8, expected int8, the sum_dtype",
+            sum_zero_point=np.uint8(1),
+            sum_dtype="int8",
+        ),
+        invalid(
+            "value SumZeroPointTensor is -1, expected uint8, 0 to 255",
+            sum_zero_point=-1,
+        ),
+        invalid(
+            "sizes SumZeroPointTensor is int8[2], expected one value",
+            sum_zero_point=np.ones(2, np.int8),
+        ),
+        invalid(
+            "data_type OutputTensor has dtype int32, expected int8 or uint8", sum_dtype=np.int32
+        ),
+        invalid("option AddendFirst is 1, expected True or False", addend_first=1),
+        invalid(
+            "option arithmetic is 'fast', expected one of exact, float32",
+            arithmetic="fast",
+        ),
+    ]
+    for name in ("Addend", "Sum"):
+        field, keyword = f"{name}ScaleTensor", f"{name.lower()}_scale"
+        rows += [
+            invalid(f"value {field} is 0.0, {finite}", **{keyword: 0.0}),
+            invalid(f"missing_tensor {field} is required", **{keyword: None}),
+            invalid(f"sizes {field} is float32[2], expected one value", **{keyword: pair}),
+            invalid(
+                f"data_type {field} is float16[], expected float32", **{keyword: np.float16(1)}
+            ),
+        ]
+    return rows
+
+
 def binaries(function):
     def invalid(text, a, b, **options):
         scales = {"a_scale": 1.0, "b_scale": 0.5, "output_scale": 1.0}
@@ -759,6 +831,7 @@ INVALID_CALLS = [
     *convolutions(integer, {}),
     *convolutions(quantized, SCALES),
     *quantizeds(),
+    *convolution_adds(),
     *quantizes(),
     *dequantizes(),
     *binaries(add),
@@ -804,6 +877,12 @@ NOT_ARRAYS = [
     (nonzero, ("x",), "InputTensor", "is 'x', expected an array"),
     (integer, (None, W), "InputTensor", "is a NoneType, expected an array"),
     (integer, (X, [[1]]), "FilterTensor", "is a list, expected an array"),
+    (
+        functools.partial(convolution_add, **SCALES, **SUM_SCALES),
+        (X, W, BIAS, None),
+        "AddendTensor",
+        "is a NoneType, expected an array",
+    ),
     (quantize, (1.0, 1.0), "InputTensor", "is 1.0, expected an array"),
     (dequantize, ((1, 2), 1.0), "InputTensor", "is a tuple, expected an array"),
     (lookup, (Q, list(range(256))), "TableTensor", "is a list, expected an array"),
@@ -812,12 +891,16 @@ NOT_ARRAYS = [
 ]
 
 
+def name_of(function):
+    return getattr(function, "func", function).__name__
+
+
 @pytest.mark.parametrize(("function", "arguments", "field", "message"), NOT_ARRAYS)
 def test_a_tensor_has_to_be_an_array(function, arguments, field, message):
     with pytest.raises(dmlax.SpecError) as caught:
         function(*arguments)
     assert (caught.value.code, caught.value.field) == ("data_type", field)
-    assert str(caught.value) == f"{function.__name__}: {field} {message}"
+    assert str(caught.value) == f"{name_of(function)}: {field} {message}"
 
 
 TRACED_OPTIONS = [

@@ -32,6 +32,11 @@ SIGNATURES = {
     "quantized_linear_convolution": "(input, filter, bias=None, /, *, input_scale, filter_scale, "
     "output_scale, input_zero_point=None, filter_zero_point=None, output_zero_point=None, "
     f"output_dtype=None, {WINDOWS}, arithmetic='exact', implementation='auto')",
+    "quantized_linear_convolution_add": "(input, filter, bias, addend, /, *, input_scale, "
+    "filter_scale, output_scale, input_zero_point=None, filter_zero_point=None, "
+    f"output_zero_point=None, output_dtype=None, {WINDOWS}, addend_scale, "
+    "addend_zero_point=None, sum_scale, sum_zero_point=None, sum_dtype=None, "
+    "addend_first=False, arithmetic='exact', implementation='auto')",
     "convolution_integer": "(input, filter, /, *, input_zero_point=None, filter_zero_point=None, "
     f"{WINDOWS}, implementation='auto')",
     "element_wise_quantize_linear": "(input, scale, zero_point=None, /, *, axis=None, "

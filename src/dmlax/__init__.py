@@ -10,6 +10,9 @@ from dmlax._binary.api import (
 from dmlax._binary.api import (
     element_wise_quantized_linear_multiply as element_wise_quantized_linear_multiply,
 )
+from dmlax._convolution.add_api import (
+    quantized_linear_convolution_add as quantized_linear_convolution_add,
+)
 from dmlax._convolution.api import convolution_integer as convolution_integer
 from dmlax._convolution.api import quantized_linear_convolution as quantized_linear_convolution
 from dmlax._convolution.prepare import prepare_filter as prepare_filter
@@ -72,6 +75,7 @@ __all__ = [
     "prepare_matrix",
     "quantized_linear_average_pooling",
     "quantized_linear_convolution",
+    "quantized_linear_convolution_add",
     "quantized_linear_global_average_pooling",
     "quantized_linear_matrix_multiply",
     "quantized_lookup",

@@ -9,6 +9,7 @@ from dmlax._binary.directml import (
     ELEMENT_WISE_QUANTIZED_LINEAR_ADD,
     ElementWiseQuantizedLinearAddOperatorDesc,
 )
+from dmlax._convolution import add_api as convolution_add
 from dmlax._convolution import api as convolution
 from dmlax._convolution.directml import (
     CONVOLUTION_INTEGER,
@@ -117,6 +118,11 @@ OPERATORS = (
         convolution.QUANTIZED,
         "int8 and uint8, mixed; scales float32; bias int32",
         QUANTIZED_LINEAR_CONVOLUTION,
+    ),
+    OperatorRow(
+        convolution_add.quantized_linear_convolution_add,
+        convolution_add.QUANTIZED_ADD,
+        "int8 and uint8, mixed; scales float32; bias int32",
     ),
     OperatorRow(
         convolution.convolution_integer,

@@ -98,6 +98,21 @@ def test_auto_is_the_kernel(lowered):
     assert found.choices[1].implementation == "mosaic_gpu"
 
 
+def test_the_sum_with_an_addend_follows_the_kernel(lowered):
+    add = partial(
+        dmlax.quantized_linear_convolution_add,
+        **SCALES,
+        addend_scale=0.2,
+        sum_scale=0.3,
+        dimension_numbers=LAST,
+    )
+    x, w = shaped(1, 8, 8, 16), shaped(8, 16, 3, 3, dtype="int8")
+    bias, addend = shaped(8, dtype="int32"), shaped(1, 6, 6, 8, dtype="int8")
+    text = lowered(add, x, w, bias, addend)
+    assert text.count("custom_call @mosaic_gpu") == 1
+    assert "tensor<1x6x6x8xui8>" in text.rpartition("mosaic_gpu")[2]
+
+
 def test_a_batch_of_inputs_is_one_kernel(lowered):
     x, w = shaped(5, 2, 8, 8, 16), shaped(8, 16, 3, 3, dtype="int8")
     text = lowered(lambda x, w: jax.vmap(lambda x: named(x, w))(x), x, w)

@@ -66,7 +66,8 @@ def test_nothing_crashes_and_most_values_are_right(name: str, judged: Judged) ->
     crashes = [result for result in results if result.verdict == "error"]
     assert all("SIGFPE" in result.outcome.details[0] for result in crashes), crashes
     valid = Counter(result.verdict for result in results if result.vector.is_valid)
-    assert valid["exact"] > 3 * (valid["fail"] + valid["permitted"])
+    # Without VNNI, ONNX Runtime saturates sums of two products at 16 bits in every convolution.
+    assert valid["exact"] > 2 * (valid["fail"] + valid["permitted"])
 
 
 @pytest.mark.parametrize("name", NAMES)

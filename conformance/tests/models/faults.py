@@ -18,10 +18,9 @@ from dmlax_conformance.models.arrays import (
 )
 from dmlax_conformance.models.evaluate import FUNCTIONS
 from dmlax_conformance.models.graph import Node
-from dmlax_conformance.operators._shared import floats
+from dmlax_conformance.operators._shared import floats, quantized_convolution
 from dmlax_conformance.operators._shared.convolution import Windows
 from dmlax_conformance.operators._shared.rounding import clamp
-from dmlax_conformance.operators.quantized_linear_convolution import meaning
 
 Operands = tuple[Any, ...]
 Function = Callable[[Node, Operands], tuple[Tensor, ...]]
@@ -91,7 +90,7 @@ def convolve_in_float32(node: Node, operands: Operands) -> tuple[Tensor, ...]:
     fields = quantized.windows(node, 2) | {"GroupCount": node.attributes.get("group", 1)}
     dtype = quantized.output_dtype(inputs)
     windows = Windows.of(fields)
-    return (meaning.quantized_linear_convolution(inputs, windows, dtype, "float32"),)
+    return (quantized_convolution.quantized_linear_convolution(inputs, windows, dtype, "float32"),)
 
 
 def _parameters(operands: Operands) -> list[Any]:

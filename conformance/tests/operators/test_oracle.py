@@ -16,6 +16,9 @@ from dmlax_conformance.operators._shared.convolution import (
     accumulators,
 )
 from dmlax_conformance.operators._shared.element_wise import broadcast
+from dmlax_conformance.operators._shared.quantized_convolution import (
+    quantized_linear_convolution,
+)
 from dmlax_conformance.operators._shared.rounding import requantize, requantize_float32, wrap_int32
 from dmlax_conformance.operators.element_wise_dequantize_linear.meaning import (
     element_wise_dequantize_linear,
@@ -26,9 +29,6 @@ from dmlax_conformance.operators.element_wise_quantize_linear.meaning import (
 from dmlax_conformance.operators.nonzero_coordinates.meaning import (
     effective_rank,
     nonzero_coordinates,
-)
-from dmlax_conformance.operators.quantized_linear_convolution.meaning import (
-    quantized_linear_convolution,
 )
 
 ONE = Fraction(1)

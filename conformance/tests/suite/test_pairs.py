@@ -109,6 +109,12 @@ def ranks(vector: Vector) -> str:
     return " and ".join(str(len(vector.inputs[name].sizes)) for name in ("ATensor", "BTensor"))
 
 
+def result(vector: Vector) -> str:
+    """Say which data type a result that is no output has."""
+    name = "OutputZeroPointTensor"
+    return vector.inputs[name].dtype if name in vector.inputs else "as the input"
+
+
 READ: dict[str, Read] = {
     "ranks": ranks,
     "a": dtype_of("ATensor"),
@@ -143,6 +149,11 @@ READ: dict[str, Read] = {
     "output scale": parameter("OutputScaleTensor"),
     "include padding": lambda vector: "yes" if vector.attributes["IncludePadding"] else "no",
     "bias": parameter("BiasTensor"),
+    "result": result,
+    "addend": dtype_of("AddendTensor"),
+    "addend zero point": parameter("AddendZeroPointTensor"),
+    "sum zero point": parameter("SumZeroPointTensor"),
+    "addend first": lambda vector: "yes" if vector.attributes["AddendFirst"] else "no",
     "a zero point": parameter("AZeroPointTensor"),
     "b zero point": parameter("BZeroPointTensor"),
     "repeats": repeats,

@@ -14,7 +14,7 @@ Formula = Callable[[BinaryPlan, Binary], Array]
 
 def add(plan: BinaryPlan, operands: Binary) -> Array:
     """clamp(round((a + b) / output_scale) + output_zero_point)."""
-    a, b = _quantized(operands)
+    a, b = quantized(operands)
     if plan.is_swapped:
         a, b = b, a
     return quantized_sum(
@@ -29,7 +29,7 @@ def add(plan: BinaryPlan, operands: Binary) -> Array:
 
 def multiply(plan: BinaryPlan, operands: Binary) -> Array:
     """clamp(round(a * b / output_scale) + output_zero_point)."""
-    a, b = _quantized(operands)
+    a, b = quantized(operands)
     product = a.steps * b.steps
     scales = operands.a_scale, operands.b_scale, operands.output_scale
     zero_point, dtype = operands.output_zero_point, plan.output.dtype
@@ -42,7 +42,8 @@ def multiply(plan: BinaryPlan, operands: Binary) -> Array:
     return requantize.round_float32(float_bits.add(scaled, zero), dtype)
 
 
-def _quantized(operands: Binary) -> tuple[Quantized, Quantized]:
+def quantized(operands: Binary) -> tuple[Quantized, Quantized]:
+    """Both tensors with their parameters."""
     return (
         Quantized(operands.a, operands.a_scale, operands.a_zero_point),
         Quantized(operands.b, operands.b_scale, operands.b_zero_point),

@@ -1,21 +1,12 @@
-"""The operators on two quantized tensors in plain XLA.
+"""The operators on two quantized tensors in plain XLA."""
 
-Where there are more elements than pairs of bytes, a table has the result of every pair. A TPU
-gathers slowly, and computes each element.
-"""
+from typing import Any
 
-import functools
-
-import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
 from dmlax._binary import arithmetic
 from dmlax._binary.plan import Binary, BinaryPlan
-from dmlax._core import compat
-from dmlax._core.arguments import expand_rank, structs
-
-_PAIRS = 1 << 16
-_WORTH_A_TABLE = 4 * _PAIRS  # elements
+from dmlax._core.pairs import map_pairs
 
 
 def add(plan: BinaryPlan, operands: Binary) -> Array:
@@ -29,28 +20,9 @@ def multiply(plan: BinaryPlan, operands: Binary) -> Array:
 
 
 def _run(formula: arithmetic.Formula, plan: BinaryPlan, operands: Binary) -> Array:
+    def function(a: Array, b: Array, parameters: Any) -> Array:
+        return formula(plan, Binary(a, b, *parameters))
+
     a, b, *parameters = operands
-    values = (None if x is None else x.reshape(()) for x in parameters)
-    rank = len(plan.output.shape)
-    operands = Binary(expand_rank(a, rank), expand_rank(b, rank), *values)
-    by_element = functools.partial(_by_element, formula, plan)
-    if not plan.output.is_static or plan.output.size < _WORTH_A_TABLE:
-        return by_element(operands)
-    by_table = functools.partial(_by_table, formula, plan)
-    return compat.by_platform(  # type: ignore[no-any-return]
-        operands, structs(plan.output), by_element, {"cpu": by_table, "cuda": by_table}
-    )
-
-
-def _by_element(formula: arithmetic.Formula, plan: BinaryPlan, operands: Binary) -> Array:
-    return jnp.broadcast_to(formula(plan, operands), plan.output.shape)
-
-
-def _by_table(formula: arithmetic.Formula, plan: BinaryPlan, operands: Binary) -> Array:
-    every = jnp.arange(256, dtype=jnp.uint8)
-    a, b = (lax.bitcast_convert_type(every, x.dtype) for x in (operands.a, operands.b))
-    table = formula(plan, operands._replace(a=a[:, None], b=b[None])).reshape(_PAIRS)
-    rows, columns = (
-        lax.bitcast_convert_type(x, jnp.uint8).astype(jnp.int32) for x in (operands.a, operands.b)
-    )
-    return table.at[rows * 256 + columns].get(mode="promise_in_bounds")
+    values = [None if x is None else x.reshape(()) for x in parameters]
+    return map_pairs(function, a, b, values, plan.output)

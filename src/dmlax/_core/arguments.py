@@ -111,7 +111,7 @@ class Rules(NamedTuple):
         self.expect(known, "option", field, f"is {value!r}, expected one of {', '.join(allowed)}")
 
     def choose_output_dtype(
-        self, asked: Any, zero_point: str, given: Any, default: Any
+        self, asked: Any, zero_point: str, given: Any, default: Any, option: str = "output_dtype"
     ) -> np.dtype:
         """Chooses int8 or uint8: as asked, else a strongly typed zero point's, else the default."""
         dtype: np.dtype
@@ -123,7 +123,7 @@ class Rules(NamedTuple):
             dtype, field = self._dtype(asked), "OutputTensor"
         wanted = f"has dtype {dtype.name}, expected int8 or uint8"
         self.expect(dtype.name in ("int8", "uint8"), "data_type", field, wanted)
-        differs = f"has dtype {own}, expected {dtype.name}, the output_dtype"
+        differs = f"has dtype {own}, expected {dtype.name}, the {option}"
         self.expect(own is None or own == dtype, "data_type", zero_point, differs)
         return dtype
 

@@ -24,6 +24,9 @@ _OTHER_NAMES = {
     "input_zero_point": ("x_zero_point",),
     "filter_zero_point": ("w_zero_point", "weight_zero_point"),
     "output_zero_point": ("y_zero_point", "zero_point"),
+    "addend": ("residual", "shortcut", "z", "sum"),
+    "addend_scale": ("z_scale", "residual_scale"),
+    "addend_zero_point": ("z_zero_point", "residual_zero_point"),
     "output_dtype": ("dtype", "preferred_element_type", "out_dtype"),
     "window_size": ("window", "window_dimensions", "window_shape", "kernel_shape", "kernel_size"),
     "include_padding": ("count_include_pad", "padding_included"),
@@ -39,7 +42,7 @@ _OTHER_NAMES = {
     "arithmetic": ("rounding", "precision"),
     "implementation": ("backend", "platform"),
 }
-_ORDINALS = ("first", "second", "third")
+_ORDINALS = ("first", "second", "third", "fourth")
 
 
 def name_right_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:

@@ -11,6 +11,7 @@ from dmlax.onnx.errors import ModelError
 
 SHORT_DOMAINS = {"ai.onnx": "", "": ""}
 MICROSOFT = "com.microsoft"
+OWN = "dmlax"  # of operators that passes make
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,6 +26,7 @@ from dmlax.onnx.graph import Graph, Node, TensorType
 from dmlax.onnx.operators import why_not
 from dmlax.onnx.operators.values import device_dtype, to_device
 from dmlax.onnx.passes import PASSES, run_passes
+from dmlax.onnx.passes.add import fuse_adds
 from dmlax.onnx.passes.layout import Avals, channels_last
 
 
@@ -61,7 +62,7 @@ class Model:
             name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in params.items()
         }
         avals = _check(fused, self._param_structs, self._structs(), options)
-        self._graph = channels_last(fused, avals)
+        self._graph = channels_last(fuse_adds(fused, avals), avals)
         self.params: dict[str, Any] = prepare(self._graph, params)
         self._compiled = jax.jit(self.apply)
         self._graph_for = functools.lru_cache(maxsize=16)(self._make_graph)
@@ -140,7 +141,7 @@ class Model:
         constants = {name: x for name, x in graph.constants.items() if name not in self.params}
         graph = graph.replace(constants=constants)
         avals = _check(graph, self._param_structs, self._structs(), self._options)
-        return channels_last(graph, avals)
+        return channels_last(fuse_adds(graph, avals), avals)
 
     def _bind(self, inputs: Any) -> dict[str, Any]:
         """Names the inputs, and checks their dtypes and shapes."""

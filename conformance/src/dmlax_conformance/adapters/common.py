@@ -12,13 +12,16 @@ Such a library knows no codes and no DirectML fields, so its adapter says only w
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ..format.vectors import Request
 from ..operators.nonzero_coordinates.meaning import effective_rank
+from ..operators.quantized_linear_convolution_add.rules import TERMS
 from .base import Array, Case, Unsupported
 
 DYNAMIC = ("OutputTensor", "OutputScaleTensor", "OutputZeroPointTensor")
@@ -126,6 +129,30 @@ def real_values(case: Case, name: str) -> npt.NDArray[np.float64]:
     scale = one_value(case.inputs[f"{name}ScaleTensor"])
     difference = x.astype(np.int32) - own.astype(np.int32)
     return np.asarray(difference * scale.astype(np.float64))
+
+
+def convolution_of(case: Case) -> Case:
+    """Return the convolution of a case with an addend; its result's data type is not asked for."""
+    given, result = case.inputs, case.outputs["OutputTensor"]
+    sums = [name for name in TERMS if not name.startswith("Output")]
+    inputs = {name: array for name, array in given.items() if name not in sums}
+    dtype = given.get("OutputZeroPointTensor", given["InputTensor"]).dtype.name
+    asked = {"OutputTensor": Request(dtype, result.sizes)}
+    name = "quantized_linear_convolution"
+    return replace(case, operator=name, inputs=inputs, outputs=asked)
+
+
+def addition_to(case: Case, convolved: Array) -> Case:
+    """Return the addition of a case with an addend, its operands in the order that is asked for."""
+    given = {**case.inputs, "ConvolvedTensor": convolved}
+    turned = {"A": "B", "B": "A"} if case.attributes["AddendFirst"] else {}
+    inputs = {
+        turned.get(own[0], own[0]) + own[1:]: given[name]
+        for name, own in TERMS.items()
+        if name in given
+    }
+    name = "element_wise_quantized_linear_add"
+    return replace(case, operator=name, attributes={}, inputs=inputs)
 
 
 def window_pairs(case: Case) -> list[tuple[int, int]]:

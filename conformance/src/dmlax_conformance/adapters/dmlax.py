@@ -244,8 +244,9 @@ def _options(case: Case, parameters: Collection[str]) -> dict[str, Any]:
         _parameter(field): tuple(value) if isinstance(value, list) else value
         for field, value in case.attributes.items()
     }
-    if "output_dtype" in parameters:
-        options["output_dtype"] = case.outputs["OutputTensor"].dtype
+    asked = next((name for name in ("sum_dtype", "output_dtype") if name in parameters), None)
+    if asked is not None:
+        options[asked] = case.outputs["OutputTensor"].dtype
     if "FilterTensor" in case.inputs and case.inputs["InputTensor"].ndim == 3:
         options["dimension_numbers"] = ("NCW", "OIW", "NCW")
     if "coordinate_rank" in parameters:

@@ -9,7 +9,17 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
 from .base import Array, Case
-from .common import Library, channels, of_product, one_value, real_values, window_pairs, zero
+from .common import (
+    Library,
+    addition_to,
+    channels,
+    convolution_of,
+    of_product,
+    one_value,
+    real_values,
+    window_pairs,
+    zero,
+)
 
 Sums = npt.NDArray[np.int32]
 
@@ -32,6 +42,12 @@ def quantized_linear_convolution(case: Case) -> Array:
     zero_point = zero(case, "OutputZeroPointTensor", dtype).item()
     quotient = sums * (scale / given["OutputScaleTensor"].item())
     return _clamped(np.rint(quotient) + zero_point, dtype)
+
+
+def quantized_linear_convolution_add(case: Case) -> Array:
+    """Convolve, round and clamp, then add."""
+    convolved = quantized_linear_convolution(convolution_of(case))
+    return element_wise_quantized_linear_add(addition_to(case, convolved))
 
 
 def convolution_integer(case: Case) -> Sums:

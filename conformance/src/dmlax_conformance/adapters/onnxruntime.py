@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from .base import Array, Case
-from .common import Library, refusals
+from .common import Library, addition_to, convolution_of, refusals
 from .onnx_models import OUTPUT, answer, call, model
 
 INPUTS, CONSTANTS = "inputs", "constants"
@@ -33,7 +33,10 @@ class OnnxRuntime(Library):
         self._errors = tuple(getattr(state, name) for name in ERRORS)
 
     def run(self, case: Case, variant: str) -> Mapping[str, Array]:
-        """Build a session for the case and run it once."""
+        """Build a session for the case and run it once; for an addend, two of them."""
+        if case.operator == "quantized_linear_convolution_add":
+            (convolved,) = self.run(convolution_of(case), variant).values()
+            return self.run(addition_to(case, convolved), variant)
         asked = call(case)
         constants = frozenset(asked.inputs) - {"x"} if variant == CONSTANTS else frozenset()
         written = model(asked, constants).SerializeToString()

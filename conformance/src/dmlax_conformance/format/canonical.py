@@ -21,10 +21,13 @@ KEY_ORDER = (
     *("BTensor", "BScaleTensor", "BZeroPointTensor"),
     *("FilterTensor", "FilterScaleTensor", "FilterZeroPointTensor", "BiasTensor"),
     *("ScaleTensor", "ZeroPointTensor", "OutputScaleTensor", "OutputZeroPointTensor"),
+    *("AddendTensor", "AddendScaleTensor", "AddendZeroPointTensor"),
+    *("SumScaleTensor", "SumZeroPointTensor"),
     *("OutputTensor", "OutputIndicesTensor", "OutputCountTensor", "OutputCoordinatesTensor"),
     *("DataType", "Flags", "DimensionCount", "Sizes", "Strides"),
     *("TotalTensorSizeInBytes", "GuaranteedBaseOffsetAlignment"),
     *("WindowSize", "Dilations", "StartPadding", "EndPadding", "IncludePadding", "GroupCount"),
+    "AddendFirst",
 )
 _RANK = {key: rank for rank, key in enumerate(KEY_ORDER)}
 

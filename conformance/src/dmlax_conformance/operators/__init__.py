@@ -7,6 +7,7 @@ from ._shared.pooling_rules import ATTRIBUTES as POOL
 _ROWS = (
     Operator("nonzero_coordinates", "nonzero"),
     Operator("quantized_linear_convolution", "qconv", ATTRIBUTES),
+    Operator("quantized_linear_convolution_add", "qconvadd"),
     Operator("convolution_integer", "intconv", ATTRIBUTES),
     Operator("element_wise_quantize_linear", "quantize"),
     Operator("element_wise_dequantize_linear", "dequantize"),

@@ -8,7 +8,7 @@ import numpy as np
 
 import dmlax
 from dmlax._core.requantize import Arithmetic
-from dmlax.onnx.graph import MICROSOFT
+from dmlax.onnx.graph import MICROSOFT, OWN
 from dmlax.onnx.operators import tables
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
 from dmlax.onnx.operators.windows import Windows, image_layout
@@ -104,6 +104,57 @@ def quantized_convolution(
         input_zero_point=x_zero_point,
         filter_zero_point=_filter_zero_point(w, w_zero_point),
         output_zero_point=y_zero_point,
+        arithmetic=arithmetic,
+        **windows.of_convolution(x, w, group, bool(channels_last)),
+    )
+
+
+@operator("QLinearConv", 1, domain=OWN)
+def quantized_convolution_add(
+    x: Tensor,
+    x_scale: Parameter,
+    x_zero_point: Parameter,
+    w: Tensor,
+    w_scale: Parameter,
+    w_zero_point: Parameter,
+    y_scale: Parameter,
+    y_zero_point: Parameter,
+    addend: Tensor,
+    addend_scale: Parameter,
+    addend_zero_point: Parameter,
+    sum_scale: Parameter,
+    sum_zero_point: Parameter,
+    bias: Tensor | None = None,
+    /,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: tuple[int, ...] | None = None,
+    group: int = 1,
+    kernel_shape: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+    channels_last: int = 0,
+    addend_first: int = 0,
+    arithmetic: Arithmetic,
+) -> Any:
+    """Convolves, requantizes, and adds a residual."""
+    windows = Windows(auto_pad, dilations, kernel_shape, pads, strides)
+    return dmlax.quantized_linear_convolution_add(
+        x,
+        w,
+        bias,
+        addend,
+        input_scale=x_scale,
+        filter_scale=_by_channel(w_scale),
+        output_scale=y_scale,
+        input_zero_point=x_zero_point,
+        filter_zero_point=_filter_zero_point(w, w_zero_point),
+        output_zero_point=y_zero_point,
+        addend_scale=addend_scale,
+        addend_zero_point=addend_zero_point,
+        sum_scale=sum_scale,
+        sum_zero_point=sum_zero_point,
+        addend_first=bool(addend_first),
         arithmetic=arithmetic,
         **windows.of_convolution(x, w, group, bool(channels_last)),
     )

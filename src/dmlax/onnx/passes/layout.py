@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 
 from dmlax._core.arguments import Aval
-from dmlax.onnx.graph import Graph, Node
+from dmlax.onnx.graph import OWN, Graph, Node
 
 Avals = Mapping[str, Aval]
 _SPATIAL = {"MaxPool", "QLinearAveragePool", "QLinearConv", "QLinearGlobalAveragePool"}
 _UNARY = {"QLinearLeakyRelu", "QLinearSigmoid"}
 _BINARY = {"QLinearAdd": (0, 3), "QLinearMul": (0, 3)}
+_ADDEND = 8  # its place in a convolution that has one
 _TO_LAST, _TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
 
 
@@ -60,6 +61,8 @@ class _Layout:
 
     def _images(self, node: Node) -> tuple[int, ...] | None:
         """The places of a node's images if it computes channels last, else None."""
+        if node.op == "QLinearConv" and node.domain == OWN:
+            return (0, _ADDEND) if self._is_image(node.inputs[0]) else None
         if node.op in _SPATIAL:
             return (0,) if self._is_image(node.inputs[0]) and len(node.outputs) == 1 else None
         if node.op in _UNARY:

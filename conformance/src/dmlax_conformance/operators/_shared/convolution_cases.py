@@ -45,6 +45,11 @@ class ConvolutionTopic(Topic):
     ) -> None:
         """Add a valid call; `own` are its parameters by the keys of `NAMES`."""
         options, dtype = options or attributes(), dtype or self.dtype
+        given, asked = self.operands(x, w, own, dtype), output(x, w, options, dtype)
+        self.valid(name, comment, clause, given, asked, options, flags, requires)
+
+    def operands(self, x: Tensor, w: Tensor, own: Parameters, dtype: str) -> dict[str, Tensor]:
+        """Return input, filter and parameters of a call with a result of this data type."""
         types = {"zx": x.dtype, "zw": w.dtype, "zy": dtype, "bias": "int32"}
         given = {"InputTensor": x, "FilterTensor": w}
         for key, values in {**self.scales, **own}.items():
@@ -54,8 +59,7 @@ class ConvolutionTopic(Topic):
                 own_type = types.get(key)
                 made = parameter(values, own_type) if own_type else scales(values)
                 given[NAMES[key]] = made
-        asked = output(x, w, options, dtype)
-        self.valid(name, comment, clause, given, asked, options, flags, requires)
+        return given
 
     def add_twin(self, name: str, clause: str, own: Parameters) -> None:
         """Add the call that invalid ones change: two channels in and out."""

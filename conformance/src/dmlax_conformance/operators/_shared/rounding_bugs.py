@@ -13,10 +13,12 @@ from .rounding import RANGES, clamp
 HALF = Fraction(1, 2)
 
 
-def of_rounding(operator: str, part: str, clauses: Mapping[str, str]) -> Iterator[Bug]:
-    """Yield the bugs of the last step of an operator that quantizes."""
+def of_rounding(
+    operator: str, part: str, clauses: Mapping[str, str], label: str = ""
+) -> Iterator[Bug]:
+    """Yield the bugs of the last step of an operator that quantizes; a label begins their names."""
     for (topic, step), ways in ROUNDINGS.items():
-        changed = {name: Rounding(**{step: way}) for name, way in ways.items()}
+        changed = {f"{label}{name}": Rounding(**{step: way}) for name, way in ways.items()}
         yield from in_part(operator, clauses[topic], part, "rounding", changed)
 
 

@@ -20,10 +20,11 @@ from .._shared.convolution_cases import parameter, scale_words
 from .._shared.convolution_covering import Plan
 from .._shared.floats import round_half_even
 from .._shared.near_ties import Draw
+from .._shared.quantized_convolution_cases import QuantizedTopic
 from .._shared.rounding import RANGES
 from .._shared.value_classes import extended
 from ..topics import Files, ints
-from .cases import OPERATOR, QuantizedTopic
+from .cases import OPERATOR
 
 topics = Files(OPERATOR, QuantizedTopic)
 

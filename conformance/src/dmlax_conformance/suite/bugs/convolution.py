@@ -118,6 +118,11 @@ def _multiplier(scales: Scales) -> Fraction:
     return sx * sw / sy
 
 
+def output_dtype(call: Call) -> str:
+    """Return the data type that is asked for."""
+    return call.outputs["OutputTensor"].dtype
+
+
 @dataclass(frozen=True)
 class Requantize:
     """The steps from sums to the quantized output, in order."""
@@ -125,10 +130,12 @@ class Requantize:
     bias: Callable[[Array, Array], Array] = add_bias
     rescale: Callable[[int, Scales], Real] = exact_rescale
     rounding: Rounding = field(default_factory=Rounding)
+    dtype: Callable[[Call], str] = output_dtype
+    store: Callable[[list[int], str], Array] = np.array
 
     def __call__(self, sums: Array, call: Call) -> Outputs:
         """Return the quantized output."""
-        given, dtype = call.inputs, call.outputs["OutputTensor"].dtype
+        given, dtype = call.inputs, self.dtype(call)
         if "BiasTensor" in given:
             sums = self.bias(sums, given["BiasTensor"])
         filter_scale = each_channel(given["FilterScaleTensor"], sums.shape[1])
@@ -140,7 +147,7 @@ class Requantize:
         )
         pairs = zip(sums.reshape(-1).tolist(), channels.reshape(-1).tolist(), strict=True)
         found = [self.rounding(self.rescale(v, scales[c]), point, dtype) for v, c in pairs]
-        return {"OutputTensor": np.array(found, dtype).reshape(sums.shape)}
+        return {"OutputTensor": self.store(found, dtype).reshape(sums.shape)}
 
 
 def store_sums(sums: Array, call: Call) -> Outputs:

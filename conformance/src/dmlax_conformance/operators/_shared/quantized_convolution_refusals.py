@@ -1,14 +1,12 @@
-"""QUANTIZED_LINEAR_CONVOLUTION: calls that break one rule."""
+"""Calls of a quantized convolution that break one rule."""
 
 from typing import Any
 
 from ...format.vectors import Request
-from .._shared import convolution_cases as shared
-from .._shared.convolution_cases import TWIN, attributes, image, parameter, scale_words, scales
-from ..topics import Files, floats, ints
-from .cases import OPERATOR, QuantizedTopic
-
-topics = Files(OPERATOR, QuantizedTopic)
+from ..topics import floats, ints
+from . import convolution_cases as shared
+from .convolution_cases import TWIN, attributes, image, parameter, scale_words, scales
+from .quantized_convolution_cases import QuantizedTopic
 
 BASE, SCALED = "twin-everything", {"sw": [0.03125, 0.0625]}
 EVERY = {"zx": [120], "zw": [1], "bias": [5, -5], "zy": [100], **SCALED}
@@ -47,31 +45,37 @@ PARAMETERS = (
 IS = "{field} is {value}"
 
 
-@topics.file("invalid-types")
-def _types(topic: QuantizedTopic) -> None:
-    topic.add_twin(f"{BASE}-types", "QLC-1", EVERY)
-    topic.wrong(f"{BASE}-types", "data_type", "QLC-10", "{field} is {dtype}", WRONG, TYPES)
+def add_invalid_types(topic: QuantizedTopic) -> None:
+    """Fill the file of wrong data types."""
+    topic.add_twin(f"{BASE}-types", topic.clauses("1"), EVERY)
+    names = " ".join(name for name in TYPES.split() if name not in topic.allowed)
+    clause, text = topic.clauses("10"), "{field} is {dtype}"
+    topic.wrong(f"{BASE}-types", "data_type", clause, text, WRONG, names)
     base, text = "no-output-zero-point", "the twin: no output zero point"
-    topic.add(base, text, "QLC-10", *TWIN, flags="Optional")
+    topic.add(base, text, topic.clauses("10"), *TWIN, flags="Optional")
     asked, text = {"OutputTensor": Request("int16", (1, 2, 2, 2))}, "an INT16 output is asked for"
-    topic.invalid("int16-output", text, "QLC-10", base, "data_type", asked)
+    topic.invalid("int16-output", text, topic.clauses("10"), base, "data_type", asked)
 
 
-@topics.file("invalid-sizes")
-def _sizes(topic: QuantizedTopic) -> None:
+def add_invalid_sizes(topic: QuantizedTopic) -> None:
+    """Fill the file of wrong ranks and sizes."""
     base, text = f"{BASE}-sizes", "{field} has sizes {sizes}"
-    topic.add_twin(base, "QLC-1", EVERY)
-    topic.wrong(base, "dimension_count", "QLC-14", "{field} has rank {rank}", WRONG, RANKS)
-    topic.wrong(base, "sizes", "QLC-9", text, WRONG, "filter-channels-3 filter-channels-1")
-    topic.wrong(base, "sizes", "QLC-7", text, WRONG, PARAMETERS)
-    topic.wrong(base, "sizes", "QLC-4", text, WRONG, "bias-3 bias-4")
+    topic.add_twin(base, topic.clauses("1"), EVERY)
+    topic.wrong(
+        base, "dimension_count", topic.clauses("14"), "{field} has rank {rank}", WRONG, RANKS
+    )
+    topic.wrong(
+        base, "sizes", topic.clauses("9"), text, WRONG, "filter-channels-3 filter-channels-1"
+    )
+    topic.wrong(base, "sizes", topic.clauses("7"), text, WRONG, PARAMETERS)
+    topic.wrong(base, "sizes", topic.clauses("4"), text, WRONG, "bias-3 bias-4")
     x, w, own = image("uint8", (1, 4, 2, 2), 13), image("int8", (4, 2, 1, 1), 14), "groups-2-of-4"
     two = attributes(groups=2)
-    topic.add(own, "the twin: two groups", "QLC-9", x, w, flags="Groups", options=two)
+    topic.add(own, "the twin: two groups", topic.clauses("9"), x, w, flags="Groups", options=two)
     for name, (field, text, changed) in GROUPS.items():
         text, code = f"channels do not fit the groups: {text}", f"sizes {field}"
-        topic.invalid(name, text, "QLC-9", own, code, changed, "Invalid Groups")
-    topic.refuse_kernels(base, "QLC-8")
+        topic.invalid(name, text, topic.clauses("9"), own, code, changed, "Invalid Groups")
+    topic.refuse_kernels(base, topic.clauses("8"))
 
 
 def _filters(outputs: int, channels: int) -> dict[str, Any]:
@@ -86,11 +90,11 @@ GROUPS = {
 }
 
 
-@topics.file("invalid-options")
-def _options(topic: QuantizedTopic) -> None:
+def add_invalid_options(topic: QuantizedTopic) -> None:
+    """Fill the file of wrong windows and groups."""
     base = f"{BASE}-options"
-    topic.add_twin(base, "QLC-1", EVERY)
-    topic.wrong(base, "option", "QLC-8 QLC-9", IS, shared.OPTIONS)
+    topic.add_twin(base, topic.clauses("1"), EVERY)
+    topic.wrong(base, "option", topic.clauses("8 9"), IS, shared.OPTIONS)
 
 
 WORDS = {
@@ -103,10 +107,10 @@ WORDS = {
 KNOWN = "values:known"
 
 
-@topics.file("invalid-values")
-def _values(topic: QuantizedTopic) -> None:
+def add_invalid_values(topic: QuantizedTopic) -> None:
+    """Fill the file of wrong scales."""
     base, text = f"{BASE}-values", "the twin: scales that are known and fine"
-    topic.add(base, text, "QLC-13", *TWIN, SCALED, "KnownValue", requires=KNOWN)
+    topic.add(base, text, topic.clauses("13"), *TWIN, SCALED, "KnownValue", requires=KNOWN)
     one = {name: [word] for name, word in WORDS.items()}
     second = {f"second-{n}": [0x3D000000, WORDS[n]] for n in ("zero", "nan", "infinity")}
     for label, wrong in {"Input": one, "Filter": second, "Output": one}.items():
@@ -114,30 +118,31 @@ def _values(topic: QuantizedTopic) -> None:
             field, flags = f"{label}ScaleTensor", "Invalid KnownValue"
             own, changed = f"{label.lower()}-scale-{name}", {field: scale_words(words)}
             text = f"{field} is {name}"
-            topic.invalid(own, text, "QLC-13", base, "value", changed, flags, KNOWN)
+            topic.invalid(own, text, topic.clauses("13"), base, "value", changed, flags, KNOWN)
 
 
-@topics.file("kills")
-def _survivors(topic: QuantizedTopic) -> None:
+def add_kills(topic: QuantizedTopic) -> None:
     """Add calls for planted bugs that survived all other vectors."""
     cube = {"zx": [120], "zw": [-50, 0, 90], "bias": [90_000, -70_000, 30_000], "zy": [128]}
     each = {**cube, "sw": [0.03125, 0.05, 0.0078125], "sy": [4]}
-    clauses = ("QLC-1 QLC-2 QLC-4 QLC-7 QLC-8", "QLC-2")
+    clauses = (topic.clauses("1 2 4 7 8"), topic.clauses("2"))
     long = {"zx": [128], "zy": [128], "sy": [4]}
     topic.add_survivors(clauses, each, "uint8", "int8", long)
     base = f"{BASE}-kills"
-    topic.add_twin(base, "QLC-1", EVERY)
-    topic.wrong(base, "option", "QLC-8", IS, shared.SURVIVOR_OPTIONS)
-    topic.wrong(base, "sizes", "QLC-4", "one bias for two output channels", WRONG, "bias-1")
+    topic.add_twin(base, topic.clauses("1"), EVERY)
+    topic.wrong(base, "option", topic.clauses("8"), IS, shared.SURVIVOR_OPTIONS)
+    topic.wrong(
+        base, "sizes", topic.clauses("4"), "one bias for two output channels", WRONG, "bias-1"
+    )
     base, own = "two-channels-in-three-out", {"zx": [120], "zw": [1, 2, 3], "zy": [100]}
     x, w = image("uint8", (1, 2, 3, 3), 111), image("int8", (3, 2, 2, 2), 112)
     text = "the twin: filter parameters for each of three output channels"
     given = {**own, "sw": [0.03125, 0.0625, 0.125]}
-    topic.add(base, text, "QLC-7", x, w, given, "PerChannel")
+    topic.add(base, text, topic.clauses("7"), x, w, given, "PerChannel")
     names = "filter-scale-by-input filter-zero-point-by-input"
-    topic.wrong(base, "sizes", "QLC-7", shared.BY_INPUT, WRONG, names)
+    topic.wrong(base, "sizes", topic.clauses("7"), shared.BY_INPUT, WRONG, names)
     base, text = "known-filter-scales", "the twin: filter scales that are known and fine"
-    topic.add(base, text, "QLC-13", *TWIN, SCALED, "KnownValue", requires=KNOWN)
+    topic.add(base, text, topic.clauses("13"), *TWIN, SCALED, "KnownValue", requires=KNOWN)
     name, text = "filter-scale-first-zero", "the first of two filter scales is zero"
     changed, flags = {"FilterScaleTensor": scale_words([0, 0x3D000000])}, "Invalid KnownValue"
-    topic.invalid(name, text, "QLC-13", base, "value", changed, flags, KNOWN)
+    topic.invalid(name, text, topic.clauses("13"), base, "value", changed, flags, KNOWN)

@@ -1,64 +1,43 @@
-"""QUANTIZED_LINEAR_CONVOLUTION: the last step, reached through the bias.
+"""Calls of a quantized convolution about its last step, reached through the bias.
 
 Input equal to its zero point makes every product 0, so the accumulator of a channel is its bias.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import islice, product
 
 from ...format.recipe import Recipe
 from ...format.tensors import from_recipe
-from .._shared import near_ties
-from .._shared.convolution_cases import Parameters, scale_words
-from .._shared.floats import round_half_even
-from .._shared.near_ties import Draw, NearTie
-from .._shared.rounding import RANGES
-from ..topics import Files, ints
-from .cases import OPERATOR, QuantizedTopic
+from ..topics import ints
+from . import near_ties
+from .convolution_cases import Parameters, scale_words
+from .floats import round_half_even
+from .near_ties import Draw, NearTie
+from .quantized_convolution_cases import QuantizedTopic
+from .rounding import RANGES
 
 TOP, BOTTOM = 2**31 - 1, -(2**31)
 
 
-class BiasTopic(QuantizedTopic):
-    """One file of calls whose accumulators are given."""
-
-    def through_bias(
-        self,
-        name: str,
-        text: str,
-        clause: str,
-        bias: Sequence[int],
-        own: Parameters,
-        flags: str,
-        dtype: str = "int8",
-        source: str = "uint8",
-    ) -> None:
-        """Add a call whose accumulators are exactly these, and whose scales are 1 if not given."""
-        x, w = ints(source, (1, 1, 1, 1), [77]), ints("int8", (len(bias), 1, 1, 1), [1] * len(bias))
-        given = {"sx": [1], "sw": [1], "sy": [1], "zx": [77], "bias": bias, **own}
-        self.add(name, text, clause, x, w, given, flags, dtype=dtype)
-
-
-topics = Files(OPERATOR, BiasTopic)
-
-
-@topics.file("rounding")
-def _rounding(topic: BiasTopic) -> None:
+def add_rounding(topic: QuantizedTopic) -> None:
+    """Fill the file of ties and of the ends of ranges."""
     halves = [-9, -7, -5, -3, -1, 1, 3, 5, 7, 9]
     for dtype, zy in (*product(["int8"], (0, 1, -2, -3)), *product(["uint8"], (10, 11))):
         name = f"ties-{dtype}-zero-point-{zy}".replace("--", "-minus-")
         text = f"halves of both signs, then zero point {zy}"
-        topic.through_bias(name, text, "QLC-5", halves, {"sy": [2], "zy": [zy]}, "Tie", dtype)
+        topic.through_bias(
+            name, text, topic.clauses("5"), halves, {"sy": [2], "zy": [zy]}, "Tie", dtype
+        )
     own, text = {"sy": [4], "zy": [1]}, "quarters of both signs: only a half is a tie"
-    topic.through_bias("quarters", text, "QLC-5", range(-8, 9), own, "Tie")
+    topic.through_bias("quarters", text, topic.clauses("5"), range(-8, 9), own, "Tie")
     for dtype, (low, high) in RANGES.items():
         for zy in (low, high, (low + high + 1) // 2):
             ends = [2 * (end - zy) + step for end in (low, high) for step in (-3, -1, 0, 1, 3)]
             name = f"saturation-{dtype}-zero-point-{zy}".replace("--", "-minus-")
             text = f"half steps around both ends of {dtype} with zero point {zy}"
             own, bias, flags = {"sy": [2], "zy": [zy]}, [*ends, TOP, BOTTOM], "Saturation Tie"
-            topic.through_bias(name, text, "QLC-6 QLC-5", bias, own, flags, dtype)
+            topic.through_bias(name, text, topic.clauses("6 5"), bias, own, flags, dtype)
 
 
 FAMILIES = {  # how floats round them, and the flag
@@ -69,21 +48,22 @@ FAMILIES = {  # how floats round them, and the flag
 ONE_TYPE = {"uint8": 127, "int8": -1}  # and the zero point; the filter is int8
 
 
-@topics.file("near-ties")
-def _near_ties(topic: BiasTopic) -> None:
+def add_near_ties(topic: QuantizedTopic) -> None:
+    """Fill the file of near ties."""
     for number, name in product((1, 2, 3), FAMILIES):
         _add_family(topic, name, number, str(number), number - 4 if number > 1 else 0)
 
 
-@topics.file("near-ties-of-one-type")
-def _near_ties_of_one_type(topic: BiasTopic) -> None:
+def add_near_ties_of_one_type(topic: QuantizedTopic) -> None:
     """Give input and output one data type, as other libraries want it."""
     for number, (dtype, zy) in enumerate(ONE_TYPE.items(), 4):
         for name in FAMILIES:
             _add_family(topic, name, number, f"{dtype}-{dtype}", zy, dtype, dtype)
 
 
-def _add_family(topic: BiasTopic, name: str, number: int, end: str, zy: int, *types: str) -> None:
+def _add_family(
+    topic: QuantizedTopic, name: str, number: int, end: str, zy: int, *types: str
+) -> None:
     """Add a vector whose first channels are members that float arithmetic gets wrong."""
     rounds, flag = FAMILIES[name]
     chosen = _chosen(name, 40 + number, rounds)
@@ -93,7 +73,7 @@ def _add_family(topic: BiasTopic, name: str, number: int, end: str, zy: int, *ty
     label = "exact-ties" if name == "exact" else f"near-ties-{name}"
     text = f"{len(chosen)} accumulators on or beside k + 1/2; floats misplace the first ones"
     flags = f"{flag} LargeAccumulator"
-    topic.through_bias(f"{label}-{end}", text, "QLC-1 QLC-5", bias, own, flags, *types)
+    topic.through_bias(f"{label}-{end}", text, topic.clauses("1 5"), bias, own, flags, *types)
 
 
 def _chosen(name: str, seed: int, rounds: Callable[[NearTie], int]) -> list[NearTie]:
@@ -132,58 +112,62 @@ EXTREME = {  # of input, filter and output
 ELSEWHERE = ("subnormal-filter", "smallest-output", "everything-saturates", "everything-vanishes")
 
 
-@topics.file("scales")
-def _scales(topic: BiasTopic) -> None:
+def add_scales(topic: QuantizedTopic) -> None:
+    """Fill the file of odd scales."""
     for name, scales in NEGATIVE.items():
         label, text = f"negative-{name}-scale", f"negative scale: {name}"
-        topic.through_bias(label, text, "QLC-13", VALUES, {**scales, "zy": [3]}, "OddScale")
+        topic.through_bias(
+            label, text, topic.clauses("13"), VALUES, {**scales, "zy": [3]}, "OddScale"
+        )
     for name in EXTREME:
         _add_extreme(topic, name, -7)
     _add_large_accumulators(topic, None)
 
 
-@topics.file("scales-of-one-type")
-def _scales_of_one_type(topic: BiasTopic) -> None:
+def add_scales_of_one_type(topic: QuantizedTopic) -> None:
+    """Fill the file of odd scales of one data type."""
     for dtype, zy in ONE_TYPE.items():
         text = f"negative scale: filter; {dtype} to {dtype}"
         name, own = f"negative-filter-scale-{dtype}-{dtype}", {**NEGATIVE["filter"], "zy": [zy]}
-        topic.through_bias(name, text, "QLC-13", VALUES, own, "OddScale", dtype, dtype)
+        topic.through_bias(name, text, topic.clauses("13"), VALUES, own, "OddScale", dtype, dtype)
         for name in EXTREME:
             if name not in ELSEWHERE:
                 _add_extreme(topic, name, zy, dtype, dtype)
         _add_large_accumulators(topic, [zy], dtype, dtype)
 
 
-def _add_extreme(topic: BiasTopic, name: str, zy: int, *types: str) -> None:
+def _add_extreme(topic: QuantizedTopic, name: str, zy: int, *types: str) -> None:
     text, words = EXTREME[name]
     sx, sw, sy = (scale_words([word]) for word in words)
     if types:
         name, text = "-".join((name, *types)), f"{text}; {' to '.join(types)}"
     own = {"sx": sx, "sw": sw, "sy": sy, "zy": [zy]}
-    topic.through_bias(name, text, "QLC-13 QLC-6", VALUES, own, "OddScale", *types)
+    topic.through_bias(name, text, topic.clauses("13 6"), VALUES, own, "OddScale", *types)
 
 
-def _add_large_accumulators(topic: BiasTopic, zy: list[int] | None, *types: str) -> None:
+def _add_large_accumulators(topic: QuantizedTopic, zy: list[int] | None, *types: str) -> None:
     bias = [2**24 + 1, -(2**24) - 1, 2**25 + 3, 2**30 + 1, TOP, BOTTOM, BOTTOM + 1, 2**24 + 3]
     sw = [Fraction(5, 2 * abs(value) + (-1) ** index) for index, value in enumerate(bias)]
     name, flags = "-".join(("beyond-24-bits", *types)), "LargeAccumulator"
     text, own = "accumulators that float32 rounds, near 5/2", {"sw": sw, "zy": zy}
-    topic.through_bias(name, text, "QLC-1", bias, own, flags, *types)
+    topic.through_bias(name, text, topic.clauses("1"), bias, own, flags, *types)
     bias, name = [2**24 + 1, -(2**24) - 1, TOP], "-".join(("lost-bit-decides", *types))
     text = "float32(accumulator) would make a tie or a whole number of these"
-    topic.through_bias(name, text, "QLC-1", bias, {"sw": [2.0**-25] * 3, "zy": zy}, flags, *types)
+    topic.through_bias(
+        name, text, topic.clauses("1"), bias, {"sw": [2.0**-25] * 3, "zy": zy}, flags, *types
+    )
 
 
-@topics.file("overflow")
-def _overflow(topic: BiasTopic) -> None:
+def add_overflow(topic: QuantizedTopic) -> None:
+    """Fill the file of sums that leave 32 bits."""
     x, w = ints("uint8", (1, 1, 1, 2), [1, 255]), ints("int8", (2, 1, 1, 1), [1, -1])
     own: dict[str, list[float]] = {"zx": [0], "zy": [0], "sx": [1], "sw": [2.0**-25]}
     flags, need = "Overflow Extreme", "overflow:wrap"
     text, past = "the bias takes the sum past both ends of 32 bits", {**own, "bias": [TOP, BOTTOM]}
-    topic.add("bias-wraps", text, "QLC-12", x, w, past, flags, None, "int8", need)
+    topic.add("bias-wraps", text, topic.clauses("12"), x, w, past, flags, None, "int8", need)
     text = "the bias takes the sum exactly to the ends, so nothing wraps"
     name, ends = "bias-reaches-the-end", {**own, "bias": [TOP - 255, BOTTOM + 255]}
-    topic.add(name, text, "QLC-2 QLC-4", x, w, ends, "Extreme", None, "int8")
+    topic.add(name, text, topic.clauses("2 4"), x, w, ends, "Extreme", None, "int8")
     x = from_recipe("uint8", (1, 33_100, 1, 1), Recipe(0, 255, 255))
     text, flags = "33,100 products of 255 * 255 leave 32 bits", f"{flags} Large"
-    topic.add("products-wrap", text, "QLC-12", x, x, own, flags, None, "int8", need)
+    topic.add("products-wrap", text, topic.clauses("12"), x, x, own, flags, None, "int8", need)

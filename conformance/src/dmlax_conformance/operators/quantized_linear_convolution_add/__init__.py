@@ -1,0 +1,1 @@
+"""Quantized convolution with an addend, which DirectML lacks."""

@@ -1,0 +1,178 @@
+"""A convolution and the sum of its result and an addend: plan and lowerings."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import DTypeLike
+
+from dmlax._convolution import plan as convolution
+from dmlax._convolution.plan import Convolution, ConvolutionPlan
+from dmlax._core.arguments import Aval, Rules, decide
+from dmlax._core.dispatch import Lowering
+from dmlax._core.pairs import map_pairs
+from dmlax._core.quantized_sum import Quantized, quantized_sum
+from dmlax._core.requantize import Arithmetic
+from dmlax._cpu import binary
+
+Sum = Callable[[Quantized, Quantized, Array, Array | None, DTypeLike, Arithmetic], Array]
+
+
+class ConvolutionAdd(NamedTuple):
+    """The operands: the convolution's, then those of the sum; absent ones are None."""
+
+    input: Any
+    filter: Any
+    input_zero_point: Any = None
+    filter_zero_point: Any = None
+    bias: Any = None
+    input_scale: Any = None
+    filter_scale: Any = None
+    output_scale: Any = None
+    output_zero_point: Any = None
+    addend: Any = None
+    addend_scale: Any = None
+    addend_zero_point: Any = None
+    sum_scale: Any = None
+    sum_zero_point: Any = None
+
+    @property
+    def convolution(self) -> Convolution:
+        """Those of the convolution."""
+        return Convolution(*self[: len(Convolution._fields)])
+
+
+FIELDS = ConvolutionAdd(
+    *convolution.FIELDS,
+    addend="AddendTensor",
+    addend_scale="AddendScaleTensor",
+    addend_zero_point="AddendZeroPointTensor",
+    sum_scale="SumScaleTensor",
+    sum_zero_point="SumZeroPointTensor",
+)
+SUM_PARAMETERS = ("addend_scale", "addend_zero_point", "sum_scale", "sum_zero_point")
+
+
+@dataclass(frozen=True)
+class ConvolutionAddPlan:
+    """Everything static that a lowering reads."""
+
+    convolution: ConvolutionPlan
+    addend: Aval
+    addend_first: bool
+    output_dtype: np.dtype
+
+    @property
+    def output(self) -> Aval:
+        """The dtype and shape of the sum."""
+        return Aval(self.output_dtype, self.convolution.output.shape)
+
+    def notes(self) -> list[str]:
+        """The lines that `explain` adds."""
+        return self.convolution.notes()
+
+    def __str__(self) -> str:
+        return f"{self.convolution}, {self.addend} -> {self.output}"
+
+
+@functools.lru_cache(maxsize=4096)
+def convolution_add_plan(
+    rules: Rules,
+    convolution: ConvolutionPlan,
+    operands: ConvolutionAdd,
+    addend_first: bool,
+    output_dtype: np.dtype,
+) -> ConvolutionAddPlan:
+    """Checks the addend against the convolution's result, and the sum's parameters."""
+    _check_addend(rules, operands.addend, convolution.output)
+    dtypes = (jnp.float32, operands.addend.dtype, jnp.float32, output_dtype)
+    for name, dtype in zip(SUM_PARAMETERS, dtypes, strict=True):
+        field, aval = getattr(FIELDS, name), getattr(operands, name)
+        if aval is not None:
+            rules.expect_dtype(field, aval, dtype)
+            rules.expect(aval.size == 1, "sizes", field, f"is {aval}, expected one value")
+    return ConvolutionAddPlan(convolution, operands.addend, addend_first, output_dtype)
+
+
+def _check_addend(rules: Rules, addend: Aval, result: Aval) -> None:
+    rank = f"is {addend}, expected rank {len(result.shape)}, as the convolution's result {result}"
+    rules.expect(len(addend.shape) == len(result.shape), "dimension_count", FIELDS.addend, rank)
+    sizes = f"is {addend}, expected the sizes of the convolution's result {result}"
+    same = decide(lambda: addend.shape == result.shape, False)
+    rules.expect(same, "sizes", FIELDS.addend, sizes)
+
+
+def output_partition(plan: ConvolutionAddPlan, operands: ConvolutionAdd) -> tuple[Any, ...]:
+    """The output is split over a mesh as the convolution's is."""
+    return convolution.output_partition(plan.convolution, operands.convolution)
+
+
+def add_to(lowering: Lowering) -> Lowering:
+    """The lowering of a convolution, and after it the sum."""
+    return replace(
+        lowering,
+        run=functools.partial(_run, lowering.run, _SUMS[lowering.name]),
+        why_not=functools.partial(_why_not, lowering.why_not),
+    )
+
+
+def _run(
+    convolve: Callable[[ConvolutionPlan, Convolution], Array],
+    add: Sum,
+    plan: ConvolutionAddPlan,
+    operands: ConvolutionAdd,
+) -> Array:
+    """Rounds twice: the convolution, then the sum."""
+    output = convolve(plan.convolution, operands.convolution)
+    terms = [
+        Quantized(output, _value(operands.output_scale), _value(operands.output_zero_point)),
+        Quantized(
+            operands.addend, _value(operands.addend_scale), _value(operands.addend_zero_point)
+        ),
+    ]
+    a, b = reversed(terms) if plan.addend_first else terms
+    scale, zero_point = _value(operands.sum_scale), _value(operands.sum_zero_point)
+    arithmetic = plan.convolution.options.arithmetic
+    return add(a, b, scale, zero_point, plan.output_dtype, arithmetic)
+
+
+def _value(parameter: Any) -> Any:
+    """The one value of a parameter."""
+    return None if parameter is None else parameter.reshape(())
+
+
+def _sum_by_pairs(
+    a: Quantized,
+    b: Quantized,
+    scale: Array,
+    zero_point: Array | None,
+    dtype: DTypeLike,
+    arithmetic: Arithmetic,
+) -> Array:
+    """`quantized_sum` in plain XLA, of tensors of one shape."""
+
+    def add(x: Array, y: Array, parameters: Any) -> Array:
+        a_scale, a_zero, b_scale, b_zero, scale, zero_point = parameters
+        terms = Quantized(x, a_scale, a_zero), Quantized(y, b_scale, b_zero)
+        return quantized_sum(*terms, scale, zero_point, dtype, arithmetic)
+
+    parameters = *a[1:], *b[1:], scale, zero_point
+    return map_pairs(add, a.values, b.values, parameters, Aval(np.dtype(dtype), a.values.shape))
+
+
+_SUMS: dict[str, Sum] = {
+    "native_cpu": binary.add,
+    "mosaic_gpu": _sum_by_pairs,
+    "xla": _sum_by_pairs,
+    "reference": quantized_sum,
+}
+
+
+def _why_not(
+    why_not: Callable[[Any, str], str | None], plan: ConvolutionAddPlan | None, platform: str
+) -> str | None:
+    return why_not(plan and plan.convolution, platform)

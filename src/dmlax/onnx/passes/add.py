@@ -1,0 +1,63 @@
+"""Fuses the sum of a convolution's result and a residual into the convolution."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from dmlax._core.arguments import Aval
+from dmlax.onnx.graph import MICROSOFT, OWN, Graph, Node
+
+Avals = Mapping[str, Aval]
+_TERMS = (0, 3)  # the places of a QLinearAdd's operands, each before its scale and zero point
+_BIAS = 8  # the place of a QLinearConv's
+
+
+def fuse_adds(graph: Graph, avals: Avals) -> Graph:
+    """Replaces each QLinearAdd of a convolution's result by a convolution with an addend.
+
+    Args:
+      graph: a result that it gives is not fused.
+      avals: of every tensor; a sum that broadcasts is not fused.
+    """
+    producers, consumers = graph.producers(), graph.consumers()
+    nodes = []
+    for node in graph.nodes:
+        places = _TERMS if (node.op, node.domain) == ("QLinearAdd", MICROSOFT) else ()
+        for place in places:
+            name = node.inputs[place]
+            convolution = producers.get(name)
+            alone = len(consumers[name]) == 1 and name not in graph.outputs
+            if convolution and alone and _fits(graph, avals, convolution, node, place):
+                node = _fuse(convolution, node, place)
+                break
+        nodes.append(node)
+    return graph.replace(nodes=tuple(nodes)).prune()
+
+
+def _fits(graph: Graph, avals: Avals, convolution: Node, add: Node, place: int) -> bool:
+    """True for a result of one shape with the residual, added with the scale that it has."""
+    if convolution.op != "QLinearConv" or len(add.inputs) != 8 or not all(add.inputs):
+        return False
+    a, b = (avals.get(add.inputs[each]) for each in _TERMS)
+    pairs = zip(convolution.inputs[6:_BIAS], add.inputs[place + 1 : place + 3], strict=True)
+    same = all(_are_equal(graph, *names) for names in pairs)
+    return a is not None and b is not None and a.shape == b.shape and same
+
+
+def _are_equal(graph: Graph, one: str, other: str) -> bool:
+    """True for one tensor, or constants of the same value."""
+    x, y = graph.constants.get(one), graph.constants.get(other)
+    if x is None or y is None:
+        return one == other
+    return x.dtype == y.dtype and x.size == y.size == 1 and bool(np.all(x.ravel() == y.ravel()))
+
+
+def _fuse(convolution: Node, add: Node, place: int) -> Node:
+    """A convolution that takes the residual, and the parameters of the sum, before its bias."""
+    residual = _TERMS[place == 0]
+    addend = (*add.inputs[residual : residual + 3], *add.inputs[6:8])
+    inputs = (*convolution.inputs[:_BIAS], *addend, *convolution.inputs[_BIAS:])
+    attributes = {**convolution.attributes, "addend_first": int(residual == 0)}
+    return add.replace(
+        op="QLinearConv", domain=OWN, version=1, inputs=inputs, attributes=attributes
+    )
