@@ -21,10 +21,12 @@ class Accumulators(NamedTuple):
 
 @dataclass(frozen=True)
 class Output:
-    """The output matrix in global memory: (rows, groups * columns)."""
+    """The output matrices of all groups in global memory; distances are in elements."""
 
     pointer: Pointer
     columns: int  # of a group, as they are stored
+    row_distance: int
+    group_distance: int
     itemsize: int
     requantizer: Requantizer | None  # of one byte; None: int32 accumulators
     column: Callable[[Value, int], Column]  # from a column of all groups, and the depth summed
@@ -107,11 +109,11 @@ class Epilogue:
 
     def _store_run(self, row: Value, column: Value, words: Sequence[Value]) -> None:
         """A row's outputs, side by side, as many at once as the sizes allow."""
-        columns, size = self.output.columns, self.output.itemsize
-        pointer, first = self.output.pointer, self.place.group * columns + column
-        start = (row.extend() * (self.problem.groups * columns) + first.extend()) * size
+        output, size = self.output, self.output.itemsize
+        pointer, columns = output.pointer, output.columns
+        start = self._offset(row, column) * size
         run = 4 * len(words) // size
-        at_once = math.gcd(columns, run, 16 // size)
+        at_once = math.gcd(columns, output.row_distance, output.group_distance, run, 16 // size)
         for part in range(0, run, at_once):
             with ir.when((row < self.problem.rows) & (column + part < columns)):
                 here, offset = start + part * size, part * size
@@ -121,6 +123,11 @@ class Epilogue:
                         pointer.store_byte(here + i, word)
                 else:
                     pointer.store(here, *words[offset // 4 :][: at_once * size // 4])
+
+    def _offset(self, row: Value, column: Value) -> Value:
+        """The index of an output of the block's group."""
+        output, group = self.output, self.place.group.extend()
+        return row.extend() * output.row_distance + group * output.group_distance + column.extend()
 
 
 class _FourColumns:

@@ -7,12 +7,13 @@ window is gathered as it is copied to shared memory.
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._convolution.cuda.operands import Parameters, WindowLoader, launch, scratch_words
+from dmlax._convolution.cuda.operands import WindowLoader, launch, parameter_types, scratch_words
 from dmlax._convolution.cuda.problem import ConvProblem
 from dmlax._convolution.plan import Convolution
 from dmlax._cuda import gemm
 from dmlax._cuda.epilogue import Output
 from dmlax._cuda.ir import Pointer
+from dmlax._cuda.parameters import Parameters
 from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile
 
 
@@ -37,8 +38,7 @@ def convolve(
 
     def body(output: Pointer, shared: Pointer, **memory: Pointer) -> None:
         block = gemm.Block(schedule, shared)
-        parameters = Parameters(problem, memory)
-        dtype = problem.plan.options.output_dtype
+        parameters = Parameters(parameter_types(problem), memory)
         gemm.run(
             block,
             lambda copies: WindowLoader(problem, block, copies, memory, parameters),
@@ -46,7 +46,9 @@ def convolve(
             Output(
                 output,
                 problem.stored_channels,
-                dtype.itemsize,
+                problem.groups * problem.stored_channels,
+                problem.stored_channels,
+                problem.plan.options.output_dtype.itemsize,
                 parameters.requantizer(),
                 parameters.column,
             ),
