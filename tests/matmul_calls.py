@@ -59,14 +59,20 @@ def rounded(value, dtype):
     return dtype(sign * (np.inf if size >= Fraction(2) ** info.maxexp else float(size)))
 
 
+@functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["x", "b", "parameters"],
+    meta_fields=["operator", "options", "prepared", "mapped"],
+)
 @dataclass(frozen=True)
 class Call:
-    """One call of an operator."""
+    """One call of an operator, a pytree."""
 
     operator: str
     x: np.ndarray
     b: np.ndarray
     parameters: dict[str, Any]  # by keyword, and "bias"
+    options: tuple[tuple[str, str], ...]  # static ones by keyword
     prepared: bool
     mapped: bool  # over the first axis of both
 
@@ -78,7 +84,8 @@ class Call:
         if self.prepared:
             b = dmlax.prepare_matrix(b, b_zero_point=given.pop("b_zero_point", None))
         first = () if bias is None else (bias,)
-        call = functools.partial(function, **given, implementation=implementation)
+        options = dict(self.options) | given
+        call = functools.partial(function, **options, implementation=implementation)
         if self.mapped:
             return jax.vmap(lambda a, b: call(a, b, *first))(self.x, b)
         return call(self.x, b, *first)
@@ -89,8 +96,9 @@ class Call:
         total = sums(self.x, self.b, given.get("a_zero_point", 0), given.get("b_zero_point", 0))
         if "a_scale" not in given:
             return total
-        single = given.get("arithmetic") == "float32"
-        bias, dtype = given.get("bias"), given["output_dtype"]
+        options = dict(self.options)
+        single = options.get("arithmetic") == "float32"
+        bias, dtype = given.get("bias"), np.dtype(options["output_dtype"])
         scales = [
             given[f"{name}_scale"] for name in ("a", "b", "output") if f"{name}_scale" in given
         ]
@@ -174,16 +182,24 @@ def call(seed: int) -> Call:
         output = str(rng.choice(["float32", "float16"]))
         found["bias"] = rng.normal(size=n).astype(output)
     present = {"output_zero_point": 0.7, "bias": 0.4}
+    options = {}
     found = {x: value for x, value in found.items() if rng.random() < present.get(x, 0.7)}
     if operator != OPERATORS[0]:
-        found |= _scales(rng, k, row, column) | {"output_dtype": np.dtype(output)}
+        found |= _scales(rng, k, row, column)
+        options["output_dtype"] = output
         if operator == OPERATORS[2]:
             del found["output_scale"]
         if rng.random() < 0.3:
-            found["arithmetic"] = "float32"
+            options["arithmetic"] = "float32"
     equal = bool(of_a) and of_a == of_b and column in ((), (n,))
     return Call(
-        operator, a, b, found, bool(rng.random() < 0.5) and not equal, equal and len(batch) == 1
+        operator,
+        a,
+        b,
+        found,
+        tuple(options.items()),
+        bool(rng.random() < 0.5) and not equal,
+        equal and len(batch) == 1,
     )
 
 
@@ -202,7 +218,7 @@ def _scales(rng: np.random.Generator, depth: int, row: Any, column: Any) -> dict
     }
 
 
-mismatches = functools.partial(random_calls.find_mismatches, call)
+mismatches = functools.partial(random_calls.find_mismatches, call, known=False)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from dmlax._cuda import ir, wgmma
 from dmlax._cuda.column_table import Column, ColumnTable
 from dmlax._cuda.ir import Pointer, Value
+from dmlax._cuda.quantized_sum import Adder
 from dmlax._cuda.requantize import Requantizer, Scales
 from dmlax._cuda.tile import Schedule
 
@@ -30,6 +31,23 @@ class Output:
     itemsize: int
     requantizer: Requantizer | None  # of one byte; None: int32 accumulators
     column: Callable[[Value, int], Column]  # from a column of all groups, and the depth summed
+    addend: "Addend | None" = None  # added to outputs of one byte
+
+    @property
+    def contiguous(self) -> int:
+        """Elements that lie side by side, aligned, wherever a run of columns begins."""
+        return math.gcd(self.columns, self.row_distance, self.group_distance, 16 // self.itemsize)
+
+
+class Addend(NamedTuple):
+    """A quantized tensor that lies as the output does, and is added to it."""
+
+    pointer: Pointer
+    adder: Adder
+    first: bool  # it is the adder's first term
+
+
+AddendWords = list[list[list[Value]]]  # by runs of columns, then by rows
 
 
 class BlockPlace(NamedTuple):
@@ -69,18 +87,39 @@ class Epilogue:
         row_sums = [[zero] * 4] * tile.products if self.problem.sums_rows else []
         return Accumulators([offsets] * tile.products, row_sums)
 
-    def store(self, first_row: Value, accumulators: Accumulators) -> None:
+    def load_addend(self, first_row: Value) -> AddendWords:
+        """Loads a thread's words of the addend: for runs of columns, those of each row."""
+        if self.output.addend is None:
+            return []
+        rows = [ir.minimum(row, self.problem.rows - 1) for row in self._rows(first_row)]
+        return [[self._load_run(row, start) for row in rows] for start in self._starts]
+
+    def store(self, first_row: Value, accumulators: Accumulators, addend: AddendWords) -> None:
         """Stores a thread's outputs: of every product two rows 8 apart, in each runs of columns."""
+        for i, start in enumerate(self._starts):
+            runs = self._make_runs(start, accumulators, addend[i] if addend else [])
+            for row, values in zip(self._rows(first_row), runs, strict=True):
+                self._store_run(row, self._column(start), values)
+
+    @property
+    def _starts(self) -> range:
+        """Columns of the tile where runs begin, less those of lower lanes."""
+        return range(0, self.tile.columns, 4 * self.tile.run)
+
+    def _column(self, start: int) -> Value:
+        """The group's column where a thread's run begins."""
+        return self.place.first_column + ((ir.lane() & 3) * self.tile.run + start)
+
+    def _rows(self, first_row: Value) -> list[Value]:
+        """A thread's rows."""
         tile = self.tile
         row = ir.warp() * 16 + (ir.lane() >> 2)
-        row = row + ir.warpgroup() * ((tile.products - 1) * wgmma.ROWS)
-        for start in range(0, tile.columns, 4 * tile.run):
-            first = (ir.lane() & 3) * tile.run + start
-            for i, values in enumerate(self._make_runs(start, accumulators)):
-                here = row + (i >> 1) * wgmma.ROWS + 8 * (i & 1)
-                self._store_run(first_row + here, self.place.first_column + first, values)
+        row = row + ir.warpgroup() * ((tile.products - 1) * wgmma.ROWS) + first_row
+        return [row + (i >> 1) * wgmma.ROWS + 8 * (i & 1) for i in range(2 * tile.products)]
 
-    def _make_runs(self, start: int, accumulators: Accumulators) -> list[list[Value]]:
+    def _make_runs(
+        self, start: int, accumulators: Accumulators, addend: list[list[Value]]
+    ) -> list[list[Value]]:
         """The run of outputs of each row of a thread, the columns from `start` on."""
         tile = self.tile
         runs: list[list[Value]] = [[] for _ in range(2 * tile.products)]
@@ -90,14 +129,19 @@ class Epilogue:
                 eight = product[start // 2 + 2 * part :][:8]
                 sums = [*eight[0:2], *eight[4:6], *eight[2:4], *eight[6:8]]
                 row_sums = accumulators.row_sums[i][::2] if accumulators.row_sums else []
-                for half, outputs in enumerate(self._make_outputs(sums, row_sums, columns)):
+                added = [words[part // 4] for words in addend[2 * i :][:2]]
+                for half, outputs in enumerate(self._make_outputs(sums, row_sums, columns, added)):
                     runs[2 * i + half] += outputs
         return runs
 
     def _make_outputs(
-        self, sums: list[Value], row_sums: Sequence[Value], columns: "_FourColumns"
+        self,
+        sums: list[Value],
+        row_sums: Sequence[Value],
+        columns: "_FourColumns",
+        addend: list[Value],
     ) -> list[list[Value]]:
-        """Of two rows: four accumulators, or one word of four bytes."""
+        """Of two rows: four accumulators, or one word of four bytes. `addend` has such words."""
         if self.problem.sums_rows:
             zero_points = columns.zero_points
             sums = [sum - zero_points[i % 4] * row_sums[i // 4] for i, sum in enumerate(sums)]
@@ -105,15 +149,18 @@ class Epilogue:
             return [sums[:4], sums[4:]]
         multipliers = columns.multipliers * 2
         outputs = self.output.requantizer.quantize(sums, multipliers, columns.load_scales)
+        if self.output.addend is not None:
+            terms = outputs, [word >> 8 * i for word in addend for i in range(4)]
+            terms = terms[::-1] if self.output.addend.first else terms
+            outputs = self.output.addend.adder.add(*terms)
         return [[ir.pack_bytes(outputs[:4])], [ir.pack_bytes(outputs[4:])]]
 
     def _store_run(self, row: Value, column: Value, words: Sequence[Value]) -> None:
         """A row's outputs, side by side, as many at once as the sizes allow."""
-        output, size = self.output, self.output.itemsize
-        pointer, columns = output.pointer, output.columns
+        pointer, columns, size = self.output.pointer, self.output.columns, self.output.itemsize
         start = self._offset(row, column) * size
         run = 4 * len(words) // size
-        at_once = math.gcd(columns, output.row_distance, output.group_distance, run, 16 // size)
+        at_once = math.gcd(self.output.contiguous, run)
         for part in range(0, run, at_once):
             with ir.when((row < self.problem.rows) & (column + part < columns)):
                 here, offset = start + part * size, part * size
@@ -123,6 +170,20 @@ class Epilogue:
                         pointer.store_byte(here + i, word)
                 else:
                     pointer.store(here, *words[offset // 4 :][: at_once * size // 4])
+
+    def _load_run(self, row: Value, start: int) -> list[Value]:
+        """A row's words of the addend; beyond the last column any that exist."""
+        assert self.output.addend is not None
+        pointer, columns, run = self.output.addend.pointer, self.output.columns, self.tile.run
+        at_once = math.gcd(self.output.contiguous, run)
+        words: list[Value] = []
+        for part in range(0, run, at_once):
+            column = self._column(start) + part
+            if columns % self.tile.columns:
+                column = ir.minimum(column, columns - at_once)
+            address = pointer.address(self._offset(row, column))
+            words += ir.load_read_only_bytes(address, at_once)
+        return words if at_once >= 4 else ir.join_bytes(words, at_once)
 
     def _offset(self, row: Value, column: Value) -> Value:
         """The index of an output of the block's group."""

@@ -9,6 +9,7 @@ from dmlax._core.byte_packing import rebase_of
 from dmlax._core.requantize import Arithmetic
 from dmlax._cuda.column_table import Column
 from dmlax._cuda.ir import Pointer, Value, constant
+from dmlax._cuda.quantized_sum import Adder, Term
 from dmlax._cuda.requantize import Requantizer, Scales, compute_multiplier
 
 
@@ -65,6 +66,22 @@ class Parameters:
             self._output_zero_point,
         )
         return Column(offset, zero_point, compute_multiplier(scales, types.arithmetic), *scales)
+
+    def adder(self, addend: np.dtype, total: np.dtype, *, addend_first: bool) -> Adder:
+        """The adder of an output and an addend; parameters of both and of the sum are there."""
+        arithmetic = self._types.arithmetic
+        assert arithmetic is not None
+        names = {"output": self._types.output, "addend": addend, "sum": total}
+        first, second, last = (
+            Term(
+                self._memory[f"{name}_scale"].load(0),
+                self._zero_point(f"{name}_zero_point", dtype),
+                dtype,
+            )
+            for name, dtype in names.items()
+        )
+        terms = (second, first) if addend_first else (first, second)
+        return Adder.of(arithmetic, terms, last)
 
     def _zero_point(self, name: str, dtype: np.dtype, column: Value | None = None) -> Value:
         """Loads a zero point as int32; 0 where it is absent."""

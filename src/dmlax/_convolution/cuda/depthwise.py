@@ -91,7 +91,7 @@ def convolve(
     return launch(
         "dmlax_depthwise_convolution",
         body,
-        *(problem, operands, sums),
+        *(problem, operands, sums, None),
         channels=problem.pixel_bytes,
         blocks=schedule.rows * schedule.columns,
         warpgroups=tile.warpgroups,

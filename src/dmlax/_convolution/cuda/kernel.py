@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from dmlax._convolution.cuda.operands import WindowLoader, launch, parameter_types, scratch_words
-from dmlax._convolution.cuda.problem import ConvProblem
+from dmlax._convolution.cuda.problem import Addend, ConvProblem
 from dmlax._convolution.plan import Convolution
-from dmlax._cuda import gemm
+from dmlax._cuda import epilogue, gemm
 from dmlax._cuda.epilogue import Output
 from dmlax._cuda.ir import Pointer
 from dmlax._cuda.parameters import Parameters
@@ -30,7 +30,11 @@ def product_of(problem: ConvProblem) -> GemmProblem:
 
 
 def convolve(
-    problem: ConvProblem, multiprocessors: int, operands: Convolution, sums: Array
+    problem: ConvProblem,
+    multiprocessors: int,
+    operands: Convolution,
+    sums: Array,
+    addend: Addend | None,
 ) -> Array:
     """(pixels, groups * stored channels), of (N, H, W, groups * channels) and (K, depth)."""
     product = product_of(problem)
@@ -39,6 +43,10 @@ def convolve(
     def body(output: Pointer, shared: Pointer, **memory: Pointer) -> None:
         block = gemm.Block(schedule, shared)
         parameters = Parameters(parameter_types(problem), memory)
+        added = None
+        if types := problem.sum:
+            adder = parameters.adder(types.addend, types.sum, addend_first=types.addend_first)
+            added = epilogue.Addend(memory["addend"], adder, types.addend_first)
         gemm.run(
             block,
             lambda copies: WindowLoader(problem, block, copies, memory, parameters),
@@ -51,13 +59,14 @@ def convolve(
                 problem.plan.options.output_dtype.itemsize,
                 parameters.requantizer(),
                 parameters.column,
+                added,
             ),
         )
 
     return launch(
         "dmlax_convolution",
         body,
-        *(problem, operands, sums),
+        *(problem, operands, sums, addend),
         channels=problem.groups * problem.stored_channels,
         blocks=schedule.blocks,
         warpgroups=schedule.tile.warpgroups,

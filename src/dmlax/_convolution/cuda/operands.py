@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._convolution.cuda.problem import ConvProblem
+from dmlax._convolution.cuda.problem import Addend, ConvProblem
 from dmlax._convolution.plan import Convolution
 from dmlax._cuda import cp_async, gemm, ir
 from dmlax._cuda import launch as cuda_launch
@@ -30,6 +30,7 @@ def launch(
     problem: ConvProblem,
     operands: Convolution,
     sums: Array,
+    addend: Addend | None,
     *,
     channels: int,
     blocks: int,
@@ -43,6 +44,9 @@ def launch(
     """
     arrays = _by_side(operands) | {"sums": sums}
     dtype = problem.plan.options.output_dtype
+    if addend is not None and problem.sum is not None:
+        arrays |= {name: x for name, x in addend._asdict().items() if x is not None}
+        dtype = problem.sum.sum
     outputs = {"output": jax.ShapeDtypeStruct((problem.output_pixels, channels), dtype)}
     if scratch_words:
         outputs["scratch"] = jax.ShapeDtypeStruct((scratch_words,), jnp.uint32)

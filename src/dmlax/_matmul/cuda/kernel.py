@@ -13,7 +13,7 @@ from dmlax._cuda.ir import Pointer, Value, constant, select
 from dmlax._cuda.launch import launch
 from dmlax._cuda.parameters import Parameters, ParameterTypes
 from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile
-from dmlax._matmul.cuda.problem import PER_COLUMN, Matrices, MatmulProblem
+from dmlax._matmul.cuda.problem import PER_COLUMN, MatmulProblem, Matrices
 
 
 def product_of(problem: MatmulProblem, operands: Matrices) -> GemmProblem:

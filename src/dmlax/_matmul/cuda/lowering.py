@@ -15,7 +15,7 @@ from jax import Array
 from dmlax._core.arguments import expand_rank
 from dmlax._core.byte_packing import pad_end, rebase_of
 from dmlax._cuda import capability
-from dmlax._matmul.cuda.problem import PER_COLUMN, Matrices, MatmulProblem
+from dmlax._matmul.cuda.problem import PER_COLUMN, MatmulProblem, Matrices
 from dmlax._matmul.epilogue import as_int32, epilogue, has_column_epilogue
 from dmlax._matmul.plan import Product, ProductPlan
 from dmlax._matmul.prepare import as_parameter, pack
