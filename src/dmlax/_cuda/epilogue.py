@@ -8,9 +8,9 @@ from typing import NamedTuple
 from dmlax._cuda import ir, wgmma
 from dmlax._cuda.column_table import Column, ColumnTable
 from dmlax._cuda.ir import Pointer, Value
-from dmlax._cuda.quantized_sum import Adder
+from dmlax._cuda.quantized_sum import Adder, Byte, Term, lowest_of
 from dmlax._cuda.requantize import Requantizer, Scales
-from dmlax._cuda.tile import Schedule
+from dmlax._cuda.tile import Schedule, SumTypes
 
 
 class Accumulators(NamedTuple):
@@ -43,8 +43,17 @@ class Addend(NamedTuple):
     """A quantized tensor that lies as the output does, and is added to it."""
 
     pointer: Pointer
+    types: SumTypes
     adder: Adder
-    first: bool  # it is the adder's first term
+    terms: Callable[[], tuple[Term, Term, Term]]
+
+    def add_to(self, outputs: Sequence[Value], words: Sequence[Value]) -> list[Value]:
+        """Adds words of four bytes to unsigned outputs."""
+        if lowest_of(self.types.addend):
+            words = [word ^ 0x80808080 for word in words]
+        bytes_of = [Byte(word, i) for word in words for i in range(4)]
+        terms = [Byte(output, 0) for output in outputs], bytes_of
+        return self.adder.add(*(terms[::-1] if self.types.addend_first else terms))
 
 
 AddendWords = list[list[list[Value]]]  # by runs of columns, then by rows
@@ -76,6 +85,9 @@ class Epilogue:
             ),
         )
 
+        if self.output.addend is not None:
+            self.output.addend.adder.write(*self.output.addend.terms())
+
     def start(self, zero: Value) -> Accumulators:
         """Accumulators at first: the columns' offsets. A thread's two rows have the same ones."""
         tile, offsets = self.tile, []
@@ -96,10 +108,25 @@ class Epilogue:
 
     def store(self, first_row: Value, accumulators: Accumulators, addend: AddendWords) -> None:
         """Stores a thread's outputs: of every product two rows 8 apart, in each runs of columns."""
+        if not addend:
+            addend = self.load_addend(first_row)
         for i, start in enumerate(self._starts):
             runs = self._make_runs(start, accumulators, addend[i] if addend else [])
             for row, values in zip(self._rows(first_row), runs, strict=True):
                 self._store_run(row, self._column(start), values)
+
+    def prefetch_addend(self, first_row: Value) -> None:
+        """Prefetches a tile's words of the addend to the second cache."""
+        if self.output.addend is None:
+            return
+        rows = [ir.minimum(row, self.problem.rows - 1) for row in self._rows(first_row)]
+        for start in self._starts:
+            for row in rows:
+                column = self._column(start)
+                if self.output.columns % self.tile.columns:
+                    column = ir.minimum(column, self.output.columns - 1)
+                address = self.output.addend.pointer.address(self._offset(row, column))
+                ir.ptx_effect("prefetch.global.L2 [$0];", address)
 
     @property
     def _starts(self) -> range:
@@ -150,9 +177,7 @@ class Epilogue:
         multipliers = columns.multipliers * 2
         outputs = self.output.requantizer.quantize(sums, multipliers, columns.load_scales)
         if self.output.addend is not None:
-            terms = outputs, [word >> 8 * i for word in addend for i in range(4)]
-            terms = terms[::-1] if self.output.addend.first else terms
-            outputs = self.output.addend.adder.add(*terms)
+            outputs = self.output.addend.add_to(outputs, addend)
         return [[ir.pack_bytes(outputs[:4])], [ir.pack_bytes(outputs[4:])]]
 
     def _store_run(self, row: Value, column: Value, words: Sequence[Value]) -> None:

@@ -9,8 +9,9 @@ from dmlax._core.byte_packing import rebase_of
 from dmlax._core.requantize import Arithmetic
 from dmlax._cuda.column_table import Column
 from dmlax._cuda.ir import Pointer, Value, constant
-from dmlax._cuda.quantized_sum import Adder, Term
+from dmlax._cuda.quantized_sum import Term, lowest_of
 from dmlax._cuda.requantize import Requantizer, Scales, compute_multiplier
+from dmlax._cuda.tile import SumTypes
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class ParameterTypes:
     output: np.dtype
     arithmetic: Arithmetic | None  # of a quantized output; None: int32 sums
     per_column: frozenset[str]  # the names of those of one value a column; others have one value
+    rebases_output: bool = False  # to uint8, as a sum takes it
 
 
 class Parameters:
@@ -35,6 +37,8 @@ class Parameters:
         self._types, self._memory = types, memory
         self.left_zero_point = self._zero_point("left_zero_point", types.left)
         self._output_zero_point = self._zero_point("output_zero_point", types.output)
+        if types.rebases_output:
+            self._output_zero_point = self._output_zero_point - lowest_of(types.output)
 
     def left_zero_points(self) -> Value:
         """A word of four zero points of left."""
@@ -45,7 +49,8 @@ class Parameters:
         types = self._types
         if types.arithmetic is None:
             return None
-        return Requantizer.of(types.output, types.arithmetic, self._output_zero_point)
+        dtype = np.dtype(np.uint8) if types.rebases_output else types.output
+        return Requantizer.of(dtype, types.arithmetic, self._output_zero_point)
 
     def column(self, column: Value, summed: int) -> Column:
         """A column's constants; `summed` bytes are in the sum of each of left's rows."""
@@ -67,21 +72,19 @@ class Parameters:
         )
         return Column(offset, zero_point, compute_multiplier(scales, types.arithmetic), *scales)
 
-    def adder(self, addend: np.dtype, total: np.dtype, *, addend_first: bool) -> Adder:
-        """The adder of an output and an addend; parameters of both and of the sum are there."""
-        arithmetic = self._types.arithmetic
-        assert arithmetic is not None
-        names = {"output": self._types.output, "addend": addend, "sum": total}
-        first, second, last = (
-            Term(
-                self._memory[f"{name}_scale"].load(0),
-                self._zero_point(f"{name}_zero_point", dtype),
-                dtype,
-            )
-            for name, dtype in names.items()
+    def sum_terms(self, types: SumTypes) -> tuple[Term, Term, Term]:
+        """The two terms of a sum, outputs and an addend, and the sum itself."""
+        output, addend, total = (
+            self._term("output", self._types.output),
+            self._term("addend", types.addend),
+            self._term("sum", types.sum),
         )
-        terms = (second, first) if addend_first else (first, second)
-        return Adder.of(arithmetic, terms, last)
+        return (addend, output, total) if types.addend_first else (output, addend, total)
+
+    def _term(self, name: str, dtype: np.dtype) -> Term:
+        lowest = lowest_of(dtype)
+        zero_point = self._zero_point(f"{name}_zero_point", dtype) - lowest
+        return Term(self._memory[f"{name}_scale"].load(0), zero_point)
 
     def _zero_point(self, name: str, dtype: np.dtype, column: Value | None = None) -> Value:
         """Loads a zero point as int32; 0 where it is absent."""

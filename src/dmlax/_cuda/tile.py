@@ -1,7 +1,9 @@
 """Tiles of a matrix product: their sizes, which block makes which, and the order of columns."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from dmlax._cuda import wgmma
 from dmlax._cuda.launch import ThreadBlock
@@ -20,6 +22,19 @@ class GemmProblem:
     groups: int = 1
     unsigned: bool = False  # left is uint8, else int8; right is int8
     sums_rows: bool = False  # the sums of left's rows, which zero points of right are multiplied by
+
+
+class SumTypes(NamedTuple):
+    """All that is static of a sum of outputs of one byte and an addend."""
+
+    addend: np.dtype
+    sum: np.dtype
+    addend_first: bool
+
+    def in_order(self, output: np.dtype) -> tuple[np.dtype, np.dtype, np.dtype]:
+        """The dtypes of the first term, of the second, and of the sum."""
+        terms = (self.addend, output) if self.addend_first else (output, self.addend)
+        return *terms, self.sum
 
 
 @dataclass(frozen=True)

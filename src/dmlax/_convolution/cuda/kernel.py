@@ -4,6 +4,8 @@ The rows are the output pixels of all images one after another, the columns outp
 window is gathered as it is copied to shared memory.
 """
 
+import functools
+
 import jax.numpy as jnp
 from jax import Array
 
@@ -14,6 +16,7 @@ from dmlax._cuda import epilogue, gemm
 from dmlax._cuda.epilogue import Output
 from dmlax._cuda.ir import Pointer
 from dmlax._cuda.parameters import Parameters
+from dmlax._cuda.quantized_sum import Adder
 from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile
 
 
@@ -45,8 +48,10 @@ def convolve(
         parameters = Parameters(parameter_types(problem), memory)
         added = None
         if types := problem.sum:
-            adder = parameters.adder(types.addend, types.sum, addend_first=types.addend_first)
-            added = epilogue.Addend(memory["addend"], adder, types.addend_first)
+            options = problem.plan.options
+            adder = Adder(options.arithmetic, types.in_order(options.output_dtype), block.constants)
+            terms = functools.partial(parameters.sum_terms, types)
+            added = epilogue.Addend(memory["addend"], types, adder, terms)
         gemm.run(
             block,
             lambda copies: WindowLoader(problem, block, copies, memory, parameters),
@@ -70,6 +75,6 @@ def convolve(
         channels=problem.groups * problem.stored_channels,
         blocks=schedule.blocks,
         warpgroups=schedule.tile.warpgroups,
-        shared_words=gemm.shared_bytes(schedule.tile) // 4,
+        shared_words=gemm.shared_bytes(schedule.tile, Adder.BYTES if problem.sum else 0) // 4,
         scratch_words=scratch_words(problem, schedule),
     )

@@ -76,6 +76,7 @@ def parameter_types(problem: ConvProblem) -> ParameterTypes:
             for name in ("right_zero_point", "right_scale")
             if avals.get(name) is not None and avals[name].size > 1
         ),
+        rebases_output=problem.sum is not None,
     )
 
 

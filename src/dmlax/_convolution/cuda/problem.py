@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 
 from dmlax._convolution.plan import ConvolutionPlan
 from dmlax._core.byte_packing import round_up_to_word
 from dmlax._cuda.capability import CHUNK
+from dmlax._cuda.tile import SumTypes
 
 _PADDED_OUTPUTS = 32  # so many output channels are padded to whole words, which store faster
 
@@ -27,14 +27,6 @@ class Addend(NamedTuple):
     addend_zero_point: Any
     sum_scale: Any
     sum_zero_point: Any
-
-
-class SumTypes(NamedTuple):
-    """All that is static of the sum."""
-
-    addend: np.dtype
-    sum: np.dtype
-    addend_first: bool
 
 
 @dataclass(frozen=True)
