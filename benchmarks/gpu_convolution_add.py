@@ -63,7 +63,7 @@ def _row(name: str, arithmetic: str, speed: float) -> dict[str, Any]:
     x = rng.integers(0, 256, (calls, BATCH, side, side, channels), np.uint8)
     addend = rng.integers(0, 256, (calls, BATCH, side, side, outputs), np.uint8)
     inputs, addends = (list(map(jax.device_put, each)) for each in (x, addend))
-    scales = {
+    scales: dict[str, Any] = {
         "input_scale": 0.02,
         "filter_scale": rng.uniform(0.005, 0.015, outputs).astype(np.float32),
         "output_scale": 0.02 * 0.01 * 74 * 74 * channels**0.5 / 60,
@@ -72,7 +72,7 @@ def _row(name: str, arithmetic: str, speed: float) -> dict[str, Any]:
         "dimension_numbers": LAYOUT,
         "arithmetic": arithmetic,
     }
-    sums = {
+    sums: dict[str, Any] = {
         "addend_scale": 0.0123,
         "addend_zero_point": np.uint8(117),
         "sum_scale": 0.0371,
@@ -98,7 +98,7 @@ def _row(name: str, arithmetic: str, speed: float) -> dict[str, Any]:
                 b_zero_point=sums["addend_zero_point"],
                 output_scale=sums["sum_scale"],
                 output_zero_point=sums["sum_zero_point"],
-                arithmetic=arithmetic,
+                arithmetic=scales["arithmetic"],
             )
             for x, y in zip(inputs, addends, strict=True)
         ]

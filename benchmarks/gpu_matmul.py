@@ -53,7 +53,7 @@ def _ours() -> Iterator[dict[str, Any]]:
         a, b = _operands(m, k, n)
         x, prepared = jax.device_put(a), dmlax.prepare_matrix(b)
         scales = np.random.default_rng(n).uniform(0.5, 1.5, n).astype(np.float32)
-        spread = {"a_scale": 0.01, "b_scale": scales, "output_scale": 74 * k**0.5 / 60 * 0.74}
+        spread: dict[str, Any] = {"a_scale": 0.01, "b_scale": scales, "output_scale": 74 * k**0.5 / 60 * 0.74}
         quantized = partial(
             dmlax.quantized_linear_matrix_multiply, a_zero_point=np.int8(3), **spread
         )
@@ -64,7 +64,7 @@ def _ours() -> Iterator[dict[str, Any]]:
             call = jax.jit(partial(quantized, implementation=implementation))
             outputs.append(np.asarray(call(x, prepared)))
             found[f"{implementation}_ms"] = device_timing.jax_ms(call, x, prepared)
-        np.testing.assert_array_equal(*outputs, strict=True)
+        np.testing.assert_array_equal(outputs[0], outputs[1], strict=True)
         call = jax.jit(partial(integer, implementation="mosaic_gpu"))
         found["int32_ms"] = device_timing.jax_ms(call, x, prepared)
         yield found | {"checksum": zlib.crc32(np.asarray(call(x, prepared)).tobytes())}

@@ -75,7 +75,7 @@ def test_auto_is_the_kernel(lowered):
     assert explained(shaped(4, 16), shaped(16, 8, dtype="int8")).implementation == "mosaic_gpu"
 
 
-@pytest.mark.parametrize("seed", [*range(24), 30, 40, 50])
+@pytest.mark.parametrize("seed", [*range(12), 30, 40, 50])
 def test_random_calls_are_lowered_to_one_kernel(lowered, seed):
     text = lowered(lambda call: call("mosaic_gpu"), random_call(seed))
     assert text.count("custom_call @mosaic_gpu") == 1
@@ -155,7 +155,8 @@ def test_an_empty_vmap_launches_nothing(lowered):
 
 def test_what_a_batch_makes_too_large_is_mapped_one_by_one(lowered, monkeypatch):
     monkeypatch.setattr(lowering, "_SIZE_LIMIT", 200)  # bytes: 128 each, and of all 384
-    text = lowered(jax.vmap(integer), shaped(3, 4, 16), shaped(3, 16, 8, dtype="int8"))
+    call = partial(dmlax.matrix_multiply_integer, a_zero_point=5, implementation="mosaic_gpu")
+    text = lowered(jax.vmap(call), shaped(3, 4, 16), shaped(3, 16, 8, dtype="int8"))
     assert text.count("custom_call @mosaic_gpu") == 1
     assert "stablehlo.while" in text
 

@@ -13,6 +13,12 @@ from dmlax._cuda.requantize import Requantizer, Scales
 from dmlax._cuda.tile import Schedule, SumTypes
 
 
+import os
+
+SYNC = os.environ.get("SYNC", "1") == "1"
+GROUP = int(os.environ.get("GROUP", "4"))
+
+
 class Accumulators(NamedTuple):
     """A thread's accumulators of a tile: of each product, and of its row sums if there are any."""
 
@@ -108,10 +114,8 @@ class Epilogue:
 
     def store(self, first_row: Value, accumulators: Accumulators, addend: AddendWords) -> None:
         """Stores a thread's outputs: of every product two rows 8 apart, in each runs of columns."""
-        if not addend:
-            addend = self.load_addend(first_row)
         for i, start in enumerate(self._starts):
-            runs = self._make_runs(start, accumulators, addend[i] if addend else [])
+            runs = self._make_runs(start, accumulators, addend[i] if addend else [], first_row)
             for row, values in zip(self._rows(first_row), runs, strict=True):
                 self._store_run(row, self._column(start), values)
 
@@ -145,21 +149,41 @@ class Epilogue:
         return [row + (i >> 1) * wgmma.ROWS + 8 * (i & 1) for i in range(2 * tile.products)]
 
     def _make_runs(
-        self, start: int, accumulators: Accumulators, addend: list[list[Value]]
+        self, start: int, accumulators: Accumulators, addend: list[list[Value]], first_row: Value
     ) -> list[list[Value]]:
         """The run of outputs of each row of a thread, the columns from `start` on."""
         tile = self.tile
         runs: list[list[Value]] = [[] for _ in range(2 * tile.products)]
-        for part in range(0, tile.run, 4):
-            columns = _FourColumns(self, _place_of(start, part))
-            for i, product in enumerate(accumulators.products):
-                eight = product[start // 2 + 2 * part :][:8]
-                sums = [*eight[0:2], *eight[4:6], *eight[2:4], *eight[6:8]]
-                row_sums = accumulators.row_sums[i][::2] if accumulators.row_sums else []
-                added = [words[part // 4] for words in addend[2 * i :][:2]]
-                for half, outputs in enumerate(self._make_outputs(sums, row_sums, columns, added)):
-                    runs[2 * i + half] += outputs
+        if self.output.addend is None:
+            for part in range(0, tile.run, 4):
+                columns = _FourColumns(self, _place_of(start, part))
+                for i in range(tile.products):
+                    self._make_part(start, part, i, accumulators, columns, [], runs)
+            return runs
+        rows = self._rows(first_row)
+        for i in range(tile.products):
+            words = addend[2 * i :][:2]
+            if not words:
+                if SYNC:
+                    ir.warp_barrier()
+                words = [
+                    self._load_run(ir.minimum(row, self.problem.rows - 1), start)
+                    for row in rows[2 * i :][:2]
+                ]
+            for part in range(0, tile.run, 4):
+                if SYNC:
+                    ir.warp_barrier()
+                columns = _FourColumns(self, _place_of(start, part))
+                added = [each[part // 4] for each in words]
+                self._make_part(start, part, i, accumulators, columns, added, runs)
         return runs
+
+    def _make_part(self, start, part, i, accumulators, columns, added, runs):
+        eight = accumulators.products[i][start // 2 + 2 * part :][:8]
+        sums = [*eight[0:2], *eight[4:6], *eight[2:4], *eight[6:8]]
+        row_sums = accumulators.row_sums[i][::2] if accumulators.row_sums else []
+        for half, outputs in enumerate(self._make_outputs(sums, row_sums, columns, added)):
+            runs[2 * i + half] += outputs
 
     def _make_outputs(
         self,
@@ -177,7 +201,14 @@ class Epilogue:
         multipliers = columns.multipliers * 2
         outputs = self.output.requantizer.quantize(sums, multipliers, columns.load_scales)
         if self.output.addend is not None:
-            outputs = self.output.addend.add_to(outputs, addend)
+            if GROUP == 4:
+                outputs = [
+                    x
+                    for i in range(2)
+                    for x in self.output.addend.add_to(outputs[4 * i :][:4], addend[i : i + 1])
+                ]
+            else:
+                outputs = self.output.addend.add_to(outputs, addend)
         return [[ir.pack_bytes(outputs[:4])], [ir.pack_bytes(outputs[4:])]]
 
     def _store_run(self, row: Value, column: Value, words: Sequence[Value]) -> None:

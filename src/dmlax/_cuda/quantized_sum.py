@@ -1,9 +1,9 @@
 """The sum of two quantized bytes in the threads of a CUDA kernel: `_core/quantized_sum.py`'s bits.
 
-A float32 estimate is rounded, unless it is a near tie. There the terms, which are exact in float64,
-are compared with the tie by an expansion: floats whose sum is exact. Bytes are unsigned: int8 is
-re-based by 128, with its zero point. The constants are in shared memory: a thread's registers hold
-accumulators.
+An estimate in fixed point is rounded, unless it is a near tie. There the terms, which are exact in
+float64, are compared with the tie by an expansion: floats whose sum is exact. Bytes are unsigned:
+int8 is re-based by 128, with its zero point. The constants are in shared memory: a thread's
+registers hold accumulators.
 """
 
 import operator
@@ -19,10 +19,10 @@ from dmlax._cuda.ir import Value, constant, select
 from dmlax._cuda.requantize import ROUNDING, float_bits, literal, pick
 
 _BYTE = 2.0**23  # a float32 whose lowest byte is an integer from 0 on
-# The estimate's ratios, a product and the sum are off by 2**-24 of themselves each, by less than
-# 3.5 * 2**-24 of 255 times both ratios together.
-_ERROR = literal(255 * 3.5 * 2**-24)
-_NEAR_TIE = literal(0.5 - 2**-20)
+# An estimate in fixed point is off by less than half a unit for each of 510 steps of the terms.
+# _OFFSET is added to it, so that near ties are those whose fraction is less than twice that.
+_OFFSET = 256
+_LEAST_FRACTION = 10  # bits; ratios that leave fewer make every sum a near tie
 _BOUND = literal(2.0**30)
 _INT32_END = literal(2.0**31)
 _FAR = "0d4090000000000000"  # 2**10: beyond it every sum saturates
@@ -47,27 +47,36 @@ class Byte(NamedTuple):
     index: int
 
 
-class _Constants(NamedTuple):
-    """Words in shared memory: four that every sum reads, then four, then four of near ties."""
+class _Exact(NamedTuple):
+    """Words in shared memory: what every sum reads, then what near ties read."""
 
-    a_ratio: Value  # float32, the scales over the sum's
+    a_ratio: Value  # in fixed point, the scales over the sum's
     b_ratio: Value
-    a_zero: Value  # float32: zero points, and _BYTE
+    fixed_low: Value  # of 64 bits: what the zero points add, a half and _OFFSET
+    fixed_high: Value
+    fraction: Value  # bits
+    most: Value  # the largest fraction of a near tie, in the highest bits
+    a_zero: Value
     b_zero: Value
-    low: Value  # float32: an estimate is clamped to these, before the zero point
-    high: Value
-    threshold: Value  # a near tie is farther from an integer
-    zero_point: Value
     a_scale: Value
     b_scale: Value
     scale: Value
-    unused: Value
+    zero_point: Value
+
+
+class _Float32(NamedTuple):
+    """Words in shared memory, of ONNX Runtime's arithmetic; all are float32."""
+
+    a_ratio: Value  # the scales over the sum's
+    b_ratio: Value
+    fixed: Value  # what the zero points add
+    bound: Value  # of all magnitudes
 
 
 class Adder:
     """clamp(round((a + b) / scale) + zero point), of terms `(value - zero point) * scale`."""
 
-    BYTES = 4 * len(_Constants._fields)  # of shared memory
+    BYTES = 4 * len(_Exact._fields)  # of shared memory
 
     def __init__(
         self, arithmetic: Arithmetic, dtypes: tuple[np.dtype, np.dtype, np.dtype], address: Value
@@ -81,37 +90,16 @@ class Adder:
 
     def write(self, a: Term, b: Term, total: Term) -> None:
         """Writes the constants, by one thread; a barrier must follow."""
+        exact = self._arithmetic == "exact"
         with ir.when(ir.thread() == 0):
-            a_ratio, b_ratio = (
-                ir.ptx("div.rn.f32 $0, $1, $2;", 32, term.scale, total.scale) for term in (a, b)
-            )
-            if self._arithmetic == "exact":
-                words = self._constants_exact(a, b, total, a_ratio, b_ratio)
-            else:
-                words = self._constants_float32(a, b, total, a_ratio, b_ratio)
-            for i, word in enumerate(words):
+            found = _exact(a, b, total) if exact else self._float32(a, b, total)
+            for i, word in enumerate(found):
                 ir.store_shared(self._address + 4 * i, word)
 
-    def _constants_exact(
-        self, a: Term, b: Term, total: Term, a_ratio: Value, b_ratio: Value
-    ) -> _Constants:
-        text = (
-            "{ .reg .b32 x, y; abs.f32 x, $1; abs.f32 y, $2; add.rn.f32 x, x, y; "
-            f"mul.rn.f32 x, x, {_ERROR}; sub.rn.f32 $0, {_NEAR_TIE}, x; }}"
+    def _float32(self, a: Term, b: Term, total: Term) -> _Float32:
+        a_ratio, b_ratio = (
+            ir.ptx("div.rn.f32 $0, $1, $2;", 32, term.scale, total.scale) for term in (a, b)
         )
-        threshold = ir.ptx(text, 32, a_ratio, b_ratio)
-        low = constant(0) - total.zero_point
-        return _Constants(
-            *(a_ratio, b_ratio),
-            *(_to_float(term.zero_point + int(_BYTE)) for term in (a, b)),
-            *(_to_float(low), _to_float(low + 255), threshold, total.zero_point),
-            *(a.scale, b.scale, total.scale, constant(0)),
-        )
-
-    def _constants_float32(
-        self, a: Term, b: Term, total: Term, a_ratio: Value, b_ratio: Value
-    ) -> _Constants:
-        """ONNX Runtime's; `low` is what the zero points add, `high` a bound of all magnitudes."""
         text = (
             "{ .reg .b32 x, y; mul.rn.f32 y, $2, $4; fma.rn.f32 x, $1, $3, y; "
             "sub.rn.f32 $0, $5, x; }"
@@ -123,55 +111,53 @@ class Adder:
             "{ .reg .b32 x, y; abs.f32 x, $1; abs.f32 y, $2; add.rn.f32 x, x, y; "
             f"abs.f32 y, $3; fma.rn.f32 $0, x, {literal(256)}, y; }}"
         )
-        bound = ir.ptx(text, 32, a_ratio, b_ratio, fixed)
-        rest = [constant(0)] * 6
-        bytes_of = (constant(float_bits(_BYTE - lowest)) for lowest in self._lowest[:2])
-        return _Constants(a_ratio, b_ratio, *bytes_of, fixed, bound, *rest)
+        return _Float32(a_ratio, b_ratio, fixed, ir.ptx(text, 32, a_ratio, b_ratio, fixed))
 
     def add(self, a: Sequence[Byte], b: Sequence[Byte]) -> list[Value]:
         """Words whose lowest byte is the sum, of two terms' bytes."""
-        words = [*ir.load_shared(self._address, 4), *ir.load_shared(self._address + 16, 4)]
-        found = _Constants(*words, *[constant(0)] * 4)
-        left = [_subtract(byte, found.a_zero) for byte in a]
-        right = [_subtract(byte, found.b_zero) for byte in b]
         if self._arithmetic == "float32":
-            return self._add_float32(left, right, found)
-        estimates = [_estimate(x, y, found) for x, y in zip(left, right, strict=True)]
-        lowest = constant(self._lowest[2]) + found.zero_point
-        rounded, errors = [value for value, _ in estimates], [error for _, error in estimates]
-        worst = reduce(lambda x, y: ir.ptx("max.f32 $0, $1, $2;", 32, x, y), errors)
+            return self._add_float32(a, b)
+        words = [ir.load_shared(self._address + 4 * first, 4) for first in (0, 4)]
+        a_ratio, b_ratio, *fixed, fraction, most, a_zero, b_zero = (*words[0], *words[1])
+        left, right = ([_widen(byte) for byte in term] for term in (a, b))
+        constants = a_ratio, b_ratio, *fixed, fraction
+        pairs = zip(left, right, strict=True)
+        estimates = [ir.ptx_values(_ESTIMATE, [32, 32], [x, y, *constants]) for x, y in pairs]
+        rounded, fractions = [value for value, _ in estimates], [rest for _, rest in estimates]
 
         def resolve_ties() -> list[Value]:
-            scales = ir.load_shared(self._address + 32, 4)[:3]
-            masks = [
-                _is_near_tie(error, found.threshold).to_word() << i
-                for i, error in enumerate(errors)
-            ]
+            *scales, zero_point = ir.load_shared(self._address + 32, 4)
+            masks = [(rest <= most).to_word() << i for i, rest in enumerate(fractions)]
 
             def resolve_next(state: "_TieState") -> "_TieState":
                 i = state.near_ties.trailing_zeros()
-                exact = ir.ptx(_ROUND, 32, pick(left, i), pick(right, i), *scales)
-                exact = _clamp(exact + found.zero_point) - found.zero_point
+                terms = pick(left, i) - a_zero, pick(right, i) - b_zero
+                exact = ir.ptx(_ROUND, 32, *terms, *scales) + zero_point
+                exact = ir.ptx("{ .reg .s32 x; max.s32 x, $1, 0; min.s32 $0, x, 255; }", 32, exact)
                 sums = [select(i == j, exact, each) for j, each in enumerate(state.sums)]
                 return _TieState(state.near_ties & (state.near_ties - 1), sums)
 
             start = _TieState(reduce(operator.or_, masks), rounded)
             return ir.while_loop(start, lambda state: state.near_ties != 0, resolve_next).sums
 
-        near_tie = _is_near_tie(worst, found.threshold)
+        near_tie = reduce(ir.minimum, fractions) <= most
         sums = ir.cond(near_tie, resolve_ties, lambda: rounded, [32] * len(rounded))
-        return [each + lowest for each in sums]
+        lowest = self._lowest[2]
+        return [each + lowest for each in sums] if lowest else sums
 
-    def _add_float32(
-        self, left: Sequence[Value], right: Sequence[Value], found: _Constants
-    ) -> list[Value]:
+    def _add_float32(self, a: Sequence[Byte], b: Sequence[Byte]) -> list[Value]:
         """ONNX Runtime's fused multiply-adds, the zero point before the rounding."""
+        found = _Float32(*ir.load_shared(self._address, 4))
+        left, right = (
+            [_byte_to_float(byte, lowest) for byte in term]
+            for term, lowest in zip((a, b), self._lowest[:2], strict=True)
+        )
         low, high = literal(self._lowest[2]), literal(self._lowest[2] + 255)
         text = "{ .reg .b32 y; fma.rn.f32 y, $2, $4, $5; fma.rn.f32 $0, $1, $3, y; }"
-        constants = found.a_ratio, found.b_ratio, found.low
-        sums = [ir.ptx(text, 32, x, y, *constants) for x, y in zip(left, right, strict=True)]
+        pairs = zip(left, right, strict=True)
+        sums = [ir.ptx(text, 32, x, y, *found[:3]) for x, y in pairs]
         text = f"{{ .reg .pred p; setp.geu.f32 p, $1, {_BOUND}; selp.b32 $0, 1, 0, p; }}"
-        unbounded = ir.ptx(text, 32, found.high) != 0
+        unbounded = ir.ptx(text, 32, found.bound) != 0
         beyond = (
             f"{{ .reg .pred p; setp.lt.f32 p, $1, {_INT32_END}; selp.b32 $0, $1, 0x{low[2:]}, p; }}"
         )
@@ -188,6 +174,34 @@ class Adder:
         return [ir.ptx(text, 32, each) for each in sums]
 
 
+def _exact(a: Term, b: Term, total: Term) -> _Exact:
+    """Ratios have as many bits of fraction as leave both below 2**30."""
+    text = (
+        "{ .reg .f64 x, y, s; .reg .b32 e, f; .reg .pred p; "
+        "cvt.f64.f32 x, $1; cvt.f64.f32 y, $2; cvt.f64.f32 s, $3; div.rn.f64 x, x, s; "
+        "div.rn.f64 y, y, s; abs.f64 x, x; abs.f64 y, y; max.f64 x, x, y; "
+        "mov.b64 {f, e}, x; shr.u32 e, e, 20; sub.s32 $0, 1052, e; min.s32 $0, $0, 31; }"
+    )
+    fraction = ir.ptx(text, 32, a.scale, b.scale, total.scale)
+    few = fraction.less_signed(_LEAST_FRACTION)
+    fraction = select(few, constant(_LEAST_FRACTION), fraction)
+    text = (
+        "{ .reg .f64 x, s; .reg .b32 e, z; cvt.f64.f32 x, $1; cvt.f64.f32 s, $2; mov.b32 z, 0; "
+        "div.rn.f64 x, x, s; add.s32 e, $3, 1023; shl.b32 e, e, 20; mov.b64 s, {z, e}; "
+        "mul.rn.f64 x, x, s; cvt.rni.s32.f64 $0, x; }"
+    )
+    a_ratio, b_ratio = (ir.ptx(text, 32, term.scale, total.scale, fraction) for term in (a, b))
+    half = constant(1, 64) << (fraction - 1).extend()
+    fixed = (total.zero_point.extend() << fraction.extend()) + half + _OFFSET
+    for term, ratio in ((a, a_ratio), (b, b_ratio)):
+        fixed = fixed - term.zero_point.extend() * ratio.extend_signed()
+    most = select(few, constant(-1), (constant(2 * _OFFSET) << (constant(32) - fraction)) - 1)
+    words = fixed.to_word(), (fixed >> 32).to_word()
+    zeros = a.zero_point, b.zero_point
+    scales = a.scale, b.scale, total.scale, total.zero_point
+    return _Exact(a_ratio, b_ratio, *words, fraction, most, *zeros, *scales)
+
+
 class _TieState(NamedTuple):
     """The loop over near ties."""
 
@@ -199,34 +213,27 @@ def _to_float(value: Value) -> Value:
     return ir.ptx("cvt.rn.f32.s32 $0, $1;", 32, value)
 
 
-def _subtract(byte: Byte, zero: Value) -> Value:
-    """The float32 of a byte less a zero point, to which _BYTE was added."""
+def _widen(byte: Byte) -> Value:
+    """The byte as a word."""
+    return ir.ptx(f"prmt.b32 $0, $1, 0, 0x444{byte.index};", 32, byte.word)
+
+
+def _byte_to_float(byte: Byte, lowest: int) -> Value:
+    """The float32 of a value, of its unsigned byte."""
     text = (
         f"{{ .reg .b32 x; prmt.b32 x, $1, 0x{float_bits(_BYTE):08X}, 0x765{byte.index}; "
-        "sub.rn.f32 $0, x, $2; }"
+        f"sub.rn.f32 $0, x, {literal(_BYTE - lowest)}; }}"
     )
-    return ir.ptx(text, 32, byte.word, zero)
+    return ir.ptx(text, 32, byte.word)
 
 
-def _estimate(a: Value, b: Value, found: _Constants) -> list[Value]:
-    """The sum in the lowest byte, and the estimate's distance from an integer."""
-    text = (
-        "{ .reg .b32 y, r; mul.rn.f32 y, $2, $4; fma.rn.f32 y, $3, $5, y; max.f32 y, y, $6; "
-        f"min.f32 y, y, $7; add.rn.f32 r, y, {literal(ROUNDING)}; mov.b32 $0, r; "
-        f"sub.rn.f32 r, r, {literal(ROUNDING)}; sub.rn.f32 r, y, r; abs.f32 $1, r; }}"
-    )
-    constants = found.a_ratio, found.b_ratio, found.low, found.high
-    return ir.ptx_values(text, [32, 32], [a, b, *constants])
-
-
-def _is_near_tie(error: Value, threshold: Value) -> Value:
-    text = "{ .reg .pred p; setp.gtu.f32 p, $1, $2; selp.b32 $0, 1, 0, p; }"
-    return ir.ptx(text, 32, error, threshold) != 0
-
-
-def _clamp(value: Value) -> Value:
-    text = "{ .reg .s32 x; max.s32 x, $1, 0; min.s32 $0, x, 255; }"
-    return ir.ptx(text, 32, value)
+# Of two bytes: their sum, clamped, and its fraction in the highest bits. Arguments as in _Exact.
+_ESTIMATE = (
+    "{ .reg .b64 s; .reg .b32 low, high, shift; mov.b64 s, {$6, $7}; "
+    "mad.wide.s32 s, $2, $4, s; mad.wide.s32 s, $3, $5, s; mov.b64 {low, high}, s; "
+    "shf.r.wrap.b32 $0, low, high, $8; max.s32 $0, $0, 0; min.s32 $0, $0, 255; "
+    "sub.s32 shift, 32, $8; shl.b32 $1, low, shift; }"
+)
 
 
 def _two_sum(high: str, low: str, x: str, y: str) -> str:
@@ -242,8 +249,8 @@ def _two_sum(high: str, low: str, x: str, y: str) -> str:
 _ROUND = (
     "{ .reg .f64 a, b, s, q, middle, t, u, s0, s1, d0, d1, d2; "
     ".reg .s32 below, odd; .reg .pred p, up; "
-    "cvt.f64.f32 a, $1; cvt.f64.f32 t, $3; mul.rn.f64 a, a, t; "
-    "cvt.f64.f32 b, $2; cvt.f64.f32 t, $4; mul.rn.f64 b, b, t; cvt.f64.f32 s, $5; "
+    "cvt.rn.f64.s32 a, $1; cvt.f64.f32 t, $3; mul.rn.f64 a, a, t; "
+    "cvt.rn.f64.s32 b, $2; cvt.f64.f32 t, $4; mul.rn.f64 b, b, t; cvt.f64.f32 s, $5; "
     "add.rn.f64 q, a, b; div.rn.f64 q, q, s; "
     f"min.f64 q, q, {_FAR}; max.f64 q, q, {_FAR.replace('0d4', '0dC')}; "
     "cvt.rmi.s32.f64 below, q; cvt.rn.f64.s32 q, below; "
