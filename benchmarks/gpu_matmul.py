@@ -53,7 +53,11 @@ def _ours() -> Iterator[dict[str, Any]]:
         a, b = _operands(m, k, n)
         x, prepared = jax.device_put(a), dmlax.prepare_matrix(b)
         scales = np.random.default_rng(n).uniform(0.5, 1.5, n).astype(np.float32)
-        spread: dict[str, Any] = {"a_scale": 0.01, "b_scale": scales, "output_scale": 74 * k**0.5 / 60 * 0.74}
+        spread: dict[str, Any] = {
+            "a_scale": 0.01,
+            "b_scale": scales,
+            "output_scale": 74 * k**0.5 / 60 * 0.74,
+        }
         quantized = partial(
             dmlax.quantized_linear_matrix_multiply, a_zero_point=np.int8(3), **spread
         )

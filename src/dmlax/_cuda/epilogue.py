@@ -13,12 +13,6 @@ from dmlax._cuda.requantize import Requantizer, Scales
 from dmlax._cuda.tile import Schedule, SumTypes
 
 
-import os
-
-SYNC = os.environ.get("SYNC", "1") == "1"
-GROUP = int(os.environ.get("GROUP", "4"))
-
-
 class Accumulators(NamedTuple):
     """A thread's accumulators of a tile: of each product, and of its row sums if there are any."""
 
@@ -62,9 +56,6 @@ class Addend(NamedTuple):
         return self.adder.add(*(terms[::-1] if self.types.addend_first else terms))
 
 
-AddendWords = list[list[list[Value]]]  # by runs of columns, then by rows
-
-
 class BlockPlace(NamedTuple):
     """The first tile of a block."""
 
@@ -105,32 +96,12 @@ class Epilogue:
         row_sums = [[zero] * 4] * tile.products if self.problem.sums_rows else []
         return Accumulators([offsets] * tile.products, row_sums)
 
-    def load_addend(self, first_row: Value) -> AddendWords:
-        """Loads a thread's words of the addend: for runs of columns, those of each row."""
-        if self.output.addend is None:
-            return []
-        rows = [ir.minimum(row, self.problem.rows - 1) for row in self._rows(first_row)]
-        return [[self._load_run(row, start) for row in rows] for start in self._starts]
-
-    def store(self, first_row: Value, accumulators: Accumulators, addend: AddendWords) -> None:
+    def store(self, first_row: Value, accumulators: Accumulators) -> None:
         """Stores a thread's outputs: of every product two rows 8 apart, in each runs of columns."""
-        for i, start in enumerate(self._starts):
-            runs = self._make_runs(start, accumulators, addend[i] if addend else [], first_row)
-            for row, values in zip(self._rows(first_row), runs, strict=True):
-                self._store_run(row, self._column(start), values)
-
-    def prefetch_addend(self, first_row: Value) -> None:
-        """Prefetches a tile's words of the addend to the second cache."""
-        if self.output.addend is None:
-            return
-        rows = [ir.minimum(row, self.problem.rows - 1) for row in self._rows(first_row)]
+        rows = self._rows(first_row)
         for start in self._starts:
-            for row in rows:
-                column = self._column(start)
-                if self.output.columns % self.tile.columns:
-                    column = ir.minimum(column, self.output.columns - 1)
-                address = self.output.addend.pointer.address(self._offset(row, column))
-                ir.ptx_effect("prefetch.global.L2 [$0];", address)
+            for row, values in zip(rows, self._make_runs(start, rows, accumulators), strict=True):
+                self._store_run(row, self._column(start), values)
 
     @property
     def _starts(self) -> range:
@@ -149,41 +120,22 @@ class Epilogue:
         return [row + (i >> 1) * wgmma.ROWS + 8 * (i & 1) for i in range(2 * tile.products)]
 
     def _make_runs(
-        self, start: int, accumulators: Accumulators, addend: list[list[Value]], first_row: Value
+        self, start: int, rows: Sequence[Value], accumulators: Accumulators
     ) -> list[list[Value]]:
         """The run of outputs of each row of a thread, the columns from `start` on."""
         tile = self.tile
-        runs: list[list[Value]] = [[] for _ in range(2 * tile.products)]
-        if self.output.addend is None:
-            for part in range(0, tile.run, 4):
-                columns = _FourColumns(self, _place_of(start, part))
-                for i in range(tile.products):
-                    self._make_part(start, part, i, accumulators, columns, [], runs)
-            return runs
-        rows = self._rows(first_row)
-        for i in range(tile.products):
-            words = addend[2 * i :][:2]
-            if not words:
-                if SYNC:
-                    ir.warp_barrier()
-                words = [
-                    self._load_run(ir.minimum(row, self.problem.rows - 1), start)
-                    for row in rows[2 * i :][:2]
-                ]
-            for part in range(0, tile.run, 4):
-                if SYNC:
-                    ir.warp_barrier()
-                columns = _FourColumns(self, _place_of(start, part))
-                added = [each[part // 4] for each in words]
-                self._make_part(start, part, i, accumulators, columns, added, runs)
+        runs: list[list[Value]] = [[] for _ in rows]
+        addend = [self._load_run(row, start) for row in rows] if self.output.addend else []
+        for part in range(0, tile.run, 4):
+            columns = _FourColumns(self, _place_of(start, part))
+            for i, product in enumerate(accumulators.products):
+                eight = product[start // 2 + 2 * part :][:8]
+                sums = [*eight[0:2], *eight[4:6], *eight[2:4], *eight[6:8]]
+                row_sums = accumulators.row_sums[i][::2] if accumulators.row_sums else []
+                added = [words[part // 4] for words in addend[2 * i :][:2]]
+                for half, outputs in enumerate(self._make_outputs(sums, row_sums, columns, added)):
+                    runs[2 * i + half] += outputs
         return runs
-
-    def _make_part(self, start, part, i, accumulators, columns, added, runs):
-        eight = accumulators.products[i][start // 2 + 2 * part :][:8]
-        sums = [*eight[0:2], *eight[4:6], *eight[2:4], *eight[6:8]]
-        row_sums = accumulators.row_sums[i][::2] if accumulators.row_sums else []
-        for half, outputs in enumerate(self._make_outputs(sums, row_sums, columns, added)):
-            runs[2 * i + half] += outputs
 
     def _make_outputs(
         self,
@@ -201,14 +153,7 @@ class Epilogue:
         multipliers = columns.multipliers * 2
         outputs = self.output.requantizer.quantize(sums, multipliers, columns.load_scales)
         if self.output.addend is not None:
-            if GROUP == 4:
-                outputs = [
-                    x
-                    for i in range(2)
-                    for x in self.output.addend.add_to(outputs[4 * i :][:4], addend[i : i + 1])
-                ]
-            else:
-                outputs = self.output.addend.add_to(outputs, addend)
+            outputs = self.output.addend.add_to(outputs, addend)
         return [[ir.pack_bytes(outputs[:4])], [ir.pack_bytes(outputs[4:])]]
 
     def _store_run(self, row: Value, column: Value, words: Sequence[Value]) -> None:
@@ -228,10 +173,11 @@ class Epilogue:
                     pointer.store(here, *words[offset // 4 :][: at_once * size // 4])
 
     def _load_run(self, row: Value, start: int) -> list[Value]:
-        """A row's words of the addend; beyond the last column any that exist."""
+        """A row's words of the addend; beyond the last row or column any that exist."""
         assert self.output.addend is not None
         pointer, columns, run = self.output.addend.pointer, self.output.columns, self.tile.run
         at_once = math.gcd(self.output.contiguous, run)
+        row = ir.minimum(row, self.problem.rows - 1)
         words: list[Value] = []
         for part in range(0, run, at_once):
             column = self._column(start) + part

@@ -315,12 +315,9 @@ def run(
         return _StepState(following, stage, next_copy, products.finish(pending))
 
     def make_tile(state: _TileState) -> _TileState:
-        addend = epilogue.load_addend(state.first_row) if MODE == "early" else []
-        if MODE == "prefetch":
-            epilogue.prefetch_addend(state.first_row + schedule.rows_at_once)
         start = _StepState(zero, state.stage, state.next_copy, epilogue.start(zero))
         end = ir.while_loop(start, lambda inner: inner.step < schedule.steps, step)
-        epilogue.store(state.first_row, end.accumulators, addend)
+        epilogue.store(state.first_row, end.accumulators)
         return _TileState(state.first_row + schedule.rows_at_once, end.stage, end.next_copy)
 
     first = _TileState(block.place.first_row, zero, first_copy)

@@ -63,13 +63,11 @@ class Parameters:
             offset = offset + self._memory["bias"].load(column.extend() * 4)
         if types.arithmetic is None:
             return Column(offset, zero_point, *[constant(0)] * 5)
-        scales = Scales(
-            *(
-                self._memory[name].load(self._index(name, column) * 4)
-                for name in ("left_scale", "right_scale", "output_scale")
-            ),
-            self._output_zero_point,
+        left, right, output = (
+            self._memory[name].load(self._index(name, column) * 4)
+            for name in ("left_scale", "right_scale", "output_scale")
         )
+        scales = Scales(left, right, output, self._output_zero_point)
         return Column(offset, zero_point, compute_multiplier(scales, types.arithmetic), *scales)
 
     def sum_terms(self, types: SumTypes) -> tuple[Term, Term, Term]:

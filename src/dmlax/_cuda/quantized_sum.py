@@ -44,7 +44,7 @@ class Byte(NamedTuple):
     """A byte of a word, counted from the lowest."""
 
     word: Value
-    index: int
+    place: int
 
 
 class _Exact(NamedTuple):
@@ -92,7 +92,7 @@ class Adder:
         """Writes the constants, by one thread; a barrier must follow."""
         exact = self._arithmetic == "exact"
         with ir.when(ir.thread() == 0):
-            found = _exact(a, b, total) if exact else self._float32(a, b, total)
+            found = _make_exact(a, b, total) if exact else self._float32(a, b, total)
             for i, word in enumerate(found):
                 ir.store_shared(self._address + 4 * i, word)
 
@@ -174,7 +174,7 @@ class Adder:
         return [ir.ptx(text, 32, each) for each in sums]
 
 
-def _exact(a: Term, b: Term, total: Term) -> _Exact:
+def _make_exact(a: Term, b: Term, total: Term) -> _Exact:
     """Ratios have as many bits of fraction as leave both below 2**30."""
     text = (
         "{ .reg .f64 x, y, s; .reg .b32 e, f; .reg .pred p; "
@@ -215,13 +215,13 @@ def _to_float(value: Value) -> Value:
 
 def _widen(byte: Byte) -> Value:
     """The byte as a word."""
-    return ir.ptx(f"prmt.b32 $0, $1, 0, 0x444{byte.index};", 32, byte.word)
+    return ir.ptx(f"prmt.b32 $0, $1, 0, 0x444{byte.place};", 32, byte.word)
 
 
 def _byte_to_float(byte: Byte, lowest: int) -> Value:
     """The float32 of a value, of its unsigned byte."""
     text = (
-        f"{{ .reg .b32 x; prmt.b32 x, $1, 0x{float_bits(_BYTE):08X}, 0x765{byte.index}; "
+        f"{{ .reg .b32 x; prmt.b32 x, $1, 0x{float_bits(_BYTE):08X}, 0x765{byte.place}; "
         f"sub.rn.f32 $0, x, {literal(_BYTE - lowest)}; }}"
     )
     return ir.ptx(text, 32, byte.word)

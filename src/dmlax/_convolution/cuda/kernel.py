@@ -28,6 +28,7 @@ def product_of(problem: ConvProblem) -> GemmProblem:
         depth=problem.depth,
         groups=problem.groups,
         unsigned=problem.plan.input.dtype == jnp.uint8,
+        adds=problem.sum is not None,
         sums_rows=problem.sums_windows,
     )
 

@@ -18,7 +18,7 @@ from dmlax._cuda import capability
 from dmlax._matmul.cuda.problem import PER_COLUMN, MatmulProblem, Matrices
 from dmlax._matmul.epilogue import as_int32, epilogue, has_column_epilogue
 from dmlax._matmul.plan import Product, ProductPlan
-from dmlax._matmul.prepare import as_parameter, pack
+from dmlax._matmul.prepare import pack
 from dmlax._matmul.prepared_matrix import Prepared
 
 _SIZE_LIMIT = 2**31  # of rows, and of bytes of the right matrices
@@ -80,43 +80,61 @@ def _column_sums(plan: ProductPlan, b: Prepared) -> Array:
 def _multiply(plan: ProductPlan, operands: Product, b: Prepared, *, fused: bool) -> Array:
     """(..., M, N): quantized, or int32 sums."""
     problem = MatmulProblem.of(plan, plan.arithmetic if fused else None)
-    missing = problem.depth - problem.summed
-    rows = () if problem.groups == 1 else plan.batch
-    right = jnp.broadcast_to(b.packed, (*rows, *b.packed.shape[-2:])) if rows else b.packed
-    sums = jnp.broadcast_to(b.sums, (*rows, b.sums.shape[-1])) if rows else b.sums
-    left = operands.a
-    if problem.left_groups > 1:
-        left = jnp.broadcast_to(left, (*plan.batch, plan.rows, plan.depth))
-    groups, columns = problem.groups, problem.columns
-
-    def per_column(parameter: Array | None) -> Any:
-        if parameter is None or parameter.size == 1:
-            return None if parameter is None else parameter.reshape(1)
-        parameter = as_parameter(parameter)
-        if groups == 1:
-            return jnp.broadcast_to(parameter.reshape(parameter.shape[-1:]), (columns,))
-        parameter = parameter.reshape((1,) * (len(rows) + 2 - parameter.ndim) + parameter.shape)
-        return jnp.broadcast_to(parameter, (*rows, 1, columns)).reshape(groups, columns)
-
-    def single(parameter: Array | None) -> Any:
-        return None if parameter is None else parameter.reshape(1)
-
+    batch = plan.batch if problem.groups > 1 else ()
+    per_column = functools.partial(_per_column, problem, batch)
     matrices = Matrices(
-        pad_end(left.reshape(problem.left_groups, problem.rows, problem.summed), missing),
-        pad_end(right.reshape(groups, columns, problem.summed), missing),
-        sums.reshape(groups, columns),
+        _left(plan, problem, operands.a),
+        _right(problem, batch, b.packed),
+        _sums(problem, batch, b.sums),
         right_zero_point=per_column(b.zero_point),
-        left_zero_point=single(operands.a_zero_point),
+        left_zero_point=_single(operands.a_zero_point),
     )
     if fused:
         matrices = matrices._replace(
             right_scale=per_column(operands.b_scale),
-            left_scale=single(operands.a_scale),
-            output_scale=single(operands.output_scale),
-            output_zero_point=single(operands.output_zero_point),
+            left_scale=_single(operands.a_scale),
+            output_scale=_single(operands.output_scale),
+            output_zero_point=_single(operands.output_zero_point),
         )
-    output = _with_batching(problem)(matrices)
+    output: Array = _with_batching(problem)(matrices)
     return output.reshape(*plan.batch, plan.rows, plan.columns)
+
+
+def _left(plan: ProductPlan, problem: MatmulProblem, a: Array) -> Array:
+    """(left groups, rows, depth)."""
+    if problem.left_groups > 1:
+        a = jnp.broadcast_to(a, (*plan.batch, plan.rows, plan.depth))
+    a = a.reshape(problem.left_groups, problem.rows, problem.summed)
+    return pad_end(a, problem.depth - problem.summed)
+
+
+def _right(problem: MatmulProblem, batch: tuple[int, ...], packed: Array) -> Array:
+    """(groups, columns, depth)."""
+    sizes = problem.columns, problem.summed
+    packed = jnp.broadcast_to(packed, (*batch, *sizes)) if batch else packed
+    return pad_end(packed.reshape(problem.groups, *sizes), problem.depth - problem.summed)
+
+
+def _sums(problem: MatmulProblem, batch: tuple[int, ...], sums: Array) -> Array:
+    """(groups, columns)."""
+    sums = jnp.broadcast_to(sums, (*batch, problem.columns)) if batch else sums
+    return sums.reshape(problem.groups, problem.columns)
+
+
+def _per_column(
+    problem: MatmulProblem, batch: tuple[int, ...], parameter: Array | None
+) -> Array | None:
+    """One value, or (groups, columns)."""
+    if parameter is None or parameter.size == 1:
+        return _single(parameter)
+    parameter = parameter.reshape(parameter.shape[-1:]) if not batch else parameter
+    parameter = expand_rank(parameter, len(batch) + 2)
+    sizes = problem.groups, problem.columns
+    return jnp.broadcast_to(parameter, (*batch, 1, problem.columns)).reshape(sizes)
+
+
+def _single(parameter: Array | None) -> Array | None:
+    return None if parameter is None else parameter.reshape(1)
 
 
 def _with_batching(problem: MatmulProblem) -> Any:
