@@ -20,7 +20,7 @@ from dmlax._core.pairs import map_pairs
 from dmlax._core.quantized_sum import Quantized, quantized_sum
 from dmlax._core.requantize import Arithmetic
 from dmlax._cpu import binary
-from dmlax._cuda.tile import SumTypes
+from dmlax._cuda.sum_types import SumTypes
 
 Sum = Callable[[Quantized, Quantized, Array, Array | None, DTypeLike, Arithmetic], Array]
 

@@ -10,7 +10,8 @@ from dmlax._cuda.column_table import Column, ColumnTable
 from dmlax._cuda.ir import Pointer, Value
 from dmlax._cuda.quantized_sum import Adder, Byte, Term, lowest_of
 from dmlax._cuda.requantize import Requantizer, Scales
-from dmlax._cuda.tile import Schedule, SumTypes
+from dmlax._cuda.sum_types import SumTypes
+from dmlax._cuda.tile import Schedule
 
 
 class Accumulators(NamedTuple):

@@ -11,7 +11,7 @@ from dmlax._cuda.column_table import Column
 from dmlax._cuda.ir import Pointer, Value, constant
 from dmlax._cuda.quantized_sum import Term, lowest_of
 from dmlax._cuda.requantize import Requantizer, Scales, compute_multiplier
-from dmlax._cuda.tile import SumTypes
+from dmlax._cuda.sum_types import SumTypes
 
 
 @dataclass(frozen=True)

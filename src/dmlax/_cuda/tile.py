@@ -1,9 +1,7 @@
 """Tiles of a matrix product: their sizes, which block makes which, and the order of columns."""
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from dmlax._cuda import wgmma
 from dmlax._cuda.launch import ThreadBlock
@@ -23,19 +21,6 @@ class GemmProblem:
     unsigned: bool = False  # left is uint8, else int8; right is int8
     adds: bool = False  # an addend to the outputs
     sums_rows: bool = False  # the sums of left's rows, which zero points of right are multiplied by
-
-
-class SumTypes(NamedTuple):
-    """All that is static of a sum of outputs of one byte and an addend."""
-
-    addend: np.dtype
-    sum: np.dtype
-    addend_first: bool
-
-    def in_order(self, output: np.dtype) -> tuple[np.dtype, np.dtype, np.dtype]:
-        """The dtypes of the first term, of the second, and of the sum."""
-        terms = (self.addend, output) if self.addend_first else (output, self.addend)
-        return *terms, self.sum
 
 
 @dataclass(frozen=True)

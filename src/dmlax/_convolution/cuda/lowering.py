@@ -20,7 +20,7 @@ from dmlax._convolution.prepare import as_prepared, pad_channels
 from dmlax._core.arguments import aval_of
 from dmlax._core.byte_packing import pad_end
 from dmlax._cuda import capability
-from dmlax._cuda.tile import SumTypes
+from dmlax._cuda.sum_types import SumTypes
 
 _SIZE_LIMIT = 2**31  # of output pixels, and of bytes of one padded image and of the filter
 _KERNEL_SIZES_LIMIT = 32  # their sum: a pixel has a bit for each row and column of taps

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from dmlax._convolution.plan import ConvolutionPlan
 from dmlax._core.byte_packing import round_up_to_word
 from dmlax._cuda.capability import CHUNK
-from dmlax._cuda.tile import SumTypes
+from dmlax._cuda.sum_types import SumTypes
 
 _PADDED_OUTPUTS = 32  # so many output channels are padded to whole words, which store faster
 
