@@ -204,7 +204,7 @@ def kill_rate(session: nox.Session) -> None:
 def conformance_cuda(session: nox.Session) -> None:
     """Give the golden vectors to this interpreter's JAX on an NVIDIA GPU, which must be there.
 
-    Then random convolutions, which the compiler knows beforehand, and what plain JAX gets wrong.
+    Then random calls of the kernels, and what plain JAX gets wrong.
     """
     paths = {"PYTHONPATH": "src:tests:conformance/src"}
     run = functools.partial(session.run, "python3", env=paths, external=True)
@@ -212,7 +212,8 @@ def conformance_cuda(session: nox.Session) -> None:
         implementation = f"--implementation=dmlax_conformance.adapters.dmlax:{adapter}"
         run("-m", "dmlax_conformance", "run", implementation, "--variant=all", *session.posargs)
     for implementation in ("xla", "mosaic_gpu"):
-        run("tests/convolution_calls.py", implementation, "0", "400")
+        for calls in ("convolution", "convolution_add", "matmul"):
+            run(f"tests/{calls}_calls.py", implementation, "0", "400")
     run("tests/cuda/hazards.py")
 
 

@@ -1,12 +1,24 @@
-"""Matrix products as NumPy's integers and fractions give them, and each lowering that runs here."""
+"""Matrix products as NumPy's integers and fractions give them, and each lowering that runs here.
 
+    PYTHONPATH=src:tests:conformance/src python3 tests/matmul_calls.py mosaic_gpu 0 1000
+
+checks the random calls of these seeds, and prints how many there were; DMLAX_NATIVE_ISA names the
+instruction set of native_cpu.
+"""
+
+import functools
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
+import jax
 import numpy as np
 
+import dmlax
+import random_calls
 from dmlax._core import dispatch
 from dmlax._matmul import api, xla
-from support import NATIVE
+from support import NATIVE, draw, requantized
 
 PADDED = "xla on cuda"  # its branch, which a CPU computes as well
 LOWERINGS = [*NATIVE, "xla", "reference", PADDED]
@@ -45,3 +57,169 @@ def rounded(value, dtype):
     sign = -1 if value < 0 else 1
     size = abs(result)
     return dtype(sign * (np.inf if size >= Fraction(2) ** info.maxexp else float(size)))
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["x", "b", "parameters"],
+    meta_fields=["operator", "options", "prepared", "mapped"],
+)
+@dataclass(frozen=True)
+class Call:
+    """One call of an operator, a pytree."""
+
+    operator: str
+    x: np.ndarray
+    b: np.ndarray
+    parameters: dict[str, Any]  # by keyword, and "bias"
+    options: tuple[tuple[str, str], ...]  # static ones by keyword
+    prepared: bool
+    mapped: bool  # over the first axis of both
+
+    def __call__(self, implementation: str) -> jax.Array:
+        """By dmlax."""
+        given = dict(self.parameters)
+        b, bias = self.b, given.pop("bias", None)
+        function = getattr(dmlax, self.operator)
+        if self.prepared:
+            b = dmlax.prepare_matrix(b, b_zero_point=given.pop("b_zero_point", None))
+        first = () if bias is None else (bias,)
+        options = dict(self.options) | given
+        call = functools.partial(function, **options, implementation=implementation)
+        if self.mapped:
+            return jax.vmap(lambda a, b: call(a, b, *first))(self.x, b)
+        return call(self.x, b, *first)
+
+    def expected(self) -> np.ndarray:
+        """By NumPy's integers and, where scaled, rational numbers."""
+        given = self.parameters
+        total = sums(self.x, self.b, given.get("a_zero_point", 0), given.get("b_zero_point", 0))
+        if "a_scale" not in given:
+            return total
+        options = dict(self.options)
+        single = options.get("arithmetic") == "float32"
+        bias, dtype = given.get("bias"), np.dtype(options["output_dtype"])
+        scales = [
+            given[f"{name}_scale"] for name in ("a", "b", "output") if f"{name}_scale" in given
+        ]
+        if self.operator == "matrix_multiply_integer_to_float":
+            return (
+                _single_floats(total, *scales, bias, dtype)
+                if single
+                else _floats(total, *scales, bias, dtype)
+            )
+        total = total.astype(np.int64) + (0 if bias is None else bias.astype(np.int64))
+        zero = given.get("output_zero_point", np.zeros((), dtype))
+        if not single:
+            return requantized(total, scales, zero, dtype)
+        limits = np.iinfo(dtype)
+        low, high = limits.min - zero.astype(int), limits.max - zero.astype(int)
+        with np.errstate(over="ignore", invalid="ignore"):
+            product = total.astype(np.float32) * ((scales[0] * scales[1]) / scales[2])
+        product = np.where(np.isnan(product), low, product)
+        return (np.rint(np.clip(product, low, high)) + zero.astype(int)).astype(dtype)
+
+
+def _floats(total: np.ndarray, a: Any, b: Any, bias: Any, dtype: Any) -> np.ndarray:
+    """Rounded once."""
+    operands = np.broadcast_arrays(total, a, b, 0.0 if bias is None else bias.astype(np.float64))
+    rows = zip(*(each.reshape(-1).tolist() for each in operands), strict=True)
+    dtype = np.dtype(dtype).type
+    found = [rounded(s * Fraction(x) * Fraction(y) + Fraction(z), dtype) for s, x, y, z in rows]
+    return np.array(found, dtype).reshape(total.shape)
+
+
+def _single_floats(total: np.ndarray, a: Any, b: Any, bias: Any, dtype: Any) -> np.ndarray:
+    """Each operation rounded."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = total.astype(np.float32) * (a * b)
+        result = product if bias is None else product + bias.astype(np.float32)
+        return result.astype(dtype)
+
+
+OPERATORS = (
+    "matrix_multiply_integer",
+    "quantized_linear_matrix_multiply",
+    "matrix_multiply_integer_to_float",
+)
+
+
+def call(seed: int) -> Call:
+    """A random call; every tenth is large enough for several tiles."""
+    rng = np.random.default_rng(seed)
+    large = seed % 10 == 0
+    m = int(rng.choice([1, 3, 8, 17, *([65, 130, 200] if large else [])]))
+    k = int(rng.choice([1, 3, 4, 16, 31, 48, 64, 100, 128, 272, *([700, 1024] if large else [])]))
+    n = int(rng.choice([1, 2, 5, 8, 16, 33, 50, *([64, 96, 130] if large else [])]))
+    batches = [
+        ((), ()),
+        ((), ()),
+        ((2,), ()),
+        ((), (3,)),
+        ((2,), (2,)),
+        ((2, 1), (1, 3)),
+        ((1,), (1,)),
+    ]
+    of_a, of_b = batches[int(rng.integers(len(batches)))]
+    operator = OPERATORS[seed % 3]
+    a_dtype, b_dtype, output = (str(x) for x in rng.choice(["int8", "uint8"], 3))
+    a, b = draw(seed + 1, a_dtype, (*of_a, m, k)), draw(seed + 2, b_dtype, (*of_b, k, n))
+    if rng.random() < 0.1:
+        a, b = np.full_like(a, np.iinfo(a_dtype).max), np.full_like(b, np.iinfo(b_dtype).min)
+    batch = np.broadcast_shapes(of_a, of_b)
+    per_row = rng.random() < 0.3
+    row, column = (m, 1) if per_row else (), (n,) if rng.random() < 0.5 else ()
+    if column and of_b and rng.random() < 0.4:
+        column = (*of_b, 1, n)
+    found: dict[str, Any] = {
+        "a_zero_point": draw(seed + 3, a_dtype, row),
+        "b_zero_point": draw(seed + 4, b_dtype, column),
+    }
+    if operator == OPERATORS[1]:
+        found["output_zero_point"] = draw(seed + 5, output, row)
+        found["bias"] = draw(seed + 6, np.int32, n) >> int(rng.integers(0, 24))
+    elif operator == OPERATORS[2]:
+        output = str(rng.choice(["float32", "float16"]))
+        found["bias"] = rng.normal(size=n).astype(output)
+    present = {"output_zero_point": 0.7, "bias": 0.4}
+    options = {}
+    found = {x: value for x, value in found.items() if rng.random() < present.get(x, 0.7)}
+    if operator != OPERATORS[0]:
+        found |= _scales(rng, k, row, column)
+        options["output_dtype"] = output
+        if operator == OPERATORS[2]:
+            del found["output_scale"]
+        if rng.random() < 0.3:
+            options["arithmetic"] = "float32"
+    equal = bool(of_a) and of_a == of_b and column in ((), (n,))
+    return Call(
+        operator,
+        a,
+        b,
+        found,
+        tuple(options.items()),
+        bool(rng.random() < 0.5) and not equal,
+        equal and len(batch) == 1,
+    )
+
+
+def _scales(rng: np.random.Generator, depth: int, row: Any, column: Any) -> dict[str, Any]:
+    """Scales that spread the outputs, or give ties, or wild ones."""
+    a, b = rng.uniform(0.005, 0.015, row), rng.uniform(0.5, 1.5, column)
+    output = 0.01 * 74 * 74 * depth**0.5 / 60 * rng.uniform(0.5, 2, row)
+    kind = rng.random()
+    if kind < 0.3:  # many exact ties
+        a, b, output = 0.5, 2.0 ** rng.integers(-12, 2, column), -np.ones(row)
+    elif kind < 0.4:
+        a, b, output = (np.ldexp(1.5, power) for power in rng.integers(-60, 60, 3))
+    return {
+        f"{name}_scale": np.asarray(value, np.float32)
+        for name, value in (("a", a), ("b", b), ("output", output))
+    }
+
+
+mismatches = functools.partial(random_calls.find_mismatches, call, known=False)
+
+
+if __name__ == "__main__":
+    random_calls.main(mismatches)

@@ -12,12 +12,26 @@ _IN_ONE_PROGRAM = 40  # calls: compiling is most of the time
 
 
 def find_mismatches(
-    draw_call: Callable[[int], Any], implementation: str, first: int, last: int
+    draw_call: Callable[[int], Any],
+    implementation: str,
+    first: int,
+    last: int,
+    *,
+    known: bool = True,
 ) -> Iterator[str]:
-    """Runs the calls of seeds first to last - 1; a line for each that differs."""
+    """Runs the calls of seeds first to last - 1; a line for each that differs.
+
+    The compiler knows the operands beforehand; else calls are pytrees, whose leaves are traced.
+    """
     for start in range(first, last, _IN_ONE_PROGRAM):
         calls = [draw_call(seed) for seed in range(start, min(start + _IN_ONE_PROGRAM, last))]
-        found = jax.jit(lambda calls=calls: [each(implementation) for each in calls])()
+        leaves, structure = ([], calls) if known else jax.tree.flatten(calls)
+
+        def run(leaves: Any, structure: Any = structure) -> Any:
+            given = structure if known else jax.tree.unflatten(structure, leaves)
+            return [each(implementation) for each in given]
+
+        found = jax.jit(run)(leaves)
         for seed, (each, got) in enumerate(zip(calls, found, strict=True), start):
             wanted = each.expected()
             same = got.dtype == wanted.dtype and got.shape == wanted.shape

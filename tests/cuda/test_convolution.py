@@ -159,3 +159,43 @@ def test_an_empty_batch_launches_nothing(lowered):
     x, w = shaped(0, 2, 8, 8, 16), shaped(8, 16, 3, 3, dtype="int8")
     text = lowered(lambda x, w: jax.vmap(lambda x: named(x, w))(x), x, w)
     assert "mosaic_gpu" not in text
+
+
+def added(arithmetic="exact", **options):
+    """A convolution whose kernel adds a residual."""
+    sums = {"addend_scale": 0.3, "sum_scale": 0.7, "arithmetic": arithmetic}
+    call = partial(
+        dmlax.quantized_linear_convolution_add,
+        **SCALES,
+        **sums,
+        **options,
+        dimension_numbers=LAST,
+        implementation="mosaic_gpu",
+    )
+    return lambda x, w, addend: call(x, w, None, addend)
+
+
+@pytest.mark.parametrize("arithmetic", ["exact", "float32"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("outputs", [8, 33, 64])
+def test_an_addend_is_read_in_the_kernel(lowered, arithmetic, dtype, outputs):
+    w, addend = shaped(outputs, 16, 1, 1, dtype="int8"), shaped(2, 4, 4, outputs, dtype=dtype)
+    text = lowered(added(arithmetic), shaped(2, 4, 4, 16), w, addend)
+    assert text.count("custom_call @mosaic_gpu") == 1
+    assert "xf32>" not in text.replace("tensor<1xf32>", "")  # no sum follows it
+
+
+def test_a_depthwise_convolution_is_followed_by_its_sum(lowered):
+    w, addend = shaped(16, 1, 3, 3, dtype="int8"), shaped(1, 2, 2, 16)
+    text = lowered(added(group_count=16), shaped(1, 4, 4, 16), w, addend)
+    assert text.count("custom_call @mosaic_gpu") == 1
+    assert "stablehlo.clamp" in text or "stablehlo.maximum" in text
+
+
+@pytest.mark.parametrize(("axes", "loops"), [((0, None, 0), False), ((0, None, None), True)])
+def test_a_batch_of_inputs_and_addends_is_one_kernel(lowered, axes, loops):
+    first = [[3] if axis == 0 else [] for axis in axes]
+    x, addend = shaped(*first[0], 2, 4, 4, 16), shaped(*first[2], 2, 4, 4, 32)
+    text = lowered(jax.vmap(added(), axes), x, shaped(32, 16, 1, 1, dtype="int8"), addend)
+    assert text.count("custom_call @mosaic_gpu") == 1
+    assert ("stablehlo.while" in text) == loops

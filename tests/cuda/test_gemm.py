@@ -9,12 +9,14 @@ SHARED_MEMORY = 228 * 1024  # bytes of a multiprocessor; each block takes 1,024 
 @pytest.mark.parametrize("columns", [1, 16, 17, 64, 65, 512, 2048])
 @pytest.mark.parametrize("depth", [16, 48, 64, 576, 2048, 18_432])
 @pytest.mark.parametrize("rows", [2, 392, 6272, 100_352])
-def test_blocks_of_every_tile_fit_a_multiprocessor(written, columns, depth, rows):
+@pytest.mark.parametrize("adds", [False, True])
+def test_blocks_of_every_tile_fit_a_multiprocessor(written, columns, depth, rows, adds):
     from dmlax._cuda.gemm import shared_bytes
+    from dmlax._cuda.quantized_sum import Adder
     from dmlax._cuda.tile import GemmProblem, choose_tile
 
-    tile = choose_tile(GemmProblem(rows, columns, depth), 132)
-    assert tile.blocks * (shared_bytes(tile) + 1024) <= SHARED_MEMORY
+    tile = choose_tile(GemmProblem(rows, columns, depth, adds=adds), 132)
+    assert tile.blocks * (shared_bytes(tile, Adder.BYTES * adds) + 1024) <= SHARED_MEMORY
     accumulators = tile.products * tile.columns // 2
     assert REGISTERS // (tile.blocks * tile.threads) >= accumulators + OTHER_REGISTERS
 

@@ -11,6 +11,8 @@ from jax import Array
 from jax.typing import DTypeLike
 
 from dmlax._convolution import plan as convolution
+from dmlax._convolution.cuda import lowering as mosaic_gpu
+from dmlax._convolution.cuda.problem import Addend
 from dmlax._convolution.plan import Convolution, ConvolutionPlan
 from dmlax._core.arguments import Aval, Rules, decide
 from dmlax._core.dispatch import Lowering
@@ -18,6 +20,7 @@ from dmlax._core.pairs import map_pairs
 from dmlax._core.quantized_sum import Quantized, quantized_sum
 from dmlax._core.requantize import Arithmetic
 from dmlax._cpu import binary
+from dmlax._cuda.sum_types import SumTypes
 
 Sum = Callable[[Quantized, Quantized, Array, Array | None, DTypeLike, Arithmetic], Array]
 
@@ -112,10 +115,13 @@ def output_partition(plan: ConvolutionAddPlan, operands: ConvolutionAdd) -> tupl
 
 
 def add_to(lowering: Lowering) -> Lowering:
-    """The lowering of a convolution, and after it the sum."""
+    """The lowering of a convolution, and after it, or in its kernel, the sum."""
+    run = functools.partial(_run, lowering.run, _SUMS[lowering.name])
+    if lowering.name == "mosaic_gpu":
+        run = functools.partial(_run_in_kernel, run)
     return replace(
         lowering,
-        run=functools.partial(_run, lowering.run, _SUMS[lowering.name]),
+        run=run,
         why_not=functools.partial(_why_not, lowering.why_not),
     )
 
@@ -138,6 +144,19 @@ def _run(
     scale, zero_point = _value(operands.sum_scale), _value(operands.sum_zero_point)
     arithmetic = plan.convolution.options.arithmetic
     return add(a, b, scale, zero_point, plan.output_dtype, arithmetic)
+
+
+def _run_in_kernel(
+    run: Callable[[ConvolutionAddPlan, ConvolutionAdd], Array],
+    plan: ConvolutionAddPlan,
+    operands: ConvolutionAdd,
+) -> Array:
+    """One kernel where it can add, else by `run`."""
+    if not mosaic_gpu.fuses_sum(plan.convolution):
+        return run(plan, operands)
+    addend = Addend(operands.addend, *(getattr(operands, name) for name in SUM_PARAMETERS))
+    types = SumTypes(plan.addend.dtype, plan.output_dtype, plan.addend_first)
+    return mosaic_gpu.run_with_sum(plan.convolution, types, operands.convolution, addend)
 
 
 def _value(parameter: Any) -> Any:

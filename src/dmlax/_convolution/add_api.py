@@ -122,8 +122,8 @@ def quantized_linear_convolution_add(
     Lowering:
       cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
       in an export, over several devices, or where no kernel is available. tpu: xla. reference runs
-      where named, not on cuda. The sum follows the convolution in one program: on a CPU a second
-      kernel, elsewhere plain XLA.
+      where named, not on cuda. mosaic_gpu adds in its kernel, but to depthwise convolutions; else
+      the sum follows in the same program: on a CPU a second kernel, elsewhere plain XLA.
 
     Example:
       >>> import dmlax, jax.numpy as jnp

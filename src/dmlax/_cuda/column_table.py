@@ -31,6 +31,11 @@ class ColumnTable:
         """Bytes of shared memory; 16 divides them."""
         return len(Column._fields) * 4 * count
 
+    @property
+    def end(self) -> Value:
+        """The address after the table."""
+        return self._address + self.bytes_of(self._count)
+
     def write(self, threads: int, column_at: Callable[[Value], Column]) -> None:
         """Writes the column at each place, by one thread; a barrier must follow."""
         for first in range(0, self._count, threads):

@@ -8,7 +8,9 @@ from typing import NamedTuple
 from dmlax._cuda import ir, wgmma
 from dmlax._cuda.column_table import Column, ColumnTable
 from dmlax._cuda.ir import Pointer, Value
+from dmlax._cuda.quantized_sum import Adder, Byte, Term, lowest_of
 from dmlax._cuda.requantize import Requantizer, Scales
+from dmlax._cuda.sum_types import SumTypes
 from dmlax._cuda.tile import Schedule
 
 
@@ -21,13 +23,38 @@ class Accumulators(NamedTuple):
 
 @dataclass(frozen=True)
 class Output:
-    """The output matrix in global memory: (rows, groups * columns)."""
+    """The output matrices of all groups in global memory; distances are in elements."""
 
     pointer: Pointer
     columns: int  # of a group, as they are stored
+    row_distance: int
+    group_distance: int
     itemsize: int
     requantizer: Requantizer | None  # of one byte; None: int32 accumulators
     column: Callable[[Value, int], Column]  # from a column of all groups, and the depth summed
+    addend: "Addend | None" = None  # added to outputs of one byte
+
+    @property
+    def contiguous(self) -> int:
+        """Elements that lie side by side, aligned, wherever a run of columns begins."""
+        return math.gcd(self.columns, self.row_distance, self.group_distance, 16 // self.itemsize)
+
+
+class Addend(NamedTuple):
+    """A quantized tensor that lies as the output does, and is added to it."""
+
+    pointer: Pointer
+    types: SumTypes
+    adder: Adder
+    terms: Callable[[], tuple[Term, Term, Term]]
+
+    def add_to(self, outputs: Sequence[Value], words: Sequence[Value]) -> list[Value]:
+        """Adds words of four bytes to unsigned outputs."""
+        if lowest_of(self.types.addend):
+            words = [word ^ 0x80808080 for word in words]
+        bytes_of = [Byte(word, i) for word in words for i in range(4)]
+        terms = [Byte(output, 0) for output in outputs], bytes_of
+        return self.adder.add(*(terms[::-1] if self.types.addend_first else terms))
 
 
 class BlockPlace(NamedTuple):
@@ -56,6 +83,9 @@ class Epilogue:
             ),
         )
 
+        if self.output.addend is not None:
+            self.output.addend.adder.write(*self.output.addend.terms())
+
     def start(self, zero: Value) -> Accumulators:
         """Accumulators at first: the columns' offsets. A thread's two rows have the same ones."""
         tile, offsets = self.tile, []
@@ -69,33 +99,53 @@ class Epilogue:
 
     def store(self, first_row: Value, accumulators: Accumulators) -> None:
         """Stores a thread's outputs: of every product two rows 8 apart, in each runs of columns."""
+        rows = self._rows(first_row)
+        for start in self._starts:
+            for row, values in zip(rows, self._make_runs(start, rows, accumulators), strict=True):
+                self._store_run(row, self._column(start), values)
+
+    @property
+    def _starts(self) -> range:
+        """Columns of the tile where runs begin, less those of lower lanes."""
+        return range(0, self.tile.columns, 4 * self.tile.run)
+
+    def _column(self, start: int) -> Value:
+        """The group's column where a thread's run begins."""
+        return self.place.first_column + ((ir.lane() & 3) * self.tile.run + start)
+
+    def _rows(self, first_row: Value) -> list[Value]:
+        """A thread's rows."""
         tile = self.tile
         row = ir.warp() * 16 + (ir.lane() >> 2)
-        row = row + ir.warpgroup() * ((tile.products - 1) * wgmma.ROWS)
-        for start in range(0, tile.columns, 4 * tile.run):
-            first = (ir.lane() & 3) * tile.run + start
-            for i, values in enumerate(self._make_runs(start, accumulators)):
-                here = row + (i >> 1) * wgmma.ROWS + 8 * (i & 1)
-                self._store_run(first_row + here, self.place.first_column + first, values)
+        row = row + ir.warpgroup() * ((tile.products - 1) * wgmma.ROWS) + first_row
+        return [row + (i >> 1) * wgmma.ROWS + 8 * (i & 1) for i in range(2 * tile.products)]
 
-    def _make_runs(self, start: int, accumulators: Accumulators) -> list[list[Value]]:
+    def _make_runs(
+        self, start: int, rows: Sequence[Value], accumulators: Accumulators
+    ) -> list[list[Value]]:
         """The run of outputs of each row of a thread, the columns from `start` on."""
         tile = self.tile
-        runs: list[list[Value]] = [[] for _ in range(2 * tile.products)]
+        runs: list[list[Value]] = [[] for _ in rows]
+        addend = [self._load_run(row, start) for row in rows] if self.output.addend else []
         for part in range(0, tile.run, 4):
             columns = _FourColumns(self, _place_of(start, part))
             for i, product in enumerate(accumulators.products):
                 eight = product[start // 2 + 2 * part :][:8]
                 sums = [*eight[0:2], *eight[4:6], *eight[2:4], *eight[6:8]]
                 row_sums = accumulators.row_sums[i][::2] if accumulators.row_sums else []
-                for half, outputs in enumerate(self._make_outputs(sums, row_sums, columns)):
+                added = [words[part // 4] for words in addend[2 * i :][:2]]
+                for half, outputs in enumerate(self._make_outputs(sums, row_sums, columns, added)):
                     runs[2 * i + half] += outputs
         return runs
 
     def _make_outputs(
-        self, sums: list[Value], row_sums: Sequence[Value], columns: "_FourColumns"
+        self,
+        sums: list[Value],
+        row_sums: Sequence[Value],
+        columns: "_FourColumns",
+        addend: list[Value],
     ) -> list[list[Value]]:
-        """Of two rows: four accumulators, or one word of four bytes."""
+        """Of two rows: four accumulators, or one word of four bytes. `addend` has such words."""
         if self.problem.sums_rows:
             zero_points = columns.zero_points
             sums = [sum - zero_points[i % 4] * row_sums[i // 4] for i, sum in enumerate(sums)]
@@ -103,15 +153,16 @@ class Epilogue:
             return [sums[:4], sums[4:]]
         multipliers = columns.multipliers * 2
         outputs = self.output.requantizer.quantize(sums, multipliers, columns.load_scales)
+        if self.output.addend is not None:
+            outputs = self.output.addend.add_to(outputs, addend)
         return [[ir.pack_bytes(outputs[:4])], [ir.pack_bytes(outputs[4:])]]
 
     def _store_run(self, row: Value, column: Value, words: Sequence[Value]) -> None:
         """A row's outputs, side by side, as many at once as the sizes allow."""
-        columns, size = self.output.columns, self.output.itemsize
-        pointer, first = self.output.pointer, self.place.group * columns + column
-        start = (row.extend() * (self.problem.groups * columns) + first.extend()) * size
+        pointer, columns, size = self.output.pointer, self.output.columns, self.output.itemsize
+        start = self._offset(row, column) * size
         run = 4 * len(words) // size
-        at_once = math.gcd(columns, run, 16 // size)
+        at_once = math.gcd(self.output.contiguous, run)
         for part in range(0, run, at_once):
             with ir.when((row < self.problem.rows) & (column + part < columns)):
                 here, offset = start + part * size, part * size
@@ -121,6 +172,26 @@ class Epilogue:
                         pointer.store_byte(here + i, word)
                 else:
                     pointer.store(here, *words[offset // 4 :][: at_once * size // 4])
+
+    def _load_run(self, row: Value, start: int) -> list[Value]:
+        """A row's words of the addend; beyond the last row or column any that exist."""
+        assert self.output.addend is not None
+        pointer, columns, run = self.output.addend.pointer, self.output.columns, self.tile.run
+        at_once = math.gcd(self.output.contiguous, run)
+        row = ir.minimum(row, self.problem.rows - 1)
+        words: list[Value] = []
+        for part in range(0, run, at_once):
+            column = self._column(start) + part
+            if columns % self.tile.columns:
+                column = ir.minimum(column, columns - at_once)
+            address = pointer.address(self._offset(row, column))
+            words += ir.load_read_only_bytes(address, at_once)
+        return words if at_once >= 4 else ir.join_bytes(words, at_once)
+
+    def _offset(self, row: Value, column: Value) -> Value:
+        """The index of an output of the block's group."""
+        output, group = self.output, self.place.group.extend()
+        return row.extend() * output.row_distance + group * output.group_distance + column.extend()
 
 
 class _FourColumns:

@@ -10,6 +10,7 @@ An operator brings its own loader of the left matrix: see `OperandLoader`.
 
 import functools
 import operator
+import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
@@ -22,6 +23,8 @@ from dmlax._cuda.column_table import ColumnTable
 from dmlax._cuda.epilogue import Accumulators, BlockPlace, Epilogue, Output
 from dmlax._cuda.ir import Pointer, Value, constant, select
 from dmlax._cuda.tile import Schedule, Tile
+
+MODE = os.environ.get("ADDEND", "late")
 
 
 class Chunk(NamedTuple):
@@ -58,6 +61,7 @@ class Block:
         self.stages = ir.round_up(shared.shared_address(), wgmma.ALIGNMENT)
         self.ones = self.stages + _stages_bytes(self.tile)
         self.table = ColumnTable(self.ones + 8 * self.tile.depth, self.tile.columns)
+        self.constants = self.table.end  # the epilogue's, where there are any
         self.place = self._place()
 
     def _place(self) -> BlockPlace:
@@ -80,10 +84,10 @@ class Block:
         return select(stage == last, constant(0), stage + self.tile.stage_bytes)
 
 
-def shared_bytes(tile: Tile) -> int:
-    """Bytes of a block's shared memory: stages, rows of ones, the table; some align the stages."""
-    table = ColumnTable.bytes_of(tile.columns)
-    return wgmma.ALIGNMENT + _stages_bytes(tile) + 8 * tile.depth + table
+def shared_bytes(tile: Tile, constants: int = 0) -> int:
+    """Bytes of a block's shared memory, with the epilogue's constants; some align the stages."""
+    table = ColumnTable.bytes_of(tile.columns)  # after the stages and the rows of ones
+    return wgmma.ALIGNMENT + _stages_bytes(tile) + 8 * tile.depth + table + constants
 
 
 def _stages_bytes(tile: Tile) -> int:

@@ -327,6 +327,25 @@ def load_read_only_where(condition: Value, address: Value, otherwise: Value) -> 
     return ptx(text, 32, address, condition, otherwise)
 
 
+def load_read_only_bytes(address: Value, count: int) -> list[Value]:
+    """Loads so many aligned bytes, now: whole words of them, or one of fewer than four."""
+    if count < 4:
+        return [ptx(f"ld.global.nc.{'u8' if count == 1 else 'u16'} $0, [$1];", 32, address)]
+    kind, into = _words(count // 4, 0)
+    text = f"ld.global.nc.{kind} {into}, [${count // 4}];"
+    return ptx_values(text, [32] * (count // 4), [address], effects=True)
+
+
+def join_bytes(parts: Sequence[Value], size: int) -> list[Value]:
+    """Joins parts of one or two bytes to words, the first lowest."""
+    per_word = 4 // size
+    words = (parts[i : i + per_word] for i in range(0, len(parts), per_word))
+    return [
+        functools.reduce(operator.or_, (part << 8 * size * i for i, part in enumerate(word)))
+        for word in words
+    ]
+
+
 def load_shared(address: Value, words: int) -> list[Value]:
     """Loads one, two or four words side by side from shared memory."""
     kind, into = _words(words, 0)

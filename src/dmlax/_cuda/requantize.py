@@ -17,14 +17,14 @@ from dmlax._cuda import ir
 from dmlax._cuda.ir import Value, constant, select
 
 
-def _bits(value: float) -> int:
+def float_bits(value: float) -> int:
     """The bits of a float32."""
     return int(np.float32(value).view(np.uint32))
 
 
-def _literal(value: float) -> str:
+def literal(value: float) -> str:
     """A float32 literal of PTX."""
-    return f"0f{_bits(value):08X}"
+    return f"0f{float_bits(value):08X}"
 
 
 # The exact estimate is y = fl(fl(acc) * fl(m / 255) + fl((zero point - lowest) / 255)), clamped to
@@ -32,12 +32,12 @@ def _literal(value: float) -> str:
 # itself, the shift and the sum by 2**-24 each of themselves: by 3 * 2**-24 together, as the product
 # is at most what the shift leaves of 1, or the shift below 0. 255 times that, and a rounding of
 # 2**-26, are less than this. It is a near tie only if it is so far from an integer.
-_NEAR_TIE = _literal(0.5 - 3 * 2**-16)
+_NEAR_TIE = literal(0.5 - 3 * 2**-16)
 _SPAN = 255  # the highest output less the lowest
 _PER_SPAN = f"0d{int(np.float64(1 / _SPAN).view(np.uint64)):016X}"
 _LARGEST = "0d4090000000000000"  # 2**10: a multiplier beyond saturates all but 0
 _SMALLEST = "0d3DE0000000000000"  # 2**-33: below it no accumulator reaches a half
-_ROUNDING = 1.5 * 2**23  # a float32 whose last bit is worth 1: adding it rounds to even
+ROUNDING = 1.5 * 2**23  # a float32 whose last bit is worth 1: adding it rounds to even
 
 
 class _Scale(NamedTuple):
@@ -114,9 +114,9 @@ class Requantizer:
             ir.ptx("cvt.rn.f32.s32 $0, $1;", 32, constant(int(bound)) - zero_point)
             for bound in (limits.min, limits.max)
         )
-        shift = ir.ptx(f"div.rn.f32 $0, $1, {_literal(-_SPAN)};", 32, low)
+        shift = ir.ptx(f"div.rn.f32 $0, $1, {literal(-_SPAN)};", 32, low)
         lowest = 0 if arithmetic == "float32" else int(limits.min) & 0xFF
-        rounding = constant(_bits(_ROUNDING) + lowest)
+        rounding = constant(float_bits(ROUNDING) + lowest)
         return cls(arithmetic, low, high, shift, rounding, zero_point)
 
     def quantize(
@@ -137,7 +137,7 @@ class Requantizer:
 
             def resolve_next(state: _TieState) -> _TieState:
                 i = state.near_ties.trailing_zeros()
-                exact = _round_near_tie(_pick(sums, i), _pick(multipliers, i), scales_of(i))
+                exact = _round_near_tie(pick(sums, i), pick(multipliers, i), scales_of(i))
                 outputs = [select(i == j, exact, each) for j, each in enumerate(state.outputs)]
                 return _TieState(state.near_ties & (state.near_ties - 1), outputs)
 
@@ -157,7 +157,7 @@ class Requantizer:
 
     def _estimate(self, accumulator: Value, multiplier: Value) -> list[Value]:
         """The output in the lowest byte, and the estimate's distance from an integer."""
-        span = _literal(_SPAN)
+        span = literal(_SPAN)
         text = (
             "{ .reg .b32 y, r; cvt.rn.f32.s32 y, $2; fma.rn.sat.f32 y, y, $3, $4; "
             f"fma.rn.f32 r, y, {span}, $5; mov.b32 $0, r; sub.rn.f32 r, $5, r; "
@@ -173,7 +173,7 @@ def _round_near_tie(accumulator: Value, multiplier: Value, scales: Scales) -> Va
     magnitude = select(negative, constant(0) - accumulator, accumulator)
     text = (
         "{ .reg .b32 v; cvt.rn.f32.s32 v, $1; mul.rn.f32 v, v, $2; abs.f32 v, v; "
-        f"mul.rn.f32 v, v, {_literal(_SPAN)}; cvt.rzi.u32.f32 $0, v; }}"
+        f"mul.rn.f32 v, v, {literal(_SPAN)}; cvt.rzi.u32.f32 $0, v; }}"
     )
     below = ir.ptx(text, 32, accumulator, multiplier)
     doubled, product = magnitude.extend() << 1, x.mantissa.extend() * w.mantissa.extend()
@@ -205,7 +205,7 @@ def _is_near_tie(error: Value) -> Value:
     return ir.ptx(text, 32, error) != 0
 
 
-def _pick(values: Sequence[Value], index: Value) -> Value:
+def pick(values: Sequence[Value], index: Value) -> Value:
     """Selects one of several by an index."""
     found = values[0]
     for i, value in enumerate(values[1:], 1):

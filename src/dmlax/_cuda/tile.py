@@ -19,6 +19,7 @@ class GemmProblem:
     depth: int  # in bytes, of whole chunks
     groups: int = 1
     unsigned: bool = False  # left is uint8, else int8; right is int8
+    adds: bool = False  # an addend to the outputs
     sums_rows: bool = False  # the sums of left's rows, which zero points of right are multiplied by
 
 
@@ -122,6 +123,10 @@ def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
     """The fastest on an H200: long sums want tiles that share, short ones many outputs."""
     depth = next(size for size in (128, 64, 32) if size <= max(problem.depth, 32))
     columns = next((count for count in (16, 32, 64) if problem.columns <= count), 128)
+    if problem.adds and columns >= 64:  # blocks of few threads, which take many registers
+        if columns == 128 and depth == 128:
+            return Tile(1, 1, 128, 128, 2, 3)
+        return Tile(1, 2, 64, min(depth, 64), 3, 3)
     if columns == 128 and depth == 128:
         tile = Tile(2, 1, 128, depth, 3, 2)
         tiles = count_tiles(problem, tile)

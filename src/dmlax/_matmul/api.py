@@ -13,6 +13,7 @@ from dmlax._core.keywords import name_right_keywords
 from dmlax._core.prepared_weights import Prepared
 from dmlax._matmul import reference, xla
 from dmlax._matmul.cpu import lowering as native_cpu
+from dmlax._matmul.cuda import lowering as mosaic_gpu
 from dmlax._matmul.plan import (
     FIELDS,
     MatrixShape,
@@ -32,6 +33,7 @@ _TO_FLOAT = Rules("matrix_multiply_integer_to_float")
 _DEAD_COLUMN = "a dead column has scale 1 and zeros"
 _LOWERINGS = (
     dispatch.Lowering("native_cpu", native_cpu.run, native_cpu.why_not, ("cpu",)),
+    dispatch.Lowering("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, ("cuda",)),
     dispatch.Lowering("xla", xla.run),
     dispatch.Lowering("reference", reference.run),
 )
@@ -70,7 +72,8 @@ def matrix_multiply_integer(
       a_zero_point: of the dtype of `a`, one value, or one per row: (..., M, 1); default 0.
       b_zero_point: of the dtype of `b`, one value, or one per column: (N,) or (..., 1, N);
         default 0.
-      implementation: "auto", or exactly one of "native_cpu", "xla", "reference".
+      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla",
+        "reference".
 
     Returns:
       int32, (..., M, N), without M where `a` is a vector and without N where `b` is one.
@@ -86,8 +89,9 @@ def matrix_multiply_integer(
       batch axes, and batch axes that broadcast.
 
     Lowering:
-      cpu: native_cpu, or xla in an export, over several devices, or where no kernel is available.
-      cuda and tpu: xla. reference runs where named.
+      cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
+      in an export, over several devices, or where no kernel is available. tpu: xla. reference runs
+      where named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp
@@ -138,7 +142,8 @@ def quantized_linear_matrix_multiply(
       output_dtype: int8 or uint8; default that of an `output_zero_point` array, else that of `a`.
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's CPU kernels:
         `rint(float32(sum + bias) * ((a_scale * b_scale) / output_scale))`.
-      implementation: "auto", or exactly one of "native_cpu", "xla", "reference".
+      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla",
+        "reference".
 
     Returns:
       int8 or uint8, (..., M, N), without M where `a` is a vector and without N where `b` is one.
@@ -157,8 +162,9 @@ def quantized_linear_matrix_multiply(
       infinite give unspecified elements.
 
     Lowering:
-      cpu: native_cpu, or xla in an export, over several devices, or where no kernel is available.
-      cuda and tpu: xla. reference runs where named.
+      cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
+      in an export, over several devices, or where no kernel is available. tpu: xla. reference runs
+      where named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp
@@ -219,7 +225,8 @@ def matrix_multiply_integer_to_float(
       output_dtype: float32 or float16.
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's CPU kernels:
         `float32(sum) * (a_scale * b_scale)`, then `+ bias`, each rounded.
-      implementation: "auto", or exactly one of "native_cpu", "xla", "reference".
+      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla",
+        "reference".
 
     Returns:
       float32 or float16, (..., M, N), without M where `a` is a vector and without N where `b` is
@@ -240,8 +247,9 @@ def matrix_multiply_integer_to_float(
       unspecified elements.
 
     Lowering:
-      cpu: native_cpu, or xla in an export, over several devices, or where no kernel is available.
-      cuda and tpu: xla. reference runs where named.
+      cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
+      in an export, over several devices, or where no kernel is available. tpu: xla. reference runs
+      where named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp

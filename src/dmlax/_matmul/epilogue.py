@@ -44,3 +44,15 @@ def as_int32(parameter: Array | None, rank: int) -> Array:
         return jnp.zeros((), jnp.int32)
     expanded: Array = expand_rank(as_parameter(parameter), rank).astype(jnp.int32)
     return expanded
+
+
+def has_column_epilogue(plan: ProductPlan) -> bool:
+    """True if scales and the output's zero point are one value or one per column, as the bias."""
+    given = plan.operands
+    single = (given.a_scale, given.output_scale, given.output_zero_point)
+    per_column = (given.b_scale, given.bias)
+    vector = len(plan.matrix.matrix.shape) == 1
+    return all(aval is None or aval.size == 1 for aval in single) and all(
+        aval is None or aval.size == 1 or (not vector and aval.size == aval.shape[-1])
+        for aval in per_column
+    )

@@ -11,13 +11,14 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._convolution.cuda.operands import Parameters, launch
+from dmlax._convolution.cuda.operands import launch, parameter_types
 from dmlax._convolution.cuda.problem import ConvProblem
 from dmlax._convolution.plan import Convolution
 from dmlax._cuda import ir
 from dmlax._cuda.column_table import Column, ColumnTable
 from dmlax._cuda.ir import Pointer, Value, constant
 from dmlax._cuda.launch import ThreadBlock
+from dmlax._cuda.parameters import Parameters
 from dmlax._cuda.requantize import Scales
 
 _QUAD = 4  # channels of a thread, and taps that are multiplied at once
@@ -90,7 +91,7 @@ def convolve(
     return launch(
         "dmlax_depthwise_convolution",
         body,
-        *(problem, operands, sums),
+        *(problem, operands, sums, None),
         channels=problem.pixel_bytes,
         blocks=schedule.rows * schedule.columns,
         warpgroups=tile.warpgroups,
@@ -132,7 +133,7 @@ class _Block:
         self.first_quad = (ir.block() - row * schedule.columns) * self.tile.quads
         self.column = ir.thread() & (self.tile.quads - 1)
         self.first_pixel = row * self.tile.pixels + ir.thread() // self.tile.quads
-        self.parameters = Parameters(self.problem, memory)
+        self.parameters = Parameters(parameter_types(self.problem), memory)
         self.requantizer = self.parameters.requantizer()
 
     def run(self) -> None:
@@ -209,7 +210,7 @@ class _Block:
         offset = (corner[0] * width + corner[1]) * size + quad * _QUAD
         start = image.extend() * (height * width * size) + offset.extend_signed()
         address = self.memory["input"].address(start)
-        zero_points = self.parameters.input_zero_points()
+        zero_points = self.parameters.left_zero_points()
         inside = [
             [
                 corner[axis] + tap * problem.dilations[axis] < problem.input[axis]

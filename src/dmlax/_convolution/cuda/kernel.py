@@ -4,15 +4,19 @@ The rows are the output pixels of all images one after another, the columns outp
 window is gathered as it is copied to shared memory.
 """
 
+import functools
+
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._convolution.cuda.operands import Parameters, WindowLoader, launch, scratch_words
-from dmlax._convolution.cuda.problem import ConvProblem
+from dmlax._convolution.cuda.operands import WindowLoader, launch, parameter_types, scratch_words
+from dmlax._convolution.cuda.problem import Addend, ConvProblem
 from dmlax._convolution.plan import Convolution
-from dmlax._cuda import gemm
+from dmlax._cuda import epilogue, gemm
 from dmlax._cuda.epilogue import Output
 from dmlax._cuda.ir import Pointer
+from dmlax._cuda.parameters import Parameters
+from dmlax._cuda.quantized_sum import Adder
 from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile
 
 
@@ -24,12 +28,17 @@ def product_of(problem: ConvProblem) -> GemmProblem:
         depth=problem.depth,
         groups=problem.groups,
         unsigned=problem.plan.input.dtype == jnp.uint8,
+        adds=problem.sum is not None,
         sums_rows=problem.sums_windows,
     )
 
 
 def convolve(
-    problem: ConvProblem, multiprocessors: int, operands: Convolution, sums: Array
+    problem: ConvProblem,
+    multiprocessors: int,
+    operands: Convolution,
+    sums: Array,
+    addend: Addend | None,
 ) -> Array:
     """(pixels, groups * stored channels), of (N, H, W, groups * channels) and (K, depth)."""
     product = product_of(problem)
@@ -37,8 +46,13 @@ def convolve(
 
     def body(output: Pointer, shared: Pointer, **memory: Pointer) -> None:
         block = gemm.Block(schedule, shared)
-        parameters = Parameters(problem, memory)
-        dtype = problem.plan.options.output_dtype
+        parameters = Parameters(parameter_types(problem), memory)
+        added = None
+        if types := problem.sum:
+            options = problem.plan.options
+            adder = Adder(options.arithmetic, types.in_order(options.output_dtype), block.constants)
+            terms = functools.partial(parameters.sum_terms, types)
+            added = epilogue.Addend(memory["addend"], types, adder, terms)
         gemm.run(
             block,
             lambda copies: WindowLoader(problem, block, copies, memory, parameters),
@@ -46,19 +60,22 @@ def convolve(
             Output(
                 output,
                 problem.stored_channels,
-                dtype.itemsize,
+                problem.groups * problem.stored_channels,
+                problem.stored_channels,
+                problem.plan.options.output_dtype.itemsize,
                 parameters.requantizer(),
                 parameters.column,
+                added,
             ),
         )
 
     return launch(
         "dmlax_convolution",
         body,
-        *(problem, operands, sums),
+        *(problem, operands, sums, addend),
         channels=problem.groups * problem.stored_channels,
         blocks=schedule.blocks,
         warpgroups=schedule.tile.warpgroups,
-        shared_words=gemm.shared_bytes(schedule.tile) // 4,
+        shared_words=gemm.shared_bytes(schedule.tile, Adder.BYTES if problem.sum else 0) // 4,
         scratch_words=scratch_words(problem, schedule),
     )

@@ -1,23 +1,27 @@
 """Operands of the Hopper kernels of convolutions: windows of the input, channels' constants."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
-from dmlax._convolution.cuda.problem import ConvProblem
+from dmlax._convolution.cuda.problem import Addend, ConvProblem
 from dmlax._convolution.plan import Convolution
-from dmlax._core.byte_packing import rebase_of
 from dmlax._cuda import cp_async, gemm, ir
 from dmlax._cuda import launch as cuda_launch
 from dmlax._cuda.capability import CHUNK
-from dmlax._cuda.column_table import Column
 from dmlax._cuda.ir import Pointer, Value, constant, select
-from dmlax._cuda.requantize import Requantizer, Scales, compute_multiplier
+from dmlax._cuda.parameters import Parameters, ParameterTypes
 from dmlax._cuda.tile import Schedule, Tile
+
+_SIDES = {  # of a matrix product, by the names of a convolution
+    "input_zero_point": "left_zero_point",
+    "filter_zero_point": "right_zero_point",
+    "input_scale": "left_scale",
+    "filter_scale": "right_scale",
+}
 
 
 def launch(
@@ -26,6 +30,7 @@ def launch(
     problem: ConvProblem,
     operands: Convolution,
     sums: Array,
+    addend: Addend | None,
     *,
     channels: int,
     blocks: int,
@@ -37,15 +42,18 @@ def launch(
 
     Its `scratch` is global memory that no other operand uses.
     """
-    arrays = operands._asdict() | {"sums": sums}
+    arrays = _by_side(operands) | {"sums": sums}
     dtype = problem.plan.options.output_dtype
+    if addend is not None and problem.sum is not None:
+        arrays |= {name: x for name, x in addend._asdict().items() if x is not None}
+        dtype = problem.sum.sum
     outputs = {"output": jax.ShapeDtypeStruct((problem.output_pixels, channels), dtype)}
     if scratch_words:
         outputs["scratch"] = jax.ShapeDtypeStruct((scratch_words,), jnp.uint32)
     output, *_ = cuda_launch.launch(
         name,
         body,
-        {name: value.reshape(-1) for name, value in arrays.items() if value is not None},
+        {name: value.reshape(-1) for name, value in arrays.items()},
         outputs,
         blocks=blocks,
         warpgroups=warpgroups,
@@ -54,58 +62,31 @@ def launch(
     return output
 
 
-class Parameters:
-    """Zero points, scales and bias in global memory; absent ones have no pointer."""
+def parameter_types(problem: ConvProblem) -> ParameterTypes:
+    """The types of a convolution's parameters."""
+    plan, options = problem.plan, problem.plan.options
+    avals = _by_side(plan.operands)
+    return ParameterTypes(
+        plan.input.dtype,
+        plan.filter.filter.dtype,
+        options.output_dtype,
+        options.arithmetic if plan.quantized else None,
+        frozenset(
+            name
+            for name in ("right_zero_point", "right_scale")
+            if avals.get(name) is not None and avals[name].size > 1
+        ),
+        rebases_output=problem.sum is not None,
+    )
 
-    def __init__(self, problem: ConvProblem, memory: dict[str, Pointer]) -> None:
-        self._plan, self._memory = problem.plan, memory
-        dtype = problem.plan.options.output_dtype
-        self.input_zero_point = self._zero_point("input_zero_point", problem.plan.input.dtype)
-        self._output_zero_point = self._zero_point("output_zero_point", dtype)
 
-    def input_zero_points(self) -> Value:
-        """A word of four input zero points."""
-        return (self.input_zero_point & 0xFF) * 0x01010101
-
-    def requantizer(self) -> Requantizer | None:
-        """The requantizer of all channels; None for int32 outputs."""
-        options = self._plan.options
-        if not self._plan.quantized:
-            return None
-        return Requantizer.of(options.output_dtype, options.arithmetic, self._output_zero_point)
-
-    def column(self, channel: Value, summed: int) -> Column:
-        """An output channel's constants; `summed` bytes are in each window's sum."""
-        plan = self._plan
-        zero_point = self._zero_point("filter_zero_point", plan.filter.filter.dtype, channel)
-        zero_point = zero_point - rebase_of(plan.filter.filter.dtype)
-        zeros = zero_point * summed - self._memory["sums"].load(channel.extend() * 4)
-        offset = self.input_zero_point * zeros
-        if plan.operands.bias is not None:
-            offset = offset + self._memory["bias"].load(channel.extend() * 4)
-        if not plan.quantized:
-            return Column(offset, zero_point, *[constant(0)] * 5)
-        scales = Scales(
-            self._memory["input_scale"].load(0),
-            self._memory["filter_scale"].load(self._index("filter_scale", channel) * 4),
-            self._memory["output_scale"].load(0),
-            self._output_zero_point,
-        )
-        multiplier = compute_multiplier(scales, plan.options.arithmetic)
-        return Column(offset, zero_point, multiplier, *scales)
-
-    def _zero_point(self, name: str, dtype: np.dtype, channel: Value | None = None) -> Value:
-        """Loads a zero point as int32; 0 where it is absent."""
-        if name not in self._memory:
-            return constant(0)
-        value = self._memory[name].load(self._index(name, channel), 8)
-        return value if dtype == jnp.uint8 else (value ^ 128) - 128
-
-    def _index(self, name: str, channel: Value | None) -> Value:
-        """The index of a channel's value, of one value or of one a channel."""
-        if channel is None or getattr(self._plan.operands, name).size == 1:
-            return constant(0, 64)
-        return channel.extend()
+def _by_side(operands: Convolution) -> dict[str, Any]:
+    """The operands that are not None, as a matrix product names them: left is the input."""
+    return {
+        _SIDES.get(name, name): value
+        for name, value in operands._asdict().items()
+        if value is not None
+    }
 
 
 class Window(NamedTuple):
@@ -130,7 +111,7 @@ class WindowLoader:
         self.copies, self.input = copies, memory["input"]
         self.zero_points = None
         if _needs_zero_points(problem, block.tile):
-            word = parameters.input_zero_points()
+            word = parameters.left_zero_points()
             self.zero_points = self._write_zero_points(memory["scratch"], word)
 
     def _write_zero_points(self, scratch: Pointer, word: Value) -> Value:

@@ -2,13 +2,14 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
 from dmlax._convolution.plan import ConvolutionPlan
 from dmlax._core.byte_packing import round_up_to_word
 from dmlax._cuda.capability import CHUNK
+from dmlax._cuda.sum_types import SumTypes
 
 _PADDED_OUTPUTS = 32  # so many output channels are padded to whole words, which store faster
 
@@ -16,6 +17,16 @@ _PADDED_OUTPUTS = 32  # so many output channels are padded to whole words, which
 def _two_axes(values: Any, height: Any = 1) -> Any:
     """Values for a height and a width; a convolution of one axis has a width alone."""
     return tuple(values) if len(values) == 2 else (height, *values)
+
+
+class Addend(NamedTuple):
+    """The operands of a sum with a convolution's result; absent ones are None."""
+
+    addend: Any
+    addend_scale: Any
+    addend_zero_point: Any
+    sum_scale: Any
+    sum_zero_point: Any
 
 
 @dataclass(frozen=True)
@@ -32,9 +43,10 @@ class ConvProblem:
     padding: tuple[tuple[int, int], tuple[int, int]]
     groups: int
     channels: int  # of a group, a multiple of 4
+    sum: SumTypes | None  # of the result and an addend
 
     @classmethod
-    def of(cls, plan: ConvolutionPlan) -> "ConvProblem":
+    def of(cls, plan: ConvolutionPlan, sum: SumTypes | None = None) -> "ConvProblem":
         """The problem of a plan; one spatial axis is a width, of height 1."""
         options = plan.options
         sizes = [plan.input.shape[axis] for axis in options.input_layout[2:]]
@@ -49,6 +61,7 @@ class ConvProblem:
             padding=_two_axes(options.padding, (0, 0)),
             groups=plan.filter.group_count,
             channels=round_up_to_word(plan.filter.channels),
+            sum=sum,
         )
 
     @property

@@ -9,7 +9,7 @@ from jax import Array
 
 from dmlax._core.prepared_weights import Prepared
 from dmlax._cpu import library
-from dmlax._matmul.epilogue import epilogue
+from dmlax._matmul.epilogue import epilogue, has_column_epilogue
 from dmlax._matmul.plan import Product, ProductPlan
 
 _TARGET = "dmlax_matrix_multiply"
@@ -18,7 +18,7 @@ _MOST_SIZE = 2**31  # of an axis
 
 def run(plan: ProductPlan, operands: Product) -> Array:
     """One call, which requantizes where each row does alike; `vmap` puts its axes before."""
-    if plan.quantized and _has_fused_parameters(plan):
+    if plan.quantized and has_column_epilogue(plan):
         return _multiply(plan, operands, plan.output.dtype).reshape(plan.output.shape)
     sums = _multiply(plan, operands, np.dtype(np.int32))
     return epilogue(plan, operands)(sums).reshape(plan.output.shape)
@@ -35,18 +35,6 @@ def why_not(plan: ProductPlan | None, platform: str) -> str | None:
     if max(plan.input.shape + plan.matrix.matrix.shape, default=0) >= _MOST_SIZE:
         return f"a size is {_MOST_SIZE:,} or more"
     return None
-
-
-def _has_fused_parameters(plan: ProductPlan) -> bool:
-    """True if scales and the output's zero point are one value or one per column, as the bias."""
-    given = plan.operands
-    single = (given.a_scale, given.output_scale, given.output_zero_point)
-    per_column = (given.b_scale, given.bias)
-    vector = len(plan.matrix.matrix.shape) == 1
-    return all(aval is None or aval.size == 1 for aval in single) and all(
-        aval is None or aval.size == 1 or (not vector and aval.size == aval.shape[-1])
-        for aval in per_column
-    )
 
 
 def _multiply(plan: ProductPlan, operands: Product, dtype: np.dtype) -> Array:

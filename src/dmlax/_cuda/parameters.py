@@ -1,0 +1,98 @@
+"""Parameters of a matrix product in global memory, and the constants that columns get of them."""
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+
+from dmlax._core.byte_packing import rebase_of
+from dmlax._core.requantize import Arithmetic
+from dmlax._cuda.column_table import Column
+from dmlax._cuda.ir import Pointer, Value, constant
+from dmlax._cuda.quantized_sum import Term, lowest_of
+from dmlax._cuda.requantize import Requantizer, Scales, compute_multiplier
+from dmlax._cuda.sum_types import SumTypes
+
+
+@dataclass(frozen=True)
+class ParameterTypes:
+    """All that is static of the parameters."""
+
+    left: np.dtype
+    right: np.dtype  # before it was re-based to int8
+    output: np.dtype
+    arithmetic: Arithmetic | None  # of a quantized output; None: int32 sums
+    per_column: frozenset[str]  # the names of those of one value a column; others have one value
+    rebases_output: bool = False  # to uint8, as a sum takes it
+
+
+class Parameters:
+    """Zero points, scales, bias and the sums of right's rows; absent ones have no pointer.
+
+    Their names are left_zero_point, right_zero_point, bias, left_scale, right_scale, output_scale,
+    output_zero_point and sums.
+    """
+
+    def __init__(self, types: ParameterTypes, memory: dict[str, Pointer]) -> None:
+        self._types, self._memory = types, memory
+        self.left_zero_point = self._zero_point("left_zero_point", types.left)
+        self._output_zero_point = self._zero_point("output_zero_point", types.output)
+        if types.rebases_output:
+            self._output_zero_point = self._output_zero_point - lowest_of(types.output)
+
+    def left_zero_points(self) -> Value:
+        """A word of four zero points of left."""
+        return (self.left_zero_point & 0xFF) * 0x01010101
+
+    def requantizer(self) -> Requantizer | None:
+        """The requantizer of all columns; None for int32 outputs."""
+        types = self._types
+        if types.arithmetic is None:
+            return None
+        dtype = np.dtype(np.uint8) if types.rebases_output else types.output
+        return Requantizer.of(dtype, types.arithmetic, self._output_zero_point)
+
+    def column(self, column: Value, summed: int) -> Column:
+        """A column's constants; `summed` bytes are in the sum of each of left's rows."""
+        types = self._types
+        zero_point = self._zero_point("right_zero_point", types.right, column)
+        zero_point = zero_point - rebase_of(types.right)
+        zeros = zero_point * summed - self._memory["sums"].load(column.extend() * 4)
+        offset = self.left_zero_point * zeros
+        if "bias" in self._memory:
+            offset = offset + self._memory["bias"].load(column.extend() * 4)
+        if types.arithmetic is None:
+            return Column(offset, zero_point, *[constant(0)] * 5)
+        left, right, output = (
+            self._memory[name].load(self._index(name, column) * 4)
+            for name in ("left_scale", "right_scale", "output_scale")
+        )
+        scales = Scales(left, right, output, self._output_zero_point)
+        return Column(offset, zero_point, compute_multiplier(scales, types.arithmetic), *scales)
+
+    def sum_terms(self, types: SumTypes) -> tuple[Term, Term, Term]:
+        """The two terms of a sum, outputs and an addend, and the sum itself."""
+        output, addend, total = (
+            self._term("output", self._types.output),
+            self._term("addend", types.addend),
+            self._term("sum", types.sum),
+        )
+        return (addend, output, total) if types.addend_first else (output, addend, total)
+
+    def _term(self, name: str, dtype: np.dtype) -> Term:
+        lowest = lowest_of(dtype)
+        zero_point = self._zero_point(f"{name}_zero_point", dtype) - lowest
+        return Term(self._memory[f"{name}_scale"].load(0), zero_point)
+
+    def _zero_point(self, name: str, dtype: np.dtype, column: Value | None = None) -> Value:
+        """Loads a zero point as int32; 0 where it is absent."""
+        if name not in self._memory:
+            return constant(0)
+        value = self._memory[name].load(self._index(name, column), 8)
+        return value if dtype == jnp.uint8 else (value ^ 128) - 128
+
+    def _index(self, name: str, column: Value | None) -> Value:
+        """The index of a column's value."""
+        if column is None or name not in self._types.per_column:
+            return constant(0, 64)
+        return column.extend()

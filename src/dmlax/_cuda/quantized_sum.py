@@ -1,0 +1,267 @@
+"""The sum of two quantized bytes in the threads of a CUDA kernel: `_core/quantized_sum.py`'s bits.
+
+An estimate in fixed point is rounded, unless it is a near tie. There the terms, which are exact in
+float64, are compared with the tie by an expansion: floats whose sum is exact. Bytes are unsigned:
+int8 is re-based by 128, with its zero point. The constants are in shared memory: a thread's
+registers hold accumulators.
+"""
+
+import operator
+from collections.abc import Sequence
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+
+from dmlax._core.requantize import Arithmetic
+from dmlax._cuda import ir
+from dmlax._cuda.ir import Value, constant, select
+from dmlax._cuda.requantize import ROUNDING, float_bits, literal, pick
+
+_BYTE = 2.0**23  # a float32 whose lowest byte is an integer from 0 on
+# An estimate in fixed point is off by less than half a unit for each of 510 steps of the terms.
+# _OFFSET is added to it, so that near ties are those whose fraction is less than twice that.
+_OFFSET = 256
+_LEAST_FRACTION = 10  # bits; ratios that leave fewer make every sum a near tie
+_BOUND = literal(2.0**30)
+_INT32_END = literal(2.0**31)
+_FAR = "0d4090000000000000"  # 2**10: beyond it every sum saturates
+
+
+def lowest_of(dtype: np.dtype) -> int:
+    """The value that is 0 as an unsigned byte."""
+    return int(np.iinfo(dtype).min)
+
+
+class Term(NamedTuple):
+    """A quantized tensor's parameters."""
+
+    scale: Value  # bits of a float32
+    zero_point: Value  # of unsigned bytes
+
+
+class Byte(NamedTuple):
+    """A byte of a word, counted from the lowest."""
+
+    word: Value
+    place: int
+
+
+class _Exact(NamedTuple):
+    """Words in shared memory: what every sum reads, then what near ties read."""
+
+    a_ratio: Value  # in fixed point, the scales over the sum's
+    b_ratio: Value
+    fixed_low: Value  # of 64 bits: what the zero points add, a half and _OFFSET
+    fixed_high: Value
+    fraction: Value  # bits
+    most: Value  # the largest fraction of a near tie, in the highest bits
+    a_zero: Value
+    b_zero: Value
+    a_scale: Value
+    b_scale: Value
+    scale: Value
+    zero_point: Value
+
+
+class _Float32(NamedTuple):
+    """Words in shared memory, of ONNX Runtime's arithmetic; all are float32."""
+
+    a_ratio: Value  # the scales over the sum's
+    b_ratio: Value
+    fixed: Value  # what the zero points add
+    bound: Value  # of all magnitudes
+
+
+class Adder:
+    """clamp(round((a + b) / scale) + zero point), of terms `(value - zero point) * scale`."""
+
+    BYTES = 4 * len(_Exact._fields)  # of shared memory
+
+    def __init__(
+        self, arithmetic: Arithmetic, dtypes: tuple[np.dtype, np.dtype, np.dtype], address: Value
+    ) -> None:
+        """Takes the dtypes of `a`, of `b` and of the sum, and where the constants are.
+
+        In "float32" the order of `a` and `b` counts.
+        """
+        self._arithmetic, self._address = arithmetic, address
+        self._lowest = [lowest_of(dtype) for dtype in dtypes]
+
+    def write(self, a: Term, b: Term, total: Term) -> None:
+        """Writes the constants, by one thread; a barrier must follow."""
+        exact = self._arithmetic == "exact"
+        with ir.when(ir.thread() == 0):
+            found = _make_exact(a, b, total) if exact else self._float32(a, b, total)
+            for i, word in enumerate(found):
+                ir.store_shared(self._address + 4 * i, word)
+
+    def _float32(self, a: Term, b: Term, total: Term) -> _Float32:
+        a_ratio, b_ratio = (
+            ir.ptx("div.rn.f32 $0, $1, $2;", 32, term.scale, total.scale) for term in (a, b)
+        )
+        text = (
+            "{ .reg .b32 x, y; mul.rn.f32 y, $2, $4; fma.rn.f32 x, $1, $3, y; "
+            "sub.rn.f32 $0, $5, x; }"
+        )
+        terms = zip((a, b, total), self._lowest, strict=True)
+        zeros = (_to_float(term.zero_point + lowest) for term, lowest in terms)
+        fixed = ir.ptx(text, 32, a_ratio, b_ratio, *zeros)
+        text = (
+            "{ .reg .b32 x, y; abs.f32 x, $1; abs.f32 y, $2; add.rn.f32 x, x, y; "
+            f"abs.f32 y, $3; fma.rn.f32 $0, x, {literal(256)}, y; }}"
+        )
+        return _Float32(a_ratio, b_ratio, fixed, ir.ptx(text, 32, a_ratio, b_ratio, fixed))
+
+    def add(self, a: Sequence[Byte], b: Sequence[Byte]) -> list[Value]:
+        """Words whose lowest byte is the sum, of two terms' bytes."""
+        if self._arithmetic == "float32":
+            return self._add_float32(a, b)
+        words = [ir.load_shared(self._address + 4 * first, 4) for first in (0, 4)]
+        a_ratio, b_ratio, *fixed, fraction, most, a_zero, b_zero = (*words[0], *words[1])
+        left, right = ([_widen(byte) for byte in term] for term in (a, b))
+        constants = a_ratio, b_ratio, *fixed, fraction
+        pairs = zip(left, right, strict=True)
+        estimates = [ir.ptx_values(_ESTIMATE, [32, 32], [x, y, *constants]) for x, y in pairs]
+        rounded, fractions = [value for value, _ in estimates], [rest for _, rest in estimates]
+
+        def resolve_ties() -> list[Value]:
+            *scales, zero_point = ir.load_shared(self._address + 32, 4)
+            masks = [(rest <= most).to_word() << i for i, rest in enumerate(fractions)]
+
+            def resolve_next(state: "_TieState") -> "_TieState":
+                i = state.near_ties.trailing_zeros()
+                terms = pick(left, i) - a_zero, pick(right, i) - b_zero
+                exact = ir.ptx(_ROUND, 32, *terms, *scales) + zero_point
+                exact = ir.ptx("{ .reg .s32 x; max.s32 x, $1, 0; min.s32 $0, x, 255; }", 32, exact)
+                sums = [select(i == j, exact, each) for j, each in enumerate(state.sums)]
+                return _TieState(state.near_ties & (state.near_ties - 1), sums)
+
+            start = _TieState(reduce(operator.or_, masks), rounded)
+            return ir.while_loop(start, lambda state: state.near_ties != 0, resolve_next).sums
+
+        near_tie = reduce(ir.minimum, fractions) <= most
+        sums = ir.cond(near_tie, resolve_ties, lambda: rounded, [32] * len(rounded))
+        lowest = self._lowest[2]
+        return [each + lowest for each in sums] if lowest else sums
+
+    def _add_float32(self, a: Sequence[Byte], b: Sequence[Byte]) -> list[Value]:
+        """ONNX Runtime's fused multiply-adds, the zero point before the rounding."""
+        found = _Float32(*ir.load_shared(self._address, 4))
+        left, right = (
+            [_byte_to_float(byte, lowest) for byte in term]
+            for term, lowest in zip((a, b), self._lowest[:2], strict=True)
+        )
+        low, high = literal(self._lowest[2]), literal(self._lowest[2] + 255)
+        text = "{ .reg .b32 y; fma.rn.f32 y, $2, $4, $5; fma.rn.f32 $0, $1, $3, y; }"
+        pairs = zip(left, right, strict=True)
+        sums = [ir.ptx(text, 32, x, y, *found[:3]) for x, y in pairs]
+        text = f"{{ .reg .pred p; setp.geu.f32 p, $1, {_BOUND}; selp.b32 $0, 1, 0, p; }}"
+        unbounded = ir.ptx(text, 32, found.bound) != 0
+        beyond = (
+            f"{{ .reg .pred p; setp.lt.f32 p, $1, {_INT32_END}; selp.b32 $0, $1, 0x{low[2:]}, p; }}"
+        )
+        sums = ir.cond(
+            unbounded,
+            lambda: [ir.ptx(beyond, 32, each) for each in sums],
+            lambda: sums,
+            [32] * len(sums),
+        )
+        text = (
+            f"{{ .reg .b32 y; max.f32 y, $1, {low}; min.f32 y, y, {high}; "
+            f"add.rn.f32 $0, y, {literal(ROUNDING)}; }}"
+        )
+        return [ir.ptx(text, 32, each) for each in sums]
+
+
+def _make_exact(a: Term, b: Term, total: Term) -> _Exact:
+    """Ratios have as many bits of fraction as leave both below 2**30."""
+    text = (
+        "{ .reg .f64 x, y, s; .reg .b32 e, f; .reg .pred p; "
+        "cvt.f64.f32 x, $1; cvt.f64.f32 y, $2; cvt.f64.f32 s, $3; div.rn.f64 x, x, s; "
+        "div.rn.f64 y, y, s; abs.f64 x, x; abs.f64 y, y; max.f64 x, x, y; "
+        "mov.b64 {f, e}, x; shr.u32 e, e, 20; sub.s32 $0, 1052, e; min.s32 $0, $0, 31; }"
+    )
+    fraction = ir.ptx(text, 32, a.scale, b.scale, total.scale)
+    few = fraction.less_signed(_LEAST_FRACTION)
+    fraction = select(few, constant(_LEAST_FRACTION), fraction)
+    text = (
+        "{ .reg .f64 x, s; .reg .b32 e, z; cvt.f64.f32 x, $1; cvt.f64.f32 s, $2; mov.b32 z, 0; "
+        "div.rn.f64 x, x, s; add.s32 e, $3, 1023; shl.b32 e, e, 20; mov.b64 s, {z, e}; "
+        "mul.rn.f64 x, x, s; cvt.rni.s32.f64 $0, x; }"
+    )
+    a_ratio, b_ratio = (ir.ptx(text, 32, term.scale, total.scale, fraction) for term in (a, b))
+    half = constant(1, 64) << (fraction - 1).extend()
+    fixed = (total.zero_point.extend() << fraction.extend()) + half + _OFFSET
+    for term, ratio in ((a, a_ratio), (b, b_ratio)):
+        fixed = fixed - term.zero_point.extend() * ratio.extend_signed()
+    most = select(few, constant(-1), (constant(2 * _OFFSET) << (constant(32) - fraction)) - 1)
+    words = fixed.to_word(), (fixed >> 32).to_word()
+    zeros = a.zero_point, b.zero_point
+    scales = a.scale, b.scale, total.scale, total.zero_point
+    return _Exact(a_ratio, b_ratio, *words, fraction, most, *zeros, *scales)
+
+
+class _TieState(NamedTuple):
+    """The loop over near ties."""
+
+    near_ties: Value  # bit i: sum i is one
+    sums: list[Value]
+
+
+def _to_float(value: Value) -> Value:
+    return ir.ptx("cvt.rn.f32.s32 $0, $1;", 32, value)
+
+
+def _widen(byte: Byte) -> Value:
+    """The byte as a word."""
+    return ir.ptx(f"prmt.b32 $0, $1, 0, 0x444{byte.place};", 32, byte.word)
+
+
+def _byte_to_float(byte: Byte, lowest: int) -> Value:
+    """The float32 of a value, of its unsigned byte."""
+    text = (
+        f"{{ .reg .b32 x; prmt.b32 x, $1, 0x{float_bits(_BYTE):08X}, 0x765{byte.place}; "
+        f"sub.rn.f32 $0, x, {literal(_BYTE - lowest)}; }}"
+    )
+    return ir.ptx(text, 32, byte.word)
+
+
+# Of two bytes: their sum, clamped, and its fraction in the highest bits. Arguments as in _Exact.
+_ESTIMATE = (
+    "{ .reg .b64 s; .reg .b32 low, high, shift; mov.b64 s, {$6, $7}; "
+    "mad.wide.s32 s, $2, $4, s; mad.wide.s32 s, $3, $5, s; mov.b64 {low, high}, s; "
+    "shf.r.wrap.b32 $0, low, high, $8; max.s32 $0, $0, 0; min.s32 $0, $0, 255; "
+    "sub.s32 shift, 32, $8; shl.b32 $1, low, shift; }"
+)
+
+
+def _two_sum(high: str, low: str, x: str, y: str) -> str:
+    """PTX that makes the float64 sum of two, and what it lost."""
+    return (
+        f"add.rn.f64 {high}, {x}, {y}; sub.rn.f64 t, {high}, {x}; sub.rn.f64 u, {high}, t; "
+        f"sub.rn.f64 u, {x}, u; sub.rn.f64 t, {y}, t; add.rn.f64 {low}, u, t; "
+    )
+
+
+# Both terms, and `middle`, the tie above the quotient rounded down, are exact in float64. The
+# difference is an expansion, whose sign is that of its largest part that is not 0.
+_ROUND = (
+    "{ .reg .f64 a, b, s, q, middle, t, u, s0, s1, d0, d1, d2; "
+    ".reg .s32 below, odd; .reg .pred p, up; "
+    "cvt.rn.f64.s32 a, $1; cvt.f64.f32 t, $3; mul.rn.f64 a, a, t; "
+    "cvt.rn.f64.s32 b, $2; cvt.f64.f32 t, $4; mul.rn.f64 b, b, t; cvt.f64.f32 s, $5; "
+    "add.rn.f64 q, a, b; div.rn.f64 q, q, s; "
+    f"min.f64 q, q, {_FAR}; max.f64 q, q, {_FAR.replace('0d4', '0dC')}; "
+    "cvt.rmi.s32.f64 below, q; cvt.rn.f64.s32 q, below; "
+    "add.rn.f64 q, q, 0d3FE0000000000000; mul.rn.f64 middle, q, s; neg.f64 middle, middle; "
+    + _two_sum("s1", "s0", "a", "b")
+    + _two_sum("q", "d0", "middle", "s0")
+    + _two_sum("d2", "d1", "q", "s1")
+    + "setp.eq.f64 p, d2, 0d0000000000000000; selp.f64 d2, d1, d2, p; "
+    "setp.eq.f64 p, d2, 0d0000000000000000; selp.f64 d2, d0, d2, p; "
+    "setp.lt.f64 p, s, 0d0000000000000000; neg.f64 q, d2; selp.f64 d2, q, d2, p; "
+    "setp.gt.f64 up, d2, 0d0000000000000000; and.b32 odd, below, 1; "
+    "setp.eq.f64 p, d2, 0d0000000000000000; selp.b32 odd, odd, 0, p; selp.b32 $0, 1, odd, up; "
+    "add.s32 $0, $0, below; }"
+)

@@ -1,0 +1,110 @@
+"""The matrix product kernel for Hopper GPUs: the engine's, its left rows side by side."""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from dmlax._cuda import cp_async, gemm, ir
+from dmlax._cuda.capability import CHUNK
+from dmlax._cuda.epilogue import Output
+from dmlax._cuda.ir import Pointer, Value, constant, select
+from dmlax._cuda.launch import launch
+from dmlax._cuda.parameters import Parameters, ParameterTypes
+from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile
+from dmlax._matmul.cuda.problem import PER_COLUMN, MatmulProblem, Matrices
+
+
+def product_of(problem: MatmulProblem, operands: Matrices) -> GemmProblem:
+    """The engine's problem."""
+    return GemmProblem(
+        rows=problem.rows,
+        columns=problem.columns,
+        depth=problem.depth,
+        groups=problem.groups,
+        unsigned=problem.left == jnp.uint8,
+        sums_rows=problem.sums_rows(operands),
+    )
+
+
+def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -> Array:
+    """(groups, rows, columns)."""
+    product = product_of(problem, operands)
+    schedule = Schedule.of(product, choose_tile(product, multiprocessors), multiprocessors)
+    types = parameter_types(problem, operands)
+
+    def body(output: Pointer, shared: Pointer, **memory: Pointer) -> None:
+        block = gemm.Block(schedule, shared)
+        parameters = Parameters(types, memory)
+        gemm.run(
+            block,
+            lambda copies: RowLoader(problem, block, copies, memory["left"]),
+            memory["right"],
+            Output(
+                output,
+                problem.columns,
+                row_distance=problem.columns,
+                group_distance=problem.rows * problem.columns,
+                itemsize=problem.output.itemsize,
+                requantizer=parameters.requantizer(),
+                column=lambda column, _: parameters.column(column, problem.summed),
+            ),
+        )
+
+    (output,) = launch(
+        "dmlax_matrix_multiply",
+        body,
+        {n: value.reshape(-1) for n, value in operands._asdict().items() if value is not None},
+        {
+            "output": jax.ShapeDtypeStruct(
+                (problem.groups * problem.rows, problem.columns), problem.output
+            )
+        },
+        blocks=schedule.blocks,
+        warpgroups=schedule.tile.warpgroups,
+        shared_words=gemm.shared_bytes(schedule.tile) // 4,
+    )
+    return output.reshape(problem.groups, problem.rows, problem.columns)
+
+
+def parameter_types(problem: MatmulProblem, operands: Matrices) -> ParameterTypes:
+    """The types of the parameters."""
+    given = {name: getattr(operands, name) for name in PER_COLUMN}
+    many = frozenset(name for name, x in given.items() if x is not None and x.size > 1)
+    return ParameterTypes(problem.left, problem.right, problem.output, problem.arithmetic, many)
+
+
+class RowLoader:
+    """The loader of left's rows, which are side by side; zeros follow a row."""
+
+    def __init__(
+        self,
+        problem: MatmulProblem,
+        block: gemm.Block,
+        copies: gemm.ThreadCopies,
+        matrix: Pointer,
+    ) -> None:
+        self.problem, self.tile, self.copies, self.matrix = problem, block.tile, copies, matrix
+        rows = problem.rows if problem.left_groups > 1 else 0
+        self.first = block.place.group.extend() * (rows * problem.depth)
+
+    def locate(self, row: Value) -> Value:
+        """The offset of a row; after the last come the first ones, as nothing reads a row twice."""
+        problem = self.problem
+        row = row - row // problem.rows * problem.rows
+        offset = self.first + row.extend() * problem.depth
+        return offset.to_word() if problem.left_bytes < 2**32 else offset
+
+    def copy(self, rows: Sequence[Value], chunk: gemm.Chunk) -> None:
+        """Begins to copy a chunk of each row."""
+        depth, wanted = chunk.depth, None
+        if self.problem.depth % self.tile.depth:
+            wanted = select(depth < self.problem.depth, constant(CHUNK), 0)
+            depth = ir.minimum(depth, self.problem.depth - CHUNK)
+        for i, offset in enumerate(rows):
+            row = i * self.copies.rows_at_once
+            # A tile may be the only one, and have fewer rows.
+            with self.copies.when_within(row, self.problem.rows):
+                source = self.matrix.address(offset.extend() + depth.extend())
+                cp_async.copy(chunk.to + row * self.tile.depth, source, CHUNK, wanted)

@@ -1,0 +1,202 @@
+"""Matrix products on Hopper GPUs, requantized in registers where each row does alike.
+
+The kernel is in `kernel`, which is imported only where it is lowered.
+"""
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.custom_batching
+import jax.numpy as jnp
+from jax import Array
+
+from dmlax._core.arguments import expand_rank
+from dmlax._core.byte_packing import pad_end, rebase_of
+from dmlax._cuda import capability
+from dmlax._matmul.cuda.problem import PER_COLUMN, MatmulProblem, Matrices
+from dmlax._matmul.epilogue import as_int32, epilogue, has_column_epilogue
+from dmlax._matmul.plan import Product, ProductPlan
+from dmlax._matmul.prepare import pack
+from dmlax._matmul.prepared_matrix import Prepared
+
+_SIZE_LIMIT = 2**31  # of rows, and of bytes of the right matrices
+
+
+def why_not(plan: ProductPlan | None, platform: str) -> str | None:
+    """The sentence that says why no kernel takes the plan, or None."""
+    if why := capability.why_not(platform):
+        return why
+    if plan is None:
+        return None
+    if not plan.is_static:
+        return f"it needs static shapes, and this is {plan}"
+    if plan.depth == 0 and plan.output.size > 0:
+        return "it sums no products"
+    problem = MatmulProblem.of(plan, None)
+    if max(problem.rows, problem.right_bytes) >= _SIZE_LIMIT:
+        return f"it has {_SIZE_LIMIT:,} rows or more, or the right matrix as many bytes"
+    return None
+
+
+def run(plan: ProductPlan, operands: Product) -> Array:
+    """Runs the kernel, and the epilogue apart where its parameters are not one a column."""
+    a = capability.refuse_elsewhere(_name(plan), operands.a, functools.partial(why_not, plan))
+    if plan.output.size == 0:
+        return jnp.zeros(plan.output.shape, plan.output.dtype)
+    operands = operands._replace(a=a)
+    b = _prepared(plan, operands)
+    zero_point = plan.operands.a_zero_point
+    zero_per_row = zero_point is not None and zero_point.size > 1
+    if has_column_epilogue(plan) and plan.quantized and not (zero_per_row or plan.operands.bias):
+        return _multiply(plan, operands, b, fused=True).reshape(plan.output.shape)
+    given = operands._replace(a_zero_point=None) if zero_per_row else operands
+    sums = _multiply(plan, given, b, fused=False)
+    if zero_per_row:
+        sums -= as_int32(operands.a_zero_point, sums.ndim) * _column_sums(plan, b)
+    return epilogue(plan, operands)(sums).reshape(plan.output.shape)
+
+
+def _name(plan: ProductPlan) -> str:
+    if plan.quantized:
+        return "quantized_linear_matrix_multiply"
+    return "matrix_multiply_integer_to_float" if plan.scaled else "matrix_multiply_integer"
+
+
+def _prepared(plan: ProductPlan, operands: Product) -> Prepared:
+    b = operands.b
+    return b if isinstance(b, Prepared) else pack(plan.matrix, b, operands.b_zero_point)
+
+
+def _column_sums(plan: ProductPlan, b: Prepared) -> Array:
+    """Sums of columns of the right matrix less its zero point, (..., 1, N)."""
+    rank = len(plan.batch) + 2
+    zero = as_int32(b.zero_point, rank) - rebase_of(plan.matrix.matrix.dtype)
+    sums: Array = expand_rank(b.sums[..., None, :], rank) - plan.depth * zero
+    return sums
+
+
+def _multiply(plan: ProductPlan, operands: Product, b: Prepared, *, fused: bool) -> Array:
+    """(..., M, N): quantized, or int32 sums."""
+    problem = MatmulProblem.of(plan, plan.arithmetic if fused else None)
+    batch = plan.batch if problem.groups > 1 else ()
+    per_column = functools.partial(_per_column, problem, batch)
+    matrices = Matrices(
+        _left(plan, problem, operands.a),
+        _right(problem, batch, b.packed),
+        _sums(problem, batch, b.sums),
+        right_zero_point=per_column(b.zero_point),
+        left_zero_point=_single(operands.a_zero_point),
+    )
+    if fused:
+        matrices = matrices._replace(
+            right_scale=per_column(operands.b_scale),
+            left_scale=_single(operands.a_scale),
+            output_scale=_single(operands.output_scale),
+            output_zero_point=_single(operands.output_zero_point),
+        )
+    output: Array = _with_batching(problem)(matrices)
+    return output.reshape(*plan.batch, plan.rows, plan.columns)
+
+
+def _left(plan: ProductPlan, problem: MatmulProblem, a: Array) -> Array:
+    """(left groups, rows, depth)."""
+    if problem.left_groups > 1:
+        a = jnp.broadcast_to(a, (*plan.batch, plan.rows, plan.depth))
+    a = a.reshape(problem.left_groups, problem.rows, problem.summed)
+    return pad_end(a, problem.depth - problem.summed)
+
+
+def _right(problem: MatmulProblem, batch: tuple[int, ...], packed: Array) -> Array:
+    """(groups, columns, depth)."""
+    sizes = problem.columns, problem.summed
+    packed = jnp.broadcast_to(packed, (*batch, *sizes)) if batch else packed
+    return pad_end(packed.reshape(problem.groups, *sizes), problem.depth - problem.summed)
+
+
+def _sums(problem: MatmulProblem, batch: tuple[int, ...], sums: Array) -> Array:
+    """(groups, columns)."""
+    sums = jnp.broadcast_to(sums, (*batch, problem.columns)) if batch else sums
+    return sums.reshape(problem.groups, problem.columns)
+
+
+def _per_column(
+    problem: MatmulProblem, batch: tuple[int, ...], parameter: Array | None
+) -> Array | None:
+    """One value, or (groups, columns)."""
+    if parameter is None or parameter.size == 1:
+        return _single(parameter)
+    parameter = parameter.reshape(parameter.shape[-1:]) if not batch else parameter
+    parameter = expand_rank(parameter, len(batch) + 2)
+    sizes = problem.groups, problem.columns
+    return jnp.broadcast_to(parameter, (*batch, 1, problem.columns)).reshape(sizes)
+
+
+def _single(parameter: Array | None) -> Array | None:
+    return None if parameter is None else parameter.reshape(1)
+
+
+def _with_batching(problem: MatmulProblem) -> Any:
+    """The product with a batching rule: one kernel unless a parameter of all columns is mapped."""
+
+    def multiply(operands: Matrices) -> Array:
+        from dmlax._matmul.cuda import kernel
+
+        return kernel.multiply(problem, capability.multiprocessors(), operands)
+
+    call = jax.custom_batching.custom_vmap(multiply)
+
+    @call.def_vmap
+    def batched(size: int, arguments: Any, operands: Matrices) -> tuple[Array, bool]:
+        (mapped,) = arguments
+        shape = size, problem.groups, problem.rows, problem.columns
+        if size == 0:
+            return jnp.zeros(shape, problem.output), True
+        larger = _merge(problem, size, mapped, operands)
+        if larger is None:
+            axes = jax.tree.map(lambda each: 0 if each else None, mapped)
+            return jax.vmap(jax.custom_batching.sequential_vmap(multiply), (axes,))(operands), True
+        return _with_batching(larger[0])(larger[1]).reshape(shape), True
+
+    return call
+
+
+def _merge(
+    problem: MatmulProblem, size: int, mapped: Matrices, operands: Matrices
+) -> tuple[MatmulProblem, Matrices] | None:
+    """A mapped product as one, or None: more rows where only left is mapped, else more groups."""
+    of_right = ("right", "sums", *PER_COLUMN)
+    others = [name for name in Matrices._fields if name not in ("left", *of_right)]
+    if any(getattr(mapped, name) for name in others):
+        return None
+    if problem.groups == 1 and not any(getattr(mapped, name) for name in of_right):
+        merged = replace(problem, rows=size * problem.rows)
+        left = operands.left.reshape(1, merged.rows, problem.depth)
+        return _if_small(merged, operands._replace(left=left))
+    groups = size * problem.groups
+
+    def merge(name: str, *sizes: int) -> Array:
+        """(groups, ...) of an operand that may be mapped, of one or of each of its groups."""
+        value = getattr(operands, name)
+        first = size if getattr(mapped, name) else 1
+        last = value.shape[-1]  # 1 of a parameter of one value
+        value = value.reshape(first, -1, *sizes[:-1], last)
+        return jnp.broadcast_to(value, (size, problem.groups, *sizes)).reshape(groups, *sizes)
+
+    found = {
+        "left": merge("left", problem.rows, problem.depth),
+        "right": merge("right", problem.columns, problem.depth),
+        "sums": merge("sums", problem.columns),
+    }
+    for name in PER_COLUMN:
+        value = getattr(operands, name)
+        if value is not None and (value.size > 1 or getattr(mapped, name)):
+            found[name] = merge(name, problem.columns)
+    merged = replace(problem, groups=groups, left_groups=groups)
+    return _if_small(merged, operands._replace(**found))
+
+
+def _if_small(problem: MatmulProblem, operands: Matrices) -> tuple[MatmulProblem, Matrices] | None:
+    large = max(problem.rows, problem.right_bytes) >= _SIZE_LIMIT
+    return None if large else (problem, operands)

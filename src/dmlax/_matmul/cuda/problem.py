@@ -1,0 +1,80 @@
+"""Sizes and types of a matrix product as the Hopper kernel takes it."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from dmlax._core.requantize import Arithmetic
+from dmlax._cuda.capability import CHUNK
+from dmlax._matmul.plan import ProductPlan
+
+
+class Matrices(NamedTuple):
+    """The operands of a kernel; absent ones are None. A parameter has one value or one a column."""
+
+    left: Any  # (left groups, rows, depth), of whole chunks
+    right: Any  # int8 (groups, columns, depth)
+    sums: Any  # int32 (groups, columns), of the rows of right
+    right_zero_point: Any = None
+    right_scale: Any = None
+    left_zero_point: Any = None
+    left_scale: Any = None
+    output_scale: Any = None
+    output_zero_point: Any = None
+
+
+PER_COLUMN = ("right_zero_point", "right_scale")  # (groups, columns), where they are not one value
+
+
+@dataclass(frozen=True)
+class MatmulProblem:
+    """Products of as many pairs of matrices as there are groups; left may be one for all."""
+
+    left: np.dtype
+    right: np.dtype  # before it was re-based to int8
+    output: np.dtype
+    arithmetic: Arithmetic | None  # of a quantized output; None: int32 sums
+    left_groups: int
+    groups: int
+    rows: int
+    columns: int
+    summed: int  # products of one output
+
+    @classmethod
+    def of(cls, plan: ProductPlan, arithmetic: Arithmetic | None) -> "MatmulProblem":
+        """The problem of a plan: where right is the same for all, its batch is more rows."""
+        batch, right = math.prod(plan.batch), math.prod(plan.matrix.batch)
+        alone = math.prod(plan.input.shape[:-2]) == 1
+        return cls(
+            plan.input.dtype,
+            plan.matrix.matrix.dtype,
+            np.dtype(np.int32) if arithmetic is None else plan.output.dtype,
+            arithmetic,
+            left_groups=1 if right == 1 or alone else batch,
+            groups=1 if right == 1 else batch,
+            rows=plan.rows * (batch if right == 1 else 1),
+            columns=plan.columns,
+            summed=plan.depth,
+        )
+
+    @property
+    def depth(self) -> int:
+        """Bytes of a row, in whole chunks."""
+        return -(-self.summed // CHUNK) * CHUNK
+
+    @property
+    def left_bytes(self) -> int:
+        """Bytes of all rows of left."""
+        return self.left_groups * self.rows * self.depth
+
+    @property
+    def right_bytes(self) -> int:
+        """Bytes of all rows of right."""
+        return self.groups * self.columns * self.depth
+
+    def sums_rows(self, operands: Matrices) -> bool:
+        """True if right has a zero point, whose term needs the sum of each row of left."""
+        return operands.right_zero_point is not None or self.right == jnp.uint8
