@@ -1,14 +1,14 @@
 """ELEMENT_WISE_DEQUANTIZE_LINEAR: every value class at every structure, in few calls."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
-from ...format.tensors import DTYPES, Tensor
-from .._shared.cross import Array, masks
+from ...format.tensors import DTYPES
+from .._shared.cross import masks
 from .._shared.element_wise_cases import ElementWiseTopic
 from .._shared.element_wise_covering import Plan, parameter_sizes, places
 from .._shared.floats import FORMATS
@@ -138,9 +138,58 @@ def _rounded_twice(mantissa: int, output: str) -> Iterator[int]:
 
 CLAUSE = "DQT-1 DQT-2 DQT-3 DQT-4 DQT-5"
 FLAGS = "Rounding Tie SpecialFloat OddScale"
-COVERING = """
-12 3x29 int32 float32 first last
-""".strip().splitlines()
+COVERING = {  # by file
+    "covering": """
+3 4 uint32 float32 one each
+5 4 uint16 float32 each absent
+11 5 uint8 float32 each each
+22 5 uint16 float32 one each
+16 6 uint32 float32 each each
+24 6 int16 float16 each each
+4 6 int32 float16 each absent
+21 7 int8 float16 one one
+0 2x63 uint32 float32 even absent
+17 2x63 int32 float16 last one
+28 2x63 uint8 float16 first odd
+16 3x23 uint16 float16 last one
+17 3x23 uint32 float32 even first
+3 9x35 int16 float16 first odd
+12 2x2x7 uint32 float32 even last
+10 2x2x31 int16 float16 odd absent
+13 2x3x5 int32 float32 last last
+16 3x2x3 uint16 float16 odd first
+7 3x3x33 uint32 float32 one absent
+""",
+    "covering-ranks-4-to-6": """
+13 1x2x1x3 uint32 float32 last first
+24 2x2x2x5 int8 float32 odd first
+1 2x2x3x3 int32 float16 even absent
+12 2x3x2x5 uint32 float16 last last
+5 3x2x1x7 uint32 float32 first even
+6 2x2x2x2x2 int32 float32 odd one
+16 2x2x2x2x9 uint32 float32 last absent
+11 2x2x2x3x5 int16 float16 first absent
+29 2x3x2x2x7 uint32 float16 last each
+0 3x2x2x2x3 int32 float16 one each
+7 2x1x2x1x2x3 int16 float32 last first
+29 2x2x2x2x2x2 uint32 float16 last absent
+8 2x2x2x2x2x2 uint32 float32 odd last
+12 2x2x3x2x2x2 uint32 float32 last absent
+12 2x3x2x3x2x2 uint16 float16 odd first
+""",
+    "covering-ranks-7-and-8": """
+13 2x2x2x2x2x2x2 uint32 float32 first one
+23 2x2x2x2x2x2x2 int16 float16 first first
+3 2x2x2x2x2x2x2 uint32 float16 last one
+25 2x3x2x3x2x2x2 int32 float32 even first
+29 2x2x2x1x1x2x2x3 int16 float32 last one
+13 2x2x2x2x2x2x2x2 uint32 float32 even absent
+13 2x2x2x2x2x2x2x2 uint8 float32 last each
+27 2x2x2x2x2x2x2x2 uint32 float32 first absent
+9 2x2x2x2x2x2x2x2 uint32 float16 first absent
+12 2x2x2x3x2x2x2x2 uint32 float16 even odd
+""",
+}
 
 
 def _add(topic: ElementWiseTopic, name: str, line: str) -> None:
@@ -158,8 +207,9 @@ def _add(topic: ElementWiseTopic, name: str, line: str) -> None:
     for index, place in enumerate(places(scale_sizes, plan.sizes)):
         among = _inputs(plan.source, plan.output, scales[place], points[index])
         x.append(_of_kind(among, 7 * number + plan.count - 1 - index, draw))
-    given = ints(plan.source, plan.sizes, x), floats(
-        plan.output, scale_sizes, (each.value for each in scales)
+    given = (
+        ints(plan.source, plan.sizes, x),
+        floats(plan.output, scale_sizes, (each.value for each in scales)),
     )
     topic.add(name, plan.about, CLAUSE, plan.output, FLAGS, *given, zero)
 
@@ -171,7 +221,10 @@ def _of_kind(among: Mapping[str, list[int]], turn: int, draw: Draw) -> int:
     return found[draw.below(len(found))]
 
 
-@topics.file("covering")
-def _covering(topic: ElementWiseTopic) -> None:
-    for number, line in enumerate(COVERING, 1):
-        _add(topic, f"covering-{number}", line)
+def _add_all(lines: str, topic: ElementWiseTopic) -> None:
+    for number, line in enumerate(lines.split("\n")[1:-1], 1):
+        _add(topic, f"{topic.topic}-{number}", line)
+
+
+for _name, _lines in COVERING.items():
+    topics.file(_name)(partial(_add_all, _lines))

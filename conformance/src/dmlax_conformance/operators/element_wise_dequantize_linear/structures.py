@@ -7,13 +7,13 @@ import numpy as np
 
 from ...format.vectors import Vector
 from .._shared import element_wise_structures as shared
-from .._shared.cross import Array, Cross, impossible
+from .._shared.cross import Array, Cross, each_at, impossible
 from .._shared.element_wise_structures import ElementWiseView
 from .products import Products
 
 TYPES = ("int8", "uint8", "int16", "uint16", "int32", "uint32")
-NARROW = ("int8 input", "uint8 input")
-UP_TO_16_BITS = (*NARROW, "int16 input", "uint16 input")
+OF_8_BITS = ("int8 input", "uint8 input")
+UP_TO_16_BITS = (*OF_8_BITS, "int16 input", "uint16 input")
 
 
 class View(Products, ElementWiseView):
@@ -34,9 +34,13 @@ def _is_subnormal(values: Array) -> Array:
     return np.asarray((np.abs(values) < np.finfo(values.dtype).tiny) & (values != 0))
 
 
+def _is_input(dtype: str) -> Any:
+    return lambda view: view.source == dtype
+
+
 PRODUCTS: dict[str, Callable[[Products], Array]] = {
     "exact": _among_finite(lambda kept, lost, half: lost == 0),
-    "rounded down": _among_finite(lambda kept, lost, half: (0 < lost) & (lost < half)),
+    "rounded down": _among_finite(lambda kept, lost, half: (lost > 0) & (lost < half)),
     "rounded up": _among_finite(lambda kept, lost, half: lost > half),
     "tie, even below": _among_finite(
         lambda kept, lost, half: (lost == half) & (lost > 0) & (kept % 2 == 0)
@@ -46,9 +50,7 @@ PRODUCTS: dict[str, Callable[[Products], Array]] = {
     ),
     "float32 product errs": lambda view: view.product_errs("float32"),
     "float64 product errs": lambda view: view.product_errs("float64"),
-    "float16 product errs": lambda view: (
-        view.product_errs("float16") & (view.output == "float16")
-    ),
+    "float16 product errs": lambda view: view.product_errs("float16") & (view.output == "float16"),
     "difference leaves its type": Products.leaves_own_type,
     "difference leaves 16 bits": lambda view: view.leaves(-(2**15), 2**15 - 1),
     "difference leaves 32 bits": lambda view: view.leaves(-(2**31), 2**31 - 1),
@@ -64,64 +66,46 @@ PRODUCTS: dict[str, Callable[[Products], Array]] = {
 }
 STRUCTURES: dict[str, Any] = {
     **shared.STRUCTURES,
-    **{f"{name} input": (lambda view, name=name: view.source == name) for name in TYPES},
+    **{f"{name} input": _is_input(name) for name in TYPES},
     "float32 output": lambda view: view.output == "float32",
     "float16 output": lambda view: view.output == "float16",
     "negative scale": lambda view: view.scale < 0,
     "subnormal scale": lambda view: _is_subnormal(view.scale),
 }
-
-
-def _only_at_others(name: str, places: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    return tuple((name, at) for at in places)
-
-
+# No product underflows: a scale has the output's data type, and a difference is at least 1.
 IMPOSSIBLE = {
     **impossible(
-        "FLOAT16 and the difference hold 8-bit integers, FLOAT32 their products with FLOAT16",
-        *_only_at_others("float32 product errs", NARROW),
-        *_only_at_others("float16 product errs", NARROW),
-        *_only_at_others("float16 before the difference errs", NARROW),
-        *_only_at_others("dequantize-float32-product", NARROW),
-        *_only_at_others("dequantize-float16-before-difference", NARROW),
-        *_only_at_others("difference leaves 16 bits", NARROW),
-        *_only_at_others("dequantize-difference-in-16-bits", NARROW),
+        "FLOAT16 holds a difference of 8-bit integers, FLOAT32 also its product with FLOAT16",
+        *each_at(("float32 product errs", "float16 product errs"), OF_8_BITS),
+        *each_at(("float16 before *", "difference leaves 16 bits"), OF_8_BITS),
+        *each_at(("dequantize-float32-product", "dequantize-float16-product"), OF_8_BITS),
+        *each_at(("dequantize-float16-before-*", "dequantize-float16-through-*"), OF_8_BITS),
+        *each_at(("dequantize-difference-in-16-bits",), OF_8_BITS),
     ),
     **impossible(
-        "float64 holds the product, and float32 the integers and a difference, of 16 bits",
-        *_only_at_others("float64 product errs", UP_TO_16_BITS),
-        *_only_at_others("float32 before the difference errs", UP_TO_16_BITS),
-        *_only_at_others("difference leaves 32 bits", UP_TO_16_BITS),
-        *_only_at_others("dequantize-float64-product", UP_TO_16_BITS),
-        *_only_at_others("dequantize-float32-before-difference", UP_TO_16_BITS),
-        *_only_at_others("dequantize-difference-in-32-bits", UP_TO_16_BITS),
+        "float32 holds a difference of 16-bit integers, and float64 its products",
+        *each_at(("float64 product errs", "dequantize-float64-product"), UP_TO_16_BITS),
+        *each_at(("float32 before *", "dequantize-float32-before-*"), UP_TO_16_BITS),
+        *each_at(("* leaves 32 bits", "dequantize-difference-in-32-bits"), UP_TO_16_BITS),
     ),
     **impossible(
-        "a difference of 33 bits times the 11 of FLOAT16 is exact in float64",
-        ("float64 product errs", "float16 output"),
-        ("dequantize-float64-product", "float16 output"),
+        "float64 holds a difference of 33 bits times the 11 of FLOAT16",
+        *each_at(("float64 product errs", "dequantize-float64-product"), ("float16 output",)),
     ),
     **impossible(
-        "any product of FLOAT32 and most of its differences would be wrong in float16",
-        ("float16 product errs", "float32 output"),
+        "the other output has it",
+        *each_at(("float16 product errs", "dequantize-float16-product"), ("float32 output",)),
+        ("dequantize-float16-through-float32", "float32 output"),
+        ("dequantize-float32-through-float16", "float16 output"),
     ),
     **impossible(
-        "no FLOAT16 is subnormal in float32",
-        ("dequantize-flushes-scale", "float16 output"),
+        "no FLOAT16 is subnormal in float32", ("dequantize-flushes-scale", "float16 output")
     ),
     **impossible(
         "the difference is the input",
-        ("difference leaves its type", "no zero point"),
-        ("difference of rounded products errs", "no zero point"),
-        ("dequantize-difference-in-own-type", "no zero point"),
-        ("dequantize-difference-saturates", "no zero point"),
-        ("dequantize-products-*", "no zero point"),
+        *each_at(("difference leaves its type", "* of rounded products *"), ("no zero point",)),
+        *each_at(("dequantize-difference-in-own-type",), ("no zero point",)),
+        *each_at(("dequantize-difference-saturates", "dequantize-products-*"), ("no zero point",)),
     ),
 }
-OF_ONE_TYPE = (
-    *("dequantize-float16-product", "dequantize-float16-through-float32"),
-    "dequantize-float32-through-float16",
-)
-CROSS: Cross[View] = Cross(
-    View, {**PRODUCTS}, STRUCTURES, IMPOSSIBLE, OF_ONE_TYPE
-)
+CROSS: Cross[View] = Cross(View, PRODUCTS, STRUCTURES, IMPOSSIBLE)
