@@ -36,7 +36,7 @@ class Scale(NamedTuple):
         return float(np.ldexp(float(self.sign * self.mantissa), self.exponent))
 
 
-MANTISSAS = {  # for each data type also has ties of both parities
+MANTISSAS = {  # times 5 and 7, or 3 and 5, they are ties of both parities
     "float32": (4021333, 3999671, 4137013, 4180307, 4060963),
     "float16": (719, 733, 781, 763, 809),
 }
@@ -126,10 +126,10 @@ def _rounded_twice(mantissa: int, output: str) -> Iterator[int]:
     for bits in range(WIDER[output] + 1, min(mantissa.bit_length() + 34, 60)):
         unit = 1 << (bits - kept)  # in the last place
         inverse = pow(mantissa, -1, unit)
-        for beside in (1, -1):
-            first = (unit // 2 + beside) * inverse % unit
+        for step in (1, -1):
+            first = (unit // 2 + step) * inverse % unit
             lowest = (1 << (bits - 1)) // mantissa
-            start = first + -(-(lowest - first) // unit) * unit if lowest > first else first
+            start = first + max(-(-(lowest - first) // unit), 0) * unit
             yield from range(start, (1 << bits) // mantissa, unit)[:2]
 
 

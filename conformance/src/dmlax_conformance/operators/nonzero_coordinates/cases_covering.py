@@ -12,16 +12,15 @@ from .meaning import effective_rank
 
 topics = Files(OPERATOR, NonzeroTopic)
 
-WORDS = {  # of floats: what is found, then what is not
+WORDS = {  # of floats, but for the zeros
     "float32": (
         *(0x3F800000, 0x7FC00000, 0x7F800000, 0x00000001, 0xFF7FFFFF, 0xFF800000, 0x807FFFFF),
         *(0x7F7FFFFF, 0xBF800000, 0xFFC00001),
     ),
     "float16": (*(0x3C00, 0x7E00, 0x7C00, 0x0001, 0xFBFF, 0xFC00, 0x83FF, 0x7BFF, 0xBC00, 0xFE01),),
 }
-PATTERN = (  # runs, single elements, and zeros between others; `-` is minus zero
-    "x0x-xxx00x-0xxxx-x"
-)
+# Runs, single elements, and zeros between others; `-` is minus zero.
+PATTERN = "x0x-xxx00x-0xxxx-x"
 
 
 class Plan(NamedTuple):

@@ -42,7 +42,7 @@ class View:
         return np.array([is_nonzero(word, self.dtype) for word in self.tensor.words], bool)
 
     @cached_property
-    def beside(self) -> tuple[Array, Array]:
+    def neighbours(self) -> tuple[Array, Array]:
         """Whether the elements before and after each are non-zero; past the ends there is none."""
         around = np.concatenate([[False], self.found, [False]])
         return around[:-2], around[2:]
@@ -78,15 +78,15 @@ OF_FOUND: dict[str, Any] = {
     "one": lambda view: view.x == 1,
     "first of a row": lambda view: view.found & (view.place == 0),
     "last of a row": lambda view: view.found & (view.place == view.columns - 1),
-    "found alone": lambda view: view.found & ~view.beside[0] & ~view.beside[1],
-    "found within a run": lambda view: view.found & view.beside[0] & view.beside[1],
+    "found alone": lambda view: view.found & ~view.neighbours[0] & ~view.neighbours[1],
+    "found within a run": lambda view: view.found & view.neighbours[0] & view.neighbours[1],
 }
 CLASSES: dict[str, Any] = {
     **OF_FLOATS,
     **OF_INTEGERS,
     **OF_FOUND,
     "zero": lambda view: np.array([word == 0 for word in view.tensor.words], bool),
-    "zero between others": lambda view: ~view.found & view.beside[0] & view.beside[1],
+    "zero between others": lambda view: ~view.found & view.neighbours[0] & view.neighbours[1],
 }
 
 
@@ -132,43 +132,27 @@ STRUCTURES: dict[str, Any] = {
     **{name: _is_type(name.removesuffix(" input")) for name in (*UNSIGNED, *SIGNED, *FLOATS)},
 }
 
-
-OF_BUGS = {  # of values, by data type
-    "bits": ("nan-is-zero", "infinity-is-zero", "minus-zero-is-found"),
-    "signed": ("lowest-is-zero",),
-    "unsigned": ("top-bit-is-a-sign",),
-    "integers": ("odd-only",),
-}
-
-
-def _bugs(kind: str) -> tuple[str, ...]:
-    return tuple(f"nonzero-{name}" for name in OF_BUGS[kind])
-
-
-ROWS = tuple(
-    f"nonzero-{name}" for name in ("axes-reversed", "one-based", "flat-index", "sizes-reversed")
-)
-OF_VALUES = tuple(
-    f"nonzero-{name}"
-    for name in ("nan-*", "infinity-*", "positive-only", "only-ones", "lowest-*", "top-*", "odd-*")
-)
+ROWS = ("nonzero-axes-reversed", "nonzero-flat-index", "nonzero-sizes-reversed")
+COUNTS = ("nonzero-count-distinct", "nonzero-count-times-width")
+BUGS_OF_FLOATS = ("nonzero-nan-*", "nonzero-infinity-*", "nonzero-minus-*")
+BUGS_OF_INTEGERS = ("nonzero-lowest-*", "nonzero-top-*", "nonzero-odd-*")
 IMPOSSIBLE = {
     **impossible(
         "floats have them",
-        *each_at((*OF_FLOATS, *_bugs("bits")), (*UNSIGNED, *SIGNED)),
+        *each_at((*OF_FLOATS, *BUGS_OF_FLOATS), (*UNSIGNED, *SIGNED)),
     ),
     **impossible(
         "integers have them",
-        *each_at((*OF_INTEGERS, *_bugs("integers"), *_bugs("signed"), *_bugs("unsigned")), FLOATS),
+        *each_at((*OF_INTEGERS, *BUGS_OF_INTEGERS), FLOATS),
     ),
     **impossible(
         "integers with a sign have them",
-        *each_at(("smallest integer", "minus one", *_bugs("signed")), UNSIGNED),
-        *each_at(("nonzero-positive-only",), UNSIGNED),
+        *each_at(("smallest integer", "minus one"), UNSIGNED),
+        *each_at(("nonzero-lowest-*", "nonzero-positive-only"), UNSIGNED),
     ),
     **impossible(
         "integers without a sign have them",
-        *each_at(("top bit alone", *_bugs("unsigned")), SIGNED),
+        *each_at(("top bit alone", "nonzero-top-*"), SIGNED),
     ),
     **impossible("the first of a row is before its tail", ("first of a row", TAILS)),
     **impossible(
@@ -179,17 +163,13 @@ IMPOSSIBLE = {
     **impossible(
         "every element is a zero",
         *each_at((*(set(OF_FLOATS) - {"minus zero"}), *OF_INTEGERS, *OF_FOUND), (NONE,)),
-        *each_at(("zero between others", *OF_VALUES, *ROWS), (NONE,)),
-        *each_at(
-            ("nonzero-count-from-*", "nonzero-count-distinct", "nonzero-count-times-width"), (NONE,)
-        ),
+        *each_at(("zero between others", *BUGS_OF_INTEGERS, *ROWS, *COUNTS), (NONE,)),
+        *each_at(("nonzero-nan-*", "nonzero-infinity-*", "nonzero-positive-only"), (NONE,)),
+        *each_at(("nonzero-only-ones", "nonzero-one-based", "nonzero-count-from-*"), (NONE,)),
     ),
     **impossible(
-        "a row of one column is the index, and as many as are distinct",
-        *each_at(
-            ("nonzero-axes-reversed", "nonzero-flat-index", "nonzero-sizes-reversed"), ("rank 1",)
-        ),
-        *each_at(("nonzero-count-distinct", "nonzero-count-times-width"), ("rank 1",)),
+        "a row of one column is the index, and all are distinct",
+        *each_at((*ROWS, *COUNTS), ("rank 1",)),
     ),
 }
 OF_ITS_OWN = (
