@@ -45,22 +45,17 @@ class Products:
 
     @cached_property
     def rounding(self) -> tuple[Array, Array, Array]:
-        """Return of each product what is kept, what is lost, and half of the last place."""
-        magnitude, _ = self._exact(self.difference)
-        shift = self._shift(self.difference)
-        kept = magnitude >> shift
-        return kept, magnitude - (kept << shift), (np.int64(1) << shift) >> 1
+        """Of each product, in integers, what is kept, what is lost, and half of the last place."""
+        kept, lost, half, _ = self._split(self.difference)
+        return kept, lost, half
 
     def rounded(self, integers: Array) -> Array:
         """Return the products of integers and the scale, rounded once."""
-        magnitude, exponent = self._exact(integers)
-        shift = self._shift(integers)
-        kept = magnitude >> shift
-        twice = (magnitude - (kept << shift)) << 1
-        last_place = np.int64(1) << shift
-        kept += (twice > last_place) | ((twice == last_place) & (kept & 1 == 1))
-        value = np.ldexp(np.sign(integers) * np.sign(self.scale) * kept, exponent + shift)
+        kept, lost, half, exponent = self._split(integers)
+        is_tie = (lost == half) & (lost > 0)
+        magnitude = kept + ((lost > half) | (is_tie & (kept % 2 == 1)))
         with np.errstate(all="ignore"):
+            value = np.ldexp(np.sign(integers) * np.sign(self.scale) * magnitude, exponent)
             return np.asarray(np.where(integers == 0, 0, value).astype(self.output))
 
     def product_errs(self, dtype: str) -> Array:
@@ -76,35 +71,33 @@ class Products:
             is_finite = np.isfinite(x) & np.isfinite(zero_point)
             apart = x.astype(np.float64) - zero_point.astype(np.float64)
             difference = np.where(is_finite, apart, 0).astype(np.int64)
-        return is_finite & (self.rounded(difference) != self.result)
+        return np.asarray(is_finite & (self.rounded(difference) != self.result))
 
     def products_first_err(self) -> Array:
         """Return where rounded products of input and zero point have another difference."""
         x, zero_point = (self.rounded(v.astype(np.int64)) for v in (self.x, self.zero_point))
         with np.errstate(all="ignore"):
-            return np.isfinite(x) & np.isfinite(zero_point) & (x - zero_point != self.result)
+            is_finite = np.isfinite(x) & np.isfinite(zero_point)
+            return np.asarray(is_finite & (x - zero_point != self.result))
 
     def leaves(self, low: int, high: int) -> Array:
         """Return where the difference is not in a range."""
-        return (self.difference < low) | (self.difference > high)
+        return np.asarray((self.difference < low) | (self.difference > high))
 
     def leaves_own_type(self) -> Array:
         """Return where the difference is not in the range of the input's data type."""
         return self.leaves(DTYPES[self.source].low, DTYPES[self.source].high)
 
-    def _exact(self, integers: Array) -> tuple[Array, Array]:
-        """Return the magnitudes of products as integers, and the exponent of their unit."""
+    def _split(self, integers: Array) -> tuple[Array, Array, Array, Array]:
+        """Split the magnitudes of products where the output ends; return its last exponent too."""
         mantissa, exponent = np.frexp(np.abs(self.scale.astype(np.float64)))
-        whole = (mantissa * 2**MANTISSA).astype(np.int64)
-        return np.abs(integers) * whole, exponent - MANTISSA
-
-    def _shift(self, integers: Array) -> Array:
-        """Return how many bits of each product are below the last place of the output."""
-        magnitude, exponent = self._exact(integers)
-        last_place = np.maximum(
-            _bit_length(magnitude) + exponent - 1 - self.form.fraction, self.form.smallest
-        )
-        return np.maximum(last_place - exponent, 0).astype(np.int64)
+        exponent = exponent - MANTISSA
+        magnitude = np.abs(integers) * (mantissa * 2**MANTISSA).astype(np.int64)
+        highest = exponent + _bit_length(magnitude) - 1
+        last_place = np.maximum(highest - self.form.fraction, self.form.smallest)
+        shift = np.maximum(last_place - exponent, 0).astype(np.int64)
+        kept = magnitude >> shift
+        return kept, magnitude - (kept << shift), (np.int64(1) << shift) >> 1, exponent + shift
 
 
 def _bit_length(magnitude: Array) -> Any:
