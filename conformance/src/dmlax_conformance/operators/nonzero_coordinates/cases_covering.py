@@ -109,7 +109,7 @@ COVERING = {  # by file
     "covering-beyond-1000": """
 19 1031 int8 all some
 20 1031 float16 all some
-23 1031 uint8 all some
+23 22x48 uint8 all some
 44 1031 uint8 all some
 53 1031 float16 all some
 3 11x95 int8 all some
