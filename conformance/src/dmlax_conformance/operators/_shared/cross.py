@@ -7,6 +7,7 @@ has both, and a bug "only at a structure" differs where the bug and the structur
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import product
 from math import prod
 from typing import Any, Generic, TypeVar
 
@@ -78,6 +79,11 @@ def masks(predicates: Predicates[V], view: Any) -> Array:
 def impossible(why: str, *pairs: Pair) -> dict[Pair, str]:
     """Return pairs that cannot be for one reason."""
     return dict.fromkeys(pairs, why)
+
+
+def each_at(names: Iterable[str], places: Iterable[str]) -> set[Pair]:
+    """Return every pair of these names and structures."""
+    return set(product(names, places))
 
 
 def beyond(name: str, of: Callable[[Any], Any], limits: Iterable[int]) -> dict[str, Any]:

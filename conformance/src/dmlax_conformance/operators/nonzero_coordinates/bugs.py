@@ -1,7 +1,8 @@
 """Planted bugs of NONZERO_COORDINATES."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -51,6 +52,18 @@ def derived() -> Iterator[Bug]:
 def written() -> Iterator[Bug]:
     """Yield the others."""
     yield from plant(OPERATOR, STEPS, OUTPUTS, ANSWERS)
+
+
+def differing(parts: Mapping[str, Any], call: Call) -> Array:
+    """Return on which elements of the input a mask or a row is wrong; on all if the count is."""
+    own, right = parts["nonzero"], PARTS["nonzero"]
+    x, width = call.inputs[IMAGE], call.outputs[ROWS].sizes[-1]
+    mask = right.mask(x)
+    indices = right.order(mask)
+    rows = right.locate(indices, x.shape, width)
+    wrong = (own.mask(x) != mask).reshape(-1)
+    wrong[indices] |= np.any(own.locate(indices, x.shape, width) != rows, axis=1)
+    return np.asarray(wrong | (own.count(rows, call) != right.count(rows, call)))
 
 
 # -- which elements count, and in which order --------------------------------------------------

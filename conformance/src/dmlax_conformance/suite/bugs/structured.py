@@ -36,15 +36,15 @@ def structures(bug: Bug) -> list[str]:
 
 
 def changed_steps(bug: Bug) -> set[str]:
-    """Return the names of the steps that a bug replaces."""
+    """Return the names of the steps that a bug replaces; none if it replaces a whole part."""
     pairs = zip(
         bug.implementation.parts.values(), correct(bug.operator).parts.values(), strict=True
     )
     return {
         each.name
         for own, right in pairs
-        if is_dataclass(right)
-        for each in fields(right)
+        if is_dataclass(own)
+        for each in fields(own)
         if getattr(own, each.name) != getattr(right, each.name)
     }
 
