@@ -14,12 +14,12 @@ from jax import Array
 
 from dmlax._core.arguments import expand_rank
 from dmlax._core.byte_packing import pad_end, rebase_of
+from dmlax._core.prepared_weights import Prepared
 from dmlax._cuda import capability
 from dmlax._matmul.cuda.problem import PER_COLUMN, MatmulProblem, Matrices
 from dmlax._matmul.epilogue import as_int32, epilogue, has_column_epilogue
 from dmlax._matmul.plan import Product, ProductPlan
 from dmlax._matmul.prepare import pack
-from dmlax._matmul.prepared_matrix import Prepared
 
 _SIZE_LIMIT = 2**31  # of rows, and of bytes of the right matrices
 
