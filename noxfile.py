@@ -188,9 +188,10 @@ def mutation(session: nox.Session) -> None:
 
 @nox.session
 def conformance(session: nox.Session) -> None:
-    """Give the golden vectors to dmlax, both built as a user would install them."""
-    session.install(".", "./conformance")
+    """Give the golden vectors and models to dmlax, both built as a user would install them."""
+    session.install(".[onnx]", "./conformance")
     session.run("dmlax-conformance", "run", "--implementation=dmlax", *session.posargs)
+    session.run("dmlax-conformance", "models", "--implementation=dmlax")
 
 
 @nox.session

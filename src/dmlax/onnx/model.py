@@ -25,9 +25,8 @@ from dmlax.onnx.evaluate import (
 from dmlax.onnx.graph import Graph, Node, TensorType
 from dmlax.onnx.operators import why_not
 from dmlax.onnx.operators.values import device_dtype, to_device
-from dmlax.onnx.passes import PASSES, run_passes
-from dmlax.onnx.passes.add import fuse_adds
-from dmlax.onnx.passes.layout import Avals, channels_last
+from dmlax.onnx.passes import PASSES, PASSES_OF_SHAPES, run_passes, run_passes_of_shapes
+from dmlax.onnx.passes.layout import Avals
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,8 @@ class Model:
         self._param_structs = {
             name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in params.items()
         }
-        avals = _check(fused, self._param_structs, self._structs(), options)
-        self._graph = channels_last(fuse_adds(fused, avals), avals)
+        self._avals = _check(fused, self._param_structs, self._structs(), options)
+        self._graph = run_passes_of_shapes(fused, self._avals)
         self.params: dict[str, Any] = prepare(self._graph, params)
         self._compiled = jax.jit(self.apply)
         self._graph_for = functools.lru_cache(maxsize=16)(self._make_graph)
@@ -141,7 +140,7 @@ class Model:
         constants = {name: x for name, x in graph.constants.items() if name not in self.params}
         graph = graph.replace(constants=constants)
         avals = _check(graph, self._param_structs, self._structs(), self._options)
-        return channels_last(fuse_adds(graph, avals), avals)
+        return run_passes_of_shapes(graph, avals)
 
     def _bind(self, inputs: Any) -> dict[str, Any]:
         """Names the inputs, and checks their dtypes and shapes."""
@@ -177,10 +176,17 @@ class Model:
     def explain(self) -> ModelExplanation:
         """Lists the nodes before and after each pass, and the operators of dmlax that run."""
         graph, passes = self._file.prune(), []
+
+        def note(each: Any) -> None:
+            passes.append((each.__name__.replace("_", " "), len(graph.nodes)))
+
         for each in PASSES:
             graph = each(graph).prune()
-            passes.append((each.__name__.replace("_", " "), len(graph.nodes)))
-        passes.append(("channels last", len(self._graph.nodes)))
+            note(each)
+        graph, _ = split_constants(graph)
+        for last in PASSES_OF_SHAPES:
+            graph = last(graph, self._avals)
+            note(last)
         program = dmlax.explain(self.apply, self.params, self._structs())
         assert isinstance(program, dmlax.ProgramExplanation)
         before, after = _count(self._file.nodes), _count(self._graph.nodes)

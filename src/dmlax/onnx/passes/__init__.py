@@ -3,13 +3,16 @@
 from collections.abc import Callable
 
 from dmlax.onnx.graph import Graph
+from dmlax.onnx.passes.add import fuse_adds
 from dmlax.onnx.passes.clamp import drop_clamps
 from dmlax.onnx.passes.constants import fold_constants
 from dmlax.onnx.passes.dead_channels import revive_dead_channels
 from dmlax.onnx.passes.identities import drop_identities
+from dmlax.onnx.passes.layout import Avals, channels_last
 from dmlax.onnx.passes.qdq import fuse_qdq
 
 Pass = Callable[[Graph], Graph]
+PassOfShapes = Callable[[Graph, Avals], Graph]
 
 PASSES: tuple[Pass, ...] = (
     drop_identities,
@@ -20,9 +23,18 @@ PASSES: tuple[Pass, ...] = (
     revive_dead_channels,
 )
 
+PASSES_OF_SHAPES: tuple[PassOfShapes, ...] = (fuse_adds, channels_last)
+
 
 def run_passes(graph: Graph) -> Graph:
     """Runs every pass; each leaves what the outputs need."""
     for each in PASSES:
         graph = each(graph).prune()
+    return graph
+
+
+def run_passes_of_shapes(graph: Graph, avals: Avals) -> Graph:
+    """Runs the passes that need the dtype and the shape of every tensor."""
+    for each in PASSES_OF_SHAPES:
+        graph = each(graph, avals)
     return graph
