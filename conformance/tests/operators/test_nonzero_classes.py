@@ -1,4 +1,4 @@
-"""Where a planted bug of nonzero coordinates is wrong, and which elements are in a class."""
+"""The elements that a planted bug of nonzero coordinates gets wrong, and those of a class."""
 
 from typing import NamedTuple
 

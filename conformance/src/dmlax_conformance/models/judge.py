@@ -22,7 +22,7 @@ SHOWN = 3
 
 
 class Verdict(NamedTuple):
-    """What one variant made of one model: `exact`, `fail`, `error` or `unsupported`."""
+    """The verdict on a variant of one model: `exact`, `fail`, `error` or `unsupported`."""
 
     model: str
     arithmetic: str

@@ -64,7 +64,7 @@ ROLES = {
 
 
 class Room:
-    """What follows from the operator's name and the prefix of its clauses."""
+    """The bugs' parts that follow from the operator's name and its clauses' prefix."""
 
     def __init__(self, operator: str, prefix: str) -> None:
         """Name the clauses."""

@@ -38,12 +38,12 @@ class View:
 
     @cached_property
     def found(self) -> Array:
-        """Which elements are non-zero."""
+        """A mask of the elements that are not zero."""
         return np.array([is_nonzero(word, self.dtype) for word in self.tensor.words], bool)
 
     @cached_property
     def neighbours(self) -> tuple[Array, Array]:
-        """Whether the elements before and after each are non-zero; past the ends there is none."""
+        """Masks of the elements whose neighbour before or after is not zero; the ends have none."""
         around = np.concatenate([[False], self.found, [False]])
         return around[:-2], around[2:]
 
