@@ -1,5 +1,6 @@
 """The tables of 256 entries, and the float operators whose bits matter."""
 
+import decimal
 import math
 from fractions import Fraction
 
@@ -55,8 +56,6 @@ def test_softmax_has_onnxruntimes_bits(opset, dtype):
     (theirs,) = peer.run_every_tensor(model, {"x": x}).values()
     (ours,) = dmlax.onnx.load(model)(x).values()
     np.testing.assert_array_equal(ours, theirs)
-    with pytest.raises(dmlax.UnsupportedError, match='arithmetic="float32" alone'):
-        dmlax.onnx.load(model, arithmetic="exact")
 
 
 @pytest.mark.parametrize(
@@ -70,6 +69,48 @@ def test_near_ties_of_a_softmax_are_onnxruntimes(scale, row):
     (theirs,) = peer.run_every_tensor(model, {"x": x}).values()
     (ours,) = dmlax.onnx.load(model)(x).values()
     np.testing.assert_array_equal(ours, theirs)
+
+
+def rounded_softmax(row, scale, unit, zero, dtype):
+    """A row's softmax by decimals of 90 digits, rounded once."""
+    limits = np.iinfo(dtype)
+    with decimal.localcontext(prec=90):
+        step, unit = (decimal.Decimal(float(np.float32(each))) for each in (scale, unit))
+        terms = [(int(value) * step).exp() for value in row]
+        quotients = [term / sum(terms) / unit for term in terms]
+        rounded = [int(min(each.to_integral_value("ROUND_HALF_EVEN"), 1000)) for each in quotients]
+    return np.clip(np.add(rounded, zero), limits.min, limits.max).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(
+    ("scale", "unit"),
+    [(0.1, 1 / 256), (0.01, 1 / 255), (5.0, 0.01), (-0.03, 2**-12), (1e-30, 0.001), (0.2, 2**-40)],
+)
+def test_an_exact_softmax_is_rounded_once(scale, unit, dtype):
+    x = np.random.default_rng(7).integers(0, 256, (6, 9)).astype(np.uint8).view(dtype)
+    x[0], x[1, 1:] = x[0, 0], x[1, 1:] // 16
+    zero = np.iinfo(dtype).min + 3
+    given = *map(np.asarray, (np.float32(scale), np.float32(unit), dtype(zero))), "exact"
+    found = jax.jit(lambda x: tables.softmax(x, *given))(x)
+    expected = [rounded_softmax(row, scale, unit, zero, dtype) for row in x]
+    np.testing.assert_array_equal(found, np.stack(expected))
+
+
+@pytest.mark.parametrize(("count", "unit"), [(4, 0.5), (512, 1 / 256)])
+def test_a_tie_of_an_exact_softmax_is_rounded_to_even(count, unit):
+    equal = jnp.full((2, count), 77, jnp.uint8)
+    given = *map(np.asarray, (np.float32(0.1), np.float32(unit), np.uint8(0))), "exact"
+    softmax = jax.jit(lambda x: tables.softmax(x, *given))
+    assert not softmax(equal).any()
+    assert softmax(equal[:, 1:]).tolist() == [[1] * (count - 1)] * 2
+
+
+@pytest.mark.parametrize("unit", [0.0, -1.0, np.inf, np.nan])
+def test_an_exact_softmax_refuses_a_bad_scale(unit):
+    with pytest.raises(dmlax.UnsupportedError, match="y_scale is not positive"):
+        given = np.asarray(np.float32(1)), np.asarray(np.float32(unit)), None, "exact"
+        tables.softmax(jnp.zeros((1, 3), jnp.uint8), *given)
 
 
 def test_bounds_of_a_sigmoid_enclose_it():

@@ -443,12 +443,10 @@ def quantized_softmax(
     arithmetic: Arithmetic,
 ) -> Any:
     """Sums a table of exponentials along an axis, and divides by the sum."""
-    if arithmetic != "float32":
-        raise dmlax.UnsupportedError('it is computed by arithmetic="float32" alone')
     is_one_axis = opset >= 13
     axis = (-1 if is_one_axis else 1) if axis is None else axis
     moved = jnp.moveaxis(x, axis, -1) if is_one_axis else x.reshape(*x.shape[:axis], -1)
-    result = tables.softmax(moved, x_scale, y_scale, y_zero_point)
+    result = tables.softmax(moved, x_scale, y_scale, y_zero_point, arithmetic)
     return jnp.moveaxis(result, -1, axis) if is_one_axis else result.reshape(x.shape)
 
 

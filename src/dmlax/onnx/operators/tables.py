@@ -15,6 +15,8 @@ from jax import Array, lax
 
 from dmlax._core import float_bits
 from dmlax.errors import UnsupportedError
+from dmlax.onnx.operators import exact_softmax
+from dmlax.onnx.operators.exponential import exp_bounds
 from dmlax.onnx.operators.values import is_known
 
 # The rational function of MLAS, of x in -18 to 18, odd over even, less one half.
@@ -174,41 +176,20 @@ def _sigmoid_bounds(x: Fraction, digits: int) -> tuple[Fraction, Fraction]:
     if abs(x) > 2 * digits:  # exp(-|x|) is below 2**-digits
         tail = Fraction(1, 1 << digits)
         return (1 - tail, Fraction(1)) if x > 0 else (Fraction(0), tail)
-    low, high = _exp_bounds(-x, digits + 8)
+    low, high = exp_bounds(-x, digits + 8)
     return 1 / (1 + high), 1 / (1 + low)
 
 
-def _exp_bounds(x: Fraction, digits: int) -> tuple[Fraction, Fraction]:
-    """exp(x) between two fractions: a series in fixed point, squared back."""
-    halvings = max(math.ceil(abs(x)).bit_length() + 1, 0)
-    bits = digits + 4 * halvings + 3 * math.ceil(abs(x)) + 32
-    one = 1 << bits
-    reduced = x / (1 << halvings)  # at most 1/2 in magnitude
-    scaled = math.floor(reduced * one)
-    term = total = one
-    error = 2  # in units of the last place: of `reduced`, and of each division below
-    index = 1
-    while term not in (0, -1):
-        term = (term * scaled >> bits) // index
-        total += term
-        error += 2
-        index += 1
-    error += 4  # what remains of the series is below its last term
-    low, high = Fraction(total - error, one), Fraction(total + error, one)
-    for _ in range(halvings):
-        low = Fraction(math.floor(low * low * one), one)
-        high = Fraction(math.ceil(high * high * one), one)
-    return low, high
+def softmax(x: Any, x_scale: Any, y_scale: Any, y_zero_point: Any, arithmetic: str) -> Array:
+    """The softmax of 8 bits along the last axis, rounded once, or ONNX Runtime's.
 
-
-def softmax(x: Any, x_scale: Any, y_scale: Any, y_zero_point: Any) -> Array:
-    """ONNX Runtime's softmax of 8 bits along the last axis.
-
-    The exponentials are a float32 table, summed in order; a quotient is rounded, and the output
-    scale is the whole number 1 / y_scale.
+    There the exponentials are a float32 table, summed in order; a quotient is rounded, and the
+    output scale is the whole number 1 / y_scale.
     """
     scale, inverse = _one(x_scale, "x_scale"), _one(y_scale, "y_scale")
     y_zero = 0 if y_zero_point is None else int(_one(y_zero_point, "y_zero_point"))
+    if arithmetic == "exact":
+        return exact_softmax.softmax(jnp.asarray(x), float(scale), float(inverse), y_zero)
     table = jnp.asarray(_exponentials(float(scale), int(x.shape[-1])))
     limits = np.iinfo(x.dtype)
     wide = jnp.asarray(x).astype(jnp.int32)
