@@ -108,8 +108,8 @@ def test_a_tie_of_an_exact_softmax_is_rounded_to_even(count, unit):
 
 @pytest.mark.parametrize("unit", [0.0, -1.0, np.inf, np.nan])
 def test_an_exact_softmax_refuses_a_bad_scale(unit):
+    given = np.asarray(np.float32(1)), np.asarray(np.float32(unit)), None, "exact"
     with pytest.raises(dmlax.UnsupportedError, match="y_scale is not positive"):
-        given = np.asarray(np.float32(1)), np.asarray(np.float32(unit)), None, "exact"
         tables.softmax(jnp.zeros((1, 3), jnp.uint8), *given)
 
 
