@@ -183,8 +183,8 @@ def _sigmoid_bounds(x: Fraction, digits: int) -> tuple[Fraction, Fraction]:
 def softmax(x: Any, x_scale: Any, y_scale: Any, y_zero_point: Any, arithmetic: str) -> Array:
     """The softmax of 8 bits along the last axis, rounded once, or ONNX Runtime's.
 
-    There the exponentials are a float32 table, summed in order; a quotient is rounded, and the
-    output scale is the whole number 1 / y_scale.
+    There, up to version 1.31, the exponentials are a float32 table, summed in order; a quotient is
+    rounded, and the output scale is the whole number 1 / y_scale.
     """
     scale, inverse = _one(x_scale, "x_scale"), _one(y_scale, "y_scale")
     y_zero = 0 if y_zero_point is None else int(_one(y_zero_point, "y_zero_point"))
