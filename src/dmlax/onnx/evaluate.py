@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import dmlax
@@ -137,8 +138,11 @@ def with_node(node: Node, error: Exception) -> Exception:
 
 
 def prepare(graph: Graph, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Packs the weights of convolutions and matrix products, under the same names."""
-    prepared = dict(params)
+    """Packs the weights of convolutions and matrix products, under the same names.
+
+    All are on the device: a call would copy an array of the host there each time.
+    """
+    prepared: dict[str, Any] = {name: jnp.asarray(array) for name, array in params.items()}
     consumers = graph.consumers()
     for node in graph.nodes:
         index = _WEIGHTS.get(node.op)
