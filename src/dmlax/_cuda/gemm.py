@@ -10,7 +10,6 @@ An operator brings its own loader of the left matrix: see `OperandLoader`.
 
 import functools
 import operator
-import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
@@ -18,13 +17,13 @@ from typing import Any, NamedTuple, Protocol
 import jax
 
 from dmlax._cuda import cp_async, ir, wgmma
+from dmlax._cuda.addend_tiles import AddendTiles, ring_bytes
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.column_table import ColumnTable
 from dmlax._cuda.epilogue import Accumulators, BlockPlace, Epilogue, Output
 from dmlax._cuda.ir import Pointer, Value, constant, select
+from dmlax._cuda.quantized_sum import Adder
 from dmlax._cuda.tile import Schedule, Tile
-
-MODE = os.environ.get("ADDEND", "late")
 
 
 class Chunk(NamedTuple):
@@ -62,6 +61,7 @@ class Block:
         self.ones = self.stages + _stages_bytes(self.tile)
         self.table = ColumnTable(self.ones + 8 * self.tile.depth, self.tile.columns)
         self.constants = self.table.end  # the epilogue's, where there are any
+        self.ring = self.constants + Adder.BYTES  # of the addend's tiles, likewise
         self.place = self._place()
 
     def _place(self) -> BlockPlace:
@@ -84,10 +84,14 @@ class Block:
         return select(stage == last, constant(0), stage + self.tile.stage_bytes)
 
 
-def shared_bytes(tile: Tile, constants: int = 0) -> int:
-    """Bytes of a block's shared memory, with the epilogue's constants; some align the stages."""
+def shared_bytes(schedule: Schedule, output_columns: int) -> int:
+    """Bytes of a block's shared memory; some align the stages."""
+    tile = schedule.tile
     table = ColumnTable.bytes_of(tile.columns)  # after the stages and the rows of ones
-    return wgmma.ALIGNMENT + _stages_bytes(tile) + 8 * tile.depth + table + constants
+    found = wgmma.ALIGNMENT + _stages_bytes(tile) + 8 * tile.depth + table
+    if schedule.problem.adds:
+        found += Adder.BYTES + ring_bytes(schedule, output_columns)
+    return found
 
 
 def _stages_bytes(tile: Tile) -> int:
@@ -160,6 +164,7 @@ class NextCopy(NamedTuple):
     step: Value  # of the tile's depth
     stage: Value  # bytes from the first stage
     rows: list[Any]  # of the left matrix, as its loader locates them
+    addend_place: Value | None  # of the tile, in the ring of the addend's
 
 
 class _PrologueState(NamedTuple):
@@ -173,24 +178,38 @@ class _Pipeline:
     """The copies of a block, ahead of its products."""
 
     def __init__(
-        self, block: Block, copies: ThreadCopies, left: OperandLoader, right: RightLoader
+        self,
+        block: Block,
+        copies: ThreadCopies,
+        left: OperandLoader,
+        right: RightLoader,
+        addend: AddendTiles | None,
     ) -> None:
         self.block, self.tile, self.schedule = block, block.tile, block.schedule
-        self.copies, self.left, self.right = copies, left, right
+        self.copies, self.left, self.right, self.addend = copies, left, right, addend
 
     def prologue(self, zero: Value) -> NextCopy:
         """Begins to copy all stages but one."""
         stages = self.tile.stages
         return ir.while_loop(
-            _PrologueState(zero, self._begin_tile(self.block.place.first_row, constant(0))),
+            _PrologueState(zero, self._begin_tile(self.block.place.first_row, zero, self.first)),
             lambda state: state.copied < stages - 1,
             lambda state: _PrologueState(state.copied + 1, self.copy(state.next_copy)),
         ).next_copy
 
-    def _begin_tile(self, first_row: Value, stage: Value) -> NextCopy:
+    @property
+    def first(self) -> Value | None:
+        """The place of the first tile's addend."""
+        return None if self.addend is None else constant(0)
+
+    def next_place(self, place: Value | None) -> Value | None:
+        """The place of the next tile's addend."""
+        return None if self.addend is None or place is None else self.addend.next_place(place)
+
+    def _begin_tile(self, first_row: Value, stage: Value, addend_place: Value | None) -> NextCopy:
         rows = range(0, self.tile.rows, self.copies.rows_at_once)
         located = [self.left.locate(first_row + self.copies.row + row) for row in rows]
-        return NextCopy(first_row, constant(0), stage, located)
+        return NextCopy(first_row, constant(0), stage, located, addend_place)
 
     def copy(self, this: NextCopy) -> NextCopy:
         """Begins to copy a stage; gives what is next. The block's last tile has no next."""
@@ -200,10 +219,11 @@ class _Pipeline:
         stage = self.block.next_stage(this.stage)
 
         def next_tile() -> NextCopy:
-            return self._begin_tile(this.first_row + self.schedule.rows_at_once, stage)
+            place = self.next_place(this.addend_place)
+            return self._begin_tile(this.first_row + self.schedule.rows_at_once, stage, place)
 
         def same_tile() -> NextCopy:
-            return NextCopy(this.first_row, this.step + 1, stage, this.rows)
+            return this._replace(step=this.step + 1, stage=stage)
 
         last = this.step == self.schedule.steps - 1
         return ir.cond(last, next_tile, same_tile, ir.widths(this))
@@ -213,6 +233,9 @@ class _Pipeline:
         chunk = Chunk(step_depth, within, self.block.stages + this.stage + self.copies.offset)
         self.left.copy(this.rows, chunk)
         self.right.copy(chunk.to + self.tile.rows * self.tile.depth, chunk.depth)
+        if self.addend is not None and this.addend_place is not None:
+            with ir.when(this.step == 0):
+                self.addend.copy(this.addend_place, this.first_row)
 
 
 class _Products:
@@ -278,6 +301,7 @@ class _TileState(NamedTuple):
     first_row: Value
     stage: Value
     next_copy: NextCopy
+    addend_place: Value | None
 
 
 def run(
@@ -297,8 +321,8 @@ def run(
     schedule, tile, zero = block.schedule, block.tile, constant(0)
     copies = ThreadCopies(tile)
     right_loader = RightLoader(block, copies, right)
-    pipeline = _Pipeline(block, copies, load_left(copies), right_loader)
-    epilogue = Epilogue(schedule, block.place, block.table, output)
+    epilogue = Epilogue(schedule, block.place, block.table, output, block.ring)
+    pipeline = _Pipeline(block, copies, load_left(copies), right_loader, epilogue.addend_tiles)
     first_copy = pipeline.prologue(zero)
     epilogue.write_columns(block.column_of_all)
     if block.problem.sums_rows:
@@ -317,10 +341,12 @@ def run(
     def make_tile(state: _TileState) -> _TileState:
         start = _StepState(zero, state.stage, state.next_copy, epilogue.start(zero))
         end = ir.while_loop(start, lambda inner: inner.step < schedule.steps, step)
-        epilogue.store(state.first_row, end.accumulators)
-        return _TileState(state.first_row + schedule.rows_at_once, end.stage, end.next_copy)
+        epilogue.store(state.first_row, end.accumulators, state.addend_place)
+        following = state.first_row + schedule.rows_at_once
+        place = pipeline.next_place(state.addend_place)
+        return _TileState(following, end.stage, end.next_copy, place)
 
-    first = _TileState(block.place.first_row, zero, first_copy)
+    first = _TileState(block.place.first_row, zero, first_copy, pipeline.first)
     ir.while_loop(first, lambda state: state.first_row < block.problem.rows, make_tile)
     wgmma.wait_for_copies(0)
 

@@ -47,6 +47,12 @@ class Byte(NamedTuple):
     place: int
 
 
+class Float(NamedTuple):
+    """The float32 of a byte, unsigned too."""
+
+    value: Value
+
+
 class _Exact(NamedTuple):
     """Words in shared memory: what every sum reads, then what near ties read."""
 
@@ -116,7 +122,7 @@ class Adder:
     def add(self, a: Sequence[Byte], b: Sequence[Byte]) -> list[Value]:
         """Words whose lowest byte is the sum, of two terms' bytes."""
         if self._arithmetic == "float32":
-            return self._add_float32(a, b)
+            return self.add_float32(a, b)
         words = [ir.load_shared(self._address + 4 * first, 4) for first in (0, 4)]
         a_ratio, b_ratio, *fixed, fraction, most, a_zero, b_zero = (*words[0], *words[1])
         left, right = ([_widen(byte) for byte in term] for term in (a, b))
@@ -145,11 +151,11 @@ class Adder:
         lowest = self._lowest[2]
         return [each + lowest for each in sums] if lowest else sums
 
-    def _add_float32(self, a: Sequence[Byte], b: Sequence[Byte]) -> list[Value]:
+    def add_float32(self, a: Sequence[Byte | Float], b: Sequence[Byte | Float]) -> list[Value]:
         """ONNX Runtime's fused multiply-adds, the zero point before the rounding."""
         found = _Float32(*ir.load_shared(self._address, 4))
         left, right = (
-            [_byte_to_float(byte, lowest) for byte in term]
+            [_to_float32(each, lowest) for each in term]
             for term, lowest in zip((a, b), self._lowest[:2], strict=True)
         )
         low, high = literal(self._lowest[2]), literal(self._lowest[2] + 255)
@@ -218,8 +224,12 @@ def _widen(byte: Byte) -> Value:
     return ir.ptx(f"prmt.b32 $0, $1, 0, 0x444{byte.place};", 32, byte.word)
 
 
-def _byte_to_float(byte: Byte, lowest: int) -> Value:
+def _to_float32(byte: Byte | Float, lowest: int) -> Value:
     """The float32 of a value, of its unsigned byte."""
+    if isinstance(byte, Float):
+        if not lowest:
+            return byte.value
+        return ir.ptx(f"add.rn.f32 $0, $1, {literal(lowest)};", 32, byte.value)
     text = (
         f"{{ .reg .b32 x; prmt.b32 x, $1, 0x{float_bits(_BYTE):08X}, 0x765{byte.place}; "
         f"sub.rn.f32 $0, x, {literal(_BYTE - lowest)}; }}"

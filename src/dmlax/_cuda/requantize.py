@@ -105,6 +105,7 @@ class Requantizer:
     shift: Value  # exact: (zero point - lowest) / 255
     rounding: Value  # added to an estimate, it leaves an integer in the lowest bits
     zero_point: Value  # float32: added to that
+    unrounding: Value  # float32: subtracted from a rounded one, it leaves the output as a float
 
     @classmethod
     def of(cls, dtype: np.dtype, arithmetic: Arithmetic, zero_point: Value) -> "Requantizer":
@@ -117,7 +118,10 @@ class Requantizer:
         shift = ir.ptx(f"div.rn.f32 $0, $1, {literal(-_SPAN)};", 32, low)
         lowest = 0 if arithmetic == "float32" else int(limits.min) & 0xFF
         rounding = constant(float_bits(ROUNDING) + lowest)
-        return cls(arithmetic, low, high, shift, rounding, zero_point)
+        unrounding = ir.ptx(
+            "cvt.rn.f32.s32 $0, $1;", 32, constant(int(ROUNDING)) - zero_point
+        )  # exact
+        return cls(arithmetic, low, high, shift, rounding, zero_point, unrounding)
 
     def quantize(
         self,
@@ -146,14 +150,25 @@ class Requantizer:
 
         return ir.cond(_is_near_tie(worst), resolve_ties, lambda: rounded, [32] * len(sums))
 
+    def quantize_to_float32(
+        self, sums: Sequence[Value], multipliers: Sequence[Value]
+    ) -> list[Value]:
+        """The outputs as float32, of `"float32"` arithmetic."""
+        text = "sub.rn.f32 $0, $1, $2;"
+        pairs = zip(sums, multipliers, strict=True)
+        return [ir.ptx(text, 32, self._round(*pair), self.unrounding) for pair in pairs]
+
     def _float32(self, accumulator: Value, multiplier: Value) -> Value:
-        """The output in the lowest byte. Ties go to even before the zero point is added."""
+        """The output in the lowest byte."""
+        return self._round(accumulator, multiplier) + self.zero_point
+
+    def _round(self, accumulator: Value, multiplier: Value) -> Value:
+        """The output less its zero point, plus ROUNDING: ties go to even before it is added."""
         text = (
             "{ .reg .b32 v; cvt.rn.f32.s32 v, $1; mul.rn.f32 v, v, $2; "
             "max.f32 v, v, $3; min.f32 v, v, $4; add.rn.f32 $0, v, $5; }"
         )
-        bounds = self.low, self.high, self.rounding
-        return ir.ptx(text, 32, accumulator, multiplier, *bounds) + self.zero_point
+        return ir.ptx(text, 32, accumulator, multiplier, self.low, self.high, self.rounding)
 
     def _estimate(self, accumulator: Value, multiplier: Value) -> list[Value]:
         """The output in the lowest byte, and the estimate's distance from an integer."""

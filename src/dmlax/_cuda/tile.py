@@ -124,10 +124,10 @@ def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
     depth = next(size for size in (128, 64, 32) if size <= max(problem.depth, 32))
     columns = next((count for count in (16, 32, 64) if problem.columns <= count), 128)
     if problem.adds and columns >= 64:  # blocks of few threads, which take many registers
+        tile = Tile(1, 2, 64, min(depth, 64), 3, 3)
         if columns == 128 and depth == 128:
-            return Tile(1, 1, 128, 128, 2, 3)
-        return Tile(1, 2, 64, min(depth, 64), 3, 3)
-    if columns == 128 and depth == 128:
+            tile = Tile(1, 1, 128, 128, 2, 3)
+    elif columns == 128 and depth == 128:
         tile = Tile(2, 1, 128, depth, 3, 2)
         tiles = count_tiles(problem, tile)
         if multiprocessors <= tiles < 4 * multiprocessors and _steps(problem, tile) < 10:
