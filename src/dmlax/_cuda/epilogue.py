@@ -10,7 +10,7 @@ from dmlax._cuda.addend_tiles import AddendTiles, ring_bytes
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.column_table import Column, ColumnTable
 from dmlax._cuda.ir import Pointer, Value
-from dmlax._cuda.quantized_sum import Adder, Byte, Float, Term, lowest_of
+from dmlax._cuda.quantized_sum import Adder, Byte, Fraction, Term, lowest_of
 from dmlax._cuda.requantize import Requantizer, Scales
 from dmlax._cuda.sum_types import SumTypes
 from dmlax._cuda.tile import Schedule
@@ -54,11 +54,11 @@ class Addend(NamedTuple):
         """Adds words of four bytes to unsigned outputs."""
         return self.adder.add(*self._in_order([Byte(each, 0) for each in outputs], words))
 
-    def add_to_floats(self, outputs: Sequence[Value], words: Sequence[Value]) -> list[Value]:
-        """Adds words of four bytes to unsigned outputs as float32, in "float32" arithmetic."""
-        return self.adder.add_float32(*self._in_order(list(map(Float, outputs)), words))
+    def add_to_fractions(self, outputs: Sequence[Value], words: Sequence[Value]) -> list[Value]:
+        """Adds words of four bytes to fractions of unsigned outputs, in "float32" arithmetic."""
+        return self.adder.add_float32(*self._in_order(list(map(Fraction, outputs)), words))
 
-    def _in_order(self, outputs: Sequence[Byte | Float], words: Sequence[Value]) -> Any:
+    def _in_order(self, outputs: Sequence[Byte | Fraction], words: Sequence[Value]) -> Any:
         """Both terms, the addend as unsigned bytes."""
         if lowest_of(self.types.addend):
             words = [word ^ 0x80808080 for word in words]
@@ -193,7 +193,8 @@ class Epilogue:
         if self.output.requantizer is None:
             return [sums[:4], sums[4:]]
         outputs = self._quantize(self.output.requantizer, sums, columns, addend)
-        return [[ir.pack_bytes(outputs[:4])], [ir.pack_bytes(outputs[4:])]]
+        last = self.output.addend.adder if self.output.addend else self.output.requantizer
+        return [[last.pack(outputs[:4])], [last.pack(outputs[4:])]]
 
     def _quantize(
         self,
@@ -205,8 +206,8 @@ class Epilogue:
         """Requantizes the accumulators of two rows' four columns, and adds the addend's words."""
         multipliers, addend = columns.multipliers * 2, self.output.addend
         if addend is not None and requantizer.arithmetic == "float32":
-            floats = requantizer.quantize_to_float32(sums, multipliers)
-            return addend.add_to_floats(floats, words)
+            fractions = requantizer.quantize_to_fractions(sums, multipliers)
+            return addend.add_to_fractions(fractions, words)
         outputs = requantizer.quantize(sums, multipliers, columns.load_scales)
         return outputs if addend is None else addend.add_to_bytes(outputs, words)
 
