@@ -125,8 +125,8 @@ def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
     columns = next((count for count in (16, 32, 64) if problem.columns <= count), 128)
     if problem.adds and columns >= 64:  # blocks of few threads, which take many registers
         tile = Tile(1, 2, 64, min(depth, 64), 3, 3)
-        if columns == 128 and depth == 128:
-            tile = Tile(1, 1, 128, 128, 2, 3)
+        if columns == 128 and depth >= 64:
+            tile = Tile(1, 1, 128, depth, 2 if depth == 128 else 3, 3)
     elif columns == 128 and depth == 128:
         tile = Tile(2, 1, 128, depth, 3, 2)
         tiles = count_tiles(problem, tile)
