@@ -25,6 +25,8 @@ from dmlax._cuda.ir import Pointer, Value, constant, select
 from dmlax._cuda.quantized_sum import Adder
 from dmlax._cuda.tile import Schedule, Tile
 
+SHARED_MEMORY = 228 * 1024  # bytes of a multiprocessor; each block takes 1,024 more than it asks
+
 
 class Chunk(NamedTuple):
     """A chunk along the depth, and the address of a thread's first copy of it in shared memory."""
@@ -57,8 +59,10 @@ class Block:
 
     def __init__(self, schedule: Schedule, shared: Pointer) -> None:
         self.schedule, self.tile, self.problem = schedule, schedule.tile, schedule.problem
+        self.keeps_right = keeps_right(schedule)
         self.stages = ir.round_up(shared.shared_address(), wgmma.ALIGNMENT)
-        self.ones = self.stages + _stages_bytes(self.tile)
+        self.right = self.stages + _stages_bytes(schedule)  # the matrix, where it is kept
+        self.ones = self.right + (_right_bytes(schedule) if self.keeps_right else 0)
         self.table = ColumnTable(self.ones + 8 * self.tile.depth, self.tile.columns)
         self.constants = self.table.end  # the epilogue's, where there are any
         self.ring = self.constants + Adder.BYTES  # of the addend's tiles, likewise
@@ -80,22 +84,54 @@ class Block:
 
     def next_stage(self, stage: Value) -> Value:
         """The stage after one, as bytes from the first."""
-        last = (self.tile.stages - 1) * self.tile.stage_bytes
-        return select(stage == last, constant(0), stage + self.tile.stage_bytes)
+        size = _stage_bytes(self.schedule)
+        last = (self.tile.stages - 1) * size
+        return select(stage == last, constant(0), stage + size)
 
 
 def shared_bytes(schedule: Schedule, output_columns: int) -> int:
     """Bytes of a block's shared memory; some align the stages."""
+    right = _right_bytes(schedule) if keeps_right(schedule) else 0
+    return _stages_bytes(schedule) + right + _other_bytes(schedule, output_columns)
+
+
+def keeps_right(schedule: Schedule) -> bool:
+    """True if a block copies its columns of the right matrix once, for all its tiles.
+
+    It must have several, and room.
+    """
+    tile, all_rows = schedule.tile, schedule.problem.rows
+    stages = _round_up(tile.stages * tile.rows * tile.depth)
+    used = stages + _right_bytes(schedule) + _other_bytes(schedule, CHUNK)
+    return schedule.rows_at_once < all_rows and tile.blocks * (used + 1024) <= SHARED_MEMORY
+
+
+def _other_bytes(schedule: Schedule, output_columns: int) -> int:
+    """Bytes of what is neither a stage nor the right matrix."""
     tile = schedule.tile
-    table = ColumnTable.bytes_of(tile.columns)  # after the stages and the rows of ones
-    found = wgmma.ALIGNMENT + _stages_bytes(tile) + 8 * tile.depth + table
+    found = wgmma.ALIGNMENT + 8 * tile.depth + ColumnTable.bytes_of(tile.columns)
     if schedule.problem.adds:
         found += Adder.BYTES + ring_bytes(schedule, output_columns)
     return found
 
 
-def _stages_bytes(tile: Tile) -> int:
-    return -(-tile.stages * tile.stage_bytes // wgmma.ALIGNMENT) * wgmma.ALIGNMENT
+def _right_bytes(schedule: Schedule) -> int:
+    """Bytes of a tile's columns of the right matrix."""
+    return _round_up(schedule.tile.columns * schedule.summed_depth)
+
+
+def _stages_bytes(schedule: Schedule) -> int:
+    return _round_up(schedule.tile.stages * _stage_bytes(schedule))
+
+
+def _stage_bytes(schedule: Schedule) -> int:
+    """Bytes of a pipeline stage: the left rows, and the right ones unless they are kept."""
+    tile = schedule.tile
+    return tile.rows * tile.depth if keeps_right(schedule) else tile.stage_bytes
+
+
+def _round_up(size: int) -> int:
+    return -(-size // wgmma.ALIGNMENT) * wgmma.ALIGNMENT
 
 
 class ThreadCopies:
@@ -189,13 +225,22 @@ class _Pipeline:
         self.copies, self.left, self.right, self.addend = copies, left, right, addend
 
     def prologue(self, zero: Value) -> NextCopy:
-        """Begins to copy all stages but one."""
+        """Begins to copy all stages but one, and the right matrix if it is kept."""
         stages = self.tile.stages
+        if self.block.keeps_right:
+            self._copy_right()
         return ir.while_loop(
             _PrologueState(zero, self._begin_tile(self.block.place.first_row, zero, self.first)),
             lambda state: state.copied < stages - 1,
             lambda state: _PrologueState(state.copied + 1, self.copy(state.next_copy)),
         ).next_copy
+
+    def _copy_right(self) -> None:
+        """Begins to copy the right matrix, which is in the first stage's commit group."""
+        to, within = self.block.right + self.copies.offset, self.copies.chunk * CHUNK
+        for step in range(self.schedule.steps):
+            depth = step * self.tile.depth
+            self.right.copy(to + self.tile.columns * depth, within + depth)
 
     @property
     def first(self) -> Value | None:
@@ -232,7 +277,8 @@ class _Pipeline:
         step_depth, within = this.step * self.tile.depth, self.copies.chunk * CHUNK
         chunk = Chunk(step_depth, within, self.block.stages + this.stage + self.copies.offset)
         self.left.copy(this.rows, chunk)
-        self.right.copy(chunk.to + self.tile.rows * self.tile.depth, chunk.depth)
+        if not self.block.keeps_right:
+            self.right.copy(chunk.to + self.tile.rows * self.tile.depth, chunk.depth)
         if self.addend is not None and this.addend_place is not None:
             with ir.when(this.step == 0):
                 self.addend.copy(this.addend_place, this.first_row)
@@ -242,19 +288,19 @@ class _Products:
     """The products of a warpgroup: matrices in shared memory, whose first stage is described."""
 
     def __init__(self, block: Block) -> None:
-        self.tile, self.problem = block.tile, block.problem
+        self.tile, self.problem, self.keeps_right = block.tile, block.problem, block.keeps_right
         tile = self.tile
         rows = ir.broadcast_lane(ir.warpgroup(), 0) * (tile.products * wgmma.ROWS)
         starts = (
             block.stages + rows * tile.depth,
-            block.stages + tile.rows * tile.depth,
+            block.right if block.keeps_right else block.stages + tile.rows * tile.depth,
             block.ones,
         )
         self.left, self.right, self.ones = (wgmma.descriptor(start, tile.depth) for start in starts)
 
-    def begin(self, stage: Value, accumulators: Accumulators) -> Accumulators:
+    def begin(self, step: Value, stage: Value, accumulators: Accumulators) -> Accumulators:
         """Begins to add a stage's products to the accumulators, which then must not be read."""
-        products, unsigned = self._list(stage), self.problem.unsigned
+        products, unsigned = self._list(step, stage), self.problem.unsigned
         begin = functools.partial(wgmma.multiply_async, products=products, unsigned=unsigned)
         return _with_values(accumulators, begin)
 
@@ -262,9 +308,11 @@ class _Products:
         """Waits for the products."""
         return _with_values(accumulators, wgmma.wait)
 
-    def _list(self, stage: Value) -> list[wgmma.Product]:
+    def _list(self, step: Value, stage: Value) -> list[wgmma.Product]:
         tile, count = self.tile, self.tile.columns // 2
-        left, right = (matrix + (stage >> 4).extend() for matrix in (self.left, self.right))
+        right_stage = step * (tile.columns * tile.depth) if self.keeps_right else stage
+        left = self.left + (stage >> 4).extend()
+        right = self.right + (right_stage >> 4).extend()
         products = []
         for i in range(tile.products):
             for depth in range(0, tile.depth, wgmma.DEPTH):
@@ -333,7 +381,7 @@ def run(
     def step(state: _StepState) -> _StepState:
         wgmma.wait_for_copies(tile.stages - 2)
         ir.barrier()
-        pending = products.begin(state.stage, state.accumulators)
+        pending = products.begin(state.step, state.stage, state.accumulators)
         next_copy = pipeline.copy(state.next_copy)
         following, stage = state.step + 1, block.next_stage(state.stage)
         return _StepState(following, stage, next_copy, products.finish(pending))
