@@ -174,9 +174,10 @@ def _prepare(node: Node, weight: Any, zero_point: Any) -> Any:
             group_count=int(node.attributes.get("group", 1)),
             dimension_numbers=dimension_numbers(weight.ndim, is_channels_last),
         )
-    if node.attributes.get("transB") or weight.ndim != 2 or not hasattr(dmlax, "prepare_matrix"):
+    if weight.ndim != 2:
         return weight
-    return dmlax.prepare_matrix(weight, b_zero_point=zero_point)
+    matrix = weight.T if node.attributes.get("transB") else weight
+    return dmlax.prepare_matrix(matrix, b_zero_point=zero_point)
 
 
 def split_constants(graph: Graph) -> tuple[Graph, dict[str, np.ndarray]]:

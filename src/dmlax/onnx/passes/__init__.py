@@ -10,7 +10,6 @@ from dmlax.onnx.passes.dead_channels import revive_dead_channels
 from dmlax.onnx.passes.identities import drop_identities
 from dmlax.onnx.passes.layout import Avals, channels_last
 from dmlax.onnx.passes.qdq import fuse_qdq
-from dmlax.onnx.passes.transpose import transpose_weights
 
 Pass = Callable[[Graph], Graph]
 PassOfShapes = Callable[[Graph, Avals], Graph]
@@ -22,7 +21,6 @@ PASSES: tuple[Pass, ...] = (
     fuse_qdq,
     fold_constants,
     revive_dead_channels,
-    transpose_weights,
 )
 
 PASSES_OF_SHAPES: tuple[PassOfShapes, ...] = (fuse_adds, channels_last)
