@@ -224,10 +224,11 @@ def _round_quotient(x: Array, scale: Array, arithmetic: Arithmetic) -> Array:
 
     In "float32" the quotient is first rounded to float32: near a tie it is one.
     """
-    a, s = float_bits.unpack(x), float_bits.unpack(scale)
-    # 2 * |x / scale| = (a.mantissa << shift) / s.mantissa
-    shift = jnp.clip(a.exponent - s.exponent + 1, -1, 20)
-    ratio = a.mantissa.astype(jnp.float32) / s.mantissa.astype(jnp.float32)
+    a, s = float_bits.split(x), float_bits.unpack(scale)
+    # 2 * |x / scale| = (a.mantissa << shift) / s.mantissa; below 512 the shift is 33 at most, of
+    # the smallest float16. A shift by 32 gives 0, which is right modulo 2**32.
+    shift = jnp.clip(a.exponent - s.exponent + 1, -1, 40)
+    ratio = a.mantissa.astype(jnp.float32) * (1 / s.mantissa.astype(jnp.float32))
     estimate = jnp.where(
         float_bits.is_infinite(x), jnp.float32(jnp.inf), ratio * float_bits.power_of_two(shift - 1)
     )

@@ -132,6 +132,8 @@ def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
         tiles = count_tiles(problem, tile)
         if multiprocessors <= tiles < 4 * multiprocessors and _steps(problem, tile) < 10:
             tile = Tile(1, 1, 128, depth, 2, 4)
+    elif columns == 64 and _keeps_long_rows(problem, multiprocessors):
+        tile = Tile(1, 2, 64, 128, 3, 3)
     else:
         tile = Tile(2, 2, min(columns, 64), min(depth, 64), 3, 2)
         few = count_tiles(problem, tile) < 2 * tile.blocks * multiprocessors
@@ -140,6 +142,12 @@ def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
     if 2 * count_tiles(problem, tile) <= multiprocessors:
         return _narrow(problem, Tile(1, 1, columns, depth, 4, 2), multiprocessors)
     return tile
+
+
+def _keeps_long_rows(problem: GemmProblem, multiprocessors: int) -> bool:
+    """True for whole stages of 128 bytes, one or two, and several tiles a block."""
+    many = problem.rows * problem.groups > 2 * 3 * 128 * multiprocessors
+    return problem.depth in (128, 256) and many
 
 
 def _narrow(problem: GemmProblem, tile: Tile, multiprocessors: int) -> Tile:
