@@ -7,8 +7,8 @@ SHARED_MEMORY = 228 * 1024  # bytes of a multiprocessor; each block takes 1,024 
 
 
 @pytest.mark.parametrize("columns", [1, 16, 17, 64, 65, 512, 2048])
-@pytest.mark.parametrize("depth", [16, 48, 64, 576, 2048, 18_432])
-@pytest.mark.parametrize("rows", [2, 392, 6272, 100_352])
+@pytest.mark.parametrize("depth", [16, 48, 64, 256, 576, 2048, 18_432])
+@pytest.mark.parametrize("rows", [2, 392, 6272, 100_352, 401_408])
 @pytest.mark.parametrize("adds", [False, True])
 def test_blocks_of_every_tile_fit_a_multiprocessor(written, columns, depth, rows, adds):
     from dmlax._cuda.gemm import shared_bytes
