@@ -218,6 +218,7 @@ def conformance_cuda(session: nox.Session) -> None:
     for implementation in ("xla", "mosaic_gpu"):
         for calls in ("convolution", "convolution_add", "matmul"):
             run(f"tests/{calls}_calls.py", implementation, "0", "400")
+    run("tests/cuda/float32_epilogues.py", "0", "24")
     run("tests/cuda/hazards.py")
 
 

@@ -21,6 +21,17 @@ def jax_ms(call: Callable[..., Any], *operands: Any) -> float:
     return float(statistics.median(times))
 
 
+def jax_kernels(call: Callable[..., Any], *operands: Any) -> list[tuple[str, float]]:
+    """Names and milliseconds of the kernels of one call, in their order: medians of several."""
+    profiler = import_module("jax.experimental.mosaic.gpu.profiler")
+    jax.block_until_ready(call(*operands))
+    _, calls = profiler.measure(call, aggregate=False, iterations=_REPEATS)(*operands)
+    return [
+        (each[0][0], float(statistics.median(ms for _, ms in each)))
+        for each in zip(*calls, strict=True)
+    ]
+
+
 def torch_ms(torch: Any, call: Callable[[], Any]) -> float:
     """Of one call, the mean of several."""
     profiler = import_module("torch.profiler")

@@ -60,7 +60,8 @@ class Report:
     def show(self, console: Console) -> None:
         """Print the rows, then the targets."""
         console.print(_table(self.name, self.rows))
-        console.print(_table("", [target.row() for target in self.targets]))
+        if self.targets:
+            console.print(_table("", [target.row() for target in self.targets]))
         if self.facts:
             console.print(", ".join(f"{name} {_cell(value)}" for name, value in self.facts.items()))
 

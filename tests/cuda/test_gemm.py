@@ -12,11 +12,12 @@ SHARED_MEMORY = 228 * 1024  # bytes of a multiprocessor; each block takes 1,024 
 @pytest.mark.parametrize("adds", [False, True])
 def test_blocks_of_every_tile_fit_a_multiprocessor(written, columns, depth, rows, adds):
     from dmlax._cuda.gemm import shared_bytes
-    from dmlax._cuda.quantized_sum import Adder
-    from dmlax._cuda.tile import GemmProblem, choose_tile
+    from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile
 
-    tile = choose_tile(GemmProblem(rows, columns, depth, adds=adds), 132)
-    assert tile.blocks * (shared_bytes(tile, Adder.BYTES * adds) + 1024) <= SHARED_MEMORY
+    problem = GemmProblem(rows, columns, depth, adds=adds)
+    tile = choose_tile(problem, 132)
+    used = shared_bytes(Schedule.of(problem, tile, 132), columns)
+    assert tile.blocks * (used + 1024) <= SHARED_MEMORY
     accumulators = tile.products * tile.columns // 2
     assert REGISTERS // (tile.blocks * tile.threads) >= accumulators + OTHER_REGISTERS
 

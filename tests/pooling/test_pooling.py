@@ -9,6 +9,8 @@ import pytest
 
 import dmlax
 import pooling_calls
+from dmlax._core import compat
+from dmlax._pooling.xla import maxima_of_words
 from support import NATIVE, assert_same, draw
 
 average = dmlax.quantized_linear_average_pooling
@@ -168,3 +170,41 @@ def test_a_symbolic_batch_and_image_export():
     ):
         exported = jax.export.export(jax.jit(function))(shape)
         assert_same(exported.call(x), function(x))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"window_size": (3, 3), "strides": (2, 2), "start_padding": (1, 1), "end_padding": (1, 1)},
+        {"window_size": (2, 9), "dilations": (3, 1), "end_padding": (4, 0)},
+    ],
+    ids=["ResNet's", "dilated"],
+)
+def test_maxima_of_words_are_those_of_their_bytes(dtype, options):
+    x = draw(2, dtype, (2, 7, 10, 8))
+    x[0, :, :, :4] = x[1, :, :, :4] & 1  # equal bytes above others that differ
+    call = {**options, "dimension_numbers": "NHWC"}
+    plan = max_plan(x, call)
+    assert_same(maxima_of_words(plan, jnp.asarray(x)), dmlax.max_pooling(x, **call))
+
+
+def max_plan(x, call):
+    """The plan of a call."""
+    (label,) = compat.labels(lambda x: dmlax.max_pooling(x, **call), x)
+    return label.plan
+
+
+@pytest.mark.parametrize("size", [(4, 5), (3, 40)], ids=["few pixels", "many"])
+def test_the_global_average_is_the_same_channels_last(size):
+    x = draw(1, np.int8, (2, *size, 3))
+    parameters = {
+        "input_scale": np.float32([0.3, -0.7, 1e-3]),
+        "output_scale": 0.1,
+        "input_zero_point": np.int8([3, 0, -100]),
+        "output_zero_point": np.uint8(9),
+        "implementation": "xla",
+    }
+    found = global_average(x, **parameters, dimension_numbers="NHWC")
+    wanted = global_average(np.moveaxis(x, -1, 1), **parameters)
+    assert_same(found, np.moveaxis(np.asarray(wanted), 1, -1))

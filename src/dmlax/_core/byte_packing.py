@@ -1,5 +1,7 @@
 """Bytes as int8, and four of them packed in a word, which a GPU moves as fast as a byte."""
 
+import functools
+import operator
 from typing import Any
 
 import jax.numpy as jnp
@@ -46,3 +48,14 @@ def repeat_byte(byte: Array) -> Array:
 def unpack_int8(words: Array) -> Array:
     """Unpacks the last axis into int8."""
     return lax.bitcast_convert_type(words, jnp.int8).reshape(*words.shape[:-1], 4 * words.shape[-1])
+
+
+def join_bytes(x: Array) -> Array:
+    """Makes uint32 of every four bytes of the last axis, the first lowest.
+
+    Shifts, which XLA fuses with what made the bytes; a bitcast it does not.
+    """
+    parts = lax.bitcast_convert_type(x, jnp.uint8).astype(jnp.uint32)
+    parts = parts.reshape(*x.shape[:-1], x.shape[-1] // 4, 4)
+    words: Array = functools.reduce(operator.or_, (parts[..., i] << 8 * i for i in range(4)))
+    return words

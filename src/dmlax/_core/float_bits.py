@@ -81,20 +81,24 @@ def is_nonzero(x: Array) -> Array:
     return bits != 0
 
 
-@jax.jit  # traced once for each dtype and shape
-def unpack(x: Array) -> Unpacked:
-    """Takes a finite float32 or float16 apart, subnormals included."""
+def split(x: Array) -> Unpacked:
+    """Takes a finite float32 or float16 apart; the mantissa of a subnormal is smaller."""
     layout = float_format(x.dtype)
     bits = raw_bits(x).astype(jnp.uint32)
     magnitude = bits & ((1 << (layout.bits - 1)) - 1)
     field = magnitude >> layout.fraction
     implicit = jnp.where(field > 0, jnp.uint32(1 << layout.fraction), jnp.uint32(0))
     mantissa = (magnitude & ((1 << layout.fraction) - 1)) | implicit
-    shift = lax.clz(mantissa) - 8
     exponent = jnp.maximum(field, 1).astype(jnp.int32) - 1 + layout.unit_exponent
-    return Unpacked(
-        bits >> (layout.bits - 1) != 0, mantissa << shift, exponent - shift.astype(jnp.int32)
-    )
+    return Unpacked(bits >> (layout.bits - 1) != 0, mantissa, exponent)
+
+
+@jax.jit  # traced once for each dtype and shape
+def unpack(x: Array) -> Unpacked:
+    """Takes a finite float32 or float16 apart, subnormals included."""
+    negative, mantissa, exponent = split(x)
+    shift = lax.clz(mantissa) - 8
+    return Unpacked(negative, mantissa << shift, exponent - shift.astype(jnp.int32))
 
 
 def power_of_two(exponent: Array) -> Array:

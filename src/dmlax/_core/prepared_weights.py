@@ -65,8 +65,12 @@ class PreparedWeights(Generic[Shape]):
         """The inverse of `to_plain`."""
         raise NotImplementedError
 
+    @functools.cached_property
     def _static(self) -> tuple[Any, ...]:
-        """Plain values: they outlive a move of any class, in a pickle or an export."""
+        """Plain values: they outlive a move of any class, in a pickle or an export.
+
+        They are kept, as every call of a jitted function flattens its arguments.
+        """
         return self.VERSION, *self.to_plain(self.weights)
 
     @classmethod
@@ -83,11 +87,11 @@ class PreparedWeights(Generic[Shape]):
     def tree_flatten_with_keys(self) -> tuple[Any, tuple[Any, ...]]:
         """The arrays by name; everything else is static."""
         keys = map(jax.tree_util.GetAttrKey, Prepared._fields)
-        return tuple(zip(keys, self.arrays, strict=True)), self._static()
+        return tuple(zip(keys, self.arrays, strict=True)), self._static
 
     def tree_flatten(self) -> tuple[Prepared, tuple[Any, ...]]:
         """The arrays; everything else is static."""
-        return self.arrays, self._static()
+        return self.arrays, self._static
 
     @classmethod
     def tree_unflatten(cls, static: tuple[Any, ...], arrays: Any) -> Self:
@@ -97,7 +101,7 @@ class PreparedWeights(Generic[Shape]):
     def __getstate__(self) -> dict[str, Any]:
         """Plain values and NumPy arrays, so that a pickle names no private module."""
         arrays = {name: to_host(leaf) for name, leaf in self.arrays._asdict().items()}
-        return {"static": self._static(), **arrays}
+        return {"static": self._static, **arrays}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.weights = self.read_static(state.pop("static"))

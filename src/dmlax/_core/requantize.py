@@ -133,12 +133,11 @@ def quantize(
 ) -> Array:
     """clamp(round(x / scale) + zero_point) for float32, float16 or int32 `x`."""
     if arithmetic == "float32":
-        quotient = float_bits.divide(x.astype(jnp.float32), scale.astype(jnp.float32))
-        return quantize_float32(quotient, zero_point, dtype)
+        x, scale = x.astype(jnp.float32), scale.astype(jnp.float32)
     if x.dtype == jnp.int32:
         one = jnp.float32(1)
         return requantizer(one, one, scale, zero_point, dtype, arithmetic)(x)
-    rounded = _round_quotient(x, scale)
+    rounded = _round_quotient(x, scale, arithmetic)
     rounded = jnp.where(float_bits.is_nan(x), -2 * MAGNITUDE_LIMIT, rounded)
     return saturate(rounded, zero_point, dtype)
 
@@ -220,21 +219,28 @@ def quantize_float32(value: Array, zero_point: Array | None, dtype: DTypeLike) -
     )
 
 
-def _round_quotient(x: Array, scale: Array) -> Array:
-    """round(x / scale), ties to even, for finite floats; beyond 255 any value from it on."""
-    a, s = float_bits.unpack(x), float_bits.unpack(scale)
-    # 2 * |x / scale| = (a.mantissa << shift) / s.mantissa
-    shift = jnp.clip(a.exponent - s.exponent + 1, -1, 20)
-    ratio = a.mantissa.astype(jnp.float32) / s.mantissa.astype(jnp.float32)
+def _round_quotient(x: Array, scale: Array, arithmetic: Arithmetic) -> Array:
+    """round(x / scale), ties to even, for finite floats; beyond 255 any value from it on.
+
+    In "float32" the quotient is first rounded to float32: near a tie it is one.
+    """
+    a, s = float_bits.split(x), float_bits.unpack(scale)
+    # 2 * |x / scale| = (a.mantissa << shift) / s.mantissa; below 512 the shift is 33 at most, of
+    # the smallest float16. A shift by 32 gives 0, which is right modulo 2**32.
+    shift = jnp.clip(a.exponent - s.exponent + 1, -1, 40)
+    ratio = a.mantissa.astype(jnp.float32) * (1 / s.mantissa.astype(jnp.float32))
     estimate = jnp.where(
         float_bits.is_infinite(x), jnp.float32(jnp.inf), ratio * float_bits.power_of_two(shift - 1)
     )
     below = jnp.minimum(estimate, MAGNITUDE_LIMIT).astype(jnp.int32)
     # The difference is below 2**25, so that arithmetic modulo 2**32 gets it right.
     doubled = a.mantissa << jnp.maximum(shift, 0).astype(jnp.uint32)
-    middle = s.mantissa * (2 * below + 1).astype(jnp.uint32)
-    excess = lax.bitcast_convert_type(doubled - middle, jnp.int32)
-    up = (shift >= 0) & ((excess > 0) | ((excess == 0) & (below & 1 == 1)))
+    odd = (2 * below + 1).astype(jnp.uint32)
+    excess = lax.bitcast_convert_type(doubled - s.mantissa * odd, jnp.int32)
+    tie = jnp.int32(0)  # the greatest excess, either way, of a tie
+    if arithmetic == "float32":  # half the last bit of odd / 2, which no quotient is away from it
+        tie = ((s.mantissa - 1) >> (lax.clz(odd) - 7)).astype(jnp.int32)
+    up = (shift >= 0) & (excess > jnp.where(below & 1 == 1, ~tie, tie))
     rounded = below + up.astype(jnp.int32)
     return jnp.where(a.negative ^ s.negative, -rounded, rounded)
 

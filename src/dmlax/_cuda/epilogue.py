@@ -3,12 +3,14 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dmlax._cuda import ir, wgmma
+from dmlax._cuda.addend_tiles import AddendTiles, ring_bytes
+from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.column_table import Column, ColumnTable
 from dmlax._cuda.ir import Pointer, Value
-from dmlax._cuda.quantized_sum import Adder, Byte, Term, lowest_of
+from dmlax._cuda.quantized_sum import Adder, Byte, Fraction, Term, lowest_of
 from dmlax._cuda.requantize import Requantizer, Scales
 from dmlax._cuda.sum_types import SumTypes
 from dmlax._cuda.tile import Schedule
@@ -48,13 +50,20 @@ class Addend(NamedTuple):
     adder: Adder
     terms: Callable[[], tuple[Term, Term, Term]]
 
-    def add_to(self, outputs: Sequence[Value], words: Sequence[Value]) -> list[Value]:
+    def add_to_bytes(self, outputs: Sequence[Value], words: Sequence[Value]) -> list[Value]:
         """Adds words of four bytes to unsigned outputs."""
+        return self.adder.add(*self._in_order([Byte(each, 0) for each in outputs], words))
+
+    def add_to_fractions(self, outputs: Sequence[Value], words: Sequence[Value]) -> list[Value]:
+        """Adds words of four bytes to fractions of unsigned outputs, in "float32" arithmetic."""
+        return self.adder.add_float32(*self._in_order(list(map(Fraction, outputs)), words))
+
+    def _in_order(self, outputs: Sequence[Byte | Fraction], words: Sequence[Value]) -> Any:
+        """Both terms, the addend as unsigned bytes."""
         if lowest_of(self.types.addend):
             words = [word ^ 0x80808080 for word in words]
-        bytes_of = [Byte(word, i) for word in words for i in range(4)]
-        terms = [Byte(output, 0) for output in outputs], bytes_of
-        return self.adder.add(*(terms[::-1] if self.types.addend_first else terms))
+        terms = outputs, [Byte(word, i) for word in words for i in range(4)]
+        return terms[::-1] if self.types.addend_first else terms
 
 
 class BlockPlace(NamedTuple):
@@ -69,10 +78,19 @@ class Epilogue:
     """The epilogue of one block's tiles."""
 
     def __init__(
-        self, schedule: Schedule, place: BlockPlace, table: ColumnTable, output: Output
+        self,
+        schedule: Schedule,
+        place: BlockPlace,
+        table: ColumnTable,
+        output: Output,
+        ring: Value,
     ) -> None:
+        """Takes the address of the ring of the addend's tiles, which is there or is not."""
         self.schedule, self.tile, self.problem = schedule, schedule.tile, schedule.problem
         self.place, self.table, self.output = place, table, output
+        self.addend_tiles = None
+        if ring_bytes(schedule, output.columns):
+            self.addend_tiles = AddendTiles(schedule, output.columns, ring, self._addend_chunk)
 
     def write_columns(self, column_of: Callable[[Value], Value]) -> None:
         """Writes the table of columns; a barrier must follow."""
@@ -97,12 +115,36 @@ class Epilogue:
         row_sums = [[zero] * 4] * tile.products if self.problem.sums_rows else []
         return Accumulators([offsets] * tile.products, row_sums)
 
-    def store(self, first_row: Value, accumulators: Accumulators) -> None:
+    def store(
+        self, first_row: Value, accumulators: Accumulators, addend_place: Value | None
+    ) -> None:
         """Stores a thread's outputs: of every product two rows 8 apart, in each runs of columns."""
-        rows = self._rows(first_row)
+        rows = [first_row + row for row in self._rows_of_tile()]
         for start in self._starts:
-            for row, values in zip(rows, self._make_runs(start, rows, accumulators), strict=True):
+            addend = self._load_addend(start, rows, addend_place)
+            runs = self._make_runs(start, accumulators, addend)
+            for row, values in zip(rows, runs, strict=True):
                 self._store_run(row, self._column(start), values)
+
+    def _load_addend(
+        self, start: int, rows: Sequence[Value], place: Value | None
+    ) -> list[list[Value]]:
+        """Loads the words of the addend for the run of each row, none without one."""
+        if self.output.addend is None:
+            return []
+        if self.addend_tiles is None or place is None:
+            return [self._load_run(row, start) for row in rows]
+        chunk = (ir.lane() & 3) + start // CHUNK
+        return [self.addend_tiles.load(place, row, chunk) for row in self._rows_of_tile()]
+
+    def _addend_chunk(self, row: Value, column: Value) -> Value:
+        """The address of a chunk of a tile; beyond the last row or column any that exists."""
+        assert self.output.addend is not None
+        row = ir.minimum(row, self.problem.rows - 1)
+        column = self.place.first_column + column
+        if self.output.columns % self.tile.columns:
+            column = ir.minimum(column, self.output.columns - CHUNK)
+        return self.output.addend.pointer.address(self._offset(row, column))
 
     @property
     def _starts(self) -> range:
@@ -113,20 +155,19 @@ class Epilogue:
         """The group's column where a thread's run begins."""
         return self.place.first_column + ((ir.lane() & 3) * self.tile.run + start)
 
-    def _rows(self, first_row: Value) -> list[Value]:
-        """A thread's rows."""
+    def _rows_of_tile(self) -> list[Value]:
+        """A thread's rows, from the tile's first."""
         tile = self.tile
         row = ir.warp() * 16 + (ir.lane() >> 2)
-        row = row + ir.warpgroup() * ((tile.products - 1) * wgmma.ROWS) + first_row
+        row = row + ir.warpgroup() * ((tile.products - 1) * wgmma.ROWS)
         return [row + (i >> 1) * wgmma.ROWS + 8 * (i & 1) for i in range(2 * tile.products)]
 
     def _make_runs(
-        self, start: int, rows: Sequence[Value], accumulators: Accumulators
+        self, start: int, accumulators: Accumulators, addend: Sequence[Sequence[Value]]
     ) -> list[list[Value]]:
         """The run of outputs of each row of a thread, the columns from `start` on."""
         tile = self.tile
-        runs: list[list[Value]] = [[] for _ in rows]
-        addend = [self._load_run(row, start) for row in rows] if self.output.addend else []
+        runs: list[list[Value]] = [[] for _ in range(2 * tile.products)]
         for part in range(0, tile.run, 4):
             columns = _FourColumns(self, _place_of(start, part))
             for i, product in enumerate(accumulators.products):
@@ -151,11 +192,24 @@ class Epilogue:
             sums = [sum - zero_points[i % 4] * row_sums[i // 4] for i, sum in enumerate(sums)]
         if self.output.requantizer is None:
             return [sums[:4], sums[4:]]
-        multipliers = columns.multipliers * 2
-        outputs = self.output.requantizer.quantize(sums, multipliers, columns.load_scales)
-        if self.output.addend is not None:
-            outputs = self.output.addend.add_to(outputs, addend)
-        return [[ir.pack_bytes(outputs[:4])], [ir.pack_bytes(outputs[4:])]]
+        outputs = self._quantize(self.output.requantizer, sums, columns, addend)
+        last = self.output.addend.adder if self.output.addend else self.output.requantizer
+        return [[last.pack(outputs[:4])], [last.pack(outputs[4:])]]
+
+    def _quantize(
+        self,
+        requantizer: Requantizer,
+        sums: Sequence[Value],
+        columns: "_FourColumns",
+        words: Sequence[Value],
+    ) -> list[Value]:
+        """Requantizes the accumulators of two rows' four columns, and adds the addend's words."""
+        multipliers, addend = columns.multipliers * 2, self.output.addend
+        if addend is not None and requantizer.arithmetic == "float32":
+            fractions = requantizer.quantize_to_fractions(sums, multipliers)
+            return addend.add_to_fractions(fractions, words)
+        outputs = requantizer.quantize(sums, multipliers, columns.load_scales)
+        return outputs if addend is None else addend.add_to_bytes(outputs, words)
 
     def _store_run(self, row: Value, column: Value, words: Sequence[Value]) -> None:
         """A row's outputs, side by side, as many at once as the sizes allow."""

@@ -10,7 +10,6 @@ An operator brings its own loader of the left matrix: see `OperandLoader`.
 
 import functools
 import operator
-import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
@@ -18,13 +17,15 @@ from typing import Any, NamedTuple, Protocol
 import jax
 
 from dmlax._cuda import cp_async, ir, wgmma
+from dmlax._cuda.addend_tiles import AddendTiles, ring_bytes
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.column_table import ColumnTable
 from dmlax._cuda.epilogue import Accumulators, BlockPlace, Epilogue, Output
 from dmlax._cuda.ir import Pointer, Value, constant, select
+from dmlax._cuda.quantized_sum import Adder
 from dmlax._cuda.tile import Schedule, Tile
 
-MODE = os.environ.get("ADDEND", "late")
+SHARED_MEMORY = 228 * 1024  # bytes of a multiprocessor; each block takes 1,024 more than it asks
 
 
 class Chunk(NamedTuple):
@@ -58,10 +59,13 @@ class Block:
 
     def __init__(self, schedule: Schedule, shared: Pointer) -> None:
         self.schedule, self.tile, self.problem = schedule, schedule.tile, schedule.problem
+        self.keeps_right = keeps_right(schedule)
         self.stages = ir.round_up(shared.shared_address(), wgmma.ALIGNMENT)
-        self.ones = self.stages + _stages_bytes(self.tile)
+        self.right = self.stages + _stages_bytes(schedule)  # the matrix, where it is kept
+        self.ones = self.right + (_right_bytes(schedule) if self.keeps_right else 0)
         self.table = ColumnTable(self.ones + 8 * self.tile.depth, self.tile.columns)
         self.constants = self.table.end  # the epilogue's, where there are any
+        self.ring = self.constants + Adder.BYTES  # of the addend's tiles, likewise
         self.place = self._place()
 
     def _place(self) -> BlockPlace:
@@ -80,18 +84,54 @@ class Block:
 
     def next_stage(self, stage: Value) -> Value:
         """The stage after one, as bytes from the first."""
-        last = (self.tile.stages - 1) * self.tile.stage_bytes
-        return select(stage == last, constant(0), stage + self.tile.stage_bytes)
+        size = _stage_bytes(self.schedule)
+        last = (self.tile.stages - 1) * size
+        return select(stage == last, constant(0), stage + size)
 
 
-def shared_bytes(tile: Tile, constants: int = 0) -> int:
-    """Bytes of a block's shared memory, with the epilogue's constants; some align the stages."""
-    table = ColumnTable.bytes_of(tile.columns)  # after the stages and the rows of ones
-    return wgmma.ALIGNMENT + _stages_bytes(tile) + 8 * tile.depth + table + constants
+def shared_bytes(schedule: Schedule, output_columns: int) -> int:
+    """Bytes of a block's shared memory; some align the stages."""
+    right = _right_bytes(schedule) if keeps_right(schedule) else 0
+    return _stages_bytes(schedule) + right + _other_bytes(schedule, output_columns)
 
 
-def _stages_bytes(tile: Tile) -> int:
-    return -(-tile.stages * tile.stage_bytes // wgmma.ALIGNMENT) * wgmma.ALIGNMENT
+def keeps_right(schedule: Schedule) -> bool:
+    """True if a block copies its columns of the right matrix once, for all its tiles.
+
+    It must have several, and room.
+    """
+    tile, all_rows = schedule.tile, schedule.problem.rows
+    stages = _round_up(tile.stages * tile.rows * tile.depth)
+    used = stages + _right_bytes(schedule) + _other_bytes(schedule, CHUNK)
+    return schedule.rows_at_once < all_rows and tile.blocks * (used + 1024) <= SHARED_MEMORY
+
+
+def _other_bytes(schedule: Schedule, output_columns: int) -> int:
+    """Bytes of what is neither a stage nor the right matrix."""
+    tile = schedule.tile
+    found = wgmma.ALIGNMENT + 8 * tile.depth + ColumnTable.bytes_of(tile.columns)
+    if schedule.problem.adds:
+        found += Adder.BYTES + ring_bytes(schedule, output_columns)
+    return found
+
+
+def _right_bytes(schedule: Schedule) -> int:
+    """Bytes of a tile's columns of the right matrix."""
+    return _round_up(schedule.tile.columns * schedule.summed_depth)
+
+
+def _stages_bytes(schedule: Schedule) -> int:
+    return _round_up(schedule.tile.stages * _stage_bytes(schedule))
+
+
+def _stage_bytes(schedule: Schedule) -> int:
+    """Bytes of a pipeline stage: the left rows, and the right ones unless they are kept."""
+    tile = schedule.tile
+    return tile.rows * tile.depth if keeps_right(schedule) else tile.stage_bytes
+
+
+def _round_up(size: int) -> int:
+    return -(-size // wgmma.ALIGNMENT) * wgmma.ALIGNMENT
 
 
 class ThreadCopies:
@@ -160,6 +200,7 @@ class NextCopy(NamedTuple):
     step: Value  # of the tile's depth
     stage: Value  # bytes from the first stage
     rows: list[Any]  # of the left matrix, as its loader locates them
+    addend_place: Value | None  # of the tile, in the ring of the addend's
 
 
 class _PrologueState(NamedTuple):
@@ -173,24 +214,47 @@ class _Pipeline:
     """The copies of a block, ahead of its products."""
 
     def __init__(
-        self, block: Block, copies: ThreadCopies, left: OperandLoader, right: RightLoader
+        self,
+        block: Block,
+        copies: ThreadCopies,
+        left: OperandLoader,
+        right: RightLoader,
+        addend: AddendTiles | None,
     ) -> None:
         self.block, self.tile, self.schedule = block, block.tile, block.schedule
-        self.copies, self.left, self.right = copies, left, right
+        self.copies, self.left, self.right, self.addend = copies, left, right, addend
 
     def prologue(self, zero: Value) -> NextCopy:
-        """Begins to copy all stages but one."""
+        """Begins to copy all stages but one, and the right matrix if it is kept."""
         stages = self.tile.stages
+        if self.block.keeps_right:
+            self._copy_right()
         return ir.while_loop(
-            _PrologueState(zero, self._begin_tile(self.block.place.first_row, constant(0))),
+            _PrologueState(zero, self._begin_tile(self.block.place.first_row, zero, self.first)),
             lambda state: state.copied < stages - 1,
             lambda state: _PrologueState(state.copied + 1, self.copy(state.next_copy)),
         ).next_copy
 
-    def _begin_tile(self, first_row: Value, stage: Value) -> NextCopy:
+    def _copy_right(self) -> None:
+        """Begins to copy the right matrix, which is in the first stage's commit group."""
+        to, within = self.block.right + self.copies.offset, self.copies.chunk * CHUNK
+        for step in range(self.schedule.steps):
+            depth = step * self.tile.depth
+            self.right.copy(to + self.tile.columns * depth, within + depth)
+
+    @property
+    def first(self) -> Value | None:
+        """The place of the first tile's addend."""
+        return None if self.addend is None else constant(0)
+
+    def next_place(self, place: Value | None) -> Value | None:
+        """The place of the next tile's addend."""
+        return None if self.addend is None or place is None else self.addend.next_place(place)
+
+    def _begin_tile(self, first_row: Value, stage: Value, addend_place: Value | None) -> NextCopy:
         rows = range(0, self.tile.rows, self.copies.rows_at_once)
         located = [self.left.locate(first_row + self.copies.row + row) for row in rows]
-        return NextCopy(first_row, constant(0), stage, located)
+        return NextCopy(first_row, constant(0), stage, located, addend_place)
 
     def copy(self, this: NextCopy) -> NextCopy:
         """Begins to copy a stage; gives what is next. The block's last tile has no next."""
@@ -200,10 +264,11 @@ class _Pipeline:
         stage = self.block.next_stage(this.stage)
 
         def next_tile() -> NextCopy:
-            return self._begin_tile(this.first_row + self.schedule.rows_at_once, stage)
+            place = self.next_place(this.addend_place)
+            return self._begin_tile(this.first_row + self.schedule.rows_at_once, stage, place)
 
         def same_tile() -> NextCopy:
-            return NextCopy(this.first_row, this.step + 1, stage, this.rows)
+            return this._replace(step=this.step + 1, stage=stage)
 
         last = this.step == self.schedule.steps - 1
         return ir.cond(last, next_tile, same_tile, ir.widths(this))
@@ -212,26 +277,30 @@ class _Pipeline:
         step_depth, within = this.step * self.tile.depth, self.copies.chunk * CHUNK
         chunk = Chunk(step_depth, within, self.block.stages + this.stage + self.copies.offset)
         self.left.copy(this.rows, chunk)
-        self.right.copy(chunk.to + self.tile.rows * self.tile.depth, chunk.depth)
+        if not self.block.keeps_right:
+            self.right.copy(chunk.to + self.tile.rows * self.tile.depth, chunk.depth)
+        if self.addend is not None and this.addend_place is not None:
+            with ir.when(this.step == 0):
+                self.addend.copy(this.addend_place, this.first_row)
 
 
 class _Products:
     """The products of a warpgroup: matrices in shared memory, whose first stage is described."""
 
     def __init__(self, block: Block) -> None:
-        self.tile, self.problem = block.tile, block.problem
+        self.tile, self.problem, self.keeps_right = block.tile, block.problem, block.keeps_right
         tile = self.tile
         rows = ir.broadcast_lane(ir.warpgroup(), 0) * (tile.products * wgmma.ROWS)
         starts = (
             block.stages + rows * tile.depth,
-            block.stages + tile.rows * tile.depth,
+            block.right if block.keeps_right else block.stages + tile.rows * tile.depth,
             block.ones,
         )
         self.left, self.right, self.ones = (wgmma.descriptor(start, tile.depth) for start in starts)
 
-    def begin(self, stage: Value, accumulators: Accumulators) -> Accumulators:
+    def begin(self, step: Value, stage: Value, accumulators: Accumulators) -> Accumulators:
         """Begins to add a stage's products to the accumulators, which then must not be read."""
-        products, unsigned = self._list(stage), self.problem.unsigned
+        products, unsigned = self._list(step, stage), self.problem.unsigned
         begin = functools.partial(wgmma.multiply_async, products=products, unsigned=unsigned)
         return _with_values(accumulators, begin)
 
@@ -239,9 +308,11 @@ class _Products:
         """Waits for the products."""
         return _with_values(accumulators, wgmma.wait)
 
-    def _list(self, stage: Value) -> list[wgmma.Product]:
+    def _list(self, step: Value, stage: Value) -> list[wgmma.Product]:
         tile, count = self.tile, self.tile.columns // 2
-        left, right = (matrix + (stage >> 4).extend() for matrix in (self.left, self.right))
+        right_stage = step * (tile.columns * tile.depth) if self.keeps_right else stage
+        left = self.left + (stage >> 4).extend()
+        right = self.right + (right_stage >> 4).extend()
         products = []
         for i in range(tile.products):
             for depth in range(0, tile.depth, wgmma.DEPTH):
@@ -278,6 +349,7 @@ class _TileState(NamedTuple):
     first_row: Value
     stage: Value
     next_copy: NextCopy
+    addend_place: Value | None
 
 
 def run(
@@ -297,8 +369,8 @@ def run(
     schedule, tile, zero = block.schedule, block.tile, constant(0)
     copies = ThreadCopies(tile)
     right_loader = RightLoader(block, copies, right)
-    pipeline = _Pipeline(block, copies, load_left(copies), right_loader)
-    epilogue = Epilogue(schedule, block.place, block.table, output)
+    epilogue = Epilogue(schedule, block.place, block.table, output, block.ring)
+    pipeline = _Pipeline(block, copies, load_left(copies), right_loader, epilogue.addend_tiles)
     first_copy = pipeline.prologue(zero)
     epilogue.write_columns(block.column_of_all)
     if block.problem.sums_rows:
@@ -309,7 +381,7 @@ def run(
     def step(state: _StepState) -> _StepState:
         wgmma.wait_for_copies(tile.stages - 2)
         ir.barrier()
-        pending = products.begin(state.stage, state.accumulators)
+        pending = products.begin(state.step, state.stage, state.accumulators)
         next_copy = pipeline.copy(state.next_copy)
         following, stage = state.step + 1, block.next_stage(state.stage)
         return _StepState(following, stage, next_copy, products.finish(pending))
@@ -317,10 +389,12 @@ def run(
     def make_tile(state: _TileState) -> _TileState:
         start = _StepState(zero, state.stage, state.next_copy, epilogue.start(zero))
         end = ir.while_loop(start, lambda inner: inner.step < schedule.steps, step)
-        epilogue.store(state.first_row, end.accumulators)
-        return _TileState(state.first_row + schedule.rows_at_once, end.stage, end.next_copy)
+        epilogue.store(state.first_row, end.accumulators, state.addend_place)
+        following = state.first_row + schedule.rows_at_once
+        place = pipeline.next_place(state.addend_place)
+        return _TileState(following, end.stage, end.next_copy, place)
 
-    first = _TileState(block.place.first_row, zero, first_copy)
+    first = _TileState(block.place.first_row, zero, first_copy, pipeline.first)
     ir.while_loop(first, lambda state: state.first_row < block.problem.rows, make_tile)
     wgmma.wait_for_copies(0)
 

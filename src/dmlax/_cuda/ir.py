@@ -381,6 +381,13 @@ def pack_bytes(words: Sequence[Value]) -> Value:
     return ptx(text, 32, *words)
 
 
+def pack_saturated(words: Sequence[Value]) -> Value:
+    """A word of four signed words, each clamped to an unsigned byte."""
+    text = "cvt.pack.sat.u8.s32.b32 $0, $1, $2, $3;"
+    high = ptx(text, 32, words[3], words[2], constant(0))
+    return ptx(text, 32, words[1], words[0], high)
+
+
 def transpose_bytes(words: Sequence[Value]) -> list[Value]:
     """Transposes four words of four bytes: a word of their first bytes, of their second, ..."""
     text = (

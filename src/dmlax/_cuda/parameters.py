@@ -10,7 +10,7 @@ from dmlax._core.requantize import Arithmetic
 from dmlax._cuda.column_table import Column
 from dmlax._cuda.ir import Pointer, Value, constant
 from dmlax._cuda.quantized_sum import Term, lowest_of
-from dmlax._cuda.requantize import Requantizer, Scales, compute_multiplier
+from dmlax._cuda.requantize import Requantizer, Scales, compute_multiplier, make_finite
 from dmlax._cuda.sum_types import SumTypes
 
 
@@ -24,6 +24,11 @@ class ParameterTypes:
     arithmetic: Arithmetic | None  # of a quantized output; None: int32 sums
     per_column: frozenset[str]  # the names of those of one value a column; others have one value
     rebases_output: bool = False  # to uint8, as a sum takes it
+
+    @property
+    def requantized(self) -> np.dtype:
+        """The dtype that accumulators are requantized to."""
+        return np.dtype(np.uint8) if self.rebases_output else self.output
 
 
 class Parameters:
@@ -49,8 +54,7 @@ class Parameters:
         types = self._types
         if types.arithmetic is None:
             return None
-        dtype = np.dtype(np.uint8) if types.rebases_output else types.output
-        return Requantizer.of(dtype, types.arithmetic, self._output_zero_point)
+        return Requantizer.of(types.requantized, types.arithmetic, self._output_zero_point)
 
     def column(self, column: Value, summed: int) -> Column:
         """A column's constants; `summed` bytes are in the sum of each of left's rows."""
@@ -68,7 +72,10 @@ class Parameters:
             for name in ("left_scale", "right_scale", "output_scale")
         )
         scales = Scales(left, right, output, self._output_zero_point)
-        return Column(offset, zero_point, compute_multiplier(scales, types.arithmetic), *scales)
+        multiplier = compute_multiplier(scales, types.arithmetic)
+        if types.arithmetic == "float32" and types.requantized == jnp.uint8:
+            multiplier = make_finite(multiplier, self._output_zero_point)
+        return Column(offset, zero_point, multiplier, *scales)
 
     def sum_terms(self, types: SumTypes) -> tuple[Term, Term, Term]:
         """The two terms of a sum, outputs and an addend, and the sum itself."""

@@ -16,7 +16,7 @@ import numpy as np
 from dmlax._core.requantize import Arithmetic
 from dmlax._cuda import ir
 from dmlax._cuda.ir import Value, constant, select
-from dmlax._cuda.requantize import ROUNDING, float_bits, literal, pick
+from dmlax._cuda.requantize import FRACTION, INTEGER_BITS, ROUNDING, float_bits, literal, pick
 
 _BYTE = 2.0**23  # a float32 whose lowest byte is an integer from 0 on
 # An estimate in fixed point is off by less than half a unit for each of 510 steps of the terms.
@@ -45,6 +45,12 @@ class Byte(NamedTuple):
 
     word: Value
     place: int
+
+
+class Fraction(NamedTuple):
+    """A byte times FRACTION as a float32, unsigned too."""
+
+    value: Value
 
 
 class _Exact(NamedTuple):
@@ -116,7 +122,7 @@ class Adder:
     def add(self, a: Sequence[Byte], b: Sequence[Byte]) -> list[Value]:
         """Words whose lowest byte is the sum, of two terms' bytes."""
         if self._arithmetic == "float32":
-            return self._add_float32(a, b)
+            return self.add_float32(a, b)
         words = [ir.load_shared(self._address + 4 * first, 4) for first in (0, 4)]
         a_ratio, b_ratio, *fixed, fraction, most, a_zero, b_zero = (*words[0], *words[1])
         left, right = ([_widen(byte) for byte in term] for term in (a, b))
@@ -145,33 +151,88 @@ class Adder:
         lowest = self._lowest[2]
         return [each + lowest for each in sums] if lowest else sums
 
-    def _add_float32(self, a: Sequence[Byte], b: Sequence[Byte]) -> list[Value]:
+    def add_float32(
+        self, a: Sequence[Byte | Fraction], b: Sequence[Byte | Fraction]
+    ) -> list[Value]:
         """ONNX Runtime's fused multiply-adds, the zero point before the rounding."""
         found = _Float32(*ir.load_shared(self._address, 4))
         left, right = (
-            [_byte_to_float(byte, lowest) for byte in term]
-            for term, lowest in zip((a, b), self._lowest[:2], strict=True)
+            _Reals.of(term, lowest) for term, lowest in zip((a, b), self._lowest[:2], strict=True)
         )
-        low, high = literal(self._lowest[2]), literal(self._lowest[2] + 255)
-        text = "{ .reg .b32 y; fma.rn.f32 y, $2, $4, $5; fma.rn.f32 $0, $1, $3, y; }"
-        pairs = zip(left, right, strict=True)
-        sums = [ir.ptx(text, 32, x, y, *found[:3]) for x, y in pairs]
+
+        def add_bounded() -> list[Value]:
+            factors = left.scale_ratio(found.a_ratio), right.scale_ratio(found.b_ratio)
+            return _multiply_and_add(*factors, found.fixed)
+
+        def add_unbounded() -> list[Value]:
+            """NaN and what no int32 holds give the lowest value."""
+            factors = left.scale_values(found.a_ratio), right.scale_values(found.b_ratio)
+            text = (
+                f"{{ .reg .pred p; setp.lt.f32 p, $1, {_INT32_END}; "
+                f"selp.b32 $0, $1, 0x{literal(self._lowest[2])[2:]}, p; }}"
+            )
+            return [ir.ptx(text, 32, x) for x in _multiply_and_add(*factors, found.fixed)]
+
         text = f"{{ .reg .pred p; setp.geu.f32 p, $1, {_BOUND}; selp.b32 $0, 1, 0, p; }}"
         unbounded = ir.ptx(text, 32, found.bound) != 0
-        beyond = (
-            f"{{ .reg .pred p; setp.lt.f32 p, $1, {_INT32_END}; selp.b32 $0, $1, 0x{low[2:]}, p; }}"
-        )
-        sums = ir.cond(
-            unbounded,
-            lambda: [ir.ptx(beyond, 32, each) for each in sums],
-            lambda: sums,
-            [32] * len(sums),
-        )
+        sums = ir.cond(unbounded, add_unbounded, add_bounded, [32] * len(a))
+        if self._saturates:
+            return [ir.ptx(f"mul.rn.f32 $0, $1, {INTEGER_BITS};", 32, each) for each in sums]
+        low, high = literal(self._lowest[2]), literal(self._lowest[2] + 255)
         text = (
             f"{{ .reg .b32 y; max.f32 y, $1, {low}; min.f32 y, y, {high}; "
             f"add.rn.f32 $0, y, {literal(ROUNDING)}; }}"
         )
         return [ir.ptx(text, 32, each) for each in sums]
+
+    @property
+    def _saturates(self) -> bool:
+        """True if sums are integers, which `pack` clamps to bytes."""
+        return self._arithmetic == "float32" and self._lowest[2] == 0
+
+    def pack(self, words: Sequence[Value]) -> Value:
+        """A word of four sums."""
+        return (ir.pack_saturated if self._saturates else ir.pack_bytes)(words)
+
+
+_Factors = tuple[list[Value], Value]
+"""Values, and what they are multiplied by."""
+
+
+class _Reals(NamedTuple):
+    """A term in float32: values, and the power of two that they lack."""
+
+    values: list[Value]
+    power: float
+
+    @classmethod
+    def of(cls, term: Sequence[Byte | Fraction], lowest: int) -> "_Reals":
+        bytes_of = [each for each in term if isinstance(each, Byte)]
+        if bytes_of:
+            return cls([_byte_to_float(byte, lowest) for byte in bytes_of], 1.0)
+        fractions = [each.value for each in term if isinstance(each, Fraction)]
+        if lowest:
+            text = f"add.rn.f32 $0, $1, {literal(lowest * FRACTION)};"
+            fractions = [ir.ptx(text, 32, each) for each in fractions]
+        return cls(fractions, 1 / FRACTION)
+
+    def scale_ratio(self, ratio: Value) -> _Factors:
+        """The factors of the term, the ratio scaled: it must be far from the largest float."""
+        return self.values, self._scale(ratio)
+
+    def scale_values(self, ratio: Value) -> _Factors:
+        """The factors of the term, the values scaled."""
+        return [self._scale(value) for value in self.values], ratio
+
+    def _scale(self, x: Value) -> Value:
+        return x if self.power == 1 else ir.ptx(f"mul.rn.f32 $0, $1, {literal(self.power)};", 32, x)
+
+
+def _multiply_and_add(a: _Factors, b: _Factors, fixed: Value) -> list[Value]:
+    """a * a's ratio + (b * b's ratio + fixed), each rounded once."""
+    text = "{ .reg .b32 y; fma.rn.f32 y, $2, $4, $5; fma.rn.f32 $0, $1, $3, y; }"
+    pairs = zip(a[0], b[0], strict=True)
+    return [ir.ptx(text, 32, x, y, a[1], b[1], fixed) for x, y in pairs]
 
 
 def _make_exact(a: Term, b: Term, total: Term) -> _Exact:

@@ -38,6 +38,11 @@ _PER_SPAN = f"0d{int(np.float64(1 / _SPAN).view(np.uint64)):016X}"
 _LARGEST = "0d4090000000000000"  # 2**10: a multiplier beyond saturates all but 0
 _SMALLEST = "0d3DE0000000000000"  # 2**-33: below it no accumulator reaches a half
 ROUNDING = 1.5 * 2**23  # a float32 whose last bit is worth 1: adding it rounds to even
+_LARGEST_FLOAT = float(np.finfo(np.float32).max)
+# Times this, a float32 is rounded to even, and its bits are a positive integer, or those of a
+# negative one are negative: below 2**23 the product is subnormal.
+INTEGER_BITS = "0f00000001"
+FRACTION = 2.0**-8  # of a byte as a float32: the instruction that makes it clamps it to 0 and 1
 
 
 class _Scale(NamedTuple):
@@ -88,6 +93,19 @@ def compute_multiplier(scales: Scales, arithmetic: Arithmetic) -> Value:
     return size | x.sign ^ w.sign ^ y.sign
 
 
+def make_finite(multiplier: Value, zero_point: Value) -> Value:
+    """The multiplier, or where the zero point of bytes is 0 the largest for an infinite one.
+
+    An infinite one times 0 is NaN, whose output is 0: there that of 0 too.
+    """
+    text = (
+        f"{{ .reg .b32 v; .reg .pred p; max.f32 v, $1, {literal(-_LARGEST_FLOAT)}; "
+        f"min.f32 v, v, {literal(_LARGEST_FLOAT)}; "
+        "setp.eq.b32 p, $2, 0; selp.b32 $0, v, $1, p; }"
+    )
+    return ir.ptx(text, 32, multiplier, zero_point)
+
+
 class _TieState(NamedTuple):
     """The loop over near ties."""
 
@@ -100,6 +118,7 @@ class Requantizer:
     """clamp(round(acc * sx * sw / sy) + zero_point), for one dtype and arithmetic."""
 
     arithmetic: Arithmetic
+    saturates: bool  # outputs are integers, which `pack` clamps to bytes
     low: Value  # float32 is clamped to these, before the zero point
     high: Value
     shift: Value  # exact: (zero point - lowest) / 255
@@ -117,7 +136,8 @@ class Requantizer:
         shift = ir.ptx(f"div.rn.f32 $0, $1, {literal(-_SPAN)};", 32, low)
         lowest = 0 if arithmetic == "float32" else int(limits.min) & 0xFF
         rounding = constant(float_bits(ROUNDING) + lowest)
-        return cls(arithmetic, low, high, shift, rounding, zero_point)
+        saturates = arithmetic == "float32" and limits.min == 0
+        return cls(arithmetic, saturates, low, high, shift, rounding, zero_point)
 
     def quantize(
         self,
@@ -125,9 +145,17 @@ class Requantizer:
         multipliers: Sequence[Value],
         scales_of: Callable[[Value], Scales],
     ) -> list[Value]:
-        """Words whose lowest byte is the output; a near tie needs `scales_of` its index."""
+        """Words that `pack` takes; a near tie needs `scales_of` its index."""
+        pairs = list(zip(sums, multipliers, strict=True))
+        if self.saturates:
+            return ir.cond(
+                self.zero_point == 0,
+                lambda: [self._round_above_zero(*pair) for pair in pairs],
+                lambda: [self._round_above_low(*pair) for pair in pairs],
+                [32] * len(pairs),
+            )
         if self.arithmetic == "float32":
-            return [self._float32(acc, by) for acc, by in zip(sums, multipliers, strict=True)]
+            return [self._round(*pair) for pair in pairs]
         estimates = [self._estimate(acc, by) for acc, by in zip(sums, multipliers, strict=True)]
         rounded, errors = [value for value, _ in estimates], [error for _, error in estimates]
         worst = reduce(lambda x, y: ir.ptx("max.f32 $0, $1, $2;", 32, x, y), errors)
@@ -146,8 +174,47 @@ class Requantizer:
 
         return ir.cond(_is_near_tie(worst), resolve_ties, lambda: rounded, [32] * len(sums))
 
-    def _float32(self, accumulator: Value, multiplier: Value) -> Value:
-        """The output in the lowest byte. Ties go to even before the zero point is added."""
+    def pack(self, words: Sequence[Value]) -> Value:
+        """A word of four outputs."""
+        return (ir.pack_saturated if self.saturates else ir.pack_bytes)(words)
+
+    def quantize_to_fractions(
+        self, sums: Sequence[Value], multipliers: Sequence[Value]
+    ) -> list[Value]:
+        """The outputs times FRACTION as float32, in "float32" arithmetic, of unsigned bytes.
+
+        The lower bound is that of the last instruction; NaN is below it.
+        """
+        text = "{ .reg .b32 z; cvt.rn.f32.s32 z, $1; "
+        text += f"sub.rn.f32 z, z, {literal(ROUNDING)}; mul.rn.f32 $0, z, {literal(FRACTION)}; }}"
+        unrounding = ir.ptx(text, 32, self.zero_point)
+        text = (
+            "{ .reg .b32 v; cvt.rn.f32.s32 v, $1; mul.rn.f32 v, v, $2; min.NaN.f32 v, v, $3; "
+            f"add.rn.f32 v, v, $4; fma.rn.sat.f32 $0, v, {literal(FRACTION)}, $5; }}"
+        )
+        constants = self.high, self.rounding, unrounding
+        pairs = zip(sums, multipliers, strict=True)
+        return [ir.ptx(text, 32, *pair, *constants) for pair in pairs]
+
+    def _round_above_zero(self, accumulator: Value, multiplier: Value) -> Value:
+        """The output before it is clamped, of a zero point 0. NaN, of an infinite one, is 0."""
+        text = (
+            "{ .reg .b32 v; cvt.rn.f32.s32 v, $1; mul.rn.f32 v, v, $2; "
+            f"mul.rn.f32 $0, v, {INTEGER_BITS}; }}"
+        )
+        return ir.ptx(text, 32, accumulator, multiplier)
+
+    def _round_above_low(self, accumulator: Value, multiplier: Value) -> Value:
+        """The output before it is clamped from above. Ties are even without the zero point."""
+        text = (
+            "{ .reg .b32 v; cvt.rn.f32.s32 v, $1; mul.rn.f32 v, v, $2; "
+            "max.f32 v, v, $3; add.rn.f32 $0, v, $4; }"
+        )
+        rounded = ir.ptx(text, 32, accumulator, multiplier, self.low, self.rounding)
+        return rounded + (self.zero_point - float_bits(ROUNDING))
+
+    def _round(self, accumulator: Value, multiplier: Value) -> Value:
+        """The output in the lowest byte. Ties are even without the zero point."""
         text = (
             "{ .reg .b32 v; cvt.rn.f32.s32 v, $1; mul.rn.f32 v, v, $2; "
             "max.f32 v, v, $3; min.f32 v, v, $4; add.rn.f32 $0, v, $5; }"

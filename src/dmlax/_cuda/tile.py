@@ -124,14 +124,16 @@ def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
     depth = next(size for size in (128, 64, 32) if size <= max(problem.depth, 32))
     columns = next((count for count in (16, 32, 64) if problem.columns <= count), 128)
     if problem.adds and columns >= 64:  # blocks of few threads, which take many registers
-        if columns == 128 and depth == 128:
-            return Tile(1, 1, 128, 128, 2, 3)
-        return Tile(1, 2, 64, min(depth, 64), 3, 3)
-    if columns == 128 and depth == 128:
+        tile = Tile(1, 2, 64, min(depth, 64), 3, 3)
+        if columns == 128 and depth >= 64:
+            tile = Tile(1, 1, 128, depth, 2 if depth == 128 else 3, 3)
+    elif columns == 128 and depth == 128:
         tile = Tile(2, 1, 128, depth, 3, 2)
         tiles = count_tiles(problem, tile)
         if multiprocessors <= tiles < 4 * multiprocessors and _steps(problem, tile) < 10:
             tile = Tile(1, 1, 128, depth, 2, 4)
+    elif columns == 64 and _keeps_long_rows(problem, multiprocessors):
+        tile = Tile(1, 2, 64, 128, 3, 3)
     else:
         tile = Tile(2, 2, min(columns, 64), min(depth, 64), 3, 2)
         few = count_tiles(problem, tile) < 2 * tile.blocks * multiprocessors
@@ -140,6 +142,12 @@ def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
     if 2 * count_tiles(problem, tile) <= multiprocessors:
         return _narrow(problem, Tile(1, 1, columns, depth, 4, 2), multiprocessors)
     return tile
+
+
+def _keeps_long_rows(problem: GemmProblem, multiprocessors: int) -> bool:
+    """True for whole stages of 128 bytes, one or two, and several tiles a block."""
+    many = problem.rows * problem.groups > 2 * 3 * 128 * multiprocessors
+    return problem.depth in (128, 256) and many
 
 
 def _narrow(problem: GemmProblem, tile: Tile, multiprocessors: int) -> Tile:

@@ -1,32 +1,98 @@
 """The poolings in plain XLA: slices combined along one axis after another."""
 
 import functools
+import math
 from collections.abc import Callable
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dmlax._core import compat
+from dmlax._core.arguments import Aval, is_static, structs
 from dmlax._core.windows import dilated_size
 from dmlax._pooling import reference
 from dmlax._pooling.plan import Pooling, PoolingPlan
 
 _FEW = 8  # elements of a window that are combined one by one
+_FEW_PIXELS = 64  # of an image, likewise
+_FEW_TAPS = 25  # elements of a window, of which each is a slice
 
 
 def average(plan: PoolingPlan, operands: Pooling) -> Array:
     """Integer sums, and one division."""
-    if plan.options.kind == "global_average" or plan.options.arithmetic == "float32":
+    if plan.options.kind == "global_average":
+        total = _sum_pixels(plan, reference.differences(plan, operands))
+        return reference.quantize_average(plan, operands, total)
+    if plan.options.arithmetic == "float32":
         return reference.average(plan, operands)
     differences = reference.pad(plan, reference.differences(plan, operands), 0)
     return reference.quantize_average(plan, operands, _reduce_windows(plan, differences, jnp.add))
 
 
+def _sum_pixels(plan: PoolingPlan, x: Array) -> Array:
+    """The sum of each channel; XLA's reduction of few pixels took four times as long on a GPU."""
+    pixels = [x.shape[axis] for axis in plan.spatial_axes]
+    is_last = plan.options.layouts.input[1] == x.ndim - 1
+    if not (is_last and is_static(pixels) and math.prod(pixels) <= _FEW_PIXELS):
+        return x.sum(plan.spatial_axes, jnp.int32, keepdims=True)
+    parts = [x]
+    for axis in plan.spatial_axes:
+        parts = [row for part in parts for row in jnp.split(part, part.shape[axis], axis)]
+    return functools.reduce(jnp.add, parts)
+
+
 def maximum(plan: PoolingPlan, operands: Pooling) -> Array:
-    """Maxima along one axis after another."""
-    lowest = np.iinfo(operands.input.dtype).min
-    pooled = _reduce_windows(plan, reference.pad(plan, operands.input, lowest), jnp.maximum)
-    return reference.to_output(plan, pooled)
+    """Maxima along one axis after another; on a GPU of whole words, where these are channels."""
+    of_bytes, of_words = (functools.partial(each, plan) for each in (_maxima, maxima_of_words))
+    own = {"cuda": of_words} if _is_of_words(plan) else {}
+    pooled = structs(Aval(plan.input.dtype, plan.pooled_shape))
+    return reference.to_output(plan, compat.by_platform(operands.input, pooled, of_bytes, own))
+
+
+def _is_of_words(plan: PoolingPlan) -> bool:
+    """True where four channels are a word, and windows have few elements."""
+    last = plan.options.layouts.input[1] == len(plan.shape) - 1
+    if not (last and plan.input.is_static and plan.input.size > 0):
+        return False
+    return plan.shape[-1] % 4 == 0 and plan.windows.elements <= _FEW_TAPS
+
+
+def _maxima(plan: PoolingPlan, x: Array) -> Array:
+    lowest = np.iinfo(x.dtype).min
+    return _reduce_windows(plan, reference.pad(plan, x, lowest), jnp.maximum)
+
+
+def maxima_of_words(plan: PoolingPlan, x: Array) -> Array:
+    """Maxima of every four channels as a word: of its highest byte, then of the others moved there.
+
+    What is below the highest byte counts only where that is equal. A tap is loaded once for all.
+    """
+    limits = np.iinfo(x.dtype)
+    kind = jnp.int32 if limits.min else jnp.uint32
+    words = lax.bitcast_convert_type(x.reshape(*x.shape[:-1], x.shape[-1] // 4, 4), kind)
+    padded = reference.pad(plan, words, np.full(4, limits.min, x.dtype).view(kind)[0])
+    taps = _taps(plan, padded)
+    pooled = jnp.zeros((), jnp.uint32)
+    for byte in range(4):
+        greatest = functools.reduce(jnp.maximum, [tap << (24 - 8 * byte) for tap in taps])
+        highest = lax.bitcast_convert_type(greatest, jnp.uint32) >> 24
+        pooled |= highest << (8 * byte)
+    return lax.bitcast_convert_type(pooled, x.dtype).reshape(plan.pooled_shape)
+
+
+def _taps(plan: PoolingPlan, padded: Array) -> list[Array]:
+    """The elements of each place of a window, of all windows."""
+    taps = [padded]
+    for index, axis in enumerate(plan.spatial_axes):
+        size, stride, dilation = (each[index] for each in plan.windows[:3])
+        span = dilated_size(plan.output_sizes[index], stride)
+        taps = [
+            lax.slice_in_dim(tap, place * dilation, place * dilation + span, stride, axis)
+            for tap in taps
+            for place in range(size)
+        ]
+    return taps
 
 
 def _reduce_windows(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import dmlax
@@ -137,8 +138,11 @@ def with_node(node: Node, error: Exception) -> Exception:
 
 
 def prepare(graph: Graph, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Packs the weights of convolutions and matrix products, under the same names."""
-    prepared = dict(params)
+    """Packs the weights of convolutions and matrix products, under the same names.
+
+    All are on the device: a call would copy an array of the host there each time.
+    """
+    prepared: dict[str, Any] = {name: jnp.asarray(array) for name, array in params.items()}
     consumers = graph.consumers()
     for node in graph.nodes:
         index = _WEIGHTS.get(node.op)
@@ -170,9 +174,10 @@ def _prepare(node: Node, weight: Any, zero_point: Any) -> Any:
             group_count=int(node.attributes.get("group", 1)),
             dimension_numbers=dimension_numbers(weight.ndim, is_channels_last),
         )
-    if node.attributes.get("transB") or weight.ndim != 2 or not hasattr(dmlax, "prepare_matrix"):
+    if weight.ndim != 2:
         return weight
-    return dmlax.prepare_matrix(weight, b_zero_point=zero_point)
+    matrix = weight.T if node.attributes.get("transB") else weight
+    return dmlax.prepare_matrix(matrix, b_zero_point=zero_point)
 
 
 def split_constants(graph: Graph) -> tuple[Graph, dict[str, np.ndarray]]:

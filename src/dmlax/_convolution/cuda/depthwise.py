@@ -241,4 +241,4 @@ class _Block:
             return self.table.load_scales(self.column * _QUAD + i)
 
         outputs = self.requantizer.quantize(sums, multipliers, load_scales)
-        self.output.store(place * 4, ir.pack_bytes(outputs))
+        self.output.store(place * 4, self.requantizer.pack(outputs))

@@ -76,6 +76,6 @@ def convolve(
         channels=problem.groups * problem.stored_channels,
         blocks=schedule.blocks,
         warpgroups=schedule.tile.warpgroups,
-        shared_words=gemm.shared_bytes(schedule.tile, Adder.BYTES if problem.sum else 0) // 4,
+        shared_words=gemm.shared_bytes(schedule, problem.stored_channels) // 4,
         scratch_words=scratch_words(problem, schedule),
     )

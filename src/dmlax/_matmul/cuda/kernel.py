@@ -63,7 +63,7 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
         },
         blocks=schedule.blocks,
         warpgroups=schedule.tile.warpgroups,
-        shared_words=gemm.shared_bytes(schedule.tile) // 4,
+        shared_words=gemm.shared_bytes(schedule, problem.columns) // 4,
     )
     return output.reshape(problem.groups, problem.rows, problem.columns)
 

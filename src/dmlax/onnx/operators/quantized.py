@@ -231,7 +231,11 @@ def _row(parameter: Any) -> Any:
 
 
 def _matrix_zero_point(b: Any, zero_point: Any) -> Any:
-    return None if type(b).__name__ == "PreparedMatrix" else zero_point
+    return None if _is_prepared(b) else zero_point
+
+
+def _is_prepared(b: Any) -> bool:
+    return isinstance(b, dmlax.PreparedMatrix)
 
 
 @operator("MatMulInteger", 10)
@@ -314,7 +318,7 @@ def quantized_gemm(
 ) -> Any:
     """Multiplies matrices, adds the bias, and requantizes; without y_scale gives floats."""
     left = a.T if transA else a
-    right = b.T if transB else b
+    right = b.T if transB and not _is_prepared(b) else b  # a prepared one is transposed
     zero_points = {
         "a_zero_point": a_zero_point,
         "b_zero_point": _matrix_zero_point(b, b_zero_point),

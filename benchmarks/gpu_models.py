@@ -1,0 +1,170 @@
+"""Whole quantized models on an attached GPU: bits first, then times of calls and of their kernels.
+
+    python -m benchmarks.gpu_models > ours
+    python -m benchmarks.gpu_models --table ours
+
+The second writes results/. A call's wall time is that of one call that waits for its outputs, and
+of one in a row of calls. Outputs are compared with the CPU's first.
+"""
+
+import argparse
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import onnx
+from rich.console import Console
+
+import dmlax.onnx
+from benchmarks import device_timing, networks, report, timing
+
+NETWORKS = ("resnet50", "mobilenet_v2", "efficientnet_b0")
+BATCHES = (128, 32, 8, 1)
+LIMITS = {128: 1.75, 32: 0.60, 8: 0.32, 1: 0.24}  # milliseconds of ResNet-50
+CHECKED = 2  # images at either end, on the CPU
+IN_A_ROW = 20  # calls
+CONVOLUTIONS = re.compile("dmlax_(depthwise_)?convolution")
+RESULTS = Path(__file__).with_name("results") / "models-h200.json"
+
+
+def main() -> None:
+    """Print a line of JSON for the machine, then one for each model and batch size."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--networks", nargs="+", default=NETWORKS, choices=NETWORKS)
+    parser.add_argument("--batch", type=int, nargs="+", default=BATCHES, help="largest first")
+    parser.add_argument("--arithmetic", default="float32", choices=("float32", "exact"))
+    parser.add_argument("--files", type=Path, help="folder of quantized files to use or write")
+    parser.add_argument("--table", type=Path, help="file of what the others printed")
+    options = parser.parse_args()
+    if options.table:
+        return _write(*report.read_lines(options.table))
+    print(json.dumps(report.environment() | {"times": device_timing.TIMES}), flush=True)
+    for name in options.networks:
+        file = _file(name, options.files)
+        for row in _rows(file, options.batch, options.arithmetic):
+            print(json.dumps({"network": name} | row), flush=True)
+
+
+def _file(name: str, folder: Path | None) -> onnx.ModelProto:
+    """The quantized file, from the folder if it is there."""
+    path = folder and folder / f"{name}.onnx"
+    if path and path.exists():
+        return onnx.load(path)
+    file = networks.quantize(networks.NETWORKS[name](), "qoperator", False)
+    if path:
+        onnx.save(file, path)
+    return file
+
+
+def _rows(
+    file: onnx.ModelProto, batches: Sequence[int], arithmetic: Any
+) -> Iterator[dict[str, Any]]:
+    """Times at every batch size; smaller batches are the first images of the largest."""
+    inputs = networks.draw_inputs(file, max(batches), seed=1)
+    wanted: dict[str, np.ndarray] = {}
+    for batch in batches:
+        start = time.perf_counter()
+        model = dmlax.onnx.load(file, arithmetic=arithmetic)
+        loaded = time.perf_counter()
+        given = jax.device_put({name: x[:batch] for name, x in inputs.items()})
+        outputs = jax.tree.map(np.asarray, model(given))
+        called = time.perf_counter()
+        if not wanted:
+            _check_on_cpu(model, inputs, outputs)
+            wanted = outputs
+        _expect_equal(outputs, {name: x[:batch] for name, x in wanted.items()})
+        yield {
+            "batch": batch,
+            "arithmetic": arithmetic,
+            "load_s": loaded - start,
+            "first_call_s": called - loaded,
+        } | _times(model, given)
+
+
+def _check_on_cpu(
+    model: dmlax.onnx.Model, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]
+) -> None:
+    """Compare the outputs of some images with the CPU's."""
+    checked = np.unique(np.r_[:CHECKED, -CHECKED:0] % len(next(iter(inputs.values()))))
+    cpu = jax.devices("cpu")[0]
+    with jax.default_device(cpu):
+        given = jax.device_put((model.params, {n: x[checked] for n, x in inputs.items()}), cpu)
+        wanted = jax.tree.map(np.asarray, jax.jit(model.apply)(*given))
+    _expect_equal({name: x[checked] for name, x in outputs.items()}, wanted)
+
+
+def _expect_equal(found: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> None:
+    for name, x in wanted.items():
+        np.testing.assert_array_equal(found[name], x, name, strict=True)
+
+
+def _times(model: dmlax.onnx.Model, given: Mapping[str, jax.Array]) -> dict[str, Any]:
+    """Milliseconds of a call that waits for its outputs, of one in a row, and of its kernels."""
+
+    def call() -> None:
+        jax.block_until_ready(model(given))
+
+    def call_in_a_row() -> None:
+        jax.block_until_ready([model(given) for _ in range(IN_A_ROW)])
+
+    return {
+        "call_ms": timing.alone(call, 50),
+        "in_a_row_ms": timing.alone(call_in_a_row, 5) / IN_A_ROW,
+        "kernels": device_timing.jax_kernels(jax.jit(model.apply), model.params, given),
+    }
+
+
+def _write(facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    """The tables and their targets, shown and written."""
+    found = report.Report("models on an H200")
+    others = report.Report("kernels that are no convolution, in microseconds")
+    for row in rows:
+        name = {each: row[each] for each in ("network", "batch", "arithmetic")}
+        device, rest = (_total(row["kernels"], each) for each in ("", _OTHERS))
+        found.rows.append(
+            name
+            | {
+                "call ms": row["call_ms"],
+                "in a row ms": row["in_a_row_ms"],
+                "device ms": device,
+                "convolutions ms": device - rest,
+                "others ms": rest,
+                "kernels": len(row["kernels"]),
+                "images/s": 1e3 * row["batch"] / row["in_a_row_ms"],
+                "first call s": row["first_call_s"],
+            }
+        )
+        others.rows += [name | each for each in _others(row["kernels"])]
+        if row["network"] == "resnet50" and (limit := LIMITS.get(row["batch"])):
+            what = f"resnet50, {row['arithmetic']}, batch {row['batch']}: in a row ms"
+            found.targets.append(report.Target(what, row["in_a_row_ms"], limit))
+    for each in (found, others):
+        each.show(Console())
+    report.write(RESULTS, [found, others], facts)
+
+
+_OTHERS = f"^(?!{CONVOLUTIONS.pattern})"
+
+
+def _total(kernels: Sequence[tuple[str, float]], pattern: str) -> float:
+    """Milliseconds of the kernels whose names match."""
+    return sum(ms for name, ms in kernels if re.search(pattern, name))
+
+
+def _others(kernels: Sequence[tuple[str, float]]) -> list[dict[str, Any]]:
+    """The kernels that are no convolution, by name, the slowest first."""
+    times: dict[str, list[float]] = {}
+    for name, ms in kernels:
+        if re.search(_OTHERS, name):
+            times.setdefault(name, []).append(1e3 * ms)
+    rows = [{"kernel": n, "count": len(each), "us": sum(each)} for n, each in times.items()]
+    return sorted(rows, key=lambda row: -float(row["us"]))
+
+
+if __name__ == "__main__":
+    main()
