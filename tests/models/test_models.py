@@ -83,6 +83,18 @@ def test_a_dynamically_quantized_model_up_to_its_sigmoid():
     assert differing(ours, {name: theirs[name] for name in before}) == 0
 
 
+@pytest.mark.parametrize("sizes", [(7, 7), (1, 3), (3, 3, 5)], ids=str)
+def test_a_mean_of_floats_is_summed_in_onnxruntimes_order(sizes):
+    net = Network()
+    y = net.node("GlobalAveragePool", "x")
+    shape = (2, 40, *sizes)
+    file = net.model({"x": (TensorProto.FLOAT, shape)}, {y: (TensorProto.FLOAT, None)})
+    x = np.random.default_rng(5).standard_normal(shape).astype(np.float32)
+    x[0] *= np.float32(1e-38)  # subnormals
+    theirs = peer.run(peer.start(file, optimised=False), {"x": x})
+    assert differing(dmlax.onnx.load(file)(x), theirs) == 0
+
+
 @pytest.mark.parametrize("format", ["qoperator", "qdq"])
 def test_a_channel_of_scale_0_is_zero(format):
     file = onnx.ModelProto()
