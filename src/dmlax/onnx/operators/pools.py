@@ -101,7 +101,7 @@ def global_average_pool(x: Tensor, /) -> Any:
     if x.dtype != jnp.float32:
         return x.mean(tuple(range(2, x.ndim)), keepdims=True)
     size = math.prod(x.shape[2:])
-    total = _sum_by_lanes(x.reshape((*x.shape[:2], size)))
+    total = _sum_by_lanes(jnp.reshape(x, (*x.shape[:2], size)))
     mean = divide(total, jnp.asarray(size, jnp.float32))
     return mean.reshape((*x.shape[:2], *(1,) * (x.ndim - 2)))
 
@@ -125,7 +125,8 @@ def _sum_by_lanes(x: Array) -> Array:
         lanes = lax.fori_loop(0, size // _LANES, add_four, lanes)
         halves = float_bits.add(lanes[..., :2], lanes[..., 2:])
         total = float_bits.add(halves[..., 0], halves[..., 1])
-    return lax.fori_loop(rest, size, add_one, total)
+    summed: Array = lax.fori_loop(rest, size, add_one, total)
+    return summed
 
 
 @operator("GlobalMaxPool", 1, 22)
