@@ -31,18 +31,19 @@ from dmlax.onnx.passes.layout import Avals
 
 @dataclass(frozen=True)
 class ModelExplanation:
-    """The nodes of a model before and after its passes, and what runs; print it."""
+    """The nodes of a model before and after its passes, what runs, and notes; print it."""
 
     before: Mapping[str, int]
     after: Mapping[str, int]
     passes: tuple[tuple[str, int], ...]
     program: dmlax.ProgramExplanation
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"{sum(self.before.values())} nodes: {_counts(self.before)}"]
         lines += [f"after {name}: {count} nodes" for name, count in self.passes]
         lines += [f"{sum(self.after.values())} nodes: {_counts(self.after)}", ""]
-        return "\n".join([*lines, str(self.program)])
+        return "\n".join([*lines, str(self.program), *self.notes])
 
 
 class Model:
@@ -92,8 +93,7 @@ class Model:
           SpecError: an input is missing, unknown, or of another dtype or shape than the file's;
             the field is its name. A NonZero has more rows than its size (code `sizes`).
         """
-        given = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
-        outputs: dict[str, Any] = self._compiled(self.params, given)
+        outputs: dict[str, Any] = self._compiled(self.params, _given(inputs))
         self._check_counts(outputs)
         return outputs
 
@@ -173,8 +173,17 @@ class Model:
         """The names of the file's tensors, which `apply` takes as `outputs`."""
         return self._file.tensors()
 
-    def explain(self) -> ModelExplanation:
-        """Lists the nodes before and after each pass, and the operators of dmlax that run."""
+    def explain(self, *inputs: Any) -> ModelExplanation:
+        """Lists the nodes before and after each pass, and the operators of dmlax that run.
+
+        Args:
+          *inputs: those of a call, which a `jax.ShapeDtypeStruct` may stand for; without them
+            dynamic sizes are symbolic, as in an export.
+
+        Raises:
+          SpecError: as `__call__`, but for counts.
+        """
+        structs = self._structs() if not inputs else self._structs_of(inputs)
         graph, passes = self._file.prune(), []
 
         def note(each: Any) -> None:
@@ -187,10 +196,15 @@ class Model:
         for last in PASSES_OF_SHAPES:
             graph = last(graph, self._avals)
             note(last)
-        program = dmlax.explain(self.apply, self.params, self._structs())
+        program = dmlax.explain(self.apply, self.params, structs)
         assert isinstance(program, dmlax.ProgramExplanation)
         before, after = _count(self._file.nodes), _count(self._graph.nodes)
-        return ModelExplanation(before, after, tuple(passes), program)
+        return ModelExplanation(before, after, tuple(passes), program, tuple(_notes(structs)))
+
+    def _structs_of(self, inputs: tuple[Any, ...]) -> dict[str, jax.ShapeDtypeStruct]:
+        """The inputs of a call by name, as structs."""
+        values = self._bind(_given(inputs))
+        return {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in values.items()}
 
     def save(self, path: Any) -> None:
         """Writes the graph and its constants to a zip file, which `load` reads without `onnx`."""
@@ -199,6 +213,22 @@ class Model:
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {each}" for name, each in self._file.inputs.items())
         return f"Model({inputs} -> {', '.join(self._file.outputs)})"
+
+
+def _given(inputs: tuple[Any, ...]) -> Any:
+    """One dict of inputs, or a tuple of them."""
+    return inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
+
+
+def _notes(structs: Mapping[str, jax.ShapeDtypeStruct]) -> Iterable[str]:
+    """Explains symbolic sizes, with which kernels may not run."""
+    for name, struct in structs.items():
+        symbols = [str(size) for size in struct.shape if not isinstance(size, int)]
+        if symbols:
+            yield (
+                f"{', '.join(symbols)} of {name}: symbolic here; give the inputs of a call to see "
+                "what it runs. An export keeps no kernel and runs xla"
+            )
 
 
 def _structs(inputs: Mapping[str, TensorType]) -> dict[str, jax.ShapeDtypeStruct]:
