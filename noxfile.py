@@ -42,6 +42,7 @@ TESTED_ONCE = (  # on the oldest pair; the laws, near ties and a part of the gol
     "tests/elementwise/test_elementwise.py",
     "tests/lookup",
     "tests/matmul",
+    "tests/models/test_devices.py",
     "tests/models/test_malformed.py",
     "tests/models/test_nodes.py",
     "tests/models/test_tables.py",

@@ -23,6 +23,7 @@ from dmlax.onnx.evaluate import (
     with_node,
 )
 from dmlax.onnx.graph import Graph, Node, TensorType
+from dmlax.onnx.mesh import run_on_any_mesh
 from dmlax.onnx.operators import why_not
 from dmlax.onnx.operators.values import device_dtype, to_device
 from dmlax.onnx.passes import PASSES, PASSES_OF_SHAPES, run_passes, run_passes_of_shapes
@@ -125,10 +126,14 @@ class Model:
             wanted = tuple(outputs)
             graph = self._graph_for(wanted)
         held = {name: to_device(array) for name, array in params.items()}
-        found = evaluate(graph, {**held, **values}, self._options)
-        counts = {count_name(node.outputs[0]): node for node in _nonzero_nodes(graph)}
-        result = {name: to_device(found[name]) for name in wanted}
-        return result | {name: found[name] for name in counts if name in found}
+        counts = {count_name(node.outputs[0]) for node in _nonzero_nodes(graph)}
+
+        def compute(operands: dict[str, Any]) -> dict[str, Any]:
+            found = evaluate(graph, operands, self._options)
+            result = {name: to_device(found[name]) for name in wanted}
+            return result | {name: found[name] for name in counts if name in found}
+
+        return run_on_any_mesh(compute, {**held, **values}, values)
 
     def _make_graph(self, outputs: tuple[str, ...]) -> Graph:
         """The graph that computes other tensors: passes do not fuse through them."""

@@ -109,8 +109,8 @@ def global_average_pool(x: Tensor, /) -> Any:
 def _sum_by_lanes(x: Array) -> Array:
     """The float32 sum along the last axis in four lanes, then of what fills no four elements."""
     size = x.shape[-1]
-    rest, leading = size // _LANES * _LANES, x.shape[:-1]
-    padding = [(0, 0)] * len(leading) + [(0, _LANES)]  # four elements lie in any symbolic size
+    rest = size // _LANES * _LANES
+    padding = [(0, 0)] * (x.ndim - 1) + [(0, _LANES)]  # four elements lie in any symbolic size
     padded = jnp.pad(x, padding)
 
     def add_four(i: Array, total: Array) -> Array:
@@ -119,9 +119,9 @@ def _sum_by_lanes(x: Array) -> Array:
     def add_one(i: Array, total: Array) -> Array:
         return float_bits.add(total, lax.dynamic_index_in_dim(padded, i, -1, keepdims=False))
 
-    total = jnp.zeros(leading, x.dtype)
+    total = jnp.zeros_like(padded[..., 0])
     if not (isinstance(rest, int) and rest == 0):
-        lanes = jnp.zeros((*leading, _LANES), x.dtype)
+        lanes = jnp.zeros_like(padded[..., :_LANES])
         lanes = lax.fori_loop(0, size // _LANES, add_four, lanes)
         halves = float_bits.add(lanes[..., :2], lanes[..., 2:])
         total = float_bits.add(halves[..., 0], halves[..., 1])
