@@ -137,6 +137,14 @@ def fuzz(session: nox.Session) -> None:
 
 
 @nox.session
+def fuzz_onnx(session: nox.Session) -> None:
+    """Load changed ONNX models, for five minutes or as many as asked."""
+    _install(session, "test")
+    minutes = float(session.posargs[0]) if session.posargs else 5
+    session.run("python", "fuzz/onnx_models.py", f"{60 * minutes:.0f}", *session.posargs[1:])
+
+
+@nox.session
 def lowering(session: nox.Session) -> None:
     """Run the tests of TPU and CUDA lowering, from this CPU."""
     _install(session, "test")

@@ -24,7 +24,7 @@ from dmlax.onnx.evaluate import (
 )
 from dmlax.onnx.graph import Graph, Node, TensorType
 from dmlax.onnx.mesh import run_on_any_mesh
-from dmlax.onnx.operators import why_not
+from dmlax.onnx.operators import why_no_pass, why_not
 from dmlax.onnx.operators.values import device_dtype, to_device
 from dmlax.onnx.passes import PASSES, PASSES_OF_SHAPES, run_passes, run_passes_of_shapes
 from dmlax.onnx.passes.layout import Avals
@@ -58,7 +58,10 @@ class Model:
     def __init__(self, graph: Graph, options: Options) -> None:
         self._file = graph
         self._options = options
-        fused, params = split_constants(run_passes(graph.prune()))
+        needed = graph.prune()
+        # The check of all nodes lists those that no pass can read.
+        fits = not any(map(why_no_pass, needed.nodes))
+        fused, params = split_constants(run_passes(needed) if fits else needed)
         self._param_structs = {
             name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in params.items()
         }
@@ -242,7 +245,10 @@ def _structs(inputs: Mapping[str, TensorType]) -> dict[str, jax.ShapeDtypeStruct
     found = {}
     for name, each in inputs.items():
         text = ",".join(map(str, each.shape))
-        shape = jax.export.symbolic_shape(text, scope=scope) if each.shape else ()
+        try:
+            shape = jax.export.symbolic_shape(text, scope=scope) if each.shape else ()
+        except ValueError as error:
+            raise ModelError(f"input {name!r} has the shape [{text}]: {error}") from None
         found[name] = jax.ShapeDtypeStruct(shape, device_dtype(each.dtype))
     return found
 
