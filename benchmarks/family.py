@@ -1,8 +1,8 @@
 """Products, sums, pools, lookups and dynamic quantization against ONNX Runtime, on a CPU.
 
 A quick call is timed 16 times in one program, a graph of 16 nodes for the peer: in a chain where
-the operator gives what it takes, or what DequantizeLinear makes that of; otherwise each has an
-input of its own, and the results are concatenated. What a jitted no-op costs is subtracted from
+the operator gives what it takes, or what DequantizeLinear makes that of. Of other operators six
+calls have an input each, and their results are concatenated. What a jitted no-op costs is subtracted from
 our times, and an Identity node's run from the peer's.
 """
 
@@ -119,7 +119,8 @@ def run(repeats: int, pattern: Callable[[str], Any]) -> Report | None:
 
 
 def _row(work: Work, repeats: int, overhead: timing.Overhead) -> Row:
-    count, pair = timing.pair_chains(partial(_checked, work), repeats, overhead)
+    length = timing.CHAIN if work.is_chain else timing.APART
+    count, pair = timing.pair_chains(partial(_checked, work), repeats, overhead, length)
     return {
         "operator": work.operator,
         "size": work.size,

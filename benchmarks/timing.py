@@ -11,6 +11,7 @@ import jax
 Call = Callable[[], object]
 
 CHAIN = 16  # calls in one program
+APART = 6  # the same where none takes another's result: XLA runs so few in turn
 QUICK = 0.05  # milliseconds: quicker calls are timed in a chain
 _BURST = 0.004  # seconds: quick functions are called in bursts of about this long
 _MOST = 50  # calls in a burst
@@ -74,13 +75,16 @@ def pair(ours: Call, peer: Call, repeats: int, overhead: Overhead = NONE) -> Pai
 
 
 def pair_chains(
-    build: Callable[[int], tuple[Call, Call]], repeats: int, overhead: Overhead
+    build: Callable[[int], tuple[Call, Call]],
+    repeats: int,
+    overhead: Overhead,
+    length: int = CHAIN,
 ) -> tuple[int, Pair]:
     """One call of both functions, or a chain where one is quick: its length, and its times."""
     found = pair(*build(1), repeats, overhead)
     if min(found.ours, found.peer) >= QUICK:
         return 1, found
-    return CHAIN, pair(*build(CHAIN), repeats, overhead)
+    return length, pair(*build(length), repeats, overhead)
 
 
 def _burst(call: Call) -> int:

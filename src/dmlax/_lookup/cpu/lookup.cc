@@ -21,8 +21,8 @@ namespace {
 namespace ffi = xla::ffi;
 
 constexpr int64_t kEntries = 256;
-constexpr int64_t kSerialElements = 1 << 16;  // up to these a second thread is no help
-constexpr int64_t kChunk = 1 << 14;           // elements: one task
+constexpr int64_t kSerialElements = 1 << 19;  // up to these a second thread is no help
+constexpr int64_t kChunk = 1 << 17;           // elements: one task
 
 ffi::Error invalid(const std::string& what) {
   return ffi::Error::InvalidArgument("lookup: " + what);
