@@ -206,6 +206,19 @@ struct Simd {
     }
   }
 
+  // Sums of 16 bits, to which so many products of half a byte and a signed one can be added.
+  static constexpr int64_t kHalfByteSteps = 8;
+
+  static void multiply_half_bytes(Int32s& sums, Int32s row, Int32s columns) {
+    sums = _mm256_add_epi16(sums, _mm256_maddubs_epi16(row, columns));
+  }
+
+  static void add_half_bytes(Int32s& sums, Int32s low, Int32s high) {
+    const __m256i ones = _mm256_set1_epi16(1), sixteens = _mm256_set1_epi16(16);
+    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(low, ones));
+    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(high, sixteens));
+  }
+
   // The words of columns, of a quad of signed bytes each.
   static void widen_columns(Int32s quads, Int32s* words) {
     words[0] = _mm256_srai_epi16(_mm256_slli_epi16(quads, 8), 8);

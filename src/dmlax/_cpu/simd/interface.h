@@ -23,6 +23,7 @@
 //     multiply_words          sums + row . columns, a word of each; the row's bytes are unsigned
 //     pack_row                bytes to a row's words, their sign bits flipped by a mask
 //     widen_columns, widen_pixels   signed or unsigned quads to words, where those are pairs
+//     kHalfByteSteps  multiply_half_bytes  add_half_bytes   dot products, there
 //     transpose_words         kLanes vectors of kLanes words
 //     store_bytes_in_order    as store_bytes, of vectors of neighbouring columns
 //   requantization
