@@ -2,8 +2,8 @@
 
 A quick call is timed 16 times in one program, a graph of 16 nodes for the peer: in a chain where
 the operator gives what it takes, or what DequantizeLinear makes that of. Of other operators six
-calls have an input each, and their results are concatenated. What a jitted no-op costs is subtracted from
-our times, and an Identity node's run from the peer's.
+calls have an input each, and their results are concatenated. What a jitted no-op costs is
+subtracted from our times, and an Identity node's run from the peer's.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -51,10 +51,10 @@ class Work:
 
     operator: str
     size: str
-    arithmetic: Arithmetic
+    arithmetic: Arithmetic | None  # None: the operator has one only
     call: Callable[..., Any]
     input: np.ndarray
-    operands: Mapping[str, np.ndarray]
+    operands: Mapping[str, Any]
     operand: Any = None
     given: tuple[str, ...] = ()
     outputs: int = 1
@@ -124,7 +124,7 @@ def _row(work: Work, repeats: int, overhead: timing.Overhead) -> Row:
     return {
         "operator": work.operator,
         "size": work.size,
-        "arithmetic": work.arithmetic,
+        "arithmetic": work.arithmetic or "",
         "calls": count,
         "ORT us": 1e3 * pair.peer / count,
         "dmlax us": 1e3 * pair.ours / count,
@@ -166,14 +166,14 @@ def _works() -> Iterator[Work]:
     for shape in _PRODUCTS:
         yield _integer_product(*shape)
         yield from (_product(*shape, arithmetic) for arithmetic in _ARITHMETICS)
-    for batch, shape, arithmetic in product(_BATCHES, _SUM_SHAPES, _ARITHMETICS):
-        yield _sum(batch, *shape, arithmetic)
+    for batch, image, arithmetic in product(_BATCHES, _SUM_SHAPES, _ARITHMETICS):
+        yield _sum(batch, *image, arithmetic)
     for batch, arithmetic in product(_BATCHES, _ARITHMETICS):
         yield from (_average(batch, layout, arithmetic) for layout in ("NCHW", "NHWC"))
     yield from (_maximum(batch) for batch in _BATCHES)
-    for batch, shape in product(_BATCHES, _SE_SHAPES):
-        yield from (_multiply(batch, *shape, arithmetic) for arithmetic in _ARITHMETICS)
-        yield _lookup(batch, *shape)
+    for batch, image in product(_BATCHES, _SE_SHAPES):
+        yield from (_multiply(batch, *image, arithmetic) for arithmetic in _ARITHMETICS)
+        yield _lookup(batch, *image)
     for bits, arithmetic in product(range(12, 23, 2), _ARITHMETICS):
         yield _dynamic(2**bits, arithmetic)
 
@@ -205,7 +205,7 @@ def _integer_product(*shape: int) -> Work:
     zeros = {"a_zero": _ZERO_POINT, "b_zero": np.int8(0)}
     call = partial(dmlax.matrix_multiply_integer, a_zero_point=_ZERO_POINT)
     operands = factors.pop("operands") | zeros
-    return Work("MatMulInteger", arithmetic="float32", call=call, operands=operands, **factors)
+    return Work("MatMulInteger", arithmetic=None, call=call, operands=operands, **factors)
 
 
 def _product(batch: int, rows: int, depth: int, columns: int, arithmetic: Arithmetic) -> Work:
@@ -283,7 +283,7 @@ def _lookup(batch: int, channels: int, size: int) -> Work:
     return Work(
         "QLinearSigmoid",
         "x".join(map(str, x.shape)),
-        "float32",
+        None,
         dmlax.quantized_lookup,
         x,
         _sigmoid(),
@@ -348,12 +348,13 @@ def _maximum(batch: int) -> Work:
     x = _draw(batch, 64, 112, 112)
 
     def call(x: Any, _: Any, **options: Any) -> Any:
-        sizes = {"window_size": 3, "strides": 2, "start_padding": 1, "end_padding": 1}
-        return dmlax.max_pooling(x, **sizes, **options)
+        return dmlax.max_pooling(
+            x, window_size=3, strides=2, start_padding=1, end_padding=1, **options
+        )
 
     attributes = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
     size = "x".join(map(str, x.shape))
-    return Work("MaxPool", size, "float32", call, x, {}, attributes=attributes)
+    return Work("MaxPool", size, None, call, x, {}, attributes=attributes)
 
 
 def _dynamic(size: int, arithmetic: Arithmetic) -> Work:

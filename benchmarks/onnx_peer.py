@@ -53,7 +53,7 @@ def build(
     nodes: Sequence[NodeProto],
     inputs: Mapping[str, np.ndarray],
     outputs: Sequence[str],
-    constants: Mapping[str, np.ndarray],
+    constants: Mapping[str, Any],
 ) -> ModelProto:
     """A model of some nodes; ONNX Runtime finds the types of its outputs."""
     given = [

@@ -203,6 +203,7 @@ struct DotProduct {
   static constexpr bool kInOrder = true;
   static constexpr int64_t kRows = kFewRows;
   static constexpr int64_t kStep = 4 * S::kLanes;  // bytes of a vector
+  static constexpr int64_t kPrefetchDistance = 4096;  // the columns are one after another
 
   static void lay_out(MatmulProblem& problem) {
     MatmulLayout& layout = problem.layout;
@@ -310,6 +311,7 @@ struct DotProduct {
 #pragma GCC unroll 16
         for (int i = 0; i < N; ++i) {
           S::multiply_words(sums[i], S::load(row), S::load(from[i] + k));
+          __builtin_prefetch(from[i] + k + kPrefetchDistance);
         }
         k += kStep;
         row += kStep;
@@ -337,6 +339,7 @@ struct DotProduct {
 #pragma GCC unroll 16
       for (int i = 0; i < N; ++i) {
         const auto columns = S::load(from[i] + k);
+        __builtin_prefetch(from[i] + k + kPrefetchDistance);
         S::multiply_half_bytes(low[i], low_row, columns);
         S::multiply_half_bytes(high[i], high_row, columns);
       }
