@@ -24,7 +24,7 @@ namespace {
 
 namespace ffi = xla::ffi;
 
-constexpr int64_t kSerialElements = 1 << 18;  // up to these a second thread is no help
+constexpr int64_t kSerialElements = 1 << 17;  // up to these a second thread is no help
 constexpr int64_t kChunk = 1 << 14;           // elements: one task
 constexpr int64_t kLongRow = 512;             // elements that make a kernel's call worth it
 constexpr int64_t kPiece = 1024;              // elements that are expanded at once

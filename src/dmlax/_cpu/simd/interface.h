@@ -43,7 +43,8 @@
 //   bytes
 //     store_selected          the bytes of a mask, side by side
 //     sum_bytes               the sum of unsigned bytes, their bits flipped by a mask first
-//     Table(entries)          256 bytes, which look_up finds by kTableBytes bytes
+//     Table(entries)          256 bytes, of which look_up finds kTableBytes at once
+//     kLookUpsPerNs           a thread's rough speed at that
 //     copy_even               every second byte, as many as vectors reach; returns how many
 //     nonzero_bits            64 elements of 1, 2, 4 or 8 bytes under a mask, a bit each
 //     store_set_bits          the indices of a word's set bits, and anything up to index[63]

@@ -19,7 +19,7 @@ void look_up(const uint8_t* table, const uint8_t* input, int64_t count, uint8_t*
 }  // namespace
 
 extern const LookupKernels lookup_kernels;
-const LookupKernels lookup_kernels = {look_up};
+const LookupKernels lookup_kernels = {.per_ns = Simd::kLookUpsPerNs, .look_up = look_up};
 
 }  // namespace DMLAX_ISA_NAMESPACE
 }  // namespace dmlax
