@@ -17,7 +17,7 @@ import numpy as np
 from onnx import NodeProto, helper
 
 import dmlax
-from benchmarks import onnx_peer, timing
+from benchmarks import onnx_peer, peaks, timing
 from benchmarks.report import Report, Row, Target, tracked
 from dmlax._core.requantize import Arithmetic
 
@@ -109,7 +109,7 @@ def run(repeats: int, pattern: Callable[[str], Any]) -> Report | None:
     if not works:
         return None
     overhead = onnx_peer.measure_overhead(repeats)
-    report = Report("family", facts=overhead.facts())
+    report = Report("family", facts=peaks.measured().facts() | overhead.facts())
     for work in tracked(works, report.name):
         report.rows.append(_row(work, repeats, overhead))
     for name in dict.fromkeys(work.operator for work in works):
