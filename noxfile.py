@@ -22,6 +22,7 @@ TESTED_ONCE = (  # on the oldest pair; the laws, near ties and a part of the gol
     "tests/convolution/test_add.py",
     "tests/convolution/test_convolutions.py",
     "tests/convolution/test_parameters.py",
+    "tests/convolution/test_platforms.py",
     "tests/core/test_float_bits.py",
     "tests/core/test_quantized_sum.py",
     "tests/core/test_requantize.py",
@@ -42,13 +43,16 @@ TESTED_ONCE = (  # on the oldest pair; the laws, near ties and a part of the gol
     "tests/elementwise/test_elementwise.py",
     "tests/lookup",
     "tests/matmul",
+    "tests/models/test_devices.py",
     "tests/models/test_malformed.py",
+    "tests/models/test_models.py",
     "tests/models/test_nodes.py",
     "tests/models/test_tables.py",
     "tests/models/test_transformers.py",
     "tests/nonzero/test_nonzero_coordinates.py",
     "tests/pooling",
     "tests/test_boundaries.py",
+    "tests/test_example_programs.py",
     "tests/test_integrations.py",
     "tests/test_messages.py",
     "tests/test_migrating.py",
@@ -133,6 +137,14 @@ def fuzz(session: nox.Session) -> None:
         seconds = f"-max_total_time={60 * minutes / len(names):.0f}"
         chosen = environment | {"DMLAX_NATIVE_ISA": name}
         session.run("python", "fuzz/native_cpu.py", seconds, env=chosen)
+
+
+@nox.session
+def fuzz_onnx(session: nox.Session) -> None:
+    """Load changed ONNX models, for five minutes or as many as asked."""
+    _install(session, "test")
+    minutes = float(session.posargs[0]) if session.posargs else 5
+    session.run("python", "fuzz/onnx_models.py", f"{60 * minutes:.0f}", *session.posargs[1:])
 
 
 @nox.session

@@ -12,6 +12,7 @@ from benchmarks import (
     convolution,
     directml,
     element_wise,
+    family,
     memory,
     models,
     networks,
@@ -21,7 +22,16 @@ from benchmarks import (
     tpu,
 )
 
-_KINDS = ("convolution", "models", "nonzero", "element_wise", "memory", "directml", "overhead")
+_KINDS = (
+    "convolution",
+    "models",
+    "nonzero",
+    "element_wise",
+    "family",
+    "memory",
+    "directml",
+    "overhead",
+)
 _WIDTH = 200  # where the output is no terminal
 
 
@@ -48,6 +58,8 @@ def _run(kind: str, options: argparse.Namespace) -> report.Report | None:
         return directml.run(options.repeats)
     if kind == "element_wise":
         return element_wise.run(options.repeats)
+    if kind == "family":
+        return family.run(options.repeats, re.compile(options.layers).search)
     if kind == "models":
         names = [name for name in networks.NETWORKS if re.search(options.layers, name)]
         return models.run(names, options.batch, options.repeats, options.form) if names else None

@@ -70,8 +70,11 @@ def _row(
 ) -> Row:
     x, prepared, w = jax.device_put(problem.x), problem.filter(), jax.device_put(problem.w)
     function = problem.jitted(**options)
-    ours, unprepared = partial(_finish, function, x, prepared), partial(_finish, function, x, w)
-    literal = partial(_finish, problem.jitted(implementation="reference"), x, prepared)
+    ours, unprepared = (
+        partial(timing.finish, function, x, prepared),
+        partial(timing.finish, function, x, w),
+    )
+    literal = partial(timing.finish, problem.jitted(implementation="reference"), x, prepared)
     peer, output = onnx_peer.bound(problem)
     wanted = literal()
     _check(problem, ours(), wanted)
@@ -96,11 +99,6 @@ def _row(
     }
 
 
-def _finish(function: Any, x: jax.Array, prepared: Any) -> jax.Array:
-    y: jax.Array = function(x, prepared).block_until_ready()
-    return y
-
-
 def _check(problem: cases.Problem, ours: jax.Array, peer: jax.Array | np.ndarray) -> None:
     np.testing.assert_array_equal(ours, peer, problem.layer.name, strict=True)
 
@@ -110,7 +108,7 @@ def _small(repeats: int) -> float:
     problem = cases.Problem.of(_SMALL, 1)
     x, prepared = jax.device_put(problem.x), problem.filter()
     calls = [problem.jitted(implementation=name) for name in ("auto", "xla")]
-    ours, peer = (partial(_finish, call, x, prepared) for call in calls)
+    ours, peer = (partial(timing.finish, call, x, prepared) for call in calls)
     _check(problem, ours(), peer())
     return timing.pair(ours, peer, repeats).ratio
 

@@ -1,18 +1,24 @@
-"""The same layer as an ONNX model of one QLinearConv node, run by ONNX Runtime on the CPU."""
+"""ONNX Runtime on the CPU: graphs without copies, and a layer as one QLinearConv node."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+import jax
 import numpy as np
+import onnx
 import onnxruntime
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from benchmarks import timing
 from benchmarks.cases import INPUT_SCALE, INPUT_ZERO_POINT, OUTPUT_ZERO_POINT, Problem
 from dmlax.onnx import peer
 
 THREADS = 2
-_OPSET, _IR = 13, 8
-_OWN_DOMAIN = "com.microsoft"  # whose QLinearConv knows NHWC
+OWN_DOMAIN = "com.microsoft"  # whose QLinearConv knows NHWC
+_LAYER_OPSET, _OPSET, _IR = 13, 19, 9
+
+Reader = Callable[[], list[np.ndarray]]
 
 
 def session(problem: Problem) -> onnxruntime.InferenceSession:
@@ -27,11 +33,51 @@ def start(model: ModelProto, optimise: bool = True) -> onnxruntime.InferenceSess
 
 def bound(problem: Problem) -> tuple[Callable[[], None], Callable[[], np.ndarray]]:
     """The layer as a function without copies, and a function that reads its output."""
-    started = session(problem)
+    run, read = bind(session(problem), {"x": problem.x}, ["y"])
+    return run, lambda: read()[0]
+
+
+def bind(
+    started: onnxruntime.InferenceSession, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]
+) -> tuple[Callable[[], None], Reader]:
+    """A session as a function without copies, and a function that reads its outputs."""
     binding = started.io_binding()
-    binding.bind_ortvalue_input("x", onnxruntime.OrtValue.ortvalue_from_numpy(problem.x))
-    binding.bind_output("y", "cpu")
-    return lambda: started.run_with_iobinding(binding), lambda: binding.copy_outputs_to_cpu()[0]
+    for name, value in inputs.items():
+        binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(value))
+    for name in outputs:
+        binding.bind_output(name, "cpu")
+    return lambda: started.run_with_iobinding(binding), binding.copy_outputs_to_cpu
+
+
+def build(
+    nodes: Sequence[NodeProto],
+    inputs: Mapping[str, np.ndarray],
+    outputs: Sequence[str],
+    constants: Mapping[str, Any],
+) -> ModelProto:
+    """A model of some nodes; ONNX Runtime finds the types of its outputs."""
+    given = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
+        for name, x in inputs.items()
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        given,
+        [onnx.ValueInfoProto(name=name) for name in outputs],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
+    )
+    return _finish(graph, _OPSET)
+
+
+def measure_overhead(repeats: int) -> timing.Overhead:
+    """A jitted no-op, and a graph of an Identity node."""
+    inputs = {"x": np.zeros(1, np.float32)}
+    model = build([helper.make_node("Identity", ["x"], ["y"])], inputs, ["y"], {})
+    peer, _ = bind(start(model, optimise=False), inputs, ["y"])
+    function, x = jax.jit(jax.numpy.negative), jax.device_put(inputs["x"])
+    pair = timing.pair(partial(timing.finish, function, x), peer, repeats)
+    return timing.Overhead(pair.ours, pair.peer)
 
 
 def _model(problem: Problem) -> ModelProto:
@@ -45,7 +91,11 @@ def _model(problem: Problem) -> ModelProto:
         [helper.make_tensor_value_info("y", TensorProto.UINT8, None)],
         [numpy_helper.from_array(value, name) for name, value in constants.items()],
     )
-    opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(_OWN_DOMAIN, 1)]
+    return _finish(graph, _LAYER_OPSET)
+
+
+def _finish(graph: GraphProto, opset: int) -> ModelProto:
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid(OWN_DOMAIN, 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=_IR)
 
 
@@ -69,5 +119,5 @@ def _attributes(problem: Problem) -> dict[str, Any]:
         "strides": 2 * [layer.stride],
         "pads": 4 * [layer.padding],
         "group": layer.groups,
-        **({"domain": _OWN_DOMAIN, "channels_last": 1} if problem.layout == "NHWC" else {}),
+        **({"domain": OWN_DOMAIN, "channels_last": 1} if problem.layout == "NHWC" else {}),
     }

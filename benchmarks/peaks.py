@@ -1,4 +1,4 @@
-"""The machine's peaks: int8 products and bytes copied, on all its threads."""
+"""The machine's peaks: int8 products of an instruction set and bytes copied, on all threads."""
 
 import ctypes
 import os
@@ -13,6 +13,14 @@ from pathlib import Path
 
 import numpy as np
 
+from dmlax._cpu import library
+
+_FLAGS = {  # of the kernels' instruction set; of the machine's where there are no kernels
+    "avx2": ("-mavx2",),
+    "avx_vnni": ("-mavx2", "-mavxvnni"),
+    "avx512_vnni": ("-mavx512f", "-mavx512vnni"),
+    "amx_int8": ("-mamx-tile", "-mamx-int8"),
+}
 _SOURCE = Path(__file__).with_suffix(".cc")
 _ROUNDS = 20_000_000  # of a few instructions: tenths of a second
 _COPIED = 2**27  # bytes, beyond any cache
@@ -67,7 +75,8 @@ def _compiled() -> ctypes.CDLL:
         raise SystemExit("the machine's peaks are measured by a C++ program: no compiler is found")
     with tempfile.TemporaryDirectory() as folder:
         built = Path(folder) / "peaks.so"
-        flags = ["-O2", "-march=native", "-shared", "-fPIC"]
+        own = _FLAGS.get(library.instruction_set(), ("-march=native",))
+        flags = ["-O2", *own, "-shared", "-fPIC"]
         subprocess.run([compiler, *flags, _SOURCE, "-o", built], check=True)
         return ctypes.CDLL(str(built))
 

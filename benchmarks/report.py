@@ -19,6 +19,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from dmlax._cpu import library
+
 Row = dict[str, Any]
 T = TypeVar("T")
 
@@ -107,8 +109,19 @@ def environment() -> dict[str, Any]:
         "processors": os.cpu_count(),
         "device": jax.devices()[0].device_kind,
         **_driver(),
+        **_cpu(),
         "python": platform.python_version(),
     } | {package: _version(package) for package in packages if _is_installed(package)}
+
+
+def _cpu() -> Row:
+    """The kernels' instruction set and the threads, where they run."""
+    if jax.default_backend() != "cpu":
+        return {}
+    return {
+        "instruction set": library.instruction_set(),
+        "threads": len(os.sched_getaffinity(0)),
+    }
 
 
 def _driver() -> dict[str, str]:

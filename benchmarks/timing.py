@@ -4,11 +4,32 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
+
+import jax
 
 Call = Callable[[], object]
 
+CHAIN = 16  # calls in one program
+APART = 6  # the same where none takes another's result: XLA runs so few in turn
+QUICK = 0.05  # milliseconds: quicker calls are timed in a chain
 _BURST = 0.004  # seconds: quick functions are called in bursts of about this long
 _MOST = 50  # calls in a burst
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """Milliseconds that a program which does nothing takes."""
+
+    ours: float = 0
+    peer: float = 0
+
+    def facts(self) -> dict[str, float]:
+        """For a table's foot and the JSON."""
+        return {"no-op us": 1e3 * self.ours, "Identity us": 1e3 * self.peer}
+
+
+NONE = Overhead()
 
 
 @dataclass(frozen=True)
@@ -27,19 +48,43 @@ class Pair:
         return f"{self.low:.2f}-{self.high:.2f}"
 
 
+def finish(function: Callable[..., Any], *operands: Any) -> Any:
+    """The result of a function of JAX when it is done."""
+    return jax.block_until_ready(function(*operands))
+
+
 def alone(call: Call, repeats: int) -> float:
     """The median in milliseconds of one function that has run before."""
     return 1e3 * statistics.median(_seconds(call, 1) for _ in range(repeats))
 
 
-def pair(ours: Call, peer: Call, repeats: int) -> Pair:
+def pair(ours: Call, peer: Call, repeats: int, overhead: Overhead = NONE) -> Pair:
     """Two functions timed in turn, so that a busy moment of the machine meets both."""
     bursts = _burst(ours), _burst(peer)
-    turns = [(_seconds(ours, bursts[0]), _seconds(peer, bursts[1])) for _ in range(repeats)]
+    turns = [
+        (
+            1e3 * _seconds(ours, bursts[0]) - overhead.ours,
+            1e3 * _seconds(peer, bursts[1]) - overhead.peer,
+        )
+        for _ in range(repeats)
+    ]
     our_median, peer_median = (statistics.median(times) for times in zip(*turns, strict=True))
     ratios = sorted(a / b for a, b in turns)
     low, high = ratios[len(ratios) // 4], ratios[3 * len(ratios) // 4]
-    return Pair(1e3 * our_median, 1e3 * peer_median, our_median / peer_median, low, high)
+    return Pair(our_median, peer_median, our_median / peer_median, low, high)
+
+
+def pair_chains(
+    build: Callable[[int], tuple[Call, Call]],
+    repeats: int,
+    overhead: Overhead,
+    length: int = CHAIN,
+) -> tuple[int, Pair]:
+    """One call of both functions, or a chain where one is quick: its length, and its times."""
+    found = pair(*build(1), repeats, overhead)
+    if min(found.ours, found.peer) >= QUICK:
+        return 1, found
+    return length, pair(*build(length), repeats, overhead)
 
 
 def _burst(call: Call) -> int:

@@ -20,12 +20,14 @@ class BenchmarkResults(SphinxDirective):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """The machine and the versions, the targets, the measurements."""
+        """The machine and the versions, its peaks, the targets, the measurements."""
         (file,) = [each for each in _files() if each.name.startswith(self.arguments[0])]
         self.env.note_dependency(file)
         found = json.loads(file.read_text(encoding="utf-8"))
         text = [f"`benchmarks/results/{file.name}`: {_facts(found.pop('environment'))}."]
         for report in found.values():
+            if "facts" in report:
+                text.append(f"Measured beside it: {_facts(report['facts'])}.")
             text += [_records(report["targets"]), _records(report["rows"])]
         return self.parse_text_to_nodes("\n\n".join(text) + "\n")
 

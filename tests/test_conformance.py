@@ -1,8 +1,8 @@
 """The golden vectors, through the suite's own runner, a file at a time.
 
-The oldest Python runs them eagerly, of the matrix products and of the convolution with an addend
-a sample. The newest runs a quarter jitted: how it compiles is a matter of the laws. `slow` adds the
-rest.
+The oldest Python runs them eagerly, and of the operators whose every shape compiles long a sample.
+The newest runs a sixteenth jitted: how it compiles is a matter of the laws. `slow` adds the rest,
+and `nox -s conformance` runs them all.
 """
 
 import sys
@@ -18,7 +18,7 @@ from dmlax_conformance.suite import runner
 FILES = {f"{path.parent.name}/{path.stem}": path for path in vectors.find()}
 FILES.pop("nonzero_coordinates/huge")  # needs gigabytes: conformance/tests/suite/test_huge.py
 IS_OLDEST = sys.version_info < (3, 12)
-MY_EIGHTH = 0 if IS_OLDEST else 1  # of the vectors, by xla; `slow` adds the others
+MY_FIRST = 0 if IS_OLDEST else 1  # of the vectors, by xla; `slow` runs them all
 VARIANTS = {"eager": IS_OLDEST, "jit": not IS_OLDEST}  # whether it runs by default
 HAVE_KERNELS = [row.name for row in OPERATORS if row.implementations("cpu")[0] != "xla"]
 BY_XLA = [file for file in FILES if file.split("/")[0] in HAVE_KERNELS]
@@ -26,18 +26,19 @@ BY_XLA = [file for file in FILES if file.split("/")[0] in HAVE_KERNELS]
 
 def own_step(file):
     """Every how many vectors run by default: each shape compiles its own program."""
-    steps = {"matrix_multiply": 32, "convolution_add": 8}
-    step = next((steps[name] for name in steps if name in file), 1)
-    if step > 1 and "/desc-" not in file and "/invalid" not in file:
-        return step
-    return 1 if IS_OLDEST else 4
+    is_refused = "/desc-" in file or "/invalid" in file
+    if not IS_OLDEST:
+        return 4 if is_refused else 16
+    steps = {"matrix_multiply": 32, "convolution_add": 8, "pooling": 4, "dynamic": 4}
+    steps |= {"linear_add": 4, "linear_multiply": 4}
+    return 1 if is_refused else next((steps[name] for name in steps if name in file), 1)
 
 
 def xla_step(file):
     """Every how many vectors run by xla by default."""
-    dear = ("matrix_multiply", "pooling", "linear_add", "multiply", "convolution_add")
+    dear = ("multiply", "pooling", "_add", "dynamic")
     is_dear = any(word in file for word in dear)
-    return 64 if is_dear or "dynamic" in file else 8
+    return 64 if is_dear or not IS_OLDEST else 16
 
 
 def by_default(values, runs):
@@ -69,7 +70,7 @@ def test_every_golden_vector_is_met(file, variant, step):
 @pytest.mark.parametrize(
     ("file", "first", "step"),
     [
-        *(by_default((file, MY_EIGHTH, xla_step(file)), True) for file in BY_XLA),
+        *(by_default((file, MY_FIRST, xla_step(file)), True) for file in BY_XLA),
         *(by_default((file, first, 8), False) for file in BY_XLA for first in range(8)),
     ],
 )

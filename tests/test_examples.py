@@ -1,7 +1,6 @@
-"""The examples of the documentation, run as a reader would run them."""
+"""The pages and docstrings, run as a reader would run them."""
 
 import doctest
-import importlib.util
 import inspect
 from pathlib import Path
 
@@ -20,52 +19,6 @@ def readers_jax():
     """A reader has JAX's own type promotion."""
     with jax.numpy_dtype_promotion("standard"):
         yield
-
-
-@pytest.fixture(autouse=True)
-def beside_each_other(monkeypatch):
-    """An example imports what lies beside it."""
-    monkeypatch.syspath_prepend(ROOT / "docs/examples")
-
-
-def example(name):
-    """An example's `main`."""
-    specification = importlib.util.spec_from_file_location(name, ROOT / f"docs/examples/{name}.py")
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module.main
-
-
-def test_digits_in_8_bits_are_read_as_well_as_in_float(tmp_path):
-    picture = tmp_path / "digits.png"
-    record = example("digits_int8")(["--steps", "100", "--output", str(picture)])
-    assert record.float_accuracy > 0.95
-    assert abs(record.float_accuracy - record.int8_accuracy) <= 0.01
-    assert record.agreement > 0.98
-    assert record.vmapped_equal
-    assert picture.read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.slow
-def test_blocks_in_8_bits_read_digits_as_well_as_in_float(tmp_path):
-    picture = tmp_path / "blocks.png"
-    records = example("blocks_int8")(["--output", str(picture)])
-    assert list(records) == ["transformer", "inverted residual"]
-    for record in records.values():
-        assert record.float_accuracy > 0.92
-        assert abs(record.float_accuracy - record.int8_accuracy) <= 0.01
-        assert record.agreement > 0.98
-        assert record.vmapped_equal
-    assert picture.read_bytes().startswith(b"\x89PNG")
-
-
-def test_sparse_events_gather_what_the_dense_model_sums():
-    record = example("sparse_events")()
-    assert 0 < record.active < record.pixels // 20
-    assert record.equal
-    assert record.dropped == record.active - 1000
-    assert record.safe_equal
-    assert record.vmapped_equal
 
 
 PAGES = ["README.md", *(f"docs/{name}.md" for name in ("index", "errors", "explain", "directml"))]

@@ -20,68 +20,76 @@ from svg import save
 HERE = Path(__file__).parent
 RESULTS = HERE.parents[1] / "benchmarks" / "results"
 INK, GREY, LINE = "#1f2933", "#8a94a0", "#d5dae0"
-BLUE, ORANGE, PURPLE = "#2f6fb0", "#d97706", "#7a5ea8"
+COLORS = ("#2f6fb0", "#d97706", "#7a5ea8", "#2e8b57")
 Rows = Sequence[dict[str, Any]]
+
+
+INSTRUCTION_SETS = {
+    "amx_int8": "AMX",
+    "avx512_vnni": "AVX-512 VNNI",
+    "avx_vnni": "AVX-VNNI",
+    "avx2": "AVX2",
+}
+Chart = tuple[Sequence[str], dict[str, list[float]], str]  # names, values by series, a title
 
 
 def main() -> None:
     """A file for the CPU and one for the GPU."""
     pyplot.rcParams["font.size"] = 9
-    convolutions, arrays = rows("convolution-cpu-jax"), rows("nonzero-cpu-jax")
-    for row in convolutions:
-        row["over"] = 1 / row["ratio"]
-    over = "size=count over"
-    nonzero = {"jnp.nonzero(size=)": "speed-up", "np.nonzero*": f"{over} np"}
+    arrays = rows("nonzero-cpu-jax")
+    peers = {"np.nonzero*": "size=count over np", "torch.nonzero*": "size=count over torch"}
+    note = " (another Xeon with AMX; *: size = count)"
     picture(
         "cpu_speed",
-        "Intel Xeon with AMX, 2 threads",
-        (convolutions, "over", "Quantized convolution: speed relative to ONNX Runtime"),
-        (arrays, nonzero | {"torch.nonzero*": f"{over} torch"}, "(*: size = count)"),
+        "Intel Xeon, 2 threads",
+        convolutions_by_set(),
+        nonzero(arrays, {"jnp.nonzero(size=)": "speed-up"} | peers, note),
     )
-    convolutions, arrays = rows("convolution-h200"), rows("nonzero-h200")
-    peers = ("xla", "torch_nonzero", "torch_nonzero_static")
+    arrays = rows("nonzero-h200")
+    peers = {"xla": "xla", "torch.nonzero": "torch_nonzero"}
+    peers["torch.nonzero_static"] = "torch_nonzero_static"
     for row in arrays:
-        row |= {peer: row[f"{peer}_ms"] / row["mosaic_gpu_ms"] for peer in peers}
-    picture(
-        "gpu_speed",
-        "NVIDIA H200",
-        (convolutions, "over torch", "Quantized convolution: speed relative to PyTorch in bf16"),
-        (arrays, {peer.replace("_", ".", 1): peer for peer in peers}, ""),
-    )
-
-
-def picture(
-    name: str,
-    machine: str,
-    convolutions: tuple[Rows, str, str],
-    arrays: tuple[Rows, dict[str, str], str],
-) -> None:
-    """Convolutions by batch above, nonzero by peer below."""
-    table, column, title = convolutions
-    heights = (len({row["layer"] for row in table}), len(arrays[0]))
-    figure, (upper, lower) = pyplot.subplots(
-        2, figsize=(7.4, sum(heights) / 4.6 + 2), height_ratios=heights
-    )
+        row |= {peer: row[f"{peer}_ms"] / row["mosaic_gpu_ms"] for peer in peers.values()}
+    table = rows("convolution-h200")
     batches = sorted({row["batch"] for row in table})
-    draw(
-        upper,
-        list(dict.fromkeys(row["layer"] for row in table)),
-        {
-            f"batch {batch}": ([row[column] for row in table if row["batch"] == batch], color)
-            for batch, color in zip(batches, (ORANGE, BLUE), strict=True)
-        },
-        title,
+    series = {
+        f"batch {batch}": [row["over torch"] for row in table if row["batch"] == batch]
+        for batch in batches
+    }
+    title = "Quantized convolution: speed relative to PyTorch in bf16"
+    picture("gpu_speed", "NVIDIA H200", (layers(table), series, title), nonzero(arrays, peers))
+
+
+def convolutions_by_set() -> Chart:
+    """The layers at batch 1 on each instruction set."""
+    tables = {
+        label: [row for row in rows(f"convolution-cpu-{name}") if row["batch"] == 1]
+        for name, label in INSTRUCTION_SETS.items()
+    }
+    series = {label: [1 / row["ratio"] for row in table] for label, table in tables.items()}
+    title = "Quantized convolution, batch 1: speed relative to ONNX Runtime"
+    return layers(tables["AMX"]), series, title
+
+
+def nonzero(table: Rows, columns: dict[str, str], note: str = "") -> Chart:
+    """The arrays, by peer."""
+    series = {label: [row[column] for row in table] for label, column in columns.items()}
+    return [row["array"] for row in table], series, f"nonzero_coordinates: relative speed{note}"
+
+
+def layers(table: Rows) -> Sequence[str]:
+    """Their names, once."""
+    return list(dict.fromkeys(row["layer"] for row in table))
+
+
+def picture(name: str, machine: str, *charts: Chart) -> None:
+    """One chart above the other."""
+    heights = [len(names) for names, _, _ in charts]
+    figure, axes = pyplot.subplots(
+        len(charts), figsize=(7.4, sum(heights) / 4.6 + 2), height_ratios=heights
     )
-    table, columns, note = arrays
-    draw(
-        lower,
-        [row["array"] for row in table],
-        {
-            label: ([row[column] for row in table], color)
-            for (label, column), color in zip(columns.items(), (BLUE, ORANGE, PURPLE), strict=True)
-        },
-        f"nonzero_coordinates: relative speed {note}".rstrip(),
-    )
+    for place, chart in zip(axes, charts, strict=True):
+        draw(place, *chart)
     figure.suptitle(machine, x=0.01, ha="left", fontsize=11)
     figure.tight_layout(h_pad=2)
     save(figure, HERE / f"{name}.svg")
@@ -96,19 +104,19 @@ def rows(start: str) -> Rows:
     return table
 
 
-def draw(
-    axes: Axes, names: Sequence[str], series: dict[str, tuple[list[float], str]], title: str
-) -> None:
+def draw(axes: Axes, names: Sequence[str], series: dict[str, list[float]], title: str) -> None:
     """A line for each name, a dot for each peer; left of 1 the peer is faster."""
     places = range(len(names))
-    ends = zip(*(values for values, _ in series.values()), strict=True)
+    ends = zip(*series.values(), strict=True)
     for place, values in zip(places, ends, strict=True):
         axes.plot((min(values), max(values)), (place, place), color=LINE, zorder=1)
-    for label, (values, color) in series.items():
+    for (label, values), color in zip(series.items(), COLORS, strict=False):
         axes.plot(values, places, "o", color=color, markersize=6, label=label, zorder=2)
     axes.axvline(1, color=INK, linewidth=1)
     axes.set_xscale("log")
-    ticks = [tick for tick in (0.5, 1, 2, 3, 5, 10, 20, 50, 100) if tick < 2 * axes.get_xlim()[1]]
+    low, high = axes.get_xlim()
+    marks = (0.2, 0.5, 1, 2, 3, 5, 10, 20, 50, 100)
+    ticks = [mark for mark in marks if min(low, 0.9) < mark < 2 * high]
     axes.set_xticks(ticks, [f"{tick:g}x" for tick in ticks])
     axes.minorticks_off()
     axes.set_yticks(places, names)

@@ -2,7 +2,6 @@
 
 import contextlib
 import gc
-import inspect
 import sys
 import weakref
 
@@ -81,7 +80,7 @@ def python_calls(function):
 
 def kept():
     """The scalars of every set of options."""
-    calls = {inspect.unwrap(function) for function in vars(dmlax).values() if is_operator(function)}
+    calls = {function.__wrapped__ for function in vars(dmlax).values() if is_operator(function)}
     return [scalar for call in calls for scalar in eager._scalars(call).values()]
 
 
@@ -127,7 +126,7 @@ def test_numbers_are_arguments_of_one_program(operands):
     for scale in (0.5, 2.0, 8.0):
         found = function(operands[0], scale, 3)
         np.testing.assert_array_equal(found, (X.astype(np.float32) - 3) * np.float32(scale))
-    assert eager._program(inspect.unwrap(function))._cache_size() == 1
+    assert eager._program(function.__wrapped__)._cache_size() == 1
     assert {float(scalar) for scalar in kept()} == {0.5, 2.0, 8.0, 3.0}
 
 

@@ -1,15 +1,18 @@
 """Files that are no models: an error that names the node, the tensor or the file."""
 
+import contextlib
 import io
 import json
 import zipfile
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import dmlax
 import dmlax.onnx
+import fuzz.onnx_models
 from benchmarks.networks import Network
 from onnx_models import quantized
 
@@ -220,6 +223,85 @@ def varint(number):
     return found + bytes([number])
 
 
+def value_of(op, *inputs, **attributes):
+    """A model of the size of a value that is known while it is traced."""
+    net = Network()
+    names = [net.constant(each) for each in inputs]
+    y = net.node("Add", "x", net.node("Size", net.node(op, *names, **attributes)))
+    return net.model({"x": (TensorProto.INT64, [2])}, {y: (TensorProto.INT64, [2])})
+
+
+HUGE = 1 << 40
+LONG = np.ones(1 << 15, np.int64)
+LARGE_VALUES = {
+    "Range": value_of("Range", np.int64(0), np.int64(HUGE), np.int64(1)),
+    "Tile": value_of("Tile", LONG, np.array([HUGE])),
+    "Pad": value_of("Pad", LONG, np.array([0, HUGE])),
+    "Expand": value_of("Expand", LONG, np.array([HUGE, 1])),
+    "Gather": value_of("Gather", LONG.reshape(1, -1), np.zeros(1 << 15, np.int64)),
+    "Add": value_of("Add", LONG, LONG.reshape(-1, 1)),
+    "Where": value_of("Where", LONG.astype(bool), LONG, LONG.reshape(-1, 1)),
+    "Pow": value_of("Pow", LONG, LONG.reshape(-1, 1)),
+    "Upsample": value_of("Upsample", LONG, np.float32([1e12]), mode="nearest"),
+}
+LARGE_VALUES["Upsample"].opset_import[0].version = 9
+
+
+@pytest.mark.parametrize("op", LARGE_VALUES)
+def test_a_known_value_of_very_many_elements(op):
+    with pytest.raises(dmlax.UnsupportedError, match=f"{op}: its value has .* expected at most"):
+        dmlax.onnx.load(LARGE_VALUES[op])
+
+
+def attribute_of_type(kind, **fields):
+    def change(model):
+        model.graph.node[0].op_type = "LeakyRelu"
+        model.graph.node[0].attribute.add(name="alpha", type=kind, **fields)
+
+    return edited(change)
+
+
+def huge_opset(model):
+    model.opset_import[0].version = 1 << 40
+
+
+FOUND_BY_FUZZING = {
+    "opset": (edited(huge_opset), "imports opset 1099511627776 of domain ''"),
+    "attribute of no type": (attribute_of_type(0), "has the type 0, which is not read"),
+    "attribute of a function": (
+        attribute_of_type(onnx.AttributeProto.FLOAT, ref_attr_name="alpha"),
+        "refers to an attribute of a function",
+    ),
+    "string for a number": (
+        attribute_of_type(onnx.AttributeProto.STRING, s=b"steep"),
+        "LeakyRelu: its attribute alpha is a str",
+    ),
+    "quantization without a scale": (
+        relu(op_type="QuantizeLinear"),
+        "QuantizeLinear: it has 1 inputs, expected 2 to 3",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOUND_BY_FUZZING)
+def test_what_fuzzing_found(name):
+    model, text = FOUND_BY_FUZZING[name]
+    with pytest.raises((dmlax.onnx.ModelError, dmlax.UnsupportedError), match=text):
+        dmlax.onnx.load(model)
+
+
+def test_a_name_that_is_not_utf_8():
+    data = relu().SerializeToString().replace(b"Relu", b"R\xff\xfeu")
+    with pytest.raises(dmlax.onnx.ModelError, match="node 0 has a name that is not UTF-8"):
+        dmlax.onnx.load(data)
+
+
+def test_changed_models_raise_no_other_error():
+    outcome = fuzz.onnx_models.run(seconds=5, seed=20)
+    assert outcome.failures == []
+    assert outcome.cases > outcome.loaded > 0
+
+
 def test_everything_that_is_unsupported_is_listed():
     net = Network()
     x = net.node("Relu", "x")
@@ -333,6 +415,8 @@ def test_a_malformed_array_of_an_archive(archive, data):
         ("nodes", [{"name": "a"}]),
         ("inputs", {"x": 3}),
         ("inputs", {"x": ["float99", [2]]}),
+        ("inputs", {"x": ["float32", [1.5]]}),
+        ("inputs", {"x": ["float32", ["1.5"]]}),
         ("constants", {"c": {"array": "absent.npy"}}),
         ("outputs", 3),
         ("outputs", ["absent"]),
@@ -345,6 +429,15 @@ def test_a_malformed_graph_of_an_archive(archive, key, value):
     data[key] = value
     with pytest.raises(dmlax.onnx.ModelError):
         dmlax.onnx.load(rewritten(archive, "graph.json", json.dumps(data)))
+
+
+@pytest.mark.parametrize("place", range(0, 240, 16))
+def test_bytes_that_are_changed_in_an_archive(archive, place):
+    data = bytearray(archive.read_bytes())
+    data[-place - 12 : -place - 4] = bytes([255] * 8)
+    archive.write_bytes(data)
+    with contextlib.suppress(dmlax.onnx.ModelError):
+        dmlax.onnx.load(archive)
 
 
 def test_an_archive_without_a_graph(archive):

@@ -18,6 +18,7 @@ from benchmarks.networks import Network
 from dmlax.onnx import peer
 from dmlax.onnx.command import main
 from onnx_models import inputs_of, quantized
+from support import NATIVE
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +84,18 @@ def test_a_dynamically_quantized_model_up_to_its_sigmoid():
     assert differing(ours, {name: theirs[name] for name in before}) == 0
 
 
+@pytest.mark.parametrize("sizes", [(7, 7), (1, 3), (3, 3, 5)], ids=str)
+def test_a_mean_of_floats_is_summed_in_onnxruntimes_order(sizes):
+    net = Network()
+    y = net.node("GlobalAveragePool", "x")
+    shape = (2, 40, *sizes)
+    file = net.model({"x": (TensorProto.FLOAT, shape)}, {y: (TensorProto.FLOAT, None)})
+    x = np.random.default_rng(5).standard_normal(shape).astype(np.float32)
+    x[0] *= np.float32(1e-38)  # subnormals
+    theirs = peer.run(peer.start(file, optimised=False), {"x": x})
+    assert differing(dmlax.onnx.load(file)(x), theirs) == 0
+
+
 @pytest.mark.parametrize("format", ["qoperator", "qdq"])
 def test_a_channel_of_scale_0_is_zero(format):
     file = onnx.ModelProto()
@@ -132,6 +145,18 @@ def test_a_symbolic_batch_is_exported(model, images):
     again = jax.export.deserialize(exported.serialize())
     found = again.call(model.params, images)
     assert jax.tree.all(jax.tree.map(np.array_equal, found, model(images)))
+
+
+def test_explain_shows_what_a_call_runs_and_says_what_an_export_keeps(model, images):
+    called, symbolic = model.explain(images), model.explain()
+    choices = {call.choices[0].implementation for call in called.program.calls}
+    assert choices == {"native_cpu" if NATIVE else "xla"}
+    assert not called.notes
+    assert "n of x: symbolic here" in str(symbolic)
+    assert "An export keeps no kernel and runs xla" in str(symbolic)
+    struct = jax.ShapeDtypeStruct((4, 3, 16, 17), jnp.float32)
+    with pytest.raises(dmlax.SpecError, match=r"x is float32\[4,3,16,17\], expected"):
+        model.explain({"x": struct})
 
 
 def test_an_inner_tensor_changes_nothing(model, images):

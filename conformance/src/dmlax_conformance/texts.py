@@ -1,5 +1,7 @@
 """Texts that come from elsewhere, made fit to print: short, and without control characters."""
 
+from traceback import walk_tb
+
 LONGEST = 600
 
 
@@ -14,6 +16,12 @@ def printable(value: object, longest: int = LONGEST) -> str:
 def of_error(error: BaseException) -> str:
     """Return the kind of an error and its message."""
     return f"{type(error).__name__}: {printable(error, LONGEST // 2)}"
+
+
+def place_of(error: BaseException) -> str:
+    """Return the file, the line and the function that raised an error."""
+    *_, (frame, line) = walk_tb(error.__traceback__)
+    return printable(f"raised in {frame.f_code.co_name}, {frame.f_code.co_filename}:{line}")
 
 
 def text_of(value: object) -> str:

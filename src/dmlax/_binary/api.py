@@ -38,8 +38,8 @@ MULTIPLY = dispatch.Operator(
 _PARAMETERS = tuple(name for name in Binary._fields if name not in ("a", "b"))
 
 
-@name_right_keywords
 @eager.jit_eager_calls(*_PARAMETERS)
+@name_right_keywords
 def element_wise_quantized_linear_add(
     a: ArrayLike,
     b: ArrayLike,
@@ -113,8 +113,8 @@ def element_wise_quantized_linear_add(
     return dispatch.call(ADD, plan, operands, implementation)  # type: ignore[no-any-return]
 
 
-@name_right_keywords
 @eager.jit_eager_calls(*_PARAMETERS)
+@name_right_keywords
 def element_wise_quantized_linear_multiply(
     a: ArrayLike,
     b: ArrayLike,

@@ -30,8 +30,8 @@ QUANTIZED_ADD = dispatch.Operator(
 )
 
 
-@name_right_keywords
 @eager.jit_eager_calls(*ConvolutionAdd._fields, leaves=leaves)
+@name_right_keywords
 def quantized_linear_convolution_add(
     input: ArrayLike,
     filter: ArrayLike | PreparedFilter,

@@ -29,8 +29,8 @@ INTEGER, QUANTIZED = (
 )
 
 
-@name_right_keywords
 @eager.jit_eager_calls(*Convolution._fields, leaves=leaves)
+@name_right_keywords
 def convolution_integer(
     input: ArrayLike,
     filter: ArrayLike | PreparedFilter,
@@ -103,8 +103,8 @@ def convolution_integer(
     return dispatch.call(INTEGER, plan, operands, implementation)  # type: ignore[no-any-return]
 
 
-@name_right_keywords
 @eager.jit_eager_calls(*Convolution._fields, leaves=leaves)
+@name_right_keywords
 def quantized_linear_convolution(
     input: ArrayLike,
     filter: ArrayLike | PreparedFilter,

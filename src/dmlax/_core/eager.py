@@ -17,6 +17,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _PROGRAMS, _SCALARS = 1024, 256  # how many programs are kept, and scalars of each
 _NUMBERS = frozenset({int, float, *(np.dtype(code).type for code in "bBhHiIlLqQefd")})
 _STATIC = frozenset({int, str, type(None)})
+_REFUSALS = SpecError, UnsupportedError, TypeError
 
 
 def jit_eager_calls(
@@ -52,7 +53,7 @@ def jit_eager_calls(
             if not kwargs and not numbers:  # as below, with fewer steps
                 try:
                     return _program(function)(*args)
-                except (SpecError, UnsupportedError):
+                except _REFUSALS:
                     return function(*args)
             keywords: dict[str, Any] = {}
             options: list[Any] = []
@@ -77,7 +78,7 @@ def jit_eager_calls(
                 keywords = {name: place(name, value) for name, value in keywords.items()}
             try:
                 return _program(function, *options)(*args, **keywords)
-            except (SpecError, UnsupportedError):  # without the notes that JAX adds to a trace's
+            except _REFUSALS:  # without the notes that JAX adds to a trace's
                 return function(*args, **kwargs)
 
         return cast(_Function, call)

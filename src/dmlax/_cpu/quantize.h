@@ -47,6 +47,10 @@ void widen_all(const uint16_t* halves, int64_t count, float* floats) {
 // A quotient in float32 is an estimate of the rational one. It is rounded wrongly only where it is
 // a tie itself: ties are float32 values, and rounding to float32 is monotonic. An int32 is rounded
 // before it is divided, so that its quotient is up to 256 * 2.01 * 2^-24 off, less than kBand has.
+//
+// A scale that all elements share is not divided by: its reciprocal, a product with it and an
+// int32 are each rounded once, by 256 * 3.01 * 2^-24 together, which is less as well. A quotient in
+// float32 that is a tie is so near one, too.
 
 // The parameters of neighbouring elements: one for all, or one each.
 template <typename Zero>
@@ -57,6 +61,9 @@ struct Parameters {
 
 // At least this, a subnormal input's quotient is below one half, as if flushed.
 constexpr uint32_t kLeastScale = (127u - 120u) << 23;
+
+// At most this, a reciprocal is normal.
+constexpr uint32_t kMostScale = (127u + 120u) << 23;
 
 inline bool is_small(float scale) {
   return (bit_cast<uint32_t>(scale) & kMagnitude) < kLeastScale;
@@ -78,7 +85,8 @@ inline double widen(int32_t value) { return value; }
 // What the groups of a span have in common.
 struct Quantization {
   bool is_signed, exact;
-  float band;
+  float band;        // of estimates near a tie
+  float reciprocal;  // of the scale that all share, and multiply instead; 0: they divide
 };
 
 template <bool kOneEach>
@@ -168,6 +176,34 @@ __attribute__((noinline)) void quantize_each(const Quantization& all, const Inpu
                         [&](int j) { return Simd::load_columns(nearest, j); });
 }
 
+// Returns whether one is near a tie.
+template <bool kOneEach>
+inline uint64_t divide_group(const Quantization& all, float band, const float* estimated,
+                             const Parameters<uint8_t>& own, uint8_t* bytes) {
+  const Simd::Floats bands = Simd::broadcast_float(band);
+  uint64_t near_ties = 0;
+  store_group<kOneEach>(all, own.zero, bytes, [&](int j) {
+    return round_quotients<kOneEach>(estimated, own.scale, j, bands, near_ties);
+  });
+  return near_ties;
+}
+
+// By the reciprocal of the scale that all share.
+inline uint64_t multiply_group(const Quantization& all, const float* estimated,
+                               const Parameters<uint8_t>& own, uint8_t* bytes) {
+  const Simd::Floats band = Simd::broadcast_float(all.band);
+  const Simd::Floats factor = Simd::broadcast_float(all.reciprocal);
+  const Simd::Floats low = Simd::broadcast_float(-kLimit), high = Simd::broadcast_float(kLimit);
+  uint64_t near_ties = 0;
+  store_group<false>(all, own.zero, bytes, [&](int j) {
+    const Simd::Floats products = Simd::multiply(Simd::load_columns(estimated, j), factor);
+    Simd::Int32s rounded;
+    near_ties |= Simd::round(Simd::clamp(products, low, high), band, rounded);
+    return rounded;
+  });
+  return near_ties;
+}
+
 template <bool kOneEach>
 inline bool is_any_small(const float* scale) {
   if constexpr (!kOneEach) return is_small(*scale);
@@ -183,14 +219,13 @@ inline void quantize_group(const Quantization& all, const Input* input, const fl
   if (__builtin_expect(is_any_small<kOneEach>(own.scale), 0)) {
     return quantize_each<kOneEach>(all, input, estimated, own, bytes);
   }
-  const Simd::Floats band = Simd::broadcast_float(all.band);
-  uint64_t near_ties = 0;
-  store_group<kOneEach>(all, own.zero, bytes, [&](int j) {
-    return round_quotients<kOneEach>(estimated, own.scale, j, band, near_ties);
-  });
-  if (__builtin_expect(near_ties != 0, 0)) {
-    resolve_ties<kOneEach>(all, input, estimated, own, bytes);
-  }
+  const bool multiplies = !kOneEach && all.reciprocal != 0;
+  const uint64_t near_ties = multiplies
+                                 ? multiply_group(all, estimated, own, bytes)
+                                 : divide_group<kOneEach>(all, all.band, estimated, own, bytes);
+  if (__builtin_expect(near_ties == 0, 1)) return;
+  if (all.exact) return resolve_ties<kOneEach>(all, input, estimated, own, bytes);
+  divide_group<kOneEach>(all, kNever, estimated, own, bytes);
 }
 
 inline void to_floats(const int32_t* input, float* floats) {
@@ -260,9 +295,14 @@ void quantize_span(const Quantization& all, const QuantizeSpan& span) {
 template <typename Input>
 void quantize_as(const QuantizeSpan& span) {
   constexpr bool kIsRounded = std::is_same_v<Input, int32_t>;  // before it is divided
-  Quantization all = {span.is_signed, span.exact, kNever};
+  Quantization all = {span.is_signed, span.exact, kNever, 0};
   if (span.exact) all.band = kIsRounded ? kBand : 0.5f;
   if (span.one_each) return quantize_span<true, Input>(all, span);
+  const uint32_t magnitude = bit_cast<uint32_t>(*span.scale) & kMagnitude;
+  if (magnitude >= kLeastScale && magnitude <= kMostScale) {
+    all.reciprocal = 1 / *span.scale;
+    all.band = kBand;
+  }
   if (!kIsRounded && is_power_of_two(*span.scale)) all.band = kNever;
   quantize_span<false, Input>(all, span);
 }

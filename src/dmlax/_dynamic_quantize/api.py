@@ -35,8 +35,8 @@ DYNAMIC_QUANTIZE = dispatch.Operator(
 )
 
 
-@name_right_keywords
 @eager.jit_eager_calls()
+@name_right_keywords
 def dynamic_quantize_linear(
     input: ArrayLike,
     /,

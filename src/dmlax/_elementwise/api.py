@@ -43,8 +43,8 @@ DEQUANTIZE = dispatch.Operator(
 )
 
 
-@name_right_keywords
 @eager.jit_eager_calls()
+@name_right_keywords
 def element_wise_quantize_linear(
     input: ArrayLike,
     scale: ArrayLike,
@@ -107,8 +107,8 @@ def element_wise_quantize_linear(
     return dispatch.call(QUANTIZE, plan, operands, implementation)  # type: ignore[no-any-return]
 
 
-@name_right_keywords
 @eager.jit_eager_calls()
+@name_right_keywords
 def element_wise_dequantize_linear(
     input: ArrayLike,
     scale: ArrayLike,

@@ -23,8 +23,8 @@ LOOKUP = dispatch.Operator(
 )
 
 
-@name_right_keywords
 @eager.jit_eager_calls()
+@name_right_keywords
 def quantized_lookup(
     input: ArrayLike,
     table: ArrayLike,

@@ -50,8 +50,8 @@ def _leaves(b: Any) -> tuple[Any, ...]:
     return b.arrays if isinstance(b, PreparedMatrix) else ()
 
 
-@name_right_keywords
 @eager.jit_eager_calls(*Product._fields, leaves=_leaves)
+@name_right_keywords
 def matrix_multiply_integer(
     a: ArrayLike,
     b: ArrayLike | PreparedMatrix,
@@ -105,8 +105,8 @@ def matrix_multiply_integer(
     return dispatch.call(INTEGER, plan, operands, implementation)  # type: ignore[no-any-return]
 
 
-@name_right_keywords
 @eager.jit_eager_calls(*Product._fields, leaves=_leaves)
+@name_right_keywords
 def quantized_linear_matrix_multiply(
     a: ArrayLike,
     b: ArrayLike | PreparedMatrix,
@@ -192,8 +192,8 @@ def quantized_linear_matrix_multiply(
     return dispatch.call(QUANTIZED, plan, operands, implementation)  # type: ignore[no-any-return]
 
 
-@name_right_keywords
 @eager.jit_eager_calls(*Product._fields, leaves=_leaves)
+@name_right_keywords
 def matrix_multiply_integer_to_float(
     a: ArrayLike,
     b: ArrayLike | PreparedMatrix,

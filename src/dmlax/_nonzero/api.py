@@ -34,8 +34,8 @@ NONZERO = dispatch.Operator(
 )
 
 
-@name_right_keywords
 @eager.jit_eager_calls()
+@name_right_keywords
 def nonzero_coordinates(
     input: ArrayLike,
     /,

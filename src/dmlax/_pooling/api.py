@@ -48,8 +48,8 @@ AVERAGE, GLOBAL, MAX = (
 )
 
 
-@name_right_keywords
 @eager.jit_eager_calls(*Pooling._fields)
+@name_right_keywords
 def quantized_linear_average_pooling(
     input: ArrayLike,
     /,
@@ -139,8 +139,8 @@ def quantized_linear_average_pooling(
     return dispatch.call(AVERAGE, plan, operands, implementation)  # type: ignore[no-any-return]
 
 
-@name_right_keywords
 @eager.jit_eager_calls(*Pooling._fields)
+@name_right_keywords
 def quantized_linear_global_average_pooling(
     input: ArrayLike,
     /,
@@ -206,8 +206,8 @@ def quantized_linear_global_average_pooling(
     return dispatch.call(GLOBAL, plan, operands, implementation)  # type: ignore[no-any-return]
 
 
-@name_right_keywords
 @eager.jit_eager_calls()
+@name_right_keywords
 def max_pooling(
     input: ArrayLike,
     /,

@@ -4,6 +4,7 @@ import io
 import json
 import math
 import zipfile
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from dmlax.onnx.graph import Graph, Node, TensorType, check_order
 
 VERSION = 1
 _GRAPH = "graph.json"
+_LARGEST_GRAPH = 1 << 28  # bytes
 
 
 def write(path: Any, graph: Graph, options: Options) -> None:
@@ -52,19 +54,26 @@ def read(path: Any) -> tuple[Graph, Options]:
     Raises:
       ModelError: the file is malformed.
     """
-    try:
-        with zipfile.ZipFile(path) as file:
-            return _read(file)
-    except (
-        zipfile.BadZipFile,
-        *(KeyError, ValueError, TypeError, AttributeError, EOFError, RecursionError),
-    ) as error:
-        if isinstance(error, ModelError):
+    with open(path, "rb") as stream:
+        try:
+            with zipfile.ZipFile(stream) as file:
+                return _read(file)
+        except ModelError:
             raise
-        raise ModelError(f"{path} is malformed: {error}") from None
+        except _ERRORS as error:
+            raise ModelError(f"{path} is malformed: {error}") from None
+
+
+_ERRORS = (  # of the formats' own readers; an OSError is of a place outside of the file
+    *(zipfile.BadZipFile, zlib.error, OSError, NotImplementedError, RuntimeError),
+    *(KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError, EOFError),
+)
 
 
 def _read(file: zipfile.ZipFile) -> tuple[Graph, Options]:
+    size = file.getinfo(_GRAPH).file_size
+    if size > _LARGEST_GRAPH:
+        raise ModelError(f"{_GRAPH} has {size} bytes, expected at most {_LARGEST_GRAPH}")
     data = json.loads(file.read(_GRAPH))
     if data["version"] != VERSION:
         raise ModelError(f"the file's version is {data['version']}, expected {VERSION}")
@@ -73,7 +82,7 @@ def _read(file: zipfile.ZipFile) -> tuple[Graph, Options]:
         return _from_npy(file, entry["array"])
 
     inputs = {
-        str(name): TensorType(np.dtype(dtype), tuple(shape))
+        str(name): TensorType(np.dtype(dtype), tuple(_checked_size(size, name) for size in shape))
         for name, (dtype, shape) in data["inputs"].items()
     }
     constants = {str(name): load(entry) for name, entry in data["constants"].items()}
@@ -81,6 +90,12 @@ def _read(file: zipfile.ZipFile) -> tuple[Graph, Options]:
     graph = Graph(nodes, inputs, tuple(data["outputs"]), constants)
     check_order(graph)
     return graph, Options(data["arithmetic"], data["nonzero_size"])
+
+
+def _checked_size(size: Any, name: str) -> int | str:
+    if isinstance(size, str) or (type(size) is int and size >= 0):
+        return size
+    raise ModelError(f"input {name!r} has the size {size!r}")
 
 
 def _encode(node: Node, keep: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import Graph, Node
 from dmlax.onnx.operators import Context, OperatorRow, find, why_not
 from dmlax.onnx.operators.nonzero import Counted
-from dmlax.onnx.operators.values import is_known
+from dmlax.onnx.operators.values import expect_size, is_known
 from dmlax.onnx.operators.windows import dimension_numbers
 
 Values = Mapping[str, Any]
@@ -93,6 +93,8 @@ def call(node: Node, operands: list[Any], options: Options) -> tuple[Any, ...]:
     with jax.named_scope(node.op):
         outputs = row.function(*operands, **keywords)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    for output in filter(is_known, outputs):
+        expect_size(output.size)
     if any(node.outputs[len(outputs) :]):
         raise UnsupportedError(f"its output {len(outputs) + 1} is not computed")
     return outputs

@@ -23,7 +23,8 @@ from dmlax.onnx.evaluate import (
     with_node,
 )
 from dmlax.onnx.graph import Graph, Node, TensorType
-from dmlax.onnx.operators import why_not
+from dmlax.onnx.mesh import run_on_any_mesh
+from dmlax.onnx.operators import why_no_pass, why_not
 from dmlax.onnx.operators.values import device_dtype, to_device
 from dmlax.onnx.passes import PASSES, PASSES_OF_SHAPES, run_passes, run_passes_of_shapes
 from dmlax.onnx.passes.layout import Avals
@@ -31,18 +32,19 @@ from dmlax.onnx.passes.layout import Avals
 
 @dataclass(frozen=True)
 class ModelExplanation:
-    """The nodes of a model before and after its passes, and what runs; print it."""
+    """The nodes of a model before and after its passes, what runs, and notes; print it."""
 
     before: Mapping[str, int]
     after: Mapping[str, int]
     passes: tuple[tuple[str, int], ...]
     program: dmlax.ProgramExplanation
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"{sum(self.before.values())} nodes: {_counts(self.before)}"]
         lines += [f"after {name}: {count} nodes" for name, count in self.passes]
         lines += [f"{sum(self.after.values())} nodes: {_counts(self.after)}", ""]
-        return "\n".join([*lines, str(self.program)])
+        return "\n".join([*lines, str(self.program), *self.notes])
 
 
 class Model:
@@ -56,7 +58,10 @@ class Model:
     def __init__(self, graph: Graph, options: Options) -> None:
         self._file = graph
         self._options = options
-        fused, params = split_constants(run_passes(graph.prune()))
+        needed = graph.prune()
+        # The check of all nodes lists those that no pass can read.
+        fits = not any(map(why_no_pass, needed.nodes))
+        fused, params = split_constants(run_passes(needed) if fits else needed)
         self._param_structs = {
             name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in params.items()
         }
@@ -92,8 +97,7 @@ class Model:
           SpecError: an input is missing, unknown, or of another dtype or shape than the file's;
             the field is its name. A NonZero has more rows than its size (code `sizes`).
         """
-        given = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
-        outputs: dict[str, Any] = self._compiled(self.params, given)
+        outputs: dict[str, Any] = self._compiled(self.params, _given(inputs))
         self._check_counts(outputs)
         return outputs
 
@@ -125,10 +129,14 @@ class Model:
             wanted = tuple(outputs)
             graph = self._graph_for(wanted)
         held = {name: to_device(array) for name, array in params.items()}
-        found = evaluate(graph, {**held, **values}, self._options)
-        counts = {count_name(node.outputs[0]): node for node in _nonzero_nodes(graph)}
-        result = {name: to_device(found[name]) for name in wanted}
-        return result | {name: found[name] for name in counts if name in found}
+        counts = {count_name(node.outputs[0]) for node in _nonzero_nodes(graph)}
+
+        def compute(operands: dict[str, Any]) -> dict[str, Any]:
+            found = evaluate(graph, operands, self._options)
+            result = {name: to_device(found[name]) for name in wanted}
+            return result | {name: found[name] for name in counts if name in found}
+
+        return run_on_any_mesh(compute, {**held, **values}, values)
 
     def _make_graph(self, outputs: tuple[str, ...]) -> Graph:
         """The graph that computes other tensors: passes do not fuse through them."""
@@ -173,8 +181,17 @@ class Model:
         """The names of the file's tensors, which `apply` takes as `outputs`."""
         return self._file.tensors()
 
-    def explain(self) -> ModelExplanation:
-        """Lists the nodes before and after each pass, and the operators of dmlax that run."""
+    def explain(self, *inputs: Any) -> ModelExplanation:
+        """Lists the nodes before and after each pass, and the operators of dmlax that run.
+
+        Args:
+          *inputs: those of a call, which a `jax.ShapeDtypeStruct` may stand for; without them
+            dynamic sizes are symbolic, as in an export.
+
+        Raises:
+          SpecError: as `__call__`, but for counts.
+        """
+        structs = self._structs() if not inputs else self._structs_of(inputs)
         graph, passes = self._file.prune(), []
 
         def note(each: Any) -> None:
@@ -187,10 +204,15 @@ class Model:
         for last in PASSES_OF_SHAPES:
             graph = last(graph, self._avals)
             note(last)
-        program = dmlax.explain(self.apply, self.params, self._structs())
+        program = dmlax.explain(self.apply, self.params, structs)
         assert isinstance(program, dmlax.ProgramExplanation)
         before, after = _count(self._file.nodes), _count(self._graph.nodes)
-        return ModelExplanation(before, after, tuple(passes), program)
+        return ModelExplanation(before, after, tuple(passes), program, tuple(_notes(structs)))
+
+    def _structs_of(self, inputs: tuple[Any, ...]) -> dict[str, jax.ShapeDtypeStruct]:
+        """The inputs of a call by name, as structs."""
+        values = self._bind(_given(inputs))
+        return {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in values.items()}
 
     def save(self, path: Any) -> None:
         """Writes the graph and its constants to a zip file, which `load` reads without `onnx`."""
@@ -201,13 +223,32 @@ class Model:
         return f"Model({inputs} -> {', '.join(self._file.outputs)})"
 
 
+def _given(inputs: tuple[Any, ...]) -> Any:
+    """One dict of inputs, or a tuple of them."""
+    return inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
+
+
+def _notes(structs: Mapping[str, jax.ShapeDtypeStruct]) -> Iterable[str]:
+    """Explains symbolic sizes, with which kernels may not run."""
+    for name, struct in structs.items():
+        symbols = [str(size) for size in struct.shape if not isinstance(size, int)]
+        if symbols:
+            yield (
+                f"{', '.join(symbols)} of {name}: symbolic here; give the inputs of a call to see "
+                "what it runs. An export keeps no kernel and runs xla"
+            )
+
+
 def _structs(inputs: Mapping[str, TensorType]) -> dict[str, jax.ShapeDtypeStruct]:
     """The inputs as JAX's structs, whose dynamic sizes share one scope."""
     scope = jax.export.SymbolicScope()
     found = {}
     for name, each in inputs.items():
         text = ",".join(map(str, each.shape))
-        shape = jax.export.symbolic_shape(text, scope=scope) if each.shape else ()
+        try:
+            shape = jax.export.symbolic_shape(text, scope=scope) if each.shape else ()
+        except ValueError as error:
+            raise ModelError(f"input {name!r} has the shape [{text}]: {error}") from None
         found[name] = jax.ShapeDtypeStruct(shape, device_dtype(each.dtype))
     return found
 

@@ -15,6 +15,7 @@ from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import SHORT_DOMAINS, Graph, Node, TensorType, check_order
 
 MAXIMUM_RANK = 16
+_OPSETS_END = 1 << 31
 _EXTRA = 'reading an ONNX model needs the onnx package: pip install "dmlax[onnx]"'
 
 
@@ -53,21 +54,27 @@ class _Reader:
 
     def graph(self, model: Any) -> Graph:
         """Converts a ModelProto."""
-        opsets = {_domain(each.domain): each.version for each in model.opset_import}
+        opsets = dict(map(self._opset, model.opset_import))
         graph = model.graph
         if not graph.node:
             raise ModelError("the model has no node")
         constants = dict(self._constants(graph))
         inputs = {
-            value.name: self._tensor_type(value)
+            _text(value.name, "an input"): self._tensor_type(value)
             for value in graph.input
             if value.name not in constants
         }
         nodes = tuple(self._node(node, i, opsets) for i, node in enumerate(graph.node))
-        outputs = tuple(value.name for value in graph.output)
+        outputs = tuple(_text(value.name, "an output") for value in graph.output)
         graph = Graph(nodes, inputs, outputs, constants)
         check_order(graph)
         return _lift_constants(graph)
+
+    def _opset(self, opset: Any) -> tuple[str, int]:
+        domain = _domain(_text(opset.domain, "an opset"))
+        if not 0 < opset.version < _OPSETS_END:
+            raise ModelError(f"the model imports opset {opset.version} of domain {domain!r}")
+        return domain, opset.version
 
     def _constants(self, graph: Any) -> Iterator[tuple[str, np.ndarray]]:
         if graph.sparse_initializer:
@@ -76,7 +83,7 @@ class _Reader:
         for tensor in graph.initializer:
             if not tensor.name or tensor.name in seen:
                 raise ModelError(f"initializer {tensor.name!r} has no name, or one twice")
-            seen.add(tensor.name)
+            seen.add(_text(tensor.name, "an initializer"))
             yield tensor.name, self.array(tensor, f"initializer {tensor.name!r}")
 
     def _tensor_type(self, value: Any) -> TensorType:
@@ -93,7 +100,8 @@ class _Reader:
                     raise ModelError(f"{what} has size {size.dim_value} on axis {axis}")
                 sizes.append(size.dim_value)
             else:
-                sizes.append(_dimension_name(size.dim_param, value.name, axis))
+                name = _text(size.dim_param, f"axis {axis} of {what}")
+                sizes.append(_dimension_name(name, value.name, axis))
         return TensorType(self._dtype(tensor.elem_type, what), tuple(sizes))
 
     def _dtype(self, number: int, what: str) -> np.dtype:
@@ -104,6 +112,10 @@ class _Reader:
         return dtype
 
     def _node(self, node: Any, index: int, opsets: Mapping[str, int]) -> Node:
+        attribute_names = (attribute.name for attribute in node.attribute)
+        own = (node.name, node.op_type, node.domain)
+        for text in (*own, *node.input, *node.output, *attribute_names):
+            _text(text, f"node {index}")
         name = node.name or next((each for each in node.output if each), f"node {index}")
         domain = _domain(node.domain)
         if not node.op_type or not any(node.output):
@@ -136,10 +148,12 @@ class _Reader:
             return self.array(attribute.t, what)
         if attribute.type in (kinds.GRAPH, kinds.GRAPHS):
             return Subgraph()
-        try:
-            value = self.onnx.helper.get_attribute_value(attribute)
-        except ValueError as error:
-            raise ModelError(f"{what} is malformed: {error}") from None
+        scalars = (kinds.FLOAT, kinds.INT, kinds.STRING)
+        if attribute.type not in (*scalars, kinds.FLOATS, kinds.INTS, kinds.STRINGS):
+            raise ModelError(f"{what} has the type {attribute.type}, which is not read")
+        if attribute.ref_attr_name:
+            raise ModelError(f"{what} refers to an attribute of a function")
+        value = self.onnx.helper.get_attribute_value(attribute)
         if isinstance(value, bytes):
             return value.decode("utf-8", "replace")
         if isinstance(value, int | float):
@@ -206,6 +220,13 @@ class _Reader:
 
 class Subgraph:
     """Stands for an attribute that is a graph, which no operator here takes."""
+
+
+def _text(text: str | bytes, owner: str) -> str:
+    """A string of the file; protobuf gives the bytes of one that is not UTF-8."""
+    if isinstance(text, bytes):
+        raise ModelError(f"{owner} has a name that is not UTF-8: {text!r}")
+    return text
 
 
 def _domain(name: str) -> str:

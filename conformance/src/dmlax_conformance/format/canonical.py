@@ -29,6 +29,7 @@ KEY_ORDER = (
     *("WindowSize", "Dilations", "StartPadding", "EndPadding", "IncludePadding", "GroupCount"),
     "AddendFirst",
 )
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode  # of any order's length
 _RANK = {key: rank for rank, key in enumerate(KEY_ORDER)}
 
 
@@ -38,11 +39,10 @@ def dumps(value: Any) -> str:
 
 
 def _render(value: Any, indent: int, used: int) -> str:
-    line = _line(value)
-    if used + len(line) + 1 <= WIDTH or not isinstance(value, dict | list) or not value:
-        return line
+    if used + len(_encode(value)) + 1 <= WIDTH or not isinstance(value, dict | list) or not value:
+        return _line(value)
     if isinstance(value, dict) and isinstance(value.get("DataType"), str):
-        return line
+        return _line(value)
     if isinstance(value, dict):
         return _block(_members(value, indent + 2), "{}", indent)
     if all(not isinstance(item, dict | list) for item in value):
@@ -78,9 +78,9 @@ def _block(lines: list[str], brackets: str, indent: int) -> str:
 def _line(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_line(k)}: {_line(value[k])}" for k in _sorted(value)) + "}"
-    if isinstance(value, list):
+    if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
         return "[" + ", ".join(map(_line, value)) + "]"
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return _encode(value)
 
 
 def _sorted(value: dict[str, Any]) -> list[str]:

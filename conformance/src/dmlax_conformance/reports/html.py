@@ -12,7 +12,7 @@ from typing import Any
 
 from ..format.vectors import Vector
 from ..suite.runner import VERDICTS
-from . import values
+from . import operands, values
 from .lines import Json, Report
 
 SCRIPTS = ("dom", "values", "planes", "coordinates", "vector", "panel", "grid", "main")
@@ -57,7 +57,10 @@ def data(reports: Mapping[str, Report], suite: Iterable[Vector] = ()) -> dict[st
         "legend": _legend(reports.values()),
         "vectors": list(vectors.values()),
         "results": [
-            _result(result, places, columns.index((place, result["variant"])))
+            _result(
+                *(result, places, columns.index((place, result["variant"]))),
+                known.get((result["id"], result["rev"])),
+            )
             for place, report in enumerate(reports.values())
             for result in report.results
         ],
@@ -120,13 +123,27 @@ def _types(result: Json) -> str:
     return " → ".join([" * ".join(given), *wanted])
 
 
-def _result(result: Json, places: Mapping[Key, int], column: int) -> list[Any]:
+def _result(
+    result: Json, places: Mapping[Key, int], column: int, vector: Vector | None
+) -> list[Any]:
     """Return vector, column, verdict and seconds, and more where there is more to say."""
     names = ("details", "was", "reason", "got", "differs", "first")
     more = {name: result[name] for name in names if result.get(name)}
+    if "first" in more and vector is not None:
+        more["first"] = {
+            name: _with_operands(vector, name, own) for name, own in more["first"].items()
+        }
     place = places[result["id"], result["rev"]]
     row = [place, column, VERDICTS.index(result["verdict"]), result["seconds"]]
     return [*row, more] if more else row
+
+
+def _with_operands(vector: Vector, output: str, first: Sequence[Json]) -> list[Json]:
+    """Return the first differing elements of an output, each with what feeds it."""
+    if output != "OutputTensor":
+        return [*first]
+    sizes = vector.outputs[output].sizes
+    return [{**each, "operands": operands.feeding(vector, sizes, each["index"])} for each in first]
 
 
 def names(paths: Sequence[Path], reports: Sequence[Report]) -> list[str]:

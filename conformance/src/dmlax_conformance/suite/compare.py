@@ -91,7 +91,7 @@ def differences(expected: ExpectedTensor, words: tuple[int, ...]) -> Iterator[tu
 def _both_nan(dtype: str, want: int, have: int) -> bool:
     if dtype not in floats.FORMATS:
         return False
-    return all(floats.decode(word, dtype).kind == "nan" for word in (want, have))
+    return floats.is_nan(want, dtype) and floats.is_nan(have, dtype)
 
 
 def _detail(name: str, expected: ExpectedTensor, index: int, have: int) -> str:

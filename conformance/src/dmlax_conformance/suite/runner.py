@@ -17,7 +17,7 @@ from ..errors import AdapterFailure, NotStartable, SpecViolation, Unsupported
 from ..format import limits
 from ..format.tensors import to_numpy
 from ..format.vectors import ExpectedError, Vector
-from ..texts import of_error, text_of
+from ..texts import of_error, place_of, text_of
 from .adapter import Adapter, Array, Case
 from .compare import EXACT, Outcome, compare_outputs
 
@@ -172,7 +172,7 @@ def judge_alone(
     except BaseException as error:
         if is_users(error):
             raise
-        return Outcome("error", (of_error(error),))
+        return Outcome("error", (of_error(error), place_of(error)))
 
 
 def is_users(error: BaseException) -> bool:

@@ -23,7 +23,7 @@ using Element = uint8_t (*)(const BinaryParams&, uint8_t, uint8_t);
 
 // What all groups have in common, in registers: stores of bytes might change the parameters.
 struct Common {
-  const Simd::Floats a_bias, b_bias, a_factor, b_factor, offset, twice_error;
+  const Simd::Floats a_bias, b_bias, a_factor, b_factor, offset, error, two;
   const int32_t zero;
   const uint8_t a_flip, b_flip;
   const bool output_signed;
@@ -35,7 +35,8 @@ struct Common {
         a_factor(Simd::broadcast_float(params.a_factor)),
         b_factor(Simd::broadcast_float(params.b_factor)),
         offset(Simd::broadcast_float(params.offset + more)),
-        twice_error(Simd::broadcast_float(2 * params.error)),
+        error(Simd::broadcast_float(params.error)),
+        two(Simd::broadcast_float(2)),
         zero(params.exact ? params.output_zero : 0),
         a_flip(params.a.flip),
         b_flip(params.b.flip),
@@ -44,7 +45,6 @@ struct Common {
 
 struct Sum {
   static constexpr Element kElement = add_one;
-  static constexpr bool kHasBias = false;  // of an exact estimate: the offset has it
 
   static Simd::Floats estimate(const Common& all, Simd::Floats a, Simd::Floats b) {
     const Simd::Floats inner = Simd::fused_multiply_add(b, all.b_factor, all.offset);
@@ -54,17 +54,15 @@ struct Sum {
 
 struct Product {
   static constexpr Element kElement = multiply_one;
-  static constexpr bool kHasBias = true;
 
   static Simd::Floats estimate(const Common& all, Simd::Floats a, Simd::Floats b) {
     return Simd::add(Simd::multiply(Simd::multiply(a, b), all.a_factor), all.offset);
   }
 };
 
-// A group's estimates, rounded. Whether, of exact ones, some change with twice the error more.
-template <typename Formula, bool kExact>
+// A group's estimates, rounded. Whether, if they have an error, some change with twice as much more.
+template <typename Formula, bool kHasBias, bool kHasError>
 inline bool run_group(const Common& all, const uint8_t* a, const uint8_t* b, uint8_t* bytes) {
-  constexpr bool kHasBias = Formula::kHasBias || !kExact;
   Simd::Int32s changes = Simd::broadcast(0);
 #pragma GCC unroll 2
   for (int i = 0; i < kBinaryGroup; i += kPackedBytes) {
@@ -80,21 +78,21 @@ inline bool run_group(const Common& all, const uint8_t* a, const uint8_t* b, uin
       }
       const Simd::Floats value = Formula::estimate(all, u, v);
       rounded[j] = Simd::to_integers(value);
-      if constexpr (kExact) {
-        const Simd::Int32s high = Simd::to_integers(Simd::add(value, all.twice_error));
+      if constexpr (kHasError) {
+        const Simd::Int32s high = Simd::to_integers(Simd::fused_multiply_add(all.error, all.two, value));
         changes = Simd::add(changes, Simd::subtract(high, rounded[j]));  // none is negative
       }
     }
     Simd::store_bytes(bytes + i, rounded, all.zero, all.output_signed);
   }
-  return kExact && !Simd::is_zero(changes);
+  return kHasError && !Simd::is_zero(changes);
 }
 
 template <typename Formula>
 __attribute__((noinline)) void resolve_ties(const BinaryParams& params, const uint8_t* a,
                                             const uint8_t* b, uint8_t* low) {
   uint8_t high[kBinaryGroup];
-  run_group<Formula, true>(Common(params, params.error), a, b, high);
+  run_group<Formula, true, true>(Common(params, params.error), a, b, high);
   for (int64_t word = 0; word < kBinaryGroup; word += 8) {
     if (std::memcmp(low + word, high + word, 8) == 0) continue;
     for (int64_t i = word; i < word + 8; ++i) {
@@ -103,22 +101,22 @@ __attribute__((noinline)) void resolve_ties(const BinaryParams& params, const ui
   }
 }
 
-template <typename Formula, bool kExact>
+template <typename Formula, bool kHasBias, bool kHasError>
 inline void run_whole_group(const BinaryParams& params, const Common& all, const uint8_t* a,
                             const uint8_t* b, uint8_t* output) {
-  const bool near_ties = run_group<Formula, kExact>(all, a, b, output);
-  if (kExact && near_ties) resolve_ties<Formula>(params, a, b, output);
+  const bool near_ties = run_group<Formula, kHasBias, kHasError>(all, a, b, output);
+  if (near_ties) resolve_ties<Formula>(params, a, b, output);
 }
 
-template <typename Formula, bool kExact>
+template <typename Formula, bool kHasBias, bool kHasError>
 void run_groups(const BinaryParams& params, const BinarySpan& span) {
-  const Common all(params, kExact ? -params.error : 0);
+  const Common all(params, -params.error);
   const uint8_t *a = span.a, *b = span.b;
   uint8_t* output = span.output;
   const int64_t a_step = span.a_varies ? kBinaryGroup : 0, b_step = span.b_varies ? kBinaryGroup : 0;
   int64_t left = span.count;
   for (; left >= kBinaryGroup; left -= kBinaryGroup, a += a_step, b += b_step) {
-    run_whole_group<Formula, kExact>(params, all, a, b, output);
+    run_whole_group<Formula, kHasBias, kHasError>(params, all, a, b, output);
     output += kBinaryGroup;
   }
   if (left == 0) return;
@@ -126,15 +124,20 @@ void run_groups(const BinaryParams& params, const BinarySpan& span) {
   uint8_t a_copy[kBinaryGroup] = {}, b_copy[kBinaryGroup] = {}, bytes[kBinaryGroup];
   std::memcpy(a_copy, a, count);
   std::memcpy(b_copy, b, count);
-  run_whole_group<Formula, kExact>(params, all, a_copy, b_copy, bytes);
+  run_whole_group<Formula, kHasBias, kHasError>(params, all, a_copy, b_copy, bytes);
   std::memcpy(output, bytes, count);
 }
 
 template <typename Formula>
 void run(const BinaryParams& params, const BinarySpan& span) {
   if (params.has_estimate) {
-    return params.exact ? run_groups<Formula, true>(params, span)
-                        : run_groups<Formula, false>(params, span);
+    const bool has_bias = params.a_bias != 0 || params.b_bias != 0;
+    if (params.error != 0) {
+      return has_bias ? run_groups<Formula, true, true>(params, span)
+                      : run_groups<Formula, false, true>(params, span);
+    }
+    return has_bias ? run_groups<Formula, true, false>(params, span)
+                    : run_groups<Formula, false, false>(params, span);
   }
   for (int64_t i = 0; i < span.count; ++i) {
     span.output[i] = Formula::kElement(params, span.a[span.a_varies ? i : 0],

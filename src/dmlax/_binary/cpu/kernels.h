@@ -24,7 +24,7 @@ struct BinaryParams {
   float a_bias, b_bias;      // added to a flipped byte
   float a_factor, b_factor;  // a sum: a * a_factor + (b * b_factor + offset)
   float offset;              // a product: a * b * a_factor + offset
-  float error;               // of an exact estimate, at most; an estimate includes no zero point
+  float error;               // of an exact estimate, at most, which has no zero point; else 0
 };
 
 // Neighbouring elements, or one that all have: then 64 copies, and a step of 0.

@@ -206,6 +206,19 @@ struct Simd {
     }
   }
 
+  // Sums of 16 bits, to which so many products of half a byte and a signed one can be added.
+  static constexpr int64_t kHalfByteSteps = 8;
+
+  static void multiply_half_bytes(Int32s& sums, Int32s row, Int32s columns) {
+    sums = _mm256_add_epi16(sums, _mm256_maddubs_epi16(row, columns));
+  }
+
+  static void add_half_bytes(Int32s& sums, Int32s low, Int32s high) {
+    const __m256i ones = _mm256_set1_epi16(1), sixteens = _mm256_set1_epi16(16);
+    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(low, ones));
+    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(high, sixteens));
+  }
+
   // The words of columns, of a quad of signed bytes each.
   static void widen_columns(Int32s quads, Int32s* words) {
     words[0] = _mm256_srai_epi16(_mm256_slli_epi16(quads, 8), 8);
@@ -301,6 +314,68 @@ struct Simd {
       store(target + i, _mm256_permute4x64_epi64(even, 0xd8));
     }
     return i;
+  }
+
+  static int32_t sum_bytes(const uint8_t* bytes, int64_t count, uint8_t flip) {
+    if (count < 32) {
+      int32_t sum = 0;
+      for (int64_t i = 0; i < count; ++i) sum += bytes[i] ^ flip;
+      return sum;
+    }
+    // Zeros, then ones: the last vector has bytes that were added before.
+    alignas(64) static constexpr uint64_t kMasks[8] = {0, 0, 0, 0, ~0ull, ~0ull, ~0ull, ~0ull};
+    const __m256i sign = _mm256_set1_epi8(static_cast<char>(flip)), zero = _mm256_setzero_si256();
+    const int64_t rest = count % 32;
+    const __m256i mask = load(reinterpret_cast<const uint8_t*>(kMasks) + rest);
+    const __m256i last = _mm256_and_si256(_mm256_xor_si256(load(bytes + count - 32), sign), mask);
+    __m256i sums = _mm256_sad_epu8(last, zero);
+    for (int64_t i = 0; i + 32 <= count; i += 32) {
+      sums = _mm256_add_epi64(sums, _mm256_sad_epu8(_mm256_xor_si256(load(bytes + i), sign), zero));
+    }
+    const __m128i pairs =
+        _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+    return _mm_cvtsi128_si32(_mm_add_epi64(pairs, _mm_unpackhi_epi64(pairs, pairs)));
+  }
+
+  // Two halves of eight rows of 16 entries, each row but the first as its difference from the one
+  // before. A byte less 16 i has no high bit, whose entry were 0, for as long as row i is not after
+  // its own: the differences up to that one make it.
+  struct Table {
+    __m256i rows[16];
+
+    explicit Table(const uint8_t* entries) {
+      for (int i = 0; i < 16; ++i) {
+        const __m128i* row = reinterpret_cast<const __m128i*>(entries + 16 * i);
+        __m128i difference = _mm_loadu_si128(row);
+        if (i % 8 != 0) difference = _mm_xor_si128(difference, _mm_loadu_si128(row - 1));
+        rows[i] = _mm256_broadcastsi128_si256(difference);
+      }
+    }
+  };
+
+  static constexpr int64_t kTableBytes = 64;
+  static constexpr double kLookUpsPerNs = 4;
+
+  static void look_up(const Table& table, const uint8_t* input, uint8_t* output) {
+    const __m256i step = _mm256_set1_epi8(16), high = _mm256_set1_epi8(static_cast<char>(0x80));
+    __m256i x[2], y[2], found[2];
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) {
+      x[j] = load(input + 32 * j);
+      y[j] = _mm256_xor_si256(x[j], high);
+      found[j] = _mm256_setzero_si256();
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) {
+#pragma GCC unroll 2
+      for (int j = 0; j < 2; ++j) {
+        found[j] = _mm256_xor_si256(found[j], _mm256_shuffle_epi8(table.rows[i], x[j]));
+        found[j] = _mm256_xor_si256(found[j], _mm256_shuffle_epi8(table.rows[8 + i], y[j]));
+        x[j] = _mm256_subs_epi8(x[j], step);
+        y[j] = _mm256_subs_epi8(y[j], step);
+      }
+    }
+    for (int j = 0; j < 2; ++j) store(output + 32 * j, found[j]);
   }
 
   static uint64_t nonzero_bits(const uint8_t* x, uint8_t mask) {

@@ -239,6 +239,36 @@ struct Simd {
     return count;
   }
 
+  static int32_t sum_bytes(const uint8_t* bytes, int64_t count, uint8_t flip) {
+    const __m512i sign = _mm512_set1_epi8(static_cast<char>(flip)), zero = _mm512_setzero_si512();
+    __m512i sums = zero;
+    for (int64_t i = 0; i < count; i += 64) {
+      const int64_t left = count - i;
+      const uint64_t mask = left >= 64 ? ~uint64_t{0} : (uint64_t{1} << left) - 1;
+      const __m512i x = _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, bytes + i), sign);
+      sums = _mm512_add_epi64(sums, _mm512_sad_epu8(_mm512_maskz_mov_epi8(mask, x), zero));
+    }
+    return static_cast<int32_t>(_mm512_reduce_add_epi64(sums));
+  }
+
+  struct Table {
+    __m512i quarters[4];
+
+    explicit Table(const uint8_t* entries) {
+      for (int i = 0; i < 4; ++i) quarters[i] = load(entries + 64 * i);
+    }
+  };
+
+  static constexpr int64_t kTableBytes = 64;
+  static constexpr double kLookUpsPerNs = 30;
+
+  static void look_up(const Table& table, const uint8_t* input, uint8_t* output) {
+    const __m512i x = load(input), *t = table.quarters;
+    const __m512i low = _mm512_permutex2var_epi8(t[0], x, t[1]);
+    const __m512i high = _mm512_permutex2var_epi8(t[2], x, t[3]);
+    _mm512_storeu_si512(output, _mm512_mask_blend_epi8(_mm512_movepi8_mask(x), low, high));
+  }
+
   static uint64_t nonzero_bits(const uint8_t* x, uint8_t mask) {
     return _mm512_test_epi8_mask(load(x), _mm512_set1_epi8(static_cast<char>(mask)));
   }

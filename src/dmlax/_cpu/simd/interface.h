@@ -23,6 +23,7 @@
 //     multiply_words          sums + row . columns, a word of each; the row's bytes are unsigned
 //     pack_row                bytes to a row's words, their sign bits flipped by a mask
 //     widen_columns, widen_pixels   signed or unsigned quads to words, where those are pairs
+//     kHalfByteSteps  multiply_half_bytes  add_half_bytes   dot products, there
 //     transpose_words         kLanes vectors of kLanes words
 //     store_bytes_in_order    as store_bytes, of vectors of neighbouring columns
 //   requantization
@@ -41,6 +42,9 @@
 //     fused_multiply_add      a * b + c, rounded once
 //   bytes
 //     store_selected          the bytes of a mask, side by side
+//     sum_bytes               the sum of unsigned bytes, their bits flipped by a mask first
+//     Table(entries)          256 bytes, of which look_up finds kTableBytes at once
+//     kLookUpsPerNs           a thread's rough speed at that
 //     copy_even               every second byte, as many as vectors reach; returns how many
 //     nonzero_bits            64 elements of 1, 2, 4 or 8 bytes under a mask, a bit each
 //     store_set_bits          the indices of a word's set bits, and anything up to index[63]

@@ -227,6 +227,37 @@ struct Simd {
     return i;
   }
 
+  static int32_t sum_bytes(const uint8_t* bytes, int64_t count, uint8_t flip) {
+    uint32_t sum = 0;
+    int64_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+      sum += vaddlvq_u8(veorq_u8(vld1q_u8(bytes + i), vdupq_n_u8(flip)));
+    }
+    for (; i < count; ++i) sum += bytes[i] ^ flip;
+    return static_cast<int32_t>(sum);
+  }
+
+  struct Table {
+    uint8x16x4_t quarters[4];
+
+    explicit Table(const uint8_t* entries) {
+      for (int i = 0; i < 4; ++i) quarters[i] = vld1q_u8_x4(entries + 64 * i);
+    }
+  };
+
+  static constexpr int64_t kTableBytes = 16;
+  static constexpr double kLookUpsPerNs = 4;
+
+  // An index beyond a quarter leaves what was found before.
+  static void look_up(const Table& table, const uint8_t* input, uint8_t* output) {
+    uint8x16_t x = vld1q_u8(input), found = vqtbl4q_u8(table.quarters[0], x);
+    for (int i = 1; i < 4; ++i) {
+      x = vsubq_u8(x, vdupq_n_u8(64));
+      found = vqtbx4q_u8(found, table.quarters[i], x);
+    }
+    vst1q_u8(output, found);
+  }
+
   template <typename Element>
   static uint64_t nonzero_bits(const Element* x, Element mask) {
     constexpr int kPerVector = 16 / static_cast<int>(sizeof(Element));

@@ -224,6 +224,32 @@ struct Simd {
   // Nothing is faster than the caller's loop.
   static int64_t copy_even(uint8_t*, const uint8_t*, int64_t) { return 0; }
 
+  static int32_t sum_bytes(const uint8_t* bytes, int64_t count, uint8_t flip) {
+    int32_t sum = 0;
+    for (int64_t i = 0; i < count; ++i) sum += bytes[i] ^ flip;
+    return sum;
+  }
+
+  struct Table {
+    const uint8_t* entries;
+
+    explicit Table(const uint8_t* entries) : entries(entries) {}
+  };
+
+  static constexpr int64_t kTableBytes = 8;
+  static constexpr double kLookUpsPerNs = 2;
+
+  // As one word: the table is all that is read by bytes.
+  static void look_up(const Table& table, const uint8_t* input, uint8_t* output) {
+    uint64_t places, found = 0;
+    __builtin_memcpy(&places, input, sizeof places);
+#pragma GCC unroll 8
+    for (int shift = 0; shift < 64; shift += 8) {
+      found |= static_cast<uint64_t>(table.entries[(places >> shift) & 0xff]) << shift;
+    }
+    __builtin_memcpy(output, &found, sizeof found);
+  }
+
   template <typename Element>
   static uint64_t nonzero_bits(const Element* x, Element mask) {
     return test_elements(x, 64, mask);

@@ -7,20 +7,20 @@ namespace dmlax {
 namespace DMLAX_ISA_NAMESPACE {
 namespace {
 
-// As integers: the thread may flush subnormals, which are less than 0 or greater all the same.
+// As integers: the thread may flush subnormals, which are less than 0 or greater all the same. Of
+// negative floats the least has the greatest bits.
 template <typename Signed, typename Bits>
 inline OrderedRange range(const Bits* bits, int64_t count) {
-  constexpr int kSign = 8 * sizeof(Bits) - 1;
-  constexpr Signed kMagnitudeBits = static_cast<Signed>((Bits{1} << kSign) - 1);
-  Signed low = 0, high = 0;
+  constexpr Bits kSign = Bits{1} << (8 * sizeof(Bits) - 1);
+  Signed high = 0;
+  Bits greatest = 0;
   for (int64_t i = 0; i < count; ++i) {
     const Signed value = static_cast<Signed>(bits[i]);
-    const Signed sign = static_cast<Signed>(value >> kSign);
-    const Signed key = static_cast<Signed>(value ^ (sign & kMagnitudeBits));
-    low = key < low ? key : low;
-    high = key > high ? key : high;
+    high = value > high ? value : high;
+    greatest = bits[i] > greatest ? bits[i] : greatest;
   }
-  return {low, high};
+  const bool has_negative = greatest >= kSign;
+  return {has_negative ? static_cast<Signed>(greatest ^ (kSign - 1)) : 0, high};
 }
 
 OrderedRange range_float32(const uint32_t* bits, int64_t count) {

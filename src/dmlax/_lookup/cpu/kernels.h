@@ -7,6 +7,8 @@
 namespace dmlax {
 
 struct LookupKernels {
+  double per_ns;  // elements of one thread, roughly
+
   // output[i] = table[input[i]]
   void (*look_up)(const uint8_t* table, const uint8_t* input, int64_t count, uint8_t* output);
 };

@@ -21,8 +21,7 @@ namespace {
 namespace ffi = xla::ffi;
 
 constexpr int64_t kEntries = 256;
-constexpr int64_t kSerialElements = 1 << 16;  // up to these a second thread is no help
-constexpr int64_t kChunk = 1 << 14;           // elements: one task
+constexpr int64_t kChunk = 1 << 16;  // elements: one task
 
 ffi::Error invalid(const std::string& what) {
   return ffi::Error::InvalidArgument("lookup: " + what);
@@ -37,7 +36,8 @@ std::array<uint8_t, kEntries> by_bits(const uint8_t* table, bool is_signed) {
 
 void run(const LookupKernels& kernels, const uint8_t* table, const uint8_t* input, int64_t count,
          uint8_t* output, ffi::ThreadPool& pool) {
-  parallel_for_ranges(pool, count, kSerialElements, kChunk, [&](int64_t first, int64_t last) {
+  const int64_t most_serial = static_cast<int64_t>(kernels.per_ns * kThreadWakeupNs);
+  parallel_for_ranges(pool, count, most_serial, kChunk, [&](int64_t first, int64_t last) {
     kernels.look_up(table, input + first, last - first, output + first);
   });
 }

@@ -196,12 +196,14 @@ struct PanelProduct {
 
 // --- dot products of few rows with the rows of a transposed matrix
 
-// Columns of up to a panel at once; a row's words are as a vector of columns widens.
+// Columns of up to a panel at once. A row's words are bytes or, where products of bytes saturate,
+// first the low halves of a vector's bytes and then the high ones.
 template <typename S>
 struct DotProduct {
   static constexpr bool kInOrder = true;
   static constexpr int64_t kRows = kFewRows;
   static constexpr int64_t kStep = 4 * S::kLanes;  // bytes of a vector
+  static constexpr int64_t kPrefetchDistance = 4096;  // the columns are one after another
 
   static void lay_out(MatmulProblem& problem) {
     MatmulLayout& layout = problem.layout;
@@ -233,9 +235,10 @@ struct DotProduct {
         if constexpr (S::kWordsOfQuad == 1) {
           S::store(to, S::load(bytes));
         } else {
-          typename S::Int32s words[S::kWordsOfQuad];
-          S::widen_pixels(S::load(bytes), words);
-          for (int w = 0; w < S::kWordsOfQuad; ++w) S::store(to + w * kStep, words[w]);
+          for (int i = 0; i < kStep; ++i) {
+            to[i] = bytes[i] & 15;
+            to[kStep + i] = bytes[i] >> 4;
+          }
         }
       }
     }
@@ -243,7 +246,12 @@ struct DotProduct {
   }
 
   static int32_t sum_of(const MatmulProblem& problem, const uint8_t* row) {
-    return sum_row<S>(row, problem.layout.words);
+    if constexpr (S::kWordsOfQuad == 1) return sum_row<S>(row, problem.layout.words);
+    int32_t sum = 0;
+    for (int64_t i = 0; i < 4 * problem.layout.words; ++i) {
+      sum += row[i] << (i / kStep % 2 == 0 ? 0 : 4);
+    }
+    return sum;
   }
 
   static void multiply_columns(const MatmulProblem& problem, int64_t panel, const uint8_t* rows,
@@ -299,26 +307,45 @@ struct DotProduct {
     for (int i = 0; i < N; ++i) sums[i] = S::broadcast(0);
     int64_t k = 0;
     do {
+      if constexpr (S::kWordsOfQuad == 1) {
 #pragma GCC unroll 16
-      for (int i = 0; i < N; ++i) add_products(sums[i], row, S::load(from[i] + k));
-      k += kStep;
-      row += kStep * S::kWordsOfQuad;
+        for (int i = 0; i < N; ++i) {
+          S::multiply_words(sums[i], S::load(row), S::load(from[i] + k));
+          __builtin_prefetch(from[i] + k + kPrefetchDistance);
+        }
+        k += kStep;
+        row += kStep;
+      } else {
+        const int64_t left = (depth - k) / kStep;
+        const int64_t steps = left < S::kHalfByteSteps ? left : S::kHalfByteSteps;
+        add_half_bytes<N>(from, k, steps, row, sums);
+        k += steps * kStep;
+        row += 2 * steps * kStep;
+      }
     } while (k < depth);
 #pragma GCC unroll 16
     for (int i = 0; i < N; ++i) to[i] = sums[i];
   }
 
-  static void add_products(typename S::Int32s& sums, const uint8_t* row,
-                           typename S::Int32s columns) {
-    if constexpr (S::kWordsOfQuad == 1) {
-      S::multiply_words(sums, S::load(row), columns);
-    } else {
-      typename S::Int32s words[S::kWordsOfQuad];
-      S::widen_columns(columns, words);
-      for (int w = 0; w < S::kWordsOfQuad; ++w) {
-        S::multiply_words(sums, S::load(row + w * kStep), words[w]);
+  // Adds as many steps as 16-bit sums of products with half a byte hold.
+  template <int N>
+  static void add_half_bytes(const uint8_t* const* from, int64_t k, int64_t steps,
+                             const uint8_t* row, typename S::Int32s* sums) {
+    typename S::Int32s low[N], high[N];
+#pragma GCC unroll 16
+    for (int i = 0; i < N; ++i) low[i] = high[i] = S::broadcast(0);
+    for (const int64_t end = k + steps * kStep; k < end; k += kStep, row += 2 * kStep) {
+      const auto low_row = S::load(row), high_row = S::load(row + kStep);
+#pragma GCC unroll 16
+      for (int i = 0; i < N; ++i) {
+        const auto columns = S::load(from[i] + k);
+        __builtin_prefetch(from[i] + k + kPrefetchDistance);
+        S::multiply_half_bytes(low[i], low_row, columns);
+        S::multiply_half_bytes(high[i], high_row, columns);
       }
     }
+#pragma GCC unroll 16
+    for (int i = 0; i < N; ++i) S::add_half_bytes(sums[i], low[i], high[i]);
   }
 };
 

@@ -23,6 +23,7 @@ namespace {
 namespace ffi = xla::ffi;
 
 constexpr double kPackedBytesPerNs = 8;
+constexpr double kDotBytesPerNs = 32;  // of the matrix that few rows multiply
 constexpr int64_t kStepsOfTask = 2;             // of rows, that a panel is read for, at least
 constexpr int64_t kPackedOfTask = 1 << 16;      // bytes of panels
 constexpr int64_t kPanelsAtOnce = 1 << 25;      // bytes of panels of several products
@@ -226,7 +227,9 @@ struct MatmulSchedule {
   bool is_small() const {
     const double panel = static_cast<double>(shape.depth) * static_cast<double>(shape.columns);
     const double rows = static_cast<double>(shape.rows);
-    const double time = rows * panel / kernels.products_per_ns + panel / kPackedBytesPerNs +
+    const bool dots = problems[0].path == MatmulPath::kDots;
+    const double reading = panel / (dots ? kDotBytesPerNs : kPackedBytesPerNs);
+    const double time = rows * panel / kernels.products_per_ns + reading +
                         rows * static_cast<double>(layout.panels) * kernels.requantize_row_ns;
     return time * static_cast<double>(count()) < kThreadWakeupNs;
   }

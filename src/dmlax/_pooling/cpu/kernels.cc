@@ -221,19 +221,18 @@ inline uint8_t quantize_total(const AverageParams& params, const ChannelParams& 
 
 // ONNX Runtime's order: clamp to the range less the zero point, round, add the zero point. NaN gives
 // the lowest value.
-inline uint8_t round_float32(const AverageParams& params, float value, int32_t zero) {
+inline uint8_t round_float32(bool is_signed, float value, int32_t zero) {
   constexpr float kShift = 0x1.8p23f;
-  const int32_t lowest = params.output_signed ? -128 : 0;
+  const int32_t lowest = is_signed ? -128 : 0;
   const float low = static_cast<float>(lowest - zero), high = static_cast<float>(lowest + 255 - zero);
   const float raised = value > low ? value : low;
   const float clamped = raised < high ? raised : high;
   return static_cast<uint8_t>(static_cast<int32_t>((clamped + kShift) - kShift) + zero);
 }
 
-inline uint8_t quantize_global_float32(const AverageParams& params, const ChannelParams& own,
-                                       int32_t total, int64_t divisor) {
-  const float multiplier = own.real_scale / (own.out * static_cast<float>(divisor));
-  return round_float32(params, static_cast<float>(total) * multiplier, own.output_zero);
+// What a global average multiplies a total by.
+inline float global_multiplier(const ChannelParams& own, int64_t divisor) {
+  return own.real_scale / (own.out * static_cast<float>(divisor));
 }
 
 // Adds a row's elements to the windows that have them, the k-th of each.
@@ -333,24 +332,30 @@ void average_row(const PoolShape& shape, const AverageParams& params, const Chan
       const ChannelParams& own = channels.of(at.plane, c);
       const float quotient = sums[i * inner + c] / divisor / own.out;
       bytes[i * inner + c] =
-          round_float32(params, quotient + static_cast<float>(own.output_zero), 0);
+          round_float32(params.output_signed, quotient + static_cast<float>(own.output_zero), 0);
     }
   }
 }
 
 // ---- averages of whole planes --------------------------------------------------------------
 
-template <typename T>
-inline int32_t sum(const T* x, int64_t count) {
-  int32_t total = 0;
-  for (int64_t i = 0; i < count; ++i) total += x[i];
-  return total;
+constexpr int64_t kRowsAtOnce = 8;
+
+// Adds kRowsAtOnce rows, so that the sums are read and written once for all of them.
+template <typename T, typename Partial>
+inline void add_rows(const T* x, int64_t stride, int64_t count, Partial* __restrict sums) {
+  const T *a = x, *b = a + stride, *c = b + stride, *d = c + stride;
+  const T *e = d + stride, *f = e + stride, *g = f + stride, *h = g + stride;
+  for (int64_t i = 0; i < count; ++i) {
+    const int low = a[i] + b[i] + c[i] + d[i], high = e[i] + f[i] + g[i] + h[i];
+    sums[i] = static_cast<Partial>(sums[i] + low + high);
+  }
 }
 
 // Sums of every channel, which are last.
 template <typename T>
 inline void sum_channels(const T* x, int64_t pixels, int64_t inner, int32_t* __restrict totals) {
-  constexpr int64_t kBlock = 256;  // channels, whose 16-bit sums stay in the first cache
+  constexpr int64_t kBlock = 2048;  // channels, whose 16-bit sums stay in the first cache
   constexpr int64_t kPixels = 256;  // of which 16 bits hold any sum
   using Partial = std::conditional_t<(T(-1) < T(0)), int16_t, uint16_t>;
   for (int64_t first = 0; first < inner; first += kBlock) {
@@ -359,7 +364,11 @@ inline void sum_channels(const T* x, int64_t pixels, int64_t inner, int32_t* __r
     for (int64_t begin = 0; begin < pixels; begin += kPixels) {
       const int64_t end = pixels - begin < kPixels ? pixels : begin + kPixels;
       Partial sums[kBlock] = {};
-      for (int64_t i = begin; i < end; ++i) {
+      int64_t i = begin;
+      for (; i + kRowsAtOnce <= end; i += kRowsAtOnce) {
+        add_rows(x + i * inner + first, inner, count, sums);
+      }
+      for (; i < end; ++i) {
         const T* row = x + i * inner + first;
         for (int64_t c = 0; c < count; ++c) sums[c] = static_cast<Partial>(sums[c] + row[c]);
       }
@@ -368,58 +377,107 @@ inline void sum_channels(const T* x, int64_t pixels, int64_t inner, int32_t* __r
   }
 }
 
-// Quantizes neighbouring totals of one channel's parameters, or of all channels', which share them.
+// A group's totals less their zero points; writes the bytes of those near a tie.
+__attribute__((noinline)) void resolve_ties(const AverageParams& params, const ChannelParams& own,
+                                            const int32_t* totals, int64_t divisor, float factor,
+                                            uint8_t* bytes) {
+  for (int64_t i = 0; i < kGroup; ++i) {
+    const float estimate = static_cast<float>(totals[i]) * factor;
+    const float rest = __builtin_fabsf(estimate - __builtin_nearbyintf(estimate));
+    if (!(__builtin_fabsf(estimate) < kLimit) || rest < kBand) continue;
+    const int32_t rounded = round_average(totals[i], divisor, own, estimate);
+    bytes[i] = saturate(rounded + own.output_zero, params.output_signed);
+  }
+}
+
+// Quantizes neighbouring totals that have the same parameters. Their estimates are as those of
+// accumulators (requantize.h); larger factors would saturate all but zeros, too.
 void quantize_totals(const AverageParams& params, const ChannelParams& own, const int32_t* totals,
                      int64_t count, int64_t divisor, uint8_t* output) {
-  constexpr double kShift = 0x1.8p52;
+  constexpr int kPacked = Simd::kVectorsPacked;
+  constexpr double kMostFactor = 0x1p10;
+  static_assert(kGroup == kPanelWidth);
+  const double ratio = own.ratio / static_cast<double>(divisor);
+  const double raised = ratio > -kMostFactor ? ratio : -kMostFactor;
+  const float factor = static_cast<float>(raised < kMostFactor ? raised : kMostFactor);
+  const Simd::Floats factors = Simd::broadcast_float(factor), band = Simd::broadcast_float(kBand);
+  const Simd::Floats low = Simd::broadcast_float(-kLimit), high = Simd::broadcast_float(kLimit);
   const int32_t zeros = static_cast<int32_t>(divisor * own.input_zero);
-  const int32_t lowest = params.output_signed ? -128 : 0, highest = lowest + 255;
   for (int64_t first = 0; first < count; first += kGroup) {
     const int64_t group = count - first < kGroup ? count - first : kGroup;
-    double quotient[kGroup];
-    int32_t total[kGroup], rounded[kGroup];
+    alignas(64) int32_t total[kGroup];
+    alignas(64) uint8_t bytes[kGroup];
     for (int64_t i = 0; i < kGroup; ++i) total[i] = i < group ? totals[first + i] - zeros : 0;
-    uint32_t near_ties = 0;
-    for (int64_t i = 0; i < kGroup; ++i) {
-      const double value = total[i] * own.ratio / static_cast<double>(divisor);
-      const double raised = value > -kLimit ? value : -kLimit;
-      quotient[i] = raised < kLimit ? raised : kLimit;
-      const double nearest = (quotient[i] + kShift) - kShift;
-      near_ties |= __builtin_fabs(quotient[i] - nearest) > 0.5 - kTieBand;
-      rounded[i] = static_cast<int32_t>(nearest);
-    }
-    for (int64_t i = 0; near_ties && i < group; ++i) {
-      if (__builtin_fabs(quotient[i] - rounded[i]) > 0.5 - kTieBand) {
-        rounded[i] = round_average(total[i], divisor, own, quotient[i]);
+    uint64_t near_ties = 0;
+    for (int j = 0; j < kVectors; j += kPacked) {
+      Simd::Int32s rounded[kPacked];
+#pragma GCC unroll 4
+      for (int i = 0; i < kPacked; ++i) {
+        const Simd::Int32s own_totals = Simd::load_columns(total, j + i);
+        const Simd::Floats estimates = Simd::estimate(own_totals, factors, low, high);
+        near_ties |= Simd::round(estimates, band, rounded[i]);
       }
+      Simd::store_bytes(bytes + Simd::kLanes * j, rounded, own.output_zero, params.output_signed);
     }
-    for (int64_t i = 0; i < group; ++i) {
-      const int32_t value = rounded[i] + own.output_zero;
-      const int32_t raised = value < lowest ? lowest : value;
-      output[first + i] = static_cast<uint8_t>(raised > highest ? highest : raised);
+    if (__builtin_expect(near_ties != 0, 0)) {
+      resolve_ties(params, own, total, divisor, factor, bytes);
+    }
+    __builtin_memcpy(output + first, bytes, static_cast<size_t>(group));
+  }
+}
+
+// The same in ONNX Runtime's float32.
+void quantize_totals_float32(const AverageParams& params, const ChannelParams& own,
+                             const int32_t* totals, int64_t count, int64_t divisor,
+                             uint8_t* output) {
+  const float multiplier = global_multiplier(own, divisor);
+  const int32_t zeros = static_cast<int32_t>(divisor * own.input_zero);
+  const bool is_signed = params.output_signed;
+  const int32_t zero = own.output_zero;
+  for (int64_t i = 0; i < count; ++i) {
+    output[i] = round_float32(is_signed, static_cast<float>(totals[i] - zeros) * multiplier, zero);
+  }
+}
+
+// Quantizes the totals of neighbouring planes, or of a plane's channels.
+void quantize_planes(const AverageParams& params, const Channels& channels, int64_t plane,
+                     const int32_t* totals, int64_t count, int64_t divisor, uint8_t* output) {
+  const auto quantize = params.exact ? quantize_totals : quantize_totals_float32;
+  if (channels.is_single()) {
+    return quantize(params, channels.of(0, 0), totals, count, divisor, output);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const ChannelParams& own = channels.of(plane + i, i);
+    if (params.exact) {
+      const int32_t total = totals[i] - static_cast<int32_t>(divisor * own.input_zero);
+      output[i] = quantize_total(params, own, total, divisor);
+    } else {
+      quantize_totals_float32(params, own, totals + i, 1, divisor, output + i);
     }
   }
 }
 
 template <typename T>
-void average_plane(const PoolShape& shape, const AverageParams& params, const Channels& channels,
-                   const T* input, int64_t plane, int32_t* totals, uint8_t* output) {
+void average_planes(const PoolShape& shape, const AverageParams& params, const Channels& channels,
+                    const T* input, int64_t begin, int64_t end, int32_t* totals, uint8_t* output) {
+  constexpr uint8_t kFlip = T(-1) < T(0) ? 0x80 : 0;
   const int64_t inner = shape.inner, pixels = shape.window();
-  const T* x = input + plane * pixels * inner;
-  if (inner == 1) {
-    *totals = sum(x, pixels);
-  } else {
-    sum_channels(x, pixels, inner, totals);
+  const T* x = input + begin * pixels * inner;
+  if (inner > 1) {
+    for (int64_t plane = begin; plane < end; ++plane, x += pixels * inner) {
+      sum_channels(x, pixels, inner, totals);
+      quantize_planes(params, channels, plane, totals, inner, pixels, output + plane * inner);
+    }
+    return;
   }
-  if (inner > 1 && params.exact && channels.is_single()) {
-    const ChannelParams& own = channels.of(0, 0);
-    return quantize_totals(params, own, totals, inner, pixels, output + plane * inner);
-  }
-  for (int64_t c = 0; c < inner; ++c) {
-    const ChannelParams& own = channels.of(plane, c);
-    const int32_t total = totals[c] - static_cast<int32_t>(pixels * own.input_zero);
-    output[plane * inner + c] = params.exact ? quantize_total(params, own, total, pixels)
-                                             : quantize_global_float32(params, own, total, pixels);
+  for (int64_t plane = begin; plane < end; plane += kGroup) {
+    const int64_t count = end - plane < kGroup ? end - plane : kGroup;
+    int32_t sums[kGroup];
+    for (int64_t i = 0; i < count; ++i, x += pixels) {
+      const int32_t sum = Simd::sum_bytes(reinterpret_cast<const uint8_t*>(x), pixels, kFlip);
+      sums[i] = sum - static_cast<int32_t>(pixels * kFlip);
+    }
+    quantize_planes(params, channels, plane, sums, count, pixels, output + plane);
   }
 }
 
@@ -432,10 +490,12 @@ bool average_as(const PoolShape& shape, const AverageParams& params, const T* in
   if (!totals || !channels.fill(params, shape.inner)) return false;
   int32_t* counts = totals.get() + shape.output_row();
   for (int64_t i = 0; i < outputs; ++i) counts[i] = static_cast<int32_t>(shape.width.count(i));
+  if (params.is_global) {
+    average_planes(shape, params, channels, input, begin, end, totals.get(), output);
+    return true;
+  }
   for (int64_t i = begin; i < end; ++i) {
-    params.is_global
-        ? average_plane(shape, params, channels, input, i, totals.get(), output)
-        : average_row(shape, params, channels, input, i, counts, totals.get(), output);
+    average_row(shape, params, channels, input, i, counts, totals.get(), output);
   }
   return true;
 }

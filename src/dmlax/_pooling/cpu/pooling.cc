@@ -25,6 +25,7 @@ namespace ffi = xla::ffi;
 constexpr int64_t kAxes = 5;             // N, C and three spatial ones
 constexpr int64_t kSerialWork = 1 << 17;  // bytes to read: up to these a second thread is no help
 constexpr int64_t kTaskWork = 1 << 15;
+constexpr int64_t kGlobalSpeed = 8;  // a global average's, of bytes
 
 ffi::Error invalid(const std::string& what) {
   return ffi::Error::InvalidArgument("pooling: " + what);
@@ -185,7 +186,7 @@ ffi::Error average(ffi::ThreadPool pool, ffi::AnyBuffer input, ffi::AnyBuffer in
         .is_global = is_global};
     const uint8_t* from = batch.elements_of<uint8_t>(input, i);
     uint8_t* to = static_cast<uint8_t*>(output->untyped_data()) + i * bytes;
-    const int64_t row_work = is_global ? shape.window() * shape.inner
+    const int64_t row_work = is_global ? shape.window() * shape.inner / kGlobalSpeed
                                        : shape.output_row() * (shape.window() + 8);
     const bool done = share_rows(pool, shape.rows(), row_work, [&](int64_t begin, int64_t end) {
       const IeeeMode mode;

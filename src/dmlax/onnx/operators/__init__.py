@@ -1,7 +1,7 @@
 """The operators of ONNX, a function each."""
 
 from dmlax.onnx.operators import floats, moves, nonzero, pools, quantized
-from dmlax.onnx.operators.table import Context, OperatorRow, find, rows, why_not
+from dmlax.onnx.operators.table import Context, OperatorRow, find, rows, why_no_pass, why_not
 
 __all__ = [
     "Context",
@@ -13,5 +13,6 @@ __all__ = [
     "pools",
     "quantized",
     "rows",
+    "why_no_pass",
     "why_not",
 ]

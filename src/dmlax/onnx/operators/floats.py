@@ -18,7 +18,14 @@ from dmlax._core import float_bits
 from dmlax._core.requantize import Arithmetic
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
-from dmlax.onnx.operators.values import as_known, device_dtype, integers, is_known, to_device
+from dmlax.onnx.operators.values import (
+    as_known,
+    device_dtype,
+    expect_size,
+    integers,
+    is_known,
+    to_device,
+)
 from dmlax.onnx.operators.windows import Windows
 
 _BINARY = (7, 13, 14)
@@ -51,6 +58,7 @@ def _binary(
 
     def compute(a: Tensor, b: Tensor, /) -> Any:
         if is_known(a) and is_known(b):
+            expect_size(*np.broadcast_shapes(a.shape, b.shape))
             with np.errstate(all="ignore"):
                 return as_known(on_host(a, b), np.result_type(a.dtype, b.dtype))
         a, b = to_device(a), to_device(b)
@@ -177,6 +185,7 @@ def sqrt(x: Tensor, /) -> Any:
 def power(x: Tensor, exponent: Parameter, /) -> Any:
     """Raises to a power; a square is a product."""
     if is_known(x) and is_known(exponent):
+        expect_size(*np.broadcast_shapes(x.shape, exponent.shape))
         return np.power(x, exponent).astype(x.dtype)
     if is_known(exponent) and exponent.size == 1 and float(exponent.ravel()[0]) == 2.0:
         return multiply(x, x) if _is_float32(x) else x * x
@@ -249,6 +258,7 @@ operator("Max", 8, 12, 13)(maximum)
 def where(condition: Tensor, x: Tensor, y: Tensor, /) -> Any:
     """Chooses elements."""
     if all(map(is_known, (condition, x, y))):
+        expect_size(*np.broadcast_shapes(condition.shape, x.shape, y.shape))
         return np.where(condition, x, y)
     arrays = [to_device(each) for each in (condition, x, y)]
     return jnp.where(*jnp.broadcast_arrays(*arrays))

@@ -12,6 +12,7 @@ from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
     as_known,
     device_dtype,
+    expect_size,
     integers,
     is_known,
     numpy_of,
@@ -198,6 +199,7 @@ def _range(start: Any, end: Any, step: int, size: Any) -> slice:
 def gather(x: Tensor, indices: Parameter, /, *, axis: int = 0) -> Any:
     """Takes elements along an axis; an index outside of it gives 0."""
     if is_known(x) and is_known(indices):
+        expect_size(x.size // max(x.shape[axis], 1), indices.size)
         return as_known(np.take(x, indices.astype(np.int64), axis=axis), x.dtype)
     if is_known(indices) and indices.ndim == 0:
         return _take_one(x, int(indices), axis)
@@ -254,7 +256,10 @@ def expand(x: Tensor, shape: Known, /) -> Any:
 @operator("Tile", 6, 13)
 def tile(x: Tensor, repeats: Known, /) -> Any:
     """Repeats the tensor along each axis."""
-    return numpy_of(x).tile(x, tuple(integers(repeats)))
+    counts = tuple(integers(repeats))
+    if is_known(x):
+        expect_size(x.size, *counts)
+    return numpy_of(x).tile(x, counts)
 
 
 @operator("Pad", 11, 13, 18, 19, 21, 23, 24, 25)
@@ -280,6 +285,8 @@ def pad(
     x = x[tuple(slice(max(-a, 0), -b if b < 0 else None) for a, b in widths)]
     grown = [(max(a, 0), max(b, 0)) for a, b in widths]
     xp = numpy_of(x, value)
+    if xp is np:
+        expect_size(*(a + size + b for size, (a, b) in zip(x.shape, grown, strict=True)))
     x = x if xp is np else to_device(x)
     if mode != "constant":
         return xp.pad(x, grown, mode=modes[mode])
@@ -321,6 +328,7 @@ def range_(start: Known, limit: Known, delta: Known, /) -> Any:
     given: list[Any] = [each.reshape(())[()] for each in (start, limit, delta)]
     if any(each.dtype == object for each in (start, limit, delta)):
         return given[0] + jnp.arange(given[1] - given[0]) * given[2]
+    expect_size(max(math.ceil((given[1] - given[0]) / given[2]), 0))
     return np.arange(*given).astype(start.dtype)
 
 
@@ -398,6 +406,9 @@ def _resize_nearest(
             new = size if scale == 1 else math.floor(size * scale)
         if scale is None or scale == 1:
             continue
+        expect_size(new)
+        if is_known(x):
+            expect_size(x.size // max(int(size), 1), new)
         places = _nearest(int(new), int(size), np.float32(scale), transformation, rounding)
         x = numpy_of(x).take(x, places, axis=axis)
     return x

@@ -1,18 +1,22 @@
 """Pooling of floats, and of 8 bits where it moves elements."""
 
+import math
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 import dmlax
+from dmlax._core import float_bits
 from dmlax.errors import UnsupportedError
+from dmlax.onnx.operators.floats import divide
 from dmlax.onnx.operators.table import Tensor, operator
 from dmlax.onnx.operators.values import to_device
 from dmlax.onnx.operators.windows import Windows
 
 _FORMS = (1, 8, 10, 11, 12, 22)
+_LANES = 4  # of the vectors in which ONNX Runtime sums a channel
 
 
 @operator("MaxPool", *_FORMS)
@@ -92,9 +96,37 @@ def _reduce_windows(x: Any, options: dict[str, Any], way: Any, start: float) -> 
 
 @operator("GlobalAveragePool", 1, 22)
 def global_average_pool(x: Tensor, /) -> Any:
-    """Averages each channel of floats."""
+    """Averages each channel of floats; float32 in ONNX Runtime's order of sums."""
     x = to_device(x)
-    return x.mean(tuple(range(2, x.ndim)), keepdims=True)
+    if x.dtype != jnp.float32:
+        return x.mean(tuple(range(2, x.ndim)), keepdims=True)
+    size = math.prod(x.shape[2:])
+    total = _sum_by_lanes(jnp.reshape(x, (*x.shape[:2], size)))
+    mean = divide(total, jnp.asarray(size, jnp.float32))
+    return mean.reshape((*x.shape[:2], *(1,) * (x.ndim - 2)))
+
+
+def _sum_by_lanes(x: Array) -> Array:
+    """The float32 sum along the last axis in four lanes, then of what fills no four elements."""
+    size = x.shape[-1]
+    rest = size // _LANES * _LANES
+    padding = [(0, 0)] * (x.ndim - 1) + [(0, _LANES)]  # four elements lie in any symbolic size
+    padded = jnp.pad(x, padding)
+
+    def add_four(i: Array, total: Array) -> Array:
+        return float_bits.add(total, lax.dynamic_slice_in_dim(padded, _LANES * i, _LANES, -1))
+
+    def add_one(i: Array, total: Array) -> Array:
+        return float_bits.add(total, lax.dynamic_index_in_dim(padded, i, -1, keepdims=False))
+
+    total = jnp.zeros_like(padded[..., 0])
+    if not (isinstance(rest, int) and rest == 0):
+        lanes = jnp.zeros_like(padded[..., :_LANES])
+        lanes = lax.fori_loop(0, size // _LANES, add_four, lanes)
+        halves = float_bits.add(lanes[..., :2], lanes[..., 2:])
+        total = float_bits.add(halves[..., 0], halves[..., 1])
+    summed: Array = lax.fori_loop(rest, size, add_one, total)
+    return summed
 
 
 @operator("GlobalMaxPool", 1, 22)

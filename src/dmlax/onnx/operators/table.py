@@ -4,7 +4,8 @@ import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import numpy as np
 from jax import Array
@@ -93,12 +94,19 @@ def rows() -> list[OperatorRow]:
 def why_not(node: Node) -> str | None:
     """The reason for which a node cannot be computed, or None; shapes are not looked at."""
     row = find(node)
+    if row is not None:
+        extra = sorted(set(node.attributes) - (set(row.attributes) - set(Context._fields)))
+        if extra:
+            return f"its attribute {extra[0]} is not known"
+    return why_no_pass(node)
+
+
+def why_no_pass(node: Node) -> str | None:
+    """The reason for which no pass can read a node: operator, inputs or an attribute's type."""
+    row = find(node)
     if row is None:
         known = _ROWS.get((node.domain, node.op))
         return f"its form of opset {node.version} is not known" if known else "is not known"
-    extra = sorted(set(node.attributes) - (set(row.attributes) - set(Context._fields)))
-    if extra:
-        return f"its attribute {extra[0]} is not known"
     required = [each for each in row.inputs if each.default is each.empty]
     variadic = row.inputs and row.inputs[-1].kind == inspect.Parameter.VAR_POSITIONAL
     least = len(required) - bool(variadic)
@@ -107,4 +115,22 @@ def why_not(node: Node) -> str | None:
     if given < least or (most is not None and given > most):
         return f"it has {given} inputs, expected {least} to {most}"
     absent = [each.name for each, name in zip(required, node.inputs, strict=False) if not name]
-    return f"its input {absent[0]} is absent" if absent else None
+    if absent:
+        return f"its input {absent[0]} is absent"
+    for name, value in node.attributes.items():
+        parameter = row.attributes.get(name)
+        if parameter is not None and not _is_of_type(value, parameter.annotation):
+            return f"its attribute {name} is a {type(value).__name__}"
+    return None
+
+
+def _is_of_type(value: Any, annotation: Any) -> bool:
+    """True for a value of the type of a keyword."""
+    if isinstance(annotation, UnionType):
+        return any(_is_of_type(value, each) for each in get_args(annotation))
+    if get_origin(annotation) is tuple:
+        element, _ = get_args(annotation)
+        return isinstance(value, tuple) and all(_is_of_type(each, element) for each in value)
+    if annotation is float:
+        return isinstance(value, int | float)
+    return isinstance(value, annotation) if isinstance(annotation, type) else False

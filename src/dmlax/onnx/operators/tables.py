@@ -213,6 +213,6 @@ def _exponentials(scale: float, count: int) -> np.ndarray:
 def _sum_in_order(terms: Any) -> Any:
     """The float32 sum from the first element to the last."""
     moved = jnp.moveaxis(terms, -1, 0)
-    zero = jnp.zeros(moved.shape[1:], jnp.float32)
+    zero = jnp.zeros_like(moved[0])
     total, _ = lax.scan(lambda sum, term: (sum + term, None), zero, moved)
     return total[..., None]

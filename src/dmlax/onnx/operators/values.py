@@ -1,5 +1,6 @@
 """Values known on the host, and values on the device."""
 
+import math
 from typing import Any
 
 import jax
@@ -13,12 +14,22 @@ def _has_x64() -> bool:
     return bool(jax.dtypes.canonicalize_dtype(np.int64) == np.int64)
 
 
+_LARGEST = 1 << 28  # elements of a known value, so that no file has it allocate without bound
 _FLOAT64 = "float64 on a device needs x64"
 
 
 def is_known(value: Any) -> bool:
     """True for an array of NumPy: a constant, or computed of shapes while a program is traced."""
     return isinstance(value, np.ndarray)
+
+
+def expect_size(*sizes: Any) -> None:
+    """Refuses a known value of very many elements; symbolic sizes are of no known value."""
+    if all(isinstance(size, int | np.integer) for size in sizes):
+        count = math.prod(map(int, sizes))
+        if count > _LARGEST:
+            text = f"its value has {count} elements while a program is traced"
+            raise UnsupportedError(f"{text}, expected at most {_LARGEST}")
 
 
 def numpy_of(*values: Any) -> Any:

@@ -28,6 +28,8 @@ def _is_implied(
     bounds = _bounds(graph, clamp)
     if scale is None or zero_point is None or bounds is None:
         return False
+    if scale.dtype.kind != "f" or zero_point.dtype.kind not in "iu":
+        return False
     limits = np.iinfo(zero_point.dtype)
     step, zero = float(scale), int(zero_point)
     low, high = (step * (end - zero) for end in (limits.min, limits.max))
@@ -49,7 +51,7 @@ def _bounds(graph: Graph, clamp: Node) -> tuple[float, float] | None:
     for index, (attribute, default) in enumerate((("min", -np.inf), ("max", np.inf)), 1):
         name = clamp.inputs[index] if index < len(clamp.inputs) else ""
         array = graph.constants.get(name)
-        if name and (array is None or array.size != 1):
+        if name and (array is None or array.size != 1 or array.dtype.kind not in "fiu"):
             return None
         ends.append(
             float(clamp.attributes.get(attribute, default)) if array is None else float(array)

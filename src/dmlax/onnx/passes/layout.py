@@ -50,7 +50,7 @@ class _Layout:
         inputs = list(node.inputs)
         for place in places:
             inputs[place] = self.channels_last(inputs[place])
-        (output,) = node.outputs
+        output = node.outputs[0]  # what follows it is computed by no such operator
         self.last[output] = f"{output}@channels_last"
         spatial = {"channels_last": 1} if node.op in _SPATIAL else {}
         attributes = {**node.attributes, **spatial}

@@ -67,6 +67,12 @@ def decode(word: int, dtype: str) -> Real:
     return Real(negative, fraction * Fraction(2) ** power)
 
 
+def is_nan(word: int, dtype: str) -> bool:
+    """Return whether a bit pattern stands for a NaN."""
+    form = FORMATS[dtype]
+    return word & ((1 << (form.fraction + form.exponent)) - 1) > form.infinity
+
+
 def encode(number: Real, dtype: str) -> int:
     """Return the bits of the nearest representable number, ties to even."""
     form = FORMATS[dtype]

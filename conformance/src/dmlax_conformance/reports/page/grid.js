@@ -12,11 +12,14 @@ const OPERATORS = [...new Set(DATA.vectors.map((vector) => vector.operator))].so
 const ACCEPTED = new Set(
   DATA.vectors.filter((vector) => vector.valid).map((vector) => `${vector.operator} ${vector.types}`));
 const REFUSED = "other types, refused";
+const FAILURES = "failures";
+const isFailure = (verdict) => verdict === "fail" || verdict === "error";
 
 /** Return the names of the rows that a vector counts in. */
 function rowNames(vector, by) {
   if (by === "flags") return vector.flags.length ? vector.flags : ["no feature"];
   if (by === "topic") return [vector.topic];
+  if (by === "clause") return vector.clause;
   return [ACCEPTED.has(`${vector.operator} ${vector.types}`) ? vector.types : REFUSED];
 }
 
@@ -25,7 +28,7 @@ function matching() {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   return RESULTS.filter((result) =>
     (!operator || DATA.vectors[result.vector].operator === operator) &&
-    (!verdict || result.verdict === verdict) &&
+    (!verdict || result.verdict === verdict || (verdict === FAILURES && isFailure(result.verdict))) &&
     words.every((word) => SEARCHED[result.vector].includes(word)));
 }
 
@@ -47,11 +50,14 @@ function showGrid() {
   const by = new FormData(filters).get("rows");
   const results = matching();
   const bodies = [];
-  for (const [operator, rows] of grouped(results, by)) {
-    const names = [...rows.keys()].sort((a, b) => (a === REFUSED) - (b === REFUSED) || a.localeCompare(b));
-    if (names.length) {
-      bodies.push(el("tbody", {}, names.map((name) => gridRow(operator, name, rows.get(name), by))));
-    }
+  const groups = [...grouped(results, by)].filter(([, rows]) => rows.size);
+  const order = new FormData(filters).get("order");
+  if (order === "failures") groups.sort(([, a], [, b]) => failuresIn(b.get("")) - failuresIn(a.get("")));
+  for (const [operator, rows] of groups) {
+    const rank = (name) => (order === "failures" && name ? -failuresIn(rows.get(name)) : 0);
+    const names = [...rows.keys()].sort((a, b) =>
+      (a !== "") - (b !== "") || rank(a) - rank(b) || (a === REFUSED) - (b === REFUSED) || a.localeCompare(b));
+    bodies.push(el("tbody", {}, names.map((name) => gridRow(operator, name, rows.get(name), by))));
   }
   const head = el("thead", {}, el("tr", {}, el("td"), DATA.columns.map(({ report, variant }) =>
     el("th", { scope: "col" }, DATA.reports[report].name, el("small", {}, variant)))));
@@ -61,10 +67,15 @@ function showGrid() {
   moveTo(0, 0, false);
 }
 
+/** Let a name break after its underscores. */
+const foldable = (name) => name.split(/(?<=_)/).flatMap((word) => [word, el("wbr")]);
+
+const failuresIn = (columns) => columns.flat().filter(({ verdict }) => isFailure(verdict)).length;
+
 function gridRow(operator, name, columns, by) {
-  const words = by === "flags" ? DATA.legend.flags[name] : null;
+  const words = { flags: DATA.legend.flags, clause: DATA.legend.clauses }[by]?.[name];
   return el("tr", { class: name ? "" : "whole" },
-    el("th", { scope: "row" }, name || operator, words ? el("small", {}, words) : null),
+    el("th", { scope: "row" }, name || foldable(operator), words ? el("small", {}, words) : null),
     columns.map((results, column) => gridCell(`${operator} ${name}`.trim(), results, column)));
 }
 

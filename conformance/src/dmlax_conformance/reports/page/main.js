@@ -16,14 +16,15 @@ function totalsRow({ report, variant }, place, heads) {
   return el("tr", { class: numbers.applicable ? "" : "none" },
     el("th", { scope: "row" }, `${name} ${variant}`,
       el("small", {}, `suite ${suite} · Python ${python} · ${machine}`)),
-    heads.map((head) => el("td", { class: numbers[head] ? head : "zero" }, String(numbers[head] ?? 0))),
+    heads.map((head) => el("td", { class: numbers[head] ? head : "zero", "data-head": head }, String(numbers[head] ?? 0))),
     el("td", {}, numbers.applicable ? bar(counts) : "no applicable case"));
 }
 
 function fillChoices() {
   const option = (value, text = value) => el("option", { value }, text);
   filters.operator.replaceChildren(option("", "all"), ...OPERATORS.map((name) => option(name)));
-  filters.verdict.replaceChildren(option("", "all"), ...DATA.verdicts.map((name) => option(name)));
+  filters.verdict.replaceChildren(option("", "all"), option(FAILURES), ...DATA.verdicts.map((name) => option(name)));
+  if (RESULTS.some(({ verdict }) => isFailure(verdict))) filters.verdict.value = FAILURES;
 }
 
 // The theme follows the system until the button says otherwise.

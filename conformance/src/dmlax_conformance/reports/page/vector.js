@@ -96,7 +96,24 @@ function firstDiffering(want, first = []) {
     el("figcaption", {}, el("b", {}, "First differing elements")),
     el("div", { class: "scroll" }, el("table", { class: "plane" },
       el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))),
-      el("tbody", {}, first.map(row)))));
+      el("tbody", {}, first.map(row)))),
+    first.map((each, number) => feeding(want, each, number === 0)));
+}
+
+/** Return the parts of the operands that feed one element, which is shown or folded. */
+function feeding(want, { index, operands = {} }, open) {
+  const parts = Object.entries(operands).filter(([, part]) => countOf(part.sizes));
+  if (!parts.length) return null;
+  return el("details", { open },
+    el("summary", {}, `Operands of element [${placeOf(want.sizes, index).join(", ")}]`),
+    el("div", { class: "side" }, parts.map(([name, part]) =>
+      figure(name, part, wordsOf(part) && partCell(part), { note: `${part.dtype} [${part.axes.join(", ")}]` }))));
+}
+
+function partCell(part) {
+  const words = wordsOf(part);
+  const plain = plainCell(part, heatOf(part.dtype, words.filter((word) => word !== null)));
+  return (place) => (words[place] === null ? { text: "pad", classes: "same" } : plain(place));
 }
 
 function placeOf(sizes, index) {
@@ -113,9 +130,9 @@ function unsaid(name, want, have, result, wrong) {
   if (hidden) return el("p", { class: "muted" }, "The answer has no such output.");
   if (result?.verdict === "exact") return el("p", { class: "muted" }, "The answer is this, bit for bit.");
   if (have && typeOf(have) === typeOf(want)) {
-    const marked = result.more.first?.[name] ? `${plural(wrong.size, "element")} or more differ.`
-      : `${plural(wrong.size, "element")} marked ▲.`;
-    return el("p", { class: "muted" }, wrong.size ? marked : "No element differs.");
+    const marked = result.more.first?.[name] ? null : `${plural(wrong.size, "element")} marked ▲.`;
+    const words = wrong.size ? marked : "No element differs.";
+    return words && el("p", { class: "muted" }, words);
   }
   return null;
 }

@@ -1,0 +1,367 @@
+"""Products, sums, pools, lookups and dynamic quantization against ONNX Runtime, on a CPU.
+
+A quick call is timed 16 times in one program, a graph of 16 nodes for the peer: in a chain where
+the operator gives what it takes, or what DequantizeLinear makes that of. Of other operators six
+calls have an input each, and their results are concatenated. What a jitted no-op costs is
+subtracted from our times, and an Identity node's run from the peer's.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache, partial
+from itertools import product
+from typing import Any
+
+import jax
+import numpy as np
+from onnx import NodeProto, helper
+
+import dmlax
+from benchmarks import onnx_peer, peaks, timing
+from benchmarks.report import Report, Row, Target, tracked
+from dmlax._core.requantize import Arithmetic
+
+_INPUT, _ADDEND, _OUTPUT = (np.float32(scale) for scale in (0.0371, 0.0213, 0.0457))
+_ZERO_POINT, _OUTPUT_ZERO_POINT = np.uint8(117), np.uint8(121)
+_BATCHES = (1, 8)
+_SUM_SHAPES = ((256, 56), (512, 28), (1024, 14), (2048, 7))  # of ResNet-50: channels and size
+_SE_SHAPES = ((32, 112), (144, 56), (240, 28), (672, 14), (1152, 7))  # of EfficientNet-B0
+_PRODUCTS = ((1, 128, 768, 768), (1, 1, 768, 3072), (1, 512, 512, 512), (8, 128, 64, 128))
+_LIMITS = {
+    "MatMulInteger": 0.9,
+    "QLinearMatMul": 0.9,
+    "QLinearAdd": 1.0,
+    "QLinearMul": 1.0,
+    "QLinearSigmoid": 1.0,
+    "MaxPool": 1.0,
+    "QLinearGlobalAveragePool": 1.0,
+    "DynamicQuantizeLinear": 1.0,
+}
+
+
+@dataclass(frozen=True)
+class Work:
+    """An operator at one size.
+
+    Attributes:
+      call: by dmlax, of the input and `operand`.
+      input: the first input's; each call of a program that is no chain has its own.
+      operands: the peer's further inputs, in order; those of `given` are none of its constants.
+    """
+
+    operator: str
+    size: str
+    arithmetic: Arithmetic | None  # None: the operator has one only
+    call: Callable[..., Any]
+    input: np.ndarray
+    operands: Mapping[str, Any]
+    operand: Any = None
+    given: tuple[str, ...] = ()
+    outputs: int = 1
+    domain: str = ""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_chain(self) -> bool:
+        """True if the next call's input can be made of the result."""
+        result = jax.eval_shape(self.call, self.input, self.operand)
+        if isinstance(result, tuple):
+            return True
+        return (result.shape, result.dtype) == (self.input.shape, self.input.dtype)
+
+    def run(self, inputs: list[jax.Array], operand: Any, **options: Any) -> Any:
+        """A chain of as many calls as there are inputs, or all of them."""
+        call = partial(self.call, **options)
+        if not self.is_chain:
+            results = [call(x, operand) for x in inputs]
+            return results[0] if len(results) == 1 else jax.numpy.concatenate(results)
+        result = call(inputs[0], operand)
+        for _ in inputs[1:]:
+            if isinstance(result, tuple):
+                result = dmlax.element_wise_dequantize_linear(*result)
+            result = call(result, operand)
+        return result
+
+    def nodes(self, count: int) -> Iterator[NodeProto]:
+        """The same as nodes of ONNX; the last one's outputs are the results."""
+        before: list[str] = []
+        for i in range(count):
+            first, outputs = f"x{i}", [f"y{i}.{j}" for j in range(self.outputs)]
+            if before and self.outputs > 1:
+                yield helper.make_node("DequantizeLinear", before, [first])
+            elif before and self.is_chain:
+                (first,) = before
+            names = [first, *self.operands]
+            yield helper.make_node(
+                self.operator, names, outputs, domain=self.domain, **self.attributes
+            )
+            before = outputs
+        if count > 1 and not self.is_chain:
+            results = [f"y{i}.0" for i in range(count)]
+            yield helper.make_node("Concat", results, ["y"], axis=0)
+
+
+def run(repeats: int, pattern: Callable[[str], Any]) -> Report | None:
+    """Check, then time, every operator whose name matches."""
+    if jax.default_backend() != "cpu":
+        raise SystemExit("family: the peer runs on a CPU; set JAX_PLATFORMS=cpu")
+    works = [work for work in _works() if pattern(work.operator)]
+    if not works:
+        return None
+    overhead = onnx_peer.measure_overhead(repeats)
+    report = Report("family", facts=peaks.measured().facts() | overhead.facts())
+    for work in tracked(works, report.name):
+        report.rows.append(_row(work, repeats, overhead))
+    for name in dict.fromkeys(work.operator for work in works):
+        ratios = report.column("ratio", operator=name)
+        report.targets.append(Target(f"{name}: largest ratio to ORT", max(ratios), _LIMITS[name]))
+    return report
+
+
+def _row(work: Work, repeats: int, overhead: timing.Overhead) -> Row:
+    length = timing.CHAIN if work.is_chain else timing.APART
+    count, pair = timing.pair_chains(partial(_checked, work), repeats, overhead, length)
+    return {
+        "operator": work.operator,
+        "size": work.size,
+        "arithmetic": work.arithmetic or "",
+        "calls": count,
+        "ORT us": 1e3 * pair.peer / count,
+        "dmlax us": 1e3 * pair.ours / count,
+        "ratio": pair.ratio,
+        "spread": pair.spread,
+    }
+
+
+def _checked(work: Work, count: int) -> tuple[timing.Call, timing.Call]:
+    """Both programs, whose outputs are the same where the arithmetic is."""
+    inputs = [np.roll(work.input, i) for i in range(count)]
+    given, operand = jax.device_put(inputs), jax.device_put(work.operand)
+    ours = partial(timing.finish, jax.jit(work.run), given, operand)
+    peer, read = _peer(work, inputs)
+    peer()
+    wanted = read()
+    if work.arithmetic == "exact":
+        wanted = jax.tree.leaves(work.run(given, operand, implementation="xla"))
+    for found, each in zip(jax.tree.leaves(ours()), wanted, strict=True):
+        np.testing.assert_array_equal(
+            np.ravel(found), np.ravel(each), f"{work.operator} {work.size}"
+        )
+    return ours, peer
+
+
+def _peer(work: Work, inputs: list[np.ndarray]) -> tuple[timing.Call, onnx_peer.Reader]:
+    nodes = list(work.nodes(len(inputs)))
+    named = {f"x{i}": x for i, x in enumerate(inputs[:1] if work.is_chain else inputs)}
+    named |= {name: work.operands[name] for name in work.given}
+    constants = {name: x for name, x in work.operands.items() if name not in work.given}
+    model = onnx_peer.build(nodes, named, nodes[-1].output, constants)
+    return onnx_peer.bind(onnx_peer.start(model, optimise=False), named, nodes[-1].output)
+
+
+# Works -----------------------------------------------------------------------------------------
+
+
+def _works() -> Iterator[Work]:
+    for shape in _PRODUCTS:
+        yield _integer_product(*shape)
+        yield from (_product(*shape, arithmetic) for arithmetic in _ARITHMETICS)
+    for batch, image, arithmetic in product(_BATCHES, _SUM_SHAPES, _ARITHMETICS):
+        yield _sum(batch, *image, arithmetic)
+    for batch, arithmetic in product(_BATCHES, _ARITHMETICS):
+        yield from (_average(batch, layout, arithmetic) for layout in ("NCHW", "NHWC"))
+    yield from (_maximum(batch) for batch in _BATCHES)
+    for batch, image in product(_BATCHES, _SE_SHAPES):
+        yield from (_multiply(batch, *image, arithmetic) for arithmetic in _ARITHMETICS)
+        yield _lookup(batch, *image)
+    for bits, arithmetic in product(range(12, 23, 2), _ARITHMETICS):
+        yield _dynamic(2**bits, arithmetic)
+
+
+_ARITHMETICS: tuple[Arithmetic, ...] = ("exact", "float32")
+
+
+def _draw(*shape: int, bits: int = 8, dtype: Any = np.uint8) -> np.ndarray:
+    """Integers of some bits, the same on every run."""
+    low = 0 if dtype is np.uint8 else -(2 ** (bits - 1))
+    return np.random.default_rng(0).integers(low, low + 2**bits, shape, dtype)
+
+
+def _factors(batch: int, rows: int, depth: int, columns: int) -> dict[str, Any]:
+    """A matrix that is a weight, or two of a batch; 7 bits, that the peer saturates nowhere."""
+    many = (batch,) if batch > 1 else ()
+    b = _draw(*many, depth, columns, bits=7, dtype=np.int8)
+    return {
+        "size": "x".join(map(str, (*many, rows, depth, columns))),
+        "input": _draw(*many, rows, depth),
+        "operand": b if many else dmlax.prepare_matrix(b),
+        "given": ("b",) if many else (),
+        "operands": {"b": b},
+    }
+
+
+def _integer_product(*shape: int) -> Work:
+    factors = _factors(*shape)
+    zeros = {"a_zero": _ZERO_POINT, "b_zero": np.int8(0)}
+    call = partial(dmlax.matrix_multiply_integer, a_zero_point=_ZERO_POINT)
+    operands = factors.pop("operands") | zeros
+    return Work("MatMulInteger", arithmetic=None, call=call, operands=operands, **factors)
+
+
+def _product(batch: int, rows: int, depth: int, columns: int, arithmetic: Arithmetic) -> Work:
+    factors = _factors(batch, rows, depth, columns)
+    output = np.float32(_INPUT * _ADDEND * 74 * 37 * depth**0.5 / 50)
+
+    def call(a: Any, b: Any, **options: Any) -> Any:
+        return dmlax.quantized_linear_matrix_multiply(
+            a,
+            b,
+            a_scale=_INPUT,
+            b_scale=_ADDEND,
+            output_scale=output,
+            a_zero_point=_ZERO_POINT,
+            output_zero_point=_OUTPUT_ZERO_POINT,
+            arithmetic=arithmetic,
+            **options,
+        )
+
+    operands = {
+        "a_scale": _INPUT,
+        "a_zero": _ZERO_POINT,
+        **factors.pop("operands"),
+        "b_scale": _ADDEND,
+        "b_zero": np.int8(0),
+        "y_scale": output,
+        "y_zero": _OUTPUT_ZERO_POINT,
+    }
+    return Work("QLinearMatMul", arithmetic=arithmetic, call=call, operands=operands, **factors)
+
+
+def _binary(
+    operator: str, function: Any, a: np.ndarray, b: np.ndarray, output: Any, arithmetic: Arithmetic
+) -> Work:
+    call = partial(
+        function,
+        a_scale=_INPUT,
+        b_scale=_ADDEND,
+        output_scale=output,
+        a_zero_point=_ZERO_POINT,
+        b_zero_point=_ZERO_POINT,
+        output_zero_point=_OUTPUT_ZERO_POINT,
+        arithmetic=arithmetic,
+    )
+    operands = {
+        "a_scale": _INPUT,
+        "a_zero": _ZERO_POINT,
+        "b": b,
+        "b_scale": _ADDEND,
+        "b_zero": _ZERO_POINT,
+        "y_scale": output,
+        "y_zero": _OUTPUT_ZERO_POINT,
+    }
+    size = "x".join(map(str, a.shape))
+    domain = onnx_peer.OWN_DOMAIN
+    return Work(operator, size, arithmetic, call, a, operands, b, given=("b",), domain=domain)
+
+
+def _sum(batch: int, channels: int, size: int, arithmetic: Arithmetic) -> Work:
+    a = _draw(batch, size, size, channels)
+    add = dmlax.element_wise_quantized_linear_add
+    return _binary("QLinearAdd", add, a, np.roll(a, 77), _OUTPUT, arithmetic)
+
+
+def _multiply(batch: int, channels: int, size: int, arithmetic: Arithmetic) -> Work:
+    """An image times a factor for each channel, as squeeze and excitation have it."""
+    a, b = _draw(batch, channels, size, size), _draw(batch, channels, 1, 1)
+    output = np.float32(0.0813)
+    multiply = dmlax.element_wise_quantized_linear_multiply
+    return _binary("QLinearMul", multiply, a, b, output, arithmetic)
+
+
+def _lookup(batch: int, channels: int, size: int) -> Work:
+    x = _draw(batch, channels, size, size)
+    return Work(
+        "QLinearSigmoid",
+        "x".join(map(str, x.shape)),
+        None,
+        dmlax.quantized_lookup,
+        x,
+        _sigmoid(),
+        _sigmoid_table(),
+        domain=onnx_peer.OWN_DOMAIN,
+    )
+
+
+def _sigmoid() -> dict[str, Any]:
+    output = {"y_scale": np.float32(1 / 256), "y_zero": np.uint8(0)}
+    return {"x_scale": _INPUT, "x_zero": _ZERO_POINT} | output
+
+
+@cache
+def _sigmoid_table() -> np.ndarray:
+    """The peer's results of all bytes."""
+    inputs = {"x": np.arange(256, dtype=np.uint8)}
+    node = helper.make_node(
+        "QLinearSigmoid", ["x", *_sigmoid()], ["y"], domain=onnx_peer.OWN_DOMAIN
+    )
+    model = onnx_peer.build([node], inputs, ["y"], _sigmoid())
+    peer, read = onnx_peer.bind(onnx_peer.start(model), inputs, ["y"])
+    peer()
+    return read()[0]
+
+
+def _average(batch: int, layout: str, arithmetic: Arithmetic) -> Work:
+    channels, size = _SUM_SHAPES[-1]
+    is_last = layout == "NHWC"
+    shape = (size, size, channels) if is_last else (channels, size, size)
+
+    def call(x: Any, _: Any, **options: Any) -> Any:
+        return dmlax.quantized_linear_global_average_pooling(
+            x,
+            input_scale=_INPUT,
+            output_scale=_OUTPUT,
+            input_zero_point=_ZERO_POINT,
+            output_zero_point=_OUTPUT_ZERO_POINT,
+            dimension_numbers=layout,
+            arithmetic=arithmetic,
+            **options,
+        )
+
+    return Work(
+        "QLinearGlobalAveragePool",
+        f"{layout} {'x'.join(map(str, (batch, *shape)))}",
+        arithmetic,
+        call,
+        _draw(batch, *shape),
+        {
+            "x_scale": _INPUT,
+            "x_zero": _ZERO_POINT,
+            "y_scale": _OUTPUT,
+            "y_zero": _OUTPUT_ZERO_POINT,
+        },
+        domain=onnx_peer.OWN_DOMAIN,
+        attributes={"channels_last": int(is_last)},
+    )
+
+
+def _maximum(batch: int) -> Work:
+    x = _draw(batch, 64, 112, 112)
+
+    def call(x: Any, _: Any, **options: Any) -> Any:
+        return dmlax.max_pooling(
+            x, window_size=3, strides=2, start_padding=1, end_padding=1, **options
+        )
+
+    attributes = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
+    size = "x".join(map(str, x.shape))
+    return Work("MaxPool", size, None, call, x, {}, attributes=attributes)
+
+
+def _dynamic(size: int, arithmetic: Arithmetic) -> Work:
+    x = np.random.default_rng(0).normal(0.3, 2, size).astype(np.float32)
+
+    def call(x: Any, _: Any, **options: Any) -> Any:
+        return dmlax.dynamic_quantize_linear(x, arithmetic=arithmetic, **options)
+
+    name = "DynamicQuantizeLinear"
+    return Work(name, f"2^{size.bit_length() - 1}", arithmetic, call, x, {}, outputs=3)
