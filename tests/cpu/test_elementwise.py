@@ -26,15 +26,15 @@ def test_many_random_calls_on_every_instruction_set(name, check_random_calls):
     check_random_calls(name, "elementwise_calls", 60, 2000)
 
 
-SHAPES = [  # of 2^16 elements or more, which threads share, and their parameters
+SHAPES = [  # of 2^18 elements or more, which threads share, and their parameters
     ((300_007,), ()),
-    ((3, 5, 8, 1000), (5, 1, 1)),
-    ((2, 600, 7, 13), (600, 1, 1)),
-    ((700, 7, 23), (7, 1)),
-    ((4000, 33), (33,)),
-    ((2, 20_000, 3), (20_000, 1)),
-    ((300, 333), (300, 333)),
-    ((1, 256, 19, 19), (256, 1, 1)),
+    ((3, 5, 20, 1000), (5, 1, 1)),
+    ((5, 600, 7, 13), (600, 1, 1)),
+    ((1700, 7, 23), (7, 1)),
+    ((8000, 33), (33,)),
+    ((5, 20_000, 3), (20_000, 1)),
+    ((800, 333), (800, 333)),
+    ((1, 256, 33, 33), (256, 1, 1)),
 ]
 
 
@@ -142,7 +142,7 @@ def test_auto_is_the_kernel_for_one_device_and_xla_in_an_export():
 
 
 def test_several_threads_may_call_at_once():
-    arrays = np.random.default_rng(0).standard_normal((8, 200_000), np.float32)
+    arrays = np.random.default_rng(0).standard_normal((8, 300_000), np.float32)
     call = jax.jit(lambda x: quantize(x, 0.01, 100))
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda x: np.asarray(call(x)), arrays))

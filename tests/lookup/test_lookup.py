@@ -20,7 +20,7 @@ def test_entries_are_in_the_order_of_the_values(dtype, table, implementation):
     assert_same(dmlax.quantized_lookup(x, entries, implementation=implementation), entries)
 
 
-@pytest.mark.parametrize("count", [0, 1, 7, 8, 100_001])
+@pytest.mark.parametrize("count", [0, 1, 7, 8, 63, 2_000_001])
 def test_every_element_is_replaced(count):
     x, table = draw(2, np.uint8, (count,)), draw(3, np.int8, 256)
     assert_same(dmlax.quantized_lookup(x, table), table[x])

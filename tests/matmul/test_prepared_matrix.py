@@ -89,3 +89,12 @@ def test_explain_finds_one_that_a_program_packs():
     given = (jax.ShapeDtypeStruct(x.shape, x.dtype) for x in (A, B))
     text = str(dmlax.explain(lambda a, b: multiply(a, dmlax.prepare_matrix(b)), *given))
     assert "prepare_matrix" in text
+
+
+@pytest.mark.parametrize("value", [-128, 127])
+@pytest.mark.parametrize("rows", [1, 4])
+def test_the_largest_products_of_few_rows_are_exact(rows, value):
+    depth = 1003
+    a, b = np.full((rows, depth), 255, np.uint8), np.full((depth, 9), value, np.int8)
+    found = dmlax.matrix_multiply_integer(a, dmlax.prepare_matrix(b))
+    assert_same(found, np.full((rows, 9), 255 * value * depth, np.int32))

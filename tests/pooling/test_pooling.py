@@ -96,6 +96,18 @@ def test_the_global_average_is_the_average_over_the_image(implementation):
     assert_same(global_average(x, **parameters), average(x, window_size=x.shape[2:], **parameters))
 
 
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("pixels", [1, 7, 8, 31, 32, 33, 65, 97, 300])
+def test_the_global_average_has_every_pixel(pixels, dtype):
+    x = draw(pixels, dtype, (2, 70, 1, pixels))
+    wanted = np.rint(x.sum(axis=-1, keepdims=True) / pixels).astype(dtype)
+    scales = {"input_scale": 1.0, "output_scale": 1.0}
+    assert_same(global_average(x, **scales), wanted)
+    last = np.moveaxis(x, 1, -1)
+    found = global_average(last, dimension_numbers="NHWC", **scales)
+    assert_same(found, np.moveaxis(wanted, 1, -1))
+
+
 @pytest.mark.parametrize("implementation", EVERY)
 def test_a_window_of_padding_alone(implementation):
     """Dilation has both taps beyond the image."""

@@ -291,7 +291,13 @@ struct DotProduct {
                                          const uint8_t* row) {
     constexpr int kAtOnce = S::kLanes / 2;  // sums that the registers hold beside the operands
     typename S::Int32s sums[S::kLanes];
-    for (int i = 0; i < S::kLanes; i += kAtOnce) accumulate<kAtOnce>(from + i, depth, row, sums + i);
+    for (int i = 0; i < S::kLanes; i += kAtOnce) {
+      if constexpr (S::kWordsOfQuad == 1) {
+        accumulate<kAtOnce>(from + i, depth, row, sums + i);
+      } else {
+        accumulate_half_bytes<kAtOnce>(from + i, depth, row, sums + i);
+      }
+    }
     S::transpose_words(sums);
     auto total = sums[0];
     for (int i = 1; i < S::kLanes; ++i) total = S::add(total, sums[i]);
@@ -307,34 +313,37 @@ struct DotProduct {
     for (int i = 0; i < N; ++i) sums[i] = S::broadcast(0);
     int64_t k = 0;
     do {
-      if constexpr (S::kWordsOfQuad == 1) {
 #pragma GCC unroll 16
-        for (int i = 0; i < N; ++i) {
-          S::multiply_words(sums[i], S::load(row), S::load(from[i] + k));
-          __builtin_prefetch(from[i] + k + kPrefetchDistance);
-        }
-        k += kStep;
-        row += kStep;
-      } else {
-        const int64_t left = (depth - k) / kStep;
-        const int64_t steps = left < S::kHalfByteSteps ? left : S::kHalfByteSteps;
-        add_half_bytes<N>(from, k, steps, row, sums);
-        k += steps * kStep;
-        row += 2 * steps * kStep;
+      for (int i = 0; i < N; ++i) {
+        S::multiply_words(sums[i], S::load(row), S::load(from[i] + k));
+        __builtin_prefetch(from[i] + k + kPrefetchDistance);
       }
+      k += kStep;
+      row += kStep;
     } while (k < depth);
 #pragma GCC unroll 16
     for (int i = 0; i < N; ++i) to[i] = sums[i];
   }
 
-  // Adds as many steps as 16-bit sums of products with half a byte hold.
   template <int N>
-  static void add_half_bytes(const uint8_t* const* from, int64_t k, int64_t steps,
-                             const uint8_t* row, typename S::Int32s* sums) {
+  static void accumulate_half_bytes(const uint8_t* const* from, int64_t depth, const uint8_t* row,
+                                    typename S::Int32s* sums) {
+    constexpr int64_t kBlock = S::kHalfByteSteps * kStep;
+    for (int i = 0; i < N; ++i) sums[i] = S::broadcast(0);
+    for (int64_t k = 0; k < depth; k += kBlock, row += 2 * kBlock) {
+      add_half_bytes<N>(from, k, k + kBlock < depth ? k + kBlock : depth, row, sums);
+    }
+  }
+
+  // Adds as many steps, above 0, as 16-bit sums of products with half a byte hold.
+  template <int N>
+  __attribute__((noinline)) static void add_half_bytes(const uint8_t* const* from, int64_t k,
+                                                       int64_t end, const uint8_t* row,
+                                                       typename S::Int32s* sums) {
     typename S::Int32s low[N], high[N];
 #pragma GCC unroll 16
     for (int i = 0; i < N; ++i) low[i] = high[i] = S::broadcast(0);
-    for (const int64_t end = k + steps * kStep; k < end; k += kStep, row += 2 * kStep) {
+    do {
       const auto low_row = S::load(row), high_row = S::load(row + kStep);
 #pragma GCC unroll 16
       for (int i = 0; i < N; ++i) {
@@ -343,7 +352,9 @@ struct DotProduct {
         S::multiply_half_bytes(low[i], low_row, columns);
         S::multiply_half_bytes(high[i], high_row, columns);
       }
-    }
+      k += kStep;
+      row += 2 * kStep;
+    } while (k < end);
 #pragma GCC unroll 16
     for (int i = 0; i < N; ++i) S::add_half_bytes(sums[i], low[i], high[i]);
   }
