@@ -278,6 +278,16 @@ def sdist(session: nox.Session) -> None:
     session.run("pytest", "--numprocesses=2", *session.posargs)
 
 
+@nox.session(python="3.11")
+def models(session: nox.Session) -> None:
+    """Load one classifier of every torchvision family, and compare it with ONNX Runtime.
+
+    It installs PyTorch, which is large. `--write FOLDER` writes the networks that need none.
+    """
+    session.install(".[onnx]", *_group("bench"), "torch", "torchvision", "onnxscript")
+    session.run("python", "-m", "benchmarks.families", *session.posargs)
+
+
 @nox.session
 def bench(session: nox.Session) -> None:
     """Time dmlax against its peers; the arguments are those of `python -m benchmarks`."""

@@ -126,6 +126,17 @@ def test_a_tensor_of_the_file_expands_to_a_symbolic_size(values):
     assert loaded(np.zeros((3, 2), np.float32))[y].tolist() == [[1, 1]] * 3
 
 
+def test_one_number_is_quantized_and_read_again():
+    net = Network()
+    parameters = net.constant(np.float32(0.5)), net.constant(np.uint8(3))
+    byte = net.node("QuantizeLinear", "x", *parameters)
+    y = net.node("DequantizeLinear", byte, *parameters)
+    outputs = {byte: (TensorProto.UINT8, []), y: (TensorProto.FLOAT, [])}
+    found = dmlax.onnx.load(net.model({"x": (TensorProto.FLOAT, [])}, outputs))(np.float32(2.2))
+    assert {name: value.tolist() for name, value in found.items()} == {byte: 7, y: 2.0}
+    assert {value.shape for value in found.values()} == {()}
+
+
 def test_inputs_by_position_and_by_name(model, images):
     by_position, by_name = model(images), model({"x": images})
     assert jax.tree.all(jax.tree.map(np.array_equal, by_position, by_name))
