@@ -126,6 +126,21 @@ def test_a_tensor_of_the_file_expands_to_a_symbolic_size(values):
     assert loaded(np.zeros((3, 2), np.float32))[y].tolist() == [[1, 1]] * 3
 
 
+def test_a_convolution_whose_bias_has_8_bits_stays_one_of_floats():
+    file = onnx.ModelProto()
+    file.CopyFrom(quantized("classifier", "qdq"))
+    fused = dmlax.onnx.load(file).explain().after
+    node = next(node for node in file.graph.node if node.op_type == "Conv")
+    bias = next(each for each in file.graph.node if each.output[0] == node.input[2])
+    for tensor in file.graph.initializer:
+        if tensor.name in (bias.input[0], bias.input[2]):
+            array = numpy_helper.to_array(tensor)
+            tensor.CopyFrom(numpy_helper.from_array(array.astype(np.uint8), tensor.name))
+    after = dmlax.onnx.load(file).explain().after
+    assert after["Conv"] == 1
+    assert after["QLinearConv"] == fused["QLinearConv"] - 1
+
+
 def test_one_number_is_quantized_and_read_again():
     net = Network()
     parameters = net.constant(np.float32(0.5)), net.constant(np.uint8(3))
