@@ -282,6 +282,20 @@ def test_bounds_of_a_slice_that_depend_on_values_are_refused():
         dmlax.onnx.load(net.model({"x": shape}, {y: shape}), nonzero_size=4)
 
 
+def test_a_slice_up_to_the_number_of_rows_takes_the_rows_of_the_size():
+    net = Network()
+    found = net.node("NonZero", "x")
+    count = net.node("Gather", net.node("Shape", found), net.integers(1), axis=0)
+    most = net.node("Min", count, net.integers(3))
+    first = net.node("Slice", found, net.integers(0), most, net.integers(1))
+    y = net.node("GatherND", "x", net.node("Transpose", first, perm=[1, 0]))
+    model = net.model({"x": (TensorProto.FLOAT, [4])}, {y: (TensorProto.FLOAT, ["k"])})
+    for size, wanted in ((2, [5, 7]), (4, [5, 7, 0])):
+        outputs = dmlax.onnx.load(model, nonzero_size=size)(np.float32([0, 5, 0, 7]))
+        assert outputs[y].tolist() == wanted
+        assert outputs[f"{found}.count"] == 2
+
+
 def test_more_rows_than_a_size_are_refused():
     loaded = dmlax.onnx.load(quantized("detector", "qoperator"), nonzero_size=1)
     with pytest.raises(dmlax.SpecError, match=r"rows, expected 1 or fewer: nonzero_size") as caught:
