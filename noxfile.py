@@ -43,6 +43,7 @@ TESTED_ONCE = (  # on the oldest pair; the laws, near ties and a part of the gol
     "tests/lookup",
     "tests/matmul",
     "tests/models/test_devices.py",
+    "tests/models/test_families.py",
     "tests/models/test_malformed.py",
     "tests/models/test_nodes.py",
     "tests/models/test_tables.py",

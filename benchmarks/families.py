@@ -9,6 +9,7 @@ outside of the float islands differs, or an output by more than a bound.
 
 import argparse
 import contextlib
+import functools
 import re
 import tempfile
 import warnings
@@ -50,6 +51,7 @@ FAMILIES = {  # a small member of each, and the least size of an image that fits
 BOUND = 0.5  # of an output behind float islands, in its standard deviations
 BATCH = 2
 _OPSET = 17
+_OF_TORCHVISION = "mobilenet_v3_large"  # the one that `benchmarks.networks` does not have
 _NEEDED = ("torch", "torchvision", "onnxruntime")
 
 
@@ -137,9 +139,14 @@ def _quantize(model: onnx.ModelProto, form: str) -> tuple[str, onnx.ModelProto]:
 
 
 def write(folder: Path, form: str) -> None:
-    """Write the quantized files of the networks that need no torch."""
+    """Write the quantized files of the networks, and of MobileNetV3 if torchvision is there."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, build in networks.NETWORKS.items():
+    builders = dict(networks.NETWORKS)
+    if absent := missing():
+        print(f"missing: {', '.join(absent)}; {_OF_TORCHVISION} is not written")
+    else:
+        builders[_OF_TORCHVISION] = functools.partial(export, _OF_TORCHVISION)
+    for name, build in builders.items():
         path = folder / f"{name}-{form}.onnx"
         onnx.save(networks.quantize(build(), form, True), path)
         print(path)
