@@ -44,6 +44,7 @@ TESTED_ONCE = (  # on the oldest pair; the laws, near ties and a part of the gol
     "tests/lookup",
     "tests/matmul",
     "tests/models/test_devices.py",
+    "tests/models/test_families.py",
     "tests/models/test_malformed.py",
     "tests/models/test_models.py",
     "tests/models/test_nodes.py",
@@ -280,6 +281,16 @@ def sdist(session: nox.Session) -> None:
     session.chdir(folder / archive.name.removesuffix(".tar.gz"))
     _install(session, "test", "integrations")
     session.run("pytest", "--numprocesses=2", *session.posargs)
+
+
+@nox.session(python="3.11")
+def models(session: nox.Session) -> None:
+    """Load one classifier of every torchvision family, and compare it with ONNX Runtime.
+
+    It installs PyTorch, which is large. `--write FOLDER` writes the networks that need none.
+    """
+    session.install(".[onnx]", *_group("bench"), "torch", "torchvision", "onnxscript")
+    session.run("python", "-m", "benchmarks.families", *session.posargs)
 
 
 @nox.session

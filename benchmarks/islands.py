@@ -10,8 +10,8 @@ import onnx
 from onnx import helper
 
 _ISLANDS = {
-    *("Conv", "Erf", "FusedMatMul", "Gelu", "Gemm", "LayerNormalization", "MatMul"),
-    *("SkipLayerNormalization", "Softmax", "Tanh"),
+    *("Conv", "Einsum", "Erf", "FusedMatMul", "Gelu", "Gemm", "LayerNormalization", "MatMul"),
+    *("ReduceL2", "SkipLayerNormalization", "Softmax", "Tanh"),
 }
 Tensors = Mapping[str, np.ndarray]
 

@@ -12,13 +12,14 @@ import numpy as np
 import onnx
 
 import dmlax.onnx
-from benchmarks import islands, networks, onnx_peer, timing
+from benchmarks import islands, networks, onnx_peer, peak_memory, timing
 from benchmarks.peaks import measured
 from benchmarks.report import Report, Row, Target, tracked
 from dmlax.onnx import peer
 
 _LIMITS = {"resnet50": {1: 0.85, 8: 0.95}, "detector": {1: 1.1, 8: 1.1}}
 _LIMIT = 1.0
+_MEMORY_LIMIT = 1.5  # of ONNX Runtime's peak
 _ERROR = 0.5  # of an output behind float islands, in its standard deviations
 Inputs = dict[str, np.ndarray]
 
@@ -39,6 +40,7 @@ def run(
         what = f"{name}, batch {batch}:"
         report.targets.append(Target(f"{what} ratio", row["ratio"], limit))
         report.targets.append(Target(f"{what} differ", row["differ"], 0))
+        report.targets.append(Target(f"{what} memory ratio", row["memory ratio"], _MEMORY_LIMIT))
         report.targets.append(Target(f"{what} output error", row["output error"], _ERROR))
     return report
 
@@ -55,6 +57,7 @@ def _row(name: str, file: onnx.ModelProto, form: str, batch: int, repeats: int) 
     ours, theirs = partial(_finish, model, arrays), partial(peer.run, session, inputs)
     error = largest_error(ours(), theirs())
     pair = timing.pair(ours, theirs, repeats)
+    peaks = peak_memory.measure(file, inputs)
     return {
         "network": name,
         "batch": batch,
@@ -64,6 +67,9 @@ def _row(name: str, file: onnx.ModelProto, form: str, batch: int, repeats: int) 
         "spread": pair.spread,
         "load s": loaded - start,
         "first call s": called - loaded,
+        "ORT MiB": peaks["onnxruntime"],
+        "dmlax MiB": peaks["dmlax"],
+        "memory ratio": peaks["dmlax"] / peaks["onnxruntime"],
         "differ": differ,
         "elements": elements,
         "output error": error,

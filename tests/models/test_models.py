@@ -126,6 +126,32 @@ def test_a_tensor_of_the_file_expands_to_a_symbolic_size(values):
     assert loaded(np.zeros((3, 2), np.float32))[y].tolist() == [[1, 1]] * 3
 
 
+def test_a_convolution_whose_bias_has_8_bits_stays_one_of_floats():
+    file = onnx.ModelProto()
+    file.CopyFrom(quantized("classifier", "qdq"))
+    fused = dmlax.onnx.load(file).explain().after
+    node = next(node for node in file.graph.node if node.op_type == "Conv")
+    bias = next(each for each in file.graph.node if each.output[0] == node.input[2])
+    for tensor in file.graph.initializer:
+        if tensor.name in (bias.input[0], bias.input[2]):
+            array = numpy_helper.to_array(tensor)
+            tensor.CopyFrom(numpy_helper.from_array(array.astype(np.uint8), tensor.name))
+    after = dmlax.onnx.load(file).explain().after
+    assert after["Conv"] == 1
+    assert after["QLinearConv"] == fused["QLinearConv"] - 1
+
+
+def test_one_number_is_quantized_and_read_again():
+    net = Network()
+    parameters = net.constant(np.float32(0.5)), net.constant(np.uint8(3))
+    byte = net.node("QuantizeLinear", "x", *parameters)
+    y = net.node("DequantizeLinear", byte, *parameters)
+    outputs = {byte: (TensorProto.UINT8, []), y: (TensorProto.FLOAT, [])}
+    found = dmlax.onnx.load(net.model({"x": (TensorProto.FLOAT, [])}, outputs))(np.float32(2.2))
+    assert {name: value.tolist() for name, value in found.items()} == {byte: 7, y: 2.0}
+    assert {value.shape for value in found.values()} == {()}
+
+
 def test_inputs_by_position_and_by_name(model, images):
     by_position, by_name = model(images), model({"x": images})
     assert jax.tree.all(jax.tree.map(np.array_equal, by_position, by_name))
@@ -254,6 +280,20 @@ def test_bounds_of_a_slice_that_depend_on_values_are_refused():
     shape = TensorProto.FLOAT, [4]
     with pytest.raises(dmlax.UnsupportedError, match="Slice: its ends, 'reshape_2', depends on"):
         dmlax.onnx.load(net.model({"x": shape}, {y: shape}), nonzero_size=4)
+
+
+def test_a_slice_up_to_the_number_of_rows_takes_the_rows_of_the_size():
+    net = Network()
+    found = net.node("NonZero", "x")
+    count = net.node("Gather", net.node("Shape", found), net.integers(1), axis=0)
+    most = net.node("Min", count, net.integers(3))
+    first = net.node("Slice", found, net.integers(0), most, net.integers(1))
+    y = net.node("GatherND", "x", net.node("Transpose", first, perm=[1, 0]))
+    model = net.model({"x": (TensorProto.FLOAT, [4])}, {y: (TensorProto.FLOAT, ["k"])})
+    for size, wanted in ((2, [5, 7]), (4, [5, 7, 0])):
+        outputs = dmlax.onnx.load(model, nonzero_size=size)(np.float32([0, 5, 0, 7]))
+        assert outputs[y].tolist() == wanted
+        assert outputs[f"{found}.count"] == 2
 
 
 def test_more_rows_than_a_size_are_refused():

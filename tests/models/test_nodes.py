@@ -19,7 +19,7 @@ ROWS = {(row.domain, row.op): row for row in rows()}
 DECLINED = {  # cases, and the reason that `load` gives; the first that matches a case is meant
     r"argmax_\w+_select_last_index": "select_last_index is 1, expected 0",
     r"batchnorm_\w+_training_mode": "training_mode is 1, expected 0",
-    r"cast\w*_DOUBLE\w*|(max|min)_float64": "float64 on a device needs x64",
+    r"cast\w*_DOUBLE\w*|\w+_float64\w*|einsum_(?!\w*bfloat16)\w+": "float64 on a device needs x64",
     r"cast\w*_to_(BFLOAT16|FLOAT[48]|U?INT[24])\w*": r"its data type (1[6-9]|2[0-6]) is not known",
     r"(de)?quantizelinear_blocked\w*": "block_size is 2, expected 0",
     r"dequantizelinear_(e\dm\d|float4|u?int[24])\w*": "expected one of int8, uint8, int16",

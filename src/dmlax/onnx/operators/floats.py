@@ -166,6 +166,13 @@ for _op, _versions, _function in _UNARY:
     operator(_op, *_versions)(_unary(_function))
 
 
+@operator("Mod", 10, 13, 28)
+def remainder(a: Tensor, b: Tensor, /, *, fmod: int = 0) -> Any:
+    """The remainder of the divisor's sign; with fmod, of the dividend's."""
+    pair = _binary(np.fmod, jnp.fmod) if fmod else _binary(np.mod, jnp.mod)
+    return pair(a, b)
+
+
 @operator("Not", 1)
 def logical_not(x: Tensor, /) -> Any:
     """Negates booleans."""
@@ -280,6 +287,13 @@ def cast(x: Tensor, /, *, to: int, saturate: int = 1, round_mode: str = "up") ->
 def matrix_product(a: Tensor, b: Tensor, /) -> Any:
     """Multiplies matrices, in float32 throughout."""
     return jnp.matmul(to_device(a), to_device(b), precision=lax.Precision.HIGHEST)
+
+
+@operator("Einsum", 12, 28)
+def einstein_sum(*inputs: Tensor, equation: str) -> Any:
+    """Multiplies along the axes of an equation, and adds."""
+    operands = [to_device(x) for x in inputs]
+    return jnp.einsum(equation, *operands, precision=lax.Precision.HIGHEST)
 
 
 @operator("Gemm", 7, 9, 11, 13)
@@ -422,7 +436,15 @@ def _reduction(on_host: Any, on_device: Any) -> tuple[Callable[..., Any], Callab
     return by_attribute, by_input
 
 
+def _norm(xp: Any) -> Callable[..., Any]:
+    def compute(x: Any, axis: Any, keepdims: bool) -> Any:
+        return xp.sqrt(xp.sum(x * x, axis=axis, keepdims=keepdims))
+
+    return compute
+
+
 _REDUCTIONS: tuple[tuple[str, tuple[int, ...], tuple[int, ...], Any, Any], ...] = (
+    ("ReduceL2", (1, 11, 13), (18,), _norm(np), _norm(jnp)),
     ("ReduceMean", (1, 11, 13), (18,), np.mean, jnp.mean),
     ("ReduceSum", (1, 11), (13,), np.sum, jnp.sum),
     ("ReduceMax", (1, 11, 12, 13), (18, 20), np.max, jnp.max),

@@ -39,7 +39,8 @@ def quantize(
     options: dict[str, Any] = {"axis": _axis(axis, scale, x), "arithmetic": arithmetic}
     if zero_point is None:
         options["output_dtype"] = dtype
-    return dmlax.element_wise_quantize_linear(x, scale, zero_point, **options)
+    quantized = dmlax.element_wise_quantize_linear(_of_rank(x), scale, zero_point, **options)
+    return quantized.reshape(x.shape)
 
 
 @operator("DequantizeLinear", *_FORMS)
@@ -56,7 +57,14 @@ def dequantize(
 ) -> Any:
     """Multiplies x less its zero point by a scale."""
     _expect_no_blocks(block_size)
-    return dmlax.element_wise_dequantize_linear(x, scale, zero_point, axis=_axis(axis, scale, x))
+    axis_of_scale = _axis(axis, scale, x)
+    real = dmlax.element_wise_dequantize_linear(_of_rank(x), scale, zero_point, axis=axis_of_scale)
+    return real.reshape(x.shape)
+
+
+def _of_rank(x: Any) -> Any:
+    """A tensor of rank 1 or more."""
+    return x if x.ndim else x.reshape(1)
 
 
 def _axis(axis: int, scale: Any, x: Any) -> int | None:

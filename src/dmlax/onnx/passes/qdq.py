@@ -123,6 +123,11 @@ class _Finder:
         """True where the parameters are one value, or lie along an axis."""
         return self.is_one_value(quantized) or quantized.axis == axis
 
+    def is_int32(self, bias: Quantized | None) -> bool:
+        """False for a bias of floats, or of 8 bits, with which ONNX Runtime fuses nothing."""
+        constant = self.graph.constants.get(bias.tensor) if bias else None
+        return bias is not None and (constant is None or constant.dtype == np.int32)
+
     def has_equal_parameters(self, a: Quantized, b: Quantized) -> bool:
         """True where two tensors have the same scale and zero point."""
         pairs = ((a.scale, b.scale), (a.zero_point, b.zero_point))
@@ -166,8 +171,8 @@ def _convolution(group: Group, finder: _Finder) -> Node | None:
     x, w, *rest = group.inputs
     if x is None or w is None or not finder.is_one_value(x) or not finder.is_along(w, 0):
         return None
-    if rest and rest[0] is None:
-        return None  # a bias of floats
+    if rest and not finder.is_int32(rest[0]):
+        return None
     bias = (rest[0].tensor,) if rest and rest[0] else ()
     ends = group.output.scale, group.output.zero_point
     inputs = (*x.parameters, *w.parameters, *ends, *bias)
@@ -182,7 +187,7 @@ def _gemm(group: Group, finder: _Finder) -> Node | None:
     beta = attributes.pop("beta", 1.0)
     if a is None or b is None or not finder.is_one_value(a) or (rest and beta != 1.0):
         return None
-    if rest and rest[0] is None:
+    if rest and not finder.is_int32(rest[0]):
         return None
     if not finder.is_along(b, 0 if attributes.get("transB") else 1):
         return None

@@ -1,0 +1,186 @@
+"""One classifier of every torchvision family, and the networks of `benchmarks.networks`.
+
+    python -m benchmarks.families [--names REGEX] [--form FORM] [--write FOLDER]
+
+Weights are random. Each is exported, quantized by ONNX Runtime and loaded, and every tensor and the
+outputs are compared with ONNX Runtime's. It exits with 1 if one cannot be loaded, if a tensor
+outside of the float islands differs, or an output by more than a bound.
+"""
+
+import argparse
+import contextlib
+import functools
+import re
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import onnx
+
+import dmlax.onnx
+from benchmarks import networks
+from benchmarks.models import different_elements, largest_error
+from dmlax.onnx import peer
+
+FAMILIES = {  # a small member of each, and the least size of an image that fits it
+    "alexnet": 224,
+    "convnext_tiny": 64,
+    "densenet121": 64,
+    "efficientnet_b0": 64,
+    "efficientnet_v2_s": 64,
+    "googlenet": 64,
+    "inception_v3": 96,
+    "maxvit_t": 224,
+    "mnasnet1_0": 64,
+    "mobilenet_v2": 64,
+    "mobilenet_v3_large": 64,
+    "regnet_y_400mf": 64,
+    "resnet50": 64,
+    "resnext50_32x4d": 64,
+    "shufflenet_v2_x1_0": 64,
+    "squeezenet1_1": 64,
+    "swin_t": 64,
+    "swin_v2_t": 64,
+    "vgg11": 224,
+    "vit_b_16": 224,
+    "wide_resnet50_2": 64,
+}
+BOUND = 0.5  # of an output behind float islands, in its standard deviations
+BATCH = 2
+_OPSET = 17
+_OF_TORCHVISION = "mobilenet_v3_large"  # the one that `benchmarks.networks` does not have
+_NEEDED = ("torch", "torchvision", "onnxruntime")
+
+
+class Outcome(NamedTuple):
+    """The comparison of one network; `error` is the message of one that cannot be loaded."""
+
+    name: str
+    form: str
+    nodes: int = 0
+    elements: int = 0
+    differ: int = 0
+    output_error: float = 0.0
+    error: str = ""
+
+    @property
+    def is_good(self) -> bool:
+        """True where no element differs and outputs stay within the bound."""
+        return not self.error and self.differ == 0 and self.output_error <= BOUND
+
+    def __str__(self) -> str:
+        if self.error:
+            return f"{self.name}, {self.form}: {self.error}"
+        numbers = f"{self.differ} of {self.elements} elements differ"
+        where = f"{self.name}, {self.form}: {self.nodes} nodes"
+        return f"{where}, {numbers}, output error {self.output_error:.2g}"
+
+
+def missing() -> list[str]:
+    """Return the packages that the families need and that are not installed."""
+    return [name for name in _NEEDED if find_spec(name) is None]
+
+
+def export(name: str) -> onnx.ModelProto:
+    """Export a classifier of torchvision with random weights and a dynamic batch."""
+    import torch
+    import torchvision
+    from onnxruntime.quantization import shape_inference
+
+    torch.manual_seed(0)
+    size = FAMILIES[name]
+    options: dict[str, Any] = (
+        {"init_weights": True} if name in ("googlenet", "inception_v3") else {}
+    )
+    model = torchvision.models.get_model(name, weights=None, **options).eval()
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the tracer, about sizes that it takes as constants
+        exported, prepared = Path(folder) / "float.onnx", Path(folder) / "prepared.onnx"
+        torch.onnx.export(
+            model,
+            (torch.zeros(1, 3, size, size),),
+            exported,
+            input_names=["x"],
+            output_names=["logits"],
+            dynamic_axes={"x": {0: "n"}, "logits": {0: "n"}},
+            opset_version=_OPSET,
+            dynamo=False,
+        )
+        shape_inference.quant_pre_process(exported, prepared, skip_symbolic_shape=True)
+        return onnx.load(prepared)
+
+
+def compare(name: str, build: Callable[[], onnx.ModelProto], form: str) -> Outcome:
+    """Quantize a network, load it, and compare it with ONNX Runtime."""
+    try:
+        form, file = _quantize(build(), form)
+        model = dmlax.onnx.load(file)
+    except Exception as error:  # of torch, ONNX Runtime or dmlax: the others are compared still
+        return Outcome(name, form, error=f"{type(error).__name__}: {error}")
+    inputs = networks.draw_inputs(file, BATCH, seed=1)
+    differ, elements = different_elements(file, form, inputs)
+    largest = largest_error(model(inputs), peer.run(peer.start(file), inputs))
+    return Outcome(name, form, len(file.graph.node), elements, differ, largest)
+
+
+def _quantize(model: onnx.ModelProto, form: str) -> tuple[str, onnx.ModelProto]:
+    """Quantize, as QDQ where ONNX Runtime refuses what its quantizer writes otherwise."""
+    from onnxruntime.capi.onnxruntime_pybind11_state import InvalidGraph
+
+    file = networks.quantize(model, form, True)
+    try:
+        peer.start(file, optimised=False)
+    except InvalidGraph:
+        return "qdq", networks.quantize(model, "qdq", True)
+    return form, file
+
+
+def write(folder: Path, form: str) -> None:
+    """Write the quantized files of the networks, and of MobileNetV3 if torchvision is there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    builders = dict(networks.NETWORKS)
+    if absent := missing():
+        print(f"missing: {', '.join(absent)}; {_OF_TORCHVISION} is not written")
+    else:
+        builders[_OF_TORCHVISION] = functools.partial(export, _OF_TORCHVISION)
+    for name, build in builders.items():
+        path = folder / f"{name}-{form}.onnx"
+        onnx.save(networks.quantize(build(), form, True), path)
+        print(path)
+
+
+def run(names: Sequence[str], form: str) -> Iterator[Outcome]:
+    """Compare the families whose names are given."""
+    for name in names:
+        with contextlib.redirect_stdout(None):  # torch prints what it exports
+            outcome = compare(name, lambda name=name: export(name), form)  # type: ignore[misc]
+        yield outcome
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; 2 where packages are missing."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.families", description=__doc__)
+    parser.add_argument("--names", default="", metavar="REGEX", help="only names that match")
+    parser.add_argument("--form", default="qoperator", choices=networks.FORMS)
+    parser.add_argument("--write", type=Path, metavar="FOLDER", help="write the networks' files")
+    options = parser.parse_args(arguments)
+    if options.write:
+        write(options.write, options.form)
+        return 0
+    if absent := missing():
+        print(f"missing: {', '.join(absent)}; nothing is compared")
+        return 2
+    names = [name for name in FAMILIES if re.search(options.names, name)]
+    failed = 0
+    for outcome in run(names, options.form):
+        print(outcome, flush=True)
+        failed += not outcome.is_good
+    print(f"{len(names)} families, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
