@@ -205,3 +205,26 @@ def _parameter_shape(options: Row, name: str) -> tuple[int, ...]:
         return sizes
     place = next(axis for axis, size in enumerate(sizes) if size > 1) if kind == "axis" else -1
     return tuple(size if axis == place else 1 for axis, size in enumerate(sizes))
+
+
+def add_equal_axes(
+    topic: ElementWiseTopic, clause: str, source: str, dtype: str, flags: str = "Broadcast"
+) -> None:
+    """Add parameters along one axis each of inputs whose axes are equal."""
+    own = dtype if source.startswith("float") else source
+    for rank in (2, 3, 4):
+        x = _drawn_input(source, (3,) * rank, 30 + rank)
+        for axis in range(rank):
+            along = tuple(3 if at == axis else 1 for at in range(rank))
+            other = tuple(3 if at == (axis + 1) % rank else 1 for at in range(rank))
+            scale = floats("float32", along, [(1 + axis + 3 * at) / 8 for at in range(3)])
+            zero = drawn(own, other, 40 + axis, *((0, 60) if own == "uint8" else (-60, 60)))
+            text = f"three places on each of {rank} axes: scales along {axis}, points along another"
+            topic.add(f"equal-{rank}-{axis}", text, clause, dtype, flags, x, scale, zero)
+
+
+def _drawn_input(dtype: str, sizes: tuple[int, ...], seed: int) -> Tensor:
+    if dtype.startswith("float"):
+        steps = drawn("int16", sizes, seed, -200, 200).words
+        return floats(dtype, sizes, [step / 8 for step in steps])
+    return drawn(dtype, sizes, seed, DTYPES[dtype].low, DTYPES[dtype].high)

@@ -6,7 +6,7 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from ...format.recipe import Recipe
+from ...format.recipe import Cycle, Recipe
 from ...format.tensors import Tensor, from_recipe
 from ...format.vectors import Request
 from ..topics import Topic, bits, drawn, floats, ints
@@ -193,6 +193,13 @@ def add_rounding(topic: PoolTopic) -> None:
             own = {"sx": [1], "sy": [0.25], "zy": [zy]}
             topic.add_sums(name, text, "3 2", sums, 8, own, "Saturation Tie", dtype)
     for source, (low, high) in RANGES.items():
+        for axes, count in ((1, 300), (3, 301)):
+            x = from_recipe(
+                source, (1, 3, *(1,) * (axes - 1), count), Recipe(count, high - 9, high)
+            )
+            own, options = {"sx": [1], "sy": [2], "zx": [low]}, windows((*(1,) * (axes - 1), count))
+            text = f"large elements in windows of {count}, {axes + 2} dimensions"
+            topic.add(f"long-{source}-{count}", text, "1", x, own, "Large", options, "uint8")
         for count in (1, 255, 256, 257, 289, 1000):
             x = from_recipe(source, (1, 3, 1, count), Recipe(count, high - 9, high))
             text, own = f"large elements in windows of {count}", {"sx": [1], "sy": [2], "zx": [low]}
@@ -202,13 +209,18 @@ def add_rounding(topic: PoolTopic) -> None:
     text = "66,003 elements: their sum has more than 24 bits, and float32 adds up to another"
     own, flags = {"sx": [1], "sy": scale_words([_tells_sums_apart(x)])}, "Large LargeAccumulator"
     topic.add("long-sum", text, "1", x, own, flags, windows((3, 22_001)))
+    text = "the same elements: float32 does not hold their sum"
+    own = {"sx": [1], "sy": scale_words([_tells_sums_apart(x, True)])}
+    topic.add("long-sum-rounded", text, "1", x, own, flags, windows((3, 22_001)))
 
 
-def _tells_sums_apart(x: Tensor) -> int:
+def _tells_sums_apart(x: Tensor, is_rounded_once: bool = False) -> int:
     """Return the output scale with which a sum in float32 would round to another integer."""
     exact, single, count = sum(x.words), Fraction(0), len(x.words)
     for word in x.words:
         single = nearest(exactly(single + word), "float32").value
+    if is_rounded_once:
+        single = nearest(exactly(Fraction(exact)), "float32").value
     for tie, step in product(range(41, 200, 2), (-1, 0, 1)):
         word = float32(Fraction(2 * exact, count * tie)) + step
         means = (total / (decode(word, "float32").value * count) for total in (exact, single))
@@ -217,13 +229,47 @@ def _tells_sums_apart(x: Tensor) -> int:
     raise AssertionError("no output scale tells the sums apart")
 
 
-def add_near_ties(topic: PoolTopic) -> None:
-    """Add sums that floats misplace, which share one pair of scales."""
-    for number, (name, count) in enumerate(product(MEANS, (3, 9))):
-        sums, words = _one_pair(name, count, number)
-        if sums:
-            text = f"{len(sums)} sums of {count}, ties and near ties, some misrounded: {name}"
-            _add_misplaced(topic, f"{name}-{count}", text, sums, count, [words])
+def add_near_ties(topic: PoolTopic, structures: str) -> None:
+    """Add sums that floats misplace, which share one pair of scales, over and over.
+
+    The structures are names of `NEAR_TIES`, by spaces; each has every family.
+    """
+    for number, (name, family) in enumerate(product(structures.split(), FAMILIES)):
+        if name == "pixels" and family == "float32":
+            continue
+        counts = (99, 81, 105, 119) if name == "pixels" else FAMILIES[family]
+        sums, (sx, sy), count = _pair_of_family(family, counts, number % 2)
+        (images, channels, *spatial), repeats = NEAR_TIES[name]
+        size = [count if each < 0 else 1 for each in spatial]
+        source, dtype, zy = (("uint8", "int8", 3), ("int8", "uint8", 130))[number % 2]
+        (low, high), zero = RANGES[source], 131 if source == "uint8" else -5
+        rows = [spread(each, count, low - zero, high - zero, at) for at, each in enumerate(sums)]
+        words = tuple(value + zero for row in rows for value in row)
+        sizes = (images, channels, *(each * (repeats if each > 1 else 1) for each in size))
+        x = from_recipe(source, sizes, Cycle(words))
+        own: dict[str, Any] = {"zx": [zero], "zy": [zy]}
+        own |= {"sx": scale_words([sx]), "sy": scale_words([sy])}
+        include = name == "counted" if topic.has_windows else None
+        options = windows(size, include, strides=size)
+        text = f"{len(sums)} sums of {count}, ties and near ties that {family} misplaces: {name}"
+        flags = f"NearTieFloat{family[5:7]} BlockEdge"
+        topic.add(f"{family}-{name}", text, "1 2 4", x, own, flags, options, dtype)
+
+
+FAMILIES = {  # of methods, and elements of a window where all of them misplace sums
+    "float32": (3,),
+    "float64-multiplier": (25, 49),
+    "float64-reciprocal": (3, 9),
+}
+NEAR_TIES: dict[str, tuple[tuple[int, ...], int]] = {  # sizes, -1 for windows, and how many
+    "channels": ((1, 72, 1, -1), 1),
+    "columns": ((1, 1, 1, -1), 72),
+    "images": ((4, 18, 1, -1), 1),
+    "line": ((1, 36, -1), 1),
+    "cube": ((1, 36, 1, 1, -1), 1),
+    "counted": ((1, 36, 1, -1), 1),
+    "pixels": ((2, 36, 1, -1), 1),
+}
 
 
 def add_near_ties_each(topic: PoolTopic) -> None:
@@ -268,27 +314,38 @@ def _value(word: int) -> Fraction:
 
 
 @cache
-def _one_pair(name: str, count: int, seed: int) -> tuple[list[int], tuple[int, int]]:
-    """Return sums that share two scales: odd multiples of what gives a half."""
-    draw = Draw(1000 + seed)
-    for _ in range(60):
+def _pair_of_family(
+    family: str, counts: tuple[int, ...], seed: int
+) -> tuple[list[int], tuple[int, int], int]:
+    """Return twelve sums, or four long ones, that share two scales, and the window's elements.
+
+    Each method of the family rounds some of them to another integer.
+    """
+    draw, methods = Draw(1000 + seed), [name for name in MEANS if name.startswith(family)]
+    for turn in range(500):
+        count = counts[turn % len(counts)]
         unit = 2 * draw.below(4) + 1
-        unit = unit * count if name.startswith("float64") else unit
+        unit = unit * count if family.startswith("float64") else unit
         sx = nearest(exactly(Fraction(draw.odd(24), 2**25)), "float32").value
-        wanted = sx * 2 * unit / count
-        sy = nearest(exactly(wanted), "float32").value
+        sy = nearest(exactly(sx * 2 * unit / count), "float32").value
         words = float32(sx), float32(sy)
-        sums = [sign * unit * odd for odd in range(1, 150, 2) for sign in (1, -1)]
-        sums = [s for s in sums if abs(s) < 110 * count and abs(s) * 2 < 240 * unit]
+        sums = [sign * unit * odd for odd in range(1, 100, 2) for sign in (1, -1)]
+        sums = [s for s in sums if abs(s) < 110 * count and abs(s) * 2 < 180 * unit][:60]
         wrong = [
-            s for at, s in enumerate(sums) if _is_misplaced(name, s, count, words, min(at, 11))
+            _wrong(name, sums, count, words)[: (12 if count < 10 else 3) // len(methods)]
+            for name in methods
         ]
-        if len(wrong) >= 3:
-            right = [s for s in sums if s not in wrong]
-            chosen = [*wrong[:8], *right[:4]]
-            if any(_is_misplaced(name, s, count, words, at) for at, s in enumerate(chosen)):
-                return chosen, words
-    return [], (0, 0)
+        found = dict.fromkeys(each for some in wrong for each in some)
+        whole = [*found, *(each for each in sums if each not in found)]
+        whole = whole[: 12 if count < 10 else 4]
+        if len(whole) > 3 and all(_wrong(name, whole, count, words) for name in methods):
+            return whole, words, count
+    raise AssertionError(f"no sums of {counts} that {family} misplaces")
+
+
+def _wrong(name: str, sums: Sequence[int], count: int, words: tuple[int, int]) -> list[int]:
+    """Return the sums that a float method rounds to another integer, at their places."""
+    return [each for at, each in enumerate(sums) if _is_misplaced(name, each, count, words, at)]
 
 
 @cache
@@ -485,6 +542,11 @@ WINDOWS: dict[str, tuple[str, dict[str, Any], tuple[int, ...]]] = {
         (2, 2, 3),
     ),
     "cube-plain": ("five dimensions, plain windows", {}, (1, 2, 2)),
+    "cube-strides": (
+        "five dimensions, strides that differ",
+        {"strides": (1, 2, 3), "end": (0, 1, 2)},
+        (1, 2, 2),
+    ),
 }
 STRUCTURES = (  # images, channels, spatial sizes
     *((1, 1, 3, 131), (1, 3, 3, 67), (2, 8, 2, 17), (1, 17, 3, 9), (1, 33, 3, 3)),

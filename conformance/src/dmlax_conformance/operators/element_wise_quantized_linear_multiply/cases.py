@@ -32,10 +32,11 @@ ENDS = [(127, 127), (-127, 127), (127, -127), (-127, -127), (1, 1), (-1, 1), (0,
 
 @topics.file("rounding")
 def _rounding(topic: BinaryTopic) -> None:
-    topic.add_values(_ties())
+    topic.add_values(ties())
 
 
-def _ties() -> Iterator[Values]:
+def ties() -> Iterator[Values]:
+    """Yield ties, and quotients beside them."""
     for number, scales in enumerate(((0.5, 1, 1), (0.25, 0.5, -0.75), (-1.5, 1, 1), (3, 5, 2))):
         own = mixed(number, scales)
         own = Quantization(own.scales, (*own.points[:2], (7, -3, 4, 1)[number]), own.dtypes)
@@ -55,10 +56,11 @@ def _ties() -> Iterator[Values]:
 
 @topics.file("saturation")
 def _saturates(topic: BinaryTopic) -> None:
-    topic.add_values(_saturation())
+    topic.add_values(saturation())
 
 
-def _saturation() -> Iterator[Values]:
+def saturation() -> Iterator[Values]:
+    """Yield products that the clamp decides."""
     for number, power in enumerate((0, -2, -8, -18, -60)):
         own = mixed(number, (1, 1, Fraction(2) ** power))
         text = f"up to 2^{14 - power}: the clamp decides"
@@ -85,11 +87,12 @@ def _saturation() -> Iterator[Values]:
 
 @topics.file("near-ties")
 def _near(topic: BinaryTopic) -> None:
-    topic.add_values(_near_float32())
-    topic.add_values(_near_float64())
+    topic.add_values(near_float32())
+    topic.add_values(near_float64())
 
 
-def _near_float32() -> Iterator[Values]:
+def near_float32() -> Iterator[Values]:
+    """Yield near ties that float32 takes for ties."""
     draw = Draw(32)
     for number in range(8):
         scales = [drawn_scale(draw, power) for power in (0, -number, 2 - number % 3)]
@@ -101,7 +104,8 @@ def _near_float32() -> Iterator[Values]:
         yield Values(f"float32-{number + 1}", text, "1 2", "NearTieFloat32", own, pairs)
 
 
-def _near_float64() -> Iterator[Values]:
+def near_float64() -> Iterator[Values]:
+    """Yield near ties that float64 takes for ties."""
     draw, found = Draw(64), 0
     while found < 8:
         x, y, sign = 2 * draw.below(48) + 33, 2 * draw.below(48) + 33, 1 - 2 * draw.below(2)

@@ -20,8 +20,6 @@ topics = Files(OPERATOR, AverageTopic)
 topics.file("data-types")(shared.add_data_types)
 topics.file("parameters")(shared.add_parameters)
 topics.file("rounding")(shared.add_rounding)
-topics.file("near-ties")(shared.add_near_ties)
-topics.file("near-ties-each")(shared.add_near_ties_each)
 topics.file("scales")(shared.add_scales)
 topics.file("invalid")(shared.refuse_parameters)
 topics.file("invalid-values")(shared.refuse_values)
@@ -37,6 +35,11 @@ def _windows(topic: AverageTopic) -> None:
         own, flags = {"zx": [9], "zy": [77]}, "Padding Windows"
         given = windows((1, 2), include, **options)
         topic.add(f"no-elements-{name}", text, "12 11", x, own, flags, given, "uint8")
+
+
+@topics.file("near-ties")
+def _near_ties(topic: AverageTopic) -> None:
+    shared.add_near_ties(topic, "channels columns images line cube counted")
 
 
 @topics.file("structures")

@@ -88,10 +88,10 @@ class AddTopic(QuantizedTopic):
         self.add(name, comment, clause, *windows.TWIN, own, "Optional", added=added)
 
     def add_values(self, values: Iterable[Values]) -> None:
-        """Add classes of values of a sum; the convolution returns its input."""
+        """Add classes of values of a sum; a filter for each channel returns its input."""
         for number, each in enumerate(values):
             own, sizes = each.own, SIZES[number % len(SIZES)]
-            columns = zip(*map(own.words, each.pairs[:16]), strict=True)
+            columns = zip(*map(own.words, each.pairs[:TURN]), strict=True)
             a, b = (
                 from_recipe(dtype, sizes, Cycle(words))
                 for dtype, words in zip(own.dtypes, columns, strict=False)
@@ -100,12 +100,22 @@ class AddTopic(QuantizedTopic):
             same, scale = own.points[:1], scale_words(own.scales[:1])
             given = {"zx": same, "zy": same, "sx": scale, "sy": scale, "sw": [1]}
             clauses = " ".join(CLAUSES[number] for number in each.clauses.split())
-            w = ints("int8", (1, 1) + (1,) * (len(sizes) - 2), [1])
-            line = attributes((1,), (1,), (0,), (0,)) if len(sizes) == 3 else None
+            w = ints("int8", (sizes[1], 1) + (1,) * (len(sizes) - 2), [1] * sizes[1])
+            one, zero = (1,) * (len(sizes) - 2), (0,) * (len(sizes) - 2)
+            options = attributes(one, one, zero, zero, sizes[1])
             flags = f"{each.flags}{' Rank3' * (len(sizes) == 3)}"
             clauses, text = self.clauses(clauses), f"{each.text}; sizes {list(sizes)}"
             self.add(
-                f"sum-{each.name}", text, clauses, a, w, given, flags, line, a.dtype, added=added
+                f"sums-{each.name}",
+                text,
+                clauses,
+                a,
+                w,
+                given,
+                flags,
+                options,
+                a.dtype,
+                added=added,
             )
 
     def _near(self, given: Mapping[str, Tensor], sizes: tuple[int, ...], dtype: str) -> Added:
@@ -123,7 +133,11 @@ class AddTopic(QuantizedTopic):
         return Added.of(addend, (word, word), points, dtype)
 
 
-SIZES = ((1, 1, 4, 8), (1, 1, 31), (3, 1, 3, 7), (1, 1, 1, 17), (2, 1, 33), (1, 1, 5, 13))
+TURN = 15  # pairs, so that no power of two is a multiple
+SIZES = (  # of sums: many columns, rows, channels and images
+    *((1, 66, 1, 1), (1, 1, 67), (3, 1, 3, 7), (1, 1, 35, 1), (2, 33, 1), (1, 129, 1, 1)),
+    *((1, 1, 1, 131), (5, 3, 1, 3), (1, 34, 2)),
+)
 CLAUSES = {"1": "16", "2": "17", "3": "18", "7": "22"}  # of those of an addition
 topics = Files(OPERATOR, AddTopic)
 topics.file("parameters")(shared.add_parameters)
@@ -153,11 +167,11 @@ OF_SUMS: Mapping[str, Sequence[Callable[[], Iterable[Values]]]] = {
 
 
 def _add_sums(makers: Sequence[Callable[[], Iterable[Values]]]) -> Callable[[AddTopic], None]:
-    """Take every other class: an addition alone has vectors of all."""
+    """Take every third class: an addition alone has vectors of all."""
 
     def fill(topic: AddTopic) -> None:
         for make in makers:
-            topic.add_values([*make()][::2])
+            topic.add_values([*make()][::3])
 
     return fill
 

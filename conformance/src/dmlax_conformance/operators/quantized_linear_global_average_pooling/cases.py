@@ -22,11 +22,15 @@ topics = Files(OPERATOR, GlobalTopic)
 topics.file("data-types")(shared.add_data_types)
 topics.file("parameters")(shared.add_parameters)
 topics.file("rounding")(shared.add_rounding)
-topics.file("near-ties")(shared.add_near_ties)
 topics.file("near-ties-each")(shared.add_near_ties_each)
 topics.file("scales")(shared.add_scales)
 topics.file("invalid")(shared.refuse_parameters)
 topics.file("invalid-values")(shared.refuse_values)
+
+
+@topics.file("near-ties")
+def _near_ties(topic: GlobalTopic) -> None:
+    shared.add_near_ties(topic, "channels images line cube pixels")
 
 
 @topics.file("structures")

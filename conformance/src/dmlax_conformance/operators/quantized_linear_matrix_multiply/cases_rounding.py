@@ -143,18 +143,18 @@ def _add_family(
 ) -> None:
     """Add a vector whose first members are those that float arithmetic gets wrong."""
     rounds, flag = FAMILIES[name]
-    chosen = _chosen(name, 40 + number, rounds)
+    ties = chosen(name, 40 + number, rounds)
     is_row = 0 in a
     varied, other = ("sa", "sb") if is_row else ("sb", "sa")
     own: dict[str, Any] = {
-        other: _words([chosen[0].input_scale], False),
-        "sy": _words([chosen[0].output_scale], False),
+        other: _words([ties[0].input_scale], False),
+        "sy": _words([ties[0].output_scale], False),
     }
-    own |= {varied: _words([tie.filter_scale for tie in chosen], is_row), "zy": [3 * number - 9]}
-    sizes = [tuple(size or len(chosen) for size in each) for each in (a, b)]
+    own |= {varied: _words([tie.filter_scale for tie in ties], is_row), "zy": [3 * number - 9]}
+    sizes = [tuple(size or len(ties) for size in each) for each in (a, b)]
     label = "exact-ties" if name == "exact" else f"near-ties-{name}"
-    text = f"{len(chosen)} accumulators on or beside k + 1/2; floats misplace the first ones"
-    wanted = [tie.accumulator for tie in chosen]
+    text = f"{len(ties)} accumulators on or beside k + 1/2; floats misplace the first ones"
+    wanted = [tie.accumulator for tie in ties]
     wanted = wanted * 2 if is_row and len(a) == 3 else wanted
     flags, pair = f"{flag} LargeAccumulator", (sizes[0], sizes[1])
     _through_rows(topic, f"{label}-{number}", text, wanted, own, flags, pair, is_row)
@@ -176,7 +176,7 @@ def _through_rows(
     topic.through(name, text, "QMM-1 QMM-5", each, own, flags, sizes=sizes)
 
 
-def _chosen(name: str, seed: int, rounds: Callable[[NearTie], int]) -> list[NearTie]:
+def chosen(name: str, seed: int, rounds: Callable[[NearTie], int]) -> list[NearTie]:
     """Return members with common scales, at least five of them misplaced by floats."""
     draw = Draw(seed)
     while True:
