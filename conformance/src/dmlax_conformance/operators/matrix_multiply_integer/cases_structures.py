@@ -27,7 +27,7 @@ def _large_sums(topic: IntegerTopic) -> None:
             text = f"{a[-1]} large products each, {('above', 'below')[turn]} 0: many {name}"
             flags = "Large LargeAccumulator BlockEdge"
             topic.add(f"large-{name}-{turn + 1}", text, "MMI-1 MMI-2", left, right, own, flags)
-    a, b = operand("uint8", (67, 3), 480), operand("int8", (3, 67), 481)
-    own = {"za": operand("uint8", (67, 1), 482, True), "zb": operand("int8", (67,), 483, True)}
+    left, right = operand("uint8", (67, 3), 480), operand("int8", (3, 67), 481)
+    points = {"za": operand("uint8", (67, 1), 482, True), "zb": operand("int8", (67,), 483, True)}
     text = "zero points of 67 rows and 67 columns"
-    topic.add("points-67", text, "MMI-5", a, b, own, "PerChannel BlockEdge")
+    topic.add("points-67", text, "MMI-5", left, right, points, "PerChannel BlockEdge")

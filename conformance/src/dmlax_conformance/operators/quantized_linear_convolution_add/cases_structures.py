@@ -7,6 +7,7 @@ from ...format.recipe import Recipe
 from ...format.tensors import from_recipe
 from .._shared import near_ties
 from .._shared.convolution_cases import attributes
+from .._shared.floats import round_half_even
 from .._shared.near_ties import Draw, NearTie
 from ..topics import Files, bits, ints
 from .cases import OPERATOR, AddTopic
@@ -56,5 +57,5 @@ def _of_family(name: str, scales: tuple[int, int], seed: int) -> list[NearTie]:
     rounds = near_ties.float32_rounds if name == "float32" else near_ties.float64_rounds
     members = islice(near_ties.channels(name, scales, seed), 40)
     near = [tie for tie in members if abs(tie.quotient) < 90 and abs(tie.accumulator) < 2**30]
-    wrong = [tie for tie in near if rounds(tie) != near_ties.round_half_even(tie.quotient)]
+    wrong = [tie for tie in near if rounds(tie) != round_half_even(tie.quotient)]
     return (near if name == "exact" else wrong)[:4]
