@@ -163,7 +163,8 @@ def quantized_lookup(case: Case) -> Array:
 
 def dynamic_quantize_linear(case: Case) -> tuple[Array, ...]:
     """Find the range in float64, then quantize."""
-    x, dtype = case.inputs["InputTensor"].astype(np.float64), case.outputs["OutputTensor"].dtype
+    x = case.inputs["InputTensor"].astype(np.float64, casting="same_kind")
+    dtype = case.outputs["OutputTensor"].dtype
     low, high = np.min(x, initial=0), np.max(x, initial=0)
     scale = np.float32((high - low) / 255) or np.float32(1)
     limits = np.iinfo(dtype)
