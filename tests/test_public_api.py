@@ -130,6 +130,19 @@ def test_the_readmes_table_of_operators_is_the_lists():
     assert [line for line in readme.splitlines() if line.startswith("| [`")] == table
 
 
+def test_the_page_of_what_runs_where_has_what_auto_runs():
+    page = (ROOT / "docs/what_runs_where.md").read_text()
+    found = {}
+    for line in (line for line in page.splitlines() if line.startswith("| [`")):
+        operators, *platforms = line.strip("| ").split(" | ")
+        for name in re.findall(r"\[`(\w+)`\]", operators):
+            found[name] = [re.findall(r"`(\w+)`", platform)[0] for platform in platforms]
+    assert found == {
+        row.name: [row.implementations(platform)[0] for platform in dispatch.PLATFORMS]
+        for row in OPERATORS
+    }
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_an_operator_has_a_page(name):
     assert f"dmlax.{name}\n" in (ROOT / f"docs/operators/{name}.md").read_text()
