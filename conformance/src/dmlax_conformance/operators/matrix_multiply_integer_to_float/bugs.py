@@ -29,7 +29,7 @@ RULES = Rules(
     | {"value": "MMF-11", "missing_tensor": "MMF-9"},
     {
         "data_type": f"{A}:float32,int16,complex64 {B}:int32,float16 {A_POINT} {B_POINT}"
-        f" {A_SCALE}:float16 {B_SCALE}:int32,float64 {BIAS}:float16,int32 {OUTPUT}",
+        f" {A_SCALE}:float16 {B_SCALE}:int32 {BIAS}:float16,int32 {OUTPUT}",
         "dimension_count": f"{A}:0 {B}:0",
         "sizes": f"{B} {A_POINT} {B_POINT} {A_SCALE} {B_SCALE} {BIAS}",
         "value": f"{A_SCALE} {B_SCALE}:minus-zero",
