@@ -85,24 +85,29 @@ def _taps(plan: PoolingPlan, padded: Array) -> list[Array]:
     """The elements of each place of a window, of all windows."""
     taps = [padded]
     for index, axis in enumerate(plan.spatial_axes):
-        size, stride, dilation = (each[index] for each in plan.windows[:3])
-        span = dilated_size(plan.output_sizes[index], stride)
+        size, _, dilation = (each[index] for each in plan.windows[:3])
         taps = [
-            lax.slice_in_dim(tap, place * dilation, place * dilation + span, stride, axis)
+            _slice_outputs(plan, tap, index, axis, place * dilation)
             for tap in taps
             for place in range(size)
         ]
     return taps
 
 
+def _slice_outputs(plan: PoolingPlan, x: Array, index: int, axis: int, start: int) -> Array:
+    """An element for each output along a spatial axis: the start's, then a stride on."""
+    stride = plan.windows.strides[index]
+    span = dilated_size(plan.output_sizes[index], stride)
+    return lax.slice_in_dim(x, start, start + span, stride, axis)
+
+
 def _reduce_windows(
     plan: PoolingPlan, padded: Array, combine: Callable[[Array, Array], Array]
 ) -> Array:
     for index, axis in enumerate(plan.spatial_axes):
-        size, stride, dilation = (each[index] for each in plan.windows[:3])
-        span = dilated_size(plan.output_sizes[index], stride)
+        size, _, dilation = (each[index] for each in plan.windows[:3])
         parts = (
-            lax.slice_in_dim(block, start, start + span, stride, axis)
+            _slice_outputs(plan, block, index, axis, start)
             for block, start in _blocks(padded, axis, size, dilation, combine)
         )
         padded = functools.reduce(combine, parts)
