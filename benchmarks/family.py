@@ -211,20 +211,15 @@ def _integer_product(*shape: int) -> Work:
 def _product(batch: int, rows: int, depth: int, columns: int, arithmetic: Arithmetic) -> Work:
     factors = _factors(batch, rows, depth, columns)
     output = np.float32(_INPUT * _ADDEND * 74 * 37 * depth**0.5 / 50)
-
-    def call(a: Any, b: Any, **options: Any) -> Any:
-        return dmlax.quantized_linear_matrix_multiply(
-            a,
-            b,
-            a_scale=_INPUT,
-            b_scale=_ADDEND,
-            output_scale=output,
-            a_zero_point=_ZERO_POINT,
-            output_zero_point=_OUTPUT_ZERO_POINT,
-            arithmetic=arithmetic,
-            **options,
-        )
-
+    call = partial(
+        dmlax.quantized_linear_matrix_multiply,
+        a_scale=_INPUT,
+        b_scale=_ADDEND,
+        output_scale=output,
+        a_zero_point=_ZERO_POINT,
+        output_zero_point=_OUTPUT_ZERO_POINT,
+        arithmetic=arithmetic,
+    )
     operands = {
         "a_scale": _INPUT,
         "a_zero": _ZERO_POINT,
