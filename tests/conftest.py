@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,13 @@ hypothesis.settings.register_profile("ci", **_COMMON, derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 Transform = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+@pytest.fixture
+def readers_jax() -> Iterator[None]:
+    """A reader has JAX's own type promotion."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield
 
 
 @pytest.fixture(params=["eager", "jit"])

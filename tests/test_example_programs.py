@@ -3,17 +3,10 @@
 import importlib.util
 from pathlib import Path
 
-import jax
 import pytest
 
+pytestmark = pytest.mark.usefixtures("readers_jax")
 EXAMPLES = Path(__file__).parent.parent / "docs/examples"
-
-
-@pytest.fixture(autouse=True)
-def readers_jax():
-    """A reader has JAX's own type promotion."""
-    with jax.numpy_dtype_promotion("standard"):
-        yield
 
 
 @pytest.fixture(autouse=True)

@@ -11,14 +11,8 @@ import dmlax
 from dmlax import directml
 from support import DOCTEST, run_page
 
+pytestmark = pytest.mark.usefixtures("readers_jax")
 ROOT = Path(__file__).parent.parent
-
-
-@pytest.fixture(autouse=True)
-def readers_jax():
-    """A reader has JAX's own type promotion."""
-    with jax.numpy_dtype_promotion("standard"):
-        yield
 
 
 PAGES = ["README.md", *(f"docs/{name}.md" for name in ("index", "errors", "explain", "directml"))]
