@@ -61,10 +61,7 @@ def test_the_operands_of_an_element_give_it(suite: list[Vector], operator: str) 
             continue
         sizes = tuple(1 for _ in want.sizes)
         outputs = {"OutputTensor": Request(want.dtype, sizes)}
-        attributes = of_one_window(vector.attributes)
-        if "IncludePadding" in attributes and prod(attributes["WindowSize"]) == 0:
-            continue
-        found = compute(operator, attributes, inputs, outputs)["OutputTensor"]
+        found = compute(operator, of_one_window(vector.attributes), inputs, outputs)["OutputTensor"]
         assert found.words == (want.words[index],), vector.id
         checked += 1
     assert checked >= 5

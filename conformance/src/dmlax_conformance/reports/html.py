@@ -57,10 +57,7 @@ def data(reports: Mapping[str, Report], suite: Iterable[Vector] = ()) -> dict[st
         "legend": _legend(reports.values()),
         "vectors": list(vectors.values()),
         "results": [
-            _result(
-                *(result, places, columns.index((place, result["variant"]))),
-                known.get((result["id"], result["rev"])),
-            )
+            _result(result, places, columns.index((place, result["variant"])), known)
             for place, report in enumerate(reports.values())
             for result in report.results
         ],
@@ -124,25 +121,22 @@ def _types(result: Json) -> str:
 
 
 def _result(
-    result: Json, places: Mapping[Key, int], column: int, vector: Vector | None
+    result: Json, places: Mapping[Key, int], column: int, known: Mapping[Key, Vector]
 ) -> list[Any]:
     """Return vector, column, verdict and seconds, and more where there is more to say."""
     names = ("details", "was", "reason", "got", "differs", "first")
     more = {name: result[name] for name in names if result.get(name)}
-    if "first" in more and vector is not None:
-        more["first"] = {
-            name: _with_operands(vector, name, own) for name, own in more["first"].items()
-        }
-    place = places[result["id"], result["rev"]]
-    row = [place, column, VERDICTS.index(result["verdict"]), result["seconds"]]
+    key = (result["id"], result["rev"])
+    if "OutputTensor" in more.get("first", {}) and key in known:
+        first = more["first"]["OutputTensor"]
+        more["first"] = {**more["first"], "OutputTensor": _with_operands(known[key], first)}
+    row = [places[key], column, VERDICTS.index(result["verdict"]), result["seconds"]]
     return [*row, more] if more else row
 
 
-def _with_operands(vector: Vector, output: str, first: Sequence[Json]) -> list[Json]:
-    """Return the first differing elements of an output, each with what feeds it."""
-    if output != "OutputTensor":
-        return [*first]
-    sizes = vector.outputs[output].sizes
+def _with_operands(vector: Vector, first: Sequence[Json]) -> list[Json]:
+    """Return the first differing elements of OutputTensor, each with what feeds it."""
+    sizes = vector.outputs["OutputTensor"].sizes
     return [{**each, "operands": operands.feeding(vector, sizes, each["index"])} for each in first]
 
 

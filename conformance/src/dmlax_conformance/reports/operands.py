@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from itertools import product
+from operator import mul
 from typing import Any
 
 from ..format import tensors
-from ..format.layout import coordinates
+from ..format.layout import coordinates, packed_strides
 from ..format.tensors import Tensor
 from ..format.vectors import Vector
 from ..operators._shared.convolution import Windows
@@ -18,11 +19,11 @@ Json = dict[str, Any]
 
 
 def feeding(vector: Vector, sizes: Place, index: int) -> dict[str, Json]:
-    """Return what feeds the output's element `index`, by tensor; nothing for a desc.
+    """Return what feeds the element `index` of OutputTensor, by tensor; nothing for a desc.
 
     Elements outside a tensor are padding, and are null.
     """
-    if vector.desc is not None or "OutputTensor" not in vector.outputs:
+    if vector.desc is not None:
         return {}
     found = {
         name: _axes(vector, name, tensor, _place(vector, name, coordinates(index, sizes)))
@@ -134,9 +135,7 @@ def _text(axis: range) -> str:
 
 
 def _words(tensor: Tensor, axes: Axes) -> Iterator[int | None]:
+    strides = packed_strides(tensor.sizes)
     for place in product(*axes):
         inside = all(0 <= at < size for at, size in zip(place, tensor.sizes, strict=True))
-        index = 0
-        for at, size in zip(place, tensor.sizes, strict=True):
-            index = index * size + at
-        yield tensor.words[index] if inside else None
+        yield tensor.words[sum(map(mul, place, strides))] if inside else None
