@@ -45,7 +45,7 @@ class View(RescaleView, ConvolutionView):
         """Return the words of a parameter for each element; a missing one is 0."""
         given = self.vector.inputs.get(name)
         own = np.array([0] if given is None else given.words, np.int64)
-        return np.broadcast_to(own, self.sizes[1])[self.channel]
+        return np.asarray(np.broadcast_to(own, self.sizes[1])[self.channel])
 
 
 CLASSES: dict[str, Any] = {
