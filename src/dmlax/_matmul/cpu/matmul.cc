@@ -10,7 +10,7 @@
 #include "dmlax/_cpu/multipliers.h"
 #include "dmlax/_cpu/phases.h"
 #include "dmlax/_cpu/scratch.h"
-#include "dmlax/_matmul/cpu/kernels.h"
+#include "dmlax/_cpu/matmul/kernels.h"
 
 namespace dmlax {
 

@@ -4,8 +4,8 @@
 // set has no product of rows, by `gemm/microkernel.h`. Few rows are multiplied by the columns of a
 // transposed B as it is. Bytes of the other sign than a path multiplies are moved by 128, and so are
 // their zero points.
-#ifndef DMLAX_MATMUL_CPU_KERNELS_H_
-#define DMLAX_MATMUL_CPU_KERNELS_H_
+#ifndef DMLAX_CPU_MATMUL_KERNELS_H_
+#define DMLAX_CPU_MATMUL_KERNELS_H_
 
 #include <cstdint>
 
@@ -98,4 +98,4 @@ inline int64_t matmul_scratch_bytes(const MatmulLayout& layout) {
 }  // namespace
 }  // namespace dmlax
 
-#endif  // DMLAX_MATMUL_CPU_KERNELS_H_
+#endif  // DMLAX_CPU_MATMUL_KERNELS_H_

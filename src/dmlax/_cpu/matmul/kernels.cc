@@ -1,6 +1,6 @@
 // The kernels of the matrix products, compiled once for each instruction set. No function that a
 // header defines has a name outside this unit, so that none is linked from the wrong set.
-#include "dmlax/_matmul/cpu/kernels.h"
+#include "dmlax/_cpu/matmul/kernels.h"
 
 #include "dmlax/_cpu/gemm/microkernel.h"
 #include "dmlax/_cpu/gemm/panels.h"
