@@ -40,8 +40,9 @@ struct MatmulSchedule {
     const double panel = static_cast<double>(shape.depth) * static_cast<double>(shape.columns);
     const double rows = static_cast<double>(shape.rows);
     const bool packs = problems[0].path != MatmulPath::kDots && !packs_rows();
-    const double reading = panel / (packs ? kPackedBytesPerNs : kReadBytesPerNs);
-    const double time = rows * panel / kernels.products_per_ns + reading +
+    const double products = rows * panel / kernels.products_per_ns;
+    const double reading = panel / kReadBytesPerNs, packing = panel / kPackedBytesPerNs;
+    const double time = (packs ? products + packing : std::max(products, reading)) +
                         rows * static_cast<double>(layout.panels) * kernels.requantize_row_ns;
     return time * static_cast<double>(count()) < kThreadWakeupNs;
   }

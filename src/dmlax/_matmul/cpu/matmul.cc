@@ -209,8 +209,8 @@ bool is_one_product(const Batch& batch, const Operands& given) {
          });
 }
 
-ffi::Error run_batch(MatmulProblem problem, const Batch& batch, const Operands& given, const Attributes& attributes,
-                        ffi::AnyBuffer output, ffi::ThreadPool& pool) {
+ffi::Error run_batch(MatmulProblem problem, const Batch& batch, const Operands& given,
+                     const Attributes& attributes, ffi::AnyBuffer output, ffi::ThreadPool& pool) {
   const bool fold = is_one_product(batch, given);
   const int64_t products = fold ? 1 : batch.count();
   if (fold) problem.shape.rows *= batch.count();
