@@ -33,7 +33,7 @@ def run(pattern: str, batches: Sequence[int], repeats: int) -> Report | None:
     """Check, then time, every chain whose name matches."""
     if jax.default_backend() != "cpu":
         raise SystemExit("chains: the peer runs on a CPU; set JAX_PLATFORMS=cpu")
-    chains = {name: list(links()) for name, links in _CHAINS.items() if re.search(pattern, name)}
+    chains = {name: list(links()) for name, links in CHAINS.items() if re.search(pattern, name)}
     if not chains:
         return None
     peak, overhead = peaks.measured(), onnx_peer.measure_overhead(repeats)
@@ -155,7 +155,7 @@ def mobilenet_v2() -> Iterator[Link]:
     yield Link(cases.Layer("", channels, size, 1280, 1, 1, 0, 1), count)
 
 
-_CHAINS: dict[str, Callable[[], Iterator[Link]]] = {
+CHAINS: dict[str, Callable[[], Iterator[Link]]] = {
     "resnet50": resnet50,
     "mobilenet_v2": mobilenet_v2,
 }

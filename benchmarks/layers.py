@@ -3,7 +3,7 @@
 A fully connected layer is a convolution of 1x1 maps; its peers are QGemm and MatMulInteger.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
@@ -75,12 +75,11 @@ def run_fully_connected(repeats: int) -> Report:
     for (depth, width), batch in product(_FULLY_CONNECTED, _BATCHES):
         layer = cases.Layer(f"{depth} to {width}", depth, 1, width, 1, 1, 0, 1)
         problem = cases.Problem.of(layer, batch, bits=onnx_peer.weight_bits())
-        for work in (_gemm(problem), _integer_product(problem)):
-            times = measure(work, repeats, overhead)
-            report.rows.append({"layer": layer.name, "batch": batch, "peer": work.operator} | times)
-    for row in report.rows:
-        del row["operator"], row["size"], row["arithmetic"]
-    for peer in dict.fromkeys(row["peer"] for row in report.rows):
+        for peer in ("QGemm", "MatMulInteger"):
+            times = measure(fully_connected(problem, peer), repeats, overhead)
+            row = {"layer": layer.name, "batch": batch, "peer": peer}
+            report.rows.append(row | {name: times[name] for name in _TIMES})
+    for peer in ("QGemm", "MatMulInteger"):
         ratios = report.column("ratio", peer=peer)
         report.targets.append(Target(f"{peer}: largest ratio", max(ratios), 1.0))
     return report
@@ -109,41 +108,31 @@ def _work(problem: cases.Problem) -> Work:
     )
 
 
-def _on_maps(convolve: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """A convolution of 1x1 maps as a function of rows."""
-    return lambda x, *operands, **options: convolve(x[:, :, None, None], *operands, **options)[
-        :, :, 0, 0
-    ]
+def fully_connected(problem: cases.Problem, peer: str) -> Work:
+    """A convolution of 1x1 maps as a function of rows, against QGemm or MatMulInteger."""
+    constants = onnx_peer.conv_operands(problem)
+    w = problem.w[:, :, 0, 0]
+    requantizes = peer == "QGemm"
 
+    def call(x: Any, filter: Any, **options: Any) -> Any:
+        maps = x[:, :, None, None]
+        if requantizes:
+            return problem.call(maps, filter, **options)[:, :, 0, 0]
+        zero_point = cases.INPUT_ZERO_POINT
+        sums = dmlax.convolution_integer(maps, filter, input_zero_point=zero_point, **options)
+        return sums[:, :, 0, 0]
 
-def _gemm(problem: cases.Problem) -> Work:
-    operands = onnx_peer.conv_operands(problem)
     names = ("xs", "xz", "w", "ws", "wz", "b", "ys", "yz")
     return Work(
-        "QGemm",
+        peer,
         problem.layer.name,
-        "exact",
-        _on_maps(problem.call),
+        "exact" if requantizes else None,
+        call,
         problem.x[:, :, 0, 0],
-        {name: operands[name] for name in names} | {"w": problem.w[:, :, 0, 0]},
+        {name: constants[name] for name in names} | {"w": w}
+        if requantizes
+        else {"w": np.ascontiguousarray(w.T), "xz": constants["xz"]},
         problem.filter(),
-        domain=onnx_peer.OWN_DOMAIN,
-        attributes={"transB": 1},
-    )
-
-
-def _integer_product(problem: cases.Problem) -> Work:
-    def call(x: Any, filter: Any, **options: Any) -> Any:
-        zero_point = cases.INPUT_ZERO_POINT
-        return dmlax.convolution_integer(x, filter, input_zero_point=zero_point, **options)
-
-    constants = onnx_peer.conv_operands(problem)
-    return Work(
-        "MatMulInteger",
-        problem.layer.name,
-        None,
-        _on_maps(call),
-        problem.x[:, :, 0, 0],
-        {"w": np.ascontiguousarray(problem.w[:, :, 0, 0].T), "xz": constants["xz"]},
-        problem.filter(),
+        domain=onnx_peer.OWN_DOMAIN if requantizes else "",
+        attributes={"transB": 1} if requantizes else {},
     )
