@@ -25,18 +25,19 @@ class TileRowMicrokernel {
   // Not inlined: its loops need the address registers.
   template <typename S>
   __attribute__((noinline)) void multiply(const Rows& rows, const uint8_t* panel, int64_t columns,
-                                          const int32_t* initial, int32_t* acc) {
+                                          const int32_t* initial, int32_t* acc,
+                                          int64_t acc_stride = kPanelWidth) {
     if (rows.count < 4) {
-      return VectorRowMicrokernel().multiply<S>(rows, panel, columns, initial, acc);
+      return VectorRowMicrokernel().multiply<S>(rows, panel, columns, initial, acc, acc_stride);
     }
     static_assert(kStripWidth<S> == kPanelWidth);
     registers_.shape(rows.count);
     __asm__ volatile("" ::: "memory");  // tile loads do not say that they read memory
     for (int64_t at = 0; at < columns; at += 32) {
       if (rows.count > 16) {
-        multiply_columns<true>(rows, panel + 4 * at, initial + at, acc + at);
+        multiply_columns<true>(rows, panel + 4 * at, initial + at, acc + at, acc_stride);
       } else {
-        multiply_columns<false>(rows, panel + 4 * at, initial + at, acc + at);
+        multiply_columns<false>(rows, panel + 4 * at, initial + at, acc + at, acc_stride);
       }
     }
     __asm__ volatile("" ::: "memory");
@@ -47,7 +48,7 @@ class TileRowMicrokernel {
   // columns.
   template <bool lower>
   static void multiply_columns(const Rows& rows, const uint8_t* panel, const int32_t* initial,
-                               int32_t* acc) {
+                               int32_t* acc, int64_t acc_stride) {
     _tile_loadd(0, initial, 0);
     _tile_loadd(1, initial + 16, 0);
     if (lower) {
@@ -70,12 +71,12 @@ class TileRowMicrokernel {
       panel += 16 * kBytes;
       upper_rows += 64;
     }
-    constexpr int64_t kStride = kPanelWidth * 4;
-    _tile_stored(0, acc, kStride);
-    _tile_stored(1, acc + 16, kStride);
+    const int64_t bytes = 4 * acc_stride;
+    _tile_stored(0, acc, bytes);
+    _tile_stored(1, acc + 16, bytes);
     if (lower) {
-      _tile_stored(2, acc + 16 * kPanelWidth, kStride);
-      _tile_stored(3, acc + 16 * kPanelWidth + 16, kStride);
+      _tile_stored(2, acc + 16 * acc_stride, bytes);
+      _tile_stored(3, acc + 16 * acc_stride + 16, bytes);
     }
   }
 

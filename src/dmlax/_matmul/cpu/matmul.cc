@@ -10,7 +10,7 @@
 #include "dmlax/_cpu/multipliers.h"
 #include "dmlax/_cpu/phases.h"
 #include "dmlax/_cpu/scratch.h"
-#include "dmlax/_matmul/cpu/kernels.h"
+#include "dmlax/_cpu/matmul/kernels.h"
 
 namespace dmlax {
 
@@ -23,7 +23,7 @@ namespace {
 namespace ffi = xla::ffi;
 
 constexpr double kPackedBytesPerNs = 8;
-constexpr double kDotBytesPerNs = 32;  // of the matrix that few rows multiply
+constexpr double kReadBytesPerNs = 32;  // of a matrix that is multiplied as it is
 constexpr int64_t kStepsOfTask = 2;             // of rows, that a panel is read for, at least
 constexpr int64_t kPackedOfTask = 1 << 16;      // bytes of panels
 constexpr int64_t kPanelsAtOnce = 1 << 25;      // bytes of panels of several products
@@ -227,8 +227,8 @@ struct MatmulSchedule {
   bool is_small() const {
     const double panel = static_cast<double>(shape.depth) * static_cast<double>(shape.columns);
     const double rows = static_cast<double>(shape.rows);
-    const bool dots = problems[0].path == MatmulPath::kDots;
-    const double reading = panel / (dots ? kDotBytesPerNs : kPackedBytesPerNs);
+    const bool packs = problems[0].path != MatmulPath::kDots && !packs_rows();
+    const double reading = panel / (packs ? kPackedBytesPerNs : kReadBytesPerNs);
     const double time = rows * panel / kernels.products_per_ns + reading +
                         rows * static_cast<double>(layout.panels) * kernels.requantize_row_ns;
     return time * static_cast<double>(count()) < kThreadWakeupNs;
@@ -237,13 +237,9 @@ struct MatmulSchedule {
   bool run(ffi::ThreadPool& pool) const {
     const int64_t threads = is_small() ? 1 : pool.num_threads();
     const Parts parts(*this, threads);
-    // Where a task has all rows of a product, it packs panels when it meets them.
-    const bool apart = parts.rows > 1;
-    const int64_t panels_of_task = std::max<int64_t>(1, kPackedOfTask / layout.panel_bytes);
-    const int64_t packs = apart ? (layout.panels + panels_of_task - 1) / panels_of_task : 0;
-    const int64_t bytes = layout.panels * layout.panel_bytes;
-    uint8_t* panels = apart ? call_scratch.take(count() * bytes) : nullptr;
-    if (apart && panels == nullptr) return false;
+    const int64_t packs = packs_of(parts), bytes = packed_bytes_of(parts);
+    uint8_t* packed = packs > 0 ? call_scratch.take(count() * bytes) : nullptr;
+    if (packs > 0 && packed == nullptr) return false;
     std::atomic<bool> good{true};
     const std::array<int64_t, 2> counts = {count() * packs, count() * parts.rows * parts.panels};
     run_phases(threads > 1 ? &pool : nullptr, counts, [&](size_t phase, int64_t i) {
@@ -251,12 +247,9 @@ struct MatmulSchedule {
       if (memory == nullptr) {
         good = false;
       } else if (phase == 0) {
-        const int64_t first = i % packs * panels_of_task;
-        kernels.pack(problems[i / packs], first, std::min(layout.panels, first + panels_of_task),
-                     memory, panels + i / packs * bytes);
+        pack(i / packs, i % packs, memory, packed + i / packs * bytes);
       } else {
-        multiply(parts, i, apart ? panels + i / (parts.rows * parts.panels) * bytes : nullptr,
-                 memory);
+        multiply(parts, i, packed + i / (parts.rows * parts.panels) * bytes, memory);
       }
       own_scratch.give_back();
     });
@@ -270,19 +263,49 @@ struct MatmulSchedule {
     int64_t rows = 1, panels = 1;
 
     Parts(const MatmulSchedule& schedule, int64_t threads) {
+      const MatmulLayout& layout = schedule.layout;
       const int64_t all = threads * kTasksOfThread;
       const int64_t wanted = (all + schedule.count() - 1) / schedule.count();
       if (threads == 1 || wanted == 1) return;
-      rows = std::clamp<int64_t>(schedule.steps() / kStepsOfTask, 1, wanted);
-      panels = std::min(schedule.layout.panels, (wanted + rows - 1) / rows);
+      // A task of all rows packs panels for itself, in its own cache.
+      const bool by_panels =
+          2 * layout.panels >= wanted && schedule.shape.rows <= layout.rows_at_once;
+      rows = by_panels ? 1 : std::clamp<int64_t>(schedule.steps() / kStepsOfTask, 1, wanted);
+      panels = std::min(layout.panels, (wanted + rows - 1) / rows);
     }
   };
 
-  void multiply(const Parts& parts, int64_t task, const uint8_t* panels, uint8_t* memory) const {
+  bool packs_rows() const { return layout.packed_rows_bytes > 0; }
+
+  // Tasks that pack, for all threads, what tasks of one product read: rows, or all panels where
+  // tasks have some of the rows.
+  int64_t packs_of(const Parts& parts) const {
+    if (packs_rows()) return 1;
+    return parts.rows > 1 ? (layout.panels + panels_of_pack() - 1) / panels_of_pack() : 0;
+  }
+
+  int64_t packed_bytes_of(const Parts& parts) const {
+    if (packs_rows()) return round_up(layout.packed_rows_bytes, 64);
+    return parts.rows > 1 ? layout.panels * layout.panel_bytes : 0;
+  }
+
+  int64_t panels_of_pack() const {
+    return std::max<int64_t>(1, kPackedOfTask / layout.panel_bytes);
+  }
+
+  void pack(int64_t product, int64_t i, uint8_t* memory, uint8_t* packed) const {
+    if (packs_rows()) return kernels.pack_rows(problems[product], memory, packed);
+    const int64_t first = i * panels_of_pack();
+    const int64_t last = std::min(layout.panels, first + panels_of_pack());
+    kernels.pack(problems[product], first, last, memory, packed);
+  }
+
+  void multiply(const Parts& parts, int64_t task, const uint8_t* packed, uint8_t* memory) const {
     const MatmulProblem& problem = problems[task / (parts.rows * parts.panels)];
     const int64_t row = task / parts.panels % parts.rows, panel = task % parts.panels;
     const int64_t last = steps() * (row + 1) / parts.rows * layout.step;
-    kernels.multiply(problem, {.panels = panels,
+    kernels.multiply(problem, {.rows = packed,
+                               .panels = parts.rows > 1 ? packed : nullptr,
                                .scratch = memory,
                                .first_row = steps() * row / parts.rows * layout.step,
                                .last_row = std::min(shape.rows, last),
@@ -322,6 +345,9 @@ MatmulPath choose_path(const MatmulShape& shape, const ffi::AnyBuffer& matrix,
   if (!kernels.multiplies_rows) return MatmulPath::kPanels;
   if (shape.rows <= kFewRows) {
     return shape.b_transposed ? MatmulPath::kDots : MatmulPath::kPanels;
+  }
+  if (shape.b_transposed && shape.rows <= kernels.most_rows_of_columns) {
+    return MatmulPath::kColumns;
   }
   const bool narrow = kernels.multiplies_narrow_rows && is_narrow(matrix);
   return narrow ? MatmulPath::kNarrowRows : MatmulPath::kRows;
