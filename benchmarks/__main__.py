@@ -72,7 +72,7 @@ def _run(kind: str, options: argparse.Namespace) -> report.Report | None:
     if kind == "chains":
         return chains.run(options.layers, options.batch, options.repeats)
     if kind == "sweep":
-        return sweep.run(options.layers, options.layout, options.repeats)
+        return sweep.run(options.layers, options.repeats)
     if kind == "models":
         names = [name for name in networks.NETWORKS if re.search(options.layers, name)]
         return models.run(names, options.batch, options.repeats, options.form) if names else None
@@ -100,8 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8], help="batch sizes")
     parser.add_argument("--repeats", type=int, default=20, help="turns (default 20)")
     parser.add_argument("--implementation", default="auto", help="of the convolutions")
-    layouts = ("NCHW", "NHWC")
-    parser.add_argument("--layout", default="NCHW", choices=layouts, help="of the convolutions")
+    parser.add_argument("--layout", default="NCHW", choices=cases.LAYOUTS, help="of convolution")
     parser.add_argument("--form", default="qoperator", choices=networks.FORMS, help="of the models")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers here too")
     return parser

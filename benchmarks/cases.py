@@ -15,6 +15,7 @@ import dmlax
 
 INPUT_ZERO_POINT, OUTPUT_ZERO_POINT = 121, 117
 INPUT_SCALE = 0.0173
+LAYOUTS = ("NHWC", "NCHW")
 _FACTS = Path(__file__).with_name("layers.json")
 
 

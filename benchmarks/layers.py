@@ -16,7 +16,6 @@ from benchmarks.report import Report, Target, mean, tracked
 from benchmarks.works import Work, measure
 from dmlax._cpu import library
 
-_LAYOUTS = ("NHWC", "NCHW")
 _MEAN = {"amx_int8": {"NHWC": 0.5, "NCHW": 0.55}}  # of the ratios to ONNX Runtime
 _MEAN_ELSEWHERE = {"NHWC": 0.8, "NCHW": 0.75}
 _ANY = 1.1
@@ -31,7 +30,7 @@ def run(layers: list[cases.Layer], batches: list[int], repeats: int) -> Report:
     limits = _MEAN.get(library.instruction_set(), _MEAN_ELSEWHERE)
     peak, overhead, report = _begin("layers", repeats)
     bits = onnx_peer.weight_bits()
-    for layout, batch, layer in tracked(list(product(_LAYOUTS, batches, layers)), "layers"):
+    for layout, batch, layer in tracked(list(product(cases.LAYOUTS, batches, layers)), "layers"):
         problem = cases.Problem.of(layer, batch, layout, bits)
         times = measure(_work(problem), repeats, overhead)
         share = problem.products / (1e-6 * times["dmlax us"] * peak.products_per_second)
@@ -45,7 +44,7 @@ def run(layers: list[cases.Layer], batches: list[int], repeats: int) -> Report:
             }
         )
     groups: list[dict[str, int]] = [{"batch": batch} for batch in batches]
-    for layout, group in product(_LAYOUTS, [*groups, {}] if len(groups) > 1 else groups):
+    for layout, group in product(cases.LAYOUTS, [*groups, {}] if len(groups) > 1 else groups):
         ratios = report.column("ratio", layout=layout, **group)
         title = f"batch {group['batch']}" if group else "all"
         what = f"{layout}, {title}:"

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from benchmarks import cases, onnx_peer, peaks, timing
+from benchmarks.cases import LAYOUTS
 from benchmarks.report import Report, Row, Target, mean, tracked
 
 _MAPS, _BATCHES = (1, 2, 4, 7), (1, 8, 64)
@@ -28,8 +29,8 @@ _MEAN, _ANY = 0.8, 1.1
 _MORE = 30  # turns of a shape that is above the limit
 
 
-def run(pattern: str, layout: str, repeats: int) -> Report | None:
-    """Check, then time, every shape whose name matches."""
+def run(pattern: str, repeats: int) -> Report | None:
+    """Check, then time, every shape whose name matches, in both layouts."""
     if jax.default_backend() != "cpu":
         raise SystemExit("sweep: the kernels are those of a CPU; set JAX_PLATFORMS=cpu")
     problems = [
@@ -39,12 +40,13 @@ def run(pattern: str, layout: str, repeats: int) -> Report | None:
         return None
     no_op = onnx_peer.measure_overhead(repeats).ours
     overhead = timing.Overhead(no_op, no_op)
-    report = Report("sweep", facts=peaks.measured().facts() | {"layout": layout})
-    for layer, batch in tracked(problems, report.name):
+    report = Report("sweep", facts=peaks.measured().facts() | {"no-op us": 1e3 * no_op})
+    for layout, (layer, batch) in tracked(list(product(LAYOUTS, problems)), report.name):
         report.rows.append(_row(layer, batch, layout, repeats, overhead))
-    ratios = report.column("ratio")
-    report.targets.append(Target("geometric mean of ratio to xla", mean(ratios), _MEAN))
-    report.targets.append(Target("largest ratio to xla", max(ratios), _ANY))
+    for layout in LAYOUTS:
+        ratios = report.column("ratio", layout=layout)
+        target = Target(f"{layout}: geometric mean of ratio to xla", mean(ratios), _MEAN)
+        report.targets += [target, Target(f"{layout}: largest ratio to xla", max(ratios), _ANY)]
     return report
 
 
@@ -71,6 +73,7 @@ def _row(
         pair = timing.pair(auto, xla, _MORE, overhead)
     return {
         "layer": layer.name,
+        "layout": layout,
         "map": f"{layer.size}x{layer.size}",
         "batch": batch,
         "xla us": 1e3 * pair.peer,
