@@ -37,6 +37,7 @@ class ConvolutionAdd(NamedTuple):
     filter_scale: Any = None
     output_scale: Any = None
     output_zero_point: Any = None
+    threshold: Any = None
     addend: Any = None
     addend_scale: Any = None
     addend_zero_point: Any = None
