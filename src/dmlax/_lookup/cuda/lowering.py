@@ -2,8 +2,8 @@
 
 import functools
 
-from jax import Array, lax
 import jax.numpy as jnp
+from jax import Array, lax
 
 from dmlax._cuda import capability
 from dmlax._lookup.plan import Lookup, LookupPlan

@@ -103,10 +103,7 @@ def _load_taps(problem: _Problem, input: Pointer, place: Value) -> list[list[Val
     y = (pixel - image * (rows * columns)) // columns
     x = pixel - image * (rows * columns) - y * columns
     down, along = (
-        [
-            ir.clamp_signed(at * stride - start + tap, 0, length - 1)
-            for tap in range(size)
-        ]
+        [ir.clamp_signed(at * stride - start + tap, 0, length - 1) for tap in range(size)]
         for at, stride, start, size, length in zip(
             (y, x), problem.strides, problem.starts, problem.size, problem.input, strict=True
         )
