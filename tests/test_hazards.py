@@ -5,6 +5,7 @@ JAX that no longer has the hazard is no failure: then the test only says that ou
 """
 
 import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
