@@ -58,8 +58,8 @@ def make_table(
     """
     every = jnp.arange(256, dtype=jnp.uint8)
     first, second = every[:, None], place(every[:, None], every[None])
-    pair = (lax.bitcast_convert_type(x, dtype) for x, dtype in ((first, a), (second, b)))
-    return function(*pair, parameters).reshape(_PAIRS)
+    left, right = lax.bitcast_convert_type(first, a), lax.bitcast_convert_type(second, b)
+    return function(left, right, parameters).reshape(_PAIRS)
 
 
 def map_each_pair(function: Function, output: Aval, operands: tuple[Array, Array, Any]) -> Array:

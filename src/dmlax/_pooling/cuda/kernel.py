@@ -5,6 +5,7 @@ The taps beyond an edge are the nearest ones inside, which every window has too.
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import jax
@@ -37,21 +38,15 @@ class _Problem:
     def of(cls, plan: PoolingPlan) -> "_Problem":
         """The problem of a plan."""
         of = plan.windows
-        starts = [start for start, _ in of.padding]
         return cls(
-            *(
-                _two_axes(each, missing)
-                for each, missing in (
-                    ([plan.shape[axis] for axis in plan.spatial_axes], 1),
-                    (plan.output_sizes, 1),
-                    (of.size, 1),
-                    (of.strides, 1),
-                    (starts, 0),
-                )
-            ),
-            plan.shape[plan.options.layouts.input[0]],
-            plan.shape[-1],
-            plan.input.dtype == jnp.int8,
+            input=_two_axes([plan.shape[axis] for axis in plan.spatial_axes]),
+            output=_two_axes(plan.output_sizes),
+            size=_two_axes(of.size),
+            strides=_two_axes(of.strides),
+            starts=_two_axes([start for start, _ in of.padding], 0),
+            images=plan.shape[plan.options.layouts.input[0]],
+            channels=plan.shape[-1],
+            signed=plan.input.dtype == jnp.int8,
         )
 
     @property
@@ -65,7 +60,7 @@ class _Problem:
         return self.images * math.prod(self.output) * (self.channels // self.chunk)
 
 
-def _two_axes(values: tuple[int, ...] | list[int], height: int) -> tuple[int, int]:
+def _two_axes(values: Sequence[int], height: int = 1) -> tuple[int, int]:
     return (values[0], values[1]) if len(values) == 2 else (height, values[0])
 
 
