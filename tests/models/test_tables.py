@@ -73,7 +73,7 @@ def test_a_swish_is_one_lookup_and_has_onnxruntimes_bits(order, dtype):
     assert "after fuse swishes: 1 nodes\n" in str(loaded.explain())
     (ours,) = loaded(x).values()
     np.testing.assert_array_equal(ours, theirs)
-    assert len(np.unique(ours)) > 50
+    assert len(np.unique(ours)) > 20
 
 
 def test_an_exact_swish_is_rounded_twice():
