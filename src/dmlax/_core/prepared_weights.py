@@ -123,7 +123,7 @@ class PreparedWeights(Generic[Shape]):
 
 
 def unpack_on_host(prepared: PreparedWeights[Any]) -> np.ndarray:
-    """Returns the weights that were prepared as an array of NumPy, while a program is traced too."""
+    """Returns the weights that were prepared, by NumPy: while a program is traced too."""
     array: np.ndarray = prepared.unpack_rows(prepared.weights, np.asarray(prepared.packed))
     return array
 
