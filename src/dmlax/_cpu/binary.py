@@ -70,7 +70,8 @@ def _call(
     given = operands[overwritten]
     if (given.shape, given.dtype) != (shape, dtype):
         return run(*operands)
-    return _unless_mapped(functools.partial(run, aliases={overwritten: 0}), run)(*operands)
+    result: Array = _unless_mapped(functools.partial(run, aliases={overwritten: 0}), run)(*operands)
+    return result
 
 
 def _unless_mapped(call: Callable[..., Array], mapped: Callable[..., Array]) -> Callable[..., Any]:
