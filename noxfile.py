@@ -29,6 +29,7 @@ TESTED_ONCE = (  # on the oldest pair; the laws, near ties and a part of the gol
     "tests/cpu/test_binary.py",
     "tests/cpu/test_convolution.py",
     "tests/cpu/test_elementwise.py",
+    "tests/cpu/test_matmul.py",
     "tests/cpu/test_nonzero.py",
     "tests/cpu/test_pooling.py",
     "tests/cpu/test_product_loops.py",

@@ -56,6 +56,7 @@ class TileRegisters {
 class TileMicrokernel {
  public:
   static constexpr int64_t kMostRows = kBlockRows;
+  static constexpr int64_t kMostUnpacked = Simd::kLanes;
   static constexpr bool kNeedsWholeSteps = true;
   static constexpr double kProductsPerNs = 1000;
 
@@ -69,35 +70,30 @@ class TileMicrokernel {
     __asm__ volatile("" ::: "memory");  // tile loads do not say that they read memory
     for (int half = 0; half < 2; ++half) {
       if (filter.count > 16) {
-        multiply_half<true, true, false>(panel + 128 * half, filter, acc + 32 * half);
+        multiply_half<true, true>(panel + 128 * half, filter, acc + 32 * half);
       } else {
-        multiply_half<false, true, false>(panel + 128 * half, filter, acc + 32 * half);
+        multiply_half<false, true>(panel + 128 * half, filter, acc + 32 * half);
       }
     }
     __asm__ volatile("" ::: "memory");
   }
 
-  // The same of a panel's first vectors, and of rows that are read once.
-  __attribute__((noinline)) void multiply_first(int vectors, const uint8_t* panel,
-                                                const FilterRows& filter, int32_t* acc) {
+  // The same of a panel's first vector, and of rows that are read once.
+  __attribute__((noinline)) void multiply_vector(const uint8_t* panel, const FilterRows& filter,
+                                                 int32_t* acc) {
     if (filter.count <= 16 || filter.depth < 16) {
-      return VectorMicrokernel::multiply_first(vectors, panel, filter, acc);
+      return VectorMicrokernel::multiply_vector(panel, filter, acc);
     }
     registers_.shape(filter.count);
     __asm__ volatile("" ::: "memory");
-    if (vectors == 1) {
-      multiply_half<true, false, true>(panel, filter, acc);
-    } else {
-      multiply_half<true, true, true>(panel, filter, acc);
-    }
-    if (vectors > 2) multiply_half<true, true, false>(panel + 128, filter, acc + 32);
+    multiply_half<true, false>(panel, filter, acc);
     __asm__ volatile("" ::: "memory");
   }
 
  private:
-  // 32 columns, or 16, times up to 16 rows, or up to 32: tiles 0 to 3 are sums, 4 and 5 rows, 6
-  // and 7 columns. Rows that are read once are fetched a block ahead.
-  template <bool lower, bool wide, bool read_once>
+  // 32 columns, or a vector, times up to 16 rows, or up to 32: tiles 0 to 3 are sums, 4 and 5 rows,
+  // 6 and 7 columns. The rows that a vector meets are read once, and fetched a block ahead.
+  template <bool lower, bool wide>
   static void multiply_half(const uint8_t* panel, const FilterRows& filter, int32_t* acc) {
     const int64_t steps = filter.depth / kDepthStep, stride = filter.depth;
     const int8_t* rows = filter.rows;
@@ -107,7 +103,7 @@ class TileMicrokernel {
     if (lower && wide) _tile_zero(3);
     const int8_t* next = rows + kBlockRows * stride;
     const auto step = [&](const int8_t* upper_rows, int64_t row_stride) {
-      if (read_once) {
+      if (!wide) {
 #pragma GCC unroll 32
         for (int i = 0; i < kBlockRows; ++i) __builtin_prefetch(next + kDepthStep * i, 0, 2);
         next += kBlockRows * kDepthStep;

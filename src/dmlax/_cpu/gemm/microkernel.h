@@ -102,16 +102,9 @@ inline void multiply_vectors(const uint8_t* panel, const FilterRows& filter, int
   multiply_rest<R - 1, V>(filter.count - first, panel, filter, first, acc + first * kPanelWidth);
 }
 
-template <int V>
-inline void multiply_last_vectors(int vectors, const uint8_t* panel, const FilterRows& filter,
-                                  int32_t* acc) {
-  if constexpr (V > 0) {
-    if (vectors < V) return multiply_last_vectors<V - 1>(vectors, panel, filter, acc);
-    multiply_vectors<V, true>(panel, filter, acc);
-  }
-}
-
 struct VectorMicrokernel {
+  // Most rows of A for which B's columns are read as they are: with AVX-512 to pack them is faster.
+  static constexpr int64_t kMostUnpacked = Simd::kPermutesBytes ? 0 : Simd::kLanes;
   static constexpr int64_t kMostRows = kBlockRows / Simd::kTileRows * Simd::kTileRows;
   static constexpr bool kNeedsWholeSteps = false;  // of a panel's depth
   static constexpr double kProductsPerNs = Simd::kProductsPerNs;
@@ -124,14 +117,9 @@ struct VectorMicrokernel {
     }
   }
 
-  // The same of a panel's first vectors, and of rows that are read once.
-  static void multiply_first(int vectors, const uint8_t* panel, const FilterRows& filter,
-                             int32_t* acc) {
-    constexpr int V = Simd::kTileVectors;
-    for (int j = 0; j < vectors; j += V) {
-      multiply_last_vectors<V>(vectors - j < V ? vectors - j : V,
-                               panel + j * kKPack * Simd::kLanes, filter, acc + j * Simd::kLanes);
-    }
+  // The same of a panel's first vector, and of rows that are read once.
+  static void multiply_vector(const uint8_t* panel, const FilterRows& filter, int32_t* acc) {
+    multiply_vectors<1, true>(panel, filter, acc);
   }
 };
 

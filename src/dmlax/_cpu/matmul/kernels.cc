@@ -27,7 +27,7 @@ struct Scratch {
     row_sums = reinterpret_cast<int32_t*>(memory);
     memory += round_up(layout.rows_at_once * 4, 64);
     acc = reinterpret_cast<int32_t*>(memory);
-    panel = memory + kTileBytes;
+    panel = memory + kSumsBytes;
     transposed = panel + round_up(layout.panel_bytes, 64);
   }
 };
@@ -543,7 +543,7 @@ struct Matmul {
   }
 };
 
-// Up to a panel of A's rows, packed, times columns of a transposed B as they are: B takes the place
+// Up to a vector of A's rows, packed, times columns of a transposed B as they are: B takes the place
 // of a filter, and sums are transposed.
 template <typename S>
 struct ColumnMatmul {
@@ -556,7 +556,7 @@ struct ColumnMatmul {
     layout.words = round_up(depth, Microkernel::kNeedsWholeSteps ? kDepthStep : kKPack) / kKPack;
     layout.row_bytes = round_up(depth, 64);
     layout.packed_rows_bytes = layout.words * kQuadBytes + kPanelWidth * 4;
-    layout.step = layout.rows_at_once = kPanelWidth;
+    layout.step = layout.rows_at_once = S::kLanes;
   }
 
   static void pack(const MatmulProblem&, int64_t, int64_t, uint8_t*, uint8_t*) {}
@@ -575,14 +575,11 @@ struct ColumnMatmul {
     for (int64_t r = 0; r < shape.rows; ++r) {
       sums[r] = with_sums ? S::sum_bytes(rows + r * shape.depth, shape.depth, 0) : 0;
     }
-    for (int64_t r = 0; r < shape.rows; r += S::kLanes) {
-      for (int64_t q = 0; q < problem.layout.words; q += S::kLanes) {
-        typename S::Int32s words[S::kLanes];
-        transpose_quads<S>(reinterpret_cast<const int8_t*>(rows + r * shape.depth), shape.depth,
-                           shape.rows - r, q, words);
-        for (int64_t i = 0; i < S::kLanes && q + i < problem.layout.words; ++i) {
-          S::store(panel + (q + i) * kQuadBytes + kKPack * r, words[i]);
-        }
+    for (int64_t q = 0; q < problem.layout.words; q += S::kLanes) {
+      typename S::Int32s words[S::kLanes];
+      transpose_quads<S>(reinterpret_cast<const int8_t*>(rows), shape.depth, shape.rows, q, words);
+      for (int64_t i = 0; i < S::kLanes && q + i < problem.layout.words; ++i) {
+        S::store(panel + (q + i) * kQuadBytes, words[i]);
       }
     }
   }
@@ -596,7 +593,7 @@ struct ColumnMatmul {
     for (int64_t panel = range.first_panel; panel < range.last_panel; ++panel) {
       multiply_panel(problem, range.rows, panel, microkernel, scratch.acc);
       int32_t* const sums = scratch.acc + kPanelWidth * kPanelWidth;
-      transpose_sums(scratch.acc, rows, sums);
+      transpose_sums(scratch.acc, sums);
       alignas(64) int32_t column_sums[kPanelWidth] = {};
       if (problem.needs_column_sums) {
         const size_t bytes = static_cast<size_t>(columns_of(problem.shape, panel)) * 4;
@@ -615,26 +612,21 @@ struct ColumnMatmul {
                              Microkernel& microkernel, int32_t* acc) {
     const MatmulShape& shape = problem.shape;
     const int64_t columns = columns_of(shape, panel);
-    const int vectors = static_cast<int>((shape.rows + S::kLanes - 1) / S::kLanes);
     const int8_t* first = reinterpret_cast<const int8_t*>(first_of(problem, panel));
     for (int64_t column = 0; column < columns; column += Microkernel::kMostRows) {
       const int64_t left = columns - column;
       const FilterRows filter(first + column * shape.depth, shape.depth,
                               left < Microkernel::kMostRows ? left : Microkernel::kMostRows);
-      microkernel.multiply_first(vectors, rows, filter, acc + column * kPanelWidth);
+      microkernel.multiply_vector(rows, filter, acc + column * kPanelWidth);
     }
   }
 
-  static void transpose_sums(const int32_t* acc, int64_t rows, int32_t* sums) {
-    for (int64_t r = 0; r < rows; r += S::kLanes) {
-      for (int64_t column = 0; column < kPanelWidth; column += S::kLanes) {
-        typename S::Int32s words[S::kLanes];
-        for (int i = 0; i < S::kLanes; ++i) words[i] = S::load(acc + (column + i) * kPanelWidth + r);
-        S::transpose_words(words);
-        for (int i = 0; i < S::kLanes; ++i) {
-          S::store(sums + (r + i) * kPanelWidth + column, words[i]);
-        }
-      }
+  static void transpose_sums(const int32_t* acc, int32_t* sums) {
+    for (int64_t column = 0; column < kPanelWidth; column += S::kLanes) {
+      typename S::Int32s words[S::kLanes];
+      for (int i = 0; i < S::kLanes; ++i) words[i] = S::load(acc + (column + i) * kPanelWidth);
+      S::transpose_words(words);
+      for (int i = 0; i < S::kLanes; ++i) S::store(sums + i * kPanelWidth + column, words[i]);
     }
   }
 };
@@ -677,8 +669,7 @@ extern const MatmulKernels matmul_kernels;
 const MatmulKernels matmul_kernels = {.products_per_ns = Microkernel::kProductsPerNs,
                                       .requantize_row_ns = Simd::kRequantizeRowNs,
                                       .multiplies_rows = Simd::kMultipliesRows,
-                                      .most_rows_of_columns =
-                                          Simd::kPermutesBytes ? kPanelWidth : Simd::kLanes,
+                                      .most_unpacked = Microkernel::kMostUnpacked,
                                       .multiplies_narrow_rows = Simd::kMultipliesNarrowRows,
                                       .lay_out = lay_out,
                                       .pack = pack,

@@ -19,7 +19,7 @@ enum class MatmulPath {
   kNarrowRows,  // the same, of columns within -kMostNarrow to kMostNarrow
   kPanels,      // rows of signed bytes, panels of unsigned ones
   kDots,        // few rows: each column's dot product, of a matrix that is transposed
-  kColumns,     // up to a panel of rows: A is packed, and columns of a transposed B are multiplied
+  kColumns,     // a vector of rows: A is packed, and columns of a transposed B are read as they are
 };
 
 struct MatmulShape {
@@ -65,7 +65,7 @@ struct MatmulRange {
 struct MatmulKernels {
   double products_per_ns, requantize_row_ns;  // of one thread, roughly
   bool multiplies_rows;                       // has all paths; else kPanels alone
-  int64_t most_rows_of_columns;               // for which kColumns is faster
+  int64_t most_unpacked;                      // rows of kColumns
   bool multiplies_narrow_rows;                // faster than others
 
   void (*lay_out)(MatmulProblem& problem);
@@ -81,6 +81,7 @@ struct MatmulKernels {
 };
 
 constexpr int64_t kFewRows = 4;     // for which to pack a panel would take longest
+constexpr int64_t kSumsBytes = 4 * kTileBytes;
 constexpr int64_t kMostNarrow = 64;  // two products with unsigned bytes fit 16 bits
 
 namespace {
@@ -92,7 +93,7 @@ inline bool has_unsigned_rows(MatmulPath path) { return path != MatmulPath::kPan
 inline int64_t matmul_scratch_bytes(const MatmulLayout& layout) {
   const int64_t rows = layout.direct ? 0 : layout.rows_at_once;
   return round_up((rows + 2) * layout.row_bytes, 64) + round_up(layout.rows_at_once * 4, 64) +
-         4 * kTileBytes + 2 * layout.panel_bytes + 1024;
+         kSumsBytes + 2 * layout.panel_bytes + 1024;
 }
 
 }  // namespace

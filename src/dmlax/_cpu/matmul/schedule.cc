@@ -148,7 +148,7 @@ MatmulPath choose_path(const MatmulShape& shape, const MatmulKernels& kernels, c
   if (shape.rows <= kFewRows) {
     return shape.b_transposed ? MatmulPath::kDots : MatmulPath::kPanels;
   }
-  if (shape.b_transposed && shape.rows <= kernels.most_rows_of_columns) {
+  if (shape.b_transposed && shape.rows <= kernels.most_unpacked) {
     return MatmulPath::kColumns;
   }
   const bool narrow = kernels.multiplies_narrow_rows && is_narrow(b, elements, shape.b_signed);
