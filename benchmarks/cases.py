@@ -144,9 +144,9 @@ class Problem:
         return jax.jit(partial(self.call, **options))
 
 
-def layers(pattern: str) -> list[Layer]:
-    """The layers whose names match."""
-    return [Layer(**facts) for facts in _matching("convolution", pattern)]
+def layers(pattern: str, kind: str = "convolution") -> list[Layer]:
+    """The layers whose names match; those of other networks are of the kind "survey"."""
+    return [Layer(**facts) for facts in _matching(kind, pattern)]
 
 
 def arrays(pattern: str, most: int) -> list[Sparse]:

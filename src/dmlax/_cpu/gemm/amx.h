@@ -55,39 +55,49 @@ class TileRegisters {
 
 class TileMicrokernel {
  public:
+  static constexpr int64_t kMostRows = kBlockRows;
   static constexpr bool kNeedsWholeSteps = true;
   static constexpr double kProductsPerNs = 1000;
 
-  void multiply(const uint8_t* panel, const FilterRows& filter, int32_t* acc) {
-    multiply_first(kVectors, panel, filter, acc);
-  }
-
   // Not inlined: its loops need the address registers.
-  __attribute__((noinline)) void multiply_first(int vectors, const uint8_t* panel,
-                                                const FilterRows& filter, int32_t* acc) {
+  __attribute__((noinline)) void multiply(const uint8_t* panel, const FilterRows& filter,
+                                          int32_t* acc) {
     if (filter.count < 4 || filter.depth < 16) {
-      return VectorMicrokernel::multiply_first(vectors, panel, filter, acc);
+      return VectorMicrokernel::multiply(panel, filter, acc);
     }
     registers_.shape(filter.count);
     __asm__ volatile("" ::: "memory");  // tile loads do not say that they read memory
-    for (int first = 0; first < vectors; first += 2) {
-      const uint8_t* columns = panel + 64 * first;
-      int32_t* sums = acc + 16 * first;
-      if (filter.count <= 16) {
-        multiply_half<false, true>(columns, filter, sums);
-      } else if (vectors - first > 1) {
-        multiply_half<true, true>(columns, filter, sums);
+    for (int half = 0; half < 2; ++half) {
+      if (filter.count > 16) {
+        multiply_half<true, true, false>(panel + 128 * half, filter, acc + 32 * half);
       } else {
-        multiply_half<true, false>(columns, filter, sums);
+        multiply_half<false, true, false>(panel + 128 * half, filter, acc + 32 * half);
       }
     }
     __asm__ volatile("" ::: "memory");
   }
 
+  // The same of a panel's first vectors, and of rows that are read once.
+  __attribute__((noinline)) void multiply_first(int vectors, const uint8_t* panel,
+                                                const FilterRows& filter, int32_t* acc) {
+    if (filter.count <= 16 || filter.depth < 16) {
+      return VectorMicrokernel::multiply_first(vectors, panel, filter, acc);
+    }
+    registers_.shape(filter.count);
+    __asm__ volatile("" ::: "memory");
+    if (vectors == 1) {
+      multiply_half<true, false, true>(panel, filter, acc);
+    } else {
+      multiply_half<true, true, true>(panel, filter, acc);
+    }
+    if (vectors > 2) multiply_half<true, true, false>(panel + 128, filter, acc + 32);
+    __asm__ volatile("" ::: "memory");
+  }
+
  private:
   // 32 columns, or 16, times up to 16 rows, or up to 32: tiles 0 to 3 are sums, 4 and 5 rows, 6
-  // and 7 columns.
-  template <bool lower, bool wide>
+  // and 7 columns. Rows that are read once are fetched a block ahead.
+  template <bool lower, bool wide, bool read_once>
   static void multiply_half(const uint8_t* panel, const FilterRows& filter, int32_t* acc) {
     const int64_t steps = filter.depth / kDepthStep, stride = filter.depth;
     const int8_t* rows = filter.rows;
@@ -95,7 +105,13 @@ class TileMicrokernel {
     if (wide) _tile_zero(1);
     if (lower) _tile_zero(2);
     if (lower && wide) _tile_zero(3);
+    const int8_t* next = rows + kBlockRows * stride;
     const auto step = [&](const int8_t* upper_rows, int64_t row_stride) {
+      if (read_once) {
+#pragma GCC unroll 32
+        for (int i = 0; i < kBlockRows; ++i) __builtin_prefetch(next + kDepthStep * i, 0, 2);
+        next += kBlockRows * kDepthStep;
+      }
       _tile_loadd(6, panel, kQuadBytes);
       if (wide) _tile_loadd(7, panel + 64, kQuadBytes);
       _tile_loadd(4, upper_rows, row_stride);

@@ -85,12 +85,18 @@ inline void multiply_rest(int count, const uint8_t* panel, const FilterRows& fil
   }
 }
 
-// All rows times V vectors of columns, of which a tile has as many or more.
-template <int V>
+inline void prefetch(const int8_t* first, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(first + i, 0, 2);
+}
+
+// All rows times V vectors of columns, of which a tile has as many or more. Rows that are read once
+// are fetched a tile ahead, those of the next block, too.
+template <int V, bool read_once>
 inline void multiply_vectors(const uint8_t* panel, const FilterRows& filter, int32_t* acc) {
   constexpr int R = V == Simd::kTileVectors ? Simd::kTileRows : 8;
   int first = 0;
   for (; first + R <= filter.count; first += R) {
+    if (read_once) prefetch(filter.rows + (first + R) * filter.depth, R * filter.depth);
     multiply_tile<R, V>(panel, filter, first, acc + first * kPanelWidth);
   }
   multiply_rest<R - 1, V>(filter.count - first, panel, filter, first, acc + first * kPanelWidth);
@@ -101,23 +107,24 @@ inline void multiply_last_vectors(int vectors, const uint8_t* panel, const Filte
                                   int32_t* acc) {
   if constexpr (V > 0) {
     if (vectors < V) return multiply_last_vectors<V - 1>(vectors, panel, filter, acc);
-    multiply_vectors<V>(panel, filter, acc);
+    multiply_vectors<V, true>(panel, filter, acc);
   }
 }
 
 struct VectorMicrokernel {
+  static constexpr int64_t kMostRows = kBlockRows / Simd::kTileRows * Simd::kTileRows;
   static constexpr bool kNeedsWholeSteps = false;  // of a panel's depth
   static constexpr double kProductsPerNs = Simd::kProductsPerNs;
 
   // acc[r * kPanelWidth + lane] = the sums of row r and of a panel's columns, in lane order.
   static void multiply(const uint8_t* panel, const FilterRows& filter, int32_t* acc) {
     for (int j = 0; j < kVectors; j += Simd::kTileVectors) {
-      multiply_vectors<Simd::kTileVectors>(panel + j * kKPack * Simd::kLanes, filter,
-                                           acc + j * Simd::kLanes);
+      multiply_vectors<Simd::kTileVectors, false>(panel + j * kKPack * Simd::kLanes, filter,
+                                                  acc + j * Simd::kLanes);
     }
   }
 
-  // The same of a panel's first vectors.
+  // The same of a panel's first vectors, and of rows that are read once.
   static void multiply_first(int vectors, const uint8_t* panel, const FilterRows& filter,
                              int32_t* acc) {
     constexpr int V = Simd::kTileVectors;

@@ -239,6 +239,10 @@ struct VectorRowMicrokernel {
     return kBlockRows / S::kRowTileRows * S::kRowTileRows;
   }
 
+  // The same, where there are more than a block.
+  template <typename S>
+  static constexpr int64_t kMostRows = kBlockRows / S::kRowTileRows * S::kRowTileRows;
+
   template <typename S>
   void multiply(const Rows& rows, const uint8_t* panel, int64_t columns, const int32_t* initial,
                 int32_t* acc, int64_t acc_stride = kPanelWidth) const {

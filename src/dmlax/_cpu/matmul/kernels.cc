@@ -51,7 +51,8 @@ inline int32_t* sums_of(const MatmulLayout& layout, uint8_t* panel) {
 template <typename S>
 struct RowProduct {
   static constexpr bool kInOrder = true, kAddsToTerms = true;
-  static constexpr int64_t kRows = RowMicrokernel::rows_of_block<S>();
+  static constexpr int64_t kRows = RowMicrokernel::kMostRows<S>;
+  static constexpr int64_t kRowStep = RowMicrokernel::rows_of_block<S>();
   RowMicrokernel microkernel;
 
   static void lay_out(MatmulProblem& problem) {
@@ -134,7 +135,7 @@ struct RowProduct {
 template <typename S>
 struct PanelProduct {
   static constexpr bool kInOrder = false, kAddsToTerms = false;
-  static constexpr int64_t kRows = kBlockRows;
+  static constexpr int64_t kRows = kBlockRows, kRowStep = kRows;
   Microkernel microkernel;
 
   static void lay_out(MatmulProblem& problem) {
@@ -205,7 +206,7 @@ struct PanelProduct {
 template <typename S>
 struct DotProduct {
   static constexpr bool kInOrder = true, kAddsToTerms = false;
-  static constexpr int64_t kRows = kFewRows;
+  static constexpr int64_t kRows = kFewRows, kRowStep = kRows;
   static constexpr int64_t kStep = 4 * S::kLanes;  // bytes of a vector
   static constexpr int64_t kPrefetchDistance = 4096;  // the columns are one after another
 
@@ -471,7 +472,7 @@ struct Matmul {
     MatmulLayout& layout = problem.layout;
     Product::lay_out(problem);
     layout.panels = (problem.shape.columns + kPanelWidth - 1) / kPanelWidth;
-    layout.step = Product::kRows;
+    layout.step = Product::kRowStep;
     layout.packed_rows_bytes = 0;
     const int64_t bytes = layout.row_bytes < 1 ? 1 : layout.row_bytes;
     const int64_t all = layout.direct ? kDirectRowBytes : kPackedRowBytes;
@@ -519,8 +520,8 @@ struct Matmul {
       }
       const PanelTerms<S, Product::kInOrder, Product::kAddsToTerms> terms(problem, index,
                                                                           sums_of(layout, panel));
-      for (int64_t at = 0; at < count; at += layout.step) {
-        const int64_t left = count - at, block = left < layout.step ? left : layout.step;
+      for (int64_t at = 0; at < count; at += Product::kRows) {
+        const int64_t left = count - at, block = left < Product::kRows ? left : Product::kRows;
         if constexpr (Product::kRows == kFewRows) {
           product.multiply_columns(problem, index, rows, stride, block, scratch.acc);
         } else {
@@ -616,10 +617,10 @@ struct ColumnMatmul {
     const int64_t columns = columns_of(shape, panel);
     const int vectors = static_cast<int>((shape.rows + S::kLanes - 1) / S::kLanes);
     const int8_t* first = reinterpret_cast<const int8_t*>(first_of(problem, panel));
-    for (int64_t column = 0; column < columns; column += kBlockRows) {
+    for (int64_t column = 0; column < columns; column += Microkernel::kMostRows) {
       const int64_t left = columns - column;
       const FilterRows filter(first + column * shape.depth, shape.depth,
-                              left < kBlockRows ? left : kBlockRows);
+                              left < Microkernel::kMostRows ? left : Microkernel::kMostRows);
       microkernel.multiply_first(vectors, rows, filter, acc + column * kPanelWidth);
     }
   }

@@ -87,7 +87,7 @@ namespace {
 
 inline bool has_unsigned_rows(MatmulPath path) { return path != MatmulPath::kPanels; }
 
-// For rows that are packed, two more, their sums, the sums of two blocks, a panel and its
+// For rows that are packed, two more, their sums, the sums of some blocks, a panel and its
 // transposition.
 inline int64_t matmul_scratch_bytes(const MatmulLayout& layout) {
   const int64_t rows = layout.direct ? 0 : layout.rows_at_once;

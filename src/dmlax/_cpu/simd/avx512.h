@@ -19,7 +19,7 @@ struct Simd {
   static constexpr int kLanes = 16;
   static constexpr int kTileRows = 6, kTileVectors = 4;
   static constexpr int kVectorsPacked = 4;
-  static constexpr double kProductsPerNs = 120, kRequantizeRowNs = 8;
+  static constexpr double kProductsPerNs = 200, kRequantizeRowNs = 8;
   static constexpr bool kMultipliesRows = true;
   static constexpr bool kMultipliesNarrowRows = false;
   static constexpr bool kPermutesBytes = true, kExpandsBytes = true, kStoresMasked = true;

@@ -7,7 +7,7 @@ from dmlax.onnx.graph import OWN, Graph, Node
 
 Avals = Mapping[str, Aval]
 _SPATIAL = {"MaxPool", "QLinearAveragePool", "QLinearConv", "QLinearGlobalAveragePool"}
-_UNARY = {"QLinearLeakyRelu", "QLinearSigmoid"}
+_UNARY = {"QLinearLeakyRelu", "QLinearSigmoid", "QLinearSwish"}
 _BINARY = {"QLinearAdd": (0, 3), "QLinearMul": (0, 3)}
 _ADDEND = 8  # its place in a convolution that has one
 _TO_LAST, _TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
