@@ -76,7 +76,7 @@ def draw_pair(rng: np.random.Generator) -> Call:
 
 
 def differs(seed: int) -> bool:
-    """Whether a call of the kernel and another's have other bits; every third one is mapped."""
+    """True if a call of the kernel and of another have other bits; every third one is mapped."""
     rng = np.random.default_rng(seed)
     function, operands, other = (draw_pool, draw_lookup, draw_pair)[seed % 3](rng)
     found = []
