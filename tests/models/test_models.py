@@ -96,6 +96,18 @@ def test_a_mean_of_floats_is_summed_in_onnxruntimes_order(sizes):
     assert differing(dmlax.onnx.load(file)(x), theirs) == 0
 
 
+def test_a_batch_normalization_rounds_as_onnxruntimes():
+    generator, net = np.random.default_rng(6), Network()
+    scale, bias, mean = generator.standard_normal((3, 40)).astype(np.float32)
+    variance = generator.uniform(0.01, 5, 40).astype(np.float32)
+    parameters = map(net.constant, (scale, bias, mean, variance))
+    y = net.node("BatchNormalization", "x", *parameters, epsilon=1e-3)
+    shape = (2, 40, 5, 7)
+    file = net.model({"x": (TensorProto.FLOAT, shape)}, {y: (TensorProto.FLOAT, None)})
+    x = generator.standard_normal(shape).astype(np.float32)
+    assert differing(dmlax.onnx.load(file)(x), peer.run(peer.start(file), {"x": x})) == 0
+
+
 @pytest.mark.parametrize("format", ["qoperator", "qdq"])
 def test_a_channel_of_scale_0_is_zero(format):
     file = onnx.ModelProto()

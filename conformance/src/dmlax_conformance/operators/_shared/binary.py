@@ -7,23 +7,30 @@ from ...format.tensors import Tensor
 from . import floats
 from .call_rules import Inputs, Outputs
 from .element_wise import broadcast
-from .floats import exactly
-from .rounding import quantize
+from .floats import Real, exactly
+from .rounding import rounded
 
 Combine = Callable[[Fraction, Fraction], Fraction]
 
 
-def binary(combine: Combine, inputs: Inputs, outputs: Outputs) -> dict[str, Tensor]:
-    """Return the combined real numbers, quantized with one rounding."""
-    a, b, dtype = inputs["ATensor"], inputs["BTensor"], outputs["OutputTensor"].dtype
+def quotients(combine: Combine, inputs: Inputs) -> list[tuple[Real, int]]:
+    """Return the exact quotient of each element of the output, and its zero point."""
+    a, b = inputs["ATensor"], inputs["BTensor"]
     sizes = broadcast_sizes(a.sizes, b.sizes)
     (sa, za), (sb, zb), (sy, zy) = (parameters(inputs, name) for name in ("A", "B", "Output"))
     pairs = list(zip(broadcast(a, sizes), broadcast(b, sizes), strict=True))
     found = {
-        (x, y): quantize(exactly(combine((x - za) * sa, (y - zb) * sb)), sy, zy, dtype)
-        for x, y in set(pairs)
+        (x, y): (exactly(combine((x - za) * sa, (y - zb) * sb) / sy), zy) for x, y in set(pairs)
     }
-    return {"OutputTensor": Tensor(dtype, sizes, tuple(found[pair] for pair in pairs))}
+    return [found[pair] for pair in pairs]
+
+
+def binary(combine: Combine, inputs: Inputs, outputs: Outputs) -> dict[str, Tensor]:
+    """Return the combined real numbers, quantized with one rounding."""
+    dtype = outputs["OutputTensor"].dtype
+    sizes = broadcast_sizes(inputs["ATensor"].sizes, inputs["BTensor"].sizes)
+    words = rounded(quotients(combine, inputs), dtype)
+    return {"OutputTensor": Tensor(dtype, sizes, words)}
 
 
 def parameters(inputs: Inputs, name: str) -> tuple[Fraction, int]:

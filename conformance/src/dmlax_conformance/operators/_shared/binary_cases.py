@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import product
 from math import prod
 from typing import NamedTuple
 
@@ -370,18 +369,3 @@ def add_size(topic: BinaryTopic, count: int, number: int) -> None:
         text = f"B of sizes {list(cut.sizes)} does not repeat to {list(sizes)}"
         changed, clause = {"BTensor": cut}, topic.clauses("5")
         topic.invalid(f"b-short-{count}", text, clause, base, "sizes", changed)
-
-
-# -- classes past powers of two ----------------------------------------------------------------
-
-PAST = ((515,), (3, 171), (2, 3, 1, 5, 1, 19), (2, 2, 2, 2, 2, 3, 2, 3))
-
-
-def add_structures(topic: BinaryTopic, classes: Mapping[str, Iterable[Values]]) -> None:
-    """Add a call of each class with each type of the output, over and over in large sizes."""
-    for label, values in classes.items():
-        found = {each.own.dtypes[2]: each for each in reversed([*values])}
-        for (dtype, each), (number, sizes) in product(found.items(), enumerate(PAST)):
-            a, b = _cycles(each.own, each.pairs[: CYCLE - 1], sizes)
-            name, text = f"past-{number + 1}-{label}-{dtype}", f"{each.text}; sizes {list(sizes)}"
-            topic.add(name, text, each.clauses, f"{each.flags} BlockEdge", a, b, each.own)

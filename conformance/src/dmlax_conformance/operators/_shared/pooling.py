@@ -4,16 +4,26 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...format.layout import packed_strides
 from ...format.tensors import Tensor
 from . import floats
 from .call_rules import Attributes, Inputs
 from .convolution import Windows, parameter
-from .rounding import quantize
+from .floats import Real
+from .rounding import rounded
 
 Sizes = tuple[int, ...]
+
+
+class Mean(NamedTuple):
+    """A sum, how many elements it has, and the words of both scales."""
+
+    total: int
+    elements: int
+    input: int
+    output: int
 
 
 def windows_of(attributes: Attributes) -> Windows:
@@ -62,21 +72,29 @@ def _along(axis: int, size: int, packed: int, length: int, attributes: Attribute
 
 def average(inputs: Inputs, attributes: Attributes, dtype: str) -> Tensor:
     """Return round(sum(x - zx) * sx / (sy * n)) + zy, limited to the data type."""
+    sizes = output_sizes(inputs["InputTensor"].sizes, attributes)
+    return Tensor(dtype, sizes, rounded(quotients(inputs, attributes), dtype))
+
+
+def quotients(inputs: Inputs, attributes: Attributes) -> list[tuple[Real, int]]:
+    """Return the exact quotient of each element of the output, and its zero point."""
+    return [(mean(each), point) for each, point in means(inputs, attributes)]
+
+
+def means(inputs: Inputs, attributes: Attributes) -> Iterator[tuple[Mean, int]]:
+    """Yield what the mean of each window is made of, and the output zero point."""
     x = inputs["InputTensor"]
     every = prod(attributes["WindowSize"]) if attributes["IncludePadding"] else 0
-
     names = "InputScaleTensor OutputScaleTensor InputZeroPointTensor OutputZeroPointTensor"
     tensors = [inputs.get(name) for name in names.split()]
-    words = []
     for channel, places in elements(x.sizes, attributes):
         sx, sy, zx, zy = (parameter(tensor, channel) for tensor in tensors)
         total = sum(x.words[place] - zx for place in places)
-        words.append(_quantized(total, every or len(places), sx, sy, zy, dtype))
-    return Tensor(dtype, output_sizes(x.sizes, attributes), tuple(words))
+        yield Mean(total, every or len(places), sx, sy), zy
 
 
 @cache
-def _quantized(total: int, count: int, sx: int, sy: int, zero_point: int, dtype: str) -> int:
-    """Return one mean; the scales are float32 bits."""
-    one, two = (floats.decode(word, "float32").value for word in (sx, sy))
-    return quantize(floats.exactly(total * one / max(count, 1)), two, zero_point, dtype)
+def mean(given: Mean) -> Real:
+    """Return one mean over the output scale; that of no elements is 0."""
+    sx, sy = (floats.decode(word, "float32").value for word in (given.input, given.output))
+    return floats.exactly(given.total * sx / max(given.elements, 1) / sy)

@@ -238,7 +238,7 @@ def add_near_ties(topic: PoolTopic, structures: str) -> None:
         if name == "pixels" and family == "float32":
             continue
         counts = (99, 81, 105, 119) if name == "pixels" else FAMILIES[family]
-        sums, (sx, sy), count = _pair_of_family(family, counts, number % 2)
+        sums, (sx, sy), count = pair_of_family(family, counts, number % 2)
         (images, channels, *spatial), repeats = NEAR_TIES[name]
         size = [count if each < 0 else 1 for each in spatial]
         source, dtype, zy = (("uint8", "int8", 3), ("int8", "uint8", 130))[number % 2]
@@ -314,7 +314,7 @@ def _value(word: int) -> Fraction:
 
 
 @cache
-def _pair_of_family(
+def pair_of_family(
     family: str, counts: tuple[int, ...], seed: int
 ) -> tuple[list[int], tuple[int, int], int]:
     """Return twelve sums, or four long ones, that share two scales, and the window's elements.
@@ -548,37 +548,6 @@ WINDOWS: dict[str, tuple[str, dict[str, Any], tuple[int, ...]]] = {
         (1, 2, 2),
     ),
 }
-STRUCTURES = (  # images, channels, spatial sizes
-    *((1, 1, 3, 131), (1, 3, 3, 67), (2, 8, 2, 17), (1, 17, 3, 9), (1, 33, 3, 3)),
-    *((1, 65, 2, 3), (1, 130, 2, 2), (3, 16, 2, 5), (1, 64, 2, 3), (1, 129, 2, 2)),
-    *((2, 5, 35), (1, 31, 9), (1, 3, 2, 3, 17), (2, 33, 2, 2, 2), (2, 2, 2, 35)),
-    *((1, 67, 4, 3), (1, 2, 3, 64), (5, 1, 66), (1, 130, 3), (1, 1, 66, 5), (1, 16, 2, 32)),
-)
-
-
-def add_structures(topic: PoolTopic, clause: str) -> None:
-    """Add calls of many widths and channels, their means full of ties."""
-    for number, (images, channels, *spatial) in enumerate(STRUCTURES):
-        axes, source = len(spatial), ("uint8", "int8")[number // 3 % 2]
-        low, high = RANGES[source]
-        ring = {"start": (1,) * axes, "end": (1,) * axes}
-        size, options = (
-            (2, {}),
-            (3, {"strides": (2,) * axes, **ring}),
-            (2, {"dilations": (2,) * axes, **ring}),
-        )[number % 3]
-        x = from_recipe(source, (images, channels, *spatial), Recipe(number, low, high))
-        own: dict[str, Any] = {"sy": [0.25]}
-        own |= {"zx": [(17 * at) % 256 + low for at in range(channels)]}
-        own |= {"zy": [(97 + 5 * at) % 256 for at in range(channels)]}
-        if number % 2:
-            own = {**own, "zx": [low + 128], "zy": [128]}
-        text = f"{images} images of {channels} channels, {' x '.join(map(str, spatial))}"
-        name = "-".join(map(str, ("sizes", *x.sizes)))
-        include = number % 4 == 1 if topic.has_parameters else None
-        given, dtype = windows((size,) * axes, include, **options), "uint8"
-        dtype = dtype if topic.has_parameters else ""
-        topic.add(name, text, clause, x, own, "BlockEdge", given, dtype)
 
 
 def refuse_windows(topic: PoolTopic, clause: str) -> None:

@@ -1,5 +1,6 @@
 """From an accumulator or a real number to a small integer."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from . import floats
@@ -27,6 +28,12 @@ def quantize(number: Real, scale: Fraction, zero_point: int, dtype: str) -> int:
     if number.kind == "inf":
         return low if number.negative != (scale < 0) else high
     return clamp(round_half_even(number.value / scale) + zero_point, dtype)
+
+
+def rounded(quotients: Sequence[tuple[Real, int]], dtype: str) -> tuple[int, ...]:
+    """Return quotients as integers, each with its zero point added; equal ones are rounded once."""
+    found = {each: quantize(each[0], Fraction(1), each[1], dtype) for each in set(quotients)}
+    return tuple(found[each] for each in quotients)
 
 
 def requantize(

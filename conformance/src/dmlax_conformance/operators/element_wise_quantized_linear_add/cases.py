@@ -32,12 +32,6 @@ def _cancellation(topic: BinaryTopic) -> None:
     topic.add_values(sum_values.cancelling())
 
 
-@topics.file("near-ties")
-def _near_ties(topic: BinaryTopic) -> None:
-    topic.add_values(sum_values.near_float32())
-    topic.add_values(sum_values.near_float64())
-
-
 @topics.file("scales")
 def _scales(topic: BinaryTopic) -> None:
     topic.add_values(sum_values.signs())

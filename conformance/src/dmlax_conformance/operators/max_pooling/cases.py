@@ -57,11 +57,6 @@ def _windows(topic: PoolTopic) -> None:
     shared.add_windows(topic, "3 2 5")
 
 
-@topics.file("structures")
-def _structures(topic: PoolTopic) -> None:
-    shared.add_structures(topic, "1 5 3")
-
-
 @topics.file("invalid")
 def _invalid(topic: PoolTopic) -> None:
     topic.add_twin("twin", "1")

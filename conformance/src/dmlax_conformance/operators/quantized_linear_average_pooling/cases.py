@@ -42,11 +42,6 @@ def _near_ties(topic: AverageTopic) -> None:
     shared.add_near_ties(topic, "channels columns images line cube counted")
 
 
-@topics.file("structures")
-def _structures(topic: AverageTopic) -> None:
-    shared.add_structures(topic, "1 2 8 10")
-
-
 @topics.file("invalid-windows")
 def _refuse_windows(topic: AverageTopic) -> None:
     shared.refuse_windows(topic, "10")

@@ -33,11 +33,6 @@ def _near_ties(topic: GlobalTopic) -> None:
     shared.add_near_ties(topic, "channels images line cube pixels")
 
 
-@topics.file("structures")
-def _structures(topic: GlobalTopic) -> None:
-    shared.add_structures(topic, "1 2 8")
-
-
 FACTORS = shared.AVERAGE_FACTORS
 APART: Apart = {}
 

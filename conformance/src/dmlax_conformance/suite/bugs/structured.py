@@ -21,7 +21,10 @@ from .record import VALUES, Bug, correct
 from .steps import Call
 
 ENOUGH = 2  # vectors that have to kill a bug at a structure
-OF_PLACES = frozenset({"pad", "sizes", "taps", "reads", "order", "table"})  # not of values
+OF_PLACES = frozenset(  # steps that move values and change none
+    {"pad", "sizes", "taps", "reads", "order", "table", "promote", "pair", "squeeze", "repeat"}
+    | {"spread_bias", "window"}
+)
 
 
 def structures(bug: Bug) -> list[str]:

@@ -1,6 +1,6 @@
 // The kernels of the matrix products, compiled once for each instruction set. No function that a
 // header defines has a name outside this unit, so that none is linked from the wrong set.
-#include "dmlax/_matmul/cpu/kernels.h"
+#include "dmlax/_cpu/matmul/kernels.h"
 
 #include "dmlax/_cpu/gemm/microkernel.h"
 #include "dmlax/_cpu/gemm/panels.h"
@@ -12,6 +12,7 @@ namespace DMLAX_ISA_NAMESPACE {
 namespace {
 
 constexpr int64_t kPackedRowBytes = 1 << 18;  // of rows, at once
+constexpr int64_t kDirectRowBytes = 1 << 19;  // the same of rows that are multiplied as they are
 
 // Where a thread's scratch has what.
 struct Scratch {
@@ -20,8 +21,9 @@ struct Scratch {
   uint8_t *panel, *transposed;
 
   Scratch(const MatmulLayout& layout, uint8_t* memory) : rows(memory) {
-    spare = rows + layout.rows_at_once * layout.row_bytes;
-    memory += round_up((layout.rows_at_once + 2) * layout.row_bytes, 64);
+    const int64_t count = layout.direct ? 0 : layout.rows_at_once;
+    spare = rows + count * layout.row_bytes;
+    memory += round_up((count + 2) * layout.row_bytes, 64);
     row_sums = reinterpret_cast<int32_t*>(memory);
     memory += round_up(layout.rows_at_once * 4, 64);
     acc = reinterpret_cast<int32_t*>(memory);
@@ -48,8 +50,9 @@ inline int32_t* sums_of(const MatmulLayout& layout, uint8_t* panel) {
 
 template <typename S>
 struct RowProduct {
-  static constexpr bool kInOrder = true;
-  static constexpr int64_t kRows = RowMicrokernel::rows_of_block<S>();
+  static constexpr bool kInOrder = true, kAddsToTerms = true;
+  static constexpr int64_t kRows = RowMicrokernel::kMostRows<S>;
+  static constexpr int64_t kRowStep = RowMicrokernel::rows_of_block<S>();
   RowMicrokernel microkernel;
 
   static void lay_out(MatmulProblem& problem) {
@@ -104,11 +107,10 @@ struct RowProduct {
     return sum_row<S>(row, problem.layout.words);
   }
 
-  void multiply(const MatmulProblem& problem, const uint8_t* rows, int64_t stride, int64_t count,
-                const uint8_t* panel, int64_t columns, int32_t* acc) {
-    alignas(64) static constexpr int32_t kZeros[kPanelWidth] = {};
-    microkernel.template multiply<S>({rows, stride, problem.layout.words, static_cast<int>(count)},
-                                     panel, columns, kZeros, acc);
+  // The sums begin with `initial`, one a column.
+  void multiply(const MatmulProblem&, const Rows& rows, const uint8_t* panel, int64_t columns,
+                const int32_t* initial, int32_t* acc, int64_t acc_stride) {
+    microkernel.template multiply<S>(rows, panel, columns, initial, acc, acc_stride);
   }
 
  private:
@@ -122,7 +124,9 @@ struct RowProduct {
       int16_t* pairs = reinterpret_cast<int16_t*>(ones);
       for (int64_t i = 0; i < bytes / 2; ++i) pairs[i] = 1;
     }
-    RowProduct().multiply(problem, ones, 0, 1, panel, columns, sums_of(problem.layout, panel));
+    alignas(64) static constexpr int32_t kZeros[kPanelWidth] = {};
+    RowProduct().multiply(problem, {ones, 0, problem.layout.words, 1}, panel, columns, kZeros,
+                          sums_of(problem.layout, panel), kPanelWidth);
   }
 };
 
@@ -130,8 +134,8 @@ struct RowProduct {
 
 template <typename S>
 struct PanelProduct {
-  static constexpr bool kInOrder = false;
-  static constexpr int64_t kRows = kBlockRows;
+  static constexpr bool kInOrder = false, kAddsToTerms = false;
+  static constexpr int64_t kRows = kBlockRows, kRowStep = kRows;
   Microkernel microkernel;
 
   static void lay_out(MatmulProblem& problem) {
@@ -187,9 +191,10 @@ struct PanelProduct {
     return sum;
   }
 
-  void multiply(const MatmulProblem& problem, const uint8_t* rows, int64_t, int64_t count,
-                const uint8_t* panel, int64_t, int32_t* acc) {
-    const FilterRows filter(reinterpret_cast<const int8_t*>(rows), problem.shape.depth, count);
+  void multiply(const MatmulProblem& problem, const Rows& rows, const uint8_t* panel, int64_t,
+                const int32_t*, int32_t* acc, int64_t) {
+    const FilterRows filter(reinterpret_cast<const int8_t*>(rows.first), problem.shape.depth,
+                            rows.count);
     microkernel.multiply(panel, filter, acc);
   }
 };
@@ -200,8 +205,8 @@ struct PanelProduct {
 // first the low halves of a vector's bytes and then the high ones.
 template <typename S>
 struct DotProduct {
-  static constexpr bool kInOrder = true;
-  static constexpr int64_t kRows = kFewRows;
+  static constexpr bool kInOrder = true, kAddsToTerms = false;
+  static constexpr int64_t kRows = kFewRows, kRowStep = kRows;
   static constexpr int64_t kStep = 4 * S::kLanes;  // bytes of a vector
   static constexpr int64_t kPrefetchDistance = 4096;  // the columns are one after another
 
@@ -362,14 +367,15 @@ struct DotProduct {
 
 // --- a panel's columns
 
-// What sums of a panel's columns lack, in the order of the sums.
-template <typename S, bool in_order>
+// What sums of a panel's columns lack, in the order of the sums: some terms are the same for every
+// row, and sums begin with them where `added`.
+template <typename S, bool in_order, bool added>
 class PanelTerms {
  public:
   PanelTerms(const MatmulProblem& problem, int64_t panel, const int32_t* column_sums)
       : problem_(problem), first_(panel * kPanelWidth), count_(columns_of(problem.shape, panel)) {
     const RequantizeParams& params = problem.requantize;
-    order(params.offset + first_, offset_);
+    order(params.offset + first_, of_all_rows_);
     if (params.filter_zero != nullptr) order(params.filter_zero + first_, zero_);
     if (params.quantized) {
       order(params.estimate + first_, estimate_);
@@ -377,16 +383,31 @@ class PanelTerms {
     }
     if (!problem.needs_column_sums) return;
     const uint32_t depth = static_cast<uint32_t>(problem.shape.depth);
+    const uint32_t a_zero = problem.a_zeros == nullptr ? u32(problem.a_zero) : 0;
     for (int i = 0; i < kPanelWidth; ++i) {
       const uint32_t term = params.filter_zero == nullptr ? 0 : depth * u32(zero_[i]);
-      column_terms_[i] = static_cast<int32_t>(u32(column_sums[i]) - term);
+      const uint32_t column_term = u32(column_sums[i]) - term;
+      column_terms_[i] = static_cast<int32_t>(column_term);
+      of_all_rows_[i] = static_cast<int32_t>(u32(of_all_rows_[i]) - a_zero * column_term);
     }
+  }
+
+  const int32_t* of_all_rows() const { return of_all_rows_; }
+
+  // Where sums are outputs as they are: the first one's place.
+  int32_t* outputs(int64_t row) const {
+    const bool finished = added && !problem_.requantize.quantized && count_ == kPanelWidth &&
+                          problem_.a_zeros == nullptr && problem_.requantize.filter_zero == nullptr;
+    if (!finished) return nullptr;
+    return static_cast<int32_t*>(problem_.output) + row * problem_.shape.columns + first_;
   }
 
   // Finishes one row of sums and stores it.
   void store(int64_t row, int32_t row_sum, int32_t* sums, void* output) const {
     const MatmulProblem& problem = problem_;
-    add_terms(problem.a_zeros == nullptr ? problem.a_zero : problem.a_zeros[row], row_sum, sums);
+    if (!added || problem.a_zeros != nullptr || problem.requantize.filter_zero != nullptr) {
+      add_terms(problem.a_zeros == nullptr ? 0 : problem.a_zeros[row], row_sum, sums);
+    }
     const int64_t at = row * problem.shape.columns + first_;
     if (problem.wide_bias != nullptr) {
       store_wide(sums, static_cast<uint8_t*>(output) + at);
@@ -413,8 +434,9 @@ class PanelTerms {
     const bool has_zero = problem_.requantize.filter_zero != nullptr;
     const auto zero = S::broadcast(a_zero), sum = S::broadcast(row_sum);
     for (int at = 0; at < kPanelWidth; at += S::kLanes) {
-      auto total = S::add(S::load(sums + at), S::load(offset_ + at));
-      if (problem_.needs_column_sums) {
+      auto total = S::load(sums + at);
+      if (!added) total = S::add(total, S::load(of_all_rows_ + at));
+      if (problem_.a_zeros != nullptr && problem_.needs_column_sums) {
         total = S::subtract(total, S::multiply(zero, S::load(column_terms_ + at)));
       }
       if (has_zero) total = S::subtract(total, S::multiply(sum, S::load(zero_ + at)));
@@ -435,7 +457,7 @@ class PanelTerms {
 
   const MatmulProblem& problem_;
   int64_t first_, count_;
-  alignas(64) int32_t offset_[kPanelWidth];
+  alignas(64) int32_t of_all_rows_[kPanelWidth];
   alignas(64) int32_t zero_[kPanelWidth];
   alignas(64) int32_t column_terms_[kPanelWidth];
   alignas(64) float estimate_[kPanelWidth];
@@ -450,12 +472,16 @@ struct Matmul {
     MatmulLayout& layout = problem.layout;
     Product::lay_out(problem);
     layout.panels = (problem.shape.columns + kPanelWidth - 1) / kPanelWidth;
-    layout.step = Product::kRows;
+    layout.step = Product::kRowStep;
+    layout.packed_rows_bytes = 0;
     const int64_t bytes = layout.row_bytes < 1 ? 1 : layout.row_bytes;
-    const int64_t fit = kPackedRowBytes / bytes / layout.step * layout.step;
-    const int64_t most = 16 * layout.step;
+    const int64_t all = layout.direct ? kDirectRowBytes : kPackedRowBytes;
+    const int64_t fit = all / bytes / layout.step * layout.step;
+    const int64_t most = 32 * layout.step;
     layout.rows_at_once = fit < layout.step ? layout.step : fit > most ? most : fit;
   }
+
+  static void pack_rows(const MatmulProblem&, uint8_t*, uint8_t*) {}
 
   static void pack(const MatmulProblem& problem, int64_t first, int64_t last, uint8_t* memory,
                    uint8_t* panels) {
@@ -492,18 +518,121 @@ struct Matmul {
       } else {
         Product::pack_panel(problem, index, scratch, panel);
       }
-      const PanelTerms<S, Product::kInOrder> terms(problem, index, sums_of(layout, panel));
-      for (int64_t at = 0; at < count; at += layout.step) {
-        const int64_t left = count - at, block = left < layout.step ? left : layout.step;
+      const PanelTerms<S, Product::kInOrder, Product::kAddsToTerms> terms(problem, index,
+                                                                          sums_of(layout, panel));
+      for (int64_t at = 0; at < count; at += Product::kRows) {
+        const int64_t left = count - at, block = left < Product::kRows ? left : Product::kRows;
         if constexpr (Product::kRows == kFewRows) {
           product.multiply_columns(problem, index, rows, stride, block, scratch.acc);
         } else {
-          product.multiply(problem, rows + at * stride, stride, block, panel,
-                           columns_of(problem.shape, index), scratch.acc);
+          int32_t* const outputs = terms.outputs(row + at);
+          const bool apart = outputs == nullptr;
+          product.multiply(problem,
+                           {rows + at * stride, stride, layout.words, static_cast<int>(block)},
+                           panel, columns_of(problem.shape, index), terms.of_all_rows(),
+                           apart ? scratch.acc : outputs,
+                           apart ? kPanelWidth : problem.shape.columns);
+          if (!apart) continue;
         }
         for (int64_t r = 0; r < block; ++r) {
           terms.store(row + at + r, scratch.row_sums[at + r], scratch.acc + r * kPanelWidth,
                       problem.output);
+        }
+      }
+    }
+  }
+};
+
+// Up to a panel of A's rows, packed, times columns of a transposed B as they are: B takes the place
+// of a filter, and sums are transposed.
+template <typename S>
+struct ColumnMatmul {
+  static void lay_out(MatmulProblem& problem) {
+    const int64_t depth = problem.shape.depth;
+    MatmulLayout& layout = problem.layout;
+    layout = {};
+    layout.panels = (problem.shape.columns + kPanelWidth - 1) / kPanelWidth;
+    layout.panel_bytes = kPanelWidth * 4;  // the sums alone
+    layout.words = round_up(depth, Microkernel::kNeedsWholeSteps ? kDepthStep : kKPack) / kKPack;
+    layout.row_bytes = round_up(depth, 64);
+    layout.packed_rows_bytes = layout.words * kQuadBytes + kPanelWidth * 4;
+    layout.step = layout.rows_at_once = kPanelWidth;
+  }
+
+  static void pack(const MatmulProblem&, int64_t, int64_t, uint8_t*, uint8_t*) {}
+
+  // A panel, and its rows' sums.
+  static void pack_rows(const MatmulProblem& problem, uint8_t* memory, uint8_t* panel) {
+    const MatmulShape& shape = problem.shape;
+    const Scratch scratch(problem.layout, memory);
+    const uint8_t* rows = problem.a;
+    if (shape.a_signed) {
+      for (int64_t i = 0; i < shape.rows * shape.depth; ++i) scratch.rows[i] = rows[i] ^ 128;
+      rows = scratch.rows;
+    }
+    int32_t* sums = reinterpret_cast<int32_t*>(panel + problem.layout.words * kQuadBytes);
+    const bool with_sums = problem.requantize.filter_zero != nullptr;
+    for (int64_t r = 0; r < shape.rows; ++r) {
+      sums[r] = with_sums ? S::sum_bytes(rows + r * shape.depth, shape.depth, 0) : 0;
+    }
+    for (int64_t r = 0; r < shape.rows; r += S::kLanes) {
+      for (int64_t q = 0; q < problem.layout.words; q += S::kLanes) {
+        typename S::Int32s words[S::kLanes];
+        transpose_quads<S>(reinterpret_cast<const int8_t*>(rows + r * shape.depth), shape.depth,
+                           shape.rows - r, q, words);
+        for (int64_t i = 0; i < S::kLanes && q + i < problem.layout.words; ++i) {
+          S::store(panel + (q + i) * kQuadBytes + kKPack * r, words[i]);
+        }
+      }
+    }
+  }
+
+  static void multiply(const MatmulProblem& problem, const MatmulRange& range) {
+    const int64_t rows = problem.shape.rows;
+    const uint8_t* after = range.rows + problem.layout.words * kQuadBytes;
+    const int32_t* row_sums = reinterpret_cast<const int32_t*>(after);
+    const Scratch scratch(problem.layout, range.scratch);
+    Microkernel microkernel;
+    for (int64_t panel = range.first_panel; panel < range.last_panel; ++panel) {
+      multiply_panel(problem, range.rows, panel, microkernel, scratch.acc);
+      int32_t* const sums = scratch.acc + kPanelWidth * kPanelWidth;
+      transpose_sums(scratch.acc, rows, sums);
+      alignas(64) int32_t column_sums[kPanelWidth] = {};
+      if (problem.needs_column_sums) {
+        const size_t bytes = static_cast<size_t>(columns_of(problem.shape, panel)) * 4;
+        __builtin_memcpy(column_sums, problem.column_sums + panel * kPanelWidth, bytes);
+      }
+      const PanelTerms<S, true, false> terms(problem, panel, column_sums);
+      for (int64_t r = 0; r < rows; ++r) {
+        terms.store(r, row_sums[r], sums + r * kPanelWidth, problem.output);
+      }
+    }
+  }
+
+ private:
+  // acc[column * kPanelWidth + row]
+  static void multiply_panel(const MatmulProblem& problem, const uint8_t* rows, int64_t panel,
+                             Microkernel& microkernel, int32_t* acc) {
+    const MatmulShape& shape = problem.shape;
+    const int64_t columns = columns_of(shape, panel);
+    const int vectors = static_cast<int>((shape.rows + S::kLanes - 1) / S::kLanes);
+    const int8_t* first = reinterpret_cast<const int8_t*>(first_of(problem, panel));
+    for (int64_t column = 0; column < columns; column += Microkernel::kMostRows) {
+      const int64_t left = columns - column;
+      const FilterRows filter(first + column * shape.depth, shape.depth,
+                              left < Microkernel::kMostRows ? left : Microkernel::kMostRows);
+      microkernel.multiply_first(vectors, rows, filter, acc + column * kPanelWidth);
+    }
+  }
+
+  static void transpose_sums(const int32_t* acc, int64_t rows, int32_t* sums) {
+    for (int64_t r = 0; r < rows; r += S::kLanes) {
+      for (int64_t column = 0; column < kPanelWidth; column += S::kLanes) {
+        typename S::Int32s words[S::kLanes];
+        for (int i = 0; i < S::kLanes; ++i) words[i] = S::load(acc + (column + i) * kPanelWidth + r);
+        S::transpose_words(words);
+        for (int i = 0; i < S::kLanes; ++i) {
+          S::store(sums + (r + i) * kPanelWidth + column, words[i]);
         }
       }
     }
@@ -516,6 +645,7 @@ inline void choose(const MatmulProblem& problem, const With& with) {
   if constexpr (S::kMultipliesRows) {
     if (problem.path == MatmulPath::kRows) return with(Matmul<S, RowProduct<S>>());
     if (problem.path == MatmulPath::kDots) return with(Matmul<S, DotProduct<S>>());
+    if (problem.path == MatmulPath::kColumns) return with(ColumnMatmul<S>());
     if constexpr (S::kMultipliesNarrowRows) {
       using Narrow = typename S::Narrow;
       if (problem.path == MatmulPath::kNarrowRows) return with(Matmul<S, RowProduct<Narrow>>());
@@ -533,6 +663,10 @@ void pack(const MatmulProblem& problem, int64_t first, int64_t last, uint8_t* sc
   choose<Simd>(problem, [&](auto kernels) { kernels.pack(problem, first, last, scratch, panels); });
 }
 
+void pack_rows(const MatmulProblem& problem, uint8_t* scratch, uint8_t* rows) {
+  choose<Simd>(problem, [&](auto kernels) { kernels.pack_rows(problem, scratch, rows); });
+}
+
 void multiply(const MatmulProblem& problem, const MatmulRange& range) {
   choose<Simd>(problem, [&](auto kernels) { kernels.multiply(problem, range); });
 }
@@ -543,9 +677,12 @@ extern const MatmulKernels matmul_kernels;
 const MatmulKernels matmul_kernels = {.products_per_ns = Microkernel::kProductsPerNs,
                                       .requantize_row_ns = Simd::kRequantizeRowNs,
                                       .multiplies_rows = Simd::kMultipliesRows,
+                                      .most_rows_of_columns =
+                                          Simd::kPermutesBytes ? kPanelWidth : Simd::kLanes,
                                       .multiplies_narrow_rows = Simd::kMultipliesNarrowRows,
                                       .lay_out = lay_out,
                                       .pack = pack,
+                                      .pack_rows = pack_rows,
                                       .multiply = multiply};
 
 }  // namespace DMLAX_ISA_NAMESPACE

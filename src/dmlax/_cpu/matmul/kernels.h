@@ -1,10 +1,11 @@
 // What the kernels of a matrix product are given: plain data, which the handler fills in.
 //
-// Rows of A are multiplied by panels of 64 columns of B, by `gemm/rows.h` or, where rows are few or
-// the instruction set has no product of rows, by `gemm/microkernel.h`. Bytes of the other sign than
-// a path multiplies are moved by 128, and so are their zero points.
-#ifndef DMLAX_MATMUL_CPU_KERNELS_H_
-#define DMLAX_MATMUL_CPU_KERNELS_H_
+// Rows of A are multiplied by panels of 64 columns of B, by `gemm/rows.h` or, where the instruction
+// set has no product of rows, by `gemm/microkernel.h`. Few rows are multiplied by the columns of a
+// transposed B as it is. Bytes of the other sign than a path multiplies are moved by 128, and so are
+// their zero points.
+#ifndef DMLAX_CPU_MATMUL_KERNELS_H_
+#define DMLAX_CPU_MATMUL_KERNELS_H_
 
 #include <cstdint>
 
@@ -18,6 +19,7 @@ enum class MatmulPath {
   kNarrowRows,  // the same, of columns within -kMostNarrow to kMostNarrow
   kPanels,      // rows of signed bytes, panels of unsigned ones
   kDots,        // few rows: each column's dot product, of a matrix that is transposed
+  kColumns,     // up to a panel of rows: A is packed, and columns of a transposed B are multiplied
 };
 
 struct MatmulShape {
@@ -31,6 +33,7 @@ struct MatmulLayout {
   int64_t words, row_bytes;  // of a row that is packed
   int64_t panel_bytes;       // of 64 columns, and their sums
   int64_t panels;
+  int64_t packed_rows_bytes; // of A, where all threads read them; else 0
   int64_t step;              // rows that a panel multiplies at once
   int64_t rows_at_once;      // that are packed before panels are multiplied
 };
@@ -52,6 +55,7 @@ struct MatmulProblem {
 
 // Part of a product.
 struct MatmulRange {
+  const uint8_t* rows;    // all of them, packed; read where `packed_rows_bytes` is not 0
   const uint8_t* panels;  // all of them, or null: then they are packed when they are met
   uint8_t* scratch;       // `matmul_scratch_bytes`, aligned to 64
   int64_t first_row, last_row;
@@ -61,6 +65,7 @@ struct MatmulRange {
 struct MatmulKernels {
   double products_per_ns, requantize_row_ns;  // of one thread, roughly
   bool multiplies_rows;                       // has all paths; else kPanels alone
+  int64_t most_rows_of_columns;               // for which kColumns is faster
   bool multiplies_narrow_rows;                // faster than others
 
   void (*lay_out)(MatmulProblem& problem);
@@ -68,6 +73,9 @@ struct MatmulKernels {
   // Packs panels [first, last).
   void (*pack)(const MatmulProblem& problem, int64_t first, int64_t last, uint8_t* scratch,
                uint8_t* panels);
+
+  // Packs all rows of A, where `packed_rows_bytes` is not 0.
+  void (*pack_rows)(const MatmulProblem& problem, uint8_t* scratch, uint8_t* rows);
 
   void (*multiply)(const MatmulProblem& problem, const MatmulRange& range);
 };
@@ -79,13 +87,15 @@ namespace {
 
 inline bool has_unsigned_rows(MatmulPath path) { return path != MatmulPath::kPanels; }
 
-// For rows, two more, their sums, the sums of a block, a panel and its transposition.
+// For rows that are packed, two more, their sums, the sums of some blocks, a panel and its
+// transposition.
 inline int64_t matmul_scratch_bytes(const MatmulLayout& layout) {
-  return round_up((layout.rows_at_once + 2) * layout.row_bytes, 64) +
-         round_up(layout.rows_at_once * 4, 64) + kTileBytes + 2 * layout.panel_bytes + 1024;
+  const int64_t rows = layout.direct ? 0 : layout.rows_at_once;
+  return round_up((rows + 2) * layout.row_bytes, 64) + round_up(layout.rows_at_once * 4, 64) +
+         4 * kTileBytes + 2 * layout.panel_bytes + 1024;
 }
 
 }  // namespace
 }  // namespace dmlax
 
-#endif  // DMLAX_MATMUL_CPU_KERNELS_H_
+#endif  // DMLAX_CPU_MATMUL_KERNELS_H_

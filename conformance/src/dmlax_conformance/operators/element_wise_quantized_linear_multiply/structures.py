@@ -1,0 +1,7 @@
+"""Value classes and structures of ELEMENT_WISE_QUANTIZED_LINEAR_MULTIPLY."""
+
+from .._shared.binary_structures import cross
+from .meaning import quotients
+
+OF_ITS_OWN = ("products-*", "62-bit-multiplier")  # of other sizes than the rest
+CROSS = cross("qmul", quotients, OF_ITS_OWN)
