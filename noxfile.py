@@ -230,6 +230,7 @@ def conformance_cuda(session: nox.Session) -> None:
         for calls in ("convolution", "convolution_add", "matmul"):
             run(f"tests/{calls}_calls.py", implementation, "0", "400")
     run("tests/cuda/float32_epilogues.py", "0", "24")
+    run("tests/cuda/byte_kernels.py", "0", "120")
     run("tests/cuda/hazards.py")
 
 

@@ -53,6 +53,8 @@ def test_lookups_are_lowered_to_the_kernel(lowered, dtype, count):
         ((64, 64, 64), (64, 64, 64)),
         ((9, 1, 1, 64), (9, 23, 23, 64)),  # gates, channels last
         ((2**18 + 3,), (1,)),
+        ((), (2**18, 3)),
+        ((2**18, 3), ()),
         ((64, 1, 64), (1, 64, 64)),
     ],
 )

@@ -93,7 +93,7 @@ def _look_up(name: str, table: Array, *operands: Array) -> Array:
 
 
 def _rows_of(shape: tuple[int, ...], output: tuple[int, ...]) -> Rows | None:
-    """How an operand's bytes are repeated along neighbouring axes, in whole chunks; else None."""
+    """The rows, of whole chunks, of an operand repeated along neighbouring axes; else None."""
     axes = [(size == whole, whole) for size, whole in zip(shape, output, strict=True) if whole > 1]
     repeated = [i for i, (varies, _) in enumerate(axes) if not varies]
     if not repeated:

@@ -22,20 +22,24 @@ def why_not(plan: PoolingPlan, platform: str) -> str | None:
     """The sentence that says why no kernel takes the plan, or None."""
     if why := capability.why_not(platform):
         return why
-    if plan.options.layouts.input[1] != len(plan.shape) - 1 or len(plan.shape) == 5:
-        return "its channels are not last, or it has three spatial axes"
+    if plan.options.layouts.input[1] != len(plan.shape) - 1:
+        return "its channels are not last"
+    if len(plan.spatial_axes) == 3:
+        return "it has three spatial axes"
     if plan.shape[-1] % 4:
         return "the number of its channels is not a multiple of 4"
     if plan.windows.elements > _MOST_TAPS:
         return f"its windows have more than {_MOST_TAPS} elements"
-    if max(plan.windows.dilations) > 1 or not _is_met_everywhere(plan):
-        return "its windows are dilated, or one is in the padding alone"
+    if max(plan.windows.dilations) > 1:
+        return "its windows are dilated"
+    if not _meets_input(plan):
+        return "one of its windows is in the padding alone"
     if plan.input.size >= _MOST_ELEMENTS:
         return f"its input has {_MOST_ELEMENTS:,} elements or more"
     return None
 
 
-def _is_met_everywhere(plan: PoolingPlan) -> bool:
+def _meets_input(plan: PoolingPlan) -> bool:
     """True if every window has an element of the input."""
     of, sizes = plan.windows, [plan.shape[axis] for axis in plan.spatial_axes]
     starts = (start < size for (start, _), size in zip(of.padding, of.size, strict=True))
