@@ -73,7 +73,7 @@ def near_tie(found: Sequence[tuple[tuple[int, ...], Pair]], number: int, side: i
 def misleading(
     values: Iterable[Values], combine: Callable[[Fraction, Fraction], Fraction], dtype: str
 ) -> list[tuple[tuple[int, ...], Pair]]:
-    """Return scales and differences whose quotient a float type takes for a tie, and rounds away."""
+    """Return scales and differences whose quotient a float type rounds to another integer."""
     found = []
     for each in values:
         sa, sb, sy = (floats.decode(word, "float32").value for word in each.own.scales)
