@@ -22,9 +22,9 @@ LINES = """
 71 float32 uint8
 73 float32 int8
 79 float16 int8
-95 float16 uint8
 289 float32 int8
 291 float16 uint8
+293 float32 uint8
 7 float32 uint8
 7 float32 int8
 6 float16 uint8
@@ -45,7 +45,7 @@ LINES = """
 2x2x2x2x2x2x2 float32 uint8
 2x2x2x2x2x2x3 float32 int8
 2x2x2x2x2x2x2x2 float32 int8
-2x2x2x2x2x2x2x3 float16 int8
+2x2x2x2x2x2x2x3 float32 uint8
 """
 
 

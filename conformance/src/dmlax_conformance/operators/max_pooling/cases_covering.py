@@ -34,6 +34,7 @@ LINES = """
 6x1x1x9 1x3 int8 int8 absent absent
 1x139x1x1 1x3 int8 int8 absent absent
 1x1x37x1 3x1 int8 int8 absent absent
+1x1x43x1 3x1 int8 int8 absent absent
 """
 KINDS = (  # the largest element, the others' highest, and the place of the largest; ends are beyond
     *((999, 90, 0), (999, 90, -1), (999, 90, 1), (100, 40, 0), (100, 40, -1)),
