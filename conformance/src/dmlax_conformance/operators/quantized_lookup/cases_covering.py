@@ -83,4 +83,7 @@ def _covering_rank_0(topic: LookupTopic) -> None:
         for source, result in (("uint8", "int8"), ("int8", "uint8")):
             x = ints(source, (), [place + DTYPES[source].low])
             name, about = f"covering-rank-0-{place}-{source}", f"one {source} of rank 0"
-            topic.add(name, about, "LUT-1 LUT-2 LUT-5", "Extreme", x, _table(result, number))
+            made, clause = _table(result, number), "LUT-1 LUT-2 LUT-5"
+            is_zero = made.words[place] == 0
+            other = "covering-rank-0-0-int8" if is_zero else None
+            topic.add(name, about, clause, "Extreme", x, made, paired_with=other)
