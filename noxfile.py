@@ -51,6 +51,7 @@ TESTED_ONCE = (  # on the oldest pair; the laws, near ties and a part of the gol
     "tests/models/test_nodes.py",
     "tests/models/test_tables.py",
     "tests/models/test_transformers.py",
+    "tests/models/test_weights.py",
     "tests/nonzero/test_nonzero_coordinates.py",
     "tests/pooling",
     "tests/test_boundaries.py",

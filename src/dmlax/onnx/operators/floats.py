@@ -402,14 +402,14 @@ def batch_normalization(
         raise UnsupportedError("training_mode is 1, expected 0")
     x, shape = to_device(x), (1, -1) + (1,) * (x.ndim - 2)
     parameters = [to_device(each).reshape(shape) for each in (scale, bias, mean, variance)]
-    factor, offset = _factor_and_offset(*parameters, epsilon)
+    factor, offset = _factor_and_offset(epsilon, *parameters)
     if not _is_float32(x, factor, offset):
         return x * factor + offset
     return float_bits.add(multiply(x, factor), offset)
 
 
 def _factor_and_offset(
-    scale: Any, bias: Any, mean: Any, variance: Any, epsilon: float
+    epsilon: float, scale: Any, bias: Any, mean: Any, variance: Any
 ) -> tuple[Any, Any]:
     """What a batch normalization multiplies by and adds."""
     if not _is_float32(scale, bias, mean, variance):
