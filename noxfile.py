@@ -29,6 +29,7 @@ TESTED_ONCE = (  # on the oldest pair; the laws, near ties and a part of the gol
     "tests/cpu/test_binary.py",
     "tests/cpu/test_convolution.py",
     "tests/cpu/test_elementwise.py",
+    "tests/cpu/test_matmul.py",
     "tests/cpu/test_nonzero.py",
     "tests/cpu/test_pooling.py",
     "tests/cpu/test_product_loops.py",
@@ -50,6 +51,7 @@ TESTED_ONCE = (  # on the oldest pair; the laws, near ties and a part of the gol
     "tests/models/test_nodes.py",
     "tests/models/test_tables.py",
     "tests/models/test_transformers.py",
+    "tests/models/test_weights.py",
     "tests/nonzero/test_nonzero_coordinates.py",
     "tests/pooling",
     "tests/test_boundaries.py",
@@ -229,6 +231,7 @@ def conformance_cuda(session: nox.Session) -> None:
         for calls in ("convolution", "convolution_add", "matmul"):
             run(f"tests/{calls}_calls.py", implementation, "0", "400")
     run("tests/cuda/float32_epilogues.py", "0", "24")
+    run("tests/cuda/byte_kernels.py", "0", "120")
     run("tests/cuda/hazards.py")
 
 

@@ -9,21 +9,28 @@ from rich.console import Console
 
 from benchmarks import (
     cases,
+    chains,
     convolution,
     directml,
     element_wise,
     family,
+    layers,
     memory,
     models,
     networks,
     nonzero,
     overhead,
     report,
+    sweep,
     tpu,
 )
 
 _KINDS = (
     "convolution",
+    "layers",
+    "fully_connected",
+    "chains",
+    "sweep",
     "models",
     "nonzero",
     "element_wise",
@@ -60,21 +67,29 @@ def _run(kind: str, options: argparse.Namespace) -> report.Report | None:
         return element_wise.run(options.repeats)
     if kind == "family":
         return family.run(options.repeats, re.compile(options.layers).search)
+    if kind == "fully_connected":
+        return layers.run_fully_connected(options.repeats)
+    if kind == "chains":
+        return chains.run(options.layers, options.batch, options.repeats)
+    if kind == "sweep":
+        return sweep.run(options.layers, options.repeats)
     if kind == "models":
         names = [name for name in networks.NETWORKS if re.search(options.layers, name)]
         return models.run(names, options.batch, options.repeats, options.form) if names else None
     if kind == "nonzero":
         arrays = cases.arrays(options.layers, nonzero.most())
         return nonzero.run(arrays, options.repeats) if arrays else None
-    layers = cases.layers(options.layers)
-    if not layers:
+    chosen = cases.layers(options.layers)
+    if not chosen:
         return None
+    if kind == "layers":
+        return layers.run(chosen, options.batch, options.repeats)
     if kind == "overhead":
-        return overhead.run(options.repeats, layers)
+        return overhead.run(options.repeats, chosen)
     if kind == "memory":
-        return memory.run(layers, max(options.batch))
+        return memory.run(chosen, max(options.batch))
     return convolution.run(
-        layers, options.batch, options.repeats, options.implementation, options.layout
+        chosen, options.batch, options.repeats, options.implementation, options.layout
     )
 
 
@@ -85,8 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8], help="batch sizes")
     parser.add_argument("--repeats", type=int, default=20, help="turns (default 20)")
     parser.add_argument("--implementation", default="auto", help="of the convolutions")
-    layouts = ("NCHW", "NHWC")
-    parser.add_argument("--layout", default="NCHW", choices=layouts, help="of the convolutions")
+    parser.add_argument("--layout", default="NCHW", choices=cases.LAYOUTS, help="of convolution")
     parser.add_argument("--form", default="qoperator", choices=networks.FORMS, help="of the models")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers here too")
     return parser

@@ -15,6 +15,7 @@ import dmlax
 
 INPUT_ZERO_POINT, OUTPUT_ZERO_POINT = 121, 117
 INPUT_SCALE = 0.0173
+LAYOUTS = ("NHWC", "NCHW")
 _FACTS = Path(__file__).with_name("layers.json")
 
 
@@ -71,17 +72,17 @@ class Problem:
     layout: str = "NCHW"
 
     @classmethod
-    def of(cls, layer: Layer, batch: int, layout: str = "NCHW") -> "Problem":
-        """The operands for `batch` images."""
+    def of(cls, layer: Layer, batch: int, layout: str = "NCHW", bits: int = 8) -> "Problem":
+        """The operands for `batch` images; the filter's elements have some bits."""
         rng = np.random.default_rng(0)
         channels = layer.out_channels
         kernel = (channels, layer.in_channels // layer.groups, layer.kernel, layer.kernel)
-        deviation = 74.0 * 74.0 * layer.taps**0.5  # of a sum of products of full-range bytes
+        deviation = 74.0 * 74.0 * 2.0 ** (bits - 8) * layer.taps**0.5  # of a sum of products
         x = rng.integers(0, 256, (batch, layer.in_channels, *2 * (layer.size,)), np.uint8)
         return cls(
             layer,
             x if layout == "NCHW" else np.ascontiguousarray(x.transpose(0, 2, 3, 1)),
-            rng.integers(-128, 128, kernel, np.int8),
+            rng.integers(-(2 ** (bits - 1)), 2 ** (bits - 1), kernel, np.int8),
             rng.normal(0, deviation / 4, channels).astype(np.int32),
             rng.uniform(0.5, 1.5, channels).astype(np.float32) / np.float32(128),
             INPUT_SCALE * deviation / 128 / 50,
@@ -143,9 +144,9 @@ class Problem:
         return jax.jit(partial(self.call, **options))
 
 
-def layers(pattern: str) -> list[Layer]:
-    """The layers whose names match."""
-    return [Layer(**facts) for facts in _matching("convolution", pattern)]
+def layers(pattern: str, kind: str = "convolution") -> list[Layer]:
+    """The layers whose names match; those of other networks are of the kind "survey"."""
+    return [Layer(**facts) for facts in _matching(kind, pattern)]
 
 
 def arrays(pattern: str, most: int) -> list[Sparse]:

@@ -43,10 +43,10 @@ def run(
     peaks = measured()
     report = Report("convolution", facts=peaks.facts() | {"layout": layout})
     options = {"implementation": implementation}
+    bits = onnx_peer.weight_bits()
     for batch, layer in tracked(list(product(batches, layers)), report.name):
-        report.rows.append(
-            _row(cases.Problem.of(layer, batch, layout), batch, repeats, peaks, options)
-        )
+        problem = cases.Problem.of(layer, batch, layout, bits)
+        report.rows.append(_row(problem, batch, repeats, peaks, options))
     report.targets.extend(_targets(report, _LIMITS[_runs(implementation)]))
     if _runs(implementation) == "native_cpu":
         report.targets.append(Target("1x8x8x8: ratio to xla", _small(repeats), 1.0))

@@ -10,6 +10,7 @@ outside of the float islands differs, or an output by more than a bound.
 import argparse
 import contextlib
 import functools
+import logging
 import re
 import tempfile
 import warnings
@@ -96,6 +97,9 @@ def export(name: str) -> onnx.ModelProto:
         {"init_weights": True} if name in ("googlenet", "inception_v3") else {}
     )
     model = torchvision.models.get_model(name, weights=None, **options).eval()
+    for weight in model.parameters():
+        if weight.ndim > 1 and not weight.any():  # a transformer's head: all outputs would be 0
+            torch.nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the tracer, about sizes that it takes as constants
         exported, prepared = Path(folder) / "float.onnx", Path(folder) / "prepared.onnx"
@@ -155,9 +159,19 @@ def write(folder: Path, form: str) -> None:
 def run(names: Sequence[str], form: str) -> Iterator[Outcome]:
     """Compare the families whose names are given."""
     for name in names:
-        with contextlib.redirect_stdout(None):  # torch prints what it exports
+        # torch prints what it exports, and the quantizer logs each tensor that it leaves in float.
+        with contextlib.redirect_stdout(None), _without_warnings():
             outcome = compare(name, lambda name=name: export(name), form)  # type: ignore[misc]
         yield outcome
+
+
+@contextlib.contextmanager
+def _without_warnings() -> Iterator[None]:
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,24 +1,18 @@
-"""Products, sums, pools, lookups and dynamic quantization against ONNX Runtime, on a CPU.
+"""Products, sums, pools, lookups and dynamic quantization against ONNX Runtime, on a CPU."""
 
-A quick call is timed 16 times in one program, a graph of 16 nodes for the peer: in a chain where
-the operator gives what it takes, or what DequantizeLinear makes that of. Of other operators six
-calls have an input each, and their results are concatenated. What a jitted no-op costs is
-subtracted from our times, and an Identity node's run from the peer's.
-"""
-
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import product
 from typing import Any
 
 import jax
 import numpy as np
-from onnx import NodeProto, helper
+from onnx import helper
 
 import dmlax
-from benchmarks import onnx_peer, peaks, timing
-from benchmarks.report import Report, Row, Target, tracked
+from benchmarks import onnx_peer, peaks
+from benchmarks.report import Report, Target, tracked
+from benchmarks.works import Work, measure
 from dmlax._core.requantize import Arithmetic
 
 _INPUT, _ADDEND, _OUTPUT = (np.float32(scale) for scale in (0.0371, 0.0213, 0.0457))
@@ -39,68 +33,6 @@ _LIMITS = {
 }
 
 
-@dataclass(frozen=True)
-class Work:
-    """An operator at one size.
-
-    Attributes:
-      call: by dmlax, of the input and `operand`.
-      input: the first input's; each call of a program that is no chain has its own.
-      operands: the peer's further inputs, in order; those of `given` are none of its constants.
-    """
-
-    operator: str
-    size: str
-    arithmetic: Arithmetic | None  # None: the operator has one only
-    call: Callable[..., Any]
-    input: np.ndarray
-    operands: Mapping[str, Any]
-    operand: Any = None
-    given: tuple[str, ...] = ()
-    outputs: int = 1
-    domain: str = ""
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def is_chain(self) -> bool:
-        """True if the next call's input can be made of the result."""
-        result = jax.eval_shape(self.call, self.input, self.operand)
-        if isinstance(result, tuple):
-            return True
-        return (result.shape, result.dtype) == (self.input.shape, self.input.dtype)
-
-    def run(self, inputs: list[jax.Array], operand: Any, **options: Any) -> Any:
-        """A chain of as many calls as there are inputs, or all of them."""
-        call = partial(self.call, **options)
-        if not self.is_chain:
-            results = [call(x, operand) for x in inputs]
-            return results[0] if len(results) == 1 else jax.numpy.concatenate(results)
-        result = call(inputs[0], operand)
-        for _ in inputs[1:]:
-            if isinstance(result, tuple):
-                result = dmlax.element_wise_dequantize_linear(*result)
-            result = call(result, operand)
-        return result
-
-    def nodes(self, count: int) -> Iterator[NodeProto]:
-        """The same as nodes of ONNX; the last one's outputs are the results."""
-        before: list[str] = []
-        for i in range(count):
-            first, outputs = f"x{i}", [f"y{i}.{j}" for j in range(self.outputs)]
-            if before and self.outputs > 1:
-                yield helper.make_node("DequantizeLinear", before, [first])
-            elif before and self.is_chain:
-                (first,) = before
-            names = [first, *self.operands]
-            yield helper.make_node(
-                self.operator, names, outputs, domain=self.domain, **self.attributes
-            )
-            before = outputs
-        if count > 1 and not self.is_chain:
-            results = [f"y{i}.0" for i in range(count)]
-            yield helper.make_node("Concat", results, ["y"], axis=0)
-
-
 def run(repeats: int, pattern: Callable[[str], Any]) -> Report | None:
     """Check, then time, every operator whose name matches."""
     if jax.default_backend() != "cpu":
@@ -111,52 +43,11 @@ def run(repeats: int, pattern: Callable[[str], Any]) -> Report | None:
     overhead = onnx_peer.measure_overhead(repeats)
     report = Report("family", facts=peaks.measured().facts() | overhead.facts())
     for work in tracked(works, report.name):
-        report.rows.append(_row(work, repeats, overhead))
+        report.rows.append(measure(work, repeats, overhead))
     for name in dict.fromkeys(work.operator for work in works):
         ratios = report.column("ratio", operator=name)
         report.targets.append(Target(f"{name}: largest ratio to ORT", max(ratios), _LIMITS[name]))
     return report
-
-
-def _row(work: Work, repeats: int, overhead: timing.Overhead) -> Row:
-    length = timing.CHAIN if work.is_chain else timing.APART
-    count, pair = timing.pair_chains(partial(_checked, work), repeats, overhead, length)
-    return {
-        "operator": work.operator,
-        "size": work.size,
-        "arithmetic": work.arithmetic or "",
-        "calls": count,
-        "ORT us": 1e3 * pair.peer / count,
-        "dmlax us": 1e3 * pair.ours / count,
-        "ratio": pair.ratio,
-        "spread": pair.spread,
-    }
-
-
-def _checked(work: Work, count: int) -> tuple[timing.Call, timing.Call]:
-    """Both programs, whose outputs are the same where the arithmetic is."""
-    inputs = [np.roll(work.input, i) for i in range(count)]
-    given, operand = jax.device_put(inputs), jax.device_put(work.operand)
-    ours = partial(timing.finish, jax.jit(work.run), given, operand)
-    peer, read = _peer(work, inputs)
-    peer()
-    wanted = read()
-    if work.arithmetic == "exact":
-        wanted = jax.tree.leaves(work.run(given, operand, implementation="xla"))
-    for found, each in zip(jax.tree.leaves(ours()), wanted, strict=True):
-        np.testing.assert_array_equal(
-            np.ravel(found), np.ravel(each), f"{work.operator} {work.size}"
-        )
-    return ours, peer
-
-
-def _peer(work: Work, inputs: list[np.ndarray]) -> tuple[timing.Call, onnx_peer.Reader]:
-    nodes = list(work.nodes(len(inputs)))
-    named = {f"x{i}": x for i, x in enumerate(inputs[:1] if work.is_chain else inputs)}
-    named |= {name: work.operands[name] for name in work.given}
-    constants = {name: x for name, x in work.operands.items() if name not in work.given}
-    model = onnx_peer.build(nodes, named, nodes[-1].output, constants)
-    return onnx_peer.bind(onnx_peer.start(model, optimise=False), named, nodes[-1].output)
 
 
 # Works -----------------------------------------------------------------------------------------

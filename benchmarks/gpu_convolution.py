@@ -5,7 +5,8 @@
     python -m benchmarks.gpu_convolution --table ours theirs
 
 The second are PyTorch's bf16 convolutions, in a process of their own: two profilers cannot share
-one. `--part 1/4` takes every fourth layer from the second on. The third writes results/.
+one. `--part 1/4` takes every fourth layer from the second on. The third writes results/. With
+`--survey` each is of 40 layers of other networks, by `mosaic_gpu` alone.
 """
 
 import argparse
@@ -24,32 +25,43 @@ from rich.console import Console
 
 from benchmarks import cases, device_timing, report
 
-BATCHES = (32, 128)
+BATCHES = {"convolution": (32, 128), "survey": (32,)}
+IMPLEMENTATIONS = {"convolution": ("mosaic_gpu", "xla"), "survey": ("mosaic_gpu",)}
 CHECKED = 2  # images at either end, on the CPU
 LAYOUT = ("NHWC", "OIHW", "NHWC")
 SIDE = 8192  # of the matrices whose product is the ceiling
 COPIED = 2**30  # bytes, read and written
 COMPUTE_BOUND = 20  # Gop of a layer, or more
-RESULTS = Path(__file__).with_name("results") / "convolution-h200.json"
+RESULTS = Path(__file__).with_name("results")
 
 
 def main() -> None:
     """Print a line of JSON for the ceilings, then one for each layer and batch size."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peer", action="store_true", help="time PyTorch")
-    parser.add_argument("--batch", type=int, nargs="+", default=BATCHES, help="images")
+    parser.add_argument("--survey", action="store_const", const="survey", default="convolution")
+    parser.add_argument("--layers", default="", metavar="REGEX", help="only names that match")
+    parser.add_argument("--batch", type=int, nargs="+", help="images")
+    parser.add_argument("--implementations", nargs="+", help="the first is compared with torch")
     parser.add_argument("--part", default="0/1", help="which of how many shares of the layers")
     parser.add_argument("--table", nargs=2, type=Path, help="files of what the others printed")
     options = parser.parse_args()
+    kind = options.survey
     if options.table:
-        return _write(*map(report.read_lines, options.table))
+        write = _write_survey if kind == "survey" else _write
+        return write(*map(report.read_lines, options.table))
     part, parts = map(int, options.part.split("/"))
-    chosen = cases.layers("")[part::parts]
-    for row in (_peer if options.peer else _ours)(chosen, options.batch):
+    chosen = cases.layers(options.layers, kind)[part::parts]
+    batches = options.batch or BATCHES[kind]
+    implementations = options.implementations or IMPLEMENTATIONS[kind]
+    rows = _peer(chosen, batches) if options.peer else _ours(chosen, batches, implementations)
+    for row in rows:
         print(json.dumps(row), flush=True)
 
 
-def _ours(layers: list[cases.Layer], batches: Sequence[int]) -> Iterator[dict[str, Any]]:
+def _ours(
+    layers: list[cases.Layer], batches: Sequence[int], implementations: Sequence[str]
+) -> Iterator[dict[str, Any]]:
     copied = jax.device_put(np.zeros(COPIED // 4, np.float32))
     yield report.environment() | {
         "int8_top_per_s": 2e-9 * SIDE**3 / device_timing.jax_ms(_product, _bytes(0), _bytes(1)),
@@ -57,22 +69,30 @@ def _ours(layers: list[cases.Layer], batches: Sequence[int]) -> Iterator[dict[st
     }
     for batch in batches:
         for layer in layers:
-            yield {"layer": layer.name, "batch": batch} | _row(cases.Problem.of(layer, batch))
+            problem = cases.Problem.of(layer, batch)
+            row = {"layer": layer.name, "batch": batch} | _row(problem, implementations)
+            yield row | (_cudnn(problem) if "xla" in implementations else {})
 
 
-def _row(problem: cases.Problem) -> dict[str, Any]:
-    """By dmlax, checked; and cuDNN's convolution of int8 into float32 alone."""
+def _row(problem: cases.Problem, implementations: Sequence[str]) -> dict[str, Any]:
+    """By dmlax, checked."""
     layer = problem.layer
     x = problem.x.transpose(0, 2, 3, 1)
     given = jax.device_put(x), problem.filter(dimension_numbers=LAYOUT)
     found: dict[str, Any] = {"gop": 2e-9 * problem.products, "mb": 1e-6 * problem.bytes}
     checked = np.r_[:CHECKED, -CHECKED:0]
     wanted = _on_cpu(problem, x[checked])
-    for implementation in ("mosaic_gpu", "xla"):
+    for implementation in implementations:
         call = problem.jitted(dimension_numbers=LAYOUT, implementation=implementation)
         got = np.asarray(call(*given))[checked]
         np.testing.assert_array_equal(got, wanted, layer.name, strict=True)
         found[f"{implementation}_ms"] = device_timing.jax_ms(call, *given)
+    return found
+
+
+def _cudnn(problem: cases.Problem) -> dict[str, Any]:
+    """By cuDNN, the convolution of int8 into float32 alone."""
+    layer = problem.layer
     alone = jax.jit(
         partial(
             lax.conv_general_dilated,
@@ -84,11 +104,11 @@ def _row(problem: cases.Problem) -> dict[str, Any]:
         )
     )
     w = jax.device_put(problem.w.transpose(0, 2, 3, 1))
-    signed = jax.device_put((x ^ 128).view(np.int8))
+    signed = jax.device_put((problem.x.transpose(0, 2, 3, 1) ^ 128).view(np.int8))
     try:
-        return found | {"cudnn_int8_ms": device_timing.jax_ms(alone, signed, w)}
+        return {"cudnn_int8_ms": device_timing.jax_ms(alone, signed, w)}
     except jax.errors.JaxRuntimeError as error:  # some layers have no such kernel
-        return found | {"cudnn_int8": str(error).splitlines()[0]}
+        return {"cudnn_int8": str(error).splitlines()[0]}
 
 
 def _on_cpu(problem: cases.Problem, x: np.ndarray) -> np.ndarray:
@@ -170,11 +190,39 @@ def _write(ours: Any, theirs: Any) -> None:
         )
     found.targets = list(_targets(found.rows))
     found.show(Console())
-    report.write(RESULTS, [found], facts | peer | {"times": device_timing.TIMES})
+    path = RESULTS / "convolution-h200.json"
+    report.write(path, [found], facts | peer | {"times": device_timing.TIMES})
+
+
+def _write_survey(ours: Any, theirs: Any) -> None:
+    """The table of other networks' layers, and its target, shown and written."""
+    (facts, rows), (peer, peer_rows) = ours, theirs
+    peers = {(row["layer"], row["batch"]): row["torch_bf16_ms"] for row in peer_rows}
+    found = report.Report("layers of other networks on an H200")
+    for row in rows:
+        ms, torch = row["mosaic_gpu_ms"], peers[row["layer"], row["batch"]]
+        found.rows.append(
+            {
+                "layer": row["layer"],
+                "batch": row["batch"],
+                "Gop": row["gop"],
+                "mosaic_gpu ms": ms,
+                "torch bf16 ms": torch,
+                "over torch": torch / ms,
+                "of int8 rate": row["gop"] / ms / facts["int8_top_per_s"],
+                "of copy bandwidth": row["mb"] / ms / facts["copy_gb_per_s"],
+            }
+        )
+    over = report.mean(row["over torch"] for row in found.rows)
+    name = "over torch bf16, geometric mean"
+    found.targets.append(report.Target(name, over, 1.3, at_least=True))
+    found.show(Console())
+    path = RESULTS / "survey-h200.json"
+    report.write(path, [found], facts | peer | {"times": device_timing.TIMES})
 
 
 def _targets(rows: list[dict[str, Any]]) -> Iterable[report.Target]:
-    for batch in BATCHES:
+    for batch in BATCHES["convolution"]:
         over = [row["over torch"] for row in rows if row["batch"] == batch]
         name = f"batch {batch}: over torch bf16"
         yield report.Target(f"{name}, geometric mean", report.mean(over), 1.3, at_least=True)

@@ -1,7 +1,9 @@
 """ONNX Runtime on the CPU: graphs without copies, and a layer as one QLinearConv node."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -81,9 +83,14 @@ def measure_overhead(repeats: int) -> timing.Overhead:
 
 
 def _model(problem: Problem) -> ModelProto:
-    constants = _constants(problem)
-    names = ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz", "b"]
-    node = helper.make_node("QLinearConv", names, ["y"], **_attributes(problem))
+    constants = conv_operands(problem)
+    node = helper.make_node(
+        "QLinearConv",
+        ["x", *constants],
+        ["y"],
+        domain=conv_domain(problem),
+        **conv_attributes(problem),
+    )
     graph = helper.make_graph(
         [node],
         "layer",
@@ -99,7 +106,8 @@ def _finish(graph: GraphProto, opset: int) -> ModelProto:
     return helper.make_model(graph, opset_imports=opsets, ir_version=_IR)
 
 
-def _constants(problem: Problem) -> dict[str, np.ndarray]:
+def conv_operands(problem: Problem) -> dict[str, np.ndarray]:
+    """The inputs of a QLinearConv after the first, in order."""
     return {
         "xs": np.array(INPUT_SCALE, np.float32),
         "xz": np.array(INPUT_ZERO_POINT, np.uint8),
@@ -112,12 +120,25 @@ def _constants(problem: Problem) -> dict[str, np.ndarray]:
     }
 
 
-def _attributes(problem: Problem) -> dict[str, Any]:
+def conv_attributes(problem: Problem) -> dict[str, Any]:
+    """The attributes of a QLinearConv."""
     layer = problem.layer
     return {
         "kernel_shape": 2 * [layer.kernel],
         "strides": 2 * [layer.stride],
         "pads": 4 * [layer.padding],
         "group": layer.groups,
-        **({"domain": OWN_DOMAIN, "channels_last": 1} if problem.layout == "NHWC" else {}),
+        **({"channels_last": 1} if problem.layout == "NHWC" else {}),
     }
+
+
+def conv_domain(problem: Problem) -> str:
+    """The domain of the QLinearConv that knows the layout."""
+    return OWN_DOMAIN if problem.layout == "NHWC" else ""
+
+
+def weight_bits() -> int:
+    """7 where 16-bit sums of two products of ONNX Runtime's kernels saturate, else 8."""
+    facts = Path("/proc/cpuinfo")
+    text = facts.read_text(encoding="utf-8") if facts.exists() else ""
+    return 8 if re.search(r"avx512_vnni|avx_vnni|asimddp", text) else 7

@@ -2,10 +2,11 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+import pytest
 
 import dmlax
 from support import draw
@@ -224,3 +225,15 @@ LAWS = [
     ),
     Law("lookup", dmlax.quantized_lookup, (X, TABLE)),
 ]
+_VARIATIONS = ("few rows", "float32", "float16", "int32", "prepared", "depthwise")
+
+
+def is_variation(law: Law) -> bool:
+    """True if another law has the same operator and is the plainer one."""
+    return law.name.endswith(_VARIATIONS)
+
+
+def by_operator(laws: Iterable[Law]) -> list[Any]:
+    """The laws as parameters of a test that compiles long: variations are slow."""
+    slow = pytest.mark.slow
+    return [pytest.param(law, marks=slow) if is_variation(law) else law for law in laws]

@@ -1,11 +1,12 @@
-"""The golden vectors, through the suite's own runner, a file at a time.
+"""The golden vectors, through the suite's own runner.
 
 The oldest Python runs them eagerly, and of the operators whose every shape compiles long a sample.
-The newest runs a sixteenth jitted: how it compiles is a matter of the laws. `slow` adds the rest,
-and `nox -s conformance` runs them all.
+The newest runs a sample jitted: how it compiles is a matter of the laws. `slow` runs all of them,
+and so does `nox -s conformance`.
 """
 
 import sys
+from functools import cache
 
 import pytest
 
@@ -17,71 +18,72 @@ from dmlax_conformance.suite import runner
 
 FILES = {f"{path.parent.name}/{path.stem}": path for path in vectors.find()}
 FILES.pop("nonzero_coordinates/huge")  # needs gigabytes: conformance/tests/suite/test_huge.py
+NAMES = [row.name for row in OPERATORS]
+BY_XLA = [row.name for row in OPERATORS if row.implementations("cpu")[0] != "xla"]
 IS_OLDEST = sys.version_info < (3, 12)
-MY_FIRST = 0 if IS_OLDEST else 1  # of the vectors, by xla; `slow` runs them all
-VARIANTS = {"eager": IS_OLDEST, "jit": not IS_OLDEST}  # whether it runs by default
-HAVE_KERNELS = [row.name for row in OPERATORS if row.implementations("cpu")[0] != "xla"]
-BY_XLA = [file for file in FILES if file.split("/")[0] in HAVE_KERNELS]
+VARIANT = "eager" if IS_OLDEST else "jit"  # which runs by default
+ONE_IN = {  # of the valid calls, on the oldest Python
+    "nonzero_coordinates": 1,
+    "element_wise_quantize_linear": 1,
+    "element_wise_dequantize_linear": 1,
+    "quantized_lookup": 1,
+    "convolution_integer": 2,
+    "quantized_linear_convolution": 2,
+    "matrix_multiply_integer_to_float": 32,
+    "quantized_linear_matrix_multiply": 32,
+}
+OTHERS_ONE_IN, NEWEST_ONE_IN = 8, 32
+REFUSED_ONE_IN = 2 if IS_OLDEST else 8
+XLA_ONE_IN = 48 if IS_OLDEST else 96
+
+by_file = pytest.mark.parametrize("file", FILES)
 
 
-def own_step(file):
-    """Every how many vectors run by default: each shape compiles its own program."""
-    is_refused = "/desc-" in file or "/invalid" in file
-    if not IS_OLDEST:
-        return 4 if is_refused else 16
-    steps = {"matrix_multiply": 32, "convolution_add": 8, "pooling": 4, "dynamic": 4}
-    steps |= {"linear_add": 4, "linear_multiply": 4}
-    return 1 if is_refused else next((steps[name] for name in steps if name in file), 1)
+@cache
+def of_operator(operator):
+    """Its vectors, those of all files in turn."""
+    paths = (path for file, path in FILES.items() if file.split("/")[0] == operator)
+    return [vector for path in paths for vector in vectors.load(path)]
 
 
-def xla_step(file):
-    """Every how many vectors run by xla by default."""
-    dear = ("multiply", "pooling", "_add", "dynamic")
-    is_dear = any(word in file for word in dear)
-    return 64 if is_dear or not IS_OLDEST else 16
-
-
-def by_default(values, runs):
-    return pytest.param(*values, marks=() if runs else pytest.mark.slow)
-
-
-@pytest.mark.parametrize(
-    ("file", "variant", "step"),
-    [
-        by_default((file, variant, step), runs and step == own_step(file))
-        for file in FILES
-        for variant, runs in VARIANTS.items()
-        for step in {1, own_step(file)}
-    ],
-)
-def test_every_golden_vector_is_met(file, variant, step):
-    results = list(runner.run(Dmlax(), vectors.load(FILES[file])[::step], [variant]))
-    wrong = {
+def check(adapter, chosen, variant):
+    """All are exact, or declined for a reason."""
+    results = list(runner.run(adapter, chosen, [variant]))
+    assert {
         result.vector.id: (result.verdict, result.outcome.details)
         for result in results
         if result.verdict not in ("exact", "unsupported")
-    }
-    assert wrong == {}
+    } == {}
     declined = [result.vector for result in results if result.verdict == "unsupported"]
     assert all(wide(vector, variant) or is_not_computed(vector) for vector in declined)
-    assert len(results) > len(declined) or variant == "jit" or "desc-" in file
+    return len(results) - len(declined)
 
 
-@pytest.mark.parametrize(
-    ("file", "first", "step"),
-    [
-        *(by_default((file, MY_FIRST, xla_step(file)), True) for file in BY_XLA),
-        *(by_default((file, first, 8), False) for file in BY_XLA for first in range(8)),
-    ],
-)
-def test_xla_meets_them_too_where_auto_runs_a_kernel(file, first, step):
-    calls = [vector for vector in vectors.load(FILES[file]) if vector.desc is None][first::step]
-    results = list(runner.run(Xla(), calls, ["eager"]))
-    assert {
-        result.vector.id: result.verdict
-        for result in results
-        if result.verdict != ("unsupported" if wide(result.vector, "eager") else "exact")
-    } == {}
+@pytest.mark.parametrize("is_valid", [True, False], ids=["valid", "refused"])
+@pytest.mark.parametrize("operator", NAMES)
+def test_golden_vectors_are_met(operator, is_valid):
+    one_in = ONE_IN.get(operator, OTHERS_ONE_IN) if IS_OLDEST else NEWEST_ONE_IN
+    chosen = [vector for vector in of_operator(operator) if vector.is_valid == is_valid]
+    assert check(Dmlax(), chosen[:: one_in if is_valid else REFUSED_ONE_IN], VARIANT)
+
+
+@pytest.mark.parametrize("operator", BY_XLA)
+def test_xla_meets_them_too_where_auto_runs_a_kernel(operator):
+    calls = [vector for vector in of_operator(operator) if vector.desc is None]
+    assert check(Xla(), calls[1 - IS_OLDEST :: XLA_ONE_IN], "eager")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", ["eager", "jit"])
+@by_file
+def test_every_golden_vector_is_met(file, variant):
+    check(Dmlax(), vectors.load(FILES[file]), variant)
+
+
+@pytest.mark.slow
+@by_file
+def test_xla_meets_every_call(file):
+    check(Xla(), [vector for vector in vectors.load(FILES[file]) if vector.desc is None], "eager")
 
 
 def wide(vector, variant):

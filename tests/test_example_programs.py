@@ -33,6 +33,15 @@ def test_digits_in_8_bits_are_read_as_well_as_in_float(tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_migrated_model_has_onnxruntimes_scores(tmp_path):
+    """Untrained, as the training is that of the first example."""
+    record = example("migrate_onnx")(["--steps", "0", "--folder", str(tmp_path)])
+    assert abs(record.float_accuracy - record.int8_accuracy) <= 0.1
+    assert record.differ == 0
+    assert record.saved_equal
+    assert record.exported_equal
+
+
 @pytest.mark.slow
 def test_blocks_in_8_bits_read_digits_as_well_as_in_float(tmp_path):
     picture = tmp_path / "blocks.png"

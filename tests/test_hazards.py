@@ -4,6 +4,8 @@ Where a hazard shows on a CPU, the naive code is run beside ours, on data where 
 JAX that no longer has the hazard is no failure: then the test only says that ours is right.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -89,6 +91,14 @@ def test_cuda_contractions_are_padded_whatever_their_length(channels, kernel):
     (product,) = products(text(dmlax.convolution_integer, x, w, platform="cuda"))
     whole_words = -(-channels // 4) * 4
     assert product.contraction == -(-whole_words * kernel**2 // 16) * 16
+
+
+@pytest.mark.lowering
+def test_cuda_multiplies_groups_of_few_channels_together():
+    x, w = np.ones((1, 128, 5, 5), np.int8), np.ones((128, 4, 3, 3), np.int8)
+    call = functools.partial(dmlax.convolution_integer, group_count=32)
+    (product,) = products(text(call, x, w, platform="cuda"))
+    assert product.contraction == 16 * 4 * 9
 
 
 @pytest.mark.lowering

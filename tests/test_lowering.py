@@ -119,6 +119,29 @@ def test_a_filter_that_a_program_holds_is_packed_when_it_is_traced(hold, impleme
     np.testing.assert_array_equal(jax.jit(held)(x, np.uint8(5)), expected)
 
 
+@pytest.mark.parametrize("hold", [np.asarray, jax.numpy.asarray])
+@pytest.mark.parametrize("operator", ["convolution", "product"])
+def test_scales_that_a_program_holds_are_divided_when_it_is_traced(operator, hold):
+    scales = hold(np.float32([0.5, 0.25, 3.0, 0.125]))
+    x, w = np.arange(12, dtype=np.uint8).reshape(1, 3, 2, 2), np.ones((4, 3, 1, 1), np.int8)
+    rest = {"output_scale": np.float32(2), "implementation": "xla"}
+
+    def call(x, scale):
+        if operator == "convolution":
+            return dmlax.quantized_linear_convolution(
+                x, w, input_scale=0.5, filter_scale=scale, **rest
+            )
+        product = dmlax.quantized_linear_matrix_multiply
+        return product(x[0, :, 0].T, w[:, :, 0, 0].T, a_scale=0.5, b_scale=scale, **rest)
+
+    def held(x):
+        return call(x, scales)
+
+    assert "_threshold" in text(call, x, scales, platform="cpu")
+    assert "_threshold" not in text(held, x, platform="cpu")
+    np.testing.assert_array_equal(jax.jit(held)(x), jax.jit(call)(x, scales))
+
+
 def test_the_exact_rounding_is_lowered_without_a_loop():
     arguments = (np.ones(8, np.int32), np.float32(0.5))
     assert "stablehlo.while" not in text(

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from laws import LAWS
+from laws import LAWS, by_operator
 from support import assert_same
 
 STRICT = {
@@ -20,7 +20,7 @@ STRICT = {
     "checks": lambda: jax.enable_checks(True),
     "leaks": lambda: jax.check_tracer_leaks(True),
 }
-every_law = pytest.mark.parametrize("law", LAWS, ids=str)
+every_operator = pytest.mark.parametrize("law", by_operator(LAWS), ids=str)
 
 
 @contextlib.contextmanager
@@ -40,7 +40,7 @@ def test_a_tracer_that_leaks_is_found():
         jax.jit(leaked.append)(np.float32(1))
 
 
-@every_law
+@every_operator
 @pytest.mark.parametrize("implementation", ["auto", "xla"])
 def test_every_lowering_runs_in_all_strict_modes(law, implementation):
     operands = jax.device_put(law.operands)
@@ -52,7 +52,7 @@ def test_every_lowering_runs_in_all_strict_modes(law, implementation):
     jax.tree.map(lambda x, y: assert_same(x, np.asarray(y)), found, expected)
 
 
-@every_law
+@every_operator
 def test_xla_lowers_for_other_platforms_in_all_strict_modes(law):
     operands = jax.device_put(law.operands)
     call = jax.jit(functools.partial(law.function, implementation="xla"))
@@ -61,7 +61,7 @@ def test_xla_lowers_for_other_platforms_in_all_strict_modes(law):
         call.trace(*operands).lower(lowering_platforms=("tpu",))
 
 
-@every_law
+@every_operator
 def test_the_definition_is_traced_in_all_strict_modes(law):
     """Traced only, since it is slow."""
     operands = jax.device_put(law.operands)

@@ -38,7 +38,7 @@ def main() -> None:
     pyplot.rcParams["font.size"] = 9
     arrays = rows("nonzero-cpu-jax")
     peers = {"np.nonzero*": "size=count over np", "torch.nonzero*": "size=count over torch"}
-    note = " (another Xeon with AMX; *: size = count)"
+    note = " (another Xeon; *: size = count)"
     picture(
         "cpu_speed",
         "Intel Xeon, 2 threads",
@@ -61,14 +61,19 @@ def main() -> None:
 
 
 def convolutions_by_set() -> Chart:
-    """The layers at batch 1 on each instruction set."""
+    """The layers in NHWC at batch 1 on each instruction set."""
     tables = {
-        label: [row for row in rows(f"convolution-cpu-{name}") if row["batch"] == 1]
+        label: [row for row in rows(f"layers-cpu-{name}", "layers") if is_shown(row)]
         for name, label in INSTRUCTION_SETS.items()
     }
     series = {label: [1 / row["ratio"] for row in table] for label, table in tables.items()}
-    title = "Quantized convolution, batch 1: speed relative to ONNX Runtime"
+    title = "Quantized convolution, NHWC, batch 1: speed relative to ONNX Runtime"
     return layers(tables["AMX"]), series, title
+
+
+def is_shown(row: dict[str, Any]) -> bool:
+    """True for the layout and the batch of the picture."""
+    return row["layout"] == "NHWC" and row["batch"] == 1
 
 
 def nonzero(table: Rows, columns: dict[str, str], note: str = "") -> Chart:
@@ -95,11 +100,12 @@ def picture(name: str, machine: str, *charts: Chart) -> None:
     save(figure, HERE / f"{name}.svg")
 
 
-def rows(start: str) -> Rows:
-    """The rows of the file whose name begins like this and goes on with a version."""
+def rows(start: str, name: str | None = None) -> Rows:
+    """The rows of a report, or the only one, of the file whose name begins like this."""
     (file,) = RESULTS.glob(f"{start}*.json")
     found = json.loads(file.read_text(encoding="utf-8"))
-    (report,) = (value for name, value in found.items() if name != "environment")
+    del found["environment"]
+    (report,) = [found[name]] if name else found.values()
     table: Rows = report["rows"]
     return table
 

@@ -153,14 +153,34 @@ def test_a_prepared_filter_and_channels_last():
     assert_same(np.moveaxis(np.asarray(found), -1, 1), expected)
 
 
-def test_addends_and_scales_may_be_mapped_over():
+@pytest.mark.parametrize("arithmetic", ["exact", "float32"])
+def test_addends_and_scales_may_be_mapped_over(arithmetic):
     addends = draw(7, np.int8, (3, *SHAPE))
     scales = jnp.float32([0.1, 0.3, -0.2])
     call = lambda addend, scale: fused(  # noqa: E731
-        MIXES[1], "exact", False, addend, addend_scale=scale
+        MIXES[0], arithmetic, False, addend, addend_scale=scale
     )
     found = jax.jit(jax.vmap(call))(addends, scales)
     assert_same(found, np.stack([call(*each) for each in zip(addends, scales, strict=True)]))
+
+
+@pytest.mark.skipif(not NATIVE, reason="of a kernel, which tests/cpu says when it must be there")
+@pytest.mark.parametrize("addend_first", [False, True])
+def test_the_sum_takes_the_memory_of_the_convolutions_result(addend_first):
+    x, w = draw(5, np.uint8, (1, 1, 64, 64)), draw(6, np.int8, (64, 1, 1, 1))
+    call = functools.partial(
+        dmlax.quantized_linear_convolution_add,
+        input_scale=1.0,
+        filter_scale=1.0,
+        output_scale=1.0,
+        addend_first=addend_first,
+        arithmetic="float32",
+        implementation="native_cpu",
+        **SUM_SCALES,
+    )
+    bias, addend = jnp.zeros(64, jnp.int32), draw(7, np.uint8, (1, 64, 64, 64))
+    memory = jax.jit(call).lower(x, w, bias, addend).compile().memory_analysis()
+    assert memory.temp_size_in_bytes < addend.size
 
 
 def test_an_image_of_symbolic_sizes():

@@ -12,7 +12,16 @@ from onnx import TensorProto, helper
 from dmlax._core import requantize
 from dmlax_conformance.operators._shared import floats, near_ties
 from dmlax_conformance.operators._shared.rounding import requantize_float32
-from requantize_cases import FAMILIES, INT_MIN, exact_ties, extremes, in_range, quotients
+from requantize_cases import (
+    FAMILIES,
+    INT_MIN,
+    exact_ties,
+    extremes,
+    in_range,
+    nearest,
+    quotients,
+    tiny,
+)
 from support import assert_same, draw, oracle, requantized, wild_floats
 
 DTYPES = [np.int8, np.uint8]
@@ -52,6 +61,61 @@ def test_requantizing_near_ties_is_exact(dtype, how):
     scales = [column.astype(np.uint32).view(np.float32) for column in columns[1:]]
     expected = requantized(accumulator, scales, 0, dtype)
     assert_same(how(lambda a, *s: run(a, s, None, dtype))(accumulator, *scales), expected)
+
+
+def every_family():
+    """All families, the sums next to a tie, and near ties: accumulators and scales."""
+    ties = np.array(near_ties.family("exact", 64, 9), np.int64).T
+    cases = [family(7) for family in FAMILIES.values()] + [nearest(), tiny()]
+    cases.append((ties[0], [words.astype(np.uint32).view(np.float32) for words in ties[1:]]))
+    accumulators, scales = zip(*cases, strict=True)
+    scales = [np.concatenate(parts) for parts in zip(*scales, strict=True)]
+    return np.concatenate(accumulators).astype(np.int32), scales
+
+
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_scales_that_a_program_holds_round_alike(has_bias):
+    totals, scales = every_family()
+    bias = draw(3, np.int32, totals.size) if has_bias else np.zeros_like(totals)
+    accumulator = totals.astype(np.int64) - bias
+    bias = np.where(accumulator == accumulator.astype(np.int32), bias, 0)
+
+    @jax.jit
+    def call(accumulator):
+        threshold = requantize.threshold_of_constants(scales, accumulator, "exact", has_bias)
+        assert threshold is not None
+        return requantize.requantizer(
+            *map(jnp.asarray, scales),
+            None,
+            "int8",
+            "exact",
+            jnp.asarray(bias) if has_bias else None,
+            threshold,
+        )(accumulator)
+
+    assert_same(call(totals - bias), requantized(totals, scales, 0, "int8"))
+
+
+def test_a_threshold_is_that_of_finite_scales_which_a_program_holds():
+    rows, columns, one = np.float32([[1], [2]]), np.float32([3, 4]), np.ones((), np.float32)
+
+    def shape(input, *scales, arithmetic="exact"):
+        found = requantize.threshold_of_constants(scales, input, arithmetic)
+        return None if found is None else found.integer.shape
+
+    @jax.jit
+    def call(x):
+        assert shape(x, one, columns, one) == (2,)
+        assert shape(x, rows, one, one) == (2, 1)
+        assert shape(x, rows, columns, one) is None
+        assert shape(x, one, x, one) is None
+        assert shape(x, one, columns, one, arithmetic="float32") is None
+        assert shape(x, one, np.float32([1, np.nan]), one) is None
+        assert shape(x, one, one, 0 * one[None]) is None
+        return x
+
+    call(columns)
+    assert shape(columns, one, columns, one) is None
 
 
 def test_the_most_negative_accumulator_has_the_magnitude_that_int32_cannot_hold():

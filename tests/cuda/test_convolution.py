@@ -161,6 +161,18 @@ def test_an_empty_batch_launches_nothing(lowered):
     assert "mosaic_gpu" not in text
 
 
+@pytest.mark.parametrize("channels", [4, 20, 32, 96, 144, 150, 192, 240, 384, 576, 672, 960, 1152])
+def test_few_threads_of_a_depthwise_tile_are_idle(written, channels):
+    from dmlax._convolution.cuda import depthwise
+    from dmlax._convolution.cuda.problem import ConvProblem
+
+    problem = ConvProblem.of(plan((2, 8, 9, channels), (channels, 1, 3, 3), channels))
+    quads = -(-channels // 4)
+    tile = depthwise.choose_tile(problem)
+    assert min(quads, 16) <= tile.quads <= 64
+    assert depthwise._busy(quads, tile) >= 0.93
+
+
 def added(arithmetic="exact", **options):
     """A convolution whose kernel adds a residual."""
     sums = {"addend_scale": 0.3, "sum_scale": 0.7, "arithmetic": arithmetic}

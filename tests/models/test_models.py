@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto, numpy_helper
 
 import dmlax.onnx
-from benchmarks.networks import Network
+from benchmarks.networks import Network, quantize
 from dmlax.onnx import peer
 from dmlax.onnx.command import main
 from onnx_models import inputs_of, quantized
@@ -94,6 +94,34 @@ def test_a_mean_of_floats_is_summed_in_onnxruntimes_order(sizes):
     x[0] *= np.float32(1e-38)  # subnormals
     theirs = peer.run(peer.start(file, optimised=False), {"x": x})
     assert differing(dmlax.onnx.load(file)(x), theirs) == 0
+
+
+def test_a_batch_normalization_rounds_as_onnxruntimes():
+    generator, net = np.random.default_rng(6), Network()
+    scale, bias, mean = generator.standard_normal((3, 40)).astype(np.float32)
+    variance = generator.uniform(0.01, 5, 40).astype(np.float32)
+    parameters = map(net.constant, (scale, bias, mean, variance))
+    y = net.node("BatchNormalization", "x", *parameters, epsilon=1e-3)
+    shape = (2, 40, 5, 7)
+    file = net.model({"x": (TensorProto.FLOAT, shape)}, {y: (TensorProto.FLOAT, None)})
+    x = generator.standard_normal(shape).astype(np.float32)
+    assert differing(dmlax.onnx.load(file)(x), peer.run(peer.start(file), {"x": x})) == 0
+
+
+@pytest.mark.parametrize("format", ["qoperator", "qdq"])
+def test_a_concatenation_of_images_is_channels_last(format):
+    """Between convolutions nothing is transposed; the first and the last image are."""
+    net = Network(7)
+    x = net.conv("x", 8, 3)
+    x = net.node("Concat", net.conv(x, 4), net.conv(x, 8, 3), axis=-3, channels=12)
+    y = net.node("Concat", *(net.conv(x, 4, 3) for _ in range(2)), axis=2, channels=4)
+    y = net.conv(y, 5)
+    float_file = net.image_model(y, 9, ["n", 5, 18, 9])
+    file = quantize(float_file, format, True)
+    model = dmlax.onnx.load(file)
+    assert model.explain().after["Transpose"] == 2
+    inputs = inputs_of(file)
+    assert differing(model(inputs), peer.run(peer.start(file), inputs)) == 0
 
 
 @pytest.mark.parametrize("format", ["qoperator", "qdq"])

@@ -48,6 +48,57 @@ def test_tables_have_onnxruntimes_bits(op, scales, dtype):
     np.testing.assert_array_equal(ours, theirs)
 
 
+def swish(dtype, order, zeros=(100, 3, 20), *, other=None):
+    """A model of x times its sigmoid; `other` is the scale that the product takes for it."""
+    net = Network()
+    x, sigmoid, y = (
+        (net.constant(np.float32(scale)), net.constant(dtype(zero)))
+        for scale, zero in zip((0.05, 1 / 256, 0.04), zeros, strict=True)
+    )
+    found = net.node("QLinearSigmoid", "x", *x, *sigmoid, domain="com.microsoft")
+    if other:
+        sigmoid = net.constant(np.float32(other)), sigmoid[1]
+    factors = [("x", *x), (found, *sigmoid)][::order]
+    y = net.node("QLinearMul", *factors[0], *factors[1], *y, domain="com.microsoft")
+    shape = TYPES[dtype], ["n", 256]
+    return net.model({"x": shape}, {y: shape})
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_swish_is_one_lookup_and_has_onnxruntimes_bits(order, dtype):
+    model, x = swish(dtype, order), every_byte(dtype)
+    theirs = peer.run_every_tensor(model, {"x": x})[model.graph.output[0].name]
+    loaded = dmlax.onnx.load(model)
+    assert "after fuse swishes: 1 nodes\n" in str(loaded.explain())
+    (ours,) = loaded(x).values()
+    np.testing.assert_array_equal(ours, theirs)
+    assert len(np.unique(ours)) > 20
+
+
+def test_an_exact_swish_is_rounded_twice():
+    model, x = swish(np.uint8, 1), every_byte(np.uint8)
+    loaded = dmlax.onnx.load(model, arithmetic="exact")
+    (product,) = model.graph.output
+    sigmoid = model.graph.node[0].output[0]
+    found = loaded.apply(loaded.params, x, outputs=[sigmoid, product.name])
+    wanted = dmlax.element_wise_quantized_linear_multiply(
+        *(x, found[sigmoid]),
+        a_scale=np.float32(0.05),
+        b_scale=np.float32(1 / 256),
+        output_scale=0.04,
+        a_zero_point=100,
+        b_zero_point=3,
+        output_zero_point=20,
+    )
+    np.testing.assert_array_equal(found[product.name], wanted)
+
+
+def test_a_product_with_another_scale_is_no_swish():
+    model = swish(np.uint8, 1, other=1 / 255)
+    assert "QLinearSwish" not in str(dmlax.onnx.load(model).explain())
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("opset", [11, 13])
 def test_softmax_has_onnxruntimes_bits(opset, dtype):

@@ -10,7 +10,8 @@ import pytest
 import dmlax
 import pooling_calls
 from dmlax._core import compat
-from dmlax._pooling.xla import maxima_of_words
+from dmlax._pooling.plan import Pooling
+from dmlax._pooling.xla import maxima_of_words, sum_words
 from support import NATIVE, assert_same, draw
 
 average = dmlax.quantized_linear_average_pooling
@@ -197,13 +198,26 @@ def test_maxima_of_words_are_those_of_their_bytes(dtype, options):
     x = draw(2, dtype, (2, 7, 10, 8))
     x[0, :, :, :4] = x[1, :, :, :4] & 1  # equal bytes above others that differ
     call = {**options, "dimension_numbers": "NHWC"}
-    plan = max_plan(x, call)
+    plan = plan_of(dmlax.max_pooling, x, call)
     assert_same(maxima_of_words(plan, jnp.asarray(x)), dmlax.max_pooling(x, **call))
 
 
-def max_plan(x, call):
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_sums_of_words_are_those_of_their_bytes(dtype):
+    limits = np.iinfo(dtype)
+    x = draw(3, dtype, (2, 257, 3, 8))
+    x[0, :, :, :4] = limits.max  # 257 * 255 is all of 16 bits
+    zero_point = draw(4, dtype, 8)
+    call = {"input_scale": 0.1, "output_scale": 0.1, "dimension_numbers": "NHWC"}
+    plan = plan_of(global_average, x, call | {"input_zero_point": zero_point})
+    operands = Pooling(jnp.asarray(x), input_zero_point=jnp.asarray(zero_point))
+    wanted = (x.astype(np.int32) - zero_point).sum((1, 2), keepdims=True, dtype=np.int32)
+    assert_same(sum_words(plan, operands), wanted)
+
+
+def plan_of(function, x, call):
     """The plan of a call."""
-    (label,) = compat.labels(lambda x: dmlax.max_pooling(x, **call), x)
+    (label,) = compat.labels(lambda x: function(x, **call), x)
     return label.plan
 
 

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -17,7 +18,7 @@ from dmlax_conformance import cli
 from dmlax_conformance.adapters.models import onnxruntime, start
 from dmlax_conformance.adapters.models.oracle import Oracle
 from dmlax_conformance.adapters.models.worker import TIME_LIMIT, Worker
-from dmlax_conformance.errors import NotStartable
+from dmlax_conformance.errors import NotStartable, Unsupported
 from dmlax_conformance.format.tensors import Tensor, to_numpy
 from dmlax_conformance.models import catalogue, generate, golden
 from dmlax_conformance.models.adapter import ARITHMETICS
@@ -347,3 +348,38 @@ def test_dmlax(name: str, arithmetic: str, variant: str, judged: int) -> None:
 def test_dmlax_rounds_a_hard_sigmoid_once() -> None:
     found = judge(start("dmlax"), MODELS["inverted_residual"], "exact", "jit")
     assert found.verdict == "exact"
+
+
+class _OpenVino:
+    """A library that answers zeros for the outputs of a model, and does not convert `row_sums`."""
+
+    def read_model(self, file: bytes) -> list[str]:
+        names = [output.name for output in onnxruntime.with_outputs(file, []).graph.output]
+        if "row_sums" in names:
+            rule = "OpConversionFailure:\nNo conversion rule found for operations: a.B, C\n"
+            raise RuntimeError(f"{rule}-- QLinearConv-19 with a message:\nWhile validating")
+        return names
+
+    def compile_model(self, names: list[str], device: str, options: object) -> Any:
+        return lambda inputs: {name: np.zeros(1, np.uint8) for name in names}
+
+
+OPEN_VINO = SimpleNamespace(Core=_OpenVino)
+
+
+@pytest.mark.parametrize(("variant", "asked"), [("outputs", 1), ("tensors", 8)])
+def test_openvino_is_asked_for_outputs_or_for_tensors(
+    monkeypatch: pytest.MonkeyPatch, variant: str, asked: int
+) -> None:
+    monkeypatch.setitem(sys.modules, "openvino", OPEN_VINO)
+    verdict = judge(start("openvino"), MODELS["qdq_u8_per_tensor"], "float32", variant)
+    assert (verdict.verdict, verdict.judged) == ("fail", asked)
+
+
+def test_openvino_declines_what_it_does_not_convert(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openvino", OPEN_VINO)
+    file = MODELS["products"].case("float32").file
+    named = onnxruntime.with_outputs(file, []).SerializeToString().replace(b"last_out", b"row_sums")
+    case = replace(MODELS["products"].case("float32"), file=named, outputs=("row_sums",))
+    with pytest.raises(Unsupported, match=r"it does not convert a\.B, C, QLinearConv-19"):
+        start("openvino").run(case, "outputs")

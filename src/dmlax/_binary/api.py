@@ -9,6 +9,7 @@ from jax.typing import ArrayLike, DTypeLike
 
 from dmlax._binary import reference, xla
 from dmlax._binary.cpu import lowering as native_cpu
+from dmlax._binary.cuda import lowering as mosaic_gpu
 from dmlax._binary.plan import FIELDS, Binary, BinaryPlan, binary_plan, output_partition
 from dmlax._core import dispatch, eager, requantize
 from dmlax._core.arguments import Rules, aval_of
@@ -21,6 +22,7 @@ ADD = dispatch.Operator(
     _ADD.operator,
     (
         dispatch.Lowering("native_cpu", native_cpu.add, library.why_not_for, ("cpu",)),
+        dispatch.Lowering("mosaic_gpu", mosaic_gpu.add, mosaic_gpu.why_not, ("cuda",)),
         dispatch.Lowering("xla", xla.add),
         dispatch.Lowering("reference", reference.add),
     ),
@@ -30,6 +32,7 @@ MULTIPLY = dispatch.Operator(
     _MULTIPLY.operator,
     (
         dispatch.Lowering("native_cpu", native_cpu.multiply, library.why_not_for, ("cpu",)),
+        dispatch.Lowering("mosaic_gpu", mosaic_gpu.multiply, mosaic_gpu.why_not, ("cuda",)),
         dispatch.Lowering("xla", xla.multiply),
         dispatch.Lowering("reference", reference.multiply),
     ),
@@ -73,7 +76,8 @@ def element_wise_quantized_linear_add(
       output_dtype: int8 or uint8; default that of an `output_zero_point` array, else that of `a`.
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's QLinearAdd, whose fused
         multiply-adds depend on the order of `a` and `b`.
-      implementation: "auto", or exactly one of "native_cpu", "xla", "reference".
+      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla",
+        "reference".
 
     Returns:
       int8 or uint8, of the shape to which `a` and `b` broadcast.
@@ -90,7 +94,9 @@ def element_wise_quantized_linear_add(
       element. Traced scales that are 0, NaN or infinite give unspecified elements.
 
     Lowering:
-      cpu: native_cpu, else xla. cuda, tpu: xla. reference runs everywhere when named.
+      cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
+      in an export, over several devices, or where no kernel is available. tpu: xla. reference runs
+      everywhere when named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp
@@ -148,7 +154,8 @@ def element_wise_quantized_linear_multiply(
       output_dtype: int8 or uint8; default that of an `output_zero_point` array, else that of `a`.
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's QLinearMul:
         `rint(float32(product) * ((a_scale * b_scale) / output_scale) + output_zero_point)`.
-      implementation: "auto", or exactly one of "native_cpu", "xla", "reference".
+      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla",
+        "reference".
 
     Returns:
       int8 or uint8, of the shape to which `a` and `b` broadcast.
@@ -164,7 +171,9 @@ def element_wise_quantized_linear_multiply(
       a product. Traced scales that are 0, NaN or infinite give unspecified elements.
 
     Lowering:
-      cpu: native_cpu, else xla. cuda, tpu: xla. reference runs everywhere when named.
+      cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
+      in an export, over several devices, or where no kernel is available. tpu: xla. reference runs
+      everywhere when named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp

@@ -1,12 +1,13 @@
 """The formulas of both operators, of arrays that broadcast."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax.numpy as jnp
 from jax import Array
 
 from dmlax._binary.plan import Binary, BinaryPlan
 from dmlax._core import float_bits, requantize
+from dmlax._core.pairs import Function
 from dmlax._core.quantized_sum import Quantized, quantized_sum
 
 Formula = Callable[[BinaryPlan, Binary], Array]
@@ -40,6 +41,16 @@ def multiply(plan: BinaryPlan, operands: Binary) -> Array:
         product.astype(jnp.float32), requantize.multiplier(*scales), jnp.float32(0)
     )
     return requantize.round_float32(float_bits.add(scaled, zero), dtype)
+
+
+def bind(formula: Formula, plan: BinaryPlan) -> Function:
+    """The formula as a function of both tensors and of the other operands, single values."""
+
+    def function(a: Array, b: Array, parameters: Sequence[Array | None]) -> Array:
+        values = (None if x is None else x.reshape(()) for x in parameters)
+        return formula(plan, Binary(a, b, *values))
+
+    return function
 
 
 def quantized(operands: Binary) -> tuple[Quantized, Quantized]:

@@ -1,7 +1,5 @@
 """The operators on two quantized tensors in plain XLA."""
 
-from typing import Any
-
 from jax import Array
 
 from dmlax._binary import arithmetic
@@ -20,9 +18,5 @@ def multiply(plan: BinaryPlan, operands: Binary) -> Array:
 
 
 def _run(formula: arithmetic.Formula, plan: BinaryPlan, operands: Binary) -> Array:
-    def function(a: Array, b: Array, parameters: Any) -> Array:
-        return formula(plan, Binary(a, b, *parameters))
-
     a, b, *parameters = operands
-    values = [None if x is None else x.reshape(()) for x in parameters]
-    return map_pairs(function, a, b, values, plan.output)
+    return map_pairs(arithmetic.bind(formula, plan), a, b, parameters, plan.output)

@@ -37,6 +37,7 @@ class ConvolutionAdd(NamedTuple):
     filter_scale: Any = None
     output_scale: Any = None
     output_zero_point: Any = None
+    threshold: Any = None
     addend: Any = None
     addend_scale: Any = None
     addend_zero_point: Any = None
@@ -116,7 +117,7 @@ def output_partition(plan: ConvolutionAddPlan, operands: ConvolutionAdd) -> tupl
 
 def add_to(lowering: Lowering) -> Lowering:
     """The lowering of a convolution, and after it, or in its kernel, the sum."""
-    run = functools.partial(_run, lowering.run, _SUMS[lowering.name])
+    run = functools.partial(_run, lowering.run, lowering.name)
     if lowering.name == "mosaic_gpu":
         run = functools.partial(_run_in_kernel, run)
     return replace(
@@ -128,7 +129,7 @@ def add_to(lowering: Lowering) -> Lowering:
 
 def _run(
     convolve: Callable[[ConvolutionPlan, Convolution], Array],
-    add: Sum,
+    name: str,
     plan: ConvolutionAddPlan,
     operands: ConvolutionAdd,
 ) -> Array:
@@ -143,7 +144,7 @@ def _run(
     a, b = reversed(terms) if plan.addend_first else terms
     scale, zero_point = _value(operands.sum_scale), _value(operands.sum_zero_point)
     arithmetic = plan.convolution.options.arithmetic
-    return add(a, b, scale, zero_point, plan.output_dtype, arithmetic)
+    return _sum_of(name, plan)(a, b, scale, zero_point, plan.output_dtype, arithmetic)
 
 
 def _run_in_kernel(
@@ -183,12 +184,11 @@ def _sum_by_pairs(
     return map_pairs(add, a.values, b.values, parameters, Aval(np.dtype(dtype), a.values.shape))
 
 
-_SUMS: dict[str, Sum] = {
-    "native_cpu": binary.add,
-    "mosaic_gpu": _sum_by_pairs,
-    "xla": _sum_by_pairs,
-    "reference": quantized_sum,
-}
+def _sum_of(name: str, plan: ConvolutionAddPlan) -> Sum:
+    """The sum of a lowering; a kernel may write it where the convolution's result is."""
+    if name == "native_cpu":
+        return functools.partial(binary.add, overwritten=int(plan.addend_first))
+    return quantized_sum if name == "reference" else _sum_by_pairs
 
 
 def _why_not(

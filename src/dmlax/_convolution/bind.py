@@ -75,7 +75,10 @@ def bind(
         check_filter_zero_point(rules, shape, avals.filter_zero_point)
         packed = pack_constant(shape, filter, operands.filter_zero_point)
         operands = operands._replace(filter=packed, filter_zero_point=None)
-    return convolution_plan(rules, avals, shape, prepared, options), operands
+    plan = convolution_plan(rules, avals, shape, prepared, options)
+    scales = operands.input_scale, operands.filter_scale, operands.output_scale
+    threshold = requantize.threshold_of_constants(scales, input, arithmetic)
+    return plan, operands._replace(threshold=threshold)
 
 
 def _aval(array: Any) -> Aval | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import jax
 from jax import Array
 
 from dmlax._convolution.plan import Convolution, ConvolutionPlan
@@ -23,6 +24,7 @@ def epilogue(
         None if zero_point is None else zero_point.reshape(()),
         plan.options.output_dtype,
         plan.options.arithmetic,
+        threshold=jax.tree.map(lambda x: as_channel(x, channel), operands.threshold),
     )
 
 

@@ -75,6 +75,7 @@ class Convolution(NamedTuple):
     filter_scale: Any = None
     output_scale: Any = None
     output_zero_point: Any = None
+    threshold: Any = None  # of known scales: for the lowerings to XLA
 
 
 FIELDS = Convolution(

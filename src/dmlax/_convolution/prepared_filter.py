@@ -4,13 +4,13 @@ import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
 from dmlax._convolution.plan import FilterShape, inverse
 from dmlax._core import prepared_weights
 from dmlax._core.arguments import Aval
+from dmlax._core.byte_packing import from_int8
 
 
 class PreparedFilter(prepared_weights.PreparedWeights[FilterShape]):
@@ -61,6 +61,14 @@ class PreparedFilter(prepared_weights.PreparedWeights[FilterShape]):
         return filter
 
     @staticmethod
+    def unpack_rows(weights: FilterShape, packed: Any) -> Any:
+        """The inverse of packing."""
+        rows = packed.reshape(weights.outputs, *weights.kernel, weights.channels)
+        output, channels, *spatial = weights.specification
+        filter = rows.transpose(inverse((output, *spatial, channels)))
+        return from_int8(filter, weights.filter.dtype)
+
+    @staticmethod
     @functools.lru_cache(maxsize=4096)
     def to_plain(weights: FilterShape) -> tuple[Any, ...]:
         """The dtype's name, the sizes, the layouts and the groups."""
@@ -77,12 +85,4 @@ class PreparedFilter(prepared_weights.PreparedWeights[FilterShape]):
 
 
 prepared_weights.register(PreparedFilter)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _unpack(shape: FilterShape, packed: Array) -> Array:
-    rows = packed.reshape(shape.outputs, *shape.kernel, shape.channels)
-    if shape.filter.dtype == jnp.uint8:
-        rows = lax.bitcast_convert_type(rows, jnp.uint8) ^ jnp.uint8(128)
-    output, channels, *spatial = shape.specification
-    return jnp.transpose(rows, inverse((output, *spatial, channels)))
+_unpack = jax.jit(PreparedFilter.unpack_rows, static_argnums=0)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from dmlax._convolution.epilogue import as_channel, epilogue
+from dmlax._convolution.merged_groups import merge_groups
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
 from dmlax._convolution.prepare import (
     as_int32,
@@ -370,6 +371,7 @@ def _by_words(plan: ConvolutionPlan, operands: Convolution) -> Array:
     layout = _layout(plan, last=True)
     x = _in_layout(plan, layout, operands.input)
     x, filter = pad_channels(plan, operands, x, as_prepared(plan, operands))
+    plan, filter = merge_groups(plan, filter)
     terms = _terms(plan, operands, filter)
     x = _pad(plan, layout, pack_int8(x), repeat_byte(terms.input_zero))
     product = _product(plan, operands, filter, terms, (1, -1))

@@ -16,6 +16,11 @@ def to_int8(x: Any) -> Any:
     return x if x.dtype == jnp.int8 else (x ^ np.uint8(128)).view(np.int8)
 
 
+def from_int8(x: Any, dtype: np.dtype) -> Any:
+    """The inverse of `to_int8`."""
+    return x if dtype == jnp.int8 else x.view(np.uint8) ^ np.uint8(128)
+
+
 def rebase_of(dtype: np.dtype) -> int:
     """The number that `to_int8` subtracts."""
     return 128 if dtype == jnp.uint8 else 0

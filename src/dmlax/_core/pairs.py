@@ -9,6 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.typing import DTypeLike
 
 from dmlax._core import compat
 from dmlax._core.arguments import Aval, expand_rank, structs
@@ -31,22 +32,43 @@ def map_pairs(function: Function, a: Array, b: Array, parameters: Any, output: A
     """
     rank = len(output.shape)
     operands = expand_rank(a, rank), expand_rank(b, rank), parameters
-    by_element = functools.partial(_by_element, function, output)
-    if not output.is_static or output.size < _WORTH_A_TABLE:
+    by_element = functools.partial(map_each_pair, function, output)
+    if not is_worth_a_table(output):
         return by_element(operands)
     by_table = functools.partial(_by_table, function)
     own = {"cpu": by_table, "cuda": by_table}
     return compat.by_platform(operands, structs(output), by_element, own)  # type: ignore[no-any-return]
 
 
-def _by_element(function: Function, output: Aval, operands: tuple[Array, Array, Any]) -> Array:
+def is_worth_a_table(output: Aval) -> bool:
+    """True for so many elements that a table of every pair is faster."""
+    return output.is_static and output.size >= _WORTH_A_TABLE
+
+
+def make_table(
+    function: Function,
+    a: DTypeLike,
+    b: DTypeLike,
+    parameters: Any,
+    place: Callable[[Array, Array], Array] = lambda a, b: b,
+) -> Array:
+    """The results of every pair of two dtypes: at 256 * i + place(i, j) that of bytes i and j.
+
+    `place`, of uint8, is its own inverse.
+    """
+    every = jnp.arange(256, dtype=jnp.uint8)
+    first, second = every[:, None], place(every[:, None], every[None])
+    left, right = lax.bitcast_convert_type(first, a), lax.bitcast_convert_type(second, b)
+    return function(left, right, parameters).reshape(_PAIRS)
+
+
+def map_each_pair(function: Function, output: Aval, operands: tuple[Array, Array, Any]) -> Array:
+    """Computes each element by itself; the operands have the output's rank."""
     return jnp.broadcast_to(function(*operands), output.shape)
 
 
 def _by_table(function: Function, operands: tuple[Array, Array, Any]) -> Array:
-    *tensors, parameters = operands
-    every = jnp.arange(256, dtype=jnp.uint8)
-    a, b = (lax.bitcast_convert_type(every, x.dtype) for x in tensors)
-    table = function(a[:, None], b[None], parameters).reshape(_PAIRS)
-    rows, columns = (lax.bitcast_convert_type(x, jnp.uint8).astype(jnp.int32) for x in tensors)
+    a, b, parameters = operands
+    table = make_table(function, a.dtype, b.dtype, parameters)
+    rows, columns = (lax.bitcast_convert_type(x, jnp.uint8).astype(jnp.int32) for x in (a, b))
     return table.at[rows * 256 + columns].get(mode="promise_in_bounds")

@@ -5,6 +5,7 @@ import json
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import jax
+import numpy as np
 from jax import Array
 
 from dmlax._core import compat
@@ -65,6 +66,11 @@ class PreparedWeights(Generic[Shape]):
         """The inverse of `to_plain`."""
         raise NotImplementedError
 
+    @staticmethod
+    def unpack_rows(weights: Any, packed: Any) -> Any:
+        """Returns the weights whose packed rows are given, of NumPy or JAX."""
+        raise NotImplementedError
+
     @functools.cached_property
     def _static(self) -> tuple[Any, ...]:
         """Plain values: they outlive a move of any class, in a pickle or an export.
@@ -114,6 +120,12 @@ class PreparedWeights(Generic[Shape]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.weights})"
+
+
+def unpack_on_host(prepared: PreparedWeights[Any]) -> np.ndarray:
+    """Returns the weights that were prepared, by NumPy: while a program is traced too."""
+    array: np.ndarray = prepared.unpack_rows(prepared.weights, np.asarray(prepared.packed))
+    return array
 
 
 def register(kind: type[PreparedWeights[Any]]) -> None:

@@ -6,8 +6,9 @@ fixed point, in 32-bit limbs, so a tie is representable and no float operation d
 """
 
 import functools
-from collections.abc import Callable
-from typing import Literal, NamedTuple, get_args
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from dmlax._core import float_bits, wide_sums
+from dmlax._core import compat, float_bits, wide_sums
 
 Arithmetic = Literal["exact", "float32"]
 ARITHMETICS = get_args(Arithmetic)
@@ -45,6 +46,7 @@ def requantizer(
     dtype: DTypeLike,
     arithmetic: Arithmetic,
     bias: Array | None = None,
+    threshold: Threshold | None = None,
 ) -> Callable[[Array], Array]:
     """Prepares accumulator -> clamp(round((accumulator + bias) * sx * sw / sy) + zero_point).
 
@@ -56,6 +58,7 @@ def requantizer(
       dtype: int8 or uint8.
       arithmetic: "exact", or "float32" for ONNX Runtime's bits.
       bias: int32, added without wrapping; or None for 0.
+      threshold: `threshold_of_constants` of the scales, halved if there is a bias; or None.
     """
     scales = jnp.broadcast_arrays(input_scale, filter_scale, output_scale)
     if arithmetic == "float32":
@@ -64,14 +67,12 @@ def requantizer(
             _to_float32(accumulator, bias) * factor, zero_point, dtype
         )
     if bias is not None:
-        halves = _threshold(*scales, halved=True)
+        halves = threshold or _threshold(*scales, halved=True)
         return lambda accumulator: saturate(
             _round_sum_by_threshold(_add_wide(accumulator, bias), halves), zero_point, dtype
         )
-    threshold = _threshold(*scales)
-    return lambda accumulator: saturate(
-        _round_by_threshold(accumulator, threshold), zero_point, dtype
-    )
+    whole = threshold or _threshold(*scales)
+    return lambda accumulator: saturate(_round_by_threshold(accumulator, whole), zero_point, dtype)
 
 
 def scale_sums(
@@ -413,6 +414,42 @@ def _threshold(
     limb = jnp.where(row == 0, jnp.minimum(limb, _SATURATED >> _LIMB), limb)
     high, integer, *fraction = _compute_once(limb, *scales)
     return Threshold(estimate[0], (high << _LIMB) + integer, tuple(fraction))
+
+
+def threshold_of_constants(
+    scales: Sequence[Any], input: Any, arithmetic: Arithmetic, halved: bool = False
+) -> Threshold | None:
+    """`_threshold` of scales that the program of a traced input holds; None of other scales.
+
+    XLA would compile a long division, and repeat it for every element along the last axis.
+    """
+    known = all(compat.is_constant_of_trace(scale, input) for scale in scales)
+    if arithmetic != "exact" or not known:
+        return None
+    shapes = [scale.shape for scale in scales]
+    if math.prod(np.broadcast_shapes(*shapes)) > max(map(math.prod, shapes)):
+        return None  # one per row and one per column
+    a, b, s = np.broadcast_arrays(*(np.asarray(scale, np.float64) for scale in scales))
+    if not all(np.isfinite(scale).all() and scale.all() for scale in (a, b, s)):
+        return None
+    ratio = a * b / s * (2 if halved else 1)
+    size = np.clip(np.abs(ratio), 2.0**-42, 2.0**42)  # beyond, all or none reach one half
+    below = [_reciprocal_below(*each, halved) for each in zip(a.flat, b.flat, s.flat, strict=True)]
+
+    def words(start: int, bits: int) -> Any:
+        found = [(value >> start) & ((1 << bits) - 1) for value in below]
+        return np.array(found, np.uint32).reshape(a.shape)
+
+    fraction = words(2 * _LIMB, _LIMB), words(_LIMB, _LIMB), words(0, _LIMB)
+    estimate: Any = np.copysign(size, ratio).astype(np.float32)
+    return Threshold(estimate, words(3 * _LIMB, 32), fraction)
+
+
+def _reciprocal_below(a: float, b: float, s: float, halved: bool) -> int:
+    """The greatest multiple of 2**-63 below |s / (2 * a * b)|, in that unit; saturated."""
+    (a0, a1), (b0, b1), (s0, s1) = (abs(scale).as_integer_ratio() for scale in (a, b, s))
+    below = ((s0 * a1 * b1 << (3 * _LIMB)) - 1) // (s1 * a0 * b0 << (2 if halved else 1))
+    return min(below, int(_SATURATED) << (3 * _LIMB))
 
 
 _Limbs = tuple[Array, Array]  # int32, 24 bits each, the high one first

@@ -8,9 +8,11 @@ import jax
 from jax import Array
 
 from dmlax._core import compat
+from dmlax._core.arguments import Aval
 from dmlax.errors import UnsupportedError
 
 CHUNK = 16  # bytes that a thread copies at once; shared memory is swizzled in chunks
+_MOST_BYTES = 2**35  # of an output whose chunks have numbers of 32 bits
 _CAPABILITY = "9.0"
 _JAX = (0, 11)  # has all that the kernels are written with
 
@@ -25,6 +27,13 @@ def why_not(platform: str) -> str | None:
         return "Pallas needs the package absl-py"
     if _attached_gpu() is None:
         return f"no GPU of compute capability {_CAPABILITY} is attached"
+    return None
+
+
+def why_not_so_many(output: Aval) -> str | None:
+    """The sentence that says that an output has too many bytes to number its chunks, or None."""
+    if output.size >= _MOST_BYTES:
+        return f"its output has {_MOST_BYTES:,} bytes or more"
     return None
 
 

@@ -388,6 +388,22 @@ def pack_saturated(words: Sequence[Value]) -> Value:
     return ptx(text, 32, words[1], words[0], high)
 
 
+def permute_bytes(low: Value, high: Value, order: int) -> Value:
+    """A word of four of the eight bytes of two; a hexadecimal digit of `order` names each."""
+    return ptx(f"prmt.b32 $0, $1, $2, 0x{order:04X};", 32, low, high)
+
+
+def maximum_of_halves(x: Value, y: Value, *, signed: bool) -> Value:
+    """The larger of both halves of two words, of 16 bits each."""
+    return ptx(f"max.{'s' if signed else 'u'}16x2 $0, $1, $2;", 32, x, y)
+
+
+def clamp_signed(x: Value, low: int, high: int) -> Value:
+    """The nearest integer within bounds, all signed."""
+    text = f"{{ .reg .s32 x; max.s32 x, $1, {low}; min.s32 $0, x, {high}; }}"
+    return ptx(text, 32, x)
+
+
 def transpose_bytes(words: Sequence[Value]) -> list[Value]:
     """Transposes four words of four bytes: a word of their first bytes, of their second, ..."""
     text = (

@@ -1,9 +1,14 @@
 """The sum of two quantized bytes in the threads of a CUDA kernel: `_core/quantized_sum.py`'s bits.
 
-An estimate in fixed point is rounded, unless it is a near tie. There the terms, which are exact in
+An estimate in float32 is rounded, unless it is a near tie. There the terms, which are exact in
 float64, are compared with the tie by an expansion: floats whose sum is exact. Bytes are unsigned:
 int8 is re-based by 128, with its zero point. The constants are in shared memory: a thread's
 registers hold accumulators.
+
+The estimate's constants are each two floats. The high ones are multiples of a power of two, so
+large that sums of their products are exact; the low ones are the rest. Less than 511 / 2 of that
+power, the low sum is off by 2**-19. The sum of both is off by 2**-17 up to 256, and clamped as
+`requantize` clamps, by 2**-23 of itself: together less than the distance of its near ties.
 """
 
 import operator
@@ -15,14 +20,20 @@ import numpy as np
 
 from dmlax._core.requantize import Arithmetic
 from dmlax._cuda import ir
-from dmlax._cuda.ir import Value, constant, select
-from dmlax._cuda.requantize import FRACTION, INTEGER_BITS, ROUNDING, float_bits, literal, pick
+from dmlax._cuda.ir import Value, select
+from dmlax._cuda.requantize import (
+    FRACTION,
+    INTEGER_BITS,
+    ROUNDING,
+    SPAN,
+    float_bits,
+    greatest,
+    is_near_tie,
+    literal,
+    pick,
+)
 
 _BYTE = 2.0**23  # a float32 whose lowest byte is an integer from 0 on
-# An estimate in fixed point is off by less than half a unit for each of 510 steps of the terms.
-# _OFFSET is added to it, so that near ties are those whose fraction is less than twice that.
-_OFFSET = 256
-_LEAST_FRACTION = 10  # bits; ratios that leave fewer make every sum a near tie
 _BOUND = literal(2.0**30)
 _INT32_END = literal(2.0**31)
 _FAR = "0d4090000000000000"  # 2**10: beyond it every sum saturates
@@ -54,14 +65,14 @@ class Fraction(NamedTuple):
 
 
 class _Exact(NamedTuple):
-    """Words in shared memory: what every sum reads, then what near ties read."""
+    """Words in shared memory: what every sum reads, which are float32; then what near ties read."""
 
-    a_ratio: Value  # in fixed point, the scales over the sum's
-    b_ratio: Value
-    fixed_low: Value  # of 64 bits: what the zero points add, a half and _OFFSET
-    fixed_high: Value
-    fraction: Value  # bits
-    most: Value  # the largest fraction of a near tie, in the highest bits
+    a_high: Value  # the ratio of a's scale to the sum's
+    b_high: Value
+    fixed_high: Value  # what the zero points add
+    a_low: Value
+    b_low: Value
+    fixed_low: Value
     a_zero: Value
     b_zero: Value
     a_scale: Value
@@ -124,29 +135,28 @@ class Adder:
         if self._arithmetic == "float32":
             return self.add_float32(a, b)
         words = [ir.load_shared(self._address + 4 * first, 4) for first in (0, 4)]
-        a_ratio, b_ratio, *fixed, fraction, most, a_zero, b_zero = (*words[0], *words[1])
-        left, right = ([_widen(byte) for byte in term] for term in (a, b))
-        constants = a_ratio, b_ratio, *fixed, fraction
-        pairs = zip(left, right, strict=True)
-        estimates = [ir.ptx_values(_ESTIMATE, [32, 32], [x, y, *constants]) for x, y in pairs]
-        rounded, fractions = [value for value, _ in estimates], [rest for _, rest in estimates]
+        *constants, a_zero, b_zero = (*words[0], *words[1])
+        reals = zip(*([_byte_to_float(byte, 0) for byte in term] for term in (a, b)), strict=True)
+        estimates = [ir.ptx_values(_ESTIMATE, [32, 32], [*pair, *constants]) for pair in reals]
+        rounded, errors = [value for value, _ in estimates], [error for _, error in estimates]
 
         def resolve_ties() -> list[Value]:
             *scales, zero_point = ir.load_shared(self._address + 32, 4)
-            masks = [(rest <= most).to_word() << i for i, rest in enumerate(fractions)]
+            left, right = ([_widen(byte) for byte in term] for term in (a, b))
+            masks = [is_near_tie(error).to_word() << i for i, error in enumerate(errors)]
 
             def resolve_next(state: "_TieState") -> "_TieState":
                 i = state.near_ties.trailing_zeros()
                 terms = pick(left, i) - a_zero, pick(right, i) - b_zero
                 exact = ir.ptx(_ROUND, 32, *terms, *scales) + zero_point
-                exact = ir.ptx("{ .reg .s32 x; max.s32 x, $1, 0; min.s32 $0, x, 255; }", 32, exact)
+                exact = ir.clamp_signed(exact, 0, 255)
                 sums = [select(i == j, exact, each) for j, each in enumerate(state.sums)]
                 return _TieState(state.near_ties & (state.near_ties - 1), sums)
 
             start = _TieState(reduce(operator.or_, masks), rounded)
             return ir.while_loop(start, lambda state: state.near_ties != 0, resolve_next).sums
 
-        near_tie = reduce(ir.minimum, fractions) <= most
+        near_tie = is_near_tie(greatest(errors))
         sums = ir.cond(near_tie, resolve_ties, lambda: rounded, [32] * len(rounded))
         lowest = self._lowest[2]
         return [each + lowest for each in sums] if lowest else sums
@@ -236,31 +246,12 @@ def _multiply_and_add(a: _Factors, b: _Factors, fixed: Value) -> list[Value]:
 
 
 def _make_exact(a: Term, b: Term, total: Term) -> _Exact:
-    """Ratios have as many bits of fraction as leave both below 2**30."""
-    text = (
-        "{ .reg .f64 x, y, s; .reg .b32 e, f; .reg .pred p; "
-        "cvt.f64.f32 x, $1; cvt.f64.f32 y, $2; cvt.f64.f32 s, $3; div.rn.f64 x, x, s; "
-        "div.rn.f64 y, y, s; abs.f64 x, x; abs.f64 y, y; max.f64 x, x, y; "
-        "mov.b64 {f, e}, x; shr.u32 e, e, 20; sub.s32 $0, 1052, e; min.s32 $0, $0, 31; }"
-    )
-    fraction = ir.ptx(text, 32, a.scale, b.scale, total.scale)
-    few = fraction.less_signed(_LEAST_FRACTION)
-    fraction = select(few, constant(_LEAST_FRACTION), fraction)
-    text = (
-        "{ .reg .f64 x, s; .reg .b32 e, z; cvt.f64.f32 x, $1; cvt.f64.f32 s, $2; mov.b32 z, 0; "
-        "div.rn.f64 x, x, s; add.s32 e, $3, 1023; shl.b32 e, e, 20; mov.b64 s, {z, e}; "
-        "mul.rn.f64 x, x, s; cvt.rni.s32.f64 $0, x; }"
-    )
-    a_ratio, b_ratio = (ir.ptx(text, 32, term.scale, total.scale, fraction) for term in (a, b))
-    half = constant(1, 64) << (fraction - 1).extend()
-    fixed = (total.zero_point.extend() << fraction.extend()) + half + _OFFSET
-    for term, ratio in ((a, a_ratio), (b, b_ratio)):
-        fixed = fixed - term.zero_point.extend() * ratio.extend_signed()
-    most = select(few, constant(-1), (constant(2 * _OFFSET) << (constant(32) - fraction)) - 1)
-    words = fixed.to_word(), (fixed >> 32).to_word()
     zeros = a.zero_point, b.zero_point
-    scales = a.scale, b.scale, total.scale, total.zero_point
-    return _Exact(a_ratio, b_ratio, *words, fraction, most, *zeros, *scales)
+    floats = ir.ptx_values(
+        _SPLIT, [32] * 6, [a.scale, b.scale, total.scale, *zeros, total.zero_point]
+    )
+    scales = a.scale, b.scale, total.scale
+    return _Exact._make([*floats, *zeros, *scales, total.zero_point])
 
 
 class _TieState(NamedTuple):
@@ -288,12 +279,44 @@ def _byte_to_float(byte: Byte, lowest: int) -> Value:
     return ir.ptx(text, 32, byte.word)
 
 
-# Of two bytes: their sum, clamped, and its fraction in the highest bits. Arguments as in _Exact.
+def _split(source: str, high: int, low: int) -> str:
+    """PTX that makes a float64 a multiple of a power of two, and the rest."""
+    return (
+        f"add.rn.f64 t, {source}, m; sub.rn.f64 t, t, m; sub.rn.f64 {source}, {source}, t; "
+        f"cvt.rn.f32.f64 ${high}, t; cvt.rn.f32.f64 ${low}, {source}; "
+        f"selp.b32 ${high}, 0, ${high}, p; selp.b32 ${low}, 0, ${low}, p; "
+    )
+
+
+# The estimate's constants, of three scales and three zero points. The greatest magnitude of a sum
+# is below 2**22 to 2**23 of the power of two, 2**-4 at most. Where that is too small for it, the
+# constants estimate a half: every sum is a near tie.
+_SPLIT = (
+    "{ .reg .f64 x, y, c, s, t, m; .reg .b32 e, z; .reg .pred p; "
+    "cvt.f64.f32 x, $6; cvt.f64.f32 y, $7; cvt.f64.f32 s, $8; "
+    "div.rn.f64 x, x, s; div.rn.f64 y, y, s; "
+    "cvt.rn.f64.u32 c, $11; cvt.rn.f64.u32 t, $9; neg.f64 t, t; fma.rn.f64 c, t, x, c; "
+    "cvt.rn.f64.u32 t, $10; neg.f64 t, t; fma.rn.f64 c, t, y, c; "
+    "abs.f64 s, x; abs.f64 t, y; add.rn.f64 s, s, t; abs.f64 t, c; "
+    "fma.rn.f64 s, s, 0d406FE00000000000, t; mov.b64 {z, e}, s; shr.u32 e, e, 20; "
+    "sub.s32 e, 1045, e; setp.lt.s32 p, e, 4; max.s32 e, e, 4; min.s32 e, e, 30; "
+    "sub.s32 e, 1075, e; shl.b32 e, e, 20; or.b32 e, e, 0x80000; mov.b32 z, 0; "
+    "mov.b64 m, {z, e}; "
+    + _split("x", 0, 3)
+    + _split("y", 1, 4)
+    + _split("c", 2, 5)
+    + f"selp.b32 $2, 0x{literal(0.5)[2:]}, $2, p; }}"
+)
+
+# Of two bytes as float32: their sum, clamped, in the lowest byte, and the estimate's distance from
+# an integer. Arguments as in _Exact.
 _ESTIMATE = (
-    "{ .reg .b64 s; .reg .b32 low, high, shift; mov.b64 s, {$6, $7}; "
-    "mad.wide.s32 s, $2, $4, s; mad.wide.s32 s, $3, $5, s; mov.b64 {low, high}, s; "
-    "shf.r.wrap.b32 $0, low, high, $8; max.s32 $0, $0, 0; min.s32 $0, $0, 255; "
-    "sub.s32 shift, 32, $8; shl.b32 $1, low, shift; }"
+    "{ .reg .b32 h, l; fma.rn.f32 h, $3, $5, $6; fma.rn.f32 h, $2, $4, h; "
+    "fma.rn.f32 l, $3, $8, $9; fma.rn.f32 l, $2, $7, l; add.rn.f32 h, h, l; "
+    f"mul.rn.sat.f32 h, h, {literal(1 / SPAN)}; "
+    f"fma.rn.f32 $0, h, {literal(SPAN)}, {literal(ROUNDING)}; "
+    f"sub.rn.f32 l, {literal(ROUNDING)}, $0; fma.rn.f32 l, h, {literal(SPAN)}, l; "
+    "abs.f32 $1, l; }"
 )
 
 

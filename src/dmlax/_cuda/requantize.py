@@ -33,8 +33,8 @@ def literal(value: float) -> str:
 # is at most what the shift leaves of 1, or the shift below 0. 255 times that, and a rounding of
 # 2**-26, are less than this. It is a near tie only if it is so far from an integer.
 _NEAR_TIE = literal(0.5 - 3 * 2**-16)
-_SPAN = 255  # the highest output less the lowest
-_PER_SPAN = f"0d{int(np.float64(1 / _SPAN).view(np.uint64)):016X}"
+SPAN = 255  # the highest output less the lowest
+_PER_SPAN = f"0d{int(np.float64(1 / SPAN).view(np.uint64)):016X}"
 _LARGEST = "0d4090000000000000"  # 2**10: a multiplier beyond saturates all but 0
 _SMALLEST = "0d3DE0000000000000"  # 2**-33: below it no accumulator reaches a half
 ROUNDING = 1.5 * 2**23  # a float32 whose last bit is worth 1: adding it rounds to even
@@ -133,7 +133,7 @@ class Requantizer:
             ir.ptx("cvt.rn.f32.s32 $0, $1;", 32, constant(int(bound)) - zero_point)
             for bound in (limits.min, limits.max)
         )
-        shift = ir.ptx(f"div.rn.f32 $0, $1, {literal(-_SPAN)};", 32, low)
+        shift = ir.ptx(f"div.rn.f32 $0, $1, {literal(-SPAN)};", 32, low)
         lowest = 0 if arithmetic == "float32" else int(limits.min) & 0xFF
         rounding = constant(float_bits(ROUNDING) + lowest)
         saturates = arithmetic == "float32" and limits.min == 0
@@ -158,10 +158,9 @@ class Requantizer:
             return [self._round(*pair) for pair in pairs]
         estimates = [self._estimate(acc, by) for acc, by in zip(sums, multipliers, strict=True)]
         rounded, errors = [value for value, _ in estimates], [error for _, error in estimates]
-        worst = reduce(lambda x, y: ir.ptx("max.f32 $0, $1, $2;", 32, x, y), errors)
 
         def resolve_ties() -> list[Value]:
-            near_tie_mask = [_is_near_tie(error).to_word() << i for i, error in enumerate(errors)]
+            near_tie_mask = [is_near_tie(error).to_word() << i for i, error in enumerate(errors)]
 
             def resolve_next(state: _TieState) -> _TieState:
                 i = state.near_ties.trailing_zeros()
@@ -172,7 +171,9 @@ class Requantizer:
             start = _TieState(reduce(operator.or_, near_tie_mask), rounded)
             return ir.while_loop(start, lambda state: state.near_ties != 0, resolve_next).outputs
 
-        return ir.cond(_is_near_tie(worst), resolve_ties, lambda: rounded, [32] * len(sums))
+        return ir.cond(
+            is_near_tie(greatest(errors)), resolve_ties, lambda: rounded, [32] * len(sums)
+        )
 
     def pack(self, words: Sequence[Value]) -> Value:
         """A word of four outputs."""
@@ -224,7 +225,7 @@ class Requantizer:
 
     def _estimate(self, accumulator: Value, multiplier: Value) -> list[Value]:
         """The output in the lowest byte, and the estimate's distance from an integer."""
-        span = literal(_SPAN)
+        span = literal(SPAN)
         text = (
             "{ .reg .b32 y, r; cvt.rn.f32.s32 y, $2; fma.rn.sat.f32 y, y, $3, $4; "
             f"fma.rn.f32 r, y, {span}, $5; mov.b32 $0, r; sub.rn.f32 r, $5, r; "
@@ -240,7 +241,7 @@ def _round_near_tie(accumulator: Value, multiplier: Value, scales: Scales) -> Va
     magnitude = select(negative, constant(0) - accumulator, accumulator)
     text = (
         "{ .reg .b32 v; cvt.rn.f32.s32 v, $1; mul.rn.f32 v, v, $2; abs.f32 v, v; "
-        f"mul.rn.f32 v, v, {literal(_SPAN)}; cvt.rzi.u32.f32 $0, v; }}"
+        f"mul.rn.f32 v, v, {literal(SPAN)}; cvt.rzi.u32.f32 $0, v; }}"
     )
     below = ir.ptx(text, 32, accumulator, multiplier)
     doubled, product = magnitude.extend() << 1, x.mantissa.extend() * w.mantissa.extend()
@@ -267,7 +268,13 @@ class _Int128(NamedTuple):
         return (self.high == other.high) & (self.low == other.low)
 
 
-def _is_near_tie(error: Value) -> Value:
+def greatest(errors: Sequence[Value]) -> Value:
+    """The greatest of several float32."""
+    return reduce(lambda x, y: ir.ptx("max.f32 $0, $1, $2;", 32, x, y), errors)
+
+
+def is_near_tie(error: Value) -> Value:
+    """Tests the distance of an estimate from an integer."""
     text = f"{{ .reg .pred p; setp.gt.f32 p, $1, {_NEAR_TIE}; selp.b32 $0, 1, 0, p; }}"
     return ir.ptx(text, 32, error) != 0
 

@@ -9,6 +9,7 @@ from dmlax._core.keywords import name_right_keywords
 from dmlax._cpu import library
 from dmlax._lookup import reference, xla
 from dmlax._lookup.cpu import lowering as native_cpu
+from dmlax._lookup.cuda import lowering as mosaic_gpu
 from dmlax._lookup.plan import Lookup, lookup_plan, output_partition
 
 _RULES = Rules("quantized_lookup")
@@ -16,6 +17,7 @@ LOOKUP = dispatch.Operator(
     _RULES.operator,
     (
         dispatch.Lowering("native_cpu", native_cpu.quantized_lookup, library.why_not_for, ("cpu",)),
+        dispatch.kernel("mosaic_gpu", mosaic_gpu.run, mosaic_gpu.why_not, "cuda"),
         dispatch.Lowering("xla", xla.quantized_lookup),
         dispatch.Lowering("reference", reference.quantized_lookup),
     ),
@@ -40,7 +42,8 @@ def quantized_lookup(
       input: int8 or uint8, of any shape.
       table: int8 or uint8, 256 entries: entry i is the result of i where the input is uint8, and of
         i - 128 where it is int8, so entries are in the order of the values.
-      implementation: "auto", or exactly one of "native_cpu", "xla", "reference".
+      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla",
+        "reference".
 
     Returns:
       Of the table's dtype and the input's shape.
@@ -54,7 +57,9 @@ def quantized_lookup(
       It has no such operator. ONNX Runtime computes QLinearSigmoid and QLinearLeakyRelu so.
 
     Lowering:
-      cpu: native_cpu, else xla. cuda, tpu: xla. reference runs everywhere when named.
+      cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla
+      in an export, over several devices, or where no kernel is available. tpu: xla. reference runs
+      everywhere when named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp

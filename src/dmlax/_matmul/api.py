@@ -280,7 +280,10 @@ def _bind(
         check_b_zero_point(rules, shape, avals.b_zero_point)
         packed = pack_constant(shape, b, operands.b_zero_point)
         operands = operands._replace(b=packed, b_zero_point=None)
-    return product_plan(rules, avals, shape, prepared, dtype, arithmetic), operands
+    plan = product_plan(rules, avals, shape, prepared, dtype, arithmetic)
+    scales = operands.a_scale, operands.b_scale, operands.output_scale
+    threshold = requantize.threshold_of_constants(scales, a, arithmetic, operands.bias is not None)
+    return plan, operands._replace(threshold=threshold)
 
 
 def _aval(array: Any) -> Aval | None:

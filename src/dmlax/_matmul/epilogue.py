@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -30,6 +31,7 @@ def epilogue(plan: ProductPlan, operands: Product) -> Callable[[Array], Array]:
             plan.output.dtype,
             plan.arithmetic,
             bias,
+            jax.tree.map(expand, operands.threshold),
         )
     if not plan.scaled:
         return lambda sums: sums

@@ -54,6 +54,7 @@ class Product(NamedTuple):
     b_scale: Any = None
     output_scale: Any = None
     output_zero_point: Any = None
+    threshold: Any = None  # of known scales: for the lowerings to XLA
 
 
 FIELDS = Product(

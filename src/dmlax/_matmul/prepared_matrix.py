@@ -4,12 +4,12 @@ import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from dmlax._core import prepared_weights
 from dmlax._core.arguments import Aval
+from dmlax._core.byte_packing import from_int8
 from dmlax._matmul.plan import MatrixShape
 
 
@@ -46,6 +46,12 @@ class PreparedMatrix(prepared_weights.PreparedWeights[MatrixShape]):
         return matrix
 
     @staticmethod
+    def unpack_rows(weights: MatrixShape, packed: Any) -> Any:
+        """The inverse of packing."""
+        matrix = packed.swapaxes(-1, -2).reshape(weights.matrix.shape)
+        return from_int8(matrix, weights.matrix.dtype)
+
+    @staticmethod
     @functools.lru_cache(maxsize=4096)
     def to_plain(weights: MatrixShape) -> tuple[Any, ...]:
         """The dtype's name and the sizes."""
@@ -59,11 +65,4 @@ class PreparedMatrix(prepared_weights.PreparedWeights[MatrixShape]):
 
 
 prepared_weights.register(PreparedMatrix)
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _unpack(shape: MatrixShape, packed: Array) -> Array:
-    matrix = jnp.swapaxes(packed, -1, -2)
-    if shape.matrix.dtype == jnp.uint8:
-        matrix = lax.bitcast_convert_type(matrix, jnp.uint8) ^ jnp.uint8(128)
-    return matrix.reshape(shape.matrix.shape)
+_unpack = jax.jit(PreparedMatrix.unpack_rows, static_argnums=0)

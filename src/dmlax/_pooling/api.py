@@ -14,6 +14,7 @@ from dmlax._core.keywords import name_right_keywords
 from dmlax._cpu import library
 from dmlax._pooling import reference, xla
 from dmlax._pooling.cpu import lowering as native_cpu
+from dmlax._pooling.cuda import lowering as mosaic_gpu
 from dmlax._pooling.plan import (
     FIELDS,
     Kind,
@@ -30,22 +31,25 @@ from dmlax._pooling.plan import (
 _AVERAGE = Rules("quantized_linear_average_pooling")
 _GLOBAL = Rules("quantized_linear_global_average_pooling")
 _MAX = Rules("max_pooling")
-AVERAGE, GLOBAL, MAX = (
-    dispatch.Operator(
-        rules.operator,
-        (
-            dispatch.kernel("native_cpu", native, library.why_not_for, "cpu"),
-            dispatch.Lowering("xla", fast),
-            dispatch.Lowering("reference", definition),
-        ),
-        partition=output_partition,
-    )
-    for rules, native, fast, definition in (
-        (_AVERAGE, native_cpu.average, xla.average, reference.average),
-        (_GLOBAL, native_cpu.average, xla.average, reference.average),
-        (_MAX, native_cpu.maximum, xla.maximum, reference.maximum),
-    )
+
+
+def _operator(
+    rules: Rules, kernels: tuple[dispatch.Lowering, ...], fast: Any, definition: Any
+) -> dispatch.Operator:
+    lowerings = dispatch.Lowering("xla", fast), dispatch.Lowering("reference", definition)
+    return dispatch.Operator(rules.operator, (*kernels, *lowerings), partition=output_partition)
+
+
+_AVERAGE_ON_CPU, _MAX_ON_CPU = (
+    dispatch.kernel("native_cpu", run, library.why_not_for, "cpu")
+    for run in (native_cpu.average, native_cpu.maximum)
 )
+_MAX_ON_GPU = dispatch.kernel("mosaic_gpu", mosaic_gpu.maximum, mosaic_gpu.why_not, "cuda")
+AVERAGE, GLOBAL = (
+    _operator(rules, (_AVERAGE_ON_CPU,), xla.average, reference.average)
+    for rules in (_AVERAGE, _GLOBAL)
+)
+MAX = _operator(_MAX, (_MAX_ON_CPU, _MAX_ON_GPU), xla.maximum, reference.maximum)
 
 
 @eager.jit_eager_calls(*Pooling._fields)
@@ -234,7 +238,8 @@ def max_pooling(
       dilations: the step between a window's elements; default 1.
       dimension_numbers: the axes of input and output, as "NHWC", or the convolution's three orders,
         of which the filter's is not read; default channels first.
-      implementation: "auto", or exactly one of "native_cpu", "xla", "reference".
+      implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla",
+        "reference".
 
     Returns:
       Of the input's dtype, (N, C, spatial ...), each `(size + start + end - span) // stride + 1`,
@@ -252,7 +257,9 @@ def max_pooling(
       supported. Accepted beyond the pages: rank 3, any layout.
 
     Lowering:
-      cpu: native_cpu, else xla. cuda, tpu: xla. reference runs everywhere when named.
+      cpu: native_cpu, else xla. cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached
+      and four channels or a multiple are last; else xla. tpu: xla. reference runs everywhere when
+      named.
 
     Example:
       >>> import dmlax, jax.numpy as jnp

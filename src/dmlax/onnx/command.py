@@ -73,7 +73,15 @@ def _list(model: Model, path: Path) -> None:
     """Prints the nodes, what runs, and sizes."""
     print(model)
     print(f"{path.stat().st_size / 1e6:.1f} MB, params {_size(model.params) / 1e6:.1f} MB")
-    print(model.explain())
+    print(model.explain({name: _of_batch_1(struct) for name, struct in model.inputs.items()}))
+
+
+def _of_batch_1(struct: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+    """An input of one image where the batch is dynamic, as most kernels need its size."""
+    sizes = [
+        1 if axis == 0 and not isinstance(n, int) else n for axis, n in enumerate(struct.shape)
+    ]
+    return jax.ShapeDtypeStruct(tuple(sizes), struct.dtype)
 
 
 def _size(params: Any) -> int:

@@ -5,10 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-import dmlax
 from dmlax._core.requantize import Arithmetic
 from dmlax.errors import SpecError, UnsupportedError
 from dmlax.onnx.errors import ModelError
@@ -16,18 +14,9 @@ from dmlax.onnx.graph import Graph, Node
 from dmlax.onnx.operators import Context, OperatorRow, find, why_not
 from dmlax.onnx.operators.nonzero import Counted
 from dmlax.onnx.operators.values import expect_size, is_known
-from dmlax.onnx.operators.windows import dimension_numbers
+from dmlax.onnx.weights import PLACES
 
 Values = Mapping[str, Any]
-_WEIGHTS = {  # the places of the weights and of their zero point
-    "QLinearConv": (3, 5),
-    "ConvInteger": (1, 3),
-    "QLinearMatMul": (3, 5),
-    "MatMulInteger": (1, 3),
-    "QGemm": (3, 5),
-    "MatMulIntegerToFloat": (1, 5),
-    "DynamicQuantizeMatMul": (1, 3),
-}
 
 
 @dataclass(frozen=True)
@@ -107,7 +96,7 @@ def _take(node: Node, row: OperatorRow, index: int, operand: Any) -> Any:
     if row.role(index) == "known" and not is_known(operand):
         name = row.inputs[min(index, len(row.inputs) - 1)].name
         raise UnsupportedError(f"its {name}, {node.inputs[index]!r}, depends on values of an input")
-    if hasattr(operand, "unpack") and node.op not in _WEIGHTS:
+    if hasattr(operand, "unpack") and node.op not in PLACES:
         return operand.unpack()
     return operand
 
@@ -137,49 +126,6 @@ def with_node(node: Node, error: Exception) -> Exception:
     if isinstance(error, NotImplementedError):
         return UnsupportedError(text)
     return ModelError(f"{node}: {type(error).__name__}: {str(error).splitlines()[0][:300]}")
-
-
-def prepare(graph: Graph, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Packs the weights of convolutions and matrix products, under the same names.
-
-    All are on the device: a call would copy an array of the host there each time.
-    """
-    prepared: dict[str, Any] = {name: jnp.asarray(array) for name, array in params.items()}
-    consumers = graph.consumers()
-    for node in graph.nodes:
-        index = _WEIGHTS.get(node.op)
-        if index is None or len(node.inputs) <= index[0]:
-            continue
-        weight, zero_point = node.inputs[index[0]], _constant(graph, node, index[1])
-        alone = len(consumers.get(weight, ())) == 1
-        if weight in params and alone and zero_point is not ...:
-            prepared[weight] = _prepare(node, params[weight], zero_point)
-    return prepared
-
-
-def _constant(graph: Graph, node: Node, index: int) -> Any:
-    """A constant operand, None where it is absent, and ... where it is computed."""
-    name = node.inputs[index] if index < len(node.inputs) else ""
-    return graph.constants.get(name, ...) if name else None
-
-
-def _prepare(node: Node, weight: Any, zero_point: Any) -> Any:
-    if node.op in ("QLinearConv", "ConvInteger"):
-        if zero_point is not None and zero_point.shape == (1,):
-            zero_point = zero_point.reshape(())
-        if weight.ndim not in (3, 4):
-            return weight
-        is_channels_last = bool(node.attributes.get("channels_last"))
-        return dmlax.prepare_filter(
-            weight,
-            filter_zero_point=zero_point,
-            group_count=int(node.attributes.get("group", 1)),
-            dimension_numbers=dimension_numbers(weight.ndim, is_channels_last),
-        )
-    if weight.ndim != 2:
-        return weight
-    matrix = weight.T if node.attributes.get("transB") else weight
-    return dmlax.prepare_matrix(matrix, b_zero_point=zero_point)
 
 
 def split_constants(graph: Graph) -> tuple[Graph, dict[str, np.ndarray]]:

@@ -85,6 +85,13 @@ class Graph:
                 found.setdefault(name, []).append(node)
         return found
 
+    def are_equal(self, one: str, other: str) -> bool:
+        """True for one tensor, or constants of the same single value."""
+        x, y = self.constants.get(one), self.constants.get(other)
+        if x is None or y is None:
+            return one == other
+        return x.dtype == y.dtype and x.size == y.size == 1 and bool(np.all(x.ravel() == y.ravel()))
+
     def tensors(self) -> set[str]:
         """The names of every tensor."""
         written = (name for node in self.nodes for name in node.outputs if name)

@@ -18,7 +18,6 @@ from dmlax.onnx.evaluate import (
     Options,
     count_name,
     evaluate,
-    prepare,
     split_constants,
     with_node,
 )
@@ -28,6 +27,7 @@ from dmlax.onnx.operators import why_no_pass, why_not
 from dmlax.onnx.operators.values import device_dtype, to_device
 from dmlax.onnx.passes import PASSES, PASSES_OF_SHAPES, run_passes, run_passes_of_shapes
 from dmlax.onnx.passes.layout import Avals
+from dmlax.onnx.weights import FileConstants, prepare
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,6 @@ class Model:
     __module__ = "dmlax.onnx"
 
     def __init__(self, graph: Graph, options: Options) -> None:
-        self._file = graph
         self._options = options
         needed = graph.prune()
         # The check of all nodes lists those that no pass can read.
@@ -65,9 +64,11 @@ class Model:
         self._param_structs = {
             name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in params.items()
         }
-        self._avals = _check(fused, self._param_structs, self._structs(), options)
+        self._avals = _check(fused, self._param_structs, _structs(graph.inputs), options)
         self._graph = run_passes_of_shapes(fused, self._avals)
-        self.params: dict[str, Any] = prepare(self._graph, params)
+        weights = prepare(self._graph, params)
+        self.params: dict[str, Any] = {name: weight.param for name, weight in weights.items()}
+        self._file = graph.replace(constants=FileConstants(graph.constants, params, weights))
         self._compiled = jax.jit(self.apply)
         self._graph_for = functools.lru_cache(maxsize=16)(self._make_graph)
 

@@ -4,18 +4,21 @@ Loading imports `onnx` in this file alone.
 """
 
 import math
+import mmap
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import SHORT_DOMAINS, Graph, Node, TensorType, check_order
+from dmlax.onnx.wire import WireError, cut_initializers, cut_raw_data
 
 MAXIMUM_RANK = 16
 _OPSETS_END = 1 << 31
+_IN_PLACE_BYTES = 1 << 12  # a tensor that is read in place: a weight
 _EXTRA = 'reading an ONNX model needs the onnx package: pip install "dmlax[onnx]"'
 
 
@@ -31,18 +34,58 @@ def read(model: Any) -> Graph:
     except ImportError:
         raise ImportError(_EXTRA) from None
     if isinstance(model, onnx.ModelProto):
-        return _Reader(onnx, None).graph(model)
+        return _Reader(onnx, None).graph(model, _tensors(model))
     if isinstance(model, bytes):
-        return _Reader(onnx, None).graph(_parse(onnx, model, "the model"))
+        return _Reader(onnx, None).graph(*_parse(onnx, memoryview(model), "the model"))
     path = Path(model)
-    return _Reader(onnx, path.parent).graph(_parse(onnx, path.read_bytes(), str(path)))
+    return _Reader(onnx, path.parent).graph(*_parse(onnx, _read_file(path), str(path)))
 
 
-def _parse(onnx: Any, data: bytes, what: str) -> Any:
+def _read_file(path: Path) -> memoryview:
+    """Reads a file into memory of its own, which is freed as a whole with its last array.
+
+    A freed piece of the heap stays with the process.
+    """
+    if not path.is_file():  # a pipe, or an error
+        return memoryview(path.read_bytes())
+    with path.open("rb") as file:
+        memory = mmap.mmap(-1, max(1, os.path.getsize(path)))
+        count = file.readinto(memory)
+    return memoryview(memory).toreadonly()[:count]
+
+
+class _Tensor(NamedTuple):
+    """An initializer's message, and its raw data where that was cut out of it."""
+
+    message: Any
+    raw: memoryview | None = None
+
+
+def _tensors(model: Any) -> list[_Tensor]:
+    return [_Tensor(message) for message in model.graph.initializer]
+
+
+def _parse(onnx: Any, data: memoryview, what: str) -> tuple[Any, list[_Tensor]]:
+    """The model without its initializers, and these."""
     try:
-        return onnx.ModelProto.FromString(data)
+        rest, values = cut_initializers(data)
+        return onnx.ModelProto.FromString(rest), [_parse_tensor(onnx, each) for each in values]
+    except WireError:
+        pass  # the parser says more, or knows what is cut nowhere
+    except Exception as error:
+        raise ModelError(f"{what} is not an ONNX model: {error}") from None
+    try:
+        model = onnx.ModelProto.FromString(bytes(data))
     except Exception as error:  # protobuf's own class, of the message or of a recursion
         raise ModelError(f"{what} is not an ONNX model: {error}") from None
+    return model, _tensors(model)
+
+
+def _parse_tensor(onnx: Any, data: memoryview) -> _Tensor:
+    rest, values = cut_raw_data(data)
+    if len(values) != 1:
+        return _Tensor(onnx.TensorProto.FromString(bytes(data)))
+    return _Tensor(onnx.TensorProto.FromString(rest), values[0])
 
 
 class _Reader:
@@ -52,13 +95,15 @@ class _Reader:
         self.onnx = onnx
         self.folder = folder
 
-    def graph(self, model: Any) -> Graph:
-        """Converts a ModelProto."""
+    def graph(self, model: Any, tensors: list[_Tensor]) -> Graph:
+        """Converts a ModelProto and its initializers."""
         opsets = dict(map(self._opset, model.opset_import))
         graph = model.graph
         if not graph.node:
             raise ModelError("the model has no node")
-        constants = dict(self._constants(graph))
+        if graph.sparse_initializer:
+            raise ModelError("the model has a sparse initializer, which is not read")
+        constants = dict(self._constants(tensors))
         inputs = {
             _text(value.name, "an input"): self._tensor_type(value)
             for value in graph.input
@@ -76,15 +121,13 @@ class _Reader:
             raise ModelError(f"the model imports opset {opset.version} of domain {domain!r}")
         return domain, opset.version
 
-    def _constants(self, graph: Any) -> Iterator[tuple[str, np.ndarray]]:
-        if graph.sparse_initializer:
-            raise ModelError("the model has a sparse initializer, which is not read")
+    def _constants(self, tensors: list[_Tensor]) -> Iterator[tuple[str, np.ndarray]]:
         seen = set()
-        for tensor in graph.initializer:
+        for tensor, raw in tensors:
             if not tensor.name or tensor.name in seen:
                 raise ModelError(f"initializer {tensor.name!r} has no name, or one twice")
             seen.add(_text(tensor.name, "an initializer"))
-            yield tensor.name, self.array(tensor, f"initializer {tensor.name!r}")
+            yield tensor.name, self.array(tensor, f"initializer {tensor.name!r}", raw)
 
     def _tensor_type(self, value: Any) -> TensorType:
         what = f"input {value.name!r}"
@@ -162,8 +205,8 @@ class _Reader:
             each.decode("utf-8", "replace") if isinstance(each, bytes) else each for each in value
         )
 
-    def array(self, tensor: Any, what: str) -> np.ndarray:
-        """Reads a tensor whose data has the size that it declares."""
+    def array(self, tensor: Any, what: str, raw: memoryview | None = None) -> np.ndarray:
+        """Reads a tensor whose data has the size that it declares; raw data may be apart."""
         dims = tuple(tensor.dims)
         if len(dims) > MAXIMUM_RANK or any(size < 0 for size in dims):
             raise ModelError(f"{what} has the shape {list(dims)[:MAXIMUM_RANK]}")
@@ -171,10 +214,15 @@ class _Reader:
         if tensor.data_location == self.onnx.TensorProto.EXTERNAL:
             return self._external(tensor, dtype, dims, what)
         size = math.prod(dims)
-        if tensor.HasField("raw_data"):
-            found, wanted = len(tensor.raw_data), self._bytes(tensor.data_type, dtype, size)
+        if raw is None and tensor.HasField("raw_data"):
+            raw = memoryview(tensor.raw_data)
+        if raw is not None:
+            found, wanted = len(raw), self._bytes(tensor.data_type, dtype, size)
             if found != wanted:
                 raise ModelError(f"{what} has {found} bytes, expected {wanted} for {list(dims)}")
+            if dtype.isbuiltin == 1 and dtype.kind in "biuf":
+                return _from_raw(raw, dtype, dims)
+            tensor.raw_data = bytes(raw)
         else:
             field = self.onnx.helper.tensor_dtype_to_field(tensor.data_type)
             found = len(getattr(tensor, field))
@@ -216,6 +264,12 @@ class _Reader:
         with path.open("rb") as file:
             file.seek(offset)
             return np.frombuffer(file.read(wanted), dtype.newbyteorder("<")).reshape(dims)
+
+
+def _from_raw(raw: memoryview, dtype: np.dtype, dims: tuple[int, ...]) -> np.ndarray:
+    """The bytes as an array; small ones are copied, as constants outlive the file's memory."""
+    array = np.frombuffer(raw, dtype.newbyteorder("<")).reshape(dims)
+    return array if array.nbytes >= _IN_PLACE_BYTES else array.copy()
 
 
 class Subgraph:

@@ -51,8 +51,9 @@ def expand(recipe: Recipe | Cycle, count: int) -> tuple[int, ...]:
     z = _outputs(recipe.seed, count)
     is_drawn = (z >> 32) % min(recipe.one_in, 1 << 32) == 0
     steps = (z & 0xFFFFFFFF) % min(recipe.high - recipe.low + 1, 1 << 32)
-    pairs = zip(is_drawn.tolist(), steps.tolist(), strict=True)
-    return tuple(recipe.low + step if drawn else 0 for drawn, step in pairs)
+    dtype = np.int64 if recipe.low < 0 else np.uint64
+    drawn = steps.astype(dtype) + dtype(recipe.low)
+    return tuple(np.where(is_drawn, drawn, dtype(0)).tolist())
 
 
 def _outputs(seed: int, count: int) -> npt.NDArray[Any]:

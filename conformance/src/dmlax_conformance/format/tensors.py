@@ -43,6 +43,9 @@ DTYPES: dict[str, DType] = {
 }
 
 
+_HEX = re.compile("[0-9a-f]*")
+
+
 @dataclass(frozen=True)
 class Tensor:
     """A dense tensor, flat and row-major; `made_by` remembers the recipe of a large one.
@@ -153,8 +156,23 @@ def decode_words(value: Mapping[str, Any], pointer: str) -> tuple[int, ...]:
     key = "bits" if DTYPES[dtype].kind == "bits" else "data"
     if key not in value:
         raise Malformed(pointer, f"{dtype} needs {key!r}")
-    items = enumerate(value[key])
-    return tuple(decode_word(dtype, item, f"{pointer}/{key}/{index}") for index, item in items)
+    items = value[key]
+    if (words := _decode_all(DTYPES[dtype], items)) is not None:
+        return words
+    return tuple(
+        decode_word(dtype, item, f"{pointer}/{key}/{index}") for index, item in enumerate(items)
+    )
+
+
+def _decode_all(dtype: DType, items: list[Any]) -> tuple[int, ...] | None:
+    """Return the words at once where all are right, which is several times as fast, or None."""
+    kinds = set(map(type, items))
+    if dtype.kind == "bits" and kinds == {str} and set(map(len, items)) == {dtype.width // 4}:
+        return tuple(int(item, 16) for item in items) if _HEX.fullmatch("".join(items)) else None
+    is_read = dtype.kind != "bits" and dtype.width < 64 and kinds == {int}
+    if is_read and dtype.low <= min(items) and max(items) <= dtype.high:
+        return tuple(items)
+    return None
 
 
 def decode_word(dtype: str, item: Any, pointer: str) -> int:

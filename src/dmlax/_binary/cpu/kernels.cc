@@ -1,7 +1,8 @@
 // The kernels of the operators on two tensors, compiled once for each instruction set.
 //
 // An exact element is estimated in float32, less and plus the estimate's error. Where the two round
-// to different bytes, `exact.h` decides.
+// to different bytes, `exact.h` decides. An inexact sum may be written where an operand is: each group
+// is read before it is stored.
 #include "dmlax/_binary/cpu/kernels.h"
 
 #include <cstddef>

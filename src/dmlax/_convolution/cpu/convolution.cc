@@ -145,7 +145,7 @@ constexpr int64_t kMostLineScratch = 1 << 20;
 constexpr int64_t kFewPixels = 32;  // they would fill less than half of a panel's columns
 constexpr int64_t kFewRows = 16;    // the same of a group's output channels
 
-// Channels are last in rows and lines: on both sides, or after a transposition where an image has
+// Channels are last but in planes: on both sides, or after a transposition where an image has
 // few pixels, and always where planes are slow.
 Path choose_path(const ConvShape& shape, const ConvolutionKernels& kernels) {
   const bool last = shape.input_last && shape.output_last;
@@ -155,6 +155,7 @@ Path choose_path(const ConvShape& shape, const ConvolutionKernels& kernels) {
     const bool lines = shape.rows == 1 && line_scratch_bytes(shape) <= kMostLineScratch;
     return lines ? Path::kLines : Path::kPlanes;
   }
+  if (shape.groups == 1 && is_matrix_product(shape)) return Path::kMatmul;
   return shape.groups > 1 && shape.rows < kFewRows ? Path::kPlanes : Path::kRows;
 }
 

@@ -62,10 +62,10 @@ void dense(const ConvProblem& problem, const TileRange& range) {
     PanelPosition positions[kMostPanels];
     for (int64_t i = 0; i < count; ++i) positions[i] = PanelPosition(problem, panel + i);
     pack_group(problem, range, positions, count, scratch.panels);
-    for (int64_t row = range.first_row; row < range.last_row; row += kBlockRows) {
+    for (int64_t row = range.first_row; row < range.last_row; row += Microkernel::kMostRows) {
       const int64_t rest = range.last_row - row;
       const FilterRows rows(filter + row * shape.depth, shape.depth,
-                            rest < kBlockRows ? rest : kBlockRows);
+                            rest < Microkernel::kMostRows ? rest : Microkernel::kMostRows);
       const DenseBlock block{problem, scratch, tile, rows, range.group * shape.rows + row};
       for (int64_t i = 0; i < count; ++i) {
         block.run(microkernel, positions[i], scratch.panels + i * problem.panel.bytes);

@@ -67,6 +67,7 @@ struct RowLayout {
 enum class Path {
   kPlanes,  // an image's planes, whose pixels are columns
   kRows,    // pixels are rows
+  kMatmul,  // the same of a 1x1 kernel: pixels times the filter
   kLines,   // depthwise, a line of pixels at a time
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 
+#include "dmlax/_cpu/matmul/schedule.h"
 #include "dmlax/_cpu/phases.h"
 #include "dmlax/_cpu/scratch.h"
 
@@ -143,8 +144,29 @@ struct LineSchedule {
   int64_t blocks() const { return (shape.output_channels + kPanelWidth - 1) / kPanelWidth; }
 };
 
+// A row of A is a pixel, a column of B an output channel.
+bool run_product(const ConvProblem& problem, const ConvBuffers& buffers,
+                 xla::ffi::ThreadPool& pool) {
+  const ConvShape& shape = problem.shape;
+  MatmulProblem product = {};
+  product.shape = {.rows = shape.images * shape.output_pixels,
+                   .depth = shape.depth,
+                   .columns = shape.output_channels,
+                   .a_signed = shape.input_signed,
+                   .b_signed = true,
+                   .b_transposed = true};
+  lay_out_product(product, reinterpret_cast<const uint8_t*>(buffers.filter),
+                  shape.depth * shape.output_channels);
+  product.a = buffers.input;
+  product.b = reinterpret_cast<const uint8_t*>(buffers.filter);
+  product.output = buffers.output;
+  product.requantize = problem.requantize;  // whose offsets have the input zero point's terms
+  return run_products({product}, pool);
+}
+
 bool run_path(const ConvProblem& problem, const ConvolutionKernels& kernels,
               const ConvBuffers& buffers, xla::ffi::ThreadPool& pool) {
+  if (problem.path == Path::kMatmul) return run_product(problem, buffers, pool);
   if (problem.path == Path::kLines) {
     return LineSchedule{.problem = problem, .kernels = kernels, .buffers = buffers}.run(pool);
   }

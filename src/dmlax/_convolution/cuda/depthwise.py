@@ -6,6 +6,7 @@ multiplied and summed at once (`dp4a`).
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -22,6 +23,7 @@ from dmlax._cuda.parameters import Parameters
 from dmlax._cuda.requantize import Scales
 
 _QUAD = 4  # channels of a thread, and taps that are multiplied at once
+_LEAST_QUADS, _MOST_QUADS = 16, 64  # of a tile, where there are as many
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,17 @@ class _Schedule:
 
 
 def choose_tile(problem: ConvProblem) -> Tile:
-    """The fastest on an H200: a warp reads 128 bytes side by side."""
-    return Tile(2, min(32, 1 << (_count_quads(problem) - 1).bit_length()), 4)
+    """The widest of those with the fewest idle threads: a warp reads many bytes side by side."""
+    quads = _count_quads(problem)
+    most = max(1, quads // _LEAST_QUADS)
+    columns = range(-(-quads // _MOST_QUADS), most + 1)
+    return max((Tile(2, -(-quads // count), 4) for count in columns), key=partial(_busy, quads))
+
+
+def _busy(quads: int, tile: Tile) -> float:
+    """The share of the threads that have channels."""
+    columns = -(-quads // tile.quads)
+    return tile.pixels * quads / (columns * tile.threads)
 
 
 def convolve(
@@ -131,8 +142,10 @@ class _Block:
         self.table = ColumnTable(shared.shared_address(), _QUAD * self.tile.quads)
         row = ir.block() // schedule.columns
         self.first_quad = (ir.block() - row * schedule.columns) * self.tile.quads
-        self.column = ir.thread() & (self.tile.quads - 1)
-        self.first_pixel = row * self.tile.pixels + ir.thread() // self.tile.quads
+        pixel = ir.thread() // self.tile.quads
+        self.column = ir.thread() - pixel * self.tile.quads
+        self.has_pixel = pixel < self.tile.pixels
+        self.first_pixel = row * self.tile.pixels + pixel
         self.parameters = Parameters(parameter_types(self.problem), memory)
         self.requantizer = self.parameters.requantizer()
 
@@ -146,7 +159,8 @@ class _Block:
             return self.parameters.column(channel, self.problem.taps)
 
         quad = self.first_quad + self.column
-        pixels = ir.select(quad < quads, constant(self.problem.output_pixels), 0)
+        is_busy = self.has_pixel & (quad < quads)
+        pixels = ir.select(is_busy, constant(self.problem.output_pixels), 0)
         quad = ir.minimum(quad, quads - 1)
         filter = self._load_filter(quad)
         self.table.write(self.tile.threads, column_at)

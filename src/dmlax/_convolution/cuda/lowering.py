@@ -88,7 +88,7 @@ class Operands(NamedTuple):
 
 
 def _run(name: str, call: Call, operands: Operands) -> Array:
-    plan, given = call.plan, operands.convolution
+    plan, given = call.plan, operands.convolution._replace(threshold=None)
     input = capability.refuse_elsewhere(name, given.input, functools.partial(why_not, plan))
     if plan.output.size == 0:
         return jnp.zeros(plan.output.shape, call.output_dtype)

@@ -14,12 +14,11 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from dmlax._convolution.cuda.problem import ConvProblem
+from dmlax._convolution.merged_groups import choose_merged_groups, merge_filter
 from dmlax._convolution.prepare import zero_of
 from dmlax._core.byte_packing import join_bytes
 from dmlax._core.prepared_weights import Prepared
 from dmlax._cuda.capability import CHUNK
-
-_MERGED_CHANNELS = 64  # channels, and output channels, of merged groups at most
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class ChannelTransform:
         if source.depthwise:
             return cls(source)
         if source.groups > 1:
-            return cls(source, merged_groups=_choose_merged_groups(source))
+            return cls(source, merged_groups=choose_merged_groups(source.plan.filter))
         return cls(source, block=_choose_block(source))
 
     @property
@@ -91,24 +90,16 @@ class ChannelTransform:
         """The target's filter. Channels are whole words."""
         if self.target.channels == self.source.channels:
             return filter
+        if self.merged_groups > 1:
+            return merge_filter(self.source.plan.filter, filter, self.merged_groups)
         zero = zero_of(self.source.plan.filter, filter)
         zeros = jnp.broadcast_to(zero, filter.sums.shape)
         rows = filter.packed.reshape(-1, *self.source.kernel, self.source.channels)
-        rows = self._merge_groups(rows, zeros.astype(jnp.int8))
         rows = self._space_to_depth(rows, zeros.astype(jnp.int8)).reshape(
             filter.packed.shape[0], -1
         )
         added = rows.shape[1] - filter.packed.shape[1]
         return filter._replace(packed=rows, sums=filter.sums + added * zeros)
-
-    def _merge_groups(self, rows: Array, zeros: Array) -> Array:
-        """(K, taps, channels) with places for the channels of all merged groups."""
-        outputs, kernel, channels = rows.shape[0], rows.shape[1:3], rows.shape[3]
-        merged = self.merged_groups
-        rows = rows.reshape(-1, merged, self.source.output_channels, *kernel, 1, channels)
-        own = jnp.eye(merged, dtype=bool).reshape(merged, 1, 1, 1, merged, 1)
-        places = jnp.where(own, rows, zeros.reshape(*rows.shape[:3], 1, 1, 1, 1))
-        return places.reshape(outputs, *kernel, merged * channels)
 
     def _space_to_depth(self, rows: Array, zeros: Array) -> Array:
         """(K, taps, channels) padded to whole blocks of taps, a block's taps side by side."""
@@ -162,9 +153,3 @@ def _choose_block(problem: ConvProblem) -> tuple[int, int]:
             block[axis] = math.gcd(problem.strides[axis], left)
             left //= block[axis]
     return block[0], block[1]
-
-
-def _choose_merged_groups(problem: ConvProblem) -> int:
-    """A divisor of the groups, of so many channels as is worth merging."""
-    most = max(_MERGED_CHANNELS // max(problem.channels, problem.output_channels), 1)
-    return max(n for n in range(1, most + 1) if problem.groups % n == 0)

@@ -55,6 +55,8 @@ class TileRegisters {
 
 class TileMicrokernel {
  public:
+  static constexpr int64_t kMostRows = kBlockRows;
+  static constexpr int64_t kMostUnpacked = Simd::kLanes;
   static constexpr bool kNeedsWholeSteps = true;
   static constexpr double kProductsPerNs = 1000;
 
@@ -68,48 +70,64 @@ class TileMicrokernel {
     __asm__ volatile("" ::: "memory");  // tile loads do not say that they read memory
     for (int half = 0; half < 2; ++half) {
       if (filter.count > 16) {
-        multiply_half<true>(panel + 128 * half, filter, acc + 32 * half);
+        multiply_half<true, true>(panel + 128 * half, filter, acc + 32 * half);
       } else {
-        multiply_half<false>(panel + 128 * half, filter, acc + 32 * half);
+        multiply_half<false, true>(panel + 128 * half, filter, acc + 32 * half);
       }
     }
+    __asm__ volatile("" ::: "memory");
+  }
+
+  // The same of a panel's first vector, and of rows that are read once.
+  __attribute__((noinline)) void multiply_vector(const uint8_t* panel, const FilterRows& filter,
+                                                 int32_t* acc) {
+    if (filter.count <= 16 || filter.depth < 16) {
+      return VectorMicrokernel::multiply_vector(panel, filter, acc);
+    }
+    registers_.shape(filter.count);
+    __asm__ volatile("" ::: "memory");
+    multiply_half<true, false>(panel, filter, acc);
+    __asm__ volatile("" ::: "memory");
   }
 
  private:
-  // 32 columns times up to 16 rows, or up to 32: tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7
-  // columns.
-  template <bool lower>
+  // 32 columns, or a vector, times up to 16 rows, or up to 32: tiles 0 to 3 are sums, 4 and 5 rows,
+  // 6 and 7 columns. The rows that a vector meets are read once, and fetched a block ahead.
+  template <bool lower, bool wide>
   static void multiply_half(const uint8_t* panel, const FilterRows& filter, int32_t* acc) {
     const int64_t steps = filter.depth / kDepthStep, stride = filter.depth;
     const int8_t* rows = filter.rows;
     _tile_zero(0);
-    _tile_zero(1);
-    if (lower) {
-      _tile_zero(2);
-      _tile_zero(3);
-    }
+    if (wide) _tile_zero(1);
+    if (lower) _tile_zero(2);
+    if (lower && wide) _tile_zero(3);
+    const int8_t* next = rows + kBlockRows * stride;
     const auto step = [&](const int8_t* upper_rows, int64_t row_stride) {
+      if (!wide) {
+#pragma GCC unroll 32
+        for (int i = 0; i < kBlockRows; ++i) __builtin_prefetch(next + kDepthStep * i, 0, 2);
+        next += kBlockRows * kDepthStep;
+      }
       _tile_loadd(6, panel, kQuadBytes);
-      _tile_loadd(7, panel + 64, kQuadBytes);
+      if (wide) _tile_loadd(7, panel + 64, kQuadBytes);
       _tile_loadd(4, upper_rows, row_stride);
       _tile_dpbsud(0, 4, 6);
-      _tile_dpbsud(1, 4, 7);
+      if (wide) _tile_dpbsud(1, 4, 7);
       if (lower) {
         _tile_loadd(5, upper_rows + 16 * row_stride, row_stride);
         _tile_dpbsud(2, 5, 6);
-        _tile_dpbsud(3, 5, 7);
+        if (wide) _tile_dpbsud(3, 5, 7);
       }
       panel += kDepthStep * kPanelWidth;
     };
     for (int64_t i = 0; i < steps; ++i, rows += kDepthStep) step(rows, stride);
     if (filter.depth % kDepthStep != 0) step(filter.tail[0], kDepthStep);
     constexpr int64_t kStride = kPanelWidth * 4;
+    int32_t* lower_acc = acc + 16 * kPanelWidth;
     _tile_stored(0, acc, kStride);
-    _tile_stored(1, acc + 16, kStride);
-    if (lower) {
-      _tile_stored(2, acc + 16 * kPanelWidth, kStride);
-      _tile_stored(3, acc + 16 * kPanelWidth + 16, kStride);
-    }
+    if (wide) _tile_stored(1, acc + 16, kStride);
+    if (lower) _tile_stored(2, lower_acc, kStride);
+    if (lower && wide) _tile_stored(3, lower_acc + 16, kStride);
   }
 
   TileRegisters registers_;

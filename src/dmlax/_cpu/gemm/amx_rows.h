@@ -16,49 +16,78 @@ namespace {
 class TileRowMicrokernel {
  public:
   static constexpr int64_t kDepthStep = 64;
+  template <typename S>
+  static constexpr int64_t kMostRows = 4 * kBlockRows;  // for which columns stay in the first cache
 
   template <typename S>
   static constexpr int64_t rows_of_block() {
     return kBlockRows;
   }
 
-  // Not inlined: its loops need the address registers.
   template <typename S>
-  __attribute__((noinline)) void multiply(const Rows& rows, const uint8_t* panel, int64_t columns,
-                                          const int32_t* initial, int32_t* acc) {
-    if (rows.count < 4) {
-      return VectorRowMicrokernel().multiply<S>(rows, panel, columns, initial, acc);
-    }
+  void multiply(const Rows& rows, const uint8_t* panel, int64_t columns, const int32_t* initial,
+                int32_t* acc, int64_t acc_stride = kPanelWidth) {
     static_assert(kStripWidth<S> == kPanelWidth);
-    registers_.shape(rows.count);
+    const int rest = rows.count % kBlockRows, few = rest < 4 ? rest : 0;
+    Rows tiled = rows;
+    tiled.count -= few;
+    if (few > 0) {
+      const Rows last{rows.first + tiled.count * rows.stride, rows.stride, rows.words, few};
+      VectorRowMicrokernel().multiply<S>(last, panel, columns, initial,
+                                         acc + tiled.count * acc_stride, acc_stride);
+    }
+    for (int64_t at = 0; tiled.count > 0 && at < columns; at += kColumnsAtOnce) {
+      multiply_columns(tiled, panel + 4 * at, {initial + at, 0, acc + at, acc_stride});
+    }
+  }
+
+ private:
+  static constexpr int64_t kColumnsAtOnce = 32;
+  static constexpr int64_t kWordsAtOnce = 192;  // of these columns, which the first cache holds
+  static constexpr int64_t kWordBytes = 4 * kPanelWidth;  // a panel is one strip
+
+  // Some of the columns' depth times all rows, then the next of it. Not inlined: the loops need the
+  // address registers.
+  __attribute__((noinline)) void multiply_columns(Rows rows, const uint8_t* panel, RowSums sums) {
     __asm__ volatile("" ::: "memory");  // tile loads do not say that they read memory
-    for (int64_t at = 0; at < columns; at += 32) {
-      if (rows.count > 16) {
-        multiply_columns<true>(rows, panel + 4 * at, initial + at, acc + at);
-      } else {
-        multiply_columns<false>(rows, panel + 4 * at, initial + at, acc + at);
+    for (int64_t left = rows.words;;) {
+      rows.words = left < kWordsAtOnce ? left : kWordsAtOnce;
+      for (int first = 0; first < rows.count; first += kBlockRows) {
+        const int count = rows.count - first < kBlockRows ? rows.count - first : kBlockRows;
+        registers_.shape(count);
+        if (count > 16) {
+          multiply_block<true>(rows, first, panel, sums);
+        } else {
+          multiply_block<false>(rows, first, panel, sums);
+        }
       }
+      left -= rows.words;
+      if (left == 0) break;
+      rows.first += 4 * rows.words;
+      panel += rows.words * kWordBytes;
+      sums = {sums.acc, sums.stride, sums.acc, sums.stride};
     }
     __asm__ volatile("" ::: "memory");
   }
 
- private:
   // 32 columns times up to 16 rows, or up to 32: tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7
   // columns.
   template <bool lower>
-  static void multiply_columns(const Rows& rows, const uint8_t* panel, const int32_t* initial,
-                               int32_t* acc) {
-    _tile_loadd(0, initial, 0);
-    _tile_loadd(1, initial + 16, 0);
+  static void multiply_block(const Rows& rows, int64_t first, const uint8_t* panel,
+                             const RowSums& sums) {
+    const int64_t initial_bytes = 4 * sums.initial_stride, bytes = 4 * sums.stride;
+    const int32_t* initial = sums.initial + first * sums.initial_stride;
+    const int32_t* lower_initial = initial + 16 * sums.initial_stride;
+    _tile_loadd(0, initial, initial_bytes);
+    _tile_loadd(1, initial + 16, initial_bytes);
     if (lower) {
-      _tile_loadd(2, initial, 0);
-      _tile_loadd(3, initial + 16, 0);
+      _tile_loadd(2, lower_initial, initial_bytes);
+      _tile_loadd(3, lower_initial + 16, initial_bytes);
     }
-    constexpr int64_t kBytes = 4 * kPanelWidth;  // a panel is one strip
-    const uint8_t* upper_rows = rows.first;
+    const uint8_t* upper_rows = rows.first + first * rows.stride;
     for (int64_t left = rows.words; left > 0; left -= 16) {
-      _tile_loadd(6, panel, kBytes);
-      _tile_loadd(7, panel + 64, kBytes);
+      _tile_loadd(6, panel, kWordBytes);
+      _tile_loadd(7, panel + 64, kWordBytes);
       _tile_loadd(4, upper_rows, rows.stride);
       _tile_dpbusd(0, 4, 6);
       _tile_dpbusd(1, 4, 7);
@@ -67,15 +96,15 @@ class TileRowMicrokernel {
         _tile_dpbusd(2, 5, 6);
         _tile_dpbusd(3, 5, 7);
       }
-      panel += 16 * kBytes;
+      panel += 16 * kWordBytes;
       upper_rows += 64;
     }
-    constexpr int64_t kStride = kPanelWidth * 4;
-    _tile_stored(0, acc, kStride);
-    _tile_stored(1, acc + 16, kStride);
+    int32_t* acc = sums.acc + first * sums.stride;
+    _tile_stored(0, acc, bytes);
+    _tile_stored(1, acc + 16, bytes);
     if (lower) {
-      _tile_stored(2, acc + 16 * kPanelWidth, kStride);
-      _tile_stored(3, acc + 16 * kPanelWidth + 16, kStride);
+      _tile_stored(2, acc + 16 * sums.stride, bytes);
+      _tile_stored(3, acc + 16 * sums.stride + 16, bytes);
     }
   }
 

@@ -76,32 +76,50 @@ inline void multiply_tile(const uint8_t* panel, const FilterRows& filter, int fi
 }
 
 // The rows that are left, fewer than a tile's.
-template <int R>
+template <int R, int V>
 inline void multiply_rest(int count, const uint8_t* panel, const FilterRows& filter, int first,
                           int32_t* acc) {
   if constexpr (R > 0) {
-    if (count < R) return multiply_rest<R - 1>(count, panel, filter, first, acc);
-    multiply_tile<R, Simd::kTileVectors>(panel, filter, first, acc);
+    if (count < R) return multiply_rest<R - 1, V>(count, panel, filter, first, acc);
+    multiply_tile<R, V>(panel, filter, first, acc);
   }
 }
 
+inline void prefetch(const int8_t* first, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(first + i, 0, 2);
+}
+
+// All rows times V vectors of columns, of which a tile has as many or more. Rows that are read once
+// are fetched a tile ahead, those of the next block, too.
+template <int V, bool read_once>
+inline void multiply_vectors(const uint8_t* panel, const FilterRows& filter, int32_t* acc) {
+  constexpr int R = V == Simd::kTileVectors ? Simd::kTileRows : 8;
+  int first = 0;
+  for (; first + R <= filter.count; first += R) {
+    if (read_once) prefetch(filter.rows + (first + R) * filter.depth, R * filter.depth);
+    multiply_tile<R, V>(panel, filter, first, acc + first * kPanelWidth);
+  }
+  multiply_rest<R - 1, V>(filter.count - first, panel, filter, first, acc + first * kPanelWidth);
+}
+
 struct VectorMicrokernel {
+  // Most rows of A for which B's columns are read as they are: with AVX-512 to pack them is faster.
+  static constexpr int64_t kMostUnpacked = Simd::kPermutesBytes ? 0 : Simd::kLanes;
+  static constexpr int64_t kMostRows = kBlockRows / Simd::kTileRows * Simd::kTileRows;
   static constexpr bool kNeedsWholeSteps = false;  // of a panel's depth
   static constexpr double kProductsPerNs = Simd::kProductsPerNs;
 
   // acc[r * kPanelWidth + lane] = the sums of row r and of a panel's columns, in lane order.
   static void multiply(const uint8_t* panel, const FilterRows& filter, int32_t* acc) {
     for (int j = 0; j < kVectors; j += Simd::kTileVectors) {
-      const uint8_t* columns = panel + j * kKPack * Simd::kLanes;
-      int32_t* tile = acc + j * Simd::kLanes;
-      int first = 0;
-      for (; first + Simd::kTileRows <= filter.count; first += Simd::kTileRows) {
-        multiply_tile<Simd::kTileRows, Simd::kTileVectors>(columns, filter, first,
-                                                           tile + first * kPanelWidth);
-      }
-      multiply_rest<Simd::kTileRows - 1>(filter.count - first, columns, filter, first,
-                                         tile + first * kPanelWidth);
+      multiply_vectors<Simd::kTileVectors, false>(panel + j * kKPack * Simd::kLanes, filter,
+                                                  acc + j * Simd::kLanes);
     }
+  }
+
+  // The same of a panel's first vector, and of rows that are read once.
+  static void multiply_vector(const uint8_t* panel, const FilterRows& filter, int32_t* acc) {
+    multiply_vectors<1, true>(panel, filter, acc);
   }
 };
 

@@ -30,12 +30,11 @@ constexpr int64_t kWordsAtOnce = 128;  // of a strip, which then stays in the fi
 
 // --- packing
 
-// Packs kLanes quads of kLanes rows of a filter: of each row, the quads from `at` on. Bytes past the
+// kLanes quads of kLanes rows, from quad `at` on: a vector has one quad of every row. Bytes past the
 // depth and rows past `count` are zeros.
 template <typename S>
-inline void pack_block(const int8_t* filter, int64_t depth, int64_t count, int64_t at,
-                       int64_t quads, uint8_t* strip) {
-  typename S::Int32s block[S::kLanes];
+inline void transpose_quads(const int8_t* filter, int64_t depth, int64_t count, int64_t at,
+                            typename S::Int32s* block) {
   const int64_t left = depth - kKPack * at;
   for (int r = 0; r < S::kLanes; ++r) {
     const int8_t* row = filter + r * depth + kKPack * at;
@@ -43,11 +42,19 @@ inline void pack_block(const int8_t* filter, int64_t depth, int64_t count, int64
       block[r] = S::load(row);
     } else {
       alignas(64) int8_t rest[kKPack * S::kLanes] = {};
-      if (r < count) __builtin_memcpy(rest, row, static_cast<size_t>(left));
+      if (r < count && left > 0) __builtin_memcpy(rest, row, static_cast<size_t>(left));
       block[r] = S::load(rest);
     }
   }
   S::transpose_words(block);
+}
+
+// Packs kLanes quads of kLanes rows of a filter.
+template <typename S>
+inline void pack_block(const int8_t* filter, int64_t depth, int64_t count, int64_t at,
+                       int64_t quads, uint8_t* strip) {
+  typename S::Int32s block[S::kLanes];
+  transpose_quads<S>(filter, depth, count, at, block);
   for (int q = 0; q < quads; ++q, strip += S::kWordsOfQuad * kWordBytes<S>) {
     if constexpr (S::kWordsOfQuad == 1) {
       S::store(strip, block[q]);
@@ -90,6 +97,16 @@ inline void pack_matrix(const uint8_t* matrix, int64_t stride, int64_t depth, in
     alignas(64) uint8_t quad[kQuadBytes];
     alignas(64) int32_t words[kPanelWidth];
     S::interleave_rows(rows, filled, readable, flip, quad);
+    if constexpr (S::kPermutesBytes && S::kWordsOfQuad == 1) {
+      typename S::Int32s columns[kVectors];
+      for (int j = 0; j < kVectors; ++j) columns[j] = S::load(quad + kKPack * S::kLanes * j);
+      S::to_panel_order(columns);  // and back: the order is its own inverse
+      static_assert(kStripWidth<S> == kPanelWidth);
+      for (int j = 0; j < kVectors; ++j) {
+        S::store(panel + q * kQuad + kKPack * S::kLanes * j, columns[j]);
+      }
+      continue;
+    }
     for (int j = 0; j < kVectors; ++j) {
       S::store_columns(words, j, S::load(quad + kKPack * S::kLanes * j));
     }
@@ -129,11 +146,12 @@ struct Rows {
   int count;
 };
 
-// Sums of kPanelWidth columns a row, to which products are added; or first a row for all of them.
+// Sums, `stride` apart from row to row, to which products are added; or first a row for all of them.
 struct RowSums {
   const int32_t* initial;
   int64_t initial_stride;
   int32_t* acc;
+  int64_t stride;
 };
 
 template <typename S, int R, int V>
@@ -164,11 +182,11 @@ inline void multiply_row_tile(const Rows& rows, int64_t first, const uint8_t* st
       for (int j = 0; j < V; ++j) S::multiply_words(sums[r][j], words, columns[j]);
     }
   }
-  int32_t* acc = to.acc + first * kPanelWidth;
+  int32_t* acc = to.acc + first * to.stride;
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
-    for (int j = 0; j < V; ++j) S::store(acc + r * kPanelWidth + j * S::kLanes, sums[r][j]);
+    for (int j = 0; j < V; ++j) S::store(acc + r * to.stride + j * S::kLanes, sums[r][j]);
   }
 }
 
@@ -195,10 +213,11 @@ __attribute__((noinline)) void multiply_row_vectors(const Rows& rows, const uint
   multiply_last_rows<S, R - 1, V>(rows, first, strip, sums);
 }
 
-// A strip's sums begin with `initial`; acc has kPanelWidth of them a row.
+// A strip's sums begin with `initial`.
 template <typename S, int V>
-inline void multiply_strip(Rows rows, const uint8_t* strip, const int32_t* initial, int32_t* acc) {
-  RowSums sums{initial, 0, acc};
+inline void multiply_strip(Rows rows, const uint8_t* strip, const int32_t* initial, int32_t* acc,
+                           int64_t acc_stride) {
+  RowSums sums{initial, 0, acc, acc_stride};
   int64_t left = rows.words;
   for (;;) {
     rows.words = left < kWordsAtOnce ? left : kWordsAtOnce;
@@ -207,7 +226,7 @@ inline void multiply_strip(Rows rows, const uint8_t* strip, const int32_t* initi
     if (left == 0) return;
     rows.first += 4 * rows.words;
     strip += rows.words * kWordBytes<S>;
-    sums = {acc, kPanelWidth, acc};
+    sums = {acc, acc_stride, acc, acc_stride};
   }
 }
 
@@ -220,19 +239,23 @@ struct VectorRowMicrokernel {
     return kBlockRows / S::kRowTileRows * S::kRowTileRows;
   }
 
+  // The same, where there are more than a block.
+  template <typename S>
+  static constexpr int64_t kMostRows = kBlockRows / S::kRowTileRows * S::kRowTileRows;
+
   template <typename S>
   void multiply(const Rows& rows, const uint8_t* panel, int64_t columns, const int32_t* initial,
-                int32_t* acc) const {
+                int32_t* acc, int64_t acc_stride = kPanelWidth) const {
     constexpr int V = S::kRowTileVectors;
     for (int64_t at = 0; at < columns; at += kStripWidth<S>) {
       const uint8_t* strip = panel + at * 4 * rows.words;
       const int64_t vectors = (columns - at + S::kLanes - 1) / S::kLanes;
       if (vectors == 1) {
-        multiply_strip<S, 1>(rows, strip, initial + at, acc + at);
+        multiply_strip<S, 1>(rows, strip, initial + at, acc + at, acc_stride);
       } else if (V > 2 && vectors == 2) {
-        multiply_strip<S, 2>(rows, strip, initial + at, acc + at);
+        multiply_strip<S, 2>(rows, strip, initial + at, acc + at, acc_stride);
       } else {
-        multiply_strip<S, V>(rows, strip, initial + at, acc + at);
+        multiply_strip<S, V>(rows, strip, initial + at, acc + at, acc_stride);
       }
     }
   }

@@ -19,7 +19,7 @@ struct Simd {
   static constexpr int kLanes = 16;
   static constexpr int kTileRows = 6, kTileVectors = 4;
   static constexpr int kVectorsPacked = 4;
-  static constexpr double kProductsPerNs = 120, kRequantizeRowNs = 8;
+  static constexpr double kProductsPerNs = 200, kRequantizeRowNs = 8;
   static constexpr bool kMultipliesRows = true;
   static constexpr bool kMultipliesNarrowRows = false;
   static constexpr bool kPermutesBytes = true, kExpandsBytes = true, kStoresMasked = true;
@@ -33,7 +33,7 @@ struct Simd {
   using Int32s = __m512i;
 
   static Int32s load(const void* p) { return _mm512_loadu_si512(p); }
-  static void store(void* p, Int32s v) { _mm512_store_si512(p, v); }  // aligned
+  static void store(void* p, Int32s v) { _mm512_storeu_si512(p, v); }
   static Int32s broadcast(int32_t value) { return _mm512_set1_epi32(value); }
   static Int32s add(Int32s a, Int32s b) { return _mm512_add_epi32(a, b); }
   static Int32s subtract(Int32s a, Int32s b) { return _mm512_sub_epi32(a, b); }

@@ -1,35 +1,21 @@
 // XLA's handler of the matrix products: checks operands, shares the work out between threads.
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <string>
 #include <vector>
 
 #include "dmlax/_cpu/ffi.h"
 #include "dmlax/_cpu/isa.h"
 #include "dmlax/_cpu/multipliers.h"
-#include "dmlax/_cpu/phases.h"
-#include "dmlax/_cpu/scratch.h"
-#include "dmlax/_matmul/cpu/kernels.h"
+#include "dmlax/_cpu/matmul/schedule.h"
 
 namespace dmlax {
-
-#define DMLAX_KERNELS_TYPE MatmulKernels
-#define DMLAX_KERNELS matmul_kernels
-#include "dmlax/_cpu/choose_kernels.h"
 
 namespace {
 
 namespace ffi = xla::ffi;
 
-constexpr double kPackedBytesPerNs = 8;
-constexpr double kDotBytesPerNs = 32;  // of the matrix that few rows multiply
-constexpr int64_t kStepsOfTask = 2;             // of rows, that a panel is read for, at least
-constexpr int64_t kPackedOfTask = 1 << 16;      // bytes of panels
 constexpr int64_t kPanelsAtOnce = 1 << 25;      // bytes of panels of several products
-
-thread_local Scratch call_scratch;  // of a call's first thread, for all of them
-thread_local Scratch own_scratch;
 
 ffi::Error invalid(const std::string& what) {
   return ffi::Error::InvalidArgument("matrix product: " + what);
@@ -214,83 +200,6 @@ class Reader {
 
 // --- running -----------------------------------------------------------------------------
 
-// Products of one shape, and their panels one after another.
-struct MatmulSchedule {
-  const std::vector<MatmulProblem>& problems;
-  const MatmulKernels& kernels;
-  const MatmulShape& shape = problems[0].shape;
-  const MatmulLayout& layout = problems[0].layout;
-
-  int64_t count() const { return static_cast<int64_t>(problems.size()); }
-  int64_t steps() const { return (shape.rows + layout.step - 1) / layout.step; }
-
-  bool is_small() const {
-    const double panel = static_cast<double>(shape.depth) * static_cast<double>(shape.columns);
-    const double rows = static_cast<double>(shape.rows);
-    const bool dots = problems[0].path == MatmulPath::kDots;
-    const double reading = panel / (dots ? kDotBytesPerNs : kPackedBytesPerNs);
-    const double time = rows * panel / kernels.products_per_ns + reading +
-                        rows * static_cast<double>(layout.panels) * kernels.requantize_row_ns;
-    return time * static_cast<double>(count()) < kThreadWakeupNs;
-  }
-
-  bool run(ffi::ThreadPool& pool) const {
-    const int64_t threads = is_small() ? 1 : pool.num_threads();
-    const Parts parts(*this, threads);
-    // Where a task has all rows of a product, it packs panels when it meets them.
-    const bool apart = parts.rows > 1;
-    const int64_t panels_of_task = std::max<int64_t>(1, kPackedOfTask / layout.panel_bytes);
-    const int64_t packs = apart ? (layout.panels + panels_of_task - 1) / panels_of_task : 0;
-    const int64_t bytes = layout.panels * layout.panel_bytes;
-    uint8_t* panels = apart ? call_scratch.take(count() * bytes) : nullptr;
-    if (apart && panels == nullptr) return false;
-    std::atomic<bool> good{true};
-    const std::array<int64_t, 2> counts = {count() * packs, count() * parts.rows * parts.panels};
-    run_phases(threads > 1 ? &pool : nullptr, counts, [&](size_t phase, int64_t i) {
-      uint8_t* memory = own_scratch.take(matmul_scratch_bytes(layout));
-      if (memory == nullptr) {
-        good = false;
-      } else if (phase == 0) {
-        const int64_t first = i % packs * panels_of_task;
-        kernels.pack(problems[i / packs], first, std::min(layout.panels, first + panels_of_task),
-                     memory, panels + i / packs * bytes);
-      } else {
-        multiply(parts, i, apart ? panels + i / (parts.rows * parts.panels) * bytes : nullptr,
-                 memory);
-      }
-      own_scratch.give_back();
-    });
-    call_scratch.give_back();
-    return good;
-  }
-
- private:
-  // How many ranges of rows and of panels a product's tasks have.
-  struct Parts {
-    int64_t rows = 1, panels = 1;
-
-    Parts(const MatmulSchedule& schedule, int64_t threads) {
-      const int64_t all = threads * kTasksOfThread;
-      const int64_t wanted = (all + schedule.count() - 1) / schedule.count();
-      if (threads == 1 || wanted == 1) return;
-      rows = std::clamp<int64_t>(schedule.steps() / kStepsOfTask, 1, wanted);
-      panels = std::min(schedule.layout.panels, (wanted + rows - 1) / rows);
-    }
-  };
-
-  void multiply(const Parts& parts, int64_t task, const uint8_t* panels, uint8_t* memory) const {
-    const MatmulProblem& problem = problems[task / (parts.rows * parts.panels)];
-    const int64_t row = task / parts.panels % parts.rows, panel = task % parts.panels;
-    const int64_t last = steps() * (row + 1) / parts.rows * layout.step;
-    kernels.multiply(problem, {.panels = panels,
-                               .scratch = memory,
-                               .first_row = steps() * row / parts.rows * layout.step,
-                               .last_row = std::min(shape.rows, last),
-                               .first_panel = panel * layout.panels / parts.panels,
-                               .last_panel = (panel + 1) * layout.panels / parts.panels});
-  }
-};
-
 // Whether the batch's rows are rows of one product: all have the same B and parameters.
 bool is_one_product(const Batch& batch, const Operands& given) {
   const auto all = given.all();
@@ -300,41 +209,13 @@ bool is_one_product(const Batch& batch, const Operands& given) {
          });
 }
 
-// Whether all elements are within -kMostNarrow to kMostNarrow, as signed bytes.
-bool is_narrow(const ffi::AnyBuffer& matrix) {
-  const uint8_t* bytes = static_cast<const uint8_t*>(matrix.untyped_data());
-  const int64_t count = static_cast<int64_t>(matrix.element_count());
-  const uint8_t to_positive = is_signed_byte(matrix) ? kMostNarrow : kMostNarrow - 128;
-  constexpr int64_t kAtOnce = 1 << 12;
-  for (int64_t first = 0; first < count; first += kAtOnce) {
-    const int64_t last = std::min(count, first + kAtOnce);
-    uint8_t most = 0;
-    for (int64_t i = first; i < last; ++i) {
-      most = std::max(most, static_cast<uint8_t>(bytes[i] + to_positive));
-    }
-    if (most > 2 * kMostNarrow) return false;
-  }
-  return true;
-}
-
-MatmulPath choose_path(const MatmulShape& shape, const ffi::AnyBuffer& matrix,
-                       const MatmulKernels& kernels) {
-  if (!kernels.multiplies_rows) return MatmulPath::kPanels;
-  if (shape.rows <= kFewRows) {
-    return shape.b_transposed ? MatmulPath::kDots : MatmulPath::kPanels;
-  }
-  const bool narrow = kernels.multiplies_narrow_rows && is_narrow(matrix);
-  return narrow ? MatmulPath::kNarrowRows : MatmulPath::kRows;
-}
-
-ffi::Error run_products(MatmulProblem problem, const MatmulKernels& kernels, const Batch& batch,
-                        const Operands& given, const Attributes& attributes,
-                        ffi::AnyBuffer output, ffi::ThreadPool& pool) {
+ffi::Error run_batch(MatmulProblem problem, const Batch& batch, const Operands& given,
+                     const Attributes& attributes, ffi::AnyBuffer output, ffi::ThreadPool& pool) {
   const bool fold = is_one_product(batch, given);
   const int64_t products = fold ? 1 : batch.count();
   if (fold) problem.shape.rows *= batch.count();
-  problem.path = choose_path(problem.shape, given.b, kernels);
-  kernels.lay_out(problem);
+  lay_out_product(problem, static_cast<const uint8_t*>(given.b.untyped_data()),
+                  static_cast<int64_t>(given.b.element_count()));
   const int64_t panel_bytes = std::max<int64_t>(1, problem.layout.panels * problem.layout.panel_bytes);
   const int64_t most = std::clamp<int64_t>(kPanelsAtOnce / panel_bytes, 1, products);
   const int64_t bytes = static_cast<int64_t>(output.size_bytes()) / products;
@@ -347,15 +228,14 @@ ffi::Error run_products(MatmulProblem problem, const MatmulKernels& kernels, con
       reader.read(problems[i], constants[i]);
       problems[i].output = static_cast<uint8_t*>(output.untyped_data()) + (first + i) * bytes;
     }
-    if (!MatmulSchedule{.problems = problems, .kernels = kernels}.run(pool)) return no_memory();
+    if (!run_products(problems, pool)) return no_memory();
   }
   return ffi::Error::Success();
 }
 
 ffi::Error multiply(ffi::ThreadPool pool, const Operands& given, ffi::AnyBuffer output,
                     const Attributes& attributes) {
-  const MatmulKernels* kernels = chosen_kernels();
-  if (kernels == nullptr) return invalid(kNoInstructionSet);
+  if (chosen_isa() == Isa::none) return invalid(kNoInstructionSet);
   const int64_t axes = static_cast<int64_t>(output.dimensions().size()) - 2;
   if (axes < 0) return invalid("the output is not of rank 2");
   const Batch batch(output.dimensions(), axes);
@@ -377,7 +257,7 @@ ffi::Error multiply(ffi::ThreadPool pool, const Operands& given, ffi::AnyBuffer 
   }
   problem.requantize.quantized = output.element_type() != ffi::DataType::S32;
   problem.requantize.output_signed = is_signed_byte(output);
-  return run_products(problem, *kernels, batch, given, attributes, output, pool);
+  return run_batch(problem, batch, given, attributes, output, pool);
 }
 
 ffi::Error matrix_multiply(ffi::ThreadPool pool, ffi::AnyBuffer a, ffi::AnyBuffer b,

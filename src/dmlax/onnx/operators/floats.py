@@ -397,14 +397,27 @@ def batch_normalization(
     momentum: float = 0.9,
     training_mode: int = 0,
 ) -> Any:
-    """Normalizes channels by statistics of the file."""
+    """Normalizes channels by statistics of the file: a factor and an offset, as ONNX Runtime's."""
     if training_mode:
         raise UnsupportedError("training_mode is 1, expected 0")
-    x = to_device(x)
-    parameters = [to_device(each) for each in (scale, bias, mean, variance)]
-    shape = (1, -1) + (1,) * (x.ndim - 2)
-    scale, bias, mean, variance = (each.reshape(shape) for each in parameters)
-    return (x - mean) / jnp.sqrt(variance + epsilon) * scale + bias
+    x, shape = to_device(x), (1, -1) + (1,) * (x.ndim - 2)
+    parameters = [to_device(each).reshape(shape) for each in (scale, bias, mean, variance)]
+    factor, offset = _factor_and_offset(epsilon, *parameters)
+    if not _is_float32(x, factor, offset):
+        return x * factor + offset
+    return float_bits.add(multiply(x, factor), offset)
+
+
+def _factor_and_offset(
+    epsilon: float, scale: Any, bias: Any, mean: Any, variance: Any
+) -> tuple[Any, Any]:
+    """What a batch normalization multiplies by and adds."""
+    if not _is_float32(scale, bias, mean, variance):
+        factor = scale / jnp.sqrt(variance + epsilon)
+        return factor, bias - mean * factor
+    deviation = float_bits.sqrt(float_bits.add(variance, jnp.float32(epsilon)))
+    factor = multiply(divide(jnp.float32(1), deviation), scale)
+    return factor, float_bits.subtract(bias, multiply(mean, factor))
 
 
 def _reduction(on_host: Any, on_device: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:

@@ -404,6 +404,26 @@ def quantized_sigmoid(
     return dmlax.quantized_lookup(x, found)
 
 
+@operator("QLinearSwish", 1, domain=OWN)
+def quantized_swish(
+    x: Tensor,
+    x_scale: Parameter,
+    x_zero_point: Parameter,
+    sigmoid_scale: Parameter,
+    sigmoid_zero_point: Parameter,
+    y_scale: Parameter,
+    y_zero_point: Parameter,
+    /,
+    *,
+    arithmetic: Arithmetic,
+) -> Any:
+    """Looks up the product of every byte and its sigmoid, both quantized."""
+    of_x, of_sigmoid = (x_scale, x_zero_point), (sigmoid_scale, sigmoid_zero_point)
+    factors = of_x, of_sigmoid, (y_scale, y_zero_point)
+    sigmoid = tables.sigmoid(x.dtype, *of_x, *of_sigmoid, arithmetic)
+    return dmlax.quantized_lookup(x, tables.product(x.dtype, sigmoid, *factors, arithmetic))
+
+
 @operator("QLinearLeakyRelu", 1, domain=MICROSOFT)
 def quantized_leaky_relu(
     x: Tensor,

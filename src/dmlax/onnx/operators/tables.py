@@ -9,11 +9,14 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+import dmlax
 from dmlax._core import float_bits
+from dmlax._core.requantize import Arithmetic
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.operators import exact_softmax
 from dmlax.onnx.operators.exponential import exp_bounds
@@ -66,6 +69,25 @@ def identity(dtype: Any, *parameters: Any) -> np.ndarray:
     if arithmetic == "float32":
         return _float32_table(dtype, lambda x: x, *parameters)
     return _exact_table(dtype, lambda x, digits: (x, x), *parameters)
+
+
+def product(
+    dtype: Any,
+    factor: np.ndarray,
+    of_bytes: tuple[Any, Any],
+    of_factor: tuple[Any, Any],
+    of_product: tuple[Any, Any],
+    arithmetic: Arithmetic,
+) -> np.ndarray:
+    """The product of every byte and a factor of it; scales and zero points are known."""
+    names = ("a", "b", "output")
+    parameters: dict[str, Any] = {}
+    for name, (scale, zero_point) in zip(names, (of_bytes, of_factor, of_product), strict=True):
+        parameters |= {f"{name}_scale": scale, f"{name}_zero_point": zero_point}
+    with jax.ensure_compile_time_eval():
+        multiply = dmlax.element_wise_quantized_linear_multiply
+        values = _values(dtype).astype(dtype)
+        return np.asarray(multiply(values, factor, **parameters, arithmetic=arithmetic))
 
 
 def equal(a: Any, b: Any) -> bool:

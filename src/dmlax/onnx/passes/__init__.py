@@ -10,6 +10,7 @@ from dmlax.onnx.passes.dead_channels import revive_dead_channels
 from dmlax.onnx.passes.identities import drop_identities
 from dmlax.onnx.passes.layout import Avals, channels_last
 from dmlax.onnx.passes.qdq import fuse_qdq
+from dmlax.onnx.passes.swish import fuse_swishes
 
 Pass = Callable[[Graph], Graph]
 PassOfShapes = Callable[[Graph, Avals], Graph]
@@ -21,6 +22,7 @@ PASSES: tuple[Pass, ...] = (
     fuse_qdq,
     fold_constants,
     revive_dead_channels,
+    fuse_swishes,
 )
 
 PASSES_OF_SHAPES: tuple[PassOfShapes, ...] = (fuse_adds, channels_last)

@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from dmlax._core.arguments import Aval
 from dmlax.onnx.graph import MICROSOFT, OWN, Graph, Node
 
@@ -40,16 +38,8 @@ def _fits(graph: Graph, avals: Avals, convolution: Node, add: Node, place: int) 
         return False
     a, b = (avals.get(add.inputs[each]) for each in _TERMS)
     pairs = zip(convolution.inputs[6:_BIAS], add.inputs[place + 1 : place + 3], strict=True)
-    same = all(_are_equal(graph, *names) for names in pairs)
+    same = all(graph.are_equal(*names) for names in pairs)
     return a is not None and b is not None and a.shape == b.shape and same
-
-
-def _are_equal(graph: Graph, one: str, other: str) -> bool:
-    """True for one tensor, or constants of the same value."""
-    x, y = graph.constants.get(one), graph.constants.get(other)
-    if x is None or y is None:
-        return one == other
-    return x.dtype == y.dtype and x.size == y.size == 1 and bool(np.all(x.ravel() == y.ravel()))
 
 
 def _fuse(convolution: Node, add: Node, place: int) -> Node:

@@ -1,16 +1,19 @@
 """Computes channels last between the edges of a graph: what kernels read without a transpose."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from dmlax._core.arguments import Aval
 from dmlax.onnx.graph import OWN, Graph, Node
 
 Avals = Mapping[str, Aval]
 _SPATIAL = {"MaxPool", "QLinearAveragePool", "QLinearConv", "QLinearGlobalAveragePool"}
-_UNARY = {"QLinearLeakyRelu", "QLinearSigmoid"}
+_UNARY = {"QLinearLeakyRelu", "QLinearSigmoid", "QLinearSwish"}
 _BINARY = {"QLinearAdd": (0, 3), "QLinearMul": (0, 3)}
+_CONCATENATIONS = {"Concat": (0, 1), "QLinearConcat": (2, 3)}  # the first tensor and the stride
 _ADDEND = 8  # its place in a convolution that has one
 _TO_LAST, _TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
+Attributes = Mapping[str, Any]
 
 
 def channels_last(graph: Graph, avals: Avals) -> Graph:
@@ -52,8 +55,7 @@ class _Layout:
             inputs[place] = self.channels_last(inputs[place])
         output = node.outputs[0]  # what follows it is computed by no such operator
         self.last[output] = f"{output}@channels_last"
-        spatial = {"channels_last": 1} if node.op in _SPATIAL else {}
-        attributes = {**node.attributes, **spatial}
+        attributes = {**node.attributes, **_attributes(node)}
         outputs = (self.last[output],)
         self.nodes.append(
             node.replace(inputs=tuple(inputs), outputs=outputs, attributes=attributes)
@@ -67,6 +69,8 @@ class _Layout:
             return (0,) if self._is_image(node.inputs[0]) and len(node.outputs) == 1 else None
         if node.op in _UNARY:
             return (0,) if node.inputs[0] in self.last else None
+        if node.op in _CONCATENATIONS:
+            return self._concatenated(node)
         places = _BINARY.get(node.op)
         if places is None:
             return None
@@ -76,6 +80,14 @@ class _Layout:
             return None
         same = node.op == "QLinearMul" or self.avals[names[0]].shape == self.avals[names[1]].shape
         return places if same and any(name in self.last for name in names) else None
+
+    def _concatenated(self, node: Node) -> tuple[int, ...] | None:
+        """The places of images that are concatenated, of which one is channels last."""
+        start, stride = _CONCATENATIONS[node.op]
+        places = tuple(range(start, len(node.inputs), stride))
+        names = [node.inputs[place] for place in places]
+        fits = all(map(self._is_image, names)) and any(name in self.last for name in names)
+        return places if fits else None
 
     def _is_image(self, name: str) -> bool:
         aval = self.avals.get(name)
@@ -93,6 +105,13 @@ class _Layout:
         if name not in self.first and name in self.last:
             self.nodes.append(_transpose(self.last[name], name, _TO_FIRST))
             self.first.add(name)
+
+
+def _attributes(node: Node) -> Attributes:
+    """The attributes that a node has channels last."""
+    if node.op in _CONCATENATIONS:
+        return {"axis": _TO_LAST.index(node.attributes["axis"] % 4)}
+    return {"channels_last": 1} if node.op in _SPATIAL else {}
 
 
 def _transpose(source: str, target: str, permutation: tuple[int, ...]) -> Node:

@@ -14,6 +14,7 @@ BUILT_IN = {
     "oracle": "dmlax_conformance.adapters.models.oracle:Oracle",
     "onnxruntime": "dmlax_conformance.adapters.models.onnxruntime:OnnxRuntime",
     "onnx_reference": "dmlax_conformance.adapters.models.onnx_reference:OnnxReference",
+    "openvino": "dmlax_conformance.adapters.models.openvino:OpenVino",
     "nothing": "dmlax_conformance.adapters.models.oracle:Nothing",
 }
 

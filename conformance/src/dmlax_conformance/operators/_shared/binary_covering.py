@@ -1,6 +1,6 @@
 """Calls that cover operators on two quantized tensors: a line has sizes, data types and points."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from math import prod
 from typing import NamedTuple
@@ -25,6 +25,9 @@ PLANS = """
 none 71 uint8 int8 int8 one one one
 79 1 int8 uint8 uint8 one one one
 1 47 int8 int8 int8 absent one absent
+71 71 int8 int8 int8 absent absent one
+3x43 3x43 int8 int8 int8 absent absent one
+2x2x3x39 2x2x3x39 uint8 uint8 int8 one one one
 3x47 3x47 uint8 uint8 uint8 one one one
 3x1 1x47 int8 uint8 int8 one one one
 1x3 47x3 uint8 uint8 int8 one one one
@@ -61,6 +64,25 @@ QUARTERS = (  # in steps of 7/4: ties of both parities, whole numbers, both ends
 )
 
 
+HALVES = (1, 3, -1, -3, 5, -5, 7, 11, 2, 0, 13)  # in steps of 1/2
+SUMS: Mapping[str, Family] = {  # of one changing term, and another that stays
+    "plain": Family((1.75, 0.25, 1), OTHER, tuple(value - 1 for value in QUARTERS)),
+    "far": Family((2.0**20, 2.0**-9, 2.0**-12), OTHER, (1, -1, 0, 5, -9, 127, -126)),
+    "sticky": Family((0.5, Fraction(2) ** -149, 1), OTHER, HALVES),
+}
+
+
+def sums(name: str) -> Callable[[int, int], Family]:
+    """Return what gives a family of sums; the small term of a sticky one has either sign."""
+    own = SUMS[name]
+
+    def family(number: int, side: int) -> Family:
+        sign = (-1) ** number if name == "sticky" else 1
+        return own._replace(scales=(own.scales[0], sign * own.scales[1], own.scales[2]))
+
+    return family
+
+
 def near_tie(found: Sequence[tuple[tuple[int, ...], Pair]], number: int, side: int) -> Family:
     """Return a family of one near tie, at most places."""
     words, pair = found[number % len(found)]
@@ -73,7 +95,7 @@ def near_tie(found: Sequence[tuple[tuple[int, ...], Pair]], number: int, side: i
 def misleading(
     values: Iterable[Values], combine: Callable[[Fraction, Fraction], Fraction], dtype: str
 ) -> list[tuple[tuple[int, ...], Pair]]:
-    """Return scales and differences whose quotient a float type takes for a tie, and rounds away."""
+    """Return scales and differences whose quotient a float type rounds to another integer."""
     found = []
     for each in values:
         sa, sb, sy = (floats.decode(word, "float32").value for word in each.own.scales)

@@ -1,6 +1,6 @@
 """Calls of the three matrix products: operands, parameters, and the cases that all have."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 from math import prod
@@ -90,19 +90,6 @@ class MatmulTopic(Topic):
             clauses = f"{self.clauses['shape']} {self.clauses['rank']}"
             text = f"A of sizes {list(a)} and B of sizes {list(b)}"
             self.add(name, text, clauses, x, w, own, "Broadcast" * (len(a) != len(b)))
-
-    def add_structures(
-        self, more: Callable[[int], Parameters] = lambda terms: NONE, dtypes: Sequence[str] = ("",)
-    ) -> None:
-        """Add sizes of 1, odd ones, and those around 8, 16, 32 and 64."""
-        for number, (m, k, n) in enumerate(STRUCTURES):
-            a = operand(EIGHT[number % 2], (m, k), 200 + number)
-            b = operand(EIGHT[number // 2 % 2], (k, n), 240 + number)
-            own = {"za": [self._point(a.dtype, 3)], "zb": [self._point(b.dtype, -7)], **more(k)}
-            flags = "OddContraction" if k % 4 else "BlockEdge"
-            text = f"{m} x {k} by {k} x {n}"
-            name, dtype = f"structure-{m}-{k}-{n}", dtypes[number % len(dtypes)]
-            self.add(name, text, self.clauses["sum"], a, b, own, flags, dtype)
 
     def add_points(self) -> None:
         """Add zero points that are absent, one value in any shape, or each row's or column's."""
@@ -266,10 +253,6 @@ class MatmulTopic(Topic):
             clauses = " ".join(self.clauses[each] for each in topics)
             self.add(f"every-axis-3-rank-{rank}", text, clauses, a, b, own, "PerChannel")
 
-    @staticmethod
-    def _point(dtype: str, step: int) -> int:
-        return 128 * (dtype == "uint8") + step
-
 
 # -- tensors -----------------------------------------------------------------------------------
 
@@ -349,11 +332,6 @@ SHAPES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "rank-5": ((2, 1, 2, 2, 3), (1, 3, 1, 3, 2)),
     "rank-5-and-2": ((1, 2, 2, 2, 3), (3, 2)),
 }
-STRUCTURES = (
-    *((1, 1, 1), (1, 7, 1), (3, 5, 7), (8, 8, 8), (7, 9, 15), (16, 16, 16), (17, 31, 9)),
-    *((32, 32, 3), (9, 64, 31), (15, 65, 17), (33, 63, 2), (64, 2, 5), (2, 64, 65), (65, 3, 4)),
-    *((1, 129, 33), (31, 128, 1), (12, 127, 8), (5, 255, 6), (4, 256, 16), (13, 257, 3)),
-)
 BESIDE = (  # 0 stands for the count
     *(((1, 1), (1, 0)), ((3, 5), (5, 0)), ((0, 8), (8, 1)), ((2, 17), (17, 0))),
     *(((2, 1, 33), (33, 0)), ((0, 64), (64, 3)), ((4,), (4, 0)), ((0, 3), (3,))),

@@ -83,7 +83,8 @@ def misleads(quotients: Sequence[Real], dtype: str) -> Array:
     """Return which quotients, rounded to a float type first, come to another integer."""
     return np.array(
         [
-            abs(each.value) < 1000
+            each.kind == "finite"
+            and abs(each.value) < 1000
             and floats.round_half_even(floats.nearest(each, dtype).value)
             != floats.round_half_even(each.value)
             for each in quotients

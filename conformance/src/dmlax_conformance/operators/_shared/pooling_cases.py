@@ -6,7 +6,7 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from ...format.recipe import Cycle, Recipe
+from ...format.recipe import Recipe
 from ...format.tensors import Tensor, from_recipe
 from ...format.vectors import Request
 from ..topics import Topic, bits, drawn, floats, ints
@@ -227,49 +227,6 @@ def _tells_sums_apart(x: Tensor, is_rounded_once: bool = False) -> int:
         if len(set(map(round_half_even, means))) == 2:
             return word
     raise AssertionError("no output scale tells the sums apart")
-
-
-def add_near_ties(topic: PoolTopic, structures: str) -> None:
-    """Add sums that floats misplace, which share one pair of scales, over and over.
-
-    The structures are names of `NEAR_TIES`, by spaces; each has every family.
-    """
-    for number, (name, family) in enumerate(product(structures.split(), FAMILIES)):
-        if name == "pixels" and family == "float32":
-            continue
-        counts = (99, 81, 105, 119) if name == "pixels" else FAMILIES[family]
-        sums, (sx, sy), count = pair_of_family(family, counts, number % 2)
-        (images, channels, *spatial), repeats = NEAR_TIES[name]
-        size = [count if each < 0 else 1 for each in spatial]
-        source, dtype, zy = (("uint8", "int8", 3), ("int8", "uint8", 130))[number % 2]
-        (low, high), zero = RANGES[source], 131 if source == "uint8" else -5
-        rows = [spread(each, count, low - zero, high - zero, at) for at, each in enumerate(sums)]
-        words = tuple(value + zero for row in rows for value in row)
-        sizes = (images, channels, *(each * (repeats if each > 1 else 1) for each in size))
-        x = from_recipe(source, sizes, Cycle(words))
-        own: dict[str, Any] = {"zx": [zero], "zy": [zy]}
-        own |= {"sx": scale_words([sx]), "sy": scale_words([sy])}
-        include = name == "counted" if topic.has_windows else None
-        options = windows(size, include, strides=size)
-        text = f"{len(sums)} sums of {count}, ties and near ties that {family} misplaces: {name}"
-        flags = f"NearTieFloat{family[5:7]} BlockEdge"
-        topic.add(f"{family}-{name}", text, "1 2 4", x, own, flags, options, dtype)
-
-
-FAMILIES = {  # of methods, and elements of a window where all of them misplace sums
-    "float32": (3,),
-    "float64-multiplier": (25, 49),
-    "float64-reciprocal": (3, 9),
-}
-NEAR_TIES: dict[str, tuple[tuple[int, ...], int]] = {  # sizes, -1 for windows, and how many
-    "channels": ((1, 72, 1, -1), 1),
-    "columns": ((1, 1, 1, -1), 72),
-    "images": ((4, 18, 1, -1), 1),
-    "line": ((1, 36, -1), 1),
-    "cube": ((1, 36, 1, 1, -1), 1),
-    "counted": ((1, 36, 1, -1), 1),
-    "pixels": ((2, 36, 1, -1), 1),
-}
 
 
 def add_near_ties_each(topic: PoolTopic) -> None:

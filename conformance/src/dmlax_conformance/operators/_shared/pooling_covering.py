@@ -58,7 +58,7 @@ class Plan(NamedTuple):
 
     def points_of(self, side: int) -> list[int] | None:
         """Return the zero points of input or output."""
-        middle = {"uint8": 128, "int8": 3}[self.types[side]]
+        middle = {"uint8": 128 + side, "int8": 3}[self.types[side]]
         count = {"absent": 0, "one": 1, "each": self.output[1]}[self.points[side]]
         return [middle + at % 4 for at in range(count)] or None
 

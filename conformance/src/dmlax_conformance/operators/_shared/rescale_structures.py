@@ -38,7 +38,8 @@ class RescaleView:
     def factors(self) -> list[Fraction]:
         """What each distinct element is multiplied by."""
         first, _ = self.distinct
-        return [_factor(*words) for words in zip(*(s[first].tolist() for s in self.scales))]
+        rows = zip(*(words[first].tolist() for words in self.scales), strict=True)
+        return [_factor(*words) for words in rows]
 
     @cached_property
     def quotients(self) -> list[Real]:

@@ -35,3 +35,13 @@ def parameters(values: list[Fraction], dtype: str) -> tuple[Real, int]:
     if scale.is_zero:
         scale = exactly(Fraction(1))
     return scale, clamp(round_half_even(RANGES[dtype][0] - low / scale.value), dtype)
+
+
+def quotients(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> list[tuple[Real, int]]:
+    """Return the exact quotient of each element, and the zero point; NaN where all is open."""
+    x, dtype = inputs["InputTensor"], outputs["OutputTensor"].dtype
+    numbers = [floats.decode(word, x.dtype) for word in x.words]
+    if any(number.kind != "finite" for number in numbers):
+        return [(NAN, 0)] * len(numbers)
+    scale, point = parameters([number.value for number in numbers], dtype)
+    return [(exactly(number.value / scale.value), point) for number in numbers]

@@ -3,5 +3,5 @@
 from .._shared.binary_structures import cross
 from .meaning import quotients
 
-OF_ITS_OWN = ("counts-a-term-of-0",)  # which needs scales that are far apart
+OF_ITS_OWN = ("counts-a-term-of-0", "*-bit-multipliers")  # which need scales of their own
 CROSS = cross("qadd", quotients, OF_ITS_OWN)

@@ -5,17 +5,12 @@ from fractions import Fraction
 from itertools import product
 from math import gcd
 
-import numpy as np
-
 from .._shared import binary_cases as shared
 from .._shared.binary_cases import (
-    DIFFERENCES,
     BinaryTopic,
     Quantization,
     Values,
-    drawn_scale,
     mixed,
-    near_ties,
 )
 from .._shared.near_ties import MANTISSA, Draw, divisor
 from .._shared.systematic import each_pair, each_size
@@ -83,25 +78,6 @@ def saturation() -> Iterator[Values]:
         yield Values(
             f"extremes-{number + 1}", text, "1", "Extreme", own, [*product(sides[0], sides[1])]
         )
-
-
-@topics.file("near-ties")
-def _near(topic: BinaryTopic) -> None:
-    topic.add_values(near_float32())
-    topic.add_values(near_float64())
-
-
-def near_float32() -> Iterator[Values]:
-    """Yield near ties that float32 takes for ties."""
-    draw = Draw(32)
-    for number in range(8):
-        scales = [drawn_scale(draw, power) for power in (0, -number, 2 - number % 3)]
-        multiplier = float(scales[0]) * float(scales[1]) / float(scales[2])
-        quotients = np.asarray(DIFFERENCES[:, None] * DIFFERENCES[None, :] * multiplier)
-        own = mixed(number, scales)
-        text = "near ties that FLOAT32 takes for ties"
-        pairs = near_ties(quotients, 16)
-        yield Values(f"float32-{number + 1}", text, "1 2", "NearTieFloat32", own, pairs)
 
 
 def near_float64() -> Iterator[Values]:

@@ -3,5 +3,5 @@
 from .._shared.binary_structures import cross
 from .meaning import quotients
 
-OF_ITS_OWN = ("products-*", "62-bit-multiplier")  # of other sizes than the rest
+OF_ITS_OWN = ("products-*", "*-bit-multiplier")  # which need sizes and scales of their own
 CROSS = cross("qmul", quotients, OF_ITS_OWN)

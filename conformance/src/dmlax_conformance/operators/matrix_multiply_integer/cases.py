@@ -39,11 +39,6 @@ def _shapes(topic: IntegerTopic) -> None:
     topic.add_empty()
 
 
-@topics.file("structures")
-def _structures(topic: IntegerTopic) -> None:
-    topic.add_structures()
-
-
 @topics.file("parameters")
 def _parameters(topic: IntegerTopic) -> None:
     topic.add_points()

@@ -57,11 +57,6 @@ def _shapes(topic: FloatTopic) -> None:
     topic.add_empty({"bias": [40, -40.5, 9]})
 
 
-@topics.file("structures")
-def _structures(topic: FloatTopic) -> None:
-    topic.add_structures(lambda terms: {"sa": [0.007 * terms], "sb": [0.0003]}, TYPES[::-1])
-
-
 @topics.file("sums")
 def _sums(topic: FloatTopic) -> None:
     topic.add_sums()

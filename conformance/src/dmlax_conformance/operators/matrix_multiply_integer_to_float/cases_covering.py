@@ -200,18 +200,20 @@ COLUMNS = """
 5x1x3 5x3x25 uint8 int8 one one float32
 """
 MORE = """
+3 3x71 uint8 int8 one one float32
+1x3 3x155 uint8 uint8 one each float16
+3 3x47 int8 uint8 one one float16
+1x3 3x153 uint8 int8 one one float32
+"""
+BATCHES = """
 9x1x3 9x3x23 int8 uint8 one one float32
 2x3 9x3x23 uint8 uint8 each one float16
 2x1x1x3 1x2x3x29 uint8 int8 one one float32
 1x2x1x3 3x47 int8 int8 each one float16
-3 3x71 uint8 int8 one one float32
 2x1x1x3 3x47 int8 uint8 one one float32
-1x3 3x155 uint8 uint8 one each float16
-3 3x47 int8 uint8 one one float16
 2x3 9x3x23 int8 int8 one each float32
 9x2x3 9x3x23 uint8 int8 each one float16
 2x1x3 5x1x3x29 uint8 uint8 one one float16
-1x3 3x153 uint8 int8 one one float32
 """
 ROWS = """
 71x3 3x1 uint8 uint8 each one float32 rows
@@ -252,6 +254,11 @@ def _covering(topic: FloatTopic) -> None:
 @topics.file("covering-more")
 def _covering_more(topic: FloatTopic) -> None:
     _add(topic, "covering-more", MORE, 70)
+
+
+@topics.file("covering-batches")
+def _covering_batches(topic: FloatTopic) -> None:
+    _add(topic, "covering-batches", BATCHES, 90)
 
 
 @topics.file("covering-rows")

@@ -37,11 +37,6 @@ def _windows(topic: AverageTopic) -> None:
         topic.add(f"no-elements-{name}", text, "12 11", x, own, flags, given, "uint8")
 
 
-@topics.file("near-ties")
-def _near_ties(topic: AverageTopic) -> None:
-    shared.add_near_ties(topic, "channels columns images line cube counted")
-
-
 @topics.file("invalid-windows")
 def _refuse_windows(topic: AverageTopic) -> None:
     shared.refuse_windows(topic, "10")

@@ -28,11 +28,6 @@ topics.file("invalid")(shared.refuse_parameters)
 topics.file("invalid-values")(shared.refuse_values)
 
 
-@topics.file("near-ties")
-def _near_ties(topic: GlobalTopic) -> None:
-    shared.add_near_ties(topic, "channels images line cube pixels")
-
-
 FACTORS = shared.AVERAGE_FACTORS
 APART: Apart = {}
 

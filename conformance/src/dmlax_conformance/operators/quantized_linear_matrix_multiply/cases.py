@@ -1,6 +1,6 @@
 """QUANTIZED_LINEAR_MATRIX_MULTIPLY: data types, shapes, parameters, sums and what is invalid."""
 
-from math import isqrt, prod
+from math import prod
 
 from ...format.tensors import Tensor
 from ...format.vectors import Request
@@ -53,11 +53,6 @@ def _data_types(topic: QuantizedTopic) -> None:
 def _shapes(topic: QuantizedTopic) -> None:
     topic.add_shapes()
     topic.add_empty({"bias": [40, -40, 9], "zy": [3], "sa": [1], "sb": [1]})
-
-
-@topics.file("structures")
-def _structures(topic: QuantizedTopic) -> None:
-    topic.add_structures(lambda terms: {"sy": [isqrt(4 * terms) / 8]})
 
 
 @topics.file("sums")

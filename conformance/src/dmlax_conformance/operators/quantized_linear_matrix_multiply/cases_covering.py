@@ -170,7 +170,7 @@ PIXELS = """
 71x3 3x1 int8 uint8 one one rows one near int8
 2x3 3x47 uint8 uint8 one one one far
 67x3 3x2 int8 int8 one one rows one nobias
-3x3 3x31 int8 uint8 one one one near nozy
+3x3 3x31 int8 uint8 one one one near nozy int8
 """
 SUMS = """
 3x841 841x31 uint8 uint8 one one

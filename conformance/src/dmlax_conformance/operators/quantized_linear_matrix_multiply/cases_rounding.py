@@ -1,19 +1,17 @@
 """QUANTIZED_LINEAR_MATRIX_MULTIPLY: ties, near ties, saturation, scales and biases."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from itertools import cycle, islice, product
 from math import prod
-from typing import Any
 
 from ...format.recipe import Recipe
-from ...format.tensors import Tensor, from_recipe
+from ...format.tensors import from_recipe
 from .._shared import near_ties
 from .._shared.convolution_cases import NONE, Parameters
-from .._shared.floats import round_half_even
 from .._shared.matmul import shape_of
-from .._shared.matmul_cases import beside, live, operand, sums_of
-from .._shared.near_ties import Draw, NearTie
+from .._shared.matmul_cases import beside, operand, sums_of
+from .._shared.near_ties import Draw
 from .._shared.rounding import RANGES
 from ..topics import Files, bits, ints
 from .cases import OPERATOR, QuantizedTopic
@@ -87,142 +85,23 @@ def _rounding(topic: BiasTopic) -> None:
         topic.through(f"ties-of-rows-{name}", text, "QMM-5 QMM-7", wanted, own, "Tie", sizes=sizes)
 
 
-FAMILIES: dict[str, tuple[Callable[[NearTie], int], str]] = {  # how floats round, and the flag
-    "float32": (near_ties.float32_rounds, "NearTieFloat32"),
-    "float64": (near_ties.float64_rounds, "NearTieFloat64"),
-    "exact": (near_ties.float32_rounds, "Tie"),
-}
-MEMBERS = 8
-PLACES = (  # of the members: columns of B, or rows of A
-    *(((1, 1), (1, 0)), ((3, 9), (9, 0)), ((2, 2, 17), (17, 0)), ((0, 8), (8, 1))),
-    *(((0, 33), (33, 5)), ((2, 0, 65), (65, 3)), ((4,), (4, 0)), ((0, 7), (7,))),
-)
-
-
 @topics.file("near-ties")
 def _near_ties(topic: BiasTopic) -> None:
-    for number, (a, b) in enumerate(PLACES):
-        for name in FAMILIES:
-            _add_family(topic, name, number, a, b)
-
-
-@topics.file("near-ties-of-rows")
-def _near_ties_of_rows(topic: BiasTopic) -> None:
-    """Give each row of the output its own scale, and a near tie by it."""
-    for (name, (rounds, flag)), columns in product(FAMILIES.items(), (1, 6)):
-        ties = _each_own_scale(name, rounds, 60 + columns)
-        own = {"sb": _words([0x3F800000], False), "zy": [(-3) ** (i % 3) for i in range(len(ties))]}
-        own |= {"sa": _words([tie.filter_scale for tie in ties], True)}
-        own |= {"sy": _words([tie.output_scale for tie in ties], True)}
-        wanted, sizes = [tie.accumulator for tie in ties], ((len(ties), 5), (5, columns))
-        text = f"{len(ties)} rows, each with its own scales, on or beside k + 1/2"
-        flags = f"{flag} LargeAccumulator PerChannel"
-        label = f"rows-{name}-{columns}"
-        topic.through(label, text, "QMM-1 QMM-5 QMM-7", wanted, own, flags, sizes=sizes)
-
-
-def _each_own_scale(name: str, rounds: Callable[[NearTie], int], seed: int) -> list[NearTie]:
-    """Return members whose first scale is 1, each with an output scale of its own."""
-    draw, found = Draw(seed), list[NearTie]()
-    while len(found) < 8:
-        digits = (3 + draw.below(8)) if name == "exact" else 24
-        sy = near_ties.float32(Fraction(draw.odd(digits), 2 ** (digits - 1 - draw.below(3))))
-        some = near_ties.channels(name, (0x3F800000, sy), draw.below(2**40))
-        chosen = [tie for tie in islice(some, 30) if _is_misplaced(tie, rounds)]
-        found += chosen[:1]
-    return found
-
-
-def _is_misplaced(tie: NearTie, rounds: Callable[[NearTie], int]) -> bool:
-    is_held = abs(tie.accumulator) < LARGEST and abs(tie.quotient) < 100
-    return is_held and rounds(tie) != round_half_even(tie.quotient)
-
-
-def _add_family(
-    topic: BiasTopic, name: str, number: int, a: tuple[int, ...], b: tuple[int, ...]
-) -> None:
-    """Add a vector whose first members are those that float arithmetic gets wrong."""
-    rounds, flag = FAMILIES[name]
-    ties = chosen(name, 40 + number, rounds)
-    is_row = 0 in a
-    varied, other = ("sa", "sb") if is_row else ("sb", "sa")
-    own: dict[str, Any] = {
-        other: _words([ties[0].input_scale], False),
-        "sy": _words([ties[0].output_scale], False),
-    }
-    own |= {varied: _words([tie.filter_scale for tie in ties], is_row), "zy": [3 * number - 9]}
-    sizes = [tuple(size or len(ties) for size in each) for each in (a, b)]
-    label = "exact-ties" if name == "exact" else f"near-ties-{name}"
-    text = f"{len(ties)} accumulators on or beside k + 1/2; floats misplace the first ones"
-    wanted = [tie.accumulator for tie in ties]
-    wanted = wanted * 2 if is_row and len(a) == 3 else wanted
-    flags, pair = f"{flag} LargeAccumulator", (sizes[0], sizes[1])
-    _through_rows(topic, f"{label}-{number}", text, wanted, own, flags, pair, is_row)
-
-
-def _through_rows(
-    topic: BiasTopic,
-    name: str,
-    text: str,
-    wanted: list[int],
-    own: Parameters,
-    flags: str,
-    sizes: tuple[tuple[int, ...], tuple[int, ...]],
-    is_row: bool,
-) -> None:
-    """Repeat the accumulators along the columns where they are those of rows."""
-    width = prod(sizes[1][1:]) if is_row else 1
-    each = [value for value in wanted for _ in range(width)]
-    topic.through(name, text, "QMM-1 QMM-5", each, own, flags, sizes=sizes)
-
-
-def chosen(name: str, seed: int, rounds: Callable[[NearTie], int]) -> list[NearTie]:
-    """Return members with common scales, at least five of them misplaced by floats."""
-    draw = Draw(seed)
-    while True:
-        found = near_ties.channels(name, near_ties.shared_scales(name, draw), seed)
-        members = [t for t in islice(found, 200) if abs(t.quotient) < 100]
-        members = [t for t in members if abs(t.accumulator) < LARGEST]
-        wrong = [t for t in members if _is_misplaced(t, rounds)]
-        if len(wrong) >= 5:
-            return (wrong[:6] + [t for t in members if t not in wrong])[:MEMBERS]
-
-
-def _words(words: Sequence[int], is_row: bool) -> Tensor:
-    sizes = () if len(words) == 1 else (len(words), 1) if is_row else (len(words),)
-    return bits("float32", sizes, words)
-
-
-@topics.file("live-near-ties")
-def _live_near_ties(topic: BiasTopic) -> None:
-    """Make the accumulators of near ties by products alone."""
-    for number, (rows, terms) in enumerate(((1, 9), (3, 16), (2, 33), (5, 65))):
-        for name in ("float32", "exact"):
-            most = 255 * 255 * (terms - 1)
-            chosen = _live(name, 70 + number, most)
-            wanted = [abs(tie.accumulator) for tie in chosen]
-            a, b = live(wanted, rows, terms, 90 + number)
-            signs = [tie.filter_scale ^ ((tie.accumulator < 0) << 31) for tie in chosen]
-            own: dict[str, Any] = {
-                "sa": _words([chosen[0].input_scale], False),
-                "sb": _words(signs, False),
-            }
-            own |= {"sy": _words([chosen[0].output_scale], False), "zy": [number - 2]}
-            text = f"sums of {terms} products on or beside k + 1/2, without a bias"
-            clauses, label = "QMM-1 QMM-2 QMM-5", f"live-{name}-{rows}-{terms}"
-            topic.add(label, text, clauses, a, b, own, FAMILIES[name][1])
-
-
-def _live(name: str, seed: int, most: int) -> list[NearTie]:
-    """Return members that so few products come to."""
-    rounds, draw = FAMILIES[name][0], Draw(seed)
-    found = list[NearTie]()
-    while len(found) < 4:
-        some = near_ties.channels(name, near_ties.shared_scales(name, draw), draw.below(2**40))
-        held = (tie for tie in islice(some, 250) if abs(tie.accumulator) <= most)
-        ties = [tie for tie in held if abs(tie.quotient) < 120]
-        found = sorted(ties, key=lambda tie: not _is_misplaced(tie, rounds))[:10]
-    return found
+    """Add accumulators and scales whose quotient float64 takes for a tie."""
+    for number in range(4):
+        scales = near_ties.shared_scales("float64", Draw(40 + number))
+        found = islice(near_ties.channels("float64", scales, 40 + number), 60)
+        ties = [t for t in found if abs(t.quotient) < 100 and abs(t.accumulator) < LARGEST][:12]
+        words = [tie.filter_scale for tie in ties]
+        own = {
+            "sa": bits("float32", (), scales[:1]),
+            "sb": bits("float32", (len(words),), words),
+            "sy": bits("float32", (), scales[1:]),
+        }
+        name, text = f"near-ties-float64-{number}", "hardly beside k + 1/2"
+        wanted, flags = [tie.accumulator for tie in ties], "NearTieFloat64 LargeAccumulator"
+        sizes = (1 + number, 3), (3, len(ties))
+        topic.through(name, text, "QMM-1 QMM-5", wanted, own, flags, sizes=sizes)
 
 
 VALUES = [-900, -301, -2, -1, 0, 1, 2, 301, 900, LARGEST, -LARGEST]
@@ -259,7 +138,7 @@ def _scales(topic: BiasTopic) -> None:
     text, sizes = "negative scales of rows of A and of the output", ((len(VALUES), 4), (4, 3))
     topic.through("negative-rows", text, "QMM-12 QMM-7", VALUES, signs, "OddScale", sizes=sizes)
     for name, (text, words) in EXTREME.items():
-        sa, sb, sy = (_words([word], False) for word in words)
+        sa, sb, sy = (bits("float32", (), [word]) for word in words)
         own = {"sa": sa, "sb": sb, "sy": sy, "zy": [-7]}
         topic.through(name, text, "QMM-12 QMM-6", VALUES, own, "OddScale")
     large = [2**24 + 1, -(2**24) - 1, 2**25 + 3, 2**30 + 1, LARGEST, -LARGEST, 2**24 + 3]

@@ -1,0 +1,680 @@
+// The kernels of the matrix products, compiled once for each instruction set. No function that a
+// header defines has a name outside this unit, so that none is linked from the wrong set.
+#include "dmlax/_cpu/matmul/kernels.h"
+
+#include "dmlax/_cpu/gemm/microkernel.h"
+#include "dmlax/_cpu/gemm/panels.h"
+#include "dmlax/_cpu/gemm/rows.h"
+#include "dmlax/_cpu/simd/interface.h"
+
+namespace dmlax {
+namespace DMLAX_ISA_NAMESPACE {
+namespace {
+
+constexpr int64_t kPackedRowBytes = 1 << 18;  // of rows, at once
+constexpr int64_t kDirectRowBytes = 1 << 19;  // the same of rows that are multiplied as they are
+
+// Where a thread's scratch has what.
+struct Scratch {
+  uint8_t *rows, *spare;
+  int32_t *row_sums, *acc;
+  uint8_t *panel, *transposed;
+
+  Scratch(const MatmulLayout& layout, uint8_t* memory) : rows(memory) {
+    const int64_t count = layout.direct ? 0 : layout.rows_at_once;
+    spare = rows + count * layout.row_bytes;
+    memory += round_up((count + 2) * layout.row_bytes, 64);
+    row_sums = reinterpret_cast<int32_t*>(memory);
+    memory += round_up(layout.rows_at_once * 4, 64);
+    acc = reinterpret_cast<int32_t*>(memory);
+    panel = memory + kSumsBytes;
+    transposed = panel + round_up(layout.panel_bytes, 64);
+  }
+};
+
+inline int64_t columns_of(const MatmulShape& shape, int64_t panel) {
+  const int64_t left = shape.columns - panel * kPanelWidth;
+  return left < kPanelWidth ? left : kPanelWidth;
+}
+
+inline const uint8_t* first_of(const MatmulProblem& problem, int64_t panel) {
+  const int64_t column = panel * kPanelWidth;
+  return problem.b + (problem.shape.b_transposed ? column * problem.shape.depth : column);
+}
+
+inline int32_t* sums_of(const MatmulLayout& layout, uint8_t* panel) {
+  return reinterpret_cast<int32_t*>(panel + layout.panel_bytes - kPanelWidth * 4);
+}
+
+// --- products of rows, where the instruction set has them
+
+template <typename S>
+struct RowProduct {
+  static constexpr bool kInOrder = true, kAddsToTerms = true;
+  static constexpr int64_t kRows = RowMicrokernel::kMostRows<S>;
+  static constexpr int64_t kRowStep = RowMicrokernel::rows_of_block<S>();
+  RowMicrokernel microkernel;
+
+  static void lay_out(MatmulProblem& problem) {
+    const MatmulShape& shape = problem.shape;
+    MatmulLayout& layout = problem.layout;
+    const int64_t quads = round_up(shape.depth, RowMicrokernel::kDepthStep) / kKPack;
+    layout.words = quads * S::kWordsOfQuad;
+    layout.direct = S::kWordsOfQuad == 1 && !shape.a_signed &&
+                    shape.depth % RowMicrokernel::kDepthStep == 0;
+    layout.row_bytes = round_up(4 * layout.words, 64) + 64;
+    layout.panel_bytes = layout.words * 4 * kPanelWidth + kPanelWidth * 4;
+  }
+
+  static void pack_panel(const MatmulProblem& problem, int64_t panel, const Scratch& scratch,
+                         uint8_t* target) {
+    const MatmulShape& shape = problem.shape;
+    const int64_t columns = columns_of(shape, panel), quads = problem.layout.words / S::kWordsOfQuad;
+    const uint8_t* from = first_of(problem, panel);
+    if (shape.b_transposed) {
+      pack_columns<S>(reinterpret_cast<const int8_t*>(from), shape.depth, columns, quads, target);
+    } else {
+      pack_matrix<S>(from, shape.columns, shape.depth, shape.columns - panel * kPanelWidth,
+                     shape.b_signed ? 0 : 128, quads, target);
+    }
+    if (!problem.needs_column_sums) return;
+    if (problem.column_sums == nullptr) {
+      sum_panel(problem, columns, scratch.spare, target);
+    } else {
+      const int32_t* sums = problem.column_sums + panel * kPanelWidth;
+      __builtin_memcpy(sums_of(problem.layout, target), sums, static_cast<size_t>(columns) * 4);
+    }
+  }
+
+  const uint8_t* pack_rows(const MatmulProblem& problem, int64_t row, int64_t count,
+                           const Scratch& scratch, int64_t& stride) const {
+    const MatmulShape& shape = problem.shape;
+    const uint8_t* from = problem.a + row * shape.depth;
+    stride = shape.depth;
+    if (problem.layout.direct) return from;
+    stride = problem.layout.row_bytes;
+    const int64_t packed = S::kWordsOfQuad * shape.depth;
+    const int64_t padding = 4 * problem.layout.words - packed;
+    uint8_t* to = scratch.rows;
+    for (int64_t i = 0; i < count; ++i, to += stride, from += shape.depth) {
+      S::pack_row(to, from, shape.depth, shape.a_signed ? 128 : 0);
+      if (S::kWordsOfQuad == 1) __builtin_memset(to + packed, 0, static_cast<size_t>(padding));
+    }
+    return scratch.rows;
+  }
+
+  static int32_t sum_of(const MatmulProblem& problem, const uint8_t* row) {
+    return sum_row<S>(row, problem.layout.words);
+  }
+
+  // The sums begin with `initial`, one a column.
+  void multiply(const MatmulProblem&, const Rows& rows, const uint8_t* panel, int64_t columns,
+                const int32_t* initial, int32_t* acc, int64_t acc_stride) {
+    microkernel.template multiply<S>(rows, panel, columns, initial, acc, acc_stride);
+  }
+
+ private:
+  // Multiplies a row of ones.
+  static void sum_panel(const MatmulProblem& problem, int64_t columns, uint8_t* ones,
+                        uint8_t* panel) {
+    const int64_t bytes = 4 * problem.layout.words;
+    if (S::kWordsOfQuad == 1) {
+      __builtin_memset(ones, 1, static_cast<size_t>(bytes));
+    } else {
+      int16_t* pairs = reinterpret_cast<int16_t*>(ones);
+      for (int64_t i = 0; i < bytes / 2; ++i) pairs[i] = 1;
+    }
+    alignas(64) static constexpr int32_t kZeros[kPanelWidth] = {};
+    RowProduct().multiply(problem, {ones, 0, problem.layout.words, 1}, panel, columns, kZeros,
+                          sums_of(problem.layout, panel), kPanelWidth);
+  }
+};
+
+// --- products of signed rows and panels of unsigned bytes
+
+template <typename S>
+struct PanelProduct {
+  static constexpr bool kInOrder = false, kAddsToTerms = false;
+  static constexpr int64_t kRows = kBlockRows, kRowStep = kRows;
+  Microkernel microkernel;
+
+  static void lay_out(MatmulProblem& problem) {
+    const MatmulShape& shape = problem.shape;
+    MatmulLayout& layout = problem.layout;
+    layout.direct = shape.a_signed;
+    layout.row_bytes = round_up(shape.depth, 64);
+    layout.panel_bytes = panel_shape(shape.depth).bytes;
+  }
+
+  static void pack_panel(const MatmulProblem& problem, int64_t panel, const Scratch& scratch,
+                         uint8_t* target) {
+    const MatmulShape& shape = problem.shape;
+    const uint8_t* from = first_of(problem, panel);
+    int64_t stride = shape.columns, readable = shape.columns - panel * kPanelWidth;
+    if (shape.b_transposed) {
+      readable = columns_of(shape, panel);
+      stride = kPanelWidth;
+      transpose(scratch.transposed, stride, from, shape.depth, readable, shape.depth);
+      from = scratch.transposed;
+    }
+    const PanelOptions options{.flip = static_cast<uint8_t>(shape.b_signed ? 128 : 0),
+                               .with_sums = problem.needs_column_sums,
+                               .whole_steps = Microkernel::kNeedsWholeSteps};
+    const PanelSource source{.offset = 0, .readable = readable};
+    const auto for_each_quad = [&](const auto& pack) {
+      for (int64_t k = 0; k < shape.depth; k += kKPack) {
+        const uint8_t* rows[kKPack];
+        int filled = 0;
+        for (; filled < kKPack && k + filled < shape.depth; ++filled) {
+          rows[filled] = from + (k + filled) * stride;
+        }
+        pack(rows, filled, k / kKPack);
+      }
+    };
+    pack_panels(panel_shape(shape.depth), options, &source, 1, for_each_quad, target);
+  }
+
+  const uint8_t* pack_rows(const MatmulProblem& problem, int64_t row, int64_t count,
+                           const Scratch& scratch, int64_t& stride) const {
+    const MatmulShape& shape = problem.shape;
+    const uint8_t* from = problem.a + row * shape.depth;
+    stride = shape.depth;
+    if (problem.layout.direct) return from;
+    for (int64_t i = 0; i < count * shape.depth; ++i) scratch.rows[i] = from[i] ^ 128;
+    return scratch.rows;
+  }
+
+  static int32_t sum_of(const MatmulProblem& problem, const uint8_t* row) {
+    const int8_t* bytes = reinterpret_cast<const int8_t*>(row);
+    int32_t sum = 0;
+    for (int64_t k = 0; k < problem.shape.depth; ++k) sum += bytes[k];
+    return sum;
+  }
+
+  void multiply(const MatmulProblem& problem, const Rows& rows, const uint8_t* panel, int64_t,
+                const int32_t*, int32_t* acc, int64_t) {
+    const FilterRows filter(reinterpret_cast<const int8_t*>(rows.first), problem.shape.depth,
+                            rows.count);
+    microkernel.multiply(panel, filter, acc);
+  }
+};
+
+// --- dot products of few rows with the rows of a transposed matrix
+
+// Columns of up to a panel at once. A row's words are bytes or, where products of bytes saturate,
+// first the low halves of a vector's bytes and then the high ones.
+template <typename S>
+struct DotProduct {
+  static constexpr bool kInOrder = true, kAddsToTerms = false;
+  static constexpr int64_t kRows = kFewRows, kRowStep = kRows;
+  static constexpr int64_t kStep = 4 * S::kLanes;  // bytes of a vector
+  static constexpr int64_t kPrefetchDistance = 4096;  // the columns are one after another
+
+  static void lay_out(MatmulProblem& problem) {
+    MatmulLayout& layout = problem.layout;
+    layout.direct = false;
+    layout.words = round_up(problem.shape.depth, kStep) / kKPack * S::kWordsOfQuad;
+    layout.row_bytes = 4 * layout.words;
+    layout.panel_bytes = kPanelWidth * 4;  // the sums alone
+  }
+
+  static void pack_panel(const MatmulProblem& problem, int64_t panel, const Scratch&,
+                         uint8_t* target) {
+    if (!problem.needs_column_sums) return;
+    const size_t bytes = static_cast<size_t>(columns_of(problem.shape, panel)) * 4;
+    __builtin_memcpy(target, problem.column_sums + panel * kPanelWidth, bytes);
+  }
+
+  const uint8_t* pack_rows(const MatmulProblem& problem, int64_t row, int64_t count,
+                           const Scratch& scratch, int64_t& stride) const {
+    const int64_t depth = problem.shape.depth;
+    const uint8_t flip = problem.shape.a_signed ? 128 : 0;
+    stride = problem.layout.row_bytes;
+    const uint8_t* from = problem.a + row * depth;
+    for (int64_t r = 0; r < count; ++r, from += depth) {
+      uint8_t* to = scratch.rows + r * stride;
+      for (int64_t k = 0; k < depth; k += kStep, to += kStep * S::kWordsOfQuad) {
+        alignas(64) uint8_t bytes[kStep] = {};
+        const int64_t left = depth - k < kStep ? depth - k : kStep;
+        for (int64_t i = 0; i < left; ++i) bytes[i] = from[k + i] ^ flip;
+        if constexpr (S::kWordsOfQuad == 1) {
+          S::store(to, S::load(bytes));
+        } else {
+          for (int i = 0; i < kStep; ++i) {
+            to[i] = bytes[i] & 15;
+            to[kStep + i] = bytes[i] >> 4;
+          }
+        }
+      }
+    }
+    return scratch.rows;
+  }
+
+  static int32_t sum_of(const MatmulProblem& problem, const uint8_t* row) {
+    if constexpr (S::kWordsOfQuad == 1) return sum_row<S>(row, problem.layout.words);
+    int32_t sum = 0;
+    for (int64_t i = 0; i < 4 * problem.layout.words; ++i) {
+      sum += row[i] << (i / kStep % 2 == 0 ? 0 : 4);
+    }
+    return sum;
+  }
+
+  static void multiply_columns(const MatmulProblem& problem, int64_t panel, const uint8_t* rows,
+                               int64_t stride, int64_t count, int32_t* acc) {
+    const int64_t depth = problem.shape.depth, columns = columns_of(problem.shape, panel);
+    const uint8_t* first = first_of(problem, panel);
+    for (int64_t column = 0; column < columns; column += S::kLanes) {
+      const uint8_t* from[S::kLanes];
+      for (int64_t i = 0; i < S::kLanes; ++i) {
+        from[i] = first + (column + i < columns ? column + i : columns - 1) * depth;
+      }
+      for (int64_t r = 0; r < count; ++r) {
+        multiply_lanes(from, depth, rows + r * stride, acc + r * kPanelWidth + column);
+      }
+    }
+  }
+
+ private:
+  static void multiply_lanes(const uint8_t* const* from, int64_t depth, const uint8_t* row,
+                             int32_t* acc) {
+    const int64_t whole = depth / kStep * kStep;
+    auto total = S::broadcast(0);
+    if (whole > 0) total = sum_products(from, whole, row);
+    if (whole < depth) {
+      alignas(64) uint8_t rest[S::kLanes][kStep] = {};
+      const uint8_t* last[S::kLanes];
+      for (int i = 0; i < S::kLanes; ++i) {
+        __builtin_memcpy(rest[i], from[i] + whole, static_cast<size_t>(depth - whole));
+        last[i] = rest[i];
+      }
+      total = S::add(total, sum_products(last, kStep, row + whole * S::kWordsOfQuad));
+    }
+    S::store(acc, total);
+  }
+
+  static typename S::Int32s sum_products(const uint8_t* const* from, int64_t depth,
+                                         const uint8_t* row) {
+    constexpr int kAtOnce = S::kLanes / 2;  // sums that the registers hold beside the operands
+    typename S::Int32s sums[S::kLanes];
+    for (int i = 0; i < S::kLanes; i += kAtOnce) {
+      if constexpr (S::kWordsOfQuad == 1) {
+        accumulate<kAtOnce>(from + i, depth, row, sums + i);
+      } else {
+        accumulate_half_bytes<kAtOnce>(from + i, depth, row, sums + i);
+      }
+    }
+    S::transpose_words(sums);
+    auto total = sums[0];
+    for (int i = 1; i < S::kLanes; ++i) total = S::add(total, sums[i]);
+    return total;
+  }
+
+  // Not inline, and for a depth above 0: else a compiler keeps the sums in memory, too.
+  template <int N>
+  __attribute__((noinline)) static void accumulate(const uint8_t* const* from, int64_t depth,
+                                                   const uint8_t* row, typename S::Int32s* to) {
+    typename S::Int32s sums[N];
+#pragma GCC unroll 16
+    for (int i = 0; i < N; ++i) sums[i] = S::broadcast(0);
+    int64_t k = 0;
+    do {
+#pragma GCC unroll 16
+      for (int i = 0; i < N; ++i) {
+        S::multiply_words(sums[i], S::load(row), S::load(from[i] + k));
+        __builtin_prefetch(from[i] + k + kPrefetchDistance);
+      }
+      k += kStep;
+      row += kStep;
+    } while (k < depth);
+#pragma GCC unroll 16
+    for (int i = 0; i < N; ++i) to[i] = sums[i];
+  }
+
+  template <int N>
+  static void accumulate_half_bytes(const uint8_t* const* from, int64_t depth, const uint8_t* row,
+                                    typename S::Int32s* sums) {
+    constexpr int64_t kBlock = S::kHalfByteSteps * kStep;
+    for (int i = 0; i < N; ++i) sums[i] = S::broadcast(0);
+    for (int64_t k = 0; k < depth; k += kBlock, row += 2 * kBlock) {
+      add_half_bytes<N>(from, k, k + kBlock < depth ? k + kBlock : depth, row, sums);
+    }
+  }
+
+  // Adds as many steps, above 0, as 16-bit sums of products with half a byte hold.
+  template <int N>
+  __attribute__((noinline)) static void add_half_bytes(const uint8_t* const* from, int64_t k,
+                                                       int64_t end, const uint8_t* row,
+                                                       typename S::Int32s* sums) {
+    typename S::Int32s low[N], high[N];
+#pragma GCC unroll 16
+    for (int i = 0; i < N; ++i) low[i] = high[i] = S::broadcast(0);
+    do {
+      const auto low_row = S::load(row), high_row = S::load(row + kStep);
+#pragma GCC unroll 16
+      for (int i = 0; i < N; ++i) {
+        const auto columns = S::load(from[i] + k);
+        __builtin_prefetch(from[i] + k + kPrefetchDistance);
+        S::multiply_half_bytes(low[i], low_row, columns);
+        S::multiply_half_bytes(high[i], high_row, columns);
+      }
+      k += kStep;
+      row += 2 * kStep;
+    } while (k < end);
+#pragma GCC unroll 16
+    for (int i = 0; i < N; ++i) S::add_half_bytes(sums[i], low[i], high[i]);
+  }
+};
+
+// --- a panel's columns
+
+// What sums of a panel's columns lack, in the order of the sums: some terms are the same for every
+// row, and sums begin with them where `added`.
+template <typename S, bool in_order, bool added>
+class PanelTerms {
+ public:
+  PanelTerms(const MatmulProblem& problem, int64_t panel, const int32_t* column_sums)
+      : problem_(problem), first_(panel * kPanelWidth), count_(columns_of(problem.shape, panel)) {
+    const RequantizeParams& params = problem.requantize;
+    order(params.offset + first_, of_all_rows_);
+    if (params.filter_zero != nullptr) order(params.filter_zero + first_, zero_);
+    if (params.quantized) {
+      order(params.estimate + first_, estimate_);
+      order(params.band + first_, band_);
+    }
+    if (!problem.needs_column_sums) return;
+    const uint32_t depth = static_cast<uint32_t>(problem.shape.depth);
+    const uint32_t a_zero = problem.a_zeros == nullptr ? u32(problem.a_zero) : 0;
+    for (int i = 0; i < kPanelWidth; ++i) {
+      const uint32_t term = params.filter_zero == nullptr ? 0 : depth * u32(zero_[i]);
+      const uint32_t column_term = u32(column_sums[i]) - term;
+      column_terms_[i] = static_cast<int32_t>(column_term);
+      of_all_rows_[i] = static_cast<int32_t>(u32(of_all_rows_[i]) - a_zero * column_term);
+    }
+  }
+
+  const int32_t* of_all_rows() const { return of_all_rows_; }
+
+  // Where sums are outputs as they are: the first one's place.
+  int32_t* outputs(int64_t row) const {
+    const bool finished = added && !problem_.requantize.quantized && count_ == kPanelWidth &&
+                          problem_.a_zeros == nullptr && problem_.requantize.filter_zero == nullptr;
+    if (!finished) return nullptr;
+    return static_cast<int32_t*>(problem_.output) + row * problem_.shape.columns + first_;
+  }
+
+  // Finishes one row of sums and stores it.
+  void store(int64_t row, int32_t row_sum, int32_t* sums, void* output) const {
+    const MatmulProblem& problem = problem_;
+    if (!added || problem.a_zeros != nullptr || problem.requantize.filter_zero != nullptr) {
+      add_terms(problem.a_zeros == nullptr ? 0 : problem.a_zeros[row], row_sum, sums);
+    }
+    const int64_t at = row * problem.shape.columns + first_;
+    if (problem.wide_bias != nullptr) {
+      store_wide(sums, static_cast<uint8_t*>(output) + at);
+      return;
+    }
+    const PixelChannels<S, in_order> columns{problem.requantize, first_, count_, nullptr,
+                                             estimate_, band_};
+    store_pixel(columns, nullptr, sums, output, at);
+  }
+
+ private:
+  static uint32_t u32(int32_t value) { return static_cast<uint32_t>(value); }
+
+  static int column_of(int i) {
+    return in_order ? i : S::column_of(i / S::kLanes, i % S::kLanes);
+  }
+
+  template <typename T>
+  static void order(const T* from, T* to) {
+    for (int i = 0; i < kPanelWidth; ++i) to[i] = from[column_of(i)];
+  }
+
+  void add_terms(int32_t a_zero, int32_t row_sum, int32_t* sums) const {
+    const bool has_zero = problem_.requantize.filter_zero != nullptr;
+    const auto zero = S::broadcast(a_zero), sum = S::broadcast(row_sum);
+    for (int at = 0; at < kPanelWidth; at += S::kLanes) {
+      auto total = S::load(sums + at);
+      if (!added) total = S::add(total, S::load(of_all_rows_ + at));
+      if (problem_.a_zeros != nullptr && problem_.needs_column_sums) {
+        total = S::subtract(total, S::multiply(zero, S::load(column_terms_ + at)));
+      }
+      if (has_zero) total = S::subtract(total, S::multiply(sum, S::load(zero_ + at)));
+      S::store(sums + at, total);
+    }
+  }
+
+  // Adds the bias to each sum in 64 bits.
+  __attribute__((noinline)) void store_wide(const int32_t* sums, uint8_t* bytes) const {
+    const RequantizeParams& params = problem_.requantize;
+    for (int i = 0; i < kPanelWidth; ++i) {
+      const int column = column_of(i);
+      if (column >= count_) continue;
+      const int64_t total = int64_t{sums[i]} + problem_.wide_bias[first_ + column];
+      bytes[column] = requantize_wide(params, first_ + column, total);
+    }
+  }
+
+  const MatmulProblem& problem_;
+  int64_t first_, count_;
+  alignas(64) int32_t of_all_rows_[kPanelWidth];
+  alignas(64) int32_t zero_[kPanelWidth];
+  alignas(64) int32_t column_terms_[kPanelWidth];
+  alignas(64) float estimate_[kPanelWidth];
+  alignas(64) float band_[kPanelWidth];
+};
+
+// --- the kernels
+
+template <typename S, typename Product>
+struct Matmul {
+  static void lay_out(MatmulProblem& problem) {
+    MatmulLayout& layout = problem.layout;
+    Product::lay_out(problem);
+    layout.panels = (problem.shape.columns + kPanelWidth - 1) / kPanelWidth;
+    layout.step = Product::kRowStep;
+    layout.packed_rows_bytes = 0;
+    const int64_t bytes = layout.row_bytes < 1 ? 1 : layout.row_bytes;
+    const int64_t all = layout.direct ? kDirectRowBytes : kPackedRowBytes;
+    const int64_t fit = all / bytes / layout.step * layout.step;
+    const int64_t most = 32 * layout.step;
+    layout.rows_at_once = fit < layout.step ? layout.step : fit > most ? most : fit;
+  }
+
+  static void pack_rows(const MatmulProblem&, uint8_t*, uint8_t*) {}
+
+  static void pack(const MatmulProblem& problem, int64_t first, int64_t last, uint8_t* memory,
+                   uint8_t* panels) {
+    const Scratch scratch(problem.layout, memory);
+    for (int64_t panel = first; panel < last; ++panel) {
+      Product::pack_panel(problem, panel, scratch, panels + panel * problem.layout.panel_bytes);
+    }
+  }
+
+  static void multiply(const MatmulProblem& problem, const MatmulRange& range) {
+    const int64_t step = problem.layout.rows_at_once;
+    for (int64_t row = range.first_row; row < range.last_row; row += step) {
+      const int64_t left = range.last_row - row;
+      multiply_block(problem, range, row, left < step ? left : step);
+    }
+  }
+
+ private:
+  static void multiply_block(const MatmulProblem& problem, const MatmulRange& range, int64_t row,
+                             int64_t count) {
+    const MatmulLayout& layout = problem.layout;
+    const Scratch scratch(layout, range.scratch);
+    Product product;
+    int64_t stride;
+    const uint8_t* rows = product.pack_rows(problem, row, count, scratch, stride);
+    const bool with_sums = problem.requantize.filter_zero != nullptr;
+    for (int64_t r = 0; r < count; ++r) {
+      scratch.row_sums[r] = with_sums ? Product::sum_of(problem, rows + r * stride) : 0;
+    }
+    for (int64_t index = range.first_panel; index < range.last_panel; ++index) {
+      uint8_t* panel = scratch.panel;
+      if (range.panels != nullptr) {
+        panel = const_cast<uint8_t*>(range.panels) + index * layout.panel_bytes;
+      } else {
+        Product::pack_panel(problem, index, scratch, panel);
+      }
+      const PanelTerms<S, Product::kInOrder, Product::kAddsToTerms> terms(problem, index,
+                                                                          sums_of(layout, panel));
+      for (int64_t at = 0; at < count; at += Product::kRows) {
+        const int64_t left = count - at, block = left < Product::kRows ? left : Product::kRows;
+        if constexpr (Product::kRows == kFewRows) {
+          product.multiply_columns(problem, index, rows, stride, block, scratch.acc);
+        } else {
+          int32_t* const outputs = terms.outputs(row + at);
+          const bool apart = outputs == nullptr;
+          product.multiply(problem,
+                           {rows + at * stride, stride, layout.words, static_cast<int>(block)},
+                           panel, columns_of(problem.shape, index), terms.of_all_rows(),
+                           apart ? scratch.acc : outputs,
+                           apart ? kPanelWidth : problem.shape.columns);
+          if (!apart) continue;
+        }
+        for (int64_t r = 0; r < block; ++r) {
+          terms.store(row + at + r, scratch.row_sums[at + r], scratch.acc + r * kPanelWidth,
+                      problem.output);
+        }
+      }
+    }
+  }
+};
+
+// Up to a vector of A's rows, packed, times columns of a transposed B as they are: B takes the place
+// of a filter, and sums are transposed.
+template <typename S>
+struct ColumnMatmul {
+  static void lay_out(MatmulProblem& problem) {
+    const int64_t depth = problem.shape.depth;
+    MatmulLayout& layout = problem.layout;
+    layout = {};
+    layout.panels = (problem.shape.columns + kPanelWidth - 1) / kPanelWidth;
+    layout.panel_bytes = kPanelWidth * 4;  // the sums alone
+    layout.words = round_up(depth, Microkernel::kNeedsWholeSteps ? kDepthStep : kKPack) / kKPack;
+    layout.row_bytes = round_up(depth, 64);
+    layout.packed_rows_bytes = layout.words * kQuadBytes + kPanelWidth * 4;
+    layout.step = layout.rows_at_once = S::kLanes;
+  }
+
+  static void pack(const MatmulProblem&, int64_t, int64_t, uint8_t*, uint8_t*) {}
+
+  // A panel, and its rows' sums.
+  static void pack_rows(const MatmulProblem& problem, uint8_t* memory, uint8_t* panel) {
+    const MatmulShape& shape = problem.shape;
+    const Scratch scratch(problem.layout, memory);
+    const uint8_t* rows = problem.a;
+    if (shape.a_signed) {
+      for (int64_t i = 0; i < shape.rows * shape.depth; ++i) scratch.rows[i] = rows[i] ^ 128;
+      rows = scratch.rows;
+    }
+    int32_t* sums = reinterpret_cast<int32_t*>(panel + problem.layout.words * kQuadBytes);
+    const bool with_sums = problem.requantize.filter_zero != nullptr;
+    for (int64_t r = 0; r < shape.rows; ++r) {
+      sums[r] = with_sums ? S::sum_bytes(rows + r * shape.depth, shape.depth, 0) : 0;
+    }
+    for (int64_t q = 0; q < problem.layout.words; q += S::kLanes) {
+      typename S::Int32s words[S::kLanes];
+      transpose_quads<S>(reinterpret_cast<const int8_t*>(rows), shape.depth, shape.rows, q, words);
+      for (int64_t i = 0; i < S::kLanes && q + i < problem.layout.words; ++i) {
+        S::store(panel + (q + i) * kQuadBytes, words[i]);
+      }
+    }
+  }
+
+  static void multiply(const MatmulProblem& problem, const MatmulRange& range) {
+    const int64_t rows = problem.shape.rows;
+    const uint8_t* after = range.rows + problem.layout.words * kQuadBytes;
+    const int32_t* row_sums = reinterpret_cast<const int32_t*>(after);
+    const Scratch scratch(problem.layout, range.scratch);
+    Microkernel microkernel;
+    for (int64_t panel = range.first_panel; panel < range.last_panel; ++panel) {
+      multiply_panel(problem, range.rows, panel, microkernel, scratch.acc);
+      int32_t* const sums = scratch.acc + kPanelWidth * kPanelWidth;
+      transpose_sums(scratch.acc, sums);
+      alignas(64) int32_t column_sums[kPanelWidth] = {};
+      if (problem.needs_column_sums) {
+        const size_t bytes = static_cast<size_t>(columns_of(problem.shape, panel)) * 4;
+        __builtin_memcpy(column_sums, problem.column_sums + panel * kPanelWidth, bytes);
+      }
+      const PanelTerms<S, true, false> terms(problem, panel, column_sums);
+      for (int64_t r = 0; r < rows; ++r) {
+        terms.store(r, row_sums[r], sums + r * kPanelWidth, problem.output);
+      }
+    }
+  }
+
+ private:
+  // acc[column * kPanelWidth + row]
+  static void multiply_panel(const MatmulProblem& problem, const uint8_t* rows, int64_t panel,
+                             Microkernel& microkernel, int32_t* acc) {
+    const MatmulShape& shape = problem.shape;
+    const int64_t columns = columns_of(shape, panel);
+    const int8_t* first = reinterpret_cast<const int8_t*>(first_of(problem, panel));
+    for (int64_t column = 0; column < columns; column += Microkernel::kMostRows) {
+      const int64_t left = columns - column;
+      const FilterRows filter(first + column * shape.depth, shape.depth,
+                              left < Microkernel::kMostRows ? left : Microkernel::kMostRows);
+      microkernel.multiply_vector(rows, filter, acc + column * kPanelWidth);
+    }
+  }
+
+  static void transpose_sums(const int32_t* acc, int32_t* sums) {
+    for (int64_t column = 0; column < kPanelWidth; column += S::kLanes) {
+      typename S::Int32s words[S::kLanes];
+      for (int i = 0; i < S::kLanes; ++i) words[i] = S::load(acc + (column + i) * kPanelWidth);
+      S::transpose_words(words);
+      for (int i = 0; i < S::kLanes; ++i) S::store(sums + i * kPanelWidth + column, words[i]);
+    }
+  }
+};
+
+// Calls `with` for the kernels of a problem's path.
+template <typename S, typename With>
+inline void choose(const MatmulProblem& problem, const With& with) {
+  if constexpr (S::kMultipliesRows) {
+    if (problem.path == MatmulPath::kRows) return with(Matmul<S, RowProduct<S>>());
+    if (problem.path == MatmulPath::kDots) return with(Matmul<S, DotProduct<S>>());
+    if (problem.path == MatmulPath::kColumns) return with(ColumnMatmul<S>());
+    if constexpr (S::kMultipliesNarrowRows) {
+      using Narrow = typename S::Narrow;
+      if (problem.path == MatmulPath::kNarrowRows) return with(Matmul<S, RowProduct<Narrow>>());
+    }
+  }
+  with(Matmul<S, PanelProduct<S>>());
+}
+
+void lay_out(MatmulProblem& problem) {
+  choose<Simd>(problem, [&](auto kernels) { kernels.lay_out(problem); });
+}
+
+void pack(const MatmulProblem& problem, int64_t first, int64_t last, uint8_t* scratch,
+          uint8_t* panels) {
+  choose<Simd>(problem, [&](auto kernels) { kernels.pack(problem, first, last, scratch, panels); });
+}
+
+void pack_rows(const MatmulProblem& problem, uint8_t* scratch, uint8_t* rows) {
+  choose<Simd>(problem, [&](auto kernels) { kernels.pack_rows(problem, scratch, rows); });
+}
+
+void multiply(const MatmulProblem& problem, const MatmulRange& range) {
+  choose<Simd>(problem, [&](auto kernels) { kernels.multiply(problem, range); });
+}
+
+}  // namespace
+
+extern const MatmulKernels matmul_kernels;
+const MatmulKernels matmul_kernels = {.products_per_ns = Microkernel::kProductsPerNs,
+                                      .requantize_row_ns = Simd::kRequantizeRowNs,
+                                      .multiplies_rows = Simd::kMultipliesRows,
+                                      .most_unpacked = Microkernel::kMostUnpacked,
+                                      .multiplies_narrow_rows = Simd::kMultipliesNarrowRows,
+                                      .lay_out = lay_out,
+                                      .pack = pack,
+                                      .pack_rows = pack_rows,
+                                      .multiply = multiply};
+
+}  // namespace DMLAX_ISA_NAMESPACE
+}  // namespace dmlax

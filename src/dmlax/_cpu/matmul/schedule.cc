@@ -1,0 +1,170 @@
+#include "dmlax/_cpu/matmul/schedule.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+
+#include "dmlax/_cpu/isa.h"
+#include "dmlax/_cpu/phases.h"
+#include "dmlax/_cpu/scratch.h"
+
+namespace dmlax {
+
+#define DMLAX_KERNELS_TYPE MatmulKernels
+#define DMLAX_KERNELS matmul_kernels
+#include "dmlax/_cpu/choose_kernels.h"
+
+namespace {
+
+namespace ffi = xla::ffi;
+
+constexpr double kPackedBytesPerNs = 8;
+constexpr double kReadBytesPerNs = 32;  // of a matrix that is multiplied as it is
+constexpr int64_t kStepsOfTask = 2;             // of rows, that a panel is read for, at least
+constexpr int64_t kPackedOfTask = 1 << 16;      // bytes of panels
+
+thread_local Scratch call_scratch;  // of a call's first thread, for all of them
+thread_local Scratch own_scratch;
+
+// Products of one shape, and their panels one after another.
+struct MatmulSchedule {
+  const std::vector<MatmulProblem>& problems;
+  const MatmulKernels& kernels;
+  const MatmulShape& shape = problems[0].shape;
+  const MatmulLayout& layout = problems[0].layout;
+
+  int64_t count() const { return static_cast<int64_t>(problems.size()); }
+  int64_t steps() const { return (shape.rows + layout.step - 1) / layout.step; }
+
+  bool is_small() const {
+    const double panel = static_cast<double>(shape.depth) * static_cast<double>(shape.columns);
+    const double rows = static_cast<double>(shape.rows);
+    const bool packs = problems[0].path != MatmulPath::kDots && !packs_rows();
+    const double products = rows * panel / kernels.products_per_ns;
+    const double reading = panel / kReadBytesPerNs, packing = panel / kPackedBytesPerNs;
+    const double time = (packs ? products + packing : std::max(products, reading)) +
+                        rows * static_cast<double>(layout.panels) * kernels.requantize_row_ns;
+    return time * static_cast<double>(count()) < kThreadWakeupNs;
+  }
+
+  bool run(ffi::ThreadPool& pool) const {
+    const int64_t threads = is_small() ? 1 : pool.num_threads();
+    const Parts parts(*this, threads);
+    const int64_t packs = packs_of(parts), bytes = packed_bytes_of(parts);
+    uint8_t* packed = packs > 0 ? call_scratch.take(count() * bytes) : nullptr;
+    if (packs > 0 && packed == nullptr) return false;
+    std::atomic<bool> good{true};
+    const std::array<int64_t, 2> counts = {count() * packs, count() * parts.rows * parts.panels};
+    run_phases(threads > 1 ? &pool : nullptr, counts, [&](size_t phase, int64_t i) {
+      uint8_t* memory = own_scratch.take(matmul_scratch_bytes(layout));
+      if (memory == nullptr) {
+        good = false;
+      } else if (phase == 0) {
+        pack(i / packs, i % packs, memory, packed + i / packs * bytes);
+      } else {
+        multiply(parts, i, packed + i / (parts.rows * parts.panels) * bytes, memory);
+      }
+      own_scratch.give_back();
+    });
+    call_scratch.give_back();
+    return good;
+  }
+
+ private:
+  // How many ranges of rows and of panels a product's tasks have.
+  struct Parts {
+    int64_t rows = 1, panels = 1;
+
+    Parts(const MatmulSchedule& schedule, int64_t threads) {
+      const MatmulLayout& layout = schedule.layout;
+      const int64_t all = threads * kTasksOfThread;
+      const int64_t wanted = (all + schedule.count() - 1) / schedule.count();
+      if (threads == 1 || wanted == 1) return;
+      // A task of all rows packs panels for itself, in its own cache.
+      const bool by_panels =
+          2 * layout.panels >= wanted && schedule.shape.rows <= layout.rows_at_once;
+      rows = by_panels ? 1 : std::clamp<int64_t>(schedule.steps() / kStepsOfTask, 1, wanted);
+      panels = std::min(layout.panels, (wanted + rows - 1) / rows);
+    }
+  };
+
+  bool packs_rows() const { return layout.packed_rows_bytes > 0; }
+
+  // Tasks that pack, for all threads, what tasks of one product read: rows, or all panels where
+  // tasks have some of the rows.
+  int64_t packs_of(const Parts& parts) const {
+    if (packs_rows()) return 1;
+    return parts.rows > 1 ? (layout.panels + panels_of_pack() - 1) / panels_of_pack() : 0;
+  }
+
+  int64_t packed_bytes_of(const Parts& parts) const {
+    if (packs_rows()) return round_up(layout.packed_rows_bytes, 64);
+    return parts.rows > 1 ? layout.panels * layout.panel_bytes : 0;
+  }
+
+  int64_t panels_of_pack() const {
+    return std::max<int64_t>(1, kPackedOfTask / layout.panel_bytes);
+  }
+
+  void pack(int64_t product, int64_t i, uint8_t* memory, uint8_t* packed) const {
+    if (packs_rows()) return kernels.pack_rows(problems[product], memory, packed);
+    const int64_t first = i * panels_of_pack();
+    const int64_t last = std::min(layout.panels, first + panels_of_pack());
+    kernels.pack(problems[product], first, last, memory, packed);
+  }
+
+  void multiply(const Parts& parts, int64_t task, const uint8_t* packed, uint8_t* memory) const {
+    const MatmulProblem& problem = problems[task / (parts.rows * parts.panels)];
+    const int64_t row = task / parts.panels % parts.rows, panel = task % parts.panels;
+    const int64_t last = steps() * (row + 1) / parts.rows * layout.step;
+    kernels.multiply(problem, {.rows = packed,
+                               .panels = parts.rows > 1 ? packed : nullptr,
+                               .scratch = memory,
+                               .first_row = steps() * row / parts.rows * layout.step,
+                               .last_row = std::min(shape.rows, last),
+                               .first_panel = panel * layout.panels / parts.panels,
+                               .last_panel = (panel + 1) * layout.panels / parts.panels});
+  }
+};
+
+// Whether all of B is within -kMostNarrow to kMostNarrow, as signed bytes.
+bool is_narrow(const uint8_t* b, int64_t count, bool is_signed) {
+  const uint8_t to_positive = is_signed ? kMostNarrow : kMostNarrow - 128;
+  constexpr int64_t kAtOnce = 1 << 12;
+  for (int64_t first = 0; first < count; first += kAtOnce) {
+    const int64_t last = std::min(count, first + kAtOnce);
+    uint8_t most = 0;
+    for (int64_t i = first; i < last; ++i) {
+      most = std::max(most, static_cast<uint8_t>(b[i] + to_positive));
+    }
+    if (most > 2 * kMostNarrow) return false;
+  }
+  return true;
+}
+
+MatmulPath choose_path(const MatmulShape& shape, const MatmulKernels& kernels, const uint8_t* b,
+                       int64_t elements) {
+  if (!kernels.multiplies_rows) return MatmulPath::kPanels;
+  if (shape.rows <= kFewRows) {
+    return shape.b_transposed ? MatmulPath::kDots : MatmulPath::kPanels;
+  }
+  if (shape.b_transposed && shape.rows <= kernels.most_unpacked) {
+    return MatmulPath::kColumns;
+  }
+  const bool narrow = kernels.multiplies_narrow_rows && is_narrow(b, elements, shape.b_signed);
+  return narrow ? MatmulPath::kNarrowRows : MatmulPath::kRows;
+}
+
+}  // namespace
+
+void lay_out_product(MatmulProblem& problem, const uint8_t* b, int64_t elements) {
+  const MatmulKernels& kernels = *chosen_kernels();
+  problem.path = choose_path(problem.shape, kernels, b, elements);
+  kernels.lay_out(problem);
+}
+
+bool run_products(const std::vector<MatmulProblem>& problems, ffi::ThreadPool& pool) {
+  return MatmulSchedule{.problems = problems, .kernels = *chosen_kernels()}.run(pool);
+}
+
+}  // namespace dmlax

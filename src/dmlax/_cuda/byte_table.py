@@ -1,0 +1,220 @@
+"""The kernel that replaces bytes, or pairs of bytes, by entries of a table in shared memory.
+
+A thread takes 16 outputs at a time. The loads of the next are begun before these are looked up.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.custom_batching
+import jax.numpy as jnp
+from jax import Array
+
+from dmlax._cuda import capability, cp_async, ir
+from dmlax._cuda.capability import CHUNK
+from dmlax._cuda.ir import Pointer, Value
+from dmlax._cuda.launch import ThreadBlock, launch
+
+BYTES = 256  # entries for a byte
+_BANK_BITS = 0x7C  # of an address in shared memory: which of 32 banks has it
+
+
+class Rows(NamedTuple):
+    """The chunks of an operand: rows that are each read several times in turn."""
+
+    size: int
+    repeats: int = 1
+
+    def chunk_of(self, output: Value) -> Value:
+        """The chunk that a chunk of the output is made of."""
+        if self.repeats == 1:
+            return output
+        row = output // (self.size * self.repeats)
+        return row * self.size + (output - (output // self.size) * self.size)
+
+
+@dataclass(frozen=True)
+class Tile(ThreadBlock):
+    """A block, and how many run on a multiprocessor."""
+
+    blocks: int
+
+
+# The fastest on an H200.
+_ONE, _PAIRS = Tile(2, 8), Tile(8, 1)
+_WHOLE = Rows(1)  # read once
+
+
+def spread_over_banks(first: Any, second: Any) -> Any:
+    """The second byte of the entry of a pair: pairs that have one byte alike differ in bank."""
+    return second ^ ((first << 2) & _BANK_BITS)
+
+
+def look_up(name: str, table: Array, *operands: Array) -> Array:
+    """The table's entry for each byte, or for each pair of bytes, which broadcast.
+
+    Args:
+      name: what profilers show.
+      table: uint8, 256 entries; or 65,536 of pairs: that of (i, j) is at 256 * i + what
+        `spread_over_banks` makes of them.
+      operands: uint8, one or two, of one rank.
+    """
+    function = jax.custom_batching.custom_vmap(functools.partial(_look_up, name))
+
+    @function.def_vmap
+    def batched(size: int, mapped: Any, table: Array, *operands: Array) -> tuple[Array, bool]:
+        if mapped[0]:  # a table for each
+            axes = [0 if each else None for each in mapped]
+            one_by_one = jax.custom_batching.sequential_vmap(functools.partial(_look_up, name))
+            return jax.vmap(one_by_one, axes)(table, *operands), True
+        given = (x if each else x[None] for x, each in zip(operands, mapped[1:], strict=True))
+        return look_up(name, table, *given), True
+
+    found: Array = function(table, *operands)
+    return found
+
+
+def _look_up(name: str, table: Array, *operands: Array) -> Array:
+    shape = jnp.broadcast_shapes(*(x.shape for x in operands))
+    if math.prod(shape) == 0:
+        return jnp.zeros(shape, jnp.uint8)
+    given = []
+    for x in operands:
+        rows = _rows_of(x.shape, shape)
+        if rows is None:
+            x, rows = jnp.broadcast_to(x, shape), _WHOLE
+        given.append((x.reshape(-1), rows))
+    outputs = math.prod(shape)
+    return _launch(name, table, given, outputs, capability.multiprocessors()).reshape(shape)
+
+
+def _rows_of(shape: tuple[int, ...], output: tuple[int, ...]) -> Rows | None:
+    """The rows, of whole chunks, of an operand repeated along neighbouring axes; else None."""
+    axes = [(size == whole, whole) for size, whole in zip(shape, output, strict=True) if whole > 1]
+    repeated = [i for i, (varies, _) in enumerate(axes) if not varies]
+    if not repeated:
+        return _WHOLE
+    first, end = repeated[0], repeated[-1] + 1
+    size = math.prod(whole for _, whole in axes[end:])
+    if end - first > len(repeated) or size % CHUNK:
+        return None
+    return Rows(size // CHUNK, math.prod(whole for _, whole in axes[first:end]))
+
+
+def _launch(
+    name: str,
+    table: Array,
+    operands: Sequence[tuple[Array, Rows]],
+    outputs: int,
+    multiprocessors: int,
+) -> Array:
+    """Runs the kernel on flat bytes."""
+    tile = _ONE if table.size == BYTES else _PAIRS
+    blocks = min(-(-outputs // (CHUNK * tile.threads)), tile.blocks * multiprocessors)
+    rows = [each for _, each in operands]
+
+    def body(table: Pointer, output: Pointer, shared: Pointer, **given: Pointer) -> None:
+        read = list(zip(given.values(), rows, strict=True))
+        _Block(tile, blocks, outputs, read, output, shared).run(table)
+
+    (found,) = launch(
+        name,
+        body,
+        {"table": table} | {f"operand_{i}": x for i, (x, _) in enumerate(operands)},
+        {"output": jax.ShapeDtypeStruct((outputs,), jnp.uint8)},
+        blocks=blocks,
+        warpgroups=tile.warpgroups,
+        shared_words=(table.size + CHUNK) // 4,
+    )
+    return found
+
+
+class _State(NamedTuple):
+    """The loop over a thread's chunks."""
+
+    chunk: Value
+    words: list[list[Value]]  # of each operand
+
+
+class _Block:
+    """The program of one block's threads."""
+
+    def __init__(
+        self,
+        tile: Tile,
+        blocks: int,
+        outputs: int,
+        operands: Sequence[tuple[Pointer, Rows]],
+        output: Pointer,
+        shared: Pointer,
+    ) -> None:
+        self.tile, self.outputs, self.operands, self.output = tile, outputs, operands, output
+        self.table = ir.round_up(shared.shared_address(), CHUNK)
+        self.threads = blocks * tile.threads  # of the grid
+        self.thread = ir.block() * tile.threads + ir.thread()
+
+    def run(self, table: Pointer) -> None:
+        """Copies the table, and writes the outputs."""
+        chunks = self.outputs // CHUNK
+        self._copy_table(table)
+        first = self._load(ir.minimum(self.thread, chunks - 1)) if chunks else []
+        cp_async.wait_group(0)
+        ir.barrier()
+
+        def step(state: _State) -> _State:
+            after = state.chunk + self.threads
+            following = self._load(ir.minimum(after, chunks - 1))
+            words = [self._look_up(*word) for word in zip(*state.words, strict=True)]
+            self.output.store(state.chunk.extend() * CHUNK, *words)
+            return _State(after, following)
+
+        if chunks:
+            ir.while_loop(_State(self.thread, first), lambda state: state.chunk < chunks, step)
+        if left := self.outputs % CHUNK:
+            with ir.when(self.thread < left):
+                self._write_byte((self.thread + chunks * CHUNK).extend())
+
+    def _copy_table(self, table: Pointer) -> None:
+        """Begins to copy the table."""
+        size = BYTES ** len(self.operands)
+        for first in range(0, size, CHUNK * self.tile.threads):
+            offset = ir.thread() * CHUNK + first
+            with ir.when(offset < size):
+                cp_async.copy(self.table + offset, table.address(offset), CHUNK)
+        cp_async.commit_group()
+
+    def _load(self, chunk: Value) -> list[list[Value]]:
+        """Begins to load a chunk of each operand."""
+        offsets = (rows.chunk_of(chunk).extend() * CHUNK for _, rows in self.operands)
+        return [
+            ir.load_read_only_bytes(pointer.address(offset), CHUNK)
+            for (pointer, _), offset in zip(self.operands, offsets, strict=True)
+        ]
+
+    def _look_up(self, first: Value, second: Value | None = None) -> Value:
+        """Four outputs, of a word of each operand."""
+        if second is None:
+            return self._entries([(first >> 8 * i) & 0xFF for i in range(4)])
+        places = []
+        for order in (0x5140, 0x7362):
+            pairs = ir.permute_bytes(second, first, order)
+            pairs = pairs ^ ((pairs >> 6) & (_BANK_BITS * 0x10001))
+            places += [pairs & 0xFFFF, pairs >> 16]
+        return self._entries(places)
+
+    def _entries(self, places: Sequence[Value]) -> Value:
+        return ir.pack_bytes([self._entry(place) for place in places])
+
+    def _entry(self, place: Value) -> Value:
+        return ir.load_shared_element(self.table + place, 8)
+
+    def _write_byte(self, place: Value) -> None:
+        """Writes one of the outputs after the last chunk, where no operand has repeated rows."""
+        place_of, *others = (pointer.load(place, bits=8) for pointer, _ in self.operands)
+        for second in others:
+            place_of = (place_of << 8) | spread_over_banks(place_of, second)
+        self.output.store_byte(place, self._entry(place_of))

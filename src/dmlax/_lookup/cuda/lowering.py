@@ -1,0 +1,27 @@
+"""quantized_lookup on Hopper GPUs: the table in shared memory."""
+
+import functools
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from dmlax._cuda import capability
+from dmlax._lookup.plan import Lookup, LookupPlan
+
+
+def why_not(plan: LookupPlan, platform: str) -> str | None:
+    """The sentence that says why no kernel takes the plan, or None."""
+    return capability.why_not(platform) or capability.why_not_so_many(plan.output)
+
+
+def run(plan: LookupPlan, operands: Lookup) -> Array:
+    """Runs the kernel on unsigned bytes."""
+    refused = functools.partial(why_not, plan)
+    input = capability.refuse_elsewhere("quantized_lookup", operands.input, refused)
+    from dmlax._cuda import byte_table
+
+    places, table = (lax.bitcast_convert_type(x, jnp.uint8) for x in (input, operands.table))
+    if plan.input.dtype == jnp.int8:
+        table = jnp.roll(table, 128)
+    entries = byte_table.look_up("dmlax_quantized_lookup", table, places)
+    return lax.bitcast_convert_type(entries, plan.output.dtype)

@@ -1,0 +1,111 @@
+"""The weights of a model: on the device, packed where an operator reads them so."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+import dmlax
+from dmlax._core.prepared_weights import PreparedWeights, unpack_on_host
+from dmlax.onnx.graph import Graph, Node
+from dmlax.onnx.operators.windows import dimension_numbers
+
+PLACES = {  # of the weights and of their zero point
+    "QLinearConv": (3, 5),
+    "ConvInteger": (1, 3),
+    "QLinearMatMul": (3, 5),
+    "MatMulInteger": (1, 3),
+    "QGemm": (3, 5),
+    "MatMulIntegerToFloat": (1, 5),
+    "DynamicQuantizeMatMul": (1, 3),
+}
+
+
+class Weight(NamedTuple):
+    """A param, and whether it is the transpose of the file's tensor."""
+
+    param: Any
+    is_transposed: bool = False
+
+    def to_host(self) -> np.ndarray:
+        """Returns the file's tensor, bit for bit."""
+        is_packed = isinstance(self.param, PreparedWeights)
+        array = unpack_on_host(self.param) if is_packed else np.asarray(self.param)
+        return np.ascontiguousarray(array.T) if self.is_transposed else array
+
+
+class FileConstants(Mapping[str, np.ndarray]):
+    """The tensors of a file; those that are params are read from these, and not held twice."""
+
+    def __init__(
+        self,
+        constants: Mapping[str, np.ndarray],
+        params: Mapping[str, np.ndarray],
+        weights: Mapping[str, Weight],
+    ) -> None:
+        self._held: dict[str, np.ndarray | Weight] = {  # a pass may give a name another array
+            name: weights[name] if params.get(name) is array else array
+            for name, array in constants.items()
+        }
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        held = self._held[name]
+        return held.to_host() if isinstance(held, Weight) else held
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._held
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+
+def prepare(graph: Graph, params: Mapping[str, np.ndarray]) -> dict[str, Weight]:
+    """Packs the weights of convolutions and matrix products, under the same names.
+
+    All are on the device: a call would copy an array of the host there each time.
+    """
+    weights, consumers = {}, graph.consumers()
+    for node in graph.nodes:
+        index = PLACES.get(node.op)
+        if index is None or len(node.inputs) <= index[0]:
+            continue
+        name, zero_point = node.inputs[index[0]], _constant(graph, node, index[1])
+        alone = len(consumers.get(name, ())) == 1
+        if name in params and alone and zero_point is not ...:
+            weights[name] = _prepare(node, params[name], zero_point)
+    # A copy: an array of JAX may share the memory of one of NumPy, here the whole file's.
+    return {
+        name: weights[name] if name in weights else Weight(jnp.array(array))
+        for name, array in params.items()
+    }
+
+
+def _constant(graph: Graph, node: Node, index: int) -> Any:
+    """A constant operand, None where it is absent, and ... where it is computed."""
+    name = node.inputs[index] if index < len(node.inputs) else ""
+    return graph.constants.get(name, ...) if name else None
+
+
+def _prepare(node: Node, weight: Any, zero_point: Any) -> Weight:
+    if node.op in ("QLinearConv", "ConvInteger"):
+        if zero_point is not None and zero_point.shape == (1,):
+            zero_point = zero_point.reshape(())
+        if weight.ndim not in (3, 4):
+            return Weight(jnp.array(weight))
+        is_channels_last = bool(node.attributes.get("channels_last"))
+        filter = dmlax.prepare_filter(
+            weight,
+            filter_zero_point=zero_point,
+            group_count=int(node.attributes.get("group", 1)),
+            dimension_numbers=dimension_numbers(weight.ndim, is_channels_last),
+        )
+        return Weight(filter)
+    if weight.ndim != 2:
+        return Weight(jnp.array(weight))
+    is_transposed = bool(node.attributes.get("transB"))
+    matrix = weight.T if is_transposed else weight
+    return Weight(dmlax.prepare_matrix(matrix, b_zero_point=zero_point), is_transposed)

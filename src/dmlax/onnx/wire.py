@@ -1,0 +1,104 @@
+"""Protobuf's wire format, to read the tensors of a file in place.
+
+A parser copies every tensor into a message, and each message into an array.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_GRAPH_OF_MODEL, _INITIALIZER_OF_GRAPH, _RAW_DATA_OF_TENSOR = 7, 5, 9
+_VARINT_BYTES = 10
+
+
+class WireError(Exception):
+    """The bytes are no message."""
+
+
+class Field(NamedTuple):
+    """A field of a message: its number and type, where it begins, and where its value lies."""
+
+    number: int
+    kind: int
+    start: int
+    value: int
+    end: int
+
+
+def fields(data: memoryview) -> Iterator[Field]:
+    """Yields the fields of a message.
+
+    Raises:
+      WireError: it ends within one, or has one of an old type.
+    """
+    at = 0
+    while at < len(data):
+        start = at
+        tag, value = _varint(data, at)
+        kind = tag & 7
+        if kind == _VARINT:
+            _, at = _varint(data, value)
+        elif kind == _BYTES:
+            size, value = _varint(data, value)
+            at = value + size
+        elif kind in (_FIXED64, _FIXED32):
+            at = value + (8 if kind == _FIXED64 else 4)
+        else:
+            raise WireError(f"byte {start} begins a field of type {kind}")
+        if at > len(data):
+            raise WireError(f"the field at byte {start} ends beyond {len(data)}")
+        yield Field(tag >> 3, kind, start, value, at)
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    """A number of 7 bits a byte, and where it ends."""
+    number = 0
+    for i, byte in enumerate(data[at : at + _VARINT_BYTES]):
+        number |= (byte & 127) << 7 * i
+        if byte < 128:
+            return number, at + i + 1
+    raise WireError(f"the number at byte {at} does not end")
+
+
+def write_bytes(number: int, value: bytes) -> bytes:
+    """Returns a field of bytes or of a message."""
+    return _write_varint(number << 3 | _BYTES) + _write_varint(len(value)) + value
+
+
+def _write_varint(number: int) -> bytes:
+    found = bytearray()
+    while number >= 128:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*found, number])
+
+
+class Parts(NamedTuple):
+    """A message without some of its fields, and the values of these."""
+
+    rest: bytes
+    values: list[memoryview]
+
+
+def cut(data: memoryview, number: int) -> Parts:
+    """Takes the fields of a number out of a message."""
+    rest, values = [], []
+    for field in fields(data):
+        if field.number == number and field.kind == _BYTES:
+            values.append(data[field.value : field.end])
+        else:
+            rest.append(data[field.start : field.end])
+    return Parts(b"".join(rest), values)
+
+
+def cut_initializers(model: memoryview) -> Parts:
+    """Takes the initializers out of a ModelProto's bytes."""
+    rest, graphs = cut(model, _GRAPH_OF_MODEL)
+    parts = [cut(graph, _INITIALIZER_OF_GRAPH) for graph in graphs]
+    kept = b"".join(write_bytes(_GRAPH_OF_MODEL, part.rest) for part in parts)
+    return Parts(rest + kept, [value for part in parts for value in part.values])
+
+
+def cut_raw_data(tensor: memoryview) -> Parts:
+    """Takes the raw data out of a TensorProto's bytes."""
+    return cut(tensor, _RAW_DATA_OF_TENSOR)
