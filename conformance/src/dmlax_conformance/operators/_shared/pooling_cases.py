@@ -229,9 +229,9 @@ def _tells_sums_apart(x: Tensor, is_rounded_once: bool = False) -> int:
     raise AssertionError("no output scale tells the sums apart")
 
 
-def add_near_ties_each(topic: PoolTopic) -> None:
-    """Add sums that floats misplace, each with a pair of scales of its own."""
-    for number, (name, count) in enumerate(product(MEANS, (7, 49))):
+def add_near_ties_each(topic: PoolTopic, methods: Iterable[str] = MEANS) -> None:
+    """Add sums that float methods misplace, each with a pair of scales of its own."""
+    for number, (name, count) in enumerate(product(methods, (7, 49))):
         sums, pairs = _many_pairs(name, count, number)
         if sums:
             text = f"{len(sums)} sums of {count}, each by its own scales, misplaced: {name}"

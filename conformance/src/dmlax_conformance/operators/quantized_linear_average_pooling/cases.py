@@ -25,6 +25,11 @@ topics.file("invalid")(shared.refuse_parameters)
 topics.file("invalid-values")(shared.refuse_values)
 
 
+@topics.file("near-ties")
+def _near_ties(topic: AverageTopic) -> None:
+    shared.add_near_ties_each(topic, ("float64-multiplier", "float64-reciprocal"))
+
+
 @topics.file("windows")
 def _windows(topic: AverageTopic) -> None:
     shared.add_windows(topic, "10 11 8", {"sy": [0.75], "zy": [100]})

@@ -14,8 +14,8 @@ LINES = """
 7x15x1x1 1x3 uint8 int8 each one sxs
 5x23x1x1 3x1 int8 uint8 each each sys
 1x151x1x1 1x3 uint8 uint8 each each sxs sys
-31x1x1x1 1x3 uint8 int8 one one
-29x1x1x1x1 1x3x1 int8 int8 one absent
+31x1x1x1 1x3 uint8 int8 one absent
+29x1x1x1x1 1x3x1 int8 int8 one one
 3x1x1x1 5x13 uint8 uint8 one one
 3x31x1x1 3x3 uint8 uint8 one one
 1x23x1x1 5x13 int8 uint8 one one
