@@ -1,6 +1,6 @@
 """Calls of the pools: operands, windows, and the cases that several have."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
 from itertools import product
