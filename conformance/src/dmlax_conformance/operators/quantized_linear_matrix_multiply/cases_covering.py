@@ -146,8 +146,8 @@ MORE = """
 3 3x47 int8 uint8 one one
 1x1 1x71 uint8 uint8 one each
 1x8 8x47 uint8 uint8 absent each
-1x301 301x47 uint8 int8 one each
 9x1x3 3x31 int8 uint8 one one int8
+1x301 301x47 uint8 int8 one each
 """
 ROWS = """
 71x3 3x1 uint8 uint8 each one rows
@@ -162,6 +162,7 @@ ROWS = """
 47x3 3 uint8 uint8 one one rows int8
 71x1 1x2 int8 uint8 one one rows
 83x3 3x1 uint8 int8 one one rows int8
+51x3 3x1 int8 int8 one one rows sys
 """
 PIXELS = """
 1x3 3x71 uint8 uint8 one one one
@@ -171,6 +172,8 @@ PIXELS = """
 2x3 3x47 uint8 uint8 one one one far
 67x3 3x2 int8 int8 one one rows one nobias
 3x3 3x31 int8 uint8 one one one near nozy int8
+9x1x9 9x15 int8 int8 one one one near
+31x9 9x2 int8 int8 one one rows one near
 """
 SUMS = """
 3x841 841x31 uint8 uint8 one one
