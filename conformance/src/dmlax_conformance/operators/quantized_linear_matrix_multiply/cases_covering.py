@@ -161,7 +161,7 @@ ROWS = """
 71x3 3 int8 uint8 each one rows
 47x3 3 uint8 uint8 one one rows int8
 71x1 1x2 int8 uint8 one one rows
-83x3 3x1 uint8 int8 one one rows int8
+83x3 3x1 uint8 int8 one one rows int8 sys
 51x3 3x1 int8 int8 one one rows sys
 """
 PIXELS = """
