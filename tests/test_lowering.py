@@ -162,3 +162,17 @@ def test_several_platforms_lower_to_one_program(law):
     assert "custom_call" not in found
     expected = {16, DEPTH} if multiplies(law) else {16} if convolves(law) else set()
     assert {product.contraction for product in products(found)} == expected
+
+
+def test_a_chain_of_sums_by_xla_compiles():
+    """Fused into one loop, each sum would repeat those before it; three took minutes."""
+    add = next(law for law in LAWS if law.name == "add")
+    x, *rest = add.operands
+
+    def chain(x, implementation):
+        for _ in range(8):
+            x = add.function(x, *rest, implementation=implementation)
+        return x
+
+    found = jax.jit(functools.partial(chain, implementation="xla"))(x)
+    np.testing.assert_array_equal(found, chain(x, "auto"))

@@ -1,4 +1,4 @@
-"""Quantized convolution with an addend: ties and near ties of the convolution anywhere."""
+"""Quantized convolution with an addend: ties, near ties and saturation at every structure."""
 
 from collections.abc import Mapping
 from itertools import chain, cycle, islice
@@ -6,11 +6,13 @@ from itertools import chain, cycle, islice
 from ...format.recipe import Recipe
 from ...format.tensors import from_recipe
 from .._shared import near_ties
-from .._shared.convolution_cases import attributes
+from .._shared.convolution_cases import attributes, scales
 from .._shared.floats import round_half_even
 from .._shared.near_ties import Draw, NearTie
-from ..topics import Files, bits, ints
-from .cases import OPERATOR, AddTopic
+from .._shared.rounding import RANGES
+from .._shared.systematic import PERIOD, repeat
+from ..topics import Files, bits, drawn, ints
+from .cases import EIGHT, MIDDLES, OPERATOR, Added, AddTopic
 
 topics = Files(OPERATOR, AddTopic)
 FAMILIES = ("float32", "float64", "exact")
@@ -47,8 +49,8 @@ def _members(seed: int, count: int) -> list[NearTie]:
     """Return so many members of every family in turn, which share two scales."""
     draw = Draw(70 + seed)
     while True:
-        scales = near_ties.shared_scales("exact", draw)
-        found = [_of_family(name, scales, seed) for name in FAMILIES]
+        words = near_ties.shared_scales("exact", draw)
+        found = [_of_family(name, words, seed) for name in FAMILIES]
         if all(found):
             return [*islice(chain.from_iterable(zip(*map(cycle, found), strict=True)), count)]
 
@@ -59,3 +61,34 @@ def _of_family(name: str, scales: tuple[int, int], seed: int) -> list[NearTie]:
     near = [tie for tie in members if abs(tie.quotient) < 90 and abs(tie.accumulator) < 2**30]
     wrong = [tie for tie in near if rounds(tie) != round_half_even(tie.quotient)]
     return (near if name == "exact" else wrong)[:4]
+
+
+CLAMPED: Mapping[str, tuple[int, ...]] = {  # as above
+    "filters": (1, 131, 1, 1, 1),
+    "groups": (1, 6, 3, 3, 3),
+    "depthwise": (2, 18, 18, 1, 3),
+    "rows": (1, 2, 1, 67, 1),
+    "columns": (1, 2, 1, 2, 67),
+    "images": (5, 2, 1, 1, 3),
+    "line": (1, 2, 2, 131),
+}
+
+
+@topics.file("clamp-structures")
+def _clamp_structures(topic: AddTopic) -> None:
+    """Let the convolution leave its range on both sides, and the addend bring the sum back."""
+    for number, (name, (images, filters, groups, *spatial)) in enumerate(CLAMPED.items()):
+        result, other, dtype = (EIGHT[number >> bit & 1] for bit in range(3))
+        x = repeat(drawn("uint8", (PERIOD,), 90 + number, 0, 255), (images, groups, *spatial))
+        w = ints("int8", (filters, 1) + (1,) * len(spatial), [*islice(cycle((1, -3, 2)), filters)])
+        addend = repeat(
+            drawn(other, (PERIOD,), 70 + number, *RANGES[other]), (images, filters, *spatial)
+        )
+        points = MIDDLES[other] + 3, MIDDLES[dtype] + 9
+        added = Added.of(addend, scales([-1, 2]).words, points, dtype)
+        own = {"zx": [110], "sx": [4], "sw": [1], "sy": [1], "zy": [MIDDLES[result] - 7]}
+        one, zero = (1,) * len(spatial), (0,) * len(spatial)
+        options = attributes(one, one, zero, zero, groups)
+        text = f"the {result} result saturates before the sum: {name}"
+        clause, flags = topic.clauses("6 16 24"), "BlockEdge Saturation"
+        topic.add(f"clamped-{name}", text, clause, x, w, own, flags, options, result, added=added)
