@@ -1,6 +1,6 @@
 """Calls of the pools: operands, windows, and the cases that several have."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cache
 from itertools import product
@@ -229,8 +229,9 @@ def _tells_sums_apart(x: Tensor, is_rounded_once: bool = False) -> int:
     raise AssertionError("no output scale tells the sums apart")
 
 
-def add_near_ties_each(topic: PoolTopic, methods: Iterable[str] = MEANS) -> None:
-    """Add sums that float methods misplace, each with a pair of scales of its own."""
+def add_near_ties(topic: PoolTopic) -> None:
+    """Add sums that float64 misplaces, each with a pair of scales of its own."""
+    methods = (name for name in MEANS if name.startswith("float64"))
     for number, (name, count) in enumerate(product(methods, (7, 49))):
         sums, pairs = _many_pairs(name, count, number)
         if sums:

@@ -20,14 +20,10 @@ topics = Files(OPERATOR, AverageTopic)
 topics.file("data-types")(shared.add_data_types)
 topics.file("parameters")(shared.add_parameters)
 topics.file("rounding")(shared.add_rounding)
+topics.file("near-ties")(shared.add_near_ties)
 topics.file("scales")(shared.add_scales)
 topics.file("invalid")(shared.refuse_parameters)
 topics.file("invalid-values")(shared.refuse_values)
-
-
-@topics.file("near-ties")
-def _near_ties(topic: AverageTopic) -> None:
-    shared.add_near_ties_each(topic, ("float64-multiplier", "float64-reciprocal"))
 
 
 @topics.file("windows")
