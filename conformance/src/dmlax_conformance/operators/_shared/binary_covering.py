@@ -108,11 +108,13 @@ def misleading(
     return found
 
 
-def add_covering(name: str, family: Callable[[int, int], Family]) -> Callable[[BinaryTopic], None]:
-    """Return what adds a call of a family, which depends on the changing side, in all sizes."""
+def add_covering(
+    name: str, family: Callable[[int, int], Family], lines: Sequence[str] = PLANS
+) -> Callable[[BinaryTopic], None]:
+    """Return what adds a call of a family, which depends on the changing side, for each line."""
 
     def fill(topic: BinaryTopic) -> None:
-        for number, line in enumerate(PLANS, 1):
+        for number, line in enumerate(lines, 1):
             a, b, *words = line.split()
             sizes = [() if each == "none" else tuple(map(int, each.split("x"))) for each in (a, b)]
             side = 0 if prod(sizes[0]) > prod(sizes[1]) else 1

@@ -229,9 +229,10 @@ def _tells_sums_apart(x: Tensor, is_rounded_once: bool = False) -> int:
     raise AssertionError("no output scale tells the sums apart")
 
 
-def add_near_ties_each(topic: PoolTopic) -> None:
-    """Add sums that floats misplace, each with a pair of scales of its own."""
-    for number, (name, count) in enumerate(product(MEANS, (7, 49))):
+def add_near_ties(topic: PoolTopic) -> None:
+    """Add sums that float64 misplaces, each with a pair of scales of its own."""
+    methods = (name for name in MEANS if name.startswith("float64"))
+    for number, (name, count) in enumerate(product(methods, (7, 49))):
         sums, pairs = _many_pairs(name, count, number)
         if sums:
             text = f"{len(sums)} sums of {count}, each by its own scales, misplaced: {name}"

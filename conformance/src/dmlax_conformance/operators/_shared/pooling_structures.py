@@ -150,8 +150,10 @@ def cross_of_averages(prefix: str, structures: Mapping[str, Any]) -> Cross[Avera
         (f"{prefix}-zero-point-first", "no output zero point"),
         (f"{prefix}-clamps-before-zero-point", "no output zero point"),
     )
-    whole = (  # of data types, of lengths, and of sums that short windows lack
+    whole = (  # of data types, lengths, places and padding, and of sums that short windows lack
         *("clamps-int8-*", "clamps-uint8-*", "clamps-to-minus-127", "only-*", "float64-*"),
+        *("*-along-*-axis", "padding-*counts", "include-padding-*", "n-the-same-at-the-border"),
+        "no-elements-is-nan",
         *("sums-wrap-*", "sums-saturate-*", "sums-in-*", "difference-*"),
     )
     own = tuple(f"{prefix}-{name}" for name in whole)

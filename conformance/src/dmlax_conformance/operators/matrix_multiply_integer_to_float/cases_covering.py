@@ -7,6 +7,7 @@ and bias make a result of one class.
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
+from math import floor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from .._shared.near_ties import Draw
 from .._shared.rounding import RANGES
 from ..topics import Files, bits
 from .cases import OPERATOR, FloatTopic
-from .sums import classes_of
+from .sums import classes_of, last_place
 
 topics = Files(OPERATOR, FloatTopic)
 STEPS = (1, 16, 120)  # what equal rows, or columns, hold, so that few weights make any sum
@@ -93,12 +94,18 @@ def _bias(kind: str, product: Fraction, has_bias: bool, dtype: str, draw: Draw) 
     if kind == "bias cancels":
         return nearest
     if kind in ("bias decides a tie", "bias is lost"):
-        tiny = Fraction(2) ** (-80 if dtype == "float32" else -24)
-        return exactly(tiny * (1, -1)[draw.below(2)])
+        tiny, sign = Fraction(2) ** (-80 if dtype == "float32" else -24), (1, -1)[draw.below(2)]
+        return exactly(tiny * (_away_from_even(product, dtype) if "tie" in kind else sign))
     if draw.below(2) and nearest.kind == "finite" and "tie" not in kind and "exact" not in kind:
         near = nearest.value * Fraction(draw.below(50) - 25, 16)
         return floats.nearest(exactly(near), dtype) if abs(near) < 60000 else Real(False)
     return Real(False)
+
+
+def _away_from_even(product: Fraction, dtype: str) -> int:
+    """Return the sign of what takes a tie to the odd neighbour."""
+    steps = abs(product) / last_place(abs(product), dtype) if product else Fraction(0)
+    return (1 if product > 0 else -1) * (-1 if floor(steps) % 2 else 1)
 
 
 @cache
@@ -188,7 +195,7 @@ def _long(plan: Plan, entries: list[Entry], points: list[int] | None) -> Tensor:
 
 COLUMNS = """
 2x3 3x71 uint8 uint8 one one float32
-1x3 3x71 int8 int8 one one float16
+3 3x71 int8 int8 one one float16
 2x3 3x71 uint8 int8 each one float32 nobias next
 3x3 3x71 int8 uint8 one each float16 nobias next
 3 3x71 uint8 int8 one one float32
@@ -207,7 +214,7 @@ MORE = """
 """
 BATCHES = """
 9x1x3 9x3x23 int8 uint8 one one float32
-2x3 9x3x23 uint8 uint8 each one float16
+1x2x3 9x3x23 uint8 uint8 each one float16
 2x1x1x3 1x2x3x29 uint8 int8 one one float32
 1x2x1x3 3x47 int8 int8 each one float16
 2x1x1x3 3x47 int8 uint8 one one float32
@@ -220,7 +227,7 @@ ROWS = """
 71x3 3x2 int8 int8 one one float16 rows
 71x3 3x1 uint8 int8 one one float32 rows nobias next
 69x3 3 int8 uint8 one each float16 rows nobias next
-47x3 3 int8 int8 one one float32 rows
+31x3 3 int8 int8 one one float32 rows
 31x8 8x7 uint8 int8 one one float16 rows
 23x3 3x9 int8 uint8 one one float32 rows
 3x29x3 3x1 uint8 uint8 one one float16 rows
@@ -228,12 +235,12 @@ ROWS = """
 87x3 3x1 uint8 uint8 one one float32 rows
 71x3 3x1 uint8 int8 each one float32 rows
 71x3 3 uint8 uint8 one one float32 rows
-97x3 3x1 int8 int8 one one float16 rows
+97x3 3 int8 int8 one one float16 rows
 """
 LONG = """
 2x301 301x71 uint8 uint8 one one float16
 1x301 301x47 uint8 int8 one each float32
-2x300 300x47 int8 int8 one one float16 nobias
+2x300 300x47 int8 int8 one one float32 nobias
 1x1 1x71 uint8 uint8 one one float32
 1x8 8x47 uint8 int8 one each float32
 1x1 1x71 uint8 int8 one one float16

@@ -17,15 +17,15 @@ LINES = """
 1x137x1x1 3x1 int8 int8 one one
 1x47x1x2 3x1 uint8 int8 one each sys
 1x1x3x15 3x3 uint8 uint8 one one padded counted
-1x23x2x2 2x3 int8 int8 each one padded dilated
+1x11x2x2 2x3 int8 int8 each one dilated
 1x3x2x7 3x3 uint8 int8 one each
 2x1x1x9 5x13 int8 uint8 one one
-1x3x9x2 3x3 int8 int8 absent absent padded
+1x3x5x3 3x3 int8 int8 absent absent padded
 1x1x71x1 3x1 uint8 int8 one one
 1x1x39x2 1x3 uint8 int8 one one
 1x139x1x1 1x3 uint8 int8 one one
-1x137x1x1 1x3 int8 uint8 one one
 1x1x1x9 6x11 uint8 int8 one one
+1x137x1x1 1x3 int8 uint8 one one
 1x1x67 3 int8 int8 one one
 1x2x1x2x9 1x1x3 uint8 uint8 one one
 1x1x1x47 1x3 int8 int8 absent absent

@@ -126,7 +126,7 @@ COLUMNS = """
 1x3 3x79 int8 int8 absent one int8 nobias
 2x3 3x71 uint8 int8 each one nobias
 2x3 3x139 int8 uint8 one one nozy
-3 3x71 uint8 int8 one one
+3 3x71 uint8 int8 one absent
 2x1x3 3x39 int8 uint8 one one int8
 9x1x3 3x47 uint8 uint8 one one
 2x2x1x9 1x2x9x31 int8 int8 one each
@@ -137,7 +137,7 @@ MORE = """
 9x1x301 301x31 uint8 int8 one one
 1x9 2x9x39 int8 int8 each one int8 nozy
 1x3 3x151 uint8 int8 one each
-1x3 3x139 int8 int8 one one
+1x3 3x139 int8 int8 one absent
 1x1x3 5x3x31 uint8 uint8 one one nobias
 2x301 301x71 uint8 int8 one each
 2x2x3 2x3x71 int8 int8 each one
@@ -146,13 +146,13 @@ MORE = """
 3 3x47 int8 uint8 one one
 1x1 1x71 uint8 uint8 one each
 1x8 8x47 uint8 uint8 absent each
-1x301 301x47 uint8 int8 one each
 9x1x3 3x31 int8 uint8 one one int8
+1x301 301x47 uint8 int8 one each
 """
 ROWS = """
 71x3 3x1 uint8 uint8 each one rows
 67x3 3x2 int8 int8 absent one rows int8 nobias
-71x3 3 uint8 int8 one one rows
+71x3 3 uint8 int8 one absent rows
 31x3 3x9 int8 uint8 one one rows zys
 23x9 9x2 uint8 int8 each each rows sys
 2x19x3 3x2 int8 int8 one one rows int8 sys zys
@@ -161,16 +161,19 @@ ROWS = """
 71x3 3 int8 uint8 each one rows
 47x3 3 uint8 uint8 one one rows int8
 71x1 1x2 int8 uint8 one one rows
-83x3 3x1 uint8 int8 one one rows int8
+83x3 3x1 uint8 int8 one one rows int8 sys
+51x3 3x1 int8 int8 one one rows sys
 """
 PIXELS = """
 1x3 3x71 uint8 uint8 one one one
 1x3 3x79 int8 int8 one one one int8 nobias
-1x3 3x71 uint8 int8 one one one near
+1x3 3x71 uint8 int8 one absent one near
 71x3 3x1 int8 uint8 one one rows one near int8
 2x3 3x47 uint8 uint8 one one one far
 67x3 3x2 int8 int8 one one rows one nobias
 3x3 3x31 int8 uint8 one one one near nozy int8
+9x1x9 9x15 int8 int8 one one one near
+31x9 9x2 int8 int8 one one rows one near
 """
 SUMS = """
 3x841 841x31 uint8 uint8 one one

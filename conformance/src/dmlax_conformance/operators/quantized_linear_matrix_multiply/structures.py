@@ -65,7 +65,7 @@ IMPOSSIBLE: Any = {
     ),
     **impossible(
         "sums of so many products as make 24 bits have no room for a half",
-        ("qmatmul-float32-accumulator", "no bias"),
+        *((f"qmatmul-{name}", "no bias") for name in ("float32-accumulator", "rounds-twice-fine")),
     ),
     **impossible(
         "there is nothing to add before rounding",
