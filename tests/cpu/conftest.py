@@ -2,13 +2,12 @@
 
 import os
 import resource
-import subprocess
-import sys
 from pathlib import Path
 
 import jax
 import pytest
 
+from cpu.instruction_sets import is_here, run_on
 from dmlax._cpu import library
 
 REQUIRED = "DMLAX_REQUIRE_NATIVE"  # set where a compiler is known to be: absence then fails
@@ -43,18 +42,8 @@ def memory_gained():
 
 @pytest.fixture
 def on_instruction_set():
-    """Runs Python code in a process whose kernels use one instruction set; gives its output."""
-
-    def run(name, code):
-        environment = os.environ | {"DMLAX_NATIVE_ISA": name, "JAX_PLATFORMS": "cpu"}
-        command = [sys.executable, "-W", "error", "-c", code]
-        done = subprocess.run(
-            command, env=environment, cwd=Path(__file__).parents[1], capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
-
-    return run
+    """A function that runs Python code where the kernels use one instruction set."""
+    return run_on
 
 
 RANDOM_CALLS = """
@@ -65,17 +54,12 @@ print(library.instruction_set(), *mismatches('native_cpu', {first}, {last}), sep
 
 
 @pytest.fixture
-def check_random_calls(on_instruction_set):
-    """Runs a module's random calls on an instruction set, or sees that the machine lacks it."""
+def check_random_calls():
+    """Runs a module's random calls on an instruction set, if the machine has it."""
 
     def check(name, module, first, last):
-        why = "from dmlax._cpu import library; print(library.why_not('cpu'))"
-        here = on_instruction_set(name, why)
-        if here != "None":
-            assert here.startswith("DMLAX_NATIVE_ISA names none of what this machine has: ")
-            assert name not in here
-            return
-        code = RANDOM_CALLS.format(module=module, first=first, last=last)
-        assert on_instruction_set(name, code).splitlines() == [name]
+        if is_here(name):
+            code = RANDOM_CALLS.format(module=module, first=first, last=last)
+            assert run_on(name, code).splitlines() == [name]
 
     return check

@@ -1,7 +1,11 @@
-"""The instruction sets of this machine's processor that the kernels are compiled for."""
+"""The instruction sets of this machine's kind of processor that the kernels are compiled for."""
 
+import functools
+import os
 import platform
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 _FILE = Path(__file__).parents[2] / "src" / "dmlax" / "_cpu" / "isas.def"
@@ -12,3 +16,25 @@ NAMES = [
     if processor in (platform.machine(), "any")
 ]
 assert NAMES[-1] == "portable"
+
+
+def run_on(name, code):
+    """Runs Python code in a process whose kernels use one instruction set; gives its output."""
+    environment = os.environ | {"DMLAX_NATIVE_ISA": name, "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(
+        command, env=environment, cwd=Path(__file__).parents[1], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@functools.cache
+def is_here(name):
+    """False if the machine lacks an instruction set; the library says so."""
+    why = run_on(name, "from dmlax._cpu import library; print(library.why_not('cpu'))")
+    if why == "None":
+        return True
+    assert why.startswith("DMLAX_NATIVE_ISA names none of what this machine has: ")
+    assert name not in why
+    return False

@@ -135,9 +135,9 @@ def is_small(vector: Vector) -> bool:
 
 @pytest.fixture(scope="module")
 def models(suite: list[Vector]) -> dict[str, Any]:
-    """Return the DxDispatch model of every small vector that has one."""
+    """Return the DxDispatch model of every third small vector that has one."""
     found = {}
-    for vector in filter(is_small, suite):
+    for vector in filter(is_small, suite[::3]):
         try:
             found[vector.id] = dxdispatch.model(vector)
         except Unsupported:
@@ -149,7 +149,7 @@ def test_every_dxdispatch_model_has_the_documented_form(
     suite: list[Vector], models: dict[str, Any]
 ) -> None:
     validator = jsonschema.Draft202012Validator(DXDISPATCH)
-    described = [v for v in suite if v.is_valid and is_small(v) and v.operator in TABLES]
+    described = [v for v in suite[::3] if v.is_valid and is_small(v) and v.operator in TABLES]
     # A product's call may have ranks, batches or a bias that no desc has.
     assert len(models) > 0.9 * sum("matrix" not in v.operator for v in described)
     assert models.keys() <= {vector.id for vector in suite if vector.operator in TABLES}
