@@ -102,7 +102,7 @@ def test_the_readme_publishes_the_catalogue() -> None:
     for operator in PREFIXES:
         planted = [counts[operator, group] for group in GROUPS]
         cells = [f"{n} / {n}" for n in (*planted, sum(planted), counts[operator, "permitted"])]
-        assert f"| `{operator}` | {' | '.join(cells)} |" in readme
+        assert f"\n| `{operator}` | {' | '.join(cells)} |" in readme
     derived = sum(bug.is_derived for bug in PLANTED)
     assert f"{derived:,} of the {len(PLANTED):,} bugs are derived" in readme
 
