@@ -27,6 +27,28 @@ def test_many_random_calls_on_every_instruction_set(name, check_random_calls):
     check_random_calls(name, "convolution_calls", 80, 1000)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_output_rows_end_anywhere_in_a_tile(name, check_random_calls):
+    check_random_calls(name, "convolution_tiles", 0, 30)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_more_output_rows_end_anywhere_in_a_tile(name, check_random_calls):
+    check_random_calls(name, "convolution_tiles", 30, 240)
+
+
+def test_padded_copies_of_many_images_are_made_some_at_a_time():
+    x = np.random.default_rng(0).integers(0, 256, (130, 64, 64, 64), np.uint8)
+    filter = np.random.default_rng(1).integers(-128, 128, (3, 3, 64, 1), np.int8)
+
+    def call(x):
+        numbers = ("NHWC", "HWIO", "NHWC")
+        return dmlax.convolution_integer(x, filter, dimension_numbers=numbers, padding="SAME")
+
+    np.testing.assert_array_equal(call(x), np.concatenate([call(x[:65]), call(x[65:])]))
+
+
 def layer(batch=2):
     rng = np.random.default_rng(1)
     x = rng.integers(0, 256, (batch, 16, 20, 20), np.uint8)
