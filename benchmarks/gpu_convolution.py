@@ -6,7 +6,7 @@
 
 The second are PyTorch's bf16 convolutions, in a process of their own: two profilers cannot share
 one. `--part 1/4` takes every fourth layer from the second on. The third writes results/. With
-`--survey` each is of 40 layers of other networks, by `mosaic_gpu` alone.
+`--survey` each is of 40 layers of other networks, by `mosaic_gpu` alone unless others are named.
 """
 
 import argparse
@@ -207,6 +207,7 @@ def _write_survey(ours: Any, theirs: Any) -> None:
                 "batch": row["batch"],
                 "Gop": row["gop"],
                 "mosaic_gpu ms": ms,
+                "xla ms": row.get("xla_ms", ""),
                 "torch bf16 ms": torch,
                 "over torch": torch / ms,
                 "of int8 rate": row["gop"] / ms / facts["int8_top_per_s"],

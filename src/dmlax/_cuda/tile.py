@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dmlax._cuda import wgmma
+from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.launch import ThreadBlock
 
 
@@ -63,6 +64,17 @@ class Tile(ThreadBlock):
         run = self.run
         within = row & (4 * run - 1)
         return (row - within) + ((within >> 1) & 3) * run + (within >> 3) * 2 + (within & 1)
+
+    @property
+    def rows_at_once(self) -> int:
+        """Rows of a stage that all threads copy at once, a chunk each."""
+        return self.threads // (self.depth // CHUNK)
+
+    @property
+    def has_column_distances(self) -> bool:
+        """True if all threads' columns are as far apart as the rows that they copy."""
+        period = 4 * self.run
+        return period % self.rows_at_once == 0 or self.rows_at_once % period == 0
 
     def column_distance(self, rows: int) -> int:
         """From a row's column to that of the row so many on, as many as are copied at once."""
