@@ -140,6 +140,8 @@ def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
         if columns == 128 and depth >= 64:
             tile = Tile(1, 1, 128, depth, 2 if depth == 128 else 3, 3)
     elif columns == 128 and depth == 128:
+        if alone := _choose_tile_of_one_wave(problem, multiprocessors):
+            return alone
         tile = Tile(2, 1, 128, depth, 3, 2)
         tiles = count_tiles(problem, tile)
         if multiprocessors <= tiles < 4 * multiprocessors and _steps(problem, tile) < 10:
@@ -154,6 +156,16 @@ def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
     if 2 * count_tiles(problem, tile) <= multiprocessors:
         return _narrow(problem, Tile(1, 1, columns, depth, 4, 2), multiprocessors)
     return tile
+
+
+def _choose_tile_of_one_wave(problem: GemmProblem, multiprocessors: int) -> Tile | None:
+    """The tile of which nearly every multiprocessor makes one, of a long sum; None without one."""
+    for tile, least_steps in ((Tile(3, 1, 256, 128, 3, 1), 8), (Tile(3, 1, 128, 128, 4, 1), 16)):
+        whole = problem.columns % tile.columns == 0
+        busy = 0.9 * multiprocessors <= count_tiles(problem, tile) <= multiprocessors
+        if whole and busy and _steps(problem, tile) >= least_steps:
+            return tile
+    return None
 
 
 def _keeps_long_rows(problem: GemmProblem, multiprocessors: int) -> bool:
