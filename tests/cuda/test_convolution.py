@@ -197,6 +197,13 @@ def test_an_addend_is_read_in_the_kernel(lowered, arithmetic, dtype, outputs):
     assert "xf32>" not in text.replace("tensor<1xf32>", "")  # no sum follows it
 
 
+@pytest.mark.parametrize(("arithmetic", "kernels"), [("exact", 2), ("float32", 1)])
+def test_many_exact_sums_are_looked_up_by_a_kernel_of_their_own(lowered, arithmetic, kernels):
+    w, addend = shaped(128, 64, 1, 1, dtype="int8"), shaped(64, 32, 32, 128)
+    text = lowered(added(arithmetic), shaped(64, 32, 32, 64), w, addend)
+    assert text.count("custom_call @mosaic_gpu") == kernels
+
+
 def test_a_depthwise_convolution_is_followed_by_its_sum(lowered):
     w, addend = shaped(16, 1, 3, 3, dtype="int8"), shaped(1, 2, 2, 16)
     text = lowered(added(group_count=16), shaped(1, 4, 4, 16), w, addend)
