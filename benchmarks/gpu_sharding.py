@@ -1,16 +1,18 @@
 """Work split over all the attached GPUs: bits first, then the wall time of one call in a row.
 
-    python -m benchmarks.gpu_sharding
+    python -m benchmarks.gpu_sharding > ours
+    python -m benchmarks.gpu_sharding --table ours
 
 A model's batch is split, by `jax.shard_map`, in which each GPU runs kernels, and automatically,
 where the compiler splits what `xla` runs. Single operators are split over output channels likewise.
-Outputs are compared with one GPU's, and collectives are read in the compiled program. Writes
-results/.
+Outputs are compared with one GPU's, and collectives are read in the compiled program. The second
+command writes results/.
 """
 
 import argparse
+import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,6 +31,7 @@ BATCH = 128  # images of one GPU
 SCALING = 0.975  # of as many times one GPU's images a second
 IN_A_ROW = 20  # calls
 AXIS = "gpu"
+WAYS = ("shard_map", "automatic")
 SPLIT, WHOLE = PartitionSpec(AXIS), PartitionSpec()
 COLLECTIVE = re.compile(
     r"= (\S+) (all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter)(?:-start)?\("
@@ -48,35 +51,32 @@ class Work:
 
 
 def main() -> None:
-    """Compare and time every work on one GPU and on all."""
+    """Print a line of JSON for the machine, then one for each way to split each work."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--networks", nargs="+", default=["resnet50"], choices=gpu_models.NETWORKS)
+    parser.add_argument("--networks", nargs="*", default=["resnet50"], choices=gpu_models.NETWORKS)
     parser.add_argument("--files", type=Path, help="folder of quantized files to use or write")
+    parser.add_argument("--table", type=Path, help="file of what the first command printed")
     options = parser.parse_args()
+    if options.table:
+        return _write(*report.read_lines(options.table))
     devices = jax.devices()
     if len(devices) < 2:
         raise SystemExit(f"needs several devices, and JAX sees {devices}")
+    facts = {"devices": len(devices), "times": f"wall time of one of {IN_A_ROW} calls in a row"}
+    print(json.dumps(report.environment() | facts), flush=True)
     mesh = jax.make_mesh((len(devices),), (AXIS,), axis_types=(AxisType.Auto,))
-    batches = report.Report("batches split over GPUs")
     for name in options.networks:
         file = gpu_models.quantized_file(name, options.files)
-        batches.rows += _model_rows(name, file, mesh)
-    for row in batches.rows:
-        if row["split"] == "shard_map" and row["images"] == BATCH * len(devices):
-            what = f"{row['network']}, {BATCH} images a GPU: images/s over one GPU's"
-            limit = SCALING * len(devices)
-            target = report.Target(what, row["over one GPU"], limit, at_least=True)
-            batches.targets.append(target)
-    channels = report.Report("operators split over output channels")
-    channels.rows = [row for work in _operators() for row in _operator_rows(work, mesh)]
-    for each in (batches, channels):
-        each.show(Console())
-    facts = {"devices": len(devices), "times": f"wall time of one of {IN_A_ROW} calls in a row"}
-    report.write(RESULTS, [batches, channels], report.environment() | facts)
+        for row in _model_rows(name, file, mesh):
+            print(json.dumps(row), flush=True)
+    for work in _operators():
+        for row in _operator_rows(work, mesh):
+            print(json.dumps(row), flush=True)
+    return None
 
 
 def _model_rows(name: str, file: Any, mesh: jax.sharding.Mesh) -> Iterator[dict[str, Any]]:
-    """One GPU's batch, a batch of each GPU, and one batch split."""
+    """One GPU's batch, one batch split, and a batch of each GPU."""
     model = dmlax.onnx.load(file)
     inputs = networks.draw_inputs(file, BATCH * mesh.size, seed=1)
     parts = [
@@ -89,10 +89,10 @@ def _model_rows(name: str, file: Any, mesh: jax.sharding.Mesh) -> Iterator[dict[
     yield _model_row(name, "none", 1, BATCH, alone, 1.0, [])
     found = [jax.tree.map(np.asarray, one(given[0], part)) for part in parts]
     wanted = jax.tree.map(lambda *arrays: np.concatenate(arrays), *found)
-    for images in (BATCH * mesh.size, BATCH):
+    for images, ways in ((BATCH, WAYS[:1]), (BATCH * mesh.size, WAYS)):
         few = {key: x[:images] for key, x in inputs.items()}
         work = Work(name, model.apply, (model.params, few), (WHOLE, SPLIT), SPLIT)
-        for split, ms, got, collectives in _runs(work, mesh, images > BATCH):
+        for split, ms, got, collectives in _runs(work, mesh, ways):
             for key, x in got.items():
                 np.testing.assert_array_equal(x, wanted[key][:images], f"{name}, {split}")
             over = images / BATCH * alone / ms
@@ -159,7 +159,7 @@ def _operator_rows(work: Work, mesh: jax.sharding.Mesh) -> Iterator[dict[str, An
 
 
 def _runs(
-    work: Work, mesh: jax.sharding.Mesh, automatic: bool = True
+    work: Work, mesh: jax.sharding.Mesh, ways: Sequence[str] = WAYS
 ) -> Iterator[tuple[str, float, Any, list[str]]]:
     """Each way to split: its name, its milliseconds, its outputs and its collectives."""
     mapped = jax.shard_map(
@@ -169,8 +169,8 @@ def _runs(
         jax.device_put(operand, NamedSharding(mesh, spec))
         for operand, spec in zip(work.operands, work.specs, strict=True)
     ]
-    ways = {"shard_map": mapped} | ({"automatic": work.call} if automatic else {})
-    for split, function in ways.items():
+    for split in ways:
+        function = mapped if split == "shard_map" else work.call
         compiled = jax.jit(function).lower(*placed).compile()
         outputs = compiled(*placed)
         shards = {len(x.sharding.device_set) for x in jax.tree.leaves(outputs)}
@@ -186,6 +186,23 @@ def _in_a_row_ms(call: Callable[..., Any], *operands: Any) -> float:
 
     call_in_a_row()
     return timing.alone(call_in_a_row, 7) / IN_A_ROW
+
+
+def _write(facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    """The tables and their targets, shown and written."""
+    batches = report.Report("batches split over GPUs")
+    batches.rows = [row for row in rows if "network" in row]
+    channels = report.Report("operators split over output channels")
+    channels.rows = [row for row in rows if "operator" in row]
+    for row in batches.rows:
+        if row["split"] == "shard_map" and row["images"] == BATCH * row["GPUs"]:
+            what = f"{row['network']}, {BATCH} images a GPU: images/s over one GPU's"
+            limit = SCALING * row["GPUs"]
+            target = report.Target(what, row["over one GPU"], limit, at_least=True)
+            batches.targets.append(target)
+    for each in (batches, channels):
+        each.show(Console())
+    report.write(RESULTS, [batches, channels], facts)
 
 
 if __name__ == "__main__":
