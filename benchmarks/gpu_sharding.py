@@ -65,12 +65,12 @@ def main() -> None:
     facts = {"devices": len(devices), "times": f"wall time of one of {IN_A_ROW} calls in a row"}
     print(json.dumps(report.environment() | facts), flush=True)
     mesh = jax.make_mesh((len(devices),), (AXIS,), axis_types=(AxisType.Auto,))
+    for work in _operators():
+        for row in _operator_rows(work, mesh):
+            print(json.dumps(row), flush=True)
     for name in options.networks:
         file = gpu_models.quantized_file(name, options.files)
         for row in _model_rows(name, file, mesh):
-            print(json.dumps(row), flush=True)
-    for work in _operators():
-        for row in _operator_rows(work, mesh):
             print(json.dumps(row), flush=True)
     return None
 
@@ -200,9 +200,10 @@ def _write(facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
             limit = SCALING * row["GPUs"]
             target = report.Target(what, row["over one GPU"], limit, at_least=True)
             batches.targets.append(target)
-    for each in (batches, channels):
+    found = [each for each in (batches, channels) if each.rows]
+    for each in found:
         each.show(Console())
-    report.write(RESULTS, [batches, channels], facts)
+    report.write(RESULTS, found, facts)
 
 
 if __name__ == "__main__":
