@@ -117,10 +117,11 @@ def _model_row(
 def _operators() -> Iterator[Work]:
     """A convolution of res5 and a product of ViT-B/16, weights split by output channel."""
     rng = np.random.default_rng(0)
-    scales = {"input_scale": 0.02, "filter_scale": 0.01, "output_scale": 1.5}
     convolve = partial(
         dmlax.quantized_linear_convolution,
-        **scales,
+        input_scale=0.02,
+        filter_scale=0.01,
+        output_scale=1.5,
         input_zero_point=np.uint8(121),
         output_zero_point=np.uint8(117),
         start_padding=(1, 1),
@@ -175,7 +176,8 @@ def _runs(
         outputs = compiled(*placed)
         shards = {len(x.sharding.device_set) for x in jax.tree.leaves(outputs)}
         assert shards == {mesh.size}, f"{work.name}, {split}: outputs lie on {shards} devices"
-        collectives = [" ".join(each[::-1]) for each in COLLECTIVE.findall(compiled.as_text())]
+        text = compiled.as_text() or ""
+        collectives = [" ".join(each[::-1]) for each in COLLECTIVE.findall(text)]
         found = jax.tree.map(np.asarray, outputs)
         yield split, _in_a_row_ms(compiled, *placed), found, collectives
 
