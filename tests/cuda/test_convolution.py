@@ -197,6 +197,23 @@ def test_an_addend_is_read_in_the_kernel(lowered, arithmetic, dtype, outputs):
     assert "xf32>" not in text.replace("tensor<1xf32>", "")  # no sum follows it
 
 
+@pytest.mark.parametrize(
+    ("pixels", "channels", "outputs", "columns"), [(14, 1024, 256, 256), (7, 2048, 512, 128)]
+)
+def test_a_long_sum_takes_a_tile_for_each_multiprocessor(
+    lowered, monkeypatch, pixels, channels, outputs, columns
+):
+    from dmlax._convolution.cuda import kernel
+
+    tiles, choose = [], kernel.choose_tile
+    monkeypatch.setattr(
+        kernel, "choose_tile", lambda *given: tiles.append(choose(*given)) or tiles[0]
+    )
+    x, w = shaped(128, pixels, pixels, channels), shaped(outputs, channels, 1, 1, dtype="int8")
+    assert lowered(named, x, w).count("custom_call @mosaic_gpu") == 1
+    assert [(tile.rows, tile.columns) for tile in tiles] == [(192, columns)]
+
+
 @pytest.mark.parametrize(("arithmetic", "kernels"), [("exact", 2), ("float32", 1)])
 def test_many_exact_sums_are_looked_up_by_a_kernel_of_their_own(lowered, arithmetic, kernels):
     w, addend = shaped(128, 64, 1, 1, dtype="int8"), shaped(64, 32, 32, 128)
