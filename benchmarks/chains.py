@@ -58,7 +58,10 @@ def _row(
     bits = onnx_peer.weight_bits()
     problems = [cases.Problem.of(link.layer, batch, "NHWC", bits) for link in links]
     inputs = {i: problem.x for i, problem in enumerate(problems) if links[i].source is None}
-    filters, given = [problem.filter() for problem in problems], jax.device_put(inputs)
+    filters, given = (
+        [problem.filter(packing="auto") for problem in problems],
+        jax.device_put(inputs),
+    )
     peer, read = _peer(links, problems, inputs)
     peer()
     in_float = jax.jit(partial(_run, links, problems, arithmetic="float32"))

@@ -68,7 +68,8 @@ def _runs(implementation: str) -> str:
 def _row(
     problem: cases.Problem, batch: int, repeats: int, peaks: Peaks, options: dict[str, str]
 ) -> Row:
-    x, prepared, w = jax.device_put(problem.x), problem.filter(), jax.device_put(problem.w)
+    x, w = jax.device_put(problem.x), jax.device_put(problem.w)
+    prepared = problem.filter(packing="auto")
     function = problem.jitted(**options)
     ours, unprepared = (
         partial(timing.finish, function, x, prepared),

@@ -85,7 +85,7 @@ def _factors(batch: int, rows: int, depth: int, columns: int) -> dict[str, Any]:
     return {
         "size": "x".join(map(str, (*many, rows, depth, columns))),
         "input": _draw(*many, rows, depth),
-        "operand": b if many else dmlax.prepare_matrix(b),
+        "operand": b if many else dmlax.prepare_matrix(b, packing="auto"),
         "given": ("b",) if many else (),
         "operands": {"b": b},
     }

@@ -73,7 +73,7 @@ def run_fully_connected(repeats: int) -> Report:
     _, overhead, report = _begin("fully_connected", repeats)
     for (depth, width), batch in product(_FULLY_CONNECTED, _BATCHES):
         layer = cases.Layer(f"{depth} to {width}", depth, 1, width, 1, 1, 0, 1)
-        problem = cases.Problem.of(layer, batch, bits=onnx_peer.weight_bits())
+        problem = cases.Problem.of(layer, batch, "NHWC", onnx_peer.weight_bits())
         for peer in ("QGemm", "MatMulInteger"):
             times = measure(fully_connected(problem, peer), repeats, overhead)
             row = {"layer": layer.name, "batch": batch, "peer": peer}
@@ -100,7 +100,7 @@ def _work(problem: cases.Problem) -> Work:
         problem.call,
         problem.x,
         onnx_peer.conv_operands(problem),
-        problem.filter(),
+        problem.filter(packing="auto"),
         domain=onnx_peer.conv_domain(problem),
         attributes=onnx_peer.conv_attributes(problem),
         optimised=True,
@@ -114,12 +114,12 @@ def fully_connected(problem: cases.Problem, peer: str) -> Work:
     requantizes = peer == "QGemm"
 
     def call(x: Any, filter: Any, **options: Any) -> Any:
-        maps = x[:, :, None, None]
+        maps = x[:, None, None, :]
         if requantizes:
-            return problem.call(maps, filter, **options)[:, :, 0, 0]
+            return problem.call(maps, filter, **options)[:, 0, 0, :]
         zero_point = cases.INPUT_ZERO_POINT
         sums = dmlax.convolution_integer(maps, filter, input_zero_point=zero_point, **options)
-        return sums[:, :, 0, 0]
+        return sums[:, 0, 0, :]
 
     names = ("xs", "xz", "w", "ws", "wz", "b", "ys", "yz")
     return Work(
@@ -127,11 +127,11 @@ def fully_connected(problem: cases.Problem, peer: str) -> Work:
         problem.layer.name,
         "exact" if requantizes else None,
         call,
-        problem.x[:, :, 0, 0],
+        problem.x[:, 0, 0, :],
         {name: constants[name] for name in names} | {"w": w}
         if requantizes
         else {"w": np.ascontiguousarray(w.T), "xz": constants["xz"]},
-        problem.filter(),
+        problem.filter(packing="auto"),
         domain=onnx_peer.OWN_DOMAIN if requantizes else "",
         attributes={"transB": 1} if requantizes else {},
     )

@@ -64,9 +64,15 @@ def _row(
     layer: cases.Layer, batch: int, layout: str, repeats: int, overhead: timing.Overhead
 ) -> Row:
     problem = cases.Problem.of(layer, batch, layout)
-    x, prepared = jax.device_put(problem.x), problem.filter()
-    functions = [problem.jitted(implementation=name) for name in ("auto", "xla")]
-    auto, xla = (partial(timing.finish, function, x, prepared) for function in functions)
+    x, ways = jax.device_put(problem.x), (("auto", "auto"), ("xla", "rows"))
+    auto, xla = (
+        partial(
+            timing.finish,
+            problem.jitted(implementation=name),
+            *(x, problem.filter(packing=packing)),
+        )
+        for name, packing in ways
+    )
     np.testing.assert_array_equal(auto(), xla(), _name(layer, batch), strict=True)
     pair = timing.pair(auto, xla, repeats, overhead)
     if pair.ratio > _ANY:

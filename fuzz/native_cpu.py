@@ -33,6 +33,7 @@ KEPT = 500  # calls, after which what was compiled for them is forgotten
 DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "float16", "float32")
 OF_A_PARAMETER = ("int8", "uint8", "int16", "int32", "float32", "float64")
 OF_AN_ELEMENT = ("float32", "float16", "bfloat16", "bool", *INTEGERS)
+FLAGS = ["panels", "input_last", "output_last", "filter_unsigned", "exact"]
 ODD = (0, 1, 2, 3, 63, 64, 65, -1, -(2**63), 2**31 - 1, 2**31, 2**32, 2**62, 2**63 - 1)
 calls = 0
 
@@ -119,7 +120,7 @@ def invalid_convolution(given: atheris.FuzzedDataProvider) -> None:
             windows[given.ConsumeIntInRange(0, 9)] = _number(given)
             call = call.with_attributes(windows=windows)
         else:
-            name = given.PickValueInList(["input_last", "output_last", "filter_unsigned", "exact"])
+            name = given.PickValueInList(FLAGS)
             call = call.with_attributes(
                 **{name: not call.attributes[name]}, groups=np.int64(_number(given))
             )

@@ -33,7 +33,7 @@ class Call:
     groups: int
     layout: tuple[str, str, str]
     output_dtype: str  # int32: convolution_integer
-    prepared: bool
+    packing: str  # "": the filter is not prepared
 
     def __call__(self, implementation: str) -> jax.Array:
         """By dmlax, in the call's layout."""
@@ -59,9 +59,9 @@ class Call:
             **{k: v[4 - rank :] for k, v in self.windows.items()},
             **layout,
         }
-        if self.prepared:
+        if self.packing:
             zero = options.pop("filter_zero_point", None)
-            w = dmlax.prepare_filter(w, filter_zero_point=zero, **layout)
+            w = dmlax.prepare_filter(w, filter_zero_point=zero, **layout, packing=self.packing)
         return x, w, options
 
     def expected(self) -> np.ndarray:
@@ -154,7 +154,7 @@ def call(seed: int) -> Call:
         groups,
         layouts[int(rng.integers(len(layouts)))],
         output,
-        bool(rng.random() < 0.5),
+        random_calls.PACKINGS[int(rng.random() * 4)],
     )
 
 

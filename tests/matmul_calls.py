@@ -62,7 +62,7 @@ def rounded(value, dtype):
 @functools.partial(
     jax.tree_util.register_dataclass,
     data_fields=["x", "b", "parameters"],
-    meta_fields=["operator", "options", "prepared", "mapped"],
+    meta_fields=["operator", "options", "packing", "mapped"],
 )
 @dataclass(frozen=True)
 class Call:
@@ -73,7 +73,7 @@ class Call:
     b: np.ndarray
     parameters: dict[str, Any]  # by keyword, and "bias"
     options: tuple[tuple[str, str], ...]  # static ones by keyword
-    prepared: bool
+    packing: str  # "": the matrix is not prepared
     mapped: bool  # over the first axis of both
 
     def __call__(self, implementation: str) -> jax.Array:
@@ -81,8 +81,9 @@ class Call:
         given = dict(self.parameters)
         b, bias = self.b, given.pop("bias", None)
         function = getattr(dmlax, self.operator)
-        if self.prepared:
-            b = dmlax.prepare_matrix(b, b_zero_point=given.pop("b_zero_point", None))
+        if self.packing:
+            zero = given.pop("b_zero_point", None)
+            b = dmlax.prepare_matrix(b, b_zero_point=zero, packing=self.packing)
         first = () if bias is None else (bias,)
         options = dict(self.options) | given
         call = functools.partial(function, **options, implementation=implementation)
@@ -198,7 +199,7 @@ def call(seed: int) -> Call:
         b,
         found,
         tuple(options.items()),
-        bool(rng.random() < 0.5) and not equal,
+        "" if equal else random_calls.PACKINGS[int(rng.random() * 4)],
         equal and len(batch) == 1,
     )
 

@@ -21,13 +21,18 @@ def mismatches(implementation: str, first: int, last: int) -> Iterator[str]:
         zero = dtype(117)
         total = (a.astype(np.int32) - int(zero)) @ b.astype(np.int32)
         options = {"a_zero_point": zero, "implementation": implementation}
-        for matrix in (dmlax.prepare_matrix(b), b):
+        panels = dmlax.prepare_matrix(b, packing="panels")
+        for matrix in (dmlax.prepare_matrix(b), panels, b):
             sums = dmlax.matrix_multiply_integer(a, matrix, **options)
             if not np.array_equal(sums, total):
                 yield f"{seed}: sums of {rows}x{depth}x{columns}"
         scales = {"a_scale": 1.0, "b_scale": 1.0, "output_scale": 2.0**11}
         bytes_ = dmlax.quantized_linear_matrix_multiply(
-            a, dmlax.prepare_matrix(b), **scales, **options, output_dtype=np.int8
+            a,
+            panels if seed % 2 else dmlax.prepare_matrix(b),
+            **scales,
+            **options,
+            output_dtype=np.int8,
         )
         if not np.array_equal(bytes_, np.clip(np.rint(total / 2.0**11), -128, 127)):
             yield f"{seed}: bytes of {rows}x{depth}x{columns}"

@@ -8,6 +8,7 @@ import jax
 
 from support import bits
 
+PACKINGS = ("rows", "panels", "", "")  # of a call's weights; "": they are not prepared
 _IN_ONE_PROGRAM = 40  # calls: compiling is most of the time
 
 

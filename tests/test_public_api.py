@@ -56,7 +56,7 @@ SIGNATURES = {
     "element_wise_quantized_linear_multiply": BINARY,
     "quantized_lookup": "(input, table, /, *, implementation='auto')",
     "prepare_filter": "(filter, /, *, filter_zero_point=None, group_count=1, "
-    "dimension_numbers=None)",
+    "dimension_numbers=None, packing='rows')",
     "matrix_multiply_integer": "(a, b, /, *, a_zero_point=None, b_zero_point=None, "
     "implementation='auto')",
     "quantized_linear_matrix_multiply": "(a, b, bias=None, /, *, a_scale, b_scale, output_scale, "
@@ -65,7 +65,7 @@ SIGNATURES = {
     "matrix_multiply_integer_to_float": "(a, b, bias=None, /, *, a_scale, b_scale, "
     "a_zero_point=None, b_zero_point=None, output_dtype=<class 'jax.numpy.float32'>, "
     "arithmetic='exact', implementation='auto')",
-    "prepare_matrix": "(b, /, *, b_zero_point=None)",
+    "prepare_matrix": "(b, /, *, b_zero_point=None, packing='rows')",
     "explain": "(function, /, *args, **kwargs)",
 }
 SECTIONS = ["Args", "Returns", "Raises", "DirectML", "Lowering", "Example"]

@@ -10,6 +10,7 @@ import pytest
 
 import dmlax
 from convolution_cases import CASES, LAYOUTS, keywords, laid_out, operands
+from dmlax._cpu import library
 from support import assert_same, draw, sums_of_products
 
 SCALES = {"input_scale": 0.5, "filter_scale": 0.25, "output_scale": 16.0}
@@ -18,19 +19,21 @@ NAMES = ["3x3", "no zero points, no bias", "two groups", "depthwise", "rank 3, d
 CHOSEN = [case for case in CASES if case.name in NAMES or case.name.startswith("uint8 and uint8")]
 
 
-def prepare(case, layout):
+def prepare(case, layout, packing="rows"):
     values = operands(case)
     return dmlax.prepare_filter(
         laid_out(values["FilterTensor"], case.canonical[1], layout[1]),
         filter_zero_point=values["FilterZeroPointTensor"],
         group_count=case.groups,
         dimension_numbers=layout,
+        packing=packing,
     )
 
 
-@pytest.mark.parametrize("implementation", ["xla", "reference"])
+@pytest.mark.parametrize("packing", ["rows", "panels"])
+@pytest.mark.parametrize("implementation", ["auto", "xla", "reference"])
 @pytest.mark.parametrize("case", CHOSEN, ids=str)
-def test_a_prepared_filter_gives_the_bits_of_the_filter(case, implementation):
+def test_a_prepared_filter_gives_the_bits_of_the_filter(case, implementation, packing):
     values = operands(case)
     x = values["InputTensor"]
     zero = keywords(values, "InputZeroPointTensor")
@@ -42,14 +45,16 @@ def test_a_prepared_filter_gives_the_bits_of_the_filter(case, implementation):
         group_count=case.groups,
         dimension_numbers=case.canonical,
     )
-    assert_same(dmlax.convolution_integer(x, prepare(case, case.canonical), **options), raw)
+    prepared = prepare(case, case.canonical, packing)
+    assert_same(dmlax.convolution_integer(x, prepared, **options), raw)
 
 
+@pytest.mark.parametrize("packing", ["auto", "panels", "rows"])
 @pytest.mark.parametrize("layout", ["NHWC", "mixed"])
-def test_a_prepared_filter_remembers_its_layout(layout):
+def test_a_prepared_filter_remembers_its_layout(layout, packing):
     order = LAYOUTS[layout]
     x, w = laid_out(X, "NCHW", order[0]), laid_out(W, "OIHW", order[1])
-    prepared = dmlax.prepare_filter(w, dimension_numbers=order)
+    prepared = dmlax.prepare_filter(w, dimension_numbers=order, packing=packing)
     got = dmlax.convolution_integer(x, prepared)
     assert_same(laid_out(np.asarray(got), order[2], "NCHW"), sums_of_products(X, W))
 
@@ -104,11 +109,46 @@ def test_the_static_part_depends_on_shapes_and_dtypes_only():
     assert jax.tree.structure(other) != jax.tree.structure(first)
 
 
-def stacked(count=3):
+def test_a_packing_is_one_of_three():
+    with pytest.raises(dmlax.SpecError) as caught:
+        dmlax.prepare_filter(W, packing="blocks")
+    assert (caught.value.code, caught.value.field) == ("option", "packing")
+    assert str(caught.value) == (
+        "prepare_filter: packing is 'blocks', expected one of auto, panels, rows"
+    )
+
+
+READING = [  # layout, filter in OIHW, groups: whether kernels that read panels would read these
+    ("NHWC", (4, 4, 2, 2), 1, True),
+    ("NCHW", (4, 4, 2, 2), 1, False),
+    ("mixed", (4, 4, 2, 2), 1, False),
+    ("NHWC", (32, 4, 2, 2), 2, True),
+    ("NHWC", (30, 4, 2, 2), 2, False),
+    ("NHWC", (4, 1, 2, 2), 4, False),
+    ("NHWC", (4, 1, 2, 2), 1, False),
+]
+
+
+@pytest.mark.parametrize(("layout", "shape", "groups", "reads"), READING, ids=str)
+@pytest.mark.parametrize("machine", [False, True])
+def test_auto_packs_panels_where_the_machine_reads_them(
+    layout, shape, groups, reads, machine, monkeypatch
+):
+    monkeypatch.setattr(library, "reads_panels", lambda: machine)
+    order = LAYOUTS[layout]
+    w = laid_out(np.zeros(shape, np.int8), "OIHW", order[1])
+    options = {"group_count": groups, "dimension_numbers": order}
+    prepared = dmlax.prepare_filter(w, **options, packing="auto")
+    assert prepared.packing == ("panels" if reads and machine else "rows")
+    assert dmlax.prepare_filter(w, **options).packing == "rows"
+
+
+def stacked(count=3, packing="rows"):
     """Prepared filters on a leading axis, and what each should give."""
     filters = [draw(10 + i, np.int8, W.shape) for i in range(count)]
     prepared = [
-        dmlax.prepare_filter(w, filter_zero_point=np.int8(i)) for i, w in enumerate(filters, 1)
+        dmlax.prepare_filter(w, filter_zero_point=np.int8(i), packing=packing)
+        for i, w in enumerate(filters, 1)
     ]
     expected = [sums_of_products(X, w, 9, i) for i, w in enumerate(filters, 1)]
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *prepared), np.stack(expected)
@@ -118,13 +158,15 @@ def convolve(prepared, x=X):
     return dmlax.convolution_integer(x, prepared, input_zero_point=9)
 
 
-def test_stacked_prepared_filters_vmap():
-    filters, expected = stacked()
+@pytest.mark.parametrize("packing", ["rows", "panels"])
+def test_stacked_prepared_filters_vmap(packing):
+    filters, expected = stacked(packing=packing)
     assert_same(jax.vmap(convolve)(filters), expected)
 
 
-def test_stacked_prepared_filters_scan(how):
-    filters, expected = stacked()
+@pytest.mark.parametrize("packing", ["rows", "panels"])
+def test_stacked_prepared_filters_scan(how, packing):
+    filters, expected = stacked(packing=packing)
     scan = how(lambda filters: jax.lax.scan(lambda _, w: (None, convolve(w)), None, filters)[1])
     assert_same(scan(filters), expected)
 
@@ -206,6 +248,12 @@ def test_the_host_packs_the_bits_that_jax_packs(layout, dtype):
         filter_zero_point=np.array([[0], [1], [2], [3]], dtype),
         dimension_numbers=order,
     )
+    for packing in ("auto", "panels"):
+        packed = functools.partial(prepare, packing=packing)
+        traced = jax.jit(packed)(w)
+        assert jax.tree.structure(traced) == jax.tree.structure(packed(w))
+        jax.tree.map(assert_same, packed(w), traced)
+        assert_same(traced.unpack(), w)
     traced = jax.jit(prepare)(w)
     assert jax.tree.structure(traced) == jax.tree.structure(prepare(w))
     jax.tree.map(assert_same, prepare(w), traced)
@@ -276,6 +324,17 @@ def test_a_constant_zero_point_of_0_costs_a_convolution_nothing():
         return jax.jit(functools.partial(call, implementation="xla")).lower(X, W).as_text()
 
     assert lowered(0) == lowered(np.zeros(4, np.int8)) == lowered(None) != lowered(1)
+
+
+def test_panels_of_other_sizes_are_refused():
+    prepared = dmlax.prepare_filter(W, packing="panels")
+    changed = jax.tree.map(lambda x: x[:, :512] if x.ndim == 2 else x, prepared)
+    with pytest.raises(dmlax.SpecError) as caught:
+        dmlax.convolution_integer(X, changed)
+    assert str(caught.value) == (
+        "convolution_integer: FilterTensor is prepared, its packed is int8[1,512], expected "
+        "int8[1,4096] for int8[4,4,2,2] OIHW, group_count 1"
+    )
 
 
 TREES = {  # what is done to the leaves, and the code and message of the refusal

@@ -65,6 +65,7 @@ GOOD = RawCall(
     attributes={
         "windows": np.array([2, 2, 1, 1, 1, 1, 0, 0, 0, 0], np.int64),
         "groups": np.int64(1),
+        "panels": False,
         "input_last": False,
         "output_last": False,
         "filter_unsigned": False,

@@ -10,6 +10,8 @@ import pytest
 
 import dmlax
 from dmlax._core import prepared_weights
+from dmlax._core.panels import pack_panels
+from dmlax._cpu import library
 from matmul_calls import sums
 from support import assert_same, draw
 
@@ -42,6 +44,34 @@ def test_unpacked_and_prepared_again_it_is_the_same(shape, dtype):
     assert first != "another"
 
 
+@pytest.mark.parametrize("shape", [(5,), (5, 4), (2, 65, 70)], ids=str)
+def test_panels_are_those_of_its_rows(shape):
+    b = draw(4, np.uint8, shape)
+    rows = dmlax.prepare_matrix(b, b_zero_point=7)
+    panels = dmlax.prepare_matrix(b, b_zero_point=7, packing="panels")
+    assert (rows.packing, panels.packing) == ("rows", "panels")
+    assert_same(panels.packed, pack_panels(panels.weights.panels, np.asarray(rows.packed)))
+    assert_same(panels.unpack(), b)
+    assert panels != rows
+    assert pickle.loads(pickle.dumps(panels)) == panels
+
+
+@pytest.mark.parametrize(("machine", "packing"), [(False, "rows"), (True, "panels")])
+def test_auto_packs_panels_where_the_machine_reads_them(machine, packing, monkeypatch):
+    monkeypatch.setattr(library, "reads_panels", lambda: machine)
+    assert dmlax.prepare_matrix(B, packing="auto").packing == packing
+    assert dmlax.prepare_matrix(B).packing == "rows"
+
+
+def test_a_packing_is_one_of_three():
+    with pytest.raises(dmlax.SpecError) as caught:
+        dmlax.prepare_matrix(B, packing="blocks")
+    assert (caught.value.code, caught.value.field) == ("option", "packing")
+    assert str(caught.value) == (
+        "prepare_matrix: packing is 'blocks', expected one of auto, panels, rows"
+    )
+
+
 def test_a_zero_that_is_known_is_dropped():
     assert dmlax.prepare_matrix(B, b_zero_point=jnp.zeros(4, jnp.int8)).zero_point is None
 
@@ -67,11 +97,11 @@ def test_an_export_carries_it():
 
 
 def test_another_version_is_refused():
-    static = (2, "int8", (5, 4))
+    static = (1, "int8", (5, 4))
     with pytest.raises(dmlax.SpecError) as caught:
         prepared_weights.decode(dmlax.PreparedMatrix, prepared_weights.encode(static))
     assert str(caught.value) == (
-        "PreparedMatrix: version is 2, expected 1: prepare the matrix again with this version of "
+        "PreparedMatrix: version is 1, expected 2: prepare the matrix again with this version of "
         "dmlax"
     )
 

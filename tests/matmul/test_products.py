@@ -46,8 +46,9 @@ def test_random_integer_products(shapes, lowering, monkeypatch):
     call = call_of(lowering, dmlax.matrix_multiply_integer, monkeypatch)
     wanted = sums(a, b, a_zero, b_zero)
     assert_same(call(a, b, a_zero_point=a_zero, b_zero_point=b_zero), wanted)
-    prepared = dmlax.prepare_matrix(b, b_zero_point=b_zero)
-    assert_same(call(a, prepared, a_zero_point=a_zero), wanted)
+    for packing in ("rows", "panels"):
+        prepared = dmlax.prepare_matrix(b, b_zero_point=b_zero, packing=packing)
+        assert_same(call(a, prepared, a_zero_point=a_zero), wanted)
     assert_same(call(a, b), sums(a, b))
 
 

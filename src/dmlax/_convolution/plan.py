@@ -13,6 +13,7 @@ from jax import lax
 
 from dmlax._core import compat, windows
 from dmlax._core.arguments import Aval, Rules, decide
+from dmlax._core.panels import Packing, PanelShape
 from dmlax._core.requantize import Arithmetic
 from dmlax.errors import Code
 
@@ -27,6 +28,7 @@ class FilterShape(NamedTuple):
     filter: Aval
     layouts: tuple[tuple[int, ...], ...]  # axes: N, C, spatial; O, I, spatial; N, C, spatial
     group_count: int
+    packing: Packing = "rows"  # of a prepared one's bytes
 
     @property
     def specification(self) -> tuple[int, ...]:
@@ -52,6 +54,18 @@ class FilterShape(NamedTuple):
     def taps(self) -> int:
         """The positions of the kernel."""
         return math.prod(self.kernel)
+
+    @property
+    def panels(self) -> PanelShape:
+        """The packed rows as panels."""
+        rows = self.outputs // self.group_count
+        return PanelShape(self.group_count, rows, self.taps * self.channels)
+
+    @property
+    def packed(self) -> tuple[int, int]:
+        """The sizes of a prepared one's bytes."""
+        rows = self.outputs, self.taps * self.channels
+        return self.panels.packed if self.packing == "panels" else rows
 
     @property
     def layout(self) -> str:
@@ -238,13 +252,12 @@ def check_filter_zero_point(rules: Rules, shape: FilterShape, zero_point: Aval |
 
 
 def check_prepared(rules: Rules, shape: FilterShape, arrays: Sequence[Aval | None]) -> None:
-    """Checks a prepared filter's packed rows, sums and zero point, whose tree anyone may change."""
+    """Checks a prepared filter's bytes, sums and zero point, whose tree anyone may change."""
     packed, sums, zero_point = arrays
-    rows = Aval(np.dtype(np.int8), (shape.outputs, shape.channels * shape.taps))
     zero = Aval(shape.filter.dtype, (shape.outputs,))
     for name, found, wanted in (
-        ("packed", packed, (rows,)),
-        ("sums", sums, (rows._replace(dtype=np.dtype(np.int32), shape=rows.shape[:1]),)),
+        ("packed", packed, (Aval(np.dtype(np.int8), shape.packed),)),
+        ("sums", sums, (zero._replace(dtype=np.dtype(np.int32)),)),
         ("zero_point", zero_point, (None, zero, zero._replace(shape=()))),
     ):
         if found in wanted:
@@ -367,7 +380,7 @@ def output_partition(plan: ConvolutionPlan, operands: Convolution) -> tuple[Any,
 def _output_partition_of_filter(plan: ConvolutionPlan, filter: Any) -> Any:
     """The mesh axes that split the output channels."""
     if hasattr(filter, "packed"):
-        return compat.partition(filter.packed)[0]
+        return compat.partition(filter.packed)[0] if plan.filter.packing == "rows" else None
     return compat.partition(filter)[plan.filter.specification[0]]
 
 

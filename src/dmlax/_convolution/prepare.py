@@ -1,6 +1,6 @@
 """Prepares a filter once: packed for every lowering, with its sums."""
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,9 +21,12 @@ from dmlax._core.arguments import Rules, aval_of
 from dmlax._core.byte_packing import pad_end, rebase_of, round_up_to_word, to_int8
 from dmlax._core.host_arrays import is_concrete, is_on_host
 from dmlax._core.keywords import name_right_keywords
+from dmlax._core.panels import PACKINGS, Packing, pack_panels, unpack_panels
 from dmlax._core.prepared_weights import Prepared
+from dmlax._cpu import library
 
 _RULES = Rules("prepare_filter")
+_FEW_ROWS = 16  # of a group: with fewer, `choose_path` of convolution.cc takes planes
 _WHEN = "packed whenever the program runs; outside of one, once, and on the host by NumPy"
 
 
@@ -35,6 +38,7 @@ def prepare_filter(
     filter_zero_point: ArrayLike | None = None,
     group_count: int = 1,
     dimension_numbers: Any = None,
+    packing: Literal["auto", "panels", "rows"] = "rows",
 ) -> PreparedFilter:
     """Packs a convolution's filter and sums its rows, once for many calls.
 
@@ -46,13 +50,17 @@ def prepare_filter(
       group_count: groups, a static integer that divides K.
       dimension_numbers: as for the convolution; only the filter's matters here. Default channels
         first: OIHW for rank 4, OIW for rank 3.
+      packing: the order of the bytes. "rows", the default: a row for each output channel, which
+        every implementation and device reads as it is. "panels": as `native_cpu` multiplies them
+        where channels are last, on x86 with AVX-512 VNNI or AMX, so that a call packs nothing;
+        others unpack them in every call. "auto": panels where this machine reads them, else rows.
 
     Returns:
       A `PreparedFilter`, a pytree: use it as `filter`, and leave out the options given here.
 
     Raises:
       SpecError: code `data_type`, `dimension_count` or `sizes` (FilterTensor,
-        FilterZeroPointTensor, GroupCount), `option` (GroupCount, dimension_numbers).
+        FilterZeroPointTensor, GroupCount), `option` (GroupCount, dimension_numbers, packing).
 
     DirectML:
       None: the counterpart of a tensor OWNED_BY_DML, packed when the operator is initialised.
@@ -69,6 +77,8 @@ def prepare_filter(
     array = _RULES.to_array("FilterTensor", filter)
     group_count = _RULES.to_integer("GroupCount", group_count, 1)
     shape = filter_shape(_RULES, aval_of(array), group_count, dimension_numbers)
+    _RULES.expect_choice("packing", packing, PACKINGS)
+    shape = shape._replace(packing=_choose_packing(shape) if packing == "auto" else packing)
     zero_point = to_filter_zero_point(_RULES, shape, filter_zero_point)
     if is_concrete(zero_point) and not np.any(zero_point):
         zero_point = None
@@ -76,6 +86,16 @@ def prepare_filter(
         packed = pack(shape, *jax.tree.map(np.asarray, (array, zero_point)))
         return PreparedFilter(jax.device_put(jax.tree.map(np.array, packed)), shape)
     return PreparedFilter(_pack(shape, array, zero_point), shape)
+
+
+def _choose_packing(shape: FilterShape) -> Packing:
+    """Panels where this machine's kernels take pixels as rows and read them."""
+    input_layout, _, output_layout = shape.layouts
+    last = len(input_layout) - 1
+    rows = shape.outputs // shape.group_count
+    dense = shape.channels > 1 and (shape.group_count == 1 or rows >= _FEW_ROWS)
+    good = dense and input_layout[1] == output_layout[1] == last and library.reads_panels()
+    return "panels" if good else "rows"
 
 
 def to_filter_zero_point(rules: Rules, shape: FilterShape, value: Any) -> Array | np.ndarray | None:
@@ -90,11 +110,13 @@ def to_filter_zero_point(rules: Rules, shape: FilterShape, value: Any) -> Array 
 
 
 def pack(shape: FilterShape, filter: Any, zero_point: Any) -> Prepared:
-    """Packs a filter, of NumPy or JAX, into rows of taps, each tap's channels together."""
+    """Packs a filter, of NumPy or JAX: rows of taps, each tap's channels together, or panels."""
     output, channels, *spatial = shape.specification
     rows = filter.transpose(output, *spatial, channels).reshape(shape.outputs, -1)
     packed = to_int8(rows)
     sums = packed.sum(axis=1, dtype=np.int32)
+    if shape.packing == "panels":
+        packed = pack_panels(shape.panels, packed)
     return Prepared(packed, sums, None if zero_point is None else as_parameter(zero_point))
 
 
@@ -130,9 +152,12 @@ _pack = jax.jit(_pack_in_program, static_argnums=0)
 
 
 def as_prepared(plan: ConvolutionPlan, operands: Convolution) -> Prepared:
-    """Returns the call's filter, prepared beforehand or now."""
-    if isinstance(operands.filter, Prepared):
-        return operands.filter
+    """Returns the call's filter in rows, prepared beforehand or now."""
+    filter = operands.filter
+    if isinstance(filter, Prepared):
+        if plan.filter.packing == "rows":
+            return filter
+        return filter._replace(packed=unpack_panels(plan.filter.panels, filter.packed))
     return pack(plan.filter, operands.filter, operands.filter_zero_point)
 
 

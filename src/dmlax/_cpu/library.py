@@ -50,6 +50,14 @@ def instruction_set() -> str:
     return _loaded()[0]
 
 
+@functools.cache
+def reads_panels() -> bool:
+    """True where programs run on the CPU and its kernels multiply prepared panels as they are."""
+    if jax.default_backend() != "cpu" or why_not("cpu"):
+        return False
+    return bool(ctypes.CDLL(str(_find())).dmlax_reads_panels())
+
+
 def instruction_sets() -> tuple[str, ...]:
     """The names of all that this machine has, of which the library uses one."""
     if why_not("cpu"):

@@ -11,6 +11,7 @@ from jax import Array
 
 from dmlax._core import compat
 from dmlax._core.arguments import Aval, Rules, are_same, broadcast_shapes, broadcasts_to, is_static
+from dmlax._core.panels import Packing, PanelShape
 from dmlax._core.requantize import Arithmetic
 from dmlax.errors import Code
 
@@ -22,6 +23,7 @@ class MatrixShape(NamedTuple):
     """A right matrix's dtype and shape: all that is static of a prepared one."""
 
     matrix: Aval  # (..., K, N), or (K,)
+    packing: Packing = "rows"  # of a prepared one's bytes
 
     @property
     def batch(self) -> tuple[int, ...]:
@@ -37,6 +39,17 @@ class MatrixShape(NamedTuple):
     def columns(self) -> int:
         """N; 1 of a vector."""
         return self.matrix.shape[-1] if len(self.matrix.shape) > 1 else 1
+
+    @property
+    def panels(self) -> PanelShape:
+        """The packed columns as panels."""
+        return PanelShape(1, self.columns, self.depth)
+
+    @property
+    def packed(self) -> tuple[int, ...]:
+        """The sizes of a prepared one's bytes."""
+        own = self.panels.packed if self.packing == "panels" else (self.columns, self.depth)
+        return *self.batch, *own
 
     def __str__(self) -> str:
         return str(self.matrix)
@@ -176,11 +189,11 @@ def check_b_zero_point(rules: Rules, shape: MatrixShape, zero_point: Aval | None
 
 
 def check_prepared(rules: Rules, shape: MatrixShape, arrays: Sequence[Aval | None]) -> None:
-    """Checks a prepared matrix's packed columns, sums and zero point, a tree anyone may change."""
+    """Checks a prepared matrix's bytes, sums and zero point, a tree anyone may change."""
     packed, sums, zero_point = arrays
-    columns = Aval(np.dtype(np.int8), (*shape.batch, shape.columns, shape.depth))
-    wanted_sums = Aval(np.dtype(np.int32), columns.shape[:-1])
-    for name, found, wanted in (("packed", packed, columns), ("sums", sums, wanted_sums)):
+    wanted_bytes = Aval(np.dtype(np.int8), shape.packed)
+    wanted_sums = Aval(np.dtype(np.int32), (*shape.batch, shape.columns))
+    for name, found, wanted in (("packed", packed, wanted_bytes), ("sums", sums, wanted_sums)):
         if found != wanted:
             code: Code = "data_type" if found is None or found.dtype != wanted.dtype else "sizes"
             stacked = found is not None and found.shape[1:] == wanted.shape
@@ -299,15 +312,15 @@ def output_partition(plan: ProductPlan, operands: Product) -> tuple[Any, ...]:
             if are_same(plan.output.shape[at], plan.input.shape[-2 - back]):
                 axes[at] = axis
     if len(plan.matrix.matrix.shape) > 1:
-        columns = _partition_of_columns(operands.b)
+        columns = _partition_of_columns(plan, operands.b)
         taken = {name for axis in axes for name in compat.mesh_axes(axis)}
         if not taken & set(compat.mesh_axes(columns)):
             axes[-1] = columns
     return tuple(axes)
 
 
-def _partition_of_columns(b: Any) -> Any:
+def _partition_of_columns(plan: ProductPlan, b: Any) -> Any:
     """The mesh axes that split N."""
     if hasattr(b, "packed"):
-        return compat.partition(b.packed)[-2]
+        return compat.partition(b.packed)[-2] if plan.matrix.packing == "rows" else None
     return compat.partition(b)[-1]

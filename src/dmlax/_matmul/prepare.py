@@ -1,6 +1,6 @@
 """Prepares a right matrix once: packed for every lowering, with its columns' sums."""
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,17 @@ from dmlax._core.arguments import Rules, aval_of
 from dmlax._core.byte_packing import to_int8
 from dmlax._core.host_arrays import is_concrete, is_on_host
 from dmlax._core.keywords import name_right_keywords
+from dmlax._core.panels import PACKINGS, pack_panels, unpack_panels
 from dmlax._core.prepared_weights import Prepared
-from dmlax._matmul.plan import FIELDS, MatrixShape, check_b_zero_point, matrix_shape
+from dmlax._cpu import library
+from dmlax._matmul.plan import (
+    FIELDS,
+    MatrixShape,
+    Product,
+    ProductPlan,
+    check_b_zero_point,
+    matrix_shape,
+)
 from dmlax._matmul.prepared_matrix import PreparedMatrix
 
 _RULES = Rules("prepare_matrix")
@@ -22,20 +31,30 @@ _WHEN = "packed whenever the program runs; outside of one, once, and on the host
 
 
 @name_right_keywords
-def prepare_matrix(b: ArrayLike, /, *, b_zero_point: ArrayLike | None = None) -> PreparedMatrix:
+def prepare_matrix(
+    b: ArrayLike,
+    /,
+    *,
+    b_zero_point: ArrayLike | None = None,
+    packing: Literal["auto", "panels", "rows"] = "rows",
+) -> PreparedMatrix:
     """Packs the right matrix of a product and sums its columns, once for many calls.
 
     Args:
       b: int8 or uint8, (..., K, N) or (K,).
       b_zero_point: of its dtype, one value, or one per column: (N,) or (..., 1, N); default 0.
         A 0 that is known is dropped: to subtract it would take sums of rows.
+      packing: the order of the bytes. "rows", the default: a row for each column, which every
+        implementation and device reads as it is. "panels": as `native_cpu` multiplies them on x86
+        with AVX-512 VNNI or AMX, so that a call packs nothing; others unpack them in every call.
+        "auto": panels where this machine reads them, else rows.
 
     Returns:
       A `PreparedMatrix`, a pytree: use it as `b`, and leave out `b_zero_point`.
 
     Raises:
       SpecError: code `data_type`, `dimension_count` or `sizes` (BTensor, BZeroPointTensor),
-        `value` (a Python or NumPy zero point out of range).
+        `value` (a Python or NumPy zero point out of range), `option` (packing).
 
     DirectML:
       None: the counterpart of a tensor OWNED_BY_DML, packed when the operator is initialised.
@@ -53,6 +72,10 @@ def prepare_matrix(b: ArrayLike, /, *, b_zero_point: ArrayLike | None = None) ->
     shape = matrix_shape(_RULES, aval_of(array))
     known = f"is {shape}, expected static sizes"
     _RULES.expect(shape.matrix.is_static, "sizes", FIELDS.b, known)
+    _RULES.expect_choice("packing", packing, PACKINGS)
+    if packing == "auto":
+        packing = "panels" if library.reads_panels() else "rows"
+    shape = shape._replace(packing=packing)
     zero_point = to_b_zero_point(_RULES, shape, b_zero_point)
     if is_concrete(zero_point) and not np.any(zero_point):
         zero_point = None
@@ -74,10 +97,12 @@ def to_b_zero_point(rules: Rules, shape: MatrixShape, value: Any) -> Array | np.
 
 
 def pack(shape: MatrixShape, matrix: Any, zero_point: Any) -> Prepared:
-    """Packs a matrix, of NumPy or JAX, into a row for each column."""
+    """Packs a matrix, of NumPy or JAX: a row for each column, or panels."""
     matrix = matrix.reshape(*shape.batch, shape.depth, shape.columns)
     packed = to_int8(matrix.swapaxes(-1, -2))
     sums = packed.sum(axis=-1, dtype=np.int32)
+    if shape.packing == "panels":
+        packed = pack_panels(shape.panels, packed)
     return Prepared(packed, sums, None if zero_point is None else as_parameter(zero_point))
 
 
@@ -110,6 +135,16 @@ def _pack_in_program(shape: MatrixShape, matrix: Array, zero_point: Array | None
 
 _pack_in_program.__name__ = "prepare_matrix"  # as jaxprs and profiles show it
 _pack = jax.jit(_pack_in_program, static_argnums=0)
+
+
+def as_rows(plan: ProductPlan, operands: Product) -> Prepared | None:
+    """Returns the call's matrix in rows, if it was prepared."""
+    b = operands.b
+    if not isinstance(b, Prepared):
+        return None
+    if plan.matrix.packing == "rows":
+        return b
+    return b._replace(packed=unpack_panels(plan.matrix.panels, b.packed))
 
 
 def as_parameter(x: Array) -> Array:

@@ -5,9 +5,9 @@ from jax import Array, lax
 
 from dmlax._core.arguments import expand_rank
 from dmlax._core.byte_packing import rebase_of
-from dmlax._core.prepared_weights import Prepared
 from dmlax._matmul.epilogue import as_int32, epilogue
 from dmlax._matmul.plan import Product, ProductPlan
+from dmlax._matmul.prepare import as_rows
 
 
 def run(plan: ProductPlan, operands: Product) -> Array:
@@ -23,10 +23,10 @@ def run(plan: ProductPlan, operands: Product) -> Array:
 
 def _matrix(plan: ProductPlan, operands: Product) -> tuple[Array, Array | None]:
     """The right matrix (..., K, N) as int32, and its zero point."""
-    b, matrix = operands.b, plan.matrix
-    if isinstance(b, Prepared):
-        values = jnp.swapaxes(b.packed, -1, -2).astype(jnp.int32) + rebase_of(matrix.matrix.dtype)
-        return values, b.zero_point
+    b, matrix, prepared = operands.b, plan.matrix, as_rows(plan, operands)
+    if prepared is not None:
+        values = jnp.swapaxes(prepared.packed, -1, -2).astype(jnp.int32)
+        return values + rebase_of(matrix.matrix.dtype), prepared.zero_point
     return b.reshape(*matrix.batch, matrix.depth, matrix.columns).astype(
         jnp.int32
     ), operands.b_zero_point

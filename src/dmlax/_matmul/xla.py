@@ -15,10 +15,9 @@ from jax import Array, lax
 from dmlax._core import compat
 from dmlax._core.arguments import Aval, expand_rank, structs
 from dmlax._core.byte_packing import pad_end, rebase_of, to_int8
-from dmlax._core.prepared_weights import Prepared
 from dmlax._matmul.epilogue import as_int32, epilogue
 from dmlax._matmul.plan import Product, ProductPlan
-from dmlax._matmul.prepare import as_parameter
+from dmlax._matmul.prepare import as_parameter, as_rows
 
 # CUDA's int8 product is wrong for lengths that 4 does not divide; 16 bytes is what it loads.
 _CONTRACTION = 16
@@ -83,14 +82,13 @@ def _multiply(plan: ProductPlan, padded: bool, operands: Product) -> Array:
 
 
 def _matrix(plan: ProductPlan, operands: Product) -> _Matrix:
-    b, matrix = operands.b, plan.matrix
+    b, matrix, prepared = operands.b, plan.matrix, as_rows(plan, operands)
     rebase = rebase_of(matrix.matrix.dtype)
-    prepared = isinstance(b, Prepared)
-    zero_point: Any = b.zero_point if prepared else operands.b_zero_point
+    zero_point: Any = operands.b_zero_point if prepared is None else prepared.zero_point
     rank = len(plan.batch) + 2
     zero = None if zero_point is None and not rebase else as_int32(zero_point, rank) - rebase
-    if prepared:
-        return _Matrix(b.packed, True, b.sums[..., None, :], zero)
+    if prepared is not None:
+        return _Matrix(prepared.packed, True, prepared.sums[..., None, :], zero)
     values = to_int8(b.reshape(*matrix.batch, matrix.depth, matrix.columns))
     return _Matrix(values, False, values.sum(axis=-2, keepdims=True, dtype=jnp.int32), zero)
 

@@ -102,10 +102,12 @@ def _prepare(node: Node, weight: Any, zero_point: Any) -> Weight:
             filter_zero_point=zero_point,
             group_count=int(node.attributes.get("group", 1)),
             dimension_numbers=dimension_numbers(weight.ndim, is_channels_last),
+            packing="auto",
         )
         return Weight(filter)
     if weight.ndim != 2:
         return Weight(jnp.array(weight))
     is_transposed = bool(node.attributes.get("transB"))
     matrix = weight.T if is_transposed else weight
-    return Weight(dmlax.prepare_matrix(matrix, b_zero_point=zero_point), is_transposed)
+    prepared = dmlax.prepare_matrix(matrix, b_zero_point=zero_point, packing="auto")
+    return Weight(prepared, is_transposed)

@@ -11,6 +11,7 @@
 #include "dmlax/_convolution/cpu/schedule.h"
 #include "dmlax/_cpu/ffi.h"
 #include "dmlax/_cpu/isa.h"
+#include "dmlax/_cpu/scratch.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace dmlax {
@@ -44,7 +45,7 @@ struct Operands {
 struct Attributes {
   Sizes windows;  // kernel, strides, dilations, start, end: two each
   int64_t groups;
-  bool input_last, output_last, filter_unsigned, exact;
+  bool panels, input_last, output_last, filter_unsigned, exact;
 };
 
 // --- checks ------------------------------------------------------------------------------
@@ -118,7 +119,8 @@ const char* describe_shape(ConvShape& shape, const Operands& given, const ffi::A
   const size_t output_height = attributes.output_last ? 1 : 2;
   shape.images = input[0];
   shape.groups = attributes.groups;
-  if (const char* wrong = describe_channels(shape, input[input_channel], filter[0])) return wrong;
+  const int64_t rows = attributes.panels ? count_of(given.sums) : filter[0];
+  if (const char* wrong = describe_channels(shape, input[input_channel], rows)) return wrong;
   if (result[0] != shape.images || result[output_channel] != shape.output_channels) {
     return "the output is not of the input's images and the filter's channels";
   }
@@ -129,8 +131,11 @@ const char* describe_shape(ConvShape& shape, const Operands& given, const ffi::A
   }
   if (__builtin_mul_overflow(shape.height.kernel, shape.width.kernel, &shape.taps) ||
       __builtin_mul_overflow(shape.taps, shape.channels, &shape.depth) ||
-      shape.depth != filter[1]) {
+      (!attributes.panels && shape.depth != filter[1])) {
     return "the filter's rows are not taps times channels";
+  }
+  if (attributes.panels && !prepared_panels(shape).fit(filter[0], filter[1])) {
+    return "the filter's panels are of other sizes";
   }
   shape.input_last = attributes.input_last;
   shape.output_last = attributes.output_last;
@@ -167,6 +172,9 @@ const char* describe(ConvProblem& problem, LayoutArrays& arrays, const Operands&
   problem.requantize.quantized = output.element_type() != ffi::DataType::S32;
   problem.requantize.output_signed = is_signed_byte(output);
   problem.path = choose_path(problem.shape, kernels);
+  const bool takes_rows = problem.path == Path::kRows || problem.path == Path::kMatmul;
+  problem.shape.panels = attributes.panels && takes_rows && kernels.reads_panels;
+  problem.unpacks_filter = attributes.panels && !problem.shape.panels;
   if (problem.path != Path::kPlanes) {
     if (problem.path == Path::kRows) kernels.lay_out_rows(problem);
     return check_parameters(given, output, problem.shape.output_channels);
@@ -211,12 +219,25 @@ Values values_of(const Batch& batch, const Operands& given, int64_t call, void* 
           .output = output};
 }
 
+thread_local Scratch unpacked_filter;
+
+// Null if there is no memory for it.
+const int8_t* unpack_filter(const ConvShape& shape, const int8_t* filter) {
+  const PreparedPanels panels = prepared_panels(shape);
+  uint8_t* rows = unpacked_filter.take(panels.row_bytes());
+  if (rows != nullptr) panels.unpack(reinterpret_cast<const uint8_t*>(filter), rows);
+  return reinterpret_cast<const int8_t*>(rows);
+}
+
 bool run_call(ConvProblem problem, const ConvolutionKernels& kernels, const Values& values,
               const ValueTypes& types, ffi::ThreadPool& pool) {
   Constants constants;
   add_values(problem, constants, values, types);
-  const ConvBuffers buffers{
-      .input = values.input, .filter = values.filter, .output = values.output};
+  ConvBuffers buffers{.input = values.input, .filter = values.filter, .output = values.output};
+  if (problem.unpacks_filter) {
+    buffers.filter = unpack_filter(problem.shape, values.filter);
+    if (buffers.filter == nullptr) return false;
+  }
   return problem.path == Path::kPlanes ? run_convolution(problem, kernels, buffers, pool)
                                        : run_channels_last(problem, kernels, buffers, pool);
 }
@@ -275,8 +296,8 @@ ffi::Error convolution(ffi::ThreadPool pool, ffi::AnyBuffer input, ffi::AnyBuffe
                        ffi::AnyBuffer bias, ffi::AnyBuffer input_scale,
                        ffi::AnyBuffer filter_scale, ffi::AnyBuffer output_scale,
                        ffi::AnyBuffer output_zero, ffi::Result<ffi::AnyBuffer> output,
-                       Sizes windows, int64_t groups, bool input_last, bool output_last,
-                       bool filter_unsigned, bool exact) {
+                       Sizes windows, int64_t groups, bool panels, bool input_last,
+                       bool output_last, bool filter_unsigned, bool exact) {
   return convolve(pool,
                   {.input = input,
                    .filter = filter,
@@ -291,6 +312,7 @@ ffi::Error convolution(ffi::ThreadPool pool, ffi::AnyBuffer input, ffi::AnyBuffe
                   *output,
                   {.windows = windows,
                    .groups = groups,
+                   .panels = panels,
                    .input_last = input_last,
                    .output_last = output_last,
                    .filter_unsigned = filter_unsigned,
@@ -316,6 +338,7 @@ DMLAX_DEFINE_HANDLER(dmlax_convolution, dmlax::convolution,
                          .Ret<xla::ffi::AnyBuffer>()
                          .Attr<xla::ffi::Span<const int64_t>>("windows")
                          .Attr<int64_t>("groups")
+                         .Attr<bool>("panels")
                          .Attr<bool>("input_last")
                          .Attr<bool>("output_last")
                          .Attr<bool>("filter_unsigned")

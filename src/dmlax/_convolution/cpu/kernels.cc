@@ -80,6 +80,7 @@ constexpr ConvolutionKernels all_kernels() {
                                 .requantize_row_ns = S::kRequantizeRowNs,
                                 .has_row_kernel = S::kPermutesBytes,
                                 .prefers_channels_last = !S::kPermutesBytes,
+                                .reads_panels = reads_prepared_panels<S>(),
                                 .pack = pack,
                                 .dense = dense,
                                 .depthwise = depthwise,

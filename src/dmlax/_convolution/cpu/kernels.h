@@ -13,6 +13,7 @@
 
 #include <cstdint>
 
+#include "dmlax/_cpu/gemm/prepared_panels.h"
 #include "dmlax/_cpu/gemm/shape.h"
 #include "dmlax/_cpu/requantize.h"
 
@@ -39,6 +40,7 @@ struct ConvShape {
   Axis height, width;
   bool input_last, output_last;             // channels last, as in NHWC
   bool input_signed;
+  bool panels;                              // the filter is panels, which `multiply_rows` reads
 };
 
 struct PlaneLayout {
@@ -74,6 +76,7 @@ enum class Path {
 struct ConvProblem {
   ConvShape shape;
   Path path;
+  bool unpacks_filter;  // panels that the path does not read
   PlaneLayout layout;
   RowLayout rows;
   PanelShape panel;
@@ -118,6 +121,7 @@ struct ConvolutionKernels {
   double products_per_ns, requantize_row_ns;  // of one thread, roughly
   bool has_row_kernel;                        // for a layout whose `taps_fit_one_load`
   bool prefers_channels_last;                 // to planes, even if images are transposed for it
+  bool reads_panels;                          // that are prepared
 
   // Packs channels [first, last) of one image into its planes.
   void (*pack)(const ConvProblem& problem, const uint8_t* image, int64_t first, int64_t last,
@@ -173,6 +177,10 @@ inline int64_t line_scratch_bytes(const ConvShape& shape) {
 }
 
 inline bool is_depthwise(const ConvShape& shape) { return shape.channels == 1; }
+
+inline PreparedPanels prepared_panels(const ConvShape& shape) {
+  return {shape.groups, shape.rows, shape.depth};
+}
 
 // Whether an output's pixel is the input's of the same position.
 inline bool is_matrix_product(const ConvShape& shape) {

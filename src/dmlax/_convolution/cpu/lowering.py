@@ -33,6 +33,7 @@ def run(plan: ConvolutionPlan, operands: Convolution) -> Array:
         *_parameters(plan, operands),
         windows=np.asarray(_windows(plan), np.int64),
         groups=np.int64(plan.filter.group_count),
+        panels=plan.filter.packing == "panels",
         input_last=input_last,
         output_last=output_last,
         filter_unsigned=plan.filter.filter.dtype == jnp.uint8,
@@ -78,7 +79,9 @@ def _windows(plan: ConvolutionPlan) -> tuple[int, ...]:
 
 def _parameters(plan: ConvolutionPlan, operands: Convolution) -> tuple[Array, ...]:
     """The prepared filter and every parameter, flat; absent ones are empty."""
-    filter = as_prepared(plan, operands)
+    filter = operands.filter
+    if plan.filter.packing == "rows":
+        filter = as_prepared(plan, operands)
     output_zero = np.uint8 if not plan.quantized else plan.options.output_dtype
     dtypes = [plan.filter.filter.dtype, plan.input.dtype, jnp.int32, *3 * (jnp.float32,)]
     values: list[Any] = [

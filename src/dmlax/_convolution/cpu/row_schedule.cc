@@ -35,25 +35,26 @@ struct RowSchedule {
     const double depth = static_cast<double>(shape.depth * shape.output_channels);
     const double outputs = static_cast<double>(pixels() * all_panels());
     const double time = static_cast<double>(pixels()) * depth / kernels.products_per_ns +
-                        depth / kPackedBytesPerNs + outputs * kernels.requantize_row_ns;
+                        (shape.panels ? 0 : depth / kPackedBytesPerNs) +
+                        outputs * kernels.requantize_row_ns;
     return time < kThreadWakeupNs;
   }
 
   bool run(xla::ffi::ThreadPool& pool) const {
     const int64_t threads = pool.num_threads();
     const bool alone = threads <= 1 || is_small();
-    const int64_t panel_bytes = all_panels() * rows.panel_bytes;
-    uint8_t* panels = call_scratch.take(panel_bytes);
-    if (panels == nullptr) return false;
     const int64_t packed = std::max<int64_t>(1, kPackedOfTask / rows.panel_bytes);
+    const int64_t packs = shape.panels ? 0 : (all_panels() + packed - 1) / packed;
+    uint8_t* memory = packs > 0 ? call_scratch.take(all_panels() * rows.panel_bytes) : nullptr;
+    if (packs > 0 && memory == nullptr) return false;
+    const uint8_t* panels = packs > 0 ? memory : reinterpret_cast<const uint8_t*>(buffers.filter);
     const Parts parts(*this, alone ? 1 : threads);
     std::atomic<bool> good{true};
-    const std::array<int64_t, 2> counts = {(all_panels() + packed - 1) / packed,
-                                           parts.pixels * parts.panels};
+    const std::array<int64_t, 2> counts = {packs, parts.pixels * parts.panels};
     run_phases(alone ? nullptr : &pool, counts, [&](size_t phase, int64_t i) {
       if (phase == 0) {
         kernels.pack_filter(problem, buffers.filter, i * packed,
-                            std::min(all_panels(), (i + 1) * packed), panels);
+                            std::min(all_panels(), (i + 1) * packed), memory);
       } else if (!multiply(parts, i, panels)) {
         good = false;
       }
@@ -154,7 +155,8 @@ bool run_product(const ConvProblem& problem, const ConvBuffers& buffers,
                    .columns = shape.output_channels,
                    .a_signed = shape.input_signed,
                    .b_signed = true,
-                   .b_transposed = true};
+                   .b_transposed = !shape.panels,
+                   .b_panels = shape.panels};
   lay_out_product(product, reinterpret_cast<const uint8_t*>(buffers.filter),
                   shape.depth * shape.output_channels);
   product.a = buffers.input;

@@ -145,6 +145,7 @@ struct RowKernels {
     rows.row_bytes = round_up(4 * rows.words, 64);
     if (rows.row_bytes % 1024 == 0) rows.row_bytes += 64;  // else rows meet in few cache sets
     rows.panel_bytes = rows.words * 4 * kPanelWidth;
+    if (shape.panels) rows.panel_bytes = prepared_panels(shape).panel_bytes();
     rows.panels = (shape.rows + kPanelWidth - 1) / kPanelWidth;
     rows.step = kRows;
     const int64_t fit = kGatheredBytes / rows.row_bytes / kRows * kRows;

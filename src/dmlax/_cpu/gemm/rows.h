@@ -26,6 +26,15 @@ constexpr int64_t kStripWidth = S::kRowTileVectors * S::kLanes;
 template <typename S>
 constexpr int64_t kWordBytes = 4 * kStripWidth<S>;  // of a strip, a word of every column
 
+// Whether panels in the order of `gemm/prepared_panels.h` are multiplied as they are.
+template <typename S>
+constexpr bool reads_prepared_panels() {
+  if constexpr (S::kMultipliesRows) {
+    return S::kWordsOfQuad == 1 && kStripWidth<S> == kPanelWidth;
+  }
+  return false;
+}
+
 constexpr int64_t kWordsAtOnce = 128;  // of a strip, which then stays in the first cache
 
 // --- packing

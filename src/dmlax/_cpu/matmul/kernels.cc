@@ -4,6 +4,7 @@
 
 #include "dmlax/_cpu/gemm/microkernel.h"
 #include "dmlax/_cpu/gemm/panels.h"
+#include "dmlax/_cpu/gemm/prepared_panels.h"
 #include "dmlax/_cpu/gemm/rows.h"
 #include "dmlax/_cpu/simd/interface.h"
 
@@ -42,6 +43,12 @@ inline const uint8_t* first_of(const MatmulProblem& problem, int64_t panel) {
   return problem.b + (problem.shape.b_transposed ? column * problem.shape.depth : column);
 }
 
+// Copies the sums of a panel's columns.
+inline void copy_column_sums(const MatmulProblem& problem, int64_t panel, int32_t* to) {
+  const size_t bytes = static_cast<size_t>(columns_of(problem.shape, panel)) * 4;
+  __builtin_memcpy(to, problem.column_sums + panel * kPanelWidth, bytes);
+}
+
 inline int32_t* sums_of(const MatmulLayout& layout, uint8_t* panel) {
   return reinterpret_cast<int32_t*>(panel + layout.panel_bytes - kPanelWidth * 4);
 }
@@ -64,6 +71,9 @@ struct RowProduct {
                     shape.depth % RowMicrokernel::kDepthStep == 0;
     layout.row_bytes = round_up(4 * layout.words, 64) + 64;
     layout.panel_bytes = layout.words * 4 * kPanelWidth + kPanelWidth * 4;
+    if (shape.b_panels) {
+      layout.panel_bytes = PreparedPanels{1, shape.columns, shape.depth}.panel_bytes();
+    }
   }
 
   static void pack_panel(const MatmulProblem& problem, int64_t panel, const Scratch& scratch,
@@ -81,8 +91,7 @@ struct RowProduct {
     if (problem.column_sums == nullptr) {
       sum_panel(problem, columns, scratch.spare, target);
     } else {
-      const int32_t* sums = problem.column_sums + panel * kPanelWidth;
-      __builtin_memcpy(sums_of(problem.layout, target), sums, static_cast<size_t>(columns) * 4);
+      copy_column_sums(problem, panel, sums_of(problem.layout, target));
     }
   }
 
@@ -220,9 +229,9 @@ struct DotProduct {
 
   static void pack_panel(const MatmulProblem& problem, int64_t panel, const Scratch&,
                          uint8_t* target) {
-    if (!problem.needs_column_sums) return;
-    const size_t bytes = static_cast<size_t>(columns_of(problem.shape, panel)) * 4;
-    __builtin_memcpy(target, problem.column_sums + panel * kPanelWidth, bytes);
+    if (problem.needs_column_sums) {
+      copy_column_sums(problem, panel, reinterpret_cast<int32_t*>(target));
+    }
   }
 
   const uint8_t* pack_rows(const MatmulProblem& problem, int64_t row, int64_t count,
@@ -518,8 +527,14 @@ struct Matmul {
       } else {
         Product::pack_panel(problem, index, scratch, panel);
       }
+      const int32_t* column_sums = sums_of(layout, panel);
+      alignas(64) int32_t prepared_sums[kPanelWidth] = {};
+      if (problem.shape.b_panels && problem.needs_column_sums) {
+        copy_column_sums(problem, index, prepared_sums);
+        column_sums = prepared_sums;
+      }
       const PanelTerms<S, Product::kInOrder, Product::kAddsToTerms> terms(problem, index,
-                                                                          sums_of(layout, panel));
+                                                                          column_sums);
       for (int64_t at = 0; at < count; at += Product::kRows) {
         const int64_t left = count - at, block = left < Product::kRows ? left : Product::kRows;
         if constexpr (Product::kRows == kFewRows) {
@@ -595,10 +610,7 @@ struct ColumnMatmul {
       int32_t* const sums = scratch.acc + kPanelWidth * kPanelWidth;
       transpose_sums(scratch.acc, sums);
       alignas(64) int32_t column_sums[kPanelWidth] = {};
-      if (problem.needs_column_sums) {
-        const size_t bytes = static_cast<size_t>(columns_of(problem.shape, panel)) * 4;
-        __builtin_memcpy(column_sums, problem.column_sums + panel * kPanelWidth, bytes);
-      }
+      if (problem.needs_column_sums) copy_column_sums(problem, panel, column_sums);
       const PanelTerms<S, true, false> terms(problem, panel, column_sums);
       for (int64_t r = 0; r < rows; ++r) {
         terms.store(r, row_sums[r], sums + r * kPanelWidth, problem.output);
@@ -669,6 +681,7 @@ extern const MatmulKernels matmul_kernels;
 const MatmulKernels matmul_kernels = {.products_per_ns = Microkernel::kProductsPerNs,
                                       .requantize_row_ns = Simd::kRequantizeRowNs,
                                       .multiplies_rows = Simd::kMultipliesRows,
+                                      .reads_panels = reads_prepared_panels<Simd>(),
                                       .most_unpacked = Microkernel::kMostUnpacked,
                                       .multiplies_narrow_rows = Simd::kMultipliesNarrowRows,
                                       .lay_out = lay_out,

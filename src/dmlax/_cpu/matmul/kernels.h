@@ -26,6 +26,7 @@ struct MatmulShape {
   int64_t rows, depth, columns;
   bool a_signed, b_signed;
   bool b_transposed;  // (columns, depth), as a prepared matrix is
+  bool b_panels;      // panels, which kRows reads as they are
 };
 
 struct MatmulLayout {
@@ -65,6 +66,7 @@ struct MatmulRange {
 struct MatmulKernels {
   double products_per_ns, requantize_row_ns;  // of one thread, roughly
   bool multiplies_rows;                       // has all paths; else kPanels alone
+  bool reads_panels;                          // that are prepared
   int64_t most_unpacked;                      // rows of kColumns
   bool multiplies_narrow_rows;                // faster than others
 

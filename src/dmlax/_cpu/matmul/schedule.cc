@@ -39,7 +39,7 @@ struct MatmulSchedule {
   bool is_small() const {
     const double panel = static_cast<double>(shape.depth) * static_cast<double>(shape.columns);
     const double rows = static_cast<double>(shape.rows);
-    const bool packs = problems[0].path != MatmulPath::kDots && !packs_rows();
+    const bool packs = problems[0].path != MatmulPath::kDots && !packs_rows() && !shape.b_panels;
     const double products = rows * panel / kernels.products_per_ns;
     const double reading = panel / kReadBytesPerNs, packing = panel / kPackedBytesPerNs;
     const double time = (packs ? products + packing : std::max(products, reading)) +
@@ -94,11 +94,13 @@ struct MatmulSchedule {
   // tasks have some of the rows.
   int64_t packs_of(const Parts& parts) const {
     if (packs_rows()) return 1;
+    if (shape.b_panels) return 0;
     return parts.rows > 1 ? (layout.panels + panels_of_pack() - 1) / panels_of_pack() : 0;
   }
 
   int64_t packed_bytes_of(const Parts& parts) const {
     if (packs_rows()) return round_up(layout.packed_rows_bytes, 64);
+    if (shape.b_panels) return 0;
     return parts.rows > 1 ? layout.panels * layout.panel_bytes : 0;
   }
 
@@ -117,8 +119,9 @@ struct MatmulSchedule {
     const MatmulProblem& problem = problems[task / (parts.rows * parts.panels)];
     const int64_t row = task / parts.panels % parts.rows, panel = task % parts.panels;
     const int64_t last = steps() * (row + 1) / parts.rows * layout.step;
+    const uint8_t* panels = parts.rows > 1 ? packed : nullptr;
     kernels.multiply(problem, {.rows = packed,
-                               .panels = parts.rows > 1 ? packed : nullptr,
+                               .panels = shape.b_panels ? problem.b : panels,
                                .scratch = memory,
                                .first_row = steps() * row / parts.rows * layout.step,
                                .last_row = std::min(shape.rows, last),
@@ -145,6 +148,7 @@ bool is_narrow(const uint8_t* b, int64_t count, bool is_signed) {
 MatmulPath choose_path(const MatmulShape& shape, const MatmulKernels& kernels, const uint8_t* b,
                        int64_t elements) {
   if (!kernels.multiplies_rows) return MatmulPath::kPanels;
+  if (shape.b_panels) return MatmulPath::kRows;
   if (shape.rows <= kFewRows) {
     return shape.b_transposed ? MatmulPath::kDots : MatmulPath::kPanels;
   }
@@ -157,6 +161,11 @@ MatmulPath choose_path(const MatmulShape& shape, const MatmulKernels& kernels, c
 
 }  // namespace
 
+bool reads_panels() {
+  const MatmulKernels* kernels = chosen_kernels();
+  return kernels != nullptr && kernels->reads_panels;
+}
+
 void lay_out_product(MatmulProblem& problem, const uint8_t* b, int64_t elements) {
   const MatmulKernels& kernels = *chosen_kernels();
   problem.path = choose_path(problem.shape, kernels, b, elements);
@@ -168,3 +177,8 @@ bool run_products(const std::vector<MatmulProblem>& problems, ffi::ThreadPool& p
 }
 
 }  // namespace dmlax
+
+// The same for Python, which prepares weights.
+extern "C" __attribute__((visibility("default"))) int dmlax_reads_panels() {
+  return dmlax::reads_panels() ? 1 : 0;
+}

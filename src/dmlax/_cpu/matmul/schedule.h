@@ -10,6 +10,9 @@
 
 namespace dmlax {
 
+// Whether products read panels that are prepared.
+bool reads_panels();
+
 // Chooses the path of products of `problem.shape`, and lays them out. `b` has all their matrices. An
 // instruction set must have been chosen.
 void lay_out_product(MatmulProblem& problem, const uint8_t* b, int64_t elements);

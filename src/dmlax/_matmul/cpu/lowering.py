@@ -41,9 +41,10 @@ def _multiply(plan: ProductPlan, operands: Product, dtype: np.dtype) -> Array:
     """(..., M, N): quantized, or int32 sums."""
     b, matrix, quantized = operands.b, plan.matrix, dtype != np.int32
     prepared = isinstance(b, Prepared)
+    panels = prepared and matrix.packing == "panels"
     rank = len(plan.batch)
     a = _as_batch(operands.a, plan.input.shape[:-2], rank, (plan.rows, plan.depth))
-    sizes = (plan.columns, plan.depth) if prepared else (plan.depth, plan.columns)
+    sizes = matrix.packed[-2:] if prepared else (plan.depth, plan.columns)
     sums = b.sums[..., None, :] if prepared else None
     values: list[tuple[Any, Any, bool]] = [  # a parameter, its dtype, whether it is one per row
         (operands.a_zero_point, plan.input.dtype, True),
@@ -67,14 +68,15 @@ def _multiply(plan: ProductPlan, operands: Product, dtype: np.dtype) -> Array:
             _as_values(value if not rows else _last_axis(value), kind, rank)
             for value, kind, rows in values
         ),
-        transposed=prepared,
+        transposed=prepared and not panels,
+        panels=panels,
         b_unsigned=matrix.matrix.dtype == jnp.uint8,
         exact=plan.arithmetic == "exact",
     )
     return result
 
 
-def _as_batch(x: Array, batch: tuple[int, ...], rank: int, own: tuple[int, int]) -> Array:
+def _as_batch(x: Array, batch: tuple[int, ...], rank: int, own: tuple[int, ...]) -> Array:
     """Reshapes a matrix to (..., rows, columns) with as many batch axes as the output."""
     return x.reshape((1,) * (rank - len(batch)) + batch + own)
 

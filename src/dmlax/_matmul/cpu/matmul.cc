@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "dmlax/_cpu/ffi.h"
+#include "dmlax/_cpu/gemm/prepared_panels.h"
 #include "dmlax/_cpu/isa.h"
 #include "dmlax/_cpu/multipliers.h"
+#include "dmlax/_cpu/scratch.h"
 #include "dmlax/_cpu/matmul/schedule.h"
 
 namespace dmlax {
@@ -37,6 +39,7 @@ struct Operands {
 
 struct Attributes {
   bool transposed;    // B is (N, K), int8, re-based where it is of a matrix that is unsigned
+  bool panels;        // B is these rows in panels
   bool b_unsigned;    // the matrix was
   bool exact;
 };
@@ -63,7 +66,7 @@ const char* check_parameters(const Operands& given, const ffi::AnyBuffer& output
                      (!quantized || given.output_zero.element_type() == output.element_type());
   if (!types) return "a parameter's element type is not the operator's";
   const int64_t columns = shape.columns;
-  const int64_t sums = shape.b_transposed ? columns : 0;
+  const int64_t sums = shape.b_transposed || shape.b_panels ? columns : 0;
   const bool counts = count_is(given.sums, sums, sums, sums) &&
                       count_is(given.a_zero, 0, 1, shape.rows) &&
                       count_is(given.b_zero, 0, 1, columns) &&
@@ -75,19 +78,28 @@ const char* check_parameters(const Operands& given, const ffi::AnyBuffer& output
   return counts ? nullptr : "a parameter has another number of values";
 }
 
+PreparedPanels prepared_panels(const MatmulShape& shape) { return {1, shape.columns, shape.depth}; }
+
 const char* describe(MatmulShape& shape, const Operands& given, const ffi::AnyBuffer& output,
                      const Attributes& attributes) {
   const Sizes a = given.a.dimensions().last(2), b = given.b.dimensions().last(2);
   const Sizes result = output.dimensions().last(2);
   shape.rows = a[0];
   shape.depth = a[1];
-  shape.columns = attributes.transposed ? b[0] : b[1];
+  shape.columns = attributes.panels ? count_of(given.sums) : attributes.transposed ? b[0] : b[1];
   shape.a_signed = is_signed_byte(given.a);
   shape.b_signed = is_signed_byte(given.b);
-  shape.b_transposed = attributes.transposed;
-  if ((attributes.transposed ? b[1] : b[0]) != shape.depth) return "A and B do not fit";
+  shape.b_panels = attributes.panels && reads_panels() && shape.depth > 0;
+  shape.b_transposed = attributes.transposed || (attributes.panels && !shape.b_panels);
+  if (attributes.panels) {
+    if (!prepared_panels(shape).fit(b[0], b[1])) return "the panels are of other sizes";
+  } else if ((attributes.transposed ? b[1] : b[0]) != shape.depth) {
+    return "A and B do not fit";
+  }
   if (result[0] != shape.rows || result[1] != shape.columns) return "the output is of other sizes";
-  if (attributes.transposed && !shape.b_signed) return "the packed matrix is not of int8";
+  if ((attributes.transposed || attributes.panels) && !shape.b_signed) {
+    return "the packed matrix is not of int8";
+  }
   return check_parameters(given, output, shape);
 }
 
@@ -112,15 +124,32 @@ struct Constants {
   Multipliers multipliers;
 };
 
+// The right matrices of a batch: as they are given, or panels unpacked to rows.
+struct RightMatrices {
+  const uint8_t* given;
+  const uint8_t* first;
+  int64_t elements;                   // of all of them
+  int64_t given_bytes, bytes;         // of one
+
+  const uint8_t* of(const uint8_t* matrix) const {
+    return first == given ? matrix : first + (matrix - given) / given_bytes * bytes;
+  }
+};
+
 // Reads the operands of one product of a batch.
 class Reader {
  public:
-  Reader(const Batch& batch, const Operands& given, const Attributes& attributes, int64_t index)
-      : batch_(batch), given_(given), attributes_(attributes), index_(index) {}
+  Reader(const Batch& batch, const Operands& given, const Attributes& attributes,
+         const RightMatrices& matrices, int64_t index)
+      : batch_(batch),
+        given_(given),
+        attributes_(attributes),
+        matrices_(matrices),
+        index_(index) {}
 
   void read(MatmulProblem& problem, Constants& constants) const {
     problem.a = batch_.elements_of<uint8_t>(given_.a, index_);
-    problem.b = batch_.elements_of<uint8_t>(given_.b, index_);
+    problem.b = matrices_.of(batch_.elements_of<uint8_t>(given_.b, index_));
     problem.column_sums = batch_.elements_of<int32_t>(given_.sums, index_);
     RequantizeParams& params = problem.requantize;
     read_a_zeros(problem, constants);
@@ -195,6 +224,7 @@ class Reader {
   const Batch& batch_;
   const Operands& given_;
   const Attributes& attributes_;
+  const RightMatrices& matrices_;
   int64_t index_;
 };
 
@@ -209,13 +239,31 @@ bool is_one_product(const Batch& batch, const Operands& given) {
          });
 }
 
+thread_local Scratch unpacked_matrices;
+
+// `first` is null if there is no memory to unpack them.
+RightMatrices right_matrices(const MatmulShape& shape, const Operands& given, bool panels) {
+  const uint8_t* first = static_cast<const uint8_t*>(given.b.untyped_data());
+  const int64_t elements = static_cast<int64_t>(given.b.element_count());
+  if (!panels || shape.b_panels || elements == 0) return {first, first, elements, 1, 1};
+  const PreparedPanels one = prepared_panels(shape);
+  const int64_t given_bytes = one.count() * one.panel_bytes(), bytes = one.row_bytes();
+  const int64_t count = elements / given_bytes;
+  uint8_t* rows = unpacked_matrices.take(count * bytes);
+  for (int64_t i = 0; rows != nullptr && i < count; ++i) {
+    one.unpack(first + i * given_bytes, rows + i * bytes);
+  }
+  return {first, rows, count * bytes, given_bytes, bytes};
+}
+
 ffi::Error run_batch(MatmulProblem problem, const Batch& batch, const Operands& given,
                      const Attributes& attributes, ffi::AnyBuffer output, ffi::ThreadPool& pool) {
   const bool fold = is_one_product(batch, given);
   const int64_t products = fold ? 1 : batch.count();
   if (fold) problem.shape.rows *= batch.count();
-  lay_out_product(problem, static_cast<const uint8_t*>(given.b.untyped_data()),
-                  static_cast<int64_t>(given.b.element_count()));
+  const RightMatrices matrices = right_matrices(problem.shape, given, attributes.panels);
+  if (matrices.elements > 0 && matrices.first == nullptr) return no_memory();
+  lay_out_product(problem, matrices.first, matrices.elements);
   const int64_t panel_bytes = std::max<int64_t>(1, problem.layout.panels * problem.layout.panel_bytes);
   const int64_t most = std::clamp<int64_t>(kPanelsAtOnce / panel_bytes, 1, products);
   const int64_t bytes = static_cast<int64_t>(output.size_bytes()) / products;
@@ -224,7 +272,7 @@ ffi::Error run_batch(MatmulProblem problem, const Batch& batch, const Operands& 
     std::vector<Constants> constants(static_cast<size_t>(count));
     std::vector<MatmulProblem> problems(static_cast<size_t>(count), problem);
     for (int64_t i = 0; i < count; ++i) {
-      const Reader reader(batch, given, attributes, first + i);
+      const Reader reader(batch, given, attributes, matrices, first + i);
       reader.read(problems[i], constants[i]);
       problems[i].output = static_cast<uint8_t*>(output.untyped_data()) + (first + i) * bytes;
     }
@@ -264,8 +312,8 @@ ffi::Error matrix_multiply(ffi::ThreadPool pool, ffi::AnyBuffer a, ffi::AnyBuffe
                            ffi::AnyBuffer sums, ffi::AnyBuffer a_zero, ffi::AnyBuffer b_zero,
                            ffi::AnyBuffer bias, ffi::AnyBuffer a_scale, ffi::AnyBuffer b_scale,
                            ffi::AnyBuffer output_scale, ffi::AnyBuffer output_zero,
-                           ffi::Result<ffi::AnyBuffer> output, bool transposed, bool b_unsigned,
-                           bool exact) {
+                           ffi::Result<ffi::AnyBuffer> output, bool transposed, bool panels,
+                           bool b_unsigned, bool exact) {
   return multiply(pool,
                   {.a = a,
                    .b = b,
@@ -278,7 +326,10 @@ ffi::Error matrix_multiply(ffi::ThreadPool pool, ffi::AnyBuffer a, ffi::AnyBuffe
                    .output_scale = output_scale,
                    .output_zero = output_zero},
                   *output,
-                  {.transposed = transposed, .b_unsigned = b_unsigned, .exact = exact});
+                  {.transposed = transposed,
+                   .panels = panels,
+                   .b_unsigned = b_unsigned,
+                   .exact = exact});
 }
 
 }  // namespace
@@ -299,5 +350,6 @@ DMLAX_DEFINE_HANDLER(dmlax_matrix_multiply, dmlax::matrix_multiply,
                          .Arg<xla::ffi::AnyBuffer>()
                          .Ret<xla::ffi::AnyBuffer>()
                          .Attr<bool>("transposed")
+                         .Attr<bool>("panels")
                          .Attr<bool>("b_unsigned")
                          .Attr<bool>("exact"));

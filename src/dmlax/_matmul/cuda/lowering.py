@@ -19,7 +19,7 @@ from dmlax._cuda import capability
 from dmlax._matmul.cuda.problem import PER_COLUMN, MatmulProblem, Matrices
 from dmlax._matmul.epilogue import as_int32, epilogue, has_column_epilogue
 from dmlax._matmul.plan import Product, ProductPlan
-from dmlax._matmul.prepare import pack
+from dmlax._matmul.prepare import as_rows, pack
 
 _SIZE_LIMIT = 2**31  # of rows, and of bytes of the right matrices
 
@@ -65,8 +65,8 @@ def _name(plan: ProductPlan) -> str:
 
 
 def _prepared(plan: ProductPlan, operands: Product) -> Prepared:
-    b = operands.b
-    return b if isinstance(b, Prepared) else pack(plan.matrix, b, operands.b_zero_point)
+    b = as_rows(plan, operands)
+    return pack(plan.matrix, operands.b, operands.b_zero_point) if b is None else b
 
 
 def _column_sums(plan: ProductPlan, b: Prepared) -> Array:
