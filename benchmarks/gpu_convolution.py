@@ -6,7 +6,7 @@
 
 The second are PyTorch's bf16 convolutions, in a process of their own: two profilers cannot share
 one. `--part 1/4` takes every fourth layer from the second on. The third writes results/. With
-`--survey` each is of 40 layers of other networks, by `mosaic_gpu` alone.
+`--survey` each is of 40 layers of other networks, by `mosaic_gpu` alone unless others are named.
 """
 
 import argparse
@@ -32,6 +32,8 @@ LAYOUT = ("NHWC", "OIHW", "NHWC")
 SIDE = 8192  # of the matrices whose product is the ceiling
 COPIED = 2**30  # bytes, read and written
 COMPUTE_BOUND = 20  # Gop of a layer, or more
+OVER_TORCH = {32: 1.6, 128: 1.8}  # times as fast as PyTorch, by batch size
+OF_BOUND = 0.7  # of the larger time of products at the ceiling and of bytes at a copy's speed
 RESULTS = Path(__file__).with_name("results")
 
 
@@ -79,15 +81,19 @@ def _row(problem: cases.Problem, implementations: Sequence[str]) -> dict[str, An
     layer = problem.layer
     x = problem.x.transpose(0, 2, 3, 1)
     given = jax.device_put(x), problem.filter(dimension_numbers=LAYOUT)
-    found: dict[str, Any] = {"gop": 2e-9 * problem.products, "mb": 1e-6 * problem.bytes}
+    calls = {
+        name: problem.jitted(dimension_numbers=LAYOUT, implementation=name)
+        for name in implementations
+    }
+    first, *others = (np.asarray(call(*given)) for call in calls.values())
+    for other in others:
+        np.testing.assert_array_equal(other, first, layer.name, strict=True)
     checked = np.r_[:CHECKED, -CHECKED:0]
-    wanted = _on_cpu(problem, x[checked])
-    for implementation in implementations:
-        call = problem.jitted(dimension_numbers=LAYOUT, implementation=implementation)
-        got = np.asarray(call(*given))[checked]
-        np.testing.assert_array_equal(got, wanted, layer.name, strict=True)
-        found[f"{implementation}_ms"] = device_timing.jax_ms(call, *given)
-    return found
+    np.testing.assert_array_equal(first[checked], _on_cpu(problem, x[checked]), layer.name)
+    found: dict[str, Any] = {"gop": 2e-9 * problem.products, "mb": 1e-6 * problem.bytes}
+    return found | {
+        f"{name}_ms": device_timing.jax_ms(call, *given) for name, call in calls.items()
+    }
 
 
 def _cudnn(problem: cases.Problem) -> dict[str, Any]:
@@ -185,6 +191,7 @@ def _write(ours: Any, theirs: Any) -> None:
                 "over torch": torch / ms,
                 "of int8 rate": row["gop"] / ms / rate,
                 "of copy bandwidth": row["mb"] / ms / bandwidth,
+                "of its bound": max(row["gop"] / rate, row["mb"] / bandwidth) / ms,
                 "xla to cuDNN": row["xla_ms"] / row.get("cudnn_int8_ms", float("nan")),
             }
         )
@@ -207,6 +214,7 @@ def _write_survey(ours: Any, theirs: Any) -> None:
                 "batch": row["batch"],
                 "Gop": row["gop"],
                 "mosaic_gpu ms": ms,
+                "xla ms": row.get("xla_ms", ""),
                 "torch bf16 ms": torch,
                 "over torch": torch / ms,
                 "of int8 rate": row["gop"] / ms / facts["int8_top_per_s"],
@@ -222,16 +230,15 @@ def _write_survey(ours: Any, theirs: Any) -> None:
 
 
 def _targets(rows: list[dict[str, Any]]) -> Iterable[report.Target]:
-    for batch in BATCHES["convolution"]:
+    for batch, mean in OVER_TORCH.items():
         over = [row["over torch"] for row in rows if row["batch"] == batch]
         name = f"batch {batch}: over torch bf16"
-        yield report.Target(f"{name}, geometric mean", report.mean(over), 1.3, at_least=True)
-        yield report.Target(f"{name}, least", min(over), 0.8, at_least=True)
-    depthwise = [row["over torch"] for row in rows if row["layer"].startswith("mobilenet")]
-    yield report.Target("depthwise over torch bf16, least", min(depthwise), 1, at_least=True)
+        yield report.Target(f"{name}, geometric mean", report.mean(over), mean, at_least=True)
+        yield report.Target(f"{name}, least", min(over), 1, at_least=True)
     large = [row for row in rows if row["Gop"] >= COMPUTE_BOUND]
-    least = min(row["of int8 rate"] for row in large)
-    yield report.Target("20 Gop or more: least of int8 rate", least, 0.6, at_least=True)
+    share = report.mean(row["of its bound"] for row in large)
+    name = "20 Gop or more: of its bound, geometric mean"
+    yield report.Target(name, share, OF_BOUND, at_least=True)
     most = max(row["xla to cuDNN"] for row in large)
     yield report.Target("20 Gop or more: most of xla to cuDNN int8", most, 2)
 
