@@ -411,7 +411,7 @@ def batch_normalization(
 def _factor_and_offset(
     epsilon: float, scale: Any, bias: Any, mean: Any, variance: Any
 ) -> tuple[Any, Any]:
-    """What a batch normalization multiplies by and adds."""
+    """The factor and the offset of a batch normalization."""
     if not _is_float32(scale, bias, mean, variance):
         factor = scale / jnp.sqrt(variance + epsilon)
         return factor, bias - mean * factor
