@@ -4,6 +4,7 @@ import argparse
 import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,8 @@ def _with_pairs(chosen: Sequence[Vector]) -> list[Vector]:
 
 def _check(options: argparse.Namespace) -> int:
     chosen = vectors.selected(options)
-    adapter = Results(options.results, _ids(options.vectors))
+    own = [vector.id for vector in chosen]
+    adapter = Results(options.results, own, partial(_ids, options.vectors))
     results = list(runner.run(adapter, chosen, adapter.variants))
     start = shlex.join(["dmlax-conformance", "check", "--results", str(options.results)])
     report.show(results, start, options.max_shown)
