@@ -1,7 +1,7 @@
 """Fixtures that several tests share."""
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -41,19 +41,6 @@ def is_wide(vector: Vector) -> bool:
 def every() -> list[Vector]:
     """Return every vector."""
     return vectors.load_all()
-
-
-@pytest.fixture
-def vectors_in_memory(monkeypatch: pytest.MonkeyPatch, every: list[Vector]) -> None:
-    """Give commands the suite's own vectors without reading and checking them again."""
-    read = vectors.load_all
-
-    def load_all(root: Path | None = None, operators: Collection[str] = ()) -> list[Vector]:
-        if root is not None:
-            return read(root, operators)
-        return [vector for vector in every if not operators or vector.operator in operators]
-
-    monkeypatch.setattr(vectors, "load_all", load_all)
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,6 @@ from dmlax_conformance.format.vectors import Vector
 from dmlax_conformance.suite import runner
 from dmlax_conformance.suite.runner import VERDICTS, Totals
 
-pytestmark = pytest.mark.usefixtures("vectors_in_memory")
 QUICK = ["--operator", "element_wise_quantize_linear", "--flag", "Tie"]
 
 

@@ -247,7 +247,6 @@ def test_what_is_no_text_or_no_file_is_refused(tmp_path: Path) -> None:
             reading.read(wrong)
 
 
-@pytest.mark.usefixtures("vectors_in_memory")
 def test_the_command_repeats_a_result(suite: list[Vector], tmp_path: Path) -> None:
     start = repeat.start_of_command("a module:Class", tmp_path / "a folder")
     words = shlex.split(repeat.command(start, "a variant", "an-id"))
@@ -552,7 +551,6 @@ def test_the_policy_lets_only_these_blocks_run(report: Report) -> None:
     assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", page.split('id="data"')[0])
 
 
-@pytest.mark.usefixtures("vectors_in_memory")
 def test_reports_of_one_implementation_are_told_apart(
     small: Report, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

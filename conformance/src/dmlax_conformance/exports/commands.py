@@ -4,7 +4,6 @@ import argparse
 import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +66,7 @@ def _with_pairs(chosen: Sequence[Vector]) -> list[Vector]:
 
 def _check(options: argparse.Namespace) -> int:
     chosen = vectors.selected(options)
-    own = [vector.id for vector in chosen]
-    adapter = Results(options.results, own, partial(_ids, options.vectors))
+    adapter = Results(options.results, _ids(options.vectors))
     results = list(runner.run(adapter, chosen, adapter.variants))
     start = shlex.join(["dmlax-conformance", "check", "--results", str(options.results)])
     report.show(results, start, options.max_shown)

@@ -7,7 +7,7 @@ may be a whole buffer, which DirectML ends at a multiple of 4 bytes.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -34,18 +34,16 @@ class Results:
     variants: tuple[str, ...] = ("files",)
     capabilities = CAPABILITIES - {"large"}
 
-    def __init__(
-        self, folder: Path, chosen: Collection[str], read_ids: Callable[[], Collection[str]]
-    ) -> None:
-        """Find the files, and refuse those of no vector; every id is read only if need be."""
+    def __init__(self, folder: Path, known: Collection[str]) -> None:
+        """Find the files, and refuse those of no vector."""
         if not folder.is_dir():
             raise NotStartable(f"{folder} is not a folder")
         self._files: dict[str, list[Path]] = defaultdict(list)
         for path in sorted(folder.iterdir()):
             if path.suffix in SUFFIXES:
                 self._files[path.name.split(".")[0]].append(path)
-        others = self._files.keys() - set(chosen)
-        if unknown := sorted(others and others - set(read_ids())):
+        unknown = sorted(self._files.keys() - set(known))
+        if unknown:
             raise NotStartable(f"{folder}: no vector has the id {', '.join(unknown[:5])}")
 
     def run(self, case: Case, variant: str) -> Mapping[str, Array]:
