@@ -8,7 +8,6 @@ from jax import Array, lax
 from dmlax._binary import arithmetic
 from dmlax._binary.plan import Binary, BinaryPlan
 from dmlax._core import pairs
-from dmlax._core.arguments import expand_rank
 from dmlax._cuda import capability
 
 
@@ -36,7 +35,7 @@ def _run(name: str, formula: arithmetic.Formula, plan: BinaryPlan, operands: Bin
     a, b, *parameters = operands
     a = capability.refuse_elsewhere(name, a, functools.partial(why_not, plan))
     function, rank = arithmetic.bind(formula, plan), len(plan.output.shape)
-    a, b = (expand_rank(x, rank, scalars=True) for x in (a, b))
+    a, b = (x.reshape((1,) * (rank - x.ndim) + x.shape) for x in (a, b))
     if not pairs.is_worth_a_table(plan.output):
         return pairs.map_each_pair(function, plan.output, (a, b, parameters))
     from dmlax._cuda import byte_table
