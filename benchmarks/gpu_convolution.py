@@ -173,17 +173,26 @@ def _write(kind: str, ours: Any, theirs: Any) -> None:
     (facts, rows), (peer, peer_rows) = ours, theirs
     peers = {(row["layer"], row["batch"]): row["torch_bf16_ms"] for row in peer_rows}
     found = report.Report(TITLES[kind])
-    found.rows = [_shown(row, peers[row["layer"], row["batch"]], facts) for row in rows]
+    found.rows = list(_shown(rows, peers, facts))
     found.targets = list(_survey_targets(found.rows) if kind == "survey" else _targets(found.rows))
     found.show(Console())
     path = RESULTS / f"{kind}-h200.json"
     report.write(path, [found], facts | peer | {"times": device_timing.TIMES})
 
 
-def _shown(row: report.Row, torch: float, facts: report.Row) -> report.Row:
-    """A row of the table; columns of `xla` only where it was timed."""
+def _shown(rows: Any, peers: Any, facts: report.Row) -> Iterator[report.Row]:
+    """The rows of the table, without columns that none has: `xla` may not have been timed."""
+    columns = [_columns(row, peers[row["layer"], row["batch"]], facts) for row in rows]
+    held = [name for name in columns[0] if any(row[name] is not None for row in columns)]
+    for row in columns:
+        yield {name: "" if row[name] is None else row[name] for name in held}
+
+
+def _columns(row: report.Row, torch: float, facts: report.Row) -> report.Row:
     ms, xla = row["mosaic_gpu_ms"], row.get("xla_ms")
-    columns = {
+    of_rate = row["gop"] / ms / facts["int8_top_per_s"]
+    of_bandwidth = row["mb"] / ms / facts["copy_gb_per_s"]
+    return {
         "layer": row["layer"],
         "batch": row["batch"],
         "Gop": row["gop"],
@@ -192,11 +201,10 @@ def _shown(row: report.Row, torch: float, facts: report.Row) -> report.Row:
         "torch bf16 ms": torch,
         "cuDNN int8 to float32 ms": row.get("cudnn_int8_ms", row.get("cudnn_int8")),
         "over torch": torch / ms,
-        "of int8 rate": row["gop"] / ms / facts["int8_top_per_s"],
-        "of copy bandwidth": row["mb"] / ms / facts["copy_gb_per_s"],
+        "of int8 rate": of_rate,
+        "of copy bandwidth": of_bandwidth,
         "xla to cuDNN": xla and xla / row.get("cudnn_int8_ms", float("nan")),
     }
-    return {name: value for name, value in columns.items() if value is not None}
 
 
 def _survey_targets(rows: list[report.Row]) -> Iterable[report.Target]:
