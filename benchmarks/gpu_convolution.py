@@ -26,6 +26,10 @@ from rich.console import Console
 from benchmarks import cases, device_timing, report
 
 BATCHES = {"convolution": (32, 128), "survey": (32,)}
+TITLES = {
+    "convolution": "convolution on an H200",
+    "survey": "layers of other networks on an H200",
+}
 IMPLEMENTATIONS = {"convolution": ("mosaic_gpu", "xla"), "survey": ("mosaic_gpu",)}
 CHECKED = 2  # images at either end, on the CPU
 LAYOUT = ("NHWC", "OIHW", "NHWC")
@@ -50,8 +54,7 @@ def main() -> None:
     options = parser.parse_args()
     kind = options.survey
     if options.table:
-        write = _write_survey if kind == "survey" else _write
-        return write(*map(report.read_lines, options.table))
+        return _write(kind, *map(report.read_lines, options.table))
     part, parts = map(int, options.part.split("/"))
     chosen = cases.layers(options.layers, kind)[part::parts]
     batches = options.batch or BATCHES[kind]
@@ -171,65 +174,52 @@ def _peer(layers: list[cases.Layer], batches: Sequence[int]) -> Iterator[dict[st
             }
 
 
-def _write(ours: Any, theirs: Any) -> None:
+def _write(kind: str, ours: Any, theirs: Any) -> None:
     """The table and its targets, shown and written."""
     (facts, rows), (peer, peer_rows) = ours, theirs
     peers = {(row["layer"], row["batch"]): row["torch_bf16_ms"] for row in peer_rows}
-    rate, bandwidth = facts["int8_top_per_s"], facts["copy_gb_per_s"]
-    found = report.Report("convolution on an H200")
-    for row in rows:
-        ms, torch = row["mosaic_gpu_ms"], peers[row["layer"], row["batch"]]
-        found.rows.append(
-            {
-                "layer": row["layer"],
-                "batch": row["batch"],
-                "Gop": row["gop"],
-                "mosaic_gpu ms": ms,
-                "xla ms": row["xla_ms"],
-                "torch bf16 ms": torch,
-                "cuDNN int8 to float32 ms": row.get("cudnn_int8_ms", row.get("cudnn_int8")),
-                "over torch": torch / ms,
-                "of int8 rate": row["gop"] / ms / rate,
-                "of copy bandwidth": row["mb"] / ms / bandwidth,
-                "of its bound": max(row["gop"] / rate, row["mb"] / bandwidth) / ms,
-                "xla to cuDNN": row["xla_ms"] / row.get("cudnn_int8_ms", float("nan")),
-            }
-        )
-    found.targets = list(_targets(found.rows))
+    found = report.Report(TITLES[kind])
+    found.rows = list(_shown(rows, peers, facts))
+    found.targets = list(_survey_targets(found.rows) if kind == "survey" else _targets(found.rows))
     found.show(Console())
-    path = RESULTS / "convolution-h200.json"
+    path = RESULTS / f"{kind}-h200.json"
     report.write(path, [found], facts | peer | {"times": device_timing.TIMES})
 
 
-def _write_survey(ours: Any, theirs: Any) -> None:
-    """The table of other networks' layers, and its target, shown and written."""
-    (facts, rows), (peer, peer_rows) = ours, theirs
-    peers = {(row["layer"], row["batch"]): row["torch_bf16_ms"] for row in peer_rows}
-    found = report.Report("layers of other networks on an H200")
-    for row in rows:
-        ms, torch = row["mosaic_gpu_ms"], peers[row["layer"], row["batch"]]
-        found.rows.append(
-            {
-                "layer": row["layer"],
-                "batch": row["batch"],
-                "Gop": row["gop"],
-                "mosaic_gpu ms": ms,
-                "xla ms": row.get("xla_ms", ""),
-                "torch bf16 ms": torch,
-                "over torch": torch / ms,
-                "of int8 rate": row["gop"] / ms / facts["int8_top_per_s"],
-                "of copy bandwidth": row["mb"] / ms / facts["copy_gb_per_s"],
-            }
-        )
-    over = report.mean(row["over torch"] for row in found.rows)
-    name = "over torch bf16, geometric mean"
-    found.targets.append(report.Target(name, over, 1.3, at_least=True))
-    found.show(Console())
-    path = RESULTS / "survey-h200.json"
-    report.write(path, [found], facts | peer | {"times": device_timing.TIMES})
+def _shown(rows: Any, peers: Any, facts: report.Row) -> Iterator[report.Row]:
+    """The rows of the table, without columns that none has: `xla` may not have been timed."""
+    columns = [_columns(row, peers[row["layer"], row["batch"]], facts) for row in rows]
+    held = [name for name in columns[0] if any(row[name] is not None for row in columns)]
+    for row in columns:
+        yield {name: "" if row[name] is None else row[name] for name in held}
 
 
-def _targets(rows: list[dict[str, Any]]) -> Iterable[report.Target]:
+def _columns(row: report.Row, torch: float, facts: report.Row) -> report.Row:
+    ms, xla = row["mosaic_gpu_ms"], row.get("xla_ms")
+    of_rate = row["gop"] / ms / facts["int8_top_per_s"]
+    of_bandwidth = row["mb"] / ms / facts["copy_gb_per_s"]
+    return {
+        "layer": row["layer"],
+        "batch": row["batch"],
+        "Gop": row["gop"],
+        "mosaic_gpu ms": ms,
+        "xla ms": xla,
+        "torch bf16 ms": torch,
+        "cuDNN int8 to float32 ms": row.get("cudnn_int8_ms", row.get("cudnn_int8")),
+        "over torch": torch / ms,
+        "of int8 rate": of_rate,
+        "of copy bandwidth": of_bandwidth,
+        "of its bound": max(of_rate, of_bandwidth),
+        "xla to cuDNN": xla and xla / row.get("cudnn_int8_ms", float("nan")),
+    }
+
+
+def _survey_targets(rows: list[report.Row]) -> Iterable[report.Target]:
+    over = report.mean(row["over torch"] for row in rows)
+    yield report.Target("over torch bf16, geometric mean", over, 1.3, at_least=True)
+
+
+def _targets(rows: list[report.Row]) -> Iterable[report.Target]:
     for batch, mean in OVER_TORCH.items():
         over = [row["over torch"] for row in rows if row["batch"] == batch]
         name = f"batch {batch}: over torch bf16"

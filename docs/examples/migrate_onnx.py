@@ -85,7 +85,7 @@ def export_program(model: dmlax.onnx.Model) -> bytes:
 
 
 class Record(NamedTuple):
-    """What the migrated model has in common with the others."""
+    """The migrated model's accuracies, and its agreement with the others."""
 
     float_accuracy: float
     int8_accuracy: float

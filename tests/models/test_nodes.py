@@ -89,7 +89,7 @@ def check(case):
             dmlax.onnx.load(model, nonzero_size=64)
         return
     loaded = dmlax.onnx.load(model, nonzero_size=64)
-    found = loaded.apply(loaded.params, inputs)
+    found = jax.jit(loaded.apply)(loaded.params, inputs)
     for value, wanted in zip(case.model.graph.output, case.data_sets[0][1], strict=True):
         wanted, got = np.asarray(array_of(wanted)), np.asarray(found[value.name])
         got = got[:, : wanted.shape[1]] if "nonzero" in case.name else got

@@ -388,8 +388,7 @@ def test_compare_tells_by_its_exit_code(
     run_broken: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good, bad, none = (tmp_path / f"{name}.jsonl" for name in ("good", "bad", "none"))
-    chosen = ["--operator", "element_wise_dequantize_linear", "--flag", "Rounding"]
-    run_broken("--variant", "jit", "--report", bad, *chosen)
+    run_broken("--report", bad, *QUICK)
     results = [{**each, "verdict": "exact"} for each in reading.read(bad).results]
     lines.write(good, Report(reading.read(bad).header, tuple(results)))
     declined = [{**each, "verdict": "unsupported"} for each in results]
