@@ -6,6 +6,7 @@ from jax import Array
 
 from dmlax._binary import arithmetic
 from dmlax._binary.plan import Binary, BinaryPlan
+from dmlax._core.arguments import expand_rank
 from dmlax._cuda import byte_pairs, capability
 
 
@@ -33,5 +34,5 @@ def _run(name: str, formula: arithmetic.Formula, plan: BinaryPlan, operands: Bin
     a, b, *parameters = operands
     a = capability.refuse_elsewhere(name, a, functools.partial(why_not, plan))
     function, rank = arithmetic.bind(formula, plan), len(plan.output.shape)
-    a, b = (x.reshape((1,) * (rank - x.ndim) + x.shape) for x in (a, b))
+    a, b = (expand_rank(x, rank, scalars=True) for x in (a, b))
     return byte_pairs.map_pairs(f"dmlax_{name}", function, a, b, parameters, plan.output)
