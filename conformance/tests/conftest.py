@@ -1,7 +1,8 @@
 """Fixtures that several tests share."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from dmlax_conformance.adapters.base import Case, Unsupported
 from dmlax_conformance.adapters.oracle import Oracle
 from dmlax_conformance.format import vectors
+from dmlax_conformance.format.json_schema import is_own
 from dmlax_conformance.format.vectors import Vector
 from dmlax_conformance.paths import vectors_dir
 from dmlax_conformance.suite import runner
@@ -35,6 +37,15 @@ def is_small(vector: Vector) -> bool:
 def is_wide(vector: Vector) -> bool:
     """Say whether an input has 64-bit elements."""
     return any(tensor.dtype in WIDE for tensor in vector.inputs.values())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_vectors_are_read_once() -> Iterator[None]:
+    """Keep the files of the suite once read, which each of a hundred commands would read again."""
+    read, kept = vectors.load, cache(vectors.load)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vectors, "load", lambda path: (kept if is_own(path) else read)(path))
+        yield
 
 
 @pytest.fixture(scope="session")
