@@ -24,6 +24,7 @@ TESTED_ONCE = (  # on the oldest pair; the laws, near ties and a part of the gol
     "tests/convolution/test_convolutions.py",
     "tests/convolution/test_parameters.py",
     "tests/convolution/test_platforms.py",
+    "tests/convolution/test_prepare.py",
     "tests/core/test_float_bits.py",
     "tests/core/test_quantized_sum.py",
     "tests/core/test_requantize.py",
