@@ -13,7 +13,6 @@ import pytest
 from dmlax_conformance.adapters.base import Case, Unsupported
 from dmlax_conformance.adapters.oracle import Oracle
 from dmlax_conformance.format import vectors
-from dmlax_conformance.format.json_schema import is_own
 from dmlax_conformance.format.vectors import Vector
 from dmlax_conformance.paths import vectors_dir
 from dmlax_conformance.suite import runner
@@ -42,9 +41,11 @@ def is_wide(vector: Vector) -> bool:
 @pytest.fixture(scope="session", autouse=True)
 def own_vectors_are_read_once() -> Iterator[None]:
     """Keep the files of the suite once read, which each of a hundred commands would read again."""
-    read, kept = vectors.load, cache(vectors.load)
+    read, kept, own = vectors.load, cache(vectors.load), vectors_dir()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vectors, "load", lambda path: (kept if is_own(path) else read)(path))
+        patch.setattr(
+            vectors, "load", lambda path: (kept if path.is_relative_to(own) else read)(path)
+        )
         yield
 
 
