@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -77,11 +78,18 @@ def prepare(graph: Graph, params: Mapping[str, np.ndarray]) -> dict[str, Weight]
         alone = len(consumers.get(name, ())) == 1
         if name in params and alone and zero_point is not ...:
             weights[name] = _prepare(node, params[name], zero_point)
-    # A copy: an array of JAX may share the memory of one of NumPy, here the whole file's.
     return {
-        name: weights[name] if name in weights else Weight(jnp.array(array))
+        name: weights[name] if name in weights else Weight(_copy_to_device(array))
         for name, array in params.items()
     }
+
+
+def _copy_to_device(array: np.ndarray) -> jax.Array:
+    """Returns a copy: an array of JAX may share the memory of one of NumPy, here the whole file's.
+
+    `jnp.array` would compile a program for every shape.
+    """
+    return jax.device_put(np.array(array))
 
 
 def _constant(graph: Graph, node: Node, index: int) -> Any:
@@ -95,7 +103,7 @@ def _prepare(node: Node, weight: Any, zero_point: Any) -> Weight:
         if zero_point is not None and zero_point.shape == (1,):
             zero_point = zero_point.reshape(())
         if weight.ndim not in (3, 4):
-            return Weight(jnp.array(weight))
+            return Weight(_copy_to_device(weight))
         is_channels_last = bool(node.attributes.get("channels_last"))
         filter = dmlax.prepare_filter(
             weight,
@@ -105,7 +113,7 @@ def _prepare(node: Node, weight: Any, zero_point: Any) -> Weight:
         )
         return Weight(filter)
     if weight.ndim != 2:
-        return Weight(jnp.array(weight))
+        return Weight(_copy_to_device(weight))
     is_transposed = bool(node.attributes.get("transB"))
     matrix = weight.T if is_transposed else weight
     return Weight(dmlax.prepare_matrix(matrix, b_zero_point=zero_point), is_transposed)
