@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import dmlax
@@ -89,7 +88,8 @@ def _copy_to_device(array: np.ndarray) -> jax.Array:
 
     `jnp.array` would compile a program for every shape.
     """
-    return jax.device_put(np.array(array))
+    copy: jax.Array = jax.device_put(np.array(array))
+    return copy
 
 
 def _constant(graph: Graph, node: Node, index: int) -> Any:
