@@ -195,8 +195,9 @@ def page(session: nox.Session) -> None:
 def torch(session: nox.Session) -> None:
     """Run the tests that need PyTorch, which is large."""
     _install(session, "test")
-    session.install("torch")
-    session.run("pytest", "-m=torch", "conformance/tests", *session.posargs)
+    session.install("torch", "onnxscript")
+    tested = ("tests/test_example_programs.py", "conformance/tests")
+    session.run("pytest", "-m=torch", *tested, *session.posargs)
 
 
 @nox.session

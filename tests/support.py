@@ -1,12 +1,14 @@
 """Helpers of several tests: seeded arrays, exact comparison, the oracle on NumPy arrays."""
 
+import contextlib
 import doctest
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from dmlax._cpu import library
@@ -45,6 +47,22 @@ def assert_same(actual: Any, expected: Any) -> None:
     actual, expected = np.asarray(actual), np.asarray(expected)
     assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
     np.testing.assert_array_equal(bits(actual), bits(expected))
+
+
+@contextlib.contextmanager
+def compilations() -> Iterator[list[str]]:
+    """The programs that JAX compiles meanwhile, an event for each."""
+    found: list[str] = []
+
+    def listen(event: str, *_: Any, **__: Any) -> None:
+        if "backend_compile" in event:
+            found.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield found
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
 
 
 def draw(seed: int, dtype: Any, shape: Sequence[int] | int = ()) -> np.ndarray:

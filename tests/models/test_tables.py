@@ -124,6 +124,13 @@ def test_near_ties_of_a_softmax_are_those_of_onnxruntime_1_31(scale, row, theirs
     np.testing.assert_array_equal(ours, [theirs])
 
 
+@pytest.mark.parametrize("arithmetic", ["float32", "exact"])
+def test_a_softmax_of_no_elements_has_none(arithmetic):
+    model = unary("QLinearSoftmax", np.uint8, (0.1, 1 / 256), (0, 0), count=0, opset=13)
+    (found,) = dmlax.onnx.load(model, arithmetic=arithmetic)(np.zeros((3, 0), np.uint8)).values()
+    assert (found.shape, found.dtype) == ((3, 0), np.uint8)
+
+
 def rounded_softmax(row, scale, unit, zero, dtype):
     """A row's softmax by decimals of 90 digits, rounded once."""
     limits = np.iinfo(dtype)
