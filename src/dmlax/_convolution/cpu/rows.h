@@ -285,7 +285,7 @@ struct RowKernels {
   // and few of a tile's rows are no outputs.
   static bool reads_copies(const ConvProblem& problem) {
     const ConvShape& shape = problem.shape;
-    const bool fewer = shape.taps >= 4 * shape.height.stride * shape.width.stride;
+    const bool fewer = shape.taps / shape.height.stride / shape.width.stride >= 4;
     const bool fits = 2 * problem.padded.columns <= 3 * shape.width.output;
     return fewer && shape.channels % RowMicrokernel::kDepthStep == 0 &&
            (fits || !RowMicrokernel::kNeedsStride);
