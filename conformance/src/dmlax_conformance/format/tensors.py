@@ -105,7 +105,11 @@ def from_numpy(array: npt.NDArray[Any]) -> Tensor:
 
 def digest(tensor: Tensor) -> str:
     """Return the SHA-256 of the elements as little-endian bytes."""
-    array = to_numpy(tensor)
+    return digest_of(to_numpy(tensor))
+
+
+def digest_of(array: npt.NDArray[Any]) -> str:
+    """Return the SHA-256 of the elements as little-endian bytes."""
     raw = array.astype(array.dtype.newbyteorder("<")).tobytes()
     return hashlib.sha256(raw).hexdigest()
 

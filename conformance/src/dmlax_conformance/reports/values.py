@@ -10,6 +10,7 @@ import numpy.typing as npt
 from ..format import layout, tensors
 from ..format.tensors import DTYPES, Tensor
 from ..format.vectors import ExpectedError, ExpectedTensor, Vector
+from ..operators.answer import with_elements
 from ..suite.compare import differences, logical
 
 MOST = 512
@@ -46,7 +47,8 @@ def got(vector: Vector, answer: Any) -> Json:
     """Return the outputs of an answer; those in a strided buffer as the tensors they hold."""
     if not isinstance(answer, Mapping):
         return {}
-    expect: Expected = {} if isinstance(vector.expect, ExpectedError) else vector.expect
+    expect = {} if isinstance(vector.expect, ExpectedError) else with_elements(vector).expect
+    assert not isinstance(expect, ExpectedError)
     return {
         str(name): _array(_logical(vector, name, value), expect.get(name))
         for name, value in answer.items()
@@ -79,7 +81,9 @@ def _alike(vector: Vector, answer: Any) -> Iterator[tuple[str, ExpectedTensor, t
     """Yield the outputs of the right data type and sizes: what is wanted, and the words given."""
     if isinstance(vector.expect, ExpectedError) or not isinstance(answer, Mapping):
         return
-    for name, want in vector.expect.items():
+    expect = with_elements(vector).expect
+    assert not isinstance(expect, ExpectedError)
+    for name, want in expect.items():
         have = _logical(vector, name, answer.get(name))
         if (have.dtype.name, have.shape) == (want.dtype, want.sizes):
             yield name, want, tensors.from_numpy(have).words
@@ -137,8 +141,8 @@ def _expectation(expect: Expected | ExpectedError) -> Json:
 def _expected(tensor: ExpectedTensor) -> Json:
     value: Json = {"dtype": tensor.dtype, "sizes": list(tensor.sizes), "compare": tensor.compare}
     if tensor.compare == "exact_rows":
-        value["rows"] = _rows(tensor)
-    if len(tensor.words) > MOST:
+        value["rows"] = tensor.rows or _rows(tensor)
+    if len(tensor.words) > MOST or tensor.sha256:
         return value
     if tensor.listed:
         value["listed"] = [

@@ -13,6 +13,7 @@ from ..format.vectors import Vector
 from ..operators import OPERATORS
 from ..operators._shared.cross import Cross, Pair, takes_part
 from ..operators._shared.size_classes import COUNTS
+from ..operators.answer import with_elements
 from ..operators.clauses import CLAUSES, UNBREAKABLE
 
 
@@ -59,7 +60,7 @@ def pairs_of(operator: str, suite: Iterable[Vector]) -> Counter[Pair]:
     counted = Counter(dict.fromkeys(cross.pairs(), 0))
     for vector in suite:
         if vector.operator == operator and takes_part(vector):
-            counted.update(cross.covered(vector))
+            counted.update(cross.covered(with_elements(vector)))
     return counted
 
 
