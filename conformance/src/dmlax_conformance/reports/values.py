@@ -107,7 +107,7 @@ def _logical(vector: Vector, name: str, value: Any) -> npt.NDArray[Any]:
 
 def _rows(tensor: ExpectedTensor) -> int:
     """Return how many rows of a tensor are defined where not all are."""
-    return len(tensor.words) // max(tensor.sizes[-1], 1)
+    return tensor.rows or len(tensor.words) // max(tensor.sizes[-1], 1)
 
 
 def _as_array(value: Any) -> npt.NDArray[Any]:
@@ -146,7 +146,7 @@ def _expectation(expect: Expected | ExpectedError) -> Json:
 def _expected(tensor: ExpectedTensor) -> Json:
     value: Json = {"dtype": tensor.dtype, "sizes": list(tensor.sizes), "compare": tensor.compare}
     if tensor.compare == "exact_rows":
-        value["rows"] = tensor.rows or _rows(tensor)
+        value["rows"] = _rows(tensor)
     if len(tensor.words) > MOST or tensor.sha256:
         return value
     if tensor.listed:

@@ -6,18 +6,18 @@ from typing import Any
 
 from ...format.tensors import Tensor
 from ...format.vectors import Request
-from .covering import Row
 from .binary import broadcast_sizes
+from .covering import Row
 from .large_pairs import EIGHT, PER_UNIT, Call, cycled, operand, points, sizes_of, words_of
 
 SIZES = (
-    *("523 523", "3x191 3x191", "67x9 67x9", "2x3x2x3x5x5 2x3x2x3x5x5"),
-    *("611 1", "9x67 67", "67 9x67", "67x1 1x9", "9x67 9x1"),
-    *("2x3x1x5x21 1x3x7x1x21", "3x2x3x1x2x2x3x5 2x3x2x1x2x1x5", "24x24 24x24"),
+    *("523 523", "3x191 3x191", "67x9 67x9", "3x1x3x7x1x11 3x1x3x7x1x11"),
+    *("611 1", "9x69 69", "69 9x69", "69x1 1x9", "9x1 9x69"),
+    *("3x3x1x7x11 3x3x1x7x11", "1x3x1x3x7x1x11 3x1x3x7x1x11", "3x1x3x1x7x1x1x11 3x1x7x1x1x11"),
 )
 FACTORS: dict[str, Any] = {
     "sizes": SIZES,
-    **{name: EIGHT for name in ("A", "B", "output")},
+    **dict.fromkeys(("A", "B", "output"), EIGHT),
     "zero point of A": ("absent", "one"),
     "zero point of B": ("absent", "one"),
     "output zero point": ("absent", "one"),
@@ -62,7 +62,9 @@ def maker(scales: Mapping[str, tuple[Fraction | str, ...]]) -> Callable[[Row, in
             Fraction(ratios[1]) * unit if len(ratios) > 1 else Fraction(1),
             unit,
         ]
-        for name, value, sign in zip(("A", "B", "Output"), values, row["signs"].split(), strict=True):
+        for name, value, sign in zip(
+            ("A", "B", "Output"), values, row["signs"].split(), strict=True
+        ):
             words = words_of([value], "minus" if sign == "-" else "plus")
             given[f"{name}ScaleTensor"] = cycled("float32", (1,), words)
         if row["output zero point"] == "one":

@@ -19,8 +19,7 @@ WINDOWS: dict[str, dict[str, Any]] = {
     "plain": {},
     "strides": {"strides": (1, 2), "start": (1, 1)},
     "padding before": {"start": (1, 2)},
-    "padding after": {"end": (2, 1)},
-    "dilations and padding": {"dilations": (2, 2), "start": (2, 2), "end": (2, 3)},
+    "dilations and padding": {"dilations": (2, 2), "start": (1, 2), "end": (2, 3)},
 }
 SUMS = {
     "sizes": SHAPES,
@@ -47,7 +46,7 @@ ADDED = {
     "sum": ("halves", "saturates", "quarters"),
 }
 EQUAL = {
-    "sizes": "2x4x4x5 6x2x2x3 2",
+    "sizes": "1x2x3x4 2x1x2x3 2",
     "windows": "strides",
     "types": "uint8 int8",
     "input zero point": "one",

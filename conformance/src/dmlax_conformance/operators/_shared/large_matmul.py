@@ -44,9 +44,7 @@ def operands(row: Row, number: int) -> tuple[Shape, dict[str, Tensor]]:
     for at, (side, dtype) in enumerate(zip("AB", row["types"].split(), strict=True)):
         kind = row[f"zero point of {side}"]
         seed = 7000 + 10 * number + at
-        found[f"{side}Tensor"] = operand(
-            dtype, sizes[at], seed, row["elements"], kind != "absent"
-        )
+        found[f"{side}Tensor"] = operand(dtype, sizes[at], seed, row["elements"], kind != "absent")
         if kind != "absent":
             own = sizes_for(shape, kind, side.lower())
             made = points(dtype, own, number + at, row["elements"])
@@ -89,8 +87,12 @@ def rescaled(row: Row, number: int) -> Call:
     sign = row["signs"]
     a, y = ([SX * each for each in ROWS], [SY * each for each in ROWS[::-1]])
     given["AScaleTensor"] = cycled("float32", own["A"], words_of(a, sign))
-    given["BScaleTensor"] = cycled("float32", own["B"], steps(number, len(own["B"]) or 1, sign, unit))
-    given["OutputScaleTensor"] = cycled("float32", own["y"], words_of(y, "plus" if number % 2 else sign))
+    given["BScaleTensor"] = cycled(
+        "float32", own["B"], steps(number, len(own["B"]) or 1, sign, unit)
+    )
+    given["OutputScaleTensor"] = cycled(
+        "float32", own["y"], words_of(y, "plus" if number % 2 else sign)
+    )
     dtype, kind = row["output"], row["output zero point"]
     if kind != "absent":
         given["OutputZeroPointTensor"] = points(dtype, sizes_for(shape, kind, "y"), number)

@@ -50,7 +50,7 @@ def add_files(
 
 
 def _fill(clause: str, make: Make, part: Iterable[tuple[int, Row]], topic: Topic) -> None:
-    topic.has_digests = True
+    topic.has_digests, topic.has_input_digests = True, False
     for number, row in part:
         text = ", ".join(row.values())
         _add(topic, f"large-pairs-{number}", text, clause, make(row, number), "Large")
@@ -79,7 +79,6 @@ def add_equal_sizes(
         for name, values in (attributes or {}).items():
             own = base._replace(attributes={**base.attributes, **values})
             add(f"equal-sizes-{name}", f"the same sizes, other {name}", call=own)
-        add("equal-sizes-again", "the first call of these sizes once more", call=base)
 
     topics.file("equal-sizes")(fill)
 
@@ -147,9 +146,7 @@ def operand(
 def words_of(values: Iterable[Fraction], sign: str = "plus") -> list[int]:
     """Return scales as words; with `minus` the first, the third and so on are negative."""
     flip = -1 if sign == "minus" else 1
-    return [
-        float32(value * (flip if at % 2 == 0 else 1)) for at, value in enumerate(values)
-    ]
+    return [float32(value * (flip if at % 2 == 0 else 1)) for at, value in enumerate(values)]
 
 
 def steps(number: int, count: int, sign: str = "plus", unit: Fraction = Fraction(1)) -> list[int]:

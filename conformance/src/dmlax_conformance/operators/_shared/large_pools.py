@@ -128,4 +128,6 @@ def maximum(row: Row, number: int) -> Call:
         "lower half": (low, (low + high) // 2),
     }[row["elements"]]
     x = drawn(dtype, sizes, 9000 + number, *bounds)
-    return Call({"InputTensor": x}, {"OutputTensor": Request(dtype, output_sizes(sizes, given))}, given)
+    return Call(
+        {"InputTensor": x}, {"OutputTensor": Request(dtype, output_sizes(sizes, given))}, given
+    )

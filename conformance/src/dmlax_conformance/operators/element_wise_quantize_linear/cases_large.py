@@ -11,8 +11,16 @@ from .._shared import floats
 from .._shared.covering import Row
 from .._shared.floats import exactly
 from .._shared.large_element_wise import PARAMETERS, SIZES, sizes_of_parameter
-from .._shared.large_pairs import EIGHT, Call, add_equal_sizes, add_files, cycled, drawn, points
-from .._shared.large_pairs import sizes_of
+from .._shared.large_pairs import (
+    EIGHT,
+    Call,
+    add_equal_sizes,
+    add_files,
+    cycled,
+    drawn,
+    points,
+    sizes_of,
+)
 from .._shared.near_ties import Draw
 from .._shared.rounding import RANGES
 from ..topics import Files, Topic
@@ -42,7 +50,7 @@ def elements(dtype: str, sizes: tuple[int, ...], number: int) -> Tensor:
     draw, unit = Draw(2000 + number), UNITS[dtype] / 2
     if dtype == "int32":
         return drawn(dtype, sizes, 2000 + number, -3000, 3000)
-    words = [word((draw.below(401) - 200) * unit, dtype) for _ in range(47)]
+    words = [word((draw.below(401) - 200) * unit, dtype) for _ in range(31)]
     sign = 1 << (31 if dtype == "float32" else 15)
     words += [INFINITY[dtype], INFINITY[dtype] | sign, 1, sign | 3, sign, 0]
     return cycled(dtype, sizes, words)
@@ -81,8 +89,8 @@ def _nan_in_tails(topic: Topic) -> None:
     """Put NaN behind whole vectors of 4 to 64 elements, in rows and at ranks."""
     plans = ("7", "13", "27", "45", "3x23", "77", "2x3x11", "5x15", "141", "2x2x2x2x7")
     for number, plan in enumerate(plans):
-        for dtype in ("float32", "float16"):
-            target, sizes = EIGHT[(number + (dtype == "float16")) % 2], sizes_of(plan)
+        for dtype in ("float32", "float16")[number % 4 == 3 :][:1]:
+            target, sizes = EIGHT[number % 2], sizes_of(plan)
             count, columns = _product(sizes), sizes[-1]
             places = {count - 1, columns - 1, count - 2}
             words = [word(Fraction(7 * at % 61 - 30, 2), dtype) for at in range(count)]
@@ -95,7 +103,7 @@ def _nan_in_tails(topic: Topic) -> None:
             }
             low, high = RANGES[target]
             why = "the pages do not say what becomes of NaN"
-            listed = {at: ((low, point, high), why) for at in sorted(places)}
+            listed = dict.fromkeys(sorted(places), ((low, point, high), why))
             name, text = f"nan-tail-{plan}-{dtype}", f"NaN at the end of rows of {columns}"
             asked = {"OutputTensor": Request(target, sizes)}
             topic.valid(

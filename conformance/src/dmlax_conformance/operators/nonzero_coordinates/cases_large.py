@@ -2,9 +2,8 @@
 
 from math import prod
 
-from ...format.tensors import DTYPES, Tensor
 from ...format.recipe import Recipe
-from ...format.tensors import from_recipe
+from ...format.tensors import DTYPES, Tensor, from_recipe
 from ...format.vectors import Request
 from .._shared.covering import Row
 from .._shared.large_pairs import Call, add_equal_sizes, add_files, cycled, drawn, sizes_of
@@ -16,10 +15,7 @@ from .meaning import effective_rank
 CLAUSE = "NZC-1 NZC-2 NZC-3 NZC-4 NZC-5"
 TYPES = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "float16")
 FACTORS = {
-    "sizes": (
-        *("1523", "467x3", "5x331", "2x5x17x9", "1x1x9x133", "2x3x2x3x5x11"),
-        "1x3x1x5x71",
-    ),
+    "sizes": (*("1523", "467x3", "5x331", "2x5x17x9", "1x1x9x133", "3x3x7x1x11x3"),),
     "input": TYPES,
     "columns": ("all", "fewest"),
     "found": ("all", "one in 2", "one in 3"),

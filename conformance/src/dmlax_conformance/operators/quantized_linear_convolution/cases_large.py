@@ -5,7 +5,7 @@ from .._shared.large_pairs import add_equal_sizes, add_files
 from ..topics import Files, Topic
 from .cases import OPERATOR
 
-CLAUSE = "QLC-1 QLC-2 QLC-3 QLC-4 QLC-5 QLC-6 QLC-7 QLC-8 QLC-9 QLC-10 QLC-11"
+CLAUSE = "QLC-1 QLC-2 QLC-4 QLC-5 QLC-7 QLC-8"
 topics = Files(OPERATOR, Topic)
 add_files(topics, CLAUSE, RESCALED, rescaled)
 add_equal_sizes(topics, CLAUSE, rescaled(EQUAL, 1), OTHERS)

@@ -5,7 +5,7 @@ from .._shared.large_pairs import EIGHT, add_equal_sizes, add_files
 from ..topics import Files, Topic
 from .cases import OPERATOR
 
-CLAUSE = "QMM-1 QMM-2 QMM-3 QMM-5 QMM-6 QMM-7 QMM-8 QMM-9 QMM-12"
+CLAUSE = "QMM-1 QMM-2 QMM-3 QMM-5 QMM-7 QMM-9"
 ROWS = ("one", "rows", "rows of each matrix")
 FACTORS = {
     **OPERANDS,

@@ -10,17 +10,18 @@ from .cases import OPERATOR
 CLAUSE = "LUT-1 LUT-2 LUT-4 LUT-5"
 FACTORS = {
     "sizes": (
-        *("523", "9x67", "67x9", "2x5x7x9", "5x3x41", "2x3x2x3x5x5", "3x2x3x1x2x2x3x5"),
-        *("24x24", "600x1", "3x2x5x2x3x2x3"),
+        *("523", "9x67", "69x9", "3x1x17x13", "5x3x41", "24x24"),
+        *("3x3x1x7x11", "3x1x3x7x1x11", "1x3x1x3x7x1x11", "3x1x3x1x7x1x1x11"),
     ),
-    "types": tuple(f"{x} {y}" for x in EIGHT for y in EIGHT),
+    "input": EIGHT,
+    "table": EIGHT,
     "entries": ("all", "few"),
 }
 
 
 def made(row: Row, number: int) -> Call:
     """Return a call with a drawn table, of the whole range or of its ends."""
-    source, target = row["types"].split()
+    source, target = row["input"], row["table"]
     low, high = RANGES[target]
     low = low if row["entries"] == "all" else high - 3
     sizes = sizes_of(row["sizes"])
@@ -33,6 +34,6 @@ def made(row: Row, number: int) -> Call:
 
 topics = Files(OPERATOR, Topic)
 add_files(topics, CLAUSE, FACTORS, made)
-EQUAL = made({"sizes": "2x3x5", "types": "int8 uint8", "entries": "all"}, 1)
+EQUAL = made({"sizes": "2x3x5", "input": "int8", "table": "uint8", "entries": "all"}, 1)
 TABLE = drawn("uint8", (256,), 4600, *RANGES["uint8"])
 add_equal_sizes(topics, CLAUSE, EQUAL, tensors={"TableTensor": TABLE})
