@@ -8,7 +8,18 @@ from ...format.tensors import Tensor
 from ...format.vectors import Request
 from .binary import broadcast_sizes
 from .covering import Row
-from .large_pairs import EIGHT, PER_UNIT, Call, cycled, operand, points, sizes_of, words_of
+from .large_pairs import (
+    EIGHT,
+    PER_UNIT,
+    Call,
+    cycled,
+    drawn,
+    operand,
+    points,
+    sizes_of,
+    words_of,
+)
+from .rounding import RANGES
 
 SIZES = (
     *("523 523", "3x191 3x191", "67x9 67x9", "3x1x3x7x1x11 3x1x3x7x1x11"),
@@ -22,6 +33,7 @@ FACTORS: dict[str, Any] = {
     "zero point of B": ("absent", "one"),
     "output zero point": ("absent", "one"),
     "signs": ("+ + +", "- + +", "+ - +", "+ + -"),
+    "elements": ("full", "lowest", "highest"),
 }
 OF_SUMS = {  # what both scales over the output's are
     "halves": ("1/2", "1/2"),
@@ -39,7 +51,14 @@ EQUAL = {
     "zero point of B": "one",
     "output zero point": "one",
     "signs": "+ + +",
+    "elements": "full",
 }
+
+
+def of_an_end(dtype: str, sizes: tuple[int, ...], seed: int, end: str) -> Tensor:
+    """Return the two lowest, or highest, values of a type."""
+    low, high = RANGES[dtype]
+    return drawn(dtype, sizes, seed, *((low, low + 1) if end == "lowest" else (high - 1, high)))
 
 
 def maker(scales: Mapping[str, tuple[Fraction | str, ...]]) -> Callable[[Row, int], Call]:
@@ -53,7 +72,12 @@ def maker(scales: Mapping[str, tuple[Fraction | str, ...]]) -> Callable[[Row, in
         for at, (side, sizes) in enumerate((("A", a), ("B", b))):
             kind = row[f"zero point of {side}"]
             seed, dtype = 6000 + 10 * number + at, types[at]
-            given[f"{side}Tensor"] = operand(dtype, sizes, seed, spread, kind == "one")
+            end = row["elements"] if at == number % 2 else "full"
+            given[f"{side}Tensor"] = (
+                operand(dtype, sizes, seed, spread, kind == "one")
+                if end == "full"
+                else of_an_end(dtype, sizes, seed, end)
+            )
             if kind == "one":
                 given[f"{side}ZeroPointTensor"] = points(dtype, (1,), number + at, spread)
         unit = Fraction(PER_UNIT, 2**12)

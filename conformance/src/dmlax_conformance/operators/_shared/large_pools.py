@@ -24,8 +24,8 @@ from .pooling_cases import windows
 from .rounding import RANGES
 
 SHAPES = (
-    *("1x131x3x4", "3x5x47", "2x2x5x6x17", "5x9x4x7"),
-    *("1x2x33x35", "2x67x1x9", "1x9x67x3", "2x3x3x3x71"),
+    *("1x131x3x4", "3x3x71", "2x2x2x13x15", "5x9x4x7"),
+    *("1x67x2x3x3", "2x67x9", "1x9x67x3", "2x3x3x3x71"),
 )
 IMAGES = ("5x131x1x3", "3x257x3", "2x67x5x7", "1x521x1x2", "9x67x2x1x2", "5x129x3x3", "600x1x2x5")
 WINDOWS: dict[str, dict[str, int]] = {
