@@ -56,10 +56,8 @@ add_equal_sizes(topics, CLAUSE, made({**EQUAL, "sizes": "2x3x5", "signs": "plus"
 def _later_scales(topic: Topic) -> None:
     """Refuse a scale that is zero or not finite behind others that are fine."""
     need, one = "values:known", 0x3F800000
-    given = {
-        "InputTensor": cycled("int8", (2, 9), range(-9, 9)),
-        "ScaleTensor": cycled("float32", (9,), [one] * 9),
-    }
+    x, ones = cycled("int8", (2, 9), range(-9, 9)), cycled("float32", (9,), [one] * 9)
+    given = {"InputTensor": x, "ScaleTensor": ones}
     asked = {"OutputTensor": Request("float32", (2, 9))}
     topic.valid(
         "twin-later-scales",

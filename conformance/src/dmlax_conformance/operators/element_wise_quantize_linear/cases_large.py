@@ -122,10 +122,8 @@ def _product(sizes: tuple[int, ...]) -> int:
 def _later_scales(topic: Topic) -> None:
     """Refuse a scale that is zero or not finite behind others that are fine."""
     need, one = "values:known", 0x3F800000
-    given = {
-        "InputTensor": cycled("float32", (2, 9), range(0x3F800000, 0x3F800012)),
-        "ScaleTensor": cycled("float32", (9,), [one] * 9),
-    }
+    x, ones = cycled("float32", (2, 9), range(one, one + 18)), cycled("float32", (9,), [one] * 9)
+    given = {"InputTensor": x, "ScaleTensor": ones}
     asked = {"OutputTensor": Request("int8", (2, 9))}
     topic.valid(
         "twin-later-scales",
