@@ -21,6 +21,7 @@ from .large_pairs import (
 )
 from .rounding import RANGES
 
+Scales = Mapping[str, tuple[Fraction | str, ...]]
 SIZES = (
     *("523 523", "3x191 3x191", "67x9 67x9", "3x1x3x7x1x11 3x1x3x7x1x11"),
     *("611 1", "9x69 69", "69 9x69", "69x1 1x9", "9x1 9x69"),
@@ -35,13 +36,18 @@ FACTORS: dict[str, Any] = {
     "signs": ("+ + +", "- + +", "+ - +", "+ + -"),
     "elements": ("full", "lowest", "highest"),
 }
-OF_SUMS = {  # what both scales over the output's are
+OF_SUMS: Scales = {  # what both scales over the output's are
     "halves": ("1/2", "1/2"),
     "sixths": ("1/6", "1/3"),
     "apart": ("5/2", "1/182"),
     "far apart": ("1/2", Fraction(1, 2**40)),
 }
-OF_PRODUCTS = {"half": ("1/2",), "a 78th": ("1/78",), "a 6th": ("1/6",), "a 210th": ("1/210",)}
+OF_PRODUCTS: Scales = {
+    "half": ("1/2",),
+    "a 78th": ("1/78",),
+    "a 6th": ("1/6",),
+    "a 210th": ("1/210",),
+}
 EQUAL = {
     "sizes": "2x3x5 3x5",
     "A": "uint8",
@@ -61,7 +67,7 @@ def of_an_end(dtype: str, sizes: tuple[int, ...], seed: int, end: str) -> Tensor
     return drawn(dtype, sizes, seed, *((low, low + 1) if end == "lowest" else (high - 1, high)))
 
 
-def maker(scales: Mapping[str, tuple[Fraction | str, ...]]) -> Callable[[Row, int], Call]:
+def maker(scales: Scales) -> Callable[[Row, int], Call]:
     """Return what makes a call of a row of options."""
 
     def make(row: Row, number: int) -> Call:

@@ -6,7 +6,18 @@ from typing import Any
 from ...format.tensors import Tensor
 from ...format.vectors import Request
 from .covering import Row
-from .large_pairs import EIGHT, PER_UNIT, Call, cycled, operand, points, sizes_of, steps, words_of
+from .large_pairs import (
+    EIGHT,
+    PER_UNIT,
+    Call,
+    cycled,
+    fractions,
+    operand,
+    points,
+    sizes_of,
+    steps,
+    words_of,
+)
 from .matmul import Shape, shape_of
 
 SHAPES = (
@@ -21,7 +32,7 @@ OPERANDS = {
     "elements": ("full", "narrow"),
 }
 SX, SY = Fraction(281, 2**27), Fraction(281 * PER_UNIT, 2**12)
-ROWS = tuple(map(Fraction, (1, 2, "1/2", 1, 4)))
+ROWS = fractions(1, 2, "1/2", 1, 4)
 FULL = Fraction(1, 390)  # that sums of the whole range are longer
 
 

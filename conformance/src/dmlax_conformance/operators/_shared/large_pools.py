@@ -13,6 +13,7 @@ from .large_pairs import (
     Call,
     cycled,
     drawn,
+    fractions,
     operand,
     points,
     sizes_of,
@@ -46,7 +47,7 @@ PARAMETERS: dict[str, Any] = {
     "elements": ("full", "narrow"),
     "signs": ("plus", "minus"),
 }
-POWERS = tuple(map(Fraction, (1, 2, "1/2", 1, 4)))
+POWERS = fractions(1, 2, "1/2", 1, 4)
 
 
 def options(kind: str, axes: int) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from .._shared.large_pairs import (
     add_files,
     cycled,
     drawn,
+    fractions,
     points,
     sizes_of,
 )
@@ -35,7 +36,7 @@ FACTORS = {
     "zero point": ("absent", *PARAMETERS),
     "signs": ("plus", "minus"),
 }
-DIVISORS = tuple(map(Fraction, (1, 3, "1/2", 5, 1, "1/3", 15)))
+DIVISORS = fractions(1, 3, "1/2", 5, 1, "1/3", 15)
 UNITS = {"float32": Fraction(15015, 2**6), "float16": Fraction(3, 2**4), "int32": Fraction(30)}
 INFINITY = {"float32": 0x7F800000, "float16": 0x7C00}
 
