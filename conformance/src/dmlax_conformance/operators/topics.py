@@ -246,7 +246,7 @@ def _is_zero(value: Mapping[str, Any]) -> bool:
     """Return whether zeros are the elements of an expected tensor."""
     if "sha256" not in value:
         words = {**value, **value.get("recipe", {})}
-        return all(int(str(word), 16) == 0 for word in words.get("data", words.get("bits")))
+        return all(int(str(word), 16) == 0 for word in words["data" if "data" in words else "bits"])
     count = value["rows"] * value["sizes"][-1] if "rows" in value else prod(value["sizes"])
     zeros = Tensor(value["dtype"], (count,), (0,) * count)
     return bool(value["sha256"] == tensors.digest(zeros))
