@@ -12,7 +12,7 @@ from dmlax_conformance import cli
 from dmlax_conformance.format.vectors import Vector
 from dmlax_conformance.operators import OPERATORS
 from dmlax_conformance.operators._shared import cross
-from dmlax_conformance.operators._shared.cross import Cross, takes_part
+from dmlax_conformance.operators._shared.cross import Cross, Meeting, takes_part
 from dmlax_conformance.suite import coverage
 from dmlax_conformance.suite.bugs import matrix, structured
 from dmlax_conformance.suite.bugs.catalogue import catalogue
@@ -48,6 +48,20 @@ def test_impossible_pairs_are_patterns_with_reasons() -> None:
     assert apart.pairs() == {("any", "tail")}
     assert apart.why_not("even", "tail") == "there is none"
     assert apart.why_not("odd", "tail") is None
+
+
+def test_a_class_is_where_two_structures_meet(suite: list[Vector]) -> None:
+    class View(np.ndarray):
+        count = 4
+
+    own = table(
+        view=lambda vector: np.arange(4).view(View),
+        structures={"low": lambda view: view < 2, "tail": lambda view: view > 2},
+        meeting=Meeting(("*",), ("low",), ("low", "tail")),
+    )
+    assert own.triples() == {(a, "low", at) for a in ("even", "any") for at in ("low", "tail")}
+    assert own.met(suite[0]) == {("even", "low", "low"), ("any", "low", "low")}
+    assert replace(own, meeting=None).triples() == set()
 
 
 def test_a_pair_that_is_called_impossible_and_covered_is_a_complaint(
