@@ -18,6 +18,7 @@ from dmlax_conformance.suite.bugs import matrix, structured
 from dmlax_conformance.suite.bugs.catalogue import catalogue
 
 TABLES = {name: row.cross for name, row in OPERATORS.items() if row.cross is not None}
+SHORTEST = "quantized_lookup"  # the operator whose coverage takes the least time
 DRAWN = 1  # bug of each third operator is tried here; `nox -s kill_rate` tries all
 
 
@@ -67,7 +68,7 @@ def test_a_class_is_where_two_structures_meet(suite: list[Vector]) -> None:
 def test_a_pair_that_is_called_impossible_and_covered_is_a_complaint(
     suite: list[Vector], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    operator, own = next(iter(TABLES.items()))
+    operator, own = SHORTEST, TABLES[SHORTEST]
     name, at = sorted(own.pairs())[0]
     wrong = replace(own, impossible={**own.impossible, (name, at): "not so"})
     monkeypatch.setattr(type(OPERATORS[operator]), "cross", wrong)
@@ -111,12 +112,13 @@ def test_a_bug_of_places_has_no_structures() -> None:
 def test_the_command_counts_pairs_and_says_where_no_table_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    operator, own = next(iter(TABLES.items()))
+    operator, own = SHORTEST, TABLES[SHORTEST]
     assert cli.main(["coverage", "--operator", operator]) == 0
     head, row = (line.split() for line in capsys.readouterr().out.splitlines()[:2])
-    assert head[-1] == "impossible"
+    assert head[-2:] == ["impossible", "meetings"]
     number = str(len(own.pairs()))
     assert row[:5] == [operator, str(len(own.classes)), str(len(own.structures)), number, number]
+    assert row[-1] == str(len(own.triples()))
     assert cli.main(["coverage", "--operator", operator, "--vectors", str(tmp_path)]) == 3
     assert "no vector has" in capsys.readouterr().out
     monkeypatch.setattr(type(OPERATORS[operator]), "cross", None)
