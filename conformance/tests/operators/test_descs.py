@@ -327,6 +327,20 @@ def test_express_repeats_a_parameter_by_strides_of_0() -> None:
     assert gather(desc["ScaleTensor"], buffer(desc["ScaleTensor"], row)).words == (1, 2, 3) * 2
 
 
+@pytest.mark.parametrize("sizes", [(2,), (1, 2), (1, 2, 1, 1)])
+def test_express_gives_a_bias_the_sizes_of_directml(sizes: tuple[int, ...]) -> None:
+    one, image = Tensor("float32", (1,), (1,)), Tensor("uint8", (1, 1, 1, 1), (7,))
+    inputs = dict.fromkeys(("InputScaleTensor", "FilterScaleTensor", "OutputScaleTensor"), one)
+    inputs |= {"InputTensor": image, "FilterTensor": Tensor("int8", (2, 1, 1, 1), (1, 2))}
+    inputs["BiasTensor"] = Tensor("int32", sizes, (3, 4))
+    ones = {"Strides": [1, 1], "Dilations": [1, 1], "GroupCount": 1}
+    windows = {**ones, "StartPadding": [0, 0], "EndPadding": [0, 0]}
+    outputs = {"OutputTensor": Request("uint8", (1, 2, 1, 1))}
+    desc = express(QUANTIZED, windows, inputs, outputs)
+    assert desc["BiasTensor"] == tensor_desc("INT32", [1, 2, 1, 1])
+    assert feature_levels(QUANTIZED, desc)[0] == "5_2"
+
+
 def test_no_level_accepts_what_directml_has_no_name_for() -> None:
     inputs = {"InputTensor": Tensor("bool", (4,), (0,) * 4)}
     outputs = {

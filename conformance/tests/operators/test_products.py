@@ -5,6 +5,7 @@ import pytest
 
 from dmlax_conformance.format.vectors import ExpectedError, Vector
 from dmlax_conformance.operators._shared.cross import takes_part
+from dmlax_conformance.operators.answer import with_elements
 from dmlax_conformance.operators.element_wise_dequantize_linear.products import Products
 from dmlax_conformance.operators.element_wise_dequantize_linear.structures import PRODUCTS, View
 
@@ -13,7 +14,7 @@ def test_products_are_the_expected_ones(suite: list[Vector]) -> None:
     operator = "element_wise_dequantize_linear"
     calls = [each for each in suite if each.operator == operator and takes_part(each)]
     assert len(calls) > 100
-    for vector in calls:
+    for vector in map(with_elements, calls):
         result = View(vector).result
         assert not isinstance(vector.expect, ExpectedError)
         words = vector.expect["OutputTensor"].words

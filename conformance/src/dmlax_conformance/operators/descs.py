@@ -6,7 +6,7 @@ from typing import Any
 from ..errors import Unsupported
 from ..format import layout
 from ..format.descs import DATA_TYPES, tensor_desc
-from ..format.tensors import Tensor
+from ..format.tensors import Tensor, count
 from ..format.vectors import Request
 from . import OPERATORS, tables
 from .desc_rules import violations
@@ -61,14 +61,14 @@ def needs(operator: str, desc: Desc) -> set[str]:
 
 
 def _described(tensor: Tensor | Request, sizes: Sequence[int]) -> dict[str, Any]:
-    """Describe a tensor, which repeats unless it has these sizes; they align on the right.
+    """Describe a tensor, which repeats unless it has as many elements; sizes align on the right.
 
     A type without a name in DirectML is UNKNOWN.
     """
     data_type = DATA_TYPES.get(tensor.dtype, "UNKNOWN")
-    missing = len(sizes) - len(tensor.sizes)
-    if {*tensor.sizes, *sizes} <= {1} or (*sizes,) == (1,) * missing + tensor.sizes:
+    if count(tensor.sizes) == count(tuple(sizes)):
         return tensor_desc(data_type, sizes)
+    missing = len(sizes) - len(tensor.sizes)
     own = layout.packed_strides(tensor.sizes)
     pairs = zip(tensor.sizes, own, strict=True)
     strides = [0] * missing + [step if size > 1 else 0 for size, step in pairs]

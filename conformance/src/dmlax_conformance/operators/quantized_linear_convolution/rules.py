@@ -1,5 +1,6 @@
 """Rules of QUANTIZED_LINEAR_CONVOLUTION, of calls and of descs, and its tensor support tables."""
 
+from ...format.tensors import count
 from .._shared import convolution_rules as of_windows
 from .._shared import quantized_convolution_rules as shared
 from .._shared.call_rules import Attributes, Inputs, Outputs
@@ -21,6 +22,14 @@ DESC_CLAUSES = {
 def check(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
     """Check a quantized convolution."""
     shared.check(attributes, inputs, outputs)
+
+
+def desc_sizes(inputs: Inputs, outputs: Outputs) -> dict[str, tuple[int, ...]]:
+    """Return {1, K, 1, 1} for a bias that a call spells as a vector of K."""
+    bias, rank = inputs.get("BiasTensor"), len(outputs["OutputTensor"].sizes)
+    if bias is None or len(bias.sizes) >= rank:
+        return {}
+    return {"BiasTensor": (1, count(bias.sizes), *[1] * (rank - 2))}
 
 
 def check_desc(desc: Desc, feature_level: str) -> Found:
