@@ -144,7 +144,8 @@ def _print(lines: list[str]) -> bool:
 def _show(options: argparse.Namespace) -> int:
     for path in vectors.find(options.vectors):
         loaded = vectors.load(path)
-        written = vectors.parse(path.read_text(encoding="utf-8"))["vectors"]
+        file = vectors.parse(path.read_text(encoding="utf-8"))
+        written = vectors.completed(file["vectors"])
         for vector, value in zip(loaded, written, strict=True):
             if vector.id == options.id:
                 try:

@@ -12,6 +12,7 @@ from ..adapters.onnx_models import OUTPUT, call, model
 from ..errors import NotStartable, Unsupported
 from ..format.tensors import Tensor, to_numpy
 from ..format.vectors import ExpectedError, ExpectedTensor, Vector
+from ..operators.answer import with_elements
 from ..suite.adapter import Array
 from ..suite.runner import case_of
 
@@ -20,6 +21,7 @@ DATA = "test_data_set_0"
 
 def write(vector: Vector, folder: Path) -> None:
     """Write `<id>/model.onnx`, `input_<n>.pb` and `output_0.pb`, or raise `Unsupported`."""
+    vector = with_elements(vector)
     try:
         onnx: Any = import_module("onnx")
     except ImportError as error:

@@ -11,7 +11,7 @@ from typing import Any
 WIDTH = 100
 KEY_ORDER = (
     *("schema", "operator", "topic", "source", "clauses", "notes", "vectors"),
-    *("id", "rev", "comment", "clause", "flags", "requires", "memory", "twin", "beside"),
+    *("id", "rev", "comment", "clause", "flags", "requires", "memory", "twin", "partial", "beside"),
     *("feature_levels", "feature_level", "desc"),
     *("attributes", "inputs", "outputs", "expect", "error", "code", "field", "also"),
     *("dtype", "sizes", "compare", "rows", "listed", "recipe", "sha256", "data", "bits"),

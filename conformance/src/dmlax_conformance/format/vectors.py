@@ -33,13 +33,18 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True)
 class ExpectedTensor:
-    """An output to match; `words` stop after `rows` rows in the mode `exact_rows`."""
+    """An output to match; `words` stop after `rows` rows in the mode `exact_rows`.
+
+    One with a digest has no words: an oracle has to make them.
+    """
 
     dtype: str
     sizes: tuple[int, ...]
     words: tuple[int, ...]
     compare: str
     listed: Mapping[int, Listed]
+    sha256: str = ""
+    rows: int = 0  # that a digest covers, in the mode `exact_rows`
 
 
 class ExpectedError(NamedTuple):
@@ -77,6 +82,13 @@ class Vector:
     def is_valid(self) -> bool:
         """True if the call keeps every rule."""
         return not isinstance(self.expect, ExpectedError)
+
+    @property
+    def has_digests(self) -> bool:
+        """True if outputs are expected by their digests."""
+        return not isinstance(self.expect, ExpectedError) and any(
+            tensor.sha256 for tensor in self.expect.values()
+        )
 
 
 def find(root: Path | None = None) -> list[Path]:
@@ -136,7 +148,34 @@ def load(path: Path) -> list[Vector]:
         if "\\" in text or not text.replace("\n", "").isprintable():
             _check_strings(file)
         _check_legends(file)
+        file["vectors"] = completed(file["vectors"])
         return _linked(file, list(_vectors(file, path)))
+
+
+PARTS = ("attributes", "inputs", "outputs", "desc")
+
+
+def completed(written: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the vectors of a file, each partial one with what it has in common with its twin."""
+    values = list(written)
+    whole = {value["id"]: value for value in values if "partial" not in value}
+    return [_completed(value, whole, index) for index, value in enumerate(values)]
+
+
+def _completed(
+    value: Mapping[str, Any], whole: Mapping[str, Mapping[str, Any]], index: int
+) -> Mapping[str, Any]:
+    if "partial" not in value:
+        return value
+    if value["twin"] not in whole:
+        raise Malformed(pointer("vectors", index, "twin"), "is no whole vector of this file")
+    base = whole[value["twin"]]
+    if ("desc" in value) != ("desc" in base):
+        raise Malformed(pointer("vectors", index, "twin"), "is a call, or a desc; this is not")
+    if "desc" in value:
+        base = {**base, "attributes": {}, "inputs": {}, "outputs": {}}
+    parts = {part: {**base[part], **value.get(part, {})} for part in PARTS if part in base}
+    return {**{key: own for key, own in value.items() if key != "partial"}, **parts}
 
 
 def parse(text: str) -> Any:
@@ -302,12 +341,15 @@ def _expected_error(value: Mapping[str, Any]) -> ExpectedError:
 
 def _expected(value: Mapping[str, Any], at: str) -> ExpectedTensor:
     sizes = tuple(value["sizes"])
-    words = (
-        tensors.decode(value, at).words if "recipe" in value else tensors.decode_words(value, at)
-    )
     kept = (value["rows"], sizes[-1]) if "rows" in value else sizes
     if tensors.count(kept) > tensors.count(sizes):
         raise Malformed(f"{at}/rows", f"{value['rows']} rows are more than there are")
+    if "sha256" in value:
+        digest, rows = value["sha256"], value.get("rows", 0)
+        return ExpectedTensor(value["dtype"], sizes, (), value["compare"], {}, digest, rows)
+    words = (
+        tensors.decode(value, at).words if "recipe" in value else tensors.decode_words(value, at)
+    )
     if len(words) != tensors.count(kept):
         raise Malformed(at, f"{len(words)} elements where {tensors.count(kept)} are needed")
     return ExpectedTensor(

@@ -139,6 +139,8 @@ class DescTopic(Topic):
         others = [{"code": each.code, "field": each.field} for each in more]
         also = [each for i, each in enumerate(others) if each not in [error, *others[:i]]]
         vector["expect"] = {"error": {**error, "also": also} if also else error}
+        self._leave_out(vector, changed or {})
+        vector |= {"desc": vector.get("desc", {})}
         shown["clause"] = list(dict.fromkeys([*shown["clause"], rule]))
 
     def refuse(

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from ..format import layout, tensors
 from ..format.tensors import DTYPES, Tensor
 from ..format.vectors import ExpectedError, ExpectedTensor, Vector
+from ..operators.answer import with_elements
 from ..suite.compare import differences, logical
 
 MOST = 512
@@ -46,7 +47,8 @@ def got(vector: Vector, answer: Any) -> Json:
     """Return the outputs of an answer; those in a strided buffer as the tensors they hold."""
     if not isinstance(answer, Mapping):
         return {}
-    expect: Expected = {} if isinstance(vector.expect, ExpectedError) else vector.expect
+    expect = {} if isinstance(vector.expect, ExpectedError) else with_elements(vector).expect
+    assert not isinstance(expect, ExpectedError)
     return {
         str(name): _array(_logical(vector, name, value), expect.get(name))
         for name, value in answer.items()
@@ -64,9 +66,14 @@ def differing(vector: Vector, answer: Any) -> dict[str, list[int]]:
 
 def first_differing(vector: Vector, answer: Any) -> dict[str, list[Json]]:
     """Return the first wrong elements of the outputs whose elements are left out."""
-    large = [each for each in _alike(vector, answer) if len(each[1].words) > MOST]
+    large = [each for each in _alike(vector, answer) if _is_left_out(vector, *each[:2])]
     found = {name: list(_elements(want, have)) for name, want, have in large}
     return {name: wrong for name, wrong in found.items() if wrong}
+
+
+def _is_left_out(vector: Vector, name: str, want: ExpectedTensor) -> bool:
+    assert not isinstance(vector.expect, ExpectedError)
+    return len(want.words) > MOST or bool(vector.expect[name].sha256)
 
 
 def _elements(want: ExpectedTensor, have: tuple[int, ...]) -> Iterator[Json]:
@@ -79,7 +86,9 @@ def _alike(vector: Vector, answer: Any) -> Iterator[tuple[str, ExpectedTensor, t
     """Yield the outputs of the right data type and sizes: what is wanted, and the words given."""
     if isinstance(vector.expect, ExpectedError) or not isinstance(answer, Mapping):
         return
-    for name, want in vector.expect.items():
+    expect = with_elements(vector).expect
+    assert not isinstance(expect, ExpectedError)
+    for name, want in expect.items():
         have = _logical(vector, name, answer.get(name))
         if (have.dtype.name, have.shape) == (want.dtype, want.sizes):
             yield name, want, tensors.from_numpy(have).words
@@ -98,7 +107,7 @@ def _logical(vector: Vector, name: str, value: Any) -> npt.NDArray[Any]:
 
 def _rows(tensor: ExpectedTensor) -> int:
     """Return how many rows of a tensor are defined where not all are."""
-    return len(tensor.words) // max(tensor.sizes[-1], 1)
+    return tensor.rows or len(tensor.words) // max(tensor.sizes[-1], 1)
 
 
 def _as_array(value: Any) -> npt.NDArray[Any]:
@@ -138,7 +147,7 @@ def _expected(tensor: ExpectedTensor) -> Json:
     value: Json = {"dtype": tensor.dtype, "sizes": list(tensor.sizes), "compare": tensor.compare}
     if tensor.compare == "exact_rows":
         value["rows"] = _rows(tensor)
-    if len(tensor.words) > MOST:
+    if len(tensor.words) > MOST or tensor.sha256:
         return value
     if tensor.listed:
         value["listed"] = [

@@ -11,8 +11,9 @@ from typing import Any
 
 from ..format.vectors import Vector
 from ..operators import OPERATORS
-from ..operators._shared.cross import Cross, Pair, takes_part
+from ..operators._shared.cross import Cross, Pair, Triple, takes_part
 from ..operators._shared.size_classes import COUNTS
+from ..operators.answer import with_elements
 from ..operators.clauses import CLAUSES, UNBREAKABLE
 
 
@@ -57,13 +58,39 @@ def pairs_of(operator: str, suite: Iterable[Vector]) -> Counter[Pair]:
     cross = OPERATORS[operator].cross
     assert cross is not None, operator
     counted = Counter(dict.fromkeys(cross.pairs(), 0))
-    for vector in suite:
-        if vector.operator == operator and takes_part(vector):
-            counted.update(cross.covered(vector))
+    for vector in _calls(operator, suite):
+        counted.update(cross.covered(vector))
     return counted
 
 
-HEAD = ("value classes", "structures", "pairs", "covered", "by two vectors", "impossible")
+def _calls(operator: str, suite: Iterable[Vector]) -> Iterator[Vector]:
+    """Yield the calls whose elements count and are known."""
+    for vector in suite:
+        if vector.operator == operator and takes_part(vector):
+            known = with_elements(vector)
+            if not known.has_digests:
+                yield known
+
+
+def triples_of(operator: str, suite: Iterable[Vector]) -> Counter[Triple]:
+    """Count the vectors that cover each value class where two structures meet."""
+    cross = OPERATORS[operator].cross
+    assert cross is not None, operator
+    counted = Counter(dict.fromkeys(cross.triples(), 0))
+    for vector in _calls(operator, suite):
+        counted.update(cross.met(vector))
+    return counted
+
+
+HEAD = (
+    "value classes",
+    "structures",
+    "pairs",
+    "covered",
+    "by two vectors",
+    "impossible",
+    "meetings",
+)
 
 
 def row(operator: str, suite: Iterable[Vector]) -> list[str]:
@@ -74,7 +101,9 @@ def row(operator: str, suite: Iterable[Vector]) -> list[str]:
     counts = list(pairs_of(operator, suite).values())
     sizes = len(cross.classes), len(cross.structures)
     covered = (sum(count >= least for count in counts) for least in (1, 2))
-    figures = (*sizes, len(counts), *covered, sizes[0] * sizes[1] - len(counts))
+    wanted, found = cross.triples(), triples_of(operator, suite)
+    met = f"{sum(found[triple] > 0 for triple in wanted)} / {len(wanted)}"
+    figures = (*sizes, len(counts), *covered, sizes[0] * sizes[1] - len(counts), met)
     return [str(figure) for figure in figures]
 
 

@@ -4,8 +4,10 @@ from math import prod
 from typing import Any
 
 from .convolution_structures import has
-from .cross import Cross, each_at, impossible
+from .cross import ELEMENTS as ELEMENTS_MEET
+from .cross import Cross, Meeting, each_at, impossible
 from .output_structures import ELEMENTS, QUOTIENTS, TYPES, Quotients, QuotientView, at_ranks
+from .value_classes import ROUNDED
 
 A, B = "ATensor", "BTensor"
 POINTS = {"A": "AZeroPointTensor", "B": "BZeroPointTensor", "the output": "OutputZeroPointTensor"}
@@ -45,6 +47,13 @@ STRUCTURES: dict[str, Any] = {
 }
 
 
+MEETING = Meeting(
+    ROUNDED,
+    ("*zero point of *", "*int8 A, *", "* output", "* repeat*", "rank [2-8]"),
+    ELEMENTS_MEET,
+)
+
+
 def cross(prefix: str, quotients: Quotients, whole: tuple[str, ...]) -> Cross[Any]:
     """Return the table of an operator, whose bugs begin with the prefix."""
     view = type("View", (QuotientView,), {"quotients_of": staticmethod(quotients)})
@@ -67,4 +76,5 @@ def cross(prefix: str, quotients: Quotients, whole: tuple[str, ...]) -> Cross[An
         "differences-saturate-*",
         *whole,
     )
-    return Cross(view, QUOTIENTS, STRUCTURES, none, tuple(f"{prefix}-{name}" for name in own))
+    whole_bugs = tuple(f"{prefix}-{name}" for name in own)
+    return Cross(view, QUOTIENTS, STRUCTURES, none, whole_bugs, MEETING)

@@ -5,7 +5,7 @@ has both, and a bug "only at a structure" differs where the bug and the structur
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import product
 from math import prod
@@ -20,7 +20,19 @@ Array = npt.NDArray[Any]
 V = TypeVar("V")
 Predicates = Mapping[str, Callable[[V], Any]]  # a truth value, or one for each element
 Pair = tuple[str, str]  # a value class or a bug, and a structure
+Triple = tuple[str, str, str]  # a value class, and two structures that meet
 LARGEST = 10_000  # elements of a call that counts; larger ones are no sooner covered
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Patterns of value classes, and of structures that have to meet where they are."""
+
+    classes: tuple[str, ...]
+    kinds: tuple[str, ...]  # data types, parameters and ranks
+    places: tuple[str, ...]  # of elements
+    apart: tuple[Pair, ...] = ()  # patterns of kinds and places that no call has together
+    rare: Mapping[Triple, str] = field(default_factory=dict)  # patterns, and why
 
 
 @dataclass(frozen=True)
@@ -35,6 +47,7 @@ class Cross(Generic[V]):
     structures: Predicates[V]
     impossible: Mapping[Pair, str]  # by patterns of class or bug, and of structure
     whole: tuple[str, ...] = ()  # patterns of bugs that are no arithmetic, but structures
+    meeting: Meeting | None = None
 
     def pairs(self) -> set[Pair]:
         """Return the pairs that have to be covered."""
@@ -50,6 +63,44 @@ class Cross(Generic[V]):
         names, places = tuple(self.classes), tuple(self.structures)
         return {(names[each], places[at]) for each, at in np.argwhere(meet)}
 
+    def triples(self) -> set[Triple]:
+        """Return the value classes and pairs of structures that have to be covered together."""
+        if self.meeting is None:
+            return set()
+        own = self.meeting
+        every = product(
+            _matching(self.classes, own.classes),
+            _matching(self.structures, own.kinds),
+            _matching(self.structures, own.places),
+        )
+        return {triple for triple in every if self._may_meet(own, triple)}
+
+    def _may_meet(self, own: Meeting, triple: Triple) -> bool:
+        name, kind, place = triple
+        return (
+            self.why_not(name, kind) is None
+            and self.why_not(name, place) is None
+            and not any(fnmatchcase(kind, a) and fnmatchcase(place, b) for a, b in own.apart)
+            and not any(all(map(fnmatchcase, triple, each)) for each in own.rare)
+        )
+
+    def met(self, vector: Vector) -> set[Triple]:
+        """Return the value classes and pairs of structures that a vector has together."""
+        if self.meeting is None:
+            return set()
+        view, own = self.view(vector), self.meeting
+        names = _matching(self.classes, own.classes)
+        classes = masks({name: self.classes[name] for name in names}, view)
+        kinds, places = (_matching(self.structures, each) for each in (own.kinds, own.places))
+        at = masks({name: self.structures[name] for name in places}, view).T.astype(float)
+        found = set[Triple]()
+        for kind in kinds:
+            held = masks({kind: self.structures[kind]}, view)
+            if held.any():
+                meet = np.argwhere((classes & held).astype(float) @ at)
+                found |= {(names[each], kind, places[place]) for each, place in meet}
+        return found
+
     def at_structures(self, vector: Vector) -> Array:
         """Return for each structure, in order, which elements are there."""
         return masks(self.structures, self.view(vector))
@@ -62,12 +113,34 @@ class Cross(Generic[V]):
         return None
 
 
+ELEMENTS = (  # patterns of places of an output that is one row of elements
+    *(
+        "elements beyond 64",
+        "elements: in whole vectors of 16",
+        "elements: after whole vectors of 8",
+    ),
+    *("elements: after whole vectors of 16", "a row: after whole vectors of 8"),
+)
+LINES = (  # patterns of places of an output with images and channels, or rows and columns
+    *("columns beyond 8", "rows beyond 8", "images beyond 1", "filters beyond 64"),
+    *("channels beyond 64", "rows beyond 64", "columns beyond 64", "matrices beyond 1"),
+    *("columns: in whole vectors of 8", "columns: after whole vectors of 8"),
+    *("channels: after whole vectors of 8",),
+)
+
+
 def takes_part(vector: Vector) -> bool:
     """Return whether a vector is a call whose elements count."""
     asked = vector.outputs.get("OutputTensor")
     is_call = vector.is_valid and vector.desc is None and not vector.memory
     sizes = vector.inputs["InputTensor"].sizes if asked is None and is_call else ()
     return is_call and prod(asked.sizes if asked else sizes) <= LARGEST
+
+
+def _matching(names: Iterable[str], patterns: Iterable[str]) -> list[str]:
+    """Return the names that any of the patterns fits."""
+    wanted = tuple(patterns)
+    return [name for name in names if any(fnmatchcase(name, each) for each in wanted)]
 
 
 def masks(predicates: Predicates[V], view: Any) -> Array:

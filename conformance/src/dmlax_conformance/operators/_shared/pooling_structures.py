@@ -12,11 +12,13 @@ from ...format.vectors import Vector
 from . import floats, value_classes
 from .call_rules import Attributes, Inputs
 from .convolution_structures import MANY, has
-from .cross import Array, Cross, beyond, impossible, registers
+from .cross import LINES as LINES_MEET
+from .cross import Array, Cross, Meeting, beyond, impossible, registers
 from .floats import Real, round_half_even
 from .output_structures import QUOTIENTS, OutputView, misleads
 from .pooling import Mean, elements, mean, means, whole
 from .pooling_floats import MEANS
+from .value_classes import ROUNDED
 
 IMAGE = "InputTensor"
 
@@ -143,6 +145,14 @@ PARAMETERS: dict[str, Any] = {
 }
 
 
+MEETING = Meeting(
+    ROUNDED,
+    ("rank *", "* input, * output", "* zero point", "* scale", "padding", "strides", "dilations"),
+    LINES_MEET,
+    (("rank 3", "rows *"),),
+)
+
+
 def cross_of_averages(prefix: str, structures: Mapping[str, Any]) -> Cross[AverageView]:
     """Return the table of an average, whose bugs begin with the prefix."""
     none = impossible(
@@ -157,4 +167,5 @@ def cross_of_averages(prefix: str, structures: Mapping[str, Any]) -> Cross[Avera
         *("sums-wrap-*", "sums-saturate-*", "sums-in-*", "difference-*"),
     )
     own = tuple(f"{prefix}-{name}" for name in whole)
-    return Cross(AverageView, OF_AVERAGES, {**structures, **PARAMETERS}, none, own)
+    every = {**structures, **PARAMETERS}
+    return Cross(AverageView, OF_AVERAGES, every, none, own, MEETING)

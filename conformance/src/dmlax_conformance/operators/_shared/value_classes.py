@@ -28,6 +28,9 @@ QUOTIENTS = (
 )
 
 
+ROUNDED = ("tie, even *", "between", "saturates *")  # patterns of classes that meet structures
+
+
 def _classes(quotient: Real, zero_point: int, dtype: str) -> set[str]:
     if quotient.kind != "finite":
         return set()

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from .._shared.cross import Cross, impossible
+from .._shared.cross import ELEMENTS as ELEMENTS_MEET
+from .._shared.cross import Cross, Meeting, impossible
 from .._shared.output_structures import ELEMENTS, QUOTIENTS, TYPES, QuotientView, at_ranks
 from .meaning import quotients
 
@@ -40,6 +41,11 @@ OF_THE_RANGE = (  # which all elements have in common
 )
 OF_ONE_TYPE = tuple(f"dynamic-clamps-{name}" for name in ("int8-*", "uint8-*", "to-minus-127"))
 OF_BEYOND = ("dynamic-wraps*", "dynamic-clamps-*")
+MEETING = Meeting(
+    ("tie, even *", "between", "whole"),
+    ("* input", "* output", "rank [2-8]"),
+    ELEMENTS_MEET,
+)
 CROSS: Cross[View] = Cross(
-    View, CLASSES, STRUCTURES, IMPOSSIBLE, (*OF_THE_RANGE, *OF_ONE_TYPE, *OF_BEYOND)
+    View, CLASSES, STRUCTURES, IMPOSSIBLE, (*OF_THE_RANGE, *OF_ONE_TYPE, *OF_BEYOND), MEETING
 )

@@ -7,7 +7,7 @@ import numpy as np
 
 from ...format.vectors import Vector
 from .._shared import element_wise_structures as shared
-from .._shared.cross import Array, Cross, each_at, impossible
+from .._shared.cross import ELEMENTS, Array, Cross, Meeting, each_at, impossible
 from .._shared.element_wise_structures import ElementWiseView
 from .products import Products
 
@@ -108,4 +108,9 @@ IMPOSSIBLE = {
         *each_at(("dequantize-difference-saturates", "dequantize-products-*"), ("no zero point",)),
     ),
 }
-CROSS: Cross[View] = Cross(View, PRODUCTS, STRUCTURES, IMPOSSIBLE)
+MEETING = Meeting(
+    ("rounded *", "negative difference", "zero"),
+    ("* input", "* output", "*zero point*", "*scale*", "rank [2-8]"),
+    ELEMENTS,
+)
+CROSS: Cross[View] = Cross(View, PRODUCTS, STRUCTURES, IMPOSSIBLE, (), MEETING)

@@ -7,11 +7,11 @@ import numpy as np
 
 from .._shared import element_wise_structures as shared
 from .._shared import floats, value_classes
-from .._shared.cross import Array, Cross, impossible
+from .._shared.cross import ELEMENTS, Array, Cross, Meeting, impossible
 from .._shared.element_wise import broadcast
 from .._shared.element_wise_structures import SCALE, ElementWiseView
 from .._shared.floats import Real
-from .._shared.value_classes import extended
+from .._shared.value_classes import ROUNDED, extended
 
 
 class View(ElementWiseView):
@@ -116,4 +116,9 @@ OF_ONE_TYPE = (
     *("quantize-clamps-int8-*", "quantize-clamps-uint8-*", "quantize-clamps-to-minus-127"),
     "quantize-nan-is-0",
 )
-CROSS: Cross[View] = Cross(View, CLASSES, STRUCTURES, IMPOSSIBLE, OF_ONE_TYPE)
+MEETING = Meeting(
+    ROUNDED,
+    ("* input", "* output", "*zero point*", "*scale*", "rank [2-8]"),
+    ELEMENTS,
+)
+CROSS: Cross[View] = Cross(View, CLASSES, STRUCTURES, IMPOSSIBLE, OF_ONE_TYPE, MEETING)

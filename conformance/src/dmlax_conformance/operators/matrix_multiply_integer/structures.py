@@ -1,6 +1,6 @@
 """Value classes and structures of MATRIX_MULTIPLY_INTEGER."""
 
-from .._shared.cross import Cross, each_at, impossible
+from .._shared.cross import LINES, Cross, Meeting, each_at, impossible
 from .._shared.matmul_structures import STRUCTURES, MatmulView
 from .._shared.sum_structures import CLASSES
 
@@ -16,4 +16,9 @@ IMPOSSIBLE = {
     ),
 }
 OF_ITS_OWN = ("intmatmul-only-*", "intmatmul-*-lost", "intmatmul-sums-saturate", "*-never-wrap")
-CROSS: Cross[MatmulView] = Cross(MatmulView, CLASSES, STRUCTURES, IMPOSSIBLE, OF_ITS_OWN)
+MEETING = Meeting(
+    ("above 16 bits", "below 16 bits", "within 16 bits"),
+    ("*int8 A, *", "* output", "*zero point*", "*scale*", "*bias*", "A repeats", "B repeats"),
+    LINES,
+)
+CROSS: Cross[MatmulView] = Cross(MatmulView, CLASSES, STRUCTURES, IMPOSSIBLE, OF_ITS_OWN, MEETING)

@@ -8,7 +8,7 @@ import numpy as np
 from .._shared import floats
 from .._shared import matmul_structures as shared
 from .._shared.convolution_structures import MANY, has
-from .._shared.cross import Array, Cross, each_at, impossible
+from .._shared.cross import LINES, Array, Cross, Meeting, each_at, impossible
 from .._shared.matmul_structures import MatmulView, repeats
 from .sums import CLASSES, OF_BIAS, classes_of
 
@@ -86,4 +86,9 @@ OF_SUMS = tuple(
     f"floatmatmul-{name}*" for name in ("a-diff", "b-diff", "sums-", "pairs-", "products-")
 )
 OF_THEIR_OWN = ("floatmatmul-only-*", "floatmatmul-*-lost", "*-for-float16", "*-float32-sum")
-CROSS: Cross[View] = Cross(View, VALUES, STRUCTURES, IMPOSSIBLE, (*OF_SUMS, *OF_THEIR_OWN))
+MEETING = Meeting(
+    ("rounded *", "subnormal", "overflows *"),
+    ("*int8 A, *", "* output", "*zero point*", "*scale*", "*bias*", "A repeats", "B repeats"),
+    LINES,
+)
+CROSS: Cross[View] = Cross(View, VALUES, STRUCTURES, IMPOSSIBLE, (*OF_SUMS, *OF_THEIR_OWN), MEETING)

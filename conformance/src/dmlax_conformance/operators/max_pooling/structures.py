@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .._shared.cross import Array, Cross, each_at, impossible
+from .._shared.cross import LINES as LINES_MEET
+from .._shared.cross import Array, Cross, Meeting, each_at, impossible
 from .._shared.pooling_structures import IMAGE, LINES, WINDOWS, PoolView
 from .._shared.rounding import RANGES
 
@@ -57,4 +58,10 @@ IMPOSSIBLE = {
     **impossible("INT8 has 7 bits and a sign", ("beyond 7 bits", "int8")),
 }
 OF_THEIR_OWN = ("maxpool-only-*", "maxpool-index-*")  # of lengths, and of an output of descs
-CROSS: Cross[View] = Cross(View, CLASSES, STRUCTURES, IMPOSSIBLE, OF_THEIR_OWN)
+MEETING = Meeting(
+    ("the first is *", "the last is *", "the highest", "the lowest", "all are negative"),
+    ("rank *", "int8", "uint8", "padding", "strides", "dilations"),
+    LINES_MEET,
+    (("rank 3", "rows *"),),
+)
+CROSS: Cross[View] = Cross(View, CLASSES, STRUCTURES, IMPOSSIBLE, OF_THEIR_OWN, MEETING)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...format.tensors import DTYPES, to_numpy
 from ...format.vectors import Vector
-from .._shared.cross import Array, Cross, beyond, each_at, impossible, registers
+from .._shared.cross import ELEMENTS, Array, Cross, Meeting, beyond, each_at, impossible, registers
 from .meaning import effective_rank, is_nonzero
 
 
@@ -177,4 +177,9 @@ OF_ITS_OWN = (
     *("nonzero-count-in-*", "nonzero-count-saturates-*", "nonzero-count-at-least-1"),
     *("nonzero-count-never-full", "nonzero-left-aligned", "nonzero-squeezed", "nonzero-first-axes"),
 )
-CROSS: Cross[View] = Cross(View, CLASSES, STRUCTURES, IMPOSSIBLE, OF_ITS_OWN)
+MEETING = Meeting(
+    ("zero", "last of a row", "found within a run"),
+    ("* input", "rank [2-8]", "fewer columns *"),
+    ELEMENTS,
+)
+CROSS: Cross[View] = Cross(View, CLASSES, STRUCTURES, IMPOSSIBLE, OF_ITS_OWN, MEETING)

@@ -8,8 +8,9 @@ import numpy as np
 from .._shared import convolution_structures as shared
 from .._shared import rescale_structures
 from .._shared.convolution_structures import ConvolutionView, has, wrapped
-from .._shared.cross import Array, Cross, impossible
+from .._shared.cross import LINES, Array, Cross, Meeting, impossible
 from .._shared.rescale_structures import RescaleView
+from .._shared.value_classes import ROUNDED
 
 BIAS, SCALES, OUTPUT = "BiasTensor", "FilterScaleTensor", "OutputTensor"
 OUTPUT_POINT = "OutputZeroPointTensor"
@@ -86,4 +87,15 @@ OF_THEIR_OWN = (  # lengths, places, data types, and what needs scales for nothi
     *("qconv-clamps-int8-*", "qconv-clamps-uint8-*", "qconv-clamps-to-minus-127"),
     *("qconv-float64-formula", "qconv-float32-product-of-scales"),
 )
-CROSS: Cross[View] = Cross(View, CLASSES, STRUCTURES, IMPOSSIBLE, (*OF_SUMS, *OF_THEIR_OWN))
+MEETING = Meeting(
+    ROUNDED,
+    (
+        *("rank *", "* input, * filter", "* output", "*zero point*", "*scale*", "*bias"),
+        *("depthwise", "strides", "dilations", "padding", "addend *", "one tap"),
+    ),
+    LINES,
+    (("rank 3", "rows *"),),
+)
+CROSS: Cross[View] = Cross(
+    View, CLASSES, STRUCTURES, IMPOSSIBLE, (*OF_SUMS, *OF_THEIR_OWN), MEETING
+)

@@ -9,8 +9,9 @@ from typing import Any
 from ...format.vectors import Vector
 from .._shared import convolution_structures as shared
 from .._shared.convolution_structures import ConvolutionView, has
-from .._shared.cross import Cross, impossible
+from .._shared.cross import LINES, Cross, Meeting, impossible
 from .._shared.output_structures import QUOTIENTS, TYPES, QuotientView
+from .._shared.value_classes import ROUNDED
 from .meaning import quotients
 
 
@@ -54,6 +55,15 @@ OF_THEIR_OWN = tuple(
         *("counts-a-term-of-0", "*-bit-multipliers", "scale-for-*", "zero-point-for-*"),
     )
 )
+MEETING = Meeting(
+    ROUNDED,
+    (
+        *("rank *", "* input, * filter", "* output", "*zero point*", "*scale*", "*bias"),
+        *("depthwise", "strides", "dilations", "padding", "addend *", "one tap"),
+    ),
+    LINES,
+    (("rank 3", "rows *"),),
+)
 CROSS: Cross[View] = Cross(
-    View, QUOTIENTS, STRUCTURES, IMPOSSIBLE, (*OF_THE_CONVOLUTION, *OF_THEIR_OWN)
+    View, QUOTIENTS, STRUCTURES, IMPOSSIBLE, (*OF_THE_CONVOLUTION, *OF_THEIR_OWN), MEETING
 )

@@ -6,9 +6,10 @@ from typing import Any
 from .._shared import matmul_structures as shared
 from .._shared import rescale_structures
 from .._shared.convolution_structures import MANY, has
-from .._shared.cross import Array, Cross, each_at, impossible
+from .._shared.cross import LINES, Array, Cross, Meeting, each_at, impossible
 from .._shared.matmul_structures import MatmulView, repeats
 from .._shared.rescale_structures import RescaleView
+from .._shared.value_classes import ROUNDED
 
 
 class View(RescaleView, MatmulView):
@@ -79,4 +80,11 @@ OF_THEIR_OWN = (  # lengths, places, data types, and what needs scales for nothi
     *("qmatmul-clamps-int8-*", "qmatmul-clamps-uint8-*", "qmatmul-clamps-to-minus-127"),
     *("qmatmul-float64-formula", "qmatmul-float32-product-of-scales"),
 )
-CROSS: Cross[View] = Cross(View, CLASSES, STRUCTURES, IMPOSSIBLE, (*OF_SUMS, *OF_THEIR_OWN))
+MEETING = Meeting(
+    ROUNDED,
+    ("*int8 A, *", "* output", "*zero point*", "*scale*", "*bias*", "A repeats", "B repeats"),
+    LINES,
+)
+CROSS: Cross[View] = Cross(
+    View, CLASSES, STRUCTURES, IMPOSSIBLE, (*OF_SUMS, *OF_THEIR_OWN), MEETING
+)

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from ...format.tensors import DTYPES, to_numpy
-from .._shared.cross import Array, Cross, each_at, impossible
+from .._shared.cross import ELEMENTS as ELEMENTS_MEET
+from .._shared.cross import Array, Cross, Meeting, each_at, impossible
 from .._shared.output_structures import ELEMENTS, TYPES, OutputView, at_ranks
 
 
@@ -63,4 +64,9 @@ IMPOSSIBLE = {
     ),
     **impossible("the other input has it", ("lookup-uint8-*", "int8 input")),
 }
-CROSS: Cross[View] = Cross(View, CLASSES, STRUCTURES, IMPOSSIBLE)
+MEETING = Meeting(
+    ("in the * half", "the highest value", "the lowest value"),
+    ("* input", "* output", "rank [2-8]"),
+    ELEMENTS_MEET,
+)
+CROSS: Cross[View] = Cross(View, CLASSES, STRUCTURES, IMPOSSIBLE, (), MEETING)

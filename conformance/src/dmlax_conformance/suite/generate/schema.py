@@ -31,7 +31,10 @@ def _file(operator: str) -> Json:
 
 
 def _vector(operator: str) -> Json:
-    """Return the fields of a call and of a desc, if there are any; a refused one has no tensors."""
+    """Return the fields of a call and of a desc, if there are any; a refused one has no tensors.
+
+    A partial vector has any of the fields.
+    """
     rows = OPERATORS[operator].tensors
     inputs = {row.tensor: _ref("tensor") for row in rows if not row.is_output}
     beyond = {name: _ref("tensor") for name in OPERATORS[operator].only_in_calls}
@@ -47,10 +50,16 @@ def _vector(operator: str) -> Json:
         "inputs": _object(inputs | beyond, needed),
         "outputs": _object(outputs, [row.tensor for row in rows if row.kind == "output"]),
     }
+    every = {**desc, **call}
+    some = {key: own and _object(own["properties"]) for key, own in every.items()}
     return {
-        "if": {"required": ["desc"]},
-        "then": {"properties": desc},
-        "else": {"properties": call},
+        "if": {"required": ["partial"]},
+        "then": {"properties": some},
+        "else": {
+            "if": {"required": ["desc"]},
+            "then": {"properties": desc},
+            "else": {"properties": call},
+        },
     }
 
 
