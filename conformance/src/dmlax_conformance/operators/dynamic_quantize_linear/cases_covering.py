@@ -9,7 +9,7 @@ from ...format.tensors import from_recipe
 from .._shared import floats
 from .._shared.floats import encode, exactly, round_half_even
 from .._shared.near_ties import Draw
-from ..topics import Files
+from ..topics import Files, bits
 from .cases import OPERATOR, DynamicTopic
 from .meaning import parameters
 
@@ -94,3 +94,17 @@ def _add(
     x = from_recipe(source, shape, Cycle(words))
     text, flags = f"{source} of sizes {list(shape)}, halves of the scale", "Tie BlockEdge"
     topic.add(name, text, "DYN-4 DYN-5 DYN-8", result, flags, x)
+
+
+@topics.file("covering-late")
+def _covering_late(topic: DynamicTopic) -> None:
+    """Add large tensors whose range the last elements decide."""
+    for number, count in enumerate((1031, 4099), 1):
+        near, ties = _near_ties(number), [Fraction(each, 8) for each in (LOW, HIGH, 12, -20, 4)]
+        source, result = ("float16", "int8") if number == 2 else ("float32", "uint8")
+        values = near if source == "float32" else ties
+        words = [encode(exactly(each), source) for each in values]
+        order = [words[2 + at % (len(words) - 2)] for at in range(count - 2)]
+        x = bits(source, (count,), [*order, *words[:2]])
+        text, flags = f"the last two of {count} elements decide the range", "Tie BlockEdge"
+        topic.add(f"covering-late-{number}", text, "DYN-4 DYN-5 DYN-8", result, flags, x)
