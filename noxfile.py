@@ -16,6 +16,7 @@ JAX_ON_PYTHON = {  # the oldest supported pair, and the newest
     "3.11": ["jax==0.10.2", "jaxlib==0.10.2"],
     "3.12": ["jax"],
 }
+TWO_PROCESSES = ("--numprocesses=2", "--dist=worksteal")  # neighbours share what was compiled
 TESTED_ONCE = (  # on the oldest pair; the laws, near ties and a part of the golden vectors on both
     "conformance/tests",
     "tests/binary",
@@ -23,16 +24,17 @@ TESTED_ONCE = (  # on the oldest pair; the laws, near ties and a part of the gol
     "tests/convolution/test_convolutions.py",
     "tests/convolution/test_parameters.py",
     "tests/convolution/test_platforms.py",
+    "tests/convolution/test_prepare.py",
     "tests/core/test_float_bits.py",
     "tests/core/test_quantized_sum.py",
     "tests/core/test_requantize.py",
     "tests/cpu/test_binary.py",
     "tests/cpu/test_convolution.py",
     "tests/cpu/test_elementwise.py",
-    "tests/cpu/test_matmul.py",
     "tests/cpu/test_nonzero.py",
     "tests/cpu/test_pooling.py",
     "tests/cpu/test_product_loops.py",
+    "tests/cpu/test_random_calls.py",
     "tests/cuda/test_space_to_depth.py",
     "tests/directml/test_create.py",
     "tests/directml/test_layout.py",
@@ -75,7 +77,7 @@ def tests(session: nox.Session) -> None:
     groups = ("test", "integrations") if is_oldest else ("test",)
     _install(session, *groups, pins=JAX_ON_PYTHON[str(session.python)])
     ignored = [] if is_oldest else list(map(_ignore, TESTED_ONCE))
-    session.run("pytest", "--numprocesses=2", *ignored, *session.posargs)
+    session.run("pytest", *TWO_PROCESSES, *ignored, *session.posargs)
 
 
 def _ignore(path: str) -> str:
@@ -87,7 +89,7 @@ def _ignore(path: str) -> str:
 def slow(session: nox.Session) -> None:
     """Run the long exactness tests."""
     _install(session, "test")
-    session.run("pytest", "-m=slow or mutation", "--numprocesses=2", *session.posargs)
+    session.run("pytest", "-m=slow or mutation", *TWO_PROCESSES, *session.posargs)
 
 
 @nox.session
@@ -97,7 +99,7 @@ def without_compiler(session: nox.Session) -> None:
     _install(session, "test", "integrations")
     reason = "import dmlax._cpu.library as n; print(n.why_not('cpu')); assert n.why_not('cpu')"
     session.run("python", "-c", reason)
-    session.run("pytest", "--numprocesses=2", *session.posargs)
+    session.run("pytest", *TWO_PROCESSES, *session.posargs)
 
 
 @nox.session
@@ -110,7 +112,7 @@ def instruction_sets(session: nox.Session) -> None:
         adapter = "--implementation=dmlax_conformance.adapters.dmlax:NativeCpu"
         session.run("dmlax-conformance", "run", adapter, env=environment)
         session.run("pytest", "-m=slow or not slow", *near_ties, env=environment)
-    session.run("pytest", "-m=slow", "tests/cpu", "--numprocesses=2", *session.posargs)
+    session.run("pytest", "-m=slow", "tests/cpu", *TWO_PROCESSES, *session.posargs)
 
 
 @nox.session(python="3.11")
@@ -193,8 +195,9 @@ def page(session: nox.Session) -> None:
 def torch(session: nox.Session) -> None:
     """Run the tests that need PyTorch, which is large."""
     _install(session, "test")
-    session.install("torch")
-    session.run("pytest", "-m=torch", "conformance/tests", *session.posargs)
+    session.install("torch", "onnxscript")
+    tested = ("tests/test_example_programs.py", "conformance/tests")
+    session.run("pytest", "-m=torch", *tested, *session.posargs)
 
 
 @nox.session
@@ -288,7 +291,7 @@ def sdist(session: nox.Session) -> None:
     shutil.unpack_archive(archive, folder)
     session.chdir(folder / archive.name.removesuffix(".tar.gz"))
     _install(session, "test", "integrations")
-    session.run("pytest", "--numprocesses=2", *session.posargs)
+    session.run("pytest", *TWO_PROCESSES, *session.posargs)
 
 
 @nox.session(python="3.11")

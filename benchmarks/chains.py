@@ -15,7 +15,8 @@ import jax
 import numpy as np
 from onnx import NodeProto, helper
 
-from benchmarks import cases, onnx_peer, peaks, timing
+from benchmarks import cases, onnx_peer, timing
+from benchmarks.peaks import Peaks
 from benchmarks.report import Report, Row, Target, tracked
 
 _LIMITS = {1: 0.85, 8: 0.95}
@@ -31,15 +32,12 @@ class Link:
 
 def run(pattern: str, batches: Sequence[int], repeats: int) -> Report | None:
     """Check, then time, every chain whose name matches."""
-    if jax.default_backend() != "cpu":
-        raise SystemExit("chains: the peer runs on a CPU; set JAX_PLATFORMS=cpu")
     chains = {name: list(links()) for name, links in CHAINS.items() if re.search(pattern, name)}
     if not chains:
         return None
-    peak, overhead = peaks.measured(), onnx_peer.measure_overhead(repeats)
-    report = Report("chains", facts=peak.facts() | overhead.facts())
+    report, peaks, overhead = onnx_peer.begin_report("chains", repeats)
     for name, batch in tracked(list(product(chains, batches)), report.name):
-        report.rows.append(_row(name, chains[name], batch, repeats, peak, overhead))
+        report.rows.append(_row(name, chains[name], batch, repeats, peaks, overhead))
     for row in report.rows:
         limit = _LIMITS.get(row["batch"], 1.0)
         what = f"{row['chain']}, batch {row['batch']}: ratio"
@@ -52,7 +50,7 @@ def _row(
     links: Sequence[Link],
     batch: int,
     repeats: int,
-    peak: peaks.Peaks,
+    peaks: Peaks,
     overhead: timing.Overhead,
 ) -> Row:
     bits = onnx_peer.weight_bits()
@@ -79,7 +77,7 @@ def _row(
         "dmlax ms": pair.ours,
         "ratio": pair.ratio,
         "spread": pair.spread,
-        "share of peak": 1e3 * products / (pair.ours * peak.products_per_second),
+        "share of peak": 1e3 * products / (pair.ours * peaks.products_per_second),
     }
 
 

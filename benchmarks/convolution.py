@@ -38,8 +38,7 @@ def run(
     layout: str = "NCHW",
 ) -> Report:
     """Check, then time, every layer at every batch size."""
-    if jax.default_backend() != "cpu":
-        raise SystemExit("convolution: the peers run on a CPU; set JAX_PLATFORMS=cpu")
+    onnx_peer.require_cpu("convolution")
     peaks = measured()
     report = Report("convolution", facts=peaks.facts() | {"layout": layout})
     options = {"implementation": implementation}

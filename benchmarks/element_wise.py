@@ -14,7 +14,7 @@ import numpy as np
 from onnx import helper
 
 import dmlax
-from benchmarks import onnx_peer, peaks, timing
+from benchmarks import onnx_peer, timing
 from benchmarks.report import Report, Row, Target, tracked
 from dmlax._core.requantize import Arithmetic
 
@@ -64,10 +64,7 @@ _WORKS = (
 
 def run(repeats: int) -> Report:
     """Check, then time, every size."""
-    if jax.default_backend() != "cpu":
-        raise SystemExit("element_wise: the peer runs on a CPU; set JAX_PLATFORMS=cpu")
-    overhead = onnx_peer.measure_overhead(repeats)
-    report = Report("element_wise", facts=peaks.measured().facts() | overhead.facts())
+    report, _, overhead = onnx_peer.begin_report("element_wise", repeats)
     pairs = [(work, size) for work in _WORKS for size in SIZES]
     for work, size in tracked(pairs, report.name):
         report.rows.append(_row(work, size, repeats, overhead))

@@ -5,12 +5,11 @@ from functools import cache, partial
 from itertools import product
 from typing import Any
 
-import jax
 import numpy as np
 from onnx import helper
 
 import dmlax
-from benchmarks import onnx_peer, peaks
+from benchmarks import onnx_peer
 from benchmarks.report import Report, Target, tracked
 from benchmarks.works import Work, measure
 from dmlax._core.requantize import Arithmetic
@@ -35,13 +34,10 @@ _LIMITS = {
 
 def run(repeats: int, pattern: Callable[[str], Any]) -> Report | None:
     """Check, then time, every operator whose name matches."""
-    if jax.default_backend() != "cpu":
-        raise SystemExit("family: the peer runs on a CPU; set JAX_PLATFORMS=cpu")
     works = [work for work in _works() if pattern(work.operator)]
     if not works:
         return None
-    overhead = onnx_peer.measure_overhead(repeats)
-    report = Report("family", facts=peaks.measured().facts() | overhead.facts())
+    report, _, overhead = onnx_peer.begin_report("family", repeats)
     for work in tracked(works, report.name):
         report.rows.append(measure(work, repeats, overhead))
     for name in dict.fromkeys(work.operator for work in works):

@@ -6,7 +6,7 @@
 
 The second are PyTorch's bf16 convolutions, in a process of their own: two profilers cannot share
 one. `--part 1/4` takes every fourth layer from the second on. The third writes results/. With
-`--survey` each is of 40 layers of other networks, by `mosaic_gpu` alone.
+`--survey` each is of 40 layers of other networks, by `mosaic_gpu` alone unless others are named.
 """
 
 import argparse
@@ -26,12 +26,18 @@ from rich.console import Console
 from benchmarks import cases, device_timing, report
 
 BATCHES = {"convolution": (32, 128), "survey": (32,)}
+TITLES = {
+    "convolution": "convolution on an H200",
+    "survey": "layers of other networks on an H200",
+}
 IMPLEMENTATIONS = {"convolution": ("mosaic_gpu", "xla"), "survey": ("mosaic_gpu",)}
 CHECKED = 2  # images at either end, on the CPU
 LAYOUT = ("NHWC", "OIHW", "NHWC")
 SIDE = 8192  # of the matrices whose product is the ceiling
 COPIED = 2**30  # bytes, read and written
 COMPUTE_BOUND = 20  # Gop of a layer, or more
+OVER_TORCH = {32: 1.6, 128: 1.8}  # times as fast as PyTorch, by batch size
+OF_BOUND = 0.7  # of the larger time of products at the ceiling and of bytes at a copy's speed
 RESULTS = Path(__file__).with_name("results")
 
 
@@ -48,8 +54,7 @@ def main() -> None:
     options = parser.parse_args()
     kind = options.survey
     if options.table:
-        write = _write_survey if kind == "survey" else _write
-        return write(*map(report.read_lines, options.table))
+        return _write(kind, *map(report.read_lines, options.table))
     part, parts = map(int, options.part.split("/"))
     chosen = cases.layers(options.layers, kind)[part::parts]
     batches = options.batch or BATCHES[kind]
@@ -79,15 +84,19 @@ def _row(problem: cases.Problem, implementations: Sequence[str]) -> dict[str, An
     layer = problem.layer
     x = problem.x.transpose(0, 2, 3, 1)
     given = jax.device_put(x), problem.filter(dimension_numbers=LAYOUT)
-    found: dict[str, Any] = {"gop": 2e-9 * problem.products, "mb": 1e-6 * problem.bytes}
+    calls = {
+        name: problem.jitted(dimension_numbers=LAYOUT, implementation=name)
+        for name in implementations
+    }
+    first, *others = (np.asarray(call(*given)) for call in calls.values())
+    for other in others:
+        np.testing.assert_array_equal(other, first, layer.name, strict=True)
     checked = np.r_[:CHECKED, -CHECKED:0]
-    wanted = _on_cpu(problem, x[checked])
-    for implementation in implementations:
-        call = problem.jitted(dimension_numbers=LAYOUT, implementation=implementation)
-        got = np.asarray(call(*given))[checked]
-        np.testing.assert_array_equal(got, wanted, layer.name, strict=True)
-        found[f"{implementation}_ms"] = device_timing.jax_ms(call, *given)
-    return found
+    np.testing.assert_array_equal(first[checked], _on_cpu(problem, x[checked]), layer.name)
+    found: dict[str, Any] = {"gop": 2e-9 * problem.products, "mb": 1e-6 * problem.bytes}
+    return found | {
+        f"{name}_ms": device_timing.jax_ms(call, *given) for name, call in calls.items()
+    }
 
 
 def _cudnn(problem: cases.Problem) -> dict[str, Any]:
@@ -165,73 +174,61 @@ def _peer(layers: list[cases.Layer], batches: Sequence[int]) -> Iterator[dict[st
             }
 
 
-def _write(ours: Any, theirs: Any) -> None:
+def _write(kind: str, ours: Any, theirs: Any) -> None:
     """The table and its targets, shown and written."""
     (facts, rows), (peer, peer_rows) = ours, theirs
     peers = {(row["layer"], row["batch"]): row["torch_bf16_ms"] for row in peer_rows}
-    rate, bandwidth = facts["int8_top_per_s"], facts["copy_gb_per_s"]
-    found = report.Report("convolution on an H200")
-    for row in rows:
-        ms, torch = row["mosaic_gpu_ms"], peers[row["layer"], row["batch"]]
-        found.rows.append(
-            {
-                "layer": row["layer"],
-                "batch": row["batch"],
-                "Gop": row["gop"],
-                "mosaic_gpu ms": ms,
-                "xla ms": row["xla_ms"],
-                "torch bf16 ms": torch,
-                "cuDNN int8 to float32 ms": row.get("cudnn_int8_ms", row.get("cudnn_int8")),
-                "over torch": torch / ms,
-                "of int8 rate": row["gop"] / ms / rate,
-                "of copy bandwidth": row["mb"] / ms / bandwidth,
-                "xla to cuDNN": row["xla_ms"] / row.get("cudnn_int8_ms", float("nan")),
-            }
-        )
-    found.targets = list(_targets(found.rows))
+    found = report.Report(TITLES[kind])
+    found.rows = list(_shown(rows, peers, facts))
+    found.targets = list(_survey_targets(found.rows) if kind == "survey" else _targets(found.rows))
     found.show(Console())
-    path = RESULTS / "convolution-h200.json"
+    path = RESULTS / f"{kind}-h200.json"
     report.write(path, [found], facts | peer | {"times": device_timing.TIMES})
 
 
-def _write_survey(ours: Any, theirs: Any) -> None:
-    """The table of other networks' layers, and its target, shown and written."""
-    (facts, rows), (peer, peer_rows) = ours, theirs
-    peers = {(row["layer"], row["batch"]): row["torch_bf16_ms"] for row in peer_rows}
-    found = report.Report("layers of other networks on an H200")
-    for row in rows:
-        ms, torch = row["mosaic_gpu_ms"], peers[row["layer"], row["batch"]]
-        found.rows.append(
-            {
-                "layer": row["layer"],
-                "batch": row["batch"],
-                "Gop": row["gop"],
-                "mosaic_gpu ms": ms,
-                "torch bf16 ms": torch,
-                "over torch": torch / ms,
-                "of int8 rate": row["gop"] / ms / facts["int8_top_per_s"],
-                "of copy bandwidth": row["mb"] / ms / facts["copy_gb_per_s"],
-            }
-        )
-    over = report.mean(row["over torch"] for row in found.rows)
-    name = "over torch bf16, geometric mean"
-    found.targets.append(report.Target(name, over, 1.3, at_least=True))
-    found.show(Console())
-    path = RESULTS / "survey-h200.json"
-    report.write(path, [found], facts | peer | {"times": device_timing.TIMES})
+def _shown(rows: Any, peers: Any, facts: report.Row) -> Iterator[report.Row]:
+    """The rows of the table, without columns that none has: `xla` may not have been timed."""
+    columns = [_columns(row, peers[row["layer"], row["batch"]], facts) for row in rows]
+    held = [name for name in columns[0] if any(row[name] is not None for row in columns)]
+    for row in columns:
+        yield {name: "" if row[name] is None else row[name] for name in held}
 
 
-def _targets(rows: list[dict[str, Any]]) -> Iterable[report.Target]:
-    for batch in BATCHES["convolution"]:
+def _columns(row: report.Row, torch: float, facts: report.Row) -> report.Row:
+    ms, xla = row["mosaic_gpu_ms"], row.get("xla_ms")
+    of_rate = row["gop"] / ms / facts["int8_top_per_s"]
+    of_bandwidth = row["mb"] / ms / facts["copy_gb_per_s"]
+    return {
+        "layer": row["layer"],
+        "batch": row["batch"],
+        "Gop": row["gop"],
+        "mosaic_gpu ms": ms,
+        "xla ms": xla,
+        "torch bf16 ms": torch,
+        "cuDNN int8 to float32 ms": row.get("cudnn_int8_ms", row.get("cudnn_int8")),
+        "over torch": torch / ms,
+        "of int8 rate": of_rate,
+        "of copy bandwidth": of_bandwidth,
+        "of its bound": max(of_rate, of_bandwidth),
+        "xla to cuDNN": xla and xla / row.get("cudnn_int8_ms", float("nan")),
+    }
+
+
+def _survey_targets(rows: list[report.Row]) -> Iterable[report.Target]:
+    over = report.mean(row["over torch"] for row in rows)
+    yield report.Target("over torch bf16, geometric mean", over, 1.3, at_least=True)
+
+
+def _targets(rows: list[report.Row]) -> Iterable[report.Target]:
+    for batch, mean in OVER_TORCH.items():
         over = [row["over torch"] for row in rows if row["batch"] == batch]
         name = f"batch {batch}: over torch bf16"
-        yield report.Target(f"{name}, geometric mean", report.mean(over), 1.3, at_least=True)
-        yield report.Target(f"{name}, least", min(over), 0.8, at_least=True)
-    depthwise = [row["over torch"] for row in rows if row["layer"].startswith("mobilenet")]
-    yield report.Target("depthwise over torch bf16, least", min(depthwise), 1, at_least=True)
+        yield report.Target(f"{name}, geometric mean", report.mean(over), mean, at_least=True)
+        yield report.Target(f"{name}, least", min(over), 1, at_least=True)
     large = [row for row in rows if row["Gop"] >= COMPUTE_BOUND]
-    least = min(row["of int8 rate"] for row in large)
-    yield report.Target("20 Gop or more: least of int8 rate", least, 0.6, at_least=True)
+    share = report.mean(row["of its bound"] for row in large)
+    name = "20 Gop or more: of its bound, geometric mean"
+    yield report.Target(name, share, OF_BOUND, at_least=True)
     most = max(row["xla to cuDNN"] for row in large)
     yield report.Target("20 Gop or more: most of xla to cuDNN int8", most, 2)
 

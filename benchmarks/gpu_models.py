@@ -7,7 +7,8 @@
 The second are torchvision's models in bf16, channels last, batch norms folded, as a CUDA graph; and
 by `torch.compile` where `--compile` names a mode. The third writes results/. A call's wall time is
 that of one call that waits for its outputs, and of one in a row of calls. Outputs are compared with
-the CPU's first.
+the CPU's first: their bits, or where a model has layers of floats, whose order of sums XLA chooses
+for each platform, their distance.
 """
 
 import argparse
@@ -37,10 +38,12 @@ NETWORKS = {  # and their names in torchvision
 BATCHES = (128, 32, 8, 1)
 OVER_TORCH = 2  # times as fast as PyTorch at the largest batch size, but ResNet-50
 LIMITS = {128: 1.75, 32: 0.60, 8: 0.32, 1: 0.24}  # milliseconds of ResNet-50
+MOST_APART = {"vit_b16": 0.5}  # of floats: standard deviations of an output; others have no floats
 CHECKED = 2  # images at either end, on the CPU
 IN_A_ROW = 20  # calls
 FEW = 8  # images whose call is bound by what the host does for each argument
 LISTED = 5  # microseconds, or more, of a kernel that is no convolution
+MOST_LISTED = 16  # of a model
 CONVOLUTIONS = re.compile("dmlax_(depthwise_)?convolution")
 RESULTS = Path(__file__).with_name("results") / "models-h200.json"
 
@@ -64,14 +67,15 @@ def main() -> None:
         return None
     print(json.dumps(report.environment() | {"times": device_timing.TIMES}), flush=True)
     for name in options.networks:
-        file = _file(name, options.files)
-        for row in _rows(file, options.batch, options.arithmetic):
+        file = quantized_file(name, options.files)
+        apart = MOST_APART.get(name, 0.0)
+        for row in _rows(file, options.batch, options.arithmetic, apart):
             print(json.dumps({"network": name} | row), flush=True)
     return None
 
 
-def _file(name: str, folder: Path | None) -> onnx.ModelProto:
-    """The quantized file, from the folder if it is there."""
+def quantized_file(name: str, folder: Path | None) -> onnx.ModelProto:
+    """Return the quantized file, from the folder if it is there."""
     path = folder and folder / f"{name}.onnx"
     if path and path.exists():
         return onnx.load(path)
@@ -82,11 +86,12 @@ def _file(name: str, folder: Path | None) -> onnx.ModelProto:
 
 
 def _rows(
-    file: onnx.ModelProto, batches: Sequence[int], arithmetic: Any
+    file: onnx.ModelProto, batches: Sequence[int], arithmetic: Any, most_apart: float
 ) -> Iterator[dict[str, Any]]:
     """Times at every batch size; smaller batches are the first images of the largest."""
     inputs = networks.draw_inputs(file, max(batches), seed=1)
     wanted: dict[str, np.ndarray] = {}
+    apart = 0.0
     for batch in batches:
         start = time.perf_counter()
         model = dmlax.onnx.load(file, arithmetic=arithmetic)
@@ -95,32 +100,38 @@ def _rows(
         outputs = jax.tree.map(np.asarray, model(given))
         called = time.perf_counter()
         if not wanted:
-            _check_on_cpu(model, inputs, outputs)
+            apart = _distance_from_cpu(model, inputs, outputs)
             wanted = outputs
-        _expect_equal(outputs, {name: x[:batch] for name, x in wanted.items()})
+        apart = max(apart, _distance(outputs, {name: x[:batch] for name, x in wanted.items()}))
+        assert apart <= most_apart, f"{apart} standard deviations apart"
         yield {
             "batch": batch,
             "arithmetic": arithmetic,
             "load_s": loaded - start,
             "first_call_s": called - loaded,
+            "apart": apart,
         } | _times(model, given)
 
 
-def _check_on_cpu(
+def _distance_from_cpu(
     model: dmlax.onnx.Model, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]
-) -> None:
-    """Compare the outputs of some images with the CPU's."""
+) -> float:
+    """Of the outputs of some images from the CPU's."""
     checked = np.unique(np.r_[:CHECKED, -CHECKED:0] % len(next(iter(inputs.values()))))
     cpu = jax.devices("cpu")[0]
     with jax.default_device(cpu):
         given = jax.device_put((model.params, {n: x[checked] for n, x in inputs.items()}), cpu)
         wanted = jax.tree.map(np.asarray, jax.jit(model.apply)(*given))
-    _expect_equal({name: x[checked] for name, x in outputs.items()}, wanted)
+    return _distance({name: x[checked] for name, x in outputs.items()}, wanted)
 
 
-def _expect_equal(found: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> None:
-    for name, x in wanted.items():
-        np.testing.assert_array_equal(found[name], x, name, strict=True)
+def _distance(found: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> float:
+    """The most that an output differs, in its standard deviations; 0 where bits are equal."""
+    assert found.keys() == wanted.keys()
+    return max(
+        0.0 if np.array_equal(found[name], x) else float(np.abs(found[name] - x).max() / x.std())
+        for name, x in wanted.items()
+    )
 
 
 def _times(model: dmlax.onnx.Model, given: Mapping[str, jax.Array]) -> dict[str, Any]:
@@ -226,7 +237,8 @@ def _write(ours: Any, theirs: Any) -> None:
                 "others ms": rest,
                 "kernels": len(row["kernels"]),
                 "images/s": 1e3 * row["batch"] / row["in_a_row_ms"],
-                "first call s": row["first_call_s"],
+                "first call s": row["first_call_s"] or "",
+                "apart, std": row["apart"],
                 "torch bf16 in a row ms": torch_ms or "",
                 "over torch": torch_ms / row["in_a_row_ms"] if torch_ms else "",
             }
@@ -265,7 +277,7 @@ def _others(kernels: Sequence[tuple[str, float]]) -> list[dict[str, Any]]:
         {"kernel": name, "count": len(each), "us": sum(each)} for name, each in times.items()
     ]
     slow = (row for row in rows if row["us"] >= LISTED)
-    return sorted(slow, key=lambda row: -float(row["us"]))
+    return sorted(slow, key=lambda row: -float(row["us"]))[:MOST_LISTED]
 
 
 if __name__ == "__main__":

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-import jax
 import numpy as np
 
 import dmlax
-from benchmarks import cases, onnx_peer, peaks
+from benchmarks import cases, onnx_peer
 from benchmarks.report import Report, Target, mean, tracked
 from benchmarks.works import Work, measure
 from dmlax._cpu import library
@@ -28,12 +27,12 @@ _BATCHES = (1, 64, 128)
 def run(layers: list[cases.Layer], batches: list[int], repeats: int) -> Report:
     """Check, then time, every layer in both layouts."""
     limits = _MEAN.get(library.instruction_set(), _MEAN_ELSEWHERE)
-    peak, overhead, report = _begin("layers", repeats)
+    report, peaks, overhead = onnx_peer.begin_report("layers", repeats)
     bits = onnx_peer.weight_bits()
     for layout, batch, layer in tracked(list(product(cases.LAYOUTS, batches, layers)), "layers"):
         problem = cases.Problem.of(layer, batch, layout, bits)
         times = measure(_work(problem), repeats, overhead)
-        share = problem.products / (1e-6 * times["dmlax us"] * peak.products_per_second)
+        share = problem.products / (1e-6 * times["dmlax us"] * peaks.products_per_second)
         report.rows.append(
             {
                 "layer": layer.name,
@@ -70,7 +69,7 @@ def _peak_targets(report: Report, layers: list[cases.Layer]) -> Iterator[Target]
 
 def run_fully_connected(repeats: int) -> Report:
     """Check, then time, every fully connected layer."""
-    _, overhead, report = _begin("fully_connected", repeats)
+    report, _, overhead = onnx_peer.begin_report("fully_connected", repeats)
     for (depth, width), batch in product(_FULLY_CONNECTED, _BATCHES):
         layer = cases.Layer(f"{depth} to {width}", depth, 1, width, 1, 1, 0, 1)
         problem = cases.Problem.of(layer, batch, "NHWC", onnx_peer.weight_bits())
@@ -82,14 +81,6 @@ def run_fully_connected(repeats: int) -> Report:
         ratios = report.column("ratio", peer=peer)
         report.targets.append(Target(f"{peer}: largest ratio", max(ratios), 1.0))
     return report
-
-
-def _begin(name: str, repeats: int) -> tuple[peaks.Peaks, Any, Report]:
-    """The machine's peaks, what no work costs, and an empty report of both."""
-    if jax.default_backend() != "cpu":
-        raise SystemExit(f"{name}: the peer runs on a CPU; set JAX_PLATFORMS=cpu")
-    peak, overhead = peaks.measured(), onnx_peer.measure_overhead(repeats)
-    return peak, overhead, Report(name, facts=peak.facts() | overhead.facts())
 
 
 def _work(problem: cases.Problem) -> Work:

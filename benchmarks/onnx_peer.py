@@ -14,6 +14,8 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 
 from benchmarks import timing
 from benchmarks.cases import INPUT_SCALE, INPUT_ZERO_POINT, OUTPUT_ZERO_POINT, Problem
+from benchmarks.peaks import Peaks, measured
+from benchmarks.report import Report
 from dmlax.onnx import peer
 
 THREADS = 2
@@ -70,6 +72,19 @@ def build(
         [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()],
     )
     return _finish(graph, _OPSET)
+
+
+def begin_report(name: str, repeats: int) -> tuple[Report, Peaks, timing.Overhead]:
+    """An empty report with the machine's peaks and what no work costs, and both of these."""
+    require_cpu(name)
+    peaks, overhead = measured(), measure_overhead(repeats)
+    return Report(name, facts=peaks.facts() | overhead.facts()), peaks, overhead
+
+
+def require_cpu(name: str) -> None:
+    """Stop a benchmark that is not run on a CPU."""
+    if jax.default_backend() != "cpu":
+        raise SystemExit(f"{name}: it runs on a CPU; set JAX_PLATFORMS=cpu")
 
 
 def measure_overhead(repeats: int) -> timing.Overhead:

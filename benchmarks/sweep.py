@@ -31,8 +31,7 @@ _MORE = 30  # turns of a shape that is above the limit
 
 def run(pattern: str, repeats: int) -> Report | None:
     """Check, then time, every shape whose name matches, in both layouts."""
-    if jax.default_backend() != "cpu":
-        raise SystemExit("sweep: the kernels are those of a CPU; set JAX_PLATFORMS=cpu")
+    onnx_peer.require_cpu("sweep")
     problems = [
         (layer, batch) for layer, batch in _shapes() if re.search(pattern, _name(layer, batch))
     ]

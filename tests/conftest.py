@@ -1,5 +1,6 @@
 """Four host devices, strict promotion, and what every test may ask for."""
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -28,6 +29,11 @@ hypothesis.settings.register_profile("ci", **_COMMON, derandomize=True)
 hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 Transform = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def pytest_collection_finish() -> None:
+    """Modules and collected tests are no garbage, which each full collection would look for."""
+    gc.freeze()
 
 
 @pytest.fixture

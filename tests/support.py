@@ -1,11 +1,14 @@
 """Helpers of several tests: seeded arrays, exact comparison, the oracle on NumPy arrays."""
 
+import contextlib
 import doctest
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from dmlax._cpu import library
@@ -15,6 +18,7 @@ from dmlax_conformance.operators._shared.rounding import requantize
 from dmlax_conformance.operators.answer import answer
 
 NATIVE = [] if library.why_not("cpu") else ["native_cpu"]  # tests/cpu says when it must be there
+IS_OLDEST = sys.version_info < (3, 12)  # Python, of the two that `nox -s tests` has
 WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 DOCTEST = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 WINDOW_FIELDS = {
@@ -43,6 +47,22 @@ def assert_same(actual: Any, expected: Any) -> None:
     actual, expected = np.asarray(actual), np.asarray(expected)
     assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
     np.testing.assert_array_equal(bits(actual), bits(expected))
+
+
+@contextlib.contextmanager
+def compilations() -> Iterator[list[str]]:
+    """The programs that JAX compiles meanwhile, an event for each."""
+    found: list[str] = []
+
+    def listen(event: str, *_: Any, **__: Any) -> None:
+        if "backend_compile" in event:
+            found.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield found
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
 
 
 def draw(seed: int, dtype: Any, shape: Sequence[int] | int = ()) -> np.ndarray:

@@ -23,7 +23,7 @@ def test_every_convolution_of_a_chain_takes_the_result_of_its_source(name, count
 
 def test_a_work_whose_outputs_differ_is_not_timed():
     layer = cases.Layer("small", 8, 1, 16, 1, 1, 0, 1)
-    work = layers.fully_connected(cases.Problem.of(layer, 4, bits=7), "MatMulInteger")
+    work = layers.fully_connected(cases.Problem.of(layer, 4, "NHWC", bits=7), "MatMulInteger")
     row = works.measure(work, 1, timing.NONE)
     assert row["operator"] == "MatMulInteger"
     assert row["dmlax us"] > 0

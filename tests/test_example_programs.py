@@ -1,12 +1,19 @@
 """The programs beside the pages, run as a reader would run them."""
 
 import importlib.util
+import re
 from pathlib import Path
 
+import numpy as np
+import onnxruntime
 import pytest
 
+import dmlax.onnx
+from support import assert_same
+
 pytestmark = pytest.mark.usefixtures("readers_jax")
-EXAMPLES = Path(__file__).parent.parent / "docs/examples"
+PAGE = Path(__file__).parent.parent / "docs/onnx.md"
+EXAMPLES = PAGE.parent / "examples"
 
 
 @pytest.fixture(autouse=True)
@@ -17,10 +24,15 @@ def beside_each_other(monkeypatch):
 
 def example(name):
     """An example's `main`."""
+    return module_of(name).main
+
+
+def module_of(name):
+    """An example as a module."""
     specification = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
-    return module.main
+    return module
 
 
 def test_digits_in_8_bits_are_read_as_well_as_in_float(tmp_path):
@@ -40,6 +52,20 @@ def test_a_migrated_model_has_onnxruntimes_scores(tmp_path):
     assert record.differ == 0
     assert record.saved_equal
     assert record.exported_equal
+
+
+@pytest.mark.torch
+def test_the_pages_network_of_pytorch_has_onnxruntimes_scores(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(import torch\n.*?)```", PAGE.read_text(), re.DOTALL)
+    exec(code, {})
+    source, target = Path("digits.onnx"), Path("digits-int8.onnx")
+    images = np.random.default_rng(1).random((64, 1, 8, 8), np.float32)
+    module_of("migrate_onnx").quantize(source, target, images)
+    session = onnxruntime.InferenceSession(target, providers=["CPUExecutionProvider"])
+    (scores,) = session.run(["scores"], {"images": images})
+    assert_same(dmlax.onnx.load(target)(images)["scores"], scores)
+    assert np.unique(scores).size > 20
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 
 import dmlax
 from dmlax import directml
-from support import DOCTEST, run_page
+from support import DOCTEST, IS_OLDEST, run_page
 
 pytestmark = pytest.mark.usefixtures("readers_jax")
 ROOT = Path(__file__).parent.parent
@@ -25,10 +25,7 @@ PAGES += sorted(
 )
 
 
-x64_off_and_on = pytest.mark.parametrize("x64", [False, True], ids=["x64 off", "x64 on"])
-
-
-@x64_off_and_on
+@pytest.mark.parametrize("x64", [False, True] if IS_OLDEST else [False], ids="x64 {}".format)
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_shows_what_happens(page, x64):
     with jax.enable_x64(x64):

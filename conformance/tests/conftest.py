@@ -1,7 +1,8 @@
 """Fixtures that several tests share."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import cache
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,17 @@ def is_small(vector: Vector) -> bool:
 def is_wide(vector: Vector) -> bool:
     """Say whether an input has 64-bit elements."""
     return any(tensor.dtype in WIDE for tensor in vector.inputs.values())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_vectors_are_read_once() -> Iterator[None]:
+    """Keep the files of the suite once read, which each of a hundred commands would read again."""
+    read, kept, own = vectors.load, cache(vectors.load), vectors_dir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            vectors, "load", lambda path: (kept if path.is_relative_to(own) else read)(path)
+        )
+        yield
 
 
 @pytest.fixture(scope="session")

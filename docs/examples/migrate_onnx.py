@@ -2,7 +2,8 @@
 
     python docs/examples/migrate_onnx.py --folder migrated
 
-Needs onnx, onnxruntime and scikit-learn besides dmlax, and digits_int8.py and digits.py beside it.
+Needs onnx, onnxruntime, scikit-learn and matplotlib besides dmlax, and digits_int8.py and digits.py
+beside it.
 """
 
 import argparse
@@ -85,7 +86,7 @@ def export_program(model: dmlax.onnx.Model) -> bytes:
 
 
 class Record(NamedTuple):
-    """What the migrated model has in common with the others."""
+    """The migrated model's accuracies, and its agreement with the others."""
 
     float_accuracy: float
     int8_accuracy: float

@@ -18,6 +18,7 @@ from support import NATIVE, assert_same, draw, requantized, sums_of_products
 IMPLEMENTATIONS = ["xla", "reference", *NATIVE]
 SQUARE = [case for case in CASES if len(case.input) == 4]
 LAID_OUT = [case for case in SQUARE if " to " not in case.name]
+INTEGER = [case for case in CASES if not case.name.endswith("to int8")]  # sums of dtypes once
 ZERO_POINTS = ("InputZeroPointTensor", "FilterZeroPointTensor")
 
 
@@ -45,14 +46,32 @@ CONVOLUTIONS = {
 }
 
 
-def each_case(**step):
-    """Each case by each implementation; by those of a step, one in so many.
+def each_case(cases, **part):
+    """Each case by each implementation; by those that are named, a part, and the others are slow.
 
     Sums and windows are the same code for both outputs, and `xla` and `reference` end alike.
     """
+    usual = {name: cases[part.get(name, slice(None))] for name in IMPLEMENTATIONS}
     return pytest.mark.parametrize(
         ("case", "implementation"),
-        [(case, name) for name in IMPLEMENTATIONS for case in CASES[:: step.get(name, 1)]],
+        [
+            pytest.param(case, name, marks=() if case in usual[name] else pytest.mark.slow)
+            for name in IMPLEMENTATIONS
+            for case in cases
+        ],
+        ids=str,
+    )
+
+
+def each_layout(layouts):
+    """Each case in each layout; all but one, which they have in turn, are slow."""
+    return pytest.mark.parametrize(
+        ("case", "layout"),
+        [
+            pytest.param(case, name, marks=pytest.mark.slow if (i + j) % len(layouts) else ())
+            for j, name in enumerate(layouts)
+            for i, case in enumerate(LAID_OUT)
+        ],
         ids=str,
     )
 
@@ -70,27 +89,25 @@ def run(operator, case, layout, implementation="auto"):
     return laid_out(np.asarray(result), layout[2], canonical[2])
 
 
-@each_case(xla=3)
+@each_case(INTEGER, xla=slice(0, None, 2))
 def test_integer_convolution_is_the_oracles(case, implementation):
     got = run("convolution_integer", case, case.canonical, implementation)
     assert_same(got, wanted(case, "convolution_integer"))
 
 
-@each_case(reference=4)
+@each_case(CASES, xla=slice(1, None, 2), reference=slice(0, None, 4))
 def test_quantized_convolution_is_the_oracles(case, implementation):
     got = run("quantized_linear_convolution", case, case.canonical, implementation)
     assert_same(got, wanted(case, "quantized_linear_convolution"))
 
 
-@pytest.mark.parametrize("layout", [name for name in LAYOUTS if name != "NCHW"])
-@pytest.mark.parametrize("case", LAID_OUT, ids=str)
+@each_layout([name for name in LAYOUTS if name != "NCHW"])
 def test_no_layout_changes_the_integer_convolution(case, layout):
     got = run("convolution_integer", case, LAYOUTS[layout])
     assert_same(got, wanted(case, "convolution_integer"))
 
 
-@pytest.mark.parametrize("layout", ["NHWC", "mixed"])
-@pytest.mark.parametrize("case", LAID_OUT[::2], ids=str)
+@each_layout(["NHWC", "mixed"])
 def test_no_layout_changes_the_quantized_convolution(case, layout):
     got = run("quantized_linear_convolution", case, LAYOUTS[layout])
     assert_same(got, wanted(case, "quantized_linear_convolution"))

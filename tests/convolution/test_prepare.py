@@ -11,7 +11,7 @@ import pytest
 import dmlax
 from convolution_cases import CASES, LAYOUTS, keywords, laid_out, operands
 from dmlax._cpu import library
-from support import assert_same, draw, sums_of_products
+from support import assert_same, compilations, draw, sums_of_products
 
 SCALES = {"input_scale": 0.5, "filter_scale": 0.25, "output_scale": 16.0}
 X, W = draw(1, np.uint8, (2, 4, 5, 5)), draw(2, np.int8, (4, 4, 2, 2))
@@ -222,18 +222,10 @@ def test_explain_says_that_the_filter_is_prepared():
 
 def test_filters_on_the_host_are_packed_without_compiling():
     filters = [draw(i, np.int8, (7 + i, 5, 3, 2)) for i in range(5)]
-    compiled = []
-
-    def listen(event, *_, **__):
-        compiled.append(event)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
+    with compilations() as programs:
         prepared = [dmlax.prepare_filter(w, filter_zero_point=np.int8(3)) for w in filters]
         prepared += [dmlax.prepare_filter(jax.device_put(w)) for w in filters]
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
-    assert not [event for event in compiled if "compile" in event]
+    assert not programs
     for one, w in zip(prepared, filters * 2, strict=True):
         assert_same(one.unpack(), w)
 

@@ -49,16 +49,17 @@ def program(take, request):
 
 @pytest.mark.usefixtures("program")
 @pytest.mark.parametrize(
-    ("mesh", "program", "layout"),
+    ("mesh", "program", "layout", "groups"),
     [
-        ("Auto", "CPU", "NCHW"),
-        ("Auto", "GPU", "NHWC"),
-        ("Explicit", "CPU", "NHWC"),
+        ("Auto", "CPU", "NCHW", 1),
+        ("Auto", "CPU", "NCHW", 16),
+        ("Auto", "GPU", "NHWC", 1),
+        ("Auto", "GPU", "NHWC", 2),
+        ("Explicit", "CPU", "NHWC", 2),
     ],
     indirect=["mesh", "program"],
 )
 @pytest.mark.parametrize("split", SPLIT)
-@pytest.mark.parametrize("groups", [1, 2, 16])
 def test_no_operand_is_gathered(layout, groups, split, mesh):
     x = draw(0, np.uint8, (8, 16, 9, 9)).transpose(["NCHW".index(axis) for axis in layout])
     w = draw(1, np.int8, (32, 16 // groups, 3, 3))

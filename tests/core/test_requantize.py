@@ -43,7 +43,7 @@ def test_requantizing_is_the_rounded_rational_number(family, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_requantizing_adds_any_zero_point_after_rounding(dtype):
-    accumulator, scales = exact_ties(8, 512)
+    accumulator, scales = exact_ties(8, 128)
     zero_points = np.arange(np.iinfo(dtype).min, np.iinfo(dtype).max + 1).astype(dtype)[:, None]
     expected = requantized(accumulator, scales, zero_points, dtype)
     assert_same(
@@ -52,7 +52,7 @@ def test_requantizing_adds_any_zero_point_after_rounding(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_requantizing_near_ties_is_exact(dtype, how):
+def test_requantizing_near_ties_is_exact(dtype):
     ties = [
         tie for name in ("float32", "float64", "exact") for tie in near_ties.family(name, 64, 9)
     ]
@@ -60,7 +60,7 @@ def test_requantizing_near_ties_is_exact(dtype, how):
     accumulator = columns[0].astype(np.int32)
     scales = [column.astype(np.uint32).view(np.float32) for column in columns[1:]]
     expected = requantized(accumulator, scales, 0, dtype)
-    assert_same(how(lambda a, *s: run(a, s, None, dtype))(accumulator, *scales), expected)
+    assert_same(jax.jit(lambda a, *s: run(a, s, None, dtype))(accumulator, *scales), expected)
 
 
 def every_family():
@@ -120,8 +120,9 @@ def test_a_threshold_is_that_of_finite_scales_which_a_program_holds():
 
 def test_the_most_negative_accumulator_has_the_magnitude_that_int32_cannot_hold():
     scale = np.float32(2.0**-31)
-    assert run(np.int32(INT_MIN), (scale * 100, 1, 1), None, np.int8).tolist() == -100
-    assert run(np.int32(INT_MIN), (-scale * 100, 1, 1), None, np.int8).tolist() == 100
+    rounded = jax.jit(lambda scale: run(np.int32(INT_MIN), (scale, 1, 1), None, np.int8))
+    assert rounded(scale * 100).tolist() == -100
+    assert rounded(-scale * 100).tolist() == 100
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -148,7 +149,7 @@ def test_float32_arithmetic_saturates_infinities_and_sends_nan_to_the_lowest_val
         requantize_float32(a, s, 5, "int8")
         for a, s in zip(accumulator.tolist(), zip(*words, strict=True), strict=True)
     ]
-    got = run(accumulator, scales, np.int8(5), np.int8, "float32")
+    got = jax.jit(lambda a, *s: run(a, s, np.int8(5), np.int8, "float32"))(accumulator, *scales)
     assert_same(got, np.array(expected, np.int8))
 
 

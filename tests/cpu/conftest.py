@@ -7,7 +7,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from cpu.instruction_sets import is_here, run_on
+from cpu.instruction_sets import run_on
 from dmlax._cpu import library
 
 REQUIRED = "DMLAX_REQUIRE_NATIVE"  # set where a compiler is known to be: absence then fails
@@ -44,22 +44,3 @@ def memory_gained():
 def on_instruction_set():
     """A function that runs Python code where the kernels use one instruction set."""
     return run_on
-
-
-RANDOM_CALLS = """
-from {module} import mismatches
-from dmlax._cpu import library
-print(library.instruction_set(), *mismatches('native_cpu', {first}, {last}), sep="\\n")
-"""
-
-
-@pytest.fixture
-def check_random_calls():
-    """Runs a module's random calls on an instruction set, if the machine has it."""
-
-    def check(name, module, first, last):
-        if is_here(name):
-            code = RANDOM_CALLS.format(module=module, first=first, last=last)
-            assert run_on(name, code).splitlines() == [name]
-
-    return check

@@ -1,4 +1,4 @@
-"""The native convolutions: random calls on every instruction set; threads, refusals."""
+"""The native convolutions: calls of the kernel, threads, refusals."""
 
 import concurrent.futures
 from dataclasses import replace
@@ -9,22 +9,21 @@ import numpy as np
 import pytest
 
 import dmlax
-from cpu.instruction_sets import NAMES
 from cpu.raw_calls import GOOD
 
 TARGET = "dmlax_convolution"
 SCALES = {"input_scale": 0.1, "filter_scale": 0.2, "output_scale": 3.0}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_random_calls_on_every_instruction_set(name, check_random_calls):
-    check_random_calls(name, "convolution_calls", 0, 80)
+def test_padded_copies_of_many_images_are_made_some_at_a_time():
+    x = np.random.default_rng(0).integers(0, 256, (130, 64, 64, 64), np.uint8)
+    filter = np.random.default_rng(1).integers(-128, 128, (3, 3, 64, 1), np.int8)
 
+    def call(x):
+        numbers = ("NHWC", "HWIO", "NHWC")
+        return dmlax.convolution_integer(x, filter, dimension_numbers=numbers, padding="SAME")
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_many_random_calls_on_every_instruction_set(name, check_random_calls):
-    check_random_calls(name, "convolution_calls", 80, 1000)
+    np.testing.assert_array_equal(call(x), np.concatenate([call(x[:65]), call(x[65:])]))
 
 
 def layer(batch=2):

@@ -1,4 +1,4 @@
-"""The native element-wise kernels: random calls on every instruction set; values, refusals."""
+"""The native element-wise kernels: values, threads, refusals."""
 
 import concurrent.futures
 
@@ -8,22 +8,10 @@ import numpy as np
 import pytest
 
 import dmlax
-from cpu.instruction_sets import NAMES
 from support import assert_same, draw, wild_floats
 
 quantize, dequantize = dmlax.element_wise_quantize_linear, dmlax.element_wise_dequantize_linear
 TARGETS = ["dmlax_quantize_linear", "dmlax_dequantize_linear"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_random_calls_on_every_instruction_set(name, check_random_calls):
-    check_random_calls(name, "elementwise_calls", 0, 60)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_many_random_calls_on_every_instruction_set(name, check_random_calls):
-    check_random_calls(name, "elementwise_calls", 60, 2000)
 
 
 SHAPES = [  # of 2^18 elements or more, which threads share, and their parameters

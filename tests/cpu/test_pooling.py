@@ -1,29 +1,13 @@
-"""The native kernels of the pools and of dynamic quantization on every instruction set."""
+"""The native kernels of the pools and of dynamic quantization: threads."""
 
 import jax
 import numpy as np
 import pytest
 
 import dmlax
-from cpu.instruction_sets import NAMES
 from support import assert_same, draw
 
-MODULES = ["pooling_calls", "dynamic_quantize_calls"]
-every_set = pytest.mark.parametrize("name", NAMES)
 SCALES = {"input_scale": 0.3, "output_scale": 0.1}
-
-
-@every_set
-@pytest.mark.parametrize("module", MODULES)
-def test_random_calls_on_every_instruction_set(name, module, check_random_calls):
-    check_random_calls(name, module, 0, 20)
-
-
-@pytest.mark.slow
-@every_set
-@pytest.mark.parametrize("module", MODULES)
-def test_many_random_calls_on_every_instruction_set(name, module, check_random_calls):
-    check_random_calls(name, module, 20, 2000)
 
 
 LARGE = {  # threads share these

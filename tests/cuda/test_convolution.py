@@ -197,6 +197,30 @@ def test_an_addend_is_read_in_the_kernel(lowered, arithmetic, dtype, outputs):
     assert "xf32>" not in text.replace("tensor<1xf32>", "")  # no sum follows it
 
 
+@pytest.mark.parametrize(
+    ("pixels", "channels", "outputs", "columns"), [(14, 1024, 256, 256), (7, 2048, 512, 128)]
+)
+def test_a_long_sum_takes_a_tile_for_each_multiprocessor(
+    lowered, monkeypatch, pixels, channels, outputs, columns
+):
+    from dmlax._convolution.cuda import kernel
+
+    tiles, choose = [], kernel.choose_tile
+    monkeypatch.setattr(
+        kernel, "choose_tile", lambda *given: tiles.append(choose(*given)) or tiles[0]
+    )
+    x, w = shaped(128, pixels, pixels, channels), shaped(outputs, channels, 1, 1, dtype="int8")
+    assert lowered(named, x, w).count("custom_call @mosaic_gpu") == 1
+    assert [(tile.rows, tile.columns) for tile in tiles] == [(192, columns)]
+
+
+@pytest.mark.parametrize(("arithmetic", "kernels"), [("exact", 2), ("float32", 1)])
+def test_many_exact_sums_are_looked_up_by_a_kernel_of_their_own(lowered, arithmetic, kernels):
+    w, addend = shaped(128, 64, 1, 1, dtype="int8"), shaped(64, 32, 32, 128)
+    text = lowered(added(arithmetic), shaped(64, 32, 32, 64), w, addend)
+    assert text.count("custom_call @mosaic_gpu") == kernels
+
+
 def test_a_depthwise_convolution_is_followed_by_its_sum(lowered):
     w, addend = shaped(16, 1, 3, 3, dtype="int8"), shaped(1, 2, 2, 16)
     text = lowered(added(group_count=16), shaped(1, 4, 4, 16), w, addend)

@@ -2,13 +2,13 @@
 
 import pytest
 
-REGISTERS, OTHER_REGISTERS = 65_536, 50  # of a multiprocessor; of a thread, beside accumulators
+REGISTERS, OTHER_REGISTERS = 65_536, 40  # of a multiprocessor; of a thread, beside accumulators
 SHARED_MEMORY = 228 * 1024  # bytes of a multiprocessor; each block takes 1,024 more than it asks
 
 
-@pytest.mark.parametrize("columns", [1, 16, 17, 64, 65, 512, 2048])
-@pytest.mark.parametrize("depth", [16, 48, 64, 256, 576, 2048, 18_432])
-@pytest.mark.parametrize("rows", [2, 392, 6272, 100_352, 401_408])
+@pytest.mark.parametrize("columns", [1, 16, 17, 64, 65, 256, 512, 2048])
+@pytest.mark.parametrize("depth", [16, 48, 64, 256, 576, 2304, 18_432])
+@pytest.mark.parametrize("rows", [2, 392, 6272, 25_088, 100_352, 401_408])
 @pytest.mark.parametrize("adds", [False, True])
 def test_blocks_of_every_tile_fit_a_multiprocessor(written, columns, depth, rows, adds):
     from dmlax._cuda.gemm import shared_bytes
@@ -30,6 +30,20 @@ def test_small_products_are_spread_over_the_multiprocessors(written, rows, colum
 
     problem = GemmProblem(rows, columns, 512)
     assert count_tiles(problem, choose_tile(problem, 132)) == tiles
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "depth", "tiles"), [(25_088, 256, 1024, 131), (6272, 512, 2048, 132)]
+)
+def test_long_sums_are_one_wave_of_wide_tiles_where_these_fit(written, rows, columns, depth, tiles):
+    from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile
+
+    problem = GemmProblem(rows, columns, depth)
+    tile = choose_tile(problem, 132)
+    assert (tile.rows, tile.blocks) == (192, 1)
+    assert Schedule.of(problem, tile, 132).blocks == tiles
+    shorter, more = GemmProblem(rows, columns, 512), GemmProblem(3 * rows, columns, depth)
+    assert 192 not in {choose_tile(each, 132).rows for each in (shorter, more)}
 
 
 @pytest.mark.parametrize(
@@ -65,17 +79,22 @@ def test_the_table_has_each_column_once_and_four_threads_side_by_side(written, c
             assert found[place : place + 16] == four
 
 
-@pytest.mark.parametrize("columns", [16, 32, 64, 128])
-def test_rows_of_a_stage_have_each_column_once_at_the_distance_that_is_copied(written, columns):
+@pytest.mark.parametrize("columns", [16, 32, 64, 128, 256])
+@pytest.mark.parametrize("depth", [32, 64, 128])
+@pytest.mark.parametrize("warpgroups", [1, 2, 3, 4])
+def test_rows_of_a_stage_have_each_column_once_at_the_distances_that_are_copied(
+    written, warpgroups, depth, columns
+):
     from dmlax._cuda.tile import Tile
 
-    tile = Tile(2, 1, columns, 128, 3, 2)
+    tile = Tile(warpgroups, 1, columns, depth, 3, 2)
     found = [tile.column_of(row) for row in range(columns)]
     assert sorted(found) == [*range(columns)]
-    at_once = tile.threads // (tile.depth // 16)
-    for row in range(at_once, columns):
-        first, distance = row % at_once, row - row % at_once
-        assert found[row] == found[first] + tile.column_distance(distance)
+    assert tile.has_column_distances or warpgroups == 3
+    for row in range(tile.rows_at_once, columns):
+        first, distance = row % tile.rows_at_once, row - row % tile.rows_at_once
+        if tile.has_column_distances:
+            assert found[row] == found[first] + tile.column_distance(distance)
 
 
 def test_a_loop_whose_body_gives_another_structure_is_refused(written):

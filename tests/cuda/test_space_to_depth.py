@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -85,15 +86,23 @@ def drawn(x_shape, w_shape, dtype, zero):
 
 
 def transformed_sums(transform, x, w, zero_point):
-    """Sums of the transformed input and filter, whose uint8 is int8 with a zero point."""
+    """Sums of the transformed input and filter, by one program."""
+    run = jax.jit(lambda x, w, zero_point: transform_and_sum(transform, x, w, zero_point))
+    sums, filter = run(x, w, zero_point)
+    assert (filter.sums == np.sum(filter.packed, axis=1, dtype=np.int32)).all()
+    return sums
+
+
+def transform_and_sum(transform, x, w, zero_point):
+    """The sums, and the filter, whose uint8 is int8 with a zero point."""
     problem = transform.target
     filter = transform.transform_filter(pack(problem.plan.filter, w, zero_point))
-    assert (filter.sums == filter.packed.sum(axis=1, dtype=jnp.int32)).all()
     offset = 128 if w.dtype == jnp.uint8 else 0
     zero = (0 if zero_point is None else zero_point.astype(jnp.int32)) - offset
     packed = filter.packed.reshape(-1, *problem.kernel, problem.channels)
     windows = Windows(problem.strides, problem.dilations, problem.padding, problem.groups)
-    return windows.sums(transform.transform_input(x, X_ZERO), packed, jnp.asarray(zero, jnp.int8))
+    sums = windows.sums(transform.transform_input(x, X_ZERO), packed, jnp.asarray(zero, jnp.int8))
+    return sums, filter
 
 
 def with_filters(cases):

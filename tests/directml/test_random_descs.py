@@ -26,7 +26,7 @@ from dmlax import SpecError, directml
 from dmlax._operators import SUPPORT
 from dmlax_conformance.operators.desc_rules import violations
 
-EXAMPLES = 300  # of each operator
+EXAMPLES = [200, pytest.param(1500, marks=pytest.mark.slow)]  # of each operator
 BYTES = ["INT8", "UINT8"]
 DATA_TYPES = list(directml.DataType.__members__)
 FIRST = {operator: SUPPORT[cls].introduced.name[6:] for operator, cls in DESCS.items()}
@@ -273,8 +273,9 @@ def counted(strategy, examples, check):
     return counts
 
 
+@pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize("operator", VALID)
-def test_valid_descs_are_accepted_by_both(operator):
+def test_valid_descs_are_accepted_by_both(operator, examples):
     support, seen = SUPPORT[DESCS[operator]], set()
 
     def check(at, fields):
@@ -283,12 +284,13 @@ def test_valid_descs_are_accepted_by_both(operator):
         seen.add(support.at(level(at)))
         return "accepted"
 
-    assert counted(valid(operator), EXAMPLES, check)["accepted"] >= EXAMPLES
+    assert counted(valid(operator), examples, check)["accepted"] >= examples
     assert len(seen) == len(support.tables)
 
 
+@pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize("operator", VALID)
-def test_broken_descs_are_refused_by_both(operator):
+def test_broken_descs_are_refused_by_both(operator, examples):
     seen = Counter()
 
     def check(at, fields):
@@ -303,9 +305,9 @@ def test_broken_descs_are_refused_by_both(operator):
         seen.update(rule for rule, _, _ in ours[:1])
         return "refused" if ours else "accepted"
 
-    assert counted(broken(operator), EXAMPLES, check)["refused"] >= EXAMPLES // 2
-    assert seen["single"] >= EXAMPLES // 8
-    assert sum(rule.startswith("tensor-") for rule in seen) >= 8
+    assert counted(broken(operator), examples, check)["refused"] >= examples // 2
+    assert seen["single"] >= examples // 8
+    assert sum(rule.startswith("tensor-") for rule in seen) >= 6
     assert len(seen) >= 10
 
 

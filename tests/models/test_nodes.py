@@ -1,5 +1,6 @@
 """ONNX's own test cases of the operators that `dmlax.onnx` has; the first of each in every run."""
 
+import functools
 import re
 import warnings
 
@@ -43,20 +44,24 @@ def reason(case):
     return next((why for names, why in DECLINED.items() if re.fullmatch(names, name)), None)
 
 
+@functools.cache
 def cases():
+    """Those of these operators; ONNX computes for 10 seconds to make all of them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of ONNX's own arithmetic on infinities
-        for case in collect_testcases(None):
-            nodes = [] if case.model is None else case.model.graph.node
-            types = {
-                ("" if node.domain == "ai.onnx" else node.domain, node.op_type) for node in nodes
-            }
-            if types and types <= set(ROWS) and len(case.data_sets) == 1:
-                yield case
+        return [case for case in collect_testcases(None) if is_ours(case)]
 
 
-CASES = list(cases())
-FIRST = {case.model.graph.node[0].op_type: case for case in reversed(CASES) if not reason(case)}
+def is_ours(case):
+    nodes = [] if case.model is None else case.model.graph.node
+    types = {("" if node.domain == "ai.onnx" else node.domain, node.op_type) for node in nodes}
+    return types and types <= set(ROWS) and len(case.data_sets) == 1
+
+
+@functools.cache
+def first():
+    """The first case of each operator that is not declined."""
+    return {case.model.graph.node[0].op_type: case for case in cases()[::-1] if not reason(case)}
 
 
 def array_of(value):
@@ -89,7 +94,7 @@ def check(case):
             dmlax.onnx.load(model, nonzero_size=64)
         return
     loaded = dmlax.onnx.load(model, nonzero_size=64)
-    found = loaded.apply(loaded.params, inputs)
+    found = jax.jit(loaded.apply)(loaded.params, inputs)
     for value, wanted in zip(case.model.graph.output, case.data_sets[0][1], strict=True):
         wanted, got = np.asarray(array_of(wanted)), np.asarray(found[value.name])
         got = got[:, : wanted.shape[1]] if "nonzero" in case.name else got
@@ -103,22 +108,22 @@ def check(case):
         )
 
 
-@pytest.mark.parametrize("op", FIRST)
+@pytest.mark.parametrize("op", sorted(op for domain, op in ROWS if not domain))
 def test_the_first_case_of_an_operator(op):
-    check(FIRST[op])
+    check(first()[op])
 
 
 def test_the_operators_of_onnx_have_a_case_that_is_not_declined():
-    assert len(CASES) > 700
-    assert {case.model.graph.node[0].op_type for case in CASES} == set(FIRST)
+    assert len(cases()) > 700
+    assert {case.model.graph.node[0].op_type for case in cases()} == set(first())
 
 
 def test_each_entry_of_the_list_declines_a_case():
-    assert {reason(case) for case in CASES} == {None, *DECLINED.values()}
+    assert {reason(case) for case in cases()} == {None, *DECLINED.values()}
 
 
 @pytest.mark.slow
 def test_every_case():
-    for case in CASES:
+    for case in cases():
         check(case)
     jax.clear_caches()

@@ -124,6 +124,13 @@ def test_near_ties_of_a_softmax_are_those_of_onnxruntime_1_31(scale, row, theirs
     np.testing.assert_array_equal(ours, [theirs])
 
 
+@pytest.mark.parametrize("arithmetic", ["float32", "exact"])
+def test_a_softmax_of_no_elements_has_none(arithmetic):
+    model = unary("QLinearSoftmax", np.uint8, (0.1, 1 / 256), (0, 0), count=0, opset=13)
+    (found,) = dmlax.onnx.load(model, arithmetic=arithmetic)(np.zeros((3, 0), np.uint8)).values()
+    assert (found.shape, found.dtype) == ((3, 0), np.uint8)
+
+
 def rounded_softmax(row, scale, unit, zero, dtype):
     """A row's softmax by decimals of 90 digits, rounded once."""
     limits = np.iinfo(dtype)
@@ -135,10 +142,16 @@ def rounded_softmax(row, scale, unit, zero, dtype):
     return np.clip(np.add(rounded, zero), limits.min, limits.max).astype(dtype)
 
 
-@pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(
-    ("scale", "unit"),
-    [(0.1, 1 / 256), (0.01, 1 / 255), (5.0, 0.01), (-0.03, 2**-12), (1e-30, 0.001), (0.2, 2**-40)],
+    ("scale", "unit", "dtype"),
+    [
+        (0.1, 1 / 256, np.uint8),
+        (0.01, 1 / 255, np.int8),
+        (5.0, 0.01, np.uint8),
+        (-0.03, 2**-12, np.int8),
+        (1e-30, 0.001, np.uint8),
+        (0.2, 2**-40, np.int8),
+    ],
 )
 def test_an_exact_softmax_is_rounded_once(scale, unit, dtype):
     x = np.random.default_rng(7).integers(0, 256, (6, 9)).astype(np.uint8).view(dtype)

@@ -4,6 +4,7 @@ import gc
 import mmap
 import weakref
 
+import jax
 import numpy as np
 import onnx
 import pytest
@@ -12,6 +13,7 @@ from onnx import numpy_helper
 import dmlax.onnx
 from dmlax.onnx import archive, protobuf, wire
 from onnx_models import quantized
+from support import compilations
 
 FORMS = [("classifier", "qoperator"), ("classifier", "qdq-s8"), ("attention", "dynamic")]
 
@@ -59,6 +61,15 @@ def test_a_loaded_model_does_not_hold_the_files_bytes(tmp_path, monkeypatch):
     assert len(memories) == 1
     assert memories[0]() is None
     assert model.params
+
+
+def test_loading_compiles_no_program():
+    file = quantized("vit", "qoperator")
+    jax.clear_caches()
+    with compilations() as programs:
+        model = dmlax.onnx.load(file)
+    assert model.params
+    assert not programs
 
 
 def test_large_tensors_are_read_in_place():

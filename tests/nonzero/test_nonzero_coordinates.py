@@ -42,8 +42,15 @@ def check(x, found, size=None, width=None, fill_value=0):
     assert_same(found.coordinates, padded_rows(rows, size, fill_value))
 
 
-@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
-@pytest.mark.parametrize("shape", SHAPES + EMPTY, ids=str)
+@pytest.mark.parametrize(
+    ("shape", "implementation"),
+    [
+        (shape, implementation)
+        for implementation in IMPLEMENTATIONS
+        for shape in (SHAPES + EMPTY)[:: 3 if implementation == "reference" else 1]
+    ],
+    ids=str,
+)
 def test_rows_ascend_and_hold_every_nonzero_element(shape, implementation):
     x = sparse(shape, "float32")
     check(x, dmlax.nonzero_coordinates(x, implementation=implementation))
@@ -81,7 +88,7 @@ def test_64_bit_arrays_can_be_traced_where_jax_has_them(dtype):
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
-@pytest.mark.parametrize("size", [0, 1, 5, 41, 42, 43, 100, 1000])
+@pytest.mark.parametrize("size", [0, 1, 41, 42, 43, 1000])
 def test_a_size_keeps_the_first_rows_and_the_count_tells_the_truth(size, implementation):
     x = np.zeros(100, np.int8)
     x[np.random.default_rng(1).permutation(100)[:42]] = 1
@@ -91,7 +98,7 @@ def test_a_size_keeps_the_first_rows_and_the_count_tells_the_truth(size, impleme
 
 
 @pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
-@pytest.mark.parametrize("fill_value", [0, 7, 2**31, 2**32 - 1])
+@pytest.mark.parametrize("fill_value", [7, 2**32 - 1])
 def test_rows_from_the_count_on_hold_the_fill_value(fill_value, implementation):
     x = sparse((3, 5), "int8", density=0.3)
     options = {"size": 20, "fill_value": fill_value, "implementation": implementation}

@@ -1,5 +1,6 @@
 """The pools: random calls, near ties, laws between them, layouts."""
 
+import functools
 from fractions import Fraction
 
 import jax
@@ -130,8 +131,15 @@ def test_a_window_of_padding_alone(implementation):
 LAYOUTS = ["NCHW", "NHWC", "HWNC", "CHWN", ("NCHW", "OIHW", "NHWC"), ("HWNC", "IOHW", "NCHW")]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
-@pytest.mark.parametrize("implementation", EVERY)
+@pytest.mark.parametrize(
+    ("layout", "implementation"),
+    [
+        (layout, implementation)
+        for implementation in EVERY
+        for layout in LAYOUTS[:: 3 if implementation == "reference" else 1]
+    ],
+    ids=str,
+)
 def test_every_layout_gives_the_same(layout, implementation):
     x = draw(2, np.uint8, (2, 3, 4, 5))
     given, out = (layout, layout) if isinstance(layout, str) else (layout[0], layout[2])
@@ -199,7 +207,8 @@ def test_maxima_of_words_are_those_of_their_bytes(dtype, options):
     x[0, :, :, :4] = x[1, :, :, :4] & 1  # equal bytes above others that differ
     call = {**options, "dimension_numbers": "NHWC"}
     plan = plan_of(dmlax.max_pooling, x, call)
-    assert_same(maxima_of_words(plan, jnp.asarray(x)), dmlax.max_pooling(x, **call))
+    maxima = jax.jit(functools.partial(maxima_of_words, plan))
+    assert_same(maxima(x), dmlax.max_pooling(x, **call))
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
@@ -212,7 +221,7 @@ def test_sums_of_words_are_those_of_their_bytes(dtype):
     plan = plan_of(global_average, x, call | {"input_zero_point": zero_point})
     operands = Pooling(jnp.asarray(x), input_zero_point=jnp.asarray(zero_point))
     wanted = (x.astype(np.int32) - zero_point).sum((1, 2), keepdims=True, dtype=np.int32)
-    assert_same(sum_words(plan, operands), wanted)
+    assert_same(jax.jit(functools.partial(sum_words, plan))(operands), wanted)
 
 
 def plan_of(function, x, call):

@@ -180,7 +180,8 @@ def test_an_interrupt_keeps_what_ran(run: Any, tmp_path: Path, monkeypatch: Any)
 
 
 def test_a_closed_pipe_is_no_error() -> None:
-    line = f"{shlex.quote(sys.executable)} -m dmlax_conformance list --flag Extreme | true"
+    listing = "-m dmlax_conformance list --operator nonzero_coordinates"
+    line = f"{shlex.quote(sys.executable)} {listing} | true"
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True)
     assert done.stderr == ""
 

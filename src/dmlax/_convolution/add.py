@@ -20,6 +20,7 @@ from dmlax._core.pairs import map_pairs
 from dmlax._core.quantized_sum import Quantized, quantized_sum
 from dmlax._core.requantize import Arithmetic
 from dmlax._cpu import binary
+from dmlax._cuda import byte_pairs
 from dmlax._cuda.sum_types import SumTypes
 
 Sum = Callable[[Quantized, Quantized, Array, Array | None, DTypeLike, Arithmetic], Array]
@@ -166,6 +167,7 @@ def _value(parameter: Any) -> Any:
 
 
 def _sum_by_pairs(
+    mapped: Callable[..., Array],
     a: Quantized,
     b: Quantized,
     scale: Array,
@@ -173,7 +175,7 @@ def _sum_by_pairs(
     dtype: DTypeLike,
     arithmetic: Arithmetic,
 ) -> Array:
-    """`quantized_sum` in plain XLA, of tensors of one shape."""
+    """`quantized_sum` of tensors of one shape, mapped over their pairs."""
 
     def add(x: Array, y: Array, parameters: Any) -> Array:
         a_scale, a_zero, b_scale, b_zero, scale, zero_point = parameters
@@ -181,14 +183,17 @@ def _sum_by_pairs(
         return quantized_sum(*terms, scale, zero_point, dtype, arithmetic)
 
     parameters = *a[1:], *b[1:], scale, zero_point
-    return map_pairs(add, a.values, b.values, parameters, Aval(np.dtype(dtype), a.values.shape))
+    return mapped(add, a.values, b.values, parameters, Aval(np.dtype(dtype), a.values.shape))
 
 
 def _sum_of(name: str, plan: ConvolutionAddPlan) -> Sum:
     """The sum of a lowering; a kernel may write it where the convolution's result is."""
     if name == "native_cpu":
         return functools.partial(binary.add, overwritten=int(plan.addend_first))
-    return quantized_sum if name == "reference" else _sum_by_pairs
+    if name == "reference":
+        return quantized_sum
+    table_kernel = functools.partial(byte_pairs.map_pairs, "dmlax_quantized_sum")
+    return functools.partial(_sum_by_pairs, table_kernel if name == "mosaic_gpu" else map_pairs)
 
 
 def _why_not(

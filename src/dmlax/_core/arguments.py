@@ -259,10 +259,14 @@ def narrow_float64(array: Array | np.ndarray) -> Array | np.ndarray:
         return array.astype(np.float32)
 
 
-def expand_rank(array: Any, rank: int) -> Any:
-    """Puts axes of size 1 first, as strict modes want equal ranks; a scalar stays one."""
+def expand_rank(array: Any, rank: int, scalars: bool = False) -> Any:
+    """Puts axes of size 1 first, as strict modes want equal ranks but of scalars.
+
+    Kernels want equal ranks of `scalars`, too.
+    """
     missing = rank - array.ndim
-    return array.reshape((1,) * missing + array.shape) if array.ndim and missing > 0 else array
+    expands = missing > 0 and (scalars or array.ndim > 0)
+    return array.reshape((1,) * missing + array.shape) if expands else array
 
 
 def effective_rank(sizes: tuple[int, ...]) -> int:

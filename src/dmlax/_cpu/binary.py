@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.typing import DTypeLike
 
+from dmlax._core.arguments import expand_rank
 from dmlax._core.quantized_sum import Quantized
 from dmlax._core.requantize import Arithmetic
 
@@ -56,7 +57,7 @@ def _call(
     points = (a.zero_point, a.values.dtype), (b.zero_point, b.values.dtype), (zero_point, dtype)
     zero_points = [jnp.zeros((), own) if point is None else point for point, own in points]
     parameters = a.scale, b.scale, scale, *zero_points
-    tensors = [x.values.reshape((1,) * (rank - x.values.ndim) + x.values.shape) for x in (a, b)]
+    tensors = [expand_rank(x.values, rank, scalars=True) for x in (a, b)]
     operands = *tensors, *(x.reshape((1,) * rank) for x in parameters)
 
     def run(*operands: Array, aliases: dict[int, int] | None = None) -> Array:

@@ -141,7 +141,7 @@ class ThreadCopies:
         across = tile.depth // CHUNK
         self.row = ir.thread() // across
         self.chunk = ir.thread() - self.row * across
-        self.rows_at_once = tile.threads // across
+        self.rows_at_once = tile.rows_at_once
         self.offset = wgmma.swizzle(self.row, self.chunk, tile.depth)
 
     def when_within(self, row: int, rows: int) -> AbstractContextManager[None]:
@@ -172,7 +172,7 @@ class RightLoader:
         size = self.problem.depth
         if size % self.tile.depth:
             depth = ir.minimum(depth, size - CHUNK)
-        if self.problem.columns % self.tile.columns == 0:
+        if self.problem.columns % self.tile.columns == 0 and self.tile.has_column_distances:
             distance = self.tile.column_distance(row) * size
             return self.matrix.address(self.start + depth) + distance
         column = self.block.column_of_all(self.tile.column_of(self.copies.row + row))

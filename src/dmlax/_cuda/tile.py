@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dmlax._cuda import wgmma
+from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.launch import ThreadBlock
 
 
@@ -63,6 +64,17 @@ class Tile(ThreadBlock):
         run = self.run
         within = row & (4 * run - 1)
         return (row - within) + ((within >> 1) & 3) * run + (within >> 3) * 2 + (within & 1)
+
+    @property
+    def rows_at_once(self) -> int:
+        """Rows of a stage that all threads copy at once, a chunk each."""
+        return self.threads // (self.depth // CHUNK)
+
+    @property
+    def has_column_distances(self) -> bool:
+        """True if all threads' columns are as far apart as the rows that they copy."""
+        period = 4 * self.run
+        return period % self.rows_at_once == 0 or self.rows_at_once % period == 0
 
     def column_distance(self, rows: int) -> int:
         """From a row's column to that of the row so many on, as many as are copied at once."""
@@ -128,6 +140,8 @@ def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
         if columns == 128 and depth >= 64:
             tile = Tile(1, 1, 128, depth, 2 if depth == 128 else 3, 3)
     elif columns == 128 and depth == 128:
+        if alone := _choose_tile_of_one_wave(problem, multiprocessors):
+            return alone
         tile = Tile(2, 1, 128, depth, 3, 2)
         tiles = count_tiles(problem, tile)
         if multiprocessors <= tiles < 4 * multiprocessors and _steps(problem, tile) < 10:
@@ -142,6 +156,16 @@ def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
     if 2 * count_tiles(problem, tile) <= multiprocessors:
         return _narrow(problem, Tile(1, 1, columns, depth, 4, 2), multiprocessors)
     return tile
+
+
+def _choose_tile_of_one_wave(problem: GemmProblem, multiprocessors: int) -> Tile | None:
+    """The tile of which nearly every multiprocessor makes one, of a long sum; None without one."""
+    for tile, least_steps in ((Tile(3, 1, 256, 128, 3, 1), 8), (Tile(3, 1, 128, 128, 4, 1), 16)):
+        whole = problem.columns % tile.columns == 0
+        busy = 0.9 * multiprocessors <= count_tiles(problem, tile) <= multiprocessors
+        if whole and busy and _steps(problem, tile) >= least_steps:
+            return tile
+    return None
 
 
 def _keeps_long_rows(problem: GemmProblem, multiprocessors: int) -> bool:

@@ -10,7 +10,15 @@ import numpy as np
 from jax import Array
 
 from dmlax._core import compat
-from dmlax._core.arguments import Aval, Rules, are_same, broadcast_shapes, broadcasts_to, is_static
+from dmlax._core.arguments import (
+    Aval,
+    Rules,
+    are_same,
+    broadcast_shapes,
+    broadcasts_to,
+    expand_rank,
+    is_static,
+)
 from dmlax._core.panels import Packing, PanelShape
 from dmlax._core.requantize import Arithmetic
 from dmlax.errors import Code
@@ -152,8 +160,7 @@ class ProductPlan:
 
     def as_output(self, bias: Array) -> Array:
         """Reshapes a bias so that it broadcasts to (..., M, N)."""
-        rank = len(self.output.shape)
-        bias = bias.reshape((1,) * (rank - bias.ndim) + bias.shape)
+        bias = expand_rank(bias, len(self.output.shape), scalars=True)
         if len(self.matrix.matrix.shape) == 1:
             bias = jnp.expand_dims(bias, -1)
         return jnp.expand_dims(bias, -2) if len(self.input.shape) == 1 else bias

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 import dmlax
@@ -77,11 +77,19 @@ def prepare(graph: Graph, params: Mapping[str, np.ndarray]) -> dict[str, Weight]
         alone = len(consumers.get(name, ())) == 1
         if name in params and alone and zero_point is not ...:
             weights[name] = _prepare(node, params[name], zero_point)
-    # A copy: an array of JAX may share the memory of one of NumPy, here the whole file's.
     return {
-        name: weights[name] if name in weights else Weight(jnp.array(array))
+        name: weights[name] if name in weights else Weight(_copy_to_device(array))
         for name, array in params.items()
     }
+
+
+def _copy_to_device(array: np.ndarray) -> jax.Array:
+    """Returns a copy: an array of JAX may share the memory of one of NumPy, here the whole file's.
+
+    `jnp.array` would compile a program for every shape.
+    """
+    copy: jax.Array = jax.device_put(np.array(array))
+    return copy
 
 
 def _constant(graph: Graph, node: Node, index: int) -> Any:
@@ -95,7 +103,7 @@ def _prepare(node: Node, weight: Any, zero_point: Any) -> Weight:
         if zero_point is not None and zero_point.shape == (1,):
             zero_point = zero_point.reshape(())
         if weight.ndim not in (3, 4):
-            return Weight(jnp.array(weight))
+            return Weight(_copy_to_device(weight))
         is_channels_last = bool(node.attributes.get("channels_last"))
         filter = dmlax.prepare_filter(
             weight,
@@ -106,7 +114,7 @@ def _prepare(node: Node, weight: Any, zero_point: Any) -> Weight:
         )
         return Weight(filter)
     if weight.ndim != 2:
-        return Weight(jnp.array(weight))
+        return Weight(_copy_to_device(weight))
     is_transposed = bool(node.attributes.get("transB"))
     matrix = weight.T if is_transposed else weight
     prepared = dmlax.prepare_matrix(matrix, b_zero_point=zero_point, packing="auto")

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import Unsupported
 from ..exit_codes import FAILED, FINE, UNUSABLE
-from ..format import limits, vectors
+from ..format import vectors
 from ..format.vectors import Vector
 from ..options import FILTERS, add_command
 from ..suite import report, runner
@@ -65,8 +65,10 @@ def _with_pairs(chosen: Sequence[Vector]) -> list[Vector]:
 
 
 def _check(options: argparse.Namespace) -> int:
-    chosen = vectors.selected(options)
-    adapter = Results(options.results, _ids(options.vectors))
+    every = vectors.load_all(options.vectors)
+    wanted = (options.operator, options.id, options.flag)
+    chosen = [vector for vector in every if vectors.matches(vector, *wanted)]
+    adapter = Results(options.results, {vector.id for vector in every})
     results = list(runner.run(adapter, chosen, adapter.variants))
     start = shlex.join(["dmlax-conformance", "check", "--results", str(options.results)])
     report.show(results, start, options.max_shown)
@@ -76,9 +78,3 @@ def _check(options: argparse.Namespace) -> int:
     lacking = report.complain_of_shortfalls(given)
     counts = runner.Totals.of(results).counts
     return FAILED if counts["fail"] + counts["error"] else UNUSABLE if lacking else FINE
-
-
-def _ids(root: Path | None) -> set[str]:
-    """Return every id, also of vectors that were not selected."""
-    files = (vectors.parse(limits.read(path)) for path in vectors.find(root))
-    return {vector["id"] for file in files for vector in file["vectors"]}

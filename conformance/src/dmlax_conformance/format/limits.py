@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Iterable
+from itertools import accumulate
 from math import prod
 from pathlib import Path
 
@@ -16,8 +17,11 @@ MOST_DIMENSIONS = 32  # of an array, in the oldest NumPy that is supported
 HELD = 40  # bytes for an element that the suite holds as a Python integer
 MEMORY = "DMLAX_CONFORMANCE_MEMORY"
 
-# A string, perhaps without an end; a bracket; a number of too many digits.
-_TOKEN = re.compile(rf'"(?:[^"\\]++|\\[\s\S])*+"?|[\[\]{{}}]|[0-9]{{{MOST_DIGITS},}}')
+_STRING = r'"(?:[^"\\]++|\\[\s\S])*+"?'  # perhaps without an end
+_DIGITS = re.compile(rf"[0-9]{{{MOST_DIGITS},}}")
+_TOKEN = re.compile(rf"{_STRING}|[\[\]{{}}]|{_DIGITS.pattern}")
+_BETWEEN_BRACKETS = re.compile(rf'(?:[^"\[\]{{}}]++|{_STRING})++')
+_STEP = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 _LEXEME = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}:,]|[^\s\[\]{}:,"]+')
 NO_NUMBERS = ("NaN", "Infinity", "-Infinity")
@@ -65,6 +69,13 @@ def read(path: Path) -> str:
 
 def check_text(text: str) -> None:
     """Raise `Malformed` where JSON is nested too deeply or a number has too many digits."""
+    steps = map(_STEP.__getitem__, _BETWEEN_BRACKETS.sub("", text))
+    if max(accumulate(steps), default=0) > DEEPEST or _DIGITS.search(text):
+        _complain_of_text(text)
+
+
+def _complain_of_text(text: str) -> None:
+    """Raise `Malformed` at the first such token; digits may also be in a string."""
     depth = 0
     for token in _TOKEN.finditer(text):
         first = token[0][0]

@@ -17,7 +17,7 @@ from .controls import Zeros
 from .runner import CAPABILITIES, PASSED, judge_alone
 
 LEAST = 170
-SHARE_OF_CALLS = (0.2, 0.45)
+SHARE_OF_CALLS = (0.15, 0.45)
 SHARE_OF_DESCS = (0.6, 0.8)
 LARGEST_FILE = 75_000
 LARGEST_SUITE = 700_000 * len(OPERATORS)

@@ -2,13 +2,12 @@
 
 import functools
 
-import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
 from dmlax._binary import arithmetic
 from dmlax._binary.plan import Binary, BinaryPlan
-from dmlax._core import pairs
-from dmlax._cuda import capability
+from dmlax._core.arguments import expand_rank
+from dmlax._cuda import byte_pairs, capability
 
 
 def why_not(plan: BinaryPlan, platform: str) -> str | None:
@@ -35,13 +34,5 @@ def _run(name: str, formula: arithmetic.Formula, plan: BinaryPlan, operands: Bin
     a, b, *parameters = operands
     a = capability.refuse_elsewhere(name, a, functools.partial(why_not, plan))
     function, rank = arithmetic.bind(formula, plan), len(plan.output.shape)
-    a, b = (x.reshape((1,) * (rank - x.ndim) + x.shape) for x in (a, b))
-    if not pairs.is_worth_a_table(plan.output):
-        return pairs.map_each_pair(function, plan.output, (a, b, parameters))
-    from dmlax._cuda import byte_table
-
-    place = byte_table.spread_over_banks
-    table = pairs.make_table(function, a.dtype, b.dtype, parameters, place)
-    given = (lax.bitcast_convert_type(x, jnp.uint8) for x in (table, a, b))
-    entries = byte_table.look_up(f"dmlax_{name}", *given)
-    return lax.bitcast_convert_type(entries, plan.output.dtype)
+    a, b = (expand_rank(x, rank, scalars=True) for x in (a, b))
+    return byte_pairs.map_pairs(f"dmlax_{name}", function, a, b, parameters, plan.output)

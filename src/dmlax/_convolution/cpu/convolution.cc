@@ -176,7 +176,10 @@ const char* describe(ConvProblem& problem, LayoutArrays& arrays, const Operands&
   problem.shape.panels = attributes.panels && takes_rows && kernels.reads_panels;
   problem.unpacks_filter = attributes.panels && !problem.shape.panels;
   if (problem.path != Path::kPlanes) {
-    if (problem.path == Path::kRows) kernels.lay_out_rows(problem);
+    if (problem.path == Path::kRows) {
+      lay_out_padded(problem, arrays, kernels.element_bytes);
+      kernels.lay_out_rows(problem);
+    }
     return check_parameters(given, output, problem.shape.output_channels);
   }
   problem.panel = panel_shape(problem.shape.depth);

@@ -84,13 +84,17 @@ constexpr ConvolutionKernels all_kernels() {
                                 .pack = pack,
                                 .dense = dense,
                                 .depthwise = depthwise,
+                                .element_bytes = 0,
                                 .lay_out_rows = nullptr,
+                                .pad = nullptr,
                                 .pack_filter = nullptr,
                                 .multiply_rows = nullptr,
                                 .multiply_lines = nullptr,
                                 .transpose = transpose};
   if constexpr (S::kMultipliesRows) {
+    kernels.element_bytes = S::kWordsOfQuad;
     kernels.lay_out_rows = RowKernels<S>::lay_out;
+    kernels.pad = PaddedRows<S>::copy;
     kernels.pack_filter = RowKernels<S>::pack_filter;
     kernels.multiply_rows = RowKernels<S>::multiply;
     kernels.multiply_lines = multiply_lines<S>;

@@ -56,14 +56,28 @@ struct PlaneLayout {
   int64_t outputs, panels;          // of one image, those past a row's end included
 };
 
+// Padded copies of images whose channels are last, in which every tap is an offset from an output's
+// position: the sub-images that taps meet under the strides, one after another.
+struct PaddedLayout {
+  int64_t pixel_bytes, row_bytes, sub_image, image;
+  int64_t rows, columns;       // of a sub-image
+  const int64_t* tap_offsets;  // bytes from an output's first pixel
+};
+
 // Of a product whose rows are pixels; images and outputs have their channels last.
 struct RowLayout {
   bool direct;               // a row is an input's pixel as it is
+  bool padded;               // its taps are read from padded copies; else its window is gathered
   int64_t words, row_bytes;  // of a row
   int64_t panel_bytes;       // of 64 output channels' filter
   int64_t panels;            // of one group
   int64_t step;              // rows that a panel multiplies at once
-  int64_t rows_at_once;      // that are gathered before panels are multiplied
+  int64_t rows_at_once;      // that panels multiply one after another
+  bool by_image;             // a tile's rows are of one image, and those past an output row's end
+                             // are among them; else all images are one
+  int64_t images, rows;      // of each image
+  int64_t pitch, width;      // rows of an output row, and those that are outputs
+  int64_t block_bytes;       // of scratch, for `rows_at_once`
 };
 
 enum class Path {
@@ -79,6 +93,7 @@ struct ConvProblem {
   bool unpacks_filter;  // panels that the path does not read
   PlaneLayout layout;
   RowLayout rows;
+  PaddedLayout padded;
   PanelShape panel;
   RequantizeParams requantize;
 };
@@ -95,14 +110,14 @@ struct TileRange {
   int64_t first_row, last_row;
 };
 
-// Part of a convolution whose rows are pixels: pixels are counted over the images, panels over the
-// groups.
+// Part of a convolution whose rows are pixels: steps of rows are counted over the images, panels
+// over the groups.
 struct RowRange {
-  const uint8_t* input;   // of the first image, channels last
+  const uint8_t* input;   // of the first image, or of its padded copy; channels last
   const uint8_t* panels;  // all of them
   void* output;           // of the first image, channels last
   uint8_t* scratch;       // `row_scratch_bytes`, aligned to 64
-  int64_t first_pixel, last_pixel;
+  int64_t first_step, last_step;
   int64_t first_panel, last_panel;
 };
 
@@ -133,9 +148,15 @@ struct ConvolutionKernels {
   // Multiplies rows of all groups, where each has one input channel.
   void (*depthwise)(const ConvProblem& problem, const TileRange& range);
 
-  // The next four are null where an instruction set has no product of rows.
+  // The next are null where an instruction set has no product of rows.
+
+  int64_t element_bytes;  // of a row, for a byte of the input
 
   void (*lay_out_rows)(ConvProblem& problem);
+
+  // Copies rows [first, last) of the sub-images, counted over the images.
+  void (*pad)(const ConvProblem& problem, const uint8_t* input, int64_t first, int64_t last,
+              uint8_t* padded);
 
   // Packs panels [first, last) of a filter.
   void (*pack_filter)(const ConvProblem& problem, const int8_t* filter, int64_t first,
@@ -153,9 +174,12 @@ struct ConvolutionKernels {
 
 namespace {
 
-// For the rows that are gathered, one more, and the sums of 32.
-inline int64_t row_scratch_bytes(const RowLayout& rows) {
-  return (rows.rows_at_once + 1) * rows.row_bytes + kTileBytes + 2 * kPanelWidth;
+constexpr int64_t kRowSumsBytes = 4 * kTileBytes;
+
+inline int64_t row_scratch_bytes(const RowLayout& rows) { return rows.block_bytes + kRowSumsBytes; }
+
+inline int64_t steps_of_image(const RowLayout& rows) {
+  return (rows.rows + rows.step - 1) / rows.step;
 }
 
 constexpr int64_t kOutputsOfLine = 64;  // whose columns are interleaved at once

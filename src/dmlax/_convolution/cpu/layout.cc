@@ -87,7 +87,47 @@ void find_taps(const ConvProblem& problem, LayoutArrays& arrays) {
   }
 }
 
+// As offsets of rows and columns from an output's first pixel in its sub-image.
+void find_padded_taps(const ConvShape& shape, const PaddedLayout& layout, LayoutArrays& arrays) {
+  const Axis &height = shape.height, &width = shape.width;
+  for (int64_t i = 0; i < height.kernel; ++i) {
+    const int64_t row = phase_index(arrays.vertical_phases, height, i) * width.phases;
+    for (int64_t j = 0; j < width.kernel; ++j) {
+      const int64_t sub = row + phase_index(arrays.horizontal_phases, width, j);
+      arrays.tap_offsets.push_back(sub * layout.sub_image +
+                                   i * height.dilation / height.stride * layout.row_bytes +
+                                   j * width.dilation / width.stride * layout.pixel_bytes);
+    }
+  }
+}
+
+void use_phases(Axis& axis, const std::vector<int64_t>& phases) {
+  axis.phases = static_cast<int64_t>(phases.size());
+  axis.phase = phases.data();
+}
+
 }  // namespace
+
+void lay_out_padded(ConvProblem& problem, LayoutArrays& arrays, int64_t element_bytes) {
+  ConvShape& shape = problem.shape;
+  PaddedLayout& layout = problem.padded;
+  arrays.vertical_phases = phases_of(shape.height);
+  arrays.horizontal_phases = phases_of(shape.width);
+  use_phases(shape.height, arrays.vertical_phases);
+  use_phases(shape.width, arrays.horizontal_phases);
+  layout.rows = shape.height.output + shape.height.shift;
+  layout.columns = shape.width.output + shape.width.shift;
+  layout.pixel_bytes = shape.input_channels * element_bytes;
+  const __int128 pixels = static_cast<__int128>(layout.rows) * layout.columns;
+  const __int128 bytes = pixels * layout.pixel_bytes * shape.height.phases * shape.width.phases;
+  layout.image = 0;
+  if (bytes > kMostPlanes) return;
+  layout.row_bytes = layout.columns * layout.pixel_bytes;
+  layout.sub_image = layout.rows * layout.row_bytes;
+  layout.image = static_cast<int64_t>(bytes);
+  find_padded_taps(shape, layout, arrays);
+  layout.tap_offsets = arrays.tap_offsets.data();
+}
 
 bool fit_axis(Axis& axis) {
   const int64_t at_least_1[] = {axis.kernel, axis.stride, axis.dilation};
@@ -111,8 +151,7 @@ bool lay_out(ConvProblem& problem, LayoutArrays& arrays, bool has_row_kernel) {
   layout.direct = is_matrix_product(shape) && !shape.input_last;
   choose_columns(problem, arrays, has_row_kernel);
   arrays.vertical_phases = phases_of(shape.height);
-  shape.height.phases = static_cast<int64_t>(arrays.vertical_phases.size());
-  shape.height.phase = arrays.vertical_phases.data();
+  use_phases(shape.height, arrays.vertical_phases);
   count_outputs(shape, layout);
   if (layout.direct) {
     layout.plane = layout.outputs;

@@ -20,6 +20,10 @@ struct LayoutArrays {
 // Completes an axis that has its sizes and its window; false if they do not fit one another.
 bool fit_axis(Axis& axis);
 
+// Lays padded copies of images out, of so many bytes for one of the input's. Their size is 0 if an
+// image's would take too much memory.
+void lay_out_padded(ConvProblem& problem, LayoutArrays& arrays, int64_t element_bytes);
+
 // Lays the planes out for a shape; false if an image's would take too much memory.
 bool lay_out(ConvProblem& problem, LayoutArrays& arrays, bool has_row_kernel);
 

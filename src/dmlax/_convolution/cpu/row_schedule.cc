@@ -15,10 +15,11 @@ constexpr double kPackedBytesPerNs = 16;    // of a filter
 constexpr int64_t kStepsOfTask = 2;         // of pixels, that a panel is read for, at least
 constexpr int64_t kPackedOfTask = 1 << 16;  // bytes of panels
 constexpr int64_t kTransposedAtOnce = 1 << 24;  // bytes of images and outputs
+constexpr int64_t kPaddedAtOnce = 1 << 25;      // bytes of padded copies
 
 thread_local Scratch call_scratch;  // of a call's first thread, for all of them
 thread_local Scratch input_scratch, output_scratch;
-thread_local Scratch own_scratch;
+thread_local Scratch own_scratch, padded_scratch;
 
 struct RowSchedule {
   const ConvProblem& problem;
@@ -28,7 +29,7 @@ struct RowSchedule {
   const ConvBuffers& buffers;
 
   int64_t pixels() const { return shape.images * shape.output_pixels; }
-  int64_t steps() const { return (pixels() + rows.step - 1) / rows.step; }
+  int64_t steps() const { return rows.images * steps_of_image(rows); }
   int64_t all_panels() const { return shape.groups * rows.panels; }
 
   bool is_small() const {
@@ -43,27 +44,70 @@ struct RowSchedule {
   bool run(xla::ffi::ThreadPool& pool) const {
     const int64_t threads = pool.num_threads();
     const bool alone = threads <= 1 || is_small();
-    const int64_t packed = std::max<int64_t>(1, kPackedOfTask / rows.panel_bytes);
-    const int64_t packs = shape.panels ? 0 : (all_panels() + packed - 1) / packed;
-    uint8_t* memory = packs > 0 ? call_scratch.take(all_panels() * rows.panel_bytes) : nullptr;
-    if (packs > 0 && memory == nullptr) return false;
-    const uint8_t* panels = packs > 0 ? memory : reinterpret_cast<const uint8_t*>(buffers.filter);
-    const Parts parts(*this, alone ? 1 : threads);
-    std::atomic<bool> good{true};
-    const std::array<int64_t, 2> counts = {packs, parts.pixels * parts.panels};
-    run_phases(alone ? nullptr : &pool, counts, [&](size_t phase, int64_t i) {
-      if (phase == 0) {
-        kernels.pack_filter(problem, buffers.filter, i * packed,
-                            std::min(all_panels(), (i + 1) * packed), memory);
-      } else if (!multiply(parts, i, panels)) {
-        good = false;
-      }
-    });
+    Operands operands;
+    const bool good = take_memory(operands) && run_tasks(operands, alone ? 1 : threads, pool);
     call_scratch.give_back();
+    padded_scratch.give_back();
     return good;
   }
 
  private:
+  // Memory for what a call packs and copies, else what it was given.
+  struct Operands {
+    uint8_t *packed, *copies;
+    const uint8_t *panels, *input;
+  };
+
+  // A task packs or copies about as many bytes as kPackedOfTask.
+  int64_t panels_of_pack() const { return std::max<int64_t>(1, kPackedOfTask / rows.panel_bytes); }
+  int64_t lines_of_copy() const {
+    return std::max<int64_t>(1, kPackedOfTask / problem.padded.row_bytes);
+  }
+
+  int64_t packs() const {
+    return shape.panels ? 0 : (all_panels() + panels_of_pack() - 1) / panels_of_pack();
+  }
+
+  // Rows of padded copies.
+  int64_t lines() const {
+    const PaddedLayout& padded = problem.padded;
+    return rows.padded ? shape.images * padded.image / padded.row_bytes : 0;
+  }
+
+  bool take_memory(Operands& operands) const {
+    operands = {nullptr, nullptr, reinterpret_cast<const uint8_t*>(buffers.filter), buffers.input};
+    if (!shape.panels) {
+      operands.packed = call_scratch.take(all_panels() * rows.panel_bytes);
+      operands.panels = operands.packed;
+    }
+    if (rows.padded) {
+      operands.copies = padded_scratch.take(shape.images * problem.padded.image);
+      operands.input = operands.copies;
+    }
+    return operands.panels != nullptr && operands.input != nullptr;
+  }
+
+  bool run_tasks(const Operands& operands, int64_t threads, xla::ffi::ThreadPool& pool) const {
+    const Parts parts(*this, threads);
+    const int64_t copies = lines() == 0 ? 0 : (lines() + lines_of_copy() - 1) / lines_of_copy();
+    const std::array<int64_t, 2> counts = {packs() + copies, parts.pixels * parts.panels};
+    std::atomic<bool> good{true};
+    run_phases(threads == 1 ? nullptr : &pool, counts, [&](size_t phase, int64_t i) {
+      if (phase == 1) {
+        if (!multiply(parts, i, operands)) good = false;
+      } else if (i < packs()) {
+        const int64_t first = i * panels_of_pack();
+        kernels.pack_filter(problem, buffers.filter, first,
+                            std::min(all_panels(), first + panels_of_pack()), operands.packed);
+      } else {
+        const int64_t first = (i - packs()) * lines_of_copy();
+        kernels.pad(problem, buffers.input, first, std::min(lines(), first + lines_of_copy()),
+                    operands.copies);
+      }
+    });
+    return good;
+  }
+
   // How many ranges of pixels and of panels tasks have.
   struct Parts {
     int64_t pixels, panels;
@@ -79,17 +123,16 @@ struct RowSchedule {
     }
   };
 
-  bool multiply(const Parts& parts, int64_t task, const uint8_t* panels) const {
+  bool multiply(const Parts& parts, int64_t task, const Operands& operands) const {
     uint8_t* memory = own_scratch.take(row_scratch_bytes(rows));
     if (memory == nullptr) return false;
     const int64_t pixel = task / parts.panels, panel = task % parts.panels;
-    const int64_t last_step = steps() * (pixel + 1) / parts.pixels;
-    kernels.multiply_rows(problem, {.input = buffers.input,
-                                    .panels = panels,
+    kernels.multiply_rows(problem, {.input = operands.input,
+                                    .panels = operands.panels,
                                     .output = buffers.output,
                                     .scratch = memory,
-                                    .first_pixel = steps() * pixel / parts.pixels * rows.step,
-                                    .last_pixel = std::min(pixels(), last_step * rows.step),
+                                    .first_step = steps() * pixel / parts.pixels,
+                                    .last_step = steps() * (pixel + 1) / parts.pixels,
                                     .first_panel = panel * all_panels() / parts.panels,
                                     .last_panel = (panel + 1) * all_panels() / parts.panels});
     own_scratch.give_back();
@@ -145,6 +188,14 @@ struct LineSchedule {
   int64_t blocks() const { return (shape.output_channels + kPanelWidth - 1) / kPanelWidth; }
 };
 
+ConvBuffers from_image(const ConvProblem& problem, const ConvBuffers& buffers, int64_t image) {
+  const ConvShape& shape = problem.shape;
+  const int64_t output = image * shape.output_elements * output_bytes(problem);
+  return {.input = buffers.input + image * shape.input_elements,
+          .filter = buffers.filter,
+          .output = static_cast<uint8_t*>(buffers.output) + output};
+}
+
 // A row of A is a pixel, a column of B an output channel.
 bool run_product(const ConvProblem& problem, const ConvBuffers& buffers,
                  xla::ffi::ThreadPool& pool) {
@@ -166,13 +217,39 @@ bool run_product(const ConvProblem& problem, const ConvBuffers& buffers,
   return run_products({product}, pool);
 }
 
+void count_rows(ConvProblem& problem) {
+  const ConvShape& shape = problem.shape;
+  RowLayout& rows = problem.rows;
+  rows.images = rows.by_image ? shape.images : 1;
+  rows.pitch = rows.by_image ? problem.padded.columns : shape.images * shape.output_pixels;
+  rows.width = rows.by_image ? shape.width.output : rows.pitch;
+  rows.rows = rows.by_image ? (shape.height.output - 1) * rows.pitch + rows.width : rows.pitch;
+}
+
+// Of padded copies, so many images at once as keep within their memory.
+bool run_rows(const ConvProblem& problem, const ConvolutionKernels& kernels,
+              const ConvBuffers& buffers, xla::ffi::ThreadPool& pool) {
+  const ConvShape& shape = problem.shape;
+  const int64_t most = problem.rows.padded ? kPaddedAtOnce / problem.padded.image : shape.images;
+  const int64_t at_once = std::clamp<int64_t>(most, 1, shape.images);
+  bool good = true;
+  for (int64_t first = 0; good && first < shape.images; first += at_once) {
+    ConvProblem part = problem;
+    part.shape.images = std::min(at_once, shape.images - first);
+    count_rows(part);
+    const ConvBuffers images = from_image(problem, buffers, first);
+    good = RowSchedule{.problem = part, .kernels = kernels, .buffers = images}.run(pool);
+  }
+  return good;
+}
+
 bool run_path(const ConvProblem& problem, const ConvolutionKernels& kernels,
               const ConvBuffers& buffers, xla::ffi::ThreadPool& pool) {
   if (problem.path == Path::kMatmul) return run_product(problem, buffers, pool);
   if (problem.path == Path::kLines) {
     return LineSchedule{.problem = problem, .kernels = kernels, .buffers = buffers}.run(pool);
   }
-  return RowSchedule{.problem = problem, .kernels = kernels, .buffers = buffers}.run(pool);
+  return run_rows(problem, kernels, buffers, pool);
 }
 
 // As `transpose`.
@@ -270,10 +347,7 @@ bool run_channels_last(const ConvProblem& problem, const ConvolutionKernels& ker
   for (int64_t first = 0; good && first < shape.images; first += at_once) {
     ConvProblem part = problem;
     part.shape.images = std::min(at_once, shape.images - first);
-    uint8_t* to = static_cast<uint8_t*>(buffers.output) + first * shape.output_elements * output_bytes(problem);
-    const ConvBuffers images{.input = buffers.input + first * shape.input_elements,
-                             .filter = buffers.filter,
-                             .output = to};
+    const ConvBuffers images = from_image(problem, buffers, first);
     good = run_transposed(part, kernels, images, pool, input, output);
   }
   input_scratch.give_back();

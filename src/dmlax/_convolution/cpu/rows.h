@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "dmlax/_convolution/cpu/kernels.h"
+#include "dmlax/_convolution/cpu/planes.h"
 #include "dmlax/_cpu/gemm/rows.h"
 #include "dmlax/_cpu/simd/interface.h"
 
@@ -13,6 +14,7 @@ namespace DMLAX_ISA_NAMESPACE {
 namespace {
 
 constexpr int64_t kGatheredBytes = 1 << 18;  // of rows, at once
+constexpr int64_t kPaddedBytes = 1 << 19;    // the same of padded copies
 
 // An output's position, one after another.
 struct OutputPixel {
@@ -91,46 +93,136 @@ struct Im2col {
   }
 };
 
-// The rows of a block of pixels, gathered or as they are.
+// Padded copies of images, as unsigned bytes or as the numbers that words hold.
 template <typename S>
-struct RowBlock {
-  const ConvProblem& problem;
-  const uint8_t* first;
-  int64_t stride;
-
-  RowBlock(const ConvProblem& problem, const RowRange& range, int64_t group, int64_t pixel,
-           int64_t count)
-      : problem(problem) {
+struct PaddedRows {
+  static void copy(const ConvProblem& problem, const uint8_t* input, int64_t first, int64_t last,
+                   uint8_t* padded) {
     const ConvShape& shape = problem.shape;
-    const uint8_t* input = range.input + group * shape.channels;
-    if (problem.rows.direct) {
-      first = input + pixel * shape.input_channels;
-      stride = shape.input_channels;
-      return;
+    const PaddedLayout& layout = problem.padded;
+    const int64_t sub_images = shape.height.phases * shape.width.phases;
+    for (int64_t row = first; row < last; ++row) {
+      const int64_t sub = row / layout.rows % sub_images;
+      const int64_t phase = shape.height.phase[sub / shape.width.phases];
+      const int64_t line = row % layout.rows * shape.height.stride + phase - shape.height.start;
+      const bool inside = line >= 0 && line < shape.height.size;
+      const uint8_t* image = input + row / layout.rows / sub_images * shape.input_elements;
+      copy_line(problem, inside ? image + line * shape.width.size * shape.input_channels : nullptr,
+                shape.width.phase[sub % shape.width.phases], padded + row * layout.row_bytes);
     }
-    first = range.scratch;
-    stride = problem.rows.row_bytes;
-    gather({problem, input}, pixel, count, range.scratch);
-  }
-
-  Rows rows(int64_t begin, int64_t count) const {
-    return {first + begin * stride, stride, problem.rows.words, static_cast<int>(count)};
   }
 
  private:
-  void gather(const Im2col& im2col, int64_t pixel, int64_t count, uint8_t* to) const {
+  // A line of the input, or padding.
+  static void copy_line(const ConvProblem& problem, const uint8_t* line, int64_t phase,
+                        uint8_t* to) {
+    const Axis& width = problem.shape.width;
+    const PaddedLayout& layout = problem.padded;
+    if (line == nullptr) return fill(problem, layout.columns, to);
+    const Span columns(width, phase, layout.columns);
+    fill(problem, columns.first, to);
+    to += columns.first * layout.pixel_bytes;
+    const int64_t count = columns.last - columns.first, channels = problem.shape.input_channels;
+    const int64_t at_once = width.stride == 1 && count > 0 ? count : 1;
+    for (int64_t i = 0; i < count; i += at_once, to += at_once * layout.pixel_bytes) {
+      const uint8_t* from = line + (columns.source + i * width.stride) * channels;
+      copy_bytes(to, from, at_once * channels, problem.shape.input_signed ? 128 : 0);
+    }
+    fill(problem, layout.columns - columns.last, to);
+  }
+
+  static void copy_bytes(uint8_t* to, const uint8_t* from, int64_t count, uint8_t flip) {
+    if (S::kWordsOfQuad == 1) {
+      if (flip == 0) return copy_short(to, from, count);
+      return S::pack_row(to, from, count, flip);
+    }
+    const int64_t rest = count % 32;  // `pack_row` writes whole vectors
+    S::pack_row(to, from, count - rest, flip);
+    if (rest == 0) return;
+    alignas(64) uint8_t last[128];
+    S::pack_row(last, from + count - rest, rest, flip);
+    __builtin_memcpy(to + (count - rest) * S::kWordsOfQuad, last,
+                     static_cast<size_t>(rest * S::kWordsOfQuad));
+  }
+
+  static void fill(const ConvProblem& problem, int64_t pixels, uint8_t* to) {
+    const uint8_t padding = problem.layout.padding ^ (problem.shape.input_signed ? 128 : 0);
+    const int64_t bytes = pixels * problem.padded.pixel_bytes;
+    if (S::kWordsOfQuad == 1) {
+      __builtin_memset(to, padding, static_cast<size_t>(bytes));
+      return;
+    }
+    uint16_t* numbers = reinterpret_cast<uint16_t*>(to);
+    for (int64_t i = 0; i < bytes / 2; ++i) numbers[i] = padding;
+  }
+};
+
+// A block of rows: as they are, in padded copies, or gathered.
+template <typename S>
+class RowBlock {
+ public:
+  RowBlock(const ConvProblem& problem, const RowRange& range, int64_t group, int64_t first,
+           int64_t count)
+      : problem_(problem) {
     const ConvShape& shape = problem.shape;
+    const uint8_t* input = range.input + group * shape.channels * input_bytes();
+    rows_.words = problem.rows.words;
+    rows_.first = input;
+    if (problem.rows.padded) {
+      rows_.taps = problem.padded.tap_offsets;
+      rows_.tap_words = problem.rows.words / shape.taps;
+      rows_.stride = problem.padded.pixel_bytes;
+      if (!RowMicrokernel::kNeedsStride) {
+        find_starts(input, first, count, reinterpret_cast<const uint8_t**>(range.scratch));
+      }
+    } else if (problem.rows.direct) {
+      rows_.stride = shape.input_channels;
+      rows_.first += first * rows_.stride;
+    } else {
+      rows_.first = range.scratch;
+      rows_.stride = problem.rows.row_bytes;
+      gather({problem, input}, first, count, range.scratch);
+    }
+  }
+
+  // Rows of an image, from row `begin` on; where all images are one, from the block's first row.
+  Rows rows(int64_t image, int64_t begin, int64_t count) const {
+    Rows rows = rows_;
+    rows.first += image * problem_.padded.image + begin * rows.stride;
+    if (rows.starts != nullptr) rows.starts += begin;
+    rows.count = static_cast<int>(count);
+    return rows;
+  }
+
+ private:
+  int64_t input_bytes() const { return problem_.rows.padded ? S::kWordsOfQuad : 1; }
+
+  void find_starts(const uint8_t* input, int64_t first, int64_t count, const uint8_t** starts) {
+    const PaddedLayout& layout = problem_.padded;
+    OutputPixel pixel(problem_.shape, first);
+    for (int64_t i = 0; i < count; ++i, pixel.advance()) {
+      starts[i] = input + pixel.image * layout.image + pixel.y * layout.row_bytes +
+                  pixel.x * layout.pixel_bytes;
+    }
+    rows_.starts = starts;
+  }
+
+  void gather(const Im2col& im2col, int64_t pixel, int64_t count, uint8_t* to) const {
+    const ConvShape& shape = problem_.shape;
     const bool as_is = S::kWordsOfQuad == 1 && !shape.input_signed;
-    uint8_t* const spare = to + problem.rows.rows_at_once * stride;
+    uint8_t* const spare = to + problem_.rows.rows_at_once * rows_.stride;
     const size_t padding =
-        static_cast<size_t>(4 * problem.rows.words - S::kWordsOfQuad * shape.depth);
+        static_cast<size_t>(4 * problem_.rows.words - S::kWordsOfQuad * shape.depth);
     OutputPixel at(shape, pixel);
-    for (int64_t i = 0; i < count; ++i, to += stride, at.advance()) {
+    for (int64_t i = 0; i < count; ++i, to += rows_.stride, at.advance()) {
       im2col.copy(at, as_is ? to : spare);
       if (!as_is) S::pack_row(to, spare, shape.depth, shape.input_signed ? 128 : 0);
       if (S::kWordsOfQuad == 1) __builtin_memset(to + shape.depth, 0, padding);
     }
   }
+
+  const ConvProblem& problem_;
+  Rows rows_ = {};
 };
 
 template <typename S>
@@ -142,14 +234,20 @@ struct RowKernels {
     rows.words = quads * S::kWordsOfQuad;
     rows.direct = is_matrix_product(shape) && S::kWordsOfQuad == 1 && !shape.input_signed &&
                   shape.depth % RowMicrokernel::kDepthStep == 0;
+    rows.padded = !rows.direct && problem.padded.image > 0 && reads_copies(problem);
     rows.row_bytes = round_up(4 * rows.words, 64);
     if (rows.row_bytes % 1024 == 0) rows.row_bytes += 64;  // else rows meet in few cache sets
     rows.panel_bytes = rows.words * 4 * kPanelWidth;
     if (shape.panels) rows.panel_bytes = prepared_panels(shape).panel_bytes();
     rows.panels = (shape.rows + kPanelWidth - 1) / kPanelWidth;
-    rows.step = kRows;
-    const int64_t fit = kGatheredBytes / rows.row_bytes / kRows * kRows;
-    rows.rows_at_once = fit < kRows ? kRows : fit > 16 * kRows ? 16 * kRows : fit;
+    rows.step = RowMicrokernel::rows_of_block<S>();
+    rows.by_image = rows.padded && RowMicrokernel::kNeedsStride;
+    const int64_t bytes = rows.padded ? problem.padded.pixel_bytes : rows.row_bytes;
+    const int64_t fit = (rows.padded ? kPaddedBytes : kGatheredBytes) / bytes / kRows * kRows;
+    rows.rows_at_once = fit < kRows ? kRows : fit > kMostAtOnce ? kMostAtOnce : fit;
+    rows.block_bytes = rows.padded ? rows.rows_at_once * static_cast<int64_t>(sizeof(uint8_t*))
+                                   : (rows.rows_at_once + 1) * rows.row_bytes;
+    rows.block_bytes = round_up(rows.block_bytes, 64);
   }
 
   static void pack_filter(const ConvProblem& problem, const int8_t* filter, int64_t first,
@@ -165,37 +263,50 @@ struct RowKernels {
   }
 
   static void multiply(const ConvProblem& problem, const RowRange& range) {
-    const int64_t step = problem.rows.rows_at_once;
-    for (int64_t pixel = range.first_pixel; pixel < range.last_pixel; pixel += step) {
-      const int64_t left = range.last_pixel - pixel;
+    const RowLayout& rows = problem.rows;
+    const int64_t most = rows.rows_at_once / rows.step;
+    for (int64_t step = range.first_step; step < range.last_step; step += most) {
+      const int64_t left = range.last_step - step, end = step + (left < most ? left : most);
       for (int64_t panel = range.first_panel; panel < range.last_panel;) {
-        const int64_t group = panel / problem.rows.panels;
-        const int64_t end = (group + 1) * problem.rows.panels;
-        const int64_t last = end < range.last_panel ? end : range.last_panel;
-        multiply_block(problem, range, pixel, left < step ? left : step, panel, last);
+        const int64_t end_of_group = (panel / rows.panels + 1) * rows.panels;
+        const int64_t last = end_of_group < range.last_panel ? end_of_group : range.last_panel;
+        multiply_block(problem, range, step, end, panel, last);
         panel = last;
       }
     }
   }
 
  private:
-  // Rows that are multiplied before their sums are requantized: whole tiles.
-  static constexpr int64_t kRows = RowMicrokernel::rows_of_block<S>();
+  // Rows of a panel's sums that are requantized together.
+  static constexpr int64_t kRows = RowMicrokernel::kMostRows<S>;
+  static constexpr int64_t kMostAtOnce = 16 * kRows;
+
+  // Whether to copy images is less work than to gather windows, a step of the depth is within a tap,
+  // and few of a tile's rows are no outputs.
+  static bool reads_copies(const ConvProblem& problem) {
+    const ConvShape& shape = problem.shape;
+    const bool fewer = shape.taps >= 4 * shape.height.stride * shape.width.stride;
+    const bool fits = 2 * problem.padded.columns <= 3 * shape.width.output;
+    return fewer && shape.channels % RowMicrokernel::kDepthStep == 0 &&
+           (fits || !RowMicrokernel::kNeedsStride);
+  }
 
   static int64_t columns_of(const ConvProblem& problem, int64_t row) {
     const int64_t left = problem.shape.rows - row;
     return left < kPanelWidth ? left : kPanelWidth;
   }
 
-  // Panels [panel, last), of one group.
-  static void multiply_block(const ConvProblem& problem, const RowRange& range, int64_t pixel,
-                             int64_t count, int64_t panel, int64_t last) {
+  // Steps [first, end) of rows times panels [panel, last), of one group: a panel comes to the second
+  // cache once for all of them.
+  static void multiply_block(const ConvProblem& problem, const RowRange& range, int64_t first,
+                             int64_t end, int64_t panel, int64_t last) {
     const RowLayout& layout = problem.rows;
     const RequantizeParams& params = problem.requantize;
-    const int64_t group = panel / layout.panels;
-    uint8_t* memory = range.scratch + (layout.rows_at_once + 1) * layout.row_bytes;
-    int32_t* acc = reinterpret_cast<int32_t*>(memory);
-    const RowBlock<S> block(problem, range, group, pixel, count);
+    const int64_t group = panel / layout.panels, steps = steps_of_image(layout);
+    const int64_t base = layout.by_image ? 0 : first * layout.step;
+    int32_t* acc = reinterpret_cast<int32_t*>(range.scratch + layout.block_bytes);
+    const RowBlock<S> all(problem, range, group, base,
+                          layout.by_image ? 0 : rows_of(layout, first, end));
     RowMicrokernel microkernel;
     for (; panel < last; ++panel) {
       const int64_t row = panel % layout.panels * kPanelWidth;
@@ -207,15 +318,39 @@ struct RowKernels {
           params.filter_zero == nullptr ? nullptr : params.filter_zero + channel,
           params.estimate + channel,
           params.band + channel};
-      for (int64_t at = 0; at < count; at += kRows) {
-        const Rows rows = block.rows(at, count - at < kRows ? count - at : kRows);
+      for (int64_t step = first, stop; step < end; step = stop) {
+        const int64_t image = step / steps, at = (step - image * steps) * layout.step;
+        stop = step + kRows / layout.step;
+        if (stop > end) stop = end;
+        if (stop > (image + 1) * steps) stop = (image + 1) * steps;
+        const Rows rows = all.rows(image, at - base, rows_of(layout, step, stop));
         microkernel.template multiply<S>(rows, range.panels + panel * layout.panel_bytes,
                                          channels.count, params.offset + channel, acc);
-        for (int r = 0; r < rows.count; ++r) {
-          store_row(channels, rows, r, acc + r * kPanelWidth, range.output,
-                    (pixel + at + r) * problem.shape.output_channels + channel);
-        }
+        store_rows(problem, channels, rows, image, at, acc, range.output);
       }
+    }
+  }
+
+  // Rows of steps [first, end) of one image.
+  static int64_t rows_of(const RowLayout& layout, int64_t first, int64_t end) {
+    const int64_t at = first % steps_of_image(layout) * layout.step;
+    const int64_t left = layout.rows - at, rows = (end - first) * layout.step;
+    return rows < left ? rows : left;
+  }
+
+  // Requantizes and stores those rows of sums that are outputs.
+  static void store_rows(const ConvProblem& problem, const PixelChannels<S, true>& channels,
+                         const Rows& rows, int64_t image, int64_t first, int32_t* sums,
+                         void* output) {
+    const RowLayout& layout = problem.rows;
+    const int64_t pixel = image * problem.shape.output_pixels;  // 0 where all images are one
+    int64_t y = first / layout.pitch, x = first % layout.pitch;
+    for (int r = 0; r < rows.count; ++r, sums += kPanelWidth) {
+      if (x < layout.width) {
+        store_row(channels, rows, r, sums, output,
+                  (pixel + y * layout.width + x) * problem.shape.output_channels + channels.first);
+      }
+      if (++x == layout.pitch) x = 0, ++y;
     }
   }
 
@@ -223,7 +358,7 @@ struct RowKernels {
                         int32_t* sums, void* output, int64_t at) {
     alignas(64) int32_t row_sums[kPanelWidth];
     if (channels.filter_zero != nullptr) {
-      const int32_t sum = sum_row<S>(rows.first + r * rows.stride, rows.words);
+      const int32_t sum = sum_row<S>(rows, r);
       for (int32_t& each : row_sums) each = sum;
     }
     store_pixel(channels, row_sums, sums, output, at);

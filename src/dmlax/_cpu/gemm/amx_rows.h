@@ -15,6 +15,7 @@ namespace {
 
 class TileRowMicrokernel {
  public:
+  static constexpr bool kNeedsStride = true;  // between rows
   static constexpr int64_t kDepthStep = 64;
   template <typename S>
   static constexpr int64_t kMostRows = 4 * kBlockRows;  // for which columns stay in the first cache
@@ -29,10 +30,11 @@ class TileRowMicrokernel {
                 int32_t* acc, int64_t acc_stride = kPanelWidth) {
     static_assert(kStripWidth<S> == kPanelWidth);
     const int rest = rows.count % kBlockRows, few = rest < 4 ? rest : 0;
-    Rows tiled = rows;
+    Rows tiled = rows, last = rows;
     tiled.count -= few;
     if (few > 0) {
-      const Rows last{rows.first + tiled.count * rows.stride, rows.stride, rows.words, few};
+      last.first += tiled.count * rows.stride;
+      last.count = few;
       VectorRowMicrokernel().multiply<S>(last, panel, columns, initial,
                                          acc + tiled.count * acc_stride, acc_stride);
     }
@@ -48,33 +50,30 @@ class TileRowMicrokernel {
 
   // Some of the columns' depth times all rows, then the next of it. Not inlined: the loops need the
   // address registers.
-  __attribute__((noinline)) void multiply_columns(Rows rows, const uint8_t* panel, RowSums sums) {
+  __attribute__((noinline)) void multiply_columns(const Rows& rows, const uint8_t* panel,
+                                                  RowSums sums) {
     __asm__ volatile("" ::: "memory");  // tile loads do not say that they read memory
-    for (int64_t left = rows.words;;) {
-      rows.words = left < kWordsAtOnce ? left : kWordsAtOnce;
+    for_each_chunk(rows, kWordsAtOnce, [&](const DepthChunk& chunk) {
       for (int first = 0; first < rows.count; first += kBlockRows) {
         const int count = rows.count - first < kBlockRows ? rows.count - first : kBlockRows;
         registers_.shape(count);
         if (count > 16) {
-          multiply_block<true>(rows, first, panel, sums);
+          multiply_block<true>(rows, chunk, first, panel, sums);
         } else {
-          multiply_block<false>(rows, first, panel, sums);
+          multiply_block<false>(rows, chunk, first, panel, sums);
         }
       }
-      left -= rows.words;
-      if (left == 0) break;
-      rows.first += 4 * rows.words;
-      panel += rows.words * kWordBytes;
+      panel += chunk.all_words() * kWordBytes;
       sums = {sums.acc, sums.stride, sums.acc, sums.stride};
-    }
+    });
     __asm__ volatile("" ::: "memory");
   }
 
   // 32 columns times up to 16 rows, or up to 32: tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7
   // columns.
   template <bool lower>
-  static void multiply_block(const Rows& rows, int64_t first, const uint8_t* panel,
-                             const RowSums& sums) {
+  static void multiply_block(const Rows& rows, const DepthChunk& chunk, int64_t first,
+                             const uint8_t* panel, const RowSums& sums) {
     const int64_t initial_bytes = 4 * sums.initial_stride, bytes = 4 * sums.stride;
     const int32_t* initial = sums.initial + first * sums.initial_stride;
     const int32_t* lower_initial = initial + 16 * sums.initial_stride;
@@ -84,20 +83,23 @@ class TileRowMicrokernel {
       _tile_loadd(2, lower_initial, initial_bytes);
       _tile_loadd(3, lower_initial + 16, initial_bytes);
     }
-    const uint8_t* upper_rows = rows.first + first * rows.stride;
-    for (int64_t left = rows.words; left > 0; left -= 16) {
-      _tile_loadd(6, panel, kWordBytes);
-      _tile_loadd(7, panel + 64, kWordBytes);
-      _tile_loadd(4, upper_rows, rows.stride);
-      _tile_dpbusd(0, 4, 6);
-      _tile_dpbusd(1, 4, 7);
-      if (lower) {
-        _tile_loadd(5, upper_rows + 16 * rows.stride, rows.stride);
-        _tile_dpbusd(2, 5, 6);
-        _tile_dpbusd(3, 5, 7);
+    const uint8_t* const start = rows.first + first * rows.stride;
+    for (int64_t tap = 0; tap < chunk.taps; ++tap) {
+      const uint8_t* upper_rows = start + chunk.offsets[tap];
+      for (int64_t left = chunk.words; left > 0; left -= 16) {
+        _tile_loadd(6, panel, kWordBytes);
+        _tile_loadd(7, panel + 64, kWordBytes);
+        _tile_loadd(4, upper_rows, rows.stride);
+        _tile_dpbusd(0, 4, 6);
+        _tile_dpbusd(1, 4, 7);
+        if (lower) {
+          _tile_loadd(5, upper_rows + 16 * rows.stride, rows.stride);
+          _tile_dpbusd(2, 5, 6);
+          _tile_dpbusd(3, 5, 7);
+        }
+        panel += 16 * kWordBytes;
+        upper_rows += 64;
       }
-      panel += 16 * kWordBytes;
-      upper_rows += 64;
     }
     int32_t* acc = sums.acc + first * sums.stride;
     _tile_stored(0, acc, bytes);

@@ -153,7 +153,54 @@ struct Rows {
   const uint8_t* first;
   int64_t stride, words;
   int count;
+  const uint8_t* const* starts = nullptr;  // of rows that are not `stride` apart
+  const int64_t* taps = nullptr;           // offsets of a row's parts from its start; null: it is one
+  int64_t tap_words = 0;                   // of a part
+
+  const uint8_t* start(int64_t row) const {
+    return starts == nullptr ? first + row * stride : starts[row];
+  }
 };
+
+// Neighbouring parts of the depth of all rows: `words` at each of the offsets from a row's start.
+struct DepthChunk {
+  const int64_t* offsets;
+  int64_t taps, words;
+
+  int64_t all_words() const { return taps * words; }
+};
+
+// Calls each(chunk) for all the depth; a chunk has at most so many words.
+template <typename Each>
+inline void for_each_chunk(const Rows& rows, int64_t most, const Each& each) {
+  constexpr int64_t kNoOffset = 0;
+  const int64_t* offsets = rows.taps == nullptr ? &kNoOffset : rows.taps;
+  const int64_t words = rows.taps == nullptr ? rows.words : rows.tap_words;
+  const int64_t taps = rows.taps == nullptr ? 1 : rows.words / words;
+  const int64_t together = words == 0 || words > most ? 1 : most / words;
+  for (int64_t tap = 0; tap < taps; tap += together) {
+    if (words <= most) {
+      each(DepthChunk{offsets + tap, taps - tap < together ? taps - tap : together, words});
+      continue;
+    }
+    for (int64_t at = 0; at < words; at += most) {
+      const int64_t offset = offsets[tap] + 4 * at;
+      each(DepthChunk{&offset, 1, words - at < most ? words - at : most});
+    }
+  }
+}
+
+// The sum of a row's numbers.
+template <typename S>
+inline int32_t sum_row(const Rows& rows, int64_t row) {
+  int32_t sum = 0;
+  for_each_chunk(rows, rows.words, [&](const DepthChunk& chunk) {
+    for (int64_t i = 0; i < chunk.taps; ++i) {
+      sum += sum_row<S>(rows.start(row) + chunk.offsets[i], chunk.words);
+    }
+  });
+  return sum;
+}
 
 // Sums, `stride` apart from row to row, to which products are added; or first a row for all of them.
 struct RowSums {
@@ -164,8 +211,8 @@ struct RowSums {
 };
 
 template <typename S, int R, int V>
-inline void multiply_row_tile(const Rows& rows, int64_t first, const uint8_t* strip,
-                              const RowSums& to) {
+inline void multiply_row_tile(const Rows& rows, const DepthChunk& chunk, int64_t first,
+                              const uint8_t* strip, const RowSums& to) {
   const int32_t* initial = to.initial + first * to.initial_stride;
   typename S::Int32s sums[R][V];
 #pragma GCC unroll 8
@@ -177,18 +224,21 @@ inline void multiply_row_tile(const Rows& rows, int64_t first, const uint8_t* st
   }
   const uint8_t* row[R];
 #pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) row[r] = rows.first + (first + r) * rows.stride;
-  for (int64_t at = 0; at < 4 * rows.words; at += 4, strip += kWordBytes<S>) {
-    typename S::Int32s columns[V];
+  for (int r = 0; r < R; ++r) row[r] = rows.start(first + r);
+  for (int64_t tap = 0; tap < chunk.taps; ++tap) {
+    const int64_t end = chunk.offsets[tap] + 4 * chunk.words;
+    for (int64_t at = chunk.offsets[tap]; at < end; at += 4, strip += kWordBytes<S>) {
+      typename S::Int32s columns[V];
 #pragma GCC unroll 8
-    for (int j = 0; j < V; ++j) columns[j] = S::load(strip + j * 4 * S::kLanes);
+      for (int j = 0; j < V; ++j) columns[j] = S::load(strip + j * 4 * S::kLanes);
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      int32_t word;
-      __builtin_memcpy(&word, row[r] + at, 4);
-      const auto words = S::broadcast(word);
+      for (int r = 0; r < R; ++r) {
+        int32_t word;
+        __builtin_memcpy(&word, row[r] + at, 4);
+        const auto words = S::broadcast(word);
 #pragma GCC unroll 8
-      for (int j = 0; j < V; ++j) S::multiply_words(sums[r][j], words, columns[j]);
+        for (int j = 0; j < V; ++j) S::multiply_words(sums[r][j], words, columns[j]);
+      }
     }
   }
   int32_t* acc = to.acc + first * to.stride;
@@ -200,46 +250,42 @@ inline void multiply_row_tile(const Rows& rows, int64_t first, const uint8_t* st
 }
 
 template <typename S, int R, int V>
-inline void multiply_last_rows(const Rows& rows, int64_t first, const uint8_t* strip,
-                               const RowSums& sums) {
+inline void multiply_last_rows(const Rows& rows, const DepthChunk& chunk, int64_t first,
+                               const uint8_t* strip, const RowSums& sums) {
   if constexpr (R > 0) {
     if (rows.count - first < R) {
-      return multiply_last_rows<S, R - 1, V>(rows, first, strip, sums);
+      return multiply_last_rows<S, R - 1, V>(rows, chunk, first, strip, sums);
     }
-    multiply_row_tile<S, R, V>(rows, first, strip, sums);
+    multiply_row_tile<S, R, V>(rows, chunk, first, strip, sums);
   }
 }
 
 // V vectors of columns, of a strip's.
 template <typename S, int V>
-__attribute__((noinline)) void multiply_row_vectors(const Rows& rows, const uint8_t* strip,
-                                                    const RowSums& sums) {
+__attribute__((noinline)) void multiply_row_vectors(const Rows& rows, const DepthChunk& chunk,
+                                                    const uint8_t* strip, const RowSums& sums) {
   constexpr int R = V == S::kRowTileVectors ? S::kRowTileRows : 8;
   int64_t first = 0;
   for (; first + R <= rows.count; first += R) {
-    multiply_row_tile<S, R, V>(rows, first, strip, sums);
+    multiply_row_tile<S, R, V>(rows, chunk, first, strip, sums);
   }
-  multiply_last_rows<S, R - 1, V>(rows, first, strip, sums);
+  multiply_last_rows<S, R - 1, V>(rows, chunk, first, strip, sums);
 }
 
 // A strip's sums begin with `initial`.
 template <typename S, int V>
-inline void multiply_strip(Rows rows, const uint8_t* strip, const int32_t* initial, int32_t* acc,
-                           int64_t acc_stride) {
+inline void multiply_strip(const Rows& rows, const uint8_t* strip, const int32_t* initial,
+                           int32_t* acc, int64_t acc_stride) {
   RowSums sums{initial, 0, acc, acc_stride};
-  int64_t left = rows.words;
-  for (;;) {
-    rows.words = left < kWordsAtOnce ? left : kWordsAtOnce;
-    multiply_row_vectors<S, V>(rows, strip, sums);
-    left -= rows.words;
-    if (left == 0) return;
-    rows.first += 4 * rows.words;
-    strip += rows.words * kWordBytes<S>;
+  for_each_chunk(rows, kWordsAtOnce, [&](const DepthChunk& chunk) {
+    multiply_row_vectors<S, V>(rows, chunk, strip, sums);
+    strip += chunk.all_words() * kWordBytes<S>;
     sums = {acc, acc_stride, acc, acc_stride};
-  }
+  });
 }
 
 struct VectorRowMicrokernel {
+  static constexpr bool kNeedsStride = false;
   static constexpr int64_t kDepthStep = kKPack;  // that rows and panels are padded to
 
   // How many are multiplied by a panel at once: whole tiles.
@@ -248,7 +294,8 @@ struct VectorRowMicrokernel {
     return kBlockRows / S::kRowTileRows * S::kRowTileRows;
   }
 
-  // The same, where there are more than a block.
+  // The same, where there are more than a block. More sums would leave the first cache before they
+  // are requantized.
   template <typename S>
   static constexpr int64_t kMostRows = kBlockRows / S::kRowTileRows * S::kRowTileRows;
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from dmlax._core.arguments import expand_rank
 from dmlax._elementwise.plan import Elementwise, ElementwisePlan
 
 _QUANTIZE = "dmlax_quantize_linear"
@@ -33,6 +34,6 @@ def _call(target: str, plan: ElementwisePlan, operands: Elementwise, **attribute
     call = jax.ffi.ffi_call(target, output, vmap_method="expand_dims")
     return call(
         operands.input,
-        *(p.reshape((1,) * (rank - p.ndim) + p.shape) for p in parameters),
+        *(expand_rank(each, rank, scalars=True) for each in parameters),
         **attributes,
     )

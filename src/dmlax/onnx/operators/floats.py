@@ -15,6 +15,7 @@ import numpy as np
 from jax import lax
 
 from dmlax._core import float_bits
+from dmlax._core.arguments import expand_rank
 from dmlax._core.requantize import Arithmetic
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
@@ -72,7 +73,7 @@ def _binary(
 def _align(a: Any, b: Any) -> tuple[Any, Any]:
     """Gives both one rank, as JAX's strict modes want."""
     rank = max(a.ndim, b.ndim)
-    return tuple(x.reshape((1,) * (rank - x.ndim) + x.shape) for x in (a, b))
+    return expand_rank(a, rank, scalars=True), expand_rank(b, rank, scalars=True)
 
 
 def multiply(a: Any, b: Any) -> Any:
@@ -411,7 +412,7 @@ def batch_normalization(
 def _factor_and_offset(
     epsilon: float, scale: Any, bias: Any, mean: Any, variance: Any
 ) -> tuple[Any, Any]:
-    """What a batch normalization multiplies by and adds."""
+    """The factor and the offset of a batch normalization."""
     if not _is_float32(scale, bias, mean, variance):
         factor = scale / jnp.sqrt(variance + epsilon)
         return factor, bias - mean * factor

@@ -210,6 +210,8 @@ def softmax(x: Any, x_scale: Any, y_scale: Any, y_zero_point: Any, arithmetic: s
     """
     scale, inverse = _one(x_scale, "x_scale"), _one(y_scale, "y_scale")
     y_zero = 0 if y_zero_point is None else int(_one(y_zero_point, "y_zero_point"))
+    if x.shape[-1] == 0:
+        return jnp.asarray(x)
     if arithmetic == "exact":
         return exact_softmax.softmax(jnp.asarray(x), float(scale), float(inverse), y_zero)
     table = jnp.asarray(_exponentials(float(scale), int(x.shape[-1])))

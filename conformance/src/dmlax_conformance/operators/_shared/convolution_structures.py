@@ -10,27 +10,21 @@ from ...format.tensors import to_numpy
 from ...format.vectors import Vector
 from .convolution import Windows
 from .cross import Array, beyond, registers
+from .output_structures import OutputView
 
 IMAGE, FILTER = "InputTensor", "FilterTensor"
 
 
-class ConvolutionView:
+class ConvolutionView(OutputView):
     """The parts of a call that predicates read; an index has an entry for each output."""
 
     def __init__(self, vector: Vector) -> None:
         """Keep the vector."""
-        self.vector = vector
+        super().__init__(vector)
         self.windows = Windows.of(vector.attributes)
-        self.sizes = vector.outputs["OutputTensor"].sizes
-        self.count = int(np.prod(self.sizes))
         self.image, self.channel, *spatial = (each.reshape(-1) for each in np.indices(self.sizes))
         self.column = spatial[-1]
         self.row = spatial[0] if len(spatial) > 1 else 0 * spatial[0]
-
-    @property
-    def columns(self) -> int:
-        """The width of the output."""
-        return self.sizes[-1]
 
     @property
     def pixels(self) -> int:
@@ -51,23 +45,6 @@ class ConvolutionView:
     def products(self) -> int:
         """The number of products in a sum."""
         return int(np.prod(self.vector.inputs[FILTER].sizes[1:]))
-
-    @property
-    def expected(self) -> Array:
-        """The words of the output."""
-        expect: Any = self.vector.expect
-        return np.array(expect["OutputTensor"].words, np.int64)
-
-    def dtype(self, name: str) -> str:
-        """Return the data type of an input or of the output."""
-        given: Any = {**self.vector.inputs, **self.vector.outputs}
-        dtype: str = given[name].dtype
-        return dtype
-
-    def length(self, name: str) -> int:
-        """Return how many elements a parameter has; an absent one has none."""
-        given = self.vector.inputs.get(name)
-        return 0 if given is None else len(given.words)
 
     def centred(self, name: str) -> Array:
         """Return the image or the filter without its zero point."""

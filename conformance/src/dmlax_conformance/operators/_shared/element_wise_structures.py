@@ -6,26 +6,14 @@ from typing import Any
 import numpy as np
 
 from ...format.tensors import to_numpy
-from ...format.vectors import Vector
 from .cross import Array, beyond, registers
+from .output_structures import OutputView
 
 SCALE, POINT = "ScaleTensor", "ZeroPointTensor"
 
 
-class ElementWiseView:
+class ElementWiseView(OutputView):
     """The parts of a call that predicates read; every array has the input's elements, flat."""
-
-    def __init__(self, vector: Vector) -> None:
-        """Keep the vector."""
-        self.vector = vector
-        self.sizes = vector.inputs["InputTensor"].sizes
-        self.count = int(np.prod(self.sizes))
-        self.index = np.arange(self.count)
-
-    @property
-    def columns(self) -> int:
-        """The number of elements in a row."""
-        return self.sizes[-1]
 
     @cached_property
     def x(self) -> Array:
@@ -41,17 +29,6 @@ class ElementWiseView:
     def zero_point(self) -> Array:
         """The zero point of each element; a missing one is 0."""
         return self._repeated(POINT).astype(np.int64)
-
-    @property
-    def output(self) -> str:
-        """The data type of the output."""
-        return self.vector.outputs["OutputTensor"].dtype
-
-    @cached_property
-    def expected(self) -> Array:
-        """The words of the output."""
-        expect: Any = self.vector.expect
-        return np.array(expect["OutputTensor"].words, np.int64)
 
     def parameter(self, name: str) -> tuple[int, ...] | None:
         """Return the sizes of a parameter, as many as the input's; None if it is absent."""

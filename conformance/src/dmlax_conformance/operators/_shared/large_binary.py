@@ -8,8 +8,20 @@ from ...format.tensors import Tensor
 from ...format.vectors import Request
 from .binary import broadcast_sizes
 from .covering import Row
-from .large_pairs import EIGHT, PER_UNIT, Call, cycled, operand, points, sizes_of, words_of
+from .large_pairs import (
+    EIGHT,
+    PER_UNIT,
+    Call,
+    cycled,
+    drawn,
+    operand,
+    points,
+    sizes_of,
+    words_of,
+)
+from .rounding import RANGES
 
+Scales = Mapping[str, tuple[Fraction | str, ...]]
 SIZES = (
     *("523 523", "3x191 3x191", "67x9 67x9", "3x1x3x7x1x11 3x1x3x7x1x11"),
     *("611 1", "9x69 69", "69 9x69", "69x1 1x9", "9x1 9x69"),
@@ -22,14 +34,20 @@ FACTORS: dict[str, Any] = {
     "zero point of B": ("absent", "one"),
     "output zero point": ("absent", "one"),
     "signs": ("+ + +", "- + +", "+ - +", "+ + -"),
+    "elements": ("full", "lowest", "highest"),
 }
-OF_SUMS = {  # what both scales over the output's are
+OF_SUMS: Scales = {  # what both scales over the output's are
     "halves": ("1/2", "1/2"),
     "sixths": ("1/6", "1/3"),
     "apart": ("5/2", "1/182"),
     "far apart": ("1/2", Fraction(1, 2**40)),
 }
-OF_PRODUCTS = {"half": ("1/2",), "a 78th": ("1/78",), "a 6th": ("1/6",), "a 210th": ("1/210",)}
+OF_PRODUCTS: Scales = {
+    "half": ("1/2",),
+    "a 78th": ("1/78",),
+    "a 6th": ("1/6",),
+    "a 210th": ("1/210",),
+}
 EQUAL = {
     "sizes": "2x3x5 3x5",
     "A": "uint8",
@@ -39,10 +57,17 @@ EQUAL = {
     "zero point of B": "one",
     "output zero point": "one",
     "signs": "+ + +",
+    "elements": "full",
 }
 
 
-def maker(scales: Mapping[str, tuple[Fraction | str, ...]]) -> Callable[[Row, int], Call]:
+def of_an_end(dtype: str, sizes: tuple[int, ...], seed: int, end: str) -> Tensor:
+    """Return the two lowest, or highest, values of a type."""
+    low, high = RANGES[dtype]
+    return drawn(dtype, sizes, seed, *((low, low + 1) if end == "lowest" else (high - 1, high)))
+
+
+def maker(scales: Scales) -> Callable[[Row, int], Call]:
     """Return what makes a call of a row of options."""
 
     def make(row: Row, number: int) -> Call:
@@ -53,7 +78,12 @@ def maker(scales: Mapping[str, tuple[Fraction | str, ...]]) -> Callable[[Row, in
         for at, (side, sizes) in enumerate((("A", a), ("B", b))):
             kind = row[f"zero point of {side}"]
             seed, dtype = 6000 + 10 * number + at, types[at]
-            given[f"{side}Tensor"] = operand(dtype, sizes, seed, spread, kind == "one")
+            end = row["elements"] if at == number % 2 else "full"
+            given[f"{side}Tensor"] = (
+                operand(dtype, sizes, seed, spread, kind == "one")
+                if end == "full"
+                else of_an_end(dtype, sizes, seed, end)
+            )
             if kind == "one":
                 given[f"{side}ZeroPointTensor"] = points(dtype, (1,), number + at, spread)
         unit = Fraction(PER_UNIT, 2**12)

@@ -6,12 +6,23 @@ from typing import Any
 from ...format.tensors import Tensor
 from ...format.vectors import Request
 from .covering import Row
-from .large_pairs import EIGHT, PER_UNIT, Call, cycled, operand, points, sizes_of, steps, words_of
+from .large_pairs import (
+    EIGHT,
+    PER_UNIT,
+    Call,
+    cycled,
+    fractions,
+    operand,
+    points,
+    sizes_of,
+    steps,
+    words_of,
+)
 from .matmul import Shape, shape_of
 
 SHAPES = (
-    *("131x9 9x5", "5x9 9x131", "69x33 33x9", "3x5x7 7x37", "2x3x5x4 3x4x21"),
-    *("2x1x11x7 1x3x7x9", "9 9x523", "523x9 9", "17x300 300x31", "2x17x17 17x17"),
+    *("131x33 33x5", "5x9 9x131", "3x5x7 7x69", "2x67x5 5x5", "67x7 2x7x5", "5x7 2x7x69"),
+    *("2x1x5x4 2x3x4x21", "9 9x523", "523x9 9", "17x300 300x31", "2x17x17 17x17"),
 )
 OPERANDS = {
     "sizes": SHAPES,
@@ -21,7 +32,7 @@ OPERANDS = {
     "elements": ("full", "narrow"),
 }
 SX, SY = Fraction(281, 2**27), Fraction(281 * PER_UNIT, 2**12)
-ROWS = tuple(map(Fraction, (1, 2, "1/2", 1, 4)))
+ROWS = fractions(1, 2, "1/2", 1, 4)
 FULL = Fraction(1, 390)  # that sums of the whole range are longer
 
 

@@ -39,6 +39,11 @@ class Call(NamedTuple):
 Make = Callable[[Row, int], Call]
 
 
+def fractions(*values: str | int) -> tuple[Fraction, ...]:
+    """Return numbers as fractions."""
+    return tuple(Fraction(value) for value in values)
+
+
 def add_files(
     topics: Files[Topic], clause: str, factors: Factors, make: Make, apart: Apart | None = None
 ) -> None:
@@ -54,6 +59,7 @@ def _fill(clause: str, make: Make, part: Iterable[tuple[int, Row]], topic: Topic
     for number, row in part:
         text = ", ".join(row.values())
         _add(topic, f"large-pairs-{number}", text, clause, make(row, number), "Large")
+    topic.pair_zeros()
 
 
 def _add(topic: Topic, name: str, text: str, clause: str, call: Call, flags: str) -> None:
@@ -72,7 +78,8 @@ def add_equal_sizes(
     def fill(topic: Topic) -> None:
         add = partial(_add, topic, clause=clause, flags="Extreme")
         add("equal-sizes", "the call from which others of equal sizes differ", call=base)
-        changed = {name: _other(tensor) for name, tensor in base.inputs.items()} | (tensors or {})
+        changed = {name: _other(tensor) for name, tensor in base.inputs.items()}
+        changed.update(tensors or {})
         for name, tensor in changed.items():
             own = base._replace(inputs={**base.inputs, name: tensor})
             add(f"equal-sizes-{_slug(name)}", f"the same sizes, another {name}", call=own)

@@ -13,6 +13,7 @@ from .large_pairs import (
     Call,
     cycled,
     drawn,
+    fractions,
     operand,
     points,
     sizes_of,
@@ -24,8 +25,8 @@ from .pooling_cases import windows
 from .rounding import RANGES
 
 SHAPES = (
-    *("1x131x3x4", "3x5x47", "2x2x5x6x17", "5x9x4x7"),
-    *("1x2x33x35", "2x67x1x9", "1x9x67x3", "2x3x3x3x71"),
+    *("1x131x3x4", "3x3x71", "2x2x2x13x15", "5x9x4x7"),
+    *("1x67x2x3x3", "2x67x9", "1x9x67x3", "2x3x3x3x71"),
 )
 IMAGES = ("5x131x1x3", "3x257x3", "2x67x5x7", "1x521x1x2", "9x67x2x1x2", "5x129x3x3", "600x1x2x5")
 WINDOWS: dict[str, dict[str, int]] = {
@@ -46,7 +47,7 @@ PARAMETERS: dict[str, Any] = {
     "elements": ("full", "narrow"),
     "signs": ("plus", "minus"),
 }
-POWERS = tuple(map(Fraction, (1, 2, "1/2", 1, 4)))
+POWERS = fractions(1, 2, "1/2", 1, 4)
 
 
 def options(kind: str, axes: int) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from ...format.vectors import Vector
 from .convolution_structures import MANY, has, wrapped
 from .cross import Array, beyond, registers
 from .matmul import repeat, shape_of
+from .output_structures import OutputView
 
 A, B = "ATensor", "BTensor"
 A_POINT, B_POINT, BIAS = "AZeroPointTensor", "BZeroPointTensor", "BiasTensor"
@@ -18,34 +19,18 @@ OUTPUT_POINT = "OutputZeroPointTensor"
 A_SCALE, B_SCALE, OUTPUT_SCALE = (f"{name}ScaleTensor" for name in ("A", "B", "Output"))
 
 
-class MatmulView:
+class MatmulView(OutputView):
     """The parts of a call that predicates read; an index has an entry for each sum."""
 
     def __init__(self, vector: Vector) -> None:
-        """Keep the vector."""
-        self.vector, given = vector, vector.inputs
+        """Keep the vector; `sizes` are the matrices, the rows and the columns."""
+        super().__init__(vector)
+        given = vector.inputs
         self.ranks = len(given[A].sizes), len(given[B].sizes)
         self.shape = shape_of(given[A].sizes, given[B].sizes)
         self.sizes = prod(self.shape.batch), *self.shape.whole[-2:]
-        self.count, self.products = prod(self.sizes), self.shape.a[-1]
+        self.products = self.shape.a[-1]
         self.matrix, self.row, self.column = (each.reshape(-1) for each in np.indices(self.sizes))
-
-    @property
-    def expected(self) -> Array:
-        """The words of the output."""
-        expect: Any = self.vector.expect
-        return np.array(expect["OutputTensor"].words, np.int64)
-
-    def dtype(self, name: str) -> str:
-        """Return the data type of an input or of the output."""
-        given: Any = {**self.vector.inputs, **self.vector.outputs}
-        dtype: str = given[name].dtype
-        return dtype
-
-    def length(self, name: str) -> int:
-        """Return how many elements a parameter has; an absent one has none."""
-        given = self.vector.inputs.get(name)
-        return 0 if given is None else len(given.words)
 
     def each(self, name: str) -> Array:
         """Return the words of a parameter for each sum; a missing one is 0."""

@@ -36,15 +36,17 @@ class OutputView:
         """The data type of the output."""
         return self.vector.outputs["OutputTensor"].dtype
 
-    @property
+    @cached_property
     def expected(self) -> Array:
         """The words of the output."""
         expect: Any = self.vector.expect
         return np.array(expect["OutputTensor"].words, np.int64)
 
     def dtype(self, name: str) -> str:
-        """Return the data type of an input."""
-        return self.vector.inputs[name].dtype
+        """Return the data type of an input or of the output."""
+        given: Any = {**self.vector.inputs, **self.vector.outputs}
+        dtype: str = given[name].dtype
+        return dtype
 
     def length(self, name: str) -> int:
         """Return how many elements a parameter has; an absent one has none."""

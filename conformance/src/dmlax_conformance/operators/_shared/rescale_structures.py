@@ -7,25 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from ...format.vectors import Vector
 from . import floats, value_classes
 from .cross import Array
 from .floats import Real
+from .output_structures import OutputView
 from .value_classes import extended
 
 
-class RescaleView:
+class RescaleView(OutputView):
     """Exact quotients; each array has an entry for each element of the output."""
 
-    vector: Vector
     accumulators: Any
     scales: Any  # words of both inputs' scales, and of the output's
     zero_points: Any
-
-    @property
-    def output(self) -> str:
-        """The data type of the output."""
-        return self.vector.outputs["OutputTensor"].dtype
 
     @cached_property
     def distinct(self) -> tuple[Array, Array]:
@@ -36,7 +30,7 @@ class RescaleView:
 
     @cached_property
     def factors(self) -> list[Fraction]:
-        """What each distinct element is multiplied by."""
+        """The multiplier of each distinct element."""
         first, _ = self.distinct
         rows = zip(*(words[first].tolist() for words in self.scales), strict=True)
         return [_factor(*words) for words in rows]
@@ -61,12 +55,10 @@ class RescaleView:
 
     def errs(self, dtype: str, formula: Callable[..., Any]) -> Array:
         """Return where a formula of accumulator and scales in a float type errs."""
-        expect: Any = self.vector.expect
-        expected = np.array(expect["OutputTensor"].words, np.int64)
         scales = (s.astype(np.uint32).view(np.float32).astype(dtype) for s in self.scales)
         with np.errstate(all="ignore"):
             found = formula(self.accumulators.astype(dtype), *scales)
-        wrong = value_classes.errs(found, self.zero_points, self.output, expected)
+        wrong = value_classes.errs(found, self.zero_points, self.output, self.expected)
         return np.asarray(self.near_ties & wrong)
 
     def extended_errs(self) -> Array:

@@ -50,3 +50,38 @@ topics = Files(OPERATOR, Topic)
 add_files(topics, CLAUSE, FACTORS, made)
 EQUAL = {"input": "int8", "output": "float32", "scale": "last axis", "zero point": "last axis"}
 add_equal_sizes(topics, CLAUSE, made({**EQUAL, "sizes": "2x3x5", "signs": "plus"}, PRIMES[0]))
+
+
+@topics.file("later-scales")
+def _later_scales(topic: Topic) -> None:
+    """Refuse a scale that is zero or not finite behind others that are fine."""
+    need, one = "values:known", 0x3F800000
+    x, ones = cycled("int8", (2, 9), range(-9, 9)), cycled("float32", (9,), [one] * 9)
+    given = {"InputTensor": x, "ScaleTensor": ones}
+    asked = {"OutputTensor": Request("float32", (2, 9))}
+    topic.valid(
+        "twin-later-scales",
+        "the twin: nine known scales",
+        "DQT-5",
+        given,
+        asked,
+        None,
+        "KnownValue Broadcast",
+        need,
+    )
+    wrong = {"zero": (0, 8), "minus-zero": (1 << 31, 7), "infinity": (0x7F800000, 4)}
+    wrong |= {"nan": (0x7FC00000, 8), "zero-second": (0, 1)}
+    for name, (word, at) in wrong.items():
+        words = [word if at == place else one for place in range(9)]
+        changed = {"ScaleTensor": cycled("float32", (9,), words)}
+        text = f"scale {at} of nine is {name.replace('-', ' ')}"
+        topic.invalid(
+            f"later-scale-{name}",
+            text,
+            "DQT-5",
+            "twin-later-scales",
+            "value",
+            changed,
+            "Invalid KnownValue",
+            need,
+        )

@@ -21,7 +21,7 @@ class View(Products, ElementWiseView):
 
     def __init__(self, vector: Vector) -> None:
         """Keep the vector."""
-        ElementWiseView.__init__(self, vector)
+        super().__init__(vector)
         self.source = vector.inputs["InputTensor"].dtype
 
 

@@ -18,6 +18,7 @@ from .._shared.large_pairs import (
     add_files,
     cycled,
     drawn,
+    fractions,
     points,
     sizes_of,
 )
@@ -35,7 +36,7 @@ FACTORS = {
     "zero point": ("absent", *PARAMETERS),
     "signs": ("plus", "minus"),
 }
-DIVISORS = tuple(map(Fraction, (1, 3, "1/2", 5, 1, "1/3", 15)))
+DIVISORS = fractions(1, 3, "1/2", 5, 1, "1/3", 15)
 UNITS = {"float32": Fraction(15015, 2**6), "float16": Fraction(3, 2**4), "int32": Fraction(30)}
 INFINITY = {"float32": 0x7F800000, "float16": 0x7C00}
 
@@ -116,3 +117,38 @@ def _product(sizes: tuple[int, ...]) -> int:
     for size in sizes:
         found *= size
     return found
+
+
+@topics.file("later-scales")
+def _later_scales(topic: Topic) -> None:
+    """Refuse a scale that is zero or not finite behind others that are fine."""
+    need, one = "values:known", 0x3F800000
+    x, ones = cycled("float32", (2, 9), range(one, one + 18)), cycled("float32", (9,), [one] * 9)
+    given = {"InputTensor": x, "ScaleTensor": ones}
+    asked = {"OutputTensor": Request("int8", (2, 9))}
+    topic.valid(
+        "twin-later-scales",
+        "the twin: nine known scales",
+        "QNT-6",
+        given,
+        asked,
+        None,
+        "KnownValue Broadcast",
+        need,
+    )
+    wrong = {"zero": (0, 8), "minus-zero": (1 << 31, 7), "infinity": (0x7F800000, 4)}
+    wrong |= {"nan": (0x7FC00000, 8), "zero-second": (0, 1)}
+    for name, (word, at) in wrong.items():
+        words = [word if at == place else one for place in range(9)]
+        changed = {"ScaleTensor": cycled("float32", (9,), words)}
+        text = f"scale {at} of nine is {name.replace('-', ' ')}"
+        topic.invalid(
+            f"later-scale-{name}",
+            text,
+            "QNT-6",
+            "twin-later-scales",
+            "value",
+            changed,
+            "Invalid KnownValue",
+            need,
+        )

@@ -7,15 +7,15 @@ from .._shared import floats
 from .._shared.covering import Row
 from .._shared.floats import exactly
 from .._shared.large_matmul import BIASES, OPERANDS, SCALES, bias_sizes, operands, sizes_for
-from .._shared.large_pairs import Call, add_equal_sizes, add_files, cycled, words_of
+from .._shared.large_pairs import Call, add_equal_sizes, add_files, cycled, fractions, words_of
 from ..topics import Files, Topic
 from .cases import OPERATOR
 
 CLAUSE = "MMF-1 MMF-2 MMF-3 MMF-5 MMF-7"
 FACTORS = {**OPERANDS, **SCALES, "bias": BIASES, "output": ("float32", "float16")}
 OF_COLUMNS = {  # with which products are normal, too large, subnormal, or a tie
-    "float32": (*map(Fraction, ("1/3", "1/3000", 77, "1/8")), Fraction(1, 2**140), Fraction(5, 7)),
-    "float16": (*map(Fraction, ("1/3", "1/3000", 9, "1/8")), Fraction(1, 2**34), Fraction(1, 4)),
+    "float32": (*fractions("1/3", "1/3000", 77, "1/8"), Fraction(1, 2**140), Fraction(5, 7)),
+    "float16": (*fractions("1/3", "1/3000", 9, "1/8"), Fraction(1, 2**34), Fraction(1, 4)),
 }
 BIAS = (
     Fraction(1, 3),
@@ -34,7 +34,7 @@ def made(row: Row, number: int) -> Call:
     a, b = (sizes_for(shape, row[f"scale of {key}"], key.lower()) for key in "AB")
     columns = OF_COLUMNS[dtype]
     turn = columns[number % 4 :] + columns[: number % 4] if b == () else columns
-    ones = tuple(map(Fraction, (1, 2, "7/5", 1, "1/3")))
+    ones = fractions(1, 2, "7/5", 1, "1/3")
     given["AScaleTensor"] = cycled("float32", a, words_of(ones, "plus" if number % 2 else sign))
     given["BScaleTensor"] = cycled("float32", b, words_of(turn, sign))
     if row["bias"] != "absent":

@@ -16,11 +16,6 @@ from .sums import CLASSES, OF_BIAS, classes_of
 class View(MatmulView):
     """The parts of a call that predicates read: what each sum is rounded from among them."""
 
-    @property
-    def output(self) -> str:
-        """The data type of the output."""
-        return self.dtype("OutputTensor")
-
     @cached_property
     def numbers(self) -> tuple[Array, ...]:
         """The sums, and the words of the scales and of the bias of each."""

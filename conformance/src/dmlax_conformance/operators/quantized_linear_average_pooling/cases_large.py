@@ -1,5 +1,7 @@
 """QUANTIZED_LINEAR_AVERAGE_POOLING: pairs of options in large calls, and calls of equal sizes."""
 
+from typing import Any
+
 from .._shared.large_pairs import add_equal_sizes, add_files
 from .._shared.large_pools import PARAMETERS, SHAPES, WINDOWS, average
 from ..topics import Files, Topic
@@ -24,7 +26,7 @@ EQUAL = {
     "elements": "narrow",
     "signs": "plus",
 }
-OTHERS = {
+OTHERS: dict[str, dict[str, Any]] = {
     "padding": {"StartPadding": [0, 0], "EndPadding": [1, 1]},
     "divisors": {"IncludePadding": False},
 }

@@ -6,7 +6,6 @@ The convolution's own classes are those of the table without an addend.
 from itertools import product
 from typing import Any
 
-from ...format.vectors import Vector
 from .._shared import convolution_structures as shared
 from .._shared.convolution_structures import ConvolutionView, has
 from .._shared.cross import LINES, Cross, Meeting, impossible
@@ -19,10 +18,6 @@ class View(ConvolutionView, QuotientView):
     """The parts of a call that predicates read, the exact quotients of the sum among them."""
 
     quotients_of = staticmethod(quotients)
-
-    def __init__(self, vector: Vector) -> None:
-        """Keep the vector."""
-        ConvolutionView.__init__(self, vector)
 
 
 POINTS = {"the addend": "AddendZeroPointTensor", "the sum": "SumZeroPointTensor"}

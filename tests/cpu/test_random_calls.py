@@ -1,0 +1,43 @@
+"""Random calls of every native kernel on every instruction set of this machine."""
+
+import pytest
+
+from cpu.instruction_sets import NAMES, is_here, run_on
+
+MODULES = {  # of random calls: how many run by default, and how many there are
+    "binary_calls": (40, 2000),
+    "convolution_calls": (40, 1000),
+    "convolution_tiles": (30, 240),
+    "dynamic_quantize_calls": (20, 2000),
+    "elementwise_calls": (40, 2000),
+    "matmul_tiles": (12, 48),
+    "nonzero_calls": (30, 60),
+    "pooling_calls": (20, 2000),
+}
+CODE = """
+import importlib
+from dmlax._cpu import library
+print(library.instruction_set())
+for module, first, last in {ranges}:
+    print(*importlib.import_module(module).mismatches("native_cpu", first, last), sep="\\n", end="")
+"""
+every_set = pytest.mark.parametrize("name", NAMES)
+
+
+def check(name, ranges):
+    """Runs the calls in a process, since the library reads the set's name once."""
+    if is_here(name):
+        assert run_on(name, CODE.format(ranges=ranges)).splitlines() == [name]
+
+
+@every_set
+def test_random_calls_on_every_instruction_set(name):
+    """By one process for all modules, most of whose time is JAX's start."""
+    check(name, [(module, 0, few) for module, (few, _) in MODULES.items()])
+
+
+@pytest.mark.slow
+@every_set
+@pytest.mark.parametrize("module", MODULES)
+def test_many_random_calls_on_every_instruction_set(name, module):
+    check(name, [(module, *MODULES[module])])

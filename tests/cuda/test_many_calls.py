@@ -1,0 +1,21 @@
+"""The random calls for a GPU: by `xla` here, and that they find a wrong result."""
+
+from collections import Counter
+
+import binary_calls
+from cuda import many_calls
+
+
+def test_every_set_of_values_of_an_eager_call_is_compared(monkeypatch):
+    monkeypatch.setattr(many_calls, "SETS", 3)
+    counts = Counter()
+    assert not list(many_calls.mismatches("binary", "xla", True, range(2), counts))
+    assert counts == dict.fromkeys(binary_calls.OPERATORS, 3)
+
+
+def test_a_wrong_result_of_a_jitted_call_is_found(monkeypatch):
+    expected = binary_calls.Call.expected
+    monkeypatch.setattr(binary_calls.Call, "expected", lambda call: expected(call) ^ 1)
+    monkeypatch.setattr(many_calls, "SETS", 2)
+    lines = list(many_calls.mismatches("binary", "xla", False, range(1, 2), Counter()))
+    assert [line.partition(":")[0] for line in lines] == ["seed 1, values 0", "seed 1, values 1"]
