@@ -51,10 +51,8 @@ SMALL = """
 1x2x17x13 2x2x3x4 uint8 int8 absent absent + dilations=2,3
 """.strip().splitlines()
 IMAGES = """
-3x4x7x9 32x4x1x1 uint8 int8 one one + strides=2,2
-5x6x1x1 33x6x1x1 int8 uint8 one each +
-3x4x11 48x4x1 int8 int8 one each + strides=3
-3x2x3x2 16x2x3x2 uint8 uint8 one one +
+2x3x5x5 5x3x1x1 uint8 int8 one one + strides=2,2
+5x6x1x1 5x6x1x1 int8 uint8 one each +
 """.strip().splitlines()
 
 

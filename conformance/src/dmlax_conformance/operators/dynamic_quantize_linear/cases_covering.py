@@ -98,13 +98,9 @@ def _add(
 
 @topics.file("covering-late")
 def _covering_late(topic: DynamicTopic) -> None:
-    """Add large tensors whose range the last elements decide."""
-    for number, count in enumerate((1031, 4099), 1):
-        near, ties = _near_ties(number), [Fraction(each, 8) for each in (LOW, HIGH, 12, -20, 4)]
-        source, result = ("float16", "int8") if number == 2 else ("float32", "uint8")
-        values = near if source == "float32" else ties
-        words = [encode(exactly(each), source) for each in values]
-        order = [words[2 + at % (len(words) - 2)] for at in range(count - 2)]
-        x = bits(source, (count,), [*order, *words[:2]])
-        text, flags = f"the last two of {count} elements decide the range", "Tie BlockEdge"
-        topic.add(f"covering-late-{number}", text, "DYN-4 DYN-5 DYN-8", result, flags, x)
+    """Add a large tensor whose range the last elements decide."""
+    words, count = [encode(exactly(each), "float32") for each in _near_ties(1)], 1031
+    order = [words[2 + at % (len(words) - 2)] for at in range(count - 2)]
+    x = bits("float32", (count,), [*order, *words[:2]])
+    text, flags = f"the last two of {count} elements decide the range", "Tie BlockEdge"
+    topic.add("covering-late", text, "DYN-4 DYN-5 DYN-8", "uint8", flags, x)

@@ -51,9 +51,6 @@ SMALL = """
 """
 BATCHES = """
 6x2x5 6x5x3 uint8 int8
-5x5 7x5x3 int8 uint8
-2x3x2x4 2x3x4x5 uint8 uint8
-3x1x2x4 1x2x4x32 int8 int8
 """
 ZEROS = 10, 17  # small calls whose sums are all zero
 CLAUSE = "MMI-1 MMI-2 MMI-3 MMI-4 MMI-5"

@@ -147,8 +147,6 @@ COVERING = {  # by file
 """,
     "covering-divisors": """
 5 9x41 uint8 all all
-7 11x47 int8 all some
-11 3x4x55 float32 all some
 """,
     "covering-rank-8": """
 32 1x1x1x1x1x1x2x2 float32 all some

@@ -149,9 +149,7 @@ WINDOWS = """
 1x2x5x5 22x2x1x1 uint8 uint8 absent absent + int8 nozy
 """.strip().splitlines()
 PANELS = """
-3x3x5x7 32x3x1x1 uint8 int8 one each + strides=2,2
-1x2x3x9 64x2x2x1 int8 uint8 one one + strides=1,2 int8
-2x3x6 48x3x1 uint8 uint8 absent one + strides=2
+2x3x4 32x3x1 uint8 uint8 absent one + strides=2
 """.strip().splitlines()
 SUMS = """
 1x840x1x2 1x840x1x1 uint8 int8 absent absent +

@@ -149,8 +149,6 @@ MORE = """
 9x1x3 3x31 int8 uint8 one one int8
 1x301 301x47 uint8 int8 one each
 2x3 3x32 uint8 int8 one each
-3x4 4x64 int8 uint8 one one int8
-2x2x3 3x48 uint8 uint8 one one
 """
 ROWS = """
 71x3 3x1 uint8 uint8 each one rows
