@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ...format.recipe import Cycle
 from ...format.tensors import Tensor, from_recipe
+from ..topics import drawn
 from . import floats
 from .binary_cases import BinaryTopic, Pair, Quantization, Sizes, Values
 from .near_ties import float32
@@ -161,3 +162,29 @@ def _cycle(dtype: str, sizes: Sizes, point: int, values: list[int]) -> Tensor:
     low, high = RANGES[dtype]
     words = tuple(min(max(value + point, low), high) for value in values)
     return from_recipe(dtype, sizes, Cycle(words))
+
+
+REPEATED = """
+2x3x3x4 2x3x1x1 uint8 int8 uint8
+2x3x1x1 2x3x5x2 int8 uint8 int8
+1x139 2x139 uint8 uint8 int8
+""".strip().splitlines()
+
+
+def add_repeated(*scales: float) -> Callable[[BinaryTopic], None]:
+    """Return what adds calls where one operand repeats along some axes, and both change."""
+
+    def fill(topic: BinaryTopic) -> None:
+        for number, line in enumerate(REPEATED, 1):
+            one, two, *dtypes = line.split()
+            a, b = (
+                drawn(dtype, tuple(map(int, each.split("x"))), 4700 + 2 * number, *RANGES[dtype])
+                for each, dtype in zip((one, two), dtypes, strict=False)
+            )
+            middles = {"uint8": 121, "int8": 5}
+            points = tuple(middles[dtype] for dtype in dtypes)
+            own = Quantization.of(*scales, points=points, dtypes=tuple(dtypes))
+            text = f"A of {list(a.sizes)}, B of {list(b.sizes)}, both drawn"
+            topic.add(f"covering-repeated-{number}", text, "1 2 3 4 5 8", "Broadcast", a, b, own)
+
+    return fill

@@ -50,6 +50,10 @@ SMALL = """
 1x1x9 1x1x2 uint8 uint8 one one +
 1x2x17x13 2x2x3x4 uint8 int8 absent absent + dilations=2,3
 """.strip().splitlines()
+IMAGES = """
+2x3x5x5 5x3x1x1 uint8 int8 one one + strides=2,2
+5x6x1x1 5x6x1x1 int8 uint8 one each +
+""".strip().splitlines()
 
 
 @topics.file("covering")
@@ -65,6 +69,13 @@ def _covering_small(topic: ConvolutionTopic) -> None:
     for number, text in enumerate(SMALL, 1):
         plan = Plan.of(text)
         _add(topic, f"covering-small-{number}", plan, *shared.small(plan, 3100 + 2 * number))
+
+
+@topics.file("covering-images")
+def _covering_images(topic: ConvolutionTopic) -> None:
+    for number, text in enumerate(IMAGES, 1):
+        plan = Plan.of(text)
+        _add(topic, f"covering-images-{number}", plan, *shared.small(plan, 3200 + 2 * number))
 
 
 def _add(

@@ -9,7 +9,7 @@ from ...format.tensors import from_recipe
 from .._shared import floats
 from .._shared.floats import encode, exactly, round_half_even
 from .._shared.near_ties import Draw
-from ..topics import Files
+from ..topics import Files, bits
 from .cases import OPERATOR, DynamicTopic
 from .meaning import parameters
 
@@ -94,3 +94,13 @@ def _add(
     x = from_recipe(source, shape, Cycle(words))
     text, flags = f"{source} of sizes {list(shape)}, halves of the scale", "Tie BlockEdge"
     topic.add(name, text, "DYN-4 DYN-5 DYN-8", result, flags, x)
+
+
+@topics.file("covering-late")
+def _covering_late(topic: DynamicTopic) -> None:
+    """Add a large tensor whose range the last elements decide."""
+    words, count = [encode(exactly(each), "float32") for each in _near_ties(1)], 1031
+    order = [words[2 + at % (len(words) - 2)] for at in range(count - 2)]
+    x = bits("float32", (count,), [*order, *words[:2]])
+    text, flags = f"the last two of {count} elements decide the range", "Tie BlockEdge"
+    topic.add("covering-late", text, "DYN-4 DYN-5 DYN-8", "uint8", flags, x)

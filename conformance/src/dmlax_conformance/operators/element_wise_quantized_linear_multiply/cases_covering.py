@@ -15,6 +15,7 @@ from .._shared.binary_covering import (
     QUARTERS,
     Family,
     add_covering,
+    add_repeated,
     misleading,
     near_tie,
 )
@@ -64,3 +65,4 @@ ONE_VALUE = "3x43 1 uint8 int8 uint8 one one one"
 topics.file("covering-plain")(add_covering("plain", _plain))
 topics.file("covering-far")(add_covering("far", _far))
 topics.file("covering-near")(add_covering("near", _near, (*PLANS, ONE_VALUE)))
+topics.file("covering-repeated")(add_repeated(0.5, 0.25, 8))

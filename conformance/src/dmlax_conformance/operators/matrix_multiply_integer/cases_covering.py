@@ -1,5 +1,6 @@
 """MATRIX_MULTIPLY_INTEGER: every value class at every structure, in few calls."""
 
+from .._shared.matmul_cases import operand
 from .._shared.matmul_covering import plans, sums
 from ..topics import Files
 from .cases import OPERATOR, IntegerTopic
@@ -48,6 +49,9 @@ SMALL = """
 2x9 9x9x15 uint8 uint8 one each
 1x3 3x139 int8 int8 each each
 """
+BATCHES = """
+6x2x5 6x5x3 uint8 int8
+"""
 ZEROS = 10, 17  # small calls whose sums are all zero
 CLAUSE = "MMI-1 MMI-2 MMI-3 MMI-4 MMI-5"
 
@@ -66,3 +70,19 @@ def _covering_small(topic: IntegerTopic) -> None:
         other = "covering-small-1" if number in ZEROS else None
         name = f"covering-small-{number}"
         topic.add(name, plan.about, CLAUSE, a, b, own, "Large", paired_with=other)
+
+
+@topics.file("covering-batches")
+def _covering_batches(topic: IntegerTopic) -> None:
+    """Add matrices of which no two are alike."""
+    for number, line in enumerate(BATCHES.strip().splitlines(), 1):
+        one, two, *dtypes = line.split()
+        sizes = [tuple(map(int, each.split("x"))) for each in (one, two)]
+        a, b = (
+            operand(dtype, own, 3400 + 2 * number + side)
+            for side, (dtype, own) in enumerate(zip(dtypes, sizes, strict=True))
+        )
+        text = f"A of {list(sizes[0])}, B of {list(sizes[1])}, each matrix another"
+        topic.add(
+            f"covering-batches-{number}", text, CLAUSE, a, b, {"za": [3], "zb": [5]}, "BlockEdge"
+        )

@@ -145,6 +145,9 @@ COVERING = {  # by file
 16 2x2x2x2x3x3x2 float16 all some
 3 1x1x2x2x5 float16 all no
 """,
+    "covering-divisors": """
+5 9x41 uint8 all all
+""",
     "covering-rank-8": """
 32 1x1x1x1x1x1x2x2 float32 all some
 49 1x1x1x1x1x1x2x2 int8 all some

@@ -148,6 +148,9 @@ WINDOWS = """
 1x3x2x3 22x3x1x1 int8 int8 one each + nozy int8
 1x2x5x5 22x2x1x1 uint8 uint8 absent absent + int8 nozy
 """.strip().splitlines()
+PANELS = """
+2x3x4 32x3x1 uint8 uint8 absent one + strides=2
+""".strip().splitlines()
 SUMS = """
 1x840x1x2 1x840x1x1 uint8 int8 absent absent +
 6x60x2x3 1x60x2x7 uint8 uint8 one one - end=0,5
@@ -190,6 +193,13 @@ def _covering_windows(topic: QuantizedTopic) -> None:
     for number, text in enumerate(WINDOWS, 1):
         plan, first = Plan.of(text), len(FILTERS) + len(CHANNELS)
         _add(topic, f"covering-windows-{number}", plan, *_by_filters(plan, number + first))
+
+
+@topics.file("covering-panels")
+def _covering_panels(topic: QuantizedTopic) -> None:
+    for number, text in enumerate(PANELS, 1):
+        plan = Plan.of(text)
+        _add(topic, f"covering-panels-{number}", plan, *_by_filters(plan, number + 40))
 
 
 @topics.file("covering-pixels")

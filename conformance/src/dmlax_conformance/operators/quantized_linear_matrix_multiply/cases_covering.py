@@ -148,6 +148,7 @@ MORE = """
 1x8 8x47 uint8 uint8 absent each
 9x1x3 3x31 int8 uint8 one one int8
 1x301 301x47 uint8 int8 one each
+2x3 3x32 uint8 int8 one each
 """
 ROWS = """
 71x3 3x1 uint8 uint8 each one rows
