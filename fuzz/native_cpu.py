@@ -26,6 +26,7 @@ from convolution_calls import call as convolution
 from cpu.raw_calls import GOOD, OPERANDS
 from elementwise_calls import INTEGERS
 from elementwise_calls import call as element_wise
+from matmul_calls import call as product
 from support import assert_same
 
 FRESH = 0.7  # of the inputs are new; the others are changes of what the fuzzer found telling
@@ -50,6 +51,7 @@ def one_input(data: bytes) -> None:
         [
             nonzero,
             valid_convolution,
+            valid_product,
             valid_element_wise,
             invalid_convolution,
             invalid_nonzero,
@@ -94,6 +96,13 @@ def valid_convolution(given: atheris.FuzzedDataProvider) -> None:
     """One of 2^32 random calls."""
     chosen = convolution(given.ConsumeIntInRange(0, 2**32 - 1))
     np.testing.assert_array_equal(chosen("native_cpu"), chosen.expected(), strict=True)
+
+
+@atheris.instrument_func
+def valid_product(given: atheris.FuzzedDataProvider) -> None:
+    """One of 2^32 random calls."""
+    chosen = product(given.ConsumeIntInRange(0, 2**32 - 1))
+    assert_same(chosen("native_cpu"), chosen.expected())
 
 
 @atheris.instrument_func

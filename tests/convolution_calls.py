@@ -106,7 +106,8 @@ def call(seed: int) -> Call:
     """A random call; every tenth is wide or deep enough for whole vectors and tiles.
 
     Every fiftieth is so for a GPU's tiles; one in 25 has few channels under a stride, as a model's
-    first layer.
+    first layer, and one has whole steps of channels, which are last, under taps: kernels copy and
+    pad its images.
     """
     rng = np.random.default_rng(seed)
     rank = 4 if rng.random() < 0.85 else 3
@@ -128,6 +129,10 @@ def call(seed: int) -> Call:
         groups, channels, kernel = 1, (1, 3, 4, 8)[seed // 25 % 4], _pair(rng, 2, 8)
         strides = tuple(rng.choice([2, 2, 2, 4, 6, 8], 2).tolist())
         dilations = (1, 1) if seed % 2 else dilations
+    padded = seed % 25 == 18
+    if padded:
+        groups, channels, kernel, strides = 1 + seed // 25 % 2, 64, _pair(rng, 2, 4), (1, 1)
+        rank = 4
     start, end = ((0, 0), (0, 0)) if rng.random() < 0.4 else (_pair(rng, 0, 4), _pair(rng, 0, 4))
     if rank == 3:
         kernel, strides, dilations = ((1, pair[1]) for pair in (kernel, strides, dilations))
@@ -152,7 +157,7 @@ def call(seed: int) -> Call:
         _parameters(rng, seed, x_dtype, w_dtype, output, shape),
         {"strides": strides, "dilations": dilations, "start_padding": start, "end_padding": end},
         groups,
-        layouts[int(rng.integers(len(layouts)))],
+        LAYOUTS["NHWC"] if padded else layouts[int(rng.integers(len(layouts)))],
         output,
         random_calls.PACKINGS[int(rng.random() * 4)],
     )

@@ -8,6 +8,7 @@ MODULES = {  # of random calls: how many run by default, and how many there are
     "binary_calls": (40, 2000),
     "convolution_calls": (40, 1000),
     "convolution_tiles": (30, 240),
+    "depthwise_tiles": (12, 240),
     "dynamic_quantize_calls": (20, 2000),
     "elementwise_calls": (40, 2000),
     "matmul_tiles": (12, 48),

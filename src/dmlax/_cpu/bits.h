@@ -40,6 +40,24 @@ inline void for_each_run(uint64_t mask, const Run& run) {
   return next - index;
 }
 
+// Copies bytes, most often few: a call would take longer. Ends overlap.
+[[maybe_unused]] inline void copy_short(uint8_t* to, const uint8_t* from, int64_t bytes) {
+  if (bytes >= 16) {
+    int64_t i = 0;
+    for (; i + 64 <= bytes; i += 64) __builtin_memcpy(to + i, from + i, 64);
+    for (; i + 16 < bytes; i += 16) __builtin_memcpy(to + i, from + i, 16);
+    __builtin_memcpy(to + bytes - 16, from + bytes - 16, 16);
+  } else if (bytes >= 8) {
+    __builtin_memcpy(to, from, 8);
+    __builtin_memcpy(to + bytes - 8, from + bytes - 8, 8);
+  } else if (bytes >= 4) {
+    __builtin_memcpy(to, from, 4);
+    __builtin_memcpy(to + bytes - 4, from + bytes - 4, 4);
+  } else {
+    for (int64_t i = 0; i < bytes; ++i) to[i] = from[i];
+  }
+}
+
 // Bit i says whether element i, under a mask, is not zero.
 template <typename Element>
 inline uint64_t test_elements(const Element* elements, int64_t count, Element mask) {

@@ -39,10 +39,32 @@ struct Multipliers {
       band[k] = band[0];
     }
   }
+
+  bool scale_down(int64_t channels) const {
+    constexpr uint32_t kOne = 0x3f800000, kMagnitude = 0x7fffffff;
+    uint32_t most = 0;
+    for (int64_t k = 0; k < channels; ++k) {
+      uint32_t bits;
+      __builtin_memcpy(&bits, &estimate[k], sizeof bits);
+      most = std::max(most, bits & kMagnitude);
+    }
+    return most < kOne;
+  }
+
+  bool may_tie(int64_t channels) const {
+    return std::any_of(band.begin(), band.begin() + channels,
+                       [](float each) { return each != kNever; });
+  }
 };
 
-// The range that estimates are clamped to, for a known output type and zero point.
-inline void set_range(RequantizeParams& params, bool exact) {
+// The range that estimates are clamped to, for a known output type and zero point, and what an
+// epilogue may leave out.
+inline void set_multipliers(RequantizeParams& params, const Multipliers& multipliers,
+                            int64_t channels, bool exact) {
+  params.estimate = multipliers.estimate.data();
+  params.band = multipliers.band.data();
+  params.scales_down = multipliers.scale_down(channels);
+  params.may_tie = multipliers.may_tie(channels);
   const int32_t lowest = params.output_signed ? -128 : 0;
   params.low = exact ? -kLimit : static_cast<float>(lowest - params.output_zero);
   params.high = exact ? kLimit : static_cast<float>(lowest + 255 - params.output_zero);

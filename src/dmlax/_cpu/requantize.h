@@ -24,6 +24,8 @@ struct RequantizeParams {
   const int32_t* filter_zero;  // of the packed values; null where all are 0
   const float* estimate;       // the multiplier, in float32
   const float* band;           // how far off an integer an estimate is near a tie
+  bool may_tie;                // false where every band is kNever
+  bool scales_down;            // every multiplier is below 1: no estimate leaves int32
   const uint32_t *input_scale, *filter_scale, *output_scale;
   int64_t filter_scales;       // one, or one per output channel
 };

@@ -37,14 +37,21 @@ struct ChannelBlock {
   }
 };
 
+// Vectors, in a panel's order, that have the first of its columns.
+template <typename S>
+constexpr int vectors_of(int64_t columns) {
+  constexpr int64_t kPackedColumns = S::kVectorsPacked * S::kLanes;
+  return static_cast<int>(round_up(columns, kPackedColumns) / S::kLanes);
+}
+
 // Words of 64 channels: a column's taps, of kKPack kernel rows.
 template <typename S>
 constexpr int64_t kTapBytes = S::kWordsOfQuad * kQuadBytes;
 
 // As words, in place of each quad.
 template <typename S, typename Widen>
-inline void store_words(const uint8_t* quad, const Widen& widen, uint8_t* target) {
-  for (int j = 0; j < kVectors; ++j) {
+inline void store_words(const uint8_t* quad, int vectors, const Widen& widen, uint8_t* target) {
+  for (int j = 0; j < vectors; ++j) {
     typename S::Int32s words[S::kWordsOfQuad];
     widen(S::load(quad + j * 4 * S::kLanes), words);
     for (int w = 0; w < S::kWordsOfQuad; ++w) {
@@ -74,7 +81,7 @@ inline void load_weights(const ConvProblem& problem, const int8_t* filter,
       if constexpr (S::kWordsOfQuad == 1) {
         __builtin_memcpy(weights, bytes, kQuadBytes);
       } else {
-        store_words<S>(bytes, S::widen_columns, weights);
+        store_words<S>(bytes, kVectors, S::widen_columns, weights);
       }
     }
   }
@@ -108,18 +115,26 @@ struct Line {
         params,         block.first, block.count, params.filter_zero ? block.filter_zero : nullptr,
         block.estimate, block.band};
     const uint8_t* taps = columns;
-    int64_t at = (line * width.output + first) * problem.shape.output_channels + block.first;
-    for (int64_t i = 0; i < outputs; ++i) {
-      alignas(64) int32_t sums[kPanelWidth], tap_sums[kPanelWidth];
-      multiply(taps, sums);
-      if (channels.filter_zero != nullptr) sum_taps(taps, tap_sums);
-      store_pixel(channels, tap_sums, sums, range.output, at);
-      taps += width.stride * column_bytes();
-      at += problem.shape.output_channels;
+    const int64_t step = problem.shape.output_channels;
+    int64_t at = (line * width.output + first) * step + block.first;
+    for (int64_t i = 0; i < outputs; i += kPixelsTogether, at += kPixelsTogether * step) {
+      const int64_t left = outputs - i, count = left < kPixelsTogether ? left : kPixelsTogether;
+      alignas(64) int32_t sums[kPixelsTogether][kPanelWidth], tap_sums[kPanelWidth];
+      for (int64_t pixel = 0; pixel < count; ++pixel, taps += width.stride * column_bytes()) {
+        multiply(taps, sums[pixel]);
+        if (channels.filter_zero == nullptr) continue;
+        sum_taps(taps, tap_sums);
+        channels.subtract_zero_points(tap_sums, sums[pixel]);
+      }
+      store_pixels(channels, sums[0], count, range.output, at, step);
     }
   }
 
  private:
+  // That are multiplied, then requantized.
+  static constexpr int64_t kPixelsTogether = S::kRequantizesRows ? 8 : 1;
+
+  int vectors() const { return vectors_of<S>(block.count); }
   int64_t column_bytes() const { return tap_quads(problem.shape) * kTapBytes<S>; }
 
   // Interleaves the kernel's rows of `count` columns from `left` on; the padding's too.
@@ -164,7 +179,7 @@ struct Line {
     } else {
       alignas(64) uint8_t quad[kQuadBytes];
       interleave_taps(from, rows.count, flip, quad);
-      store_words<S>(quad, S::widen_pixels, target);
+      store_words<S>(quad, vectors(), S::widen_pixels, target);
     }
   }
 
@@ -180,7 +195,7 @@ struct Line {
     const Axis& width = problem.shape.width;
     const int64_t bytes = column_bytes(), step = width.dilation * bytes;
     constexpr int kAtOnce = 4;  // vectors
-    for (int j = 0; j < kVectors; j += kAtOnce) {
+    for (int j = 0; j < vectors(); j += kAtOnce) {
       typename S::Int32s a[kAtOnce];
 #pragma GCC unroll 4
       for (int v = 0; v < kAtOnce; ++v) a[v] = S::load(block.offset + (j + v) * S::kLanes);
@@ -205,7 +220,7 @@ struct Line {
     const Axis& width = problem.shape.width;
     const int64_t bytes = column_bytes(), step = width.dilation * bytes;
     const auto ones = S::broadcast(S::kWordsOfQuad == 1 ? 0x01010101 : 0x00010001);
-    for (int j = 0; j < kVectors; ++j) {
+    for (int j = 0; j < vectors(); ++j) {
       auto a = S::broadcast(0);
       for (int64_t column = 0; column < width.kernel; ++column) {
         const uint8_t* from = taps + column * step + j * 4 * S::kLanes;

@@ -6,6 +6,7 @@
 
 #include "dmlax/_convolution/cpu/kernels.h"
 #include "dmlax/_convolution/cpu/planes.h"
+#include "dmlax/_cpu/bits.h"
 #include "dmlax/_cpu/gemm/rows.h"
 #include "dmlax/_cpu/simd/interface.h"
 
@@ -35,18 +36,6 @@ struct OutputPixel {
     ++image;
   }
 };
-
-// Most are short: a call would take longer.
-inline void copy_short(uint8_t* to, const uint8_t* from, int64_t bytes) {
-  if (bytes < 16) {
-    for (int64_t i = 0; i < bytes; ++i) to[i] = from[i];
-    return;
-  }
-  int64_t i = 0;
-  for (; i + 64 <= bytes; i += 64) __builtin_memcpy(to + i, from + i, 64);
-  for (; i + 16 < bytes; i += 16) __builtin_memcpy(to + i, from + i, 16);
-  __builtin_memcpy(to + bytes - 16, from + bytes - 16, 16);
-}
 
 // Copies an output pixel's window: its taps, one after another, each with a group's channels.
 struct Im2col {
@@ -344,24 +333,29 @@ struct RowKernels {
                          void* output) {
     const RowLayout& layout = problem.rows;
     const int64_t pixel = image * problem.shape.output_pixels;  // 0 where all images are one
+    const int64_t channels_of_pixel = problem.shape.output_channels;
     int64_t y = first / layout.pitch, x = first % layout.pitch;
-    for (int r = 0; r < rows.count; ++r, sums += kPanelWidth) {
-      if (x < layout.width) {
-        store_row(channels, rows, r, sums, output,
-                  (pixel + y * layout.width + x) * problem.shape.output_channels + channels.first);
+    for (int64_t r = 0; r < rows.count; x = 0, ++y) {
+      const int64_t left = rows.count - r;
+      const int64_t inside = layout.width - x < left ? layout.width - x : left;
+      if (inside > 0) {
+        const int64_t at = (pixel + y * layout.width + x) * channels_of_pixel + channels.first;
+        store_run(channels, rows, r, inside, sums + r * kPanelWidth, output, at, channels_of_pixel);
       }
-      if (++x == layout.pitch) x = 0, ++y;
+      r += layout.pitch - x;
     }
   }
 
-  static void store_row(const PixelChannels<S, true>& channels, const Rows& rows, int r,
-                        int32_t* sums, void* output, int64_t at) {
-    alignas(64) int32_t row_sums[kPanelWidth];
-    if (channels.filter_zero != nullptr) {
-      const int32_t sum = sum_row<S>(rows, r);
+  // `count` rows from row r on, of neighbouring pixels.
+  static void store_run(const PixelChannels<S, true>& channels, const Rows& rows, int64_t r,
+                        int64_t count, int32_t* sums, void* output, int64_t at, int64_t step) {
+    for (int64_t i = 0; channels.filter_zero != nullptr && i < count; ++i) {
+      alignas(64) int32_t row_sums[kPanelWidth];
+      const int32_t sum = sum_row<S>(rows, r + i);
       for (int32_t& each : row_sums) each = sum;
+      channels.subtract_zero_points(row_sums, sums + i * kPanelWidth);
     }
-    store_pixel(channels, row_sums, sums, output, at);
+    store_pixels(channels, sums, count, output, at, step);
   }
 };
 

@@ -380,7 +380,80 @@ struct PixelChannels {
     if (__builtin_expect(near_ties != 0, 0)) resolve_ties(sums, near_ties, bytes);
   }
 
+  // Rows of sums to bytes that are `step` apart, where `params.scales_down`.
+  void requantize_rows(const int32_t* sums, int64_t rows, uint8_t* to, int64_t step) const {
+    for (int64_t at = 0; at < count; at += kPackedColumns) {
+      const int64_t left = count - at, columns = left < kPackedColumns ? left : kPackedColumns;
+      const Packed packed{*this, at, columns};
+      // Of columns in a panel's order every vector has some.
+      const int64_t vectors = in_order ? (columns + S::kLanes - 1) / S::kLanes : S::kVectorsPacked;
+      if (vectors == 1) {
+        packed.template requantize<1>(sums, rows, to, step);
+      } else if (vectors == 2) {
+        packed.template requantize<2>(sums, rows, to, step);
+      } else {
+        packed.template requantize<S::kVectorsPacked>(sums, rows, to, step);
+      }
+    }
+  }
+
  private:
+  static constexpr int64_t kPackedColumns = S::kVectorsPacked * S::kLanes;
+
+  // Columns that become one vector of bytes.
+  struct Packed {
+    const PixelChannels& channels;
+    int64_t first, count;
+
+    template <int V>
+    void requantize(const int32_t* sums, int64_t rows, uint8_t* to, int64_t step) const {
+      if (channels.params.may_tie) {
+        requantize_vectors<V, true>(sums, rows, to, step);
+      } else {
+        requantize_vectors<V, false>(sums, rows, to, step);
+      }
+    }
+
+   private:
+    template <int V, bool may_tie>
+    void requantize_vectors(const int32_t* sums, int64_t rows, uint8_t* to, int64_t step) const {
+      const int32_t zero_point = channels.params.output_zero;
+      const bool is_signed = channels.params.output_signed;
+      typename S::Floats factors[V];
+      for (int j = 0; j < V; ++j) {
+        factors[j] = S::load_floats(channels.estimate + first + j * S::kLanes);
+      }
+      to += first;
+      for (int64_t r = 0; r < rows; ++r, sums += kPanelWidth, to += step) {
+        typename S::Int32s rounded[S::kVectorsPacked];
+        auto farthest = S::broadcast_float(0);
+#pragma GCC unroll 4
+        for (int j = 0; j < S::kVectorsPacked; ++j) {
+          if (j >= V) {
+            rounded[j] = rounded[V - 1];
+            continue;
+          }
+          const auto all = S::load(sums + first + j * S::kLanes);
+          rounded[j] = may_tie ? S::round_product(all, factors[j], farthest)
+                               : S::round_product(all, factors[j]);
+        }
+        if (may_tie && __builtin_expect(S::reaches(farthest, kBand), 0)) {
+          requantize_near_tie(sums, to);
+        } else if (in_order) {
+          S::store_bytes_in_order(to, rounded, zero_point, is_signed, count);
+        } else {
+          S::store_bytes(to, rounded, zero_point, is_signed, count);
+        }
+      }
+    }
+
+    __attribute__((noinline)) void requantize_near_tie(const int32_t* sums, uint8_t* to) const {
+      alignas(64) uint8_t bytes[kPanelWidth];
+      channels.requantize(sums, bytes);
+      __builtin_memcpy(to, bytes + first, static_cast<size_t>(count));
+    }
+  };
+
   // Writes the bytes of outputs near a tie; bit i is that of sums[i].
   __attribute__((noinline)) void resolve_ties(const int32_t* sums, uint64_t near_ties,
                                               uint8_t* bytes) const {
@@ -404,12 +477,11 @@ inline void copy_bytes(uint8_t* to, const uint8_t* from, int64_t count) {
   }
 }
 
-// A pixel's output channels on their way to memory.
+// A pixel's output channels on their way to memory, from element `at` on.
 template <typename S, bool in_order>
-inline void store_pixel(const PixelChannels<S, in_order>& channels, const int32_t* row_sums,
-                        int32_t* sums, void* output, int64_t at) {
+inline void store_pixel(const PixelChannels<S, in_order>& channels, const int32_t* sums,
+                        void* output, int64_t at) {
   const RequantizeParams& params = channels.params;
-  if (channels.filter_zero != nullptr) channels.subtract_zero_points(row_sums, sums);
   if (params.quantized) {
     alignas(64) uint8_t bytes[kPanelWidth];
     channels.requantize(sums, bytes);
@@ -423,6 +495,21 @@ inline void store_pixel(const PixelChannels<S, in_order>& channels, const int32_
     alignas(64) int32_t columns[kPanelWidth];
     for (int j = 0; j < kVectors; ++j) S::store_columns(columns, j, S::load(sums + S::kLanes * j));
     __builtin_memcpy(to, columns, static_cast<size_t>(channels.count) * 4);
+  }
+}
+
+// The same of pixels that are `step` elements apart.
+template <typename S, bool in_order>
+inline void store_pixels(const PixelChannels<S, in_order>& channels, const int32_t* sums,
+                         int64_t rows, void* output, int64_t at, int64_t step) {
+  const RequantizeParams& params = channels.params;
+  if constexpr (S::kRequantizesRows) {
+    if (params.quantized && params.scales_down) {
+      return channels.requantize_rows(sums, rows, static_cast<uint8_t*>(output) + at, step);
+    }
+  }
+  for (int64_t r = 0; r < rows; ++r, sums += kPanelWidth, at += step) {
+    store_pixel(channels, sums, output, at);
   }
 }
 

@@ -411,20 +411,25 @@ class PanelTerms {
     return static_cast<int32_t*>(problem_.output) + row * problem_.shape.columns + first_;
   }
 
-  // Finishes one row of sums and stores it.
-  void store(int64_t row, int32_t row_sum, int32_t* sums, void* output) const {
+  // Finishes neighbouring rows of sums and stores them.
+  void store(int64_t row, int64_t rows, const int32_t* row_sums, int32_t* sums,
+             void* output) const {
     const MatmulProblem& problem = problem_;
     if (!added || problem.a_zeros != nullptr || problem.requantize.filter_zero != nullptr) {
-      add_terms(problem.a_zeros == nullptr ? 0 : problem.a_zeros[row], row_sum, sums);
+      for (int64_t r = 0; r < rows; ++r) {
+        add_terms(problem.a_zeros == nullptr ? 0 : problem.a_zeros[row + r], row_sums[r],
+                  sums + r * kPanelWidth);
+      }
     }
-    const int64_t at = row * problem.shape.columns + first_;
+    const int64_t step = problem.shape.columns, at = row * step + first_;
     if (problem.wide_bias != nullptr) {
-      store_wide(sums, static_cast<uint8_t*>(output) + at);
+      uint8_t* to = static_cast<uint8_t*>(output) + at;
+      for (int64_t r = 0; r < rows; ++r) store_wide(sums + r * kPanelWidth, to + r * step);
       return;
     }
     const PixelChannels<S, in_order> columns{problem.requantize, first_, count_, nullptr,
                                              estimate_, band_};
-    store_pixel(columns, nullptr, sums, output, at);
+    store_pixels(columns, sums, rows, output, at, step);
   }
 
  private:
@@ -549,10 +554,7 @@ struct Matmul {
                            apart ? kPanelWidth : problem.shape.columns);
           if (!apart) continue;
         }
-        for (int64_t r = 0; r < block; ++r) {
-          terms.store(row + at + r, scratch.row_sums[at + r], scratch.acc + r * kPanelWidth,
-                      problem.output);
-        }
+        terms.store(row + at, block, scratch.row_sums + at, scratch.acc, problem.output);
       }
     }
   }
@@ -612,9 +614,7 @@ struct ColumnMatmul {
       alignas(64) int32_t column_sums[kPanelWidth] = {};
       if (problem.needs_column_sums) copy_column_sums(problem, panel, column_sums);
       const PanelTerms<S, true, false> terms(problem, panel, column_sums);
-      for (int64_t r = 0; r < rows; ++r) {
-        terms.store(r, row_sums[r], sums + r * kPanelWidth, problem.output);
-      }
+      terms.store(0, rows, row_sums, sums, problem.output);
     }
   }
 

@@ -28,6 +28,7 @@ struct Simd {
 #endif
   static constexpr double kRequantizeRowNs = 16;
   static constexpr bool kMultipliesRows = true;
+  static constexpr bool kRequantizesRows = true;
 #ifdef __AVXVNNI__
   static constexpr bool kMultipliesNarrowRows = false;
 #else
@@ -70,20 +71,11 @@ struct Simd {
 
   static void interleave_rows(const uint8_t* const* rows, int count, int64_t valid, uint8_t flip,
                               uint8_t* quad) {
-    alignas(32) uint8_t copies[kKPack][kPanelWidth] = {};
-    const uint8_t* from[kKPack];
-    for (int i = 0; i < count; ++i) {
-      from[i] = rows[i];
-      if (valid < kPanelWidth) {
-        __builtin_memcpy(copies[i], rows[i], static_cast<size_t>(valid));
-        from[i] = copies[i];
-      }
-    }
     const __m256i sign = _mm256_set1_epi8(static_cast<char>(flip));
-    for (int half = 0; half < 2; ++half, quad += 128) {
+    for (int half = 0; half < 2; ++half, quad += 128, valid -= 32) {
       __m256i r[4];
       for (int i = 0; i < 4; ++i) {
-        r[i] = i < count ? _mm256_xor_si256(load(from[i] + 32 * half), sign)
+        r[i] = i < count ? _mm256_xor_si256(load_first(rows[i] + 32 * half, valid), sign)
                          : _mm256_setzero_si256();
       }
       const __m256i low01 = _mm256_unpacklo_epi8(r[0], r[1]);
@@ -234,10 +226,10 @@ struct Simd {
 #endif
 
   static void store_bytes_in_order(uint8_t* bytes, const Int32s* rounded, int32_t zero_point,
-                                   bool is_signed) {
-    store_bytes(bytes, rounded, zero_point, is_signed);
+                                   bool is_signed, int64_t count = kPackedBytes) {
     const __m256i order = _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0);
-    store(bytes, _mm256_permutevar8x32_epi32(load(bytes), order));
+    const __m256i packed = pack_bytes(rounded, zero_point, is_signed);
+    store_first_bytes(bytes, _mm256_permutevar8x32_epi32(packed, order), count);
   }
 
   // --- requantization
@@ -257,6 +249,25 @@ struct Simd {
     return clamp(_mm256_mul_ps(_mm256_cvtepi32_ps(sums), factor), low, high);
   }
 
+  // Distances from an integer are exact.
+  static Int32s round_product(Int32s sums, Floats factor) {
+    return _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_cvtepi32_ps(sums), factor));
+  }
+
+  static Int32s round_product(Int32s sums, Floats factor, Floats& farthest) {
+    const __m256 magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+    const __m256 product = _mm256_mul_ps(_mm256_cvtepi32_ps(sums), factor);
+    const __m256i rounded = _mm256_cvtps_epi32(product);
+    const __m256 rest = _mm256_sub_ps(product, _mm256_cvtepi32_ps(rounded));
+    farthest = _mm256_max_ps(farthest, _mm256_and_ps(rest, magnitude));
+    return rounded;
+  }
+
+  static bool reaches(Floats farthest, float band) {
+    const __m256 at_least = _mm256_cmp_ps(farthest, _mm256_set1_ps(band), _CMP_GE_OQ);
+    return _mm256_movemask_ps(at_least) != 0;
+  }
+
   static uint64_t round(Floats v, Floats band, Int32s& rounded) {
     const __m256 magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
     rounded = _mm256_cvtps_epi32(v);  // to even, as a thread's control word has it
@@ -267,11 +278,8 @@ struct Simd {
   }
 
   static void store_bytes(uint8_t* bytes, const Int32s* rounded, int32_t zero_point,
-                          bool is_signed) {
-    const __m256i zero = _mm256_set1_epi16(static_cast<int16_t>(zero_point));
-    const __m256i low = _mm256_adds_epi16(_mm256_packs_epi32(rounded[0], rounded[1]), zero);
-    const __m256i high = _mm256_adds_epi16(_mm256_packs_epi32(rounded[2], rounded[3]), zero);
-    store(bytes, is_signed ? _mm256_packs_epi16(low, high) : _mm256_packus_epi16(low, high));
+                          bool is_signed, int64_t count = kPackedBytes) {
+    store_first_bytes(bytes, pack_bytes(rounded, zero_point, is_signed), count);
   }
 
   // --- arithmetic of bytes
@@ -432,6 +440,30 @@ struct Simd {
   }
 
  private:
+  static constexpr int64_t kPackedBytes = 32;
+
+  // A vector of which so many bytes may be read; zeros follow them.
+  static __m256i load_first(const uint8_t* bytes, int64_t valid) {
+    if (valid >= 32) return load(bytes);
+    alignas(32) uint8_t first[32] = {};
+    if (valid > 0) copy_short(first, bytes, valid);
+    return load(first);
+  }
+
+  static __m256i pack_bytes(const Int32s* rounded, int32_t zero_point, bool is_signed) {
+    const __m256i zero = _mm256_set1_epi16(static_cast<int16_t>(zero_point));
+    const __m256i low = _mm256_adds_epi16(_mm256_packs_epi32(rounded[0], rounded[1]), zero);
+    const __m256i high = _mm256_adds_epi16(_mm256_packs_epi32(rounded[2], rounded[3]), zero);
+    return is_signed ? _mm256_packs_epi16(low, high) : _mm256_packus_epi16(low, high);
+  }
+
+  static void store_first_bytes(uint8_t* to, __m256i bytes, int64_t count) {
+    if (count == kPackedBytes) return store(to, bytes);
+    alignas(32) uint8_t all[kPackedBytes];
+    store(all, bytes);
+    copy_short(to, all, count);
+  }
+
   static uint64_t high_bits(__m256i bytes) {
     return static_cast<uint32_t>(_mm256_movemask_epi8(bytes));
   }

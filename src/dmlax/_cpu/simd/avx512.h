@@ -21,6 +21,7 @@ struct Simd {
   static constexpr int kVectorsPacked = 4;
   static constexpr double kProductsPerNs = 200, kRequantizeRowNs = 8;
   static constexpr bool kMultipliesRows = true;
+  static constexpr bool kRequantizesRows = false;
   static constexpr bool kMultipliesNarrowRows = false;
   static constexpr bool kPermutesBytes = true, kExpandsBytes = true, kStoresMasked = true;
 

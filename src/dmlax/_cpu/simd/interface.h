@@ -7,7 +7,8 @@
 //     kTileRows, kTileVectors the microkernel's tile: its accumulators fill the registers
 //     kVectorsPacked          vectors of int32 that are narrowed to one vector of bytes
 //     kProductsPerNs, kRequantizeRowNs  a thread's rough speed, to share work out by
-//     kMultipliesRows, kPermutesBytes, kExpandsBytes, kStoresMasked   what only some sets have
+//     kMultipliesRows, kRequantizesRows, kPermutesBytes, kExpandsBytes, kStoresMasked   what only
+//                             some sets have
 //   int32
 //     Int32s  load  store  broadcast  add  subtract  multiply
 //     store_columns           a vector's lanes, to their columns among 64 int32
@@ -26,6 +27,11 @@
 //     kHalfByteSteps  multiply_half_bytes  add_half_bytes   dot products, there
 //     transpose_words         kLanes vectors of kLanes words
 //     store_bytes_in_order    as store_bytes, of vectors of neighbouring columns
+//   kRequantizesRows: the epilogue of rows, a panel's factors in registers
+//     store_bytes  store_bytes_in_order   the same, or only the first bytes
+//     round_product           float(sums) * factor to nearest even, for a factor below 1; raises
+//                             `farthest` to the largest distance from an integer
+//     reaches                 whether a lane of it is at least `band`
 //   requantization
 //     Floats  broadcast_float  load_floats  store_floats
 //     divide                  IEEE quotients, but for subnormals

@@ -165,9 +165,7 @@ class Reader {
     constants.multipliers.fill(
         {params.input_scale, params.filter_scale, params.output_scale, params.filter_scales},
         problem.shape.columns, attributes_.exact);
-    set_range(params, attributes_.exact);
-    params.estimate = constants.multipliers.estimate.data();
-    params.band = constants.multipliers.band.data();
+    set_multipliers(params, constants.multipliers, problem.shape.columns, attributes_.exact);
   }
 
  private:
