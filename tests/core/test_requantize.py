@@ -259,3 +259,29 @@ def test_dequantizing_is_the_real_product_rounded_once(dtype, half):
     assert np.isinf(expected).any()
     assert (np.abs(expected) < np.finfo(scale.dtype).smallest_normal).any()
     assert_same(got, expected)
+
+
+@pytest.mark.parametrize(
+    ("scales", "expected"),
+    [
+        ((0.5, 0.25, 8.0), True),
+        ((-0.5, [0.25, 1e-3], 8.0), True),
+        ((0.5, [0.25, 1e-9], 8.0), False),
+        ((1e-20, 1e-20, 1e-38), False),  # a float32 product underflows
+        ((1e-20, 1e20, 1e-35), False),
+        ((np.nan, 1.0, 1.0), False),
+        ((0.0, 1.0, 1.0), False),
+        (([[0.5], [0.25]], [0.5, 0.25], 1.0), False),  # one per row and one per column
+        ((0.5, 0.25, None), False),  # traced
+    ],
+)
+def test_steep_scales_are_known_and_saturate_beyond_int32(scales, expected):
+    found = []
+
+    def trace(x):
+        given = [x if scale is None else np.asarray(scale, np.float32) for scale in scales]
+        found.append(requantize.saturates_beyond_int32(given, x))
+        return x
+
+    jax.make_jaxpr(trace)(np.float32(1))
+    assert found == [expected]

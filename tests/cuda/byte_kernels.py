@@ -1,21 +1,25 @@
-"""Random lookups, sums, products and maxima by the Hopper kernels, and by xla or the definition.
+"""Random calls of byte kernels and products with a bias, by mosaic_gpu and another implementation.
 
-    PYTHONPATH=src:tests python3 tests/cuda/byte_kernels.py 0 60
+    PYTHONPATH=src:tests python3 tests/cuda/byte_kernels.py jitted 0 60
 
-checks the calls of these seeds on the attached GPU, and prints how many there were.
+checks the calls of these seeds on the attached GPU, jitted or eager, and prints their counts.
 """
 
 import functools
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 
 import jax
 import numpy as np
 
 import dmlax
 from dmlax._core import pairs
+from dmlax.onnx.operators import float32_softmax
+from random_calls import redraw
 
 DTYPES = (np.int8, np.uint8)
+SETS = 8  # of values of a call
 PAIRS = [  # shapes that broadcast: rows that are repeated, and that XLA writes out
     ((7, 9, 48), (7, 1, 48)),
     ((5, 16), (5, 16)),
@@ -75,29 +79,74 @@ def draw_pair(rng: np.random.Generator) -> Call:
     return functools.partial(functions[int(rng.integers(2))], **options), (a, b), "reference"
 
 
-def differs(seed: int) -> bool:
-    """True if a call of the kernel and of another have other bits; every third one is mapped."""
+def draw_softmax(rng: np.random.Generator) -> Call:
+    """A softmax of rows of any length."""
+    softmax = functools.partial(
+        float32_softmax.softmax,
+        x_scale=float(np.float32(rng.choice([0.003, 0.02, 0.1, 0.7]) * rng.uniform(0.5, 2))),
+        y_scale=np.float32(rng.choice([1 / 256, 1 / 255, 0.02, 0.3])),
+        y_zero_point=int(rng.choice([0, 3, -100])),
+    )
+    rows = rng.integers(1, 200, int(rng.integers(1, 3)))
+    count = int(rng.choice([2, 7, 8, 50, 197, 256, 1024]))
+    return softmax, (draw(rng, *rows, count) >> int(rng.integers(0, 8)),), "xla"
+
+
+def draw_product(rng: np.random.Generator) -> Call:
+    """A matrix product with a bias, some of it near the ends of int32, and known scales."""
+    rows, depth, columns = (int(rng.integers(1, end)) for end in (300, 400, 200))
+    multiply = functools.partial(
+        dmlax.quantized_linear_matrix_multiply,
+        a_scale=np.float32(0.02),
+        b_scale=rng.uniform(0.001, 0.02, columns).astype(np.float32) / 50,
+        output_scale=np.float32(rng.uniform(0.02, 20)),
+        a_zero_point=np.uint8(rng.integers(256)),
+        b_zero_point=np.int8(rng.integers(-128, 128)),
+        output_zero_point=np.uint8(rng.integers(256)),
+        arithmetic=str(rng.choice(["exact", "float32"])),
+    )
+    bias = rng.integers(-(2**31), 2**31, columns) >> rng.integers(0, 31, columns)
+    a, b = draw(rng, rows, depth).view(np.uint8), draw(rng, depth, columns).view(np.int8)
+    return multiply, (a, b, bias.astype(np.int32)), "xla"
+
+
+DRAWN = (draw_pool, draw_lookup, draw_pair, draw_softmax, draw_product)
+
+
+def differing(seed: int, eager: bool, counts: Counter[str]) -> Iterator[str]:
+    """The calls of a seed of which a kernel and another implementation have other bits.
+
+    Some are mapped. A call that is compiled has several sets of values.
+    """
     rng = np.random.default_rng(seed)
-    function, operands, other = (draw_pool, draw_lookup, draw_pair)[seed % 3](rng)
-    found = []
-    for implementation in ("mosaic_gpu", other):
-        call = functools.partial(function, implementation=implementation)
-        if seed % 9 < 3:
-            axes = (0, *[None] * (len(operands) - 1))
-            mapped = np.stack([operands[0], ~operands[0]]), *operands[1:]
-            found.append(jax.jit(jax.vmap(call, axes))(*mapped))
-        else:
-            found.append(jax.jit(call)(*operands))
-    ours, wanted = map(np.asarray, found)
-    return ours.dtype != wanted.dtype or not np.array_equal(ours, wanted)
+    drawn = DRAWN[seed % len(DRAWN)]
+    function, operands, other = drawn(rng)
+    axes = (0, *[None] * (len(operands) - 1))
+    calls = [functools.partial(function, implementation=each) for each in ("mosaic_gpu", other)]
+    if seed % 4 == 0:
+        operands = np.stack([operands[0], ~operands[0]]), *operands[1:]
+        calls = [jax.vmap(call, axes) for call in calls]
+    if not eager:
+        calls = [jax.jit(call) for call in calls]
+    for number in range(SETS):
+        if number:
+            operands = tuple(redraw(x, rng) for x in operands)
+        counts[drawn.__name__] += 1
+        ours, wanted = (np.asarray(call(*operands)) for call in calls)
+        if ours.dtype != wanted.dtype or not np.array_equal(ours, wanted):
+            yield f"{drawn.__name__}, seed {seed}, values {number}"
 
 
 def main() -> None:
     """The program."""
     pairs._WORTH_A_TABLE = 0  # so that few elements take the kernel too
-    first, last = map(int, sys.argv[1:])
-    wrong = [seed for seed in range(first, last) if differs(seed)]
-    print(f"{jax.devices()[0]}: {last - first} calls, different: {wrong}")
+    mode, *ends = sys.argv[1:]
+    counts: Counter[str] = Counter()
+    wrong = []
+    for seed in range(*map(int, ends)):
+        wrong += differing(seed, mode == "eager", counts)
+    print("\n".join(wrong))
+    print(f"{jax.devices()[0]}, {mode}: {dict(counts)}, {len(wrong)} differ")
     sys.exit(bool(wrong))
 
 

@@ -21,6 +21,7 @@ import dynamic_quantize_calls
 import matmul_calls
 import pooling_calls
 from dmlax._core import pairs
+from random_calls import redraw
 from support import bits
 
 KINDS = {
@@ -61,19 +62,7 @@ def replaced(x: Any, others: Iterator[Any]) -> Any:
 def redrawn(call: Any, seed: int) -> Any:
     """The call with other bytes, and its other numbers permuted and its floats scaled."""
     rng = np.random.default_rng(seed)
-    return _consistent(replaced(call, (_redraw(x, rng) for x in arrays(call))))
-
-
-def _redraw(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    if x.dtype.itemsize == 1:
-        limits = np.iinfo(x.dtype)
-        return rng.integers(limits.min, limits.max, x.shape, x.dtype, endpoint=True)
-    y = rng.permutation(x.reshape(-1)).reshape(x.shape)
-    if x.dtype.kind != "f":
-        return y
-    with np.errstate(over="ignore", under="ignore"):
-        scaled = y * x.dtype.type(rng.choice([1, 0.5, 3, -1, rng.uniform(0.5, 2)]))
-    return np.where(np.isfinite(scaled) & ((scaled != 0) | (y == 0)), scaled, y)
+    return _consistent(replaced(call, (redraw(x, rng) for x in arrays(call))))
 
 
 def _consistent(call: Any) -> Any:

@@ -42,8 +42,30 @@ def test_long_sums_are_one_wave_of_wide_tiles_where_these_fit(written, rows, col
     tile = choose_tile(problem, 132)
     assert (tile.rows, tile.blocks) == (192, 1)
     assert Schedule.of(problem, tile, 132).blocks == tiles
-    shorter, more = GemmProblem(rows, columns, 512), GemmProblem(3 * rows, columns, depth)
+    shorter, more = GemmProblem(rows, columns, 512), GemmProblem(3 * rows // 2, columns, depth)
     assert 192 not in {choose_tile(each, 132).rows for each in (shorter, more)}
+
+
+@pytest.mark.parametrize(("columns", "depth"), [(2304, 768), (768, 768), (768, 3072)])
+def test_waves_of_wide_tiles_are_taken_where_these_are_full(written, columns, depth):
+    from dmlax._cuda.tile import GemmProblem, choose_tile
+
+    full, half = (GemmProblem(rows, columns, depth) for rows in (25_216, 13_000))
+    assert [choose_tile(each, 132).columns for each in (full, half)] == [256, 128]
+
+
+@pytest.mark.parametrize(("columns", "depth", "rows"), [(208, 64, 64), (64, 208, 128)])
+def test_many_groups_take_tiles_of_few_rows(written, columns, depth, rows):
+    from dmlax._cuda.gemm import shared_bytes
+    from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile
+
+    problem = GemmProblem(197, columns, depth, 1536, sums_rows=True)
+    tile = choose_tile(problem, 132)
+    assert tile.rows == rows
+    used = shared_bytes(Schedule.of(problem, tile, 132), columns)
+    assert tile.blocks * (used + 1024) <= SHARED_MEMORY
+    accumulators = tile.products * (tile.columns // 2 + 4)
+    assert REGISTERS // (tile.blocks * tile.threads) >= accumulators + OTHER_REGISTERS
 
 
 @pytest.mark.parametrize(

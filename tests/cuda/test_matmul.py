@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 
 import dmlax
+from dmlax._core.byte_packing import rebase_of
+from dmlax._core.requantize import requantizer
 from dmlax._matmul import api
 from dmlax._matmul.cuda import lowering
+from dmlax._matmul.plan import Product
 from matmul_calls import OPERATORS
 from matmul_calls import call as random_call
 
@@ -88,6 +91,21 @@ def test_scales_of_columns_are_fused(lowered):
     text = lowered(partial(quantized, b_scale=columns), shaped(4, 16), shaped(16, 24, dtype="int8"))
     assert "tensor<4x24xui8>" in text
     assert "tensor<4x24xi32>" not in text
+
+
+@pytest.mark.parametrize(
+    ("scale", "fused"),
+    [(3.0, True), (2.0**20, False), (np.linspace(1, 2, 24, dtype=np.float32), True)],
+)
+def test_a_bias_is_fused_where_sums_that_no_int32_holds_saturate(lowered, scale, fused):
+    multiply = partial(quantized, output_scale=3.0, b_scale=np.float32(0.6) / scale)
+    operands = shaped(4, 16), shaped(16, 24, dtype="int8"), shaped(24, dtype="int32")
+    text = lowered(multiply, *operands)
+    assert text.count("custom_call @mosaic_gpu") == 1
+    assert ("tensor<4x24xi32>" not in text) is fused
+    mapped = lowered(jax.vmap(multiply, (None, None, 0)), *operands[:2], shaped(3, 24, dtype="i4"))
+    assert mapped.count("custom_call @mosaic_gpu") == 1
+    assert "stablehlo.while" not in mapped
 
 
 @pytest.mark.parametrize("name", ["a_scale", "output_scale", "a_zero_point", "output_zero_point"])
@@ -167,3 +185,56 @@ def test_the_derivative_of_a_float_product_runs_where_the_kernel_does(lowered):
     text = lowered(jax.grad(lambda s, a, b: call(a, b, a_scale=s).sum()), np.float32(2), a, b)
     assert "dot_general" in text
     assert api.TO_FLOAT.tangent is not None
+
+
+def compute(problem, multiprocessors, given):
+    """The kernel's outputs, of its operands."""
+    zero = 0 if given.right_zero_point is None else given.right_zero_point.astype(jnp.int32)
+    zero = jnp.atleast_2d(zero)[:, None] - rebase_of(problem.right)
+    left_zero = 0 if given.left_zero_point is None else given.left_zero_point.astype(jnp.int32)
+    left, right = given.left.astype(jnp.int32), given.right.astype(jnp.int32)
+    sums = jnp.matmul(left, right.swapaxes(-1, -2)) - zero * left.sum(-1, keepdims=True)
+    sums += left_zero * (zero * problem.summed - given.sums[:, None])
+    if given.bias is not None:
+        sums += jnp.clip(given.bias, -problem.bias_limit, problem.bias_limit)[:, None]
+    scales = given.left_scale, jnp.atleast_2d(given.right_scale)[:, None], given.output_scale
+    last = given.output_zero_point, problem.output, problem.arithmetic
+    return requantizer(*scales, *last)(sums)
+
+
+@pytest.mark.parametrize("columns", [24, 29])
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_operands_of_padded_columns_and_large_biases(monkeypatch, written, batch, columns):
+    from dmlax._matmul.cuda import kernel
+
+    stored = []
+
+    def multiply(problem, *given):
+        stored.append(problem.columns)
+        return compute(problem, *given)
+
+    monkeypatch.setattr(kernel, "multiply", multiply)
+    monkeypatch.setattr(lowering.capability, "refuse_elsewhere", lambda operator, x, why: x)
+    monkeypatch.setattr(lowering, "_PADDED_OUTPUTS", 0)
+    rng = np.random.default_rng(columns)
+    a, b = (rng.integers(0, 256, (*batch, *shape), np.uint8) for shape in ((5, 40), (40, columns)))
+    bias = (rng.integers(-(2**31), 2**31, columns) >> rng.integers(0, 31, columns)).astype(np.int32)
+    bias[:2] = 2**31 - 1, -(2**31)
+    scales = np.float32(0.02), rng.uniform(1, 2, columns).astype(np.float32) / 100, np.float32(3)
+    zero_points = np.uint8(9), np.uint8(200), np.uint8(131)
+    names = ("a_scale", "b_scale", "output_scale")
+    zero_names = ("a_zero_point", "b_zero_point", "output_zero_point")
+    options = dict(zip((*names, *zero_names), (*scales, *zero_points), strict=True))
+
+    def run(a, b, bias):
+        arguments = Product(a, b, bias=bias, **options)
+        return lowering.run(*api._bind(api._QUANTIZED, arguments, "float32", None))
+
+    multiply_by_xla = partial(
+        dmlax.quantized_linear_matrix_multiply,
+        **options,
+        arithmetic="float32",
+        implementation="xla",
+    )
+    np.testing.assert_array_equal(jax.jit(run)(a, b, bias), jax.jit(multiply_by_xla)(a, b, bias))
+    assert stored == [32 if columns == 29 else 24]

@@ -445,6 +445,23 @@ def threshold_of_constants(
     return Threshold(estimate, words(3 * _LIMB, 32), fraction)
 
 
+_STEEP = 2.0**-21  # a quarter of 2**31 of its products are 2 * 256, which saturates
+
+
+def saturates_beyond_int32(scales: Sequence[Any], input: Any) -> bool:
+    """True for known scales by which every sum of 2**29 or more saturates, in any arithmetic."""
+    if not all(compat.is_constant_of_trace(scale, input) for scale in scales):
+        return False
+    with np.errstate(all="ignore"):
+        a, b, s = (np.asarray(scale, np.float64) for scale in scales)
+        if a.size > 1 and b.size > 1:
+            return False  # one per row and one per column
+        product = np.abs(a * b)
+        ratio = product / np.abs(s)
+    within = [(2.0**-100, 2.0**100, product), (_STEEP, 2.0**100, ratio)]
+    return all(bool(((low <= x) & (x <= high)).all()) for low, high, x in within)
+
+
 def _reciprocal_below(a: float, b: float, s: float, halved: bool) -> int:
     """The greatest multiple of 2**-63 below |s / (2 * a * b)|, in that unit; saturated."""
     (a0, a1), (b0, b1), (s0, s1) = (abs(scale).as_integer_ratio() for scale in (a, b, s))

@@ -372,6 +372,11 @@ def store_shared(address: Value, word: Value) -> None:
     ptx_effect("st.shared.b32 [$0], $1;", address, word)
 
 
+def store_shared_byte(address: Value, word: Value) -> None:
+    """Stores a word's lowest byte to shared memory."""
+    ptx_effect("st.shared.u8 [$0], $1;", address, word)
+
+
 def pack_bytes(words: Sequence[Value]) -> Value:
     """Packs the lowest bytes of four words into one, the first lowest."""
     text = (

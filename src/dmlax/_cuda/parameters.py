@@ -7,6 +7,7 @@ import numpy as np
 
 from dmlax._core.byte_packing import rebase_of
 from dmlax._core.requantize import Arithmetic
+from dmlax._cuda import ir
 from dmlax._cuda.column_table import Column
 from dmlax._cuda.ir import Pointer, Value, constant
 from dmlax._cuda.quantized_sum import Term, lowest_of
@@ -24,6 +25,7 @@ class ParameterTypes:
     arithmetic: Arithmetic | None  # of a quantized output; None: int32 sums
     per_column: frozenset[str]  # the names of those of one value a column; others have one value
     rebases_output: bool = False  # to uint8, as a sum takes it
+    bias_limit: int | None = None  # to which a bias is clamped; None: sums with it wrap
 
     @property
     def requantized(self) -> np.dtype:
@@ -64,7 +66,8 @@ class Parameters:
         zeros = zero_point * summed - self._memory["sums"].load(column.extend() * 4)
         offset = self.left_zero_point * zeros
         if "bias" in self._memory:
-            offset = offset + self._memory["bias"].load(column.extend() * 4)
+            bias, limit = self._memory["bias"].load(column.extend() * 4), types.bias_limit
+            offset = offset + (bias if limit is None else ir.clamp_signed(bias, -limit, limit))
         if types.arithmetic is None:
             return Column(offset, zero_point, *[constant(0)] * 5)
         left, right, output = (

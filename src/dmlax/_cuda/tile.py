@@ -135,6 +135,8 @@ def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
     """The fastest on an H200: long sums want tiles that share, short ones many outputs."""
     depth = next(size for size in (128, 64, 32) if size <= max(problem.depth, 32))
     columns = next((count for count in (16, 32, 64) if problem.columns <= count), 128)
+    if many := _choose_tile_of_many_groups(problem, columns, multiprocessors):
+        return many
     if problem.adds and columns >= 64:  # blocks of few threads, which take many registers
         tile = Tile(1, 2, 64, min(depth, 64), 3, 3)
         if columns == 128 and depth >= 64:
@@ -142,6 +144,8 @@ def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
     elif columns == 128 and depth == 128:
         if alone := _choose_tile_of_one_wave(problem, multiprocessors):
             return alone
+        if _fills_waves(problem, _WIDE, multiprocessors):
+            return _WIDE
         tile = Tile(2, 1, 128, depth, 3, 2)
         tiles = count_tiles(problem, tile)
         if multiprocessors <= tiles < 4 * multiprocessors and _steps(problem, tile) < 10:
@@ -158,9 +162,32 @@ def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
     return tile
 
 
+_WIDE = Tile(3, 1, 256, 128, 3, 1)
+
+
+def _fills_waves(problem: GemmProblem, tile: Tile, multiprocessors: int) -> bool:
+    """True for three waves or more of whole tiles, nearly all full, of sums that are not short."""
+    waves = -(-count_tiles(problem, tile) // multiprocessors)
+    made = waves * multiprocessors * tile.rows * tile.columns
+    full = problem.rows * problem.columns * problem.groups >= 0.95 * made
+    whole = problem.columns % tile.columns == 0
+    return whole and full and waves >= 3 and _steps(problem, tile) >= 6
+
+
+def _choose_tile_of_many_groups(
+    problem: GemmProblem, columns: int, multiprocessors: int
+) -> Tile | None:
+    """The tile of products of an attention, of which there are many; None of others."""
+    if problem.groups < multiprocessors or problem.adds or problem.depth < 64:
+        return None
+    if columns == 128 and problem.depth == 64:
+        return Tile(1, 1, 128, 64, 2, 4)
+    return Tile(1, 2, 64, 64, 3, 4) if columns == 64 else None
+
+
 def _choose_tile_of_one_wave(problem: GemmProblem, multiprocessors: int) -> Tile | None:
     """The tile of which nearly every multiprocessor makes one, of a long sum; None without one."""
-    for tile, least_steps in ((Tile(3, 1, 256, 128, 3, 1), 8), (Tile(3, 1, 128, 128, 4, 1), 16)):
+    for tile, least_steps in ((_WIDE, 8), (Tile(3, 1, 128, 128, 4, 1), 16)):
         whole = problem.columns % tile.columns == 0
         busy = 0.9 * multiprocessors <= count_tiles(problem, tile) <= multiprocessors
         if whole and busy and _steps(problem, tile) >= least_steps:

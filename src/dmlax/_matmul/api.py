@@ -1,5 +1,6 @@
 """matrix_multiply_integer and its two forms with scales."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -282,7 +283,10 @@ def _bind(
         operands = operands._replace(b=packed, b_zero_point=None)
     plan = product_plan(rules, avals, shape, prepared, dtype, arithmetic)
     scales = operands.a_scale, operands.b_scale, operands.output_scale
-    threshold = requantize.threshold_of_constants(scales, a, arithmetic, operands.bias is not None)
+    has_bias = operands.bias is not None
+    threshold = requantize.threshold_of_constants(scales, a, arithmetic, has_bias)
+    if has_bias and requantize.saturates_beyond_int32(scales, a):
+        plan = replace(plan, steep=True)
     return plan, operands._replace(threshold=threshold)
 
 

@@ -101,6 +101,7 @@ class ProductPlan:
     arithmetic: Arithmetic
     batch: tuple[int, ...]  # of the output
     output: Aval
+    steep: bool = False  # the scales are known, and a sum that no int32 holds saturates
 
     @property
     def input(self) -> Aval:
@@ -147,6 +148,16 @@ class ProductPlan:
         a = _reach(self.input.dtype, self.operands.a_zero_point is not None)
         b = _reach(self.matrix.matrix.dtype, self.operands.b_zero_point is not None)
         return self.depth * a * b
+
+    @property
+    def bias_limit(self) -> int | None:
+        """The bias of a sum that saturates, and fits int32: so a larger one does too.
+
+        None where the scales do not say so.
+        """
+        if not self.steep or self.accumulator_bound > _INT32_MAX // 4:
+            return None
+        return _INT32_MAX - self.accumulator_bound
 
     def notes(self) -> list[str]:
         """The lines that `explain` adds."""

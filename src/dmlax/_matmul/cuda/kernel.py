@@ -72,7 +72,14 @@ def parameter_types(problem: MatmulProblem, operands: Matrices) -> ParameterType
     """The types of the parameters."""
     given = {name: getattr(operands, name) for name in PER_COLUMN}
     many = frozenset(name for name, x in given.items() if x is not None and x.size > 1)
-    return ParameterTypes(problem.left, problem.right, problem.output, problem.arithmetic, many)
+    return ParameterTypes(
+        problem.left,
+        problem.right,
+        problem.output,
+        problem.arithmetic,
+        many,
+        bias_limit=problem.bias_limit,
+    )
 
 
 class RowLoader:

@@ -16,12 +16,14 @@ from dmlax._core.arguments import expand_rank
 from dmlax._core.byte_packing import pad_end, rebase_of
 from dmlax._core.prepared_weights import Prepared
 from dmlax._cuda import capability
+from dmlax._cuda.capability import CHUNK
 from dmlax._matmul.cuda.problem import PER_COLUMN, MatmulProblem, Matrices
 from dmlax._matmul.epilogue import as_int32, epilogue, has_column_epilogue
 from dmlax._matmul.plan import Product, ProductPlan
 from dmlax._matmul.prepare import as_rows, pack
 
 _SIZE_LIMIT = 2**31  # of rows, and of bytes of the right matrices
+_PADDED_OUTPUTS = 2**22  # so many outputs are stored in whole chunks of columns, which is faster
 
 
 def why_not(plan: ProductPlan | None, platform: str) -> str | None:
@@ -49,7 +51,8 @@ def run(plan: ProductPlan, operands: Product) -> Array:
     b = _prepared(plan, operands)
     zero_point = plan.operands.a_zero_point
     zero_per_row = zero_point is not None and zero_point.size > 1
-    if has_column_epilogue(plan) and plan.quantized and not (zero_per_row or plan.operands.bias):
+    apart = plan.operands.bias is not None and plan.bias_limit is None
+    if has_column_epilogue(plan) and plan.quantized and not (zero_per_row or apart):
         return _multiply(plan, operands, b, fused=True).reshape(plan.output.shape)
     given = operands._replace(a_zero_point=None) if zero_per_row else operands
     sums = _multiply(plan, given, b, fused=False)
@@ -95,9 +98,27 @@ def _multiply(plan: ProductPlan, operands: Product, b: Prepared, *, fused: bool)
             left_scale=_single(operands.a_scale),
             output_scale=_single(operands.output_scale),
             output_zero_point=_single(operands.output_zero_point),
+            bias=_bias(problem, operands.bias),
         )
-    output: Array = _with_batching(problem)(matrices)
+    stored, matrices = _pad_columns(problem, matrices)
+    output: Array = _with_batching(stored)(matrices)[..., : problem.columns]
     return output.reshape(*plan.batch, plan.rows, plan.columns)
+
+
+def _pad_columns(problem: MatmulProblem, given: Matrices) -> tuple[MatmulProblem, Matrices]:
+    """Pads an odd number of columns, each of whose bytes would be stored alone."""
+    many = problem.groups * problem.rows * problem.columns >= _PADDED_OUTPUTS
+    missing = -problem.columns % CHUNK
+    bytes_alone = problem.output.itemsize == 1 and problem.columns % 4 and problem.columns > CHUNK
+    if not (many and bytes_alone):
+        return problem, given
+    padded = {"right": pad_end(given.right, missing, axis=1), "sums": pad_end(given.sums, missing)}
+    for name in PER_COLUMN:
+        value = getattr(given, name)
+        if value is not None and value.size > 1:
+            padded[name] = pad_end(value, missing)
+    larger = replace(problem, columns=problem.columns + missing)
+    return larger, given._replace(**padded)
 
 
 def _left(plan: ProductPlan, problem: MatmulProblem, a: Array) -> Array:
@@ -131,6 +152,13 @@ def _per_column(
     parameter = expand_rank(parameter, len(batch) + 2)
     sizes = problem.groups, problem.columns
     return jnp.broadcast_to(parameter, (*batch, 1, problem.columns)).reshape(sizes)
+
+
+def _bias(problem: MatmulProblem, bias: Array | None) -> Array | None:
+    """(groups, columns)."""
+    if bias is None:
+        return None
+    return jnp.broadcast_to(bias.reshape(-1), (problem.groups, problem.columns))
 
 
 def _single(parameter: Array | None) -> Array | None:
@@ -191,7 +219,7 @@ def _merge(
     }
     for name in PER_COLUMN:
         value = getattr(operands, name)
-        if value is not None and (value.size > 1 or getattr(mapped, name)):
+        if value is not None and (value.size > 1 or name == "bias" or getattr(mapped, name)):
             found[name] = merge(name, problem.columns)
     merged = replace(problem, groups=groups, left_groups=groups)
     return _if_small(merged, operands._replace(**found))

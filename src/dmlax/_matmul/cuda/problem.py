@@ -24,9 +24,11 @@ class Matrices(NamedTuple):
     left_scale: Any = None
     output_scale: Any = None
     output_zero_point: Any = None
+    bias: Any = None  # int32 (groups, columns)
 
 
-PER_COLUMN = ("right_zero_point", "right_scale")  # (groups, columns), where they are not one value
+# (groups, columns), where they are not one value; a bias never is.
+PER_COLUMN = ("right_zero_point", "right_scale", "bias")
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class MatmulProblem:
     rows: int
     columns: int
     summed: int  # products of one output
+    bias_limit: int | None = None  # to which a bias is clamped
 
     @classmethod
     def of(cls, plan: ProductPlan, arithmetic: Arithmetic | None) -> "MatmulProblem":
@@ -58,6 +61,7 @@ class MatmulProblem:
             rows=plan.rows * (batch if right == 1 else 1),
             columns=plan.columns,
             summed=plan.depth,
+            bias_limit=plan.bias_limit,
         )
 
     @property
