@@ -11,10 +11,10 @@ import pytest
 from onnx import TensorProto
 
 import dmlax.onnx
-from benchmarks.networks import Network
+from benchmarks.networks import Network, quantize
 from dmlax._core import float_bits
 from dmlax.onnx import peer
-from dmlax.onnx.operators import floats, tables
+from dmlax.onnx.operators import error_function, floats, tables
 
 TYPES = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8}
 SCALES = [(0.03, 1 / 256), (0.5, 0.25), (2.0**-3, 2.0**-7)]
@@ -48,16 +48,14 @@ def test_tables_have_onnxruntimes_bits(op, scales, dtype):
     np.testing.assert_array_equal(ours, theirs)
 
 
-def swish(dtype, order, zeros=(100, 3, 20), *, other=None):
-    """A model of x times its sigmoid; `other` is the scale that the product takes for it."""
+def swish(dtype, order, zeros=(100, 3, 20)):
+    """A model of x times its sigmoid."""
     net = Network()
     x, sigmoid, y = (
         (net.constant(np.float32(scale)), net.constant(dtype(zero)))
         for scale, zero in zip((0.05, 1 / 256, 0.04), zeros, strict=True)
     )
     found = net.node("QLinearSigmoid", "x", *x, *sigmoid, domain="com.microsoft")
-    if other:
-        sigmoid = net.constant(np.float32(other)), sigmoid[1]
     factors = [("x", *x), (found, *sigmoid)][::order]
     y = net.node("QLinearMul", *factors[0], *factors[1], *y, domain="com.microsoft")
     shape = TYPES[dtype], ["n", 256]
@@ -70,7 +68,7 @@ def test_a_swish_is_one_lookup_and_has_onnxruntimes_bits(order, dtype):
     model, x = swish(dtype, order), every_byte(dtype)
     theirs = peer.run_every_tensor(model, {"x": x})[model.graph.output[0].name]
     loaded = dmlax.onnx.load(model)
-    assert "after fuse swishes: 1 nodes\n" in str(loaded.explain())
+    assert "after fuse byte functions: 1 nodes\n" in str(loaded.explain())
     (ours,) = loaded(x).values()
     np.testing.assert_array_equal(ours, theirs)
     assert len(np.unique(ours)) > 20
@@ -94,9 +92,63 @@ def test_an_exact_swish_is_rounded_twice():
     np.testing.assert_array_equal(found[product.name], wanted)
 
 
-def test_a_product_with_another_scale_is_no_swish():
-    model = swish(np.uint8, 1, other=1 / 255)
-    assert "QLinearSwish" not in str(dmlax.onnx.load(model).explain())
+def gelu(form):
+    """A quantized product, the error function's unit of it, and a product."""
+    net = Network()
+    y = net.gelu(net.linear("x", 8, 40))
+    y = net.linear(y, 40, 5)
+    float_model = net.model(
+        {"x": (TensorProto.FLOAT, ["n", 6, 8])}, {y: (TensorProto.FLOAT, ["n", 6, 5])}
+    )
+    return quantize(float_model, form, True, samples=4)
+
+
+@pytest.mark.parametrize("form", ["qoperator", "qdq"])
+def test_the_unit_of_an_error_function_is_one_lookup_and_has_onnxruntimes_bits(form):
+    model = gelu(form)
+    loaded = dmlax.onnx.load(model)
+    assert "Erf" not in [node.op for node in loaded._graph.nodes]
+    assert "dmlax.ByteFunction" in str(loaded.explain())
+    x = np.random.default_rng(3).standard_normal((50, 6, 8)).astype(np.float32)
+    theirs = peer.run_every_tensor(model, {"x": x})
+    for name, found in loaded(x).items():
+        np.testing.assert_array_equal(found, theirs[name])
+
+
+@pytest.mark.parametrize("index", ["constant", "computed"])
+def test_bytes_are_moved_in_place_of_floats_by_indices_that_are_known(index):
+    net = Network()
+    first, second = (
+        (net.constant(np.float32(scale)), net.constant(np.uint8(zero)))
+        for scale, zero in ((0.5, 3), (0.3, 7))
+    )
+    given = {"x": (TensorProto.UINT8, ["n", 3, 4])}
+    place = net.constant(np.int64(1)) if index == "constant" else "place"
+    if index == "computed":
+        given["place"] = (TensorProto.INT64, [])
+    y = net.node("Gather", net.node("DequantizeLinear", "x", *first), place, axis=1)
+    y = net.node("QuantizeLinear", net.node("Transpose", y, perm=[1, 0]), *second)
+    model = net.model(given, {y: (TensorProto.UINT8, [4, "n"])})
+    inputs = {"x": np.arange(252).astype(np.uint8).reshape(21, 3, 4), "place": np.array(1)}
+    inputs = {name: inputs[name] for name in given}
+    loaded = dmlax.onnx.load(model)
+    ops = [node.op for node in loaded._graph.nodes]
+    assert (ops == ["Gather", "ByteFunction", "Transpose"]) is (index == "constant")
+    (ours,) = loaded(inputs).values()
+    np.testing.assert_array_equal(ours, peer.run_every_tensor(model, inputs)[y])
+
+
+def test_error_functions_of_known_values_have_onnxruntimes_bits():
+    values = np.random.default_rng(0).standard_normal(20_000) * 2
+    x = np.concatenate([values, np.linspace(-5, 5, 20_001), [0, -0.0, 1e-40, -np.inf, np.nan]])
+    x = x.astype(np.float32)
+    net = Network()
+    y = net.node("Erf", "x")
+    model = net.model({"x": (TensorProto.FLOAT, ["n"])}, {y: (TensorProto.FLOAT, ["n"])})
+    (theirs,) = peer.run_every_tensor(model, {"x": x}).values()
+    ours = error_function.erf(x)
+    np.testing.assert_array_equal(ours[:-1].view(np.uint32), theirs[:-1].view(np.uint32))
+    assert np.isnan(ours[-1])
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -98,7 +98,7 @@ class Model:
           SpecError: an input is missing, unknown, or of another dtype or shape than the file's;
             the field is its name. A NonZero has more rows than its size (code `sizes`).
         """
-        outputs: dict[str, Any] = self._compiled(self.params, _given(inputs))
+        outputs: dict[str, Any] = self._compiled(self.params, _on_cpu(_given(inputs)))
         self._check_counts(outputs)
         return outputs
 
@@ -227,6 +227,17 @@ class Model:
 def _given(inputs: tuple[Any, ...]) -> Any:
     """One dict of inputs, or a tuple of them."""
     return inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
+
+
+def _on_cpu(inputs: Any) -> Any:
+    """Has the calling thread wait while arrays of the host are copied to a CPU's memory.
+
+    The program would run on the thread that copies them, and each thread keeps what it freed.
+    """
+    if jax.default_backend() != "cpu":
+        return inputs
+    is_host = [isinstance(x, np.ndarray) for x in jax.tree.leaves(inputs)]
+    return jax.block_until_ready(jax.device_put(inputs)) if all(is_host) else inputs
 
 
 def _notes(structs: Mapping[str, jax.ShapeDtypeStruct]) -> Iterable[str]:

@@ -9,7 +9,7 @@ import numpy as np
 import dmlax
 from dmlax._core.prepared_weights import PreparedWeights, unpack_on_host
 from dmlax.onnx.graph import Graph, Node
-from dmlax.onnx.operators.windows import dimension_numbers
+from dmlax.onnx.operators.windows import ConvolutionLayout
 
 PLACES = {  # of the weights and of their zero point
     "QLinearConv": (3, 5),
@@ -104,12 +104,12 @@ def _prepare(node: Node, weight: Any, zero_point: Any) -> Weight:
             zero_point = zero_point.reshape(())
         if weight.ndim not in (3, 4):
             return Weight(_copy_to_device(weight))
-        is_channels_last = bool(node.attributes.get("channels_last"))
+        places = {name: node.attributes.get(name, 0) for name in ConvolutionLayout._fields}
         filter = dmlax.prepare_filter(
             weight,
             filter_zero_point=zero_point,
             group_count=int(node.attributes.get("group", 1)),
-            dimension_numbers=dimension_numbers(weight.ndim, is_channels_last),
+            dimension_numbers=ConvolutionLayout(**places).dimension_numbers(weight.ndim),
             packing="auto",
         )
         return Weight(filter)

@@ -18,6 +18,7 @@ from dmlax._core import float_bits
 from dmlax._core.arguments import expand_rank
 from dmlax._core.requantize import Arithmetic
 from dmlax.errors import UnsupportedError
+from dmlax.onnx.operators import error_function
 from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
     as_known,
@@ -148,7 +149,6 @@ _UNARY: tuple[tuple[str, tuple[int, ...], Callable[[Any], Any]], ...] = (
     ("Abs", (6, 13), jnp.abs),
     ("Ceil", (6, 13), jnp.ceil),
     ("Cos", (7, 22), jnp.cos),
-    ("Erf", (9, 13), jax.scipy.special.erf),
     ("Exp", (6, 13), jnp.exp),
     ("Floor", (6, 13), jnp.floor),
     ("Log", (6, 13), jnp.log),
@@ -165,6 +165,14 @@ _UNARY: tuple[tuple[str, tuple[int, ...], Callable[[Any], Any]], ...] = (
 )
 for _op, _versions, _function in _UNARY:
     operator(_op, *_versions)(_unary(_function))
+
+
+@operator("Erf", 9, 13)
+def erf(x: Tensor, /) -> Any:
+    """The error function: XLA's, and of known values ONNX Runtime's bits."""
+    if is_known(x) and _is_float32(x):
+        return error_function.erf(x)
+    return jax.scipy.special.erf(to_device(x))
 
 
 @operator("Mod", 10, 13, 28)

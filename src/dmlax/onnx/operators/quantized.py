@@ -8,10 +8,10 @@ import numpy as np
 
 import dmlax
 from dmlax._core.requantize import Arithmetic
-from dmlax.onnx.graph import MICROSOFT, OWN
+from dmlax.onnx.graph import MICROSOFT, OWN, Node
 from dmlax.onnx.operators import tables
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
-from dmlax.onnx.operators.windows import Windows, image_layout
+from dmlax.onnx.operators.windows import ConvolutionLayout, Windows, image_layout
 
 _FORMS = (10, 13, 19, 21, 23, 24, 25, 28)
 
@@ -98,12 +98,14 @@ def quantized_convolution(
     pads: tuple[int, ...] | None = None,
     strides: tuple[int, ...] | None = None,
     channels_last: int = 0,
+    input_channels_first: int = 0,
     arithmetic: Arithmetic,
 ) -> Any:
     """Convolves and requantizes."""
     windows = Windows(auto_pad, dilations, kernel_shape, pads, strides)
+    layout = ConvolutionLayout(channels_last, input_channels_first)
     return dmlax.quantized_linear_convolution(
-        x,
+        layout.arrange_input(x, w),
         w,
         bias,
         input_scale=x_scale,
@@ -113,7 +115,7 @@ def quantized_convolution(
         filter_zero_point=_filter_zero_point(w, w_zero_point),
         output_zero_point=y_zero_point,
         arithmetic=arithmetic,
-        **windows.of_convolution(x, w, group, bool(channels_last)),
+        **windows.of_convolution(x, w, group, layout),
     )
 
 
@@ -142,13 +144,15 @@ def quantized_convolution_add(
     pads: tuple[int, ...] | None = None,
     strides: tuple[int, ...] | None = None,
     channels_last: int = 0,
+    input_channels_first: int = 0,
     addend_first: int = 0,
     arithmetic: Arithmetic,
 ) -> Any:
     """Convolves, requantizes, and adds a residual."""
     windows = Windows(auto_pad, dilations, kernel_shape, pads, strides)
+    layout = ConvolutionLayout(channels_last, input_channels_first)
     return dmlax.quantized_linear_convolution_add(
-        x,
+        layout.arrange_input(x, w),
         w,
         bias,
         addend,
@@ -164,7 +168,7 @@ def quantized_convolution_add(
         sum_zero_point=sum_zero_point,
         addend_first=bool(addend_first),
         arithmetic=arithmetic,
-        **windows.of_convolution(x, w, group, bool(channels_last)),
+        **windows.of_convolution(x, w, group, layout),
     )
 
 
@@ -190,7 +194,7 @@ def integer_convolution(
         w,
         input_zero_point=x_zero_point,
         filter_zero_point=_filter_zero_point(w, w_zero_point),
-        **windows.of_convolution(x, w, group, False),
+        **windows.of_convolution(x, w, group, ConvolutionLayout()),
     )
 
 
@@ -404,24 +408,19 @@ def quantized_sigmoid(
     return dmlax.quantized_lookup(x, found)
 
 
-@operator("QLinearSwish", 1, domain=OWN)
-def quantized_swish(
+@operator("ByteFunction", 1, domain=OWN)
+def byte_function(
     x: Tensor,
-    x_scale: Parameter,
-    x_zero_point: Parameter,
-    sigmoid_scale: Parameter,
-    sigmoid_zero_point: Parameter,
-    y_scale: Parameter,
-    y_zero_point: Parameter,
     /,
-    *,
+    *constants: Parameter,
+    nodes: tuple[Node, ...],
+    names: tuple[str, ...],
     arithmetic: Arithmetic,
 ) -> Any:
-    """Looks up the product of every byte and its sigmoid, both quantized."""
-    of_x, of_sigmoid = (x_scale, x_zero_point), (sigmoid_scale, sigmoid_zero_point)
-    factors = of_x, of_sigmoid, (y_scale, y_zero_point)
-    sigmoid = tables.sigmoid(x.dtype, *of_x, *of_sigmoid, arithmetic)
-    return dmlax.quantized_lookup(x, tables.product(x.dtype, sigmoid, *factors, arithmetic))
+    """Looks up what nodes compute of every byte; the names are those of x and the constants."""
+    known = dict(zip(names[1:], constants, strict=True))
+    table = tables.of_nodes(x.dtype, names[0], nodes, known, arithmetic)
+    return dmlax.quantized_lookup(x, table)
 
 
 @operator("QLinearLeakyRelu", 1, domain=MICROSOFT)

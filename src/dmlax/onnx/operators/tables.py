@@ -4,22 +4,22 @@ With `arithmetic="float32"` they hold ONNX Runtime's bits: it makes such tables 
 float32 operations in the same order.
 """
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
-import dmlax
-from dmlax._core import float_bits
 from dmlax._core.requantize import Arithmetic
 from dmlax.errors import UnsupportedError
-from dmlax.onnx.operators import exact_softmax
+from dmlax.onnx.graph import Node
+from dmlax.onnx.operators import exact_softmax, float32_softmax
+from dmlax.onnx.operators.error_function import polynomial
 from dmlax.onnx.operators.exponential import exp_bounds
+from dmlax.onnx.operators.table import find
 from dmlax.onnx.operators.values import is_known
 
 # The rational function of MLAS, of x in -18 to 18, odd over even, less one half.
@@ -71,23 +71,25 @@ def identity(dtype: Any, *parameters: Any) -> np.ndarray:
     return _exact_table(dtype, lambda x, digits: (x, x), *parameters)
 
 
-def product(
+def of_nodes(
     dtype: Any,
-    factor: np.ndarray,
-    of_bytes: tuple[Any, Any],
-    of_factor: tuple[Any, Any],
-    of_product: tuple[Any, Any],
+    source: str,
+    nodes: tuple[Node, ...],
+    constants: Mapping[str, Any],
     arithmetic: Arithmetic,
 ) -> np.ndarray:
-    """The product of every byte and a factor of it; scales and zero points are known."""
-    names = ("a", "b", "output")
-    parameters: dict[str, Any] = {}
-    for name, (scale, zero_point) in zip(names, (of_bytes, of_factor, of_product), strict=True):
-        parameters |= {f"{name}_scale": scale, f"{name}_zero_point": zero_point}
+    """The last node's output of every byte, which the source has."""
+    found: dict[str, Any] = {"": None, **constants, source: _values(dtype).astype(dtype)}
     with jax.ensure_compile_time_eval():
-        multiply = dmlax.element_wise_quantized_linear_multiply
-        values = _values(dtype).astype(dtype)
-        return np.asarray(multiply(values, factor, **parameters, arithmetic=arithmetic))
+        for node in nodes:
+            row = find(node)
+            assert row is not None
+            given = {**node.attributes, "arithmetic": arithmetic}
+            keywords = {name: given[name] for name in row.attributes if name in given}
+            (output,) = node.outputs
+            found[output] = np.asarray(row.function(*map(found.get, node.inputs), **keywords))
+    table: np.ndarray = found[output].reshape(-1)
+    return table
 
 
 def equal(a: Any, b: Any) -> bool:
@@ -150,19 +152,10 @@ def _float32_table(
 def _sigmoid_float32(x: np.ndarray) -> np.ndarray:
     x = np.clip(x, _FLOAT(-18), _FLOAT(18))
     square = x * x
-    numerator = _horner(_NUMERATOR, square) * x
-    quotient = numerator / _horner(_DENOMINATOR, square)
+    numerator = polynomial(_NUMERATOR, square) * x
+    quotient = numerator / polynomial(_DENOMINATOR, square)
     found: np.ndarray = np.clip(quotient + _FLOAT(0.5), _FLOAT(0), _FLOAT(1))
     return found
-
-
-def _horner(coefficients: tuple[float, ...], x: np.ndarray) -> np.ndarray:
-    """A polynomial by fused multiply-adds: a float64 holds a product of two float32."""
-    value = np.full_like(x, coefficients[0])
-    for each in coefficients[1:]:
-        exact = value.astype(np.float64) * x.astype(np.float64) + np.float64(_FLOAT(each))
-        value = exact.astype(np.float32)
-    return value
 
 
 def _exact_table(
@@ -205,8 +198,7 @@ def _sigmoid_bounds(x: Fraction, digits: int) -> tuple[Fraction, Fraction]:
 def softmax(x: Any, x_scale: Any, y_scale: Any, y_zero_point: Any, arithmetic: str) -> Array:
     """The softmax of 8 bits along the last axis, rounded once, or ONNX Runtime's.
 
-    There, up to version 1.31, the exponentials are a float32 table, summed in order; a quotient is
-    rounded, and the output scale is the whole number 1 / y_scale.
+    There the exponentials are a float32 table, summed in order; a quotient is rounded.
     """
     scale, inverse = _one(x_scale, "x_scale"), _one(y_scale, "y_scale")
     y_zero = 0 if y_zero_point is None else int(_one(y_zero_point, "y_zero_point"))
@@ -214,29 +206,4 @@ def softmax(x: Any, x_scale: Any, y_scale: Any, y_zero_point: Any, arithmetic: s
         return jnp.asarray(x)
     if arithmetic == "exact":
         return exact_softmax.softmax(jnp.asarray(x), float(scale), float(inverse), y_zero)
-    table = jnp.asarray(_exponentials(float(scale), int(x.shape[-1])))
-    limits = np.iinfo(x.dtype)
-    wide = jnp.asarray(x).astype(jnp.int32)
-    shifted = 255 - (jnp.max(wide, axis=-1, keepdims=True) - wide)
-    terms = table[shifted]
-    total = _sum_in_order(terms)
-    factor = _FLOAT(math.floor(_FLOAT(1) / inverse))
-    quotient = float_bits.divide(float_bits.multiply(terms, jnp.asarray(factor)), total)
-    rounded = lax.round(quotient, lax.RoundingMethod.TO_NEAREST_EVEN).astype(jnp.int32) + y_zero
-    return jnp.clip(rounded, limits.min, limits.max).astype(x.dtype)
-
-
-def _exponentials(scale: float, count: int) -> np.ndarray:
-    """exp of 0 to -255 steps, as large as a float32 sum of `count` of them allows."""
-    largest = np.finfo(np.float32).max / np.float32(count)
-    logarithm = float(_FLOAT(math.log(largest)))  # ONNX Runtime's is a float32
-    shift = max(0.0, logarithm - 5) / scale
-    return np.asarray([math.exp((i - 255 + shift) * scale) for i in range(256)], np.float32)
-
-
-def _sum_in_order(terms: Any) -> Any:
-    """The float32 sum from the first element to the last."""
-    moved = jnp.moveaxis(terms, -1, 0)
-    zero = jnp.zeros_like(moved[0])
-    total, _ = lax.scan(lambda sum, term: (sum + term, None), zero, moved)
-    return total[..., None]
+    return float32_softmax.softmax(jnp.asarray(x), float(scale), inverse, y_zero)

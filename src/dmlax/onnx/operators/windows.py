@@ -2,6 +2,10 @@
 
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
+import numpy as np
+
+import dmlax
 from dmlax._core.windows import dilated_size, output_size, same_padding
 from dmlax.errors import UnsupportedError
 
@@ -23,10 +27,32 @@ def image_layout(rank: int, is_channels_last: bool) -> str:
     return channels_last(rank) if is_channels_last else channels_first(rank)
 
 
-def dimension_numbers(rank: int, is_channels_last: bool) -> tuple[str, str, str]:
-    """The layouts of a convolution's input, filter and output; a filter is channels first."""
-    image = image_layout(rank, is_channels_last)
-    return image, f"OI{_SPATIAL[rank]}", image
+class ConvolutionLayout(NamedTuple):
+    """Whether the images of a convolution are channels last; a node has it as attributes.
+
+    The channels of its input may be first all the same.
+    """
+
+    channels_last: int = 0
+    input_channels_first: int = 0
+
+    def dimension_numbers(self, rank: int) -> tuple[str, str, str]:
+        """The layouts of the input, the filter and the output; a filter is channels first."""
+        is_last = bool(self.channels_last)
+        input = image_layout(rank, is_last and not self.input_channels_first)
+        return input, f"OI{_SPATIAL[rank]}", image_layout(rank, is_last)
+
+    def arrange_input(self, x: Any, w: Any) -> Any:
+        """Transposes the input where a filter was prepared for another layout of it.
+
+        Other outputs of a file are computed by another graph, with the same params.
+        """
+        if not isinstance(w, dmlax.PreparedFilter):
+            return x
+        input, _, _ = self.dimension_numbers(x.ndim)
+        places = [input.index(axis) for axis in f"NC{_SPATIAL[x.ndim]}"]
+        order = [places[axis] for axis in np.argsort(w.dimension_numbers.lhs_spec)]
+        return x if order == sorted(order) else jnp.transpose(x, order)
 
 
 class Windows(NamedTuple):
@@ -38,13 +64,15 @@ class Windows(NamedTuple):
     pads: tuple[int, ...] | None
     strides: tuple[int, ...] | None
 
-    def of_convolution(self, x: Any, w: Any, groups: int, is_channels_last: bool) -> dict[str, Any]:
+    def of_convolution(
+        self, x: Any, w: Any, groups: int, layout: ConvolutionLayout
+    ) -> dict[str, Any]:
         """The options of a convolution."""
         rank = len(x.shape)
         _expect_rank(rank, (3, 4))
         options = self._options() | {"group_count": groups}
-        if not hasattr(w, "packed"):  # a prepared filter holds its layout
-            options["dimension_numbers"] = dimension_numbers(rank, is_channels_last)
+        if not isinstance(w, dmlax.PreparedFilter):  # a prepared filter holds its layout
+            options["dimension_numbers"] = layout.dimension_numbers(rank)
         return options
 
     def of_pool(self, x: Any, is_ceil: bool, is_channels_last: bool) -> dict[str, Any]:

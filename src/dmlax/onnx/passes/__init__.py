@@ -4,13 +4,14 @@ from collections.abc import Callable
 
 from dmlax.onnx.graph import Graph
 from dmlax.onnx.passes.add import fuse_adds
+from dmlax.onnx.passes.byte_functions import fuse_byte_functions
 from dmlax.onnx.passes.clamp import drop_clamps
 from dmlax.onnx.passes.constants import fold_constants
 from dmlax.onnx.passes.dead_channels import revive_dead_channels
 from dmlax.onnx.passes.identities import drop_identities
 from dmlax.onnx.passes.layout import Avals, channels_last
+from dmlax.onnx.passes.moves import move_bytes
 from dmlax.onnx.passes.qdq import fuse_qdq
-from dmlax.onnx.passes.swish import fuse_swishes
 
 Pass = Callable[[Graph], Graph]
 PassOfShapes = Callable[[Graph, Avals], Graph]
@@ -20,12 +21,12 @@ PASSES: tuple[Pass, ...] = (
     fold_constants,
     drop_clamps,
     fuse_qdq,
+    move_bytes,
     fold_constants,
     revive_dead_channels,
-    fuse_swishes,
 )
 
-PASSES_OF_SHAPES: tuple[PassOfShapes, ...] = (fuse_adds, channels_last)
+PASSES_OF_SHAPES: tuple[PassOfShapes, ...] = (fuse_byte_functions, fuse_adds, channels_last)
 
 
 def run_passes(graph: Graph) -> Graph:

@@ -8,7 +8,7 @@ from dmlax.onnx.graph import OWN, Graph, Node
 
 Avals = Mapping[str, Aval]
 _SPATIAL = {"MaxPool", "QLinearAveragePool", "QLinearConv", "QLinearGlobalAveragePool"}
-_UNARY = {"QLinearLeakyRelu", "QLinearSigmoid", "QLinearSwish"}
+_UNARY = {"ByteFunction", "QLinearLeakyRelu", "QLinearSigmoid"}
 _BINARY = {"QLinearAdd": (0, 3), "QLinearMul": (0, 3)}
 _CONCATENATIONS = {"Concat": (0, 1), "QLinearConcat": (2, 3)}  # the first tensor and the stride
 _ADDEND = 8  # its place in a convolution that has one
@@ -37,6 +37,7 @@ class _Layout:
     def __init__(self, graph: Graph, avals: Avals) -> None:
         self.nodes: list[Node] = []
         self.avals = avals
+        self.consumers = graph.consumers()
         self.last: dict[str, str] = {}
         written = {name for node in graph.nodes for name in node.outputs}
         self.first = {name for name in graph.tensors() if name not in written}
@@ -50,16 +51,23 @@ class _Layout:
             self.nodes.append(node)
             self.first.update(node.outputs)
             return
-        inputs = list(node.inputs)
+        inputs, attributes = list(node.inputs), {**node.attributes, **_attributes(node)}
+        if self._transposes_itself(node):
+            places, attributes = places[1:], {**attributes, "input_channels_first": 1}
         for place in places:
             inputs[place] = self.channels_last(inputs[place])
         output = node.outputs[0]  # what follows it is computed by no such operator
         self.last[output] = f"{output}@channels_last"
-        attributes = {**node.attributes, **_attributes(node)}
         outputs = (self.last[output],)
         self.nodes.append(
             node.replace(inputs=tuple(inputs), outputs=outputs, attributes=attributes)
         )
+
+    def _transposes_itself(self, node: Node) -> bool:
+        """True for a convolution which alone reads an image that is channels first: the first."""
+        image = node.inputs[0]
+        alone = len(self.consumers[image]) == 1
+        return node.op == "QLinearConv" and image not in self.last and alone
 
     def _images(self, node: Node) -> tuple[int, ...] | None:
         """The places of a node's images if it computes channels last, else None."""
