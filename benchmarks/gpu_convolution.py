@@ -27,8 +27,8 @@ from benchmarks import cases, device_timing, report
 
 BATCHES = {"convolution": (32, 128), "survey": (32,)}
 TITLES = {
-    "convolution": "convolution on an H200",
-    "survey": "layers of other networks on an H200",
+    "convolution": "convolution on an {}",
+    "survey": "layers of other networks on an {}",
 }
 IMPLEMENTATIONS = {"convolution": ("mosaic_gpu", "xla"), "survey": ("mosaic_gpu",)}
 CHECKED = 2  # images at either end, on the CPU
@@ -38,7 +38,6 @@ COPIED = 2**30  # bytes, read and written
 COMPUTE_BOUND = 20  # Gop of a layer, or more
 OVER_TORCH = {32: 1.6, 128: 1.8}  # times as fast as PyTorch, by batch size
 OF_BOUND = 0.7  # of the larger time of products at the ceiling and of bytes at a copy's speed
-RESULTS = Path(__file__).with_name("results")
 
 
 def main() -> None:
@@ -178,12 +177,11 @@ def _write(kind: str, ours: Any, theirs: Any) -> None:
     """The table and its targets, shown and written."""
     (facts, rows), (peer, peer_rows) = ours, theirs
     peers = {(row["layer"], row["batch"]): row["torch_bf16_ms"] for row in peer_rows}
-    found = report.Report(TITLES[kind])
+    found = report.Report(TITLES[kind].format(report.chip_of(facts)))
     found.rows = list(_shown(rows, peers, facts))
     found.targets = list(_survey_targets(found.rows) if kind == "survey" else _targets(found.rows))
     found.show(Console())
-    path = RESULTS / f"{kind}-h200.json"
-    report.write(path, [found], facts | peer | {"times": device_timing.TIMES})
+    report.write_of_gpu(kind, [found], facts | peer | {"times": device_timing.TIMES})
 
 
 def _shown(rows: Any, peers: Any, facts: report.Row) -> Iterator[report.Row]:
@@ -222,10 +220,14 @@ def _survey_targets(rows: list[report.Row]) -> Iterable[report.Target]:
 def _targets(rows: list[report.Row]) -> Iterable[report.Target]:
     for batch, mean in OVER_TORCH.items():
         over = [row["over torch"] for row in rows if row["batch"] == batch]
+        if not over:
+            continue
         name = f"batch {batch}: over torch bf16"
         yield report.Target(f"{name}, geometric mean", report.mean(over), mean, at_least=True)
         yield report.Target(f"{name}, least", min(over), 1, at_least=True)
     large = [row for row in rows if row["Gop"] >= COMPUTE_BOUND]
+    if not large:
+        return
     share = report.mean(row["of its bound"] for row in large)
     name = "20 Gop or more: of its bound, geometric mean"
     yield report.Target(name, share, OF_BOUND, at_least=True)

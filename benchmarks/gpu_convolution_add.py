@@ -8,7 +8,6 @@ the convolution alone, plus the addend's bytes at the speed of a copy. Writes re
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -31,14 +30,14 @@ COPIED = 2**30  # bytes, read and written
 OVER_BOUND = 1.1
 LAYOUT = ("NHWC", "OIHW", "NHWC")
 ARITHMETICS = ("exact", "float32")
-RESULTS = Path(__file__).with_name("results") / "convolution-add-h200.json"
 
 
 def main() -> None:
     """Compare and time every layer by both arithmetics."""
     copied = jax.device_put(np.zeros(COPIED // 4, np.float32))
     speed = 2e-6 * COPIED / device_timing.jax_ms(jax.jit(lambda x: x + 1), copied)  # GB/s
-    found = report.Report("convolution and addend on an H200")
+    environment = report.environment()
+    found = report.Report(f"convolution and addend on an {report.chip_of(environment)}")
     for name in LAYERS:
         for arithmetic in ARITHMETICS:
             found.rows.append(
@@ -49,7 +48,7 @@ def main() -> None:
         found.targets.append(report.Target(what, row["over bound"], OVER_BOUND))
     found.show(Console())
     facts = {"copy_gb_per_s": speed, "times": device_timing.TIMES}
-    report.write(RESULTS, [found], report.environment() | facts)
+    report.write_of_gpu("convolution-add", [found], environment | facts)
 
 
 def _row(name: str, arithmetic: str, speed: float) -> dict[str, Any]:

@@ -9,7 +9,6 @@ xla's, and at either end of the batch with the CPU's. Writes results/.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -25,7 +24,6 @@ SUM_SHAPES = ((56, 256), (28, 512), (14, 1024), (7, 2048))  # of ResNet-50: side
 GATE_SHAPES = ((112, 32), (56, 144), (28, 240), (14, 672), (7, 1152))  # of EfficientNet-B0
 SPEED = 0.8  # of a copy's
 ARITHMETICS = ("exact", "float32")
-RESULTS = Path(__file__).with_name("results") / "family-h200.json"
 
 
 @dataclass(frozen=True)
@@ -40,14 +38,15 @@ class Work:
 
 def main() -> None:
     """Compare and time every work."""
-    found = report.Report("pools, sums, products and lookups on an H200")
+    facts = report.environment()
+    found = report.Report(f"pools, sums, products and lookups on an {report.chip_of(facts)}")
     for work in _works():
         row = _row(work)
         found.rows.append(row)
         what = f"{row['operator']}, {row['size']}: of the speed of a copy"
         found.targets.append(report.Target(what, row["of copy"], SPEED, at_least=True))
     found.show(Console())
-    report.write(RESULTS, [found], report.environment() | {"times": device_timing.TIMES})
+    report.write_of_gpu("family", [found], facts | {"times": device_timing.TIMES})
 
 
 def _works() -> Iterator[Work]:

@@ -27,7 +27,6 @@ from benchmarks import device_timing, report
 
 SIZES = ((8192, 8192, 8192), (4096, 768, 768), (4096, 768, 3072), (4096, 3072, 768))  # M, K, N
 SPEED = 0.9  # of cuBLAS's
-RESULTS = Path(__file__).with_name("results") / "matmul-h200.json"
 
 
 def main() -> None:
@@ -90,7 +89,7 @@ def _peer() -> Iterator[dict[str, Any]]:
 def _write(ours: Any, theirs: Any) -> None:
     """The table and its targets, shown and written."""
     (facts, rows), (peer, peer_rows) = ours, theirs
-    found = report.Report("matrix products on an H200")
+    found = report.Report(f"matrix products on an {report.chip_of(facts)}")
     for row, other in zip(rows, peer_rows, strict=True):
         if row["checksum"] != other["checksum"]:
             raise SystemExit(f"outputs differ: {row} {other}")
@@ -111,7 +110,7 @@ def _write(ours: Any, theirs: Any) -> None:
         name = f"{size}: speed over torch _int_mm"
         found.targets.append(report.Target(name, torch / ms, SPEED, at_least=True))
     found.show(Console())
-    report.write(RESULTS, [found], facts | peer | {"times": device_timing.TIMES})
+    report.write_of_gpu("matmul", [found], facts | peer | {"times": device_timing.TIMES})
 
 
 if __name__ == "__main__":

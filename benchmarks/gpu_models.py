@@ -45,7 +45,6 @@ FEW = 8  # images whose call is bound by what the host does for each argument
 LISTED = 5  # microseconds, or more, of a kernel that is no convolution
 MOST_LISTED = 16  # of a model
 CONVOLUTIONS = re.compile("dmlax_(depthwise_)?convolution")
-RESULTS = Path(__file__).with_name("results") / "models-h200.json"
 
 
 def main() -> None:
@@ -220,7 +219,7 @@ def _write(ours: Any, theirs: Any) -> None:
     for row in peer_rows:
         key = row["network"], row["batch"]
         fastest[key] = min(row["in_a_row_ms"], fastest.get(key, row["in_a_row_ms"]))
-    found = report.Report("models on an H200")
+    found = report.Report(f"models on an {report.chip_of(facts)}")
     others = report.Report("kernels that are no convolution, in microseconds")
     for row in rows:
         name = {each: row[each] for each in ("network", "batch", "arithmetic")}
@@ -256,7 +255,7 @@ def _write(ours: Any, theirs: Any) -> None:
             found.targets.append(report.Target(what, over, OVER_TORCH, at_least=True))
     for each in (found, others):
         each.show(Console())
-    report.write(RESULTS, [found, others], facts | peer)
+    report.write_of_gpu("models", [found, others], facts | peer)
 
 
 _OTHERS = f"^(?!{CONVOLUTIONS.pattern})"

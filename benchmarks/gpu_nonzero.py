@@ -24,7 +24,6 @@ import dmlax
 from benchmarks import cases, device_timing, report
 
 MOST = 2**26  # elements
-RESULTS = Path(__file__).with_name("results") / "nonzero-h200.json"
 
 
 def main() -> None:
@@ -82,7 +81,7 @@ def _write(ours: Any, theirs: Any) -> None:
     (facts, rows), (peer, peer_rows) = ours, theirs
     peers = {row["array"]: row for row in peer_rows}
     bytes_of = {case.name: _bytes(case) for case in cases.arrays("", MOST)}
-    found = report.Report("nonzero on an H200")
+    found = report.Report(f"nonzero on an {report.chip_of(facts)}")
     for row in rows:
         moved = 1e-6 * bytes_of[row["array"]] / row["mosaic_gpu_ms"]
         found.rows.append(
@@ -90,7 +89,7 @@ def _write(ours: Any, theirs: Any) -> None:
         )
     found.targets = list(_targets(found.rows))
     found.show(Console())
-    report.write(RESULTS, [found], facts | peer | {"times": device_timing.TIMES})
+    report.write_of_gpu("nonzero", [found], facts | peer | {"times": device_timing.TIMES})
 
 
 def _bytes(case: cases.Sparse) -> int:

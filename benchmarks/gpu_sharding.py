@@ -36,7 +36,6 @@ SPLIT, WHOLE = PartitionSpec(AXIS), PartitionSpec()
 COLLECTIVE = re.compile(
     r"= (\S+) (all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter)(?:-start)?\("
 )
-RESULTS = Path(__file__).with_name("results") / "sharding-h200.json"
 
 
 @dataclass(frozen=True)
@@ -205,7 +204,7 @@ def _write(facts: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     found = [each for each in (batches, channels) if each.rows]
     for each in found:
         each.show(Console())
-    report.write(RESULTS, found, facts)
+    report.write_of_gpu("sharding", found, facts)
 
 
 if __name__ == "__main__":

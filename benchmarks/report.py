@@ -21,6 +21,7 @@ from rich.table import Table
 
 from dmlax._cpu import library
 
+_RESULTS = Path(__file__).with_name("results")
 Row = dict[str, Any]
 T = TypeVar("T")
 
@@ -91,6 +92,16 @@ def write(path: Path, reports: Sequence[Report], measured_on: Row | None = None)
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(_rounded(found), indent=1) + "\n", encoding="utf-8")
+
+
+def chip_of(facts: Row) -> str:
+    """Return the name of the GPU that was measured, as H200."""
+    return str(facts["device"]).split()[1]  # of "NVIDIA H100 80GB HBM3"
+
+
+def write_of_gpu(kind: str, reports: Sequence[Report], measured_on: Row) -> None:
+    """Write the reports of a kind of work on a GPU to results/, under the chip's name."""
+    write(_RESULTS / f"{kind}-{chip_of(measured_on).lower()}.json", reports, measured_on)
 
 
 def read_lines(file: Path) -> tuple[Row, list[Row]]:
