@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlax_conformance.format.canonical import WIDTH, dumps
+from dmlax_conformance.format.canonical import WIDTH, Layout, dumps
 
 scalars = st.none() | st.booleans() | st.integers() | st.text(max_size=40)
 values = st.recursive(
@@ -36,3 +36,11 @@ def test_short_values_stay_on_a_line_and_long_ones_are_filled() -> None:
     assert len(lines) < 10
     assert max(map(len, lines)) <= WIDTH
     assert dumps({"data": [1, 2]}) == '{"data": [1, 2]}\n'
+
+
+def test_a_layout_names_what_stays_on_its_line() -> None:
+    long = list(range(WIDTH))
+    value = {"attributes": {"Strides": long}, "tensor": {"dtype": "int8", "data": long}}
+    lines = dumps(value, Layout(("dtype",), ("attributes",))).splitlines()
+    assert [line.split(":")[0].strip() for line in lines] == ["{", '"attributes"', '"tensor"', "}"]
+    assert len(dumps(value).splitlines()) > len(lines)

@@ -13,7 +13,7 @@ from dmlax_conformance.format.vectors import Vector
 from dmlax_conformance.operators import OPERATORS
 from dmlax_conformance.operators._shared import cross
 from dmlax_conformance.operators._shared.cross import Cross, Meeting, takes_part
-from dmlax_conformance.suite import coverage
+from dmlax_conformance.suite import corners, coverage
 from dmlax_conformance.suite.bugs import matrix, structured
 from dmlax_conformance.suite.bugs.catalogue import catalogue
 
@@ -120,12 +120,24 @@ def test_the_command_counts_pairs_and_says_where_no_table_is(
     operator, own = SHORTEST, TABLES[SHORTEST]
     assert cli.main(["coverage", "--operator", operator]) == 0
     head, row = (line.split() for line in capsys.readouterr().out.splitlines()[:2])
-    assert head[-2:] == ["impossible", "meetings"]
+    assert head[-3:] == ["impossible", "meetings", "corners"]
     number = str(len(own.pairs()))
     assert row[:5] == [operator, str(len(own.classes)), str(len(own.structures)), number, number]
-    assert row[-1] == str(len(own.triples()))
+    assert row[-4] == str(len(own.triples()))
+    assert row[-1] == str(len(corners.counts_of(operator, ())))
     assert cli.main(["coverage", "--operator", operator, "--vectors", str(tmp_path)]) == 3
     assert "no vector has" in capsys.readouterr().out
     monkeypatch.setattr(type(OPERATORS[operator]), "cross", None)
     assert cli.main(["coverage", "--operator", operator]) == 0
     assert "no table" in capsys.readouterr().out
+
+
+def test_a_corner_without_a_vector_is_a_problem(calls: list[Vector]) -> None:
+    own = [each for each in calls if each.operator == SHORTEST]
+    names = corners.counts_of(SHORTEST, own)
+    assert list(corners.problems(own, [SHORTEST])) == [
+        f"{SHORTEST}: no vector at the corner {name!r}"
+        for name, count in names.items()
+        if not count
+    ]
+    assert len(list(corners.problems([], [SHORTEST]))) == len(corners.counts_of(SHORTEST, []))

@@ -6,7 +6,7 @@ tensors always stay on theirs: they are read as rows of a table.
 """
 
 import json
-from typing import Any
+from typing import Any, NamedTuple
 
 WIDTH = 100
 KEY_ORDER = (
@@ -33,28 +33,39 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode  # of any
 _RANK = {key: rank for rank, key in enumerate(KEY_ORDER)}
 
 
-def dumps(value: Any) -> str:
+class Layout(NamedTuple):
+    """Names of what stays on its line: objects in which one is a string, and members."""
+
+    rows: tuple[str, ...] = ("DataType",)
+    members: tuple[str, ...] = ()
+
+
+PLAIN = Layout()
+
+
+def dumps(value: Any, layout: Layout = PLAIN) -> str:
     """Return `value` as canonical JSON text that ends in a newline."""
-    return _render(value, 0, 0) + "\n"
+    return _render(value, layout, 0, 0) + "\n"
 
 
-def _render(value: Any, indent: int, used: int) -> str:
+def _render(value: Any, layout: Layout, indent: int, used: int) -> str:
     if used + len(_encode(value)) + 1 <= WIDTH or not isinstance(value, dict | list) or not value:
         return _line(value)
-    if isinstance(value, dict) and isinstance(value.get("DataType"), str):
+    if isinstance(value, dict) and any(isinstance(value.get(name), str) for name in layout.rows):
         return _line(value)
     if isinstance(value, dict):
-        return _block(_members(value, indent + 2), "{}", indent)
+        return _block(_members(value, layout, indent + 2), "{}", indent)
     if all(not isinstance(item, dict | list) for item in value):
         return _block(_filled([_line(item) for item in value], indent + 2), "[]", indent)
-    return _block([_render(item, indent + 2, indent + 2) for item in value], "[]", indent)
+    return _block([_render(item, layout, indent + 2, indent + 2) for item in value], "[]", indent)
 
 
-def _members(value: dict[str, Any], indent: int) -> list[str]:
+def _members(value: dict[str, Any], layout: Layout, indent: int) -> list[str]:
     rendered = []
     for key in _sorted(value):
-        name = f"{_line(key)}: "
-        rendered.append(name + _render(value[key], indent, indent + len(name)))
+        name, own = f"{_line(key)}: ", value[key]
+        is_line, used = key in layout.members, indent + len(name)
+        rendered.append(name + (_line(own) if is_line else _render(own, layout, indent, used)))
     return rendered
 
 

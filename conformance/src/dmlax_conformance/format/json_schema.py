@@ -1,12 +1,13 @@
 """JSON Schema by the package jsonschema, without which only the suite's own files are read."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ..errors import Malformed, NotStartable
 from ..paths import vectors_dir
 
+Keyword = Callable[..., Iterator[Any]]
 MISSING = "needs the package jsonschema, which is not installed"
 
 
@@ -16,7 +17,32 @@ def validator(schema: Mapping[str, Any]) -> Any:
         import jsonschema
     except ImportError:
         return None
-    return jsonschema.Draft202012Validator(schema)
+    standard = jsonschema.Draft202012Validator
+    own = {"$ref": _unless_valid(standard.VALIDATORS["$ref"]), "items": _distinct_items}
+    return jsonschema.validators.extend(standard, own)(schema)  # type: ignore[no-untyped-call]
+
+
+def _unless_valid(check: Keyword) -> Keyword:
+    """Let a keyword pass values that it has found valid; most tensors are there many times."""
+    valid = set[tuple[str, str]]()
+
+    def check_once(validator: Any, reference: str, value: Any, schema: Any) -> Iterator[Any]:
+        key = reference, repr(value)
+        if key not in valid:
+            errors = list(check(validator, reference, value, schema))
+            if not errors:
+                valid.add(key)
+            yield from errors
+
+    return check_once
+
+
+def _distinct_items(validator: Any, item: Any, value: Any, schema: Any) -> Iterator[Any]:
+    """Check the items that differ, each where it is first."""
+    if validator.is_type(value, "array"):
+        first = {repr(each): place for place, each in reversed([*enumerate(value)])}
+        for place in sorted(first.values()):
+            yield from validator.descend(value[place], item, path=place)
 
 
 def check(value: Any, validator: Any, what: str) -> None:

@@ -5,12 +5,12 @@ from ._shared.operator import Operator
 from ._shared.pooling_rules import ATTRIBUTES as POOL
 
 _ROWS = (
-    Operator("nonzero_coordinates", "nonzero"),
-    Operator("quantized_linear_convolution", "qconv", ATTRIBUTES),
+    Operator("nonzero_coordinates", "nonzero", is_written_out=True),
+    Operator("quantized_linear_convolution", "qconv", ATTRIBUTES, is_written_out=True),
     Operator("quantized_linear_convolution_add", "qconvadd"),
-    Operator("convolution_integer", "intconv", ATTRIBUTES),
-    Operator("element_wise_quantize_linear", "quantize"),
-    Operator("element_wise_dequantize_linear", "dequantize"),
+    Operator("convolution_integer", "intconv", ATTRIBUTES, is_written_out=True),
+    Operator("element_wise_quantize_linear", "quantize", is_written_out=True),
+    Operator("element_wise_dequantize_linear", "dequantize", is_written_out=True),
     Operator("element_wise_quantized_linear_add", "qadd"),
     Operator("element_wise_quantized_linear_multiply", "qmul"),
     Operator("quantized_lookup", "lookup"),

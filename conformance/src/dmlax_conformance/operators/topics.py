@@ -7,7 +7,7 @@ from math import lcm, prod
 from typing import Any, Generic, TypeVar
 
 from ..errors import SpecViolation
-from ..format import recipe, tensors, vectors
+from ..format import canonical, recipe, tensors, vectors
 from ..format.recipe import Cycle
 from ..format.tensors import Tensor
 from ..format.vectors import Request
@@ -19,11 +19,7 @@ Inputs = Mapping[str, Tensor]
 Listed = Mapping[int, tuple[tuple[int, ...], str]]
 Words = tuple[str, ...]
 
-
-WRITTEN_OUT = (  # operators whose files are older than digests and partial vectors
-    *("nonzero_coordinates", "quantized_linear_convolution", "convolution_integer"),
-    *("element_wise_quantize_linear", "element_wise_dequantize_linear"),
-)
+TENSORS_ON_LINES = canonical.Layout(("DataType", "dtype"), ("attributes",))
 SHORT_CYCLE = 64  # elements that repeat, and are written out
 LEAST_OF_DIGEST = 64  # elements; as many or fewer are written out
 REVISIONS: dict[str, int] = {  # by id, once an expectation has changed
@@ -41,8 +37,9 @@ class Topic:
     def __init__(self, operator: str, topic: str) -> None:
         """Start an empty file."""
         self.operator, self.topic, self.prefix = operator, topic, PREFIXES[operator]
-        self.has_digests = operator not in WRITTEN_OUT  # instead of the elements of large outputs
-        self.has_input_digests = True  # of what recipes make
+        self.is_written_out = is_written_out(operator, topic)
+        self.has_digests = not self.is_written_out  # instead of the elements of large outputs
+        self.has_input_digests = self.is_written_out  # of what recipes make
         self._vectors: list[dict[str, Any]] = []
         self._calls: dict[str, tuple[Mapping[str, Any], Inputs, Mapping[str, Request]]] = {}
 
@@ -109,7 +106,7 @@ class Topic:
 
     def _leave_out(self, vector: dict[str, Any], changed: Mapping[str, Any]) -> None:
         """Leave out what a refused vector has in common with its twin."""
-        if self.operator in WRITTEN_OUT:
+        if self.is_written_out:
             return
         for part in vectors.PARTS:
             own = {name: each for name, each in vector.pop(part, {}).items() if name in changed}
@@ -191,6 +188,18 @@ class Topic:
         vector |= {"clause": clause.split(), "flags": flags.split(), "requires": sorted(requires)}
         self._vectors.append(vector)
         return vector
+
+
+def text_of(file: Mapping[str, Any]) -> str:
+    """Return the text of a file, in which tensors and attributes are lines unless it is older."""
+    if is_written_out(file["operator"], file["topic"]):
+        return canonical.dumps(file)
+    return canonical.dumps(file, TENSORS_ON_LINES)
+
+
+def is_written_out(operator: str, topic: str) -> bool:
+    """Return whether a file is of an older operator, and no newer than that."""
+    return OPERATORS[operator].is_written_out and not topic.startswith("corner")
 
 
 def _kind(value: Any) -> type:

@@ -15,6 +15,7 @@ from ..operators._shared.cross import Cross, Pair, Triple, takes_part
 from ..operators._shared.size_classes import COUNTS
 from ..operators.answer import with_elements
 from ..operators.clauses import CLAUSES, UNBREAKABLE
+from .corners import counts_of
 
 
 def problems(
@@ -90,10 +91,11 @@ HEAD = (
     "by two vectors",
     "impossible",
     "meetings",
+    "corners",
 )
 
 
-def row(operator: str, suite: Iterable[Vector]) -> list[str]:
+def row(operator: str, suite: Sequence[Vector]) -> list[str]:
     """Return the figures of an operator under `HEAD`; one without a table has none."""
     cross = OPERATORS[operator].cross
     if cross is None:
@@ -104,7 +106,8 @@ def row(operator: str, suite: Iterable[Vector]) -> list[str]:
     wanted, found = cross.triples(), triples_of(operator, suite)
     met = f"{sum(found[triple] > 0 for triple in wanted)} / {len(wanted)}"
     figures = (*sizes, len(counts), *covered, sizes[0] * sizes[1] - len(counts), met)
-    return [str(figure) for figure in figures]
+    at = counts_of(operator, suite).values()
+    return [*map(str, figures), f"{sum(map(bool, at))} / {len(at)}"]
 
 
 def cross_problems(suite: Sequence[Vector], operators: Iterable[str]) -> Iterator[str]:

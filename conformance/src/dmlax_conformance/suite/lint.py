@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from ..format import vectors
-from ..format.canonical import dumps
 from ..format.vectors import ExpectedError, Vector
 from ..operators import OPERATORS
 from ..operators.desc_rules import violations
 from ..operators.descs import needs
-from . import coverage
+from ..operators.topics import text_of
+from . import corners, coverage
 from .controls import Zeros
 from .runner import CAPABILITIES, PASSED, judge_alone
 
@@ -37,6 +37,7 @@ def problems(root: Path | None = None) -> list[str]:
         *coverage.problems(suite),
         *coverage.size_problems(suite, OPERATORS),
         *coverage.cross_problems(suite, OPERATORS),
+        *corners.problems(suite, OPERATORS),
         *_quota_problems(suite, sum(path.stat().st_size for path in files)),
     ]
 
@@ -45,7 +46,7 @@ def _file_problems(path: Path) -> Iterator[str]:
     text = path.read_text(encoding="utf-8")
     file = vectors.parse(text)
     yield from (f"{path}:{line}" for line in vectors.schema_problems(file))
-    if text != dumps(file):
+    if text != text_of(file):
         yield f"{path}: is not in canonical form"
     if (path.parent.name, path.stem) != (file["operator"], file["topic"]):
         yield f"{path}: is not named after its operator and topic"

@@ -3,13 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
+from math import prod
+from operator import mul
+from typing import Any, TypeVar
 
+from ...format.layout import packed_strides
 from ...format.tensors import Tensor
 from .rounding import wrap_int32
 
 Inputs = Mapping[str, Tensor]
-Values = dict[tuple[int, ...], int]
+Sizes = tuple[int, ...]
+T = TypeVar("T")
+PADDING = -1  # the place of its value in an image
 
 
 @dataclass(frozen=True)
@@ -38,11 +43,18 @@ class Windows:
 def accumulators(inputs: Inputs, windows: Windows) -> tuple[tuple[int, ...], list[int]]:
     """Return the sizes and the wrapped int32 sums of products, row-major."""
     x, w = inputs["InputTensor"], inputs["FilterTensor"]
-    image = _centred(x, inputs.get("InputZeroPointTensor"))
-    filters = _centred(w, inputs.get("FilterZeroPointTensor"))
+    images = _split(_centred(x, inputs.get("InputZeroPointTensor")), x.sizes[0] * windows.groups)
+    filters = _split(_centred(w, inputs.get("FilterZeroPointTensor")), w.sizes[0])
+    groups = _split(filters, windows.groups)
     sizes = (x.sizes[0], w.sizes[0], *windows.output_sizes(x.sizes[2:], w.sizes[2:]))
-    places = product(*map(range, sizes))
-    return sizes, [wrap_int32(_sum(image, filters, place, w.sizes, windows)) for place in places]
+    places = _places(x.sizes, w.sizes, windows)
+    sums: list[int] = []
+    for number, image in enumerate(images):
+        padded = [*image, 0]  # at PADDING, whose centred value this is
+        columns = [[padded[place] for place in taps] for taps in places]
+        for own in groups[number % windows.groups]:
+            sums += (wrap_int32(sum(map(mul, column, own))) for column in columns)
+    return sizes, sums
 
 
 def parameter(tensor: Tensor | None, channel: int) -> int:
@@ -52,25 +64,41 @@ def parameter(tensor: Tensor | None, channel: int) -> int:
     return tensor.words[channel if len(tensor.words) > 1 else 0]
 
 
-def _centred(tensor: Tensor, zero_point: Tensor | None) -> Values:
+def _centred(tensor: Tensor, zero_point: Tensor | None) -> list[int]:
     """Subtract the zero point: one value, or one for each filter."""
-    words = zip(product(*map(range, tensor.sizes)), tensor.words, strict=True)
-    return {place: word - parameter(zero_point, place[0]) for place, word in words}
+    length = prod(tensor.sizes[1:])
+    return [word - parameter(zero_point, at // length) for at, word in enumerate(tensor.words)]
 
 
-def _sum(
-    image: Values,
-    filters: Values,
-    output: tuple[int, ...],
-    filter_sizes: tuple[int, ...],
-    windows: Windows,
-) -> int:
-    """Return one sum; a tap outside the image is padding, whose centred value is 0."""
-    batch, channel, *place = output
-    first = channel // (filter_sizes[0] // windows.groups) * filter_sizes[1]
-    total = 0
-    for tap in product(*map(range, filter_sizes[1:])):
-        steps = zip(place, tap[1:], windows.strides, windows.dilations, windows.start, strict=True)
-        where = (o * s + t * d - a for o, t, s, d, a in steps)
-        total += image.get((batch, first + tap[0], *where), 0) * filters[(channel, *tap)]
-    return total
+def _split(values: list[T], parts: int) -> list[list[T]]:
+    length = len(values) // max(parts, 1)  # a call without images has no parts
+    return [values[at * length : (at + 1) * length] for at in range(parts)]
+
+
+def _places(image: Sizes, filters: Sizes, windows: Windows) -> list[list[int]]:
+    """Return, for each pixel of the output, where the channels of a group have a filter's taps."""
+    area = prod(image[2:])
+    channels = range(0, filters[1] * area, area)
+    axes = _axes(image, filters, windows)
+    pixels = ([*map(sum, product(*taps))] for taps in product(*axes))
+    return [
+        [channel + place if place >= 0 else PADDING for channel in channels for place in places]
+        for places in pixels
+    ]
+
+
+def _axes(image: Sizes, filters: Sizes, windows: Windows) -> list[list[list[int]]]:
+    """Return, for each axis and output, the taps; one outside makes the sum of axes negative."""
+    lengths, outside = windows.output_sizes(image[2:], filters[2:]), -prod(image[2:])
+    rows = zip(
+        *(image[2:], filters[2:], lengths, packed_strides(image)[2:]),
+        *(windows.strides, windows.dilations, windows.start),
+        strict=True,
+    )
+    return [
+        [
+            [at * step if 0 <= at < size else outside for at in range(first, first + k * d, d)]
+            for first in range(-start, length * stride - start, stride)
+        ]
+        for size, k, length, step, stride, d, start in rows
+    ]

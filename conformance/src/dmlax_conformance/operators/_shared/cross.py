@@ -57,9 +57,7 @@ class Cross(Generic[V]):
     def covered(self, vector: Vector) -> set[Pair]:
         """Return the pairs that a vector has."""
         view = self.view(vector)
-        meet = masks(self.classes, view).astype(float) @ masks(self.structures, view).T.astype(
-            float
-        )
+        meet = _meet(masks(self.classes, view), masks(self.structures, view))
         names, places = tuple(self.classes), tuple(self.structures)
         return {(names[each], places[at]) for each, at in np.argwhere(meet)}
 
@@ -92,12 +90,12 @@ class Cross(Generic[V]):
         names = _matching(self.classes, own.classes)
         classes = masks({name: self.classes[name] for name in names}, view)
         kinds, places = (_matching(self.structures, each) for each in (own.kinds, own.places))
-        at = masks({name: self.structures[name] for name in places}, view).T.astype(float)
+        at = masks({name: self.structures[name] for name in places}, view)
         found = set[Triple]()
         for kind in kinds:
             held = masks({kind: self.structures[kind]}, view)
             if held.any():
-                meet = np.argwhere((classes & held).astype(float) @ at)
+                meet = np.argwhere(_meet(classes & held, at))
                 found |= {(names[each], kind, places[place]) for each, place in meet}
         return found
 
@@ -147,6 +145,12 @@ def masks(predicates: Predicates[V], view: Any) -> Array:
     """Return one row for each predicate: on which elements it holds."""
     rows = [np.asarray(test(view), bool) for test in predicates.values()]
     return np.stack([np.broadcast_to(row.reshape(-1), (view.count,)) for row in rows])
+
+
+def _meet(masks: Array, others: Array) -> Array:
+    """Return which masks and others hold on a common element."""
+    rows, columns = (np.packbits(each, axis=1) for each in (masks, others))
+    return np.array([(columns & row).any(axis=1) for row in rows])
 
 
 def impossible(why: str, *pairs: Pair) -> dict[Pair, str]:

@@ -1,21 +1,16 @@
 """Parameters that repeat over the elements of an input."""
 
-from ...format.layout import coordinates
-from ...format.tensors import Tensor, count
+import numpy as np
+
+from ...format.tensors import Tensor
 
 
 def broadcast(tensor: Tensor, sizes: tuple[int, ...]) -> list[int]:
     """Return the words repeated to `sizes`; sizes align on the right and 1 repeats."""
     if tensor.sizes == sizes:
         return list(tensor.words)
-    offset = len(sizes) - len(tensor.sizes)
-    words = []
-    for index in range(count(sizes)):
-        own = 0
-        for size, place in zip(tensor.sizes, coordinates(index, sizes)[offset:], strict=True):
-            own = own * size + (place if size > 1 else 0)
-        words.append(tensor.words[own])
-    return words
+    places = np.arange(len(tensor.words)).reshape(tensor.sizes)
+    return [tensor.words[place] for place in np.broadcast_to(places, sizes).reshape(-1).tolist()]
 
 
 def zero_points(zero_point: Tensor | None, x: Tensor) -> list[int]:

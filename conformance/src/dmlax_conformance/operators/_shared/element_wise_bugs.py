@@ -62,7 +62,7 @@ def _stretched(own: Array, call: Call) -> Array:
     """Repeat each element in place, wherever the sizes of 1 are."""
     sizes = call.inputs[IMAGE].shape
     count = max(int(np.prod(sizes)) // own.size, 1)
-    return np.repeat(own.reshape(-1), count).reshape(sizes)
+    return np.resize(np.repeat(own.reshape(-1), count), sizes)
 
 
 def _on_axis_1(own: Array, call: Call) -> Array:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 
@@ -47,12 +48,13 @@ class Real:
     @property
     def is_zero(self) -> bool:
         """True for both zeros."""
-        return self.kind == "finite" and self.magnitude == 0
+        return self.kind == "finite" and not self.magnitude
 
 
 NAN = Real(False, kind="nan")
 
 
+@lru_cache(maxsize=1 << 16)  # a call has few scales, and reads them at each element
 def decode(word: int, dtype: str) -> Real:
     """Return the number that a bit pattern stands for."""
     form = FORMATS[dtype]
@@ -64,7 +66,7 @@ def decode(word: int, dtype: str) -> Real:
     if exponent:
         fraction += 1 << form.fraction
     power = form.smallest + max(exponent, 1) - 1
-    return Real(negative, fraction * Fraction(2) ** power)
+    return Real(negative, scaled(fraction, power))
 
 
 def is_nan(word: int, dtype: str) -> bool:
@@ -81,8 +83,8 @@ def encode(number: Real, dtype: str) -> int:
         return form.infinity | (1 << (form.fraction - 1))
     if number.kind == "inf":
         return sign | form.infinity
-    power = _last_place(number.magnitude, form)
-    steps = round_half_even(number.magnitude / Fraction(2) ** power)
+    power = last_place(number.magnitude, form)
+    steps = divide_half_even(*_in_units(number.magnitude, power))
     # Adding, not or-ing: a fraction rounded up to the next power of two carries into the exponent.
     word = steps + ((power - form.smallest) << form.fraction)
     return sign | min(word, form.infinity)
@@ -95,16 +97,26 @@ def nearest(number: Real, dtype: str) -> Real:
 
 def exactly(value: Fraction) -> Real:
     """Return a fraction as a number; zero is positive."""
-    return Real(value < 0, abs(value))
+    return Real(True, -value) if value.numerator < 0 else Real(False, value)
 
 
 def round_half_even(value: Fraction) -> int:
     """Return the nearest integer, the even one of two equally near."""
-    below, remainder = divmod(value.numerator, value.denominator)
+    return divide_half_even(value.numerator, value.denominator)
+
+
+def divide_half_even(numerator: int, denominator: int) -> int:
+    """Return the nearest integer to a quotient by a positive integer, ties to even."""
+    below, remainder = divmod(numerator, denominator)
     twice = 2 * remainder
-    if twice == value.denominator:
+    if twice == denominator:
         return below + below % 2
-    return below + (twice > value.denominator)
+    return below + (twice > denominator)
+
+
+def scaled(whole: int, power: int) -> Fraction:
+    """Return an integer times a power of two."""
+    return Fraction(whole << power) if power >= 0 else Fraction(whole, 1 << -power)
 
 
 def multiply(a: Real, b: Real, dtype: str) -> Real:
@@ -127,11 +139,22 @@ def divide(a: Real, b: Real, dtype: str) -> Real:
     return nearest(Real(negative, a.magnitude / b.magnitude), dtype)
 
 
-def _last_place(magnitude: Fraction, form: Format) -> int:
+def in_last_places(magnitude: Fraction, form: Format) -> tuple[int, int]:
+    """Return a magnitude in units in the last place, as numerator and denominator."""
+    return _in_units(magnitude, last_place(magnitude, form))
+
+
+def _in_units(magnitude: Fraction, power: int) -> tuple[int, int]:
+    value, one = magnitude.as_integer_ratio()
+    return value << max(-power, 0), one << max(power, 0)
+
+
+def last_place(magnitude: Fraction, form: Format) -> int:
     """Return the exponent of the unit in the last place at this magnitude."""
-    if magnitude == 0:
+    value, one = magnitude.as_integer_ratio()
+    if value == 0:
         return form.smallest
-    top = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
-    if Fraction(2) ** top > magnitude:
+    top = value.bit_length() - one.bit_length()
+    if one << max(top, 0) > value << max(-top, 0):
         top -= 1
     return max(top - form.fraction, form.smallest)

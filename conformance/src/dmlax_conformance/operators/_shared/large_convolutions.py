@@ -68,8 +68,10 @@ FULL = Fraction(1, 390)
 
 
 def options(kind: str, axes: int, groups: int) -> dict[str, Any]:
-    """Return the attributes of a kind of window."""
-    two = {"strides": (1, 1), "dilations": (1, 1), "start": (0, 0), "end": (0, 0)} | WINDOWS[kind]
+    """Return the attributes of a kind of window, or of a text such as `strides 2x1 end 0x3`."""
+    two = {"strides": (1, 1), "dilations": (1, 1), "start": (0, 0), "end": (0, 0)}
+    words = [] if kind in WINDOWS else kind.split()
+    two |= WINDOWS.get(kind, dict(zip(words[::2], map(sizes_of, words[1::2]), strict=True)))
     return attributes(**{name: own[-axes:] for name, own in two.items()}, groups=groups)
 
 

@@ -57,7 +57,8 @@ def add_files(
 def _fill(clause: str, make: Make, part: Iterable[tuple[int, Row]], topic: Topic) -> None:
     topic.has_digests, topic.has_input_digests = True, False
     for number, row in part:
-        text = ", ".join(row.values())
+        sizes, *others = row.values()
+        text = ", ".join((sizes, *others)) if topic.is_written_out else f"a large call of {sizes}"
         _add(topic, f"large-pairs-{number}", text, clause, make(row, number), "Large")
     topic.pair_zeros()
 

@@ -68,7 +68,14 @@ def fits(sizes: tuple[int, ...], given: dict[str, Any]) -> bool:
 
 
 def fitting(kind: str, sizes: tuple[int, ...]) -> dict[str, Any]:
-    """Return the attributes; an axis that is too short for a window has one of a single element."""
+    """Return the attributes; an axis that is too short for a window has one of a single element.
+
+    The kind may be a text such as `window 2x3 strides 2x1 end 0x1`.
+    """
+    if kind not in WINDOWS:
+        words = kind.split()
+        own: dict[str, Any] = dict(zip(words[::2], map(sizes_of, words[1::2]), strict=True))
+        return windows(own.pop("window"), **own)
     given = options(kind, len(sizes) - 2)
     for axis, length in enumerate(output_sizes(sizes, given)[2:]):
         if length < 1:

@@ -10,10 +10,12 @@ well a product of a 31-bit and a 24-bit integer meets that target:
 - `exact`: the target is such an integer itself, so that there is a tie.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import lru_cache
 from itertools import islice
-from math import floor
+from math import floor, prod
 from typing import NamedTuple
 
 from ...format.recipe import splitmix64
@@ -160,15 +162,26 @@ def _scaled(target: Fraction, bits: int) -> tuple[Fraction, Fraction]:
     return target / unit, unit
 
 
+@lru_cache(maxsize=1 << 16)
 def divisor(whole: int, low: int, high: int) -> int:
     """Return the largest divisor in low..high made of small primes, or 0."""
+    primes = Counter(_factors(whole))
+    if prod(primes.elements()) < low:
+        return 0
     found = {1}
-    rest = whole
-    for prime in _PRIMES:
-        while rest % prime == 0:
-            rest //= prime
-            found |= {prime * divisor for divisor in found if prime * divisor <= high}
+    for prime, times in primes.items():
+        powers = [prime**power for power in range(times + 1)]
+        found = {power * divisor for power in powers for divisor in found}
+        found = {divisor for divisor in found if divisor <= high}
     return max((divisor for divisor in found if divisor >= low), default=0)
+
+
+def _factors(whole: int) -> Iterator[int]:
+    """Yield the small primes that divide an integer, each as often as it does."""
+    for prime in _PRIMES:
+        while whole % prime == 0:
+            whole //= prime
+            yield prime
 
 
 _PRIMES = [n for n in range(2, 1000) if all(n % d for d in range(2, int(n**0.5) + 1))]

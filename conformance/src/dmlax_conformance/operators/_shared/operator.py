@@ -31,17 +31,20 @@ class Operator:
         attributes: tuple[str, ...] = (),
         struct: str = "",
         only_in_calls: tuple[str, ...] = (),
+        is_written_out: bool = False,
     ) -> None:
         """`prefix` begins the ids of vectors and the names of desc rules.
 
         `struct` is the newest version of DirectML's struct, if its name is not the operator's.
-        Tensors `only_in_calls` are ours: no desc has them.
+        Tensors `only_in_calls` are ours: no desc has them. The files of one that `is_written_out`
+        are older than digests and partial vectors.
         """
         self.name = name
         self.struct = struct or name.upper()
         self.prefix = prefix
         self.attributes = attributes
         self.only_in_calls = only_in_calls
+        self.is_written_out = is_written_out
         self.room = f"{PACKAGE}.{name}"
         meaning, rules = map(self.module, ("meaning", "rules"))
         self.compute: Callable[[Attributes, Inputs, Outputs], Answer] = meaning.compute

@@ -83,16 +83,12 @@ NEAR = ("float32", "float64")
 
 def misleads(quotients: Sequence[Real], dtype: str) -> Array:
     """Return which quotients, rounded to a float type first, come to another integer."""
-    return np.array(
-        [
-            each.kind == "finite"
-            and abs(each.value) < 1000
-            and floats.round_half_even(floats.nearest(each, dtype).value)
-            != floats.round_half_even(each.value)
-            for each in quotients
-        ],
-        bool,
-    )
+    found = value_classes.near_ties(quotients)
+    for index in map(int, np.flatnonzero(found)):
+        exact = quotients[index]
+        rounded = floats.round_half_even(floats.nearest(exact, dtype).value)
+        found[index] = rounded != floats.round_half_even(exact.value)
+    return found
 
 
 def _in(name: str) -> Any:

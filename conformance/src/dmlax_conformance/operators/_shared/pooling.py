@@ -87,8 +87,9 @@ def means(inputs: Inputs, attributes: Attributes) -> Iterator[tuple[Mean, int]]:
     every = prod(attributes["WindowSize"]) if attributes["IncludePadding"] else 0
     names = "InputScaleTensor OutputScaleTensor InputZeroPointTensor OutputZeroPointTensor"
     tensors = [inputs.get(name) for name in names.split()]
+    every_own = [[parameter(each, channel) for each in tensors] for channel in range(x.sizes[1])]
     for channel, places in elements(x.sizes, attributes):
-        sx, sy, zx, zy = (parameter(tensor, channel) for tensor in tensors)
+        sx, sy, zx, zy = every_own[channel]
         total = sum(x.words[place] - zx for place in places)
         yield Mean(total, every or len(places), sx, sy), zy
 

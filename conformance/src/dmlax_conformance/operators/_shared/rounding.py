@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from . import floats
-from .floats import NAN, Real, round_half_even
+from .floats import NAN, Real, divide_half_even, round_half_even
 
 RANGES = {"int8": (-128, 127), "uint8": (0, 255)}
 
@@ -41,8 +41,14 @@ def requantize(
 ) -> int:
     """Return the correctly rounded output for input, filter and output scales."""
     input_scale, filter_scale, output_scale = scales
-    real = floats.exactly(accumulator * input_scale * filter_scale)
-    return quantize(real, output_scale, zero_point, dtype)
+    multiplier = input_scale * filter_scale / output_scale
+    return multiply(accumulator, multiplier, zero_point, dtype)
+
+
+def multiply(accumulator: int, multiplier: Fraction, zero_point: int, dtype: str) -> int:
+    """Return clamp(round(accumulator * multiplier) + zero_point)."""
+    product = accumulator * multiplier.numerator
+    return clamp(divide_half_even(product, multiplier.denominator) + zero_point, dtype)
 
 
 def requantize_float32(

@@ -1,6 +1,7 @@
 """Strided tensors: vectors that every operator has."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import prod
 
 from ...format.descs import gather, tensor_desc
 from ...format.tensors import Tensor
@@ -60,3 +61,26 @@ def sliding(dtype: str, length: int, sizes: Sequence[int], strides: Sequence[int
     """Return the elements that overlapping strides read from a drawn row."""
     row = drawn(dtype, (length,), 17, 0, 3)
     return gather(tensor_desc(dtype.upper(), sizes, strides, length), row)
+
+
+PARAMETERS = ("Scale", "ZeroPoint", "Bias", "Indices")
+
+
+def of_parameters(operator: str, calls: Mapping[str, Call]) -> StridedTopic:
+    """Return the file of calls whose parameters, and indices, have gaps between their elements."""
+    topic = StridedTopic(operator, "corner-strides")
+    for gap, (text, made) in enumerate(calls.items(), 2):
+        sizes = {name: own["Sizes"] for name, own in made.desc.items() if isinstance(own, dict)}
+        many = [name for name, own in sizes.items() if prod(own) > 1]
+        named = [name for name in many if any(word in name for word in PARAMETERS)]
+        strides = {name: with_gaps(sizes[name], gap) for name in named}
+        topic.add(f"gap-{gap}", f"{text}: every parameter has gaps", made, **strides)
+    return topic
+
+
+def with_gaps(sizes: Sequence[int], gap: int) -> list[int]:
+    """Return strides with gaps between elements, and between rows."""
+    strides = [gap]
+    for size in reversed(sizes[1:]):
+        strides.insert(0, strides[0] * size + gap)
+    return strides

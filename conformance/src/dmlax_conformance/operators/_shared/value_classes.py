@@ -8,7 +8,7 @@ import numpy as np
 
 from . import floats
 from .cross import Array
-from .floats import Real, round_half_even
+from .floats import Real, divide_half_even, round_half_even
 from .rounding import RANGES
 
 HALF = Fraction(1, 2)
@@ -34,31 +34,27 @@ ROUNDED = ("tie, even *", "between", "saturates *")  # patterns of classes that 
 def _classes(quotient: Real, zero_point: int, dtype: str) -> set[str]:
     if quotient.kind != "finite":
         return set()
-    value, (low, high) = quotient.value, RANGES[dtype]
-    rounded = round_half_even(value)
-    placed, found = rounded + zero_point, set[str]()
-    if low < placed < high:
-        distance = value - rounded
-        if abs(distance) == HALF:
-            found |= {"tie, even below" if distance > 0 else "tie, even above"}
-            found |= {"tie below zero"} if value < 0 else set()
-        else:
-            found |= {"between" if distance else "whole"}
-    if value == 0:
-        found |= {"zero"}
-    exact = value + zero_point
-    ends = {"highest value": (exact - high, high), "lowest value": (low - exact, low)}
-    found |= {f"beside the {name}" for name, (past, _) in ends.items() if 0 <= past <= 2}
-    found |= {"saturates high"} if exact > high + 2 else set()
-    found |= {"saturates low"} if exact < low - 2 else set()
-    for bits in (16, 32):
-        found |= {f"{_far(bits, 'above')}"} if value >= 2 ** (bits - 1) else set()
-        found |= {f"{_far(bits, 'below')}"} if value < -(2 ** (bits - 1)) else set()
-    return found
-
-
-def _far(bits: int, side: str) -> str:
-    return f"{'far ' if bits == 16 else ''}{side} {bits} bits"
+    (value, one), (low, high) = quotient.value.as_integer_ratio(), RANGES[dtype]  # in parts of one
+    rounded = divide_half_even(value, one)
+    distance, exact = value - rounded * one, value + zero_point * one
+    is_inside, is_tie = low < rounded + zero_point < high, abs(2 * distance) == one
+    holds = {
+        "tie, even below": is_inside and is_tie and distance > 0,
+        "tie, even above": is_inside and is_tie and distance < 0,
+        "tie below zero": is_inside and is_tie and value < 0,
+        "whole": is_inside and distance == 0,
+        "between": is_inside and distance != 0 and not is_tie,
+        "zero": value == 0,
+        "beside the highest value": high * one <= exact <= (high + 2) * one,
+        "beside the lowest value": (low - 2) * one <= exact <= low * one,
+        "saturates high": exact > (high + 2) * one,
+        "saturates low": exact < (low - 2) * one,
+        "far above 16 bits": value >= one << 15,
+        "far below 16 bits": value < -one << 15,
+        "above 32 bits": value >= one << 31,
+        "below 32 bits": value < -one << 31,
+    }
+    return {name for name, is_so in holds.items() if is_so}
 
 
 def errs(approximate: Any, zero_points: Array, dtype: str, expected: Array) -> Array:
@@ -97,9 +93,10 @@ def near_ties(quotients: Sequence[Real]) -> Array:
 
 
 def _is_near_tie(quotient: Real) -> bool:
-    if quotient.kind != "finite" or quotient.magnitude > 1000:
+    value, one = quotient.magnitude.as_integer_ratio()
+    if quotient.kind != "finite" or value > 1000 * one:
         return False
-    return abs(quotient.magnitude % 1 - HALF) < Fraction(1, 16)
+    return 8 * abs(2 * (value % one) - one) < one
 
 
 def real(word: int, dtype: str) -> Real:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import product
 
 from .._shared.convolution_descs import NO_ELEMENTS, Descs, step_rank
+from .._shared.strided_descs import of_parameters
 from ..desc_topics import DescTopic
 from .cases import OPERATOR
 
@@ -28,6 +29,7 @@ def topics() -> Iterator[DescTopic]:
         step_rank(levels, f"zero-points-{rank}", text, made, field=POINTS[0])
     yield levels
     yield DESCS.strides(lambda topic: None, {})
+    yield of_parameters(OPERATOR, {"plain": DESCS.make(), "groups": DESCS.make(groups=2)})
 
 
 def add_survivors(topic: DescTopic, base: str) -> None:

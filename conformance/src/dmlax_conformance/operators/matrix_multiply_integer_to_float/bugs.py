@@ -199,7 +199,7 @@ def _by_steps(rule: Callable[[Fraction], int]) -> Callable[[Real, str], int]:
     def encode(number: Real, dtype: str) -> int:
         if number.kind != "finite" or number.magnitude == 0:
             return floats.encode(number, dtype)
-        unit = Fraction(2) ** floats._last_place(number.magnitude, FORMATS[dtype])
+        unit = floats.scaled(1, floats.last_place(number.magnitude, FORMATS[dtype]))
         steps = rule(number.magnitude / unit)
         return floats.encode(Real(number.negative, steps * unit), dtype)
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from .._shared.matmul_descs import NO_ELEMENTS, Descs
 from .._shared.matmul_rules import PARAMETERS
+from .._shared.strided_descs import of_parameters
 from .._shared.tables import Row
 from ..desc_topics import Call, DescTopic
 from .cases import OPERATOR
@@ -27,6 +28,7 @@ def topics() -> Iterator[DescTopic]:
     """Yield the files of this module."""
     yield DESCS.rules(TYPES)
     yield DESCS.strides()
+    yield of_parameters(OPERATOR, {"four dimensions": DESCS.make(), "two": DESCS.make(2, 2)})
 
 
 def add_survivors(topic: DescTopic, base: str) -> None:

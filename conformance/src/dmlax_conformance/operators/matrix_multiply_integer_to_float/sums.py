@@ -15,7 +15,7 @@ OF_BIAS = (
     *("bias of minus zero", "bias of NaN", "bias of plus infinity", "bias of minus infinity"),
     *("bias cancels", "bias decides a tie", "bias is lost"),
 )
-NEAR = Fraction(1, 2**7)  # of the last place
+NEAR = 2**7  # parts of the last place
 
 
 def classes_of(total: int, factor: Fraction, bias: Real | None, dtype: str) -> set[str]:
@@ -31,19 +31,23 @@ def classes_of(total: int, factor: Fraction, bias: Real | None, dtype: str) -> s
 
 
 def _rounding(exact: Real, dtype: str) -> set[str]:
-    nearest, side = floats.nearest(exact, dtype), "below" if exact.negative else "above"
-    if nearest.kind == "inf":
+    word, side = floats.encode(Real(False, exact.magnitude), dtype), _side(exact)
+    if word == FORMATS[dtype].infinity:
         return {f"overflows {side}"}
-    if nearest.is_zero:
+    if not word:
         return set() if exact.is_zero else {f"vanishes {side}"}
-    steps = exact.magnitude / last_place(exact.magnitude, dtype)
-    lost = steps - steps.__floor__()
-    found = {"subnormal"} if nearest.magnitude < Fraction(2) ** (1 - FORMATS[dtype].bias) else set()
-    if lost == Fraction(1, 2):
-        return found | {f"tie, even {'above' if steps.__floor__() % 2 else 'below'}"}
-    found |= {"near tie"} if abs(lost - Fraction(1, 2)) < NEAR else set()
-    found |= {"exact" if not lost else "rounded up" if lost > Fraction(1, 2) else "rounded down"}
+    steps, one = floats.in_last_places(exact.magnitude, FORMATS[dtype])
+    whole, lost = divmod(steps, one)
+    found = {"subnormal"} if word < 1 << FORMATS[dtype].fraction else set()
+    if 2 * lost == one:
+        return found | {f"tie, even {'above' if whole % 2 else 'below'}"}
+    found |= {"near tie"} if abs(2 * lost - one) * NEAR < 2 * one else set()
+    found |= {"exact" if not lost else "rounded up" if 2 * lost > one else "rounded down"}
     return found
+
+
+def _side(exact: Real) -> str:
+    return "below" if exact.negative else "above"
 
 
 def _of_bias(product: Fraction, bias: Real, exact: Real, dtype: str) -> set[str]:
@@ -55,12 +59,12 @@ def _of_bias(product: Fraction, bias: Real, exact: Real, dtype: str) -> set[str]
     if not product:
         return set()
     found = {"bias cancels"} if exact.magnitude * 2**7 < abs(product) else set()
-    steps = abs(product) / last_place(abs(product), dtype)
     if bias.magnitude * 2**25 < abs(product):
-        found |= {"bias decides a tie" if steps % 1 == Fraction(1, 2) else "bias is lost"}
+        steps, one = floats.in_last_places(abs(product), FORMATS[dtype])
+        found |= {"bias decides a tie" if 2 * (steps % one) == one else "bias is lost"}
     return found
 
 
 def last_place(magnitude: Fraction, dtype: str) -> Fraction:
     """Return the unit in the last place at this magnitude."""
-    return Fraction(2) ** floats._last_place(magnitude, FORMATS[dtype])
+    return floats.scaled(1, floats.last_place(magnitude, FORMATS[dtype]))

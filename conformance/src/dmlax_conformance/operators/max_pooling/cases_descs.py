@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from .._shared.pooling_cases import windows
 from .._shared.pooling_descs import FULL, NO_ELEMENTS, Descs
+from .._shared.strided_descs import of_parameters
 from .._shared.tables import Row
 from ..desc_topics import Call, DescTopic, dashed
 from .cases import OPERATOR
@@ -66,6 +67,7 @@ def topics() -> Iterator[DescTopic]:
         topic.accepted(f"desc-indices-{dtype}", text, made_of, clause="MAX-7", flags="Level")
     yield topic
     yield DESCS.strides()
+    yield of_parameters(OPERATOR, {"plain": DESCS.make(), "wide": DESCS.make(options=WIDE)})
 
 
 WIDE = windows((2, 2), start=(1, 1), end=(1, 1))

@@ -6,6 +6,7 @@ from ...format.tensors import Tensor
 from .._shared.convolution_cases import parameter, scale_words
 from .._shared.pooling_descs import NO_ELEMENTS, Descs
 from .._shared.pooling_rules import PARAMETERS, TYPES
+from .._shared.strided_descs import of_parameters
 from .._shared.tables import Row
 from ..desc_topics import Call, DescTopic, dashed
 from .cases import OPERATOR
@@ -60,6 +61,7 @@ def topics() -> Iterator[DescTopic]:
     repeated = DESCS.pool(given, _options(made))
     topic.add("repeated", text, repeated, **zeros)
     yield topic
+    yield of_parameters(OPERATOR, {"plain": DESCS.make()})
 
 
 WRONG = {"3": [1, 3, 1, 1], "axis-0": [2, 1, 1, 1], "axis-3": [1, 1, 1, 2]}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from .._shared.convolution_cases import parameter, scale_words
 from .._shared.convolution_descs import NO_ELEMENTS, Descs, step_rank
 from .._shared.convolution_rules import PER_CHANNEL
-from .._shared.strided_descs import StridedTopic
+from .._shared.strided_descs import StridedTopic, of_parameters
 from ..desc_topics import DescTopic, cycled
 from .cases import OPERATOR
 
@@ -33,6 +33,7 @@ def topics() -> Iterator[DescTopic]:
     scale, zero = scale_words([0x3D000000]), parameter([128], "uint8")
     visible = {"OutputScaleTensor": scale, "OutputZeroPointTensor": zero}  # small elements show
     yield DESCS.strides(_repeat_parameters, visible)
+    yield of_parameters(OPERATOR, {"plain": DESCS.make(), "groups": DESCS.make(groups=2)})
 
 
 def _repeat_parameters(topic: StridedTopic) -> None:

@@ -1,7 +1,7 @@
 """Quantized convolution with an addend: ties, near ties and saturation at every structure."""
 
 from collections.abc import Mapping
-from itertools import chain, cycle, islice
+from itertools import chain, cycle, islice, takewhile
 
 from ...format.recipe import Recipe
 from ...format.tensors import from_recipe
@@ -50,17 +50,17 @@ def _members(seed: int, count: int) -> list[NearTie]:
     draw = Draw(70 + seed)
     while True:
         words = near_ties.shared_scales("exact", draw)
-        found = [_of_family(name, words, seed) for name in FAMILIES]
-        if all(found):
+        found = [*takewhile(bool, (_of_family(name, words, seed) for name in FAMILIES))]
+        if len(found) == len(FAMILIES):
             return [*islice(chain.from_iterable(zip(*map(cycle, found), strict=True)), count)]
 
 
 def _of_family(name: str, scales: tuple[int, int], seed: int) -> list[NearTie]:
     rounds = near_ties.float32_rounds if name == "float32" else near_ties.float64_rounds
     members = islice(near_ties.channels(name, scales, seed), 40)
-    near = [tie for tie in members if abs(tie.quotient) < 90 and abs(tie.accumulator) < 2**30]
-    wrong = [tie for tie in near if rounds(tie) != round_half_even(tie.quotient)]
-    return (near if name == "exact" else wrong)[:4]
+    near = (tie for tie in members if abs(tie.quotient) < 90 and abs(tie.accumulator) < 2**30)
+    wrong = (tie for tie in near if rounds(tie) != round_half_even(tie.quotient))
+    return [*islice(near if name == "exact" else wrong, 4)]
 
 
 CLAMPED: Mapping[str, tuple[int, ...]] = {  # as above

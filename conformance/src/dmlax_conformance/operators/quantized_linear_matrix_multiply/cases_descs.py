@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from .._shared.matmul_descs import NO_ELEMENTS, Descs
 from .._shared.matmul_rules import PARAMETERS, POINT_TYPES
+from .._shared.strided_descs import of_parameters
 from .._shared.tables import Row
 from ..desc_topics import Call, DescTopic
 from .cases import OPERATOR
@@ -33,6 +34,7 @@ def topics() -> Iterator[DescTopic]:
         levels.step(f"parameters-{own}-of-{rank}", text, made, ("3_1", "4_0"), rule, field)
     yield levels
     yield DESCS.strides()
+    yield of_parameters(OPERATOR, {"four dimensions": DESCS.make(), "two": DESCS.make(2, 2)})
 
 
 def add_survivors(topic: DescTopic, base: str) -> None:

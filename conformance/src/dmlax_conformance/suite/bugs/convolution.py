@@ -82,7 +82,7 @@ class Sums:
         padded = self.pad(self.centre(x, zx), windows, int(zx))
         filters = self.centre_filters(w, zw.reshape((-1,) + (1,) * (w.ndim - 1)))
         spatial = self.sizes(windows, x.shape[2:], w.shape[2:])
-        if min(spatial) < 1:
+        if min(len(x), *spatial) < 1:
             return np.zeros((len(x), len(w), *(max(size, 0) for size in spatial)), np.int64)
         under = self.taps(padded, w.shape[2:], spatial, windows)
         found = [

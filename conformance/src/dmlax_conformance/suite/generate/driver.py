@@ -8,9 +8,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from pkgutil import iter_modules
 
-from ...format.canonical import dumps
 from ...operators import OPERATORS
-from ...operators.topics import Topic
+from ...operators.topics import Topic, text_of
 from ...paths import schema_file, vectors_dir
 from . import descs, schema
 
@@ -44,7 +43,7 @@ def _topics_of(name: str | None) -> Iterator[Topic]:
 
 
 def _files_of(name: str | None) -> dict[str, str]:
-    return {f"{each.operator}/{each.topic}.json": dumps(each.file()) for each in _topics_of(name)}
+    return {f"{each.operator}/{each.topic}.json": text_of(each.file()) for each in _topics_of(name)}
 
 
 def write(root: Path) -> int:
