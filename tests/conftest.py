@@ -1,5 +1,6 @@
 """Four host devices, strict promotion, and what every test may ask for."""
 
+import ctypes
 import gc
 import os
 import sys
@@ -34,6 +35,24 @@ Transform = Callable[[Callable[..., Any]], Callable[..., Any]]
 def pytest_collection_finish() -> None:
     """Modules and collected tests are no garbage, which each full collection would look for."""
     gc.freeze()
+
+
+MOST_RESIDENT = 1 << 31  # bytes, of a process of tests
+
+
+def pytest_runtest_teardown() -> None:
+    """A compiled program takes some 4 MiB, which are given back once they are many."""
+    if resident() > MOST_RESIDENT:
+        jax.clear_caches()
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def resident() -> int:
+    """Bytes of memory of this process, on Linux."""
+    statm = Path("/proc/self/statm")
+    pages = int(statm.read_text().split()[1]) if statm.exists() else 0
+    return pages * os.sysconf("SC_PAGESIZE")
 
 
 @pytest.fixture

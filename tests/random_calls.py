@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import numpy as np
 
 from support import bits
 
@@ -47,3 +48,16 @@ def main(mismatches: Callable[[str, int, int], Iterator[str]]) -> None:
     print("\n".join(wrong))
     print(f"{implementation}, {jax.devices()[0]}: {last - first} calls, {len(wrong)} mismatches")
     sys.exit(bool(wrong))
+
+
+def redraw(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Other bytes; other numbers permuted, and floats scaled."""
+    if x.dtype.itemsize == 1:
+        limits = np.iinfo(x.dtype)
+        return rng.integers(limits.min, limits.max, x.shape, x.dtype, endpoint=True)
+    y = rng.permutation(x.reshape(-1)).reshape(x.shape)
+    if x.dtype.kind != "f":
+        return y
+    with np.errstate(over="ignore", under="ignore"):
+        scaled = y * x.dtype.type(rng.choice([1, 0.5, 3, -1, rng.uniform(0.5, 2)]))
+    return np.where(np.isfinite(scaled) & ((scaled != 0) | (y == 0)), scaled, y)

@@ -22,12 +22,10 @@ NAMES = [row.name for row in OPERATORS]
 BY_XLA = [row.name for row in OPERATORS if row.implementations("cpu")[0] != "xla"]
 VARIANT = "eager" if IS_OLDEST else "jit"  # which runs by default
 ONE_IN = {  # of the valid calls, on the oldest Python
-    "nonzero_coordinates": 2,
-    "element_wise_quantize_linear": 2,
-    "element_wise_dequantize_linear": 2,
+    "nonzero_coordinates": 4,
+    "element_wise_quantize_linear": 4,
+    "element_wise_dequantize_linear": 4,
     "quantized_lookup": 2,
-    "convolution_integer": 3,
-    "quantized_linear_convolution": 3,
     "matrix_multiply_integer_to_float": 32,
     "quantized_linear_matrix_multiply": 32,
 }

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from dmlax._binary import api as binary
@@ -78,14 +79,14 @@ class OperatorRow:
     """One operator.
 
     Attributes:
-      function: the public function, which has the operator's name.
+      api: the module of its public function.
       operator: its lowerings, for dispatch.
       dtypes: those of its tensors, in words, for the table of operators.
       directml: its descriptor, support tables and call; None where DirectML has no such operator.
       older: those of the descriptor's former versions.
     """
 
-    function: Callable[..., Any]
+    api: ModuleType
     operator: dispatch.Operator
     dtypes: str
     directml: Support | None = None
@@ -95,6 +96,12 @@ class OperatorRow:
     def supports(self) -> tuple[Support, ...]:
         """All versions of its descriptor, the newest first."""
         return (self.directml, *self.older) if self.directml else ()
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The public function, which has the operator's name."""
+        function: Callable[..., Any] = getattr(self.api, self.name)
+        return function
 
     @property
     def name(self) -> str:
@@ -108,95 +115,95 @@ class OperatorRow:
 
 OPERATORS = (
     OperatorRow(
-        nonzero.nonzero_coordinates,
+        nonzero,
         nonzero.NONZERO,
         "bool, (u)int8 to (u)int64, float16, bfloat16, float32, float64",
         NONZERO_COORDINATES,
     ),
     OperatorRow(
-        convolution.quantized_linear_convolution,
+        convolution,
         convolution.QUANTIZED,
         "int8 and uint8, mixed; scales float32; bias int32",
         QUANTIZED_LINEAR_CONVOLUTION,
     ),
     OperatorRow(
-        convolution_add.quantized_linear_convolution_add,
+        convolution_add,
         convolution_add.QUANTIZED_ADD,
         "int8 and uint8, mixed; scales float32; bias int32",
     ),
     OperatorRow(
-        convolution.convolution_integer,
+        convolution,
         convolution.INTEGER,
         "int8 and uint8, mixed, to int32",
         CONVOLUTION_INTEGER,
     ),
     OperatorRow(
-        elementwise.element_wise_quantize_linear,
+        elementwise,
         elementwise.QUANTIZE,
         "float32, float16, int32 to int8, uint8",
         ELEMENT_WISE_QUANTIZE_LINEAR,
     ),
     OperatorRow(
-        elementwise.element_wise_dequantize_linear,
+        elementwise,
         elementwise.DEQUANTIZE,
         "(u)int8, (u)int16, (u)int32 to float32, float16",
         ELEMENT_WISE_DEQUANTIZE_LINEAR,
     ),
     OperatorRow(
-        matmul.matrix_multiply_integer,
+        matmul,
         matmul.INTEGER,
         "int8 and uint8, mixed, to int32",
         MATRIX_MULTIPLY_INTEGER,
     ),
     OperatorRow(
-        matmul.quantized_linear_matrix_multiply,
+        matmul,
         matmul.QUANTIZED,
         "int8 and uint8, mixed; scales float32; bias int32",
         QUANTIZED_LINEAR_MATRIX_MULTIPLY,
     ),
     OperatorRow(
-        matmul.matrix_multiply_integer_to_float,
+        matmul,
         matmul.TO_FLOAT,
         "int8 and uint8, mixed; scales float32; to float32, float16",
         MATRIX_MULTIPLY_INTEGER_TO_FLOAT,
     ),
     OperatorRow(
-        pooling.quantized_linear_average_pooling,
+        pooling,
         pooling.AVERAGE,
         "int8 and uint8, mixed; scales float32",
         QUANTIZED_LINEAR_AVERAGE_POOLING,
     ),
     OperatorRow(
-        pooling.quantized_linear_global_average_pooling,
+        pooling,
         pooling.GLOBAL,
         "int8 and uint8, mixed; scales float32",
     ),
     OperatorRow(
-        pooling.max_pooling,
+        pooling,
         pooling.MAX,
         "int8, uint8",
         MAX_POOLING2,
         (MAX_POOLING1, MAX_POOLING),
     ),
     OperatorRow(
-        dynamic_quantize.dynamic_quantize_linear,
+        dynamic_quantize,
         dynamic_quantize.DYNAMIC_QUANTIZE,
         "float32, float16 to int8, uint8; scale float32",
         DYNAMIC_QUANTIZE_LINEAR,
     ),
     OperatorRow(
-        binary.element_wise_quantized_linear_add,
+        binary,
         binary.ADD,
         "int8 and uint8, mixed; scales float32",
         ELEMENT_WISE_QUANTIZED_LINEAR_ADD,
     ),
     OperatorRow(
-        binary.element_wise_quantized_linear_multiply,
+        binary,
         binary.MULTIPLY,
         "int8 and uint8, mixed; scales float32",
     ),
     OperatorRow(
-        lookup.quantized_lookup,
+        lookup,
         lookup.LOOKUP,
         "int8 and uint8, mixed",
     ),
