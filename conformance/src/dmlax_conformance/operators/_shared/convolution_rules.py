@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from math import prod
 
+from ...format.tensors import count
 from . import call_rules as calls
 from .call_rules import Attributes, Inputs, Outputs
 from .convolution import Windows
@@ -65,6 +66,14 @@ def check_sums(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None
     calls.need(min(sizes) >= 1, "sizes", "FilterTensor")
     calls.lengths(inputs, "InputZeroPointTensor", 1)
     calls.lengths(inputs, "FilterZeroPointTensor", 1, kernel[0])
+
+
+def desc_sizes(inputs: Inputs, outputs: Outputs) -> dict[str, tuple[int, ...]]:
+    """Return that parameters are vectors in a desc, unless all have the rank of the input."""
+    own = {name: inputs[name].sizes for name in (*SINGLE, *PER_CHANNEL) if name in inputs}
+    rank = len(inputs["InputTensor"].sizes)
+    is_shared = all(len(sizes) == rank for sizes in own.values())
+    return {} if is_shared else {name: (count(sizes),) for name, sizes in own.items()}
 
 
 def check_convolution(p: str, desc: Desc) -> Found:

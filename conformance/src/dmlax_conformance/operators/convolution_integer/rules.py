@@ -1,6 +1,6 @@
 """Rules of CONVOLUTION_INTEGER, of calls and of descs, and its tensor support tables."""
 
-from .._shared.convolution_rules import check_convolution, check_sums, desc_clauses
+from .._shared import convolution_rules as of_windows
 from .._shared.desc_rules import Desc, Found, Violation, same_counts
 from .._shared.tables import BYTES, Rows, Tables, row
 
@@ -20,11 +20,12 @@ UNBREAKABLE = {"CVI-1": "result", "CVI-2": "result", "CVI-6": "open"}
 
 
 DESC_CLAUSES = {
-    **desc_clauses("InputZeroPointTensor FilterZeroPointTensor"),
+    **of_windows.desc_clauses("InputZeroPointTensor FilterZeroPointTensor"),
     "same-dimension-count": "Filter and output have the DimensionCount of the input.",
     "zero-points-dimension-count": "Both zero points, if there, have the same DimensionCount.",
 }
-check = check_sums
+check = of_windows.check_sums
+desc_sizes = of_windows.desc_sizes
 
 
 def check_desc(desc: Desc, feature_level: str) -> Found:
@@ -34,7 +35,7 @@ def check_desc(desc: Desc, feature_level: str) -> Found:
     if one is not None and two is not None and one["DimensionCount"] != two["DimensionCount"]:
         rule = "intconv-zero-points-dimension-count"
         yield Violation(rule, "dimension_count", "FilterZeroPointTensor")
-    yield from check_convolution("intconv", desc)
+    yield from of_windows.check_convolution("intconv", desc)
 
 
 def _integer(lowest: int, parameter: int) -> Rows:

@@ -25,11 +25,12 @@ def check(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
 
 
 def desc_sizes(inputs: Inputs, outputs: Outputs) -> dict[str, tuple[int, ...]]:
-    """Return {1, K, 1, 1} for a bias that a call spells as a vector of K."""
-    bias, rank = inputs.get("BiasTensor"), len(outputs["OutputTensor"].sizes)
-    if bias is None or len(bias.sizes) >= rank:
-        return {}
-    return {"BiasTensor": (1, count(bias.sizes), *[1] * (rank - 2))}
+    """Return {1, K, 1, 1} for a bias, whatever rank a call gives it, and the parameters' sizes."""
+    sizes = of_windows.desc_sizes(inputs, outputs)
+    if "BiasTensor" in inputs:
+        rank = len(outputs["OutputTensor"].sizes)
+        sizes["BiasTensor"] = (1, count(inputs["BiasTensor"].sizes), *[1] * (rank - 2))
+    return sizes
 
 
 def check_desc(desc: Desc, feature_level: str) -> Found:
