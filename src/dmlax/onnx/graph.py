@@ -92,6 +92,11 @@ class Graph:
             return one == other
         return x.dtype == y.dtype and x.size == y.size == 1 and bool(np.all(x.ravel() == y.ravel()))
 
+    def has_one_scale(self, node: Node) -> bool:
+        """True where all that a quantization or its inverse takes beside x is a constant value."""
+        parameters = [self.constants.get(name) for name in node.inputs[1:] if name]
+        return all(each is not None and each.size == 1 for each in parameters)
+
     def tensors(self) -> set[str]:
         """The names of every tensor."""
         written = (name for node in self.nodes for name in node.outputs if name)

@@ -9,8 +9,9 @@ from dmlax.onnx.passes.clamp import drop_clamps
 from dmlax.onnx.passes.constants import fold_constants
 from dmlax.onnx.passes.dead_channels import revive_dead_channels
 from dmlax.onnx.passes.identities import drop_identities
+from dmlax.onnx.passes.layer_normalization import fuse_layer_normalizations
 from dmlax.onnx.passes.layout import Avals, channels_last
-from dmlax.onnx.passes.moves import move_bytes
+from dmlax.onnx.passes.moves import move_bytes, quantize_before_moves
 from dmlax.onnx.passes.qdq import fuse_qdq
 
 Pass = Callable[[Graph], Graph]
@@ -22,6 +23,8 @@ PASSES: tuple[Pass, ...] = (
     drop_clamps,
     fuse_qdq,
     move_bytes,
+    quantize_before_moves,
+    fuse_layer_normalizations,
     fold_constants,
     revive_dead_channels,
 )

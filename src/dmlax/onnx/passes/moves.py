@@ -1,8 +1,11 @@
-"""Moves bytes in place of the floats that are made of them."""
+"""Moves bytes in place of the floats that are made of them, or of which they are made."""
+
+from collections.abc import Iterator, Mapping
 
 from dmlax.onnx.graph import Graph, Node
 
-_MOVES = ("Flatten", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
+_ORDERS = ("Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+_MOVES = (*_ORDERS, "Slice")
 
 
 def move_bytes(graph: Graph) -> Graph:
@@ -20,7 +23,7 @@ def move_bytes(graph: Graph) -> Graph:
             node = before.replace(
                 name=f"dequantize {moved}", inputs=(source, *before.inputs[1:]), outputs=(moved,)
             )
-        if node.op == "DequantizeLinear" and _has_one_scale(graph, node):
+        if node.op == "DequantizeLinear" and graph.has_one_scale(node):
             dequantized[node.outputs[0]] = node
         nodes.append(node)
     return graph.replace(nodes=tuple(nodes))
@@ -33,6 +36,37 @@ def _is_move(graph: Graph, node: Node) -> bool:
     return node.op in _MOVES or (node.op == "Gather" and node.inputs[1] in graph.constants)
 
 
-def _has_one_scale(graph: Graph, node: Node) -> bool:
-    parameters = [graph.constants.get(name) for name in node.inputs[1:] if name]
-    return all(each is not None and each.size == 1 for each in parameters)
+def quantize_before_moves(graph: Graph) -> Graph:
+    """Replaces each quantization of elements in another order by one of the elements before."""
+    producers, consumers = graph.producers(), graph.consumers()
+    nodes: list[Node] = []
+    for node in graph.nodes:
+        moves = []  # the last first
+        if node.op == "QuantizeLinear" and graph.has_one_scale(node):
+            moves = list(_moves_of_one_reader(graph, producers, consumers, node.inputs[0]))
+        if moves:
+            (last,), name = node.outputs, moves[-1].inputs[0]
+            nodes.append(node.replace(inputs=(name, *node.inputs[1:]), outputs=(f"{last}@0",)))
+        for count, move in enumerate(reversed(moves), 1):
+            output = last if count == len(moves) else f"{last}@{count}"
+            inputs = (f"{last}@{count - 1}", *move.inputs[1:])
+            nodes.append(move.replace(inputs=inputs, outputs=(output,)))
+        if not moves:
+            nodes.append(node)
+    return graph.replace(nodes=tuple(nodes)).prune()
+
+
+def _moves_of_one_reader(
+    graph: Graph,
+    producers: Mapping[str, Node],
+    consumers: Mapping[str, list[Node]],
+    name: str,
+) -> Iterator[Node]:
+    """The nodes that order the elements of a tensor, the last first, each read once."""
+    while (move := producers.get(name)) is not None:
+        if move.op not in _ORDERS or move.domain or name in graph.outputs:
+            return
+        if len(consumers[name]) > 1:
+            return
+        yield move
+        name = move.inputs[0]

@@ -1,0 +1,50 @@
+"""Fuses a layer normalization with the floats that are made of bytes, and made into bytes."""
+
+import numpy as np
+
+from dmlax.onnx.graph import OWN, Graph, Node
+
+
+def fuse_layer_normalizations(graph: Graph) -> Graph:
+    """Replaces DequantizeLinear, LayerNormalization, QuantizeLinear by one operator."""
+    producers, consumers = graph.producers(), graph.consumers()
+
+    def fused(node: Node) -> Node:
+        if node.op != "QuantizeLinear" or not _is_of_bytes(graph, node):
+            return node
+        normalization = producers.get(node.inputs[0])
+        if normalization is None or not _is_of_last_axis(normalization):
+            return node
+        y, *others = normalization.outputs
+        is_shared = len(consumers[y]) > 1 or any(each in consumers for each in others)
+        if is_shared or (graph.outputs and {y, *others} & {*graph.outputs}):
+            return node
+        before = producers.get(normalization.inputs[0])
+        if before is None or before.op != "DequantizeLinear" or not _is_of_bytes(graph, before):
+            return node
+        scale, bias = (*normalization.inputs[1:], "")[:2]
+        return node.replace(
+            op="QuantizedLayerNormalization",
+            domain=OWN,
+            version=1,
+            inputs=(*before.inputs, scale, bias, *node.inputs[1:]),
+            attributes={
+                name: value for name, value in normalization.attributes.items() if name == "epsilon"
+            },
+        )
+
+    return graph.replace(nodes=tuple(map(fused, graph.nodes))).prune()
+
+
+def _is_of_last_axis(node: Node) -> bool:
+    is_known = (node.op, node.domain) == ("LayerNormalization", "")
+    return is_known and node.attributes.get("axis", -1) == -1
+
+
+def _is_of_bytes(graph: Graph, node: Node) -> bool:
+    """True for one scale and an 8-bit zero point."""
+    if len(node.inputs) < 3 or not graph.has_one_scale(node):
+        return False
+    _, scale, zero_point = node.inputs
+    dtypes = [graph.constants[name].dtype for name in (scale, zero_point) if name]
+    return dtypes[:1] == [np.float32] and dtypes[1:] in ([np.int8], [np.uint8])
