@@ -46,5 +46,6 @@ def _is_of_bytes(graph: Graph, node: Node) -> bool:
     if len(node.inputs) < 3 or not graph.has_one_scale(node):
         return False
     _, scale, zero_point = node.inputs
-    dtypes = [graph.constants[name].dtype for name in (scale, zero_point) if name]
-    return dtypes[:1] == [np.float32] and dtypes[1:] in ([np.int8], [np.uint8])
+    if not zero_point or graph.constants[scale].dtype != np.float32:
+        return False
+    return graph.constants[zero_point].dtype in (np.int8, np.uint8)
