@@ -49,16 +49,34 @@ def run(plan: ProductPlan, operands: Product) -> Array:
         return jnp.zeros(plan.output.shape, plan.output.dtype)
     operands = operands._replace(a=a)
     b = _prepared(plan, operands)
-    zero_point = plan.operands.a_zero_point
-    zero_per_row = zero_point is not None and zero_point.size > 1
-    apart = plan.operands.bias is not None and plan.bias_limit is None
-    if has_column_epilogue(plan) and plan.quantized and not (zero_per_row or apart):
+    if requantizes(plan):
         return _multiply(plan, operands, b, fused=True).reshape(plan.output.shape)
-    given = operands._replace(a_zero_point=None) if zero_per_row else operands
+    per_row = _has_zero_per_row(plan)
+    given = operands._replace(a_zero_point=None) if per_row else operands
     sums = _multiply(plan, given, b, fused=False)
-    if zero_per_row:
+    if per_row:
         sums -= as_int32(operands.a_zero_point, sums.ndim) * _column_sums(plan, b)
     return epilogue(plan, operands)(sums).reshape(plan.output.shape)
+
+
+def run_with_whole_rows(plan: ProductPlan, operands: Product) -> Array:
+    """Runs the kernel of a product that it requantizes: (..., M, N), and any bytes up to a chunk.
+
+    The left matrix may have such rows, too: of zeros after the last element.
+    """
+    return _multiply_whole(plan, operands, _prepared(plan, operands), fused=True, always=True)
+
+
+def requantizes(plan: ProductPlan) -> bool:
+    """True if the kernel gives the outputs, not sums."""
+    apart = plan.operands.bias is not None and plan.bias_limit is None
+    alike = has_column_epilogue(plan) and not _has_zero_per_row(plan)
+    return alike and plan.quantized and not apart
+
+
+def _has_zero_per_row(plan: ProductPlan) -> bool:
+    zero_point = plan.operands.a_zero_point
+    return zero_point is not None and zero_point.size > 1
 
 
 def _name(plan: ProductPlan) -> str:
@@ -82,6 +100,14 @@ def _column_sums(plan: ProductPlan, b: Prepared) -> Array:
 
 def _multiply(plan: ProductPlan, operands: Product, b: Prepared, *, fused: bool) -> Array:
     """(..., M, N): quantized, or int32 sums."""
+    output: Array = _multiply_whole(plan, operands, b, fused=fused)[..., : plan.columns]
+    return output
+
+
+def _multiply_whole(
+    plan: ProductPlan, operands: Product, b: Prepared, *, fused: bool, always: bool = False
+) -> Array:
+    """As `_multiply`; others follow the N columns where these are padded."""
     problem = MatmulProblem.of(plan, plan.arithmetic if fused else None)
     batch = plan.batch if problem.groups > 1 else ()
     per_column = functools.partial(_per_column, problem, batch)
@@ -100,17 +126,19 @@ def _multiply(plan: ProductPlan, operands: Product, b: Prepared, *, fused: bool)
             output_zero_point=_single(operands.output_zero_point),
             bias=_bias(problem, operands.bias),
         )
-    stored, matrices = _pad_columns(problem, matrices)
-    output: Array = _with_batching(stored)(matrices)[..., : problem.columns]
-    return output.reshape(*plan.batch, plan.rows, plan.columns)
+    stored, matrices = _pad_columns(problem, matrices, always)
+    output: Array = _with_batching(stored)(matrices)
+    return output.reshape(*plan.batch, plan.rows, stored.columns)
 
 
-def _pad_columns(problem: MatmulProblem, given: Matrices) -> tuple[MatmulProblem, Matrices]:
+def _pad_columns(
+    problem: MatmulProblem, given: Matrices, always: bool
+) -> tuple[MatmulProblem, Matrices]:
     """Pads an odd number of columns, each of whose bytes would be stored alone."""
     many = problem.groups * problem.rows * problem.columns >= _PADDED_OUTPUTS
     missing = -problem.columns % CHUNK
     bytes_alone = problem.output.itemsize == 1 and problem.columns % 4 and problem.columns > CHUNK
-    if not (many and bytes_alone):
+    if not ((many and bytes_alone) or (always and missing)):
         return problem, given
     padded = {"right": pad_end(given.right, missing, axis=1), "sums": pad_end(given.sums, missing)}
     for name in PER_COLUMN:
@@ -123,10 +151,10 @@ def _pad_columns(problem: MatmulProblem, given: Matrices) -> tuple[MatmulProblem
 
 def _left(plan: ProductPlan, problem: MatmulProblem, a: Array) -> Array:
     """(left groups, rows, depth)."""
+    size = a.shape[-1]  # rows may be padded before
     if problem.left_groups > 1:
-        a = jnp.broadcast_to(a, (*plan.batch, plan.rows, plan.depth))
-    a = a.reshape(problem.left_groups, problem.rows, problem.summed)
-    return pad_end(a, problem.depth - problem.summed)
+        a = jnp.broadcast_to(a, (*plan.batch, plan.rows, size))
+    return pad_end(a.reshape(problem.left_groups, problem.rows, size), problem.depth - size)
 
 
 def _right(problem: MatmulProblem, batch: tuple[int, ...], packed: Array) -> Array:

@@ -1,11 +1,12 @@
 """The operators of ONNX, a function each."""
 
-from dmlax.onnx.operators import floats, moves, nonzero, pools, quantized
+from dmlax.onnx.operators import attention, floats, moves, nonzero, pools, quantized
 from dmlax.onnx.operators.table import Context, OperatorRow, find, rows, why_no_pass, why_not
 
 __all__ = [
     "Context",
     "OperatorRow",
+    "attention",
     "find",
     "floats",
     "moves",

@@ -224,6 +224,23 @@ def quantized_matrix_product(
     arithmetic: Arithmetic,
 ) -> Any:
     """Multiplies matrices and requantizes."""
+    operands = (a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point)
+    return multiply_matrices(*operands, arithmetic)
+
+
+def multiply_matrices(
+    a: Any,
+    a_scale: Any,
+    a_zero_point: Any,
+    b: Any,
+    b_scale: Any,
+    b_zero_point: Any,
+    y_scale: Any,
+    y_zero_point: Any,
+    arithmetic: Arithmetic,
+    implementation: Any = "auto",
+) -> Any:
+    """Multiplies matrices with ONNX's operands."""
     return dmlax.quantized_linear_matrix_multiply(
         a,
         b,
@@ -234,6 +251,7 @@ def quantized_matrix_product(
         b_zero_point=_matrix_zero_point(b, b_zero_point),
         output_zero_point=_row(y_zero_point),
         arithmetic=arithmetic,
+        implementation=implementation,
     )
 
 

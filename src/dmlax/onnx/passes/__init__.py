@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from dmlax.onnx.graph import Graph
 from dmlax.onnx.passes.add import fuse_adds
+from dmlax.onnx.passes.attention import fuse_attention
 from dmlax.onnx.passes.byte_functions import fuse_byte_functions
 from dmlax.onnx.passes.clamp import drop_clamps
 from dmlax.onnx.passes.constants import fold_constants
@@ -26,7 +27,12 @@ PASSES: tuple[Pass, ...] = (
     revive_dead_channels,
 )
 
-PASSES_OF_SHAPES: tuple[PassOfShapes, ...] = (fuse_byte_functions, fuse_adds, channels_last)
+PASSES_OF_SHAPES: tuple[PassOfShapes, ...] = (
+    fuse_byte_functions,
+    fuse_attention,
+    fuse_adds,
+    channels_last,
+)
 
 
 def run_passes(graph: Graph) -> Graph:
