@@ -14,15 +14,13 @@ import jax
 import jax.custom_batching
 from jax import Array
 
-from dmlax._cuda import capability, cp_async, ir
+from dmlax._cuda import capability, cp_async, ir, lane_table
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.ir import Pointer, Value, constant
 from dmlax._cuda.launch import ThreadBlock, launch
 from dmlax._cuda.requantize import INTEGER_BITS, literal
 
 _LANES = 32
-_ENTRY = 4 * _LANES  # bytes of an exponential: one of each lane
-_TABLE = 256 * _ENTRY
 _SHARED_MEMORY = 227 * 1024  # bytes that a block may take; a multiprocessor has 1,024 more
 _RESERVED = 1024  # bytes that each block takes of these
 
@@ -70,7 +68,7 @@ class Rows:
         return max(map(self._block_of, (1, 2, 3, 4)), key=lambda block: block.running)
 
     def _block_of(self, warpgroups: int) -> "_Block":
-        size = _TABLE + CHUNK + 4 * warpgroups * self.warp_bytes
+        size = lane_table.BYTES + CHUNK + 4 * warpgroups * self.warp_bytes
         return _Block(warpgroups, size, _SHARED_MEMORY // (size + _RESERVED))
 
 
@@ -142,8 +140,9 @@ def _body(
 ) -> None:
     """Copies, computes and stores a warp's rows; one in each thread of the grid at a time."""
     table = ir.round_up(shared.shared_address(), CHUNK)
-    start = table + _TABLE + ir.warp() * rows.warp_bytes
-    _write_table(rows.block.threads, table, terms)
+    start = table + lane_table.BYTES + ir.warp() * rows.warp_bytes
+    lane_table.write(rows.block, table, terms, 32)
+    ir.barrier()
 
     def step(first_row: Value) -> Value:
         place = first_row.extend() * rows.size
@@ -153,23 +152,14 @@ def _body(
         cp_async.commit_group()
         cp_async.wait_group(0)
         ir.warp_barrier()
-        _Row(quotients, rows, start + ir.lane() * rows.distance, table + ir.lane() * 4).compute()
+        row = start + ir.lane() * rows.distance
+        _Row(quotients, rows, row, lane_table.of_lane(table)).compute()
         ir.warp_barrier()
         _visit_chunks(rows, size, functools.partial(_store, output, place, start))
         return first_row + threads
 
     first = ir.block() * rows.block.threads + ir.warp() * _LANES
     ir.while_loop(first, lambda first_row: first_row < number, step)
-
-
-def _write_table(threads: int, table: Value, terms: Pointer) -> None:
-    """Writes each exponential for all lanes."""
-    for first in range(0, _TABLE, CHUNK * threads):
-        offset = ir.thread() * CHUNK + first
-        with ir.when(offset < _TABLE):
-            term = terms.load(offset // _ENTRY * 4)
-            ir.store_shared(table + offset, *[term] * 4)
-    ir.barrier()
 
 
 def _visit_chunks(rows: Rows, size: Value, visit: Callable[[Value, Value, Value], None]) -> None:
@@ -253,7 +243,7 @@ class _Row:
         halves = ir.maximum_of_halves(high, low, signed=False)
         largest = ir.maximum(halves >> 24, (halves >> 8) & 0xFF)
         # What is added to a byte is its distance's place.
-        self.table = self.table + (constant(255) - largest) * _ENTRY
+        self.table = self.table + (constant(255) - largest) * lane_table.ENTRY
         total = self._fold(zero, self._add_terms)
         divisor = _Divisor.of(total)
         self._fold([], functools.partial(self._divide, divisor))
@@ -297,8 +287,10 @@ class _Row:
     def _terms(self, place: Value, count: int) -> list[Value]:
         """The exponentials of elements."""
         words = self._load(place, count)
-        offsets = (((words[i // 4] >> i % 4 * 8) & 0xFF) * _ENTRY for i in range(count))
-        return [ir.load_shared_element(self.table + offset, 32) for offset in offsets]
+        found: list[Value] = []
+        for i, word in enumerate(words):
+            found += lane_table.entries_of(self.table, word, min(4, count - 4 * i), 32)
+        return found
 
     def _add_terms(self, place: Value, total: Value, count: int) -> Value:
         add = functools.partial(ir.ptx, "add.rn.f32 $0, $1, $2;", 32)

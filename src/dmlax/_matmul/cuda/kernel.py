@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
-from dmlax._cuda import cp_async, gemm, ir
+from dmlax._cuda import byte_table, cp_async, gemm, ir
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.epilogue import Output
 from dmlax._cuda.ir import Pointer, Value, constant, select
@@ -25,6 +25,7 @@ def product_of(problem: MatmulProblem, operands: Matrices) -> GemmProblem:
         groups=problem.groups,
         unsigned=problem.left == jnp.uint8,
         sums_rows=problem.sums_rows(operands),
+        looks_up=operands.entries is not None,
     )
 
 
@@ -32,6 +33,11 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
     """(groups, rows, columns)."""
     product = product_of(problem, operands)
     schedule = Schedule.of(product, choose_tile(product, multiprocessors), multiprocessors)
+    if product.looks_up and not gemm.has_room(schedule, problem.columns):
+        found = multiply(problem, multiprocessors, operands._replace(entries=None))
+        places = lax.bitcast_convert_type(found, jnp.uint8)
+        found = byte_table.look_up("dmlax_quantized_lookup", operands.entries, places)
+        return lax.bitcast_convert_type(found, problem.output)
     types = parameter_types(problem, operands)
 
     def body(output: Pointer, shared: Pointer, **memory: Pointer) -> None:
@@ -49,6 +55,7 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
                 itemsize=problem.output.itemsize,
                 requantizer=parameters.requantizer(),
                 column=lambda column, _: parameters.column(column, problem.summed),
+                entries=memory.get("entries"),
             ),
         )
 

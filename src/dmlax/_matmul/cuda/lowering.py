@@ -67,6 +67,18 @@ def run_with_whole_rows(plan: ProductPlan, operands: Product) -> Array:
     return _multiply_whole(plan, operands, _prepared(plan, operands), fused=True, always=True)
 
 
+def run_with_lookup(plan: ProductPlan, operands: Product, entries: Array) -> Array:
+    """Runs the kernel of a product that it requantizes, and replaces its bytes.
+
+    Args:
+      plan: of the product.
+      operands: likewise.
+      entries: uint8, 256, in the order of unsigned bytes.
+    """
+    output = _multiply(plan, operands, _prepared(plan, operands), fused=True, entries=entries)
+    return output.reshape(plan.output.shape)
+
+
 def requantizes(plan: ProductPlan) -> bool:
     """True if the kernel gives the outputs, not sums."""
     apart = plan.operands.bias is not None and plan.bias_limit is None
@@ -98,14 +110,27 @@ def _column_sums(plan: ProductPlan, b: Prepared) -> Array:
     return sums
 
 
-def _multiply(plan: ProductPlan, operands: Product, b: Prepared, *, fused: bool) -> Array:
+def _multiply(
+    plan: ProductPlan,
+    operands: Product,
+    b: Prepared,
+    *,
+    fused: bool,
+    entries: Array | None = None,
+) -> Array:
     """(..., M, N): quantized, or int32 sums."""
-    output: Array = _multiply_whole(plan, operands, b, fused=fused)[..., : plan.columns]
-    return output
+    output = _multiply_whole(plan, operands, b, fused=fused, entries=entries)
+    return output[..., : plan.columns]
 
 
 def _multiply_whole(
-    plan: ProductPlan, operands: Product, b: Prepared, *, fused: bool, always: bool = False
+    plan: ProductPlan,
+    operands: Product,
+    b: Prepared,
+    *,
+    fused: bool,
+    always: bool = False,
+    entries: Array | None = None,
 ) -> Array:
     """As `_multiply`; others follow the N columns where these are padded."""
     problem = MatmulProblem.of(plan, plan.arithmetic if fused else None)
@@ -125,6 +150,7 @@ def _multiply_whole(
             output_scale=_single(operands.output_scale),
             output_zero_point=_single(operands.output_zero_point),
             bias=_bias(problem, operands.bias),
+            entries=entries,
         )
     stored, matrices = _pad_columns(problem, matrices, always)
     output: Array = _with_batching(stored)(matrices)

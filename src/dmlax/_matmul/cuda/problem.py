@@ -25,6 +25,7 @@ class Matrices(NamedTuple):
     output_scale: Any = None
     output_zero_point: Any = None
     bias: Any = None  # int32 (groups, columns)
+    entries: Any = None  # uint8, 256: what replaces each byte of the output
 
 
 # (groups, columns), where they are not one value; a bias never is.

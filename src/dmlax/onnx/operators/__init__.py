@@ -1,6 +1,6 @@
 """The operators of ONNX, a function each."""
 
-from dmlax.onnx.operators import attention, floats, moves, nonzero, pools, quantized
+from dmlax.onnx.operators import attention, floats, gemm_function, moves, nonzero, pools, quantized
 from dmlax.onnx.operators.table import Context, OperatorRow, find, rows, why_no_pass, why_not
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "attention",
     "find",
     "floats",
+    "gemm_function",
     "moves",
     "nonzero",
     "pools",

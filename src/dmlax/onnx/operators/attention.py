@@ -101,6 +101,8 @@ def _why_not(plan: AttentionPlan, platform: str) -> str | None:
     for each in products:
         if why := mosaic_gpu.why_not(each, platform):
             return why
+    if plan.output.size == 0 or plan.scores.output.size == 0:
+        return "it is empty"
     if not all(map(mosaic_gpu.requantizes, products)):
         return "a product is requantized apart"
     return float32_softmax.why_not(plan.softmax, platform)

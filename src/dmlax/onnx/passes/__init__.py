@@ -9,6 +9,7 @@ from dmlax.onnx.passes.byte_functions import fuse_byte_functions
 from dmlax.onnx.passes.clamp import drop_clamps
 from dmlax.onnx.passes.constants import fold_constants
 from dmlax.onnx.passes.dead_channels import revive_dead_channels
+from dmlax.onnx.passes.gemm_functions import fuse_gemm_functions
 from dmlax.onnx.passes.identities import drop_identities
 from dmlax.onnx.passes.layout import Avals, channels_last
 from dmlax.onnx.passes.moves import move_bytes
@@ -29,6 +30,7 @@ PASSES: tuple[Pass, ...] = (
 
 PASSES_OF_SHAPES: tuple[PassOfShapes, ...] = (
     fuse_byte_functions,
+    fuse_gemm_functions,
     fuse_attention,
     fuse_adds,
     channels_last,
