@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dmlax
-from dmlax._core.byte_packing import rebase_of
+from dmlax._core.byte_packing import pad_end, rebase_of
 from dmlax._core.requantize import requantizer
 from dmlax._matmul import api
 from dmlax._matmul.cuda import lowering
@@ -210,8 +210,8 @@ def test_operands_of_padded_columns_and_large_biases(monkeypatch, written, batch
     stored = []
 
     def multiply(problem, *given):
-        stored.append(problem.columns)
-        return compute(problem, *given)
+        stored.append(problem.stored)
+        return pad_end(compute(problem, *given), problem.stored - problem.columns)
 
     monkeypatch.setattr(kernel, "multiply", multiply)
     monkeypatch.setattr(lowering.capability, "refuse_elsewhere", lambda operator, x, why: x)

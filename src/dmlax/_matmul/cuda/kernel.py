@@ -30,7 +30,7 @@ def product_of(problem: MatmulProblem, operands: Matrices) -> GemmProblem:
 
 
 def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -> Array:
-    """(groups, rows, columns)."""
+    """(groups, rows, stored)."""
     product = product_of(problem, operands)
     schedule = Schedule.of(product, choose_tile(product, multiprocessors), multiprocessors)
     if product.looks_up and not gemm.has_room(schedule, problem.columns):
@@ -49,9 +49,9 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
             memory["right"],
             Output(
                 output,
-                problem.columns,
-                row_distance=problem.columns,
-                group_distance=problem.rows * problem.columns,
+                problem.stored,
+                row_distance=problem.stored,
+                group_distance=problem.rows * problem.stored,
                 itemsize=problem.output.itemsize,
                 requantizer=parameters.requantizer(),
                 column=lambda column, _: parameters.column(column, problem.summed),
@@ -65,14 +65,14 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
         {n: value.reshape(-1) for n, value in operands._asdict().items() if value is not None},
         {
             "output": jax.ShapeDtypeStruct(
-                (problem.groups * problem.rows, problem.columns), problem.output
+                (problem.groups * problem.rows, problem.stored), problem.output
             )
         },
         blocks=schedule.blocks,
         warpgroups=schedule.tile.warpgroups,
         shared_words=gemm.shared_bytes(schedule, problem.columns) // 4,
     )
-    return output.reshape(problem.groups, problem.rows, problem.columns)
+    return output.reshape(problem.groups, problem.rows, problem.stored)
 
 
 def parameter_types(problem: MatmulProblem, operands: Matrices) -> ParameterTypes:

@@ -10,16 +10,17 @@ from typing import Any
 import jax
 import jax.custom_batching
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from dmlax._core.arguments import expand_rank
+from dmlax._core.arguments import Aval, expand_rank
 from dmlax._core.byte_packing import pad_end, rebase_of
 from dmlax._core.prepared_weights import Prepared
 from dmlax._cuda import capability
 from dmlax._cuda.capability import CHUNK
 from dmlax._matmul.cuda.problem import PER_COLUMN, MatmulProblem, Matrices
 from dmlax._matmul.epilogue import as_int32, epilogue, has_column_epilogue
-from dmlax._matmul.plan import Product, ProductPlan
+from dmlax._matmul.plan import MatrixShape, Product, ProductPlan
 from dmlax._matmul.prepare import as_rows, pack
 
 _SIZE_LIMIT = 2**31  # of rows, and of bytes of the right matrices
@@ -99,7 +100,18 @@ def _name(plan: ProductPlan) -> str:
 
 def _prepared(plan: ProductPlan, operands: Product) -> Prepared:
     b = as_rows(plan, operands)
-    return pack(plan.matrix, operands.b, operands.b_zero_point) if b is None else b
+    return _pack(plan.matrix, operands.b, operands.b_zero_point) if b is None else b
+
+
+def _pack(shape: MatrixShape, matrix: Array, zero_point: Array | None) -> Prepared:
+    """Packs a matrix whose depth is padded first, which XLA does as it transposes."""
+    missing = -shape.depth % CHUNK
+    sizes = *shape.batch, shape.depth + missing, shape.columns
+    rows = matrix.reshape(*shape.batch, shape.depth, shape.columns)
+    widths = [(0, size - own) for size, own in zip(sizes, rows.shape, strict=True)]
+    dtype = shape.matrix.dtype
+    padded = jnp.pad(rows, widths, constant_values=np.asarray(rebase_of(dtype), dtype))
+    return pack(MatrixShape(Aval(dtype, sizes)), padded, zero_point)
 
 
 def _column_sums(plan: ProductPlan, b: Prepared) -> Array:
@@ -152,27 +164,17 @@ def _multiply_whole(
             bias=_bias(problem, operands.bias),
             entries=entries,
         )
-    stored, matrices = _pad_columns(problem, matrices, always)
-    output: Array = _with_batching(stored)(matrices)
-    return output.reshape(*plan.batch, plan.rows, stored.columns)
+    if always or _stores_bytes_alone(problem):
+        problem = replace(problem, whole_rows=True)
+    output: Array = _with_batching(problem)(matrices)
+    return output.reshape(*plan.batch, plan.rows, problem.stored)
 
 
-def _pad_columns(
-    problem: MatmulProblem, given: Matrices, always: bool
-) -> tuple[MatmulProblem, Matrices]:
-    """Pads an odd number of columns, each of whose bytes would be stored alone."""
+def _stores_bytes_alone(problem: MatmulProblem) -> bool:
+    """True for many outputs of an odd number of columns: whole chunks of them are faster."""
     many = problem.groups * problem.rows * problem.columns >= _PADDED_OUTPUTS
-    missing = -problem.columns % CHUNK
-    bytes_alone = problem.output.itemsize == 1 and problem.columns % 4 and problem.columns > CHUNK
-    if not ((many and bytes_alone) or (always and missing)):
-        return problem, given
-    padded = {"right": pad_end(given.right, missing, axis=1), "sums": pad_end(given.sums, missing)}
-    for name in PER_COLUMN:
-        value = getattr(given, name)
-        if value is not None and value.size > 1:
-            padded[name] = pad_end(value, missing)
-    larger = replace(problem, columns=problem.columns + missing)
-    return larger, given._replace(**padded)
+    odd = problem.columns % 4 > 0 and problem.columns > CHUNK
+    return many and odd and problem.output.itemsize == 1
 
 
 def _left(plan: ProductPlan, problem: MatmulProblem, a: Array) -> Array:
@@ -185,9 +187,9 @@ def _left(plan: ProductPlan, problem: MatmulProblem, a: Array) -> Array:
 
 def _right(problem: MatmulProblem, batch: tuple[int, ...], packed: Array) -> Array:
     """(groups, columns, depth)."""
-    sizes = problem.columns, problem.summed
+    sizes = problem.columns, packed.shape[-1]  # rows may be padded before
     packed = jnp.broadcast_to(packed, (*batch, *sizes)) if batch else packed
-    return pad_end(packed.reshape(problem.groups, *sizes), problem.depth - problem.summed)
+    return pad_end(packed.reshape(problem.groups, *sizes), problem.depth - sizes[1])
 
 
 def _sums(problem: MatmulProblem, batch: tuple[int, ...], sums: Array) -> Array:
@@ -232,7 +234,7 @@ def _with_batching(problem: MatmulProblem) -> Any:
     @call.def_vmap
     def batched(size: int, arguments: Any, operands: Matrices) -> tuple[Array, bool]:
         (mapped,) = arguments
-        shape = size, problem.groups, problem.rows, problem.columns
+        shape = size, problem.groups, problem.rows, problem.stored
         if size == 0:
             return jnp.zeros(shape, problem.output), True
         larger = _merge(problem, size, mapped, operands)
