@@ -1,12 +1,12 @@
 """A lookup in the epilogue of a product on Hopper, lowered on a CPU."""
 
-import re
-
 import jax
 import numpy as np
 import pytest
 
 import dmlax
+import emulated_kernels
+from dmlax._core import dispatch
 from dmlax.onnx.graph import Node
 from dmlax.onnx.operators import gemm_function
 
@@ -32,10 +32,6 @@ def shaped(*sizes, dtype="uint8"):
     return jax.ShapeDtypeStruct(sizes, dtype)
 
 
-def names(text):
-    return re.findall(r"dmlax_(?:matrix_multiply|quantized_lookup)", text)
-
-
 @pytest.mark.parametrize(("rows", "columns", "kernels"), [(25_216, 3072, 1), (25_216, 96, 2)])
 def test_bytes_are_looked_up_where_the_table_has_room(lowered, rows, columns, kernels):
     text = lowered(product, shaped(rows, 768), shaped(768, columns, dtype="int8"))
@@ -54,13 +50,37 @@ def test_other_platforms_run_one_after_another(attached):
     assert "mosaic_gpu" not in text
 
 
-def test_it_is_a_product_and_a_lookup():
+@pytest.fixture
+def drawn():
+    """Operands, and what the product and a lookup of the function give."""
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, 256, (7, 9), np.uint8), rng.integers(-64, 64, (9, 5)).astype(np.int8)
-    table = np.arange(256, dtype=np.float32) - ZERO
-    table = np.clip(np.rint((SCALE * table) ** 2 / SCALE) + ZERO, 0, 255).astype(np.uint8)
+    values = np.arange(256, dtype=np.float32) - ZERO
+    table = np.clip(np.rint((SCALE * values) ** 2 / SCALE) + ZERO, 0, 255).astype(np.uint8)
     options = {"a_scale": SCALE, "b_scale": SCALE, "output_scale": SCALE, "a_zero_point": ZERO}
     found = dmlax.quantized_linear_matrix_multiply(
         a, b, **options, output_zero_point=ZERO, arithmetic="float32"
     )
-    assert np.array_equal(product(a, b), table[np.asarray(found)])
+    return a, b, table[np.asarray(found)]
+
+
+def test_it_is_a_product_and_a_lookup(drawn):
+    a, b, wanted = drawn
+    assert np.array_equal(product(a, b), wanted)
+
+
+def test_the_kernel_has_the_same_table(monkeypatch, written, attached, drawn):
+    from dmlax._matmul.cuda import kernel
+
+    a, b, wanted = drawn
+    assert np.array_equal(jax.jit(product)(a, b), wanted)
+    monkeypatch.setattr(kernel, "multiply", emulated_kernels.multiply)
+    call = dispatch.call
+
+    def call_kernel(operator, plan, given, implementation):
+        if operator is not gemm_function.GEMM_FUNCTION:
+            return call(operator, plan, given, implementation)
+        return gemm_function._kernel(plan, given)
+
+    monkeypatch.setattr(dispatch, "call", call_kernel)
+    assert np.array_equal(jax.jit(lambda *given: product(*given))(a, b), wanted)
