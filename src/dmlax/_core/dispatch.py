@@ -111,7 +111,13 @@ class Explain:
 
 
 class Bind:
-    """An `implementation` with which a call gives its operands as arrays and is not run."""
+    """An `implementation` with which a call gives its operands as arrays and is not run.
+
+    With `plan` it gives its plan and them.
+    """
+
+    def __init__(self, *, plan: bool = False) -> None:
+        self.plan = plan
 
 
 class Call(NamedTuple):
@@ -132,7 +138,7 @@ class Call(NamedTuple):
 def call(operator: Operator, plan: Any, operands: Any, implementation: Any) -> Any:
     """Runs the operator on its plan; equal plans trace once."""
     if isinstance(implementation, Bind):
-        return operands
+        return (plan, operands) if implementation.plan else operands
     if isinstance(implementation, Explain):
         return _explanation(operator, plan, implementation.implementation)
     candidates = _candidates(operator, implementation)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dmlax._cuda import ir, wgmma
+from dmlax._cuda import ir, lane_table, wgmma
 from dmlax._cuda.addend_tiles import AddendTiles, ring_bytes
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.column_table import Column, ColumnTable
@@ -35,6 +35,7 @@ class Output:
     requantizer: Requantizer | None  # of one byte; None: int32 accumulators
     column: Callable[[Value, int], Column]  # from a column of all groups, and the depth summed
     addend: "Addend | None" = None  # added to outputs of one byte
+    entries: Pointer | None = None  # the bytes that replace those of the outputs
 
     @property
     def contiguous(self) -> int:
@@ -84,10 +85,12 @@ class Epilogue:
         table: ColumnTable,
         output: Output,
         ring: Value,
+        entries: Value,
     ) -> None:
-        """Takes the address of the ring of the addend's tiles, which is there or is not."""
+        """Takes the addresses of the addend's ring and of the table of bytes, there or not."""
         self.schedule, self.tile, self.problem = schedule, schedule.tile, schedule.problem
         self.place, self.table, self.output = place, table, output
+        self.entries, self.lane_entries = entries, lane_table.of_lane(entries)
         self.addend_tiles = None
         if ring_bytes(schedule, output.columns):
             self.addend_tiles = AddendTiles(schedule, output.columns, ring, self._addend_chunk)
@@ -103,6 +106,8 @@ class Epilogue:
 
         if self.output.addend is not None:
             self.output.addend.adder.write(*self.output.addend.terms())
+        if self.output.entries is not None:
+            lane_table.write(self.tile, self.entries, self.output.entries, 8)
 
     def start(self, zero: Value) -> Accumulators:
         """Accumulators at first: the columns' offsets. A thread's two rows have the same ones."""
@@ -194,7 +199,12 @@ class Epilogue:
             return [sums[:4], sums[4:]]
         outputs = self._quantize(self.output.requantizer, sums, columns, addend)
         last = self.output.addend.adder if self.output.addend else self.output.requantizer
-        return [[last.pack(outputs[:4])], [last.pack(outputs[4:])]]
+        words = [last.pack(outputs[:4]), last.pack(outputs[4:])]
+        return [[word if self.output.entries is None else self._look_up(word)] for word in words]
+
+    def _look_up(self, word: Value) -> Value:
+        """Replaces a word's bytes by their entries."""
+        return ir.pack_bytes(lane_table.entries_of(self.lane_entries, word, 4, 8))
 
     def _quantize(
         self,

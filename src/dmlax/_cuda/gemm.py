@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
-from dmlax._cuda import cp_async, ir, wgmma
+from dmlax._cuda import cp_async, ir, lane_table, wgmma
 from dmlax._cuda.addend_tiles import AddendTiles, ring_bytes
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.column_table import ColumnTable
@@ -66,6 +66,7 @@ class Block:
         self.table = ColumnTable(self.ones + 8 * self.tile.depth, self.tile.columns)
         self.constants = self.table.end  # the epilogue's, where there are any
         self.ring = self.constants + Adder.BYTES  # of the addend's tiles, likewise
+        self.bytes = self.table.end  # the table of the outputs' bytes, likewise
         self.place = self._place()
 
     def _place(self) -> BlockPlace:
@@ -112,7 +113,13 @@ def _other_bytes(schedule: Schedule, output_columns: int) -> int:
     found = wgmma.ALIGNMENT + 8 * tile.depth + ColumnTable.bytes_of(tile.columns)
     if schedule.problem.adds:
         found += Adder.BYTES + ring_bytes(schedule, output_columns)
-    return found
+    return found + (lane_table.BYTES if schedule.problem.looks_up else 0)
+
+
+def has_room(schedule: Schedule, output_columns: int) -> bool:
+    """True if as many blocks as the tile wants fit a multiprocessor."""
+    size = shared_bytes(schedule, output_columns) + 1024
+    return schedule.tile.blocks * size <= SHARED_MEMORY
 
 
 def _right_bytes(schedule: Schedule) -> int:
@@ -369,7 +376,7 @@ def run(
     schedule, tile, zero = block.schedule, block.tile, constant(0)
     copies = ThreadCopies(tile)
     right_loader = RightLoader(block, copies, right)
-    epilogue = Epilogue(schedule, block.place, block.table, output, block.ring)
+    epilogue = Epilogue(schedule, block.place, block.table, output, block.ring, block.bytes)
     pipeline = _Pipeline(block, copies, load_left(copies), right_loader, epilogue.addend_tiles)
     first_copy = pipeline.prologue(zero)
     epilogue.write_columns(block.column_of_all)

@@ -367,9 +367,10 @@ def _words(count: int, first: int) -> tuple[str, str]:
     return f"v{count}.b32", f"{{{registers}}}"
 
 
-def store_shared(address: Value, word: Value) -> None:
-    """Stores a word to shared memory."""
-    ptx_effect("st.shared.b32 [$0], $1;", address, word)
+def store_shared(address: Value, *words: Value) -> None:
+    """Stores one, two or four words side by side to shared memory."""
+    kind, words_at = _words(len(words), 1)
+    ptx_effect(f"st.shared.{kind} [$0], {words_at};", address, *words)
 
 
 def store_shared_byte(address: Value, word: Value) -> None:

@@ -1,187 +1,322 @@
 """The kernel of a softmax of bytes: a thread sums the exponentials of one row, in order.
 
-A block copies its rows to shared memory, where each thread replaces the bytes of its own.
+A warp copies 32 rows to shared memory, replaces their bytes there, and stores them, then goes on
+with others. Each lane has the table of exponentials in a bank of its own: no lookup waits for
+another lane's.
 """
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import jax
 import jax.custom_batching
-import jax.numpy as jnp
 from jax import Array
 
-from dmlax._cuda import cp_async, ir
+from dmlax._cuda import capability, cp_async, ir, lane_table
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.ir import Pointer, Value, constant
 from dmlax._cuda.launch import ThreadBlock, launch
+from dmlax._cuda.requantize import INTEGER_BITS, literal
 
-_BLOCK = ThreadBlock(1)
-_TABLES = 2 * 256 * 4  # bytes
-_AT_ONCE = 8  # elements whose loads are in flight together
+_LANES = 32
+_SHARED_MEMORY = 227 * 1024  # bytes that a block may take; a multiprocessor has 1,024 more
+_RESERVED = 1024  # bytes that each block takes of these
 
 
 class Quotients(NamedTuple):
-    """The dtype of the bytes by its lowest value, and the zero point of the quotients."""
+    """The dtype of the bytes by its lowest value, and what is made of the exponentials.
+
+    They are multiplied by a float32 of 0 or more and divided by their sum; the zero point is added
+    to the rounded quotients.
+    """
 
     lowest: int
     zero_point: int
+    multiplier: float
 
 
-def softmax(quotients: Quotients, x: Array, terms: Array, products: Array) -> Array:
-    """The rounded quotients of products and the sums of terms along the last axis.
+@dataclass(frozen=True)
+class Rows:
+    """Rows side by side: so many elements, and bytes from one row to the next.
+
+    They are either equal, or the bytes are the elements' whole chunks.
+    """
+
+    count: int
+    size: int
+
+    @property
+    def whole_chunks(self) -> bool:
+        """True if every row is aligned."""
+        return self.size % CHUNK == 0
+
+    @property
+    def distance(self) -> int:
+        """Bytes between rows in shared memory: chunks of eight lanes are in different banks."""
+        return (self.size // CHUNK | 1) * CHUNK if self.whole_chunks else self.size
+
+    @property
+    def warp_bytes(self) -> int:
+        """Bytes of shared memory of a warp's rows; some are read beyond the last one."""
+        return _LANES * self.distance + 2 * CHUNK
+
+    @property
+    def block(self) -> "_Block":
+        """The block of which the most threads run on a multiprocessor."""
+        return max(map(self._block_of, (1, 2, 3, 4)), key=lambda block: block.running)
+
+    def _block_of(self, warpgroups: int) -> "_Block":
+        size = lane_table.BYTES + CHUNK + 4 * warpgroups * self.warp_bytes
+        return _Block(warpgroups, size, _SHARED_MEMORY // (size + _RESERVED))
+
+
+@dataclass(frozen=True)
+class _Block(ThreadBlock):
+    """A thread block, its bytes of shared memory, and how many run on a multiprocessor."""
+
+    size: int
+    blocks: int
+
+    @property
+    def running(self) -> int:
+        """Warpgroups that run on a multiprocessor."""
+        return min(self.warpgroups * self.blocks, 16)
+
+
+def softmax(quotients: Quotients, count: int, x: Array, terms: Array) -> Array:
+    """The rounded quotients of exponentials and their sums along the last axis.
 
     Args:
-      quotients: what is added to them, and to which range they are clamped.
+      quotients: what they are multiplied by, what is added to them, and their range.
+      count: elements of a row. The last axis has as many, or their whole chunks; then zeros follow
+        the quotients.
       x: int8 or uint8.
       terms: float32, the exponential of each distance from a row's largest element, 255 first.
-      products: float32, what is divided, likewise.
     """
-    function = jax.custom_batching.custom_vmap(functools.partial(_softmax, quotients))
+    call = functools.partial(_softmax, quotients, count)
+    function = jax.custom_batching.custom_vmap(call)
 
     @function.def_vmap
     def batched(size: int, mapped: list[bool], *operands: Array) -> tuple[Array, bool]:
-        if any(mapped[1:]):
+        if mapped[1]:
             axes = [0 if each else None for each in mapped]
-            one_by_one = jax.custom_batching.sequential_vmap(functools.partial(_softmax, quotients))
-            return jax.vmap(one_by_one, axes)(*operands), True
-        return softmax(quotients, *operands), True
+            return jax.vmap(jax.custom_batching.sequential_vmap(call), axes)(*operands), True
+        return softmax(quotients, count, *operands), True
 
-    found: Array = function(x, terms, products)
+    found: Array = function(x, terms)
     return found
 
 
-def _softmax(quotients: Quotients, x: Array, terms: Array, products: Array) -> Array:
+def _softmax(quotients: Quotients, count: int, x: Array, terms: Array) -> Array:
     if x.size == 0:
         return x
-    count = x.shape[-1]
-    rows = x.size // count
+    rows = Rows(count, x.shape[-1])
+    groups, block = -(-x.size // rows.size // _LANES), rows.block
+    running = block.blocks * capability.multiprocessors()
+    blocks = min(-(-groups * _LANES // block.threads), running)
     (found,) = launch(
         "dmlax_softmax",
-        functools.partial(_body, quotients, rows, count),
-        {"input": x.reshape(-1), "tables": jnp.concatenate([terms, products])},
+        functools.partial(_body, quotients, rows, x.size // rows.size, blocks * block.threads),
+        {"input": x.reshape(-1), "terms": terms},
         {"output": jax.ShapeDtypeStruct((x.size,), x.dtype)},
-        blocks=-(-rows // _BLOCK.threads),
-        warpgroups=_BLOCK.warpgroups,
-        shared_words=(_TABLES + _BLOCK.threads * count + CHUNK) // 4,
+        blocks=blocks,
+        warpgroups=block.warpgroups,
+        shared_words=block.size // 4,
     )
     return found.reshape(x.shape)
 
 
 def _body(
     quotients: Quotients,
-    rows: int,
-    count: int,
+    rows: Rows,
+    number: int,
+    threads: int,
     input: Pointer,
-    tables: Pointer,
+    terms: Pointer,
     output: Pointer,
     shared: Pointer,
 ) -> None:
-    """Copies a block's rows, computes one in each thread, and stores them."""
-    tables_at = ir.round_up(shared.shared_address(), CHUNK)
-    rows_at = tables_at + _TABLES
-    first_row = ir.block() * _BLOCK.threads
-    start = first_row.extend() * count
-    size = ir.minimum(constant(rows) - first_row, _BLOCK.threads) * count
-
-    cp_async.copy(tables_at + ir.thread() * CHUNK, tables.address(ir.thread() * CHUNK), CHUNK)
-
-    def copy(offset: Value) -> None:
-        wanted = ir.minimum(size - offset, CHUNK)
-        cp_async.copy(rows_at + offset, input.address(start + offset.extend()), CHUNK, wanted)
-
-    _for_each_chunk(size, copy)
-    cp_async.commit_group()
-    cp_async.wait_group(0)
-    ir.barrier()
-    with ir.when(first_row + ir.thread() < rows):
-        _Row(quotients, rows_at + ir.thread() * count, count, tables_at).compute()
+    """Copies, computes and stores a warp's rows; one in each thread of the grid at a time."""
+    table = ir.round_up(shared.shared_address(), CHUNK)
+    start = table + lane_table.BYTES + ir.warp() * rows.warp_bytes
+    lane_table.write(rows.block, table, terms, 32)
     ir.barrier()
 
-    def store(offset: Value) -> None:
-        words = ir.load_shared(rows_at + offset, CHUNK // 4)
-        whole = offset + CHUNK <= size
-        with ir.when(whole):
-            output.store(start + offset.extend(), *words)
-        with ir.when(~whole):
-            for i in range(CHUNK - 1):
-                with ir.when(offset + i < size):
-                    byte = words[i // 4] >> i % 4 * 8
-                    output.store_byte(start + (offset + i).extend(), byte)
+    def step(first_row: Value) -> Value:
+        place = first_row.extend() * rows.size
+        size = ir.minimum(constant(number) - first_row, _LANES) * rows.size
+        ir.warp_barrier()  # the rows before are stored
+        _visit_chunks(rows, size, functools.partial(_copy, input, place, start))
+        cp_async.commit_group()
+        cp_async.wait_group(0)
+        ir.warp_barrier()
+        row = start + ir.lane() * rows.distance
+        _Row(quotients, rows, row, lane_table.of_lane(table)).compute()
+        ir.warp_barrier()
+        _visit_chunks(rows, size, functools.partial(_store, output, place, start))
+        return first_row + threads
 
-    _for_each_chunk(size, store)
+    first = ir.block() * rows.block.threads + ir.warp() * _LANES
+    ir.while_loop(first, lambda first_row: first_row < number, step)
 
 
-def _for_each_chunk(size: Value, visit: Callable[[Value], None]) -> None:
-    """Visits the offsets of a thread's chunks of so many bytes."""
+def _visit_chunks(rows: Rows, size: Value, visit: Callable[[Value, Value, Value], None]) -> None:
+    """Visits a lane's chunks of so many bytes: offsets in memory, bytes left, those in a warp's."""
+    gap = rows.distance - rows.size
 
     def step(offset: Value) -> Value:
-        visit(offset)
-        return offset + CHUNK * _BLOCK.threads
+        visit(offset, size - offset, offset + offset // rows.size * gap if gap else offset)
+        return offset + CHUNK * _LANES
 
-    ir.while_loop(ir.thread() * CHUNK, lambda offset: offset < size, step)
+    ir.while_loop(ir.lane() * CHUNK, lambda offset: offset < size, step)
+
+
+def _copy(
+    input: Pointer, place: Value, start: Value, offset: Value, left: Value, shared_offset: Value
+) -> None:
+    source = input.address(place + offset.extend())
+    cp_async.copy(start + shared_offset, source, CHUNK, ir.minimum(left, CHUNK))
+
+
+def _store(
+    output: Pointer, place: Value, start: Value, offset: Value, left: Value, shared_offset: Value
+) -> None:
+    words, to = ir.load_shared(start + shared_offset, CHUNK // 4), place + offset.extend()
+    whole = left >= CHUNK
+    with ir.when(whole):
+        output.store(to, *words)
+    with ir.when(~whole):
+        for i in range(CHUNK - 1):
+            with ir.when(left > i):
+                output.store_byte(to + i, words[i // 4] >> i % 4 * 8)
 
 
 class _State(NamedTuple):
     """The loop over a row."""
 
-    place: Value  # the address of an element
-    total: Value
+    place: Value  # the address of a chunk
+    found: Any
+
+
+class _Divisor(NamedTuple):
+    """A float32, negative, and its reciprocal as the sum of two: the second is the first's rest."""
+
+    negative: Value
+    reciprocal: Value
+    rest: Value
+
+    @classmethod
+    def of(cls, total: Value) -> "_Divisor":
+        reciprocal = ir.ptx("rcp.rn.f32 $0, $1;", 32, total)
+        text = f"{{ .reg .b32 e; fma.rn.f32 e, $1, $2, {literal(1)}; mul.rn.f32 $0, e, $2; }}"
+        negative = total ^ (1 << 31)
+        return cls(negative, reciprocal, ir.ptx(text, 32, negative, reciprocal))
+
+    def divide(self, term: Value, multiplier: float) -> Value:
+        """The integer next to the IEEE quotient of term * multiplier, ties to even.
+
+        The first quotient is less than a unit of its last place off. Corrected by its remainder
+        and the rounded reciprocal it is the IEEE one (Markstein). No sum is below 2**100, so that
+        quotients have lost bits only where they are far below a half.
+        """
+        text = (
+            f"{{ .reg .b32 p, q, r; mul.rn.f32 p, $1, {literal(multiplier)}; "
+            "mul.rn.f32 q, p, $4; fma.rn.f32 q, p, $3, q; "
+            "fma.rn.f32 r, q, $2, p; fma.rn.f32 q, r, $3, q; "
+            f"mul.rn.f32 $0, q, {INTEGER_BITS}; }}"
+        )
+        return ir.ptx(text, 32, term, *self)
 
 
 class _Row:
-    """One row in shared memory: its bytes in the order of their values."""
+    """One row in shared memory: its bytes in the order of their values, a chunk at a time."""
 
-    def __init__(self, quotients: Quotients, start: Value, count: int, tables: Value) -> None:
-        self.quotients, self.start, self.count = quotients, start, count
-        self.terms, self.products = tables, tables + _TABLES // 2
+    def __init__(self, quotients: Quotients, rows: Rows, start: Value, table: Value) -> None:
+        self.quotients, self.rows, self.start, self.table = quotients, rows, start, table
 
     def compute(self) -> None:
         """Replaces the elements by the quotients."""
-        largest = self._fold(constant(0), self._larger)
-        last = constant(255) - largest  # what is added to a byte is its distance's place
-        terms, products = (at + (last << 2) for at in (self.terms, self.products))
-        total = self._fold(constant(0), functools.partial(self._add_terms, terms))
-        self._fold(total, functools.partial(self._divide, products))
+        zero = constant(0)
+        high, low = self._fold([zero, zero], self._larger)
+        halves = ir.maximum_of_halves(high, low, signed=False)
+        largest = ir.maximum(halves >> 24, (halves >> 8) & 0xFF)
+        # What is added to a byte is its distance's place.
+        self.table = self.table + (constant(255) - largest) * lane_table.ENTRY
+        total = self._fold(zero, self._add_terms)
+        divisor = _Divisor.of(total)
+        self._fold([], functools.partial(self._divide, divisor))
 
-    def _fold(self, start: Value, step: Callable[[Value, Value, int], Value]) -> Value:
-        """Takes some elements at a time, from the first on; the step has their address."""
-        whole = self.count // _AT_ONCE * _AT_ONCE
+    def _fold(self, found: Any, step: Callable[[Value, Any, int], Any]) -> Any:
+        """Takes a chunk at a time, from the first on; the step has its address and elements."""
+        whole = self.rows.count // CHUNK * CHUNK
         state = ir.while_loop(
-            _State(self.start, start),
+            _State(self.start, found),
             lambda state: state.place < self.start + whole,
-            lambda state: _State(state.place + _AT_ONCE, step(state.place, state.total, _AT_ONCE)),
+            lambda state: _State(state.place + CHUNK, step(state.place, state.found, CHUNK)),
         )
-        rest = self.count - whole
-        return step(state.place, state.total, rest) if rest else state.total
+        rest = self.rows.count - whole
+        return step(state.place, state.found, rest) if rest else state.found
 
     def _load(self, place: Value, count: int) -> list[Value]:
-        """Loads elements as unsigned bytes of the same order."""
-        loaded = [ir.load_shared_element(place + i, 8) for i in range(count)]
-        return [byte ^ 128 for byte in loaded] if self.quotients.lowest else loaded
+        """Loads words of elements as unsigned bytes of the same order, zeros after the last."""
+        number = -(-count // 4)
+        if self.rows.whole_chunks:
+            words = ir.load_shared(place, 4)[:number]
+        else:
+            start = place & ~3
+            parts = [ir.load_shared(start + 4 * i, 1)[0] for i in range(number + 1)]
+            text, shift = "shf.r.wrap.b32 $0, $1, $2, $3;", (place & 3) << 3
+            words = [ir.ptx(text, 32, *parts[i : i + 2], shift) for i in range(number)]
+        if self.quotients.lowest:
+            words = [word ^ 0x80808080 for word in words]
+        if count % 4:
+            words[-1] = words[-1] & ((1 << count % 4 * 8) - 1)
+        return words
 
-    def _entries(self, table: Value, place: Value, count: int) -> list[Value]:
-        """Looks elements up in a table of words."""
-        return [
-            ir.load_shared_element(table + (byte << 2), 32) for byte in self._load(place, count)
+    def _larger(self, place: Value, largest: list[Value], count: int) -> list[Value]:
+        """The largest bytes as the high ones of halves: of every second byte, and of the others."""
+        for word in self._load(place, count):
+            pair = word, word << 8
+            largest = [
+                ir.maximum_of_halves(x, y, signed=False) for x, y in zip(largest, pair, strict=True)
+            ]
+        return largest
+
+    def _terms(self, place: Value, count: int) -> list[Value]:
+        """The exponentials of elements."""
+        words = self._load(place, count)
+        found: list[Value] = []
+        for i, word in enumerate(words):
+            found += lane_table.entries_of(self.table, word, min(4, count - 4 * i), 32)
+        return found
+
+    def _add_terms(self, place: Value, total: Value, count: int) -> Value:
+        add = functools.partial(ir.ptx, "add.rn.f32 $0, $1, $2;", 32)
+        return functools.reduce(add, self._terms(place, count), total)
+
+    def _divide(self, divisor: _Divisor, place: Value, nothing: Any, count: int) -> Any:
+        """Writes the quotients of elements, and zeros after the last one of aligned rows."""
+        lowest, zero_point, multiplier = self.quotients
+        found = [divisor.divide(term, multiplier) for term in self._terms(place, count)]
+        if zero_point != lowest:  # else what packs them saturates them
+            highest = 255 + lowest - zero_point
+            found = [ir.ptx(f"min.s32 $0, $1, {highest};", 32, each) for each in found]
+        found += [constant(0)] * (-count % 4)
+        words = [ir.pack_saturated(found[i : i + 4]) for i in range(0, len(found), 4)]
+        # No byte carries: the zero point less the lowest value, and that value's bit.
+        words = [
+            (each + (zero_point - lowest) * 0x01010101) ^ (-lowest * 0x01010101) for each in words
         ]
+        self._store(place, words, count)
+        return nothing
 
-    def _larger(self, place: Value, largest: Value, count: int) -> Value:
-        return functools.reduce(ir.maximum, self._load(place, count), largest)
-
-    def _add_terms(self, terms: Value, place: Value, total: Value, count: int) -> Value:
-        entries = self._entries(terms, place, count)
-        return functools.reduce(
-            functools.partial(ir.ptx, "add.rn.f32 $0, $1, $2;", 32), entries, total
-        )
-
-    def _divide(self, products: Value, place: Value, total: Value, count: int) -> Value:
-        """Writes the quotients of elements; the total stays."""
-        lowest, zero_point = self.quotients
-        low = lowest - zero_point
-        for i, product in enumerate(self._entries(products, place, count)):
-            text = "{ .reg .b32 q; div.rn.f32 q, $1, $2; cvt.rni.s32.f32 $0, q; }"
-            rounded = ir.clamp_signed(ir.ptx(text, 32, product, total), low, low + 255)
-            ir.store_shared_byte(place + i, rounded + zero_point)
-        return total
+    def _store(self, place: Value, words: list[Value], count: int) -> None:
+        if not self.rows.whole_chunks:
+            for i in range(count):
+                ir.store_shared_byte(place + i, words[i // 4] >> i % 4 * 8)
+            return
+        if count % 4:
+            words[-1] = words[-1] & ((1 << count % 4 * 8) - 1)
+        ir.store_shared(place, *words, *[constant(0)] * (CHUNK // 4 - len(words)))

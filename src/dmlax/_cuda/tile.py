@@ -21,6 +21,7 @@ class GemmProblem:
     groups: int = 1
     unsigned: bool = False  # left is uint8, else int8; right is int8
     adds: bool = False  # an addend to the outputs
+    looks_up: bool = False  # each byte of the outputs in a table
     sums_rows: bool = False  # the sums of left's rows, which zero points of right are multiplied by
 
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
-from dmlax._cuda import cp_async, gemm, ir
+from dmlax._cuda import byte_table, cp_async, gemm, ir
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.epilogue import Output
 from dmlax._cuda.ir import Pointer, Value, constant, select
@@ -25,13 +25,19 @@ def product_of(problem: MatmulProblem, operands: Matrices) -> GemmProblem:
         groups=problem.groups,
         unsigned=problem.left == jnp.uint8,
         sums_rows=problem.sums_rows(operands),
+        looks_up=operands.entries is not None,
     )
 
 
 def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -> Array:
-    """(groups, rows, columns)."""
+    """(groups, rows, stored)."""
     product = product_of(problem, operands)
     schedule = Schedule.of(product, choose_tile(product, multiprocessors), multiprocessors)
+    if product.looks_up and not gemm.has_room(schedule, problem.columns):
+        found = multiply(problem, multiprocessors, operands._replace(entries=None))
+        places = lax.bitcast_convert_type(found, jnp.uint8)
+        found = byte_table.look_up("dmlax_quantized_lookup", operands.entries, places)
+        return lax.bitcast_convert_type(found, problem.output)
     types = parameter_types(problem, operands)
 
     def body(output: Pointer, shared: Pointer, **memory: Pointer) -> None:
@@ -43,12 +49,13 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
             memory["right"],
             Output(
                 output,
-                problem.columns,
-                row_distance=problem.columns,
-                group_distance=problem.rows * problem.columns,
+                problem.stored,
+                row_distance=problem.stored,
+                group_distance=problem.rows * problem.stored,
                 itemsize=problem.output.itemsize,
                 requantizer=parameters.requantizer(),
                 column=lambda column, _: parameters.column(column, problem.summed),
+                entries=memory.get("entries"),
             ),
         )
 
@@ -58,14 +65,14 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
         {n: value.reshape(-1) for n, value in operands._asdict().items() if value is not None},
         {
             "output": jax.ShapeDtypeStruct(
-                (problem.groups * problem.rows, problem.columns), problem.output
+                (problem.groups * problem.rows, problem.stored), problem.output
             )
         },
         blocks=schedule.blocks,
         warpgroups=schedule.tile.warpgroups,
         shared_words=gemm.shared_bytes(schedule, problem.columns) // 4,
     )
-    return output.reshape(problem.groups, problem.rows, problem.columns)
+    return output.reshape(problem.groups, problem.rows, problem.stored)
 
 
 def parameter_types(problem: MatmulProblem, operands: Matrices) -> ParameterTypes:

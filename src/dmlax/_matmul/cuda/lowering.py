@@ -10,16 +10,17 @@ from typing import Any
 import jax
 import jax.custom_batching
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from dmlax._core.arguments import expand_rank
+from dmlax._core.arguments import Aval, expand_rank
 from dmlax._core.byte_packing import pad_end, rebase_of
 from dmlax._core.prepared_weights import Prepared
 from dmlax._cuda import capability
 from dmlax._cuda.capability import CHUNK
 from dmlax._matmul.cuda.problem import PER_COLUMN, MatmulProblem, Matrices
 from dmlax._matmul.epilogue import as_int32, epilogue, has_column_epilogue
-from dmlax._matmul.plan import Product, ProductPlan
+from dmlax._matmul.plan import MatrixShape, Product, ProductPlan
 from dmlax._matmul.prepare import as_rows, pack
 
 _SIZE_LIMIT = 2**31  # of rows, and of bytes of the right matrices
@@ -49,16 +50,46 @@ def run(plan: ProductPlan, operands: Product) -> Array:
         return jnp.zeros(plan.output.shape, plan.output.dtype)
     operands = operands._replace(a=a)
     b = _prepared(plan, operands)
-    zero_point = plan.operands.a_zero_point
-    zero_per_row = zero_point is not None and zero_point.size > 1
-    apart = plan.operands.bias is not None and plan.bias_limit is None
-    if has_column_epilogue(plan) and plan.quantized and not (zero_per_row or apart):
+    if requantizes(plan):
         return _multiply(plan, operands, b, fused=True).reshape(plan.output.shape)
-    given = operands._replace(a_zero_point=None) if zero_per_row else operands
+    per_row = _has_zero_per_row(plan)
+    given = operands._replace(a_zero_point=None) if per_row else operands
     sums = _multiply(plan, given, b, fused=False)
-    if zero_per_row:
+    if per_row:
         sums -= as_int32(operands.a_zero_point, sums.ndim) * _column_sums(plan, b)
     return epilogue(plan, operands)(sums).reshape(plan.output.shape)
+
+
+def run_with_whole_rows(plan: ProductPlan, operands: Product) -> Array:
+    """Runs the kernel of a product that it requantizes: (..., M, N), and any bytes up to a chunk.
+
+    The left matrix may have such rows, too: of zeros after the last element.
+    """
+    return _multiply_whole(plan, operands, _prepared(plan, operands), fused=True, always=True)
+
+
+def run_with_lookup(plan: ProductPlan, operands: Product, entries: Array) -> Array:
+    """Runs the kernel of a product that it requantizes, and replaces its bytes.
+
+    Args:
+      plan: of the product.
+      operands: likewise.
+      entries: uint8, 256, in the order of unsigned bytes.
+    """
+    output = _multiply(plan, operands, _prepared(plan, operands), fused=True, entries=entries)
+    return output.reshape(plan.output.shape)
+
+
+def requantizes(plan: ProductPlan) -> bool:
+    """True if the kernel gives the outputs, not sums."""
+    apart = plan.operands.bias is not None and plan.bias_limit is None
+    alike = has_column_epilogue(plan) and not _has_zero_per_row(plan)
+    return alike and plan.quantized and not apart
+
+
+def _has_zero_per_row(plan: ProductPlan) -> bool:
+    zero_point = plan.operands.a_zero_point
+    return zero_point is not None and zero_point.size > 1
 
 
 def _name(plan: ProductPlan) -> str:
@@ -69,7 +100,18 @@ def _name(plan: ProductPlan) -> str:
 
 def _prepared(plan: ProductPlan, operands: Product) -> Prepared:
     b = as_rows(plan, operands)
-    return pack(plan.matrix, operands.b, operands.b_zero_point) if b is None else b
+    return _pack(plan.matrix, operands.b, operands.b_zero_point) if b is None else b
+
+
+def _pack(shape: MatrixShape, matrix: Array, zero_point: Array | None) -> Prepared:
+    """Packs a matrix whose depth is padded first, which XLA does as it transposes."""
+    missing = -shape.depth % CHUNK
+    sizes = *shape.batch, shape.depth + missing, shape.columns
+    rows = matrix.reshape(*shape.batch, shape.depth, shape.columns)
+    widths = [(0, size - own) for size, own in zip(sizes, rows.shape, strict=True)]
+    dtype = shape.matrix.dtype
+    padded = jnp.pad(rows, widths, constant_values=np.asarray(rebase_of(dtype), dtype))
+    return pack(MatrixShape(Aval(dtype, sizes)), padded, zero_point)
 
 
 def _column_sums(plan: ProductPlan, b: Prepared) -> Array:
@@ -80,8 +122,29 @@ def _column_sums(plan: ProductPlan, b: Prepared) -> Array:
     return sums
 
 
-def _multiply(plan: ProductPlan, operands: Product, b: Prepared, *, fused: bool) -> Array:
+def _multiply(
+    plan: ProductPlan,
+    operands: Product,
+    b: Prepared,
+    *,
+    fused: bool,
+    entries: Array | None = None,
+) -> Array:
     """(..., M, N): quantized, or int32 sums."""
+    output = _multiply_whole(plan, operands, b, fused=fused, entries=entries)
+    return output[..., : plan.columns]
+
+
+def _multiply_whole(
+    plan: ProductPlan,
+    operands: Product,
+    b: Prepared,
+    *,
+    fused: bool,
+    always: bool = False,
+    entries: Array | None = None,
+) -> Array:
+    """As `_multiply`; others follow the N columns where these are padded."""
     problem = MatmulProblem.of(plan, plan.arithmetic if fused else None)
     batch = plan.batch if problem.groups > 1 else ()
     per_column = functools.partial(_per_column, problem, batch)
@@ -99,41 +162,34 @@ def _multiply(plan: ProductPlan, operands: Product, b: Prepared, *, fused: bool)
             output_scale=_single(operands.output_scale),
             output_zero_point=_single(operands.output_zero_point),
             bias=_bias(problem, operands.bias),
+            entries=entries,
         )
-    stored, matrices = _pad_columns(problem, matrices)
-    output: Array = _with_batching(stored)(matrices)[..., : problem.columns]
-    return output.reshape(*plan.batch, plan.rows, plan.columns)
+    if always or _stores_bytes_alone(problem):
+        problem = replace(problem, whole_rows=True)
+    output: Array = _with_batching(problem)(matrices)
+    return output.reshape(*plan.batch, plan.rows, problem.stored)
 
 
-def _pad_columns(problem: MatmulProblem, given: Matrices) -> tuple[MatmulProblem, Matrices]:
-    """Pads an odd number of columns, each of whose bytes would be stored alone."""
+def _stores_bytes_alone(problem: MatmulProblem) -> bool:
+    """True for many outputs of an odd number of columns: whole chunks of them are faster."""
     many = problem.groups * problem.rows * problem.columns >= _PADDED_OUTPUTS
-    missing = -problem.columns % CHUNK
-    bytes_alone = problem.output.itemsize == 1 and problem.columns % 4 and problem.columns > CHUNK
-    if not (many and bytes_alone):
-        return problem, given
-    padded = {"right": pad_end(given.right, missing, axis=1), "sums": pad_end(given.sums, missing)}
-    for name in PER_COLUMN:
-        value = getattr(given, name)
-        if value is not None and value.size > 1:
-            padded[name] = pad_end(value, missing)
-    larger = replace(problem, columns=problem.columns + missing)
-    return larger, given._replace(**padded)
+    odd = problem.columns % 4 > 0 and problem.columns > CHUNK
+    return many and odd and problem.output.itemsize == 1
 
 
 def _left(plan: ProductPlan, problem: MatmulProblem, a: Array) -> Array:
     """(left groups, rows, depth)."""
+    size = a.shape[-1]  # rows may be padded before
     if problem.left_groups > 1:
-        a = jnp.broadcast_to(a, (*plan.batch, plan.rows, plan.depth))
-    a = a.reshape(problem.left_groups, problem.rows, problem.summed)
-    return pad_end(a, problem.depth - problem.summed)
+        a = jnp.broadcast_to(a, (*plan.batch, plan.rows, size))
+    return pad_end(a.reshape(problem.left_groups, problem.rows, size), problem.depth - size)
 
 
 def _right(problem: MatmulProblem, batch: tuple[int, ...], packed: Array) -> Array:
     """(groups, columns, depth)."""
-    sizes = problem.columns, problem.summed
+    sizes = problem.columns, packed.shape[-1]  # rows may be padded before
     packed = jnp.broadcast_to(packed, (*batch, *sizes)) if batch else packed
-    return pad_end(packed.reshape(problem.groups, *sizes), problem.depth - problem.summed)
+    return pad_end(packed.reshape(problem.groups, *sizes), problem.depth - sizes[1])
 
 
 def _sums(problem: MatmulProblem, batch: tuple[int, ...], sums: Array) -> Array:
@@ -178,7 +234,7 @@ def _with_batching(problem: MatmulProblem) -> Any:
     @call.def_vmap
     def batched(size: int, arguments: Any, operands: Matrices) -> tuple[Array, bool]:
         (mapped,) = arguments
-        shape = size, problem.groups, problem.rows, problem.columns
+        shape = size, problem.groups, problem.rows, problem.stored
         if size == 0:
             return jnp.zeros(shape, problem.output), True
         larger = _merge(problem, size, mapped, operands)

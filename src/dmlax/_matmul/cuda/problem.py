@@ -25,6 +25,7 @@ class Matrices(NamedTuple):
     output_scale: Any = None
     output_zero_point: Any = None
     bias: Any = None  # int32 (groups, columns)
+    entries: Any = None  # uint8, 256: what replaces each byte of the output
 
 
 # (groups, columns), where they are not one value; a bias never is.
@@ -45,6 +46,7 @@ class MatmulProblem:
     columns: int
     summed: int  # products of one output
     bias_limit: int | None = None  # to which a bias is clamped
+    whole_rows: bool = False  # the output's rows are whole chunks
 
     @classmethod
     def of(cls, plan: ProductPlan, arithmetic: Arithmetic | None) -> "MatmulProblem":
@@ -68,6 +70,11 @@ class MatmulProblem:
     def depth(self) -> int:
         """Bytes of a row, in whole chunks."""
         return -(-self.summed // CHUNK) * CHUNK
+
+    @property
+    def stored(self) -> int:
+        """Elements of a row of the output; any follow the columns."""
+        return -(-self.columns // CHUNK) * CHUNK if self.whole_rows else self.columns
 
     @property
     def left_bytes(self) -> int:

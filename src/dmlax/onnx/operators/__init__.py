@@ -1,13 +1,24 @@
 """The operators of ONNX, a function each."""
 
-from dmlax.onnx.operators import floats, layer_normalization, moves, nonzero, pools, quantized
+from dmlax.onnx.operators import (
+    attention,
+    floats,
+    gemm_function,
+    layer_normalization,
+    moves,
+    nonzero,
+    pools,
+    quantized,
+)
 from dmlax.onnx.operators.table import Context, OperatorRow, find, rows, why_no_pass, why_not
 
 __all__ = [
     "Context",
     "OperatorRow",
+    "attention",
     "find",
     "floats",
+    "gemm_function",
     "layer_normalization",
     "moves",
     "nonzero",

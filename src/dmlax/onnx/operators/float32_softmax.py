@@ -33,7 +33,8 @@ class SoftmaxPlan:
 
     input: Aval
     zero_point: int
-    is_finite: bool  # of the products
+    multiplier: float  # of the exponentials: the whole number 1 / y_scale
+    is_usual: bool  # no product is below 0, and none is beyond float32, as no sum is
 
     @property
     def output(self) -> Aval:
@@ -56,12 +57,24 @@ def softmax(
     implementation: dispatch.Implementation = "auto",
 ) -> Array:
     """The softmax along the last axis; the scales are constants."""
-    terms = _exponentials(x_scale, int(x.shape[-1]))
-    with np.errstate(all="ignore"):
-        products = terms * np.float32(math.floor(np.float32(1) / y_scale))
-    plan = SoftmaxPlan(aval_of(x), y_zero_point, bool(np.isfinite(products).all()))
-    found: Array = dispatch.call(SOFTMAX, plan, Softmax(x, terms, products), implementation)
+    plan, operands = bind(x, x_scale, y_scale, y_zero_point)
+    found: Array = dispatch.call(SOFTMAX, plan, operands, implementation)
     return found
+
+
+def bind(
+    x: Any, x_scale: float, y_scale: np.float32, y_zero_point: int
+) -> tuple[SoftmaxPlan, Softmax]:
+    """Makes the tables, and plans the call."""
+    count = int(x.shape[-1])
+    terms = _exponentials(x_scale, count)
+    multiplier = np.float32(math.floor(np.float32(1) / y_scale))
+    with np.errstate(all="ignore"):
+        products = terms * multiplier
+        ends = np.stack([products, terms * np.float32(2 * count)])
+    is_usual = bool(np.isfinite(ends).all() and multiplier >= 0)
+    plan = SoftmaxPlan(aval_of(x), y_zero_point, float(multiplier), is_usual)
+    return plan, Softmax(x, terms, products)
 
 
 def _exponentials(scale: float, count: int) -> np.ndarray:
@@ -72,21 +85,23 @@ def _exponentials(scale: float, count: int) -> np.ndarray:
     return np.asarray([math.exp((i - 255 + shift) * scale) for i in range(256)], np.float32)
 
 
-def _why_not(plan: SoftmaxPlan, platform: str) -> str | None:
+def why_not(plan: SoftmaxPlan, platform: str) -> str | None:
     """The sentence that says why no kernel takes the plan, or None."""
     if why := capability.why_not(platform) or capability.why_not_so_many(plan.output):
         return why
     if plan.input.shape[-1] > _MOST_ELEMENTS:
         return f"its rows have more than {_MOST_ELEMENTS:,} elements"
-    return None if plan.is_finite else "its products overflow"
+    return None if plan.is_usual else "its sums or products overflow, or are negative"
 
 
-def _kernel(plan: SoftmaxPlan, operands: Softmax) -> Array:
-    """Runs the kernel."""
+def run_kernel(plan: SoftmaxPlan, operands: Softmax) -> Array:
+    """Runs the kernel; elements after the plan's, up to a whole chunk of each row, become zeros."""
     from dmlax._cuda import softmax as kernel
 
-    quotients = kernel.Quotients(int(np.iinfo(plan.input.dtype).min), plan.zero_point)
-    return kernel.softmax(quotients, *map(jnp.asarray, operands))
+    lowest = int(np.iinfo(plan.input.dtype).min)
+    quotients = kernel.Quotients(lowest, plan.zero_point, plan.multiplier)
+    x, terms = jnp.asarray(operands.input), jnp.asarray(operands.terms)
+    return kernel.softmax(quotients, plan.input.shape[-1], x, terms)
 
 
 def _xla(plan: SoftmaxPlan, operands: Softmax) -> Array:
@@ -105,6 +120,6 @@ def _xla(plan: SoftmaxPlan, operands: Softmax) -> Array:
 
 SOFTMAX = dispatch.Operator(
     "quantized_softmax",
-    (dispatch.kernel("mosaic_gpu", _kernel, _why_not, "cuda"), dispatch.Lowering("xla", _xla)),
+    (dispatch.kernel("mosaic_gpu", run_kernel, why_not, "cuda"), dispatch.Lowering("xla", _xla)),
     partition=lambda plan, operands: compat.partition(operands.input),
 )

@@ -224,6 +224,23 @@ def quantized_matrix_product(
     arithmetic: Arithmetic,
 ) -> Any:
     """Multiplies matrices and requantizes."""
+    operands = (a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point)
+    return multiply_matrices(*operands, arithmetic)
+
+
+def multiply_matrices(
+    a: Any,
+    a_scale: Any,
+    a_zero_point: Any,
+    b: Any,
+    b_scale: Any,
+    b_zero_point: Any,
+    y_scale: Any,
+    y_zero_point: Any,
+    arithmetic: Arithmetic,
+    implementation: Any = "auto",
+) -> Any:
+    """Multiplies matrices with ONNX's operands."""
     return dmlax.quantized_linear_matrix_multiply(
         a,
         b,
@@ -234,6 +251,7 @@ def quantized_matrix_product(
         b_zero_point=_matrix_zero_point(b, b_zero_point),
         output_zero_point=_row(y_zero_point),
         arithmetic=arithmetic,
+        implementation=implementation,
     )
 
 
@@ -329,6 +347,20 @@ def quantized_gemm(
     arithmetic: Arithmetic,
 ) -> Any:
     """Multiplies matrices, adds the bias, and requantizes; without y_scale gives floats."""
+    operands = (a, a_scale, a_zero_point, b, b_scale, b_zero_point, bias, y_scale, y_zero_point)
+    return multiply_gemm(operands, alpha, transA, transB, arithmetic)
+
+
+def multiply_gemm(
+    operands: tuple[Any, ...],
+    alpha: float,
+    transA: int,
+    transB: int,
+    arithmetic: Arithmetic,
+    implementation: Any = "auto",
+) -> Any:
+    """Multiplies matrices with QGemm's operands and attributes."""
+    a, a_scale, a_zero_point, b, b_scale, b_zero_point, bias, y_scale, y_zero_point = operands
     left = a.T if transA else a
     right = b.T if transB and not _is_prepared(b) else b  # a prepared one is transposed
     zero_points = {
@@ -348,6 +380,7 @@ def quantized_gemm(
         output_scale=y_scale,
         output_zero_point=y_zero_point,
         arithmetic=arithmetic,
+        implementation=implementation,
         **zero_points,
     )
 

@@ -200,10 +200,21 @@ def softmax(x: Any, x_scale: Any, y_scale: Any, y_zero_point: Any, arithmetic: s
 
     There the exponentials are a float32 table, summed in order; a quotient is rounded.
     """
-    scale, inverse = _one(x_scale, "x_scale"), _one(y_scale, "y_scale")
-    y_zero = 0 if y_zero_point is None else int(_one(y_zero_point, "y_zero_point"))
+    scale, inverse, y_zero = _softmax_parameters(x_scale, y_scale, y_zero_point)
     if x.shape[-1] == 0:
         return jnp.asarray(x)
     if arithmetic == "exact":
-        return exact_softmax.softmax(jnp.asarray(x), float(scale), float(inverse), y_zero)
-    return float32_softmax.softmax(jnp.asarray(x), float(scale), inverse, y_zero)
+        return exact_softmax.softmax(jnp.asarray(x), scale, float(inverse), y_zero)
+    return float32_softmax.softmax(jnp.asarray(x), scale, inverse, y_zero)
+
+
+def bind_softmax(
+    x: Any, x_scale: Any, y_scale: Any, y_zero_point: Any
+) -> tuple[float32_softmax.SoftmaxPlan, float32_softmax.Softmax]:
+    """Plans ONNX Runtime's softmax."""
+    return float32_softmax.bind(x, *_softmax_parameters(x_scale, y_scale, y_zero_point))
+
+
+def _softmax_parameters(x_scale: Any, y_scale: Any, y_zero_point: Any) -> tuple[float, Any, int]:
+    y_zero = 0 if y_zero_point is None else int(_one(y_zero_point, "y_zero_point"))
+    return float(_one(x_scale, "x_scale")), _one(y_scale, "y_scale"), y_zero

@@ -4,10 +4,12 @@ from collections.abc import Callable
 
 from dmlax.onnx.graph import Graph
 from dmlax.onnx.passes.add import fuse_adds
+from dmlax.onnx.passes.attention import fuse_attention
 from dmlax.onnx.passes.byte_functions import fuse_byte_functions
 from dmlax.onnx.passes.clamp import drop_clamps
 from dmlax.onnx.passes.constants import fold_constants
 from dmlax.onnx.passes.dead_channels import revive_dead_channels
+from dmlax.onnx.passes.gemm_functions import fuse_gemm_functions
 from dmlax.onnx.passes.identities import drop_identities
 from dmlax.onnx.passes.layer_normalization import fuse_layer_normalizations
 from dmlax.onnx.passes.layout import Avals, channels_last
@@ -29,7 +31,13 @@ PASSES: tuple[Pass, ...] = (
     revive_dead_channels,
 )
 
-PASSES_OF_SHAPES: tuple[PassOfShapes, ...] = (fuse_byte_functions, fuse_adds, channels_last)
+PASSES_OF_SHAPES: tuple[PassOfShapes, ...] = (
+    fuse_byte_functions,
+    fuse_gemm_functions,
+    fuse_attention,
+    fuse_adds,
+    channels_last,
+)
 
 
 def run_passes(graph: Graph) -> Graph:

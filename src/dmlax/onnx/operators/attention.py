@@ -1,0 +1,144 @@
+"""An attention of 8 bits: two products, and the softmax between them.
+
+Kernels of a GPU store rows of whole chunks. Where the three run one after another, rows stay so.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from dmlax._core import compat, dispatch
+from dmlax._core.arguments import Aval
+from dmlax._core.requantize import Arithmetic
+from dmlax._cuda import capability
+from dmlax._matmul.api import QUANTIZED
+from dmlax._matmul.cuda import lowering as mosaic_gpu
+from dmlax._matmul.plan import Product, ProductPlan
+from dmlax.onnx.graph import OWN
+from dmlax.onnx.operators import float32_softmax, tables
+from dmlax.onnx.operators.quantized import multiply_matrices
+from dmlax.onnx.operators.table import Parameter, Tensor, operator
+
+
+@operator("QLinearAttention", 1, domain=OWN)
+def quantized_attention(
+    q: Tensor,
+    q_scale: Parameter,
+    q_zero_point: Parameter,
+    k: Tensor,
+    k_scale: Parameter,
+    k_zero_point: Parameter,
+    scores_scale: Parameter,
+    scores_zero_point: Parameter,
+    weights_scale: Parameter,
+    weights_zero_point: Parameter,
+    v: Tensor,
+    v_scale: Parameter,
+    v_zero_point: Parameter,
+    y_scale: Parameter,
+    y_zero_point: Parameter,
+    /,
+    *,
+    arithmetic: Arithmetic,
+) -> Any:
+    """Multiplies queries by keys, and the softmax of each row by values."""
+    queries = (q, q_scale, q_zero_point, k, k_scale, k_zero_point, scores_scale, scores_zero_point)
+    of_weights = scores_scale, weights_scale, weights_zero_point
+    values = (weights_scale, weights_zero_point, v, v_scale, v_zero_point, y_scale, y_zero_point)
+    if arithmetic == "exact" or capability.why_not("cuda"):
+        scores = multiply_matrices(*queries, arithmetic)
+        weights = tables.softmax(scores, *of_weights, arithmetic)
+        return multiply_matrices(weights, *values, arithmetic)
+    bind = dispatch.Bind(plan=True)
+    of_scores, product = multiply_matrices(*queries, arithmetic, bind)
+    zeros = jnp.zeros(of_scores.output.shape, of_scores.output.dtype)  # in the place of results
+    softmax, tables_of = tables.bind_softmax(zeros, *of_weights)
+    of_values, second = multiply_matrices(zeros, *values, arithmetic, bind)
+    plan = AttentionPlan(of_scores, softmax, of_values)
+    operands = Attention(product, tables_of._replace(input=None), second._replace(a=None))
+    return dispatch.call(ATTENTION, plan, operands, "auto")
+
+
+class Attention(NamedTuple):
+    """The operands of the three; what one gives the next is absent."""
+
+    scores: Product
+    softmax: float32_softmax.Softmax
+    values: Product
+
+
+@dataclass(frozen=True)
+class AttentionPlan:
+    """All that is static of the three."""
+
+    scores: ProductPlan
+    softmax: float32_softmax.SoftmaxPlan
+    values: ProductPlan
+
+    @property
+    def input(self) -> Aval:
+        """The dtype and the shape of the queries."""
+        return self.scores.input
+
+    @property
+    def output(self) -> Aval:
+        """The dtype and the shape of the output."""
+        return self.values.output
+
+    def notes(self) -> list[str]:
+        """The lines that `explain` adds."""
+        return []
+
+    def __str__(self) -> str:
+        return f"{self.scores}; {self.softmax}; {self.values}"
+
+
+def _why_not(plan: AttentionPlan, platform: str) -> str | None:
+    """The sentence that says why the kernels do not take the plan, or None."""
+    products = plan.scores, plan.values
+    for each in products:
+        if why := mosaic_gpu.why_not(each, platform):
+            return why
+    if plan.output.size == 0 or plan.scores.output.size == 0:
+        return "it is empty"
+    if not all(map(mosaic_gpu.requantizes, products)):
+        return "a product is requantized apart"
+    return float32_softmax.why_not(plan.softmax, platform)
+
+
+def _kernels(plan: AttentionPlan, operands: Attention) -> Array:
+    """Runs the kernels on rows of whole chunks."""
+    scores = mosaic_gpu.run_with_whole_rows(plan.scores, operands.scores)
+    weights = float32_softmax.run_kernel(plan.softmax, operands.softmax._replace(input=scores))
+    return mosaic_gpu.run(plan.values, operands.values._replace(a=weights))
+
+
+def _one_by_one(plan: AttentionPlan, operands: Attention) -> Array:
+    """Runs each as it runs alone."""
+    scores = dispatch.call(QUANTIZED, plan.scores, operands.scores, "auto")
+    given = operands.softmax._replace(input=scores)
+    weights = dispatch.call(float32_softmax.SOFTMAX, plan.softmax, given, "auto")
+    given = operands.values._replace(a=weights)
+    output: Array = dispatch.call(QUANTIZED, plan.values, given, "auto")
+    return output
+
+
+def _partition(plan: AttentionPlan, operands: Attention) -> tuple[Any, ...]:
+    """The output is split over a mesh as the queries are."""
+    queries = compat.partition(operands.scores.a)
+    same = (
+        len(queries) == len(plan.output.shape) and plan.input.shape[:-1] == plan.output.shape[:-1]
+    )
+    return (*queries[:-1], None) if same else (None,) * len(plan.output.shape)
+
+
+ATTENTION = dispatch.Operator(
+    "quantized_attention",
+    (
+        dispatch.kernel("mosaic_gpu", _kernels, _why_not, "cuda"),
+        dispatch.Lowering("xla", _one_by_one),
+    ),
+    partition=_partition,
+)

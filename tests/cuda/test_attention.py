@@ -1,0 +1,83 @@
+"""Attentions on Hopper: kernels whose rows are whole chunks, lowered on a CPU."""
+
+import re
+
+import jax
+import numpy as np
+import pytest
+
+import emulated_kernels
+from dmlax._core import dispatch
+from dmlax._matmul.cuda import lowering
+from dmlax.onnx.operators import attention
+
+SCALE, ZERO = np.asarray(0.02, np.float32), np.asarray(3, np.uint8)
+WEIGHTS = np.asarray(1 / 256, np.float32), np.asarray(0, np.uint8)
+
+
+def attend(q, k, v, arithmetic="float32"):
+    return attention.quantized_attention(
+        *(q, SCALE, ZERO, k, SCALE, ZERO, SCALE, ZERO, *WEIGHTS, v, SCALE, ZERO, SCALE, ZERO),
+        arithmetic=arithmetic,
+    )
+
+
+def shaped(*sizes, dtype="uint8"):
+    return jax.ShapeDtypeStruct(sizes, dtype)
+
+
+def operands(rows):
+    return shaped(2, 3, rows, 64), shaped(2, 3, 64, rows), shaped(2, 3, rows, 64)
+
+
+def kernels(text):
+    return re.findall(r"custom_call @mosaic_gpu.* -> tensor<(.*)>", text)
+
+
+@pytest.mark.parametrize(("rows", "size"), [(197, 208), (192, 192), (7, 16)])
+def test_scores_and_weights_have_rows_of_whole_chunks(lowered, rows, size):
+    found = kernels(lowered(attend, *operands(rows)))
+    assert len(found) == 3
+    assert [each.rpartition("x")[0] for each in found][1] == str(6 * rows * size)
+    text = lowered(attend, *operands(rows))
+    assert f"tensor<2x3x{rows}x{rows}xui8>" not in text or rows == size
+
+
+def test_vmap_is_three_kernels(lowered):
+    mapped = [shaped(5, *each.shape) for each in operands(50)]
+    assert len(kernels(lowered(jax.vmap(attend), *mapped))) == 3
+
+
+def test_other_platforms_run_one_after_another(attached):
+    trace = jax.jit(attend).trace(*operands(7))
+    text = trace.lower(lowering_platforms=("cpu",)).as_text()
+    assert "mosaic_gpu" not in text
+
+
+def test_exact_arithmetic_has_no_such_kernel(lowered):
+    assert len(kernels(lowered(lambda *given: attend(*given, "exact"), *operands(7)))) == 2
+
+
+@pytest.mark.parametrize("rows", [7, 16, 50])
+def test_whole_rows_change_no_bit(monkeypatch, written, attached, rows):
+    from dmlax._cuda import softmax
+    from dmlax._matmul.cuda import kernel
+
+    monkeypatch.setattr(kernel, "multiply", emulated_kernels.multiply)
+    monkeypatch.setattr(softmax, "softmax", emulated_kernels.softmax)
+    monkeypatch.setattr(lowering.capability, "refuse_elsewhere", lambda operator, x, why: x)
+    rng, kernels_ran = np.random.default_rng(rows), []
+    q, k, v = (rng.integers(0, 256, each.shape, np.uint8) for each in operands(rows))
+    wanted = jax.jit(attend)(q, k, v)  # one by one, as this is a CPU
+    call = dispatch.call
+
+    def call_kernels(operator, plan, given, implementation):
+        if operator is not attention.ATTENTION:
+            return call(operator, plan, given, implementation)
+        kernels_ran.append(plan)
+        return attention._kernels(plan, given)
+
+    monkeypatch.setattr(dispatch, "call", call_kernels)
+    found = jax.jit(lambda *given: attend(*given))(q, k, v)
+    assert np.array_equal(found, wanted)
+    assert kernels_ran

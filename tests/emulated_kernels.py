@@ -1,0 +1,34 @@
+"""What the Hopper kernels give, computed in JAX: for tests of what surrounds them."""
+
+import jax.numpy as jnp
+
+from dmlax._core.arguments import aval_of
+from dmlax._core.byte_packing import pad_end, rebase_of
+from dmlax._core.requantize import requantizer
+from dmlax.onnx.operators import float32_softmax
+
+
+def multiply(problem, multiprocessors, given):
+    """The outputs of a matrix product, and 77 after the columns."""
+    zero = 0 if given.right_zero_point is None else given.right_zero_point.astype(jnp.int32)
+    zero = jnp.atleast_2d(zero)[:, None] - rebase_of(problem.right)
+    left_zero = 0 if given.left_zero_point is None else given.left_zero_point.astype(jnp.int32)
+    left, right = given.left.astype(jnp.int32), given.right.astype(jnp.int32)
+    sums = jnp.matmul(left, right.swapaxes(-1, -2)) - zero * left.sum(-1, keepdims=True)
+    sums += left_zero * (zero * problem.summed - given.sums[:, None])
+    if given.bias is not None:
+        sums += jnp.clip(given.bias, -problem.bias_limit, problem.bias_limit)[:, None]
+    scales = given.left_scale, jnp.atleast_2d(given.right_scale)[:, None], given.output_scale
+    last = given.output_zero_point, problem.output, problem.arithmetic
+    outputs = requantizer(*scales, *last)(sums)
+    if given.entries is not None:
+        outputs = given.entries[outputs.view(jnp.uint8)].view(problem.output)
+    return pad_end(outputs, problem.stored - problem.columns, jnp.asarray(77, problem.output))
+
+
+def softmax(quotients, count, x, terms):
+    """The quotients of a softmax's rows, and zeros after them."""
+    elements = x[..., :count]
+    plan = float32_softmax.SoftmaxPlan(aval_of(elements), *quotients[1:], is_usual=True)
+    operands = float32_softmax.Softmax(elements, terms, terms * jnp.float32(quotients.multiplier))
+    return pad_end(float32_softmax._xla(plan, operands), x.shape[-1] - count)

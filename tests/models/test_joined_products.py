@@ -1,0 +1,42 @@
+"""Products that passes join with what follows them: attentions, and functions of bytes."""
+
+import collections
+
+import numpy as np
+import pytest
+
+import dmlax.onnx
+from onnx_models import inputs_of, quantized
+
+JOINED = {"dmlax.QLinearAttention": 2, "dmlax.QGemm": 2}  # of two blocks
+
+
+def types(graph):
+    return collections.Counter(node.type for node in graph.nodes)
+
+
+@pytest.mark.parametrize("form", ["qdq", "qoperator"])
+def test_attentions_and_functions_of_bytes_are_nodes(form):
+    loaded = dmlax.onnx.load(quantized("vit", form))
+    found = types(loaded._graph)
+    assert {name: found[name] for name in JOINED} == JOINED
+    assert "com.microsoft.QLinearSoftmax" not in found
+    assert "QLinearMatMul" not in found
+
+
+def test_a_tensor_that_is_asked_for_is_computed_by_itself():
+    loaded = dmlax.onnx.load(quantized("vit", "qdq"))
+    graph = loaded._graph_for(())
+    joined = [node for node in loaded._graph.nodes if node.type in JOINED]
+    inputs = inputs_of(quantized("vit", "qdq"))
+    softmax, gemm = (
+        next(name for name in loaded.tensors() if name.startswith(start))
+        for start in ("softmax_24_Quantize", "gemm_34_Quantize")
+    )
+    assert joined
+    assert not graph.nodes
+    asked = types(loaded._graph_for((softmax, gemm, *loaded._file.outputs)))
+    assert {name: asked[name] for name in JOINED} == {name: 1 for name in JOINED}
+    given = loaded.apply(loaded.params, inputs, outputs=(*loaded._file.outputs, softmax))
+    for name, x in loaded(inputs).items():
+        assert np.array_equal(given[name], x)
