@@ -23,7 +23,11 @@ def multiply(problem, multiprocessors, given):
     outputs = requantizer(*scales, *last)(sums)
     if given.entries is not None:
         outputs = given.entries[outputs.view(jnp.uint8)].view(problem.output)
-    return pad_end(outputs, problem.stored - problem.columns, jnp.asarray(77, problem.output))
+    fill = jnp.asarray(77, problem.output)
+    outputs = pad_end(outputs, problem.stored - problem.columns, fill)
+    if problem.heads > 1:
+        outputs = outputs.reshape(-1, problem.heads, *outputs.shape[1:]).swapaxes(1, 2)
+    return outputs.reshape(problem.output_sizes)
 
 
 def softmax(quotients, count, x, terms):

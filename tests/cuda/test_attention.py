@@ -15,9 +15,10 @@ SCALE, ZERO = np.asarray(0.02, np.float32), np.asarray(3, np.uint8)
 WEIGHTS = np.asarray(1 / 256, np.float32), np.asarray(0, np.uint8)
 
 
-def attend(q, k, v, arithmetic="float32"):
+def attend(q, k, v, arithmetic="float32", heads_last=0):
     return attention.quantized_attention(
         *(q, SCALE, ZERO, k, SCALE, ZERO, SCALE, ZERO, *WEIGHTS, v, SCALE, ZERO, SCALE, ZERO),
+        heads_last=heads_last,
         arithmetic=arithmetic,
     )
 
@@ -43,9 +44,17 @@ def test_scores_and_weights_have_rows_of_whole_chunks(lowered, rows, size):
     assert f"tensor<2x3x{rows}x{rows}xui8>" not in text or rows == size
 
 
-def test_vmap_is_three_kernels(lowered):
+@pytest.mark.parametrize("heads_last", [0, 1])
+def test_vmap_is_three_kernels(lowered, heads_last):
     mapped = [shaped(5, *each.shape) for each in operands(50)]
-    assert len(kernels(lowered(jax.vmap(attend), *mapped))) == 3
+    text = lowered(jax.vmap(lambda *given: attend(*given, heads_last=heads_last)), *mapped)
+    assert len(kernels(text)) == 3
+
+
+def test_heads_are_stored_last_without_a_transposition(lowered):
+    text = lowered(lambda *given: attend(*given, heads_last=1), *operands(50))
+    assert "tensor<2x50x3x64xui8>" in text
+    assert "(tensor<2x3x50x64xui8>) -> tensor<2x50x3x64xui8>" not in text
 
 
 def test_other_platforms_run_one_after_another(attached):
@@ -58,8 +67,9 @@ def test_exact_arithmetic_has_no_such_kernel(lowered):
     assert len(kernels(lowered(lambda *given: attend(*given, "exact"), *operands(7)))) == 2
 
 
+@pytest.mark.parametrize("heads_last", [0, 1])
 @pytest.mark.parametrize("rows", [7, 16, 50])
-def test_whole_rows_change_no_bit(monkeypatch, written, attached, rows):
+def test_whole_rows_change_no_bit(monkeypatch, written, attached, rows, heads_last):
     from dmlax._cuda import softmax
     from dmlax._matmul.cuda import kernel
 
@@ -68,7 +78,9 @@ def test_whole_rows_change_no_bit(monkeypatch, written, attached, rows):
     monkeypatch.setattr(lowering.capability, "refuse_elsewhere", lambda operator, x, why: x)
     rng, kernels_ran = np.random.default_rng(rows), []
     q, k, v = (rng.integers(0, 256, each.shape, np.uint8) for each in operands(rows))
-    wanted = jax.jit(attend)(q, k, v)  # one by one, as this is a CPU
+    wanted = np.asarray(jax.jit(attend)(q, k, v))  # one by one, as this is a CPU
+    if heads_last:
+        wanted = wanted.swapaxes(1, 2)
     call = dispatch.call
 
     def call_kernels(operator, plan, given, implementation):
@@ -78,6 +90,6 @@ def test_whole_rows_change_no_bit(monkeypatch, written, attached, rows):
         return attention._kernels(plan, given)
 
     monkeypatch.setattr(dispatch, "call", call_kernels)
-    found = jax.jit(lambda *given: attend(*given))(q, k, v)
+    found = jax.jit(lambda *given: attend(*given, heads_last=heads_last))(q, k, v)
     assert np.array_equal(found, wanted)
     assert kernels_ran

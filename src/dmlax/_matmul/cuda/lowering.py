@@ -80,6 +80,16 @@ def run_with_lookup(plan: ProductPlan, operands: Product, entries: Array) -> Arr
     return output.reshape(plan.output.shape)
 
 
+def run_with_heads_last(plan: ProductPlan, operands: Product) -> Array:
+    """Runs the kernel of a product that it requantizes: (..., M, heads, N) of (..., heads, M, N)."""
+    problem, matrices = _problem(plan, operands, _prepared(plan, operands), fused=True)
+    *batch, heads = plan.batch
+    if problem.groups == 1:  # its rows are those of all heads
+        return jnp.swapaxes(run(plan, operands), -2, -3)
+    output: Array = _with_batching(replace(problem, heads=heads))(matrices)
+    return output.reshape(*batch, plan.rows, heads, plan.columns)
+
+
 def requantizes(plan: ProductPlan) -> bool:
     """True if the kernel gives the outputs, not sums."""
     apart = plan.operands.bias is not None and plan.bias_limit is None
@@ -145,6 +155,17 @@ def _multiply_whole(
     entries: Array | None = None,
 ) -> Array:
     """As `_multiply`; others follow the N columns where these are padded."""
+    problem, matrices = _problem(plan, operands, b, fused=fused)
+    if always or _stores_bytes_alone(problem):
+        problem = replace(problem, whole_rows=True)
+    output: Array = _with_batching(problem)(matrices._replace(entries=entries))
+    return output.reshape(*plan.batch, plan.rows, problem.stored)
+
+
+def _problem(
+    plan: ProductPlan, operands: Product, b: Prepared, *, fused: bool
+) -> tuple[MatmulProblem, Matrices]:
+    """The kernel's problem and operands."""
     problem = MatmulProblem.of(plan, plan.arithmetic if fused else None)
     batch = plan.batch if problem.groups > 1 else ()
     per_column = functools.partial(_per_column, problem, batch)
@@ -162,12 +183,8 @@ def _multiply_whole(
             output_scale=_single(operands.output_scale),
             output_zero_point=_single(operands.output_zero_point),
             bias=_bias(problem, operands.bias),
-            entries=entries,
         )
-    if always or _stores_bytes_alone(problem):
-        problem = replace(problem, whole_rows=True)
-    output: Array = _with_batching(problem)(matrices)
-    return output.reshape(*plan.batch, plan.rows, problem.stored)
+    return problem, matrices
 
 
 def _stores_bytes_alone(problem: MatmulProblem) -> bool:
@@ -234,7 +251,7 @@ def _with_batching(problem: MatmulProblem) -> Any:
     @call.def_vmap
     def batched(size: int, arguments: Any, operands: Matrices) -> tuple[Array, bool]:
         (mapped,) = arguments
-        shape = size, problem.groups, problem.rows, problem.stored
+        shape = size, *problem.output_sizes
         if size == 0:
             return jnp.zeros(shape, problem.output), True
         larger = _merge(problem, size, mapped, operands)
