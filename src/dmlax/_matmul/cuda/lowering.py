@@ -81,7 +81,7 @@ def run_with_lookup(plan: ProductPlan, operands: Product, entries: Array) -> Arr
 
 
 def run_with_heads_last(plan: ProductPlan, operands: Product) -> Array:
-    """Runs the kernel of a product that it requantizes: (..., M, heads, N) of (..., heads, M, N)."""
+    """Runs the kernel of a product that it requantizes, the last batch axis behind M."""
     problem, matrices = _problem(plan, operands, _prepared(plan, operands), fused=True)
     *batch, heads = plan.batch
     if problem.groups == 1:  # its rows are those of all heads
