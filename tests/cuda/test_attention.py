@@ -45,10 +45,17 @@ def test_scores_and_weights_have_rows_of_whole_chunks(lowered, rows, size):
 
 
 @pytest.mark.parametrize("heads_last", [0, 1])
-def test_vmap_is_three_kernels(lowered, heads_last):
+def test_vmap_maps_each_kernel(lowered, heads_last):
     mapped = [shaped(5, *each.shape) for each in operands(50)]
     text = lowered(jax.vmap(lambda *given: attend(*given, heads_last=heads_last)), *mapped)
-    assert len(kernels(text)) == 3
+    assert text.count("custom_call @mosaic_gpu") == 4  # and one that packs the values
+
+
+@pytest.mark.parametrize(("columns", "packs"), [(64, 1), (24, 0)])
+def test_a_kernel_packs_values_of_whole_chunks(lowered, columns, packs):
+    q, k, _ = operands(50)
+    text = lowered(attend, q, k, shaped(2, 3, 50, columns))
+    assert text.count("custom_call @mosaic_gpu") == 3 + packs
 
 
 def test_heads_are_stored_last_without_a_transposition(lowered):
@@ -64,17 +71,19 @@ def test_other_platforms_run_one_after_another(attached):
 
 
 def test_exact_arithmetic_has_no_such_kernel(lowered):
-    assert len(kernels(lowered(lambda *given: attend(*given, "exact"), *operands(7)))) == 2
+    text = lowered(lambda *given: attend(*given, "exact"), *operands(7))
+    assert text.count("custom_call @mosaic_gpu") == 2
 
 
 @pytest.mark.parametrize("heads_last", [0, 1])
 @pytest.mark.parametrize("rows", [7, 16, 50])
 def test_whole_rows_change_no_bit(monkeypatch, written, attached, rows, heads_last):
     from dmlax._cuda import softmax
-    from dmlax._matmul.cuda import kernel
+    from dmlax._matmul.cuda import kernel, pack
 
     monkeypatch.setattr(kernel, "multiply", emulated_kernels.multiply)
     monkeypatch.setattr(softmax, "softmax", emulated_kernels.softmax)
+    monkeypatch.setattr(pack, "pack", emulated_kernels.pack)
     monkeypatch.setattr(lowering.capability, "refuse_elsewhere", lambda operator, x, why: x)
     rng, kernels_ran = np.random.default_rng(rows), []
     q, k, v = (rng.integers(0, 256, each.shape, np.uint8) for each in operands(rows))

@@ -21,7 +21,7 @@ from dmlax._cuda.capability import CHUNK
 from dmlax._matmul.cuda.problem import PER_COLUMN, MatmulProblem, Matrices
 from dmlax._matmul.epilogue import as_int32, epilogue, has_column_epilogue
 from dmlax._matmul.plan import MatrixShape, Product, ProductPlan
-from dmlax._matmul.prepare import as_rows, pack
+from dmlax._matmul.prepare import as_parameter, as_rows, pack
 
 _SIZE_LIMIT = 2**31  # of rows, and of bytes of the right matrices
 _PADDED_OUTPUTS = 2**22  # so many outputs are stored in whole chunks of columns, which is faster
@@ -88,6 +88,22 @@ def run_with_heads_last(plan: ProductPlan, operands: Product) -> Array:
         return jnp.swapaxes(run(plan, operands), -2, -3)
     output: Array = _with_batching(replace(problem, heads=heads))(matrices)
     return output.reshape(*batch, plan.rows, heads, plan.columns)
+
+
+def pack_by_kernel(plan: ProductPlan, operands: Product) -> Prepared:
+    """Packs the right matrices of a product: by a kernel, if they are not prepared and fit it."""
+    from dmlax._matmul.cuda import pack as kernel
+
+    shape = plan.matrix
+    if isinstance(operands.b, Prepared) or not kernel.has_room(shape.depth, shape.columns):
+        return _prepared(plan, operands)
+    packed, sums = kernel.pack(operands.b.reshape(-1, shape.depth, shape.columns))
+    zero_point = operands.b_zero_point
+    return Prepared(
+        packed.reshape(*shape.batch, shape.columns, packed.shape[-1]),
+        sums.reshape(*shape.batch, shape.columns),
+        None if zero_point is None else as_parameter(zero_point),
+    )
 
 
 def requantizes(plan: ProductPlan) -> bool:

@@ -122,17 +122,18 @@ def _kernels(plan: AttentionPlan, operands: Attention) -> Array:
     """Runs the kernels on rows of whole chunks."""
     scores = mosaic_gpu.run_with_whole_rows(plan.scores, operands.scores)
     weights = float32_softmax.run_kernel(plan.softmax, operands.softmax._replace(input=scores))
+    values = mosaic_gpu.pack_by_kernel(plan.values, operands.values)
     run = mosaic_gpu.run_with_heads_last if plan.heads_last else mosaic_gpu.run
-    return run(plan.values, operands.values._replace(a=weights))
+    return run(plan.values, operands.values._replace(a=weights, b=values))
 
 
 def _one_by_one(plan: AttentionPlan, operands: Attention) -> Array:
     """Runs each as it runs alone."""
     scores = dispatch.call(QUANTIZED, plan.scores, operands.scores, "auto")
-    given = operands.softmax._replace(input=scores)
-    weights = dispatch.call(float32_softmax.SOFTMAX, plan.softmax, given, "auto")
-    given = operands.values._replace(a=weights)
-    output: Array = dispatch.call(QUANTIZED, plan.values, given, "auto")
+    softmax = operands.softmax._replace(input=scores)
+    weights = dispatch.call(float32_softmax.SOFTMAX, plan.softmax, softmax, "auto")
+    values = operands.values._replace(a=weights)
+    output: Array = dispatch.call(QUANTIZED, plan.values, values, "auto")
     return jnp.swapaxes(output, -2, -3) if plan.heads_last else output
 
 
