@@ -81,15 +81,18 @@ def draw_pair(rng: np.random.Generator) -> Call:
 
 def draw_softmax(rng: np.random.Generator) -> Call:
     """A softmax of rows of any length."""
+    zero_point = np.asarray(rng.choice([0, 3, 156]), np.uint8)
+    dtype = rng.choice(DTYPES)
     softmax = functools.partial(
         float32_softmax.softmax,
         x_scale=float(np.float32(rng.choice([0.003, 0.02, 0.1, 0.7]) * rng.uniform(0.5, 2))),
         y_scale=np.float32(rng.choice([1 / 256, 1 / 255, 0.02, 0.3])),
-        y_zero_point=int(rng.choice([0, 3, -100])),
+        y_zero_point=int(zero_point.view(dtype)),  # 156 is -100
     )
     rows = rng.integers(1, 200, int(rng.integers(1, 3)))
     count = int(rng.choice([2, 7, 8, 50, 197, 256, 1024]))
-    return softmax, (draw(rng, *rows, count) >> int(rng.integers(0, 8)),), "xla"
+    x = rng.integers(0, 256, (*rows, count), np.uint8).view(dtype)
+    return softmax, (x >> int(rng.integers(0, 8)),), "xla"
 
 
 def draw_product(rng: np.random.Generator) -> Call:
