@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 
 from dmlax._core.arguments import aval_of
-from dmlax._core.byte_packing import pad_end, rebase_of
+from dmlax._core.byte_packing import pad_end, rebase_of, to_int8
 from dmlax._core.requantize import requantizer
 from dmlax.onnx.operators import float32_softmax
 
@@ -23,7 +23,17 @@ def multiply(problem, multiprocessors, given):
     outputs = requantizer(*scales, *last)(sums)
     if given.entries is not None:
         outputs = given.entries[outputs.view(jnp.uint8)].view(problem.output)
-    return pad_end(outputs, problem.stored - problem.columns, jnp.asarray(77, problem.output))
+    fill = jnp.asarray(77, problem.output)
+    outputs = pad_end(outputs, problem.stored - problem.columns, fill)
+    if problem.heads > 1:
+        outputs = outputs.reshape(-1, problem.heads, *outputs.shape[1:]).swapaxes(1, 2)
+    return outputs.reshape(problem.output_sizes)
+
+
+def pack(matrices):
+    """The columns of matrices as int8, zeros after each, and their sums."""
+    columns = to_int8(matrices).swapaxes(-1, -2)
+    return pad_end(columns, -columns.shape[-1] % 16), columns.sum(-1, dtype=jnp.int32)
 
 
 def softmax(quotients, count, x, terms):

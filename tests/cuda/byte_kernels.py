@@ -15,7 +15,7 @@ import numpy as np
 
 import dmlax
 from dmlax._core import pairs
-from dmlax.onnx.operators import float32_softmax
+from dmlax.onnx.operators import attention, float32_softmax, quantized
 from random_calls import redraw
 
 DTYPES = (np.int8, np.uint8)
@@ -81,15 +81,18 @@ def draw_pair(rng: np.random.Generator) -> Call:
 
 def draw_softmax(rng: np.random.Generator) -> Call:
     """A softmax of rows of any length."""
+    zero_point = np.asarray(rng.choice([0, 3, 156]), np.uint8)
+    dtype = rng.choice(DTYPES)
     softmax = functools.partial(
         float32_softmax.softmax,
         x_scale=float(np.float32(rng.choice([0.003, 0.02, 0.1, 0.7]) * rng.uniform(0.5, 2))),
         y_scale=np.float32(rng.choice([1 / 256, 1 / 255, 0.02, 0.3])),
-        y_zero_point=int(rng.choice([0, 3, -100])),
+        y_zero_point=int(zero_point.view(dtype)),  # 156 is -100
     )
     rows = rng.integers(1, 200, int(rng.integers(1, 3)))
     count = int(rng.choice([2, 7, 8, 50, 197, 256, 1024]))
-    return softmax, (draw(rng, *rows, count) >> int(rng.integers(0, 8)),), "xla"
+    x = rng.integers(0, 256, (*rows, count), np.uint8).view(dtype)
+    return softmax, (x >> int(rng.integers(0, 8)),), "xla"
 
 
 def draw_product(rng: np.random.Generator) -> Call:
@@ -110,7 +113,43 @@ def draw_product(rng: np.random.Generator) -> Call:
     return multiply, (a, b, bias.astype(np.int32)), "xla"
 
 
-DRAWN = (draw_pool, draw_lookup, draw_pair, draw_softmax, draw_product)
+def draw_attention(rng: np.random.Generator) -> Call:
+    """An attention, beside its two products and its softmax by themselves."""
+    batch, heads = (int(rng.integers(1, 5)) for _ in range(2))
+    queries, keys = (int(rng.choice([1, 7, 16, 50, 130, 197])) for _ in range(2))
+    depth, columns = (int(rng.choice([5, 16, 32, 64])) for _ in range(2))
+    shapes = (queries, depth), (depth, keys), (keys, columns)
+    zero_points = [np.asarray(draw(rng)) for _ in range(5)]  # q, k, scores, weights, v
+    zero_points[3] = zero_points[3].astype(zero_points[2].dtype)  # a softmax keeps the dtype
+    operands = tuple(
+        rng.integers(0, 256, (batch, heads, *shape), np.uint8).view(zero.dtype)
+        for shape, zero in zip(shapes, (*zero_points[:2], zero_points[4]), strict=True)
+    )
+    scales = [np.asarray(scale, np.float32) for scale in rng.uniform(0.01, 0.05, 5)]
+    scales[2] *= np.float32(depth)
+    pairs = list(zip(scales, zero_points, strict=True))
+    last = np.asarray(0.02, np.float32), np.asarray(7, np.uint8)
+    heads_last = int(rng.integers(2))
+
+    def attend(q: jax.Array, k: jax.Array, v: jax.Array, implementation: str) -> jax.Array:
+        of_scores = (q, *pairs[0], k, *pairs[1], *pairs[2])
+        of_values = (*pairs[3], v, *pairs[4], *last)
+        if implementation == "mosaic_gpu":
+            return attention.quantized_attention(
+                *of_scores, *of_values, heads_last=heads_last, arithmetic="float32"
+            )
+        scores = quantized.multiply_matrices(*of_scores, "float32", implementation)
+        scale, zero = pairs[3]
+        weights = float32_softmax.softmax(
+            scores, float(scales[2]), scale[()], int(zero), implementation
+        )
+        output = quantized.multiply_matrices(weights, *of_values, "float32", implementation)
+        return output.swapaxes(-2, -3) if heads_last else output
+
+    return attend, operands, "xla"
+
+
+DRAWN = (draw_pool, draw_lookup, draw_pair, draw_softmax, draw_product, draw_attention)
 
 
 def differing(seed: int, eager: bool, counts: Counter[str]) -> Iterator[str]:

@@ -15,9 +15,10 @@ SCALE, ZERO = np.asarray(0.02, np.float32), np.asarray(3, np.uint8)
 WEIGHTS = np.asarray(1 / 256, np.float32), np.asarray(0, np.uint8)
 
 
-def attend(q, k, v, arithmetic="float32"):
+def attend(q, k, v, arithmetic="float32", heads_last=0):
     return attention.quantized_attention(
         *(q, SCALE, ZERO, k, SCALE, ZERO, SCALE, ZERO, *WEIGHTS, v, SCALE, ZERO, SCALE, ZERO),
+        heads_last=heads_last,
         arithmetic=arithmetic,
     )
 
@@ -43,9 +44,24 @@ def test_scores_and_weights_have_rows_of_whole_chunks(lowered, rows, size):
     assert f"tensor<2x3x{rows}x{rows}xui8>" not in text or rows == size
 
 
-def test_vmap_is_three_kernels(lowered):
+@pytest.mark.parametrize("heads_last", [0, 1])
+def test_vmap_maps_each_kernel(lowered, heads_last):
     mapped = [shaped(5, *each.shape) for each in operands(50)]
-    assert len(kernels(lowered(jax.vmap(attend), *mapped))) == 3
+    text = lowered(jax.vmap(lambda *given: attend(*given, heads_last=heads_last)), *mapped)
+    assert text.count("custom_call @mosaic_gpu") == 4  # and one that packs the values
+
+
+@pytest.mark.parametrize(("columns", "packs"), [(64, 1), (24, 0)])
+def test_a_kernel_packs_values_of_whole_chunks(lowered, columns, packs):
+    q, k, _ = operands(50)
+    text = lowered(attend, q, k, shaped(2, 3, 50, columns))
+    assert text.count("custom_call @mosaic_gpu") == 3 + packs
+
+
+def test_heads_are_stored_last_without_a_transposition(lowered):
+    text = lowered(lambda *given: attend(*given, heads_last=1), *operands(50))
+    assert "tensor<2x50x3x64xui8>" in text
+    assert "(tensor<2x3x50x64xui8>) -> tensor<2x50x3x64xui8>" not in text
 
 
 def test_other_platforms_run_one_after_another(attached):
@@ -55,20 +71,25 @@ def test_other_platforms_run_one_after_another(attached):
 
 
 def test_exact_arithmetic_has_no_such_kernel(lowered):
-    assert len(kernels(lowered(lambda *given: attend(*given, "exact"), *operands(7)))) == 2
+    text = lowered(lambda *given: attend(*given, "exact"), *operands(7))
+    assert text.count("custom_call @mosaic_gpu") == 2
 
 
+@pytest.mark.parametrize("heads_last", [0, 1])
 @pytest.mark.parametrize("rows", [7, 16, 50])
-def test_whole_rows_change_no_bit(monkeypatch, written, attached, rows):
+def test_whole_rows_change_no_bit(monkeypatch, written, attached, rows, heads_last):
     from dmlax._cuda import softmax
-    from dmlax._matmul.cuda import kernel
+    from dmlax._matmul.cuda import kernel, pack
 
     monkeypatch.setattr(kernel, "multiply", emulated_kernels.multiply)
     monkeypatch.setattr(softmax, "softmax", emulated_kernels.softmax)
+    monkeypatch.setattr(pack, "pack", emulated_kernels.pack)
     monkeypatch.setattr(lowering.capability, "refuse_elsewhere", lambda operator, x, why: x)
     rng, kernels_ran = np.random.default_rng(rows), []
     q, k, v = (rng.integers(0, 256, each.shape, np.uint8) for each in operands(rows))
-    wanted = jax.jit(attend)(q, k, v)  # one by one, as this is a CPU
+    wanted = np.asarray(jax.jit(attend)(q, k, v))  # one by one, as this is a CPU
+    if heads_last:
+        wanted = wanted.swapaxes(1, 2)
     call = dispatch.call
 
     def call_kernels(operator, plan, given, implementation):
@@ -78,6 +99,6 @@ def test_whole_rows_change_no_bit(monkeypatch, written, attached, rows):
         return attention._kernels(plan, given)
 
     monkeypatch.setattr(dispatch, "call", call_kernels)
-    found = jax.jit(lambda *given: attend(*given))(q, k, v)
+    found = jax.jit(lambda *given: attend(*given, heads_last=heads_last))(q, k, v)
     assert np.array_equal(found, wanted)
     assert kernels_ran

@@ -22,6 +22,8 @@ def test_attentions_and_functions_of_bytes_are_nodes(form):
     assert {name: found[name] for name in JOINED} == JOINED
     assert "com.microsoft.QLinearSoftmax" not in found
     assert "QLinearMatMul" not in found
+    attentions = [node for node in loaded._graph.nodes if node.op == "QLinearAttention"]
+    assert [node.attributes for node in attentions] == [{"heads_last": 1}] * 2
 
 
 def test_a_tensor_that_is_asked_for_is_computed_by_itself():
@@ -36,7 +38,7 @@ def test_a_tensor_that_is_asked_for_is_computed_by_itself():
     assert joined
     assert not graph.nodes
     asked = types(loaded._graph_for((softmax, gemm, *loaded._file.outputs)))
-    assert {name: asked[name] for name in JOINED} == {name: 1 for name in JOINED}
+    assert {name: asked[name] for name in JOINED} == dict.fromkeys(JOINED, 1)
     given = loaded.apply(loaded.params, inputs, outputs=(*loaded._file.outputs, softmax))
     for name, x in loaded(inputs).items():
         assert np.array_equal(given[name], x)

@@ -36,6 +36,7 @@ class Output:
     column: Callable[[Value, int], Column]  # from a column of all groups, and the depth summed
     addend: "Addend | None" = None  # added to outputs of one byte
     entries: Pointer | None = None  # the bytes that replace those of the outputs
+    heads: int = 1  # groups whose rows lie side by side, `columns` apart
 
     @property
     def contiguous(self) -> int:
@@ -254,8 +255,13 @@ class Epilogue:
 
     def _offset(self, row: Value, column: Value) -> Value:
         """The index of an output of the block's group."""
-        output, group = self.output, self.place.group.extend()
-        return row.extend() * output.row_distance + group * output.group_distance + column.extend()
+        output, group = self.output, self.place.group
+        offset = row.extend() * output.row_distance + column.extend()
+        if output.heads > 1:
+            first = group // output.heads
+            offset = offset + ((group - first * output.heads) * output.columns).extend()
+            group = first
+        return offset + group.extend() * output.group_distance
 
 
 class _FourColumns:

@@ -30,7 +30,7 @@ def product_of(problem: MatmulProblem, operands: Matrices) -> GemmProblem:
 
 
 def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -> Array:
-    """(groups, rows, stored)."""
+    """The outputs, of the problem's sizes."""
     product = product_of(problem, operands)
     schedule = Schedule.of(product, choose_tile(product, multiprocessors), multiprocessors)
     if product.looks_up and not gemm.has_room(schedule, problem.columns):
@@ -50,12 +50,13 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
             Output(
                 output,
                 problem.stored,
-                row_distance=problem.stored,
-                group_distance=problem.rows * problem.stored,
+                row_distance=problem.stored * problem.heads,
+                group_distance=problem.rows * problem.stored * problem.heads,
                 itemsize=problem.output.itemsize,
                 requantizer=parameters.requantizer(),
                 column=lambda column, _: parameters.column(column, problem.summed),
                 entries=memory.get("entries"),
+                heads=problem.heads,
             ),
         )
 
@@ -72,7 +73,7 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
         warpgroups=schedule.tile.warpgroups,
         shared_words=gemm.shared_bytes(schedule, problem.columns) // 4,
     )
-    return output.reshape(problem.groups, problem.rows, problem.stored)
+    return output.reshape(problem.output_sizes)
 
 
 def parameter_types(problem: MatmulProblem, operands: Matrices) -> ParameterTypes:

@@ -21,7 +21,7 @@ from dmlax._cuda.capability import CHUNK
 from dmlax._matmul.cuda.problem import PER_COLUMN, MatmulProblem, Matrices
 from dmlax._matmul.epilogue import as_int32, epilogue, has_column_epilogue
 from dmlax._matmul.plan import MatrixShape, Product, ProductPlan
-from dmlax._matmul.prepare import as_rows, pack
+from dmlax._matmul.prepare import as_parameter, as_rows, pack
 
 _SIZE_LIMIT = 2**31  # of rows, and of bytes of the right matrices
 _PADDED_OUTPUTS = 2**22  # so many outputs are stored in whole chunks of columns, which is faster
@@ -78,6 +78,32 @@ def run_with_lookup(plan: ProductPlan, operands: Product, entries: Array) -> Arr
     """
     output = _multiply(plan, operands, _prepared(plan, operands), fused=True, entries=entries)
     return output.reshape(plan.output.shape)
+
+
+def run_with_heads_last(plan: ProductPlan, operands: Product) -> Array:
+    """Runs the kernel of a product that it requantizes, the last batch axis behind M."""
+    problem, matrices = _problem(plan, operands, _prepared(plan, operands), fused=True)
+    *batch, heads = plan.batch
+    if problem.groups == 1:  # its rows are those of all heads
+        return jnp.swapaxes(run(plan, operands), -2, -3)
+    output: Array = _with_batching(replace(problem, heads=heads))(matrices)
+    return output.reshape(*batch, plan.rows, heads, plan.columns)
+
+
+def pack_by_kernel(plan: ProductPlan, operands: Product) -> Prepared:
+    """Packs the right matrices of a product: by a kernel, if they are not prepared and fit it."""
+    from dmlax._matmul.cuda import pack as kernel
+
+    shape = plan.matrix
+    if isinstance(operands.b, Prepared) or not kernel.has_room(shape.depth, shape.columns):
+        return _prepared(plan, operands)
+    packed, sums = kernel.pack(operands.b.reshape(-1, shape.depth, shape.columns))
+    zero_point = operands.b_zero_point
+    return Prepared(
+        packed.reshape(*shape.batch, shape.columns, packed.shape[-1]),
+        sums.reshape(*shape.batch, shape.columns),
+        None if zero_point is None else as_parameter(zero_point),
+    )
 
 
 def requantizes(plan: ProductPlan) -> bool:
@@ -145,6 +171,17 @@ def _multiply_whole(
     entries: Array | None = None,
 ) -> Array:
     """As `_multiply`; others follow the N columns where these are padded."""
+    problem, matrices = _problem(plan, operands, b, fused=fused)
+    if always or _stores_bytes_alone(problem):
+        problem = replace(problem, whole_rows=True)
+    output: Array = _with_batching(problem)(matrices._replace(entries=entries))
+    return output.reshape(*plan.batch, plan.rows, problem.stored)
+
+
+def _problem(
+    plan: ProductPlan, operands: Product, b: Prepared, *, fused: bool
+) -> tuple[MatmulProblem, Matrices]:
+    """The kernel's problem and operands."""
     problem = MatmulProblem.of(plan, plan.arithmetic if fused else None)
     batch = plan.batch if problem.groups > 1 else ()
     per_column = functools.partial(_per_column, problem, batch)
@@ -162,12 +199,8 @@ def _multiply_whole(
             output_scale=_single(operands.output_scale),
             output_zero_point=_single(operands.output_zero_point),
             bias=_bias(problem, operands.bias),
-            entries=entries,
         )
-    if always or _stores_bytes_alone(problem):
-        problem = replace(problem, whole_rows=True)
-    output: Array = _with_batching(problem)(matrices)
-    return output.reshape(*plan.batch, plan.rows, problem.stored)
+    return problem, matrices
 
 
 def _stores_bytes_alone(problem: MatmulProblem) -> bool:
@@ -234,7 +267,7 @@ def _with_batching(problem: MatmulProblem) -> Any:
     @call.def_vmap
     def batched(size: int, arguments: Any, operands: Matrices) -> tuple[Array, bool]:
         (mapped,) = arguments
-        shape = size, problem.groups, problem.rows, problem.stored
+        shape = size, *problem.output_sizes
         if size == 0:
             return jnp.zeros(shape, problem.output), True
         larger = _merge(problem, size, mapped, operands)

@@ -47,6 +47,7 @@ class MatmulProblem:
     summed: int  # products of one output
     bias_limit: int | None = None  # to which a bias is clamped
     whole_rows: bool = False  # the output's rows are whole chunks
+    heads: int = 1  # groups whose rows of the output lie side by side
 
     @classmethod
     def of(cls, plan: ProductPlan, arithmetic: Arithmetic | None) -> "MatmulProblem":
@@ -75,6 +76,13 @@ class MatmulProblem:
     def stored(self) -> int:
         """Elements of a row of the output; any follow the columns."""
         return -(-self.columns // CHUNK) * CHUNK if self.whole_rows else self.columns
+
+    @property
+    def output_sizes(self) -> tuple[int, ...]:
+        """The sizes of the output, of all groups."""
+        if self.heads == 1:
+            return self.groups, self.rows, self.stored
+        return self.groups // self.heads, self.rows, self.heads, self.stored
 
     @property
     def left_bytes(self) -> int:

@@ -41,22 +41,27 @@ def quantized_attention(
     y_zero_point: Parameter,
     /,
     *,
+    heads_last: int = 0,
     arithmetic: Arithmetic,
 ) -> Any:
-    """Multiplies queries by keys, and the softmax of each row by values."""
+    """Multiplies queries by keys, and the softmax of each row by values.
+
+    Outputs are (..., heads, rows, columns), or where `heads_last` is 1 (..., rows, heads, columns).
+    """
     queries = (q, q_scale, q_zero_point, k, k_scale, k_zero_point, scores_scale, scores_zero_point)
     of_weights = scores_scale, weights_scale, weights_zero_point
     values = (weights_scale, weights_zero_point, v, v_scale, v_zero_point, y_scale, y_zero_point)
     if arithmetic == "exact" or capability.why_not("cuda"):
         scores = multiply_matrices(*queries, arithmetic)
         weights = tables.softmax(scores, *of_weights, arithmetic)
-        return multiply_matrices(weights, *values, arithmetic)
+        output = multiply_matrices(weights, *values, arithmetic)
+        return jnp.swapaxes(output, -2, -3) if heads_last else output
     bind = dispatch.Bind(plan=True)
     of_scores, product = multiply_matrices(*queries, arithmetic, bind)
     zeros = jnp.zeros(of_scores.output.shape, of_scores.output.dtype)  # in the place of results
     softmax, tables_of = tables.bind_softmax(zeros, *of_weights)
     of_values, second = multiply_matrices(zeros, *values, arithmetic, bind)
-    plan = AttentionPlan(of_scores, softmax, of_values)
+    plan = AttentionPlan(of_scores, softmax, of_values, bool(heads_last))
     operands = Attention(product, tables_of._replace(input=None), second._replace(a=None))
     return dispatch.call(ATTENTION, plan, operands, "auto")
 
@@ -76,6 +81,7 @@ class AttentionPlan:
     scores: ProductPlan
     softmax: float32_softmax.SoftmaxPlan
     values: ProductPlan
+    heads_last: bool
 
     @property
     def input(self) -> Aval:
@@ -85,6 +91,10 @@ class AttentionPlan:
     @property
     def output(self) -> Aval:
         """The dtype and the shape of the output."""
+        dtype, (*batch, rows, columns) = self.values.output
+        if self.heads_last:
+            *batch, heads = batch
+            return Aval(dtype, (*batch, rows, heads, columns))
         return self.values.output
 
     def notes(self) -> list[str]:
@@ -112,26 +122,29 @@ def _kernels(plan: AttentionPlan, operands: Attention) -> Array:
     """Runs the kernels on rows of whole chunks."""
     scores = mosaic_gpu.run_with_whole_rows(plan.scores, operands.scores)
     weights = float32_softmax.run_kernel(plan.softmax, operands.softmax._replace(input=scores))
-    return mosaic_gpu.run(plan.values, operands.values._replace(a=weights))
+    values = mosaic_gpu.pack_by_kernel(plan.values, operands.values)
+    run = mosaic_gpu.run_with_heads_last if plan.heads_last else mosaic_gpu.run
+    return run(plan.values, operands.values._replace(a=weights, b=values))
 
 
 def _one_by_one(plan: AttentionPlan, operands: Attention) -> Array:
     """Runs each as it runs alone."""
     scores = dispatch.call(QUANTIZED, plan.scores, operands.scores, "auto")
-    given = operands.softmax._replace(input=scores)
-    weights = dispatch.call(float32_softmax.SOFTMAX, plan.softmax, given, "auto")
-    given = operands.values._replace(a=weights)
-    output: Array = dispatch.call(QUANTIZED, plan.values, given, "auto")
-    return output
+    softmax = operands.softmax._replace(input=scores)
+    weights = dispatch.call(float32_softmax.SOFTMAX, plan.softmax, softmax, "auto")
+    values = operands.values._replace(a=weights)
+    output: Array = dispatch.call(QUANTIZED, plan.values, values, "auto")
+    return jnp.swapaxes(output, -2, -3) if plan.heads_last else output
 
 
 def _partition(plan: AttentionPlan, operands: Attention) -> tuple[Any, ...]:
     """The output is split over a mesh as the queries are."""
-    queries = compat.partition(operands.scores.a)
-    same = (
-        len(queries) == len(plan.output.shape) and plan.input.shape[:-1] == plan.output.shape[:-1]
-    )
-    return (*queries[:-1], None) if same else (None,) * len(plan.output.shape)
+    rank = len(plan.output.shape)
+    if plan.input.shape[:-1] != plan.values.output.shape[:-1]:
+        return (None,) * rank
+    *batch, heads, rows, _ = (None, *compat.partition(operands.scores.a))[-rank - 1 :]
+    first = (*batch, rows, heads) if plan.heads_last else (*batch, heads, rows)
+    return *first[-rank + 1 :], None
 
 
 ATTENTION = dispatch.Operator(

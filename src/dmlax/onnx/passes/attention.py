@@ -6,6 +6,7 @@ from dmlax._core.arguments import Aval
 from dmlax.onnx.graph import MICROSOFT, OWN, Graph, Node
 
 Avals = Mapping[str, Aval]
+_HEADS_LAST = (0, 2, 1, 3)
 
 
 def fuse_attention(graph: Graph, avals: Avals) -> Graph:
@@ -36,6 +37,23 @@ def fuse_attention(graph: Graph, avals: Avals) -> Graph:
             node = node.replace(
                 op="QLinearAttention", domain=OWN, version=1, inputs=inputs, attributes={}
             )
+        nodes.append(node)
+    return _store_heads_last(graph.replace(nodes=tuple(nodes)).prune())
+
+
+def _store_heads_last(graph: Graph) -> Graph:
+    """Has an attention store the heads of a row side by side where a transposition follows it."""
+    producers, consumers = graph.producers(), graph.consumers()
+    nodes = []
+    for node in graph.nodes:
+        if (node.op, node.domain) == ("Transpose", "") and node.attributes.get(
+            "perm"
+        ) == _HEADS_LAST:
+            (source,) = node.inputs
+            before = producers.get(source)
+            alone = len(consumers[source]) == 1 and source not in graph.outputs
+            if before is not None and before.op == "QLinearAttention" and alone:
+                node = before.replace(outputs=node.outputs, attributes={"heads_last": 1})
         nodes.append(node)
     return graph.replace(nodes=tuple(nodes)).prune()
 

@@ -1,0 +1,135 @@
+"""The kernel that packs right matrices: their bytes transposed, as int8, and summed by column.
+
+A thread block takes one matrix. It copies the rows to shared memory; a thread makes 16 bytes of
+four columns.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.custom_batching
+import jax.numpy as jnp
+from jax import Array
+
+from dmlax._core.byte_packing import rebase_of
+from dmlax._cuda import cp_async, ir
+from dmlax._cuda.capability import CHUNK
+from dmlax._cuda.ir import Pointer, Value, constant
+from dmlax._cuda.launch import ThreadBlock, launch
+
+_BLOCK = ThreadBlock(2)
+_SKEW = 64  # bytes after every 16 rows, which half a warp reads beside the next ones
+_MOST_BYTES = 48 * 1024  # of shared memory
+_ONES = 0x01010101
+
+
+def has_room(depth: int, columns: int) -> bool:
+    """True for matrices of whole chunks of columns that fit a block's shared memory."""
+    return columns % CHUNK == 0 and 0 < _shared_bytes(depth, columns) <= _MOST_BYTES
+
+
+def pack(matrices: Array) -> tuple[Array, Array]:
+    """Packs (groups, K, N): int8 (groups, N, K up to a chunk), zeros last; int32 sums (groups, N).
+
+    uint8 is re-based by 128.
+    """
+    function = jax.custom_batching.custom_vmap(_pack)
+
+    @function.def_vmap
+    def batched(size: int, mapped: Any, matrices: Array) -> Any:
+        groups = matrices.shape[1]
+        found = pack(matrices.reshape(size * groups, *matrices.shape[2:]))
+        return jax.tree.map(lambda x: x.reshape(size, groups, *x.shape[1:]), found), (True, True)
+
+    found: tuple[Array, Array] = function(matrices)
+    return found
+
+
+def _pack(matrices: Array) -> tuple[Array, Array]:
+    groups, depth, columns = matrices.shape
+    padded = _round_up(depth)
+    packed, sums = launch(
+        "dmlax_pack_columns",
+        functools.partial(_body, depth, columns, rebase_of(matrices.dtype) * _ONES),
+        {"matrices": matrices.reshape(-1)},
+        {
+            "packed": jax.ShapeDtypeStruct((groups * columns * padded,), jnp.int8),
+            "sums": jax.ShapeDtypeStruct((groups * columns,), jnp.int32),
+        },
+        blocks=groups,
+        warpgroups=_BLOCK.warpgroups,
+        shared_words=_shared_bytes(depth, columns) // 4,
+    )
+    return packed.reshape(groups, columns, padded), sums.reshape(groups, columns)
+
+
+def _round_up(depth: int) -> int:
+    return -(-depth // CHUNK) * CHUNK
+
+
+def _shared_bytes(depth: int, columns: int) -> int:
+    """Bytes of a block's shared memory: the rows, and the sums; some align them."""
+    padded = _round_up(depth)
+    return CHUNK + padded * columns + padded // CHUNK * _SKEW + 4 * columns
+
+
+def _body(
+    depth: int,
+    columns: int,
+    signs: int,
+    matrices: Pointer,
+    packed: Pointer,
+    sums: Pointer,
+    shared: Pointer,
+) -> None:
+    """Copies a matrix, and stores its columns; `signs` re-base four bytes."""
+    padded, group, zero = _round_up(depth), ir.block(), constant(0)
+    rows = ir.round_up(shared.shared_address(), CHUNK)
+    totals = rows + (padded * columns + padded // CHUNK * _SKEW)
+
+    def copy(chunk: Value) -> None:
+        row = chunk // (columns // CHUNK)
+        to = rows + chunk * CHUNK + row // CHUNK * _SKEW
+        with ir.when(row < depth):
+            start = group.extend() * (depth * columns)
+            cp_async.copy(to, matrices.address(start + (chunk * CHUNK).extend()), CHUNK)
+        with ir.when(row >= depth):
+            ir.store_shared(to, *[constant(signs)] * 4)
+
+    def compute(place: Value) -> None:
+        part = place // (columns // 4)
+        column = (place - part * (columns // 4)) * 4
+        start = rows + part * (CHUNK * columns + _SKEW) + column
+        words = [ir.load_shared(start + i * columns, 1)[0] ^ constant(signs) for i in range(CHUNK)]
+        transposed = [ir.transpose_bytes(words[i : i + 4]) for i in range(0, CHUNK, 4)]
+        for i, chunk in enumerate(zip(*transposed, strict=True)):
+            to = (group * columns + column + i).extend() * padded + (part * CHUNK).extend()
+            packed.store(to, *chunk)
+            ones = constant(_ONES)
+            total = functools.reduce(
+                lambda sum, word: ir.dot_bytes(sum, word, ones, unsigned=False), chunk, zero
+            )
+            ir.ptx_effect("red.shared.add.u32 [$0], $1;", totals + (column + i) * 4, total)
+
+    _visit(padded * columns // CHUNK, copy)
+    _visit(columns, lambda column: ir.store_shared(totals + column * 4, zero))
+    cp_async.commit_group()
+    cp_async.wait_group(0)
+    ir.barrier()
+    _visit(padded // CHUNK * (columns // 4), compute)
+    ir.barrier()
+
+    def store(column: Value) -> None:
+        (total,) = ir.load_shared(totals + column * 4, 1)
+        sums.store((group * columns + column).extend() * 4, total)
+
+    _visit(columns, store)
+
+
+def _visit(count: int, visit: Any) -> None:
+    """Visits a thread's share of so many numbers."""
+    for first in range(0, count, _BLOCK.threads):
+        number = ir.thread() + first
+        with ir.when(number < count):
+            visit(number)
