@@ -15,9 +15,9 @@ from tables import table as _table
 import dmlax
 from dmlax import directml
 from dmlax._core.dispatch import PLATFORMS
+from dmlax._directml.support import Support, Table
+from dmlax._directml.tensors import INTRODUCED, REQUIRED, SIZES_COUNT, TENSOR_RULES
 from dmlax._operators import OPERATORS, SUPPORT
-from dmlax.directml.support import Support, Table
-from dmlax.directml.tensors import INTRODUCED, REQUIRED, SIZES_COUNT, TENSOR_RULES
 from dmlax.onnx.operators import rows as onnx_rows
 
 _ROOT = Path(__file__).parent.parent

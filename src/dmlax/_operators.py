@@ -19,6 +19,7 @@ from dmlax._convolution.directml import (
     QuantizedLinearConvolutionOperatorDesc,
 )
 from dmlax._core import dispatch
+from dmlax._directml.support import Support
 from dmlax._dynamic_quantize import api as dynamic_quantize
 from dmlax._dynamic_quantize.directml import (
     DYNAMIC_QUANTIZE_LINEAR,
@@ -54,7 +55,6 @@ from dmlax._pooling.directml import (
     MaxPoolingOperatorDesc,
     QuantizedLinearAveragePoolingOperatorDesc,
 )
-from dmlax.directml.support import Support
 
 __all__ = [  # the descriptors' classes, which `dmlax.directml` exports
     "ConvolutionIntegerOperatorDesc",

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from directml_cases import packed, permuted
-from dmlax.directml import layout
+from dmlax._directml import layout
 from support import assert_same, draw
 
 DTYPES = ["uint8", "int8", "int16", "float16", "float32", "uint32"]

@@ -6,8 +6,8 @@ import pytest
 
 from directml_cases import DESCS, level
 from dmlax import SpecError, UnsupportedError, directml
+from dmlax._directml import tensors
 from dmlax._operators import SUPPORT
-from dmlax.directml import tensors
 from dmlax_conformance.format import vectors
 from dmlax_conformance.operators import tables as desc_tables
 

@@ -22,8 +22,8 @@ from directml_cases import (
     quantized,
 )
 from dmlax import SpecError, directml
+from dmlax._directml import tensors
 from dmlax._operators import SUPPORT
-from dmlax.directml import tensors
 
 N, Q, I = "nonzero_coordinates", "quantized_linear_convolution", "convolution_integer"  # noqa: E741
 E, D = "element_wise_quantize_linear", "element_wise_dequantize_linear"

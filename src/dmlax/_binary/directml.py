@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dmlax._binary.api import element_wise_quantized_linear_add
-from dmlax.directml import rules
-from dmlax.directml.descs import BufferTensorDesc, OperatorDesc
-from dmlax.directml.enums import DataType, FeatureLevel
-from dmlax.directml.rules import Rule
-from dmlax.directml.support import (
+from dmlax._directml import rules
+from dmlax._directml.descs import BufferTensorDesc, OperatorDesc
+from dmlax._directml.enums import DataType, FeatureLevel
+from dmlax._directml.rules import Rule
+from dmlax._directml.support import (
     EIGHT_BITS,
     Row,
     Support,

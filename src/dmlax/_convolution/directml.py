@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from dmlax._convolution.api import convolution_integer, quantized_linear_convolution
-from dmlax.directml import rules
-from dmlax.directml.descs import BufferTensorDesc, OperatorDesc
-from dmlax.directml.enums import DataType, FeatureLevel
-from dmlax.directml.rules import Broken, Call, Rule, braces
-from dmlax.directml.support import (
+from dmlax._directml import rules
+from dmlax._directml.descs import BufferTensorDesc, OperatorDesc
+from dmlax._directml.enums import DataType, FeatureLevel
+from dmlax._directml.rules import Broken, Call, Rule, braces
+from dmlax._directml.support import (
     EIGHT_BITS,
     Kind,
     Row,

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dmlax._dynamic_quantize.api import dynamic_quantize_linear
-from dmlax.directml import rules
-from dmlax.directml.descs import BufferTensorDesc, OperatorDesc
-from dmlax.directml.enums import DataType, FeatureLevel
-from dmlax.directml.support import (
+from dmlax._directml import rules
+from dmlax._directml.descs import BufferTensorDesc, OperatorDesc
+from dmlax._directml.enums import DataType, FeatureLevel
+from dmlax._directml.support import (
     EIGHT_BITS,
     FLOATS,
     Row,
@@ -18,6 +17,7 @@ from dmlax.directml.support import (
     same_data_type,
     same_dimension_count,
 )
+from dmlax._dynamic_quantize.api import dynamic_quantize_linear
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,16 +6,11 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
-from dmlax._matmul.api import (
-    matrix_multiply_integer,
-    matrix_multiply_integer_to_float,
-    quantized_linear_matrix_multiply,
-)
-from dmlax.directml import rules
-from dmlax.directml.descs import BufferTensorDesc, OperatorDesc
-from dmlax.directml.enums import DataType, FeatureLevel
-from dmlax.directml.rules import Broken, Call, Rule, braces
-from dmlax.directml.support import (
+from dmlax._directml import rules
+from dmlax._directml.descs import BufferTensorDesc, OperatorDesc
+from dmlax._directml.enums import DataType, FeatureLevel
+from dmlax._directml.rules import Broken, Call, Rule, braces
+from dmlax._directml.support import (
     EIGHT_BITS,
     FLOATS,
     INTEGERS,
@@ -27,6 +22,11 @@ from dmlax.directml.support import (
     page,
     same_data_type,
     same_dimension_count,
+)
+from dmlax._matmul.api import (
+    matrix_multiply_integer,
+    matrix_multiply_integer_to_float,
+    quantized_linear_matrix_multiply,
 )
 
 

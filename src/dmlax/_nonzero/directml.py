@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dmlax._core.arguments import effective_rank
+from dmlax._directml import rules
+from dmlax._directml.descs import BufferTensorDesc, OperatorDesc
+from dmlax._directml.enums import DataType, FeatureLevel
+from dmlax._directml.rules import Broken, Call, Rule, braces
+from dmlax._directml.support import FLOATS, INTEGERS, Row, Support, Table, Tensors, page
 from dmlax._nonzero.api import nonzero_coordinates
-from dmlax.directml import rules
-from dmlax.directml.descs import BufferTensorDesc, OperatorDesc
-from dmlax.directml.enums import DataType, FeatureLevel
-from dmlax.directml.rules import Broken, Call, Rule, braces
-from dmlax.directml.support import FLOATS, INTEGERS, Row, Support, Table, Tensors, page
 
 
 @dataclass(frozen=True, kw_only=True)

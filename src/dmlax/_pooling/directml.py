@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dmlax._pooling.api import max_pooling, quantized_linear_average_pooling
-from dmlax.directml import rules
-from dmlax.directml.descs import BufferTensorDesc, OperatorDesc
-from dmlax.directml.enums import DataType, FeatureLevel
-from dmlax.directml.rules import Broken, Call, Rule, braces
-from dmlax.directml.support import (
+from dmlax._directml import rules
+from dmlax._directml.descs import BufferTensorDesc, OperatorDesc
+from dmlax._directml.enums import DataType, FeatureLevel
+from dmlax._directml.rules import Broken, Call, Rule, braces
+from dmlax._directml.support import (
     EIGHT_BITS,
     FLOATS,
     INTEGERS,
@@ -22,6 +21,7 @@ from dmlax.directml.support import (
     same_data_type,
     same_dimension_count,
 )
+from dmlax._pooling.api import max_pooling, quantized_linear_average_pooling
 
 
 @dataclass(frozen=True, kw_only=True)

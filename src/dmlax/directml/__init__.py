@@ -1,14 +1,14 @@
 """DirectML's own contract: descriptors, feature levels, support tables and `create_operator`."""
 
 from dmlax import _operators
+from dmlax._directml.descs import BufferTensorDesc as BufferTensorDesc
+from dmlax._directml.enums import DataType as DataType
+from dmlax._directml.enums import FeatureLevel as FeatureLevel
+from dmlax._directml.enums import TensorFlags as TensorFlags
 from dmlax._operators import *  # noqa: F403 (the descriptors' classes)
 from dmlax.directml.create import BindOrder as BindOrder
 from dmlax.directml.create import CompiledOperator as CompiledOperator
 from dmlax.directml.create import create_operator as create_operator
-from dmlax.directml.descs import BufferTensorDesc as BufferTensorDesc
-from dmlax.directml.enums import DataType as DataType
-from dmlax.directml.enums import FeatureLevel as FeatureLevel
-from dmlax.directml.enums import TensorFlags as TensorFlags
 from dmlax.directml.validate import validate as validate
 from dmlax.errors import Violation as Violation
 

@@ -8,11 +8,11 @@ import jax
 from jax import Array
 
 from dmlax._core.arguments import Aval
+from dmlax._directml import layout
+from dmlax._directml.descs import BufferTensorDesc, OperatorDesc
+from dmlax._directml.enums import FeatureLevel
+from dmlax._directml.records import directml_name, python_name, suggestion
 from dmlax._operators import SUPPORT
-from dmlax.directml import layout
-from dmlax.directml.descs import BufferTensorDesc, OperatorDesc
-from dmlax.directml.enums import FeatureLevel
-from dmlax.directml.records import directml_name, python_name, suggestion
 from dmlax.directml.validate import expect_valid
 from dmlax.errors import Code, SpecError, UnsupportedError
 

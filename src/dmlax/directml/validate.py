@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
+from dmlax._directml import tensors
+from dmlax._directml.descs import OperatorDesc
+from dmlax._directml.enums import FeatureLevel
+from dmlax._directml.records import python_name, refuse
+from dmlax._directml.rules import Call
+from dmlax._directml.support import Support, Table
 from dmlax._operators import SUPPORT
-from dmlax.directml import tensors
-from dmlax.directml.descs import OperatorDesc
-from dmlax.directml.enums import FeatureLevel
-from dmlax.directml.records import python_name, refuse
-from dmlax.directml.rules import Call
-from dmlax.directml.support import Support, Table
 from dmlax.errors import Code, SpecError, Violation
 
 

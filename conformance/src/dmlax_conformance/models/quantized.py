@@ -18,6 +18,7 @@ from .graph import Node
 Operands = tuple[Tensor | None, ...]
 Answer = tuple[Tensor, ...]
 
+BY_NODE = {row.onnx: row for row in OPERATORS.values() if row.onnx}
 DIGITS = 80  # of an exponential; no rounding here depends on the last twenty
 ONNX_NAMES = {  # DirectML's names of ONNX's inputs, in ONNX's order
     "QuantizeLinear": "Input Scale ZeroPoint",
@@ -45,13 +46,13 @@ def named(node: Node, operands: Operands) -> dict[str, Tensor]:
     return {name: operand for name, operand in pairs if operand is not None}
 
 
-def call(operator: str, inputs: Mapping[str, Tensor], dtype: str, **attributes: Any) -> Answer:
-    """Return what an operator of the suite computes."""
+def call(op: str, inputs: Mapping[str, Tensor], dtype: str, **attributes: Any) -> Answer:
+    """Return what the suite's operator of a node type computes."""
     names = ["OutputTensor"]
-    if operator == "dynamic_quantize_linear":
+    if op == "DynamicQuantizeLinear":
         names += ["OutputScaleTensor", "OutputZeroPointTensor"]
     outputs = {name: Request(dtype, ()) for name in names}
-    found = OPERATORS[operator].compute(attributes, inputs, outputs)
+    found = BY_NODE[op].compute(attributes, inputs, outputs)
     return tuple(found[name] for name in names)
 
 
@@ -59,12 +60,12 @@ def quantize_linear(node: Node, operands: Operands) -> Answer:
     """Round x / scale."""
     inputs = named(node, operands)
     point = inputs.get("ZeroPointTensor")
-    return call("element_wise_quantize_linear", inputs, point.dtype if point else "uint8")
+    return call(node.op, inputs, point.dtype if point else "uint8")
 
 
 def dequantize_linear(node: Node, operands: Operands) -> Answer:
     """Multiply x less its zero point by the scale."""
-    return call("element_wise_dequantize_linear", named(node, operands), "float32")
+    return call(node.op, named(node, operands), "float32")
 
 
 def windows(node: Node, spatial: int) -> dict[str, Any]:
@@ -84,9 +85,8 @@ def convolution(node: Node, operands: Operands) -> Answer:
     inputs = named(node, operands)
     options = windows(node, len(inputs["InputTensor"].sizes) - 2)
     options["GroupCount"] = node.attributes.get("group", 1)
-    if node.op == "ConvInteger":
-        return call("convolution_integer", inputs, "int32", **options)
-    return call("quantized_linear_convolution", inputs, output_dtype(inputs), **options)
+    dtype = "int32" if node.op == "ConvInteger" else output_dtype(inputs)
+    return call(node.op, inputs, dtype, **options)
 
 
 def output_dtype(inputs: Mapping[str, Tensor]) -> str:
@@ -99,7 +99,7 @@ def matrix_product(node: Node, operands: Operands) -> Answer:
     inputs = named(node, operands)
     for name in ("AScaleTensor", "AZeroPointTensor", "OutputScaleTensor", "OutputZeroPointTensor"):
         inputs[name] = column(inputs[name])
-    return call("quantized_linear_matrix_multiply", inputs, output_dtype(inputs))
+    return call(node.op, inputs, output_dtype(inputs))
 
 
 def column(parameter: Tensor) -> Tensor:
@@ -114,19 +114,19 @@ def integer_product(node: Node, operands: Operands) -> Answer:
     inputs = named(node, operands)
     if "AZeroPointTensor" in inputs:
         inputs["AZeroPointTensor"] = column(inputs["AZeroPointTensor"])
-    return call("matrix_multiply_integer", inputs, "int32")
+    return call(node.op, inputs, "int32")
 
 
 def float_product(node: Node, operands: Operands) -> Answer:
     """Multiply matrices and both scales, and add the bias, with one rounding."""
-    return call("matrix_multiply_integer_to_float", named(node, operands), "float32")
+    return call(node.op, named(node, operands), "float32")
 
 
 def dynamic_product(node: Node, operands: Operands) -> Answer:
     """Quantize a by its own range, and multiply."""
     a, b, b_scale, b_zero_point, *bias = operands
     assert a is not None
-    quantized, scale, zero_point = call("dynamic_quantize_linear", {"InputTensor": a}, "uint8")
+    quantized, scale, zero_point = call("DynamicQuantizeLinear", {"InputTensor": a}, "uint8")
     inner = Node("MatMulIntegerToFloat", node.domain, (), (), {})
     return float_product(inner, (quantized, b, scale, b_scale, zero_point, b_zero_point, *bias))
 
@@ -142,7 +142,7 @@ def gemm(node: Node, operands: Operands) -> Answer:
         inputs["AScaleTensor"] = _scaled(
             inputs["AScaleTensor"], value_of(alpha.words[0], "float32")
         )
-    return call("quantized_linear_matrix_multiply", inputs, output_dtype(inputs))
+    return call("QLinearMatMul", inputs, output_dtype(inputs))
 
 
 def _scaled(scale: Tensor, factor: Fraction) -> Tensor:
@@ -155,8 +155,8 @@ def _scaled(scale: Tensor, factor: Fraction) -> Tensor:
 
 def binary(node: Node, operands: Operands) -> Answer:
     """Add or multiply elements, with one rounding."""
-    inputs, name = named(node, operands), {"QLinearAdd": "add", "QLinearMul": "multiply"}[node.op]
-    return call(f"element_wise_quantized_linear_{name}", inputs, output_dtype(inputs))
+    inputs = named(node, operands)
+    return call(node.op, inputs, output_dtype(inputs))
 
 
 def average_pool(node: Node, operands: Operands) -> Answer:
@@ -164,23 +164,23 @@ def average_pool(node: Node, operands: Operands) -> Answer:
     inputs = named(node, operands)
     dtype = output_dtype(inputs)
     if node.op == "QLinearGlobalAveragePool":
-        return call("quantized_linear_global_average_pooling", inputs, dtype)
+        return call(node.op, inputs, dtype)
     sizes = node.attributes["kernel_shape"]
     options = windows(node, len(sizes)) | {"WindowSize": sizes}
     options["IncludePadding"] = bool(node.attributes.get("count_include_pad", 0))
-    return call("quantized_linear_average_pooling", inputs, dtype, **options)
+    return call(node.op, inputs, dtype, **options)
 
 
 def max_pool(node: Node, operands: Operands) -> Answer:
     """Take the largest element of each window."""
     inputs, sizes = named(node, operands), node.attributes["kernel_shape"]
     options = windows(node, len(sizes)) | {"WindowSize": sizes}
-    return call("max_pooling", inputs, inputs["InputTensor"].dtype, **options)
+    return call(node.op, inputs, inputs["InputTensor"].dtype, **options)
 
 
 def dynamic_quantize(node: Node, operands: Operands) -> Answer:
     """Quantize by the tensor's own range."""
-    return call("dynamic_quantize_linear", named(node, operands), "uint8")
+    return call(node.op, named(node, operands), "uint8")
 
 
 def concatenate(node: Node, operands: Operands) -> Answer:
@@ -259,4 +259,5 @@ def _table(x: Tensor, parameters: Operands, function: Any) -> Tensor:
     reals = [function((word - zero) * step) for word in range(kind.low, kind.high + 1)]
     words = [quantize(floats.exactly(r), unit, y_zero_point.words[0], dtype) for r in reals]
     inputs = {"InputTensor": x, "TableTensor": Tensor(dtype, (256,), tuple(words))}
-    return call("quantized_lookup", inputs, dtype)[0]
+    outputs = {"OutputTensor": Request(dtype, ())}
+    return OPERATORS["quantized_lookup"].compute({}, inputs, outputs)["OutputTensor"]

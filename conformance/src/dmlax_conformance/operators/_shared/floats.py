@@ -2,27 +2,27 @@
 
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
-from typing import NamedTuple
+from functools import cached_property, lru_cache
 
 
-class Format(NamedTuple):
+@dataclass(frozen=True)
+class Format:
     """Widths of the two fields of a binary float."""
 
     exponent: int
     fraction: int
 
-    @property
+    @cached_property
     def bias(self) -> int:
         """The sum added to an exponent before it is stored."""
         return (1 << (self.exponent - 1)) - 1
 
-    @property
+    @cached_property
     def smallest(self) -> int:
         """Exponent of the last place of a subnormal."""
         return 1 - self.bias - self.fraction
 
-    @property
+    @cached_property
     def infinity(self) -> int:
         """Bits of positive infinity."""
         return ((1 << self.exponent) - 1) << self.fraction
@@ -83,8 +83,9 @@ def encode(number: Real, dtype: str) -> int:
         return form.infinity | (1 << (form.fraction - 1))
     if number.kind == "inf":
         return sign | form.infinity
-    power = last_place(number.magnitude, form)
-    steps = divide_half_even(*_in_units(number.magnitude, power))
+    value, one = number.magnitude.as_integer_ratio()
+    power = _last_place(value, one, form)
+    steps = divide_half_even(*_in_units(value, one, power))
     # Adding, not or-ing: a fraction rounded up to the next power of two carries into the exponent.
     word = steps + ((power - form.smallest) << form.fraction)
     return sign | min(word, form.infinity)
@@ -141,20 +142,23 @@ def divide(a: Real, b: Real, dtype: str) -> Real:
 
 def in_last_places(magnitude: Fraction, form: Format) -> tuple[int, int]:
     """Return a magnitude in units in the last place, as numerator and denominator."""
-    return _in_units(magnitude, last_place(magnitude, form))
-
-
-def _in_units(magnitude: Fraction, power: int) -> tuple[int, int]:
     value, one = magnitude.as_integer_ratio()
-    return value << max(-power, 0), one << max(power, 0)
+    return _in_units(value, one, _last_place(value, one, form))
+
+
+def _in_units(value: int, one: int, power: int) -> tuple[int, int]:
+    return (value, one << power) if power >= 0 else (value << -power, one)
 
 
 def last_place(magnitude: Fraction, form: Format) -> int:
     """Return the exponent of the unit in the last place at this magnitude."""
-    value, one = magnitude.as_integer_ratio()
+    return _last_place(*magnitude.as_integer_ratio(), form)
+
+
+def _last_place(value: int, one: int, form: Format) -> int:
     if value == 0:
         return form.smallest
     top = value.bit_length() - one.bit_length()
-    if one << max(top, 0) > value << max(-top, 0):
+    if (one << top > value) if top >= 0 else (one > value << -top):
         top -= 1
     return max(top - form.fraction, form.smallest)

@@ -1,4 +1,9 @@
-"""Sizes of element-wise operators with a scale and a zero point, in calls of many elements."""
+"""Sizes of element-wise operators with a scale and a zero point, and scales refused at the end."""
+
+from ...format.tensors import Tensor
+from ...format.vectors import Request
+from ..topics import Topic
+from .large_pairs import cycled
 
 PRIMES = (1, 2, 3, 5, 7)
 SIZES = (
@@ -20,3 +25,19 @@ def sizes_of_parameter(kind: str, sizes: tuple[int, ...]) -> tuple[int, ...]:
     }[kind]
     found = tuple(size if axis in kept else 1 for axis, size in enumerate(sizes))
     return (1,) if kind == "one" else found
+
+
+def add_later_scales(topic: Topic, clause: str, x: Tensor, dtype: str) -> None:
+    """Refuse a scale that is zero or not finite behind others that are fine, nine in all."""
+    base, need, one = "twin-later-scales", "values:known", 0x3F800000
+    given = {"InputTensor": x, "ScaleTensor": cycled("float32", (9,), [one] * 9)}
+    asked = {"OutputTensor": Request(dtype, x.sizes)}
+    text, flags = "the twin: nine known scales", "KnownValue Broadcast"
+    topic.valid(base, text, clause, given, asked, None, flags, need)
+    wrong = {"zero": (0, 8), "minus-zero": (1 << 31, 7), "infinity": (0x7F800000, 4)}
+    wrong |= {"nan": (0x7FC00000, 8), "zero-second": (0, 1)}
+    for name, (word, at) in wrong.items():
+        words = [word if at == place else one for place in range(9)]
+        changed = {"ScaleTensor": cycled("float32", (9,), words)}
+        name, text = f"later-scale-{name}", f"scale {at} of nine is {name.replace('-', ' ')}"
+        topic.invalid(name, text, clause, base, "value", changed, "Invalid KnownValue", need)

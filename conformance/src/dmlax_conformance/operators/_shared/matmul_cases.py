@@ -24,6 +24,13 @@ NAMES = {
     "bias": "BiasTensor",
 }
 PRINTED = 60  # elements; more are drawn by a recipe
+NO_SCALES = {
+    "zero": 0,
+    "minus-zero": 0x80000000,
+    "nan": 0x7FC00000,
+    "infinity": 0x7F800000,
+    "minus-infinity": 0xFF800000,
+}
 
 
 class MatmulTopic(Topic):
@@ -242,6 +249,26 @@ class MatmulTopic(Topic):
         self.wrong("twin", "sizes", self.clauses["points"], text, WRONG, names)
         names = "a-zero-points-batch-3 b-zero-points-batch-3"
         self.wrong("twin-batch", "sizes", self.clauses["points"], text, WRONG, names)
+
+    def refuse_scales(
+        self, clause: str, own: Parameters, wrong: Mapping[str, Sequence[str]]
+    ) -> None:
+        """Add a twin, and wrong scales of operands behind fine ones; a NaN is before them, too."""
+        a, b = operand("uint8", (2, 3), 11), operand("int8", (3, 4), 12)
+        base, text, need = "twin-values", "the twin: known scales", "values:known"
+        self.add(base, text, clause, a, b, own, "KnownValue", requires=need)
+        for letter, word in ((letter, word) for letter, words in wrong.items() for word in words):
+            count = 4 if letter == "B" else 2
+            sizes = (count,) if letter == "B" else (count, 1)
+            fine, found = [0x3F800000] * (count - 1), NO_SCALES[word]
+            places = {"": [*fine, found]} | ({"-first": [found, *fine]} if word == "nan" else {})
+            for place, words in places.items():
+                name, text = f"{letter.lower()}-scale-{word}{place}", f"a scale is {word}"
+                changed, flags = (
+                    {f"{letter}ScaleTensor": bits("float32", sizes, words)},
+                    "Invalid KnownValue",
+                )
+                self.invalid(name, text, clause, base, "value", changed, flags, need)
 
     def add_survivors(self, more: Parameters = NONE) -> None:
         """Add calls for planted bugs that survived all others: equal axes; `more` are of rows."""

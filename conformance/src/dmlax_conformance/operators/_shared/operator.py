@@ -28,6 +28,7 @@ class Operator:
         self,
         name: str,
         prefix: str,
+        onnx: str = "",
         attributes: tuple[str, ...] = (),
         struct: str = "",
         only_in_calls: tuple[str, ...] = (),
@@ -35,6 +36,7 @@ class Operator:
     ) -> None:
         """`prefix` begins the ids of vectors and the names of desc rules.
 
+        `onnx` is the type of the node, ONNX's or ONNX Runtime's, that computes the same, if any.
         `struct` is the newest version of DirectML's struct, if its name is not the operator's.
         Tensors `only_in_calls` are ours: no desc has them. The files of one that `is_written_out`
         are older than digests and partial vectors.
@@ -42,6 +44,7 @@ class Operator:
         self.name = name
         self.struct = struct or name.upper()
         self.prefix = prefix
+        self.onnx = onnx
         self.attributes = attributes
         self.only_in_calls = only_in_calls
         self.is_written_out = is_written_out

@@ -3,7 +3,13 @@
 from ...format.tensors import DTYPES
 from ...format.vectors import Request
 from .._shared.covering import Row
-from .._shared.large_element_wise import PARAMETERS, PRIMES, SIZES, sizes_of_parameter
+from .._shared.large_element_wise import (
+    PARAMETERS,
+    PRIMES,
+    SIZES,
+    add_later_scales,
+    sizes_of_parameter,
+)
 from .._shared.large_pairs import Call, add_equal_sizes, add_files, cycled, drawn, sizes_of
 from ..topics import Files, Topic
 from .cases import OPERATOR
@@ -54,34 +60,4 @@ add_equal_sizes(topics, CLAUSE, made({**EQUAL, "sizes": "2x3x5", "signs": "plus"
 
 @topics.file("later-scales")
 def _later_scales(topic: Topic) -> None:
-    """Refuse a scale that is zero or not finite behind others that are fine."""
-    need, one = "values:known", 0x3F800000
-    x, ones = cycled("int8", (2, 9), range(-9, 9)), cycled("float32", (9,), [one] * 9)
-    given = {"InputTensor": x, "ScaleTensor": ones}
-    asked = {"OutputTensor": Request("float32", (2, 9))}
-    topic.valid(
-        "twin-later-scales",
-        "the twin: nine known scales",
-        "DQT-5",
-        given,
-        asked,
-        None,
-        "KnownValue Broadcast",
-        need,
-    )
-    wrong = {"zero": (0, 8), "minus-zero": (1 << 31, 7), "infinity": (0x7F800000, 4)}
-    wrong |= {"nan": (0x7FC00000, 8), "zero-second": (0, 1)}
-    for name, (word, at) in wrong.items():
-        words = [word if at == place else one for place in range(9)]
-        changed = {"ScaleTensor": cycled("float32", (9,), words)}
-        text = f"scale {at} of nine is {name.replace('-', ' ')}"
-        topic.invalid(
-            f"later-scale-{name}",
-            text,
-            "DQT-5",
-            "twin-later-scales",
-            "value",
-            changed,
-            "Invalid KnownValue",
-            need,
-        )
+    add_later_scales(topic, "DQT-5", cycled("int8", (2, 9), range(-9, 9)), "float32")

@@ -10,7 +10,12 @@ from ...format.vectors import Request
 from .._shared import floats
 from .._shared.covering import Row
 from .._shared.floats import exactly
-from .._shared.large_element_wise import PARAMETERS, SIZES, sizes_of_parameter
+from .._shared.large_element_wise import (
+    PARAMETERS,
+    SIZES,
+    add_later_scales,
+    sizes_of_parameter,
+)
 from .._shared.large_pairs import (
     EIGHT,
     Call,
@@ -121,34 +126,6 @@ def _product(sizes: tuple[int, ...]) -> int:
 
 @topics.file("later-scales")
 def _later_scales(topic: Topic) -> None:
-    """Refuse a scale that is zero or not finite behind others that are fine."""
-    need, one = "values:known", 0x3F800000
-    x, ones = cycled("float32", (2, 9), range(one, one + 18)), cycled("float32", (9,), [one] * 9)
-    given = {"InputTensor": x, "ScaleTensor": ones}
-    asked = {"OutputTensor": Request("int8", (2, 9))}
-    topic.valid(
-        "twin-later-scales",
-        "the twin: nine known scales",
-        "QNT-6",
-        given,
-        asked,
-        None,
-        "KnownValue Broadcast",
-        need,
+    add_later_scales(
+        topic, "QNT-6", cycled("float32", (2, 9), range(0x3F800000, 0x3F800012)), "int8"
     )
-    wrong = {"zero": (0, 8), "minus-zero": (1 << 31, 7), "infinity": (0x7F800000, 4)}
-    wrong |= {"nan": (0x7FC00000, 8), "zero-second": (0, 1)}
-    for name, (word, at) in wrong.items():
-        words = [word if at == place else one for place in range(9)]
-        changed = {"ScaleTensor": cycled("float32", (9,), words)}
-        text = f"scale {at} of nine is {name.replace('-', ' ')}"
-        topic.invalid(
-            f"later-scale-{name}",
-            text,
-            "QNT-6",
-            "twin-later-scales",
-            "value",
-            changed,
-            "Invalid KnownValue",
-            need,
-        )

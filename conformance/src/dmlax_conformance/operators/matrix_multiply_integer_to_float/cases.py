@@ -8,7 +8,7 @@ from .._shared import matmul_cases as shared
 from .._shared.convolution_cases import Parameters
 from .._shared.covering import Apart, Factors, Row, apart
 from .._shared.matmul import shape_of
-from .._shared.matmul_cases import MatmulTopic, operand, sums_of
+from .._shared.matmul_cases import NO_SCALES, MatmulTopic, operand, sums_of
 from .._shared.systematic import each_pair, each_size, flags_of
 from ..topics import Files, bits, drawn, floats, ints
 
@@ -115,13 +115,6 @@ EVERY: Parameters = {
     "sa": [0.5, 0.25],
     "sb": [0.03125, 0.5, 1, 2],
 }
-WORDS = {
-    "zero": 0,
-    "minus-zero": 0x80000000,
-    "nan": 0x7FC00000,
-    "infinity": 0x7F800000,
-    "minus-infinity": 0xFF800000,
-}
 WRONG = {
     "float16-a-scale": ("AScaleTensor", floats("float16", (), [0.5])),
     "float16-b-scale": ("BScaleTensor", floats("float16", (), [0.5])),
@@ -166,19 +159,7 @@ def _invalid_parameters(topic: FloatTopic) -> None:
 
 @topics.file("invalid-values")
 def _invalid_values(topic: FloatTopic) -> None:
-    a, b = operand("uint8", (2, 3), 11), operand("int8", (3, 4), 12)
-    text, flags, need = "the twin: known scales", "KnownValue", "values:known"
-    topic.add("twin-values", text, "MMF-11", a, b, EVERY, flags, requires=need)
-    for letter, word in ((a, b) for a in ("A", "B") for b in WORDS):
-        field, count = f"{letter}ScaleTensor", {"B": 4}.get(letter, 2)
-        held = [0x3F800000] * (count - 1)
-        for place, own in (("", [*held, WORDS[word]]), ("-first", [WORDS[word], *held])):
-            if place and word != "nan":
-                continue
-            sizes = (count,) if letter == "B" else (count, 1)
-            name, text = f"{letter.lower()}-scale-{word}{place}", f"a scale is {word}"
-            changed, flags = {field: bits("float32", sizes, own)}, "Invalid KnownValue"
-            topic.invalid(name, text, "MMF-11", "twin-values", "value", changed, flags, need)
+    topic.refuse_scales("MMF-11", EVERY, {"A": [*NO_SCALES], "B": [*NO_SCALES]})
 
 
 FACTORS: Factors = {

@@ -7,7 +7,6 @@ and bias make a result of one class.
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
-from math import floor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +21,7 @@ from .._shared.near_ties import Draw
 from .._shared.rounding import RANGES
 from ..topics import Files, bits
 from .cases import OPERATOR, FloatTopic
-from .sums import classes_of, last_place
+from .sums import classes_of
 
 topics = Files(OPERATOR, FloatTopic)
 STEPS = (1, 16, 120)  # what equal rows, or columns, hold, so that few weights make any sum
@@ -66,21 +65,21 @@ def _entry(kind: str, total: int, sa: Fraction, has_bias: bool, dtype: str, draw
 
 def _drawn(kind: str, total: int, sa: Fraction, has_bias: bool, dtype: str, draw: Draw) -> Entry:
     power = -(abs(total) or 1).bit_length() + draw.below(9)
-    mantissa = Fraction(draw.odd(24 - draw.below(24)))
-    mantissa /= 2 ** int(mantissa).bit_length()
+    mantissa = draw.odd(24 - draw.below(24))
     over, under = FAR[dtype]
-    if kind.startswith("overflows"):
-        power = over + 8
-    elif kind.startswith("vanishes"):
-        mantissa, power = Fraction(1), under
+    power = over + 8 if kind.startswith("overflows") else power
+    power -= mantissa.bit_length()
+    if kind.startswith("vanishes"):
+        mantissa, power = 1, under
     elif kind == "subnormal":
-        mantissa, power = Fraction(draw.below(9) + 1), 1 - FORMATS[dtype].bias - 23 - draw.below(12)
+        mantissa, power = draw.below(9) + 1, 1 - FORMATS[dtype].bias - 23 - draw.below(12)
         power = max(power, -149)
     sign = -1 if "below" in kind.split(", ")[0] or "negative" in kind else 1
     sign = sign * (-1 if total < 0 else 1) if total else sign
     if kind not in ("overflows above", "overflows below") and total and "vanishes" not in kind:
         sign = (1, -1)[draw.below(2)]
-    scale = floats.nearest(exactly(mantissa * Fraction(2) ** power), "float32").value or Fraction(1)
+    exact = exactly(floats.scaled(mantissa, power))
+    scale = floats.nearest(exact, "float32").value or Fraction(1)
     return Entry(total, sign * scale, _bias(kind, total * sa * scale * sign, has_bias, dtype, draw))
 
 
@@ -90,22 +89,24 @@ def _bias(kind: str, product: Fraction, has_bias: bool, dtype: str, draw: Draw) 
         return Real(False)
     if kind in SPECIAL or kind == "zero":
         return SPECIAL.get(kind, SPECIAL["bias of minus zero"])
-    nearest = floats.nearest(exactly(-product), dtype)
     if kind == "bias cancels":
-        return nearest
+        return floats.nearest(exactly(-product), dtype)
     if kind in ("bias decides a tie", "bias is lost"):
-        tiny, sign = Fraction(2) ** (-80 if dtype == "float32" else -24), (1, -1)[draw.below(2)]
+        tiny, sign = floats.scaled(1, -80 if dtype == "float32" else -24), (1, -1)[draw.below(2)]
         return exactly(tiny * (_away_from_even(product, dtype) if "tie" in kind else sign))
-    if draw.below(2) and nearest.kind == "finite" and "tie" not in kind and "exact" not in kind:
-        near = nearest.value * Fraction(draw.below(50) - 25, 16)
-        return floats.nearest(exactly(near), dtype) if abs(near) < 60000 else Real(False)
-    return Real(False)
+    if not draw.below(2) or "tie" in kind or kind == "exact":
+        return Real(False)
+    nearest = floats.nearest(exactly(-product), dtype)
+    if nearest.kind != "finite":
+        return Real(False)
+    near = nearest.value * Fraction(draw.below(50) - 25, 16)
+    return floats.nearest(exactly(near), dtype) if abs(near) < 60000 else Real(False)
 
 
 def _away_from_even(product: Fraction, dtype: str) -> int:
     """Return the sign of what takes a tie to the odd neighbour."""
-    steps = abs(product) / last_place(abs(product), dtype) if product else Fraction(0)
-    return (1 if product > 0 else -1) * (-1 if floor(steps) % 2 else 1)
+    steps, one = floats.in_last_places(abs(product), FORMATS[dtype])
+    return (1 if product > 0 else -1) * (-1 if steps // one % 2 else 1)
 
 
 @cache

@@ -63,8 +63,3 @@ def _of_bias(product: Fraction, bias: Real, exact: Real, dtype: str) -> set[str]
         steps, one = floats.in_last_places(abs(product), FORMATS[dtype])
         found |= {"bias decides a tie" if 2 * (steps % one) == one else "bias is lost"}
     return found
-
-
-def last_place(magnitude: Fraction, dtype: str) -> Fraction:
-    """Return the unit in the last place at this magnitude."""
-    return floats.scaled(1, floats.last_place(magnitude, FORMATS[dtype]))

@@ -8,9 +8,9 @@ from .._shared import matmul_cases as shared
 from .._shared.convolution_cases import EIGHT, Parameters
 from .._shared.covering import Apart, Factors, Row, apart
 from .._shared.matmul import shape_of
-from .._shared.matmul_cases import MatmulTopic, operand, sums_of
+from .._shared.matmul_cases import NO_SCALES, MatmulTopic, operand, sums_of
 from .._shared.systematic import each_pair, each_size, flags_of
-from ..topics import Files, bits, drawn, floats, ints
+from ..topics import Files, drawn, floats, ints
 
 OPERATOR = "quantized_linear_matrix_multiply"
 
@@ -131,13 +131,6 @@ EVERY: Parameters = {
     "sb": [0.03125, 0.5, 1, 2],
     "sy": [2, 4],
 }
-WORDS = {
-    "zero": 0,
-    "minus-zero": 0x80000000,
-    "nan": 0x7FC00000,
-    "infinity": 0x7F800000,
-    "minus-infinity": 0xFF800000,
-}
 WRONG = {
     "float16-a-scale": ("AScaleTensor", floats("float16", (), [0.5])),
     "float16-b-scale": ("BScaleTensor", floats("float16", (), [0.5])),
@@ -192,19 +185,9 @@ def _invalid_parameters(topic: QuantizedTopic) -> None:
 
 @topics.file("invalid-values")
 def _invalid_values(topic: QuantizedTopic) -> None:
-    a, b = operand("uint8", (2, 3), 11), operand("int8", (3, 4), 12)
-    text, flags, need = "the twin: known scales", "KnownValue", "values:known"
-    topic.add("twin-values", text, "QMM-12", a, b, EVERY, flags, requires=need)
-    for letter, word in ((a, b) for a in ("A", "B", "Output") for b in WORDS):
-        field, count = f"{letter}ScaleTensor", {"B": 4}.get(letter, 2)
-        held = [0x3F800000] * (count - 1)
-        for place, own in (("", [*held, WORDS[word]]), ("-first", [WORDS[word], *held])):
-            if (place and word != "nan") or (letter != "B" and word.startswith("minus")):
-                continue
-            sizes = (count,) if letter == "B" else (count, 1)
-            name, text = f"{letter.lower()}-scale-{word}{place}", f"a scale is {word}"
-            changed, flags = {field: bits("float32", sizes, own)}, "Invalid KnownValue"
-            topic.invalid(name, text, "QMM-12", "twin-values", "value", changed, flags, need)
+    plus = [word for word in NO_SCALES if not word.startswith("minus")]
+    wrong = {"A": plus, "B": [*NO_SCALES], "Output": plus}
+    topic.refuse_scales("QMM-12", EVERY, wrong)
 
 
 FACTORS: Factors = {

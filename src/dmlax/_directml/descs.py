@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from dmlax.directml import records
-from dmlax.directml.enums import DataType, TensorFlags
+from dmlax._directml import records
+from dmlax._directml.enums import DataType, TensorFlags
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from dmlax._core import windows
-from dmlax.directml.descs import BufferTensorDesc, OperatorDesc
-from dmlax.directml.enums import FeatureLevel
-from dmlax.directml.records import python_name
+from dmlax._directml.descs import BufferTensorDesc, OperatorDesc
+from dmlax._directml.enums import FeatureLevel
+from dmlax._directml.records import python_name
 from dmlax.errors import Code
 
 

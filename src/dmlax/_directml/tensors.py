@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from dmlax.directml import layout
-from dmlax.directml.descs import BufferTensorDesc
-from dmlax.directml.enums import FeatureLevel, TensorFlags
-from dmlax.directml.rules import braces
-from dmlax.directml.support import Row, page
+from dmlax._directml import layout
+from dmlax._directml.descs import BufferTensorDesc
+from dmlax._directml.enums import FeatureLevel, TensorFlags
+from dmlax._directml.rules import braces
+from dmlax._directml.support import Row, page
 from dmlax.errors import Code
 
 LIMIT = 2**32 - 1

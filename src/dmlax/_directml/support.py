@@ -9,10 +9,10 @@ from typing import Any, Literal, NamedTuple
 
 from jax import Array
 
-from dmlax.directml import rules
-from dmlax.directml.descs import OperatorDesc
-from dmlax.directml.enums import DataType, FeatureLevel
-from dmlax.directml.rules import Rule
+from dmlax._directml import rules
+from dmlax._directml.descs import OperatorDesc
+from dmlax._directml.enums import DataType, FeatureLevel
+from dmlax._directml.rules import Rule
 
 Kind = Literal["Input", "Optional input", "Output", "Optional output"]
 _OUTPUTS = ("Output", "Optional output")

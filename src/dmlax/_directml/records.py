@@ -8,7 +8,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, get_args, get_type_hints
 
-from dmlax.directml.enums import DataType, TensorFlags
+from dmlax._directml.enums import DataType, TensorFlags
 from dmlax.errors import Code, SpecError, Violation
 
 T = TypeVar("T")

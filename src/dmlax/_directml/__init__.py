@@ -1,0 +1,1 @@
+"""DirectML's contract, as operators describe theirs: fields, tensors, rules, support tables."""
