@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from dmlax._core.requantize import Arithmetic
 from dmlax.errors import UnsupportedError
@@ -143,10 +143,16 @@ def _float32_table(
     with np.errstate(all="ignore"):
         values = x_scale * (_values(dtype) - x_zero).astype(np.float32)
         rounded = np.rint(function(values).astype(np.float32) / y_scale)
-    limits = np.iinfo(dtype)
+    output = _output_dtype(dtype, parameters[-1])
+    limits = np.iinfo(output)
     clipped = np.clip(rounded, limits.min - y_zero, limits.max - y_zero)
-    table: np.ndarray = (clipped + y_zero).astype(dtype)
+    table: np.ndarray = (clipped + y_zero).astype(output)
     return table
+
+
+def _output_dtype(dtype: Any, y_zero_point: Any) -> np.dtype:
+    """The dtype of a zero point, or that of x where it is absent."""
+    return np.dtype(dtype if y_zero_point is None else y_zero_point.dtype)
 
 
 def _sigmoid_float32(x: np.ndarray) -> np.ndarray:
@@ -164,13 +170,14 @@ def _exact_table(
     """Rounds each entry once: bounds of the function narrow until both round to one integer."""
     x_scale, x_zero, y_scale, y_zero = _parameters(*parameters)
     step, unit = Fraction(float(x_scale)), Fraction(float(y_scale))
-    limits = np.iinfo(dtype)
+    output = _output_dtype(dtype, parameters[-1])
+    limits = np.iinfo(output)
     table = []
     for value in _values(dtype).tolist():
         x = (value - x_zero) * step
         rounded = _round_between(bounds, x, unit)
         table.append(min(max(rounded + y_zero, limits.min), limits.max))
-    return np.asarray(table, dtype)
+    return np.asarray(table, output)
 
 
 def _round_between(
@@ -201,6 +208,11 @@ def softmax(x: Any, x_scale: Any, y_scale: Any, y_zero_point: Any, arithmetic: s
     There the exponentials are a float32 table, summed in order; a quotient is rounded.
     """
     scale, inverse, y_zero = _softmax_parameters(x_scale, y_scale, y_zero_point)
+    output = _output_dtype(x.dtype, y_zero_point)
+    if output != x.dtype:  # the same elements, 128 apart
+        half = np.asarray(y_zero + (-128 if output == np.uint8 else 128), x.dtype)
+        apart = softmax(x, x_scale, y_scale, half, arithmetic)
+        return lax.bitcast_convert_type(apart, output) ^ np.asarray(128, np.uint8).view(output)
     if x.shape[-1] == 0:
         return jnp.asarray(x)
     if arithmetic == "exact":

@@ -59,9 +59,11 @@ def _store_heads_last(graph: Graph) -> Graph:
 
 
 def _is_of_rows(softmax: Node, avals: Avals) -> bool:
-    """True for a softmax along the last axis whose size is known."""
-    aval = avals.get(softmax.inputs[0])
-    if aval is None or not isinstance(aval.shape[-1], int):
+    """True for a softmax that keeps the dtype, along the last axis, whose size is known."""
+    aval, output = avals.get(softmax.inputs[0]), avals.get(softmax.outputs[0])
+    if aval is None or output is None or aval.dtype != output.dtype:
+        return False
+    if not isinstance(aval.shape[-1], int):
         return False
     default = -1 if softmax.attributes.get("opset", 13) >= 13 else 1
     axis = softmax.attributes.get("axis", default)

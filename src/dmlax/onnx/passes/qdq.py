@@ -123,6 +123,11 @@ class _Finder:
         """True where the parameters are one value, or lie along an axis."""
         return self.is_one_value(quantized) or quantized.axis == axis
 
+    def is_int8_constant(self, quantized: Quantized) -> bool:
+        """True for what ONNX Runtime leaves int8 beside tensors that it makes uint8."""
+        constant = self.graph.constants.get(quantized.tensor)
+        return constant is not None and constant.dtype == np.int8
+
     def is_int32(self, bias: Quantized | None) -> bool:
         """False for a bias of floats, or of 8 bits, with which ONNX Runtime fuses nothing."""
         constant = self.graph.constants.get(bias.tensor) if bias else None
@@ -208,7 +213,7 @@ def _product(group: Group, finder: _Finder) -> Node | None:
 def _binary(op: str) -> Callable[[Group, _Finder], Node | None]:
     def build(group: Group, finder: _Finder) -> Node | None:
         a, b = group.inputs
-        if a is None or b is None:
+        if a is None or b is None or finder.is_int8_constant(a) or finder.is_int8_constant(b):
             return None
         inputs = (*a.parameters, *b.parameters, group.output.scale, group.output.zero_point)
         return _replacement(group.node, op, inputs, group.output.tensor, {})
