@@ -415,41 +415,70 @@ struct PixelChannels {
     }
 
    private:
+    // Rows whose vectors of columns become one vector of bytes together.
+    template <int V>
+    static constexpr int kRowsPacked = in_order && S::kPacksRows ? S::kVectorsPacked / V : 1;
+
+    // What bytes may alias is read once.
+    struct Constants {
+      int32_t zero_point;
+      bool is_signed;
+      int64_t count;
+    };
+
+    // Not inlined: its loops need the registers.
     template <int V, bool may_tie>
-    void requantize_vectors(const int32_t* sums, int64_t rows, uint8_t* to, int64_t step) const {
-      const int32_t zero_point = channels.params.output_zero;
-      const bool is_signed = channels.params.output_signed;
+    __attribute__((noinline)) void requantize_vectors(const int32_t* sums, int64_t rows,
+                                                      uint8_t* to, int64_t step) const {
+      const Constants constants{channels.params.output_zero, channels.params.output_signed, count};
       typename S::Floats factors[V];
       for (int j = 0; j < V; ++j) {
         factors[j] = S::load_floats(channels.estimate + first + j * S::kLanes);
       }
+      constexpr int R = kRowsPacked<V>;
+      sums += first;
       to += first;
-      for (int64_t r = 0; r < rows; ++r, sums += kPanelWidth, to += step) {
-        typename S::Int32s rounded[S::kVectorsPacked];
-        auto farthest = S::broadcast_float(0);
+      int64_t r = 0;
+      for (; r + R <= rows; r += R, sums += R * kPanelWidth, to += R * step) {
+        requantize_together<V, R, may_tie>(constants, factors, sums, to, step);
+      }
+      for (; R > 1 && r < rows; ++r, sums += kPanelWidth, to += step) {
+        requantize_together<V, 1, may_tie>(constants, factors, sums, to, step);
+      }
+    }
+
+    template <int V, int R, bool may_tie>
+    __attribute__((always_inline)) void requantize_together(const Constants& constants,
+                                                            const typename S::Floats* factors,
+                                                            const int32_t* sums, uint8_t* to,
+                                                            int64_t step) const {
+      const auto [zero_point, is_signed, bytes] = constants;
+      typename S::Int32s rounded[S::kVectorsPacked];
+      auto farthest = S::broadcast_float(0);
 #pragma GCC unroll 4
-        for (int j = 0; j < S::kVectorsPacked; ++j) {
-          if (j >= V) {
-            rounded[j] = rounded[V - 1];
-            continue;
-          }
-          const auto all = S::load(sums + first + j * S::kLanes);
-          rounded[j] = may_tie ? S::round_product(all, factors[j], farthest)
-                               : S::round_product(all, factors[j]);
+      for (int j = 0; j < S::kVectorsPacked; ++j) {
+        if (j >= R * V) {
+          rounded[j] = rounded[V - 1];
+          continue;
         }
-        if (may_tie && __builtin_expect(S::reaches(farthest, kBand), 0)) {
-          requantize_near_tie(sums, to);
-        } else if (in_order) {
-          S::store_bytes_in_order(to, rounded, zero_point, is_signed, count);
-        } else {
-          S::store_bytes(to, rounded, zero_point, is_signed, count);
-        }
+        const auto all = S::load(sums + j / V * kPanelWidth + j % V * S::kLanes);
+        rounded[j] = may_tie ? S::round_product(all, factors[j % V], farthest)
+                             : S::round_product(all, factors[j % V]);
+      }
+      if (may_tie && __builtin_expect(S::reaches(farthest, kBand), 0)) {
+        for (int r = 0; r < R; ++r) requantize_near_tie(sums + r * kPanelWidth, to + r * step);
+      } else if constexpr (R > 1) {
+        S::template store_rows_in_order<V>(to, step, rounded, zero_point, is_signed, bytes);
+      } else if constexpr (in_order) {
+        S::store_bytes_in_order(to, rounded, zero_point, is_signed, bytes);
+      } else {
+        S::store_bytes(to, rounded, zero_point, is_signed, bytes);
       }
     }
 
     __attribute__((noinline)) void requantize_near_tie(const int32_t* sums, uint8_t* to) const {
       alignas(64) uint8_t bytes[kPanelWidth];
-      channels.requantize(sums, bytes);
+      channels.requantize(sums - first, bytes);
       __builtin_memcpy(to, bytes + first, static_cast<size_t>(count));
     }
   };

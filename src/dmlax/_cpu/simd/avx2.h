@@ -28,7 +28,7 @@ struct Simd {
 #endif
   static constexpr double kRequantizeRowNs = 16;
   static constexpr bool kMultipliesRows = true;
-  static constexpr bool kRequantizesRows = true;
+  static constexpr bool kRequantizesRows = true, kPacksRows = false;
 #ifdef __AVXVNNI__
   static constexpr bool kMultipliesNarrowRows = false;
 #else
