@@ -107,9 +107,11 @@ struct Line {
   // Outputs [first, last) of the line.
   void run(int64_t line, int64_t first, int64_t last) const {
     const Axis& width = problem.shape.width;
-    const int64_t outputs = last - first;
-    interleave(line, first * width.stride - width.start,
-               (outputs - 1) * width.stride + (width.kernel - 1) * width.dilation + 1);
+    const int64_t outputs = last - first, left = first * width.stride - width.start;
+    if constexpr (S::kKeepsWindows) {
+      if (keeps_windows()) return run_windows(line, first, outputs, left);
+    }
+    interleave(line, left, (outputs - 1) * width.stride + (width.kernel - 1) * width.dilation + 1);
     const RequantizeParams& params = problem.requantize;
     const PixelChannels<S, false> channels{
         params,         block.first, block.count, params.filter_zero ? block.filter_zero : nullptr,
@@ -133,6 +135,116 @@ struct Line {
  private:
   // That are multiplied, then requantized.
   static constexpr int64_t kPixelsTogether = S::kRequantizesRows ? 8 : 1;
+
+  // --- three by three, where the registers hold a window's columns and the weights
+
+  static constexpr int64_t kWindowsTogether = 16;
+
+  bool keeps_windows() const {
+    const Axis &height = problem.shape.height, &width = problem.shape.width;
+    return height.kernel == 3 && width.kernel == 3 && width.dilation == 1 && width.stride <= 2 &&
+           problem.requantize.filter_zero == nullptr;
+  }
+
+  void run_windows(int64_t line, int64_t first, int64_t outputs, int64_t left) const {
+    const ConvShape& shape = problem.shape;
+    const int64_t step = shape.output_channels;
+    const PixelChannels<S, false> channels{problem.requantize, block.first,    block.count,
+                                           nullptr,            block.estimate, block.band};
+    alignas(64) uint8_t padding[kPanelWidth];
+    __builtin_memset(padding, problem.layout.padding, sizeof padding);
+    const TapRows rows = tap_rows(line, 0, padding);
+    int64_t at = (line * shape.width.output + first) * step + block.first;
+    for (int64_t i = 0; i < outputs; i += kWindowsTogether) {
+      const int64_t rest = outputs - i, count = rest < kWindowsTogether ? rest : kWindowsTogether;
+      alignas(64) int32_t sums[kWindowsTogether * kPanelWidth];
+      const bool flips = shape.input_signed;
+      if (shape.width.stride == 1) {
+        flips ? sum_windows<1, true>(rows, padding, left, count, sums)
+              : sum_windows<1, false>(rows, padding, left, count, sums);
+      } else {
+        flips ? sum_windows<2, true>(rows, padding, left, count, sums)
+              : sum_windows<2, false>(rows, padding, left, count, sums);
+      }
+      store_pixels(channels, sums, count, range.output, at, step);
+      left += count * shape.width.stride;
+      at += count * step;
+    }
+  }
+
+  // A column's three rows, interleaved.
+  struct Column {
+    typename S::Int32s quads[kVectors];
+  };
+
+  // The columns of a line's windows, one after another.
+  template <bool flips>
+  struct ColumnReader {
+    const uint8_t *first[3], *padding;
+    int64_t step[3], at[3], x, size, valid;
+
+    ColumnReader(const TapRows& rows, const uint8_t* padding, int64_t left, int64_t size,
+                 int64_t valid)
+        : padding(padding), x(left), size(size), valid(valid) {
+      for (int k = 0; k < 3; ++k) {
+        first[k] = rows.first[k];
+        step[k] = rows.step[k];
+        at[k] = left * step[k];
+      }
+    }
+
+    __attribute__((always_inline)) Column next() {
+      const bool inside = static_cast<uint64_t>(x) < static_cast<uint64_t>(size);
+      const uint8_t* from[3] = {padding, padding, padding};
+      if (__builtin_expect(inside, 1)) {
+#pragma GCC unroll 3
+        for (int k = 0; k < 3; ++k) from[k] = first[k] + at[k];
+      }
+      Column column;
+      S::template interleave_three<flips>(from, valid, column.quads);
+#pragma GCC unroll 3
+      for (int k = 0; k < 3; ++k) at[k] += step[k];
+      ++x;
+      return column;
+    }
+  };
+
+  // Sums of `count` neighbouring windows. Not inlined: its loop needs the registers.
+  template <int stride, bool flips>
+  __attribute__((noinline)) void sum_windows(const TapRows& rows, const uint8_t* padding,
+                                             int64_t left, int64_t count, int32_t* sums) const {
+    Column taps[3];
+#pragma GCC unroll 3
+    for (int c = 0; c < 3; ++c) {
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) {
+        taps[c].quads[j] = S::load(weights + c * kQuadBytes + j * 4 * S::kLanes);
+      }
+    }
+    ColumnReader<flips> reader(rows, padding, left, problem.shape.width.size, block.count);
+    Column first = reader.next(), second;
+    if (stride == 1) second = reader.next();
+    for (int64_t i = 0; i < count; ++i, sums += kPanelWidth) {
+      if (stride == 2) second = reader.next();
+      typename S::Int32s a[kVectors];
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) {
+        a[j] = S::load(block.offset + j * S::kLanes);
+        S::multiply_words(a[j], first.quads[j], taps[0].quads[j]);
+        S::multiply_words(a[j], second.quads[j], taps[1].quads[j]);
+      }
+      const Column third = reader.next();
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) {
+        S::multiply_words(a[j], third.quads[j], taps[2].quads[j]);
+        S::store(sums + j * S::kLanes, a[j]);
+      }
+      first = stride == 1 ? second : third;
+      if (stride == 1) second = third;
+    }
+  }
+
+  // --- any kernel
 
   int vectors() const { return vectors_of<S>(block.count); }
   int64_t column_bytes() const { return tap_quads(problem.shape) * kTapBytes<S>; }

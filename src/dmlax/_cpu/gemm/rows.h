@@ -286,7 +286,12 @@ inline void multiply_strip(const Rows& rows, const uint8_t* strip, const int32_t
 
 struct VectorRowMicrokernel {
   static constexpr bool kNeedsStride = false;
-  static constexpr int64_t kDepthStep = kKPack;  // that rows and panels are padded to
+
+  // Words of a row; bytes past its depth are zeros.
+  static int64_t words_of(int64_t depth) { return (depth + kKPack - 1) / kKPack; }
+
+  // Whether padded copies of images are read tap by tap.
+  static bool reads_taps(int64_t channels) { return channels % kKPack == 0; }
 
   // How many are multiplied by a panel at once: whole tiles.
   template <typename S>
@@ -298,6 +303,12 @@ struct VectorRowMicrokernel {
   // are requantized.
   template <typename S>
   static constexpr int64_t kMostRows = kBlockRows / S::kRowTileRows * S::kRowTileRows;
+
+  // Of them, for rows of so many words.
+  template <typename S>
+  static constexpr int64_t rows_at_once(int64_t) {
+    return kMostRows<S>;
+  }
 
   template <typename S>
   void multiply(const Rows& rows, const uint8_t* panel, int64_t columns, const int32_t* initial,

@@ -62,13 +62,17 @@ struct RowProduct {
   static constexpr int64_t kRowStep = RowMicrokernel::rows_of_block<S>();
   RowMicrokernel microkernel;
 
+  static int64_t rows_at_once(const MatmulLayout& layout) {
+    return RowMicrokernel::rows_at_once<S>(layout.words);
+  }
+
   static void lay_out(MatmulProblem& problem) {
     const MatmulShape& shape = problem.shape;
     MatmulLayout& layout = problem.layout;
-    const int64_t quads = round_up(shape.depth, RowMicrokernel::kDepthStep) / kKPack;
+    const int64_t quads = RowMicrokernel::words_of(shape.depth);
     layout.words = quads * S::kWordsOfQuad;
-    layout.direct = S::kWordsOfQuad == 1 && !shape.a_signed &&
-                    shape.depth % RowMicrokernel::kDepthStep == 0;
+    layout.direct =
+        S::kWordsOfQuad == 1 && !shape.a_signed && shape.depth == kKPack * quads;
     layout.row_bytes = round_up(4 * layout.words, 64) + 64;
     layout.panel_bytes = layout.words * 4 * kPanelWidth + kPanelWidth * 4;
     if (shape.b_panels) {
@@ -147,6 +151,8 @@ struct PanelProduct {
   static constexpr int64_t kRows = kBlockRows, kRowStep = kRows;
   Microkernel microkernel;
 
+  static int64_t rows_at_once(const MatmulLayout&) { return kRows; }
+
   static void lay_out(MatmulProblem& problem) {
     const MatmulShape& shape = problem.shape;
     MatmulLayout& layout = problem.layout;
@@ -218,6 +224,8 @@ struct DotProduct {
   static constexpr int64_t kRows = kFewRows, kRowStep = kRows;
   static constexpr int64_t kStep = 4 * S::kLanes;  // bytes of a vector
   static constexpr int64_t kPrefetchDistance = 4096;  // the columns are one after another
+
+  static int64_t rows_at_once(const MatmulLayout&) { return kRows; }
 
   static void lay_out(MatmulProblem& problem) {
     MatmulLayout& layout = problem.layout;
@@ -522,6 +530,7 @@ struct Matmul {
     int64_t stride;
     const uint8_t* rows = product.pack_rows(problem, row, count, scratch, stride);
     const bool with_sums = problem.requantize.filter_zero != nullptr;
+    const int64_t most = Product::rows_at_once(layout);
     for (int64_t r = 0; r < count; ++r) {
       scratch.row_sums[r] = with_sums ? Product::sum_of(problem, rows + r * stride) : 0;
     }
@@ -540,8 +549,8 @@ struct Matmul {
       }
       const PanelTerms<S, Product::kInOrder, Product::kAddsToTerms> terms(problem, index,
                                                                           column_sums);
-      for (int64_t at = 0; at < count; at += Product::kRows) {
-        const int64_t left = count - at, block = left < Product::kRows ? left : Product::kRows;
+      for (int64_t at = 0; at < count; at += most) {
+        const int64_t left = count - at, block = left < most ? left : most;
         if constexpr (Product::kRows == kFewRows) {
           product.multiply_columns(problem, index, rows, stride, block, scratch.acc);
         } else {

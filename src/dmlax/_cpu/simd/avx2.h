@@ -29,6 +29,7 @@ struct Simd {
   static constexpr double kRequantizeRowNs = 16;
   static constexpr bool kMultipliesRows = true;
   static constexpr bool kRequantizesRows = true, kPacksRows = false;
+  static constexpr bool kKeepsWindows = false;
 #ifdef __AVXVNNI__
   static constexpr bool kMultipliesNarrowRows = false;
 #else

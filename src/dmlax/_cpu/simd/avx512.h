@@ -22,6 +22,7 @@ struct Simd {
   static constexpr double kProductsPerNs = 200, kRequantizeRowNs = 8;
   static constexpr bool kMultipliesRows = true;
   static constexpr bool kRequantizesRows = true, kPacksRows = true;
+  static constexpr bool kKeepsWindows = true;
   static constexpr bool kMultipliesNarrowRows = false;
   static constexpr bool kPermutesBytes = true, kExpandsBytes = true, kStoresMasked = true;
 
@@ -85,6 +86,26 @@ struct Simd {
     _mm512_store_si512(quad + 64, _mm512_unpackhi_epi16(low01, low23));
     _mm512_store_si512(quad + 128, _mm512_unpacklo_epi16(high01, high23));
     _mm512_store_si512(quad + 192, _mm512_unpackhi_epi16(high01, high23));
+  }
+
+  // The same of three rows, whose fourth is of no account, to vectors; flips no bits unless `flips`.
+  template <bool flips>
+  static void interleave_three(const uint8_t* const* rows, int64_t valid, Int32s* quads) {
+    const __mmask64 mask = first_bits(valid);
+    __m512i r[3];
+#pragma GCC unroll 3
+    for (int i = 0; i < 3; ++i) {
+      r[i] = _mm512_maskz_loadu_epi8(mask, rows[i]);
+      if (flips) r[i] = _mm512_xor_si512(r[i], _mm512_set1_epi8(-128));
+    }
+    const __m512i low01 = _mm512_unpacklo_epi8(r[0], r[1]);
+    const __m512i low22 = _mm512_unpacklo_epi8(r[2], r[2]);
+    const __m512i high01 = _mm512_unpackhi_epi8(r[0], r[1]);
+    const __m512i high22 = _mm512_unpackhi_epi8(r[2], r[2]);
+    quads[0] = _mm512_unpacklo_epi16(low01, low22);
+    quads[1] = _mm512_unpackhi_epi16(low01, low22);
+    quads[2] = _mm512_unpacklo_epi16(high01, high22);
+    quads[3] = _mm512_unpackhi_epi16(high01, high22);
   }
 
   struct Columns {

@@ -18,6 +18,7 @@ struct Simd {
   static constexpr double kProductsPerNs = 7, kRequantizeRowNs = 300;
   static constexpr bool kMultipliesRows = false;
   static constexpr bool kRequantizesRows = false, kPacksRows = false;
+  static constexpr bool kKeepsWindows = false;
   static constexpr bool kMultipliesNarrowRows = false;
   static constexpr bool kPermutesBytes = false, kExpandsBytes = false, kStoresMasked = false;
 
