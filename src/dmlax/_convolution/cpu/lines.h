@@ -21,13 +21,15 @@ struct ChannelBlock {
   alignas(64) int32_t offset[kPanelWidth], filter_zero[kPanelWidth];
   alignas(64) float estimate[kPanelWidth], band[kPanelWidth];
   int64_t first, count;
+  int64_t width = kPanelWidth;  // after which the channels are the same again
 
   ChannelBlock(const ConvProblem& problem, int64_t block) : first(block * kPanelWidth) {
     const RequantizeParams& params = problem.requantize;
     const int64_t left = problem.shape.output_channels - first;
     count = left < kPanelWidth ? left : kPanelWidth;
+    if (S::kKeepsWindows && (count == 16 || count == 32)) width = count;
     for (int i = 0; i < kPanelWidth; ++i) {
-      const int64_t channel = first + S::column_of(i / S::kLanes, i % S::kLanes);
+      const int64_t channel = first + S::column_of(i / S::kLanes, i % S::kLanes) % width;
       offset[i] = params.offset[channel];
       filter_zero[i] = params.filter_zero == nullptr ? 0 : params.filter_zero[channel];
       if (!params.quantized) continue;
@@ -70,7 +72,7 @@ inline void load_weights(const ConvProblem& problem, const int8_t* filter,
     for (int64_t quad = 0; quad < quads; ++quad, weights += kTapBytes<S>) {
       alignas(64) int8_t taps[kPanelWidth][kKPack] = {};
       for (int i = 0; i < kPanelWidth; ++i) {
-        const int64_t channel = S::column_of(i / S::kLanes, i % S::kLanes);
+        const int64_t channel = S::column_of(i / S::kLanes, i % S::kLanes) % block.width;
         if (channel >= block.count) continue;
         const int8_t* row = filter + (block.first + channel) * shape.depth;
         for (int64_t k = 0; k < kKPack && kKPack * quad + k < shape.height.kernel; ++k) {
@@ -146,30 +148,68 @@ struct Line {
            problem.requantize.filter_zero == nullptr;
   }
 
+  // A block of few channels is multiplied with as many pixels at once as fill the vectors: from
+  // parts of the line.
   void run_windows(int64_t line, int64_t first, int64_t outputs, int64_t left) const {
+    const RequantizeParams& params = problem.requantize;
+    const Axis& width = problem.shape.width;
+    const int64_t parts = kPanelWidth / block.width, count = outputs / parts;
+    const int64_t distance = count * width.stride;
+    // Only the first part begins, and only the last one ends, outside of the image.
+    const bool inside = count > 0 && left + distance >= 0 &&
+                        left + (parts - 1) * distance + width.kernel - width.stride <= width.size;
+    const bool together = parts > 1 && inside && params.quantized && params.scales_down &&
+                          !problem.shape.input_signed;
+    if (!together) return run_parts<1>(line, first, outputs, left);
+    if (parts == 2) {
+      run_parts<2>(line, first, count, left);
+    } else {
+      run_parts<4>(line, first, count, left);
+    }
+    const int64_t done = count * parts;
+    if (done == outputs) return;
+    run_parts<1>(line, first + done, outputs - done, left + done * width.stride);
+  }
+
+  // `count` outputs of each part.
+  template <int parts>
+  void run_parts(int64_t line, int64_t first, int64_t count, int64_t left) const {
     const ConvShape& shape = problem.shape;
-    const int64_t step = shape.output_channels;
-    const PixelChannels<S, false> channels{problem.requantize, block.first,    block.count,
-                                           nullptr,            block.estimate, block.band};
+    const int64_t step = shape.output_channels, stride = shape.width.stride;
+    const PixelChannels<S, false> channels{
+        problem.requantize, block.first,    block.count,
+        nullptr,            block.estimate, block.band,
+        parts > 1 ? block.width : kPanelWidth, count * step};
     alignas(64) uint8_t padding[kPanelWidth];
     __builtin_memset(padding, problem.layout.padding, sizeof padding);
     const TapRows rows = tap_rows(line, 0, padding);
     int64_t at = (line * shape.width.output + first) * step + block.first;
-    for (int64_t i = 0; i < outputs; i += kWindowsTogether) {
-      const int64_t rest = outputs - i, count = rest < kWindowsTogether ? rest : kWindowsTogether;
+    for (int64_t i = 0; i < count; i += kWindowsTogether) {
+      const int64_t rest = count - i, some = rest < kWindowsTogether ? rest : kWindowsTogether;
       alignas(64) int32_t sums[kWindowsTogether * kPanelWidth];
-      const bool flips = shape.input_signed;
-      if (shape.width.stride == 1) {
-        flips ? sum_windows<1, true>(rows, padding, left, count, sums)
-              : sum_windows<1, false>(rows, padding, left, count, sums);
+      const WindowRange range_of_sums{&rows, padding, left + i * stride, count * stride, some};
+      if (stride == 1) {
+        sum_windows<1, parts>(range_of_sums, sums);
       } else {
-        flips ? sum_windows<2, true>(rows, padding, left, count, sums)
-              : sum_windows<2, false>(rows, padding, left, count, sums);
+        sum_windows<2, parts>(range_of_sums, sums);
       }
-      store_pixels(channels, sums, count, range.output, at, step);
-      left += count * shape.width.stride;
-      at += count * step;
+      store_pixels(channels, sums, some, range.output, at + i * step, step);
     }
+  }
+
+  // Windows from column `left` on, and those of parts `distance` columns apart.
+  struct WindowRange {
+    const TapRows* rows;
+    const uint8_t* padding;
+    int64_t left, distance, count;
+  };
+
+  template <int stride, int parts>
+  void sum_windows(const WindowRange& windows, int32_t* sums) const {
+    if constexpr (parts == 1) {
+      if (problem.shape.input_signed) return sum_windows<stride, parts, true>(windows, sums);
+    }
+    sum_windows<stride, parts, false>(windows, sums);
   }
 
   // A column's three rows, interleaved.
@@ -178,30 +218,39 @@ struct Line {
   };
 
   // The columns of a line's windows, one after another.
-  template <bool flips>
+  template <int parts, bool flips>
   struct ColumnReader {
     const uint8_t *first[3], *padding;
-    int64_t step[3], at[3], x, size, valid;
+    int64_t step[3], at[3], x, distance, size, valid;
 
-    ColumnReader(const TapRows& rows, const uint8_t* padding, int64_t left, int64_t size,
-                 int64_t valid)
-        : padding(padding), x(left), size(size), valid(valid) {
+    ColumnReader(const WindowRange& windows, int64_t size, int64_t valid)
+        : padding(windows.padding),
+          x(windows.left),
+          distance(windows.distance),
+          size(size),
+          valid(valid) {
       for (int k = 0; k < 3; ++k) {
-        first[k] = rows.first[k];
-        step[k] = rows.step[k];
-        at[k] = left * step[k];
+        first[k] = windows.rows->first[k];
+        step[k] = windows.rows->step[k];
+        at[k] = x * step[k];
       }
     }
 
     __attribute__((always_inline)) Column next() {
-      const bool inside = static_cast<uint64_t>(x) < static_cast<uint64_t>(size);
-      const uint8_t* from[3] = {padding, padding, padding};
-      if (__builtin_expect(inside, 1)) {
+      const uint8_t* from[parts][3];
+#pragma GCC unroll 4
+      for (int part = 0; part < parts; ++part) {
+        const int64_t here = x + part * distance;
+        const bool may_be_outside = part == 0 || part == parts - 1;
+        const bool inside =
+            !may_be_outside || static_cast<uint64_t>(here) < static_cast<uint64_t>(size);
 #pragma GCC unroll 3
-        for (int k = 0; k < 3; ++k) from[k] = first[k] + at[k];
+        for (int k = 0; k < 3; ++k) {
+          from[part][k] = inside ? first[k] + (at[k] + part * distance * step[k]) : padding;
+        }
       }
       Column column;
-      S::template interleave_three<flips>(from, valid, column.quads);
+      S::template interleave_three<parts, flips>(from, valid, column.quads);
 #pragma GCC unroll 3
       for (int k = 0; k < 3; ++k) at[k] += step[k];
       ++x;
@@ -209,10 +258,9 @@ struct Line {
     }
   };
 
-  // Sums of `count` neighbouring windows. Not inlined: its loop needs the registers.
-  template <int stride, bool flips>
-  __attribute__((noinline)) void sum_windows(const TapRows& rows, const uint8_t* padding,
-                                             int64_t left, int64_t count, int32_t* sums) const {
+  // Not inlined: its loop needs the registers.
+  template <int stride, int parts, bool flips>
+  __attribute__((noinline)) void sum_windows(const WindowRange& windows, int32_t* sums) const {
     Column taps[3];
 #pragma GCC unroll 3
     for (int c = 0; c < 3; ++c) {
@@ -221,10 +269,10 @@ struct Line {
         taps[c].quads[j] = S::load(weights + c * kQuadBytes + j * 4 * S::kLanes);
       }
     }
-    ColumnReader<flips> reader(rows, padding, left, problem.shape.width.size, block.count);
+    ColumnReader<parts, flips> reader(windows, problem.shape.width.size, block.count);
     Column first = reader.next(), second;
     if (stride == 1) second = reader.next();
-    for (int64_t i = 0; i < count; ++i, sums += kPanelWidth) {
+    for (int64_t i = 0; i < windows.count; ++i, sums += kPanelWidth) {
       if (stride == 2) second = reader.next();
       typename S::Int32s a[kVectors];
 #pragma GCC unroll 4

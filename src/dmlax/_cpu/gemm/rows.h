@@ -356,6 +356,8 @@ struct PixelChannels {
   int64_t first, count;
   const int32_t* filter_zero;  // null where all are 0
   const float *estimate, *band;
+  int64_t width = kPanelWidth;  // a panel has 64 / width pixels,
+  int64_t distance = 0;         // whose outputs are so far apart
 
   static int column_of(int i) {
     return in_order ? i : S::column_of(i / S::kLanes, i % S::kLanes);
@@ -396,6 +398,16 @@ struct PixelChannels {
     for (int64_t at = 0; at < count; at += kPackedColumns) {
       const int64_t left = count - at, columns = left < kPackedColumns ? left : kPackedColumns;
       const Packed packed{*this, at, columns};
+      if constexpr (S::kKeepsWindows && !in_order) {
+        if (width == 32) {
+          packed.template requantize<S::kVectorsPacked, 2>(sums, rows, to, step);
+          continue;
+        }
+        if (width == 16) {
+          packed.template requantize<S::kVectorsPacked, 4>(sums, rows, to, step);
+          continue;
+        }
+      }
       // Of columns in a panel's order every vector has some.
       const int64_t vectors = in_order ? (columns + S::kLanes - 1) / S::kLanes : S::kVectorsPacked;
       if (vectors == 1) {
@@ -416,12 +428,12 @@ struct PixelChannels {
     const PixelChannels& channels;
     int64_t first, count;
 
-    template <int V>
+    template <int V, int parts = 1>
     void requantize(const int32_t* sums, int64_t rows, uint8_t* to, int64_t step) const {
       if (channels.params.may_tie) {
-        requantize_vectors<V, true>(sums, rows, to, step);
+        requantize_vectors<V, parts, true>(sums, rows, to, step);
       } else {
-        requantize_vectors<V, false>(sums, rows, to, step);
+        requantize_vectors<V, parts, false>(sums, rows, to, step);
       }
     }
 
@@ -434,14 +446,16 @@ struct PixelChannels {
     struct Constants {
       int32_t zero_point;
       bool is_signed;
-      int64_t count;
+      int64_t count, distance;
     };
 
     // Not inlined: its loops need the registers.
-    template <int V, bool may_tie>
+    template <int V, int parts, bool may_tie>
     __attribute__((noinline)) void requantize_vectors(const int32_t* sums, int64_t rows,
                                                       uint8_t* to, int64_t step) const {
-      const Constants constants{channels.params.output_zero, channels.params.output_signed, count};
+      const RequantizeParams& params = channels.params;
+      const Constants constants{params.output_zero, params.output_signed, count,
+                                channels.distance};
       typename S::Floats factors[V];
       for (int j = 0; j < V; ++j) {
         factors[j] = S::load_floats(channels.estimate + first + j * S::kLanes);
@@ -451,19 +465,19 @@ struct PixelChannels {
       to += first;
       int64_t r = 0;
       for (; r + R <= rows; r += R, sums += R * kPanelWidth, to += R * step) {
-        requantize_together<V, R, may_tie>(constants, factors, sums, to, step);
+        requantize_together<V, R, parts, may_tie>(constants, factors, sums, to, step);
       }
       for (; R > 1 && r < rows; ++r, sums += kPanelWidth, to += step) {
-        requantize_together<V, 1, may_tie>(constants, factors, sums, to, step);
+        requantize_together<V, 1, parts, may_tie>(constants, factors, sums, to, step);
       }
     }
 
-    template <int V, int R, bool may_tie>
+    template <int V, int R, int parts, bool may_tie>
     __attribute__((always_inline)) void requantize_together(const Constants& constants,
                                                             const typename S::Floats* factors,
                                                             const int32_t* sums, uint8_t* to,
                                                             int64_t step) const {
-      const auto [zero_point, is_signed, bytes] = constants;
+      const auto [zero_point, is_signed, bytes, distance] = constants;
       typename S::Int32s rounded[S::kVectorsPacked];
       auto farthest = S::broadcast_float(0);
 #pragma GCC unroll 4
@@ -482,6 +496,8 @@ struct PixelChannels {
         S::template store_rows_in_order<V>(to, step, rounded, zero_point, is_signed, bytes);
       } else if constexpr (in_order) {
         S::store_bytes_in_order(to, rounded, zero_point, is_signed, bytes);
+      } else if constexpr (parts > 1) {
+        S::template store_rows<parts>(to, distance, rounded, zero_point, is_signed, bytes);
       } else {
         S::store_bytes(to, rounded, zero_point, is_signed, bytes);
       }
@@ -490,7 +506,9 @@ struct PixelChannels {
     __attribute__((noinline)) void requantize_near_tie(const int32_t* sums, uint8_t* to) const {
       alignas(64) uint8_t bytes[kPanelWidth];
       channels.requantize(sums - first, bytes);
-      __builtin_memcpy(to, bytes + first, static_cast<size_t>(count));
+      for (int64_t at = 0; at < kPanelWidth; at += channels.width, to += channels.distance) {
+        __builtin_memcpy(to, bytes + first + at, static_cast<size_t>(count));
+      }
     }
   };
 
@@ -499,12 +517,13 @@ struct PixelChannels {
                                               uint8_t* bytes) const {
     for (; near_ties != 0; near_ties &= near_ties - 1) {
       const int i = __builtin_ctzll(near_ties), column = column_of(i);
-      if (column >= count) continue;
+      const int64_t channel = column % width;
+      if (channel >= count) continue;
       const float product = static_cast<float>(sums[i]) * estimate[i];
       const float clamped = product < params.low    ? params.low
                             : product > params.high ? params.high
                                                     : product;
-      bytes[column] = resolve_tie(params, first + column, sums[i], clamped);
+      bytes[column] = resolve_tie(params, first + channel, sums[i], clamped);
     }
   }
 };

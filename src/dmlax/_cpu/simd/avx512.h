@@ -89,13 +89,13 @@ struct Simd {
   }
 
   // The same of three rows, whose fourth is of no account, to vectors; flips no bits unless `flips`.
-  template <bool flips>
-  static void interleave_three(const uint8_t* const* rows, int64_t valid, Int32s* quads) {
-    const __mmask64 mask = first_bits(valid);
+  // A row is `valid` bytes; or two or four parts, at `from[part][row]`.
+  template <int parts, bool flips>
+  static void interleave_three(const uint8_t* const (*from)[3], int64_t valid, Int32s* quads) {
     __m512i r[3];
 #pragma GCC unroll 3
     for (int i = 0; i < 3; ++i) {
-      r[i] = _mm512_maskz_loadu_epi8(mask, rows[i]);
+      r[i] = load_parts<parts>(from, i, valid);
       if (flips) r[i] = _mm512_xor_si512(r[i], _mm512_set1_epi8(-128));
     }
     const __m512i low01 = _mm512_unpacklo_epi8(r[0], r[1]);
@@ -182,17 +182,14 @@ struct Simd {
   static void store_rows_in_order(uint8_t* to, int64_t step, const Int32s* rounded,
                                   int32_t zero_point, bool is_signed, int64_t count) {
     const __m512i bytes = put_in_order(pack_bytes(rounded, zero_point, is_signed));
-    if constexpr (vectors == 4) {
-      store_first_bytes(to, bytes, count);
-    } else if constexpr (vectors == 2) {
-      store_half(to, _mm512_castsi512_si256(bytes), count);
-      store_half(to + step, _mm512_extracti64x4_epi64(bytes, 1), count);
-    } else {
-      store_quarter(to, _mm512_castsi512_si128(bytes), count);
-      store_quarter(to + step, _mm512_extracti32x4_epi32(bytes, 1), count);
-      store_quarter(to + 2 * step, _mm512_extracti32x4_epi32(bytes, 2), count);
-      store_quarter(to + 3 * step, _mm512_extracti32x4_epi32(bytes, 3), count);
-    }
+    store_parts<4 / vectors>(to, step, bytes, count);
+  }
+
+  // The same of vectors in a panel's order, whose parts are rows.
+  template <int parts>
+  static void store_rows(uint8_t* to, int64_t step, const Int32s* rounded, int32_t zero_point,
+                         bool is_signed, int64_t count) {
+    store_parts<parts>(to, step, pack_bytes(rounded, zero_point, is_signed), count);
   }
 
   // --- requantization
@@ -463,6 +460,40 @@ struct Simd {
   static void store_first_bytes(uint8_t* to, __m512i bytes, int64_t count) {
     if (count == kPackedBytes) return store(to, bytes);
     _mm512_mask_storeu_epi8(to, first_bits(count), bytes);
+  }
+
+  // Parts of a vector, to rows.
+  template <int parts>
+  static void store_parts(uint8_t* to, int64_t step, __m512i bytes, int64_t count) {
+    if constexpr (parts == 1) {
+      store_first_bytes(to, bytes, count);
+    } else if constexpr (parts == 2) {
+      store_half(to, _mm512_castsi512_si256(bytes), count);
+      store_half(to + step, _mm512_extracti64x4_epi64(bytes, 1), count);
+    } else {
+      store_quarter(to, _mm512_castsi512_si128(bytes), count);
+      store_quarter(to + step, _mm512_extracti32x4_epi32(bytes, 1), count);
+      store_quarter(to + 2 * step, _mm512_extracti32x4_epi32(bytes, 2), count);
+      store_quarter(to + 3 * step, _mm512_extracti32x4_epi32(bytes, 3), count);
+    }
+  }
+
+  template <int parts>
+  static __m512i load_parts(const uint8_t* const (*from)[3], int row, int64_t valid) {
+    if constexpr (parts == 1) {
+      return _mm512_maskz_loadu_epi8(first_bits(valid), from[0][row]);
+    } else if constexpr (parts == 2) {
+      const auto half = [&](int part) {
+        return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from[part][row]));
+      };
+      return _mm512_inserti64x4(_mm512_castsi256_si512(half(0)), half(1), 1);
+    } else {
+      const auto quarter = [&](int part) {
+        return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from[part][row]));
+      };
+      const __m512i two = _mm512_inserti32x4(_mm512_castsi128_si512(quarter(0)), quarter(1), 1);
+      return _mm512_inserti32x4(_mm512_inserti32x4(two, quarter(2), 2), quarter(3), 3);
+    }
   }
 
   static void store_half(uint8_t* to, __m256i bytes, int64_t count) {
