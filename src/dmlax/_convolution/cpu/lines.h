@@ -62,28 +62,37 @@ inline void store_words(const uint8_t* quad, int vectors, const Widen& widen, ui
   }
 }
 
-// The block's weights: [column][quad][word][64 channels]. Rows past the kernel are zeros.
+// Four rows' taps of a kernel's column, from a channel's filter on; rows past the kernel are zeros.
+inline uint32_t tap_word(const int8_t* taps, int64_t step, int64_t rows) {
+  const auto byte = [&](int64_t row) { return uint32_t{static_cast<uint8_t>(taps[row * step])}; };
+  if (rows == 3) return byte(0) | byte(1) << 8 | byte(2) << 16;  // most kernels
+  uint32_t word = 0;
+  for (int64_t row = 0; row < kKPack && row < rows; ++row) word |= byte(row) << (8 * row);
+  return word;
+}
+
+// The block's weights: [column][quad][word][64 channels].
 template <typename S>
 inline void load_weights(const ConvProblem& problem, const int8_t* filter,
                          const ChannelBlock<S>& block, uint8_t* weights) {
   const ConvShape& shape = problem.shape;
   const int64_t quads = tap_quads(shape), columns = shape.width.kernel;
+  int64_t starts[kPanelWidth];  // of channels' filters
+  for (int i = 0; i < kPanelWidth; ++i) {
+    const int64_t channel = S::column_of(i / S::kLanes, i % S::kLanes) % block.width;
+    starts[i] = (block.first + (channel < block.count ? channel : 0)) * shape.depth;
+  }
   for (int64_t column = 0; column < columns; ++column) {
     for (int64_t quad = 0; quad < quads; ++quad, weights += kTapBytes<S>) {
-      alignas(64) int8_t taps[kPanelWidth][kKPack] = {};
-      for (int i = 0; i < kPanelWidth; ++i) {
-        const int64_t channel = S::column_of(i / S::kLanes, i % S::kLanes) % block.width;
-        if (channel >= block.count) continue;
-        const int8_t* row = filter + (block.first + channel) * shape.depth;
-        for (int64_t k = 0; k < kKPack && kKPack * quad + k < shape.height.kernel; ++k) {
-          taps[i][k] = row[(kKPack * quad + k) * columns + column];
-        }
-      }
-      const uint8_t* bytes = reinterpret_cast<const uint8_t*>(taps);
+      const int8_t* taps = filter + kKPack * quad * columns + column;
+      const int64_t rows = shape.height.kernel - kKPack * quad;
+      alignas(64) uint32_t words[kPanelWidth];
+      for (int i = 0; i < kPanelWidth; ++i) words[i] = tap_word(taps + starts[i], columns, rows);
       if constexpr (S::kWordsOfQuad == 1) {
-        __builtin_memcpy(weights, bytes, kQuadBytes);
+        __builtin_memcpy(weights, words, kQuadBytes);
       } else {
-        store_words<S>(bytes, kVectors, S::widen_columns, weights);
+        store_words<S>(reinterpret_cast<const uint8_t*>(words), kVectors, S::widen_columns,
+                       weights);
       }
     }
   }
