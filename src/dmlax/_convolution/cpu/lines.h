@@ -5,6 +5,7 @@
 #define DMLAX_CONVOLUTION_CPU_LINES_H_
 
 #include <cstdint>
+#include <new>
 
 #include "dmlax/_convolution/cpu/kernels.h"
 #include "dmlax/_convolution/cpu/rows.h"
@@ -402,18 +403,32 @@ struct Line {
   }
 };
 
+// Blocks take some lines after another, which the second cache then holds for all of them.
 template <typename S>
 void multiply_lines(const ConvProblem& problem, const LineRange& range) {
+  constexpr int64_t kInputBytes = 1 << 17;  // of those lines
   const ConvShape& shape = problem.shape;
-  const ChannelBlock<S> block(problem, range.block);
-  uint8_t* weights = range.scratch;
-  uint8_t* columns = weights + shape.width.kernel * tap_quads(shape) * kTapBytes<S>;
-  load_weights<S>(problem, range.filter, block, weights);
-  const Line<S> line{problem, range, block, weights, columns};
-  for (int64_t y = range.first_line; y < range.last_line; ++y) {
-    for (int64_t x = 0; x < shape.width.output; x += kOutputsOfLine) {
-      const int64_t left = shape.width.output - x;
-      line.run(y, x, x + (left < kOutputsOfLine ? left : kOutputsOfLine));
+  const int64_t count = range.last_block - range.first_block;
+  const int64_t weight_bytes = line_weight_bytes(shape);
+  auto* blocks = reinterpret_cast<ChannelBlock<S>*>(range.scratch);
+  uint8_t* weights = range.scratch + count * static_cast<int64_t>(sizeof(ChannelBlock<S>));
+  uint8_t* columns = weights + count * weight_bytes;
+  for (int64_t i = 0; i < count; ++i) {
+    new (blocks + i) ChannelBlock<S>(problem, range.first_block + i);
+    load_weights<S>(problem, range.filter, blocks[i], weights + i * weight_bytes);
+  }
+  const int64_t line_bytes = shape.width.size * shape.input_channels * shape.height.stride;
+  const int64_t fit = kInputBytes / line_bytes, some = fit < 1 ? 1 : fit;
+  for (int64_t first = range.first_line; first < range.last_line; first += some) {
+    const int64_t left = range.last_line - first, last = first + (left < some ? left : some);
+    for (int64_t i = 0; i < count; ++i) {
+      const Line<S> line{problem, range, blocks[i], weights + i * weight_bytes, columns};
+      for (int64_t y = first; y < last; ++y) {
+        for (int64_t x = 0; x < shape.width.output; x += kOutputsOfLine) {
+          const int64_t rest = shape.width.output - x;
+          line.run(y, x, x + (rest < kOutputsOfLine ? rest : kOutputsOfLine));
+        }
+      }
     }
   }
 }

@@ -46,6 +46,9 @@ class TileRowMicrokernel {
   void multiply(const Rows& rows, const uint8_t* panel, int64_t columns, const int32_t* initial,
                 int32_t* acc, int64_t acc_stride = kPanelWidth) {
     static_assert(kStripWidth<S> == kPanelWidth);
+    if (rows.words < kLeastProduct) {
+      return VectorRowMicrokernel().multiply<S>(rows, panel, columns, initial, acc, acc_stride);
+    }
     const int rest = rows.count % kBlockRows, few = rest < 4 ? rest : 0;
     Rows tiled = rows, last = rows;
     tiled.count -= few;
@@ -66,6 +69,7 @@ class TileRowMicrokernel {
   static constexpr int64_t kWordsAtOnce = 192;  // of these columns, which the first cache holds
   static constexpr int64_t kWordBytes = 4 * kPanelWidth;  // a panel is one strip
   static constexpr int64_t kFewWords = 48, kLeastWords = 12;
+  static constexpr int64_t kLeastProduct = 8;  // words, else to load and store tiles takes longest
 
   // Words that a tile has of each row: as many as are equal parts of all of them, if those parts
   // are few, so that rows are read where they are.

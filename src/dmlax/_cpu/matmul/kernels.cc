@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kPackedRowBytes = 1 << 18;  // of rows, at once
 constexpr int64_t kDirectRowBytes = 1 << 19;  // the same of rows that are multiplied as they are
+constexpr int64_t kHeldPanelBytes = 1 << 19;
 
 // Where a thread's scratch has what.
 struct Scratch {
@@ -419,6 +420,17 @@ class PanelTerms {
     return static_cast<int32_t*>(problem_.output) + row * problem_.shape.columns + first_;
   }
 
+  // Fetches what `store` writes, while the rows are multiplied.
+  void prefetch(int64_t row, int64_t rows) const {
+    if (!problem_.requantize.quantized) return;
+    const int64_t step = problem_.shape.columns;
+    const uint8_t* to = static_cast<const uint8_t*>(problem_.output) + row * step + first_;
+    for (int64_t r = 0; r < rows; ++r, to += step) {
+      __builtin_prefetch(to, 1);
+      __builtin_prefetch(to + count_ - 1, 1);
+    }
+  }
+
   // Finishes neighbouring rows of sums and stores them.
   void store(int64_t row, int64_t rows, const int32_t* row_sums, int32_t* sums,
              void* output) const {
@@ -499,7 +511,10 @@ struct Matmul {
     const int64_t bytes = layout.row_bytes < 1 ? 1 : layout.row_bytes;
     const int64_t all = layout.direct ? kDirectRowBytes : kPackedRowBytes;
     const int64_t fit = all / bytes / layout.step * layout.step;
-    const int64_t most = 32 * layout.step;
+    // Few rows at once, where the second cache holds all panels: outputs are written in order.
+    const bool holds_panels =
+        problem.shape.b_panels && layout.panels * layout.panel_bytes <= kHeldPanelBytes;
+    const int64_t most = (holds_panels ? 4 : 32) * layout.step;
     layout.rows_at_once = fit < layout.step ? layout.step : fit > most ? most : fit;
   }
 
@@ -554,6 +569,7 @@ struct Matmul {
         if constexpr (Product::kRows == kFewRows) {
           product.multiply_columns(problem, index, rows, stride, block, scratch.acc);
         } else {
+          if (S::kPacksRows) terms.prefetch(row + at, block);
           int32_t* const outputs = terms.outputs(row + at);
           const bool apart = outputs == nullptr;
           product.multiply(problem,
