@@ -5,7 +5,6 @@
 #define DMLAX_CONVOLUTION_CPU_LINES_H_
 
 #include <cstdint>
-#include <new>
 
 #include "dmlax/_convolution/cpu/kernels.h"
 #include "dmlax/_convolution/cpu/rows.h"
@@ -22,13 +21,14 @@ struct ChannelBlock {
   alignas(64) int32_t offset[kPanelWidth], filter_zero[kPanelWidth];
   alignas(64) float estimate[kPanelWidth], band[kPanelWidth];
   int64_t first, count;
-  int64_t width = kPanelWidth;  // after which the channels are the same again
+  int64_t width;  // after which the channels are the same again
 
-  ChannelBlock(const ConvProblem& problem, int64_t block) : first(block * kPanelWidth) {
+  void fill(const ConvProblem& problem, int64_t block) {
     const RequantizeParams& params = problem.requantize;
+    first = block * kPanelWidth;
     const int64_t left = problem.shape.output_channels - first;
     count = left < kPanelWidth ? left : kPanelWidth;
-    if (S::kKeepsWindows && (count == 16 || count == 32)) width = count;
+    width = S::kKeepsWindows && (count == 16 || count == 32) ? count : kPanelWidth;
     for (int i = 0; i < kPanelWidth; ++i) {
       const int64_t channel = first + S::column_of(i / S::kLanes, i % S::kLanes) % width;
       offset[i] = params.offset[channel];
@@ -197,13 +197,23 @@ struct Line {
     for (int64_t i = 0; i < count; i += kWindowsTogether) {
       const int64_t rest = count - i, some = rest < kWindowsTogether ? rest : kWindowsTogether;
       alignas(64) int32_t sums[kWindowsTogether * kPanelWidth];
-      const WindowRange range_of_sums{&rows, padding, left + i * stride, count * stride, some};
+      if (problem.requantize.quantized) prefetch<parts>(at + i * step, some, count * step);
+      const WindowRange windows{&rows, padding, left + i * stride, count * stride, some};
       if (stride == 1) {
-        sum_windows<1, parts>(range_of_sums, sums);
+        sum_windows<1, parts>(windows, sums);
       } else {
-        sum_windows<2, parts>(range_of_sums, sums);
+        sum_windows<2, parts>(windows, sums);
       }
       store_pixels(channels, sums, some, range.output, at + i * step, step);
+    }
+  }
+
+  // Fetches what outputs of all parts will be written to.
+  template <int parts>
+  void prefetch(int64_t at, int64_t count, int64_t distance) const {
+    const uint8_t* to = static_cast<const uint8_t*>(range.output) + at;
+    for (int part = 0; part < parts; ++part, to += distance) {
+      prefetch_rows(to, count, problem.shape.output_channels, block.count);
     }
   }
 
@@ -414,7 +424,7 @@ void multiply_lines(const ConvProblem& problem, const LineRange& range) {
   uint8_t* weights = range.scratch + count * static_cast<int64_t>(sizeof(ChannelBlock<S>));
   uint8_t* columns = weights + count * weight_bytes;
   for (int64_t i = 0; i < count; ++i) {
-    new (blocks + i) ChannelBlock<S>(problem, range.first_block + i);
+    blocks[i].fill(problem, range.first_block + i);
     load_weights<S>(problem, range.filter, blocks[i], weights + i * weight_bytes);
   }
   const int64_t line_bytes = shape.width.size * shape.input_channels * shape.height.stride;

@@ -38,7 +38,7 @@ struct RowSchedule {
     const double time = static_cast<double>(pixels()) * depth / kernels.products_per_ns +
                         (shape.panels ? 0 : depth / kPackedBytesPerNs) +
                         outputs * kernels.requantize_row_ns;
-    return time < kThreadWakeupNs;
+    return time < kSharedProductNs;
   }
 
   bool run(xla::ffi::ThreadPool& pool) const {
@@ -149,7 +149,7 @@ struct LineSchedule {
   bool is_small() const {
     const double pixels = static_cast<double>(shape.images * shape.output_pixels * blocks());
     const double columns = static_cast<double>(tap_quads(shape) * (shape.width.kernel + 2));
-    return pixels * (kernels.requantize_row_ns + columns * kColumnNs) < kThreadWakeupNs;
+    return pixels * (kernels.requantize_row_ns + columns * kColumnNs) < kSharedProductNs;
   }
 
   bool run(xla::ffi::ThreadPool& pool) const {

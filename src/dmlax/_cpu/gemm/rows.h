@@ -528,6 +528,14 @@ struct PixelChannels {
   }
 };
 
+// Fetches what rows of `count` bytes that are `step` apart will be written to.
+inline void prefetch_rows(const uint8_t* to, int64_t rows, int64_t step, int64_t count) {
+  for (int64_t r = 0; r < rows; ++r, to += step) {
+    __builtin_prefetch(to, 1);
+    __builtin_prefetch(to + count - 1, 1);
+  }
+}
+
 inline void copy_bytes(uint8_t* to, const uint8_t* from, int64_t count) {
   if (count == kPanelWidth) {
     __builtin_memcpy(to, from, kPanelWidth);

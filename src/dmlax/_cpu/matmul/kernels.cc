@@ -425,10 +425,7 @@ class PanelTerms {
     if (!problem_.requantize.quantized) return;
     const int64_t step = problem_.shape.columns;
     const uint8_t* to = static_cast<const uint8_t*>(problem_.output) + row * step + first_;
-    for (int64_t r = 0; r < rows; ++r, to += step) {
-      __builtin_prefetch(to, 1);
-      __builtin_prefetch(to + count_ - 1, 1);
-    }
+    prefetch_rows(to, rows, step, count_);
   }
 
   // Finishes neighbouring rows of sums and stores them.
