@@ -17,7 +17,10 @@ _WINDOWS = (  # kernel, strides, dilations, start and end padding
     ((6, 4), (3, 1), (1, 2), (2, 0), (0, 1)),
     ((1, 1), (1, 1), (1, 1), (0, 0), (0, 0)),
 )
-_CHANNELS = ((64, 64), (64, 70), (128, 20), (4, 65), (12, 130))  # of a group, and its outputs
+_CHANNELS = (  # of a group, and its outputs
+    *((64, 64), (64, 70), (128, 20), (4, 65), (12, 130)),
+    *((96, 16), (40, 33)),
+)
 _PACKINGS = ("rows", "panels")
 
 

@@ -7,7 +7,10 @@ import numpy as np
 import dmlax
 
 _ROWS = (5, 8, 16, 17, 32, 35, 48, 63, 64, 65, 128, 131)
-_SIZES = ((64, 128), (70, 133), (832, 64), (24, 144), (96, 24), (672, 16))  # depth and columns
+_SIZES = (  # depth and columns
+    *((64, 128), (70, 133), (832, 64), (24, 144), (96, 24), (672, 16)),
+    *((160, 48), (12, 17), (148, 32), (36, 80), (1160, 33)),
+)
 
 
 def mismatches(implementation: str, first: int, last: int) -> Iterator[str]:

@@ -14,6 +14,7 @@
 namespace dmlax {
 
 constexpr double kThreadWakeupNs = 50000;  // until a thread that sleeps is of help
+constexpr double kSharedProductNs = 15000;  // a product before this one has left a thread awake
 constexpr int64_t kTasksOfThread = 4;      // so that a late thread delays no other
 
 // A moment for the other threads of this core.

@@ -157,7 +157,7 @@ Path choose_path(const ConvShape& shape, const ConvolutionKernels& kernels) {
   const bool transposed = shape.output_pixels <= kFewPixels || kernels.prefers_channels_last;
   if (kernels.multiply_rows == nullptr || !(last || transposed)) return Path::kPlanes;
   if (is_depthwise(shape)) {
-    const bool lines = shape.rows == 1 && line_scratch_bytes(shape) <= kMostLineScratch;
+    const bool lines = shape.rows == 1 && line_scratch_bytes(shape, 1) <= kMostLineScratch;
     return lines ? Path::kLines : Path::kPlanes;
   }
   if (shape.groups == 1 && is_matrix_product(shape)) return Path::kMatmul;

@@ -121,7 +121,7 @@ struct RowRange {
   int64_t first_panel, last_panel;
 };
 
-// Part of a depthwise convolution whose channels are last: rows of outputs are counted over the
+// Part of a depthwise convolution whose channels are last: lines of outputs are counted over the
 // images, blocks are of 64 channels.
 struct LineRange {
   const uint8_t* input;  // of the first image
@@ -129,7 +129,7 @@ struct LineRange {
   void* output;          // of the first image
   uint8_t* scratch;      // `line_scratch_bytes`, aligned to 64
   int64_t first_line, last_line;
-  int64_t block;
+  int64_t first_block, last_block;
 };
 
 struct ConvolutionKernels {
@@ -194,10 +194,16 @@ inline int64_t columns_of_line(const Axis& width) {
   return (outputs - 1) * width.stride + (width.kernel - 1) * width.dilation + 1;
 }
 
-// For the interleaved columns of a line and the weights, in words of up to 16 bits a tap.
-inline int64_t line_scratch_bytes(const ConvShape& shape) {
-  const int64_t columns = columns_of_line(shape.width) + shape.width.kernel;
-  return 2 * columns * tap_quads(shape) * kQuadBytes;
+// A block's weights, in words of up to 16 bits a tap.
+inline int64_t line_weight_bytes(const ConvShape& shape) {
+  return 2 * shape.width.kernel * tap_quads(shape) * kQuadBytes;
+}
+
+// For the interleaved columns of a line, and what blocks need.
+inline int64_t line_scratch_bytes(const ConvShape& shape, int64_t blocks) {
+  constexpr int64_t kParameterBytes = 5 * 4 * kPanelWidth;
+  const int64_t columns = 2 * columns_of_line(shape.width) * tap_quads(shape) * kQuadBytes;
+  return columns + blocks * (line_weight_bytes(shape) + kParameterBytes);
 }
 
 inline bool is_depthwise(const ConvShape& shape) { return shape.channels == 1; }

@@ -21,13 +21,16 @@ struct ChannelBlock {
   alignas(64) int32_t offset[kPanelWidth], filter_zero[kPanelWidth];
   alignas(64) float estimate[kPanelWidth], band[kPanelWidth];
   int64_t first, count;
+  int64_t width;  // after which the channels are the same again
 
-  ChannelBlock(const ConvProblem& problem, int64_t block) : first(block * kPanelWidth) {
+  void fill(const ConvProblem& problem, int64_t block) {
     const RequantizeParams& params = problem.requantize;
+    first = block * kPanelWidth;
     const int64_t left = problem.shape.output_channels - first;
     count = left < kPanelWidth ? left : kPanelWidth;
+    width = S::kKeepsWindows && (count == 16 || count == 32) ? count : kPanelWidth;
     for (int i = 0; i < kPanelWidth; ++i) {
-      const int64_t channel = first + S::column_of(i / S::kLanes, i % S::kLanes);
+      const int64_t channel = first + S::column_of(i / S::kLanes, i % S::kLanes) % width;
       offset[i] = params.offset[channel];
       filter_zero[i] = params.filter_zero == nullptr ? 0 : params.filter_zero[channel];
       if (!params.quantized) continue;
@@ -60,28 +63,37 @@ inline void store_words(const uint8_t* quad, int vectors, const Widen& widen, ui
   }
 }
 
-// The block's weights: [column][quad][word][64 channels]. Rows past the kernel are zeros.
+// Four rows' taps of a kernel's column, from a channel's filter on; rows past the kernel are zeros.
+inline uint32_t tap_word(const int8_t* taps, int64_t step, int64_t rows) {
+  const auto byte = [&](int64_t row) { return uint32_t{static_cast<uint8_t>(taps[row * step])}; };
+  if (rows == 3) return byte(0) | byte(1) << 8 | byte(2) << 16;  // most kernels
+  uint32_t word = 0;
+  for (int64_t row = 0; row < kKPack && row < rows; ++row) word |= byte(row) << (8 * row);
+  return word;
+}
+
+// The block's weights: [column][quad][word][64 channels].
 template <typename S>
 inline void load_weights(const ConvProblem& problem, const int8_t* filter,
                          const ChannelBlock<S>& block, uint8_t* weights) {
   const ConvShape& shape = problem.shape;
   const int64_t quads = tap_quads(shape), columns = shape.width.kernel;
+  int64_t starts[kPanelWidth];  // of channels' filters
+  for (int i = 0; i < kPanelWidth; ++i) {
+    const int64_t channel = S::column_of(i / S::kLanes, i % S::kLanes) % block.width;
+    starts[i] = (block.first + (channel < block.count ? channel : 0)) * shape.depth;
+  }
   for (int64_t column = 0; column < columns; ++column) {
     for (int64_t quad = 0; quad < quads; ++quad, weights += kTapBytes<S>) {
-      alignas(64) int8_t taps[kPanelWidth][kKPack] = {};
-      for (int i = 0; i < kPanelWidth; ++i) {
-        const int64_t channel = S::column_of(i / S::kLanes, i % S::kLanes);
-        if (channel >= block.count) continue;
-        const int8_t* row = filter + (block.first + channel) * shape.depth;
-        for (int64_t k = 0; k < kKPack && kKPack * quad + k < shape.height.kernel; ++k) {
-          taps[i][k] = row[(kKPack * quad + k) * columns + column];
-        }
-      }
-      const uint8_t* bytes = reinterpret_cast<const uint8_t*>(taps);
+      const int8_t* taps = filter + kKPack * quad * columns + column;
+      const int64_t rows = shape.height.kernel - kKPack * quad;
+      alignas(64) uint32_t words[kPanelWidth];
+      for (int i = 0; i < kPanelWidth; ++i) words[i] = tap_word(taps + starts[i], columns, rows);
       if constexpr (S::kWordsOfQuad == 1) {
-        __builtin_memcpy(weights, bytes, kQuadBytes);
+        __builtin_memcpy(weights, words, kQuadBytes);
       } else {
-        store_words<S>(bytes, kVectors, S::widen_columns, weights);
+        store_words<S>(reinterpret_cast<const uint8_t*>(words), kVectors, S::widen_columns,
+                       weights);
       }
     }
   }
@@ -107,9 +119,11 @@ struct Line {
   // Outputs [first, last) of the line.
   void run(int64_t line, int64_t first, int64_t last) const {
     const Axis& width = problem.shape.width;
-    const int64_t outputs = last - first;
-    interleave(line, first * width.stride - width.start,
-               (outputs - 1) * width.stride + (width.kernel - 1) * width.dilation + 1);
+    const int64_t outputs = last - first, left = first * width.stride - width.start;
+    if constexpr (S::kKeepsWindows) {
+      if (keeps_windows()) return run_windows(line, first, outputs, left);
+    }
+    interleave(line, left, (outputs - 1) * width.stride + (width.kernel - 1) * width.dilation + 1);
     const RequantizeParams& params = problem.requantize;
     const PixelChannels<S, false> channels{
         params,         block.first, block.count, params.filter_zero ? block.filter_zero : nullptr,
@@ -133,6 +147,172 @@ struct Line {
  private:
   // That are multiplied, then requantized.
   static constexpr int64_t kPixelsTogether = S::kRequantizesRows ? 8 : 1;
+
+  // --- three by three, where the registers hold a window's columns and the weights
+
+  static constexpr int64_t kWindowsTogether = 16;
+
+  bool keeps_windows() const {
+    const Axis &height = problem.shape.height, &width = problem.shape.width;
+    return height.kernel == 3 && width.kernel == 3 && width.dilation == 1 && width.stride <= 2 &&
+           problem.requantize.filter_zero == nullptr;
+  }
+
+  // A block of few channels is multiplied with as many pixels at once as fill the vectors: from
+  // parts of the line.
+  void run_windows(int64_t line, int64_t first, int64_t outputs, int64_t left) const {
+    const RequantizeParams& params = problem.requantize;
+    const Axis& width = problem.shape.width;
+    const int64_t parts = kPanelWidth / block.width, count = outputs / parts;
+    const int64_t distance = count * width.stride;
+    // Only the first part begins, and only the last one ends, outside of the image.
+    const bool inside = count > 0 && left + distance >= 0 &&
+                        left + (parts - 1) * distance + width.kernel - width.stride <= width.size;
+    const bool together = parts > 1 && inside && params.quantized && params.scales_down &&
+                          !problem.shape.input_signed;
+    if (!together) return run_parts<1>(line, first, outputs, left);
+    if (parts == 2) {
+      run_parts<2>(line, first, count, left);
+    } else {
+      run_parts<4>(line, first, count, left);
+    }
+    const int64_t done = count * parts;
+    if (done == outputs) return;
+    run_parts<1>(line, first + done, outputs - done, left + done * width.stride);
+  }
+
+  // `count` outputs of each part.
+  template <int parts>
+  void run_parts(int64_t line, int64_t first, int64_t count, int64_t left) const {
+    const ConvShape& shape = problem.shape;
+    const int64_t step = shape.output_channels, stride = shape.width.stride;
+    const PixelChannels<S, false> channels{
+        problem.requantize, block.first,    block.count,
+        nullptr,            block.estimate, block.band,
+        parts > 1 ? block.width : kPanelWidth, count * step};
+    alignas(64) uint8_t padding[kPanelWidth];
+    __builtin_memset(padding, problem.layout.padding, sizeof padding);
+    const TapRows rows = tap_rows(line, 0, padding);
+    int64_t at = (line * shape.width.output + first) * step + block.first;
+    for (int64_t i = 0; i < count; i += kWindowsTogether) {
+      const int64_t rest = count - i, some = rest < kWindowsTogether ? rest : kWindowsTogether;
+      alignas(64) int32_t sums[kWindowsTogether * kPanelWidth];
+      if (problem.requantize.quantized) prefetch<parts>(at + i * step, some, count * step);
+      const WindowRange windows{&rows, padding, left + i * stride, count * stride, some};
+      if (stride == 1) {
+        sum_windows<1, parts>(windows, sums);
+      } else {
+        sum_windows<2, parts>(windows, sums);
+      }
+      store_pixels(channels, sums, some, range.output, at + i * step, step);
+    }
+  }
+
+  // Fetches what outputs of all parts will be written to.
+  template <int parts>
+  void prefetch(int64_t at, int64_t count, int64_t distance) const {
+    const uint8_t* to = static_cast<const uint8_t*>(range.output) + at;
+    for (int part = 0; part < parts; ++part, to += distance) {
+      prefetch_rows(to, count, problem.shape.output_channels, block.count);
+    }
+  }
+
+  // Windows from column `left` on, and those of parts `distance` columns apart.
+  struct WindowRange {
+    const TapRows* rows;
+    const uint8_t* padding;
+    int64_t left, distance, count;
+  };
+
+  template <int stride, int parts>
+  void sum_windows(const WindowRange& windows, int32_t* sums) const {
+    if constexpr (parts == 1) {
+      if (problem.shape.input_signed) return sum_windows<stride, parts, true>(windows, sums);
+    }
+    sum_windows<stride, parts, false>(windows, sums);
+  }
+
+  // A column's three rows, interleaved.
+  struct Column {
+    typename S::Int32s quads[kVectors];
+  };
+
+  // The columns of a line's windows, one after another.
+  template <int parts, bool flips>
+  struct ColumnReader {
+    const uint8_t *first[3], *padding;
+    int64_t step[3], at[3], x, distance, size, valid;
+
+    ColumnReader(const WindowRange& windows, int64_t size, int64_t valid)
+        : padding(windows.padding),
+          x(windows.left),
+          distance(windows.distance),
+          size(size),
+          valid(valid) {
+      for (int k = 0; k < 3; ++k) {
+        first[k] = windows.rows->first[k];
+        step[k] = windows.rows->step[k];
+        at[k] = x * step[k];
+      }
+    }
+
+    __attribute__((always_inline)) Column next() {
+      const uint8_t* from[parts][3];
+#pragma GCC unroll 4
+      for (int part = 0; part < parts; ++part) {
+        const int64_t here = x + part * distance;
+        const bool may_be_outside = part == 0 || part == parts - 1;
+        const bool inside =
+            !may_be_outside || static_cast<uint64_t>(here) < static_cast<uint64_t>(size);
+#pragma GCC unroll 3
+        for (int k = 0; k < 3; ++k) {
+          from[part][k] = inside ? first[k] + (at[k] + part * distance * step[k]) : padding;
+        }
+      }
+      Column column;
+      S::template interleave_three<parts, flips>(from, valid, column.quads);
+#pragma GCC unroll 3
+      for (int k = 0; k < 3; ++k) at[k] += step[k];
+      ++x;
+      return column;
+    }
+  };
+
+  // Not inlined: its loop needs the registers.
+  template <int stride, int parts, bool flips>
+  __attribute__((noinline)) void sum_windows(const WindowRange& windows, int32_t* sums) const {
+    Column taps[3];
+#pragma GCC unroll 3
+    for (int c = 0; c < 3; ++c) {
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) {
+        taps[c].quads[j] = S::load(weights + c * kQuadBytes + j * 4 * S::kLanes);
+      }
+    }
+    ColumnReader<parts, flips> reader(windows, problem.shape.width.size, block.count);
+    Column first = reader.next(), second;
+    if (stride == 1) second = reader.next();
+    for (int64_t i = 0; i < windows.count; ++i, sums += kPanelWidth) {
+      if (stride == 2) second = reader.next();
+      typename S::Int32s a[kVectors];
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) {
+        a[j] = S::load(block.offset + j * S::kLanes);
+        S::multiply_words(a[j], first.quads[j], taps[0].quads[j]);
+        S::multiply_words(a[j], second.quads[j], taps[1].quads[j]);
+      }
+      const Column third = reader.next();
+#pragma GCC unroll 4
+      for (int j = 0; j < kVectors; ++j) {
+        S::multiply_words(a[j], third.quads[j], taps[2].quads[j]);
+        S::store(sums + j * S::kLanes, a[j]);
+      }
+      first = stride == 1 ? second : third;
+      if (stride == 1) second = third;
+    }
+  }
+
+  // --- any kernel
 
   int vectors() const { return vectors_of<S>(block.count); }
   int64_t column_bytes() const { return tap_quads(problem.shape) * kTapBytes<S>; }
@@ -233,18 +413,32 @@ struct Line {
   }
 };
 
+// Blocks take some lines after another, which the second cache then holds for all of them.
 template <typename S>
 void multiply_lines(const ConvProblem& problem, const LineRange& range) {
+  constexpr int64_t kInputBytes = 1 << 17;  // of those lines
   const ConvShape& shape = problem.shape;
-  const ChannelBlock<S> block(problem, range.block);
-  uint8_t* weights = range.scratch;
-  uint8_t* columns = weights + shape.width.kernel * tap_quads(shape) * kTapBytes<S>;
-  load_weights<S>(problem, range.filter, block, weights);
-  const Line<S> line{problem, range, block, weights, columns};
-  for (int64_t y = range.first_line; y < range.last_line; ++y) {
-    for (int64_t x = 0; x < shape.width.output; x += kOutputsOfLine) {
-      const int64_t left = shape.width.output - x;
-      line.run(y, x, x + (left < kOutputsOfLine ? left : kOutputsOfLine));
+  const int64_t count = range.last_block - range.first_block;
+  const int64_t weight_bytes = line_weight_bytes(shape);
+  auto* blocks = reinterpret_cast<ChannelBlock<S>*>(range.scratch);
+  uint8_t* weights = range.scratch + count * static_cast<int64_t>(sizeof(ChannelBlock<S>));
+  uint8_t* columns = weights + count * weight_bytes;
+  for (int64_t i = 0; i < count; ++i) {
+    blocks[i].fill(problem, range.first_block + i);
+    load_weights<S>(problem, range.filter, blocks[i], weights + i * weight_bytes);
+  }
+  const int64_t line_bytes = shape.width.size * shape.input_channels * shape.height.stride;
+  const int64_t fit = kInputBytes / line_bytes, some = fit < 1 ? 1 : fit;
+  for (int64_t first = range.first_line; first < range.last_line; first += some) {
+    const int64_t left = range.last_line - first, last = first + (left < some ? left : some);
+    for (int64_t i = 0; i < count; ++i) {
+      const Line<S> line{problem, range, blocks[i], weights + i * weight_bytes, columns};
+      for (int64_t y = first; y < last; ++y) {
+        for (int64_t x = 0; x < shape.width.output; x += kOutputsOfLine) {
+          const int64_t rest = shape.width.output - x;
+          line.run(y, x, x + (rest < kOutputsOfLine ? rest : kOutputsOfLine));
+        }
+      }
     }
   }
 }

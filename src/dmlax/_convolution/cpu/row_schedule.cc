@@ -38,7 +38,7 @@ struct RowSchedule {
     const double time = static_cast<double>(pixels()) * depth / kernels.products_per_ns +
                         (shape.panels ? 0 : depth / kPackedBytesPerNs) +
                         outputs * kernels.requantize_row_ns;
-    return time < kThreadWakeupNs;
+    return time < kSharedProductNs;
   }
 
   bool run(xla::ffi::ThreadPool& pool) const {
@@ -149,41 +149,57 @@ struct LineSchedule {
   bool is_small() const {
     const double pixels = static_cast<double>(shape.images * shape.output_pixels * blocks());
     const double columns = static_cast<double>(tap_quads(shape) * (shape.width.kernel + 2));
-    return pixels * (kernels.requantize_row_ns + columns * kColumnNs) < kThreadWakeupNs;
+    return pixels * (kernels.requantize_row_ns + columns * kColumnNs) < kSharedProductNs;
   }
 
   bool run(xla::ffi::ThreadPool& pool) const {
     const int64_t lines = shape.images * shape.height.output;
     const int64_t threads = is_small() ? 1 : pool.num_threads();
-    const int64_t wanted = (threads * kTasksOfThread + blocks() - 1) / blocks();
-    const int64_t parts = threads == 1 ? 1 : std::min(lines, wanted);
+    const Parts parts(lines, blocks(), threads);
     std::atomic<bool> good{true};
     const auto task = [&](int64_t i) {
-      uint8_t* memory = own_scratch.take(line_scratch_bytes(shape));
+      const int64_t part = i % parts.lines, first = i / parts.lines * blocks() / parts.blocks;
+      const int64_t last = (i / parts.lines + 1) * blocks() / parts.blocks;
+      uint8_t* memory = own_scratch.take(line_scratch_bytes(shape, last - first));
       if (memory == nullptr) {
         good = false;
         return;
       }
-      const int64_t part = i % parts;
       kernels.multiply_lines(problem, {.input = buffers.input,
                                        .filter = buffers.filter,
                                        .output = buffers.output,
                                        .scratch = memory,
-                                       .first_line = part * lines / parts,
-                                       .last_line = (part + 1) * lines / parts,
-                                       .block = i / parts});
+                                       .first_line = part * lines / parts.lines,
+                                       .last_line = (part + 1) * lines / parts.lines,
+                                       .first_block = first,
+                                       .last_block = last});
       own_scratch.give_back();
     };
     if (threads == 1) {
-      for (int64_t i = 0; i < parts * blocks(); ++i) task(i);
+      task(0);
     } else {
-      parallel_for(pool, parts * blocks(), task);
+      parallel_for(pool, parts.lines * parts.blocks, task);
     }
     return good;
   }
 
  private:
   static constexpr double kColumnNs = 4;  // to interleave or multiply four taps of 64 channels
+
+  // How many ranges of lines and of blocks tasks have. All blocks of a few lines read the same
+  // input.
+  struct Parts {
+    int64_t lines = 1, blocks = 1;
+
+    Parts(int64_t all_lines, int64_t all_blocks, int64_t threads) {
+      if (threads == 1) return;
+      constexpr int64_t kFewLines = 4;
+      const int64_t wanted = threads * kTasksOfThread;
+      lines = std::clamp<int64_t>(all_lines / kFewLines, 1, wanted);
+      blocks = std::min(all_blocks, (wanted + lines - 1) / lines);
+      if (lines * blocks < wanted) lines = std::min(all_lines, (wanted + blocks - 1) / blocks);
+    }
+  };
 
   int64_t blocks() const { return (shape.output_channels + kPanelWidth - 1) / kPanelWidth; }
 };

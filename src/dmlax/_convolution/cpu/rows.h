@@ -219,11 +219,11 @@ struct RowKernels {
   static void lay_out(ConvProblem& problem) {
     const ConvShape& shape = problem.shape;
     RowLayout& rows = problem.rows;
-    const int64_t quads = round_up(shape.depth, RowMicrokernel::kDepthStep) / kKPack;
-    rows.words = quads * S::kWordsOfQuad;
+    const int64_t quads = RowMicrokernel::words_of(shape.depth);
     rows.direct = is_matrix_product(shape) && S::kWordsOfQuad == 1 && !shape.input_signed &&
-                  shape.depth % RowMicrokernel::kDepthStep == 0;
+                  shape.depth == kKPack * quads;
     rows.padded = !rows.direct && problem.padded.image > 0 && reads_copies(problem);
+    rows.words = (rows.padded ? shape.depth / kKPack : quads) * S::kWordsOfQuad;
     rows.row_bytes = round_up(4 * rows.words, 64);
     if (rows.row_bytes % 1024 == 0) rows.row_bytes += 64;  // else rows meet in few cache sets
     rows.panel_bytes = rows.words * 4 * kPanelWidth;
@@ -270,13 +270,13 @@ struct RowKernels {
   static constexpr int64_t kRows = RowMicrokernel::kMostRows<S>;
   static constexpr int64_t kMostAtOnce = 16 * kRows;
 
-  // Whether to copy images is less work than to gather windows, a step of the depth is within a tap,
-  // and few of a tile's rows are no outputs.
+  // Whether to copy images is less work than to gather windows, taps are whole words, and few of a
+  // tile's rows are no outputs.
   static bool reads_copies(const ConvProblem& problem) {
     const ConvShape& shape = problem.shape;
     const bool fewer = shape.taps / shape.height.stride / shape.width.stride >= 4;
     const bool fits = 2 * problem.padded.columns <= 3 * shape.width.output;
-    return fewer && shape.channels % RowMicrokernel::kDepthStep == 0 &&
+    return fewer && RowMicrokernel::reads_taps(shape.channels) &&
            (fits || !RowMicrokernel::kNeedsStride);
   }
 
@@ -297,6 +297,7 @@ struct RowKernels {
     const RowBlock<S> all(problem, range, group, base,
                           layout.by_image ? 0 : rows_of(layout, first, end));
     RowMicrokernel microkernel;
+    const int64_t together = RowMicrokernel::rows_at_once<S>(layout.words) / layout.step;
     for (; panel < last; ++panel) {
       const int64_t row = panel % layout.panels * kPanelWidth;
       const int64_t channel = group * problem.shape.rows + row;
@@ -309,7 +310,7 @@ struct RowKernels {
           params.band + channel};
       for (int64_t step = first, stop; step < end; step = stop) {
         const int64_t image = step / steps, at = (step - image * steps) * layout.step;
-        stop = step + kRows / layout.step;
+        stop = step + together;
         if (stop > end) stop = end;
         if (stop > (image + 1) * steps) stop = (image + 1) * steps;
         const Rows rows = all.rows(image, at - base, rows_of(layout, step, stop));

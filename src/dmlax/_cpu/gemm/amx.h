@@ -30,18 +30,22 @@ class TileRegisters {
     if (rows_ != 0) _tile_release();
   }
 
-  // Shapes them for up to 32 rows: tiles 0, 1 and 4 the first 16, tiles 2, 3 and 5 the others,
-  // tiles 6 and 7 whole.
-  void shape(int rows) {
-    if (rows == rows_) return;
+  static constexpr int kMostWords = 16;  // of the depth
+
+  // Shapes them for up to 32 rows of so many words: tiles 0 and 1 are the first 16 rows' sums and
+  // tile 4 the rows, tiles 2, 3 and 5 the others', tiles 6 and 7 columns.
+  void shape(int rows, int words = kMostWords) {
+    if (rows == rows_ && words == words_) return;
     rows_ = rows;
+    words_ = words;
     const int upper = rows < 16 ? rows : 16;
     const uint8_t counts[8] = {u8(upper), u8(upper), u8(rows - upper), u8(rows - upper),
-                               u8(upper), u8(rows - upper), 16, 16};
+                               u8(upper), u8(rows - upper), u8(words), u8(words)};
     TileShapes shapes;
     for (int i = 0; i < 8; ++i) {
+      const bool has_rows = i == 4 || i == 5;
       shapes.rows[i] = counts[i];
-      shapes.bytes[i] = counts[i] != 0 ? 64 : 0;
+      shapes.bytes[i] = static_cast<uint16_t>(counts[i] == 0 ? 0 : has_rows ? 4 * words : 64);
     }
     __asm__ volatile("" ::"r"(&shapes) : "memory");  // the intrinsic reads more than it says
     _tile_loadconfig(&shapes);
@@ -50,7 +54,7 @@ class TileRegisters {
  private:
   static uint8_t u8(int value) { return static_cast<uint8_t>(value); }
 
-  int rows_ = 0;
+  int rows_ = 0, words_ = 0;
 };
 
 class TileMicrokernel {

@@ -16,9 +16,26 @@ namespace {
 class TileRowMicrokernel {
  public:
   static constexpr bool kNeedsStride = true;  // between rows
-  static constexpr int64_t kDepthStep = 64;
   template <typename S>
   static constexpr int64_t kMostRows = 4 * kBlockRows;  // for which columns stay in the first cache
+
+  // Of few words all columns stay there, and so do the sums of one block.
+  template <typename S>
+  static constexpr int64_t rows_at_once(int64_t words) {
+    return words <= kFewWords ? kBlockRows : kMostRows<S>;
+  }
+
+  // Words of a row, with zeros after its depth where tiles do not divide it.
+  static int64_t words_of(int64_t depth) {
+    const int64_t words = (depth + kKPack - 1) / kKPack;
+    return round_up(words, words_of_tile(words));
+  }
+
+  // Whether a tap's tiles are wide enough to read it where it is.
+  static bool reads_taps(int64_t channels) {
+    return channels % kKPack == 0 && words_of(channels) * kKPack == channels &&
+           words_of_tile(channels / kKPack) >= kLeastWords;
+  }
 
   template <typename S>
   static constexpr int64_t rows_of_block() {
@@ -29,6 +46,9 @@ class TileRowMicrokernel {
   void multiply(const Rows& rows, const uint8_t* panel, int64_t columns, const int32_t* initial,
                 int32_t* acc, int64_t acc_stride = kPanelWidth) {
     static_assert(kStripWidth<S> == kPanelWidth);
+    if (rows.words < kLeastProduct) {
+      return VectorRowMicrokernel().multiply<S>(rows, panel, columns, initial, acc, acc_stride);
+    }
     const int rest = rows.count % kBlockRows, few = rest < 4 ? rest : 0;
     Rows tiled = rows, last = rows;
     tiled.count -= few;
@@ -38,8 +58,9 @@ class TileRowMicrokernel {
       VectorRowMicrokernel().multiply<S>(last, panel, columns, initial,
                                          acc + tiled.count * acc_stride, acc_stride);
     }
+    const int64_t words = words_of_tile(rows.taps == nullptr ? rows.words : rows.tap_words);
     for (int64_t at = 0; tiled.count > 0 && at < columns; at += kColumnsAtOnce) {
-      multiply_columns(tiled, panel + 4 * at, {initial + at, 0, acc + at, acc_stride});
+      multiply_columns(tiled, words, panel + 4 * at, {initial + at, 0, acc + at, acc_stride});
     }
   }
 
@@ -47,20 +68,34 @@ class TileRowMicrokernel {
   static constexpr int64_t kColumnsAtOnce = 32;
   static constexpr int64_t kWordsAtOnce = 192;  // of these columns, which the first cache holds
   static constexpr int64_t kWordBytes = 4 * kPanelWidth;  // a panel is one strip
+  static constexpr int64_t kFewWords = 48, kLeastWords = 12;
+  static constexpr int64_t kLeastProduct = 8;  // words, else to load and store tiles takes longest
+
+  // Words that a tile has of each row: as many as are equal parts of all of them, if those parts
+  // are few, so that rows are read where they are.
+  static constexpr int64_t words_of_tile(int64_t words) {
+    constexpr int64_t kMost = TileRegisters::kMostWords;
+    if (words <= kMost) return words < 1 ? 1 : words;
+    const int64_t parts = (words + kMost - 1) / kMost;
+    for (int64_t more = parts; more <= 2 * parts; ++more) {
+      if (words % more == 0) return words / more;
+    }
+    return (words + parts - 1) / parts;
+  }
 
   // Some of the columns' depth times all rows, then the next of it. Not inlined: the loops need the
   // address registers.
-  __attribute__((noinline)) void multiply_columns(const Rows& rows, const uint8_t* panel,
-                                                  RowSums sums) {
+  __attribute__((noinline)) void multiply_columns(const Rows& rows, int64_t words,
+                                                  const uint8_t* panel, RowSums sums) {
     __asm__ volatile("" ::: "memory");  // tile loads do not say that they read memory
-    for_each_chunk(rows, kWordsAtOnce, [&](const DepthChunk& chunk) {
+    for_each_chunk(rows, kWordsAtOnce / words * words, [&](const DepthChunk& chunk) {
       for (int first = 0; first < rows.count; first += kBlockRows) {
         const int count = rows.count - first < kBlockRows ? rows.count - first : kBlockRows;
-        registers_.shape(count);
+        registers_.shape(count, static_cast<int>(words));
         if (count > 16) {
-          multiply_block<true>(rows, chunk, first, panel, sums);
+          multiply_block<true>(rows, chunk, words, first, panel, sums);
         } else {
-          multiply_block<false>(rows, chunk, first, panel, sums);
+          multiply_block<false>(rows, chunk, words, first, panel, sums);
         }
       }
       panel += chunk.all_words() * kWordBytes;
@@ -72,8 +107,8 @@ class TileRowMicrokernel {
   // 32 columns times up to 16 rows, or up to 32: tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7
   // columns.
   template <bool lower>
-  static void multiply_block(const Rows& rows, const DepthChunk& chunk, int64_t first,
-                             const uint8_t* panel, const RowSums& sums) {
+  static void multiply_block(const Rows& rows, const DepthChunk& chunk, int64_t words,
+                             int64_t first, const uint8_t* panel, const RowSums& sums) {
     const int64_t initial_bytes = 4 * sums.initial_stride, bytes = 4 * sums.stride;
     const int32_t* initial = sums.initial + first * sums.initial_stride;
     const int32_t* lower_initial = initial + 16 * sums.initial_stride;
@@ -86,7 +121,7 @@ class TileRowMicrokernel {
     const uint8_t* const start = rows.first + first * rows.stride;
     for (int64_t tap = 0; tap < chunk.taps; ++tap) {
       const uint8_t* upper_rows = start + chunk.offsets[tap];
-      for (int64_t left = chunk.words; left > 0; left -= 16) {
+      for (int64_t left = chunk.words; left > 0; left -= words) {
         _tile_loadd(6, panel, kWordBytes);
         _tile_loadd(7, panel + 64, kWordBytes);
         _tile_loadd(4, upper_rows, rows.stride);
@@ -97,8 +132,8 @@ class TileRowMicrokernel {
           _tile_dpbusd(2, 5, 6);
           _tile_dpbusd(3, 5, 7);
         }
-        panel += 16 * kWordBytes;
-        upper_rows += 64;
+        panel += words * kWordBytes;
+        upper_rows += 4 * words;
       }
     }
     int32_t* acc = sums.acc + first * sums.stride;

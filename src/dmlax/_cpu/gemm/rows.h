@@ -286,7 +286,12 @@ inline void multiply_strip(const Rows& rows, const uint8_t* strip, const int32_t
 
 struct VectorRowMicrokernel {
   static constexpr bool kNeedsStride = false;
-  static constexpr int64_t kDepthStep = kKPack;  // that rows and panels are padded to
+
+  // Words of a row; bytes past its depth are zeros.
+  static int64_t words_of(int64_t depth) { return (depth + kKPack - 1) / kKPack; }
+
+  // Whether padded copies of images are read tap by tap.
+  static bool reads_taps(int64_t channels) { return channels % kKPack == 0; }
 
   // How many are multiplied by a panel at once: whole tiles.
   template <typename S>
@@ -298,6 +303,12 @@ struct VectorRowMicrokernel {
   // are requantized.
   template <typename S>
   static constexpr int64_t kMostRows = kBlockRows / S::kRowTileRows * S::kRowTileRows;
+
+  // Of them, for rows of so many words.
+  template <typename S>
+  static constexpr int64_t rows_at_once(int64_t) {
+    return kMostRows<S>;
+  }
 
   template <typename S>
   void multiply(const Rows& rows, const uint8_t* panel, int64_t columns, const int32_t* initial,
@@ -345,6 +356,8 @@ struct PixelChannels {
   int64_t first, count;
   const int32_t* filter_zero;  // null where all are 0
   const float *estimate, *band;
+  int64_t width = kPanelWidth;  // a panel has 64 / width pixels,
+  int64_t distance = 0;         // whose outputs are so far apart
 
   static int column_of(int i) {
     return in_order ? i : S::column_of(i / S::kLanes, i % S::kLanes);
@@ -385,6 +398,16 @@ struct PixelChannels {
     for (int64_t at = 0; at < count; at += kPackedColumns) {
       const int64_t left = count - at, columns = left < kPackedColumns ? left : kPackedColumns;
       const Packed packed{*this, at, columns};
+      if constexpr (S::kKeepsWindows && !in_order) {
+        if (width == 32) {
+          packed.template requantize<S::kVectorsPacked, 2>(sums, rows, to, step);
+          continue;
+        }
+        if (width == 16) {
+          packed.template requantize<S::kVectorsPacked, 4>(sums, rows, to, step);
+          continue;
+        }
+      }
       // Of columns in a panel's order every vector has some.
       const int64_t vectors = in_order ? (columns + S::kLanes - 1) / S::kLanes : S::kVectorsPacked;
       if (vectors == 1) {
@@ -405,52 +428,87 @@ struct PixelChannels {
     const PixelChannels& channels;
     int64_t first, count;
 
-    template <int V>
+    template <int V, int parts = 1>
     void requantize(const int32_t* sums, int64_t rows, uint8_t* to, int64_t step) const {
       if (channels.params.may_tie) {
-        requantize_vectors<V, true>(sums, rows, to, step);
+        requantize_vectors<V, parts, true>(sums, rows, to, step);
       } else {
-        requantize_vectors<V, false>(sums, rows, to, step);
+        requantize_vectors<V, parts, false>(sums, rows, to, step);
       }
     }
 
    private:
-    template <int V, bool may_tie>
-    void requantize_vectors(const int32_t* sums, int64_t rows, uint8_t* to, int64_t step) const {
-      const int32_t zero_point = channels.params.output_zero;
-      const bool is_signed = channels.params.output_signed;
+    // Rows whose vectors of columns become one vector of bytes together.
+    template <int V>
+    static constexpr int kRowsPacked = in_order && S::kPacksRows ? S::kVectorsPacked / V : 1;
+
+    // What bytes may alias is read once.
+    struct Constants {
+      int32_t zero_point;
+      bool is_signed;
+      int64_t count, distance;
+    };
+
+    // Not inlined: its loops need the registers.
+    template <int V, int parts, bool may_tie>
+    __attribute__((noinline)) void requantize_vectors(const int32_t* sums, int64_t rows,
+                                                      uint8_t* to, int64_t step) const {
+      const RequantizeParams& params = channels.params;
+      const Constants constants{params.output_zero, params.output_signed, count,
+                                channels.distance};
       typename S::Floats factors[V];
       for (int j = 0; j < V; ++j) {
         factors[j] = S::load_floats(channels.estimate + first + j * S::kLanes);
       }
+      constexpr int R = kRowsPacked<V>;
+      sums += first;
       to += first;
-      for (int64_t r = 0; r < rows; ++r, sums += kPanelWidth, to += step) {
-        typename S::Int32s rounded[S::kVectorsPacked];
-        auto farthest = S::broadcast_float(0);
+      int64_t r = 0;
+      for (; r + R <= rows; r += R, sums += R * kPanelWidth, to += R * step) {
+        requantize_together<V, R, parts, may_tie>(constants, factors, sums, to, step);
+      }
+      for (; R > 1 && r < rows; ++r, sums += kPanelWidth, to += step) {
+        requantize_together<V, 1, parts, may_tie>(constants, factors, sums, to, step);
+      }
+    }
+
+    template <int V, int R, int parts, bool may_tie>
+    __attribute__((always_inline)) void requantize_together(const Constants& constants,
+                                                            const typename S::Floats* factors,
+                                                            const int32_t* sums, uint8_t* to,
+                                                            int64_t step) const {
+      const auto [zero_point, is_signed, bytes, distance] = constants;
+      typename S::Int32s rounded[S::kVectorsPacked];
+      auto farthest = S::broadcast_float(0);
 #pragma GCC unroll 4
-        for (int j = 0; j < S::kVectorsPacked; ++j) {
-          if (j >= V) {
-            rounded[j] = rounded[V - 1];
-            continue;
-          }
-          const auto all = S::load(sums + first + j * S::kLanes);
-          rounded[j] = may_tie ? S::round_product(all, factors[j], farthest)
-                               : S::round_product(all, factors[j]);
+      for (int j = 0; j < S::kVectorsPacked; ++j) {
+        if (j >= R * V) {
+          rounded[j] = rounded[V - 1];
+          continue;
         }
-        if (may_tie && __builtin_expect(S::reaches(farthest, kBand), 0)) {
-          requantize_near_tie(sums, to);
-        } else if (in_order) {
-          S::store_bytes_in_order(to, rounded, zero_point, is_signed, count);
-        } else {
-          S::store_bytes(to, rounded, zero_point, is_signed, count);
-        }
+        const auto all = S::load(sums + j / V * kPanelWidth + j % V * S::kLanes);
+        rounded[j] = may_tie ? S::round_product(all, factors[j % V], farthest)
+                             : S::round_product(all, factors[j % V]);
+      }
+      if (may_tie && __builtin_expect(S::reaches(farthest, kBand), 0)) {
+        for (int r = 0; r < R; ++r) requantize_near_tie(sums + r * kPanelWidth, to + r * step);
+      } else if constexpr (R > 1) {
+        S::template store_rows_in_order<V>(to, step, rounded, zero_point, is_signed, bytes);
+      } else if constexpr (in_order) {
+        S::store_bytes_in_order(to, rounded, zero_point, is_signed, bytes);
+      } else if constexpr (parts > 1) {
+        S::template store_rows<parts>(to, distance, rounded, zero_point, is_signed, bytes);
+      } else {
+        S::store_bytes(to, rounded, zero_point, is_signed, bytes);
       }
     }
 
     __attribute__((noinline)) void requantize_near_tie(const int32_t* sums, uint8_t* to) const {
       alignas(64) uint8_t bytes[kPanelWidth];
-      channels.requantize(sums, bytes);
-      __builtin_memcpy(to, bytes + first, static_cast<size_t>(count));
+      channels.requantize(sums - first, bytes);
+      for (int64_t at = 0; at < kPanelWidth; at += channels.width, to += channels.distance) {
+        __builtin_memcpy(to, bytes + first + at, static_cast<size_t>(count));
+      }
     }
   };
 
@@ -459,15 +517,24 @@ struct PixelChannels {
                                               uint8_t* bytes) const {
     for (; near_ties != 0; near_ties &= near_ties - 1) {
       const int i = __builtin_ctzll(near_ties), column = column_of(i);
-      if (column >= count) continue;
+      const int64_t channel = column % width;
+      if (channel >= count) continue;
       const float product = static_cast<float>(sums[i]) * estimate[i];
       const float clamped = product < params.low    ? params.low
                             : product > params.high ? params.high
                                                     : product;
-      bytes[column] = resolve_tie(params, first + column, sums[i], clamped);
+      bytes[column] = resolve_tie(params, first + channel, sums[i], clamped);
     }
   }
 };
+
+// Fetches what rows of `count` bytes that are `step` apart will be written to.
+inline void prefetch_rows(const uint8_t* to, int64_t rows, int64_t step, int64_t count) {
+  for (int64_t r = 0; r < rows; ++r, to += step) {
+    __builtin_prefetch(to, 1);
+    __builtin_prefetch(to + count - 1, 1);
+  }
+}
 
 inline void copy_bytes(uint8_t* to, const uint8_t* from, int64_t count) {
   if (count == kPanelWidth) {

@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kPackedRowBytes = 1 << 18;  // of rows, at once
 constexpr int64_t kDirectRowBytes = 1 << 19;  // the same of rows that are multiplied as they are
+constexpr int64_t kHeldPanelBytes = 1 << 19;
 
 // Where a thread's scratch has what.
 struct Scratch {
@@ -62,13 +63,17 @@ struct RowProduct {
   static constexpr int64_t kRowStep = RowMicrokernel::rows_of_block<S>();
   RowMicrokernel microkernel;
 
+  static int64_t rows_at_once(const MatmulLayout& layout) {
+    return RowMicrokernel::rows_at_once<S>(layout.words);
+  }
+
   static void lay_out(MatmulProblem& problem) {
     const MatmulShape& shape = problem.shape;
     MatmulLayout& layout = problem.layout;
-    const int64_t quads = round_up(shape.depth, RowMicrokernel::kDepthStep) / kKPack;
+    const int64_t quads = RowMicrokernel::words_of(shape.depth);
     layout.words = quads * S::kWordsOfQuad;
-    layout.direct = S::kWordsOfQuad == 1 && !shape.a_signed &&
-                    shape.depth % RowMicrokernel::kDepthStep == 0;
+    layout.direct =
+        S::kWordsOfQuad == 1 && !shape.a_signed && shape.depth == kKPack * quads;
     layout.row_bytes = round_up(4 * layout.words, 64) + 64;
     layout.panel_bytes = layout.words * 4 * kPanelWidth + kPanelWidth * 4;
     if (shape.b_panels) {
@@ -147,6 +152,8 @@ struct PanelProduct {
   static constexpr int64_t kRows = kBlockRows, kRowStep = kRows;
   Microkernel microkernel;
 
+  static int64_t rows_at_once(const MatmulLayout&) { return kRows; }
+
   static void lay_out(MatmulProblem& problem) {
     const MatmulShape& shape = problem.shape;
     MatmulLayout& layout = problem.layout;
@@ -218,6 +225,8 @@ struct DotProduct {
   static constexpr int64_t kRows = kFewRows, kRowStep = kRows;
   static constexpr int64_t kStep = 4 * S::kLanes;  // bytes of a vector
   static constexpr int64_t kPrefetchDistance = 4096;  // the columns are one after another
+
+  static int64_t rows_at_once(const MatmulLayout&) { return kRows; }
 
   static void lay_out(MatmulProblem& problem) {
     MatmulLayout& layout = problem.layout;
@@ -411,6 +420,14 @@ class PanelTerms {
     return static_cast<int32_t*>(problem_.output) + row * problem_.shape.columns + first_;
   }
 
+  // Fetches what `store` writes, while the rows are multiplied.
+  void prefetch(int64_t row, int64_t rows) const {
+    if (!problem_.requantize.quantized) return;
+    const int64_t step = problem_.shape.columns;
+    const uint8_t* to = static_cast<const uint8_t*>(problem_.output) + row * step + first_;
+    prefetch_rows(to, rows, step, count_);
+  }
+
   // Finishes neighbouring rows of sums and stores them.
   void store(int64_t row, int64_t rows, const int32_t* row_sums, int32_t* sums,
              void* output) const {
@@ -491,7 +508,10 @@ struct Matmul {
     const int64_t bytes = layout.row_bytes < 1 ? 1 : layout.row_bytes;
     const int64_t all = layout.direct ? kDirectRowBytes : kPackedRowBytes;
     const int64_t fit = all / bytes / layout.step * layout.step;
-    const int64_t most = 32 * layout.step;
+    // Few rows at once, where the second cache holds all panels: outputs are written in order.
+    const bool holds_panels =
+        problem.shape.b_panels && layout.panels * layout.panel_bytes <= kHeldPanelBytes;
+    const int64_t most = (holds_panels ? 4 : 32) * layout.step;
     layout.rows_at_once = fit < layout.step ? layout.step : fit > most ? most : fit;
   }
 
@@ -522,6 +542,7 @@ struct Matmul {
     int64_t stride;
     const uint8_t* rows = product.pack_rows(problem, row, count, scratch, stride);
     const bool with_sums = problem.requantize.filter_zero != nullptr;
+    const int64_t most = Product::rows_at_once(layout);
     for (int64_t r = 0; r < count; ++r) {
       scratch.row_sums[r] = with_sums ? Product::sum_of(problem, rows + r * stride) : 0;
     }
@@ -540,11 +561,12 @@ struct Matmul {
       }
       const PanelTerms<S, Product::kInOrder, Product::kAddsToTerms> terms(problem, index,
                                                                           column_sums);
-      for (int64_t at = 0; at < count; at += Product::kRows) {
-        const int64_t left = count - at, block = left < Product::kRows ? left : Product::kRows;
+      for (int64_t at = 0; at < count; at += most) {
+        const int64_t left = count - at, block = left < most ? left : most;
         if constexpr (Product::kRows == kFewRows) {
           product.multiply_columns(problem, index, rows, stride, block, scratch.acc);
         } else {
+          if (S::kPacksRows) terms.prefetch(row + at, block);
           int32_t* const outputs = terms.outputs(row + at);
           const bool apart = outputs == nullptr;
           product.multiply(problem,

@@ -44,7 +44,7 @@ struct MatmulSchedule {
     const double reading = panel / kReadBytesPerNs, packing = panel / kPackedBytesPerNs;
     const double time = (packs ? products + packing : std::max(products, reading)) +
                         rows * static_cast<double>(layout.panels) * kernels.requantize_row_ns;
-    return time * static_cast<double>(count()) < kThreadWakeupNs;
+    return time * static_cast<double>(count()) < kSharedProductNs;
   }
 
   bool run(ffi::ThreadPool& pool) const {

@@ -28,7 +28,8 @@ struct Simd {
 #endif
   static constexpr double kRequantizeRowNs = 16;
   static constexpr bool kMultipliesRows = true;
-  static constexpr bool kRequantizesRows = true;
+  static constexpr bool kRequantizesRows = true, kPacksRows = false;
+  static constexpr bool kKeepsWindows = false;
 #ifdef __AVXVNNI__
   static constexpr bool kMultipliesNarrowRows = false;
 #else

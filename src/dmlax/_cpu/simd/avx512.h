@@ -21,7 +21,8 @@ struct Simd {
   static constexpr int kVectorsPacked = 4;
   static constexpr double kProductsPerNs = 200, kRequantizeRowNs = 8;
   static constexpr bool kMultipliesRows = true;
-  static constexpr bool kRequantizesRows = false;
+  static constexpr bool kRequantizesRows = true, kPacksRows = true;
+  static constexpr bool kKeepsWindows = true;
   static constexpr bool kMultipliesNarrowRows = false;
   static constexpr bool kPermutesBytes = true, kExpandsBytes = true, kStoresMasked = true;
 
@@ -85,6 +86,26 @@ struct Simd {
     _mm512_store_si512(quad + 64, _mm512_unpackhi_epi16(low01, low23));
     _mm512_store_si512(quad + 128, _mm512_unpacklo_epi16(high01, high23));
     _mm512_store_si512(quad + 192, _mm512_unpackhi_epi16(high01, high23));
+  }
+
+  // The same of three rows, whose fourth is of no account, to vectors; flips no bits unless `flips`.
+  // A row is `valid` bytes; or two or four parts, at `from[part][row]`.
+  template <int parts, bool flips>
+  static void interleave_three(const uint8_t* const (*from)[3], int64_t valid, Int32s* quads) {
+    __m512i r[3];
+#pragma GCC unroll 3
+    for (int i = 0; i < 3; ++i) {
+      r[i] = load_parts<parts>(from, i, valid);
+      if (flips) r[i] = _mm512_xor_si512(r[i], _mm512_set1_epi8(-128));
+    }
+    const __m512i low01 = _mm512_unpacklo_epi8(r[0], r[1]);
+    const __m512i low22 = _mm512_unpacklo_epi8(r[2], r[2]);
+    const __m512i high01 = _mm512_unpackhi_epi8(r[0], r[1]);
+    const __m512i high22 = _mm512_unpackhi_epi8(r[2], r[2]);
+    quads[0] = _mm512_unpacklo_epi16(low01, low22);
+    quads[1] = _mm512_unpackhi_epi16(low01, low22);
+    quads[2] = _mm512_unpacklo_epi16(high01, high22);
+    quads[3] = _mm512_unpackhi_epi16(high01, high22);
   }
 
   struct Columns {
@@ -152,11 +173,23 @@ struct Simd {
   }
 
   static void store_bytes_in_order(uint8_t* bytes, const Int32s* rounded, int32_t zero_point,
-                                   bool is_signed) {
-    store_bytes(bytes, rounded, zero_point, is_signed);
-    const __m512i order =
-        _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
-    store(bytes, _mm512_permutexvar_epi32(order, load(bytes)));
+                                   bool is_signed, int64_t count = kPackedBytes) {
+    store_first_bytes(bytes, put_in_order(pack_bytes(rounded, zero_point, is_signed)), count);
+  }
+
+  // Rows `step` apart, of `count` bytes each, which `vectors` of the packed ones hold.
+  template <int vectors>
+  static void store_rows_in_order(uint8_t* to, int64_t step, const Int32s* rounded,
+                                  int32_t zero_point, bool is_signed, int64_t count) {
+    const __m512i bytes = put_in_order(pack_bytes(rounded, zero_point, is_signed));
+    store_parts<4 / vectors>(to, step, bytes, count);
+  }
+
+  // The same of vectors in a panel's order, whose parts are rows.
+  template <int parts>
+  static void store_rows(uint8_t* to, int64_t step, const Int32s* rounded, int32_t zero_point,
+                         bool is_signed, int64_t count) {
+    store_parts<parts>(to, step, pack_bytes(rounded, zero_point, is_signed), count);
   }
 
   // --- requantization
@@ -176,21 +209,32 @@ struct Simd {
     return clamp(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), factor), low, high);
   }
 
+  // Distances from an integer are exact.
+  static Int32s round_product(Int32s sums, Floats factor) {
+    return _mm512_cvt_roundps_epi32(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), factor), kNearest);
+  }
+
+  static Int32s round_product(Int32s sums, Floats factor, Floats& farthest) {
+    constexpr int kOfMagnitudes = 0xb;  // the larger one
+    const __m512 product = _mm512_mul_ps(_mm512_cvtepi32_ps(sums), factor);
+    const __m512 rest = _mm512_reduce_ps(product, kNearest);
+    farthest = _mm512_range_ps(farthest, rest, kOfMagnitudes);
+    return _mm512_cvt_roundps_epi32(product, kNearest);
+  }
+
+  static bool reaches(Floats farthest, float band) {
+    return _mm512_cmp_ps_mask(farthest, _mm512_set1_ps(band), _CMP_GE_OQ) != 0;
+  }
+
   static uint64_t round(Floats v, Floats band, Int32s& rounded) {
-    constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
     rounded = _mm512_cvt_roundps_epi32(v, kNearest);
     const __m512 rest = _mm512_abs_ps(_mm512_sub_ps(v, _mm512_cvtepi32_ps(rounded)));
     return _mm512_cmp_ps_mask(rest, band, _CMP_GE_OQ);
   }
 
   static void store_bytes(uint8_t* bytes, const Int32s* rounded, int32_t zero_point,
-                          bool is_signed) {
-    const __m512i zero = _mm512_set1_epi16(static_cast<int16_t>(zero_point));
-    const __m512i low = _mm512_adds_epi16(_mm512_packs_epi32(rounded[0], rounded[1]), zero);
-    const __m512i high = _mm512_adds_epi16(_mm512_packs_epi32(rounded[2], rounded[3]), zero);
-    const __m512i packed =
-        is_signed ? _mm512_packs_epi16(low, high) : _mm512_packus_epi16(low, high);
-    _mm512_storeu_si512(bytes, packed);
+                          bool is_signed, int64_t count = kPackedBytes) {
+    store_first_bytes(bytes, pack_bytes(rounded, zero_point, is_signed), count);
   }
 
   // --- arithmetic of bytes
@@ -389,6 +433,77 @@ struct Simd {
     } else if (count > 0) {
       _mm512_mask_storeu_epi32(values, static_cast<__mmask16>((1u << count) - 1), x);
     }
+  }
+
+ private:
+  static constexpr int64_t kPackedBytes = 64;
+  static constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+
+  static uint64_t first_bits(int64_t count) {
+    return _bzhi_u64(~uint64_t{0}, static_cast<unsigned>(count));
+  }
+
+  static __m512i pack_bytes(const Int32s* rounded, int32_t zero_point, bool is_signed) {
+    const __m512i zero = _mm512_set1_epi16(static_cast<int16_t>(zero_point));
+    const __m512i low = _mm512_adds_epi16(_mm512_packs_epi32(rounded[0], rounded[1]), zero);
+    const __m512i high = _mm512_adds_epi16(_mm512_packs_epi32(rounded[2], rounded[3]), zero);
+    return is_signed ? _mm512_packs_epi16(low, high) : _mm512_packus_epi16(low, high);
+  }
+
+  // Packed bytes, those of the first vector first.
+  static __m512i put_in_order(__m512i bytes) {
+    const __m512i order =
+        _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+    return _mm512_permutexvar_epi32(order, bytes);
+  }
+
+  static void store_first_bytes(uint8_t* to, __m512i bytes, int64_t count) {
+    if (count == kPackedBytes) return store(to, bytes);
+    _mm512_mask_storeu_epi8(to, first_bits(count), bytes);
+  }
+
+  // Parts of a vector, to rows.
+  template <int parts>
+  static void store_parts(uint8_t* to, int64_t step, __m512i bytes, int64_t count) {
+    if constexpr (parts == 1) {
+      store_first_bytes(to, bytes, count);
+    } else if constexpr (parts == 2) {
+      store_half(to, _mm512_castsi512_si256(bytes), count);
+      store_half(to + step, _mm512_extracti64x4_epi64(bytes, 1), count);
+    } else {
+      store_quarter(to, _mm512_castsi512_si128(bytes), count);
+      store_quarter(to + step, _mm512_extracti32x4_epi32(bytes, 1), count);
+      store_quarter(to + 2 * step, _mm512_extracti32x4_epi32(bytes, 2), count);
+      store_quarter(to + 3 * step, _mm512_extracti32x4_epi32(bytes, 3), count);
+    }
+  }
+
+  template <int parts>
+  static __m512i load_parts(const uint8_t* const (*from)[3], int row, int64_t valid) {
+    if constexpr (parts == 1) {
+      return _mm512_maskz_loadu_epi8(first_bits(valid), from[0][row]);
+    } else if constexpr (parts == 2) {
+      const auto half = [&](int part) {
+        return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from[part][row]));
+      };
+      return _mm512_inserti64x4(_mm512_castsi256_si512(half(0)), half(1), 1);
+    } else {
+      const auto quarter = [&](int part) {
+        return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from[part][row]));
+      };
+      const __m512i two = _mm512_inserti32x4(_mm512_castsi128_si512(quarter(0)), quarter(1), 1);
+      return _mm512_inserti32x4(_mm512_inserti32x4(two, quarter(2), 2), quarter(3), 3);
+    }
+  }
+
+  static void store_half(uint8_t* to, __m256i bytes, int64_t count) {
+    if (count == 32) return _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), bytes);
+    _mm256_mask_storeu_epi8(to, static_cast<__mmask32>(first_bits(count)), bytes);
+  }
+
+  static void store_quarter(uint8_t* to, __m128i bytes, int64_t count) {
+    if (count == 16) return _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes);
+    _mm_mask_storeu_epi8(to, static_cast<__mmask16>(first_bits(count)), bytes);
   }
 };
 

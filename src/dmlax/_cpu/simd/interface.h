@@ -7,8 +7,8 @@
 //     kTileRows, kTileVectors the microkernel's tile: its accumulators fill the registers
 //     kVectorsPacked          vectors of int32 that are narrowed to one vector of bytes
 //     kProductsPerNs, kRequantizeRowNs  a thread's rough speed, to share work out by
-//     kMultipliesRows, kRequantizesRows, kPermutesBytes, kExpandsBytes, kStoresMasked   what only
-//                             some sets have
+//     kMultipliesRows, kRequantizesRows, kPacksRows, kKeepsWindows, kPermutesBytes, kExpandsBytes,
+//     kStoresMasked           what only some sets have
 //   int32
 //     Int32s  load  store  broadcast  add  subtract  multiply
 //     store_columns           a vector's lanes, to their columns among 64 int32
@@ -32,6 +32,11 @@
 //     round_product           float(sums) * factor to nearest even, for a factor below 1; raises
 //                             `farthest` to the largest distance from an integer
 //     reaches                 whether a lane of it is at least `band`
+//   kPacksRows: rows of few columns are packed together
+//     store_rows_in_order     as store_bytes_in_order, to as many rows as the vectors are of
+//   kKeepsWindows: depthwise lines whose windows stay in registers
+//     interleave_three        three rows' quads, as interleave_rows, of one pixel or of parts of more
+//     store_rows              as store_bytes, to a row for each part
 //   requantization
 //     Floats  broadcast_float  load_floats  store_floats
 //     divide                  IEEE quotients, but for subnormals

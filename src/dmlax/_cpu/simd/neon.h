@@ -33,7 +33,8 @@ struct Simd {
 #endif
   static constexpr double kRequantizeRowNs = 60;
   static constexpr bool kMultipliesRows = false;
-  static constexpr bool kRequantizesRows = false;
+  static constexpr bool kRequantizesRows = false, kPacksRows = false;
+  static constexpr bool kKeepsWindows = false;
   static constexpr bool kMultipliesNarrowRows = false;
   static constexpr bool kPermutesBytes = false, kExpandsBytes = false, kStoresMasked = false;
 

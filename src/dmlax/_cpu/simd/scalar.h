@@ -17,7 +17,8 @@ struct Simd {
   static constexpr int kVectorsPacked = 1;
   static constexpr double kProductsPerNs = 7, kRequantizeRowNs = 300;
   static constexpr bool kMultipliesRows = false;
-  static constexpr bool kRequantizesRows = false;
+  static constexpr bool kRequantizesRows = false, kPacksRows = false;
+  static constexpr bool kKeepsWindows = false;
   static constexpr bool kMultipliesNarrowRows = false;
   static constexpr bool kPermutesBytes = false, kExpandsBytes = false, kStoresMasked = false;
 

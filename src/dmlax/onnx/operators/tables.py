@@ -152,7 +152,8 @@ def _float32_table(
 
 def _output_dtype(dtype: Any, y_zero_point: Any) -> np.dtype:
     """The dtype of a zero point, or that of x where it is absent."""
-    return np.dtype(dtype if y_zero_point is None else y_zero_point.dtype)
+    output: np.dtype = np.dtype(dtype if y_zero_point is None else y_zero_point.dtype)
+    return output
 
 
 def _sigmoid_float32(x: np.ndarray) -> np.ndarray:
