@@ -227,6 +227,14 @@ def test_a_bias_of_a_product_is_a_vector_in_onnx(
     assert onnx_models.call(case).inputs["bias"].shape == wanted
 
 
+def test_scales_of_rows_keep_their_axes_in_onnx_runtime() -> None:
+    """It takes a vector for one of columns."""
+    own = {"AScaleTensor": ((5, 1), np.float32), "BScaleTensor": ((1, 5), np.float32)}
+    case = product_case("matrix_multiply_integer_to_float", (5, 3), (3, 5), (5, 5), **own)
+    given = onnx_models.call(case).inputs
+    assert (given["a_scale"].shape, given["b_scale"].shape) == ((5, 1), (5,))
+
+
 def test_a_bias_of_rows_is_not_given_to_onnx_runtime() -> None:
     """It would take it for one of columns where there are as many."""
     own = {"BiasTensor": ((5, 1), np.float32)}

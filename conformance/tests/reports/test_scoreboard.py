@@ -1,6 +1,7 @@
 """The scoreboard: counts that add up, and a reason for every failure that is checked in."""
 
 import json
+import platform
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 from dmlax_conformance import cli
 from dmlax_conformance.format.vectors import Vector
 from dmlax_conformance.paths import vectors_dir
-from dmlax_conformance.scoreboard import record
+from dmlax_conformance.scoreboard import commands, record
 from dmlax_conformance.suite.controls import Nothing
 from dmlax_conformance.suite.runner import run
 
@@ -121,6 +122,19 @@ def test_the_command_writes_a_record(
     assert written["implementations"].keys() == {"empty", "numpy"}
     assert written["implementations"]["empty"]["answers"] == []
     assert again.read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("flags : fma avx2 avx512_vnni", " with avx2, avx512_vnni"), ("flags : sse2", ""), (None, "")],
+)
+def test_the_machine_is_named_with_its_instructions(
+    tmp_path: Path, text: str | None, named: str
+) -> None:
+    facts = tmp_path / "cpuinfo"
+    if text is not None:
+        facts.write_text(text)
+    assert commands.machine(facts) == f"{platform.system()} {platform.machine()}{named}"
 
 
 def test_an_unknown_implementation_writes_nothing(tmp_path: Path, few: list[str]) -> None:

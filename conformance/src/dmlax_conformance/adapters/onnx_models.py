@@ -233,10 +233,8 @@ def matrix_multiply_integer_to_float(case: Case) -> Call:
     """Return ONNX Runtime's MatMulIntegerToFloat, whose floats have one type."""
     dtype, given = case.outputs["OutputTensor"].dtype, case.inputs
     inputs = {"x": given["ATensor"], "w": given["BTensor"]}
-    inputs |= {
-        f"{name.lower()}_scale": _lined(case, name, one_value(given[f"{name}ScaleTensor"]))
-        for name in "AB"
-    }
+    inputs["a_scale"] = one_value(given["AScaleTensor"])  # a vector would be one of columns
+    inputs["b_scale"] = _lined(case, "B", one_value(given["BScaleTensor"]))
     inputs |= {f"{key}_zero_point": _product_point(case, key.upper()) for key in "ab"}
     if "BiasTensor" in given:
         inputs["bias"] = _of_columns(given["BTensor"], given["BiasTensor"])

@@ -16,6 +16,8 @@ from ..suite import runner
 from .record import entry
 
 FORMAT = "scoreboard-1"
+FACTS = Path("/proc/cpuinfo")
+INSTRUCTIONS = ("avx2", "avx512f", "avx_vnni", "avx512_vnni", "amx_int8", "asimddp")
 
 
 def add_commands(commands: Any) -> None:
@@ -41,9 +43,17 @@ def _write(options: argparse.Namespace) -> int:
         "date": datetime.now(UTC).date().isoformat(),
         "suite": __version__,
         "python": platform.python_version(),
-        "machine": f"{platform.system()} {platform.machine()}",
+        "machine": machine(FACTS),
         "vectors": len(suite),
         "implementations": entries,
     }
     options.output.write_text(dumps(record), encoding="utf-8")
     return FINE
+
+
+def machine(facts: Path) -> str:
+    """Return the system and the instructions, on which sums of bytes depend in some libraries."""
+    text = facts.read_text(encoding="utf-8") if facts.exists() else ""
+    found = [name for name in INSTRUCTIONS if name in text.split()]
+    named = [f"{platform.system()} {platform.machine()}", *([", ".join(found)] if found else [])]
+    return " with ".join(named)
