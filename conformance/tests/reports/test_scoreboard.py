@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dmlax_conformance import cli
-from dmlax_conformance.format.vectors import Vector
+from dmlax_conformance.format.vectors import Vector, load_all
 from dmlax_conformance.paths import vectors_dir
 from dmlax_conformance.scoreboard import commands, record
 from dmlax_conformance.suite.controls import Nothing
@@ -72,7 +72,7 @@ def test_every_implementation_is_there_and_saw_every_vector(newest: dict[str, An
             sum(sum(counts.values()) for own in operators.values() for counts in own.values())
             for operators in entry["variants"].values()
         ]
-        assert max(seen) == newest["vectors"], name
+        assert max(seen) == entry["vectors"], name
 
 
 def test_the_lists_have_the_counts_of_the_table(newest: dict[str, Any]) -> None:
@@ -122,6 +122,23 @@ def test_the_command_writes_a_record(
     assert written["implementations"].keys() == {"empty", "numpy"}
     assert written["implementations"]["empty"]["answers"] == []
     assert again.read_bytes() == path.read_bytes()
+
+
+def test_the_command_keeps_other_implementations(tmp_path: Path, few: list[str]) -> None:
+    path = tmp_path / "out.json"
+    for name in ("numpy", "empty"):
+        assert cli.main(["scoreboard", "--output", str(path), "--implementation", name, *few]) == 0
+    entries = json.loads(path.read_text())["implementations"]
+    assert entries.keys() == {"empty", "numpy"}
+    assert {entry["vectors"] for entry in entries.values()} == {len(load_all(Path(few[1])))}
+
+
+@pytest.mark.parametrize("text", ["{}", "[", '{"schema": "scoreboard-1", "implementations": {}}'])
+def test_the_command_leaves_another_file_alone(tmp_path: Path, few: list[str], text: str) -> None:
+    path = tmp_path / "out.json"
+    path.write_text(text)
+    assert cli.main(["scoreboard", "--output", str(path), "--implementation", "empty", *few]) == 2
+    assert path.read_text() == text
 
 
 @pytest.mark.parametrize(
