@@ -47,7 +47,9 @@ class Scoreboard(SphinxDirective):
         record, reasons = (self._read(file) for file in (path, _FOLDER / "reasons.json"))
         entries: Mapping[str, Entry] = record["implementations"]
         if self.arguments == ["overview"]:
-            return self.parse_text_to_nodes(f"{_when(record)}\n\n{_overview(entries)}\n{_LEGEND}\n")
+            return self.parse_text_to_nodes(
+                f"{_when(entries)}\n\n{_overview(entries)}\n{_LEGEND}\n"
+            )
         text = []
         for name, entry in entries.items():
             groups = _groups(name, entry, reasons)
@@ -67,9 +69,14 @@ open. *Accepted*: an invalid call was computed, which counts as wrong. *Declined
 exception without a code, or the implementation cannot express it."""
 
 
-def _when(record: Mapping[str, Any]) -> str:
-    where = f"Python {record['python']} on {record['machine']}"
-    return f"{record['vectors']} vectors, run on {record['date']} with {where}."
+def _when(entries: Mapping[str, Entry]) -> str:
+    """A sentence for each run: the implementations that saw the same vectors on one machine."""
+    runs: dict[str, list[str]] = defaultdict(list)
+    for name, entry in entries.items():
+        where = f"Python {entry['python']} on {entry['machine']}"
+        run = f"{entry['vectors']:,} vectors, run on {entry['date']} with {where}"
+        runs[run].append(f"`{name}`")
+    return "\n".join(f"- {', '.join(names)}: {run}." for run, names in runs.items())
 
 
 def _overview(entries: Mapping[str, Entry]) -> str:

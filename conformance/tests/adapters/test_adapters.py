@@ -6,12 +6,13 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dmlax_conformance import adapters
-from dmlax_conformance.adapters import common
+from dmlax_conformance.adapters import common, onnx_models
 from dmlax_conformance.adapters.base import Adapter, Case, Unsupported
 from dmlax_conformance.errors import NotStartable
 from dmlax_conformance.format.vectors import Request, Vector
@@ -157,6 +158,90 @@ def test_leading_columns_are_left_out_only_where_they_hold_nothing() -> None:
     for width in (0, 1, 4):
         with pytest.raises(Unsupported):
             common.coordinates(coordinates_case(shape, 6, width), rows)
+
+
+def product_case(
+    operator: str, a: tuple[int, ...], b: tuple[int, ...], output: tuple[int, ...], **own: Any
+) -> Case:
+    """Return a product of ones with scales of 1, and parameters of these sizes beside them."""
+    scales = {"matrix_multiply_integer": (), "matrix_multiply_integer_to_float": ("A", "B")}
+    inputs = {"ATensor": np.ones(a, np.uint8), "BTensor": np.ones(b, np.uint8)}
+    names = scales.get(operator, ("A", "B", "Output"))
+    inputs |= {f"{name}ScaleTensor": np.ones((), np.float32) for name in names}
+    inputs |= {name: np.full(sizes, 3, kind) for name, (sizes, kind) in own.items()}
+    dtypes = {"matrix_multiply_integer": "int32", "matrix_multiply_integer_to_float": "float32"}
+    asked = {"OutputTensor": Request(dtypes.get(operator, "uint8"), output)}
+    return Case("one", operator, frozenset(), {}, inputs, asked)
+
+
+@pytest.mark.parametrize("name", ["numpy", "jnp"])
+@pytest.mark.parametrize("operator", ["quantized_linear", "to_float"])
+@pytest.mark.parametrize(
+    ("a", "b", "scales", "output"),
+    [
+        ((3,), (3, 2), (1, 2), (2,)),
+        ((3,), (5, 3, 2), (5, 1, 2), (5, 2)),
+        ((3,), (5, 3, 2), (2,), (5, 2)),
+        ((5, 4, 3), (3,), (1, 1), (5, 4)),
+    ],
+)
+def test_a_parameter_lacks_the_axis_that_the_output_lacks(
+    name: str,
+    operator: str,
+    a: tuple[int, ...],
+    b: tuple[int, ...],
+    scales: tuple[int, ...],
+    output: tuple[int, ...],
+) -> None:
+    full = {"quantized_linear": "quantized_linear_matrix_multiply"}
+    case = product_case(
+        full.get(operator, "matrix_multiply_integer_to_float"),
+        *(a, b, output),
+        AScaleTensor=((*a[:-1], 1), np.float32),
+        BScaleTensor=(scales, np.float32),
+    )
+    found = started(name).run(case, "eager")["OutputTensor"]
+    np.testing.assert_array_equal(found, np.full(output, 27))
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"), [("A", (2, 4, 1)), ("B", (2, 1, 5)), ("Output", (2, 4, 1))]
+)
+def test_parameters_of_a_batch_have_its_axes_in_onnx(name: str, wanted: tuple[int, ...]) -> None:
+    """ONNX wants {D,M,1} and {D,1,N} there, and {M} or {N} of one matrix."""
+    own = {f"{name}ScaleTensor": (wanted[1:], np.float32)}
+    case = product_case("quantized_linear_matrix_multiply", (2, 4, 3), (2, 3, 5), (2, 4, 5), **own)
+    key = {"A": "x", "B": "w", "Output": "y"}[name]
+    assert onnx_models.call(case).inputs[f"{key}_scale"].shape == wanted
+    case = product_case("quantized_linear_matrix_multiply", (4, 3), (3, 5), (4, 5), **own)
+    assert onnx_models.call(case).inputs[f"{key}_zero_point"].shape == (max(wanted[1:]),)
+
+
+@pytest.mark.parametrize(("sizes", "wanted"), [((), (5,)), ((1, 5), (5,)), ((5,), (5,))])
+def test_a_bias_of_a_product_is_a_vector_in_onnx(
+    sizes: tuple[int, ...], wanted: tuple[int, ...]
+) -> None:
+    operator = "matrix_multiply_integer_to_float"
+    own = {"BiasTensor": (sizes, np.float32)}
+    case = product_case(operator, (5, 3), (3, 5), (5, 5), **own)
+    assert onnx_models.call(case).inputs["bias"].shape == wanted
+
+
+def test_scales_of_rows_keep_their_axes_in_onnx_runtime() -> None:
+    """It takes a vector for one of columns."""
+    own = {"AScaleTensor": ((5, 1), np.float32), "BScaleTensor": ((1, 5), np.float32)}
+    case = product_case("matrix_multiply_integer_to_float", (5, 3), (3, 5), (5, 5), **own)
+    given = onnx_models.call(case).inputs
+    assert (given["a_scale"].shape, given["b_scale"].shape) == ((5, 1), (5,))
+
+
+def test_a_bias_of_rows_is_not_given_to_onnx_runtime() -> None:
+    """It would take it for one of columns where there are as many."""
+    own = {"BiasTensor": ((5, 1), np.float32)}
+    with pytest.raises(Unsupported, match="columns"):
+        onnx_models.call(
+            product_case("matrix_multiply_integer_to_float", (5, 3), (3, 5), (5, 5), **own)
+        )
 
 
 def test_every_adapter_for_a_library_is_tested_here() -> None:

@@ -17,6 +17,7 @@ from dmlax_conformance.operators.descs import express, feature_levels, needs
 from dmlax_conformance.operators.tables import LEVELS, TABLES, fields, introduced, rows
 
 NONZERO, QUANTIZED = "nonzero_coordinates", "quantized_linear_convolution"
+AVERAGE = "quantized_linear_average_pooling"
 INTEGER, QUANTIZE = "convolution_integer", "element_wise_quantize_linear"
 DEQUANTIZE = "element_wise_dequantize_linear"
 
@@ -339,6 +340,39 @@ def test_express_gives_a_bias_the_sizes_of_directml(sizes: tuple[int, ...]) -> N
     desc = express(QUANTIZED, windows, inputs, outputs)
     assert desc["BiasTensor"] == tensor_desc("INT32", [1, 2, 1, 1])
     assert feature_levels(QUANTIZED, desc)[0] == "5_2"
+
+
+@pytest.mark.parametrize(
+    ("scale", "output", "spelled"),
+    [((1, 2, 1, 1), (1,), (1, 2, 1, 1)), ((2,), (1, 1, 1), (2,)), ((1, 2, 1, 1), (), (2,))],
+)
+def test_express_spells_parameters_as_vectors_if_one_has_no_axes(
+    scale: tuple[int, ...], output: tuple[int, ...], spelled: tuple[int, ...]
+) -> None:
+    image, kernel = Tensor("uint8", (1, 1, 1, 1), (7,)), Tensor("int8", (2, 1, 1, 1), (1, 2))
+    inputs = {"InputTensor": image, "FilterTensor": kernel}
+    inputs["InputScaleTensor"] = Tensor("float32", (1,), (1,))
+    inputs["FilterScaleTensor"] = Tensor("float32", scale, (1, 1))
+    inputs["OutputScaleTensor"] = Tensor("float32", output, (1,))
+    ones = {"Strides": [1, 1], "Dilations": [1, 1], "GroupCount": 1}
+    windows = {**ones, "StartPadding": [0, 0], "EndPadding": [0, 0]}
+    desc = express(QUANTIZED, windows, inputs, {"OutputTensor": Request("uint8", (1, 2, 1, 1))})
+    assert desc["FilterScaleTensor"]["Sizes"] == list(spelled)
+    assert desc["OutputScaleTensor"]["Sizes"] == list(output or (1,))
+    assert "5_2" in feature_levels(QUANTIZED, desc)
+
+
+def test_express_gives_a_parameter_of_a_pool_an_axis() -> None:
+    one = Tensor("float32", (), (1,))
+    inputs = {"InputTensor": Tensor("uint8", (1, 1, 1, 2), (7, 8)), "InputScaleTensor": one}
+    inputs |= {"OutputScaleTensor": one, "OutputZeroPointTensor": Tensor("uint8", (1, 1), (3,))}
+    pairs = {name: [1, 1] for name in ("Strides", "Dilations", "WindowSize")}
+    windows = {**pairs, "StartPadding": [0, 0], "EndPadding": [0, 0], "IncludePadding": False}
+    outputs = {"OutputTensor": Request("uint8", (1, 1, 1, 2))}
+    desc = express(AVERAGE, windows, inputs, outputs)
+    assert desc["OutputScaleTensor"] == tensor_desc("FLOAT32", [1])
+    assert desc["OutputZeroPointTensor"] == tensor_desc("UINT8", [1, 1])
+    assert feature_levels(AVERAGE, desc)[0] == "6_2"
 
 
 def test_no_level_accepts_what_directml_has_no_name_for() -> None:

@@ -1,6 +1,7 @@
 """The scoreboard: counts that add up, and a reason for every failure that is checked in."""
 
 import json
+import platform
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -11,9 +12,9 @@ from typing import Any
 import pytest
 
 from dmlax_conformance import cli
-from dmlax_conformance.format.vectors import Vector
+from dmlax_conformance.format.vectors import Vector, load_all
 from dmlax_conformance.paths import vectors_dir
-from dmlax_conformance.scoreboard import record
+from dmlax_conformance.scoreboard import commands, record
 from dmlax_conformance.suite.controls import Nothing
 from dmlax_conformance.suite.runner import run
 
@@ -71,7 +72,7 @@ def test_every_implementation_is_there_and_saw_every_vector(newest: dict[str, An
             sum(sum(counts.values()) for own in operators.values() for counts in own.values())
             for operators in entry["variants"].values()
         ]
-        assert max(seen) == newest["vectors"], name
+        assert max(seen) == entry["vectors"], name
 
 
 def test_the_lists_have_the_counts_of_the_table(newest: dict[str, Any]) -> None:
@@ -121,6 +122,36 @@ def test_the_command_writes_a_record(
     assert written["implementations"].keys() == {"empty", "numpy"}
     assert written["implementations"]["empty"]["answers"] == []
     assert again.read_bytes() == path.read_bytes()
+
+
+def test_the_command_keeps_other_implementations(tmp_path: Path, few: list[str]) -> None:
+    path = tmp_path / "out.json"
+    for name in ("numpy", "empty"):
+        assert cli.main(["scoreboard", "--output", str(path), "--implementation", name, *few]) == 0
+    entries = json.loads(path.read_text())["implementations"]
+    assert entries.keys() == {"empty", "numpy"}
+    assert {entry["vectors"] for entry in entries.values()} == {len(load_all(Path(few[1])))}
+
+
+@pytest.mark.parametrize("text", ["{}", "[", '{"schema": "scoreboard-1", "implementations": {}}'])
+def test_the_command_leaves_another_file_alone(tmp_path: Path, few: list[str], text: str) -> None:
+    path = tmp_path / "out.json"
+    path.write_text(text)
+    assert cli.main(["scoreboard", "--output", str(path), "--implementation", "empty", *few]) == 2
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("flags : fma avx2 avx512_vnni", " with avx2, avx512_vnni"), ("flags : sse2", ""), (None, "")],
+)
+def test_the_machine_is_named_with_its_instructions(
+    tmp_path: Path, text: str | None, named: str
+) -> None:
+    facts = tmp_path / "cpuinfo"
+    if text is not None:
+        facts.write_text(text)
+    assert commands.machine(facts) == f"{platform.system()} {platform.machine()}{named}"
 
 
 def test_an_unknown_implementation_writes_nothing(tmp_path: Path, few: list[str]) -> None:

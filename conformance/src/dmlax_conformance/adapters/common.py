@@ -94,11 +94,18 @@ def channels(array: Array) -> Array:
 
 
 def of_product(case: Case, name: str, array: Array) -> Array:
-    """Return a parameter of a matrix product as it repeats to an operand or the output."""
+    """Return a parameter of a matrix product as it repeats to an operand, or to the output.
+
+    The output lacks the axis of an operand that is a vector, so what repeats to it lacks it too.
+    """
     if array.size == 1:
         return array.reshape(())
-    is_column = name == "Output" and case.inputs["BTensor"].ndim == 1
-    return array[..., 0] if is_column else array
+    a, b = (case.inputs[f"{own}Tensor"].ndim for own in "AB")
+    if name == "Output" and b == 1 and array.shape[-1] == 1:
+        return array[..., 0]
+    if name == "Output" and a == 1 and array.shape[-2:-1] == (1,):
+        return array[..., 0, :]
+    return array
 
 
 def parameter_shape(x: Array, arrays: Iterable[Array]) -> tuple[int, ...] | None:

@@ -235,8 +235,7 @@ def _of_product(case: Case) -> dict[str, Array]:
         point = f"{name}ZeroPointTensor"
         given[point] = of_product(case, name, zero(case, point, dtype))
         if f"{name}ScaleTensor" in given:
-            place = "B" if name == "B" else "Output"
-            given[f"{name}ScaleTensor"] = of_product(case, place, given[f"{name}ScaleTensor"])
+            given[f"{name}ScaleTensor"] = of_product(case, "Output", given[f"{name}ScaleTensor"])
     return given
 
 

@@ -212,8 +212,7 @@ def _scales(case: Case) -> npt.NDArray[np.float64]:
 
 def _spread(case: Case, name: str) -> npt.NDArray[np.float64]:
     """Return a scale as it repeats to the output."""
-    place = "B" if name.startswith("B") else "Output"
-    return of_product(case, place, case.inputs[name]).astype(np.float64)
+    return of_product(case, "Output", case.inputs[name]).astype(np.float64)
 
 
 def _clamped(values: npt.NDArray[np.float64], dtype: str) -> Array:

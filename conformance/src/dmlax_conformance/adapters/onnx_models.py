@@ -15,7 +15,7 @@ import numpy as np
 
 from ..operators import OPERATORS
 from .base import Array, Case, Unsupported
-from .common import axes_of, channels, named, one_value, parameter_shape, zero
+from .common import axes_of, channels, known, named, of_product, one_value, parameter_shape, zero
 
 OPSET = 23
 OUTPUT = "y"
@@ -217,7 +217,7 @@ def _product(case: Case) -> Call:
     dtype, given = case.outputs["OutputTensor"].dtype, dict[str, Array]()
     for name, key in {"A": "x", "B": "w", "Output": "y"}.items():
         own = [case.inputs[f"{name}ScaleTensor"], _point_of(case, name)]
-        wide = [_vector(array) for array in np.broadcast_arrays(*map(one_value, own))]
+        wide = [_lined(case, name, array) for array in np.broadcast_arrays(*map(one_value, own))]
         given |= {key: case.inputs[f"{name}Tensor"]} if key != "y" else {}
         given |= {f"{key}_scale": wide[0], f"{key}_zero_point": wide[1]}
     return Call("QLinearMatMul", {}, given, dtype, len(case.outputs["OutputTensor"].sizes))
@@ -227,17 +227,17 @@ def _float_product(case: Case) -> Call:
     """Return ONNX Runtime's MatMulIntegerToFloat, whose floats have one type."""
     dtype, given = case.outputs["OutputTensor"].dtype, case.inputs
     inputs = {"x": given["ATensor"], "w": given["BTensor"]}
-    inputs |= {
-        f"{key}_scale": _vector(one_value(given[f"{key.upper()}ScaleTensor"])) for key in "ab"
-    }
+    inputs["a_scale"] = one_value(given["AScaleTensor"])  # a vector would be one of columns
+    inputs["b_scale"] = _lined(case, "B", one_value(given["BScaleTensor"]))
     inputs |= {f"{key}_zero_point": _product_point(case, key.upper()) for key in "ab"}
-    inputs |= {"bias": given["BiasTensor"]} if "BiasTensor" in given else {}
+    if "BiasTensor" in given:
+        inputs["bias"] = _of_columns(given["BTensor"], given["BiasTensor"])
     rank = len(case.outputs["OutputTensor"].sizes)
     return Call("MatMulIntegerToFloat", {}, inputs, dtype, rank, "com.microsoft")
 
 
 def _product_point(case: Case, name: str) -> Array:
-    return _vector(one_value(_point_of(case, name)))
+    return _lined(case, name, one_value(_point_of(case, name)))
 
 
 def _point_of(case: Case, name: str) -> Array:
@@ -246,9 +246,29 @@ def _point_of(case: Case, name: str) -> Array:
     return zero(case, f"{name}ZeroPointTensor", np.dtype(held.dtype))
 
 
-def _vector(array: Array) -> Array:
-    """Return a parameter of the rows or columns of one matrix as a vector."""
-    return array.reshape(-1) if array.ndim == 2 else array
+def _lined(case: Case, name: str, array: Array) -> Array:
+    """Return a parameter of rows or columns: a vector of a matrix, or with the axes of a batch."""
+    a, b = (case.inputs[f"{own}Tensor"] for own in "AB")
+    sizes = (
+        b.shape if name == "B" else a.shape if name == "A" else case.outputs["OutputTensor"].sizes
+    )
+    if array.ndim == 0 or (name == "Output" and 1 in (a.ndim, b.ndim)):
+        return of_product(case, name, array)
+    if len(sizes) <= 2:
+        return array.reshape(-1) if array.ndim == 2 else array
+    whole = (*sizes[:-2], 1, sizes[-1]) if name == "B" else (*sizes[:-1], 1)
+    try:
+        return np.broadcast_to(array, whole)
+    except ValueError:
+        return array  # for the library to judge
+
+
+def _of_columns(b: Array, bias: Array) -> Array:
+    """Return a bias as a vector; ONNX Runtime takes any with as many elements as B has columns."""
+    if bias.size != (bias.shape or (1,))[-1]:
+        raise Unsupported("the bias of a MatMulIntegerToFloat is one of columns")
+    columns = b.shape[-1] if b.ndim > 1 else 1
+    return np.broadcast_to(bias.reshape(-1), columns) if bias.size == 1 else bias.reshape(-1)
 
 
 def _element_wise(

@@ -69,11 +69,13 @@ def check_sums(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None
 
 
 def desc_sizes(inputs: Inputs, outputs: Outputs) -> dict[str, tuple[int, ...]]:
-    """Return that parameters are vectors in a desc, unless all have the rank of the input."""
+    """Return that parameters are vectors in a desc, if one has no axes or zero points differ."""
     own = {name: inputs[name].sizes for name in (*SINGLE, *PER_CHANNEL) if name in inputs}
-    rank = len(inputs["InputTensor"].sizes)
-    is_shared = all(len(sizes) == rank for sizes in own.values())
-    return {} if is_shared else {name: (count(sizes),) for name, sizes in own.items()}
+    points = {len(sizes) for name, sizes in own.items() if name.endswith("ZeroPointTensor")}
+    is_integer = "InputScaleTensor" not in inputs
+    if all(own.values()) and not (is_integer and len(points) > 1):
+        return {}
+    return {name: (count(sizes),) for name, sizes in own.items()}
 
 
 def check_convolution(p: str, desc: Desc) -> Found:

@@ -41,6 +41,11 @@ def check(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
     shared.check_parameters(inputs, outputs)
 
 
+def desc_sizes(inputs: Inputs, outputs: Outputs) -> dict[str, tuple[int, ...]]:
+    """Return {1} for each parameter without axes, which no desc has."""
+    return {name: (1,) for name in shared.PARAMETERS if name in inputs and not inputs[name].sizes}
+
+
 def check_desc(desc: Desc, feature_level: str) -> Found:
     """Yield the rules that a desc breaks."""
     yield from same_counts("avgpool", desc, "OutputTensor")
