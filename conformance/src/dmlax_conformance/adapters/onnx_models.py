@@ -15,7 +15,7 @@ import numpy as np
 
 from ..operators import OPERATORS
 from .base import Array, Case, Unsupported
-from .common import axes_of, channels, known, named, of_product, one_value, parameter_shape, zero
+from .common import axes_of, channels, named, of_product, one_value, parameter_shape, zero
 
 OPSET = 23
 OUTPUT = "y"
