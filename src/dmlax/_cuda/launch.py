@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.custom_batching
 import jax.numpy as jnp
 from jax import Array
 from jax.experimental import pallas as pl
@@ -76,3 +77,19 @@ def launch(
     )
     results: list[Array] = list(kernel(*operands.values()))
     return results
+
+
+def call_on_rows(function: Callable[..., Array], x: Array, *shared: Array) -> Array:
+    """Calls a function of rows and what all rows share; rows that are mapped over are more rows."""
+    call = jax.custom_batching.custom_vmap(function)
+
+    @call.def_vmap
+    def batched(size: int, mapped: list[bool], *operands: Array) -> tuple[Array, bool]:
+        if any(mapped[1:]):
+            axes = [0 if each else None for each in mapped]
+            one_by_one = jax.custom_batching.sequential_vmap(function)
+            return jax.vmap(one_by_one, axes)(*operands), True
+        return call_on_rows(function, *operands), True
+
+    found: Array = call(x, *shared)
+    return found

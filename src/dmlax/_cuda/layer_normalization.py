@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
-import jax.custom_batching
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from dmlax._cuda import ir
 from dmlax._cuda.ir import Pointer, Value, constant
-from dmlax._cuda.launch import ThreadBlock, launch
+from dmlax._cuda.launch import ThreadBlock, call_on_rows, launch
 
 _BLOCK = ThreadBlock(1)
 _ROWS = _BLOCK.threads // 32  # of a block
@@ -41,18 +40,7 @@ def normalize(quantization: Quantization, output: np.dtype, x: Array, *factors: 
       x: int8 or uint8; a row is whole words.
       factors: float32, one of each element of a row: what multiplies, and what is added if any.
     """
-    run = functools.partial(_normalize, quantization, output)
-    function = jax.custom_batching.custom_vmap(run)
-
-    @function.def_vmap
-    def batched(size: int, mapped: list[bool], *operands: Array) -> tuple[Array, bool]:
-        if any(mapped[1:]):
-            axes = [0 if each else None for each in mapped]
-            return jax.vmap(jax.custom_batching.sequential_vmap(run), axes)(*operands), True
-        return normalize(quantization, output, *operands), True
-
-    found: Array = function(x, *factors)
-    return found
+    return call_on_rows(functools.partial(_normalize, quantization, output), x, *factors)
 
 
 def _normalize(quantization: Quantization, output: np.dtype, x: Array, *factors: Array) -> Array:
@@ -135,7 +123,7 @@ class _Row:
         return word ^ flip if flip else word
 
     def _factor(self, total: Value, squares: Value) -> Value:
-        """What the elements, times n and less their sum, are multiplied by."""
+        """The factor of the elements times n, less their sum."""
         step = self.quantization.x_scale / self.count
         text = (
             "{ .reg .b64 q, s; .reg .f32 v; "

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
-import jax.custom_batching
 from jax import Array
 
 from dmlax._cuda import capability, cp_async, ir, lane_table
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.ir import Pointer, Value, constant
-from dmlax._cuda.launch import ThreadBlock, launch
+from dmlax._cuda.launch import ThreadBlock, call_on_rows, launch
 from dmlax._cuda.requantize import INTEGER_BITS, literal
 
 _LANES = 32
@@ -95,18 +94,7 @@ def softmax(quotients: Quotients, count: int, x: Array, terms: Array) -> Array:
       x: int8 or uint8.
       terms: float32, the exponential of each distance from a row's largest element, 255 first.
     """
-    call = functools.partial(_softmax, quotients, count)
-    function = jax.custom_batching.custom_vmap(call)
-
-    @function.def_vmap
-    def batched(size: int, mapped: list[bool], *operands: Array) -> tuple[Array, bool]:
-        if mapped[1]:
-            axes = [0 if each else None for each in mapped]
-            return jax.vmap(jax.custom_batching.sequential_vmap(call), axes)(*operands), True
-        return softmax(quotients, count, *operands), True
-
-    found: Array = function(x, terms)
-    return found
+    return call_on_rows(functools.partial(_softmax, quotients, count), x, terms)
 
 
 def _softmax(quotients: Quotients, count: int, x: Array, terms: Array) -> Array:
