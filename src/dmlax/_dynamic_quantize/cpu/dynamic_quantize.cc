@@ -43,9 +43,9 @@ uint32_t divide_sum(uint32_t a, uint32_t b, uint32_t divisor) {
   const Wide addend = small.mantissa;
   Wide total = static_cast<Wide>(large.mantissa) << kRoom;
   bool sticky = false;
-  if (shift >= 0) {
+  if (addend != 0 && shift >= 0) {  // the exponent of 0 says nothing
     total += addend << shift;
-  } else if (small.mantissa != 0) {
+  } else if (addend != 0) {
     const Wide kept = -shift < kRoom ? addend >> -shift : 0;
     sticky = -shift >= kRoom || (kept << -shift) != addend;
     total += kept;
