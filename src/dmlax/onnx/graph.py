@@ -85,6 +85,11 @@ class Graph:
                 found.setdefault(name, []).append(node)
         return found
 
+    def read_once(self) -> set[str]:
+        """The names of the tensors that are read in one place and are no output."""
+        readers = self.consumers()
+        return {name for name, nodes in readers.items() if len(nodes) == 1} - {*self.outputs}
+
     def are_equal(self, one: str, other: str) -> bool:
         """True for one tensor, or constants of the same single value."""
         x, y = self.constants.get(one), self.constants.get(other)

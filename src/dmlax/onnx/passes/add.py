@@ -17,14 +17,14 @@ def fuse_adds(graph: Graph, avals: Avals) -> Graph:
       graph: a result that it gives is not fused.
       avals: of every tensor; a sum that broadcasts is not fused.
     """
-    producers, consumers = graph.producers(), graph.consumers()
+    producers, read_once = graph.producers(), graph.read_once()
     nodes = []
     for node in graph.nodes:
         places = _TERMS if (node.op, node.domain) == ("QLinearAdd", MICROSOFT) else ()
         for place in places:
             name = node.inputs[place]
             convolution = producers.get(name)
-            alone = len(consumers[name]) == 1 and name not in graph.outputs
+            alone = name in read_once
             if convolution and alone and _fits(graph, avals, convolution, node, place):
                 node = _fuse(convolution, node, place)
                 break

@@ -16,14 +16,13 @@ def fuse_attention(graph: Graph, avals: Avals) -> Graph:
       graph: tensors that it gives are not fused.
       avals: of every tensor.
     """
-    producers, consumers = graph.producers(), graph.consumers()
+    producers, read_once = graph.producers(), graph.read_once()
 
     def before(name: str, op: str, domain: str) -> Node | None:
         """The node that makes a tensor which nothing else reads."""
         node = producers.get(name)
-        alone = len(consumers[name]) == 1 and name not in graph.outputs
         fits = node is not None and (node.op, node.domain) == (op, domain)
-        return node if fits and alone else None
+        return node if fits and name in read_once else None
 
     nodes = []
     for node in graph.nodes:
@@ -43,7 +42,7 @@ def fuse_attention(graph: Graph, avals: Avals) -> Graph:
 
 def _store_heads_last(graph: Graph) -> Graph:
     """Has an attention store the heads of a row side by side where a transposition follows it."""
-    producers, consumers = graph.producers(), graph.consumers()
+    producers, read_once = graph.producers(), graph.read_once()
     nodes = []
     for node in graph.nodes:
         if (node.op, node.domain) == ("Transpose", "") and node.attributes.get(
@@ -51,8 +50,7 @@ def _store_heads_last(graph: Graph) -> Graph:
         ) == _HEADS_LAST:
             (source,) = node.inputs
             before = producers.get(source)
-            alone = len(consumers[source]) == 1 and source not in graph.outputs
-            if before is not None and before.op == "QLinearAttention" and alone:
+            if before is not None and before.op == "QLinearAttention" and source in read_once:
                 node = before.replace(outputs=node.outputs, attributes={"heads_last": 1})
         nodes.append(node)
     return graph.replace(nodes=tuple(nodes)).prune()

@@ -44,13 +44,13 @@ def fuse_byte_functions(graph: Graph, avals: Avals) -> Graph:
 
 def _look_up_first(graph: Graph) -> Graph:
     """Looks up before a transposition, so that what reads it may undo it."""
-    producers, consumers = graph.producers(), graph.consumers()
+    producers, read_once = graph.producers(), graph.read_once()
     nodes: list[Node] = []
     for node in graph.nodes:
         before = producers.get(node.inputs[0]) if node.op == "ByteFunction" else None
         if before is not None and before.op == "Transpose" and not before.domain:
             (transposed,), (output,) = before.outputs, node.outputs
-            if len(consumers[transposed]) == 1 and transposed not in graph.outputs:
+            if transposed in read_once:
                 found = f"{output}@before"
                 inputs = (before.inputs[0], *node.inputs[1:])
                 nodes.append(node.replace(inputs=inputs, outputs=(found,)))

@@ -7,7 +7,8 @@ from dmlax.onnx.graph import OWN, Graph, Node
 
 def fuse_layer_normalizations(graph: Graph) -> Graph:
     """Replaces DequantizeLinear, LayerNormalization, QuantizeLinear by one operator."""
-    producers, consumers = graph.producers(), graph.consumers()
+    producers, read_once = graph.producers(), graph.read_once()
+    needed = {*graph.outputs, *graph.consumers()}
 
     def fused(node: Node) -> Node:
         if node.op != "QuantizeLinear" or not _is_of_bytes(graph, node):
@@ -16,8 +17,7 @@ def fuse_layer_normalizations(graph: Graph) -> Graph:
         if normalization is None or not _is_of_last_axis(normalization):
             return node
         y, *others = normalization.outputs
-        is_shared = len(consumers[y]) > 1 or any(each in consumers for each in others)
-        if is_shared or (graph.outputs and {y, *others} & {*graph.outputs}):
+        if y not in read_once or needed.intersection(others):
             return node
         before = producers.get(normalization.inputs[0])
         if before is None or before.op != "DequantizeLinear" or not _is_of_bytes(graph, before):
