@@ -1,1 +1,5 @@
 """Times dmlax against its peers: `python -m benchmarks --help`."""
+
+from benchmarks import amx
+
+amx.refuse_unless_chosen()  # before a peer is imported and looks at the processor

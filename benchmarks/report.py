@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from benchmarks import amx
 from dmlax._cpu import library
 
 _RESULTS = Path(__file__).with_name("results")
@@ -131,6 +132,7 @@ def _cpu() -> Row:
         return {}
     return {
         "instruction set": library.instruction_set(),
+        "peers have AMX": amx.is_granted(),
         "threads": len(os.sched_getaffinity(0)),
     }
 

@@ -1,5 +1,8 @@
 """The tables of the benchmarks, and that they compare before they time."""
 
+import platform
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -33,3 +36,21 @@ def test_a_work_whose_outputs_differ_is_not_timed():
 
     with pytest.raises(AssertionError):
         works.measure(replace(work, call=off_by_one), 1, timing.NONE)
+
+
+_ASKS_FOR_AMX = """
+import ctypes, errno
+from benchmarks import amx
+amx.refuse()
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.syscall(158, 0x1023, 18) == -1  # arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)
+assert ctypes.get_errno() == errno.EPERM
+assert not amx.is_granted()
+"""
+
+
+@pytest.mark.skipif(
+    (platform.system(), platform.machine()) != ("Linux", "x86_64"), reason="AMX is of x86-64"
+)
+def test_a_process_that_is_refused_amx_has_none():
+    subprocess.run([sys.executable, "-c", _ASKS_FOR_AMX], check=True)  # it is refused for good
