@@ -96,6 +96,15 @@ def test_a_prepared_filter_is_not_packed_again():
     np.testing.assert_array_equal(call(x, w), call(x, prepared))
 
 
+def test_the_handler_sums_the_rows_of_a_filter_that_is_not_prepared():
+    x, w, bias = layer()
+    given = SCALES | {"input_zero_point": 3, "filter_zero_point": 5}
+    call = jax.jit(lambda x, w: dmlax.quantized_linear_convolution(x, w, bias, **given))
+    assert "reduce" not in call.lower(x, w).as_text()
+    reference = dmlax.quantized_linear_convolution(x, w, bias, **given, implementation="reference")
+    np.testing.assert_array_equal(call(x, w), reference)
+
+
 def windows(**changes):
     """Kernel, strides, dilations, start and end padding: two of each, the first two changed."""
     names = ("kernel", "strides", "dilations", "start", "end")

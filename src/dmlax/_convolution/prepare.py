@@ -109,11 +109,15 @@ def to_filter_zero_point(rules: Rules, shape: FilterShape, value: Any) -> Array 
     return None if constant and not np.any(value) else zero_point
 
 
+def to_rows(shape: FilterShape, filter: Any) -> Any:
+    """Returns an output channel's taps as an int8 row, each tap's channels together."""
+    output, channels, *spatial = shape.specification
+    return to_int8(filter.transpose(output, *spatial, channels).reshape(shape.outputs, -1))
+
+
 def pack(shape: FilterShape, filter: Any, zero_point: Any) -> Prepared:
     """Packs a filter, of NumPy or JAX: rows of taps, each tap's channels together, or panels."""
-    output, channels, *spatial = shape.specification
-    rows = filter.transpose(output, *spatial, channels).reshape(shape.outputs, -1)
-    packed = to_int8(rows)
+    packed = to_rows(shape, filter)
     sums = packed.sum(axis=1, dtype=np.int32)
     if shape.packing == "panels":
         packed = pack_panels(shape.panels, packed)

@@ -30,14 +30,23 @@ std::vector<int32_t> packed_zero_points(const Values& values, const ValueTypes& 
   return zeros;
 }
 
+// The sum of a row, modulo 2^32; the sums of a filter that was prepared are given.
+uint32_t sum_of(const int8_t* row, int64_t depth) {
+  uint32_t sum = 0;
+  for (int64_t i = 0; i < depth; ++i) sum += static_cast<uint32_t>(row[i]);
+  return sum;
+}
+
 // The sums are of x - input_zero times w - filter_zero, where x is unsigned and w signed: this adds
 // what the products of bytes lack, modulo 2^32.
 void add_offsets(Constants& constants, const ConvShape& shape, const Values& values,
                  const ValueTypes& types, uint32_t input_zero) {
   const int64_t channels = shape.output_channels;
   constants.offset.resize(static_cast<size_t>(channels + kPanelWidth));
-  for (int64_t k = 0; k < channels; ++k) {
-    const uint32_t sum = static_cast<uint32_t>(values.sums[k]);
+  for (int64_t k = 0; input_zero != 0 && k < channels; ++k) {
+    const uint32_t sum = values.sums == nullptr
+                             ? sum_of(values.filter + k * shape.depth, shape.depth)
+                             : static_cast<uint32_t>(values.sums[k]);
     constants.offset[k] = static_cast<int32_t>(0 - input_zero * sum);
   }
   for (int64_t k = 0; values.bias != nullptr && k < channels; ++k) {

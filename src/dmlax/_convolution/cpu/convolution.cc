@@ -71,7 +71,7 @@ const char* check_parameters(const Operands& given, const ffi::AnyBuffer& output
                      is_byte(given.filter_zero) && is_byte(given.output_zero) &&
                      (!quantized || given.output_zero.element_type() == output.element_type());
   if (!types) return "a parameter's element type is not the operator's";
-  const bool counts = count_is(given.sums, channels, channels, channels) &&
+  const bool counts = count_is(given.sums, 0, channels, channels) &&
                       count_is(given.bias, 0, channels, channels) &&
                       count_is(given.filter_zero, 0, 1, channels) &&
                       count_is(given.input_zero, 0, 1, 1) &&

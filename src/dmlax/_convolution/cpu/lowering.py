@@ -8,7 +8,8 @@ import numpy as np
 from jax import Array
 
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
-from dmlax._convolution.prepare import as_prepared
+from dmlax._convolution.prepare import as_prepared, to_rows
+from dmlax._core.prepared_weights import Prepared
 from dmlax._cpu import library
 
 _TARGET = "dmlax_convolution"
@@ -79,13 +80,13 @@ def _windows(plan: ConvolutionPlan) -> tuple[int, ...]:
 
 def _parameters(plan: ConvolutionPlan, operands: Convolution) -> tuple[Array, ...]:
     """The prepared filter and every parameter, flat; absent ones are empty."""
-    filter = operands.filter
-    if plan.filter.packing == "rows":
-        filter = as_prepared(plan, operands)
+    packed, sums, filter_zero_point = _pack_filter(plan, operands)
     output_zero = np.uint8 if not plan.quantized else plan.options.output_dtype
-    dtypes = [plan.filter.filter.dtype, plan.input.dtype, jnp.int32, *3 * (jnp.float32,)]
+    filter_dtypes = [jnp.int32, plan.filter.filter.dtype]
+    dtypes = [*filter_dtypes, plan.input.dtype, jnp.int32, *3 * (jnp.float32,)]
     values: list[Any] = [
-        filter.zero_point,
+        sums,
+        filter_zero_point,
         operands.input_zero_point,
         operands.bias,
         operands.input_scale,
@@ -97,7 +98,15 @@ def _parameters(plan: ConvolutionPlan, operands: Convolution) -> tuple[Array, ..
         jnp.zeros(0, dtype) if value is None else value.reshape(-1)
         for value, dtype in zip(values, [*dtypes, output_zero], strict=True)
     ]
-    return filter.packed, filter.sums, *flat
+    return packed, *flat
+
+
+def _pack_filter(plan: ConvolutionPlan, operands: Convolution) -> tuple[Array, Any, Any]:
+    """Returns rows or panels, their sums and zero points; the handler sums rows without sums."""
+    filter = operands.filter
+    if not isinstance(filter, Prepared):
+        return to_rows(plan.filter, filter), None, operands.filter_zero_point
+    return filter if plan.filter.packing == "panels" else as_prepared(plan, operands)
 
 
 def _plane_bytes(plan: ConvolutionPlan) -> int:
