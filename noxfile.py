@@ -8,6 +8,7 @@ from pathlib import Path
 import nox
 
 nox.needs_version = ">=2025.2"
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # dozens of processes would compile JAX each
 nox.options.default_venv_backend = "uv|virtualenv"  # uv installs in seconds where it is there
 nox.options.sessions = ["lint", "types", "tests"]
 
