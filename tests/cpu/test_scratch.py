@@ -22,11 +22,12 @@ def resident():
 
 @pytest.mark.skipif(not NATIVE, reason="the kernels are not built")
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no resident memory to read")
-def test_threads_share_large_scratch_memory():
+@pytest.mark.parametrize("packing", ["rows", "panels"])  # one set or another unpacks panels first
+def test_threads_share_large_scratch_memory(packing):
     """A call packs 9 MiB of filter; six threads, of which one calls at a time, keep them once."""
     layouts = "NHWC", "OIHW", "NHWC"
     filter = np.ones((2048, 512, 3, 3), np.int8)
-    prepared = dmlax.prepare_filter(filter, dimension_numbers=layouts, packing="rows")
+    prepared = dmlax.prepare_filter(filter, dimension_numbers=layouts, packing=packing)
     image = jax.block_until_ready(jax.device_put(np.ones((1, 4, 4, 512), np.uint8)))
     convolve = jax.jit(lambda x, w: dmlax.convolution_integer(x, w, implementation="native_cpu"))
     jax.block_until_ready(convolve(image, prepared))

@@ -216,6 +216,27 @@ def test_a_call_waits_for_the_copy_of_its_inputs(model, images, monkeypatch):
     assert given == [(True, True)]
 
 
+def test_a_call_reads_params_that_were_replaced(images):
+    file = quantized("classifier", "qoperator")
+    changed, wanted = dmlax.onnx.load(file), dmlax.onnx.load(file)
+    (output,) = changed.outputs
+    before = changed(images)[output]
+    name = next(n for n, x in changed.params.items() if isinstance(x, jax.Array) and x.ndim == 1)
+    other = changed.params[name] + 9000
+    changed.params[name] = other
+    params = wanted.params | {name: other}
+    np.testing.assert_array_equal(changed(images)[output], wanted.apply(params, images)[output])
+    assert (np.asarray(changed(images)[output]) != before).any()
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="they are arguments elsewhere")
+def test_small_params_of_integers_are_constants_of_a_call(model, images):
+    given = model._compiled._given
+    leaves = jax.tree.leaves(model.params)
+    assert len(given) < len(leaves)
+    assert all(x.nbytes > 1 << 14 or x.dtype.kind == "f" for x in given)
+
+
 def test_images_do_not_mix(model, images):
     (name,) = model.outputs
     each = jax.vmap(lambda x: model.apply(model.params, x[None])[name][0])(jnp.asarray(images))

@@ -28,7 +28,8 @@ struct Multipliers {
     const int64_t count = scales.filters > 1 ? channels : 1;
     if (exact && estimator.fill(scales.filter, count, estimate.data())) {
       std::fill_n(band.begin(), count, kBand);
-    } else {
+    } else if (exact || !fill_multipliers_float32(*scales.input, scales.filter, *scales.output,
+                                                  count, estimate.data())) {
       for (int64_t k = 0; k < count; ++k) {
         estimate[k] = exact ? estimator.estimate(scales.filter[k], band[k])
                             : multiplier_float32(*scales.input, scales.filter[k], *scales.output);

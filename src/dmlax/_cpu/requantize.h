@@ -91,6 +91,32 @@ inline float multiplier_float32(uint32_t a, uint32_t b, uint32_t c) {
                         z.exponent - 40 - divisor.exponent, dividend % divisor.mantissa != 0));
 }
 
+// The bits of a normal float32, which a thread that flushes subnormals keeps.
+inline bool is_normal(uint32_t bits) {
+  const uint32_t exponent = bits & 0x7f800000;
+  return exponent != 0 && exponent != 0x7f800000;
+}
+
+inline uint32_t to_bits(float value) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+// `multiplier_float32` of many b at once; false, and nothing of use, if a number on the way to one
+// of them is not normal.
+inline bool fill_multipliers_float32(uint32_t a, const uint32_t* b, uint32_t c, int64_t count,
+                                     float* multipliers) {
+  const float factor = from_bits(a), divisor = from_bits(c);
+  uint32_t odd = !is_normal(a) | !is_normal(c);
+  for (int64_t i = 0; i < count; ++i) {
+    const float product = factor * from_bits(b[i]);
+    multipliers[i] = product / divisor;
+    odd |= !is_normal(b[i]) | !is_normal(to_bits(product)) | !is_normal(to_bits(multipliers[i]));
+  }
+  return odd == 0;
+}
+
 // An estimate is near a tie if it is at least this far off an integer; no other one can round
 // wrongly.
 //

@@ -13,6 +13,7 @@ import dmlax
 from dmlax._core.arguments import Aval, aval_of
 from dmlax.errors import SpecError, UnsupportedError
 from dmlax.onnx import archive
+from dmlax.onnx.compiled import CompiledModel
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.evaluate import (
     Options,
@@ -69,7 +70,7 @@ class Model:
         weights = prepare(self._graph, params)
         self.params: dict[str, Any] = {name: weight.param for name, weight in weights.items()}
         self._file = graph.replace(constants=FileConstants(graph.constants, params, weights))
-        self._compiled = jax.jit(self.apply)
+        self._compiled = CompiledModel(self.apply, self.params)
         self._graph_for = functools.lru_cache(maxsize=16)(self._make_graph)
 
     @property

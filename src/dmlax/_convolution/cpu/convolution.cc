@@ -241,8 +241,11 @@ bool run_call(ConvProblem problem, const ConvolutionKernels& kernels, const Valu
     buffers.filter = unpack_filter(problem.shape, values.filter);
     if (buffers.filter == nullptr) return false;
   }
-  return problem.path == Path::kPlanes ? run_convolution(problem, kernels, buffers, pool)
-                                       : run_channels_last(problem, kernels, buffers, pool);
+  const bool good = problem.path == Path::kPlanes
+                        ? run_convolution(problem, kernels, buffers, pool)
+                        : run_channels_last(problem, kernels, buffers, pool);
+  unpacked_filter.give_back();
+  return good;
 }
 
 ffi::Error run_calls(ConvProblem& problem, const ConvolutionKernels& kernels, const Batch& batch,

@@ -35,7 +35,9 @@ constexpr bool reads_prepared_panels() {
   return false;
 }
 
-constexpr int64_t kWordsAtOnce = 128;  // of a strip, which then stays in the first cache
+// Words of a strip at once: 16 KiB at most, which the first cache holds beside rows and their sums.
+template <typename S>
+constexpr int64_t kWordsAtOnce = kWordBytes<S> < 256 ? 128 : 64;
 
 // --- packing
 
@@ -225,12 +227,16 @@ inline void multiply_row_tile(const Rows& rows, const DepthChunk& chunk, int64_t
   const uint8_t* row[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) row[r] = rows.start(first + r);
+  // The tile after the next one's rows, which come from memory as fast as this one's are read.
+  const uint8_t* const ahead = row[0] + 2 * R * rows.stride;
+  const int64_t pace = rows.taps == nullptr ? R : 1;
   for (int64_t tap = 0; tap < chunk.taps; ++tap) {
     const int64_t end = chunk.offsets[tap] + 4 * chunk.words;
     for (int64_t at = chunk.offsets[tap]; at < end; at += 4, strip += kWordBytes<S>) {
       typename S::Int32s columns[V];
 #pragma GCC unroll 8
       for (int j = 0; j < V; ++j) columns[j] = S::load(strip + j * 4 * S::kLanes);
+      if (S::kPacksRows) __builtin_prefetch(ahead + pace * at);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         int32_t word;
@@ -277,7 +283,7 @@ template <typename S, int V>
 inline void multiply_strip(const Rows& rows, const uint8_t* strip, const int32_t* initial,
                            int32_t* acc, int64_t acc_stride) {
   RowSums sums{initial, 0, acc, acc_stride};
-  for_each_chunk(rows, kWordsAtOnce, [&](const DepthChunk& chunk) {
+  for_each_chunk(rows, kWordsAtOnce<S>, [&](const DepthChunk& chunk) {
     multiply_row_vectors<S, V>(rows, chunk, strip, sums);
     strip += chunk.all_words() * kWordBytes<S>;
     sums = {acc, acc_stride, acc, acc_stride};

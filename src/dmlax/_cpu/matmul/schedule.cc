@@ -22,6 +22,7 @@ constexpr double kPackedBytesPerNs = 8;
 constexpr double kReadBytesPerNs = 32;  // of a matrix that is multiplied as it is
 constexpr int64_t kStepsOfTask = 2;             // of rows, that a panel is read for, at least
 constexpr int64_t kPackedOfTask = 1 << 16;      // bytes of panels
+constexpr int64_t kReadByAll = 1 << 18;         // bytes of panels that each second cache holds
 
 thread_local Scratch call_scratch;  // of a call's first thread, for all of them
 thread_local Scratch own_scratch;
@@ -80,9 +81,12 @@ struct MatmulSchedule {
       const int64_t all = threads * kTasksOfThread;
       const int64_t wanted = (all + schedule.count() - 1) / schedule.count();
       if (threads == 1 || wanted == 1) return;
-      // A task of all rows packs panels for itself, in its own cache.
-      const bool by_panels =
-          2 * layout.panels >= wanted && schedule.shape.rows <= layout.rows_at_once;
+      // A task of all rows packs panels for itself, in its own cache. Where there is nothing to
+      // pack, rows of their own keep neighbouring layers' tensors in the threads' caches.
+      const bool own_rows = schedule.shape.b_panels && schedule.steps() >= kStepsOfTask * threads &&
+                            layout.panels * layout.panel_bytes <= kReadByAll;
+      const bool by_panels = 2 * layout.panels >= wanted && !own_rows &&
+                             schedule.shape.rows <= layout.rows_at_once;
       rows = by_panels ? 1 : std::clamp<int64_t>(schedule.steps() / kStepsOfTask, 1, wanted);
       panels = std::min(layout.panels, (wanted + rows - 1) / rows);
     }

@@ -254,13 +254,11 @@ RightMatrices right_matrices(const MatmulShape& shape, const Operands& given, bo
   return {first, rows, count * bytes, given_bytes, bytes};
 }
 
-ffi::Error run_batch(MatmulProblem problem, const Batch& batch, const Operands& given,
-                     const Attributes& attributes, ffi::AnyBuffer output, ffi::ThreadPool& pool) {
-  const bool fold = is_one_product(batch, given);
-  const int64_t products = fold ? 1 : batch.count();
-  if (fold) problem.shape.rows *= batch.count();
+// `products` of a batch; false if there is no memory.
+bool run_all(MatmulProblem& problem, int64_t products, const Batch& batch, const Operands& given,
+             const Attributes& attributes, ffi::AnyBuffer output, ffi::ThreadPool& pool) {
   const RightMatrices matrices = right_matrices(problem.shape, given, attributes.panels);
-  if (matrices.elements > 0 && matrices.first == nullptr) return no_memory();
+  if (matrices.elements > 0 && matrices.first == nullptr) return false;
   lay_out_product(problem, matrices.first, matrices.elements);
   const int64_t panel_bytes = std::max<int64_t>(1, problem.layout.panels * problem.layout.panel_bytes);
   const int64_t most = std::clamp<int64_t>(kPanelsAtOnce / panel_bytes, 1, products);
@@ -274,9 +272,19 @@ ffi::Error run_batch(MatmulProblem problem, const Batch& batch, const Operands& 
       reader.read(problems[i], constants[i]);
       problems[i].output = static_cast<uint8_t*>(output.untyped_data()) + (first + i) * bytes;
     }
-    if (!run_products(problems, pool)) return no_memory();
+    if (!run_products(problems, pool)) return false;
   }
-  return ffi::Error::Success();
+  return true;
+}
+
+ffi::Error run_batch(MatmulProblem problem, const Batch& batch, const Operands& given,
+                     const Attributes& attributes, ffi::AnyBuffer output, ffi::ThreadPool& pool) {
+  const bool fold = is_one_product(batch, given);
+  const int64_t products = fold ? 1 : batch.count();
+  if (fold) problem.shape.rows *= batch.count();
+  const bool good = run_all(problem, products, batch, given, attributes, output, pool);
+  unpacked_matrices.give_back();
+  return good ? ffi::Error::Success() : no_memory();
 }
 
 ffi::Error multiply(ffi::ThreadPool pool, const Operands& given, ffi::AnyBuffer output,
