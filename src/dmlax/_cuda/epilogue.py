@@ -36,6 +36,7 @@ class Output:
     column: Callable[[Value, int], Column]  # from a column of all groups, and the depth summed
     addend: "Addend | None" = None  # added to outputs of one byte
     entries: Pointer | None = None  # the bytes that replace those of the outputs
+    columns_of_table: int = 0  # of a group, which one of several tables of entries is for
     heads: int = 1  # groups whose rows lie side by side, `columns` apart
 
     @property
@@ -108,7 +109,13 @@ class Epilogue:
         if self.output.addend is not None:
             self.output.addend.adder.write(*self.output.addend.terms())
         if self.output.entries is not None:
-            lane_table.write(self.tile, self.entries, self.output.entries, 8)
+            table = self._number_of_table()
+            lane_table.write(self.tile, self.entries, self.output.entries, 8, table)
+
+    def _number_of_table(self) -> Value | None:
+        """Which of several tables has the entries of the tile's columns."""
+        columns = self.output.columns_of_table
+        return self.place.first_column // columns if columns else None
 
     def start(self, zero: Value) -> Accumulators:
         """Accumulators at first: the columns' offsets. A thread's two rows have the same ones."""

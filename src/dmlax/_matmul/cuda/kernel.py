@@ -33,16 +33,15 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
     """The outputs, of the problem's sizes."""
     product = product_of(problem, operands)
     schedule = Schedule.of(product, choose_tile(product, multiprocessors), multiprocessors)
-    if product.looks_up and not gemm.has_room(schedule, problem.columns):
+    if product.looks_up and not _looks_up_at_once(problem, schedule):
         found = multiply(problem, multiprocessors, operands._replace(entries=None))
-        places = lax.bitcast_convert_type(found, jnp.uint8)
-        found = byte_table.look_up("dmlax_quantized_lookup", operands.entries, places)
-        return lax.bitcast_convert_type(found, problem.output)
+        return _look_up(problem, found, operands.entries)
     types = parameter_types(problem, operands)
 
     def body(output: Pointer, shared: Pointer, **memory: Pointer) -> None:
         block = gemm.Block(schedule, shared)
-        parameters = Parameters(types, memory)
+        sum_of = None if problem.right_rows is None else _RowSums(problem, memory["right"])
+        parameters = Parameters(types, memory, sum_of)
         gemm.run(
             block,
             lambda copies: RowLoader(problem, block, copies, memory["left"]),
@@ -56,8 +55,10 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
                 requantizer=parameters.requantizer(),
                 column=lambda column, _: parameters.column(column, problem.summed),
                 entries=memory.get("entries"),
+                columns_of_table=problem.columns // problem.tables if problem.tables > 1 else 0,
                 heads=problem.heads,
             ),
+            problem.right_rows,
         )
 
     (output,) = launch(
@@ -74,6 +75,43 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
         shared_words=gemm.shared_bytes(schedule, problem.columns) // 4,
     )
     return output.reshape(problem.output_sizes)
+
+
+def _looks_up_at_once(problem: MatmulProblem, schedule: Schedule) -> bool:
+    """True if the tables have room beside a tile, whose columns all have the same one."""
+    alike = problem.columns // problem.tables % schedule.tile.columns == 0
+    return (alike or problem.tables == 1) and gemm.has_room(schedule, problem.columns)
+
+
+def _look_up(problem: MatmulProblem, found: Array, entries: Array) -> Array:
+    """Looks the outputs up by kernels of their own, one for each part of the columns."""
+    places = lax.bitcast_convert_type(found, jnp.uint8)
+    ends = [problem.columns // problem.tables * i for i in range(1, problem.tables)]
+    parts = [
+        byte_table.look_up("dmlax_quantized_lookup", table, part)
+        for table, part in zip(entries, jnp.split(places, ends, -1), strict=True)
+    ]
+    return lax.bitcast_convert_type(jnp.concatenate(parts, -1), problem.output)
+
+
+class _RowSums:
+    """The sums of the rows of right, of int8, by their columns of all groups."""
+
+    def __init__(self, problem: MatmulProblem, right: Pointer) -> None:
+        self.problem, self.right = problem, right
+
+    def __call__(self, column: Value) -> Value:
+        """Sums a row."""
+        rows, columns = self.problem.right_rows, self.problem.columns
+        assert rows is not None
+        group = column // columns
+        start = rows.offset(group) + (column - group * columns) * rows.row
+        total, ones = constant(0), constant(0x01010101)
+        for depth in range(0, self.problem.depth, CHUNK):
+            words = ir.load_read_only_bytes(self.right.address(start + depth), CHUNK)
+            for word in words:
+                total = ir.dot_bytes(total, word, ones, unsigned=False)
+        return total
 
 
 def parameter_types(problem: MatmulProblem, operands: Matrices) -> ParameterTypes:
@@ -101,14 +139,20 @@ class RowLoader:
         matrix: Pointer,
     ) -> None:
         self.problem, self.tile, self.copies, self.matrix = problem, block.tile, copies, matrix
-        rows = problem.rows if problem.left_groups > 1 else 0
-        self.first = block.place.group.extend() * (rows * problem.depth)
+        group, rows = block.place.group, problem.left_rows
+        if rows is None:
+            self.row_distance = problem.depth
+            matrix_bytes = problem.rows * problem.depth if problem.left_groups > 1 else 0
+            self.first = group.extend() * matrix_bytes
+        else:
+            self.row_distance = rows.row
+            self.first = rows.offset(group).extend()
 
     def locate(self, row: Value) -> Value:
         """The offset of a row; after the last come the first ones, as nothing reads a row twice."""
         problem = self.problem
         row = row - row // problem.rows * problem.rows
-        offset = self.first + row.extend() * problem.depth
+        offset = self.first + row.extend() * self.row_distance
         return offset.to_word() if problem.left_bytes < 2**32 else offset
 
     def copy(self, rows: Sequence[Value], chunk: gemm.Chunk) -> None:

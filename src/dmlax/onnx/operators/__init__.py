@@ -9,6 +9,7 @@ from dmlax.onnx.operators import (
     nonzero,
     pools,
     quantized,
+    self_attention,
 )
 from dmlax.onnx.operators.table import Context, OperatorRow, find, rows, why_no_pass, why_not
 
@@ -25,6 +26,7 @@ __all__ = [
     "pools",
     "quantized",
     "rows",
+    "self_attention",
     "why_no_pass",
     "why_not",
 ]
