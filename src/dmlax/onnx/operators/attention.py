@@ -136,7 +136,7 @@ def _kernels(plan: AttentionPlan, operands: Attention) -> Array:
 
 
 def finish(plan: AttentionPlan, operands: Attention, scores: Array, values: Any) -> Array:
-    """Runs the kernels after the first product, on its whole rows and on the values, packed or not."""
+    """Runs the kernels after the first product, on its whole rows and on values, packed or not."""
     weights = float32_softmax.run_kernel(plan.softmax, operands.softmax._replace(input=scores))
     run = mosaic_gpu.run_with_heads_last if plan.heads_last else mosaic_gpu.run
     return run(plan.values, operands.values._replace(a=weights, b=values))

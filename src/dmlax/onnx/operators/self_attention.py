@@ -80,10 +80,8 @@ def quantized_self_attention(
 ) -> Any:
     """Multiplies rows by three matrices in one, and attends to the result, (images, ...).
 
-    Args:
-      functions: of the queries, the keys and the values.
-      names: of the constants.
-      sizes: the rows of an image, the heads, and the columns of a head.
+    `functions` are of the queries, the keys and the values, `names` those of the constants, and
+    `sizes` the rows of an image, the heads, and the columns of a head.
     """
     operands = (a, a_scale, a_zero_point, b, b_scale, b_zero_point, bias, y_scale, y_zero_point)
     attributes = alpha, transA, transB, arithmetic

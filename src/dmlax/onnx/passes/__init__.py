@@ -15,6 +15,7 @@ from dmlax.onnx.passes.layer_normalization import fuse_layer_normalizations
 from dmlax.onnx.passes.layout import Avals, channels_last
 from dmlax.onnx.passes.moves import move_bytes, quantize_before_moves
 from dmlax.onnx.passes.qdq import fuse_qdq
+from dmlax.onnx.passes.rows import take_rows_first
 from dmlax.onnx.passes.self_attention import fuse_self_attention
 
 Pass = Callable[[Graph], Graph]
@@ -37,6 +38,7 @@ PASSES_OF_SHAPES: tuple[PassOfShapes, ...] = (
     fuse_gemm_functions,
     fuse_attention,
     fuse_self_attention,
+    take_rows_first,
     fuse_adds,
     channels_last,
 )
