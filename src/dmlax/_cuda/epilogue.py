@@ -1,7 +1,7 @@
 """The epilogue of a matrix product: accumulators become outputs in registers, and are stored."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -133,11 +133,23 @@ class Epilogue:
     ) -> None:
         """Stores a thread's outputs: of every product two rows 8 apart, in each runs of columns."""
         rows = [first_row + row for row in self._rows_of_tile()]
+        loads = self._begin_loads(rows, addend_place)
         for start in self._starts:
-            addend = self._load_addend(start, rows, addend_place)
-            runs = self._make_runs(start, accumulators, addend)
+            runs = self._make_runs(start, accumulators, next(loads))
             for row, values in zip(rows, runs, strict=True):
                 self._store_run(row, self._column(start), values)
+
+    def _begin_loads(
+        self, rows: Sequence[Value], place: Value | None
+    ) -> Iterator[list[list[Value]]]:
+        """The words of the addend for each start; those of global memory are begun one ahead."""
+        ahead = self.output.addend is not None and self.addend_tiles is None
+        found: list[list[list[Value]]] = []
+        for start in self._starts:
+            found.append(self._load_addend(start, rows, place))
+            if len(found) > ahead:
+                yield found.pop(0)
+        yield from found
 
     def _load_addend(
         self, start: int, rows: Sequence[Value], place: Value | None

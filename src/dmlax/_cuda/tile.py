@@ -138,6 +138,8 @@ def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
     columns = next((count for count in (16, 32, 64) if problem.columns <= count), 128)
     if many := _choose_tile_of_many_groups(problem, columns, multiprocessors):
         return many
+    if problem.adds and _fills_waves(problem, _WIDE, multiprocessors):
+        return _WIDE
     if problem.adds and columns >= 64:  # blocks of few threads, which take many registers
         tile = Tile(1, 2, 64, min(depth, 64), 3, 3)
         if columns == 128 and depth >= 64:

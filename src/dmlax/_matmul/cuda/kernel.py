@@ -1,5 +1,6 @@
 """The matrix product kernel for Hopper GPUs: the engine's, its left rows side by side."""
 
+import functools
 from collections.abc import Sequence
 
 import jax
@@ -8,10 +9,11 @@ from jax import Array, lax
 
 from dmlax._cuda import byte_table, cp_async, gemm, ir
 from dmlax._cuda.capability import CHUNK
-from dmlax._cuda.epilogue import Output
+from dmlax._cuda.epilogue import Addend, Output
 from dmlax._cuda.ir import Pointer, Value, constant, select
 from dmlax._cuda.launch import launch
 from dmlax._cuda.parameters import Parameters, ParameterTypes
+from dmlax._cuda.quantized_sum import Adder
 from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile
 from dmlax._matmul.cuda.problem import PER_COLUMN, MatmulProblem, Matrices
 
@@ -25,6 +27,7 @@ def product_of(problem: MatmulProblem, operands: Matrices) -> GemmProblem:
         groups=problem.groups,
         unsigned=problem.left == jnp.uint8,
         sums_rows=problem.sums_rows(operands),
+        adds=problem.sum is not None,
         looks_up=operands.entries is not None,
     )
 
@@ -42,6 +45,12 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
         block = gemm.Block(schedule, shared)
         sum_of = None if problem.right_rows is None else _RowSums(problem, memory["right"])
         parameters = Parameters(types, memory, sum_of)
+        addend = None
+        if types_of_sum := problem.sum:
+            dtypes = types_of_sum.in_order(problem.output)
+            adder = Adder(problem.arithmetic, dtypes, block.constants)
+            terms = functools.partial(parameters.sum_terms, types_of_sum)
+            addend = Addend(memory["addend"], types_of_sum, adder, terms)
         gemm.run(
             block,
             lambda copies: RowLoader(problem, block, copies, memory["left"]),
@@ -54,6 +63,7 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
                 itemsize=problem.output.itemsize,
                 requantizer=parameters.requantizer(),
                 column=lambda column, _: parameters.column(column, problem.summed),
+                addend=addend,
                 entries=memory.get("entries"),
                 columns_of_table=problem.columns // problem.tables if problem.tables > 1 else 0,
                 heads=problem.heads,
@@ -67,7 +77,7 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
         {n: value.reshape(-1) for n, value in operands._asdict().items() if value is not None},
         {
             "output": jax.ShapeDtypeStruct(
-                (problem.groups * problem.rows, problem.stored), problem.output
+                (problem.groups * problem.rows, problem.stored), problem.written
             )
         },
         blocks=schedule.blocks,
@@ -124,6 +134,7 @@ def parameter_types(problem: MatmulProblem, operands: Matrices) -> ParameterType
         problem.output,
         problem.arithmetic,
         many,
+        rebases_output=problem.sum is not None,
         bias_limit=problem.bias_limit,
     )
 

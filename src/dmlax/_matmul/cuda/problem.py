@@ -10,6 +10,7 @@ import numpy as np
 from dmlax._core.requantize import Arithmetic
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.head_rows import HeadRows
+from dmlax._cuda.sum_types import SumTypes
 from dmlax._matmul.plan import ProductPlan
 
 
@@ -27,6 +28,11 @@ class Matrices(NamedTuple):
     output_zero_point: Any = None
     bias: Any = None  # int32 (groups, columns)
     entries: Any = None  # uint8 (tables, 256): what replaces each byte of equal parts of columns
+    addend: Any = None  # (rows, columns) of one group: it is added to the output
+    addend_scale: Any = None
+    addend_zero_point: Any = None
+    sum_scale: Any = None
+    sum_zero_point: Any = None
 
 
 # (groups, columns), where they are not one value; a bias never is.
@@ -50,6 +56,7 @@ class MatmulProblem:
     whole_rows: bool = False  # the output's rows are whole chunks
     heads: int = 1  # groups whose rows of the output lie side by side
     tables: int = 1  # of bytes, each for as many of the columns, where any are given
+    sum: SumTypes | None = None  # of an addend
     left_rows: HeadRows | None = None  # where they lie in a matrix that has those of all heads
     right_rows: HeadRows | None = None  # likewise, as int8
 
@@ -80,6 +87,11 @@ class MatmulProblem:
     def stored(self) -> int:
         """Elements of a row of the output; any follow the columns."""
         return -(-self.columns // CHUNK) * CHUNK if self.whole_rows else self.columns
+
+    @property
+    def written(self) -> np.dtype:
+        """The dtype of what is stored."""
+        return self.output if self.sum is None else self.sum.sum
 
     @property
     def output_sizes(self) -> tuple[int, ...]:
