@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Sequence
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -85,6 +86,14 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
         shared_words=gemm.shared_bytes(schedule, problem.columns) // 4,
     )
     return output.reshape(problem.output_sizes)
+
+
+def adds_in_wide_tiles(problem: MatmulProblem, multiprocessors: int) -> bool:
+    """True if the tile of a product with an addend is the one that it has without."""
+    product = product_of(problem, Matrices(None, None, None))
+    return choose_tile(product, multiprocessors) == choose_tile(
+        replace(product, adds=False), multiprocessors
+    )
 
 
 def _looks_up_at_once(problem: MatmulProblem, schedule: Schedule) -> bool:

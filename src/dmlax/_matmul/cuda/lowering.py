@@ -20,6 +20,7 @@ from dmlax._core.prepared_weights import Prepared
 from dmlax._cuda import capability
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.head_rows import HeadRows
+from dmlax._cuda.sum_types import Addend, SumTypes
 from dmlax._matmul.cuda.problem import PER_COLUMN, MatmulProblem, Matrices
 from dmlax._matmul.epilogue import as_int32, epilogue, has_column_epilogue
 from dmlax._matmul.plan import MatrixShape, Product, ProductPlan
@@ -80,6 +81,27 @@ def run_with_lookup(plan: ProductPlan, operands: Product, entries: Array) -> Arr
         each for as many of the columns.
     """
     output = _multiply(plan, operands, _prepared(plan, operands), fused=True, entries=entries)
+    return output.reshape(plan.output.shape)
+
+
+def run_with_sum(
+    plan: ProductPlan, operands: Product, sum: SumTypes, addend: Addend
+) -> Array | None:
+    """Runs the kernel of a product that it requantizes, and adds an addend of the output's shape.
+
+    None: with the addend it would take another tile, which is slower than a sum of its own.
+    """
+    from dmlax._matmul.cuda import kernel
+
+    problem, matrices = _problem(plan, operands, _prepared(plan, operands), fused=True)
+    problem = replace(problem, sum=sum)
+    if problem.groups > 1 or not kernel.adds_in_wide_tiles(problem, capability.multiprocessors()):
+        return None
+    given = {
+        name: x if x is None or name == "addend" else _single(x)
+        for name, x in addend._asdict().items()
+    }
+    output: Array = _with_batching(problem)(matrices._replace(**given))
     return output.reshape(plan.output.shape)
 
 
@@ -337,7 +359,7 @@ def _with_batching(problem: MatmulProblem) -> Any:
         (mapped,) = arguments
         shape = size, *problem.output_sizes
         if size == 0:
-            return jnp.zeros(shape, problem.output), True
+            return jnp.zeros(shape, problem.written), True
         larger = _merge(problem, size, mapped, operands)
         if larger is None:
             axes = jax.tree.map(lambda each: 0 if each else None, mapped)
@@ -353,14 +375,20 @@ def _merge(
     """A mapped product as one, or None: more rows where only left is mapped, else more groups."""
     of_right = ("right", "sums", *PER_COLUMN)
     others = [name for name in Matrices._fields if name not in ("left", *of_right)]
-    if any(getattr(mapped, name) for name in others):
+    if any(getattr(mapped, name) for name in others if name != "addend"):
+        return None
+    if problem.sum is not None and not (mapped.left and mapped.addend):
         return None
     if problem.left_rows is not None:
         return _merge_heads(problem, size, mapped, operands)
     if problem.groups == 1 and not any(getattr(mapped, name) for name in of_right):
         merged = replace(problem, rows=size * problem.rows)
         left = operands.left.reshape(1, merged.rows, problem.depth)
+        if problem.sum is not None:
+            operands = operands._replace(addend=operands.addend.reshape(-1, problem.columns))
         return _if_small(merged, operands._replace(left=left))
+    if problem.sum is not None:
+        return None
     groups = size * problem.groups
 
     def merge(name: str, *sizes: int) -> Array:

@@ -3,6 +3,7 @@
 from dmlax.onnx.operators import (
     attention,
     floats,
+    gemm_add,
     gemm_function,
     layer_normalization,
     moves,
@@ -19,6 +20,7 @@ __all__ = [
     "attention",
     "find",
     "floats",
+    "gemm_add",
     "gemm_function",
     "layer_normalization",
     "moves",

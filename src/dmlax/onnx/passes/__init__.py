@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from dmlax.onnx.graph import Graph
-from dmlax.onnx.passes.add import fuse_adds
+from dmlax.onnx.passes.add import fuse_adds, fuse_gemm_adds
 from dmlax.onnx.passes.attention import fuse_attention
 from dmlax.onnx.passes.byte_functions import fuse_byte_functions
 from dmlax.onnx.passes.clamp import drop_clamps
@@ -40,6 +40,7 @@ PASSES_OF_SHAPES: tuple[PassOfShapes, ...] = (
     fuse_self_attention,
     take_rows_first,
     fuse_adds,
+    fuse_gemm_adds,
     channels_last,
 )
 
