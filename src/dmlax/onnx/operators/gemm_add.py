@@ -167,6 +167,5 @@ GEMM_ADD = dispatch.Operator(
         dispatch.kernel("mosaic_gpu", _kernel, _why_not, "cuda"),
         dispatch.Lowering("xla", _one_by_one),
     ),
-    partition=lambda plan, operands: _partition(plan, operands),
     partition=_partition,
 )
