@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 
+import dmlax
 from dmlax._core.arguments import aval_of
 from dmlax._core.byte_packing import pad_end, rebase_of, to_int8
 from dmlax._core.requantize import requantizer
@@ -25,11 +26,34 @@ def multiply(problem, multiprocessors, given):
     if given.entries is not None:
         numbers = jnp.arange(problem.columns) // (problem.columns // problem.tables)
         outputs = given.entries[numbers, outputs.view(jnp.uint8)].view(problem.output)
-    fill = jnp.asarray(77, problem.output)
+    if problem.sum is not None:
+        outputs = _add(problem, given, outputs)
+    fill = jnp.asarray(77, problem.written)
     outputs = pad_end(outputs, problem.stored - problem.columns, fill)
     if problem.heads > 1:
         outputs = outputs.reshape(-1, problem.heads, *outputs.shape[1:]).swapaxes(1, 2)
     return outputs.reshape(problem.output_sizes)
+
+
+def _add(problem, given, outputs):
+    """The sums of outputs and an addend."""
+    terms = [
+        (outputs, given.output_scale, given.output_zero_point),
+        (given.addend.reshape(outputs.shape), given.addend_scale, given.addend_zero_point),
+    ]
+    a, b = terms[::-1] if problem.sum.addend_first else terms
+    return dmlax.element_wise_quantized_linear_add(
+        a[0],
+        b[0],
+        a_scale=a[1],
+        b_scale=b[1],
+        output_scale=given.sum_scale,
+        a_zero_point=a[2],
+        b_zero_point=b[2],
+        output_zero_point=given.sum_zero_point,
+        arithmetic=problem.arithmetic,
+        implementation="reference",
+    )
 
 
 def _gather(problem, given):
