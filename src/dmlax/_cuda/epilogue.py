@@ -131,7 +131,17 @@ class Epilogue:
     def store(
         self, first_row: Value, accumulators: Accumulators, addend_place: Value | None
     ) -> None:
-        """Stores a thread's outputs: of every product two rows 8 apart, in each runs of columns."""
+        """Stores a thread's outputs: of every product two rows 8 apart, in each runs of columns.
+
+        A warp whose rows are all beyond the last computes none.
+        """
+        first_of_warp = ir.warp() * 16 + ir.warpgroup() * ((self.tile.products - 1) * wgmma.ROWS)
+        with ir.when(first_row + first_of_warp < self.problem.rows):
+            self._store(first_row, accumulators, addend_place)
+
+    def _store(
+        self, first_row: Value, accumulators: Accumulators, addend_place: Value | None
+    ) -> None:
         rows = [first_row + row for row in self._rows_of_tile()]
         loads = self._begin_loads(rows, addend_place)
         for start in self._starts:
