@@ -27,7 +27,7 @@ SQUARED = Function(
 ITSELF = Function((), ("x",))
 
 
-def attend_of(functions, rows, heads_last=0, width=WIDTH, zero=OTHER_ZERO):
+def attend_of(functions, rows, heads_last=0, width=WIDTH, zero=OTHER_ZERO, row=-1):
     """An attention as a function of rows, of a weight and of a bias."""
     q_zero, k_zero, v_zero = (zero if each is SQUARED else ZERO for each in functions)
 
@@ -39,6 +39,7 @@ def attend_of(functions, rows, heads_last=0, width=WIDTH, zero=OTHER_ZERO):
             functions=functions,
             names=NAMES,
             sizes=(rows, HEADS, width),
+            row=row,
             heads_last=heads_last,
             arithmetic="float32",
         )
@@ -98,6 +99,24 @@ def test_other_platforms_run_one_after_another(attached):
     assert "mosaic_gpu" not in text
 
 
+def test_one_query_is_one_row_of_scores(lowered):
+    text = lowered(attend_of((ITSELF,) * 3, 50, 1, row=7), *operands(50))
+    assert "tensor<2x3x1x64xui8>" in text  # 50 scores, whole chunks
+    assert "tensor<2x3x50x64xui8>" not in text
+
+
+@pytest.mark.parametrize("row", [0, 5])
+def test_one_query_has_the_bits_of_its_row(row):
+    rng, rows = np.random.default_rng(row), 7
+    a = rng.integers(0, 256, (2 * rows, 32), np.uint8)
+    b = rng.integers(-60, 60, (32, 3 * HEADS * WIDTH)).astype(np.int8)
+    all_rows, one = (
+        np.asarray(attend_of((SQUARED,) * 3, rows, 1, row=each)(a, b, None)) for each in (-1, row)
+    )
+    assert np.array_equal(one, all_rows[:, row : row + 1])
+
+
+@pytest.mark.parametrize("row", [-1, 4])
 @pytest.mark.parametrize("zero", [OTHER_ZERO, np.asarray(-5, np.int8)])
 @pytest.mark.parametrize("heads_last", [0, 1])
 @pytest.mark.parametrize(
@@ -105,7 +124,7 @@ def test_other_platforms_run_one_after_another(attached):
     [((SQUARED, SQUARED, ITSELF), 0), ((ITSELF, ITSELF, SQUARED), 0), ((SQUARED,) * 3, 1)],
 )
 def test_the_kernels_change_no_bit(
-    monkeypatch, written, attached, functions, mapped, heads_last, zero
+    monkeypatch, written, attached, functions, mapped, heads_last, zero, row
 ):
     from dmlax._cuda import softmax
     from dmlax._matmul.cuda import kernel, pack
@@ -115,7 +134,7 @@ def test_the_kernels_change_no_bit(
     a = rng.integers(0, 256, (2, 2 * rows, 32), np.uint8)
     b = rng.integers(-60, 60, (32, 3 * HEADS * WIDTH)).astype(np.int8)
     bias = rng.integers(-999, 999, b.shape[1]).astype(np.int32)
-    attend = attend_of(functions, rows, heads_last, zero=zero)
+    attend = attend_of(functions, rows, heads_last, zero=zero, row=row)
     run = jax.vmap(attend, (0, None, None)) if mapped else attend
     a = a if mapped else a[0]
     wanted = np.asarray(jax.jit(run)(a, b, bias))  # one by one, as this is a CPU

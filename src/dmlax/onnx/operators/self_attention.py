@@ -72,6 +72,7 @@ def quantized_self_attention(
     functions: tuple[Function, ...],
     names: tuple[str, ...],
     sizes: tuple[int, ...],
+    row: int = -1,
     alpha: float = 1.0,
     transA: int = 0,
     transB: int = 0,
@@ -81,8 +82,10 @@ def quantized_self_attention(
     """Multiplies rows by three matrices in one, and attends to the result, (images, ...).
 
     `functions` are of the queries, the keys and the values, `names` those of the constants, and
-    `sizes` the rows of an image, the heads, and the columns of a head.
+    `sizes` the rows of an image, the heads, and the columns of a head. From 0 on `row` is that of
+    the only query of each image.
     """
+    layout = Layout(*sizes, row)
     operands = (a, a_scale, a_zero_point, b, b_scale, b_zero_point, bias, y_scale, y_zero_point)
     attributes = alpha, transA, transB, arithmetic
     known = dict(zip(names, constants, strict=True))
@@ -104,28 +107,44 @@ def quantized_self_attention(
 
     if arithmetic == "exact" or capability.why_not("cuda"):
         y = multiply_gemm(operands, *attributes)
-        return attend(_take_apart(y, sizes, tables_of(y.dtype)))
+        return attend(_take_apart(y, layout, tables_of(y.dtype)))
     bind = dispatch.Bind(plan=True)
     plan, product = multiply_gemm(operands, *attributes, bind)
     found = tables_of(plan.output.dtype)
-    of_attention, given = attend(_zeros(plan, sizes, found), bind)
+    of_attention, given = attend(_zeros(plan, layout, found), bind)
     given = given._replace(
         scores=given.scores._replace(a=None, b=None), values=given.values._replace(b=None)
     )
-    both = SelfAttentionPlan(plan, of_attention, sizes)
+    both = SelfAttentionPlan(plan, of_attention, layout)
     return dispatch.call(SELF_ATTENTION, both, SelfAttention(product, found, given), "auto")
 
 
-def _split(y: Any, sizes: tuple[int, ...]) -> Any:
-    """The queries, the keys and the values: (3, images, heads, rows, columns)."""
-    rows, heads, columns = sizes
-    return y.reshape(-1, rows, 3, heads, columns).transpose(2, 0, 3, 1, 4)
+class Layout(NamedTuple):
+    """How queries, keys and values lie in the product's output."""
+
+    rows: int  # of an image
+    heads: int
+    columns: int  # of a head
+    row: int  # of the only query; -1: all are queries
+
+    def split(self, y: Any) -> list[Any]:
+        """The queries, the keys and the values: (images, heads, rows, columns)."""
+        parts = y.reshape(-1, self.rows, 3, self.heads, self.columns).transpose(2, 0, 3, 1, 4)
+        queries = parts[0] if self.row < 0 else parts[0][:, :, self.row : self.row + 1]
+        return [queries, parts[1], parts[2]]
+
+    def head_rows(self, part: int) -> HeadRows:
+        """Where the rows of one of them lie."""
+        width = 3 * self.heads * self.columns
+        start = part * self.heads * self.columns
+        if part == 0 and self.row >= 0:
+            start += self.row * width
+        return HeadRows(self.heads, self.rows * width, self.columns, width, start)
 
 
-def _take_apart(y: Any, sizes: tuple[int, ...], found: Sequence[Any]) -> list[Any]:
+def _take_apart(y: Any, layout: Layout, found: Sequence[Any]) -> list[Any]:
     """The functions of the queries, of the keys, with rows and columns exchanged, of the values."""
-    parts = _split(y, sizes)
-    q, k, v = (_look_up(parts[i], table) for i, table in enumerate(found))
+    q, k, v = (_look_up(part, table) for part, table in zip(layout.split(y), found, strict=True))
     return [q, jnp.swapaxes(k, -1, -2), v]
 
 
@@ -136,11 +155,15 @@ def _look_up(x: Any, table: Any) -> Any:
     return x if is_same else dmlax.quantized_lookup(x, table)
 
 
-def _zeros(plan: ProductPlan, sizes: tuple[int, ...], found: Sequence[Any]) -> list[Any]:
+def _zeros(plan: ProductPlan, layout: Layout, found: Sequence[Any]) -> list[Any]:
     """What is in the place of the queries, the keys and the values while these are planned."""
-    rows, heads, columns = sizes
+    rows, heads, columns, row = layout
     images = plan.output.shape[0] // rows
-    q, k, v = (jnp.zeros((images, heads, rows, columns), table.dtype) for table in found)
+    counts = rows if row < 0 else 1, rows, rows
+    q, k, v = (
+        jnp.zeros((images, heads, count, columns), table.dtype)
+        for count, table in zip(counts, found, strict=True)
+    )
     return [q, jnp.swapaxes(k, -1, -2), v]
 
 
@@ -158,7 +181,7 @@ class SelfAttentionPlan:
 
     product: ProductPlan
     attention: attention.AttentionPlan
-    sizes: tuple[int, ...]  # rows, heads, columns
+    layout: Layout
 
     @property
     def input(self) -> Aval:
@@ -177,12 +200,6 @@ class SelfAttentionPlan:
     def __str__(self) -> str:
         return f"{self.product}; {self.attention}"
 
-    def rows_of(self, part: int) -> HeadRows:
-        """Where the queries, the keys or the values lie in the product's output."""
-        rows, heads, columns = self.sizes
-        width = 3 * heads * columns
-        return HeadRows(heads, rows * width, columns, width, part * heads * columns)
-
 
 def _why_not(plan: SelfAttentionPlan, platform: str) -> str | None:
     """The sentence that says why the kernels do not take the plan, or None."""
@@ -190,7 +207,7 @@ def _why_not(plan: SelfAttentionPlan, platform: str) -> str | None:
         return why
     if not mosaic_gpu.requantizes(plan.product):
         return "the product is requantized apart"
-    if plan.sizes[-1] % CHUNK:
+    if plan.layout.columns % CHUNK:
         return f"the columns of a head are no multiple of {CHUNK}"
     if plan.product.output.size >= _MOST_BYTES:
         return f"the product's output has {_MOST_BYTES:,} bytes or more"
@@ -202,13 +219,13 @@ def _kernels(plan: SelfAttentionPlan, operands: SelfAttention) -> Array:
     of_scores, of_values = plan.attention.scores, plan.attention.values
     entries = _entries(plan, operands.tables)
     y = mosaic_gpu.run_with_lookup(plan.product, operands.product, entries)
-    q, k, v = (plan.rows_of(part) for part in range(3))
+    q, k, v = (plan.layout.head_rows(part) for part in range(3))
     given = operands.attention
     scores = mosaic_gpu.run_of_heads(of_scores, given.scores, (q, k), y)
     values = mosaic_gpu.pack_heads_by_kernel(of_values, given.values, v, y)
     if values is None:
         dtype = of_values.matrix.matrix.dtype
-        values = lax.bitcast_convert_type(_split(y, plan.sizes)[2], dtype)
+        values = lax.bitcast_convert_type(plan.layout.split(y)[2], dtype)
     return attention.finish(plan.attention, given, scores, values)
 
 
@@ -225,7 +242,7 @@ def _entries(plan: SelfAttentionPlan, given: tuple[Any, ...]) -> Array:
 def _one_by_one(plan: SelfAttentionPlan, operands: SelfAttention) -> Array:
     """Runs each as it runs alone."""
     y = dispatch.call(QUANTIZED, plan.product, operands.product, "auto")
-    q, k, v = _take_apart(y, plan.sizes, operands.tables)
+    q, k, v = _take_apart(y, plan.layout, operands.tables)
     given = operands.attention
     given = given._replace(
         scores=given.scores._replace(a=q, b=k), values=given.values._replace(b=v)

@@ -1,5 +1,6 @@
 """Computes one row of each image where nothing reads the others, as of a class token."""
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ _OF_ROWS = {  # computes each row by itself, and the places of its operands
     ("QuantizedLayerNormalization", OWN): (0,),
     ("DequantizeLinear", ""): (0,),
     ("LayerNormalization", ""): (0,),
+    ("QLinearSelfAttention", OWN): (),  # it reads all rows
 }
 
 
@@ -94,7 +96,7 @@ class _Mover:
         if None in shapes or any(name in self.graph.constants for name in names):
             return False
         if (node.op, node.domain) == ("Reshape", ""):
-            return shapes[0] == shapes[1]
+            return shapes[0] == shapes[1] and len(self.avals[names[0]].shape) < 4
         same = all(self.avals[name].shape == self.avals[names[1]].shape for name in names[1:])
         return same and self._fits(node)
 
@@ -104,16 +106,18 @@ class _Mover:
             return False
         if node.op == "DequantizeLinear":
             return self.graph.has_one_scale(node)
+        if node.op == "QLinearSelfAttention":
+            return bool(node.attributes["heads_last"])
         return node.op != "LayerNormalization" or node.attributes.get("axis", -1) == -1
 
     def _rows_and_columns(self, name: str, row: _Row) -> int | None:
-        """The columns of a tensor that has rows of images; else None."""
+        """The columns of a tensor that has rows of images, those of all heads; else None."""
         aval = self.avals.get(name)
-        if aval is None or len(aval.shape) not in (2, 3) or not isinstance(aval.shape[-1], int):
+        if aval is None or len(aval.shape) not in (2, 3, 4):
             return None
-        if len(aval.shape) == 3 and aval.shape[1] != row.rows:
-            return None
-        return aval.shape[-1]
+        first, *columns = aval.shape[1:] if len(aval.shape) > 2 else (row.rows, aval.shape[-1])
+        known = all(isinstance(size, int) for size in columns)
+        return math.prod(columns) if known and first == row.rows else None
 
     def move(self) -> Graph:
         """The graph that computes one row where one is read."""
@@ -132,9 +136,13 @@ class _Mover:
         row = self.wanted[output]
         names = {name: self._take(name, row) for name in places}
         inputs = tuple(names.get(name, name) for name in node.inputs)
-        if node.op == "Reshape":  # (images, columns) before and after
+        if node.op == "Reshape" and len(self.avals[node.inputs[0]].shape) < 4:
+            # (images, columns) before and after
             node = node.replace(op="Identity", version=13, attributes={})
             inputs = inputs[:1]
+        if node.op == "QLinearSelfAttention":
+            index = int(self.graph.constants[row.index]) % row.rows
+            node = node.replace(attributes={**node.attributes, "row": index})
         self.nodes.append(node.replace(inputs=inputs, outputs=(_name(output),)))
 
     def _take(self, name: str, row: _Row) -> str:
