@@ -116,12 +116,16 @@ def test_one_query_has_the_bits_of_its_row(row):
     assert np.array_equal(one, all_rows[:, row : row + 1])
 
 
-@pytest.mark.parametrize("row", [-1, 4])
-@pytest.mark.parametrize("zero", [OTHER_ZERO, np.asarray(-5, np.int8)])
-@pytest.mark.parametrize("heads_last", [0, 1])
 @pytest.mark.parametrize(
-    ("functions", "mapped"),
-    [((SQUARED, SQUARED, ITSELF), 0), ((ITSELF, ITSELF, SQUARED), 0), ((SQUARED,) * 3, 1)],
+    ("functions", "mapped", "heads_last", "zero", "row"),
+    [
+        ((SQUARED, SQUARED, ITSELF), 0, 1, OTHER_ZERO, -1),
+        ((ITSELF, ITSELF, SQUARED), 0, 0, np.asarray(-5, np.int8), -1),
+        ((SQUARED,) * 3, 1, 1, np.asarray(-5, np.int8), -1),
+        ((SQUARED, ITSELF, SQUARED), 0, 1, OTHER_ZERO, 4),
+        ((ITSELF,) * 3, 1, 1, OTHER_ZERO, 0),
+    ],
+    ids=["uint8", "int8", "mapped", "one query", "one query, mapped"],
 )
 def test_the_kernels_change_no_bit(
     monkeypatch, written, attached, functions, mapped, heads_last, zero, row
