@@ -178,7 +178,7 @@ class RightLoader:
         """The offset of the row of a tile's column."""
         if self.rows is None:
             return self.block.column_of_all(column) * self.distance
-        first = self.rows.offset(self.block.place.group)
+        first: Value = self.rows.offset(self.block.place.group)
         return first + self.block.column_of_group(column) * self.distance
 
     def copy(self, to: Value, depth: Value) -> None:

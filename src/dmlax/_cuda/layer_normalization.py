@@ -222,9 +222,9 @@ def _divide(scale: float) -> str:
     """
     if not _is_usual(scale):
         return f"div.rn.f32 y, y, {_literal(scale)};"
-    reciprocal = np.float32(1) / np.float32(scale)
-    error = np.float64(1) - np.float64(reciprocal) * np.float64(np.float32(scale))  # exact
-    rest, far = _literal(float(error) * float(reciprocal)), abs(scale) * _FAR
+    reciprocal, divisor = float(np.float32(1) / np.float32(scale)), float(np.float32(scale))
+    rest = _literal((1 - reciprocal * divisor) * reciprocal)  # the error is exact
+    far = abs(scale) * _FAR
     return (
         f"max.NaN.f32 y, y, {_literal(-far)}; min.NaN.f32 y, y, {_literal(far)}; "
         f"mul.rn.f32 q, y, {rest}; fma.rn.f32 q, y, {_literal(reciprocal)}, q; "

@@ -47,7 +47,7 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
         sum_of = None if problem.right_rows is None else _RowSums(problem, memory["right"])
         parameters = Parameters(types, memory, sum_of)
         addend = None
-        if types_of_sum := problem.sum:
+        if problem.arithmetic is not None and (types_of_sum := problem.sum):
             dtypes = types_of_sum.in_order(problem.output)
             adder = Adder(problem.arithmetic, dtypes, block.constants)
             terms = functools.partial(parameters.sum_terms, types_of_sum)

@@ -38,7 +38,7 @@ def pack(matrices: Array) -> tuple[Array, Array]:
     """
     groups, depth, columns = matrices.shape
     rows = HeadRows(1, depth * columns, 0, columns, 0)
-    return pack_heads(rows, (groups, depth, columns), matrices.dtype, matrices)
+    return pack_heads(rows, (groups, depth, columns), np.dtype(matrices.dtype), matrices)
 
 
 def pack_heads(
@@ -56,8 +56,8 @@ def pack_heads(
 
     @function.def_vmap
     def batched(size: int, mapped: Any, matrices: Array) -> Any:
-        groups, *others = sizes
-        found = pack_heads(rows, (size * groups, *others), dtype, matrices)
+        groups, depth, columns = sizes
+        found = pack_heads(rows, (size * groups, depth, columns), dtype, matrices)
         return jax.tree.map(lambda x: x.reshape(size, groups, *x.shape[1:]), found), (True, True)
 
     found: tuple[Array, Array] = function(matrices)

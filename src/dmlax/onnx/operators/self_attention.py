@@ -85,7 +85,8 @@ def quantized_self_attention(
     `sizes` the rows of an image, the heads, and the columns of a head. From 0 on `row` is that of
     the only query of each image.
     """
-    layout = Layout(*sizes, row)
+    rows, heads, columns = sizes
+    layout = Layout(rows, heads, columns, row)
     operands = (a, a_scale, a_zero_point, b, b_scale, b_zero_point, bias, y_scale, y_zero_point)
     attributes = alpha, transA, transB, arithmetic
     known = dict(zip(names, constants, strict=True))
@@ -222,7 +223,7 @@ def _kernels(plan: SelfAttentionPlan, operands: SelfAttention) -> Array:
     q, k, v = (plan.layout.head_rows(part) for part in range(3))
     given = operands.attention
     scores = mosaic_gpu.run_of_heads(of_scores, given.scores, (q, k), y)
-    values = mosaic_gpu.pack_heads_by_kernel(of_values, given.values, v, y)
+    values: Any = mosaic_gpu.pack_heads_by_kernel(of_values, given.values, v, y)
     if values is None:
         dtype = of_values.matrix.matrix.dtype
         values = lax.bitcast_convert_type(plan.layout.split(y)[2], dtype)

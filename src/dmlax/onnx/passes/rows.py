@@ -26,7 +26,7 @@ _OF_ROWS = {  # computes each row by itself, and the places of its operands
 class _Row(NamedTuple):
     """The one row of each image that is read."""
 
-    index: str  # the constant that a Gather has
+    place: str  # the constant that a Gather has
     rows: int  # of an image
 
 
@@ -141,7 +141,7 @@ class _Mover:
             node = node.replace(op="Identity", version=13, attributes={})
             inputs = inputs[:1]
         if node.op == "QLinearSelfAttention":
-            index = int(self.graph.constants[row.index]) % row.rows
+            index = int(self.graph.constants[row.place]) % row.rows
             node = node.replace(attributes={**node.attributes, "row": index})
         self.nodes.append(node.replace(inputs=inputs, outputs=(_name(output),)))
 
@@ -157,7 +157,7 @@ class _Mover:
             self.constants[sizes] = np.array([-1, row.rows, columns], np.int64)
             self.nodes.append(Node(source, "Reshape", "", 14, (name, sizes), (source,), {}))
         attributes = {"axis": 1}
-        self.nodes.append(Node(taken, "Gather", "", 13, (source, row.index), (taken,), attributes))
+        self.nodes.append(Node(taken, "Gather", "", 13, (source, row.place), (taken,), attributes))
         return taken
 
 

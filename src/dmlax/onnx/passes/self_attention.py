@@ -18,7 +18,7 @@ class _Part(NamedTuple):
     """The queries, the keys or the values: what is taken of the transposition."""
 
     source: str
-    index: int
+    number: int
     function: Function
 
 
@@ -48,7 +48,7 @@ class _Matcher:
         parts = [self._part(node.inputs[place], place == _PLACES[1]) for place in _PLACES]
         found = [part for part in parts if part is not None]
         sources = {part.source for part in found}
-        if [part.index for part in found] != [0, 1, 2] or len(sources) != 1:
+        if [part.number for part in found] != [0, 1, 2] or len(sources) != 1:
             return node
         split = self._split(*sources)
         if split is None:
