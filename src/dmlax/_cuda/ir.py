@@ -4,7 +4,6 @@ Pallas gives a kernel's launch; each thread's program is written with these, ins
 Import this only where a CUDA kernel is lowered: it needs Pallas.
 """
 
-import contextvars
 import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
@@ -166,30 +165,9 @@ def maximum(x: Value, y: Any) -> Value:
 # Threads
 
 
-_PARTS = 2  # of a block that has parts
-_part_threads = contextvars.ContextVar[int]("part_threads", default=0)
-
-
-@contextmanager
-def parts_of_blocks(threads: int) -> Iterator[None]:
-    """Has each so many threads, a power of two, be a block of their own in what is written here."""
-    token = _part_threads.set(threads)
-    try:
-        yield
-    finally:
-        _part_threads.reset(token)
-
-
-def part() -> Value:
-    """The index of the thread's part of its block."""
-    threads = _part_threads.get()
-    return broadcast_lane(Value(utils.thread_idx()) // threads, 0) if threads else constant(0)
-
-
 def thread() -> Value:
     """The thread's index in its block."""
-    threads, index = _part_threads.get(), Value(utils.thread_idx())
-    return index & (threads - 1) if threads else index
+    return Value(utils.thread_idx())
 
 
 def lane() -> Value:
@@ -208,17 +186,13 @@ def warpgroup() -> Value:
 
 
 def block() -> Value:
-    """The block's index in the grid; parts of blocks are counted."""
-    index = Value(utils.block_idx())
-    return index * _PARTS + part() if _part_threads.get() else index
+    """The block's index in the grid."""
+    return Value(utils.block_idx())
 
 
 def barrier() -> None:
     """Waits for all threads of the block, and their writes to shared memory."""
-    if threads := _part_threads.get():
-        ptx_effect(f"bar.sync $0, {threads};", part() + 1)
-    else:
-        gpu.barrier()
+    gpu.barrier()
 
 
 def fence() -> None:
@@ -274,9 +248,8 @@ def _shuffle(x: Value, offset: Any, clamp: int, kind: Any) -> Value:
 class Pointer:
     """The address of an array in global or shared memory; offsets are in bytes."""
 
-    def __init__(self, ref: Any, part_bytes: int = 0) -> None:
+    def __init__(self, ref: Any) -> None:
         pointer = utils.memref_ptr(ref)
-        self._part_bytes = part_bytes  # of shared memory, where blocks have parts
         self._shared = utils.is_smem_ref(ref)
         self._space = 3 if self._shared else 1
         kind = llvm.PointerType.get(self._space)
@@ -293,9 +266,8 @@ class Pointer:
         return self.address(offset.extend_signed() if offset.bits == 32 else offset)
 
     def shared_address(self) -> Value:
-        """The 32-bit address within shared memory, of the part's share of it."""
-        start = Value(llvm.ptrtoint(_integer(32), self._start))
-        return start + part() * self._part_bytes if self._part_bytes else start
+        """The 32-bit address within shared memory."""
+        return Value(llvm.ptrtoint(_integer(32), self._start))
 
     def at(self, offset: Any) -> Any:
         """The MLIR pointer at an offset."""

@@ -11,7 +11,6 @@ from jax import Array
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
-from dmlax._cuda import ir
 from dmlax._cuda.ir import Pointer
 
 
@@ -37,7 +36,6 @@ def launch(
     warpgroups: int,
     shared_words: int,
     zeroed_words: int = 0,
-    in_pairs: bool = False,
 ) -> list[Array]:
     """Runs `body` in every thread of a kernel; gives the outputs.
 
@@ -51,9 +49,7 @@ def launch(
       warpgroups: of a block, 128 threads each.
       shared_words: 32-bit words of a block's shared memory.
       zeroed_words: 32-bit words of global memory, all 0 at first.
-      in_pairs: two blocks are one to the GPU, which then gives each thread half as many registers.
     """
-    parts = 2 if in_pairs else 1
     names = [*operands, *outputs, "shared", *(["zeroed"] if zeroed_words else [])]
 
     def frame(*refs: Any) -> None:
@@ -62,25 +58,17 @@ def launch(
 
         @plgpu.inline_mgpu(arg_types=(plgpu.RefType(),) * len(refs))  # type: ignore[untyped-decorator]
         def threads(context: Any, *refs: Any) -> None:
-            given = dict(zip(names, refs, strict=True))
-            if not in_pairs:
-                return body(**{name: Pointer(ref) for name, ref in given.items()})
-            with ir.parts_of_blocks(128 * warpgroups):
-                part_bytes = {"shared": 4 * shared_words}
-                pointers = {n: Pointer(ref, part_bytes.get(n, 0)) for n, ref in given.items()}
-                with ir.when(ir.block() < blocks):
-                    body(**pointers)
-            return None
+            body(**{name: Pointer(ref) for name, ref in zip(names, refs, strict=True)})
 
         threads(*refs)
 
     kernel = plgpu.kernel(
         frame,
         out_type=tuple(outputs.values()),
-        scratch_types=[plgpu.SMEM((parts * shared_words,), jnp.uint32)],
-        grid=(-(-blocks // parts),),
+        scratch_types=[plgpu.SMEM((shared_words,), jnp.uint32)],
+        grid=(blocks,),
         grid_names=("block",),
-        num_threads=parts * warpgroups,
+        num_threads=warpgroups,
         thread_name="warpgroup",
         compiler_params=plgpu.CompilerParams(
             lowering_semantics=plgpu.LoweringSemantics.Lane, unsafe_no_auto_barriers=True

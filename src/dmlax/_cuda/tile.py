@@ -30,8 +30,7 @@ class Tile(ThreadBlock):
     """The outputs that a thread block makes at once, and its pipeline.
 
     `warpgroups` of `products` times 64 rows each, and `columns`. A pipeline stage has `depth` bytes
-    of each row; `stages` of them are in shared memory. `blocks` run on a multiprocessor; `in_pairs`
-    two are one to the GPU, so that they have the registers for as many accumulators.
+    of each row; `stages` of them are in shared memory. `blocks` run on a multiprocessor.
     """
 
     products: int
@@ -39,7 +38,6 @@ class Tile(ThreadBlock):
     depth: int
     stages: int
     blocks: int
-    in_pairs: bool = False
 
     @property
     def rows(self) -> int:

@@ -84,7 +84,6 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
         blocks=schedule.blocks,
         warpgroups=schedule.tile.warpgroups,
         shared_words=gemm.shared_bytes(schedule, problem.columns) // 4,
-        in_pairs=schedule.tile.in_pairs,
     )
     return output.reshape(problem.output_sizes)
 
