@@ -23,6 +23,7 @@ class GemmProblem:
     adds: bool = False  # an addend to the outputs
     looks_up: bool = False  # each byte of the outputs in a table
     sums_rows: bool = False  # the sums of left's rows, which zero points of right are multiplied by
+    tables: int = 1  # in which bytes are looked up, each for as many of the columns
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
     if many := _choose_tile_of_many_groups(problem, columns, multiprocessors):
         return many
     if problem.adds and _fills_waves(problem, _WIDE, multiprocessors):
-        return _WIDE
+        return _choose_wide_tile(problem)
     if problem.adds and columns >= 64:  # blocks of few threads, which take many registers
         tile = Tile(1, 2, 64, min(depth, 64), 3, 3)
         if columns == 128 and depth >= 64:
@@ -148,7 +149,7 @@ def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
         if alone := _choose_tile_of_one_wave(problem, multiprocessors):
             return alone
         if _fills_waves(problem, _WIDE, multiprocessors):
-            return _WIDE
+            return _choose_wide_tile(problem)
         tile = Tile(2, 1, 128, depth, 3, 2)
         tiles = count_tiles(problem, tile)
         if multiprocessors <= tiles < 4 * multiprocessors and _steps(problem, tile) < 10:
@@ -166,6 +167,14 @@ def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
 
 
 _WIDE = Tile(3, 1, 256, 128, 3, 1)
+
+
+def _choose_wide_tile(problem: GemmProblem) -> Tile:
+    """The wide tile; of fewer columns where the epilogue adds or has several tables."""
+    more = problem.adds or problem.tables > 1
+    if not more or problem.columns % (192 * problem.tables):
+        return _WIDE
+    return Tile(3 if _steps(problem, _WIDE) >= 12 else 4, 1, 192, 128, 3, 1)
 
 
 def _fills_waves(problem: GemmProblem, tile: Tile, multiprocessors: int) -> bool:

@@ -30,6 +30,7 @@ def product_of(problem: MatmulProblem, operands: Matrices) -> GemmProblem:
         sums_rows=problem.sums_rows(operands),
         adds=problem.sum is not None,
         looks_up=operands.entries is not None,
+        tables=problem.tables,
     )
 
 
@@ -89,11 +90,10 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
 
 
 def adds_in_wide_tiles(problem: MatmulProblem, multiprocessors: int) -> bool:
-    """True if the tile of a product with an addend is the one that it has without."""
+    """True if the tile of a product with an addend is as wide as the one that it has without."""
     product = product_of(problem, Matrices(None, None, None))
-    return choose_tile(product, multiprocessors) == choose_tile(
-        replace(product, adds=False), multiprocessors
-    )
+    products = product, replace(product, adds=False)
+    return all(choose_tile(each, multiprocessors).columns > 128 for each in products)
 
 
 def _looks_up_at_once(problem: MatmulProblem, schedule: Schedule) -> bool:
