@@ -73,6 +73,8 @@ def test_wide_tiles_are_of_fewer_columns_where_epilogues_do_more(
     problem = GemmProblem(25_216, columns, depth, **options)
     tile = choose_tile(problem, 132)
     assert (tile.rows, tile.columns) == sizes
+    assert tile.in_flight == ("adds" not in options)
+    assert tile.stages_ahead == tile.stages - (2 if tile.in_flight else 1)
     assert has_room(Schedule.of(problem, tile, 132), columns)
 
 
@@ -148,3 +150,13 @@ def test_a_loop_whose_body_gives_another_structure_is_refused(written):
 
     with pytest.raises(TypeError, match="is not"):
         ir._flatten((), jax.tree.structure([0]))
+
+
+def test_windows_have_no_products_in_flight(written):
+    from dmlax._cuda.tile import GemmProblem, choose_tile
+
+    tiles = (choose_tile(GemmProblem(25_216, 768, 768, gathers=x), 132) for x in (False, True))
+    assert [(tile.depth, tile.stages, tile.in_flight) for tile in tiles] == [
+        (64, 6, True),
+        (128, 3, False),
+    ]

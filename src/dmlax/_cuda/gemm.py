@@ -247,13 +247,12 @@ class _Pipeline:
         self.copies, self.left, self.right, self.addend = copies, left, right, addend
 
     def prologue(self, zero: Value) -> NextCopy:
-        """Begins to copy all stages but one, and the right matrix if it is kept."""
-        stages = self.tile.stages
+        """Begins to copy the first stages, and the right matrix if it is kept."""
         if self.block.keeps_right:
             self._copy_right()
         return ir.while_loop(
             _PrologueState(zero, self._begin_tile(self.block.place.first_row, zero, self.first)),
-            lambda state: state.copied < stages - 1,
+            lambda state: state.copied < self.tile.stages_ahead,
             lambda state: _PrologueState(state.copied + 1, self.copy(state.next_copy)),
         ).next_copy
 
@@ -326,9 +325,9 @@ class _Products:
         begin = functools.partial(wgmma.multiply_async, products=products, unsigned=unsigned)
         return _with_values(accumulators, begin)
 
-    def finish(self, accumulators: Accumulators) -> Accumulators:
-        """Waits for the products."""
-        return _with_values(accumulators, wgmma.wait)
+    def finish(self, accumulators: Accumulators, pending: int = 0) -> Accumulators:
+        """Waits for the products, but those of the last `pending` stages."""
+        return _with_values(accumulators, functools.partial(wgmma.wait, pending=pending))
 
     def _list(self, step: Value, stage: Value) -> list[wgmma.Product]:
         tile, count = self.tile, self.tile.columns // 2
@@ -403,17 +402,19 @@ def run(
     products = _Products(block)
 
     def step(state: _StepState) -> _StepState:
-        wgmma.wait_for_copies(tile.stages - 2)
+        wgmma.wait_for_copies(tile.stages_ahead - 1)
         ir.barrier()
         pending = products.begin(state.step, state.stage, state.accumulators)
         next_copy = pipeline.copy(state.next_copy)
         following, stage = state.step + 1, block.next_stage(state.stage)
-        return _StepState(following, stage, next_copy, products.finish(pending))
+        finished = products.finish(pending, int(tile.in_flight))
+        return _StepState(following, stage, next_copy, finished)
 
     def make_tile(state: _TileState) -> _TileState:
         start = _StepState(zero, state.stage, state.next_copy, epilogue.start(zero))
         end = ir.while_loop(start, lambda inner: inner.step < schedule.steps, step)
-        epilogue.store(state.first_row, end.accumulators, state.addend_place)
+        accumulators = products.finish(end.accumulators) if tile.in_flight else end.accumulators
+        epilogue.store(state.first_row, accumulators, state.addend_place)
         following = state.first_row + schedule.rows_at_once
         place = pipeline.next_place(state.addend_place)
         return _TileState(following, end.stage, end.next_copy, place)

@@ -24,6 +24,7 @@ class GemmProblem:
     looks_up: bool = False  # each byte of the outputs in a table
     sums_rows: bool = False  # the sums of left's rows, which zero points of right are multiplied by
     tables: int = 1  # in which bytes are looked up, each for as many of the columns
+    gathers: bool = False  # left's rows are windows of an image
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class Tile(ThreadBlock):
     """The outputs that a thread block makes at once, and its pipeline.
 
     `warpgroups` of `products` times 64 rows each, and `columns`. A pipeline stage has `depth` bytes
-    of each row; `stages` of them are in shared memory. `blocks` run on a multiprocessor.
+    of each row; `stages` of them are in shared memory. `blocks` run on a multiprocessor. Where they
+    are `in_flight` the products of a stage run on while those of the next begin.
     """
 
     products: int
@@ -39,6 +41,12 @@ class Tile(ThreadBlock):
     depth: int
     stages: int
     blocks: int
+    in_flight: bool = False
+
+    @property
+    def stages_ahead(self) -> int:
+        """Stages whose copies have begun before a stage's products begin, itself included."""
+        return self.stages - 1 - self.in_flight
 
     @property
     def rows(self) -> int:
@@ -172,9 +180,12 @@ _WIDE = Tile(3, 1, 256, 128, 3, 1)
 def _choose_wide_tile(problem: GemmProblem) -> Tile:
     """The wide tile; of fewer columns where the epilogue adds or has several tables."""
     more = problem.adds or problem.tables > 1
-    if not more or problem.columns % (192 * problem.tables):
-        return _WIDE
-    return Tile(3 if _steps(problem, _WIDE) >= 12 else 4, 1, 192, 128, 3, 1)
+    if more and problem.columns % (192 * problem.tables) == 0:
+        if not problem.adds:
+            return Tile(4, 1, 192, 64, 6, 1, in_flight=True)
+        return Tile(3 if _steps(problem, _WIDE) >= 12 else 4, 1, 192, 128, 3, 1)
+    is_usual = not (problem.adds or problem.gathers)
+    return Tile(3, 1, 256, 64, 6, 1, in_flight=True) if is_usual else _WIDE
 
 
 def _fills_waves(problem: GemmProblem, tile: Tile, multiprocessors: int) -> bool:

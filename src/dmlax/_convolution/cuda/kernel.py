@@ -31,6 +31,7 @@ def product_of(problem: ConvProblem) -> GemmProblem:
         unsigned=problem.plan.input.dtype == jnp.uint8,
         adds=problem.sum is not None,
         sums_rows=problem.sums_windows,
+        gathers=True,
     )
 
 
