@@ -15,7 +15,14 @@ import numpy as np
 
 import dmlax
 from dmlax._core import pairs
-from dmlax.onnx.operators import attention, float32_softmax, quantized
+from dmlax.onnx.graph import Node
+from dmlax.onnx.operators import (
+    attention,
+    float32_softmax,
+    gemm_add,
+    quantized,
+    self_attention,
+)
 from random_calls import redraw
 
 DTYPES = (np.int8, np.uint8)
@@ -149,7 +156,116 @@ def draw_attention(rng: np.random.Generator) -> Call:
     return attend, operands, "xla"
 
 
-DRAWN = (draw_pool, draw_lookup, draw_pair, draw_softmax, draw_product, draw_attention)
+def draw_self_attention(rng: np.random.Generator) -> Call:
+    """A product and an attention of its thirds, beside both by themselves."""
+    images, heads = (int(rng.integers(1, 5)) for _ in range(2))
+    rows, depth = int(rng.choice([1, 7, 16, 50, 197])), int(rng.integers(1, 100))
+    columns = int(rng.choice([16, 32, 64]))
+    scale, zero_points = np.asarray(0.02, np.float32), [np.asarray(draw(rng)) for _ in range(3)]
+    step = np.asarray(0.002 * np.sqrt(depth), np.float32)
+    zeros = np.asarray(120, np.uint8), np.asarray(9, np.uint8)
+    names = "scale", "step", "zero", *(f"zero_{i}" for i in range(3))
+    constants = step, scale, zeros[0], *zero_points
+    functions = tuple(_requantization(names, f"zero_{i}") for i in range(3))
+    sizes, heads_last = (rows, heads, columns), int(rng.integers(2))
+    of_scores = np.asarray(0.02 * columns**0.5, np.float32), zeros[0]
+    of_weights = np.asarray(1 / 256, np.float32), np.asarray(0, np.uint8)
+    q, k, v = ((scale, zero) for zero in zero_points)
+    last = scale, zeros[1]
+    b = rng.integers(-64, 64, (depth, 3 * heads * columns)).astype(np.int8)
+
+    def attend(a: jax.Array, bias: jax.Array, implementation: str) -> jax.Array:
+        gemm = a, scale, zeros[1], b, scale / 20, None, bias, step, zeros[0]
+        if implementation == "mosaic_gpu":
+            return self_attention.quantized_self_attention(
+                *(*gemm, *q, *k, *of_scores, *of_weights, *v, *last, *constants),
+                functions=functions,
+                names=names,
+                sizes=sizes,
+                heads_last=heads_last,
+                arithmetic="float32",
+            )
+        y = quantized.multiply_gemm(gemm, 1.0, 0, 0, "float32", implementation)
+        known = dict(zip(names, constants, strict=True))
+        parts = [
+            dmlax.quantized_lookup(
+                part, each.table(np.uint8, known, "float32"), implementation=implementation
+            )
+            for part, each in zip(
+                self_attention.Layout(*sizes, -1).split(y), functions, strict=True
+            )
+        ]
+        of_keys = parts[1].swapaxes(-1, -2), *k
+        scores = quantized.multiply_matrices(
+            parts[0], *q, *of_keys, *of_scores, "float32", implementation
+        )
+        weights = float32_softmax.softmax(
+            scores, float(of_scores[0]), of_weights[0][()], 0, implementation
+        )
+        output = quantized.multiply_matrices(
+            weights, *of_weights, parts[2], *v, *last, "float32", implementation
+        )
+        return output.swapaxes(-2, -3) if heads_last else output
+
+    a = rng.integers(0, 256, (images * rows, depth), np.uint8)
+    return attend, (a, rng.integers(-9999, 9999, b.shape[1]).astype(np.int32)), "xla"
+
+
+def _requantization(names: tuple[str, ...], zero_point: str) -> self_attention.Function:
+    """A function of bytes: to another scale and zero point."""
+    nodes = (
+        Node("d", "DequantizeLinear", "", 13, ("x", "scale", "zero"), ("f",), {}),
+        Node("q", "QuantizeLinear", "", 13, ("f", "step", zero_point), ("y",), {}),
+    )
+    return self_attention.Function(nodes, ("x", *names))
+
+
+def draw_gemm_add(rng: np.random.Generator) -> Call:
+    """A product and the sum of it and a residual, beside both by themselves."""
+    rows, depth, columns = (int(rng.integers(1, end)) for end in (700, 400, 300))
+    scale, zeros = np.float32([0.02, 0.01, 0.4, 0.03, 0.035]), [draw(rng) for _ in range(2)]
+    first, columns = int(rng.integers(2)), int(rng.choice([columns, 128, 192, 256]))
+    b, zero = rng.integers(-64, 64, (depth, columns)).astype(np.int8), np.asarray(117, np.uint8)
+    x, s, y, z, t = map(np.asarray, scale)
+
+    def multiply(a: jax.Array, addend: jax.Array, implementation: str) -> jax.Array:
+        gemm = a, x, zero, b, s, None, None, y, zero
+        terms = addend, z, np.asarray(zeros[0]), t, np.asarray(zeros[1])
+        if implementation == "mosaic_gpu":
+            return gemm_add.quantized_gemm_add(
+                *gemm, *terms, addend_first=first, arithmetic="float32"
+            )
+        product = quantized.multiply_gemm(gemm, 1.0, 0, 0, "float32", implementation)
+        pairs = [(product, y, zero), terms[:3]]
+        (m, m_scale, m_zero), (n, n_scale, n_zero) = pairs[::-1] if first else pairs
+        return dmlax.element_wise_quantized_linear_add(
+            m,
+            n,
+            a_scale=m_scale,
+            a_zero_point=m_zero,
+            b_scale=n_scale,
+            b_zero_point=n_zero,
+            output_scale=t,
+            output_zero_point=terms[4],
+            arithmetic="float32",
+            implementation=implementation,
+        )
+
+    a = rng.integers(0, 256, (rows, depth), np.uint8)
+    addend = rng.integers(0, 256, (rows, columns), np.uint8).view(zeros[0].dtype)
+    return multiply, (a, addend), "reference"
+
+
+DRAWN = (
+    draw_pool,
+    draw_lookup,
+    draw_pair,
+    draw_softmax,
+    draw_product,
+    draw_attention,
+    draw_self_attention,
+    draw_gemm_add,
+)
 
 
 def differing(seed: int, eager: bool, counts: Counter[str]) -> Iterator[str]:
@@ -178,7 +294,10 @@ def differing(seed: int, eager: bool, counts: Counter[str]) -> Iterator[str]:
 
 def main() -> None:
     """The program."""
+    from dmlax._matmul.cuda import kernel
+
     pairs._WORTH_A_TABLE = 0  # so that few elements take the kernel too
+    kernel.adds_in_wide_tiles = lambda problem, multiprocessors: True  # and all products
     mode, *ends = sys.argv[1:]
     counts: Counter[str] = Counter()
     wrong = []

@@ -54,6 +54,30 @@ def test_waves_of_wide_tiles_are_taken_where_these_are_full(written, columns, de
     assert [choose_tile(each, 132).columns for each in (full, half)] == [256, 128]
 
 
+@pytest.mark.parametrize(
+    ("columns", "depth", "options", "sizes"),
+    [
+        (2304, 768, {"looks_up": True, "tables": 3}, (256, 192)),
+        (3072, 768, {"looks_up": True}, (192, 256)),
+        (768, 768, {"adds": True}, (256, 192)),
+        (768, 3072, {"adds": True}, (192, 192)),
+        (1024, 768, {"adds": True}, (192, 256)),
+    ],
+)
+def test_wide_tiles_are_of_fewer_columns_where_epilogues_do_more(
+    written, columns, depth, options, sizes
+):
+    from dmlax._cuda.gemm import has_room
+    from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile
+
+    problem = GemmProblem(25_216, columns, depth, **options)
+    tile = choose_tile(problem, 132)
+    assert (tile.rows, tile.columns) == sizes
+    assert tile.in_flight == ("adds" not in options)
+    assert tile.stages_ahead == tile.stages - (2 if tile.in_flight else 1)
+    assert has_room(Schedule.of(problem, tile, 132), columns)
+
+
 @pytest.mark.parametrize(("columns", "depth", "rows"), [(208, 64, 64), (64, 208, 128)])
 def test_many_groups_take_tiles_of_few_rows(written, columns, depth, rows):
     from dmlax._cuda.gemm import shared_bytes
@@ -126,3 +150,13 @@ def test_a_loop_whose_body_gives_another_structure_is_refused(written):
 
     with pytest.raises(TypeError, match="is not"):
         ir._flatten((), jax.tree.structure([0]))
+
+
+def test_windows_have_no_products_in_flight(written):
+    from dmlax._cuda.tile import GemmProblem, choose_tile
+
+    tiles = (choose_tile(GemmProblem(25_216, 768, 768, gathers=x), 132) for x in (False, True))
+    assert [(tile.depth, tile.stages, tile.in_flight) for tile in tiles] == [
+        (64, 6, True),
+        (128, 3, False),
+    ]

@@ -1,4 +1,4 @@
-"""A sum after a convolution is fused into it, and changes no bit."""
+"""A sum after a convolution or a product is fused into it, and changes no bit."""
 
 import numpy as np
 import onnx
@@ -7,8 +7,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import dmlax.onnx
 from dmlax._core.arguments import Aval
-from dmlax.onnx.graph import OWN, Graph, Node
-from dmlax.onnx.passes.add import fuse_adds
+from dmlax.onnx.graph import MICROSOFT, OWN, Graph, Node
+from dmlax.onnx.passes.add import fuse_adds, fuse_gemm_adds
 from support import assert_same, draw
 
 X = draw(1, np.uint8, (2, 3, 5, 4))
@@ -80,3 +80,42 @@ def test_the_pass_alone():
     row = Aval(np.dtype(np.uint8), X.shape[1:])
     assert len(fuse_adds(graph, {"x": row, "y": image}).nodes) == 2
     assert len(fuse_adds(graph.replace(outputs=("y", "sum")), {"x": image, "y": image}).nodes) == 2
+
+
+GEMM = ("x", "scale", "zero", "w", "w_scale", "w_zero", "bias", "y_scale", "y_zero")
+PRODUCT = Node("gemm", "QGemm", MICROSOFT, 1, GEMM, ("rows",), {"transB": 1})
+RESHAPED = Node("reshape", "Reshape", "", 14, ("rows", "shape"), ("y",), {})
+IMAGES, ROWS = Aval(np.dtype(np.uint8), (2, 4, 8)), Aval(np.dtype(np.uint8), (8, 8))
+
+
+def sum_of(first=RESULT, second=("r", "scale", "zero"), outputs=("sum",), residual=IMAGES):
+    """The nodes after the pass of a product, a reshape and a sum."""
+    inputs = (*first, *second, "other_scale", "zero")
+    add = Node("add", "QLinearAdd", MICROSOFT, 1, inputs, ("sum",), {})
+    constants = {name: np.asarray(x) for name, x in CONSTANTS.items()}
+    graph = Graph((PRODUCT, RESHAPED, add), {}, outputs, constants)
+    avals = {"r": residual, "y": IMAGES, "rows": ROWS}
+    return fuse_gemm_adds(graph, avals).nodes
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_product_takes_the_residual(first):
+    order = (("r", "scale", "zero"), RESULT) if first else (RESULT, ("r", "scale", "zero"))
+    (node,) = sum_of(*order)
+    assert (node.op, node.domain, node.outputs) == ("QGemmAdd", OWN, ("sum",))
+    assert node.inputs == (*GEMM, "r", "scale", "zero", "other_scale", "zero")
+    assert node.attributes == {"transB": 1, "addend_first": first}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"outputs": ("sum", "y")},
+        {"outputs": ("sum", "rows")},
+        {"first": ("y", "other_scale", "y_zero")},
+        {"residual": Aval(np.dtype(np.uint8), (1, 4, 8))},
+    ],
+    ids=["a reshaped output", "an output", "another scale", "a residual that broadcasts"],
+)
+def test_other_sums_of_products_are_left_alone(changed):
+    assert [node.op for node in sum_of(**changed)][-1] == "QLinearAdd"

@@ -8,7 +8,7 @@ import pytest
 import dmlax.onnx
 from onnx_models import inputs_of, quantized
 
-JOINED = {"dmlax.QLinearAttention": 2, "dmlax.QGemm": 2}  # of two blocks
+JOINED = {"dmlax.QLinearSelfAttention": 2, "dmlax.QGemm": 2, "dmlax.QGemmAdd": 2}  # of two blocks
 
 
 def types(graph):
@@ -22,8 +22,17 @@ def test_attentions_and_functions_of_bytes_are_nodes(form):
     assert {name: found[name] for name in JOINED} == JOINED
     assert "com.microsoft.QLinearSoftmax" not in found
     assert "QLinearMatMul" not in found
-    attentions = [node for node in loaded._graph.nodes if node.op == "QLinearAttention"]
-    assert [node.attributes for node in attentions] == [{"heads_last": 1}] * 2
+    attentions = [node for node in loaded._graph.nodes if node.op == "QLinearSelfAttention"]
+    assert [node.attributes["heads_last"] for node in attentions] == [1] * 2
+    assert [node.attributes["sizes"] for node in attentions] == [(17, 2, 16)] * 2
+
+
+@pytest.mark.parametrize("form", ["qdq", "qoperator"])
+def test_a_split_that_something_else_reads_is_not_joined(form):
+    loaded = dmlax.onnx.load(quantized("vit", form))
+    split = next(name for name in loaded.tensors() if name.startswith("transpose_16"))
+    asked = types(loaded._graph_for((split, *loaded._file.outputs)))
+    assert (asked["dmlax.QLinearSelfAttention"], asked["dmlax.QLinearAttention"]) == (1, 1)
 
 
 def test_a_tensor_that_is_asked_for_is_computed_by_itself():
@@ -38,7 +47,9 @@ def test_a_tensor_that_is_asked_for_is_computed_by_itself():
     assert joined
     assert not graph.nodes
     asked = types(loaded._graph_for((softmax, gemm, *loaded._file.outputs)))
-    assert {name: asked[name] for name in JOINED} == dict.fromkeys(JOINED, 1)
+    assert {name: asked[name] for name in JOINED} == dict.fromkeys(JOINED, 1) | {
+        "dmlax.QGemmAdd": 2
+    }
     given = loaded.apply(loaded.params, inputs, outputs=(*loaded._file.outputs, softmax))
     for name, x in loaded(inputs).items():
         assert np.array_equal(given[name], x)

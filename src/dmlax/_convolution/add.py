@@ -12,7 +12,6 @@ from jax.typing import DTypeLike
 
 from dmlax._convolution import plan as convolution
 from dmlax._convolution.cuda import lowering as mosaic_gpu
-from dmlax._convolution.cuda.problem import Addend
 from dmlax._convolution.plan import Convolution, ConvolutionPlan
 from dmlax._core.arguments import Aval, Rules, decide
 from dmlax._core.dispatch import Lowering
@@ -21,7 +20,7 @@ from dmlax._core.quantized_sum import Quantized, quantized_sum
 from dmlax._core.requantize import Arithmetic
 from dmlax._cpu import binary
 from dmlax._cuda import byte_pairs
-from dmlax._cuda.sum_types import SumTypes
+from dmlax._cuda.sum_types import Addend, SumTypes
 
 Sum = Callable[[Quantized, Quantized, Array, Array | None, DTypeLike, Arithmetic], Array]
 

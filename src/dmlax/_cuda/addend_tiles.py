@@ -13,9 +13,12 @@ from dmlax._cuda.tile import Schedule
 
 
 def ring_bytes(schedule: Schedule, columns: int) -> int:
-    """Bytes of shared memory; 0 where the rows of the output are not copied in whole chunks."""
+    """Bytes of shared memory; 0 where the rows of the output are not copied in whole chunks.
+
+    So it is for wide tiles, beside which no other has room.
+    """
     tile = schedule.tile
-    if not schedule.problem.adds or columns % CHUNK or tile.run < CHUNK:
+    if not schedule.problem.adds or columns % CHUNK or tile.run < CHUNK or tile.columns > 128:
         return 0
     tiles_ahead = -(-(tile.stages - 1) // schedule.steps)
     return (1 + tiles_ahead) * tile.rows * tile.columns

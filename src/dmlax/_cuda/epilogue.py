@@ -1,7 +1,7 @@
 """The epilogue of a matrix product: accumulators become outputs in registers, and are stored."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -36,6 +36,7 @@ class Output:
     column: Callable[[Value, int], Column]  # from a column of all groups, and the depth summed
     addend: "Addend | None" = None  # added to outputs of one byte
     entries: Pointer | None = None  # the bytes that replace those of the outputs
+    columns_of_table: int = 0  # of a group, which one of several tables of entries is for
     heads: int = 1  # groups whose rows lie side by side, `columns` apart
 
     @property
@@ -108,7 +109,13 @@ class Epilogue:
         if self.output.addend is not None:
             self.output.addend.adder.write(*self.output.addend.terms())
         if self.output.entries is not None:
-            lane_table.write(self.tile, self.entries, self.output.entries, 8)
+            table = self._number_of_table()
+            lane_table.write(self.tile, self.entries, self.output.entries, 8, table)
+
+    def _number_of_table(self) -> Value | None:
+        """Which of several tables has the entries of the tile's columns."""
+        columns = self.output.columns_of_table
+        return self.place.first_column // columns if columns else None
 
     def start(self, zero: Value) -> Accumulators:
         """Accumulators at first: the columns' offsets. A thread's two rows have the same ones."""
@@ -124,13 +131,35 @@ class Epilogue:
     def store(
         self, first_row: Value, accumulators: Accumulators, addend_place: Value | None
     ) -> None:
-        """Stores a thread's outputs: of every product two rows 8 apart, in each runs of columns."""
+        """Stores a thread's outputs: of every product two rows 8 apart, in each runs of columns.
+
+        A warp whose rows are all beyond the last computes none.
+        """
+        first_of_warp = ir.warp() * 16 + ir.warpgroup() * ((self.tile.products - 1) * wgmma.ROWS)
+        with ir.when(first_row + first_of_warp < self.problem.rows):
+            self._store(first_row, accumulators, addend_place)
+
+    def _store(
+        self, first_row: Value, accumulators: Accumulators, addend_place: Value | None
+    ) -> None:
         rows = [first_row + row for row in self._rows_of_tile()]
+        loads = self._begin_loads(rows, addend_place)
         for start in self._starts:
-            addend = self._load_addend(start, rows, addend_place)
-            runs = self._make_runs(start, accumulators, addend)
+            runs = self._make_runs(start, accumulators, next(loads))
             for row, values in zip(rows, runs, strict=True):
                 self._store_run(row, self._column(start), values)
+
+    def _begin_loads(
+        self, rows: Sequence[Value], place: Value | None
+    ) -> Iterator[list[list[Value]]]:
+        """The words of the addend for each start; those of global memory are begun one ahead."""
+        ahead = self.output.addend is not None and self.addend_tiles is None
+        found: list[list[list[Value]]] = []
+        for start in self._starts:
+            found.append(self._load_addend(start, rows, place))
+            if len(found) > ahead:
+                yield found.pop(0)
+        yield from found
 
     def _load_addend(
         self, start: int, rows: Sequence[Value], place: Value | None

@@ -21,6 +21,7 @@ from dmlax._cuda.addend_tiles import AddendTiles, ring_bytes
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.column_table import ColumnTable
 from dmlax._cuda.epilogue import Accumulators, BlockPlace, Epilogue, Output
+from dmlax._cuda.head_rows import HeadRows
 from dmlax._cuda.ir import Pointer, Value, constant, select
 from dmlax._cuda.quantized_sum import Adder
 from dmlax._cuda.tile import Schedule, Tile
@@ -79,9 +80,11 @@ class Block:
 
     def column_of_all(self, column: Value) -> Value:
         """A tile's column among those of all groups; columns beyond the group are its last."""
-        last = self.problem.columns - 1
-        within = ir.minimum(self.place.first_column + column, last)
-        return self.place.group * self.problem.columns + within
+        return self.place.group * self.problem.columns + self.column_of_group(column)
+
+    def column_of_group(self, column: Value) -> Value:
+        """A tile's column among those of its group; columns beyond are the last."""
+        return ir.minimum(self.place.first_column + column, self.problem.columns - 1)
 
     def next_stage(self, stage: Value) -> Value:
         """The stage after one, as bytes from the first."""
@@ -158,13 +161,25 @@ class ThreadCopies:
 
 
 class RightLoader:
-    """The loader of the right matrix: its rows are side by side, (groups * columns, depth)."""
+    """The loader of the right matrix: its rows are side by side, (groups * columns, depth).
 
-    def __init__(self, block: Block, copies: ThreadCopies, matrix: Pointer) -> None:
+    Or they lie as `rows` says.
+    """
+
+    def __init__(
+        self, block: Block, copies: ThreadCopies, matrix: Pointer, rows: HeadRows | None
+    ) -> None:
         self.block, self.tile, self.problem = block, block.tile, block.problem
-        self.copies, self.matrix = copies, matrix
-        column = block.column_of_all(self.tile.column_of(copies.row))
-        self.start = column * self.problem.depth
+        self.copies, self.matrix, self.rows = copies, matrix, rows
+        self.distance = self.problem.depth if rows is None else rows.row
+        self.start = self._start_of(self.tile.column_of(copies.row))
+
+    def _start_of(self, column: Value) -> Value:
+        """The offset of the row of a tile's column."""
+        if self.rows is None:
+            return self.block.column_of_all(column) * self.distance
+        first: Value = self.rows.offset(self.block.place.group)
+        return first + self.block.column_of_group(column) * self.distance
 
     def copy(self, to: Value, depth: Value) -> None:
         """Begins to copy the thread's chunk of each of its columns."""
@@ -180,10 +195,10 @@ class RightLoader:
         if size % self.tile.depth:
             depth = ir.minimum(depth, size - CHUNK)
         if self.problem.columns % self.tile.columns == 0 and self.tile.has_column_distances:
-            distance = self.tile.column_distance(row) * size
+            distance = self.tile.column_distance(row) * self.distance
             return self.matrix.address(self.start + depth) + distance
-        column = self.block.column_of_all(self.tile.column_of(self.copies.row + row))
-        return self.matrix.address(column * size + depth)
+        column = self.tile.column_of(self.copies.row + row)
+        return self.matrix.address(self._start_of(column) + depth)
 
     def _wanted_bytes(self, row: int, depth: Value) -> Value | None:
         """The chunk's bytes that are in the matrix, a chunk or none; None: always a chunk.
@@ -232,13 +247,12 @@ class _Pipeline:
         self.copies, self.left, self.right, self.addend = copies, left, right, addend
 
     def prologue(self, zero: Value) -> NextCopy:
-        """Begins to copy all stages but one, and the right matrix if it is kept."""
-        stages = self.tile.stages
+        """Begins to copy the first stages, and the right matrix if it is kept."""
         if self.block.keeps_right:
             self._copy_right()
         return ir.while_loop(
             _PrologueState(zero, self._begin_tile(self.block.place.first_row, zero, self.first)),
-            lambda state: state.copied < stages - 1,
+            lambda state: state.copied < self.tile.stages_ahead,
             lambda state: _PrologueState(state.copied + 1, self.copy(state.next_copy)),
         ).next_copy
 
@@ -311,9 +325,9 @@ class _Products:
         begin = functools.partial(wgmma.multiply_async, products=products, unsigned=unsigned)
         return _with_values(accumulators, begin)
 
-    def finish(self, accumulators: Accumulators) -> Accumulators:
-        """Waits for the products."""
-        return _with_values(accumulators, wgmma.wait)
+    def finish(self, accumulators: Accumulators, pending: int = 0) -> Accumulators:
+        """Waits for the products, but those of the last `pending` stages."""
+        return _with_values(accumulators, functools.partial(wgmma.wait, pending=pending))
 
     def _list(self, step: Value, stage: Value) -> list[wgmma.Product]:
         tile, count = self.tile, self.tile.columns // 2
@@ -364,6 +378,7 @@ def run(
     load_left: Callable[[ThreadCopies], OperandLoader],
     right: Pointer,
     output: Output,
+    right_rows: HeadRows | None = None,
 ) -> None:
     """Makes a block's tiles, from operands to outputs.
 
@@ -372,10 +387,11 @@ def run(
       load_left: gives the left matrix's loader, for a thread's share of the copies.
       right: the right matrix, rows of `depth` bytes, one a column of all groups.
       output: the output matrix, and what its columns are requantized with.
+      right_rows: where the rows of right lie, unless they are side by side.
     """
     schedule, tile, zero = block.schedule, block.tile, constant(0)
     copies = ThreadCopies(tile)
-    right_loader = RightLoader(block, copies, right)
+    right_loader = RightLoader(block, copies, right, right_rows)
     epilogue = Epilogue(schedule, block.place, block.table, output, block.ring, block.bytes)
     pipeline = _Pipeline(block, copies, load_left(copies), right_loader, epilogue.addend_tiles)
     first_copy = pipeline.prologue(zero)
@@ -386,17 +402,19 @@ def run(
     products = _Products(block)
 
     def step(state: _StepState) -> _StepState:
-        wgmma.wait_for_copies(tile.stages - 2)
+        wgmma.wait_for_copies(tile.stages_ahead - 1)
         ir.barrier()
         pending = products.begin(state.step, state.stage, state.accumulators)
         next_copy = pipeline.copy(state.next_copy)
         following, stage = state.step + 1, block.next_stage(state.stage)
-        return _StepState(following, stage, next_copy, products.finish(pending))
+        finished = products.finish(pending, int(tile.in_flight))
+        return _StepState(following, stage, next_copy, finished)
 
     def make_tile(state: _TileState) -> _TileState:
         start = _StepState(zero, state.stage, state.next_copy, epilogue.start(zero))
         end = ir.while_loop(start, lambda inner: inner.step < schedule.steps, step)
-        epilogue.store(state.first_row, end.accumulators, state.addend_place)
+        accumulators = products.finish(end.accumulators) if tile.in_flight else end.accumulators
+        epilogue.store(state.first_row, accumulators, state.addend_place)
         following = state.first_row + schedule.rows_at_once
         place = pipeline.next_place(state.addend_place)
         return _TileState(following, end.stage, end.next_copy, place)

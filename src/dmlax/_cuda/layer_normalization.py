@@ -1,7 +1,8 @@
-"""The kernel of a layer normalization of bytes: a warp computes a row, whose sums are integers.
+"""The kernel of a layer normalization of bytes: a warp computes rows, whose sums are integers.
 
 A row of n bytes x has the sums s of x and q of x * x. Its deviations from the mean are
-(n * x - s) / n, and its variance is (n * q - s * s) / n**2: neither needs the zero point.
+(n * x - s) / n, and its variance is (n * q - s * s) / n**2: neither needs the zero point. A warp
+keeps what multiplies the elements and is added to them, and loads its next row ahead.
 """
 
 import functools
@@ -13,13 +14,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dmlax._cuda import ir
+from dmlax._cuda import capability, ir
 from dmlax._cuda.ir import Pointer, Value, constant
 from dmlax._cuda.launch import ThreadBlock, call_on_rows, launch
 
 _BLOCK = ThreadBlock(1)
 _ROWS = _BLOCK.threads // 32  # of a block
 _WORD = 4  # bytes that a lane takes at once
+_BLOCKS = 4  # of a multiprocessor
+_MOST_KEPT = 64  # registers of a thread that hold factors
+_USUAL = 2.0**-60, 2.0**60  # scales of which no quotient near a byte overflows or is subnormal
+_FAR = 2.0**10  # steps: every element further off is clamped
 
 
 class Quantization(NamedTuple):
@@ -48,13 +53,15 @@ def _normalize(quantization: Quantization, output: np.dtype, x: Array, *factors:
         return jnp.zeros(x.shape, output)
     count = x.shape[-1]
     rows = x.size // count
-    body = functools.partial(_body, quantization, _Types(x.dtype, output), rows, count)
+    blocks = min(-(-rows // _ROWS), _BLOCKS * capability.multiprocessors())
+    types = _Types(x.dtype, output)
+    body = functools.partial(_body, quantization, types, rows, count, blocks * _ROWS)
     (found,) = launch(
         "dmlax_layer_normalization",
         body,
         {"input": x.reshape(-1)} | dict(zip(("scale", "bias"), factors, strict=False)),
         {"output": jax.ShapeDtypeStruct((x.size,), output)},
-        blocks=-(-rows // _ROWS),
+        blocks=blocks,
         warpgroups=_BLOCK.warpgroups,
         shared_words=_WORD,
     )
@@ -66,22 +73,38 @@ class _Types(NamedTuple):
     output: np.dtype
 
 
+class _State(NamedTuple):
+    """The loop over a warp's rows."""
+
+    row: Value
+    words: list[Value]  # a lane's, of that row
+
+
 def _body(
     quantization: Quantization,
     types: _Types,
     rows: int,
     count: int,
+    warps: int,
     shared: Pointer,
     **memory: Pointer,
 ) -> None:
-    """Normalizes a row in each warp."""
-    row = ir.block() * _ROWS + ir.warp()
-    with ir.when(row < rows):
-        _Row(quantization, types, count, memory, row.extend() * count).compute()
+    """Normalizes each so many rows in a warp."""
+    lane = _Lane(quantization, types, count, memory)
+    first = ir.block() * _ROWS + ir.warp()
+
+    def step(state: _State) -> _State:
+        following = state.row + warps
+        words = lane.load(ir.minimum(following, rows - 1))
+        lane.compute(state)
+        return _State(following, words)
+
+    start = _State(first, lane.load(ir.minimum(first, rows - 1)))
+    ir.while_loop(start, lambda state: state.row < rows, step)
 
 
-class _Row:
-    """One row: a lane has each 32nd of its words."""
+class _Lane:
+    """A lane's share of every row: each 32nd word."""
 
     def __init__(
         self,
@@ -89,32 +112,45 @@ class _Row:
         types: _Types,
         count: int,
         memory: Mapping[str, Pointer],
-        start: Value,
     ) -> None:
         self.quantization, self.types, self.count = quantization, types, count
-        self.memory, self.start = memory, start
+        self.memory = memory
         words = count // _WORD
-        self.words = [ir.lane() + first for first in range(0, words, 32)]
+        self.indices = [ir.lane() + first for first in range(0, words, 32)]
         self.is_whole = words % 32 == 0  # else the last words are of some lanes alone
+        self.factor_names = [name for name in ("scale", "bias") if name in memory]
+        size = len(self.factor_names) * _WORD * len(self.indices)
+        self.kept = [self._load_factors(i) for i in self.indices] if size <= _MOST_KEPT else []
 
-    def compute(self) -> None:
-        """Loads, sums, and stores the words."""
-        words = [self._load(index) for index in self.words]
+    def load(self, row: Value) -> list[Value]:
+        """Begins to load the words of a row."""
+        start = row.extend() * self.count
+        return [self._load(start, index) for index in self.indices]
+
+    def compute(self, state: _State) -> None:
+        """Sums and stores the words."""
+        words, start = state.words, state.row.extend() * self.count
         total, squares = constant(0), constant(0)
         for word in words:
             total = _add_products(total, word, constant(0x01010101))
             squares = _add_products(squares, word, word)
         total, squares = ir.warp_sum(total), ir.warp_sum(squares)
         factor = self._factor(total, squares)
-        for index, word in zip(self.words, words, strict=True):
-            self._store(index, word, total, factor)
+        for i, index in enumerate(self.indices):
+            factors = self.kept[i] if self.kept else self._load_factors(index)
+            packed = self._normalize(words[i], total, factor, factors)
+            offset = start + (index * _WORD).extend()
+            if self.is_whole:
+                self.memory["output"].store(offset, packed)
+            else:
+                self.memory["output"].store_where(self._is_there(index), offset, packed)
 
     def _is_there(self, index: Value) -> Value:
         return index < self.count // _WORD
 
-    def _load(self, index: Value) -> Value:
+    def _load(self, start: Value, index: Value) -> Value:
         """A word of unsigned bytes of the input's order; 0 where the row has ended."""
-        address = self.memory["input"].address(self.start + (index * _WORD).extend())
+        address = self.memory["input"].address(start + (index * _WORD).extend())
         flip = 0x80808080 if np.iinfo(self.types.input).min else 0
         if self.is_whole:
             word = ir.load_read_only(address)
@@ -134,30 +170,33 @@ class _Row:
         )
         return ir.ptx(text, 32, total, squares)
 
-    def _store(self, index: Value, word: Value, total: Value, factor: Value) -> None:
-        """Normalizes and quantizes four elements."""
-        factors = [
+    def _load_factors(self, index: Value) -> list[tuple[Value, ...]]:
+        """The factors of each of a word's four elements."""
+        loaded = [
             ir.load_read_only_bytes(self._factor_address(name, index), 16)
-            for name in ("scale", "bias")
-            if name in self.memory
+            for name in self.factor_names
         ]
+        return list(zip(*loaded, strict=True))
+
+    def _normalize(
+        self, word: Value, total: Value, factor: Value, factors: list[tuple[Value, ...]]
+    ) -> Value:
+        """Normalizes and quantizes four elements."""
         low = int(np.iinfo(self.types.output).min) - self.quantization.y_zero_point
-        add = "fma.rn.f32 y, y, $3, $4" if len(factors) == 2 else "mul.rn.f32 y, y, $3"
+        add = "fma.rn.f32 y, y, $3, $4" if len(self.factor_names) == 2 else "mul.rn.f32 y, y, $3"
         text = (
-            f"{{ .reg .f32 y; cvt.rn.f32.s32 y, $1; mul.rn.f32 y, y, $2; {add}; "
-            f"div.rn.f32 y, y, {_literal(self.quantization.y_scale)}; cvt.rni.s32.f32 $0, y; }}"
+            f"{{ .reg .f32 y, q, r; cvt.rn.f32.s32 y, $1; mul.rn.f32 y, y, $2; {add}; "
+            f"{_divide(self.quantization.y_scale)} cvt.rni.s32.f32 $0, y; }}"
         )
+        saturates = self.types.output == np.uint8 and _is_usual(self.quantization.y_scale)
         elements = []
-        for i, own in enumerate(zip(*factors, strict=True)):
+        for i, own in enumerate(factors):
             deviation = ((word >> 8 * i) & 0xFF) * self.count - total
-            rounded = ir.clamp_signed(ir.ptx(text, 32, deviation, factor, *own), low, low + 255)
+            rounded = ir.ptx(text, 32, deviation, factor, *own)
+            if not saturates:
+                rounded = ir.clamp_signed(rounded, low, low + 255)
             elements.append(rounded + self.quantization.y_zero_point)
-        offset = self.start + (index * _WORD).extend()
-        packed = ir.pack_bytes(elements)
-        if self.is_whole:
-            self.memory["output"].store(offset, packed)
-        else:
-            self.memory["output"].store_where(self._is_there(index), offset, packed)
+        return ir.pack_saturated(elements) if saturates else ir.pack_bytes(elements)
 
     def _factor_address(self, name: str, index: Value) -> Value:
         """The address of a word's four factors; lanes past the row read its last ones."""
@@ -169,6 +208,28 @@ class _Row:
 def _add_products(sum: Value, left: Value, right: Value) -> Value:
     """Adds the products of four unsigned bytes to a sum."""
     return ir.ptx("dp4a.u32.u32 $0, $1, $2, $3;", 32, left, right, sum)
+
+
+def _is_usual(scale: float) -> bool:
+    return _USUAL[0] < abs(scale) < _USUAL[1]
+
+
+def _divide(scale: float) -> str:
+    """PTX that divides y by a constant as IEEE does, where y is not so far that it is clamped.
+
+    The first quotient is less than a unit of its last place off. Corrected by its remainder and the
+    rounded reciprocal it is the IEEE one (Markstein). NaN stays.
+    """
+    if not _is_usual(scale):
+        return f"div.rn.f32 y, y, {_literal(scale)};"
+    reciprocal, divisor = float(np.float32(1) / np.float32(scale)), float(np.float32(scale))
+    rest = _literal((1 - reciprocal * divisor) * reciprocal)  # the error is exact
+    far = abs(scale) * _FAR
+    return (
+        f"max.NaN.f32 y, y, {_literal(-far)}; min.NaN.f32 y, y, {_literal(far)}; "
+        f"mul.rn.f32 q, y, {rest}; fma.rn.f32 q, y, {_literal(reciprocal)}, q; "
+        f"fma.rn.f32 r, q, {_literal(-scale)}, y; fma.rn.f32 y, r, {_literal(reciprocal)}, q;"
+    )
 
 
 def _literal(value: float) -> str:

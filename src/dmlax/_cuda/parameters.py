@@ -1,5 +1,6 @@
 """Parameters of a matrix product in global memory, and the constants that columns get of them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax.numpy as jnp
@@ -40,8 +41,15 @@ class Parameters:
     output_zero_point and sums.
     """
 
-    def __init__(self, types: ParameterTypes, memory: dict[str, Pointer]) -> None:
+    def __init__(
+        self,
+        types: ParameterTypes,
+        memory: dict[str, Pointer],
+        sum_of: Callable[[Value], Value] | None = None,
+    ) -> None:
+        """Takes what sums a row of right, by its column of all groups, where no `sums` do."""
         self._types, self._memory = types, memory
+        self._sum_of = self._load_sum if sum_of is None else sum_of
         self.left_zero_point = self._zero_point("left_zero_point", types.left)
         self._output_zero_point = self._zero_point("output_zero_point", types.output)
         if types.rebases_output:
@@ -63,7 +71,7 @@ class Parameters:
         types = self._types
         zero_point = self._zero_point("right_zero_point", types.right, column)
         zero_point = zero_point - rebase_of(types.right)
-        zeros = zero_point * summed - self._memory["sums"].load(column.extend() * 4)
+        zeros = zero_point * summed - self._sum_of(column)
         offset = self.left_zero_point * zeros
         if "bias" in self._memory:
             bias, limit = self._memory["bias"].load(column.extend() * 4), types.bias_limit
@@ -79,6 +87,9 @@ class Parameters:
         if types.arithmetic == "float32" and types.requantized == jnp.uint8:
             multiplier = make_finite(multiplier, self._output_zero_point)
         return Column(offset, zero_point, multiplier, *scales)
+
+    def _load_sum(self, column: Value) -> Value:
+        return self._memory["sums"].load(column.extend() * 4)
 
     def sum_terms(self, types: SumTypes) -> tuple[Term, Term, Term]:
         """The two terms of a sum, outputs and an addend, and the sum itself."""

@@ -1,8 +1,18 @@
 """Types of a sum in an epilogue; this module imports no Pallas."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+
+
+class Addend(NamedTuple):
+    """The operands of a sum with what a kernel computes; absent ones are None."""
+
+    addend: Any
+    addend_scale: Any
+    addend_zero_point: Any
+    sum_scale: Any
+    sum_zero_point: Any
 
 
 class SumTypes(NamedTuple):

@@ -23,6 +23,8 @@ class GemmProblem:
     adds: bool = False  # an addend to the outputs
     looks_up: bool = False  # each byte of the outputs in a table
     sums_rows: bool = False  # the sums of left's rows, which zero points of right are multiplied by
+    tables: int = 1  # in which bytes are looked up, each for as many of the columns
+    gathers: bool = False  # left's rows are windows of an image
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class Tile(ThreadBlock):
     """The outputs that a thread block makes at once, and its pipeline.
 
     `warpgroups` of `products` times 64 rows each, and `columns`. A pipeline stage has `depth` bytes
-    of each row; `stages` of them are in shared memory. `blocks` run on a multiprocessor.
+    of each row; `stages` of them are in shared memory. `blocks` run on a multiprocessor. Where they
+    are `in_flight` the products of a stage run on while those of the next begin.
     """
 
     products: int
@@ -38,6 +41,12 @@ class Tile(ThreadBlock):
     depth: int
     stages: int
     blocks: int
+    in_flight: bool = False
+
+    @property
+    def stages_ahead(self) -> int:
+        """Stages whose copies have begun before a stage's products begin, itself included."""
+        return self.stages - 1 - self.in_flight
 
     @property
     def rows(self) -> int:
@@ -138,6 +147,8 @@ def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
     columns = next((count for count in (16, 32, 64) if problem.columns <= count), 128)
     if many := _choose_tile_of_many_groups(problem, columns, multiprocessors):
         return many
+    if problem.adds and _fills_waves(problem, _WIDE, multiprocessors):
+        return _choose_wide_tile(problem)
     if problem.adds and columns >= 64:  # blocks of few threads, which take many registers
         tile = Tile(1, 2, 64, min(depth, 64), 3, 3)
         if columns == 128 and depth >= 64:
@@ -146,7 +157,7 @@ def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
         if alone := _choose_tile_of_one_wave(problem, multiprocessors):
             return alone
         if _fills_waves(problem, _WIDE, multiprocessors):
-            return _WIDE
+            return _choose_wide_tile(problem)
         tile = Tile(2, 1, 128, depth, 3, 2)
         tiles = count_tiles(problem, tile)
         if multiprocessors <= tiles < 4 * multiprocessors and _steps(problem, tile) < 10:
@@ -164,6 +175,17 @@ def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
 
 
 _WIDE = Tile(3, 1, 256, 128, 3, 1)
+
+
+def _choose_wide_tile(problem: GemmProblem) -> Tile:
+    """The wide tile; of fewer columns where the epilogue adds or has several tables."""
+    more = problem.adds or problem.tables > 1
+    if more and problem.columns % (192 * problem.tables) == 0:
+        if not problem.adds:
+            return Tile(4, 1, 192, 64, 6, 1, in_flight=True)
+        return Tile(3 if _steps(problem, _WIDE) >= 12 else 4, 1, 192, 128, 3, 1)
+    is_usual = not (problem.adds or problem.gathers)
+    return Tile(3, 1, 256, 64, 6, 1, in_flight=True) if is_usual else _WIDE
 
 
 def _fills_waves(problem: GemmProblem, tile: Tile, multiprocessors: int) -> bool:

@@ -74,9 +74,12 @@ def multiply_async(
     return ir.ptx_values(text, [32] * count, descriptors, changed=accumulators, effects=True)
 
 
-def wait(accumulators: Sequence[Value]) -> list[Value]:
-    """Waits for all products; only what this gives may be read."""
-    text = "wgmma.wait_group.sync.aligned 0;"
+def wait(accumulators: Sequence[Value], pending: int = 0) -> list[Value]:
+    """Waits for all products; only what this gives may be read.
+
+    But the last `pending` groups: then it may only be multiplied into.
+    """
+    text = f"wgmma.wait_group.sync.aligned {pending};"
     return ir.ptx_values(text, [32] * len(accumulators), [], changed=accumulators, effects=True)
 
 

@@ -17,6 +17,8 @@ PLACES = {  # of the weights and of their zero point
     "QLinearMatMul": (3, 5),
     "MatMulInteger": (1, 3),
     "QGemm": (3, 5),
+    "QGemmAdd": (3, 5),
+    "QLinearSelfAttention": (3, 5),
     "MatMulIntegerToFloat": (1, 5),
     "DynamicQuantizeMatMul": (1, 3),
 }

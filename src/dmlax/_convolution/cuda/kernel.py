@@ -10,13 +10,14 @@ import jax.numpy as jnp
 from jax import Array
 
 from dmlax._convolution.cuda.operands import WindowLoader, launch, parameter_types, scratch_words
-from dmlax._convolution.cuda.problem import Addend, ConvProblem
+from dmlax._convolution.cuda.problem import ConvProblem
 from dmlax._convolution.plan import Convolution
 from dmlax._cuda import epilogue, gemm
 from dmlax._cuda.epilogue import Output
 from dmlax._cuda.ir import Pointer
 from dmlax._cuda.parameters import Parameters
 from dmlax._cuda.quantized_sum import Adder
+from dmlax._cuda.sum_types import Addend
 from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile
 
 
@@ -30,6 +31,7 @@ def product_of(problem: ConvProblem) -> GemmProblem:
         unsigned=problem.plan.input.dtype == jnp.uint8,
         adds=problem.sum is not None,
         sums_rows=problem.sums_windows,
+        gathers=True,
     )
 
 

@@ -13,14 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from dmlax._convolution.cuda.problem import Addend, ConvProblem
+from dmlax._convolution.cuda.problem import ConvProblem
 from dmlax._convolution.cuda.space_to_depth import ChannelTransform
 from dmlax._convolution.plan import Convolution, ConvolutionPlan, inverse
 from dmlax._convolution.prepare import as_prepared, pad_channels
 from dmlax._core.arguments import aval_of
 from dmlax._core.byte_packing import pad_end
 from dmlax._cuda import capability
-from dmlax._cuda.sum_types import SumTypes
+from dmlax._cuda.sum_types import Addend, SumTypes
 
 _SIZE_LIMIT = 2**31  # of output pixels, and of bytes of one padded image and of the filter
 _KERNEL_SIZES_LIMIT = 32  # their sum: a pixel has a bit for each row and column of taps

@@ -7,13 +7,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from dmlax._convolution.cuda.problem import Addend, ConvProblem
+from dmlax._convolution.cuda.problem import ConvProblem
 from dmlax._convolution.plan import Convolution
 from dmlax._cuda import cp_async, gemm, ir
 from dmlax._cuda import launch as cuda_launch
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.ir import Pointer, Value, constant, select
 from dmlax._cuda.parameters import Parameters, ParameterTypes
+from dmlax._cuda.sum_types import Addend
 from dmlax._cuda.tile import Schedule, Tile
 
 _SIDES = {  # of a matrix product, by the names of a convolution

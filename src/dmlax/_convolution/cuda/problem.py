@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 
@@ -17,16 +17,6 @@ _PADDED_OUTPUTS = 32  # so many output channels are padded to whole words, which
 def _two_axes(values: Any, height: Any = 1) -> Any:
     """Values for a height and a width; a convolution of one axis has a width alone."""
     return tuple(values) if len(values) == 2 else (height, *values)
-
-
-class Addend(NamedTuple):
-    """The operands of a sum with a convolution's result; absent ones are None."""
-
-    addend: Any
-    addend_scale: Any
-    addend_zero_point: Any
-    sum_scale: Any
-    sum_zero_point: Any
 
 
 @dataclass(frozen=True)

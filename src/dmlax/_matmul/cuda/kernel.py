@@ -1,6 +1,8 @@
 """The matrix product kernel for Hopper GPUs: the engine's, its left rows side by side."""
 
+import functools
 from collections.abc import Sequence
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -8,10 +10,11 @@ from jax import Array, lax
 
 from dmlax._cuda import byte_table, cp_async, gemm, ir
 from dmlax._cuda.capability import CHUNK
-from dmlax._cuda.epilogue import Output
+from dmlax._cuda.epilogue import Addend, Output
 from dmlax._cuda.ir import Pointer, Value, constant, select
 from dmlax._cuda.launch import launch
 from dmlax._cuda.parameters import Parameters, ParameterTypes
+from dmlax._cuda.quantized_sum import Adder
 from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile
 from dmlax._matmul.cuda.problem import PER_COLUMN, MatmulProblem, Matrices
 
@@ -25,7 +28,9 @@ def product_of(problem: MatmulProblem, operands: Matrices) -> GemmProblem:
         groups=problem.groups,
         unsigned=problem.left == jnp.uint8,
         sums_rows=problem.sums_rows(operands),
+        adds=problem.sum is not None,
         looks_up=operands.entries is not None,
+        tables=problem.tables,
     )
 
 
@@ -33,16 +38,21 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
     """The outputs, of the problem's sizes."""
     product = product_of(problem, operands)
     schedule = Schedule.of(product, choose_tile(product, multiprocessors), multiprocessors)
-    if product.looks_up and not gemm.has_room(schedule, problem.columns):
+    if product.looks_up and not _looks_up_at_once(problem, schedule):
         found = multiply(problem, multiprocessors, operands._replace(entries=None))
-        places = lax.bitcast_convert_type(found, jnp.uint8)
-        found = byte_table.look_up("dmlax_quantized_lookup", operands.entries, places)
-        return lax.bitcast_convert_type(found, problem.output)
+        return _look_up(problem, found, operands.entries)
     types = parameter_types(problem, operands)
 
     def body(output: Pointer, shared: Pointer, **memory: Pointer) -> None:
         block = gemm.Block(schedule, shared)
-        parameters = Parameters(types, memory)
+        sum_of = None if problem.right_rows is None else _RowSums(problem, memory["right"])
+        parameters = Parameters(types, memory, sum_of)
+        addend = None
+        if problem.arithmetic is not None and (types_of_sum := problem.sum):
+            dtypes = types_of_sum.in_order(problem.output)
+            adder = Adder(problem.arithmetic, dtypes, block.constants)
+            terms = functools.partial(parameters.sum_terms, types_of_sum)
+            addend = Addend(memory["addend"], types_of_sum, adder, terms)
         gemm.run(
             block,
             lambda copies: RowLoader(problem, block, copies, memory["left"]),
@@ -55,9 +65,12 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
                 itemsize=problem.output.itemsize,
                 requantizer=parameters.requantizer(),
                 column=lambda column, _: parameters.column(column, problem.summed),
+                addend=addend,
                 entries=memory.get("entries"),
+                columns_of_table=problem.columns // problem.tables if problem.tables > 1 else 0,
                 heads=problem.heads,
             ),
+            problem.right_rows,
         )
 
     (output,) = launch(
@@ -66,7 +79,7 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
         {n: value.reshape(-1) for n, value in operands._asdict().items() if value is not None},
         {
             "output": jax.ShapeDtypeStruct(
-                (problem.groups * problem.rows, problem.stored), problem.output
+                (problem.groups * problem.rows, problem.stored), problem.written
             )
         },
         blocks=schedule.blocks,
@@ -74,6 +87,50 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
         shared_words=gemm.shared_bytes(schedule, problem.columns) // 4,
     )
     return output.reshape(problem.output_sizes)
+
+
+def adds_in_wide_tiles(problem: MatmulProblem, multiprocessors: int) -> bool:
+    """True if the tile of a product with an addend is as wide as the one that it has without."""
+    product = product_of(problem, Matrices(None, None, None))
+    products = product, replace(product, adds=False)
+    return all(choose_tile(each, multiprocessors).columns > 128 for each in products)
+
+
+def _looks_up_at_once(problem: MatmulProblem, schedule: Schedule) -> bool:
+    """True if the tables have room beside a tile, whose columns all have the same one."""
+    alike = problem.columns // problem.tables % schedule.tile.columns == 0
+    return (alike or problem.tables == 1) and gemm.has_room(schedule, problem.columns)
+
+
+def _look_up(problem: MatmulProblem, found: Array, entries: Array) -> Array:
+    """Looks the outputs up by kernels of their own, one for each part of the columns."""
+    places = lax.bitcast_convert_type(found, jnp.uint8)
+    ends = [problem.columns // problem.tables * i for i in range(1, problem.tables)]
+    parts = [
+        byte_table.look_up("dmlax_quantized_lookup", table, part)
+        for table, part in zip(entries, jnp.split(places, ends, -1), strict=True)
+    ]
+    return lax.bitcast_convert_type(jnp.concatenate(parts, -1), problem.output)
+
+
+class _RowSums:
+    """The sums of the rows of right, of int8, by their columns of all groups."""
+
+    def __init__(self, problem: MatmulProblem, right: Pointer) -> None:
+        self.problem, self.right = problem, right
+
+    def __call__(self, column: Value) -> Value:
+        """Sums a row."""
+        rows, columns = self.problem.right_rows, self.problem.columns
+        assert rows is not None
+        group = column // columns
+        start = rows.offset(group) + (column - group * columns) * rows.row
+        total, ones = constant(0), constant(0x01010101)
+        for depth in range(0, self.problem.depth, CHUNK):
+            words = ir.load_read_only_bytes(self.right.address(start + depth), CHUNK)
+            for word in words:
+                total = ir.dot_bytes(total, word, ones, unsigned=False)
+        return total
 
 
 def parameter_types(problem: MatmulProblem, operands: Matrices) -> ParameterTypes:
@@ -86,6 +143,7 @@ def parameter_types(problem: MatmulProblem, operands: Matrices) -> ParameterType
         problem.output,
         problem.arithmetic,
         many,
+        rebases_output=problem.sum is not None,
         bias_limit=problem.bias_limit,
     )
 
@@ -101,14 +159,20 @@ class RowLoader:
         matrix: Pointer,
     ) -> None:
         self.problem, self.tile, self.copies, self.matrix = problem, block.tile, copies, matrix
-        rows = problem.rows if problem.left_groups > 1 else 0
-        self.first = block.place.group.extend() * (rows * problem.depth)
+        group, rows = block.place.group, problem.left_rows
+        if rows is None:
+            self.row_distance = problem.depth
+            matrix_bytes = problem.rows * problem.depth if problem.left_groups > 1 else 0
+            self.first = group.extend() * matrix_bytes
+        else:
+            self.row_distance = rows.row
+            self.first = rows.offset(group).extend()
 
     def locate(self, row: Value) -> Value:
         """The offset of a row; after the last come the first ones, as nothing reads a row twice."""
         problem = self.problem
         row = row - row // problem.rows * problem.rows
-        offset = self.first + row.extend() * problem.depth
+        offset = self.first + row.extend() * self.row_distance
         return offset.to_word() if problem.left_bytes < 2**32 else offset
 
     def copy(self, rows: Sequence[Value], chunk: gemm.Chunk) -> None:

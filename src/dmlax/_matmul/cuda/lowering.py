@@ -4,6 +4,7 @@ The kernel is in `kernel`, which is imported only where it is lowered.
 """
 
 import functools
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,8 @@ from dmlax._core.byte_packing import pad_end, rebase_of
 from dmlax._core.prepared_weights import Prepared
 from dmlax._cuda import capability
 from dmlax._cuda.capability import CHUNK
+from dmlax._cuda.head_rows import HeadRows
+from dmlax._cuda.sum_types import Addend, SumTypes
 from dmlax._matmul.cuda.problem import PER_COLUMN, MatmulProblem, Matrices
 from dmlax._matmul.epilogue import as_int32, epilogue, has_column_epilogue
 from dmlax._matmul.plan import MatrixShape, Product, ProductPlan
@@ -74,9 +77,31 @@ def run_with_lookup(plan: ProductPlan, operands: Product, entries: Array) -> Arr
     Args:
       plan: of the product.
       operands: likewise.
-      entries: uint8, 256, in the order of unsigned bytes.
+      entries: uint8, 256 in the order of unsigned bytes; or several such tables, (tables, 256),
+        each for as many of the columns.
     """
     output = _multiply(plan, operands, _prepared(plan, operands), fused=True, entries=entries)
+    return output.reshape(plan.output.shape)
+
+
+def run_with_sum(
+    plan: ProductPlan, operands: Product, sum: SumTypes, addend: Addend
+) -> Array | None:
+    """Runs the kernel of a product that it requantizes, and adds an addend of the output's shape.
+
+    None: with the addend it would take another tile, which is slower than a sum of its own.
+    """
+    from dmlax._matmul.cuda import kernel
+
+    problem, matrices = _problem(plan, operands, _prepared(plan, operands), fused=True)
+    problem = replace(problem, sum=sum)
+    if problem.groups > 1 or not kernel.adds_in_wide_tiles(problem, capability.multiprocessors()):
+        return None
+    given = {
+        name: x if x is None or name == "addend" else _single(x)
+        for name, x in addend._asdict().items()
+    }
+    output: Array = _with_batching(problem)(matrices._replace(**given))
     return output.reshape(plan.output.shape)
 
 
@@ -90,6 +115,46 @@ def run_with_heads_last(plan: ProductPlan, operands: Product) -> Array:
     return output.reshape(*batch, plan.rows, heads, plan.columns)
 
 
+def run_of_heads(
+    plan: ProductPlan, operands: Product, rows: tuple[HeadRows, HeadRows], y: Array
+) -> Array:
+    """Runs the kernel of a product of matrices whose rows lie in those of one matrix.
+
+    Args:
+      plan: of the product, (..., heads, M, K) by (..., heads, K, N), whose K is of whole chunks.
+      operands: likewise, without the matrices.
+      rows: those of left, and of right by its columns, re-based to int8.
+      y: the bytes of both.
+
+    Returns:
+      (..., heads, M, N), and any bytes up to a chunk.
+    """
+    zero_point = operands.b_zero_point
+    given = None if zero_point is None else as_parameter(zero_point)
+    problem = replace(
+        MatmulProblem.of(plan, plan.arithmetic),
+        left_rows=rows[0],
+        right_rows=rows[1],
+        whole_rows=True,
+    )
+    matrices = _with_parameters(plan, problem, operands, given, Matrices(y, y, None))
+    output: Array = _with_batching(problem)(matrices)
+    return output.reshape(*plan.batch, plan.rows, problem.stored)
+
+
+def pack_heads_by_kernel(
+    plan: ProductPlan, operands: Product, rows: HeadRows, y: Array
+) -> Prepared | None:
+    """Packs right matrices whose rows lie in those of one matrix; None where none fits a block."""
+    from dmlax._matmul.cuda import pack as kernel
+
+    shape = plan.matrix
+    if not kernel.has_room(shape.depth, shape.columns):
+        return None
+    sizes = math.prod(shape.batch), shape.depth, shape.columns
+    return _as_prepared(plan, operands, *kernel.pack_heads(rows, sizes, shape.matrix.dtype, y))
+
+
 def pack_by_kernel(plan: ProductPlan, operands: Product) -> Prepared:
     """Packs the right matrices of a product: by a kernel, if they are not prepared and fit it."""
     from dmlax._matmul.cuda import pack as kernel
@@ -97,8 +162,13 @@ def pack_by_kernel(plan: ProductPlan, operands: Product) -> Prepared:
     shape = plan.matrix
     if isinstance(operands.b, Prepared) or not kernel.has_room(shape.depth, shape.columns):
         return _prepared(plan, operands)
-    packed, sums = kernel.pack(operands.b.reshape(-1, shape.depth, shape.columns))
-    zero_point = operands.b_zero_point
+    matrices = operands.b.reshape(-1, shape.depth, shape.columns)
+    return _as_prepared(plan, operands, *kernel.pack(matrices))
+
+
+def _as_prepared(plan: ProductPlan, operands: Product, packed: Array, sums: Array) -> Prepared:
+    """What a kernel packed."""
+    shape, zero_point = plan.matrix, operands.b_zero_point
     return Prepared(
         packed.reshape(*shape.batch, shape.columns, packed.shape[-1]),
         sums.reshape(*shape.batch, shape.columns),
@@ -174,6 +244,9 @@ def _multiply_whole(
     problem, matrices = _problem(plan, operands, b, fused=fused)
     if always or _stores_bytes_alone(problem):
         problem = replace(problem, whole_rows=True)
+    if entries is not None:
+        problem = replace(problem, tables=entries.size // 256)
+        entries = entries.reshape(problem.tables, 256)
     output: Array = _with_batching(problem)(matrices._replace(entries=entries))
     return output.reshape(*plan.batch, plan.rows, problem.stored)
 
@@ -183,16 +256,33 @@ def _problem(
 ) -> tuple[MatmulProblem, Matrices]:
     """The kernel's problem and operands."""
     problem = MatmulProblem.of(plan, plan.arithmetic if fused else None)
-    batch = plan.batch if problem.groups > 1 else ()
-    per_column = functools.partial(_per_column, problem, batch)
+    batch = _batch(plan, problem)
     matrices = Matrices(
         _left(plan, problem, operands.a),
         _right(problem, batch, b.packed),
         _sums(problem, batch, b.sums),
-        right_zero_point=per_column(b.zero_point),
+    )
+    return problem, _with_parameters(plan, problem, operands, b.zero_point, matrices)
+
+
+def _batch(plan: ProductPlan, problem: MatmulProblem) -> tuple[int, ...]:
+    return plan.batch if problem.groups > 1 else ()
+
+
+def _with_parameters(
+    plan: ProductPlan,
+    problem: MatmulProblem,
+    operands: Product,
+    right_zero_point: Array | None,
+    matrices: Matrices,
+) -> Matrices:
+    """The kernel's operands: parameters, beside matrices."""
+    per_column = functools.partial(_per_column, problem, _batch(plan, problem))
+    matrices = matrices._replace(
+        right_zero_point=per_column(right_zero_point),
         left_zero_point=_single(operands.a_zero_point),
     )
-    if fused:
+    if problem.arithmetic is not None:
         matrices = matrices._replace(
             right_scale=per_column(operands.b_scale),
             left_scale=_single(operands.a_scale),
@@ -200,7 +290,7 @@ def _problem(
             output_zero_point=_single(operands.output_zero_point),
             bias=_bias(problem, operands.bias),
         )
-    return problem, matrices
+    return matrices
 
 
 def _stores_bytes_alone(problem: MatmulProblem) -> bool:
@@ -269,7 +359,7 @@ def _with_batching(problem: MatmulProblem) -> Any:
         (mapped,) = arguments
         shape = size, *problem.output_sizes
         if size == 0:
-            return jnp.zeros(shape, problem.output), True
+            return jnp.zeros(shape, problem.written), True
         larger = _merge(problem, size, mapped, operands)
         if larger is None:
             axes = jax.tree.map(lambda each: 0 if each else None, mapped)
@@ -285,12 +375,20 @@ def _merge(
     """A mapped product as one, or None: more rows where only left is mapped, else more groups."""
     of_right = ("right", "sums", *PER_COLUMN)
     others = [name for name in Matrices._fields if name not in ("left", *of_right)]
-    if any(getattr(mapped, name) for name in others):
+    if any(getattr(mapped, name) for name in others if name != "addend"):
         return None
+    if problem.sum is not None and not (mapped.left and mapped.addend):
+        return None
+    if problem.left_rows is not None:
+        return _merge_heads(problem, size, mapped, operands)
     if problem.groups == 1 and not any(getattr(mapped, name) for name in of_right):
         merged = replace(problem, rows=size * problem.rows)
         left = operands.left.reshape(1, merged.rows, problem.depth)
+        if problem.sum is not None:
+            operands = operands._replace(addend=operands.addend.reshape(-1, problem.columns))
         return _if_small(merged, operands._replace(left=left))
+    if problem.sum is not None:
+        return None
     groups = size * problem.groups
 
     def merge(name: str, *sizes: int) -> Array:
@@ -312,6 +410,17 @@ def _merge(
             found[name] = merge(name, problem.columns)
     merged = replace(problem, groups=groups, left_groups=groups)
     return _if_small(merged, operands._replace(**found))
+
+
+def _merge_heads(
+    problem: MatmulProblem, size: int, mapped: Matrices, operands: Matrices
+) -> tuple[MatmulProblem, Matrices] | None:
+    """A mapped product of heads as one of more images, where nothing else is mapped; else None."""
+    if not (mapped.left and mapped.right) or any(getattr(mapped, name) for name in PER_COLUMN):
+        return None
+    groups = size * problem.groups
+    merged = replace(problem, groups=groups, left_groups=groups)
+    return merged, operands
 
 
 def _if_small(problem: MatmulProblem, operands: Matrices) -> tuple[MatmulProblem, Matrices] | None:

@@ -10,11 +10,13 @@ from typing import Any
 import jax
 import jax.custom_batching
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from dmlax._core.byte_packing import rebase_of
 from dmlax._cuda import cp_async, ir
 from dmlax._cuda.capability import CHUNK
+from dmlax._cuda.head_rows import HeadRows
 from dmlax._cuda.ir import Pointer, Value, constant
 from dmlax._cuda.launch import ThreadBlock, launch
 
@@ -34,24 +36,42 @@ def pack(matrices: Array) -> tuple[Array, Array]:
 
     uint8 is re-based by 128.
     """
-    function = jax.custom_batching.custom_vmap(_pack)
+    groups, depth, columns = matrices.shape
+    rows = HeadRows(1, depth * columns, 0, columns, 0)
+    return pack_heads(rows, (groups, depth, columns), np.dtype(matrices.dtype), matrices)
+
+
+def pack_heads(
+    rows: HeadRows, sizes: tuple[int, int, int], dtype: np.dtype, matrices: Array
+) -> tuple[Array, Array]:
+    """Packs matrices (groups, K, N), whose rows lie so, as `pack` does.
+
+    Args:
+      rows: of the matrices.
+      sizes: of all matrices.
+      dtype: of the elements, whichever the array has.
+      matrices: of any shape.
+    """
+    function = jax.custom_batching.custom_vmap(functools.partial(_pack, rows, sizes, dtype))
 
     @function.def_vmap
     def batched(size: int, mapped: Any, matrices: Array) -> Any:
-        groups = matrices.shape[1]
-        found = pack(matrices.reshape(size * groups, *matrices.shape[2:]))
+        groups, depth, columns = sizes
+        found = pack_heads(rows, (size * groups, depth, columns), dtype, matrices)
         return jax.tree.map(lambda x: x.reshape(size, groups, *x.shape[1:]), found), (True, True)
 
     found: tuple[Array, Array] = function(matrices)
     return found
 
 
-def _pack(matrices: Array) -> tuple[Array, Array]:
-    groups, depth, columns = matrices.shape
+def _pack(
+    rows: HeadRows, sizes: tuple[int, int, int], dtype: np.dtype, matrices: Array
+) -> tuple[Array, Array]:
+    groups, depth, columns = sizes
     padded = _round_up(depth)
     packed, sums = launch(
         "dmlax_pack_columns",
-        functools.partial(_body, depth, columns, rebase_of(matrices.dtype) * _ONES),
+        functools.partial(_body, rows, depth, columns, rebase_of(dtype) * _ONES),
         {"matrices": matrices.reshape(-1)},
         {
             "packed": jax.ShapeDtypeStruct((groups * columns * padded,), jnp.int8),
@@ -75,6 +95,7 @@ def _shared_bytes(depth: int, columns: int) -> int:
 
 
 def _body(
+    head_rows: HeadRows,
     depth: int,
     columns: int,
     signs: int,
@@ -87,13 +108,14 @@ def _body(
     padded, group, zero = _round_up(depth), ir.block(), constant(0)
     rows = ir.round_up(shared.shared_address(), CHUNK)
     totals = rows + (padded * columns + padded // CHUNK * _SKEW)
+    start = head_rows.offset(group.extend())
 
     def copy(chunk: Value) -> None:
         row = chunk // (columns // CHUNK)
         to = rows + chunk * CHUNK + row // CHUNK * _SKEW
         with ir.when(row < depth):
-            start = group.extend() * (depth * columns)
-            cp_async.copy(to, matrices.address(start + (chunk * CHUNK).extend()), CHUNK)
+            place = row * (head_rows.row - columns) + chunk * CHUNK
+            cp_async.copy(to, matrices.address(start + place.extend()), CHUNK)
         with ir.when(row >= depth):
             ir.store_shared(to, *[constant(signs)] * 4)
 

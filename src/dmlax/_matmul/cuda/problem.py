@@ -9,6 +9,8 @@ import numpy as np
 
 from dmlax._core.requantize import Arithmetic
 from dmlax._cuda.capability import CHUNK
+from dmlax._cuda.head_rows import HeadRows
+from dmlax._cuda.sum_types import SumTypes
 from dmlax._matmul.plan import ProductPlan
 
 
@@ -17,7 +19,7 @@ class Matrices(NamedTuple):
 
     left: Any  # (left groups, rows, depth), of whole chunks
     right: Any  # int8 (groups, columns, depth)
-    sums: Any  # int32 (groups, columns), of the rows of right
+    sums: Any  # int32 (groups, columns), of the rows of right; None: of those of heads
     right_zero_point: Any = None
     right_scale: Any = None
     left_zero_point: Any = None
@@ -25,7 +27,12 @@ class Matrices(NamedTuple):
     output_scale: Any = None
     output_zero_point: Any = None
     bias: Any = None  # int32 (groups, columns)
-    entries: Any = None  # uint8, 256: what replaces each byte of the output
+    entries: Any = None  # uint8 (tables, 256): what replaces each byte of equal parts of columns
+    addend: Any = None  # (rows, columns) of one group: it is added to the output
+    addend_scale: Any = None
+    addend_zero_point: Any = None
+    sum_scale: Any = None
+    sum_zero_point: Any = None
 
 
 # (groups, columns), where they are not one value; a bias never is.
@@ -48,6 +55,10 @@ class MatmulProblem:
     bias_limit: int | None = None  # to which a bias is clamped
     whole_rows: bool = False  # the output's rows are whole chunks
     heads: int = 1  # groups whose rows of the output lie side by side
+    tables: int = 1  # of bytes, each for as many of the columns, where any are given
+    sum: SumTypes | None = None  # of an addend
+    left_rows: HeadRows | None = None  # where they lie in a matrix that has those of all heads
+    right_rows: HeadRows | None = None  # likewise, as int8
 
     @classmethod
     def of(cls, plan: ProductPlan, arithmetic: Arithmetic | None) -> "MatmulProblem":
@@ -78,6 +89,11 @@ class MatmulProblem:
         return -(-self.columns // CHUNK) * CHUNK if self.whole_rows else self.columns
 
     @property
+    def written(self) -> np.dtype:
+        """The dtype of what is stored."""
+        return self.output if self.sum is None else self.sum.sum
+
+    @property
     def output_sizes(self) -> tuple[int, ...]:
         """The sizes of the output, of all groups."""
         if self.heads == 1:
@@ -87,6 +103,8 @@ class MatmulProblem:
     @property
     def left_bytes(self) -> int:
         """Bytes of all rows of left."""
+        if self.left_rows is not None:
+            return self.left_groups // self.left_rows.heads * self.left_rows.image
         return self.left_groups * self.rows * self.depth
 
     @property

@@ -3,12 +3,14 @@
 from dmlax.onnx.operators import (
     attention,
     floats,
+    gemm_add,
     gemm_function,
     layer_normalization,
     moves,
     nonzero,
     pools,
     quantized,
+    self_attention,
 )
 from dmlax.onnx.operators.table import Context, OperatorRow, find, rows, why_no_pass, why_not
 
@@ -18,6 +20,7 @@ __all__ = [
     "attention",
     "find",
     "floats",
+    "gemm_add",
     "gemm_function",
     "layer_normalization",
     "moves",
@@ -25,6 +28,7 @@ __all__ = [
     "pools",
     "quantized",
     "rows",
+    "self_attention",
     "why_no_pass",
     "why_not",
 ]

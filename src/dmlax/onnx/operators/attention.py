@@ -49,8 +49,19 @@ def quantized_attention(
     Outputs are (..., heads, rows, columns), or where `heads_last` is 1 (..., rows, heads, columns).
     """
     queries = (q, q_scale, q_zero_point, k, k_scale, k_zero_point, scores_scale, scores_zero_point)
-    of_weights = scores_scale, weights_scale, weights_zero_point
     values = (weights_scale, weights_zero_point, v, v_scale, v_zero_point, y_scale, y_zero_point)
+    return attend(queries, values, heads_last, arithmetic)
+
+
+def attend(
+    queries: tuple[Any, ...],
+    values: tuple[Any, ...],
+    heads_last: int,
+    arithmetic: Arithmetic,
+    implementation: Any = "auto",
+) -> Any:
+    """Computes an attention, of the operands of its first product and then of its second one."""
+    of_weights = *queries[6:7], *values[:2]
     if arithmetic == "exact" or capability.why_not("cuda"):
         scores = multiply_matrices(*queries, arithmetic)
         weights = tables.softmax(scores, *of_weights, arithmetic)
@@ -63,7 +74,7 @@ def quantized_attention(
     of_values, second = multiply_matrices(zeros, *values, arithmetic, bind)
     plan = AttentionPlan(of_scores, softmax, of_values, bool(heads_last))
     operands = Attention(product, tables_of._replace(input=None), second._replace(a=None))
-    return dispatch.call(ATTENTION, plan, operands, "auto")
+    return dispatch.call(ATTENTION, plan, operands, implementation)
 
 
 class Attention(NamedTuple):
@@ -105,7 +116,7 @@ class AttentionPlan:
         return f"{self.scores}; {self.softmax}; {self.values}"
 
 
-def _why_not(plan: AttentionPlan, platform: str) -> str | None:
+def why_not(plan: AttentionPlan, platform: str) -> str | None:
     """The sentence that says why the kernels do not take the plan, or None."""
     products = plan.scores, plan.values
     for each in products:
@@ -121,8 +132,12 @@ def _why_not(plan: AttentionPlan, platform: str) -> str | None:
 def _kernels(plan: AttentionPlan, operands: Attention) -> Array:
     """Runs the kernels on rows of whole chunks."""
     scores = mosaic_gpu.run_with_whole_rows(plan.scores, operands.scores)
+    return finish(plan, operands, scores, mosaic_gpu.pack_by_kernel(plan.values, operands.values))
+
+
+def finish(plan: AttentionPlan, operands: Attention, scores: Array, values: Any) -> Array:
+    """Runs the kernels after the first product, on its whole rows and on values, packed or not."""
     weights = float32_softmax.run_kernel(plan.softmax, operands.softmax._replace(input=scores))
-    values = mosaic_gpu.pack_by_kernel(plan.values, operands.values)
     run = mosaic_gpu.run_with_heads_last if plan.heads_last else mosaic_gpu.run
     return run(plan.values, operands.values._replace(a=weights, b=values))
 
@@ -150,7 +165,7 @@ def _partition(plan: AttentionPlan, operands: Attention) -> tuple[Any, ...]:
 ATTENTION = dispatch.Operator(
     "quantized_attention",
     (
-        dispatch.kernel("mosaic_gpu", _kernels, _why_not, "cuda"),
+        dispatch.kernel("mosaic_gpu", _kernels, why_not, "cuda"),
         dispatch.Lowering("xla", _one_by_one),
     ),
     partition=_partition,

@@ -10,6 +10,7 @@ import dmlax
 from dmlax._core.requantize import Arithmetic
 from dmlax.onnx.graph import MICROSOFT, OWN, Node
 from dmlax.onnx.operators import tables
+from dmlax.onnx.operators.concatenation import concatenate
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
 from dmlax.onnx.operators.windows import ConvolutionLayout, Windows, image_layout
 
@@ -490,7 +491,7 @@ def quantized_concatenate(
             parameters = (scale, zero_point, y_scale, y_zero_point)
             x = dmlax.quantized_lookup(x, tables.identity(x.dtype, *parameters, arithmetic))
         parts.append(x)
-    return jnp.concatenate(parts, axis=axis)
+    return concatenate(parts, axis)
 
 
 @operator("QLinearSoftmax", 1, domain=MICROSOFT)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from dmlax.onnx.graph import Graph
-from dmlax.onnx.passes.add import fuse_adds
+from dmlax.onnx.passes.add import fuse_adds, fuse_gemm_adds
 from dmlax.onnx.passes.attention import fuse_attention
 from dmlax.onnx.passes.byte_functions import fuse_byte_functions
 from dmlax.onnx.passes.clamp import drop_clamps
@@ -15,6 +15,8 @@ from dmlax.onnx.passes.layer_normalization import fuse_layer_normalizations
 from dmlax.onnx.passes.layout import Avals, channels_last
 from dmlax.onnx.passes.moves import move_bytes, quantize_before_moves
 from dmlax.onnx.passes.qdq import fuse_qdq
+from dmlax.onnx.passes.rows import take_rows_first
+from dmlax.onnx.passes.self_attention import fuse_self_attention
 
 Pass = Callable[[Graph], Graph]
 PassOfShapes = Callable[[Graph, Avals], Graph]
@@ -35,7 +37,10 @@ PASSES_OF_SHAPES: tuple[PassOfShapes, ...] = (
     fuse_byte_functions,
     fuse_gemm_functions,
     fuse_attention,
+    fuse_self_attention,
+    take_rows_first,
     fuse_adds,
+    fuse_gemm_adds,
     channels_last,
 )
 

@@ -1,4 +1,4 @@
-"""Fuses the sum of a convolution's result and a residual into the convolution."""
+"""Fuses the sum of a result and a residual into the convolution or the product that gives it."""
 
 from collections.abc import Mapping
 
@@ -8,6 +8,7 @@ from dmlax.onnx.graph import MICROSOFT, OWN, Graph, Node
 Avals = Mapping[str, Aval]
 _TERMS = (0, 3)  # the places of a QLinearAdd's operands, each before its scale and zero point
 _BIAS = 8  # the place of a QLinearConv's
+_GEMM_INPUTS = 9  # with its bias or without
 
 
 def fuse_adds(graph: Graph, avals: Avals) -> Graph:
@@ -51,3 +52,52 @@ def _fuse(convolution: Node, add: Node, place: int) -> Node:
     return add.replace(
         op="QLinearConv", domain=OWN, version=1, inputs=inputs, attributes=attributes
     )
+
+
+def fuse_gemm_adds(graph: Graph, avals: Avals) -> Graph:
+    """Replaces each QLinearAdd of a QGemm's output, reshaped or not, by a QGemm with an addend.
+
+    Args:
+      graph: a result that it gives is not fused.
+      avals: of every tensor; a sum that broadcasts is not fused.
+    """
+    producers, read_once = graph.producers(), graph.read_once()
+    nodes = []
+    for node in graph.nodes:
+        places = _TERMS if (node.op, node.domain) == ("QLinearAdd", MICROSOFT) else ()
+        for place in places:
+            gemm = _gemm_of(producers, read_once, node.inputs[place])
+            if gemm is not None and _fits_gemm(graph, avals, gemm, node, place):
+                node = _fuse_gemm(gemm, node, place)
+                break
+        nodes.append(node)
+    return graph.replace(nodes=tuple(nodes)).prune()
+
+
+def _gemm_of(producers: Mapping[str, Node], read_once: set[str], name: str) -> Node | None:
+    """The QGemm whose output a tensor is, reshaped or not, where nothing else reads it."""
+    node = producers.get(name)
+    if node is None or name not in read_once:
+        return None
+    if (node.op, node.domain) == ("Reshape", ""):
+        return _gemm_of(producers, read_once, node.inputs[0])
+    is_gemm = (node.op, node.domain) == ("QGemm", MICROSOFT)
+    return node if is_gemm and len(node.inputs) == _GEMM_INPUTS else None
+
+
+def _fits_gemm(graph: Graph, avals: Avals, gemm: Node, add: Node, place: int) -> bool:
+    """True for a result of one shape with the residual, added with the scale that it has."""
+    if len(add.inputs) != 8 or not all(add.inputs):
+        return False
+    a, b = (avals.get(add.inputs[each]) for each in _TERMS)
+    pairs = zip(gemm.inputs[7:], add.inputs[place + 1 : place + 3], strict=True)
+    same = all(one and graph.are_equal(one, other) for one, other in pairs)
+    return a is not None and b is not None and a.shape == b.shape and same
+
+
+def _fuse_gemm(gemm: Node, add: Node, place: int) -> Node:
+    """A QGemm that takes the residual and the parameters of the sum."""
+    residual = _TERMS[place == 0]
+    inputs = (*gemm.inputs, *add.inputs[residual : residual + 3], *add.inputs[6:8])
+    attributes = {**gemm.attributes, "addend_first": int(residual == 0)}
+    return add.replace(op="QGemmAdd", domain=OWN, version=1, inputs=inputs, attributes=attributes)

@@ -1,0 +1,20 @@
+"""Where the rows of a matrix lie that has one for each head, within the rows of all heads."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class HeadRows:
+    """The rows of many matrices, one for each head of each image; distances are in bytes."""
+
+    heads: int  # of an image
+    image: int  # from an image to the next one
+    head: int  # from a head to the next one
+    row: int  # from a row to the next one of the same head
+    start: int  # of the first row
+
+    def offset(self, group: Any) -> Any:
+        """The offset of the first row of a matrix, in the width of its number."""
+        image = group // self.heads
+        return image * self.image + (group - image * self.heads) * self.head + self.start

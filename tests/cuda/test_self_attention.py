@@ -1,0 +1,161 @@
+"""Attentions of a tensor with itself on Hopper: heads are read where a product stores them."""
+
+import jax
+import numpy as np
+import pytest
+
+import emulated_kernels
+from dmlax._core import dispatch
+from dmlax._matmul.cuda import lowering
+from dmlax.onnx.graph import Node
+from dmlax.onnx.operators import self_attention
+from dmlax.onnx.operators.self_attention import Function
+
+SCALE, ZERO = np.asarray(0.02, np.float32), np.asarray(3, np.uint8)
+OTHER_ZERO = np.asarray(130, np.uint8)
+WEIGHTS = np.asarray(1 / 256, np.float32), np.asarray(0, np.uint8)
+HEADS, WIDTH = 3, 16  # columns of a head
+NAMES = ("scale", "zero", "other_zero")
+SQUARED = Function(
+    (
+        Node("d", "DequantizeLinear", "", 13, ("x", "scale", "zero"), ("f",), {}),
+        Node("s", "Mul", "", 13, ("f", "f"), ("g",), {}),
+        Node("q", "QuantizeLinear", "", 13, ("g", "scale", "other_zero"), ("y",), {}),
+    ),
+    ("x", *NAMES),
+)
+ITSELF = Function((), ("x",))
+
+
+def attend_of(functions, rows, heads_last=0, width=WIDTH, zero=OTHER_ZERO, row=-1):
+    """An attention as a function of rows, of a weight and of a bias."""
+    q_zero, k_zero, v_zero = (zero if each is SQUARED else ZERO for each in functions)
+
+    def attend(a, b, bias):
+        return self_attention.quantized_self_attention(
+            *(a, SCALE, ZERO, b, SCALE, None, bias, SCALE, ZERO),
+            *(SCALE, q_zero, SCALE, k_zero, SCALE, ZERO, *WEIGHTS, SCALE, v_zero, SCALE, ZERO),
+            *(SCALE, ZERO, zero),
+            functions=functions,
+            names=NAMES,
+            sizes=(rows, HEADS, width),
+            row=row,
+            heads_last=heads_last,
+            arithmetic="float32",
+        )
+
+    return attend
+
+
+def shaped(*sizes, dtype="uint8"):
+    return jax.ShapeDtypeStruct(sizes, dtype)
+
+
+def operands(rows, columns=3 * HEADS * WIDTH, images=2):
+    of_weight = shaped(32, columns, dtype="int8"), shaped(columns, dtype="int32")
+    return shaped(images * rows, 32), *of_weight
+
+
+def test_nothing_is_moved_between_the_kernels(lowered):
+    text = lowered(attend_of((SQUARED, SQUARED, ITSELF), 50), *operands(50))
+    assert text.count("custom_call @mosaic_gpu") == 5 + 3  # small tiles have no room for tables
+    assert text.count("stablehlo.transpose") == 1  # of the weight
+
+
+def test_wide_tiles_look_up_what_each_third_of_the_columns_needs(lowered):
+    given = shaped(197 * 128, 768), shaped(768, 2304, dtype="int8"), shaped(2304, dtype="int32")
+    attend = attend_of((SQUARED, SQUARED, ITSELF), 197, 1, width=256)
+    text = lowered(attend, *given)
+    assert (
+        text.count("custom_call @mosaic_gpu") == 4
+    )  # values of 256 columns do not fit the one that packs
+    assert "tensor<768xui8>" in text
+
+
+@pytest.mark.parametrize("rows", [50, 300])
+def test_values_of_many_rows_are_packed_by_xla(lowered, rows):
+    given = operands(rows, 3 * HEADS * 256)
+    text = lowered(attend_of((ITSELF,) * 3, rows, width=256), *given)
+    assert ("dmlax_pack_columns" in text) == (rows == 50)
+
+
+def test_vmap_is_one_kernel_of_each(lowered):
+    attend = attend_of((SQUARED,) * 3, 50)
+    a, b, bias = operands(50)
+    mapped = jax.vmap(attend, (0, None, None))
+    text = lowered(mapped, shaped(5, *a.shape), b, bias)
+    assert text.count("custom_call @mosaic_gpu") == 8
+
+
+@pytest.mark.parametrize("width", [8, 24])
+def test_heads_of_part_of_a_chunk_are_computed_one_by_one(lowered, width):
+    text = lowered(attend_of((ITSELF,) * 3, 7, width=width), *operands(7, 3 * HEADS * width))
+    assert "stablehlo.transpose" in text
+
+
+def test_other_platforms_run_one_after_another(attached):
+    trace = jax.jit(attend_of((SQUARED,) * 3, 7)).trace(*operands(7))
+    text = trace.lower(lowering_platforms=("cpu",)).as_text()
+    assert "mosaic_gpu" not in text
+
+
+def test_one_query_is_one_row_of_scores(lowered):
+    text = lowered(attend_of((ITSELF,) * 3, 50, 1, row=7), *operands(50))
+    assert "tensor<2x3x1x64xui8>" in text  # 50 scores, whole chunks
+    assert "tensor<2x3x50x64xui8>" not in text
+
+
+@pytest.mark.parametrize("row", [0, 5])
+def test_one_query_has_the_bits_of_its_row(row):
+    rng, rows = np.random.default_rng(row), 7
+    a = rng.integers(0, 256, (2 * rows, 32), np.uint8)
+    b = rng.integers(-60, 60, (32, 3 * HEADS * WIDTH)).astype(np.int8)
+    all_rows, one = (
+        np.asarray(attend_of((SQUARED,) * 3, rows, 1, row=each)(a, b, None)) for each in (-1, row)
+    )
+    assert np.array_equal(one, all_rows[:, row : row + 1])
+
+
+@pytest.mark.parametrize(
+    ("functions", "mapped", "heads_last", "zero", "row"),
+    [
+        ((SQUARED, SQUARED, ITSELF), 0, 1, OTHER_ZERO, -1),
+        ((ITSELF, ITSELF, SQUARED), 0, 0, np.asarray(-5, np.int8), -1),
+        ((SQUARED,) * 3, 1, 1, np.asarray(-5, np.int8), -1),
+        ((SQUARED, ITSELF, SQUARED), 0, 1, OTHER_ZERO, 4),
+        ((ITSELF,) * 3, 1, 1, OTHER_ZERO, 0),
+    ],
+    ids=["uint8", "int8", "mapped", "one query", "one query, mapped"],
+)
+def test_the_kernels_change_no_bit(
+    monkeypatch, written, attached, functions, mapped, heads_last, zero, row
+):
+    from dmlax._cuda import softmax
+    from dmlax._matmul.cuda import kernel, pack
+
+    monkeypatch.setattr(lowering.capability, "refuse_elsewhere", lambda operator, x, why: x)
+    rng, rows, plans = np.random.default_rng(heads_last), 7, []
+    a = rng.integers(0, 256, (2, 2 * rows, 32), np.uint8)
+    b = rng.integers(-60, 60, (32, 3 * HEADS * WIDTH)).astype(np.int8)
+    bias = rng.integers(-999, 999, b.shape[1]).astype(np.int32)
+    attend = attend_of(functions, rows, heads_last, zero=zero, row=row)
+    run = jax.vmap(attend, (0, None, None)) if mapped else attend
+    a = a if mapped else a[0]
+    wanted = np.asarray(jax.jit(run)(a, b, bias))  # one by one, as this is a CPU
+    assert len(np.unique(wanted)) > 9
+    call = dispatch.call
+
+    def call_kernels(operator, plan, given, implementation):
+        if operator is not self_attention.SELF_ATTENTION:
+            return call(operator, plan, given, implementation)
+        plans.append(plan)
+        return self_attention._kernels(plan, given)
+
+    monkeypatch.setattr(dispatch, "call", call_kernels)
+    for module, names in ((kernel, ["multiply"]), (softmax, ["softmax"]), (pack, ["pack_heads"])):
+        for name in names:
+            monkeypatch.setattr(module, name, getattr(emulated_kernels, name))
+    found = np.asarray(jax.jit(lambda *given: run(*given))(a, b, bias))
+    assert found.dtype == wanted.dtype
+    assert np.array_equal(found, wanted)
+    assert plans
