@@ -32,6 +32,7 @@ TESTED_ONCE = (  # on the oldest pair; the laws, near ties and a part of the gol
     "tests/cpu/test_binary.py",
     "tests/cpu/test_convolution.py",
     "tests/cpu/test_elementwise.py",
+    "tests/cpu/test_epilogue.py",
     "tests/cpu/test_nonzero.py",
     "tests/cpu/test_pooling.py",
     "tests/cpu/test_product_loops.py",

@@ -18,7 +18,7 @@ import dmlax
 import random_calls
 from dmlax._core import dispatch
 from dmlax._matmul import api, xla
-from support import NATIVE, draw, requantized
+from support import NATIVE, draw, requantized, wild_floats
 
 PADDED = "xla on cuda"  # its branch, which a CPU computes as well
 LOWERINGS = [*NATIVE, "xla", "reference", PADDED]
@@ -57,6 +57,45 @@ def rounded(value, dtype):
     sign = -1 if value < 0 else 1
     size = abs(result)
     return dtype(sign * (np.inf if size >= Fraction(2) ** info.maxexp else float(size)))
+
+
+def scaled_sums(total, a_scale, b_scale, bias, dtype):
+    """total * a_scale * b_scale + bias, rounded once; a bias that is not finite is the result."""
+    bias = np.zeros((), dtype) if bias is None else bias
+    operands = np.broadcast_arrays(total, a_scale, b_scale, bias)
+    found = [
+        rounded(int(s) * Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z)), dtype)
+        if np.isfinite(z)
+        else z
+        for s, x, y, z in zip(*(each.reshape(-1) for each in operands), strict=True)
+    ]
+    return np.array(found, dtype).reshape(operands[0].shape)
+
+
+def float_cases(count, dtype=np.float32):
+    """Sums, scales and biases of a dtype: wild, cancelling, ties of the last bit, sticky bits."""
+    rng = np.random.default_rng(5)
+    total = draw(1, np.int32, count) >> rng.integers(0, 32, count)
+    sa, sb, bias = (wild_floats(seed, count) for seed in (2, 3, 4))
+    usual = np.arange(count) % 4 > 0
+    sa = np.where(usual, rng.uniform(0.5, 2, count), sa).astype(np.float32)
+    sb = np.where(usual, rng.uniform(-2, 2, count), sb).astype(np.float32)
+    with np.errstate(all="ignore"):
+        product = total.astype(np.float64) * sa * sb
+        cancel, near = np.arange(count) % 4 == 1, np.arange(count) % 4 == 2
+        bias = np.where(cancel, -product, bias)
+        bias = np.where(near, product * 2.0 ** rng.integers(-80, 80, count), bias)
+        bias = bias.astype(np.float32)
+    tie = np.arange(count) % 4 == 3
+    spacing = np.abs(np.spacing(bias))
+    sa = np.where(tie, np.where(np.isfinite(spacing) & (spacing > 0), spacing, 1), sa)
+    sb = np.where(tie, np.float32(0.5) * (1 + rng.integers(-1, 2, count) * 2.0**-23), sb)
+    total = np.where(tie, rng.choice([1, -1, 3], count), total).astype(np.int32)
+    total[:2], bias[-3:], bias[2:4] = -(2**31), [np.nan, np.inf, -np.inf], -0.0
+    total[2] = 0
+    with np.errstate(over="ignore"):
+        bias = bias.astype(dtype)
+    return total, sa.astype(np.float32), sb.astype(np.float32), bias
 
 
 @functools.partial(
@@ -107,7 +146,7 @@ class Call:
             return (
                 _single_floats(total, *scales, bias, dtype)
                 if single
-                else _floats(total, *scales, bias, dtype)
+                else scaled_sums(total, *scales, bias, dtype.type)
             )
         total = total.astype(np.int64) + (0 if bias is None else bias.astype(np.int64))
         zero = given.get("output_zero_point", np.zeros((), dtype))
@@ -119,15 +158,6 @@ class Call:
             product = total.astype(np.float32) * ((scales[0] * scales[1]) / scales[2])
         product = np.where(np.isnan(product), low, product)
         return (np.rint(np.clip(product, low, high)) + zero.astype(int)).astype(dtype)
-
-
-def _floats(total: np.ndarray, a: Any, b: Any, bias: Any, dtype: Any) -> np.ndarray:
-    """Rounded once."""
-    operands = np.broadcast_arrays(total, a, b, 0.0 if bias is None else bias.astype(np.float64))
-    rows = zip(*(each.reshape(-1).tolist() for each in operands), strict=True)
-    dtype = np.dtype(dtype).type
-    found = [rounded(s * Fraction(x) * Fraction(y) + Fraction(z), dtype) for s, x, y, z in rows]
-    return np.array(found, dtype).reshape(total.shape)
 
 
 def _single_floats(total: np.ndarray, a: Any, b: Any, bias: Any, dtype: Any) -> np.ndarray:

@@ -26,12 +26,11 @@ ONE_IN = {  # of the valid calls, on the oldest Python
     "element_wise_quantize_linear": 4,
     "element_wise_dequantize_linear": 4,
     "quantized_lookup": 2,
-    "matrix_multiply_integer_to_float": 32,
-    "quantized_linear_matrix_multiply": 32,
 }
 OTHERS_ONE_IN, NEWEST_ONE_IN = 8, 32
 REFUSED_ONE_IN = 2 if IS_OLDEST else 8
 XLA_ONE_IN = 96
+DESCRIPTOR_ONE_IN = 48
 
 by_file = pytest.mark.parametrize("file", FILES)
 
@@ -68,6 +67,13 @@ def test_golden_vectors_are_met(operator, is_valid):
 def test_xla_meets_them_too_where_auto_runs_a_kernel(operator):
     calls = [vector for vector in of_operator(operator) if vector.desc is None]
     assert check(Xla(), calls[1 - IS_OLDEST :: XLA_ONE_IN], "eager")
+
+
+@pytest.mark.parametrize("operator", DESCS)
+def test_valid_calls_are_met_as_descs(operator):
+    calls = [each for each in of_operator(operator) if each.is_valid and each.desc is None]
+    results = runner.run(Dmlax(), calls[IS_OLDEST::DESCRIPTOR_ONE_IN], ["descriptor"])
+    assert {result.verdict for result in results} - {"unsupported"} == {"exact"}
 
 
 @pytest.mark.slow

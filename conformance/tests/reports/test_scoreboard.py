@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from dmlax_conformance import cli
+from dmlax_conformance.errors import WrongUsage
 from dmlax_conformance.format.vectors import Vector, load_all
 from dmlax_conformance.paths import vectors_dir
 from dmlax_conformance.scoreboard import commands, record
+from dmlax_conformance.scoreboard.parts import merged
 from dmlax_conformance.suite.controls import Nothing
 from dmlax_conformance.suite.runner import run
 
@@ -159,3 +161,50 @@ def test_an_unknown_implementation_writes_nothing(tmp_path: Path, few: list[str]
     names = ["--implementation", "nobody", *few]
     assert cli.main(["scoreboard", "--output", str(path), *names]) == 2
     assert not path.exists()
+
+
+def test_parts_make_the_entry_of_the_whole(tmp_path: Path, few: list[str]) -> None:
+    whole, made = tmp_path / "whole.json", tmp_path / "made.json"
+    names = ["--implementation", "raising", "--implementation", "numpy", *few]
+    assert cli.main(["scoreboard", "--output", str(whole), *names]) == 0
+    parts = [str(tmp_path / f"{part}.json") for part in (3, 1, 2)]
+    for path in parts:
+        part = f"--part={Path(path).stem}/3"
+        assert cli.main(["scoreboard", "--output", path, part, *names]) == 0
+    assert cli.main(["scoreboard", "--output", str(made), "--merge", *parts, *few]) == 0
+    assert made.read_bytes() == whole.read_bytes()
+
+
+def facts(part: str, **changed: Any) -> dict[str, Any]:
+    empty: dict[str, Any] = {"variants": {"eager": {}}, "answers": [], "unsupported": []}
+    return {"date": "2026-11-23", "vectors": 2, "part": part, **empty, **changed}
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ([facts("1/2")], "the parts are 1/2"),
+        ([facts("1/2"), facts("1/2")], "the parts are 1/2, 1/2"),
+        ([facts("1/2"), facts("2/2"), facts("1/3")], "the parts are 1/2, 1/3, 2/2"),
+        ([facts("1/2"), facts("2/2", date="2026-11-24")], "date is 2026-11-23 in one part"),
+        ([facts("1/1", vectors=3)], "parts of 3 vectors, not of these 2"),
+    ],
+)
+def test_parts_of_no_whole_are_refused(parts: list[dict[str, Any]], said: str) -> None:
+    with pytest.raises(WrongUsage, match=said):
+        merged([{"numpy": each} for each in parts], ["a", "b"])
+
+
+@pytest.mark.parametrize("part", ["0/3", "4/3", "1/0", "1", "a/b"])
+def test_a_part_is_one_of_as_many_as_there_are(tmp_path: Path, part: str) -> None:
+    path = tmp_path / "out.json"
+    with pytest.raises(SystemExit):
+        cli.main(["scoreboard", "--output", str(path), "--implementation=empty", f"--part={part}"])
+
+
+def test_implementations_are_run_or_merged(tmp_path: Path, few: list[str]) -> None:
+    path = str(tmp_path / "out.json")
+    part = ["--part=1/1", "--implementation=empty"]
+    assert cli.main(["scoreboard", "--output", path, *part, *few]) == 0
+    for wrong in ([], ["--merge", path, "--implementation=empty"], ["--merge", path, "--part=1/1"]):
+        assert cli.main(["scoreboard", "--output", path, *wrong, *few]) == 2

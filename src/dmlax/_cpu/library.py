@@ -15,6 +15,8 @@ _TARGETS = (
     "dmlax_nonzero_coordinates",
     "dmlax_convolution",
     "dmlax_matrix_multiply",
+    "dmlax_requantize_sums",
+    "dmlax_scale_sums",
     "dmlax_quantize_linear",
     "dmlax_dequantize_linear",
     "dmlax_quantized_add",

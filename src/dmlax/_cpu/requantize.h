@@ -59,23 +59,34 @@ inline float from_bits(uint32_t bits) {
   return value;
 }
 
-// The bits of mantissa * 2^exponent, and a little more if `sticky`, rounded once to float32.
-inline uint32_t pack(bool negative, uint64_t mantissa, int exponent, bool sticky) {
-  const uint32_t sign = negative ? 1u << 31 : 0;
+struct FloatFormat {
+  int fraction;                   // its bits
+  int lowest_unit, highest;       // exponents of a subnormal's last bit and of the highest power of 2
+  uint32_t sign, infinity;
+};
+
+constexpr FloatFormat kFloat32 = {23, -149, 127, 1u << 31, 0x7f800000};
+constexpr FloatFormat kFloat16 = {10, -24, 15, 1u << 15, 0x7c00};
+
+// The bits of mantissa * 2^exponent, and a little more if `sticky`, rounded once.
+inline uint32_t pack(bool negative, uint64_t mantissa, int exponent, bool sticky,
+                     const FloatFormat& format = kFloat32) {
+  const uint32_t sign = negative ? format.sign : 0;
   if (mantissa == 0) return sign;
-  const int top = 63 - __builtin_clzll(mantissa) + exponent;
-  const int unit = top - 23 < -149 ? -149 : top - 23;
+  const int top = 63 - __builtin_clzll(mantissa) + exponent, last = top - format.fraction;
+  const int unit = last < format.lowest_unit ? format.lowest_unit : last;
   const int shift = unit - exponent;
-  if (top > 127) return sign | 0x7f800000;
+  if (top > format.highest) return sign | format.infinity;
   if (shift > 63) return sign;
   uint64_t kept = shift > 0 ? mantissa >> shift : mantissa << -shift;
   if (shift > 0) {
     const uint64_t half = uint64_t{1} << (shift - 1), rest = mantissa & (2 * half - 1);
     kept += rest > half || (rest == half && (sticky || (kept & 1)));
   }
-  const bool subnormal = kept < 0x800000;
-  const uint64_t bits = kept + (subnormal ? 0 : static_cast<uint64_t>(unit + 149) << 23);
-  return sign | static_cast<uint32_t>(bits < 0x7f800000 ? bits : 0x7f800000);
+  const bool subnormal = kept >> format.fraction == 0;
+  const uint64_t field = subnormal ? 0 : static_cast<uint64_t>(unit - format.lowest_unit);
+  const uint64_t bits = kept + (field << format.fraction);
+  return sign | static_cast<uint32_t>(bits < format.infinity ? bits : format.infinity);
 }
 
 // IEEE float32 (a * b) / c, each rounded, subnormals kept.

@@ -101,7 +101,8 @@ class Dmlax:
         try:
             call = self._function(case) if case.desc is None else self._created(case)
             known = _known(case, variant)
-            return call(case.inputs) if known is None else self._jitted(case, call, known)
+            found = call(case.inputs) if known is None else self._jitted(case, call, known)
+            return _as_called(case, found) if variant == DESCRIPTOR else found
         except self._library.SpecError as error:
             raise SpecViolation(error.code, error.field, str(error)) from error
         except self._library.UnsupportedError as error:
@@ -219,6 +220,14 @@ def _as_desc(case: Case) -> Case:
         raise Unsupported("no feature level accepts this call as a desc")
     held = {name: to_numpy(buffer(desc[name], tensor)) for name, tensor in inputs.items()}
     return replace(case, inputs=held, desc=desc, feature_level=levels[0])
+
+
+def _as_called(case: Case, found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a desc's outputs as the call's: one value has the desc's rank there."""
+    return {
+        name: value.reshape(case.outputs[name].sizes) if value.size == 1 else value
+        for name, value in found.items()
+    }
 
 
 def _snake(name: str) -> str:

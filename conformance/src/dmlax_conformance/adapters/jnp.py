@@ -1,6 +1,7 @@
 """Plain `jax.numpy` and `jax.lax`, as a user would write the formulas of the pages."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -8,7 +9,16 @@ from typing import Any
 import numpy as np
 
 from .base import Array, Case
-from .common import Library, channels, of_product, one_value, window_pairs, zero
+from .common import (
+    Library,
+    addition_to,
+    channels,
+    convolution_of,
+    of_product,
+    one_value,
+    window_pairs,
+    zero,
+)
 
 LAYOUTS = {3: ("NCW", "OIW", "NCW"), 4: ("NCHW", "OIHW", "NCHW")}
 
@@ -67,6 +77,14 @@ class Jnp(Library):
         scale = given["InputScaleTensor"] * given["FilterScaleTensor"].reshape(per_channel)
         quotient = sums.astype("float32") * (scale / given["OutputScaleTensor"])
         return self._clamped(case, self._np.round(quotient), given["OutputZeroPointTensor"])
+
+    def quantized_linear_convolution_add(self, case: Case, given: Mapping[str, Any]) -> Any:
+        """Convolve, round and clamp, then add."""
+        case = replace(case, inputs=given)
+        convolution = convolution_of(case)
+        convolved = self.quantized_linear_convolution(convolution, _parameters(convolution))
+        addition = addition_to(case, convolved)
+        return self.element_wise_quantized_linear_add(addition, _parameters(addition))
 
     def element_wise_quantize_linear(self, case: Case, given: Mapping[str, Any]) -> Any:
         """Divide, round and clamp."""
@@ -200,8 +218,7 @@ def _parameters(case: Case) -> dict[str, Array]:
         x, result = case.inputs["InputTensor"].dtype, case.outputs["OutputTensor"].dtype
         dtype = result if case.operator == "element_wise_quantize_linear" else x
         return given | {"ZeroPointTensor": zero(case, "ZeroPointTensor", dtype)}
-    plain = ("nonzero_coordinates", "max_pooling", "quantized_lookup", "dynamic_quantize_linear")
-    if case.operator in plain:
+    if case.operator in _AS_GIVEN:
         return given
     if case.operator.endswith("average_pooling"):
         return _of_average(case)
@@ -212,7 +229,7 @@ def _parameters(case: Case) -> dict[str, Array]:
     reshape = {name: channels for name in given if name.startswith(("Filter", "Bias"))}
     del reshape["FilterTensor"]
     reshape |= {n: one_value for n in given if n not in reshape and not n.endswith(_DATA)}
-    return {name: reshape.get(name, np.asarray)(array) for name, array in given.items()}
+    return given | {name: shape(given[name]) for name, shape in reshape.items()}
 
 
 def _of_average(case: Case) -> dict[str, Array]:
@@ -240,3 +257,10 @@ def _of_product(case: Case) -> dict[str, Array]:
 
 
 _DATA = ("InputTensor", "FilterTensor")
+_AS_GIVEN = (
+    "nonzero_coordinates",
+    "max_pooling",
+    "quantized_lookup",
+    "dynamic_quantize_linear",
+    "quantized_linear_convolution_add",
+)

@@ -3,7 +3,9 @@
 import argparse
 import json
 import platform
+import re
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from ..format import vectors
 from ..format.canonical import dumps
 from ..options import add_command
 from ..suite import runner
+from .parts import merged
 from .record import entry
 
 FORMAT = "scoreboard-2"
@@ -28,12 +31,29 @@ def add_commands(commands: Any) -> None:
     parser = add_command(commands, "scoreboard", _write, text, "vectors", "jobs")
     parser.add_argument("--output", required=True, type=Path, metavar="FILE")
     text = "a name that `run` knows; may be repeated"
-    parser.add_argument("--implementation", required=True, action="append", help=text)
+    parser.add_argument("--implementation", action="append", default=[], help=text)
+    text = "give only part I of N, each N-th vector, so that N processes share the work"
+    parser.add_argument("--part", type=_part, metavar="I/N", help=text)
+    text = "take the entry of an implementation from the files of all its parts"
+    parser.add_argument("--merge", nargs="+", type=Path, default=[], metavar="FILE", help=text)
+
+
+def _part(text: str) -> tuple[int, int]:
+    found = re.fullmatch(r"(\d+)/(\d+)", text)
+    part, parts = map(int, found.groups()) if found else (0, 0)
+    if not 1 <= part <= parts:
+        raise argparse.ArgumentTypeError(f"{text!r} is no part, such as 1/4 or 4/4")
+    return part, parts
 
 
 def _write(options: argparse.Namespace) -> int:
+    if bool(options.implementation) == bool(options.merge) or (options.merge and options.part):
+        raise WrongUsage("either --implementation, with or without --part, or --merge")
     suite = vectors.load_all(options.vectors)
     entries = _kept(options.output)
+    if options.merge:
+        entries |= merged([_kept(path) for path in options.merge], [each.id for each in suite])
+        return _save(options.output, entries)
     facts = {
         "date": datetime.now(UTC).date().isoformat(),
         "suite": __version__,
@@ -41,14 +61,21 @@ def _write(options: argparse.Namespace) -> int:
         "machine": machine(FACTS),
         "vectors": len(suite),
     }
+    if options.part:
+        part, parts = options.part
+        suite, facts = suite[part - 1 :: parts], facts | {"part": f"{part}/{parts}"}
     for name in options.implementation:
         with adapters.started(name) as adapter:
             jobs = (options.jobs or 1) if getattr(adapter, "concurrent", False) else 1
             results = list(runner.run(adapter, suite, adapter.variants, jobs))
             print(f"{name}: {len(results)} results", file=sys.stderr)
             entries[name] = facts | entry(adapter, results)
-        record = {"schema": FORMAT, "implementations": entries}
-        options.output.write_text(dumps(record), encoding="utf-8")
+        _save(options.output, entries)
+    return FINE
+
+
+def _save(path: Path, entries: Mapping[str, Any]) -> int:
+    path.write_text(dumps({"schema": FORMAT, "implementations": entries}), encoding="utf-8")
     return FINE
 
 

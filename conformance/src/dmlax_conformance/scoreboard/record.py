@@ -6,7 +6,7 @@ Vectors are of three kinds, which mean different things for a library that knows
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -79,10 +79,15 @@ def _answers(results: Iterable[Result]) -> list[dict[str, Any]]:
     ids: dict[tuple[str, str, str, tuple[str, ...]], list[str]] = defaultdict(list)
     for (kind, verdict, detail, name), own in variants.items():
         ids[kind, verdict, detail, tuple(own)].append(name)
-    return [
-        {"kind": kind, "verdict": verdict, "variants": list(own), "ids": names, "detail": detail}
-        for (kind, verdict, detail, own), names in ids.items()
-    ]
+    return [answer(*key, names) for key, names in ids.items()]
+
+
+def answer(
+    kind: str, verdict: str, detail: str, variants: Sequence[str], ids: Sequence[str]
+) -> dict[str, Any]:
+    """Return the line of vectors with the same answer in the same variants."""
+    shared = {"kind": kind, "verdict": verdict, "variants": list(variants)}
+    return {**shared, "ids": list(ids), "detail": detail}
 
 
 def _unsupported(results: Iterable[Result]) -> list[dict[str, Any]]:
@@ -94,7 +99,12 @@ def _unsupported(results: Iterable[Result]) -> list[dict[str, Any]]:
             reason = _shortened(kind, reason)
             start = {"kind": kind, "reason": reason, "example": result.vector.id, "count": 0}
             found.setdefault((kind, reason), start)["count"] += 1
-    return sorted(found.values(), key=lambda line: (KINDS.index(line["kind"]), -line["count"]))
+    return sorted(found.values(), key=by_kind_and_count)
+
+
+def by_kind_and_count(line: Mapping[str, Any]) -> tuple[int, int, str]:
+    """Return the key that sorts reasons: the commonest of a kind first."""
+    return KINDS.index(line["kind"]), -line["count"], line["reason"]
 
 
 def _shortened(kind: str, reason: str) -> str:

@@ -1,4 +1,4 @@
-"""Matrix products in C++ (`matmul.cc`): rows of A times packed panels of B."""
+"""Matrix products in C++: rows of A times packed panels of B (`matmul.cc`), and `epilogue.cc`."""
 
 from typing import Any
 
@@ -7,21 +7,29 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from dmlax._core.arguments import expand_rank
 from dmlax._core.prepared_weights import Prepared
 from dmlax._cpu import library
-from dmlax._matmul.epilogue import epilogue, has_column_epilogue
+from dmlax._matmul.epilogue import has_column_epilogue
 from dmlax._matmul.plan import Product, ProductPlan
+from dmlax._matmul.prepare import as_parameter
 
 _TARGET = "dmlax_matrix_multiply"
 _MOST_SIZE = 2**31  # of an axis
 
 
 def run(plan: ProductPlan, operands: Product) -> Array:
-    """One call, which requantizes where each row does alike; `vmap` puts its axes before."""
-    if plan.quantized and has_column_epilogue(plan):
-        return _multiply(plan, operands, plan.output.dtype).reshape(plan.output.shape)
-    sums = _multiply(plan, operands, np.dtype(np.int32))
-    return epilogue(plan, operands)(sums).reshape(plan.output.shape)
+    """One call, and another for the epilogue unless each row requantizes alike.
+
+    `vmap` puts its axes before.
+    """
+    in_one = plan.quantized and has_column_epilogue(plan)
+    result = _multiply(plan, operands, plan.output.dtype if in_one else np.dtype(np.int32))
+    if plan.quantized and not in_one:
+        result = _requantize(plan, operands, result)
+    elif plan.scaled:
+        result = _scale(plan, operands, result)
+    return result.reshape(plan.output.shape)
 
 
 def why_not(plan: ProductPlan | None, platform: str) -> str | None:
@@ -74,6 +82,48 @@ def _multiply(plan: ProductPlan, operands: Product, dtype: np.dtype) -> Array:
         exact=plan.arithmetic == "exact",
     )
     return result
+
+
+def _requantize(plan: ProductPlan, operands: Product, sums: Array) -> Array:
+    """(..., M, N) sums to bytes, of any parameters."""
+    scales = operands.a_scale, operands.b_scale, operands.output_scale
+    zero_point = operands.output_zero_point
+    zero_point = np.zeros((), plan.output.dtype) if zero_point is None else zero_point
+    parameters = [_expand(each, sums.ndim) for each in (*scales, zero_point)]
+    return _finish(
+        "dmlax_requantize_sums", plan, sums, *parameters, _bias(plan, operands, np.int32)
+    )
+
+
+def _scale(plan: ProductPlan, operands: Product, sums: Array) -> Array:
+    """(..., M, N) sums to floats."""
+    scales = (_expand(each, sums.ndim) for each in (operands.a_scale, operands.b_scale))
+    bias = _bias(plan, operands, plan.output.dtype)
+    has_bias = operands.bias is not None
+    return _finish("dmlax_scale_sums", plan, sums, *scales, bias, has_bias=has_bias)
+
+
+def _finish(
+    target: str, plan: ProductPlan, sums: Array, *operands: Array, **options: bool
+) -> Array:
+    output = jax.ShapeDtypeStruct(sums.shape, plan.output.dtype)
+    call = jax.ffi.ffi_call(target, output, vmap_method="expand_dims")
+    result: Array = call(sums, *operands, exact=plan.arithmetic == "exact", **options)
+    return result
+
+
+def _bias(plan: ProductPlan, operands: Product, dtype: Any) -> Array:
+    """The bias as it broadcasts to (..., M, N); an absent one is 0."""
+    rank = len(plan.batch) + 2
+    if operands.bias is None:
+        return jnp.zeros((1,) * rank, dtype)
+    expanded: Array = expand_rank(plan.as_output(operands.bias), rank)
+    return expanded
+
+
+def _expand(parameter: Any, rank: int) -> Array:
+    expanded: Array = expand_rank(as_parameter(parameter), rank, scalars=True)
+    return expanded
 
 
 def _as_batch(x: Array, batch: tuple[int, ...], rank: int, own: tuple[int, ...]) -> Array:

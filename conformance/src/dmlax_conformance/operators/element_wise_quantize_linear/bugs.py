@@ -12,7 +12,7 @@ from ...suite.bugs.permitted import NAN_ROUNDINGS, ROUNDINGS
 from ...suite.bugs.readings import outputs, readings, zero_points
 from ...suite.bugs.record import Bug
 from ...suite.bugs.refusals import Rules
-from ...suite.bugs.rounding import Rounding
+from ...suite.bugs.rounding import Rounding, full_range
 from ...suite.bugs.steps import of_float, to_float
 from .._shared import element_wise_bugs as shared
 from .._shared.element_wise_bugs import IMAGE, OUTPUT, POINT, SCALE
@@ -94,7 +94,11 @@ def _by_reciprocal(x: Any, scale: Any) -> Any:
 
 def _special(way: Callable[[Real, int, tuple[int, int]], int]) -> Rounding:
     """Give another integer for what is not finite, from the range of the output."""
-    return Rounding(special=lambda quotient, zero, dtype: way(quotient, zero, RANGES[dtype]))
+
+    def special(quotient: Real, zero: int, dtype: str) -> int:
+        return full_range(way(quotient, zero, RANGES[dtype]), dtype)
+
+    return Rounding(special=special)
 
 
 def _nan_is(value: Callable[[int], int]) -> Rounding:

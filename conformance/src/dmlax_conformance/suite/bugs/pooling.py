@@ -105,8 +105,8 @@ class Average:
         return {"OutputTensor": np.array(found, dtype).reshape(sizes)}
 
     def _each(self, parameter: Array, sizes: Sizes) -> list[Fraction]:
-        """Return the entry of each output element; a scale that was misread as NaN is 1."""
-        own = fractions(np.where(np.isfinite(parameter), parameter, 1).reshape(-1))
+        """Return the entry of each output element."""
+        own = fractions(parameter.reshape(-1))
         return [own[at] for at in along(parameter, sizes, self.axis).reshape(-1).tolist()]
 
 

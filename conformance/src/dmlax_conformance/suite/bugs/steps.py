@@ -47,9 +47,9 @@ def reals(array: Array) -> list[Real]:
     return [real(word, array.dtype.name) for word in words(array)]
 
 
-def fractions(array: Array) -> list[Fraction]:
-    """Return each element as a fraction; all must be finite."""
-    return [number.value for number in reals(array)]
+def fractions(scales: Array) -> list[Fraction]:
+    """Return each scale as a fraction; one that a bug misreads as not finite is 1."""
+    return [number.value if number.kind == "finite" else Fraction(1) for number in reals(scales)]
 
 
 def of_float(value: Any) -> Real:
