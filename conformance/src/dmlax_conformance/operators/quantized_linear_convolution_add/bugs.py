@@ -197,11 +197,12 @@ def _without(name: str) -> Callable[[Array, Call], Mapping[str, Array]]:
 
 
 def _first_for_all(name: str, axis: int) -> Callable[[Array, Call], Mapping[str, Array]]:
-    """Take the first index of an axis for all of them."""
+    """Take the first index of an axis for all of them, if it has any."""
 
     def take(convolved: Array, call: Call) -> Mapping[str, Array]:
         own = terms(convolved, call)
-        return {**own, name: np.broadcast_to(own[name].take([0], axis), own[name].shape)}
+        first = own[name].take(range(min(1, own[name].shape[axis])), axis)
+        return {**own, name: np.broadcast_to(first, own[name].shape)}
 
     return take
 
