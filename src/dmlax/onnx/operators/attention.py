@@ -53,25 +53,29 @@ def quantized_attention(
     return attend(queries, values, heads_last, arithmetic)
 
 
+_Queries = tuple[Any, Any, Any, Any, Any, Any, Any, Any]  # QLinearMatMul's
+_Values = tuple[Any, Any, Any, Any, Any, Any, Any]  # the same but the first
+
+
 def attend(
-    queries: tuple[Any, ...],
-    values: tuple[Any, ...],
+    queries: _Queries,
+    values: _Values,
     heads_last: int,
     arithmetic: Arithmetic,
     implementation: Any = "auto",
 ) -> Any:
     """Computes an attention, of the operands of its first product and then of its second one."""
-    of_weights = *queries[6:7], *values[:2]
+    of_weights = queries[6], values[0], values[1]
     if arithmetic == "exact" or capability.why_not("cuda"):
-        scores = multiply_matrices(*queries, arithmetic)
-        weights = tables.softmax(scores, *of_weights, arithmetic)
-        output = multiply_matrices(weights, *values, arithmetic)
+        scores = multiply_matrices(*queries, arithmetic=arithmetic)
+        weights = tables.softmax(scores, *of_weights, arithmetic=arithmetic)
+        output = multiply_matrices(weights, *values, arithmetic=arithmetic)
         return jnp.swapaxes(output, -2, -3) if heads_last else output
-    bind = dispatch.Bind(plan=True)
-    of_scores, product = multiply_matrices(*queries, arithmetic, bind)
+    bind: dict[str, Any] = {"arithmetic": arithmetic, "implementation": dispatch.Bind(plan=True)}
+    of_scores, product = multiply_matrices(*queries, **bind)
     zeros = jnp.zeros(of_scores.output.shape, of_scores.output.dtype)  # in the place of results
     softmax, tables_of = tables.bind_softmax(zeros, *of_weights)
-    of_values, second = multiply_matrices(zeros, *values, arithmetic, bind)
+    of_values, second = multiply_matrices(zeros, *values, **bind)
     plan = AttentionPlan(of_scores, softmax, of_values, bool(heads_last))
     operands = Attention(product, tables_of._replace(input=None), second._replace(a=None))
     return dispatch.call(ATTENTION, plan, operands, implementation)
