@@ -85,10 +85,11 @@ class Graph:
                 found.setdefault(name, []).append(node)
         return found
 
-    def read_once(self) -> set[str]:
-        """The names of the tensors that are read in one place and are no output."""
-        readers = self.consumers()
-        return {name for name, nodes in readers.items() if len(nodes) == 1} - {*self.outputs}
+    def single_use_producers(self) -> dict[str, Node]:
+        """The node that writes each tensor that is read in one place and is no output."""
+        readers, producers = self.consumers(), self.producers()
+        names = {name for name, nodes in readers.items() if len(nodes) == 1} - {*self.outputs}
+        return {name: node for name, node in producers.items() if name in names}
 
     def are_equal(self, one: str, other: str) -> bool:
         """True for one tensor, or constants of the same single value."""

@@ -1,6 +1,6 @@
 """Fuses the sum of a result and a residual into the convolution or the product that gives it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from dmlax._core.arguments import Aval
 from dmlax.onnx.graph import MICROSOFT, OWN, Graph, Node
@@ -18,28 +18,35 @@ def fuse_adds(graph: Graph, avals: Avals) -> Graph:
       graph: a result that it gives is not fused.
       avals: of every tensor; a sum that broadcasts is not fused.
     """
-    producers, read_once = graph.producers(), graph.read_once()
+    producers = graph.single_use_producers()
+
+    def fuse(add: Node, place: int) -> Node | None:
+        convolution = producers.get(add.inputs[place])
+        if convolution is None or convolution.op != "QLinearConv":
+            return None
+        fits = _fits(graph, avals, convolution.inputs[6:_BIAS], add, place)
+        return _fuse(convolution, add, place) if fits else None
+
+    return _replace_adds(graph, fuse)
+
+
+def _replace_adds(graph: Graph, fuse: Callable[[Node, int], Node | None]) -> Graph:
+    """Replaces each QLinearAdd by what is fused of it and the node before one of its places."""
     nodes = []
     for node in graph.nodes:
         places = _TERMS if (node.op, node.domain) == ("QLinearAdd", MICROSOFT) else ()
-        for place in places:
-            name = node.inputs[place]
-            convolution = producers.get(name)
-            alone = name in read_once
-            if convolution and alone and _fits(graph, avals, convolution, node, place):
-                node = _fuse(convolution, node, place)
-                break
-        nodes.append(node)
+        found = (fuse(node, place) for place in places)
+        nodes.append(next((each for each in found if each is not None), node))
     return graph.replace(nodes=tuple(nodes)).prune()
 
 
-def _fits(graph: Graph, avals: Avals, convolution: Node, add: Node, place: int) -> bool:
-    """True for a result of one shape with the residual, added with the scale that it has."""
-    if convolution.op != "QLinearConv" or len(add.inputs) != 8 or not all(add.inputs):
+def _fits(graph: Graph, avals: Avals, parameters: Sequence[str], add: Node, place: int) -> bool:
+    """True for a result of one shape with the residual, added with the parameters that it has."""
+    if len(add.inputs) != 8 or not all(add.inputs):
         return False
     a, b = (avals.get(add.inputs[each]) for each in _TERMS)
-    pairs = zip(convolution.inputs[6:_BIAS], add.inputs[place + 1 : place + 3], strict=True)
-    same = all(graph.are_equal(*names) for names in pairs)
+    pairs = zip(parameters, add.inputs[place + 1 : place + 3], strict=True)
+    same = all(one and graph.are_equal(one, other) for one, other in pairs)
     return a is not None and b is not None and a.shape == b.shape and same
 
 
@@ -61,38 +68,25 @@ def fuse_gemm_adds(graph: Graph, avals: Avals) -> Graph:
       graph: a result that it gives is not fused.
       avals: of every tensor; a sum that broadcasts is not fused.
     """
-    producers, read_once = graph.producers(), graph.read_once()
-    nodes = []
-    for node in graph.nodes:
-        places = _TERMS if (node.op, node.domain) == ("QLinearAdd", MICROSOFT) else ()
-        for place in places:
-            gemm = _gemm_of(producers, read_once, node.inputs[place])
-            if gemm is not None and _fits_gemm(graph, avals, gemm, node, place):
-                node = _fuse_gemm(gemm, node, place)
-                break
-        nodes.append(node)
-    return graph.replace(nodes=tuple(nodes)).prune()
+    producers = graph.single_use_producers()
+
+    def fuse(add: Node, place: int) -> Node | None:
+        gemm = _gemm_of(producers, add.inputs[place])
+        fits = gemm is not None and _fits(graph, avals, gemm.inputs[7:], add, place)
+        return _fuse_gemm(gemm, add, place) if gemm is not None and fits else None
+
+    return _replace_adds(graph, fuse)
 
 
-def _gemm_of(producers: Mapping[str, Node], read_once: set[str], name: str) -> Node | None:
+def _gemm_of(producers: Mapping[str, Node], name: str) -> Node | None:
     """The QGemm whose output a tensor is, reshaped or not, where nothing else reads it."""
     node = producers.get(name)
-    if node is None or name not in read_once:
+    if node is None:
         return None
     if (node.op, node.domain) == ("Reshape", ""):
-        return _gemm_of(producers, read_once, node.inputs[0])
+        return _gemm_of(producers, node.inputs[0])
     is_gemm = (node.op, node.domain) == ("QGemm", MICROSOFT)
     return node if is_gemm and len(node.inputs) == _GEMM_INPUTS else None
-
-
-def _fits_gemm(graph: Graph, avals: Avals, gemm: Node, add: Node, place: int) -> bool:
-    """True for a result of one shape with the residual, added with the scale that it has."""
-    if len(add.inputs) != 8 or not all(add.inputs):
-        return False
-    a, b = (avals.get(add.inputs[each]) for each in _TERMS)
-    pairs = zip(gemm.inputs[7:], add.inputs[place + 1 : place + 3], strict=True)
-    same = all(one and graph.are_equal(one, other) for one, other in pairs)
-    return a is not None and b is not None and a.shape == b.shape and same
 
 
 def _fuse_gemm(gemm: Node, add: Node, place: int) -> Node:

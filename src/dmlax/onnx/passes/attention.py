@@ -16,13 +16,11 @@ def fuse_attention(graph: Graph, avals: Avals) -> Graph:
       graph: tensors that it gives are not fused.
       avals: of every tensor.
     """
-    producers, read_once = graph.producers(), graph.read_once()
+    producers = graph.single_use_producers()
 
     def before(name: str, op: str, domain: str) -> Node | None:
-        """The node that makes a tensor which nothing else reads."""
         node = producers.get(name)
-        fits = node is not None and (node.op, node.domain) == (op, domain)
-        return node if fits and name in read_once else None
+        return node if node is not None and (node.op, node.domain) == (op, domain) else None
 
     nodes = []
     for node in graph.nodes:
@@ -42,7 +40,7 @@ def fuse_attention(graph: Graph, avals: Avals) -> Graph:
 
 def _store_heads_last(graph: Graph) -> Graph:
     """Has an attention store the heads of a row side by side where a transposition follows it."""
-    producers, read_once = graph.producers(), graph.read_once()
+    producers = graph.single_use_producers()
     nodes = []
     for node in graph.nodes:
         if (node.op, node.domain) == ("Transpose", "") and node.attributes.get(
@@ -50,7 +48,7 @@ def _store_heads_last(graph: Graph) -> Graph:
         ) == _HEADS_LAST:
             (source,) = node.inputs
             before = producers.get(source)
-            if before is not None and before.op == "QLinearAttention" and source in read_once:
+            if before is not None and before.op == "QLinearAttention":
                 node = before.replace(outputs=node.outputs, attributes={"heads_last": 1})
         nodes.append(node)
     return graph.replace(nodes=tuple(nodes)).prune()

@@ -44,17 +44,16 @@ def fuse_byte_functions(graph: Graph, avals: Avals) -> Graph:
 
 def _look_up_first(graph: Graph) -> Graph:
     """Looks up before a transposition, so that what reads it may undo it."""
-    producers, read_once = graph.producers(), graph.read_once()
+    producers = graph.single_use_producers()
     nodes: list[Node] = []
     for node in graph.nodes:
         before = producers.get(node.inputs[0]) if node.op == "ByteFunction" else None
         if before is not None and before.op == "Transpose" and not before.domain:
-            (transposed,), (output,) = before.outputs, node.outputs
-            if transposed in read_once:
-                found = f"{output}@before"
-                inputs = (before.inputs[0], *node.inputs[1:])
-                nodes.append(node.replace(inputs=inputs, outputs=(found,)))
-                node = before.replace(inputs=(found,), outputs=(output,))
+            (output,) = node.outputs
+            found = f"{output}@before"
+            inputs = (before.inputs[0], *node.inputs[1:])
+            nodes.append(node.replace(inputs=inputs, outputs=(found,)))
+            node = before.replace(inputs=(found,), outputs=(output,))
         nodes.append(node)
     return graph.replace(nodes=tuple(nodes)).prune()
 

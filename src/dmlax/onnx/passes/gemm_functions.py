@@ -13,13 +13,13 @@ def fuse_gemm_functions(graph: Graph, avals: Avals) -> Graph:
       graph: an output that it gives is not fused.
       avals: of every tensor.
     """
-    producers, read_once = graph.producers(), graph.read_once()
+    producers = graph.single_use_producers()
     nodes = []
     for node in graph.nodes:
         if (node.op, node.domain) == ("ByteFunction", OWN):
             (source, *constants) = node.inputs
             gemm = producers.get(source)
-            if gemm is not None and source in read_once and _is_quantized(gemm):
+            if gemm is not None and _is_quantized(gemm):
                 node = gemm.replace(
                     domain=OWN,
                     version=1,

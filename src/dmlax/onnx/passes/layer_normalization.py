@@ -7,7 +7,7 @@ from dmlax.onnx.graph import OWN, Graph, Node
 
 def fuse_layer_normalizations(graph: Graph) -> Graph:
     """Replaces DequantizeLinear, LayerNormalization, QuantizeLinear by one operator."""
-    producers, read_once = graph.producers(), graph.read_once()
+    producers, single_use = graph.producers(), graph.single_use_producers()
     needed = {*graph.outputs, *graph.consumers()}
 
     def fused(node: Node) -> Node:
@@ -17,7 +17,7 @@ def fuse_layer_normalizations(graph: Graph) -> Graph:
         if normalization is None or not _is_of_last_axis(normalization):
             return node
         y, *others = normalization.outputs
-        if y not in read_once or needed.intersection(others):
+        if y not in single_use or needed.intersection(others):
             return node
         before = producers.get(normalization.inputs[0])
         if before is None or before.op != "DequantizeLinear" or not _is_of_bytes(graph, before):

@@ -38,12 +38,12 @@ def _is_move(graph: Graph, node: Node) -> bool:
 
 def quantize_before_moves(graph: Graph) -> Graph:
     """Replaces each quantization of elements in another order by one of the elements before."""
-    producers, read_once = graph.producers(), graph.read_once()
+    producers = graph.single_use_producers()
     nodes: list[Node] = []
     for node in graph.nodes:
         moves = []  # the last first
         if node.op == "QuantizeLinear" and graph.has_one_scale(node):
-            moves = list(_moves_of_one_reader(producers, read_once, node.inputs[0]))
+            moves = list(_moves_of_one_reader(producers, node.inputs[0]))
         if moves:
             (last,), name = node.outputs, moves[-1].inputs[0]
             nodes.append(node.replace(inputs=(name, *node.inputs[1:]), outputs=(f"{last}@0",)))
@@ -56,12 +56,10 @@ def quantize_before_moves(graph: Graph) -> Graph:
     return graph.replace(nodes=tuple(nodes)).prune()
 
 
-def _moves_of_one_reader(
-    producers: Mapping[str, Node], read_once: set[str], name: str
-) -> Iterator[Node]:
+def _moves_of_one_reader(producers: Mapping[str, Node], name: str) -> Iterator[Node]:
     """The nodes that order the elements of a tensor, the last first, each read once."""
     while (move := producers.get(name)) is not None:
-        if move.op not in _ORDERS or move.domain or name not in read_once:
+        if move.op not in _ORDERS or move.domain:
             return
         yield move
         name = move.inputs[0]

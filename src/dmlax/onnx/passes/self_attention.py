@@ -39,7 +39,7 @@ class _Matcher:
 
     def __init__(self, graph: Graph, avals: Avals) -> None:
         self.graph, self.avals, self.producers = graph, avals, graph.producers()
-        self.consumers, self.read_once = graph.consumers(), graph.read_once()
+        self.consumers, self.single_use = graph.consumers(), graph.single_use_producers()
 
     def fuse(self, node: Node) -> Node:
         """The fused node, or the same."""
@@ -66,9 +66,8 @@ class _Matcher:
 
     def _before(self, name: str, op: str, domain: str = "") -> Node | None:
         """The node that makes a tensor which nothing else reads."""
-        node = self.producers.get(name)
-        fits = node is not None and (node.op, node.domain) == (op, domain)
-        return node if fits and name in self.read_once else None
+        node = self.single_use.get(name)
+        return node if node is not None and (node.op, node.domain) == (op, domain) else None
 
     def _part(self, name: str, is_keys: bool) -> _Part | None:
         if is_keys:
