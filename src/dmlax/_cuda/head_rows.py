@@ -1,4 +1,4 @@
-"""Where the rows of a matrix lie that has one for each head, within the rows of all heads."""
+"""The addresses of a head's rows in an array that interleaves the rows of all heads."""
 
 from dataclasses import dataclass
 from typing import Any

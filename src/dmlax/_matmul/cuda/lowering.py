@@ -167,13 +167,20 @@ def pack_by_kernel(plan: ProductPlan, operands: Product) -> Prepared:
 
 
 def _as_prepared(plan: ProductPlan, operands: Product, packed: Array, sums: Array) -> Prepared:
-    """What a kernel packed."""
+    """Returns what a kernel packed and summed as a prepared matrix of the plan."""
     shape, zero_point = plan.matrix, operands.b_zero_point
     return Prepared(
         packed.reshape(*shape.batch, shape.columns, packed.shape[-1]),
         sums.reshape(*shape.batch, shape.columns),
         None if zero_point is None else as_parameter(zero_point),
     )
+
+
+def why_not_fused(plan: ProductPlan, platform: str) -> str | None:
+    """The sentence that says why nothing joins the kernel's epilogue, or None."""
+    if why := why_not(plan, platform):
+        return why
+    return None if requantizes(plan) else "the product is requantized apart"
 
 
 def requantizes(plan: ProductPlan) -> bool:

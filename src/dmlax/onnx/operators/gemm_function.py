@@ -98,10 +98,8 @@ class GemmFunctionPlan:
 
 def _why_not(plan: GemmFunctionPlan, platform: str) -> str | None:
     """The sentence that says why the kernel does not take the plan, or None."""
-    if why := mosaic_gpu.why_not(plan.product, platform):
+    if why := mosaic_gpu.why_not_fused(plan.product, platform):
         return why
-    if not mosaic_gpu.requantizes(plan.product):
-        return "the product is requantized apart"
     return None if plan.output.size else "its output is empty"
 
 

@@ -31,7 +31,7 @@ _MOST_BYTES = 2**31  # of the product's output, whose offsets have 32 bits
 
 
 class Function(NamedTuple):
-    """What nodes compute of each byte of the queries, the keys or the values; none: the byte."""
+    """A function of a byte of the queries, the keys or the values; without nodes the identity."""
 
     nodes: tuple[Node, ...]
     names: tuple[str, ...]  # of the source, and of the constants
@@ -121,7 +121,7 @@ def quantized_self_attention(
 
 
 class Layout(NamedTuple):
-    """How queries, keys and values lie in the product's output."""
+    """The layout of queries, keys and values in the product's output."""
 
     rows: int  # of an image
     heads: int
@@ -135,7 +135,7 @@ class Layout(NamedTuple):
         return [queries, parts[1], parts[2]]
 
     def head_rows(self, part: int) -> HeadRows:
-        """Where the rows of one of them lie."""
+        """The rows of the queries, the keys or the values: part 0, 1 or 2."""
         width = 3 * self.heads * self.columns
         start = part * self.heads * self.columns
         if part == 0 and self.row >= 0:
@@ -157,7 +157,7 @@ def _look_up(x: Any, table: Any) -> Any:
 
 
 def _zeros(plan: ProductPlan, layout: Layout, found: Sequence[Any]) -> list[Any]:
-    """What is in the place of the queries, the keys and the values while these are planned."""
+    """Zeros of the shapes of the queries, the keys and the values, to plan with."""
     rows, heads, columns, row = layout
     images = plan.output.shape[0] // rows
     counts = rows if row < 0 else 1, rows, rows
@@ -204,10 +204,8 @@ class SelfAttentionPlan:
 
 def _why_not(plan: SelfAttentionPlan, platform: str) -> str | None:
     """The sentence that says why the kernels do not take the plan, or None."""
-    if why := mosaic_gpu.why_not(plan.product, platform):
+    if why := mosaic_gpu.why_not_fused(plan.product, platform):
         return why
-    if not mosaic_gpu.requantizes(plan.product):
-        return "the product is requantized apart"
     if plan.layout.columns % CHUNK:
         return f"the columns of a head are no multiple of {CHUNK}"
     if plan.product.output.size >= _MOST_BYTES:
