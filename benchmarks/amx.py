@@ -9,7 +9,7 @@ import os
 import platform
 import struct
 
-_TILE_DATA = 1 << 18  # the component of the processor's state; Linux: Documentation/arch/x86/xstate
+_TILE_DATA = 18  # the component of the processor's state; Linux: Documentation/arch/x86/xstate
 _ARCH_PRCTL, _GET_PERMITTED, _REQUEST = 158, 0x1022, 0x1023
 _NO_NEW_PRIVILEGES, _SET_SECCOMP, _FILTER = 38, 22, 2
 _NOT_PERMITTED = 0x00050000 | 1  # SECCOMP_RET_ERRNO, EPERM
@@ -42,10 +42,10 @@ def is_granted() -> bool:
     if not _has_arch_prctl():
         return False
     libc = ctypes.CDLL(None)
-    libc.syscall(_ARCH_PRCTL, _REQUEST, 18)
+    libc.syscall(_ARCH_PRCTL, _REQUEST, _TILE_DATA)
     found = ctypes.c_uint64()
     failed = libc.syscall(_ARCH_PRCTL, _GET_PERMITTED, ctypes.byref(found))
-    return not failed and bool(found.value & _TILE_DATA)
+    return not failed and bool(found.value >> _TILE_DATA & 1)
 
 
 def _prctl(option: int, *arguments: int) -> None:

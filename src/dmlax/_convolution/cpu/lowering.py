@@ -82,8 +82,8 @@ def _parameters(plan: ConvolutionPlan, operands: Convolution) -> tuple[Array, ..
     """The prepared filter and every parameter, flat; absent ones are empty."""
     packed, sums, filter_zero_point = _pack_filter(plan, operands)
     output_zero = np.uint8 if not plan.quantized else plan.options.output_dtype
-    filter_dtypes = [jnp.int32, plan.filter.filter.dtype]
-    dtypes = [*filter_dtypes, plan.input.dtype, jnp.int32, *3 * (jnp.float32,)]
+    filter, input = plan.filter.filter.dtype, plan.input.dtype
+    dtypes = [jnp.int32, filter, input, jnp.int32, *3 * (jnp.float32,)]
     values: list[Any] = [
         sums,
         filter_zero_point,
