@@ -25,7 +25,7 @@ namespace ffi = xla::ffi;
 constexpr int64_t kAxes = 5;             // N, C and three spatial ones
 constexpr int64_t kSerialWork = 1 << 17;  // bytes to read: up to these a second thread is no help
 constexpr int64_t kTaskWork = 1 << 15;
-constexpr int64_t kGlobalSpeed = 8;  // a global average's, of bytes
+constexpr int64_t kGlobalSpeed = 4;  // a global average's, of bytes
 
 ffi::Error invalid(const std::string& what) {
   return ffi::Error::InvalidArgument("pooling: " + what);
