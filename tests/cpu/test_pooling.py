@@ -1,5 +1,7 @@
 """The native kernels of the pools and of dynamic quantization: threads."""
 
+import functools
+
 import jax
 import numpy as np
 import pytest
@@ -10,15 +12,21 @@ from support import assert_same, draw
 SCALES = {"input_scale": 0.3, "output_scale": 0.1}
 
 
+def dynamic_quantize(x, **how):
+    x = x.astype(np.float32) / 7
+    return dmlax.dynamic_quantize_linear(x, output_dtype=np.int8, **how)
+
+
 LARGE = {  # threads share these
     "max": lambda x, **how: dmlax.max_pooling(x, window_size=3, strides=2, start_padding=1, **how),
     "average": lambda x, **how: dmlax.quantized_linear_average_pooling(
         x, window_size=(3, 2), end_padding=1, **SCALES, **how
     ),
     "global": lambda x, **how: dmlax.quantized_linear_global_average_pooling(x, **SCALES, **how),
-    "dynamic": lambda x, **how: dmlax.dynamic_quantize_linear(
-        x.astype(np.float32) / 7, output_dtype=np.int8, **how
-    ),
+    "dynamic": dynamic_quantize,
+    "dynamic, a range an image": lambda x, **how: jax.vmap(
+        functools.partial(dynamic_quantize, **how)
+    )(x),
 }
 
 

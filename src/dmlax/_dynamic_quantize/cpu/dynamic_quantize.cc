@@ -23,7 +23,7 @@ namespace {
 
 namespace ffi = xla::ffi;
 
-constexpr int64_t kSerialElements = 1 << 18;  // up to these a second thread is no help
+constexpr int64_t kSerialElements = 1 << 17;  // up to these a second thread is no help
 constexpr int64_t kChunk = 1 << 14;           // elements: one task
 constexpr uint32_t kOne = 0x3f800000, kSign = 0x80000000, kInfinity = 0x7f800000;
 
@@ -65,6 +65,13 @@ uint32_t divide_sum(uint32_t a, uint32_t b, uint32_t divisor) {
 
 uint32_t float_of(int32_t key) {
   return static_cast<uint32_t>(key) ^ (key < 0 ? ~kSign : 0);
+}
+
+// The chunks in an order in which a thread begins with those that it has read last, which are still
+// in its cache: the caller takes the first tasks of each phase, another thread the last.
+int64_t latest_first(int64_t task, int64_t tasks) {
+  const int64_t middle = tasks / 2;
+  return task < middle ? middle - 1 - task : tasks - 1 - (task - middle);
 }
 
 struct Parameters {
@@ -160,25 +167,29 @@ ffi::Error dynamic_quantize(ffi::ThreadPool pool, ffi::AnyBuffer input,
   if (!found) return ffi::Error(ffi::ErrorCode::kResourceExhausted, "dynamic_quantize: no memory");
   const char* data = static_cast<const char*>(input.untyped_data());
   uint8_t* bytes = static_cast<uint8_t*>(output->untyped_data());
+  float* scales = scale->typed_data();
   uint8_t* zeros = static_cast<uint8_t*>(zero_point->untyped_data());
+  enum Phase : size_t { kRanges, kParameters, kQuantize };
   const auto run = [&](size_t phase, int64_t task) {
-    const int64_t index = task / chunks, chunk = task % chunks;
-    const int64_t begin = chunk * kChunk, count = std::min(problem.elements - begin, kChunk);
-    const int64_t at = index * problem.elements + begin;
-    const char* own = problem.input(data, at);
-    if (phase == 0) {
-      found[task] = problem.range(own, count);
+    if (phase == kParameters) {
+      const Parameters all = problem.parameters(found.get() + task * chunks);
+      scales[task] = all.scale;
+      zeros[task] = all.zero_point;
       return;
     }
-    const Parameters all = problem.parameters(found.get() + index * chunks);
-    if (chunk == 0) {
-      scale->typed_data()[index] = all.scale;
-      zeros[index] = all.zero_point;
+    const int64_t own_task = phase == kQuantize ? latest_first(task, tasks) : task;
+    const int64_t index = own_task / chunks, begin = own_task % chunks * kChunk;
+    const int64_t count = std::min(problem.elements - begin, kChunk);
+    const int64_t at = index * problem.elements + begin;
+    const char* own = problem.input(data, at);
+    if (phase == kRanges) {
+      found[own_task] = problem.range(own, count);
+    } else {
+      problem.quantize(is_float16 ? QuantizeInput::float16 : QuantizeInput::float32, own,
+                       scales[index], zeros[index], bytes + at, count);
     }
-    problem.quantize(is_float16 ? QuantizeInput::float16 : QuantizeInput::float32, own, all.scale,
-                     all.zero_point, bytes + at, count);
   };
-  const std::array<int64_t, 2> counts = {tasks, tasks};
+  const std::array<int64_t, 3> counts = {tasks, ranges, tasks};
   run_phases(whole <= kSerialElements ? nullptr : &pool, counts, run);
   return ffi::Error::Success();
 }
