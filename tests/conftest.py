@@ -18,6 +18,8 @@ import jax
 import pytest
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+# Below pytest an operation's place is some sixty frames, a tenth of tracing and compiling.
+jax.config.update("jax_traceback_in_locations_limit", 0)
 
 _COMMON = {
     "deadline": None,  # most of an example is compilation
