@@ -18,6 +18,8 @@ import jax
 import pytest
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+# Below pytest an operation's place is some sixty frames, a tenth of tracing and compiling.
+jax.config.update("jax_traceback_in_locations_limit", 0)
 
 _COMMON = {
     "deadline": None,  # most of an example is compilation
@@ -37,11 +39,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-MOST_RESIDENT = 1 << 31  # bytes, of a process of tests
+PAGE = os.sysconf("SC_PAGESIZE")
+MEMORY = os.sysconf("SC_PHYS_PAGES") * PAGE
+MOST_RESIDENT = max(1 << 31, MEMORY // 6)  # bytes, of each of two processes of tests
 
 
 def pytest_runtest_teardown() -> None:
-    """A compiled program takes some 4 MiB, which are given back once they are many."""
+    """A program takes 2 MiB, which are given back, in seconds, once there are very many."""
     if resident() > MOST_RESIDENT:
         jax.clear_caches()
         gc.collect()
@@ -52,7 +56,7 @@ def resident() -> int:
     """Bytes of memory of this process, on Linux."""
     statm = Path("/proc/self/statm")
     pages = int(statm.read_text().split()[1]) if statm.exists() else 0
-    return pages * os.sysconf("SC_PAGESIZE")
+    return pages * PAGE
 
 
 @pytest.fixture

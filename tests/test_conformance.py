@@ -29,7 +29,7 @@ ONE_IN = {  # of the valid calls, on the oldest Python
 }
 OTHERS_ONE_IN, NEWEST_ONE_IN = 8, 32
 REFUSED_ONE_IN = 2 if IS_OLDEST else 8
-XLA_ONE_IN = 96
+XLA_ONE_IN = 192
 DESCRIPTOR_ONE_IN = 37  # a prime: a file repeats its kinds of calls at even distances
 
 by_file = pytest.mark.parametrize("file", FILES)

@@ -4,6 +4,7 @@ import importlib.util
 import re
 from pathlib import Path
 
+import jax
 import numpy as np
 import onnxruntime
 import pytest
@@ -20,6 +21,13 @@ EXAMPLES = PAGE.parent / "examples"
 def beside_each_other(monkeypatch):
     """An example imports what lies beside it."""
     monkeypatch.syspath_prepend(EXAMPLES)
+
+
+@pytest.fixture(autouse=True)
+def random_bits_of_xla():
+    """Threefry's rounds compile for seconds in each sampler; no example is about its numbers."""
+    with jax.default_prng_impl("unsafe_rbg"):
+        yield
 
 
 def example(name):

@@ -25,6 +25,7 @@ from laws import (
     X,
     by_operator,
     dequantize,
+    in_turn,
     integer,
     is_variation,
     prepared,
@@ -34,7 +35,9 @@ from laws import (
 from support import assert_same, coordinates, draw, padded_rows
 
 every_law = pytest.mark.parametrize("law", LAWS, ids=str)
-every_operator = pytest.mark.parametrize("law", by_operator(LAWS), ids=str)
+operators_in_turn = [
+    pytest.mark.parametrize("law", in_turn(by_operator(LAWS), turn), ids=str) for turn in (0, 1)
+]
 convolutions = pytest.mark.parametrize(
     "law", [law for law in LAWS if law.name in ("integer", "depthwise", "quantized")], ids=str
 )
@@ -93,7 +96,7 @@ def test_jit_equals_eager(law):
     assert_tree(jax.jit(law.function)(*law.operands), result(law))
 
 
-@every_law
+@pytest.mark.parametrize("law", in_turn(LAWS, 0), ids=str)
 def test_the_reference_equals_auto(law):
     assert_tree(law.function(*law.operands, implementation="reference"), result(law))
 
@@ -138,7 +141,7 @@ def test_vmap_over_the_first_argument_equals_a_loop(law):
     assert_tree(jax.jit(jax.vmap(function))(*operands), loop(function, operands))
 
 
-@every_operator
+@operators_in_turn[0]
 def test_vmap_over_all_but_the_first_argument_equals_a_loop(law):
     first, *rest = law.operands
     if not rest:
@@ -234,7 +237,7 @@ BATCH = PartitionSpec("batch")
 EVERYWHERE = PartitionSpec()
 
 
-@every_operator
+@operators_in_turn[1]
 def test_a_batch_over_four_devices_gives_the_unsharded_bits(law, mesh):
     first, *rest = law.operands
     first = jax.device_put(first, NamedSharding(mesh, BATCH))
@@ -243,7 +246,7 @@ def test_a_batch_over_four_devices_gives_the_unsharded_bits(law, mesh):
     assert len(first.sharding.device_set) == 4
 
 
-@every_operator
+@operators_in_turn[0]
 def test_a_batch_over_explicit_mesh_axes_gives_the_unsharded_bits(law):
     """Shapes carry shardings, eagerly and under jit, where a mesh's axes are explicit."""
     mesh = jax.make_mesh((4,), ("batch",), axis_types=(jax.sharding.AxisType.Explicit,))
@@ -258,19 +261,20 @@ def test_a_batch_over_explicit_mesh_axes_gives_the_unsharded_bits(law):
                 assert found.sharding.spec[0] == "batch"
 
 
-per_image = pytest.mark.parametrize(
-    "law", by_operator(law for law in LAWS if law.per_image), ids=str
-)
+PER_IMAGE = by_operator(law for law in LAWS if law.per_image)
+images_in_turn = [
+    pytest.mark.parametrize("law", in_turn(PER_IMAGE, turn), ids=str) for turn in (0, 1)
+]
 
 
-@per_image
+@images_in_turn[0]
 def test_shard_map_over_the_batch_gives_the_unsharded_bits(law, mesh):
     specs = (BATCH, *(EVERYWHERE for _ in law.operands[1:]))
     mapped = jax.shard_map(law.function, mesh=mesh, in_specs=specs, out_specs=BATCH)
     assert_tree(jax.jit(mapped)(*law.operands), result(law))
 
 
-@per_image
+@images_in_turn[1]
 def test_shard_map_takes_operands_that_differ_between_devices(law, mesh):
     """Loops inside a lowering must carry what varies over the mesh."""
     operands = rolled(law.operands, 4)
@@ -326,7 +330,7 @@ def test_nonzero_over_an_axis_inside_vmap_and_over_two_mesh_axes():
 # --- export and ahead of time ---------------------------------------------------------
 
 
-@every_operator
+@operators_in_turn[1]
 def test_a_call_exports_for_three_platforms_at_once_and_reloads(law):
     export = jax.export.export(jax.jit(law.function), platforms=("cpu", "cuda", "tpu"))
     operands = jax.tree.map(jnp.asarray, law.operands)
@@ -336,7 +340,7 @@ def test_a_call_exports_for_three_platforms_at_once_and_reloads(law):
     assert_tree(reloaded.call(*operands), result(law))
 
 
-@every_operator
+@operators_in_turn[0]
 def test_a_call_compiles_ahead_of_time(law):
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), law.operands)
     compiled = jax.jit(law.function).lower(*shapes).compile()
@@ -346,14 +350,14 @@ def test_a_call_compiles_ahead_of_time(law):
 # --- inside other transformations ------------------------------------------------------
 
 
-@every_operator
+@operators_in_turn[1]
 def test_a_call_works_in_a_scan(law):
     operands = rolled(law.operands)
     scanned = jax.lax.scan(lambda _, xs: (None, law.function(*xs)), None, operands)[1]
     assert_tree(scanned, loop(law.function, operands))
 
 
-@every_operator
+@operators_in_turn[0]
 def test_a_call_works_in_a_cond_and_a_while_loop(law):
     @jax.jit
     def chosen(flag, *operands):
@@ -368,14 +372,14 @@ def test_a_call_works_in_a_cond_and_a_while_loop(law):
     assert_tree(looped, result(law))
 
 
-@every_operator
+@operators_in_turn[1]
 def test_a_call_works_where_jax_has_64_bit_types(law):
     with jax.enable_x64(True):
         assert_tree(law.function(*law.operands), result(law))
         assert_tree(jax.jit(law.function)(*law.operands), result(law))
 
 
-@every_operator
+@operators_in_turn[0]
 def test_checkpointing_changes_nothing(law):
     assert_tree(jax.checkpoint(law.function)(*law.operands), result(law))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dmlax
-from laws import LAWS, PREPARED, ZERO, ZEROS, W, by_operator, prepared, quantize
+from laws import LAWS, PREPARED, ZERO, ZEROS, W, by_operator, in_turn, prepared, quantize
 from support import NATIVE, assert_same, draw
 
 PLATFORMS = ("cpu", "cuda", "tpu")
@@ -26,14 +26,18 @@ def sizes_of_any_batch(x):
     return ", ".join(["b", *map(str, x.shape[1:])])
 
 
-@pytest.mark.parametrize("law", by_operator(law for law in LAWS if law.name != "nonzero"), ids=str)
+WITH_A_BATCH = by_operator(law for law in LAWS if law.name != "nonzero")
+PER_IMAGE = by_operator(law for law in LAWS if law.per_image)
+
+
+@pytest.mark.parametrize("law", in_turn(WITH_A_BATCH, 0), ids=str)
 def test_every_operator_exports_with_a_symbolic_batch(law):
     x, *rest = law.operands
     exported = export(law.function, sizes_of_any_batch(x), x.dtype, *rest)
     jax.tree.map(assert_same, exported.call(x), law.function(*law.operands))
 
 
-@pytest.mark.parametrize("law", by_operator(law for law in LAWS if law.per_image), ids=str)
+@pytest.mark.parametrize("law", in_turn(PER_IMAGE, 1), ids=str)
 def test_the_definition_takes_a_symbolic_batch(law):
     x, *rest = law.operands
     call = lambda x: law.function(x, *rest, implementation="reference")  # noqa: E731

@@ -55,7 +55,7 @@ def judged(suite: list[Vector]) -> Callable[[str], list[Result]]:
     @cache
     def results(name: str) -> list[Result]:
         adapter = started(name)
-        chosen = functional[::6] if name in QUICK else sample(functional)
+        chosen = functional[::12] if name in QUICK else sample(functional)
         return list(runner.run(adapter, chosen, adapter.variants))
 
     return results

@@ -1,4 +1,4 @@
-// The kernels of the operators on two tensors, compiled once for each instruction set.
+// The kernels of the operators on two tensors, compiled once for each SIMD header.
 //
 // An exact element is estimated in float32, less and plus the estimate's error. Where the two round
 // to different bytes, `exact.h` decides. An inexact sum may be written where an operand is: each group

@@ -18,6 +18,7 @@ namespace dmlax {
 
 #define DMLAX_KERNELS_TYPE ConvolutionKernels
 #define DMLAX_KERNELS convolution_kernels
+#define DMLAX_KERNELS_MULTIPLY
 #include "dmlax/_cpu/choose_kernels.h"
 
 namespace {

@@ -12,6 +12,7 @@ namespace dmlax {
 
 #define DMLAX_KERNELS_TYPE MatmulKernels
 #define DMLAX_KERNELS matmul_kernels
+#define DMLAX_KERNELS_MULTIPLY
 #include "dmlax/_cpu/choose_kernels.h"
 
 namespace {

@@ -1,4 +1,4 @@
-// The kernels of dynamic quantization, compiled once for each instruction set.
+// The kernels of dynamic quantization, compiled once for each SIMD header.
 #include "dmlax/_dynamic_quantize/cpu/kernels.h"
 
 #include "dmlax/_cpu/quantize.h"

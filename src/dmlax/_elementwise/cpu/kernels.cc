@@ -1,4 +1,4 @@
-// The kernels of the element-wise operators, compiled once for each instruction set: loops over
+// The kernels of the element-wise operators, compiled once for each SIMD header: loops over
 // groups of elements, which compilers vectorise. No function that a header defines has a name
 // outside this unit, so that none is linked from the wrong one.
 //

@@ -1,4 +1,4 @@
-// The kernel of the lookup, compiled once for each instruction set.
+// The kernel of the lookup, compiled once for each SIMD header.
 #include "dmlax/_lookup/cpu/kernels.h"
 
 #include "dmlax/_cpu/simd/interface.h"

@@ -1,4 +1,4 @@
-// The kernels of nonzero_coordinates, compiled once for each instruction set. No function that a
+// The kernels of nonzero_coordinates, compiled once for each SIMD header. No function that a
 // header defines has a name outside this unit, so that none is linked from the wrong one.
 #include "dmlax/_nonzero/cpu/kernels.h"
 

@@ -1,4 +1,4 @@
-// The kernels of the pools, compiled once for each instruction set: loops over neighbouring bytes,
+// The kernels of the pools, compiled once for each SIMD header: loops over neighbouring bytes,
 // which compilers vectorise. Every function that depends on the instruction set is local.
 #include "dmlax/_pooling/cpu/kernels.h"
 
