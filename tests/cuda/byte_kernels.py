@@ -2,13 +2,14 @@
 
     PYTHONPATH=src:tests python3 tests/cuda/byte_kernels.py jitted 0 60
 
-checks the calls of these seeds on the attached GPU, jitted or eager, and prints their counts.
+checks the calls of these seeds on the attached GPU, jitted or eager, and prints their counts. Names
+behind the seeds (`pool lookup`) are those of the only kinds that are drawn.
 """
 
 import functools
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import numpy as np
@@ -268,13 +269,15 @@ DRAWN = (
 )
 
 
-def differing(seed: int, eager: bool, counts: Counter[str]) -> Iterator[str]:
+def differing(
+    seed: int, eager: bool, counts: Counter[str], kinds: Sequence[Callable[..., Call]] = DRAWN
+) -> Iterator[str]:
     """The calls of a seed of which a kernel and another implementation have other bits.
 
     Some are mapped. A call that is compiled has several sets of values.
     """
     rng = np.random.default_rng(seed)
-    drawn = DRAWN[seed % len(DRAWN)]
+    drawn = kinds[seed % len(kinds)]
     function, operands, other = drawn(rng)
     axes = (0, *[None] * (len(operands) - 1))
     calls = [functools.partial(function, implementation=each) for each in ("mosaic_gpu", other)]
@@ -298,11 +301,12 @@ def main() -> None:
 
     pairs._WORTH_A_TABLE = 0  # so that few elements take the kernel too
     kernel.adds_in_wide_tiles = lambda problem, multiprocessors: True  # and all products
-    mode, *ends = sys.argv[1:]
+    mode, first, last, *names = sys.argv[1:]
+    kinds = [each for each in DRAWN if not names or each.__name__.removeprefix("draw_") in names]
     counts: Counter[str] = Counter()
     wrong = []
-    for seed in range(*map(int, ends)):
-        wrong += differing(seed, mode == "eager", counts)
+    for seed in range(int(first), int(last)):
+        wrong += differing(seed, mode == "eager", counts, kinds)
     print("\n".join(wrong))
     print(f"{jax.devices()[0]}, {mode}: {dict(counts)}, {len(wrong)} differ")
     sys.exit(bool(wrong))
