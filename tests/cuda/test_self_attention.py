@@ -75,11 +75,11 @@ def test_wide_tiles_look_up_what_each_third_of_the_columns_needs(lowered):
     assert "tensor<768xui8>" in text
 
 
-@pytest.mark.parametrize(("rows", "row"), [(197, -1), (208, -1), (209, -1), (197, 0)])
+@pytest.mark.parametrize(("rows", "row"), [(128, -1), (197, -1), (208, -1), (209, -1), (197, 0)])
 def test_heads_of_64_columns_are_one_kernel_where_two_fit_a_multiprocessor(lowered, rows, row):
     given = operands(rows, 3 * HEADS * 64)
     text = lowered(attend_of((SQUARED, SQUARED, ITSELF), rows, 1, width=64, row=row), *given)
-    at_once = rows < 209 and row < 0
+    at_once = 128 < rows < 209 and row < 0
     assert ("dmlax_attention" in text) == at_once
     assert ("dmlax_softmax" in text) != at_once
 
@@ -174,22 +174,23 @@ def test_the_kernels_change_no_bit(
 
 
 @pytest.mark.parametrize(
-    ("functions", "mapped", "heads_last", "zero", "rows"),
+    ("functions", "mapped", "heads_last", "zero", "rows", "of_scores"),
     [
-        ((SQUARED, SQUARED, ITSELF), False, 1, OTHER_ZERO, 33),
-        ((ITSELF, ITSELF, SQUARED), False, 0, np.asarray(-5, np.int8), 16),
-        ((SQUARED,) * 3, True, 1, np.asarray(-5, np.int8), 7),
-        ((ITSELF,) * 3, False, 1, OTHER_ZERO, 300),
+        ((SQUARED, SQUARED, ITSELF), False, 1, OTHER_ZERO, 33, 3),
+        ((ITSELF, ITSELF, SQUARED), False, 0, np.asarray(-5, np.int8), 16, 0),
+        ((SQUARED,) * 3, True, 1, np.asarray(-5, np.int8), 7, 3),
+        ((ITSELF,) * 3, False, 1, OTHER_ZERO, 300, 3),
     ],
-    ids=["uint8", "int8", "mapped", "more warps' rows than warps"],
+    ids=["uint8", "int8, zero point 0", "mapped", "more rows than a block's lanes"],
 )
 def test_the_threads_of_one_kernel_change_no_bit(
-    monkeypatch, written, attached, functions, mapped, heads_last, zero, rows
+    monkeypatch, written, attached, functions, mapped, heads_last, zero, rows, of_scores
 ):
     from dmlax._cuda import attention
     from dmlax._matmul.cuda import kernel
 
     monkeypatch.setattr(lowering.capability, "refuse_elsewhere", lambda operator, x, why: x)
+    monkeypatch.setitem(globals(), "ZERO", np.asarray(of_scores, np.uint8))
     rng, runs, attend_alone = np.random.default_rng(rows), [], attention._attend
     a = rng.integers(0, 256, (2, 2 * rows, 32), np.uint8)[:, : rows if rows > 99 else None]
     b = rng.integers(-60, 60, (32, 3 * HEADS * 64)).astype(np.int8)
@@ -225,7 +226,7 @@ def test_the_threads_of_one_kernel_change_no_bit(
     monkeypatch.setattr(dispatch, "call", call_kernels)
     monkeypatch.setattr(kernel, "multiply", emulated_kernels.multiply)
     monkeypatch.setattr(attention, "_attend", emulate)
-    monkeypatch.setattr(attention, "_MOST_SHARED", 200 * 1024)
+    monkeypatch.setattr(attention, "is_faster", lambda rows, columns: True)
     found = np.asarray(jax.jit(lambda *given: run(*given))(a, b, bias))
     assert found.dtype == wanted.dtype
     assert np.array_equal(found, wanted)

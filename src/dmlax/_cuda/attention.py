@@ -30,6 +30,7 @@ COLUMNS = 64  # of a head
 _BLOCK = ThreadBlock(2)
 _WARPS = _BLOCK.threads // 32
 _LANES = 32
+_FEW_ROWS = 128  # or less: kernels of their own are faster
 _ONES = 0x01010101
 _MOST_SHARED = 113 * 1024  # bytes of a block: two run on a multiprocessor
 
@@ -164,9 +165,11 @@ def _bytes_of(sizes: Sizes) -> list[int]:
     ]
 
 
-def has_room(rows: int, columns: int) -> bool:
-    """True for heads of which two fit a multiprocessor."""
-    return columns == COLUMNS and shared_bytes(Sizes(1, 1, rows, False)) <= _MOST_SHARED
+def is_faster(rows: int, columns: int) -> bool:
+    """True for heads of which two fit a multiprocessor, with rows for most of a block's warps."""
+    if columns != COLUMNS or rows <= _FEW_ROWS:
+        return False
+    return shared_bytes(Sizes(1, 1, rows, False)) <= _MOST_SHARED
 
 
 def shared_bytes(sizes: Sizes) -> int:
@@ -277,12 +280,8 @@ class _Requantization:
     def make_bytes(self, sums: list[Value]) -> list[Value]:
         """Words of four bytes."""
         multipliers = [self.multiplier] * len(sums)
-        outputs = self.requantizer.quantize(sums, multipliers, lambda output: _no_scales())
+        outputs = self.requantizer.quantize_float32(sums, multipliers)
         return [self.requantizer.pack(outputs[i : i + 4]) for i in range(0, len(outputs), 4)]
-
-
-def _no_scales() -> Any:
-    raise AssertionError("only exact arithmetic has near ties")
 
 
 def _write_offsets(

@@ -237,7 +237,7 @@ def _attend_at_once(plan: SelfAttentionPlan, given: attention.Attention, y: Arra
     from dmlax._cuda.softmax import Quotients
 
     layout, both = plan.layout, plan.attention
-    if layout.row >= 0 or not kernel.has_room(layout.rows, layout.columns):
+    if layout.row >= 0 or not kernel.is_faster(layout.rows, layout.columns):
         return None
     (scores, of_scores), (values, of_values) = (
         _uniform_product(both.scores, given.scores),
