@@ -163,7 +163,7 @@ def draw_self_attention(rng: np.random.Generator) -> Call:
     rows, depth = int(rng.choice([1, 7, 16, 50, 197])), int(rng.integers(1, 100))
     columns = int(rng.choice([16, 32, 64]))
     if rng.random() < 0.4:  # one kernel after the product
-        rows, columns = int(rng.choice([129, 145, 197, 208])), 64
+        rows, columns = int(rng.choice([33, 50, 128, 129, 197, 208, 256])), 64
     scale, zero_points = np.asarray(0.02, np.float32), [np.asarray(draw(rng)) for _ in range(3)]
     step = np.asarray(0.002 * np.sqrt(depth), np.float32)
     zeros = np.asarray(120, np.uint8), np.asarray(9, np.uint8)

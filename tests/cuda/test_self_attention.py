@@ -75,13 +75,24 @@ def test_wide_tiles_look_up_what_each_third_of_the_columns_needs(lowered):
     assert "tensor<768xui8>" in text
 
 
-@pytest.mark.parametrize(("rows", "row"), [(128, -1), (197, -1), (208, -1), (209, -1), (197, 0)])
-def test_heads_of_64_columns_are_one_kernel_where_two_fit_a_multiprocessor(lowered, rows, row):
+@pytest.mark.parametrize(
+    ("rows", "row"), [(32, -1), (33, -1), (128, -1), (197, -1), (256, -1), (257, -1), (197, 0)]
+)
+def test_heads_of_64_columns_are_one_kernel_where_a_block_takes_all_rows(lowered, rows, row):
     given = operands(rows, 3 * HEADS * 64)
     text = lowered(attend_of((SQUARED, SQUARED, ITSELF), rows, 1, width=64, row=row), *given)
-    at_once = 128 < rows < 209 and row < 0
+    at_once = 32 < rows <= 256 and row < 0
     assert ("dmlax_attention" in text) == at_once
     assert ("dmlax_softmax" in text) != at_once
+
+
+@pytest.mark.parametrize(("rows", "warpgroups", "blocks"), [(50, 1, 4), (128, 1, 2), (208, 2, 2)])
+def test_several_blocks_of_an_attention_fit_a_multiprocessor(written, rows, warpgroups, blocks):
+    from dmlax._cuda import attention
+
+    sizes = attention.Sizes(1, 1, rows, True)
+    assert sizes.block.warpgroups == warpgroups
+    assert blocks * (attention.shared_bytes(sizes) + 1024) <= 228 * 1024
 
 
 @pytest.mark.parametrize("rows", [50, 300])

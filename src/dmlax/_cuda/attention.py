@@ -1,8 +1,9 @@
 """The kernel of an attention of bytes: scores, their softmax and the values in one thread block.
 
-A block takes a head. Its keys, its values, transposed, and the table of exponentials are in shared
-memory. A warp makes the scores of 32 queries, which stay there: 16 rows at a time by `mma`, then
-the softmax of a row in each lane, and again 16 rows at a time the products with the values.
+A block of four or eight warps takes a head. Its keys, its values, transposed, and the table of
+exponentials are in shared memory. A warp makes the scores of 32 queries, which stay there: 16 rows
+at a time by `mma`, then the softmax of a row in each lane, and again 16 rows at a time the products
+with the values.
 """
 
 import functools
@@ -27,12 +28,9 @@ from dmlax._cuda.requantize import Requantizer
 from dmlax._cuda.softmax import Quotients, Row, Rows
 
 COLUMNS = 64  # of a head
-_BLOCK = ThreadBlock(2)
-_WARPS = _BLOCK.threads // 32
 _LANES = 32
-_FEW_ROWS = 128  # or less: kernels of their own are faster
+_MOST_WARPS = 8
 _ONES = 0x01010101
-_MOST_SHARED = 113 * 1024  # bytes of a block: two run on a multiprocessor
 
 
 @dataclass(frozen=True)
@@ -53,6 +51,11 @@ class Sizes:
     def of_scores(self) -> Rows:
         """The rows of scores in shared memory: whole chunks, zeros after the last weight."""
         return Rows(self.rows, self.chunks * CHUNK)
+
+    @property
+    def block(self) -> ThreadBlock:
+        """The block of a head: warps for all rows, up to the most."""
+        return ThreadBlock(min(-(-self.rows // (4 * _LANES)), _MOST_WARPS // 4))
 
     @property
     def output(self) -> tuple[int, ...]:
@@ -126,7 +129,7 @@ def _attend(
         {"y": y.reshape(-1), "terms": terms, **given},
         {"output": jax.ShapeDtypeStruct(sizes.output, problem.values.types.output)},
         blocks=sizes.groups,
-        warpgroups=_BLOCK.warpgroups,
+        warpgroups=sizes.block.warpgroups,
         shared_words=shared_bytes(sizes) // 4,
     )
     return found
@@ -166,10 +169,8 @@ def _bytes_of(sizes: Sizes) -> list[int]:
 
 
 def is_faster(rows: int, columns: int) -> bool:
-    """True for heads of which two fit a multiprocessor, with rows for most of a block's warps."""
-    if columns != COLUMNS or rows <= _FEW_ROWS:
-        return False
-    return shared_bytes(Sizes(1, 1, rows, False)) <= _MOST_SHARED
+    """True for heads whose rows a block's warps take at once, and not so few that most idle."""
+    return columns == COLUMNS and _LANES < rows <= _MOST_WARPS * _LANES
 
 
 def shared_bytes(sizes: Sizes) -> int:
@@ -184,7 +185,7 @@ def _body(
     place = _Place.of(problem.sizes, shared.shared_address())
     _copy_keys(problem, place, y)
     cp_async.commit_group()
-    lane_table.write(_BLOCK, place.table, terms, 32)
+    lane_table.write(problem.sizes.block, place.table, terms, 32)
     _write_values(problem, place, y)
     cp_async.wait_group(0)
     ir.barrier()
@@ -197,9 +198,9 @@ def _body(
     ir.while_loop(first, lambda row: row < problem.sizes.rows, warp.attend)
 
 
-def _visit(count: int, visit: Callable[[Value], None]) -> None:
+def _visit(block: ThreadBlock, count: int, visit: Callable[[Value], None]) -> None:
     """Visits a thread's share of so many numbers."""
-    for first in range(0, count, _BLOCK.threads):
+    for first in range(0, count, block.threads):
         number = ir.thread() + first
         with ir.when(number < count):
             visit(number)
@@ -216,7 +217,7 @@ def _copy_keys(problem: Problem, place: _Place, y: Pointer) -> None:
         to = place.keys + key_place(row) * _KEY_DISTANCE + within
         cp_async.copy(to, y.address(start + row * rows.row + within), CHUNK)
 
-    _visit(problem.sizes.rows * across, copy)
+    _visit(problem.sizes.block, problem.sizes.rows * across, copy)
 
 
 def key_place(row: Any) -> Any:
@@ -250,7 +251,7 @@ def _write_values(problem: Problem, place: _Place, y: Pointer) -> None:
             to = place.values + value_place(column + i) * sizes.of_scores.distance
             ir.store_shared(to + chunk * CHUNK, *of_column)
 
-    _visit(sizes.chunks * across, write)
+    _visit(sizes.block, sizes.chunks * across, write)
 
 
 class _Requantization:
@@ -288,7 +289,7 @@ def _write_offsets(
     problem: Problem, place: _Place, of_scores: _Requantization, of_values: _Requantization
 ) -> None:
     """Writes what the sums of each column begin with."""
-    chunks = problem.sizes.chunks
+    block, chunks = problem.sizes.block, problem.sizes.chunks
 
     def write_key(row: Value) -> None:
         start = place.keys + key_place(row) * _KEY_DISTANCE
@@ -300,8 +301,8 @@ def _write_offsets(
         offset = of_values.column(_sum_of(start, chunks)).offset
         ir.store_shared(place.value_offsets + column * 4, offset)
 
-    _visit(chunks * CHUNK, write_key)
-    _visit(COLUMNS, write_value)
+    _visit(block, chunks * CHUNK, write_key)
+    _visit(block, COLUMNS, write_value)
 
 
 def _sum_of(start: Value, chunks: int) -> Value:
@@ -344,7 +345,7 @@ class _Warp:
             Row(self.problem.quotients, self.sizes.of_scores, start, table).compute()
         ir.warp_barrier()
         self._each_sixteen(first, end, self._weigh)
-        return first + _LANES * _WARPS
+        return first + self.sizes.block.threads  # 32 rows a warp
 
     def _each_sixteen(self, first: Value, end: Value, visit: Any) -> None:
         def step(row: Value) -> Value:
