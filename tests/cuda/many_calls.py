@@ -3,10 +3,12 @@
     PYTHONPATH=src:tests:conformance/src python3 tests/cuda/many_calls.py matmul xla eager 0 750
 
 draws the calls of these seeds, and prints how many of each operator there were. A call's operands
-are arguments of its program.
+are arguments of its program. With `in_flight` behind the seeds the kernels take the tiles whose
+products run on while the next begin, which no call of these sizes takes by itself.
 """
 
 import dataclasses
+import itertools
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -17,7 +19,9 @@ import numpy as np
 
 import binary_calls
 import convolution_add_calls
+import convolution_calls
 import dynamic_quantize_calls
+import lookup_calls
 import matmul_calls
 import pooling_calls
 from dmlax._core import pairs
@@ -27,9 +31,11 @@ from support import bits
 KINDS = {
     "matmul": matmul_calls.call,
     "binary": binary_calls.call,
+    "convolution": convolution_calls.call,
     "convolution_add": convolution_add_calls.call,
     "pooling": pooling_calls.call,
     "dynamic_quantize": dynamic_quantize_calls.call,
+    "lookup": lookup_calls.call,
 }
 SETS = 8  # of values of a call
 IN_ONE_PROGRAM = 10  # calls
@@ -96,10 +102,32 @@ def mismatches(
                 yield f"seed {seed}, values {number}: {each.x.shape} {each}"
 
 
+def force_tiles_in_flight() -> None:
+    """Has each product that is lowered take the next of some tiles."""
+    from dmlax._convolution.cuda import kernel as of_convolutions
+    from dmlax._cuda.tile import GemmProblem, Tile
+    from dmlax._matmul.cuda import kernel as of_products
+
+    sizes = (
+        (3, 1, 256, 64, 6, 1),
+        (4, 1, 192, 64, 6, 1),
+        (2, 2, 64, 32, 4, 1),
+        (1, 1, 128, 128, 3, 1),
+    )
+    tiles = itertools.cycle(Tile(*each, in_flight=True) for each in sizes)
+
+    def choose(problem: GemmProblem, multiprocessors: int) -> Tile:
+        return next(tiles)
+
+    of_products.choose_tile = of_convolutions.choose_tile = choose
+
+
 def main() -> None:
     """The program."""
     kind, implementation, mode, *ends = sys.argv[1:]
-    first, last = map(int, ends)
+    first, last = map(int, ends[:2])
+    if ends[2:] == ["in_flight"]:
+        force_tiles_in_flight()
     pairs._WORTH_A_TABLE = 0  # so that few elements take the table, too
     counts: Counter[str] = Counter()
     wrong = []

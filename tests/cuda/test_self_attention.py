@@ -1,10 +1,13 @@
 """Attentions of a tensor with itself on Hopper: heads are read where a product stores them."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import jax
 import numpy as np
 import pytest
 
 import emulated_kernels
+import emulated_threads
 from dmlax._core import dispatch
 from dmlax._matmul.cuda import lowering
 from dmlax.onnx.graph import Node
@@ -70,6 +73,26 @@ def test_wide_tiles_look_up_what_each_third_of_the_columns_needs(lowered):
         text.count("custom_call @mosaic_gpu") == 4
     )  # values of 256 columns do not fit the one that packs
     assert "tensor<768xui8>" in text
+
+
+@pytest.mark.parametrize(
+    ("rows", "row"), [(32, -1), (33, -1), (128, -1), (197, -1), (256, -1), (257, -1), (197, 0)]
+)
+def test_heads_of_64_columns_are_one_kernel_where_a_block_takes_all_rows(lowered, rows, row):
+    given = operands(rows, 3 * HEADS * 64)
+    text = lowered(attend_of((SQUARED, SQUARED, ITSELF), rows, 1, width=64, row=row), *given)
+    at_once = 32 < rows <= 256 and row < 0
+    assert ("dmlax_attention" in text) == at_once
+    assert ("dmlax_softmax" in text) != at_once
+
+
+@pytest.mark.parametrize(("rows", "warpgroups", "blocks"), [(50, 1, 4), (128, 1, 2), (208, 2, 2)])
+def test_several_blocks_of_an_attention_fit_a_multiprocessor(written, rows, warpgroups, blocks):
+    from dmlax._cuda import attention
+
+    sizes = attention.Sizes(1, 1, rows, True)
+    assert sizes.block.warpgroups == warpgroups
+    assert blocks * (attention.shared_bytes(sizes) + 1024) <= 228 * 1024
 
 
 @pytest.mark.parametrize("rows", [50, 300])
@@ -159,3 +182,63 @@ def test_the_kernels_change_no_bit(
     assert found.dtype == wanted.dtype
     assert np.array_equal(found, wanted)
     assert plans
+
+
+@pytest.mark.parametrize(
+    ("functions", "mapped", "heads_last", "zero", "rows", "of_scores"),
+    [
+        ((SQUARED, SQUARED, ITSELF), False, 1, OTHER_ZERO, 33, 3),
+        ((ITSELF, ITSELF, SQUARED), False, 0, np.asarray(-5, np.int8), 16, 0),
+        ((SQUARED,) * 3, True, 1, np.asarray(-5, np.int8), 7, 3),
+        ((ITSELF,) * 3, False, 1, OTHER_ZERO, 300, 3),
+    ],
+    ids=["uint8", "int8, zero point 0", "mapped", "more rows than a block's lanes"],
+)
+def test_the_threads_of_one_kernel_change_no_bit(
+    monkeypatch, written, attached, functions, mapped, heads_last, zero, rows, of_scores
+):
+    from dmlax._cuda import attention
+    from dmlax._matmul.cuda import kernel
+
+    monkeypatch.setattr(lowering.capability, "refuse_elsewhere", lambda operator, x, why: x)
+    monkeypatch.setitem(globals(), "ZERO", np.asarray(of_scores, np.uint8))
+    rng, runs, attend_alone = np.random.default_rng(rows), [], attention._attend
+    a = rng.integers(0, 256, (2, 2 * rows, 32), np.uint8)[:, : rows if rows > 99 else None]
+    b = rng.integers(-60, 60, (32, 3 * HEADS * 64)).astype(np.int8)
+    bias = rng.integers(-999, 999, b.shape[1]).astype(np.int32)
+    elsewhere = ThreadPoolExecutor(1)
+    elsewhere.submit(int).result()  # its thread begins here
+    attend = attend_of(functions, rows, heads_last, width=64, zero=zero)
+    run = jax.vmap(attend, (0, None, None)) if mapped else attend
+    a = a if mapped else a[0]
+    wanted = np.asarray(jax.jit(run)(a, b, bias))  # one by one, as this is a CPU
+    assert len(np.unique(wanted)) > 9
+    call = dispatch.call
+
+    def call_kernels(operator, plan, given, implementation):
+        if operator is not self_attention.SELF_ATTENTION:
+            return call(operator, plan, given, implementation)
+        return self_attention._kernels(plan, given)
+
+    def emulate(problem, *given):
+        def on_host(*given):
+            runs.append(problem.sizes)
+            with monkeypatch.context() as patched:
+                patched.setattr(attention, "launch", emulated_threads.launch(patched))
+                return attend_alone(problem, *jax.tree.map(np.asarray, given))
+
+        def call_back(*given):
+            """XLA's threads make subnormal floats 0, and those that they begin do."""
+            return elsewhere.submit(on_host, *given).result()
+
+        shape = jax.ShapeDtypeStruct(problem.sizes.output, problem.values.types.output)
+        return jax.pure_callback(call_back, shape, *given)
+
+    monkeypatch.setattr(dispatch, "call", call_kernels)
+    monkeypatch.setattr(kernel, "multiply", emulated_kernels.multiply)
+    monkeypatch.setattr(attention, "_attend", emulate)
+    monkeypatch.setattr(attention, "is_faster", lambda rows, columns: True)
+    found = np.asarray(jax.jit(lambda *given: run(*given))(a, b, bias))
+    assert found.dtype == wanted.dtype
+    assert np.array_equal(found, wanted)
+    assert runs

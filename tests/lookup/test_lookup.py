@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import dmlax
+import lookup_calls
 from support import NATIVE, assert_same, draw
 
 TYPES = ["int8", "uint8"]
@@ -34,3 +35,8 @@ def test_tables_are_mapped_over_with_and_without_inputs():
     assert_same(shared, np.stack([table[x[0]] for table in tables]))
     nested = jax.vmap(jax.vmap(dmlax.quantized_lookup, in_axes=(0, None)))(x, tables)
     assert_same(nested, wanted)
+
+
+@pytest.mark.parametrize("implementation", [*NATIVE, "xla"])
+def test_random_calls(implementation):
+    assert list(lookup_calls.mismatches(implementation, 0, 40)) == []

@@ -34,5 +34,6 @@ def of_lane(start: Value) -> Value:
 
 def entries_of(start: Value, word: Value, count: int, bits: int) -> list[Value]:
     """The entries of a word's first bytes; `start` is the lane's."""
-    offsets = (((word >> i * 8) & 0xFF) * ENTRY for i in range(count))
-    return [ir.load_shared_element(start + offset, bits) for offset in offsets]
+    zero = constant(0)
+    places = (ir.permute_bytes(word, zero, 0x4440 + i) for i in range(count))  # one instruction
+    return [ir.load_shared_element(start + place * ENTRY, bits) for place in places]

@@ -155,7 +155,7 @@ class Requantizer:
                 [32] * len(pairs),
             )
         if self.arithmetic == "float32":
-            return [self._round(*pair) for pair in pairs]
+            return self.quantize_float32(sums, multipliers)
         estimates = [self._estimate(acc, by) for acc, by in zip(sums, multipliers, strict=True)]
         rounded, errors = [value for value, _ in estimates], [error for _, error in estimates]
 
@@ -174,6 +174,11 @@ class Requantizer:
         return ir.cond(
             is_near_tie(greatest(errors)), resolve_ties, lambda: rounded, [32] * len(sums)
         )
+
+    def quantize_float32(self, sums: Sequence[Value], multipliers: Sequence[Value]) -> list[Value]:
+        """As `quantize` in "float32" arithmetic, without its branch, which no other work passes."""
+        round_one = self._round_above_low if self.saturates else self._round
+        return [round_one(*pair) for pair in zip(sums, multipliers, strict=True)]
 
     def pack(self, words: Sequence[Value]) -> Value:
         """A word of four outputs."""

@@ -141,7 +141,7 @@ def _body(
         cp_async.wait_group(0)
         ir.warp_barrier()
         row = start + ir.lane() * rows.distance
-        _Row(quotients, rows, row, lane_table.of_lane(table)).compute()
+        Row(quotients, rows, row, lane_table.of_lane(table)).compute()
         ir.warp_barrier()
         _visit_chunks(rows, size, functools.partial(_store, output, place, start))
         return first_row + threads
@@ -218,7 +218,7 @@ class _Divisor(NamedTuple):
         return ir.ptx(text, 32, term, *self)
 
 
-class _Row:
+class Row:
     """One row in shared memory: its bytes in the order of their values, a chunk at a time."""
 
     def __init__(self, quotients: Quotients, rows: Rows, start: Value, table: Value) -> None:

@@ -142,6 +142,17 @@ def run_of_heads(
     return output.reshape(*plan.batch, plan.rows, problem.stored)
 
 
+def parameters_of(plan: ProductPlan, operands: Product) -> tuple[Any, bool, dict[str, Array]]:
+    """The types of a product's parameters, whether it sums left's rows, and the parameters."""
+    from dmlax._matmul.cuda import kernel
+
+    problem, zero_point = MatmulProblem.of(plan, plan.arithmetic), operands.b_zero_point
+    given = None if zero_point is None else as_parameter(zero_point)
+    matrices = _with_parameters(plan, problem, operands, given, Matrices(None, None, None))
+    found = {name: x for name, x in matrices._asdict().items() if x is not None}
+    return kernel.parameter_types(problem, matrices), problem.sums_rows(matrices), found
+
+
 def pack_heads_by_kernel(
     plan: ProductPlan, operands: Product, rows: HeadRows, y: Array
 ) -> Prepared | None:

@@ -98,10 +98,14 @@ def run_kernel(plan: SoftmaxPlan, operands: Softmax) -> Array:
     """Runs the kernel; elements after the plan's, up to a whole chunk of each row, become zeros."""
     from dmlax._cuda import softmax as kernel
 
-    lowest = int(np.iinfo(plan.input.dtype).min)
-    quotients = kernel.Quotients(lowest, plan.zero_point, plan.multiplier)
+    quotients = kernel.Quotients(*quotients_of(plan))
     x, terms = jnp.asarray(operands.input), jnp.asarray(operands.terms)
     return kernel.softmax(quotients, plan.input.shape[-1], x, terms)
+
+
+def quotients_of(plan: SoftmaxPlan) -> tuple[int, int, float]:
+    """The lowest value of the dtype, the zero point and the multiplier of the kernel."""
+    return int(np.iinfo(plan.input.dtype).min), plan.zero_point, plan.multiplier
 
 
 def _xla(plan: SoftmaxPlan, operands: Softmax) -> Array:

@@ -22,7 +22,7 @@ from dmlax._matmul.api import QUANTIZED
 from dmlax._matmul.cuda import lowering as mosaic_gpu
 from dmlax._matmul.plan import Product, ProductPlan
 from dmlax.onnx.graph import OWN, Node
-from dmlax.onnx.operators import attention, tables
+from dmlax.onnx.operators import attention, float32_softmax, tables
 from dmlax.onnx.operators.quantized import multiply_gemm
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
 from dmlax.onnx.operators.values import is_known
@@ -218,14 +218,49 @@ def _kernels(plan: SelfAttentionPlan, operands: SelfAttention) -> Array:
     of_scores, of_values = plan.attention.scores, plan.attention.values
     entries = _entries(plan, operands.tables)
     y = mosaic_gpu.run_with_lookup(plan.product, operands.product, entries)
-    q, k, v = (plan.layout.head_rows(part) for part in range(3))
     given = operands.attention
+    at_once = _attend_at_once(plan, given, y)
+    if at_once is not None:
+        return at_once
+    q, k, v = (plan.layout.head_rows(part) for part in range(3))
     scores = mosaic_gpu.run_of_heads(of_scores, given.scores, (q, k), y)
     values: Any = mosaic_gpu.pack_heads_by_kernel(of_values, given.values, v, y)
     if values is None:
         dtype = of_values.matrix.matrix.dtype
         values = lax.bitcast_convert_type(plan.layout.split(y)[2], dtype)
     return attention.finish(plan.attention, given, scores, values)
+
+
+def _attend_at_once(plan: SelfAttentionPlan, given: attention.Attention, y: Array) -> Array | None:
+    """Runs the kernel that keeps scores in shared memory; None where it is not for these sizes."""
+    from dmlax._cuda import attention as kernel
+    from dmlax._cuda.softmax import Quotients
+
+    layout, both = plan.layout, plan.attention
+    if layout.row >= 0 or not kernel.is_faster(layout.rows, layout.columns):
+        return None
+    (scores, of_scores), (values, of_values) = (
+        _uniform_product(both.scores, given.scores),
+        _uniform_product(both.values, given.values),
+    )
+    if scores.types.per_column or values.types.per_column:
+        return None
+    groups = plan.product.output.shape[0] // layout.rows * layout.heads
+    sizes = kernel.Sizes(groups, layout.heads, layout.rows, both.heads_last)
+    rows = layout.head_rows(0), layout.head_rows(1), layout.head_rows(2)
+    quotients = Quotients(*float32_softmax.quotients_of(both.softmax))
+    problem = kernel.Problem(sizes, rows, scores, values, quotients)
+    terms = jnp.asarray(given.softmax.terms)
+    output = kernel.attend(problem, y, of_scores, of_values, terms)
+    return output.reshape(both.output.shape)
+
+
+def _uniform_product(plan: ProductPlan, operands: Product) -> tuple[Any, dict[str, Array]]:
+    """The kernel's product, and its parameters."""
+    from dmlax._cuda import attention as kernel
+
+    types, sums_rows, found = mosaic_gpu.parameters_of(plan, operands)
+    return kernel.Product(types, sums_rows, plan.depth), found
 
 
 def _entries(plan: SelfAttentionPlan, given: tuple[Any, ...]) -> Array:
