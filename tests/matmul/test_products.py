@@ -183,3 +183,53 @@ def test_symbolic_shapes_export(platform):
     if platform == "cpu":
         a, b = draw(1, np.uint8, (3, 5)), draw(2, np.int8, (5, 2))
         assert_same(exported.call(a, b), sums(a, b, 3))
+
+
+# --- sums beside ties: an estimate decides all but the nearest ones
+
+
+def ties_of(multipliers, rng):
+    """For each multiplier the sum before one of its ties, and both as `mantissa * 2 ** -shift`."""
+    mantissa, exponent = np.frexp(multipliers.astype(np.float64))
+    mantissa, shift = np.ldexp(mantissa, 24).astype(np.int64), 24 - exponent.astype(np.int64)
+    twice = 2 * rng.integers(-256, 256, multipliers.shape) + 1
+    before = np.floor(np.ldexp(twice / mantissa, shift - 1))
+    limits = np.iinfo(np.int32)
+    return before.clip(limits.min + 8, limits.max - 8).astype(np.int32), mantissa, shift
+
+
+def rounded_to_even(total, mantissa, shift):
+    """Numbers of int64."""
+    product = total * mantissa
+    whole = product >> shift
+    rest, half = product - (whole << shift), np.int64(1) << (shift - 1)
+    return whole + ((rest > half) | ((rest == half) & (whole % 2 == 1)))
+
+
+@pytest.mark.parametrize("implementation", [*NATIVE, "xla"])
+@pytest.mark.parametrize("zero", [np.uint8(0), np.uint8(255), np.int8(-128), np.int8(3)], ids=repr)
+def test_sums_beside_ties(zero, implementation):
+    """Sixteen beside a tie of each multiplier below 1; a quarter of these have exact ties."""
+    rng = np.random.default_rng(int(zero) & 255)
+    columns, rows = 20_000, np.arange(-8, 8)
+    mantissa = rng.integers(2**23, 2**24, columns) & ~np.where(
+        rng.random(columns) < 0.25, 2**18 - 1, 0
+    )
+    multipliers = np.ldexp(mantissa, -24 - rng.integers(0, 20, columns)).astype(np.float32)
+    bias, mantissa, shift = ties_of(multipliers, rng)
+    a, b = np.zeros((rows.size, 4), np.uint8), np.zeros((4, columns), np.int8)
+    a[:, 0], b[0] = rows + 8, 1
+    found = dmlax.quantized_linear_matrix_multiply(
+        *(a, b, bias),
+        a_scale=np.float32(1),
+        b_scale=multipliers,
+        output_scale=np.float32(1),
+        a_zero_point=np.uint8(8),
+        output_zero_point=zero,
+        output_dtype=zero.dtype,
+        implementation=implementation,
+    )
+    total = bias.astype(np.int64) + rows[:, None]
+    limits = np.iinfo(zero.dtype)
+    wanted = rounded_to_even(total, mantissa, shift) + int(zero)
+    assert_same(found, wanted.clip(limits.min, limits.max).astype(zero.dtype))

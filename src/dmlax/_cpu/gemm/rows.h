@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "dmlax/_cpu/bits.h"
+#include "dmlax/_cpu/fixed_point.h"
 #include "dmlax/_cpu/gemm/microkernel.h"
 #include "dmlax/_cpu/gemm/shape.h"
 #include "dmlax/_cpu/requantize.h"
@@ -453,6 +454,7 @@ struct PixelChannels {
       int32_t zero_point;
       bool is_signed;
       int64_t count, distance;
+      typename S::Int32s not_near_tie;
     };
 
     // Not inlined: its loops need the registers.
@@ -460,11 +462,13 @@ struct PixelChannels {
     __attribute__((noinline)) void requantize_vectors(const int32_t* sums, int64_t rows,
                                                       uint8_t* to, int64_t step) const {
       const RequantizeParams& params = channels.params;
-      const Constants constants{params.output_zero, params.output_signed, count,
-                                channels.distance};
+      const volatile int32_t not_near_tie = kNotNearTie;  // GCC 12 would broadcast it for each row
+      const Constants constants{params.output_zero, params.output_signed, count, channels.distance,
+                                S::broadcast(not_near_tie)};
       typename S::Floats factors[V];
       for (int j = 0; j < V; ++j) {
         factors[j] = S::load_floats(channels.estimate + first + j * S::kLanes);
+        if (may_tie) factors[j] = S::multiply(factors[j], S::broadcast_float(kFixedScale));
       }
       constexpr int R = kRowsPacked<V>;
       sums += first;
@@ -483,9 +487,9 @@ struct PixelChannels {
                                                             const typename S::Floats* factors,
                                                             const int32_t* sums, uint8_t* to,
                                                             int64_t step) const {
-      const auto [zero_point, is_signed, bytes, distance] = constants;
+      const auto [zero_point, is_signed, bytes, distance, not_near_tie] = constants;
       typename S::Int32s rounded[S::kVectorsPacked];
-      auto farthest = S::broadcast_float(0);
+      typename S::NearTies near_ties(not_near_tie);
 #pragma GCC unroll 4
       for (int j = 0; j < S::kVectorsPacked; ++j) {
         if (j >= R * V) {
@@ -493,19 +497,20 @@ struct PixelChannels {
           continue;
         }
         const auto all = S::load(sums + j / V * kPanelWidth + j % V * S::kLanes);
-        rounded[j] = may_tie ? S::round_product(all, factors[j % V], farthest)
+        rounded[j] = may_tie ? S::fixed_product(all, factors[j % V], near_ties)
                              : S::round_product(all, factors[j % V]);
       }
-      if (may_tie && __builtin_expect(S::reaches(farthest, kBand), 0)) {
+      if (may_tie && __builtin_expect(near_ties.any(), 0)) {
         for (int r = 0; r < R; ++r) requantize_near_tie(sums + r * kPanelWidth, to + r * step);
       } else if constexpr (R > 1) {
-        S::template store_rows_in_order<V>(to, step, rounded, zero_point, is_signed, bytes);
+        S::template store_rows_in_order<V, may_tie>(to, step, rounded, zero_point, is_signed,
+                                                    bytes);
       } else if constexpr (in_order) {
-        S::store_bytes_in_order(to, rounded, zero_point, is_signed, bytes);
+        S::template store_bytes_in_order<may_tie>(to, rounded, zero_point, is_signed, bytes);
       } else if constexpr (parts > 1) {
-        S::template store_rows<parts>(to, distance, rounded, zero_point, is_signed, bytes);
+        S::template store_rows<parts, may_tie>(to, distance, rounded, zero_point, is_signed, bytes);
       } else {
-        S::store_bytes(to, rounded, zero_point, is_signed, bytes);
+        S::template store_bytes<may_tie>(to, rounded, zero_point, is_signed, bytes);
       }
     }
 
