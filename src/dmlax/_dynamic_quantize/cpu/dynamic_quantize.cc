@@ -23,7 +23,7 @@ namespace {
 
 namespace ffi = xla::ffi;
 
-constexpr int64_t kSerialElements = 1 << 17;  // up to these a second thread is no help
+constexpr int64_t kSerialElements = 1 << 18;  // up to these a second thread is no help
 constexpr int64_t kChunk = 1 << 14;           // elements: one task
 constexpr uint32_t kOne = 0x3f800000, kSign = 0x80000000, kInfinity = 0x7f800000;
 
@@ -125,13 +125,6 @@ struct Problem {
   }
 };
 
-// The other way round in each half of `count` tasks, which threads take from both ends: each
-// begins with what it read last, and has in its cache.
-int64_t newest_first(int64_t task, int64_t count) {
-  const int64_t half = count / 2;
-  return task < half ? half - 1 - task : count - 1 - (task - half);
-}
-
 ffi::Error dynamic_quantize(ffi::ThreadPool pool, ffi::AnyBuffer input,
                             ffi::Result<ffi::AnyBuffer> output,
                             ffi::Result<ffi::Buffer<ffi::DataType::F32>> scale,
@@ -168,8 +161,7 @@ ffi::Error dynamic_quantize(ffi::ThreadPool pool, ffi::AnyBuffer input,
   const char* data = static_cast<const char*>(input.untyped_data());
   uint8_t* bytes = static_cast<uint8_t*>(output->untyped_data());
   uint8_t* zeros = static_cast<uint8_t*>(zero_point->untyped_data());
-  const auto run = [&](size_t phase, int64_t number) {
-    const int64_t task = phase == 0 ? number : newest_first(number, tasks);
+  const auto run = [&](size_t phase, int64_t task) {
     const int64_t index = task / chunks, chunk = task % chunks;
     const int64_t begin = chunk * kChunk, count = std::min(problem.elements - begin, kChunk);
     const int64_t at = index * problem.elements + begin;
