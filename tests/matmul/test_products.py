@@ -206,30 +206,47 @@ def rounded_to_even(total, mantissa, shift):
     return whole + ((rest > half) | ((rest == half) & (whole % 2 == 1)))
 
 
-@pytest.mark.parametrize("implementation", [*NATIVE, "xla"])
-@pytest.mark.parametrize("zero", [np.uint8(0), np.uint8(255), np.int8(-128), np.int8(3)], ids=repr)
-def test_sums_beside_ties(zero, implementation):
-    """Sixteen beside a tie of each multiplier below 1; a quarter of these have exact ties."""
-    rng = np.random.default_rng(int(zero) & 255)
-    columns, rows = 20_000, np.arange(-8, 8)
-    mantissa = rng.integers(2**23, 2**24, columns) & ~np.where(
-        rng.random(columns) < 0.25, 2**18 - 1, 0
+def by_product(left, bias, **options):
+    """A column for each multiplier, a row for each number; the sums are `left - 8 + bias`."""
+    a, b = np.zeros((left.size, 4), np.uint8), np.zeros((4, bias.size), np.int8)
+    a[:, 0], b[0] = left, 1
+    return dmlax.quantized_linear_matrix_multiply(a, b, bias, a_zero_point=np.uint8(8), **options)
+
+
+def by_convolution(left, bias, a_scale, b_scale, **options):
+    """The same, of planes whose pixels are the numbers."""
+    x = np.broadcast_to(left.astype(np.uint8), (1, 1, left.size, left.size))
+    found = dmlax.quantized_linear_convolution(
+        *(x, np.ones((bias.size, 1, 1, 1), np.int8), bias),
+        input_scale=a_scale,
+        filter_scale=b_scale,
+        input_zero_point=np.uint8(8),
+        **options,
     )
-    multipliers = np.ldexp(mantissa, -24 - rng.integers(0, 20, columns)).astype(np.float32)
+    return np.asarray(found)[0, :, 3].T
+
+
+@pytest.mark.parametrize("implementation", [*NATIVE, "xla"])
+@pytest.mark.parametrize("function", [by_product, by_convolution])
+@pytest.mark.parametrize("zero", [np.uint8(0), np.uint8(255), np.int8(-128), np.int8(3)], ids=repr)
+def test_sums_beside_ties(zero, function, implementation):
+    """Sixteen beside a tie of each multiplier; a quarter of these have exact ties."""
+    rng = np.random.default_rng(int(zero) & 255)
+    count, left = 20_000, np.arange(16)
+    short = np.where(rng.random(count) < 0.25, 2**18 - 1, 0)
+    mantissa = rng.integers(2**23, 2**24, count) & ~short
+    multipliers = np.ldexp(mantissa, -24 - rng.integers(-8, 20, count)).astype(np.float32)
     bias, mantissa, shift = ties_of(multipliers, rng)
-    a, b = np.zeros((rows.size, 4), np.uint8), np.zeros((4, columns), np.int8)
-    a[:, 0], b[0] = rows + 8, 1
-    found = dmlax.quantized_linear_matrix_multiply(
-        *(a, b, bias),
+    found = function(
+        *(left, bias),
         a_scale=np.float32(1),
         b_scale=multipliers,
         output_scale=np.float32(1),
-        a_zero_point=np.uint8(8),
         output_zero_point=zero,
         output_dtype=zero.dtype,
         implementation=implementation,
     )
-    total = bias.astype(np.int64) + rows[:, None]
+    total = bias.astype(np.int64) + (left - 8)[:, None]
     limits = np.iinfo(zero.dtype)
     wanted = rounded_to_even(total, mantissa, shift) + int(zero)
     assert_same(found, wanted.clip(limits.min, limits.max).astype(zero.dtype))
