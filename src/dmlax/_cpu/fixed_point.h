@@ -6,9 +6,10 @@
 // smaller words, which saturate as integers do.
 //
 // The bits are less than 1 off: m and the float32 of acc have relative errors of 2^-24 each, and m
-// three of 2^-53, which is less than 0.4991 for the ties between outputs, which are below 255.5; the
-// operation rounds by 0.5 at most. So a fraction of 2 or more is above its tie and one below 0, which is
-// the integer before, is below it: both integers are right. A fraction of 0 or 1 is near a tie.
+// three of 2^-53 besides, together less than 0.4991 for ties between outputs, which are below 255.5;
+// the operation rounds by 0.5 at most. So a fraction of 2 or more is above its tie, and one below 0,
+// which belongs to the integer before, is below it: both integers are right. A fraction of 0 or 1 is
+// near a tie.
 #ifndef DMLAX_CPU_FIXED_POINT_H_
 #define DMLAX_CPU_FIXED_POINT_H_
 
