@@ -23,6 +23,7 @@ _FLAGS = {  # of the kernels' instruction set; of the machine's where there are 
 }
 _SOURCE = Path(__file__).with_suffix(".cc")
 _ROUNDS = 20_000_000  # of a few instructions: tenths of a second
+_FEW_ROUNDS = 2_000_000
 _COPIED = 2**27  # bytes, beyond any cache
 _TURNS = 5
 
@@ -52,8 +53,6 @@ class Peaks:
 def measured() -> Peaks:
     """Both peaks, of this machine and now; needs a C++ compiler."""
     library = _compiled()
-    library.multiply.restype, library.multiply.argtypes = ctypes.c_int64, [ctypes.c_int64]
-    library.instruction.restype = ctypes.c_char_p
     threads = len(os.sched_getaffinity(0))
     source = [np.ones(_COPIED // threads, np.uint8) for _ in range(threads)]
     target = [np.zeros_like(each) for each in source]
@@ -69,6 +68,12 @@ def measured() -> Peaks:
     )
 
 
+def product_rate() -> Callable[[], float]:
+    """Return what measures the products a second of all threads, in some milliseconds."""
+    library, threads = _compiled(), len(os.sched_getaffinity(0))
+    return lambda: _rate(threads, lambda _: int(library.multiply(_FEW_ROUNDS)))
+
+
 def _compiled() -> ctypes.CDLL:
     compiler = next(filter(shutil.which, (os.environ.get("CXX", "c++"), "g++", "clang++")), None)
     if compiler is None:
@@ -78,7 +83,10 @@ def _compiled() -> ctypes.CDLL:
         own = _FLAGS.get(library.instruction_set(), ("-march=native",))
         flags = ["-O2", *own, "-shared", "-fPIC"]
         subprocess.run([compiler, *flags, _SOURCE, "-o", built], check=True)
-        return ctypes.CDLL(str(built))
+        found = ctypes.CDLL(str(built))
+    found.multiply.restype, found.multiply.argtypes = ctypes.c_int64, [ctypes.c_int64]
+    found.instruction.restype = ctypes.c_char_p
+    return found
 
 
 def _rate(threads: int, work: Callable[[int], int]) -> float:

@@ -183,3 +183,70 @@ def test_symbolic_shapes_export(platform):
     if platform == "cpu":
         a, b = draw(1, np.uint8, (3, 5)), draw(2, np.int8, (5, 2))
         assert_same(exported.call(a, b), sums(a, b, 3))
+
+
+# --- sums beside ties: an estimate decides all but the nearest ones
+
+
+def ties_of(multipliers, rng):
+    """For each multiplier the sum before one of its ties, and both as `mantissa * 2 ** -shift`."""
+    mantissa, exponent = np.frexp(multipliers.astype(np.float64))
+    mantissa, shift = np.ldexp(mantissa, 24).astype(np.int64), 24 - exponent.astype(np.int64)
+    twice = 2 * rng.integers(-256, 256, multipliers.shape) + 1
+    before = np.floor(np.ldexp(twice / mantissa, shift - 1))
+    limits = np.iinfo(np.int32)
+    return before.clip(limits.min + 8, limits.max - 8).astype(np.int32), mantissa, shift
+
+
+def rounded_to_even(total, mantissa, shift):
+    """Numbers of int64."""
+    product = total * mantissa
+    whole = product >> shift
+    rest, half = product - (whole << shift), np.int64(1) << (shift - 1)
+    return whole + ((rest > half) | ((rest == half) & (whole % 2 == 1)))
+
+
+def by_product(left, bias, **options):
+    """A column for each multiplier, a row for each number; the sums are `left - 8 + bias`."""
+    a, b = np.zeros((left.size, 4), np.uint8), np.zeros((4, bias.size), np.int8)
+    a[:, 0], b[0] = left, 1
+    return dmlax.quantized_linear_matrix_multiply(a, b, bias, a_zero_point=np.uint8(8), **options)
+
+
+def by_convolution(left, bias, a_scale, b_scale, **options):
+    """The same, of planes whose pixels are the numbers."""
+    x = np.broadcast_to(left.astype(np.uint8), (1, 1, left.size, left.size))
+    found = dmlax.quantized_linear_convolution(
+        *(x, np.ones((bias.size, 1, 1, 1), np.int8), bias),
+        input_scale=a_scale,
+        filter_scale=b_scale,
+        input_zero_point=np.uint8(8),
+        **options,
+    )
+    return np.asarray(found)[0, :, 3].T
+
+
+@pytest.mark.parametrize("implementation", [*NATIVE, "xla"])
+@pytest.mark.parametrize("function", [by_product, by_convolution])
+@pytest.mark.parametrize("zero", [np.uint8(0), np.uint8(255), np.int8(-128), np.int8(3)], ids=repr)
+def test_sums_beside_ties(zero, function, implementation):
+    """Sixteen beside a tie of each multiplier; a quarter of these have exact ties."""
+    rng = np.random.default_rng(int(zero) & 255)
+    count, left = 20_000, np.arange(16)
+    short = np.where(rng.random(count) < 0.25, 2**18 - 1, 0)
+    mantissa = rng.integers(2**23, 2**24, count) & ~short
+    multipliers = np.ldexp(mantissa, -24 - rng.integers(-8, 20, count)).astype(np.float32)
+    bias, mantissa, shift = ties_of(multipliers, rng)
+    found = function(
+        *(left, bias),
+        a_scale=np.float32(1),
+        b_scale=multipliers,
+        output_scale=np.float32(1),
+        output_zero_point=zero,
+        output_dtype=zero.dtype,
+        implementation=implementation,
+    )
+    total = bias.astype(np.int64) + (left - 8)[:, None]
+    limits = np.iinfo(zero.dtype)
+    wanted = rounded_to_even(total, mantissa, shift) + int(zero)
+    assert_same(found, wanted.clip(limits.min, limits.max).astype(zero.dtype))

@@ -168,8 +168,8 @@ struct Line {
     // Only the first part begins, and only the last one ends, outside of the image.
     const bool inside = count > 0 && left + distance >= 0 &&
                         left + (parts - 1) * distance + width.kernel - width.stride <= width.size;
-    const bool together = parts > 1 && inside && params.quantized && params.scales_down &&
-                          !problem.shape.input_signed;
+    const bool together = parts > 1 && inside && params.quantized &&
+                          (params.scales_down || params.may_tie) && !problem.shape.input_signed;
     if (!together) return run_parts<1>(line, first, outputs, left);
     if (parts == 2) {
       run_parts<2>(line, first, count, left);

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "dmlax/_cpu/bits.h"
+#include "dmlax/_cpu/fixed_point.h"
 #include "dmlax/_cpu/gemm/microkernel.h"
 #include "dmlax/_cpu/gemm/shape.h"
 #include "dmlax/_cpu/requantize.h"
@@ -35,9 +36,10 @@ constexpr bool reads_prepared_panels() {
   return false;
 }
 
-// Words of a strip at once: 16 KiB at most, which the first cache holds beside rows and their sums.
+// Words of a strip at once. Strips of 256 bytes a word come from the second cache as fast as they are
+// multiplied; of others 16 KiB stay in the first one.
 template <typename S>
-constexpr int64_t kWordsAtOnce = kWordBytes<S> < 256 ? 128 : 64;
+constexpr int64_t kWordsAtOnce = kWordBytes<S> < 256 ? 128 : int64_t{1} << 40;
 
 // --- packing
 
@@ -399,7 +401,7 @@ struct PixelChannels {
     if (__builtin_expect(near_ties != 0, 0)) resolve_ties(sums, near_ties, bytes);
   }
 
-  // Rows of sums to bytes that are `step` apart, where `params.scales_down`.
+  // Rows of sums to bytes that are `step` apart, of multipliers below 1 where none may tie.
   void requantize_rows(const int32_t* sums, int64_t rows, uint8_t* to, int64_t step) const {
     for (int64_t at = 0; at < count; at += kPackedColumns) {
       const int64_t left = count - at, columns = left < kPackedColumns ? left : kPackedColumns;
@@ -453,6 +455,7 @@ struct PixelChannels {
       int32_t zero_point;
       bool is_signed;
       int64_t count, distance;
+      typename S::Int32s not_near_tie;
     };
 
     // Not inlined: its loops need the registers.
@@ -460,11 +463,13 @@ struct PixelChannels {
     __attribute__((noinline)) void requantize_vectors(const int32_t* sums, int64_t rows,
                                                       uint8_t* to, int64_t step) const {
       const RequantizeParams& params = channels.params;
-      const Constants constants{params.output_zero, params.output_signed, count,
-                                channels.distance};
+      const volatile int32_t not_near_tie = kNotNearTie;  // GCC 12 would broadcast it for each row
+      const Constants constants{params.output_zero, params.output_signed, count, channels.distance,
+                                S::broadcast(not_near_tie)};
       typename S::Floats factors[V];
       for (int j = 0; j < V; ++j) {
         factors[j] = S::load_floats(channels.estimate + first + j * S::kLanes);
+        if (may_tie) factors[j] = S::multiply(factors[j], S::broadcast_float(kFixedScale));
       }
       constexpr int R = kRowsPacked<V>;
       sums += first;
@@ -483,9 +488,9 @@ struct PixelChannels {
                                                             const typename S::Floats* factors,
                                                             const int32_t* sums, uint8_t* to,
                                                             int64_t step) const {
-      const auto [zero_point, is_signed, bytes, distance] = constants;
+      const auto [zero_point, is_signed, bytes, distance, not_near_tie] = constants;
       typename S::Int32s rounded[S::kVectorsPacked];
-      auto farthest = S::broadcast_float(0);
+      typename S::NearTies near_ties(not_near_tie);
 #pragma GCC unroll 4
       for (int j = 0; j < S::kVectorsPacked; ++j) {
         if (j >= R * V) {
@@ -493,19 +498,20 @@ struct PixelChannels {
           continue;
         }
         const auto all = S::load(sums + j / V * kPanelWidth + j % V * S::kLanes);
-        rounded[j] = may_tie ? S::round_product(all, factors[j % V], farthest)
+        rounded[j] = may_tie ? S::fixed_product(all, factors[j % V], near_ties)
                              : S::round_product(all, factors[j % V]);
       }
-      if (may_tie && __builtin_expect(S::reaches(farthest, kBand), 0)) {
+      if (may_tie && __builtin_expect(near_ties.any(), 0)) {
         for (int r = 0; r < R; ++r) requantize_near_tie(sums + r * kPanelWidth, to + r * step);
       } else if constexpr (R > 1) {
-        S::template store_rows_in_order<V>(to, step, rounded, zero_point, is_signed, bytes);
+        S::template store_rows_in_order<V, may_tie>(to, step, rounded, zero_point, is_signed,
+                                                    bytes);
       } else if constexpr (in_order) {
-        S::store_bytes_in_order(to, rounded, zero_point, is_signed, bytes);
+        S::template store_bytes_in_order<may_tie>(to, rounded, zero_point, is_signed, bytes);
       } else if constexpr (parts > 1) {
-        S::template store_rows<parts>(to, distance, rounded, zero_point, is_signed, bytes);
+        S::template store_rows<parts, may_tie>(to, distance, rounded, zero_point, is_signed, bytes);
       } else {
-        S::store_bytes(to, rounded, zero_point, is_signed, bytes);
+        S::template store_bytes<may_tie>(to, rounded, zero_point, is_signed, bytes);
       }
     }
 
@@ -577,7 +583,7 @@ inline void store_pixels(const PixelChannels<S, in_order>& channels, const int32
                          int64_t rows, void* output, int64_t at, int64_t step) {
   const RequantizeParams& params = channels.params;
   if constexpr (S::kRequantizesRows) {
-    if (params.quantized && params.scales_down) {
+    if (params.quantized && (params.scales_down || params.may_tie)) {
       return channels.requantize_rows(sums, rows, static_cast<uint8_t*>(output) + at, step);
     }
   }

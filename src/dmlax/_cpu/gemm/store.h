@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "dmlax/_cpu/bits.h"
+#include "dmlax/_cpu/fixed_point.h"
 #include "dmlax/_cpu/gemm/shape.h"
 #include "dmlax/_cpu/requantize.h"
 #include "dmlax/_cpu/simd/interface.h"
@@ -58,9 +59,34 @@ __attribute__((noinline)) void resolve_ties(const RequantizeParams& params,
   }
 }
 
+// 64 outputs of one channel in fixed point; false where one is near a tie.
+template <typename S>
+inline bool requantize_fixed(const RequantizeParams& params, const AccumulatorRow& row,
+                             uint8_t* bytes) {
+  constexpr int kPacked = S::kVectorsPacked;
+  const auto factor = S::broadcast_float(params.estimate[row.channel] * kFixedScale);
+  typename S::NearTies near_ties(S::broadcast(kNotNearTie));
+#pragma GCC unroll 2
+  for (int first = 0; first < kVectors; first += kPacked) {
+    typename S::Int32s rounded[kPacked];
+#pragma GCC unroll 4
+    for (int j = 0; j < kPacked; ++j) {
+      rounded[j] = S::fixed_product(finish_sums(params, row, first + j), factor, near_ties);
+    }
+    S::template store_bytes<true>(bytes + S::kLanes * first, rounded, params.output_zero,
+                                  params.output_signed);
+  }
+  return !near_ties.any();
+}
+
 // 64 outputs of one channel, in the order of their columns.
+template <typename S = Simd>
 inline void requantize_row(const RequantizeParams& params, const AccumulatorRow& row,
                            uint8_t* bytes) {
+  if constexpr (S::kRequantizesRows) {
+    const bool fixed = params.band[row.channel] == kBand;
+    if (fixed && __builtin_expect(requantize_fixed<S>(params, row, bytes), 1)) return;
+  }
   constexpr int kPacked = Simd::kVectorsPacked;
   const Simd::Floats band = Simd::broadcast_float(params.band[row.channel]);
   uint64_t near_ties = 0;

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "dmlax/_cpu/bits.h"
+#include "dmlax/_cpu/fixed_point.h"
 #include "dmlax/_cpu/gemm/shape.h"
 
 namespace dmlax {
@@ -226,10 +227,11 @@ struct Simd {
 
 #endif
 
+  template <bool fixed = false>
   static void store_bytes_in_order(uint8_t* bytes, const Int32s* rounded, int32_t zero_point,
                                    bool is_signed, int64_t count = kPackedBytes) {
     const __m256i order = _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0);
-    const __m256i packed = pack_bytes(rounded, zero_point, is_signed);
+    const __m256i packed = pack_bytes<fixed>(rounded, zero_point, is_signed);
     store_first_bytes(bytes, _mm256_permutevar8x32_epi32(packed, order), count);
   }
 
@@ -250,23 +252,28 @@ struct Simd {
     return clamp(_mm256_mul_ps(_mm256_cvtepi32_ps(sums), factor), low, high);
   }
 
-  // Distances from an integer are exact.
   static Int32s round_product(Int32s sums, Floats factor) {
     return _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_cvtepi32_ps(sums), factor));
   }
 
-  static Int32s round_product(Int32s sums, Floats factor, Floats& farthest) {
-    const __m256 magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
-    const __m256 product = _mm256_mul_ps(_mm256_cvtepi32_ps(sums), factor);
-    const __m256i rounded = _mm256_cvtps_epi32(product);
-    const __m256 rest = _mm256_sub_ps(product, _mm256_cvtepi32_ps(rounded));
-    farthest = _mm256_max_ps(farthest, _mm256_and_ps(rest, magnitude));
-    return rounded;
-  }
+  class NearTies {
+   public:
+    explicit NearTies(Int32s others) : bits_(others) {}
+    void add(Int32s fixed) { least_ = _mm256_min_epu32(least_, _mm256_and_si256(fixed, bits_)); }
+    bool any() const {
+      return _mm256_movemask_epi8(_mm256_cmpeq_epi32(least_, _mm256_setzero_si256())) != 0;
+    }
 
-  static bool reaches(Floats farthest, float band) {
-    const __m256 at_least = _mm256_cmp_ps(farthest, _mm256_set1_ps(band), _CMP_GE_OQ);
-    return _mm256_movemask_ps(at_least) != 0;
+   private:
+    Int32s bits_, least_ = _mm256_set1_epi32(-1);
+  };
+
+  static Int32s fixed_product(Int32s sums, Floats factor, NearTies& near_ties) {
+    const __m256 origin = _mm256_set1_ps(kFixedOrigin);
+    const __m256i fixed =
+        _mm256_castps_si256(_mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), factor, origin));
+    near_ties.add(fixed);
+    return _mm256_srai_epi32(fixed, kFixedShift);
   }
 
   static uint64_t round(Floats v, Floats band, Int32s& rounded) {
@@ -278,9 +285,10 @@ struct Simd {
     return static_cast<unsigned>(mask);
   }
 
+  template <bool fixed = false>
   static void store_bytes(uint8_t* bytes, const Int32s* rounded, int32_t zero_point,
                           bool is_signed, int64_t count = kPackedBytes) {
-    store_first_bytes(bytes, pack_bytes(rounded, zero_point, is_signed), count);
+    store_first_bytes(bytes, pack_bytes<fixed>(rounded, zero_point, is_signed), count);
   }
 
   // --- arithmetic of bytes
@@ -451,7 +459,17 @@ struct Simd {
     return load(first);
   }
 
+  template <bool fixed>
   static __m256i pack_bytes(const Int32s* rounded, int32_t zero_point, bool is_signed) {
+    if constexpr (fixed) {  // as unsigned words and bytes, all 128 higher where bytes are signed
+      const int32_t low = kFixedZero - zero_point - (is_signed ? 128 : 0);
+      const __m256i lowest = _mm256_set1_epi16(static_cast<int16_t>(low));
+      const __m256i first = _mm256_packus_epi32(rounded[0], rounded[1]);
+      const __m256i second = _mm256_packus_epi32(rounded[2], rounded[3]);
+      const __m256i bytes = _mm256_packus_epi16(_mm256_subs_epu16(first, lowest),
+                                                _mm256_subs_epu16(second, lowest));
+      return is_signed ? _mm256_xor_si256(bytes, _mm256_set1_epi8(-128)) : bytes;
+    }
     const __m256i zero = _mm256_set1_epi16(static_cast<int16_t>(zero_point));
     const __m256i low = _mm256_adds_epi16(_mm256_packs_epi32(rounded[0], rounded[1]), zero);
     const __m256i high = _mm256_adds_epi16(_mm256_packs_epi32(rounded[2], rounded[3]), zero);

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "dmlax/_cpu/fixed_point.h"
 #include "dmlax/_cpu/gemm/shape.h"
 
 namespace dmlax {
@@ -172,24 +173,26 @@ struct Simd {
     }
   }
 
+  template <bool fixed = false>
   static void store_bytes_in_order(uint8_t* bytes, const Int32s* rounded, int32_t zero_point,
                                    bool is_signed, int64_t count = kPackedBytes) {
-    store_first_bytes(bytes, put_in_order(pack_bytes(rounded, zero_point, is_signed)), count);
+    const __m512i packed = pack_bytes<fixed>(rounded, zero_point, is_signed);
+    store_first_bytes(bytes, put_in_order(packed), count);
   }
 
   // Rows `step` apart, of `count` bytes each, which `vectors` of the packed ones hold.
-  template <int vectors>
+  template <int vectors, bool fixed = false>
   static void store_rows_in_order(uint8_t* to, int64_t step, const Int32s* rounded,
                                   int32_t zero_point, bool is_signed, int64_t count) {
-    const __m512i bytes = put_in_order(pack_bytes(rounded, zero_point, is_signed));
+    const __m512i bytes = put_in_order(pack_bytes<fixed>(rounded, zero_point, is_signed));
     store_parts<4 / vectors>(to, step, bytes, count);
   }
 
   // The same of vectors in a panel's order, whose parts are rows.
-  template <int parts>
+  template <int parts, bool fixed = false>
   static void store_rows(uint8_t* to, int64_t step, const Int32s* rounded, int32_t zero_point,
                          bool is_signed, int64_t count) {
-    store_parts<parts>(to, step, pack_bytes(rounded, zero_point, is_signed), count);
+    store_parts<parts>(to, step, pack_bytes<fixed>(rounded, zero_point, is_signed), count);
   }
 
   // --- requantization
@@ -209,21 +212,27 @@ struct Simd {
     return clamp(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), factor), low, high);
   }
 
-  // Distances from an integer are exact.
   static Int32s round_product(Int32s sums, Floats factor) {
     return _mm512_cvt_roundps_epi32(_mm512_mul_ps(_mm512_cvtepi32_ps(sums), factor), kNearest);
   }
 
-  static Int32s round_product(Int32s sums, Floats factor, Floats& farthest) {
-    constexpr int kOfMagnitudes = 0xb;  // the larger one
-    const __m512 product = _mm512_mul_ps(_mm512_cvtepi32_ps(sums), factor);
-    const __m512 rest = _mm512_reduce_ps(product, kNearest);
-    farthest = _mm512_range_ps(farthest, rest, kOfMagnitudes);
-    return _mm512_cvt_roundps_epi32(product, kNearest);
-  }
+  class NearTies {
+   public:
+    explicit NearTies(Int32s others) : bits_(others) {}
+    void add(Int32s fixed) { others_ = _mm512_mask_test_epi32_mask(others_, fixed, bits_); }
+    bool any() const { return others_ != 0xffff; }
 
-  static bool reaches(Floats farthest, float band) {
-    return _mm512_cmp_ps_mask(farthest, _mm512_set1_ps(band), _CMP_GE_OQ) != 0;
+   private:
+    Int32s bits_;
+    __mmask16 others_ = 0xffff;
+  };
+
+  static Int32s fixed_product(Int32s sums, Floats factor, NearTies& near_ties) {
+    const __m512 origin = _mm512_set1_ps(kFixedOrigin);
+    const __m512i fixed =
+        _mm512_castps_si512(_mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), factor, origin));
+    near_ties.add(fixed);
+    return _mm512_srai_epi32(fixed, kFixedShift);
   }
 
   static uint64_t round(Floats v, Floats band, Int32s& rounded) {
@@ -232,9 +241,10 @@ struct Simd {
     return _mm512_cmp_ps_mask(rest, band, _CMP_GE_OQ);
   }
 
+  template <bool fixed = false>
   static void store_bytes(uint8_t* bytes, const Int32s* rounded, int32_t zero_point,
                           bool is_signed, int64_t count = kPackedBytes) {
-    store_first_bytes(bytes, pack_bytes(rounded, zero_point, is_signed), count);
+    store_first_bytes(bytes, pack_bytes<fixed>(rounded, zero_point, is_signed), count);
   }
 
   // --- arithmetic of bytes
@@ -443,7 +453,17 @@ struct Simd {
     return _bzhi_u64(~uint64_t{0}, static_cast<unsigned>(count));
   }
 
+  template <bool fixed>
   static __m512i pack_bytes(const Int32s* rounded, int32_t zero_point, bool is_signed) {
+    if constexpr (fixed) {  // as unsigned words and bytes, all 128 higher where bytes are signed
+      const int32_t low = kFixedZero - zero_point - (is_signed ? 128 : 0);
+      const __m512i lowest = _mm512_set1_epi16(static_cast<int16_t>(low));
+      const __m512i first = _mm512_packus_epi32(rounded[0], rounded[1]);
+      const __m512i second = _mm512_packus_epi32(rounded[2], rounded[3]);
+      const __m512i bytes = _mm512_packus_epi16(_mm512_subs_epu16(first, lowest),
+                                                _mm512_subs_epu16(second, lowest));
+      return is_signed ? _mm512_xor_si512(bytes, _mm512_set1_epi8(-128)) : bytes;
+    }
     const __m512i zero = _mm512_set1_epi16(static_cast<int16_t>(zero_point));
     const __m512i low = _mm512_adds_epi16(_mm512_packs_epi32(rounded[0], rounded[1]), zero);
     const __m512i high = _mm512_adds_epi16(_mm512_packs_epi32(rounded[2], rounded[3]), zero);

@@ -29,9 +29,10 @@
 //     store_bytes_in_order    as store_bytes, of vectors of neighbouring columns
 //   kRequantizesRows: the epilogue of rows, a panel's factors in registers
 //     store_bytes  store_bytes_in_order   the same, or only the first bytes
-//     round_product           float(sums) * factor to nearest even, for a factor below 1; raises
-//                             `farthest` to the largest distance from an integer
-//     reaches                 whether a lane of it is at least `band`
+//     round_product           float(sums) * factor to nearest even, for a factor below 1
+//     fixed_product           the same, of a factor times kFixedScale, in fixed point, rounded and
+//                             beside a tie as fixed_point.h has it; where `fixed`, bytes are stored so
+//     NearTies                whether any of those is near a tie
 //   kPacksRows: rows of few columns are packed together
 //     store_rows_in_order     as store_bytes_in_order, to as many rows as the vectors are of
 //   kKeepsWindows: depthwise lines whose windows stay in registers
