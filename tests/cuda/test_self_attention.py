@@ -30,15 +30,19 @@ SQUARED = Function(
 ITSELF = Function((), ("x",))
 
 
-def attend_of(functions, rows, heads_last=0, width=WIDTH, zero=OTHER_ZERO, row=-1):
-    """An attention as a function of rows, of a weight and of a bias."""
-    q_zero, k_zero, v_zero = (zero if each is SQUARED else ZERO for each in functions)
+def attend_of(functions, rows, heads_last=0, width=WIDTH, zero=OTHER_ZERO, row=-1, others=ZERO):
+    """An attention as a function of rows, of a weight and of a bias.
+
+    The functions' results have the zero point `zero`, all other tensors `others`.
+    """
+    q_zero, k_zero, v_zero = (zero if each is SQUARED else others for each in functions)
 
     def attend(a, b, bias):
         return self_attention.quantized_self_attention(
-            *(a, SCALE, ZERO, b, SCALE, None, bias, SCALE, ZERO),
-            *(SCALE, q_zero, SCALE, k_zero, SCALE, ZERO, *WEIGHTS, SCALE, v_zero, SCALE, ZERO),
-            *(SCALE, ZERO, zero),
+            *(a, SCALE, others, b, SCALE, None, bias, SCALE, others),
+            *(SCALE, q_zero, SCALE, k_zero, SCALE, others),
+            *(*WEIGHTS, SCALE, v_zero, SCALE, others),
+            *(SCALE, others, zero),
             functions=functions,
             names=NAMES,
             sizes=(rows, HEADS, width),
@@ -69,9 +73,8 @@ def test_wide_tiles_look_up_what_each_third_of_the_columns_needs(lowered):
     given = shaped(197 * 128, 768), shaped(768, 2304, dtype="int8"), shaped(2304, dtype="int32")
     attend = attend_of((SQUARED, SQUARED, ITSELF), 197, 1, width=256)
     text = lowered(attend, *given)
-    assert (
-        text.count("custom_call @mosaic_gpu") == 4
-    )  # values of 256 columns do not fit the one that packs
+    # Values of 256 columns do not fit the kernel that packs.
+    assert text.count("custom_call @mosaic_gpu") == 4
     assert "tensor<768xui8>" in text
 
 
@@ -139,6 +142,40 @@ def test_one_query_has_the_bits_of_its_row(row):
     assert np.array_equal(one, all_rows[:, row : row + 1])
 
 
+def random_operands(seed, images, rows, width):
+    """The rows of images, which are twice as many, a weight and a bias."""
+    rng = np.random.default_rng(seed)
+    a = rng.integers(0, 256, (images, 2 * rows, 32), np.uint8)
+    b = rng.integers(-60, 60, (32, 3 * HEADS * width)).astype(np.int8)
+    return a, b, rng.integers(-999, 999, b.shape[1]).astype(np.int32)
+
+
+def run_on_a_cpu(run, given):
+    """The bits of separate operators, which are what the platform runs."""
+    wanted = np.asarray(jax.jit(run)(*given))
+    assert len(np.unique(wanted)) > 9
+    return wanted
+
+
+def choose_kernels(monkeypatch):
+    """Has attentions run their kernels, as on a GPU."""
+    monkeypatch.setattr(lowering.capability, "refuse_elsewhere", lambda operator, x, why: x)
+    call = dispatch.call
+
+    def call_kernels(operator, plan, given, implementation):
+        if operator is not self_attention.SELF_ATTENTION:
+            return call(operator, plan, given, implementation)
+        return self_attention._kernels(plan, given)
+
+    monkeypatch.setattr(dispatch, "call", call_kernels)
+
+
+def check_kernels(run, given, wanted):
+    found = np.asarray(jax.jit(lambda *given: run(*given))(*given))
+    assert found.dtype == wanted.dtype
+    assert np.array_equal(found, wanted)
+
+
 @pytest.mark.parametrize(
     ("functions", "mapped", "heads_last", "zero", "row"),
     [
@@ -156,32 +193,23 @@ def test_the_kernels_change_no_bit(
     from dmlax._cuda import softmax
     from dmlax._matmul.cuda import kernel, pack
 
-    monkeypatch.setattr(lowering.capability, "refuse_elsewhere", lambda operator, x, why: x)
-    rng, rows, plans = np.random.default_rng(heads_last), 7, []
-    a = rng.integers(0, 256, (2, 2 * rows, 32), np.uint8)
-    b = rng.integers(-60, 60, (32, 3 * HEADS * WIDTH)).astype(np.int8)
-    bias = rng.integers(-999, 999, b.shape[1]).astype(np.int32)
+    rows, calls = 7, []
+    a, b, bias = random_operands(heads_last, 2, rows, WIDTH)
     attend = attend_of(functions, rows, heads_last, zero=zero, row=row)
     run = jax.vmap(attend, (0, None, None)) if mapped else attend
-    a = a if mapped else a[0]
-    wanted = np.asarray(jax.jit(run)(a, b, bias))  # one by one, as this is a CPU
-    assert len(np.unique(wanted)) > 9
-    call = dispatch.call
+    given = a if mapped else a[0], b, bias
+    wanted = run_on_a_cpu(run, given)
+    choose_kernels(monkeypatch)
+    for module, name in ((kernel, "multiply"), (softmax, "softmax"), (pack, "pack_heads")):
+        emulated = getattr(emulated_kernels, name)
 
-    def call_kernels(operator, plan, given, implementation):
-        if operator is not self_attention.SELF_ATTENTION:
-            return call(operator, plan, given, implementation)
-        plans.append(plan)
-        return self_attention._kernels(plan, given)
+        def called(*given, emulated=emulated, **how):
+            calls.append(emulated)
+            return emulated(*given, **how)
 
-    monkeypatch.setattr(dispatch, "call", call_kernels)
-    for module, names in ((kernel, ["multiply"]), (softmax, ["softmax"]), (pack, ["pack_heads"])):
-        for name in names:
-            monkeypatch.setattr(module, name, getattr(emulated_kernels, name))
-    found = np.asarray(jax.jit(lambda *given: run(*given))(a, b, bias))
-    assert found.dtype == wanted.dtype
-    assert np.array_equal(found, wanted)
-    assert plans
+        monkeypatch.setattr(module, name, called)
+    check_kernels(run, given, wanted)
+    assert calls
 
 
 @pytest.mark.parametrize(
@@ -200,25 +228,16 @@ def test_the_threads_of_one_kernel_change_no_bit(
     from dmlax._cuda import attention
     from dmlax._matmul.cuda import kernel
 
-    monkeypatch.setattr(lowering.capability, "refuse_elsewhere", lambda operator, x, why: x)
-    monkeypatch.setitem(globals(), "ZERO", np.asarray(of_scores, np.uint8))
-    rng, runs, attend_alone = np.random.default_rng(rows), [], attention._attend
-    a = rng.integers(0, 256, (2, 2 * rows, 32), np.uint8)[:, : rows if rows > 99 else None]
-    b = rng.integers(-60, 60, (32, 3 * HEADS * 64)).astype(np.int8)
-    bias = rng.integers(-999, 999, b.shape[1]).astype(np.int32)
+    runs, attend_alone = [], attention._attend
+    a, b, bias = random_operands(rows, 2, rows, 64)
+    a = a[:, : rows if rows > 99 else None]
     elsewhere = ThreadPoolExecutor(1)
     elsewhere.submit(int).result()  # its thread begins here
-    attend = attend_of(functions, rows, heads_last, width=64, zero=zero)
+    others = np.asarray(of_scores, np.uint8)
+    attend = attend_of(functions, rows, heads_last, width=64, zero=zero, others=others)
     run = jax.vmap(attend, (0, None, None)) if mapped else attend
-    a = a if mapped else a[0]
-    wanted = np.asarray(jax.jit(run)(a, b, bias))  # one by one, as this is a CPU
-    assert len(np.unique(wanted)) > 9
-    call = dispatch.call
-
-    def call_kernels(operator, plan, given, implementation):
-        if operator is not self_attention.SELF_ATTENTION:
-            return call(operator, plan, given, implementation)
-        return self_attention._kernels(plan, given)
+    given = a if mapped else a[0], b, bias
+    wanted = run_on_a_cpu(run, given)
 
     def emulate(problem, *given):
         def on_host(*given):
@@ -234,11 +253,9 @@ def test_the_threads_of_one_kernel_change_no_bit(
         shape = jax.ShapeDtypeStruct(problem.sizes.output, problem.values.types.output)
         return jax.pure_callback(call_back, shape, *given)
 
-    monkeypatch.setattr(dispatch, "call", call_kernels)
+    choose_kernels(monkeypatch)
     monkeypatch.setattr(kernel, "multiply", emulated_kernels.multiply)
     monkeypatch.setattr(attention, "_attend", emulate)
     monkeypatch.setattr(attention, "is_faster", lambda rows, columns: True)
-    found = np.asarray(jax.jit(lambda *given: run(*given))(a, b, bias))
-    assert found.dtype == wanted.dtype
-    assert np.array_equal(found, wanted)
+    check_kernels(run, given, wanted)
     assert runs

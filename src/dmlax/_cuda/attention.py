@@ -181,7 +181,7 @@ def shared_bytes(sizes: Sizes) -> int:
 def _body(
     problem: Problem, y: Pointer, terms: Pointer, output: Pointer, shared: Pointer, **memory: Any
 ) -> None:
-    """What each thread does."""
+    """Computes a thread's share of a head."""
     place = _Place.of(problem.sizes, shared.shared_address())
     _copy_keys(problem, place, y)
     cp_async.commit_group()
@@ -255,7 +255,7 @@ def _write_values(problem: Problem, place: _Place, y: Pointer) -> None:
 
 
 class _Requantization:
-    """What requantizes a product's sums, of the same parameters for all columns."""
+    """The requantization of a product's sums, of the same parameters for all columns."""
 
     def __init__(self, product: Product, memory: dict[str, Pointer], prefix: str) -> None:
         self.product, self._prefix, self._memory = product, prefix, memory
@@ -288,7 +288,7 @@ class _Requantization:
 def _write_offsets(
     problem: Problem, place: _Place, of_scores: _Requantization, of_values: _Requantization
 ) -> None:
-    """Writes what the sums of each column begin with."""
+    """Writes the first terms of each column's sums."""
     block, chunks = problem.sizes.block, problem.sizes.chunks
 
     def write_key(row: Value) -> None:
@@ -393,7 +393,7 @@ class _Warp:
         return found
 
     def _row_terms(self, by: _Requantization, left: list[list[Value]]) -> list[Value]:
-        """What the sums of both rows of a lane begin with, beside the columns' offsets."""
+        """Computes the zero point's terms of the sums of both rows of a lane."""
         zero = constant(0)
         if not by.product.sums_rows:
             return [zero, zero]
