@@ -28,5 +28,6 @@ const DMLAX_KERNELS_TYPE* chosen_kernels() {
 }  // namespace
 
 #undef DMLAX_KERNELS_OF
+#undef DMLAX_KERNELS_MULTIPLY
 #undef DMLAX_KERNELS_TYPE
 #undef DMLAX_KERNELS
