@@ -176,7 +176,7 @@ class Requantizer:
         )
 
     def quantize_float32(self, sums: Sequence[Value], multipliers: Sequence[Value]) -> list[Value]:
-        """As `quantize` in "float32" arithmetic, without its branch, which no other work passes."""
+        """Quantizes in "float32" without the branch of `quantize`, across which no work moves."""
         round_one = self._round_above_low if self.saturates else self._round
         return [round_one(*pair) for pair in zip(sums, multipliers, strict=True)]
 
