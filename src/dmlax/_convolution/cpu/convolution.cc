@@ -151,10 +151,10 @@ constexpr int64_t kMostLineScratch = 1 << 20;
 constexpr int64_t kFewPixels = 32;  // they would fill less than half of a panel's columns
 constexpr int64_t kFewRows = 16;    // the same of a group's output channels
 
-// Channels are last but in planes: on both sides, or after a transposition where an image has
-// few pixels, and always where planes are slow.
+// Channels are last but in planes: on one side or both, after a transposition of the other, or of
+// both where an image has few pixels, and always where planes are slow.
 Path choose_path(const ConvShape& shape, const ConvolutionKernels& kernels) {
-  const bool last = shape.input_last && shape.output_last;
+  const bool last = shape.input_last || shape.output_last;
   const bool transposed = shape.output_pixels <= kFewPixels || kernels.prefers_channels_last;
   if (kernels.multiply_rows == nullptr || !(last || transposed)) return Path::kPlanes;
   if (is_depthwise(shape)) {

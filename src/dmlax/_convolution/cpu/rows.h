@@ -37,8 +37,11 @@ struct OutputPixel {
   }
 };
 
-// Copies an output pixel's window: its taps, one after another, each with a group's channels.
+// Copies an output pixel's window: its taps, one after another, each with a group's channels. Fewer
+// than kCopied bytes after it are written, too.
 struct Im2col {
+  static constexpr int64_t kCopied = 32;
+
   const ConvProblem& problem;
   const uint8_t* input;  // of the first image, from a group's first channel
 
@@ -48,11 +51,16 @@ struct Im2col {
     const uint8_t* from = input + pixel.image * shape.input_elements;
     const int64_t left = pixel.x * width.stride - width.start;
     const int64_t line_bytes = width.kernel * shape.channels;
+    const int64_t pitch = width.size * shape.input_channels;
     const bool whole = shape.groups == 1 && width.dilation == 1 && left >= 0 &&
                        left + width.kernel <= width.size;
     int64_t line = pixel.y * height.stride - height.start;
+    if (whole && line_bytes <= kCopied && line >= 0 &&
+        copy_lines(from + line * pitch + left * shape.channels, pitch, line, row)) {
+      return;
+    }
     for (int64_t i = 0; i < height.kernel; ++i, line += height.dilation, row += line_bytes) {
-      const uint8_t* source = from + line * width.size * shape.input_channels;
+      const uint8_t* source = from + line * pitch;
       if (line < 0 || line >= height.size) {
         fill(row, width.kernel);
       } else if (whole) {
@@ -64,6 +72,20 @@ struct Im2col {
   }
 
  private:
+  // Copies short lines by whole vectors; false where one would leave the image or its memory.
+  bool copy_lines(const uint8_t* from, int64_t pitch, int64_t line, uint8_t* row) const {
+    const ConvShape& shape = problem.shape;
+    const Axis& height = shape.height;
+    const int64_t line_bytes = shape.width.kernel * shape.channels;
+    const int64_t reach = (height.kernel - 1) * height.dilation;
+    const uint8_t* const end = input + shape.images * shape.input_elements;
+    if (line + reach >= height.size || end - from < reach * pitch + kCopied) return false;
+    for (int64_t i = 0; i < height.kernel; ++i, row += line_bytes) {
+      __builtin_memcpy(row, from + i * height.dilation * pitch, kCopied);
+    }
+    return true;
+  }
+
   void fill(uint8_t* to, int64_t taps) const {
     const size_t bytes = static_cast<size_t>(taps * problem.shape.channels);
     __builtin_memset(to, problem.layout.padding, bytes);
