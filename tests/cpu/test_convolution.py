@@ -57,6 +57,29 @@ def test_auto_is_the_kernel_for_one_device_and_xla_in_an_export():
     np.testing.assert_array_equal(again.call(*layer()), call(*layer()))
 
 
+@pytest.mark.parametrize("layouts", [("NCHW", "NHWC"), ("NHWC", "NCHW"), ("NHWC", "NHWC")])
+@pytest.mark.parametrize(("kernel", "dtype"), [((7, 7), np.uint8), ((2, 11), np.int8)])
+def test_a_first_layer_of_three_channels_is_exact(layouts, kernel, dtype):
+    """Its windows are short lines, the last of which end where the input does."""
+    rng = np.random.default_rng(7)
+    x = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, (2, 31, 45, 3), dtype)
+    w = rng.integers(-128, 128, (*kernel, 3, 70), np.int8)
+    sums = dmlax.convolution_integer(
+        x if layouts[0] == "NHWC" else np.moveaxis(x, 3, 1),
+        w,
+        input_zero_point=dtype(3),
+        strides=2,
+        start_padding=(1, 2),
+        dimension_numbers=(layouts[0], "HWIO", layouts[1]),
+        implementation="native_cpu",
+    )
+    padded = np.pad(x - np.int32(3), [(0, 0), (1, 0), (2, 0), (0, 0)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, kernel, (1, 2))[:, ::2, ::2]
+    expected = np.einsum("nyxcij,ijco->nyxo", windows, np.int32(w))
+    found = sums if layouts[1] == "NHWC" else np.moveaxis(sums, 1, 3)
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize(("kernel", "dilation"), [((1, 1), 1000), ((2, 1), 90), ((3, 2), 45)])
 @pytest.mark.parametrize("stride", [1, 2, 3])
 def test_depthwise_taps_far_apart_are_met(kernel, dilation, stride):

@@ -10,6 +10,9 @@
 // the operation rounds by 0.5 at most. So a fraction of 2 or more is above its tie, and one below 0,
 // which belongs to the integer before, is below it: both integers are right. A fraction of 0 or 1 is
 // near a tie.
+//
+// A sum of two products is another such number, with its offset in the origin. It is up to 2 or 4 bits
+// off, so its ties have a fraction of 2 or 4, and fractions below twice that are near one.
 #ifndef DMLAX_CPU_FIXED_POINT_H_
 #define DMLAX_CPU_FIXED_POINT_H_
 

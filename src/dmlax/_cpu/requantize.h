@@ -119,11 +119,12 @@ inline bool is_normal(uint32_t bits) {
 inline bool fill_multipliers_float32(uint32_t a, const uint32_t* b, uint32_t c, int64_t count,
                                      float* multipliers) {
   const float factor = from_bits(a), divisor = from_bits(c);
-  uint32_t odd = !is_normal(a) | !is_normal(c);
+  const auto is_odd = [](uint32_t bits) -> uint32_t { return is_normal(bits) ? 0 : 1; };
+  uint32_t odd = is_odd(a) | is_odd(c);
   for (int64_t i = 0; i < count; ++i) {
     const float product = factor * from_bits(b[i]);
     multipliers[i] = product / divisor;
-    odd |= !is_normal(b[i]) | !is_normal(to_bits(product)) | !is_normal(to_bits(multipliers[i]));
+    odd |= is_odd(b[i]) | is_odd(to_bits(product)) | is_odd(to_bits(multipliers[i]));
   }
   return odd == 0;
 }

@@ -10,6 +10,7 @@
 #include "dmlax/_binary/cpu/kernels.h"
 #include "dmlax/_cpu/broadcast.h"
 #include "dmlax/_cpu/ffi.h"
+#include "dmlax/_cpu/fixed_point.h"
 #include "dmlax/_cpu/isa.h"
 #include "dmlax/_cpu/parallel_for.h"
 #include "xla/ffi/api/ffi.h"
@@ -56,6 +57,28 @@ bool is_exact_factor(float factor, uint32_t scale, uint32_t output_scale) {
          static_cast<double>(factor) * widen(output_scale) == widen(scale);
 }
 
+// The most by which a rounded float32 of this magnitude is off.
+double rounding_of(double magnitude) {
+  return std::ldexp(1, std::ilogb(std::max(1.0, magnitude)) - 24);
+}
+
+// Factors are 2^-24 of themselves off; the origin, the inner sum and the sum are rounded.
+FixedSum fix_sum(double a, double b, double offset) {
+  for (const int32_t bits : {2, 4}) {
+    const double origin = 1.5 + 0x1p-10 + bits * 0x1p-23 + offset * kFixedScale;
+    const double a_most = 255 * std::abs(a) * kFixedScale, b_most = 255 * b * kFixedScale;
+    const double inner = 1.001 * std::max(std::abs(origin), std::abs(origin + b_most));
+    const double factors = (a_most + std::abs(b_most)) * 0x1p-24;
+    const double error = factors + rounding_of(origin) + rounding_of(inner) + rounding_of(1);
+    if (error > (bits - 0.01) * 0x1p-23) continue;
+    return {.not_near_tie = (1 << kFixedShift) - 2 * bits,
+            .a_factor = static_cast<float>(a * kFixedScale),
+            .b_factor = static_cast<float>(b * kFixedScale),
+            .origin = static_cast<float>(origin)};
+  }
+  return {};
+}
+
 // Each of these is at most 2^-24 of itself off: the factors, the offset and the inner sum. The
 // estimate is rounded twice, by 2^-17 at most, as its ties are below 256.
 void estimate_sum(BinaryParams& params) {
@@ -71,6 +94,7 @@ void estimate_sum(BinaryParams& params) {
   const double inner = 255 * std::abs(b) + std::abs(params.offset);
   const double sizes = 255 * (std::abs(a) + std::abs(b)) + std::abs(params.offset) + inner + 256;
   params.error = is_exact ? 0 : static_cast<float>(sizes * 1.01 * 0x1p-24);
+  params.fixed = fix_sum(a, b, -(params.a.zero * a + params.b.zero * b));
 }
 
 // ONNX Runtime's.
@@ -134,7 +158,8 @@ BinaryParams params_of(const Operation& operation, const Buffers& buffers) {
       .a_factor = 0,
       .b_factor = 0,
       .offset = 0,
-      .error = 0};
+      .error = 0,
+      .fixed = {}};
   if (operation.is_product) {
     params.a_bias = static_cast<float>(-params.a.zero);
     params.b_bias = static_cast<float>(-params.b.zero);

@@ -109,15 +109,15 @@ inline void run_whole_group(const BinaryParams& params, const Common& all, const
   if (near_ties) resolve_ties<Formula>(params, a, b, output);
 }
 
-template <typename Formula, bool kHasBias, bool kHasError>
-void run_groups(const BinaryParams& params, const BinarySpan& span) {
-  const Common all(params, -params.error);
+// Calls each(a, b, output) for every group of a span; the last one is filled up.
+template <typename Each>
+inline void for_each_group(const BinarySpan& span, const Each& each) {
   const uint8_t *a = span.a, *b = span.b;
   uint8_t* output = span.output;
   const int64_t a_step = span.a_varies ? kBinaryGroup : 0, b_step = span.b_varies ? kBinaryGroup : 0;
   int64_t left = span.count;
   for (; left >= kBinaryGroup; left -= kBinaryGroup, a += a_step, b += b_step) {
-    run_whole_group<Formula, kHasBias, kHasError>(params, all, a, b, output);
+    each(a, b, output);
     output += kBinaryGroup;
   }
   if (left == 0) return;
@@ -125,12 +125,52 @@ void run_groups(const BinaryParams& params, const BinarySpan& span) {
   uint8_t a_copy[kBinaryGroup] = {}, b_copy[kBinaryGroup] = {}, bytes[kBinaryGroup];
   std::memcpy(a_copy, a, count);
   std::memcpy(b_copy, b, count);
-  run_whole_group<Formula, kHasBias, kHasError>(params, all, a_copy, b_copy, bytes);
+  each(a_copy, b_copy, bytes);
   std::memcpy(output, bytes, count);
 }
 
-template <typename Formula>
+template <typename Formula, bool kHasBias, bool kHasError>
+void run_groups(const BinaryParams& params, const BinarySpan& span) {
+  const Common all(params, -params.error);
+  for_each_group(span, [&](const uint8_t* a, const uint8_t* b, uint8_t* output) {
+    run_whole_group<Formula, kHasBias, kHasError>(params, all, a, b, output);
+  });
+}
+
+// Exact sums in fixed point. A group with one near a tie is estimated once more.
+template <typename S>
+void run_fixed_sums(const BinaryParams& params, const BinarySpan& span) {
+  const Common all(params, -params.error);
+  const auto not_near_tie = S::broadcast(params.fixed.not_near_tie);
+  const auto a_factor = S::broadcast_float(params.fixed.a_factor);
+  const auto b_factor = S::broadcast_float(params.fixed.b_factor);
+  const auto origin = S::broadcast_float(params.fixed.origin);
+  for_each_group(span, [&](const uint8_t* a, const uint8_t* b, uint8_t* output) {
+    typename S::NearTies near_ties(not_near_tie);
+#pragma GCC unroll 2
+    for (int i = 0; i < kBinaryGroup; i += kPackedBytes) {
+      typename S::Int32s x[kPacked], y[kPacked], rounded[kPacked];
+      S::widen_bytes(a + i, all.a_flip, x);
+      S::widen_bytes(b + i, all.b_flip, y);
+#pragma GCC unroll 4
+      for (int j = 0; j < kPacked; ++j) {
+        const auto inner = S::fused_multiply_add(S::to_floats(y[j]), b_factor, origin);
+        const auto sum = S::fused_multiply_add(S::to_floats(x[j]), a_factor, inner);
+        rounded[j] = S::fixed_integer(sum, near_ties);
+      }
+      S::template store_bytes<true>(output + i, rounded, all.zero, all.output_signed);
+    }
+    if (__builtin_expect(near_ties.any(), 0)) {
+      run_whole_group<Sum, false, true>(params, all, a, b, output);
+    }
+  });
+}
+
+template <typename Formula, typename S = Simd>
 void run(const BinaryParams& params, const BinarySpan& span) {
+  if constexpr (S::kRequantizesRows) {
+    if (params.fixed.not_near_tie != 0 && params.error != 0) return run_fixed_sums<S>(params, span);
+  }
   if (params.has_estimate) {
     const bool has_bias = params.a_bias != 0 || params.b_bias != 0;
     if (params.error != 0) {

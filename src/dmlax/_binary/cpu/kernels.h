@@ -13,6 +13,12 @@ struct ByteTensor {
   uint32_t scale;   // bits of a float32
 };
 
+// A sum as a number in fixed point (fixed_point.h).
+struct FixedSum {
+  int32_t not_near_tie;  // the bits of other fractions; 0 where the sum may be too far off
+  float a_factor, b_factor, origin;
+};
+
 // What all elements have in common.
 struct BinaryParams {
   ByteTensor a, b;
@@ -25,6 +31,7 @@ struct BinaryParams {
   float a_factor, b_factor;  // a sum: a * a_factor + (b * b_factor + offset)
   float offset;              // a product: a * b * a_factor + offset
   float error;               // of an exact estimate, at most, which has no zero point; else 0
+  FixedSum fixed;            // of an exact sum that has an error
 };
 
 // Neighbouring elements, or one that all have: then 64 copies, and a step of 0.

@@ -268,12 +268,15 @@ struct Simd {
     Int32s bits_, least_ = _mm256_set1_epi32(-1);
   };
 
-  static Int32s fixed_product(Int32s sums, Floats factor, NearTies& near_ties) {
-    const __m256 origin = _mm256_set1_ps(kFixedOrigin);
-    const __m256i fixed =
-        _mm256_castps_si256(_mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), factor, origin));
+  static Int32s fixed_integer(Floats number, NearTies& near_ties) {
+    const __m256i fixed = _mm256_castps_si256(number);
     near_ties.add(fixed);
     return _mm256_srai_epi32(fixed, kFixedShift);
+  }
+
+  static Int32s fixed_product(Int32s sums, Floats factor, NearTies& near_ties) {
+    const __m256 origin = _mm256_set1_ps(kFixedOrigin);
+    return fixed_integer(_mm256_fmadd_ps(_mm256_cvtepi32_ps(sums), factor, origin), near_ties);
   }
 
   static uint64_t round(Floats v, Floats band, Int32s& rounded) {

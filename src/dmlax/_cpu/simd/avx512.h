@@ -227,12 +227,15 @@ struct Simd {
     __mmask16 others_ = 0xffff;
   };
 
-  static Int32s fixed_product(Int32s sums, Floats factor, NearTies& near_ties) {
-    const __m512 origin = _mm512_set1_ps(kFixedOrigin);
-    const __m512i fixed =
-        _mm512_castps_si512(_mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), factor, origin));
+  static Int32s fixed_integer(Floats number, NearTies& near_ties) {
+    const __m512i fixed = _mm512_castps_si512(number);
     near_ties.add(fixed);
     return _mm512_srai_epi32(fixed, kFixedShift);
+  }
+
+  static Int32s fixed_product(Int32s sums, Floats factor, NearTies& near_ties) {
+    const __m512 origin = _mm512_set1_ps(kFixedOrigin);
+    return fixed_integer(_mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), factor, origin), near_ties);
   }
 
   static uint64_t round(Floats v, Floats band, Int32s& rounded) {

@@ -32,6 +32,7 @@
 //     round_product           float(sums) * factor to nearest even, for a factor below 1
 //     fixed_product           the same, of a factor times kFixedScale, in fixed point, rounded and
 //                             beside a tie as fixed_point.h has it; where `fixed`, bytes are stored so
+//     fixed_integer           such a number's integer
 //     NearTies                whether any of those is near a tie
 //   kPacksRows: rows of few columns are packed together
 //     store_rows_in_order     as store_bytes_in_order, to as many rows as the vectors are of

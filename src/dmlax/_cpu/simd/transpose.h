@@ -91,9 +91,43 @@ inline bool transpose_rows(uint8_t*, int64_t, const uint8_t*, int64_t, int64_t) 
 
 #endif
 
+// Three rows, as an image's colours, to groups of three bytes. Returns the columns that are done.
+#ifdef __SSSE3__
+inline int64_t interleave_three_rows(uint8_t* target, const uint8_t* source,
+                                     int64_t source_stride, int64_t columns) {
+  const __m128i three_of_four =
+      _mm_set_epi8(-1, -1, -1, -1, 14, 13, 12, 10, 9, 8, 6, 5, 4, 2, 1, 0);
+  int64_t c = 0;
+  for (; c + 18 <= columns; c += 16) {  // 16 columns, and the four bytes after them
+    __m128i a, b, last;
+    load_bytes(a, source + c);
+    load_bytes(b, source + source_stride + c);
+    load_bytes(last, source + 2 * source_stride + c);
+    const __m128i low = interleave_low(a, b), high = interleave_high(a, b);
+    const __m128i low_last = interleave_low(last, last), high_last = interleave_high(last, last);
+    const __m128i words[] = {_mm_unpacklo_epi16(low, low_last), _mm_unpackhi_epi16(low, low_last),
+                             _mm_unpacklo_epi16(high, high_last),
+                             _mm_unpackhi_epi16(high, high_last)};
+    for (int i = 0; i < 4; ++i) {
+      uint8_t* to = target + 3 * (c + 4 * i);
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm_shuffle_epi8(words[i], three_of_four));
+    }
+  }
+  return c;
+}
+#else
+inline int64_t interleave_three_rows(uint8_t*, const uint8_t*, int64_t, int64_t) { return 0; }
+#endif
+
 // target[c * target_stride + r] = source[r * source_stride + c]
 inline void transpose(uint8_t* target, int64_t target_stride, const uint8_t* source,
                       int64_t source_stride, int64_t rows, int64_t columns) {
+  if (rows == 3 && target_stride == 3) {
+    const int64_t done = interleave_three_rows(target, source, source_stride, columns);
+    target += 3 * done;
+    source += done;
+    columns -= done;
+  }
   for (int64_t r = 0; r < rows; r += 16) {
     const int64_t first = r + 16 <= rows || rows < 16 ? r : rows - 16;  // overlaps, too
     const uint8_t* from = source + first * source_stride;
