@@ -180,8 +180,8 @@ def test_equal_plans_trace_once(law, monkeypatch):
     law.function(*law.operands)
     other = jax.tree.map(lambda x: np.roll(x, 1), law.operands)
     law.function(*other)
-    jax.jit(lambda *operands: law.function(*operands))(*law.operands)
-    jax.jit(lambda *operands: law.function(*operands))(*other)
+    jax.jit(lambda *operands: law.function(*operands)).lower(*law.operands)
+    jax.jit(lambda *operands: law.function(*operands)).lower(*other)
     eval_shape(law)
     assert len(traced) == 1
 
@@ -287,10 +287,19 @@ def test_shard_map_takes_operands_that_differ_between_devices(law, mesh):
     assert_tree(jax.jit(mapped)(operands), loop(law.function, operands, 4))
 
 
+SHARDED = [(4,), (8, 5), (4, 3, 11), (12, 32), (4, 0), (64, 1)]
+SIZED = [("auto", None), ("auto", 7), ("auto", 500), ("reference", 7)]
+
+
 @pytest.mark.parametrize(
-    ("implementation", "size"), [("auto", None), ("auto", 7), ("auto", 500), ("reference", 7)]
+    ("shape", "implementation", "size"),
+    [
+        pytest.param(shape, *sized, marks=() if not j or (i + j) % 3 == 0 else pytest.mark.slow)
+        for i, shape in enumerate(SHARDED)
+        for j, sized in enumerate(SIZED)
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("shape", [(4,), (8, 5), (4, 3, 11), (12, 32), (4, 0), (64, 1)], ids=str)
 def test_nonzero_over_a_mesh_axis_is_the_unsharded_call(shape, size, implementation, mesh):
     """A slice is seldom a whole number of 32-bit words; the rows are the same on every device."""
     x = np.where(draw(7, np.uint8, shape) < 100, draw(8, np.uint16, shape), 0)

@@ -855,8 +855,15 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("invalid", INVALID_CALLS, ids=lambda invalid: invalid.message[:70])
+@pytest.mark.parametrize(
+    ("invalid", "way"),
+    [
+        pytest.param(invalid, way, marks=() if not j or j == 1 + i % 4 else pytest.mark.slow)
+        for i, invalid in enumerate(INVALID_CALLS)
+        for j, way in enumerate(WAYS)
+    ],
+    ids=lambda each: each if isinstance(each, str) else each.message[:70],
+)
 def test_an_invalid_call_says_what_is_wrong(invalid, way):
     call = functools.partial(invalid.function, **invalid.options)
     with pytest.raises(dmlax.SpecError) as caught:

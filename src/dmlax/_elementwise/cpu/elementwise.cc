@@ -28,7 +28,7 @@ enum Operand { kInput, kScale, kZeroPoint, kOperands };
 using Axes = BroadcastAxes<kOperands>;
 using Cursor = BroadcastCursor<kOperands>;
 
-constexpr int64_t kSerialElements = 1 << 18;  // up to these a second thread is no help
+constexpr int64_t kSerialElements = 1 << 17;  // up to these a second thread is no help
 constexpr int64_t kChunk = 1 << 14;           // elements: one task
 constexpr int64_t kLongRow = 32;              // elements of one scale that make a call worth it
 constexpr int64_t kPiece = 1024;              // elements whose parameters are expanded at once

@@ -341,38 +341,72 @@ void average_row(const PoolShape& shape, const AverageParams& params, const Chan
 
 constexpr int64_t kRowsAtOnce = 8;
 
-// Adds kRowsAtOnce rows, so that the sums are read and written once for all of them.
-template <typename T, typename Partial>
-inline void add_rows(const T* x, int64_t stride, int64_t count, Partial* __restrict sums) {
-  const T *a = x, *b = a + stride, *c = b + stride, *d = c + stride;
-  const T *e = d + stride, *f = e + stride, *g = f + stride, *h = g + stride;
+// Two neighbouring bytes, the first of which are the low ones.
+using BytePair = uint16_t __attribute__((may_alias, aligned(1)));
+
+// Sums of pairs, and of their second bytes, modulo 2^16.
+struct PairSums {
+  uint16_t* __restrict pairs;
+  uint16_t* __restrict second;
+};
+
+// Adds neighbouring rows of pairs, whose bits are flipped first, so that sums are read and written
+// once for all of them.
+template <int rows, uint16_t kFlip>
+inline void add_rows(const uint8_t* x, int64_t stride, int64_t count, const PairSums& sums) {
+  const BytePair* row[rows];
+  for (int r = 0; r < rows; ++r) row[r] = reinterpret_cast<const BytePair*>(x + r * stride);
   for (int64_t i = 0; i < count; ++i) {
-    const int low = a[i] + b[i] + c[i] + d[i], high = e[i] + f[i] + g[i] + h[i];
-    sums[i] = static_cast<Partial>(sums[i] + low + high);
+    uint16_t pairs = 0, second = 0;
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; ++r) {
+      const uint16_t pair = row[r][i] ^ kFlip;
+      pairs = static_cast<uint16_t>(pairs + pair);
+      second = static_cast<uint16_t>(second + (pair >> 8));
+    }
+    sums.pairs[i] = static_cast<uint16_t>(sums.pairs[i] + pairs);
+    sums.second[i] = static_cast<uint16_t>(sums.second[i] + second);
   }
+}
+
+// Adds the sums of up to 256 rows of up to kChannelBlock channels to totals; a second bytes' sum then
+// fits 16 bits, and so does what the pairs' leave of it.
+constexpr int64_t kChannelBlock = 2048;  // whose sums stay in the first cache
+
+template <uint16_t kFlip>
+inline void add_block(const uint8_t* x, int64_t rows, int64_t stride, int64_t count,
+                      int32_t* __restrict totals) {
+  uint16_t pairs[kChannelBlock / 2] = {}, second[kChannelBlock / 2] = {};
+  const PairSums sums{pairs, second};
+  const int64_t whole = count / 2, offset = kFlip == 0 ? 0 : 128 * rows;
+  int64_t i = 0;
+  for (; i + kRowsAtOnce <= rows; i += kRowsAtOnce) {
+    add_rows<kRowsAtOnce, kFlip>(x + i * stride, stride, whole, sums);
+  }
+  for (; i < rows; ++i) add_rows<1, kFlip>(x + i * stride, stride, whole, sums);
+  for (int64_t c = 0; c < whole; ++c) {
+    const uint16_t first = static_cast<uint16_t>(pairs[c] - (second[c] << 8));
+    totals[2 * c] += first - static_cast<int32_t>(offset);
+    totals[2 * c + 1] += second[c] - static_cast<int32_t>(offset);
+  }
+  if (count % 2 == 0) return;
+  int32_t last = 0;
+  for (i = 0; i < rows; ++i) last += x[i * stride + count - 1] ^ (kFlip & 0xff);
+  totals[count - 1] += last - static_cast<int32_t>(offset);
 }
 
 // Sums of every channel, which are last.
 template <typename T>
-inline void sum_channels(const T* x, int64_t pixels, int64_t inner, int32_t* __restrict totals) {
-  constexpr int64_t kBlock = 2048;  // channels, whose 16-bit sums stay in the first cache
-  constexpr int64_t kPixels = 256;  // of which 16 bits hold any sum
-  using Partial = std::conditional_t<(T(-1) < T(0)), int16_t, uint16_t>;
-  for (int64_t first = 0; first < inner; first += kBlock) {
-    const int64_t count = inner - first < kBlock ? inner - first : kBlock;
-    for (int64_t c = 0; c < count; ++c) totals[first + c] = 0;
+inline void sum_channels(const T* x, int64_t pixels, int64_t inner, int32_t* totals) {
+  constexpr uint16_t kFlip = T(-1) < T(0) ? 0x8080 : 0;
+  constexpr int64_t kPixels = 256;
+  for (int64_t c = 0; c < inner; ++c) totals[c] = 0;
+  for (int64_t first = 0; first < inner; first += kChannelBlock) {
+    const int64_t count = inner - first < kChannelBlock ? inner - first : kChannelBlock;
     for (int64_t begin = 0; begin < pixels; begin += kPixels) {
-      const int64_t end = pixels - begin < kPixels ? pixels : begin + kPixels;
-      Partial sums[kBlock] = {};
-      int64_t i = begin;
-      for (; i + kRowsAtOnce <= end; i += kRowsAtOnce) {
-        add_rows(x + i * inner + first, inner, count, sums);
-      }
-      for (; i < end; ++i) {
-        const T* row = x + i * inner + first;
-        for (int64_t c = 0; c < count; ++c) sums[c] = static_cast<Partial>(sums[c] + row[c]);
-      }
-      for (int64_t c = 0; c < count; ++c) totals[first + c] += sums[c];
+      const int64_t rows = pixels - begin < kPixels ? pixels - begin : kPixels;
+      const uint8_t* block = reinterpret_cast<const uint8_t*>(x) + begin * inner + first;
+      add_block<kFlip>(block, rows, inner, count, totals + first);
     }
   }
 }
