@@ -12,7 +12,7 @@ namespace dmlax {
 namespace {
 
 constexpr double kPackedBytesPerNs = 16;    // of a filter
-constexpr int64_t kStepsOfTask = 2;         // of pixels, that a panel is read for, at least
+constexpr int64_t kStepsOfTask = 2;         // of pixels, that a packed panel is read for, at least
 constexpr int64_t kPackedOfTask = 1 << 16;  // bytes of panels
 constexpr int64_t kTransposedAtOnce = 1 << 24;  // bytes of images and outputs
 constexpr int64_t kPaddedAtOnce = 1 << 25;      // bytes of padded copies
@@ -120,7 +120,7 @@ struct RowSchedule {
   TaskGrid divide(int64_t threads) const {
     if (threads == 1) return {};
     const int64_t wanted = tasks_of(time(), threads);
-    const int64_t pixels = std::clamp<int64_t>(steps() / kStepsOfTask, 1, wanted);
+    const int64_t pixels = std::clamp<int64_t>(steps() / (shape.panels ? 1 : kStepsOfTask), 1, wanted);
     return {pixels, pixels >= wanted / 2 ? 1 : std::min(all_panels(), wanted / pixels)};
   }
 

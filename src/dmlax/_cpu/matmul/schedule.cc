@@ -90,7 +90,8 @@ struct MatmulSchedule {
     const bool by_panels =
         2 * layout.panels >= few && !own_rows && shape.rows <= layout.rows_at_once;
     const int64_t wanted = (tasks_of(time(), threads) + count() - 1) / count();
-    const int64_t rows = by_panels ? 1 : std::clamp<int64_t>(steps() / kStepsOfTask, 1, wanted);
+    const int64_t most = steps() / (shape.b_panels ? 1 : kStepsOfTask);
+    const int64_t rows = by_panels ? 1 : std::clamp<int64_t>(most, 1, wanted);
     return {rows, std::min(layout.panels, (wanted + rows - 1) / rows)};
   }
 

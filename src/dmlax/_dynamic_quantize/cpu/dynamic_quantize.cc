@@ -25,7 +25,7 @@ namespace ffi = xla::ffi;
 
 constexpr int64_t kSerialElements = 1 << 17;  // up to these a second thread is no help
 constexpr int64_t kChunk = 1 << 14;           // elements: one task
-constexpr uint32_t kOne = 0x3f800000, kSign = 0x80000000, kInfinity = 0x7f800000;
+constexpr uint32_t kOne = 0x3f800000, kSign = 0x80000000;
 
 ffi::Error invalid(const std::string& what) {
   return ffi::Error::InvalidArgument("dynamic_quantize: " + what);
