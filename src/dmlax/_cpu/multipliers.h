@@ -23,11 +23,12 @@ struct Multipliers {
 
   void fill(const ScaleArrays& scales, int64_t channels, bool exact) {
     estimate.resize(static_cast<size_t>(channels + kPanelWidth));
-    band.assign(static_cast<size_t>(channels + kPanelWidth), kNever);
     const Estimator estimator(*scales.input, *scales.output);
     const int64_t count = scales.filters > 1 ? channels : 1;
-    if (exact && estimator.fill(scales.filter, count, estimate.data())) {
-      std::fill_n(band.begin(), count, kBand);
+    const bool all_may_tie = exact && estimator.fill(scales.filter, count, estimate.data());
+    band.assign(static_cast<size_t>(channels + kPanelWidth), all_may_tie ? kBand : kNever);
+    if (all_may_tie) {
+      std::fill_n(band.begin() + channels, kPanelWidth, kNever);
     } else if (exact || !fill_multipliers_float32(*scales.input, scales.filter, *scales.output,
                                                   count, estimate.data())) {
       for (int64_t k = 0; k < count; ++k) {
@@ -42,14 +43,10 @@ struct Multipliers {
   }
 
   bool scale_down(int64_t channels) const {
-    constexpr uint32_t kOne = 0x3f800000, kMagnitude = 0x7fffffff;
-    uint32_t most = 0;
-    for (int64_t k = 0; k < channels; ++k) {
-      uint32_t bits;
-      __builtin_memcpy(&bits, &estimate[k], sizeof bits);
-      most = std::max(most, bits & kMagnitude);
-    }
-    return most < kOne;
+    constexpr uint32_t kBelowOne = 0x3f7fffff, kMagnitude = 0x7fffffff;
+    uint32_t above = 0;
+    for (int64_t k = 0; k < channels; ++k) above |= kBelowOne - (to_bits(estimate[k]) & kMagnitude);
+    return above >> 31 == 0;
   }
 
   bool may_tie(int64_t channels) const {

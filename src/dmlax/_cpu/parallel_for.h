@@ -16,12 +16,21 @@ namespace dmlax {
 constexpr double kThreadWakeupNs = 50000;  // until a thread that sleeps is of help
 constexpr double kSharedProductNs = 15000;  // a product before this one has left a thread awake
 constexpr int64_t kTasksOfThread = 4;      // so that a late thread delays no other
+constexpr int64_t kMostTasksOfThread = 32;
+constexpr double kTaskNs = 5000;  // to take a task is little to it
 
 // A moment for the other threads of this core.
 inline void pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
+}
+
+// Into how many tasks threads divide what one of them would do in so long.
+inline int64_t tasks_of(double ns, int64_t threads) {
+  const double least = static_cast<double>(threads * kTasksOfThread);
+  const double most = static_cast<double>(threads * kMostTasksOfThread);
+  return static_cast<int64_t>(std::clamp(ns / kTaskNs, least, most));
 }
 
 // task(0) ... task(count - 1), each once, in any order; returns when all are done. `task` must

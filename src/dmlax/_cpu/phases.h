@@ -12,35 +12,115 @@
 
 namespace dmlax {
 
-// Runs task(phase, i) for i below each phase's count, none before all of the phase before are
-// done. Threads are woken once for all phases. `task` must not throw. As in `parallel_for`, the
-// caller takes the first tasks of each phase, and others take the last.
+// A phase's tasks, and how many of them a thread takes at most at once.
+struct PhaseTasks {
+  int64_t count, most_at_once;
+};
+
+// The tasks of a phase that nobody has taken. As in `parallel_for`, the caller takes the first, and
+// others take the last. Ranges become shorter towards the end, where one thread waits for another.
+class TasksLeft {
+ public:
+  struct Range {
+    int64_t first, last;
+  };
+
+  void put(const PhaseTasks& tasks) {
+    tasks_ = tasks;
+    unit_ = 1 + (tasks.count >> 31);
+    ends_.store(static_cast<uint64_t>((tasks.count + unit_ - 1) / unit_));
+  }
+
+  // Empty where none is left.
+  Range take(bool caller, int64_t threads) {
+    uint64_t ends = ends_.load(), left;
+    int64_t first, last, taken;
+    do {
+      first = static_cast<int64_t>(ends >> 32), last = static_cast<int64_t>(ends & 0xffffffff);
+      if (first == last) return {0, 0};
+      taken = std::clamp<int64_t>((last - first) / (2 * threads), 1, tasks_.most_at_once);
+      left = caller ? ends + (static_cast<uint64_t>(taken) << 32)
+                    : ends - static_cast<uint64_t>(taken);
+    } while (!ends_.compare_exchange_weak(ends, left));
+    const int64_t begin = caller ? first : last - taken;
+    return {begin * unit_, std::min(tasks_.count, (begin + taken) * unit_)};
+  }
+
+ private:
+  PhaseTasks tasks_;
+  int64_t unit_;                // tasks that are taken as one, so that two ends fit a word
+  std::atomic<uint64_t> ends_;  // the first << 32 | that after the last
+};
+
+// Tasks with a range of rows and a range of panels each; those of the same rows follow one another.
+struct TaskGrid {
+  int64_t rows = 1, panels = 1;
+
+  struct Block {
+    int64_t first_row, last_row, first_panel, last_panel;
+  };
+
+  int64_t count() const { return rows * panels; }
+
+  // Calls each(index, block) for blocks that together are tasks [first, last) of grids one after
+  // another.
+  template <typename Each>
+  void for_each_block(int64_t first, int64_t last, const Each& each) const {
+    while (first < last) {
+      const int64_t index = first / count(), row = first / panels % rows, panel = first % panels;
+      const int64_t left = last - first;
+      if (panel == 0 && left >= panels) {
+        const int64_t whole = std::min(rows - row, left / panels);
+        each(index, Block{row, row + whole, 0, panels});
+        first += whole * panels;
+      } else {
+        const int64_t some = std::min(panels - panel, left);
+        each(index, Block{row, row + 1, panel, panel + some});
+        first += some;
+      }
+    }
+  }
+};
+
+// Runs task(phase, first, last) for ranges of each phase's tasks, none before all of the phase before
+// are done. Threads are woken once for all phases. `task` must not throw.
 template <size_t phases, typename Task>
-void run_phases(xla::ffi::ThreadPool* pool, const std::array<int64_t, phases>& counts,
+void run_phases(xla::ffi::ThreadPool* pool, const std::array<PhaseTasks, phases>& tasks,
                 const Task& task) {
   constexpr int kPauses = 1000;
   struct Phase {
-    std::atomic<int64_t> taken{0}, from_back{0}, done{0};
+    TasksLeft left;
+    std::atomic<int64_t> done{0};
   };
+  if (pool == nullptr) {
+    for (size_t phase = 0; phase < phases; ++phase) {
+      if (tasks[phase].count > 0) task(phase, 0, tasks[phase].count);
+    }
+    return;
+  }
   std::array<Phase, phases> all;
+  for (size_t phase = 0; phase < phases; ++phase) all[phase].left.put(tasks[phase]);
   // Every task of the phase before was taken by a thread that goes on with it.
   const auto wait_for = [&](size_t phase) {
-    for (int64_t wait = 0; all[phase].done.load() < counts[phase]; ++wait) {
+    for (int64_t wait = 0; all[phase].done.load() < tasks[phase].count; ++wait) {
       wait < kPauses ? pause() : std::this_thread::yield();
     }
   };
+  const int64_t threads = pool->num_threads();
   const auto take_all = [&](int64_t thread) {
     for (size_t phase = 0; phase < phases; ++phase) {
-      const int64_t count = counts[phase];
-      for (int64_t mine = 0; all[phase].taken.fetch_add(1) < count; ++mine) {
-        if (phase > 0 && mine == 0) wait_for(phase - 1);
-        task(phase, thread == 0 ? mine : count - 1 - all[phase].from_back.fetch_add(1));
-        all[phase].done.fetch_add(1);
+      bool waits = phase > 0;
+      while (true) {
+        const auto [first, last] = all[phase].left.take(thread == 0, threads);
+        if (first == last) break;
+        if (waits) wait_for(phase - 1);
+        waits = false;
+        task(phase, first, last);
+        all[phase].done.fetch_add(last - first);
       }
     }
   };
-  if (pool == nullptr) return take_all(0);
-  parallel_for(*pool, pool->num_threads(), take_all);
+  parallel_for(*pool, threads, take_all);
 }
 
 }  // namespace dmlax

@@ -59,6 +59,12 @@ inline float from_bits(uint32_t bits) {
   return value;
 }
 
+inline uint32_t to_bits(float value) {
+  uint32_t bits;
+  __builtin_memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
 struct FloatFormat {
   int fraction;                   // its bits
   int lowest_unit, highest;       // exponents of a subnormal's last bit and of the highest power of 2
@@ -106,12 +112,6 @@ inline float multiplier_float32(uint32_t a, uint32_t b, uint32_t c) {
 inline bool is_normal(uint32_t bits) {
   const uint32_t exponent = bits & 0x7f800000;
   return exponent != 0 && exponent != 0x7f800000;
-}
-
-inline uint32_t to_bits(float value) {
-  uint32_t bits;
-  __builtin_memcpy(&bits, &value, sizeof bits);
-  return bits;
 }
 
 // `multiplier_float32` of many b at once; false, and nothing of use, if a number on the way to one
@@ -195,19 +195,19 @@ class Estimator {
 
   // The same of many scales at once; false, and nothing of use, if one of them needs `estimate`.
   bool fill(const uint32_t* filters, int64_t count, float* estimates) const {
+    constexpr uint32_t kMagnitude = 0x7fffffff, kFraction = 0x7fffff;
+    constexpr uint32_t kLeast = (127 - 33) << 23, kMost = (127 + 10) << 23;
+    constexpr uint32_t kLeastNormal = 1 << 23, kMostNormal = 0x7f7fffff;
     const double factor = negative_ ? -factor_ : factor_;
-    uint32_t odd = 0;
+    uint32_t odd = 0;  // its highest bit is that of every difference that is below 0
     for (int64_t i = 0; i < count; ++i) {
-      const uint32_t field = filters[i] & 0x7f800000;
-      const double value = factor * from_bits(filters[i]);
-      const double magnitude = value < 0 ? -value : value;
-      estimates[i] = static_cast<float>(value);
-      uint32_t bits;
-      __builtin_memcpy(&bits, &estimates[i], sizeof bits);
-      odd |= (field == 0) | (field == 0x7f800000) | ((bits & 0x7fffff) == 0) |
-             !(magnitude >= 0x1p-33) | !(magnitude <= 0x1p10);
+      estimates[i] = static_cast<float>(factor * from_bits(filters[i]));
+      const uint32_t magnitude = to_bits(estimates[i]) & kMagnitude;
+      const uint32_t filter = filters[i] & kMagnitude;
+      odd |= (magnitude - kLeast) | (kMost - magnitude) | ((magnitude & kFraction) - 1);
+      odd |= (filter - kLeastNormal) | (kMostNormal - filter);
     }
-    return odd == 0;
+    return odd >> 31 == 0;
   }
 
  private:

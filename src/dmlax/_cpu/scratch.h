@@ -95,32 +95,38 @@ class FreeBlocks {
   size_t bytes_ = 0;
 };
 
-// A thread's memory, which grows: fresh memory costs a page fault every 4 KiB.
+// A thread's memory, which grows: fresh memory costs a page fault every 4 KiB. What is large is
+// borrowed, and a thread keeps its own beside it.
 class Scratch {
  public:
-  ~Scratch() { release(block_); }
+  ~Scratch() {
+    release(own_);
+    release(borrowed_);
+  }
 
   // Aligned to 64 bytes, of any content; null if there is none.
   uint8_t* take(int64_t bytes) {
     const size_t size = std::max<size_t>(1, static_cast<size_t>(bytes + 63) / 64) * 64;
-    if (kKeepsBlocks ? size > block_.size : size != block_.size) {
-      release(block_);
-      block_ = size > kMostOwn ? FreeBlocks::all().take(size) : allocate(size);
+    const bool is_own = size <= kMostOwn;
+    Block& block = is_own ? own_ : borrowed_;
+    if (kKeepsBlocks ? size > block.size : size != block.size) {
+      release(block);
+      block = is_own ? allocate(size) : FreeBlocks::all().take(size);
     }
-    return block_.data;
+    return block.data;
   }
 
   // Gives what is more than a thread keeps to the next that needs it.
   void give_back() {
-    if (block_.size <= kMostOwn) return;
-    FreeBlocks::all().give_back(block_);
-    block_ = {};
+    if (borrowed_.size == 0) return;
+    FreeBlocks::all().give_back(borrowed_);
+    borrowed_ = {};
   }
 
  private:
   static constexpr size_t kMostOwn = kKeepsBlocks ? size_t{1} << 20 : 0;
 
-  Block block_;
+  Block own_, borrowed_;
 };
 
 }  // namespace dmlax

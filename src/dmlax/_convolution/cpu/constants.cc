@@ -43,11 +43,15 @@ void add_offsets(Constants& constants, const ConvShape& shape, const Values& val
                  const ValueTypes& types, uint32_t input_zero) {
   const int64_t channels = shape.output_channels;
   constants.offset.resize(static_cast<size_t>(channels + kPanelWidth));
-  for (int64_t k = 0; input_zero != 0 && k < channels; ++k) {
-    const uint32_t sum = values.sums == nullptr
-                             ? sum_of(values.filter + k * shape.depth, shape.depth)
-                             : static_cast<uint32_t>(values.sums[k]);
-    constants.offset[k] = static_cast<int32_t>(0 - input_zero * sum);
+  if (input_zero != 0 && values.sums != nullptr) {
+    for (int64_t k = 0; k < channels; ++k) {
+      add_wrapping(constants.offset[k], 0 - input_zero * static_cast<uint32_t>(values.sums[k]));
+    }
+  } else if (input_zero != 0) {
+    for (int64_t k = 0; k < channels; ++k) {
+      const uint32_t sum = sum_of(values.filter + k * shape.depth, shape.depth);
+      add_wrapping(constants.offset[k], 0 - input_zero * sum);
+    }
   }
   for (int64_t k = 0; values.bias != nullptr && k < channels; ++k) {
     add_wrapping(constants.offset[k], static_cast<uint32_t>(values.bias[k]));

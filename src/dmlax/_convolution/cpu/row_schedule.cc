@@ -12,7 +12,7 @@ namespace dmlax {
 namespace {
 
 constexpr double kPackedBytesPerNs = 16;    // of a filter
-constexpr int64_t kStepsOfTask = 2;         // of pixels, that a panel is read for, at least
+constexpr int64_t kStepsOfTask = 2;         // of pixels, that a packed panel is read for, at least
 constexpr int64_t kPackedOfTask = 1 << 16;  // bytes of panels
 constexpr int64_t kTransposedAtOnce = 1 << 24;  // bytes of images and outputs
 constexpr int64_t kPaddedAtOnce = 1 << 25;      // bytes of padded copies
@@ -32,18 +32,17 @@ struct RowSchedule {
   int64_t steps() const { return rows.images * steps_of_image(rows); }
   int64_t all_panels() const { return shape.groups * rows.panels; }
 
-  bool is_small() const {
+  // Of one thread, roughly.
+  double time() const {
     const double depth = static_cast<double>(shape.depth * shape.output_channels);
     const double outputs = static_cast<double>(pixels() * all_panels());
-    const double time = static_cast<double>(pixels()) * depth / kernels.products_per_ns +
-                        (shape.panels ? 0 : depth / kPackedBytesPerNs) +
-                        outputs * kernels.requantize_row_ns;
-    return time < kSharedProductNs;
+    return static_cast<double>(pixels()) * depth / kernels.products_per_ns +
+           (shape.panels ? 0 : depth / kPackedBytesPerNs) + outputs * kernels.requantize_row_ns;
   }
 
   bool run(xla::ffi::ThreadPool& pool) const {
     const int64_t threads = pool.num_threads();
-    const bool alone = threads <= 1 || is_small();
+    const bool alone = threads <= 1 || time() < kSharedProductNs;
     Operands operands;
     const bool good = take_memory(operands) && run_tasks(operands, alone ? 1 : threads, pool);
     call_scratch.give_back();
@@ -88,53 +87,58 @@ struct RowSchedule {
   }
 
   bool run_tasks(const Operands& operands, int64_t threads, xla::ffi::ThreadPool& pool) const {
-    const Parts parts(*this, threads);
+    const TaskGrid parts = divide(threads);
     const int64_t copies = lines() == 0 ? 0 : (lines() + lines_of_copy() - 1) / lines_of_copy();
-    const std::array<int64_t, 2> counts = {packs() + copies, parts.pixels * parts.panels};
+    const int64_t tasks = parts.count();
+    const std::array<PhaseTasks, 2> all = {{{packs() + copies, 1}, {tasks, tasks}}};
     std::atomic<bool> good{true};
-    run_phases(threads == 1 ? nullptr : &pool, counts, [&](size_t phase, int64_t i) {
+    const auto task = [&](size_t phase, int64_t first, int64_t last) {
       if (phase == 1) {
-        if (!multiply(parts, i, operands)) good = false;
-      } else if (i < packs()) {
-        const int64_t first = i * panels_of_pack();
-        kernels.pack_filter(problem, buffers.filter, first,
-                            std::min(all_panels(), first + panels_of_pack()), operands.packed);
-      } else {
-        const int64_t first = (i - packs()) * lines_of_copy();
-        kernels.pad(problem, buffers.input, first, std::min(lines(), first + lines_of_copy()),
-                    operands.copies);
+        if (!multiply(parts, first, last, operands)) good = false;
+        return;
       }
-    });
+      for (int64_t i = first; i < last; ++i) prepare(i, operands);
+    };
+    run_phases(threads == 1 ? nullptr : &pool, all, task);
     return good;
   }
 
-  // How many ranges of pixels and of panels tasks have.
-  struct Parts {
-    int64_t pixels, panels;
-
-    Parts(const RowSchedule& schedule, int64_t threads) {
-      const int64_t steps = schedule.steps(), wanted = threads * kTasksOfThread;
-      if (threads == 1) {
-        pixels = panels = 1;
-        return;
-      }
-      pixels = std::clamp<int64_t>(steps / kStepsOfTask, 1, wanted);
-      panels = pixels >= wanted / 2 ? 1 : std::min(schedule.all_panels(), wanted / pixels);
+  // Packs some panels, or copies some lines.
+  void prepare(int64_t task, const Operands& operands) const {
+    if (task < packs()) {
+      const int64_t first = task * panels_of_pack();
+      kernels.pack_filter(problem, buffers.filter, first,
+                          std::min(all_panels(), first + panels_of_pack()), operands.packed);
+    } else {
+      const int64_t first = (task - packs()) * lines_of_copy();
+      kernels.pad(problem, buffers.input, first, std::min(lines(), first + lines_of_copy()),
+                  operands.copies);
     }
-  };
+  }
 
-  bool multiply(const Parts& parts, int64_t task, const Operands& operands) const {
+  // Into how many ranges of pixels and of panels.
+  TaskGrid divide(int64_t threads) const {
+    if (threads == 1) return {};
+    const int64_t wanted = tasks_of(time(), threads);
+    const int64_t pixels = std::clamp<int64_t>(steps() / (shape.panels ? 1 : kStepsOfTask), 1, wanted);
+    return {pixels, pixels >= wanted / 2 ? 1 : std::min(all_panels(), wanted / pixels)};
+  }
+
+  bool multiply(const TaskGrid& parts, int64_t first, int64_t last,
+                const Operands& operands) const {
     uint8_t* memory = own_scratch.take(row_scratch_bytes(rows));
     if (memory == nullptr) return false;
-    const int64_t pixel = task / parts.panels, panel = task % parts.panels;
-    kernels.multiply_rows(problem, {.input = operands.input,
-                                    .panels = operands.panels,
-                                    .output = buffers.output,
-                                    .scratch = memory,
-                                    .first_step = steps() * pixel / parts.pixels,
-                                    .last_step = steps() * (pixel + 1) / parts.pixels,
-                                    .first_panel = panel * all_panels() / parts.panels,
-                                    .last_panel = (panel + 1) * all_panels() / parts.panels});
+    parts.for_each_block(first, last, [&](int64_t, const TaskGrid::Block& block) {
+      kernels.multiply_rows(problem,
+                            {.input = operands.input,
+                             .panels = operands.panels,
+                             .output = buffers.output,
+                             .scratch = memory,
+                             .first_step = steps() * block.first_row / parts.rows,
+                             .last_step = steps() * block.last_row / parts.rows,
+                             .first_panel = block.first_panel * all_panels() / parts.panels,
+                             .last_panel = block.last_panel * all_panels() / parts.panels});
+    });
     own_scratch.give_back();
     return true;
   }

@@ -336,6 +336,15 @@ struct RowKernels {
         if (stop > end) stop = end;
         if (stop > (image + 1) * steps) stop = (image + 1) * steps;
         const Rows rows = all.rows(image, at - base, rows_of(layout, step, stop));
+        if constexpr (requantizes_in_registers<S, RowMicrokernel>()) {
+          if (channels.requantizes_tiles(rows)) {
+            const int64_t pitch = problem.shape.output_channels;  // all images are one
+            uint8_t* to = static_cast<uint8_t*>(range.output) + at * pitch + channel;
+            channels.multiply_to_bytes(rows, range.panels + panel * layout.panel_bytes,
+                                       params.offset + channel, acc, to, pitch);
+            continue;
+          }
+        }
         microkernel.template multiply<S>(rows, range.panels + panel * layout.panel_bytes,
                                          channels.count, params.offset + channel, acc);
         store_rows(problem, channels, rows, image, at, acc, range.output);

@@ -214,9 +214,66 @@ struct RowSums {
   int64_t stride;
 };
 
-template <typename S, int R, int V>
+// Stores a tile's sums.
+struct StoreSums {
+  template <typename S, int R, int V>
+  __attribute__((always_inline)) void finish(const typename S::Int32s (&sums)[R][V], int64_t first,
+                                             const RowSums& to) const {
+    int32_t* acc = to.acc + first * to.stride;
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+      for (int j = 0; j < V; ++j) S::store(acc + r * to.stride + j * S::kLanes, sums[r][j]);
+    }
+  }
+};
+
+// Where a panel's bytes go, of rows `step` apart, and the factors of its columns. The sums of rows near
+// a tie, bit r for row r, are stored besides.
+template <typename S>
+struct PanelBytes {
+  uint8_t* to;
+  int64_t step;
+  const float* factors;
+  const typename S::ByteConstants* constants;
+  uint64_t* near_ties;
+};
+
+// Requantizes a tile's sums in their registers.
+template <typename S, bool may_tie>
+struct RequantizeSums {
+  const PanelBytes<S>& bytes;
+
+  template <typename, int R, int V>
+  __attribute__((always_inline)) void finish(const typename S::Int32s (&sums)[R][V], int64_t first,
+                                             const RowSums& to) const {
+    uint8_t* row = bytes.to + first * bytes.step;
+    const auto not_near_tie = S::load(bytes.constants->not_near_tie);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r, row += bytes.step) {
+      typename S::NearTies near_ties(not_near_tie);
+      typename S::Int32s all[V], rounded[V];
+#pragma GCC unroll 8
+      for (int j = 0; j < V; ++j) {
+        const auto factor = S::load_floats(bytes.factors + j * S::kLanes);
+        all[j] = S::in_register(sums[r][j]);
+        rounded[j] = may_tie ? S::fixed_product(all[j], factor, near_ties)
+                             : S::round_product(all[j], factor);
+      }
+      S::template store_row<may_tie>(row, rounded, *bytes.constants);
+      if (may_tie && __builtin_expect(near_ties.any(), 0)) {
+        *bytes.near_ties |= uint64_t{1} << (first + r);
+        for (int j = 0; j < V; ++j) {
+          S::store(to.acc + (first + r) * to.stride + j * S::kLanes, all[j]);
+        }
+      }
+    }
+  }
+};
+
+template <typename S, int R, int V, typename Finish>
 inline void multiply_row_tile(const Rows& rows, const DepthChunk& chunk, int64_t first,
-                              const uint8_t* strip, const RowSums& to) {
+                              const uint8_t* strip, const RowSums& to, const Finish& finish) {
   const int32_t* initial = to.initial + first * to.initial_stride;
   typename S::Int32s sums[R][V];
 #pragma GCC unroll 8
@@ -249,35 +306,31 @@ inline void multiply_row_tile(const Rows& rows, const DepthChunk& chunk, int64_t
       }
     }
   }
-  int32_t* acc = to.acc + first * to.stride;
-#pragma GCC unroll 8
-  for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 8
-    for (int j = 0; j < V; ++j) S::store(acc + r * to.stride + j * S::kLanes, sums[r][j]);
-  }
+  finish.template finish<S, R, V>(sums, first, to);
 }
 
-template <typename S, int R, int V>
+template <typename S, int R, int V, typename Finish>
 inline void multiply_last_rows(const Rows& rows, const DepthChunk& chunk, int64_t first,
-                               const uint8_t* strip, const RowSums& sums) {
+                               const uint8_t* strip, const RowSums& sums, const Finish& finish) {
   if constexpr (R > 0) {
     if (rows.count - first < R) {
-      return multiply_last_rows<S, R - 1, V>(rows, chunk, first, strip, sums);
+      return multiply_last_rows<S, R - 1, V>(rows, chunk, first, strip, sums, finish);
     }
-    multiply_row_tile<S, R, V>(rows, chunk, first, strip, sums);
+    multiply_row_tile<S, R, V>(rows, chunk, first, strip, sums, finish);
   }
 }
 
 // V vectors of columns, of a strip's.
-template <typename S, int V>
+template <typename S, int V, typename Finish = StoreSums>
 __attribute__((noinline)) void multiply_row_vectors(const Rows& rows, const DepthChunk& chunk,
-                                                    const uint8_t* strip, const RowSums& sums) {
+                                                    const uint8_t* strip, const RowSums& sums,
+                                                    const Finish& finish = {}) {
   constexpr int R = V == S::kRowTileVectors ? S::kRowTileRows : 8;
   int64_t first = 0;
   for (; first + R <= rows.count; first += R) {
-    multiply_row_tile<S, R, V>(rows, chunk, first, strip, sums);
+    multiply_row_tile<S, R, V>(rows, chunk, first, strip, sums, finish);
   }
-  multiply_last_rows<S, R - 1, V>(rows, chunk, first, strip, sums);
+  multiply_last_rows<S, R - 1, V>(rows, chunk, first, strip, sums, finish);
 }
 
 // A strip's sums begin with `initial`.
@@ -289,6 +342,23 @@ inline void multiply_strip(const Rows& rows, const uint8_t* strip, const int32_t
     multiply_row_vectors<S, V>(rows, chunk, strip, sums);
     strip += chunk.all_words() * kWordBytes<S>;
     sums = {acc, acc_stride, acc, acc_stride};
+  });
+}
+
+// Whether tiles hold all of the depth and all of a panel, so that bytes are made of their registers.
+template <typename S, typename RowKernel>
+constexpr bool requantizes_in_registers() {
+  return S::kPacksRows && !RowKernel::kNeedsStride;
+}
+
+// All rows of a panel that is one strip, to bytes; `acc` has the sums of rows near a tie, 64 apart.
+template <typename S, bool may_tie>
+inline void multiply_to_bytes(const Rows& rows, const uint8_t* strip, const int32_t* initial,
+                              int32_t* acc, const PanelBytes<S>& bytes) {
+  for_each_chunk(rows, kWordsAtOnce<S>, [&](const DepthChunk& chunk) {
+    multiply_row_vectors<S, S::kRowTileVectors>(rows, chunk, strip,
+                                                RowSums{initial, 0, acc, kPanelWidth},
+                                                RequantizeSums<S, may_tie>{bytes});
   });
 }
 
@@ -425,6 +495,36 @@ struct PixelChannels {
       } else {
         packed.template requantize<S::kVectorsPacked>(sums, rows, to, step);
       }
+    }
+  }
+
+  // Whether a product's sums become bytes in their registers.
+  bool requantizes_tiles(const Rows& rows) const {
+    return params.quantized && (params.may_tie || params.scales_down) && filter_zero == nullptr &&
+           count == kPanelWidth && rows.words > 0;
+  }
+
+  // A product's rows to bytes that are `step` apart.
+  void multiply_to_bytes(const Rows& rows, const uint8_t* panel, const int32_t* initial,
+                         int32_t* acc, uint8_t* to, int64_t step) const {
+    const typename S::ByteConstants constants(params.output_zero, params.output_signed,
+                                              params.may_tie);
+    uint64_t near_ties = 0;
+    if (!params.may_tie) {
+      dmlax::DMLAX_ISA_NAMESPACE::multiply_to_bytes<S, false>(
+          rows, panel, initial, acc, {to, step, estimate, &constants, &near_ties});
+      return;
+    }
+    alignas(64) float factors[kPanelWidth];
+    for (int j = 0; j < kPanelWidth; j += S::kLanes) {
+      const auto scale = S::broadcast_float(kFixedScale);
+      S::store_floats(factors + j, S::multiply(S::load_floats(estimate + j), scale));
+    }
+    dmlax::DMLAX_ISA_NAMESPACE::multiply_to_bytes<S, true>(
+        rows, panel, initial, acc, {to, step, factors, &constants, &near_ties});
+    for (; near_ties != 0; near_ties &= near_ties - 1) {
+      const int64_t r = __builtin_ctzll(near_ties);
+      requantize(acc + r * kPanelWidth, to + r * step);
     }
   }
 

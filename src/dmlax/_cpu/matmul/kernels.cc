@@ -428,6 +428,21 @@ class PanelTerms {
     prefetch_rows(to, rows, step, count_);
   }
 
+  // Bytes of rows from row `row` on, straight from registers; false where that cannot be.
+  bool multiply_to_bytes(const Rows& rows, int64_t row, const uint8_t* panel, int32_t* acc) const {
+    const MatmulProblem& problem = problem_;
+    const PixelChannels<S, in_order> columns{problem.requantize, first_, count_,
+                                             problem.requantize.filter_zero, estimate_, band_};
+    if (problem.a_zeros != nullptr || problem.wide_bias != nullptr ||
+        !columns.requantizes_tiles(rows)) {
+      return false;
+    }
+    const int64_t step = problem.shape.columns;
+    uint8_t* to = static_cast<uint8_t*>(problem.output) + row * step + first_;
+    columns.multiply_to_bytes(rows, panel, of_all_rows_, acc, to, step);
+    return true;
+  }
+
   // Finishes neighbouring rows of sums and stores them.
   void store(int64_t row, int64_t rows, const int32_t* row_sums, int32_t* sums,
              void* output) const {
@@ -567,12 +582,14 @@ struct Matmul {
           product.multiply_columns(problem, index, rows, stride, block, scratch.acc);
         } else {
           if (S::kPacksRows) terms.prefetch(row + at, block);
+          const Rows some{rows + at * stride, stride, layout.words, static_cast<int>(block)};
+          if constexpr (Product::kAddsToTerms && requantizes_in_registers<S, RowMicrokernel>()) {
+            if (terms.multiply_to_bytes(some, row + at, panel, scratch.acc)) continue;
+          }
           int32_t* const outputs = terms.outputs(row + at);
           const bool apart = outputs == nullptr;
-          product.multiply(problem,
-                           {rows + at * stride, stride, layout.words, static_cast<int>(block)},
-                           panel, columns_of(problem.shape, index), terms.of_all_rows(),
-                           apart ? scratch.acc : outputs,
+          product.multiply(problem, some, panel, columns_of(problem.shape, index),
+                           terms.of_all_rows(), apart ? scratch.acc : outputs,
                            apart ? kPanelWidth : problem.shape.columns);
           if (!apart) continue;
         }

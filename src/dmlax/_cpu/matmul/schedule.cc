@@ -38,33 +38,39 @@ struct MatmulSchedule {
   int64_t count() const { return static_cast<int64_t>(problems.size()); }
   int64_t steps() const { return (shape.rows + layout.step - 1) / layout.step; }
 
-  bool is_small() const {
+  // Of one thread, roughly.
+  double time() const {
     const double panel = static_cast<double>(shape.depth) * static_cast<double>(shape.columns);
     const double rows = static_cast<double>(shape.rows);
     const bool packs = problems[0].path != MatmulPath::kDots && !packs_rows() && !shape.b_panels;
     const double products = rows * panel / kernels.products_per_ns;
     const double reading = panel / kReadBytesPerNs, packing = panel / kPackedBytesPerNs;
-    const double time = (packs ? products + packing : std::max(products, reading)) +
+    const double each = (packs ? products + packing : std::max(products, reading)) +
                         rows * static_cast<double>(layout.panels) * kernels.requantize_row_ns;
-    return time * static_cast<double>(count()) < kSharedProductNs;
+    return each * static_cast<double>(count());
   }
 
   bool run(ffi::ThreadPool& pool) const {
-    const int64_t threads = is_small() ? 1 : pool.num_threads();
-    const Parts parts(*this, threads);
+    const int64_t threads = time() < kSharedProductNs ? 1 : pool.num_threads();
+    const TaskGrid parts = divide(threads);
     const int64_t packs = packs_of(parts), bytes = packed_bytes_of(parts);
     uint8_t* packed = packs > 0 ? call_scratch.take(count() * bytes) : nullptr;
     if (packs > 0 && packed == nullptr) return false;
     std::atomic<bool> good{true};
-    const std::array<int64_t, 2> counts = {count() * packs, count() * parts.rows * parts.panels};
-    run_phases(threads > 1 ? &pool : nullptr, counts, [&](size_t phase, int64_t i) {
+    const int64_t tasks = count() * parts.count();
+    const std::array<PhaseTasks, 2> all = {{{count() * packs, 1}, {tasks, tasks}}};
+    run_phases(threads > 1 ? &pool : nullptr, all, [&](size_t phase, int64_t first, int64_t last) {
       uint8_t* memory = own_scratch.take(matmul_scratch_bytes(layout));
       if (memory == nullptr) {
         good = false;
       } else if (phase == 0) {
-        pack(i / packs, i % packs, memory, packed + i / packs * bytes);
+        for (int64_t i = first; i < last; ++i) {
+          pack(i / packs, i % packs, memory, packed + i / packs * bytes);
+        }
       } else {
-        multiply(parts, i, packed + i / (parts.rows * parts.panels) * bytes, memory);
+        parts.for_each_block(first, last, [&](int64_t product, const TaskGrid::Block& block) {
+          multiply(problems[product], parts, block, packed + product * bytes, memory);
+        });
       }
       own_scratch.give_back();
     });
@@ -73,37 +79,33 @@ struct MatmulSchedule {
   }
 
  private:
-  // How many ranges of rows and of panels a product's tasks have.
-  struct Parts {
-    int64_t rows = 1, panels = 1;
-
-    Parts(const MatmulSchedule& schedule, int64_t threads) {
-      const MatmulLayout& layout = schedule.layout;
-      const int64_t all = threads * kTasksOfThread;
-      const int64_t wanted = (all + schedule.count() - 1) / schedule.count();
-      if (threads == 1 || wanted == 1) return;
-      // A task of all rows packs panels for itself, in its own cache. Where there is nothing to
-      // pack, rows of their own keep neighbouring layers' tensors in the threads' caches.
-      const bool own_rows = schedule.shape.b_panels && schedule.steps() >= kStepsOfTask * threads &&
-                            layout.panels * layout.panel_bytes <= kReadByAll;
-      const bool by_panels = 2 * layout.panels >= wanted && !own_rows &&
-                             schedule.shape.rows <= layout.rows_at_once;
-      rows = by_panels ? 1 : std::clamp<int64_t>(schedule.steps() / kStepsOfTask, 1, wanted);
-      panels = std::min(layout.panels, (wanted + rows - 1) / rows);
-    }
-  };
+  // Into how many ranges of rows and of panels a product's tasks divide it.
+  TaskGrid divide(int64_t threads) const {
+    const int64_t few = (threads * kTasksOfThread + count() - 1) / count();
+    if (threads == 1 || few == 1) return {};
+    // A task of all rows packs panels for itself, in its own cache. Where there is nothing to
+    // pack, rows of their own keep neighbouring layers' tensors in the threads' caches.
+    const bool own_rows = shape.b_panels && steps() >= kStepsOfTask * threads &&
+                          layout.panels * layout.panel_bytes <= kReadByAll;
+    const bool by_panels =
+        2 * layout.panels >= few && !own_rows && shape.rows <= layout.rows_at_once;
+    const int64_t wanted = (tasks_of(time(), threads) + count() - 1) / count();
+    const int64_t most = steps() / (shape.b_panels ? 1 : kStepsOfTask);
+    const int64_t rows = by_panels ? 1 : std::clamp<int64_t>(most, 1, wanted);
+    return {rows, std::min(layout.panels, (wanted + rows - 1) / rows)};
+  }
 
   bool packs_rows() const { return layout.packed_rows_bytes > 0; }
 
   // Tasks that pack, for all threads, what tasks of one product read: rows, or all panels where
   // tasks have some of the rows.
-  int64_t packs_of(const Parts& parts) const {
+  int64_t packs_of(const TaskGrid& parts) const {
     if (packs_rows()) return 1;
     if (shape.b_panels) return 0;
     return parts.rows > 1 ? (layout.panels + panels_of_pack() - 1) / panels_of_pack() : 0;
   }
 
-  int64_t packed_bytes_of(const Parts& parts) const {
+  int64_t packed_bytes_of(const TaskGrid& parts) const {
     if (packs_rows()) return round_up(layout.packed_rows_bytes, 64);
     if (shape.b_panels) return 0;
     return parts.rows > 1 ? layout.panels * layout.panel_bytes : 0;
@@ -120,18 +122,17 @@ struct MatmulSchedule {
     kernels.pack(problems[product], first, last, memory, packed);
   }
 
-  void multiply(const Parts& parts, int64_t task, const uint8_t* packed, uint8_t* memory) const {
-    const MatmulProblem& problem = problems[task / (parts.rows * parts.panels)];
-    const int64_t row = task / parts.panels % parts.rows, panel = task % parts.panels;
-    const int64_t last = steps() * (row + 1) / parts.rows * layout.step;
+  void multiply(const MatmulProblem& problem, const TaskGrid& parts, const TaskGrid::Block& block,
+                const uint8_t* packed, uint8_t* memory) const {
+    const auto row_of = [&](int64_t part) { return steps() * part / parts.rows * layout.step; };
     const uint8_t* panels = parts.rows > 1 ? packed : nullptr;
     kernels.multiply(problem, {.rows = packed,
                                .panels = shape.b_panels ? problem.b : panels,
                                .scratch = memory,
-                               .first_row = steps() * row / parts.rows * layout.step,
-                               .last_row = std::min(shape.rows, last),
-                               .first_panel = panel * layout.panels / parts.panels,
-                               .last_panel = (panel + 1) * layout.panels / parts.panels});
+                               .first_row = row_of(block.first_row),
+                               .last_row = std::min(shape.rows, row_of(block.last_row)),
+                               .first_panel = block.first_panel * layout.panels / parts.panels,
+                               .last_panel = block.last_panel * layout.panels / parts.panels});
   }
 };
 

@@ -42,6 +42,13 @@ struct Simd {
   static Int32s subtract(Int32s a, Int32s b) { return _mm512_sub_epi32(a, b); }
   static Int32s multiply(Int32s a, Int32s b) { return _mm512_mullo_epi32(a, b); }
 
+  // The same vector, which a compiler does not look through: else GCC 12 keeps what a loop sums up in
+  // memory, too, where something after it is seldom stored.
+  static Int32s in_register(Int32s v) {
+    __asm__("" : "+v"(v));
+    return v;
+  }
+
   static void store_columns(int32_t* columns, int vector, Int32s v) {
     const auto lane = [&](int i) {
       return reinterpret_cast<__m128i*>(columns + column_of(vector, 4 * i));
@@ -236,6 +243,37 @@ struct Simd {
   static Int32s fixed_product(Int32s sums, Floats factor, NearTies& near_ties) {
     const __m512 origin = _mm512_set1_ps(kFixedOrigin);
     return fixed_integer(_mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), factor, origin), near_ties);
+  }
+
+  // What a row's bytes are packed with: in memory, as the registers hold sums.
+  struct ByteConstants {
+    alignas(64) uint8_t not_near_tie[64], zero[64], flipped[64], order[64];
+
+    ByteConstants(int32_t zero_point, bool is_signed, bool fixed) {
+      const int32_t unsigned_zero = zero_point + (is_signed ? 128 : 0);
+      const int32_t added = fixed ? kFixedZero - unsigned_zero : unsigned_zero;
+      store(not_near_tie, broadcast(kNotNearTie));
+      store(zero, _mm512_set1_epi16(static_cast<int16_t>(added)));
+      store(flipped, _mm512_set1_epi8(is_signed ? -128 : 0));
+      store(order, packed_order());
+    }
+  };
+
+  // As `pack_bytes`, of 64 bytes in order.
+  template <bool fixed>
+  static void store_row(uint8_t* to, const Int32s* rounded, const ByteConstants& constants) {
+    const __m512i zero = load(constants.zero);
+    __m512i first, second;
+    if constexpr (fixed) {
+      first = _mm512_subs_epu16(_mm512_packus_epi32(rounded[0], rounded[1]), zero);
+      second = _mm512_subs_epu16(_mm512_packus_epi32(rounded[2], rounded[3]), zero);
+    } else {
+      first = _mm512_adds_epi16(_mm512_packs_epi32(rounded[0], rounded[1]), zero);
+      second = _mm512_adds_epi16(_mm512_packs_epi32(rounded[2], rounded[3]), zero);
+    }
+    const __m512i bytes =
+        _mm512_xor_si512(_mm512_packus_epi16(first, second), load(constants.flipped));
+    store(to, _mm512_permutexvar_epi32(load(constants.order), bytes));
   }
 
   static uint64_t round(Floats v, Floats band, Int32s& rounded) {
@@ -473,11 +511,13 @@ struct Simd {
     return is_signed ? _mm512_packs_epi16(low, high) : _mm512_packus_epi16(low, high);
   }
 
+  static __m512i packed_order() {
+    return _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+  }
+
   // Packed bytes, those of the first vector first.
   static __m512i put_in_order(__m512i bytes) {
-    const __m512i order =
-        _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
-    return _mm512_permutexvar_epi32(order, bytes);
+    return _mm512_permutexvar_epi32(packed_order(), bytes);
   }
 
   static void store_first_bytes(uint8_t* to, __m512i bytes, int64_t count) {

@@ -25,7 +25,7 @@ namespace ffi = xla::ffi;
 
 constexpr int64_t kSerialElements = 1 << 17;  // up to these a second thread is no help
 constexpr int64_t kChunk = 1 << 14;           // elements: one task
-constexpr uint32_t kOne = 0x3f800000, kSign = 0x80000000, kInfinity = 0x7f800000;
+constexpr uint32_t kOne = 0x3f800000, kSign = 0x80000000;
 
 ffi::Error invalid(const std::string& what) {
   return ffi::Error::InvalidArgument("dynamic_quantize: " + what);
@@ -170,7 +170,7 @@ ffi::Error dynamic_quantize(ffi::ThreadPool pool, ffi::AnyBuffer input,
   float* scales = scale->typed_data();
   uint8_t* zeros = static_cast<uint8_t*>(zero_point->untyped_data());
   enum Phase : size_t { kRanges, kParameters, kQuantize };
-  const auto run = [&](size_t phase, int64_t task) {
+  const auto run_task = [&](size_t phase, int64_t task) {
     if (phase == kParameters) {
       const Parameters all = problem.parameters(found.get() + task * chunks);
       scales[task] = all.scale;
@@ -189,8 +189,11 @@ ffi::Error dynamic_quantize(ffi::ThreadPool pool, ffi::AnyBuffer input,
                        scales[index], zeros[index], bytes + at, count);
     }
   };
-  const std::array<int64_t, 3> counts = {tasks, ranges, tasks};
-  run_phases(whole <= kSerialElements ? nullptr : &pool, counts, run);
+  const auto run = [&](size_t phase, int64_t first, int64_t last) {
+    for (int64_t task = first; task < last; ++task) run_task(phase, task);
+  };
+  const std::array<PhaseTasks, 3> all = {{{tasks, 1}, {ranges, 1}, {tasks, 1}}};
+  run_phases(whole <= kSerialElements ? nullptr : &pool, all, run);
   return ffi::Error::Success();
 }
 
