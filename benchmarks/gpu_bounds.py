@@ -5,7 +5,8 @@
 The layers of layers.json alone, and the kernels of ResNet-50's file by their shapes. A kernel takes
 at least what an empty one takes and its bytes at a copy's speed. It also takes at least as long as
 one tile, which has the GPU to itself, and the products of the other tiles that the busiest
-multiprocessor makes, at its share of the rate of a product of 8192^3.
+multiprocessor makes, at its share of the rate of a product of 8192^3. `copied MB` are what all
+blocks copy to their shared memory, most of it from the second cache.
 """
 
 import argparse
@@ -33,7 +34,14 @@ BATCHES = (32, 128)
 MODEL_BATCHES = (8, 32, 128)
 LAYOUT = ("NHWC", "OIHW", "NHWC")
 SIDE = 8  # of the outputs of one tile
-ADDED = ("us", "bytes us", "one tile us", "other tiles us", "bound us")  # for a whole model
+ADDED = (
+    "us",
+    "bytes us",
+    "copied MB",
+    "one tile us",
+    "other tiles us",
+    "bound us",
+)  # for a whole model
 SUM: dict[str, Any] = {
     "addend_scale": np.float32(0.0123),
     "addend_zero_point": np.uint8(117),
@@ -155,7 +163,8 @@ def _sizes(types: str) -> list[tuple[int, ...]]:
 
 def _bounds(kernel: Kernel, us: float, facts: report.Row) -> report.Row:
     """The columns of a kernel that takes so long."""
-    from dmlax._cuda.tile import GemmProblem, choose_tile, count_tiles
+    from dmlax._cuda.gemm import keeps_right
+    from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile, count_tiles
 
     multiprocessors = capability.multiprocessors()
     sizes = kernel.pixels, kernel.channels, kernel.depth
@@ -163,6 +172,10 @@ def _bounds(kernel: Kernel, us: float, facts: report.Row) -> report.Row:
     tile = choose_tile(problem, multiprocessors)
     tiles = count_tiles(problem, tile)
     others = -(-tiles // multiprocessors) - 1
+    schedule = Schedule.of(problem, tile, multiprocessors)
+    rights = schedule.blocks if keeps_right(schedule) else tiles
+    copied = (tiles * tile.rows + rights * tile.columns) * kernel.depth
+    copied += tiles * tile.rows * tile.columns * kernel.adds
     products = others * multiprocessors * tile.rows * tile.columns * kernel.depth
     one_us = _one_tile_us(tile, kernel._replace(pixels=0, channels=0, bytes=0))
     others_us = 2e-6 * products / facts["int8_top_per_s"]
@@ -172,6 +185,7 @@ def _bounds(kernel: Kernel, us: float, facts: report.Row) -> report.Row:
         "tile": f"{tile.rows} x {tile.columns}",
         "tiles": tiles,
         "bytes us": bytes_us,
+        "copied MB": 1e-6 * copied,
         "one tile us": one_us,
         "other tiles us": others_us,
         "bound us": bound,
