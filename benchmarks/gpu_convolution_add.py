@@ -26,7 +26,6 @@ LAYERS = {  # the side, the channels and the output channels
 }
 CACHE = 60e6  # bytes of the second cache
 CALLS = 20  # in one program, of a layer that it could hold
-COPIED = 2**30  # bytes, read and written
 OVER_BOUND = 1.1
 LAYOUT = ("NHWC", "OIHW", "NHWC")
 ARITHMETICS = ("exact", "float32")
@@ -34,21 +33,21 @@ ARITHMETICS = ("exact", "float32")
 
 def main() -> None:
     """Compare and time every layer by both arithmetics."""
-    copied = jax.device_put(np.zeros(COPIED // 4, np.float32))
-    speed = 2e-6 * COPIED / device_timing.jax_ms(jax.jit(lambda x: x + 1), copied)  # GB/s
+    ceilings = device_timing.ceilings()
     environment = report.environment()
     found = report.Report(f"convolution and addend on an {report.chip_of(environment)}")
     for name in LAYERS:
         for arithmetic in ARITHMETICS:
             found.rows.append(
-                {"layer": name, "arithmetic": arithmetic} | _row(name, arithmetic, speed)
+                {"layer": name, "arithmetic": arithmetic}
+                | _row(name, arithmetic, ceilings["copy_gb_per_s"])
             )
     for row in found.rows:
         what = f"{row['layer']}, {row['arithmetic']}: over its bound"
         found.targets.append(report.Target(what, row["over bound"], OVER_BOUND))
     found.show(Console())
-    facts = {"copy_gb_per_s": speed, "times": device_timing.TIMES}
-    report.write_of_gpu("convolution-add", [found], environment | facts)
+    facts = environment | ceilings | {"times": device_timing.TIMES}
+    report.write_of_gpu("convolution-add", [found], facts)
 
 
 def _row(name: str, arithmetic: str, speed: float) -> dict[str, Any]:

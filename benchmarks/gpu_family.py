@@ -38,7 +38,7 @@ class Work:
 
 def main() -> None:
     """Compare and time every work."""
-    facts = report.environment()
+    facts = report.environment() | device_timing.ceilings()
     found = report.Report(f"pools, sums, products and lookups on an {report.chip_of(facts)}")
     for work in _works():
         row = _row(work)

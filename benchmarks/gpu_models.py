@@ -64,7 +64,8 @@ def main() -> None:
         for row in _peer(options.networks, options.batch, options.compile):
             print(json.dumps(row), flush=True)
         return None
-    print(json.dumps(report.environment() | {"times": device_timing.TIMES}), flush=True)
+    facts = report.environment() | device_timing.ceilings() | {"times": device_timing.TIMES}
+    print(json.dumps(facts), flush=True)
     for name in options.networks:
         file = quantized_file(name, options.files)
         apart = MOST_APART.get(name, 0.0)
