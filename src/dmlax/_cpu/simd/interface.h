@@ -36,6 +36,8 @@
 //     NearTies                whether any of those is near a tie
 //   kPacksRows: rows of few columns are packed together
 //     store_rows_in_order     as store_bytes_in_order, to as many rows as the vectors are of
+//     store_row               a row's bytes, packed with ByteConstants of its zero point; of a panel's
+//                             sums in_register, which a compiler does not look through
 //   kKeepsWindows: depthwise lines whose windows stay in registers
 //     interleave_three        three rows' quads, as interleave_rows, of one pixel or of parts of more
 //     store_rows              as store_bytes, to a row for each part
