@@ -3,6 +3,7 @@
 import jax
 import pytest
 
+from dmlax._core import dispatch
 from dmlax._cuda import capability
 
 
@@ -30,3 +31,23 @@ def lowered(attached, written):
         return trace.lower(lowering_platforms=("cuda",)).as_text()
 
     return text
+
+
+@pytest.fixture
+def choose_kernels(monkeypatch):
+    """A function that has an operator run its kernels and returns their plans, as they come."""
+
+    def choose(chosen, kernels):
+        call, plans = dispatch.call, []
+
+        def call_kernels(operator, plan, given, implementation):
+            if operator is not chosen:
+                return call(operator, plan, given, implementation)
+            plans.append(plan)
+            return kernels(plan, given)
+
+        monkeypatch.setattr(dispatch, "call", call_kernels)
+        monkeypatch.setattr(capability, "refuse_elsewhere", lambda operator, x, why: x)
+        return plans
+
+    return choose

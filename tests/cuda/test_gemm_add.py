@@ -5,8 +5,6 @@ import numpy as np
 import pytest
 
 import emulated_kernels
-from dmlax._core import dispatch
-from dmlax._matmul.cuda import lowering
 from dmlax.onnx.operators import gemm_add
 
 SCALE, ZERO = np.asarray(0.02, np.float32), np.asarray(3, np.uint8)
@@ -66,27 +64,19 @@ def test_other_platforms_run_one_after_another(attached):
 
 @pytest.mark.parametrize("zero", [OTHER_ZERO, np.asarray(-5, np.int8)])
 @pytest.mark.parametrize("first", [0, 1])
-def test_the_kernel_has_the_same_sums(monkeypatch, written, attached, first, zero):
+def test_the_kernel_has_the_same_sums(monkeypatch, written, attached, choose_kernels, first, zero):
     from dmlax._matmul.cuda import kernel
 
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, 256, (8, 9), np.uint8), rng.integers(-64, 64, (9, 5)).astype(np.int8)
     bias, addend = rng.integers(-99, 99, 5).astype(np.int32), rng.integers(0, 256, (2, 4, 5))
     given = a, b, bias, addend.astype(np.uint8).view(zero.dtype)
-    compute, call, plans = added(first, zero=zero), dispatch.call, []
+    compute = added(first, zero=zero)
     wanted = np.asarray(jax.jit(compute)(*given))  # one by one, as this is a CPU
     assert wanted.dtype == zero.dtype
-
-    def call_kernel(operator, plan, given, implementation):
-        if operator is not gemm_add.GEMM_ADD:
-            return call(operator, plan, given, implementation)
-        plans.append(plan)
-        return gemm_add._kernel(plan, given)
-
-    monkeypatch.setattr(dispatch, "call", call_kernel)
+    plans = choose_kernels(gemm_add.GEMM_ADD, gemm_add._kernel)
     monkeypatch.setattr(kernel, "multiply", emulated_kernels.multiply)
     monkeypatch.setattr(kernel, "adds_in_wide_tiles", lambda problem, multiprocessors: True)
-    monkeypatch.setattr(lowering.capability, "refuse_elsewhere", lambda operator, x, why: x)
     found = jax.jit(lambda *given: compute(*given))(*given)
     assert np.array_equal(found, wanted)
     assert plans

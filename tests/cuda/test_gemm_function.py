@@ -6,7 +6,6 @@ import pytest
 
 import dmlax
 import emulated_kernels
-from dmlax._core import dispatch
 from dmlax.onnx.graph import Node
 from dmlax.onnx.operators import gemm_function
 
@@ -69,18 +68,12 @@ def test_it_is_a_product_and_a_lookup(drawn):
     assert np.array_equal(product(a, b), wanted)
 
 
-def test_the_kernel_has_the_same_table(monkeypatch, written, attached, drawn):
+def test_the_kernel_has_the_same_table(monkeypatch, written, attached, choose_kernels, drawn):
     from dmlax._matmul.cuda import kernel
 
     a, b, wanted = drawn
     assert np.array_equal(jax.jit(product)(a, b), wanted)
     monkeypatch.setattr(kernel, "multiply", emulated_kernels.multiply)
-    call = dispatch.call
-
-    def call_kernel(operator, plan, given, implementation):
-        if operator is not gemm_function.GEMM_FUNCTION:
-            return call(operator, plan, given, implementation)
-        return gemm_function._kernel(plan, given)
-
-    monkeypatch.setattr(dispatch, "call", call_kernel)
+    plans = choose_kernels(gemm_function.GEMM_FUNCTION, gemm_function._kernel)
     assert np.array_equal(jax.jit(lambda *given: product(*given))(a, b), wanted)
+    assert plans

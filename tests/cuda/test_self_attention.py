@@ -8,8 +8,6 @@ import pytest
 
 import emulated_kernels
 import emulated_threads
-from dmlax._core import dispatch
-from dmlax._matmul.cuda import lowering
 from dmlax.onnx.graph import Node
 from dmlax.onnx.operators import self_attention
 from dmlax.onnx.operators.self_attention import Function
@@ -157,19 +155,6 @@ def run_on_a_cpu(run, given):
     return wanted
 
 
-def choose_kernels(monkeypatch):
-    """Has attentions run their kernels, as on a GPU."""
-    monkeypatch.setattr(lowering.capability, "refuse_elsewhere", lambda operator, x, why: x)
-    call = dispatch.call
-
-    def call_kernels(operator, plan, given, implementation):
-        if operator is not self_attention.SELF_ATTENTION:
-            return call(operator, plan, given, implementation)
-        return self_attention._kernels(plan, given)
-
-    monkeypatch.setattr(dispatch, "call", call_kernels)
-
-
 def check_kernels(run, given, wanted):
     found = np.asarray(jax.jit(lambda *given: run(*given))(*given))
     assert found.dtype == wanted.dtype
@@ -188,7 +173,7 @@ def check_kernels(run, given, wanted):
     ids=["uint8", "int8", "mapped", "one query", "one query, mapped"],
 )
 def test_the_kernels_change_no_bit(
-    monkeypatch, written, attached, functions, mapped, heads_last, zero, row
+    monkeypatch, written, attached, choose_kernels, functions, mapped, heads_last, zero, row
 ):
     from dmlax._cuda import softmax
     from dmlax._matmul.cuda import kernel, pack
@@ -199,7 +184,7 @@ def test_the_kernels_change_no_bit(
     run = jax.vmap(attend, (0, None, None)) if mapped else attend
     given = a if mapped else a[0], b, bias
     wanted = run_on_a_cpu(run, given)
-    choose_kernels(monkeypatch)
+    plans = choose_kernels(self_attention.SELF_ATTENTION, self_attention._kernels)
     for module, name in ((kernel, "multiply"), (softmax, "softmax"), (pack, "pack_heads")):
         emulated = getattr(emulated_kernels, name)
 
@@ -209,6 +194,7 @@ def test_the_kernels_change_no_bit(
 
         monkeypatch.setattr(module, name, called)
     check_kernels(run, given, wanted)
+    assert plans
     assert calls
 
 
@@ -223,7 +209,16 @@ def test_the_kernels_change_no_bit(
     ids=["uint8", "int8, zero point 0", "mapped", "more rows than a block's lanes"],
 )
 def test_the_threads_of_one_kernel_change_no_bit(
-    monkeypatch, written, attached, functions, mapped, heads_last, zero, rows, of_scores
+    monkeypatch,
+    written,
+    attached,
+    choose_kernels,
+    functions,
+    mapped,
+    heads_last,
+    zero,
+    rows,
+    of_scores,
 ):
     from dmlax._cuda import attention
     from dmlax._matmul.cuda import kernel
@@ -253,9 +248,10 @@ def test_the_threads_of_one_kernel_change_no_bit(
         shape = jax.ShapeDtypeStruct(problem.sizes.output, problem.values.types.output)
         return jax.pure_callback(call_back, shape, *given)
 
-    choose_kernels(monkeypatch)
+    plans = choose_kernels(self_attention.SELF_ATTENTION, self_attention._kernels)
     monkeypatch.setattr(kernel, "multiply", emulated_kernels.multiply)
     monkeypatch.setattr(attention, "_attend", emulate)
     monkeypatch.setattr(attention, "is_faster", lambda rows, columns: True)
     check_kernels(run, given, wanted)
+    assert plans
     assert runs
