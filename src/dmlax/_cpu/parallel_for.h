@@ -17,7 +17,7 @@ constexpr double kThreadWakeupNs = 50000;  // until a thread that sleeps is of h
 constexpr double kSharedProductNs = 15000;  // a product before this one has left a thread awake
 constexpr int64_t kTasksOfThread = 4;      // so that a late thread delays no other
 constexpr int64_t kMostTasksOfThread = 32;
-constexpr double kTaskNs = 5000;  // to take a task is little to it
+constexpr double kTaskNs = 5000;  // of a thread, at least: many times what taking it costs
 
 // A moment for the other threads of this core.
 inline void pause() {

@@ -12,6 +12,9 @@
 
 namespace dmlax {
 
+constexpr int64_t kStepsOfTask = 2;         // of rows, that a packed panel is read for, at least
+constexpr int64_t kPackedOfTask = 1 << 16;  // bytes that a task packs or copies
+
 // A phase's tasks, and how many of them a thread takes at most at once.
 struct PhaseTasks {
   int64_t count, most_at_once;

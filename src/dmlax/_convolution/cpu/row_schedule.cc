@@ -12,8 +12,6 @@ namespace dmlax {
 namespace {
 
 constexpr double kPackedBytesPerNs = 16;    // of a filter
-constexpr int64_t kStepsOfTask = 2;         // of pixels, that a packed panel is read for, at least
-constexpr int64_t kPackedOfTask = 1 << 16;  // bytes of panels
 constexpr int64_t kTransposedAtOnce = 1 << 24;  // bytes of images and outputs
 constexpr int64_t kPaddedAtOnce = 1 << 25;      // bytes of padded copies
 

@@ -21,9 +21,7 @@ namespace ffi = xla::ffi;
 
 constexpr double kPackedBytesPerNs = 8;
 constexpr double kReadBytesPerNs = 32;  // of a matrix that is multiplied as it is
-constexpr int64_t kStepsOfTask = 2;             // of rows, that a panel is read for, at least
-constexpr int64_t kPackedOfTask = 1 << 16;      // bytes of panels
-constexpr int64_t kReadByAll = 1 << 18;         // bytes of panels that each second cache holds
+constexpr int64_t kReadByAll = 1 << 18;  // bytes of panels that each second cache holds
 
 thread_local Scratch call_scratch;  // of a call's first thread, for all of them
 thread_local Scratch own_scratch;
