@@ -50,7 +50,7 @@ def _product(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def _clocks(call: Callable[[], Any]) -> dict[str, float]:
-    """NVIDIA's tool reads them, while calls run."""
+    """Read the clocks with NVIDIA's tool while calls run."""
     query = ",".join(_CLOCKS.values())
     command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as reading:
@@ -62,7 +62,7 @@ def _clocks(call: Callable[[], Any]) -> dict[str, float]:
 
 
 def jax_ms(call: Callable[..., Any], *operands: Any) -> float:
-    """Of one call, compiled before: the median of several."""
+    """Time one call, compiled before: the median of several."""
     profiler = import_module("jax.experimental.mosaic.gpu.profiler")
     jax.block_until_ready(call(*operands))
     _, times = profiler.measure(call, iterations=_REPEATS)(*operands)
@@ -81,7 +81,7 @@ def jax_kernels(call: Callable[..., Any], *operands: Any) -> list[tuple[str, flo
 
 
 def torch_ms(torch: Any, call: Callable[[], Any]) -> float:
-    """Of one call, the mean of several."""
+    """Time one call: the mean of several."""
     profiler = import_module("torch.profiler")
     for _ in range(3):
         call()

@@ -95,7 +95,7 @@ def _row(work: Work, size: int, repeats: int, overhead: timing.Overhead) -> Row:
 
 
 def _checked(work: Work, x: np.ndarray, count: int) -> tuple[timing.Call, timing.Call]:
-    """Both chains, whose outputs are the same where the arithmetic is."""
+    """Build both chains, whose outputs are the same where the arithmetic is."""
     function, given = jax.jit(partial(work.call, count=count)), jax.device_put(x)
     ours = partial(timing.finish, function, given)
     peer, read = _peer(work, x, count)

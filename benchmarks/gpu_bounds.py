@@ -1,4 +1,4 @@
-"""What bounds the convolutions on an attached GPU, each beside its time: bytes, products, latency.
+"""Bounds of the convolutions on an attached GPU, each beside its time: bytes, products, latency.
 
     python -m benchmarks.gpu_bounds
 
@@ -34,14 +34,7 @@ BATCHES = (32, 128)
 MODEL_BATCHES = (8, 32, 128)
 LAYOUT = ("NHWC", "OIHW", "NHWC")
 SIDE = 8  # of the outputs of one tile
-ADDED = (
-    "us",
-    "bytes us",
-    "copied MB",
-    "one tile us",
-    "other tiles us",
-    "bound us",
-)  # for a whole model
+SUMMED = "us", "bytes us", "copied MB", "one tile us", "other tiles us", "bound us"  # of a model
 SUM: dict[str, Any] = {
     "addend_scale": np.float32(0.0123),
     "addend_zero_point": np.uint8(117),
@@ -126,12 +119,12 @@ def _model(file: Any, batch: int, facts: report.Row) -> Iterator[report.Row]:
     for kernel, us in zip(kernels_of(program), times, strict=True):
         found.setdefault(kernel, []).append(us)
     total: report.Row = {"batch": batch, "kernels": len(times), "sum": ""}
-    total |= dict.fromkeys(ADDED, 0.0)
+    total |= dict.fromkeys(SUMMED, 0.0)
     for kernel, each in found.items():
         us = sum(each) / len(each)
         row = {"batch": batch, "kernels": len(each), "sum": kernel.adds, "us": us}
         row |= _bounds(kernel, us, facts)
-        total |= {name: total[name] + len(each) * row[name] for name in ADDED}
+        total |= {name: total[name] + len(each) * row[name] for name in SUMMED}
         yield row
     yield {name: total.get(name, "") for name in row} | {"of it": total["bound us"] / total["us"]}
 
@@ -162,7 +155,7 @@ def _sizes(types: str) -> list[tuple[int, ...]]:
 
 
 def _bounds(kernel: Kernel, us: float, facts: report.Row) -> report.Row:
-    """The columns of a kernel that takes so long."""
+    """Compute the columns of a kernel that takes `us` microseconds."""
     from dmlax._cuda.gemm import keeps_right
     from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile, count_tiles
 
@@ -195,7 +188,7 @@ def _bounds(kernel: Kernel, us: float, facts: report.Row) -> report.Row:
 
 @functools.cache
 def _one_tile_us(tile: Any, kernel: Kernel) -> float:
-    """Of a kernel that makes one tile."""
+    """Time a kernel that makes one tile."""
     from dmlax._convolution.cuda import kernel as convolution
 
     channels, side = kernel.depth // kernel.size**2, SIDE * kernel.stride
@@ -228,7 +221,7 @@ def _with_sum(problem: cases.Problem, x: Any, filter: Any, addend: Any, **option
 
 
 def _empty_us() -> float:
-    """Of a kernel whose threads do nothing."""
+    """Time a kernel whose threads do nothing."""
     from dmlax._cuda import launch
 
     def empty(x: jax.Array) -> jax.Array:

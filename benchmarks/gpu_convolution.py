@@ -73,7 +73,7 @@ def _ours(
 
 
 def _row(problem: cases.Problem, implementations: Sequence[str]) -> dict[str, Any]:
-    """By dmlax, checked."""
+    """Time dmlax's convolution, checked."""
     layer = problem.layer
     x = problem.x.transpose(0, 2, 3, 1)
     given = jax.device_put(x), problem.filter(dimension_numbers=LAYOUT)
@@ -98,7 +98,7 @@ def _row(problem: cases.Problem, implementations: Sequence[str]) -> dict[str, An
 
 
 def _cudnn(problem: cases.Problem) -> dict[str, Any]:
-    """By cuDNN, the convolution of int8 into float32 alone."""
+    """Time cuDNN's convolution of int8 into float32 alone."""
     layer = problem.layer
     alone = jax.jit(
         partial(

@@ -116,7 +116,7 @@ def _rows(
 def _distance_from_cpu(
     model: dmlax.onnx.Model, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]
 ) -> float:
-    """Of the outputs of some images from the CPU's."""
+    """Largest difference of the outputs of some images from the CPU's."""
     checked = np.unique(np.r_[:CHECKED, -CHECKED:0] % len(next(iter(inputs.values()))))
     cpu = jax.devices("cpu")[0]
     with jax.default_device(cpu):
@@ -152,7 +152,7 @@ def _times(model: dmlax.onnx.Model, given: Mapping[str, jax.Array]) -> dict[str,
 
 
 def _constant_params_ms(model: dmlax.onnx.Model, given: Mapping[str, jax.Array]) -> float | None:
-    """Of one call in a row, of a few images: the program holds the params."""
+    """Time of one call in a row, of a few images: the program holds the params."""
     if len(next(iter(given.values()))) > FEW:
         return None
     call = jax.jit(partial(model.apply, model.params))

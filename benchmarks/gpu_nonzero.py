@@ -43,7 +43,7 @@ def _arrays() -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _ours() -> Iterator[dict[str, Any]]:
-    """Both implementations, checked first."""
+    """Time both implementations, checked first."""
     yield report.environment() | device_timing.ceilings()
     for name, array in _arrays():
         x, wanted = jax.device_put(array), np.argwhere(array)

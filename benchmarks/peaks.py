@@ -51,7 +51,7 @@ class Peaks:
 
 
 def measured() -> Peaks:
-    """Both peaks, of this machine and now; needs a C++ compiler."""
+    """Measure both peaks of this machine; needs a C++ compiler."""
     library = _compiled()
     threads = len(os.sched_getaffinity(0))
     source = [np.ones(_COPIED // threads, np.uint8) for _ in range(threads)]

@@ -149,7 +149,7 @@ def _is_installed(package: str) -> bool:
 
 
 def _version(package: str) -> str:
-    """Of a distribution, or of sources on the path."""
+    """Version of a distribution, or of sources on the path."""
     try:
         return version(package)
     except PackageNotFoundError:

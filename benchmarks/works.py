@@ -98,7 +98,7 @@ def measure(work: Work, repeats: int, overhead: timing.Overhead) -> Row:
 
 
 def _checked(work: Work, count: int) -> tuple[timing.Call, timing.Call]:
-    """Both programs, whose outputs are the same where the arithmetic is."""
+    """Build both programs, whose outputs are the same where the arithmetic is."""
     inputs = [np.roll(work.input, i) for i in range(count)]
     given, operand = jax.device_put(inputs), jax.device_put(work.operand)
     ours = partial(timing.finish, jax.jit(work.run), given, operand)

@@ -44,7 +44,7 @@ class Call:
     output_dtype: np.dtype
 
     def __call__(self, implementation: str) -> jax.Array:
-        """By dmlax."""
+        """Outputs by dmlax."""
         options = {f"{name}_scale": value for name, value in zip(TENSORS, self.scales, strict=True)}
         options |= {
             f"{name}_zero_point": value
@@ -60,7 +60,7 @@ class Call:
         return result
 
     def expected(self) -> np.ndarray:
-        """By rational arithmetic."""
+        """Outputs by rational arithmetic."""
         inputs = {"ATensor": self.x, "BTensor": self.b}
         for name, scale, zero in zip(TENSORS, self.scales, self.zero_points, strict=True):
             inputs[f"{name.title()}ScaleTensor"] = scale

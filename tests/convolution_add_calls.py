@@ -40,7 +40,7 @@ class Call:
         return self.convolution.x
 
     def __call__(self, implementation: str) -> jax.Array:
-        """By dmlax."""
+        """Outputs by dmlax."""
         x, w, options = self.convolution.arguments()
         bias = options.pop("bias", None)
         result: jax.Array = dmlax.quantized_linear_convolution_add(
@@ -58,7 +58,7 @@ class Call:
         return result
 
     def expected(self) -> np.ndarray:
-        """By rational arithmetic."""
+        """Outputs by rational arithmetic."""
         given = self.convolution.parameters
         inputs: dict[str, Any] = {
             "ATensor": self.convolved,

@@ -36,7 +36,7 @@ class Call:
     packing: str  # "": the filter is not prepared
 
     def __call__(self, implementation: str) -> jax.Array:
-        """By dmlax, in the call's layout."""
+        """Outputs by dmlax, in the call's layout."""
         x, w, options = self.arguments()
         if self.output_dtype == "int32":
             return dmlax.convolution_integer(x, w, **options, implementation=implementation)
@@ -65,7 +65,7 @@ class Call:
         return x, w, options
 
     def expected(self) -> np.ndarray:
-        """By NumPy's integers and, where quantized, rational numbers."""
+        """Outputs by NumPy's integers and, where quantized, rational numbers."""
         zero = (
             self.parameters.get("input_zero_point", 0),
             self.parameters.get("filter_zero_point", 0),

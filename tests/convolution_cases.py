@@ -33,7 +33,7 @@ SPLIT = {  # input, filter and bias over devices "d"
 def integer_plan(
     input: Aval, filter: Aval, layout: tuple[str, str, str], groups: int, *windows: Any
 ) -> ConvolutionPlan:
-    """Of convolution_integer, without zero points; strides, dilations and padding are last."""
+    """Plan of convolution_integer, without zero points; strides, dilations and padding are last."""
     rules = Rules("convolution_integer")
     shape = filter_shape(rules, filter, groups, layout)
     options = Options(*windows, shape.layouts[0], shape.layouts[2])

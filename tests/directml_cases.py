@@ -35,7 +35,7 @@ def made(operator: str, fields: Mapping[str, Any]) -> Any:
 
 
 def edited(fields: Mapping[str, Any], **edits: Any) -> Fields:
-    """With other fields; a dict for a tensor that is there changes some of its fields."""
+    """Fields with these edits; a dict for a tensor that is there changes some of its fields."""
     return {
         name: {**value, **edits[name]}
         if isinstance(value, dict) and isinstance(edits.get(name), dict)
@@ -63,7 +63,7 @@ def nonzero(
     rank: int | None = None,
     width: int | None = None,
 ) -> Fields:
-    """By default outputs of the input's DimensionCount, and a column for each of its axes."""
+    """Fields, by default with outputs of the input's DimensionCount and a column for each axis."""
     leading = [1] * ((rank or len(sizes)) - 2)
     rows = [*leading, prod(sizes), width or len(sizes)]
     return {

@@ -27,7 +27,7 @@ class Call:
     arithmetic: str
 
     def __call__(self, implementation: str) -> jax.Array:
-        """By dmlax: all three results as bytes, one after another."""
+        """Outputs by dmlax: all three results as bytes, one after another."""
         found = dmlax.dynamic_quantize_linear(
             self.x,
             output_dtype=self.dtype,

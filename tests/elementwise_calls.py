@@ -33,7 +33,7 @@ class Call:
     arithmetic: str
 
     def __call__(self, implementation: str) -> jax.Array:
-        """By dmlax."""
+        """Outputs by dmlax."""
         options = {"axis": self.axis, "implementation": implementation}
         if self.operator == QUANTIZE:
             options |= {"output_dtype": self.output_dtype, "arithmetic": self.arithmetic}
@@ -42,7 +42,7 @@ class Call:
         return result
 
     def expected(self) -> np.ndarray:
-        """By rational arithmetic, or NumPy's float32."""
+        """Outputs by rational arithmetic, or NumPy's float32."""
         scale, zero = self._spread(self.scale), self._spread(self.zero_point)
         if self.arithmetic == "float32":
             return _quantize_float32(self.x, scale, zero, self.output_dtype)

@@ -1,4 +1,4 @@
-"""What the Hopper kernels give, computed in JAX: for tests of what surrounds them."""
+"""Outputs of the Hopper kernels, computed in JAX: for tests of what surrounds them."""
 
 import jax.numpy as jnp
 
@@ -74,7 +74,7 @@ def _of_heads(rows, groups, count, size, matrix):
 
 
 def pack_heads(rows, sizes, dtype, matrices):
-    """As `pack`, of matrices whose rows lie in those of all heads."""
+    """Pack as `pack` does, of matrices whose rows lie in those of all heads."""
     return pack(_of_heads(rows, *sizes, matrices).view(dtype))
 
 

@@ -31,7 +31,7 @@ class State:
 
 
 class Value:
-    """As `ir.Value`."""
+    """Stands for `ir.Value`."""
 
     __hash__ = None
 
@@ -120,7 +120,7 @@ def select(condition, yes, no):
 
 
 class Pointer:
-    """As `ir.Pointer`: bytes at an address of their own."""
+    """Stands for `ir.Pointer`: bytes at an address of their own."""
 
     def __init__(self, array):
         self.bytes = array.reshape(-1).view(np.uint8)

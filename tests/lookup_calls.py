@@ -26,7 +26,7 @@ class Call:
     table: np.ndarray
 
     def __call__(self, implementation: str) -> jax.Array:
-        """By dmlax."""
+        """Outputs by dmlax."""
         return dmlax.quantized_lookup(self.x, self.table, implementation=implementation)
 
     def expected(self) -> np.ndarray:

@@ -116,7 +116,7 @@ class Call:
     mapped: bool  # over the first axis of both
 
     def __call__(self, implementation: str) -> jax.Array:
-        """By dmlax."""
+        """Outputs by dmlax."""
         given = dict(self.parameters)
         b, bias = self.b, given.pop("bias", None)
         function = getattr(dmlax, self.operator)
@@ -131,7 +131,7 @@ class Call:
         return call(self.x, b, *first)
 
     def expected(self) -> np.ndarray:
-        """By NumPy's integers and, where scaled, rational numbers."""
+        """Outputs by NumPy's integers and, where scaled, rational numbers."""
         given = self.parameters
         total = sums(self.x, self.b, given.get("a_zero_point", 0), given.get("b_zero_point", 0))
         if "a_scale" not in given:

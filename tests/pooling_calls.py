@@ -38,7 +38,7 @@ class Call:
     is_last: bool
 
     def __call__(self, implementation: str) -> jax.Array:
-        """By dmlax."""
+        """Outputs by dmlax."""
         x, options = self.x, dict(self.options)
         if self.is_last:
             x, options["dimension_numbers"] = np.moveaxis(x, 1, -1), LAST[x.ndim]

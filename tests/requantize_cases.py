@@ -67,7 +67,7 @@ def extremes(seed):
 
 
 def nearest():
-    """As near to a tie as any can be: `accumulator * a * b` is 1 off `(2 k + 1) * s * 2**44`."""
+    """Cases as near to a tie as can be: `accumulator * a * b` is 1 off `(2 k + 1) * s * 2**44`."""
     assert all(abs(n * a * b - odd * s * 2**44) == 1 for n, odd, a, b, s in NEAREST)
     accumulator, _, a, b, s = np.array(NEAREST).T
     scales = np.array([a, b, s * 2.0**45], np.float32)

@@ -99,7 +99,7 @@ def name_of(file):
 
 
 def layer(file):
-    """By the file's own entry, else its folder's."""
+    """Rule of the file's own entry, else its folder's."""
     name = name_of(file)
     return LAYERS[name if name in LAYERS else name.split("/")[0]]
 
@@ -173,7 +173,7 @@ def test_only_a_rooms_directml_file_imports_directml():
 
 
 def test_a_rooms_directml_file_calls_the_rooms_public_functions():
-    """Of its room it imports `api`: a descriptor runs what a user's call would."""
+    """A descriptor imports `api` alone of its room: it runs what a user's call would."""
     for file in SOURCE.glob("_*/directml.py"):
         room, found = file.parent.name, set(own_imports(file))
         assert {each for each in found if each.parent.name == room} == {SOURCE / room / "api.py"}
@@ -208,7 +208,7 @@ def python(code, **environment):
 
 
 def test_importing_prints_nothing_and_starts_no_backend():
-    """With a platform that does not exist, only what needs a backend fails."""
+    """Nothing but what needs a backend fails where the platform does not exist."""
     nowhere = {"JAX_PLATFORMS": "nowhere"}
     done = python("import dmlax", **nowhere)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -171,7 +171,7 @@ DRAWS = 10
 @pytest.mark.parametrize("plans", counts(3, 25))
 @pytest.mark.parametrize("kind", PLANS)
 def test_random_calls_agree_with_the_oracle(kind, plans, part):
-    """In four parts, so that several workers share them; each call jitted and eager."""
+    """Four parts, so that several workers share them; each call jitted and eager."""
     calls = mismatches = 0
     for plan in range(part * plans, (part + 1) * plans):
         function, values, expected = PLANS[kind](plan)

@@ -38,7 +38,7 @@ NEW = {  # what an operator of dmlax has beyond ONNX's and DirectML's
 
 
 def sections(page):
-    """By title: the function's name, and the names in the first two columns of the table."""
+    """Tables by title: the function's name, and the names in the first two columns of the table."""
     _, *parts = re.split(r"^## ", (DOCS / page).read_text(), flags=re.MULTILINE)
     return {title: read(body) for title, _, body in (part.partition("\n") for part in parts)}
 

@@ -137,7 +137,7 @@ def test_a_case_gives_the_bits_that_onnx_expects(name):
 
 @pytest.mark.parametrize("name", EXCLUDED)
 def test_an_excluded_case_is_refused_for_its_data_type(name):
-    """If it were accepted, the exclusion would hide a case."""
+    """An exclusion of what is accepted would hide a case."""
     with pytest.raises(dmlax.SpecError) as caught:
         call(name, operands(name)[0])
     assert caught.value.code == "data_type"

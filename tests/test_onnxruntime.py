@@ -151,7 +151,7 @@ def test_the_short_run_has_every_feature_and_its_absence():
 
 
 def test_a_pair_without_a_kernel_is_not_in_the_list():
-    """If ONNX Runtime gains the fourth pair, the list has to grow."""
+    """The list has to grow if ONNX Runtime gains the fourth pair."""
     shape = windows(0)
     with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented):
         expected(values(0, shape, "int8", "uint8"), shape)

@@ -75,7 +75,7 @@ FITTING = {
 
 @pytest.mark.parametrize("name", FITTING)
 def test_a_number_that_fits_is_taken(name):
-    """As its 32-bit or 8-bit equal; a float is rounded once."""
+    """Value of its 32-bit or 8-bit equal; a float is rounded once."""
     wide, narrow = FITTING[name]
     assert_same(wide(), narrow())
 

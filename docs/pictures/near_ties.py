@@ -69,7 +69,7 @@ class Operands:
 
 
 def truth(operands: Operands) -> np.ndarray:
-    """By fractions."""
+    """Outputs by fractions."""
     pairs = zip(operands.accumulator.tolist(), operands.multiplier, strict=True)
     return _clamped([round(accumulator * multiplier) for accumulator, multiplier in pairs])
 

@@ -1,4 +1,4 @@
-"""Both convolutions by every implementation in every layout, against the oracle."""
+"""Convolutions by every implementation in every layout, against the oracle."""
 
 import numpy as np
 import pytest

@@ -128,7 +128,7 @@ def options(case, order):
 
 
 def assert_right(got, case, order, operator):
-    """Of no images the oracle says nothing, since there is nothing."""
+    """The oracle says nothing of no images, since there is nothing."""
     found = laid_out(np.asarray(got), order[2], case.canonical[2])
     if case.input[0]:
         assert_same(found, expected(case, operator))

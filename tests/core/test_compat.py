@@ -191,7 +191,7 @@ def test_a_shard_is_a_program_of_its_own(checked):
 
 
 def test_axes_that_the_compiler_splits_beside_a_shard_are_split():
-    """Of two mesh axes only one is spelt out."""
+    """Only one of two mesh axes is spelt out."""
     mesh = jax.make_mesh((2, 2), ("d", "e"), axis_types=(AxisType.Auto,) * 2)
     mapped = jax.shard_map(chosen, mesh=mesh, in_specs=SPLIT, out_specs=SPLIT, axis_names={"d"})
     assert which(jax.jit(mapped)(X)) == 3

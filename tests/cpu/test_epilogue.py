@@ -71,7 +71,7 @@ def test_float32_rounds_each_operation(dtype, has_bias):
 
 @pytest.mark.parametrize("shape", [(), (1,), (7,), (515,), (3, 5, 1031), (2, 129, 67)], ids=str)
 def test_parameters_broadcast(shape):
-    """To one element, pieces and their ends, and what threads share."""
+    """Sizes of one element, of pieces and their ends, and of what threads share."""
     sums = draw(1, np.int32, shape) >> 12
     rows = tuple(size if axis == len(shape) - 2 else 1 for axis, size in enumerate(shape))
     columns = tuple(size if axis == len(shape) - 1 else 1 for axis, size in enumerate(shape))

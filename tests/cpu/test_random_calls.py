@@ -33,7 +33,7 @@ def check(name, ranges):
 
 @every_set
 def test_random_calls_on_every_instruction_set(name):
-    """By one process for all modules, most of whose time is JAX's start."""
+    """One process checks all modules, as most of its time is JAX's start."""
     check(name, [(module, 0, few) for module, (few, _) in MODULES.items()])
 
 

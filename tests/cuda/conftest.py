@@ -9,7 +9,7 @@ from dmlax._cuda import capability
 
 @pytest.fixture
 def attached(monkeypatch):
-    """As if a Hopper GPU were there, and Pallas's needs."""
+    """A Hopper GPU seems to be there, and what Pallas needs."""
     monkeypatch.setattr(
         capability, "why_not", lambda platform: None if platform == "cuda" else "no"
     )

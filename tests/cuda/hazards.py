@@ -71,7 +71,7 @@ def _is_right(function: Callable[..., jax.Array], length: int, added: int = 0) -
 
 
 def _int32_convolutions() -> Iterator[str]:
-    """Of int32, or of int8 into int32: not compiled."""
+    """Convolutions of int32, or of int8 into int32: not compiled."""
     x, w = _drawn(1, (1, 8, 6, 6), (4, 8, 1, 1))
     refused = []
     for dtype in (jnp.int8, jnp.int32):

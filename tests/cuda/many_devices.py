@@ -29,7 +29,7 @@ OPTIONS = {
 
 
 def convolutions(mesh: jax.sharding.Mesh) -> None:
-    """By batch and by output channel, dense, grouped and depthwise."""
+    """Splits by batch and by output channel, dense, grouped and depthwise."""
     rng = np.random.default_rng(0)
     count = mesh.size
     for groups in (1, 4, 64):

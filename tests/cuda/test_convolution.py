@@ -27,7 +27,7 @@ named = partial(
 
 
 def plan(input=(2, 8, 9, 64), filter=(32, 64, 3, 3), groups=1, padding=1, strides=1):
-    """Of convolution_integer, channels last, that pads and strides alike along both axes."""
+    """Plan of convolution_integer, channels last, that pads and strides alike along both axes."""
     x, w = Aval(jnp.dtype(jnp.uint8), input), Aval(jnp.dtype(jnp.int8), filter)
     return integer_plan(x, w, LAST, groups, (strides,) * 2, (1, 1), ((padding, padding),) * 2)
 

@@ -266,7 +266,7 @@ def test_counts_and_coordinates_are_of_words_not_of_values():
 
 
 def strided(fields, more=0, **strides):
-    """With these Strides; `more` bytes than are needed."""
+    """Fields with these Strides; `more` bytes than are needed."""
     edits = {name: {"Strides": list(steps)} for name, steps in strides.items()}
     changed = edited(fields, **edits)
     if more:

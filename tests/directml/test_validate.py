@@ -43,7 +43,7 @@ class Broken(NamedTuple):
 
     @property
     def message(self) -> str:
-        """With the operator's and the field's name."""
+        """Message with the operator's and the field's name."""
         return f"{NAMES[self.operator]}: {self.field} {self.text}"
 
 

@@ -85,7 +85,7 @@ def test_the_covering_set_has_every_pair_of_choices_and_every_dtype():
 
 @pytest.mark.parametrize(("generation", "choice"), on_generations(CHOICES, COVERING))
 def test_products_are_of_int8_whatever_the_dtypes(generation, choice):
-    """With a filter's zero point there are two: what is multiplied with it is a sum of products."""
+    """A filter's zero point needs two products: it is multiplied with a sum of products."""
     call, elements = convolution(choice)
     found = compiled(generation, *call)
     products = [each._replace(elements=0) for each in found.products]

@@ -88,7 +88,7 @@ def test_descs_are_not_given_to_a_library_without_them(name: str, suite: list[Ve
 
 
 def test_the_suite_takes_numpy_less_than_30_seconds_of_a_processor(suite: list[Vector]) -> None:
-    """By a quarter of its vectors."""
+    """A quarter of the vectors stands for all."""
     start = time.process_time()
     adapter = started("numpy")
     assert list(runner.run(adapter, suite[::4], adapter.variants))

@@ -334,7 +334,7 @@ def test_a_flat_array_stands_for_a_tensor(results: Path) -> None:
 
 
 def test_whole_buffers_stand_for_tensors(results: Path) -> None:
-    """As DxDispatch writes them: as many elements as its model has bytes for."""
+    """DxDispatch writes as many elements as its model has bytes for."""
     suite = {vector.id: vector for vector in vectors.load_all()}
     longer = 0
     for path in results.glob("*.npy"):

@@ -54,7 +54,7 @@ def bind(formula: Formula, plan: BinaryPlan) -> Function:
 
 
 def quantized(operands: Binary) -> tuple[Quantized, Quantized]:
-    """Both tensors with their parameters."""
+    """Tensors with their parameters."""
     return (
         Quantized(operands.a, operands.a_scale, operands.a_zero_point),
         Quantized(operands.b, operands.b_scale, operands.b_zero_point),

@@ -157,7 +157,7 @@ class ConvolutionPlan:
 
     @property
     def accumulator_bound(self) -> int:
-        """No accumulator's magnitude is above this, before the bias."""
+        """Largest magnitude that an accumulator can have, before the bias."""
         x = _reach(self.input.dtype, self.operands.input_zero_point is not None)
         w = _reach(self.filter.filter.dtype, self.operands.filter_zero_point is not None)
         return self.contraction * x * w

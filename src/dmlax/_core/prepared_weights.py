@@ -23,7 +23,7 @@ class Prepared(NamedTuple):
     sums: Array
     """int32, the sum of each packed row."""
     zero_point: Array | None
-    """Of the weights' dtype, one value or one per row; None is 0."""
+    """One value or one per row, of the weights' dtype; None is 0."""
 
 
 class PreparedWeights(Generic[Shape]):

@@ -344,7 +344,7 @@ def _to_float32(accumulator: Array, bias: Array | None) -> Array:
 
 
 def _round_sum_by_threshold(total: _Sum, threshold: Threshold) -> Array:
-    """As `_round_by_threshold`, with the threshold and the estimate of the sum's half."""
+    """Round as `_round_by_threshold` does, by the threshold and estimate of the sum's half."""
     size = total.half.astype(jnp.float32) + total.odd.astype(jnp.float32) * 0.5
     estimate = size * jnp.abs(threshold.estimate)
     below = jnp.minimum(estimate, MAGNITUDE_LIMIT).astype(jnp.int32).astype(jnp.uint32)

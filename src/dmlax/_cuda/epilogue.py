@@ -62,7 +62,7 @@ class Addend(NamedTuple):
         return self.adder.add_float32(*self._in_order(list(map(Fraction, outputs)), words))
 
     def _in_order(self, outputs: Sequence[Byte | Fraction], words: Sequence[Value]) -> Any:
-        """Both terms, the addend as unsigned bytes."""
+        """Terms in their order, the addend as unsigned bytes."""
         if lowest_of(self.types.addend):
             words = [word ^ 0x80808080 for word in words]
         terms = outputs, [Byte(word, i) for word in words for i in range(4)]
@@ -221,7 +221,7 @@ class Epilogue:
         columns: "_FourColumns",
         addend: list[Value],
     ) -> list[list[Value]]:
-        """Of two rows: four accumulators, or one word of four bytes. `addend` has such words."""
+        """Values of two rows: four accumulators or one word of bytes. `addend` has such words."""
         if self.problem.sums_rows:
             zero_points = columns.zero_points
             sums = [sum - zero_points[i % 4] * row_sums[i // 4] for i, sum in enumerate(sums)]

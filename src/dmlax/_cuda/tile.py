@@ -87,7 +87,7 @@ class Tile(ThreadBlock):
         return period % self.rows_at_once == 0 or self.rows_at_once % period == 0
 
     def column_distance(self, rows: int) -> int:
-        """From a row's column to that of the row so many on, as many as are copied at once."""
+        """Distance from a row's column to that of the row so many on, as many as copied at once."""
         run = self.run
         return rows // (4 * run) * (4 * run) + rows % (4 * run) // 8 * 2
 

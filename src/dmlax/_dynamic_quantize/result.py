@@ -15,7 +15,7 @@ class DynamicQuantizeLinear(NamedTuple):
     scale: Array
     """float32, shape ()."""
     zero_point: Array
-    """Of the output's dtype, shape ()."""
+    """A value of the output's dtype, shape ()."""
 
 
 compat.serialise_namedtuple(DynamicQuantizeLinear, "dmlax.DynamicQuantizeLinear")

@@ -144,7 +144,7 @@ class ProductPlan:
 
     @property
     def accumulator_bound(self) -> int:
-        """No accumulator's magnitude is above this, before the bias."""
+        """Largest magnitude that an accumulator can have, before the bias."""
         a = _reach(self.input.dtype, self.operands.a_zero_point is not None)
         b = _reach(self.matrix.matrix.dtype, self.operands.b_zero_point is not None)
         return self.depth * a * b

@@ -17,7 +17,7 @@ from dmlax._nonzero.result import NonzeroCoordinates
 
 
 def _replicated(plan: NonzeroPlan, input: Array) -> Any:
-    """Both outputs are whole on every device."""
+    """Shardings of both outputs, which are whole on every device."""
     whole: Any = ()
     return NonzeroCoordinates(whole, whole)
 

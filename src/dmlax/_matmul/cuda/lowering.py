@@ -258,7 +258,7 @@ def _multiply_whole(
     always: bool = False,
     entries: Array | None = None,
 ) -> Array:
-    """As `_multiply`; others follow the N columns where these are padded."""
+    """Multiply as `_multiply` does; others follow the N columns where these are padded."""
     problem, matrices = _problem(plan, operands, b, fused=fused)
     if always or _stores_bytes_alone(problem):
         problem = replace(problem, whole_rows=True)

@@ -26,7 +26,7 @@ IN_FLOAT = {"Add", "Conv", "Gemm"}
 
 
 class OnnxRuntime:
-    """With optimisations off it answers every tensor, else the outputs, so that it may fuse."""
+    """ONNX Runtime: every tensor with optimisations off, else the outputs, so that it may fuse."""
 
     name = "onnxruntime"
     variants = tuple(LEVELS)

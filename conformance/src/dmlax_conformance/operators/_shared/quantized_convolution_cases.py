@@ -46,7 +46,7 @@ class QuantizedTopic(shared.ConvolutionTopic):
 
 
 def add_data_types(topic: QuantizedTopic) -> None:
-    """Both ends of every range meet: ends of the input, of the filter, and of the zero points."""
+    """Let ends of every range meet: ends of the input, of the filter, and of the zero points."""
     for types in product(RANGES, repeat=3):
         (xl, xh), (wl, wh), (yl, yh) = (RANGES[dtype] for dtype in types)
         x = ints(types[0], (1, 2, 2, 3), [xl, xh, xl, xh, xh, xl, xh, xh, xl, xl, xh, 1])

@@ -1,4 +1,4 @@
-"""From an accumulator or a real number to a small integer."""
+"""Rounding of an accumulator or a real number to a small integer."""
 
 from collections.abc import Sequence
 from fractions import Fraction

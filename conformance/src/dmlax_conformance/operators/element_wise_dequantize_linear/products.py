@@ -45,7 +45,7 @@ class Products:
 
     @cached_property
     def rounding(self) -> tuple[Array, Array, Array]:
-        """Of each product, in integers, what is kept, what is lost, and half of the last place."""
+        """Integers of each product: what is kept, what is lost, and half of the last place."""
         kept, lost, half, _ = self._split(self.difference)
         return kept, lost, half
 

@@ -1,4 +1,4 @@
-"""Both convolutions in steps, each of which a bug can replace; spatial axes come last."""
+"""Convolutions in steps, each of which a bug can replace; spatial axes come last."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

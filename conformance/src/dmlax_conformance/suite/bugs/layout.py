@@ -35,7 +35,7 @@ def places(desc: Desc) -> list[int]:
 
 @dataclass(frozen=True)
 class Layout:
-    """Both directions."""
+    """Conversions from and to a layout."""
 
     gather: Callable[[Desc, Array], Array] = gathered
     scatter: Callable[[Desc, Array], Array] = scattered
