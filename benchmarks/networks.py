@@ -268,7 +268,7 @@ def vision_transformer(
 
 
 def _self_attention(net: Network, x: str, length: int, width: int, heads: int) -> str:
-    """Write torch.nn.MultiheadAttention: one product for all of a token, queries and keys scaled."""
+    """Write torch.nn.MultiheadAttention: one product for a whole token, scaled queries and keys."""
     y = net.rows(x, width, 3 * width)
     y = net.node("Reshape", y, net.integers(-1, length, 3, heads, width // heads))
     y = net.node("Transpose", y, perm=[2, 0, 3, 1, 4])
