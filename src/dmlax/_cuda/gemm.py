@@ -113,8 +113,10 @@ def shared_bytes(schedule: Schedule, output_columns: int) -> int:
 def keeps_right(schedule: Schedule) -> bool:
     """True if a block copies its columns of the right matrix once, for all its tiles.
 
-    It must have several, and room.
+    It must have several, and room. Where windows slide, a stage has no part of it.
     """
+    if schedule.problem.sliding:
+        return True
     tile, all_rows = schedule.tile, schedule.problem.rows
     stages = _round_up(tile.stages * tile.rows * tile.step_depth)
     used = stages + _right_bytes(schedule) + _other_bytes(schedule, CHUNK)
@@ -148,6 +150,8 @@ def _stages_bytes(schedule: Schedule) -> int:
 def _stage_bytes(schedule: Schedule) -> int:
     """Bytes of a pipeline stage: the left rows, and the right ones unless they are kept."""
     tile = schedule.tile
+    if sliding := schedule.problem.sliding:
+        return _round_up((tile.rows + sliding.pixels_beyond) * sliding.pixel_bytes)
     return tile.rows * tile.step_depth if keeps_right(schedule) else tile.stage_bytes
 
 
@@ -358,12 +362,11 @@ class _Products:
         self.tile, self.problem, self.keeps_right = block.tile, block.problem, block.keeps_right
         self.schedule, tile = block.schedule, block.tile
         rows = ir.broadcast_lane(ir.warpgroup(), 0) * (tile.products * wgmma.ROWS)
-        starts = (
-            block.stages + rows * tile.depth,
-            block.right if block.keeps_right else block.stages + tile.rows * tile.depth,
-            block.ones,
-        )
-        self.left, self.right, self.ones = (wgmma.descriptor(start, tile.depth) for start in starts)
+        sliding = block.problem.sliding
+        self.row_bytes = sliding.pixel_bytes if sliding else tile.depth
+        self.left = wgmma.descriptor(block.stages + rows * self.row_bytes, self.row_bytes)
+        right = block.right if block.keeps_right else block.stages + tile.rows * tile.depth
+        self.right, self.ones = (wgmma.descriptor(x, tile.depth) for x in (right, block.ones))
 
     def begin(self, step: Value, stage: Value, accumulators: Accumulators) -> Accumulators:
         """Begins to add a stage's products to the accumulators, which then must not be read."""
@@ -386,7 +389,10 @@ class _Products:
         spans, depths = range(tile.spans), range(0, tile.depth, wgmma.DEPTH)
         for i in range(tile.products):
             for span, depth in itertools.product(spans, depths):
-                a = wgmma.advance(left, span * size + i * wgmma.ROWS * tile.depth + depth)
+                at = span * size + depth
+                if self.problem.sliding:
+                    at = self.problem.sliding.offset(span * tile.depth + depth)
+                a = wgmma.advance(left, i * wgmma.ROWS * self.row_bytes + at)
                 b = wgmma.advance(right, span * right_size + depth)
                 products.append(wgmma.Product(i * count, a, b, tile.columns))
                 if self.problem.sums_rows:

@@ -9,6 +9,29 @@ from dmlax._cuda.launch import ThreadBlock
 
 
 @dataclass(frozen=True)
+class Sliding:
+    """Left's rows as windows that slide over pixels: those of a tile are copied once for all taps.
+
+    A row is a pixel of the padded images, which follow one another, and its window begins there.
+    """
+
+    pixel_bytes: int
+    width: int  # pixels from a row of taps to the next
+    taps: tuple[int, int]
+
+    @property
+    def pixels_beyond(self) -> int:
+        """Pixels of a tile's windows beyond those of its rows."""
+        return (self.taps[0] - 1) * self.width + self.taps[1] - 1
+
+    def offset(self, depth: int) -> int:
+        """Bytes from a pixel to what its window has at a depth."""
+        tap, byte = divmod(depth, self.pixel_bytes)
+        down, right = divmod(tap, self.taps[1])
+        return (down * self.width + right) * self.pixel_bytes + byte
+
+
+@dataclass(frozen=True)
 class GemmProblem:
     """A matrix product of bytes: left (rows, depth) by the transpose of right (columns, depth).
 
@@ -25,6 +48,7 @@ class GemmProblem:
     sums_rows: bool = False  # the sums of left's rows, which zero points of right are multiplied by
     tables: int = 1  # in which bytes are looked up, each for as many of the columns
     gathers: bool = False  # left's rows are windows of an image
+    sliding: Sliding | None = None  # likewise
 
 
 @dataclass(frozen=True)
@@ -156,6 +180,10 @@ def count_tiles(problem: GemmProblem, tile: Tile) -> int:
 
 def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
     """The tile; a block that has a multiprocessor to itself has more of the depth in each stage."""
+    if problem.sliding:
+        tile = sliding_tile(problem.sliding, problem.depth)
+        many = count_tiles(problem, tile) > multiprocessors
+        return replace(tile, products=1) if many and tile.stages == 2 else tile
     tile = _choose_tile(problem, multiprocessors)
     small = tile.warpgroups <= 2 and tile.products == 1 and tile.depth == 128
     if not small or count_tiles(problem, tile) > multiprocessors:
@@ -166,6 +194,11 @@ def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
         if steps % spans == 0 and steps >= 2 * spans and stages >= 3:
             return replace(tile, spans=spans, stages=stages, blocks=1)
     return tile
+
+
+def sliding_tile(sliding: Sliding, depth: int) -> Tile:
+    """The largest tile of windows that slide; a step is of all their depth."""
+    return Tile(2, 2, 64, 64, 3 if sliding.pixel_bytes == CHUNK else 2, 2, spans=depth // 64)
 
 
 _STAGES_BYTES = 200 * 1024  # of a block that has a multiprocessor to itself
