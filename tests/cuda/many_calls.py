@@ -4,7 +4,8 @@
 
 draws the calls of these seeds, and prints how many of each operator there were. A call's operands
 are arguments of its program. With `in_flight` behind the seeds the kernels take the tiles whose
-products run on while the next begin, which no call of these sizes takes by itself.
+products run on while the next begin, which no call of these sizes takes by itself; with `spans`
+those of several spans.
 """
 
 import dataclasses
@@ -102,19 +103,28 @@ def mismatches(
                 yield f"seed {seed}, values {number}: {each.x.shape} {each}"
 
 
-def force_tiles_in_flight() -> None:
+def force_tiles(kind: str) -> None:
     """Has each product that is lowered take the next of some tiles."""
     from dmlax._convolution.cuda import kernel as of_convolutions
     from dmlax._cuda.tile import GemmProblem, Tile
     from dmlax._matmul.cuda import kernel as of_products
 
-    sizes = (
-        (3, 1, 256, 64, 6, 1),
-        (4, 1, 192, 64, 6, 1),
-        (2, 2, 64, 32, 4, 1),
-        (1, 1, 128, 128, 3, 1),
-    )
-    tiles = itertools.cycle(Tile(*each, in_flight=True) for each in sizes)
+    of_kinds = {
+        "in_flight": (
+            Tile(3, 1, 256, 64, 6, 1, in_flight=True),
+            Tile(4, 1, 192, 64, 6, 1, in_flight=True),
+            Tile(2, 2, 64, 32, 4, 1, in_flight=True),
+            Tile(1, 1, 128, 128, 3, 1, in_flight=True),
+        ),
+        "spans": (
+            Tile(1, 1, 64, 128, 3, 1, spans=4),
+            Tile(1, 1, 32, 128, 4, 1, spans=3),
+            Tile(2, 2, 64, 32, 2, 1, spans=4),
+            Tile(2, 1, 128, 64, 3, 1, spans=2),
+            Tile(2, 1, 128, 128, 3, 1, spans=2),
+        ),
+    }
+    tiles = itertools.cycle(of_kinds[kind])
 
     def choose(problem: GemmProblem, multiprocessors: int) -> Tile:
         return next(tiles)
@@ -126,8 +136,8 @@ def main() -> None:
     """The program."""
     kind, implementation, mode, *ends = sys.argv[1:]
     first, last = map(int, ends[:2])
-    if ends[2:] == ["in_flight"]:
-        force_tiles_in_flight()
+    if ends[2:]:
+        force_tiles(ends[2])
     pairs._WORTH_A_TABLE = 0  # so that few elements take the table, too
     counts: Counter[str] = Counter()
     wrong = []

@@ -235,3 +235,49 @@ def test_a_batch_of_inputs_and_addends_is_one_kernel(lowered, axes, loops):
     text = lowered(jax.vmap(added(), axes), x, shaped(32, 16, 1, 1, dtype="int8"), addend)
     assert text.count("custom_call @mosaic_gpu") == 1
     assert ("stablehlo.while" in text) == loops
+
+
+@pytest.mark.parametrize(
+    ("sizes", "slides"),
+    [
+        ({"input": (8, 224, 224, 3), "filter": (64, 3, 7, 7), "strides": 2, "padding": 3}, True),
+        ({"input": (1, 224, 224, 3), "filter": (64, 3, 7, 7), "strides": 2, "padding": 3}, False),
+        ({"input": (8, 56, 56, 64), "filter": (64, 64, 3, 3)}, True),
+        ({"input": (8, 56, 56, 64), "filter": (64, 64, 3, 3), "padding": 0}, True),
+        ({"input": (6, 56, 56, 64), "filter": (64, 64, 3, 3)}, False),
+        ({"input": (8, 56, 56, 64), "filter": (64, 64, 3, 3), "strides": 2}, False),
+        ({"input": (8, 56, 56, 64), "filter": (128, 64, 3, 3)}, False),
+        ({"input": (8, 56, 56, 64), "filter": (64, 64, 1, 1), "padding": 0}, False),
+        ({"input": (8, 56, 56, 64), "filter": (64, 64, 9, 9), "padding": 4}, False),
+        ({"input": (8, 56, 900, 64), "filter": (64, 64, 3, 3)}, False),
+        ({"input": (8, 56, 56, 128), "filter": (64, 64, 3, 3), "groups": 2}, False),
+    ],
+)
+def test_windows_slide_where_filters_are_narrow_and_pixels_many(
+    lowered, monkeypatch, sizes, slides
+):
+    from dmlax._convolution.cuda import kernel
+
+    taken, choose = [], kernel.choose_tile
+    monkeypatch.setattr(kernel, "choose_tile", lambda *x: taken.append(x[0]) or choose(*x))
+    options = {"padding": [(sizes.get("padding", 1),) * 2] * 2, "strides": sizes.get("strides", 1)}
+    x, w = shaped(*sizes["input"]), shaped(*sizes["filter"], dtype="int8")
+    call = partial(named, **options, group_count=sizes.get("groups", 1))
+    assert lowered(call, x, w).count("custom_call @mosaic_gpu") == 1
+    assert [product.sliding is not None for product in taken] == [slides]
+
+
+@pytest.mark.parametrize(("channels", "taps"), [(16, (4, 4)), (16, (1, 8)), (64, (3, 3))])
+def test_a_window_that_slides_has_its_taps_at_the_offsets_of_its_depth(written, channels, taps):
+    from dmlax._cuda.tile import Sliding
+
+    image = np.arange(12 * 10 * channels).reshape(12, 10, channels)
+    sliding = Sliding(channels, 10, taps)
+    flat, (rows, columns) = image.reshape(-1), taps
+    for y, x in ((0, 0), (2, 1), (12 - rows, 10 - columns)):
+        window = image[y : y + rows, x : x + columns].reshape(-1)
+        start = (y * 10 + x) * channels
+        found = [flat[start + sliding.offset(depth)] for depth in range(window.size)]
+        assert found == window.tolist()
+    last = (12 * 10 - sliding.pixels_beyond - 1) * channels + sliding.offset(window.size - 1)
+    assert last == flat.size - 1

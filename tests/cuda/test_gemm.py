@@ -160,3 +160,12 @@ def test_windows_have_no_products_in_flight(written):
         (64, 6, True),
         (128, 3, False),
     ]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "spans"), [((392, 512, 4608), 4), ((1568, 512, 4608), 2), ((25_088, 256, 512), 1)]
+)
+def test_tiles_that_have_a_multiprocessor_take_several_spans(written, sizes, spans):
+    from dmlax._cuda.tile import GemmProblem, choose_tile
+
+    assert choose_tile(GemmProblem(*sizes), 132).spans == spans

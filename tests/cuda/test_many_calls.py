@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 import binary_calls
 import matmul_calls
 from cuda import many_calls
@@ -22,19 +24,24 @@ def test_a_wrong_result_of_a_jitted_call_is_found(monkeypatch):
     assert [line.partition(":")[0] for line in lines] == ["seed 1, values 0", "seed 1, values 1"]
 
 
-def test_calls_of_any_size_take_tiles_in_flight(lowered, monkeypatch):
+@pytest.mark.parametrize(
+    ("kind", "is_of_it"),
+    [("in_flight", lambda tile: tile.in_flight), ("spans", lambda tile: tile.spans > 1)],
+)
+def test_calls_of_any_size_take_forced_tiles(lowered, monkeypatch, kind, is_of_it):
     from dmlax._convolution.cuda import kernel as of_convolutions
     from dmlax._matmul.cuda import kernel as of_products
 
     for each in (of_products, of_convolutions):
         monkeypatch.setattr(each, "choose_tile", each.choose_tile)
-    many_calls.force_tiles_in_flight()
+    many_calls.force_tiles(kind)
     forced, taken = of_products.choose_tile, []
     monkeypatch.setattr(
         of_products, "choose_tile", lambda *x: taken.append(forced(*x)) or taken[-1]
     )
-    for seed in (70, 71):  # of shapes that no other test lowers
+    seeds = (70, 71) if kind == "in_flight" else (72, 73)
+    for seed in seeds:  # of shapes that no other test lowers
         lowered(lambda call: call("mosaic_gpu"), matmul_calls.call(seed))
     assert taken
-    assert all(tile.in_flight for tile in taken)
+    assert all(map(is_of_it, taken))
     assert of_convolutions.choose_tile is forced

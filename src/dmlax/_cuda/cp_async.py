@@ -6,14 +6,22 @@ from dmlax._cuda.ir import Value
 
 
 def copy(
-    to: Value, source: Value, size: int, wanted: Value | None = None, *, cached: bool = False
+    to: Value,
+    source: Value,
+    size: int,
+    wanted: Value | None = None,
+    *,
+    cached: bool = False,
+    offsets: tuple[int, int] = (0, 0),
 ) -> None:
     """Begins to copy `size` bytes; only the first `wanted` of them are read, zeros follow.
 
-    The L1 cache keeps what is `cached`; only whole chunks can go past it.
+    Both addresses have constant offsets. The L1 cache keeps what is `cached`; only whole chunks can
+    go past it.
     """
     caches = "ca" if cached or size < CHUNK else "cg"
-    text = f"cp.async.{caches}.shared.global [$0], [$1], {size}"
+    target, start = (f"[${i}+{x}]" if x else f"[${i}]" for i, x in enumerate(offsets))
+    text = f"cp.async.{caches}.shared.global {target}, {start}, {size}"
     if wanted is None:
         ir.ptx_effect(f"{text};", to, source)
     else:

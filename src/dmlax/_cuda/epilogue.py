@@ -38,6 +38,9 @@ class Output:
     entries: Pointer | None = None  # the bytes that replace those of the outputs
     columns_of_table: int = 0  # of a group, which one of several tables of entries is for
     heads: int = 1  # groups whose rows lie side by side, `columns` apart
+    place_of: Callable[[Value], Value] | None = (
+        None  # a row's among those stored; the last + 1: not
+    )
 
     @property
     def contiguous(self) -> int:
@@ -143,6 +146,8 @@ class Epilogue:
         self, first_row: Value, accumulators: Accumulators, addend_place: Value | None
     ) -> None:
         rows = [first_row + row for row in self._rows_of_tile()]
+        if self.output.place_of is not None:
+            rows = [self.output.place_of(row) for row in rows]
         loads = self._begin_loads(rows, addend_place)
         for start in self._starts:
             runs = self._make_runs(start, accumulators, next(loads))

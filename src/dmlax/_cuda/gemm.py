@@ -9,6 +9,7 @@ An operator brings its own loader of the left matrix: see `OperandLoader`.
 """
 
 import functools
+import itertools
 import operator
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -26,6 +27,7 @@ from dmlax._cuda.ir import Pointer, Value, constant, select
 from dmlax._cuda.quantized_sum import Adder
 from dmlax._cuda.tile import Schedule, Tile
 
+_UNROLLED = 10  # steps of a block's only tile, or fewer
 SHARED_MEMORY = 228 * 1024  # bytes of a multiprocessor; each block takes 1,024 more than it asks
 
 
@@ -52,7 +54,10 @@ class OperandLoader(Protocol):
         """
 
     def copy(self, rows: Sequence[Any], chunk: Chunk) -> None:
-        """Begins to copy a chunk of each of a thread's rows, `rows_at_once` rows apart."""
+        """Begins to copy a chunk of each of a thread's rows, `rows_at_once` rows apart.
+
+        It is of a stage's first span; those of the others are `span_offsets` from it.
+        """
 
 
 class Block:
@@ -86,6 +91,12 @@ class Block:
         """A tile's column among those of its group; columns beyond are the last."""
         return ir.minimum(self.place.first_column + column, self.problem.columns - 1)
 
+    @property
+    def span_offsets(self) -> list[tuple[int, int]]:
+        """The offsets of a stage's spans in shared memory, and along the depth."""
+        size = _span_bytes(self.schedule)
+        return [(span * size, span * self.tile.depth) for span in range(self.tile.spans)]
+
     def next_stage(self, stage: Value) -> Value:
         """The stage after one, as bytes from the first."""
         size = _stage_bytes(self.schedule)
@@ -102,10 +113,12 @@ def shared_bytes(schedule: Schedule, output_columns: int) -> int:
 def keeps_right(schedule: Schedule) -> bool:
     """True if a block copies its columns of the right matrix once, for all its tiles.
 
-    It must have several, and room.
+    It must have several, and room. Where windows slide, a stage has no part of it.
     """
+    if schedule.problem.sliding:
+        return True
     tile, all_rows = schedule.tile, schedule.problem.rows
-    stages = _round_up(tile.stages * tile.rows * tile.depth)
+    stages = _round_up(tile.stages * tile.rows * tile.step_depth)
     used = stages + _right_bytes(schedule) + _other_bytes(schedule, CHUNK)
     return schedule.rows_at_once < all_rows and tile.blocks * (used + 1024) <= SHARED_MEMORY
 
@@ -137,7 +150,14 @@ def _stages_bytes(schedule: Schedule) -> int:
 def _stage_bytes(schedule: Schedule) -> int:
     """Bytes of a pipeline stage: the left rows, and the right ones unless they are kept."""
     tile = schedule.tile
-    return tile.rows * tile.depth if keeps_right(schedule) else tile.stage_bytes
+    if sliding := schedule.problem.sliding:
+        return _round_up((tile.rows + sliding.pixels_beyond) * sliding.pixel_bytes)
+    return tile.rows * tile.step_depth if keeps_right(schedule) else tile.stage_bytes
+
+
+def _span_bytes(schedule: Schedule) -> int:
+    """Bytes of a span of a stage."""
+    return _stage_bytes(schedule) // schedule.tile.spans
 
 
 def _round_up(size: int) -> int:
@@ -182,17 +202,29 @@ class RightLoader:
         return first + self.block.column_of_group(column) * self.distance
 
     def copy(self, to: Value, depth: Value) -> None:
-        """Begins to copy the thread's chunk of each of its columns."""
+        """Begins to copy the thread's chunk of each of its columns, of a span."""
+        self._copy(to, depth, (0, 0))
+
+    def copy_spans(self, to: Value, depth: Value) -> None:
+        """Begins to copy the thread's chunks of each of its columns, of all spans of a stage."""
+        if self.problem.depth % self.tile.step_depth:
+            for to_offset, depth_offset in self.block.span_offsets:
+                self.copy(to + to_offset, depth + depth_offset)
+        else:
+            self._copy(to, depth, *self.block.span_offsets)
+
+    def _copy(self, to: Value, depth: Value, *spans: tuple[int, int]) -> None:
         for row in range(0, self.tile.columns, self.copies.rows_at_once):
             target, source = to + row * self.tile.depth, self._address(row, depth)
             wanted = self._wanted_bytes(row, depth)
             with self.copies.when_within(row, self.tile.columns):
-                cp_async.copy(target, source, CHUNK, wanted)
+                for offsets in spans:
+                    cp_async.copy(target, source, CHUNK, wanted, offsets=offsets)
 
     def _address(self, row: int, depth: Value) -> Value:
         """The address of a column's chunk; in a whole tile columns are as far apart for all."""
         size = self.problem.depth
-        if size % self.tile.depth:
+        if size % self.tile.step_depth:
             depth = ir.minimum(depth, size - CHUNK)
         if self.problem.columns % self.tile.columns == 0 and self.tile.has_column_distances:
             distance = self.tile.column_distance(row) * self.distance
@@ -206,7 +238,7 @@ class RightLoader:
         Others are zero and not read: all blocks would read the same ones in their place.
         """
         exist = []
-        if self.problem.depth % self.tile.depth:
+        if self.problem.depth % self.tile.step_depth:
             exist.append(depth < self.problem.depth)
         if self.problem.columns % self.tile.columns:
             column = self.block.place.first_column + self.tile.column_of(self.copies.row + row)
@@ -249,19 +281,30 @@ class _Pipeline:
     def prologue(self, zero: Value) -> NextCopy:
         """Begins to copy the first stages, and the right matrix if it is kept."""
         if self.block.keeps_right:
-            self._copy_right()
+            self.copy_right()
         return ir.while_loop(
             _PrologueState(zero, self._begin_tile(self.block.place.first_row, zero, self.first)),
             lambda state: state.copied < self.tile.stages_ahead,
             lambda state: _PrologueState(state.copied + 1, self.copy(state.next_copy)),
         ).next_copy
 
-    def _copy_right(self) -> None:
+    def copy_right(self) -> None:
         """Begins to copy the right matrix, which is in the first stage's commit group."""
         to, within = self.block.right + self.copies.offset, self.copies.chunk * CHUNK
-        for step in range(self.schedule.steps):
-            depth = step * self.tile.depth
+        for depth in range(0, self.schedule.summed_depth, self.tile.depth):
             self.right.copy(to + self.tile.columns * depth, within + depth)
+
+    def locate(self) -> list[Any]:
+        """Locates the rows of the block's first tile."""
+        return self._begin_tile(self.block.place.first_row, constant(0), self.first).rows
+
+    def copy_of_one_tile(self, step: int, rows: list[Any]) -> None:
+        """Begins to copy a stage of the only tile, where there is one more."""
+        if step < self.schedule.steps:
+            stage = step % self.tile.stages * _stage_bytes(self.schedule)
+            first_row = self.block.place.first_row
+            self._copy_stage(NextCopy(first_row, constant(step), constant(stage), rows, self.first))
+        cp_async.commit_group()
 
     @property
     def first(self) -> Value | None:
@@ -279,10 +322,16 @@ class _Pipeline:
 
     def copy(self, this: NextCopy) -> NextCopy:
         """Begins to copy a stage; gives what is next. The block's last tile has no next."""
-        with ir.when(this.first_row < self.block.problem.rows):
+        alone = self.schedule.one_tile_a_block
+        exists = this.first_row < self.block.problem.rows
+        if alone:
+            exists = this.step < self.schedule.steps
+        with ir.when(exists):
             self._copy_stage(this)
         cp_async.commit_group()
         stage = self.block.next_stage(this.stage)
+        if alone:
+            return this._replace(step=this.step + 1, stage=stage)
 
         def next_tile() -> NextCopy:
             place = self.next_place(this.addend_place)
@@ -295,11 +344,12 @@ class _Pipeline:
         return ir.cond(last, next_tile, same_tile, ir.widths(this))
 
     def _copy_stage(self, this: NextCopy) -> None:
-        step_depth, within = this.step * self.tile.depth, self.copies.chunk * CHUNK
-        chunk = Chunk(step_depth, within, self.block.stages + this.stage + self.copies.offset)
+        step_depth, within = this.step * self.tile.step_depth, self.copies.chunk * CHUNK
+        to = self.block.stages + this.stage + self.copies.offset
+        chunk = Chunk(step_depth, within, to)
         self.left.copy(this.rows, chunk)
         if not self.block.keeps_right:
-            self.right.copy(chunk.to + self.tile.rows * self.tile.depth, chunk.depth)
+            self.right.copy_spans(to + self.tile.rows * self.tile.depth, chunk.depth)
         if self.addend is not None and this.addend_place is not None:
             with ir.when(this.step == 0):
                 self.addend.copy(this.addend_place, this.first_row)
@@ -310,14 +360,13 @@ class _Products:
 
     def __init__(self, block: Block) -> None:
         self.tile, self.problem, self.keeps_right = block.tile, block.problem, block.keeps_right
-        tile = self.tile
+        self.schedule, tile = block.schedule, block.tile
         rows = ir.broadcast_lane(ir.warpgroup(), 0) * (tile.products * wgmma.ROWS)
-        starts = (
-            block.stages + rows * tile.depth,
-            block.right if block.keeps_right else block.stages + tile.rows * tile.depth,
-            block.ones,
-        )
-        self.left, self.right, self.ones = (wgmma.descriptor(start, tile.depth) for start in starts)
+        sliding = block.problem.sliding
+        self.row_bytes = sliding.pixel_bytes if sliding else tile.depth
+        self.left = wgmma.descriptor(block.stages + rows * self.row_bytes, self.row_bytes)
+        right = block.right if block.keeps_right else block.stages + tile.rows * tile.depth
+        self.right, self.ones = (wgmma.descriptor(x, tile.depth) for x in (right, block.ones))
 
     def begin(self, step: Value, stage: Value, accumulators: Accumulators) -> Accumulators:
         """Begins to add a stage's products to the accumulators, which then must not be read."""
@@ -331,14 +380,20 @@ class _Products:
 
     def _list(self, step: Value, stage: Value) -> list[wgmma.Product]:
         tile, count = self.tile, self.tile.columns // 2
-        right_stage = step * (tile.columns * tile.depth) if self.keeps_right else stage
+        size = _span_bytes(self.schedule)
+        right_size = tile.columns * tile.depth if self.keeps_right else size
+        right_stage = step * (tile.spans * right_size) if self.keeps_right else stage
         left = self.left + (stage >> 4).extend()
         right = self.right + (right_stage >> 4).extend()
         products = []
+        spans, depths = range(tile.spans), range(0, tile.depth, wgmma.DEPTH)
         for i in range(tile.products):
-            for depth in range(0, tile.depth, wgmma.DEPTH):
-                a = wgmma.advance(left, i * wgmma.ROWS * tile.depth + depth)
-                b = wgmma.advance(right, depth)
+            for span, depth in itertools.product(spans, depths):
+                at = span * size + depth
+                if self.problem.sliding:
+                    at = self.problem.sliding.offset(span * tile.depth + depth)
+                a = wgmma.advance(left, i * wgmma.ROWS * self.row_bytes + at)
+                b = wgmma.advance(right, span * right_size + depth)
                 products.append(wgmma.Product(i * count, a, b, tile.columns))
                 if self.problem.sums_rows:
                     ones, first = wgmma.advance(self.ones, depth), tile.products * count + 4 * i
@@ -394,6 +449,9 @@ def run(
     right_loader = RightLoader(block, copies, right, right_rows)
     epilogue = Epilogue(schedule, block.place, block.table, output, block.ring, block.bytes)
     pipeline = _Pipeline(block, copies, load_left(copies), right_loader, epilogue.addend_tiles)
+    if schedule.one_tile_a_block and schedule.steps <= _UNROLLED:
+        _make_one_tile(block, pipeline, epilogue)
+        return
     first_copy = pipeline.prologue(zero)
     epilogue.write_columns(block.column_of_all)
     if block.problem.sums_rows:
@@ -420,7 +478,37 @@ def run(
         return _TileState(following, end.stage, end.next_copy, place)
 
     first = _TileState(block.place.first_row, zero, first_copy, pipeline.first)
-    ir.while_loop(first, lambda state: state.first_row < block.problem.rows, make_tile)
+    if schedule.one_tile_a_block:
+        make_tile(first)
+    else:
+        ir.while_loop(first, lambda state: state.first_row < block.problem.rows, make_tile)
+    wgmma.wait_for_copies(0)
+
+
+def _make_one_tile(block: Block, pipeline: _Pipeline, epilogue: Epilogue) -> None:
+    """Makes a block's only tile of few steps, each of which has addresses of its own."""
+    schedule, tile = block.schedule, block.tile
+    rows = pipeline.locate()
+    if block.keeps_right:
+        pipeline.copy_right()
+    for step in range(tile.stages_ahead):
+        pipeline.copy_of_one_tile(step, rows)
+    epilogue.write_columns(block.column_of_all)
+    if block.problem.sums_rows:
+        _write_ones(block)
+    ir.barrier()
+    products = _Products(block)
+    accumulators = epilogue.start(constant(0))
+    for step in range(schedule.steps):
+        wgmma.wait_for_copies(tile.stages_ahead - 1)
+        ir.barrier()
+        stage = constant(step % tile.stages * _stage_bytes(schedule))
+        pending = products.begin(constant(step), stage, accumulators)
+        pipeline.copy_of_one_tile(step + tile.stages_ahead, rows)
+        accumulators = products.finish(pending, int(tile.in_flight))
+    if tile.in_flight:
+        accumulators = products.finish(accumulators)
+    epilogue.store(block.place.first_row, accumulators, pipeline.first)
     wgmma.wait_for_copies(0)
 
 

@@ -9,6 +9,29 @@ from dmlax._cuda.launch import ThreadBlock
 
 
 @dataclass(frozen=True)
+class Sliding:
+    """Left's rows as windows that slide over pixels: those of a tile are copied once for all taps.
+
+    A row is a pixel of the padded images, which follow one another, and its window begins there.
+    """
+
+    pixel_bytes: int
+    width: int  # pixels from a row of taps to the next
+    taps: tuple[int, int]
+
+    @property
+    def pixels_beyond(self) -> int:
+        """Pixels of a tile's windows beyond those of its rows."""
+        return (self.taps[0] - 1) * self.width + self.taps[1] - 1
+
+    def offset(self, depth: int) -> int:
+        """Bytes from a pixel to what its window has at a depth."""
+        tap, byte = divmod(depth, self.pixel_bytes)
+        down, right = divmod(tap, self.taps[1])
+        return (down * self.width + right) * self.pixel_bytes + byte
+
+
+@dataclass(frozen=True)
 class GemmProblem:
     """A matrix product of bytes: left (rows, depth) by the transpose of right (columns, depth).
 
@@ -25,6 +48,7 @@ class GemmProblem:
     sums_rows: bool = False  # the sums of left's rows, which zero points of right are multiplied by
     tables: int = 1  # in which bytes are looked up, each for as many of the columns
     gathers: bool = False  # left's rows are windows of an image
+    sliding: Sliding | None = None  # likewise
 
 
 @dataclass(frozen=True)
@@ -33,7 +57,9 @@ class Tile(ThreadBlock):
 
     `warpgroups` of `products` times 64 rows each, and `columns`. A pipeline stage has `depth` bytes
     of each row; `stages` of them are in shared memory. `blocks` run on a multiprocessor. Where they
-    are `in_flight` the products of a stage run on while those of the next begin.
+    are `in_flight` the products of a stage run on while those of the next begin. A stage may have
+    several `spans` of `depth` bytes, each a matrix of its own: then threads wait for one another
+    less often.
     """
 
     products: int
@@ -42,6 +68,7 @@ class Tile(ThreadBlock):
     stages: int
     blocks: int
     in_flight: bool = False
+    spans: int = 1
 
     @property
     def stages_ahead(self) -> int:
@@ -54,9 +81,14 @@ class Tile(ThreadBlock):
         return self.warpgroups * self.products * wgmma.ROWS
 
     @property
+    def step_depth(self) -> int:
+        """Bytes of each row in a pipeline stage."""
+        return self.spans * self.depth
+
+    @property
     def stage_bytes(self) -> int:
         """Bytes of both matrices' rows in one pipeline stage."""
-        return (self.rows + self.columns) * self.depth
+        return (self.rows + self.columns) * self.step_depth
 
     @property
     def run(self) -> int:
@@ -117,17 +149,22 @@ class Schedule:
     @property
     def steps(self) -> int:
         """Pipeline stages of a tile's depth."""
-        return -(-self.problem.depth // self.tile.depth)
+        return -(-self.problem.depth // self.tile.step_depth)
 
     @property
     def summed_depth(self) -> int:
         """Bytes of each row that are summed: the depth in whole stages."""
-        return self.steps * self.tile.depth
+        return self.steps * self.tile.step_depth
 
     @property
     def blocks(self) -> int:
         """Blocks of the grid."""
         return self.row_tiles * self.column_tiles * self.problem.groups
+
+    @property
+    def one_tile_a_block(self) -> bool:
+        """True if no block makes a second tile."""
+        return self.rows_at_once >= self.problem.rows
 
     @property
     def rows_at_once(self) -> int:
@@ -142,6 +179,32 @@ def count_tiles(problem: GemmProblem, tile: Tile) -> int:
 
 
 def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
+    """The tile; a block that has a multiprocessor to itself has more of the depth in each stage."""
+    if problem.sliding:
+        tile = sliding_tile(problem.sliding, problem.depth)
+        many = count_tiles(problem, tile) > multiprocessors
+        return replace(tile, products=1) if many and tile.stages == 2 else tile
+    tile = _choose_tile(problem, multiprocessors)
+    small = tile.warpgroups <= 2 and tile.products == 1 and tile.depth == 128
+    if not small or count_tiles(problem, tile) > multiprocessors:
+        return tile
+    steps = _steps(problem, tile)
+    for spans in (4, 3, 2):
+        stages = min(_STAGES_BYTES // (spans * tile.stage_bytes), 4)
+        if steps % spans == 0 and steps >= 2 * spans and stages >= 3:
+            return replace(tile, spans=spans, stages=stages, blocks=1)
+    return tile
+
+
+def sliding_tile(sliding: Sliding, depth: int) -> Tile:
+    """The largest tile of windows that slide; a step is of all their depth."""
+    return Tile(2, 2, 64, 64, 3 if sliding.pixel_bytes == CHUNK else 2, 2, spans=depth // 64)
+
+
+_STAGES_BYTES = 200 * 1024  # of a block that has a multiprocessor to itself
+
+
+def _choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
     """The fastest on an H200: long sums want tiles that share, short ones many outputs."""
     depth = next(size for size in (128, 64, 32) if size <= max(problem.depth, 32))
     columns = next((count for count in (16, 32, 64) if problem.columns <= count), 128)

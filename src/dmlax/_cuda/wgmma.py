@@ -2,7 +2,7 @@
 
 Registers hold the accumulators, shared memory both matrices: rows of 32, 64 or 128 bytes along the
 depth. Their chunks of 16 bytes are swizzled, so that neither copies nor products have bank
-conflicts.
+conflicts. Rows of 16 bytes are not: a product's second chunk of a row is the row after it.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from dmlax._cuda.ir import Value, constant
 ROWS = 64  # of the left matrix, in one product
 DEPTH = 32  # bytes of a row, in one product
 ALIGNMENT = 1024  # bytes, of a matrix
-_SWIZZLE_CODES = {128: 1, 64: 2, 32: 3}  # of a descriptor, by bytes of a row
+_SWIZZLE_CODES = {128: 1, 64: 2, 32: 3, 16: 0}  # of a descriptor, by bytes of a row
 
 
 def swizzle(row: Value, chunk: Value, row_bytes: int) -> Value:

@@ -11,6 +11,7 @@ from jax import Array
 
 from dmlax._convolution.cuda.operands import WindowLoader, launch, parameter_types, scratch_words
 from dmlax._convolution.cuda.problem import ConvProblem
+from dmlax._convolution.cuda.sliding import SlidingLoader, SlidingWindows
 from dmlax._convolution.plan import Convolution
 from dmlax._cuda import epilogue, gemm
 from dmlax._cuda.epilogue import Output
@@ -23,8 +24,9 @@ from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile
 
 def product_of(problem: ConvProblem) -> GemmProblem:
     """The matrix product of a convolution's windows and filter."""
+    windows = SlidingWindows.of(problem)
     return GemmProblem(
-        rows=problem.output_pixels,
+        rows=windows.pixels if windows else problem.output_pixels,
         columns=problem.output_channels,
         depth=problem.depth,
         groups=problem.groups,
@@ -32,6 +34,7 @@ def product_of(problem: ConvProblem) -> GemmProblem:
         adds=problem.sum is not None,
         sums_rows=problem.sums_windows,
         gathers=True,
+        sliding=windows.sliding if windows else None,
     )
 
 
@@ -45,6 +48,8 @@ def convolve(
     """(pixels, groups * stored channels), of (N, H, W, groups * channels) and (K, depth)."""
     product = product_of(problem)
     schedule = Schedule.of(product, choose_tile(product, multiprocessors), multiprocessors)
+    windows = SlidingWindows.of(problem)
+    loader = functools.partial(SlidingLoader, windows) if windows else WindowLoader
 
     def body(output: Pointer, shared: Pointer, **memory: Pointer) -> None:
         block = gemm.Block(schedule, shared)
@@ -57,7 +62,7 @@ def convolve(
             added = epilogue.Addend(memory["addend"], types, adder, terms)
         gemm.run(
             block,
-            lambda copies: WindowLoader(problem, block, copies, memory, parameters),
+            lambda copies: loader(problem, block, copies, memory, parameters),
             memory["filter"],
             Output(
                 output,
@@ -68,6 +73,7 @@ def convolve(
                 parameters.requantizer(),
                 parameters.column,
                 added,
+                place_of=windows.place_of if windows else None,
             ),
         )
 

@@ -109,7 +109,7 @@ class WindowLoader:
         parameters: Parameters,
     ) -> None:
         self.problem, self.tile, self.group = problem, block.tile, block.place.group
-        self.copies, self.input = copies, memory["input"]
+        self.copies, self.input, self.spans = copies, memory["input"], block.span_offsets
         self.zero_points = None
         if _needs_zero_points(problem, block.tile):
             word = parameters.left_zero_points()
@@ -118,10 +118,12 @@ class WindowLoader:
     def _write_zero_points(self, scratch: Pointer, word: Value) -> Value:
         """The address of a chunk of zero points, which the thread copies where no input is.
 
-        A chunk for all threads, or for a block's, would be read one thread after another.
+        A chunk for all threads, or for a block's, would be read one thread after another. Spans
+        have one each.
         """
         start = (ir.block() * self.tile.threads + ir.thread()) * CHUNK
-        scratch.store(start, *[word] * (CHUNK // 4))
+        for _, offset in self.spans:
+            scratch.store(start + offset, *[word] * (CHUNK // 4))
         ir.fence()
         return scratch.address(start)
 
@@ -157,11 +159,18 @@ class WindowLoader:
 
     def copy(self, rows: Sequence[Window], chunk: gemm.Chunk) -> None:
         """Begins to copy a chunk of each window, as many bytes at once as are contiguous."""
+        step, within, to = chunk
         for part in range(0, CHUNK, self.problem.copy_bytes):
-            step, within, to = chunk
-            self._copy_part(rows, gemm.Chunk(step, within + part, to + part))
+            if self.problem.channels % self.tile.step_depth == 0:  # all spans are of one tap
+                self._copy_part(rows, gemm.Chunk(step, within + part, to + part), self.spans)
+                continue
+            for at, depth in self.spans:
+                this = gemm.Chunk(step + depth, within + part, to + (at + part))
+                self._copy_part(rows, this, self.spans[:1])
 
-    def _copy_part(self, windows: Sequence[Window], chunk: gemm.Chunk) -> None:
+    def _copy_part(
+        self, windows: Sequence[Window], chunk: gemm.Chunk, spans: Sequence[tuple[int, int]]
+    ) -> None:
         """Begins to copy contiguous bytes of one tap of each window.
 
         Where no input is there are zero points. What follows the last tap meets zeros of the
@@ -181,9 +190,10 @@ class WindowLoader:
                 source = select(wanted, source, self.zero_points)
             row = i * self.copies.rows_at_once
             # A tile may be the only one, and have fewer pixels than rows.
-            with self.copies.when_within(row, problem.output_pixels):
+            with self.copies.when_within(row, min(self.tile.rows, problem.output_pixels)):
                 to = chunk.to + row * self.tile.depth
-                cp_async.copy(to, source, problem.copy_bytes, cached=cached)
+                for offsets in spans:
+                    cp_async.copy(to, source, problem.copy_bytes, cached=cached, offsets=offsets)
 
     def _tap(self, chunk: gemm.Chunk) -> "_Tap":
         """The tap at a chunk."""
@@ -210,10 +220,11 @@ class _Tap(NamedTuple):
 
 
 def scratch_words(problem: ConvProblem, schedule: Schedule) -> int:
-    """Words of global memory for zero points: a chunk of each thread."""
+    """Words of global memory for zero points: a chunk of each thread, and of its other spans."""
     if not _needs_zero_points(problem, schedule.tile):
         return 0
-    return CHUNK // 4 * schedule.tile.threads * schedule.blocks
+    others = (schedule.tile.spans - 1) * schedule.tile.depth // 4
+    return CHUNK // 4 * schedule.tile.threads * schedule.blocks + others
 
 
 def _needs_zero_points(problem: ConvProblem, tile: Tile) -> bool:
@@ -223,7 +234,7 @@ def _needs_zero_points(problem: ConvProblem, tile: Tile) -> bool:
 
 def _sums_beyond_window(problem: ConvProblem, tile: Tile) -> bool:
     """True if windows are summed beyond the last tap, where the filter is zero."""
-    return problem.sums_windows and problem.window_bytes % tile.depth != 0
+    return problem.sums_windows and problem.window_bytes % tile.step_depth != 0
 
 
 def _shares_cache_lines(problem: ConvProblem, tile: Tile) -> bool:

@@ -159,6 +159,7 @@ class RowLoader:
         matrix: Pointer,
     ) -> None:
         self.problem, self.tile, self.copies, self.matrix = problem, block.tile, copies, matrix
+        self.spans = block.span_offsets
         group, rows = block.place.group, problem.left_rows
         if rows is None:
             self.row_distance = problem.depth
@@ -177,13 +178,25 @@ class RowLoader:
 
     def copy(self, rows: Sequence[Value], chunk: gemm.Chunk) -> None:
         """Begins to copy a chunk of each row."""
+        if self.problem.depth % self.tile.step_depth == 0:
+            self._copy(rows, chunk, self.spans)
+            return
+        for to, depth in self.spans:
+            start = chunk.step_depth + depth
+            self._copy(rows, gemm.Chunk(start, chunk.within, chunk.to + to), self.spans[:1])
+
+    def _copy(
+        self, rows: Sequence[Value], chunk: gemm.Chunk, spans: Sequence[tuple[int, int]]
+    ) -> None:
         depth, wanted = chunk.depth, None
-        if self.problem.depth % self.tile.depth:
+        if self.problem.depth % self.tile.step_depth:
             wanted = select(depth < self.problem.depth, constant(CHUNK), 0)
             depth = ir.minimum(depth, self.problem.depth - CHUNK)
         for i, offset in enumerate(rows):
             row = i * self.copies.rows_at_once
             # A tile may be the only one, and have fewer rows.
-            with self.copies.when_within(row, self.problem.rows):
+            with self.copies.when_within(row, min(self.tile.rows, self.problem.rows)):
                 source = self.matrix.address(offset.extend() + depth.extend())
-                cp_async.copy(chunk.to + row * self.tile.depth, source, CHUNK, wanted)
+                for offsets in spans:
+                    to = chunk.to + row * self.tile.depth
+                    cp_async.copy(to, source, CHUNK, wanted, offsets=offsets)

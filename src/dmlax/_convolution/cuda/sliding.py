@@ -1,0 +1,124 @@
+"""Windows that slide over pixels in shared memory, which are copied once and not once for each tap.
+
+A product's left rows are all pixels of the padded images, one after another: a tap further on is so
+many rows further on. Rows whose window leaves the image, or reaches the next one, are not stored.
+"""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from dmlax._convolution.cuda.operands import WindowLoader
+from dmlax._convolution.cuda.problem import ConvProblem
+from dmlax._cuda import cp_async, gemm, ir, wgmma
+from dmlax._cuda.capability import CHUNK
+from dmlax._cuda.ir import Value, select
+from dmlax._cuda.tile import Sliding, sliding_tile
+
+_FEWEST_PIXELS = 20_000  # of the output: fewer are fewer tiles than multiprocessors
+_COLUMNS = 64  # output channels: with more, products take longer than copies
+_MOST_BYTES = 108 * 1024  # of the pixels of all stages and the filter: two blocks fit
+
+
+@dataclass(frozen=True)
+class SlidingWindows:
+    """The padded images of a convolution without strides."""
+
+    problem: ConvProblem
+
+    @classmethod
+    def of(cls, problem: ConvProblem) -> "SlidingWindows | None":
+        """The windows of a convolution that gains by it, else None."""
+        plain = problem.strides == problem.dilations == (1, 1) and problem.groups == 1
+        few = problem.output_channels == _COLUMNS and problem.sum is None
+        # A product takes 32 bytes of a window, which lie side by side where its pixels do.
+        fits = problem.channels == 64 or (problem.channels == 16 and problem.kernel[1] % 4 == 0)
+        many = problem.taps > 1 and problem.output_pixels >= _FEWEST_PIXELS
+        if not (plain and few and fits and many):
+            return None
+        found = cls(problem)
+        return found if found._has_room else None
+
+    @property
+    def _has_room(self) -> bool:
+        """True if two blocks fit a multiprocessor."""
+        tile = sliding_tile(self.sliding, self.problem.depth)
+        pixels = tile.stages * (tile.rows + self.sliding.pixels_beyond)
+        return pixels * self.problem.channels + _COLUMNS * self.problem.depth <= _MOST_BYTES
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Rows and columns of a padded image."""
+        rows, columns = (
+            size + start + end
+            for size, (start, end) in zip(self.problem.input, self.problem.padding, strict=True)
+        )
+        return rows, columns
+
+    @property
+    def pixels(self) -> int:
+        """Pixels of all padded images."""
+        rows, columns = self.sizes
+        return self.problem.images * rows * columns
+
+    @property
+    def sliding(self) -> Sliding:
+        """How the product takes them."""
+        return Sliding(self.problem.channels, self.sizes[1], self.problem.kernel)
+
+    def place_of(self, pixel: Value) -> Value:
+        """The output pixel whose window begins at a pixel of the padded images, or beyond all."""
+        image, y, x = self.split(pixel)
+        height, width = self.problem.output
+        exists = (image < self.problem.images) & (y < height) & (x < width)
+        return select(exists, (image * height + y) * width + x, self.pixels)
+
+    def split(self, pixel: Value) -> tuple[Value, Value, Value]:
+        """The image, the row and the column of a pixel of the padded images."""
+        rows, columns = self.sizes
+        image = pixel // (rows * columns)
+        rest = pixel - image * (rows * columns)
+        y = rest // columns
+        return image, y, rest - y * columns
+
+
+class SlidingLoader(WindowLoader):
+    """The loader of the pixels in which a tile's windows slide."""
+
+    def __init__(self, windows: SlidingWindows, *given: Any) -> None:
+        super().__init__(*given)
+        self.windows = windows
+
+    def locate(self, row: Value) -> Any:
+        """The row itself."""
+        return row
+
+    def copy(self, rows: Sequence[Any], chunk: gemm.Chunk) -> None:
+        """Begins to copy the thread's chunks of a tile's pixels."""
+        size, tile = self.problem.pixel_bytes, self.tile
+        across = size // CHUNK
+        first_row, to = rows[0] - self.copies.row, chunk.to - self.copies.offset
+        pixel = ir.thread() // across
+        part = ir.thread() - pixel * across
+        at_once, count = tile.threads // across, tile.rows + self.windows.sliding.pixels_beyond
+        for first in range(0, count, at_once):
+            here = pixel + first
+            with nullcontext() if first + at_once <= count else ir.when(here < count):
+                source = self._source(first_row + here, part * CHUNK)
+                cp_async.copy(to + wgmma.swizzle(here, part, size), source, CHUNK)
+
+    def _source(self, pixel: Value, byte: Value) -> Value:
+        """The address of a chunk of a pixel of the padded images; beyond them is the last."""
+        problem, pixel = self.problem, ir.minimum(pixel, self.windows.pixels - 1)
+        if not problem.padded:
+            return self.input.address_signed(self._offset(pixel, byte))
+        image, y, x = self.windows.split(pixel)
+        (top, _), (left, _) = problem.padding
+        height, width = problem.input
+        y, x = y - top, x - left
+        source = self.input.address_signed(self._offset((image * height + y) * width + x, byte))
+        return select((y < height) & (x < width), source, self.zero_points)
+
+    def _offset(self, pixel: Value, byte: Value) -> Value:
+        return self._shorten(pixel.extend() * self.problem.pixel_bytes + byte.extend())
