@@ -3,13 +3,14 @@
 import contextlib
 import doctest
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+import pytest
 
 from dmlax._cpu import library
 from dmlax_conformance.format.tensors import from_numpy, to_numpy
@@ -27,6 +28,20 @@ WINDOW_FIELDS = {
     "start_padding": ("StartPadding", 0),
     "end_padding": ("EndPadding", 0),
 }
+
+
+def in_turn(values: Iterable[Any], turn: int = 0) -> list[Any]:
+    """Every other parameter on the oldest pair of Python and JAX, the rest on the newest; else slow.
+
+    Tests of turn 0 and of turn 1 share them the other way round, so that each has tests on both
+    pairs. Parameters that are slow stay so.
+    """
+    found = list(values)
+    quick = [i for i, value in enumerate(found) if not isinstance(value, type(pytest.param()))]
+    for i in quick[(turn + (not IS_OLDEST)) % 2 :: 2]:
+        each = found[i] if isinstance(found[i], tuple) else (found[i],)
+        found[i] = pytest.param(*each, marks=pytest.mark.slow)
+    return found
 
 
 def run_page(page: Path) -> None:

@@ -14,7 +14,7 @@ from dmlax._operators import OPERATORS, SUPPORT
 from dmlax_conformance.adapters.dmlax import Dmlax, Xla
 from dmlax_conformance.format import vectors
 from dmlax_conformance.suite import runner
-from support import IS_OLDEST
+from support import IS_OLDEST, in_turn
 
 FILES = {f"{path.parent.name}/{path.stem}": path for path in vectors.find()}
 FILES.pop("nonzero_coordinates/huge")  # needs gigabytes: conformance/tests/suite/test_huge.py
@@ -63,13 +63,13 @@ def test_golden_vectors_are_met(operator, is_valid):
     assert check(Dmlax(), chosen[:: one_in if is_valid else REFUSED_ONE_IN], VARIANT)
 
 
-@pytest.mark.parametrize("operator", BY_XLA)
+@pytest.mark.parametrize("operator", in_turn(BY_XLA))
 def test_xla_meets_them_too_where_auto_runs_a_kernel(operator):
     calls = [vector for vector in of_operator(operator) if vector.desc is None]
     assert check(Xla(), calls[1 - IS_OLDEST :: XLA_ONE_IN], "eager")
 
 
-@pytest.mark.parametrize("operator", DESCS)
+@pytest.mark.parametrize("operator", in_turn(DESCS))
 def test_valid_calls_are_met_as_descs(operator):
     calls = [each for each in of_operator(operator) if each.is_valid and each.desc is None]
     results = runner.run(Dmlax(), calls[IS_OLDEST::DESCRIPTOR_ONE_IN], ["descriptor"])
