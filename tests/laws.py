@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dmlax
-from support import draw
+from support import draw, in_turn
 
 SCALES = (np.float32(0.02), np.float32([0.01, 0.02, 0.03, 0.04]), np.float32(0.05))
 RESIDUAL_SCALES = (*SCALES, np.float32(0.04))
@@ -237,3 +237,10 @@ def by_operator(laws: Iterable[Law]) -> list[Any]:
     """The laws as parameters of a test that compiles long: variations are slow."""
     slow = pytest.mark.slow
     return [pytest.param(law, marks=slow) if is_variation(law) else law for law in laws]
+
+
+def variations_in_turn(laws: Iterable[Law]) -> list[Any]:
+    """The laws as parameters: the plain ones on both pairs, every other variation on each."""
+    found = list(laws)
+    turns = iter(in_turn(law for law in found if is_variation(law)))
+    return [next(turns) if is_variation(law) else law for law in found]

@@ -2,6 +2,7 @@
 
 import contextlib
 import doctest
+import functools
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -13,8 +14,9 @@ import numpy as np
 import pytest
 
 from dmlax._cpu import library
+from dmlax_conformance.format import vectors
 from dmlax_conformance.format.tensors import from_numpy, to_numpy
-from dmlax_conformance.format.vectors import Request
+from dmlax_conformance.format.vectors import Request, Vector
 from dmlax_conformance.operators._shared.rounding import requantize
 from dmlax_conformance.operators.answer import answer
 
@@ -31,7 +33,7 @@ WINDOW_FIELDS = {
 
 
 def in_turn(values: Iterable[Any], turn: int = 0) -> list[Any]:
-    """Every other parameter on the oldest pair of Python and JAX, the rest on the newest; else slow.
+    """Every other parameter on the oldest pair of Python and JAX, the others on the newest.
 
     Tests of turn 0 and of turn 1 share them the other way round, so that each has tests on both
     pairs. Parameters that are slow stay so.
@@ -42,6 +44,12 @@ def in_turn(values: Iterable[Any], turn: int = 0) -> list[Any]:
         each = found[i] if isinstance(found[i], tuple) else (found[i],)
         found[i] = pytest.param(*each, marks=pytest.mark.slow)
     return found
+
+
+@functools.cache
+def suite() -> list[Vector]:
+    """Every golden vector; to read them takes seconds."""
+    return vectors.load_all()
 
 
 def run_page(page: Path) -> None:

@@ -14,10 +14,10 @@ from dmlax._operators import OPERATORS, SUPPORT
 from dmlax_conformance.adapters.dmlax import Dmlax, Xla
 from dmlax_conformance.format import vectors
 from dmlax_conformance.suite import runner
-from support import IS_OLDEST, in_turn
+from support import IS_OLDEST, in_turn, suite
 
 FILES = {f"{path.parent.name}/{path.stem}": path for path in vectors.find()}
-FILES.pop("nonzero_coordinates/huge")  # needs gigabytes: conformance/tests/suite/test_huge.py
+HUGE = FILES.pop("nonzero_coordinates/huge")  # gigabytes: conformance/tests/suite/test_huge.py
 NAMES = [row.name for row in OPERATORS]
 BY_XLA = [row.name for row in OPERATORS if row.implementations("cpu")[0] != "xla"]
 VARIANT = "eager" if IS_OLDEST else "jit"  # which runs by default
@@ -38,8 +38,7 @@ by_file = pytest.mark.parametrize("file", FILES)
 @cache
 def of_operator(operator):
     """Its vectors, those of all files in turn."""
-    paths = (path for file, path in FILES.items() if file.split("/")[0] == operator)
-    return [vector for path in paths for vector in vectors.load(path)]
+    return [each for each in suite() if each.operator == operator and each.file != HUGE]
 
 
 def check(adapter, chosen, variant):
@@ -105,7 +104,6 @@ def is_not_computed(vector):
 
 
 def test_the_suite_is_whole():
-    suite = vectors.load_all()
-    assert {vector.operator for vector in suite} == {row.name for row in OPERATORS}
-    assert len(suite) >= 150
-    assert sum(not vector.is_valid for vector in suite) >= 50
+    assert {vector.operator for vector in suite()} == {row.name for row in OPERATORS}
+    assert len(suite()) >= 150
+    assert sum(not vector.is_valid for vector in suite()) >= 50

@@ -30,10 +30,11 @@ from laws import (
     prepared,
     quantize,
     quantized,
+    variations_in_turn,
 )
 from support import assert_same, coordinates, draw, in_turn, padded_rows
 
-every_law = pytest.mark.parametrize("law", LAWS, ids=str)
+every_law = pytest.mark.parametrize("law", variations_in_turn(LAWS), ids=str)
 operators_in_turn = [
     pytest.mark.parametrize("law", in_turn(by_operator(LAWS), turn), ids=str) for turn in (0, 1)
 ]

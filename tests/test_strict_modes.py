@@ -20,6 +20,8 @@ STRICT = {
     "checks": lambda: jax.enable_checks(True),
     "leaks": lambda: jax.check_tracer_leaks(True),
 }
+
+
 def is_slow(index, law, implementation):
     """XLA's lowering is checked for every other operator, what `auto` chooses for each."""
     return is_variation(law) or (implementation == "xla" and index % 2 > 0)

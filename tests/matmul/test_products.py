@@ -24,7 +24,7 @@ SHAPES = [  # of a and b
     ((4, 0), (0, 3)),
     ((0, 3), (3, 2)),
 ]
-QUICK = {name: SHAPES for name in NATIVE}
+QUICK = dict.fromkeys(NATIVE, SHAPES)
 QUICK |= {"xla": SHAPES[::2], PADDED: SHAPES[1::2], "reference": SHAPES[::2]}
 
 

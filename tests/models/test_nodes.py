@@ -62,9 +62,7 @@ def cases():
 def pool_if_small(padded, x_shape, kernel, strides, out_shape, *rest, **options):
     """ONNX's result; of many outputs, which take it seconds each, NaNs that are replaced later."""
     shape = (*x_shape[:2], *out_shape)
-    compute = functools.partial(
-        pool, padded, x_shape, kernel, strides, out_shape, *rest, **options
-    )
+    compute = functools.partial(pool, padded, x_shape, kernel, strides, out_shape, *rest, **options)
     if np.prod(shape) < LARGE:
         return compute()
     postponed.append((result := np.full(shape, np.nan, padded.dtype), compute))
