@@ -26,11 +26,7 @@ def _is_parameter(tensor: str) -> bool:
 
 def _operands(vector: Vector) -> list[tuple[int, ...]]:
     """Return the sizes of the inputs that are no parameters."""
-    return [
-        each.sizes
-        for name, each in vector.inputs.items()
-        if not _is_parameter(name)
-    ]
+    return [each.sizes for name, each in vector.inputs.items() if not _is_parameter(name)]
 
 
 def _has_axis(least: int) -> Corner:
@@ -51,9 +47,7 @@ def _is_empty(axis: int) -> Corner:
 
 def _has_form(form: Callable[[tuple[int, ...]], bool]) -> Corner:
     return lambda vector: any(
-        form(each.sizes)
-        for name, each in vector.inputs.items()
-        if _is_parameter(name)
+        form(each.sizes) for name, each in vector.inputs.items() if _is_parameter(name)
     )
 
 
