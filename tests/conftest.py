@@ -34,9 +34,13 @@ hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "local")
 Transform = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
     """Modules and collected tests are no garbage, which each full collection would look for."""
+    gc.disable()
+    yield
     gc.freeze()
+    gc.enable()
 
 
 PAGE = os.sysconf("SC_PAGESIZE")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dmlax
-from support import IS_OLDEST, draw
+from support import draw, in_turn
 
 SCALES = (np.float32(0.02), np.float32([0.01, 0.02, 0.03, 0.04]), np.float32(0.05))
 RESIDUAL_SCALES = (*SCALES, np.float32(0.04))
@@ -239,18 +239,8 @@ def by_operator(laws: Iterable[Law]) -> list[Any]:
     return [pytest.param(law, marks=slow) if is_variation(law) else law for law in laws]
 
 
-def in_turn(laws: Iterable[Any], turn: int) -> list[Any]:
-    """Every other law on the oldest pair of Python and JAX, the rest on the newest; else slow.
-
-    Tests of turn 0 and of turn 1 share the laws the other way round, so that each law has tests on
-    both pairs. Parameters that are slow stay so.
-    """
-    laws = list(laws)
-    quick = [law.name for law in laws if isinstance(law, Law)]
-    elsewhere = quick[(turn + (not IS_OLDEST)) % 2 :: 2]
-    return [
-        pytest.param(law, marks=pytest.mark.slow)
-        if isinstance(law, Law) and law.name in elsewhere
-        else law
-        for law in laws
-    ]
+def variations_in_turn(laws: Iterable[Law]) -> list[Any]:
+    """The laws as parameters: the plain ones on both pairs, every other variation on each."""
+    found = list(laws)
+    turns = iter(in_turn(law for law in found if is_variation(law)))
+    return [next(turns) if is_variation(law) else law for law in found]

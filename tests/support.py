@@ -2,18 +2,21 @@
 
 import contextlib
 import doctest
+import functools
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+import pytest
 
 from dmlax._cpu import library
+from dmlax_conformance.format import vectors
 from dmlax_conformance.format.tensors import from_numpy, to_numpy
-from dmlax_conformance.format.vectors import Request
+from dmlax_conformance.format.vectors import Request, Vector
 from dmlax_conformance.operators._shared.rounding import requantize
 from dmlax_conformance.operators.answer import answer
 
@@ -27,6 +30,26 @@ WINDOW_FIELDS = {
     "start_padding": ("StartPadding", 0),
     "end_padding": ("EndPadding", 0),
 }
+
+
+def in_turn(values: Iterable[Any], turn: int = 0) -> list[Any]:
+    """Every other parameter on the oldest pair of Python and JAX, the others on the newest.
+
+    Tests of turn 0 and of turn 1 share them the other way round, so that each has tests on both
+    pairs. Parameters that are slow stay so.
+    """
+    found = list(values)
+    quick = [i for i, value in enumerate(found) if not isinstance(value, type(pytest.param()))]
+    for i in quick[(turn + (not IS_OLDEST)) % 2 :: 2]:
+        each = found[i] if isinstance(found[i], tuple) else (found[i],)
+        found[i] = pytest.param(*each, marks=pytest.mark.slow)
+    return found
+
+
+@functools.cache
+def suite() -> list[Vector]:
+    """Every golden vector; to read them takes seconds."""
+    return vectors.load_all()
 
 
 def run_page(page: Path) -> None:

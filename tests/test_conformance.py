@@ -14,10 +14,10 @@ from dmlax._operators import OPERATORS, SUPPORT
 from dmlax_conformance.adapters.dmlax import Dmlax, Xla
 from dmlax_conformance.format import vectors
 from dmlax_conformance.suite import runner
-from support import IS_OLDEST
+from support import IS_OLDEST, in_turn, suite
 
 FILES = {f"{path.parent.name}/{path.stem}": path for path in vectors.find()}
-FILES.pop("nonzero_coordinates/huge")  # needs gigabytes: conformance/tests/suite/test_huge.py
+HUGE = FILES.pop("nonzero_coordinates/huge")  # gigabytes: conformance/tests/suite/test_huge.py
 NAMES = [row.name for row in OPERATORS]
 BY_XLA = [row.name for row in OPERATORS if row.implementations("cpu")[0] != "xla"]
 VARIANT = "eager" if IS_OLDEST else "jit"  # which runs by default
@@ -38,8 +38,7 @@ by_file = pytest.mark.parametrize("file", FILES)
 @cache
 def of_operator(operator):
     """Its vectors, those of all files in turn."""
-    paths = (path for file, path in FILES.items() if file.split("/")[0] == operator)
-    return [vector for path in paths for vector in vectors.load(path)]
+    return [each for each in suite() if each.operator == operator and each.file != HUGE]
 
 
 def check(adapter, chosen, variant):
@@ -63,13 +62,13 @@ def test_golden_vectors_are_met(operator, is_valid):
     assert check(Dmlax(), chosen[:: one_in if is_valid else REFUSED_ONE_IN], VARIANT)
 
 
-@pytest.mark.parametrize("operator", BY_XLA)
+@pytest.mark.parametrize("operator", in_turn(BY_XLA))
 def test_xla_meets_them_too_where_auto_runs_a_kernel(operator):
     calls = [vector for vector in of_operator(operator) if vector.desc is None]
     assert check(Xla(), calls[1 - IS_OLDEST :: XLA_ONE_IN], "eager")
 
 
-@pytest.mark.parametrize("operator", DESCS)
+@pytest.mark.parametrize("operator", in_turn(DESCS))
 def test_valid_calls_are_met_as_descs(operator):
     calls = [each for each in of_operator(operator) if each.is_valid and each.desc is None]
     results = runner.run(Dmlax(), calls[IS_OLDEST::DESCRIPTOR_ONE_IN], ["descriptor"])
@@ -105,7 +104,6 @@ def is_not_computed(vector):
 
 
 def test_the_suite_is_whole():
-    suite = vectors.load_all()
-    assert {vector.operator for vector in suite} == {row.name for row in OPERATORS}
-    assert len(suite) >= 150
-    assert sum(not vector.is_valid for vector in suite) >= 50
+    assert {vector.operator for vector in suite()} == {row.name for row in OPERATORS}
+    assert len(suite()) >= 150
+    assert sum(not vector.is_valid for vector in suite()) >= 50

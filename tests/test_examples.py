@@ -25,8 +25,15 @@ PAGES += sorted(
 )
 
 
-@pytest.mark.parametrize("x64", [False, True] if IS_OLDEST else [False], ids="x64 {}".format)
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    ("page", "x64"),
+    [
+        pytest.param(page, x64, marks=pytest.mark.slow if x64 != (IS_OLDEST and i > 0) else ())
+        for i, page in enumerate(PAGES)
+        for x64 in (False, True)
+        if IS_OLDEST or not x64
+    ],
+)
 def test_a_page_shows_what_happens(page, x64):
     with jax.enable_x64(x64):
         run_page(ROOT / page)

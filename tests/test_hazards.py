@@ -17,7 +17,7 @@ from convolution_cases import CASES, LAYOUTS, operands
 from dmlax._core import requantize
 from dmlax_conformance.operators._shared import near_ties
 from lowered import fenced, products, text
-from support import assert_same, coordinates, draw, requantized, sums_of_products
+from support import assert_same, coordinates, draw, in_turn, requantized, sums_of_products
 
 SCALES = {"input_scale": 0.5, "filter_scale": 0.25, "output_scale": 16.0}
 NCHW = LAYOUTS["NCHW"]
@@ -63,7 +63,7 @@ PLANS = [  # the layouts in turn
 
 
 @pytest.mark.lowering
-@pytest.mark.parametrize(("case", "layout"), PLANS, ids=lambda value: str(value))
+@pytest.mark.parametrize(("case", "layout"), in_turn(PLANS), ids=lambda value: str(value))
 def test_cuda_is_given_no_convolution_and_no_product_that_it_gets_wrong(case, layout):
     """`conv_general_dilated` on int32, int8 to int32, int8 to float32, bf16 depthwise; odd dots.
 

@@ -25,16 +25,16 @@ from laws import (
     X,
     by_operator,
     dequantize,
-    in_turn,
     integer,
     is_variation,
     prepared,
     quantize,
     quantized,
+    variations_in_turn,
 )
-from support import assert_same, coordinates, draw, padded_rows
+from support import assert_same, coordinates, draw, in_turn, padded_rows
 
-every_law = pytest.mark.parametrize("law", LAWS, ids=str)
+every_law = pytest.mark.parametrize("law", variations_in_turn(LAWS), ids=str)
 operators_in_turn = [
     pytest.mark.parametrize("law", in_turn(by_operator(LAWS), turn), ids=str) for turn in (0, 1)
 ]
@@ -293,11 +293,13 @@ SIZED = [("auto", None), ("auto", 7), ("auto", 500), ("reference", 7)]
 
 @pytest.mark.parametrize(
     ("shape", "implementation", "size"),
-    [
-        pytest.param(shape, *sized, marks=() if not j or (i + j) % 3 == 0 else pytest.mark.slow)
+    in_turn(
+        (shape, *sized)
+        if not j or (i + j) % 3 == 0
+        else pytest.param(shape, *sized, marks=pytest.mark.slow)
         for i, shape in enumerate(SHARDED)
         for j, sized in enumerate(SIZED)
-    ],
+    ),
     ids=str,
 )
 def test_nonzero_over_a_mesh_axis_is_the_unsharded_call(shape, size, implementation, mesh):
@@ -423,7 +425,7 @@ def models():
     return [nonzero, integers, through, through_prepared, quantizing, dequantizing]
 
 
-@pytest.mark.parametrize("model", models(), ids=lambda model: model.__name__)
+@pytest.mark.parametrize("model", in_turn(models()), ids=lambda model: model.__name__)
 def test_a_derivative_sees_an_integer_output_as_a_constant(model, how):
     """The derivative is value / p where each model is linear in p but for integers."""
     p = np.float32(0.75)
@@ -433,7 +435,7 @@ def test_a_derivative_sees_an_integer_output_as_a_constant(model, how):
     assert np.abs(slope) > 0
 
 
-@pytest.mark.parametrize("model", models(), ids=lambda model: model.__name__)
+@pytest.mark.parametrize("model", in_turn(models(), 1), ids=lambda model: model.__name__)
 def test_derivatives_vmap_and_jit_and_go_forward(model):
     points = np.float32([0.5, 0.75, 1.5])
     slopes = [jax.grad(model)(p) for p in points]
@@ -449,7 +451,9 @@ STEPS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "shape", "axis", "zero"), STEPS, ids=[row[0] for row in STEPS])
+@pytest.mark.parametrize(
+    ("name", "shape", "axis", "zero"), in_turn(STEPS), ids=[row[0] for row in STEPS]
+)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_dequantize_has_the_right_derivative_in_its_scale(name, shape, axis, zero, dtype, how):
     """d((x - z) s) / ds = x - z, summed over what one scale is spread over."""

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import dmlax
-from laws import LAWS, PREPARED, ZERO, ZEROS, W, by_operator, in_turn, prepared, quantize
-from support import NATIVE, assert_same, draw
+from laws import LAWS, PREPARED, ZERO, ZEROS, W, by_operator, prepared, quantize
+from support import NATIVE, assert_same, draw, in_turn
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 
@@ -86,7 +86,7 @@ IMAGES = {
 }
 
 
-@pytest.mark.parametrize("name", IMAGES)
+@pytest.mark.parametrize("name", in_turn(IMAGES))
 def test_a_convolution_exports_with_symbolic_images(name):
     """One program; images of other sizes give the bits of the static call."""
     text, options, constraints, sizes = IMAGES[name]

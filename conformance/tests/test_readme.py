@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from dmlax_conformance import errors, pytest_plugin
-from dmlax_conformance.adapters import TIME_LIMIT
-from dmlax_conformance.adapters.child import LONGEST_LINE
+from dmlax_conformance.adapters.child import LONGEST_LINE, TIME_LIMIT
 from dmlax_conformance.adapters.process import MOST_RESTARTS
 from dmlax_conformance.format import limits
 from dmlax_conformance.format.vectors import Vector

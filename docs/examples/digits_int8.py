@@ -47,6 +47,7 @@ class Layer(NamedTuple):
     bias: Array  # (outputs,)
 
 
+@jax.jit
 def initial_layers(key: Array) -> list[Layer]:
     """Random weights."""
     layers = []
@@ -69,6 +70,7 @@ def activations(layers: Sequence[Layer], images: Array) -> list[Array]:
     return found
 
 
+@jax.jit
 def float_scores(layers: Sequence[Layer], images: Array) -> Array:
     """Scores of the ten digits."""
     return activations(layers, images)[-1][:, :, 0, 0]
@@ -97,6 +99,7 @@ def quantize_layer(layer: Layer, input: Quantization, output: Quantization) -> Q
     return QuantizedLayer(dmlax.prepare_filter(weights), bias, scale, input, output)
 
 
+@jax.jit
 def quantize(layers: Sequence[Layer], images: Array) -> list[QuantizedLayer]:
     """Quantizes each layer with ranges measured on the images."""
     ranges = [calibrate(values) for values in activations(layers, images)]

@@ -17,12 +17,20 @@ TABLE = [
     for order in ORDERS[len(case.input)][: 1 if i % 6 else None]
 ]
 BOUNDS = {"uint8": (0, 255), "int8": (-128, 127)}
-every_case = pytest.mark.parametrize(
-    ("case", "order"), TABLE, ids=lambda each: str(each) if isinstance(each, str) else None
+BRANCHES = ("_direct", "_by_words")
+by_one_branch = pytest.mark.parametrize(  # and by the other if slow tests are asked for
+    ("case", "order", "taken"),
+    [
+        pytest.param(*each, branch, marks=pytest.mark.slow if (i + j) % 2 else ())
+        for i, each in enumerate(TABLE)
+        for j, branch in enumerate(BRANCHES)
+    ],
+    indirect=["taken"],
+    ids=lambda each: each if each in BRANCHES else None,
 )
 
 
-@pytest.fixture(autouse=True, params=["_direct", "_by_words"])
+@pytest.fixture(autouse=True, params=BRANCHES)
 def taken(take, request):
     """Every plan but the depthwise takes the branch."""
     plans = take(request.param)
@@ -30,7 +38,7 @@ def taken(take, request):
     assert plans
 
 
-@every_case
+@by_one_branch
 def test_integer_convolution_is_the_oracles(case, order):
     values = operands(case)
     parameters = keywords(values, "InputZeroPointTensor", "FilterZeroPointTensor")

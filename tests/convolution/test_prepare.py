@@ -30,9 +30,16 @@ def prepare(case, layout, packing="rows"):
     )
 
 
-@pytest.mark.parametrize("packing", ["rows", "panels"])
-@pytest.mark.parametrize("implementation", ["auto", "xla", "reference"])
-@pytest.mark.parametrize("case", CHOSEN, ids=str)
+@pytest.mark.parametrize(
+    ("case", "implementation", "packing"),
+    [
+        pytest.param(case, name, packing, marks=pytest.mark.slow if j and (i + j + k) % 2 else ())
+        for i, case in enumerate(CHOSEN)
+        for j, name in enumerate(["auto", "xla", "reference"])
+        for k, packing in enumerate(["rows", "panels"])
+    ],
+    ids=str,
+)
 def test_a_prepared_filter_gives_the_bits_of_the_filter(case, implementation, packing):
     values = operands(case)
     x = values["InputTensor"]

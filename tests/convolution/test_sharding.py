@@ -10,7 +10,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import dmlax
 from convolution_cases import SPLIT
-from support import draw
+from support import draw, in_turn
 
 WINDOWS = {"start_padding": (1, 1), "end_padding": (1, 1)}
 SCALES = {"input_scale": 0.1, "filter_scale": 0.2, "output_scale": 3.0}
@@ -50,13 +50,15 @@ def program(take, request):
 @pytest.mark.usefixtures("program")
 @pytest.mark.parametrize(
     ("mesh", "program", "layout", "groups"),
-    [
-        ("Auto", "CPU", "NCHW", 1),
-        ("Auto", "CPU", "NCHW", 16),
-        ("Auto", "GPU", "NHWC", 1),
-        ("Auto", "GPU", "NHWC", 2),
-        ("Explicit", "CPU", "NHWC", 2),
-    ],
+    in_turn(
+        [
+            ("Auto", "CPU", "NCHW", 1),
+            ("Auto", "GPU", "NHWC", 1),
+            ("Auto", "CPU", "NCHW", 16),
+            ("Explicit", "CPU", "NHWC", 2),
+            ("Auto", "GPU", "NHWC", 2),
+        ]
+    ),
     indirect=["mesh", "program"],
 )
 @pytest.mark.parametrize("split", SPLIT)

@@ -4,11 +4,11 @@ from functools import cache
 
 import pytest
 
+import support
 from directml_cases import DESCS, level
 from dmlax import SpecError, UnsupportedError, directml
 from dmlax._directml import tensors
 from dmlax._operators import SUPPORT
-from dmlax_conformance.format import vectors
 from dmlax_conformance.operators import tables as desc_tables
 
 OF_TENSORS = [
@@ -42,7 +42,7 @@ KINDS = {
 @cache
 def suite():
     """The vectors that have a desc."""
-    return tuple(vector for vector in vectors.load_all() if vector.desc is not None)
+    return tuple(vector for vector in support.suite() if vector.desc is not None)
 
 
 @cache

@@ -30,6 +30,18 @@ BROADCASTS = [
 ]
 
 
+IN_TURN = {0: "reference", 1: "xla"}  # of the two, the one that is slow
+by_implementations = pytest.mark.parametrize(
+    ("shape", "parameter", "axis", "implementation"),
+    [
+        pytest.param(*each, name, marks=pytest.mark.slow if name == IN_TURN[i % 2] else ())
+        for i, each in enumerate(BROADCASTS)
+        for name in IMPLEMENTATIONS
+    ],
+    ids=str,
+)
+
+
 def along(parameter, shape, axis):
     """The parameter in the shape that the oracle broadcasts."""
     if axis is None or parameter.ndim == 0 or parameter.size == 1:
@@ -59,8 +71,7 @@ def near_one(seed, shape, dtype=np.float32):
     return np.asarray(rng.choice([0.5, 1, -2, 1.7, 0.3], shape), dtype)
 
 
-@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
-@pytest.mark.parametrize(("shape", "parameter", "axis"), BROADCASTS, ids=str)
+@by_implementations
 def test_quantize_broadcasts_its_parameters(shape, parameter, axis, implementation):
     x, scale = spread(1, shape, np.float32), near_one(2, parameter)
     zero = draw(3, np.uint8, parameter)
@@ -70,8 +81,7 @@ def test_quantize_broadcasts_its_parameters(shape, parameter, axis, implementati
     assert_same(got, expected("element_wise_quantize_linear", x, scale, zero, axis, np.uint8))
 
 
-@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
-@pytest.mark.parametrize(("shape", "parameter", "axis"), BROADCASTS, ids=str)
+@by_implementations
 def test_dequantize_broadcasts_its_parameters(shape, parameter, axis, implementation):
     x, scale, zero = draw(4, np.int8, shape), wild_floats(5, parameter), draw(6, np.int8, parameter)
     got = dmlax.element_wise_dequantize_linear(

@@ -24,6 +24,8 @@ SHAPES = [  # of a and b
     ((4, 0), (0, 3)),
     ((0, 3), (3, 2)),
 ]
+QUICK = dict.fromkeys(NATIVE, SHAPES)
+QUICK |= {"xla": SHAPES[::2], PADDED: SHAPES[1::2], "reference": SHAPES[::2]}
 
 
 def call_of(lowering, function, monkeypatch):
@@ -36,9 +38,9 @@ def call_of(lowering, function, monkeypatch):
 @pytest.mark.parametrize(
     ("lowering", "shapes"),
     [
-        (lowering, shapes)
+        pytest.param(lowering, shapes, marks=() if shapes in QUICK[lowering] else pytest.mark.slow)
         for lowering in LOWERINGS
-        for shapes in SHAPES[:: 2 if lowering == "reference" else 1]
+        for shapes in SHAPES
     ],
     ids=str,
 )

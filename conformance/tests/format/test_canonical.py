@@ -17,7 +17,7 @@ values = st.recursive(
 
 
 @given(values)
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=60)
 def test_keeps_the_value_and_is_stable(value: Any) -> None:
     text = dumps(value)
     assert json.loads(text) == value

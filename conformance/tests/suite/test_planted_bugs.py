@@ -5,7 +5,9 @@ import random
 import shutil
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -34,7 +36,16 @@ SHARE = 40  # one bug in so many is tried here; `nox -s kill_rate` tries all
 
 @pytest.fixture(scope="module")
 def subjects(suite: list[Vector]) -> list[Subject]:
-    return matrix.prepare(suite)
+    """Return the vectors whose elements are listed; `nox -s kill_rate` takes all."""
+    return matrix.prepare(vector for vector in suite if not vector.has_digests)
+
+
+@pytest.fixture(scope="module")
+def others(suite: list[Vector]) -> Callable[[str], list[Subject]]:
+    """Return a function that prepares an operator's other vectors, the digests' elements found."""
+    return cache(
+        lambda name: matrix.prepare(v for v in suite if v.has_digests and v.operator == name)
+    )
 
 
 def sample(bugs: list[Bug], operator: str) -> list[Bug]:
@@ -71,7 +82,7 @@ def test_every_clause_has_a_bug() -> None:
     assert set(CLAUSES) - broken == implied
 
 
-def checked(operator: str, subjects: list[Subject]) -> set[tuple[str, str]]:
+def checked(operator: str, suite: list[Vector]) -> set[tuple[str, str]]:
     """Return the code and field of every rule that the oracle checks in valid calls."""
     found = set()
 
@@ -81,8 +92,7 @@ def checked(operator: str, subjects: list[Subject]) -> set[tuple[str, str]]:
 
     sys.setprofile(note)
     try:
-        for subject in subjects:
-            vector = subject.vector
+        for vector in suite:
             if vector.operator == operator and vector.desc is None and vector.is_valid:
                 RULES[operator](vector.attributes, vector.inputs, vector.outputs)
     finally:
@@ -91,9 +101,9 @@ def checked(operator: str, subjects: list[Subject]) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("rules", [room.RULES for room in ROOMS], ids=lambda rules: rules.operator)
-def test_bugs_are_derived_from_every_rule(rules: Rules, subjects: list[Subject]) -> None:
+def test_bugs_are_derived_from_every_rule(rules: Rules, suite: list[Vector]) -> None:
     derived = {(code, field) for code, field, _ in rules.pairs()}
-    assert derived == checked(rules.operator, subjects)
+    assert derived == checked(rules.operator, suite)
 
 
 def test_the_readme_publishes_the_catalogue() -> None:
@@ -112,10 +122,12 @@ def test_the_readme_publishes_the_catalogue() -> None:
 
 @pytest.mark.parametrize("operator", PREFIXES)
 def test_bugs_are_killed_by_a_vector_about_their_clause(
-    operator: str, subjects: list[Subject]
+    operator: str, subjects: list[Subject], others: Callable[[str], list[Subject]]
 ) -> None:
-    drawn = sample(PLANTED, operator)
-    assert [bug.id for bug in drawn if matrix.first_kill(bug, subjects) is None] == []
+    alive = sample(PLANTED, operator)
+    for found in (lambda: subjects, lambda: others(operator)):
+        alive = [bug for bug in alive if matrix.first_kill(bug, found()) is None]
+    assert [bug.id for bug in alive] == []
 
 
 @pytest.mark.parametrize("operator", PREFIXES)

@@ -26,14 +26,13 @@ BUILT_IN = {
     "zeros": "dmlax_conformance.suite.controls:Zeros",
 }
 PROCESS = "process"
-TIME_LIMIT = 30.0  # seconds for one answer of an adapter in another process
 
 
 def start(name: str, time_limit: float | None = None) -> Adapter:
     """Start an adapter: a built-in name, `module.path:ClassName` or `process:command`."""
     module, _, attribute = BUILT_IN.get(name, name).partition(":")
     if module == PROCESS:
-        return _process(attribute, TIME_LIMIT if time_limit is None else time_limit)
+        return _process(attribute, time_limit)
     if not attribute:
         raise NotStartable(f"{name!r} is none of {', '.join(BUILT_IN)} and not module:Class")
     if os.getcwd() not in sys.path:
@@ -82,7 +81,7 @@ def close(adapter: Adapter) -> None:
         complain(f"the adapter does not close: {of_error(error)}", 0)
 
 
-def _process(command: str, time_limit: float) -> Adapter:
+def _process(command: str, time_limit: float | None) -> Adapter:
     from .process import Process
 
-    return Process(command, time_limit)
+    return Process(command) if time_limit is None else Process(command, time_limit)

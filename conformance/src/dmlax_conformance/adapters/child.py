@@ -17,6 +17,7 @@ from typing import IO, NoReturn
 from ..errors import AdapterFailure, NotStartable
 
 LONGEST_LINE = 256 << 20
+TIME_LIMIT = 30.0  # seconds for one answer
 STDERR_LINES = 5
 MARK = "DMLAX_CONFORMANCE_CHILD"
 _CUT = 200

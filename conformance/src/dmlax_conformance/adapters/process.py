@@ -9,9 +9,8 @@ from typing import Any
 
 from ..errors import AdapterFailure, Malformed, NotStartable
 from ..suite.protocol import START, STOP, VERSION, from_line, outcome, run_command, to_line
-from . import TIME_LIMIT
 from .base import Array, Case, Unsupported
-from .child import LONGEST_LINE, Child
+from .child import LONGEST_LINE, TIME_LIMIT, Child
 
 MOST_RESTARTS = 10
 SLACK = 100_000  # commas of an answer that are not between elements

@@ -20,13 +20,13 @@ Corner = Callable[[Vector], bool]
 PARAMETERS = ("Scale", "ZeroPoint", "Bias")
 
 
+def _is_parameter(tensor: str) -> bool:
+    return any(word in tensor for word in PARAMETERS)
+
+
 def _operands(vector: Vector) -> list[tuple[int, ...]]:
     """Return the sizes of the inputs that are no parameters."""
-    return [
-        each.sizes
-        for name, each in vector.inputs.items()
-        if not any(word in name for word in PARAMETERS)
-    ]
+    return [each.sizes for name, each in vector.inputs.items() if not _is_parameter(name)]
 
 
 def _has_axis(least: int) -> Corner:
@@ -47,9 +47,7 @@ def _is_empty(axis: int) -> Corner:
 
 def _has_form(form: Callable[[tuple[int, ...]], bool]) -> Corner:
     return lambda vector: any(
-        form(each.sizes)
-        for name, each in vector.inputs.items()
-        if any(word in name for word in PARAMETERS)
+        form(each.sizes) for name, each in vector.inputs.items() if _is_parameter(name)
     )
 
 
@@ -108,6 +106,8 @@ SHAPES: dict[str, Corner] = {
     "an axis beyond 1,024": _has_axis(1024),
     "an empty first axis": _is_empty(0),
     "an empty second axis": _is_empty(1),
+}
+FORMS: dict[str, Corner] = {
     "a parameter of rank 0": _has_form(lambda sizes: sizes == ()),
     "a parameter of rank 1": _has_form(lambda sizes: len(sizes) == 1),
     "a parameter of K": _has_form(lambda sizes: len(sizes) == 1 and sizes[0] > 1),
@@ -144,16 +144,9 @@ OWN: dict[str, dict[str, Corner]] = {  # by patterns of operators
         f"more than 64 elements of {each}": _counts_of(each) for each in COUNTED
     },
 }
-NO_PARAMETERS = (
-    "nonzero_coordinates",
-    "max_pooling",
-    "quantized_lookup",
-    "dynamic_quantize_linear",
-)
 IMPOSSIBLE = (  # patterns of an operator and of a corner that its calls cannot have
     ("*convolution*", "an empty second axis"),  # a filter has elements
     ("quantized_lookup", "one element in each operand"),
-    *((operator, "a parameter of *") for operator in NO_PARAMETERS),
     *(
         (f"element_wise_quantized_linear_{name}", "a parameter of*K*")
         for name in ("add", "multiply")
@@ -163,7 +156,8 @@ IMPOSSIBLE = (  # patterns of an operator and of a corner that its calls cannot 
 
 def corners_of(operator: str) -> dict[str, Corner]:
     """Return the corners that calls of an operator can have."""
-    found = dict(SHAPES)
+    names = [row.tensor for row in OPERATORS[operator].tensors if not row.is_output]
+    found = SHAPES | (FORMS if any(map(_is_parameter, names)) else {})
     for pattern, own in OWN.items():
         found |= own if fnmatchcase(operator, pattern) else {}
     return {

@@ -39,6 +39,14 @@ class Real:
     magnitude: Fraction = Fraction(0)
     kind: str = "finite"
 
+    def __hash__(self) -> int:
+        """Return the hash, found once: that of a fraction costs more than to round it."""
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.negative, self.magnitude, self.kind))
+
     @property
     def value(self) -> Fraction:
         """The signed value of a finite number."""

@@ -27,7 +27,8 @@ def quantize(number: Real, scale: Fraction, zero_point: int, dtype: str) -> int:
         return low
     if number.kind == "inf":
         return low if number.negative != (scale < 0) else high
-    return clamp(round_half_even(number.value / scale) + zero_point, dtype)
+    quotient = number.value if scale == 1 else number.value / scale
+    return clamp(round_half_even(quotient) + zero_point, dtype)
 
 
 def rounded(quotients: Sequence[tuple[Real, int]], dtype: str) -> tuple[int, ...]:
