@@ -2,6 +2,7 @@
 
 import concurrent.futures
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -209,3 +210,26 @@ def test_a_million_calls_leak_nothing(memory_gained):
     small, large = jnp.asarray(x), jnp.asarray(np.tile(x, (8, 1, 1, 1)))
 
     assert memory_gained(call, small, large) < 16 * 1024
+
+
+@pytest.mark.parametrize(
+    ("channels", "outputs", "kernel", "stride"),
+    [(512, 512, 3, 1), (1024, 2048, 1, 2), (512, 2048, 1, 1)],
+)
+def test_panels_that_take_more_memory_than_the_image_are_exact(channels, outputs, kernel, stride):
+    """Threads read panels of their own, and fetch the next while they multiply one."""
+    rng = np.random.default_rng(3)
+    x = rng.integers(0, 256, (1, 7 * stride, 7 * stride, channels), np.uint8)
+    w = rng.integers(-128, 128, (outputs, channels, kernel, kernel), np.int8)
+    layouts = "NHWC", "OIHW", "NHWC"
+    call = partial(
+        dmlax.quantized_linear_convolution,
+        **SCALES | {"output_scale": 500.0},
+        input_zero_point=np.uint8(117),
+        strides=stride,
+        padding="SAME",
+        dimension_numbers=layouts,
+    )
+    prepared = dmlax.prepare_filter(w, dimension_numbers=layouts, packing="auto")
+    found = jax.jit(partial(call, implementation="native_cpu"))(x, prepared)
+    np.testing.assert_array_equal(found, jax.jit(partial(call, implementation="xla"))(x, w))

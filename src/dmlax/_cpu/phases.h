@@ -55,9 +55,11 @@ class TasksLeft {
   std::atomic<uint64_t> ends_;  // the first << 32 | that after the last
 };
 
-// Tasks with a range of rows and a range of panels each; those of the same rows follow one another.
+// Tasks with a range of rows and a range of panels each. Those of the same rows follow one another, or
+// those of the same panels.
 struct TaskGrid {
   int64_t rows = 1, panels = 1;
+  bool by_panels = false;
 
   struct Block {
     int64_t first_row, last_row, first_panel, last_panel;
@@ -69,16 +71,20 @@ struct TaskGrid {
   // another.
   template <typename Each>
   void for_each_block(int64_t first, int64_t last, const Each& each) const {
+    const int64_t lines = by_panels ? panels : rows, line = by_panels ? rows : panels;
+    const auto block = [&](int64_t from, int64_t to, int64_t begin, int64_t end) {
+      return by_panels ? Block{begin, end, from, to} : Block{from, to, begin, end};
+    };
     while (first < last) {
-      const int64_t index = first / count(), row = first / panels % rows, panel = first % panels;
+      const int64_t index = first / count(), at = first / line % lines, within = first % line;
       const int64_t left = last - first;
-      if (panel == 0 && left >= panels) {
-        const int64_t whole = std::min(rows - row, left / panels);
-        each(index, Block{row, row + whole, 0, panels});
-        first += whole * panels;
+      if (within == 0 && left >= line) {
+        const int64_t whole = std::min(lines - at, left / line);
+        each(index, block(at, at + whole, 0, line));
+        first += whole * line;
       } else {
-        const int64_t some = std::min(panels - panel, left);
-        each(index, Block{row, row + 1, panel, panel + some});
+        const int64_t some = std::min(line - within, left);
+        each(index, block(at, at + 1, within, within + some));
         first += some;
       }
     }

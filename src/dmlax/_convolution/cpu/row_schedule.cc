@@ -12,6 +12,7 @@ namespace dmlax {
 namespace {
 
 constexpr double kPackedBytesPerNs = 16;    // of a filter
+constexpr int64_t kReadByAll = 1 << 20;     // bytes of panels that each second cache holds
 constexpr int64_t kTransposedAtOnce = 1 << 24;  // bytes of images and outputs
 constexpr int64_t kPaddedAtOnce = 1 << 25;      // bytes of padded copies
 
@@ -114,10 +115,16 @@ struct RowSchedule {
     }
   }
 
-  // Into how many ranges of pixels and of panels.
+  // Into how many ranges of pixels and of panels. Where panels take much more memory than images, a
+  // thread reads some of them for all pixels.
   TaskGrid divide(int64_t threads) const {
     if (threads == 1) return {};
     const int64_t wanted = tasks_of(time(), threads);
+    const int64_t bytes = all_panels() * rows.panel_bytes;
+    if (shape.panels && bytes > kReadByAll && bytes > 4 * shape.images * shape.input_elements) {
+      const int64_t panels = std::min(all_panels(), wanted);
+      return {std::min(steps(), wanted / panels), panels, true};
+    }
     const int64_t pixels = std::clamp<int64_t>(steps() / (shape.panels ? 1 : kStepsOfTask), 1, wanted);
     return {pixels, pixels >= wanted / 2 ? 1 : std::min(all_panels(), wanted / pixels)};
   }

@@ -335,8 +335,12 @@ struct RowKernels {
         stop = step + together;
         if (stop > end) stop = end;
         if (stop > (image + 1) * steps) stop = (image + 1) * steps;
-        const Rows rows = all.rows(image, at - base, rows_of(layout, step, stop));
+        Rows rows = all.rows(image, at - base, rows_of(layout, step, stop));
         if constexpr (requantizes_in_registers<S, RowMicrokernel>()) {
+          if (panel + 1 < last) {
+            fetch_next<S>(rows, range.panels + (panel + 1) * layout.panel_bytes,
+                          (step - first) * layout.step, (end - first) * layout.step);
+          }
           if (channels.requantizes_tiles(rows)) {
             const int64_t pitch = problem.shape.output_channels;  // all images are one
             uint8_t* to = static_cast<uint8_t*>(range.output) + at * pitch + channel;

@@ -160,6 +160,8 @@ struct Rows {
   const uint8_t* const* starts = nullptr;  // of rows that are not `stride` apart
   const int64_t* taps = nullptr;           // offsets of a row's parts from its start; null: it is one
   int64_t tap_words = 0;                   // of a part
+  const uint8_t* next_panel = nullptr;     // which tiles fetch meanwhile, or null
+  int64_t tiles_before = 0;                // which fetched some of it
 
   const uint8_t* start(int64_t row) const {
     return starts == nullptr ? first + row * stride : starts[row];
@@ -271,6 +273,34 @@ struct RequantizeSums {
   }
 };
 
+constexpr int64_t kFetchedOfWord = 64;  // bytes of the next panel, by each word of a tile's depth
+constexpr int64_t kRowsThatFetch = 240;  // for which the next panel comes no faster than they are multiplied
+
+// Lets the first tiles of so many rows, which all panels are multiplied by, fetch the next panel. These
+// are the rows from `first` on.
+template <typename S>
+inline void fetch_next(Rows& rows, const uint8_t* panel, int64_t first, int64_t count) {
+  if (count > kRowsThatFetch) return;
+  rows.next_panel = panel;
+  rows.tiles_before = first / S::kRowTileRows;
+}
+
+// What a tile fetches for later: a part of the next panel, or the rows of the tile after the next one,
+// which come from memory as fast as this one's are read.
+struct Fetched {
+  const uint8_t* from;
+  int64_t step;  // of a word
+
+  template <typename S, int R>
+  static Fetched by_tile(const Rows& rows, int64_t first) {
+    const int64_t tile = rows.tiles_before + first / R;
+    if (rows.next_panel != nullptr && tile < kWordBytes<S> / kFetchedOfWord) {
+      return {rows.next_panel + tile * rows.words * kFetchedOfWord, kFetchedOfWord};
+    }
+    return {rows.start(first) + 2 * R * rows.stride, rows.taps == nullptr ? 4 * R : 4};
+  }
+};
+
 template <typename S, int R, int V, typename Finish>
 inline void multiply_row_tile(const Rows& rows, const DepthChunk& chunk, int64_t first,
                               const uint8_t* strip, const RowSums& to, const Finish& finish) {
@@ -286,16 +316,17 @@ inline void multiply_row_tile(const Rows& rows, const DepthChunk& chunk, int64_t
   const uint8_t* row[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) row[r] = rows.start(first + r);
-  // The tile after the next one's rows, which come from memory as fast as this one's are read.
-  const uint8_t* const ahead = row[0] + 2 * R * rows.stride;
-  const int64_t pace = rows.taps == nullptr ? R : 1;
+  Fetched fetched = S::kPacksRows ? Fetched::by_tile<S, R>(rows, first) : Fetched{};
   for (int64_t tap = 0; tap < chunk.taps; ++tap) {
     const int64_t end = chunk.offsets[tap] + 4 * chunk.words;
     for (int64_t at = chunk.offsets[tap]; at < end; at += 4, strip += kWordBytes<S>) {
       typename S::Int32s columns[V];
 #pragma GCC unroll 8
       for (int j = 0; j < V; ++j) columns[j] = S::load(strip + j * 4 * S::kLanes);
-      if (S::kPacksRows) __builtin_prefetch(ahead + pace * at);
+      if constexpr (S::kPacksRows) {
+        __builtin_prefetch(fetched.from);
+        fetched.from += fetched.step;
+      }
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         int32_t word;

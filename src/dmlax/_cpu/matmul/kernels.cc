@@ -582,8 +582,11 @@ struct Matmul {
           product.multiply_columns(problem, index, rows, stride, block, scratch.acc);
         } else {
           if (S::kPacksRows) terms.prefetch(row + at, block);
-          const Rows some{rows + at * stride, stride, layout.words, static_cast<int>(block)};
+          Rows some{rows + at * stride, stride, layout.words, static_cast<int>(block)};
           if constexpr (Product::kAddsToTerms && requantizes_in_registers<S, RowMicrokernel>()) {
+            if (range.panels != nullptr && index + 1 < range.last_panel) {
+              fetch_next<S>(some, panel + layout.panel_bytes, at, count);
+            }
             if (terms.multiply_to_bytes(some, row + at, panel, scratch.acc)) continue;
           }
           int32_t* const outputs = terms.outputs(row + at);
