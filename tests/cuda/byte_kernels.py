@@ -266,22 +266,27 @@ def draw_sliding_windows(rng: np.random.Generator) -> Call:
     least = 112 if first_layer else 52
     x = draw(rng, int(rng.integers(8, 16)), *rng.integers(least, least + 30, 2), channels)
     w, bias = draw(rng, 64, channels, size, size), rng.integers(-(2**20), 2**20, 64, np.int32)
-    pads = {
+    windows = {
         side: tuple(rng.integers(0, size // 2 + 1, 2).tolist())
         for side in ("start_padding", "end_padding")
     }
+    options = {
+        "input_zero_point": draw(rng).view(x.dtype),
+        "filter_zero_point": draw(rng).view(w.dtype) if rng.random() < 0.5 else None,
+        "strides": stride,
+        "dimension_numbers": ("NHWC", "OIHW", "NHWC"),
+        **windows,
+    }
+    if rng.random() < 0.25:
+        return functools.partial(dmlax.convolution_integer, **options), (x, w), "xla"
     convolve = functools.partial(
         dmlax.quantized_linear_convolution,
         input_scale=np.float32(0.02),
         filter_scale=rng.uniform(0.5, 2, 64).astype(np.float32),
         output_scale=np.float32(rng.uniform(50, 200) * size * channels**0.5 * 0.02),
-        input_zero_point=draw(rng).view(x.dtype),
-        filter_zero_point=draw(rng).view(w.dtype) if rng.random() < 0.5 else None,
         output_zero_point=draw(rng).view(x.dtype),
-        strides=stride,
-        **pads,
-        dimension_numbers=("NHWC", "OIHW", "NHWC"),
         arithmetic=str(rng.choice(["exact", "float32"])),
+        **options,
     )
     return convolve, (x, w, bias), "xla"
 
