@@ -3,6 +3,7 @@
 import contextlib
 import doctest
 import functools
+import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -44,6 +45,15 @@ def in_turn(values: Iterable[Any], turn: int = 0) -> list[Any]:
         each = found[i] if isinstance(found[i], tuple) else (found[i],)
         found[i] = pytest.param(*each, marks=pytest.mark.slow)
     return found
+
+
+def by_implementations(cases: Iterable[tuple[Any, ...]], names: Sequence[str]) -> list[Any]:
+    """Each case by the kernels and, in turn, by `xla` or by `reference`, of which one is slow."""
+    return [
+        pytest.param(*case, name, marks=pytest.mark.slow if name == slow else ())
+        for case, slow in zip(cases, itertools.cycle(("reference", "xla")))
+        for name in names
+    ]
 
 
 @functools.cache

@@ -46,8 +46,17 @@ def test_integer_convolution_is_the_oracles(case, order):
     assert_right(got, case, order, "convolution_integer")
 
 
-@pytest.mark.parametrize("prepared", [False, True])
-@pytest.mark.parametrize("case", PRODUCTS[1::8], ids=str)
+@pytest.mark.parametrize(
+    ("case", "prepared", "taken"),
+    [
+        pytest.param(case, prepared, branch, marks=pytest.mark.slow if (i + j + k) % 2 else ())
+        for i, case in enumerate(PRODUCTS[1::8])
+        for j, prepared in enumerate([False, True])
+        for k, branch in enumerate(BRANCHES)
+    ],
+    indirect=["taken"],
+    ids=str,
+)
 def test_quantized_convolution_is_the_oracles(case, prepared):
     order = ORDERS[len(case.input)][0]
     values = operands(case)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import dmlax
+import support
 from support import NATIVE, assert_same, draw, oracle, wild_floats
 
 IMPLEMENTATIONS = [*NATIVE, "xla", "reference"]
@@ -30,14 +31,9 @@ BROADCASTS = [
 ]
 
 
-IN_TURN = {0: "reference", 1: "xla"}  # of the two, the one that is slow
 by_implementations = pytest.mark.parametrize(
     ("shape", "parameter", "axis", "implementation"),
-    [
-        pytest.param(*each, name, marks=pytest.mark.slow if name == IN_TURN[i % 2] else ())
-        for i, each in enumerate(BROADCASTS)
-        for name in IMPLEMENTATIONS
-    ],
+    support.by_implementations(BROADCASTS, IMPLEMENTATIONS),
     ids=str,
 )
 

@@ -6,14 +6,15 @@ import pytest
 
 import dmlax
 import lookup_calls
-from support import NATIVE, assert_same, draw
+from support import NATIVE, assert_same, by_implementations, draw
 
-TYPES = ["int8", "uint8"]
+PAIRS = [("int8", "int8"), ("int8", "uint8"), ("uint8", "uint8"), ("uint8", "int8")]
 
 
-@pytest.mark.parametrize("implementation", [*NATIVE, "xla", "reference"])
-@pytest.mark.parametrize("table", TYPES)
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(
+    ("dtype", "table", "implementation"),
+    by_implementations(PAIRS, [*NATIVE, "xla", "reference"]),
+)
 def test_entries_are_in_the_order_of_the_values(dtype, table, implementation):
     entries = draw(1, table, 256)
     limits = np.iinfo(dtype)
