@@ -92,7 +92,7 @@ def _rows(
     inputs = networks.draw_inputs(file, max(batches), seed=1)
     wanted: dict[str, np.ndarray] = {}
     apart = 0.0
-    for batch in batches:
+    for batch in sorted(batches, reverse=True):
         start = time.perf_counter()
         model = dmlax.onnx.load(file, arithmetic=arithmetic)
         loaded = time.perf_counter()
