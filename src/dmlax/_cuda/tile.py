@@ -7,6 +7,8 @@ from dmlax._cuda import wgmma
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.launch import ThreadBlock
 
+_STAGES_BYTES = 200 * 1024  # of a block that has a multiprocessor to itself
+
 
 @dataclass(frozen=True)
 class Sliding:
@@ -179,15 +181,24 @@ def count_tiles(problem: GemmProblem, tile: Tile) -> int:
 
 
 def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
-    """The tile; a block that has a multiprocessor to itself has more of the depth in each stage."""
+    """The fastest on an H200."""
     if problem.sliding:
         tile = sliding_tile(problem.sliding, problem.depth)
         many = count_tiles(problem, tile) > multiprocessors
         return replace(tile, products=1) if many and tile.stages == 2 else tile
     tile = _choose_tile(problem, multiprocessors)
     small = tile.warpgroups <= 2 and tile.products == 1 and tile.depth == 128
-    if not small or count_tiles(problem, tile) > multiprocessors:
-        return tile
+    alone = count_tiles(problem, tile) <= multiprocessors
+    return _add_spans(problem, tile) if small and alone else tile
+
+
+def sliding_tile(sliding: Sliding, depth: int) -> Tile:
+    """The largest tile of windows that slide; a step is of all their depth."""
+    return Tile(2, 2, 64, 64, 3 if sliding.pixel_bytes == CHUNK else 2, 2, spans=depth // 64)
+
+
+def _add_spans(problem: GemmProblem, tile: Tile) -> Tile:
+    """The tile of a block with a multiprocessor to itself: stages of as many spans as divide."""
     steps = _steps(problem, tile)
     for spans in (4, 3, 2):
         stages = min(_STAGES_BYTES // (spans * tile.stage_bytes), 4)
@@ -196,16 +207,8 @@ def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
     return tile
 
 
-def sliding_tile(sliding: Sliding, depth: int) -> Tile:
-    """The largest tile of windows that slide; a step is of all their depth."""
-    return Tile(2, 2, 64, 64, 3 if sliding.pixel_bytes == CHUNK else 2, 2, spans=depth // 64)
-
-
-_STAGES_BYTES = 200 * 1024  # of a block that has a multiprocessor to itself
-
-
 def _choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
-    """The fastest on an H200: long sums want tiles that share, short ones many outputs."""
+    """A tile of one span: long sums want tiles that share, short ones many outputs."""
     depth = next(size for size in (128, 64, 32) if size <= max(problem.depth, 32))
     columns = next((count for count in (16, 32, 64) if problem.columns <= count), 128)
     if many := _choose_tile_of_many_groups(problem, columns, multiprocessors):
