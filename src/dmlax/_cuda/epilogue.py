@@ -38,9 +38,8 @@ class Output:
     entries: Pointer | None = None  # the bytes that replace those of the outputs
     columns_of_table: int = 0  # of a group, which one of several tables of entries is for
     heads: int = 1  # groups whose rows lie side by side, `columns` apart
-    place_of: Callable[[Value], Value] | None = (
-        None  # a row's among those stored; the last + 1: not
-    )
+    # The place of a row among those that are stored; beyond the last one it is not.
+    place_of: Callable[[Value], Value] | None = None
 
     @property
     def contiguous(self) -> int:

@@ -298,7 +298,7 @@ class _Pipeline:
         """Locates the rows of the block's first tile."""
         return self._begin_tile(self.block.place.first_row, constant(0), self.first).rows
 
-    def copy_of_one_tile(self, step: int, rows: list[Any]) -> None:
+    def copy_step(self, step: int, rows: list[Any]) -> None:
         """Begins to copy a stage of the only tile, where there is one more."""
         if step < self.schedule.steps:
             stage = step % self.tile.stages * _stage_bytes(self.schedule)
@@ -492,7 +492,7 @@ def _make_one_tile(block: Block, pipeline: _Pipeline, epilogue: Epilogue) -> Non
     if block.keeps_right:
         pipeline.copy_right()
     for step in range(tile.stages_ahead):
-        pipeline.copy_of_one_tile(step, rows)
+        pipeline.copy_step(step, rows)
     epilogue.write_columns(block.column_of_all)
     if block.problem.sums_rows:
         _write_ones(block)
@@ -504,7 +504,7 @@ def _make_one_tile(block: Block, pipeline: _Pipeline, epilogue: Epilogue) -> Non
         ir.barrier()
         stage = constant(step % tile.stages * _stage_bytes(schedule))
         pending = products.begin(constant(step), stage, accumulators)
-        pipeline.copy_of_one_tile(step + tile.stages_ahead, rows)
+        pipeline.copy_step(step + tile.stages_ahead, rows)
         accumulators = products.finish(pending, int(tile.in_flight))
     if tile.in_flight:
         accumulators = products.finish(accumulators)
