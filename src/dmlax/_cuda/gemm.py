@@ -453,10 +453,7 @@ def run(
         _make_one_tile(block, pipeline, epilogue)
         return
     first_copy = pipeline.prologue(zero)
-    epilogue.write_columns(block.column_of_all)
-    if block.problem.sums_rows:
-        _write_ones(block)
-    ir.barrier()
+    _write_constants(block, epilogue)
     products = _Products(block)
 
     def step(state: _StepState) -> _StepState:
@@ -493,10 +490,7 @@ def _make_one_tile(block: Block, pipeline: _Pipeline, epilogue: Epilogue) -> Non
         pipeline.copy_right()
     for step in range(tile.stages_ahead):
         pipeline.copy_step(step, rows)
-    epilogue.write_columns(block.column_of_all)
-    if block.problem.sums_rows:
-        _write_ones(block)
-    ir.barrier()
+    _write_constants(block, epilogue)
     products = _Products(block)
     accumulators = epilogue.start(constant(0))
     for step in range(schedule.steps):
@@ -510,6 +504,14 @@ def _make_one_tile(block: Block, pipeline: _Pipeline, epilogue: Epilogue) -> Non
         accumulators = products.finish(accumulators)
     epilogue.store(block.place.first_row, accumulators, pipeline.first)
     wgmma.wait_for_copies(0)
+
+
+def _write_constants(block: Block, epilogue: Epilogue) -> None:
+    """Writes what all tiles read from shared memory: the columns' parameters, and the ones."""
+    epilogue.write_columns(block.column_of_all)
+    if block.problem.sums_rows:
+        _write_ones(block)
+    ir.barrier()
 
 
 def _write_ones(block: Block) -> None:

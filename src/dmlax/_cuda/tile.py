@@ -50,7 +50,7 @@ class GemmProblem:
     sums_rows: bool = False  # the sums of left's rows, which zero points of right are multiplied by
     tables: int = 1  # in which bytes are looked up, each for as many of the columns
     gathers: bool = False  # left's rows are windows of an image
-    sliding: Sliding | None = None  # likewise
+    sliding: Sliding | None = None  # these windows, where a tile copies their pixels once
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def choose_tile(problem: GemmProblem, multiprocessors: int) -> Tile:
     if problem.sliding:
         tile = sliding_tile(problem.sliding, problem.depth)
         many = count_tiles(problem, tile) > multiprocessors
-        return replace(tile, products=1) if many and tile.stages == 2 else tile
+        return replace(tile, products=1) if many and problem.sliding.pixel_bytes > CHUNK else tile
     tile = _choose_tile(problem, multiprocessors)
     small = tile.warpgroups <= 2 and tile.products == 1 and tile.depth == 128
     alone = count_tiles(problem, tile) <= multiprocessors

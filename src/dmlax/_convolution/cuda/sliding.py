@@ -64,7 +64,7 @@ class SlidingWindows:
 
     @property
     def sliding(self) -> Sliding:
-        """How the product takes them."""
+        """The windows as a tile of the product reads them."""
         return Sliding(self.problem.channels, self.sizes[1], self.problem.kernel)
 
     def place_of(self, pixel: Value) -> Value:
