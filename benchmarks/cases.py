@@ -91,7 +91,7 @@ class Problem:
 
     @property
     def dimension_numbers(self) -> tuple[str, str, str]:
-        """Bytes of the input, the filter and the output."""
+        """Layouts of the input, the filter and the output."""
         return self.layout, "OIHW", self.layout
 
     @property

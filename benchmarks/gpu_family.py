@@ -106,7 +106,7 @@ def _row(work: Work) -> dict[str, Any]:
 
 
 def _on_cpu(work: Work, checked: np.ndarray) -> np.ndarray:
-    """Shapes of some images; a table has none."""
+    """Outputs of some images on the CPU; a table has no images."""
     operands = [x[checked] if len(x) == BATCH else x for x in work.operands]
     with jax.default_device(jax.devices("cpu")[0]):
         return np.asarray(work.call(*operands, implementation="xla"))
