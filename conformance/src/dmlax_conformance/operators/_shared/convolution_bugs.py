@@ -119,16 +119,12 @@ def _first(limit: Callable[[int], int]) -> Callable[[Array], Array]:
     return lambda products: products[:, : limit(products.shape[1]) or products.shape[1]].sum(1)
 
 
-def _in_floats(dtype: str) -> Callable[[Array], Array]:
+def _in_floats(dtype: str, products: Array) -> Array:
     """Add one product after the other in a float type."""
-
-    def total(products: Array) -> Array:
-        sums = np.zeros_like(products.sum(1), dtype)
-        for index in range(products.shape[1]):
-            sums = (sums + products[:, index].astype(dtype)).astype(dtype)
-        return np.nan_to_num(sums.astype(np.float64)).astype(np.int64)
-
-    return total
+    sums = np.zeros_like(products.sum(1), dtype)
+    for index in range(products.shape[1]):
+        sums = (sums + products[:, index].astype(dtype)).astype(dtype)
+    return np.nan_to_num(sums.astype(np.float64)).astype(np.int64)
 
 
 def _wrapped(bits: int) -> Callable[[Array], Array]:
@@ -190,8 +186,8 @@ STEPS: Steps = {  # by topic
         "only-256-products": _first(lambda count: min(count, 256)),
         "only-512-products": _first(lambda count: min(count, 512)),
         "only-4096-products": _first(lambda count: min(count, 4096)),
-        "sums-in-float32": _in_floats("float32"),
-        "sums-in-float16": _in_floats("float16"),
+        "sums-in-float32": partial(_in_floats, "float32"),
+        "sums-in-float16": partial(_in_floats, "float16"),
         "sums-in-16-bits": _wrapped(16),
         "sums-in-24-bits": _wrapped(24),
         "sums-saturate-at-16-bits": lambda products: clipped(products.sum(1)),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -196,15 +197,11 @@ def _without(name: str) -> Callable[[Array, Call], Mapping[str, Array]]:
     }
 
 
-def _first_for_all(name: str, axis: int) -> Callable[[Array, Call], Mapping[str, Array]]:
+def _first_for_all(name: str, axis: int, convolved: Array, call: Call) -> Mapping[str, Array]:
     """Take the first index of an axis for all of them, if it has any."""
-
-    def take(convolved: Array, call: Call) -> Mapping[str, Array]:
-        own = terms(convolved, call)
-        first = own[name].take(range(min(1, own[name].shape[axis])), axis)
-        return {**own, name: np.broadcast_to(first, own[name].shape)}
-
-    return take
+    own = terms(convolved, call)
+    first = own[name].take(range(min(1, own[name].shape[axis])), axis)
+    return {**own, name: np.broadcast_to(first, own[name].shape)}
 
 
 VALUES_SWAPPED = _with(ATensor="BTensor", BTensor="ATensor")
@@ -243,11 +240,11 @@ STEPS: Steps = {
             BTensor="ATensor", BScaleTensor="AScaleTensor", BZeroPointTensor="AZeroPointTensor"
         ),
         "addend-in-range-of-result": _only_in_range_of_result,
-        "addend-of-first-channel": _first_for_all("BTensor", 1),
-        "addend-of-first-row": _first_for_all("BTensor", 2),
-        "addend-of-first-column": _first_for_all("BTensor", -1),
-        "result-of-first-image": _first_for_all("ATensor", 0),
-        "result-of-first-channel": _first_for_all("ATensor", 1),
+        "addend-of-first-channel": partial(_first_for_all, "BTensor", 1),
+        "addend-of-first-row": partial(_first_for_all, "BTensor", 2),
+        "addend-of-first-column": partial(_first_for_all, "BTensor", -1),
+        "result-of-first-image": partial(_first_for_all, "ATensor", 0),
+        "result-of-first-channel": partial(_first_for_all, "ATensor", 1),
     },
     ("QCA-24", ADD, "terms"): {
         f"{name}-{'if' if is_first else 'unless'}-addend-first": _if_first(way, is_first)

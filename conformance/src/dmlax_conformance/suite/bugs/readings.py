@@ -1,6 +1,7 @@
 """Derive bugs from the fields of an operator: one is misread, or returned wrongly."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -120,7 +121,7 @@ def _narrowed(dtype: str) -> Ways:
     ways = {f"as-{half}": cast(dtype, half, dtype)} if BITS.get(half, 0) >= 8 else {}
     if not dtype.startswith("float"):
         return ways
-    return {**ways, "truncated": cast(dtype, "int32", dtype), "flushed": _flushed(dtype)}
+    return {**ways, "truncated": cast(dtype, "int32", dtype), "flushed": partial(_flushed, dtype)}
 
 
 def _with_other_sign(dtype: str) -> Ways:
@@ -128,13 +129,10 @@ def _with_other_sign(dtype: str) -> Ways:
     return {"with-other-sign": cast(dtype, other)}
 
 
-def _flushed(dtype: str) -> Callable[[Any, Call], Any]:
-    def way(own: Any, call: Call) -> Any:
-        if own.dtype.name != dtype:
-            return own
-        return np.where(np.abs(own) < np.finfo(dtype).tiny, np.zeros((), dtype), own)
-
-    return way
+def _flushed(dtype: str, own: Any, call: Call) -> Any:
+    if own.dtype.name != dtype:
+        return own
+    return np.where(np.abs(own) < np.finfo(dtype).tiny, np.zeros((), dtype), own)
 
 
 def _in_float16(own: Array, call: Call) -> Array:
@@ -200,19 +198,16 @@ def zero_points(operator: str, clause: str, tensors: Mapping[str, str]) -> Itera
     """Yield bugs that take an absent zero point to be that of what the tensor may hold."""
     for field, tensor in tensors.items():
         for name, point in {"middle": _middle, "lowest": _lowest}.items():
-            made = _supply(field, tensor, point)
+            made = partial(_supply, field, tensor, point)
             yield bug(operator, f"absent-{kebab(field)}-is-{name}", clause, VALUES, read=made)
 
 
-def _supply(field: str, tensor: str, point: Callable[[Any], int]) -> Callable[[Call], Call]:
-    def read(call: Call) -> Call:
-        if field in call.inputs:
-            return call
-        owner = call.inputs[tensor] if tensor in call.inputs else call.outputs[tensor]
-        value = np.array(point(np.iinfo(owner.dtype)))
-        return call._replace(inputs={**call.inputs, field: value}) if value else call
-
-    return read
+def _supply(field: str, tensor: str, point: Callable[[Any], int], call: Call) -> Call:
+    if field in call.inputs:
+        return call
+    owner = call.inputs[tensor] if tensor in call.inputs else call.outputs[tensor]
+    value = np.array(point(np.iinfo(owner.dtype)))
+    return call._replace(inputs={**call.inputs, field: value}) if value else call
 
 
 def _middle(limits: Any) -> int:

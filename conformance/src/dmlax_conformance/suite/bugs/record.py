@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -81,18 +81,15 @@ def in_reading(
 ) -> Iterator[Bug]:
     """Yield a bug for each way to misread tensors or attributes, where they are there."""
     for name, way in ways.items():
-        yield bug(operator, name, clause, VALUES, read=_reading(fields.split(), way))
+        yield bug(operator, name, clause, VALUES, read=partial(_reading, fields.split(), way))
 
 
-def _reading(fields: Sequence[str], way: Callable[[Any, Call], Any]) -> Callable[[Call], Call]:
-    def read(call: Call) -> Call:
-        tensors = {k: np.asarray(way(call.inputs[k], call)) for k in fields if k in call.inputs}
-        options = {k: way(call.attributes[k], call) for k in fields if k in WINDOWS}
-        return call._replace(
-            inputs={**call.inputs, **tensors}, attributes={**call.attributes, **options}
-        )
-
-    return read
+def _reading(fields: Sequence[str], way: Callable[[Any, Call], Any], call: Call) -> Call:
+    tensors = {k: np.asarray(way(call.inputs[k], call)) for k in fields if k in call.inputs}
+    options = {k: way(call.attributes[k], call) for k in fields if k in WINDOWS}
+    return call._replace(
+        inputs={**call.inputs, **tensors}, attributes={**call.attributes, **options}
+    )
 
 
 def in_output(
