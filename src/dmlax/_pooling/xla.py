@@ -37,8 +37,7 @@ def _sum_pixels(plan: PoolingPlan, operands: Pooling) -> Array:
     shape = plan.pooled_shape
     own = {"cuda": functools.partial(sum_words, plan)} if _has_rows_of_words(plan) else {}
     default = functools.partial(_sum_differences, plan)
-    total: Array = compat.by_platform(operands, structs(Aval(_INT32, shape)), default, own)
-    return total
+    return compat.by_platform(operands, structs(Aval(_INT32, shape)), default, own)
 
 
 def _sum_differences(plan: PoolingPlan, operands: Pooling) -> Array:

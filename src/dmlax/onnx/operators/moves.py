@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from dmlax._core.windows import replace_axes
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
@@ -273,12 +274,7 @@ def pad(
     mode: str = "constant",
 ) -> Any:
     """Pads axes at their start and end; a negative count takes elements away."""
-    sizes = integers(pads)
-    half, rank = len(sizes) // 2, len(x.shape)
-    places = range(rank) if axes is None else [axis % rank for axis in integers(axes)]
-    widths: list[tuple[int, int]] = [(0, 0)] * rank
-    for axis, start, end in zip(places, sizes[:half], sizes[half:], strict=True):
-        widths[axis] = (start, end)
+    widths = _pad_widths(integers(pads), axes, len(x.shape))
     modes = {"constant": "constant", "edge": "edge", "reflect": "reflect", "wrap": "wrap"}
     if mode not in modes:
         raise UnsupportedError(f"mode is {mode!r}, expected one of {', '.join(modes)}")
@@ -292,6 +288,14 @@ def pad(
         return xp.pad(x, grown, mode=modes[mode])
     fill = 0 if value is None else value.reshape(())
     return xp.pad(x, grown, constant_values=fill)
+
+
+def _pad_widths(sizes: list[Any], axes: Known | None, rank: int) -> tuple[tuple[int, int], ...]:
+    """The counts at the start and the end of every axis."""
+    half = len(sizes) // 2
+    places = range(rank) if axes is None else [axis % rank for axis in integers(axes)]
+    pairs = zip(sizes[:half], sizes[half:], strict=True)
+    return replace_axes(((0, 0),) * rank, places, pairs)
 
 
 @operator("Shape", 1, 13)
