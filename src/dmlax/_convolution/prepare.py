@@ -147,8 +147,7 @@ class Preparation(NamedTuple):
 
 
 def _pack_in_program(shape: FilterShape, filter: Array, zero_point: Array | None) -> Prepared:
-    packed: Prepared = compat.label(pack(shape, filter, zero_point), Preparation(shape))
-    return packed
+    return compat.label(pack(shape, filter, zero_point), Preparation(shape))
 
 
 _pack_in_program.__name__ = "prepare_filter"  # as jaxprs and profiles show it

@@ -70,8 +70,7 @@ def _by_platform(plan: ConvolutionPlan, images: int, operands: Convolution) -> A
         "tpu": functools.partial(_direct, plan),
     }
     words = functools.partial(_by_words, plan)
-    output: Array = compat.by_platform(operands, structs(plan.output), words, own)
-    return output
+    return compat.by_platform(operands, structs(plan.output), words, own)
 
 
 class _Layout(NamedTuple):

@@ -129,8 +129,7 @@ class Preparation(NamedTuple):
 
 
 def _pack_in_program(shape: MatrixShape, matrix: Array, zero_point: Array | None) -> Prepared:
-    packed: Prepared = compat.label(pack(shape, matrix, zero_point), Preparation(shape))
-    return packed
+    return compat.label(pack(shape, matrix, zero_point), Preparation(shape))
 
 
 _pack_in_program.__name__ = "prepare_matrix"  # as jaxprs and profiles show it
