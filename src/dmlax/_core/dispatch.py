@@ -167,16 +167,7 @@ def _compile(call: Call, candidates: tuple[Lowering, ...]) -> Any:
     """One jitted function a plan, with the operator's name and derivative."""
     operator, plan, _ = call
     *native, general = candidates
-    refusals = tuple(
-        (platform, f"{operator.name}: {general.name} cannot run here: {why}")
-        for platform in PLATFORMS
-        if (why := general.why_not(plan, platform))
-    )
-    alone = {
-        platform: functools.partial(lowering.run, plan)
-        for platform in PLATFORMS
-        if (lowering := _first(native, plan, platform))
-    }
+    refusals, alone = _refusals(operator, general, plan), _native_runs(native, plan)
 
     def lowered(operands: Any) -> Any:
         run = functools.partial(general.run, plan)
@@ -200,6 +191,19 @@ def _compile(call: Call, candidates: tuple[Lowering, ...]) -> Any:
         return outputs, operator.tangent(plan, *primals, *tangents)
 
     return jax.jit(run)
+
+
+def _refusals(operator: Operator, general: Lowering, plan: Any) -> tuple[tuple[str, str], ...]:
+    """The platforms where not even the last candidate runs, and the error's words there."""
+    refused = f"{operator.name}: {general.name} cannot run here"
+    reasons = ((platform, general.why_not(plan, platform)) for platform in PLATFORMS)
+    return tuple((platform, f"{refused}: {why}") for platform, why in reasons if why)
+
+
+def _native_runs(native: Sequence[Lowering], plan: Any) -> dict[str, Callable[[Any], Any]]:
+    """The native lowering of each platform that has one for the plan."""
+    found = {platform: _first(native, plan, platform) for platform in PLATFORMS}
+    return {place: functools.partial(low.run, plan) for place, low in found.items() if low}
 
 
 def _first(lowerings: Sequence[Lowering], plan: Any, platform: str) -> Lowering | None:

@@ -26,12 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     try:
-        model = load(
-            options.model,
-            arithmetic=options.arithmetic,
-            nonzero_size=options.nonzero_size,
-            input_shapes=dict(map(_named_shape, options.shape)),
-        )
+        model = _load(options)
     except (SpecError, UnsupportedError, ModelError, ImportError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -62,6 +57,15 @@ def _parser() -> argparse.ArgumentParser:
         "--shape", action="append", default=[], help="of an input, as name=1,3,224,224"
     )
     return parser
+
+
+def _load(options: argparse.Namespace) -> Model:
+    return load(
+        options.model,
+        arithmetic=options.arithmetic,
+        nonzero_size=options.nonzero_size,
+        input_shapes=dict(map(_named_shape, options.shape)),
+    )
 
 
 def _named_shape(text: str) -> tuple[str, tuple[int | str, ...]]:
