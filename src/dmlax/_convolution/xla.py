@@ -333,11 +333,11 @@ def _join_axes(plan: ConvolutionPlan, x: Array) -> Array:
 
 def _convolve_last(product: _Product, x: Array) -> Array:
     """(n, spatial, C) -> (n, output, K): the windows times the filter, a window a row."""
+    return _multiply_joined(product, x, functools.partial(_multiply_rows, product))
 
-    def multiply(rows: Array) -> Array:
-        return _finish_rows(product, rows, _multiply(rows, product.packed, contract=2))
 
-    return _multiply_joined(product, x, multiply)
+def _multiply_rows(product: _Product, rows: Array) -> Array:
+    return _finish_rows(product, rows, _multiply(rows, product.packed, contract=2))
 
 
 def _multiply_joined(product: _Product, x: Array, multiply: Callable[[Array], Array]) -> Array:

@@ -196,17 +196,14 @@ class _ByPlatform(NamedTuple):
 
     def at_once(self, *operands: Array) -> Sequence[Array]:
         """Runs on any platform."""
-        found: Sequence[Array] = jax.lax.platform_dependent(
-            *operands, **dict(self.own), default=self.default
-        )
+        functions = {**dict(self.own), "default": self.default}
+        found: Sequence[Array] = jax.lax.platform_dependent(*operands, **functions)
         return found
 
     def chosen(self, context: Any) -> Callable[..., Sequence[Array]]:
         """The one that a program runs: a program for several platforms keeps them all."""
-        platforms = _platforms(context)
-        return (
-            dict(self.own).get(platforms[0], self.default) if len(platforms) == 1 else self.at_once
-        )
+        first, *others = _platforms(context)
+        return self.at_once if others else dict(self.own).get(first, self.default)
 
     def replace(self, change: Callable[..., Any]) -> "_ByPlatform":
         """Changes each function."""

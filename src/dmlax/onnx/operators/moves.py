@@ -214,10 +214,8 @@ def _take_one(x: Any, index: int, axis: int) -> Any:
 @operator("GatherElements", 11, 13)
 def gather_elements(x: Tensor, indices: Parameter, /, *, axis: int = 0) -> Any:
     """Takes an element for each index along an axis."""
-    found = jnp.take_along_axis(
-        to_device(x), to_device(indices), axis=axis, mode="fill", fill_value=0
-    )
-    return found
+    places = to_device(indices)
+    return jnp.take_along_axis(to_device(x), places, axis=axis, mode="fill", fill_value=0)
 
 
 @operator("GatherND", 11, 12, 13)
