@@ -28,9 +28,7 @@ CAST_TO = {1: "float32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 9: "bool
 
 def arithmetic(function: Callable[[Any, Any], Any], node: Node, operands: Operands) -> Answer:
     """Compute a function of two numbers."""
-    a, b = operands
-    assert a is not None
-    assert b is not None
+    a, b = both(operands)
     found = combined(a, b, function)
     return (float32_of(found) if a.dtype == "float32" else tensor_of(a.dtype, found),)
 
@@ -41,10 +39,7 @@ multiply = partial(arithmetic, operator.mul)
 
 def greater(node: Node, operands: Operands) -> Answer:
     """Compare."""
-    a, b = operands
-    assert a is not None
-    assert b is not None
-    return (tensor_of("bool", combined(a, b, operator.gt)),)
+    return (tensor_of("bool", combined(*both(operands), operator.gt)),)
 
 
 def unary(function: Callable[[Node, Fraction], Any], node: Node, operands: Operands) -> Answer:
@@ -53,6 +48,12 @@ def unary(function: Callable[[Node, Fraction], Any], node: Node, operands: Opera
     known = {v: function(node, v) for v in set(values_of(x).reshape(-1))}
     found = [known[value_of(word, x.dtype)] for word in x.words]
     return (float32_of(filled(found, x.sizes)),)
+
+
+def both(operands: Operands) -> tuple[Tensor, Tensor]:
+    """Return the two operands, neither of which is absent."""
+    a, b = (x for x in operands if x is not None)
+    return a, b
 
 
 def first(operands: Operands) -> Tensor:

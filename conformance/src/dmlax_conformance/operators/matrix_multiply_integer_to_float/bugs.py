@@ -158,14 +158,10 @@ def _rounded_before_bias(total: int, scales: Scales, bias: Real, asked: str) -> 
     return product
 
 
-def _through(dtype: str, only: str = "") -> Combine:
+def _through(dtype: str, only: str, total: int, scales: Scales, bias: Real, asked: str) -> Real:
     """Round to another format first."""
-
-    def combine(total: int, scales: Scales, bias: Real, asked: str) -> Real:
-        found = scale_and_add(total, scales, bias, asked)
-        return found if only and asked != only else floats.nearest(found, dtype)
-
-    return combine
+    found = scale_and_add(total, scales, bias, asked)
+    return found if only and asked != only else floats.nearest(found, dtype)
 
 
 def _bias_first(total: int, scales: Scales, bias: Real, asked: str) -> Real:
@@ -262,9 +258,9 @@ STEPS: planted_bugs.Steps = {
         "float32-product-of-scales": partial(
             _exactly_but, lambda s, own: (Fraction(s), _nearest(own[0] * own[1], "float32"))
         ),
-        "through-float32": _through("float32", "float16"),
-        "through-float64": _through("float64"),
-        "through-float16": _through("float16"),
+        "through-float32": partial(_through, "float32", "float16"),
+        "through-float64": partial(_through, "float64", ""),
+        "through-float16": partial(_through, "float16", ""),
     },
     ("MMF-1 MMF-7", "float", "combine"): {
         "bias-after-rounding": _rounded_before_bias,

@@ -58,11 +58,14 @@ def terms(convolved: Array, call: Call) -> Mapping[str, Array]:
     return {own: known[name] for name, own in TERMS.items() if name in known}
 
 
+Take = Callable[[Array, Call], Mapping[str, Array]]  # the operands of the sum
+
+
 @dataclass(frozen=True)
 class Sum:
     """The steps of the sum, in order."""
 
-    terms: Callable[[Array, Call], Mapping[str, Array]] = terms
+    terms: Take = terms
     centre: Callable[[int, int, str], int] = difference
     quotient: Quotient = exact_sum
     rounding: Rounding = field(default_factory=Rounding)
@@ -164,7 +167,7 @@ def _supplied(call: Call) -> Call:
 # -- the operands of the sum -------------------------------------------------------------------
 
 
-def _with(**changed: str) -> Callable[[Array, Call], Mapping[str, Array]]:
+def _with(**changed: str) -> Take:
     """Take operands for others, as an addition names them; an absent one is left out."""
 
     def take(convolved: Array, call: Call) -> Mapping[str, Array]:
@@ -182,16 +185,14 @@ def _turned(convolved: Array, call: Call) -> Mapping[str, Array]:
     return {turned.get(name[0], name[0]) + name[1:]: array for name, array in own.items()}
 
 
-def _if_first(
-    take: Callable[[Array, Call], Mapping[str, Array]], is_first: bool = True
-) -> Callable[[Array, Call], Mapping[str, Array]]:
+def _if_first(take: Take, is_first: bool = True) -> Take:
     """Take wrong operands only of calls whose AddendFirst is so."""
     return lambda convolved, call: (take if call.attributes["AddendFirst"] == is_first else terms)(
         convolved, call
     )
 
 
-def _without(name: str) -> Callable[[Array, Call], Mapping[str, Array]]:
+def _without(name: str) -> Take:
     return lambda convolved, call: {
         own: array for own, array in terms(convolved, call).items() if own != name
     }

@@ -55,14 +55,10 @@ def _flipped(*axes: int) -> Callable[[Any, Call], Any]:
     )
 
 
-def _swapped(one: int, two: int, rank: int = 2) -> Callable[[Any, Call], Any]:
-    """Swap two axes that are equally long."""
-
-    def way(own: Any, call: Call) -> Any:
-        changed = np.swapaxes(own, one, two) if own.ndim >= rank else own
-        return changed if changed.shape == own.shape else own
-
-    return way
+def _swapped(one: int, two: int, rank: int, own: Any, call: Call) -> Any:
+    """Swap two axes that are equally long, from a rank on."""
+    changed = np.swapaxes(own, one, two) if own.ndim >= rank else own
+    return changed if changed.shape == own.shape else own
 
 
 def _channels_last(own: Any, call: Call) -> Any:
@@ -77,8 +73,8 @@ AXES: Ways = {
     "channels-reversed": _flipped(1),
     "flipped": _flipped(2, 3),
     "flipped-on-last-axis": _flipped(-1),
-    "transposed": _swapped(-1, -2, 4),
-    "axes-swapped": _swapped(0, 1),
+    "transposed": partial(_swapped, -1, -2, 4),
+    "axes-swapped": partial(_swapped, 0, 1, 2),
 }
 ELEMENTS: Ways = {
     "first-for-all": _element_wise(lambda own: np.repeat(own[:1], own.size)),
