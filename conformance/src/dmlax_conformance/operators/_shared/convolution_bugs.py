@@ -88,14 +88,18 @@ def with_room(padded: Array, kernel: Sizes, spatial: Sizes, windows: Windows) ->
     return taps(np.pad(padded, more), kernel, spatial, windows)
 
 
-def _pad(mode: Any, value: Callable[[int], int] | None = None) -> Callable[..., Array]:
-    """Surround the centred image otherwise than by zeros; a value depends on the zero point."""
+def _pad(value: Callable[[int], int], centred: Array, windows: Windows, zero: int) -> Array:
+    """Surround the centred image by other numbers than zeros, which depend on the zero point."""
+    return np.pad(centred, _around(windows), constant_values=value(zero))
 
-    def pad(centred: Array, windows: Windows, zero: int) -> Array:
-        around = [(0, 0), (0, 0), *zip(windows.start, windows.end, strict=True)]
-        return np.pad(centred, around, mode, **({"constant_values": value(zero)} if value else {}))
 
-    return pad
+def _pad_by(mode: Any, centred: Array, windows: Windows, zero: int) -> Array:
+    """Surround the centred image by its own elements."""
+    return np.pad(centred, _around(windows), mode)
+
+
+def _around(windows: Windows) -> list[tuple[int, int]]:
+    return [(0, 0), (0, 0), *zip(windows.start, windows.end, strict=True)]
 
 
 # -- zero points, groups and sums --------------------------------------------------------------
@@ -145,12 +149,12 @@ def _pairs(products: Array) -> Array:
 
 STEPS: Steps = {  # by topic
     ("padding", "sums", "pad"): {
-        "padding-is-raw-zero": _pad("constant", lambda zero: -zero),
-        "padding-is-zero-point-again": _pad("constant", lambda zero: zero),
-        "padding-is-one": _pad("constant", lambda zero: 1),
-        "padding-is-lowest": _pad("constant", lambda zero: -128),
-        "padding-repeats-the-edge": _pad("edge"),
-        "padding-wraps-around": _pad("wrap"),
+        "padding-is-raw-zero": partial(_pad, lambda zero: -zero),
+        "padding-is-zero-point-again": partial(_pad, lambda zero: zero),
+        "padding-is-one": partial(_pad, lambda zero: 1),
+        "padding-is-lowest": partial(_pad, lambda zero: -128),
+        "padding-repeats-the-edge": partial(_pad_by, "edge"),
+        "padding-wraps-around": partial(_pad_by, "wrap"),
         "padding-off-by-one": lambda centred, windows, zero: np.roll(
             pad_zeros(centred, windows, zero), int(windows.start[-1] > 0), -1
         ),
