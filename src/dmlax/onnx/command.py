@@ -82,10 +82,8 @@ def _list(model: Model, path: Path) -> None:
 
 def _of_batch_1(struct: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
     """An input of one image where the batch is dynamic, as most kernels need its size."""
-    sizes = [
-        1 if axis == 0 and not isinstance(n, int) else n for axis, n in enumerate(struct.shape)
-    ]
-    return jax.ShapeDtypeStruct(tuple(sizes), struct.dtype)
+    batch = [1 if not isinstance(size, int) else size for size in struct.shape[:1]]
+    return jax.ShapeDtypeStruct((*batch, *struct.shape[1:]), struct.dtype)
 
 
 def _size(params: Any) -> int:
