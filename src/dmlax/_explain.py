@@ -105,9 +105,8 @@ def _with_structs(
 
     def call(*arrays: Any) -> Any:
         filled = dict(zip(places, arrays, strict=True))
-        args, kwargs = jax.tree.unflatten(
-            tree, [filled.get(i, leaf) for i, leaf in enumerate(leaves)]
-        )
+        given = [filled.get(i, leaf) for i, leaf in enumerate(leaves)]
+        args, kwargs = jax.tree.unflatten(tree, given)
         return function(*args, **kwargs)
 
     return call, [leaves[i] for i in places]

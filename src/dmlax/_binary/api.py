@@ -1,5 +1,6 @@
 """element_wise_quantized_linear_add and element_wise_quantized_linear_multiply."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -207,21 +208,21 @@ def _bind(
     }
     for name, tensor in tensors.items():
         rules.expect_dtype(getattr(FIELDS, name), aval_of(tensor), jnp.int8, jnp.uint8)
-    dtype = rules.choose_output_dtype(
-        output_dtype,
-        FIELDS.output_zero_point,
-        arguments.output_zero_point,
-        tensors["a"].dtype,
-    )
-    dtypes = {"a": tensors["a"].dtype, "b": tensors["b"].dtype, "output": dtype}
-    scales = {
-        name: rules.to_scale(getattr(FIELDS, name), getattr(arguments, name), jnp.float32)
-        for name in ("a_scale", "b_scale", "output_scale")
-    }
-    zero_points = {
-        name: rules.to_parameter(getattr(FIELDS, name), getattr(arguments, name), own)
-        for name, own in ((f"{tensor}_zero_point", dtypes[tensor]) for tensor in dtypes)
-    }
-    operands = Binary(**tensors, **scales, **zero_points)
+    own, point = tensors["a"].dtype, arguments.output_zero_point
+    dtype = rules.choose_output_dtype(output_dtype, FIELDS.output_zero_point, point, own)
+    dtypes = {"a": own, "b": tensors["b"].dtype, "output": dtype}
+    operands = Binary(**tensors, **_parameters(rules, arguments, dtypes))
     avals = Binary(*(None if array is None else aval_of(array) for array in operands))
     return binary_plan(rules, avals, np.dtype(dtype), arithmetic), operands
+
+
+def _parameters(rules: Rules, arguments: Binary, dtypes: Mapping[str, Any]) -> dict[str, Any]:
+    """Converts scales to float32, and each zero point to its tensor's dtype."""
+    found: dict[str, Any] = {}
+    for tensor in dtypes:
+        name = f"{tensor}_scale"
+        found[name] = rules.to_scale(getattr(FIELDS, name), getattr(arguments, name), jnp.float32)
+    for tensor, dtype in dtypes.items():
+        name = f"{tensor}_zero_point"
+        found[name] = rules.to_parameter(getattr(FIELDS, name), getattr(arguments, name), dtype)
+    return found

@@ -55,7 +55,5 @@ def bind(formula: Formula, plan: BinaryPlan) -> Function:
 
 def quantized(operands: Binary) -> tuple[Quantized, Quantized]:
     """Tensors with their parameters."""
-    return (
-        Quantized(operands.a, operands.a_scale, operands.a_zero_point),
-        Quantized(operands.b, operands.b_scale, operands.b_zero_point),
-    )
+    a = Quantized(operands.a, operands.a_scale, operands.a_zero_point)
+    return a, Quantized(operands.b, operands.b_scale, operands.b_zero_point)

@@ -75,23 +75,22 @@ def binary_plan(
     """Checks every tensor, and that `a` and `b` broadcast."""
     for name in ("a", "b"):
         rules.expect_dtype(getattr(FIELDS, name), getattr(operands, name), jnp.int8, jnp.uint8)
-    dtypes = operands._replace(a=operands.a.dtype, b=operands.b.dtype)
-    dtypes = dtypes._replace(
-        **dict.fromkeys(("a_scale", "b_scale", "output_scale"), jnp.float32),
-        a_zero_point=dtypes.a,
-        b_zero_point=dtypes.b,
-        output_zero_point=output_dtype,
-    )
-    for name in Binary._fields[2:]:
-        field, aval = getattr(FIELDS, name), getattr(operands, name)
-        if aval is not None:
-            rules.expect_dtype(field, aval, getattr(dtypes, name))
+    parameters = [name for name in Binary._fields[2:] if getattr(operands, name) is not None]
+    wanted = _parameter_dtypes(operands, output_dtype)
+    for name in parameters:
+        rules.expect_dtype(getattr(FIELDS, name), getattr(operands, name), wanted[name])
     shape = _broadcast(rules, operands.a, operands.b)
-    for name in Binary._fields[2:]:
+    for name in parameters:
         field, aval = getattr(FIELDS, name), getattr(operands, name)
-        if aval is not None:
-            rules.expect(aval.size == 1, "sizes", field, f"is {aval}, expected one value")
+        rules.expect(aval.size == 1, "sizes", field, f"is {aval}, expected one value")
     return BinaryPlan(operands, arithmetic, Aval(output_dtype, shape))
+
+
+def _parameter_dtypes(operands: Binary, output_dtype: np.dtype) -> dict[str, Any]:
+    """The dtype that each scale and zero point has to have."""
+    scales = dict.fromkeys(("a_scale", "b_scale", "output_scale"), jnp.float32)
+    points = {"a": operands.a.dtype, "b": operands.b.dtype, "output": output_dtype}
+    return scales | {f"{name}_zero_point": dtype for name, dtype in points.items()}
 
 
 def output_partition(plan: BinaryPlan, operands: Binary) -> tuple[Any, ...]:

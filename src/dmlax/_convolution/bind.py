@@ -100,20 +100,26 @@ def _filter(
             dimension_numbers = CHANNELS_FIRST[3 if input_rank == array.ndim == 3 else 4]
         shape = filter_shape(rules, aval_of(array), group_count, _hashable(dimension_numbers))
         return shape, array, None
-    shape = filter.weights
+    _expect_as_prepared(rules, filter.weights, arguments, group_count, dimension_numbers)
+    leaves: list[Any] = [
+        x if x is None else rules.to_array(FIELDS.filter, x) for x in filter.arrays
+    ]
+    return filter.weights, Prepared(*leaves), tuple(map(_aval, leaves))
+
+
+def _expect_as_prepared(
+    rules: Rules, shape: FilterShape, arguments: Convolution, group_count: int, layouts: Any
+) -> None:
+    """Refuses options that contradict those with which the filter was prepared."""
     groups = f"is {group_count}, but the filter was prepared with {shape.group_count}"
     rules.expect(group_count in (1, shape.group_count), "option", "GroupCount", groups)
     again = "is given again: the prepared filter holds it"
     alone = arguments.filter_zero_point is None
     rules.expect(alone, "option", "FilterZeroPointTensor", again)
-    if dimension_numbers is not None:
-        layouts = parse_layouts(rules, shape.filter, dimension_numbers)
-        other = f"is {dimension_numbers!r}, but the filter was prepared with another"
-        rules.expect(layouts == shape.layouts, "option", "dimension_numbers", other)
-    leaves: list[Any] = [
-        x if x is None else rules.to_array(FIELDS.filter, x) for x in filter.arrays
-    ]
-    return shape, Prepared(*leaves), tuple(map(_aval, leaves))
+    if layouts is not None:
+        same = parse_layouts(rules, shape.filter, layouts) == shape.layouts
+        other = f"is {layouts!r}, but the filter was prepared with another"
+        rules.expect(same, "option", "dimension_numbers", other)
 
 
 def _hashable(dimension_numbers: Any) -> Any:
@@ -171,11 +177,16 @@ def _windows(
     sizes = (input[axis] for axis in filter.layouts[0][2:])
     spans = map(dilated_size, filter.kernel, dilations)
     missing = list(map(same_padding, sizes, spans, strides))
-    symbolic = f"is {windows.padding!r}, which a symbolic size leaves open: give pairs (start, end)"
+    return strides, dilations, _same(rules, windows.padding, missing)
+
+
+def _same(rules: Rules, padding: str, missing: list[Any]) -> tuple[tuple[int, int], ...]:
+    """The missing pixels of each axis, shared by its start and its end."""
+    symbolic = f"is {padding!r}, which a symbolic size leaves open: give pairs (start, end)"
     rules.expect(is_static(missing), "option", "padding", symbolic)
     halves = [(total // 2, total - total // 2) for total in (max(each, 0) for each in missing)]
-    lower = windows.padding == "SAME_LOWER"  # the odd pixel comes first
-    return strides, dilations, tuple((b, a) if lower else (a, b) for a, b in halves)
+    lower = padding == "SAME_LOWER"  # the odd pixel comes first
+    return tuple((b, a) if lower else (a, b) for a, b in halves)
 
 
 def _pairs(rules: Rules, padding: Any, count: int) -> tuple[tuple[int, int], ...]:

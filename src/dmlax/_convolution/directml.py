@@ -16,6 +16,7 @@ from dmlax._directml.support import (
     Support,
     Table,
     Tensors,
+    flat,
     page,
     same_data_type,
     same_dimension_count,
@@ -323,13 +324,13 @@ def _call_quantized(desc: QuantizedLinearConvolutionOperatorDesc, tensors: Tenso
     output = quantized_linear_convolution(
         tensors["input_tensor"],
         tensors["filter_tensor"],
-        _flat(tensors, "bias_tensor"),
-        input_scale=_flat(tensors, "input_scale_tensor"),
-        filter_scale=_flat(tensors, "filter_scale_tensor"),
-        output_scale=_flat(tensors, "output_scale_tensor"),
-        input_zero_point=_flat(tensors, "input_zero_point_tensor"),
-        filter_zero_point=_flat(tensors, "filter_zero_point_tensor"),
-        output_zero_point=_flat(tensors, "output_zero_point_tensor"),
+        flat(tensors, "bias_tensor"),
+        input_scale=flat(tensors, "input_scale_tensor"),
+        filter_scale=flat(tensors, "filter_scale_tensor"),
+        output_scale=flat(tensors, "output_scale_tensor"),
+        input_zero_point=flat(tensors, "input_zero_point_tensor"),
+        filter_zero_point=flat(tensors, "filter_zero_point_tensor"),
+        output_zero_point=flat(tensors, "output_zero_point_tensor"),
         output_dtype=desc.output_tensor.dtype,
         **_window_options(desc),
     )
@@ -340,16 +341,11 @@ def _call_integer(desc: ConvolutionIntegerOperatorDesc, tensors: Tensors) -> Ten
     output = convolution_integer(
         tensors["input_tensor"],
         tensors["filter_tensor"],
-        input_zero_point=_flat(tensors, "input_zero_point_tensor"),
-        filter_zero_point=_flat(tensors, "filter_zero_point_tensor"),
+        input_zero_point=flat(tensors, "input_zero_point_tensor"),
+        filter_zero_point=flat(tensors, "filter_zero_point_tensor"),
         **_window_options(desc),
     )
     return {"output_tensor": output}
-
-
-def _flat(tensors: Tensors, name: str) -> Any:
-    """A parameter as (1,) or (K,), whichever axis the desc has it on."""
-    return tensors[name].reshape(-1) if name in tensors else None
 
 
 def _window_options(

@@ -148,7 +148,8 @@ class ConvolutionPlan:
     def output(self) -> Aval:
         """The dtype and shape of the result."""
         sizes = (self.batch, self.filter.outputs, *self.output_sizes)
-        return Aval(self.options.output_dtype, _laid_out(sizes, self.options.output_layout))
+        shape = windows.replace_axes(sizes, self.options.output_layout, sizes)
+        return Aval(self.options.output_dtype, shape)
 
     @property
     def contraction(self) -> int:
@@ -178,13 +179,6 @@ class ConvolutionPlan:
 def _reach(dtype: np.dtype, zero_point: bool) -> int:
     """The largest |x - zero point|."""
     return 255 if zero_point or dtype == jnp.uint8 else 128
-
-
-def _laid_out(sizes: tuple[int, ...], layout: tuple[int, ...]) -> tuple[int, ...]:
-    shape = [0] * len(sizes)
-    for size, axis in zip(sizes, layout, strict=True):
-        shape[axis] = size
-    return tuple(shape)
 
 
 @functools.lru_cache(maxsize=4096)

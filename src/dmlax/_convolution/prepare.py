@@ -22,7 +22,7 @@ from dmlax._core.byte_packing import pad_end, rebase_of, round_up_to_word, to_in
 from dmlax._core.host_arrays import is_concrete, is_on_host
 from dmlax._core.keywords import name_right_keywords
 from dmlax._core.panels import PACKINGS, Packing, pack_panels, unpack_panels
-from dmlax._core.prepared_weights import Prepared
+from dmlax._core.prepared_weights import Prepared, constants
 from dmlax._cpu import library
 
 _RULES = Rules("prepare_filter")
@@ -126,10 +126,8 @@ def pack(shape: FilterShape, filter: Any, zero_point: Any) -> Prepared:
 
 def pack_constant(shape: FilterShape, filter: Any, zero_point: Array | None) -> Prepared:
     """Packs a filter that a program holds: to fold the sums of its rows takes XLA seconds."""
-    packed = pack(shape, np.asarray(filter), None)
-    with jax.ensure_compile_time_eval():
-        arrays: Prepared = jax.tree.map(jnp.asarray, packed)
-    return arrays._replace(zero_point=None if zero_point is None else as_parameter(zero_point))
+    packed = constants(pack(shape, np.asarray(filter), None))
+    return packed._replace(zero_point=None if zero_point is None else as_parameter(zero_point))
 
 
 class Preparation(NamedTuple):
@@ -147,8 +145,7 @@ class Preparation(NamedTuple):
 
 
 def _pack_in_program(shape: FilterShape, filter: Array, zero_point: Array | None) -> Prepared:
-    packed: Prepared = compat.label(pack(shape, filter, zero_point), Preparation(shape))
-    return packed
+    return compat.label(pack(shape, filter, zero_point), Preparation(shape))
 
 
 _pack_in_program.__name__ = "prepare_filter"  # as jaxprs and profiles show it

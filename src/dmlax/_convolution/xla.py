@@ -70,8 +70,7 @@ def _by_platform(plan: ConvolutionPlan, images: int, operands: Convolution) -> A
         "tpu": functools.partial(_direct, plan),
     }
     words = functools.partial(_by_words, plan)
-    output: Array = compat.by_platform(operands, structs(plan.output), words, own)
-    return output
+    return compat.by_platform(operands, structs(plan.output), words, own)
 
 
 class _Layout(NamedTuple):
@@ -334,11 +333,11 @@ def _join_axes(plan: ConvolutionPlan, x: Array) -> Array:
 
 def _convolve_last(product: _Product, x: Array) -> Array:
     """(n, spatial, C) -> (n, output, K): the windows times the filter, a window a row."""
+    return _multiply_joined(product, x, functools.partial(_multiply_rows, product))
 
-    def multiply(rows: Array) -> Array:
-        return _finish_rows(product, rows, _multiply(rows, product.packed, contract=2))
 
-    return _multiply_joined(product, x, multiply)
+def _multiply_rows(product: _Product, rows: Array) -> Array:
+    return _finish_rows(product, rows, _multiply(rows, product.packed, contract=2))
 
 
 def _multiply_joined(product: _Product, x: Array, multiply: Callable[[Array], Array]) -> Array:

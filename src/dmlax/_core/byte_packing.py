@@ -8,6 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dmlax._core.windows import replace_axes
+
 _SIGNS = np.int32(-0x7F7F7F80)  # 0x80 four times
 
 
@@ -33,8 +35,7 @@ def round_up_to_word(count: int) -> int:
 
 def pad_end(x: Array, count: int, value: Array | None = None, *, axis: int = -1) -> Array:
     """Pads the end of an axis with `count` values, or zeros."""
-    edges = [(0, 0, 0)] * x.ndim
-    edges[axis] = (0, count, 0)
+    edges = replace_axes(((0, 0, 0),) * x.ndim, [axis], [(0, count, 0)])
     filling = x.dtype.type(0) if value is None else value.reshape(())
     return x if isinstance(count, int) and count == 0 else lax.pad(x, filling, edges)
 

@@ -1,7 +1,7 @@
 """The parts of JAX that are private or change between versions: no other file touches them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.export
@@ -17,6 +17,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 from dmlax.errors import UnsupportedError
 
 DeviceArray = ArrayImpl  # the class of arrays that are no tracers
+
+_Outputs = TypeVar("_Outputs")  # a pytree of arrays
 
 
 def is_weak(array: Array) -> bool:
@@ -95,10 +97,11 @@ def _explicit_mesh(operands: Any) -> Any:
     return next((sharding.mesh for sharding in split), None)
 
 
-def label(outputs: Any, call: Any) -> Any:
+def label(outputs: _Outputs, call: Any) -> _Outputs:
     """Returns `outputs`; a program's jaxpr holds `call` there, and its machine code nothing."""
     leaves, tree = jax.tree.flatten(outputs)
-    return jax.tree.unflatten(tree, _label.bind(*leaves, call=call))
+    found: _Outputs = jax.tree.unflatten(tree, _label.bind(*leaves, call=call))
+    return found
 
 
 def labels(function: Callable[..., Any], *args: Any) -> list[Any]:
@@ -188,22 +191,19 @@ class _Alternatives(NamedTuple):
 class _ByPlatform(NamedTuple):
     """Likewise, a function for each platform."""
 
-    default: Callable[..., Sequence[Array]]
-    own: tuple[tuple[str, Callable[..., Sequence[Array]]], ...]
+    default: Callable[..., Any]
+    own: tuple[tuple[str, Callable[..., Any]], ...]
 
     def at_once(self, *operands: Array) -> Sequence[Array]:
         """Runs on any platform."""
-        found: Sequence[Array] = jax.lax.platform_dependent(
-            *operands, **dict(self.own), default=self.default
-        )
+        functions = {**dict(self.own), "default": self.default}
+        found: Sequence[Array] = jax.lax.platform_dependent(*operands, **functions)
         return found
 
     def chosen(self, context: Any) -> Callable[..., Sequence[Array]]:
         """The one that a program runs: a program for several platforms keeps them all."""
-        platforms = _platforms(context)
-        return (
-            dict(self.own).get(platforms[0], self.default) if len(platforms) == 1 else self.at_once
-        )
+        first, *others = _platforms(context)
+        return self.at_once if others else dict(self.own).get(first, self.default)
 
     def replace(self, change: Callable[..., Any]) -> "_ByPlatform":
         """Changes each function."""
@@ -245,9 +245,9 @@ def choose(
 def by_platform(
     operands: Any,
     outputs: Any,
-    default: Callable[[Any], Any],
-    own: Mapping[str, Callable[[Any], Any]],
-) -> Any:
+    default: Callable[[Any], _Outputs],
+    own: Mapping[str, Callable[[Any], _Outputs]],
+) -> _Outputs:
     """Runs a platform's own function or the default, which give the same bits.
 
     `lax.platform_dependent` would trace them all for any platform.
@@ -258,7 +258,8 @@ def by_platform(
       default: runs on every other platform.
       own: the functions of platforms.
     """
-    return _choose_flat(operands, outputs, _ByPlatform(default, tuple(own.items())))
+    found: _Outputs = _choose_flat(operands, outputs, _ByPlatform(default, tuple(own.items())))
+    return found
 
 
 def _choose_flat(operands: Any, outputs: Any, of: _Alternatives | _ByPlatform) -> Any:

@@ -132,7 +132,7 @@ class Call(NamedTuple):
 
     def explain(self) -> Explanation:
         """The implementation that each platform would run."""
-        return _explanation(*self)
+        return _explanation(self)
 
 
 def call(operator: Operator, plan: Any, operands: Any, implementation: Any) -> Any:
@@ -140,7 +140,7 @@ def call(operator: Operator, plan: Any, operands: Any, implementation: Any) -> A
     if isinstance(implementation, Bind):
         return (plan, operands) if implementation.plan else operands
     if isinstance(implementation, Explain):
-        return _explanation(operator, plan, implementation.implementation)
+        return _explanation(Call(operator, plan, implementation.implementation))
     candidates = _candidates(operator, implementation)
     return _compile(Call(operator, plan, implementation), candidates)(operands)
 
@@ -167,16 +167,7 @@ def _compile(call: Call, candidates: tuple[Lowering, ...]) -> Any:
     """One jitted function a plan, with the operator's name and derivative."""
     operator, plan, _ = call
     *native, general = candidates
-    refusals = tuple(
-        (platform, f"{operator.name}: {general.name} cannot run here: {why}")
-        for platform in PLATFORMS
-        if (why := general.why_not(plan, platform))
-    )
-    alone = {
-        platform: functools.partial(lowering.run, plan)
-        for platform in PLATFORMS
-        if (lowering := _first(native, plan, platform))
-    }
+    refusals, alone = _refusals(operator, general, plan), _native_runs(native, plan)
 
     def lowered(operands: Any) -> Any:
         run = functools.partial(general.run, plan)
@@ -202,6 +193,19 @@ def _compile(call: Call, candidates: tuple[Lowering, ...]) -> Any:
     return jax.jit(run)
 
 
+def _refusals(operator: Operator, general: Lowering, plan: Any) -> tuple[tuple[str, str], ...]:
+    """The platforms where not even the last candidate runs, and the error's words there."""
+    refused = f"{operator.name}: {general.name} cannot run here"
+    reasons = ((platform, general.why_not(plan, platform)) for platform in PLATFORMS)
+    return tuple((platform, f"{refused}: {why}") for platform, why in reasons if why)
+
+
+def _native_runs(native: Sequence[Lowering], plan: Any) -> dict[str, Callable[[Any], Any]]:
+    """The native lowering of each platform that has one for the plan."""
+    found = {platform: _first(native, plan, platform) for platform in PLATFORMS}
+    return {place: functools.partial(low.run, plan) for place, low in found.items() if low}
+
+
 def _first(lowerings: Sequence[Lowering], plan: Any, platform: str) -> Lowering | None:
     """The first that can run on a platform."""
     return next((low for low in lowerings if low.why_not(plan, platform) is None), None)
@@ -217,37 +221,24 @@ def _zero_tangent(output: Any) -> Any:
     return np.zeros(output.shape, jax.dtypes.float0)
 
 
-def _explanation(operator: Operator, plan: Any, implementation: Any) -> Explanation:
-    candidates = _candidates(operator, implementation)
-    choices = tuple(
-        _choice(operator, plan, platform, implementation, candidates) for platform in PLATFORMS
-    )
-    return Explanation(operator.name, str(plan), choices, tuple(plan.notes()))
+def _explanation(call: Call) -> Explanation:
+    candidates = _candidates(call.operator, call.implementation)
+    choices = tuple(_choice(call, candidates, platform) for platform in PLATFORMS)
+    return Explanation(call.operator.name, str(call.plan), choices, tuple(call.plan.notes()))
 
 
-def _choice(
-    operator: Operator,
-    plan: Any,
-    platform: str,
-    implementation: str,
-    candidates: tuple[Lowering, ...],
-) -> Choice:
-    chosen = _first(candidates, plan, platform)
-    why_not = {
-        lowering.name: _why_passed_over(lowering, plan, platform, implementation, chosen)
-        for lowering in operator.lowerings
-        if lowering is not chosen
-    }
+def _choice(call: Call, candidates: tuple[Lowering, ...], platform: str) -> Choice:
+    chosen = _first(candidates, call.plan, platform)
+    others = [lowering for lowering in call.operator.lowerings if lowering is not chosen]
+    why_not = {each.name: _why_passed_over(each, call, platform, chosen) for each in others}
     return Choice(platform, chosen.name if chosen else None, why_not)
 
 
-def _why_passed_over(
-    lowering: Lowering, plan: Any, platform: str, implementation: str, chosen: Lowering | None
-) -> str:
-    if why := lowering.why_not(plan, platform):
+def _why_passed_over(lowering: Lowering, call: Call, platform: str, chosen: Lowering | None) -> str:
+    if why := lowering.why_not(call.plan, platform):
         return why
-    if implementation != "auto":
-        return f"{implementation} was named"
+    if call.implementation != "auto":
+        return f"{call.implementation} was named"
     if lowering.name == _SLOW:
         return "slow; it runs only when named"
     assert chosen is not None

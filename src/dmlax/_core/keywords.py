@@ -76,9 +76,8 @@ def _hint(name: str, parameters: Mapping[str, inspect.Parameter]) -> str | None:
 def _by_position(name: str, parameters: Mapping[str, inspect.Parameter]) -> str | None:
     if parameters[name].kind is not inspect.Parameter.POSITIONAL_ONLY:
         return None
-    return (
-        f"takes {name!r} as its {_ORDINALS[list(parameters).index(name)]} positional-only argument"
-    )
+    ordinal = _ORDINALS[list(parameters).index(name)]
+    return f"takes {name!r} as its {ordinal} positional-only argument"
 
 
 def _meant(name: str, parameters: Collection[str]) -> str | None:

@@ -5,6 +5,7 @@ import json
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -126,6 +127,13 @@ def unpack_on_host(prepared: PreparedWeights[Any]) -> np.ndarray:
     """Returns the weights that were prepared, by NumPy: while a program is traced too."""
     array: np.ndarray = prepared.unpack_rows(prepared.weights, np.asarray(prepared.packed))
     return array
+
+
+def constants(packed: Prepared) -> Prepared:
+    """Packed weights of NumPy as constants of the program that is traced."""
+    with jax.ensure_compile_time_eval():
+        arrays: Prepared = jax.tree.map(jnp.asarray, packed)
+    return arrays
 
 
 def register(kind: type[PreparedWeights[Any]]) -> None:

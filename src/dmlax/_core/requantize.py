@@ -125,8 +125,7 @@ def _multiply_float32(x: Array, scale: Array) -> Array:
     """The IEEE float32 product of an integer's float and a scale that may have overflowed."""
     finite = float_bits.multiply(x, scale)
     sign = lax.bitcast_convert_type(float_bits.raw_bits(scale) & jnp.uint32(1 << 31), jnp.float32)
-    finite = jnp.where(x == 0, sign, finite)
-    return jnp.where(float_bits.is_infinite(scale), x * scale, finite)
+    return jnp.where(float_bits.is_infinite(scale), x * scale, jnp.where(x == 0, sign, finite))
 
 
 def quantize(

@@ -1,7 +1,10 @@
 """Windows in plain integers: dilated kernel sizes, output sizes and taps."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+_Each = TypeVar("_Each")
 
 
 def dilated_size(kernel: int, dilation: int) -> int:
@@ -22,6 +25,16 @@ def same_padding(size: int, span: int, stride: int) -> int:
 def taps(kernel: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """Every kernel position, row-major: the order in which a packed filter holds them."""
     return itertools.product(*map(range, kernel))
+
+
+def replace_axes(
+    values: Sequence[_Each], axes: Iterable[int], others: Iterable[Any]
+) -> tuple[_Each, ...]:
+    """The values of every axis, with others on some axes."""
+    result = list(values)
+    for axis, value in zip(axes, others, strict=True):
+        result[axis] = value
+    return tuple(result)
 
 
 def tap_slices(

@@ -112,7 +112,5 @@ class OperatorDesc:
     @cached_property
     def tensors(self) -> dict[str, BufferTensorDesc]:
         """The tensors that are there, by DirectML's name, in DirectML's order."""
-        named = {
-            records.directml_name(each.name): getattr(self, each.name) for each in fields(self)
-        }
+        named = {records.directml_name(own.name): getattr(self, own.name) for own in fields(self)}
         return {k: v for k, v in named.items() if isinstance(v, BufferTensorDesc)}

@@ -121,3 +121,8 @@ def same_data_type(name: str, page: str, tensor: str, other: str) -> Rule:
         tensor=tensor,
         other=other,
     )
+
+
+def flat(tensors: Tensors, name: str) -> Any:
+    """A parameter with one axis, whichever one the desc has it on; None if it is absent."""
+    return tensors[name].reshape(-1) if name in tensors else None

@@ -19,6 +19,7 @@ from dmlax._directml.support import (
     Support,
     Table,
     Tensors,
+    flat,
     page,
     same_data_type,
     same_dimension_count,
@@ -321,7 +322,7 @@ def _call_integer(desc: MatrixMultiplyIntegerOperatorDesc, tensors: Tensors) -> 
         tensors["a_tensor"],
         tensors["b_tensor"],
         a_zero_point=_rows_of(tensors, "a_zero_point_tensor"),
-        b_zero_point=_flat(tensors, "b_zero_point_tensor"),
+        b_zero_point=flat(tensors, "b_zero_point_tensor"),
     )
     return {"output_tensor": output}
 
@@ -331,10 +332,10 @@ def _call_quantized(desc: QuantizedLinearMatrixMultiplyOperatorDesc, tensors: Te
         tensors["a_tensor"],
         tensors["b_tensor"],
         a_scale=_rows_of(tensors, "a_scale_tensor"),
-        b_scale=_flat(tensors, "b_scale_tensor"),
+        b_scale=flat(tensors, "b_scale_tensor"),
         output_scale=_rows_of(tensors, "output_scale_tensor"),
         a_zero_point=_rows_of(tensors, "a_zero_point_tensor"),
-        b_zero_point=_flat(tensors, "b_zero_point_tensor"),
+        b_zero_point=flat(tensors, "b_zero_point_tensor"),
         output_zero_point=_rows_of(tensors, "output_zero_point_tensor"),
         output_dtype=desc.output_tensor.dtype,
     )
@@ -347,9 +348,9 @@ def _call_to_float(desc: MatrixMultiplyIntegerToFloatOperatorDesc, tensors: Tens
         tensors["b_tensor"],
         tensors.get("bias_tensor"),
         a_scale=_rows_of(tensors, "a_scale_tensor").astype(jnp.float32),
-        b_scale=_flat(tensors, "b_scale_tensor").astype(jnp.float32),
+        b_scale=flat(tensors, "b_scale_tensor").astype(jnp.float32),
         a_zero_point=_rows_of(tensors, "a_zero_point_tensor"),
-        b_zero_point=_flat(tensors, "b_zero_point_tensor"),
+        b_zero_point=flat(tensors, "b_zero_point_tensor"),
         output_dtype=desc.output_tensor.dtype,
     )
     return {"output_tensor": output}
@@ -365,11 +366,6 @@ def _why_not_to_float(desc: MatrixMultiplyIntegerToFloatOperatorDesc) -> str | N
 def _rows_of(tensors: Tensors, name: str) -> Any:
     """A parameter as (1, 1) or (M, 1)."""
     return tensors[name].reshape(-1, 1) if name in tensors else None
-
-
-def _flat(tensors: Tensors, name: str) -> Any:
-    """A parameter as (1,) or (N,)."""
-    return tensors[name].reshape(-1) if name in tensors else None
 
 
 MATRIX_MULTIPLY_INTEGER = Support(

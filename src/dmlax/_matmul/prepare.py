@@ -3,7 +3,6 @@
 from typing import Any, Literal, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike
@@ -14,7 +13,7 @@ from dmlax._core.byte_packing import to_int8
 from dmlax._core.host_arrays import is_concrete, is_on_host
 from dmlax._core.keywords import name_right_keywords
 from dmlax._core.panels import PACKINGS, pack_panels, unpack_panels
-from dmlax._core.prepared_weights import Prepared
+from dmlax._core.prepared_weights import Prepared, constants
 from dmlax._cpu import library
 from dmlax._matmul.plan import (
     FIELDS,
@@ -108,10 +107,8 @@ def pack(shape: MatrixShape, matrix: Any, zero_point: Any) -> Prepared:
 
 def pack_constant(shape: MatrixShape, matrix: Any, zero_point: Array | None) -> Prepared:
     """Packs a matrix that a program holds: to fold the sums of its columns takes XLA seconds."""
-    packed = pack(shape, np.asarray(matrix), None)
-    with jax.ensure_compile_time_eval():
-        arrays: Prepared = jax.tree.map(jnp.asarray, packed)
-    return arrays._replace(zero_point=None if zero_point is None else as_parameter(zero_point))
+    packed = constants(pack(shape, np.asarray(matrix), None))
+    return packed._replace(zero_point=None if zero_point is None else as_parameter(zero_point))
 
 
 class Preparation(NamedTuple):
@@ -129,8 +126,7 @@ class Preparation(NamedTuple):
 
 
 def _pack_in_program(shape: MatrixShape, matrix: Array, zero_point: Array | None) -> Prepared:
-    packed: Prepared = compat.label(pack(shape, matrix, zero_point), Preparation(shape))
-    return packed
+    return compat.label(pack(shape, matrix, zero_point), Preparation(shape))
 
 
 _pack_in_program.__name__ = "prepare_matrix"  # as jaxprs and profiles show it

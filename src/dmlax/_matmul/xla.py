@@ -27,8 +27,7 @@ def run(plan: ProductPlan, operands: Product) -> Array:
     """One product, padded on CUDA."""
     own = {platform: functools.partial(_multiply, plan, False) for platform in ("cpu", "tpu")}
     padded = functools.partial(_multiply, plan, True)
-    output: Array = compat.by_platform(operands, structs(plan.output), padded, own)
-    return output
+    return compat.by_platform(operands, structs(plan.output), padded, own)
 
 
 def to_float_tangent(plan: ProductPlan, operands: Product, tangents: Product) -> Array:

@@ -53,10 +53,8 @@ class RowPerElement(CoordinateSizes):
 
     def _wanted(self, input: BufferTensorDesc, sizes: tuple[int, ...]) -> Iterator[str]:
         if sizes[-2] != input.elements:
-            yield (
-                f"so M is {sizes[-2]}, expected {input.elements}, "
-                f"the elements of InputTensor {braces(input.sizes)}"
-            )
+            wanted = f"{input.elements}, the elements of InputTensor {braces(input.sizes)}"
+            yield f"so M is {sizes[-2]}, expected {wanted}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +64,8 @@ class ColumnPerAxis(CoordinateSizes):
     def _wanted(self, input: BufferTensorDesc, sizes: tuple[int, ...]) -> Iterator[str]:
         low, high = effective_rank(input.sizes), input.dimension_count
         if not low <= sizes[-1] <= high:
-            yield (
-                f"so N is {sizes[-1]}, expected {low} to {high}: the effective rank and the "
-                f"DimensionCount of InputTensor {braces(input.sizes)}"
-            )
+            of = f"the effective rank and the DimensionCount of InputTensor {braces(input.sizes)}"
+            yield f"so N is {sizes[-1]}, expected {low} to {high}: {of}"
 
 
 _PAGE = page("ns-directml-dml_nonzero_coordinates_operator_desc")
@@ -108,10 +104,9 @@ _SAME = rules.SameDimensionCount(
 
 
 def _call(desc: NonzeroCoordinatesOperatorDesc, tensors: Tensors) -> Tensors:
-    *_, size, coordinate_rank = desc.output_coordinates_tensor.sizes
-    count, coordinates = nonzero_coordinates(
-        tensors["input_tensor"], size=size, coordinate_rank=coordinate_rank
-    )
+    *_, size, rank = desc.output_coordinates_tensor.sizes
+    x = tensors["input_tensor"]
+    count, coordinates = nonzero_coordinates(x, size=size, coordinate_rank=rank)
     return {"output_count_tensor": count, "output_coordinates_tensor": coordinates}
 
 

@@ -17,6 +17,7 @@ from dmlax._directml.support import (
     Support,
     Table,
     Tensors,
+    flat,
     page,
     same_data_type,
     same_dimension_count,
@@ -255,10 +256,10 @@ def _max_tables(version: int, first: FeatureLevel) -> tuple[Table, ...]:
 def _call_average(desc: QuantizedLinearAveragePoolingOperatorDesc, tensors: Tensors) -> Tensors:
     output = quantized_linear_average_pooling(
         tensors["input_tensor"],
-        input_scale=_flat(tensors, "input_scale_tensor"),
-        output_scale=_flat(tensors, "output_scale_tensor"),
-        input_zero_point=_flat(tensors, "input_zero_point_tensor"),
-        output_zero_point=_flat(tensors, "output_zero_point_tensor"),
+        input_scale=flat(tensors, "input_scale_tensor"),
+        output_scale=flat(tensors, "output_scale_tensor"),
+        input_zero_point=flat(tensors, "input_zero_point_tensor"),
+        output_zero_point=flat(tensors, "output_zero_point_tensor"),
         output_dtype=desc.output_tensor.dtype,
         include_padding=desc.include_padding,
         **_window_options(desc),
@@ -278,11 +279,6 @@ def _why_not_max(desc: Any) -> str | None:
     if getattr(desc, "output_indices_tensor", None) is not None:
         return "OutputIndicesTensor is not supported"
     return None
-
-
-def _flat(tensors: Tensors, name: str) -> Any:
-    """A parameter as (1,) or (C,), whichever axis the desc has it on."""
-    return tensors[name].reshape(-1) if name in tensors else None
 
 
 def _window_options(desc: Any) -> dict[str, Any]:

@@ -98,10 +98,7 @@ class PoolingPlan:
     @property
     def pooled_shape(self) -> tuple[int, ...]:
         """The output's shape in the input's layout."""
-        shape = list(self.input.shape)
-        for axis, size in zip(self.spatial_axes, self.output_sizes, strict=True):
-            shape[axis] = size
-        return tuple(shape)
+        return windows.replace_axes(self.input.shape, self.spatial_axes, self.output_sizes)
 
     @property
     def to_output_layout(self) -> tuple[int, ...]:
@@ -117,11 +114,9 @@ class PoolingPlan:
     @property
     def output(self) -> Aval:
         """The dtype and shape of the result."""
-        layouts, pooled = self.options.layouts, self.pooled_shape
-        shape = [0] * len(pooled)
-        for source, target in zip(layouts.input, layouts.output, strict=True):
-            shape[target] = pooled[source]
-        return Aval(self.options.output_dtype, tuple(shape))
+        pooled = self.pooled_shape
+        shape = tuple(pooled[axis] for axis in self.to_output_layout)
+        return Aval(self.options.output_dtype, shape)
 
     @property
     def counts_padding(self) -> bool:
@@ -132,9 +127,8 @@ class PoolingPlan:
         """Reshapes one value or one per channel so that it broadcasts to the input; None stays."""
         if parameter is None:
             return None
-        shape = [1] * len(self.shape)
-        shape[self.options.layouts.input[1]] = parameter.size
-        return parameter.reshape(shape)
+        ones, channels = (1,) * len(self.shape), self.options.layouts.input[1]
+        return parameter.reshape(windows.replace_axes(ones, [channels], [parameter.size]))
 
     def notes(self) -> list[str]:
         """The lines that `explain` adds."""
@@ -239,7 +233,5 @@ def _output_size(rules: Rules, input: Aval, options: Options, axis: int) -> int:
 def output_partition(plan: PoolingPlan, operands: Pooling) -> tuple[Any, ...]:
     """The output is split over a mesh as the input's images and channels are."""
     layouts, given = plan.options.layouts, compat.partition(operands.input)
-    axes: list[Any] = [None] * len(plan.shape)
-    for source, target in zip(layouts.input[:2], layouts.output[:2], strict=True):
-        axes[target] = given[source]
-    return tuple(axes)
+    sources = (given[axis] for axis in layouts.input[:2])
+    return windows.replace_axes((None,) * len(plan.shape), layouts.output[:2], sources)

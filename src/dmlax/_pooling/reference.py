@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array, lax
 
 from dmlax._core import float_bits, requantize
-from dmlax._core.windows import dilated_size
+from dmlax._core.windows import dilated_size, replace_axes
 from dmlax._pooling.plan import Pooling, PoolingPlan
 
 
@@ -66,9 +66,8 @@ def differences(plan: PoolingPlan, operands: Pooling) -> Array:
 
 def pad(plan: PoolingPlan, x: Array, value: Array | int) -> Array:
     """The spatial axes with their padding."""
-    edges = [(0, 0, 0)] * x.ndim
-    for axis, (start, end) in zip(plan.spatial_axes, plan.windows.padding, strict=True):
-        edges[axis] = (start, end, 0)
+    own = ((start, end, 0) for start, end in plan.windows.padding)
+    edges = replace_axes(((0, 0, 0),) * x.ndim, plan.spatial_axes, own)
     return lax.pad(x, jnp.asarray(value, x.dtype), edges)
 
 
@@ -78,8 +77,7 @@ def window_counts(plan: PoolingPlan) -> Array:
         return jnp.asarray(plan.windows.elements, jnp.int32)
     counts: Array = jnp.ones((), jnp.int32)
     for index, axis in enumerate(plan.spatial_axes):
-        shape = [1] * len(plan.shape)
-        shape[axis] = plan.output_sizes[index]
+        shape = replace_axes((1,) * len(plan.shape), [axis], [plan.output_sizes[index]])
         counts = counts * _axis_counts(plan, index).reshape(shape)
     return counts
 
@@ -99,10 +97,9 @@ def fold_windows(
 ) -> Array:
     """Combines the elements of each window of the padded input, row-major."""
     of = plan.windows
-    sizes, steps = list(padded.shape), [1] * padded.ndim
-    for index, axis in enumerate(plan.spatial_axes):
-        sizes[axis] = dilated_size(plan.output_sizes[index], of.strides[index])
-        steps[axis] = of.strides[index]
+    spans = map(dilated_size, plan.output_sizes, of.strides)
+    sizes = replace_axes(padded.shape, plan.spatial_axes, spans)
+    steps = replace_axes((1,) * padded.ndim, plan.spatial_axes, of.strides)
 
     def elements(tap: Array) -> Array:
         starts = [jnp.zeros_like(tap)] * padded.ndim

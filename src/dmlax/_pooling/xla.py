@@ -34,11 +34,9 @@ def average(plan: PoolingPlan, operands: Pooling) -> Array:
 
 def _sum_pixels(plan: PoolingPlan, operands: Pooling) -> Array:
     """The sum of each channel's differences; on a GPU of whole words, where these are channels."""
-    shape = plan.pooled_shape
+    output = structs(Aval(_INT32, plan.pooled_shape))
     own = {"cuda": functools.partial(sum_words, plan)} if _has_rows_of_words(plan) else {}
-    default = functools.partial(_sum_differences, plan)
-    total: Array = compat.by_platform(operands, structs(Aval(_INT32, shape)), default, own)
-    return total
+    return compat.by_platform(operands, output, functools.partial(_sum_differences, plan), own)
 
 
 def _sum_differences(plan: PoolingPlan, operands: Pooling) -> Array:

@@ -28,24 +28,23 @@ def write(path: Any, graph: Graph, options: Options) -> None:
         arrays[name] = array
         return {"array": name}
 
-    text = json.dumps(
-        {
-            "version": VERSION,
-            "arithmetic": options.arithmetic,
-            "nonzero_size": options.nonzero_size,
-            "inputs": {
-                name: [each.dtype.name, list(each.shape)] for name, each in graph.inputs.items()
-            },
-            "outputs": list(graph.outputs),
-            "constants": {name: keep(array) for name, array in graph.constants.items()},
-            "nodes": [_encode(node, keep) for node in graph.nodes],
-        },
-        indent=1,
-    )
+    text = json.dumps(_describe(graph, options, keep), indent=1)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr(_GRAPH, text)
         for name, array in arrays.items():
             file.writestr(name, _to_npy(array))
+
+
+def _describe(graph: Graph, options: Options, keep: Any) -> dict[str, Any]:
+    return {
+        "version": VERSION,
+        "arithmetic": options.arithmetic,
+        "nonzero_size": options.nonzero_size,
+        "inputs": {name: [x.dtype.name, list(x.shape)] for name, x in graph.inputs.items()},
+        "outputs": list(graph.outputs),
+        "constants": {name: keep(array) for name, array in graph.constants.items()},
+        "nodes": [_encode(node, keep) for node in graph.nodes],
+    }
 
 
 def read(path: Any) -> tuple[Graph, Options]:
@@ -81,15 +80,16 @@ def _read(file: zipfile.ZipFile) -> tuple[Graph, Options]:
     def load(entry: Mapping[str, str]) -> np.ndarray:
         return _from_npy(file, entry["array"])
 
-    inputs = {
-        str(name): TensorType(np.dtype(dtype), tuple(_checked_size(size, name) for size in shape))
-        for name, (dtype, shape) in data["inputs"].items()
-    }
+    inputs = {str(name): _input(name, *each) for name, each in data["inputs"].items()}
     constants = {str(name): load(entry) for name, entry in data["constants"].items()}
     nodes = tuple(_decode(entry, load) for entry in data["nodes"])
     graph = Graph(nodes, inputs, tuple(data["outputs"]), constants)
     check_order(graph)
     return graph, Options(data["arithmetic"], data["nonzero_size"])
+
+
+def _input(name: str, dtype: Any, shape: Any) -> TensorType:
+    return TensorType(np.dtype(dtype), tuple(_checked_size(size, name) for size in shape))
 
 
 def _checked_size(size: Any, name: str) -> int | str:

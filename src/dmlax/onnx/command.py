@@ -26,12 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     try:
-        model = load(
-            options.model,
-            arithmetic=options.arithmetic,
-            nonzero_size=options.nonzero_size,
-            input_shapes=dict(map(_named_shape, options.shape)),
-        )
+        model = _load(options)
     except (SpecError, UnsupportedError, ModelError, ImportError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
@@ -64,6 +59,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _load(options: argparse.Namespace) -> Model:
+    return load(
+        options.model,
+        arithmetic=options.arithmetic,
+        nonzero_size=options.nonzero_size,
+        input_shapes=dict(map(_named_shape, options.shape)),
+    )
+
+
 def _named_shape(text: str) -> tuple[str, tuple[int | str, ...]]:
     name, _, sizes = text.rpartition("=")
     return name, tuple(int(size) if size.isdigit() else size for size in sizes.split(","))
@@ -78,10 +82,8 @@ def _list(model: Model, path: Path) -> None:
 
 def _of_batch_1(struct: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
     """An input of one image where the batch is dynamic, as most kernels need its size."""
-    sizes = [
-        1 if axis == 0 and not isinstance(n, int) else n for axis, n in enumerate(struct.shape)
-    ]
-    return jax.ShapeDtypeStruct(tuple(sizes), struct.dtype)
+    batch = [1 if not isinstance(size, int) else size for size in struct.shape[:1]]
+    return jax.ShapeDtypeStruct((*batch, *struct.shape[1:]), struct.dtype)
 
 
 def _size(params: Any) -> int:

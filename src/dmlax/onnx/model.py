@@ -125,11 +125,8 @@ class Model:
           SpecError: as `__call__`, but for counts; or a tensor's name is unknown (code `option`).
         """
         values = self._bind(inputs)
-        if outputs is None:
-            wanted, graph = self._file.outputs, self._graph
-        else:
-            wanted = tuple(outputs)
-            graph = self._graph_for(wanted)
+        wanted = self._file.outputs if outputs is None else tuple(outputs)
+        graph = self._graph if outputs is None else self._graph_for(wanted)
         held = {name: to_device(array) for name, array in params.items()}
         counts = {count_name(node.outputs[0]) for node in _nonzero_nodes(graph)}
 
@@ -156,11 +153,7 @@ class Model:
         """Names the inputs, and checks their dtypes and shapes."""
         names = tuple(self._file.inputs)
         if not isinstance(inputs, Mapping):
-            given = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
-            if len(given) != len(names):
-                text = f"Model: {len(given)} inputs are given, expected {len(names)}: {names}"
-                raise SpecError(text, "missing_tensor", names[min(len(given), len(names) - 1)])
-            inputs = dict(zip(names, given, strict=True))
+            inputs = _by_name(names, inputs)
         for name in (*names, *inputs):
             if name not in inputs:
                 raise SpecError(f"Model: input {name} is missing", "missing_tensor", name)
@@ -194,22 +187,22 @@ class Model:
           SpecError: as `__call__`, but for counts.
         """
         structs = self._structs() if not inputs else self._structs_of(inputs)
-        graph, passes = self._file.prune(), []
-
-        def note(each: Any) -> None:
-            passes.append((each.__name__.replace("_", " "), len(graph.nodes)))
-
-        for each in PASSES:
-            graph = each(graph).prune()
-            note(each)
-        graph, _ = split_constants(graph)
-        for last in PASSES_OF_SHAPES:
-            graph = last(graph, self._avals)
-            note(last)
         program = dmlax.explain(self.apply, self.params, structs)
         assert isinstance(program, dmlax.ProgramExplanation)
         before, after = _count(self._file.nodes), _count(self._graph.nodes)
-        return ModelExplanation(before, after, tuple(passes), program, tuple(_notes(structs)))
+        passes = tuple((name.replace("_", " "), count) for name, count in self._pass_counts())
+        return ModelExplanation(before, after, passes, program, tuple(_notes(structs)))
+
+    def _pass_counts(self) -> Iterable[tuple[str, int]]:
+        """The nodes that each pass leaves."""
+        graph = self._file.prune()
+        for each in PASSES:
+            graph = each(graph).prune()
+            yield each.__name__, len(graph.nodes)
+        graph, _ = split_constants(graph)
+        for last in PASSES_OF_SHAPES:
+            graph = last(graph, self._avals)
+            yield last.__name__, len(graph.nodes)
 
     def _structs_of(self, inputs: tuple[Any, ...]) -> dict[str, jax.ShapeDtypeStruct]:
         """The inputs of a call by name, as structs."""
@@ -228,6 +221,15 @@ class Model:
 def _given(inputs: tuple[Any, ...]) -> Any:
     """One dict of inputs, or a tuple of them."""
     return inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
+
+
+def _by_name(names: tuple[str, ...], inputs: Any) -> dict[str, Any]:
+    """Names an array, or a tuple of all inputs in the file's order."""
+    given = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+    if len(given) != len(names):
+        text = f"Model: {len(given)} inputs are given, expected {len(names)}: {names}"
+        raise SpecError(text, "missing_tensor", names[min(len(given), len(names) - 1)])
+    return dict(zip(names, given, strict=True))
 
 
 def _on_cpu(inputs: Any) -> Any:
@@ -299,10 +301,7 @@ def _check(graph: Graph, params: Mapping[str, Any], inputs: Any, options: Option
     Returns:
       The dtype and the shape of every tensor.
     """
-    failures: list[tuple[Node, Exception]] = []
-    for node in graph.nodes:
-        if reason := why_not(node):
-            failures.append((node, with_node(node, UnsupportedError(reason))))
+    failures = _unknown_nodes(graph)
     known = {id(node) for node, _ in failures}
     avals: dict[str, Aval] = {}
 
@@ -316,12 +315,21 @@ def _check(graph: Graph, params: Mapping[str, Any], inputs: Any, options: Option
         return [to_device(found[name]) for name in graph.outputs if name in found]
 
     jax.eval_shape(trace, params, inputs)
-    if not failures:
-        return avals
-    malformed = [error for _, error in failures if isinstance(error, ModelError)]
-    if malformed and len(malformed) == len(failures):
-        raise malformed[0]
-    raise UnsupportedError(_list(failures), "option", "model")
+    if failures:
+        raise _one_error(failures)
+    return avals
+
+
+def _unknown_nodes(graph: Graph) -> list[tuple[Node, Exception]]:
+    """The nodes whose operator, opset or attribute is not known."""
+    reasons = ((node, why_not(node)) for node in graph.nodes)
+    return [(node, with_node(node, UnsupportedError(why))) for node, why in reasons if why]
+
+
+def _one_error(failures: Sequence[tuple[Node, Exception]]) -> Exception:
+    """The first error of a malformed file, or one that lists all."""
+    is_malformed = all(isinstance(error, ModelError) for _, error in failures)
+    return failures[0][1] if is_malformed else UnsupportedError(_list(failures), "option", "model")
 
 
 def _list(failures: Sequence[tuple[Node, Exception]]) -> str:

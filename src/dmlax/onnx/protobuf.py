@@ -216,21 +216,26 @@ class _Reader:
         size = math.prod(dims)
         if raw is None and tensor.HasField("raw_data"):
             raw = memoryview(tensor.raw_data)
-        if raw is not None:
-            found, wanted = len(raw), self._bytes(tensor.data_type, dtype, size)
-            if found != wanted:
-                raise ModelError(f"{what} has {found} bytes, expected {wanted} for {list(dims)}")
-            if dtype.isbuiltin == 1 and dtype.kind in "biuf":
-                return _from_raw(raw, dtype, dims)
-            tensor.raw_data = bytes(raw)
-        else:
-            field = self.onnx.helper.tensor_dtype_to_field(tensor.data_type)
-            found = len(getattr(tensor, field))
-            if self._bytes(tensor.data_type, dtype, size) != size * dtype.itemsize:
-                size = -(-size // 2)  # 4 bits an element
-            if found != size:
-                raise ModelError(f"{what} has {found} elements, expected {size} for {list(dims)}")
+        if raw is None:
+            self._expect_elements(tensor, dtype, size, what)
+            return self._convert(tensor, what)
+        found, wanted = len(raw), self._bytes(tensor.data_type, dtype, size)
+        if found != wanted:
+            raise ModelError(f"{what} has {found} bytes, expected {wanted} for {list(dims)}")
+        if dtype.isbuiltin == 1 and dtype.kind in "biuf":
+            return _from_raw(raw, dtype, dims)
+        tensor.raw_data = bytes(raw)
         return self._convert(tensor, what)
+
+    def _expect_elements(self, tensor: Any, dtype: np.dtype, size: int, what: str) -> None:
+        """Counts the elements of a tensor that has them in a field of its type."""
+        field = self.onnx.helper.tensor_dtype_to_field(tensor.data_type)
+        found = len(getattr(tensor, field))
+        if self._bytes(tensor.data_type, dtype, size) != size * dtype.itemsize:
+            size = -(-size // 2)  # 4 bits an element
+        if found != size:
+            wanted = f"expected {size} for {list(tensor.dims)}"
+            raise ModelError(f"{what} has {found} elements, {wanted}")
 
     def _convert(self, tensor: Any, what: str) -> np.ndarray:
         try:

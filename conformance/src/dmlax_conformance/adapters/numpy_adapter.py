@@ -126,8 +126,7 @@ def element_wise_quantize_linear(case: Case) -> Array:
     """Divide, round and clamp."""
     given, dtype = case.inputs, case.outputs["OutputTensor"].dtype
     quotient = np.divide(given["InputTensor"], given["ScaleTensor"], dtype=np.float64)
-    zero_point = zero(case, "ZeroPointTensor", dtype)
-    return _clamped(np.rint(quotient) + zero_point, dtype)
+    return _clamped(np.rint(quotient) + zero(case, "ZeroPointTensor", dtype), dtype)
 
 
 def element_wise_dequantize_linear(case: Case) -> Array:

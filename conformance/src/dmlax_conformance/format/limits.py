@@ -35,6 +35,13 @@ def memory() -> int:
     return int(text)
 
 
+def find_inside(folder: Path, pattern: str) -> list[Path]:
+    """Return the files of a folder that a pattern names, sorted; none leads out of it."""
+    found = sorted(folder.glob(pattern))
+    check_inside(found, folder)
+    return found
+
+
 def check_inside(paths: Iterable[Path], root: Path) -> None:
     """Raise `Malformed` at a path that leads out of a folder, through a link perhaps."""
     folder = _resolved(root)

@@ -93,10 +93,7 @@ class Vector:
 
 def find(root: Path | None = None) -> list[Path]:
     """Return all vector files, sorted; none of them leads out of the folder."""
-    folder = root or vectors_dir()
-    paths = sorted(folder.glob("*/*.json"))
-    limits.check_inside(paths, folder)
-    return paths
+    return limits.find_inside(root or vectors_dir(), "*/*.json")
 
 
 def load_all(root: Path | None = None, operators: Collection[str] = ()) -> list[Vector]:

@@ -179,15 +179,13 @@ class Builder:
     def matrix_product(self, a: Quantized, b: Quantized, output: str, ending: Ending) -> Quantized:
         """Multiply matrices."""
         y = self.quantized(output, ending)
-        inputs = [*a, *b, y.scale, y.zero_point]
-        self._fuse("QLinearMatMul", "", inputs, "MatMul", [a, b], y, 1, {})
+        self._fuse("QLinearMatMul", "", [*a, *b, y.scale, y.zero_point], "MatMul", [a, b], y, 1, {})
         return y
 
     def binary(self, op: str, a: Quantized, b: Quantized, output: str, ending: Ending) -> Quantized:
         """Add or multiply elements."""
         y = self.quantized(output, ending)
-        inputs = [*a, *b, y.scale, y.zero_point]
-        self._fuse(f"QLinear{op}", MICROSOFT, inputs, op, [a, b], y, 0, {})
+        self._fuse(f"QLinear{op}", MICROSOFT, [*a, *b, y.scale, y.zero_point], op, [a, b], y, 0, {})
         return y
 
     def unary(self, op: str, x: Quantized, output: str, ending: Ending, **more: Any) -> Quantized:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 from ..errors import Malformed, WrongUsage
@@ -112,4 +113,4 @@ def are_near(tensor: Tensor, wanted: Tensor, bound: Fraction) -> bool:
     if tensor == wanted:
         return True
     is_alike = (tensor.dtype, tensor.sizes) == (wanted.dtype, wanted.sizes)
-    return is_alike and all(map(near(wanted.dtype, bound), tensor.words, wanted.words))
+    return is_alike and all(map(partial(near, wanted.dtype, bound), tensor.words, wanted.words))

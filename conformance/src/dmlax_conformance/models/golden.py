@@ -99,10 +99,7 @@ def encode(golden: Golden) -> str:
 
 def paths(root: Path | None = None) -> list[Path]:
     """Return the golden files of a folder, which may not lead out of it."""
-    folder = root or models_dir()
-    found = sorted(folder.glob("*.json"))
-    limits.check_inside(found, folder)
-    return found
+    return limits.find_inside(root or models_dir(), "*.json")
 
 
 def load(path: Path) -> Golden:

@@ -1,8 +1,9 @@
 """Judging what an implementation makes of a model."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -108,7 +109,7 @@ def _compare_bounded(name: str, expected: Tensor, array: Array, exponent: int) -
         wanted = f"{expected.dtype} of sizes {expected.sizes}"
         return Outcome("fail", (f"{name}: {form[0]} of sizes {form[1]}, not {wanted}",))
     bound, words = Fraction(2) ** exponent, from_numpy(array).words
-    is_near = near(expected.dtype, bound)
+    is_near = partial(near, expected.dtype, bound)
     pairs = enumerate(zip(words, expected.words, strict=True))
     wrong = [index for index, (have, want) in pairs if not is_near(have, want)]
     if not wrong:
@@ -122,15 +123,10 @@ def _compare_bounded(name: str, expected: Tensor, array: Array, exponent: int) -
     return Outcome("fail", (*lines, *([f"{name}: {more} more"] if more > 0 else [])))
 
 
-def near(dtype: str, bound: Fraction) -> Callable[[int, int], bool]:
-    """Return what says whether two words are finite numbers within a bound."""
-
-    def compare_words(have: int, want: int) -> bool:
-        if not is_finite(have, dtype):
-            return False
-        return abs(value_of(have, dtype) - value_of(want, dtype)) <= bound
-
-    return compare_words
+def near(dtype: str, bound: Fraction, have: int, want: int) -> bool:
+    """Say whether two words are finite numbers within a bound."""
+    is_number = is_finite(have, dtype)
+    return is_number and abs(value_of(have, dtype) - value_of(want, dtype)) <= bound
 
 
 def is_finite(word: int, dtype: str) -> bool:

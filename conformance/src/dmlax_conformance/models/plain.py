@@ -3,6 +3,7 @@
 import operator
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,41 +26,34 @@ from .quantized import Answer, Operands, exponential_of
 CAST_TO = {1: "float32", 2: "uint8", 3: "int8", 6: "int32", 7: "int64", 9: "bool"}
 
 
-def arithmetic(function: Callable[[Any, Any], Any]) -> Callable[[Node, Operands], Answer]:
-    """Return the operator of a function of two numbers."""
-
-    def compute(node: Node, operands: Operands) -> Answer:
-        a, b = operands
-        assert a is not None
-        assert b is not None
-        found = combined(a, b, function)
-        return (float32_of(found) if a.dtype == "float32" else tensor_of(a.dtype, found),)
-
-    return compute
+def arithmetic(function: Callable[[Any, Any], Any], node: Node, operands: Operands) -> Answer:
+    """Compute a function of two numbers."""
+    a, b = both(operands)
+    found = combined(a, b, function)
+    return (float32_of(found) if a.dtype == "float32" else tensor_of(a.dtype, found),)
 
 
-add = arithmetic(operator.add)
-multiply = arithmetic(operator.mul)
+add = partial(arithmetic, operator.add)
+multiply = partial(arithmetic, operator.mul)
 
 
 def greater(node: Node, operands: Operands) -> Answer:
     """Compare."""
-    a, b = operands
-    assert a is not None
-    assert b is not None
-    return (tensor_of("bool", combined(a, b, operator.gt)),)
+    return (tensor_of("bool", combined(*both(operands), operator.gt)),)
 
 
-def unary(function: Callable[[Node, Fraction], Any]) -> Callable[[Node, Operands], Answer]:
-    """Return the operator of a function of one number."""
+def unary(function: Callable[[Node, Fraction], Any], node: Node, operands: Operands) -> Answer:
+    """Compute a function of one number."""
+    x = first(operands)
+    known = {v: function(node, v) for v in set(values_of(x).reshape(-1))}
+    found = [known[value_of(word, x.dtype)] for word in x.words]
+    return (float32_of(filled(found, x.sizes)),)
 
-    def compute(node: Node, operands: Operands) -> Answer:
-        x = first(operands)
-        known = {v: function(node, v) for v in set(values_of(x).reshape(-1))}
-        found = [known[value_of(word, x.dtype)] for word in x.words]
-        return (float32_of(filled(found, x.sizes)),)
 
-    return compute
+def both(operands: Operands) -> tuple[Tensor, Tensor]:
+    """Return the two operands, neither of which is absent."""
+    a, b = (x for x in operands if x is not None)
+    return a, b
 
 
 def first(operands: Operands) -> Tensor:
@@ -80,8 +74,8 @@ def _hard_sigmoid(node: Node, x: Fraction) -> Fraction:
     return min(max(alpha * x + beta, Fraction(0)), Fraction(1))
 
 
-relu = unary(lambda node, x: max(x, Fraction(0)))
-hard_sigmoid = unary(_hard_sigmoid)
+relu = partial(unary, lambda node, x: max(x, Fraction(0)))
+hard_sigmoid = partial(unary, _hard_sigmoid)
 
 
 def softmax(node: Node, operands: Operands) -> Answer:

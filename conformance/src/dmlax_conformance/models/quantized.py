@@ -94,12 +94,18 @@ def output_dtype(inputs: Mapping[str, Tensor]) -> str:
     return inputs["OutputZeroPointTensor"].dtype
 
 
+OF_ROWS = ("AScaleTensor", "AZeroPointTensor", "OutputScaleTensor", "OutputZeroPointTensor")
+
+
 def matrix_product(node: Node, operands: Operands) -> Answer:
     """Multiply matrices and requantize; parameters of rows stand in a column."""
-    inputs = named(node, operands)
-    for name in ("AScaleTensor", "AZeroPointTensor", "OutputScaleTensor", "OutputZeroPointTensor"):
-        inputs[name] = column(inputs[name])
+    inputs = with_columns(named(node, operands))
     return call(node.op, inputs, output_dtype(inputs))
+
+
+def with_columns(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the operands of a product, its parameters of rows in columns."""
+    return {name: column(x) if name in OF_ROWS else x for name, x in inputs.items()}
 
 
 def column(parameter: Tensor) -> Tensor:
@@ -111,10 +117,7 @@ def column(parameter: Tensor) -> Tensor:
 
 def integer_product(node: Node, operands: Operands) -> Answer:
     """Multiply matrices into int32."""
-    inputs = named(node, operands)
-    if "AZeroPointTensor" in inputs:
-        inputs["AZeroPointTensor"] = column(inputs["AZeroPointTensor"])
-    return call(node.op, inputs, "int32")
+    return call(node.op, with_columns(named(node, operands)), "int32")
 
 
 def float_product(node: Node, operands: Operands) -> Answer:

@@ -7,6 +7,7 @@ there. A corner of a scale needs a refused call.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from itertools import product
 from math import prod
 from typing import Any
@@ -80,15 +81,11 @@ def _any(test: Callable[..., bool], *names: str) -> Corner:
     )
 
 
-def _pads_alone(axis: int, side: str) -> Corner:
+def _pads_alone(axis: int, side: str, vector: Vector) -> bool:
     """Return whether one side of one of two axes is all that is padded."""
-
-    def found(vector: Vector) -> bool:
-        pads = {name: list(vector.attributes[name]) for name in ("StartPadding", "EndPadding")}
-        there = [(n, at) for n, own in pads.items() for at, each in enumerate(own) if each]
-        return len(pads[side]) == 2 and there == [(side, axis)]
-
-    return found
+    pads = {name: list(vector.attributes[name]) for name in ("StartPadding", "EndPadding")}
+    there = [(n, at) for n, own in pads.items() for at, each in enumerate(own) if each]
+    return len(pads[side]) == 2 and there == [(side, axis)]
 
 
 def _counts_of(dtype: str) -> Corner:
@@ -116,7 +113,7 @@ FORMS: dict[str, Corner] = {
     ),
 }
 PADS = {
-    f"{side} padding of {axis} alone": _pads_alone(at, f"{side.title()}Padding")
+    f"{side} padding of {axis} alone": partial(_pads_alone, at, f"{side.title()}Padding")
     for side, (at, axis) in product(("start", "end"), enumerate(("rows", "columns")))
 }
 WINDOWED: dict[str, Corner] = {

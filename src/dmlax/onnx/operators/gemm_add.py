@@ -19,8 +19,9 @@ from dmlax._cuda import capability
 from dmlax._cuda.sum_types import Addend, SumTypes
 from dmlax._matmul.api import QUANTIZED
 from dmlax._matmul.cuda import lowering as mosaic_gpu
-from dmlax._matmul.plan import Product, ProductPlan, output_partition
+from dmlax._matmul.plan import Product, output_partition
 from dmlax.onnx.graph import OWN
+from dmlax.onnx.operators.fused_plan import FusedPlan
 from dmlax.onnx.operators.quantized import multiply_gemm
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
 
@@ -87,17 +88,11 @@ class GemmAdd(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GemmAddPlan:
+class GemmAddPlan(FusedPlan):
     """All that is static of the product and the sum."""
 
-    product: ProductPlan
     sum: BinaryPlan
     addend_first: bool
-
-    @property
-    def input(self) -> Aval:
-        """The dtype and the shape of the left matrix."""
-        return self.product.input
 
     @property
     def output(self) -> Aval:
@@ -113,10 +108,6 @@ class GemmAddPlan:
     def addend(self) -> str:
         """Which term the residual is."""
         return "a" if self.addend_first else "b"
-
-    def notes(self) -> list[str]:
-        """The lines that `explain` adds."""
-        return self.product.notes()
 
     def __str__(self) -> str:
         return f"{self.product}; {self.sum}"

@@ -18,9 +18,10 @@ from dmlax._lookup.cuda.lowering import table_of_bytes
 from dmlax._lookup.plan import Lookup, LookupPlan
 from dmlax._matmul.api import QUANTIZED
 from dmlax._matmul.cuda import lowering as mosaic_gpu
-from dmlax._matmul.plan import Product, ProductPlan, output_partition
+from dmlax._matmul.plan import Product, output_partition
 from dmlax.onnx.graph import OWN, Node
 from dmlax.onnx.operators import tables
+from dmlax.onnx.operators.fused_plan import FusedPlan
 from dmlax.onnx.operators.quantized import multiply_gemm
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
 
@@ -72,25 +73,15 @@ class GemmFunction(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GemmFunctionPlan:
+class GemmFunctionPlan(FusedPlan):
     """All that is static of the product and the lookup."""
 
-    product: ProductPlan
     lookup: LookupPlan
-
-    @property
-    def input(self) -> Aval:
-        """The dtype and the shape of the left matrix."""
-        return self.product.input
 
     @property
     def output(self) -> Aval:
         """The dtype and the shape of the output."""
         return self.lookup.output
-
-    def notes(self) -> list[str]:
-        """The lines that `explain` adds."""
-        return self.product.notes()
 
     def __str__(self) -> str:
         return f"{self.product}; {self.lookup}"

@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from dmlax._core.windows import replace_axes
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
@@ -213,10 +214,8 @@ def _take_one(x: Any, index: int, axis: int) -> Any:
 @operator("GatherElements", 11, 13)
 def gather_elements(x: Tensor, indices: Parameter, /, *, axis: int = 0) -> Any:
     """Takes an element for each index along an axis."""
-    found = jnp.take_along_axis(
-        to_device(x), to_device(indices), axis=axis, mode="fill", fill_value=0
-    )
-    return found
+    places = to_device(indices)
+    return jnp.take_along_axis(to_device(x), places, axis=axis, mode="fill", fill_value=0)
 
 
 @operator("GatherND", 11, 12, 13)
@@ -273,12 +272,7 @@ def pad(
     mode: str = "constant",
 ) -> Any:
     """Pads axes at their start and end; a negative count takes elements away."""
-    sizes = integers(pads)
-    half, rank = len(sizes) // 2, len(x.shape)
-    places = range(rank) if axes is None else [axis % rank for axis in integers(axes)]
-    widths: list[tuple[int, int]] = [(0, 0)] * rank
-    for axis, start, end in zip(places, sizes[:half], sizes[half:], strict=True):
-        widths[axis] = (start, end)
+    widths = _pad_widths(integers(pads), axes, len(x.shape))
     modes = {"constant": "constant", "edge": "edge", "reflect": "reflect", "wrap": "wrap"}
     if mode not in modes:
         raise UnsupportedError(f"mode is {mode!r}, expected one of {', '.join(modes)}")
@@ -292,6 +286,14 @@ def pad(
         return xp.pad(x, grown, mode=modes[mode])
     fill = 0 if value is None else value.reshape(())
     return xp.pad(x, grown, constant_values=fill)
+
+
+def _pad_widths(sizes: list[Any], axes: Known | None, rank: int) -> tuple[tuple[int, int], ...]:
+    """The counts at the start and the end of every axis."""
+    half = len(sizes) // 2
+    places = range(rank) if axes is None else [axis % rank for axis in integers(axes)]
+    pairs = zip(sizes[:half], sizes[half:], strict=True)
+    return replace_axes(((0, 0),) * rank, places, pairs)
 
 
 @operator("Shape", 1, 13)

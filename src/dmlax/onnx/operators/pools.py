@@ -68,9 +68,8 @@ def average_pool(
         start, end = windows.padding(list(x.shape[2:]), kernel_shape)
         widths = [(0, 0), (0, 0), *zip(start, end, strict=True)]
         counted = jnp.pad(counted, widths, constant_values=1)
-        beyond = [
-            total - size for total, size in zip(_padded(x, options), counted.shape[2:], strict=True)
-        ]
+        sizes = zip(_padded(x, options), counted.shape[2:], strict=True)
+        beyond = [whole - size for whole, size in sizes]
         options |= {"start_padding": (0,) * len(beyond), "end_padding": tuple(beyond)}
     return total / _reduce_windows(counted, options, lax.add, 0.0)
 

@@ -23,6 +23,7 @@ from dmlax._matmul.cuda import lowering as mosaic_gpu
 from dmlax._matmul.plan import Product, ProductPlan
 from dmlax.onnx.graph import OWN, Node
 from dmlax.onnx.operators import attention, float32_softmax, tables
+from dmlax.onnx.operators.fused_plan import FusedPlan
 from dmlax.onnx.operators.quantized import multiply_gemm
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
 from dmlax.onnx.operators.values import is_known
@@ -177,26 +178,16 @@ class SelfAttention(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SelfAttentionPlan:
+class SelfAttentionPlan(FusedPlan):
     """All that is static."""
 
-    product: ProductPlan
     attention: attention.AttentionPlan
     layout: Layout
-
-    @property
-    def input(self) -> Aval:
-        """The dtype and the shape of the product's left matrix."""
-        return self.product.input
 
     @property
     def output(self) -> Aval:
         """The dtype and the shape of the output."""
         return self.attention.output
-
-    def notes(self) -> list[str]:
-        """The lines that `explain` adds."""
-        return self.product.notes()
 
     def __str__(self) -> str:
         return f"{self.product}; {self.attention}"

@@ -43,32 +43,35 @@ _FLOAT = np.float32
 
 def sigmoid(dtype: Any, *parameters: Any) -> np.ndarray:
     """The sigmoid of every byte."""
-    *parameters, arithmetic = parameters  # type: ignore[assignment]
-    if arithmetic == "float32":
-        return _float32_table(dtype, _sigmoid_float32, *parameters)
-    return _exact_table(dtype, _sigmoid_bounds, *parameters)
+    return _table(dtype, _sigmoid_float32, _sigmoid_bounds, *parameters)
 
 
 def leaky_relu(dtype: Any, *parameters: Any) -> np.ndarray:
     """The leaky relu of every byte; the last two parameters are the slope and the arithmetic."""
-    *parameters, alpha, arithmetic = parameters  # type: ignore[assignment]
+    *others, alpha, arithmetic = parameters
     slope = _FLOAT(alpha)
-    if arithmetic == "float32":
-        return _float32_table(dtype, lambda x: np.where(x >= 0, x, slope * x), *parameters)
 
     def of_fraction(x: Fraction, digits: int) -> tuple[Fraction, Fraction]:
         value = x if x >= 0 else Fraction(float(slope)) * x
         return value, value
 
-    return _exact_table(dtype, of_fraction, *parameters)
+    def of_float32(x: np.ndarray) -> np.ndarray:
+        return np.where(x >= 0, x, slope * x)
+
+    return _table(dtype, of_float32, of_fraction, *others, arithmetic)
 
 
 def identity(dtype: Any, *parameters: Any) -> np.ndarray:
     """Every byte with other parameters."""
-    *parameters, arithmetic = parameters  # type: ignore[assignment]
+    return _table(dtype, lambda x: x, lambda x, digits: (x, x), *parameters)
+
+
+def _table(dtype: Any, of_float32: Any, of_fraction: Any, *parameters: Any) -> np.ndarray:
+    """A function's results, in the arithmetic that is the last of the parameters."""
+    *others, arithmetic = parameters
     if arithmetic == "float32":
-        return _float32_table(dtype, lambda x: x, *parameters)
-    return _exact_table(dtype, lambda x, digits: (x, x), *parameters)
+        return _float32_table(dtype, of_float32, *others)
+    return _exact_table(dtype, of_fraction, *others)
 
 
 def of_nodes(

@@ -17,25 +17,28 @@ def fuse_attention(graph: Graph, avals: Avals) -> Graph:
       avals: of every tensor.
     """
     producers = graph.single_use_producers()
+    nodes = tuple(_fused(graph, producers, avals, node) for node in graph.nodes)
+    return _store_heads_last(graph.replace(nodes=nodes).prune())
 
-    def before(name: str, op: str, domain: str) -> Node | None:
-        node = producers.get(name)
-        return node if node is not None and (node.op, node.domain) == (op, domain) else None
 
-    nodes = []
-    for node in graph.nodes:
-        softmax = scores = None
-        if (node.op, node.domain) == ("QLinearMatMul", ""):
-            softmax = before(node.inputs[0], "QLinearSoftmax", MICROSOFT)
-        if softmax is not None and _is_of_rows(softmax, avals):
-            scores = before(softmax.inputs[0], "QLinearMatMul", "")
-        if softmax is not None and scores is not None and _are_equal(graph, scores, softmax, node):
-            inputs = (*scores.inputs, *node.inputs[1:])
-            node = node.replace(
-                op="QLinearAttention", domain=OWN, version=1, inputs=inputs, attributes={}
-            )
-        nodes.append(node)
-    return _store_heads_last(graph.replace(nodes=tuple(nodes)).prune())
+def _fused(graph: Graph, producers: Mapping[str, Node], avals: Avals, node: Node) -> Node:
+    """The attention whose second product a node is, or the node as it is."""
+    if (node.op, node.domain) != ("QLinearMatMul", ""):
+        return node
+    softmax = _before(producers, node, "QLinearSoftmax", MICROSOFT)
+    if softmax is None or not _is_of_rows(softmax, avals):
+        return node
+    scores = _before(producers, softmax, "QLinearMatMul", "")
+    if scores is None or not _are_equal(graph, scores, softmax, node):
+        return node
+    inputs = (*scores.inputs, *node.inputs[1:])
+    return node.replace(op="QLinearAttention", domain=OWN, version=1, inputs=inputs, attributes={})
+
+
+def _before(producers: Mapping[str, Node], node: Node, op: str, domain: str) -> Node | None:
+    """The node of such a kind that gives the first input."""
+    found = producers.get(node.inputs[0])
+    return found if found is not None and (found.op, found.domain) == (op, domain) else None
 
 
 def _store_heads_last(graph: Graph) -> Graph:
@@ -43,13 +46,10 @@ def _store_heads_last(graph: Graph) -> Graph:
     producers = graph.single_use_producers()
     nodes = []
     for node in graph.nodes:
-        if (node.op, node.domain) == ("Transpose", "") and node.attributes.get(
-            "perm"
-        ) == _HEADS_LAST:
-            (source,) = node.inputs
-            before = producers.get(source)
-            if before is not None and before.op == "QLinearAttention":
-                node = before.replace(outputs=node.outputs, attributes={"heads_last": 1})
+        is_move = (node.op, node.domain) == ("Transpose", "")
+        before = _before(producers, node, "QLinearAttention", OWN) if is_move else None
+        if before is not None and node.attributes.get("perm") == _HEADS_LAST:
+            node = before.replace(outputs=node.outputs, attributes={"heads_last": 1})
         nodes.append(node)
     return graph.replace(nodes=tuple(nodes)).prune()
 

@@ -22,18 +22,18 @@ def fuse_layer_normalizations(graph: Graph) -> Graph:
         before = producers.get(normalization.inputs[0])
         if before is None or before.op != "DequantizeLinear" or not _is_of_bytes(graph, before):
             return node
-        scale, bias = (*normalization.inputs[1:], "")[:2]
-        return node.replace(
-            op="QuantizedLayerNormalization",
-            domain=OWN,
-            version=1,
-            inputs=(*before.inputs, scale, bias, *node.inputs[1:]),
-            attributes={
-                name: value for name, value in normalization.attributes.items() if name == "epsilon"
-            },
-        )
+        return _of_bytes(before, normalization, node)
 
     return graph.replace(nodes=tuple(map(fused, graph.nodes))).prune()
+
+
+def _of_bytes(dequantize: Node, normalization: Node, quantize: Node) -> Node:
+    """One node of three."""
+    scale, bias = (*normalization.inputs[1:], "")[:2]
+    own = {name: x for name, x in normalization.attributes.items() if name == "epsilon"}
+    inputs = (*dequantize.inputs, scale, bias, *quantize.inputs[1:])
+    op = "QuantizedLayerNormalization"
+    return quantize.replace(op=op, domain=OWN, version=1, inputs=inputs, attributes=own)
 
 
 def _is_of_last_axis(node: Node) -> bool:

@@ -3,7 +3,8 @@
 The nodes are those that ONNX Runtime's extended optimisations make of such a file.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,11 @@ class Group(NamedTuple):
     node: Node
     inputs: tuple[Quantized | None, ...]
     output: Quantized
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The scale and the zero point of the output."""
+        return self.output.scale, self.output.zero_point
 
 
 def fuse_qdq(graph: Graph) -> Graph:
@@ -108,7 +114,7 @@ class _Finder:
         if a is None or b is None or not self.is_one_value(a) or not self.is_by_column(b):
             return None
         inputs = (a.tensor, b.tensor, a.scale, b.scale, a.zero_point, b.zero_point)
-        return _replacement(node, "MatMulIntegerToFloat", inputs, node.outputs[0], {})
+        return Node(node.name, "MatMulIntegerToFloat", MICROSOFT, 1, inputs, node.outputs[:1], {})
 
     def is_one_value(self, quantized: Quantized) -> bool:
         """True where the parameters are known to be one value."""
@@ -165,11 +171,10 @@ def _move(group: Group, finder: _Finder) -> Node | None:
     return group.node.replace(inputs=inputs, outputs=(group.output.tensor,))
 
 
-def _replacement(
-    node: Node, op: str, inputs: tuple[str, ...], output: str, attributes: Mapping[str, Any]
-) -> Node:
+def _quantized(op: str, group: Group, inputs: Iterable[str], attributes: Mapping[str, Any]) -> Node:
     domain, version = ("", 10) if op in ("QLinearConv", "QLinearMatMul") else (MICROSOFT, 1)
-    return Node(node.name, op, domain, version, inputs, (output,), attributes)
+    outputs = (group.output.tensor,)
+    return Node(group.node.name, op, domain, version, tuple(inputs), outputs, attributes)
 
 
 def _convolution(group: Group, finder: _Finder) -> Node | None:
@@ -179,11 +184,8 @@ def _convolution(group: Group, finder: _Finder) -> Node | None:
     if rest and not finder.is_int32(rest[0]):
         return None
     bias = (rest[0].tensor,) if rest and rest[0] else ()
-    ends = group.output.scale, group.output.zero_point
-    inputs = (*x.parameters, *w.parameters, *ends, *bias)
-    return _replacement(
-        group.node, "QLinearConv", inputs, group.output.tensor, group.node.attributes
-    )
+    inputs = (*x.parameters, *w.parameters, *group.ends, *bias)
+    return _quantized("QLinearConv", group, inputs, group.node.attributes)
 
 
 def _gemm(group: Group, finder: _Finder) -> Node | None:
@@ -197,64 +199,49 @@ def _gemm(group: Group, finder: _Finder) -> Node | None:
     if not finder.is_along(b, 0 if attributes.get("transB") else 1):
         return None
     bias = rest[0].tensor if rest and rest[0] else ""
-    ends = group.output.scale, group.output.zero_point
-    inputs = (*a.parameters, *b.parameters, bias, *ends)
-    return _replacement(group.node, "QGemm", inputs, group.output.tensor, attributes)
+    inputs = (*a.parameters, *b.parameters, bias, *group.ends)
+    return _quantized("QGemm", group, inputs, attributes)
 
 
 def _product(group: Group, finder: _Finder) -> Node | None:
     a, b = group.inputs
     if a is None or b is None or not finder.is_one_value(a) or not finder.is_by_column(b):
         return None
-    inputs = (*a.parameters, *b.parameters, group.output.scale, group.output.zero_point)
-    return _replacement(group.node, "QLinearMatMul", inputs, group.output.tensor, {})
+    return _quantized("QLinearMatMul", group, (*a.parameters, *b.parameters, *group.ends), {})
 
 
-def _binary(op: str) -> Callable[[Group, _Finder], Node | None]:
-    def build(group: Group, finder: _Finder) -> Node | None:
-        a, b = group.inputs
-        if a is None or b is None or finder.is_int8_constant(a) or finder.is_int8_constant(b):
-            return None
-        inputs = (*a.parameters, *b.parameters, group.output.scale, group.output.zero_point)
-        return _replacement(group.node, op, inputs, group.output.tensor, {})
-
-    return build
+def _binary(op: str, group: Group, finder: _Finder) -> Node | None:
+    a, b = group.inputs
+    if a is None or b is None or finder.is_int8_constant(a) or finder.is_int8_constant(b):
+        return None
+    return _quantized(op, group, (*a.parameters, *b.parameters, *group.ends), {})
 
 
-def _unary(op: str) -> Callable[[Group, _Finder], Node | None]:
-    def build(group: Group, finder: _Finder) -> Node | None:
-        (x,) = group.inputs
-        if x is None:
-            return None
-        attributes = dict(group.node.attributes)
-        if op == "QLinearSoftmax":
-            attributes["opset"] = group.node.version
-        inputs = (*x.parameters, group.output.scale, group.output.zero_point)
-        return _replacement(group.node, op, inputs, group.output.tensor, attributes)
-
-    return build
+def _unary(op: str, group: Group, finder: _Finder) -> Node | None:
+    (x,) = group.inputs
+    if x is None:
+        return None
+    opset = {"opset": group.node.version} if op == "QLinearSoftmax" else {}
+    return _quantized(op, group, (*x.parameters, *group.ends), {**group.node.attributes, **opset})
 
 
 def _concatenate(group: Group, finder: _Finder) -> Node | None:
     if any(each is None for each in group.inputs):
         return None
     parameters = (name for each in group.inputs if each for name in each.parameters)
-    inputs = (group.output.scale, group.output.zero_point, *parameters)
-    return _replacement(
-        group.node, "QLinearConcat", inputs, group.output.tensor, group.node.attributes
-    )
+    return _quantized("QLinearConcat", group, (*group.ends, *parameters), group.node.attributes)
 
 
 _BUILDERS: dict[str, Callable[[Group, _Finder], Node | None]] = {
-    "Add": _binary("QLinearAdd"),
-    "AveragePool": _unary("QLinearAveragePool"),
+    "Add": partial(_binary, "QLinearAdd"),
+    "AveragePool": partial(_unary, "QLinearAveragePool"),
     "Concat": _concatenate,
     "Conv": _convolution,
     "Gemm": _gemm,
-    "GlobalAveragePool": _unary("QLinearGlobalAveragePool"),
-    "LeakyRelu": _unary("QLinearLeakyRelu"),
+    "GlobalAveragePool": partial(_unary, "QLinearGlobalAveragePool"),
+    "LeakyRelu": partial(_unary, "QLinearLeakyRelu"),
     "MatMul": _product,
-    "Mul": _binary("QLinearMul"),
-    "Sigmoid": _unary("QLinearSigmoid"),
-    "Softmax": _unary("QLinearSoftmax"),
+    "Mul": partial(_binary, "QLinearMul"),
+    "Sigmoid": partial(_unary, "QLinearSigmoid"),
+    "Softmax": partial(_unary, "QLinearSoftmax"),
 }

@@ -29,8 +29,7 @@ def binary(combine: Combine, inputs: Inputs, outputs: Outputs) -> dict[str, Tens
     """Return the combined real numbers, quantized with one rounding."""
     dtype = outputs["OutputTensor"].dtype
     sizes = broadcast_sizes(inputs["ATensor"].sizes, inputs["BTensor"].sizes)
-    words = rounded(quotients(combine, inputs), dtype)
-    return {"OutputTensor": Tensor(dtype, sizes, words)}
+    return {"OutputTensor": Tensor(dtype, sizes, rounded(quotients(combine, inputs), dtype))}
 
 
 def parameters(inputs: Inputs, name: str) -> tuple[Fraction, int]:

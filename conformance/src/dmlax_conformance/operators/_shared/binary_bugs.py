@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ class Room:
         for name, pair in SWAPS.items():
             if name == "scales" and self.prefix == "MUL":
                 continue  # which changes no product
-            yield bug(self.operator, f"swaps-{name}", exact, VALUES, read=_swapping(*pair))
+            yield bug(self.operator, f"swaps-{name}", exact, VALUES, read=partial(_swap, *pair))
 
 
 ZERO_POINT_FIRST = Rounding(place=lambda quotient, zero: round_half_even(quotient + zero))
@@ -104,30 +105,22 @@ def fused(a: Any, b: Any, c: Any) -> Any:
     return to_float(exact, a.dtype.name)
 
 
-def in_floats(formula: Callable[..., Any], dtype: str) -> Quotient:
+def in_floats(formula: Callable[..., Any], dtype: str, e: Element) -> Real:
     """Compute with differences and scales in a float type: x, y, sa, sb, sy."""
-
-    def quotient(e: Element) -> Real:
-        own = (to_float(Fraction(value), dtype) for value in (e.x, e.y, e.sa, e.sb, e.sy))
-        return of_float(formula(*own))
-
-    return quotient
+    own = (to_float(Fraction(value), dtype) for value in (e.x, e.y, e.sa, e.sb, e.sy))
+    return of_float(formula(*own))
 
 
-def raw_in_floats(formula: Callable[..., Any], dtype: str) -> Quotient:
+def raw_in_floats(formula: Callable[..., Any], dtype: str, e: Element) -> Real:
     """Compute with what is stored, up to the zero point: a, za, sa, b, zb, sb, sy, zy."""
-
-    def quotient(e: Element) -> Real:
-        values = (e.a, e.za, e.sa, e.b, e.zb, e.sb, e.sy, e.zy)
-        found = of_float(formula(*(to_float(Fraction(value), dtype) for value in values)))
-        return floats.exactly(found.value - e.zy) if found.kind == "finite" else found
-
-    return quotient
+    values = (e.a, e.za, e.sa, e.b, e.zb, e.sb, e.sy, e.zy)
+    found = of_float(formula(*(to_float(Fraction(value), dtype) for value in values)))
+    return floats.exactly(found.value - e.zy) if found.kind == "finite" else found
 
 
 def in_each(ways: Mapping[str, Callable[..., Any]], kind: Any = in_floats) -> dict[str, Quotient]:
     """Return each formula in float32 and in float64."""
-    return {f"{d}-{name}": kind(way, d) for name, way in ways.items() for d in FLOATS}
+    return {f"{d}-{name}": partial(kind, way, d) for name, way in ways.items() for d in FLOATS}
 
 
 def fixed_point(value: Fraction, bits: int) -> Fraction:
@@ -229,13 +222,9 @@ SWAPS = {
 }
 
 
-def _swapping(one: str, two: str) -> Callable[[Call], Call]:
+def _swap(one: str, two: str, call: Call) -> Call:
     """Exchange two tensors, where both are there."""
-
-    def read(call: Call) -> Call:
-        if one not in call.inputs or two not in call.inputs:
-            return call
-        swapped = {one: call.inputs[two], two: call.inputs[one]}
-        return call._replace(inputs={**call.inputs, **swapped})
-
-    return read
+    if one not in call.inputs or two not in call.inputs:
+        return call
+    swapped = {one: call.inputs[two], two: call.inputs[one]}
+    return call._replace(inputs={**call.inputs, **swapped})

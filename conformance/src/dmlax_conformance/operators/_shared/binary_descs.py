@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ...format.descs import gather, tensor_desc
 from ...format.tensors import Tensor
@@ -11,6 +12,8 @@ from ..tables import TABLES
 from .binary_rules import POINTS, SCALES, TENSORS, TYPES
 from .strided_descs import StridedTopic, reach
 from .tables import Row
+
+EVERYTHING = (*TENSORS, *SCALES, *POINTS)
 
 NO_ELEMENTS = {name: [0, 1, 1, 2] for name in TENSORS}
 SCALE_WORDS = (0x3F000000, 0x3E800000, 0x3FC00000)  # 0.5, 0.25 and 1.5
@@ -105,16 +108,10 @@ class Descs:
 
     def add_survivors(self, topic: DescTopic, base: str) -> None:
         """Add descs for planted bugs that survived all other vectors."""
-        made, rule, everything = (
-            self.make((1, 1, 1, 2)),
-            "tensor-sizes-count",
-            (*TENSORS, *SCALES, *POINTS),
-        )
-        changed = {
-            k: v
-            for n in everything
-            for k, v in made.patched(n, Sizes=made.desc[n]["Sizes"][1:]).items()
-        }
+        made, rule = self.make((1, 1, 1, 2)), "tensor-sizes-count"
+        changed: dict[str, Any] = {}
+        for name in EVERYTHING:
+            changed |= made.patched(name, Sizes=made.desc[name]["Sizes"][1:])
         text = "every tensor has 3 Sizes for a DimensionCount of 4"
         topic.together("sizes-too-few", text, base, rule, "ATensor", changed)
         for level in TABLES[self.operator]:
@@ -123,23 +120,26 @@ class Descs:
             wide = self.make((1,) * 8 + (2,)).desc
             name, rule = f"{dashed(level)}-rank-9", "tensor-dimension-count"
             text = f"all tensors have 9 dimensions, at {level}"
-            topic.together(name, text, own, rule, "ATensor", {n: wide[n] for n in everything})
-            for name in POINTS:
-                text, rule = (
-                    f"{name} has 3 Strides for 4 dimensions, at {level}",
-                    "tensor-strides-count",
-                )
-                changed = made.patched(name, Strides=[1, 1, 1])
-                end = f"desc-{dashed(level)}-{dashed(name)}-strides"
-                topic.refused(end, text, own, rule, name, changed, flags="Invalid Layout")
-            for point, tensor in TYPES.items():
-                names = (tensor, point)
-                text = f"{' and '.join(names)} are INT16, at {level}"
-                fields = {n: made.described(n, data_type="INT16")[n] for n in names}
-                name, first = f"{dashed(level)}-{dashed(tensor)}-int16", names[0]
-                if tensor == "OutputTensor":
-                    first = point
-                topic.together(name, text, own, "tensor-data-type", first, fields)
+            topic.together(name, text, own, rule, "ATensor", {n: wide[n] for n in EVERYTHING})
+            _refuse_strides(topic, own, made, level)
+            _refuse_types(topic, own, made, level)
+
+
+def _refuse_strides(topic: DescTopic, base: str, made: Call, level: str) -> None:
+    for name in POINTS:
+        text, rule = f"{name} has 3 Strides for 4 dimensions, at {level}", "tensor-strides-count"
+        changed = made.patched(name, Strides=[1, 1, 1])
+        end = f"desc-{dashed(level)}-{dashed(name)}-strides"
+        topic.refused(end, text, base, rule, name, changed, flags="Invalid Layout")
+
+
+def _refuse_types(topic: DescTopic, base: str, made: Call, level: str) -> None:
+    for point, tensor in TYPES.items():
+        text = f"{tensor} and {point} are INT16, at {level}"
+        fields = {n: made.described(n, data_type="INT16")[n] for n in (tensor, point)}
+        name = f"{dashed(level)}-{dashed(tensor)}-int16"
+        first = point if tensor == "OutputTensor" else tensor
+        topic.together(name, text, base, "tensor-data-type", first, fields)
 
 
 REPEATS = {

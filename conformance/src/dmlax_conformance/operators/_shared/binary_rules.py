@@ -77,9 +77,8 @@ def check_desc(p: str, desc: Desc) -> Found:
 def desc_sizes(inputs: Inputs, outputs: Outputs) -> dict[str, tuple[int, ...]]:
     """Return the sizes of a desc: those of the output, and for parameters as many sizes of 1."""
     sizes = broadcast_sizes(inputs["ATensor"].sizes, inputs["BTensor"].sizes)
-    return dict.fromkeys(("ATensor", "BTensor"), sizes) | dict.fromkeys(
-        (*SCALES, *POINTS), (1,) * len(sizes)
-    )
+    parameters = dict.fromkeys((*SCALES, *POINTS), (1,) * len(sizes))
+    return dict.fromkeys(("ATensor", "BTensor"), sizes) | parameters
 
 
 def table(lowest: int, highest: int) -> Rows:

@@ -88,14 +88,18 @@ def with_room(padded: Array, kernel: Sizes, spatial: Sizes, windows: Windows) ->
     return taps(np.pad(padded, more), kernel, spatial, windows)
 
 
-def _pad(mode: Any, value: Callable[[int], int] | None = None) -> Callable[..., Array]:
-    """Surround the centred image otherwise than by zeros; a value depends on the zero point."""
+def _pad(value: Callable[[int], int], centred: Array, windows: Windows, zero: int) -> Array:
+    """Surround the centred image by other numbers than zeros, which depend on the zero point."""
+    return np.pad(centred, _around(windows), constant_values=value(zero))
 
-    def pad(centred: Array, windows: Windows, zero: int) -> Array:
-        around = [(0, 0), (0, 0), *zip(windows.start, windows.end, strict=True)]
-        return np.pad(centred, around, mode, **({"constant_values": value(zero)} if value else {}))
 
-    return pad
+def _pad_by(mode: Any, centred: Array, windows: Windows, zero: int) -> Array:
+    """Surround the centred image by its own elements."""
+    return np.pad(centred, _around(windows), mode)
+
+
+def _around(windows: Windows) -> list[tuple[int, int]]:
+    return [(0, 0), (0, 0), *zip(windows.start, windows.end, strict=True)]
 
 
 # -- zero points, groups and sums --------------------------------------------------------------
@@ -119,16 +123,12 @@ def _first(limit: Callable[[int], int]) -> Callable[[Array], Array]:
     return lambda products: products[:, : limit(products.shape[1]) or products.shape[1]].sum(1)
 
 
-def _in_floats(dtype: str) -> Callable[[Array], Array]:
+def _in_floats(dtype: str, products: Array) -> Array:
     """Add one product after the other in a float type."""
-
-    def total(products: Array) -> Array:
-        sums = np.zeros_like(products.sum(1), dtype)
-        for index in range(products.shape[1]):
-            sums = (sums + products[:, index].astype(dtype)).astype(dtype)
-        return np.nan_to_num(sums.astype(np.float64)).astype(np.int64)
-
-    return total
+    sums = np.zeros_like(products.sum(1), dtype)
+    for index in range(products.shape[1]):
+        sums = (sums + products[:, index].astype(dtype)).astype(dtype)
+    return np.nan_to_num(sums.astype(np.float64)).astype(np.int64)
 
 
 def _wrapped(bits: int) -> Callable[[Array], Array]:
@@ -149,12 +149,12 @@ def _pairs(products: Array) -> Array:
 
 STEPS: Steps = {  # by topic
     ("padding", "sums", "pad"): {
-        "padding-is-raw-zero": _pad("constant", lambda zero: -zero),
-        "padding-is-zero-point-again": _pad("constant", lambda zero: zero),
-        "padding-is-one": _pad("constant", lambda zero: 1),
-        "padding-is-lowest": _pad("constant", lambda zero: -128),
-        "padding-repeats-the-edge": _pad("edge"),
-        "padding-wraps-around": _pad("wrap"),
+        "padding-is-raw-zero": partial(_pad, lambda zero: -zero),
+        "padding-is-zero-point-again": partial(_pad, lambda zero: zero),
+        "padding-is-one": partial(_pad, lambda zero: 1),
+        "padding-is-lowest": partial(_pad, lambda zero: -128),
+        "padding-repeats-the-edge": partial(_pad_by, "edge"),
+        "padding-wraps-around": partial(_pad_by, "wrap"),
         "padding-off-by-one": lambda centred, windows, zero: np.roll(
             pad_zeros(centred, windows, zero), int(windows.start[-1] > 0), -1
         ),
@@ -190,8 +190,8 @@ STEPS: Steps = {  # by topic
         "only-256-products": _first(lambda count: min(count, 256)),
         "only-512-products": _first(lambda count: min(count, 512)),
         "only-4096-products": _first(lambda count: min(count, 4096)),
-        "sums-in-float32": _in_floats("float32"),
-        "sums-in-float16": _in_floats("float16"),
+        "sums-in-float32": partial(_in_floats, "float32"),
+        "sums-in-float16": partial(_in_floats, "float16"),
         "sums-in-16-bits": _wrapped(16),
         "sums-in-24-bits": _wrapped(24),
         "sums-saturate-at-16-bits": lambda products: clipped(products.sum(1)),

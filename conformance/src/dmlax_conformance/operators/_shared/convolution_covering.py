@@ -47,10 +47,8 @@ class Plan:
     @property
     def about(self) -> str:
         """The plan in words."""
-        return (
-            f"{prod(self.filters[1:])} products, {self.filters[0]} filters, image"
-            f" {list(self.image)}; zero points: {' and '.join(self.points)}"
-        )
+        sizes = f"{prod(self.filters[1:])} products, {self.filters[0]} filters"
+        return f"{sizes}, image {list(self.image)}; zero points: {' and '.join(self.points)}"
 
 
 def zero_points(plan: Plan) -> dict[str, list[int] | None]:

@@ -35,10 +35,8 @@ class Plan:
     @property
     def about(self) -> str:
         """The plan in words."""
-        return (
-            f"every value class in sizes {list(self.sizes)}; scale: {self.scale}, zero point:"
-            f" {self.zero_point}"
-        )
+        parameters = f"scale: {self.scale}, zero point: {self.zero_point}"
+        return f"every value class in sizes {list(self.sizes)}; {parameters}"
 
 
 def parameter_sizes(kind: str, sizes: Sequence[int]) -> tuple[int, ...]:

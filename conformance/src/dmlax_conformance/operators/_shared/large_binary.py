@@ -1,6 +1,6 @@
 """Pairs of options of operators on two quantized tensors, in calls of many elements."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -67,38 +67,34 @@ def of_an_end(dtype: str, sizes: tuple[int, ...], seed: int, end: str) -> Tensor
     return drawn(dtype, sizes, seed, *((low, low + 1) if end == "lowest" else (high - 1, high)))
 
 
-def maker(scales: Scales) -> Callable[[Row, int], Call]:
-    """Return what makes a call of a row of options."""
+def call_of(scales: Scales, row: Row, number: int) -> Call:
+    """Return a call of a row of options."""
+    a, b = (sizes_of(each) for each in row["sizes"].split())
+    types, target = (row["A"], row["B"]), row["output"]
+    given = dict[str, Tensor]()
+    spread = "narrow" if row["scales"] in ("half", "a 6th") else "full"
+    for at, (side, sizes) in enumerate((("A", a), ("B", b))):
+        kind = row[f"zero point of {side}"]
+        seed, dtype = 6000 + 10 * number + at, types[at]
+        end = row["elements"] if at == number % 2 else "full"
+        given[f"{side}Tensor"] = (
+            operand(dtype, sizes, seed, spread, kind == "one")
+            if end == "full"
+            else of_an_end(dtype, sizes, seed, end)
+        )
+        if kind == "one":
+            given[f"{side}ZeroPointTensor"] = points(dtype, (1,), number + at, spread)
+    given |= _scales(scales[row["scales"]], row["signs"])
+    if row["output zero point"] == "one":
+        given["OutputZeroPointTensor"] = points(target, (1,), number)
+    return Call(given, {"OutputTensor": Request(target, broadcast_sizes(a, b))})
 
-    def make(row: Row, number: int) -> Call:
-        a, b = (sizes_of(each) for each in row["sizes"].split())
-        types, target = (row["A"], row["B"]), row["output"]
-        given, ratios = dict[str, Tensor](), scales[row["scales"]]
-        spread = "narrow" if row["scales"] in ("half", "a 6th") else "full"
-        for at, (side, sizes) in enumerate((("A", a), ("B", b))):
-            kind = row[f"zero point of {side}"]
-            seed, dtype = 6000 + 10 * number + at, types[at]
-            end = row["elements"] if at == number % 2 else "full"
-            given[f"{side}Tensor"] = (
-                operand(dtype, sizes, seed, spread, kind == "one")
-                if end == "full"
-                else of_an_end(dtype, sizes, seed, end)
-            )
-            if kind == "one":
-                given[f"{side}ZeroPointTensor"] = points(dtype, (1,), number + at, spread)
-        unit = Fraction(PER_UNIT, 2**12)
-        values = [
-            Fraction(ratios[0]) * unit,
-            Fraction(ratios[1]) * unit if len(ratios) > 1 else Fraction(1),
-            unit,
-        ]
-        for name, value, sign in zip(
-            ("A", "B", "Output"), values, row["signs"].split(), strict=True
-        ):
-            words = words_of([value], "minus" if sign == "-" else "plus")
-            given[f"{name}ScaleTensor"] = cycled("float32", (1,), words)
-        if row["output zero point"] == "one":
-            given["OutputZeroPointTensor"] = points(target, (1,), number)
-        return Call(given, {"OutputTensor": Request(target, broadcast_sizes(a, b))})
 
-    return make
+def _scales(ratios: Sequence[Any], signs: str) -> dict[str, Tensor]:
+    """Return the three scales, by their ratios to the output's."""
+    unit = Fraction(PER_UNIT, 2**12)
+    second = Fraction(ratios[1]) * unit if len(ratios) > 1 else Fraction(1)
+    pairs = zip((Fraction(ratios[0]) * unit, second, unit), signs.split(), strict=True)
+    words = [words_of([value], "minus" if sign == "-" else "plus") for value, sign in pairs]
+    names = ("AScaleTensor", "BScaleTensor", "OutputScaleTensor")
+    return {k: cycled("float32", (1,), own) for k, own in zip(names, words, strict=True)}

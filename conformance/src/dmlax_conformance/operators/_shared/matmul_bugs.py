@@ -1,6 +1,7 @@
 """Planted bugs that the three matrix products can have: shapes, batches, sums, parameters."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -77,20 +78,18 @@ def _with_each_others_points(call: Call) -> Call:
 # -- batches and shapes ------------------------------------------------------------------------
 
 
-def _paired(change: Callable[[Array, tuple[int, ...]], Array]) -> Callable[..., Any]:
+def _paired(
+    change: Callable[[Array, tuple[int, ...]], Array], a: Array, b: Array
+) -> tuple[Array, Array]:
     """Repeat the matrices of each operand to the batch in another order."""
-
-    def pair(a: Array, b: Array) -> tuple[Array, Array]:
-        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        first, second = (
-            change(each.reshape(-1, *each.shape[-2:]), batch).reshape(*batch, *each.shape[-2:])
-            if batch != each.shape[:-2] and each.size
-            else pair_batches(a, b)[place]
-            for place, each in enumerate((a, b))
-        )
-        return first, second
-
-    return pair
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    first, second = (
+        change(each.reshape(-1, *each.shape[-2:]), batch).reshape(*batch, *each.shape[-2:])
+        if batch != each.shape[:-2] and each.size
+        else pair_batches(a, b)[place]
+        for place, each in enumerate((a, b))
+    )
+    return first, second
 
 
 def _count(batch: tuple[int, ...]) -> int:
@@ -145,30 +144,22 @@ IMPLIED = dict.fromkeys(
 )
 
 
-def _in_blocks(size: int, fill: Callable[[Array], Any]) -> Callable[[Array], Array]:
+def _in_blocks(size: int, fill: Callable[[Array], Any], products: Array) -> Array:
     """Compute whole blocks of columns only; the rest of more than one block is something else."""
-
-    def total(products: Array) -> Array:
-        sums = products.sum(1)
-        left = sums.shape[-1] // size * size
-        if 0 < left < sums.shape[-1]:
-            sums[..., left:] = fill(sums[..., left:])
-        return np.asarray(sums)
-
-    return total
+    sums = products.sum(1)
+    left = sums.shape[-1] // size * size
+    if 0 < left < sums.shape[-1]:
+        sums[..., left:] = fill(sums[..., left:])
+    return np.asarray(sums)
 
 
-def _rows_lost(size: int) -> Callable[[Array, Array], tuple[Array, Array]]:
+def _rows_lost(size: int, a: Array, b: Array) -> tuple[Array, Array]:
     """Leave the rows of A beyond whole blocks 0."""
-
-    def pair(a: Array, b: Array) -> tuple[Array, Array]:
-        left = a.shape[-2] // size * size
-        if 0 < left < a.shape[-2]:
-            a = a.copy()
-            a[..., left:, :] = 0
-        return pair_batches(a, b)
-
-    return pair
+    left = a.shape[-2] // size * size
+    if 0 < left < a.shape[-2]:
+        a = a.copy()
+        a[..., left:, :] = 0
+    return pair_batches(a, b)
 
 
 AXES_OF_OUTPUT: Ways = {
@@ -179,23 +170,28 @@ STEPS: Steps = {  # by topic
     ("points", "sums", "centre_a"): {f"a-{name}": way for name, way in CENTRED.items()},
     ("points", "sums", "centre_b"): {f"b-{name}": way for name, way in CENTRED.items()},
     ("shape", "sums", "pair"): {
-        "batch-cycled": _paired(lambda own, batch: np.resize(own, (_count(batch), *own.shape[1:]))),
-        "batch-stretched": _paired(
-            lambda own, batch: np.repeat(own, -(-_count(batch) // len(own)), 0)[: _count(batch)]
+        "batch-cycled": partial(
+            _paired, lambda own, batch: np.resize(own, (_count(batch), *own.shape[1:]))
         ),
-        "batch-is-first-matrix": _paired(lambda own, batch: np.repeat(own[:1], _count(batch), 0)),
+        "batch-stretched": partial(
+            _paired,
+            lambda own, batch: np.repeat(own, -(-_count(batch) // len(own)), 0)[: _count(batch)],
+        ),
+        "batch-is-first-matrix": partial(
+            _paired, lambda own, batch: np.repeat(own[:1], _count(batch), 0)
+        ),
         "batch-aligned-left": _aligned_left,
     },
     ("sum", "sums", "pair"): {
         "b-turned": _turned,
         "a-turned": _turned_a,
         "b-held-by-columns": _b_row_first,
-        **{f"rows-beyond-{size}s-lost": _rows_lost(size) for size in (2, 4, 8, 16, 32)},
+        **{f"rows-beyond-{size}s-lost": partial(_rows_lost, size) for size in (2, 4, 8, 16, 32)},
     },
     ("sum", "sums", "total"): {
         **CONVOLUTION_STEPS["sum", "sums", "total"],
         **{
-            f"columns-beyond-{size}s-lost": _in_blocks(size, lambda own: 0)
+            f"columns-beyond-{size}s-lost": partial(_in_blocks, size, lambda own: 0)
             for size in (2, 4, 8, 16, 32, 64)
         },
     },

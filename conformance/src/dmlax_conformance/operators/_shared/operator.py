@@ -72,9 +72,8 @@ class Operator:
     @property
     def cross(self) -> Cross[Any] | None:
         """The table of value classes and structures, if the room has one."""
-        if find_spec(f"{self.room}.structures") is None:
-            return None
-        cross: Cross[Any] = self.module("structures").CROSS
+        has_one = find_spec(f"{self.room}.structures") is not None
+        cross: Cross[Any] | None = self.module("structures").CROSS if has_one else None
         return cross
 
 

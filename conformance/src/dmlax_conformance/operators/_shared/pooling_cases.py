@@ -173,7 +173,20 @@ def add_parameters(topic: PoolTopic) -> None:
 
 
 def add_rounding(topic: PoolTopic) -> None:
-    """Add ties of both parities, and what is limited."""
+    """Add ties of both parities, what is limited, and long sums."""
+    _add_ties(topic)
+    _add_saturation(topic)
+    _add_long_windows(topic)
+    x = from_recipe("uint8", (1, 1, 3, 22_001), Recipe(0, 255, 255))
+    text = "66,003 elements: their sum has more than 24 bits, and float32 adds up to another"
+    own, flags = {"sx": [1], "sy": scale_words([_tells_sums_apart(x)])}, "Large LargeAccumulator"
+    topic.add("long-sum", text, "1", x, own, flags, windows((3, 22_001)))
+    text = "the same elements: float32 does not hold their sum"
+    own = {"sx": [1], "sy": scale_words([_tells_sums_apart(x, True)])}
+    topic.add("long-sum-rounded", text, "1", x, own, flags, windows((3, 22_001)))
+
+
+def _add_ties(topic: PoolTopic) -> None:
     ties = [-19, -9, -7, -5, -3, -1, 1, 3, 5, 7, 9, 19]
     for dtype, zy in (*product(["int8"], (0, 1, -2, -3)), *product(["uint8"], (30, 31))):
         name = f"ties-{dtype}-zero-point-{zy}".replace("--", "-minus-")
@@ -185,6 +198,9 @@ def add_rounding(topic: PoolTopic) -> None:
         text = f"windows of {count} elements, on a half and beside it"
         name, own = f"ties-of-{count}", {**PLAIN, "zy": [1]}
         topic.add_sums(name, text, "1 2", sums, count, own, "Tie")
+
+
+def _add_saturation(topic: PoolTopic) -> None:
     for dtype, (low, high) in RANGES.items():
         for zy in (low, high, (low + high + 1) // 2):
             sums = [2 * (end - zy) + step for end in (low, high) for step in (-3, -1, 0, 1, 3)]
@@ -192,12 +208,14 @@ def add_rounding(topic: PoolTopic) -> None:
             text = f"half steps around both ends of {dtype} with zero point {zy}"
             own = {"sx": [1], "sy": [0.25], "zy": [zy]}
             topic.add_sums(name, text, "3 2", sums, 8, own, "Saturation Tie", dtype)
+
+
+def _add_long_windows(topic: PoolTopic) -> None:
     for source, (low, high) in RANGES.items():
         for axes, count in ((1, 300), (3, 301)):
-            x = from_recipe(
-                source, (1, 3, *(1,) * (axes - 1), count), Recipe(count, high - 9, high)
-            )
-            own, options = {"sx": [1], "sy": [2], "zx": [low]}, windows((*(1,) * (axes - 1), count))
+            sizes = (*(1,) * (axes - 1), count)
+            x = from_recipe(source, (1, 3, *sizes), Recipe(count, high - 9, high))
+            own, options = {"sx": [1], "sy": [2], "zx": [low]}, windows(sizes)
             text = f"large elements in windows of {count}, {axes + 2} dimensions"
             topic.add(f"long-{source}-{count}", text, "1", x, own, "Large", options, "uint8")
         for count in (1, 255, 256, 257, 289, 1000):
@@ -205,13 +223,6 @@ def add_rounding(topic: PoolTopic) -> None:
             text, own = f"large elements in windows of {count}", {"sx": [1], "sy": [2], "zx": [low]}
             name, options = f"long-{source}-{count}", windows((1, count))
             topic.add(name, text, "1", x, own, "Large", options, "uint8")
-    x = from_recipe("uint8", (1, 1, 3, 22_001), Recipe(0, 255, 255))
-    text = "66,003 elements: their sum has more than 24 bits, and float32 adds up to another"
-    own, flags = {"sx": [1], "sy": scale_words([_tells_sums_apart(x)])}, "Large LargeAccumulator"
-    topic.add("long-sum", text, "1", x, own, flags, windows((3, 22_001)))
-    text = "the same elements: float32 does not hold their sum"
-    own = {"sx": [1], "sy": scale_words([_tells_sums_apart(x, True)])}
-    topic.add("long-sum-rounded", text, "1", x, own, flags, windows((3, 22_001)))
 
 
 def _tells_sums_apart(x: Tensor, is_rounded_once: bool = False) -> int:

@@ -153,6 +153,19 @@ class Descs:
         self, topic: DescTopic, base: str, *groups: Sequence[str], wrong: str = "INT32"
     ) -> None:
         """Add descs that change tensors together which other rules make agree."""
+        self._refuse_windows(topic, base)
+        for level in TABLES[self.operator]:
+            own, text = f"{base}-{dashed(level)}", f"the twin: five dimensions at {level}"
+            dtype = "float32" if level == "2_1" else "uint8"
+            whole = self.make(5, 1 if self.is_average else None, dtype=dtype)
+            topic.accepted(own, text, whole, level, flags="Level")
+            _refuse_ranks(topic, own, whole, level)
+            for group in groups:
+                self._refuse_types(topic, own, whole, level, group, wrong)
+        self._repeat_one_element(topic)
+
+    def _refuse_windows(self, topic: DescTopic, base: str) -> None:
+        """Change the attributes together, and the padding with the input."""
         made, field = self.make(is_bare=True), "InputTensor"
         changed = {"DimensionCount": 1, **plain(1)}
         text = "one entry in every attribute, for tensors of four dimensions"
@@ -168,32 +181,18 @@ class Descs:
         roomy = made.laid_out("OutputTensor", strides, least["TotalTensorSizeInBytes"] + 16)
         how = {"clause": "tensor-buffer", "flags": "Strided Buffer"}
         topic.accepted("desc-output-roomy", text, roomy, **how)
-        for level in TABLES[self.operator]:
-            own, text = f"{base}-{dashed(level)}", f"the twin: five dimensions at {level}"
-            dtype = "float32" if level == "2_1" else "uint8"
-            whole = self.make(5, 1 if self.is_average else None, dtype=dtype)
-            topic.accepted(own, text, whole, level, flags="Level")
-            ranked = [name for name in TOGETHER if whole.desc.get(name)]
-            for rank, axes in ((6, 4), (3, 1)):
-                sizes = [1, 2, *[2] * (axes - 1), 3], [1, 2, *[2] * (axes - 1), 2]
-                changed = {"DimensionCount": axes, **plain(axes)}
-                for name in ranked:
-                    changed |= whole.described(name, sizes[name != field])
-                text = f"every tensor has {rank} dimensions, at {level}"
-                name, rule = f"{dashed(level)}-rank-{rank}", "tensor-dimension-count"
-                topic.together(name, text, own, rule, field, changed)
-            for group in groups:
-                changed = {}
-                for name in (each for each in group if whole.desc[each]):
-                    changed |= whole.described(name, data_type=wrong)
-                text = f"{' and '.join(changed)}: {wrong}, at {level}"
-                name, rule = (
-                    f"{dashed(level)}-{dashed(group[0])}-{wrong.lower()}",
-                    "tensor-data-type",
-                )
-                blamed = next(each for each in tensors(self.operator) if each in changed)
-                topic.together(name, text, own, rule, blamed, changed)
-        self._repeat_one_element(topic)
+
+    def _refuse_types(
+        self, topic: DescTopic, base: str, whole: Call, level: str, group: Sequence[str], wrong: str
+    ) -> None:
+        """Change the data types of tensors that agree."""
+        changed: dict[str, Any] = {}
+        for name in (each for each in group if whole.desc[each]):
+            changed |= whole.described(name, data_type=wrong)
+        text = f"{' and '.join(changed)}: {wrong}, at {level}"
+        name = f"{dashed(level)}-{dashed(group[0])}-{wrong.lower()}"
+        blamed = next(each for each in tensors(self.operator) if each in changed)
+        topic.together(name, text, base, "tensor-data-type", blamed, changed)
 
     def _repeat_one_element(self, topic: DescTopic) -> None:
         """Repeat one element 2^32 times under strides so long that only one window fits."""
@@ -248,3 +247,16 @@ SHARED = {
     "channels": ("one channel, read twice", (1, 2, 2, 3), (0, 0, 3, 1)),
     "batch": ("one image, read three times", (3, 2, 2, 3), (0, 6, 3, 1)),
 }
+
+
+def _refuse_ranks(topic: DescTopic, base: str, whole: Call, level: str) -> None:
+    """Change the rank of every tensor, and the attributes with it."""
+    ranked, field = [name for name in TOGETHER if whole.desc.get(name)], "InputTensor"
+    for rank, axes in ((6, 4), (3, 1)):
+        sizes = [1, 2, *[2] * (axes - 1), 3], [1, 2, *[2] * (axes - 1), 2]
+        changed = {"DimensionCount": axes, **plain(axes)}
+        for name in ranked:
+            changed |= whole.described(name, sizes[name != field])
+        text = f"every tensor has {rank} dimensions, at {level}"
+        name, rule = f"{dashed(level)}-rank-{rank}", "tensor-dimension-count"
+        topic.together(name, text, base, rule, field, changed)

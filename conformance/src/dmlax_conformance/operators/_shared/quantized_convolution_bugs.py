@@ -1,6 +1,7 @@
 """Planted bugs that operators with a quantized convolution can have."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -181,12 +182,9 @@ OUTPUTS: planted_bugs.Outputs = {
 # -- refusals ----------------------------------------------------------------------------------
 
 
-def _is_bad(at: int) -> Callable[[Case], bool]:
-    def test(case: Case) -> bool:
-        scale = case.inputs[FILTER_SCALE].reshape(-1)[at]
-        return not np.isfinite(scale) or scale == 0
-
-    return test
+def _is_bad(at: int, case: Case) -> bool:
+    scale = case.inputs[FILTER_SCALE].reshape(-1)[at]
+    return not np.isfinite(scale) or scale == 0
 
 
 def _is_uneven(case: Case) -> bool:
@@ -213,7 +211,7 @@ ANSWERS: planted_bugs.Answers = {
         ),
     },
     ("13", "accept", "value", FILTER_SCALE): {
-        "checks-first-filter-scale-only": _is_bad(-1),
-        "checks-last-filter-scale-only": _is_bad(0),
+        "checks-first-filter-scale-only": partial(_is_bad, -1),
+        "checks-last-filter-scale-only": partial(_is_bad, 0),
     },
 }

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,10 @@ def with_scales(change: Callable[[Fraction, Fraction, Fraction], Scales]) -> Res
     return lambda accumulator, scales: exact_rescale(accumulator, change(*scales))
 
 
-def _in(dtype: str, formula: Callable[..., Any]) -> Rescale:
+def _in(dtype: str, formula: Callable[..., Any], accumulator: int, scales: Scales) -> Real:
     """Compute with NumPy's floats, each step rounded."""
-
-    def rescale(accumulator: int, scales: Scales) -> Real:
-        number = to_float(Fraction(accumulator), dtype)
-        return of_float(formula(number, *(to_float(scale, dtype) for scale in scales)))
-
-    return rescale
+    number = to_float(Fraction(accumulator), dtype)
+    return of_float(formula(number, *(to_float(scale, dtype) for scale in scales)))
 
 
 def _fixed_point(accumulator: int, scales: Scales) -> Real:
@@ -38,46 +35,43 @@ def _fixed_point(accumulator: int, scales: Scales) -> Real:
     return floats.exactly(high * Fraction(2) ** power)
 
 
-def _few_bits(bits: int) -> Rescale:
+def _few_bits(bits: int, accumulator: int, scales: Scales) -> Real:
     """Keep so many bits after the binary point of the multiplier."""
-
-    def rescale(accumulator: int, scales: Scales) -> Real:
-        multiplier = round_half_even(scales[0] * scales[1] / scales[2] * 2**bits)
-        return floats.exactly(Fraction(accumulator * multiplier, 2**bits))
-
-    return rescale
+    multiplier = round_half_even(scales[0] * scales[1] / scales[2] * 2**bits)
+    return floats.exactly(Fraction(accumulator * multiplier, 2**bits))
 
 
 def _rounded_factor(
-    factor: Callable[[Fraction, Fraction, Fraction], Fraction], is_whole: bool
-) -> Rescale:
+    factor: Callable[[Fraction, Fraction, Fraction], Fraction],
+    is_whole: bool,
+    accumulator: int,
+    scales: Scales,
+) -> Real:
     """Round one factor to FLOAT32, and be exact from there; a whole one leaves no division."""
-
-    def rescale(accumulator: int, scales: Scales) -> Real:
-        rounded = floats.nearest(floats.exactly(factor(*scales)), "float32")
-        sy = Fraction(1) if is_whole else scales[2]
-        if rounded.kind == "finite":
-            return floats.exactly(accumulator * rounded.value / sy)
-        is_negative = (rounded.negative != (accumulator < 0)) != (sy < 0)
-        return NAN if accumulator == 0 else Real(is_negative, kind="inf")
-
-    return rescale
+    rounded = floats.nearest(floats.exactly(factor(*scales)), "float32")
+    sy = Fraction(1) if is_whole else scales[2]
+    if rounded.kind == "finite":
+        return floats.exactly(accumulator * rounded.value / sy)
+    is_negative = (rounded.negative != (accumulator < 0)) != (sy < 0)
+    return NAN if accumulator == 0 else Real(is_negative, kind="inf")
 
 
 WRONG_RESCALES: Mapping[str, Rescale] = {
     "output-scale-multiplied": with_scales(lambda x, w, y: (x, w, 1 / y)),
-    "float32-multiplier": _in("float32", lambda a, x, w, y: a * (x * w / y)),
-    "float32-formula": _in("float32", lambda a, x, w, y: a * (x * w) / y),
-    "float32-in-turn": _in("float32", lambda a, x, w, y: a * x * w / y),
-    "float32-reciprocal": _in("float32", lambda a, x, w, y: a * (x * w) * (np.float32(1) / y)),
-    "float64-multiplier": _in("float64", lambda a, x, w, y: a * (x * w / y)),
-    "float64-formula": _in("float64", lambda a, x, w, y: a * (x * w) / y),
-    "float64-reciprocal": _in("float64", lambda a, x, w, y: a * (x * w) * (1 / y)),
-    "float64-times-float32-multiplier": _rounded_factor(lambda x, w, y: x * w / y, True),
-    "float32-product-of-scales": _rounded_factor(lambda x, w, y: x * w, False),
+    "float32-multiplier": partial(_in, "float32", lambda a, x, w, y: a * (x * w / y)),
+    "float32-formula": partial(_in, "float32", lambda a, x, w, y: a * (x * w) / y),
+    "float32-in-turn": partial(_in, "float32", lambda a, x, w, y: a * x * w / y),
+    "float32-reciprocal": partial(
+        _in, "float32", lambda a, x, w, y: a * (x * w) * (np.float32(1) / y)
+    ),
+    "float64-multiplier": partial(_in, "float64", lambda a, x, w, y: a * (x * w / y)),
+    "float64-formula": partial(_in, "float64", lambda a, x, w, y: a * (x * w) / y),
+    "float64-reciprocal": partial(_in, "float64", lambda a, x, w, y: a * (x * w) * (1 / y)),
+    "float64-times-float32-multiplier": partial(_rounded_factor, lambda x, w, y: x * w / y, True),
+    "float32-product-of-scales": partial(_rounded_factor, lambda x, w, y: x * w, False),
     "float32-accumulator": lambda a, scales: exact_rescale(int(np.float32(a)), scales),
-    "float16-formula": _in("float16", lambda a, x, w, y: a * (x * w) / y),
+    "float16-formula": partial(_in, "float16", lambda a, x, w, y: a * (x * w) / y),
     "fixed-point-31": _fixed_point,
-    "fixed-point-24": _few_bits(24),
-    "fixed-point-16": _few_bits(16),
+    "fixed-point-24": partial(_few_bits, 24),
+    "fixed-point-16": partial(_few_bits, 16),
 }

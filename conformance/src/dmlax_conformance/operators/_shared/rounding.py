@@ -6,6 +6,7 @@ from fractions import Fraction
 from . import floats
 from .floats import NAN, Real, divide_half_even, round_half_even
 
+Scales = tuple[Fraction, Fraction, Fraction]  # of input, filter and output
 RANGES = {"int8": (-128, 127), "uint8": (0, 255)}
 
 
@@ -37,9 +38,7 @@ def rounded(quotients: Sequence[tuple[Real, int]], dtype: str) -> tuple[int, ...
     return tuple(found[each] for each in quotients)
 
 
-def requantize(
-    accumulator: int, scales: tuple[Fraction, Fraction, Fraction], zero_point: int, dtype: str
-) -> int:
+def requantize(accumulator: int, scales: Scales, zero_point: int, dtype: str) -> int:
     """Return the correctly rounded output for input, filter and output scales."""
     input_scale, filter_scale, output_scale = scales
     multiplier = input_scale * filter_scale / output_scale

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
+from functools import partial
 from math import ceil, floor, trunc
 from typing import Any
 
@@ -57,14 +58,10 @@ def _within(low: int, high: int, other: str) -> Callable[[int, str], int]:
     )
 
 
-def _wrap_if(test: Callable[[int, int, int], bool]) -> Callable[[int, str], int]:
+def _wrap_if(test: Callable[[int, int, int], bool], value: int, dtype: str) -> int:
     """Wrap what passes a test of its value and the ends of the range."""
-
-    def limit(value: int, dtype: str) -> int:
-        low, high = RANGES[dtype]
-        return (value - low) % 256 + low if test(value, low, high) else full_range(value, dtype)
-
-    return limit
+    low, high = RANGES[dtype]
+    return (value - low) % 256 + low if test(value, low, high) else full_range(value, dtype)
 
 
 ROUNDINGS: dict[tuple[str, str], Mapping[str, Any]] = {  # by topic and step
@@ -101,8 +98,8 @@ ROUNDINGS: dict[tuple[str, str], Mapping[str, Any]] = {  # by topic and step
         "clamps-int8-to-126": _within(-128, 126, "uint8"),
         "clamps-uint8-to-127": _within(0, 127, "int8"),
         "clamps-int8-from-0": _within(0, 127, "uint8"),
-        "wraps": _wrap_if(lambda value, low, high: True),
-        "wraps-above": _wrap_if(lambda value, low, high: value > high),
-        "wraps-below": _wrap_if(lambda value, low, high: value < low),
+        "wraps": partial(_wrap_if, lambda value, low, high: True),
+        "wraps-above": partial(_wrap_if, lambda value, low, high: value > high),
+        "wraps-below": partial(_wrap_if, lambda value, low, high: value < low),
     },
 }

@@ -1,6 +1,7 @@
 """Ways to the quotient of a sum that are wrong, or right as well."""
 
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from ...suite.bugs.binary import Element, Quotient
@@ -64,15 +65,11 @@ def _fixed_point(bits: int) -> Quotient:
     )
 
 
-def _without_small_terms(bits: int) -> Quotient:
+def _without_small_terms(bits: int, e: Element) -> Real:
     """Drop the term that is so many bits below the other."""
-
-    def quotient(e: Element) -> Real:
-        one, two = e.x * e.sa, e.y * e.sb
-        small, large = sorted((one, two), key=abs)
-        return exactly((large + (small if abs(small) * 2**bits > abs(large) else 0)) / e.sy)
-
-    return quotient
+    one, two = e.x * e.sa, e.y * e.sb
+    small, large = sorted((one, two), key=abs)
+    return exactly((large + (small if abs(small) * 2**bits > abs(large) else 0)) / e.sy)
 
 
 def _with_scale_sticky(e: Element) -> Real:
@@ -90,7 +87,10 @@ def _signed(change: Any) -> Quotient:
 WAYS: dict[str, Quotient] = {
     "two-roundings": _two_roundings,
     **{f"{bits}-bit-multipliers": _fixed_point(bits) for bits in (8, 16, 22, 31, 62)},
-    **{f"drops-terms-{bits}-bits-below": _without_small_terms(bits) for bits in (24, 53, 64, 128)},
+    **{
+        f"drops-terms-{bits}-bits-below": partial(_without_small_terms, bits)
+        for bits in (24, 53, 64, 128)
+    },
     "counts-a-term-of-0": _with_scale_sticky,
     "subtracts": _signed(lambda a, b: a - b),
     "subtracts-from-b": _signed(lambda a, b: b - a),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import partial
 from math import trunc
 
 import numpy as np
@@ -78,18 +79,15 @@ def _multiply(way: Callable[[int, Fraction, str], int]) -> Convert:
     return lambda x, z, scale, source, dtype: way(x - z, scale, dtype)
 
 
-def _round_products(*rounded: bool) -> Convert:
-    """Multiply input and zero point each on its own; round these products, then subtract."""
-
-    def convert(word: int, zero_point: int, scale: Fraction, source: str, dtype: str) -> int:
-        exact = [exactly(each * scale) for each in (word, zero_point)]
-        pairs = zip(exact, rounded, strict=True)
-        a, b = (floats.nearest(each, dtype) if is_rounded else each for each, is_rounded in pairs)
-        if "inf" in (a.kind, b.kind):
-            return difference_times_scale(word, zero_point, scale, source, dtype)
-        return floats.encode(exactly(a.value - b.value), dtype)
-
-    return convert
+def _round_product(
+    is_fused: bool, word: int, zero_point: int, scale: Fraction, source: str, dtype: str
+) -> int:
+    """Multiply input and zero point each on its own; round both or the latter, then subtract."""
+    a, b = (exactly(each * scale) for each in (word, zero_point))
+    a, b = a if is_fused else floats.nearest(a, dtype), floats.nearest(b, dtype)
+    if "inf" in (a.kind, b.kind):
+        return difference_times_scale(word, zero_point, scale, source, dtype)
+    return floats.encode(exactly(a.value - b.value), dtype)
 
 
 def _in_bits(value: int, bits: int, unsigned: bool = False) -> int:
@@ -177,8 +175,8 @@ STEPS: Steps = {
         "flushes-scale": _multiply(
             lambda d, s, dtype: _rounded(d, s, dtype) if abs(s) >= Fraction(2) ** -126 else 0
         ),
-        "products-subtracted": _round_products(True, True),
-        "products-fused": _round_products(False, True),
+        "products-subtracted": partial(_round_product, False),
+        "products-fused": partial(_round_product, True),
     },
 }
 OUTPUTS: Outputs = {

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from ...suite.adapter import Case
@@ -72,16 +73,15 @@ def written() -> Iterator[Bug]:
 Divide = Callable[[Real, Fraction, str], Real]
 
 
-def _in(dtype: str | None, formula: Callable[[Any, Any], Any], only: str = "") -> Divide:
+Formula = Callable[[Any, Any], Any]
+
+
+def _in(dtype: str, only: str, formula: Formula, x: Real, scale: Fraction, source: str) -> Real:
     """Divide in NumPy's floats; without a dtype, in that of the input (FLOAT32 for INT32)."""
-
-    def divide(x: Real, scale: Fraction, source: str) -> Real:
-        if x.kind != "finite" or (only and source != only):
-            return divided(x, scale, source)
-        own = dtype or ("float32" if source == "int32" else source)
-        return of_float(formula(to_float(x.value, own), to_float(scale, own)))
-
-    return divide
+    if x.kind != "finite" or (only and source != only):
+        return divided(x, scale, source)
+    own = dtype or ("float32" if source == "int32" else source)
+    return of_float(formula(to_float(x.value, own), to_float(scale, own)))
 
 
 def _quotient(x: Any, scale: Any) -> Any:
@@ -107,18 +107,18 @@ def _nan_is(value: Callable[[int], int]) -> Rounding:
 
 STEPS: Steps = {
     ("QNT-1 QNT-4 QNT-6", "quantize", "divide"): {
-        "float-division": _in(None, _quotient),
-        "float-reciprocal": _in(None, _by_reciprocal),
-        "float64-reciprocal": _in("float64", _by_reciprocal),
-        "float32-division": _in("float32", _quotient, "float32"),
-        "float16-division": _in("float16", _quotient, "float16"),
-        "float32-reciprocal": _in("float32", _by_reciprocal, "float32"),
-        "float16-reciprocal": _in("float16", _by_reciprocal, "float16"),
-        "float16-reciprocal-in-float32": _in("float32", _by_reciprocal, "float16"),
-        "int32-as-float32": _in("float32", _quotient, "int32"),
-        "int32-as-float16": _in("float16", _quotient, "int32"),
-        "float32-as-float16": _in("float16", _quotient, "float32"),
-        "multiplies": _in("float64", lambda x, scale: x * scale),
+        "float-division": partial(_in, "", "", _quotient),
+        "float-reciprocal": partial(_in, "", "", _by_reciprocal),
+        "float64-reciprocal": partial(_in, "float64", "", _by_reciprocal),
+        "float32-division": partial(_in, "float32", "float32", _quotient),
+        "float16-division": partial(_in, "float16", "float16", _quotient),
+        "float32-reciprocal": partial(_in, "float32", "float32", _by_reciprocal),
+        "float16-reciprocal": partial(_in, "float16", "float16", _by_reciprocal),
+        "float16-reciprocal-in-float32": partial(_in, "float32", "float16", _by_reciprocal),
+        "int32-as-float32": partial(_in, "float32", "int32", _quotient),
+        "int32-as-float16": partial(_in, "float16", "int32", _quotient),
+        "float32-as-float16": partial(_in, "float16", "float32", _quotient),
+        "multiplies": partial(_in, "float64", "", lambda x, scale: x * scale),
         "input-without-sign": lambda x, scale, source: divided(
             replace(x, negative=False), scale, ""
         ),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import partial
 from math import floor
 from typing import Any
 
@@ -121,14 +122,16 @@ def _in(dtype: str, formula: Callable[[Any, Any, Any, Any], Any], only: str = ""
     return combine
 
 
-def _exactly_but(change: Callable[[int, Scales], tuple[Fraction, Fraction]]) -> Combine:
+def _exactly_but(
+    change: Callable[[int, Scales], tuple[Fraction, Fraction]],
+    total: int,
+    scales: Scales,
+    bias: Real,
+    asked: str,
+) -> Real:
     """Round a factor first, and be exact from there: the sum, and the product of the scales."""
-
-    def combine(total: int, scales: Scales, bias: Real, asked: str) -> Real:
-        number, factor = change(total, scales)
-        return scale_and_add(1, (number, factor), bias, asked)
-
-    return combine
+    number, factor = change(total, scales)
+    return scale_and_add(1, (number, factor), bias, asked)
 
 
 def _nearest(value: Fraction, dtype: str) -> Fraction:
@@ -155,14 +158,10 @@ def _rounded_before_bias(total: int, scales: Scales, bias: Real, asked: str) -> 
     return product
 
 
-def _through(dtype: str, only: str = "") -> Combine:
+def _through(dtype: str, only: str, total: int, scales: Scales, bias: Real, asked: str) -> Real:
     """Round to another format first."""
-
-    def combine(total: int, scales: Scales, bias: Real, asked: str) -> Real:
-        found = scale_and_add(total, scales, bias, asked)
-        return found if only and asked != only else floats.nearest(found, dtype)
-
-    return combine
+    found = scale_and_add(total, scales, bias, asked)
+    return found if only and asked != only else floats.nearest(found, dtype)
 
 
 def _bias_first(total: int, scales: Scales, bias: Real, asked: str) -> Real:
@@ -193,17 +192,13 @@ def _minus_zero(total: int, scales: Scales, bias: Real, asked: str) -> Real:
     return Real(True) if found.is_zero and scales[0] * scales[1] < 0 else found
 
 
-def _by_steps(rule: Callable[[Fraction], int]) -> Callable[[Real, str], int]:
+def _by_steps(rule: Callable[[Fraction], int], number: Real, dtype: str) -> int:
     """Round the magnitude in units of the last place by another rule."""
-
-    def encode(number: Real, dtype: str) -> int:
-        if number.kind != "finite" or number.magnitude == 0:
-            return floats.encode(number, dtype)
-        unit = floats.scaled(1, floats.last_place(number.magnitude, FORMATS[dtype]))
-        steps = rule(number.magnitude / unit)
-        return floats.encode(Real(number.negative, steps * unit), dtype)
-
-    return encode
+    if number.kind != "finite" or number.magnitude == 0:
+        return floats.encode(number, dtype)
+    unit = floats.scaled(1, floats.last_place(number.magnitude, FORMATS[dtype]))
+    steps = rule(number.magnitude / unit)
+    return floats.encode(Real(number.negative, steps * unit), dtype)
 
 
 def _largest(number: Real, dtype: str) -> int:
@@ -257,15 +252,15 @@ STEPS: planted_bugs.Steps = {
             "float16", lambda s, a, b, c: s * (a * b) + c, "float16"
         ),
         "fma": _fma,
-        "float32-sum": _exactly_but(
-            lambda s, own: (_nearest(Fraction(s), "float32"), own[0] * own[1])
+        "float32-sum": partial(
+            _exactly_but, lambda s, own: (_nearest(Fraction(s), "float32"), own[0] * own[1])
         ),
-        "float32-product-of-scales": _exactly_but(
-            lambda s, own: (Fraction(s), _nearest(own[0] * own[1], "float32"))
+        "float32-product-of-scales": partial(
+            _exactly_but, lambda s, own: (Fraction(s), _nearest(own[0] * own[1], "float32"))
         ),
-        "through-float32": _through("float32", "float16"),
-        "through-float64": _through("float64"),
-        "through-float16": _through("float16"),
+        "through-float32": partial(_through, "float32", "float16"),
+        "through-float64": partial(_through, "float64", ""),
+        "through-float16": partial(_through, "float16", ""),
     },
     ("MMF-1 MMF-7", "float", "combine"): {
         "bias-after-rounding": _rounded_before_bias,
@@ -277,9 +272,9 @@ STEPS: planted_bugs.Steps = {
         "zero-has-sign-of-scales": _minus_zero,
     },
     ("MMF-1 MMF-8", "float", "encode"): {
-        "rounds-half-away": _by_steps(lambda steps: floor(steps + Fraction(1, 2))),
-        "rounds-toward-zero": _by_steps(floor),
-        "rounds-away-from-zero": _by_steps(lambda steps: -floor(-steps)),
+        "rounds-half-away": partial(_by_steps, lambda steps: floor(steps + Fraction(1, 2))),
+        "rounds-toward-zero": partial(_by_steps, floor),
+        "rounds-away-from-zero": partial(_by_steps, lambda steps: -floor(-steps)),
         "overflow-is-largest": _largest,
         "subnormals-flushed": _flushed,
         "vanishing-has-no-sign": _unsigned,

@@ -124,82 +124,79 @@ def _cancellation(topic: ColumnTopic) -> None:
 @topics.file("special")
 def _special(topic: ColumnTopic) -> None:
     for dtype, largest in LARGEST.items():
-        biases = (nan, inf, -inf, 0.0, -0.0, 1.0)
-        columns: list[Column] = [(total, 0.5, bias) for bias in biases for total in (3, -3, 0)]
-        text = "NaN, infinities and zeros of the bias"
-        for number in (1, 2):
-            clauses, flags = "MMF-7 MMF-8", "SpecialFloat"
-            topic.add_columns(f"bias-{dtype}-{number}", text, clauses, columns, flags, dtype)
-        step = 2.0**103 if dtype == "float32" else 16.0
-        below = Fraction(step) * (1 - TINY)
-        columns = [
-            (sign * total, scale, sign * largest)
-            for sign in (1, -1)
-            for total, scale in ((1, step), (1, below), (2, step), (0, step), (-1, step))
-        ]
-        text = f"just below {dtype}'s largest number, halfway to the next, and above"
-        for number in (1, 2):
-            clauses, flags = "MMF-1", "SpecialFloat Tie"
-            topic.add_columns(f"overflow-{dtype}-{number}", text, clauses, columns, flags, dtype)
-        least = Fraction(2) ** (-149 if dtype == "float32" else -24)
-        columns = [
-            (sign * total, 0.5, bias)
-            for sign in (1, -1)
-            for total, bias in (
-                (1, 0.0),
-                (2, 0.0),
-                (3, 0.0),
-                (5, 0.0),
-                (3, float(least)),
-                (999, 0.0),
-            )
-        ]
-        text = f"halves of {dtype}'s smallest number"
-        for number in (1, 2):
-            name, flags = f"subnormal-{dtype}-{number}", "SpecialFloat Tie"
-            topic.add_columns(name, text, "MMF-1", columns, flags, dtype, least)
-        columns = [
-            (total, scale, 0.0)
-            for total in (1, -1)
-            for scale in (0.5 + 2.0**-20, 0.5 - 2.0**-20, 0.75, 0.25)
-        ]
-        text = f"next to half of {dtype}'s smallest number; what becomes zero keeps its sign"
-        topic.add_columns(
-            f"vanishing-{dtype}", text, "MMF-1 MMF-8", columns, "SpecialFloat", dtype, least
-        )
-    far = 2.0**100
-    columns = [
-        (0, far, 0.0),
-        (0, far, 5.0),
-        (1, far, -inf),
-        (-1, far, inf),
-        (1, far, 0.0),
-        (-2, far, 1.0),
+        _add_special_biases(topic, dtype)
+        _add_overflows(topic, dtype, largest)
+        _add_subnormals(topic, dtype)
+    _add_far_scales(topic)
+    _add_subnormal_scales(topic)
+    text = "every element of A is its zero point, so that the bias is all"
+    a, b = ints("uint8", (2, 5), [7] * 10), operand("int8", (5, 3), 842)
+    own = {"za": [7], "bias": floats("float32", (2, 3), [5, -5.5, 2.0**-149, inf, -0.0, 0.125])}
+    topic.add("bias-alone", text, "MMF-7", a, b, own)
+
+
+def _add_special_biases(topic: ColumnTopic, dtype: str) -> None:
+    biases = (nan, inf, -inf, 0.0, -0.0, 1.0)
+    columns: list[Column] = [(total, 0.5, bias) for bias in biases for total in (3, -3, 0)]
+    text = "NaN, infinities and zeros of the bias"
+    for number in (1, 2):
+        clauses, flags = "MMF-7 MMF-8", "SpecialFloat"
+        topic.add_columns(f"bias-{dtype}-{number}", text, clauses, columns, flags, dtype)
+
+
+def _add_overflows(topic: ColumnTopic, dtype: str, largest: float) -> None:
+    step = 2.0**103 if dtype == "float32" else 16.0
+    below = Fraction(step) * (1 - TINY)
+    columns: list[Column] = [
+        (sign * total, scale, sign * largest)
+        for sign in (1, -1)
+        for total, scale in ((1, step), (1, below), (2, step), (0, step), (-1, step))
     ]
+    text = f"just below {dtype}'s largest number, halfway to the next, and above"
+    for number in (1, 2):
+        clauses, flags = "MMF-1", "SpecialFloat Tie"
+        topic.add_columns(f"overflow-{dtype}-{number}", text, clauses, columns, flags, dtype)
+
+
+def _add_subnormals(topic: ColumnTopic, dtype: str) -> None:
+    least = Fraction(2) ** (-149 if dtype == "float32" else -24)
+    halves = ((1, 0.0), (2, 0.0), (3, 0.0), (5, 0.0), (3, float(least)), (999, 0.0))
+    columns: list[Column] = [(s * total, 0.5, bias) for s in (1, -1) for total, bias in halves]
+    text = f"halves of {dtype}'s smallest number"
+    for number in (1, 2):
+        name, flags = f"subnormal-{dtype}-{number}", "SpecialFloat Tie"
+        topic.add_columns(name, text, "MMF-1", columns, flags, dtype, least)
+    scales = (0.5 + 2.0**-20, 0.5 - 2.0**-20, 0.75, 0.25)
+    columns = [(total, scale, 0.0) for total in (1, -1) for scale in scales]
+    text = f"next to half of {dtype}'s smallest number; what becomes zero keeps its sign"
+    name, clauses = f"vanishing-{dtype}", "MMF-1 MMF-8"
+    topic.add_columns(name, text, clauses, columns, "SpecialFloat", dtype, least)
+
+
+def _add_far_scales(topic: ColumnTopic) -> None:
+    far, near, flags = 2.0**100, 2.0**-100, "OddScale"
+    biases = ((0, 0.0), (0, 5.0), (1, -inf), (-1, inf), (1, 0.0), (-2, 1.0))
+    columns: list[Column] = [(total, far, bias) for total, bias in biases]
     text = "the product of both scales leaves FLOAT32 above; a sum of zero is zero all the same"
     for number in (1, 2, 3):
-        topic.add_columns(
-            f"scales-overflow-{number}", text, "MMF-11", columns, "OddScale", "float32", far
-        )
-    columns = [
-        *((total, 2.0**-100, 0.0) for total in (1, -1, 255)),
-        (7, 2.0**-100, 3.0),
-        (9, 2.0**20, 1.5),
-    ]
+        name = f"scales-overflow-{number}"
+        topic.add_columns(name, text, "MMF-11", columns, flags, "float32", far)
+    columns = [(total, near, 0.0) for total in (1, -1, 255)]
+    columns += [(7, near, 3.0), (9, 2.0**20, 1.5)]
     text = "the product of both scales leaves FLOAT32 below"
     for number in (1, 2):
-        topic.add_columns(
-            f"scales-underflow-{number}", text, "MMF-11", columns, "OddScale", "float32", 2.0**-100
-        )
-    columns = [(total, Fraction(5, 2**24), 0.0) for total in (1, 3, 77, 255, -1000)]
+        name = f"scales-underflow-{number}"
+        topic.add_columns(name, text, "MMF-11", columns, flags, "float32", near)
+
+
+def _add_subnormal_scales(topic: ColumnTopic) -> None:
+    columns: list[Column] = [(n, Fraction(5, 2**24), 0.0) for n in (1, 3, 77, 255, -1000)]
     text = (
         "the product of both scales is subnormal and loses bits, the result none that it can hold"
     )
     for number in (1, 2):
-        sa = Fraction(2**24 - 1, 2**149)
-        topic.add_columns(
-            f"scales-subnormal-{number}", text, "MMF-11", columns, "OddScale", "float32", sa
-        )
+        name, sa = f"scales-subnormal-{number}", Fraction(2**24 - 1, 2**149)
+        topic.add_columns(name, text, "MMF-11", columns, "OddScale", "float32", sa)
     words = [1, 3, 0x00400001, 0x80000005, 0xBF000000, 0x3F000000]
     for name, key in (("a", "sa"), ("b", "sb")):
         a = operand("uint8", (6, 5), 861) if name == "a" else operand("uint8", (2, 5), 862)
@@ -208,12 +205,6 @@ def _special(topic: ColumnTopic) -> None:
         own = {key: bits("float32", sizes, words), ("sb" if key == "sa" else "sa"): [2.0**100]}
         text = f"subnormal and negative scales of {name.upper()}"
         topic.add(f"odd-scales-{name}", text, "MMF-11 MMF-5", a, b, own, "OddScale PerChannel")
-    text, a = (
-        "every element of A is its zero point, so that the bias is all",
-        ints("uint8", (2, 5), [7] * 10),
-    )
-    own = {"za": [7], "bias": floats("float32", (2, 3), [5, -5.5, 2.0**-149, inf, -0.0, 0.125])}
-    topic.add("bias-alone", text, "MMF-7", a, operand("int8", (5, 3), 842), own)
 
 
 @topics.file("kills")

@@ -1,6 +1,7 @@
 """Planted bugs of MAX_POOLING."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -60,14 +61,10 @@ def written() -> Iterator[Bug]:
     yield from plant(OPERATOR, STEPS, {("MAX-1 MAX-3", OUTPUT): LAYOUTS}, answers)  # type: ignore[arg-type]
 
 
-def _pad(value: Callable[[np.dtype[np.generic]], int]) -> Callable[[Array, Windows], Array]:
+def _pad(value: Callable[[np.dtype[np.generic]], int], x: Array, windows: Windows) -> Array:
     """Surround the image by a number; floats are left to the vectors of integers."""
-
-    def pad(x: Array, windows: Windows) -> Array:
-        around = [(0, 0), (0, 0), *zip(windows.start, windows.end, strict=True)]
-        return np.pad(x, around, constant_values=value(x.dtype))
-
-    return pad
+    around = [(0, 0), (0, 0), *zip(windows.start, windows.end, strict=True)]
+    return np.pad(x, around, constant_values=value(x.dtype))
 
 
 def _repeat_edge(x: Array, windows: Windows) -> Array:
@@ -97,10 +94,10 @@ def _column_major(places: Array, call: Call) -> Array:
 
 STEPS: Steps = {
     ("MAX-2", "pool", "pad"): {
-        "padding-is-0": _pad(lambda dtype: 0),
-        "padding-is-1": _pad(lambda dtype: 1),
-        "padding-is-highest": _pad(lambda dtype: _limit(dtype, "max", 0)),
-        "padding-is-one-above-lowest": _pad(lambda dtype: _limit(dtype, "min", 1)),
+        "padding-is-0": partial(_pad, lambda dtype: 0),
+        "padding-is-1": partial(_pad, lambda dtype: 1),
+        "padding-is-highest": partial(_pad, lambda dtype: _limit(dtype, "max", 0)),
+        "padding-is-one-above-lowest": partial(_pad, lambda dtype: _limit(dtype, "min", 1)),
         "padding-repeats-the-edge": _repeat_edge,
     },
     ("MAX-1", "pool", "choose"): {

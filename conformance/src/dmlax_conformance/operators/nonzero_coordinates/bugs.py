@@ -1,6 +1,7 @@
 """Planted bugs of NONZERO_COORDINATES."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -220,14 +221,10 @@ OUTPUTS: Outputs = {
 # -- how many columns are refused --------------------------------------------------------------
 
 
-def _is_width(test: Callable[[int, Sizes, int], bool]) -> Callable[[Case], bool]:
+def _is_width(test: Callable[[int, Sizes, int], bool], case: Case) -> bool:
     """Test the width, the sizes of the input, and the lowest width that they allow."""
-
-    def when(case: Case) -> bool:
-        sizes = case.inputs[IMAGE].shape
-        return test(case.outputs[ROWS].sizes[-1], sizes, max(effective_rank(sizes), 1))
-
-    return when
+    sizes = case.inputs[IMAGE].shape
+    return test(case.outputs[ROWS].sizes[-1], sizes, max(effective_rank(sizes), 1))
 
 
 def _between_ones(sizes: Sizes) -> int:
@@ -237,24 +234,24 @@ def _between_ones(sizes: Sizes) -> int:
 
 ANSWERS: Answers = {
     ("NZC-3", "accept", "sizes", ROWS): {
-        "accepts-narrow-rows": _is_width(lambda n, sizes, least: 0 < n < least),
-        "accepts-wide-rows": _is_width(lambda n, sizes, least: n > len(sizes)),
-        "accepts-no-columns": _is_width(lambda n, sizes, least: n == 0),
-        "accepts-no-columns-for-one-element": _is_width(
-            lambda n, sizes, least: n == effective_rank(sizes) == 0
+        "accepts-narrow-rows": partial(_is_width, lambda n, sizes, least: 0 < n < least),
+        "accepts-wide-rows": partial(_is_width, lambda n, sizes, least: n > len(sizes)),
+        "accepts-no-columns": partial(_is_width, lambda n, sizes, least: n == 0),
+        "accepts-no-columns-for-one-element": partial(
+            _is_width, lambda n, sizes, least: n == effective_rank(sizes) == 0
         ),
-        "effective-rank-drops-all-ones": _is_width(
-            lambda n, sizes, least: sum(size != 1 for size in sizes) <= n < least
+        "effective-rank-drops-all-ones": partial(
+            _is_width, lambda n, sizes, least: sum(size != 1 for size in sizes) <= n < least
         ),
-        "effective-rank-drops-trailing-ones": _is_width(
-            lambda n, sizes, least: 0 < _between_ones(sizes) <= n < least
+        "effective-rank-drops-trailing-ones": partial(
+            _is_width, lambda n, sizes, least: 0 < _between_ones(sizes) <= n < least
         ),
-        "widest-is-8": _is_width(lambda n, sizes, least: len(sizes) < n <= 8),
-        "widest-is-rank-plus-1": _is_width(lambda n, sizes, least: n == len(sizes) + 1),
+        "widest-is-8": partial(_is_width, lambda n, sizes, least: len(sizes) < n <= 8),
+        "widest-is-rank-plus-1": partial(_is_width, lambda n, sizes, least: n == len(sizes) + 1),
     },
     ("NZC-3", "refuse", "sizes", ROWS): {
-        "refuses-narrow-rows": _is_width(lambda n, sizes, least: n < len(sizes)),
-        "refuses-wide-rows": _is_width(lambda n, sizes, least: n > least),
+        "refuses-narrow-rows": partial(_is_width, lambda n, sizes, least: n < len(sizes)),
+        "refuses-wide-rows": partial(_is_width, lambda n, sizes, least: n > least),
     },
     ("NZC-5", "refuse", "value", IMAGE): {
         "refuses-blank-input": lambda case: not case.inputs[IMAGE].any(),

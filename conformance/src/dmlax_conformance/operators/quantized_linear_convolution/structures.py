@@ -32,9 +32,7 @@ class View(RescaleView, ConvolutionView):
     @cached_property
     def scales(self) -> tuple[Array, Array, Array]:
         """The words of the scales of each element."""
-        sx, sw, sy = (
-            self._each(name) for name in ("InputScaleTensor", SCALES, "OutputScaleTensor")
-        )
+        sx, sw, sy = map(self._each, ("InputScaleTensor", SCALES, "OutputScaleTensor"))
         return sx, sw, sy
 
     @cached_property

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,11 +58,14 @@ def terms(convolved: Array, call: Call) -> Mapping[str, Array]:
     return {own: known[name] for name, own in TERMS.items() if name in known}
 
 
+Take = Callable[[Array, Call], Mapping[str, Array]]  # the operands of the sum
+
+
 @dataclass(frozen=True)
 class Sum:
     """The steps of the sum, in order."""
 
-    terms: Callable[[Array, Call], Mapping[str, Array]] = terms
+    terms: Take = terms
     centre: Callable[[int, int, str], int] = difference
     quotient: Quotient = exact_sum
     rounding: Rounding = field(default_factory=Rounding)
@@ -163,7 +167,7 @@ def _supplied(call: Call) -> Call:
 # -- the operands of the sum -------------------------------------------------------------------
 
 
-def _with(**changed: str) -> Callable[[Array, Call], Mapping[str, Array]]:
+def _with(**changed: str) -> Take:
     """Take operands for others, as an addition names them; an absent one is left out."""
 
     def take(convolved: Array, call: Call) -> Mapping[str, Array]:
@@ -181,30 +185,24 @@ def _turned(convolved: Array, call: Call) -> Mapping[str, Array]:
     return {turned.get(name[0], name[0]) + name[1:]: array for name, array in own.items()}
 
 
-def _if_first(
-    take: Callable[[Array, Call], Mapping[str, Array]], is_first: bool = True
-) -> Callable[[Array, Call], Mapping[str, Array]]:
+def _if_first(take: Take, is_first: bool = True) -> Take:
     """Take wrong operands only of calls whose AddendFirst is so."""
     return lambda convolved, call: (take if call.attributes["AddendFirst"] == is_first else terms)(
         convolved, call
     )
 
 
-def _without(name: str) -> Callable[[Array, Call], Mapping[str, Array]]:
+def _without(name: str) -> Take:
     return lambda convolved, call: {
         own: array for own, array in terms(convolved, call).items() if own != name
     }
 
 
-def _first_for_all(name: str, axis: int) -> Callable[[Array, Call], Mapping[str, Array]]:
+def _first_for_all(name: str, axis: int, convolved: Array, call: Call) -> Mapping[str, Array]:
     """Take the first index of an axis for all of them, if it has any."""
-
-    def take(convolved: Array, call: Call) -> Mapping[str, Array]:
-        own = terms(convolved, call)
-        first = own[name].take(range(min(1, own[name].shape[axis])), axis)
-        return {**own, name: np.broadcast_to(first, own[name].shape)}
-
-    return take
+    own = terms(convolved, call)
+    first = own[name].take(range(min(1, own[name].shape[axis])), axis)
+    return {**own, name: np.broadcast_to(first, own[name].shape)}
 
 
 VALUES_SWAPPED = _with(ATensor="BTensor", BTensor="ATensor")
@@ -243,11 +241,11 @@ STEPS: Steps = {
             BTensor="ATensor", BScaleTensor="AScaleTensor", BZeroPointTensor="AZeroPointTensor"
         ),
         "addend-in-range-of-result": _only_in_range_of_result,
-        "addend-of-first-channel": _first_for_all("BTensor", 1),
-        "addend-of-first-row": _first_for_all("BTensor", 2),
-        "addend-of-first-column": _first_for_all("BTensor", -1),
-        "result-of-first-image": _first_for_all("ATensor", 0),
-        "result-of-first-channel": _first_for_all("ATensor", 1),
+        "addend-of-first-channel": partial(_first_for_all, "BTensor", 1),
+        "addend-of-first-row": partial(_first_for_all, "BTensor", 2),
+        "addend-of-first-column": partial(_first_for_all, "BTensor", -1),
+        "result-of-first-image": partial(_first_for_all, "ATensor", 0),
+        "result-of-first-channel": partial(_first_for_all, "ATensor", 1),
     },
     ("QCA-24", ADD, "terms"): {
         f"{name}-{'if' if is_first else 'unless'}-addend-first": _if_first(way, is_first)

@@ -1,6 +1,7 @@
 """Quantized convolution with an addend."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -166,18 +167,14 @@ OF_SUMS: Mapping[str, Sequence[Callable[[], Iterable[Values]]]] = {
 }
 
 
-def _add_sums(makers: Sequence[Callable[[], Iterable[Values]]]) -> Callable[[AddTopic], None]:
+def _add_sums(makers: Sequence[Callable[[], Iterable[Values]]], topic: AddTopic) -> None:
     """Take every third class: an addition alone has vectors of all."""
-
-    def fill(topic: AddTopic) -> None:
-        for make in makers:
-            topic.add_values([*make()][::3])
-
-    return fill
+    for make in makers:
+        topic.add_values([*make()][::3])
 
 
 for _name, _makers in OF_SUMS.items():
-    topics.file(f"sum-{_name}")(_add_sums(_makers))
+    topics.file(f"sum-{_name}")(partial(_add_sums, _makers))
 
 
 @topics.file("data-types")

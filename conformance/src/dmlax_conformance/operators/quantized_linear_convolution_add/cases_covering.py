@@ -4,8 +4,8 @@ The image is constant and the weights of each filter have one sum, so that the c
 is one number; the addend makes the sums of each class.
 """
 
-from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -67,35 +67,31 @@ def _convolution(plan: Plan, number: int, result: Any) -> tuple[Any, Any, dict[s
     )
 
 
-def _covering(name: str) -> Callable[[AddTopic], None]:
-    """Return what adds a call of a family of sums for each line."""
-
-    def fill(topic: AddTopic) -> None:
-        for number, line in enumerate(LINES.strip().splitlines(), 1):
-            plan, family = Plan.of(line), sums(name)(number, 0)
-            changing, scale, whole = (2 * each for each in family.scales)  # that of the sum not 1
-            x, w, own = _convolution(plan, number, scale)
-            dtype, addend = ("int8", "uint8") if "int8" in plan.words else ("uint8", "int8")
-            addend = dtype if number % 3 == 0 else addend
-            result = plan.types[number % 2]
-            own["zy"] = [MIDDLES[result] - 2]
-            zb = None if "nozb" in plan.words else {"uint8": 128, "int8": -1}[addend]
-            zb = 128 if addend == "uint8" else zb
-            zs = None if "nozs" in plan.words and dtype == "int8" else MIDDLES[dtype]
-            (asked,) = output(x, w, plan.options, result).values()
-            turn, (low, high) = 7 * number % len(family.values), RANGES[addend]
-            held = [*family.values[turn:], *family.values[:turn]]
-            words = tuple(min(max(value + (zb or 0), low), high) for value in held)
-            made = from_recipe(addend, asked.sizes, Cycle(words))
-            factors = [float32(Fraction(each)) for each in (changing, whole)]
-            added = Added.of(made, factors, (zb, zs), dtype)
-            clause = topic.clauses("1 3 4 7 8 9 15 16 17 18 19 20 23 24")
-            flags, about = "Tie NearTieFloat64 Saturation BlockEdge", f"{name} sums; {plan.about}"
-            label = f"covering-{name}-{number}"
-            topic.add(label, about, clause, x, w, own, flags, plan.options, result, added=added)
-
-    return fill
+def _covering(name: str, topic: AddTopic) -> None:
+    """Add a call of a family of sums for each line."""
+    for number, line in enumerate(LINES.strip().splitlines(), 1):
+        plan, family = Plan.of(line), sums(name)(number, 0)
+        changing, scale, whole = (2 * each for each in family.scales)  # that of the sum not 1
+        x, w, own = _convolution(plan, number, scale)
+        dtype, addend = ("int8", "uint8") if "int8" in plan.words else ("uint8", "int8")
+        addend = dtype if number % 3 == 0 else addend
+        result = plan.types[number % 2]
+        own["zy"] = [MIDDLES[result] - 2]
+        zb = None if "nozb" in plan.words else {"uint8": 128, "int8": -1}[addend]
+        zb = 128 if addend == "uint8" else zb
+        zs = None if "nozs" in plan.words and dtype == "int8" else MIDDLES[dtype]
+        (asked,) = output(x, w, plan.options, result).values()
+        turn, (low, high) = 7 * number % len(family.values), RANGES[addend]
+        held = [*family.values[turn:], *family.values[:turn]]
+        words = tuple(min(max(value + (zb or 0), low), high) for value in held)
+        made = from_recipe(addend, asked.sizes, Cycle(words))
+        factors = [float32(Fraction(each)) for each in (changing, whole)]
+        added = Added.of(made, factors, (zb, zs), dtype)
+        clause = topic.clauses("1 3 4 7 8 9 15 16 17 18 19 20 23 24")
+        flags, about = "Tie NearTieFloat64 Saturation BlockEdge", f"{name} sums; {plan.about}"
+        label = f"covering-{name}-{number}"
+        topic.add(label, about, clause, x, w, own, flags, plan.options, result, added=added)
 
 
 for _name in SUMS:
-    topics.file(f"covering-{_name}")(_covering(_name))
+    topics.file(f"covering-{_name}")(partial(_covering, _name))

@@ -1,6 +1,7 @@
 """Planted bugs of QUANTIZED_LINEAR_MATRIX_MULTIPLY."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -121,17 +122,13 @@ def _in_float32(sums: Array, bias: Array) -> Array:
     return np.asarray(sums.astype(np.float32) + bias.astype(np.float32)).astype(np.int64)
 
 
-def _on_first(axis: int) -> Callable[[Array, Array], Array]:
+def _on_first(axis: int, sums: Array, bias: Array) -> Array:
     """Add the bias to what comes first along an axis."""
-
-    def add(sums: Array, bias: Array) -> Array:
-        whole = add_bias(sums, bias)
-        if sums.ndim <= axis:
-            return whole
-        is_first = np.arange(sums.shape[axis]) == 0
-        return np.where(is_first.reshape(-1, *[1] * (sums.ndim - axis - 1)), whole, sums)
-
-    return add
+    whole = add_bias(sums, bias)
+    if sums.ndim <= axis:
+        return whole
+    is_first = np.arange(sums.shape[axis]) == 0
+    return np.where(is_first.reshape(-1, *[1] * (sums.ndim - axis - 1)), whole, sums)
 
 
 def _turned(sums: Array, bias: Array) -> Array:
@@ -144,12 +141,9 @@ def _is_square(case: Case) -> bool:
     return bool(case.inputs[BIAS].size == case.inputs[A].shape[-2])
 
 
-def _has_bad(name: str, at: int) -> Callable[[Case], bool]:
-    def test(case: Case) -> bool:
-        scale = case.inputs[name].reshape(-1)[at]
-        return bool(not np.isfinite(scale) or scale == 0)
-
-    return test
+def _has_bad(name: str, at: int, case: Case) -> bool:
+    scale = case.inputs[name].reshape(-1)[at]
+    return bool(not np.isfinite(scale) or scale == 0)
 
 
 STEPS: planted_bugs.Steps = {
@@ -157,8 +151,8 @@ STEPS: planted_bugs.Steps = {
         "bias-wraps": lambda sums, bias: add_bias(sums, bias).astype(np.int32).astype(np.int64),
         "bias-saturates": lambda sums, bias: _limited(add_bias(sums, bias)),
         "bias-in-float32": _in_float32,
-        "bias-on-first-matrix": _on_first(0),
-        "bias-on-first-row": _on_first(1),
+        "bias-on-first-matrix": partial(_on_first, 0),
+        "bias-on-first-row": partial(_on_first, 1),
         "bias-along-rows": _turned,
     },
     ("QMM-1", "requantize", "rescale"): {
@@ -194,7 +188,7 @@ ANSWERS: planted_bugs.Answers = {
         "refuses-bias-of-rank-0": lambda case: BIAS in case.inputs and not case.inputs[BIAS].ndim,
     },
     ("QMM-12", "accept", "value", B_SCALE): {
-        "checks-first-b-scale-only": _has_bad(B_SCALE, -1),
-        "checks-last-b-scale-only": _has_bad(B_SCALE, 0),
+        "checks-first-b-scale-only": partial(_has_bad, B_SCALE, -1),
+        "checks-last-b-scale-only": partial(_has_bad, B_SCALE, 0),
     },
 }

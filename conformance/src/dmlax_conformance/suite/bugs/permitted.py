@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,7 @@ def _of_every(operator: str, clause: str) -> Iterator[Bug]:
         return
     for name, order in ORDERS.items():
         yield variant(name, "tensor-data-type", refuse=order)
-    gaps = {"gaps-odd": _with_gaps(0x55), "gaps-ones": _with_gaps(-1)}
+    gaps = {"gaps-odd": partial(_with_gaps, 0x55), "gaps-ones": partial(_with_gaps, -1)}
     yield from _in_part(operator, "tensor-buffer", "layout", "scatter", gaps)
     yield variant("no-strides", clause, capabilities=frozenset({"descriptors"}))
 
@@ -57,24 +58,20 @@ def _of_every(operator: str, clause: str) -> Iterator[Bug]:
 # -- undefined rows ----------------------------------------------------------------------------
 
 
-def _filled(value: Callable[[Array, Array], Any]) -> Callable[[Array, Sizes], Array]:
+def _filled(value: Callable[[Array, Array], Any], rows: Array, sizes: Sizes) -> Array:
     """Fill what is below the rows with anything."""
-
-    def table(rows: Array, sizes: Sizes) -> Array:
-        whole = then_zeros(rows, sizes)
-        flat = whole.reshape(sizes[-2:])
-        filling = np.broadcast_to(np.asarray(value(rows, flat), np.uint32), flat.shape)
-        flat[len(rows) :] = filling[: len(flat) - len(rows)]
-        return whole
-
-    return table
+    whole = then_zeros(rows, sizes)
+    flat = whole.reshape(sizes[-2:])
+    filling = np.broadcast_to(np.asarray(value(rows, flat), np.uint32), flat.shape)
+    flat[len(rows) :] = filling[: len(flat) - len(rows)]
+    return whole
 
 
 UNDEFINED_ROWS: dict[str, Callable[[Array, Sizes], Array]] = {
-    "rows-all-ones": _filled(lambda rows, flat: 2**32 - 1),
-    "rows-sentinel": _filled(lambda rows, flat: len(flat)),
-    "rows-repeat": _filled(lambda rows, flat: rows[-1] if len(rows) else 0),
-    "rows-garbage": _filled(lambda rows, flat: np.arange(flat.size).reshape(flat.shape)),
+    "rows-all-ones": partial(_filled, lambda rows, flat: 2**32 - 1),
+    "rows-sentinel": partial(_filled, lambda rows, flat: len(flat)),
+    "rows-repeat": partial(_filled, lambda rows, flat: rows[-1] if len(rows) else 0),
+    "rows-garbage": partial(_filled, lambda rows, flat: np.arange(flat.size).reshape(flat.shape)),
     "rows-zero": then_zeros,
 }
 
@@ -166,16 +163,12 @@ FORMS: dict[str, Callable[[Outputs, Case], Outputs]] = {
 }
 
 
-def _with_gaps(gap: int) -> Callable[[Desc, Array], Array]:
+def _with_gaps(gap: int, desc: Desc, array: Array) -> Array:
     """Fill gaps by NaN in floats, else by a number."""
-
-    def scatter(desc: Desc, array: Array) -> Array:
-        if layout.is_packed(desc):
-            return array
-        filling = np.full(1, np.nan if array.dtype.kind == "f" else gap).astype(array.dtype)
-        held = np.broadcast_to(filling, layout.buffer_length(desc)).copy()
-        is_element = scattered(desc, np.ones(array.shape, bool))
-        held[is_element] = scattered(desc, array)[is_element]
-        return held
-
-    return scatter
+    if layout.is_packed(desc):
+        return array
+    filling = np.full(1, np.nan if array.dtype.kind == "f" else gap).astype(array.dtype)
+    held = np.broadcast_to(filling, layout.buffer_length(desc)).copy()
+    is_element = scattered(desc, np.ones(array.shape, bool))
+    held[is_element] = scattered(desc, array)[is_element]
+    return held

@@ -1,6 +1,7 @@
 """Derive bugs from the fields of an operator: one is misread, or returned wrongly."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,14 +55,10 @@ def _flipped(*axes: int) -> Callable[[Any, Call], Any]:
     )
 
 
-def _swapped(one: int, two: int, rank: int = 2) -> Callable[[Any, Call], Any]:
-    """Swap two axes that are equally long."""
-
-    def way(own: Any, call: Call) -> Any:
-        changed = np.swapaxes(own, one, two) if own.ndim >= rank else own
-        return changed if changed.shape == own.shape else own
-
-    return way
+def _swapped(one: int, two: int, rank: int, own: Any, call: Call) -> Any:
+    """Swap two axes that are equally long, from a rank on."""
+    changed = np.swapaxes(own, one, two) if own.ndim >= rank else own
+    return changed if changed.shape == own.shape else own
 
 
 def _channels_last(own: Any, call: Call) -> Any:
@@ -76,8 +73,8 @@ AXES: Ways = {
     "channels-reversed": _flipped(1),
     "flipped": _flipped(2, 3),
     "flipped-on-last-axis": _flipped(-1),
-    "transposed": _swapped(-1, -2, 4),
-    "axes-swapped": _swapped(0, 1),
+    "transposed": partial(_swapped, -1, -2, 4),
+    "axes-swapped": partial(_swapped, 0, 1, 2),
 }
 ELEMENTS: Ways = {
     "first-for-all": _element_wise(lambda own: np.repeat(own[:1], own.size)),
@@ -120,7 +117,7 @@ def _narrowed(dtype: str) -> Ways:
     ways = {f"as-{half}": cast(dtype, half, dtype)} if BITS.get(half, 0) >= 8 else {}
     if not dtype.startswith("float"):
         return ways
-    return {**ways, "truncated": cast(dtype, "int32", dtype), "flushed": _flushed(dtype)}
+    return {**ways, "truncated": cast(dtype, "int32", dtype), "flushed": partial(_flushed, dtype)}
 
 
 def _with_other_sign(dtype: str) -> Ways:
@@ -128,13 +125,10 @@ def _with_other_sign(dtype: str) -> Ways:
     return {"with-other-sign": cast(dtype, other)}
 
 
-def _flushed(dtype: str) -> Callable[[Any, Call], Any]:
-    def way(own: Any, call: Call) -> Any:
-        if own.dtype.name != dtype:
-            return own
-        return np.where(np.abs(own) < np.finfo(dtype).tiny, np.zeros((), dtype), own)
-
-    return way
+def _flushed(dtype: str, own: Any, call: Call) -> Any:
+    if own.dtype.name != dtype:
+        return own
+    return np.where(np.abs(own) < np.finfo(dtype).tiny, np.zeros((), dtype), own)
 
 
 def _in_float16(own: Array, call: Call) -> Array:
@@ -200,19 +194,16 @@ def zero_points(operator: str, clause: str, tensors: Mapping[str, str]) -> Itera
     """Yield bugs that take an absent zero point to be that of what the tensor may hold."""
     for field, tensor in tensors.items():
         for name, point in {"middle": _middle, "lowest": _lowest}.items():
-            made = _supply(field, tensor, point)
+            made = partial(_supply, field, tensor, point)
             yield bug(operator, f"absent-{kebab(field)}-is-{name}", clause, VALUES, read=made)
 
 
-def _supply(field: str, tensor: str, point: Callable[[Any], int]) -> Callable[[Call], Call]:
-    def read(call: Call) -> Call:
-        if field in call.inputs:
-            return call
-        owner = call.inputs[tensor] if tensor in call.inputs else call.outputs[tensor]
-        value = np.array(point(np.iinfo(owner.dtype)))
-        return call._replace(inputs={**call.inputs, field: value}) if value else call
-
-    return read
+def _supply(field: str, tensor: str, point: Callable[[Any], int], call: Call) -> Call:
+    if field in call.inputs:
+        return call
+    owner = call.inputs[tensor] if tensor in call.inputs else call.outputs[tensor]
+    value = np.array(point(np.iinfo(owner.dtype)))
+    return call._replace(inputs={**call.inputs, field: value}) if value else call
 
 
 def _middle(limits: Any) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,9 @@ from ...operators.topics import PREFIXES
 from ..adapter import Case
 from .implementation import Implementation
 from .steps import Array, Call, Outputs
+
+Way = Callable[[Any, Call], Any]  # from a tensor or an attribute to what is read of it
+End = Callable[[Array, Case], Array]  # from an output to what is returned of it
 
 VALUES, REFUSALS, DESCS, PERMITTED = "values and sizes", "refusals", "descs", "permitted"
 WINDOWS = {  # the lowest entry
@@ -76,32 +79,25 @@ def in_part(
         yield bug(operator, name, clause, group, **{part: replace(whole, **{step: way})})
 
 
-def in_reading(
-    operator: str, clause: str, fields: str, ways: Mapping[str, Callable[[Any, Call], Any]]
-) -> Iterator[Bug]:
+def in_reading(operator: str, clause: str, fields: str, ways: Mapping[str, Way]) -> Iterator[Bug]:
     """Yield a bug for each way to misread tensors or attributes, where they are there."""
     for name, way in ways.items():
-        yield bug(operator, name, clause, VALUES, read=_reading(fields.split(), way))
+        yield bug(operator, name, clause, VALUES, read=partial(_reading, fields.split(), way))
 
 
-def _reading(fields: Sequence[str], way: Callable[[Any, Call], Any]) -> Callable[[Call], Call]:
-    def read(call: Call) -> Call:
-        tensors = {k: np.asarray(way(call.inputs[k], call)) for k in fields if k in call.inputs}
-        options = {k: way(call.attributes[k], call) for k in fields if k in WINDOWS}
-        return call._replace(
-            inputs={**call.inputs, **tensors}, attributes={**call.attributes, **options}
-        )
-
-    return read
+def _reading(fields: Sequence[str], way: Way, call: Call) -> Call:
+    tensors = {k: np.asarray(way(call.inputs[k], call)) for k in fields if k in call.inputs}
+    options = {k: way(call.attributes[k], call) for k in fields if k in WINDOWS}
+    return call._replace(
+        inputs={**call.inputs, **tensors}, attributes={**call.attributes, **options}
+    )
 
 
-def in_output(
-    operator: str, clause: str, output: str, ways: Mapping[str, Callable[[Array, Case], Array]]
-) -> Iterator[Bug]:
+def in_output(operator: str, clause: str, output: str, ways: Mapping[str, End]) -> Iterator[Bug]:
     """Yield a bug for each way to return an output wrongly."""
     for name, way in ways.items():
         yield bug(operator, name, clause, VALUES, finish=_finish(output, way))
 
 
-def _finish(output: str, way: Callable[[Array, Case], Array]) -> Callable[[Outputs, Case], Outputs]:
+def _finish(output: str, way: End) -> Callable[[Outputs, Case], Outputs]:
     return lambda outputs, case: {**outputs, output: way(outputs[output], case)}

@@ -1,6 +1,7 @@
 """Derive bugs of strided tensors: reading an input, writing an output."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,10 @@ Strides = Callable[[Desc], list[int]]
 
 def bugs(operator: str) -> Iterator[Bug]:
     """Yield every bug in the strided tensors of an operator."""
-    reads = {f"desc-read-{name}": _gathering(strides) for name, strides in STRIDES.items()}
-    writes = {f"desc-written-{name}": _scattering(strides) for name, strides in STRIDES.items()}
+    reads = {f"desc-read-{name}": partial(_gathering, strides) for name, strides in STRIDES.items()}
+    writes = {
+        f"desc-written-{name}": partial(_scattering, strides) for name, strides in STRIDES.items()
+    }
     sides: Mapping[str, Mapping[str, Any]] = {"gather": reads, "scatter": {**writes, **BUFFERS}}
     for side, ways in sides.items():
         yield from in_part(operator, "tensor-buffer", "layout", side, ways, DESCS)
@@ -44,24 +47,18 @@ def _places(desc: Desc, strides: Strides, length: int) -> Array:
     return np.array(layout.offsets(desc["Sizes"], strides(desc))) % length
 
 
-def _gathering(strides: Strides) -> Callable[[Desc, Array], Array]:
-    def gather(desc: Desc, held: Array) -> Array:
-        if layout.is_packed(desc):
-            return held
-        return np.asarray(held[_places(desc, strides, held.size)].reshape(desc["Sizes"]))
-
-    return gather
-
-
-def _scattering(strides: Strides) -> Callable[[Desc, Array], Array]:
-    def scatter(desc: Desc, array: Array) -> Array:
-        if layout.is_packed(desc):
-            return array
-        held = np.zeros(layout.buffer_length(desc), array.dtype)
-        held[_places(desc, strides, held.size)] = array.reshape(-1)
+def _gathering(strides: Strides, desc: Desc, held: Array) -> Array:
+    if layout.is_packed(desc):
         return held
+    return np.asarray(held[_places(desc, strides, held.size)].reshape(desc["Sizes"]))
 
-    return scatter
+
+def _scattering(strides: Strides, desc: Desc, array: Array) -> Array:
+    if layout.is_packed(desc):
+        return array
+    held = np.zeros(layout.buffer_length(desc), array.dtype)
+    held[_places(desc, strides, held.size)] = array.reshape(-1)
+    return held
 
 
 def _end_early(desc: Desc, array: Array) -> Array:
