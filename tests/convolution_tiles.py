@@ -20,6 +20,7 @@ _WINDOWS = (  # kernel, strides, dilations, start and end padding
 _CHANNELS = (  # of a group, and its outputs
     *((64, 64), (64, 70), (128, 20), (4, 65), (12, 130)),
     *((96, 16), (40, 33)),
+    *((3, 64), (1, 40), (2, 96), (3, 20)),  # rows of the kernel are taps
 )
 _PACKINGS = ("rows", "panels")
 

@@ -165,6 +165,13 @@ Path choose_path(const ConvShape& shape, const ConvolutionKernels& kernels) {
   return shape.groups > 1 && shape.rows < kFewRows ? Path::kPlanes : Path::kRows;
 }
 
+// Whether padded copies have a row of the kernel as one tap: pixels have so few channels that a tap
+// of their own would be less than a word. The words end in zeros of the filter.
+bool are_kernel_rows_taps(const ConvShape& shape) {
+  return shape.groups == 1 && shape.channels < kKPack && shape.width.kernel > 1 &&
+         shape.width.dilation == 1;
+}
+
 // A problem without a call's values.
 const char* describe(ConvProblem& problem, LayoutArrays& arrays, const Operands& given,
                      const ffi::AnyBuffer& output, const Attributes& attributes,
@@ -174,7 +181,11 @@ const char* describe(ConvProblem& problem, LayoutArrays& arrays, const Operands&
   problem.requantize.output_signed = is_signed_byte(output);
   problem.path = choose_path(problem.shape, kernels);
   const bool takes_rows = problem.path == Path::kRows || problem.path == Path::kMatmul;
-  problem.shape.panels = attributes.panels && takes_rows && kernels.reads_panels;
+  const bool has_filter_zero = count_of(given.filter_zero) > 0 || attributes.filter_unsigned;
+  problem.padded.kernel_rows = problem.path == Path::kRows && kernels.element_bytes == 1 &&
+                               !has_filter_zero && are_kernel_rows_taps(problem.shape);
+  problem.shape.panels = attributes.panels && takes_rows && kernels.reads_panels &&
+                         !problem.padded.kernel_rows;
   problem.unpacks_filter = attributes.panels && !problem.shape.panels;
   if (problem.path != Path::kPlanes) {
     if (problem.path == Path::kRows) {
