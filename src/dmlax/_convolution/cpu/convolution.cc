@@ -150,13 +150,25 @@ const char* describe_shape(ConvShape& shape, const Operands& given, const ffi::A
 constexpr int64_t kMostLineScratch = 1 << 20;
 constexpr int64_t kFewPixels = 32;  // they would fill less than half of a panel's columns
 constexpr int64_t kFewRows = 16;    // the same of a group's output channels
+constexpr int64_t kManyPixels = 512;  // of all images: they repay packing a filter
+
+// Whether rows are faster than planes though both sides are transposed for them: where an image has
+// few pixels, where the filter is packed for rows, where taps are whole tiles, and where planes are
+// always slow.
+bool repays_transposition(const ConvShape& shape, const ConvolutionKernels& kernels, bool panels) {
+  const bool tiles = shape.taps > 1 && shape.channels % kPanelWidth == 0;
+  return shape.output_pixels <= kFewPixels || (panels && kernels.reads_panels) ||
+         (tiles && shape.images * shape.output_pixels >= kManyPixels) ||
+         kernels.prefers_channels_last;
+}
 
 // Channels are last but in planes: on one side or both, after a transposition of the other, or of
-// both where an image has few pixels, and always where planes are slow.
-Path choose_path(const ConvShape& shape, const ConvolutionKernels& kernels) {
+// both.
+Path choose_path(const ConvShape& shape, const ConvolutionKernels& kernels, bool panels) {
   const bool last = shape.input_last || shape.output_last;
-  const bool transposed = shape.output_pixels <= kFewPixels || kernels.prefers_channels_last;
-  if (kernels.multiply_rows == nullptr || !(last || transposed)) return Path::kPlanes;
+  if (kernels.multiply_rows == nullptr || !(last || repays_transposition(shape, kernels, panels))) {
+    return Path::kPlanes;
+  }
   if (is_depthwise(shape)) {
     const bool lines = shape.rows == 1 && line_scratch_bytes(shape, 1) <= kMostLineScratch;
     return lines ? Path::kLines : Path::kPlanes;
@@ -179,7 +191,7 @@ const char* describe(ConvProblem& problem, LayoutArrays& arrays, const Operands&
   if (const char* wrong = describe_shape(problem.shape, given, output, attributes)) return wrong;
   problem.requantize.quantized = output.element_type() != ffi::DataType::S32;
   problem.requantize.output_signed = is_signed_byte(output);
-  problem.path = choose_path(problem.shape, kernels);
+  problem.path = choose_path(problem.shape, kernels, attributes.panels);
   const bool takes_rows = problem.path == Path::kRows || problem.path == Path::kMatmul;
   const bool has_filter_zero = count_of(given.filter_zero) > 0 || attributes.filter_unsigned;
   problem.padded.kernel_rows = problem.path == Path::kRows && kernels.element_bytes == 1 &&
