@@ -133,6 +133,8 @@ READING = [  # layout, filter in OIHW, groups: whether kernels that read panels 
     ("NHWC", (30, 4, 2, 2), 2, False),
     ("NHWC", (4, 1, 2, 2), 4, False),
     ("NHWC", (4, 1, 2, 2), 1, False),
+    ("NCHW", (8, 128, 3, 3), 1, True),  # whose taps repay a transposition
+    ("NCHW", (8, 128, 1, 1), 1, False),
 ]
 
 

@@ -21,7 +21,7 @@ from dmlax._core.arguments import Rules, aval_of
 from dmlax._core.byte_packing import pad_end, rebase_of, round_up_to_word, to_int8
 from dmlax._core.host_arrays import is_concrete, is_on_host
 from dmlax._core.keywords import name_right_keywords
-from dmlax._core.panels import PACKINGS, Packing, pack_panels, unpack_panels
+from dmlax._core.panels import PACKINGS, PANEL_WIDTH, Packing, pack_panels, unpack_panels
 from dmlax._core.prepared_weights import Prepared, constants
 from dmlax._cpu import library
 
@@ -89,13 +89,18 @@ def prepare_filter(
 
 
 def _choose_packing(shape: FilterShape) -> Packing:
-    """Panels where this machine's kernels take pixels as rows and read them."""
+    """Panels where this machine's kernels take pixels as rows and read them.
+
+    They do where channels are last, or where taps are so many channels that a transposition of both
+    sides is repaid.
+    """
     input_layout, _, output_layout = shape.layouts
     last = len(input_layout) - 1
     rows = shape.outputs // shape.group_count
     dense = shape.channels > 1 and (shape.group_count == 1 or rows >= _FEW_ROWS)
-    good = dense and input_layout[1] == output_layout[1] == last and library.reads_panels()
-    return "panels" if good else "rows"
+    repaid = shape.taps > 1 and shape.channels % PANEL_WIDTH == 0
+    good = dense and (input_layout[1] == output_layout[1] == last or repaid)
+    return "panels" if good and library.reads_panels() else "rows"
 
 
 def to_filter_zero_point(rules: Rules, shape: FilterShape, value: Any) -> Array | np.ndarray | None:

@@ -13,7 +13,7 @@ import numpy as np
 Packing: TypeAlias = Literal["rows", "panels"]
 PACKINGS = ("auto", "panels", "rows")
 
-_WIDTH = 64
+PANEL_WIDTH = 64
 _K_PACK = 4
 _DEPTH_STEP = 64
 
@@ -28,7 +28,7 @@ class PanelShape(NamedTuple):
     @property
     def panels(self) -> int:
         """The panels of one group."""
-        return -(-self.rows // _WIDTH)
+        return -(-self.rows // PANEL_WIDTH)
 
     @property
     def words(self) -> int:
@@ -38,24 +38,24 @@ class PanelShape(NamedTuple):
     @property
     def packed(self) -> tuple[int, int]:
         """The sizes: all panels, and their bytes."""
-        return self.groups * self.panels, self.words * _K_PACK * _WIDTH
+        return self.groups * self.panels, self.words * _K_PACK * PANEL_WIDTH
 
 
 def pack_panels(shape: PanelShape, rows: Any) -> Any:
     """(..., groups * rows, depth) -> (..., panels, bytes), of NumPy or JAX."""
     batch = rows.shape[:-2]
     grouped = rows.reshape(*batch, shape.groups, shape.rows, shape.depth)
-    missing = shape.panels * _WIDTH - shape.rows, shape.words * _K_PACK - shape.depth
+    missing = shape.panels * PANEL_WIDTH - shape.rows, shape.words * _K_PACK - shape.depth
     pad = np.pad if isinstance(rows, np.ndarray) else jnp.pad
     padded = pad(grouped, [(0, 0)] * (len(batch) + 1) + [(0, count) for count in missing])
-    words = padded.reshape(*batch, shape.groups, shape.panels, _WIDTH, shape.words, _K_PACK)
+    words = padded.reshape(*batch, shape.groups, shape.panels, PANEL_WIDTH, shape.words, _K_PACK)
     return words.swapaxes(-2, -3).reshape(*batch, *shape.packed)
 
 
 def unpack_panels(shape: PanelShape, panels: Any) -> Any:
     """The inverse of `pack_panels`."""
     batch = panels.shape[:-2]
-    words = panels.reshape(*batch, shape.groups, shape.panels, shape.words, _WIDTH, _K_PACK)
-    sizes = shape.groups, shape.panels * _WIDTH, shape.words * _K_PACK
+    words = panels.reshape(*batch, shape.groups, shape.panels, shape.words, PANEL_WIDTH, _K_PACK)
+    sizes = shape.groups, shape.panels * PANEL_WIDTH, shape.words * _K_PACK
     rows = words.swapaxes(-2, -3).reshape(*batch, *sizes)[..., : shape.rows, : shape.depth]
     return rows.reshape(*batch, shape.groups * shape.rows, shape.depth)

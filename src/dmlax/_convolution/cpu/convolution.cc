@@ -150,19 +150,38 @@ const char* describe_shape(ConvShape& shape, const Operands& given, const ffi::A
 constexpr int64_t kMostLineScratch = 1 << 20;
 constexpr int64_t kFewPixels = 32;  // they would fill less than half of a panel's columns
 constexpr int64_t kFewRows = 16;    // the same of a group's output channels
+constexpr int64_t kManyPixels = 512;  // of all images: they repay packing a filter
+
+// Whether rows are faster than planes though both sides are transposed for them: where an image has
+// few pixels, where the filter is packed for rows, where taps are whole tiles, and where planes are
+// always slow.
+bool repays_transposition(const ConvShape& shape, const ConvolutionKernels& kernels, bool panels) {
+  const bool tiles = shape.taps > 1 && shape.channels % kPanelWidth == 0;
+  return shape.output_pixels <= kFewPixels || (panels && kernels.reads_panels) ||
+         (tiles && shape.images * shape.output_pixels >= kManyPixels) ||
+         kernels.prefers_channels_last;
+}
 
 // Channels are last but in planes: on one side or both, after a transposition of the other, or of
-// both where an image has few pixels, and always where planes are slow.
-Path choose_path(const ConvShape& shape, const ConvolutionKernels& kernels) {
+// both.
+Path choose_path(const ConvShape& shape, const ConvolutionKernels& kernels, bool panels) {
   const bool last = shape.input_last || shape.output_last;
-  const bool transposed = shape.output_pixels <= kFewPixels || kernels.prefers_channels_last;
-  if (kernels.multiply_rows == nullptr || !(last || transposed)) return Path::kPlanes;
+  if (kernels.multiply_rows == nullptr || !(last || repays_transposition(shape, kernels, panels))) {
+    return Path::kPlanes;
+  }
   if (is_depthwise(shape)) {
     const bool lines = shape.rows == 1 && line_scratch_bytes(shape, 1) <= kMostLineScratch;
     return lines ? Path::kLines : Path::kPlanes;
   }
   if (shape.groups == 1 && is_matrix_product(shape)) return Path::kMatmul;
   return shape.groups > 1 && shape.rows < kFewRows ? Path::kPlanes : Path::kRows;
+}
+
+// Whether padded copies have a row of the kernel as one tap: pixels have so few channels that a tap
+// of their own would be less than a word. The words end in zeros of the filter.
+bool are_kernel_rows_taps(const ConvShape& shape) {
+  return shape.groups == 1 && shape.channels < kKPack && shape.width.kernel > 1 &&
+         shape.width.dilation == 1;
 }
 
 // A problem without a call's values.
@@ -172,9 +191,13 @@ const char* describe(ConvProblem& problem, LayoutArrays& arrays, const Operands&
   if (const char* wrong = describe_shape(problem.shape, given, output, attributes)) return wrong;
   problem.requantize.quantized = output.element_type() != ffi::DataType::S32;
   problem.requantize.output_signed = is_signed_byte(output);
-  problem.path = choose_path(problem.shape, kernels);
+  problem.path = choose_path(problem.shape, kernels, attributes.panels);
   const bool takes_rows = problem.path == Path::kRows || problem.path == Path::kMatmul;
-  problem.shape.panels = attributes.panels && takes_rows && kernels.reads_panels;
+  const bool has_filter_zero = count_of(given.filter_zero) > 0 || attributes.filter_unsigned;
+  problem.padded.kernel_rows = problem.path == Path::kRows && kernels.element_bytes == 1 &&
+                               !has_filter_zero && are_kernel_rows_taps(problem.shape);
+  problem.shape.panels = attributes.panels && takes_rows && kernels.reads_panels &&
+                         !problem.padded.kernel_rows;
   problem.unpacks_filter = attributes.panels && !problem.shape.panels;
   if (problem.path != Path::kPlanes) {
     if (problem.path == Path::kRows) {

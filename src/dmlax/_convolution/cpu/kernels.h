@@ -57,10 +57,15 @@ struct PlaneLayout {
 };
 
 // Padded copies of images whose channels are last, in which every tap is an offset from an output's
-// position: the sub-images that taps meet under the strides, one after another.
+// position: the sub-images that taps meet under the strides, one after another. Of few channels a
+// row of the kernel is one tap, whose pixels are neighbours.
 struct PaddedLayout {
+  bool kernel_rows;            // are taps
+  Axis width;                  // as copies have it: without its stride where kernel rows are taps
+  int64_t step;                // bytes from an output's pixel to the next one's
   int64_t pixel_bytes, row_bytes, sub_image, image;
-  int64_t rows, columns;       // of a sub-image
+  int64_t rows, columns;       // of a sub-image, columns in steps
+  int64_t taps, tap_depth;     // and elements of a tap
   const int64_t* tap_offsets;  // bytes from an output's first pixel
 };
 
@@ -69,6 +74,7 @@ struct RowLayout {
   bool direct;               // a row is an input's pixel as it is
   bool padded;               // its taps are read from padded copies; else its window is gathered
   int64_t words, row_bytes;  // of a row
+  int64_t tap_words;         // in padded copies
   int64_t panel_bytes;       // of 64 output channels' filter
   int64_t panels;            // of one group
   int64_t step;              // rows that a panel multiplies at once

@@ -91,12 +91,12 @@ void find_taps(const ConvProblem& problem, LayoutArrays& arrays) {
 void find_padded_taps(const ConvShape& shape, const PaddedLayout& layout, LayoutArrays& arrays) {
   const Axis &height = shape.height, &width = shape.width;
   for (int64_t i = 0; i < height.kernel; ++i) {
-    const int64_t row = phase_index(arrays.vertical_phases, height, i) * width.phases;
-    for (int64_t j = 0; j < width.kernel; ++j) {
+    const int64_t row = phase_index(arrays.vertical_phases, height, i) * layout.width.phases;
+    const int64_t line = i * height.dilation / height.stride * layout.row_bytes;
+    for (int64_t j = 0; j < layout.taps / height.kernel; ++j) {
       const int64_t sub = row + phase_index(arrays.horizontal_phases, width, j);
-      arrays.tap_offsets.push_back(sub * layout.sub_image +
-                                   i * height.dilation / height.stride * layout.row_bytes +
-                                   j * width.dilation / width.stride * layout.pixel_bytes);
+      const int64_t column = j * width.dilation / width.stride * layout.step;
+      arrays.tap_offsets.push_back(sub * layout.sub_image + line + column);
     }
   }
 }
@@ -114,15 +114,26 @@ void lay_out_padded(ConvProblem& problem, LayoutArrays& arrays, int64_t element_
   arrays.vertical_phases = phases_of(shape.height);
   arrays.horizontal_phases = phases_of(shape.width);
   use_phases(shape.height, arrays.vertical_phases);
-  use_phases(shape.width, arrays.horizontal_phases);
+  layout.width = shape.width;
+  layout.taps = shape.taps;
+  layout.tap_depth = shape.channels;
+  layout.pixel_bytes = shape.input_channels * element_bytes;
+  layout.step = layout.pixel_bytes;
+  if (layout.kernel_rows) {
+    arrays.horizontal_phases = {0};
+    layout.width.stride = 1;
+    layout.taps = shape.height.kernel;
+    layout.tap_depth *= shape.width.kernel;
+    layout.step *= shape.width.stride;
+  }
+  use_phases(layout.width, arrays.horizontal_phases);
   layout.rows = shape.height.output + shape.height.shift;
   layout.columns = shape.width.output + shape.width.shift;
-  layout.pixel_bytes = shape.input_channels * element_bytes;
-  const __int128 pixels = static_cast<__int128>(layout.rows) * layout.columns;
-  const __int128 bytes = pixels * layout.pixel_bytes * shape.height.phases * shape.width.phases;
+  const __int128 steps = static_cast<__int128>(layout.rows) * layout.columns;
+  const __int128 bytes = steps * layout.step * shape.height.phases * layout.width.phases;
   layout.image = 0;
   if (bytes > kMostPlanes) return;
-  layout.row_bytes = layout.columns * layout.pixel_bytes;
+  layout.row_bytes = layout.columns * layout.step;
   layout.sub_image = layout.rows * layout.row_bytes;
   layout.image = static_cast<int64_t>(bytes);
   find_padded_taps(shape, layout, arrays);

@@ -79,7 +79,7 @@ struct RowSchedule {
       operands.panels = operands.packed;
     }
     if (rows.padded) {
-      operands.copies = padded_scratch.take(shape.images * problem.padded.image);
+      operands.copies = padded_scratch.take(shape.images * problem.padded.image + kSlack);
       operands.input = operands.copies;
     }
     return operands.panels != nullptr && operands.input != nullptr;

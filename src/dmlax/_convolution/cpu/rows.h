@@ -111,15 +111,15 @@ struct PaddedRows {
                    uint8_t* padded) {
     const ConvShape& shape = problem.shape;
     const PaddedLayout& layout = problem.padded;
-    const int64_t sub_images = shape.height.phases * shape.width.phases;
+    const int64_t sub_images = shape.height.phases * layout.width.phases;
     for (int64_t row = first; row < last; ++row) {
       const int64_t sub = row / layout.rows % sub_images;
-      const int64_t phase = shape.height.phase[sub / shape.width.phases];
+      const int64_t phase = shape.height.phase[sub / layout.width.phases];
       const int64_t line = row % layout.rows * shape.height.stride + phase - shape.height.start;
       const bool inside = line >= 0 && line < shape.height.size;
       const uint8_t* image = input + row / layout.rows / sub_images * shape.input_elements;
       copy_line(problem, inside ? image + line * shape.width.size * shape.input_channels : nullptr,
-                shape.width.phase[sub % shape.width.phases], padded + row * layout.row_bytes);
+                layout.width.phase[sub % layout.width.phases], padded + row * layout.row_bytes);
     }
   }
 
@@ -127,10 +127,11 @@ struct PaddedRows {
   // A line of the input, or padding.
   static void copy_line(const ConvProblem& problem, const uint8_t* line, int64_t phase,
                         uint8_t* to) {
-    const Axis& width = problem.shape.width;
     const PaddedLayout& layout = problem.padded;
-    if (line == nullptr) return fill(problem, layout.columns, to);
-    const Span columns(width, phase, layout.columns);
+    const Axis& width = layout.width;
+    const int64_t pixels = layout.row_bytes / layout.pixel_bytes;
+    if (line == nullptr) return fill(problem, pixels, to);
+    const Span columns(width, phase, pixels);
     fill(problem, columns.first, to);
     to += columns.first * layout.pixel_bytes;
     const int64_t count = columns.last - columns.first, channels = problem.shape.input_channels;
@@ -139,7 +140,7 @@ struct PaddedRows {
       const uint8_t* from = line + (columns.source + i * width.stride) * channels;
       copy_bytes(to, from, at_once * channels, problem.shape.input_signed ? 128 : 0);
     }
-    fill(problem, layout.columns - columns.last, to);
+    fill(problem, pixels - columns.last, to);
   }
 
   static void copy_bytes(uint8_t* to, const uint8_t* from, int64_t count, uint8_t flip) {
@@ -181,8 +182,8 @@ class RowBlock {
     rows_.first = input;
     if (problem.rows.padded) {
       rows_.taps = problem.padded.tap_offsets;
-      rows_.tap_words = problem.rows.words / shape.taps;
-      rows_.stride = problem.padded.pixel_bytes;
+      rows_.tap_words = problem.rows.tap_words;
+      rows_.stride = problem.padded.step;
       if (!RowMicrokernel::kNeedsStride) {
         find_starts(input, first, count, reinterpret_cast<const uint8_t**>(range.scratch));
       }
@@ -213,7 +214,7 @@ class RowBlock {
     OutputPixel pixel(problem_.shape, first);
     for (int64_t i = 0; i < count; ++i, pixel.advance()) {
       starts[i] = input + pixel.image * layout.image + pixel.y * layout.row_bytes +
-                  pixel.x * layout.pixel_bytes;
+                  pixel.x * layout.step;
     }
     rows_.starts = starts;
   }
@@ -241,11 +242,13 @@ struct RowKernels {
   static void lay_out(ConvProblem& problem) {
     const ConvShape& shape = problem.shape;
     RowLayout& rows = problem.rows;
+    const PaddedLayout& padded = problem.padded;
     const int64_t quads = RowMicrokernel::words_of(shape.depth);
     rows.direct = is_matrix_product(shape) && S::kWordsOfQuad == 1 && !shape.input_signed &&
                   shape.depth == kKPack * quads;
-    rows.padded = !rows.direct && problem.padded.image > 0 && reads_copies(problem);
-    rows.words = (rows.padded ? shape.depth / kKPack : quads) * S::kWordsOfQuad;
+    rows.padded = !rows.direct && padded.image > 0 && reads_copies(problem);
+    rows.tap_words = RowMicrokernel::words_of(padded.tap_depth) * S::kWordsOfQuad;
+    rows.words = rows.padded ? padded.taps * rows.tap_words : quads * S::kWordsOfQuad;
     rows.row_bytes = round_up(4 * rows.words, 64);
     if (rows.row_bytes % 1024 == 0) rows.row_bytes += 64;  // else rows meet in few cache sets
     rows.panel_bytes = rows.words * 4 * kPanelWidth;
@@ -253,7 +256,7 @@ struct RowKernels {
     rows.panels = (shape.rows + kPanelWidth - 1) / kPanelWidth;
     rows.step = RowMicrokernel::rows_of_block<S>();
     rows.by_image = rows.padded && RowMicrokernel::kNeedsStride;
-    const int64_t bytes = rows.padded ? problem.padded.pixel_bytes : rows.row_bytes;
+    const int64_t bytes = rows.padded ? padded.step : rows.row_bytes;
     const int64_t fit = (rows.padded ? kPaddedBytes : kGatheredBytes) / bytes / kRows * kRows;
     rows.rows_at_once = fit < kRows ? kRows : fit > kMostAtOnce ? kMostAtOnce : fit;
     rows.block_bytes = rows.padded ? rows.rows_at_once * static_cast<int64_t>(sizeof(uint8_t*))
@@ -267,9 +270,15 @@ struct RowKernels {
     for (int64_t panel = first; panel < last; ++panel) {
       const int64_t group = panel / problem.rows.panels;
       const int64_t row = panel % problem.rows.panels * kPanelWidth;
-      pack_columns<S>(filter + (group * shape.rows + row) * shape.depth, shape.depth,
-                      columns_of(problem, row), problem.rows.words / S::kWordsOfQuad,
-                      panels + panel * problem.rows.panel_bytes);
+      const int8_t* first = filter + (group * shape.rows + row) * shape.depth;
+      uint8_t* to = panels + panel * problem.rows.panel_bytes;
+      const ColumnRows columns{first, shape.depth, shape.depth, columns_of(problem, row)};
+      const int64_t quads = problem.rows.words / S::kWordsOfQuad;
+      if (problem.rows.padded && problem.padded.kernel_rows) {
+        pack_kernel_rows(problem.padded, columns, quads, to);
+      } else {
+        pack_columns<S>(columns, quads, quads, to);
+      }
     }
   }
 
@@ -298,8 +307,20 @@ struct RowKernels {
     const ConvShape& shape = problem.shape;
     const bool fewer = shape.taps / shape.height.stride / shape.width.stride >= 4;
     const bool fits = 2 * problem.padded.columns <= 3 * shape.width.output;
-    return fewer && RowMicrokernel::reads_taps(shape.channels) &&
-           (fits || !RowMicrokernel::kNeedsStride);
+    const bool good = problem.padded.kernel_rows ||
+                      (fewer && RowMicrokernel::reads_taps(shape.channels));
+    return good && (fits || !RowMicrokernel::kNeedsStride);
+  }
+
+  // Packs a filter's rows with zeros after each row of the kernel, where a row of pixels goes on.
+  static void pack_kernel_rows(const PaddedLayout& padded, ColumnRows columns, int64_t quads,
+                               uint8_t* panel) {
+    constexpr int64_t kQuad = S::kWordsOfQuad * kWordBytes<S>;
+    const int64_t quads_of_tap = quads / padded.taps;
+    columns.depth = padded.tap_depth;
+    for (int64_t tap = 0; tap < padded.taps; ++tap, columns.first += columns.depth) {
+      pack_columns<S>(columns, quads_of_tap, quads, panel + tap * quads_of_tap * kQuad);
+    }
   }
 
   static int64_t columns_of(const ConvProblem& problem, int64_t row) {

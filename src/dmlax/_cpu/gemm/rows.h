@@ -43,31 +43,37 @@ constexpr int64_t kWordsAtOnce = kWordBytes<S> < 256 ? 128 : int64_t{1} << 40;
 
 // --- packing
 
+// Columns of a panel, or a part of their depth, as rows that are `stride` bytes apart.
+struct ColumnRows {
+  const int8_t* first;
+  int64_t stride, depth, count;
+
+  ColumnRows from(int64_t row) const { return {first + row * stride, stride, depth, count - row}; }
+};
+
 // kLanes quads of kLanes rows, from quad `at` on: a vector has one quad of every row. Bytes past the
-// depth and rows past `count` are zeros.
+// depth and rows past the last are zeros.
 template <typename S>
-inline void transpose_quads(const int8_t* filter, int64_t depth, int64_t count, int64_t at,
-                            typename S::Int32s* block) {
-  const int64_t left = depth - kKPack * at;
+inline void transpose_quads(const ColumnRows& rows, int64_t at, typename S::Int32s* block) {
+  const int64_t left = rows.depth - kKPack * at;
   for (int r = 0; r < S::kLanes; ++r) {
-    const int8_t* row = filter + r * depth + kKPack * at;
-    if (r < count && left >= kKPack * S::kLanes) {
+    const int8_t* row = rows.first + r * rows.stride + kKPack * at;
+    if (r < rows.count && left >= kKPack * S::kLanes) {
       block[r] = S::load(row);
     } else {
       alignas(64) int8_t rest[kKPack * S::kLanes] = {};
-      if (r < count && left > 0) __builtin_memcpy(rest, row, static_cast<size_t>(left));
+      if (r < rows.count && left > 0) __builtin_memcpy(rest, row, static_cast<size_t>(left));
       block[r] = S::load(rest);
     }
   }
   S::transpose_words(block);
 }
 
-// Packs kLanes quads of kLanes rows of a filter.
+// Packs kLanes quads of kLanes rows.
 template <typename S>
-inline void pack_block(const int8_t* filter, int64_t depth, int64_t count, int64_t at,
-                       int64_t quads, uint8_t* strip) {
+inline void pack_block(const ColumnRows& rows, int64_t at, int64_t quads, uint8_t* strip) {
   typename S::Int32s block[S::kLanes];
-  transpose_quads<S>(filter, depth, count, at, block);
+  transpose_quads<S>(rows, at, block);
   for (int q = 0; q < quads; ++q, strip += S::kWordsOfQuad * kWordBytes<S>) {
     if constexpr (S::kWordsOfQuad == 1) {
       S::store(strip, block[q]);
@@ -79,19 +85,18 @@ inline void pack_block(const int8_t* filter, int64_t depth, int64_t count, int64
   }
 }
 
-// Packs `count` rows of a filter, `depth` bytes each, as a panel's columns: kLanes rows at a time,
+// Packs `quads` of rows as a panel's columns, whose strips have `strip_quads`: kLanes rows at a time,
 // which the processor fetches ahead as so many streams.
 template <typename S>
-inline void pack_columns(const int8_t* filter, int64_t depth, int64_t count, int64_t quads,
+inline void pack_columns(const ColumnRows& rows, int64_t quads, int64_t strip_quads,
                          uint8_t* panel) {
   constexpr int64_t kQuad = S::kWordsOfQuad * kWordBytes<S>;
-  for (int64_t column = 0; column < kPanelWidth && column < count; column += S::kLanes) {
+  for (int64_t column = 0; column < kPanelWidth && column < rows.count; column += S::kLanes) {
     const int64_t strip = column / kStripWidth<S>, within = column % kStripWidth<S>;
-    uint8_t* target = panel + strip * quads * kQuad + 4 * within;
+    uint8_t* target = panel + strip * strip_quads * kQuad + 4 * within;
     for (int64_t q = 0; q < quads; q += S::kLanes) {
       const int64_t left = quads - q;
-      pack_block<S>(filter + column * depth, depth, count - column, q,
-                    left < S::kLanes ? left : S::kLanes, target + q * kQuad);
+      pack_block<S>(rows.from(column), q, left < S::kLanes ? left : S::kLanes, target + q * kQuad);
     }
   }
 }

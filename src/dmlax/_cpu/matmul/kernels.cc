@@ -87,7 +87,8 @@ struct RowProduct {
     const int64_t columns = columns_of(shape, panel), quads = problem.layout.words / S::kWordsOfQuad;
     const uint8_t* from = first_of(problem, panel);
     if (shape.b_transposed) {
-      pack_columns<S>(reinterpret_cast<const int8_t*>(from), shape.depth, columns, quads, target);
+      const auto* first = reinterpret_cast<const int8_t*>(from);
+      pack_columns<S>({first, shape.depth, shape.depth, columns}, quads, quads, target);
     } else {
       pack_matrix<S>(from, shape.columns, shape.depth, shape.columns - panel * kPanelWidth,
                      shape.b_signed ? 0 : 128, quads, target);
@@ -634,9 +635,11 @@ struct ColumnMatmul {
     for (int64_t r = 0; r < shape.rows; ++r) {
       sums[r] = with_sums ? S::sum_bytes(rows + r * shape.depth, shape.depth, 0) : 0;
     }
+    const auto* first = reinterpret_cast<const int8_t*>(rows);
+    const ColumnRows columns{first, shape.depth, shape.depth, shape.rows};
     for (int64_t q = 0; q < problem.layout.words; q += S::kLanes) {
       typename S::Int32s words[S::kLanes];
-      transpose_quads<S>(reinterpret_cast<const int8_t*>(rows), shape.depth, shape.rows, q, words);
+      transpose_quads<S>(columns, q, words);
       for (int64_t i = 0; i < S::kLanes && q + i < problem.layout.words; ++i) {
         S::store(panel + (q + i) * kQuadBytes, words[i]);
       }
