@@ -38,11 +38,18 @@ class ColumnTable:
 
     def write(self, threads: int, column_at: Callable[[Value], Column]) -> None:
         """Writes the column at each place, by one thread; a barrier must follow."""
-        for first in range(0, self._count, threads):
-            place = ir.thread() + first
-            with ir.when(place < self._count):
-                for address, value in zip(self._addresses(place), column_at(place), strict=True):
-                    ir.store_shared(address, value)
+        for place in self.places(threads):
+            self.write_one(place, lambda place=place: column_at(place))
+
+    def places(self, threads: int) -> list[Value]:
+        """The places that a thread writes; those from the last on are not written."""
+        return [ir.thread() + first for first in range(0, self._count, threads)]
+
+    def write_one(self, place: Value, make: Callable[[], Column]) -> None:
+        """Writes the column of a place."""
+        with ir.when(ir.hide(place) < self._count):
+            for address, value in zip(self._addresses(place), make(), strict=True):
+                ir.store_shared(address, value)
 
     def load_four(self, name: str, first: Value) -> list[Value]:
         """Loads a constant of four columns side by side."""

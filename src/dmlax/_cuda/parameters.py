@@ -48,8 +48,7 @@ class Parameters:
         sum_of: Callable[[Value], Value] | None = None,
     ) -> None:
         """Takes what sums a row of right, by its column of all groups, where no `sums` do."""
-        self._types, self._memory = types, memory
-        self._sum_of = self._load_sum if sum_of is None else sum_of
+        self._types, self._memory, self._sum_of = types, memory, sum_of
         self.left_zero_point = self._zero_point("left_zero_point", types.left)
         self._output_zero_point = self._zero_point("output_zero_point", types.output)
         if types.rebases_output:
@@ -68,28 +67,47 @@ class Parameters:
 
     def column(self, column: Value, summed: int) -> Column:
         """A column's constants; `summed` bytes are in the sum of each of left's rows."""
-        types = self._types
+        return self.load_column(column)(summed)
+
+    def load_column(self, column: Value) -> Callable[[int], Column]:
+        """Begins to load a column's parameters; gives what makes its constants of them."""
+        types, memory = self._types, self._memory
         zero_point = self._zero_point("right_zero_point", types.right, column)
-        zero_point = zero_point - rebase_of(types.right)
-        zeros = zero_point * summed - self._sum_of(column)
-        offset = self.left_zero_point * zeros
-        if "bias" in self._memory:
-            bias, limit = self._memory["bias"].load(column.extend() * 4), types.bias_limit
+        sum = None if self._sum_of is not None else memory["sums"].load(column.extend() * 4)
+        bias = memory["bias"].load(column.extend() * 4) if "bias" in memory else None
+        scales = [memory[name].load(self._index(name, column) * 4) for name in self._scales]
+
+        def make(summed: int) -> Column:
+            row_sum = self._sum_of(column) if sum is None else sum
+            offset, rebased = self._offset(zero_point, row_sum, bias, summed)
+            if types.arithmetic is None:
+                return Column(offset, rebased, *[constant(0)] * 5)
+            return self._column(offset, rebased, Scales(*scales, self._output_zero_point))
+
+        return make
+
+    @property
+    def _scales(self) -> tuple[str, ...]:
+        return () if self._types.arithmetic is None else ("left_scale", "right_scale", "output_scale")
+
+    def _offset(
+        self, zero_point: Value, sum: Value, bias: Value | None, summed: int
+    ) -> tuple[Value, Value]:
+        """What is added to a column's sums, and its zero point as it is re-based."""
+        zero_point = zero_point - rebase_of(self._types.right)
+        offset = self.left_zero_point * (zero_point * summed - sum)
+        if bias is not None:
+            limit = self._types.bias_limit
             offset = offset + (bias if limit is None else ir.clamp_signed(bias, -limit, limit))
-        if types.arithmetic is None:
-            return Column(offset, zero_point, *[constant(0)] * 5)
-        left, right, output = (
-            self._memory[name].load(self._index(name, column) * 4)
-            for name in ("left_scale", "right_scale", "output_scale")
-        )
-        scales = Scales(left, right, output, self._output_zero_point)
+        return offset, zero_point
+
+    def _column(self, offset: Value, zero_point: Value, scales: Scales) -> Column:
+        types = self._types
+        assert types.arithmetic is not None
         multiplier = compute_multiplier(scales, types.arithmetic)
         if types.arithmetic == "float32" and types.requantized == jnp.uint8:
-            multiplier = make_finite(multiplier, self._output_zero_point)
+            multiplier = make_finite(multiplier, scales.zero_point)
         return Column(offset, zero_point, multiplier, *scales)
-
-    def _load_sum(self, column: Value) -> Value:
-        return self._memory["sums"].load(column.extend() * 4)
 
     def sum_terms(self, types: SumTypes) -> tuple[Term, Term, Term]:
         """The two terms of a sum, outputs and an addend, and the sum itself."""

@@ -71,7 +71,7 @@ def convolve(
                 problem.stored_channels,
                 problem.plan.options.output_dtype.itemsize,
                 parameters.requantizer(),
-                parameters.column,
+                parameters.load_column,
                 added,
                 place_of=windows.place_of if windows else None,
             ),
