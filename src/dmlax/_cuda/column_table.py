@@ -1,5 +1,6 @@
 """The table of a block's output columns in shared memory: what turns their sums into outputs."""
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -39,14 +40,17 @@ class ColumnTable:
     def write(self, threads: int, column_at: Callable[[Value], Column]) -> None:
         """Writes the column at each place, by one thread; a barrier must follow."""
         for place in self.places(threads):
-            self.write_one(place, lambda place=place: column_at(place))
+            self.write_at(place, functools.partial(column_at, place))
 
     def places(self, threads: int) -> list[Value]:
-        """The places that a thread writes; those from the last on are not written."""
+        """The places that a thread writes; some may be beyond the last."""
         return [ir.thread() + first for first in range(0, self._count, threads)]
 
-    def write_one(self, place: Value, make: Callable[[], Column]) -> None:
-        """Writes the column of a place."""
+    def write_at(self, place: Value, make: Callable[[], Column]) -> None:
+        """Writes the column at a place, if there is one.
+
+        The condition is hidden: the compiler would move into it what was loaded long before.
+        """
         with ir.when(ir.hide(place) < self._count):
             for address, value in zip(self._addresses(place), make(), strict=True):
                 ir.store_shared(address, value)

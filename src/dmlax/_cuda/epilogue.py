@@ -1,6 +1,5 @@
 """The epilogue of a matrix product: accumulators become outputs in registers, and are stored."""
 
-import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -34,9 +33,9 @@ class Output:
     group_distance: int
     itemsize: int
     requantizer: Requantizer | None  # of one byte; None: int32 accumulators
-    # Begins to load a column's parameters, by its number of all groups; what that gives makes its
-    # constants of them and of the depth that is summed.
-    load_column: Callable[[Value], Callable[[int], Column]]
+    # Begins to load a column's parameters, by its number of all groups; gives what makes its
+    # constants of them.
+    load_column: Callable[[Value], Callable[[], Column]]
     addend: "Addend | None" = None  # added to outputs of one byte
     entries: Pointer | None = None  # the bytes that replace those of the outputs
     columns_of_table: int = 0  # of a group, which one of several tables of entries is for
@@ -108,15 +107,14 @@ class Epilogue:
         The loads take as long as the first copies do, so they begin before these. A barrier must
         follow what is written.
         """
-        places, addend = self.table.places(self.tile.threads), self.output.addend
-        columns = [
-            self.output.load_column(column_of(self.tile.column_at(place))) for place in places
-        ]
+        places, load = self.table.places(self.tile.threads), self.output.load_column
+        columns = [load(column_of(self.tile.column_at(place))) for place in places]
+        addend = self.output.addend
         terms = None if addend is None else addend.terms()
 
         def write() -> None:
-            for place, make in zip(places, columns, strict=True):
-                self.table.write_one(place, functools.partial(make, self.schedule.summed_depth))
+            for place, make_column in zip(places, columns, strict=True):
+                self.table.write_at(place, make_column)
             if addend is not None and terms is not None:
                 addend.adder.write(*terms)
             if self.output.entries is not None:

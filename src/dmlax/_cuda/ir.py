@@ -433,7 +433,7 @@ def ptx(text: str, bits: int, *arguments: Value, effects: bool = False) -> Value
 
 
 def hide(value: Value) -> Value:
-    """The value, of which the compiler knows nothing."""
+    """The value, of which the compiler then knows nothing."""
     return ptx("mov.b32 $0, $1;", 32, value, effects=True)
 
 

@@ -1,25 +1,26 @@
-"""Kernels of a lowered program, compiled side by side before it is.
+"""Kernels of a lowered program, compiled side by side before the program is.
 
-XLA compiles a program's kernels one after another, and keeps each in the process by a hash. One
-that a thread has compiled as a program of its own is found there.
+XLA compiles a program's kernels one after another, and keeps each in the process by a hash. It
+finds one there that a thread has compiled as a program of its own.
 """
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jax import Array
-from jaxlib.mlir import ir as mlir
 
-_TARGET = "mosaic_gpu_v2"  # of the custom calls that Pallas makes of kernels
+# Names and types that JAX 0.11 writes. Where another writes others, no kernel is found.
+_TARGET = "mosaic_gpu_v2"
 _ATTRIBUTES = "mhlo.backend_config"
 _HASH = "kernel_hash"
+_SIZES = (1, 2, 4, 8)
 _DTYPES = {
-    **{f"i{8 * size}": np.dtype(f"i{size}") for size in (1, 2, 4, 8)},
-    **{f"ui{8 * size}": np.dtype(f"u{size}") for size in (1, 2, 4, 8)},
-    **{f"f{8 * size}": np.dtype(f"f{size}") for size in (2, 4, 8)},
+    **{f"i{8 * size}": np.dtype(f"i{size}") for size in _SIZES},
+    **{f"ui{8 * size}": np.dtype(f"u{size}") for size in _SIZES},
+    **{f"f{8 * size}": np.dtype(f"f{size}") for size in _SIZES[1:]},
 }
 
 
@@ -39,14 +40,16 @@ def compile_kernels(lowered: jax.stages.Lowered) -> None:
     """Compiles the kernels of a program, which is lowered for the attached GPU, by threads.
 
     With a persistent cache nothing is done: it may hold the program, and then no kernel is needed.
+    An error is not raised here: the program has the same kernel, and raises it.
     """
+    config: Any = jax.config
     kernels = find_kernels(lowered)
-    if len(kernels) < 2 or jax.config.jax_compilation_cache_dir:
+    if len(kernels) < 2 or config.jax_compilation_cache_dir:
         return
     with jax.default_device(jax.local_devices(backend="cuda")[0]):
         programs = [jax.jit(kernel.call).lower(*kernel.operands) for kernel in kernels]
     with ThreadPoolExecutor() as threads:
-        list(threads.map(jax.stages.Lowered.compile, programs))
+        wait([threads.submit(program.compile) for program in programs])
 
 
 def find_kernels(lowered: jax.stages.Lowered) -> list[Kernel]:
@@ -54,7 +57,7 @@ def find_kernels(lowered: jax.stages.Lowered) -> list[Kernel]:
     module: Any = lowered.compiler_ir("stablehlo")
     try:
         found = {kernel.attributes[_HASH]: kernel for kernel in _walk(module.operation)}
-    except KeyError:
+    except (AttributeError, KeyError):
         return []
     return list(found.values())
 
@@ -65,36 +68,37 @@ def _walk(operation: Any) -> Iterator[Kernel]:
         for block in region:
             for each in block:
                 yield from _walk(each.operation)
-                if _is_kernel(each):
-                    yield _kernel_of(each)
+                if _is_kernel(each.operation):
+                    yield _kernel_of(each.operation)
 
 
 def _is_kernel(operation: Any) -> bool:
-    is_call = operation.operation.name == "stablehlo.custom_call"
-    return is_call and mlir.StringAttr(operation.attributes["call_target_name"]).value == _TARGET
+    is_call: bool = operation.name == "stablehlo.custom_call"
+    return is_call and bool(operation.attributes["call_target_name"].value == _TARGET)
 
 
 def _kernel_of(operation: Any) -> Kernel:
-    """The kernel of a custom call. KeyError: it has a type or an attribute of another kind."""
-    attributes = mlir.DictAttr(operation.attributes[_ATTRIBUTES])
+    """The kernel of a custom call.
+
+    Raises:
+      AttributeError: it has a type or an attribute of another kind.
+      KeyError: likewise.
+    """
     return Kernel(
         [_struct(value.type) for value in operation.operands],
         [_struct(value.type) for value in operation.results],
-        {each.name: _value(each.attr) for each in attributes},
+        {each.name: _value(each.attr) for each in operation.attributes[_ATTRIBUTES]},
     )
 
 
-def _struct(type: Any) -> jax.ShapeDtypeStruct:
-    array = mlir.RankedTensorType(type)
+def _struct(array: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(tuple(array.shape), _DTYPES[str(array.element_type)])
 
 
 def _value(attribute: Any) -> Any:
     """The value that `jax.ffi.ffi_call` makes an equal attribute of."""
-    if isinstance(attribute, mlir.StringAttr):
+    if hasattr(attribute, "value_bytes"):
         return attribute.value_bytes
-    if isinstance(attribute, mlir.BoolAttr):
+    if isinstance(attribute.value, bool):
         return attribute.value
-    if isinstance(attribute, mlir.IntegerAttr):
-        return _DTYPES[str(attribute.type)].type(attribute.value)
-    raise KeyError(str(type(attribute)))
+    return _DTYPES[str(attribute.type)].type(attribute.value)

@@ -1,5 +1,6 @@
 """Parameters of a matrix product in global memory, and the constants that columns get of them."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -67,47 +68,56 @@ class Parameters:
 
     def column(self, column: Value, summed: int) -> Column:
         """A column's constants; `summed` bytes are in the sum of each of left's rows."""
-        return self.load_column(column)(summed)
+        return self.load_column(column, summed)()
 
-    def load_column(self, column: Value) -> Callable[[int], Column]:
+    def load_column(self, column: Value, summed: int) -> Callable[[], Column]:
         """Begins to load a column's parameters; gives what makes its constants of them."""
-        types, memory = self._types, self._memory
-        zero_point = self._zero_point("right_zero_point", types.right, column)
-        sum = None if self._sum_of is not None else memory["sums"].load(column.extend() * 4)
-        bias = memory["bias"].load(column.extend() * 4) if "bias" in memory else None
-        scales = [memory[name].load(self._index(name, column) * 4) for name in self._scales]
+        zero_point = self._zero_point("right_zero_point", self._types.right, column)
+        sum, bias = self._load_sum(column), self._load_bias(column)
+        scales = self._load_scales(column)
 
-        def make(summed: int) -> Column:
-            row_sum = self._sum_of(column) if sum is None else sum
-            offset, rebased = self._offset(zero_point, row_sum, bias, summed)
-            if types.arithmetic is None:
+        def make() -> Column:
+            rebased = zero_point - rebase_of(self._types.right)
+            offset = self.left_zero_point * (rebased * summed - sum())
+            if bias is not None:
+                offset = offset + self._clamp(bias)
+            if scales is None:
                 return Column(offset, rebased, *[constant(0)] * 5)
-            return self._column(offset, rebased, Scales(*scales, self._output_zero_point))
+            return Column(offset, rebased, self._multiplier(scales), *scales)
 
         return make
 
-    @property
-    def _scales(self) -> tuple[str, ...]:
-        return () if self._types.arithmetic is None else ("left_scale", "right_scale", "output_scale")
+    def _load_sum(self, column: Value) -> Callable[[], Value]:
+        """Begins to load the sum of a row of right; one that is computed is so when asked for."""
+        if self._sum_of is not None:
+            return functools.partial(self._sum_of, column)
+        sum = self._memory["sums"].load(column.extend() * 4)
+        return lambda: sum
 
-    def _offset(
-        self, zero_point: Value, sum: Value, bias: Value | None, summed: int
-    ) -> tuple[Value, Value]:
-        """What is added to a column's sums, and its zero point as it is re-based."""
-        zero_point = zero_point - rebase_of(self._types.right)
-        offset = self.left_zero_point * (zero_point * summed - sum)
-        if bias is not None:
-            limit = self._types.bias_limit
-            offset = offset + (bias if limit is None else ir.clamp_signed(bias, -limit, limit))
-        return offset, zero_point
+    def _load_bias(self, column: Value) -> Value | None:
+        return self._memory["bias"].load(column.extend() * 4) if "bias" in self._memory else None
 
-    def _column(self, offset: Value, zero_point: Value, scales: Scales) -> Column:
+    def _clamp(self, bias: Value) -> Value:
+        limit = self._types.bias_limit
+        return bias if limit is None else ir.clamp_signed(bias, -limit, limit)
+
+    def _load_scales(self, column: Value) -> Scales | None:
+        """Begins to load what requantizes a column; None for int32 sums."""
+        if self._types.arithmetic is None:
+            return None
+        left, right, output = (
+            self._memory[name].load(self._index(name, column) * 4)
+            for name in ("left_scale", "right_scale", "output_scale")
+        )
+        return Scales(left, right, output, self._output_zero_point)
+
+    def _multiplier(self, scales: Scales) -> Value:
         types = self._types
         assert types.arithmetic is not None
         multiplier = compute_multiplier(scales, types.arithmetic)
         if types.arithmetic == "float32" and types.requantized == jnp.uint8:
-            multiplier = make_finite(multiplier, scales.zero_point)
-        return Column(offset, zero_point, multiplier, *scales)
+            multiplier = make_finite(multiplier, self._output_zero_point)
+        return multiplier
 
     def sum_terms(self, types: SumTypes) -> tuple[Term, Term, Term]:
         """The two terms of a sum, outputs and an addend, and the sum itself."""

@@ -1,7 +1,7 @@
 """The matrix product kernel for Hopper GPUs: the engine's, its left rows side by side."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import jax
@@ -10,7 +10,6 @@ from jax import Array, lax
 
 from dmlax._cuda import byte_table, cp_async, gemm, ir
 from dmlax._cuda.capability import CHUNK
-from dmlax._cuda.column_table import Column
 from dmlax._cuda.epilogue import Addend, Output
 from dmlax._cuda.ir import Pointer, Value, constant, select
 from dmlax._cuda.launch import launch
@@ -65,7 +64,7 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
                 group_distance=problem.rows * problem.stored * problem.heads,
                 itemsize=problem.output.itemsize,
                 requantizer=parameters.requantizer(),
-                load_column=lambda column: _of_summed(parameters.load_column(column), problem.summed),
+                load_column=lambda column: parameters.load_column(column, problem.summed),
                 addend=addend,
                 entries=memory.get("entries"),
                 columns_of_table=problem.columns // problem.tables if problem.tables > 1 else 0,
@@ -88,11 +87,6 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
         shared_words=gemm.shared_bytes(schedule, problem.columns) // 4,
     )
     return output.reshape(problem.output_sizes)
-
-
-def _of_summed(make: Callable[[int], Column], summed: int) -> Callable[[int], Column]:
-    """Makes a column's constants of the depth without what fills it up."""
-    return lambda _: make(summed)
 
 
 def adds_in_wide_tiles(problem: MatmulProblem, multiprocessors: int) -> bool:
