@@ -15,7 +15,6 @@ from jax import Array
 # Names and types that JAX 0.11 writes. Where another writes others, no kernel is found.
 _TARGET = "mosaic_gpu_v2"
 _ATTRIBUTES = "mhlo.backend_config"
-_HASH = "kernel_hash"
 _SIZES = (1, 2, 4, 8)
 _DTYPES = {
     **{f"i{8 * size}": np.dtype(f"i{size}") for size in _SIZES},
@@ -53,13 +52,15 @@ def compile_kernels(lowered: jax.stages.Lowered) -> None:
 
 
 def find_kernels(lowered: jax.stages.Lowered) -> list[Kernel]:
-    """The kernels of a program, equal ones once; none where JAX writes them in another way."""
+    """The kernels of a program, none where JAX writes them in another way.
+
+    Equal calls are one function of the program.
+    """
     module: Any = lowered.compiler_ir("stablehlo")
     try:
-        found = {kernel.attributes[_HASH]: kernel for kernel in _walk(module.operation)}
+        return list(_walk(module.operation))
     except (AttributeError, KeyError):
         return []
-    return list(found.values())
 
 
 def _walk(operation: Any) -> Iterator[Kernel]:
