@@ -5,7 +5,7 @@ finds one there that a thread has compiled as a program of its own.
 """
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
@@ -48,7 +48,8 @@ def compile_kernels(lowered: jax.stages.Lowered) -> None:
     with jax.default_device(jax.local_devices(backend="cuda")[0]):
         programs = [jax.jit(kernel.call).lower(*kernel.operands) for kernel in kernels]
     with ThreadPoolExecutor() as threads:
-        wait([threads.submit(program.compile) for program in programs])
+        for program in programs:
+            threads.submit(program.compile)
 
 
 def find_kernels(lowered: jax.stages.Lowered) -> list[Kernel]:
