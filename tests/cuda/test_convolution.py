@@ -281,3 +281,38 @@ def test_a_window_that_slides_has_its_taps_at_the_offsets_of_its_depth(written, 
         assert found == window.tolist()
     last = (12 * 10 - sliding.pixels_beyond - 1) * channels + sliding.offset(window.size - 1)
     assert last == flat.size - 1
+
+
+@pytest.mark.parametrize("sizes", [(8, 14, 14, 128), (8, 56, 56, 64)], ids=["gathered", "slide"])
+@pytest.mark.parametrize(
+    ("padding", "zero_point", "scratch"), [(1, None, 0), (1, 7, 1), (0, 7, 0), (0, None, 0)]
+)
+def test_zero_points_are_written_where_padding_is_not_zero(
+    attached, written, sizes, padding, zero_point, scratch
+):
+    from dmlax._cuda.kernels_of_program import find_kernels
+
+    channels = sizes[-1]
+    call = partial(
+        named,
+        padding=((padding,) * 2,) * 2,
+        input_zero_point=None if zero_point is None else np.uint8(zero_point),
+    )
+    trace = jax.jit(call).trace(shaped(*sizes), shaped(64, channels, 3, 3, dtype="int8"))
+    (kernel,) = find_kernels(trace.lower(lowering_platforms=("cuda",)))
+    assert len(kernel.outputs) == 1 + scratch
+
+
+@pytest.mark.parametrize(("zero_point", "scratch"), [(None, 0), (7, 1)])
+def test_sums_of_windows_end_with_the_last_tap(attached, written, zero_point, scratch):
+    """They are of nine taps of 16 bytes, and steps of more: what follows is the zero point."""
+    from dmlax._cuda.kernels_of_program import find_kernels
+
+    zero_points = {"filter_zero_point": np.int8(3)}
+    if zero_point is not None:
+        zero_points["input_zero_point"] = np.uint8(zero_point)
+    trace = jax.jit(partial(named, **zero_points)).trace(
+        shaped(2, 8, 8, 16), shaped(32, 16, 3, 3, dtype="int8")
+    )
+    (kernel,) = find_kernels(trace.lower(lowering_platforms=("cuda",)))
+    assert len(kernel.outputs) == 1 + scratch

@@ -160,6 +160,36 @@ def test_a_channel_of_scale_0_is_zero(format):
     assert differing(dmlax.onnx.load(file)(inputs), theirs) == 0
 
 
+def test_an_input_zero_point_of_0_is_left_out(monkeypatch):
+    """A GPU's kernel then pads without reading it."""
+    found, convolve = [], dmlax.quantized_linear_convolution
+
+    def record(*operands, input_zero_point, **options):
+        found.append(input_zero_point)
+        return convolve(*operands, input_zero_point=input_zero_point, **options)
+
+    monkeypatch.setattr(dmlax, "quantized_linear_convolution", record)
+    file = quantized("classifier", "qoperator")
+    dmlax.onnx.load(file)
+    arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in file.graph.initializer}
+    nodes = [node for node in file.graph.node if node.op_type == "QLinearConv"]
+    in_file = [int(arrays[node.input[2]]) for node in nodes]
+    assert 0 in in_file
+    assert max(in_file) > 0
+    assert {None if x is None else int(x) for x in found} == {x or None for x in in_file}
+
+
+@pytest.mark.parametrize("zero_point", [np.int8(0), np.zeros(2, np.uint8)], ids=["dtype", "shape"])
+def test_an_input_zero_point_that_does_not_fit_is_refused(zero_point):
+    file = onnx.ModelProto()
+    file.CopyFrom(quantized("classifier", "qoperator"))
+    node = next(node for node in file.graph.node if node.op_type == "QLinearConv")
+    node.input[2] = "changed"
+    file.graph.initializer.append(numpy_helper.from_array(np.asarray(zero_point), "changed"))
+    with pytest.raises(dmlax.UnsupportedError, match="InputZeroPointTensor is"):
+        dmlax.onnx.load(file)
+
+
 @pytest.mark.parametrize("values", [[1], [1, 1]], ids=["constant", "param"])
 def test_a_tensor_of_the_file_expands_to_a_symbolic_size(values):
     net = Network()

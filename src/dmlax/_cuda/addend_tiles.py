@@ -20,7 +20,7 @@ def ring_bytes(schedule: Schedule, columns: int) -> int:
     tile = schedule.tile
     if not schedule.problem.adds or columns % CHUNK or tile.run < CHUNK or tile.columns > 128:
         return 0
-    tiles_ahead = -(-(tile.stages - 1) // schedule.steps)
+    tiles_ahead = 0 if schedule.one_tile_a_block else -(-(tile.stages - 1) // schedule.steps)
     return (1 + tiles_ahead) * tile.rows * tile.columns
 
 

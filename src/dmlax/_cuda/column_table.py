@@ -1,5 +1,6 @@
 """The table of a block's output columns in shared memory: what turns their sums into outputs."""
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -38,11 +39,21 @@ class ColumnTable:
 
     def write(self, threads: int, column_at: Callable[[Value], Column]) -> None:
         """Writes the column at each place, by one thread; a barrier must follow."""
-        for first in range(0, self._count, threads):
-            place = ir.thread() + first
-            with ir.when(place < self._count):
-                for address, value in zip(self._addresses(place), column_at(place), strict=True):
-                    ir.store_shared(address, value)
+        for place in self.places(threads):
+            self.write_at(place, functools.partial(column_at, place))
+
+    def places(self, threads: int) -> list[Value]:
+        """The places that a thread writes; some may be beyond the last."""
+        return [ir.thread() + first for first in range(0, self._count, threads)]
+
+    def write_at(self, place: Value, make: Callable[[], Column]) -> None:
+        """Writes the column at a place, if there is one.
+
+        The condition is hidden: the compiler would move into it what was loaded long before.
+        """
+        with ir.when(ir.hide(place) < self._count):
+            for address, value in zip(self._addresses(place), make(), strict=True):
+                ir.store_shared(address, value)
 
     def load_four(self, name: str, first: Value) -> list[Value]:
         """Loads a constant of four columns side by side."""

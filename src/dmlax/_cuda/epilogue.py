@@ -33,7 +33,9 @@ class Output:
     group_distance: int
     itemsize: int
     requantizer: Requantizer | None  # of one byte; None: int32 accumulators
-    column: Callable[[Value, int], Column]  # from a column of all groups, and the depth summed
+    # Begins to load a column's parameters, by its number of all groups; gives what makes its
+    # constants of them.
+    load_column: Callable[[Value], Callable[[], Column]]
     addend: "Addend | None" = None  # added to outputs of one byte
     entries: Pointer | None = None  # the bytes that replace those of the outputs
     columns_of_table: int = 0  # of a group, which one of several tables of entries is for
@@ -99,20 +101,27 @@ class Epilogue:
         if ring_bytes(schedule, output.columns):
             self.addend_tiles = AddendTiles(schedule, output.columns, ring, self._addend_chunk)
 
-    def write_columns(self, column_of: Callable[[Value], Value]) -> None:
-        """Writes the table of columns; a barrier must follow."""
-        self.table.write(
-            self.tile.threads,
-            lambda place: self.output.column(
-                column_of(self.tile.column_at(place)), self.schedule.summed_depth
-            ),
-        )
+    def load_columns(self, column_of: Callable[[Value], Value]) -> Callable[[], None]:
+        """Begins to load what the table of columns is made of; gives what writes the table.
 
-        if self.output.addend is not None:
-            self.output.addend.adder.write(*self.output.addend.terms())
-        if self.output.entries is not None:
-            table = self._number_of_table()
-            lane_table.write(self.tile, self.entries, self.output.entries, 8, table)
+        The loads take as long as the first copies do, so they begin before these. A barrier must
+        follow what is written.
+        """
+        places, load = self.table.places(self.tile.threads), self.output.load_column
+        columns = [load(column_of(self.tile.column_at(place))) for place in places]
+        addend = self.output.addend
+        terms = None if addend is None else addend.terms()
+
+        def write() -> None:
+            for place, make_column in zip(places, columns, strict=True):
+                self.table.write_at(place, make_column)
+            if addend is not None and terms is not None:
+                addend.adder.write(*terms)
+            if self.output.entries is not None:
+                table = self._number_of_table()
+                lane_table.write(self.tile, self.entries, self.output.entries, 8, table)
+
+        return write
 
     def _number_of_table(self) -> Value | None:
         """Which of several tables has the entries of the tile's columns."""

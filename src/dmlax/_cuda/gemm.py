@@ -201,15 +201,25 @@ class RightLoader:
         first: Value = self.rows.offset(self.block.place.group)
         return first + self.block.column_of_group(column) * self.distance
 
-    def copy(self, to: Value, depth: Value) -> None:
-        """Begins to copy the thread's chunk of each of its columns, of a span."""
-        self._copy(to, depth, (0, 0))
+    def begin(self) -> None:
+        """Begins to copy the first stage's part, or all of a matrix that is kept.
+
+        It is in the first stage's commit group.
+        """
+        tile, within = self.tile, self.copies.chunk * CHUNK
+        if not self.block.keeps_right:
+            stage = self.block.stages + self.copies.offset
+            self.copy_spans(stage + tile.rows * tile.depth, within)
+            return
+        to = self.block.right + self.copies.offset
+        for depth in range(0, self.block.schedule.summed_depth, tile.depth):
+            self._copy(to + tile.columns * depth, within + depth, (0, 0))
 
     def copy_spans(self, to: Value, depth: Value) -> None:
         """Begins to copy the thread's chunks of each of its columns, of all spans of a stage."""
         if self.problem.depth % self.tile.step_depth:
             for to_offset, depth_offset in self.block.span_offsets:
-                self.copy(to + to_offset, depth + depth_offset)
+                self._copy(to + to_offset, depth + depth_offset, (0, 0))
         else:
             self._copy(to, depth, *self.block.span_offsets)
 
@@ -279,20 +289,14 @@ class _Pipeline:
         self.copies, self.left, self.right, self.addend = copies, left, right, addend
 
     def prologue(self, zero: Value) -> NextCopy:
-        """Begins to copy the first stages, and the right matrix if it is kept."""
-        if self.block.keeps_right:
-            self.copy_right()
+        """Begins to copy the first stages, but what is copied of right."""
+        first = self._begin_tile(self.block.place.first_row, zero, self.first)
+        self._copy_stage(first, right=False)
         return ir.while_loop(
-            _PrologueState(zero, self._begin_tile(self.block.place.first_row, zero, self.first)),
+            _PrologueState(constant(1), self._commit(first)),
             lambda state: state.copied < self.tile.stages_ahead,
             lambda state: _PrologueState(state.copied + 1, self.copy(state.next_copy)),
         ).next_copy
-
-    def copy_right(self) -> None:
-        """Begins to copy the right matrix, which is in the first stage's commit group."""
-        to, within = self.block.right + self.copies.offset, self.copies.chunk * CHUNK
-        for depth in range(0, self.schedule.summed_depth, self.tile.depth):
-            self.right.copy(to + self.tile.columns * depth, within + depth)
 
     def locate(self) -> list[Any]:
         """Locates the rows of the block's first tile."""
@@ -303,7 +307,8 @@ class _Pipeline:
         if step < self.schedule.steps:
             stage = step % self.tile.stages * _stage_bytes(self.schedule)
             first_row = self.block.place.first_row
-            self._copy_stage(NextCopy(first_row, constant(step), constant(stage), rows, self.first))
+            this = NextCopy(first_row, constant(step), constant(stage), rows, self.first)
+            self._copy_stage(this, right=step > 0)
         cp_async.commit_group()
 
     @property
@@ -328,9 +333,13 @@ class _Pipeline:
             exists = this.step < self.schedule.steps
         with ir.when(exists):
             self._copy_stage(this)
+        return self._commit(this)
+
+    def _commit(self, this: NextCopy) -> NextCopy:
+        """Makes a commit group of a stage's copies; gives what is next."""
         cp_async.commit_group()
         stage = self.block.next_stage(this.stage)
-        if alone:
+        if self.schedule.one_tile_a_block:
             return this._replace(step=this.step + 1, stage=stage)
 
         def next_tile() -> NextCopy:
@@ -343,12 +352,12 @@ class _Pipeline:
         last = this.step == self.schedule.steps - 1
         return ir.cond(last, next_tile, same_tile, ir.widths(this))
 
-    def _copy_stage(self, this: NextCopy) -> None:
+    def _copy_stage(self, this: NextCopy, *, right: bool = True) -> None:
         step_depth, within = this.step * self.tile.step_depth, self.copies.chunk * CHUNK
         to = self.block.stages + this.stage + self.copies.offset
         chunk = Chunk(step_depth, within, to)
         self.left.copy(this.rows, chunk)
-        if not self.block.keeps_right:
+        if right and not self.block.keeps_right:
             self.right.copy_spans(to + self.tile.rows * self.tile.depth, chunk.depth)
         if self.addend is not None and this.addend_place is not None:
             with ir.when(this.step == 0):
@@ -448,12 +457,15 @@ def run(
     copies = ThreadCopies(tile)
     right_loader = RightLoader(block, copies, right, right_rows)
     epilogue = Epilogue(schedule, block.place, block.table, output, block.ring, block.bytes)
+    write_columns = epilogue.load_columns(block.column_of_all)
+    ir.barrier()  # else the assembler moves the loads behind the copies
+    right_loader.begin()  # rows of left take longer to locate
     pipeline = _Pipeline(block, copies, load_left(copies), right_loader, epilogue.addend_tiles)
     if schedule.one_tile_a_block and schedule.steps <= _UNROLLED:
-        _make_one_tile(block, pipeline, epilogue)
+        _make_one_tile(block, pipeline, epilogue, write_columns)
         return
     first_copy = pipeline.prologue(zero)
-    _write_constants(block, epilogue)
+    _write_constants(block, write_columns)
     products = _Products(block)
 
     def step(state: _StepState) -> _StepState:
@@ -482,15 +494,15 @@ def run(
     wgmma.wait_for_copies(0)
 
 
-def _make_one_tile(block: Block, pipeline: _Pipeline, epilogue: Epilogue) -> None:
+def _make_one_tile(
+    block: Block, pipeline: _Pipeline, epilogue: Epilogue, write_columns: Callable[[], None]
+) -> None:
     """Makes a block's only tile of few steps, each of which has addresses of its own."""
     schedule, tile = block.schedule, block.tile
     rows = pipeline.locate()
-    if block.keeps_right:
-        pipeline.copy_right()
     for step in range(tile.stages_ahead):
         pipeline.copy_step(step, rows)
-    _write_constants(block, epilogue)
+    _write_constants(block, write_columns)
     products = _Products(block)
     accumulators = epilogue.start(constant(0))
     for step in range(schedule.steps):
@@ -506,9 +518,9 @@ def _make_one_tile(block: Block, pipeline: _Pipeline, epilogue: Epilogue) -> Non
     wgmma.wait_for_copies(0)
 
 
-def _write_constants(block: Block, epilogue: Epilogue) -> None:
-    """Writes what all tiles read from shared memory: the columns' parameters, and the ones."""
-    epilogue.write_columns(block.column_of_all)
+def _write_constants(block: Block, write_columns: Callable[[], None]) -> None:
+    """Writes what all tiles read from shared memory: the columns' constants, and the ones."""
+    write_columns()
     if block.problem.sums_rows:
         _write_ones(block)
     ir.barrier()

@@ -432,6 +432,11 @@ def ptx(text: str, bits: int, *arguments: Value, effects: bool = False) -> Value
     return ptx_values(text, [bits], arguments, effects=effects)[0]
 
 
+def hide(value: Value) -> Value:
+    """The value, of which the compiler then knows nothing."""
+    return ptx("mov.b32 $0, $1;", 32, value, effects=True)
+
+
 def ptx_effect(text: str, *arguments: Value) -> None:
     """PTX without a result; $0 is the first argument."""
     _inline(text, mlir.Type.parse("!llvm.void"), "", arguments, effects=True)

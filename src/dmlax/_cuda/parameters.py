@@ -1,5 +1,6 @@
 """Parameters of a matrix product in global memory, and the constants that columns get of them."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -48,8 +49,7 @@ class Parameters:
         sum_of: Callable[[Value], Value] | None = None,
     ) -> None:
         """Takes what sums a row of right, by its column of all groups, where no `sums` do."""
-        self._types, self._memory = types, memory
-        self._sum_of = self._load_sum if sum_of is None else sum_of
+        self._types, self._memory, self._sum_of = types, memory, sum_of
         self.left_zero_point = self._zero_point("left_zero_point", types.left)
         self._output_zero_point = self._zero_point("output_zero_point", types.output)
         if types.rebases_output:
@@ -68,28 +68,56 @@ class Parameters:
 
     def column(self, column: Value, summed: int) -> Column:
         """A column's constants; `summed` bytes are in the sum of each of left's rows."""
-        types = self._types
-        zero_point = self._zero_point("right_zero_point", types.right, column)
-        zero_point = zero_point - rebase_of(types.right)
-        zeros = zero_point * summed - self._sum_of(column)
-        offset = self.left_zero_point * zeros
-        if "bias" in self._memory:
-            bias, limit = self._memory["bias"].load(column.extend() * 4), types.bias_limit
-            offset = offset + (bias if limit is None else ir.clamp_signed(bias, -limit, limit))
-        if types.arithmetic is None:
-            return Column(offset, zero_point, *[constant(0)] * 5)
+        return self.load_column(column, summed)()
+
+    def load_column(self, column: Value, summed: int) -> Callable[[], Column]:
+        """Begins to load a column's parameters; gives what makes its constants of them."""
+        zero_point = self._zero_point("right_zero_point", self._types.right, column)
+        sum, bias = self._load_sum(column), self._load_bias(column)
+        scales = self._load_scales(column)
+
+        def make() -> Column:
+            rebased = zero_point - rebase_of(self._types.right)
+            offset = self.left_zero_point * (rebased * summed - sum())
+            if bias is not None:
+                offset = offset + self._clamp(bias)
+            if scales is None:
+                return Column(offset, rebased, *[constant(0)] * 5)
+            return Column(offset, rebased, self._multiplier(scales), *scales)
+
+        return make
+
+    def _load_sum(self, column: Value) -> Callable[[], Value]:
+        """Begins to load the sum of a row of right; one that is computed is so when asked for."""
+        if self._sum_of is not None:
+            return functools.partial(self._sum_of, column)
+        sum = self._memory["sums"].load(column.extend() * 4)
+        return lambda: sum
+
+    def _load_bias(self, column: Value) -> Value | None:
+        return self._memory["bias"].load(column.extend() * 4) if "bias" in self._memory else None
+
+    def _clamp(self, bias: Value) -> Value:
+        limit = self._types.bias_limit
+        return bias if limit is None else ir.clamp_signed(bias, -limit, limit)
+
+    def _load_scales(self, column: Value) -> Scales | None:
+        """Begins to load what requantizes a column; None for int32 sums."""
+        if self._types.arithmetic is None:
+            return None
         left, right, output = (
             self._memory[name].load(self._index(name, column) * 4)
             for name in ("left_scale", "right_scale", "output_scale")
         )
-        scales = Scales(left, right, output, self._output_zero_point)
+        return Scales(left, right, output, self._output_zero_point)
+
+    def _multiplier(self, scales: Scales) -> Value:
+        types = self._types
+        assert types.arithmetic is not None
         multiplier = compute_multiplier(scales, types.arithmetic)
         if types.arithmetic == "float32" and types.requantized == jnp.uint8:
             multiplier = make_finite(multiplier, self._output_zero_point)
-        return Column(offset, zero_point, multiplier, *scales)
-
-    def _load_sum(self, column: Value) -> Value:
-        return self._memory["sums"].load(column.extend() * 4)
+        return multiplier
 
     def sum_terms(self, types: SumTypes) -> tuple[Term, Term, Term]:
         """The two terms of a sum, outputs and an addend, and the sum itself."""

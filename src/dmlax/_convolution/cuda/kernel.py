@@ -71,7 +71,7 @@ def convolve(
                 problem.stored_channels,
                 problem.plan.options.output_dtype.itemsize,
                 parameters.requantizer(),
-                parameters.column,
+                lambda column: parameters.load_column(column, schedule.summed_depth),
                 added,
                 place_of=windows.place_of if windows else None,
             ),

@@ -111,7 +111,7 @@ class WindowLoader:
         self.problem, self.tile, self.group = problem, block.tile, block.place.group
         self.copies, self.input, self.spans = copies, memory["input"], block.span_offsets
         self.zero_points = None
-        if _needs_zero_points(problem, block.tile):
+        if "scratch" in memory:
             word = parameters.left_zero_points()
             self.zero_points = self._write_zero_points(memory["scratch"], word)
 
@@ -180,20 +180,31 @@ class WindowLoader:
         tap = self._tap(chunk)
         for i, window in enumerate(windows):
             offset = tap.offset if window.start.bits == 32 else tap.offset.extend()
-            source = self.input.address_signed(window.start + offset)
-            if self.zero_points is not None:
+            source, count = self.input.address_signed(window.start + offset), None
+            if _leaves_input(problem, self.tile):
                 wanted = constant(1, 1)
                 if problem.padded:
                     wanted = (window.inside & tap.bits) == tap.bits
                 if _sums_beyond_window(problem, self.tile):
                     wanted = wanted & tap.exists
-                source = select(wanted, source, self.zero_points)
+                source, count = self.source_where(wanted, source, problem.copy_bytes)
             row = i * self.copies.rows_at_once
             # A tile may be the only one, and have fewer pixels than rows.
             with self.copies.when_within(row, min(self.tile.rows, problem.output_pixels)):
                 to = chunk.to + row * self.tile.depth
                 for offsets in spans:
-                    cp_async.copy(to, source, problem.copy_bytes, cached=cached, offsets=offsets)
+                    cp_async.copy(
+                        *(to, source, problem.copy_bytes, count), cached=cached, offsets=offsets
+                    )
+
+    def source_where(self, wanted: Value, source: Value, size: int) -> tuple[Value, Value | None]:
+        """The source of a copy, and how many of its bytes are read, None for all.
+
+        Elsewhere than where it is wanted it has zero points, or no byte: zeros are stored then.
+        """
+        if self.zero_points is not None:
+            return select(wanted, source, self.zero_points), None
+        return select(wanted, source, self.input.address()), select(wanted, constant(size), 0)
 
     def _tap(self, chunk: gemm.Chunk) -> "_Tap":
         """The tap at a chunk."""
@@ -220,14 +231,18 @@ class _Tap(NamedTuple):
 
 
 def scratch_words(problem: ConvProblem, schedule: Schedule) -> int:
-    """Words of global memory for zero points: a chunk of each thread, and of its other spans."""
-    if not _needs_zero_points(problem, schedule.tile):
+    """Words of global memory for zero points: a chunk of each thread, and of its other spans.
+
+    None where they are 0, which copies store by themselves.
+    """
+    has_zero_point = problem.plan.operands.input_zero_point is not None
+    if not (has_zero_point and _leaves_input(problem, schedule.tile)):
         return 0
     others = (schedule.tile.spans - 1) * schedule.tile.depth // 4
     return CHUNK // 4 * schedule.tile.threads * schedule.blocks + others
 
 
-def _needs_zero_points(problem: ConvProblem, tile: Tile) -> bool:
+def _leaves_input(problem: ConvProblem, tile: Tile) -> bool:
     """True if zero points stand where no input is."""
     return problem.padded or _sums_beyond_window(problem, tile)
 

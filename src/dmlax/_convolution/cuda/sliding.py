@@ -106,19 +106,23 @@ class SlidingLoader(WindowLoader):
             here = pixel + first
             with nullcontext() if first + at_once <= count else ir.when(here < count):
                 source = self._source(first_row + here, part * CHUNK)
-                cp_async.copy(to + wgmma.swizzle(here, part, size), source, CHUNK)
+                cp_async.copy(to + wgmma.swizzle(here, part, size), *source)
 
-    def _source(self, pixel: Value, byte: Value) -> Value:
-        """The address of a chunk of a pixel of the padded images; beyond them is the last."""
+    def _source(self, pixel: Value, byte: Value) -> tuple[Value, int, Value | None]:
+        """A chunk of a pixel of the padded images, its size and how much is read, None for all.
+
+        Beyond the images is the last one's last pixel.
+        """
         problem, pixel = self.problem, ir.minimum(pixel, self.windows.pixels - 1)
         if not problem.padded:
-            return self.input.address_signed(self._offset(pixel, byte))
+            return self.input.address_signed(self._offset(pixel, byte)), CHUNK, None
         image, y, x = self.windows.split(pixel)
         (top, _), (left, _) = problem.padding
         height, width = problem.input
         y, x = y - top, x - left
         source = self.input.address_signed(self._offset((image * height + y) * width + x, byte))
-        return select((y < height) & (x < width), source, self.zero_points)
+        source, count = self.source_where((y < height) & (x < width), source, CHUNK)
+        return source, CHUNK, count
 
     def _offset(self, pixel: Value, byte: Value) -> Value:
         return self._shorten(pixel.extend() * self.problem.pixel_bytes + byte.extend())

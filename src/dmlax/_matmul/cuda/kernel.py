@@ -64,7 +64,7 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
                 group_distance=problem.rows * problem.stored * problem.heads,
                 itemsize=problem.output.itemsize,
                 requantizer=parameters.requantizer(),
-                column=lambda column, _: parameters.column(column, problem.summed),
+                load_column=lambda column: parameters.load_column(column, problem.summed),
                 addend=addend,
                 entries=memory.get("entries"),
                 columns_of_table=problem.columns // problem.tables if problem.tables > 1 else 0,

@@ -112,7 +112,7 @@ def quantized_convolution(
         input_scale=x_scale,
         filter_scale=_by_channel(w_scale),
         output_scale=y_scale,
-        input_zero_point=x_zero_point,
+        input_zero_point=_input_zero_point(x, x_zero_point),
         filter_zero_point=_filter_zero_point(w, w_zero_point),
         output_zero_point=y_zero_point,
         arithmetic=arithmetic,
@@ -160,7 +160,7 @@ def quantized_convolution_add(
         input_scale=x_scale,
         filter_scale=_by_channel(w_scale),
         output_scale=y_scale,
-        input_zero_point=x_zero_point,
+        input_zero_point=_input_zero_point(x, x_zero_point),
         filter_zero_point=_filter_zero_point(w, w_zero_point),
         output_zero_point=y_zero_point,
         addend_scale=addend_scale,
@@ -193,10 +193,21 @@ def integer_convolution(
     return dmlax.convolution_integer(
         x,
         w,
-        input_zero_point=x_zero_point,
+        input_zero_point=_input_zero_point(x, x_zero_point),
         filter_zero_point=_filter_zero_point(w, w_zero_point),
         **windows.of_convolution(x, w, group, ConvolutionLayout()),
     )
+
+
+def _input_zero_point(x: Any, zero_point: Any) -> Any:
+    """An input's zero point, None for a constant 0: a GPU's kernel need not read it to pad with it.
+
+    One of another dtype or shape is left for the operator, which refuses it.
+    """
+    if not isinstance(zero_point, np.ndarray):
+        return zero_point
+    is_zero = zero_point.size == 1 and zero_point.dtype == x.dtype and not zero_point.any()
+    return None if is_zero else zero_point
 
 
 def _filter_zero_point(w: Any, zero_point: Any) -> Any:
