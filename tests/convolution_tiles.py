@@ -54,7 +54,7 @@ def mismatches(implementation: str, first: int, last: int) -> Iterator[str]:
             packing=_PACKINGS[seed // 2 % 2],
         )
         options = {"input_zero_point": zeros[0], "implementation": implementation} | windows
-        name = f"{seed}: {images}x{sizes} {channels} to {outputs}, {groups} groups, {layout}, {windows}"
+        name = f"{seed}: {images}x{sizes} {channels} to {outputs}, {groups} groups, {windows}"
         image = laid_out(x, "NCHW", layout[0])
         wanted = laid_out(wanted, "NCHW", layout[2])
         sums = dmlax.convolution_integer(image, filter, **options)
