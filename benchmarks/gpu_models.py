@@ -28,6 +28,7 @@ from rich.console import Console
 
 import dmlax.onnx
 from benchmarks import device_timing, networks, report, timing
+from dmlax._cuda.kernels_of_program import compile_kernels
 
 NETWORKS = {  # and their names in torchvision
     "resnet50": "resnet50",
@@ -147,15 +148,24 @@ def _times(model: dmlax.onnx.Model, given: Mapping[str, jax.Array]) -> dict[str,
         "call_ms": timing.alone(call, 50),
         "in_a_row_ms": timing.alone(call_in_a_row, 5) / IN_A_ROW,
         "constant_params_ms": _constant_params_ms(model, given),
-        "kernels": device_timing.jax_kernels(jax.jit(model.apply), model.params, given),
+        "kernels": device_timing.jax_kernels(
+            _compiled(model.apply, model.params, given), model.params, given
+        ),
     }
+
+
+def _compiled(function: Callable[..., Any], *operands: Any) -> Callable[..., Any]:
+    """Return the function, jitted; its kernels are compiled side by side."""
+    call = jax.jit(function)
+    compile_kernels(call.lower(*operands))
+    return call
 
 
 def _constant_params_ms(model: dmlax.onnx.Model, given: Mapping[str, jax.Array]) -> float | None:
     """Time of one call in a row, of a few images: the program holds the params."""
     if len(next(iter(given.values()))) > FEW:
         return None
-    call = jax.jit(partial(model.apply, model.params))
+    call = _compiled(partial(model.apply, model.params), given)
 
     def call_in_a_row() -> None:
         jax.block_until_ready([call(given) for _ in range(IN_A_ROW)])
