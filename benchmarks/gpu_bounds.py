@@ -6,7 +6,8 @@ The layers of layers.json alone, and the kernels of ResNet-50's file by their sh
 at least what an empty one takes and its bytes at a copy's speed. It also takes at least as long as
 one tile, which has the GPU to itself, and the products of the other tiles that the busiest
 multiprocessor makes, at its share of the rate of a product of 8192^3. `copied MB` are what all
-blocks copy to their shared memory, most of it from the second cache.
+blocks copy to their shared memory, most of it from the second cache. Where windows slide, rows are
+those of the padded images, and their one tile is of a row of outputs without padding.
 """
 
 import argparse
@@ -101,7 +102,8 @@ def _layers(batch: int, facts: report.Row) -> Iterator[report.Row]:
         )
         call = problem.jitted(implementation="mosaic_gpu")
         us = 1e3 * device_timing.jax_ms(call, *given)
-        yield {"layer": layer.name, "batch": batch, "us": us} | _bounds(kernel, us, facts)
+        bounds = _bounds(kernel, _product_of(target), us, facts)
+        yield {"layer": layer.name, "batch": batch, "us": us} | bounds
 
 
 def _model(file: Any, batch: int, facts: report.Row) -> Iterator[report.Row]:
@@ -109,7 +111,7 @@ def _model(file: Any, batch: int, facts: report.Row) -> Iterator[report.Row]:
     model = dmlax.onnx.load(file, arithmetic="float32")
     given = jax.device_put(networks.draw_inputs(file, batch, seed=1))
     call = jax.jit(model.apply)
-    program = str(call.lower(model.params, given).compile().as_text())
+    program, products = _compile(call, model.params, given)
     times = [
         1e3 * ms
         for name, ms in device_timing.jax_kernels(call, model.params, given)
@@ -123,10 +125,41 @@ def _model(file: Any, batch: int, facts: report.Row) -> Iterator[report.Row]:
     for kernel, each in found.items():
         us = sum(each) / len(each)
         row = {"batch": batch, "kernels": len(each), "sum": kernel.adds, "us": us}
-        row |= _bounds(kernel, us, facts)
+        row |= _bounds(kernel, products[_key(kernel)], us, facts)
         total |= {name: total[name] + len(each) * row[name] for name in SUMMED}
         yield row
     yield {name: total.get(name, "") for name in row} | {"of it": total["bound us"] / total["us"]}
+
+
+def _compile(call: Any, *operands: Any) -> tuple[str, dict[Any, Any]]:
+    """The text of the compiled program, and the matrix products of its convolutions."""
+    from dmlax._convolution.cuda import kernel as convolution
+    from dmlax._cuda.kernels_of_program import compile_kernels
+
+    products, product_of = {}, convolution.product_of
+
+    def recorded(problem: ConvProblem) -> Any:
+        found = product_of(problem)
+        key = problem.output_pixels, problem.output_channels, problem.depth, found.adds
+        products[key] = found
+        return found
+
+    jax.clear_caches()  # else a layer that was lowered before is not recorded
+    with mock.patch.object(convolution, "product_of", recorded):
+        lowered = call.lower(*operands)
+    compile_kernels(lowered)
+    return str(lowered.compile().as_text()), products
+
+
+def _key(kernel: Kernel) -> tuple[int, int, int, bool]:
+    return kernel.pixels, kernel.channels, kernel.depth, kernel.adds
+
+
+def _product_of(problem: ConvProblem) -> Any:
+    """The matrix product of a convolution."""
+    from dmlax._convolution.cuda.kernel import product_of
+
+    return product_of(problem)
 
 
 def kernels_of(program: str) -> Iterator[Kernel]:
@@ -154,23 +187,22 @@ def _sizes(types: str) -> list[tuple[int, ...]]:
     return [tuple(map(int, filter(None, x.split(",")))) for x in _ARRAY.findall(types)]
 
 
-def _bounds(kernel: Kernel, us: float, facts: report.Row) -> report.Row:
-    """Compute the columns of a kernel that takes `us` microseconds."""
+def _bounds(kernel: Kernel, problem: Any, us: float, facts: report.Row) -> report.Row:
+    """Compute the columns of a kernel, a matrix product, that takes `us` microseconds."""
     from dmlax._cuda.gemm import keeps_right
-    from dmlax._cuda.tile import GemmProblem, Schedule, choose_tile, count_tiles
+    from dmlax._cuda.tile import Schedule, choose_tile, count_tiles
 
     multiprocessors = capability.multiprocessors()
     sizes = kernel.pixels, kernel.channels, kernel.depth
-    problem = GemmProblem(*sizes, adds=kernel.adds, gathers=True)
     tile = choose_tile(problem, multiprocessors)
     tiles = count_tiles(problem, tile)
     others = -(-tiles // multiprocessors) - 1
     schedule = Schedule.of(problem, tile, multiprocessors)
     rights = schedule.blocks if keeps_right(schedule) else tiles
-    copied = (tiles * tile.rows + rights * tile.columns) * kernel.depth
+    copied = tiles * _left_bytes(problem, tile) + rights * tile.columns * kernel.depth
     copied += tiles * tile.rows * tile.columns * kernel.adds
     products = others * multiprocessors * tile.rows * tile.columns * kernel.depth
-    one_us = _one_tile_us(tile, kernel._replace(pixels=0, channels=0, bytes=0))
+    one_us = _one_tile_us(tile, kernel._replace(pixels=0, channels=0, bytes=0), problem.sliding)
     others_us = 2e-6 * products / facts["int8_top_per_s"]
     bytes_us = 1e-3 * kernel.bytes / facts["copy_gb_per_s"] + facts["empty_kernel_us"]
     bound = max(bytes_us, one_us + others_us)
@@ -186,11 +218,48 @@ def _bounds(kernel: Kernel, us: float, facts: report.Row) -> report.Row:
     }
 
 
-@functools.cache
-def _one_tile_us(tile: Any, kernel: Kernel) -> float:
-    """Time a kernel that makes one tile."""
-    from dmlax._convolution.cuda import kernel as convolution
+def _left_bytes(problem: Any, tile: Any) -> int:
+    """Bytes that a tile copies of the input."""
+    if sliding := problem.sliding:
+        return int((tile.rows + sliding.pixels_beyond) * sliding.pixel_bytes)
+    return int(tile.rows * problem.depth)
 
+
+@functools.cache
+def _one_tile_us(tile: Any, kernel: Kernel, sliding: Any) -> float:
+    """Time a kernel that makes one tile, or those of one row of outputs where windows slide."""
+    from dmlax._convolution.cuda import kernel as convolution
+    from dmlax._convolution.cuda import sliding as windows
+
+    with (
+        mock.patch.object(convolution, "choose_tile", return_value=tile),
+        mock.patch.object(windows, "_FEWEST_PIXELS", 0 if sliding else windows._FEWEST_PIXELS),
+    ):
+        call, given = _one_row(tile, sliding) if sliding else _one_tile(tile, kernel)
+        call = functools.partial(call, arithmetic=kernel.arithmetic, implementation="mosaic_gpu")
+        return 1e3 * device_timing.jax_ms(jax.jit(call), *jax.device_put(given))
+
+
+def _one_row(tile: Any, sliding: Any) -> tuple[Any, list[Any]]:
+    """A convolution whose windows slide over one image, and its operands."""
+    rng = np.random.default_rng(0)
+    shape = (1, sliding.taps[0], sliding.width, sliding.pixel_bytes)
+    x = rng.integers(0, 256, shape, np.uint8)
+    w = rng.integers(-128, 128, (tile.columns, sliding.pixel_bytes, *sliding.taps), np.int8)
+    call = functools.partial(
+        dmlax.quantized_linear_convolution,
+        input_scale=cases.INPUT_SCALE,
+        filter_scale=np.float32(0.01),
+        output_scale=np.float32(1),
+        input_zero_point=cases.INPUT_ZERO_POINT,
+        output_zero_point=cases.OUTPUT_ZERO_POINT,
+        dimension_numbers=LAYOUT,
+    )
+    return call, [x, dmlax.prepare_filter(w, dimension_numbers=LAYOUT)]
+
+
+def _one_tile(tile: Any, kernel: Kernel) -> tuple[Any, list[Any]]:
+    """A convolution that fills one tile, and its operands."""
     channels, side = kernel.depth // kernel.size**2, SIDE * kernel.stride
     layer = cases.Layer(
         *("tile", channels, side, tile.columns, kernel.size, kernel.stride, kernel.size // 2, 1)
@@ -201,9 +270,7 @@ def _one_tile_us(tile: Any, kernel: Kernel) -> float:
     if kernel.adds:
         given.append(np.zeros((tile.rows // SIDE**2, SIDE, SIDE, tile.columns), np.uint8))
         call = functools.partial(_with_sum, problem)
-    call = functools.partial(call, arithmetic=kernel.arithmetic, implementation="mosaic_gpu")
-    with mock.patch.object(convolution, "choose_tile", return_value=tile):
-        return 1e3 * device_timing.jax_ms(jax.jit(call), *jax.device_put(given))
+    return call, given
 
 
 def _with_sum(problem: cases.Problem, x: Any, filter: Any, addend: Any, **options: Any) -> Any:

@@ -28,6 +28,7 @@ from rich.console import Console
 
 import dmlax.onnx
 from benchmarks import device_timing, networks, report, timing
+from dmlax._cuda.kernels_of_program import compile_kernels
 
 NETWORKS = {  # and their names in torchvision
     "resnet50": "resnet50",
@@ -41,7 +42,7 @@ LIMITS = {128: 1.75, 32: 0.60, 8: 0.32, 1: 0.24}  # milliseconds of ResNet-50
 MOST_APART = {"vit_b16": 0.5}  # of floats: standard deviations of an output; others have no floats
 CHECKED = 2  # images at either end, on the CPU
 IN_A_ROW = 20  # calls
-FEW = 8  # images whose call is bound by what the host does for each argument
+FEW = 32  # images whose call is bound by what the host does for each argument
 LISTED = 5  # microseconds, or more, of a kernel that is no convolution
 MOST_LISTED = 16  # of a model
 CONVOLUTIONS = re.compile("dmlax_(depthwise_)?convolution")
@@ -147,15 +148,24 @@ def _times(model: dmlax.onnx.Model, given: Mapping[str, jax.Array]) -> dict[str,
         "call_ms": timing.alone(call, 50),
         "in_a_row_ms": timing.alone(call_in_a_row, 5) / IN_A_ROW,
         "constant_params_ms": _constant_params_ms(model, given),
-        "kernels": device_timing.jax_kernels(jax.jit(model.apply), model.params, given),
+        "kernels": device_timing.jax_kernels(
+            _compiled(model.apply, model.params, given), model.params, given
+        ),
     }
+
+
+def _compiled(function: Callable[..., Any], *operands: Any) -> Callable[..., Any]:
+    """Return the function, jitted; its kernels are compiled side by side."""
+    call = jax.jit(function)
+    compile_kernels(call.lower(*operands))
+    return call
 
 
 def _constant_params_ms(model: dmlax.onnx.Model, given: Mapping[str, jax.Array]) -> float | None:
     """Time of one call in a row, of a few images: the program holds the params."""
     if len(next(iter(given.values()))) > FEW:
         return None
-    call = jax.jit(partial(model.apply, model.params))
+    call = _compiled(partial(model.apply, model.params), given)
 
     def call_in_a_row() -> None:
         jax.block_until_ready([call(given) for _ in range(IN_A_ROW)])
