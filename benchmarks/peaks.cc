@@ -91,8 +91,10 @@ int64_t products(int64_t rounds) {
   __m256i sums[8] = {}, x = _mm256_set1_epi16(static_cast<short>(rounds)), w = x;
   for (int64_t i = 0; i < rounds; ++i) {
 #pragma GCC unroll 8
-    for (auto& sum : sums) sum = _mm256_add_epi32(sum, _mm256_madd_epi16(x, w));
-    x = _mm256_xor_si256(x, sums[0]);  // else one product would do for all rounds
+    for (auto& sum : sums) {
+      __asm__ volatile("" : "+x"(x));  // else one product would do for all
+      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(x, w));
+    }
   }
   __m256i all = sums[0];
   for (const auto& sum : sums) all = _mm256_xor_si256(all, sum);
