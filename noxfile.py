@@ -130,7 +130,7 @@ def aarch64(session: nox.Session) -> None:
     """
     session.install("cmake>=3.24", "ninja", "pip")
     folder = str(session.cache_dir / "aarch64")
-    wheels = (*JAX_ON_PYTHON["3.11"], "hypothesis>=6.100", "pytest>=8.2")
+    wheels = (*JAX_ON_PYTHON["3.11"], "hypothesis>=6.100", "onnx", "pytest>=8.2")
     session.run("python", "tests/cpu/aarch64.py", folder, *wheels, *session.posargs)
 
 

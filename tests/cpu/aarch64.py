@@ -5,7 +5,7 @@
 `nox -s aarch64` calls this. The folder keeps, from one run to the next, Debian's Python for arm64
 and a wheel of every requirement, JAX among them. Root installs the cross-compiler and qemu where
 they are missing. On each processor that qemu imitates, the kernels choose their instruction set and
-get the golden vectors jitted, 3,000 near ties and 200 random calls.
+get the golden vectors jitted, the golden models, 3,000 near ties and 200 random calls.
 """
 
 import argparse
@@ -55,6 +55,7 @@ PROGRAMS = {  # of the Python for AArch64
         *("-m", "dmlax_conformance", "run", "--variant=jit"),
         "--implementation=dmlax_conformance.adapters.dmlax:NativeCpu",
     ),
+    "golden models": ("-m", "dmlax_conformance", "models", "--implementation=dmlax"),
     "product loops": (*PYTEST, "tests/cpu/test_product_loops.py"),
     "near ties": (*PYTEST, "-m", "slow", "-k", NEAR_TIES, "tests/test_exactness.py"),
     "random calls": ("tests/convolution_calls.py", "native_cpu", "0", "200"),
