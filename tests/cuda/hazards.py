@@ -66,7 +66,7 @@ def _added_constants() -> Iterator[str]:
 
 
 def _products_not_autotuned() -> Iterator[str]:
-    """A product of int8 into int32 by XLA without autotuning: silently wrong, often doubled."""
+    """A product of int8 into int32 by XLA without autotuning: silently wrong, some doubled."""
     lengths = (16, 32, 64, 128, 256)
     wrong = [length for length in lengths if not _is_right(_product, length)]
     yield _report(f"int8 products into int32 with {NOT_AUTOTUNED}, contractions of length", wrong)
