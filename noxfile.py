@@ -251,6 +251,8 @@ def conformance_cuda(session: nox.Session) -> None:
     run("tests/cuda/float32_epilogues.py", "0", "24")
     run("tests/cuda/byte_kernels.py", "jitted", "0", "100")
     run("tests/cuda/hazards.py")
+    not_autotuned = paths | {"XLA_FLAGS": "--xla_gpu_autotune_level=0"}
+    run("tests/cuda/hazards.py", env=not_autotuned)
 
 
 @nox.session

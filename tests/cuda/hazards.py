@@ -4,9 +4,12 @@
 
 Needs JAX and NumPy alone. A hazard that a newer JAX no longer has is reported, and is no failure.
 tests/test_hazards.py holds, on any machine, that dmlax gives CUDA none of these programs.
+
+With XLA_FLAGS=--xla_gpu_autotune_level=0 the one hazard of that flag is shown, which `xla` has too.
 """
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import jax
@@ -19,6 +22,7 @@ from support import draw, sums_of_products
 
 IMPLEMENTATIONS = ("xla", "auto")
 LENGTHS = range(1, 41)
+NOT_AUTOTUNED = "--xla_gpu_autotune_level=0"
 
 
 def main() -> None:
@@ -27,7 +31,9 @@ def main() -> None:
     if device.platform != "gpu":
         raise SystemExit(f"needs a GPU, and JAX sees {device}")
     print(f"{device.device_kind}, jax {jax.__version__}")
-    hazards = (_odd_contractions, _added_constants, _int32_convolutions, _float32_accumulators)
+    hazards = [_odd_contractions, _added_constants, _int32_convolutions, _float32_accumulators]
+    if NOT_AUTOTUNED in os.environ.get("XLA_FLAGS", ""):
+        hazards = [_products_not_autotuned]
     for line in (line for hazard in hazards for line in hazard()):
         print(line)
 
@@ -57,6 +63,16 @@ def _added_constants() -> Iterator[str]:
             got = jax.jit(lambda x, call=call, w=w: call(x, w))(x)
             np.testing.assert_array_equal(got, sums, implementation)
     yield "  dmlax: exact"
+
+
+def _products_not_autotuned() -> Iterator[str]:
+    """A product of int8 into int32 by XLA without autotuning: silently wrong, some doubled."""
+    lengths = (16, 32, 64, 128, 256)
+    wrong = [length for length in lengths if not _is_right(_product, length)]
+    yield _report(f"int8 products into int32 with {NOT_AUTOTUNED}, contractions of length", wrong)
+    for length in lengths:
+        _compare(*_drawn(length, (2, length, 3, 5), (16, length, 1, 1)), ["mosaic_gpu"])
+    yield "  dmlax: mosaic_gpu exact; leave autotuning on for xla"
 
 
 def _product(a: jax.Array, b: jax.Array) -> jax.Array:
@@ -102,9 +118,11 @@ def _convolve(x: jax.Array, w: jax.Array, dtype: jnp.dtype, into: jnp.dtype) -> 
     return lax.conv_general_dilated(x, w, (1, 1), "VALID", preferred_element_type=into)
 
 
-def _compare(x: np.ndarray, w: np.ndarray) -> None:
+def _compare(
+    x: np.ndarray, w: np.ndarray, implementations: Sequence[str] = IMPLEMENTATIONS
+) -> None:
     wanted = sums_of_products(x, w)
-    for implementation in IMPLEMENTATIONS:
+    for implementation in implementations:
         got = dmlax.convolution_integer(x, w, implementation=implementation)
         np.testing.assert_array_equal(got, wanted, implementation)
 
