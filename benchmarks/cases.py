@@ -108,8 +108,11 @@ class Problem:
 
     @property
     def bytes(self) -> int:
-        """The input, the filter and the output, each once."""
-        return self.x.size + self.w.size + int(np.prod(self.output_shape))
+        """What windows meet of the input, the filter and the output, each once."""
+        layer, outputs = self.layer, self.output_shape[-1]
+        met = min(layer.size, (outputs - 1) * min(layer.stride, layer.kernel) + layer.kernel)
+        x = self.x.size // layer.size**2 * met**2
+        return x + self.w.size + int(np.prod(self.output_shape))
 
     def filter(self, **options: Any) -> Any:
         """The prepared filter, a pytree that a jitted function takes."""

@@ -48,6 +48,20 @@ print(dmlax.explain(dmlax.nonzero_coordinates, jnp.zeros(3)))
 print("instruction set:", library.instruction_set(), "of", *library.instruction_sets())
 sys.exit(library.instruction_set() != sys.argv[1])
 """
+MODELS = """
+import sys
+from itertools import product
+from dmlax_conformance.adapters.models.dmlax import Dmlax
+from dmlax_conformance.models import golden
+from dmlax_conformance.models.adapter import ARITHMETICS
+from dmlax_conformance.models.judge import judge
+adapter = Dmlax()
+models = map(golden.load, golden.paths(None))
+cases = product(models, ARITHMETICS, adapter.variants)
+verdicts = [judge(adapter, *case) for case in cases]
+print(*(f"{each.key}: {each.verdict}" for each in verdicts), sep="\\n")
+sys.exit(any(each.verdict in ("fail", "error") for each in verdicts))
+"""
 PYTEST = ("-m", "pytest", "-s", "-p", "no:cacheprovider")
 NEAR_TIES = "test_adversarial_near_ties_through_the_convolution and auto and jit and 1000"
 PROGRAMS = {  # of the Python for AArch64
@@ -55,7 +69,7 @@ PROGRAMS = {  # of the Python for AArch64
         *("-m", "dmlax_conformance", "run", "--variant=jit"),
         "--implementation=dmlax_conformance.adapters.dmlax:NativeCpu",
     ),
-    "golden models": ("-m", "dmlax_conformance", "models", "--implementation=dmlax"),
+    "golden models": ("-c", MODELS),  # here, as qemu starts no process for the command
     "product loops": (*PYTEST, "tests/cpu/test_product_loops.py"),
     "near ties": (*PYTEST, "-m", "slow", "-k", NEAR_TIES, "tests/test_exactness.py"),
     "random calls": ("tests/convolution_calls.py", "native_cpu", "0", "200"),
