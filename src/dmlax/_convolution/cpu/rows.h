@@ -270,9 +270,9 @@ struct RowKernels {
     for (int64_t panel = first; panel < last; ++panel) {
       const int64_t group = panel / problem.rows.panels;
       const int64_t row = panel % problem.rows.panels * kPanelWidth;
-      const int8_t* first = filter + (group * shape.rows + row) * shape.depth;
+      const int8_t* from = filter + (group * shape.rows + row) * shape.depth;
       uint8_t* to = panels + panel * problem.rows.panel_bytes;
-      const ColumnRows columns{first, shape.depth, shape.depth, columns_of(problem, row)};
+      const ColumnRows columns{from, shape.depth, shape.depth, columns_of(problem, row)};
       const int64_t quads = problem.rows.words / S::kWordsOfQuad;
       if (problem.rows.padded && problem.padded.kernel_rows) {
         pack_kernel_rows(problem.padded, columns, quads, to);
