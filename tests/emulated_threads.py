@@ -14,7 +14,16 @@ import numpy as np
 
 from dmlax._cuda import ir
 
-MODULES = ["attention", "cp_async", "lane_table", "mma", "parameters", "requantize", "softmax"]
+MODULES = [
+    "attention",
+    "cp_async",
+    "lane_table",
+    "mma",
+    "parameters",
+    "quantized_sum",
+    "requantize",
+    "softmax",
+]
 KINDS = {1: np.bool_, 32: np.uint32, 64: np.uint64}
 SHARED = 4096  # the first address of shared memory
 _state = None
@@ -104,6 +113,18 @@ class Value:
 
     def __ne__(self, other):
         return self._with(other, np.not_equal)
+
+    def trailing_zeros(self):
+        return (~self & (self - 1))._count()
+
+    def leading_zeros(self):
+        filled = self
+        for shift in (1, 2, 4, 8, 16, 32)[: self.bits.bit_length() - 1]:
+            filled |= filled >> shift
+        return (~filled)._count()
+
+    def _count(self):
+        return Value(np.bitwise_count(self.array).astype(self.array.dtype))
 
     def less_signed(self, other):
         kind = {32: np.int32, 64: np.int64}[self.bits]
@@ -244,6 +265,52 @@ def _words(array):
     return np.asarray(array, np.float32).view(np.uint32)
 
 
+def _doubles(array):
+    return array.view(np.float64)
+
+
+def _of_doubles(function):
+    """An operation on float64."""
+    return lambda *given: np.asarray(function(*map(_doubles, given)), np.float64).view(np.uint64)
+
+
+def _to_integer(x, kind, bounds):
+    """A rounded float as an integer, the nearest that there is; NaN as 0."""
+    return np.nan_to_num(np.clip(x, *bounds)).astype(kind)
+
+
+def _to_int32(x):
+    return _to_integer(x, np.int64, (-(2**31), 2**31 - 1)).astype(np.uint32)
+
+
+def _to_uint32(x):
+    return _to_integer(x, np.int64, (0, 2**32 - 1)).astype(np.uint32)
+
+
+def _multiply_wide(x, y):
+    return x.view(np.int32).astype(np.int64) * y.view(np.int32)
+
+
+_carry = None  # of the last addition that has one
+
+
+def _multiply_add_low(x, y, z):
+    global _carry
+    found = (_multiply_wide(x, y) & 0xFFFFFFFF) + z
+    _carry = found >> 32
+    return found.astype(np.uint32)
+
+
+def _multiply_add_high(x, y, z):
+    return ((_multiply_wide(x, y) >> 32) + z.view(np.int32) + _carry).astype(np.uint32)
+
+
+def _multiply_high(x, y):
+    (a, b), (c, d) = ((v >> np.uint64(32), v & np.uint64(0xFFFFFFFF)) for v in (x, y))
+    middle = (b * d >> np.uint64(32)) + (a * d & np.uint64(0xFFFFFFFF)) + b * c
+    return a * c + (a * d >> np.uint64(32)) + (middle >> np.uint64(32))
+
+
 def _fused(x, y, z, saturates):
     wide = _floats(x).astype(np.longdouble) * _floats(y) + _floats(z)
     found = wide.astype(np.float32)
@@ -268,8 +335,10 @@ def _dot(x, y, z, signed):
     return (z.view(np.int32) + (left * y.view(np.int8).reshape(-1, 4)).sum(1)).astype(np.uint32)
 
 
-def _packed(x, y, z):
-    low, high = (np.clip(v.view(np.int32), 0, 255).astype(np.uint32) for v in (y, x))
+def _packed(x, y, z, lowest):
+    low, high = (
+        np.clip(v.view(np.int32), lowest, lowest + 255).astype(np.uint32) & 0xFF for v in (y, x)
+    )
     return z << np.uint32(16) | high << np.uint32(8) | low
 
 
@@ -295,10 +364,45 @@ OPERATIONS = {
     "prmt.b32": _permuted,
     "dp4a.s32.s32": lambda x, y, z: _dot(x, y, z, True),
     "dp4a.u32.s32": lambda x, y, z: _dot(x, y, z, False),
-    "cvt.pack.sat.u8.s32.b32": _packed,
+    "mad.lo.cc.s32": _multiply_add_low,
+    "madc.hi.s32": _multiply_add_high,
+    "mul.hi.u64": _multiply_high,
+    "add.u32": np.add,
+    "add.s32": np.add,
+    "and.b32": np.bitwise_and,
+    "cvt.pack.sat.u8.s32.b32": lambda x, y, z: _packed(x, y, z, 0),
+    "cvt.pack.sat.s8.s32.b32": lambda x, y, z: _packed(x, y, z, -128),
     "setp.eq.b32": lambda x, y: x == y,
+    "setp.ne.u32": lambda x, y: x != y,
+    "setp.le.or.u32": lambda x, y, p: (x <= y) | p,
     "selp.b32": lambda x, y, p: np.where(p, x, y),
     "mov.b32": lambda x: x,
+    "cvt.rn.f64.u32": lambda x: x.astype(np.float64).view(np.uint64),
+    "cvt.rn.f64.s32": lambda x: x.view(np.int32).astype(np.float64).view(np.uint64),
+    "cvt.f64.f32": lambda x: _floats(x).astype(np.float64).view(np.uint64),
+    "cvt.rn.f32.f64": lambda x: _words(_doubles(x)),
+    "cvt.rni.s32.f64": lambda x: _to_int32(np.rint(_doubles(x))),
+    "cvt.rmi.s32.f64": lambda x: _to_int32(np.floor(_doubles(x))),
+    "cvt.rzi.u32.f64": lambda x: _to_uint32(np.trunc(_doubles(x))),
+    "cvt.rzi.u32.f32": lambda x: _to_uint32(np.trunc(_floats(x).astype(np.float64))),
+    "cvt.rni.s64.f64": lambda x: _to_integer(
+        np.rint(_doubles(x)), np.int64, (-(2.0**63), 2.0**63 - 1024)
+    ).view(np.uint64),
+    "rcp.approx.ftz.f32": lambda x: _words(np.float32(1) / _floats(x)),
+    "add.rn.f64": _of_doubles(np.add),
+    "sub.rn.f64": _of_doubles(np.subtract),
+    "mul.rn.f64": _of_doubles(np.multiply),
+    "div.rn.f64": _of_doubles(np.divide),
+    "fma.rn.f64": _of_doubles(lambda x, y, z: x.astype(np.longdouble) * y + z),
+    "min.f64": _of_doubles(np.fmin),
+    "max.f64": _of_doubles(np.fmax),
+    "abs.f64": _of_doubles(np.abs),
+    "neg.f64": _of_doubles(np.negative),
+    "setp.eq.f64": lambda x, y: _doubles(x) == _doubles(y),
+    "setp.lt.f64": lambda x, y: _doubles(x) < _doubles(y),
+    "setp.gt.f64": lambda x, y: _doubles(x) > _doubles(y),
+    "setp.ge.f64": lambda x, y: _doubles(x) >= _doubles(y),
+    "selp.f64": lambda x, y, p: np.where(p, x, y),
 }
 
 
@@ -328,6 +432,11 @@ def _run(instruction, arrays):
         _access(operation, names, arrays)
         _state.active = kept
         return
+    if operation == "mov.b64" and rest.startswith("{"):  # two words of a register
+        arrays[names[0]], arrays[names[1]] = (
+            (arrays[names[2]] >> np.uint64(shift)).astype(np.uint32) for shift in (0, 32)
+        )
+        return
     given = [_operand(name, arrays) for name in names[1:]]
     with np.errstate(all="ignore"):
         found = np.asarray(OPERATIONS[operation](*given))
@@ -340,6 +449,8 @@ IGNORED = ("bar.", "fence.", "cp.async.commit_group", "cp.async.wait_group")
 def _operand(name, arrays):
     if name in arrays:
         return arrays[name]
+    if name.startswith("0d"):
+        return np.full(_state.threads, int(name[2:], 16), np.uint64)
     is_float = name.startswith("0f")
     value = int(name[2:], 16) if is_float else int(name, 0) & 0xFFFFFFFF
     return np.full(_state.threads, value, np.uint32)
@@ -432,19 +543,29 @@ REPLACED = {
 }
 
 
-def launch(monkeypatch):
-    """A `launch` for kernels, which then run here; MODULES are patched."""
+def emulate(monkeypatch):
+    """Patches MODULES: what they write for a thread then runs here."""
     modules = [ir, *(importlib.import_module(f"dmlax._cuda.{name}") for name in MODULES)]
     for module, (name, value) in itertools.product(modules, REPLACED.items()):
         if module is ir or name in ("Value", "constant", "select"):
             monkeypatch.setattr(module, name, value, raising=False)
 
+
+def begin(threads, block, shared_bytes):
+    """Begins a block of so many threads."""
+    global _state
+    _state = State(threads, block, shared_bytes)
+
+
+def launch(monkeypatch):
+    """A `launch` for kernels, which then run here."""
+    emulate(monkeypatch)
+
     def run(name, body, operands, outputs, *, blocks, warpgroups, shared_words, zeroed_words=0):
-        global _state
         found = {key: np.full(x.shape, 77, x.dtype) for key, x in outputs.items()}
         given = {key: np.asarray(x).copy() for key, x in operands.items()}
         for block in range(blocks):
-            _state = State(128 * warpgroups, block, 4 * shared_words)
+            begin(128 * warpgroups, block, 4 * shared_words)
             pointers = {key: Pointer(x) for key, x in (given | found).items()}
             body(**pointers, shared=Shared())
         return list(found.values())

@@ -4,9 +4,10 @@ import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
+from dmlax._core.requantize import Arithmetic
 from dmlax._cuda import ir
 from dmlax._cuda.ir import Value
-from dmlax._cuda.requantize import Scales
+from dmlax._cuda.requantize import Factor, Scales
 
 
 class Column(NamedTuple):
@@ -14,11 +15,11 @@ class Column(NamedTuple):
 
     offset: Value  # added to a sum: the bias and the zero points' terms
     zero_point: Value  # of right; its product with the sum of left's row is subtracted
-    multiplier: Value
+    multiplier: Value  # of its Factor
+    rounding: Value
     left_scale: Value  # this and what follows are read for near ties only
     right_scale: Value
     output_scale: Value
-    output_zero_point: Value
 
 
 class ColumnTable:
@@ -59,10 +60,17 @@ class ColumnTable:
         """Loads a constant of four columns side by side."""
         return ir.load_shared(getattr(self._addresses(first), name), 4)
 
+    def load_factors(self, first: Value, arithmetic: Arithmetic) -> list[Factor]:
+        """Loads the factors of four columns side by side."""
+        multipliers, roundings = self.load_four("multiplier", first), [ir.constant(0)] * 4
+        if arithmetic == "exact":
+            roundings = self.load_four("rounding", first)
+        return list(map(Factor, multipliers, roundings))
+
     def load_scales(self, place: Value) -> Scales:
-        """Loads what requantizes a column."""
+        """Loads the scales of a column."""
         addresses = self._addresses(place)
-        names = ("left_scale", "right_scale", "output_scale", "output_zero_point")
+        names = ("left_scale", "right_scale", "output_scale")
         return Scales(*(ir.load_shared(getattr(addresses, name), 1)[0] for name in names))
 
     def _addresses(self, place: Value) -> Column:

@@ -10,7 +10,7 @@ from dmlax._cuda.addend_tiles import AddendTiles, ring_bytes
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.column_table import Column, ColumnTable
 from dmlax._cuda.ir import Pointer, Value
-from dmlax._cuda.quantized_sum import Adder, Byte, Fraction, Term, lowest_of
+from dmlax._cuda.quantized_sum import Adder, Byte, Fraction, Term, bytes_of, lowest_of
 from dmlax._cuda.requantize import Requantizer, Scales
 from dmlax._cuda.sum_types import SumTypes
 from dmlax._cuda.tile import Schedule
@@ -58,8 +58,8 @@ class Addend(NamedTuple):
     terms: Callable[[], tuple[Term, Term, Term]]
 
     def add_to_bytes(self, outputs: Sequence[Value], words: Sequence[Value]) -> list[Value]:
-        """Adds words of four bytes to unsigned outputs."""
-        return self.adder.add(*self._in_order([Byte(each, 0) for each in outputs], words))
+        """Adds words of four bytes to those of unsigned outputs."""
+        return self.adder.add(*self._in_order(bytes_of(outputs), words))
 
     def add_to_fractions(self, outputs: Sequence[Value], words: Sequence[Value]) -> list[Value]:
         """Adds words of four bytes to fractions of unsigned outputs, in "float32" arithmetic."""
@@ -69,7 +69,7 @@ class Addend(NamedTuple):
         """Terms in their order, the addend as unsigned bytes."""
         if lowest_of(self.types.addend):
             words = [word ^ 0x80808080 for word in words]
-        terms = outputs, [Byte(word, i) for word in words for i in range(4)]
+        terms = outputs, bytes_of(words)
         return terms[::-1] if self.types.addend_first else terms
 
 
@@ -257,12 +257,16 @@ class Epilogue:
         words: Sequence[Value],
     ) -> list[Value]:
         """Requantizes the accumulators of two rows' four columns, and adds the addend's words."""
-        multipliers, addend = columns.multipliers * 2, self.output.addend
+        factors, addend = columns.factors * 2, self.output.addend
         if addend is not None and requantizer.arithmetic == "float32":
+            multipliers = [factor.multiplier for factor in factors]
             fractions = requantizer.quantize_to_fractions(sums, multipliers)
             return addend.add_to_fractions(fractions, words)
-        outputs = requantizer.quantize(sums, multipliers, columns.load_scales)
-        return outputs if addend is None else addend.add_to_bytes(outputs, words)
+        outputs = requantizer.quantize(sums, factors, columns.load_scales)
+        if addend is None:
+            return outputs
+        packed = [requantizer.pack(outputs[:4]), requantizer.pack(outputs[4:])]
+        return addend.add_to_bytes(packed, words)
 
     def _store_run(self, row: Value, column: Value, words: Sequence[Value]) -> None:
         """A row's outputs, side by side, as many at once as the sizes allow."""
@@ -313,8 +317,9 @@ class _FourColumns:
         self._table, self._place = epilogue.table, place
         if epilogue.problem.sums_rows:
             self.zero_points = self._table.load_four("zero_point", place)
-        if epilogue.output.requantizer is not None:
-            self.multipliers = self._table.load_four("multiplier", place)
+        requantizer = epilogue.output.requantizer
+        if requantizer is not None:
+            self.factors = self._table.load_factors(place, requantizer.arithmetic)
 
     def load_scales(self, output: Value) -> Scales:
         """Loads the scales of an output of several rows' four."""

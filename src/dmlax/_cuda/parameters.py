@@ -13,7 +13,7 @@ from dmlax._cuda import ir
 from dmlax._cuda.column_table import Column
 from dmlax._cuda.ir import Pointer, Value, constant
 from dmlax._cuda.quantized_sum import Term, lowest_of
-from dmlax._cuda.requantize import Requantizer, Scales, compute_multiplier, make_finite
+from dmlax._cuda.requantize import Factor, Requantizer, Scales, compute_factor, make_finite
 from dmlax._cuda.sum_types import SumTypes
 
 
@@ -83,7 +83,7 @@ class Parameters:
                 offset = offset + self._clamp(bias)
             if scales is None:
                 return Column(offset, rebased, *[constant(0)] * 5)
-            return Column(offset, rebased, self._multiplier(scales), *scales)
+            return Column(offset, rebased, *self._factor(scales), *scales)
 
         return make
 
@@ -102,22 +102,23 @@ class Parameters:
         return bias if limit is None else ir.clamp_signed(bias, -limit, limit)
 
     def _load_scales(self, column: Value) -> Scales | None:
-        """Begins to load what requantizes a column; None for int32 sums."""
+        """Begins to load a column's scales; None for int32 sums."""
         if self._types.arithmetic is None:
             return None
         left, right, output = (
             self._memory[name].load(self._index(name, column) * 4)
             for name in ("left_scale", "right_scale", "output_scale")
         )
-        return Scales(left, right, output, self._output_zero_point)
+        return Scales(left, right, output)
 
-    def _multiplier(self, scales: Scales) -> Value:
+    def _factor(self, scales: Scales) -> Factor:
         types = self._types
         assert types.arithmetic is not None
-        multiplier = compute_multiplier(scales, types.arithmetic)
+        factor = compute_factor(scales, types.arithmetic)
         if types.arithmetic == "float32" and types.requantized == jnp.uint8:
-            multiplier = make_finite(multiplier, self._output_zero_point)
-        return multiplier
+            finite = make_finite(factor.multiplier, self._output_zero_point)
+            return factor._replace(multiplier=finite)
+        return factor
 
     def sum_terms(self, types: SumTypes) -> tuple[Term, Term, Term]:
         """The two terms of a sum, outputs and an addend, and the sum itself."""

@@ -1,14 +1,10 @@
 """The sum of two quantized bytes in the threads of a CUDA kernel: `_core/quantized_sum.py`'s bits.
 
-An estimate in float32 is rounded, unless it is a near tie. There the terms, which are exact in
-float64, are compared with the tie by an expansion: floats whose sum is exact. Bytes are unsigned:
-int8 is re-based by 128, with its zero point. The constants are in shared memory: a thread's
-registers hold accumulators.
-
-The estimate's constants are each two floats. The high ones are multiples of a power of two, so
-large that sums of their products are exact; the low ones are the rest. Less than 511 / 2 of that
-power, the low sum is off by 2**-19. The sum of both is off by 2**-17 up to 256, and clamped as
-`requantize` clamps, by 2**-23 of itself: together less than the distance of its near ties.
+An exact sum is a number in fixed point: two products of bytes and the ratios of scales as integers,
+times 2**-32. Its high word is the sum, unless its low word is a near tie's. There the terms, which
+are exact in float64, are compared with the tie by an expansion: floats whose sum is exact. Bytes
+are unsigned: int8 is re-based by 128, with its zero point. The constants are in shared memory: a
+thread's registers hold accumulators.
 """
 
 import operator
@@ -25,10 +21,8 @@ from dmlax._cuda.requantize import (
     FRACTION,
     INTEGER_BITS,
     ROUNDING,
-    SPAN,
     float_bits,
-    greatest,
-    is_near_tie,
+    is_at_most,
     literal,
     pick,
 )
@@ -37,6 +31,15 @@ _BYTE = 2.0**23  # a float32 whose lowest byte is an integer from 0 on
 _BOUND = literal(2.0**30)
 _INT32_END = literal(2.0**31)
 _FAR = "0d4090000000000000"  # 2**10: beyond it every sum saturates
+
+# A byte is multiplied as 2**8 times itself, by its ratio as an integer, times 2**-24. Each ratio is
+# off by half a unit, so a product by 255 * 2**7, and what is added by less than a unit, of 2**-32.
+# The sum is off by less than this, which is added to it with a half.
+_ERROR = 1 << 16
+_RATIO_UNIT = "0d4170000000000000"  # 2**24 of them
+_UNIT = "0d41F0000000000000"  # 2**32
+_HALF_AND_ERROR = f"0d{int(np.float64(0.5 + _ERROR / 2**32).view(np.uint64)):016X}"
+_LARGEST = "0d41DFFFFFFFC00000"  # 2**31 - 1: of a larger ratio every sum is a near tie
 
 
 def lowest_of(dtype: np.dtype) -> int:
@@ -65,20 +68,19 @@ class Fraction(NamedTuple):
 
 
 class _Exact(NamedTuple):
-    """Words in shared memory: what every sum reads, which are float32; then what near ties read."""
+    """Words in shared memory: what every sum reads; then what near ties read."""
 
-    a_high: Value  # the ratio of a's scale to the sum's
-    b_high: Value
-    fixed_high: Value  # what the zero points add
-    a_low: Value
-    b_low: Value
-    fixed_low: Value
+    a_ratio: Value  # of a's scale to the sum's, times 2**24
+    b_ratio: Value
+    fixed_low: Value  # what the zero points, a half and the error add, times 2**32
+    fixed_high: Value
+    limit: Value  # a low word up to this is a near tie's
     a_zero: Value
     b_zero: Value
+    zero_point: Value
     a_scale: Value
     b_scale: Value
     scale: Value
-    zero_point: Value
 
 
 class _Float32(NamedTuple):
@@ -93,7 +95,7 @@ class _Float32(NamedTuple):
 class Adder:
     """clamp(round((a + b) / scale) + zero point), of terms `(value - zero point) * scale`."""
 
-    BYTES = 4 * len(_Exact._fields)  # of shared memory
+    BYTES = 16 * -(-len(_Exact._fields) // 4)  # of shared memory
 
     def __init__(
         self, arithmetic: Arithmetic, dtypes: tuple[np.dtype, np.dtype, np.dtype], address: Value
@@ -109,9 +111,15 @@ class Adder:
         """Writes the constants, by one thread; a barrier must follow."""
         exact = self._arithmetic == "exact"
         with ir.when(ir.thread() == 0):
-            found = _make_exact(a, b, total) if exact else self._float32(a, b, total)
+            found = self._exact(a, b, total) if exact else self._float32(a, b, total)
             for i, word in enumerate(found):
                 ir.store_shared(self._address + 4 * i, word)
+
+    def _exact(self, a: Term, b: Term, total: Term) -> _Exact:
+        scales, zero_point = (a.scale, b.scale, total.scale), total.zero_point + self._lowest[2]
+        constants = [*scales, a.zero_point, b.zero_point, zero_point]
+        made = ir.ptx_values(_MAKE_EXACT, [32] * 5, constants)
+        return _Exact._make([*made, a.zero_point, b.zero_point, zero_point, *scales])
 
     def _float32(self, a: Term, b: Term, total: Term) -> _Float32:
         a_ratio, b_ratio = (
@@ -131,35 +139,37 @@ class Adder:
         return _Float32(a_ratio, b_ratio, fixed, ir.ptx(text, 32, a_ratio, b_ratio, fixed))
 
     def add(self, a: Sequence[Byte], b: Sequence[Byte]) -> list[Value]:
-        """Words whose lowest byte is the sum, of two terms' bytes."""
+        """Words that `pack` takes: the sums of two terms' bytes."""
         if self._arithmetic == "float32":
             return self.add_float32(a, b)
-        words = [ir.load_shared(self._address + 4 * first, 4) for first in (0, 4)]
-        *constants, a_zero, b_zero = (*words[0], *words[1])
-        reals = zip(*([_byte_to_float(byte, 0) for byte in term] for term in (a, b)), strict=True)
-        estimates = [ir.ptx_values(_ESTIMATE, [32, 32], [*pair, *constants]) for pair in reals]
-        rounded, errors = [value for value, _ in estimates], [error for _, error in estimates]
+        (*ratios, low, high), (limit, a_zero, b_zero, zero_point) = (
+            ir.load_shared(self._address + 4 * first, 4) for first in (0, 4)
+        )
+        sums = [(low, high)] * len(a)
+        for term, ratio in zip((b, a), reversed(ratios), strict=True):
+            sums = [
+                ir.multiply_add_wide(_widen(byte, 1), ratio, *sum)
+                for byte, sum in zip(term, sums, strict=True)
+            ]
+        lows, rounded = [low for low, _ in sums], [high for _, high in sums]
 
         def resolve_ties() -> list[Value]:
-            *scales, zero_point = ir.load_shared(self._address + 32, 4)
-            left, right = ([_widen(byte) for byte in term] for term in (a, b))
-            masks = [is_near_tie(error).to_word() << i for i, error in enumerate(errors)]
+            scales = ir.load_shared(self._address + 32, 4)[:3]
+            left, right = ([_widen(byte, 0) for byte in term] for term in (a, b))
+            masks = [is_at_most([(low, limit)]).to_word() << i for i, low in enumerate(lows)]
 
             def resolve_next(state: "_TieState") -> "_TieState":
                 i = state.near_ties.trailing_zeros()
                 terms = pick(left, i) - a_zero, pick(right, i) - b_zero
                 exact = ir.ptx(_ROUND, 32, *terms, *scales) + zero_point
-                exact = ir.clamp_signed(exact, 0, 255)
                 sums = [select(i == j, exact, each) for j, each in enumerate(state.sums)]
                 return _TieState(state.near_ties & (state.near_ties - 1), sums)
 
             start = _TieState(reduce(operator.or_, masks), rounded)
             return ir.while_loop(start, lambda state: state.near_ties != 0, resolve_next).sums
 
-        near_tie = is_near_tie(greatest(errors))
-        sums = ir.cond(near_tie, resolve_ties, lambda: rounded, [32] * len(rounded))
-        lowest = self._lowest[2]
-        return [each + lowest for each in sums] if lowest else sums
+        near_tie = is_at_most([(low, limit) for low in lows])
+        return ir.cond(near_tie, resolve_ties, lambda: rounded, [32] * len(rounded))
 
     def add_float32(
         self, a: Sequence[Byte | Fraction], b: Sequence[Byte | Fraction]
@@ -198,11 +208,13 @@ class Adder:
     @property
     def _saturates(self) -> bool:
         """True if sums are integers, which `pack` clamps to bytes."""
-        return self._arithmetic == "float32" and self._lowest[2] == 0
+        return self._arithmetic == "exact" or self._lowest[2] == 0
 
     def pack(self, words: Sequence[Value]) -> Value:
         """A word of four sums."""
-        return (ir.pack_saturated if self._saturates else ir.pack_bytes)(words)
+        if self._saturates:
+            return ir.pack_saturated(words, signed=self._lowest[2] < 0)
+        return ir.pack_bytes(words)
 
 
 _Factors = tuple[list[Value], Value]
@@ -245,15 +257,6 @@ def _multiply_and_add(a: _Factors, b: _Factors, fixed: Value) -> list[Value]:
     return [ir.ptx(text, 32, x, y, a[1], b[1], fixed) for x, y in pairs]
 
 
-def _make_exact(a: Term, b: Term, total: Term) -> _Exact:
-    zeros = a.zero_point, b.zero_point
-    floats = ir.ptx_values(
-        _SPLIT, [32] * 6, [a.scale, b.scale, total.scale, *zeros, total.zero_point]
-    )
-    scales = a.scale, b.scale, total.scale
-    return _Exact._make([*floats, *zeros, *scales, total.zero_point])
-
-
 class _TieState(NamedTuple):
     """The loop over near ties."""
 
@@ -265,9 +268,15 @@ def _to_float(value: Value) -> Value:
     return ir.ptx("cvt.rn.f32.s32 $0, $1;", 32, value)
 
 
-def _widen(byte: Byte) -> Value:
-    """The byte as a word."""
-    return ir.ptx(f"prmt.b32 $0, $1, 0, 0x444{byte.place};", 32, byte.word)
+def bytes_of(words: Sequence[Value]) -> list[Byte]:
+    """The four bytes of each word."""
+    return [Byte(word, i) for word in words for i in range(4)]
+
+
+def _widen(byte: Byte, place: int) -> Value:
+    """A word with the byte at a place and zeros at the others."""
+    order = "".join(str(byte.place) if i == place else "4" for i in (3, 2, 1, 0))
+    return ir.ptx(f"prmt.b32 $0, $1, 0, 0x{order};", 32, byte.word)
 
 
 def _byte_to_float(byte: Byte, lowest: int) -> Value:
@@ -279,44 +288,19 @@ def _byte_to_float(byte: Byte, lowest: int) -> Value:
     return ir.ptx(text, 32, byte.word)
 
 
-def _split(source: str, high: int, low: int) -> str:
-    """PTX that makes a float64 a multiple of a power of two, and the rest."""
-    return (
-        f"add.rn.f64 t, {source}, m; sub.rn.f64 t, t, m; sub.rn.f64 {source}, {source}, t; "
-        f"cvt.rn.f32.f64 ${high}, t; cvt.rn.f32.f64 ${low}, {source}; "
-        f"selp.b32 ${high}, 0, ${high}, p; selp.b32 ${low}, 0, ${low}, p; "
-    )
-
-
-# The estimate's constants, of three scales and three zero points. The greatest magnitude of a sum
-# is below 2**22 to 2**23 of the power of two, 2**-4 at most. Where that is too small for it, the
-# constants estimate a half: every sum is a near tie.
-_SPLIT = (
-    "{ .reg .f64 x, y, c, s, t, m; .reg .b32 e, z; .reg .pred p; "
-    "cvt.f64.f32 x, $6; cvt.f64.f32 y, $7; cvt.f64.f32 s, $8; "
-    "div.rn.f64 x, x, s; div.rn.f64 y, y, s; "
-    "cvt.rn.f64.u32 c, $11; cvt.rn.f64.u32 t, $9; neg.f64 t, t; fma.rn.f64 c, t, x, c; "
-    "cvt.rn.f64.u32 t, $10; neg.f64 t, t; fma.rn.f64 c, t, y, c; "
-    "abs.f64 s, x; abs.f64 t, y; add.rn.f64 s, s, t; abs.f64 t, c; "
-    "fma.rn.f64 s, s, 0d406FE00000000000, t; mov.b64 {z, e}, s; shr.u32 e, e, 20; "
-    "sub.s32 e, 1045, e; setp.lt.s32 p, e, 4; max.s32 e, e, 4; min.s32 e, e, 30; "
-    "sub.s32 e, 1075, e; shl.b32 e, e, 20; or.b32 e, e, 0x80000; mov.b32 z, 0; "
-    "mov.b64 m, {z, e}; "
-    + _split("x", 0, 3)
-    + _split("y", 1, 4)
-    + _split("c", 2, 5)
-    + f"selp.b32 $2, 0x{literal(0.5)[2:]}, $2, p; }}"
-)
-
-# Of two bytes as float32: their sum, clamped, in the lowest byte, and the estimate's distance from
-# an integer. Arguments as in _Exact.
-_ESTIMATE = (
-    "{ .reg .b32 h, l; fma.rn.f32 h, $3, $5, $6; fma.rn.f32 h, $2, $4, h; "
-    "fma.rn.f32 l, $3, $8, $9; fma.rn.f32 l, $2, $7, l; add.rn.f32 h, h, l; "
-    f"mul.rn.sat.f32 h, h, {literal(1 / SPAN)}; "
-    f"fma.rn.f32 $0, h, {literal(SPAN)}, {literal(ROUNDING)}; "
-    f"sub.rn.f32 l, {literal(ROUNDING)}, $0; fma.rn.f32 l, h, {literal(SPAN)}, l; "
-    "abs.f32 $1, l; }"
+# The words of _Exact that every sum reads, of three scales and three zero points.
+_MAKE_EXACT = (
+    "{ .reg .f64 a, b, c, t; .reg .b64 w; .reg .pred p; "
+    "cvt.f64.f32 a, $5; cvt.f64.f32 b, $6; cvt.f64.f32 t, $7; "
+    "div.rn.f64 a, a, t; div.rn.f64 b, b, t; "
+    f"cvt.rn.f64.s32 c, $10; add.rn.f64 c, c, {_HALF_AND_ERROR}; "
+    "cvt.rn.f64.u32 t, $8; neg.f64 t, t; fma.rn.f64 c, t, a, c; "
+    "cvt.rn.f64.u32 t, $9; neg.f64 t, t; fma.rn.f64 c, t, b, c; "
+    f"mul.rn.f64 c, c, {_UNIT}; cvt.rni.s64.f64 w, c; mov.b64 {{$2, $3}}, w; "
+    f"mul.rn.f64 a, a, {_RATIO_UNIT}; cvt.rni.s32.f64 $0, a; "
+    f"mul.rn.f64 b, b, {_RATIO_UNIT}; cvt.rni.s32.f64 $1, b; "
+    f"abs.f64 a, a; abs.f64 b, b; max.f64 a, a, b; setp.lt.f64 p, a, {_LARGEST}; "
+    f"selp.b32 $4, {2 * _ERROR}, {0xFFFFFFFF}, p; }}"
 )
 
 

@@ -1,7 +1,8 @@
 """Requantization in the threads of a CUDA kernel: the same bits as `_core/requantize.py`.
 
-The float32 estimate of acc * sx * sw / sy is rounded, unless it is a near tie: so near a half that
-its error could matter. A near tie is rounded by integers of 128 bits.
+An exact output is a number in fixed point: the product of an accumulator and sx * sw / sy as an
+integer, times 2**-32. Its high word is rounded, unless its low word says that a tie is so near that
+the error of the product could matter. A near tie is rounded by integers of 128 bits.
 """
 
 import operator
@@ -27,16 +28,17 @@ def literal(value: float) -> str:
     return f"0f{float_bits(value):08X}"
 
 
-# The exact estimate is y = fl(fl(acc) * fl(m / 255) + fl((zero point - lowest) / 255)), clamped to
-# [0, 1] as it is made, and 255 y the output less the lowest. The product is off by 2**-23 of
-# itself, the shift and the sum by 2**-24 each of themselves: by 3 * 2**-24 together, as the product
-# is at most what the shift leaves of 1, or the shift below 0. 255 times that, and a rounding of
-# 2**-26, are less than this. It is a near tie only if it is so far from an integer.
-_NEAR_TIE = literal(0.5 - 3 * 2**-16)
-SPAN = 255  # the highest output less the lowest
-_PER_SPAN = f"0d{int(np.float64(1 / SPAN).view(np.uint64)):016X}"
-_LARGEST = "0d4090000000000000"  # 2**10: a multiplier beyond saturates all but 0
-_SMALLEST = "0d3DE0000000000000"  # 2**-33: below it no accumulator reaches a half
+# An exact multiplier is off by half a unit, of 2**-32, and a product by half of the accumulator.
+# Below 257, beyond which every output saturates, an accumulator is less than 257 / multiplier. What
+# is added to the product is a half, the zero point, and this error, so that a low word of twice the
+# error or less is a near tie.
+_HALF = 1 << 31
+_ERROR = literal(129.0)  # times 1 / multiplier, in units: 257 / 2, and the error of this itself
+_MOST_ERROR = literal(2.0**30 * 1.001)  # that of the largest accumulator
+_UNIT = "0d41F0000000000000"  # 2**32 of them
+_LARGEST = "0d41DFFFFFFFC00000"  # 2**31 - 1: a multiplier beyond is too large for an integer
+_ALL_NEAR = (1 << 32) - 1  # with a multiplier of 1, the low word of an accumulator 0 alone is above
+_FAR = "0d4090000000000000"  # 2**10: every output beyond saturates
 ROUNDING = 1.5 * 2**23  # a float32 whose last bit is worth 1: adding it rounds to even
 _LARGEST_FLOAT = float(np.finfo(np.float32).max)
 # Times this, a float32 is rounded to even, and its bits are a positive integer, or those of a
@@ -65,32 +67,53 @@ class _Scale(NamedTuple):
 
 
 class Scales(NamedTuple):
-    """Parameters that requantize a channel: bits of three float32, and an integer."""
+    """The scales of a channel: bits of three float32."""
 
     left: Value
     right: Value
     output: Value
-    zero_point: Value
+
+    def apart(self) -> tuple[_Scale, _Scale, _Scale]:
+        """Each of them taken apart."""
+        return _Scale.of(self.left), _Scale.of(self.right), _Scale.of(self.output)
 
 
-def compute_multiplier(scales: Scales, arithmetic: Arithmetic) -> Value:
-    """The float32 that multiplies an accumulator: sx * sw / sy, and / 255 where it is exact."""
+class Factor(NamedTuple):
+    """What multiplies the accumulators of a channel, and what is added to the products."""
+
+    multiplier: Value  # in "float32" a float32, else an integer, times 2**-32
+    rounding: Value  # times 2**-32: a half and the error; nothing in "float32"
+
+
+def compute_factor(scales: Scales, arithmetic: Arithmetic) -> Factor:
+    """The factor sx * sw / sy."""
     if arithmetic == "float32":
         text = "{ .reg .b32 p; mul.rn.f32 p, $1, $2; div.rn.f32 $0, p, $3; }"
-        return ir.ptx(text, 32, scales.left, scales.right, scales.output)
-    x, w, y = map(_Scale.of, (scales.left, scales.right, scales.output))
+        return Factor(ir.ptx(text, 32, scales.left, scales.right, scales.output), constant(0))
+    x, w, y = scales.apart()
+    text = (
+        "{ .reg .f64 a; .reg .b32 e; .reg .pred p; "
+        f"cvt.rn.f32.f64 e, $2; rcp.approx.ftz.f32 e, e; mul.rn.f32 e, e, {_ERROR}; "
+        f"min.f32 e, e, {_MOST_ERROR}; cvt.rzi.u32.f32 e, e; add.u32 $1, e, {_HALF + 2}; "
+        f"mul.rn.f64 a, $2, {_UNIT}; setp.ge.f64 p, a, {_LARGEST}; cvt.rni.s32.f64 $0, a; "
+        f"selp.b32 $0, 1, $0, p; selp.b32 $1, {_ALL_NEAR}, $1, p; }}"
+    )
+    size, rounding = ir.ptx_values(text, [32, 32], [_divide_scales(x, w, y)])
+    negative = (x.sign ^ w.sign ^ y.sign) != 0
+    return Factor(select(negative, constant(0) - size, size), rounding)
+
+
+def _divide_scales(x: _Scale, w: _Scale, y: _Scale) -> Value:
+    """Bits of the float64 |sx * sw / sy|, within 2**-39 and 2**22 where it is beyond."""
     exponent = x.exponent + w.exponent - y.exponent
     least, most = exponent.less_signed(-64), constant(0).less_signed(exponent)
     power = (select(least, constant(-64), select(most, constant(0), exponent)) + 127) << 23
     text = (
-        "{ .reg .f64 a, b, c; .reg .pred p; "
+        "{ .reg .f64 a, b; "
         "cvt.rn.f64.u32 a, $1; cvt.rn.f64.u32 b, $2; mul.rn.f64 a, a, b; "
-        "cvt.rn.f64.u32 c, $3; div.rn.f64 a, a, c; cvt.f64.f32 c, $4; mul.rn.f64 a, a, c; "
-        f"min.f64 a, a, {_LARGEST}; setp.lt.f64 p, a, {_SMALLEST}; "
-        f"mul.rn.f64 a, a, {_PER_SPAN}; cvt.rn.f32.f64 $0, a; selp.b32 $0, 0, $0, p; }}"
+        "cvt.rn.f64.u32 b, $3; div.rn.f64 a, a, b; cvt.f64.f32 b, $4; mul.rn.f64 $0, a, b; }"
     )
-    size = ir.ptx(text, 32, x.mantissa, w.mantissa, y.mantissa, power)
-    return size | x.sign ^ w.sign ^ y.sign
+    return ir.ptx(text, 64, x.mantissa, w.mantissa, y.mantissa, power)
 
 
 def make_finite(multiplier: Value, zero_point: Value) -> Value:
@@ -118,12 +141,10 @@ class Requantizer:
     """clamp(round(acc * sx * sw / sy) + zero_point), for one dtype and arithmetic."""
 
     arithmetic: Arithmetic
-    saturates: bool  # outputs are integers, which `pack` clamps to bytes
+    signed: bool
     low: Value  # float32 is clamped to these, before the zero point
     high: Value
-    shift: Value  # exact: (zero point - lowest) / 255
-    rounding: Value  # added to an estimate, it leaves an integer in the lowest bits
-    zero_point: Value  # float32: added to that
+    zero_point: Value
 
     @classmethod
     def of(cls, dtype: np.dtype, arithmetic: Arithmetic, zero_point: Value) -> "Requantizer":
@@ -133,47 +154,63 @@ class Requantizer:
             ir.ptx("cvt.rn.f32.s32 $0, $1;", 32, constant(int(bound)) - zero_point)
             for bound in (limits.min, limits.max)
         )
-        shift = ir.ptx(f"div.rn.f32 $0, $1, {literal(-SPAN)};", 32, low)
-        lowest = 0 if arithmetic == "float32" else int(limits.min) & 0xFF
-        rounding = constant(float_bits(ROUNDING) + lowest)
-        saturates = arithmetic == "float32" and limits.min == 0
-        return cls(arithmetic, saturates, low, high, shift, rounding, zero_point)
+        return cls(arithmetic, limits.min < 0, low, high, zero_point)
+
+    @property
+    def saturates(self) -> bool:
+        """True if outputs are integers, which `pack` clamps to bytes."""
+        return self.arithmetic == "exact" or not self.signed
 
     def quantize(
         self,
         sums: Sequence[Value],
-        multipliers: Sequence[Value],
+        factors: Sequence[Factor],
         scales_of: Callable[[Value], Scales],
     ) -> list[Value]:
         """Words that `pack` takes; a near tie needs `scales_of` its index."""
-        pairs = list(zip(sums, multipliers, strict=True))
-        if self.saturates:
-            return ir.cond(
-                self.zero_point == 0,
-                lambda: [self._round_above_zero(*pair) for pair in pairs],
-                lambda: [self._round_above_low(*pair) for pair in pairs],
-                [32] * len(pairs),
-            )
-        if self.arithmetic == "float32":
+        if self.arithmetic == "exact":
+            return self._quantize_exactly(sums, factors, scales_of)
+        multipliers = [factor.multiplier for factor in factors]
+        if not self.saturates:
             return self.quantize_float32(sums, multipliers)
-        estimates = [self._estimate(acc, by) for acc, by in zip(sums, multipliers, strict=True)]
-        rounded, errors = [value for value, _ in estimates], [error for _, error in estimates]
+        pairs = list(zip(sums, multipliers, strict=True))
+        return ir.cond(
+            self.zero_point == 0,
+            lambda: [self._round_above_zero(*pair) for pair in pairs],
+            lambda: [self._round_above_low(*pair) for pair in pairs],
+            [32] * len(pairs),
+        )
+
+    def _quantize_exactly(
+        self,
+        sums: Sequence[Value],
+        factors: Sequence[Factor],
+        scales_of: Callable[[Value], Scales],
+    ) -> list[Value]:
+        products = [
+            ir.multiply_add_wide(acc, multiplier, rounding, self.zero_point)
+            for acc, (multiplier, rounding) in zip(sums, factors, strict=True)
+        ]
+        lows, rounded = [low for low, _ in products], [high for _, high in products]
+        errors = [rounding + rounding for _, rounding in factors]  # a half is gone, twice the rest
 
         def resolve_ties() -> list[Value]:
-            near_tie_mask = [is_near_tie(error).to_word() << i for i, error in enumerate(errors)]
+            near_tie_mask = [
+                is_at_most([pair]).to_word() << i
+                for i, pair in enumerate(zip(lows, errors, strict=True))
+            ]
 
             def resolve_next(state: _TieState) -> _TieState:
                 i = state.near_ties.trailing_zeros()
-                exact = _round_near_tie(pick(sums, i), pick(multipliers, i), scales_of(i))
+                exact = _round_exactly(pick(sums, i), scales_of(i)) + self.zero_point
                 outputs = [select(i == j, exact, each) for j, each in enumerate(state.outputs)]
                 return _TieState(state.near_ties & (state.near_ties - 1), outputs)
 
             start = _TieState(reduce(operator.or_, near_tie_mask), rounded)
             return ir.while_loop(start, lambda state: state.near_ties != 0, resolve_next).outputs
 
-        return ir.cond(
-            is_near_tie(greatest(errors)), resolve_ties, lambda: rounded, [32] * len(sums)
-        )
+        near_tie = is_at_most(list(zip(lows, errors, strict=True)))
+        return ir.cond(near_tie, resolve_ties, lambda: rounded, [32] * len(sums))
 
     def quantize_float32(self, sums: Sequence[Value], multipliers: Sequence[Value]) -> list[Value]:
         """Quantizes in "float32" without the branch of `quantize`, across which no work moves."""
@@ -182,7 +219,9 @@ class Requantizer:
 
     def pack(self, words: Sequence[Value]) -> Value:
         """A word of four outputs."""
-        return (ir.pack_saturated if self.saturates else ir.pack_bytes)(words)
+        if self.saturates:
+            return ir.pack_saturated(words, signed=self.signed)
+        return ir.pack_bytes(words)
 
     def quantize_to_fractions(
         self, sums: Sequence[Value], multipliers: Sequence[Value]
@@ -198,7 +237,7 @@ class Requantizer:
             "{ .reg .b32 v; cvt.rn.f32.s32 v, $1; mul.rn.f32 v, v, $2; min.NaN.f32 v, v, $3; "
             f"add.rn.f32 v, v, $4; fma.rn.sat.f32 $0, v, {literal(FRACTION)}, $5; }}"
         )
-        constants = self.high, self.rounding, unrounding
+        constants = self.high, constant(float_bits(ROUNDING)), unrounding
         pairs = zip(sums, multipliers, strict=True)
         return [ir.ptx(text, 32, *pair, *constants) for pair in pairs]
 
@@ -214,41 +253,30 @@ class Requantizer:
         """The output before it is clamped from above. Ties are even without the zero point."""
         text = (
             "{ .reg .b32 v; cvt.rn.f32.s32 v, $1; mul.rn.f32 v, v, $2; "
-            "max.f32 v, v, $3; add.rn.f32 $0, v, $4; }"
+            f"max.f32 v, v, $3; add.rn.f32 $0, v, {literal(ROUNDING)}; }}"
         )
-        rounded = ir.ptx(text, 32, accumulator, multiplier, self.low, self.rounding)
+        rounded = ir.ptx(text, 32, accumulator, multiplier, self.low)
         return rounded + (self.zero_point - float_bits(ROUNDING))
 
     def _round(self, accumulator: Value, multiplier: Value) -> Value:
         """The output in the lowest byte. Ties are even without the zero point."""
         text = (
             "{ .reg .b32 v; cvt.rn.f32.s32 v, $1; mul.rn.f32 v, v, $2; "
-            "max.f32 v, v, $3; min.f32 v, v, $4; add.rn.f32 $0, v, $5; }"
+            f"max.f32 v, v, $3; min.f32 v, v, $4; add.rn.f32 $0, v, {literal(ROUNDING)}; }}"
         )
-        bounds = self.low, self.high, self.rounding
-        return ir.ptx(text, 32, accumulator, multiplier, *bounds) + self.zero_point
-
-    def _estimate(self, accumulator: Value, multiplier: Value) -> list[Value]:
-        """The output in the lowest byte, and the estimate's distance from an integer."""
-        span = literal(SPAN)
-        text = (
-            "{ .reg .b32 y, r; cvt.rn.f32.s32 y, $2; fma.rn.sat.f32 y, y, $3, $4; "
-            f"fma.rn.f32 r, y, {span}, $5; mov.b32 $0, r; sub.rn.f32 r, $5, r; "
-            f"fma.rn.f32 r, y, {span}, r; abs.f32 $1, r; }}"
-        )
-        return ir.ptx_values(text, [32, 32], [accumulator, multiplier, self.shift, self.rounding])
+        return ir.ptx(text, 32, accumulator, multiplier, self.low, self.high) + self.zero_point
 
 
-def _round_near_tie(accumulator: Value, multiplier: Value, scales: Scales) -> Value:
-    """The output of a near tie: compares 2 |acc| P with (2 q + 1) S, shifted."""
-    x, w, y = map(_Scale.of, (scales.left, scales.right, scales.output))
+def _round_exactly(accumulator: Value, scales: Scales) -> Value:
+    """round(acc * sx * sw / sy), or a value beyond 255: compares 2 |acc| P with (2 q + 1) S."""
+    x, w, y = scales.apart()
     negative = (accumulator >> 31) != 0
     magnitude = select(negative, constant(0) - accumulator, accumulator)
     text = (
-        "{ .reg .b32 v; cvt.rn.f32.s32 v, $1; mul.rn.f32 v, v, $2; abs.f32 v, v; "
-        f"mul.rn.f32 v, v, {literal(SPAN)}; cvt.rzi.u32.f32 $0, v; }}"
+        "{ .reg .f64 v; cvt.rn.f64.u32 v, $1; mul.rn.f64 v, v, $2; "
+        f"min.f64 v, v, {_FAR}; cvt.rzi.u32.f64 $0, v; }}"
     )
-    below = ir.ptx(text, 32, accumulator, multiplier)
+    below = ir.ptx(text, 32, magnitude, _divide_scales(x, w, y))
     doubled, product = magnitude.extend() << 1, x.mantissa.extend() * w.mantissa.extend()
     odd = (below * 2 + 1).extend() * y.mantissa.extend()
     shift = ((y.exponent - x.exponent - w.exponent) & 63).extend()
@@ -256,8 +284,8 @@ def _round_near_tie(accumulator: Value, multiplier: Value, scales: Scales) -> Va
     right = _Int128((odd >> 1) >> (constant(63, 64) - shift), odd << shift)
     up = left.above(right) | (left.same(right) & ((below & 1) != 0))
     rounded = below + up.to_word()
-    negative = negative ^ ((multiplier >> 31) != 0)
-    return select(negative, constant(0) - rounded, rounded) + scales.zero_point
+    negative = negative ^ ((x.sign ^ w.sign ^ y.sign) != 0)
+    return select(negative, constant(0) - rounded, rounded)
 
 
 class _Int128(NamedTuple):
@@ -273,15 +301,11 @@ class _Int128(NamedTuple):
         return (self.high == other.high) & (self.low == other.low)
 
 
-def greatest(errors: Sequence[Value]) -> Value:
-    """The greatest of several float32."""
-    return reduce(lambda x, y: ir.ptx("max.f32 $0, $1, $2;", 32, x, y), errors)
-
-
-def is_near_tie(error: Value) -> Value:
-    """Tests the distance of an estimate from an integer."""
-    text = f"{{ .reg .pred p; setp.gt.f32 p, $1, {_NEAR_TIE}; selp.b32 $0, 1, 0, p; }}"
-    return ir.ptx(text, 32, error) != 0
+def is_at_most(pairs: Sequence[tuple[Value, Value]]) -> Value:
+    """Tests whether the first value of any pair is at most the second, unsigned."""
+    tests = [f"setp.le.or.u32 p, ${2 * i + 1}, ${2 * i + 2}, p;" for i in range(len(pairs))]
+    text = f"{{ .reg .pred p; setp.ne.u32 p, 0, 0; {' '.join(tests)} selp.b32 $0, 1, 0, p; }}"
+    return ir.ptx(text, 32, *(value for pair in pairs for value in pair)) != 0
 
 
 def pick(values: Sequence[Value], index: Value) -> Value:

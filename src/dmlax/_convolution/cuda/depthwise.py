@@ -20,7 +20,7 @@ from dmlax._cuda.column_table import Column, ColumnTable
 from dmlax._cuda.ir import Pointer, Value, constant
 from dmlax._cuda.launch import ThreadBlock
 from dmlax._cuda.parameters import Parameters
-from dmlax._cuda.requantize import Scales
+from dmlax._cuda.requantize import Factor, Scales
 
 _QUAD = 4  # channels of a thread, and taps that are multiplied at once
 _LEAST_QUADS, _MOST_QUADS = 16, 64  # of a tile, where there are as many
@@ -128,7 +128,7 @@ class _Constants(NamedTuple):
 
     offset: list[Value]
     zero_point: list[Value]
-    multiplier: list[Value]
+    factors: list[Factor]
 
 
 class _Block:
@@ -165,16 +165,24 @@ class _Block:
         filter = self._load_filter(quad)
         self.table.write(self.tile.threads, column_at)
         ir.barrier()
-        constants = _Constants(
-            *(self.table.load_four(name, self.column * _QUAD) for name in _Constants._fields)
-        )
+        constants = self._load_constants()
 
         def step(pixel: Value) -> Value:
             sums = self._sum_window(pixel, quad, filter, constants)
-            self._store(pixel, quad, sums, constants.multiplier)
+            self._store(pixel, quad, sums, constants.factors)
             return pixel + self.schedule.pixels_at_once
 
         ir.while_loop(self.first_pixel, lambda pixel: pixel < pixels, step)
+
+    def _load_constants(self) -> _Constants:
+        first, requantizer = self.column * _QUAD, self.requantizer
+        offsets, zero_points = (
+            self.table.load_four(name, first) for name in ("offset", "zero_point")
+        )
+        if requantizer is None:
+            return _Constants(offsets, zero_points, [])
+        factors = self.table.load_factors(first, requantizer.arithmetic)
+        return _Constants(offsets, zero_points, factors)
 
     def _load_filter(self, quad: Value) -> list[list[Value]]:
         """Loads each channel's taps, four to a word, zeros after the last."""
@@ -244,7 +252,7 @@ class _Block:
         return words
 
     def _store(
-        self, pixel: Value, quad: Value, sums: Sequence[Value], multipliers: Sequence[Value]
+        self, pixel: Value, quad: Value, sums: Sequence[Value], factors: Sequence[Factor]
     ) -> None:
         place = pixel.extend() * self.schedule.quads + quad.extend()
         if self.requantizer is None:
@@ -254,5 +262,5 @@ class _Block:
         def load_scales(i: Value) -> Scales:
             return self.table.load_scales(self.column * _QUAD + i)
 
-        outputs = self.requantizer.quantize(sums, multipliers, load_scales)
+        outputs = self.requantizer.quantize(sums, factors, load_scales)
         self.output.store(place * 4, self.requantizer.pack(outputs))

@@ -25,7 +25,6 @@ from dmlax._cuda.sum_types import Addend, SumTypes
 _SIZE_LIMIT = 2**31  # of output pixels, and of bytes of one padded image and of the filter
 _KERNEL_SIZES_LIMIT = 32  # their sum: a pixel has a bit for each row and column of taps
 _DEPTHWISE_TAPS_LIMIT = 64  # each tap is unrolled
-_MANY_SUMS = 2**23
 
 
 def why_not(plan: ConvolutionPlan, platform: str) -> str | None:
@@ -58,12 +57,8 @@ def run(plan: ConvolutionPlan, operands: Convolution) -> Array:
 
 
 def fuses_sum(plan: ConvolutionPlan) -> bool:
-    """True if the kernel adds an addend to its results: it can, and that is faster.
-
-    Many exact sums are looked up faster than each is computed.
-    """
-    few = plan.options.arithmetic == "float32" or plan.output.size < _MANY_SUMS
-    return few and not ConvProblem.of(plan).depthwise
+    """True if the kernel adds an addend to its results."""
+    return not ConvProblem.of(plan).depthwise
 
 
 def run_with_sum(
