@@ -291,7 +291,7 @@ def _multiply_wide(x, y):
     return x.view(np.int32).astype(np.int64) * y.view(np.int32)
 
 
-_carry = None  # of the last addition that has one
+_carry = None  # of the last addition that has one, or the borrow of a subtraction
 
 
 def _multiply_add_low(x, y, z):
@@ -305,10 +305,16 @@ def _multiply_add_high(x, y, z):
     return ((_multiply_wide(x, y) >> 32) + z.view(np.int32) + _carry).astype(np.uint32)
 
 
-def _multiply_high(x, y):
-    (a, b), (c, d) = ((v >> np.uint64(32), v & np.uint64(0xFFFFFFFF)) for v in (x, y))
-    middle = (b * d >> np.uint64(32)) + (a * d & np.uint64(0xFFFFFFFF)) + b * c
-    return a * c + (a * d >> np.uint64(32)) + (middle >> np.uint64(32))
+def _subtract(x, y, borrow):
+    global _carry
+    found = x.astype(np.int64) - y - borrow
+    _carry = (found < 0).astype(np.int64)
+    return found.astype(np.uint32)
+
+
+def _funnel(low, high, shift):
+    both = high.astype(np.uint64) << np.uint64(32) | low
+    return (both << (shift & np.uint32(31)).astype(np.uint64) >> np.uint64(32)).astype(np.uint32)
 
 
 def _fused(x, y, z, saturates):
@@ -366,7 +372,19 @@ OPERATIONS = {
     "dp4a.u32.s32": lambda x, y, z: _dot(x, y, z, False),
     "mad.lo.cc.s32": _multiply_add_low,
     "madc.hi.s32": _multiply_add_high,
-    "mul.hi.u64": _multiply_high,
+    "mul.wide.u32": lambda x, y: x.astype(np.uint64) * y,
+    "sub.cc.u32": lambda x, y: _subtract(x, y, 0),
+    "subc.cc.u32": lambda x, y: _subtract(x, y, _carry),
+    "subc.u32": lambda x, y: _subtract(x, y, _carry),
+    "sub.u32": np.subtract,
+    "add.u64": np.add,
+    "or.b32": np.bitwise_or,
+    "shl.b32": np.left_shift,
+    "shr.u32": np.right_shift,
+    "shf.l.wrap.b32": _funnel,
+    "bfe.u32": lambda x, start, count: x >> start & (np.uint32(1) << count) - np.uint32(1),
+    "cvt.u64.u32": lambda x: x.astype(np.uint64),
+    "setp.ge.u32": lambda x, y: x >= y,
     "add.u32": np.add,
     "add.s32": np.add,
     "and.b32": np.bitwise_and,
@@ -377,13 +395,13 @@ OPERATIONS = {
     "setp.le.or.u32": lambda x, y, p: (x <= y) | p,
     "selp.b32": lambda x, y, p: np.where(p, x, y),
     "mov.b32": lambda x: x,
+    "cvt.rn.f64.u64": lambda x: x.astype(np.float64).view(np.uint64),
     "cvt.rn.f64.u32": lambda x: x.astype(np.float64).view(np.uint64),
     "cvt.rn.f64.s32": lambda x: x.view(np.int32).astype(np.float64).view(np.uint64),
     "cvt.f64.f32": lambda x: _floats(x).astype(np.float64).view(np.uint64),
     "cvt.rn.f32.f64": lambda x: _words(_doubles(x)),
     "cvt.rni.s32.f64": lambda x: _to_int32(np.rint(_doubles(x))),
     "cvt.rmi.s32.f64": lambda x: _to_int32(np.floor(_doubles(x))),
-    "cvt.rzi.u32.f64": lambda x: _to_uint32(np.trunc(_doubles(x))),
     "cvt.rzi.u32.f32": lambda x: _to_uint32(np.trunc(_floats(x).astype(np.float64))),
     "cvt.rni.s64.f64": lambda x: _to_integer(
         np.rint(_doubles(x)), np.int64, (-(2.0**63), 2.0**63 - 1024)

@@ -19,10 +19,9 @@ def of_threads(*columns):
     return [[emulated_threads.Value(row) for row in column.view(np.uint32)] for column in padded]
 
 
-def to_bytes(words, pack, dtype, size):
-    """The bytes of all outputs, which `pack` packs by four."""
-    packed = [pack(words[:4]).array, pack(words[4:]).array]
-    found = [word >> np.uint32(8 * i) & np.uint32(0xFF) for word in packed for i in range(4)]
+def to_bytes(words, dtype, size):
+    """The bytes of all outputs, in words of four."""
+    found = [word.array >> np.uint32(8 * i) & np.uint32(0xFF) for word in words for i in range(4)]
     return np.concatenate(found)[:size].astype(np.uint8).view(dtype)
 
 
@@ -48,28 +47,27 @@ def every_accumulator():
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 def test_accumulators_are_rounded_exactly(written, monkeypatch, dtype, above_lowest):
     from dmlax._cuda import ir
-    from dmlax._cuda.requantize import Requantizer, Scales, compute_factor, pick
+    from dmlax._cuda.requantize import Ratio, Requantizer, Scales, compute_exact_factor, pick
 
     zero_point = np.iinfo(dtype).min + above_lowest
     accumulators, scales = every_accumulator()
     emulated_threads.emulate(monkeypatch)
     emulated_threads.begin(-(-accumulators.size // OUTPUTS), 0, 0)
     sums, *columns = of_threads(accumulators, *scales)
-    scales_of = list(map(Scales, *columns))
-    factors = [compute_factor(each, "exact") for each in scales_of]
+    factors, ratios = zip(*map(compute_exact_factor, map(Scales, *columns)), strict=True)
     requantizer = Requantizer.of(np.dtype(dtype), "exact", ir.constant(zero_point))
 
-    def load_scales(i):
-        return Scales(*(pick(column, i) for column in columns))
+    def load_ratio(i):
+        return Ratio(*(pick(words, i) for words in zip(*ratios, strict=True)))
 
     with np.errstate(all="ignore"):
-        words = requantizer.quantize(sums, factors, load_scales)
-    found = to_bytes(words, requantizer.pack, dtype, accumulators.size)
+        words = requantizer.quantize(sums, factors, load_ratio)
+    found = to_bytes(words, dtype, accumulators.size)
     np.testing.assert_array_equal(found, requantized(accumulators, scales, zero_point, dtype))
 
 
 def test_few_ordinary_accumulators_are_near_ties(written, monkeypatch):
-    from dmlax._cuda.requantize import Scales, compute_factor
+    from dmlax._cuda.requantize import Scales, compute_exact_factor
 
     rng = np.random.default_rng(1)
     emulated_threads.begin(2**15, 0, 0)
@@ -77,7 +75,7 @@ def test_few_ordinary_accumulators_are_near_ties(written, monkeypatch):
     for depth in (64, 2304):
         scale = np.float32(255 / (6 * 74**2 * depth**0.5))  # of uniform bytes, six deviations
         scales = Scales(*map(emulated_threads.Value, of_one(scale)))
-        multiplier, rounding = compute_factor(scales, "exact")
+        (multiplier, rounding), _ = compute_exact_factor(scales)
         assert multiplier.array[0] == np.rint(float(scale) * 2**32)
         share = 2 * (int(rounding.array[0]) - 2**31) / 2**32
         sums = np.rint(rng.normal(0, 74**2 * depth**0.5, 2**15)).astype(np.int64)
@@ -111,7 +109,7 @@ def test_sums_are_rounded_exactly(written, monkeypatch, dtype):
         adder.write(*map(Term, given, zeros))
         words = [x.view(np.uint8) ^ flip for x, flip in ((a, np.uint8(0)), (b, np.uint8(0x80)))]
         both = [bytes_of([emulated_threads.Value(word.astype(np.uint32))]) for word in words]
-        found = adder.pack(adder.add(*both)).array & 0xFF
+        found = adder.add(*both)[0].array & 0xFF
         np.testing.assert_array_equal(found.astype(np.uint8).view(dtype), wanted, name)
 
 
@@ -139,5 +137,5 @@ def test_all_pairs_of_bytes_are_summed_exactly(written, monkeypatch, scales):
     adder.write(*map(Term, words, map(ir.constant, (3, 128, 100))))
     both = [x.reshape(-1, OUTPUTS).view(np.uint32).T for x in (a, b)]
     outputs = adder.add(*(bytes_of(list(map(emulated_threads.Value, words))) for words in both))
-    packed = [adder.pack(outputs[i : i + 4]).array for i in (0, 4)]
-    np.testing.assert_array_equal(np.stack(packed, 1).view(np.uint8).ravel(), wanted)
+    found = np.stack([word.array for word in outputs], 1)
+    np.testing.assert_array_equal(found.view(np.uint8).ravel(), wanted)

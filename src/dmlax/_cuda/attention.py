@@ -281,8 +281,7 @@ class _Requantization:
     def make_bytes(self, sums: list[Value]) -> list[Value]:
         """Words of four bytes."""
         multipliers = [self.multiplier] * len(sums)
-        outputs = self.requantizer.quantize_float32(sums, multipliers)
-        return [self.requantizer.pack(outputs[i : i + 4]) for i in range(0, len(outputs), 4)]
+        return self.requantizer.quantize_float32(sums, multipliers)
 
 
 def _write_offsets(

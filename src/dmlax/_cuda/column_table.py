@@ -7,7 +7,7 @@ from typing import NamedTuple
 from dmlax._core.requantize import Arithmetic
 from dmlax._cuda import ir
 from dmlax._cuda.ir import Value
-from dmlax._cuda.requantize import Factor, Scales
+from dmlax._cuda.requantize import Factor, Ratio
 
 
 class Column(NamedTuple):
@@ -17,9 +17,9 @@ class Column(NamedTuple):
     zero_point: Value  # of right; its product with the sum of left's row is subtracted
     multiplier: Value  # of its Factor
     rounding: Value
-    left_scale: Value  # this and what follows are read for near ties only
-    right_scale: Value
-    output_scale: Value
+    product: Value  # this and what follows is its Ratio, read for near ties only
+    rest: Value
+    divisor: Value
 
 
 class ColumnTable:
@@ -67,11 +67,10 @@ class ColumnTable:
             roundings = self.load_four("rounding", first)
         return list(map(Factor, multipliers, roundings))
 
-    def load_scales(self, place: Value) -> Scales:
-        """Loads the scales of a column."""
+    def load_ratio(self, place: Value) -> Ratio:
+        """Loads the ratio of a column."""
         addresses = self._addresses(place)
-        names = ("left_scale", "right_scale", "output_scale")
-        return Scales(*(ir.load_shared(getattr(addresses, name), 1)[0] for name in names))
+        return Ratio(*(ir.load_shared(getattr(addresses, name), 1)[0] for name in Ratio._fields))
 
     def _addresses(self, place: Value) -> Column:
         start, size = self._address + place * 4, 4 * self._count

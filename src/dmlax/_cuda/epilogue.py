@@ -11,7 +11,7 @@ from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.column_table import Column, ColumnTable
 from dmlax._cuda.ir import Pointer, Value
 from dmlax._cuda.quantized_sum import Adder, Byte, Fraction, Term, bytes_of, lowest_of
-from dmlax._cuda.requantize import Requantizer, Scales
+from dmlax._cuda.requantize import Ratio, Requantizer
 from dmlax._cuda.sum_types import SumTypes
 from dmlax._cuda.tile import Schedule
 
@@ -240,9 +240,7 @@ class Epilogue:
             sums = [sum - zero_points[i % 4] * row_sums[i // 4] for i, sum in enumerate(sums)]
         if self.output.requantizer is None:
             return [sums[:4], sums[4:]]
-        outputs = self._quantize(self.output.requantizer, sums, columns, addend)
-        last = self.output.addend.adder if self.output.addend else self.output.requantizer
-        words = [last.pack(outputs[:4]), last.pack(outputs[4:])]
+        words = self._quantize(self.output.requantizer, sums, columns, addend)
         return [[word if self.output.entries is None else self._look_up(word)] for word in words]
 
     def _look_up(self, word: Value) -> Value:
@@ -256,17 +254,14 @@ class Epilogue:
         columns: "_FourColumns",
         words: Sequence[Value],
     ) -> list[Value]:
-        """Requantizes the accumulators of two rows' four columns, and adds the addend's words."""
+        """Words of two rows: the accumulators of four columns, requantized, and the addend."""
         factors, addend = columns.factors * 2, self.output.addend
         if addend is not None and requantizer.arithmetic == "float32":
             multipliers = [factor.multiplier for factor in factors]
             fractions = requantizer.quantize_to_fractions(sums, multipliers)
             return addend.add_to_fractions(fractions, words)
-        outputs = requantizer.quantize(sums, factors, columns.load_scales)
-        if addend is None:
-            return outputs
-        packed = [requantizer.pack(outputs[:4]), requantizer.pack(outputs[4:])]
-        return addend.add_to_bytes(packed, words)
+        outputs = requantizer.quantize(sums, factors, columns.load_ratio)
+        return outputs if addend is None else addend.add_to_bytes(outputs, words)
 
     def _store_run(self, row: Value, column: Value, words: Sequence[Value]) -> None:
         """A row's outputs, side by side, as many at once as the sizes allow."""
@@ -321,9 +316,9 @@ class _FourColumns:
         if requantizer is not None:
             self.factors = self._table.load_factors(place, requantizer.arithmetic)
 
-    def load_scales(self, output: Value) -> Scales:
-        """Loads the scales of an output of several rows' four."""
-        return self._table.load_scales(self._place + (output & 3))
+    def load_ratio(self, output: Value) -> Ratio:
+        """Loads the ratio of an output of several rows' four."""
+        return self._table.load_ratio(self._place + (output & 3))
 
 
 def _place_of(start: int, part: int) -> Value:

@@ -13,7 +13,15 @@ from dmlax._cuda import ir
 from dmlax._cuda.column_table import Column
 from dmlax._cuda.ir import Pointer, Value, constant
 from dmlax._cuda.quantized_sum import Term, lowest_of
-from dmlax._cuda.requantize import Factor, Requantizer, Scales, compute_factor, make_finite
+from dmlax._cuda.requantize import (
+    Factor,
+    Ratio,
+    Requantizer,
+    Scales,
+    compute_exact_factor,
+    compute_float32_factor,
+    make_finite,
+)
 from dmlax._cuda.sum_types import SumTypes
 
 
@@ -83,7 +91,8 @@ class Parameters:
                 offset = offset + self._clamp(bias)
             if scales is None:
                 return Column(offset, rebased, *[constant(0)] * 5)
-            return Column(offset, rebased, *self._factor(scales), *scales)
+            factor, ratio = self._factor(scales)
+            return Column(offset, rebased, *factor, *ratio)
 
         return make
 
@@ -111,14 +120,14 @@ class Parameters:
         )
         return Scales(left, right, output)
 
-    def _factor(self, scales: Scales) -> Factor:
-        types = self._types
-        assert types.arithmetic is not None
-        factor = compute_factor(scales, types.arithmetic)
-        if types.arithmetic == "float32" and types.requantized == jnp.uint8:
+    def _factor(self, scales: Scales) -> tuple[Factor, Ratio]:
+        if self._types.arithmetic == "exact":
+            return compute_exact_factor(scales)
+        factor = compute_float32_factor(scales)
+        if self._types.requantized == jnp.uint8:
             finite = make_finite(factor.multiplier, self._output_zero_point)
-            return factor._replace(multiplier=finite)
-        return factor
+            factor = factor._replace(multiplier=finite)
+        return factor, Ratio(*[constant(0)] * 3)
 
     def sum_terms(self, types: SumTypes) -> tuple[Term, Term, Term]:
         """The two terms of a sum, outputs and an addend, and the sum itself."""

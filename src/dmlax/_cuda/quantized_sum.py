@@ -7,23 +7,22 @@ are unsigned: int8 is re-based by 128, with its zero point. The constants are in
 thread's registers hold accumulators.
 """
 
-import operator
 from collections.abc import Sequence
-from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 
 from dmlax._core.requantize import Arithmetic
 from dmlax._cuda import ir
-from dmlax._cuda.ir import Value, select
+from dmlax._cuda.ir import Value
 from dmlax._cuda.requantize import (
     FRACTION,
     INTEGER_BITS,
     ROUNDING,
     float_bits,
-    is_at_most,
     literal,
+    pack_all,
+    pack_products,
     pick,
 )
 
@@ -139,7 +138,7 @@ class Adder:
         return _Float32(a_ratio, b_ratio, fixed, ir.ptx(text, 32, a_ratio, b_ratio, fixed))
 
     def add(self, a: Sequence[Byte], b: Sequence[Byte]) -> list[Value]:
-        """Words that `pack` takes: the sums of two terms' bytes."""
+        """Words of four sums, of two terms' bytes."""
         if self._arithmetic == "float32":
             return self.add_float32(a, b)
         (*ratios, low, high), (limit, a_zero, b_zero, zero_point) = (
@@ -151,25 +150,13 @@ class Adder:
                 ir.multiply_add_wide(_widen(byte, 1), ratio, *sum)
                 for byte, sum in zip(term, sums, strict=True)
             ]
-        lows, rounded = [low for low, _ in sums], [high for _, high in sums]
 
-        def resolve_ties() -> list[Value]:
+        def round_exactly(i: Value) -> Value:
             scales = ir.load_shared(self._address + 32, 4)[:3]
-            left, right = ([_widen(byte, 0) for byte in term] for term in (a, b))
-            masks = [is_at_most([(low, limit)]).to_word() << i for i, low in enumerate(lows)]
+            left, right = (pick([_widen(byte, 0) for byte in term], i) for term in (a, b))
+            return ir.ptx(_ROUND, 32, left - a_zero, right - b_zero, *scales) + zero_point
 
-            def resolve_next(state: "_TieState") -> "_TieState":
-                i = state.near_ties.trailing_zeros()
-                terms = pick(left, i) - a_zero, pick(right, i) - b_zero
-                exact = ir.ptx(_ROUND, 32, *terms, *scales) + zero_point
-                sums = [select(i == j, exact, each) for j, each in enumerate(state.sums)]
-                return _TieState(state.near_ties & (state.near_ties - 1), sums)
-
-            start = _TieState(reduce(operator.or_, masks), rounded)
-            return ir.while_loop(start, lambda state: state.near_ties != 0, resolve_next).sums
-
-        near_tie = is_at_most([(low, limit) for low in lows])
-        return ir.cond(near_tie, resolve_ties, lambda: rounded, [32] * len(rounded))
+        return pack_products(sums, [limit] * len(a), round_exactly, signed=self._lowest[2] < 0)
 
     def add_float32(
         self, a: Sequence[Byte | Fraction], b: Sequence[Byte | Fraction]
@@ -196,25 +183,17 @@ class Adder:
         text = f"{{ .reg .pred p; setp.geu.f32 p, $1, {_BOUND}; selp.b32 $0, 1, 0, p; }}"
         unbounded = ir.ptx(text, 32, found.bound) != 0
         sums = ir.cond(unbounded, add_unbounded, add_bounded, [32] * len(a))
-        if self._saturates:
-            return [ir.ptx(f"mul.rn.f32 $0, $1, {INTEGER_BITS};", 32, each) for each in sums]
+        if self._lowest[2] == 0:
+            text = f"mul.rn.f32 $0, $1, {INTEGER_BITS};"
+            outputs = [ir.ptx(text, 32, each) for each in sums]
+            return pack_all(outputs, saturates=True, signed=False)
         low, high = literal(self._lowest[2]), literal(self._lowest[2] + 255)
         text = (
             f"{{ .reg .b32 y; max.f32 y, $1, {low}; min.f32 y, y, {high}; "
             f"add.rn.f32 $0, y, {literal(ROUNDING)}; }}"
         )
-        return [ir.ptx(text, 32, each) for each in sums]
-
-    @property
-    def _saturates(self) -> bool:
-        """True if sums are integers, which `pack` clamps to bytes."""
-        return self._arithmetic == "exact" or self._lowest[2] == 0
-
-    def pack(self, words: Sequence[Value]) -> Value:
-        """A word of four sums."""
-        if self._saturates:
-            return ir.pack_saturated(words, signed=self._lowest[2] < 0)
-        return ir.pack_bytes(words)
+        outputs = [ir.ptx(text, 32, each) for each in sums]
+        return pack_all(outputs, saturates=False, signed=True)
 
 
 _Factors = tuple[list[Value], Value]
@@ -255,13 +234,6 @@ def _multiply_and_add(a: _Factors, b: _Factors, fixed: Value) -> list[Value]:
     text = "{ .reg .b32 y; fma.rn.f32 y, $2, $4, $5; fma.rn.f32 $0, $1, $3, y; }"
     pairs = zip(a[0], b[0], strict=True)
     return [ir.ptx(text, 32, x, y, a[1], b[1], fixed) for x, y in pairs]
-
-
-class _TieState(NamedTuple):
-    """The loop over near ties."""
-
-    near_ties: Value  # bit i: sum i is one
-    sums: list[Value]
 
 
 def _to_float(value: Value) -> Value:

@@ -5,6 +5,7 @@ integer, times 2**-32. Its high word is rounded, unless its low word says that a
 the error of the product could matter. A near tie is rounded by integers of 128 bits.
 """
 
+import functools
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ _MOST_ERROR = literal(2.0**30 * 1.001)  # that of the largest accumulator
 _UNIT = "0d41F0000000000000"  # 2**32 of them
 _LARGEST = "0d41DFFFFFFFC00000"  # 2**31 - 1: a multiplier beyond is too large for an integer
 _ALL_NEAR = (1 << 32) - 1  # with a multiplier of 1, the low word of an accumulator 0 alone is above
-_FAR = "0d4090000000000000"  # 2**10: every output beyond saturates
+_FAR = literal(2.0**10)  # every output beyond saturates
 ROUNDING = 1.5 * 2**23  # a float32 whose last bit is worth 1: adding it rounds to even
 _LARGEST_FLOAT = float(np.finfo(np.float32).max)
 # Times this, a float32 is rounded to even, and its bits are a positive integer, or those of a
@@ -73,9 +74,13 @@ class Scales(NamedTuple):
     right: Value
     output: Value
 
-    def apart(self) -> tuple[_Scale, _Scale, _Scale]:
-        """Each of them taken apart."""
-        return _Scale.of(self.left), _Scale.of(self.right), _Scale.of(self.output)
+
+class Ratio(NamedTuple):
+    """A channel's factor as integers: product / (divisor * 2**shift)."""
+
+    product: Value  # its lowest 32 bits
+    rest: Value  # 16 bits of the product, then 6 of the shift; the sign is the highest bit
+    divisor: Value
 
 
 class Factor(NamedTuple):
@@ -85,35 +90,36 @@ class Factor(NamedTuple):
     rounding: Value  # times 2**-32: a half and the error; nothing in "float32"
 
 
-def compute_factor(scales: Scales, arithmetic: Arithmetic) -> Factor:
-    """The factor sx * sw / sy."""
-    if arithmetic == "float32":
-        text = "{ .reg .b32 p; mul.rn.f32 p, $1, $2; div.rn.f32 $0, p, $3; }"
-        return Factor(ir.ptx(text, 32, scales.left, scales.right, scales.output), constant(0))
-    x, w, y = scales.apart()
+def compute_float32_factor(scales: Scales) -> Factor:
+    """The factor sx * sw / sy in "float32"."""
+    text = "{ .reg .b32 p; mul.rn.f32 p, $1, $2; div.rn.f32 $0, p, $3; }"
+    return Factor(ir.ptx(text, 32, *scales), constant(0))
+
+
+def compute_exact_factor(scales: Scales) -> tuple[Factor, Ratio]:
+    """The factor sx * sw / sy, rounded and as it is.
+
+    Beyond 2**22 and below 2**-39 the shift is another: all outputs saturate, or are zero points.
+    """
+    x, w, y = map(_Scale.of, scales)
+    shift = y.exponent - x.exponent - w.exponent
+    below, above = shift.less_signed(0), constant(63).less_signed(shift)
+    shift = select(below, constant(0), select(above, constant(63), shift))
+    sign, product = x.sign ^ w.sign ^ y.sign, x.mantissa.extend() * w.mantissa.extend()
+    rest = (product >> 32).to_word() | shift << 16 | sign
     text = (
-        "{ .reg .f64 a; .reg .b32 e; .reg .pred p; "
-        f"cvt.rn.f32.f64 e, $2; rcp.approx.ftz.f32 e, e; mul.rn.f32 e, e, {_ERROR}; "
+        "{ .reg .f64 a, b; .reg .b32 e; .reg .pred p; "
+        "cvt.rn.f64.u64 a, $2; cvt.rn.f64.u32 b, $3; div.rn.f64 a, a, b; "
+        "cvt.f64.f32 b, $4; mul.rn.f64 a, a, b; "
+        f"cvt.rn.f32.f64 e, a; rcp.approx.ftz.f32 e, e; mul.rn.f32 e, e, {_ERROR}; "
         f"min.f32 e, e, {_MOST_ERROR}; cvt.rzi.u32.f32 e, e; add.u32 $1, e, {_HALF + 2}; "
-        f"mul.rn.f64 a, $2, {_UNIT}; setp.ge.f64 p, a, {_LARGEST}; cvt.rni.s32.f64 $0, a; "
+        f"mul.rn.f64 a, a, {_UNIT}; setp.ge.f64 p, a, {_LARGEST}; cvt.rni.s32.f64 $0, a; "
         f"selp.b32 $0, 1, $0, p; selp.b32 $1, {_ALL_NEAR}, $1, p; }}"
     )
-    size, rounding = ir.ptx_values(text, [32, 32], [_divide_scales(x, w, y)])
-    negative = (x.sign ^ w.sign ^ y.sign) != 0
-    return Factor(select(negative, constant(0) - size, size), rounding)
-
-
-def _divide_scales(x: _Scale, w: _Scale, y: _Scale) -> Value:
-    """Bits of the float64 |sx * sw / sy|, within 2**-39 and 2**22 where it is beyond."""
-    exponent = x.exponent + w.exponent - y.exponent
-    least, most = exponent.less_signed(-64), constant(0).less_signed(exponent)
-    power = (select(least, constant(-64), select(most, constant(0), exponent)) + 127) << 23
-    text = (
-        "{ .reg .f64 a, b; "
-        "cvt.rn.f64.u32 a, $1; cvt.rn.f64.u32 b, $2; mul.rn.f64 a, a, b; "
-        "cvt.rn.f64.u32 b, $3; div.rn.f64 a, a, b; cvt.f64.f32 b, $4; mul.rn.f64 $0, a, b; }"
-    )
-    return ir.ptx(text, 64, x.mantissa, w.mantissa, y.mantissa, power)
+    given = product, y.mantissa, (constant(127) - shift) << 23  # of a float32, 2**-shift
+    size, rounding = ir.ptx_values(text, [32, 32], given)
+    multiplier = select(sign != 0, constant(0) - size, size)
+    return Factor(multiplier, rounding), Ratio(product.to_word(), rest, y.mantissa)
 
 
 def make_finite(multiplier: Value, zero_point: Value) -> Value:
@@ -127,13 +133,6 @@ def make_finite(multiplier: Value, zero_point: Value) -> Value:
         "setp.eq.b32 p, $2, 0; selp.b32 $0, v, $1, p; }"
     )
     return ir.ptx(text, 32, multiplier, zero_point)
-
-
-class _TieState(NamedTuple):
-    """The loop over near ties."""
-
-    near_ties: Value  # bit i: output i is one
-    outputs: list[Value]
 
 
 @dataclass(frozen=True)
@@ -156,72 +155,56 @@ class Requantizer:
         )
         return cls(arithmetic, limits.min < 0, low, high, zero_point)
 
-    @property
-    def saturates(self) -> bool:
-        """True if outputs are integers, which `pack` clamps to bytes."""
-        return self.arithmetic == "exact" or not self.signed
-
     def quantize(
         self,
         sums: Sequence[Value],
         factors: Sequence[Factor],
-        scales_of: Callable[[Value], Scales],
+        load_ratio: Callable[[Value], Ratio],
     ) -> list[Value]:
-        """Words that `pack` takes; a near tie needs `scales_of` its index."""
+        """Words of four outputs; a near tie needs the ratio of its index."""
         if self.arithmetic == "exact":
-            return self._quantize_exactly(sums, factors, scales_of)
+            return self._quantize_exactly(sums, factors, load_ratio)
         multipliers = [factor.multiplier for factor in factors]
-        if not self.saturates:
+        if self.signed:
             return self.quantize_float32(sums, multipliers)
-        pairs = list(zip(sums, multipliers, strict=True))
+        words = [32] * (len(sums) // 4)
+
+        def round_all(round_one: Callable[[Value, Value], Value]) -> list[Value]:
+            return self._pack([round_one(*pair) for pair in zip(sums, multipliers, strict=True)])
+
         return ir.cond(
             self.zero_point == 0,
-            lambda: [self._round_above_zero(*pair) for pair in pairs],
-            lambda: [self._round_above_low(*pair) for pair in pairs],
-            [32] * len(pairs),
+            lambda: round_all(self._round_above_zero),
+            lambda: round_all(self._round_above_low),
+            words,
         )
 
     def _quantize_exactly(
         self,
         sums: Sequence[Value],
         factors: Sequence[Factor],
-        scales_of: Callable[[Value], Scales],
+        load_ratio: Callable[[Value], Ratio],
     ) -> list[Value]:
         products = [
             ir.multiply_add_wide(acc, multiplier, rounding, self.zero_point)
             for acc, (multiplier, rounding) in zip(sums, factors, strict=True)
         ]
-        lows, rounded = [low for low, _ in products], [high for _, high in products]
-        errors = [rounding + rounding for _, rounding in factors]  # a half is gone, twice the rest
+        # A half is gone, and twice the error is left.
+        limits = [rounding + rounding for _, rounding in factors]
 
-        def resolve_ties() -> list[Value]:
-            near_tie_mask = [
-                is_at_most([pair]).to_word() << i
-                for i, pair in enumerate(zip(lows, errors, strict=True))
-            ]
+        def round_exactly(i: Value) -> Value:
+            return _round_exactly(pick(sums, i), load_ratio(i)) + self.zero_point
 
-            def resolve_next(state: _TieState) -> _TieState:
-                i = state.near_ties.trailing_zeros()
-                exact = _round_exactly(pick(sums, i), scales_of(i)) + self.zero_point
-                outputs = [select(i == j, exact, each) for j, each in enumerate(state.outputs)]
-                return _TieState(state.near_ties & (state.near_ties - 1), outputs)
-
-            start = _TieState(reduce(operator.or_, near_tie_mask), rounded)
-            return ir.while_loop(start, lambda state: state.near_ties != 0, resolve_next).outputs
-
-        near_tie = is_at_most(list(zip(lows, errors, strict=True)))
-        return ir.cond(near_tie, resolve_ties, lambda: rounded, [32] * len(sums))
+        return pack_products(products, limits, round_exactly, signed=self.signed)
 
     def quantize_float32(self, sums: Sequence[Value], multipliers: Sequence[Value]) -> list[Value]:
         """Quantizes in "float32" without the branch of `quantize`, across which no work moves."""
-        round_one = self._round_above_low if self.saturates else self._round
-        return [round_one(*pair) for pair in zip(sums, multipliers, strict=True)]
+        round_one = self._round if self.signed else self._round_above_low
+        return self._pack([round_one(*pair) for pair in zip(sums, multipliers, strict=True)])
 
-    def pack(self, words: Sequence[Value]) -> Value:
-        """A word of four outputs."""
-        if self.saturates:
-            return ir.pack_saturated(words, signed=self.signed)
-        return ir.pack_bytes(words)
+    def _pack(self, outputs: Sequence[Value]) -> list[Value]:
+        saturates = self.arithmetic == "exact" or not self.signed
+        return pack_all(outputs, saturates=saturates, signed=self.signed)
 
     def quantize_to_fractions(
         self, sums: Sequence[Value], multipliers: Sequence[Value]
@@ -267,38 +250,86 @@ class Requantizer:
         return ir.ptx(text, 32, accumulator, multiplier, self.low, self.high) + self.zero_point
 
 
-def _round_exactly(accumulator: Value, scales: Scales) -> Value:
-    """round(acc * sx * sw / sy), or a value beyond 255: compares 2 |acc| P with (2 q + 1) S."""
-    x, w, y = scales.apart()
+# Of a magnitude and a Ratio: their product, rounded, or a value beyond 255. An estimate, off by
+# less than a half, gives q below it and so the tie above q. |acc| P, of 96 bits at most, is compared
+# with (2 q + 1) S, shifted. Where the shift is 0, every output saturates.
+_ROUND = (
+    "{ .reg .b32 u, v, s, p, q, l0, l1, l2, r0, r1, r2; .reg .b64 a, b; .reg .pred far; "
+    "and.b32 p, $3, 0xFFFF; bfe.u32 s, $3, 16, 6; "
+    f"cvt.rn.f32.u32 v, p; cvt.rn.f32.u32 u, $2; fma.rn.f32 v, v, {literal(2.0**32)}, u; "
+    "cvt.rn.f32.u32 u, $4; rcp.approx.ftz.f32 u, u; mul.rn.f32 v, v, u; "
+    "sub.u32 u, 127, s; shl.b32 u, u, 23; mul.rn.f32 v, v, u; "
+    "cvt.rn.f32.u32 u, $1; mul.rn.f32 v, v, u; "
+    f"min.f32 v, v, {_FAR}; cvt.rzi.u32.f32 q, v; "
+    "mul.wide.u32 a, $1, $2; mov.b64 {l0, u}, a; mul.wide.u32 b, $1, p; cvt.u64.u32 a, u; "
+    "add.u64 b, b, a; mov.b64 {l1, l2}, b; "
+    "shl.b32 u, q, 1; or.b32 u, u, 1; mul.wide.u32 a, u, $4; mov.b64 {u, v}, a; "
+    "sub.u32 s, s, 1; shf.l.wrap.b32 r0, 0, u, s; shf.l.wrap.b32 r1, u, v, s; "
+    "shf.l.wrap.b32 r2, v, 0, s; setp.ge.u32 far, s, 32; "
+    "selp.b32 r2, r1, r2, far; selp.b32 r1, r0, r1, far; selp.b32 r0, 0, r0, far; "
+    "and.b32 u, q, 1; sub.cc.u32 u, 0, u; "  # of an odd q, a tie is rounded up
+    "subc.cc.u32 r0, r0, l0; subc.cc.u32 r1, r1, l1; subc.u32 r2, r2, l2; "
+    "shr.u32 r2, r2, 31; add.u32 $0, q, r2; }"
+)
+
+
+def _round_exactly(accumulator: Value, ratio: Ratio) -> Value:
+    """round(acc * ratio), or a value beyond 255."""
     negative = (accumulator >> 31) != 0
     magnitude = select(negative, constant(0) - accumulator, accumulator)
-    text = (
-        "{ .reg .f64 v; cvt.rn.f64.u32 v, $1; mul.rn.f64 v, v, $2; "
-        f"min.f64 v, v, {_FAR}; cvt.rzi.u32.f64 $0, v; }}"
-    )
-    below = ir.ptx(text, 32, magnitude, _divide_scales(x, w, y))
-    doubled, product = magnitude.extend() << 1, x.mantissa.extend() * w.mantissa.extend()
-    odd = (below * 2 + 1).extend() * y.mantissa.extend()
-    shift = ((y.exponent - x.exponent - w.exponent) & 63).extend()
-    left = _Int128(ir.ptx("mul.hi.u64 $0, $1, $2;", 64, doubled, product), doubled * product)
-    right = _Int128((odd >> 1) >> (constant(63, 64) - shift), odd << shift)
-    up = left.above(right) | (left.same(right) & ((below & 1) != 0))
-    rounded = below + up.to_word()
-    negative = negative ^ ((x.sign ^ w.sign ^ y.sign) != 0)
+    rounded = ir.ptx(_ROUND, 32, magnitude, *ratio)
+    negative = ((accumulator ^ ratio.rest) >> 31) != 0
     return select(negative, constant(0) - rounded, rounded)
 
 
-class _Int128(NamedTuple):
-    """An unsigned integer of 128 bits."""
+def pack_all(outputs: Sequence[Value], *, saturates: bool, signed: bool) -> list[Value]:
+    """Words of four outputs: integers that are clamped to bytes, or whose lowest bytes they are."""
+    pack = functools.partial(ir.pack_saturated, signed=signed) if saturates else ir.pack_bytes
+    return [pack(outputs[i : i + 4]) for i in range(0, len(outputs), 4)]
 
-    high: Value
-    low: Value
 
-    def above(self, other: "_Int128") -> Value:
-        return (self.high > other.high) | ((self.high == other.high) & (self.low > other.low))
+class _TieState(NamedTuple):
+    """The loop over near ties."""
 
-    def same(self, other: "_Int128") -> Value:
-        return (self.high == other.high) & (self.low == other.low)
+    near_ties: Value  # bit i: output i is one
+    words: list[Value]
+
+
+def pack_products(
+    products: Sequence[tuple[Value, Value]],
+    limits: Sequence[Value],
+    round_exactly: Callable[[Value], Value],
+    *,
+    signed: bool,
+) -> list[Value]:
+    """Words of four outputs, which are the high words of the products, clamped.
+
+    Where a low word is at most its limit, the output is what `round_exactly` gives for its index.
+    """
+    pairs = list(zip((low for low, _ in products), limits, strict=True))
+    packed = pack_all([high for _, high in products], saturates=True, signed=signed)
+
+    def resolve_ties() -> list[Value]:
+        near_ties = [is_at_most([pair]).to_word() << i for i, pair in enumerate(pairs)]
+
+        def resolve_next(state: _TieState) -> _TieState:
+            i = state.near_ties.trailing_zeros()
+            (byte,) = pack_all(
+                [round_exactly(i), *[constant(0)] * 3], saturates=True, signed=signed
+            )
+            shift = (i & 3) << 3
+            words = [
+                select(
+                    i >> 2 == j, word & ~(constant(0xFF) << shift) | (byte & 0xFF) << shift, word
+                )
+                for j, word in enumerate(state.words)
+            ]
+            return _TieState(state.near_ties & (state.near_ties - 1), words)
+
+        start = _TieState(reduce(operator.or_, near_ties), packed)
+        return ir.while_loop(start, lambda state: state.near_ties != 0, resolve_next).words
+
+    return ir.cond(is_at_most(pairs), resolve_ties, lambda: packed, [32] * len(packed))
 
 
 def is_at_most(pairs: Sequence[tuple[Value, Value]]) -> Value:

@@ -20,7 +20,7 @@ from dmlax._cuda.column_table import Column, ColumnTable
 from dmlax._cuda.ir import Pointer, Value, constant
 from dmlax._cuda.launch import ThreadBlock
 from dmlax._cuda.parameters import Parameters
-from dmlax._cuda.requantize import Factor, Scales
+from dmlax._cuda.requantize import Factor, Ratio
 
 _QUAD = 4  # channels of a thread, and taps that are multiplied at once
 _LEAST_QUADS, _MOST_QUADS = 16, 64  # of a tile, where there are as many
@@ -259,8 +259,7 @@ class _Block:
             self.output.store(place * 16, *sums)
             return
 
-        def load_scales(i: Value) -> Scales:
-            return self.table.load_scales(self.column * _QUAD + i)
+        def load_ratio(i: Value) -> Ratio:
+            return self.table.load_ratio(self.column * _QUAD + i)
 
-        outputs = self.requantizer.quantize(sums, factors, load_scales)
-        self.output.store(place * 4, self.requantizer.pack(outputs))
+        self.output.store(place * 4, *self.requantizer.quantize(sums, factors, load_ratio))
