@@ -10,13 +10,15 @@ import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from dmlax._core.requantize import Arithmetic
 from dmlax._cuda import ir
 from dmlax._cuda.ir import Value, constant, select
+
+Operands = TypeVar("Operands")
 
 
 def float_bits(value: float) -> int:
@@ -30,15 +32,17 @@ def literal(value: float) -> str:
 
 
 # An exact multiplier is off by half a unit, of 2**-32, and a product by half of the accumulator.
-# Below 257, beyond which every output saturates, an accumulator is less than 257 / multiplier. What
-# is added to the product is a half, the zero point, and this error, so that a low word of twice the
-# error or less is a near tie.
+# Below 257, beyond which every output saturates, an accumulator is less than 257 / multiplier: the
+# error is half of that. A half and _USUAL are added to a product, so that an error of no more than
+# _USUAL could matter only where the low word is twice that or less. Where a column may have larger
+# errors, all outputs are looked at again, with the column's own.
 _HALF = 1 << 31
-_ERROR = literal(129.0)  # times 1 / multiplier, in units: 257 / 2, and the error of this itself
-_MOST_ERROR = literal(2.0**30 * 1.001)  # that of the largest accumulator
-_UNIT = "0d41F0000000000000"  # 2**32 of them
+_USUAL = 1 << 20
+_UNIT = "0d41F0000000000000"  # 2**32 units
 _LARGEST = "0d41DFFFFFFFC00000"  # 2**31 - 1: a multiplier beyond is too large for an integer
-_ALL_NEAR = (1 << 32) - 1  # with a multiplier of 1, the low word of an accumulator 0 alone is above
+_SMALLEST = "0d4060200000000000"  # 2**7 + 1, over _USUAL in units: 129 * 2**12
+_ERROR = literal(129.0 * 2.0**32)  # over a multiplier: 257 / 2, and the error of this itself
+_MOST_ERROR = _HALF - 1  # with it, of a multiplier of 1 or 0, a product of 0 alone is no near tie
 _FAR = literal(2.0**10)  # every output beyond saturates
 ROUNDING = 1.5 * 2**23  # a float32 whose last bit is worth 1: adding it rounds to even
 _LARGEST_FLOAT = float(np.finfo(np.float32).max)
@@ -84,10 +88,10 @@ class Ratio(NamedTuple):
 
 
 class Factor(NamedTuple):
-    """What multiplies the accumulators of a channel, and what is added to the products."""
+    """What multiplies the accumulators of a channel."""
 
     multiplier: Value  # in "float32" a float32, else an integer, times 2**-32
-    rounding: Value  # times 2**-32: a half and the error; nothing in "float32"
+    limit: Value  # of a product's low word: up to this it may be a near tie; 0 in "float32"
 
 
 def compute_float32_factor(scales: Scales) -> Factor:
@@ -108,18 +112,16 @@ def compute_exact_factor(scales: Scales) -> tuple[Factor, Ratio]:
     sign, product = x.sign ^ w.sign ^ y.sign, x.mantissa.extend() * w.mantissa.extend()
     rest = (product >> 32).to_word() | shift << 16 | sign
     text = (
-        "{ .reg .f64 a, b; .reg .b32 e; .reg .pred p; "
+        "{ .reg .f64 a, b; .reg .pred p; "
         "cvt.rn.f64.u64 a, $2; cvt.rn.f64.u32 b, $3; div.rn.f64 a, a, b; "
-        "cvt.f64.f32 b, $4; mul.rn.f64 a, a, b; "
-        f"cvt.rn.f32.f64 e, a; rcp.approx.ftz.f32 e, e; mul.rn.f32 e, e, {_ERROR}; "
-        f"min.f32 e, e, {_MOST_ERROR}; cvt.rzi.u32.f32 e, e; add.u32 $1, e, {_HALF + 2}; "
-        f"mul.rn.f64 a, a, {_UNIT}; setp.ge.f64 p, a, {_LARGEST}; cvt.rni.s32.f64 $0, a; "
-        f"selp.b32 $0, 1, $0, p; selp.b32 $1, {_ALL_NEAR}, $1, p; }}"
+        f"cvt.f64.f32 b, $4; mul.rn.f64 a, a, b; mul.rn.f64 a, a, {_UNIT}; "
+        f"cvt.rni.s32.f64 $0, a; setp.ge.f64 p, a, {_LARGEST}; selp.b32 $0, 1, $0, p; "
+        f"setp.lt.or.f64 p, a, {_SMALLEST}, p; selp.b32 $1, 0xFFFFFFFF, {2 * _USUAL}, p; }}"
     )
     given = product, y.mantissa, (constant(127) - shift) << 23  # of a float32, 2**-shift
-    size, rounding = ir.ptx_values(text, [32, 32], given)
+    size, limit = ir.ptx_values(text, [32, 32], given)
     multiplier = select(sign != 0, constant(0) - size, size)
-    return Factor(multiplier, rounding), Ratio(product.to_word(), rest, y.mantissa)
+    return Factor(multiplier, limit), Ratio(product.to_word(), rest, y.mantissa)
 
 
 def make_finite(multiplier: Value, zero_point: Value) -> Value:
@@ -133,6 +135,28 @@ def make_finite(multiplier: Value, zero_point: Value) -> Value:
         "setp.eq.b32 p, $2, 0; selp.b32 $0, v, $1, p; }"
     )
     return ir.ptx(text, 32, multiplier, zero_point)
+
+
+class Group(NamedTuple):
+    """The accumulators of some rows' four columns.
+
+    The factors are loaded where they are used, so that no register keeps them for near ties.
+    """
+
+    sums: list[Value]
+    load_factors: Callable[[], list[Factor]]  # of the four columns
+    load_ratio: Callable[[Value], Ratio]  # of an accumulator, by its index
+
+    def load_all_factors(self) -> list[Factor]:
+        """Loads the factors of the accumulators."""
+        return self.load_factors() * (len(self.sums) // 4)
+
+
+class Products(NamedTuple):
+    """Numbers in fixed point, and what the low word of one is at most if it may be a near tie."""
+
+    words: list[tuple[Value, Value]]  # low and high
+    limit: Value
 
 
 @dataclass(frozen=True)
@@ -155,60 +179,57 @@ class Requantizer:
         )
         return cls(arithmetic, limits.min < 0, low, high, zero_point)
 
-    def quantize(
-        self,
-        sums: Sequence[Value],
-        factors: Sequence[Factor],
-        load_ratio: Callable[[Value], Ratio],
-    ) -> list[Value]:
-        """Words of four outputs; a near tie needs the ratio of its index."""
+    def quantize(self, group: Group) -> list[Value]:
+        """Words of four outputs."""
         if self.arithmetic == "exact":
-            return self._quantize_exactly(sums, factors, load_ratio)
-        multipliers = [factor.multiplier for factor in factors]
+            return pack_products(group, self._multiply, self._resolve_ties, signed=self.signed)
+        multipliers = [factor.multiplier for factor in group.load_all_factors()]
         if self.signed:
-            return self.quantize_float32(sums, multipliers)
-        words = [32] * (len(sums) // 4)
+            return self.quantize_float32(group.sums, multipliers)
 
         def round_all(round_one: Callable[[Value, Value], Value]) -> list[Value]:
-            return self._pack([round_one(*pair) for pair in zip(sums, multipliers, strict=True)])
+            outputs = list(map(round_one, group.sums, multipliers))
+            return pack_all(outputs, saturates=True, signed=False)
 
         return ir.cond(
             self.zero_point == 0,
             lambda: round_all(self._round_above_zero),
             lambda: round_all(self._round_above_low),
-            words,
+            [32] * (len(group.sums) // 4),
         )
 
-    def _quantize_exactly(
-        self,
-        sums: Sequence[Value],
-        factors: Sequence[Factor],
-        load_ratio: Callable[[Value], Ratio],
-    ) -> list[Value]:
+    def _multiply(self, group: Group) -> Products:
+        factors = group.load_all_factors()
+        added = constant(_HALF + _USUAL), self.zero_point
         products = [
-            ir.multiply_add_wide(acc, multiplier, rounding, self.zero_point)
-            for acc, (multiplier, rounding) in zip(sums, factors, strict=True)
+            ir.multiply_add_wide(acc, factor.multiplier, *added)
+            for acc, factor in zip(group.sums, factors, strict=True)
         ]
-        # A half is gone, and twice the error is left.
-        limits = [rounding + rounding for _, rounding in factors]
+        return Products(products, reduce(operator.or_, (factor.limit for factor in factors[:4])))
+
+    def _resolve_ties(self, group: Group) -> list[Value]:
+        """The outputs once more, each column with its own error."""
+        multipliers = [factor.multiplier for factor in group.load_all_factors()]
+        products = [
+            ir.multiply_add_wide(acc, multiplier, constant(_HALF), self.zero_point)
+            for acc, multiplier in zip(group.sums, multipliers, strict=True)
+        ]
+        errors = list(map(_error_of, multipliers[:4])) * (len(group.sums) // 4)
+        pairs = zip(products, errors, strict=True)
+        near_ties = [low + error <= error + error for (low, _), error in pairs]
 
         def round_exactly(i: Value) -> Value:
-            return _round_exactly(pick(sums, i), load_ratio(i)) + self.zero_point
+            return _round_exactly(pick(group.sums, i), group.load_ratio(i)) + self.zero_point
 
-        return pack_products(products, limits, round_exactly, signed=self.signed)
+        return replace_ties(pack_high(products, self.signed), near_ties, round_exactly, self.signed)
 
     def quantize_float32(self, sums: Sequence[Value], multipliers: Sequence[Value]) -> list[Value]:
         """Quantizes in "float32" without the branch of `quantize`, across which no work moves."""
         round_one = self._round if self.signed else self._round_above_low
-        return self._pack([round_one(*pair) for pair in zip(sums, multipliers, strict=True)])
+        outputs = list(map(round_one, sums, multipliers))
+        return pack_all(outputs, saturates=not self.signed, signed=self.signed)
 
-    def _pack(self, outputs: Sequence[Value]) -> list[Value]:
-        saturates = self.arithmetic == "exact" or not self.signed
-        return pack_all(outputs, saturates=saturates, signed=self.signed)
-
-    def quantize_to_fractions(
-        self, sums: Sequence[Value], multipliers: Sequence[Value]
-    ) -> list[Value]:
+    def quantize_to_fractions(self, group: Group) -> list[Value]:
         """The outputs times FRACTION as float32, in "float32" arithmetic, of unsigned bytes.
 
         The lower bound is that of the last instruction; NaN is below it.
@@ -221,8 +242,11 @@ class Requantizer:
             f"add.rn.f32 v, v, $4; fma.rn.sat.f32 $0, v, {literal(FRACTION)}, $5; }}"
         )
         constants = self.high, constant(float_bits(ROUNDING)), unrounding
-        pairs = zip(sums, multipliers, strict=True)
-        return [ir.ptx(text, 32, *pair, *constants) for pair in pairs]
+        factors = group.load_all_factors()
+        return [
+            ir.ptx(text, 32, acc, factor.multiplier, *constants)
+            for acc, factor in zip(group.sums, factors, strict=True)
+        ]
 
     def _round_above_zero(self, accumulator: Value, multiplier: Value) -> Value:
         """The output before it is clamped, of a zero point 0. NaN, of an infinite one, is 0."""
@@ -251,8 +275,8 @@ class Requantizer:
 
 
 # Of a magnitude and a Ratio: their product, rounded, or a value beyond 255. An estimate, off by
-# less than a half, gives q below it and so the tie above q. |acc| P, of 96 bits at most, is compared
-# with (2 q + 1) S, shifted. Where the shift is 0, every output saturates.
+# less than a half, gives q below it and so the tie above q. |acc| P, of 96 bits at most, is
+# compared with (2 q + 1) S, shifted. Where the shift is 0, every output saturates.
 _ROUND = (
     "{ .reg .b32 u, v, s, p, q, l0, l1, l2, r0, r1, r2; .reg .b64 a, b; .reg .pred far; "
     "and.b32 p, $3, 0xFFFF; bfe.u32 s, $3, 16, 6; "
@@ -273,6 +297,15 @@ _ROUND = (
 )
 
 
+def _error_of(multiplier: Value) -> Value:
+    """An exact multiplier's error, in units."""
+    text = (
+        "{ .reg .b32 e; abs.s32 e, $1; cvt.rn.f32.u32 e, e; rcp.approx.ftz.f32 e, e; "
+        f"mul.rn.f32 e, e, {_ERROR}; cvt.rzi.u32.f32 e, e; min.u32 $0, e, {_MOST_ERROR}; }}"
+    )
+    return ir.ptx(text, 32, multiplier)
+
+
 def _round_exactly(accumulator: Value, ratio: Ratio) -> Value:
     """round(acc * ratio), or a value beyond 255."""
     negative = (accumulator >> 31) != 0
@@ -288,6 +321,29 @@ def pack_all(outputs: Sequence[Value], *, saturates: bool, signed: bool) -> list
     return [pack(outputs[i : i + 4]) for i in range(0, len(outputs), 4)]
 
 
+def pack_products(
+    operands: Operands,
+    multiply: Callable[[Operands], Products],
+    resolve_ties: Callable[[Operands], list[Value]],
+    *,
+    signed: bool,
+) -> list[Value]:
+    """Words of four outputs: the high words of products, or all from anew if one may be a near tie.
+
+    They are packed before the branch: beyond it no register keeps a product.
+    """
+    products, limit = multiply(operands)
+    packed = pack_high(products, signed)
+    least = reduce(ir.minimum, (low for low, _ in products))
+    kinds = [32] * len(packed)
+    return ir.cond(least <= limit, lambda: resolve_ties(operands), lambda: packed, kinds)
+
+
+def pack_high(products: Sequence[tuple[Value, Value]], signed: bool) -> list[Value]:
+    """Words of the high words of four products each, clamped to bytes."""
+    return pack_all([high for _, high in products], saturates=True, signed=signed)
+
+
 class _TieState(NamedTuple):
     """The loop over near ties."""
 
@@ -295,48 +351,27 @@ class _TieState(NamedTuple):
     words: list[Value]
 
 
-def pack_products(
-    products: Sequence[tuple[Value, Value]],
-    limits: Sequence[Value],
+def replace_ties(
+    words: list[Value],
+    near_ties: Sequence[Value],
     round_exactly: Callable[[Value], Value],
-    *,
     signed: bool,
 ) -> list[Value]:
-    """Words of four outputs, which are the high words of the products, clamped.
+    """Words of four outputs; a near tie is what `round_exactly` gives for its index."""
 
-    Where a low word is at most its limit, the output is what `round_exactly` gives for its index.
-    """
-    pairs = list(zip((low for low, _ in products), limits, strict=True))
-    packed = pack_all([high for _, high in products], saturates=True, signed=signed)
+    def replace_next(state: _TieState) -> _TieState:
+        i = state.near_ties.trailing_zeros()
+        (byte,) = pack_all([round_exactly(i), *[constant(0)] * 3], saturates=True, signed=signed)
+        shift = (i & 3) << 3
+        mask, byte = ~(constant(0xFF) << shift), (byte & 0xFF) << shift
+        words = [
+            select(i >> 2 == j, word & mask | byte, word) for j, word in enumerate(state.words)
+        ]
+        return _TieState(state.near_ties & (state.near_ties - 1), words)
 
-    def resolve_ties() -> list[Value]:
-        near_ties = [is_at_most([pair]).to_word() << i for i, pair in enumerate(pairs)]
-
-        def resolve_next(state: _TieState) -> _TieState:
-            i = state.near_ties.trailing_zeros()
-            (byte,) = pack_all(
-                [round_exactly(i), *[constant(0)] * 3], saturates=True, signed=signed
-            )
-            shift = (i & 3) << 3
-            words = [
-                select(
-                    i >> 2 == j, word & ~(constant(0xFF) << shift) | (byte & 0xFF) << shift, word
-                )
-                for j, word in enumerate(state.words)
-            ]
-            return _TieState(state.near_ties & (state.near_ties - 1), words)
-
-        start = _TieState(reduce(operator.or_, near_ties), packed)
-        return ir.while_loop(start, lambda state: state.near_ties != 0, resolve_next).words
-
-    return ir.cond(is_at_most(pairs), resolve_ties, lambda: packed, [32] * len(packed))
-
-
-def is_at_most(pairs: Sequence[tuple[Value, Value]]) -> Value:
-    """Tests whether the first value of any pair is at most the second, unsigned."""
-    tests = [f"setp.le.or.u32 p, ${2 * i + 1}, ${2 * i + 2}, p;" for i in range(len(pairs))]
-    text = f"{{ .reg .pred p; setp.ne.u32 p, 0, 0; {' '.join(tests)} selp.b32 $0, 1, 0, p; }}"
-    return ir.ptx(text, 32, *(value for pair in pairs for value in pair)) != 0
+    bits = (near_tie.to_word() << i for i, near_tie in enumerate(near_ties))
+    start = _TieState(reduce(operator.or_, bits), words)
+    return ir.while_loop(start, lambda state: state.near_ties != 0, replace_next).words
 
 
 def pick(values: Sequence[Value], index: Value) -> Value:

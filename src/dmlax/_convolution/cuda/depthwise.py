@@ -20,7 +20,7 @@ from dmlax._cuda.column_table import Column, ColumnTable
 from dmlax._cuda.ir import Pointer, Value, constant
 from dmlax._cuda.launch import ThreadBlock
 from dmlax._cuda.parameters import Parameters
-from dmlax._cuda.requantize import Factor, Ratio
+from dmlax._cuda.requantize import Factor, Group, Ratio
 
 _QUAD = 4  # channels of a thread, and taps that are multiplied at once
 _LEAST_QUADS, _MOST_QUADS = 16, 64  # of a tile, where there are as many
@@ -262,4 +262,5 @@ class _Block:
         def load_ratio(i: Value) -> Ratio:
             return self.table.load_ratio(self.column * _QUAD + i)
 
-        self.output.store(place * 4, *self.requantizer.quantize(sums, factors, load_ratio))
+        group = Group(list(sums), lambda: list(factors), load_ratio)
+        self.output.store(place * 4, *self.requantizer.quantize(group))
