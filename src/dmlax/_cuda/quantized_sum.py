@@ -266,8 +266,9 @@ def bytes_of(words: Sequence[Value]) -> list[Byte]:
     return [Byte(word, i) for word in words for i in range(4)]
 
 
-def _widen(byte: Byte, place: int) -> Value:
+def _widen(byte: Byte | Fraction, place: int) -> Value:
     """A word with the byte at a place and zeros at the others."""
+    assert isinstance(byte, Byte)
     order = "".join(str(byte.place) if i == place else "4" for i in (3, 2, 1, 0))
     return ir.ptx(f"prmt.b32 $0, $1, 0, 0x{order};", 32, byte.word)
 
