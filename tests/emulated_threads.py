@@ -305,6 +305,13 @@ def _multiply_add_high(x, y, z):
     return ((_multiply_wide(x, y) >> 32) + z.view(np.int32) + _carry).astype(np.uint32)
 
 
+def _add(x, y, carry):
+    global _carry
+    found = x.astype(np.int64) + y + carry
+    _carry = found >> 32
+    return found.astype(np.uint32)
+
+
 def _subtract(x, y, borrow):
     global _carry
     found = x.astype(np.int64) - y - borrow
@@ -372,6 +379,10 @@ OPERATIONS = {
     "dp4a.u32.s32": lambda x, y, z: _dot(x, y, z, False),
     "mad.lo.cc.s32": _multiply_add_low,
     "madc.hi.s32": _multiply_add_high,
+    "mul.hi.s32": lambda x, y: (_multiply_wide(x, y) >> 32).astype(np.uint32),
+    "add.cc.u32": lambda x, y: _add(x, y, 0),
+    "addc.u32": lambda x, y: _add(x, y, _carry),
+    "shr.s32": lambda x, y: (x.view(np.int32) >> y.view(np.int32)).view(np.uint32),
     "mul.wide.u32": lambda x, y: x.astype(np.uint64) * y,
     "sub.cc.u32": lambda x, y: _subtract(x, y, 0),
     "subc.cc.u32": lambda x, y: _subtract(x, y, _carry),

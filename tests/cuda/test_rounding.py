@@ -45,9 +45,11 @@ def every_accumulator():
     ]
 
 
-@pytest.mark.parametrize("above_lowest", [0, 5, 128, 255])
+@pytest.mark.parametrize(
+    ("above_lowest", "error"), [(0, 2**17), (5, 2**22), (128, 2**17), (255, 2**20)]
+)
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
-def test_accumulators_are_rounded_exactly(written, monkeypatch, dtype, above_lowest):
+def test_accumulators_are_rounded_exactly(written, monkeypatch, dtype, above_lowest, error):
     from dmlax._cuda import ir
     from dmlax._cuda.requantize import Group, Ratio, Requantizer, Scales, compute_exact_factor, pick
 
@@ -56,8 +58,9 @@ def test_accumulators_are_rounded_exactly(written, monkeypatch, dtype, above_low
     emulated_threads.emulate(monkeypatch)
     emulated_threads.begin(-(-accumulators.size // OUTPUTS), 0, 0)
     sums, *columns = of_threads(accumulators, *scales)
-    factors, ratios = zip(*map(compute_exact_factor, map(Scales, *columns)), strict=True)
-    requantizer = Requantizer.of(np.dtype(dtype), "exact", ir.constant(zero_point))
+    made = [compute_exact_factor(each, error) for each in map(Scales, *columns)]
+    factors, ratios = zip(*made, strict=True)
+    requantizer = Requantizer.of(np.dtype(dtype), "exact", ir.constant(zero_point), error)
 
     def load_ratio(first, i):
         return Ratio(*(pick(words[first:], i) for words in zip(*ratios, strict=True)))
@@ -65,43 +68,56 @@ def test_accumulators_are_rounded_exactly(written, monkeypatch, dtype, above_low
     words = []
     for i in (0, 4):
         four = list(factors[i : i + 4])
-        group = Group(sums[i : i + 4], four.copy, functools.partial(load_ratio, i))
+        next_bits = [ratio.next_bits for ratio in ratios[i : i + 4]]
+        load = functools.partial(load_ratio, i)
+        group = Group(sums[i : i + 4], four.copy, next_bits.copy, load)
         with np.errstate(all="ignore"):
             words += requantizer.quantize(group)
     found = to_bytes(words, dtype, accumulators.size)
     np.testing.assert_array_equal(found, requantized(accumulators, scales, zero_point, dtype))
 
 
-def test_few_ordinary_accumulators_are_looked_at_again(written, monkeypatch):
+def test_few_ordinary_accumulators_are_computed_again(written, monkeypatch):
     from dmlax._cuda import ir
-    from dmlax._cuda.requantize import Group, Requantizer, Scales, compute_exact_factor
+    from dmlax._cuda.requantize import (
+        Group,
+        Requantizer,
+        Scales,
+        compute_exact_factor,
+        usual_error,
+    )
 
     rng = np.random.default_rng(1)
     emulated_threads.begin(2**12, 0, 0)
     emulated_threads.emulate(monkeypatch)
-    requantizer = Requantizer.of(np.dtype(np.uint8), "exact", ir.constant(128))
-    for depth in (64, 2304):
-        deviation = 74**2 * depth**0.5  # of a sum of uniform bytes
-        scales = Scales(*map(emulated_threads.Value, of_one(np.float32(42 / deviation))))
-        factor, _ = compute_exact_factor(scales)
+    for depth in (64, 4608):
+        error, deviation = usual_error(depth), 74**2 * depth**0.5  # of a sum of uniform bytes
+        requantizer = Requantizer.of(np.dtype(np.uint8), "exact", ir.constant(128), error)
+        scales = Scales(*map(emulated_threads.Value, of_one(np.float32(25 / deviation))))
+        factor, _ = compute_exact_factor(scales, error)
         sums = np.rint(rng.normal(0, deviation, (4, 2**12))).astype(np.int32).view(np.uint32)
-        four = [factor] * 4
-        group = Group(list(map(emulated_threads.Value, sums)), four.copy, None)
+        group = Group(list(map(emulated_threads.Value, sums)), [factor].copy, None, None)
+        group = group._replace(load_factors=[factor, factor, factor, factor].copy)
         products, limit = requantizer._multiply(group)
-        assert (limit.array < 2**22).all()
-        assert np.mean([(low <= limit).array for low, _ in products]) < 2**-10
+        assert (limit.array == 2 * error).all()
+        assert np.mean([(low <= limit).array for low, _ in products]) < 2 * (2 * error / 2**32)
 
 
-def test_a_dead_channel_is_not_looked_at_again_for_others(written, monkeypatch):
-    """A multiplier too large for an integer: its products of 0 are no near ties."""
-    from dmlax._cuda.requantize import Scales, _error_of, compute_exact_factor
+def test_products_of_0_by_a_dead_channel_are_no_near_ties(written, monkeypatch):
+    """Its multiplier is too large for an integer."""
+    from dmlax._cuda import ir, requantize
 
     emulated_threads.begin(1, 0, 0)
     emulated_threads.emulate(monkeypatch)
-    factor, _ = compute_exact_factor(Scales(*map(emulated_threads.Value, of_one(np.float32(3)))))
-    error = _error_of(factor.multiplier).array.astype(np.int64)
-    lows = np.array([0, 1, -1, 2**31 - 1]) * int(factor.multiplier.array[0]) + 2**31
-    np.testing.assert_array_equal((lows + error) % 2**32 <= 2 * error, [False, True, True, True])
+    monkeypatch.setattr(requantize, "replace_ties", lambda words, near_ties, *rest: near_ties)
+    scales = requantize.Scales(*map(emulated_threads.Value, of_one(np.float32(3))))
+    factor, ratio = requantize.compute_exact_factor(scales, 2**18)
+    requantizer = requantize.Requantizer.of(np.dtype(np.uint8), "exact", ir.constant(0), 2**18)
+    sums = [ir.constant(each) for each in (0, 1, -1, 100)]
+    load = [factor] * 4, [ratio.next_bits] * 4
+    group = requantize.Group(sums, load[0].copy, load[1].copy, None)
+    found = [near_tie.array.item() for near_tie in requantizer._compute_again(group)]
+    assert found == [False, True, True, True]
 
 
 def of_one(scale):

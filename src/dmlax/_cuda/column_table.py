@@ -20,6 +20,7 @@ class Column(NamedTuple):
     product: Value  # this and what follows is its Ratio, read for near ties only
     rest: Value
     divisor: Value
+    next_bits: Value
 
 
 class ColumnTable:

@@ -230,7 +230,7 @@ class Epilogue:
                     sums = [
                         sum - zero_points[j % 4] * row_sums[j // 4] for j, sum in enumerate(sums)
                     ]
-                group = Group(sums, columns.load_factors, columns.load_ratio)
+                group = columns.group_of(sums)
                 added = [words[part // 4] for words in addend[2 * i :][:2]]
                 for half, outputs in enumerate(self._make_outputs(group, added)):
                     runs[2 * i + half] += outputs
@@ -310,13 +310,18 @@ class _FourColumns:
         if epilogue.problem.sums_rows:
             self.zero_points = self._table.load_four("zero_point", place)
 
-    def load_factors(self) -> list[Factor]:
-        """Loads the factors of the columns."""
+    def group_of(self, sums: list[Value]) -> Group:
+        """The sums of several rows' four columns."""
+        return Group(sums, self._load_factors, self._load_next_bits, self._load_ratio)
+
+    def _load_factors(self) -> list[Factor]:
         assert self._requantizer is not None
         return self._table.load_factors(self._place, self._requantizer.arithmetic)
 
-    def load_ratio(self, output: Value) -> Ratio:
-        """Loads the ratio of an output of several rows' four."""
+    def _load_next_bits(self) -> list[Value]:
+        return self._table.load_four("next_bits", self._place)
+
+    def _load_ratio(self, output: Value) -> Ratio:
         return self._table.load_ratio(self._place + (output & 3))
 
 

@@ -26,6 +26,11 @@ def float_bits(value: float) -> int:
     return int(np.float32(value).view(np.uint32))
 
 
+def _double(value: float) -> str:
+    """A float64 literal of PTX."""
+    return f"0d{int(np.float64(value).view(np.uint64)):016X}"
+
+
 def literal(value: float) -> str:
     """A float32 literal of PTX."""
     return f"0f{float_bits(value):08X}"
@@ -33,16 +38,15 @@ def literal(value: float) -> str:
 
 # An exact multiplier is off by half a unit, of 2**-32, and a product by half of the accumulator.
 # Below 257, beyond which every output saturates, an accumulator is less than 257 / multiplier: the
-# error is half of that. A half and _USUAL are added to a product, so that an error of no more than
-# _USUAL could matter only where the low word is twice that or less. Where a column may have larger
-# errors, all outputs are looked at again, with the column's own.
+# error is half of that. A half and a usual error are added to a product, so that an error up to it
+# can matter only where the low word is twice that or less. There, and where a column may have a
+# larger error, the outputs are computed again with the multiplier's next 32 bits. Then a product is
+# off by less than _SMALL_ERROR, and near ties are rare.
 _HALF = 1 << 31
-_USUAL = 1 << 20
+_SMALL_ERROR = 4
 _UNIT = "0d41F0000000000000"  # 2**32 units
 _LARGEST = "0d41DFFFFFFFC00000"  # 2**31 - 1: a multiplier beyond is too large for an integer
-_SMALLEST = "0d4060200000000000"  # 2**7 + 1, over _USUAL in units: 129 * 2**12
-_ERROR = literal(129.0 * 2.0**32)  # over a multiplier: 257 / 2, and the error of this itself
-_MOST_ERROR = _HALF - 1  # with it, of a multiplier of 1 or 0, a product of 0 alone is no near tie
+_LARGE_ERROR = _HALF - 1  # with it, of a multiplier of 1, a product of 0 alone is no near tie
 _FAR = literal(2.0**10)  # every output beyond saturates
 ROUNDING = 1.5 * 2**23  # a float32 whose last bit is worth 1: adding it rounds to even
 _LARGEST_FLOAT = float(np.finfo(np.float32).max)
@@ -80,18 +84,19 @@ class Scales(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """A channel's factor as integers: product / (divisor * 2**shift)."""
+    """A channel's factor as integers: product / (divisor * 2**shift), and its next bits."""
 
     product: Value  # its lowest 32 bits
     rest: Value  # 16 bits of the product, then 6 of the shift; the sign is the highest bit
     divisor: Value
+    next_bits: Value  # what the multiplier was rounded by, times 2**-64, signed
 
 
 class Factor(NamedTuple):
     """What multiplies the accumulators of a channel."""
 
     multiplier: Value  # in "float32" a float32, else an integer, times 2**-32
-    limit: Value  # of a product's low word: up to this it may be a near tie; 0 in "float32"
+    limit: Value  # of a product's low word: up to this it is computed again; 0 in "float32"
 
 
 def compute_float32_factor(scales: Scales) -> Factor:
@@ -100,8 +105,13 @@ def compute_float32_factor(scales: Scales) -> Factor:
     return Factor(ir.ptx(text, 32, *scales), constant(0))
 
 
-def compute_exact_factor(scales: Scales) -> tuple[Factor, Ratio]:
-    """The factor sx * sw / sy, rounded and as it is.
+def usual_error(summed: int) -> int:
+    """The error of sums of so many products: of random bytes whose outputs fill their range."""
+    return int(30_000 * summed**0.5)
+
+
+def compute_exact_factor(scales: Scales, error: int) -> tuple[Factor, Ratio]:
+    """The factor sx * sw / sy, rounded and as it is; its limit is that of a usual error.
 
     Beyond 2**22 and below 2**-39 the shift is another: all outputs saturate, or are zero points.
     """
@@ -113,15 +123,20 @@ def compute_exact_factor(scales: Scales) -> tuple[Factor, Ratio]:
     rest = (product >> 32).to_word() | shift << 16 | sign
     text = (
         "{ .reg .f64 a, b; .reg .pred p; "
-        "cvt.rn.f64.u64 a, $2; cvt.rn.f64.u32 b, $3; div.rn.f64 a, a, b; "
-        f"cvt.f64.f32 b, $4; mul.rn.f64 a, a, b; mul.rn.f64 a, a, {_UNIT}; "
-        f"cvt.rni.s32.f64 $0, a; setp.ge.f64 p, a, {_LARGEST}; selp.b32 $0, 1, $0, p; "
-        f"setp.lt.or.f64 p, a, {_SMALLEST}, p; selp.b32 $1, 0xFFFFFFFF, {2 * _USUAL}, p; }}"
+        "cvt.rn.f64.u64 a, $3; cvt.rn.f64.u32 b, $4; div.rn.f64 a, a, b; "
+        f"cvt.f64.f32 b, $5; mul.rn.f64 a, a, b; mul.rn.f64 a, a, {_UNIT}; "
+        "cvt.rni.s32.f64 $0, a; cvt.rn.f64.s32 b, $0; sub.rn.f64 b, a, b; "
+        f"mul.rn.f64 b, b, {_UNIT}; cvt.rni.s32.f64 $2, b; "
+        f"setp.ge.f64 p, a, {_LARGEST}; selp.b32 $0, 1, $0, p; selp.b32 $2, 0, $2, p; "
+        f"setp.lt.or.f64 p, a, {_double(129 * 2**32 / error)}, p; "
+        f"selp.b32 $1, 0xFFFFFFFF, {2 * error}, p; }}"
     )
     given = product, y.mantissa, (constant(127) - shift) << 23  # of a float32, 2**-shift
-    size, limit = ir.ptx_values(text, [32, 32], given)
-    multiplier = select(sign != 0, constant(0) - size, size)
-    return Factor(multiplier, limit), Ratio(product.to_word(), rest, y.mantissa)
+    size, limit, next_bits = ir.ptx_values(text, [32, 32, 32], given)
+    multiplier, next_bits = (
+        select(sign != 0, constant(0) - each, each) for each in (size, next_bits)
+    )
+    return Factor(multiplier, limit), Ratio(product.to_word(), rest, y.mantissa, next_bits)
 
 
 def make_finite(multiplier: Value, zero_point: Value) -> Value:
@@ -145,6 +160,7 @@ class Group(NamedTuple):
 
     sums: list[Value]
     load_factors: Callable[[], list[Factor]]  # of the four columns
+    load_next_bits: Callable[[], list[Value]]
     load_ratio: Callable[[Value], Ratio]  # of an accumulator, by its index
 
     def load_all_factors(self) -> list[Factor]:
@@ -168,21 +184,24 @@ class Requantizer:
     low: Value  # float32 is clamped to these, before the zero point
     high: Value
     zero_point: Value
+    error: int  # exact: the usual one
 
     @classmethod
-    def of(cls, dtype: np.dtype, arithmetic: Arithmetic, zero_point: Value) -> "Requantizer":
+    def of(
+        cls, dtype: np.dtype, arithmetic: Arithmetic, zero_point: Value, error: int
+    ) -> "Requantizer":
         """The requantizer of an output dtype."""
         limits = np.iinfo(dtype)
         low, high = (
             ir.ptx("cvt.rn.f32.s32 $0, $1;", 32, constant(int(bound)) - zero_point)
             for bound in (limits.min, limits.max)
         )
-        return cls(arithmetic, limits.min < 0, low, high, zero_point)
+        return cls(arithmetic, limits.min < 0, low, high, zero_point, error)
 
     def quantize(self, group: Group) -> list[Value]:
         """Words of four outputs."""
         if self.arithmetic == "exact":
-            return pack_products(group, self._multiply, self._resolve_ties, signed=self.signed)
+            return pack_products(group, self._multiply, self._compute_again, signed=self.signed)
         multipliers = [factor.multiplier for factor in group.load_all_factors()]
         if self.signed:
             return self.quantize_float32(group.sums, multipliers)
@@ -200,21 +219,26 @@ class Requantizer:
 
     def _multiply(self, group: Group) -> Products:
         factors = group.load_all_factors()
-        added = constant(_HALF + _USUAL), self.zero_point
+        added = constant(_HALF + self.error), self.zero_point
         products = [
             ir.multiply_add_wide(acc, factor.multiplier, *added)
             for acc, factor in zip(group.sums, factors, strict=True)
         ]
         return Products(products, reduce(operator.or_, (factor.limit for factor in factors[:4])))
 
-    def _resolve_ties(self, group: Group) -> list[Value]:
-        """The outputs once more, each column with its own error."""
-        multipliers = [factor.multiplier for factor in group.load_all_factors()]
-        products = [
-            ir.multiply_add_wide(acc, multiplier, constant(_HALF), self.zero_point)
-            for acc, multiplier in zip(group.sums, multipliers, strict=True)
-        ]
-        errors = list(map(_error_of, multipliers[:4])) * (len(group.sums) // 4)
+    def _compute_again(self, group: Group) -> list[Value]:
+        """The outputs by multipliers of 64 bits; near ties by integers."""
+        factors, count = group.load_all_factors(), len(group.sums) // 4
+        next_bits = group.load_next_bits() * count
+        products = []
+        for acc, factor, bits in zip(group.sums, factors, next_bits, strict=True):
+            rest = ir.multiply_high(acc, bits)
+            low, high = ir.add_wide(constant(_HALF), self.zero_point, rest)
+            products.append(ir.multiply_add_wide(acc, factor.multiplier, low, high))
+        errors = [
+            select(factor.multiplier + 1 <= 2, constant(_LARGE_ERROR), constant(_SMALL_ERROR))
+            for factor in factors[:4]
+        ] * count
         pairs = zip(products, errors, strict=True)
         near_ties = [low + error <= error + error for (low, _), error in pairs]
 
@@ -297,20 +321,11 @@ _ROUND = (
 )
 
 
-def _error_of(multiplier: Value) -> Value:
-    """An exact multiplier's error, in units."""
-    text = (
-        "{ .reg .b32 e; abs.s32 e, $1; cvt.rn.f32.u32 e, e; rcp.approx.ftz.f32 e, e; "
-        f"mul.rn.f32 e, e, {_ERROR}; cvt.rzi.u32.f32 e, e; min.u32 $0, e, {_MOST_ERROR}; }}"
-    )
-    return ir.ptx(text, 32, multiplier)
-
-
 def _round_exactly(accumulator: Value, ratio: Ratio) -> Value:
     """round(acc * ratio), or a value beyond 255."""
     negative = (accumulator >> 31) != 0
     magnitude = select(negative, constant(0) - accumulator, accumulator)
-    rounded = ir.ptx(_ROUND, 32, magnitude, *ratio)
+    rounded = ir.ptx(_ROUND, 32, magnitude, *ratio[:3])
     negative = ((accumulator ^ ratio.rest) >> 31) != 0
     return select(negative, constant(0) - rounded, rounded)
 

@@ -147,7 +147,7 @@ class _Block:
         self.has_pixel = pixel < self.tile.pixels
         self.first_pixel = row * self.tile.pixels + pixel
         self.parameters = Parameters(parameter_types(self.problem), memory)
-        self.requantizer = self.parameters.requantizer()
+        self.requantizer = self.parameters.requantizer(self.problem.taps)
 
     def run(self) -> None:
         """Makes the outputs of one pixel after another, of the same four channels."""
@@ -262,5 +262,8 @@ class _Block:
         def load_ratio(i: Value) -> Ratio:
             return self.table.load_ratio(self.column * _QUAD + i)
 
-        group = Group(list(sums), lambda: list(factors), load_ratio)
+        def load_next_bits() -> list[Value]:
+            return self.table.load_four("next_bits", self.column * _QUAD)
+
+        group = Group(list(sums), lambda: list(factors), load_next_bits, load_ratio)
         self.output.store(place * 4, *self.requantizer.quantize(group))
