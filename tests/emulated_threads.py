@@ -419,6 +419,7 @@ OPERATIONS = {
         np.rint(_doubles(x)), np.int64, (-(2.0**63), 2.0**63 - 1024)
     ).view(np.uint64),
     "rcp.approx.ftz.f32": lambda x: _words(np.float32(1) / _floats(x)),
+    "rcp.approx.ftz.f64": lambda x: _of_doubles(np.reciprocal)(x) & np.uint64(-1 << 32 & 2**64 - 1),
     "add.rn.f64": _of_doubles(np.add),
     "sub.rn.f64": _of_doubles(np.subtract),
     "mul.rn.f64": _of_doubles(np.multiply),
