@@ -17,6 +17,7 @@ from dmlax._cuda import ir
 MODULES = [
     "attention",
     "cp_async",
+    "fixed_point",
     "lane_table",
     "mma",
     "parameters",

@@ -51,7 +51,8 @@ def every_accumulator():
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 def test_accumulators_are_rounded_exactly(written, monkeypatch, dtype, above_lowest, error):
     from dmlax._cuda import ir
-    from dmlax._cuda.requantize import Group, Ratio, Requantizer, Scales, compute_exact_factor, pick
+    from dmlax._cuda.fixed_point import pick
+    from dmlax._cuda.requantize import Group, Ratio, Requantizer, Scales, compute_exact_factor
 
     zero_point = np.iinfo(dtype).min + above_lowest
     accumulators, scales = every_accumulator()

@@ -14,20 +14,16 @@ import numpy as np
 
 from dmlax._core.requantize import Arithmetic
 from dmlax._cuda import ir
-from dmlax._cuda.ir import Value
-from dmlax._cuda.requantize import (
-    FRACTION,
-    INTEGER_BITS,
-    ROUNDING,
+from dmlax._cuda.fixed_point import (
     Products,
-    float_bits,
-    literal,
     pack_all,
     pack_high,
     pack_products,
     pick,
     replace_ties,
 )
+from dmlax._cuda.ir import Value
+from dmlax._cuda.requantize import FRACTION, INTEGER_BITS, ROUNDING, float_bits, literal
 
 _BYTE = 2.0**23  # a float32 whose lowest byte is an integer from 0 on
 _BOUND = literal(2.0**30)

@@ -2,23 +2,28 @@
 
 An exact output is a number in fixed point: the product of an accumulator and sx * sw / sy as an
 integer, times 2**-32. Its high word is rounded, unless its low word says that a tie is so near that
-the error of the product could matter. A near tie is rounded by integers of 128 bits.
+the error of the product could matter. A near tie is rounded by integers of 96 bits.
 """
 
-import functools
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
 from dmlax._core.requantize import Arithmetic
 from dmlax._cuda import ir
+from dmlax._cuda.fixed_point import (
+    Products,
+    pack_all,
+    pack_high,
+    pack_products,
+    pick,
+    replace_ties,
+)
 from dmlax._cuda.ir import Value, constant, select
-
-Operands = TypeVar("Operands")
 
 
 def float_bits(value: float) -> int:
@@ -40,13 +45,14 @@ def literal(value: float) -> str:
 # Below 257, beyond which every output saturates, an accumulator is less than 257 / multiplier: the
 # error is half of that. A half and a usual error are added to a product, so that an error up to it
 # can matter only where the low word is twice that or less. There, and where a column may have a
-# larger error, the outputs are computed again with the multiplier's next 32 bits. Then a product is
-# off by less than _SMALL_ERROR, and near ties are rare.
+# larger error, the outputs are computed again with the multiplier's next 32 bits: a product is off
+# by less than _SMALL_ERROR then, and near ties are rare. Of multipliers too large for an integer,
+# and of the smallest, all products but 0 are near ties.
 _HALF = 1 << 31
 _SMALL_ERROR = 4
 _UNIT = "0d41F0000000000000"  # 2**32 units
 _LARGEST = "0d41DFFFFFFFC00000"  # 2**31 - 1: a multiplier beyond is too large for an integer
-_LARGE_ERROR = _HALF - 1  # with it, of a multiplier of 1, a product of 0 alone is no near tie
+_LARGE_ERROR = _HALF - 1
 _FAR = literal(2.0**10)  # every output beyond saturates
 ROUNDING = 1.5 * 2**23  # a float32 whose last bit is worth 1: adding it rounds to even
 _LARGEST_FLOAT = float(np.finfo(np.float32).max)
@@ -172,13 +178,6 @@ class Group(NamedTuple):
     def load_all_factors(self) -> list[Factor]:
         """Loads the factors of the accumulators."""
         return self.load_factors() * (len(self.sums) // 4)
-
-
-class Products(NamedTuple):
-    """Numbers in fixed point, and what the low word of one is at most if it may be a near tie."""
-
-    words: list[tuple[Value, Value]]  # low and high
-    limit: Value
 
 
 @dataclass(frozen=True)
@@ -334,70 +333,3 @@ def _round_exactly(accumulator: Value, ratio: Ratio) -> Value:
     rounded = ir.ptx(_ROUND, 32, magnitude, *ratio[:3])
     negative = ((accumulator ^ ratio.rest) >> 31) != 0
     return select(negative, constant(0) - rounded, rounded)
-
-
-def pack_all(outputs: Sequence[Value], *, saturates: bool, signed: bool) -> list[Value]:
-    """Words of four outputs: integers that are clamped to bytes, or whose lowest bytes they are."""
-    pack = functools.partial(ir.pack_saturated, signed=signed) if saturates else ir.pack_bytes
-    return [pack(outputs[i : i + 4]) for i in range(0, len(outputs), 4)]
-
-
-def pack_products(
-    operands: Operands,
-    multiply: Callable[[Operands], Products],
-    resolve_ties: Callable[[Operands], list[Value]],
-    *,
-    signed: bool,
-) -> list[Value]:
-    """Words of four outputs: the high words of products, or all from anew if one may be a near tie.
-
-    They are packed before the branch: beyond it no register keeps a product.
-    """
-    products, limit = multiply(operands)
-    packed = pack_high(products, signed)
-    least = reduce(ir.minimum, (low for low, _ in products))
-    kinds = [32] * len(packed)
-    return ir.cond(least <= limit, lambda: resolve_ties(operands), lambda: packed, kinds)
-
-
-def pack_high(products: Sequence[tuple[Value, Value]], signed: bool) -> list[Value]:
-    """Words of the high words of four products each, clamped to bytes."""
-    return pack_all([high for _, high in products], saturates=True, signed=signed)
-
-
-class _TieState(NamedTuple):
-    """The loop over near ties."""
-
-    near_ties: Value  # bit i: output i is one
-    words: list[Value]
-
-
-def replace_ties(
-    words: list[Value],
-    near_ties: Sequence[Value],
-    round_exactly: Callable[[Value], Value],
-    signed: bool,
-) -> list[Value]:
-    """Words of four outputs; a near tie is what `round_exactly` gives for its index."""
-
-    def replace_next(state: _TieState) -> _TieState:
-        i = state.near_ties.trailing_zeros()
-        (byte,) = pack_all([round_exactly(i), *[constant(0)] * 3], saturates=True, signed=signed)
-        shift = (i & 3) << 3
-        mask, byte = ~(constant(0xFF) << shift), (byte & 0xFF) << shift
-        words = [
-            select(i >> 2 == j, word & mask | byte, word) for j, word in enumerate(state.words)
-        ]
-        return _TieState(state.near_ties & (state.near_ties - 1), words)
-
-    bits = (near_tie.to_word() << i for i, near_tie in enumerate(near_ties))
-    start = _TieState(reduce(operator.or_, bits), words)
-    return ir.while_loop(start, lambda state: state.near_ties != 0, replace_next).words
-
-
-def pick(values: Sequence[Value], index: Value) -> Value:
-    """Selects one of several by an index."""
-    found = values[0]
-    for i, value in enumerate(values[1:], 1):
-        found = select(index == i, value, found)
-    return found
