@@ -255,6 +255,20 @@ def conformance_cuda(session: nox.Session) -> None:
     run("tests/cuda/hazards.py", env=not_autotuned)
 
 
+@nox.session(python="3.12")
+def cuda_registers(session: nox.Session) -> None:
+    """Compile the convolutions' kernels for an H100, without one, and count their registers."""
+    _install(session, "bench")
+    code = "import jax; print(jax.__version__)"
+    version = str(session.run("python", "-c", code, silent=True)).strip()
+    plugin = [f"jax-cuda13-{part}=={version}" for part in ("plugin", "pjrt")]
+    session.install("absl-py", "--no-deps", *plugin, "nvidia-cuda-nvcc==13.*", "nvidia-nvvm==13.*")
+    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    packages = str(session.run("python", "-c", code, silent=True)).strip()
+    environment = {"PYTHONPATH": ".", "MOSAIC_GPU_CUDA_ROOT": f"{packages}/nvidia/cu13"}
+    session.run("python", "tests/cuda/registers.py", *session.posargs, env=environment)
+
+
 @nox.session
 def lint(session: nox.Session) -> None:
     """Check the code's form and spelling, and that vectors and models are as they are written."""
