@@ -45,7 +45,7 @@ dnn_version_info { major: 9 minor: 10 }
 runtime_version { major: 13 }
 device_description_str: "NVIDIA H100 80GB HBM3"
 """
-REGISTERS = 65_536  # of a multiprocessor; a thread's are a multiple of 8
+REGISTERS, MOST = 65_536, 255  # of a multiprocessor; of a thread, for which they come by eights
 LAYOUT = ("NHWC", "OIHW", "NHWC")
 BATCHES = (8, 32, 128)
 SUMMED = re.compile("res..1x1b")  # layers that a residual is added to
@@ -78,10 +78,8 @@ def compile_for(sharding, tiles, call, *shapes):
         max(map(int, re.findall(pattern, text)))
         for pattern in (r"Used (\d+) registers", r"(\d+) bytes spill stores")
     )
-    limit = min(
-        (REGISTERS // (tile.threads * tile.blocks) // 8 * 8 for tile in tiles), default=None
-    )
-    return Kernel(registers, spilled, limit)
+    limits = (min(REGISTERS // (tile.threads * tile.blocks) // 8 * 8, MOST) for tile in tiles)
+    return Kernel(registers, spilled, min(limits, default=None))
 
 
 def kernels(sharding, tiles, layer) -> Iterator[tuple[str, Kernel]]:
