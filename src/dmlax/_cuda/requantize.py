@@ -99,7 +99,7 @@ class Ratio(NamedTuple):
 
 
 class Factor(NamedTuple):
-    """What multiplies the accumulators of a channel."""
+    """Constants by which a channel's accumulators are multiplied."""
 
     multiplier: Value  # in "float32" a float32, else an integer, times 2**-32
     limit: Value  # of a product's low word: up to this it is computed again; 0 in "float32"
