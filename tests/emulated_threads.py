@@ -451,7 +451,7 @@ def _run(instruction, arrays):
         name, instruction = instruction[1:].split(" ", 1)
         condition = arrays[name]
     operation, _, rest = instruction.partition(" ")
-    names = re.findall(r"[\w$]+", rest)
+    names = re.findall(r"-?[\w$]+", rest)
     if operation.startswith(IGNORED):
         return
     if operation.startswith(("ld.", "st.", "cp.", "ldmatrix", "mma")):

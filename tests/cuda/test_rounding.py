@@ -28,12 +28,13 @@ def to_bytes(words, dtype, size):
 
 
 def largest_errors():
-    """Sums next to ties beyond 200, by factors whose error as multiples of 2**-32 is 7/16."""
+    """Sums next to ties beyond 200, by factors whose error is 7/16 or a half of 2**-32."""
     rng = np.random.default_rng(5)
-    factor = (rng.integers(2**19, 2**20, 4_000) * 16 + 7) * 2.0**-36
-    accumulator = np.rint((rng.integers(200, 256, 4_000) + 0.5) / factor).astype(np.int32)
-    one = np.ones(4_000, np.float32)
-    return accumulator, [factor.astype(np.float32), one, one]
+    factor = (rng.integers(2**19, 2**20, 8_000) * 16 + np.repeat([7, 8], 4_000)) * 2.0**-36
+    accumulator = np.rint((rng.integers(200, 256, 8_000) + 0.5) / factor).astype(np.int32)
+    one, sign = np.ones(8_000, np.float32), rng.choice(np.float32([-1, 1]), 8_000)
+    accumulator = np.where(rng.random(8_000) < 0.5, accumulator, accumulator * sign.astype(int))
+    return accumulator.astype(np.int32), [factor.astype(np.float32) * sign, one, one]
 
 
 def every_accumulator():

@@ -139,6 +139,7 @@ def compute_exact_factor(scales: Scales, error: int) -> tuple[Factor, Ratio]:
         f"cvt.f64.f32 b, $5; mul.rn.f64 a, a, b; mul.rn.f64 a, a, {_UNIT}; "
         "cvt.rni.s32.f64 $0, a; cvt.rn.f64.s32 b, $0; sub.rn.f64 b, a, b; "
         f"mul.rn.f64 b, b, {_UNIT}; cvt.rni.s32.f64 $2, b; "
+        "max.s32 $2, $2, -2147483647; "  # as its negative, too, is an integer of 32 bits
         f"setp.ge.f64 p, a, {_LARGEST}; selp.b32 $0, 1, $0, p; selp.b32 $2, 0, $2, p; "
         f"setp.lt.or.f64 p, a, {_double(129 * 2**32 / error)}, p; "
         f"selp.b32 $1, 0xFFFFFFFF, {2 * error}, p; }}"
