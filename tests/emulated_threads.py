@@ -306,13 +306,6 @@ def _multiply_add_high(x, y, z):
     return ((_multiply_wide(x, y) >> 32) + z.view(np.int32) + _carry).astype(np.uint32)
 
 
-def _add(x, y, carry):
-    global _carry
-    found = x.astype(np.int64) + y + carry
-    _carry = found >> 32
-    return found.astype(np.uint32)
-
-
 def _subtract(x, y, borrow):
     global _carry
     found = x.astype(np.int64) - y - borrow
@@ -380,10 +373,6 @@ OPERATIONS = {
     "dp4a.u32.s32": lambda x, y, z: _dot(x, y, z, False),
     "mad.lo.cc.s32": _multiply_add_low,
     "madc.hi.s32": _multiply_add_high,
-    "mul.hi.s32": lambda x, y: (_multiply_wide(x, y) >> 32).astype(np.uint32),
-    "add.cc.u32": lambda x, y: _add(x, y, 0),
-    "addc.u32": lambda x, y: _add(x, y, _carry),
-    "shr.s32": lambda x, y: (x.view(np.int32) >> y.view(np.int32)).view(np.uint32),
     "mul.wide.u32": lambda x, y: x.astype(np.uint64) * y,
     "sub.cc.u32": lambda x, y: _subtract(x, y, 0),
     "subc.cc.u32": lambda x, y: _subtract(x, y, _carry),
@@ -403,13 +392,15 @@ OPERATIONS = {
     "cvt.pack.sat.u8.s32.b32": lambda x, y, z: _packed(x, y, z, 0),
     "cvt.pack.sat.s8.s32.b32": lambda x, y, z: _packed(x, y, z, -128),
     "setp.eq.b32": lambda x, y: x == y,
-    "setp.lt.or.f64": lambda x, y, p: (_doubles(x) < _doubles(y)) | p,
+    "setp.ne.u32": lambda x, y: x != y,
+    "setp.le.or.u32": lambda x, y, p: (x <= y) | p,
     "selp.b32": lambda x, y, p: np.where(p, x, y),
     "mov.b32": lambda x: x,
     "cvt.rn.f64.u64": lambda x: x.astype(np.float64).view(np.uint64),
     "cvt.rn.f64.u32": lambda x: x.astype(np.float64).view(np.uint64),
     "cvt.rn.f64.s32": lambda x: x.view(np.int32).astype(np.float64).view(np.uint64),
     "cvt.f64.f32": lambda x: _floats(x).astype(np.float64).view(np.uint64),
+    "cvt.rn.f32.f64": lambda x: _words(_doubles(x)),
     "cvt.rni.s32.f64": lambda x: _to_int32(np.rint(_doubles(x))),
     "cvt.rmi.s32.f64": lambda x: _to_int32(np.floor(_doubles(x))),
     "cvt.rzi.u32.f32": lambda x: _to_uint32(np.trunc(_floats(x).astype(np.float64))),
@@ -417,7 +408,6 @@ OPERATIONS = {
         np.rint(_doubles(x)), np.int64, (-(2.0**63), 2.0**63 - 1024)
     ).view(np.uint64),
     "rcp.approx.ftz.f32": lambda x: _words(np.float32(1) / _floats(x)),
-    "rcp.approx.ftz.f64": lambda x: _of_doubles(np.reciprocal)(x) & np.uint64(-1 << 32 & 2**64 - 1),
     "add.rn.f64": _of_doubles(np.add),
     "sub.rn.f64": _of_doubles(np.subtract),
     "mul.rn.f64": _of_doubles(np.multiply),

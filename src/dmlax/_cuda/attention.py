@@ -261,7 +261,7 @@ class _Requantization:
         self.product, self._prefix, self._memory = product, prefix, memory
         column = self.column(constant(0))
         self.zero_point, self.multiplier = column.zero_point, column.multiplier
-        found = self._parameters(constant(0)).requantizer(product.summed)
+        found = self._parameters(constant(0)).requantizer()
         assert found is not None
         self.requantizer: Requantizer = found
 

@@ -16,11 +16,10 @@ class Column(NamedTuple):
     offset: Value  # added to a sum: the bias and the zero points' terms
     zero_point: Value  # of right; its product with the sum of left's row is subtracted
     multiplier: Value  # of its Factor
-    limit: Value
+    rounding: Value
     product: Value  # this and what follows is its Ratio, read for near ties only
     rest: Value
     divisor: Value
-    next_bits: Value
 
 
 class ColumnTable:
@@ -63,10 +62,10 @@ class ColumnTable:
 
     def load_factors(self, first: Value, arithmetic: Arithmetic) -> list[Factor]:
         """Loads the factors of four columns side by side."""
-        multipliers, limits = self.load_four("multiplier", first), [ir.constant(0)] * 4
+        multipliers, roundings = self.load_four("multiplier", first), [ir.constant(0)] * 4
         if arithmetic == "exact":
-            limits = self.load_four("limit", first)
-        return list(map(Factor, multipliers, limits))
+            roundings = self.load_four("rounding", first)
+        return list(map(Factor, multipliers, roundings))
 
     def load_ratio(self, place: Value) -> Ratio:
         """Loads the ratio of a column."""

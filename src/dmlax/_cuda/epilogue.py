@@ -3,23 +3,15 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dmlax._cuda import ir, lane_table, wgmma
 from dmlax._cuda.addend_tiles import AddendTiles, ring_bytes
 from dmlax._cuda.capability import CHUNK
 from dmlax._cuda.column_table import Column, ColumnTable
 from dmlax._cuda.ir import Pointer, Value
-from dmlax._cuda.quantized_sum import (
-    Adder,
-    Byte,
-    Fraction,
-    Term,
-    Terms,
-    bytes_of,
-    lowest_of,
-)
-from dmlax._cuda.requantize import Factor, Group, Ratio, Requantizer
+from dmlax._cuda.quantized_sum import Adder, Byte, Fraction, Term, bytes_of, lowest_of
+from dmlax._cuda.requantize import Ratio, Requantizer
 from dmlax._cuda.sum_types import SumTypes
 from dmlax._cuda.tile import Schedule
 
@@ -65,16 +57,20 @@ class Addend(NamedTuple):
     adder: Adder
     terms: Callable[[], tuple[Term, Term, Term]]
 
-    def add_to(self, outputs: Sequence[Byte | Fraction], words: Sequence[Value]) -> list[Value]:
-        """Adds words of four bytes to outputs, which are unsigned."""
-        return self.adder.add(self._in_order(outputs, words))
+    def add_to_bytes(self, outputs: Sequence[Value], words: Sequence[Value]) -> list[Value]:
+        """Adds words of four bytes to those of unsigned outputs."""
+        return self.adder.add(*self._in_order(bytes_of(outputs), words))
 
-    def _in_order(self, outputs: Sequence[Byte | Fraction], words: Sequence[Value]) -> Terms:
+    def add_to_fractions(self, outputs: Sequence[Value], words: Sequence[Value]) -> list[Value]:
+        """Adds words of four bytes to fractions of unsigned outputs, in "float32" arithmetic."""
+        return self.adder.add_float32(*self._in_order(list(map(Fraction, outputs)), words))
+
+    def _in_order(self, outputs: Sequence[Byte | Fraction], words: Sequence[Value]) -> Any:
         """Terms in their order, the addend as unsigned bytes."""
         if lowest_of(self.types.addend):
             words = [word ^ 0x80808080 for word in words]
         terms = outputs, bytes_of(words)
-        return Terms(*(terms[::-1] if self.types.addend_first else terms))
+        return terms[::-1] if self.types.addend_first else terms
 
 
 class BlockPlace(NamedTuple):
@@ -218,30 +214,33 @@ class Epilogue:
         self, start: int, accumulators: Accumulators, addend: Sequence[Sequence[Value]]
     ) -> list[list[Value]]:
         """The run of outputs of each row of a thread, the columns from `start` on."""
-        runs: list[list[Value]] = [[] for _ in range(2 * self.tile.products)]
-        for part in range(0, self.tile.run, 4):
+        tile = self.tile
+        runs: list[list[Value]] = [[] for _ in range(2 * tile.products)]
+        for part in range(0, tile.run, 4):
             columns = _FourColumns(self, _place_of(start, part))
             for i, product in enumerate(accumulators.products):
                 eight = product[start // 2 + 2 * part :][:8]
                 sums = [*eight[0:2], *eight[4:6], *eight[2:4], *eight[6:8]]
-                if self.problem.sums_rows:
-                    row_sums = accumulators.row_sums[i][::2]
-                    zero_points = columns.zero_points
-                    sums = [
-                        sum - zero_points[j % 4] * row_sums[j // 4] for j, sum in enumerate(sums)
-                    ]
-                group = columns.group_of(sums)
+                row_sums = accumulators.row_sums[i][::2] if accumulators.row_sums else []
                 added = [words[part // 4] for words in addend[2 * i :][:2]]
-                for half, outputs in enumerate(self._make_outputs(group, added)):
+                for half, outputs in enumerate(self._make_outputs(sums, row_sums, columns, added)):
                     runs[2 * i + half] += outputs
         return runs
 
-    def _make_outputs(self, group: Group, addend: Sequence[Value]) -> list[list[Value]]:
+    def _make_outputs(
+        self,
+        sums: list[Value],
+        row_sums: Sequence[Value],
+        columns: "_FourColumns",
+        addend: list[Value],
+    ) -> list[list[Value]]:
         """Values of two rows: four accumulators or one word of bytes. `addend` has such words."""
-        requantizer = self.output.requantizer
-        if requantizer is None:
-            return [group.sums[i : i + 4] for i in range(0, len(group.sums), 4)]
-        words = self._quantize(requantizer, group, addend)
+        if self.problem.sums_rows:
+            zero_points = columns.zero_points
+            sums = [sum - zero_points[i % 4] * row_sums[i // 4] for i, sum in enumerate(sums)]
+        if self.output.requantizer is None:
+            return [sums[:4], sums[4:]]
+        words = self._quantize(self.output.requantizer, sums, columns, addend)
         return [[word if self.output.entries is None else self._look_up(word)] for word in words]
 
     def _look_up(self, word: Value) -> Value:
@@ -249,15 +248,20 @@ class Epilogue:
         return ir.pack_bytes(lane_table.entries_of(self.lane_entries, word, 4, 8))
 
     def _quantize(
-        self, requantizer: Requantizer, group: Group, words: Sequence[Value]
+        self,
+        requantizer: Requantizer,
+        sums: Sequence[Value],
+        columns: "_FourColumns",
+        words: Sequence[Value],
     ) -> list[Value]:
-        """A word of each of two rows: the accumulators, requantized, and the addend."""
-        addend = self.output.addend
-        if addend is None:
-            return requantizer.quantize(group)
-        if requantizer.arithmetic == "exact":
-            return addend.add_to(bytes_of(requantizer.quantize(group)), words)
-        return addend.add_to(list(map(Fraction, requantizer.quantize_to_fractions(group))), words)
+        """Words of two rows: the accumulators of four columns, requantized, and the addend."""
+        factors, addend = columns.factors * 2, self.output.addend
+        if addend is not None and requantizer.arithmetic == "float32":
+            multipliers = [factor.multiplier for factor in factors]
+            fractions = requantizer.quantize_to_fractions(sums, multipliers)
+            return addend.add_to_fractions(fractions, words)
+        outputs = requantizer.quantize(sums, factors, columns.load_ratio)
+        return outputs if addend is None else addend.add_to_bytes(outputs, words)
 
     def _store_run(self, row: Value, column: Value, words: Sequence[Value]) -> None:
         """A row's outputs, side by side, as many at once as the sizes allow."""
@@ -302,26 +306,18 @@ class Epilogue:
 
 
 class _FourColumns:
-    """The constants of four columns side by side, of all rows of a thread."""
+    """The constants of four columns side by side, loaded once for all rows of a thread."""
 
     def __init__(self, epilogue: Epilogue, place: Value) -> None:
         self._table, self._place = epilogue.table, place
-        self._requantizer = epilogue.output.requantizer
         if epilogue.problem.sums_rows:
             self.zero_points = self._table.load_four("zero_point", place)
+        requantizer = epilogue.output.requantizer
+        if requantizer is not None:
+            self.factors = self._table.load_factors(place, requantizer.arithmetic)
 
-    def group_of(self, sums: list[Value]) -> Group:
-        """The sums of several rows' four columns."""
-        return Group(sums, self._load_factors, self._load_next_bits, self._load_ratio)
-
-    def _load_factors(self) -> list[Factor]:
-        assert self._requantizer is not None
-        return self._table.load_factors(self._place, self._requantizer.arithmetic)
-
-    def _load_next_bits(self) -> list[Value]:
-        return self._table.load_four("next_bits", self._place)
-
-    def _load_ratio(self, output: Value) -> Ratio:
+    def load_ratio(self, output: Value) -> Ratio:
+        """Loads the ratio of an output of several rows' four."""
         return self._table.load_ratio(self._place + (output & 3))
 
 

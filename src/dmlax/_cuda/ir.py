@@ -431,18 +431,6 @@ def multiply_add_wide(x: Value, y: Value, low: Value, high: Value) -> tuple[Valu
     return found[0], found[1]
 
 
-def multiply_high(x: Value, y: Value) -> Value:
-    """The high word of x * y, all signed."""
-    return ptx("mul.hi.s32 $0, $1, $2;", 32, x, y)
-
-
-def add_wide(low: Value, high: Value, x: Value) -> tuple[Value, Value]:
-    """The low and the high word of an integer of 64 bits and a word, signed, added to it."""
-    text = "{ .reg .b32 s; shr.s32 s, $4, 31; add.cc.u32 $0, $2, $4; addc.u32 $1, $3, s; }"
-    found = ptx_values(text, [32, 32], [low, high, x])
-    return found[0], found[1]
-
-
 def dot_bytes(sum: Value, left: Value, right: Value, *, unsigned: bool) -> Value:
     """Adds the products of four bytes to a sum; right is int8, left uint8 or int8."""
     kind = "u32" if unsigned else "s32"

@@ -21,7 +21,6 @@ from dmlax._cuda.requantize import (
     compute_exact_factor,
     compute_float32_factor,
     make_finite,
-    usual_error,
 )
 from dmlax._cuda.sum_types import SumTypes
 
@@ -68,14 +67,12 @@ class Parameters:
         """A word of four zero points of left."""
         return (self.left_zero_point & 0xFF) * 0x01010101
 
-    def requantizer(self, summed: int) -> Requantizer | None:
-        """The requantizer of all columns, of so many products; None for int32 outputs."""
+    def requantizer(self) -> Requantizer | None:
+        """The requantizer of all columns; None for int32 outputs."""
         types = self._types
         if types.arithmetic is None:
             return None
-        return Requantizer.of(
-            types.requantized, types.arithmetic, self._output_zero_point, usual_error(summed)
-        )
+        return Requantizer.of(types.requantized, types.arithmetic, self._output_zero_point)
 
     def column(self, column: Value, summed: int) -> Column:
         """A column's constants; `summed` bytes are in the sum of each of left's rows."""
@@ -93,8 +90,8 @@ class Parameters:
             if bias is not None:
                 offset = offset + self._clamp(bias)
             if scales is None:
-                return Column(offset, rebased, *[constant(0)] * 6)
-            factor, ratio = self._factor(scales, summed)
+                return Column(offset, rebased, *[constant(0)] * 5)
+            factor, ratio = self._factor(scales)
             return Column(offset, rebased, *factor, *ratio)
 
         return make
@@ -123,14 +120,14 @@ class Parameters:
         )
         return Scales(left, right, output)
 
-    def _factor(self, scales: Scales, summed: int) -> tuple[Factor, Ratio]:
+    def _factor(self, scales: Scales) -> tuple[Factor, Ratio]:
         if self._types.arithmetic == "exact":
-            return compute_exact_factor(scales, usual_error(summed))
+            return compute_exact_factor(scales)
         factor = compute_float32_factor(scales)
         if self._types.requantized == jnp.uint8:
             finite = make_finite(factor.multiplier, self._output_zero_point)
             factor = factor._replace(multiplier=finite)
-        return factor, Ratio(*[constant(0)] * 4)
+        return factor, Ratio(*[constant(0)] * 3)
 
     def sum_terms(self, types: SumTypes) -> tuple[Term, Term, Term]:
         """The two terms of a sum, outputs and an addend, and the sum itself."""

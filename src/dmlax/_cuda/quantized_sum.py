@@ -14,14 +14,7 @@ import numpy as np
 
 from dmlax._core.requantize import Arithmetic
 from dmlax._cuda import ir
-from dmlax._cuda.fixed_point import (
-    Products,
-    pack_all,
-    pack_high,
-    pack_products,
-    pick,
-    replace_ties,
-)
+from dmlax._cuda.fixed_point import pack_all, pack_products, pick
 from dmlax._cuda.ir import Value
 from dmlax._cuda.requantize import FRACTION, INTEGER_BITS, ROUNDING, float_bits, literal
 
@@ -63,13 +56,6 @@ class Fraction(NamedTuple):
     """A byte times FRACTION as a float32, unsigned too."""
 
     value: Value
-
-
-class Terms(NamedTuple):
-    """The two terms of some sums: bytes, or fractions in "float32"."""
-
-    a: Sequence[Byte | Fraction]
-    b: Sequence[Byte | Fraction]
 
 
 class _Exact(NamedTuple):
@@ -143,47 +129,34 @@ class Adder:
         )
         return _Float32(a_ratio, b_ratio, fixed, ir.ptx(text, 32, a_ratio, b_ratio, fixed))
 
-    def add(self, terms: Terms) -> list[Value]:
-        """Words of four sums."""
+    def add(self, a: Sequence[Byte], b: Sequence[Byte]) -> list[Value]:
+        """Words of four sums, of two terms' bytes."""
         if self._arithmetic == "float32":
-            return self._add_float32(terms)
-        return pack_products(terms, self._multiply, self._resolve_ties, signed=self._signed)
-
-    def _multiply(self, terms: Terms) -> Products:
-        (*ratios, low, high), (limit, *_) = self._load_four(0), self._load_four(4)
-        sums = [(low, high)] * len(terms.a)
-        for term, ratio in zip((terms.b, terms.a), reversed(ratios), strict=True):
+            return self.add_float32(a, b)
+        (*ratios, low, high), (limit, a_zero, b_zero, zero_point) = (
+            ir.load_shared(self._address + 4 * first, 4) for first in (0, 4)
+        )
+        sums = [(low, high)] * len(a)
+        for term, ratio in zip((b, a), reversed(ratios), strict=True):
             sums = [
                 ir.multiply_add_wide(_widen(byte, 1), ratio, *sum)
                 for byte, sum in zip(term, sums, strict=True)
             ]
-        return Products(sums, limit)
-
-    def _resolve_ties(self, terms: Terms) -> list[Value]:
-        products, limit = self._multiply(terms)
 
         def round_exactly(i: Value) -> Value:
-            (_, *zero_points, zero_point), scales = self._load_four(4), self._load_four(8)[:3]
-            bytes_of_terms = (pick([_widen(byte, 0) for byte in term], i) for term in terms)
-            steps = (byte - zero for byte, zero in zip(bytes_of_terms, zero_points, strict=True))
-            return ir.ptx(_ROUND, 32, *steps, *scales) + zero_point
+            scales = ir.load_shared(self._address + 32, 4)[:3]
+            left, right = (pick([_widen(byte, 0) for byte in term], i) for term in (a, b))
+            return ir.ptx(_ROUND, 32, left - a_zero, right - b_zero, *scales) + zero_point
 
-        near_ties = [low <= limit for low, _ in products]
-        packed = pack_high(products, self._signed)
-        return replace_ties(packed, near_ties, round_exactly, self._signed)
+        return pack_products(sums, [limit] * len(a), round_exactly, signed=self._lowest[2] < 0)
 
-    @property
-    def _signed(self) -> bool:
-        return self._lowest[2] < 0
-
-    def _load_four(self, first: int) -> list[Value]:
-        return ir.load_shared(self._address + 4 * first, 4)
-
-    def _add_float32(self, terms: Terms) -> list[Value]:
+    def add_float32(
+        self, a: Sequence[Byte | Fraction], b: Sequence[Byte | Fraction]
+    ) -> list[Value]:
         """ONNX Runtime's fused multiply-adds, the zero point before the rounding."""
-        found = _Float32(*self._load_four(0))
+        found = _Float32(*ir.load_shared(self._address, 4))
         left, right = (
-            _Reals.of(term, lowest) for term, lowest in zip(terms, self._lowest[:2], strict=True)
+            _Reals.of(term, lowest) for term, lowest in zip((a, b), self._lowest[:2], strict=True)
         )
 
         def add_bounded() -> list[Value]:
@@ -201,16 +174,18 @@ class Adder:
 
         text = f"{{ .reg .pred p; setp.geu.f32 p, $1, {_BOUND}; selp.b32 $0, 1, 0, p; }}"
         unbounded = ir.ptx(text, 32, found.bound) != 0
-        sums = ir.cond(unbounded, add_unbounded, add_bounded, [32] * len(terms.a))
-        text = f"mul.rn.f32 $0, $1, {INTEGER_BITS};"
-        if self._signed:
-            low, high = literal(self._lowest[2]), literal(self._lowest[2] + 255)
-            text = (
-                f"{{ .reg .b32 y; max.f32 y, $1, {low}; min.f32 y, y, {high}; "
-                f"add.rn.f32 $0, y, {literal(ROUNDING)}; }}"
-            )
+        sums = ir.cond(unbounded, add_unbounded, add_bounded, [32] * len(a))
+        if self._lowest[2] == 0:
+            text = f"mul.rn.f32 $0, $1, {INTEGER_BITS};"
+            outputs = [ir.ptx(text, 32, each) for each in sums]
+            return pack_all(outputs, saturates=True, signed=False)
+        low, high = literal(self._lowest[2]), literal(self._lowest[2] + 255)
+        text = (
+            f"{{ .reg .b32 y; max.f32 y, $1, {low}; min.f32 y, y, {high}; "
+            f"add.rn.f32 $0, y, {literal(ROUNDING)}; }}"
+        )
         outputs = [ir.ptx(text, 32, each) for each in sums]
-        return pack_all(outputs, saturates=not self._signed, signed=self._signed)
+        return pack_all(outputs, saturates=False, signed=True)
 
 
 _Factors = tuple[list[Value], Value]
@@ -262,9 +237,8 @@ def bytes_of(words: Sequence[Value]) -> list[Byte]:
     return [Byte(word, i) for word in words for i in range(4)]
 
 
-def _widen(byte: Byte | Fraction, place: int) -> Value:
+def _widen(byte: Byte, place: int) -> Value:
     """A word with the byte at a place and zeros at the others."""
-    assert isinstance(byte, Byte)
     order = "".join(str(byte.place) if i == place else "4" for i in (3, 2, 1, 0))
     return ir.ptx(f"prmt.b32 $0, $1, 0, 0x{order};", 32, byte.word)
 

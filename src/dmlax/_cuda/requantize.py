@@ -5,24 +5,15 @@ integer, times 2**-32. Its high word is rounded, unless its low word says that a
 the error of the product could matter. A near tie is rounded by integers of 96 bits.
 """
 
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 
 from dmlax._core.requantize import Arithmetic
 from dmlax._cuda import ir
-from dmlax._cuda.fixed_point import (
-    Products,
-    pack_all,
-    pack_high,
-    pack_products,
-    pick,
-    replace_ties,
-)
+from dmlax._cuda.fixed_point import pack_all, pack_products, pick
 from dmlax._cuda.ir import Value, constant, select
 
 
@@ -31,28 +22,21 @@ def float_bits(value: float) -> int:
     return int(np.float32(value).view(np.uint32))
 
 
-def _double(value: float) -> str:
-    """A float64 literal of PTX."""
-    return f"0d{int(np.float64(value).view(np.uint64)):016X}"
-
-
 def literal(value: float) -> str:
     """A float32 literal of PTX."""
     return f"0f{float_bits(value):08X}"
 
 
 # An exact multiplier is off by half a unit, of 2**-32, and a product by half of the accumulator.
-# Below 257, beyond which every output saturates, an accumulator is less than 257 / multiplier: the
-# error is half of that. A half and a usual error are added to a product, so that an error up to it
-# can matter only where the low word is twice that or less. There, and where a column may have a
-# larger error, the outputs are computed again with the multiplier's next 32 bits: a product is off
-# by less than _SMALL_ERROR then, and near ties are rare. Of multipliers too large for an integer,
-# and of the smallest, all products but 0 are near ties.
+# Below 257, beyond which every output saturates, an accumulator is less than 257 / multiplier. What
+# is added to the product is a half, the zero point, and this error, so that a low word of twice the
+# error or less is a near tie.
 _HALF = 1 << 31
-_SMALL_ERROR = 4
-_UNIT = "0d41F0000000000000"  # 2**32 units
+_ERROR = literal(129.0)  # times 1 / multiplier, in units: 257 / 2, and the error of this itself
+_MOST_ERROR = literal(2.0**30 * 1.001)  # that of the largest accumulator
+_UNIT = "0d41F0000000000000"  # 2**32 of them
 _LARGEST = "0d41DFFFFFFFC00000"  # 2**31 - 1: a multiplier beyond is too large for an integer
-_LARGE_ERROR = _HALF - 1
+_ALL_NEAR = (1 << 32) - 1  # with a multiplier of 1, the low word of an accumulator 0 alone is above
 _FAR = literal(2.0**10)  # every output beyond saturates
 ROUNDING = 1.5 * 2**23  # a float32 whose last bit is worth 1: adding it rounds to even
 _LARGEST_FLOAT = float(np.finfo(np.float32).max)
@@ -90,19 +74,18 @@ class Scales(NamedTuple):
 
 
 class Ratio(NamedTuple):
-    """A channel's factor as integers: product / (divisor * 2**shift), and its next bits."""
+    """A channel's factor as integers: product / (divisor * 2**shift)."""
 
     product: Value  # its lowest 32 bits
     rest: Value  # 16 bits of the product, then 6 of the shift; the sign is the highest bit
     divisor: Value
-    next_bits: Value  # what the multiplier was rounded by, times 2**-64, signed
 
 
 class Factor(NamedTuple):
-    """Constants by which a channel's accumulators are multiplied."""
+    """Constants by which a channel's accumulators are multiplied, and that are added then."""
 
     multiplier: Value  # in "float32" a float32, else an integer, times 2**-32
-    limit: Value  # of a product's low word: up to this it is computed again; 0 in "float32"
+    rounding: Value  # times 2**-32: a half and the error; nothing in "float32"
 
 
 def compute_float32_factor(scales: Scales) -> Factor:
@@ -111,19 +94,8 @@ def compute_float32_factor(scales: Scales) -> Factor:
     return Factor(ir.ptx(text, 32, *scales), constant(0))
 
 
-# PTX: r = 1 / b to 2**-52, of a float64 that needs no care; a division takes twice as long.
-_RECIPROCAL = "rcp.approx.ftz.f64 r, b; neg.f64 b, b; " + 2 * (
-    f"fma.rn.f64 c, b, r, {_double(1)}; fma.rn.f64 r, r, c, r; "
-)
-
-
-def usual_error(summed: int) -> int:
-    """The error of sums of so many products: of random bytes whose outputs fill their range."""
-    return int(30_000 * summed**0.5)
-
-
-def compute_exact_factor(scales: Scales, error: int) -> tuple[Factor, Ratio]:
-    """The factor sx * sw / sy, rounded and as it is; its limit is that of a usual error.
+def compute_exact_factor(scales: Scales) -> tuple[Factor, Ratio]:
+    """The factor sx * sw / sy, rounded and as it is.
 
     Beyond 2**22 and below 2**-39 the shift is another: all outputs saturate, or are zero points.
     """
@@ -134,22 +106,18 @@ def compute_exact_factor(scales: Scales, error: int) -> tuple[Factor, Ratio]:
     sign, product = x.sign ^ w.sign ^ y.sign, x.mantissa.extend() * w.mantissa.extend()
     rest = (product >> 32).to_word() | shift << 16 | sign
     text = (
-        "{ .reg .f64 a, b, c, r; .reg .pred p; "
-        f"cvt.rn.f64.u64 a, $3; cvt.rn.f64.u32 b, $4; {_RECIPROCAL} mul.rn.f64 a, a, r; "
-        f"cvt.f64.f32 b, $5; mul.rn.f64 a, a, b; mul.rn.f64 a, a, {_UNIT}; "
-        "cvt.rni.s32.f64 $0, a; cvt.rn.f64.s32 b, $0; sub.rn.f64 b, a, b; "
-        f"mul.rn.f64 b, b, {_UNIT}; cvt.rni.s32.f64 $2, b; "
-        "max.s32 $2, $2, -2147483647; "  # as its negative, too, is an integer of 32 bits
-        f"setp.ge.f64 p, a, {_LARGEST}; selp.b32 $0, 1, $0, p; selp.b32 $2, 0, $2, p; "
-        f"setp.lt.or.f64 p, a, {_double(129 * 2**32 / error)}, p; "
-        f"selp.b32 $1, 0xFFFFFFFF, {2 * error}, p; }}"
+        "{ .reg .f64 a, b; .reg .b32 e; .reg .pred p; "
+        "cvt.rn.f64.u64 a, $2; cvt.rn.f64.u32 b, $3; div.rn.f64 a, a, b; "
+        "cvt.f64.f32 b, $4; mul.rn.f64 a, a, b; "
+        f"cvt.rn.f32.f64 e, a; rcp.approx.ftz.f32 e, e; mul.rn.f32 e, e, {_ERROR}; "
+        f"min.f32 e, e, {_MOST_ERROR}; cvt.rzi.u32.f32 e, e; add.u32 $1, e, {_HALF + 2}; "
+        f"mul.rn.f64 a, a, {_UNIT}; setp.ge.f64 p, a, {_LARGEST}; cvt.rni.s32.f64 $0, a; "
+        f"selp.b32 $0, 1, $0, p; selp.b32 $1, {_ALL_NEAR}, $1, p; }}"
     )
     given = product, y.mantissa, (constant(127) - shift) << 23  # of a float32, 2**-shift
-    size, limit, next_bits = ir.ptx_values(text, [32, 32, 32], given)
-    multiplier, next_bits = (
-        select(sign != 0, constant(0) - each, each) for each in (size, next_bits)
-    )
-    return Factor(multiplier, limit), Ratio(product.to_word(), rest, y.mantissa, next_bits)
+    size, rounding = ir.ptx_values(text, [32, 32], given)
+    multiplier = select(sign != 0, constant(0) - size, size)
+    return Factor(multiplier, rounding), Ratio(product.to_word(), rest, y.mantissa)
 
 
 def make_finite(multiplier: Value, zero_point: Value) -> Value:
@@ -165,22 +133,6 @@ def make_finite(multiplier: Value, zero_point: Value) -> Value:
     return ir.ptx(text, 32, multiplier, zero_point)
 
 
-class Group(NamedTuple):
-    """The accumulators of some rows' four columns.
-
-    The factors are loaded where they are used, so that no register keeps them for near ties.
-    """
-
-    sums: list[Value]
-    load_factors: Callable[[], list[Factor]]  # of the four columns
-    load_next_bits: Callable[[], list[Value]]
-    load_ratio: Callable[[Value], Ratio]  # of an accumulator, by its index
-
-    def load_all_factors(self) -> list[Factor]:
-        """Loads the factors of the accumulators."""
-        return self.load_factors() * (len(self.sums) // 4)
-
-
 @dataclass(frozen=True)
 class Requantizer:
     """clamp(round(acc * sx * sw / sy) + zero_point), for one dtype and arithmetic."""
@@ -190,76 +142,71 @@ class Requantizer:
     low: Value  # float32 is clamped to these, before the zero point
     high: Value
     zero_point: Value
-    error: int  # exact: the usual one
 
     @classmethod
-    def of(
-        cls, dtype: np.dtype, arithmetic: Arithmetic, zero_point: Value, error: int
-    ) -> "Requantizer":
+    def of(cls, dtype: np.dtype, arithmetic: Arithmetic, zero_point: Value) -> "Requantizer":
         """The requantizer of an output dtype."""
         limits = np.iinfo(dtype)
         low, high = (
             ir.ptx("cvt.rn.f32.s32 $0, $1;", 32, constant(int(bound)) - zero_point)
             for bound in (limits.min, limits.max)
         )
-        return cls(arithmetic, limits.min < 0, low, high, zero_point, error)
+        return cls(arithmetic, limits.min < 0, low, high, zero_point)
 
-    def quantize(self, group: Group) -> list[Value]:
-        """Words of four outputs."""
+    def quantize(
+        self,
+        sums: Sequence[Value],
+        factors: Sequence[Factor],
+        load_ratio: Callable[[Value], Ratio],
+    ) -> list[Value]:
+        """Words of four outputs; a near tie needs the ratio of its index."""
         if self.arithmetic == "exact":
-            return pack_products(group, self._multiply, self._compute_again, signed=self.signed)
-        multipliers = [factor.multiplier for factor in group.load_all_factors()]
+            return self._quantize_exactly(sums, factors, load_ratio)
+        multipliers = [factor.multiplier for factor in factors]
         if self.signed:
-            return self.quantize_float32(group.sums, multipliers)
+            return self.quantize_float32(sums, multipliers)
+        words = [32] * (len(sums) // 4)
 
         def round_all(round_one: Callable[[Value, Value], Value]) -> list[Value]:
-            outputs = list(map(round_one, group.sums, multipliers))
-            return pack_all(outputs, saturates=True, signed=False)
+            return self._pack([round_one(*pair) for pair in zip(sums, multipliers, strict=True)])
 
         return ir.cond(
             self.zero_point == 0,
             lambda: round_all(self._round_above_zero),
             lambda: round_all(self._round_above_low),
-            [32] * (len(group.sums) // 4),
+            words,
         )
 
-    def _multiply(self, group: Group) -> Products:
-        factors = group.load_all_factors()
-        added = constant(_HALF + self.error), self.zero_point
+    def _quantize_exactly(
+        self,
+        sums: Sequence[Value],
+        factors: Sequence[Factor],
+        load_ratio: Callable[[Value], Ratio],
+    ) -> list[Value]:
         products = [
-            ir.multiply_add_wide(acc, factor.multiplier, *added)
-            for acc, factor in zip(group.sums, factors, strict=True)
+            ir.multiply_add_wide(acc, multiplier, rounding, self.zero_point)
+            for acc, (multiplier, rounding) in zip(sums, factors, strict=True)
         ]
-        return Products(products, reduce(operator.or_, (factor.limit for factor in factors[:4])))
-
-    def _compute_again(self, group: Group) -> list[Value]:
-        """The outputs by multipliers of 64 bits; near ties by integers."""
-        factors, count = group.load_all_factors(), len(group.sums) // 4
-        next_bits = group.load_next_bits() * count
-        products = []
-        for acc, factor, bits in zip(group.sums, factors, next_bits, strict=True):
-            rest = ir.multiply_high(acc, bits)
-            low, high = ir.add_wide(constant(_HALF), self.zero_point, rest)
-            products.append(ir.multiply_add_wide(acc, factor.multiplier, low, high))
-        errors = [
-            select(factor.multiplier + 1 <= 2, constant(_LARGE_ERROR), constant(_SMALL_ERROR))
-            for factor in factors[:4]
-        ] * count
-        pairs = zip(products, errors, strict=True)
-        near_ties = [low + error <= error + error for (low, _), error in pairs]
+        # A half is gone, and twice the error is left.
+        limits = [rounding + rounding for _, rounding in factors]
 
         def round_exactly(i: Value) -> Value:
-            return _round_exactly(pick(group.sums, i), group.load_ratio(i)) + self.zero_point
+            return _round_exactly(pick(sums, i), load_ratio(i)) + self.zero_point
 
-        return replace_ties(pack_high(products, self.signed), near_ties, round_exactly, self.signed)
+        return pack_products(products, limits, round_exactly, signed=self.signed)
 
     def quantize_float32(self, sums: Sequence[Value], multipliers: Sequence[Value]) -> list[Value]:
         """Quantizes in "float32" without the branch of `quantize`, across which no work moves."""
         round_one = self._round if self.signed else self._round_above_low
-        outputs = list(map(round_one, sums, multipliers))
-        return pack_all(outputs, saturates=not self.signed, signed=self.signed)
+        return self._pack([round_one(*pair) for pair in zip(sums, multipliers, strict=True)])
 
-    def quantize_to_fractions(self, group: Group) -> list[Value]:
+    def _pack(self, outputs: Sequence[Value]) -> list[Value]:
+        saturates = self.arithmetic == "exact" or not self.signed
+        return pack_all(outputs, saturates=saturates, signed=self.signed)
+
+    def quantize_to_fractions(
+        self, sums: Sequence[Value], multipliers: Sequence[Value]
+    ) -> list[Value]:
         """The outputs times FRACTION as float32, in "float32" arithmetic, of unsigned bytes.
 
         The lower bound is that of the last instruction; NaN is below it.
@@ -272,11 +219,8 @@ class Requantizer:
             f"add.rn.f32 v, v, $4; fma.rn.sat.f32 $0, v, {literal(FRACTION)}, $5; }}"
         )
         constants = self.high, constant(float_bits(ROUNDING)), unrounding
-        factors = group.load_all_factors()
-        return [
-            ir.ptx(text, 32, acc, factor.multiplier, *constants)
-            for acc, factor in zip(group.sums, factors, strict=True)
-        ]
+        pairs = zip(sums, multipliers, strict=True)
+        return [ir.ptx(text, 32, *pair, *constants) for pair in pairs]
 
     def _round_above_zero(self, accumulator: Value, multiplier: Value) -> Value:
         """The output before it is clamped, of a zero point 0. NaN, of an infinite one, is 0."""
@@ -331,6 +275,6 @@ def _round_exactly(accumulator: Value, ratio: Ratio) -> Value:
     """round(acc * ratio), or a value beyond 255."""
     negative = (accumulator >> 31) != 0
     magnitude = select(negative, constant(0) - accumulator, accumulator)
-    rounded = ir.ptx(_ROUND, 32, magnitude, *ratio[:3])
+    rounded = ir.ptx(_ROUND, 32, magnitude, *ratio)
     negative = ((accumulator ^ ratio.rest) >> 31) != 0
     return select(negative, constant(0) - rounded, rounded)

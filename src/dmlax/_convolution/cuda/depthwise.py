@@ -20,7 +20,7 @@ from dmlax._cuda.column_table import Column, ColumnTable
 from dmlax._cuda.ir import Pointer, Value, constant
 from dmlax._cuda.launch import ThreadBlock
 from dmlax._cuda.parameters import Parameters
-from dmlax._cuda.requantize import Factor, Group, Ratio
+from dmlax._cuda.requantize import Factor, Ratio
 
 _QUAD = 4  # channels of a thread, and taps that are multiplied at once
 _LEAST_QUADS, _MOST_QUADS = 16, 64  # of a tile, where there are as many
@@ -147,7 +147,7 @@ class _Block:
         self.has_pixel = pixel < self.tile.pixels
         self.first_pixel = row * self.tile.pixels + pixel
         self.parameters = Parameters(parameter_types(self.problem), memory)
-        self.requantizer = self.parameters.requantizer(self.problem.taps)
+        self.requantizer = self.parameters.requantizer()
 
     def run(self) -> None:
         """Makes the outputs of one pixel after another, of the same four channels."""
@@ -262,8 +262,4 @@ class _Block:
         def load_ratio(i: Value) -> Ratio:
             return self.table.load_ratio(self.column * _QUAD + i)
 
-        def load_next_bits() -> list[Value]:
-            return self.table.load_four("next_bits", self.column * _QUAD)
-
-        group = Group(list(sums), lambda: list(factors), load_next_bits, load_ratio)
-        self.output.store(place * 4, *self.requantizer.quantize(group))
+        self.output.store(place * 4, *self.requantizer.quantize(sums, factors, load_ratio))

@@ -70,7 +70,7 @@ def convolve(
                 problem.groups * problem.stored_channels,
                 problem.stored_channels,
                 problem.plan.options.output_dtype.itemsize,
-                parameters.requantizer(schedule.summed_depth),
+                parameters.requantizer(),
                 lambda column: parameters.load_column(column, schedule.summed_depth),
                 added,
                 place_of=windows.place_of if windows else None,

@@ -63,7 +63,7 @@ def multiply(problem: MatmulProblem, multiprocessors: int, operands: Matrices) -
                 row_distance=problem.stored * problem.heads,
                 group_distance=problem.rows * problem.stored * problem.heads,
                 itemsize=problem.output.itemsize,
-                requantizer=parameters.requantizer(problem.summed),
+                requantizer=parameters.requantizer(),
                 load_column=lambda column: parameters.load_column(column, problem.summed),
                 addend=addend,
                 entries=memory.get("entries"),
