@@ -259,7 +259,6 @@ def test_a_call_reads_params_that_were_replaced(images):
     assert (np.asarray(changed(images)[output]) != before).any()
 
 
-@pytest.mark.skipif(jax.default_backend() != "cpu", reason="they are arguments elsewhere")
 def test_small_params_of_integers_are_constants_of_a_call(model, images):
     given = model._compiled._given
     leaves = jax.tree.leaves(model.params)

@@ -18,9 +18,9 @@ _MOST_BYTES = 1 << 14  # of a constant
 class CompiledModel:
     """Computes `apply(params, inputs)`, jitted.
 
-    The params it is made with are flattened once. On a CPU those that are small and of integers, as
-    sums and biases, are constants of the program. For a GPU the kernels of that program are
-    compiled side by side.
+    The params it is made with are flattened once. Those that are small and of integers, as sums and
+    biases, are constants of the program. For a GPU the kernels of that program are compiled side by
+    side.
     """
 
     def __init__(self, apply: Callable[..., dict[str, Any]], params: Mapping[str, Any]) -> None:
@@ -72,5 +72,4 @@ class CompiledModel:
 
 
 def _is_constant(leaf: jax.Array) -> bool:
-    on_cpu = jax.default_backend() == "cpu"
-    return on_cpu and leaf.nbytes <= _MOST_BYTES and np.issubdtype(leaf.dtype, np.integer)
+    return leaf.nbytes <= _MOST_BYTES and np.issubdtype(leaf.dtype, np.integer)
