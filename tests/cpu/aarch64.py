@@ -5,8 +5,8 @@
 `nox -s aarch64` calls this. The folder keeps, from one run to the next, Debian's Python for arm64
 and a wheel of every requirement, JAX among them. Root installs the cross-compiler and qemu where
 they are missing. On each processor that qemu imitates, the kernels choose their instruction set and
-get the golden vectors jitted, the golden models, 3,000 near ties and 200 random calls. The
-first one gets all vectors, the others those of products: they share its other kernels.
+get the golden vectors jitted, the golden models, 3,000 near ties and 200 random calls. The first
+one gets all vectors, the others those of products: they share its other kernels.
 
 XLA does not optimise its own code around the kernels, but for the near ties: under qemu that takes
 ten times as long as the rest of a call.
