@@ -124,7 +124,7 @@ def instruction_sets(session: nox.Session) -> None:
 
 @nox.session(python="3.11")
 def aarch64(session: nox.Session) -> None:
-    """Cross-compile the kernels for AArch64, and run them under qemu; for most of an hour.
+    """Cross-compile the kernels for AArch64, and run them under qemu; for about an hour.
 
     As root it installs the cross-compiler and qemu on Debian; without them it says so.
     """
