@@ -80,7 +80,7 @@ void add_values(ConvProblem& problem, Constants& constants, const Values& values
               static_cast<uint32_t>(input_zero + (input_signed ? 128 : 0)));
   if (params.quantized) {
     constants.multipliers.fill(scales_of(values), problem.shape.output_channels, types.exact);
-    set_multipliers(params, constants.multipliers, problem.shape.output_channels, types.exact);
+    set_multipliers(params, constants.multipliers, types.exact);
   }
   params.offset = constants.offset.data();
   params.filter_zero = constants.filter_zero.empty() ? nullptr : constants.filter_zero.data();

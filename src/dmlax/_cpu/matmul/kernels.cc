@@ -218,13 +218,14 @@ struct PanelProduct {
 
 // --- dot products of few rows with the rows of a transposed matrix
 
-// Columns of up to a panel at once. A row's words are bytes or, where products of bytes saturate,
-// first the low halves of a vector's bytes and then the high ones.
+// A column at a time, in the order of memory, which the processor reads ahead. A row's words are bytes
+// or, where products of bytes saturate, first the low halves of a vector's bytes and then the high ones.
 template <typename S>
 struct DotProduct {
   static constexpr bool kInOrder = true, kAddsToTerms = false;
   static constexpr int64_t kRows = kFewRows, kRowStep = kRows;
   static constexpr int64_t kStep = 4 * S::kLanes;  // bytes of a vector
+  static constexpr int kChains = 4;  // of sums, none of which waits for another
   static constexpr int64_t kPrefetchDistance = 4096;  // the columns are one after another
 
   static int64_t rows_at_once(const MatmulLayout&) { return kRows; }
@@ -283,45 +284,32 @@ struct DotProduct {
     const int64_t depth = problem.shape.depth, columns = columns_of(problem.shape, panel);
     const uint8_t* first = first_of(problem, panel);
     for (int64_t column = 0; column < columns; column += S::kLanes) {
-      const uint8_t* from[S::kLanes];
+      typename S::Int32s sums[kFewRows][S::kLanes];
       for (int64_t i = 0; i < S::kLanes; ++i) {
-        from[i] = first + (column + i < columns ? column + i : columns - 1) * depth;
+        const uint8_t* from = first + (column + i < columns ? column + i : columns - 1) * depth;
+        for (int64_t r = 0; r < count; ++r) sums[r][i] = multiply(from, depth, rows + r * stride);
       }
       for (int64_t r = 0; r < count; ++r) {
-        multiply_lanes(from, depth, rows + r * stride, acc + r * kPanelWidth + column);
+        S::store(acc + r * kPanelWidth + column, sum_lanes(sums[r]));
       }
     }
   }
 
  private:
-  static void multiply_lanes(const uint8_t* const* from, int64_t depth, const uint8_t* row,
-                             int32_t* acc) {
+  // Sums whose lanes make a column's product.
+  static typename S::Int32s multiply(const uint8_t* column, int64_t depth, const uint8_t* row) {
     const int64_t whole = depth / kStep * kStep;
-    auto total = S::broadcast(0);
-    if (whole > 0) total = sum_products(from, whole, row);
+    auto sums = S::broadcast(0);
+    if (whole > 0) sums = multiply_steps(column, whole, row);
     if (whole < depth) {
-      alignas(64) uint8_t rest[S::kLanes][kStep] = {};
-      const uint8_t* last[S::kLanes];
-      for (int i = 0; i < S::kLanes; ++i) {
-        __builtin_memcpy(rest[i], from[i] + whole, static_cast<size_t>(depth - whole));
-        last[i] = rest[i];
-      }
-      total = S::add(total, sum_products(last, kStep, row + whole * S::kWordsOfQuad));
+      alignas(64) uint8_t rest[kStep] = {};
+      __builtin_memcpy(rest, column + whole, static_cast<size_t>(depth - whole));
+      sums = S::add(sums, multiply_steps(rest, kStep, row + whole * S::kWordsOfQuad));
     }
-    S::store(acc, total);
+    return sums;
   }
 
-  static typename S::Int32s sum_products(const uint8_t* const* from, int64_t depth,
-                                         const uint8_t* row) {
-    constexpr int kAtOnce = S::kLanes / 2;  // sums that the registers hold beside the operands
-    typename S::Int32s sums[S::kLanes];
-    for (int i = 0; i < S::kLanes; i += kAtOnce) {
-      if constexpr (S::kWordsOfQuad == 1) {
-        accumulate<kAtOnce>(from + i, depth, row, sums + i);
-      } else {
-        accumulate_half_bytes<kAtOnce>(from + i, depth, row, sums + i);
-      }
-    }
+  static typename S::Int32s sum_lanes(typename S::Int32s* sums) {
     S::transpose_words(sums);
     auto total = sums[0];
     for (int i = 1; i < S::kLanes; ++i) total = S::add(total, sums[i]);
@@ -329,58 +317,50 @@ struct DotProduct {
   }
 
   // Not inline, and for a depth above 0: else a compiler keeps the sums in memory, too.
-  template <int N>
-  __attribute__((noinline)) static void accumulate(const uint8_t* const* from, int64_t depth,
-                                                   const uint8_t* row, typename S::Int32s* to) {
-    typename S::Int32s sums[N];
-#pragma GCC unroll 16
-    for (int i = 0; i < N; ++i) sums[i] = S::broadcast(0);
-    int64_t k = 0;
-    do {
-#pragma GCC unroll 16
-      for (int i = 0; i < N; ++i) {
-        S::multiply_words(sums[i], S::load(row), S::load(from[i] + k));
-        __builtin_prefetch(from[i] + k + kPrefetchDistance);
+  __attribute__((noinline)) static typename S::Int32s multiply_steps(const uint8_t* column,
+                                                                     int64_t depth,
+                                                                     const uint8_t* row) {
+    const uint8_t* const end = column + depth;
+    if constexpr (S::kWordsOfQuad == 1) {
+      typename S::Int32s sums[kChains];
+#pragma GCC unroll 4
+      for (int i = 0; i < kChains; ++i) sums[i] = S::broadcast(0);
+      for (; end - column >= kChains * kStep; column += kChains * kStep, row += kChains * kStep) {
+#pragma GCC unroll 4
+        for (int i = 0; i < kChains; ++i) {
+          if (i * kStep % 64 == 0) __builtin_prefetch(column + i * kStep + kPrefetchDistance);
+          S::multiply_words(sums[i], S::load(row + i * kStep), S::load(column + i * kStep));
+        }
       }
-      k += kStep;
-      row += kStep;
-    } while (k < depth);
-#pragma GCC unroll 16
-    for (int i = 0; i < N; ++i) to[i] = sums[i];
-  }
-
-  template <int N>
-  static void accumulate_half_bytes(const uint8_t* const* from, int64_t depth, const uint8_t* row,
-                                    typename S::Int32s* sums) {
-    constexpr int64_t kBlock = S::kHalfByteSteps * kStep;
-    for (int i = 0; i < N; ++i) sums[i] = S::broadcast(0);
-    for (int64_t k = 0; k < depth; k += kBlock, row += 2 * kBlock) {
-      add_half_bytes<N>(from, k, k + kBlock < depth ? k + kBlock : depth, row, sums);
+      for (; column < end; column += kStep, row += kStep) {
+        S::multiply_words(sums[0], S::load(row), S::load(column));
+      }
+      return S::add(S::add(sums[0], sums[1]), S::add(sums[2], sums[3]));
+    } else {
+      auto sums = S::broadcast(0);
+      constexpr int kMost = S::kHalfByteSteps;
+      for (; end - column >= kMost * kStep; column += kMost * kStep, row += 2 * kMost * kStep) {
+        add_half_bytes<kMost>(column, row, sums);
+      }
+      for (; column < end; column += kStep, row += 2 * kStep) add_half_bytes<1>(column, row, sums);
+      return sums;
     }
   }
 
-  // Adds as many steps, above 0, as 16-bit sums of products with half a byte hold.
-  template <int N>
-  __attribute__((noinline)) static void add_half_bytes(const uint8_t* const* from, int64_t k,
-                                                       int64_t end, const uint8_t* row,
-                                                       typename S::Int32s* sums) {
-    typename S::Int32s low[N], high[N];
-#pragma GCC unroll 16
-    for (int i = 0; i < N; ++i) low[i] = high[i] = S::broadcast(0);
-    do {
-      const auto low_row = S::load(row), high_row = S::load(row + kStep);
-#pragma GCC unroll 16
-      for (int i = 0; i < N; ++i) {
-        const auto columns = S::load(from[i] + k);
-        __builtin_prefetch(from[i] + k + kPrefetchDistance);
-        S::multiply_half_bytes(low[i], low_row, columns);
-        S::multiply_half_bytes(high[i], high_row, columns);
-      }
-      k += kStep;
-      row += 2 * kStep;
-    } while (k < end);
-#pragma GCC unroll 16
-    for (int i = 0; i < N; ++i) S::add_half_bytes(sums[i], low[i], high[i]);
+  // Adds so many steps, whose products with half a byte have sums of 16 bits.
+  template <int steps>
+  __attribute__((always_inline)) static void add_half_bytes(const uint8_t* column,
+                                                            const uint8_t* row,
+                                                            typename S::Int32s& sums) {
+    auto low = S::broadcast(0), high = S::broadcast(0);
+#pragma GCC unroll 8
+    for (int i = 0; i < steps; ++i, column += kStep, row += 2 * kStep) {
+      if (i * kStep % 64 == 0) __builtin_prefetch(column + kPrefetchDistance);
+      const auto bytes = S::load(column);
+      S::multiply_half_bytes(low, S::load(row), bytes);
+      S::multiply_half_bytes(high, S::load(row + kStep), bytes);
+    }
+    S::add_half_bytes(sums, low, high);
   }
 };
 

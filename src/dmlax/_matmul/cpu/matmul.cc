@@ -165,7 +165,7 @@ class Reader {
     constants.multipliers.fill(
         {params.input_scale, params.filter_scale, params.output_scale, params.filter_scales},
         problem.shape.columns, attributes_.exact);
-    set_multipliers(params, constants.multipliers, problem.shape.columns, attributes_.exact);
+    set_multipliers(params, constants.multipliers, attributes_.exact);
   }
 
  private:
@@ -191,14 +191,18 @@ class Reader {
     const bool unsigned_rows = has_unsigned_rows(problem.path);
     const int32_t moved = unsigned_rows ? (was_signed ? 0 : -128) : (was_signed ? 128 : 0);
     const uint8_t* zeros = batch_.elements_of<uint8_t>(given_.b_zero, index_);
-    const int64_t count = count_of(given_.b_zero), columns = problem.shape.columns;
-    constants.b_zeros.assign(static_cast<size_t>(columns), moved);
-    for (int64_t i = 0; zeros != nullptr && i < columns; ++i) {
-      constants.b_zeros[i] += value_of(zeros, count > 1 ? i : 0, is_signed_byte(given_.b_zero));
+    const bool is_signed = is_signed_byte(given_.b_zero);
+    const int64_t columns = problem.shape.columns;
+    const int64_t count = std::min(columns, std::max<int64_t>(1, count_of(given_.b_zero)));
+    constants.b_zeros.resize(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i) {
+      constants.b_zeros[i] = moved + (zeros == nullptr ? 0 : value_of(zeros, i, is_signed));
     }
-    const bool none = are_zeros(constants.b_zeros);
+    problem.requantize.filter_zero = nullptr;
+    if (are_zeros(constants.b_zeros)) return;
+    if (count == 1) constants.b_zeros.resize(static_cast<size_t>(columns), constants.b_zeros[0]);
     constants.b_zeros.resize(static_cast<size_t>(columns + kPanelWidth));
-    problem.requantize.filter_zero = none ? nullptr : constants.b_zeros.data();
+    problem.requantize.filter_zero = constants.b_zeros.data();
   }
 
   // A bias that may overflow is added later, in 64 bits.
