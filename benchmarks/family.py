@@ -9,7 +9,7 @@ import numpy as np
 from onnx import helper
 
 import dmlax
-from benchmarks import onnx_peer
+from benchmarks import onnx_peer, timing
 from benchmarks.report import Report, Target, tracked
 from benchmarks.works import Work, measure
 from dmlax._core.requantize import Arithmetic
@@ -37,6 +37,7 @@ def run(repeats: int, pattern: Callable[[str], Any]) -> Report | None:
     works = [work for work in _works() if pattern(work.operator)]
     if not works:
         return None
+    timing.keep_freed_memory()
     report, _, overhead = onnx_peer.begin_report("family", repeats)
     for work in tracked(works, report.name):
         report.rows.append(measure(work, repeats, overhead))

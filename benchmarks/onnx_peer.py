@@ -88,13 +88,20 @@ def require_cpu(name: str) -> None:
 
 
 def measure_overhead(repeats: int) -> timing.Overhead:
-    """A jitted no-op, and a graph of an Identity node."""
-    inputs = {"x": np.zeros(1, np.float32)}
-    model = build([helper.make_node("Identity", ["x"], ["y"])], inputs, ["y"], {})
-    peer, _ = bind(start(model, optimise=False), inputs, ["y"])
-    function, x = jax.jit(jax.numpy.negative), jax.device_put(inputs["x"])
-    pair = timing.pair(partial(timing.finish, function, x), peer, repeats)
-    return timing.Overhead(pair.ours, pair.peer)
+    """What nothing costs, of one array and of as many as calls that are no chain have."""
+    one, apart = (_measure_no_op(repeats, arrays) for arrays in (1, timing.APART))
+    return timing.Overhead(one.ours, one.peer, apart.ours, apart.peer)
+
+
+def _measure_no_op(repeats: int, arrays: int) -> timing.Pair:
+    """A jitted no-op of as many inputs and outputs, and a graph of as many Identity nodes."""
+    inputs = {f"x{i}": np.zeros(1, np.float32) for i in range(arrays)}
+    outputs = [f"y{i}" for i in range(arrays)]
+    nodes = [helper.make_node("Identity", [x], [y]) for x, y in zip(inputs, outputs, strict=True)]
+    peer, _ = bind(start(build(nodes, inputs, outputs, {}), optimise=False), inputs, outputs)
+    function = jax.jit(lambda given: [-x for x in given])
+    given = jax.device_put(list(inputs.values()))
+    return timing.pair(partial(timing.finish, function, given), peer, repeats)
 
 
 def _model(problem: Problem) -> ModelProto:

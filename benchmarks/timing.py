@@ -1,5 +1,6 @@
 """Wall-clock times of functions that return only when their work is done."""
 
+import ctypes
 import statistics
 import time
 from collections.abc import Callable
@@ -15,18 +16,31 @@ APART = 6  # the same where none takes another's result: XLA runs so few in turn
 QUICK = 0.05  # milliseconds: quicker calls are timed in a chain
 _BURST = 0.004  # seconds: quick functions are called in bursts of about this long
 _MOST = 50  # calls in a burst
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
 
 
 @dataclass(frozen=True)
 class Overhead:
-    """Milliseconds that a program which does nothing takes."""
+    """Milliseconds that a program which does nothing takes, and one of `APART` arrays."""
 
     ours: float = 0
     peer: float = 0
+    ours_apart: float = 0
+    peer_apart: float = 0
+
+    @property
+    def apart(self) -> "Overhead":
+        """The overhead of a program of `APART` calls, none of which takes another's result."""
+        return Overhead(self.ours_apart, self.peer_apart)
 
     def facts(self) -> dict[str, float]:
         """For a table's foot and the JSON."""
-        return {"no-op us": 1e3 * self.ours, "Identity us": 1e3 * self.peer}
+        return {
+            "no-op us": 1e3 * self.ours,
+            "Identity us": 1e3 * self.peer,
+            f"no-op of {APART} us": 1e3 * self.ours_apart,
+            f"{APART} Identities us": 1e3 * self.peer_apart,
+        }
 
 
 NONE = Overhead()
@@ -46,6 +60,17 @@ class Pair:
     def spread(self) -> str:
         """The quartiles, for a table."""
         return f"{self.low:.2f}-{self.high:.2f}"
+
+
+def keep_freed_memory() -> None:
+    """Have glibc keep what is freed, as the peer's arena does, and not give it back to the system.
+
+    Else a tensor of some MiB costs page faults in each call, or costs none, by chance.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:  # of glibc
+        mallopt(_TRIM_THRESHOLD, 1 << 30)
+        mallopt(_MMAP_THRESHOLD, 1 << 25)
 
 
 def finish(function: Callable[..., Any], *operands: Any) -> Any:
@@ -78,13 +103,15 @@ def pair_chains(
     build: Callable[[int], tuple[Call, Call]],
     repeats: int,
     overhead: Overhead,
-    length: int = CHAIN,
+    is_chain: bool = True,
 ) -> tuple[int, Pair]:
-    """One call of both functions, or a chain where one is quick: its length, and its times."""
+    """One call of both functions, or several where one is quick: their number, and their times."""
     found = pair(*build(1), repeats, overhead)
     if min(found.ours, found.peer) >= QUICK:
         return 1, found
-    return length, pair(*build(length), repeats, overhead)
+    if is_chain:
+        return CHAIN, pair(*build(CHAIN), repeats, overhead)
+    return APART, pair(*build(APART), repeats, overhead.apart)
 
 
 def _burst(call: Call) -> int:

@@ -3,7 +3,8 @@
 A quick call is timed in one program of 16, a graph of 16 nodes for the peer: in a chain where
 the operator gives what it takes, or what DequantizeLinear makes that of. Of other operators six
 calls have an input and an output each: to concatenate these took XLA as long as a product. What a
-jitted no-op costs is subtracted from our times, and an Identity node's run from the peer's.
+jitted no-op of as many arrays costs is subtracted from our times, and what Identity nodes cost from
+the peer's.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -83,8 +84,8 @@ class Work:
 
 def measure(work: Work, repeats: int, overhead: timing.Overhead) -> Row:
     """Check, then time, an operator; a row of the times of one call."""
-    length = timing.CHAIN if work.is_chain else timing.APART
-    count, pair = timing.pair_chains(partial(_checked, work), repeats, overhead, length)
+    build = partial(_checked, work)
+    count, pair = timing.pair_chains(build, repeats, overhead, work.is_chain)
     return {
         "operator": work.operator,
         "size": work.size,
