@@ -21,7 +21,7 @@ def test_an_operator_that_is_not_known_is_a_failure():
     model = net.model(shapes, {y: (onnx.TensorProto.FLOAT, ["n"])})
     outcome = families.compare("determinant", lambda: model, "qoperator")
     assert not outcome.is_good
-    assert "determinant, qoperator: UnsupportedError: 1 nodes" in str(outcome)
+    assert "determinant, qoperator: UnsupportedError: 1 node " in str(outcome)
 
 
 def test_what_is_missing_is_said(monkeypatch, capsys):

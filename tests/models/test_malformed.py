@@ -102,7 +102,7 @@ def two_constants(model):
 MODELS = {
     "no node": (edited(lambda m: m.graph.ClearField("node")), "the model has no node"),
     "missing input": (relu(inputs=["z"]), r"reads 'z', which does not exist"),
-    "cycle": (edited(cycle), r"node 'first' reads 'b', which is written later, or in a cycle"),
+    "cycle": (edited(cycle), r"node 'first' is in a cycle, or behind one"),
     "written twice": (edited(twice), r"writes 'y', which exists already"),
     "input written": (relu(outputs=["x"]), r"writes 'x', which exists already"),
     "output missing": (relu(outputs=["z"]), r"output 'y' is written by no node"),
@@ -318,7 +318,7 @@ def test_everything_that_is_unsupported_is_listed():
     text = str(caught.value)
     assert text.splitlines()[0] == "6 nodes of the model cannot be computed:"
     assert "Det: is not known (3 nodes: node_det_1, node_det_2, node_det_3)" in text
-    assert "Relu: its attribute slope is not known (1 nodes: node_relu_4)" in text
+    assert "Relu: its attribute slope is not known (1 node: node_relu_4)" in text
     assert "my.domain.Spin: is not known" in text
     assert "Dropout: its output 2 is not computed" in text
 

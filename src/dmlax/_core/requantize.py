@@ -131,14 +131,18 @@ def _multiply_float32(x: Array, scale: Array) -> Array:
 def quantize(
     x: Array, scale: Array, zero_point: Array | None, dtype: DTypeLike, arithmetic: Arithmetic
 ) -> Array:
-    """clamp(round(x / scale) + zero_point) for float32, float16 or int32 `x`."""
+    """clamp(round(x / scale) + zero_point) for float32, float16 or int32 `x`.
+
+    The output has 8 bits, of floats also 16.
+    """
     if arithmetic == "float32":
         x, scale = x.astype(jnp.float32), scale.astype(jnp.float32)
     if x.dtype == jnp.int32:
         one = jnp.float32(1)
         return requantizer(one, one, scale, zero_point, dtype, arithmetic)(x)
-    rounded = _round_quotient(x, scale, arithmetic)
-    rounded = jnp.where(float_bits.is_nan(x), -2 * MAGNITUDE_LIMIT, rounded)
+    limit = (1 << 8 * np.dtype(dtype).itemsize) - 1
+    rounded = _round_quotient(x, scale, arithmetic, limit)
+    rounded = jnp.where(float_bits.is_nan(x), -2 * limit, rounded)
     return saturate(rounded, zero_point, dtype)
 
 
@@ -219,20 +223,20 @@ def quantize_float32(value: Array, zero_point: Array | None, dtype: DTypeLike) -
     )
 
 
-def _round_quotient(x: Array, scale: Array, arithmetic: Arithmetic) -> Array:
-    """round(x / scale), ties to even, for finite floats; beyond 255 any value from it on.
+def _round_quotient(x: Array, scale: Array, arithmetic: Arithmetic, limit: int) -> Array:
+    """round(x / scale), ties to even, for finite floats; beyond a limit any value from it on.
 
     In "float32" the quotient is first rounded to float32: near a tie it is one.
     """
     a, s = float_bits.split(x), float_bits.unpack(scale)
     # 2 * |x / scale| = (a.mantissa << shift) / s.mantissa; below 512 the shift is 33 at most, of
-    # the smallest float16. A shift by 32 gives 0, which is right modulo 2**32.
-    shift = jnp.clip(a.exponent - s.exponent + 1, -1, 40)
+    # the smallest float16. A shift by 32 or more gives 0, which is right modulo 2**32.
+    shift = jnp.clip(a.exponent - s.exponent + 1, -1, 48)
     ratio = a.mantissa.astype(jnp.float32) * (1 / s.mantissa.astype(jnp.float32))
     estimate = jnp.where(
         float_bits.is_infinite(x), jnp.float32(jnp.inf), ratio * float_bits.power_of_two(shift - 1)
     )
-    below = jnp.minimum(estimate, MAGNITUDE_LIMIT).astype(jnp.int32)
+    below = jnp.minimum(estimate, limit).astype(jnp.int32)
     # The difference is below 2**25, so that arithmetic modulo 2**32 gets it right.
     doubled = a.mantissa << jnp.maximum(shift, 0).astype(jnp.uint32)
     odd = (2 * below + 1).astype(jnp.uint32)

@@ -12,7 +12,7 @@ import numpy as np
 
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.evaluate import Options
-from dmlax.onnx.graph import Graph, Node, TensorType, check_order
+from dmlax.onnx.graph import Graph, Node, TensorType, in_order
 
 VERSION = 1
 _GRAPH = "graph.json"
@@ -83,8 +83,7 @@ def _read(file: zipfile.ZipFile) -> tuple[Graph, Options]:
     inputs = {str(name): _input(name, *each) for name, each in data["inputs"].items()}
     constants = {str(name): load(entry) for name, entry in data["constants"].items()}
     nodes = tuple(_decode(entry, load) for entry in data["nodes"])
-    graph = Graph(nodes, inputs, tuple(data["outputs"]), constants)
-    check_order(graph)
+    graph = in_order(Graph(nodes, inputs, tuple(data["outputs"]), constants))
     return graph, Options(data["arithmetic"], data["nonzero_size"])
 
 

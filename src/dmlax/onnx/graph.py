@@ -1,6 +1,8 @@
 """A model's graph: immutable, and without protobuf or JAX."""
 
 import dataclasses
+import functools
+import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -105,8 +107,18 @@ class Graph:
 
     def tensors(self) -> set[str]:
         """The names of every tensor."""
+        return set(self._names)
+
+    @functools.cached_property
+    def _names(self) -> frozenset[str]:
         written = (name for node in self.nodes for name in node.outputs if name)
-        return {*self.inputs, *self.constants, *written}
+        return frozenset({*self.inputs, *self.constants, *written})
+
+    def unused_name(self, wanted: str) -> str:
+        """A name for a tensor that a pass makes, which no tensor has."""
+        while wanted in self._names:
+            wanted += "'"
+        return wanted
 
     def prune(self) -> "Graph":
         """Drops the nodes and the constants on which no output depends."""
@@ -119,26 +131,48 @@ class Graph:
         return self.replace(nodes=tuple(reversed(kept)), constants=constants)
 
 
-def check_order(graph: Graph) -> None:
-    """Checks that every tensor is written once, and before it is read.
+def in_order(graph: Graph) -> Graph:
+    """Puts nodes behind those whose outputs they read, and otherwise leaves their order.
 
     Raises:
-      ModelError: one is not.
+      ModelError: a tensor is written twice, read and never written, or depends on itself.
     """
     written = {*graph.inputs, *graph.constants}
-    later = {name for node in graph.nodes for name in node.outputs}
+    producers: dict[str, int] = {}
+    for index, node in enumerate(graph.nodes):
+        for name in filter(None, node.outputs):
+            if name in written or name in producers:
+                raise ModelError(f"node {node.name!r} writes {name!r}, which exists already")
+            producers[name] = index
     for node in graph.nodes:
         for name in filter(None, node.inputs):
-            if name not in written:
-                why = "is written later, or in a cycle" if name in later else "does not exist"
-                raise ModelError(f"node {node.name!r} reads {name!r}, which {why}")
-        for name in filter(None, node.outputs):
-            if name in written:
-                raise ModelError(f"node {node.name!r} writes {name!r}, which exists already")
-            written.add(name)
+            if name not in written and name not in producers:
+                raise ModelError(f"node {node.name!r} reads {name!r}, which does not exist")
     for name in graph.outputs:
-        if name not in written:
+        if name not in written and name not in producers:
             raise ModelError(f"output {name!r} is written by no node")
+    return graph.replace(nodes=_sorted(graph.nodes, producers))
+
+
+def _sorted(nodes: tuple[Node, ...], producers: Mapping[str, int]) -> tuple[Node, ...]:
+    needs = [{producers[name] for name in node.inputs if name in producers} for node in nodes]
+    readers: list[list[int]] = [[] for _ in nodes]
+    for index, each in enumerate(needs):
+        for before in each:
+            readers[before].append(index)
+    ready = [index for index, each in enumerate(needs) if not each]  # a heap, as it ascends
+    order = []
+    while ready:
+        index = heapq.heappop(ready)
+        order.append(index)
+        for after in readers[index]:
+            needs[after].discard(index)
+            if not needs[after]:
+                heapq.heappush(ready, after)
+    if len(order) != len(nodes):
+        stuck = nodes[next(index for index, each in enumerate(needs) if each)]
+        raise ModelError(f"node {stuck.name!r} is in a cycle, or behind one")
+    return tuple(nodes[index] for index in order)
 
 
 def rename_inputs(nodes: Iterable[Node], names: Mapping[str, str]) -> tuple[Node, ...]:

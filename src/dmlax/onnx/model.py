@@ -25,8 +25,8 @@ from dmlax.onnx.evaluate import (
 from dmlax.onnx.graph import Graph, Node, TensorType
 from dmlax.onnx.mesh import run_on_any_mesh
 from dmlax.onnx.operators import why_no_pass, why_not
-from dmlax.onnx.operators.values import device_dtype, to_device
-from dmlax.onnx.passes import PASSES, PASSES_OF_SHAPES, run_passes, run_passes_of_shapes
+from dmlax.onnx.operators.values import device_dtype, narrow, to_device
+from dmlax.onnx.passes import PASSES_OF_SHAPES, each_pass, run_passes, run_passes_of_shapes
 from dmlax.onnx.passes.layout import Avals
 from dmlax.onnx.weights import FileConstants, prepare
 
@@ -61,7 +61,8 @@ class Model:
         needed = graph.prune()
         # The check of all nodes lists those that no pass can read.
         fits = not any(map(why_no_pass, needed.nodes))
-        fused, params = split_constants(run_passes(needed) if fits else needed)
+        passed = run_passes(needed, options.arithmetic) if fits else needed
+        fused, params = split_constants(passed)
         self._param_structs = {
             name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in params.items()
         }
@@ -93,13 +94,16 @@ class Model:
           *inputs: arrays in the file's order, or one dict of them by name.
 
         Returns:
-          The outputs by name.
+          The outputs by name, in the file's order; after them the counts of NonZero.
 
         Raises:
           SpecError: an input is missing, unknown, or of another dtype or shape than the file's;
-            the field is its name. A NonZero has more rows than its size (code `sizes`).
+            the field is its name. A 64-bit integer does not fit 32 bits, and x64 is off (code
+            `value`). A NonZero has more rows than its size (code `sizes`).
         """
-        outputs: dict[str, Any] = self._compiled(self.params, _on_cpu(_given(inputs)))
+        given = _narrowed(self._name(_given(inputs)))
+        found: dict[str, Any] = self._compiled(self.params, _on_cpu(given))
+        outputs = {name: found[name] for name in (*self._file.outputs, *found)}
         self._check_counts(outputs)
         return outputs
 
@@ -115,7 +119,8 @@ class Model:
 
         Args:
           params: as `model.params`.
-          inputs: an array, a tuple of them in the file's order, or a dict by name.
+          inputs: an array, a tuple of them in the file's order, or a dict by name. `jax.jit` wraps
+            64-bit integers to 32 bits where x64 is off; `model(...)` refuses those that do not fit.
           outputs: the names of any tensors of the file; default its outputs.
 
         Returns:
@@ -143,7 +148,8 @@ class Model:
         for name in outputs:
             if name not in known:
                 raise SpecError(f"Model: outputs has no tensor {name!r}", "option", "outputs")
-        graph = run_passes(self._file.replace(outputs=outputs).prune())
+        wanted = self._file.replace(outputs=outputs).prune()
+        graph = run_passes(wanted, self._options.arithmetic)
         constants = {name: x for name, x in graph.constants.items() if name not in self.params}
         graph = graph.replace(constants=constants)
         avals = _check(graph, self._param_structs, self._structs(), self._options)
@@ -151,6 +157,11 @@ class Model:
 
     def _bind(self, inputs: Any) -> dict[str, Any]:
         """Names the inputs, and checks their dtypes and shapes."""
+        named = self._name(inputs)
+        return {name: _checked(name, named[name], x) for name, x in self._file.inputs.items()}
+
+    def _name(self, inputs: Any) -> Mapping[str, Any]:
+        """The inputs by name, all of them and no other."""
         names = tuple(self._file.inputs)
         if not isinstance(inputs, Mapping):
             inputs = _by_name(names, inputs)
@@ -159,7 +170,8 @@ class Model:
                 raise SpecError(f"Model: input {name} is missing", "missing_tensor", name)
             if name not in names:
                 raise SpecError(f"Model: {name} is no input of the model", "option", name)
-        return {name: _checked(name, inputs[name], self._file.inputs[name]) for name in names}
+        named: Mapping[str, Any] = inputs
+        return named
 
     def _check_counts(self, outputs: Mapping[str, Any]) -> None:
         for node in _nonzero_nodes(self._graph):
@@ -195,10 +207,10 @@ class Model:
 
     def _pass_counts(self) -> Iterable[tuple[str, int]]:
         """The nodes that each pass leaves."""
-        graph = self._file.prune()
-        for each in PASSES:
-            graph = each(graph).prune()
-            yield each.__name__, len(graph.nodes)
+        graph = needed = self._file.prune()
+        for name, passed in each_pass(needed, self._options.arithmetic):
+            yield name, len(passed.nodes)
+            graph = passed
         graph, _ = split_constants(graph)
         for last in PASSES_OF_SHAPES:
             graph = last(graph, self._avals)
@@ -230,6 +242,18 @@ def _by_name(names: tuple[str, ...], inputs: Any) -> dict[str, Any]:
         text = f"Model: {len(given)} inputs are given, expected {len(names)}: {names}"
         raise SpecError(text, "missing_tensor", names[min(len(given), len(names) - 1)])
     return dict(zip(names, given, strict=True))
+
+
+def _narrowed(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Narrows what is known on the host, which `jax.jit` would wrap."""
+    found = {}
+    for name, x in inputs.items():
+        array = np.asarray(x) if isinstance(x, list | tuple | int | float | np.generic) else x
+        try:
+            found[name] = narrow(array) if isinstance(array, np.ndarray) else array
+        except UnsupportedError as error:
+            raise SpecError(f"Model: {name}: {error}", "value", name) from None
+    return found
 
 
 def _on_cpu(inputs: Any) -> Any:
@@ -301,13 +325,11 @@ def _check(graph: Graph, params: Mapping[str, Any], inputs: Any, options: Option
     Returns:
       The dtype and the shape of every tensor.
     """
-    failures = _unknown_nodes(graph)
-    known = {id(node) for node, _ in failures}
+    failures = {id(node): (node, error) for node, error in _unknown_nodes(graph)}
     avals: dict[str, Aval] = {}
 
     def note(node: Node, error: Exception) -> None:
-        if id(node) not in known:
-            failures.append((node, error))
+        failures.setdefault(id(node), (node, error))
 
     def trace(params: Any, inputs: Any) -> Any:
         found = evaluate(graph, {**params, **inputs}, options, note)
@@ -316,8 +338,21 @@ def _check(graph: Graph, params: Mapping[str, Any], inputs: Any, options: Option
 
     jax.eval_shape(trace, params, inputs)
     if failures:
-        raise _one_error(failures)
+        raise _one_error(list(failures.values()), _behind(graph, set(failures)))
     return avals
+
+
+def _behind(graph: Graph, failed: set[int]) -> list[Node]:
+    """The nodes that read what a failing node would write, or that such a node would."""
+    missing: set[str] = set()
+    behind = []
+    for node in graph.nodes:
+        if id(node) in failed:
+            missing.update(node.outputs)
+        elif not missing.isdisjoint(node.inputs):
+            missing.update(node.outputs)
+            behind.append(node)
+    return behind
 
 
 def _unknown_nodes(graph: Graph) -> list[tuple[Node, Exception]]:
@@ -326,20 +361,30 @@ def _unknown_nodes(graph: Graph) -> list[tuple[Node, Exception]]:
     return [(node, with_node(node, UnsupportedError(why))) for node, why in reasons if why]
 
 
-def _one_error(failures: Sequence[tuple[Node, Exception]]) -> Exception:
+def _one_error(failures: Sequence[tuple[Node, Exception]], behind: Sequence[Node]) -> Exception:
     """The first error of a malformed file, or one that lists all."""
-    is_malformed = all(isinstance(error, ModelError) for _, error in failures)
-    return failures[0][1] if is_malformed else UnsupportedError(_list(failures), "option", "model")
+    if all(isinstance(error, ModelError) for _, error in failures):
+        return failures[0][1]
+    return UnsupportedError(_list(failures, behind), "option", "model")
 
 
-def _list(failures: Sequence[tuple[Node, Exception]]) -> str:
-    """Groups nodes by type and reason."""
+def _list(failures: Sequence[tuple[Node, Exception]], behind: Sequence[Node]) -> str:
+    """Groups nodes by type and reason; then those that need their outputs."""
     groups: dict[str, list[str]] = {}
     for node, error in failures:
         reason = str(error).removeprefix(f"{node}: ")
         groups.setdefault(f"{node.type}: {reason}", []).append(node.name)
-    lines = [
-        f"  {reason} ({len(names)} nodes: {', '.join(names[:8])}{', ...' if names[8:] else ''})"
-        for reason, names in groups.items()
-    ]
-    return "\n".join([f"{len(failures)} nodes of the model cannot be computed:", *lines])
+    lines = [f"  {reason} ({_some(names)})" for reason, names in groups.items()]
+    if behind:
+        lines.append(
+            f"  not checked, as they need outputs of those: {_some(x.name for x in behind)}"
+        )
+    count = "1 node" if len(failures) == 1 else f"{len(failures)} nodes"
+    return "\n".join([f"{count} of the model cannot be computed:", *lines])
+
+
+def _some(names: Iterable[str]) -> str:
+    """How many nodes, and the first names."""
+    shown = list(names)
+    count = "1 node" if len(shown) == 1 else f"{len(shown)} nodes"
+    return f"{count}: {', '.join(shown[:8])}{', ...' if shown[8:] else ''}"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dmlax.onnx.errors import ModelError
-from dmlax.onnx.graph import SHORT_DOMAINS, Graph, Node, TensorType, check_order
+from dmlax.onnx.graph import SHORT_DOMAINS, Graph, Node, TensorType, in_order
 from dmlax.onnx.wire import WireError, cut_initializers, cut_raw_data
 
 MAXIMUM_RANK = 16
@@ -112,8 +112,7 @@ class _Reader:
         nodes = tuple(self._node(node, i, opsets) for i, node in enumerate(graph.node))
         outputs = tuple(_text(value.name, "an output") for value in graph.output)
         graph = Graph(nodes, inputs, outputs, constants)
-        check_order(graph)
-        return _lift_constants(graph)
+        return _lift_constants(in_order(graph))
 
     def _opset(self, opset: Any) -> tuple[str, int]:
         domain = _domain(_text(opset.domain, "an opset"))

@@ -232,7 +232,8 @@ def hard_swish(x: Tensor, /, *, arithmetic: Arithmetic) -> Any:
 def leaky_relu(x: Tensor, /, *, alpha: float = 0.01) -> Any:
     """X, or alpha x below 0."""
     x = to_device(x)
-    return jnp.where(x >= 0, x, multiply(x, jnp.full(x.shape, alpha, x.dtype)))
+    slope = jnp.full(x.shape, alpha, x.dtype)
+    return jnp.where(x >= 0, x, multiply(x, slope) if _is_float32(x) else x * slope)
 
 
 @operator("Gelu", 20)

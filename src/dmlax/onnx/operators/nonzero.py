@@ -26,7 +26,7 @@ class Counted:
 def nonzero(x: Tensor, /, *, nonzero_size: int | None) -> Any:
     """The coordinates of the nonzero elements, an axis each row."""
     if is_known(x):
-        return np.stack(np.nonzero(x)).astype(np.int64)
+        return np.stack(np.nonzero(np.atleast_1d(x))).astype(np.int64)
     if nonzero_size is None:
         raise UnsupportedError("it needs a size: give nonzero_size")
     found = dmlax.nonzero_coordinates(x, size=nonzero_size, fill_value=OUTSIDE)

@@ -42,7 +42,8 @@ def max_pool(
     options = windows.of_pool(x, bool(ceil_mode), bool(channels_last))
     if x.dtype.name in ("int8", "uint8"):
         return dmlax.max_pooling(x, **options)
-    return _reduce_windows(x, options, lax.max, -jnp.inf)
+    lowest = -jnp.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    return _reduce_windows(x, options, lax.max, lowest)
 
 
 @operator("AveragePool", 1, 7, 10, 11, 19, 22)
@@ -80,6 +81,7 @@ def _padded(x: Any, options: dict[str, Any]) -> list[Any]:
 
 
 def _reduce_windows(x: Any, options: dict[str, Any], way: Any, start: float) -> Any:
+    """Reduces windows of an image that is channels first, or as the options say."""
     count = x.ndim - 2
     pads = zip(options["start_padding"], options["end_padding"], strict=True)
     return lax.reduce_window(

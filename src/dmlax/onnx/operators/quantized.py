@@ -7,14 +7,20 @@ import jax.numpy as jnp
 import numpy as np
 
 import dmlax
+from dmlax._core import float_bits, requantize
 from dmlax._core.requantize import Arithmetic
 from dmlax.onnx.graph import MICROSOFT, OWN, Node
 from dmlax.onnx.operators import tables
 from dmlax.onnx.operators.concatenation import concatenate
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
+from dmlax.onnx.operators.values import is_known
 from dmlax.onnx.operators.windows import ConvolutionLayout, Windows, image_layout
 
 _FORMS = (10, 13, 19, 21, 23, 24, 25, 28)
+
+
+_QUANTIZED = {2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16}  # ONNX's numbers
+_FLOATS = {1: np.float32, 10: np.float16}
 
 
 @operator("QuantizeLinear", *_FORMS)
@@ -32,16 +38,29 @@ def quantize(
     precision: int = 0,
     arithmetic: Arithmetic,
 ) -> Any:
-    """Rounds x / scale."""
+    """Rounds x / scale to 8 or 16 bits."""
     _expect_no_blocks(block_size)
-    dtype = {0: np.uint8, 2: np.uint8, 3: np.int8}.get(output_dtype)
-    if dtype is None:
-        raise dmlax.UnsupportedError(f"output_dtype is {output_dtype}, expected int8 or uint8")
-    options: dict[str, Any] = {"axis": _axis(axis, scale, x), "arithmetic": arithmetic}
-    if zero_point is None:
-        options["output_dtype"] = dtype
-    quantized = dmlax.element_wise_quantize_linear(_of_rank(x), scale, zero_point, **options)
-    return quantized.reshape(x.shape)
+    dtype = _QUANTIZED.get(output_dtype or 2) if zero_point is None else zero_point.dtype
+    if dtype not in _QUANTIZED.values():
+        found = f"output_dtype is {output_dtype}" if zero_point is None else f"y is {dtype}"
+        raise dmlax.UnsupportedError(f"{found}, expected (u)int8 or (u)int16")
+    x, scale = (each.astype(np.result_type(x.dtype, scale.dtype)) for each in (x, scale))
+    scale, zero_point = (_along(each, axis, x) for each in (scale, zero_point))
+    x, scale = _finite_quotient(x, scale)
+    if np.dtype(dtype).itemsize == 2:
+        point = None if zero_point is None else jnp.asarray(zero_point)
+        return requantize.quantize(jnp.asarray(x), jnp.asarray(scale), point, dtype, arithmetic)
+    options: dict[str, Any] = {"output_dtype": dtype, "arithmetic": arithmetic}
+    levels = dmlax.element_wise_quantize_linear(_of_rank(x), scale, zero_point, **options)
+    return levels.reshape(x.shape)
+
+
+def _finite_quotient(x: Any, scale: Any) -> tuple[Any, Any]:
+    """Divides by known scales of 0, as floats do: the quotients are infinite, and of 0 NaN."""
+    if not is_known(scale) or scale.all():
+        return x, scale
+    is_zero = scale == 0
+    return jnp.where(is_zero, x * x.dtype.type(np.inf), x), np.where(is_zero, 1, scale)
 
 
 @operator("DequantizeLinear", *_FORMS)
@@ -55,12 +74,23 @@ def dequantize(
     axis: int = 1,
     block_size: int = 0,
     output_dtype: int = 0,
+    arithmetic: Arithmetic,
 ) -> Any:
     """Multiplies x less its zero point by a scale."""
     _expect_no_blocks(block_size)
-    axis_of_scale = _axis(axis, scale, x)
-    real = dmlax.element_wise_dequantize_linear(_of_rank(x), scale, zero_point, axis=axis_of_scale)
-    return real.reshape(x.shape)
+    dtype = _FLOATS.get(output_dtype) if output_dtype else scale.dtype
+    if dtype not in _FLOATS.values():
+        raise dmlax.UnsupportedError(f"its output is {dtype}, expected float32 or float16")
+    scale, zero_point = (_along(each, axis, x) for each in (scale, zero_point))
+    if is_known(scale) and not scale.all():
+        scale = jnp.asarray(scale)  # of a known 0 the operator says that it is a mistake
+    if x.dtype == np.int32 and arithmetic == "float32":
+        difference = jnp.asarray(x) if zero_point is None else jnp.asarray(x) - zero_point
+        factor = jnp.asarray(scale, np.float32)
+        real = float_bits.multiply(difference.astype(np.float32), factor)
+    else:
+        real = dmlax.element_wise_dequantize_linear(_of_rank(x), scale, zero_point)
+    return real.reshape(x.shape).astype(dtype)
 
 
 def _of_rank(x: Any) -> Any:
@@ -68,9 +98,16 @@ def _of_rank(x: Any) -> Any:
     return x if x.ndim else x.reshape(1)
 
 
-def _axis(axis: int, scale: Any, x: Any) -> int | None:
-    """The axis of parameters along one, None where they are one value."""
-    return axis if scale.ndim == 1 and scale.shape[0] != 1 else None
+def _along(parameter: Any, axis: int, x: Any) -> Any:
+    """A parameter in the shape that broadcasts to x: one value, or values along an axis."""
+    if parameter is None or parameter.ndim == 0:
+        return parameter
+    if parameter.shape == (1,):
+        return parameter.reshape(())
+    if parameter.ndim != 1 or not -x.ndim <= axis < x.ndim:
+        text = f"its parameter has the shape {list(parameter.shape)}, expected values along an axis"
+        raise dmlax.UnsupportedError(f"{text} of {list(x.shape)}")
+    return parameter.reshape((-1,) + (1,) * (x.ndim - 1 - axis % x.ndim))
 
 
 def _expect_no_blocks(block_size: int) -> None:
@@ -379,10 +416,15 @@ def multiply_gemm(
         "a_zero_point": a_zero_point,
         "b_zero_point": _matrix_zero_point(b, b_zero_point),
     }
-    if y_scale is None:
-        raise dmlax.UnsupportedError("its y_scale is absent")
     if alpha != 1.0:
         a_scale = tables.multiply(a_scale, np.float32(alpha), arithmetic)
+    if y_scale is None:
+        sums = dmlax.matrix_multiply_integer(
+            left, right, implementation=implementation, **zero_points
+        )
+        sums = sums if bias is None else sums + bias
+        a, b = jnp.asarray(a_scale), jnp.asarray(b_scale)
+        return requantize.scale_sums(sums, a, b, None, np.float32, arithmetic)
     return dmlax.quantized_linear_matrix_multiply(
         left,
         right,

@@ -1,7 +1,8 @@
 """Passes: short functions from a graph to a graph that changes no bit of any tensor asked for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from dmlax._core.requantize import Arithmetic
 from dmlax.onnx.graph import Graph
 from dmlax.onnx.passes.add import fuse_adds, fuse_gemm_adds
 from dmlax.onnx.passes.attention import fuse_attention
@@ -18,7 +19,7 @@ from dmlax.onnx.passes.qdq import fuse_qdq
 from dmlax.onnx.passes.rows import take_rows_first
 from dmlax.onnx.passes.self_attention import fuse_self_attention
 
-Pass = Callable[[Graph], Graph]
+Pass = Callable[..., Graph]
 PassOfShapes = Callable[[Graph, Avals], Graph]
 
 PASSES: tuple[Pass, ...] = (
@@ -45,11 +46,18 @@ PASSES_OF_SHAPES: tuple[PassOfShapes, ...] = (
 )
 
 
-def run_passes(graph: Graph) -> Graph:
+def run_passes(graph: Graph, arithmetic: Arithmetic) -> Graph:
     """Runs every pass; each leaves what the outputs need."""
+    *_, (_, last) = each_pass(graph, arithmetic)
+    return last
+
+
+def each_pass(graph: Graph, arithmetic: Arithmetic) -> Iterator[tuple[str, Graph]]:
+    """The names of the passes, and the graph that each makes of the one before."""
     for each in PASSES:
-        graph = each(graph).prune()
-    return graph
+        found = each(graph, arithmetic) if each is fuse_qdq else each(graph)
+        graph = found.prune()
+        yield each.__name__, graph
 
 
 def run_passes_of_shapes(graph: Graph, avals: Avals) -> Graph:

@@ -50,7 +50,7 @@ def _look_up_first(graph: Graph) -> Graph:
         before = producers.get(node.inputs[0]) if node.op == "ByteFunction" else None
         if before is not None and before.op == "Transpose" and not before.domain:
             (output,) = node.outputs
-            found = f"{output}@before"
+            found = graph.unused_name(f"{output}@before")
             inputs = (before.inputs[0], *node.inputs[1:])
             nodes.append(node.replace(inputs=inputs, outputs=(found,)))
             node = before.replace(inputs=(found,), outputs=(output,))

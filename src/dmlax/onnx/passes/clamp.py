@@ -3,14 +3,15 @@
 import numpy as np
 
 from dmlax.onnx.graph import Graph, Node
+from dmlax.onnx.passes.qdq import is_quantize, quantized_dtype
 
 
 def drop_clamps(graph: Graph) -> Graph:
-    """Has a quantization read what a clamp reads, where every value clamps to the same byte."""
+    """Has a quantization read what a clamp reads, where every value clamps to the same integer."""
     producers, consumers = graph.producers(), graph.consumers()
     nodes = []
     for node in graph.nodes:
-        clamp = producers.get(node.inputs[0]) if node.op == "QuantizeLinear" else None
+        clamp = producers.get(node.inputs[0]) if is_quantize(node) else None
         while clamp is not None and _is_implied(graph, clamp, node, consumers):
             node = node.replace(inputs=(clamp.inputs[0], *node.inputs[1:]))
             clamp = producers.get(node.inputs[0])
@@ -22,25 +23,17 @@ def _is_implied(
     graph: Graph, clamp: Node, quantize: Node, consumers: dict[str, list[Node]]
 ) -> bool:
     """True where the quantization alone clamps to the range, and nothing else reads the clamp."""
-    if clamp.op not in ("Relu", "Clip") or len(consumers[clamp.outputs[0]]) != 1:
+    if clamp.op not in ("Relu", "Clip") or clamp.domain or len(consumers[clamp.outputs[0]]) != 1:
         return False
-    scale, zero_point = _parameters(graph, quantize)
-    bounds = _bounds(graph, clamp)
-    if scale is None or zero_point is None or bounds is None:
+    dtype, bounds = quantized_dtype(graph, quantize), _bounds(graph, clamp)
+    if dtype is None or bounds is None or not graph.has_one_scale(quantize):
         return False
-    if scale.dtype.kind != "f" or zero_point.dtype.kind not in "iu":
+    scale, *zero_points = (graph.constants[name] for name in quantize.inputs[1:] if name)
+    if scale.dtype.kind != "f" or any(each.dtype != dtype for each in zero_points):
         return False
-    limits = np.iinfo(zero_point.dtype)
-    step, zero = float(scale), int(zero_point)
-    low, high = (step * (end - zero) for end in (limits.min, limits.max))
-    return bounds[0] <= low and high <= bounds[1]
-
-
-def _parameters(graph: Graph, node: Node) -> tuple[np.ndarray | None, np.ndarray | None]:
-    scale = graph.constants.get(node.inputs[1])
-    zero = np.uint8(0) if len(node.inputs) < 3 else graph.constants.get(node.inputs[2])
-    found = [each if each is None or each.size != 1 else each.reshape(()) for each in (scale, zero)]
-    return tuple(each if each is not None and each.ndim == 0 else None for each in found)  # type: ignore[return-value]
+    step, zero = float(scale.item()), int(zero_points[0].item()) if zero_points else 0
+    low, high = (step * (int(end) - zero) for end in (np.iinfo(dtype).min, np.iinfo(dtype).max))
+    return step > 0 and bounds[0] <= low and high <= bounds[1]
 
 
 def _bounds(graph: Graph, clamp: Node) -> tuple[float, float] | None:
@@ -53,7 +46,6 @@ def _bounds(graph: Graph, clamp: Node) -> tuple[float, float] | None:
         array = graph.constants.get(name)
         if name and (array is None or array.size != 1 or array.dtype.kind not in "fiu"):
             return None
-        ends.append(
-            float(clamp.attributes.get(attribute, default)) if array is None else float(array)
-        )
+        given = clamp.attributes.get(attribute, default) if array is None else array.item()
+        ends.append(float(given))
     return ends[0], ends[1]

@@ -9,11 +9,11 @@ def revive_dead_channels(graph: Graph) -> Graph:
     """Replaces filter scales of 0, which quantizers write for a filter of zeros."""
     constants, nodes = dict(graph.constants), []
     for node in graph.nodes:
-        nodes.append(_revive(node, constants) if node.op == "QLinearConv" else node)
+        nodes.append(_revive(graph, node, constants) if node.op == "QLinearConv" else node)
     return graph.replace(nodes=tuple(nodes), constants=constants)
 
 
-def _revive(node: Node, constants: dict[str, np.ndarray]) -> Node:
+def _revive(graph: Graph, node: Node, constants: dict[str, np.ndarray]) -> Node:
     names = list(node.inputs)
     scale = constants.get(names[4])
     filter = constants.get(names[3])
@@ -31,7 +31,7 @@ def _revive(node: Node, constants: dict[str, np.ndarray]) -> Node:
     if bias is not None:
         fixed[8] = np.where(dead, np.int32(0), bias)
     for index, array in fixed.items():
-        names[index] = f"{names[index]}@{node.outputs[0]}"
+        names[index] = graph.unused_name(f"{names[index]}@{node.outputs[0]}")
         constants[names[index]] = array
     return node.replace(inputs=tuple(names))
 

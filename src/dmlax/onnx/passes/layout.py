@@ -36,7 +36,7 @@ class _Layout:
 
     def __init__(self, graph: Graph, avals: Avals) -> None:
         self.nodes: list[Node] = []
-        self.avals = avals
+        self.graph, self.avals = graph, avals
         self.consumers = graph.consumers()
         self.last: dict[str, str] = {}
         written = {name for node in graph.nodes for name in node.outputs}
@@ -57,7 +57,7 @@ class _Layout:
         for place in places:
             inputs[place] = self.channels_last(inputs[place])
         output = node.outputs[0]  # what follows it is computed by no such operator
-        self.last[output] = f"{output}@channels_last"
+        self.last[output] = self.graph.unused_name(f"{output}@channels_last")
         outputs = (self.last[output],)
         self.nodes.append(
             node.replace(inputs=tuple(inputs), outputs=outputs, attributes=attributes)
@@ -104,7 +104,7 @@ class _Layout:
     def channels_last(self, name: str) -> str:
         """The tensor channels last, transposed here if it does not exist so."""
         if name not in self.last:
-            self.last[name] = f"{name}@channels_last"
+            self.last[name] = self.graph.unused_name(f"{name}@channels_last")
             self.nodes.append(_transpose(name, self.last[name], _TO_LAST))
         return self.last[name]
 

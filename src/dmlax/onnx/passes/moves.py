@@ -16,7 +16,7 @@ def move_bytes(graph: Graph) -> Graph:
         before = dequantized.get(node.inputs[0]) if node.inputs else None
         if before is not None and _is_move(graph, node):
             (moved,) = node.outputs
-            source = f"{moved}@bytes"
+            source = graph.unused_name(f"{moved}@bytes")
             nodes.append(
                 node.replace(inputs=(before.inputs[0], *node.inputs[1:]), outputs=(source,))
             )
@@ -46,11 +46,11 @@ def quantize_before_moves(graph: Graph) -> Graph:
             moves = list(_moves_of_one_reader(producers, node.inputs[0]))
         if moves:
             (last,), name = node.outputs, moves[-1].inputs[0]
-            nodes.append(node.replace(inputs=(name, *node.inputs[1:]), outputs=(f"{last}@0",)))
-        for count, move in enumerate(reversed(moves), 1):
-            output = last if count == len(moves) else f"{last}@{count}"
-            inputs = (f"{last}@{count - 1}", *move.inputs[1:])
-            nodes.append(move.replace(inputs=inputs, outputs=(output,)))
+            names = [graph.unused_name(f"{last}@{count}") for count in range(len(moves))] + [last]
+            nodes.append(node.replace(inputs=(name, *node.inputs[1:]), outputs=(names[0],)))
+        for count, move in enumerate(reversed(moves)):
+            inputs = (names[count], *move.inputs[1:])
+            nodes.append(move.replace(inputs=inputs, outputs=(names[count + 1],)))
         if not moves:
             nodes.append(node)
     return graph.replace(nodes=tuple(nodes)).prune()

@@ -1,29 +1,34 @@
-"""Fuses operators between DequantizeLinear and QuantizeLinear into quantized ones.
+"""Makes a quantized operator of an operator between DequantizeLinear and QuantizeLinear.
 
-The nodes are those that ONNX Runtime's extended optimisations make of such a file.
+A group becomes one where that operator computes what the file says; `FUSIONS` and `_is_meant` have
+the conditions. Every other group is computed in floats, as its nodes say.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlax.onnx.graph import MICROSOFT, Graph, Node
+from dmlax._core.requantize import Arithmetic
+from dmlax.onnx.graph import MICROSOFT, Graph, Node, TensorType
 
-_MOVES = {
-    *("DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "Identity", "MaxPool"),
-    *("Reshape", "Resize", "Slice", "SpaceToDepth", "Squeeze", "Tile", "Transpose", "Unsqueeze"),
-}
+_BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
+_FLOAT = 1  # ONNX's number of float32
+_DTYPES = {2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16}  # ONNX's numbers of quantized ones
+_BAND = (1e-6, 0.01)  # within which ONNX Runtime takes a bias's scale for the product of scales
 
 
 class Quantized(NamedTuple):
-    """A tensor with its scale and zero point, by their names."""
+    """A tensor of integers with its parameters, all known."""
 
     tensor: str
     scale: str
     zero_point: str
-    axis: int
+    axis: int | None  # along which the parameters lie; None for one value
+    dtype: np.dtype
+    peer_dtype: np.dtype  # ONNX Runtime makes uint8 of int8 between two of its nodes
+    scales: np.ndarray
+    zero_points: np.ndarray
 
     @property
     def parameters(self) -> tuple[str, str, str]:
@@ -32,28 +37,90 @@ class Quantized(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A node between dequantized operands, None where one is absent, and quantized outputs."""
+    """A node, its dequantized operands (None for others), and its quantized output if it has one.
+
+    The shapes are those of known tensors: of constants and of the graph's inputs.
+    """
 
     node: Node
     inputs: tuple[Quantized | None, ...]
-    output: Quantized
+    output: Quantized | None
+    shapes: Mapping[str, tuple[int | str, ...]]
 
-    @property
-    def ends(self) -> tuple[str, str]:
-        """The scale and the zero point of the output."""
-        return self.output.scale, self.output.zero_point
+    def shape(self, place: int) -> tuple[int | str, ...] | None:
+        """The shape of the integers behind an operand, None where it is not known."""
+        quantized = self.inputs[place]
+        return None if quantized is None else self.shapes.get(quantized.tensor)
 
 
-def fuse_qdq(graph: Graph) -> Graph:
-    """Replaces each QuantizeLinear that ends a group by the quantized operator of the group."""
+class Fusion(NamedTuple):
+    """The quantized operator that stands for a float one, and what that depends on.
+
+    Attributes:
+      op: the quantized operator; "" is the float one, which moves integers as it moves floats.
+      weight_axis: of a product, the axis of the right operand along which its scales may lie.
+      bias: the place of a bias.
+      floats: the operator whose output stays float, if there is one.
+      needs_order: True for an operator that needs positive scales.
+      fits: False for attributes with which the quantized operator computes something else.
+    """
+
+    op: str = ""
+    weight_axis: Callable[[Node], int] | None = None
+    bias: int | None = None
+    floats: str = ""
+    needs_order: bool = False
+    fits: Callable[[Mapping[str, Any]], bool] = lambda attributes: True
+
+
+def _averages_elements(attributes: Mapping[str, Any]) -> bool:
+    """True for windows whose padding is all counted or all left out."""
+    beyond = attributes.get("ceil_mode") and attributes.get("count_include_pad")
+    return not beyond and set(attributes.get("dilations") or ()) <= {1}
+
+
+FUSIONS: Mapping[str, Fusion] = {
+    "Add": Fusion("QLinearAdd"),
+    "AveragePool": Fusion("QLinearAveragePool", fits=_averages_elements),
+    "Concat": Fusion("QLinearConcat"),
+    "Conv": Fusion("QLinearConv", weight_axis=lambda node: 0, bias=2),
+    "Gemm": Fusion(
+        "QGemm",
+        weight_axis=lambda node: -2 if node.attributes.get("transB") else -1,
+        bias=2,
+        floats="QGemm",
+        fits=lambda attributes: attributes.get("beta", 1.0) == 1.0,
+    ),
+    "GlobalAveragePool": Fusion("QLinearGlobalAveragePool"),
+    "LeakyRelu": Fusion("QLinearLeakyRelu"),
+    "MatMul": Fusion("QLinearMatMul", weight_axis=lambda node: -1, floats="MatMulIntegerToFloat"),
+    "MaxPool": Fusion(needs_order=True),
+    "Mul": Fusion("QLinearMul"),
+    "Sigmoid": Fusion("QLinearSigmoid"),
+    "Softmax": Fusion("QLinearSoftmax", needs_order=True),
+    **dict.fromkeys(
+        (
+            *("DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "Identity"),
+            *("Reshape", "Resize", "Slice", "SpaceToDepth", "Squeeze", "Tile", "Transpose"),
+            "Unsqueeze",
+        ),
+        Fusion(),
+    ),
+}
+
+
+def fuse_qdq(graph: Graph, arithmetic: Arithmetic) -> Graph:
+    """Replaces each group that a quantized operator computes by that operator."""
     finder = _Finder(graph)
-    nodes = []
+    fused: dict[str, Node] = {}  # by the output that they write
     for node in graph.nodes:
-        group = finder.group(node)
-        fused = None if group is None else _fuse(group, finder)
-        nodes.append(fused or finder.fuse_float_product(node) or node)
-    constants = {**graph.constants, **finder.zero_points}
-    return graph.replace(nodes=tuple(nodes), constants=constants)
+        fusion = FUSIONS.get(node.op) if not node.domain else None
+        group = finder.group(node) if fusion else None
+        if fusion and group and _is_meant(fusion, group, arithmetic):
+            made = _fuse(fusion, group)
+            fused[made.outputs[0]] = made
+    nodes = tuple(fused.get(node.outputs[0], node) for node in graph.nodes)
+    return graph.replace(nodes=nodes, constants={**graph.constants, **finder.zero_points})
 
 
 class _Finder:
@@ -62,186 +129,231 @@ class _Finder:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.producers, self.consumers = graph.producers(), graph.consumers()
+        self.types = _types(graph)
+        self.shapes = {name: each.shape for name, each in self.types.items() if each.shape != ()}
+        self.shapes |= {name: x.shape for name, x in graph.constants.items()}
         self.zero_points: dict[str, np.ndarray] = {}
 
-    def group(self, quantize: Node) -> Group | None:
-        """The group that a QuantizeLinear ends, if all of its operands are dequantized."""
-        if quantize.op != "QuantizeLinear":
+    def group(self, node: Node) -> Group | None:
+        """The group of a node: what follows it is one quantization, or none at all."""
+        if len(node.outputs) != 1:
             return None
-        node = self.producers.get(quantize.inputs[0])
-        if node is None or len(self.consumers[quantize.inputs[0]]) != 1 or len(node.outputs) != 1:
-            return None
-        output = self._quantized(quantize.outputs[0], quantize)
-        inputs = tuple(self.dequantized(name) for name in node.inputs)
-        return Group(node, inputs, output)
+        name = node.outputs[0]
+        readers = self.consumers.get(name, [])
+        output = None
+        if any(map(is_quantize, readers)):
+            if len(readers) != 1 or name in self.graph.outputs:
+                return None
+            output = self._quantized(readers[0].outputs[0], readers[0])
+            if output is None:
+                return None
+        return Group(node, tuple(map(self.dequantized, node.inputs)), output, self.shapes)
 
     def dequantized(self, name: str) -> Quantized | None:
-        """The quantized tensor of which a float one was made."""
+        """The integers of which a float32 tensor was made."""
         node = self.producers.get(name)
-        if node is None or node.op != "DequantizeLinear":
+        if node is None or not is_dequantize(node):
             return None
-        return self._quantized(node.inputs[0], node)
+        is_float32 = node.attributes.get("output_dtype", 0) in (0, _FLOAT)
+        return self._quantized(node.inputs[0], node) if is_float32 else None
 
-    def _quantized(self, tensor: str, node: Node) -> Quantized:
+    def _quantized(self, tensor: str, node: Node) -> Quantized | None:
+        """The integers that a node reads or writes, None where a parameter is not known."""
+        dtype = self.types[tensor].dtype if tensor in self.types else None
+        scales = self.graph.constants.get(node.inputs[1])
+        if dtype is None or scales is None or scales.dtype != np.float32 or scales.ndim > 1:
+            return None
         zero_point = node.inputs[2] if len(node.inputs) > 2 else ""
-        axis = int(node.attributes.get("axis", 1))
-        zero_point = zero_point or self._zero(tensor, node)
-        return Quantized(tensor, node.inputs[1], zero_point, axis)
+        zero_points = self.graph.constants.get(zero_point) if zero_point else np.zeros((), dtype)
+        if zero_points is None or zero_points.size not in (1, scales.size) or not scales.size:
+            return None
+        if node.attributes.get("block_size") or zero_points.dtype != dtype:
+            return None
+        axis = int(node.attributes.get("axis", 1)) if scales.size > 1 else None
+        zero_point = zero_point or self._zero(dtype)
+        own = (tensor, node.inputs[1], zero_point, axis, dtype, self._peer_dtype(tensor, dtype))
+        return Quantized(*own, scales, zero_points)
 
-    def _zero(self, tensor: str, node: Node) -> str:
-        """The name of a zero point of 0, of the tensor's dtype."""
-        constant = self.graph.constants.get(tensor)
-        quantize = self.producers.get(tensor)
-        if constant is not None:
-            dtype = constant.dtype
-        elif node.op == "DequantizeLinear" and quantize is not None and len(quantize.inputs) > 2:
-            known = self.graph.constants.get(quantize.inputs[2])
-            dtype = np.dtype(np.uint8) if known is None else known.dtype
-        else:
-            dtype = np.dtype({3: np.int8}.get(node.attributes.get("output_dtype", 2), np.uint8))
-        name = f"zero@{dtype.name}"
+    def _peer_dtype(self, tensor: str, dtype: np.dtype) -> np.dtype:
+        node = self.producers.get(tensor)
+        is_between = node is not None and is_quantize(node) and tensor not in self.graph.outputs
+        readers = self.consumers.get(tensor, [])
+        if dtype == np.int8 and is_between and readers and all(map(is_dequantize, readers)):
+            return np.dtype(np.uint8)
+        return dtype
+
+    def _zero(self, dtype: np.dtype) -> str:
+        """The name of a zero point of 0."""
+        name = self.graph.unused_name(f"zero@{dtype.name}")
         self.zero_points[name] = np.zeros((), dtype)
         return name
 
-    def fuse_float_product(self, node: Node) -> Node | None:
-        """The fused node of a MatMul of dequantized operands whose output stays float."""
-        if node.op != "MatMul" or node.domain:
-            return None
-        readers = self.consumers.get(node.outputs[0], ())
-        if any(reader.op == "QuantizeLinear" for reader in readers):
-            return None
-        a, b = (self.dequantized(name) for name in node.inputs)
-        if a is None or b is None or not self.is_one_value(a) or not self.is_by_column(b):
-            return None
-        inputs = (a.tensor, b.tensor, a.scale, b.scale, a.zero_point, b.zero_point)
-        return Node(node.name, "MatMulIntegerToFloat", MICROSOFT, 1, inputs, node.outputs[:1], {})
 
-    def is_one_value(self, quantized: Quantized) -> bool:
-        """True where the parameters are known to be one value."""
-        scale = self.graph.constants.get(quantized.scale)
-        return scale is not None and scale.size == 1
+def _types(graph: Graph) -> dict[str, TensorType]:
+    """The dtype of inputs, constants and what is made of them; a shape () may be unknown."""
+    types = {name: TensorType(x.dtype, x.shape) for name, x in graph.constants.items()}
+    types |= graph.inputs
+    for node in graph.nodes:
+        if is_quantize(node) and (dtype := quantized_dtype(graph, node)) is not None:
+            types[node.outputs[0]] = TensorType(dtype, ())
+        elif _is_move(node) and node.inputs[0] in types:
+            types[node.outputs[0]] = TensorType(types[node.inputs[0]].dtype, ())
+    return types
 
-    def is_by_column(self, quantized: Quantized) -> bool:
-        """True where the parameters are one value, or lie along a matrix's last axis."""
-        return self.is_one_value(quantized) or quantized.axis in (1, -1)
 
-    def is_along(self, quantized: Quantized, axis: int) -> bool:
-        """True where the parameters are one value, or lie along an axis."""
-        return self.is_one_value(quantized) or quantized.axis == axis
+def _is_move(node: Node) -> bool:
+    return not node.domain and node.op in FUSIONS and not FUSIONS[node.op].op
 
-    def is_int8_constant(self, quantized: Quantized) -> bool:
-        """True for what ONNX Runtime leaves int8 beside tensors that it makes uint8."""
-        constant = self.graph.constants.get(quantized.tensor)
-        return constant is not None and constant.dtype == np.int8
 
-    def is_int32(self, bias: Quantized | None) -> bool:
-        """False for a bias of floats, or of 8 bits, with which ONNX Runtime fuses nothing."""
-        constant = self.graph.constants.get(bias.tensor) if bias else None
-        return bias is not None and (constant is None or constant.dtype == np.int32)
+def is_quantize(node: Node) -> bool:
+    """True for a QuantizeLinear."""
+    return node.op == "QuantizeLinear" and node.domain in ("", MICROSOFT)
 
-    def has_equal_parameters(self, a: Quantized, b: Quantized) -> bool:
-        """True where two tensors have the same scale and zero point."""
-        pairs = ((a.scale, b.scale), (a.zero_point, b.zero_point))
-        return all(one == other or self._equal(one, other) for one, other in pairs)
 
-    def _equal(self, one: str, other: str) -> bool:
-        constants = {**self.graph.constants, **self.zero_points}
-        a, b = constants.get(one), constants.get(other)
-        if a is None or b is None:
+def is_dequantize(node: Node) -> bool:
+    """True for a DequantizeLinear."""
+    return node.op == "DequantizeLinear" and node.domain in ("", MICROSOFT)
+
+
+def quantized_dtype(graph: Graph, quantize: Node) -> np.dtype | None:
+    """The dtype of a QuantizeLinear's output, None where it is not known."""
+    name = quantize.inputs[2] if len(quantize.inputs) > 2 else ""
+    if not name:
+        number = quantize.attributes.get("output_dtype", 0) or 2
+        return np.dtype(_DTYPES[number]) if number in _DTYPES else None
+    zero_point = graph.constants.get(name)
+    return None if zero_point is None else zero_point.dtype
+
+
+def _is_meant(fusion: Fusion, group: Group, arithmetic: Arithmetic) -> bool:
+    """True where the quantized operator computes what the nodes of a group say.
+
+    The dtypes are those that ONNX Runtime fuses.
+    """
+    node, output = group.node, group.output
+    if not fusion.op:
+        return output is not None and _moves_integers(fusion, group, output)
+    x, *rest = group.inputs
+    bias = None
+    if fusion.bias is not None and len(rest) == fusion.bias:
+        *rest, bias = rest
+    operands = [each for each in (x, *rest) if each is not None]
+    if x is None or len(operands) != 1 + len(rest) or not fusion.fits(node.attributes):
+        return False
+    if output is None and not fusion.floats:
+        return False
+    weights = operands[1] if fusion.weight_axis else None
+    plain = [each for each in (*operands, output) if each is not None and each is not weights]
+    if any(each.axis is not None for each in plain) or not _have_scales(fusion, plain):
+        return False
+    if {each.peer_dtype for each in plain} not in ({_BYTES[0]}, {_BYTES[1]}):
+        return False
+    if weights is None or fusion.weight_axis is None:
+        return True
+    if not _are_weights(fusion, group, weights, fusion.weight_axis(node)):
+        return False
+    if not _has_alpha(node, x, bias is not None, arithmetic):
+        return False
+    has_bias = fusion.bias is not None and "" not in node.inputs[fusion.bias : fusion.bias + 1]
+    if not has_bias or len(node.inputs) <= (fusion.bias or 0):
+        return True
+    return bias is not None and _is_bias(fusion, group, bias, arithmetic)
+
+
+def _moves_integers(fusion: Fusion, group: Group, output: Quantized) -> bool:
+    """True where integers moved are the moved floats, quantized."""
+    x, *rest = group.inputs
+    if x is None or any(rest) or x.axis is not None or output.axis is not None:
+        return False
+    same = x.dtype == output.dtype and x.zero_points.ravel()[0] == output.zero_points.ravel()[0]
+    same &= x.scales.ravel()[0] == output.scales.ravel()[0]
+    size = abs(x.scales.ravel()[0])
+    survives = x.dtype.itemsize <= 2 and 2.0**-100 < size < 2.0**100  # the way to floats and back
+    return same and survives and _have_scales(fusion, [x])
+
+
+def _have_scales(fusion: Fusion, operands: list[Quantized]) -> bool:
+    """True for scales that are not 0, and positive where the order of elements matters."""
+    least = 0 if fusion.needs_order else -np.inf
+    return all(
+        np.isfinite(x.scales).all() and (x.scales != 0).all() and (x.scales > least).all()
+        for x in operands
+    )
+
+
+def _are_weights(fusion: Fusion, group: Group, weights: Quantized, axis: int) -> bool:
+    """True for 8 bits whose scales are one value, or lie along an axis."""
+    x, shape = group.inputs[0], group.shape(1)
+    if weights.dtype not in _BYTES or not np.isfinite(weights.scales).all():
+        return False
+    if x is not None and x.peer_dtype == np.int8 and weights.peer_dtype != np.int8:
+        return False
+    if fusion.op == "QLinearConv":  # a scale of 0 is that of a dead channel
+        if shape is None or len(shape) not in (3, 4):
             return False
-        return a.dtype == b.dtype and np.array_equal(a.ravel(), b.ravel())
+    elif not (weights.scales != 0).all():
+        return False
+    if weights.axis is None:
+        return True
+    if shape is None:
+        return weights.axis == axis
+    return weights.axis % len(shape) == axis % len(shape) and shape[axis] == weights.scales.size
 
 
-def _fuse(group: Group, finder: _Finder) -> Node | None:
-    node = group.node
-    if node.domain not in ("", MICROSOFT):
-        return None
-    if node.op in _MOVES:
-        return _move(group, finder)
-    build = _BUILDERS.get(node.op)
-    return build(group, finder) if build else None
+def _has_alpha(node: Node, x: Quantized, has_bias: bool, arithmetic: Arithmetic) -> bool:
+    """True for a factor that can be a part of a scale."""
+    alpha = np.float32(node.attributes.get("alpha", 1.0))
+    if alpha == 1 or has_bias:
+        return bool(alpha == 1)
+    product = np.float64(x.scales) * np.float64(alpha)
+    return bool(alpha != 0 and (arithmetic == "float32" or (np.float32(product) == product).all()))
 
 
-def _move(group: Group, finder: _Finder) -> Node | None:
-    """The move itself, of bytes."""
-    first, *rest = group.inputs
-    if first is None or any(rest) or not finder.has_equal_parameters(first, group.output):
-        return None
-    inputs = (first.tensor, *group.node.inputs[1:])
-    return group.node.replace(inputs=inputs, outputs=(group.output.tensor,))
+def _is_bias(fusion: Fusion, group: Group, bias: Quantized, arithmetic: Arithmetic) -> bool:
+    """True for int32 in steps of the product of both scales, one for each channel."""
+    x, w = group.inputs[:2]
+    shape, of_weights = group.shape(2), group.shape(1)
+    if x is None or w is None or shape is None or of_weights is None or fusion.weight_axis is None:
+        return False
+    if bias.dtype != np.int32 or bias.zero_points.any():
+        return False
+    if len(shape) != 1 or shape[0] != of_weights[fusion.weight_axis(group.node)]:
+        return False
+    with np.errstate(all="ignore"):
+        step = x.scales.ravel() * w.scales.ravel()
+        if arithmetic == "float32" and fusion.op == "QLinearConv":
+            wide = np.abs(step).astype(np.float64)
+            distance = np.abs(bias.scales.ravel().astype(np.float64) - step)
+            return bool((distance <= _BAND[0] + _BAND[1] * wide).all())
+    return bool((bias.scales.ravel() == step).all())
 
 
-def _quantized(op: str, group: Group, inputs: Iterable[str], attributes: Mapping[str, Any]) -> Node:
+def _fuse(fusion: Fusion, group: Group) -> Node:
+    """The operator that a group becomes."""
+    node, output = group.node, group.output
+    inputs = [each for each in group.inputs if each is not None]
+    if not fusion.op:
+        assert output is not None
+        return node.replace(inputs=(inputs[0].tensor, *node.inputs[1:]), outputs=(output.tensor,))
+    ends = () if output is None else (output.scale, output.zero_point)
+    outputs = node.outputs if output is None else (output.tensor,)
+    attributes = {name: x for name, x in node.attributes.items() if name != "beta"}
+    bias: tuple[str, ...] = ()
+    if fusion.bias is not None:
+        bias = tuple(each.tensor for each in inputs[fusion.bias :])
+        inputs = inputs[: fusion.bias]
+    names = tuple(name for each in inputs for name in each.parameters)
+    op = fusion.op
+    if op == "QLinearConcat":
+        names = (*ends, *names)
+    elif op == "QGemm":
+        names = (*names, *(bias or ("",)), *ends)
+    elif output is None:
+        op, (a, b) = fusion.floats, inputs
+        names = (a.tensor, b.tensor, a.scale, b.scale, a.zero_point, b.zero_point)
+    else:
+        names = (*names, *ends, *bias)
+    if op == "QLinearSoftmax":
+        attributes["opset"] = node.version
     domain, version = ("", 10) if op in ("QLinearConv", "QLinearMatMul") else (MICROSOFT, 1)
-    outputs = (group.output.tensor,)
-    return Node(group.node.name, op, domain, version, tuple(inputs), outputs, attributes)
-
-
-def _convolution(group: Group, finder: _Finder) -> Node | None:
-    x, w, *rest = group.inputs
-    if x is None or w is None or not finder.is_one_value(x) or not finder.is_along(w, 0):
-        return None
-    if rest and not finder.is_int32(rest[0]):
-        return None
-    bias = (rest[0].tensor,) if rest and rest[0] else ()
-    inputs = (*x.parameters, *w.parameters, *group.ends, *bias)
-    return _quantized("QLinearConv", group, inputs, group.node.attributes)
-
-
-def _gemm(group: Group, finder: _Finder) -> Node | None:
-    a, b, *rest = group.inputs
-    attributes = dict(group.node.attributes)
-    beta = attributes.pop("beta", 1.0)
-    if a is None or b is None or not finder.is_one_value(a) or (rest and beta != 1.0):
-        return None
-    if rest and not finder.is_int32(rest[0]):
-        return None
-    if not finder.is_along(b, 0 if attributes.get("transB") else 1):
-        return None
-    bias = rest[0].tensor if rest and rest[0] else ""
-    inputs = (*a.parameters, *b.parameters, bias, *group.ends)
-    return _quantized("QGemm", group, inputs, attributes)
-
-
-def _product(group: Group, finder: _Finder) -> Node | None:
-    a, b = group.inputs
-    if a is None or b is None or not finder.is_one_value(a) or not finder.is_by_column(b):
-        return None
-    return _quantized("QLinearMatMul", group, (*a.parameters, *b.parameters, *group.ends), {})
-
-
-def _binary(op: str, group: Group, finder: _Finder) -> Node | None:
-    a, b = group.inputs
-    if a is None or b is None or finder.is_int8_constant(a) or finder.is_int8_constant(b):
-        return None
-    return _quantized(op, group, (*a.parameters, *b.parameters, *group.ends), {})
-
-
-def _unary(op: str, group: Group, finder: _Finder) -> Node | None:
-    (x,) = group.inputs
-    if x is None:
-        return None
-    opset = {"opset": group.node.version} if op == "QLinearSoftmax" else {}
-    return _quantized(op, group, (*x.parameters, *group.ends), {**group.node.attributes, **opset})
-
-
-def _concatenate(group: Group, finder: _Finder) -> Node | None:
-    if any(each is None for each in group.inputs):
-        return None
-    parameters = (name for each in group.inputs if each for name in each.parameters)
-    return _quantized("QLinearConcat", group, (*group.ends, *parameters), group.node.attributes)
-
-
-_BUILDERS: dict[str, Callable[[Group, _Finder], Node | None]] = {
-    "Add": partial(_binary, "QLinearAdd"),
-    "AveragePool": partial(_unary, "QLinearAveragePool"),
-    "Concat": _concatenate,
-    "Conv": _convolution,
-    "Gemm": _gemm,
-    "GlobalAveragePool": partial(_unary, "QLinearGlobalAveragePool"),
-    "LeakyRelu": partial(_unary, "QLinearLeakyRelu"),
-    "MatMul": _product,
-    "Mul": partial(_binary, "QLinearMul"),
-    "Sigmoid": partial(_unary, "QLinearSigmoid"),
-    "Softmax": partial(_unary, "QLinearSoftmax"),
-}
+    return Node(node.name, op, domain, version, names, outputs, attributes)

@@ -127,7 +127,7 @@ class _Mover:
                 self._compute_row(node)
             if output not in self.gathers and output not in self.moved:
                 self.nodes.append(node)
-        names = {output: _name(x) for output, x in self.gathers.items()}
+        names = {output: self._name(x) for output, x in self.gathers.items()}
         nodes = rename_inputs(self.nodes, names)
         return self.graph.replace(nodes=nodes, constants=self.constants).prune()
 
@@ -143,23 +143,23 @@ class _Mover:
         if node.op == "QLinearSelfAttention":
             index = int(self.graph.constants[row.place]) % row.rows
             node = node.replace(attributes={**node.attributes, "row": index})
-        self.nodes.append(node.replace(inputs=inputs, outputs=(_name(output),)))
+        self.nodes.append(node.replace(inputs=inputs, outputs=(self._name(output),)))
 
     def _take(self, name: str, row: _Row) -> str:
         """The name of the row of a tensor, which is taken if it is not computed."""
-        taken = _name(name)
+        taken = self._name(name)
         if name in self.moved or name in self.taken:
             return taken
         self.taken.add(name)
         source, columns = name, self.avals[name].shape[-1]
         if len(self.avals[name].shape) == 2:
-            source, sizes = f"{name}@rows", f"{name}@sizes"
+            source, sizes = (self.graph.unused_name(f"{name}@{x}") for x in ("rows", "sizes"))
             self.constants[sizes] = np.array([-1, row.rows, columns], np.int64)
             self.nodes.append(Node(source, "Reshape", "", 14, (name, sizes), (source,), {}))
         attributes = {"axis": 1}
         self.nodes.append(Node(taken, "Gather", "", 13, (source, row.place), (taken,), attributes))
         return taken
 
-
-def _name(name: str) -> str:
-    return f"{name}@row"
+    def _name(self, tensor: str) -> str:
+        """The name of a tensor's row."""
+        return self.graph.unused_name(f"{tensor}@row")

@@ -1,0 +1,155 @@
+"""Random QDQ graphs: dmlax, ONNX Runtime at two levels, and rationals."""
+
+import argparse
+import collections
+import sys
+import traceback
+from typing import Any
+
+import numpy as np
+import onnx
+
+import dmlax.onnx
+from differential.graphs import describe, draw
+from differential.rationals import Real, Steps, evaluate
+from dmlax.onnx import peer
+
+OURS = ("float32", "exact")
+
+
+def check(seed: int) -> tuple[str, str]:
+    """The verdict of one graph: right, skipped, departs, wrong, refused or raw; and why."""
+    model, inputs, noise = draw(seed)
+    peers = {}
+    for level, optimised in (("as the nodes say", False), ("extended", True)):
+        try:
+            found = peer.run(peer.start(model, optimised=optimised), inputs)
+        except Exception as error:
+            found = str(error)
+        peers[level] = found
+    ran = [each for each in peers.values() if isinstance(each, dict)]
+    if not ran:
+        return "skipped", ""
+    about = evaluate(model, inputs, noise, slack=1, whole_softmax=True)
+    trusted = not has_float_bias(model)
+    verdict = "right", ""
+    for arithmetic in OURS:
+        said = evaluate(model, inputs, noise, whole_softmax=arithmetic == "float32")
+        try:
+            loaded = dmlax.onnx.load(model, arithmetic=arithmetic)
+            ours = {name: np.asarray(x) for name, x in loaded(inputs).items()}
+        except dmlax.UnsupportedError as error:
+            return "refused", f"{arithmetic}: {error}"
+        except Exception:
+            return "raw", f"{arithmetic}: {traceback.format_exc(limit=-4)}"
+        for output in model.graph.output:
+            found = judge(
+                ours[output.name], output.name, arithmetic, said, about if trusted else None, peers
+            )
+            if found[0] == "wrong":
+                return found
+            if found[0] != "right":
+                verdict = found
+    return verdict
+
+
+def has_float_bias(model: onnx.ModelProto) -> bool:
+    """True where ONNX Runtime quantizes a bias that the file has as floats."""
+    floats = {x.name for x in model.graph.initializer if x.data_type in (1, 10)}
+    products = (node for node in model.graph.node if node.op_type in ("Conv", "Gemm"))
+    return any(len(node.input) > 2 and node.input[2] in floats for node in products)
+
+
+def judge(
+    ours: np.ndarray, name: str, arithmetic: str, said: Any, about: Any, peers: Any
+) -> tuple[str, str]:
+    """Compares one output."""
+    theirs = {level: found[name] for level, found in peers.items() if isinstance(found, dict)}
+    meaning = said[name]
+    dtypes = {x.dtype for x in theirs.values()} | (
+        {meaning.value.dtype} if isinstance(meaning, Steps) else set()
+    )
+    shapes = {x.shape for x in theirs.values()} | {
+        np.shape(meaning.value if isinstance(meaning, Real | Steps) else meaning)
+    }
+    if {ours.dtype} != dtypes or {ours.shape} != shapes:
+        return "wrong", f"{arithmetic} {name}: {ours.dtype}{ours.shape}, expected {dtypes}{shapes}"
+    extended = theirs.get("extended")
+    keeps = (
+        extended is not None and about is not None and bool(np.all(_within(extended, about[name])))
+    )
+    if arithmetic == "float32" and keeps:
+        same = _equal(ours, extended) | _within(ours, meaning, strict=True)
+        if np.all(same):
+            return "right", ""
+    inside = _within(ours, meaning)
+    for each in theirs.values() if arithmetic == "exact" else [theirs.get("as the nodes say")]:
+        if each is not None:
+            inside = inside | _equal(ours, each)
+    if not np.all(inside):
+        text = f"{arithmetic} {name}: {_show(ours)}\n  meaning {_show(meaning)}"
+        for level, x in theirs.items():
+            text += f"\n  {level} {_show(x)}"
+        return "wrong", text
+    if arithmetic == "float32" and keeps:
+        places = np.nonzero(~np.asarray(same).ravel())[0][:8]
+        pairs = [(int(i), ours.ravel()[i].item(), extended.ravel()[i].item()) for i in places]
+        return "wrong bits", f"{name}: (place, ours, extended) {pairs}\n meaning {_show(meaning)}"
+    return "right" if keeps or arithmetic == "exact" else "departs", ""
+
+
+def _show(x: Any) -> str:
+    if isinstance(x, Steps):
+        x = x.value
+    if isinstance(x, Real):
+        x = x.value.astype(np.float64)
+    return str(np.asarray(x).ravel()[:24].tolist())
+
+
+def _equal(a: np.ndarray, b: np.ndarray) -> Any:
+    if a.dtype.kind == "f":
+        tolerance = 1e-3 if a.dtype == np.float16 else 4e-6
+        return np.isclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max(initial=0))
+    return a == b
+
+
+def _within(ours: np.ndarray, meaning: Any, strict: bool = False) -> Any:
+    """True where a value is one that float arithmetic may make; strict, where it had to choose."""
+    if isinstance(meaning, Steps):
+        found = (meaning.low <= ours) & (ours <= meaning.high)
+        return found & (meaning.low != meaning.high) if strict else found
+    if isinstance(meaning, Real):
+        wanted = meaning.value.astype(np.float64)
+        room = meaning.error.astype(np.float64) + np.abs(wanted) * (
+            1e-3 if ours.dtype == np.float16 else 1e-6
+        )
+        return np.abs(ours.astype(np.float64) - wanted) <= room + 1e-30
+    return ours == meaning
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", type=int)
+    parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--show", type=int, default=10)
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    verdicts: collections.Counter[str] = collections.Counter()
+    shown: collections.Counter[str] = collections.Counter()
+    for seed in range(options.start, options.start + options.count):
+        verdict, why = check(seed)
+        verdicts[verdict] += 1
+        is_bad = verdict in ("wrong", "wrong bits", "raw", "refused")
+        if (
+            is_bad
+            and (not options.only or options.only == verdict)
+            and shown[verdict] < options.show
+        ):
+            shown[verdict] += 1
+            print(f"--- {verdict}, seed {seed}: {why}\n{describe(draw(seed)[0])}", flush=True)
+    print(dict(verdicts))
+    return int(any(verdicts[each] for each in ("wrong", "wrong bits", "raw", "refused")))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
