@@ -168,6 +168,16 @@ def fuzz_onnx(session: nox.Session) -> None:
 
 
 @nox.session
+def differential(session: nox.Session) -> None:
+    """Compare 3,000 random QDQ graphs, or as many as asked, with ONNX Runtime; ten minutes or more.
+
+    `nox -s differential -- 300 --start 7000` judges a part.
+    """
+    _install(session, "test")
+    session.run("python", "-m", "differential", *session.posargs, env={"PYTHONPATH": "tests:."})
+
+
+@nox.session
 def lowering(session: nox.Session) -> None:
     """Run the tests of TPU and CUDA lowering, from this CPU."""
     _install(session, "test")

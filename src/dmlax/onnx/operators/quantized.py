@@ -40,7 +40,7 @@ def quantize(
 ) -> Any:
     """Rounds x / scale to 8 or 16 bits."""
     _expect_no_blocks(block_size)
-    dtype = _QUANTIZED.get(output_dtype or 2) if zero_point is None else zero_point.dtype
+    dtype: Any = _QUANTIZED.get(output_dtype or 2) if zero_point is None else zero_point.dtype
     if dtype not in _QUANTIZED.values():
         found = f"output_dtype is {output_dtype}" if zero_point is None else f"y is {dtype}"
         raise dmlax.UnsupportedError(f"{found}, expected (u)int8 or (u)int16")
