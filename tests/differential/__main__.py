@@ -2,24 +2,15 @@
 
 import argparse
 import collections
+import concurrent.futures
 import multiprocessing
-import os
 import sys
 
-import jax
-
 from differential.graphs import describe, draw
-from differential.judge import check
+from differential.judge import check_all
 
 BAD = ("wrong", "wrong bits", "refused", "raw")
 _CHUNK = 25
-
-
-def judge_chunk(start: int, count: int) -> list[tuple[int, str, str]]:
-    """Judges some graphs; a process keeps no program of them."""
-    found = [(seed, *check(seed)) for seed in range(start, start + count)]
-    jax.clear_caches()
-    return found
 
 
 def main() -> int:
@@ -30,10 +21,11 @@ def main() -> int:
     parser.add_argument("--show", type=int, default=10, help="the most bad graphs to print")
     options = parser.parse_args()
     end = options.start + options.count
-    chunks = [(i, min(_CHUNK, end - i)) for i in range(options.start, end, _CHUNK)]
+    chunks = [range(i, min(i + _CHUNK, end)) for i in range(options.start, end, _CHUNK)]
     verdicts: collections.Counter[str] = collections.Counter()
-    with multiprocessing.get_context("spawn").Pool(os.cpu_count()) as pool:
-        for found in pool.starmap(judge_chunk, chunks, 1):
+    spawn = multiprocessing.get_context("spawn")  # JAX's threads outlive no fork
+    with concurrent.futures.ProcessPoolExecutor(mp_context=spawn) as pool:
+        for found in pool.map(check_all, chunks):
             for seed, verdict, why in found:
                 verdicts[verdict] += 1
                 if verdict in BAD and sum(verdicts[each] for each in BAD) <= options.show:
