@@ -223,36 +223,6 @@ def varint(number):
     return found + bytes([number])
 
 
-def value_of(op, *inputs, **attributes):
-    """A model of the size of a value that is known while it is traced."""
-    net = Network()
-    names = [net.constant(each) for each in inputs]
-    y = net.node("Add", "x", net.node("Size", net.node(op, *names, **attributes)))
-    return net.model({"x": (TensorProto.INT64, [2])}, {y: (TensorProto.INT64, [2])})
-
-
-HUGE = 1 << 40
-LONG = np.ones(1 << 15, np.int64)
-LARGE_VALUES = {
-    "Range": value_of("Range", np.int64(0), np.int64(HUGE), np.int64(1)),
-    "Tile": value_of("Tile", LONG, np.array([HUGE])),
-    "Pad": value_of("Pad", LONG, np.array([0, HUGE])),
-    "Expand": value_of("Expand", LONG, np.array([HUGE, 1])),
-    "Gather": value_of("Gather", LONG.reshape(1, -1), np.zeros(1 << 15, np.int64)),
-    "Add": value_of("Add", LONG, LONG.reshape(-1, 1)),
-    "Where": value_of("Where", LONG.astype(bool), LONG, LONG.reshape(-1, 1)),
-    "Pow": value_of("Pow", LONG, LONG.reshape(-1, 1)),
-    "Upsample": value_of("Upsample", LONG, np.float32([1e12]), mode="nearest"),
-}
-LARGE_VALUES["Upsample"].opset_import[0].version = 9
-
-
-@pytest.mark.parametrize("op", LARGE_VALUES)
-def test_a_known_value_of_very_many_elements(op):
-    with pytest.raises(dmlax.UnsupportedError, match=f"{op}: its value has .* expected at most"):
-        dmlax.onnx.load(LARGE_VALUES[op])
-
-
 def attribute_of_type(kind, **fields):
     def change(model):
         model.graph.node[0].op_type = "LeakyRelu"

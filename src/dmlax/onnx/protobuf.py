@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dmlax.onnx.budget import MAXIMUM_RANK
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import SHORT_DOMAINS, Graph, Node, TensorType, check_order
 from dmlax.onnx.wire import WireError, cut_initializers, cut_raw_data
 
-MAXIMUM_RANK = 16
 _OPSETS_END = 1 << 31
 _IN_PLACE_BYTES = 1 << 12  # a tensor that is read in place: a weight
 _EXTRA = 'reading an ONNX model needs the onnx package: pip install "dmlax[onnx]"'
