@@ -1,8 +1,10 @@
 """Small files that would take much memory or time: each is refused before it does."""
 
 import contextlib
+import json
 import signal
 import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
@@ -119,8 +121,8 @@ LARGE_VALUES = {
 @pytest.mark.parametrize("name", LARGE_VALUES)
 def test_a_known_value_of_very_many_bytes(name):
     text = (
-        rf"{name.split()[0]}: its value, known while a program is traced, has \d+ bytes, expected "
-        r"at most \d+: a file's values share 256 MiB and the file's size; "
+        rf"{name.split()[0]}: its value, known while a program is traced, needs \d+ bytes of memory, "
+        r"expected at most \d+: a file's values share 256 MiB and the file's size; "
         "store it as an initializer, or compute it from an input"
     )
     with pytest.raises(dmlax.UnsupportedError, match=text), bounded():
@@ -305,3 +307,61 @@ def test_an_input_of_very_many_axes():
     text = "input 'x' has rank 10000, expected at most 16"
     with pytest.raises(dmlax.onnx.ModelError, match=text), bounded():
         dmlax.onnx.load(model)
+
+
+@pytest.fixture
+def small_budget(monkeypatch):
+    """4 MiB for every file instead of 256."""
+    monkeypatch.setattr(dmlax.onnx.budget, "FREE", 1 << 22)
+
+
+def bomb(path, **constants):
+    """An archive whose constants are arrays of zeros, 1 MiB each."""
+    array = np.zeros(1 << 18, np.float32)
+    net = Network()
+    y = net.node("Relu", "x")
+    dmlax.onnx.load(net.model({"x": (FLOAT, [2])}, {y: (FLOAT, None)})).save(path)
+    with zipfile.ZipFile(path) as file:
+        graph = json.loads(file.read("graph.json"))
+    graph["constants"] = {name: {"array": member} for name, member in constants.items()}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("graph.json", json.dumps(graph))
+        for member in set(constants.values()):
+            with file.open(member, "w") as stream:
+                np.lib.format.write_array(stream, array)
+    return path
+
+
+def test_arrays_that_expand(tmp_path, small_budget):
+    path = bomb(tmp_path / "bomb.dmlax", **{f"c{i}": f"{i}.npy" for i in range(6)})
+    text = (
+        r"bomb.dmlax: \d.npy needs 1048704 bytes of memory, expected at most \d+: a file's values "
+        "share 256 MiB and the file's size; store it without compression"
+    )
+    with pytest.raises(dmlax.onnx.ModelError, match=text), bounded():
+        dmlax.onnx.load(path)
+
+
+def test_an_array_that_is_read_once(tmp_path, small_budget):
+    path = bomb(tmp_path / "same.dmlax", **{f"c{i}": "0.npy" for i in range(20)})
+    with bounded():
+        assert dmlax.onnx.load(path)(np.float32([1, -1]))["relu_0"].tolist() == [1, 0]
+
+
+def test_json_that_expands(tmp_path, small_budget):
+    path = tmp_path / "json.dmlax"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("graph.json", b"[" + b"[]," * (1 << 20) + b"1]")
+    text = r"json.dmlax: graph.json needs \d+ bytes of memory, expected at most"
+    with pytest.raises(dmlax.onnx.ModelError, match=text), bounded():
+        dmlax.onnx.load(path)
+
+
+def test_large_weights_that_compress_are_read_again(tmp_path, small_budget):
+    """An archive is stored where a compressed one would expand beyond the budget."""
+    net = Network()
+    y = net.node("Gather", net.constant(np.zeros((1 << 18, 5), np.float32)), "x")
+    model = dmlax.onnx.load(net.model({"x": (INT64, [2])}, {y: (FLOAT, None)}))
+    model.save(tmp_path / "zeros.dmlax")
+    again = dmlax.onnx.load(tmp_path / "zeros.dmlax")
+    assert again.outputs == model.outputs

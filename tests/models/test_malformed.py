@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import warnings
 import zipfile
 
 import numpy as np
@@ -413,3 +414,134 @@ def test_bytes_that_are_changed_in_an_archive(archive, place):
 def test_an_archive_without_a_graph(archive):
     with pytest.raises(dmlax.onnx.ModelError):
         dmlax.onnx.load(rewritten(archive, "graph.json", None))
+
+
+def zipped(path, members, method=zipfile.ZIP_DEFLATED):
+    with zipfile.ZipFile(path, "w", method) as file, warnings.catch_warnings(action="ignore"):
+        for name, data in members:
+            file.writestr(name, data)
+    return path
+
+
+def members_of(path):
+    with zipfile.ZipFile(path) as file:
+        return [(name, file.read(name)) for name in file.namelist()]
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_an_archive_of_another_compression(archive, method):
+    text = f"graph.json is compressed by method {method}, expected 0 or 8"
+    with pytest.raises(dmlax.onnx.ModelError, match=text):
+        dmlax.onnx.load(zipped(archive, members_of(archive), method))
+
+
+def test_an_archive_of_a_member_twice(archive):
+    members = members_of(archive)
+    with pytest.raises(dmlax.onnx.ModelError, match=r"model.dmlax: 0.npy is in the archive twice"):
+        dmlax.onnx.load(zipped(archive, [*members, members[-1]]))
+
+
+HEADERS = {
+    "brackets": b"(" * 9000,
+    "minus": b"-" * 9000 + b"1",
+    "no dict": b"[1, 2]",
+    "no UTF-8": b"\xff" * 60,
+    "lambda": b"{'descr': lambda: 1}",
+    "nul": b"{'descr': '\0'}",
+    "huge": b" " * 60_000,
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_a_damaged_header_of_an_array(archive, name):
+    header = HEADERS[name]
+    data = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+    with pytest.raises(dmlax.onnx.ModelError, match=r"model.dmlax is malformed: "):
+        dmlax.onnx.load(rewritten(archive, "0.npy", data))
+
+
+@pytest.mark.parametrize("dtype", ["<U2", "|S8", "<M8[s]", "<c8"])
+def test_an_array_of_another_type(archive, dtype):
+    with pytest.raises(dmlax.onnx.ModelError, match=r"0.npy has the dtype .*, expected numbers"):
+        dmlax.onnx.load(rewritten(archive, "0.npy", npy(np.ones(2, np.float32), descr=dtype)))
+
+
+@pytest.mark.parametrize("text", ["(" * 100_000, "[" * 100_000, '{"a":' * 100_000, "9" * 10_000])
+def test_json_that_no_parser_ends(archive, text):
+    with pytest.raises(dmlax.onnx.ModelError, match=r"model.dmlax is malformed: "):
+        dmlax.onnx.load(rewritten(archive, "graph.json", text))
+
+
+def edited_graph(path, change):
+    """The archive with another graph, which a function changes."""
+    data = json.loads(dict(members_of(path))["graph.json"])
+    return rewritten(path, "graph.json", json.dumps(change(data) or data))
+
+
+WRONG_JSON = {
+    "no dict": (lambda data: [data], "the graph is of type list, expected dict"),
+    "inputs": (lambda data: data.update(inputs=[1]), "inputs is of type list, expected dict"),
+    "an input": (
+        lambda data: data.update(inputs={"x": "ab"}),
+        "input 'x' is of type str, expected list",
+    ),
+    "no input's name": (
+        lambda data: data["inputs"].update({"": ["float32", [2]]}),
+        "an input or a constant has no name",
+    ),
+    "input and constant": (
+        lambda data: data["inputs"].update(c=["float32", [2]]),
+        "'c' is an input and a constant",
+    ),
+    "a dtype": (
+        lambda data: data.update(inputs={"x": [3, [2]]}),
+        "input 'x': dtype is of type int, expected str",
+    ),
+    "an object's dtype": (
+        lambda data: data.update(inputs={"x": ["object", [2]]}),
+        "input 'x' has the dtype object, expected numbers",
+    ),
+    "a dtype of fields": (
+        lambda data: data.update(inputs={"x": ["i4,f4", [2]]}),
+        "input 'x' has the dtype .*, expected numbers",
+    ),
+    "an entry": (
+        lambda data: data["constants"].update(c="0.npy"),
+        "constant 'c' is of type str, expected dict",
+    ),
+    "an array": (lambda data: data["constants"].update(c={"array": 0}), "array is of type int"),
+    "a node": (lambda data: data["nodes"].append("a"), "a node is of type str, expected dict"),
+    "a node's name": (
+        lambda data: data["nodes"][0].update(name=1),
+        "name is of type int, expected str",
+    ),
+    "a version": (lambda data: data["nodes"][0].update(version=True), "version is of type bool"),
+    "a node's inputs": (lambda data: data["nodes"][0].update(inputs="xc"), "inputs is of type str"),
+    "an output": (
+        lambda data: data["nodes"][0].update(outputs=[["y"]]),
+        "outputs has a name of type list, expected str",
+    ),
+    "attributes": (
+        lambda data: data["nodes"][0].update(attributes=[]),
+        "attributes is of type list",
+    ),
+    "outputs": (lambda data: data.update(outputs="y"), "outputs is of type str, expected list"),
+    "arithmetic": (lambda data: data.update(arithmetic=["exact"]), r"arithmetic is \['exact'\]"),
+    "size": (lambda data: data.update(nonzero_size=-1), "nonzero_size is -1, expected at least 1"),
+    "sizes": (lambda data: data.update(nonzero_size={"a": "b"}), "nonzero_size is {'a': 'b'}"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_JSON)
+def test_json_of_wrong_types(archive, name):
+    change, text = WRONG_JSON[name]
+    with pytest.raises(dmlax.onnx.ModelError, match=rf"model.dmlax: (graph.json: )?{text}"):
+        dmlax.onnx.load(edited_graph(archive, change))
+
+
+def test_a_size_of_an_archive_that_no_parser_ends(archive):
+    def change(data):
+        data["inputs"]["x"][1] = ["(" * 900]
+
+    with pytest.raises(dmlax.onnx.ModelError, match=r"input 'x' has the shape \["):
+        dmlax.onnx.load(edited_graph(archive, change))

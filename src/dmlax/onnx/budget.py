@@ -34,7 +34,7 @@ class Budget:
         """
         if count > self.left:
             rule = "a file's values share 256 MiB and the file's size"
-            raise OverBudget(f"has {count} bytes, expected at most {self.left}: {rule}")
+            raise OverBudget(f"needs {count} bytes of memory, expected at most {self.left}: {rule}")
         self.left -= count
 
 
