@@ -7,12 +7,14 @@ import tracemalloc
 import zipfile
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
 import dmlax
 import dmlax.onnx
 from benchmarks.networks import Network
+from dmlax.onnx import wire
 
 SECONDS = 60  # beyond it the cost has no bound; a refusal takes a fraction of a second
 MEBIBYTES = 400  # a budget of 256 and what Python takes
@@ -121,8 +123,8 @@ LARGE_VALUES = {
 @pytest.mark.parametrize("name", LARGE_VALUES)
 def test_a_known_value_of_very_many_bytes(name):
     text = (
-        rf"{name.split()[0]}: its value, known while a program is traced, needs \d+ bytes of memory, "
-        r"expected at most \d+: a file's values share 256 MiB and the file's size; "
+        rf"{name.split()[0]}: its value, known while a program is traced, needs \d+ bytes of "
+        r"memory, expected at most \d+: a file's values share 256 MiB and the file's size; "
         "store it as an initializer, or compute it from an input"
     )
     with pytest.raises(dmlax.UnsupportedError, match=text), bounded():
@@ -365,3 +367,47 @@ def test_large_weights_that_compress_are_read_again(tmp_path, small_budget):
     model.save(tmp_path / "zeros.dmlax")
     again = dmlax.onnx.load(tmp_path / "zeros.dmlax")
     assert again.outputs == model.outputs
+
+
+def with_initializers(count, **fields):
+    """The bytes of a model with initializers beside it, which no node reads."""
+    net = Network()
+    y = net.node("Relu", "x")
+    data = net.model({"x": (FLOAT, [2])}, {y: (FLOAT, None)}).SerializeToString()
+    parts = [onnx.TensorProto(name=f"c{i}", **fields).SerializeToString() for i in range(count)]
+    return data + wire.write_bytes(7, b"".join(wire.write_bytes(5, part) for part in parts))
+
+
+def test_many_empty_initializers(small_budget):
+    data = with_initializers(10_000, data_type=FLOAT, dims=[0])
+    text = (
+        r"the model, of \d+ nodes, tensors and other fields or more, needs \d+ bytes of memory, "
+        r"expected at most \d+: a file's values share 256 MiB and the file's size"
+    )
+    with pytest.raises(dmlax.onnx.ModelError, match=text), bounded():
+        dmlax.onnx.load(data)
+
+
+def test_empty_fields_are_counted_before_they_are_read(small_budget):
+    data = wire.write_bytes(7, b"\x0a\x00" * (1 << 18))
+    with pytest.raises(dmlax.onnx.ModelError, match="nodes, tensors and other fields"), bounded():
+        dmlax.onnx.load(data)
+
+
+def test_small_integers_that_expand(small_budget):
+    """A zero is one byte of a file, and eight of an array."""
+    data = with_initializers(1, data_type=INT64, dims=[1 << 20], int64_data=[0] * (1 << 20))
+    with pytest.raises(
+        dmlax.onnx.ModelError, match="initializer 'c0' needs 8388608 bytes of memory"
+    ):
+        dmlax.onnx.load(data)
+
+
+def test_external_data_that_many_initializers_share(small_budget, tmp_path):
+    (tmp_path / "weights.bin").write_bytes(bytes(1 << 20))
+    location = onnx.StringStringEntryProto(key="location", value="weights.bin")
+    fields = {"data_type": FLOAT, "dims": [1 << 18], "external_data": [location]}
+    (tmp_path / "model.onnx").write_bytes(with_initializers(100, data_location=1, **fields))
+    text = r"initializer 'c\d' needs 1048576 bytes of memory, expected at most"
+    with pytest.raises(dmlax.onnx.ModelError, match=text), bounded():
+        dmlax.onnx.load(tmp_path / "model.onnx")

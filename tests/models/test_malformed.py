@@ -164,6 +164,10 @@ LOCATIONS = {
     "negative offset": {"offset": -4},
     "huge length": {"length": 1 << 40},
     "no number": {"offset": "two"},
+    "nul": {"location": "a\0b"},
+    "long": {"location": "a" * 300},
+    "long path": {"location": "a/" * 40_000},
+    "loop": {"location": "loop"},
 }
 
 
@@ -173,10 +177,73 @@ def test_external_data_outside_of_its_file(name, tmp_path):
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "weights.bin").write_bytes(bytes(16))
+    (folder / "loop").symlink_to("loop")
     path = folder / "model.onnx"
     path.write_bytes(external(**LOCATIONS[name]).SerializeToString())
     with pytest.raises(dmlax.onnx.ModelError, match="'c'"):
         dmlax.onnx.load(path)
+
+
+def test_a_location_that_is_not_utf_8(tmp_path):
+    data = external(location="weights.bin").SerializeToString().replace(b"weights", b"weight\xff")
+    (tmp_path / "model.onnx").write_bytes(data)
+    with pytest.raises(
+        dmlax.onnx.ModelError, match="initializer 'c' has a name or a text that is not UTF-8"
+    ):
+        dmlax.onnx.load(tmp_path / "model.onnx")
+
+
+def test_external_strings(tmp_path):
+    (tmp_path / "weights.bin").write_bytes(bytes(16))
+    model = external()
+    model.graph.initializer[0].data_type = TensorProto.STRING
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    text = "initializer 'c' holds strings, which no file of external data has"
+    with pytest.raises(dmlax.onnx.ModelError, match=text):
+        dmlax.onnx.load(tmp_path / "model.onnx")
+
+
+def test_strings_of_a_model():
+    """Sums of strings would double them without end."""
+    model = relu(op_type="Add", inputs=["x", "c"])
+    model.graph.initializer.append(helper.make_tensor("c", TensorProto.STRING, [2], [b"a", b"b"]))
+    text = "initializer 'c' holds strings, which no operator computes with"
+    with pytest.raises(dmlax.UnsupportedError, match=text):
+        dmlax.onnx.load(model)
+
+
+def test_an_input_without_a_name():
+    def change(model):
+        model.graph.input.add().CopyFrom(helper.make_tensor_value_info("", FLOAT, [2]))
+
+    with pytest.raises(dmlax.onnx.ModelError, match="an input has no name"):
+        dmlax.onnx.load(edited(change))
+
+
+def test_an_input_of_strings():
+    def change(model):
+        model.graph.input[0].type.tensor_type.elem_type = TensorProto.STRING
+
+    with pytest.raises(dmlax.UnsupportedError, match="input 'x' has the dtype object"):
+        dmlax.onnx.load(edited(change))
+
+
+def test_an_error_without_a_message(monkeypatch):
+    """As of an assertion, or of an error of another library."""
+
+    def fail(*_):
+        raise AssertionError
+
+    monkeypatch.setattr("dmlax.onnx.operators.floats.jnp.where", fail)
+    with pytest.raises(dmlax.onnx.ModelError, match=r"^Relu 'y': AssertionError$"):
+        dmlax.onnx.load(relu())
+
+
+def test_groups_of_the_wire_format():
+    data = relu().SerializeToString() + b"\x0b\x0c"
+    text = r"is not an ONNX model: byte \d+ begins a field of type 3"
+    with pytest.raises(dmlax.onnx.ModelError, match=text):
+        dmlax.onnx.load(data)
 
 
 def test_external_data_through_a_link(tmp_path):
@@ -263,7 +330,9 @@ def test_what_fuzzing_found(name):
 
 def test_a_name_that_is_not_utf_8():
     data = relu().SerializeToString().replace(b"Relu", b"R\xff\xfeu")
-    with pytest.raises(dmlax.onnx.ModelError, match="node 0 has a name that is not UTF-8"):
+    with pytest.raises(
+        dmlax.onnx.ModelError, match="node 0 has a name or a text that is not UTF-8"
+    ):
         dmlax.onnx.load(data)
 
 

@@ -264,6 +264,8 @@ def _structs(inputs: Mapping[str, TensorType]) -> dict[str, jax.ShapeDtypeStruct
     found = {}
     for name, each in inputs.items():
         shape = _symbolic_shape(name, each.shape, scope)
+        if each.dtype.hasobject:
+            raise UnsupportedError(f"input {name!r} has the dtype {each.dtype}, expected numbers")
         found[name] = jax.ShapeDtypeStruct(shape, device_dtype(each.dtype))
     return found
 
