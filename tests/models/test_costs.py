@@ -87,6 +87,8 @@ LARGE_VALUES = {
     "Range": value_of("Range", np.int64(0), np.int64(HUGE), np.int64(1)),
     "Range of 2 GiB": value_of("Range", np.int64(0), np.int64(1 << 28), np.int64(1)),
     "Tile": value_of("Tile", LONG, np.array([HUGE])),
+    "Tile of a wrong count": value_of("Tile", LONG, np.array([1 << 20, 1 << 20, -1])),
+    "Tile of a zero": value_of("Tile", LONG, np.array([HUGE, 0])),
     "Pad": value_of("Pad", LONG, np.array([0, HUGE])),
     "Expand": value_of("Expand", LONG, np.array([HUGE, 1])),
     "Gather": value_of("Gather", LONG.reshape(1, -1), np.zeros(1 << 15, np.int64)),
@@ -259,10 +261,33 @@ def high_rank(net):
     return net.node("Unsqueeze", "x", net.constant(np.arange(1, 10_000)))
 
 
+def rank_of_17(net):
+    y = net.node("Unsqueeze", "x", net.constant(np.arange(8)))
+    return net.node("Unsqueeze", y, net.constant(np.arange(8)))
+
+
 def many_symbols(net):
     return net.node(
         "Size", net.node("Expand", net.node("Shape", "x"), net.constant(one_shape(1 << 20)))
     )
+
+
+LONG_SHAPES = {
+    "Reshape": one_shape(-1, *range(1, 1 << 20)),
+    "Expand": np.arange(1 << 20),
+    "Tile": np.arange(1 << 20),
+    "ConstantOfShape": np.arange(1 << 20),
+}
+
+
+@pytest.mark.parametrize("op", LONG_SHAPES)
+def test_a_shape_of_very_many_sizes(op):
+    """Their product would have millions of digits."""
+    shape = LONG_SHAPES[op]
+    inputs = (LONG, shape) if op != "ConstantOfShape" else (shape,)
+    text = f"{op}: its shape or axes are 1048576 integers, expected at most 16"
+    with pytest.raises((dmlax.UnsupportedError, dmlax.onnx.ModelError), match=text), bounded():
+        dmlax.onnx.load(value_of(op, *inputs))
 
 
 SYMBOLIC = {
@@ -272,7 +297,8 @@ SYMBOLIC = {
     ),
     "minima": (minima, "has more than 4 max and min: give input_shapes static sizes"),
     "products": (products, r"the product of its sizes has \d+ terms, expected at most 10000"),
-    "rank": (high_rank, "its output has rank 10000, expected at most 16"),
+    "axes": (high_rank, "its shape or axes are 9999 integers, expected at most 16"),
+    "rank": (rank_of_17, "its output has rank 17, expected at most 16"),
     "symbols": (many_symbols, "its value has 1048576 symbolic sizes, expected at most 1024"),
 }
 

@@ -20,6 +20,7 @@ from dmlax.onnx.operators.values import (
     is_known,
     numpy_of,
     sizes_array,
+    sizes_of,
     to_device,
 )
 
@@ -51,7 +52,7 @@ def drop_nothing(
 @operator("Reshape", 5, 13, 14, 19, 21, 23, 24, 25)
 def reshape(x: Tensor, shape: Known, /, *, allowzero: int = 0) -> Any:
     """Reshapes; a size 0 is the input's, and -1 whatever is left."""
-    wanted = integers(shape)
+    wanted = sizes_of(shape)
     if not allowzero:
         wanted = [
             x.shape[axis] if isinstance(size, int) and size == 0 else size
@@ -107,7 +108,7 @@ def unsqueeze_by_attribute(x: Tensor, /, *, axes: tuple[int, ...]) -> Any:
 @operator("Unsqueeze", 13, 21, 23, 24, 25)
 def unsqueeze(x: Tensor, axes: Known, /) -> Any:
     """Adds axes of size 1."""
-    return unsqueeze_by_attribute(x, axes=tuple(integers(axes)))
+    return unsqueeze_by_attribute(x, axes=tuple(sizes_of(axes)))
 
 
 @operator("Concat", 4, 11, 13)
@@ -253,7 +254,7 @@ def scatter_nd(
 @operator("Expand", 8, 13)
 def expand(x: Tensor, shape: Known, /) -> Any:
     """Broadcasts to a shape, and the shape to the input's."""
-    wanted, own = integers(shape), list(x.shape)
+    wanted, own = sizes_of(shape), list(x.shape)
     rank = max(len(wanted), len(own))
     wanted, own = ([1] * (rank - len(sizes)) + sizes for sizes in (wanted, own))
     sizes = [a if isinstance(b, int) and b == 1 else b for a, b in zip(own, wanted, strict=True)]
@@ -266,7 +267,7 @@ def expand(x: Tensor, shape: Known, /) -> Any:
 @operator("Tile", 6, 13)
 def tile(x: Tensor, repeats: Known, /) -> Any:
     """Repeats the tensor along each axis."""
-    counts = tuple(integers(repeats))
+    counts = tuple(sizes_of(repeats))
     if is_known(x):
         expect_room(x.dtype, x.size, *counts)
     return numpy_of(x).tile(x, counts)
@@ -339,7 +340,7 @@ def size_of(x: Tensor, /) -> Any:
 def constant_of_shape(shape: Known, /, *, value: np.ndarray | None = None) -> Any:
     """A tensor of one value."""
     fill = np.zeros(1, np.float32) if value is None else value
-    sizes = tuple(integers(shape))
+    sizes = tuple(sizes_of(shape))
     if all(isinstance(size, int) for size in sizes) and math.prod(sizes) <= 1 << 16:
         expect_room(fill.dtype, *sizes)
         return np.full(sizes, fill.reshape(())[()])
@@ -352,7 +353,8 @@ def range_(start: Known, limit: Known, delta: Known, /) -> Any:
     given: list[Any] = [each.reshape(())[()] for each in (start, limit, delta)]
     if any(each.dtype == object for each in (start, limit, delta)):
         return given[0] + jnp.arange(given[1] - given[0]) * given[2]
-    expect_room(start.dtype, max(math.ceil((given[1] - given[0]) / given[2]), 0))
+    first, end, step = (each.item() for each in given)
+    expect_room(start.dtype, math.ceil((end - first) / step))
     return np.arange(*given).astype(start.dtype)
 
 

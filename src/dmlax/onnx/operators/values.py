@@ -33,19 +33,21 @@ def is_known(value: Any) -> bool:
 def expect_room(dtype: Any, *sizes: Any) -> None:
     """Counts a known value against the file's budget before an operator makes it.
 
+    Sizes of 0 and below count as 1: NumPy tiles one axis after another.
+
     Raises:
       UnsupportedError: it does not fit. Values of symbolic sizes are not known, and not counted.
     """
     if not all(isinstance(size, int | np.integer) for size in sizes):
         return
-    item, count = np.dtype(dtype).itemsize, math.prod(map(int, sizes))
+    item, count = np.dtype(dtype).itemsize, math.prod(max(int(size), 1) for size in sizes)
     if np.dtype(dtype).hasobject:
         item = _SYMBOL_BYTES
         if count > _MOST_SYMBOLS:
             text = f"its value has {count} symbolic sizes"
             raise UnsupportedError(f"{text}, expected at most {_MOST_SYMBOLS}: make them static")
     try:
-        budget.spend(max(item * count, 0))
+        budget.spend(item * count)
     except budget.OverBudget as error:
         text = f"its value, known while a program is traced, {error}"
         text += "; store it as an initializer, or compute it from an input"
@@ -134,6 +136,14 @@ def integers(value: Any) -> list[Any]:
     """Known integers, some of them perhaps symbolic sizes, as a list."""
     array = np.asarray(value)
     return [size if array.dtype == object else int(size) for size in array.ravel()]
+
+
+def sizes_of(value: Any) -> list[Any]:
+    """A known shape, or known axes, as a list of as many integers as a tensor has axes at most."""
+    if value.size > budget.MAXIMUM_RANK:
+        text = f"its shape or axes are {value.size} integers, expected at most"
+        raise UnsupportedError(f"{text} {budget.MAXIMUM_RANK}")
+    return integers(value)
 
 
 def sizes_array(sizes: Any) -> np.ndarray:
