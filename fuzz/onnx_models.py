@@ -60,6 +60,10 @@ ODD_FLOATS = (0.0, -1.0, 1e-45, 1e38, float("inf"), float("nan"))
 _REPEATED = 3  # FieldDescriptor.LABEL_REPEATED
 
 
+class OutOfTime(BaseException):
+    """A load took too long; a node's own errors become a `ModelError`, and this one does not."""
+
+
 class Failure(NamedTuple):
     """A case that raised another error, or took too much."""
 
@@ -131,7 +135,7 @@ def try_to_load(data: bytes) -> str | None:
         reason = None
     except ALLOWED:
         reason = ""
-    except Exception as error:
+    except (Exception, OutOfTime) as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {error}, in {last.filename}:{last.lineno}"
     grown = _peak() - before
@@ -151,7 +155,7 @@ def _saved(data: bytes) -> Iterator[Path]:
 @contextlib.contextmanager
 def _time_limit() -> Iterator[None]:
     def stop(*_: Any) -> None:
-        raise TimeoutError(f"it took more than {SECONDS} s")
+        raise OutOfTime(f"it took more than {SECONDS} s")
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.alarm(SECONDS)
