@@ -311,7 +311,7 @@ def test_symbolic_sizes_that_grow(name):
 
 
 SIZES = {
-    "a^1000000": "has a power of more than 99",
+    "a^1000000": "has a power of more than 99: give input_shapes a name or a static size",
     "max(" * 60 + "a" + ",b)" * 60: "has more than 4 max and min",
     "(" * 100_000: "has 100000 characters, expected at most 1000",
     "(" * 900: "has the shape",

@@ -277,7 +277,8 @@ def _symbolic_shape(name: str, sizes: tuple[int | str, ...], scope: Any) -> tupl
         raise ModelError(f"input {name!r} {text}")
     for size in sizes:
         if isinstance(size, str) and (why := why_costly(size)):
-            raise ModelError(f"input {name!r} has the size {size[:60]!r}, which {why}")
+            text = f"input {name!r} has the size {size[:60]!r}, which {why}"
+            raise ModelError(f"{text}: give input_shapes a name or a static size")
     text = ",".join(map(str, sizes))
     try:
         shape = tuple(jax.export.symbolic_shape(text, scope=scope)) if sizes else ()

@@ -17,11 +17,11 @@ def _has_x64() -> bool:
     return bool(jax.dtypes.canonicalize_dtype(np.int64) == np.int64)
 
 
-_SYMBOL_BYTES = 1 << 10  # of a symbolic size, which JAX computes in Python
-_MOST_SYMBOLS = 1 << 10  # of a known value
-_MOST_TERMS = 10_000  # of the product of all sizes of a tensor
-_MOST_CHARACTERS = 1000  # of a symbolic size
-_MOST_LIMITS = 4  # in it: the time that JAX takes doubles with each
+_SYMBOL_BYTES = 1 << 10  # of a symbolic size, a Python object of JAX
+_MOST_SYMBOLS = 1 << 10  # of symbolic sizes in one known value
+_MOST_TERMS = 10_000  # of terms in the product of a tensor's sizes
+_MOST_CHARACTERS = 1000  # of characters in a symbolic size
+_MOST_LIMITS = 4  # of max and min in a symbolic size: JAX's time doubles with each
 _FLOAT64 = "float64 on a device needs x64"
 
 
@@ -33,10 +33,11 @@ def is_known(value: Any) -> bool:
 def expect_room(dtype: Any, *sizes: Any) -> None:
     """Counts a known value against the file's budget before an operator makes it.
 
-    Sizes of 0 and below count as 1: NumPy tiles one axis after another.
+    Sizes of 0 and below count as 1, because NumPy tiles one axis after another. A value whose
+    shape is symbolic is on the device, and not counted.
 
     Raises:
-      UnsupportedError: it does not fit. Values of symbolic sizes are not known, and not counted.
+      UnsupportedError: the value does not fit.
     """
     if not all(isinstance(size, int | np.integer) for size in sizes):
         return
@@ -64,10 +65,10 @@ def why_costly(size: str) -> str | None:
 
 
 def expect_simple_sizes(value: Any) -> None:
-    """Refuses a tensor of very many axes, and symbolic sizes that JAX would not end computing.
+    """Refuses a tensor of very many axes, and symbolic sizes that JAX computes for very long.
 
     Raises:
-      UnsupportedError: the tensor's shape, or a known value, is one of these.
+      UnsupportedError: the tensor's shape, or a known value of sizes, costs too much.
     """
     shape = getattr(value, "shape", ())
     if len(shape) > budget.MAXIMUM_RANK:
