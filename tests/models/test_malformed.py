@@ -328,6 +328,18 @@ def test_what_fuzzing_found(name):
         dmlax.onnx.load(model)
 
 
+def test_a_filter_that_a_convolution_computes():
+    net = Network()
+    one, zero = net.constant(np.float32(1)), net.constant(np.uint8(0))
+    weights = net.constant(np.ones((1, 1, 1, 1), np.uint8))
+    filter = net.node("QLinearConv", "x", one, zero, weights, one, zero, one, zero)
+    y = net.node("QLinearConv", "x", one, zero, filter, one, zero, one, zero)
+    shape = [1, 1, 2, 3]
+    model = net.model({"x": (TensorProto.UINT8, shape)}, {y: (TensorProto.UINT8, None)})
+    x = np.arange(6, dtype=np.uint8).reshape(shape)
+    assert dmlax.onnx.load(model)(x)[y].tolist() == [[[[55]]]]
+
+
 def test_a_name_that_is_not_utf_8():
     data = relu().SerializeToString().replace(b"Relu", b"R\xff\xfeu")
     with pytest.raises(
