@@ -2,9 +2,10 @@
 
     python fuzz/onnx_models.py [seconds] [seed]
 
-A file differs from a golden model in some bytes, or in some fields of its messages. Nothing but
-`ModelError`, `UnsupportedError` and `SpecError` may be raised, no load may take long or much
-memory. A failure names the number of the case, which with the seed gives it again.
+A file differs from a golden model in some bytes, in some fields of its messages, or in nodes of
+large known values; an archive in its JSON, or in its members. Nothing but `ModelError`,
+`UnsupportedError` and `SpecError` may be raised, no load may take long or much memory. A failure
+names the number of the case, which with the seed gives it again.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
+import warnings
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,8 +36,32 @@ SECONDS = 30  # of one load
 MEBIBYTES = 512  # by which one load may raise the peak of resident memory
 ROWS = 200  # of the detector's NonZero
 ODD_INTEGERS = (-(2**63), -(2**31), -2, -1, 0, 1, 2, 3, 7, 16, 2**31, 2**40, 2**63 - 1)
+ODD_SIZES = ("a^1000000", "(" * 900, "max(" * 30 + "a" + ",b)" * 30, "a,b", "-1", "2*a", "é", "\0")
+LOCATIONS = ("weights.bin", "absent", "../model", "", ".", "loop", "a" * 300, "a\0b", "/dev/zero")
+SOURCES = {  # operators of known values, and the dtypes of their operands: "s" of sizes
+    "Concat": "ss",
+    "ConstantOfShape": "s",
+    "Expand": "ss",
+    "Gather": "ss",
+    "Mul": "ss",
+    "Pad": "ss",
+    "Pow": "ss",
+    "Range": "iii",
+    "ReduceProd": "s",
+    "Reshape": "ss",
+    "Resize": "s  s",
+    "Slice": "sss",
+    "Split": "s",
+    "Tile": "ss",
+    "Unsqueeze": "ss",
+    "Where": "sss",
+}
 ODD_FLOATS = (0.0, -1.0, 1e-45, 1e38, float("inf"), float("nan"))
 _REPEATED = 3  # FieldDescriptor.LABEL_REPEATED
+
+
+class OutOfTime(BaseException):
+    """A load took too long; a node's own errors become a `ModelError`, and this one does not."""
 
 
 class Failure(NamedTuple):
@@ -76,13 +102,17 @@ def run(seconds: float, seed: int) -> Outcome:
 def make_case(chosen: random.Random, files: dict[str, bytes]) -> tuple[str, bytes]:
     """The name of a golden model, and the bytes of a changed one."""
     name = chosen.choice(sorted(files))
-    kind = chosen.randrange(8)
-    if kind < 2:
-        change = (change_bytes, change_json)[kind]
+    kind = chosen.randrange(10)
+    if kind < 3:
+        change = (change_bytes, change_json, change_members)[kind]
         return f"{name}.dmlax", change(chosen, _archive(files[name]))
-    if kind == 2:
+    if kind == 3:
         return name, change_bytes(chosen, files[name])
     model = onnx.ModelProto.FromString(files[name])
+    if kind == 4:
+        add_nodes(chosen, model)
+    if kind == 5:
+        move_data_out(chosen, model)
     for _ in range(chosen.choice((1, 1, 1, 2, 5))):
         change_field(chosen, model)
     return name, model.SerializeToString()
@@ -105,7 +135,7 @@ def try_to_load(data: bytes) -> str | None:
         reason = None
     except ALLOWED:
         reason = ""
-    except Exception as error:
+    except (Exception, OutOfTime) as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {error}, in {last.filename}:{last.lineno}"
     grown = _peak() - before
@@ -117,13 +147,15 @@ def _saved(data: bytes) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model"
         path.write_bytes(data)
+        (path.parent / "weights.bin").write_bytes(bytes(1 << 16))
+        (path.parent / "loop").symlink_to("loop")
         yield path
 
 
 @contextlib.contextmanager
 def _time_limit() -> Iterator[None]:
     def stop(*_: Any) -> None:
-        raise TimeoutError(f"it took more than {SECONDS} s")
+        raise OutOfTime(f"it took more than {SECONDS} s")
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.alarm(SECONDS)
@@ -172,11 +204,27 @@ def change_json(chosen: random.Random, archive: bytes) -> bytes:
     return changed.getvalue()
 
 
+def change_members(chosen: random.Random, archive: bytes) -> bytes:
+    """Changes bytes of some members, their compression, or adds one twice."""
+    changed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(archive)) as old, zipfile.ZipFile(changed, "w") as new:
+        names = old.namelist()
+        for name in [*names, *chosen.choice(((), (), (), chosen.choices(names)))]:
+            data = old.read(name)
+            if chosen.random() < 0.5:
+                header = chosen.choice((20, 128, len(data)))
+                data = change_bytes(chosen, data[:header]) + data[header:]
+            methods = (zipfile.ZIP_STORED, *(zipfile.ZIP_DEFLATED,) * 30, zipfile.ZIP_LZMA)
+            with warnings.catch_warnings(action="ignore"):
+                new.writestr(name, data, chosen.choice(methods))
+    return changed.getvalue()
+
+
 def _change_tree(chosen: random.Random, tree: Any) -> None:
     places = list(_places(tree))
     container, key = chosen.choice(places)
     other, another = chosen.choice(places)
-    odd = (None, True, "", "x", [], {}, 1.5, *ODD_INTEGERS, *ODD_FLOATS, other[another])
+    odd = (None, True, "", "x", [], {}, 1.5, *ODD_INTEGERS, *ODD_FLOATS, *ODD_SIZES, other[another])
     if chosen.random() < 0.2:
         del container[key]
     else:
@@ -206,6 +254,62 @@ def change_field(chosen: random.Random, model: Any) -> None:
     else:
         value = getattr(message, field.name)
         _set(message, field, _other(chosen, field, value, messages))
+
+
+def add_nodes(chosen: random.Random, model: Any) -> None:
+    """Adds nodes that compute known values of odd sizes, and an input of a node that reads one."""
+    graph, nodes = model.graph, list(model.graph.node)
+    made = []
+    for i in range(chosen.choice((1, 2, 4, 30))):
+        op = chosen.choice(sorted(SOURCES))
+        names = [
+            _operand(chosen, graph, kind, f"odd_{i}_{k}") for k, kind in enumerate(SOURCES[op])
+        ]
+        if made and chosen.random() < 0.7:
+            names[chosen.randrange(len(names))] = chosen.choice(made)
+        attributes = {
+            "Concat": {"axis": 0},
+            "Pad": {"mode": chosen.choice(("constant", "edge", "reflect", "wrap"))},
+            "Split": {"num_outputs": chosen.choice((1, 2, 1 << 28))},
+        }.get(op, {})
+        made.append(f"made_{i}")
+        nodes.insert(i, onnx.helper.make_node(op, names, made[-1:], **attributes))
+    reader = chosen.choice(nodes[len(made) :])
+    if reader.input:
+        reader.input[chosen.randrange(len(reader.input))] = chosen.choice(made)
+    nodes.append(onnx.helper.make_node("Size", made[-1:], ["made_size"]))
+    graph.output.add(name="made_size")
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def _operand(chosen: random.Random, graph: Any, kind: str, name: str) -> str:
+    """The name of a new initializer, or of a tensor of the graph; none for a blank."""
+    if kind == " ":
+        return ""
+    if kind == "s" and chosen.random() < 0.2:
+        return str(chosen.choice([each.name for each in (*graph.input, *graph.initializer)]))
+    size = 1 if kind == "i" else chosen.choice((0, 1, 1, 2, 2, 3, 17, 1000))
+    values = [chosen.choice((*ODD_INTEGERS, 1 << 20, 1 << 28)) for _ in range(size)]
+    if size == 1000:
+        values = [chosen.choice((0, 1, 2))] * size
+    dims = [] if kind == "i" else [size]
+    graph.initializer.append(onnx.helper.make_tensor(name, onnx.TensorProto.INT64, dims, values))
+    return name
+
+
+def move_data_out(chosen: random.Random, model: Any) -> None:
+    """Has an initializer's data in a file of its own."""
+    tensor = chosen.choice(model.graph.initializer)
+    tensor.ClearField("raw_data")
+    tensor.data_location = onnx.TensorProto.EXTERNAL
+    odd = {"location": chosen.choice(LOCATIONS)}
+    if chosen.random() < 0.3:
+        odd[chosen.choice(("offset", "length"))] = str(chosen.choice((*ODD_INTEGERS, "two", "1e3")))
+    if chosen.random() < 0.1:
+        tensor.data_type = onnx.TensorProto.STRING
+    for key, value in odd.items():
+        tensor.external_data.add(key=key, value=value)
 
 
 def _messages(message: Any) -> Iterator[Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from dmlax._core.arguments import Rules
 from dmlax._core.requantize import ARITHMETICS, Arithmetic
 from dmlax.errors import SpecError
-from dmlax.onnx import archive, protobuf
+from dmlax.onnx import archive, budget, protobuf
 from dmlax.onnx.errors import ModelError as ModelError
 from dmlax.onnx.evaluate import Options
 from dmlax.onnx.graph import Graph, TensorType
@@ -58,7 +58,8 @@ def load(
         options = Options(arithmetic, options.nonzero_size)
     if nonzero_size is not None:
         options = Options(options.arithmetic, _checked_size(nonzero_size, graph))
-    return Model(_reshape_inputs(graph, input_shapes or {}), options)
+    with budget.limit(sum(array.nbytes for array in graph.constants.values())):
+        return Model(_reshape_inputs(graph, input_shapes or {}), options)
 
 
 def _read_archive(model: Any) -> tuple[Graph, Options] | None:

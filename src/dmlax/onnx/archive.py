@@ -1,22 +1,26 @@
 """A model as a zip file of JSON and `.npy` files, without protobuf and without pickle."""
 
+import collections
 import io
 import json
 import math
+import os
+import re
 import zipfile
-import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
 
+from dmlax._core.requantize import ARITHMETICS, Arithmetic
+from dmlax.onnx import budget
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.evaluate import Options
 from dmlax.onnx.graph import Graph, Node, TensorType, in_order
 
 VERSION = 1
 _GRAPH = "graph.json"
-_LARGEST_GRAPH = 1 << 28  # bytes
+_OBJECT_BYTES = 16  # of Python objects for a byte of JSON
 
 
 def write(path: Any, graph: Graph, options: Options) -> None:
@@ -29,7 +33,9 @@ def write(path: Any, graph: Graph, options: Options) -> None:
         return {"array": name}
 
     text = json.dumps(_describe(graph, options, keep), indent=1)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+    size = sum(array.nbytes for array in arrays.values())
+    fits = size <= budget.FREE // 2  # however far the arrays are compressed
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED if fits else zipfile.ZIP_STORED) as file:
         file.writestr(_GRAPH, text)
         for name, array in arrays.items():
             file.writestr(name, _to_npy(array))
@@ -56,39 +62,112 @@ def read(path: Any) -> tuple[Graph, Options]:
     with open(path, "rb") as stream:
         try:
             with zipfile.ZipFile(stream) as file:
-                return _read(file)
-        except ModelError:
-            raise
-        except _ERRORS as error:
-            raise ModelError(f"{path} is malformed: {error}") from None
+                return _Reader(file, os.fstat(stream.fileno()).st_size).graph()
+        except ModelError as error:
+            raise ModelError(f"{path}: {error}") from None
+        except Exception as error:  # of the formats' own readers
+            text = f"{path} is malformed: {type(error).__name__}: {str(error)[:300]}"
+            raise ModelError(text) from None
 
 
-_ERRORS = (  # of the formats' own readers; an OSError is of a place outside of the file
-    *(zipfile.BadZipFile, zlib.error, OSError, NotImplementedError, RuntimeError),
-    *(KeyError, ValueError, TypeError, AttributeError, IndexError, OverflowError, EOFError),
-)
+class _Reader:
+    """Reads the members of an archive, each of them once and within the file's budget."""
+
+    def __init__(self, file: zipfile.ZipFile, size: int) -> None:
+        self.file = file
+        self.budget = budget.Budget(size)
+        self.arrays: dict[str, np.ndarray] = {}
+        names = collections.Counter(file.namelist())
+        for name in (name for name, count in names.items() if count > 1):
+            raise ModelError(f"{name} is in the archive twice")
+
+    def graph(self) -> tuple[Graph, Options]:
+        """Decodes the JSON text."""
+        data = _check(json.loads(self._open(_GRAPH, _OBJECT_BYTES).read()), dict, "the graph")
+        if data.get("version") != VERSION:
+            raise ModelError(f"the file's version is {data.get('version')}, expected {VERSION}")
+        inputs = {name: _input(name, each) for name, each in _get(data, "inputs", dict).items()}
+        constants = {
+            name: self.array(_check(entry, dict, f"constant {name!r}"))
+            for name, entry in _get(data, "constants", dict).items()
+        }
+        if "" in inputs or "" in constants:
+            raise ModelError("an input or a constant has no name")
+        for name in inputs.keys() & constants.keys():
+            raise ModelError(f"{name!r} is an input and a constant")
+        nodes = tuple(
+            _decode(_check(entry, dict, "a node"), self.array)
+            for entry in _get(data, "nodes", list)
+        )
+        graph = Graph(nodes, inputs, _names(data, "outputs"), constants)
+        return in_order(graph), _options(data)
+
+    def array(self, entry: Mapping[str, Any]) -> np.ndarray:
+        """Reads an array whose data has the size that its header declares."""
+        name = _get(entry, "array", str)
+        if name not in self.arrays:
+            self.arrays[name] = _from_npy(self._open(name), name, self.file.getinfo(name).file_size)
+        return self.arrays[name]
+
+    def _open(self, name: str, factor: int = 1) -> IO[bytes]:
+        """Opens a member that fits the budget, where a byte of it takes as many as a factor."""
+        info = self.file.getinfo(name)
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # unbounded
+            raise ModelError(
+                f"{name} is compressed by method {info.compress_type}, expected 0 or 8"
+            )
+        try:
+            self.budget.spend(info.file_size * factor)
+        except budget.OverBudget as error:
+            raise ModelError(f"{name} {error}; store it without compression") from None
+        return self.file.open(name)
 
 
-def _read(file: zipfile.ZipFile) -> tuple[Graph, Options]:
-    size = file.getinfo(_GRAPH).file_size
-    if size > _LARGEST_GRAPH:
-        raise ModelError(f"{_GRAPH} has {size} bytes, expected at most {_LARGEST_GRAPH}")
-    data = json.loads(file.read(_GRAPH))
-    if data["version"] != VERSION:
-        raise ModelError(f"the file's version is {data['version']}, expected {VERSION}")
-
-    def load(entry: Mapping[str, str]) -> np.ndarray:
-        return _from_npy(file, entry["array"])
-
-    inputs = {str(name): _input(name, *each) for name, each in data["inputs"].items()}
-    constants = {str(name): load(entry) for name, entry in data["constants"].items()}
-    nodes = tuple(_decode(entry, load) for entry in data["nodes"])
-    graph = in_order(Graph(nodes, inputs, tuple(data["outputs"]), constants))
-    return graph, Options(data["arithmetic"], data["nonzero_size"])
+def _check(value: Any, kind: type, what: str) -> Any:
+    if type(value) is not kind:
+        text = f"{what} is of type {type(value).__name__}, expected {kind.__name__}"
+        raise ModelError(f"{_GRAPH}: {text}")
+    return value
 
 
-def _input(name: str, dtype: Any, shape: Any) -> TensorType:
-    return TensorType(np.dtype(dtype), tuple(_checked_size(size, name) for size in shape))
+def _get(entry: Mapping[str, Any], key: str, kind: type) -> Any:
+    return _check(entry.get(key), kind, key)
+
+
+def _names(entry: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    names = _get(entry, key, list)
+    for name in names:
+        if not isinstance(name, str):
+            raise ModelError(
+                f"{_GRAPH}: {key} has a name of type {type(name).__name__}, expected str"
+            )
+    return tuple(names)
+
+
+def _options(data: Mapping[str, Any]) -> Options:
+    arithmetic, size = data.get("arithmetic"), data.get("nonzero_size")
+    if arithmetic not in ARITHMETICS:
+        raise ModelError(f"arithmetic is {arithmetic!r}, expected one of {', '.join(ARITHMETICS)}")
+    sizes = size.values() if isinstance(size, dict) else () if size is None else (size,)
+    if not all(type(each) is int and each > 0 for each in sizes):
+        raise ModelError(f"nonzero_size is {size!r}, expected at least 1")
+    return Options(cast(Arithmetic, arithmetic), size)
+
+
+def _input(name: str, entry: Any) -> TensorType:
+    entry = _check(entry, list, f"input {name!r}")
+    dtype, shape = entry
+    found = _numbers(np.dtype(_check(dtype, str, f"input {name!r}: dtype")), f"input {name!r}")
+    sizes = _check(shape, list, f"input {name!r}: shape")
+    return TensorType(found, tuple(_checked_size(size, name) for size in sizes))
+
+
+def _numbers(dtype: np.dtype, what: str) -> np.dtype:
+    """A dtype that ONNX has: NumPy's own, or one that another package adds, as bfloat16."""
+    is_own = dtype.kind in "biuf" and dtype.itemsize <= 8
+    if not (is_own or dtype.isbuiltin == 2 or re.fullmatch("void(8|16)", dtype.name)):
+        raise ModelError(f"{what} has the dtype {dtype}, expected numbers")
+    return dtype
 
 
 def _checked_size(size: Any, name: str) -> int | str:
@@ -118,15 +197,15 @@ def _decode(entry: Mapping[str, Any], load: Any) -> Node:
         name: load(value)
         if isinstance(value, dict)
         else (tuple(value) if isinstance(value, list) else value)
-        for name, value in entry["attributes"].items()
+        for name, value in _get(entry, "attributes", dict).items()
     }
     return Node(
-        str(entry["name"]),
-        str(entry["op"]),
-        str(entry["domain"]),
-        int(entry["version"]),
-        tuple(map(str, entry["inputs"])),
-        tuple(map(str, entry["outputs"])),
+        _get(entry, "name", str),
+        _get(entry, "op", str),
+        _get(entry, "domain", str),
+        _get(entry, "version", int),
+        _names(entry, "inputs"),
+        _names(entry, "outputs"),
         attributes,
     )
 
@@ -137,20 +216,21 @@ def _to_npy(array: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-def _from_npy(file: zipfile.ZipFile, name: str) -> np.ndarray:
-    """Reads an array whose data has the size that its header declares."""
-    with file.open(name) as stream:
-        version = np.lib.format.read_magic(stream)
-        read = {
-            (1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0,
-        }.get(version)
-        if read is None:
-            raise ModelError(f"{name} has the version {version}")
-        shape, is_fortran, dtype = read(stream)
-        wanted = math.prod(shape) * dtype.itemsize
-        left = file.getinfo(name).file_size - stream.tell()
-        if dtype.hasobject or left != wanted:
-            raise ModelError(f"{name} has {left} bytes, expected {wanted}")
-        array = np.frombuffer(stream.read(wanted), dtype)
+def _from_npy(stream: IO[bytes], name: str, size: int) -> np.ndarray:
+    """Reads the bytes of a member, as many as a size."""
+    version = np.lib.format.read_magic(stream)
+    read = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }.get(version)
+    if read is None:
+        raise ModelError(f"{name} has the version {version}")
+    shape, is_fortran, dtype = read(stream)
+    if len(shape) > budget.MAXIMUM_RANK:
+        raise ModelError(f"{name} has rank {len(shape)}, expected at most {budget.MAXIMUM_RANK}")
+    wanted = math.prod(shape) * _numbers(dtype, name).itemsize
+    left = size - stream.tell()
+    if left != wanted:
+        raise ModelError(f"{name} has {left} bytes, expected {wanted}")
+    array = np.frombuffer(stream.read(wanted), dtype)
     return array.reshape(shape, order="F" if is_fortran else "C")

@@ -13,7 +13,7 @@ from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import Graph, Node
 from dmlax.onnx.operators import Context, OperatorRow, find, why_not
 from dmlax.onnx.operators.nonzero import Counted
-from dmlax.onnx.operators.values import expect_size, is_known
+from dmlax.onnx.operators.values import expect_simple_sizes, is_known
 from dmlax.onnx.weights import PLACES
 
 Values = Mapping[str, Any]
@@ -82,8 +82,8 @@ def call(node: Node, operands: list[Any], options: Options) -> tuple[Any, ...]:
     with jax.named_scope(node.op):
         outputs = row.function(*operands, **keywords)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-    for output in filter(is_known, outputs):
-        expect_size(output.size)
+    for output in outputs:
+        expect_simple_sizes(output)
     if any(node.outputs[len(outputs) :]):
         raise UnsupportedError(f"its output {len(outputs) + 1} is not computed")
     return outputs
@@ -125,7 +125,10 @@ def with_node(node: Node, error: Exception) -> Exception:
         return UnsupportedError(text, error.code, error.field)
     if isinstance(error, NotImplementedError):
         return UnsupportedError(text)
-    return ModelError(f"{node}: {type(error).__name__}: {str(error).splitlines()[0][:300]}")
+    if isinstance(error, ModelError):
+        return ModelError(text)
+    first = str(error).partition("\n")[0][:300]
+    return ModelError(f"{node}: {type(error).__name__}" + (f": {first}" if first else ""))
 
 
 def split_constants(graph: Graph) -> tuple[Graph, dict[str, np.ndarray]]:

@@ -12,7 +12,7 @@ import numpy as np
 import dmlax
 from dmlax._core.arguments import Aval, aval_of
 from dmlax.errors import SpecError, UnsupportedError
-from dmlax.onnx import archive
+from dmlax.onnx import archive, budget
 from dmlax.onnx.compiled import CompiledModel
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.evaluate import (
@@ -25,7 +25,7 @@ from dmlax.onnx.evaluate import (
 from dmlax.onnx.graph import Graph, Node, TensorType
 from dmlax.onnx.mesh import run_on_any_mesh
 from dmlax.onnx.operators import why_no_pass, why_not
-from dmlax.onnx.operators.values import device_dtype, narrow, to_device
+from dmlax.onnx.operators.values import device_dtype, narrow, to_device, why_costly
 from dmlax.onnx.passes import PASSES_OF_SHAPES, each_pass, run_passes, run_passes_of_shapes
 from dmlax.onnx.passes.layout import Avals
 from dmlax.onnx.weights import FileConstants, prepare
@@ -58,6 +58,7 @@ class Model:
 
     def __init__(self, graph: Graph, options: Options) -> None:
         self._options = options
+        self._file_bytes = sum(array.nbytes for array in graph.constants.values())
         needed = graph.prune()
         # The check of all nodes lists those that no pass can read.
         fits = not any(map(why_no_pass, needed.nodes))
@@ -131,13 +132,15 @@ class Model:
         """
         values = self._bind(inputs)
         wanted = self._file.outputs if outputs is None else tuple(outputs)
-        graph = self._graph if outputs is None else self._graph_for(wanted)
+        with budget.limit(self._file_bytes):
+            graph = self._graph if outputs is None else self._graph_for(wanted)
         held = {name: to_device(array) for name, array in params.items()}
         counts = {count_name(node.outputs[0]) for node in _nonzero_nodes(graph)}
 
         def compute(operands: dict[str, Any]) -> dict[str, Any]:
-            found = evaluate(graph, operands, self._options)
-            result = {name: to_device(found[name]) for name in wanted}
+            with budget.limit(self._file_bytes):
+                found = evaluate(graph, operands, self._options)
+                result = {name: to_device(found[name]) for name in wanted}
             return result | {name: found[name] for name in counts if name in found}
 
         return run_on_any_mesh(compute, {**held, **values}, values)
@@ -202,7 +205,8 @@ class Model:
         program = dmlax.explain(self.apply, self.params, structs)
         assert isinstance(program, dmlax.ProgramExplanation)
         before, after = _count(self._file.nodes), _count(self._graph.nodes)
-        passes = tuple((name.replace("_", " "), count) for name, count in self._pass_counts())
+        with budget.limit(self._file_bytes):
+            passes = tuple((name.replace("_", " "), count) for name, count in self._pass_counts())
         return ModelExplanation(before, after, passes, program, tuple(_notes(structs)))
 
     def _pass_counts(self) -> Iterable[tuple[str, int]]:
@@ -283,13 +287,32 @@ def _structs(inputs: Mapping[str, TensorType]) -> dict[str, jax.ShapeDtypeStruct
     scope = jax.export.SymbolicScope()
     found = {}
     for name, each in inputs.items():
-        text = ",".join(map(str, each.shape))
-        try:
-            shape = jax.export.symbolic_shape(text, scope=scope) if each.shape else ()
-        except ValueError as error:
-            raise ModelError(f"input {name!r} has the shape [{text}]: {error}") from None
+        shape = _symbolic_shape(name, each.shape, scope)
+        if each.dtype.hasobject:
+            raise UnsupportedError(f"input {name!r} has the dtype {each.dtype}, expected numbers")
         found[name] = jax.ShapeDtypeStruct(shape, device_dtype(each.dtype))
     return found
+
+
+def _symbolic_shape(name: str, sizes: tuple[int | str, ...], scope: Any) -> tuple[Any, ...]:
+    """The shape of an input; JAX parses its dynamic sizes."""
+    if len(sizes) > budget.MAXIMUM_RANK:
+        text = f"has rank {len(sizes)}, expected at most {budget.MAXIMUM_RANK}"
+        raise ModelError(f"input {name!r} {text}")
+    for size in sizes:
+        if isinstance(size, str) and (why := why_costly(size)):
+            text = f"input {name!r} has the size {size[:60]!r}, which {why}"
+            raise ModelError(f"{text}: give input_shapes a name or a static size")
+    text = ",".join(map(str, sizes))
+    try:
+        shape = tuple(jax.export.symbolic_shape(text, scope=scope)) if sizes else ()
+    except Exception as error:  # of its parser
+        text = f"input {name!r} has the shape [{text[:300]}]: {str(error)[:300]}"
+        raise ModelError(text) from None
+    static = (size for size in shape if isinstance(size, int))
+    if len(shape) != len(sizes) or any(size < 0 for size in static):
+        raise ModelError(f"input {name!r} has the shape [{text[:300]}], which is none")
+    return shape
 
 
 def _checked(name: str, value: Any, wanted: TensorType) -> Any:

@@ -3,6 +3,7 @@
 Loading imports `onnx` in this file alone.
 """
 
+import contextlib
 import math
 import mmap
 import os
@@ -12,13 +13,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dmlax.errors import UnsupportedError
+from dmlax.onnx.budget import MAXIMUM_RANK, Budget, OverBudget
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import SHORT_DOMAINS, Graph, Node, TensorType, in_order
-from dmlax.onnx.wire import WireError, cut_initializers, cut_raw_data
+from dmlax.onnx.wire import count_fields, cut_initializers, cut_raw_data
 
-MAXIMUM_RANK = 16
 _OPSETS_END = 1 << 31
 _IN_PLACE_BYTES = 1 << 12  # a tensor that is read in place: a weight
+_FIELD_BYTES = 512  # that reading a node, an initializer or an input takes beside its data
 _EXTRA = 'reading an ONNX model needs the onnx package: pip install "dmlax[onnx]"'
 
 
@@ -34,11 +37,16 @@ def read(model: Any) -> Graph:
     except ImportError:
         raise ImportError(_EXTRA) from None
     if isinstance(model, onnx.ModelProto):
-        return _Reader(onnx, None).graph(model, _tensors(model))
+        return _Reader(onnx, None, model.ByteSize()).graph(model, _tensors(model))
     if isinstance(model, bytes):
-        return _Reader(onnx, None).graph(*_parse(onnx, memoryview(model), "the model"))
+        return _read_data(onnx, None, memoryview(model), "the model")
     path = Path(model)
-    return _Reader(onnx, path.parent).graph(*_parse(onnx, _read_file(path), str(path)))
+    return _read_data(onnx, path.parent, _read_file(path), str(path))
+
+
+def _read_data(onnx: Any, folder: Path | None, data: memoryview, what: str) -> Graph:
+    reader = _Reader(onnx, folder, len(data))
+    return reader.graph(*_parse(reader, data, what))
 
 
 def _read_file(path: Path) -> memoryview:
@@ -61,41 +69,57 @@ class _Tensor(NamedTuple):
     raw: memoryview | None = None
 
 
-def _tensors(model: Any) -> list[_Tensor]:
-    return [_Tensor(message) for message in model.graph.initializer]
+def _tensors(model: Any) -> Iterator[_Tensor]:
+    return (_Tensor(message) for message in model.graph.initializer)
 
 
-def _parse(onnx: Any, data: memoryview, what: str) -> tuple[Any, list[_Tensor]]:
-    """The model without its initializers, and these."""
-    try:
+def _parse(reader: "_Reader", data: memoryview, what: str) -> tuple[Any, Iterator[_Tensor]]:
+    """The model without its initializers, and these, which are parsed one by one."""
+    with _malformed(what):
+        count = count_fields(data, 1 + reader.budget.left // _FIELD_BYTES)
+    reader.spend(
+        count * _FIELD_BYTES, f"{what}, of {count} nodes, tensors and other fields or more,"
+    )
+    with _malformed(what):
         rest, values = cut_initializers(data)
-        return onnx.ModelProto.FromString(rest), [_parse_tensor(onnx, each) for each in values]
-    except WireError:
-        pass  # the parser says more, or knows what is cut nowhere
+        model = reader.onnx.ModelProto.FromString(rest)
+    return model, (_parse_tensor(reader.onnx, each, what) for each in values)
+
+
+@contextlib.contextmanager
+def _malformed(what: str) -> Iterator[None]:
+    """Converts the errors of the wire format, and of protobuf, whose class is its own."""
+    try:
+        yield
     except Exception as error:
         raise ModelError(f"{what} is not an ONNX model: {error}") from None
-    try:
-        model = onnx.ModelProto.FromString(bytes(data))
-    except Exception as error:  # protobuf's own class, of the message or of a recursion
-        raise ModelError(f"{what} is not an ONNX model: {error}") from None
-    return model, _tensors(model)
 
 
-def _parse_tensor(onnx: Any, data: memoryview) -> _Tensor:
-    rest, values = cut_raw_data(data)
-    if len(values) != 1:
-        return _Tensor(onnx.TensorProto.FromString(bytes(data)))
-    return _Tensor(onnx.TensorProto.FromString(rest), values[0])
+def _parse_tensor(onnx: Any, data: memoryview, what: str) -> _Tensor:
+    with _malformed(what):
+        rest, values = cut_raw_data(data)
+        if len(values) != 1:
+            return _Tensor(onnx.TensorProto.FromString(bytes(data)))
+        return _Tensor(onnx.TensorProto.FromString(rest), values[0])
 
 
 class _Reader:
     """Reads one model's protobuf messages."""
 
-    def __init__(self, onnx: Any, folder: Path | None) -> None:
+    def __init__(self, onnx: Any, folder: Path | None, size: int) -> None:
         self.onnx = onnx
         self.folder = folder
+        self.budget = Budget(size)
+        self.files: set[Path] = set()  # of external data
 
-    def graph(self, model: Any, tensors: list[_Tensor]) -> Graph:
+    def spend(self, count: int, what: str) -> None:
+        """Counts what is not read in place."""
+        try:
+            self.budget.spend(count)
+        except OverBudget as error:
+            raise ModelError(f"{what} {error}") from None
+
+    def graph(self, model: Any, tensors: Iterator[_Tensor]) -> Graph:
         """Converts a ModelProto and its initializers."""
         opsets = dict(map(self._opset, model.opset_import))
         graph = model.graph
@@ -104,6 +128,8 @@ class _Reader:
         if graph.sparse_initializer:
             raise ModelError("the model has a sparse initializer, which is not read")
         constants = dict(self._constants(tensors))
+        if not all(value.name for value in graph.input):
+            raise ModelError("an input has no name")
         inputs = {
             _text(value.name, "an input"): self._tensor_type(value)
             for value in graph.input
@@ -120,7 +146,7 @@ class _Reader:
             raise ModelError(f"the model imports opset {opset.version} of domain {domain!r}")
         return domain, opset.version
 
-    def _constants(self, tensors: list[_Tensor]) -> Iterator[tuple[str, np.ndarray]]:
+    def _constants(self, tensors: Iterator[_Tensor]) -> Iterator[tuple[str, np.ndarray]]:
         seen = set()
         for tensor, raw in tensors:
             if not tensor.name or tensor.name in seen:
@@ -212,11 +238,14 @@ class _Reader:
         dtype = self._dtype(tensor.data_type, what)
         if tensor.data_location == self.onnx.TensorProto.EXTERNAL:
             return self._external(tensor, dtype, dims, what)
+        if dtype.hasobject:
+            raise UnsupportedError(f"{what} holds strings, which no operator computes with")
         size = math.prod(dims)
         if raw is None and tensor.HasField("raw_data"):
             raw = memoryview(tensor.raw_data)
         if raw is None:
             self._expect_elements(tensor, dtype, size, what)
+            self.spend(size * dtype.itemsize, what)
             return self._convert(tensor, what)
         found, wanted = len(raw), self._bytes(tensor.data_type, dtype, size)
         if found != wanted:
@@ -250,13 +279,12 @@ class _Reader:
         self, tensor: Any, dtype: np.dtype, dims: tuple[int, ...], what: str
     ) -> np.ndarray:
         """Reads a tensor from a file beside the model, and from nowhere else."""
-        entries = {entry.key: entry.value for entry in tensor.external_data}
+        if dtype.hasobject:
+            raise ModelError(f"{what} holds strings, which no file of external data has")
+        entries = {entry.key: _text(entry.value, what) for entry in tensor.external_data}
         if self.folder is None:
             raise ModelError(f"{what} is in a file of its own: load the model by its path")
-        folder = self.folder.resolve()
-        path = (folder / entries.get("location", "")).resolve()
-        if not path.is_relative_to(folder) or not path.is_file():
-            raise ModelError(f"{what} is in {entries.get('location')!r}, no file beside the model")
+        path = _beside(self.folder.resolve(), entries.get("location", ""), what)
         wanted = math.prod(dims) * dtype.itemsize
         try:
             offset, length = int(entries.get("offset", 0)), int(entries.get("length", wanted))
@@ -265,9 +293,26 @@ class _Reader:
         inside = offset >= 0 and offset + wanted <= os.path.getsize(path)
         if length != wanted or not inside:
             raise ModelError(f"{what} has {length} bytes at {offset}, expected {wanted} in {path}")
+        if path not in self.files:
+            self.files.add(path)
+            self.budget.add(os.path.getsize(path))
+        self.spend(wanted, what)
         with path.open("rb") as file:
             file.seek(offset)
             return np.frombuffer(file.read(wanted), dtype.newbyteorder("<")).reshape(dims)
+
+
+def _beside(folder: Path, location: str, what: str) -> Path:
+    """The path of a file in a folder or below."""
+    try:
+        path = (folder / location).resolve()
+        fits = path.is_relative_to(folder) and path.is_file()
+    except (OSError, ValueError, RuntimeError):  # a name that is too long, a NUL, a loop of links
+        fits = False
+    if not fits:
+        shown = f"{location[:100]!r}..." if location[100:] else repr(location)
+        raise ModelError(f"{what} is in {shown}, no file beside the model")
+    return path
 
 
 def _from_raw(raw: memoryview, dtype: np.dtype, dims: tuple[int, ...]) -> np.ndarray:
@@ -283,7 +328,7 @@ class Subgraph:
 def _text(text: str | bytes, owner: str) -> str:
     """A string of the file; protobuf gives the bytes of one that is not UTF-8."""
     if isinstance(text, bytes):
-        raise ModelError(f"{owner} has a name that is not UTF-8: {text!r}")
+        raise ModelError(f"{owner} has a name or a text that is not UTF-8: {text[:100]!r}")
     return text
 
 

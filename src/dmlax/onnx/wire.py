@@ -3,6 +3,7 @@
 A parser copies every tensor into a message, and each message into an array.
 """
 
+import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -89,6 +90,18 @@ def cut(data: memoryview, number: int) -> Parts:
         else:
             rest.append(data[field.start : field.end])
     return Parts(b"".join(rest), values)
+
+
+def count_fields(model: memoryview, most: int) -> int:
+    """Counts the fields of a ModelProto and of its graph, and stops at `most` of them."""
+
+    def each() -> Iterator[Field]:
+        for field in fields(model):
+            yield field
+            if field.number == _GRAPH_OF_MODEL and field.kind == _BYTES:
+                yield from fields(model[field.value : field.end])
+
+    return sum(1 for _ in itertools.islice(each(), most))
 
 
 def cut_initializers(model: memoryview) -> Parts:

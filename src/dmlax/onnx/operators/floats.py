@@ -23,7 +23,8 @@ from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
     as_known,
     device_dtype,
-    expect_size,
+    expect_room,
+    expect_simple_product,
     integers,
     is_known,
     to_device,
@@ -60,7 +61,7 @@ def _binary(
 
     def compute(a: Tensor, b: Tensor, /) -> Any:
         if is_known(a) and is_known(b):
-            expect_size(*np.broadcast_shapes(a.shape, b.shape))
+            expect_room(np.result_type(a, b), *np.broadcast_shapes(a.shape, b.shape))
             with np.errstate(all="ignore"):
                 return as_known(on_host(a, b), np.result_type(a.dtype, b.dtype))
         a, b = to_device(a), to_device(b)
@@ -171,6 +172,7 @@ for _op, _versions, _function in _UNARY:
 def erf(x: Tensor, /) -> Any:
     """The error function: XLA's, and of known values ONNX Runtime's bits."""
     if is_known(x) and _is_float32(x):
+        expect_room(np.float64, 8, x.size)  # of what it computes on the way
         return error_function.erf(x)
     return jax.scipy.special.erf(to_device(x))
 
@@ -185,13 +187,17 @@ def remainder(a: Tensor, b: Tensor, /, *, fmod: int = 0) -> Any:
 @operator("Not", 1)
 def logical_not(x: Tensor, /) -> Any:
     """Negates booleans."""
-    return np.logical_not(x) if is_known(x) else jnp.logical_not(x)
+    if is_known(x):
+        expect_room(bool, x.size)
+        return np.logical_not(x)
+    return jnp.logical_not(x)
 
 
 @operator("Sqrt", 6, 13)
 def sqrt(x: Tensor, /) -> Any:
     """The IEEE square root: XLA's estimate and its neighbours, of which integers take one."""
     if is_known(x):
+        expect_room(np.float64, x.size)
         with np.errstate(all="ignore"):
             return np.sqrt(x)
     return float_bits.sqrt(x) if _is_float32(x) else jnp.sqrt(x)
@@ -201,7 +207,7 @@ def sqrt(x: Tensor, /) -> Any:
 def power(x: Tensor, exponent: Parameter, /) -> Any:
     """Raises to a power; a square is a product."""
     if is_known(x) and is_known(exponent):
-        expect_size(*np.broadcast_shapes(x.shape, exponent.shape))
+        expect_room(np.result_type(x, exponent), *np.broadcast_shapes(x.shape, exponent.shape))
         return np.power(x, exponent).astype(x.dtype)
     if is_known(exponent) and exponent.size == 1 and float(exponent.ravel()[0]) == 2.0:
         return multiply(x, x) if _is_float32(x) else x * x
@@ -275,7 +281,8 @@ operator("Max", 8, 12, 13)(maximum)
 def where(condition: Tensor, x: Tensor, y: Tensor, /) -> Any:
     """Chooses elements."""
     if all(map(is_known, (condition, x, y))):
-        expect_size(*np.broadcast_shapes(condition.shape, x.shape, y.shape))
+        shape = np.broadcast_shapes(condition.shape, x.shape, y.shape)
+        expect_room(np.result_type(x, y), *shape)
         return np.where(condition, x, y)
     arrays = [to_device(each) for each in (condition, x, y)]
     return jnp.where(*jnp.broadcast_arrays(*arrays))
@@ -289,6 +296,7 @@ def cast(x: Tensor, /, *, to: int, saturate: int = 1, round_mode: str = "up") ->
     dtype = np.dtype(_DTYPES[to])
     if is_known(x):
         is_size = x.dtype == object and dtype.kind in "iu"
+        expect_room(dtype, x.size)
         return x if is_size else x.astype(dtype)
     return x.astype(device_dtype(dtype))
 
@@ -436,12 +444,12 @@ def _reduction(on_host: Any, on_device: Any) -> tuple[Callable[..., Any], Callab
     def by_attribute(
         x: Tensor, /, *, axes: tuple[int, ...] | None = None, keepdims: int = 1
     ) -> Any:
-        function = on_host if is_known(x) else on_device
-        return (
-            np.asarray(function(x, axis=axes, keepdims=bool(keepdims)))
-            if is_known(x)
-            else function(x, axis=axes, keepdims=bool(keepdims))
-        )
+        if not is_known(x):
+            return on_device(x, axis=axes, keepdims=bool(keepdims))
+        expect_room(x.dtype, x.size)
+        if x.dtype == object:
+            expect_simple_product(x.ravel())
+        return np.asarray(on_host(x, axis=axes, keepdims=bool(keepdims)))
 
     def by_input(
         x: Tensor,

@@ -1,5 +1,6 @@
 """Operators that move elements: of any dtype, without widening, known values on the host."""
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -9,17 +10,21 @@ import numpy as np
 
 from dmlax._core.windows import replace_axes
 from dmlax.errors import UnsupportedError
+from dmlax.onnx.errors import ModelError
 from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
     as_known,
     device_dtype,
-    expect_size,
+    expect_room,
     integers,
     is_known,
     numpy_of,
     sizes_array,
+    sizes_of,
     to_device,
 )
+
+_MOST_TURNS = 16  # of an axis that is padded by its own elements
 
 
 @operator("Identity", 1, 13, 14, 16, 19, 21, 23, 24, 25)
@@ -47,7 +52,7 @@ def drop_nothing(
 @operator("Reshape", 5, 13, 14, 19, 21, 23, 24, 25)
 def reshape(x: Tensor, shape: Known, /, *, allowzero: int = 0) -> Any:
     """Reshapes; a size 0 is the input's, and -1 whatever is left."""
-    wanted = integers(shape)
+    wanted = sizes_of(shape)
     if not allowzero:
         wanted = [
             x.shape[axis] if isinstance(size, int) and size == 0 else size
@@ -103,13 +108,14 @@ def unsqueeze_by_attribute(x: Tensor, /, *, axes: tuple[int, ...]) -> Any:
 @operator("Unsqueeze", 13, 21, 23, 24, 25)
 def unsqueeze(x: Tensor, axes: Known, /) -> Any:
     """Adds axes of size 1."""
-    return unsqueeze_by_attribute(x, axes=tuple(integers(axes)))
+    return unsqueeze_by_attribute(x, axes=tuple(sizes_of(axes)))
 
 
 @operator("Concat", 4, 11, 13)
 def concatenate(*inputs: Tensor, axis: int) -> Any:
     """Concatenates along an axis."""
     if all(map(is_known, inputs)):
+        expect_room(np.result_type(*inputs), sum(x.size for x in inputs))
         return np.concatenate(inputs, axis=axis)
     return jnp.concatenate([to_device(x) for x in inputs], axis=axis)
 
@@ -121,7 +127,9 @@ def split_by_attribute(
     """Splits along an axis."""
     size = x.shape[axis]
     lengths = split or (size // output_count,) * output_count
-    starts = [sum(lengths[:i]) for i in range(len(lengths))]
+    if len(lengths) != output_count:
+        raise ModelError(f"it has {output_count} outputs, expected {len(lengths)}, one per length")
+    starts = itertools.accumulate(lengths[:-1], initial=0)
     return tuple(
         x[(slice(None),) * (axis % len(x.shape)) + (slice(start, start + length),)]
         for start, length in zip(starts, lengths, strict=True)
@@ -142,10 +150,13 @@ def split(
     if lengths is not None:
         parts = tuple(integers(lengths))
     else:
-        count, size = num_outputs or output_count, x.shape[axis]
+        if num_outputs not in (None, output_count):
+            text = f"it has {output_count} outputs, expected num_outputs, which is {num_outputs}"
+            raise ModelError(text)
+        count, size = output_count, x.shape[axis]
         each = -(-size // count)
         parts = (each,) * (count - 1) + (size - each * (count - 1),)
-    return split_by_attribute(x, axis=axis, split=parts, output_count=len(parts))
+    return split_by_attribute(x, axis=axis, split=parts, output_count=output_count)
 
 
 @operator("Slice", 1)
@@ -200,7 +211,7 @@ def _range(start: Any, end: Any, step: int, size: Any) -> slice:
 def gather(x: Tensor, indices: Parameter, /, *, axis: int = 0) -> Any:
     """Takes elements along an axis; an index outside of it gives 0."""
     if is_known(x) and is_known(indices):
-        expect_size(x.size // max(x.shape[axis], 1), indices.size)
+        expect_room(x.dtype, x.size // max(x.shape[axis], 1), indices.size)
         return as_known(np.take(x, indices.astype(np.int64), axis=axis), x.dtype)
     if is_known(indices) and indices.ndim == 0:
         return _take_one(x, int(indices), axis)
@@ -243,11 +254,12 @@ def scatter_nd(
 @operator("Expand", 8, 13)
 def expand(x: Tensor, shape: Known, /) -> Any:
     """Broadcasts to a shape, and the shape to the input's."""
-    wanted, own = integers(shape), list(x.shape)
+    wanted, own = sizes_of(shape), list(x.shape)
     rank = max(len(wanted), len(own))
     wanted, own = ([1] * (rank - len(sizes)) + sizes for sizes in (wanted, own))
     sizes = [a if isinstance(b, int) and b == 1 else b for a, b in zip(own, wanted, strict=True)]
     if is_known(x) and all(isinstance(size, int) for size in sizes):
+        expect_room(x.dtype, *sizes)
         return np.broadcast_to(x, sizes)
     return jnp.broadcast_to(to_device(x), sizes)
 
@@ -255,9 +267,9 @@ def expand(x: Tensor, shape: Known, /) -> Any:
 @operator("Tile", 6, 13)
 def tile(x: Tensor, repeats: Known, /) -> Any:
     """Repeats the tensor along each axis."""
-    counts = tuple(integers(repeats))
+    counts = tuple(sizes_of(repeats))
     if is_known(x):
-        expect_size(x.size, *counts)
+        expect_room(x.dtype, x.size, *counts)
     return numpy_of(x).tile(x, counts)
 
 
@@ -280,12 +292,22 @@ def pad(
     grown = [(max(a, 0), max(b, 0)) for a, b in widths]
     xp = numpy_of(x, value)
     if xp is np:
-        expect_size(*(a + size + b for size, (a, b) in zip(x.shape, grown, strict=True)))
+        expect_room(x.dtype, *(a + size + b for size, (a, b) in zip(x.shape, grown, strict=True)))
     x = x if xp is np else to_device(x)
+    if mode in ("reflect", "wrap"):
+        _expect_few_turns(x.shape, grown, mode)
     if mode != "constant":
         return xp.pad(x, grown, mode=modes[mode])
     fill = 0 if value is None else value.reshape(())
     return xp.pad(x, grown, constant_values=fill)
+
+
+def _expect_few_turns(shape: Any, grown: list[tuple[int, int]], mode: str) -> None:
+    """Refuses a padding that repeats an axis many times: NumPy and JAX copy it once a time."""
+    for axis, (size, widths) in enumerate(zip(shape, grown, strict=True)):
+        if isinstance(size, int) and max(widths) > _MOST_TURNS * size:
+            text = f"mode {mode!r} pads axis {axis} of size {size} by {max(widths)}"
+            raise UnsupportedError(f"{text}, expected at most {_MOST_TURNS * size}: take Tile")
 
 
 def _pad_widths(sizes: list[Any], axes: Known | None, rank: int) -> tuple[tuple[int, int], ...]:
@@ -318,8 +340,9 @@ def size_of(x: Tensor, /) -> Any:
 def constant_of_shape(shape: Known, /, *, value: np.ndarray | None = None) -> Any:
     """A tensor of one value."""
     fill = np.zeros(1, np.float32) if value is None else value
-    sizes = tuple(integers(shape))
+    sizes = tuple(sizes_of(shape))
     if all(isinstance(size, int) for size in sizes) and math.prod(sizes) <= 1 << 16:
+        expect_room(fill.dtype, *sizes)
         return np.full(sizes, fill.reshape(())[()])
     return jnp.full(sizes, fill.reshape(())[()], device_dtype(fill.dtype))
 
@@ -330,7 +353,8 @@ def range_(start: Known, limit: Known, delta: Known, /) -> Any:
     given: list[Any] = [each.reshape(())[()] for each in (start, limit, delta)]
     if any(each.dtype == object for each in (start, limit, delta)):
         return given[0] + jnp.arange(given[1] - given[0]) * given[2]
-    expect_size(max(math.ceil((given[1] - given[0]) / given[2]), 0))
+    first, end, step = (each.item() for each in given)
+    expect_room(start.dtype, math.ceil((end - first) / step))
     return np.arange(*given).astype(start.dtype)
 
 
@@ -408,9 +432,9 @@ def _resize_nearest(
             new = size if scale == 1 else math.floor(size * scale)
         if scale is None or scale == 1:
             continue
-        expect_size(new)
+        expect_room(np.int32, new)
         if is_known(x):
-            expect_size(x.size // max(int(size), 1), new)
+            expect_room(x.dtype, x.size // max(int(size), 1), new)
         places = _nearest(int(new), int(size), np.float32(scale), transformation, rounding)
         x = numpy_of(x).take(x, places, axis=axis)
     return x

@@ -8,7 +8,7 @@ import numpy as np
 import dmlax
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.operators.table import Tensor, operator
-from dmlax.onnx.operators.values import device_dtype, is_known
+from dmlax.onnx.operators.values import device_dtype, expect_room, is_known
 
 OUTSIDE = np.iinfo(np.int32).max
 """The index in the rows after the count: Gather reads 0 there, and Scatter drops its writes."""
@@ -26,7 +26,9 @@ class Counted:
 def nonzero(x: Tensor, /, *, nonzero_size: int | None) -> Any:
     """The coordinates of the nonzero elements, an axis each row."""
     if is_known(x):
-        return np.stack(np.nonzero(np.atleast_1d(x))).astype(np.int64)
+        x = np.atleast_1d(x)
+        expect_room(np.int64, x.ndim, np.count_nonzero(x))
+        return np.stack(np.nonzero(x))
     if nonzero_size is None:
         raise UnsupportedError("it needs a size: give nonzero_size")
     found = dmlax.nonzero_coordinates(x, size=nonzero_size, fill_value=OUTSIDE)

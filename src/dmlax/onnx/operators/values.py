@@ -1,6 +1,8 @@
 """Values known on the host, and values on the device."""
 
 import math
+import re
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -8,13 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from dmlax.errors import UnsupportedError
+from dmlax.onnx import budget
 
 
 def _has_x64() -> bool:
     return bool(jax.dtypes.canonicalize_dtype(np.int64) == np.int64)
 
 
-_LARGEST = 1 << 28  # elements of a known value, so that no file has it allocate without bound
+_SYMBOL_BYTES = 1 << 10  # of a symbolic size, a Python object of JAX
+_MOST_SYMBOLS = 1 << 10  # of symbolic sizes in one known value
+_MOST_TERMS = 10_000  # of terms in the product of a tensor's sizes
+_MOST_CHARACTERS = 1000  # of characters in a symbolic size
+_MOST_LIMITS = 4  # of max and min in a symbolic size: JAX's time doubles with each
 _FLOAT64 = "float64 on a device needs x64"
 
 
@@ -23,13 +30,70 @@ def is_known(value: Any) -> bool:
     return isinstance(value, np.ndarray)
 
 
-def expect_size(*sizes: Any) -> None:
-    """Refuses a known value of very many elements; symbolic sizes are of no known value."""
-    if all(isinstance(size, int | np.integer) for size in sizes):
-        count = math.prod(map(int, sizes))
-        if count > _LARGEST:
-            text = f"its value has {count} elements while a program is traced"
-            raise UnsupportedError(f"{text}, expected at most {_LARGEST}")
+def expect_room(dtype: Any, *sizes: Any) -> None:
+    """Counts a known value against the file's budget before an operator makes it.
+
+    Sizes of 0 and below count as 1, because NumPy tiles one axis after another. A value whose
+    shape is symbolic is on the device, and not counted.
+
+    Raises:
+      UnsupportedError: the value does not fit.
+    """
+    if not all(isinstance(size, int | np.integer) for size in sizes):
+        return
+    item, count = np.dtype(dtype).itemsize, math.prod(max(int(size), 1) for size in sizes)
+    if np.dtype(dtype).hasobject:
+        item = _SYMBOL_BYTES
+        if count > _MOST_SYMBOLS:
+            text = f"its value has {count} symbolic sizes"
+            raise UnsupportedError(f"{text}, expected at most {_MOST_SYMBOLS}: make them static")
+    try:
+        budget.spend(item * count)
+    except budget.OverBudget as error:
+        text = f"its value, known while a program is traced, {error}"
+        text += "; store it as an initializer, or compute it from an input"
+        raise UnsupportedError(text) from None
+
+
+def why_costly(size: str) -> str | None:
+    """The reason for which JAX would compute with a symbolic size for long, or None."""
+    if len(size) > _MOST_CHARACTERS:
+        return f"has {len(size)} characters, expected at most {_MOST_CHARACTERS}"
+    if len(re.findall(r"\b(?:max|min)\b", size)) > _MOST_LIMITS:
+        return f"has more than {_MOST_LIMITS} max and min"
+    return "has a power of more than 99" if re.search(r"\^\s*\w{3}", size) else None
+
+
+def expect_simple_sizes(value: Any) -> None:
+    """Refuses a tensor of very many axes, and symbolic sizes that JAX computes for very long.
+
+    Raises:
+      UnsupportedError: the tensor's shape, or a known value of sizes, costs too much.
+    """
+    shape = getattr(value, "shape", ())
+    if len(shape) > budget.MAXIMUM_RANK:
+        text = f"its output has rank {len(shape)}, expected at most {budget.MAXIMUM_RANK}"
+        raise UnsupportedError(text)
+    expect_simple_product(shape)
+    if is_known(value) and value.dtype == object:
+        for size in value.ravel():
+            expect_simple_product([size])
+
+
+def expect_simple_product(sizes: Iterable[Any]) -> None:
+    """Refuses sizes whose product has very many terms."""
+    terms = 1
+    for size in sizes:
+        if isinstance(size, int | np.integer):
+            continue
+        text = str(size)
+        if why := why_costly(text):
+            text = f"{text[:60]}..." if text[60:] else text
+            raise UnsupportedError(f"its size {text} {why}: give input_shapes static sizes")
+        terms *= 1 + text.count(" + ") + text.count(" - ")
+    if terms > _MOST_TERMS:
+        text = f"the product of its sizes has {terms} terms, expected at most {_MOST_TERMS}"
+        raise UnsupportedError(f"{text}: give input_shapes static sizes")
 
 
 def numpy_of(*values: Any) -> Any:
@@ -43,7 +107,7 @@ def to_device(value: Any) -> Any:
         return value
     if value.dtype == object:  # sizes, some of them symbolic
         return jnp.stack([jnp.asarray(size) for size in value.ravel()]).reshape(value.shape)
-    return jnp.asarray(narrow(value))
+    return jnp.asarray(budget.compute_once(narrow, value))
 
 
 def narrow(array: np.ndarray) -> np.ndarray:
@@ -56,6 +120,7 @@ def narrow(array: np.ndarray) -> np.ndarray:
     if array.size and (array.min() < limits.min or array.max() > limits.max):
         text = f"the constant {int(array.ravel()[np.abs(array).argmax()])} does not fit int32"
         raise UnsupportedError(f"{text}, and x64 is off", "value", "constant")
+    expect_room(np.int32, array.size)
     return array.astype(np.int32)
 
 
@@ -72,6 +137,14 @@ def integers(value: Any) -> list[Any]:
     """Known integers, some of them perhaps symbolic sizes, as a list."""
     array = np.asarray(value)
     return [size if array.dtype == object else int(size) for size in array.ravel()]
+
+
+def sizes_of(value: Any) -> list[Any]:
+    """A known shape, or known axes, as a list of as many integers as a tensor has axes at most."""
+    if value.size > budget.MAXIMUM_RANK:
+        text = f"its shape or axes are {value.size} integers, expected at most"
+        raise UnsupportedError(f"{text} {budget.MAXIMUM_RANK}")
+    return integers(value)
 
 
 def sizes_array(sizes: Any) -> np.ndarray:

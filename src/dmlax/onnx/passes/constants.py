@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from dmlax.onnx import budget
 from dmlax.onnx.evaluate import Options, call
 from dmlax.onnx.graph import Graph
 
@@ -28,4 +29,11 @@ def fold_constants(graph: Graph) -> Graph:
             continue
         named = zip(node.outputs, map(np.asarray, results), strict=False)
         constants.update((name, array) for name, array in named if name)
-    return graph.replace(nodes=tuple(nodes), constants=constants)
+    folded = graph.replace(nodes=tuple(nodes), constants=constants).prune()
+    grown = sum(each.nbytes for each in folded.constants.values())
+    grown -= sum(each.nbytes for each in graph.constants.values())
+    try:
+        budget.spend(max(grown, 0))  # views of constants become params of their own
+    except budget.OverBudget:
+        return graph
+    return folded

@@ -54,8 +54,11 @@ class _Layout:
         inputs, attributes = list(node.inputs), {**node.attributes, **_attributes(node)}
         if self._transposes_itself(node):
             places, attributes = places[1:], {**attributes, "input_channels_first": 1}
-        for place in places:
-            inputs[place] = self.channels_last(inputs[place])
+        for place, name in enumerate(node.inputs):
+            if place in places:
+                inputs[place] = self.channels_last(name)
+            elif name:  # as a filter that a convolution computes
+                self.channels_first(name)
         output = node.outputs[0]  # what follows it is computed by no such operator
         self.last[output] = self.graph.unused_name(f"{output}@channels_last")
         outputs = (self.last[output],)

@@ -1,0 +1,70 @@
+"""Bounds the memory that a file makes a load, or the tracing of a call, take on the host."""
+
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+FREE = 1 << 28  # bytes that every file may have made
+MAXIMUM_RANK = 16  # of a tensor
+
+
+class OverBudget(Exception):
+    """A value does not fit; the reader of the file or the operator names the place."""
+
+
+class Budget:
+    """The bytes that values may still take: 256 MiB, and as many as the file has."""
+
+    def __init__(self, file_bytes: int) -> None:
+        self.left = FREE + file_bytes
+        self.computed: dict[int, tuple[np.ndarray, Any]] = {}  # by the array's id
+
+    def add(self, file_bytes: int) -> None:
+        """Counts another file, as one of external data."""
+        self.left += file_bytes
+
+    def spend(self, count: int) -> None:
+        """Counts a value before it is made.
+
+        Raises:
+          OverBudget: it does not fit.
+        """
+        if count > self.left:
+            rule = "a file's values share 256 MiB and the file's size"
+            raise OverBudget(f"needs {count} bytes of memory, expected at most {self.left}: {rule}")
+        self.left -= count
+
+
+_current: contextvars.ContextVar[Budget | None] = contextvars.ContextVar("budget", default=None)
+
+
+@contextlib.contextmanager
+def limit(file_bytes: int) -> Iterator[None]:
+    """Gives the values that operators make inside a budget of their own."""
+    token = _current.set(Budget(file_bytes))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def spend(count: int) -> None:
+    """Counts bytes against the budget of `limit`; outside of one nothing is counted.
+
+    Raises:
+      OverBudget: they do not fit.
+    """
+    if (budget := _current.get()) is not None:
+        budget.spend(count)
+
+
+def compute_once(function: Callable[[np.ndarray], Any], array: np.ndarray) -> Any:
+    """Returns function(array), which is kept as long as the budget of `limit`."""
+    if (budget := _current.get()) is None:
+        return function(array)
+    if id(array) not in budget.computed:
+        budget.computed[id(array)] = array, function(array)
+    return budget.computed[id(array)][1]
