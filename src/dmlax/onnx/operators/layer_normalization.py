@@ -116,8 +116,8 @@ def _in_steps(plan: LayerNormalizationPlan, operands: LayerNormalization) -> Arr
         np.asarray(plan.x_zero_point, x.dtype),
         np.asarray(plan.y_zero_point, plan.output.dtype),
     )
-    scale = np.float32(plan.x_scale)
-    real = quantized.dequantize(x, scale, zero_points[0], arithmetic=plan.arithmetic)
+    x_scale = np.float32(plan.x_scale)
+    real = quantized.dequantize(x, x_scale, zero_points[0], arithmetic=plan.arithmetic)
     y, *_ = floats.layer_normalization(real, scale, bias, epsilon=plan.epsilon)
     found: Array = quantized.quantize(
         y, np.float32(plan.y_scale), zero_points[1], arithmetic=plan.arithmetic
