@@ -81,6 +81,7 @@ def some(**strategies: Any) -> Any:
 POINTS = {"input_zero_point": ANY, "output_zero_point": ANY}
 SCALES = {"input_scale": 0.5, "output_scale": 0.25}
 PAIR = {"a_scale": 0.5, "b_scale": 0.75}
+TRIPLE = PAIR | {"output_scale": 0.3}
 PAIR_POINTS = {"a_zero_point": ANY, "b_zero_point": ANY, "output_zero_point": ANY}
 A, B = BYTES[0, 0], BYTES[0, 0, :, :5].T[:, :4].copy()
 LAYER = BYTES, FILTER, BIAS
@@ -101,10 +102,10 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Any]] = {
     "convolution_integer": (dmlax.convolution_integer, LAYER[:2], convolutions()),
     "quantized_linear_convolution": (QUANTIZED, LAYER, convolutions()),
     "quantized_linear_convolution_add": (
-        lambda *layer, **options: dmlax.quantized_linear_convolution_add(
-            *layer, np.zeros((2, 4, 4, 5), np.uint8), addend_scale=1, sum_scale=1, **options
+        functools.partial(
+            dmlax.quantized_linear_convolution_add, **LAYER_SCALES, addend_scale=1, sum_scale=1
         ),
-        LAYER,
+        (*LAYER, np.zeros((2, 4, 4, 5), np.uint8)),
         convolutions(),
     ),
     "nonzero_coordinates": (
@@ -128,22 +129,22 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Any]] = {
         some(a_zero_point=ANY, b_zero_point=ANY),
     ),
     "quantized_linear_matrix_multiply": (
-        functools.partial(dmlax.quantized_linear_matrix_multiply, **PAIR),
+        functools.partial(dmlax.quantized_linear_matrix_multiply, **TRIPLE),
         (A, B),
         some(output_scale=ANY, **PAIR_POINTS),
     ),
     "matrix_multiply_integer_to_float": (
-        functools.partial(dmlax.matrix_multiply_integer_to_float, b_scale=0.5),
+        functools.partial(dmlax.matrix_multiply_integer_to_float, **PAIR),
         (A, B),
         some(a_scale=ANY, a_zero_point=ANY, b_zero_point=ANY),
     ),
     "element_wise_quantized_linear_add": (
-        functools.partial(dmlax.element_wise_quantized_linear_add, **PAIR),
+        functools.partial(dmlax.element_wise_quantized_linear_add, **TRIPLE),
         (A, A),
         some(output_scale=ANY, **PAIR_POINTS),
     ),
     "element_wise_quantized_linear_multiply": (
-        functools.partial(dmlax.element_wise_quantized_linear_multiply, **PAIR),
+        functools.partial(dmlax.element_wise_quantized_linear_multiply, **TRIPLE),
         (A, A),
         some(output_scale=ANY, **PAIR_POINTS),
     ),
