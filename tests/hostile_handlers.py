@@ -20,7 +20,7 @@ import numpy as np
 from cpu.raw_calls import GOOD
 from dmlax._cpu import library
 
-MOST_GROWTH = 1 << 20  # KiB that all calls together may add to the process
+MOST_GROWTH = 3 << 20  # KiB of the process: one image's planes may take 2 GiB
 HUGE = (2**30, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**40, 2**61, 2**62, 2**63 - 1)
 ODD = (*HUGE, 0, 1, 2, 3, 64, -1, -(2**31), -(2**62), -(2**63))
 SIZES = (0, 1, 2, 3, 5, 8, 65)
