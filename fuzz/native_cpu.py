@@ -3,7 +3,7 @@
     python fuzz/native_cpu.py -max_total_time=600
 
 Each input becomes a call of a kernel: a valid one, whose output must be that of NumPy's integers,
-or one of the handler itself with anything in its shapes and attributes, which must be refused or
+or one of a handler itself with anything in its shapes and attributes, which must be refused or
 answered, and never read or write what is not its own.
 """
 
@@ -26,6 +26,7 @@ from convolution_calls import call as convolution
 from cpu.raw_calls import GOOD, OPERANDS
 from elementwise_calls import INTEGERS
 from elementwise_calls import call as element_wise
+from hostile_handlers import CALLS, changed, far_windows
 from matmul_calls import call as product
 from support import assert_same
 
@@ -56,6 +57,7 @@ def one_input(data: bytes) -> None:
             invalid_convolution,
             invalid_nonzero,
             invalid_element_wise,
+            hostile_handler,
         ]
     )
     which(given)
@@ -179,6 +181,17 @@ def invalid_element_wise(given: atheris.FuzzedDataProvider) -> None:
     attributes = {"exact": given.ConsumeBool()} if quantizes else {}
     values = [jnp.ones(operand.shape, operand.dtype) for operand in operands]
     _refused_or_answered(lambda _: call(*values, **attributes), given)
+
+
+@atheris.instrument_func
+def hostile_handler(given: atheris.FuzzedDataProvider) -> None:
+    """Any handler, its attributes up to 2^63, its windows far outside of the image or not."""
+    target = given.PickValueInList(list(CALLS))
+    rng = np.random.default_rng(given.ConsumeIntInRange(0, 2**32 - 1))
+    if "windows" in CALLS[target].attributes and given.ConsumeBool():
+        far_windows(rng, target, CALLS[target]).run(target)
+    else:
+        changed(rng, CALLS[target]).run(target)
 
 
 def _refused_or_answered(call: object, given: atheris.FuzzedDataProvider) -> None:

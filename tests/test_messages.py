@@ -130,6 +130,7 @@ def convolutions(function, fixed):
     odd = ("NCHW", "OIHW", "NCXY")
     pairs = 'expected "SAME", "SAME_LOWER", "VALID" or 2 pairs (start, end)'
     narrow = ("NCW", "OIW", "NCW")
+    from_0, from_1 = (f"expected from {low} to 4294967295" for low in (0, 1))
     x, w = X.dtype, W.dtype
     return [
         invalid(
@@ -198,6 +199,11 @@ def convolutions(function, fixed):
         invalid("option Strides is 0, expected at least 1", strides=(1, 0)),
         invalid("option Strides has 1 entries, expected 2", strides=(1,)),
         invalid("option Strides is 0, expected at least 1", strides=0),
+        invalid(f"option Strides is 4294967296, {from_1}", strides=2**32),
+        invalid(f"option Strides is {2**63}, {from_1}", strides=(2**63, 1)),
+        invalid(f"option GroupCount is {2**64}, {from_1}", group_count=2**64),
+        invalid(f"option Dilations is {2**62}, {from_1}", dilations=2**62, padding="SAME"),
+        invalid(f"option padding is {2**63}, {from_0}", padding=((2**63, 0), (0, 0))),
         invalid("option Strides is True, expected 2 integers", strides=True),
         invalid(f"option padding is 'FULL', expected one of {PADDINGS}", padding="FULL"),
         invalid(
@@ -724,6 +730,7 @@ def windows(function, fixed):
         return InvalidCall(function, (X,), fixed | options, *expected_error(function, text))
 
     padded = "expected at most the"
+    from_0, from_1 = (f"expected from {low} to 4294967295" for low in (0, 1))
     return [
         invalid("option WindowSize is None, expected 2 integers", window_size=None),
         invalid("option WindowSize is 0, expected at least 1", window_size=(2, 0)),
@@ -733,6 +740,11 @@ def windows(function, fixed):
         invalid("option Dilations is 0, expected at least 1", dilations=(1, 0)),
         invalid("option StartPadding is -1, expected at least 0", start_padding=-1),
         invalid("option EndPadding is 1.5, expected a static integer", end_padding=(0, 1.5)),
+        invalid(f"option WindowSize is 4294967296, {from_1}", window_size=2**32),
+        invalid(f"option Strides is {2**63}, {from_1}", strides=(2**63, 1)),
+        invalid(f"option StartPadding is {2**62}, {from_0}", start_padding=(0, 2**62)),
+        invalid(f"option EndPadding is {2**64}, {from_0}", end_padding=2**64),
+        invalid(f"option Dilations is {2**62}, {from_1}", dilations=2**62),
         invalid(
             f"sizes WindowSize is (6, 2), spans 6 pixels at dilation 1, {padded} 5 of the padded "
             "InputTensor uint8[1,4,5,5]",
@@ -940,6 +952,71 @@ def test_a_sum_that_int32_does_not_hold_is_not_supported():
         shape = jax.ShapeDtypeStruct((1, 1, *sizes), np.uint8)
         with pytest.raises(dmlax.UnsupportedError, match="has 8423424 elements"):
             jax.eval_shape(call, shape)
+
+
+TOO_LARGE = [
+    (
+        {"window_size": 1, "start_padding": 2**31},
+        "InputTensor is uint8[1,4,5,5], has 2147483653 pixels on an axis with its padding, "
+        "expected at most 2147483647",
+    ),
+    ({"window_size": 1, "strides": 2**31}, "Strides is 2147483648, expected at most 2147483647"),
+    (
+        {"window_size": 1, "dilations": 2**32 - 1},
+        "Dilations is 4294967295, expected at most 2147483647",
+    ),
+    (
+        {"window_size": 1, "end_padding": 2**30, "strides": 2**29},
+        f"InputTensor is uint8[1,4,5,5], has {4 * (5 + 2**30) ** 2} elements with its padding, "
+        "expected at most 17592186044416",
+    ),
+]
+WINDOWED = [
+    largest,
+    functools.partial(average, **AVERAGE),
+    lambda x, window_size, **options: integer(x, W[:, :, :1, :1], **options),
+]
+
+
+@pytest.mark.parametrize("call", WINDOWED, ids=("max", "average", "convolution"))
+@pytest.mark.parametrize(("options", "message"), TOO_LARGE)
+def test_windows_that_int32_does_not_reach_are_not_supported(call, options, message):
+    refused(functools.partial(call, X, **options), message)
+
+
+def refused(call, message):
+    """Checks an `UnsupportedError` of a call that is too large."""
+    with pytest.raises(dmlax.UnsupportedError) as caught:
+        call()
+    assert str(caught.value).partition(": ")[2] == message
+    assert (caught.value.code, caught.value.field) == ("sizes", message.partition(" ")[0])
+
+
+def test_a_window_has_as_many_elements_as_int32_counts():
+    options = {"window_size": 2**16, "end_padding": 2**16}
+    message = "WindowSize has 4294967296 elements, expected at most 2147483647"
+    refused(lambda: largest(X, **options), message)
+
+
+def test_products_that_int64_does_not_count_are_not_supported():
+    x = jax.ShapeDtypeStruct((1, 2**11, 2**20, 2**11), np.uint8)
+    w = jax.ShapeDtypeStruct((2**20, 2**11, 1, 1), np.int8)
+    message = (
+        "OutputTensor is int32[1,1048576,1048576,2048], sums 4611686018427387904 products, "
+        "expected at most 1152921504606846976"
+    )
+    refused(lambda: jax.eval_shape(integer, x, w), message)
+
+
+@pytest.mark.parametrize("implementation", ["auto", "xla", "reference"])
+def test_an_output_that_xla_cannot_size_is_not_supported(implementation):
+    a, b = np.zeros((2**40, 0), np.uint8), np.zeros((0, 2**40), np.uint8)
+    message = (
+        "OutputTensor is int32[1099511627776,1099511627776], has 1208925819614629174706176 "
+        "elements, expected at most 17592186044416"
+    )
+    multiply_integer = dmlax.matrix_multiply_integer
+    refused(lambda: multiply_integer(a, b, implementation=implementation), message)
 
 
 def test_errors_survive_a_pickle():

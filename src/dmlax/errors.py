@@ -62,8 +62,8 @@ class UnsupportedError(NotImplementedError):
     """The call is valid, but the implementation that it names, or any, cannot run it.
 
     Attributes:
-      code: "option", or "data_type" from `create_operator`.
-      field: "implementation", or the tensor.
+      code: "option"; "sizes" of a call that is too large; "data_type" from `create_operator`.
+      field: "implementation", or the tensor or field.
     """
 
     def __init__(self, message: str, code: Code = "option", field: str = "implementation") -> None:

@@ -20,6 +20,7 @@ from dmlax.errors import Code
 CHANNELS_FIRST = {4: ("NCHW", "OIHW", "NCHW"), 3: ("NCW", "OIW", "NCW")}
 _EIGHT_BITS = (jnp.int8, jnp.uint8)
 _INT32_MAX = 2**31 - 1
+_MOST_PRODUCTS = 2**60  # the windows' elements are fewer, and XLA multiplies their sizes in int64
 
 
 class FilterShape(NamedTuple):
@@ -300,7 +301,12 @@ def convolution_plan(
         _output_size(rules, operands.input, filter, options, axis)
         for axis in range(len(filter.kernel))
     ]
-    return ConvolutionPlan(operands, filter, prepared is not None, options, tuple(sizes))
+    windows.check_padded(rules, operands.input, options.input_layout[2:], options.padding)
+    plan = ConvolutionPlan(operands, filter, prepared is not None, options, tuple(sizes))
+    products = plan.batch * math.prod(sizes) * filter.outputs * plan.contraction
+    text = f"is {plan.output}, sums {products} products"
+    rules.expect_at_most(_MOST_PRODUCTS, products, "OutputTensor", text)
+    return plan
 
 
 def _check_input(rules: Rules, input: Aval, filter: FilterShape, options: Options) -> None:
@@ -354,6 +360,7 @@ def _output_size(
         f"at most the {padded} of the padded InputTensor {input}"
     )
     rules.expect(decide(lambda: span <= padded, True), "sizes", "FilterTensor", message)
+    windows.check_axis(rules, input, padded, options.strides[axis], options.dilations[axis])
     fitting = windows.output_size(padded, span, options.strides[axis])
     if decide(lambda: span <= padded, False):
         return fitting

@@ -18,8 +18,11 @@ import numpy as np
 from jax import Array
 
 from dmlax._core import compat
-from dmlax.errors import Code, SpecError
+from dmlax.errors import Code, SpecError, UnsupportedError
 
+UINT = 2**32 - 1  # the largest integer of DirectML's fields
+MOST_SIZE = 2**31 - 1  # pixels of a padded axis, which int32 counts
+MOST_ELEMENTS = 2**44  # of a tensor; XLA ends the process where int64 does not hold a product
 _UNTYPED = (np.dtype(np.int64), np.dtype(np.uint64), np.dtype(np.float64))  # NumPy's defaults
 
 
@@ -99,6 +102,12 @@ class Rules(NamedTuple):
         if not holds:
             self.fail(code, field, message)
 
+    def expect_at_most(self, most: int, size: Any, field: str, message: str) -> None:
+        """Raises `UnsupportedError` if a valid call is too large; symbolic sizes may be."""
+        if not decide(lambda: size <= most, True):
+            text = f"{self.operator}: {field} {message}, expected at most {most}"
+            raise UnsupportedError(text, "sizes", field)
+
     def expect_dtype(self, field: str, aval: Aval, *allowed: Any) -> None:
         """Raises unless the tensor's dtype is one of `allowed`."""
         names = [jnp.dtype(dtype).name for dtype in allowed]
@@ -148,8 +157,9 @@ class Rules(NamedTuple):
             number = python_operator.index(value)
         except (TypeError, jax.errors.ConcretizationTypeError):
             self.fail("option", field, f"is {_describe(value)}, expected a static integer")
-        wanted = f"at least {low}" if high is None else f"from {low} to {high}"
-        inside = low <= number and (high is None or number <= high)
+        most = UINT if high is None else high
+        wanted = f"from {low} to {most}" if high is not None or number > most else f"at least {low}"
+        inside = low <= number <= most
         self.expect(inside, "option", field, f"is {number}, expected {wanted}")
         return number
 

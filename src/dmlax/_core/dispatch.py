@@ -1,6 +1,7 @@
 """Chooses which lowering runs; nothing else reads `implementation`."""
 
 import functools
+import math
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ import jax
 import numpy as np
 
 from dmlax._core import compat
-from dmlax._core.arguments import Rules, structs
+from dmlax._core.arguments import MOST_ELEMENTS, Aval, Rules, structs
 from dmlax.errors import UnsupportedError
 
 Implementation = Literal["auto", "reference", "xla", "native_cpu", "mosaic_gpu"]
@@ -166,6 +167,7 @@ def _candidates(operator: Operator, implementation: Any) -> tuple[Lowering, ...]
 def _compile(call: Call, candidates: tuple[Lowering, ...]) -> Any:
     """One jitted function a plan, with the operator's name and derivative."""
     operator, plan, _ = call
+    _expect_representable(operator, plan)
     *native, general = candidates
     refusals, alone = _refusals(operator, general, plan), _native_runs(native, plan)
 
@@ -191,6 +193,15 @@ def _compile(call: Call, candidates: tuple[Lowering, ...]) -> Any:
         return outputs, operator.tangent(plan, *primals, *tangents)
 
     return jax.jit(run)
+
+
+def _expect_representable(operator: Operator, plan: Any) -> None:
+    """Refuses outputs whose sizes XLA cannot multiply; a size of 0 does not make it safe."""
+    outputs = getattr(plan, "output", None)
+    for aval in jax.tree.leaves(outputs, is_leaf=lambda leaf: isinstance(leaf, Aval)):
+        elements = math.prod(max(size, 1) for size in aval.shape) if aval.is_static else 0
+        text = f"is {aval}, has {elements} elements"
+        Rules(operator.name).expect_at_most(MOST_ELEMENTS, elements, "OutputTensor", text)
 
 
 def _refusals(operator: Operator, general: Lowering, plan: Any) -> tuple[tuple[str, str], ...]:

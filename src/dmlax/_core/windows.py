@@ -1,8 +1,11 @@
 """Windows in plain integers: dilated kernel sizes, output sizes and taps."""
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
+
+from dmlax._core.arguments import MOST_ELEMENTS, MOST_SIZE, Aval, Rules
 
 _Each = TypeVar("_Each")
 
@@ -20,6 +23,26 @@ def output_size(padded: int, span: int, stride: int) -> int:
 def same_padding(size: int, span: int, stride: int) -> int:
     """The pixels that "SAME" adds, for a window at each stride of the input; may be negative."""
     return (-(-size // stride) - 1) * stride + span - size
+
+
+def check_axis(rules: Rules, input: Aval, padded: Any, stride: int, dilation: int) -> None:
+    """Refuses windows along an axis whose pixels int32 does not count."""
+    text = f"is {input}, has {padded} pixels on an axis with its padding"
+    rules.expect_at_most(MOST_SIZE, padded, "InputTensor", text)
+    rules.expect_at_most(MOST_SIZE, stride, "Strides", f"is {stride}")
+    rules.expect_at_most(MOST_SIZE, dilation, "Dilations", f"is {dilation}")
+
+
+def check_padded(
+    rules: Rules, input: Aval, axes: Sequence[int], padding: Sequence[tuple[int, int]]
+) -> None:
+    """Refuses an input that padding makes larger than any tensor."""
+    sizes = list(input.shape)
+    for axis, (start, end) in zip(axes, padding, strict=True):
+        sizes[axis] += start + end
+    elements = math.prod(sizes)
+    text = f"is {input}, has {elements} elements with its padding"
+    rules.expect_at_most(MOST_ELEMENTS, elements, "InputTensor", text)
 
 
 def taps(kernel: tuple[int, ...]) -> Iterator[tuple[int, ...]]:

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from dmlax._core import compat, windows
-from dmlax._core.arguments import Aval, Rules, decide
+from dmlax._core.arguments import MOST_SIZE, Aval, Rules, decide
 from dmlax._core.requantize import Arithmetic
 from dmlax.errors import UnsupportedError
 
@@ -180,8 +180,11 @@ def pooling_plan(rules: Rules, operands: Pooling, options: Options) -> PoolingPl
         _output_size(rules, operands.input, options, axis)
         for axis in range(len(options.windows.size))
     )
+    windows.check_padded(rules, operands.input, options.layouts.input[2:], options.windows.padding)
     elements = options.windows.elements
-    if options.kind != "max" and not decide(lambda: elements <= _MOST_ELEMENTS, True):
+    if options.kind == "max":
+        rules.expect_at_most(MOST_SIZE, elements, "WindowSize", f"has {elements} elements")
+    elif not decide(lambda: elements <= _MOST_ELEMENTS, True):
         text = f"WindowSize has {elements} elements, expected at most {_MOST_ELEMENTS}"
         raise UnsupportedError(f"{rules.operator}: {text}, whose sum fits int32")
     return PoolingPlan(operands, options, sizes)
@@ -227,6 +230,7 @@ def _output_size(rules: Rules, input: Aval, options: Options, axis: int) -> int:
     rules.expect(decide(lambda: span <= padded, True), "sizes", "WindowSize", message)
     remedy = f'{message}; give symbolic_shape the constraint "{size} >= {span - start - end}"'
     rules.expect(decide(lambda: span <= padded, False), "sizes", "WindowSize", remedy)
+    windows.check_axis(rules, input, padded, of.strides[axis], of.dilations[axis])
     return windows.output_size(padded, span, of.strides[axis])
 
 

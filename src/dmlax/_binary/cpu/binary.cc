@@ -297,13 +297,13 @@ ffi::Error run(bool is_product, bool exact, const Given& given, const ffi::AnyBu
   const BinaryKernels* kernels = chosen_kernels();
   if (kernels == nullptr) return invalid(kNoInstructionSet);
   if (!has_types(given, output)) return invalid("an element type is none of the operator's");
+  if (output.element_count() == 0) return ffi::Error::Success();
   std::array<Sizes, kOperands> sizes;
   for (int i = 0; i < kOperands; ++i) sizes[i] = given[i]->dimensions();
   Axes axes;
   if (!merge_axes(axes, output.dimensions(), sizes)) {
     return invalid("an operand does not broadcast to the output");
   }
-  if (output.element_count() == 0) return ffi::Error::Success();
   Buffers buffers = {.operand = {}, .output = static_cast<uint8_t*>(output.untyped_data())};
   for (int i = 0; i < kOperands; ++i) {
     if (is_null(*given[i])) return invalid("a buffer is null");

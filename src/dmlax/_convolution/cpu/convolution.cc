@@ -12,6 +12,7 @@
 #include "dmlax/_cpu/ffi.h"
 #include "dmlax/_cpu/isa.h"
 #include "dmlax/_cpu/scratch.h"
+#include "dmlax/_cpu/sizes.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace dmlax {
@@ -48,6 +49,8 @@ struct Attributes {
   int64_t groups;
   bool panels, input_last, output_last, filter_unsigned, exact;
 };
+
+constexpr int64_t kMostImage = int64_t{1} << 62;  // bytes, of one image or of copies of all
 
 // --- checks ------------------------------------------------------------------------------
 //
@@ -138,6 +141,9 @@ const char* describe_shape(ConvShape& shape, const Operands& given, const ffi::A
   if (attributes.panels && !prepared_panels(shape).fit(filter[0], filter[1])) {
     return "the filter's panels are of other sizes";
   }
+  if (!is_product_within({shape.input_channels, shape.height.size, shape.width.size}, kMostImage)) {
+    return "an image has too many elements";
+  }
   shape.input_last = attributes.input_last;
   shape.output_last = attributes.output_last;
   shape.input_signed = is_signed_byte(given.input);
@@ -148,6 +154,13 @@ const char* describe_shape(ConvShape& shape, const Operands& given, const ffi::A
 }
 
 constexpr int64_t kMostLineScratch = 1 << 20;
+
+// Each factor first, so that no product of them overflows.
+bool has_short_lines(const ConvShape& shape) {
+  return shape.rows == 1 && columns_of_line(shape.width) <= kMostLineScratch &&
+         tap_quads(shape) <= kMostLineScratch && line_scratch_bytes(shape, 1) <= kMostLineScratch;
+}
+
 constexpr int64_t kFewPixels = 32;  // they would fill less than half of a panel's columns
 constexpr int64_t kFewRows = 16;    // the same of a group's output channels
 constexpr int64_t kManyPixels = 512;  // of all images: they repay packing a filter
@@ -170,8 +183,7 @@ Path choose_path(const ConvShape& shape, const ConvolutionKernels& kernels, bool
     return Path::kPlanes;
   }
   if (is_depthwise(shape)) {
-    const bool lines = shape.rows == 1 && line_scratch_bytes(shape, 1) <= kMostLineScratch;
-    return lines ? Path::kLines : Path::kPlanes;
+    return has_short_lines(shape) ? Path::kLines : Path::kPlanes;
   }
   if (shape.groups == 1 && is_matrix_product(shape)) return Path::kMatmul;
   return shape.groups > 1 && shape.rows < kFewRows ? Path::kPlanes : Path::kRows;
@@ -278,6 +290,8 @@ ffi::Error run_calls(ConvProblem& problem, const ConvolutionKernels& kernels, co
   const bool fold = is_one_call(batch, given);
   const int64_t calls = fold ? 1 : batch.count();
   if (fold) problem.shape.images *= batch.count();
+  const int64_t image = problem.path == Path::kPlanes ? problem.layout.image : problem.padded.image;
+  if (!is_product_within({problem.shape.images, image}, kMostImage)) return no_memory();
   const ValueTypes types{.filter_unsigned = attributes.filter_unsigned,
                          .filter_zero_signed = is_signed_byte(given.filter_zero),
                          .exact = attributes.exact};
@@ -307,13 +321,13 @@ ffi::Error convolve(ffi::ThreadPool pool, const Operands& given, ffi::AnyBuffer 
   if (!are_types_known(given, output)) {
     return invalid("the input, the filter or the output is of another element type");
   }
+  if (output.element_count() == 0) return ffi::Error::Success();
   ConvProblem problem = {};
   LayoutArrays arrays;
   if (const char* wrong =
           describe(problem, arrays, given, output, attributes, *kernels)) {
     return invalid(wrong);
   }
-  if (output.element_count() == 0) return ffi::Error::Success();
   if (is_null(output)) return invalid("the output is null");
   if (std::any_of(all.begin(), all.end(), [](const auto* operand) { return is_null(*operand); })) {
     return invalid("an operand is null");

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "dmlax/_cpu/sizes.h"
+
 namespace dmlax {
 namespace {
 
@@ -49,14 +51,18 @@ void choose_columns(ConvProblem& problem, LayoutArrays& arrays, bool has_row_ker
   layout.columns.phase = arrays.horizontal_phases.data();
 }
 
-void count_outputs(const ConvShape& shape, PlaneLayout& layout) {
-  const Axis &height = shape.height, &width = shape.width;
+void size_rows(const ConvShape& shape, PlaneLayout& layout) {
+  const Axis& width = shape.width;
   // Where pixels are neighbours, the padding after a row is that before the next one.
   const int64_t shared = width.size + std::max(width.start, width.end);
   layout.pitch = width.output + width.shift;
   if (width.stride == 1) layout.pitch = std::min(layout.pitch, std::max(shared, width.output));
   layout.row_bytes = layout.pitch * layout.step;
-  layout.outputs = (height.output - 1) * layout.pitch + width.output;
+}
+
+// After it is known that the planes, which have as many bytes, do not take too much memory.
+void count_outputs(const ConvShape& shape, PlaneLayout& layout) {
+  layout.outputs = (shape.height.output - 1) * layout.pitch + shape.width.output;
   layout.panels = (layout.outputs + kPanelWidth - 1) / kPanelWidth;
 }
 
@@ -141,13 +147,11 @@ void lay_out_padded(ConvProblem& problem, LayoutArrays& arrays, int64_t element_
 }
 
 bool fit_axis(Axis& axis) {
-  const int64_t at_least_1[] = {axis.kernel, axis.stride, axis.dilation};
-  const int64_t at_least_0[] = {axis.size, axis.start, axis.end};
-  for (int64_t value : at_least_1) {
-    if (value < 1 || value >= kMostSize) return false;
+  for (int64_t value : {axis.kernel, axis.stride, axis.dilation}) {
+    if (!is_size(value, 1)) return false;
   }
-  for (int64_t value : at_least_0) {
-    if (value < 0 || value >= kMostSize) return false;
+  for (int64_t value : {axis.size, axis.start, axis.end}) {
+    if (!is_size(value, 0)) return false;
   }
   const int64_t room = axis.size + axis.start + axis.end;
   const int64_t reach = (axis.kernel - 1) * axis.dilation;
@@ -163,13 +167,15 @@ bool lay_out(ConvProblem& problem, LayoutArrays& arrays, bool has_row_kernel) {
   choose_columns(problem, arrays, has_row_kernel);
   arrays.vertical_phases = phases_of(shape.height);
   use_phases(shape.height, arrays.vertical_phases);
-  count_outputs(shape, layout);
+  size_rows(shape, layout);
   if (layout.direct) {
+    count_outputs(shape, layout);
     layout.plane = layout.outputs;
     layout.image = shape.input_channels * layout.plane;
     arrays.tap_offsets = {0};
   } else {
     if (!size_planes(shape, layout)) return false;
+    count_outputs(shape, layout);
     find_taps(problem, arrays);
   }
   layout.tap_offsets = arrays.tap_offsets.data();

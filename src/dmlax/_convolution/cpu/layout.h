@@ -9,7 +9,6 @@
 
 namespace dmlax {
 
-constexpr int64_t kMostSize = int64_t{1} << 31;    // of a window or of an image
 constexpr int64_t kMostPlanes = int64_t{1} << 31;  // bytes of one image's planes
 
 // The arrays that a layout points to.

@@ -259,13 +259,13 @@ struct Given {
 };
 
 ffi::Error run(const Operation& operation, const Given& given, ffi::ThreadPool& pool) {
+  if (given.output.element_count() == 0) return ffi::Error::Success();
   Axes axes;
   const std::array<Sizes, kOperands> sizes = {
       given.input.dimensions(), given.scale.dimensions(), given.zero_point.dimensions()};
   if (!merge_axes(axes, given.output.dimensions(), sizes)) {
     return invalid("an operand does not broadcast to the output");
   }
-  if (given.output.element_count() == 0) return ffi::Error::Success();
   if (is_null(given.input) || is_null(given.scale) || is_null(given.zero_point) ||
       is_null(given.output)) {
     return invalid("a buffer is null");

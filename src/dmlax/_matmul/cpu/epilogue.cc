@@ -40,14 +40,14 @@ struct Operands {
 template <size_t kOperands, typename Piece>
 ffi::Error run(ffi::ThreadPool& pool, const std::array<ffi::AnyBuffer, kOperands>& given,
                const ffi::AnyBuffer& output, const Piece& piece) {
+  const int64_t elements = static_cast<int64_t>(output.element_count());
+  if (elements == 0) return ffi::Error::Success();
   Operands<kOperands> operands;
   std::array<Sizes, kOperands> sizes;
   for (size_t i = 0; i < kOperands; ++i) sizes[i] = given[i].dimensions();
   if (!merge_axes(operands.axes, output.dimensions(), sizes)) {
     return invalid("an operand does not broadcast to the output");
   }
-  const int64_t elements = static_cast<int64_t>(output.element_count());
-  if (elements == 0) return ffi::Error::Success();
   if (is_null(output) || std::any_of(given.begin(), given.end(), is_null)) {
     return invalid("a buffer is null");
   }

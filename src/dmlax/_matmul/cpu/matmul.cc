@@ -306,9 +306,9 @@ ffi::Error multiply(ffi::ThreadPool pool, const Operands& given, ffi::AnyBuffer 
   if (!are_types_known(given, output)) {
     return invalid("A, B or the output is of another element type");
   }
+  if (output.element_count() == 0) return ffi::Error::Success();
   MatmulProblem problem = {};
   if (const char* wrong = describe(problem.shape, given, output, attributes)) return invalid(wrong);
-  if (output.element_count() == 0) return ffi::Error::Success();
   if (is_null(output)) return invalid("the output is null");
   if (std::any_of(all.begin(), all.end(), [](const auto* operand) { return is_null(*operand); })) {
     return invalid("an operand is null");

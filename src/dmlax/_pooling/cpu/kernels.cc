@@ -28,12 +28,13 @@ struct RowPosition {
 template <typename T, typename Run>
 inline void for_each_row(const PoolShape& shape, const RowPosition& at, const T* input,
                          const Run& run) {
-  for (int64_t i = 0; i < shape.depth.window; ++i) {
+  int64_t i, j_begin, i_end, j_end;
+  shape.depth.inside(at.depth, i, i_end);
+  shape.height.inside(at.height, j_begin, j_end);
+  for (; i < i_end; ++i) {
     const int64_t depth = shape.depth.first(at.depth) + i * shape.depth.dilation;
-    if (!shape.depth.holds(depth)) continue;
-    for (int64_t j = 0; j < shape.height.window; ++j) {
+    for (int64_t j = j_begin; j < j_end; ++j) {
       const int64_t height = shape.height.first(at.height) + j * shape.height.dilation;
-      if (!shape.height.holds(height)) continue;
       const int64_t row = (at.plane * shape.depth.size + depth) * shape.height.size + height;
       run(input + row * shape.input_row());
     }
@@ -73,7 +74,7 @@ template <typename T>
 inline void maximum_of_rows(const PoolShape& shape, const RowPosition& at, const T* input, T lowest,
                             T* padded) {
   const int64_t before = shape.width.start * shape.inner;
-  const int64_t held = (shape.padded_width() - shape.width.start) * shape.inner;
+  const int64_t held = shape.padded_row() - before;
   const int64_t row = held < shape.input_row() ? held : shape.input_row();
   const T* rows[3];
   int64_t found = 0;
@@ -107,12 +108,35 @@ inline void maximum_of_rows(const PoolShape& shape, const RowPosition& at, const
   }
 }
 
+// An output row from the image itself: time and memory do not grow with the padding.
+template <typename T>
+void maximum_without_copy(const PoolShape& shape, const T* input, T lowest, int64_t index, T* row) {
+  const PoolAxis& width = shape.width;
+  for (int64_t i = 0; i < shape.output_row(); ++i) row[i] = lowest;
+  for_each_row(shape, RowPosition(shape, index), input, [&](const T* x) {
+    for (int64_t i = 0; i < width.outputs; ++i) {
+      int64_t k, end;
+      width.inside(i, k, end);
+      for (; k < end; ++k) {
+        const int64_t pixel = width.first(i) + k * width.dilation;
+        take_maximum(row + i * shape.inner, x + pixel * shape.inner, shape.inner);
+      }
+    }
+  });
+}
+
 template <typename T>
 void maximum_as(const PoolShape& shape, const T* input, T* output, int64_t begin, int64_t end,
                 T* scratch) {
   constexpr T kLowest = T(-1) < T(0) ? T(-128) : T(0);
   const PoolAxis& width = shape.width;
-  const int64_t padded = shape.padded_width() * shape.inner;
+  if (shape.is_mostly_padding()) {
+    for (int64_t i = begin; i < end; ++i) {
+      maximum_without_copy(shape, input, kLowest, i, output + i * shape.output_row());
+    }
+    return;
+  }
+  const int64_t padded = shape.padded_row();
   T* greatest = scratch + padded + 64;
   for (int64_t i = 0; i < padded; ++i) scratch[i] = kLowest;
   for (int64_t index = begin; index < end; ++index) {

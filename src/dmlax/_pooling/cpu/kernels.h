@@ -13,16 +13,24 @@ struct PoolAxis {
 
   int64_t span() const { return (window - 1) * dilation + 1; }
 
+  // The pixels from the first window's first to the last one's last.
+  int64_t extent() const { return (outputs - 1) * stride + span(); }
+
   // The first pixel of an output's window, which padding may hold.
   int64_t first(int64_t output) const { return output * stride - start; }
 
-  bool holds(int64_t pixel) const { return pixel >= 0 && pixel < size; }
+  // The elements of an output's window inside the image: from `begin` to `end`, none if these are
+  // the other way round.
+  void inside(int64_t output, int64_t& begin, int64_t& end) const {
+    const int64_t pixel = first(output), last = pixel + span() - 1;
+    begin = pixel >= 0 ? 0 : (dilation - 1 - pixel) / dilation;
+    end = last < size ? window : pixel >= size ? 0 : (size - 1 - pixel) / dilation + 1;
+  }
 
-  // The window's elements inside the image.
   int64_t count(int64_t output) const {
-    int64_t found = 0;
-    for (int64_t k = 0; k < window; ++k) found += holds(first(output) + k * dilation);
-    return found;
+    int64_t begin, end;
+    inside(output, begin, end);
+    return std::max<int64_t>(0, end - begin);
   }
 
   // The outputs whose window has its k-th element inside the image: from `begin` to `end`.
@@ -44,11 +52,17 @@ struct PoolShape {
   int64_t output_row() const { return width.outputs * inner; }
   int64_t window() const { return depth.window * height.window * width.window; }
 
-  // The pixels of a row with its padding.
-  int64_t padded_width() const { return (width.outputs - 1) * width.stride + width.span(); }
+  // The bytes of a row with its padding.
+  int64_t padded_row() const { return width.extent() * inner; }
+
+  // Whether a row is mostly padding, of which `maximum` then makes no copy.
+  bool is_mostly_padding() const {
+    constexpr int64_t kLong = 1 << 16;
+    return padded_row() > kLong && padded_row() / 8 > input_row() + output_row();
+  }
 
   // Bytes that a call of `maximum` needs.
-  int64_t scratch_bytes() const { return 2 * (padded_width() * inner + 64); }
+  int64_t scratch_bytes() const { return is_mostly_padding() ? 0 : 2 * (padded_row() + 64); }
 };
 
 // One value for all channels, or one each.

@@ -9,6 +9,7 @@
 #include "dmlax/_cpu/isa.h"
 #include "dmlax/_cpu/parallel_for.h"
 #include "dmlax/_cpu/scratch.h"
+#include "dmlax/_cpu/sizes.h"
 #include "dmlax/_pooling/cpu/kernels.h"
 #include "xla/ffi/api/ffi.h"
 
@@ -26,6 +27,7 @@ constexpr int64_t kAxes = 5;             // N, C and three spatial ones
 constexpr int64_t kSerialWork = 1 << 17;  // bytes to read: up to these a second thread is no help
 constexpr int64_t kTaskWork = 1 << 15;
 constexpr int64_t kGlobalSpeed = 4;  // a global average's, of bytes
+constexpr int64_t kMostSummed = (kMostSize - 1) / 255;  // elements of a window whose sum fits int32
 
 ffi::Error invalid(const std::string& what) {
   return ffi::Error::InvalidArgument("pooling: " + what);
@@ -47,6 +49,11 @@ bool share_rows(ffi::ThreadPool& pool, int64_t rows, int64_t row_work, const Run
   return done;
 }
 
+// The bytes of factors of at least 1, or enough of them: work beyond a task's is divided alike.
+int64_t work_of(int64_t a, int64_t b) {
+  return std::min(a, kSerialWork + 1) * std::min(b, kSerialWork + 1);
+}
+
 // Null, or what is wrong. `windows` has a window, a stride, a dilation and padding for each axis.
 const char* describe(PoolShape& shape, const Batch& batch, Sizes input, Sizes output, Sizes windows,
                      bool channels_last) {
@@ -62,13 +69,18 @@ const char* describe(PoolShape& shape, const Batch& batch, Sizes input, Sizes ou
                 .stride = values[1],
                 .dilation = values[2],
                 .start = values[3]};
-    if (values[0] < 1 || values[1] < 1 || values[2] < 1 || values[3] < 0) {
-      return "a window, a stride, a dilation or padding is out of range";
+    const PoolAxis& axis = *axes[i];
+    const bool sizes = is_size(axis.size, 1) && is_size(axis.outputs, 1) &&
+                       is_size(axis.window, 1) && is_size(axis.stride, 1) &&
+                       is_size(axis.dilation, 1) && is_size(axis.start, 0);
+    if (!sizes || !is_size(axis.extent(), 1)) {
+      return "a size, a window, a stride, a dilation or padding is out of range";
     }
   }
   if (input[own] != output[own] || input[channel] != output[channel]) {
     return "the output has other images or channels";
   }
+  if (!is_size(input[channel], 1)) return "there are too many channels";
   shape.inner = channels_last ? input[channel] : 1;
   shape.planes = input[own] * (channels_last ? 1 : input[channel]);
   return nullptr;
@@ -87,16 +99,16 @@ ffi::Error maximum(ffi::ThreadPool pool, ffi::AnyBuffer input, ffi::Result<ffi::
   if (!is_byte(input) || input.element_type() != output->element_type()) {
     return invalid("the input or the output is of another element type");
   }
+  if (output->element_count() == 0) return ffi::Error::Success();
   PoolShape shape;
   const char* wrong = describe(shape, batch, input.dimensions(), output->dimensions(), windows,
                                channels_last);
   if (wrong) return invalid(wrong);
-  if (output->element_count() == 0) return ffi::Error::Success();
   if (is_null(input) || is_null(*output)) return invalid("a buffer is null");
   shape.planes *= batch.count();
   const auto* from = static_cast<const uint8_t*>(input.untyped_data());
   auto* to = static_cast<uint8_t*>(output->untyped_data());
-  const int64_t work = shape.input_row() * std::min<int64_t>(shape.height.window, 4);
+  const int64_t work = work_of(shape.input_row(), std::min<int64_t>(shape.height.window, 4));
   const bool done = share_rows(pool, shape.rows(), work, [&](int64_t begin, int64_t end) {
     static thread_local Scratch scratch;
     uint8_t* memory = scratch.take(shape.scratch_bytes());
@@ -149,17 +161,23 @@ ffi::Error average(ffi::ThreadPool pool, ffi::AnyBuffer input, ffi::AnyBuffer in
   if (!batch.fits(input.dimensions(), kAxes)) {
     return invalid("the input is not of the batch's shape");
   }
+  if (output->element_count() == 0) return ffi::Error::Success();
   PoolShape shape;
   const char* wrong = describe(shape, batch, input.dimensions(), output->dimensions(), windows,
                                channels_last);
   if (wrong) return invalid(wrong);
+  if (!is_product_within({shape.depth.window, shape.height.window, shape.width.window},
+                         kMostSummed)) {
+    return invalid("a window has too many elements");
+  }
   const int64_t channels = input.dimensions()[axes + (channels_last ? 4 : 1)];
   if ((wrong = check_parameters(batch, given, *output, channels))) return invalid(wrong);
-  if (is_global && (shape.window() != shape.depth.size * shape.height.size * shape.width.size ||
-                    shape.rows() != shape.planes || shape.width.outputs != 1)) {
+  const auto is_image = [](const PoolAxis& axis) {
+    return axis.window == axis.size && axis.outputs == 1;
+  };
+  if (is_global && !(is_image(shape.depth) && is_image(shape.height) && is_image(shape.width))) {
     return invalid("the window is not the image");
   }
-  if (output->element_count() == 0) return ffi::Error::Success();
   if (is_null(input) || is_null(input_scale) || is_null(input_zero) || is_null(output_scale) ||
       is_null(output_zero) || is_null(*output)) {
     return invalid("a buffer is null");
@@ -187,7 +205,7 @@ ffi::Error average(ffi::ThreadPool pool, ffi::AnyBuffer input, ffi::AnyBuffer in
     const uint8_t* from = batch.elements_of<uint8_t>(input, i);
     uint8_t* to = static_cast<uint8_t*>(output->untyped_data()) + i * bytes;
     const int64_t row_work = is_global ? shape.window() * shape.inner / kGlobalSpeed
-                                       : shape.output_row() * (shape.window() + 8);
+                                       : work_of(shape.output_row(), shape.window() + 8);
     const bool done = share_rows(pool, shape.rows(), row_work, [&](int64_t begin, int64_t end) {
       const IeeeMode mode;
       return kernels->average(shape, params, from, to, begin, end);
