@@ -70,6 +70,7 @@ TESTED_ONCE = (  # on the oldest pair; the laws, near ties and a part of the gol
     "tests/test_migrating.py",
     "tests/test_onnxruntime_binary.py",
     "tests/test_packaging.py",
+    "tests/test_peaks.py",
     "tests/test_properties.py",
     "tests/test_strict_modes.py",
 )
@@ -177,7 +178,7 @@ def lowering(session: nox.Session) -> None:
 @nox.session
 def tpu(session: nox.Session) -> None:
     """Compile every operator for five generations of TPU, and read what the compiler made."""
-    session.install(".", *_group("tpu"))
+    session.install(".", "./conformance", *_group("tpu"))
     session.run("pytest", "-m=tpu", "tests/tpu", *session.posargs, env={"JAX_PLATFORMS": "cpu"})
 
 
