@@ -110,7 +110,10 @@ def _ignore(path: str) -> str:
 
 @nox.session
 def slow(session: nox.Session) -> None:
-    """Run the long exactness tests; for hours. Arguments are pytest's, as a file's name."""
+    """Run the long exactness tests, for more than ten minutes.
+
+    Arguments are pytest's, and the names of files run a part.
+    """
     _install(session, "test")
     session.run("pytest", "-m=slow or mutation", *TWO_PROCESSES, *session.posargs)
 
@@ -119,7 +122,7 @@ def slow(session: nox.Session) -> None:
 def without_compiler(session: nox.Session) -> None:
     """Install where no C++ compiler works, and run the tests with the kernels absent.
 
-    For half an hour; arguments are pytest's.
+    It takes more than ten minutes. Arguments are pytest's, and the names of files run a part.
     """
     session.env["CXX"] = "/no/such/compiler"
     _install(session, "test", "integrations")
@@ -132,7 +135,8 @@ def without_compiler(session: nox.Session) -> None:
 def instruction_sets(session: nox.Session) -> None:
     """Give the golden vectors and the near ties to the kernels of every instruction set here.
 
-    And long random calls. With arguments, which are pytest's, nothing but tests of these.
+    It also runs the long tests of the kernels, and takes some five minutes for each set. With
+    arguments, which are pytest's, it runs nothing but these tests.
     """
     _install(session, "test")
     near_ties = ("tests/test_exactness.py", "-k=near_ties_through_the_convolution")
@@ -161,7 +165,8 @@ def aarch64(session: nox.Session) -> None:
 def sanitize(session: nox.Session) -> None:
     """Run the golden vectors and the kernels' tests under AddressSanitizer and its like.
 
-    With arguments, which are pytest's, nothing but tests.
+    Compiling takes minutes, and all of it more than ten. With arguments, which are pytest's, it
+    leaves the golden vectors out.
     """
     environment = _install_sanitized(session)
     ignored = (
@@ -336,7 +341,10 @@ def wheel(session: nox.Session) -> None:
 
 @nox.session
 def sdist(session: nox.Session) -> None:
-    """Unpack the sdist, install it there, and run its own tests."""
+    """Unpack the sdist, install it there, and run its own tests.
+
+    It takes more than ten minutes. Arguments are pytest's, and the names of files run a part.
+    """
     session.install(*_group("wheel"))
     folder = Path(session.create_tmp()).resolve()
     session.run("python", "-m", "build", "--sdist", "--outdir", str(folder))
