@@ -70,9 +70,25 @@ TESTED_ONCE = (  # on the oldest pair; the laws, near ties and a part of the gol
     "tests/test_migrating.py",
     "tests/test_onnxruntime_binary.py",
     "tests/test_packaging.py",
+    "tests/test_peaks.py",
     "tests/test_properties.py",
     "tests/test_strict_modes.py",
 )
+COLLECT = ("--collect-only", "-qq")
+ROTATION = {  # sessions that CI installs in turn, and arguments that end them soon
+    "bench": ("--help",),
+    "conformance": ("--operator=quantized_lookup",),
+    "fuzz_onnx": ("0.1",),
+    "instruction_sets": COLLECT,
+    "kill_rate": ("--list",),
+    "lowering": COLLECT,
+    "sdist": COLLECT,
+    "slow": COLLECT,
+    "tpu": COLLECT,
+    "tpu_estimates": ("--help",),
+    "wheel": (),
+    "without_compiler": COLLECT,
+}
 
 
 @nox.session(python=list(JAX_ON_PYTHON))
@@ -94,14 +110,20 @@ def _ignore(path: str) -> str:
 
 @nox.session
 def slow(session: nox.Session) -> None:
-    """Run the long exactness tests."""
+    """Run the long exactness tests, for more than ten minutes.
+
+    Arguments are pytest's, and the names of files run a part.
+    """
     _install(session, "test")
     session.run("pytest", "-m=slow or mutation", *TWO_PROCESSES, *session.posargs)
 
 
 @nox.session
 def without_compiler(session: nox.Session) -> None:
-    """Install where no C++ compiler works, and run the tests with the kernels absent."""
+    """Install where no C++ compiler works, and run the tests with the kernels absent.
+
+    It takes more than ten minutes. Arguments are pytest's, and the names of files run a part.
+    """
     session.env["CXX"] = "/no/such/compiler"
     _install(session, "test", "integrations")
     reason = "import dmlax._cpu.library as n; print(n.why_not('cpu')); assert n.why_not('cpu')"
@@ -111,10 +133,14 @@ def without_compiler(session: nox.Session) -> None:
 
 @nox.session
 def instruction_sets(session: nox.Session) -> None:
-    """Give the golden vectors and the near ties to the kernels of every instruction set here."""
+    """Give the golden vectors and the near ties to the kernels of every instruction set here.
+
+    It also runs the long tests of the kernels, and takes some five minutes for each set. With
+    arguments, which are pytest's, it runs nothing but these tests.
+    """
     _install(session, "test")
     near_ties = ("tests/test_exactness.py", "-k=near_ties_through_the_convolution")
-    for name in _instruction_sets(session, {}):
+    for name in _instruction_sets(session, {}) if not session.posargs else ():
         environment = {"DMLAX_NATIVE_ISA": name, "DMLAX_REQUIRE_NATIVE": "1"}
         adapter = "--implementation=dmlax_conformance.adapters.dmlax:NativeCpu"
         session.run("dmlax-conformance", "run", adapter, env=environment)
@@ -126,7 +152,8 @@ def instruction_sets(session: nox.Session) -> None:
 def aarch64(session: nox.Session) -> None:
     """Cross-compile the kernels for AArch64, and run them under qemu; for about an hour.
 
-    As root it installs the cross-compiler and qemu on Debian; without them it says so.
+    As root it installs the cross-compiler and qemu on Debian; without them it says so. The
+    arguments `--processor=cortex-a72` and `--program="product loops"` run a part.
     """
     session.install("cmake>=3.24", "ninja", "pip")
     folder = str(session.cache_dir / "aarch64")
@@ -136,15 +163,20 @@ def aarch64(session: nox.Session) -> None:
 
 @nox.session
 def sanitize(session: nox.Session) -> None:
-    """Run the golden vectors and the kernels' tests under AddressSanitizer and its like."""
+    """Run the golden vectors and the kernels' tests under AddressSanitizer and its like.
+
+    Compiling takes minutes, and all of it more than ten. With arguments, which are pytest's, it
+    leaves the golden vectors out.
+    """
     environment = _install_sanitized(session)
     ignored = (
         "--ignore=tests/cpu/test_product_loops.py",  # the sanitizers' own stores are in them
         "--ignore=tests/cpu/test_scratch.py",  # they keep what is freed
     )
     session.run("pytest", "tests/cpu", *ignored, *session.posargs, env=environment)
-    adapter = "--implementation=dmlax_conformance.adapters.dmlax:NativeCpu"
-    session.run("dmlax-conformance", "run", adapter, env=environment)
+    if not session.posargs:
+        adapter = "--implementation=dmlax_conformance.adapters.dmlax:NativeCpu"
+        session.run("dmlax-conformance", "run", adapter, env=environment)
 
 
 @nox.session(python="3.11")
@@ -187,7 +219,7 @@ def lowering(session: nox.Session) -> None:
 @nox.session
 def tpu(session: nox.Session) -> None:
     """Compile every operator for five generations of TPU, and read what the compiler made."""
-    session.install(".", *_group("tpu"))
+    session.install(".", "./conformance", *_group("tpu"))
     session.run("pytest", "-m=tpu", "tests/tpu", *session.posargs, env={"JAX_PLATFORMS": "cpu"})
 
 
@@ -319,7 +351,10 @@ def wheel(session: nox.Session) -> None:
 
 @nox.session
 def sdist(session: nox.Session) -> None:
-    """Unpack the sdist, install it there, and run its own tests."""
+    """Unpack the sdist, install it there, and run its own tests.
+
+    It takes more than ten minutes. Arguments are pytest's, and the names of files run a part.
+    """
     session.install(*_group("wheel"))
     folder = Path(session.create_tmp()).resolve()
     session.run("python", "-m", "build", "--sdist", "--outdir", str(folder))
@@ -328,6 +363,21 @@ def sdist(session: nox.Session) -> None:
     session.chdir(folder / archive.name.removesuffix(".tar.gz"))
     _install(session, "test", "integrations")
     session.run("pytest", *TWO_PROCESSES, *session.posargs)
+
+
+@nox.session(venv_backend="none")
+def rotation(session: nox.Session) -> None:
+    """Install a session that few run and collect its tests; the commit chooses it, or arguments.
+
+    CI does so with each commit, so that no session rots. It chooses none that needs a GPU, a
+    browser, a cross-compiler, PyTorch or sanitized kernels, which compile for minutes.
+    """
+    names = session.posargs
+    if not names:
+        head = str(session.run("git", "rev-parse", "HEAD", external=True, silent=True))
+        names = [list(ROTATION)[int(head, 16) % len(ROTATION)]]
+    for name in names:
+        session.notify(name, ROTATION[name])
 
 
 @nox.session(python="3.11")

@@ -1,5 +1,9 @@
 // The fastest that one thread multiplies bytes: registers alone, no memory.
 //
+// A compiler merges sums that are equal into one. Each sum therefore has a start of its own, and its
+// products are assembly, so that the sum stays in its register. There are so many sums that no
+// product waits for the one before it. tests/test_peaks.py counts the products of each loop.
+//
 // multiply(rounds) gives how many products it made; `peaks.py` compiles this for the machine that
 // it runs on, and times it on every thread at once.
 #include <immintrin.h>
@@ -56,12 +60,15 @@ int64_t products(int64_t rounds) {
 constexpr const char* kInstruction = "AVX-512 VNNI";
 
 int64_t products(int64_t rounds) {
-  __m512i sums[12] = {}, x = _mm512_set1_epi32(static_cast<int>(rounds)), w = x;
+  const __m512i x = _mm512_set1_epi32(static_cast<int>(rounds));
+  __m512i sums[12], all = x;
+#pragma GCC unroll 12
+  for (int i = 0; i < 12; ++i) sums[i] = _mm512_set1_epi32(i);
   for (int64_t i = 0; i < rounds; ++i) {
 #pragma GCC unroll 12
-    for (auto& sum : sums) sum = _mm512_dpbusd_epi32(sum, x, w);
+    for (auto& sum : sums) __asm__("vpdpbusd %1, %1, %0" : "+v"(sum) : "v"(x));
   }
-  __m512i all = sums[0];
+#pragma GCC unroll 12
   for (const auto& sum : sums) all = _mm512_xor_si512(all, sum);
   kept = _mm512_reduce_add_epi32(all);
   return rounds * 12 * 64;
@@ -72,12 +79,15 @@ int64_t products(int64_t rounds) {
 constexpr const char* kInstruction = "AVX-VNNI";
 
 int64_t products(int64_t rounds) {
-  __m256i sums[12] = {}, x = _mm256_set1_epi32(static_cast<int>(rounds)), w = x;
+  const __m256i x = _mm256_set1_epi32(static_cast<int>(rounds));
+  __m256i sums[12], all = x;
+#pragma GCC unroll 12
+  for (int i = 0; i < 12; ++i) sums[i] = _mm256_set1_epi32(i);
   for (int64_t i = 0; i < rounds; ++i) {
 #pragma GCC unroll 12
-    for (auto& sum : sums) sum = _mm256_dpbusd_avx_epi32(sum, x, w);
+    for (auto& sum : sums) __asm__("%{vex%} vpdpbusd %1, %1, %0" : "+x"(sum) : "x"(x));
   }
-  __m256i all = sums[0];
+#pragma GCC unroll 12
   for (const auto& sum : sums) all = _mm256_xor_si256(all, sum);
   kept = _mm256_extract_epi32(all, 0);
   return rounds * 12 * 32;
@@ -88,18 +98,26 @@ int64_t products(int64_t rounds) {
 constexpr const char* kInstruction = "AVX2, 16-bit pairs";
 
 int64_t products(int64_t rounds) {
-  __m256i sums[8] = {}, x = _mm256_set1_epi16(static_cast<short>(rounds)), w = x;
+  const __m256i x = _mm256_set1_epi16(static_cast<short>(rounds));
+  __m256i sums[6], pairs[6], all = x;
+#pragma GCC unroll 6
+  for (int i = 0; i < 6; ++i) sums[i] = _mm256_set1_epi32(i);
   for (int64_t i = 0; i < rounds; ++i) {
-#pragma GCC unroll 8
-    for (auto& sum : sums) {
-      __asm__ volatile("" : "+x"(x));  // else one product would do for all
-      sum = _mm256_add_epi32(sum, _mm256_madd_epi16(x, w));
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half) {
+      // Six products, then their sums: a Zen 4 makes 5 % more of them so than one by one.
+#pragma GCC unroll 6
+      for (auto& pair : pairs) __asm__ volatile("vpmaddwd %1, %1, %0" : "=x"(pair) : "x"(x));
+#pragma GCC unroll 6
+      for (int j = 0; j < 6; ++j) {
+        __asm__ volatile("vpaddd %1, %0, %0" : "+x"(sums[j]) : "x"(pairs[j]));
+      }
     }
   }
-  __m256i all = sums[0];
+#pragma GCC unroll 6
   for (const auto& sum : sums) all = _mm256_xor_si256(all, sum);
   kept = _mm256_extract_epi32(all, 0);
-  return rounds * 8 * 16;
+  return rounds * 12 * 16;
 }
 
 #else

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 
 from dmlax._cpu import library
 
-_FLAGS = {  # of the kernels' instruction set; of the machine's where there are no kernels
+FLAGS = {  # of the compiler, for each instruction set that has a loop in peaks.cc
     "avx2": ("-mavx2",),
     "avx_vnni": ("-mavx2", "-mavxvnni"),
     "avx512_vnni": ("-mavx512f", "-mavx512vnni"),
@@ -23,7 +23,7 @@ _FLAGS = {  # of the kernels' instruction set; of the machine's where there are 
 }
 _SOURCE = Path(__file__).with_suffix(".cc")
 _ROUNDS = 20_000_000  # of a few instructions: tenths of a second
-_FEW_ROUNDS = 2_000_000
+_FEW_ROUNDS = 5_000_000  # starting the threads takes a hundredth of the time
 _COPIED = 2**27  # bytes, beyond any cache
 _TURNS = 5
 
@@ -74,16 +74,26 @@ def product_rate() -> Callable[[], float]:
     return lambda: _rate(threads, lambda _: int(library.multiply(_FEW_ROUNDS)))
 
 
-def _compiled() -> ctypes.CDLL:
-    compiler = next(filter(shutil.which, (os.environ.get("CXX", "c++"), "g++", "clang++")), None)
-    if compiler is None:
+def compiler() -> str | None:
+    """Return the C++ compiler, or None where there is none."""
+    return next(filter(shutil.which, (os.environ.get("CXX", "c++"), "g++", "clang++")), None)
+
+
+def build(flags: Sequence[str], folder: Path) -> Path:
+    """Compile the loop of the instruction set that the flags allow; returns the library."""
+    cxx, built = compiler(), folder / "peaks.so"
+    if cxx is None:
         raise SystemExit("the machine's peaks are measured by a C++ program: no compiler is found")
+    command = [cxx, "-O2", *flags, "-shared", "-fPIC", str(_SOURCE), "-o", str(built)]
+    subprocess.run(command, check=True)
+    return built
+
+
+def _compiled() -> ctypes.CDLL:
+    """Load the loop of the kernels' instruction set, or of the machine's best without kernels."""
+    flags = FLAGS.get(library.instruction_set(), ("-march=native",))
     with tempfile.TemporaryDirectory() as folder:
-        built = Path(folder) / "peaks.so"
-        own = _FLAGS.get(library.instruction_set(), ("-march=native",))
-        flags = ["-O2", *own, "-shared", "-fPIC"]
-        subprocess.run([compiler, *flags, _SOURCE, "-o", built], check=True)
-        found = ctypes.CDLL(str(built))
+        found = ctypes.CDLL(str(build(flags, Path(folder))))
     found.multiply.restype, found.multiply.argtypes = ctypes.c_int64, [ctypes.c_int64]
     found.instruction.restype = ctypes.c_char_p
     return found

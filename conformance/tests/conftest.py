@@ -24,7 +24,7 @@ WIDE = {"int64", "uint64", "float64"}
 SHOWN = {  # which tests of reports and pages look at
     *("nonzero-large-257x257", "nonzero-length-1071", "nonzero-page-order"),
     *("nonzero-int8-extremes", "dequantize-int8-float32", "intconv-padding-end"),
-    "dequantize-elements-999",
+    *("dequantize-elements-999", "nonzero-float16-zeros", "nonzero-int64-high-word"),
 }
 
 

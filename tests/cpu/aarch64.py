@@ -1,6 +1,6 @@
 """The kernels for AArch64, cross-compiled and run by qemu-user on another processor.
 
-    python tests/cpu/aarch64.py FOLDER REQUIREMENT... [--processor=max]
+    python tests/cpu/aarch64.py FOLDER REQUIREMENT... [--processor=max] [--program="near ties"]
 
 `nox -s aarch64` calls this. The folder keeps, from one run to the next, Debian's Python for arm64
 and a wheel of every requirement, JAX among them. Root installs the cross-compiler and qemu where
@@ -98,6 +98,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("requirements", nargs="+")
     parser.add_argument("--processor", action="append", choices=INSTRUCTION_SETS)
+    parser.add_argument("--program", action="append", choices=PROGRAMS)
     given = parser.parse_args()
     folder = given.folder.resolve()
     install_missing()
@@ -105,7 +106,8 @@ def main() -> None:
     keep(folder / "wheels", lambda target: install_wheels(target, given.requirements))
     build_package(folder)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        texts = list(pool.map(partial(run_all, folder), given.processor or INSTRUCTION_SETS))
+        run_here = partial(run_all, folder, programs=given.program or [*PROGRAMS])
+        texts = list(pool.map(run_here, given.processor or INSTRUCTION_SETS))
     print(*texts, sep="\n\n")
 
 
@@ -187,8 +189,8 @@ def build_package(folder: Path) -> None:
     run("cmake", "--install", str(build), "--prefix", str(package))
 
 
-def run_all(folder: Path, processor: str) -> str:
-    """Run every program on one of qemu's processors; return what they print, and their minutes."""
+def run_all(folder: Path, processor: str, programs: list[str]) -> str:
+    """Run the programs on one of qemu's processors; return what they print, and their minutes."""
     root, isa = folder / "root", INSTRUCTION_SETS[processor]
     qemu = (QEMU, "-cpu", processor, "-L", str(root))
     python = (*qemu, str(root / "usr" / "bin" / f"python{PYTHON}"))
@@ -202,7 +204,8 @@ def run_all(folder: Path, processor: str) -> str:
     log, minutes = folder / f"{processor}.log", []
     with log.open("w", encoding="utf-8") as output:
         run(*python, "-c", CHOSEN, isa, env=environment, output=output)
-        for name, program in PROGRAMS.items():
+        for name in programs:
+            program = PROGRAMS[name]
             start = time.monotonic()
             flags = {} if name in OPTIMISED else NOT_OPTIMISED
             if name == VECTORS and processor != EVERY_KERNEL:

@@ -7,10 +7,10 @@ import pytest
 from onnx import helper
 
 import dmlax
-from support import assert_same
+from support import NATIVE, assert_same
 
 PAIRS = [("uint8", "uint8"), ("uint8", "int8"), ("int8", "int8")]  # what has a kernel
-IMPLEMENTATIONS = ["native_cpu", "xla"]
+IMPLEMENTATIONS = [*NATIVE, "xla"]
 
 
 def run(operator, a, constants, output_dtype):
