@@ -87,6 +87,6 @@ def pack(matrices):
 def softmax(quotients, count, x, terms):
     """The quotients of a softmax's rows, and zeros after them."""
     elements = x[..., :count]
-    plan = float32_softmax.SoftmaxPlan(aval_of(elements), *quotients[1:], is_usual=True)
-    operands = float32_softmax.Softmax(elements, terms, terms * jnp.float32(quotients.multiplier))
+    plan = float32_softmax.SoftmaxPlan(aval_of(elements), *quotients[1:])
+    operands = float32_softmax.Softmax(elements, terms)
     return pad_end(float32_softmax._xla(plan, operands), x.shape[-1] - count)

@@ -94,7 +94,7 @@ def draw_softmax(rng: np.random.Generator) -> Call:
     softmax = functools.partial(
         float32_softmax.softmax,
         x_scale=float(np.float32(rng.choice([0.003, 0.02, 0.1, 0.7]) * rng.uniform(0.5, 2))),
-        y_scale=np.float32(rng.choice([1 / 256, 1 / 255, 0.02, 0.3])),
+        y_scale=np.float32(rng.choice([1 / 256, 1 / 255, 0.02, 0.3, 1e-4, 4e-6])),
         y_zero_point=int(zero_point.view(dtype)),  # 156 is -100
     )
     rows = rng.integers(1, 200, int(rng.integers(1, 3)))

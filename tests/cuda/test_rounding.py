@@ -141,3 +141,28 @@ def test_all_pairs_of_bytes_are_summed_exactly(written, monkeypatch, scales):
     outputs = adder.add(*(bytes_of(list(map(emulated_threads.Value, words))) for words in both))
     found = np.stack([word.array for word in outputs], 1)
     np.testing.assert_array_equal(found.view(np.uint8).ravel(), wanted)
+
+
+@pytest.mark.parametrize("multiplier", [255, 256, 10_023, 2**38 - 2**14])
+def test_quotients_of_a_softmax_are_rounded_exactly(written, monkeypatch, multiplier):
+    from dmlax._cuda.softmax import _Divisor
+
+    rng = np.random.default_rng(multiplier)
+    totals = np.ldexp(rng.integers(2**23, 2**24, 40_000) / 2**23, rng.integers(111, 120, 40_000))
+    totals[::2] = multiplier * np.exp2(np.rint(np.log2(totals[::2] / multiplier)))  # ties exist
+    ties = rng.integers(0, 260, 40_000) + 0.5
+    terms = (ties * totals / multiplier).astype(np.float32).view(np.int32)
+    terms = (terms + rng.integers(-2, 3, 40_000)).astype(np.int32).view(np.float32)
+    quotients = terms.astype(np.float64) * multiplier / totals
+    assert (quotients == ties).sum() > 1_000
+    emulated_threads.emulate(monkeypatch)
+    emulated_threads.begin(40_000, 0, 0)
+    total = emulated_threads.Value(totals.astype(np.float32).view(np.uint32))
+    term = emulated_threads.Value(terms.view(np.uint32))
+    divisor = _Divisor.of(total, float(multiplier))
+    np.testing.assert_array_equal(divisor.divide(term, float(multiplier)).array, np.rint(quotients))
+    low, high = divisor.bounds(term)
+    assert (low.array <= np.rint(quotients)).all()
+    assert (np.rint(quotients) <= high.array).all()
+    sure = np.abs(quotients - ties) > 2.0**-20 * ties
+    assert (low.array == high.array)[sure].all()

@@ -29,7 +29,7 @@ def test_vmap_is_one_kernel(lowered):
     assert "stablehlo.while" not in text
 
 
-@pytest.mark.parametrize(("count", "y_scale"), [(1025, 1 / 256), (1, 1 / 256)])
-def test_long_rows_and_products_that_overflow_are_xlas(lowered, count, y_scale):
+@pytest.mark.parametrize(("count", "y_scale"), [(1025, 1 / 256), (7, 2**-38), (7, -0.1)])
+def test_long_rows_and_unusual_scales_are_xlas(lowered, count, y_scale):
     text = lowered(lambda x: softmax(x, y_scale), shaped(3, count))
     assert "mosaic_gpu" not in text

@@ -10,6 +10,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import TensorProto, numpy_helper
 
@@ -425,5 +426,7 @@ def test_the_command_compares_every_tensor(tmp_path, capsys):
     assert main([str(path), "--compare", "--shape", "x=2,3,16,16"]) == 0
     printed = capsys.readouterr().out
     assert "QLinearConv" in printed
+    installed = f"dmlax follows ONNX Runtime 1.32; {onnxruntime.__version__} is installed\n"
+    assert installed in printed
     assert re.search(r"\d+ tensors, \d{4,} elements: 0 differ", printed)
     assert main([str(tmp_path / "absent.onnx")]) == 2

@@ -162,18 +162,66 @@ def test_softmax_has_onnxruntimes_bits(opset, dtype):
 
 
 @pytest.mark.parametrize(
-    ("scale", "row", "theirs"),
+    ("dtype", "scale", "unit", "row", "theirs"),
     [
-        (0.001, (255, 156, 84), (93, 84, 79)),
-        (0.01, (255, 15, 10), (218, 20, 19)),
-        (0.061, (255, 222, 173), (224, 30, 2)),
+        (np.uint8, 0.01, 1 / 256, (255, 15, 10), (217, 20, 19)),
+        (np.uint8, 0.091, 1 / 255, (146, 5, 127, 72), (215, 0, 38, 0)),
+        (np.uint8, 0.051, 0.002, (214, 223, 215, 227), (89, 142, 94, 174)),
+        (np.uint8, 0.023, 0.002, (179, 221, 119, 210), (84, 221, 21, 172)),
+        (np.int8, 0.029, 1 / 255, (-98, 46, -74, -41), (-125, 97, -121, -110)),
+        (np.int8, 0.022, 1 / 256, (126, 40, 74), (46, -102, -73)),
     ],
 )
-def test_near_ties_of_a_softmax_are_those_of_onnxruntime_1_31(scale, row, theirs):
-    """The last bits of the exponentials decide them, which are others in 1.32."""
-    model = unary("QLinearSoftmax", np.uint8, (scale, 1 / 256), (0, 0), count=3, opset=13)
-    (ours,) = dmlax.onnx.load(model)(np.uint8([row])).values()
+def test_near_ties_of_a_softmax_are_those_of_onnxruntime_1_32(dtype, scale, unit, row, theirs):
+    """Up to 1.31 the product and the quotient were float32: every row has an element one off."""
+    zeros = 0, np.iinfo(dtype).min
+    model = unary("QLinearSoftmax", dtype, (scale, unit), zeros, count=len(row), opset=13)
+    x = np.array([row], dtype)
+    (ours,) = dmlax.onnx.load(model)(x).values()
     np.testing.assert_array_equal(ours, [theirs])
+    np.testing.assert_array_equal(ours, *peer.run_every_tensor(model, {"x": x}).values())
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("count", [1, 2, 64, 197, 1024])
+def test_calibrated_softmaxes_have_onnxruntimes_bits(count, dtype):
+    """Scales that make the largest weight the largest byte, and rows of few values, with ties."""
+    rng, limits = np.random.default_rng(count), np.iinfo(dtype)
+    for scale, step in ((0.003, 1), (0.04, 1), (0.5, 30)):
+        x = rng.integers(0, 256 // step, (20_000 // count, count)) // rng.choice([1, 20, 60]) * step
+        weights = np.exp((x - x.max(-1, keepdims=True)) * scale)
+        unit = (weights / weights.sum(-1, keepdims=True)).max() / 255
+        x = (x + limits.min).astype(dtype)
+        for zero in (limits.min, limits.min + 5):
+            scales, zeros = (scale, unit), (0, zero)
+            model = unary("QLinearSoftmax", dtype, scales, zeros, count=count, opset=13)
+            (theirs,) = peer.run_every_tensor(model, {"x": x}).values()
+            (ours,) = dmlax.onnx.load(model)(x).values()
+            np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("unit", [2.0**-60, 0.01, 1.5, -0.01])
+def test_a_softmax_is_rounded_once_with_any_multiplier(unit):
+    x = np.random.default_rng(9).integers(0, 256, (300, 50), np.uint8)
+    theirs = unary("QLinearSoftmax", np.uint8, (0.7, unit), (0, 99), count=50, opset=13)
+    (theirs,) = peer.run_every_tensor(theirs, {"x": x}).values()
+    given = *map(np.asarray, (np.float32(0.7), np.float32(unit), np.uint8(99))), "float32"
+    np.testing.assert_array_equal(tables.softmax(jnp.asarray(x), *given), theirs)
+
+
+@pytest.mark.parametrize(
+    ("scale", "unit", "why"),
+    [
+        (0.0, 0.1, "x_scale"),
+        (-1.0, 0.1, "x_scale"),
+        (np.inf, 0.1, "x_scale"),
+        (1.0, 0.0, "y_scale"),
+    ],
+)
+def test_a_softmax_refuses_a_bad_scale(scale, unit, why):
+    given = np.asarray(scale, np.float32), np.asarray(unit, np.float32), None, "float32"
+    with pytest.raises(dmlax.UnsupportedError, match=f"{why} is n"):
+        tables.softmax(jnp.zeros((1, 3), jnp.uint8), *given)
 
 
 @pytest.mark.parametrize("arithmetic", ["float32", "exact"])

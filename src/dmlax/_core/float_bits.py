@@ -164,6 +164,25 @@ def quotient_digit(remainder: Array, inverse: Array) -> Array:
     return (remainder.astype(jnp.float32) * below).astype(jnp.int32)
 
 
+def quotient_twice(leading: Array, following: Array, divisor: Array) -> Array:
+    """uint32 twice the whole quotient; its last bit is set if there is a rest, or nothing.
+
+    Args:
+      leading: int32 below 2**24, the dividend without its last 28 bits.
+      following: int32, these bits.
+      divisor: a mantissa in [2**23, 2**24).
+    """
+    divisor = divisor.astype(jnp.int32)
+    rest, inverse = leading, 128 / divisor.astype(jnp.float32)
+    quotient = jnp.zeros_like(rest)
+    for shift in (21, 14, 7, 0):  # 28 bits, 7 at a time
+        digit = quotient_digit(rest, inverse)
+        rest = (rest << 7) + ((following >> shift) & 127) - digit * divisor
+        quotient = (quotient << 7) + digit
+    quotient = quotient + (rest >= divisor).astype(jnp.int32)
+    return ((quotient << 1) | (rest != divisor).astype(jnp.int32)).astype(jnp.uint32)
+
+
 def multiply(x: Array, y: Array) -> Array:
     """The IEEE float32 product of finite values, subnormals kept."""
     a, b = unpack(x), unpack(y)
@@ -234,16 +253,8 @@ def from_ordered(keys: Array) -> Array:
 def divide(x: Array, y: Array) -> Array:
     """The IEEE float32 quotient of any value and a finite nonzero one, subnormals kept."""
     a, b = unpack(x), unpack(y)
-    rest, divisor = a.mantissa.astype(jnp.int32), b.mantissa.astype(jnp.int32)
-    inverse = 128 / divisor.astype(jnp.float32)
-    quotient = jnp.zeros_like(rest)
-    for _ in range(4):  # 28 bits, 7 at a time
-        digit = quotient_digit(rest, inverse)
-        rest = (rest << 7) - digit * divisor
-        quotient = (quotient << 7) + digit
-    quotient = quotient + (rest >= divisor).astype(jnp.int32)
-    quotient = (quotient << 1) | (rest != divisor).astype(jnp.int32)  # the last bit is sticky
-    low = jnp.where(a.mantissa == 0, 0, quotient).astype(jnp.uint32)
+    quotient = quotient_twice(a.mantissa.astype(jnp.int32), jnp.int32(0), b.mantissa)
+    low = jnp.where(a.mantissa == 0, 0, quotient)
     magnitude = (jnp.zeros_like(low), low)
     result = pack(a.negative ^ b.negative, magnitude, a.exponent - b.exponent - 29, jnp.float32)
     special = jnp.where(b.negative, -x, x)  # an infinity or NaN, only its sign changes

@@ -6,6 +6,7 @@ another lane's.
 """
 
 import functools
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -22,13 +23,14 @@ from dmlax._cuda.requantize import INTEGER_BITS, literal
 _LANES = 32
 _SHARED_MEMORY = 227 * 1024  # bytes that a block may take; a multiprocessor has 1,024 more
 _RESERVED = 1024  # bytes that each block takes of these
+_SCALE = 2.0**-32  # of sums and multipliers, so that no product overflows
 
 
 class Quotients(NamedTuple):
     """The dtype of the bytes by its lowest value, and what is made of the exponentials.
 
-    They are multiplied by a float32 of 0 or more and divided by their sum; the zero point is added
-    to the rounded quotients.
+    They are multiplied by a float32 from 0 to below 2**38 and divided by their sum. The zero point
+    is added to the rounded quotients.
     """
 
     lowest: int
@@ -189,33 +191,56 @@ class _State(NamedTuple):
 
 
 class _Divisor(NamedTuple):
-    """A float32, negative, and its reciprocal as the sum of two: the second is the first's rest."""
+    """A row's sum of exponentials, scaled: it divides exponentials times the multiplier."""
 
-    negative: Value
+    negative: Value  # the sum as a float32, negative
     reciprocal: Value
-    rest: Value
+    below: Value  # the multiplier over the sum, 2**-21 of itself too small
+    above: Value  # 2**-21 too large
 
     @classmethod
-    def of(cls, total: Value) -> "_Divisor":
+    def of(cls, total: Value, multiplier: float) -> "_Divisor":
+        total = ir.ptx(f"mul.rn.f32 $0, $1, {literal(_SCALE)};", 32, total)
         reciprocal = ir.ptx("rcp.rn.f32 $0, $1;", 32, total)
-        text = f"{{ .reg .b32 e; fma.rn.f32 e, $1, $2, {literal(1)}; mul.rn.f32 $0, e, $2; }}"
-        negative = total ^ (1 << 31)
-        return cls(negative, reciprocal, ir.ptx(text, 32, negative, reciprocal))
+        factors = (
+            ir.ptx(
+                f"{{ .reg .b32 f; mul.rn.f32 f, $1, {literal(multiplier * _SCALE)}; "
+                f"mul.rn.f32 $0, f, {literal(margin)}; }}",
+                *(32, reciprocal),
+            )
+            for margin in (1 - 2**-21, 1 + 2**-21)
+        )
+        return cls(total ^ (1 << 31), reciprocal, *factors)
 
-    def divide(self, term: Value, multiplier: float) -> Value:
-        """The integer next to the IEEE quotient of term * multiplier, ties to even.
+    def bounds(self, term: Value) -> list[Value]:
+        """Two integers: the rounded quotient is neither below the first nor above the second.
 
-        The first quotient is less than a unit of its last place off. Corrected by its remainder
-        and the rounded reciprocal it is the IEEE one (Markstein). No sum is below 2**100, so that
-        quotients have lost bits only where they are far below a half.
+        Four roundings, of 2**-24 each, are less than the margin of the factors.
         """
         text = (
-            f"{{ .reg .b32 p, q, r; mul.rn.f32 p, $1, {literal(multiplier)}; "
-            "mul.rn.f32 q, p, $4; fma.rn.f32 q, p, $3, q; "
-            "fma.rn.f32 r, q, $2, p; fma.rn.f32 q, r, $3, q; "
+            f"mul.rn.f32 $0, $2, $3; mul.rn.f32 $0, $0, {INTEGER_BITS}; "
+            f"mul.rn.f32 $1, $2, $4; mul.rn.f32 $1, $1, {INTEGER_BITS};"
+        )
+        return ir.ptx_values(text, [32, 32], (term, self.below, self.above))
+
+    def divide(self, term: Value, multiplier: float) -> Value:
+        """The integer next to the real quotient of term * multiplier, ties to even.
+
+        The product is p + l, exactly. The first quotient is three units of its last place off at
+        most; corrected by its remainder, it is the float32 next to the real one. Where that is a
+        tie, its own remainder r is exact and says on which side the real quotient is. The quotient
+        goes there, to a float32 with an odd mantissa, which no tie has.
+        """
+        text = (
+            "{ .reg .b32 p, n, l, q, r, t; "
+            f"mul.rn.f32 p, $1, {literal(multiplier * _SCALE)}; neg.f32 n, p; "
+            f"fma.rn.f32 l, $1, {literal(multiplier * _SCALE)}, n; mul.rn.f32 q, p, $3; "
+            "fma.rn.f32 r, q, $2, p; add.rn.f32 r, r, l; fma.rn.f32 q, r, $3, q; "
+            "fma.rn.f32 r, q, $2, p; add.rn.f32 r, r, l; "
+            "shr.s32 t, r, 31; add.s32 q, q, t; min.u32 r, r, 1; or.b32 q, q, r; "
             f"mul.rn.f32 $0, q, {INTEGER_BITS}; }}"
         )
-        return ir.ptx(text, 32, term, *self)
+        return ir.ptx(text, 32, term, self.negative, self.reciprocal)
 
 
 class Row:
@@ -233,7 +258,7 @@ class Row:
         # What is added to a byte is its distance's place.
         self.table = self.table + (constant(255) - largest) * lane_table.ENTRY
         total = self._fold(zero, self._add_terms)
-        divisor = _Divisor.of(total)
+        divisor = _Divisor.of(total, self.quotients.multiplier)
         self._fold([], functools.partial(self._divide, divisor))
 
     def _fold(self, found: Any, step: Callable[[Value, Any, int], Any]) -> Any:
@@ -285,9 +310,21 @@ class Row:
         return functools.reduce(add, self._terms(place, count), total)
 
     def _divide(self, divisor: _Divisor, place: Value, nothing: Any, count: int) -> Any:
-        """Writes the quotients of elements, and zeros after the last one of aligned rows."""
-        lowest, zero_point, multiplier = self.quotients
-        found = [divisor.divide(term, multiplier) for term in self._terms(place, count)]
+        """Writes the quotients of elements; in full only where bounds leave one in doubt."""
+        terms = self._terms(place, count)
+        bounds = [divisor.bounds(term) for term in terms]
+        doubt = functools.reduce(operator.or_, [low ^ high for low, high in bounds])
+        in_doubt = doubt != 0
+        with ir.when(~in_doubt):
+            self._write(place, [low for low, _ in bounds], count)
+        with ir.when(in_doubt):
+            multiplier = self.quotients.multiplier
+            self._write(place, [divisor.divide(term, multiplier) for term in terms], count)
+        return nothing
+
+    def _write(self, place: Value, found: list[Value], count: int) -> None:
+        """Writes rounded quotients, and zeros after the last one of aligned rows."""
+        lowest, zero_point, _ = self.quotients
         if zero_point != lowest:  # else what packs them saturates them
             highest = 255 + lowest - zero_point
             found = [ir.ptx(f"min.s32 $0, $1, {highest};", 32, each) for each in found]
@@ -298,7 +335,6 @@ class Row:
             (each + (zero_point - lowest) * 0x01010101) ^ (-lowest * 0x01010101) for each in words
         ]
         self._store(place, words, count)
-        return nothing
 
     def _store(self, place: Value, words: list[Value], count: int) -> None:
         if not self.rows.whole_chunks:

@@ -111,6 +111,7 @@ def _random(generator: np.random.Generator, struct: jax.ShapeDtypeStruct) -> np.
 
 def _compare(model: Model, path: Path, inputs: dict[str, np.ndarray]) -> bool:
     """Prints the tensors that differ, in the file's order; True if there are any."""
+    print(f"dmlax follows ONNX Runtime {peer.FOLLOWS}; {peer.version()} is installed")
     theirs = peer.run_every_tensor(peer.fuse(path), inputs)
     known = model.tensors()
     names = [name for name in theirs if name in known]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+FOLLOWS = "1.32"  # the release of ONNX Runtime whose bits "float32" has
 _EXTRA = 'it needs onnxruntime: pip install "dmlax[compare]"'
 
 
@@ -28,6 +29,11 @@ def start(model: Any, *, optimised: bool = True, threads: int = 0) -> Any:
     if not optimised:
         options.graph_optimization_level = _levels().ORT_DISABLE_ALL
     return _session(model, options)
+
+
+def version() -> str:
+    """The version of the installed ONNX Runtime."""
+    return str(_runtime().__version__)
 
 
 def run(session: Any, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
