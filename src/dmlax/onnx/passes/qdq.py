@@ -274,11 +274,9 @@ def _moves_integers(fusion: Fusion, group: Group, output: Quantized) -> bool:
 
 def _have_scales(fusion: Fusion, operands: list[Quantized]) -> bool:
     """True for scales that are not 0, and positive where the order of elements matters."""
-    least = 0 if fusion.needs_order else -np.inf
-    return all(
-        np.isfinite(x.scales).all() and (x.scales != 0).all() and (x.scales > least).all()
-        for x in operands
-    )
+    least = np.finfo(np.float32).tiny if fusion.needs_order else -np.inf  # so that 1 / scale is one
+    scales = np.concatenate([x.scales.ravel() for x in operands])
+    return bool(np.isfinite(scales).all() and scales.all() and (scales >= least).all())
 
 
 def _are_weights(fusion: Fusion, group: Group, weights: Quantized, axis: int) -> bool:
