@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 import dmlax
 from dmlax._core import float_bits, requantize
@@ -85,12 +87,17 @@ def dequantize(
     if is_known(scale) and not scale.all():
         scale = jnp.asarray(scale)  # of a known 0 the operator says that it is a mistake
     if x.dtype == np.int32 and arithmetic == "float32":
-        difference = jnp.asarray(x) if zero_point is None else jnp.asarray(x) - zero_point
-        factor = jnp.asarray(scale, np.float32)
-        real = float_bits.multiply(difference.astype(np.float32), factor)
+        real = _scale_int32(x, np.int32(0) if zero_point is None else zero_point, scale)
     else:
         real = dmlax.element_wise_dequantize_linear(_of_rank(x), scale, zero_point)
     return real.reshape(x.shape).astype(dtype)
+
+
+@jax.jit  # traced once for each shape
+def _scale_int32(x: Array, zero_point: Array, scale: Array) -> Array:
+    """Rounds the difference to float32, and then its product."""
+    difference = (x - zero_point).astype(np.float32)
+    return float_bits.multiply(difference, scale.astype(np.float32))
 
 
 def _of_rank(x: Any) -> Any:
