@@ -132,10 +132,14 @@ class _Finder:
         self.types = _types(graph)
         self.shapes = {name: each.shape for name, each in self.types.items() if each.shape != ()}
         self.shapes |= {name: x.shape for name, x in graph.constants.items()}
+        self.has_nonzero = any(node.op == "NonZero" for node in graph.nodes)
         self.zero_points: dict[str, np.ndarray] = {}
 
     def group(self, node: Node) -> Group | None:
         """The group of a node: what follows it is one quantization, or none at all."""
+        is_gather = node.op in ("Gather", "GatherElements")
+        if is_gather and self.has_nonzero and node.inputs[1] not in self.graph.constants:
+            return None  # an index behind the last coordinate reads the float 0
         if len(node.outputs) != 1:
             return None
         name = node.outputs[0]
@@ -233,31 +237,25 @@ def _is_meant(fusion: Fusion, group: Group, arithmetic: Arithmetic) -> bool:
     node, output = group.node, group.output
     if not fusion.op:
         return output is not None and _moves_integers(fusion, group, output)
-    x, *rest = group.inputs
-    bias = None
-    if fusion.bias is not None and len(rest) == fusion.bias:
-        *rest, bias = rest
-    operands = [each for each in (x, *rest) if each is not None]
-    if x is None or len(operands) != 1 + len(rest) or not fusion.fits(node.attributes):
+    place = fusion.bias or len(node.inputs)
+    operands = [each for each in group.inputs[:place] if each is not None]
+    if len(operands) != len(node.inputs[:place]) or not fusion.fits(node.attributes):
         return False
     if output is None and not fusion.floats:
         return False
-    weights = operands[1] if fusion.weight_axis else None
-    plain = [each for each in (*operands, output) if each is not None and each is not weights]
+    plain = operands[:1] if fusion.weight_axis else operands
+    plain = [*plain, *([] if output is None else [output])]
     if any(each.axis is not None for each in plain) or not _have_scales(fusion, plain):
         return False
     if {each.peer_dtype for each in plain} not in ({_BYTES[0]}, {_BYTES[1]}):
         return False
-    if weights is None or fusion.weight_axis is None:
+    if fusion.weight_axis is None:
         return True
-    if not _are_weights(fusion, group, weights, fusion.weight_axis(node)):
-        return False
-    if not _has_alpha(node, x, bias is not None, arithmetic):
-        return False
-    has_bias = fusion.bias is not None and "" not in node.inputs[fusion.bias : fusion.bias + 1]
-    if not has_bias or len(node.inputs) <= (fusion.bias or 0):
-        return True
-    return bias is not None and _is_bias(fusion, group, bias, arithmetic)
+    x, weights = operands
+    has_bias = any(node.inputs[place:])
+    fits = _are_weights(fusion, group, weights, fusion.weight_axis(node))
+    fits = fits and _has_alpha(node, x, has_bias, arithmetic)
+    return fits and (not has_bias or _is_bias(fusion, group, arithmetic))
 
 
 def _moves_integers(fusion: Fusion, group: Group, output: Quantized) -> bool:
@@ -307,15 +305,15 @@ def _has_alpha(node: Node, x: Quantized, has_bias: bool, arithmetic: Arithmetic)
     return bool(alpha != 0 and (arithmetic == "float32" or (np.float32(product) == product).all()))
 
 
-def _is_bias(fusion: Fusion, group: Group, bias: Quantized, arithmetic: Arithmetic) -> bool:
+def _is_bias(fusion: Fusion, group: Group, arithmetic: Arithmetic) -> bool:
     """True for int32 in steps of the product of both scales, one for each channel."""
-    x, w = group.inputs[:2]
+    x, w, bias = group.inputs
     shape, of_weights = group.shape(2), group.shape(1)
-    if x is None or w is None or shape is None or of_weights is None or fusion.weight_axis is None:
+    if x is None or w is None or bias is None or shape is None or of_weights is None:
         return False
-    if bias.dtype != np.int32 or bias.zero_points.any():
+    if bias.dtype != np.int32 or bias.zero_points.any() or fusion.weight_axis is None:
         return False
-    if len(shape) != 1 or shape[0] != of_weights[fusion.weight_axis(group.node)]:
+    if shape != (of_weights[fusion.weight_axis(group.node)],):
         return False
     with np.errstate(all="ignore"):
         step = x.scales.ravel() * w.scales.ravel()
