@@ -249,12 +249,13 @@ def _by_name(names: tuple[str, ...], inputs: Any) -> dict[str, Any]:
 
 
 def _narrowed(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Narrows what is known on the host, which `jax.jit` would wrap."""
+    """Narrows integers that are known on the host, which `jax.jit` would wrap."""
     found = {}
     for name, x in inputs.items():
         array = np.asarray(x) if isinstance(x, list | tuple | int | float | np.generic) else x
+        is_wide = isinstance(array, np.ndarray) and array.dtype.kind in "iu"
         try:
-            found[name] = narrow(array) if isinstance(array, np.ndarray) else array
+            found[name] = narrow(array) if is_wide else array
         except UnsupportedError as error:
             raise SpecError(f"Model: {name}: {error}", "value", name) from None
     return found
