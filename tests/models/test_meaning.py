@@ -1,6 +1,7 @@
 """A QDQ file means what its nodes say, whether a quantized operator computes it or floats do."""
 
 import jax
+import ml_dtypes
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
@@ -309,6 +310,16 @@ def test_a_half_scale_makes_half_floats():
     found = file.run(half, other)
     assert [each.dtype for each in found] == [np.float16] * 2
     assert [each.tolist() for each in found] == [[0.5, 1]] * 2
+
+
+@pytest.mark.parametrize("op", ["Relu", "Flatten"])
+def test_a_quantization_to_float8_is_refused(op):
+    file = File()
+    zero_point = np.zeros((), ml_dtypes.float8_e4m3fn)
+    y = file.q(file.node(op, file.input(np.float32([[1]]))), 1, zero_point)
+    message = r"QuantizeLinear: y is float8_e4m3fn, expected \(u\)int8 or \(u\)int16"
+    with pytest.raises(dmlax.UnsupportedError, match=message):
+        file.run(y)
 
 
 def test_floats_between_are_computed_where_they_are_outputs():

@@ -28,6 +28,8 @@ def _is_implied(
     dtype, bounds = quantized_dtype(graph, quantize), _bounds(graph, clamp)
     if dtype is None or bounds is None or not graph.has_one_scale(quantize):
         return False
+    if dtype.kind not in "iu":  # float8
+        return False
     scale, *zero_points = (graph.constants[name] for name in quantize.inputs[1:] if name)
     if scale.dtype.kind != "f" or any(each.dtype != dtype for each in zero_points):
         return False

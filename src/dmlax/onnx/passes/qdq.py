@@ -165,7 +165,9 @@ class _Finder:
         """The integers that a node reads or writes, None where a parameter is not known."""
         dtype = self.types[tensor].dtype if tensor in self.types else None
         scales = self.graph.constants.get(node.inputs[1])
-        if dtype is None or scales is None or scales.dtype != np.float32 or scales.ndim > 1:
+        if dtype is None or dtype.kind not in "iu":
+            return None
+        if scales is None or scales.dtype != np.float32 or scales.ndim > 1:
             return None
         zero_point = node.inputs[2] if len(node.inputs) > 2 else ""
         zero_points = self.graph.constants.get(zero_point) if zero_point else np.zeros((), dtype)
