@@ -57,7 +57,7 @@ def quantized(x, w, bias, sx, sw, sy, zx, zw, zy, **options):
     )
 
 
-def residual(x, w, bias, sx, sw, sy, s, zx, zw, zy, z, **options):
+def residual(x, w, bias, sx, sw, sy, s, zx, zy, z, zw=None, **options):
     """A block with a shortcut."""
     return dmlax.quantized_linear_convolution_add(
         *(x, w, bias, x),
@@ -171,7 +171,12 @@ LAWS = [
     Law(
         "quantized, residual",
         residual,
-        (X, W, BIAS, *RESIDUAL_SCALES, ZERO, ZEROS, np.int8(3), ZERO),
+        (X, W, BIAS, *RESIDUAL_SCALES, ZERO, np.int8(3), ZERO, ZEROS),
+    ),
+    Law(
+        "quantized, residual, float32",
+        named(residual, arithmetic="float32"),
+        (X, W, BIAS, *RESIDUAL_SCALES, ZERO, np.int8(3), ZERO),
     ),
     Law("quantized, prepared", prepared, (X, PREPARED, np.float32(0.02))),
     Law("product", product, (ROWS, MATRIX, ROW_ZEROS, COLUMN_ZEROS)),

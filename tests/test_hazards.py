@@ -14,7 +14,7 @@ from jax import lax
 
 import dmlax
 from convolution_cases import CASES, LAYOUTS, operands
-from dmlax._core import requantize
+from dmlax._core import float_bits, requantize
 from dmlax_conformance.operators._shared import near_ties
 from lowered import fenced, products, text
 from support import assert_same, coordinates, draw, in_turn, requantized, sums_of_products
@@ -123,6 +123,30 @@ def test_a_large_accumulator_keeps_every_bit():
     expected = sums_of_products(x, w)
     assert (expected.astype(np.float32).astype(np.int64) != expected).all()
     assert_same(dmlax.convolution_integer(x, w), expected)
+
+
+# --- constants ------------------------------------------------------------------------
+
+BITCASTS = [("float32", "uint32"), ("int32", "float32"), ("float16", "uint16"), ("int8", "uint8")]
+BITCASTS += [("int8", "int32"), ("uint32", "uint8")]  # four values to one, and one to four
+
+
+@pytest.mark.parametrize(("source", "target"), BITCASTS, ids=str)
+def test_a_bitcast_of_a_constant_is_that_of_an_argument(source, target):
+    """XLA folds a bitcast in the order of the bytes, which a transposed constant has changed."""
+    x = draw(1, np.int8, (5, 3, 2, 4)).astype(source)
+    transpose = jax.jit(jnp.transpose)
+    naive = jax.jit(lambda x: lax.bitcast_convert_type(x, target))  # noqa: TID251
+    cast = jax.jit(lambda x: float_bits.bitcast(x, target))
+    expected = np.asarray(naive(x))
+    shows = (
+        np.asarray(jax.jit(lambda: naive(transpose(x.T) + x.dtype.type(0)))()) != expected
+    ).any()
+    note_if_gone("a bitcast of a constant", shows)
+    assert_same(cast(x), expected)
+    assert_same(jax.jit(lambda: cast(transpose(x.T)))(), expected)
+    assert_same(jax.jit(lambda: cast(transpose(x.T) + x.dtype.type(0)))(), expected)
+    assert_same(jax.jit(lambda: jax.vmap(cast, 1, 1)(transpose(x.T)))(), expected)
 
 
 # --- nonzero --------------------------------------------------------------------------

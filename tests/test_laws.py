@@ -32,7 +32,7 @@ from laws import (
     quantized,
     variations_in_turn,
 )
-from support import assert_same, coordinates, draw, in_turn, padded_rows
+from support import NATIVE, assert_same, coordinates, draw, in_turn, padded_rows
 
 every_law = pytest.mark.parametrize("law", variations_in_turn(LAWS), ids=str)
 operators_in_turn = [
@@ -110,6 +110,48 @@ def test_a_call_is_explained(law):
         assert choice.implementation in row.implementations(choice.platform)
         named = {choice.implementation, *choice.why_not}
         assert named == {lowering.name for lowering in row.operator.lowerings}
+
+
+_FLIP = jax.jit(jnp.transpose)  # jitted, so that XLA folds it
+
+
+def held(x):
+    """A constant of the program, which lies transposed in memory if it has several axes."""
+    return _FLIP(np.array(np.asarray(x).T)) if np.ndim(x) > 1 else x
+
+
+def with_constants(law, implementation, is_constant):
+    """The result of a program that holds the operands of some places."""
+    kept = dict(enumerate(law.operands))
+    passed = {place: kept.pop(place) for place in tuple(kept) if not is_constant(place)}
+
+    @jax.jit
+    def program(passed):
+        operands = jax.tree.map(held, kept) | passed
+        return law.function(
+            *(operands[place] for place in sorted(operands)), implementation=implementation
+        )
+
+    return program(passed)
+
+
+every_kernel = pytest.mark.parametrize("implementation", [*NATIVE, "xla"])
+
+
+@every_kernel
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_constants_equal_arguments(law, implementation):
+    assert_tree(with_constants(law, implementation, lambda place: True), result(law))
+    assert_tree(with_constants(law, implementation, lambda place: place != 0), result(law))
+
+
+@pytest.mark.slow
+@every_kernel
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_any_operand_may_be_the_only_constant_or_argument(law, implementation):
+    for one in range(len(law.operands)):
+        assert_tree(with_constants(law, implementation, one.__eq__), result(law))
+        assert_tree(with_constants(law, implementation, one.__ne__), result(law))
 
 
 def rolled(operands, count=3):

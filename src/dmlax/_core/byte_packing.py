@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dmlax._core import float_bits
 from dmlax._core.windows import replace_axes
 
 _SIGNS = np.int32(-0x7F7F7F80)  # 0x80 four times
@@ -15,12 +16,12 @@ _SIGNS = np.int32(-0x7F7F7F80)  # 0x80 four times
 
 def to_int8(x: Any) -> Any:
     """Converts uint8 by subtracting 128, which flips one bit; int8 stays as it is."""
-    return x if x.dtype == jnp.int8 else (x ^ np.uint8(128)).view(np.int8)
+    return x if x.dtype == jnp.int8 else (x ^ np.uint8(128)).astype(np.int8)
 
 
 def from_int8(x: Any, dtype: np.dtype) -> Any:
     """The inverse of `to_int8`."""
-    return x if dtype == jnp.int8 else x.view(np.uint8) ^ np.uint8(128)
+    return x if dtype == jnp.int8 else x.astype(np.uint8) ^ np.uint8(128)
 
 
 def rebase_of(dtype: np.dtype) -> int:
@@ -42,18 +43,18 @@ def pad_end(x: Array, count: int, value: Array | None = None, *, axis: int = -1)
 
 def pack_int8(x: Array) -> Array:
     """Packs the last axis into int32; uint8 is re-based by 128, which is one bit."""
-    words = lax.bitcast_convert_type(x.reshape(*x.shape[:-1], x.shape[-1] // 4, 4), jnp.int32)
+    words = float_bits.bitcast(x.reshape(*x.shape[:-1], x.shape[-1] // 4, 4), jnp.int32)
     return words if x.dtype == jnp.int8 else words ^ _SIGNS
 
 
 def repeat_byte(byte: Array) -> Array:
     """Packs an int8 four times."""
-    return lax.bitcast_convert_type(jnp.full(4, byte, jnp.int8), jnp.int32)
+    return float_bits.bitcast(jnp.full(4, byte, jnp.int8), jnp.int32)
 
 
 def unpack_int8(words: Array) -> Array:
     """Unpacks the last axis into int8."""
-    return lax.bitcast_convert_type(words, jnp.int8).reshape(*words.shape[:-1], 4 * words.shape[-1])
+    return float_bits.bitcast(words, jnp.int8).reshape(*words.shape[:-1], 4 * words.shape[-1])
 
 
 def join_bytes(x: Array) -> Array:
@@ -61,7 +62,7 @@ def join_bytes(x: Array) -> Array:
 
     Shifts, which XLA fuses with what made the bytes; a bitcast it does not.
     """
-    parts = lax.bitcast_convert_type(x, jnp.uint8).astype(jnp.uint32)
+    parts = float_bits.bitcast(x, jnp.uint8).astype(jnp.uint32)
     parts = parts.reshape(*x.shape[:-1], x.shape[-1] // 4, 4)
     words: Array = functools.reduce(operator.or_, (parts[..., i] << 8 * i for i in range(4)))
     return words

@@ -1,7 +1,7 @@
 """The parts of JAX that are private or change between versions: no other file touches them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import jax.export
@@ -11,7 +11,7 @@ from jax import Array
 from jax._src.array import ArrayImpl
 from jax._src.sharding_impls import SPMDAxisContext
 from jax.extend.core import ClosedJaxpr, Jaxpr, Primitive
-from jax.interpreters import batching, mlir
+from jax.interpreters import ad, batching, mlir
 from jax.sharding import NamedSharding, PartitionSpec
 
 from dmlax.errors import UnsupportedError
@@ -133,6 +133,18 @@ batching.primitive_batchers[_label] = lambda args, dims, **params: (
 mlir.register_lowering(_label, lambda context, *outputs, call: outputs)
 
 
+def _identity(name: str) -> Primitive:
+    """A primitive that returns its operand, for a lowering of its own."""
+    primitive = Primitive(name)
+    primitive.def_impl(lambda x, **_: x)
+    primitive.def_abstract_eval(lambda x, **_: x)
+    batching.primitive_batchers[primitive] = lambda args, dims, **params: (
+        primitive.bind(*args, **params),
+        dims[0],
+    )
+    return primitive
+
+
 def refuse(x: Array, refusals: tuple[tuple[str, str], ...]) -> Array:
     """Returns `x`; lowering it for one of the platforms raises `UnsupportedError`, which says why.
 
@@ -141,13 +153,7 @@ def refuse(x: Array, refusals: tuple[tuple[str, str], ...]) -> Array:
     return _refuse.bind(x, refusals=refusals) if refusals else x
 
 
-_refuse = Primitive("dmlax_refuse")
-_refuse.def_impl(lambda x, *, refusals: x)
-_refuse.def_abstract_eval(lambda x, *, refusals: x)
-batching.primitive_batchers[_refuse] = lambda args, dims, **params: (
-    _refuse.bind(*args, **params),
-    dims[0],
-)
+_refuse = _identity("dmlax_refuse")
 
 
 def _lower_refuse(context: Any, x: Any, *, refusals: tuple[tuple[str, str], ...]) -> Any:
@@ -159,6 +165,30 @@ def _lower_refuse(context: Any, x: Any, *, refusals: tuple[tuple[str, str], ...]
 
 
 mlir.register_lowering(_refuse, _lower_refuse)
+
+
+def hide_constant(x: Array) -> Array:
+    """Returns `x`; the compiler does not learn that it is a constant of several long axes.
+
+    XLA folds a bitcast of a constant byte by byte, in a wrong order if their layouts differ.
+    """
+    return cast(Array, _hide_constant.bind(x))
+
+
+_hide_constant = _identity("dmlax_hide_constant")
+ad.primitive_jvps[_hide_constant] = lambda primals, tangents: (hide_constant(*primals), *tangents)
+
+
+def _lower_hide_constant(context: Any, x: Any) -> Any:
+    def select(x: Array) -> Array:  # a barrier for `x` would end a fusion; a scalar's does not
+        true = jax.lax.optimization_barrier(jnp.bool_(True))
+        return jax.lax.select(true, x, jnp.zeros_like(x))
+
+    is_flat = sum(size != 1 for size in context.avals_in[0].shape) < 2
+    return [x] if is_flat else mlir.lower_fun(select, multiple_results=False)(context, x)
+
+
+mlir.register_lowering(_hide_constant, _lower_hide_constant)
 
 
 class _Alternatives(NamedTuple):

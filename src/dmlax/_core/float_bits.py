@@ -12,6 +12,8 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
+from dmlax._core import compat
+
 _UNSIGNED = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}
 
 
@@ -66,11 +68,19 @@ class Unpacked(NamedTuple):
     exponent: Array
 
 
+def bitcast(x: Array, dtype: DTypeLike) -> Array:
+    """The bytes of `x` as another dtype, also if `x` is a constant that XLA folds."""
+    is_integer = x.dtype.kind in "iu" and jnp.issubdtype(dtype, jnp.integer)
+    if is_integer and x.dtype.itemsize == jnp.dtype(dtype).itemsize:
+        return x.astype(dtype)  # which wraps
+    return lax.bitcast_convert_type(compat.hide_constant(x), dtype)  # noqa: TID251
+
+
 def raw_bits(x: Array) -> Array:
     """The bits of any array, as unsigned integers of its width."""
     if x.dtype == jnp.bool_:
         return x.astype(jnp.uint8)
-    return lax.bitcast_convert_type(x, _UNSIGNED[x.dtype.itemsize])
+    return bitcast(x, _UNSIGNED[x.dtype.itemsize])
 
 
 def is_nonzero(x: Array) -> Array:
@@ -103,7 +113,7 @@ def unpack(x: Array) -> Unpacked:
 
 def power_of_two(exponent: Array) -> Array:
     """float32 2**exponent for exponents in -126..127, without float arithmetic."""
-    return lax.bitcast_convert_type((exponent + 127) << 23, jnp.float32)
+    return bitcast((exponent + 127) << 23, jnp.float32)
 
 
 def multiply_wide(a: Array, b: Array) -> Wide:
@@ -235,19 +245,19 @@ def subtract(x: Array, y: Array) -> Array:
 
 def negate(x: Array) -> Array:
     """The float32 with the other sign, of any value."""
-    return lax.bitcast_convert_type(raw_bits(x) ^ np.uint32(FLOAT32.sign), jnp.float32)
+    return bitcast(raw_bits(x) ^ np.uint32(FLOAT32.sign), jnp.float32)
 
 
 def to_ordered(x: Array) -> Array:
     """int32 in the order of the float32 values, -0 before +0, subnormals kept."""
-    bits = lax.bitcast_convert_type(x, jnp.int32)
+    bits = bitcast(x, jnp.int32)
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)
 
 
 def from_ordered(keys: Array) -> Array:
     """The float32 values that `to_ordered` took."""
     bits = keys ^ ((keys >> 31) & 0x7FFFFFFF)
-    return lax.bitcast_convert_type(bits, jnp.float32)
+    return bitcast(bits, jnp.float32)
 
 
 def divide(x: Array, y: Array) -> Array:
@@ -291,7 +301,7 @@ def pack(negative: Array, magnitude: Wide, exponent: Array, dtype: DTypeLike) ->
     bits = jnp.minimum((field.astype(jnp.uint32) << layout.fraction) + kept, layout.infinity)
     sign = jnp.where(negative & (mantissa != 0), jnp.uint32(1), jnp.uint32(0))
     bits = jnp.where(mantissa != 0, bits, 0) | (sign << (layout.bits - 1))
-    return lax.bitcast_convert_type(bits.astype(_UNSIGNED[layout.bits // 8]), jnp.dtype(dtype))
+    return bitcast(bits.astype(_UNSIGNED[layout.bits // 8]), jnp.dtype(dtype))
 
 
 def _top_30_bits(magnitude: Wide, exponent: Array) -> tuple[Array, Array]:

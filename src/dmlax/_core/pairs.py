@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 from jax.typing import DTypeLike
 
-from dmlax._core import compat
+from dmlax._core import compat, float_bits
 from dmlax._core.arguments import Aval, expand_rank, structs
 
 _PAIRS = 1 << 16
@@ -58,7 +58,7 @@ def make_table(
     """
     every = jnp.arange(256, dtype=jnp.uint8)
     first, second = every[:, None], place(every[:, None], every[None])
-    left, right = lax.bitcast_convert_type(first, a), lax.bitcast_convert_type(second, b)
+    left, right = float_bits.bitcast(first, a), float_bits.bitcast(second, b)
     return function(left, right, parameters).reshape(_PAIRS)
 
 
@@ -70,5 +70,5 @@ def map_each_pair(function: Function, output: Aval, operands: tuple[Array, Array
 def _by_table(function: Function, operands: tuple[Array, Array, Any]) -> Array:
     a, b, parameters = operands
     table = make_table(function, a.dtype, b.dtype, parameters)
-    rows, columns = (lax.bitcast_convert_type(x, jnp.uint8).astype(jnp.int32) for x in (a, b))
+    rows, columns = (float_bits.bitcast(x, jnp.uint8).astype(jnp.int32) for x in (a, b))
     return table.at[rows * 256 + columns].get(mode="promise_in_bounds")

@@ -8,7 +8,7 @@ modulo 2**32, so no float operation decides anything.
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 from jax.typing import DTypeLike
 
 from dmlax._core import float_bits
@@ -76,7 +76,7 @@ def _round_quotient(x: float_bits.WideFloat, scale: Array) -> Array:
     left = low << jnp.clip(shift, 0, 31).astype(jnp.uint32)
     doubled = jnp.where(shift > 31, 0, jnp.where(shift > 0, left, right))
     middle = (2 * s.mantissa) * (2 * below + 1).astype(jnp.uint32)
-    excess = lax.bitcast_convert_type(doubled - middle, jnp.int32)
+    excess = float_bits.bitcast(doubled - middle, jnp.int32)
     rounded = below + ((excess > 0) | ((excess == 0) & (below & 1 == 1))).astype(jnp.int32)
     return jnp.where(x.negative ^ s.negative, -rounded, rounded)
 

@@ -103,7 +103,7 @@ def scale_sums(
         return result.astype(dtype)
     a, b = float_bits.unpack(a_scale), float_bits.unpack(b_scale)
     negative = (sums < 0) ^ a.negative ^ b.negative
-    magnitude = lax.bitcast_convert_type(jnp.abs(sums), jnp.uint32)  # |INT_MIN| fits
+    magnitude = float_bits.bitcast(jnp.abs(sums), jnp.uint32)  # |INT_MIN| fits
     scale_product = float_bits.multiply_wide(a.mantissa, b.mantissa)
     wide = wide_sums.multiply_wider(scale_product, magnitude)
     exact = wide_sums.Scaled(negative, wide, a.exponent + b.exponent)
@@ -124,7 +124,7 @@ def scale_sums(
 def _multiply_float32(x: Array, scale: Array) -> Array:
     """The IEEE float32 product of an integer's float and a scale that may have overflowed."""
     finite = float_bits.multiply(x, scale)
-    sign = lax.bitcast_convert_type(float_bits.raw_bits(scale) & jnp.uint32(1 << 31), jnp.float32)
+    sign = float_bits.bitcast(float_bits.raw_bits(scale) & jnp.uint32(1 << 31), jnp.float32)
     return jnp.where(float_bits.is_infinite(scale), x * scale, jnp.where(x == 0, sign, finite))
 
 
@@ -187,7 +187,7 @@ def dequantize(x: Array, scale: Array, zero_point: Array | None) -> Array:
 def _unsigned(x: Array) -> Array:
     """uint32 congruent to `x` modulo 2**32."""
     if jnp.issubdtype(x.dtype, jnp.signedinteger):
-        return lax.bitcast_convert_type(x.astype(jnp.int32), jnp.uint32)
+        return float_bits.bitcast(x.astype(jnp.int32), jnp.uint32)
     return x.astype(jnp.uint32)
 
 
@@ -240,7 +240,7 @@ def _round_quotient(x: Array, scale: Array, arithmetic: Arithmetic, limit: int) 
     # The difference is below 2**25, so that arithmetic modulo 2**32 gets it right.
     doubled = a.mantissa << jnp.maximum(shift, 0).astype(jnp.uint32)
     odd = (2 * below + 1).astype(jnp.uint32)
-    excess = lax.bitcast_convert_type(doubled - s.mantissa * odd, jnp.int32)
+    excess = float_bits.bitcast(doubled - s.mantissa * odd, jnp.int32)
     tie = jnp.int32(0)  # the greatest excess, either way, of a tie
     if arithmetic == "float32":  # half the last bit of odd / 2, which no quotient is away from it
         tie = ((s.mantissa - 1) >> (lax.clz(odd) - 7)).astype(jnp.int32)
@@ -299,12 +299,12 @@ def divide_range(low: Array, high: Array) -> Array:
 
 def _round_by_threshold(accumulator: Array, threshold: Threshold) -> Array:
     """round(accumulator * scale), ties to even; above 255, any value above 255."""
-    magnitude = lax.bitcast_convert_type(jnp.abs(accumulator), jnp.uint32)  # |INT_MIN| fits
+    magnitude = float_bits.bitcast(jnp.abs(accumulator), jnp.uint32)  # |INT_MIN| fits
     estimate = magnitude.astype(jnp.float32) * jnp.abs(threshold.estimate)
     below = jnp.minimum(estimate, MAGNITUDE_LIMIT).astype(jnp.int32).astype(jnp.uint32)
     limit, _ = _multiply_threshold(threshold, below)
     rounded = (below + (magnitude > limit).astype(jnp.uint32)).astype(jnp.int32)
-    sign = (accumulator ^ lax.bitcast_convert_type(threshold.estimate, jnp.int32)) >> 31
+    sign = (accumulator ^ float_bits.bitcast(threshold.estimate, jnp.int32)) >> 31
     return (rounded ^ sign) - sign
 
 
@@ -330,7 +330,7 @@ def _add_wide(accumulator: Array, bias: Array) -> _Sum:
     wrapped = accumulator + bias
     overflows = ((accumulator ^ wrapped) & (bias ^ wrapped)) < 0
     negative = jnp.where(overflows, accumulator, wrapped) < 0
-    bits = lax.bitcast_convert_type(jnp.where(negative, -wrapped, wrapped), jnp.uint32)
+    bits = float_bits.bitcast(jnp.where(negative, -wrapped, wrapped), jnp.uint32)
     carry = (overflows & (bits == 0)).astype(jnp.uint32)  # -2**32
     return _Sum(negative, (bits >> 1) | (carry << 31), bits & 1)
 
@@ -355,7 +355,7 @@ def _round_sum_by_threshold(total: _Sum, threshold: Threshold) -> Array:
     next_bit = (rest >> (_LIMB - 1)) & 1
     above = (total.half > limit) | ((total.half == limit) & (total.odd > next_bit))
     rounded = (below + above.astype(jnp.uint32)).astype(jnp.int32)
-    negative = total.negative ^ (lax.bitcast_convert_type(threshold.estimate, jnp.int32) < 0)
+    negative = total.negative ^ (float_bits.bitcast(threshold.estimate, jnp.int32) < 0)
     return jnp.where(negative, -rounded, rounded)
 
 
@@ -374,7 +374,7 @@ def multiplier(input_scale: Array, filter_scale: Array, output_scale: Array) -> 
     """The float32 multiplier of ONNX Runtime: a product and a quotient, each rounded."""
     value = float_bits.divide(float_bits.multiply(input_scale, filter_scale), output_scale)
     bits = _compute_once(float_bits.raw_bits(value), input_scale, filter_scale, output_scale)
-    return lax.bitcast_convert_type(bits, jnp.float32)
+    return float_bits.bitcast(bits, jnp.float32)
 
 
 @functools.partial(jax.jit, static_argnames="halved")

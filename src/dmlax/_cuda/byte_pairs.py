@@ -3,7 +3,7 @@
 from typing import Any
 
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
 from dmlax._core import pairs
 from dmlax._core.arguments import Aval
@@ -27,5 +27,5 @@ def map_pairs(
     from dmlax._cuda import byte_table
 
     table = pairs.make_table(function, a.dtype, b.dtype, parameters, byte_table.spread_over_banks)
-    given = (lax.bitcast_convert_type(x, jnp.uint8) for x in (table, a, b))
-    return lax.bitcast_convert_type(byte_table.look_up(name, *given), output.dtype)
+    given = (x.astype(jnp.uint8) for x in (table, a, b))
+    return byte_table.look_up(name, *given).astype(output.dtype)

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from dmlax._core import float_bits, requantize
 from dmlax._dynamic_quantize.plan import DynamicQuantizePlan
@@ -36,7 +36,7 @@ def parameters(plan: DynamicQuantizePlan, low: Array, high: Array) -> tuple[Arra
     # As integers: LLVM turns a zero test of the bits before a choice of floats into one of floats,
     # for which a subnormal is zero.
     bits = float_bits.raw_bits(scale)
-    scale = lax.bitcast_convert_type(jnp.where(bits == 0, _ONE, bits), jnp.float32)
+    scale = float_bits.bitcast(jnp.where(bits == 0, _ONE, bits), jnp.float32)
     lowest = jnp.asarray(np.iinfo(plan.dtype).min, plan.dtype)
     negated = float_bits.negate(low)
     return scale, requantize.quantize(negated, scale, lowest, plan.dtype, plan.arithmetic)

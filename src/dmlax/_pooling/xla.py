@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dmlax._core import compat
+from dmlax._core import compat, float_bits
 from dmlax._core.arguments import Aval, is_static, structs
 from dmlax._core.windows import dilated_size
 from dmlax._pooling import reference
@@ -64,7 +64,7 @@ def sum_words(plan: PoolingPlan, operands: Pooling) -> Array:
     """The sum of each channel's differences: columns are summed as halves of words, then rows."""
     images, height, width, channels = plan.shape
     columns = operands.input.reshape(images, height, width * channels // 4, 4)
-    words = lax.bitcast_convert_type(columns, jnp.uint32)
+    words = float_bits.bitcast(columns, jnp.uint32)
     lowest = np.iinfo(plan.input.dtype).min
     if lowest:
         words ^= np.uint32(0x80808080)
@@ -105,15 +105,15 @@ def maxima_of_words(plan: PoolingPlan, x: Array) -> Array:
     """
     limits = np.iinfo(x.dtype)
     kind = jnp.int32 if limits.min else jnp.uint32
-    words = lax.bitcast_convert_type(x.reshape(*x.shape[:-1], x.shape[-1] // 4, 4), kind)
+    words = float_bits.bitcast(x.reshape(*x.shape[:-1], x.shape[-1] // 4, 4), kind)
     padded = reference.pad(plan, words, np.full(4, limits.min, x.dtype).view(kind)[0])
     taps = _taps(plan, padded)
     pooled = jnp.zeros((), jnp.uint32)
     for byte in range(4):
         greatest = functools.reduce(jnp.maximum, [tap << (24 - 8 * byte) for tap in taps])
-        highest = lax.bitcast_convert_type(greatest, jnp.uint32) >> 24
+        highest = float_bits.bitcast(greatest, jnp.uint32) >> 24
         pooled |= highest << (8 * byte)
-    return lax.bitcast_convert_type(pooled, x.dtype).reshape(plan.pooled_shape)
+    return float_bits.bitcast(pooled, x.dtype).reshape(plan.pooled_shape)
 
 
 def _taps(plan: PoolingPlan, padded: Array) -> list[Array]:

@@ -16,6 +16,7 @@ from jax import Array, lax
 from dmlax._convolution.cuda.problem import ConvProblem
 from dmlax._convolution.merged_groups import choose_merged_groups, merge_filter
 from dmlax._convolution.prepare import zero_of
+from dmlax._core import float_bits
 from dmlax._core.byte_packing import join_bytes
 from dmlax._core.prepared_weights import Prepared
 from dmlax._cuda.capability import CHUNK
@@ -84,7 +85,7 @@ class ChannelTransform:
         words = words.reshape(len(words), height, rows, width, columns * words.shape[-1])
         # Not transposed: XLA's transposition of words took twice as long on an H200.
         words = jnp.concatenate([words[:, :, row] for row in range(rows)], -1)
-        return lax.bitcast_convert_type(words, x.dtype).reshape(*words.shape[:-1], -1)
+        return float_bits.bitcast(words, x.dtype).reshape(*words.shape[:-1], -1)
 
     def transform_filter(self, filter: Prepared) -> Prepared:
         """The target's filter. Channels are whole words."""

@@ -3,7 +3,7 @@
 import functools
 
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
 from dmlax._cuda import capability
 from dmlax._lookup.plan import Lookup, LookupPlan
@@ -20,12 +20,12 @@ def run(plan: LookupPlan, operands: Lookup) -> Array:
     input = capability.refuse_elsewhere("quantized_lookup", operands.input, refused)
     from dmlax._cuda import byte_table
 
-    places, table = lax.bitcast_convert_type(input, jnp.uint8), table_of_bytes(plan, operands.table)
+    places, table = input.astype(jnp.uint8), table_of_bytes(plan, operands.table)
     entries = byte_table.look_up("dmlax_quantized_lookup", table, places)
-    return lax.bitcast_convert_type(entries, plan.output.dtype)
+    return entries.astype(plan.output.dtype)
 
 
 def table_of_bytes(plan: LookupPlan, table: Array) -> Array:
     """The table as uint8, in the order of the input's bytes where these are unsigned."""
-    entries = lax.bitcast_convert_type(table, jnp.uint8)
+    entries = table.astype(jnp.uint8)
     return jnp.roll(entries, 128) if plan.input.dtype == jnp.int8 else entries

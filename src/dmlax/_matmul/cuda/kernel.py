@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
 from dmlax._cuda import byte_table, cp_async, gemm, ir
 from dmlax._cuda.capability import CHUNK
@@ -104,13 +104,13 @@ def _looks_up_at_once(problem: MatmulProblem, schedule: Schedule) -> bool:
 
 def _look_up(problem: MatmulProblem, found: Array, entries: Array) -> Array:
     """Looks the outputs up by kernels of their own, one for each part of the columns."""
-    places = lax.bitcast_convert_type(found, jnp.uint8)
+    places = found.astype(jnp.uint8)
     ends = [problem.columns // problem.tables * i for i in range(1, problem.tables)]
     parts = [
         byte_table.look_up("dmlax_quantized_lookup", table, part)
         for table, part in zip(entries, jnp.split(places, ends, -1), strict=True)
     ]
-    return lax.bitcast_convert_type(jnp.concatenate(parts, -1), problem.output)
+    return jnp.concatenate(parts, -1).astype(problem.output)
 
 
 class _RowSums:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
 from dmlax._core import compat, dispatch
 from dmlax._core.arguments import Aval, aval_of
@@ -74,12 +74,12 @@ def _why_not(plan: ConcatenationPlan, platform: str) -> str | None:
 def _kernel(plan: ConcatenationPlan, tensors: tuple[Array, ...]) -> Array:
     from dmlax._cuda import concatenate as kernel
 
-    places = (lax.bitcast_convert_type(x, jnp.uint8) for x in tensors)
+    places = (x.astype(jnp.uint8) for x in tensors)
     matrices = (
         x.reshape(-1, plan.columns(each)) for x, each in zip(places, plan.inputs, strict=True)
     )
     found = kernel.concatenate(*(x for x in matrices if x.shape[1]))
-    return lax.bitcast_convert_type(found.reshape(plan.output.shape), plan.output.dtype)
+    return found.reshape(plan.output.shape).astype(plan.output.dtype)
 
 
 def _xla(plan: ConcatenationPlan, tensors: tuple[Array, ...]) -> Array:

@@ -99,7 +99,7 @@ def divide(a: Any, b: Any) -> Any:
 
 def _with_sign(value: Any, negative: Any) -> Any:
     bits = float_bits.raw_bits(value) | (negative.astype(jnp.uint32) << 31)
-    return lax.bitcast_convert_type(bits, jnp.float32)
+    return float_bits.bitcast(bits, jnp.float32)
 
 
 def _integer_quotient(a: Any, b: Any) -> Any:

@@ -6,7 +6,7 @@ The kernel of a GPU looks bytes up before it stores them.
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from jax import Array, lax
+from jax import Array
 
 import dmlax
 from dmlax._core import dispatch
@@ -98,7 +98,7 @@ def _kernel(plan: GemmFunctionPlan, operands: GemmFunction) -> Array:
     """Runs the product's kernel, with the table."""
     entries = table_of_bytes(plan.lookup, operands.table)
     output = mosaic_gpu.run_with_lookup(plan.product, operands.product, entries)
-    return lax.bitcast_convert_type(output, plan.output.dtype)
+    return output.astype(plan.output.dtype)
 
 
 def _one_by_one(plan: GemmFunctionPlan, operands: GemmFunction) -> Array:

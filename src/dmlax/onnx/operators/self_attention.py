@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 import dmlax
 from dmlax._core import dispatch
@@ -218,7 +218,7 @@ def _kernels(plan: SelfAttentionPlan, operands: SelfAttention) -> Array:
     values: Any = mosaic_gpu.pack_heads_by_kernel(of_values, given.values, v, y)
     if values is None:
         dtype = of_values.matrix.matrix.dtype
-        values = lax.bitcast_convert_type(plan.layout.split(y)[2], dtype)
+        values = plan.layout.split(y)[2].astype(dtype)
     return attention.finish(plan.attention, given, scores, values)
 
 
@@ -256,7 +256,7 @@ def _uniform_product(plan: ProductPlan, operands: Product) -> tuple[Any, dict[st
 
 def _entries(plan: SelfAttentionPlan, given: tuple[Any, ...]) -> Array:
     """The tables as uint8, in the order of unsigned bytes; keys are re-based to int8."""
-    found = [lax.bitcast_convert_type(jnp.asarray(table), jnp.uint8) for table in given]
+    found = [jnp.asarray(table).astype(jnp.uint8) for table in given]
     if given[1].dtype == jnp.uint8:
         found[1] = found[1] ^ 128
     if plan.product.output.dtype == jnp.int8:

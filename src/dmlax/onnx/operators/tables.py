@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from dmlax._core.requantize import Arithmetic
 from dmlax.errors import UnsupportedError
@@ -216,7 +216,7 @@ def softmax(x: Any, x_scale: Any, y_scale: Any, y_zero_point: Any, arithmetic: s
     if output != x.dtype:  # the same elements, 128 apart
         half = np.asarray(y_zero + (-128 if output == np.uint8 else 128), x.dtype)
         apart = softmax(x, x_scale, y_scale, half, arithmetic)
-        return lax.bitcast_convert_type(apart, output) ^ np.asarray(128, np.uint8).view(output)
+        return apart.astype(output) ^ np.asarray(128, np.uint8).view(output)
     if x.shape[-1] == 0:
         return jnp.asarray(x)
     if arithmetic == "exact":
