@@ -1,4 +1,4 @@
-"""What a QDQ file says, in rational numbers: only quantizations round, once."""
+"""Evaluates a QDQ file in rational numbers: quantizations round once, and nothing else rounds."""
 
 import itertools
 import math
@@ -271,7 +271,7 @@ def clip(operands: Any, attributes: Any, noise: Any, opset: int) -> Real:
 
 
 def _moved(function: Any) -> Any:
-    """A function that moves elements, of values and errors alike."""
+    """Moves the values and their errors by one function."""
 
     def compute(operands: Any, attributes: Any, noise: Any, opset: int) -> Any:
         x, *rest = operands

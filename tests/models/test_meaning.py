@@ -196,6 +196,16 @@ def negative_relu(f):
     return f.q(f.node("Relu", f.input(np.float32([-5, 3]))), -1, np.int8(0))
 
 
+def negative_relu_of_bytes(f):
+    return f.q(f.node("Relu", f.input(np.float32([-5, 3]))), -1, np.uint8(0))
+
+
+def transposed_weights(f):
+    x = f.d(u8([1, 2], [3, 4]), 1, np.uint8(0))
+    w = f.w(s8([1, 2], [3, 4]), np.float32([1, 10]), s8(0, 0), axis=1)
+    return f.q(f.node("Gemm", x, f.node("Transpose", w, perm=[1, 0])), 1, np.uint8(0))
+
+
 def negative_softmax(f):
     x = f.d(u8([0, 0], [0, 200]), -1, np.uint8(0))
     return f.q(f.node("Softmax", x), 1 / 256, np.uint8(0))
@@ -264,6 +274,8 @@ CASES = {
     "an absent zero point": (unsigned_flatten, u8(0, 3)),
     "a negative scale and an order": (negative_max, s8(1)),
     "a negative scale and a clamp": (negative_relu, s8(0, -3)),
+    "a negative scale and a clamp of bytes": (negative_relu_of_bytes, u8(0, 0)),
+    "transposed weights with scales": (transposed_weights, u8(41, 83, 83, 169)),
     "a negative scale and a softmax": (negative_softmax, u8(128, 128, 255, 0)),
     "an average of counted padding": (average, u8(9, 12, 11, 18, 25, 18, 16, 21, 15)),
     "a maximum of 16 bits": (wide_max, np.int16([700, 700])),

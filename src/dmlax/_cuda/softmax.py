@@ -310,14 +310,14 @@ class Row:
         return functools.reduce(add, self._terms(place, count), total)
 
     def _divide(self, divisor: _Divisor, place: Value, nothing: Any, count: int) -> Any:
-        """Writes the quotients of elements; in full only where bounds leave one in doubt."""
+        """Writes the quotients of elements: by their bounds, or exactly if one is a near tie."""
         terms = self._terms(place, count)
         bounds = [divisor.bounds(term) for term in terms]
-        doubt = functools.reduce(operator.or_, [low ^ high for low, high in bounds])
-        in_doubt = doubt != 0
-        with ir.when(~in_doubt):
+        differ = functools.reduce(operator.or_, [low ^ high for low, high in bounds])
+        has_near_tie = differ != 0
+        with ir.when(~has_near_tie):
             self._write(place, [low for low, _ in bounds], count)
-        with ir.when(in_doubt):
+        with ir.when(has_near_tie):
             multiplier = self.quotients.multiplier
             self._write(place, [divisor.divide(term, multiplier) for term in terms], count)
         return nothing

@@ -408,7 +408,7 @@ def _list(failures: Sequence[tuple[Node, Exception]], behind: Sequence[Node]) ->
 
 
 def _some(names: Iterable[str]) -> str:
-    """How many nodes, and the first names."""
+    """Counts nodes, and shows the names of the first eight."""
     shown = list(names)
     count = "1 node" if len(shown) == 1 else f"{len(shown)} nodes"
     return f"{count}: {', '.join(shown[:8])}{', ...' if shown[8:] else ''}"

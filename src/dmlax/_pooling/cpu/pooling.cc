@@ -49,7 +49,8 @@ bool share_rows(ffi::ThreadPool& pool, int64_t rows, int64_t row_work, const Run
   return done;
 }
 
-// The bytes of factors of at least 1, or enough of them: work beyond a task's is divided alike.
+// The product of two counts, which are at least 1, without overflow. A count beyond one task's work
+// is cut there: it takes several tasks anyway.
 int64_t work_of(int64_t a, int64_t b) {
   return std::min(a, kSerialWork + 1) * std::min(b, kSerialWork + 1);
 }

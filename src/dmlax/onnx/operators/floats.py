@@ -21,6 +21,7 @@ from dmlax.errors import UnsupportedError
 from dmlax.onnx.operators import error_function
 from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
+    DTYPES,
     as_known,
     device_dtype,
     expect_room,
@@ -32,20 +33,6 @@ from dmlax.onnx.operators.values import (
 from dmlax.onnx.operators.windows import Windows
 
 _BINARY = (7, 13, 14)
-_DTYPES = {
-    1: "float32",
-    2: "uint8",
-    3: "int8",
-    4: "uint16",
-    5: "int16",
-    6: "int32",
-    7: "int64",
-    9: "bool",
-    10: "float16",
-    11: "float64",
-    12: "uint32",
-    13: "uint64",
-}
 
 
 def _is_float32(*values: Any) -> bool:
@@ -291,9 +278,9 @@ def where(condition: Tensor, x: Tensor, y: Tensor, /) -> Any:
 @operator("Cast", 6, 9, 13, 19, 21, 23, 24, 25, 28)
 def cast(x: Tensor, /, *, to: int, saturate: int = 1, round_mode: str = "up") -> Any:
     """Converts to another dtype; floats are truncated towards zero."""
-    if to not in _DTYPES:
+    if to not in DTYPES:
         raise UnsupportedError(f"its data type {to} is not known")
-    dtype = np.dtype(_DTYPES[to])
+    dtype = DTYPES[to]
     if is_known(x):
         is_size = x.dtype == object and dtype.kind in "iu"
         expect_room(dtype, x.size)

@@ -15,14 +15,14 @@ from dmlax.onnx.graph import MICROSOFT, OWN, Node
 from dmlax.onnx.operators import tables
 from dmlax.onnx.operators.concatenation import concatenate
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
-from dmlax.onnx.operators.values import is_known
+from dmlax.onnx.operators.values import DTYPES, is_known
 from dmlax.onnx.operators.windows import ConvolutionLayout, Windows, image_layout
 
 _FORMS = (10, 13, 19, 21, 23, 24, 25, 28)
 
 
-_QUANTIZED = {2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16}  # ONNX's numbers
-_FLOATS = {1: np.float32, 10: np.float16}
+_QUANTIZED = ("uint8", "int8", "uint16", "int16")
+_FLOATS = ("float32", "float16")
 
 
 @operator("QuantizeLinear", *_FORMS)
@@ -42,14 +42,14 @@ def quantize(
 ) -> Any:
     """Rounds x / scale to 8 or 16 bits."""
     _expect_no_blocks(block_size)
-    dtype: Any = _QUANTIZED.get(output_dtype or 2) if zero_point is None else zero_point.dtype
-    if dtype not in _QUANTIZED.values():
+    dtype = DTYPES.get(output_dtype or 2) if zero_point is None else zero_point.dtype
+    if dtype is None or dtype.name not in _QUANTIZED:
         found = f"output_dtype is {output_dtype}" if zero_point is None else f"y is {dtype}"
         raise dmlax.UnsupportedError(f"{found}, expected (u)int8 or (u)int16")
     x, scale = (each.astype(np.result_type(x.dtype, scale.dtype)) for each in (x, scale))
     scale, zero_point = (_along(each, axis, x) for each in (scale, zero_point))
     x, scale = _finite_quotient(x, scale)
-    if np.dtype(dtype).itemsize == 2:
+    if dtype.itemsize == 2:
         point = None if zero_point is None else jnp.asarray(zero_point)
         return requantize.quantize(jnp.asarray(x), jnp.asarray(scale), point, dtype, arithmetic)
     options: dict[str, Any] = {"output_dtype": dtype, "arithmetic": arithmetic}
@@ -80,8 +80,8 @@ def dequantize(
 ) -> Any:
     """Multiplies x less its zero point by a scale."""
     _expect_no_blocks(block_size)
-    dtype = _FLOATS.get(output_dtype) if output_dtype else scale.dtype
-    if dtype not in _FLOATS.values():
+    dtype = DTYPES.get(output_dtype) if output_dtype else scale.dtype
+    if dtype is None or dtype.name not in _FLOATS:
         raise dmlax.UnsupportedError(f"its output is {dtype}, expected float32 or float16")
     scale, zero_point = (_along(each, axis, x) for each in (scale, zero_point))
     if is_known(scale) and not scale.all():

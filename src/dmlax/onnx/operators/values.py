@@ -22,6 +22,23 @@ _MOST_SYMBOLS = 1 << 10  # of symbolic sizes in one known value
 _MOST_TERMS = 10_000  # of terms in the product of a tensor's sizes
 _MOST_CHARACTERS = 1000  # of characters in a symbolic size
 _MOST_LIMITS = 4  # of max and min in a symbolic size: JAX's time doubles with each
+DTYPES = {  # ONNX's numbers
+    number: np.dtype(name)
+    for number, name in {
+        1: "float32",
+        2: "uint8",
+        3: "int8",
+        4: "uint16",
+        5: "int16",
+        6: "int32",
+        7: "int64",
+        9: "bool",
+        10: "float16",
+        11: "float64",
+        12: "uint32",
+        13: "uint64",
+    }.items()
+}
 _FLOAT64 = "float64 on a device needs x64"
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from dmlax.onnx.graph import OWN, Graph, Node
+from dmlax.onnx.passes.qdq import keeps_float32
 
 
 def fuse_layer_normalizations(graph: Graph) -> Graph:
@@ -46,7 +47,7 @@ def _is_of_bytes(graph: Graph, node: Node) -> bool:
     if len(node.inputs) < 3 or not graph.has_one_scale(node):
         return False
     _, scale, zero_point = node.inputs
-    is_float32 = node.attributes.get("output_dtype", 0) in (0, 1) or node.op == "QuantizeLinear"
+    is_float32 = node.op == "QuantizeLinear" or keeps_float32(node)
     if not zero_point or graph.constants[scale].dtype != np.float32 or not is_float32:
         return False
     return graph.constants[zero_point].dtype in (np.int8, np.uint8)

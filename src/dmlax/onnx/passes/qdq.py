@@ -11,10 +11,9 @@ import numpy as np
 
 from dmlax._core.requantize import Arithmetic
 from dmlax.onnx.graph import MICROSOFT, Graph, Node, TensorType
+from dmlax.onnx.operators.values import DTYPES
 
 _BYTES = (np.dtype(np.int8), np.dtype(np.uint8))
-_FLOAT = 1  # ONNX's number of float32
-_DTYPES = {2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16}  # ONNX's numbers of quantized ones
 _BAND = (1e-6, 0.01)  # within which ONNX Runtime takes a bias's scale for the product of scales
 
 
@@ -158,8 +157,7 @@ class _Finder:
         node = self.producers.get(name)
         if node is None or not is_dequantize(node):
             return None
-        is_float32 = node.attributes.get("output_dtype", 0) in (0, _FLOAT)
-        return self._quantized(node.inputs[0], node) if is_float32 else None
+        return self._quantized(node.inputs[0], node) if keeps_float32(node) else None
 
     def _quantized(self, tensor: str, node: Node) -> Quantized | None:
         """The integers that a node reads or writes, None where a parameter is not known."""
@@ -221,12 +219,16 @@ def is_dequantize(node: Node) -> bool:
     return node.op == "DequantizeLinear" and node.domain in ("", MICROSOFT)
 
 
+def keeps_float32(dequantize: Node) -> bool:
+    """True for a DequantizeLinear that gives float32 if its scale is float32."""
+    return DTYPES.get(dequantize.attributes.get("output_dtype", 0) or 1) == np.float32
+
+
 def quantized_dtype(graph: Graph, quantize: Node) -> np.dtype | None:
     """The dtype of a QuantizeLinear's output, None where it is not known."""
     name = quantize.inputs[2] if len(quantize.inputs) > 2 else ""
     if not name:
-        number = quantize.attributes.get("output_dtype", 0) or 2
-        return np.dtype(_DTYPES[number]) if number in _DTYPES else None
+        return DTYPES.get(quantize.attributes.get("output_dtype", 0) or 2)
     zero_point = graph.constants.get(name)
     return None if zero_point is None else zero_point.dtype
 
