@@ -168,6 +168,13 @@ def gemm_to_columns(f):
     return f.q(f.node("Gemm", x, w), np.float32([1, 2]), axis=1)
 
 
+def sum_of_vectors(f):
+    """A tie that QLinearAdd, which adds the zero point first, rounds the other way."""
+    scale, zero_point = np.float32([2]), u8(131)
+    x = f.d(u8([1]), 1, np.uint8(0)), f.d(u8([131]), scale, zero_point)
+    return f.q(f.node("Add", *x), scale, zero_point)
+
+
 def by_row(op, *others, **attributes):
     """An operator of rows with scales of their own."""
 
@@ -261,6 +268,7 @@ CASES = {
     "scales along the depth of a product": (product_of_scaled_depth, u8(31, 42)),
     "scales of a product's columns": (product_to_columns, u8(10, 10, 30, 20)),
     "scales of a Gemm's columns": (gemm_to_columns, u8(10, 10, 30, 20)),
+    "a sum with scales of rank 1": (sum_of_vectors, u8(131)),
     "a sum of scaled rows": (by_row("Add", 1), u8(22, 44, 126, 168)),
     "a product of scaled rows": (by_row("Mul", 1), u8(20, 80, 255, 255)),
     "a concatenation of scaled rows": (

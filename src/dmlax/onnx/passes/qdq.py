@@ -61,6 +61,7 @@ class Fusion(NamedTuple):
       bias: the place of a bias.
       floats: the operator whose output stays float, if there is one.
       needs_order: True for an operator that needs positive scales.
+      needs_scalars: True where ONNX Runtime fuses only scales of rank 0.
       fits: False for attributes with which the quantized operator computes something else.
     """
 
@@ -69,6 +70,7 @@ class Fusion(NamedTuple):
     bias: int | None = None
     floats: str = ""
     needs_order: bool = False
+    needs_scalars: bool = False
     fits: Callable[[Mapping[str, Any]], bool] = lambda attributes: True
 
 
@@ -79,7 +81,7 @@ def _averages_elements(attributes: Mapping[str, Any]) -> bool:
 
 
 FUSIONS: Mapping[str, Fusion] = {
-    "Add": Fusion("QLinearAdd"),
+    "Add": Fusion("QLinearAdd", needs_scalars=True),
     "AveragePool": Fusion("QLinearAveragePool", fits=_averages_elements),
     "Concat": Fusion("QLinearConcat"),
     "Conv": Fusion("QLinearConv", weight_axis=lambda node: 0, bias=2),
@@ -94,7 +96,7 @@ FUSIONS: Mapping[str, Fusion] = {
     "LeakyRelu": Fusion("QLinearLeakyRelu"),
     "MatMul": Fusion("QLinearMatMul", weight_axis=lambda node: -1, floats="MatMulIntegerToFloat"),
     "MaxPool": Fusion(needs_order=True),
-    "Mul": Fusion("QLinearMul"),
+    "Mul": Fusion("QLinearMul", needs_scalars=True),
     "Sigmoid": Fusion("QLinearSigmoid"),
     "Softmax": Fusion("QLinearSoftmax", needs_order=True),
     **dict.fromkeys(
@@ -250,6 +252,8 @@ def _is_meant(fusion: Fusion, group: Group, arithmetic: Arithmetic) -> bool:
     plain = operands[:1] if fusion.weight_axis else operands
     plain = [*plain, *([] if output is None else [output])]
     if any(each.axis is not None for each in plain) or not _have_scales(fusion, plain):
+        return False
+    if fusion.needs_scalars and any(each.scales.ndim for each in plain):
         return False
     if {each.peer_dtype for each in plain} not in ({_BYTES[0]}, {_BYTES[1]}):
         return False
