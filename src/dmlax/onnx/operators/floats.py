@@ -17,7 +17,9 @@ from jax import lax
 from dmlax._core import float_bits, ieee
 from dmlax._core.arguments import expand_rank
 from dmlax._core.requantize import Arithmetic
+from dmlax._rows import call as rows
 from dmlax.errors import UnsupportedError
+from dmlax.onnx.graph import OWN
 from dmlax.onnx.operators import error_function
 from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
@@ -337,15 +339,16 @@ def convolution(
 @operator("Softmax", 13)
 def softmax(x: Tensor, /, *, axis: int = -1) -> Any:
     """The exponentials divided by their sum."""
-    return jax.nn.softmax(to_device(x), axis=axis)
+    x = to_device(x)
+    return jnp.moveaxis(rows.softmax(jnp.moveaxis(x, axis, -1)), -1, axis)
 
 
 @operator("Softmax", 1, 11)
 def softmax_of_matrix(x: Tensor, /, *, axis: int = 1) -> Any:
-    """The same over every axis from one on."""
+    """Softmax over all axes from `axis` on, flattened."""
     x = to_device(x)
-    rows = x.reshape((math.prod(x.shape[:axis]), -1))
-    return jax.nn.softmax(rows, axis=-1).reshape(x.shape)
+    flat = x.reshape((math.prod(x.shape[:axis]), -1))
+    return rows.softmax(flat).reshape(x.shape)
 
 
 @operator("LayerNormalization", 17)
@@ -358,16 +361,26 @@ def layer_normalization(
     axis: int = -1,
     epsilon: float = 1e-5,
     stash_type: int = 1,
+    output_count: int = 1,
 ) -> Any:
-    """Normalizes the axes from one on; returns the mean and 1 / deviation too."""
+    """Normalizes the axes from `axis` on; returns the mean and 1 / deviation too."""
     x = to_device(x)
     axes = tuple(range(axis % x.ndim, x.ndim))
+    if axes == (x.ndim - 1,) and scale.shape == x.shape[-1:] and output_count == 1:
+        return rows.normalize(x, scale, bias, epsilon)
     mean = x.mean(axes, keepdims=True)
-    centred = x - mean
-    deviation = jnp.sqrt((centred * centred).mean(axes, keepdims=True) + epsilon)
-    scaled = jnp.multiply(*_align(centred / deviation, to_device(scale)))
-    y = scaled if bias is None else jnp.add(*_align(scaled, to_device(bias)))
-    return y, mean, 1 / deviation
+    centred = ieee.subtract(x, mean)
+    variance = ieee.multiply(centred, centred).mean(axes, keepdims=True)
+    deviation = ieee.sqrt(ieee.add(variance, x.dtype.type(epsilon)))
+    y = ieee.multiply(*_align(ieee.divide(centred, deviation), to_device(scale)))
+    y = y if bias is None else ieee.add(*_align(y, to_device(bias)))
+    return y, mean, ieee.divide(jnp.ones_like(deviation), deviation)
+
+
+@operator("RootMeanSquareNormalization", 1, domain=OWN)
+def root_mean_square_normalization(x: Tensor, scale: Tensor, /, *, epsilon: float) -> Any:
+    """Divides the last axis by the root of its mean square."""
+    return rows.normalize(to_device(x), scale, None, epsilon, is_centred=False)
 
 
 @operator("BatchNormalization", 9, 14, 15)
