@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dmlax._core import float_bits, ieee
+from dmlax._core import compat, float_bits, ieee
 from dmlax._core.arguments import expand_rank
 from dmlax._core.requantize import Arithmetic
 from dmlax._rows import call as rows
@@ -35,6 +35,7 @@ from dmlax.onnx.operators.values import (
 from dmlax.onnx.operators.windows import Windows
 
 _BINARY = (7, 13, 14)
+_MOST_TAPS = 64  # of a depthwise convolution that a CPU computes as a sum of shifted images
 
 
 def _binary(on_host: Callable[..., Any], on_device: Callable[..., Any]) -> Callable[..., Any]:
@@ -324,16 +325,44 @@ def convolution(
     count = image.ndim - 2
     sizes, kernel = list(image.shape[2:]), filter.shape[2:]
     start, end = Windows(auto_pad, dilations, kernel, pads, strides).padding(sizes, kernel)
-    result = lax.conv_general_dilated(
-        image,
-        filter,
-        strides or (1,) * count,
-        list(zip(start, end, strict=True)),
-        rhs_dilation=dilations,
-        feature_group_count=group,
-        precision=lax.Precision.HIGHEST,
-    )
+    padding = list(zip(start, end, strict=True))
+    strides, dilations = (each or (1,) * count for each in (strides, dilations))
+
+    def convolve(operands: Any) -> Any:
+        return lax.conv_general_dilated(
+            *operands,
+            strides,
+            padding,
+            rhs_dilation=dilations,
+            feature_group_count=group,
+            precision=lax.Precision.HIGHEST,
+        )
+
+    result = jax.eval_shape(convolve, (image, filter))
+    is_depthwise = group == image.shape[1] == filter.shape[0]
+    if is_depthwise and math.prod(kernel) <= _MOST_TAPS:
+        add_taps = functools.partial(_add_taps, result.shape[2:], padding, strides, dilations)
+        result = compat.by_platform((image, filter), result, convolve, {"cpu": add_taps})
+    else:
+        result = convolve((image, filter))
     return result if bias is None else result + to_device(bias).reshape(1, -1, *(1,) * count)
+
+
+def _add_taps(sizes: Any, padding: Any, strides: Any, dilations: Any, operands: Any) -> Any:
+    """A depthwise convolution as a sum of shifted images, for which XLA has one loop on a CPU."""
+    image, filter = operands
+    padded = jnp.pad(image, [(0, 0), (0, 0), *padding])
+    total = None
+    for tap in np.ndindex(filter.shape[2:]):
+        starts = [index * step for index, step in zip(tap, dilations, strict=True)]
+        axes = [
+            slice(start, start + (size - 1) * stride + 1, stride)
+            for start, size, stride in zip(starts, sizes, strides, strict=True)
+        ]
+        factor = filter[(slice(None), 0, *tap)].reshape(-1, *(1,) * len(sizes))
+        term = padded[(..., *axes)] * factor
+        total = term if total is None else total + term
+    return total
 
 
 @operator("Softmax", 13)
