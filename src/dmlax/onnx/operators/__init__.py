@@ -12,6 +12,7 @@ from dmlax.onnx.operators import (
     quantized,
     recurrent,
     self_attention,
+    signals,
 )
 from dmlax.onnx.operators.table import Context, OperatorRow, find, rows, why_no_pass, why_not
 
@@ -31,6 +32,7 @@ __all__ = [
     "recurrent",
     "rows",
     "self_attention",
+    "signals",
     "why_no_pass",
     "why_not",
 ]
