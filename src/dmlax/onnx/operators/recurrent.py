@@ -131,9 +131,7 @@ class _Layer:
         self.expect("sequence_lens", lengths, self.batch)
         if is_known(lengths) and isinstance(self.steps, int):
             if (lengths < 0).any() or (lengths > self.steps).any():
-                raise ModelError(
-                    f"sequence_lens are {lengths.tolist()}, expected 0 to {self.steps}"
-                )
+                raise ModelError(f"sequence_lens has a length outside of 0 to {self.steps}")
             if (lengths == self.steps).all():
                 return None
         return to_device(lengths)
