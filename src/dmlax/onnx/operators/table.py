@@ -64,6 +64,7 @@ class Context(NamedTuple):
     arithmetic: Arithmetic
     nonzero_size: int | None
     output_count: int
+    has_first_output: bool
 
 
 _ROWS: dict[tuple[str, str], list[OperatorRow]] = {}
