@@ -10,7 +10,9 @@ from dmlax.onnx.operators import (
     nonzero,
     pools,
     quantized,
+    recurrent,
     self_attention,
+    signals,
 )
 from dmlax.onnx.operators.table import Context, OperatorRow, find, rows, why_no_pass, why_not
 
@@ -27,8 +29,10 @@ __all__ = [
     "nonzero",
     "pools",
     "quantized",
+    "recurrent",
     "rows",
     "self_attention",
+    "signals",
     "why_no_pass",
     "why_not",
 ]
