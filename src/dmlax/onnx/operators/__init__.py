@@ -3,6 +3,7 @@
 from dmlax.onnx.operators import (
     attention,
     floats,
+    functions,
     gemm_add,
     gemm_function,
     layer_normalization,
@@ -10,6 +11,7 @@ from dmlax.onnx.operators import (
     nonzero,
     pools,
     quantized,
+    reductions,
     self_attention,
 )
 from dmlax.onnx.operators.table import Context, OperatorRow, find, rows, why_no_pass, why_not
@@ -20,6 +22,7 @@ __all__ = [
     "attention",
     "find",
     "floats",
+    "functions",
     "gemm_add",
     "gemm_function",
     "layer_normalization",
@@ -27,6 +30,7 @@ __all__ = [
     "nonzero",
     "pools",
     "quantized",
+    "reductions",
     "rows",
     "self_attention",
     "why_no_pass",
