@@ -12,6 +12,7 @@ from dmlax.onnx.operators import (
     pools,
     quantized,
     reductions,
+    selection,
     self_attention,
 )
 from dmlax.onnx.operators.table import Context, OperatorRow, find, rows, why_no_pass, why_not
@@ -32,6 +33,7 @@ __all__ = [
     "quantized",
     "reductions",
     "rows",
+    "selection",
     "self_attention",
     "why_no_pass",
     "why_not",

@@ -222,35 +222,6 @@ def _take_one(x: Any, index: int, axis: int) -> Any:
     return x[(slice(None),) * (axis % len(x.shape)) + (index,)]
 
 
-@operator("GatherElements", 11, 13)
-def gather_elements(x: Tensor, indices: Parameter, /, *, axis: int = 0) -> Any:
-    """Takes an element for each index along an axis."""
-    places = to_device(indices)
-    return jnp.take_along_axis(to_device(x), places, axis=axis, mode="fill", fill_value=0)
-
-
-@operator("GatherND", 11, 12, 13)
-def gather_nd(x: Tensor, indices: Parameter, /, *, batch_dims: int = 0) -> Any:
-    """Takes slices at coordinates; a coordinate outside gives 0."""
-    if batch_dims:
-        raise UnsupportedError(f"batch_dims is {batch_dims}, expected 0")
-    places = tuple(jnp.moveaxis(to_device(indices), -1, 0))
-    return to_device(x).at[places].get(mode="fill", fill_value=0)
-
-
-@operator("ScatterND", 11, 13, 16, 18)
-def scatter_nd(
-    x: Tensor, indices: Parameter, updates: Tensor, /, *, reduction: str = "none"
-) -> Any:
-    """Writes slices at coordinates; one outside is dropped."""
-    places = tuple(jnp.moveaxis(to_device(indices), -1, 0))
-    at = to_device(x).at[places]
-    ways = {"none": "set", "add": "add", "mul": "multiply", "min": "min", "max": "max"}
-    if reduction not in ways:
-        raise UnsupportedError(f"reduction is {reduction!r}, expected one of {', '.join(ways)}")
-    return getattr(at, ways[reduction])(to_device(updates), mode="drop")
-
-
 @operator("Expand", 8, 13)
 def expand(x: Tensor, shape: Known, /) -> Any:
     """Broadcasts to a shape, and the shape to the input's."""
