@@ -12,6 +12,7 @@ from dmlax.onnx.operators import (
     pools,
     quantized,
     reductions,
+    resize,
     selection,
     self_attention,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "pools",
     "quantized",
     "reductions",
+    "resize",
     "rows",
     "selection",
     "self_attention",

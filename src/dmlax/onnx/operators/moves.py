@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -349,88 +348,3 @@ def space_to_depth(x: Tensor, /, *, blocksize: int, mode: str = "DCR") -> Any:
     split = x.reshape((n, c, h // b, b, w // b, b))
     split = split.transpose((0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4))
     return split.reshape((n, c * b * b, h // b, w // b))
-
-
-@operator("Resize", 10)
-def resize_10(x: Tensor, scales: Known, /, *, mode: str = "nearest") -> Any:
-    """Repeats elements."""
-    return _resize_nearest(x, scales, None, mode, "asymmetric", "floor")
-
-
-@operator("Resize", 11, 13, 18, 19)
-def resize(
-    x: Tensor,
-    roi: Parameter | None = None,
-    scales: Known | None = None,
-    sizes: Known | None = None,
-    /,
-    *,
-    antialias: int = 0,
-    axes: tuple[int, ...] | None = None,
-    coordinate_transformation_mode: str = "half_pixel",
-    cubic_coeff_a: float = -0.75,
-    exclude_outside: int = 0,
-    extrapolation_value: float = 0.0,
-    keep_aspect_ratio_policy: str = "stretch",
-    mode: str = "nearest",
-    nearest_mode: str = "round_prefer_floor",
-) -> Any:
-    """Takes the nearest elements, on 8 bits too."""
-    if antialias or axes is not None or keep_aspect_ratio_policy != "stretch":
-        raise UnsupportedError("antialias, axes and keep_aspect_ratio_policy are not known")
-    scales = None if scales is None or scales.size == 0 else scales
-    return _resize_nearest(x, scales, sizes, mode, coordinate_transformation_mode, nearest_mode)
-
-
-@operator("Upsample", 9, 10)
-def upsample(x: Tensor, scales: Known, /, *, mode: str = "nearest") -> Any:
-    """Repeats elements."""
-    return _resize_nearest(x, scales, None, mode, "asymmetric", "floor")
-
-
-def _resize_nearest(
-    x: Any, scales: Any, sizes: Any, mode: str, transformation: str, rounding: str
-) -> Any:
-    if mode != "nearest":
-        raise UnsupportedError(f"mode is {mode!r}, expected 'nearest'")
-    for axis in range(len(x.shape)):
-        size = x.shape[axis]
-        if sizes is not None:
-            new = integers(sizes)[axis]
-            scale = None if new is size else new / size
-        else:
-            scale = float(np.asarray(scales).ravel()[axis])
-            new = size if scale == 1 else math.floor(size * scale)
-        if scale is None or scale == 1:
-            continue
-        expect_room(np.int32, new)
-        if is_known(x):
-            expect_room(x.dtype, x.size // max(int(size), 1), new)
-        places = _nearest(int(new), int(size), np.float32(scale), transformation, rounding)
-        x = numpy_of(x).take(x, places, axis=axis)
-    return x
-
-
-def _nearest(
-    new: int, size: int, scale: np.float32, transformation: str, rounding: str
-) -> np.ndarray:
-    """The element that each output takes."""
-    x, one, half = np.arange(new, dtype=np.float32), np.float32(1), np.float32(0.5)
-    ways: dict[str, Callable[[], np.ndarray]] = {
-        "asymmetric": lambda: x / scale,
-        "half_pixel": lambda: (x + half) / scale - half,
-        "half_pixel_symmetric": lambda: (x + half) / scale - half,
-        "pytorch_half_pixel": lambda: (x + half) / scale - half if new > 1 else x * 0,
-        "align_corners": lambda: x * np.float32(size - 1) / np.float32(max(new - 1, 1)),
-    }
-    roundings: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-        "floor": np.floor,
-        "ceil": np.ceil,
-        "round_prefer_floor": lambda value: np.ceil(value - half),
-        "round_prefer_ceil": lambda value: np.floor(value + half),
-    }
-    if transformation not in ways or rounding not in roundings:
-        raise UnsupportedError(f"{transformation!r} with {rounding!r} is not known")
-    places = roundings[rounding](ways[transformation]() * one)
-    found: np.ndarray = np.clip(places, 0, size - 1).astype(np.int32)
-    return found
