@@ -15,6 +15,7 @@ from dmlax.onnx.operators import (
     resize,
     selection,
     self_attention,
+    spatial,
 )
 from dmlax.onnx.operators.table import Context, OperatorRow, find, rows, why_no_pass, why_not
 
@@ -37,6 +38,7 @@ __all__ = [
     "rows",
     "selection",
     "self_attention",
+    "spatial",
     "why_no_pass",
     "why_not",
 ]

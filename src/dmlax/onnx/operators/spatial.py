@@ -3,7 +3,7 @@
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +16,7 @@ from dmlax.errors import UnsupportedError
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.operators.moves import pad
 from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
-from dmlax.onnx.operators.values import integers, is_known, to_device
+from dmlax.onnx.operators.values import integers, to_device
 
 _SAME = ("SAME_UPPER", "SAME_LOWER")
 _REGIONS_AT_ONCE = 32  # of interest, whose samples are in memory together
@@ -352,9 +352,7 @@ def max_unpool(
 
 
 @operator("CenterCropPad", 18)
-def center_crop_pad(
-    x: Tensor, shape: Known, /, *, axes: tuple[int, ...] | None = None
-) -> Any:
+def center_crop_pad(x: Tensor, shape: Known, /, *, axes: tuple[int, ...] | None = None) -> Any:
     """Cuts or pads axes at both ends, so that the center stays."""
     sizes = integers(shape)
     chosen = list(range(len(x.shape))) if axes is None else [axis % len(x.shape) for axis in axes]
