@@ -6,6 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from dmlax._core.windows import replace_axes
 from dmlax.errors import UnsupportedError
@@ -23,6 +24,7 @@ from dmlax.onnx.operators.values import (
     to_device,
 )
 
+_PAD_MODES = ("constant", "edge", "reflect", "wrap")
 _MOST_TURNS = 16  # of an axis that is padded by its own elements
 
 
@@ -186,10 +188,16 @@ def slice_(
 
 
 def _slice(x: Any, starts: list[Any], ends: list[Any], axes: Any, steps: Any) -> Any:
-    index: list[Any] = [slice(None)] * len(x.shape)
-    for place, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        axis = place if axes is None else axes[place]
-        step = 1 if steps is None else steps[place]
+    rank, count = len(x.shape), len(starts)
+    given = [starts, ends, range(count) if axes is None else axes, steps or [1] * count]
+    if {len(each) for each in given} != {count}:
+        lengths = ", ".join(str(len(each)) for each in given)
+        raise ModelError(f"its starts, ends, axes and steps have the lengths {lengths}")
+    index: list[Any] = [slice(None)] * rank
+    for start, end, axis, step in zip(*given, strict=True):
+        if not -rank <= axis < rank or _is_zero(step):
+            text = f"it slices axis {axis} by {step}, expected an axis of an input of rank {rank}"
+            raise ModelError(f"{text} and a step that is not 0")
         index[axis] = _range(start, end, step, x.shape[axis])
     return x[tuple(index)]
 
@@ -197,12 +205,17 @@ def _slice(x: Any, starts: list[Any], ends: list[Any], axes: Any, steps: Any) ->
 def _range(start: Any, end: Any, step: int, size: Any) -> slice:
     """ONNX's range as Python's: an end below every index becomes None."""
     far = 1 << 30
-    if step < 0 and isinstance(end, int) and isinstance(size, int) and end < -size:
-        end = None
+    if step < 0 and isinstance(size, int):
+        if isinstance(end, int) and end < -size:
+            end = None
+        if isinstance(start, int) and start < -size and size:
+            start = 0
     if isinstance(start, int) and abs(start) >= far:
-        start = None if (start > 0) == (step < 0) or start < 0 else size
+        low, high = (0, None) if step < 0 else (None, size)
+        start = high if start > 0 else low
     if isinstance(end, int) and abs(end) >= far:
-        end = None
+        low, high = (None, size) if step < 0 else (0, None)
+        end = high if end > 0 else low
     return slice(start, end, step)
 
 
@@ -243,6 +256,14 @@ def tile(x: Tensor, repeats: Known, /) -> Any:
     return numpy_of(x).tile(x, counts)
 
 
+@operator("Pad", 2)
+def pad_by_attribute(
+    x: Tensor, /, *, pads: tuple[int, ...], mode: str = "constant", value: float = 0.0
+) -> Any:
+    """Pads axes at their start and end; a negative count takes elements away."""
+    return pad(x, np.asarray(pads, np.int64), np.asarray(value, x.dtype), mode=mode)
+
+
 @operator("Pad", 11, 13, 18, 19, 21, 23, 24, 25)
 def pad(
     x: Tensor,
@@ -255,21 +276,27 @@ def pad(
 ) -> Any:
     """Pads axes at their start and end; a negative count takes elements away."""
     widths = _pad_widths(integers(pads), axes, len(x.shape))
-    modes = {"constant": "constant", "edge": "edge", "reflect": "reflect", "wrap": "wrap"}
-    if mode not in modes:
-        raise UnsupportedError(f"mode is {mode!r}, expected one of {', '.join(modes)}")
-    x = x[tuple(slice(max(-a, 0), -b if b < 0 else None) for a, b in widths)]
-    grown = [(max(a, 0), max(b, 0)) for a, b in widths]
+    if mode not in _PAD_MODES:
+        raise UnsupportedError(f"mode is {mode!r}, expected one of {', '.join(_PAD_MODES)}")
+    fill = None if value is None else value.reshape(())
     xp = numpy_of(x, value)
+    if mode == "constant" and xp is jnp:
+        x = to_device(x)
+        fill = jnp.zeros((), x.dtype) if fill is None else to_device(fill).astype(x.dtype)
+        return lax.pad(x, fill, [(a, b, 0) for a, b in widths])
+    if not all(isinstance(width, int) for pair in widths for width in pair):
+        text = f"mode {mode!r} pads by {widths}"
+        raise UnsupportedError(f"{text}: give input_shapes static sizes")
+    x = x[tuple(slice(max(-a, 0), b if b < 0 else None) for a, b in widths)]
+    grown = [(max(a, 0), max(b, 0)) for a, b in widths]
     if xp is np:
         expect_room(x.dtype, *(a + size + b for size, (a, b) in zip(x.shape, grown, strict=True)))
     x = x if xp is np else to_device(x)
     if mode in ("reflect", "wrap"):
         _expect_few_turns(x.shape, grown, mode)
     if mode != "constant":
-        return xp.pad(x, grown, mode=modes[mode])
-    fill = 0 if value is None else value.reshape(())
-    return xp.pad(x, grown, constant_values=fill)
+        return xp.pad(x, grown, mode=mode)
+    return xp.pad(x, grown, constant_values=0 if fill is None else fill)
 
 
 def _expect_few_turns(shape: Any, grown: list[tuple[int, int]], mode: str) -> None:
@@ -284,6 +311,9 @@ def _pad_widths(sizes: list[Any], axes: Known | None, rank: int) -> tuple[tuple[
     """The counts at the start and the end of every axis."""
     half = len(sizes) // 2
     places = range(rank) if axes is None else [axis % rank for axis in integers(axes)]
+    if len(sizes) != 2 * len(places):
+        text = f"its pads have the length {len(sizes)}, expected {2 * len(places)}"
+        raise ModelError(f"{text}, two for each axis")
     pairs = zip(sizes[:half], sizes[half:], strict=True)
     return replace_axes(((0, 0),) * rank, places, pairs)
 

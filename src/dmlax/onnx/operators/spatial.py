@@ -53,7 +53,10 @@ def transposed_convolution(
         size, stride, span = x.shape[2 + axis], strides[axis], spans[axis]
         whole = (size - 1) * stride + span + extra[axis]
         if output_shape is not None:
-            margin = _halves(max(whole - output_shape[-count:][axis], 0), auto_pad)
+            margin = _halves(whole - output_shape[-count:][axis], auto_pad)
+            if min(margin) < 0:
+                text = f"output_shape is {list(output_shape)}, expected at most {whole}"
+                raise ModelError(f"{text} on axis {axis}")
         elif auto_pad in _SAME:
             margin = _halves(max(whole - size * stride, 0), auto_pad)
         else:
@@ -215,8 +218,10 @@ def affine_grid(theta: Tensor, size: Known, /, *, align_corners: int = 0) -> Any
     lines = []
     for steps in sizes:
         numbers = jnp.arange(steps).astype(theta.dtype)
-        line = (2 * numbers + 1) / steps - 1
-        lines.append(numbers * 2 / max(steps - 1, 1) - 1 if align_corners else line)
+        if align_corners:  # a single pixel is at the end, as in ONNX Runtime
+            lines.append(numbers * 2 / (steps - 1) - 1 if steps > 1 else numbers + 1)
+        else:
+            lines.append((2 * numbers + 1) / steps - 1)
     points = jnp.meshgrid(*lines, indexing="ij")
     homogeneous = jnp.stack([*points[::-1], jnp.ones_like(points[0])], -1)
     return jnp.einsum("nij,...j->n...i", theta, homogeneous, precision=lax.Precision.HIGHEST)
@@ -342,13 +347,9 @@ def max_unpool(
             x.shape[2:], strides, kernel_shape, pads[:count], pads[count:], strict=True
         )
     ]
-    shape = (*x.shape[:2], *sizes)
+    shape = tuple((*x.shape[:2], *sizes) if output_shape is None else integers(output_shape))
     flat = jnp.zeros(math.prod(shape), x.dtype)
-    y = flat.at[to_device(indices).ravel()].set(x.ravel(), mode="drop").reshape(shape)
-    if output_shape is None:
-        return y
-    grown = [wanted - size for wanted, size in zip(integers(output_shape), shape, strict=True)]
-    return jnp.pad(y, [(0, each) for each in grown])
+    return flat.at[to_device(indices).ravel()].set(x.ravel(), mode="drop").reshape(shape)
 
 
 @operator("CenterCropPad", 18)
