@@ -149,8 +149,17 @@ _PADDING_MODES = ("zeros", "border", "reflection")
 _SAMPLE_MODES = {"bilinear": "linear", "bicubic": "cubic"}
 
 
-def _grid_sample(x: Any, grid: Any, mode: str, padding_mode: str, align_corners: int) -> Any:
-    """Samples of images at the positions of a grid."""
+@operator("GridSample", 16, 20, 22)
+def grid_sample(
+    x: Tensor,
+    grid: Tensor,
+    /,
+    *,
+    align_corners: int = 0,
+    mode: str = "linear",
+    padding_mode: str = "zeros",
+) -> Any:
+    """Samples images at the positions of a grid."""
     mode = _SAMPLE_MODES.get(mode, mode)
     if mode not in ("nearest", "linear", "cubic"):
         raise UnsupportedError(f"mode is {mode!r}, expected 'nearest', 'linear' or 'cubic'")
@@ -182,34 +191,6 @@ def _grid_sample(x: Any, grid: Any, mode: str, padding_mode: str, align_corners:
     return _sample(x, lines).reshape((*x.shape[:2], *grid.shape[1:-1]))
 
 
-@operator("GridSample", 16)
-def grid_sample_16(
-    x: Tensor,
-    grid: Tensor,
-    /,
-    *,
-    align_corners: int = 0,
-    mode: str = "bilinear",
-    padding_mode: str = "zeros",
-) -> Any:
-    """Samples images at the positions of a grid."""
-    return _grid_sample(x, grid, mode, padding_mode, align_corners)
-
-
-@operator("GridSample", 20, 22)
-def grid_sample(
-    x: Tensor,
-    grid: Tensor,
-    /,
-    *,
-    align_corners: int = 0,
-    mode: str = "linear",
-    padding_mode: str = "zeros",
-) -> Any:
-    """Samples images at the positions of a grid."""
-    return _grid_sample(x, grid, mode, padding_mode, align_corners)
-
-
 @operator("AffineGrid", 20)
 def affine_grid(theta: Tensor, size: Known, /, *, align_corners: int = 0) -> Any:
     """Positions for GridSample: an affine function of those of the output's pixels."""
@@ -227,16 +208,30 @@ def affine_grid(theta: Tensor, size: Known, /, *, align_corners: int = 0) -> Any
     return jnp.einsum("nij,...j->n...i", theta, homogeneous, precision=lax.Precision.HIGHEST)
 
 
-def _roi_align(x: Any, rois: Any, batch: Any, offset: float, options: "_RoiOptions") -> Any:
-    """Pooled samples of regions of images."""
-    if options.mode not in ("avg", "max"):
-        raise UnsupportedError(f"mode is {options.mode!r}, expected 'avg' or 'max'")
-    samples = options.sampling_ratio
+@operator("RoiAlign", 16, 22)
+def roi_align(
+    x: Tensor,
+    rois: Tensor,
+    batch: Parameter,
+    /,
+    *,
+    coordinate_transformation_mode: str = "half_pixel",
+    mode: str = "avg",
+    output_height: int = 1,
+    output_width: int = 1,
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
+) -> Any:
+    """Pools samples of regions of images."""
+    offsets = {"half_pixel": 0.5, "output_half_pixel": 0.0}
+    if coordinate_transformation_mode not in offsets or mode not in ("avg", "max"):
+        text = f"coordinate_transformation_mode is {coordinate_transformation_mode!r}, and"
+        raise UnsupportedError(f"{text} mode is {mode!r}, expected 'half_pixel' and 'avg' or 'max'")
+    offset, samples = offsets[coordinate_transformation_mode], sampling_ratio
     if samples < 1:
         text = f"sampling_ratio is {samples}, expected at least 1"
         raise UnsupportedError(f"{text}: the number of samples would depend on values")
     x, rois, batch = to_device(x), to_device(rois), to_device(batch)
-    height, width = options.output_height, options.output_width
 
     def line(start: Array, end: Array, count: int, size: Any) -> tuple[Any, Any, Any]:
         """The two elements of each sample along an axis, and their weights."""
@@ -254,17 +249,17 @@ def _roi_align(x: Any, rois: Any, batch: Any, offset: float, options: "_RoiOptio
 
     def pool(region: tuple[Array, Array]) -> Array:
         roi, image = region
-        a, b, c, d = roi * np.float32(options.spatial_scale) - np.float32(offset)
-        rows, row_weights, _ = line(b, d, height, x.shape[2])
-        columns, column_weights, _ = line(a, c, width, x.shape[3])
+        a, b, c, d = roi * np.float32(spatial_scale) - np.float32(offset)
+        rows, row_weights, _ = line(b, d, output_height, x.shape[2])
+        columns, column_weights, _ = line(a, c, output_width, x.shape[3])
         plane = x[image]
         terms = [
             plane[:, row[:, None], column] * (row_weight[:, None] * column_weight)
             for row, row_weight in zip(rows, row_weights, strict=True)
             for column, column_weight in zip(columns, column_weights, strict=True)
         ]
-        shape = (x.shape[1], height, samples, width, samples)
-        if options.mode == "avg":
+        shape = (x.shape[1], output_height, samples, output_width, samples)
+        if mode == "avg":
             total = functools.reduce(jnp.add, terms).reshape(shape)
             return total.mean((2, 4))
         # ONNX Runtime takes the largest of the weighted elements, not of their sums.
@@ -276,55 +271,8 @@ def _roi_align(x: Any, rois: Any, batch: Any, offset: float, options: "_RoiOptio
     return jax.vmap(pool)(regions)
 
 
-class _RoiOptions(NamedTuple):
-    """The attributes that every form of RoiAlign has."""
-
-    mode: str
-    output_height: int
-    output_width: int
-    sampling_ratio: int
-    spatial_scale: float
-
-
-@operator("RoiAlign", 10)
-def roi_align_10(
-    x: Tensor,
-    rois: Tensor,
-    batch_indices: Parameter,
-    /,
-    *,
-    mode: str = "avg",
-    output_height: int = 1,
-    output_width: int = 1,
-    sampling_ratio: int = 0,
-    spatial_scale: float = 1.0,
-) -> Any:
-    """Pools regions of images."""
-    options = _RoiOptions(mode, output_height, output_width, sampling_ratio, spatial_scale)
-    return _roi_align(x, rois, batch_indices, 0.0, options)
-
-
-@operator("RoiAlign", 16, 22)
-def roi_align(
-    x: Tensor,
-    rois: Tensor,
-    batch_indices: Parameter,
-    /,
-    *,
-    coordinate_transformation_mode: str = "half_pixel",
-    mode: str = "avg",
-    output_height: int = 1,
-    output_width: int = 1,
-    sampling_ratio: int = 0,
-    spatial_scale: float = 1.0,
-) -> Any:
-    """Pools regions of images."""
-    offsets = {"half_pixel": 0.5, "output_half_pixel": 0.0}
-    if coordinate_transformation_mode not in offsets:
-        text = f"coordinate_transformation_mode is {coordinate_transformation_mode!r}"
-        raise UnsupportedError(f"{text}, expected one of {', '.join(offsets)}")
-    options = _RoiOptions(mode, output_height, output_width, sampling_ratio, spatial_scale)
-    return _roi_align(x, rois, batch_indices, offsets[coordinate_transformation_mode], options)
+_OLD = {"coordinate_transformation_mode": "output_half_pixel"}
+operator("RoiAlign", 10)(functools.partial(roi_align, **_OLD))
 
 
 @operator("MaxUnpool", 9, 11, 22)
