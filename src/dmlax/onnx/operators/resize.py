@@ -24,7 +24,7 @@ _SIMPLE = "simple"  # the rounding of opset 10
 class _Axis(NamedTuple):
     """One axis: its sizes, the scale, and the part of the input that an output shows."""
 
-    index: int
+    number: int
     size: Any
     new: Any
     scale: Any
@@ -157,19 +157,19 @@ class _Method(NamedTuple):
             places = xp.clip(rounded, 0, axis.size - 1).astype(np.int32)
             if is_known(x):
                 expect_room(x.dtype, x.size // max(axis.size, 1), axis.new)
-            x = _take(x, places, axis.index)
+            x = _take(x, places, axis.number)
         return x
 
     def _linear(self, x: Any, scaled: Sequence[_Axis], axes: Sequence[_Axis]) -> Any:
         x = to_device(x)
         is_integer = jnp.issubdtype(x.dtype, jnp.integer)
         chosen = _spatial(axes, scaled) if is_integer else scaled
-        is_fixed = x.dtype.itemsize == 1 and [axis.index for axis in chosen] == [1, 2]
+        is_fixed = x.dtype.itemsize == 1 and [axis.number for axis in chosen] == [1, 2]
         corners, weights = [x], []
         for axis in chosen:
             places, shares = self._line(axis, axis not in scaled, is_fixed)
-            corners = [_take(each, place, axis.index) for each in corners for place in places]
-            weights.append([_along(share, axis.index, x.ndim) for share in shares])
+            corners = [_take(each, place, axis.number) for each in corners for place in places]
+            weights.append([_along(share, axis.number, x.ndim) for share in shares])
         multiply, add = (jnp.multiply, jnp.add) if is_fixed else (ieee.multiply, ieee.add)
         dtype = np.int32 if is_fixed else _float_of(x)
         terms = []
@@ -222,8 +222,8 @@ class _Method(NamedTuple):
                 weights = [weight / total for weight in weights]
             terms = [
                 ieee.multiply(
-                    _take(y, xp.clip(place, 0, axis.size - 1), axis.index),
-                    _along(weight, axis.index, x.ndim).astype(dtype),
+                    _take(y, xp.clip(place, 0, axis.size - 1), axis.number),
+                    _along(weight, axis.number, x.ndim).astype(dtype),
                 )
                 for place, weight in zip(places, weights, strict=True)
             ]
@@ -237,7 +237,7 @@ class _Method(NamedTuple):
             place = axis.coordinates(self.transformation)
             outside = (place < 0) | (place > axis.size - 1)
             fill = jnp.asarray(self.extrapolation_value).astype(y.dtype)
-            y = jnp.where(_along(outside, axis.index, y.ndim), fill, y)
+            y = jnp.where(_along(outside, axis.number, y.ndim), fill, y)
         return y
 
 
@@ -270,7 +270,7 @@ def _spatial(axes: Sequence[_Axis], scaled: Sequence[_Axis]) -> Sequence[_Axis]:
     first = {4: 2, 5: 2}.get(rank, 0)
     if rank == 4 and axes[1] in scaled:  # channels are last
         return axes[1:3]
-    return axes[first:] if all(axis.index >= first for axis in scaled) else scaled
+    return axes[first:] if all(axis.number >= first for axis in scaled) else scaled
 
 
 def _cubic_weights(s: Any, a: Any) -> list[Any]:
