@@ -32,9 +32,7 @@ def _with_bias(
     for scaled, bias in (node.inputs, node.inputs[::-1]):
         found = _without_bias(graph, producers, single, single.get(scaled))
         if found is not None and _is_bias(graph, found, bias):
-            return found.replace(
-                name=node.name, inputs=(*found.inputs, bias), outputs=node.outputs
-            )
+            return found.replace(name=node.name, inputs=(*found.inputs, bias), outputs=node.outputs)
     return None
 
 
