@@ -4,6 +4,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -52,9 +53,17 @@ class _Axis(NamedTuple):
                 return coordinates.astype(np.float32)
         parts = (size, new, scale, self.start, self.end)
         symbolic = [jnp.asarray(each).astype(np.float32) for each in parts]
-        return transform(ieee, jnp.arange(new).astype(np.float32), *symbolic)
+        return transform(_DEVICE, jnp.arange(new).astype(np.float32), *symbolic)
 
 
+_DEVICE = SimpleNamespace(  # the functions of NumPy that a transformation calls
+    add=ieee.add,
+    subtract=ieee.subtract,
+    multiply=ieee.multiply,
+    divide=ieee.divide,
+    maximum=jnp.maximum,
+    where=jnp.where,
+)
 _HALF = np.float32(0.5)
 _ONE = np.float32(1)
 
@@ -72,7 +81,7 @@ def _half_pixel(f: Any, x: Any, *numbers: Any) -> Any:
 
 
 def _half_pixel_or_0(f: Any, x: Any, size: Any, new: Any, *rest: Any) -> Any:
-    return _half_pixel(f, x, size, new, *rest) * (new > 1)
+    return f.where(new > 1, _half_pixel(f, x, size, new, *rest), np.float32(0))
 
 
 def _half_pixel_symmetric(f: Any, x: Any, size: Any, new: Any, scale: Any, *roi: Any) -> Any:
@@ -83,15 +92,14 @@ def _half_pixel_symmetric(f: Any, x: Any, size: Any, new: Any, scale: Any, *roi:
 
 
 def _align_corners(f: Any, x: Any, size: Any, new: Any, *rest: Any) -> Any:
-    return f.divide(f.multiply(x, size - 1), new - (new != 1)) * (new != 1)
+    return f.divide(f.multiply(x, size - 1), f.maximum(new - 1, _ONE))
 
 
 def _crop(f: Any, x: Any, size: Any, new: Any, scale: Any, start: Any, end: Any) -> Any:
     last = size - 1
-    step = f.divide(f.multiply(f.multiply(x, end - start), last), new - (new != 1))
+    step = f.divide(f.multiply(f.multiply(x, end - start), last), f.maximum(new - 1, _ONE))
     middle = _HALF * (start + end) * last
-    xp = np if f is np else jnp
-    return xp.where(new > 1, f.add(f.multiply(start, last), step), middle)
+    return f.where(new > 1, f.add(f.multiply(start, last), step), middle)
 
 
 _CROP = "tf_crop_and_resize"
@@ -113,7 +121,9 @@ def _simple(xp: Any, x: Any, scale: Any) -> Any:
 _ROUNDINGS: dict[str, Callable[..., Any]] = {
     "ceil": lambda xp, x, scale: xp.ceil(x),
     "floor": lambda xp, x, scale: xp.floor(x),
-    "round_prefer_ceil": lambda xp, x, scale: xp.floor(x) + (x - xp.floor(x) >= _HALF),
+    "round_prefer_ceil": lambda xp, x, scale: xp.where(
+        x - xp.floor(x) < _HALF, xp.floor(x), xp.ceil(x)
+    ),
     "round_prefer_floor": lambda xp, x, scale: xp.ceil(x - _HALF),
     _SIMPLE: _simple,
 }
@@ -217,7 +227,7 @@ class _Method(NamedTuple):
             places = [start.astype(np.int32) + offset for offset in (-1, 0, 1, 2)]
             if self.exclude_outside:
                 inside = [(place >= 0) & (place < axis.size) for place in places]
-                weights = [w * keep for w, keep in zip(weights, inside, strict=True)]
+                weights = [xp.where(*pair, 0) for pair in zip(inside, weights, strict=True)]
                 total = functools.reduce(lambda a, b: a + b, weights)
                 weights = [weight / total for weight in weights]
             terms = [

@@ -306,7 +306,7 @@ def suppress_boxes(
         chosen = [jnp.take_along_axis(each, place[..., None], -1) for each in spread]
         suppressed = _overlaps(corners, chosen, threshold) | (numbers == place[..., None])
         rows = rows.at[..., step].set(place, mode="drop")
-        return step + 1, alive & ~suppressed, rows, counts + is_any
+        return step + 1, alive & ~suppressed, rows, counts + is_any.astype(np.int32)
 
     shape = scores.shape[:2]
     start = (np.int32(0), alive, jnp.zeros((*shape, steps), np.int32), jnp.zeros(shape, np.int32))

@@ -183,7 +183,7 @@ def grid_sample(
         line = _neighbours(mode, position, size)
         if padding_mode == "zeros":
             inside = [(place >= 0) & (place < size) for place in line.places]
-            weights = [w * keep for w, keep in zip(line.weights, inside, strict=True)]
+            weights = [jnp.where(*pair, 0) for pair in zip(inside, line.weights, strict=True)]
             line = line._replace(weights=weights)
         elif padding_mode == "reflection":
             places = [jnp.trunc(_reflect(place, low, high)) for place in line.places]
@@ -239,12 +239,12 @@ def roi_align(
         length = end - start if offset else jnp.maximum(end - start, 1)
         step = length / count
         inner = (np.arange(samples, dtype=np.float32) + np.float32(0.5)) / np.float32(samples)
-        position = start + jnp.arange(count)[:, None] * step + inner * step
+        position = start + np.arange(count, dtype=np.float32)[:, None] * step + inner * step
         is_inside = (position >= -1) & (position <= size)
         position = jnp.clip(position, 0, size - 1)
         first = jnp.minimum(jnp.floor(position).astype(np.int32), size - 1)
         second = jnp.minimum(first + 1, size - 1)
-        rest = position - first
+        rest = position - first.astype(position.dtype)
         weights = [jnp.where(is_inside, w, 0).ravel() for w in (1 - rest, rest)]
         return (first.ravel(), second.ravel()), weights, size
 
