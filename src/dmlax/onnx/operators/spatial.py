@@ -16,7 +16,7 @@ from dmlax.errors import UnsupportedError
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.operators.moves import pad
 from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
-from dmlax.onnx.operators.values import integers, to_device
+from dmlax.onnx.operators.values import expect_room, integers, to_device
 
 _SAME = ("SAME_UPPER", "SAME_LOWER")
 _REGIONS_AT_ONCE = 32  # of interest, whose samples are in memory together
@@ -233,6 +233,9 @@ def roi_align(
         text = f"sampling_ratio is {samples}, expected at least 1"
         raise UnsupportedError(f"{text}: the number of samples would depend on values")
     x, rois, batch = to_device(x), to_device(rois), to_device(batch)
+    expect_room(np.float32, 4, samples)
+    expect_room(np.float32, 2, output_height)
+    expect_room(np.float32, 2, output_width)
 
     def line(start: Array, end: Array, count: int, size: Any) -> tuple[Any, Any, Any]:
         """The two elements of each sample along an axis, and their weights."""
