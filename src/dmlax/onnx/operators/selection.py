@@ -20,18 +20,14 @@ from dmlax.onnx.operators.values import (
     integers,
     is_known,
     numpy_of,
+    on_host_or_device,
     to_device,
 )
 
-_RANDOM = "draws random numbers, which a pure function has no state for: give them as an input"
-for _op in ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike"):
-    refuse(_op, _RANDOM)
-for _op in ("RandomUniform", "RandomUniformLike"):
-    refuse(_op, _RANDOM)
-refuse(
-    "Unique",
-    "has an output whose size depends on values: take the tensors before it with outputs=",
-)
+_RANDOM = ("Normal", "NormalLike", "Uniform", "UniformLike")
+for _op in ("Bernoulli", "Multinomial", *(f"Random{name}" for name in _RANDOM)):
+    refuse(_op, "draws random numbers, and a pure function has no state: make them an input")
+refuse("Unique", "has a size that depends on values: take the tensors before it with outputs=")
 
 
 def _order_key(x: Any, largest: int, xp: Any) -> Any:
@@ -101,11 +97,8 @@ def one_hot(indices: Tensor, depth: Known, values: Tensor, /, *, axis: int = -1)
 def triangle(x: Tensor, k: Known | None = None, /, *, upper: int = 1) -> Any:
     """The upper or the lower triangle of matrices; zeros elsewhere."""
     offset = 0 if k is None else integers(k)[0]
-    xp: Any = np if is_known(x) and x.dtype != object else jnp
-    x = x if xp is np else to_device(x)
+    xp, x = on_host_or_device(x)
     rows, columns = x.shape[-2:]
-    if xp is np:
-        expect_room(x.dtype, 2, x.size)
     distance = xp.arange(columns)[None, :] - xp.arange(rows)[:, None]
     keep = distance >= offset if upper else distance <= offset
     return xp.where(keep, x, xp.zeros_like(x))

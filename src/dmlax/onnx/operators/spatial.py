@@ -15,6 +15,7 @@ from dmlax._core.windows import dilated_size
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.operators.moves import pad
+from dmlax.onnx.operators.resize import cubic_weights
 from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
 from dmlax.onnx.operators.values import expect_room, integers, to_device
 
@@ -93,18 +94,6 @@ class _Line(NamedTuple):
     size: Any
 
 
-def _cubic_weights(s: Array) -> list[Array]:
-    """The weights of the four neighbours of a position between the inner two."""
-
-    def near(t: Array) -> Array:
-        return (1.25 * t - 2.25) * t * t + 1
-
-    def far(t: Array) -> Array:
-        return ((-0.75 * t + 3.75) * t - 6) * t + 3
-
-    return [far(s + 1), near(s), near(1 - s), far(2 - s)]
-
-
 def _neighbours(mode: str, position: Any, size: Any) -> _Line:
     """The elements that a sample reads along one axis."""
     if mode == "nearest":
@@ -113,7 +102,9 @@ def _neighbours(mode: str, position: Any, size: Any) -> _Line:
     rest = position - start
     if mode == "linear":
         return _Line([start, start + 1], [1 - rest, rest], size)
-    return _Line([start + offset for offset in (-1, 0, 1, 2)], _cubic_weights(rest), size)
+    return _Line(
+        [start + offset for offset in (-1, 0, 1, 2)], cubic_weights(rest, np.float32(-0.75)), size
+    )
 
 
 def _reflect(place: Array, low: Any, high: Any) -> Array:
