@@ -103,9 +103,7 @@ _TRANSFORMATIONS: dict[str, Callable[..., Any]] = {
 _ROUNDINGS: dict[str, Callable[..., Any]] = {
     "ceil": lambda xp, x, scale: xp.ceil(x),
     "floor": lambda xp, x, scale: xp.floor(x),
-    "round_prefer_ceil": lambda xp, x, scale: xp.where(
-        x - xp.floor(x) < _HALF, xp.floor(x), xp.ceil(x)
-    ),
+    "round_prefer_ceil": lambda xp, x, scale: xp.floor(2 * x) - xp.floor(x),
     "round_prefer_floor": lambda xp, x, scale: xp.ceil(x - _HALF),
     _SIMPLE: lambda xp, x, scale: xp.where(scale < 1, xp.ceil(x), xp.trunc(x)),
 }
@@ -302,7 +300,9 @@ def _axes_of(
     count = sizes.size if sizes is not None else 0 if scales is None else scales.size
     if count != len(given):
         raise ModelError(f"it has {count} scales or sizes, expected {len(given)}, one per axis")
-    bounds = [0.0] * count + [1.0] * count if roi is None or roi.size == 0 else roi.tolist()
+    bounds = [0.0] * count + [1.0] * count if roi is None else roi.ravel().tolist()
+    if len(bounds) != 2 * count:
+        raise ModelError(f"its roi has {len(bounds)} numbers, expected {2 * count}")
     found = [_Axis(i, size, size, _ONE, 0.0, 1.0) for i, size in enumerate(x.shape)]
     if sizes is not None:
         news = integers(sizes)
@@ -377,7 +377,8 @@ def resize(
     """Resizes a tensor by scales or to sizes."""
     if antialias:
         raise UnsupportedError("antialias is 1, expected 0")
-    scales = None if scales is None or scales.size == 0 else scales
+    sizes = None if sizes is None or sizes.size == 0 else sizes
+    roi = roi if coordinate_transformation_mode == _CROP else None
     chosen = _axes_of(x, roi, scales, sizes, axes or None, keep_aspect_ratio_policy)
     method = _Method(
         mode,

@@ -78,17 +78,15 @@ def top(x: Tensor, k: Known, /, *, axis: int = -1, largest: int = 1, sorted: int
 def one_hot(indices: Tensor, depth: Known, values: Tensor, /, *, axis: int = -1) -> Any:
     """One value at the indices along a new axis, and another one elsewhere."""
     (size,) = integers(depth)
-    indices = to_device(indices)
+    indices = to_device(indices).astype(device_dtype(np.int64))
     rank = indices.ndim + 1
     if not -rank <= axis < rank:
         raise ModelError(f"axis is {axis}, expected one of an output of rank {rank}")
-    if jnp.issubdtype(indices.dtype, jnp.floating):
-        indices = indices.astype(np.int32)
     places = jnp.expand_dims(indices, axis)
     shape = [1] * rank
     shape[axis] = size
-    numbers = jnp.arange(size, dtype=np.int32).reshape(shape)
-    is_hot = (places == numbers) | (places.astype(np.int32) + size == numbers)
+    numbers = jnp.arange(size, dtype=places.dtype).reshape(shape)
+    is_hot = (places == numbers) | (places + size == numbers)
     off, on = to_device(values)
     return jnp.where(is_hot, on, off)
 
