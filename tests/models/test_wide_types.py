@@ -112,7 +112,11 @@ def test_every_place_of_the_parameters(dtype, float_dtype):
     values = RNG.normal(0, 30, SHAPE)
     values[0, :4, 0] = 6e4, -6e4, np.inf, -np.inf
     x = file.input(values.astype(float_dtype))
-    q = file.input(levels(SHAPE, "uint8")) if dtype == "uint8" else file.constant(levels(SHAPE, dtype))
+    q = (
+        file.input(levels(SHAPE, "uint8"))
+        if dtype == "uint8"
+        else file.constant(levels(SHAPE, dtype))
+    )
     for shape, attributes in PLACES.values():
         if dtype in FLOATS8 and attributes.get("block_size"):
             continue  # ONNX Runtime has none

@@ -4,19 +4,18 @@ A product dequantizes a group of columns at a time, so that a program holds a fe
 floats however large the weights are.
 """
 
-from collections.abc import Callable
-from typing import Any
+import functools
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dmlax._core.requantize import Arithmetic
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import MICROSOFT, OWN
 from dmlax.onnx.operators.packed import PackedIntegers, unpack_bits
-from dmlax.onnx.operators.quantized import dequantize, expand_blocks
+from dmlax.onnx.operators.quantized import expand_blocks, scale_difference
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
 from dmlax.onnx.operators.values import bits_of, is_float8, to_device
 
@@ -24,21 +23,116 @@ _GROUP_BYTES = 1 << 22  # of float32 columns that are dequantized at a time
 _ALIGNMENT = 8  # of a group's first column: it begins with a byte
 
 
-def multiply_by_columns(a: Any, depth: int, count: int, columns: Callable[[Any, int], Any]) -> Any:
-    """Multiplies a of [..., depth] by a matrix, a group of its columns after another.
+class _Weights(NamedTuple):
+    """A matrix of integers or small floats; its blocks lie along the axis that a product sums over.
+
+    Attributes:
+      held: elements of 8 bits, or bytes of packed ones.
+      bits: of an element.
+      is_signed: True for packed elements in two's complement.
+      columns: the axis of the product's columns: 0 for a transposed matrix.
+      block_size: the elements that share a scale, 0 for all.
+      shape: the sizes in elements.
+    """
+
+    held: Any
+    bits: int
+    is_signed: bool
+    columns: int
+    block_size: int
+    shape: tuple[int, int]
+
+    @classmethod
+    def of(cls, w: Any, columns: int, block_size: int) -> "_Weights":
+        """The weights of an array, or of packed integers."""
+        if isinstance(w, PackedIntegers):
+            rows, count = w.shape
+            width = bits_of(w.dtype)
+            return cls(w.held, width, w.is_signed, columns, block_size, (rows, count))
+        return cls(to_device(w), 8, False, columns, block_size, w.shape)
+
+    @property
+    def per_byte(self) -> int:
+        """The number of elements in a byte."""
+        return 8 // self.bits
+
+    def part(self, start: Any, number: int) -> Any:
+        """The elements or bytes of some columns."""
+        if self.columns:
+            start, number = start // self.per_byte, -(-number // self.per_byte)
+        return lax.dynamic_slice_in_dim(self.held, start, number, self.columns)
+
+    def plane(self, held: Any, place: int) -> Any:
+        """The elements at one place of each byte, as float32."""
+        if self.bits == 8:
+            return held.astype(np.float32)
+        levels = (held >> np.uint8(place * self.bits)) & np.uint8((1 << self.bits) - 1)
+        if not self.is_signed:
+            return levels.astype(np.float32)
+        half = 1 << (self.bits - 1)
+        return (levels ^ np.uint8(half)).astype(np.float32) - np.float32(half)
+
+    def spread(self, parameter: Any, start: Any, number: int, place: int, indices: Any) -> Any:
+        """The parameters of a plane: a matrix that broadcasts to it."""
+        per_byte, columns = self.per_byte, self.columns
+        if parameter.shape[columns] > 1:
+            if columns:
+                parameter = jnp.pad(parameter, ((0, 0), (0, -parameter.shape[1] % per_byte)))
+                number = -(-number // per_byte) * per_byte
+            parameter = lax.dynamic_slice_in_dim(parameter, start, number, columns)
+        parameter = parameter.astype(np.float32)
+        if indices is not None and parameter.shape[1] > 1:
+            return jnp.take(parameter, indices[place::per_byte], axis=1)
+        if columns and parameter.shape[1] > 1:
+            parameter = parameter[:, place::per_byte]
+        if parameter.shape[1 - columns] == 1:
+            return parameter
+        size, (rows, depth) = self.block_size or 1, parameter.shape
+        if columns:
+            return expand_blocks(parameter, 0, size, (self.shape[0], depth))
+        if size % per_byte == 0:
+            return expand_blocks(parameter, 1, size // per_byte, (rows, self.held.shape[1]))
+        elements = (rows, self.held.shape[1] * per_byte)
+        return expand_blocks(parameter, 1, size, elements)[:, place::per_byte]
+
+
+def multiply(
+    a: Any, weights: _Weights, scale: Any, zero_point: Any = None, indices: Any = None
+) -> Any:
+    """Multiplies a by the matrix of (weights - zero_point) * scale, a group of columns at a time.
+
+    Each place of a byte is a matrix of its own, which vectorizes.
 
     Args:
-      a: floats.
-      depth: the rows of the matrix.
-      count: its columns.
-      columns: takes the first column and their number; returns float32[depth, number].
+      a: floats, whose last axis is summed over.
+      weights: the matrix.
+      scale: a matrix: of one value, a row, a column, or of blocks.
+      zero_point: as the scale, or None for 0.
+      indices: for a transposed matrix, the block of each element of a row; None for equal blocks.
     """
-    group = max(_GROUP_BYTES // (4 * max(depth, 1)) // _ALIGNMENT, 1) * _ALIGNMENT
-    left = a.astype(np.float32)
+    per_byte, columns = weights.per_byte, weights.columns
+    depth, count = weights.shape[1 - columns], weights.shape[columns]
+    left = [a.astype(np.float32)]
+    if columns == 0:
+        padded = jnp.pad(left[0], [(0, 0)] * (a.ndim - 1) + [(0, -depth % per_byte)])
+        left = [padded[..., place::per_byte] for place in range(per_byte)]
 
     def product(start: Any, number: int) -> Any:
-        return jnp.matmul(left, columns(start, number), precision=lax.Precision.HIGHEST)
+        held, parts = weights.part(start, number), []
+        for place in range(per_byte):
+            matrix = weights.plane(held, place)
+            if zero_point is not None:
+                matrix = matrix - weights.spread(zero_point, start, number, place, indices)
+            matrix = matrix * weights.spread(scale, start, number, place, indices)
+            x = left[place] if columns == 0 else left[0]
+            dimensions = (((x.ndim - 1,), (1 - columns,)), ((), ()))
+            parts.append(lax.dot_general(x, matrix, dimensions, lax.Precision.HIGHEST))
+        if columns == 0:
+            return functools.reduce(jnp.add, parts)
+        result = jnp.stack(parts, axis=-1)
+        return result.reshape((*result.shape[:-2], parts[0].shape[-1] * per_byte))[..., :number]
 
+    group = max(_GROUP_BYTES // (4 * max(depth, 1)) // _ALIGNMENT, 1) * _ALIGNMENT
     if count <= group:
         return product(0, count).astype(a.dtype)
 
@@ -46,9 +140,9 @@ def multiply_by_columns(a: Any, depth: int, count: int, columns: Callable[[Any, 
     def step(_: None, index: Any) -> tuple[None, Any]:
         return None, product(index * group, group)
 
-    _, parts = lax.scan(step, None, jnp.arange(count // group))
-    result = jnp.moveaxis(parts, 0, -2)
-    result = result.reshape((*result.shape[:-2], -1))
+    _, groups = lax.scan(step, None, jnp.arange(count // group))
+    result = jnp.moveaxis(groups, 0, -2)
+    result = result.reshape((*result.shape[:-2], count // group * group))
     if count % group:
         last = product(count - count % group, count % group)
         result = jnp.concatenate([result, last], axis=-1)
@@ -85,40 +179,26 @@ def matrix_product_of_blocks(
     blocks = -(-K // block_size)
     _expect_elements("B", b, N * blocks * block_size * bits // 8)
     _expect_elements("scales", scales, N * blocks)
-    held = to_device(b).reshape((N, blocks, -1))
-    steps = to_device(scales).reshape((N, blocks))
-    offsets = _zero_points(zero_points, N, blocks, bits)
-
-    def columns(start: Any, number: int) -> Any:
-        def rows(x: Any) -> Any:
-            return lax.dynamic_slice_in_dim(x, start, number)
-
-        levels = unpack_bits(rows(held), bits, block_size).astype(np.float32)
-        scale = rows(steps).astype(np.float32)
-        offset: Any = np.float32(1 << (bits - 1))
-        if offsets is not None:
-            offset = (
-                unpack_bits(rows(offsets), bits, blocks) if _is_byte(offsets) else rows(offsets)
-            )
-            offset = offset.astype(np.float32)
-        if group_indices is None:
-            offset = offset if offsets is None else offset[..., None]
-            return ((levels - offset) * scale[..., None]).reshape((number, -1))[:, :K].T
-        levels, indices = levels.reshape((number, -1))[:, :K], jnp.asarray(group_indices)[:K]
-        offset = offset if offsets is None else jnp.take(offset, indices, axis=1)
-        return ((levels - offset) * jnp.take(scale, indices, axis=1)).T
-
-    y = multiply_by_columns(a, K, N, columns)
+    held = to_device(b).reshape((N, -1))
+    weights = _Weights(held, bits, False, 0, block_size, (N, blocks * block_size))
+    scale = to_device(scales).reshape((N, blocks))
+    zero_point = _zero_points(zero_points, N, blocks, bits)
+    indices = None
+    if group_indices is not None:
+        indices = jnp.pad(jnp.asarray(group_indices), (0, blocks * block_size - K))
+    padded = jnp.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, blocks * block_size - K)])
+    y = multiply(padded, weights, scale, zero_point, indices)
     return y if bias is None else y + to_device(bias).reshape((N,))
 
 
 def _zero_points(zero_points: Any, count: int, blocks: int, bits: int) -> Any:
-    """The zero points, a row for each column: bytes of packed integers, or floats."""
+    """The zero points of blocks, a row for each column; packed ones are unpacked."""
     if zero_points is None:
-        return None
+        return jnp.full((1, 1), 1 << (bits - 1), np.float32)
     row = -(-blocks * bits // 8) if _is_byte(zero_points) else blocks
     _expect_elements("zero_points", zero_points, count * row)
-    return to_device(zero_points).reshape((count, row))
+    matrix = to_device(zero_points).reshape((count, row))
+    return unpack_bits(matrix, bits, blocks) if _is_byte(zero_points) else matrix
 
 
 def _is_byte(x: Any) -> bool:
@@ -144,41 +224,27 @@ def matrix_product_of_dequantized(
     axis: int = 1,
     block_size: int = 0,
     transposed: int = 0,
-    arithmetic: Arithmetic,
 ) -> Any:
     """Multiplies by a matrix that it dequantizes, a group of columns after another."""
-    a, along = to_device(a), 0 if transposed else 1
-    depth, count = w.shape[::-1] if transposed else w.shape
+    a, columns = to_device(a), 0 if transposed else 1
+    depth = w.shape[1 - columns]
     if a.ndim < 1 or a.shape[-1] != depth:
         raise UnsupportedError(f"its A has the shape {list(a.shape)}, expected rows of {depth}")
+    blocks = [*w.shape]
+    blocks[axis % 2] = -(-w.shape[axis % 2] // block_size) if block_size else w.shape[axis % 2]
 
-    def columns(start: Any, number: int) -> Any:
-        def part(x: Any) -> Any:
-            if x is None or x.size == 1:
-                return x
-            if x.ndim == 1:
-                lies_along = axis % 2 == along
-                return lax.dynamic_slice_in_dim(to_device(x), start, number) if lies_along else x
-            return _columns(x, along, start, number)
+    def matrix(x: Any) -> Any:
+        if x is None or x.size == 1:
+            return x if x is None else to_device(x).reshape((1, 1))
+        if block_size == 0 and x.shape == (w.shape[axis % 2],):
+            return jnp.expand_dims(to_device(x), 1 - axis % 2)
+        if not block_size or list(x.shape) != blocks:
+            text = f"its parameter has the shape {list(x.shape)}, expected {blocks}"
+            raise UnsupportedError(f"{text} for blocks of {block_size} along axis {axis}")
+        return to_device(x)
 
-        options: dict[str, Any] = {"axis": axis, "block_size": block_size}
-        operands = (_columns(w, along, start, number), part(scale), part(zero_point))
-        real = dequantize(*operands, **options, arithmetic=arithmetic).astype(np.float32)
-        return real.T if transposed else real
-
-    return multiply_by_columns(a, depth, count, columns)
-
-
-def _columns(x: Any, axis: int, start: Any, number: int) -> Any:
-    """Some columns of a matrix, or rows of a transposed one."""
-    if not isinstance(x, PackedIntegers):
-        return lax.dynamic_slice_in_dim(to_device(x), start, number, axis)
-    shape = (number, x.shape[1]) if axis == 0 else (x.shape[0], number)
-    if axis:
-        per_byte = 8 // bits_of(x.dtype)
-        start, number = start // per_byte, -(-number // per_byte)
-    held = lax.dynamic_slice_in_dim(x.held, start, number, axis)
-    return PackedIntegers(held, shape, x.dtype).unpack()
+    weights = _Weights.of(w, columns, block_size)
+    return multiply(a, weights, matrix(scale), matrix(zero_point))
 
 
 @operator("GatherBlockQuantized", 1, domain=MICROSOFT)
@@ -193,7 +259,6 @@ def gather_blocks(
     block_size: int = 128,
     gather_axis: int = 0,
     quantize_axis: int = 1,
-    arithmetic: Arithmetic,
 ) -> Any:
     """Takes slices of packed blocks, and dequantizes them; indices out of range give zeros."""
     rank = data.ndim
@@ -233,7 +298,7 @@ def gather_blocks(
         None if x is None else expand_blocks(x, quantized, block_size, levels.shape)
         for x in parameters
     )
-    real = dequantize(levels, scale, zero_point, arithmetic=arithmetic)
+    real = scale_difference(levels, zero_point, scale).astype(scales.dtype)
     valid = inside.reshape((-1,) + (1,) * (rank - 1 - gathered))
     sizes = (*shape[:gathered], *indices.shape, *shape[gathered + 1 :])
     return jnp.where(valid, real, jnp.zeros_like(real)).reshape(sizes)

@@ -49,7 +49,7 @@ def quantize(
     scale, zero_point = (_along(each, axis, x, block_size) for each in (scale, zero_point))
     if is_float8(dtype) or (x.dtype == np.float16 and arithmetic == "float32"):
         x = ieee.divide(jnp.asarray(x), jnp.asarray(scale)).astype(np.float32)
-        scale = np.float32(1)  # ONNX Runtime rounds a quotient of float16 to that
+        scale = np.ones((), np.float32)  # ONNX Runtime rounds a quotient of float16 to that
     if is_float8(dtype):
         return convert(x, dtype, bool(saturate))
     x, scale = _finite_quotient(x, scale)
@@ -106,7 +106,7 @@ def dequantize(
     scale, zero_point = (_along(each, axis, x, block_size) for each in (scale, zero_point))
     is_finite = not is_known(scale) or bool(np.isfinite(scale.astype(np.float32)).all())
     if x.dtype.name not in _ELEMENTWISE or scale.dtype.name == "bfloat16" or not is_finite:
-        return _scale_difference(x, zero_point, scale).astype(dtype)
+        return scale_difference(x, zero_point, scale).astype(dtype)
     if is_known(scale) and not scale.all():
         scale = jnp.asarray(scale)  # of a known 0 the operator says that it is a mistake
     if x.dtype == np.int32 and arithmetic == "float32":
@@ -119,7 +119,7 @@ def dequantize(
 _ELEMENTWISE = ("int8", "uint8", "int16", "int32")  # of dmlax.element_wise_dequantize_linear
 
 
-def _scale_difference(x: Any, zero_point: Any, scale: Any) -> Any:
+def scale_difference(x: Any, zero_point: Any, scale: Any) -> Any:
     """Multiplies float32 differences, which are exact for integers of 16 bits or fewer."""
     difference = jnp.asarray(x).astype(np.float32)
     if zero_point is not None:
