@@ -23,6 +23,7 @@ PLACES = {  # of the weights and of their zero point
     "QLinearSelfAttention": (3, 5),
     "MatMulIntegerToFloat": (1, 5),
     "DynamicQuantizeMatMul": (1, 3),
+    "QAttention": (1, 7),
 }
 PACKED_PLACES = {"DequantizedMatMul": 1, "GatherBlockQuantized": 0}  # of operands that stay packed
 

@@ -12,6 +12,7 @@ from dmlax.onnx.operators import (
     pools,
     quantized,
     self_attention,
+    transformer,
 )
 from dmlax.onnx.operators.table import Context, OperatorRow, find, rows, why_no_pass, why_not
 
@@ -31,6 +32,7 @@ __all__ = [
     "quantized",
     "rows",
     "self_attention",
+    "transformer",
     "why_no_pass",
     "why_not",
 ]
