@@ -228,3 +228,99 @@ def test_attention_of_a_projection(unidirectional):
     add(file, "Attention", x, w, bias, "", "", normal(1, 2, 5, 5), **options)
     add(file, "Attention", x, normal(8, 20), normal(20), qkv_hidden_sizes=[8, 8, 4], **options)
     file.compare(TOLERANCE)
+
+
+@pytest.mark.parametrize("unidirectional", [0, 1])
+def test_multi_head_attention(unidirectional):
+    file = File(17)
+    q, k, v, bias = map(file.input, (normal(2, 5, 8), normal(2, 5, 8), normal(2, 5, 12), normal(28)))
+    options = {"num_heads": 2, "unidirectional": unidirectional}
+    for mask in (*MASKS.values(), "bias"):
+        if mask is None or isinstance(mask, str) or len(mask) != 4:
+            add(file, "MultiHeadAttention", q, k, v, bias, None if isinstance(mask, str) else mask,
+                normal(2, 1, 5, 5) if isinstance(mask, str) else None, outputs=3, **options)  # fmt: skip
+    add(file, "MultiHeadAttention", q, k, v, scale=0.3, **options)
+    past = normal(2, 2, 3, 4), normal(2, 2, 3, 4)
+    add(file, "MultiHeadAttention", q, k, normal(2, 5, 8), "", "", "", *past, outputs=3, **options)
+    if not unidirectional:
+        heads = normal(2, 2, 7, 4), normal(2, 2, 7, 4)
+        add(file, "MultiHeadAttention", q, *heads, normal(24), **options)
+    file.compare(TOLERANCE)
+
+
+def test_rotary_embeddings():
+    for opset in (17, 23):
+        file = File(opset)
+        caches = RNG.uniform(-1, 1, (2, 9, 3)).astype(np.float32)
+        cosines, sines = map(file.input, caches)
+        positions = file.input(RNG.integers(0, 9, (2, 5)))
+        rows, heads = file.input(normal(2, 5, 12)), file.input(normal(2, 2, 5, 6))
+        wide = file.input(normal(2, 2, 5, 10))
+        for interleaved in (0, 1):
+            options = {"interleaved": interleaved}
+            if opset == 17:
+                for x, start in ((rows, positions), (rows, np.array([2])), (heads, positions)):
+                    add(file, "RotaryEmbedding", x, start, cosines, sines, **options)
+                partial = dict(options, rotary_embedding_dim=6, num_heads=2)
+                add(file, "RotaryEmbedding", wide, positions, cosines, sines, **partial)
+                continue
+            options["domain"] = ""
+            partial = dict(options, rotary_embedding_dim=6)
+            add(file, "RotaryEmbedding", rows, cosines, sines, positions, num_heads=2, **options)
+            add(file, "RotaryEmbedding", heads, cosines, sines, positions, **options)
+            add(file, "RotaryEmbedding", heads, normal(2, 5, 3), normal(2, 5, 3), **options)
+            add(file, "RotaryEmbedding", wide, cosines, sines, positions, **partial)
+        file.compare(TOLERANCE)
+
+
+def test_group_query_attention():
+    file = File(17)
+    q, k, v = map(file.input, (normal(2, 5, 64), normal(2, 5, 32), normal(2, 5, 32)))
+    caches = [file.input(x) for x in RNG.uniform(-1, 1, (2, 9, 8)).astype(np.float32)]
+    past = [file.input(np.zeros((2, 2, 0, 16), np.float32)) for _ in range(2)]
+    lengths = file.input(np.array([4, 4], np.int32)), file.input(np.array(5, np.int32))
+    options = {"num_heads": 4, "kv_num_heads": 2}
+    add(file, "GroupQueryAttention", q, k, v, *past, *lengths, outputs=3, **options)
+    for changes in (
+        {"local_window_size": 2},
+        {"softcap": 0.5},
+        {"scale": 0.2},
+        {"smooth_softmax": 1},
+        {"do_rotary": 1},
+        {"do_rotary": 1, "rotary_interleaved": 1},
+    ):
+        operands = (q, k, v, *past, *lengths, *(caches if "do_rotary" in changes else ()))
+        add(file, "GroupQueryAttention", *operands, outputs=3, **changes, **options)
+    packed = file.input(normal(2, 5, 128))
+    add(file, "GroupQueryAttention", packed, "", "", *past, *lengths, outputs=3, **options)
+    rest = ["", "", "", normal(2, 1, 5, 5)]
+    add(file, "GroupQueryAttention", q, k, v, *past, *lengths, *rest, outputs=3, **options)
+    rest = ["", "", "", "", normal(4)]
+    add(file, "GroupQueryAttention", q, k, v, *past, *lengths, *rest, outputs=3, **options)
+    file.compare(TOLERANCE)
+
+
+@pytest.mark.parametrize("opset", [23, 24])
+def test_attention_of_onnx(opset):
+    file = File(opset)
+    q, k, v = map(file.input, (normal(2, 4, 5, 6), normal(2, 2, 7, 6), normal(2, 2, 7, 3)))
+    rows = [file.input(normal(2, n, size)) for n, size in ((5, 24), (7, 12), (7, 6))]
+    past = [file.input(normal(2, 2, 3, size)) for size in (6, 3)]
+    mask = RNG.integers(0, 2, (5, 7)).astype(bool)
+    mask[:, 0] = True
+    heads = {"q_num_heads": 4, "kv_num_heads": 2}
+    add(file, "Attention", q, k, v, domain="")
+    add(file, "Attention", *rows, domain="", **heads)
+    add(file, "Attention", q, k, v, mask, domain="", softcap=0.7)
+    add(file, "Attention", q, k, v, normal(2, 1, 5, 7), domain="", scale=0.4)
+    add(file, "Attention", q, k, v, "", *past, domain="", outputs=3)
+    add(file, "Attention", q, k, v, normal(5, 10), *past, domain="", outputs=3)
+    square = map(file.input, (normal(2, 2, 5, 6), normal(2, 2, 5, 3)))
+    add(file, "Attention", q, *square, domain="", is_causal=1)
+    for mode in range(4):
+        options = {"qk_matmul_output_mode": mode, "softcap": 0.9}
+        add(file, "Attention", q, k, v, normal(5, 10), *past, domain="", outputs=4, **options)
+    if opset == 24:
+        counts = file.input(np.array([6, 7]))
+        add(file, "Attention", q, k, v, "", "", "", counts, domain="")
+    file.compare(TOLERANCE)
