@@ -233,7 +233,9 @@ def test_attention_of_a_projection(unidirectional):
 @pytest.mark.parametrize("unidirectional", [0, 1])
 def test_multi_head_attention(unidirectional):
     file = File(17)
-    q, k, v, bias = map(file.input, (normal(2, 5, 8), normal(2, 5, 8), normal(2, 5, 12), normal(28)))
+    q, k, v, bias = map(
+        file.input, (normal(2, 5, 8), normal(2, 5, 8), normal(2, 5, 12), normal(28))
+    )
     options = {"num_heads": 2, "unidirectional": unidirectional}
     for mask in (*MASKS.values(), "bias"):
         if mask is None or isinstance(mask, str) or len(mask) != 4:
