@@ -5,6 +5,7 @@ import re
 import warnings
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import onnx
 import pytest
@@ -23,10 +24,8 @@ DECLINED = {  # cases, and the reason that `load` gives; the first that matches 
     r"argmax_\w+_select_last_index": "select_last_index is 1, expected 0",
     r"batchnorm_\w+_training_mode": "training_mode is 1, expected 0",
     r"cast\w*_DOUBLE\w*|\w+_float64\w*|einsum_(?!\w*bfloat16)\w+": "float64 on a device needs x64",
-    r"cast\w*_to_(BFLOAT16|FLOAT[48]|U?INT[24])\w*": r"its data type (1[6-9]|2[0-6]) is not known",
-    r"(de)?quantizelinear_blocked\w*": "block_size is 2, expected 0",
-    r"dequantizelinear_(e\dm\d|float4|u?int[24])\w*": "expected one of int8, uint8, int16",
-    r"quantizelinear_(e\dm\d|float4|u?int(2|4|16))\w*": "expected int8 or uint8",
+    r"cast\w*_to_(FLOAT4|FLOAT8E8M0)\w*": "its data type 2[34] is not known",
+    r"(de)?quantizelinear_float4\w*": "float4_e2m1fn, expected an integer of 2 to 16 bits",
     r"dropout_default_mask\w*": "its output 2 is not computed",
     r"training_dropout\w*": "training_mode is true, expected false",
     r"equal_string\w*": "dtype object",
@@ -122,16 +121,17 @@ def check(case):
         wanted, got = np.asarray(array_of(wanted)), np.asarray(found[value.name])
         got = got[:, : wanted.shape[1]] if "nonzero" in case.name else got
         assert got.shape == wanted.shape
-        is_float = wanted.dtype.kind == "f"
+        is_float = jnp.issubdtype(wanted.dtype, np.floating)
+        rtol = 8e-3 if wanted.dtype.name == "bfloat16" else 1e-3
         np.testing.assert_allclose(
             got.astype(np.float64),
             wanted.astype(np.float64),
-            rtol=1e-3 if is_float else 0,
+            rtol=rtol if is_float else 0,
             atol=1e-5 if is_float else 0,
         )
 
 
-@pytest.mark.parametrize("op", sorted(op for domain, op in ROWS if not domain))
+@pytest.mark.parametrize("op", sorted(op for domain, op in ROWS if not domain and onnx.defs.has(op)))
 def test_the_first_case_of_an_operator(op):
     check(first()[op])
 
