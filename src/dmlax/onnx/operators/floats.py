@@ -25,6 +25,7 @@ from dmlax.onnx.operators.table import Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
     DTYPES,
     as_known,
+    convert,
     device_dtype,
     expect_room,
     is_known,
@@ -222,8 +223,8 @@ def cast(x: Tensor, /, *, to: int, saturate: int = 1, round_mode: str = "up") ->
     if is_known(x):
         is_size = x.dtype == object and dtype.kind in "iu"
         expect_room(dtype, x.size)
-        return x if is_size else x.astype(dtype)
-    return x.astype(device_dtype(dtype))
+        return x if is_size else convert(x, dtype, bool(saturate))
+    return convert(x, device_dtype(dtype), bool(saturate))
 
 
 @operator("MatMul", 1, 9, 13)
@@ -283,8 +284,10 @@ def convolution(
     strides, dilations = (each or (1,) * count for each in (strides, dilations))
 
     def convolve(operands: Any) -> Any:
+        image, filter = operands
         return lax.conv_general_dilated(
-            *operands,
+            image,
+            filter,
             strides,
             padding,
             rhs_dilation=dilations,
