@@ -21,6 +21,7 @@ from dmlax.onnx.passes.qdq import fuse_qdq
 from dmlax.onnx.passes.rows import take_rows_first
 from dmlax.onnx.passes.scaled_products import fuse_scaled_products
 from dmlax.onnx.passes.self_attention import fuse_self_attention
+from dmlax.onnx.passes.transposed_products import fuse_transposes
 
 Pass = Callable[..., Graph]
 PassOfShapes = Callable[[Graph, Avals], Graph]
@@ -32,6 +33,7 @@ PASSES: tuple[Pass, ...] = (
     fuse_normalizations,
     fuse_qdq,
     fuse_scaled_products,
+    fuse_transposes,
     fuse_dequantized_weights,
     move_bytes,
     quantize_before_moves,
