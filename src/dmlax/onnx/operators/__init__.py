@@ -2,6 +2,7 @@
 
 from dmlax.onnx.operators import (
     attention,
+    control,
     floats,
     gemm_add,
     gemm_function,
@@ -18,6 +19,7 @@ __all__ = [
     "Context",
     "OperatorRow",
     "attention",
+    "control",
     "find",
     "floats",
     "gemm_add",
