@@ -277,7 +277,13 @@ def _list(graph: Graph, failures: Sequence[_Failure], behind: Sequence[Node]) ->
         )
     count = "1 node" if len(failures) == 1 else f"{len(failures)} nodes"
     first = f"{count} of the model cannot be computed:"
-    return "\n".join([first, *lines, f"  {_ways_out(graph, failures)}"])
+    others = [failure for failure in failures if _field(failure.error) != "input_shapes"]
+    ways = [f"  {_ways_out(graph, others)}"] if others else []
+    return "\n".join([first, *lines, *ways])
+
+
+def _field(error: Exception) -> str | None:
+    return error.field if isinstance(error, UnsupportedError) else None
 
 
 def _ways_out(graph: Graph, failures: Sequence[_Failure]) -> str:
