@@ -117,7 +117,8 @@ def why_no_pass(node: Node) -> str | None:
     given = len(node.inputs)
     if given < least or (most is not None and given > most):
         return f"it has {given} inputs, expected {least} to {most}"
-    absent = [each.name for each, name in zip(required, node.inputs, strict=False) if not name]
+    pairs = zip(row.inputs, node.inputs[: given - len(node.captures)], strict=False)
+    absent = [each.name for each, name in pairs if not name and each in required]
     if absent:
         return f"its input {absent[0]} is absent"
     for name, value in node.attributes.items():
