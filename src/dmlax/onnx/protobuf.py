@@ -336,7 +336,7 @@ class _Reader:
             return self._subgraph(attribute.g, scope, what)
         scalars = (kinds.FLOAT, kinds.INT, kinds.STRING)
         if attribute.type not in (*scalars, kinds.FLOATS, kinds.INTS, kinds.STRINGS):
-            raise ModelError(f"{what} has the type {attribute.type}, which is not read")
+            raise UnsupportedError(f"{what} has the type {attribute.type}, which is not read")
         value = self.onnx.helper.get_attribute_value(attribute)
         if isinstance(value, bytes):
             return value.decode("utf-8", "replace")
