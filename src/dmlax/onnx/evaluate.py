@@ -9,7 +9,6 @@ import numpy as np
 
 from dmlax._core.requantize import Arithmetic
 from dmlax.errors import SpecError, UnsupportedError
-from dmlax.onnx import budget
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import GIVEN, Graph, Node, operator_name
 from dmlax.onnx.operators import Context, find, why_not
@@ -18,7 +17,6 @@ from dmlax.onnx.operators.values import expect_simple_sizes, is_known
 from dmlax.onnx.weights import PLACES
 
 Values = Mapping[str, Any]
-_HOST_NODE_BYTES, _NODE_BYTES = 1 << 12, 1 << 14  # what a repeated node counts in a budget
 
 
 @dataclass(frozen=True)
@@ -103,14 +101,6 @@ class Runner:
     def strict(self) -> "Runner":
         """A runner that raises what its watch would take."""
         return self if self.watch is None else replace(self, watch=_Strict(self.watch))
-
-    def spend(self, graph: Graph, is_host: bool) -> None:
-        """Counts the nodes of a subgraph that is computed again against the file's budget.
-
-        Raises:
-          OverBudget: the file repeats too many nodes.
-        """
-        budget.spend(len(graph.nodes) * (_HOST_NODE_BYTES if is_host else _NODE_BYTES))
 
 
 class _Strict(Watch):
