@@ -25,6 +25,8 @@ from dmlax.onnx.graph import (
     in_order,
     operator_name,
 )
+from dmlax.onnx.operators import packed
+from dmlax.onnx.operators.values import DTYPES
 
 VERSION = 2  # an archive without subgraphs and functions has version 1
 _GRAPH = "graph.json"
@@ -36,10 +38,13 @@ def write(path: Any, graph: Graph, options: Options) -> None:
     arrays: dict[str, np.ndarray] = {}
     names: dict[int, str] = {}  # by the array's id: subgraphs share arrays
 
-    def keep(array: np.ndarray) -> dict[str, str]:
-        name = names.setdefault(id(array), f"{len(arrays)}.npy")
-        arrays[name] = array
-        return {"array": name}
+    def keep(array: np.ndarray) -> dict[str, Any]:
+        name = names.setdefault(id(array), f"{len(names)}.npy")
+        if array.dtype.isbuiltin == 1 or array.dtype not in DTYPES.values():
+            arrays[name] = array
+            return {"array": name}
+        arrays[name] = packed.to_bytes(array)  # NumPy's format has no name for the dtype
+        return {"array": name, "dtype": array.dtype.name, "shape": list(array.shape)}
 
     text = json.dumps(_describe(graph, options, keep), indent=1)
     size = sum(array.nbytes for array in arrays.values())
@@ -141,8 +146,24 @@ class _Reader:
         """Reads an array whose data has the size that its header declares."""
         name = _get(entry, "array", str)
         if name not in self.arrays:
-            self.arrays[name] = _from_npy(self._open(name), name, self.file.getinfo(name).file_size)
+            array = _from_npy(self._open(name), name, self.file.getinfo(name).file_size)
+            self.arrays[name] = self._of_dtype(array, entry, name) if "dtype" in entry else array
         return self.arrays[name]
+
+    def _of_dtype(self, array: np.ndarray, entry: Mapping[str, Any], name: str) -> np.ndarray:
+        """Reads the elements of a dtype that NumPy's format has no name for."""
+        dtype, shape = _get(entry, "dtype", str), _get(entry, "shape", list)
+        known = next((each for each in DTYPES.values() if each.name == dtype), None)
+        if known is None or len(shape) > budget.MAXIMUM_RANK or array.dtype != np.uint8:
+            raise ModelError(f"{name} is {array.dtype} for the dtype {dtype[:40]!r}, shape {shape}")
+        if not all(type(size) is int and size >= 0 for size in shape):
+            raise ModelError(f"{name} has the shape {shape}, expected sizes")
+        sizes = tuple(shape)
+        wanted = packed.packed_shape(sizes, known)
+        if array.shape != wanted:
+            raise ModelError(f"{name} has the shape {list(array.shape)}, expected {list(wanted)}")
+        self._spend(math.prod(sizes) * known.itemsize, name)
+        return packed.from_bytes(array, sizes, known)
 
     def _open(self, name: str, factor: int = 1) -> IO[bytes]:
         """Opens a member that fits the budget, where a byte of it takes as many as a factor."""
@@ -151,11 +172,15 @@ class _Reader:
             raise ModelError(
                 f"{name} is compressed by method {info.compress_type}, expected 0 or 8"
             )
+        self._spend(info.file_size * factor, name)
+        return self.file.open(name)
+
+    def _spend(self, count: int, name: str) -> None:
+        """Counts the bytes that a member expands to."""
         try:
-            self.budget.spend(info.file_size * factor)
+            self.budget.spend(count)
         except budget.OverBudget as error:
             raise ModelError(f"{name} {error}; store it without compression") from None
-        return self.file.open(name)
 
 
 def _expect_parameters(node: Node) -> Node:

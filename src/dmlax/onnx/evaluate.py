@@ -13,8 +13,8 @@ from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import GIVEN, Graph, Node, operator_name
 from dmlax.onnx.operators import Context, find, why_not
 from dmlax.onnx.operators.nonzero import Counted
-from dmlax.onnx.operators.values import expect_simple_sizes, is_known
-from dmlax.onnx.weights import PLACES
+from dmlax.onnx.operators.values import DTYPES, expect_simple_sizes, is_known
+from dmlax.onnx.weights import PACKED_PLACES, PLACES
 
 Values = Mapping[str, Any]
 
@@ -25,7 +25,7 @@ class Options:
 
     Attributes:
       arithmetic: "exact" or "float32".
-      nonzero_size: the rows of every NonZero, or of each by the node's name.
+      nonzero_size: the rows of every output that depends on values, or of each by node's name.
       operators: functions for operators, by their names in `operator_name`.
     """
 
@@ -38,7 +38,7 @@ class Options:
         size = self.nonzero_size
         if isinstance(size, Mapping):
             size = size.get(node.name)
-        return Context(self.arithmetic, size, len(node.outputs))
+        return Context(self.arithmetic, size, len(node.outputs), bool(node.outputs[0]))
 
 
 class Watch:
@@ -213,7 +213,8 @@ def _take(node: Node, index: int, operand: Any) -> Any:
     if row is not None and row.role(index) == "known" and not is_known(operand):
         name = row.inputs[min(index, len(row.inputs) - 1)].name
         raise UnsupportedError(f"its {name}, {node.inputs[index]!r}, depends on values of an input")
-    if hasattr(operand, "unpack") and node.op not in PLACES:
+    stays = node.op in PLACES or index == PACKED_PLACES.get(node.op)
+    if hasattr(operand, "unpack") and not stays:
         return operand.unpack()
     return operand
 
@@ -224,12 +225,12 @@ def _named(node: Node, outputs: tuple[Any, ...]) -> Iterable[tuple[str, Any]]:
             continue
         if isinstance(result, Counted):
             yield count_name(name), result.count
-            result = result.coordinates
+            result = result.rows
         yield name, result
 
 
 def count_name(output: str) -> str:
-    """The name of the count of a NonZero's output."""
+    """The name of the count of an output whose rows depend on values."""
     return f"{output}.count"
 
 
@@ -284,10 +285,10 @@ def split_constants(graph: Graph) -> tuple[Graph, dict[str, np.ndarray]]:
     params = {
         name: array
         for name, array in graph.constants.items()
-        if array.size > 1 and array.dtype.name in _PARAM_DTYPES and roles.get(name) == {"tensor"}
+        if array.size > 1 and array.dtype in _PARAM_DTYPES and roles.get(name) == {"tensor"}
     }
     rest = {name: array for name, array in graph.constants.items() if name not in params}
     return graph.replace(constants=rest), params
 
 
-_PARAM_DTYPES = ("float32", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32")
+_PARAM_DTYPES = {*DTYPES.values()} - {np.dtype(name) for name in ("bool", "int64", "uint64", "f8")}

@@ -9,9 +9,11 @@ import numpy as np
 import dmlax
 from dmlax._core.prepared_weights import PreparedWeights, unpack_on_host
 from dmlax.onnx.graph import Graph, Node
+from dmlax.onnx.operators.packed import PackedIntegers
+from dmlax.onnx.operators.values import NARROW
 from dmlax.onnx.operators.windows import ConvolutionLayout
 
-PLACES = {  # of the weights and of their zero point
+PLACES: dict[str, tuple[int, ...]] = {  # of the weights and of their zero point
     "QLinearConv": (3, 5),
     "ConvInteger": (1, 3),
     "QLinearMatMul": (3, 5),
@@ -21,7 +23,10 @@ PLACES = {  # of the weights and of their zero point
     "QLinearSelfAttention": (3, 5),
     "MatMulIntegerToFloat": (1, 5),
     "DynamicQuantizeMatMul": (1, 3),
+    "DynamicQuantizeLSTM": (1, 9, 2, 11),
+    "QAttention": (1, 7),
 }
+PACKED_PLACES = {"DequantizedMatMul": 1, "GatherBlockQuantized": 0}  # of operands that stay packed
 
 
 class Weight(NamedTuple):
@@ -32,6 +37,8 @@ class Weight(NamedTuple):
 
     def to_host(self) -> np.ndarray:
         """Returns the file's tensor, bit for bit."""
+        if isinstance(self.param, PackedIntegers):
+            return self.param.to_host()
         is_packed = isinstance(self.param, PreparedWeights)
         array = unpack_on_host(self.param) if is_packed else np.asarray(self.param)
         return np.ascontiguousarray(array.T) if self.is_transposed else array
@@ -87,8 +94,7 @@ def prepare(graph: Graph, params: Mapping[str, np.ndarray]) -> dict[str, Weight]
         if first is not None and all(use is not None and use.is_like(first) for use in nodes[1:]):
             weights[name] = _prepare(first.node, params[name], first.zero_point)
     return {
-        name: weights[name] if name in weights else Weight(_copy_to_device(array))
-        for name, array in params.items()
+        name: weights[name] if name in weights else _held(array) for name, array in params.items()
     }
 
 
@@ -118,9 +124,16 @@ def _find_uses(graph: Graph, params: Mapping[str, str], uses: dict[str, list[_Us
 
 
 def _use(graph: Graph, node: Node, place: int) -> _Use | None:
-    weight, zero_point = PLACES.get(node.op, (None, 0))
-    constant = _constant(graph, node, zero_point)
-    return None if place != weight or constant is ... else _Use(node, constant)
+    places = iter(PLACES.get(node.op, ()))
+    zero_point = dict(zip(places, places, strict=True)).get(place)
+    constant = ... if zero_point is None else _constant(graph, node, zero_point)
+    return None if constant is ... else _Use(node, constant)
+
+
+def _held(array: np.ndarray) -> Weight:
+    """Holds an array on the device; integers of fewer than 8 bits stay packed."""
+    is_narrow = array.dtype.name in NARROW
+    return Weight(PackedIntegers.pack(array) if is_narrow else _copy_to_device(array))
 
 
 def _copy_to_device(array: np.ndarray) -> jax.Array:
@@ -153,6 +166,11 @@ def _prepare(node: Node, weight: Any, zero_point: Any) -> Weight:
             packing="auto",
         )
         return Weight(filter)
+    if node.op == "DynamicQuantizeLSTM" and weight.ndim == 3:
+        if zero_point is not None:  # one value or one per column for each direction
+            zero_point = zero_point.reshape(len(weight), 1, -1)
+            zero_point = np.broadcast_to(zero_point, (len(weight), 1, weight.shape[2]))
+        return Weight(dmlax.prepare_matrix(weight, b_zero_point=zero_point, packing="auto"))
     if weight.ndim != 2:
         return Weight(_copy_to_device(weight))
     is_transposed = bool(node.attributes.get("transB"))

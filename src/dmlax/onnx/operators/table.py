@@ -64,6 +64,7 @@ class Context(NamedTuple):
     arithmetic: Arithmetic
     nonzero_size: int | None
     output_count: int
+    has_first_output: bool
     runner: Any = None  # of subgraphs
 
 
@@ -79,6 +80,14 @@ def operator(op: str, *versions: int, domain: str = "") -> Callable[..., Any]:
         return function
 
     return register
+
+
+_REFUSED: dict[str, str] = {}
+
+
+def refuse(op: str, reason: str) -> None:
+    """Gives the reason for which an operator of ONNX is not in the table."""
+    _REFUSED[op] = reason
 
 
 def find(node: Node) -> OperatorRow | None:
@@ -109,7 +118,9 @@ def why_no_pass(node: Node) -> str | None:
     row = find(node)
     if row is None:
         known = _ROWS.get((node.domain, node.op))
-        return f"its form of opset {node.version} is not known" if known else "is not known"
+        if known:
+            return f"its form of opset {node.version} is not known"
+        return "is not known" if node.domain else _REFUSED.get(node.op, "is not known")
     required = [each for each in row.inputs if each.default is each.empty]
     variadic = row.inputs and row.inputs[-1].kind == inspect.Parameter.VAR_POSITIONAL
     least = len(required) - bool(variadic)
@@ -118,7 +129,8 @@ def why_no_pass(node: Node) -> str | None:
     if given < least or (most is not None and given > most):
         return f"it has {given} inputs, expected {least} to {most}"
     pairs = zip(row.inputs, node.inputs[: given - len(node.captures)], strict=False)
-    absent = [each.name for each, name in pairs if not name and each in required]
+    needed = (each for each, name in pairs if not name and not _is_optional(each))
+    absent = [each.name for each in needed if each in required]
     if absent:
         return f"its input {absent[0]} is absent"
     for name, value in node.attributes.items():
@@ -126,6 +138,11 @@ def why_no_pass(node: Node) -> str | None:
         if parameter is not None and not _is_of_type(value, parameter.annotation):
             return f"its attribute {name} is a {type(value).__name__}"
     return None
+
+
+def _is_optional(parameter: inspect.Parameter) -> bool:
+    """True for an input that may be None, though others follow it."""
+    return type(None) in get_args(parameter.annotation)
 
 
 def _is_of_type(value: Any, annotation: Any) -> bool:
