@@ -65,10 +65,12 @@ class FileConstants(Mapping[str, np.ndarray]):
 
     def read(self, arrays: dict[int, np.ndarray]) -> dict[str, np.ndarray]:
         """Reads all tensors; `arrays` are those that were read of shared params."""
-        return {
-            name: arrays.setdefault(id(held), self[name]) if isinstance(held, Weight) else held
-            for name, held in self._held.items()
-        }
+        found = {}
+        for name, held in self._held.items():
+            if isinstance(held, Weight) and id(held) not in arrays:
+                arrays[id(held)] = held.to_host()
+            found[name] = arrays[id(held)] if isinstance(held, Weight) else held
+        return found
 
     def __contains__(self, name: object) -> bool:
         return name in self._held
