@@ -2,6 +2,7 @@
 
 from dmlax.onnx.operators import (
     attention,
+    control,
     floats,
     functions,
     gemm_add,
@@ -28,6 +29,7 @@ __all__ = [
     "Context",
     "OperatorRow",
     "attention",
+    "control",
     "find",
     "floats",
     "functions",
