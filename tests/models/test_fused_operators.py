@@ -162,7 +162,7 @@ def test_channels_last():
     conv = plain.node("Conv", *map(plain.input, swapped), **options)
     plain.output(conv, np.float32)
     wanted = np.moveaxis(dmlax.onnx.load(plain.model())(plain.inputs)[conv], 1, -1)
-    np.testing.assert_allclose(found[[*found][0]], wanted, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found[next(iter(found))], wanted, rtol=1e-5, atol=1e-5)
     residual = np.maximum(wanted + file.inputs[names[3]], 0)
     np.testing.assert_allclose(found[y], residual, rtol=1e-5, atol=1e-5)
     file = File(17)
@@ -239,8 +239,8 @@ def test_multi_head_attention(unidirectional):
     options = {"num_heads": 2, "unidirectional": unidirectional}
     for mask in (*MASKS.values(), "bias"):
         if mask is None or isinstance(mask, str) or len(mask) != 4:
-            add(file, "MultiHeadAttention", q, k, v, bias, None if isinstance(mask, str) else mask,
-                normal(2, 1, 5, 5) if isinstance(mask, str) else None, outputs=3, **options)  # fmt: skip
+            rest = (None, normal(2, 1, 5, 5)) if isinstance(mask, str) else (mask,)
+            add(file, "MultiHeadAttention", q, k, v, bias, *rest, outputs=3, **options)
     add(file, "MultiHeadAttention", q, k, v, scale=0.3, **options)
     past = normal(2, 2, 3, 4), normal(2, 2, 3, 4)
     add(file, "MultiHeadAttention", q, k, normal(2, 5, 8), "", "", "", *past, outputs=3, **options)

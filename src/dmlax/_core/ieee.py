@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike
 
 from dmlax._core import compat, float_bits
 
@@ -32,21 +33,21 @@ def guard(x: Array) -> Array:
 
 def _exchange_nan(x: Array) -> Array:
     bits = float_bits.raw_bits(x)
-    payload, quiet = _NAN[x.dtype.itemsize]
+    payload, quiet = (jnp.asarray(nan) for nan in _NAN[x.dtype.itemsize])
     return float_bits.bitcast(jnp.where(bits == payload, quiet, bits), x.dtype)
 
 
-def add(x: Array, y: Array) -> Array:
+def add(x: ArrayLike, y: ArrayLike) -> Array:
     """The sum of floats."""
     return guard(jnp.add(x, y))
 
 
-def subtract(x: Array, y: Array) -> Array:
+def subtract(x: ArrayLike, y: ArrayLike) -> Array:
     """The difference of floats."""
     return guard(jnp.subtract(x, y))
 
 
-def multiply(x: Array, y: Array) -> Array:
+def multiply(x: ArrayLike, y: ArrayLike) -> Array:
     """The product of floats."""
     return guard(jnp.multiply(x, y))
 
