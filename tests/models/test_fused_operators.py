@@ -5,9 +5,8 @@ import pytest
 
 import dmlax
 import dmlax.onnx
-from onnx_files import File, levels
+from onnx_files import RNG, File, levels
 
-RNG = np.random.default_rng(7)
 MICROSOFT = "com.microsoft"
 TOLERANCE = 1e-5
 

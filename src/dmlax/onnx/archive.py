@@ -31,7 +31,7 @@ def write(path: Any, graph: Graph, options: Options) -> None:
 
     def keep(array: np.ndarray) -> dict[str, Any]:
         name = f"{len(arrays)}.npy"
-        if array.dtype.isbuiltin == 1 or array.dtype not in DTYPES.values():
+        if array.dtype.isbuiltin != 2 or array.dtype not in DTYPES.values():
             arrays[name] = array
             return {"array": name}
         arrays[name] = packed.to_bytes(array)  # NumPy's format has no name for the dtype
