@@ -1,0 +1,139 @@
+"""Loads a file, calls it, and compares it with ONNX Runtime at two levels."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+import dmlax.onnx
+from dmlax.onnx import peer
+from wild.files import Entry
+
+FLOAT_BOUND = 1e-3  # of a float's difference, in standard deviations of its tensor
+QUANTIZED_BOUND = 0.5  # the bound of docs/onnx.md for float islands between quantized tensors
+_YARDS = 4  # times ONNX Runtime's difference from itself that a file may differ
+_MARKS = ("Quant", "QLinear", "Integer", "NBits")
+
+
+def judge(entry: Entry, path: Path, *, fast: bool) -> dict[str, Any]:
+    """Returns the facts of a row of the table."""
+    model = onnx.load(path)
+    found: dict[str, Any] = {"quantized": is_quantized(model), "loads": False}
+    start = time.perf_counter()
+    try:
+        loaded = dmlax.onnx.load(path, **entry.load)
+    except Exception as error:
+        return found | {"error": f"{type(error).__name__}: {error}"}
+    found |= {"loads": True, "load_s": time.perf_counter() - start}
+    inputs = draw_inputs(entry, model)
+    given = {name: inputs[name] for name in loaded.inputs}
+    start = time.perf_counter()
+    try:
+        ours = {name: np.asarray(x) for name, x in loaded(given).items()}
+    except Exception as error:
+        return found | {"error": f"the call: {type(error).__name__}: {error}"}
+    found["first_s"] = time.perf_counter() - start
+    sessions = [peer.start(path, optimised=each, threads=2) for each in (False, True)]
+    theirs = [peer.run(session, inputs) for session in sessions]
+    found |= compare(ours, *theirs, quantized=found["quantized"])
+    if not fast:
+        found["ms"] = _milliseconds(lambda: [x.block_until_ready() for x in loaded(given).values()])
+        found["ort_ms"] = _milliseconds(lambda: peer.run(sessions[1], inputs))
+    return found
+
+
+def is_quantized(model: onnx.ModelProto) -> bool:
+    """True for a file with a quantized operator, in a subgraph too."""
+    return any(mark in node.op_type for node in _nodes(model.graph) for mark in _MARKS)
+
+
+def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            for each in (attribute.g, *attribute.graphs):
+                yield from _nodes(each)
+
+
+def draw_inputs(entry: Entry, model: onnx.ModelProto) -> dict[str, np.ndarray]:
+    """Draws inputs with the shapes and ranges of an entry."""
+    rng = np.random.default_rng(0)
+    constants = {tensor.name for tensor in model.graph.initializer}
+    inputs = {}
+    for value in model.graph.input:
+        if value.name in constants:
+            continue
+        tensor = value.type.tensor_type
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        shape = entry.shapes.get(value.name)
+        if shape is None:
+            shape = [x.dim_value or entry.sizes[x.dim_param] for x in tensor.shape.dim]
+        low, high = entry.ranges.get(value.name, (None, None))
+        if dtype.kind == "f":
+            drawn = rng.standard_normal(shape) if low is None else rng.uniform(low, high, shape)
+        elif dtype == bool:
+            drawn = np.ones(shape) if low is None else rng.integers(low, high, shape, endpoint=True)
+        else:
+            drawn = rng.integers(low or 0, 1 if high is None else high, shape, endpoint=True)
+        inputs[value.name] = np.asarray(drawn).astype(dtype)
+    return inputs
+
+
+def compare(
+    ours: Mapping[str, np.ndarray],
+    by_nodes: Mapping[str, np.ndarray],
+    optimised: Mapping[str, np.ndarray],
+    *,
+    quantized: bool,
+) -> dict[str, Any]:
+    """Compares all outputs.
+
+    Returns:
+      agrees: floats are within a bound, and integers are equal to those of one level.
+      difference: the largest of floats from the nodes as they are, in standard deviations.
+      yardstick: the same of ONNX Runtime's two levels.
+      notes: sentences about outputs that do not agree.
+    """
+    bound = QUANTIZED_BOUND if quantized else FLOAT_BOUND
+    worst, yardstick, notes = 0.0, 0.0, []
+    for name, wanted in by_nodes.items():
+        x = ours[name]
+        if x.shape != wanted.shape or x.dtype.kind != wanted.dtype.kind:
+            notes.append(f"{name} is {x.dtype}{x.shape}, expected {wanted.dtype}{wanted.shape}")
+        elif wanted.dtype.kind != "f":
+            differ = min(np.count_nonzero(x != each[name]) for each in (by_nodes, optimised))
+            if differ:
+                notes.append(f"{name}: {differ} of {x.size} integers differ")
+        else:
+            ahead, apart = _difference(x, wanted), _difference(optimised[name], wanted)
+            worst, yardstick = max(worst, ahead), max(yardstick, apart)
+            if not ahead <= max(bound, _YARDS * apart):
+                notes.append(f"{name}: differs by {ahead:.1e} standard deviations, ORT {apart:.1e}")
+    return {"agrees": not notes, "difference": worst, "yardstick": yardstick, "notes": notes}
+
+
+def _difference(x: np.ndarray, wanted: np.ndarray) -> float:
+    """The largest difference in standard deviations; infinite where one is no number."""
+    same = (x == wanted) | (np.isnan(x) & np.isnan(wanted))
+    if same.all():
+        return 0.0
+    a, b = (each[~same].astype(np.float64) for each in (x, wanted))
+    finite = wanted[np.isfinite(wanted)].astype(np.float64)
+    scale = max(finite.std() if finite.size else 0.0, 1e-6 * np.abs(finite).max(initial=1))
+    with np.errstate(invalid="ignore"):
+        found = np.abs(a - b).max() / scale
+    return float(found) if np.isfinite(found) else float("inf")
+
+
+def _milliseconds(call: Callable[[], Any]) -> float:
+    """The median of calls for two seconds, three at least and fifty at most."""
+    times: list[float] = []
+    while len(times) < 3 or (sum(times) < 2 and len(times) < 50):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return 1000 * statistics.median(times)
