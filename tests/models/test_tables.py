@@ -12,9 +12,8 @@ from onnx import TensorProto
 
 import dmlax.onnx
 from benchmarks.networks import Network, quantize
-from dmlax._core import float_bits
 from dmlax.onnx import peer
-from dmlax.onnx.operators import error_function, floats, tables
+from dmlax.onnx.operators import error_function, tables
 
 TYPES = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8}
 SCALES = [(0.03, 1 / 256), (0.5, 0.25), (2.0**-3, 2.0**-7)]
@@ -300,39 +299,3 @@ def test_exact_tables_round_once(dtype):
         for value, entry in zip(values.tolist(), found.tolist(), strict=True):
             real = function((value - 9) * Fraction(float(parameters[0]))) / Fraction(1, 256)
             assert entry == min(max(round(real) + int(parameters[3]), limits.min), limits.max)
-
-
-def wild(count, seed):
-    """Floats of every kind."""
-    bits = np.random.default_rng(seed).integers(0, 2**32, count, dtype=np.uint64)
-    special = [0, 1, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00000, 0x00800000, 0x7F7FFFFF]
-    return np.concatenate([special, bits]).astype(np.uint32).view(np.float32)
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs"),
-    [
-        (floats.multiply, np.multiply),
-        (floats.divide, np.divide),
-        (float_bits.add, np.add),
-        (float_bits.subtract, np.subtract),
-    ],
-)
-def test_float_operators_are_ieees(ours, theirs):
-    x, y = wild(20_000, 1), wild(20_000, 2)
-    pairs = np.repeat(wild(0, 0), 8), np.tile(wild(0, 0), 8)
-    x, y = (np.concatenate(each) for each in zip((x, y), pairs, strict=True))
-    with np.errstate(all="ignore"):
-        expected = theirs(x, y)
-    found = np.asarray(jax.jit(ours)(x, y))
-    same = found.view(np.uint32) == expected.view(np.uint32)
-    assert (same | (np.isnan(found) & np.isnan(expected))).all()
-
-
-def test_square_roots_are_ieees():
-    x = np.concatenate([wild(20_000, 3), np.arange(1, 3000, dtype=np.float32) ** 2])
-    with np.errstate(all="ignore"):
-        expected = np.sqrt(x)
-    found = np.asarray(float_bits.sqrt(jnp.asarray(x)))
-    same = found.view(np.uint32) == expected.view(np.uint32)
-    assert (same | (np.isnan(found) & np.isnan(expected))).all()

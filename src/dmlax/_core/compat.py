@@ -191,6 +191,22 @@ def _lower_hide_constant(context: Any, x: Any) -> Any:
 mlir.register_lowering(_hide_constant, _lower_hide_constant)
 
 
+def opaque(x: Array, lowering: Callable[[Array], Array]) -> Array:
+    """Returns `x`, which a program computes by `lowering`: an identity that no compiler sees."""
+    return cast(Array, _opaque.bind(x, lowering=lowering))
+
+
+_opaque = _identity("dmlax_opaque")
+ad.deflinear2(_opaque, lambda cotangent, x, *, lowering: [cotangent])
+
+
+def _lower_opaque(context: Any, x: Any, *, lowering: Callable[[Array], Array]) -> Any:
+    return mlir.lower_fun(lowering, multiple_results=False)(context, x)
+
+
+mlir.register_lowering(_opaque, _lower_opaque)
+
+
 class _Alternatives(NamedTuple):
     """Functions of the same flat operands that give the same flat outputs, bit for bit."""
 

@@ -314,28 +314,3 @@ def _top_30_bits(magnitude: Wide, exponent: Array) -> tuple[Array, Array]:
     sticky = ((low | (high & 3)) != 0).astype(jnp.uint32)
     exponent = exponent + jnp.where(small, 2, 34) - shift.astype(jnp.int32)
     return (high >> 2) | sticky, exponent
-
-
-@jax.jit
-def sqrt(x: Array) -> Array:
-    """The IEEE float32 square root, subnormals kept; NaN below zero."""
-    a = unpack(x)
-    shift = 28 + (a.exponent & 1)  # leaves an even exponent, and a root of 26 or 27 bits
-    square = shift_left_wide((jnp.zeros_like(a.mantissa), a.mantissa), jnp.uint32(16))
-    square = shift_left_wide(square, (shift - 16).astype(jnp.uint32))
-
-    def add_bit(index: Array, root: Array) -> Array:
-        larger = root | (jnp.uint32(1 << 26) >> index.astype(jnp.uint32))
-        high, low = multiply_wide(larger, larger)
-        fits = (high < square[0]) | ((high == square[0]) & (low <= square[1]))
-        return jnp.where(fits, larger, root)
-
-    root = lax.fori_loop(0, 27, add_bit, jnp.zeros_like(a.mantissa))
-    high, low = multiply_wide(root, root)
-    sticky = ((high != square[0]) | (low != square[1])).astype(jnp.uint32)
-    exponent = ((a.exponent - shift) >> 1) - 1
-    positive = jnp.zeros_like(a.negative)
-    value = pack(positive, (jnp.zeros_like(root), (root << 1) | sticky), exponent, jnp.float32)
-    value = jnp.where(a.negative, jnp.float32(jnp.nan), value)
-    is_itself = (a.mantissa == 0) | is_nan(x) | (is_infinite(x) & ~a.negative)
-    return jnp.where(is_itself, x, value)

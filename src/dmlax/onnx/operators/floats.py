@@ -1,7 +1,7 @@
 """Operators on floats, integers and booleans.
 
-Sums, products, quotients and square roots of float32 are IEEE's on every backend, since what
-follows rounds them to 8 bits. Exponentials, reductions and products of matrices are XLA's own.
+Sums, products, quotients and square roots of normal floats are IEEE's on every backend, since a
+quantization that follows rounds them. Exponentials, reductions and matrix products are XLA's.
 """
 
 import functools
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dmlax._core import float_bits
+from dmlax._core import float_bits, ieee
 from dmlax._core.arguments import expand_rank
 from dmlax._core.requantize import Arithmetic
 from dmlax.errors import UnsupportedError
@@ -35,26 +35,15 @@ from dmlax.onnx.operators.windows import Windows
 _BINARY = (7, 13, 14)
 
 
-def _is_float32(*values: Any) -> bool:
-    return all(np.dtype(value.dtype) == np.float32 for value in values)
-
-
-def _binary(
-    on_host: Callable[..., Any],
-    on_device: Callable[..., Any],
-    of_float32: Callable[..., Any] | None = None,
-) -> Callable[..., Any]:
-    """A function of two broadcast operands: NumPy's, JAX's, and for float32 the IEEE one."""
+def _binary(on_host: Callable[..., Any], on_device: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of two broadcast operands, NumPy's and JAX's."""
 
     def compute(a: Tensor, b: Tensor, /) -> Any:
         if is_known(a) and is_known(b):
             expect_room(np.result_type(a, b), *np.broadcast_shapes(a.shape, b.shape))
             with np.errstate(all="ignore"):
                 return as_known(on_host(a, b), np.result_type(a.dtype, b.dtype))
-        a, b = to_device(a), to_device(b)
-        if of_float32 is not None and _is_float32(a, b):
-            return of_float32(*_align(a, b))
-        return on_device(*_align(a, b))
+        return on_device(*_align(to_device(a), to_device(b)))
 
     return compute
 
@@ -65,28 +54,16 @@ def _align(a: Any, b: Any) -> tuple[Any, Any]:
     return expand_rank(a, rank, scalars=True), expand_rank(b, rank, scalars=True)
 
 
-def multiply(a: Any, b: Any) -> Any:
-    """The IEEE product of any float32, which a sum with -0 leaves as it is."""
-    return float_bits.fma(a, b, jnp.float32(-0.0))
+def _of_numbers(of_floats: Callable[..., Any], of_integers: Callable[..., Any]) -> Any:
+    """The arithmetic of floats, or that of integers."""
+
+    def compute(a: Any, b: Any) -> Any:
+        return of_floats(a, b) if jnp.issubdtype(a.dtype, jnp.floating) else of_integers(a, b)
+
+    return compute
 
 
-def divide(a: Any, b: Any) -> Any:
-    """The IEEE quotient of any float32."""
-    a, b = jnp.broadcast_arrays(a, b)
-    x, y = float_bits.unpack(a), float_bits.unpack(b)
-    # Mantissas, as a compiler may make of a zero test a float's, which subnormals pass.
-    by_zero, by_infinity = y.mantissa == 0, float_bits.is_infinite(b)
-    usual = ~(by_zero | by_infinity | float_bits.is_nan(b))
-    value = jnp.abs(float_bits.divide(a, jnp.where(usual, b, jnp.float32(1))))
-    value = jnp.where(by_zero, jnp.float32(jnp.inf), jnp.where(by_infinity, jnp.float32(0), value))
-    undefined = (by_zero & (x.mantissa == 0)) | (by_infinity & float_bits.is_infinite(a))
-    undefined |= float_bits.is_nan(a) | float_bits.is_nan(b)
-    return jnp.where(undefined, jnp.float32(jnp.nan), _with_sign(value, x.negative ^ y.negative))
-
-
-def _with_sign(value: Any, negative: Any) -> Any:
-    bits = float_bits.raw_bits(value) | (negative.astype(jnp.uint32) << 31)
-    return float_bits.bitcast(bits, jnp.float32)
+multiply = _of_numbers(ieee.multiply, jnp.multiply)
 
 
 def _integer_quotient(a: Any, b: Any) -> Any:
@@ -98,11 +75,15 @@ def _integer_quotient(a: Any, b: Any) -> Any:
     return np.trunc(np.true_divide(a, b)).astype(a.dtype)
 
 
-_ARITHMETIC: tuple[tuple[str, Any, Any, Any], ...] = (
-    ("Add", np.add, jnp.add, float_bits.add),
-    ("Sub", np.subtract, jnp.subtract, float_bits.subtract),
-    ("Mul", np.multiply, jnp.multiply, multiply),
-    ("Div", _integer_quotient, lambda a, b: lax.div(*jnp.broadcast_arrays(a, b)), divide),
+def _truncated_quotient(a: Any, b: Any) -> Any:
+    return lax.div(*jnp.broadcast_arrays(a, b))
+
+
+_ARITHMETIC: tuple[tuple[str, Any, Any], ...] = (
+    ("Add", np.add, _of_numbers(ieee.add, jnp.add)),
+    ("Sub", np.subtract, _of_numbers(ieee.subtract, jnp.subtract)),
+    ("Mul", np.multiply, multiply),
+    ("Div", _integer_quotient, _of_numbers(ieee.divide, _truncated_quotient)),
 )
 _COMPARISONS: tuple[tuple[str, tuple[int, ...], Any, Any], ...] = (
     ("Equal", (7, 11, 13, 19), np.equal, jnp.equal),
@@ -114,8 +95,8 @@ _COMPARISONS: tuple[tuple[str, tuple[int, ...], Any, Any], ...] = (
     ("Or", (7,), np.logical_or, jnp.logical_or),
     ("Xor", (7,), np.logical_xor, jnp.logical_xor),
 )
-for _op, _host, _device, _ieee in _ARITHMETIC:
-    operator(_op, *_BINARY)(_binary(_host, _device, _ieee))
+for _op, _host, _device in _ARITHMETIC:
+    operator(_op, *_BINARY)(_binary(_host, _device))
 for _op, _versions, _host, _device in _COMPARISONS:
     operator(_op, *_versions)(_binary(_host, _device))
 
@@ -141,7 +122,7 @@ _UNARY: tuple[tuple[str, tuple[int, ...], Callable[[Any], Any]], ...] = (
     ("Floor", (6, 13), jnp.floor),
     ("Log", (6, 13), jnp.log),
     ("Neg", (6, 13), _negative),
-    ("Reciprocal", (6, 13), lambda x: divide(jnp.ones_like(x), x)),
+    ("Reciprocal", (6, 13), lambda x: ieee.divide(jnp.ones_like(x), x)),
     ("Relu", (6, 13, 14), lambda x: jnp.where(x > 0, x, jnp.zeros_like(x))),
     ("Round", (11, 22), jnp.round),
     ("Sigmoid", (6, 13), jax.nn.sigmoid),
@@ -158,7 +139,7 @@ for _op, _versions, _function in _UNARY:
 @operator("Erf", 9, 13)
 def erf(x: Tensor, /) -> Any:
     """The error function: XLA's, and of known values ONNX Runtime's bits."""
-    if is_known(x) and _is_float32(x):
+    if is_known(x) and x.dtype == np.float32:
         expect_room(np.float64, 8, x.size)  # of what it computes on the way
         return error_function.erf(x)
     return jax.scipy.special.erf(to_device(x))
@@ -182,12 +163,12 @@ def logical_not(x: Tensor, /) -> Any:
 
 @operator("Sqrt", 6, 13)
 def sqrt(x: Tensor, /) -> Any:
-    """The IEEE square root: XLA's estimate and its neighbours, of which integers take one."""
+    """The square root."""
     if is_known(x):
         expect_room(np.float64, x.size)
         with np.errstate(all="ignore"):
             return np.sqrt(x)
-    return float_bits.sqrt(x) if _is_float32(x) else jnp.sqrt(x)
+    return ieee.sqrt(x)
 
 
 @operator("Pow", 7, 12, 13, 15)
@@ -197,7 +178,7 @@ def power(x: Tensor, exponent: Parameter, /) -> Any:
         expect_room(np.result_type(x, exponent), *np.broadcast_shapes(x.shape, exponent.shape))
         return np.power(x, exponent).astype(x.dtype)
     if is_known(exponent) and exponent.size == 1 and float(exponent.ravel()[0]) == 2.0:
-        return multiply(x, x) if _is_float32(x) else x * x
+        return multiply(to_device(x), to_device(x))
     x, exponent = _align(to_device(x), to_device(exponent))
     return jnp.power(x, exponent.astype(x.dtype))
 
@@ -208,25 +189,25 @@ def hard_sigmoid(
 ) -> Any:
     """max(min(alpha x + beta, 1), 0), rounded once; "float32" rounds the product, too."""
     x = to_device(x)
-    slope, start = (jnp.full(x.shape, each, x.dtype) for each in (alpha, beta))
-    if arithmetic == "exact":
+    slope, start = (x.dtype.type(each) for each in (alpha, beta))
+    if arithmetic == "exact" and x.dtype == np.float32:
+        slope, start = (jnp.full(x.shape, each) for each in (slope, start))
         return jnp.clip(float_bits.fma(jnp.asarray(x), slope, start), 0, 1)
-    return jnp.clip(float_bits.add(multiply(x, slope), start), 0, 1)
+    return jnp.clip(ieee.add(ieee.multiply(x, slope), start), 0, 1)
 
 
 @operator("HardSwish", 14, 22)
 def hard_swish(x: Tensor, /, *, arithmetic: Arithmetic) -> Any:
     """X times its hard sigmoid of slope 1/6."""
     x = to_device(x)
-    return multiply(x, hard_sigmoid(x, alpha=1 / 6, beta=0.5, arithmetic=arithmetic))
+    return ieee.multiply(x, hard_sigmoid(x, alpha=1 / 6, beta=0.5, arithmetic=arithmetic))
 
 
 @operator("LeakyRelu", 6, 16)
 def leaky_relu(x: Tensor, /, *, alpha: float = 0.01) -> Any:
     """X, or alpha x below 0."""
     x = to_device(x)
-    slope = jnp.full(x.shape, alpha, x.dtype)
-    return jnp.where(x >= 0, x, multiply(x, slope) if _is_float32(x) else x * slope)
+    return jnp.where(x >= 0, x, ieee.multiply(x, x.dtype.type(alpha)))
 
 
 @operator("Gelu", 20)
@@ -406,23 +387,13 @@ def batch_normalization(
     if training_mode:
         raise UnsupportedError("training_mode is 1, expected 0")
     x, shape = to_device(x), (1, -1) + (1,) * (x.ndim - 2)
-    parameters = [to_device(each).reshape(shape) for each in (scale, bias, mean, variance)]
-    factor, offset = _factor_and_offset(epsilon, *parameters)
-    if not _is_float32(x, factor, offset):
-        return x * factor + offset
-    return float_bits.add(multiply(x, factor), offset)
-
-
-def _factor_and_offset(
-    epsilon: float, scale: Any, bias: Any, mean: Any, variance: Any
-) -> tuple[Any, Any]:
-    """The factor and the offset of a batch normalization."""
-    if not _is_float32(scale, bias, mean, variance):
-        factor = scale / jnp.sqrt(variance + epsilon)
-        return factor, bias - mean * factor
-    deviation = float_bits.sqrt(float_bits.add(variance, jnp.float32(epsilon)))
-    factor = multiply(divide(jnp.float32(1), deviation), scale)
-    return factor, float_bits.subtract(bias, multiply(mean, factor))
+    scale, bias, mean, variance = (
+        jnp.asarray(each).reshape(shape) for each in (scale, bias, mean, variance)
+    )
+    deviation = ieee.sqrt(ieee.add(variance, variance.dtype.type(epsilon)))
+    factor = ieee.multiply(ieee.divide(jnp.ones_like(deviation), deviation), scale)
+    offset = ieee.subtract(bias, ieee.multiply(mean, factor))
+    return ieee.add(ieee.multiply(x, factor), offset)
 
 
 def _reduction(on_host: Any, on_device: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:

@@ -8,9 +8,8 @@ import numpy as np
 from jax import Array, lax
 
 import dmlax
-from dmlax._core import float_bits
+from dmlax._core import ieee
 from dmlax.errors import UnsupportedError
-from dmlax.onnx.operators.floats import divide
 from dmlax.onnx.operators.table import Tensor, operator
 from dmlax.onnx.operators.values import to_device
 from dmlax.onnx.operators.windows import Windows
@@ -103,7 +102,7 @@ def global_average_pool(x: Tensor, /) -> Any:
         return x.mean(tuple(range(2, x.ndim)), keepdims=True)
     size = math.prod(x.shape[2:])
     total = _sum_by_lanes(jnp.reshape(x, (*x.shape[:2], size)))
-    mean = divide(total, jnp.asarray(size, jnp.float32))
+    mean = ieee.divide(total, jnp.asarray(size, jnp.float32))
     return mean.reshape((*x.shape[:2], *(1,) * (x.ndim - 2)))
 
 
@@ -115,17 +114,17 @@ def _sum_by_lanes(x: Array) -> Array:
     padded = jnp.pad(x, padding)
 
     def add_four(i: Array, total: Array) -> Array:
-        return float_bits.add(total, lax.dynamic_slice_in_dim(padded, _LANES * i, _LANES, -1))
+        return ieee.add(total, lax.dynamic_slice_in_dim(padded, _LANES * i, _LANES, -1))
 
     def add_one(i: Array, total: Array) -> Array:
-        return float_bits.add(total, lax.dynamic_index_in_dim(padded, i, -1, keepdims=False))
+        return ieee.add(total, lax.dynamic_index_in_dim(padded, i, -1, keepdims=False))
 
     total = jnp.zeros_like(padded[..., 0])
     if not (isinstance(rest, int) and rest == 0):
         lanes = jnp.zeros_like(padded[..., :_LANES])
         lanes = lax.fori_loop(0, size // _LANES, add_four, lanes)
-        halves = float_bits.add(lanes[..., :2], lanes[..., 2:])
-        total = float_bits.add(halves[..., 0], halves[..., 1])
+        halves = ieee.add(lanes[..., :2], lanes[..., 2:])
+        total = ieee.add(halves[..., 0], halves[..., 1])
     summed: Array = lax.fori_loop(rest, size, add_one, total)
     return summed
 

@@ -1,0 +1,159 @@
+"""Float operations that keep IEEE's results inside a jitted program.
+
+XLA contracts products and sums, rewrites chains of operations, and multiplies by reciprocals. A
+guard around each result stops it, and a platform whose quotients and roots are approximate corrects
+them by an exact residual. Subnormal operands and results are outside of the promise: a CPU flushes
+them to zero.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+
+from dmlax._core import compat, float_bits
+
+_NAN = {  # a quiet NaN with a payload that no operation makes, by the size of a float
+    2: (np.uint16(0x7FC5), np.uint16(0x7FC0)),
+    4: (np.uint32(0x7FC12345), np.uint32(0x7FC00000)),
+    8: (np.uint64(0x7FF8000012345678), np.uint64(0x7FF8000000000000)),
+}
+_FRACTION = np.int32(23)
+_HIDDEN_BIT = np.int32(1 << 23)
+
+
+def guard(x: Array) -> Array:
+    """Returns a float as it is; the compiler does not fuse what made it with what reads it.
+
+    One NaN becomes another, which no compiler can rule out. JAX 0.10 drops barriers on a CPU.
+    """
+    return compat.opaque(x, _exchange_nan)
+
+
+def _exchange_nan(x: Array) -> Array:
+    bits = float_bits.raw_bits(x)
+    payload, quiet = (jnp.asarray(nan) for nan in _NAN[x.dtype.itemsize])
+    return float_bits.bitcast(jnp.where(bits == payload, quiet, bits), x.dtype)
+
+
+def add(x: ArrayLike, y: ArrayLike) -> Array:
+    """The sum of floats."""
+    return guard(jnp.add(x, y))
+
+
+def subtract(x: ArrayLike, y: ArrayLike) -> Array:
+    """The difference of floats."""
+    return guard(jnp.subtract(x, y))
+
+
+def multiply(x: ArrayLike, y: ArrayLike) -> Array:
+    """The product of floats."""
+    return guard(jnp.multiply(x, y))
+
+
+@jax.jit  # traced once for each shape, which equal layers share
+def divide(x: Array, y: Array) -> Array:
+    """The quotient of floats of one dtype."""
+    x, y = jnp.broadcast_arrays(x, y)
+    if x.dtype.itemsize == 2:  # a float32 quotient has enough bits to round again
+        return guard(_divide(x.astype(np.float32), y.astype(np.float32)).astype(x.dtype))
+    return guard(_divide(x, y))
+
+
+@jax.custom_jvp
+def _divide(x: Array, y: Array) -> Array:
+    if x.dtype != np.float32:
+        return _plain_quotient(x, y)
+    struct = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    by_residual, plain = lambda pair: _quotient(*pair), lambda pair: _plain_quotient(*pair)
+    return compat.by_platform((x, y), struct, by_residual, {"cpu": plain})
+
+
+@_divide.defjvp
+def _divide_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+    (x, y), (dx, dy) = primals, tangents
+    quotient = _divide(x, y)
+    return quotient, (dx - quotient * dy) / y
+
+
+def _plain_quotient(x: Array, y: Array) -> Array:
+    """The quotient of a CPU, which is IEEE's if the compiler sees no scalar to invert."""
+    is_payload = float_bits.raw_bits(x) == _NAN[x.dtype.itemsize][0]
+    return jnp.divide(x, jnp.where(is_payload, x, y))
+
+
+def _quotient(x: Array, y: Array) -> Array:
+    """The float32 quotient, rounded right whatever the platform makes of a division.
+
+    The mantissas' quotient is an integer of 24 bits, and its residual is exact modulo 2**32.
+    """
+    a, b = _Mantissa(x), _Mantissa(y)
+    is_below = (a.value < b.value).astype(jnp.int32)
+    dividend = a.value << is_below  # the quotient is from 2**23 to 2**24
+    estimate = jnp.divide(dividend.astype(jnp.float32), b.value.astype(jnp.float32))
+    quotient = (estimate * np.float32(1 << 23)).astype(jnp.int32)
+    rest = (dividend << _FRACTION) - quotient * b.value
+    digit = jnp.divide(rest.astype(jnp.float32), b.value.astype(jnp.float32)).astype(jnp.int32)
+    rest = rest - digit * b.value
+    quotient = quotient + digit + _step(2 * rest > b.value) - _step(2 * rest < -b.value)
+    exponent = a.exponent - b.exponent - is_below + 127
+    sign = (a.bits ^ b.bits) & np.int32(-(1 << 31))
+    usual = a.is_normal & b.is_normal & (exponent > 0)
+    packed = (exponent << _FRACTION) + (quotient - _HIDDEN_BIT)
+    packed = sign | jnp.where(exponent < 255, packed, np.int32(float_bits.FLOAT32.infinity))
+    return jnp.where(usual, float_bits.bitcast(packed, jnp.float32), jnp.divide(x, y))
+
+
+@jax.jit
+def sqrt(x: Array) -> Array:
+    """The square root of a float."""
+    if x.dtype.itemsize == 2:
+        return guard(_sqrt(x.astype(np.float32)).astype(x.dtype))
+    return guard(_sqrt(x))
+
+
+@jax.custom_jvp
+def _sqrt(x: Array) -> Array:
+    if x.dtype != np.float32:
+        return jnp.sqrt(x)
+    struct = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    return compat.by_platform(x, struct, _root, {"cpu": jnp.sqrt})
+
+
+@_sqrt.defjvp
+def _sqrt_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    root = _sqrt(*primals)
+    return root, tangents[0] / (2 * root)
+
+
+def _root(x: Array) -> Array:
+    """The float32 square root, rounded right whatever the platform makes of one."""
+    a = _Mantissa(x)
+    is_odd = (a.exponent ^ 1) & 1  # of the exponent less 127
+    square = a.value << is_odd
+    estimate = jnp.sqrt(square.astype(jnp.float32) * np.float32(2.0**-23))
+    root = (estimate * np.float32(1 << 23)).astype(jnp.int32)
+    rest = (square << _FRACTION) - root * root
+    root = root + jnp.divide(rest.astype(jnp.float32), (2 * root).astype(jnp.float32)).astype(
+        jnp.int32
+    )
+    rest = (square << _FRACTION) - root * root
+    root = root + _step(rest > root) - _step(rest <= -root)
+    packed = (((a.exponent - 127 - is_odd) >> 1) + 127 << _FRACTION) + (root - _HIDDEN_BIT)
+    usual = a.is_normal & (a.bits > 0)
+    return jnp.where(usual, float_bits.bitcast(packed, jnp.float32), jnp.sqrt(x))
+
+
+class _Mantissa:
+    """A float32 taken apart, in int32: `value * 2**(exponent - 150)` if it is normal."""
+
+    def __init__(self, x: Array) -> None:
+        self.bits = float_bits.bitcast(x, jnp.int32)
+        self.exponent = (self.bits >> _FRACTION) & 255
+        self.value = (self.bits & (_HIDDEN_BIT - 1)) | _HIDDEN_BIT
+        self.is_normal = (self.exponent > 0) & (self.exponent < 255)
+
+
+def _step(condition: Array) -> Array:
+    return condition.astype(jnp.int32)
