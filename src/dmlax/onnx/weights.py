@@ -11,7 +11,7 @@ from dmlax._core.prepared_weights import PreparedWeights, unpack_on_host
 from dmlax.onnx.graph import Graph, Node
 from dmlax.onnx.operators.windows import ConvolutionLayout
 
-PLACES = {  # of the weights and of their zero point
+PLACES: dict[str, tuple[int, ...]] = {  # of the weights and of their zero point
     "QLinearConv": (3, 5),
     "ConvInteger": (1, 3),
     "QLinearMatMul": (3, 5),
@@ -21,6 +21,7 @@ PLACES = {  # of the weights and of their zero point
     "QLinearSelfAttention": (3, 5),
     "MatMulIntegerToFloat": (1, 5),
     "DynamicQuantizeMatMul": (1, 3),
+    "DynamicQuantizeLSTM": (1, 9, 2, 11),
 }
 
 
@@ -72,13 +73,13 @@ def prepare(graph: Graph, params: Mapping[str, np.ndarray]) -> dict[str, Weight]
     """
     weights, consumers = {}, graph.consumers()
     for node in graph.nodes:
-        index = PLACES.get(node.op)
-        if index is None or len(node.inputs) <= index[0]:
-            continue
-        name, zero_point = node.inputs[index[0]], _constant(graph, node, index[1])
-        alone = len(consumers.get(name, ())) == 1
-        if name in params and alone and zero_point is not ...:
-            weights[name] = _prepare(node, params[name], zero_point)
+        places = iter(PLACES.get(node.op, ()))
+        for place, of_zero_point in zip(places, places, strict=True):
+            name = node.inputs[place] if place < len(node.inputs) else ""
+            zero_point = _constant(graph, node, of_zero_point)
+            alone = len(consumers.get(name, ())) == 1
+            if name in params and alone and zero_point is not ...:
+                weights[name] = _prepare(node, params[name], zero_point)
     return {
         name: weights[name] if name in weights else Weight(_copy_to_device(array))
         for name, array in params.items()
@@ -115,6 +116,11 @@ def _prepare(node: Node, weight: Any, zero_point: Any) -> Weight:
             packing="auto",
         )
         return Weight(filter)
+    if node.op == "DynamicQuantizeLSTM" and weight.ndim == 3:
+        if zero_point is not None:  # one value or one per column for each direction
+            zero_point = zero_point.reshape(len(weight), 1, -1)
+            zero_point = np.broadcast_to(zero_point, (len(weight), 1, weight.shape[2]))
+        return Weight(dmlax.prepare_matrix(weight, b_zero_point=zero_point, packing="auto"))
     if weight.ndim != 2:
         return Weight(_copy_to_device(weight))
     is_transposed = bool(node.attributes.get("transB"))

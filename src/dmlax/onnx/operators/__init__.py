@@ -10,6 +10,7 @@ from dmlax.onnx.operators import (
     nonzero,
     pools,
     quantized,
+    recurrent,
     self_attention,
 )
 from dmlax.onnx.operators.table import Context, OperatorRow, find, rows, why_no_pass, why_not
@@ -27,6 +28,7 @@ __all__ = [
     "nonzero",
     "pools",
     "quantized",
+    "recurrent",
     "rows",
     "self_attention",
     "why_no_pass",

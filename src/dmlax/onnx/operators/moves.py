@@ -111,6 +111,25 @@ def unsqueeze(x: Tensor, axes: Known, /) -> Any:
     return unsqueeze_by_attribute(x, axes=tuple(sizes_of(axes)))
 
 
+@operator("ReverseSequence", 10, 28)
+def reverse_sequence(
+    x: Tensor, lengths: Parameter, /, *, batch_axis: int = 1, time_axis: int = 0
+) -> Any:
+    """Reverses the first elements of each sequence, as many as its length."""
+    if {batch_axis, time_axis} != {0, 1} or len(x.shape) < 2:
+        text = f"batch_axis is {batch_axis} and time_axis {time_axis} for rank {len(x.shape)}"
+        raise ModelError(f"{text}, expected 0 and 1 for rank 2 or more")
+    x, lengths = to_device(x), to_device(lengths)
+    if lengths.shape != (x.shape[batch_axis],):
+        text = f"sequence_lens has the shape {list(lengths.shape)}"
+        raise ModelError(f"{text}, expected {[x.shape[batch_axis]]}")
+    values = jnp.moveaxis(x, time_axis, 0)  # [time, batch, ...]
+    time = jnp.arange(values.shape[0])[:, None]
+    index = jnp.where(time < lengths, lengths - 1 - time, time)
+    index = index.reshape(index.shape + (1,) * (values.ndim - 2))
+    return jnp.moveaxis(jnp.take_along_axis(values, index, axis=0), 0, time_axis)
+
+
 @operator("Concat", 4, 11, 13)
 def concatenate(*inputs: Tensor, axis: int) -> Any:
     """Concatenates along an axis."""

@@ -114,9 +114,9 @@ def why_no_pass(node: Node) -> str | None:
     given = len(node.inputs)
     if given < least or (most is not None and given > most):
         return f"it has {given} inputs, expected {least} to {most}"
-    absent = [each.name for each, name in zip(required, node.inputs, strict=False) if not name]
-    if absent:
-        return f"its input {absent[0]} is absent"
+    for each, name in zip(required, node.inputs, strict=False):
+        if not name and type(None) not in get_args(each.annotation):
+            return f"its input {each.name} is absent"
     for name, value in node.attributes.items():
         parameter = row.attributes.get(name)
         if parameter is not None and not _is_of_type(value, parameter.annotation):
