@@ -23,6 +23,7 @@ from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
     DTYPES,
     as_known,
+    convert,
     device_dtype,
     expect_room,
     expect_simple_product,
@@ -265,8 +266,8 @@ def cast(x: Tensor, /, *, to: int, saturate: int = 1, round_mode: str = "up") ->
     if is_known(x):
         is_size = x.dtype == object and dtype.kind in "iu"
         expect_room(dtype, x.size)
-        return x if is_size else x.astype(dtype)
-    return x.astype(device_dtype(dtype))
+        return x if is_size else convert(x, dtype, bool(saturate))
+    return convert(x, device_dtype(dtype), bool(saturate))
 
 
 @operator("MatMul", 1, 9, 13)

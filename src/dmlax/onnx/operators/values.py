@@ -23,7 +23,7 @@ _MOST_TERMS = 10_000  # of terms in the product of a tensor's sizes
 _MOST_CHARACTERS = 1000  # of characters in a symbolic size
 _MOST_LIMITS = 4  # of max and min in a symbolic size: JAX's time doubles with each
 DTYPES = {  # ONNX's numbers
-    number: np.dtype(name)
+    number: np.dtype(getattr(jnp, name))
     for number, name in {
         1: "float32",
         2: "uint8",
@@ -32,11 +32,20 @@ DTYPES = {  # ONNX's numbers
         5: "int16",
         6: "int32",
         7: "int64",
-        9: "bool",
+        9: "bool_",
         10: "float16",
         11: "float64",
         12: "uint32",
         13: "uint64",
+        16: "bfloat16",
+        17: "float8_e4m3fn",
+        18: "float8_e4m3fnuz",
+        19: "float8_e5m2",
+        20: "float8_e5m2fnuz",
+        21: "uint4",
+        22: "int4",
+        25: "uint2",
+        26: "int2",
     }.items()
 }
 _FLOAT64 = "float64 on a device needs x64"
@@ -180,3 +189,38 @@ def device_dtype(dtype: Any) -> np.dtype:
     if dtype == np.float64 and not _has_x64():
         raise UnsupportedError(_FLOAT64, "data_type", "data type")
     return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
+
+
+def is_float8(dtype: Any) -> bool:
+    """True for the floats of 8 bits."""
+    return np.dtype(dtype).name.startswith("float8")
+
+
+def bits_of(dtype: Any) -> int:
+    """The bits of an element in a file: 2 or 4 of the dtypes that NumPy holds in a byte."""
+    name = np.dtype(dtype).name
+    return int(name[-1]) if name in NARROW else np.dtype(dtype).itemsize * 8
+
+
+NARROW = ("uint4", "int4", "uint2", "int2")
+
+
+def convert(x: Any, dtype: np.dtype, saturate: bool = True) -> Any:
+    """Converts as ONNX Runtime's Cast does; `saturate` limits what becomes floats of 8 bits."""
+    xp, is_float = numpy_of(x), jnp.issubdtype(x.dtype, np.floating)
+    if is_float8(dtype):
+        wide = x.astype(np.float32)
+        largest = np.float32(jnp.finfo(dtype).max)
+        return (xp.clip(wide, -largest, largest) if saturate else wide).astype(dtype)
+    if dtype.name in _BY_INT32 and (is_float or dtype.name in NARROW):  # then the lowest bits
+        if is_float:
+            x = x.astype(np.float32)
+            wide = xp.trunc(x)
+            if dtype.name in NARROW:  # a half is rounded away from 0
+                wide = wide + xp.where(abs(x - wide) >= 0.5, xp.sign(x), np.float32(0))
+            x = xp.where(abs(wide) < 2.0**31, wide, np.float32(-(2.0**31)))
+        return x.astype(np.int32).astype(dtype)
+    return x.astype(dtype)
+
+
+_BY_INT32 = (*NARROW, "int8", "uint8", "int16", "uint16", "int32")
