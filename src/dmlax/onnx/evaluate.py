@@ -13,7 +13,7 @@ from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import Graph, Node
 from dmlax.onnx.operators import Context, OperatorRow, find, why_not
 from dmlax.onnx.operators.nonzero import Counted
-from dmlax.onnx.operators.values import expect_simple_sizes, is_known
+from dmlax.onnx.operators.values import expect_simple_sizes, is_known, undecided
 from dmlax.onnx.weights import PLACES
 
 Values = Mapping[str, Any]
@@ -64,6 +64,7 @@ def evaluate(
             failure = with_node(node, error)
             if on_error is None:
                 raise failure from error
+            failure.__cause__ = error
             on_error(node, failure)
             continue
         found.update(_named(node, outputs))
@@ -118,6 +119,7 @@ def count_name(output: str) -> str:
 
 def with_node(node: Node, error: Exception) -> Exception:
     """The error with the node's name; anything else than ours is of a malformed model."""
+    error = undecided(error) or error
     text = f"{node}: {error}"
     if isinstance(error, SpecError):
         return SpecError(text, error.code, error.field)

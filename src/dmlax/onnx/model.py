@@ -25,10 +25,13 @@ from dmlax.onnx.evaluate import (
 from dmlax.onnx.graph import Graph, Node, TensorType
 from dmlax.onnx.mesh import run_on_any_mesh
 from dmlax.onnx.operators import why_no_pass, why_not
-from dmlax.onnx.operators.values import device_dtype, narrow, to_device, why_costly
+from dmlax.onnx.operators.values import device_dtype, narrow, to_device, undecided, why_costly
 from dmlax.onnx.passes import PASSES_OF_SHAPES, each_pass, run_passes, run_passes_of_shapes
 from dmlax.onnx.passes.layout import Avals
 from dmlax.onnx.weights import FileConstants, prepare
+
+_MOST_FACTS = 8  # of dynamic sizes, as each takes JAX time in every comparison
+_LONGEST_FACT = 80  # of characters; JAX takes minutes to compare with longer ones
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,8 @@ class Model:
         self._param_structs = {
             name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in params.items()
         }
-        self._avals = _check(fused, self._param_structs, _structs(graph.inputs), options)
+        self._inputs, self._facts = graph.inputs, frozenset[str]()
+        self._avals = self._check(fused)
         self._graph = run_passes_of_shapes(fused, self._avals)
         weights = prepare(self._graph, params)
         self.params: dict[str, Any] = {name: weight.param for name, weight in weights.items()}
@@ -86,7 +90,28 @@ class Model:
         return dict(jax.eval_shape(self.apply, self.params, self._structs()))
 
     def _structs(self) -> dict[str, jax.ShapeDtypeStruct]:
-        return _structs(self._file.inputs)
+        return _structs(self._inputs, self._facts)
+
+    def _check(self, graph: Graph) -> Avals:
+        """Traces every node once; raises one error with all that cannot be computed.
+
+        The facts of dynamic sizes that nodes depend on become constraints. A call knows its sizes,
+        and an exported program checks the constraints.
+
+        Returns:
+          The dtype and the shape of every tensor.
+        """
+        while True:
+            avals, failures = _trace(graph, self._param_structs, self._structs(), self._options)
+            if not failures:
+                return avals
+            open_facts = [undecided(error.__cause__) for _, error in failures]
+            facts = self._facts.union(each.fact for each in open_facts if each is not None)
+            is_costly = len(facts) > _MOST_FACTS or any(len(x) > _LONGEST_FACT for x in facts)
+            if None in open_facts or facts == self._facts or is_costly:
+                failed = {id(node) for node, _ in failures}
+                raise _one_error(failures, _behind(graph, failed))
+            self._facts = facts
 
     def __call__(self, *inputs: Any) -> dict[str, Any]:
         """Computes the outputs, jitted.
@@ -155,7 +180,7 @@ class Model:
         graph = run_passes(wanted, self._options.arithmetic)
         constants = {name: x for name, x in graph.constants.items() if name not in self.params}
         graph = graph.replace(constants=constants)
-        avals = _check(graph, self._param_structs, self._structs(), self._options)
+        avals = self._check(graph)
         return run_passes_of_shapes(graph, avals)
 
     def _bind(self, inputs: Any) -> dict[str, Any]:
@@ -283,9 +308,11 @@ def _notes(structs: Mapping[str, jax.ShapeDtypeStruct]) -> Iterable[str]:
             )
 
 
-def _structs(inputs: Mapping[str, TensorType]) -> dict[str, jax.ShapeDtypeStruct]:
-    """The inputs as JAX's structs, whose dynamic sizes share one scope."""
-    scope = jax.export.SymbolicScope()
+def _structs(
+    inputs: Mapping[str, TensorType], facts: Iterable[str]
+) -> dict[str, jax.ShapeDtypeStruct]:
+    """The inputs as JAX's structs, whose dynamic sizes share one scope and its constraints."""
+    scope = jax.export.SymbolicScope(sorted(facts))
     found = {}
     for name, each in inputs.items():
         shape = _symbolic_shape(name, each.shape, scope)
@@ -343,12 +370,10 @@ def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.items())
 
 
-def _check(graph: Graph, params: Mapping[str, Any], inputs: Any, options: Options) -> Avals:
-    """Traces every node once; raises one error with all that cannot be computed.
-
-    Returns:
-      The dtype and the shape of every tensor.
-    """
+def _trace(
+    graph: Graph, params: Mapping[str, Any], inputs: Any, options: Options
+) -> tuple[Avals, list[tuple[Node, Exception]]]:
+    """Traces every node once: the dtype and the shape of every tensor, and the nodes that fail."""
     failures = {id(node): (node, error) for node, error in _unknown_nodes(graph)}
     avals: dict[str, Aval] = {}
 
@@ -361,9 +386,7 @@ def _check(graph: Graph, params: Mapping[str, Any], inputs: Any, options: Option
         return [to_device(found[name]) for name in graph.outputs if name in found]
 
     jax.eval_shape(trace, params, inputs)
-    if failures:
-        raise _one_error(list(failures.values()), _behind(graph, set(failures)))
-    return avals
+    return avals, list(failures.values())
 
 
 def _behind(graph: Graph, failed: set[int]) -> list[Node]:

@@ -25,6 +25,7 @@ from dmlax.onnx.operators.values import (
     as_known,
     convert,
     device_dtype,
+    expect_broadcast,
     expect_room,
     expect_simple_product,
     integers,
@@ -51,6 +52,7 @@ def _binary(on_host: Callable[..., Any], on_device: Callable[..., Any]) -> Calla
 
 def _align(a: Any, b: Any) -> tuple[Any, Any]:
     """Gives both one rank, as JAX's strict modes want."""
+    expect_broadcast(a, b)
     rank = max(a.ndim, b.ndim)
     return expand_rank(a, rank, scalars=True), expand_rank(b, rank, scalars=True)
 
@@ -254,6 +256,7 @@ def where(condition: Tensor, x: Tensor, y: Tensor, /) -> Any:
         expect_room(np.result_type(x, y), *shape)
         return np.where(condition, x, y)
     arrays = [to_device(each) for each in (condition, x, y)]
+    expect_broadcast(*arrays)
     return jnp.where(*jnp.broadcast_arrays(*arrays))
 
 
@@ -263,11 +266,11 @@ def cast(x: Tensor, /, *, to: int, saturate: int = 1, round_mode: str = "up") ->
     if to not in DTYPES:
         raise UnsupportedError(f"its data type {to} is not known")
     dtype = DTYPES[to]
-    if is_known(x):
-        is_size = x.dtype == object and dtype.kind in "iu"
+    has_symbols = x.dtype == object
+    if is_known(x) and (not has_symbols or dtype.kind in "iu"):
         expect_room(dtype, x.size)
-        return x if is_size else convert(x, dtype, bool(saturate))
-    return convert(x, device_dtype(dtype), bool(saturate))
+        return x if has_symbols else convert(x, dtype, bool(saturate))
+    return convert(to_device(x), device_dtype(dtype), bool(saturate))
 
 
 @operator("MatMul", 1, 9, 13)

@@ -5,8 +5,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from dmlax._core.windows import replace_axes
 from dmlax.errors import UnsupportedError
@@ -15,15 +17,20 @@ from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
     as_known,
     device_dtype,
+    expect_at_least,
+    expect_equal_sizes,
     expect_room,
     integers,
     is_known,
+    is_size,
     numpy_of,
     sizes_array,
     sizes_of,
     to_device,
 )
 
+_FAR = 1 << 30
+_ENDLESS = 10**9  # more elements than an axis of a symbolic size has
 _MOST_TURNS = 16  # of an axis that is padded by its own elements
 
 
@@ -63,8 +70,13 @@ def reshape(x: Tensor, shape: Known, /, *, allowzero: int = 0) -> Any:
 
 def _reshape(x: Any, wanted: list[Any]) -> Any:
     if any(isinstance(size, int) and size == -1 for size in wanted):
-        rest = math.prod(size for size in wanted if not (isinstance(size, int) and size == -1))
-        total = math.prod(x.shape)
+        others, sizes = list(x.shape), []  # without those that both shapes have
+        for size in wanted:
+            if size in others and not _is_zero(size):
+                others.remove(size)
+            elif not (isinstance(size, int) and size == -1):
+                sizes.append(size)
+        rest, total = math.prod(sizes), math.prod(others)
         left = total // rest if rest is not None and not _is_zero(rest) else 0
         wanted = [left if isinstance(size, int) and size == -1 else size for size in wanted]
     return x.reshape(tuple(wanted))
@@ -136,6 +148,10 @@ def concatenate(*inputs: Tensor, axis: int) -> Any:
     if all(map(is_known, inputs)):
         expect_room(np.result_type(*inputs), sum(x.size for x in inputs))
         return np.concatenate(inputs, axis=axis)
+    for x in inputs[1:]:
+        for place, size in enumerate(x.shape):
+            if place != axis % len(x.shape):
+                expect_equal_sizes(size, inputs[0].shape[place])
     return jnp.concatenate([to_device(x) for x in inputs], axis=axis)
 
 
@@ -210,18 +226,37 @@ def _slice(x: Any, starts: list[Any], ends: list[Any], axes: Any, steps: Any) ->
     for place, (start, end) in enumerate(zip(starts, ends, strict=True)):
         axis = place if axes is None else axes[place]
         step = 1 if steps is None else steps[place]
-        index[axis] = _range(start, end, step, x.shape[axis])
+        if step == 1 and not all(map(is_size, (start, end))):
+            x = _slice_between(x, start, end, axis)
+        else:
+            index[axis] = _range(start, end, step, x.shape[axis])
     return x[tuple(index)]
+
+
+def _slice_between(x: Any, start: Any, end: Any, axis: int) -> Any:
+    """Takes a range whose start or end is symbolic, and assumed to lie inside of the axis."""
+    size = x.shape[axis]
+    first, last = (_place(each, size) for each in (start, end))
+    count = jax.core.max_dim(last - first, 0)
+    return lax.dynamic_slice_in_dim(to_device(x), first, count, axis)
+
+
+def _place(index: Any, size: Any) -> Any:
+    """The place of an index between 0 and a size."""
+    if is_size(index) and abs(index) >= _FAR:
+        return size if index > 0 else 0
+    if not index >= 0:
+        return jax.core.max_dim(size + index, 0)
+    return jax.core.min_dim(index, size) if is_size(index) or index <= size else size
 
 
 def _range(start: Any, end: Any, step: int, size: Any) -> slice:
     """ONNX's range as Python's: an end below every index becomes None."""
-    far = 1 << 30
     if step < 0 and isinstance(end, int) and isinstance(size, int) and end < -size:
         end = None
-    if isinstance(start, int) and abs(start) >= far:
+    if isinstance(start, int) and abs(start) >= _FAR:
         start = None if (start > 0) == (step < 0) or start < 0 else size
-    if isinstance(end, int) and abs(end) >= far:
+    if isinstance(end, int) and (abs(end) >= _FAR or (end >= _ENDLESS and not is_size(size))):
         end = None
     return slice(start, end, step)
 
@@ -307,6 +342,8 @@ def pad(
     modes = {"constant": "constant", "edge": "edge", "reflect": "reflect", "wrap": "wrap"}
     if mode not in modes:
         raise UnsupportedError(f"mode is {mode!r}, expected one of {', '.join(modes)}")
+    if mode == "constant" and not all(is_size(count) for pair in widths for count in pair):
+        return _pad_by_sizes(to_device(x), widths, 0 if value is None else value.reshape(()))
     x = x[tuple(slice(max(-a, 0), -b if b < 0 else None) for a, b in widths)]
     grown = [(max(a, 0), max(b, 0)) for a, b in widths]
     xp = numpy_of(x, value)
@@ -321,9 +358,22 @@ def pad(
     return xp.pad(x, grown, constant_values=fill)
 
 
+def _pad_by_sizes(x: Any, widths: Any, fill: Any) -> Any:
+    """Pads by symbolic counts, of which any may be negative."""
+    sizes = [size + a + b for size, (a, b) in zip(x.shape, widths, strict=True)]
+    x = jnp.pad(
+        x, [tuple(jax.core.max_dim(a, 0) for a in pair) for pair in widths], constant_values=fill
+    )
+    for axis, (before, _) in enumerate(widths):
+        x = lax.dynamic_slice_in_dim(x, jax.core.max_dim(-before, 0), sizes[axis], axis)
+    return x
+
+
 def _expect_few_turns(shape: Any, grown: list[tuple[int, int]], mode: str) -> None:
     """Refuses a padding that repeats an axis many times: NumPy and JAX copy it once a time."""
     for axis, (size, widths) in enumerate(zip(shape, grown, strict=True)):
+        if not is_size(size) and max(widths):
+            expect_at_least(size, max(widths) + 1)
         if isinstance(size, int) and max(widths) > _MOST_TURNS * size:
             text = f"mode {mode!r} pads axis {axis} of size {size} by {max(widths)}"
             raise UnsupportedError(f"{text}, expected at most {_MOST_TURNS * size}: take Tile")
