@@ -329,6 +329,74 @@ def _masked_attention(net: Network, x: str, mask: str, length: int, width: int, 
     )
 
 
+def t5_encoder(
+    vocabulary: int = 32128, width: int = 512, heads: int = 8, depth: int = 6, inner: int = 2048
+) -> onnx.ModelProto:
+    """T5-small's encoder: root-mean-square norms, a relative bias, no biases of layers."""
+    net = Network()
+    words = net.normal(vocabulary, width, deviation=1.0)
+    x = net.node("Gather", words, "ids", axis=0)
+    mask = net.node("Cast", "mask", to=TensorProto.FLOAT)
+    mask = net.node("Sub", net.constant(np.float32(1)), mask)
+    mask = net.node("Mul", mask, net.constant(np.float32(-1e9)))
+    mask = net.node("Unsqueeze", mask, net.integers(1, 2))
+    bias = net.node("Add", _relative_bias(net, "ids", heads), mask)
+    for _ in range(depth):
+        y = _root_mean_square_norm(net, x, width)
+        x = net.node("Add", x, _biased_attention(net, y, bias, width, heads))
+        y = _bare(net, _root_mean_square_norm(net, x, width), width, inner)
+        x = net.node("Add", x, _bare(net, net.relu(y), inner, width))
+    x = _root_mean_square_norm(net, x, width)
+    inputs = {name: (TensorProto.INT64, ["n", "length"]) for name in ("ids", "mask")}
+    return net.model(inputs, {x: (TensorProto.FLOAT, ["n", "length", width])})
+
+
+def _bare(net: Network, x: str, inputs: int, outputs: int) -> str:
+    """Add a fully connected layer without a bias."""
+    return net.node("MatMul", x, net.normal(inputs, outputs, deviation=inputs**-0.5))
+
+
+def _root_mean_square_norm(net: Network, x: str, width: int) -> str:
+    squares = net.node("Pow", x, net.constant(np.float32(2)))
+    mean = net.node("ReduceMean", squares, axes=[-1])
+    deviation = net.node("Sqrt", net.node("Add", mean, net.constant(np.float32(1e-6))))
+    inverse = net.node("Div", net.constant(np.float32(1)), deviation)
+    scale = net.constant(net.generator.uniform(0.5, 1.5, width).astype(np.float32))
+    return net.node("Mul", scale, net.node("Mul", x, inverse))
+
+
+def _relative_bias(net: Network, ids: str, heads: int, buckets: int = 32) -> str:
+    """Add a bias for each head and distance, which a table of logarithmic buckets gives."""
+    length = net.node("Gather", net.node("Shape", ids), net.constant(np.int64(1)), axis=0)
+    zero, one = (net.constant(np.int64(each)) for each in (0, 1))
+    places = net.node("Range", zero, length, one)
+    rows, columns = (net.node("Unsqueeze", places, net.integers(axis)) for axis in (1, 0))
+    distance = net.node("Sub", columns, rows)
+    limit = net.constant(np.int64(buckets // 2 - 1))
+    size = net.node("Min", net.node("Abs", distance), limit)
+    is_after = net.node("Cast", net.node("Greater", distance, zero), to=TensorProto.INT64)
+    bucket = net.node("Add", size, net.node("Mul", is_after, net.constant(np.int64(buckets // 2))))
+    values = net.node("Gather", net.normal(buckets, heads, deviation=1.0), bucket, axis=0)
+    return net.node("Unsqueeze", net.node("Transpose", values, perm=[2, 0, 1]), net.integers(0))
+
+
+def _biased_attention(net: Network, x: str, bias: str, width: int, heads: int) -> str:
+    def split(y: str, perm: Sequence[int]) -> str:
+        y = net.node("Reshape", y, net.integers(0, -1, heads, width // heads))
+        return net.node("Transpose", y, perm=perm)
+
+    q, k, v = (_bare(net, x, width, width) for _ in range(3))
+    q, k, v = split(q, (0, 2, 1, 3)), split(k, (0, 2, 3, 1)), split(v, (0, 2, 1, 3))
+    weights = net.node("Softmax", net.node("Add", net.node("MatMul", q, k), bias), axis=-1)
+    y = net.node("Transpose", net.node("MatMul", weights, v), perm=[0, 2, 1, 3])
+    return _bare(net, net.node("Reshape", y, net.integers(0, -1, width)), width, width)
+
+
+def minilm() -> onnx.ModelProto:
+    """MiniLM-L6's shape: a BERT of 6 layers of 384."""
+    return bert(width=384, depth=6)
+
+
 NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "resnet50": resnet50,
     "mobilenet_v2": mobilenet_v2,
@@ -336,6 +404,8 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "detector": detector,
     "vit_b16": vision_transformer,
     "bert_base": bert,
+    "minilm": minilm,
+    "t5_encoder": t5_encoder,
 }
 FORMS = ("qoperator", "qdq", "qdq-s8", "dynamic")
 _TOKENS = 32  # drawn ones are below it

@@ -13,6 +13,7 @@ from dmlax.onnx.evaluate import Options
 from dmlax.onnx.graph import Graph, TensorType
 from dmlax.onnx.model import Model as Model
 from dmlax.onnx.model import ModelExplanation as ModelExplanation
+from dmlax.onnx.operators.nonzero import COUNTED
 
 __all__ = ["Model", "ModelError", "ModelExplanation", "load"]
 
@@ -34,7 +35,8 @@ def load(
       model: the path of an ONNX file or of one that `Model.save` wrote, or an `onnx.ModelProto`.
       arithmetic: "float32" for the bits of ONNX Runtime's CPU kernels, or "exact" for operators
         that round once; default "float32", or what a saved model has.
-      nonzero_size: the rows of every NonZero's output, or of each by its node's name.
+      nonzero_size: the rows of every NonZero, Compress and NonMaxSuppression, or of each by its
+        node's name.
       input_shapes: other shapes of inputs, by name; a string is a dynamic size.
 
     Returns:
@@ -70,9 +72,12 @@ def _read_archive(model: Any) -> tuple[Graph, Options] | None:
 def _checked_size(size: Any, graph: Graph) -> int | dict[str, int]:
     if not isinstance(size, Mapping):
         return _RULES.to_integer("nonzero_size", size, 1)
-    names = {node.name for node in graph.nodes if node.op == "NonZero"}
+    names = {node.name for node in graph.nodes if node.op in COUNTED}
+    kinds = ", ".join(COUNTED)
     for name in size:
-        _RULES.expect(name in names, "option", "nonzero_size", f"names no NonZero node: {name!r}")
+        _RULES.expect(
+            name in names, "option", "nonzero_size", f"names no node of {kinds}: {name!r}"
+        )
     return {name: _RULES.to_integer("nonzero_size", each, 1) for name, each in size.items()}
 
 

@@ -52,7 +52,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--bench", action="store_true", help="time a call, and ONNX Runtime's")
     parser.add_argument("--inputs", type=Path, help="an .npz file of inputs; else random ones")
     parser.add_argument("--arithmetic", choices=("exact", "float32"))
-    parser.add_argument("--nonzero-size", type=int, help="the rows of every NonZero")
+    parser.add_argument(
+        "--nonzero-size", type=int, help="the rows of every NonZero, Compress and NonMaxSuppression"
+    )
     parser.add_argument(
         "--shape", action="append", default=[], help="of an input, as name=1,3,224,224"
     )

@@ -25,7 +25,7 @@ class Options:
 
     Attributes:
       arithmetic: "exact" or "float32".
-      nonzero_size: the rows of every NonZero, or of each by the node's name.
+      nonzero_size: the rows of every output that depends on values, or of each by node's name.
     """
 
     arithmetic: Arithmetic
@@ -108,12 +108,12 @@ def _named(node: Node, outputs: tuple[Any, ...]) -> Iterable[tuple[str, Any]]:
             continue
         if isinstance(result, Counted):
             yield count_name(name), result.count
-            result = result.coordinates
+            result = result.rows
         yield name, result
 
 
 def count_name(output: str) -> str:
-    """The name of the count of a NonZero's output."""
+    """The name of the count of an output whose rows depend on values."""
     return f"{output}.count"
 
 

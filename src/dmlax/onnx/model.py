@@ -25,6 +25,7 @@ from dmlax.onnx.evaluate import (
 from dmlax.onnx.graph import Graph, Node, TensorType
 from dmlax.onnx.mesh import run_on_any_mesh
 from dmlax.onnx.operators import why_no_pass, why_not
+from dmlax.onnx.operators.nonzero import COUNTED
 from dmlax.onnx.operators.values import device_dtype, narrow, to_device, undecided, why_costly
 from dmlax.onnx.passes import PASSES_OF_SHAPES, each_pass, run_passes, run_passes_of_shapes
 from dmlax.onnx.passes.layout import Avals
@@ -86,7 +87,7 @@ class Model:
 
     @functools.cached_property
     def outputs(self) -> dict[str, jax.ShapeDtypeStruct]:
-        """The shape and the dtype of each output, counts of NonZero included."""
+        """The shape and the dtype of each output, counts of rows included."""
         return dict(jax.eval_shape(self.apply, self.params, self._structs()))
 
     def _structs(self) -> dict[str, jax.ShapeDtypeStruct]:
@@ -120,12 +121,12 @@ class Model:
           *inputs: arrays in the file's order, or one dict of them by name.
 
         Returns:
-          The outputs by name, in the file's order; after them the counts of NonZero.
+          The outputs by name, in the file's order; after them the counts of rows.
 
         Raises:
           SpecError: an input is missing, unknown, or of another dtype or shape than the file's;
             the field is its name. A 64-bit integer does not fit 32 bits, and x64 is off (code
-            `value`). A NonZero has more rows than its size (code `sizes`).
+            `value`). An output has more rows than its `nonzero_size` (code `sizes`).
         """
         given = _narrowed(self._name(_given(inputs)))
         found: dict[str, Any] = self._compiled(self.params, _on_cpu(given))
@@ -150,7 +151,7 @@ class Model:
           outputs: the names of any tensors of the file; default its outputs.
 
         Returns:
-          The tensors by name, and the counts of NonZero, each the name of its output with `.count`.
+          The tensors by name, and the counts of rows, each the name of its output with `.count`.
 
         Raises:
           SpecError: as `__call__`, but for counts; or a tensor's name is unknown (code `option`).
@@ -160,7 +161,7 @@ class Model:
         with budget.limit(self._file_bytes):
             graph = self._graph if outputs is None else self._graph_for(wanted)
         held = {name: to_device(array) for name, array in params.items()}
-        counts = {count_name(node.outputs[0]) for node in _nonzero_nodes(graph)}
+        counts = {count_name(node.outputs[0]) for node in _counted_nodes(graph)}
 
         def compute(operands: dict[str, Any]) -> dict[str, Any]:
             with budget.limit(self._file_bytes):
@@ -202,12 +203,12 @@ class Model:
         return named
 
     def _check_counts(self, outputs: Mapping[str, Any]) -> None:
-        for node in _nonzero_nodes(self._graph):
+        for node in _counted_nodes(self._graph):
             name = count_name(node.outputs[0])
             if name not in outputs or isinstance(outputs[name], jax.core.Tracer):
                 continue
             count, size = int(outputs[name]), self._options.of(node).nonzero_size
-            assert size is not None  # a NonZero without one is declined
+            assert size is not None  # a node without one is declined
             if count > size:
                 text = f"Model: {node} has {count} rows, expected {size} or fewer: nonzero_size"
                 raise SpecError(text, "sizes", node.outputs[0])
@@ -358,8 +359,8 @@ def _checked(name: str, value: Any, wanted: TensorType) -> Any:
     return to_device(value) if isinstance(value, np.ndarray) else value
 
 
-def _nonzero_nodes(graph: Graph) -> list[Node]:
-    return [node for node in graph.nodes if node.op == "NonZero"]
+def _counted_nodes(graph: Graph) -> list[Node]:
+    return [node for node in graph.nodes if node.op in COUNTED and not node.domain]
 
 
 def _count(nodes: Iterable[Node]) -> dict[str, int]:

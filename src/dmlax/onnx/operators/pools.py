@@ -1,17 +1,18 @@
 """Pooling of floats, and of 8 bits where it moves elements."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
 import dmlax
 from dmlax._core import ieee
-from dmlax.errors import UnsupportedError
 from dmlax.onnx.operators.table import Tensor, operator
-from dmlax.onnx.operators.values import to_device
+from dmlax.onnx.operators.values import device_dtype, to_device
 from dmlax.onnx.operators.windows import Windows
 
 _FORMS = (1, 8, 10, 11, 12, 22)
@@ -33,16 +34,72 @@ def max_pool(
     strides: tuple[int, ...] | None = None,
     output_count: int,
 ) -> Any:
-    """Takes the largest element of each window."""
-    if output_count != 1:
-        raise UnsupportedError("its second output, the indices, is not computed")
+    """Takes the largest element of each window, and its place in the tensor."""
     x = to_device(x)
     windows = Windows(auto_pad, dilations, kernel_shape, pads, strides)
     options = windows.of_pool(x, bool(ceil_mode), bool(channels_last))
+    if output_count != 1:
+        return _max_pool_with_places(x, options, storage_order)
     if x.dtype.name in ("int8", "uint8"):
         return dmlax.max_pooling(x, **options)
     lowest = -jnp.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     return _reduce_windows(x, options, lax.max, lowest)
+
+
+def _max_pool_with_places(x: Any, options: dict[str, Any], storage_order: int) -> Any:
+    """The largest element of each window, and its index in the flat tensor."""
+    lowest = jnp.finfo(x.dtype).min if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    places = jnp.arange(x.size, dtype=np.int32).reshape(x.shape)
+
+    def larger(a: Any, b: Any) -> tuple[Array, Array]:
+        is_second = (b[0] > a[0]) | ((b[0] == a[0]) & (b[1] < a[1]))
+        pairs = zip(a, b, strict=True)
+        return tuple(jnp.where(is_second, second, first) for first, second in pairs)
+
+    none = np.iinfo(np.int32).max
+    values, found = _reduce_windows((x, places), options, larger, (lowest, none))
+    if storage_order:  # columns before rows
+        order = (0, 1, *range(2, x.ndim)[::-1])
+        columns = places.reshape([x.shape[axis] for axis in order]).transpose(np.argsort(order))
+        found = jnp.where(found == none, none, jnp.take(columns.ravel(), found, mode="clip"))
+    return values, jnp.where(found == none, -1, found).astype(device_dtype(np.int64))
+
+
+def _lp_pool(x: Any, p: float, total: Callable[[Any], Any]) -> Any:
+    """The root of sums of powers."""
+    if p == 1:
+        return total(jnp.abs(x))
+    if p == 2:
+        return jnp.sqrt(total(x * x))
+    return total(jnp.abs(x) ** p) ** (1 / p)
+
+
+@operator("LpPool", 1, 2, 11, 18, 22)
+def lp_pool(
+    x: Tensor,
+    /,
+    *,
+    kernel_shape: tuple[int, ...],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: tuple[int, ...] | None = None,
+    p: float = 2,
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Any:
+    """The p-norm of each window."""
+    x = to_device(x)
+    windows = Windows(auto_pad, dilations, kernel_shape, pads, strides)
+    options = windows.of_pool(x, bool(ceil_mode), False)
+    return _lp_pool(x, p, lambda y: _reduce_windows(y, options, lax.add, 0.0))
+
+
+@operator("GlobalLpPool", 1, 2, 22)
+def global_lp_pool(x: Tensor, /, *, p: float = 2) -> Any:
+    """The p-norm of each channel."""
+    x = to_device(x)
+    axes = tuple(range(2, x.ndim))
+    return _lp_pool(x, p, lambda y: y.sum(axes, keepdims=True))
 
 
 @operator("AveragePool", 1, 7, 10, 11, 19, 22)
@@ -79,13 +136,13 @@ def _padded(x: Any, options: dict[str, Any]) -> list[Any]:
     return [sum(each) for each in ends]
 
 
-def _reduce_windows(x: Any, options: dict[str, Any], way: Any, start: float) -> Any:
-    """Reduces windows of an image that is channels first, or as the options say."""
-    count = x.ndim - 2
+def _reduce_windows(x: Any, options: dict[str, Any], way: Any, start: Any) -> Any:
+    """Reduces windows of an image that is channels first, or of several at once."""
+    count = len(options["window_size"])
     pads = zip(options["start_padding"], options["end_padding"], strict=True)
     return lax.reduce_window(
         x,
-        np.asarray(start, x.dtype),
+        jax.tree.map(lambda each, value: np.asarray(value, each.dtype), x, start),
         way,
         (1, 1, *options["window_size"]),
         (1, 1, *(options["strides"] or (1,) * count)),

@@ -17,6 +17,7 @@ from dmlax.onnx.passes.layout import Avals, channels_last
 from dmlax.onnx.passes.moves import move_bytes, quantize_before_moves
 from dmlax.onnx.passes.qdq import fuse_qdq
 from dmlax.onnx.passes.rows import take_rows_first
+from dmlax.onnx.passes.scaled_products import fuse_scaled_products
 from dmlax.onnx.passes.self_attention import fuse_self_attention
 
 Pass = Callable[..., Graph]
@@ -27,12 +28,15 @@ PASSES: tuple[Pass, ...] = (
     fold_constants,
     drop_clamps,
     fuse_qdq,
+    fuse_scaled_products,
     move_bytes,
     quantize_before_moves,
     fuse_layer_normalizations,
     fold_constants,
     revive_dead_channels,
 )
+
+_OF_ARITHMETIC = (fuse_qdq, fuse_scaled_products)
 
 PASSES_OF_SHAPES: tuple[PassOfShapes, ...] = (
     fuse_byte_functions,
@@ -55,7 +59,7 @@ def run_passes(graph: Graph, arithmetic: Arithmetic) -> Graph:
 def each_pass(graph: Graph, arithmetic: Arithmetic) -> Iterator[tuple[str, Graph]]:
     """The names of the passes, and the graph that each makes of the one before."""
     for each in PASSES:
-        found = each(graph, arithmetic) if each is fuse_qdq else each(graph)
+        found = each(graph, arithmetic) if each in _OF_ARITHMETIC else each(graph)
         graph = found.prune()
         yield each.__name__, graph
 

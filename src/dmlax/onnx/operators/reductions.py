@@ -1,0 +1,189 @@
+"""Reductions, indices of extremes and cumulative sums; NumPy computes those of known values."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dmlax.onnx.operators.table import Known, Tensor, operator
+from dmlax.onnx.operators.values import (
+    as_known,
+    device_dtype,
+    expect_room,
+    expect_simple_product,
+    integers,
+    is_known,
+    to_device,
+)
+
+
+def _plain(name: str) -> Callable[..., Any]:
+    """A reduction of NumPy and JAX by its name."""
+
+    def compute(xp: Any, x: Any, **options: Any) -> Any:
+        return getattr(xp, name)(x, **options)
+
+    return compute
+
+
+def _extreme(name: str, of_infinity: int) -> Callable[..., Any]:
+    """The largest or the smallest element; of none, the limit of the dtype."""
+
+    def compute(xp: Any, x: Any, **options: Any) -> Any:
+        if x.dtype == object:
+            return getattr(xp, name)(x, **options)
+        if x.dtype == bool:
+            return getattr(xp, name)(x, initial=of_infinity < 0, **options)
+        if jnp.issubdtype(x.dtype, jnp.floating):
+            limit = x.dtype.type(-of_infinity * np.inf)
+        else:
+            limits = np.iinfo(x.dtype)
+            limit = limits.min if of_infinity > 0 else limits.max
+        return getattr(xp, name)(x, initial=limit, **options)
+
+    return compute
+
+
+def _mean(xp: Any, x: Any, **options: Any) -> Any:
+    """The mean; of integers truncated, as ONNX Runtime's."""
+    if x.dtype == object or jnp.issubdtype(x.dtype, jnp.floating):
+        return xp.mean(x, **options)
+    total = xp.sum(x, **options)
+    return xp.trunc(total / (x.size // max(total.size, 1))).astype(x.dtype)
+
+
+def _of_sum(before: Callable[..., Any], after: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of the sum of a function of the elements, in the input's dtype."""
+
+    def compute(xp: Any, x: Any, **options: Any) -> Any:
+        return xp.asarray(after(xp, xp.sum(before(xp, x), **options)))
+
+    return compute
+
+
+def _unchanged(xp: Any, x: Any) -> Any:
+    return x
+
+
+def _square(xp: Any, x: Any) -> Any:
+    return x * x
+
+
+def _log_sum_exp(xp: Any, x: Any, **options: Any) -> Any:
+    return jax.scipy.special.logsumexp(x, **options)
+
+
+class _Reduction(NamedTuple):
+    """A reduction, with the opsets whose axes are an attribute, and those where an input."""
+
+    op: str
+    by_attribute: tuple[int, ...]
+    by_input: tuple[int, ...]
+    function: Callable[..., Any]
+
+
+_OLD = (1, 11, 13)
+_REDUCTIONS = (
+    _Reduction("ReduceL1", _OLD, (18,), _of_sum(lambda xp, x: xp.abs(x), _unchanged)),
+    _Reduction("ReduceL2", _OLD, (18,), _of_sum(_square, lambda xp, x: xp.sqrt(x))),
+    _Reduction("ReduceLogSum", _OLD, (18, 28), _of_sum(_unchanged, lambda xp, x: xp.log(x))),
+    _Reduction("ReduceLogSumExp", _OLD, (18, 28), _log_sum_exp),
+    _Reduction("ReduceMax", (1, 11, 12, 13), (18, 20), _extreme("max", 1)),
+    _Reduction("ReduceMean", _OLD, (18,), _mean),
+    _Reduction("ReduceMin", (1, 11, 12, 13), (18, 20), _extreme("min", -1)),
+    _Reduction("ReduceProd", _OLD, (18,), _plain("prod")),
+    _Reduction("ReduceSum", (1, 11), (13,), _plain("sum")),
+    _Reduction("ReduceSumSquare", _OLD, (18,), _of_sum(_square, _unchanged)),
+)
+
+
+def _reduce(row: _Reduction, x: Any, **options: Any) -> Any:
+    """Reduces a tensor: a known one on the host."""
+    if not is_known(x) or row.op == "ReduceLogSumExp":
+        x = to_device(x)
+        return row.function(jnp, x, **options).astype(x.dtype)
+    expect_room(x.dtype, x.size)
+    if x.dtype == object:
+        expect_simple_product(x.ravel())
+        return as_known(row.function(np, x, **options), object)
+    with np.errstate(all="ignore"):
+        return np.asarray(row.function(np, x, **options), x.dtype)
+
+
+def _operators_of(row: _Reduction) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The operator whose axes are an attribute, and the one whose axes are an input."""
+
+    def by_attribute(
+        x: Tensor, /, *, axes: tuple[int, ...] | None = None, keepdims: int = 1
+    ) -> Any:
+        return _reduce(row, x, axis=axes or None, keepdims=bool(keepdims))
+
+    def by_input(
+        x: Tensor,
+        axes: Known | None = None,
+        /,
+        *,
+        keepdims: int = 1,
+        noop_with_empty_axes: int = 0,
+    ) -> Any:
+        given = () if axes is None else tuple(integers(axes))
+        # ONNX Runtime computes the square or the logarithm of elements that it does not reduce.
+        chosen = given or (() if noop_with_empty_axes else None)
+        return _reduce(row, x, axis=chosen, keepdims=bool(keepdims))
+
+    return by_attribute, by_input
+
+
+for _row in _REDUCTIONS:
+    _by_attribute, _by_input = _operators_of(_row)
+    operator(_row.op, *_row.by_attribute)(_by_attribute)
+    operator(_row.op, *_row.by_input)(_by_input)
+
+
+def _index_of(name: str) -> Callable[..., Any]:
+    """The operator of the index of an extreme."""
+
+    def compute(
+        x: Tensor, /, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
+    ) -> Any:
+        xp: Any = np if is_known(x) and x.dtype != object else jnp
+        x = x if xp is np else to_device(x)
+        if xp is np:
+            expect_room(x.dtype, x.size)
+        searched = xp.flip(x, axis) if select_last_index else x
+        place = getattr(xp, name)(searched, axis=axis, keepdims=bool(keepdims))
+        place = x.shape[axis] - 1 - place if select_last_index else place
+        return place.astype(np.int64 if xp is np else device_dtype(np.int64))
+
+    return compute
+
+
+operator("ArgMax", 1, 11, 12, 13)(_index_of("argmax"))
+operator("ArgMin", 1, 11, 12, 13)(_index_of("argmin"))
+
+
+def _cumulative(name: str, start: int) -> Callable[..., Any]:
+    """The operator that reduces all elements up to one."""
+
+    def compute(x: Tensor, axis: Known, /, *, exclusive: int = 0, reverse: int = 0) -> Any:
+        along = integers(axis)[0]
+        xp: Any = np if is_known(x) and x.dtype != object else jnp
+        x = x if xp is np else to_device(x)
+        if xp is np:
+            expect_room(x.dtype, 2, x.size)
+        x = xp.flip(x, along) if reverse else x
+        if exclusive:
+            widths = [(0, 0)] * x.ndim
+            widths[along] = (1, 0)
+            rows = xp.pad(x, widths, constant_values=start)
+            x = xp.take(rows, xp.arange(x.shape[along]), axis=along)
+        x = getattr(xp, name)(x, axis=along, dtype=x.dtype)
+        return xp.flip(x, along) if reverse else x
+
+    return compute
+
+
+operator("CumSum", 11, 14)(_cumulative("cumsum", 0))
+operator("CumProd", 26)(_cumulative("cumprod", 1))
