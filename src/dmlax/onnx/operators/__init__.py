@@ -18,6 +18,7 @@ from dmlax.onnx.operators import (
     selection,
     self_attention,
     spatial,
+    signals,
 )
 from dmlax.onnx.operators.table import Context, OperatorRow, find, rows, why_no_pass, why_not
 
@@ -43,6 +44,7 @@ __all__ = [
     "selection",
     "self_attention",
     "spatial",
+    "signals",
     "why_no_pass",
     "why_not",
 ]

@@ -352,24 +352,31 @@ _LSTM_ACTIVATIONS = ("sigmoid", "tanh", "tanh")
 def _lstm_cell(
     layer: _Layer, add_product: Callable[..., Any], b: Any, p: Any, input_forget: bool
 ) -> Callable[..., Any]:
-    """One step of a LSTM: new h and c; sums and products are IEEE's, in ONNX Runtime's order."""
-    bias = sum(_biases(layer, b))
-    biases = [None] * 4 if b is None else jnp.split(bias, 4, axis=-1)
-    p = layer.parameter("P", p, 3 * layer.hidden)
-    peepholes = [None] * 3 if p is None else jnp.split(p[:, None], 3, axis=-1)
+    """One step of a LSTM, which returns h and c.
 
-    def close(place: int, gate: Any, bias: Any, peephole: Any = None, c: Any = None) -> Any:
-        if peephole is not None:
-            gate = ieee.add(gate, ieee.multiply(peephole, c))
-        return layer.activate(place, gate if bias is None else gate + bias)
+    Its products are guarded, as ONNX Runtime contracts none. The gates without peepholes share one
+    activation, which a CPU computes in one loop.
+    """
+    size, bias = layer.hidden, None if b is None else sum(_biases(layer, b))
+    p = layer.parameter("P", p, 3 * size)
+    p = None if p is None else p[:, None]
+
+    def close(place: int, gates: Any, first: int, last: int, c: Any = None) -> Any:
+        part = (..., slice(first * size, last * size))
+        gates = gates[part]
+        if c is not None:
+            gates = gates + ieee.multiply(p[part], c)
+        return layer.activate(place, gates if bias is None else gates + bias[part])
 
     def cell(gates: Any, h: Any, c: Any) -> tuple[Any, ...]:
-        input, output, forget, new = jnp.split(add_product(h, gates), 4, axis=-1)
-        input = close(0, input, biases[0], peepholes[0], c)
-        forget = 1 - input if input_forget else close(0, forget, biases[2], peepholes[2], c)
-        new = close(1, new, biases[3])
-        c = ieee.add(ieee.multiply(c, forget), ieee.multiply(input, new))
-        output = close(0, output, biases[1], peepholes[1], c)
+        gates = add_product(h, gates)
+        if p is None:
+            input, output, forget = jnp.split(close(0, gates, 0, 3), 3, axis=-1)
+        else:
+            input, forget = (close(0, gates, place, place + 1, c) for place in (0, 2))
+        forget = 1 - input if input_forget else forget
+        c = ieee.multiply(c, forget) + ieee.multiply(input, close(1, gates, 3, 4))
+        output = output if p is None else close(0, gates, 1, 2, c)
         return layer.activate(2, c) * output, c
 
     return cell
@@ -448,13 +455,11 @@ class _Quantized:
     def multiply(self, rows: Any, scale: Any, zero_point: Any, addend: Any = None) -> Any:
         """The product as floats, plus an addend; rows may have parameters per direction."""
         scale, zero_point = (each.reshape(-1, 1, 1) for each in (scale, zero_point))
-        return dmlax.matrix_multiply_integer_to_float(
-            rows,
-            self.weight,
-            addend,
-            a_scale=scale,
-            b_scale=self.scale,
-            a_zero_point=zero_point,
-            b_zero_point=self.zero_point,
-            arithmetic=self.arithmetic,
-        )
+        points = {"a_zero_point": zero_point, "b_zero_point": self.zero_point}
+        if self.arithmetic == "exact":
+            options = {"a_scale": scale, "b_scale": self.scale, "arithmetic": "exact", **points}
+            return dmlax.matrix_multiply_integer_to_float(rows, self.weight, addend, **options)
+        # XLA fuses the scaling with the functions of the gates.
+        sums = dmlax.matrix_multiply_integer(rows, self.weight, **points).astype(np.float32)
+        product = ieee.multiply(sums, scale * to_device(self.scale))
+        return product if addend is None else addend + product
