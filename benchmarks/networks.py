@@ -79,6 +79,23 @@ class Network:
         }
         return self.node("Conv", x, weight, bias, channels=count, **options)
 
+    def set_channels(self, x: str, count: int) -> None:
+        """Say how many channels an input has."""
+        self._channels[x] = count
+
+    def conv1d(self, x: str, count: int, kernel: int, stride: int = 1) -> str:
+        """Add a convolution along time with "same" padding and a bias."""
+        weight = self.weight(count, self.channels(x), kernel)
+        bias = self.normal(count, deviation=0.1)
+        options: dict[str, Any] = {"pads": [kernel // 2] * 2, "strides": [stride]}
+        return self.node("Conv", x, weight, bias, channels=count, **options)
+
+    def hard_swish(self, x: str) -> str:
+        """Add x times min(max(x + 3, 0), 6) / 6, as exporters spell it."""
+        three, zero, six = (self.constant(np.float32(each)) for each in (3, 0, 6))
+        clipped = self.node("Clip", self.node("Add", x, three), zero, six)
+        return self.node("Div", self.node("Mul", x, clipped), six)
+
     def relu(self, x: str) -> str:
         """Add a Relu."""
         return self.node("Relu", x)
@@ -397,6 +414,125 @@ def minilm() -> onnx.ModelProto:
     return bert(width=384, depth=6)
 
 
+def whisper_encoder(width: int = 384, heads: int = 6, depth: int = 4) -> onnx.ModelProto:
+    """Whisper-tiny's encoder: two convolutions along time, then layers of 1,500 places."""
+    net = Network()
+    net.set_channels("x", 80)
+    x = net.gelu(net.conv1d("x", width, 3))
+    x = net.node("Transpose", net.gelu(net.conv1d(x, width, 3, 2)), perm=[0, 2, 1])
+    x = net.node("Add", x, net.normal(1500, width, deviation=0.5))
+    for _ in range(depth):
+        y = net.normalize(x, width)
+        x = net.node("Add", x, _attention_of(net, y, _keys_and_values(net, y, width, heads), heads))
+        x = net.node("Add", x, _perceptron(net, net.normalize(x, width), width))
+    x = net.normalize(x, width)
+    inputs = {"x": (TensorProto.FLOAT, ["n", 80, 3000])}
+    return net.model(inputs, {x: (TensorProto.FLOAT, ["n", 1500, width])})
+
+
+def whisper_decoder(
+    width: int = 384, heads: int = 6, depth: int = 4, vocabulary: int = 51865
+) -> onnx.ModelProto:
+    """A step of Whisper-tiny's decoder: one token, and the keys and values of the others."""
+    net = Network()
+    words = net.normal(vocabulary, width, deviation=0.5)
+    x = net.node("Gather", words, "ids", axis=0)
+    inputs: dict[str, tuple[int, Sequence[Any]]] = {"ids": (TensorProto.INT64, ["n", 1])}
+    outputs = {}
+    for layer in range(depth):
+        held = {}
+        for kind, length in (("past", "length"), ("cross", 1500)):
+            names = [f"{kind}_{part}_{layer}" for part in ("keys", "values")]
+            shape = ["n", heads, length, width // heads]
+            inputs |= dict.fromkeys(names, (TensorProto.FLOAT, shape))
+            held[kind] = names
+        y = net.normalize(x, width)
+        new = _keys_and_values(net, y, width, heads)
+        pairs = zip(held["past"], new, strict=True)
+        both = [net.node("Concat", old, added, axis=2) for old, added in pairs]
+        outputs |= {name: (TensorProto.FLOAT, ["n", heads, "all", width // heads]) for name in both}
+        x = net.node("Add", x, _attention_of(net, y, both, heads))
+        x = net.node("Add", x, _attention_of(net, net.normalize(x, width), held["cross"], heads))
+        x = net.node("Add", x, _perceptron(net, net.normalize(x, width), width))
+    logits = _bare(net, net.normalize(x, width), width, vocabulary)
+    outputs[logits] = (TensorProto.FLOAT, ["n", 1, vocabulary])
+    return net.model(inputs, outputs)
+
+
+def _heads(net: Network, x: str, heads: int, size: int) -> str:
+    """Add a split of the last axis into heads, which come before places."""
+    split = net.node("Reshape", x, net.integers(0, 0, heads, size))
+    return net.node("Transpose", split, perm=[0, 2, 1, 3])
+
+
+def _keys_and_values(net: Network, x: str, width: int, heads: int) -> list[str]:
+    return [_heads(net, net.linear(x, width, width), heads, width // heads) for _ in range(2)]
+
+
+def _attention_of(net: Network, x: str, keys_and_values: Sequence[str], heads: int) -> str:
+    width = 64 * heads
+    keys, values = keys_and_values
+    q = _heads(net, net.linear(x, width, width), heads, 64)
+    scores = net.node("MatMul", q, net.node("Transpose", keys, perm=[0, 1, 3, 2]))
+    scaled = net.node("Mul", scores, net.constant(np.float32(64**-0.5)))
+    y = net.node("MatMul", net.node("Softmax", scaled, axis=-1), values)
+    y = net.node("Transpose", y, perm=[0, 2, 1, 3])
+    return net.linear(net.node("Reshape", y, net.integers(0, 0, width)), width, width)
+
+
+def _perceptron(net: Network, x: str, width: int) -> str:
+    return net.linear(net.gelu(net.linear(x, width, 4 * width)), 4 * width, width)
+
+
+def ocr_classifier() -> onnx.ModelProto:
+    """A reader's classifier of orientations: MobileNetV3-small at 0.35 of its width."""
+    net = Network()
+    x = _mobile_features(net, 0.35, last_stride=2)
+    logits = net.classifier(x, 2)
+    shape = ["n", 2]
+    inputs = {"x": (TensorProto.FLOAT, ["n", 3, 48, 192])}
+    return net.model(inputs, {net.node("Softmax", logits, axis=-1): (TensorProto.FLOAT, shape)})
+
+
+def ocr_recogniser(classes: int = 97) -> onnx.ModelProto:
+    """A reader of lines: MobileNetV3-small at half its width, and a class for each column."""
+    net = Network()
+    x = _mobile_features(net, 0.5, last_stride=1)
+    x = net.node("ReduceMean", x, axes=[2], keepdims=0)
+    x = net.node("Transpose", x, perm=[0, 2, 1])
+    width = net.channels(x)
+    probabilities = net.node("Softmax", net.linear(x, width, classes), axis=-1)
+    inputs = {"x": (TensorProto.FLOAT, ["n", 3, 48, 320])}
+    return net.model(inputs, {probabilities: (TensorProto.FLOAT, ["n", "columns", classes])})
+
+
+def _mobile_features(net: Network, share: float, last_stride: int) -> str:
+    """MobileNetV3-small's blocks, whose later strides are along the height alone."""
+
+    def count(channels: float) -> int:
+        return max(8, int(share * channels + 4) // 8 * 8)
+
+    x = net.hard_swish(net.conv("x", count(16), 3, 2))
+    rows = (  # kernel, expansion, channels, whether it has a gate, stride
+        *((3, 16, 16, True, 2), (3, 72, 24, False, 2), (3, 88, 24, False, 1)),
+        *((5, 96, 40, True, 2), (5, 240, 40, True, 1), (5, 240, 40, True, 1)),
+        *((5, 120, 48, True, 1), (5, 144, 48, True, 1), (5, 288, 96, True, last_stride)),
+        *((5, 576, 96, True, 1), (5, 576, 96, True, 1)),
+    )
+    for index, (kernel, expansion, channels, is_gated, stride) in enumerate(rows):
+        activation = net.relu if index < 3 else net.hard_swish
+        y = activation(net.conv(x, count(expansion)))
+        wide = net.channels(y)
+        y = activation(net.conv(y, wide, kernel, stride, wide))
+        if is_gated:
+            gate = net.relu(net.conv(net.node("GlobalAveragePool", y), max(8, wide // 4)))
+            gate = net.node("HardSigmoid", net.conv(gate, wide), alpha=0.2, beta=0.5)
+            y = net.node("Mul", y, gate)
+        y = net.conv(y, count(channels))
+        x = net.node("Add", x, y) if stride == 1 and count(channels) == net.channels(x) else y
+    return net.hard_swish(net.conv(x, count(576)))
+
+
 NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "resnet50": resnet50,
     "mobilenet_v2": mobilenet_v2,
@@ -406,6 +542,10 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "bert_base": bert,
     "minilm": minilm,
     "t5_encoder": t5_encoder,
+    "whisper_encoder": whisper_encoder,
+    "whisper_decoder": whisper_decoder,
+    "ocr_classifier": ocr_classifier,
+    "ocr_recogniser": ocr_recogniser,
 }
 FORMS = ("qoperator", "qdq", "qdq-s8", "dynamic")
 _TOKENS = 32  # drawn ones are below it

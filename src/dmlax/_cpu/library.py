@@ -25,6 +25,8 @@ _TARGETS = (
     "dmlax_max_pooling",
     "dmlax_average_pooling",
     "dmlax_dynamic_quantize",
+    "dmlax_normalize_rows",
+    "dmlax_softmax_rows",
 )
 _LIBRARY = "_native.so"
 _ABSENT = "_native_absent.txt"  # the build's reason

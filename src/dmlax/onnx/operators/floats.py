@@ -14,10 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from dmlax._core import float_bits, ieee
+from dmlax._core import compat, float_bits, ieee
 from dmlax._core.arguments import expand_rank
 from dmlax._core.requantize import Arithmetic
+from dmlax._rows import call as rows
 from dmlax.errors import UnsupportedError
+from dmlax.onnx.graph import OWN
 from dmlax.onnx.operators import error_function
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
@@ -33,6 +35,7 @@ from dmlax.onnx.operators.values import (
 from dmlax.onnx.operators.windows import Windows
 
 _BINARY = (7, 13, 14)
+_MOST_TAPS = 64  # of a depthwise convolution that a CPU computes as a sum of shifted images
 
 
 def _binary(on_host: Callable[..., Any], on_device: Callable[..., Any]) -> Callable[..., Any]:
@@ -280,30 +283,59 @@ def convolution(
     count = image.ndim - 2
     sizes, kernel = list(image.shape[2:]), filter.shape[2:]
     start, end = Windows(auto_pad, dilations, kernel, pads, strides).padding(sizes, kernel)
-    result = lax.conv_general_dilated(
-        image,
-        filter,
-        strides or (1,) * count,
-        list(zip(start, end, strict=True)),
-        rhs_dilation=dilations,
-        feature_group_count=group,
-        precision=lax.Precision.HIGHEST,
-    )
+    padding = list(zip(start, end, strict=True))
+    strides, dilations = (each or (1,) * count for each in (strides, dilations))
+
+    def convolve(operands: Any) -> Any:
+        return lax.conv_general_dilated(
+            *operands,
+            strides,
+            padding,
+            rhs_dilation=dilations,
+            feature_group_count=group,
+            precision=lax.Precision.HIGHEST,
+        )
+
+    result = jax.eval_shape(convolve, (image, filter))
+    is_depthwise = group == image.shape[1] == filter.shape[0]
+    if is_depthwise and math.prod(kernel) <= _MOST_TAPS:
+        add_taps = functools.partial(_add_taps, result.shape[2:], padding, strides, dilations)
+        result = compat.by_platform((image, filter), result, convolve, {"cpu": add_taps})
+    else:
+        result = convolve((image, filter))
     return result if bias is None else result + to_device(bias).reshape(1, -1, *(1,) * count)
+
+
+def _add_taps(sizes: Any, padding: Any, strides: Any, dilations: Any, operands: Any) -> Any:
+    """A depthwise convolution as a sum of shifted images, for which XLA has one loop on a CPU."""
+    image, filter = operands
+    padded = jnp.pad(image, [(0, 0), (0, 0), *padding])
+    total = None
+    for tap in np.ndindex(filter.shape[2:]):
+        starts = [index * step for index, step in zip(tap, dilations, strict=True)]
+        axes = [
+            slice(start, start + (size - 1) * stride + 1, stride)
+            for start, size, stride in zip(starts, sizes, strides, strict=True)
+        ]
+        factor = filter[(slice(None), 0, *tap)].reshape(-1, *(1,) * len(sizes))
+        term = padded[(..., *axes)] * factor
+        total = term if total is None else total + term
+    return total
 
 
 @operator("Softmax", 13)
 def softmax(x: Tensor, /, *, axis: int = -1) -> Any:
     """The exponentials divided by their sum."""
-    return jax.nn.softmax(to_device(x), axis=axis)
+    x = to_device(x)
+    return jnp.moveaxis(rows.softmax(jnp.moveaxis(x, axis, -1)), -1, axis)
 
 
 @operator("Softmax", 1, 11)
 def softmax_of_matrix(x: Tensor, /, *, axis: int = 1) -> Any:
-    """The same over every axis from one on."""
+    """Softmax over all axes from `axis` on, flattened."""
     x = to_device(x)
-    rows = x.reshape((math.prod(x.shape[:axis]), -1))
-    return jax.nn.softmax(rows, axis=-1).reshape(x.shape)
+    flat = x.reshape((math.prod(x.shape[:axis]), -1))
+    return rows.softmax(flat).reshape(x.shape)
 
 
 @operator("LayerNormalization", 17)
@@ -316,16 +348,26 @@ def layer_normalization(
     axis: int = -1,
     epsilon: float = 1e-5,
     stash_type: int = 1,
+    output_count: int = 1,
 ) -> Any:
-    """Normalizes the axes from one on; returns the mean and 1 / deviation too."""
+    """Normalizes the axes from `axis` on; returns the mean and 1 / deviation too."""
     x = to_device(x)
     axes = tuple(range(axis % x.ndim, x.ndim))
+    if axes == (x.ndim - 1,) and scale.shape == x.shape[-1:] and output_count == 1:
+        return rows.normalize(x, scale, bias, epsilon)
     mean = x.mean(axes, keepdims=True)
-    centred = x - mean
-    deviation = jnp.sqrt((centred * centred).mean(axes, keepdims=True) + epsilon)
-    scaled = jnp.multiply(*_align(centred / deviation, to_device(scale)))
-    y = scaled if bias is None else jnp.add(*_align(scaled, to_device(bias)))
-    return y, mean, 1 / deviation
+    centred = ieee.subtract(x, mean)
+    variance = ieee.multiply(centred, centred).mean(axes, keepdims=True)
+    deviation = ieee.sqrt(ieee.add(variance, x.dtype.type(epsilon)))
+    y = ieee.multiply(*_align(ieee.divide(centred, deviation), to_device(scale)))
+    y = y if bias is None else ieee.add(*_align(y, to_device(bias)))
+    return y, mean, ieee.divide(jnp.ones_like(deviation), deviation)
+
+
+@operator("RootMeanSquareNormalization", 1, domain=OWN)
+def root_mean_square_normalization(x: Tensor, scale: Tensor, /, *, epsilon: float) -> Any:
+    """Divides the last axis by the root of its mean square."""
+    return rows.normalize(to_device(x), scale, None, epsilon, is_centred=False)
 
 
 @operator("BatchNormalization", 9, 14, 15)

@@ -14,8 +14,9 @@ from dmlax._core import compat, dispatch
 from dmlax._core.arguments import Aval, aval_of
 from dmlax._core.requantize import Arithmetic
 from dmlax._cuda import capability
+from dmlax._rows import call as rows
 from dmlax.onnx.graph import OWN
-from dmlax.onnx.operators import floats, quantized
+from dmlax.onnx.operators import quantized
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
 
 _MOST_ELEMENTS = 4096  # of a row: a lane of the kernel holds a 32nd of it in registers
@@ -118,7 +119,7 @@ def _in_steps(plan: LayerNormalizationPlan, operands: LayerNormalization) -> Arr
     )
     x_scale = np.float32(plan.x_scale)
     real = quantized.dequantize(x, x_scale, zero_points[0], arithmetic=plan.arithmetic)
-    y, *_ = floats.layer_normalization(real, scale, bias, epsilon=plan.epsilon)
+    y = rows.normalize(real, scale, bias, plan.epsilon)
     found: Array = quantized.quantize(
         y, np.float32(plan.y_scale), zero_points[1], arithmetic=plan.arithmetic
     )

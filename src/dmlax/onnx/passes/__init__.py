@@ -15,6 +15,7 @@ from dmlax.onnx.passes.identities import drop_identities
 from dmlax.onnx.passes.layer_normalization import fuse_layer_normalizations
 from dmlax.onnx.passes.layout import Avals, channels_last
 from dmlax.onnx.passes.moves import move_bytes, quantize_before_moves
+from dmlax.onnx.passes.normalizations import fuse_normalizations
 from dmlax.onnx.passes.qdq import fuse_qdq
 from dmlax.onnx.passes.rows import take_rows_first
 from dmlax.onnx.passes.scaled_products import fuse_scaled_products
@@ -27,6 +28,7 @@ PASSES: tuple[Pass, ...] = (
     drop_identities,
     fold_constants,
     drop_clamps,
+    fuse_normalizations,
     fuse_qdq,
     fuse_scaled_products,
     move_bytes,

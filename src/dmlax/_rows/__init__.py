@@ -1,0 +1,1 @@
+"""Float operators of rows: layer and root-mean-square normalization, and softmax."""

@@ -1,0 +1,26 @@
+"""Float rows in plain XLA."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from dmlax._core import ieee
+from dmlax._core.arguments import expand_rank
+from dmlax._rows.plan import Rows, RowsPlan
+
+
+def normalize(plan: RowsPlan, operands: Rows) -> Array:
+    """Divides by the deviation, or by the root of the mean square."""
+    x, scale, bias = operands
+    if plan.is_centred:
+        x = ieee.subtract(x, x.mean(-1, keepdims=True))
+    squares = ieee.multiply(x, x).mean(-1, keepdims=True)
+    deviation = ieee.sqrt(ieee.add(squares, x.dtype.type(plan.epsilon)))
+    inverse = ieee.divide(jnp.ones_like(deviation), deviation)
+    scaled = ieee.multiply(ieee.multiply(x, inverse), expand_rank(scale, x.ndim))
+    return scaled if bias is None else ieee.add(scaled, expand_rank(bias, x.ndim))
+
+
+def softmax(plan: RowsPlan, operands: Rows) -> Array:
+    """Divides exponentials by their sum."""
+    return jax.nn.softmax(operands.input, axis=-1)
