@@ -17,6 +17,8 @@ from dmlax.onnx import budget
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.evaluate import Options
 from dmlax.onnx.graph import Graph, Node, TensorType, in_order
+from dmlax.onnx.operators import packed
+from dmlax.onnx.operators.values import DTYPES
 
 VERSION = 1
 _GRAPH = "graph.json"
@@ -27,10 +29,13 @@ def write(path: Any, graph: Graph, options: Options) -> None:
     """Writes a graph, its constants and the options."""
     arrays: dict[str, np.ndarray] = {}
 
-    def keep(array: np.ndarray) -> dict[str, str]:
+    def keep(array: np.ndarray) -> dict[str, Any]:
         name = f"{len(arrays)}.npy"
-        arrays[name] = array
-        return {"array": name}
+        if array.dtype.isbuiltin == 1 or array.dtype not in DTYPES.values():
+            arrays[name] = array
+            return {"array": name}
+        arrays[name] = packed.to_bytes(array)  # NumPy's format has no name for the dtype
+        return {"array": name, "dtype": array.dtype.name, "shape": list(array.shape)}
 
     text = json.dumps(_describe(graph, options, keep), indent=1)
     size = sum(array.nbytes for array in arrays.values())
@@ -106,8 +111,24 @@ class _Reader:
         """Reads an array whose data has the size that its header declares."""
         name = _get(entry, "array", str)
         if name not in self.arrays:
-            self.arrays[name] = _from_npy(self._open(name), name, self.file.getinfo(name).file_size)
+            array = _from_npy(self._open(name), name, self.file.getinfo(name).file_size)
+            self.arrays[name] = self._of_dtype(array, entry, name) if "dtype" in entry else array
         return self.arrays[name]
+
+    def _of_dtype(self, array: np.ndarray, entry: Mapping[str, Any], name: str) -> np.ndarray:
+        """Reads the elements of a dtype that NumPy's format has no name for."""
+        dtype, shape = _get(entry, "dtype", str), _get(entry, "shape", list)
+        known = next((each for each in DTYPES.values() if each.name == dtype), None)
+        if known is None or len(shape) > budget.MAXIMUM_RANK or array.dtype != np.uint8:
+            raise ModelError(f"{name} is {array.dtype} for the dtype {dtype[:40]!r}, shape {shape}")
+        if not all(type(size) is int and size >= 0 for size in shape):
+            raise ModelError(f"{name} has the shape {shape}, expected sizes")
+        sizes = tuple(shape)
+        wanted = packed.packed_shape(sizes, known)
+        if array.shape != wanted:
+            raise ModelError(f"{name} has the shape {list(array.shape)}, expected {list(wanted)}")
+        self._spend(math.prod(sizes) * known.itemsize, name)
+        return packed.from_bytes(array, sizes, known)
 
     def _open(self, name: str, factor: int = 1) -> IO[bytes]:
         """Opens a member that fits the budget, where a byte of it takes as many as a factor."""
@@ -116,11 +137,15 @@ class _Reader:
             raise ModelError(
                 f"{name} is compressed by method {info.compress_type}, expected 0 or 8"
             )
+        self._spend(info.file_size * factor, name)
+        return self.file.open(name)
+
+    def _spend(self, count: int, name: str) -> None:
+        """Counts the bytes that a member expands to."""
         try:
-            self.budget.spend(info.file_size * factor)
+            self.budget.spend(count)
         except budget.OverBudget as error:
             raise ModelError(f"{name} {error}; store it without compression") from None
-        return self.file.open(name)
 
 
 def _check(value: Any, kind: type, what: str) -> Any:

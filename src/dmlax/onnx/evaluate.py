@@ -13,8 +13,8 @@ from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import Graph, Node
 from dmlax.onnx.operators import Context, OperatorRow, find, why_not
 from dmlax.onnx.operators.nonzero import Counted
-from dmlax.onnx.operators.values import expect_simple_sizes, is_known, undecided
-from dmlax.onnx.weights import PLACES
+from dmlax.onnx.operators.values import DTYPES, expect_simple_sizes, is_known, undecided
+from dmlax.onnx.weights import PACKED_PLACES, PLACES
 
 Values = Mapping[str, Any]
 
@@ -97,7 +97,8 @@ def _take(node: Node, row: OperatorRow, index: int, operand: Any) -> Any:
     if row.role(index) == "known" and not is_known(operand):
         name = row.inputs[min(index, len(row.inputs) - 1)].name
         raise UnsupportedError(f"its {name}, {node.inputs[index]!r}, depends on values of an input")
-    if hasattr(operand, "unpack") and node.op not in PLACES:
+    stays = node.op in PLACES or index == PACKED_PLACES.get(node.op)
+    if hasattr(operand, "unpack") and not stays:
         return operand.unpack()
     return operand
 
@@ -147,10 +148,10 @@ def split_constants(graph: Graph) -> tuple[Graph, dict[str, np.ndarray]]:
     params = {
         name: array
         for name, array in graph.constants.items()
-        if array.size > 1 and array.dtype.name in _PARAM_DTYPES and roles.get(name) == {"tensor"}
+        if array.size > 1 and array.dtype in _PARAM_DTYPES and roles.get(name) == {"tensor"}
     }
     rest = {name: array for name, array in graph.constants.items() if name not in params}
     return graph.replace(constants=rest), params
 
 
-_PARAM_DTYPES = ("float32", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32")
+_PARAM_DTYPES = {*DTYPES.values()} - {np.dtype(name) for name in ("bool", "int64", "uint64", "f8")}

@@ -17,6 +17,7 @@ from dmlax.errors import UnsupportedError
 from dmlax.onnx.budget import MAXIMUM_RANK, Budget, OverBudget
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import SHORT_DOMAINS, Graph, Node, TensorType, in_order
+from dmlax.onnx.operators.values import bits_of
 from dmlax.onnx.wire import count_fields, cut_initializers, cut_raw_data
 
 _OPSETS_END = 1 << 31
@@ -245,7 +246,7 @@ class _Reader:
             self._expect_elements(tensor, dtype, size, what)
             self.spend(size * dtype.itemsize, what)
             return self._convert(tensor, what)
-        found, wanted = len(raw), self._bytes(tensor.data_type, dtype, size)
+        found, wanted = len(raw), _bytes(dtype, size)
         if found != wanted:
             raise ModelError(f"{what} has {found} bytes, expected {wanted} for {list(dims)}")
         if dtype.isbuiltin == 1 and dtype.kind in "biuf":
@@ -257,8 +258,8 @@ class _Reader:
         """Counts the elements of a tensor that has them in a field of its type."""
         field = self.onnx.helper.tensor_dtype_to_field(tensor.data_type)
         found = len(getattr(tensor, field))
-        if self._bytes(tensor.data_type, dtype, size) != size * dtype.itemsize:
-            size = -(-size // 2)  # 4 bits an element
+        if bits_of(dtype) < 8:
+            size = _bytes(dtype, size)  # an element of the field is a byte
         if found != size:
             wanted = f"expected {size} for {list(tensor.dims)}"
             raise ModelError(f"{what} has {found} elements, {wanted}")
@@ -268,10 +269,6 @@ class _Reader:
             return np.asarray(self.onnx.numpy_helper.to_array(tensor))
         except (ValueError, TypeError, KeyError) as error:
             raise ModelError(f"{what} is malformed: {error}") from None
-
-    def _bytes(self, data_type: int, dtype: np.dtype, size: int) -> int:
-        four_bits = {self.onnx.TensorProto.INT4, self.onnx.TensorProto.UINT4}
-        return -(-size // 2) if data_type in four_bits else size * dtype.itemsize
 
     def _external(
         self, tensor: Any, dtype: np.dtype, dims: tuple[int, ...], what: str
@@ -283,7 +280,7 @@ class _Reader:
         if self.folder is None:
             raise ModelError(f"{what} is in a file of its own: load the model by its path")
         path = _beside(self.folder.resolve(), entries.get("location", ""), what)
-        wanted = math.prod(dims) * dtype.itemsize
+        wanted = _bytes(dtype, math.prod(dims))
         try:
             offset, length = int(entries.get("offset", 0)), int(entries.get("length", wanted))
         except ValueError:
@@ -297,7 +294,16 @@ class _Reader:
         self.spend(wanted, what)
         with path.open("rb") as file:
             file.seek(offset)
-            return np.frombuffer(file.read(wanted), dtype.newbyteorder("<")).reshape(dims)
+            data = file.read(wanted)
+        if bits_of(dtype) == 8 * dtype.itemsize:
+            return np.frombuffer(data, dtype.newbyteorder("<")).reshape(dims)
+        raw = self.onnx.TensorProto(data_type=tensor.data_type, dims=dims, raw_data=data)
+        return self._convert(raw, what)
+
+
+def _bytes(dtype: np.dtype, size: int) -> int:
+    """The bytes of a tensor in a file, whose last byte may be full in part."""
+    return -(-size * bits_of(dtype) // 8)
 
 
 def _beside(folder: Path, location: str, what: str) -> Path:

@@ -9,6 +9,8 @@ import numpy as np
 import dmlax
 from dmlax._core.prepared_weights import PreparedWeights, unpack_on_host
 from dmlax.onnx.graph import Graph, Node
+from dmlax.onnx.operators.packed import PackedIntegers
+from dmlax.onnx.operators.values import NARROW
 from dmlax.onnx.operators.windows import ConvolutionLayout
 
 PLACES: dict[str, tuple[int, ...]] = {  # of the weights and of their zero point
@@ -22,7 +24,9 @@ PLACES: dict[str, tuple[int, ...]] = {  # of the weights and of their zero point
     "MatMulIntegerToFloat": (1, 5),
     "DynamicQuantizeMatMul": (1, 3),
     "DynamicQuantizeLSTM": (1, 9, 2, 11),
+    "QAttention": (1, 7),
 }
+PACKED_PLACES = {"DequantizedMatMul": 1, "GatherBlockQuantized": 0}  # of operands that stay packed
 
 
 class Weight(NamedTuple):
@@ -33,6 +37,8 @@ class Weight(NamedTuple):
 
     def to_host(self) -> np.ndarray:
         """Returns the file's tensor, bit for bit."""
+        if isinstance(self.param, PackedIntegers):
+            return self.param.to_host()
         is_packed = isinstance(self.param, PreparedWeights)
         array = unpack_on_host(self.param) if is_packed else np.asarray(self.param)
         return np.ascontiguousarray(array.T) if self.is_transposed else array
@@ -81,9 +87,14 @@ def prepare(graph: Graph, params: Mapping[str, np.ndarray]) -> dict[str, Weight]
             if name in params and alone and zero_point is not ...:
                 weights[name] = _prepare(node, params[name], zero_point)
     return {
-        name: weights[name] if name in weights else Weight(_copy_to_device(array))
-        for name, array in params.items()
+        name: weights[name] if name in weights else _held(array) for name, array in params.items()
     }
+
+
+def _held(array: np.ndarray) -> Weight:
+    """Holds an array on the device; integers of fewer than 8 bits stay packed."""
+    is_narrow = array.dtype.name in NARROW
+    return Weight(PackedIntegers.pack(array) if is_narrow else _copy_to_device(array))
 
 
 def _copy_to_device(array: np.ndarray) -> jax.Array:

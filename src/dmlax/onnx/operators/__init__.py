@@ -8,6 +8,7 @@ from dmlax.onnx.operators import (
     gemm_function,
     layer_normalization,
     moves,
+    n_bits,
     nonzero,
     normalization,
     pools,
@@ -19,6 +20,7 @@ from dmlax.onnx.operators import (
     self_attention,
     spatial,
     signals,
+    transformer,
 )
 from dmlax.onnx.operators.table import Context, OperatorRow, find, rows, why_no_pass, why_not
 
@@ -33,6 +35,7 @@ __all__ = [
     "gemm_function",
     "layer_normalization",
     "moves",
+    "n_bits",
     "nonzero",
     "normalization",
     "pools",
@@ -45,6 +48,7 @@ __all__ = [
     "self_attention",
     "spatial",
     "signals",
+    "transformer",
     "why_no_pass",
     "why_not",
 ]

@@ -9,21 +9,19 @@ import numpy as np
 from jax import Array, lax
 
 import dmlax
-from dmlax._core import float_bits, requantize
+from dmlax._core import float_bits, ieee, requantize
 from dmlax._core.requantize import Arithmetic
 from dmlax._core.windows import dilated_size, output_size
 from dmlax.onnx.graph import MICROSOFT, OWN, Node
 from dmlax.onnx.operators import tables
 from dmlax.onnx.operators.concatenation import concatenate
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
-from dmlax.onnx.operators.values import DTYPES, is_known
+from dmlax.onnx.operators.values import DTYPES, NARROW, convert, is_float8, is_known
 from dmlax.onnx.operators.windows import ConvolutionLayout, Windows, image_layout
 
 _FORMS = (10, 13, 19, 21, 23, 24, 25, 28)
-
-
-_QUANTIZED = ("uint8", "int8", "uint16", "int16")
-_FLOATS = ("float32", "float16")
+_QUANTIZED = ("uint8", "int8", "uint16", "int16", *NARROW)
+_FLOATS = ("float32", "float16", "bfloat16")
 
 
 @operator("QuantizeLinear", *_FORMS)
@@ -41,21 +39,41 @@ def quantize(
     precision: int = 0,
     arithmetic: Arithmetic,
 ) -> Any:
-    """Rounds x / scale to 8 or 16 bits."""
-    _expect_no_blocks(block_size)
+    """Rounds x / scale to an integer of 2 to 16 bits, or to a float of 8."""
     dtype = DTYPES.get(output_dtype or 2) if zero_point is None else zero_point.dtype
-    if dtype is None or dtype.name not in _QUANTIZED:
+    if dtype is None or not (dtype.name in _QUANTIZED or is_float8(dtype)):
         found = f"output_dtype is {output_dtype}" if zero_point is None else f"y is {dtype}"
-        raise dmlax.UnsupportedError(f"{found}, expected (u)int8 or (u)int16")
-    x, scale = (each.astype(np.result_type(x.dtype, scale.dtype)) for each in (x, scale))
-    scale, zero_point = (_along(each, axis, x) for each in (scale, zero_point))
+        raise dmlax.UnsupportedError(
+            f"{found}, expected an integer of 2 to 16 bits or a float of 8"
+        )
+    x, scale = (each.astype(_common_float(x, scale)) for each in (x, scale))
+    scale, zero_point = (_along(each, axis, x, block_size) for each in (scale, zero_point))
+    if is_float8(dtype) or (x.dtype == np.float16 and arithmetic == "float32"):
+        x = ieee.divide(jnp.asarray(x), jnp.asarray(scale)).astype(np.float32)
+        scale = np.ones((), np.float32)  # ONNX Runtime rounds a quotient of float16 to that
+    if is_float8(dtype):
+        return convert(x, dtype, bool(saturate))
     x, scale = _finite_quotient(x, scale)
-    if dtype.itemsize == 2:
-        point = None if zero_point is None else jnp.asarray(zero_point)
-        return requantize.quantize(jnp.asarray(x), jnp.asarray(scale), point, dtype, arithmetic)
-    options: dict[str, Any] = {"output_dtype": dtype, "arithmetic": arithmetic}
-    levels = dmlax.element_wise_quantize_linear(_of_rank(x), scale, zero_point, **options)
-    return levels.reshape(x.shape)
+    if dtype.itemsize == 1 and dtype.name not in NARROW:
+        options: dict[str, Any] = {"output_dtype": dtype, "arithmetic": arithmetic}
+        levels = dmlax.element_wise_quantize_linear(_of_rank(x), scale, zero_point, **options)
+        return levels.reshape(x.shape)
+    wide = np.dtype(np.int16) if dtype.name in NARROW else dtype
+    point = None if zero_point is None or dtype != wide else jnp.asarray(zero_point)
+    levels = requantize.quantize(jnp.asarray(x), jnp.asarray(scale), point, wide, arithmetic)
+    if dtype == wide:
+        return levels
+    levels = levels.astype(np.int32)
+    levels = levels if zero_point is None else levels + jnp.asarray(zero_point).astype(np.int32)
+    limits = jnp.iinfo(dtype)  # type: ignore[no-untyped-call]
+    return jnp.clip(levels, int(limits.min), int(limits.max)).astype(dtype)
+
+
+def _common_float(x: Any, scale: Any) -> np.dtype:
+    """The dtype in which a quotient is computed: float32 where one of the two is bfloat16."""
+    if "bfloat16" in (x.dtype.name, scale.dtype.name):
+        return np.dtype(np.float32)
+    return np.result_type(x.dtype, scale.dtype)
 
 
 def _finite_quotient(x: Any, scale: Any) -> tuple[Any, Any]:
@@ -80,11 +98,16 @@ def dequantize(
     arithmetic: Arithmetic,
 ) -> Any:
     """Multiplies x less its zero point by a scale."""
-    _expect_no_blocks(block_size)
     dtype = DTYPES.get(output_dtype) if output_dtype else scale.dtype
     if dtype is None or dtype.name not in _FLOATS:
-        raise dmlax.UnsupportedError(f"its output is {dtype}, expected float32 or float16")
-    scale, zero_point = (_along(each, axis, x) for each in (scale, zero_point))
+        raise dmlax.UnsupportedError(f"its output is {dtype}, expected {', '.join(_FLOATS)}")
+    if x.dtype.name not in (*_QUANTIZED, "int32") and not is_float8(x.dtype):
+        text = "expected an integer of 2 to 16 bits, int32 or a float of 8 bits"
+        raise dmlax.UnsupportedError(f"its input is {x.dtype}, {text}")
+    scale, zero_point = (_along(each, axis, x, block_size) for each in (scale, zero_point))
+    is_finite = not is_known(scale) or bool(np.isfinite(scale.astype(np.float32)).all())
+    if x.dtype.name not in _ELEMENTWISE or scale.dtype.name == "bfloat16" or not is_finite:
+        return scale_difference(x, zero_point, scale).astype(dtype)
     if is_known(scale) and not scale.all():
         scale = jnp.asarray(scale)  # of a known 0 the operator says that it is a mistake
     if x.dtype == np.int32 and arithmetic == "float32":
@@ -92,6 +115,17 @@ def dequantize(
     else:
         real = dmlax.element_wise_dequantize_linear(_of_rank(x), scale, zero_point)
     return real.reshape(x.shape).astype(dtype)
+
+
+_ELEMENTWISE = ("int8", "uint8", "int16", "int32")  # of dmlax.element_wise_dequantize_linear
+
+
+def scale_difference(x: Any, zero_point: Any, scale: Any) -> Any:
+    """Multiplies float32 differences, which are exact for integers of 16 bits or fewer."""
+    difference = jnp.asarray(x).astype(np.float32)
+    if zero_point is not None:
+        difference = difference - jnp.asarray(zero_point).astype(np.float32)
+    return ieee.multiply(difference, jnp.asarray(scale).astype(np.float32))
 
 
 @jax.jit  # traced once for each shape
@@ -106,10 +140,15 @@ def _of_rank(x: Any) -> Any:
     return x if x.ndim else x.reshape(1)
 
 
-def _along(parameter: Any, axis: int, x: Any) -> Any:
-    """A parameter in the shape that broadcasts to x: one value, or values along an axis."""
+def _along(parameter: Any, axis: int, x: Any, block_size: int = 0) -> Any:
+    """A parameter in the shape that broadcasts to x: a value, or values along an axis, or blocks'.
+
+    A block of size 0 is a whole axis.
+    """
     if parameter is None or parameter.ndim == 0:
         return parameter
+    if block_size:
+        return expand_blocks(parameter, axis, block_size, x.shape)
     if parameter.shape == (1,):
         return parameter.reshape(())
     if parameter.ndim != 1 or not -x.ndim <= axis < x.ndim:
@@ -118,9 +157,25 @@ def _along(parameter: Any, axis: int, x: Any) -> Any:
     return parameter.reshape((-1,) + (1,) * (x.ndim - 1 - axis % x.ndim))
 
 
-def _expect_no_blocks(block_size: int) -> None:
-    if block_size:
-        raise dmlax.UnsupportedError(f"block_size is {block_size}, expected 0")
+def expand_blocks(parameter: Any, axis: int, block_size: int, shape: Any) -> Any:
+    """Repeats a parameter of blocks along an axis, up to the size of the tensor."""
+    if block_size < 0 or not -len(shape) <= axis < len(shape):
+        text = f"its axis is {axis} and its block_size {block_size}"
+        raise dmlax.UnsupportedError(f"{text}, expected an axis of {list(shape)} and 0 or more")
+    axis %= len(shape)
+    wanted = [*shape[:axis], -(-shape[axis] // block_size), *shape[axis + 1 :]]
+    if parameter.ndim == len(shape):  # an axis of size 1 broadcasts
+        pairs = enumerate(zip(parameter.shape, wanted, strict=True))
+        wanted = [have if have == 1 and i != axis else size for i, (have, size) in pairs]
+    if list(parameter.shape) != wanted:
+        text = f"its parameter has the shape {list(parameter.shape)}, expected {wanted}"
+        raise dmlax.UnsupportedError(f"{text} for blocks of {block_size} along axis {axis}")
+    spread = jnp.broadcast_to(
+        jnp.expand_dims(jnp.asarray(parameter), axis + 1),
+        (*wanted[: axis + 1], block_size, *wanted[axis + 1 :]),
+    )
+    spread = spread.reshape((*wanted[:axis], wanted[axis] * block_size, *wanted[axis + 1 :]))
+    return lax.slice_in_dim(spread, 0, shape[axis], axis=axis)
 
 
 @operator("QLinearConv", 10)

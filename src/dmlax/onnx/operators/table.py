@@ -124,14 +124,22 @@ def why_no_pass(node: Node) -> str | None:
     given = len(node.inputs)
     if given < least or (most is not None and given > most):
         return f"it has {given} inputs, expected {least} to {most}"
-    for each, name in zip(required, node.inputs, strict=False):
-        if not name and type(None) not in get_args(each.annotation):
-            return f"its input {each.name} is absent"
+    needed = (
+        each for each in zip(required, node.inputs, strict=False) if not _is_optional(each[0])
+    )
+    absent = [each.name for each, name in needed if not name]
+    if absent:
+        return f"its input {absent[0]} is absent"
     for name, value in node.attributes.items():
         parameter = row.attributes.get(name)
         if parameter is not None and not _is_of_type(value, parameter.annotation):
             return f"its attribute {name} is a {type(value).__name__}"
     return None
+
+
+def _is_optional(parameter: inspect.Parameter) -> bool:
+    """True for an input that may be None, though others follow it."""
+    return type(None) in get_args(parameter.annotation)
 
 
 def _is_of_type(value: Any, annotation: Any) -> bool:

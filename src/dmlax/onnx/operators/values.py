@@ -267,7 +267,7 @@ def device_dtype(dtype: Any) -> np.dtype:
 
 def is_float8(dtype: Any) -> bool:
     """True for the floats of 8 bits."""
-    return np.dtype(dtype).name.startswith("float8")
+    return str(np.dtype(dtype).name).startswith("float8")
 
 
 def bits_of(dtype: Any) -> int:
@@ -284,7 +284,7 @@ def convert(x: Any, dtype: np.dtype, saturate: bool = True) -> Any:
     xp, is_float = numpy_of(x), jnp.issubdtype(x.dtype, np.floating)
     if is_float8(dtype):
         wide = x.astype(np.float32)
-        largest = np.float32(jnp.finfo(dtype).max)
+        largest = np.float32(jnp.finfo(dtype).max)  # type: ignore[no-untyped-call]
         return (xp.clip(wide, -largest, largest) if saturate else wide).astype(dtype)
     if dtype.name in _BY_INT32 and (is_float or dtype.name in NARROW):  # then the lowest bits
         if is_float:

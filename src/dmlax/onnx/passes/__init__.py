@@ -10,6 +10,7 @@ from dmlax.onnx.passes.byte_functions import fuse_byte_functions
 from dmlax.onnx.passes.clamp import drop_clamps
 from dmlax.onnx.passes.constants import fold_constants
 from dmlax.onnx.passes.dead_channels import revive_dead_channels
+from dmlax.onnx.passes.dequantized_weights import fuse_dequantized_weights
 from dmlax.onnx.passes.gemm_functions import fuse_gemm_functions
 from dmlax.onnx.passes.identities import drop_identities
 from dmlax.onnx.passes.layer_normalization import fuse_layer_normalizations
@@ -31,6 +32,7 @@ PASSES: tuple[Pass, ...] = (
     fuse_normalizations,
     fuse_qdq,
     fuse_scaled_products,
+    fuse_dequantized_weights,
     move_bytes,
     quantize_before_moves,
     fuse_layer_normalizations,

@@ -1,0 +1,304 @@
+"""Products and rows of weights of a few bits, which stay packed in memory.
+
+A product dequantizes a group of columns at a time, so that a program holds a few megabytes of
+floats however large the weights are.
+"""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from dmlax.errors import UnsupportedError
+from dmlax.onnx.graph import MICROSOFT, OWN
+from dmlax.onnx.operators.packed import PackedIntegers, unpack_bits
+from dmlax.onnx.operators.quantized import expand_blocks, scale_difference
+from dmlax.onnx.operators.table import Parameter, Tensor, operator
+from dmlax.onnx.operators.values import bits_of, is_float8, to_device
+
+_GROUP_BYTES = 1 << 22  # of float32 columns that are dequantized at a time
+_ALIGNMENT = 8  # of a group's first column: it begins with a byte
+
+
+class _Weights(NamedTuple):
+    """A matrix of integers or small floats; its blocks lie along the axis that a product sums over.
+
+    Attributes:
+      held: elements of 8 bits, or bytes of packed ones.
+      bits: of an element.
+      is_signed: True for packed elements in two's complement.
+      columns: the axis of the product's columns: 0 for a transposed matrix.
+      block_size: the elements that share a scale, 0 for all.
+      shape: the sizes in elements.
+    """
+
+    held: Any
+    bits: int
+    is_signed: bool
+    columns: int
+    block_size: int
+    shape: tuple[int, int]
+
+    @classmethod
+    def of(cls, w: Any, columns: int, block_size: int) -> "_Weights":
+        """The weights of an array, or of packed integers."""
+        if isinstance(w, PackedIntegers):
+            rows, count = w.shape
+            width = bits_of(w.dtype)
+            return cls(w.held, width, w.is_signed, columns, block_size, (rows, count))
+        return cls(to_device(w), 8, False, columns, block_size, w.shape)
+
+    @property
+    def per_byte(self) -> int:
+        """The number of elements in a byte."""
+        return 8 // self.bits
+
+    def part(self, start: Any, number: int) -> Any:
+        """The elements or bytes of some columns."""
+        if self.columns:
+            start, number = start // self.per_byte, -(-number // self.per_byte)
+        return lax.dynamic_slice_in_dim(self.held, start, number, self.columns)
+
+    def plane(self, held: Any, place: int) -> Any:
+        """The elements at one place of each byte, as float32."""
+        if self.bits == 8:
+            return held.astype(np.float32)
+        levels = (held >> np.uint8(place * self.bits)) & np.uint8((1 << self.bits) - 1)
+        if not self.is_signed:
+            return levels.astype(np.float32)
+        half = 1 << (self.bits - 1)
+        return (levels ^ np.uint8(half)).astype(np.float32) - np.float32(half)
+
+    def spread(self, parameter: Any, start: Any, number: int, place: int, indices: Any) -> Any:
+        """The parameters of a plane: a matrix that broadcasts to it."""
+        per_byte, columns = self.per_byte, self.columns
+        if parameter.shape[columns] > 1:
+            if columns:
+                parameter = jnp.pad(parameter, ((0, 0), (0, -parameter.shape[1] % per_byte)))
+                number = -(-number // per_byte) * per_byte
+            parameter = lax.dynamic_slice_in_dim(parameter, start, number, columns)
+        parameter = parameter.astype(np.float32)
+        if indices is not None and parameter.shape[1] > 1:
+            return jnp.take(parameter, indices[place::per_byte], axis=1)
+        if columns and parameter.shape[1] > 1:
+            parameter = parameter[:, place::per_byte]
+        if parameter.shape[1 - columns] == 1:
+            return parameter
+        size, (rows, depth) = self.block_size or 1, parameter.shape
+        if columns:
+            return expand_blocks(parameter, 0, size, (self.shape[0], depth))
+        if size % per_byte == 0:
+            return expand_blocks(parameter, 1, size // per_byte, (rows, self.held.shape[1]))
+        elements = (rows, self.held.shape[1] * per_byte)
+        return expand_blocks(parameter, 1, size, elements)[:, place::per_byte]
+
+
+def multiply(
+    a: Any, weights: _Weights, scale: Any, zero_point: Any = None, indices: Any = None
+) -> Any:
+    """Multiplies a by the matrix of (weights - zero_point) * scale, a group of columns at a time.
+
+    Each place of a byte is a matrix of its own, which vectorizes.
+
+    Args:
+      a: floats, whose last axis is summed over.
+      weights: the matrix.
+      scale: a matrix: of one value, a row, a column, or of blocks.
+      zero_point: as the scale, or None for 0.
+      indices: for a transposed matrix, the block of each element of a row; None for equal blocks.
+    """
+    per_byte, columns = weights.per_byte, weights.columns
+    depth, count = weights.shape[1 - columns], weights.shape[columns]
+    left = [a.astype(np.float32)]
+    if columns == 0:
+        padded = jnp.pad(left[0], [(0, 0)] * (a.ndim - 1) + [(0, -depth % per_byte)])
+        left = [padded[..., place::per_byte] for place in range(per_byte)]
+
+    def product(start: Any, number: int) -> Any:
+        held, parts = weights.part(start, number), []
+        for place in range(per_byte):
+            matrix = weights.plane(held, place)
+            if zero_point is not None:
+                matrix = matrix - weights.spread(zero_point, start, number, place, indices)
+            matrix = matrix * weights.spread(scale, start, number, place, indices)
+            x = left[place] if columns == 0 else left[0]
+            dimensions = (((x.ndim - 1,), (1 - columns,)), ((), ()))
+            parts.append(lax.dot_general(x, matrix, dimensions, lax.Precision.HIGHEST))
+        if columns == 0:
+            return functools.reduce(jnp.add, parts)
+        result = jnp.stack(parts, axis=-1)
+        return result.reshape((*result.shape[:-2], parts[0].shape[-1] * per_byte))[..., :number]
+
+    group = max(_GROUP_BYTES // (4 * max(depth, 1)) // _ALIGNMENT, 1) * _ALIGNMENT
+    if count <= group:
+        return product(0, count).astype(a.dtype)
+
+    @jax.checkpoint  # a gradient would keep every group
+    def step(_: None, index: Any) -> tuple[None, Any]:
+        return None, product(index * group, group)
+
+    _, groups = lax.scan(step, None, jnp.arange(count // group))
+    result = jnp.moveaxis(groups, 0, -2)
+    result = result.reshape((*result.shape[:-2], count // group * group))
+    if count % group:
+        last = product(count - count % group, count % group)
+        result = jnp.concatenate([result, last], axis=-1)
+    return result.astype(a.dtype)
+
+
+@operator("MatMulNBits", 1, domain=MICROSOFT)
+def matrix_product_of_blocks(
+    a: Tensor,
+    b: Tensor,
+    scales: Tensor,
+    zero_points: Tensor | None = None,
+    group_indices: Parameter | None = None,
+    bias: Tensor | None = None,
+    /,
+    *,
+    K: int,
+    N: int,
+    block_size: int,
+    bits: int = 4,
+    accuracy_level: int = 0,
+    weight_prepacked: int = 0,
+) -> Any:
+    """Multiplies by the transpose of packed blocks; `accuracy_level` asks for no fewer bits."""
+    if bits not in (2, 4, 8) or weight_prepacked:
+        text = f"its bits are {bits} and weight_prepacked is {weight_prepacked}"
+        raise UnsupportedError(f"{text}, expected 2, 4 or 8 bits and 0")
+    if block_size < 16 or block_size & (block_size - 1) or min(K, N) < 1:
+        text = f"its K, N and block_size are {K}, {N} and {block_size}"
+        raise UnsupportedError(f"{text}, expected sizes, and a power of 2 from 16")
+    a = to_device(a)
+    if a.ndim < 1 or a.shape[-1] != K:
+        raise UnsupportedError(f"its A has the shape {list(a.shape)}, expected rows of {K}")
+    blocks = -(-K // block_size)
+    _expect_elements("B", b, N * blocks * block_size * bits // 8)
+    _expect_elements("scales", scales, N * blocks)
+    held = to_device(b).reshape((N, -1))
+    weights = _Weights(held, bits, False, 0, block_size, (N, blocks * block_size))
+    scale = to_device(scales).reshape((N, blocks))
+    zero_point = _zero_points(zero_points, N, blocks, bits)
+    indices = None
+    if group_indices is not None:
+        indices = jnp.pad(jnp.asarray(group_indices), (0, blocks * block_size - K))
+    padded = jnp.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, blocks * block_size - K)])
+    y = multiply(padded, weights, scale, zero_point, indices)
+    return y if bias is None else y + to_device(bias).reshape((N,))
+
+
+def _zero_points(zero_points: Any, count: int, blocks: int, bits: int) -> Any:
+    """The zero points of blocks, a row for each column; packed ones are unpacked."""
+    if zero_points is None:
+        return jnp.full((1, 1), 1 << (bits - 1), np.float32)
+    row = -(-blocks * bits // 8) if _is_byte(zero_points) else blocks
+    _expect_elements("zero_points", zero_points, count * row)
+    matrix = to_device(zero_points).reshape((count, row))
+    return unpack_bits(matrix, bits, blocks) if _is_byte(zero_points) else matrix
+
+
+def _is_byte(x: Any) -> bool:
+    return bool(x.dtype == np.uint8)
+
+
+def _expect_elements(name: str, x: Any, count: int) -> None:
+    """Refuses another number of elements than the sizes of a product need."""
+    if x.size != count:
+        raise UnsupportedError(
+            f"its {name} has the shape {list(x.shape)}, expected {count} elements"
+        )
+
+
+@operator("DequantizedMatMul", 1, domain=OWN)
+def matrix_product_of_dequantized(
+    a: Tensor,
+    w: Tensor,
+    scale: Tensor,
+    zero_point: Tensor | None = None,
+    /,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    transposed: int = 0,
+) -> Any:
+    """Multiplies by a matrix that it dequantizes, a group of columns after another."""
+    a, columns = to_device(a), 0 if transposed else 1
+    depth = w.shape[1 - columns]
+    if a.ndim < 1 or a.shape[-1] != depth:
+        raise UnsupportedError(f"its A has the shape {list(a.shape)}, expected rows of {depth}")
+    blocks = [*w.shape]
+    blocks[axis % 2] = -(-w.shape[axis % 2] // block_size) if block_size else w.shape[axis % 2]
+
+    def matrix(x: Any) -> Any:
+        if x is None or x.size == 1:
+            return x if x is None else to_device(x).reshape((1, 1))
+        if block_size == 0 and x.shape == (w.shape[axis % 2],):
+            return jnp.expand_dims(to_device(x), 1 - axis % 2)
+        if not block_size or list(x.shape) != blocks:
+            text = f"its parameter has the shape {list(x.shape)}, expected {blocks}"
+            raise UnsupportedError(f"{text} for blocks of {block_size} along axis {axis}")
+        return to_device(x)
+
+    weights = _Weights.of(w, columns, block_size)
+    return multiply(a, weights, matrix(scale), matrix(zero_point))
+
+
+@operator("GatherBlockQuantized", 1, domain=MICROSOFT)
+def gather_blocks(
+    data: Tensor,
+    indices: Tensor,
+    scales: Tensor,
+    zero_points: Tensor | None = None,
+    /,
+    *,
+    bits: int = 4,
+    block_size: int = 128,
+    gather_axis: int = 0,
+    quantize_axis: int = 1,
+) -> Any:
+    """Takes slices of packed blocks, and dequantizes them; indices out of range give zeros."""
+    rank = data.ndim
+    if not all(-rank <= each < rank for each in (gather_axis, quantize_axis)):
+        text = f"its axes are {gather_axis} and {quantize_axis}"
+        raise UnsupportedError(f"{text}, expected axes of {list(data.shape)}")
+    gathered, quantized = gather_axis % rank, quantize_axis % rank
+    is_float, is_bytes = is_float8(data.dtype), _is_byte(data)
+    width = bits if is_bytes else bits_of(data.dtype)
+    if width not in (2, 4, 8) or (gathered == quantized and not is_float):
+        text = f"its bits are {width}, its axes {gathered} and {quantized}"
+        raise UnsupportedError(f"{text}, expected 2, 4 or 8 bits and two axes")
+    last = data.shape[-1] * (8 // width) if is_bytes else data.shape[-1]
+    shape = (*data.shape[:-1], last)
+    if is_float and block_size == 0:
+        block_size = shape[quantized]
+    if is_bytes and zero_points is None:
+        zero_points = jnp.full(scales.shape, 1 << (width - 1), np.uint8)
+    elif is_bytes:
+        zero_points = unpack_bits(to_device(zero_points), width, scales.shape[-1])
+    count, indices = shape[gathered], to_device(indices)
+    inside = (indices >= -count) & (indices < count)
+    places = jnp.where(inside, jnp.where(indices < 0, indices + count, indices), 0).ravel()
+
+    def take(x: Any) -> Any:
+        if isinstance(x, PackedIntegers) and gathered < rank - 1:
+            sizes = (*x.shape[:gathered], places.size, *x.shape[gathered + 1 :])
+            return PackedIntegers(take(x.held), sizes, x.dtype).unpack()
+        x = x.unpack() if isinstance(x, PackedIntegers) else to_device(x)
+        return x if x.shape[gathered] == 1 != count else jnp.take(x, places, axis=gathered)
+
+    levels = take(data)
+    if is_bytes:
+        levels = unpack_bits(levels, width, last)
+    parameters = (None if x is None else take(x) for x in (scales, zero_points))
+    scale, zero_point = (
+        None if x is None else expand_blocks(x, quantized, block_size, levels.shape)
+        for x in parameters
+    )
+    real = scale_difference(levels, zero_point, scale).astype(scales.dtype)
+    valid = inside.reshape((-1,) + (1,) * (rank - 1 - gathered))
+    sizes = (*shape[:gathered], *indices.shape, *shape[gathered + 1 :])
+    return jnp.where(valid, real, jnp.zeros_like(real)).reshape(sizes)

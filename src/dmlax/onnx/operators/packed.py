@@ -1,0 +1,130 @@
+"""Integers of 2 and 4 bits, several in a byte: each row of the last axis begins with a byte."""
+
+import json
+import math
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dmlax._core import compat
+from dmlax.onnx.operators.values import NARROW, bits_of, is_known
+
+
+def packed_shape(shape: tuple[int, ...], dtype: np.dtype) -> tuple[int, ...]:
+    """The shape of the bytes of an array."""
+    if not shape:
+        return (1,)
+    return *shape[:-1], -(-shape[-1] * bits_of(dtype) // 8)
+
+
+def to_bytes(array: np.ndarray) -> np.ndarray:
+    """Packs an array, lowest bits first; wider dtypes keep their bytes."""
+    bits = bits_of(array.dtype)
+    if bits >= 8:
+        flat = np.ascontiguousarray(array).reshape(array.shape or (1,))
+        return np.asarray(flat.view(np.uint8))
+    per_byte = 8 // bits
+    fields = array.astype(np.uint8).reshape(array.shape or (1,)) & ((1 << bits) - 1)
+    missing = -fields.shape[-1] % per_byte
+    fields = np.pad(fields, [(0, 0)] * (fields.ndim - 1) + [(0, missing)])
+    held = np.zeros(packed_shape(array.shape, array.dtype), np.uint8)
+    for place in range(per_byte):
+        held |= fields[..., place::per_byte] << np.uint8(place * bits)
+    return held
+
+
+def from_bytes(held: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """The inverse of `to_bytes`."""
+    if dtype.name not in NARROW:
+        return held.view(dtype).reshape(shape)
+    fields = unpack_bits(held, bits_of(dtype), (shape or (1,))[-1], dtype.name.startswith("int"))
+    return np.asarray(fields.astype(dtype).reshape(shape))
+
+
+def unpack_bits(held: Any, bits: int, count: Any, is_signed: bool = False) -> Any:
+    """The first integers of each row of packed bytes, as uint8 or int8."""
+    xp = np if is_known(held) else jnp
+    if bits < 8:
+        shifts = np.arange(0, 8, bits, dtype=np.uint8)
+        fields = (held[..., None] >> shifts) & np.uint8((1 << bits) - 1)
+        held = fields.reshape((*held.shape[:-1], held.shape[-1] * shifts.size))[..., :count]
+        if is_signed:
+            held = (held ^ np.uint8(1 << (bits - 1))).astype(np.int8)
+            return held - np.int8(1 << (bits - 1))
+    return xp.asarray(held, np.int8 if is_signed else np.uint8)
+
+
+@jax.tree_util.register_pytree_with_keys_class
+class PackedIntegers:
+    """A param of integers of 2 or 4 bits: its bytes, on the device."""
+
+    def __init__(self, held: Any, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        self.held, self.shape, self.dtype = held, shape, dtype
+
+    @classmethod
+    def pack(cls, array: np.ndarray) -> Self:
+        """Packs an array of NumPy."""
+        return cls(jax.device_put(to_bytes(array)), array.shape, array.dtype)
+
+    @property
+    def ndim(self) -> int:
+        """The rank."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of integers."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The number of bytes."""
+        return int(self.held.nbytes)
+
+    def unpack(self) -> Any:
+        """The integers, in an array of their dtype."""
+        count = self.shape[-1] if self.shape else 1
+        fields = unpack_bits(self.held, bits_of(self.dtype), count, self.is_signed)
+        return fields.reshape(self.shape).astype(self.dtype)
+
+    @property
+    def is_signed(self) -> bool:
+        """True for two's complement."""
+        return self.dtype.name.startswith("int")
+
+    def to_host(self) -> np.ndarray:
+        """The array of NumPy that was packed."""
+        return from_bytes(np.asarray(self.held), self.shape, self.dtype)
+
+    def tree_flatten_with_keys(self) -> tuple[Any, tuple[Any, ...]]:
+        """The bytes; shape and dtype are static."""
+        return ((jax.tree_util.GetAttrKey("held"), self.held),), (self.shape, self.dtype.name)
+
+    def tree_flatten(self) -> tuple[Any, tuple[Any, ...]]:
+        """The bytes; shape and dtype are static."""
+        return (self.held,), (self.shape, self.dtype.name)
+
+    @classmethod
+    def tree_unflatten(cls, static: tuple[Any, ...], leaves: Any) -> Self:
+        """The inverse of `tree_flatten`."""
+        shape, name = static
+        return cls(leaves[0], tuple(shape), np.dtype(getattr(jnp, name)))
+
+    def __repr__(self) -> str:
+        return f"PackedIntegers({self.dtype.name}[{','.join(map(str, self.shape))}])"
+
+
+def _decode(data: bytes) -> tuple[Any, ...]:
+    """Reads the static part of an export."""
+    shape, name = json.loads(bytes(data))
+    return tuple(shape), name
+
+
+compat.serialise_pytree(
+    PackedIntegers,
+    "dmlax.onnx.PackedIntegers, which `import dmlax.onnx` defines",
+    lambda static: json.dumps(static).encode(),
+    _decode,
+)

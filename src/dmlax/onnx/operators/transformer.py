@@ -1,0 +1,786 @@
+"""Attention, normalizations and fused operators of transformers, as ONNX Runtime writes them.
+
+All of it is float arithmetic in float32, whatever the dtype of the operands, and XLA's order of
+sums. The integer products of `QAttention` are exact.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from dmlax._core.requantize import Arithmetic
+from dmlax.errors import UnsupportedError
+from dmlax.onnx.graph import MICROSOFT
+from dmlax.onnx.operators import floats, quantized
+from dmlax.onnx.operators.pools import max_pool
+from dmlax.onnx.operators.table import Parameter, Tensor, operator
+from dmlax.onnx.operators.values import is_known, to_device
+
+_EVERY_OPSET = tuple(range(1, 29))  # of operators that ONNX Runtime puts into ONNX's domain
+
+
+def _wide(*values: Any) -> list[Any]:
+    """The values on the device, as float32; None stays None."""
+    return [None if x is None else to_device(x).astype(np.float32) for x in values]
+
+
+def normalize(
+    x: Any, scale: Any, bias: Any = None, *, epsilon: float, axis: int = -1, is_centred: bool = True
+) -> tuple[Any, Any, Any]:
+    """Divides by the deviation, or by the root of the mean square; returns mean and 1 / divisor."""
+    dtype, (x, scale, bias) = x.dtype, _wide(x, scale, bias)
+    if is_centred:
+        y, mean, inverse = floats.layer_normalization(x, scale, bias, axis=axis, epsilon=epsilon)
+        return y.astype(dtype), mean, inverse
+    axes = tuple(range(axis % x.ndim, x.ndim))
+    root = jnp.sqrt(jnp.mean(x * x, axes, keepdims=True) + epsilon)
+    y = x / root * scale
+    return (y if bias is None else y + bias).astype(dtype), jnp.zeros_like(root), 1 / root
+
+
+operator("LayerNormalization", *range(1, 17))(floats.layer_normalization)
+operator("LayerNormalization", 1, domain=MICROSOFT)(floats.layer_normalization)
+
+
+@operator("RMSNormalization", 23)
+@operator("SimplifiedLayerNormalization", *_EVERY_OPSET)
+def root_mean_square_normalization(
+    x: Tensor, scale: Tensor, /, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+) -> Any:
+    """Divides by the root of the mean square of the axes from one on; returns 1 / root too."""
+    y, _, inverse = normalize(x, scale, axis=axis, epsilon=epsilon, is_centred=False)
+    return y, inverse
+
+
+def _with_skip(
+    is_centred: bool, x: Any, skip: Any, scale: Any, *, beta: Any, bias: Any, epsilon: float
+) -> Any:
+    """Normalizes a sum, which is the last output."""
+    dtype, (x, skip, bias) = x.dtype, _wide(x, skip, bias)
+    total = x + skip if bias is None else x + skip + bias
+    y, mean, inverse = normalize(total, scale, beta, epsilon=epsilon, is_centred=is_centred)
+    return y.astype(dtype), mean, inverse, total.astype(dtype)
+
+
+@operator("SkipLayerNormalization", 1, domain=MICROSOFT)
+def skip_layer_normalization(
+    x: Tensor,
+    skip: Tensor,
+    scale: Tensor,
+    beta: Tensor | None = None,
+    bias: Tensor | None = None,
+    /,
+    *,
+    epsilon: float = 1e-12,
+) -> Any:
+    """Normalizes a sum by its mean and deviation."""
+    return _with_skip(True, x, skip, scale, beta=beta, bias=bias, epsilon=epsilon)
+
+
+@operator("SkipSimplifiedLayerNormalization", 1, domain=MICROSOFT)
+def skip_root_mean_square_normalization(
+    x: Tensor,
+    skip: Tensor,
+    scale: Tensor,
+    bias: Tensor | None = None,
+    /,
+    *,
+    epsilon: float = 1e-12,
+) -> Any:
+    """Normalizes a sum by the root of its mean square."""
+    return _with_skip(False, x, skip, scale, beta=None, bias=bias, epsilon=epsilon)
+
+
+def _embed(
+    ids: Any, tables: Sequence[Any], scale: Any, beta: Any, epsilon: float, mask: Any
+) -> Any:
+    """Normalizes a sum of rows; counts the ones of each row of a mask; returns the sum too."""
+    total = sum(tables[1:], tables[0])
+    y, *_ = normalize(total, scale, beta, epsilon=epsilon)
+    counts = jnp.zeros(ids.shape[:1], np.int32)
+    if mask is not None:
+        counts = (to_device(mask) == 1).sum(1).astype(np.int32)
+    return y, counts, total
+
+
+def _rows(table: Any, indices: Any) -> Any:
+    return jnp.take(to_device(table), to_device(indices), axis=0)
+
+
+@operator("EmbedLayerNormalization", 1, domain=MICROSOFT)
+def embed_layer_normalization(
+    ids: Tensor,
+    segments: Tensor | None,
+    words: Tensor,
+    positions: Tensor,
+    segment_table: Tensor | None,
+    scale: Tensor,
+    beta: Tensor,
+    mask: Tensor | None = None,
+    position_ids: Tensor | None = None,
+    /,
+    *,
+    epsilon: float = 1e-12,
+    mask_index_type: int = 0,
+) -> Any:
+    """Adds the rows of tokens, positions and segments, and normalizes the sum."""
+    if position_ids is None:
+        position_ids = jnp.arange(ids.shape[1])[None]
+    parts = [_rows(words, ids), _rows(positions, position_ids)]
+    if segments is not None and segment_table is not None:
+        parts.append(_rows(segment_table, segments))
+    return _embed(ids, parts, scale, beta, epsilon, mask)
+
+
+@operator("QEmbedLayerNormalization", 1, domain=MICROSOFT)
+def quantized_embed_layer_normalization(
+    ids: Tensor,
+    segments: Tensor | None,
+    words: Tensor,
+    positions: Tensor,
+    segment_table: Tensor | None,
+    scale: Tensor,
+    beta: Tensor,
+    mask: Tensor | None,
+    *parameters: Parameter,
+    epsilon: float = 1e-12,
+) -> Any:
+    """Dequantizes rows, adds them, and normalizes the sum."""
+    if len(parameters) != 10:
+        raise UnsupportedError(f"it has {8 + len(parameters)} inputs, expected 18")
+    indices = (ids, jnp.arange(ids.shape[1])[None], segments, None, None)
+    parts = []
+    for i, table in enumerate((words, positions, segment_table, scale, beta)):
+        if table is not None:
+            levels = to_device(table) if indices[i] is None else _rows(table, indices[i])
+            parts.append(quantized.scale_difference(levels, parameters[5 + i], parameters[i]))
+    *tables, scale, beta = parts
+    return _embed(ids, tables, scale, beta, epsilon, mask)
+
+
+@operator("FastGelu", 1, domain=MICROSOFT)
+def fast_gelu(x: Tensor, bias: Tensor | None = None, /) -> Any:
+    """The Gaussian error linear unit of x plus a bias, by tanh."""
+    x = to_device(x) if bias is None else to_device(x) + to_device(bias)
+    (wide,) = _wide(x)
+    slope = 0.7978845608028654 + 0.035677408136300125 * wide * wide
+    return (0.5 * wide * (1 + jnp.tanh(wide * slope))).astype(x.dtype)
+
+
+@operator("BiasGelu", 1, domain=MICROSOFT)
+def bias_gelu(x: Tensor, bias: Tensor, /) -> Any:
+    """The Gaussian error linear unit of a sum."""
+    return floats.gelu(to_device(x) + to_device(bias))
+
+
+@operator("QuickGelu", 1, domain=MICROSOFT)
+def quick_gelu(x: Tensor, /, *, alpha: float = 1.702) -> Any:
+    """X times the sigmoid of alpha x."""
+    x = to_device(x)
+    return x * jax.nn.sigmoid(alpha * x)
+
+
+def _activate(x: Any, name: str, parameters: Sequence[float]) -> Any:
+    """Computes the activation of a fused operator, "" for none."""
+    first, second = (*parameters, 0.0, 0.0)[:2]
+    functions: dict[str, Any] = {
+        "": lambda: x,
+        "Relu": lambda: jnp.maximum(x, 0),
+        "Sigmoid": lambda: jax.nn.sigmoid(x),
+        "Tanh": lambda: jnp.tanh(x),
+        "LeakyRelu": lambda: jnp.where(x >= 0, x, first * x),
+        "Elu": lambda: jax.nn.elu(x, first),
+        "Clip": lambda: jnp.clip(x, first, second),
+        "HardSigmoid": lambda: jnp.clip(first * x + second, 0, 1),
+    }
+    if name not in functions:
+        raise UnsupportedError(f"its activation {name} is not known")
+    return functions[name]()
+
+
+def _convolution(channels_last: bool) -> Any:
+    """A convolution, a residual and an activation."""
+
+    def compute(
+        x: Tensor,
+        w: Tensor,
+        bias: Tensor | None = None,
+        residual: Tensor | None = None,
+        /,
+        *,
+        activation: str = "",
+        activation_params: tuple[float, ...] = (),
+        auto_pad: str = "NOTSET",
+        dilations: tuple[int, ...] | None = None,
+        group: int = 1,
+        kernel_shape: tuple[int, ...] | None = None,
+        pads: tuple[int, ...] | None = None,
+        strides: tuple[int, ...] | None = None,
+    ) -> Any:
+        options: dict[str, Any] = {"auto_pad": auto_pad, "dilations": dilations, "group": group}
+        options |= {"kernel_shape": kernel_shape, "pads": pads, "strides": strides}
+        image = jnp.moveaxis(to_device(x), -1, 1) if channels_last else x
+        y = floats.convolution(image, w, bias, **options)
+        y = jnp.moveaxis(y, 1, -1) if channels_last else y
+        y = y if residual is None else y + to_device(residual)
+        return _activate(y, activation, activation_params)
+
+    return compute
+
+
+operator("FusedConv", 1, domain=MICROSOFT)(_convolution(False))
+operator("NhwcFusedConv", 1, domain=MICROSOFT)(_convolution(True))
+operator("NhwcConv", 1, domain=MICROSOFT)(_convolution(True))
+
+
+@operator("NhwcMaxPool", 1, domain=MICROSOFT)
+def max_pool_of_rows(
+    x: Tensor,
+    /,
+    *,
+    kernel_shape: tuple[int, ...],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Any:
+    """Takes the largest element of each window, channels last."""
+    options: dict[str, Any] = {"auto_pad": auto_pad, "ceil_mode": ceil_mode, "pads": pads}
+    options |= {"dilations": dilations, "strides": strides, "kernel_shape": kernel_shape}
+    return max_pool(x, channels_last=1, output_count=1, **options)
+
+
+@operator("FusedGemm", 1, domain=MICROSOFT)
+def fused_gemm(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    /,
+    *,
+    activation: str = "",
+    activation_alpha: float = 0.0,
+    activation_beta: float = 0.0,
+    activation_gamma: float = 0.0,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+) -> Any:
+    """Multiplies matrices, adds a third, and computes an activation."""
+    y = floats.gemm(a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
+    return _activate(y, activation, (activation_alpha, activation_beta))
+
+
+@operator("FusedMatMul", 1, domain=MICROSOFT)
+@operator("TransposeMatMul", 1, domain=MICROSOFT)
+def fused_matrix_product(
+    a: Tensor,
+    b: Tensor,
+    /,
+    *,
+    alpha: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+    transBatchA: int = 0,
+    transBatchB: int = 0,
+) -> Any:
+    """Multiplies matrices that it transposes, and scales the product."""
+    left = _transposed(to_device(a), transA, transBatchA)
+    right = _transposed(to_device(b), transB, transBatchB)
+    product = floats.matrix_product(left, right)
+    return product if alpha == 1 else product * np.asarray(alpha, product.dtype)
+
+
+def _transposed(x: Any, is_swapped: int, is_batch_last: int) -> Any:
+    """Swaps the last two axes; before that the first axis may become the last but one."""
+    if is_batch_last and x.ndim > 2:
+        x = jnp.moveaxis(x, 0, -2)
+    return jnp.swapaxes(x, -1, -2) if is_swapped and x.ndim > 1 else x
+
+
+class Attended(NamedTuple):
+    """What an attention computes: its result, and the scores at each step on the way."""
+
+    result: Any
+    raw: Any
+    capped: Any
+    biased: Any
+    probabilities: Any
+
+
+def attend(
+    q: Any,
+    k: Any,
+    v: Any,
+    bias: Any = None,
+    allowed: Any = None,
+    *,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    sink: Any = None,
+) -> Attended:
+    """Computes softmax(scale q k^T + bias) v in float32; a row without keys gives zeros.
+
+    Args:
+      q: [batch, heads, queries, size].
+      k: [batch, groups, keys, size], whose groups divide the heads.
+      v: [batch, groups, keys, value size].
+      bias: is added to the scores, to which it broadcasts; or None.
+      allowed: booleans that broadcast to the scores, False for keys that are left out; or None.
+      scale: default 1 / sqrt(size).
+      softcap: bounds the scores before the bias is added; 0 does not.
+      sink: a score that broadcasts to [batch, heads, queries, 1], of a key without a value.
+    """
+    dtype, (q, k, v, bias, sink) = v.dtype, _wide(q, k, v, bias, sink)
+    k, v = (_repeat_groups(x, q.shape[1]) for x in (k, v))
+    scale = scale or 1 / math.sqrt(q.shape[-1])
+    raw = jnp.einsum("bnsh,bnth->bnst", q, k, precision=lax.Precision.HIGHEST) * np.float32(scale)
+    capped = softcap * jnp.tanh(raw / softcap) if softcap else raw
+    biased = capped if bias is None else capped + bias
+    if allowed is not None:
+        biased = jnp.where(allowed, biased, -jnp.inf)
+    top = biased.max(-1, keepdims=True)
+    top = top if sink is None else jnp.maximum(top, sink)
+    top = lax.stop_gradient(jnp.where(jnp.isneginf(top), 0, top))
+    terms = jnp.exp(biased - top)
+    total = terms.sum(-1, keepdims=True)
+    total = total if sink is None else total + jnp.exp(sink - top)
+    probabilities = terms / jnp.where(total == 0, 1, total)
+    y = jnp.einsum("bnst,bnth->bnsh", probabilities, v, precision=lax.Precision.HIGHEST)
+    return Attended(*(x.astype(dtype) for x in (y, raw, capped, biased, probabilities)))
+
+
+def _repeat_groups(x: Any, heads: int) -> Any:
+    """Gives each head the keys or values of its group."""
+    batch, groups, *rest = x.shape
+    if heads == groups:
+        return x
+    if heads % groups:
+        raise UnsupportedError(f"it has {heads} heads and {groups} groups of them")
+    x = jnp.broadcast_to(x[:, :, None], (batch, groups, heads // groups, *rest))
+    return x.reshape((batch, heads, *rest))
+
+
+def _split_heads(x: Any, heads: int) -> Any:
+    """Makes [batch, heads, length, size] of [batch, length, heads * size]."""
+    batch, length, size = x.shape
+    if heads < 1 or size % heads:
+        raise UnsupportedError(f"its rows of {size} elements have {heads} heads")
+    return jnp.swapaxes(x.reshape((batch, length, heads, size // heads)), 1, 2)
+
+
+def _merge_heads(x: Any) -> Any:
+    """The inverse of `_split_heads`."""
+    batch, heads, length, size = x.shape
+    return jnp.swapaxes(x, 1, 2).reshape((batch, length, heads * size))
+
+
+def _before(past: Any, x: Any) -> Any:
+    """Puts the keys or values of a cache before others."""
+    return x if past is None else jnp.concatenate([to_device(past).astype(x.dtype), x], axis=2)
+
+
+def _mask_bias(mask: Any, batch: Any, total: Any, value: float) -> Any:
+    """What a mask of any of com.microsoft's forms adds to the scores, or None."""
+    if mask is None:
+        return None
+    mask, keys = to_device(mask), jnp.arange(total)
+    if mask.ndim in (2, 3):
+        keep = mask[:, None, None] > 0 if mask.ndim == 2 else mask[:, None] > 0
+    elif mask.ndim == 1 and mask.shape[0] in (batch, 2 * batch):
+        keep = (keys < mask[:batch, None])[:, None, None]
+        if mask.shape[0] != batch:
+            keep &= (keys >= mask[batch:, None])[:, None, None]
+    else:
+        text = f"its mask has the shape {list(mask.shape)}, expected rank 2 or 3, or end positions"
+        raise UnsupportedError(f"{text} and perhaps starts of {batch} sequences")
+    return jnp.where(keep, np.float32(0), np.float32(value))
+
+
+def _causal(queries: Any, keys: Any, offset: Any) -> Any:
+    """True for the keys up to each query, which follows `offset` keys."""
+    return jnp.arange(keys) <= jnp.arange(queries)[:, None] + offset
+
+
+def _add(*biases: Any) -> Any:
+    """The sum of those that are not None."""
+    given = [x for x in biases if x is not None]
+    return sum(given[1:], given[0]) if given else None
+
+
+def _attend_projected(
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any,
+    attention_bias: Any,
+    past: tuple[Any, Any],
+    options: "_Options",
+) -> tuple[Any, Any, Any, Any]:
+    """Attends with com.microsoft's masks; returns keys, values and probabilities too."""
+    length = past[0].shape[2] if past[0] is not None else 0
+    k, v = _before(past[0], k), _before(past[1], v)
+    bias = _mask_bias(mask, q.shape[0], k.shape[2], options.mask_filter_value)
+    if attention_bias is not None:
+        (attention_bias,) = _wide(attention_bias)
+    causal = _causal(q.shape[2], k.shape[2], length) if options.unidirectional else None
+    found = attend(q, k, v, _add(bias, attention_bias), causal, scale=options.scale)
+    return _merge_heads(found.result), k, v, found.probabilities
+
+
+class _Options(NamedTuple):
+    """Attributes of com.microsoft's attentions."""
+
+    mask_filter_value: float
+    scale: float
+    unidirectional: int
+
+
+def _attend_merged(
+    projected: Any, heads: int, sizes: Any, mask: Any, past: Any, bias: Any, options: _Options
+) -> tuple[Any, Any]:
+    """Attends with queries, keys and values in one row; returns keys and values too."""
+    if sizes is None:
+        sizes = (projected.shape[-1] // 3,) * 3
+    if len(sizes) != 3 or sum(sizes) != projected.shape[-1]:
+        raise UnsupportedError(f"its qkv_hidden_sizes are {list(sizes)} of {projected.shape[-1]}")
+    ends = (sizes[0], sizes[0] + sizes[1])
+    q, k, v = (_split_heads(x, heads) for x in jnp.split(projected, ends, axis=-1))
+    pair = (None, None) if past is None else (past[0], past[1])
+    y, k, v, _ = _attend_projected(q, k, v, mask, bias, pair, options)
+    return y, jnp.stack([k, v]) if sizes[1] == sizes[2] else None
+
+
+def _expect_none(**options: Any) -> None:
+    """Refuses options that no function here computes."""
+    for name, value in options.items():
+        if value is not None and not (is_known(value) and not value.any()) and value != 0:
+            raise UnsupportedError(f"its {name} is given, expected none")
+
+
+@operator("Attention", 1, domain=MICROSOFT)
+def attention_of_projection(
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None = None,
+    mask: Tensor | None = None,
+    past: Tensor | None = None,
+    attention_bias: Tensor | None = None,
+    past_sequence_length: Parameter | None = None,
+    /,
+    *,
+    num_heads: int,
+    do_rotary: int = 0,
+    mask_filter_value: float = -10000.0,
+    past_present_share_buffer: int = 0,
+    qkv_hidden_sizes: tuple[int, ...] | None = None,
+    rotary_embedding_dim: int = 0,
+    scale: float = 0.0,
+    unidirectional: int = 0,
+) -> Any:
+    """Projects x to queries, keys and values, and attends."""
+    _expect_none(do_rotary=do_rotary, past_present_share_buffer=past_present_share_buffer)
+    projected = floats.matrix_product(x, w)
+    projected = projected if bias is None else projected + to_device(bias)
+    options = _Options(mask_filter_value, scale, unidirectional)
+    operands = (mask, past, attention_bias, options)
+    return _attend_merged(projected, num_heads, qkv_hidden_sizes, *operands)
+
+
+@operator("QAttention", 1, domain=MICROSOFT)
+def quantized_attention(
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor,
+    x_scale: Parameter,
+    w_scale: Parameter,
+    mask: Tensor | None = None,
+    x_zero_point: Parameter | None = None,
+    w_zero_point: Parameter | None = None,
+    past: Tensor | None = None,
+    /,
+    *,
+    num_heads: int,
+    do_rotary: int = 0,
+    mask_filter_value: float = -10000.0,
+    past_present_share_buffer: int = 0,
+    scale: float = 0.0,
+    unidirectional: int = 0,
+    arithmetic: Arithmetic,
+) -> Any:
+    """Projects 8-bit x to floats, and attends."""
+    _expect_none(do_rotary=do_rotary, past_present_share_buffer=past_present_share_buffer)
+    operands = (x, w, x_scale, w_scale, x_zero_point, w_zero_point, bias)
+    projected = quantized.integer_matrix_product_to_float(*operands, arithmetic=arithmetic)
+    options = _Options(mask_filter_value, scale, unidirectional)
+    return _attend_merged(projected, num_heads, None, mask, past, None, options)
+
+
+@operator("MultiHeadAttention", 1, domain=MICROSOFT)
+def multi_head_attention(
+    q: Tensor,
+    k: Tensor | None = None,
+    v: Tensor | None = None,
+    bias: Tensor | None = None,
+    mask: Tensor | None = None,
+    attention_bias: Tensor | None = None,
+    past_key: Tensor | None = None,
+    past_value: Tensor | None = None,
+    past_sequence_length: Parameter | None = None,
+    cache_indirection: Parameter | None = None,
+    /,
+    *,
+    num_heads: int,
+    mask_filter_value: float = -10000.0,
+    scale: float = 0.0,
+    unidirectional: int = 0,
+) -> Any:
+    """Attends with projected queries, keys and values, separate or packed."""
+    _expect_none(past_sequence_length=past_sequence_length, cache_indirection=cache_indirection)
+    if q.ndim == 5 and k is None and v is None:  # a query, a key and a value for each head
+        q, k, v = _unpack_rows(q)
+    elif k is not None and v is None and k.ndim == 5:
+        k, v = _unpack_rows(k)
+    if k is None or v is None:
+        raise UnsupportedError("its key or value is absent")
+    heads, start = [], 0
+    for x in map(to_device, (q, k, v)):
+        size = x.shape[1] * x.shape[3] if x.ndim == 4 else x.shape[-1]
+        if x.ndim == 3:
+            own = 0 if bias is None else to_device(bias)[start : start + size]
+            x = _split_heads(x + own, num_heads)
+        heads.append(x)
+        start += size
+    options = _Options(mask_filter_value, scale, unidirectional)
+    past = (past_key, past_value)
+    query, key, value = heads
+    return _attend_projected(query, key, value, mask, attention_bias, past, options)
+
+
+def _unpack_rows(x: Any) -> Any:
+    """Rows of queries, keys or values of [batch, length, heads, parts, size]."""
+    parts = jnp.moveaxis(to_device(x), 3, 0)
+    return [part.reshape((*part.shape[:2], part.shape[2] * part.shape[3])) for part in parts]
+
+
+@operator("Attention", 23, 24, 25)
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    past_key: Tensor | None = None,
+    past_value: Tensor | None = None,
+    valid_counts: Tensor | None = None,
+    /,
+    *,
+    is_causal: int = 0,
+    kv_num_heads: int = 0,
+    left_window_size: int = -1,
+    q_num_heads: int = 0,
+    qk_matmul_output_mode: int = 0,
+    right_window_size: int = -1,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    softmax_precision: int = 0,
+) -> Any:
+    """Attends with ONNX's masks; returns keys, values and the scores of a step too."""
+    has_rows = q.ndim == 3
+    counts = (q_num_heads, kv_num_heads, kv_num_heads)
+    heads = [to_device(x) for x in (q, k, v)]
+    if has_rows:
+        heads = [_split_heads(x, n) for x, n in zip(heads, counts, strict=True)]
+    query, key, value = heads
+    offset = 0 if past_key is None else past_key.shape[2]
+    key, value = _before(past_key, key), _before(past_value, value)
+    length, total = query.shape[2], key.shape[2]
+    bias, allowed = None, jnp.ones((1, 1, 1, 1), bool)
+    if mask is not None:
+        mask = to_device(mask)
+        missing = [(0, 0)] * (mask.ndim - 1) + [(0, total - mask.shape[-1])]
+        is_boolean = mask.dtype == bool
+        mask = jnp.pad(mask, missing, constant_values=False if is_boolean else -np.inf)
+        bias, allowed = (None, allowed & mask) if is_boolean else (mask, allowed)
+    if valid_counts is not None:
+        counted = to_device(valid_counts)[:, None, None, None]
+        allowed = allowed & (jnp.arange(total) < counted)
+        offset = counted - length
+    distance = jnp.arange(total) - jnp.arange(length)[:, None] - offset  # from a query to a key
+    right = 0 if is_causal and right_window_size < 0 else right_window_size
+    right = min(right, 0) if is_causal else right
+    if right >= 0:
+        allowed = allowed & (distance <= right)
+    if left_window_size >= 0:
+        allowed = allowed & (distance >= -left_window_size)
+    found = attend(query, key, value, bias, allowed, scale=scale, softcap=softcap)
+    if not 0 <= qk_matmul_output_mode <= 3:
+        raise UnsupportedError(f"qk_matmul_output_mode is {qk_matmul_output_mode}, expected 0 to 3")
+    y = _merge_heads(found.result) if has_rows else found.result
+    return y, key, value, found[1 + qk_matmul_output_mode]
+
+
+def rotate(x: Any, cosines: Any, sines: Any, is_interleaved: bool) -> Any:
+    """Rotates pairs of the first elements of each head.
+
+    Args:
+      x: [batch, heads, length, size].
+      cosines: [batch or 1, length, half], of `half` pairs.
+      sines: as the cosines.
+      is_interleaved: True for pairs of neighbours, False for halves.
+    """
+    dtype, (x, cosines, sines) = x.dtype, _wide(x, cosines, sines)
+    cosines, sines = cosines[:, None], sines[:, None]
+    half = cosines.shape[-1]
+    if 2 * half > x.shape[-1]:
+        raise UnsupportedError(f"its caches have {half} pairs of heads of {x.shape[-1]}")
+    part, rest = x[..., : 2 * half], x[..., 2 * half :]
+    if is_interleaved:
+        first, second = part[..., ::2], part[..., 1::2]
+    else:
+        first, second = part[..., :half], part[..., half:]
+    pairs = (first * cosines - second * sines, second * cosines + first * sines)
+    rotated = (
+        jnp.stack(pairs, -1).reshape(part.shape) if is_interleaved else jnp.concatenate(pairs, -1)
+    )
+    return jnp.concatenate([rotated, rest], axis=-1).astype(dtype)
+
+
+def _rotate_tensor(
+    x: Any, caches: tuple[Any, Any], positions: Any, heads: int, size: int, is_interleaved: bool
+) -> Any:
+    """Rotates a tensor of 3 or 4 axes, by the rows of the caches at some positions if any."""
+    x, (cosines, sines) = to_device(x), (to_device(each) for each in caches)
+    if positions is not None:
+        cosines, sines = (jnp.take(each, positions, axis=0) for each in (cosines, sines))
+    if (
+        cosines.ndim != 3
+        or sines.shape != cosines.shape
+        or (size and 2 * cosines.shape[-1] != size)
+    ):
+        text = f"its caches have the shapes {list(cosines.shape)} and {list(sines.shape)}"
+        raise UnsupportedError(f"{text}, expected [batch, length, {size // 2 or 'half a head'}]")
+    if x.ndim == 4:
+        return rotate(x, cosines, sines, is_interleaved)
+    return _merge_heads(rotate(_split_heads(x, heads), cosines, sines, is_interleaved))
+
+
+@operator("RotaryEmbedding", 23)
+def rotary_embedding(
+    x: Tensor,
+    cosines: Tensor,
+    sines: Tensor,
+    positions: Tensor | None = None,
+    /,
+    *,
+    interleaved: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+) -> Any:
+    """Rotates pairs of elements by the angles of their positions."""
+    positions = None if positions is None else to_device(positions)
+    options = (num_heads, rotary_embedding_dim, bool(interleaved))
+    return _rotate_tensor(x, (cosines, sines), positions, *options)
+
+
+@operator("RotaryEmbedding", 1, domain=MICROSOFT)
+def rotary_embedding_of_positions(
+    x: Tensor,
+    positions: Tensor,
+    cosines: Tensor,
+    sines: Tensor,
+    /,
+    *,
+    interleaved: int = 0,
+    is_packed_batching: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
+    scale: float = 1.0,
+) -> Any:
+    """Rotates pairs of elements by the angles of their positions, perhaps after a first one."""
+    _expect_none(is_packed_batching=is_packed_batching)
+    positions = to_device(positions)
+    if positions.ndim == 1:
+        positions = positions[None, :1] + jnp.arange(x.shape[-2] if x.ndim == 4 else x.shape[1])
+    half = cosines.shape[-1]  # ONNX Runtime takes the heads of rows from the caches
+    heads = num_heads if x.ndim == 4 or num_heads else x.shape[-1] // (2 * half)
+    options = (heads, rotary_embedding_dim, bool(interleaved))
+    return _rotate_tensor(x, (cosines, sines), positions, *options)
+
+
+@operator("GroupQueryAttention", 1, domain=MICROSOFT)
+def group_query_attention(
+    q: Tensor,
+    k: Tensor | None,
+    v: Tensor | None,
+    past_key: Tensor | None,
+    past_value: Tensor | None,
+    last_keys: Tensor,
+    total_length: Tensor,
+    cosines: Tensor | None = None,
+    sines: Tensor | None = None,
+    positions: Tensor | None = None,
+    attention_bias: Tensor | None = None,
+    sink: Tensor | None = None,
+    k_scale: Parameter | None = None,
+    v_scale: Parameter | None = None,
+    q_norm: Parameter | None = None,
+    k_norm: Parameter | None = None,
+    query_counts: Parameter | None = None,
+    /,
+    *,
+    num_heads: int,
+    kv_num_heads: int,
+    causal: int = 1,
+    do_rotary: int = 0,
+    k_norm_epsilon: float = 0.0,
+    k_quant_type: str = "NONE",
+    kv_cache_bit_width: int = 0,
+    local_window_size: int = -1,
+    q_norm_epsilon: float = 0.0,
+    qk_norm_epsilon: float = 1e-6,
+    qk_output: int = 0,
+    rotary_interleaved: int = 0,
+    scale: float = 0.0,
+    sliding_window_cache: int = 0,
+    smooth_softmax: int = 0,
+    softcap: float = 0.0,
+    v_quant_type: str = "NONE",
+) -> Any:
+    """Attends with groups of heads to the keys of a prompt; a cache has to be empty."""
+    _expect_none(k_scale=k_scale, v_scale=v_scale, q_norm_weight=q_norm, k_norm_weight=k_norm)
+    _expect_none(query_seqlens=query_counts, sliding_window_cache=sliding_window_cache)
+    for cache in (past_key, past_value):
+        if cache is not None and not (isinstance(cache.shape[2], int) and cache.shape[2] == 0):
+            text = f"its cache has the shape {list(cache.shape)}, expected length 0"
+            raise UnsupportedError(f"{text}: give input_shapes a static one")
+    rows = to_device(q)
+    if k is None or v is None:
+        size = rows.shape[-1] // (num_heads + 2 * kv_num_heads)
+        ends = (num_heads * size, (num_heads + kv_num_heads) * size)
+        q, k, v = jnp.split(rows, ends, axis=-1)
+    query = _split_heads(to_device(q), num_heads)
+    key, value = (_split_heads(to_device(x), kv_num_heads) for x in (k, v))
+    length = query.shape[2]
+    if do_rotary:
+        if cosines is None or sines is None:
+            raise UnsupportedError("its cos_cache or sin_cache is absent")
+        places = jnp.arange(length)[None] if positions is None else to_device(positions)
+        cosines, sines = (jnp.take(to_device(x), places, axis=0) for x in (cosines, sines))
+        query, key = (rotate(x, cosines, sines, bool(rotary_interleaved)) for x in (query, key))
+    allowed = jnp.arange(length) <= to_device(last_keys).reshape((-1, 1, 1, 1))
+    if causal:
+        allowed = allowed & _causal(length, length, 0)
+    if local_window_size >= 0:
+        allowed = allowed & ~_causal(length, length, -local_window_size)
+    sink = None if sink is None else to_device(sink).reshape((1, -1, 1, 1))
+    sink = jnp.zeros((1, 1, 1, 1)) if sink is None and smooth_softmax == 1 else sink
+    options: dict[str, Any] = {"scale": scale, "softcap": softcap, "sink": sink}
+    found = attend(query, key, value, attention_bias, allowed, **options)
+    scores = found.probabilities if qk_output == 2 else found.biased
+    return _merge_heads(found.result), key, value, scores
