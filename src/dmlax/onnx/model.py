@@ -10,29 +10,31 @@ import jax
 import numpy as np
 
 import dmlax
-from dmlax._core.arguments import Aval, aval_of
 from dmlax.errors import SpecError, UnsupportedError
 from dmlax.onnx import archive, budget
+from dmlax.onnx.check import AvalsOfGraphs, check
 from dmlax.onnx.compiled import CompiledModel
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.evaluate import (
     Options,
     count_name,
     evaluate,
+    give_operators,
     split_constants,
-    with_node,
 )
 from dmlax.onnx.graph import Graph, Node, TensorType
 from dmlax.onnx.mesh import run_on_any_mesh
-from dmlax.onnx.operators import why_no_pass, why_not
+from dmlax.onnx.operators import why_no_pass
 from dmlax.onnx.operators.nonzero import COUNTED
-from dmlax.onnx.operators.values import device_dtype, narrow, to_device, undecided, why_costly
-from dmlax.onnx.passes import PASSES_OF_SHAPES, each_pass, run_passes, run_passes_of_shapes
-from dmlax.onnx.passes.layout import Avals
+from dmlax.onnx.operators.values import device_dtype, narrow, to_device, why_costly
+from dmlax.onnx.passes import (
+    PASSES_OF_SHAPES,
+    each_pass,
+    lift_params,
+    run_passes,
+    run_passes_of_shapes,
+)
 from dmlax.onnx.weights import FileConstants, prepare
-
-_MOST_FACTS = 8  # of dynamic sizes, as each takes JAX time in every comparison
-_LONGEST_FACT = 80  # of characters; JAX takes minutes to compare with longer ones
 
 
 @dataclass(frozen=True)
@@ -62,11 +64,12 @@ class Model:
 
     def __init__(self, graph: Graph, options: Options) -> None:
         self._options = options
-        self._file_bytes = sum(array.nbytes for array in graph.constants.values())
-        needed = graph.prune()
+        self._file_bytes = graph.constant_bytes()
+        needed = give_operators(graph, options.operators).prune()
         # The check of all nodes lists those that no pass can read.
-        fits = not any(map(why_no_pass, needed.nodes))
-        passed = run_passes(needed, options.arithmetic) if fits else needed
+        fits = not any(map(why_no_pass, needed.all_nodes()))
+        lifted = lift_params(needed, options.arithmetic) if fits else needed
+        passed = run_passes(lifted, options.arithmetic) if fits else lifted
         fused, params = split_constants(passed)
         self._param_structs = {
             name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in params.items()
@@ -76,9 +79,19 @@ class Model:
         self._graph = run_passes_of_shapes(fused, self._avals)
         weights = prepare(self._graph, params)
         self.params: dict[str, Any] = {name: weight.param for name, weight in weights.items()}
-        self._file = graph.replace(constants=FileConstants(graph.constants, params, weights))
+
+        def share(constants: Mapping[str, np.ndarray]) -> FileConstants:
+            return FileConstants(constants, params, weights)
+
+        self._file, self._saved = lifted.map_constants(share), graph.map_constants(share)
         self._compiled = CompiledModel(self.apply, self.params)
         self._graph_for = functools.lru_cache(maxsize=16)(self._make_graph)
+
+    def _check(self, graph: Graph) -> AvalsOfGraphs:
+        """Traces every node; the sizes of inputs get the constraints that nodes depend on."""
+        inputs = functools.partial(_structs, self._inputs)
+        avals, self._facts = check(graph, self._param_structs, inputs, self._options, self._facts)
+        return avals
 
     @property
     def inputs(self) -> dict[str, jax.ShapeDtypeStruct]:
@@ -92,27 +105,6 @@ class Model:
 
     def _structs(self) -> dict[str, jax.ShapeDtypeStruct]:
         return _structs(self._inputs, self._facts)
-
-    def _check(self, graph: Graph) -> Avals:
-        """Traces every node once; raises one error with all that cannot be computed.
-
-        The facts of dynamic sizes that nodes depend on become constraints. A call knows its sizes,
-        and an exported program checks the constraints.
-
-        Returns:
-          The dtype and the shape of every tensor.
-        """
-        while True:
-            avals, failures = _trace(graph, self._param_structs, self._structs(), self._options)
-            if not failures:
-                return avals
-            open_facts = [undecided(error.__cause__) for _, error in failures]
-            facts = self._facts.union(each.fact for each in open_facts if each is not None)
-            is_costly = len(facts) > _MOST_FACTS or any(len(x) > _LONGEST_FACT for x in facts)
-            if None in open_facts or facts == self._facts or is_costly:
-                failed = {id(node) for node, _ in failures}
-                raise _one_error(failures, _behind(graph, failed))
-            self._facts = facts
 
     def __call__(self, *inputs: Any) -> dict[str, Any]:
         """Computes the outputs, jitted.
@@ -161,7 +153,7 @@ class Model:
         with budget.limit(self._file_bytes):
             graph = self._graph if outputs is None else self._graph_for(wanted)
         held = {name: to_device(array) for name, array in params.items()}
-        counts = {count_name(node.outputs[0]) for node in _counted_nodes(graph)}
+        counts = [count_name(name) for node in graph.nodes for name in node.outputs]
 
         def compute(operands: dict[str, Any]) -> dict[str, Any]:
             with budget.limit(self._file_bytes):
@@ -173,16 +165,14 @@ class Model:
 
     def _make_graph(self, outputs: tuple[str, ...]) -> Graph:
         """The graph that computes other tensors: passes do not fuse through them."""
-        known = self._file.tensors()
         for name in outputs:
-            if name not in known:
+            if name not in self._saved.tensors():
                 raise SpecError(f"Model: outputs has no tensor {name!r}", "option", "outputs")
         wanted = self._file.replace(outputs=outputs).prune()
         graph = run_passes(wanted, self._options.arithmetic)
         constants = {name: x for name, x in graph.constants.items() if name not in self.params}
         graph = graph.replace(constants=constants)
-        avals = self._check(graph)
-        return run_passes_of_shapes(graph, avals)
+        return run_passes_of_shapes(graph, self._check(graph))
 
     def _bind(self, inputs: Any) -> dict[str, Any]:
         """Names the inputs, and checks their dtypes and shapes."""
@@ -215,7 +205,7 @@ class Model:
 
     def tensors(self) -> set[str]:
         """The names of the file's tensors, which `apply` takes as `outputs`."""
-        return self._file.tensors()
+        return self._saved.tensors()
 
     def explain(self, *inputs: Any) -> ModelExplanation:
         """Lists the nodes before and after each pass, and the operators of dmlax that run.
@@ -243,7 +233,7 @@ class Model:
             graph = passed
         graph, _ = split_constants(graph)
         for last in PASSES_OF_SHAPES:
-            graph = last(graph, self._avals)
+            graph = last(graph, self._avals.of_graph)
             yield last.__name__, len(graph.nodes)
 
     def _structs_of(self, inputs: tuple[Any, ...]) -> dict[str, jax.ShapeDtypeStruct]:
@@ -253,7 +243,12 @@ class Model:
 
     def save(self, path: Any) -> None:
         """Writes the graph and its constants to a zip file, which `load` reads without `onnx`."""
-        archive.write(path, self._file, self._options)
+        arrays: dict[int, np.ndarray] = {}  # each once, as subgraphs share them
+
+        def read(constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+            return constants.read(arrays) if isinstance(constants, FileConstants) else constants
+
+        archive.write(path, self._saved.map_constants(read), self._options)
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {each}" for name, each in self._file.inputs.items())
@@ -369,70 +364,3 @@ def _count(nodes: Iterable[Node]) -> dict[str, int]:
 
 def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.items())
-
-
-def _trace(
-    graph: Graph, params: Mapping[str, Any], inputs: Any, options: Options
-) -> tuple[Avals, list[tuple[Node, Exception]]]:
-    """Traces every node once: the dtype and the shape of every tensor, and the nodes that fail."""
-    failures = {id(node): (node, error) for node, error in _unknown_nodes(graph)}
-    avals: dict[str, Aval] = {}
-
-    def note(node: Node, error: Exception) -> None:
-        failures.setdefault(id(node), (node, error))
-
-    def trace(params: Any, inputs: Any) -> Any:
-        found = evaluate(graph, {**params, **inputs}, options, note)
-        avals.update((name, aval_of(x)) for name, x in found.items() if hasattr(x, "shape"))
-        return [to_device(found[name]) for name in graph.outputs if name in found]
-
-    jax.eval_shape(trace, params, inputs)
-    return avals, list(failures.values())
-
-
-def _behind(graph: Graph, failed: set[int]) -> list[Node]:
-    """The nodes that read what a failing node would write, or that such a node would."""
-    missing: set[str] = set()
-    behind = []
-    for node in graph.nodes:
-        if id(node) in failed:
-            missing.update(node.outputs)
-        elif not missing.isdisjoint(node.inputs):
-            missing.update(node.outputs)
-            behind.append(node)
-    return behind
-
-
-def _unknown_nodes(graph: Graph) -> list[tuple[Node, Exception]]:
-    """The nodes whose operator, opset or attribute is not known."""
-    reasons = ((node, why_not(node)) for node in graph.nodes)
-    return [(node, with_node(node, UnsupportedError(why))) for node, why in reasons if why]
-
-
-def _one_error(failures: Sequence[tuple[Node, Exception]], behind: Sequence[Node]) -> Exception:
-    """The first error of a malformed file, or one that lists all."""
-    if all(isinstance(error, ModelError) for _, error in failures):
-        return failures[0][1]
-    return UnsupportedError(_list(failures, behind), "option", "model")
-
-
-def _list(failures: Sequence[tuple[Node, Exception]], behind: Sequence[Node]) -> str:
-    """Groups nodes by type and reason; then those that need their outputs."""
-    groups: dict[str, list[str]] = {}
-    for node, error in failures:
-        reason = str(error).removeprefix(f"{node}: ")
-        groups.setdefault(f"{node.type}: {reason}", []).append(node.name)
-    lines = [f"  {reason} ({_some(names)})" for reason, names in groups.items()]
-    if behind:
-        lines.append(
-            f"  not checked, as they need outputs of those: {_some(x.name for x in behind)}"
-        )
-    count = "1 node" if len(failures) == 1 else f"{len(failures)} nodes"
-    return "\n".join([f"{count} of the model cannot be computed:", *lines])
-
-
-def _some(names: Iterable[str]) -> str:
-    """Counts nodes, and shows the names of the first eight."""
-    shown = list(names)
-    count = "1 node" if len(shown) == 1 else f"{len(shown)} nodes"
-    return f"{count}: {', '.join(shown[:8])}{', ...' if shown[8:] else ''}"

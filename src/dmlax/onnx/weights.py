@@ -53,14 +53,22 @@ class FileConstants(Mapping[str, np.ndarray]):
         params: Mapping[str, np.ndarray],
         weights: Mapping[str, Weight],
     ) -> None:
-        self._held: dict[str, np.ndarray | Weight] = {  # a pass may give a name another array
-            name: weights[name] if params.get(name) is array else array
+        names = {id(array): name for name, array in params.items()}
+        self._held: dict[str, np.ndarray | Weight] = {
+            name: weights[names[id(array)]] if id(array) in names else array
             for name, array in constants.items()
         }
 
     def __getitem__(self, name: str) -> np.ndarray:
         held = self._held[name]
         return held.to_host() if isinstance(held, Weight) else held
+
+    def read(self, arrays: dict[int, np.ndarray]) -> dict[str, np.ndarray]:
+        """Reads all tensors; `arrays` are those that were read of shared params."""
+        return {
+            name: arrays.setdefault(id(held), self[name]) if isinstance(held, Weight) else held
+            for name, held in self._held.items()
+        }
 
     def __contains__(self, name: object) -> bool:
         return name in self._held
@@ -75,17 +83,16 @@ class FileConstants(Mapping[str, np.ndarray]):
 def prepare(graph: Graph, params: Mapping[str, np.ndarray]) -> dict[str, Weight]:
     """Packs the weights of convolutions and matrix products, under the same names.
 
-    All are on the device: a call would copy an array of the host there each time.
+    All are on the device: a call would copy an array of the host there each time. A tensor that
+    several nodes read is packed if all of them are alike, as in both branches of an If.
     """
-    weights, consumers = {}, graph.consumers()
-    for node in graph.nodes:
-        places = iter(PLACES.get(node.op, ()))
-        for place, of_zero_point in zip(places, places, strict=True):
-            name = node.inputs[place] if place < len(node.inputs) else ""
-            zero_point = _constant(graph, node, of_zero_point)
-            alone = len(consumers.get(name, ())) == 1
-            if name in params and alone and zero_point is not ...:
-                weights[name] = _prepare(node, params[name], zero_point)
+    uses: dict[str, list[_Use | None]] = {}
+    _find_uses(graph, {name: name for name in params}, uses)
+    weights = {}
+    for name, nodes in uses.items():
+        first = nodes[0]
+        if first is not None and all(use is not None and use.is_like(first) for use in nodes[1:]):
+            weights[name] = _prepare(first.node, params[name], first.zero_point)
     return {
         name: weights[name] if name in weights else _held(array) for name, array in params.items()
     }
@@ -95,6 +102,38 @@ def _held(array: np.ndarray) -> Weight:
     """Holds an array on the device; integers of fewer than 8 bits stay packed."""
     is_narrow = array.dtype.name in NARROW
     return Weight(PackedIntegers.pack(array) if is_narrow else _copy_to_device(array))
+
+
+class _Use(NamedTuple):
+    """A node that reads a param as its weights, with their zero point if it is constant."""
+
+    node: Node
+    zero_point: Any
+
+    def is_like(self, other: "_Use") -> bool:
+        """True if both nodes take the same packed weights."""
+        same = (self.node.op, self.node.attributes) == (other.node.op, other.node.attributes)
+        return same and np.array_equal(self.zero_point, other.zero_point)
+
+
+def _find_uses(graph: Graph, params: Mapping[str, str], uses: dict[str, list[_Use | None]]) -> None:
+    """Notes the places where params are read, by their names outside; None is no such use."""
+    for node in graph.nodes:
+        names = node.inputs[: len(node.inputs) - len(node.captures)]
+        for i, name in enumerate(names):
+            if name in params:
+                uses.setdefault(params[name], []).append(_use(graph, node, i))
+        captured = zip(node.captures, node.inputs[len(names) :], strict=True)
+        inner = {name: params[outer] for name, outer in captured if outer in params}
+        for subgraph in node.graphs.values():
+            _find_uses(subgraph, inner, uses)
+
+
+def _use(graph: Graph, node: Node, place: int) -> _Use | None:
+    places = iter(PLACES.get(node.op, ()))
+    zero_points = dict(zip(places, places, strict=True))
+    constant = _constant(graph, node, zero_points[place]) if place in zero_points else ...
+    return None if constant is ... else _Use(node, constant)
 
 
 def _copy_to_device(array: np.ndarray) -> jax.Array:

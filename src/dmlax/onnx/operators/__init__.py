@@ -2,6 +2,7 @@
 
 from dmlax.onnx.operators import (
     attention,
+    control,
     floats,
     functions,
     gemm_add,
@@ -18,8 +19,8 @@ from dmlax.onnx.operators import (
     resize,
     selection,
     self_attention,
-    spatial,
     signals,
+    spatial,
     transformer,
 )
 from dmlax.onnx.operators.table import Context, OperatorRow, find, rows, why_no_pass, why_not
@@ -28,6 +29,7 @@ __all__ = [
     "Context",
     "OperatorRow",
     "attention",
+    "control",
     "find",
     "floats",
     "functions",
@@ -46,8 +48,8 @@ __all__ = [
     "rows",
     "selection",
     "self_attention",
-    "spatial",
     "signals",
+    "spatial",
     "transformer",
     "why_no_pass",
     "why_not",

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from dmlax._core.requantize import Arithmetic
-from dmlax.onnx.graph import Node
+from dmlax.onnx.graph import GIVEN, Node
 
 Role = Literal["tensor", "parameter", "known"]
 Tensor = Array | np.ndarray
@@ -64,6 +64,7 @@ class Context(NamedTuple):
     arithmetic: Arithmetic
     nonzero_size: int | None
     output_count: int
+    runner: Any = None  # of subgraphs
 
 
 _ROWS: dict[tuple[str, str], list[OperatorRow]] = {}
@@ -111,6 +112,8 @@ def why_not(node: Node) -> str | None:
 
 def why_no_pass(node: Node) -> str | None:
     """The reason for which no pass can read a node: operator, inputs or an attribute's type."""
+    if node.domain == GIVEN:
+        return None
     row = find(node)
     if row is None:
         known = _ROWS.get((node.domain, node.op))
