@@ -40,7 +40,7 @@ class Options:
         size = self.nonzero_size
         if isinstance(size, Mapping):
             size = size.get(node.name)
-        return Context(self.arithmetic, size, len(node.outputs))
+        return Context(self.arithmetic, size, len(node.outputs), bool(node.outputs[0]))
 
 
 class Watch(Protocol):

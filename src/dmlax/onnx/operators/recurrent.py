@@ -94,6 +94,8 @@ class _Layer:
         x = to_device(x)
         if x.ndim != 3 or len(r_shape) != 3:
             raise ModelError(f"X has rank {x.ndim} and R rank {len(r_shape)}, expected 3")
+        if x.dtype not in (np.float32, np.float16):
+            raise UnsupportedError(f"X is {x.dtype}, expected float32 or float16")
         if attributes.layout not in (0, 1):
             raise ModelError(f"its layout is {attributes.layout}, expected 0 or 1")
         self.dtype = x.dtype
@@ -105,6 +107,7 @@ class _Layer:
         self.gates = gates * self.hidden
         self.functions = self._functions(defaults)
         self.lengths = self._lengths(lengths)
+        self.ends_in_zeros = False  # the state of a sequence that has ended, for the next step
 
     def _functions(self, defaults: tuple[str, ...]) -> list[tuple[_Activation, ...]]:
         """The activation functions, one tuple for each place of a cell."""
@@ -131,9 +134,7 @@ class _Layer:
         self.expect("sequence_lens", lengths, self.batch)
         if is_known(lengths) and isinstance(self.steps, int):
             if (lengths < 0).any() or (lengths > self.steps).any():
-                raise ModelError(
-                    f"sequence_lens are {lengths.tolist()}, expected 0 to {self.steps}"
-                )
+                raise ModelError(f"sequence_lens has a length outside of 0 to {self.steps}")
             if (lengths == self.steps).all():
                 return None
         return to_device(lengths)
@@ -187,9 +188,9 @@ class _Layer:
             if self.lengths is None:
                 new = cell(gates, *states)
                 return new, new[0]
-            # ONNX Runtime writes 0 after the end of a sequence, which the range of a state sees.
-            h = jnp.where((index <= self.lengths)[None, :, None], states[0], 0)
-            goes_on = (index < self.lengths)[None, :, None]
+            h, goes_on = states[0], (index < self.lengths)[None, :, None]
+            if self.ends_in_zeros:
+                h = jnp.where((index <= self.lengths)[None, :, None], h, 0)
             new = cell(gates, h, *states[1:])
             kept = tuple(jnp.where(goes_on, *pair) for pair in zip(new, states, strict=True))
             return kept, jnp.where(goes_on, new[0], 0)
@@ -406,15 +407,18 @@ def dynamically_quantized_lstm(
     activation_beta: tuple[float, ...] = (),
     input_forget: int = 0,
     arithmetic: Arithmetic,
+    has_first_output: bool,
 ) -> Any:
     """A LSTM that quantizes all inputs at once, and the state of each step by its own range.
 
-    The range of a state is that of the whole batch, as ONNX Runtime takes it with one thread.
+    The range of a state is that of the whole batch, as ONNX Runtime takes it with one thread. It
+    has zeros for the sequences that have ended, or their last states if Y is absent.
     """
     attributes = _Attributes(
         hidden_size, direction, 0, clip, activations, activation_alpha, activation_beta
     )
     layer = _Layer(x, r.shape, sequence_lens, attributes, 4, _LSTM_ACTIVATIONS)
+    layer.ends_in_zeros = has_first_output
     of_input = _Quantized(layer, "W", (w, w_scale, w_zero_point), layer.inputs, arithmetic)
     of_state = _Quantized(layer, "R", (r, r_scale, r_zero_point), layer.hidden, arithmetic)
 

@@ -116,7 +116,7 @@ def short_time_fourier_transform(
     index = step * jnp.arange(count)[:, None] + jnp.arange(size)
     frames = signal[:, index]
     if window is not None:
-        frames = frames * to_device(window).astype(np.float32)
+        frames = frames * to_device(window).astype(frames.dtype)
     return _to_parts(_transform(frames, size, 2, onesided, 0), x.dtype)
 
 

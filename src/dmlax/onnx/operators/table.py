@@ -64,6 +64,7 @@ class Context(NamedTuple):
     arithmetic: Arithmetic
     nonzero_size: int | None
     output_count: int
+    has_first_output: bool
     runner: Any = None  # of subgraphs
 
 
