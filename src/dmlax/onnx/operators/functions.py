@@ -50,7 +50,7 @@ def on_floats(of_floats: Callable[..., Any], otherwise: Callable[..., Any]) -> C
 add = on_floats(ieee.add, jnp.add)
 
 
-def filled(x: Any, value: float) -> Any:
+def filled(x: Any, value: Any) -> Any:
     """A tensor of one value with the shape and the dtype of x, which no compiler folds."""
     return jnp.full_like(x, value)
 
@@ -77,9 +77,9 @@ def _hard_threshold(x: Any, alpha: float) -> Any:
 
 
 def _shrink(x: Any, bias: float, lambd: float) -> Any:
-    bias = jnp.asarray(bias).astype(x.dtype)
-    low = jnp.where(x < -lambd, x + bias, jnp.zeros_like(x))
-    return jnp.where(x > lambd, x - bias, low)
+    shift = jnp.asarray(bias).astype(x.dtype)
+    low = jnp.where(x < -lambd, x + shift, jnp.zeros_like(x))
+    return jnp.where(x > lambd, x - shift, low)
 
 
 def _is_infinite(x: Any, detect_negative: int, detect_positive: int) -> Any:
@@ -143,6 +143,14 @@ _UNARY = (
 )
 
 
+def _widened(row: _Unary, x: Any, attributes: Mapping[str, float]) -> Any:
+    """A function on the device, which rounds a float16 or bfloat16 once."""
+    if not is_float(x) or x.dtype.itemsize != 2:
+        return row.on_device(x, **attributes)
+    y = row.on_device(x.astype(np.float32), **attributes)
+    return y.astype(x.dtype) if is_float(y) else y
+
+
 def _unary(row: _Unary) -> Callable[..., Any]:
     """The operator of a row, whose signature names its attributes."""
 
@@ -150,7 +158,7 @@ def _unary(row: _Unary) -> Callable[..., Any]:
         # NumPy computes symbolic sizes as Python objects, and only the negative of one is a size.
         is_size = is_known(x) and x.dtype == object
         if row.on_host is None or not is_known(x) or (is_size and row.op != "Neg"):
-            return row.on_device(to_device(x), **{**row.attributes, **attributes})
+            return _widened(row, to_device(x), {**row.attributes, **attributes})
         expect_room(x.dtype, x.size)
         with np.errstate(all="ignore"):
             return as_known(row.on_host(x), x.dtype)
@@ -259,7 +267,10 @@ def clip_1(
 def cast_like(x: Tensor, like: Parameter, /, *, saturate: int = 1, round_mode: str = "up") -> Any:
     """Converts to the dtype of another tensor."""
     numbers = {dtype: number for number, dtype in DTYPES.items()}
-    return cast(x, to=numbers.get(np.dtype(like.dtype), 0), saturate=saturate)
+    dtype = np.dtype(like.dtype)
+    if dtype not in numbers:
+        raise UnsupportedError(f"its data type {dtype} is not known")
+    return cast(x, to=numbers[dtype], saturate=saturate)
 
 
 def _along(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:

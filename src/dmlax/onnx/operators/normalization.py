@@ -4,7 +4,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import lax
 
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.errors import ModelError
@@ -13,10 +13,12 @@ from dmlax.onnx.operators.table import Parameter, Tensor, operator
 from dmlax.onnx.operators.values import to_device
 
 
-def _standardize(x: Array, axes: tuple[int, ...], epsilon: float, least: float = 0) -> Array:
-    """Shifts and scales elements so that they have the mean 0 and the variance 1.
+def _standardize(x: Any, axes: tuple[int, ...], epsilon: float, least: float = 0) -> Any:
+    """Subtracts the mean, and divides by the deviation.
 
     Args:
+      x: a tensor of floats.
+      axes: those of the statistics.
       epsilon: is added to the variance.
       least: is added to the deviation.
     """
@@ -25,7 +27,7 @@ def _standardize(x: Array, axes: tuple[int, ...], epsilon: float, least: float =
     return centred / (jnp.sqrt(variance + epsilon) + least)
 
 
-def _scale_channels(x: Array, scale: Any, bias: Any) -> Array:
+def _scale_channels(x: Any, scale: Any, bias: Any) -> Any:
     """Multiplies channels by factors, and adds offsets."""
     shape = (1, -1) + (1,) * (x.ndim - 2)
     factor, offset = (to_device(each).astype(x.dtype).reshape(shape) for each in (scale, bias))

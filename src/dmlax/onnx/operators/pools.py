@@ -48,10 +48,10 @@ def max_pool(
 
 def _max_pool_with_places(x: Any, options: dict[str, Any], storage_order: int) -> Any:
     """The largest element of each window, and its index in the flat tensor."""
-    lowest = jnp.finfo(x.dtype).min if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    lowest = -jnp.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     places = jnp.arange(x.size, dtype=np.int32).reshape(x.shape)
 
-    def larger(a: Any, b: Any) -> tuple[Array, Array]:
+    def larger(a: Any, b: Any) -> tuple[Array, ...]:
         is_second = (b[0] > a[0]) | ((b[0] == a[0]) & (b[1] < a[1]))
         pairs = zip(a, b, strict=True)
         return tuple(jnp.where(is_second, second, first) for first, second in pairs)
@@ -120,20 +120,19 @@ def average_pool(
     windows = Windows(auto_pad, dilations, kernel_shape, pads, strides)
     options = windows.of_pool(x, bool(ceil_mode), False)
     total = _reduce_windows(x, options, lax.add, 0.0)
-    counted = jnp.ones_like(x)
-    if count_include_pad:  # but not what ceil_mode adds
-        start, end = windows.padding(list(x.shape[2:]), kernel_shape)
-        widths = [(0, 0), (0, 0), *zip(start, end, strict=True)]
-        counted = jnp.pad(counted, widths, constant_values=1)
-        sizes = zip(_padded(x, options), counted.shape[2:], strict=True)
-        beyond = [whole - size for whole, size in sizes]
-        options |= {"start_padding": (0,) * len(beyond), "end_padding": tuple(beyond)}
-    return total / _reduce_windows(counted, options, lax.add, 0.0)
-
-
-def _padded(x: Any, options: dict[str, Any]) -> list[Any]:
-    ends = zip(x.shape[2:], options["start_padding"], options["end_padding"], strict=True)
-    return [sum(each) for each in ends]
+    divisor: Any = np.ones((), x.dtype)
+    margins = ((0,) * len(kernel_shape),) * 2
+    if count_include_pad:  # ceil_mode's part of the padding does not count
+        margins = windows.padding(list(x.shape[2:]), kernel_shape)
+    for axis, kernel in enumerate(kernel_shape):
+        size, count = x.shape[2 + axis], total.shape[2 + axis]
+        xp: Any = np if isinstance(size, int) else jnp
+        first = xp.arange(count) * (strides or (1,) * x.ndim)[axis] - options["start_padding"][axis]
+        places = first[:, None] + np.arange(kernel) * (dilations or (1,) * x.ndim)[axis]
+        counted = (places >= -margins[0][axis]) & (places < size + margins[1][axis])
+        counts = counted.sum(1).astype(x.dtype)
+        divisor = divisor[..., None] * counts
+    return total / divisor
 
 
 def _reduce_windows(x: Any, options: dict[str, Any], way: Any, start: Any) -> Any:

@@ -4,6 +4,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -24,7 +25,7 @@ _SIMPLE = "simple"  # the rounding of opset 10
 class _Axis(NamedTuple):
     """One axis: its sizes, the scale, and the part of the input that an output shows."""
 
-    index: int
+    number: int
     size: Any
     new: Any
     scale: Any
@@ -52,9 +53,17 @@ class _Axis(NamedTuple):
                 return coordinates.astype(np.float32)
         parts = (size, new, scale, self.start, self.end)
         symbolic = [jnp.asarray(each).astype(np.float32) for each in parts]
-        return transform(ieee, jnp.arange(new).astype(np.float32), *symbolic)
+        return transform(_DEVICE, jnp.arange(new).astype(np.float32), *symbolic)
 
 
+_DEVICE = SimpleNamespace(  # the functions of NumPy that a transformation calls
+    add=ieee.add,
+    subtract=ieee.subtract,
+    multiply=ieee.multiply,
+    divide=ieee.divide,
+    maximum=jnp.maximum,
+    where=jnp.where,
+)
 _HALF = np.float32(0.5)
 _ONE = np.float32(1)
 
@@ -72,7 +81,7 @@ def _half_pixel(f: Any, x: Any, *numbers: Any) -> Any:
 
 
 def _half_pixel_or_0(f: Any, x: Any, size: Any, new: Any, *rest: Any) -> Any:
-    return _half_pixel(f, x, size, new, *rest) * (new > 1)
+    return f.where(new > 1, _half_pixel(f, x, size, new, *rest), np.float32(0))
 
 
 def _half_pixel_symmetric(f: Any, x: Any, size: Any, new: Any, scale: Any, *roi: Any) -> Any:
@@ -83,15 +92,14 @@ def _half_pixel_symmetric(f: Any, x: Any, size: Any, new: Any, scale: Any, *roi:
 
 
 def _align_corners(f: Any, x: Any, size: Any, new: Any, *rest: Any) -> Any:
-    return f.divide(f.multiply(x, size - 1), new - (new != 1)) * (new != 1)
+    return f.divide(f.multiply(x, size - 1), f.maximum(new - 1, _ONE))
 
 
 def _crop(f: Any, x: Any, size: Any, new: Any, scale: Any, start: Any, end: Any) -> Any:
     last = size - 1
-    step = f.divide(f.multiply(f.multiply(x, end - start), last), new - (new != 1))
+    step = f.divide(f.multiply(f.multiply(x, end - start), last), f.maximum(new - 1, _ONE))
     middle = _HALF * (start + end) * last
-    xp = np if f is np else jnp
-    return xp.where(new > 1, f.add(f.multiply(start, last), step), middle)
+    return f.where(new > 1, f.add(f.multiply(start, last), step), middle)
 
 
 _CROP = "tf_crop_and_resize"
@@ -113,7 +121,9 @@ def _simple(xp: Any, x: Any, scale: Any) -> Any:
 _ROUNDINGS: dict[str, Callable[..., Any]] = {
     "ceil": lambda xp, x, scale: xp.ceil(x),
     "floor": lambda xp, x, scale: xp.floor(x),
-    "round_prefer_ceil": lambda xp, x, scale: xp.floor(x) + (x - xp.floor(x) >= _HALF),
+    "round_prefer_ceil": lambda xp, x, scale: xp.where(
+        x - xp.floor(x) < _HALF, xp.floor(x), xp.ceil(x)
+    ),
     "round_prefer_floor": lambda xp, x, scale: xp.ceil(x - _HALF),
     _SIMPLE: _simple,
 }
@@ -157,19 +167,19 @@ class _Method(NamedTuple):
             places = xp.clip(rounded, 0, axis.size - 1).astype(np.int32)
             if is_known(x):
                 expect_room(x.dtype, x.size // max(axis.size, 1), axis.new)
-            x = _take(x, places, axis.index)
+            x = _take(x, places, axis.number)
         return x
 
     def _linear(self, x: Any, scaled: Sequence[_Axis], axes: Sequence[_Axis]) -> Any:
         x = to_device(x)
         is_integer = jnp.issubdtype(x.dtype, jnp.integer)
         chosen = _spatial(axes, scaled) if is_integer else scaled
-        is_fixed = x.dtype.itemsize == 1 and [axis.index for axis in chosen] == [1, 2]
+        is_fixed = x.dtype.itemsize == 1 and [axis.number for axis in chosen] == [1, 2]
         corners, weights = [x], []
         for axis in chosen:
             places, shares = self._line(axis, axis not in scaled, is_fixed)
-            corners = [_take(each, place, axis.index) for each in corners for place in places]
-            weights.append([_along(share, axis.index, x.ndim) for share in shares])
+            corners = [_take(each, place, axis.number) for each in corners for place in places]
+            weights.append([_along(share, axis.number, x.ndim) for share in shares])
         multiply, add = (jnp.multiply, jnp.add) if is_fixed else (ieee.multiply, ieee.add)
         dtype = np.int32 if is_fixed else _float_of(x)
         terms = []
@@ -217,13 +227,13 @@ class _Method(NamedTuple):
             places = [start.astype(np.int32) + offset for offset in (-1, 0, 1, 2)]
             if self.exclude_outside:
                 inside = [(place >= 0) & (place < axis.size) for place in places]
-                weights = [w * keep for w, keep in zip(weights, inside, strict=True)]
+                weights = [xp.where(*pair, 0) for pair in zip(inside, weights, strict=True)]
                 total = functools.reduce(lambda a, b: a + b, weights)
                 weights = [weight / total for weight in weights]
             terms = [
                 ieee.multiply(
-                    _take(y, xp.clip(place, 0, axis.size - 1), axis.index),
-                    _along(weight, axis.index, x.ndim).astype(dtype),
+                    _take(y, xp.clip(place, 0, axis.size - 1), axis.number),
+                    _along(weight, axis.number, x.ndim).astype(dtype),
                 )
                 for place, weight in zip(places, weights, strict=True)
             ]
@@ -237,7 +247,7 @@ class _Method(NamedTuple):
             place = axis.coordinates(self.transformation)
             outside = (place < 0) | (place > axis.size - 1)
             fill = jnp.asarray(self.extrapolation_value).astype(y.dtype)
-            y = jnp.where(_along(outside, axis.index, y.ndim), fill, y)
+            y = jnp.where(_along(outside, axis.number, y.ndim), fill, y)
         return y
 
 
@@ -270,7 +280,7 @@ def _spatial(axes: Sequence[_Axis], scaled: Sequence[_Axis]) -> Sequence[_Axis]:
     first = {4: 2, 5: 2}.get(rank, 0)
     if rank == 4 and axes[1] in scaled:  # channels are last
         return axes[1:3]
-    return axes[first:] if all(axis.index >= first for axis in scaled) else scaled
+    return axes[first:] if all(axis.number >= first for axis in scaled) else scaled
 
 
 def _cubic_weights(s: Any, a: Any) -> list[Any]:

@@ -117,7 +117,8 @@ def eye_like(x: Tensor, /, *, dtype: int = 0, k: int = 0) -> Any:
     if dtype and dtype not in DTYPES:
         raise UnsupportedError(f"its data type {dtype} is not known")
     wanted = device_dtype(DTYPES[dtype] if dtype else x.dtype)
-    return jnp.eye(*x.shape, k=k, dtype=wanted)
+    rows, columns = x.shape
+    return jnp.eye(rows, columns, k=k, dtype=wanted)
 
 
 def _sub_shape(x: Any, indices: Any, axis: int) -> Any:
@@ -135,7 +136,7 @@ def gather_elements(x: Tensor, indices: Parameter, /, *, axis: int = 0) -> Any:
     x = _sub_shape(x, indices, axis)
     if is_known(x) and is_known(indices) and x.dtype != object:
         expect_room(x.dtype, indices.size)
-        return np.take_along_axis(x, indices, axis)
+        return np.take_along_axis(x, np.asarray(indices), axis)
     return jnp.take_along_axis(
         to_device(x), to_device(indices), axis=axis, mode="fill", fill_value=0
     )
@@ -151,7 +152,7 @@ def gather_nd(x: Tensor, indices: Parameter, /, *, batch_dims: int = 0) -> Any:
 
     if is_known(x) and is_known(indices) and not batch_dims:
         expect_room(x.dtype, indices.size, *x.shape[indices.shape[-1] :])
-        return as_known(x[tuple(np.moveaxis(indices, -1, 0))], x.dtype)
+        return as_known(x[tuple(np.moveaxis(np.asarray(indices), -1, 0))], x.dtype)
     for _ in range(batch_dims):
         take = jax.vmap(take)
     return take(to_device(x), to_device(indices))
@@ -209,7 +210,7 @@ def reverse_sequence(
     """Reverses the start of each sequence."""
     x, lengths = to_device(x), to_device(lengths)
 
-    def reverse(one: Array, length: Array) -> Array:
+    def reverse(one: Any, length: Any) -> Any:
         steps = jnp.arange(one.shape[0])
         places = jnp.where(steps < length, length - 1 - steps, steps)
         return jnp.take(one, places, axis=0)
@@ -233,8 +234,8 @@ def compress(
         return jnp.take(x, places.astype(np.int32), axis=axis)
     condition = condition[: x.shape[axis]]
     size = expect_size(nonzero_size)
-    (places,) = jnp.nonzero(condition, size=size, fill_value=OUTSIDE)
-    rows = jnp.take(to_device(x), places, axis=axis, mode="fill", fill_value=0)
+    (found,) = jnp.nonzero(condition, size=size, fill_value=OUTSIDE)
+    rows = jnp.take(to_device(x), found, axis=axis, mode="fill", fill_value=0)
     return Counted(rows, jnp.count_nonzero(condition))
 
 
@@ -252,7 +253,7 @@ def _corners(boxes: Any, is_center: int) -> list[Any]:
     ]
 
 
-def _overlaps(corners: list[Array], chosen: list[Array], threshold: Any) -> Array:
+def _overlaps(corners: list[Any], chosen: list[Any], threshold: Any) -> Any:
     """True for boxes whose intersection over union with a chosen box exceeds a threshold."""
     sides, areas = [], []
     for box in (corners, chosen):
@@ -305,7 +306,7 @@ def suppress_boxes(
         chosen = [jnp.take_along_axis(each, place[..., None], -1) for each in spread]
         suppressed = _overlaps(corners, chosen, threshold) | (numbers == place[..., None])
         rows = rows.at[..., step].set(place, mode="drop")
-        return step + 1, alive & ~suppressed, rows, counts + is_any
+        return step + 1, alive & ~suppressed, rows, counts + is_any.astype(np.int32)
 
     shape = scores.shape[:2]
     start = (np.int32(0), alive, jnp.zeros((*shape, steps), np.int32), jnp.zeros(shape, np.int32))

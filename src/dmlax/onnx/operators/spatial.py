@@ -39,7 +39,7 @@ def transposed_convolution(
     strides: tuple[int, ...] | None = None,
 ) -> Any:
     """Convolves the input with zeros between its elements."""
-    x, w = to_device(x), to_device(w)
+    x, w = jnp.asarray(to_device(x)), to_device(w)
     if x.ndim < 3 or w.ndim != x.ndim:
         raise ModelError(f"its inputs have the ranks {x.ndim} and {w.ndim}, expected one of 3 to 5")
     count, ones = x.ndim - 2, (1,) * (x.ndim - 2)
@@ -53,10 +53,11 @@ def transposed_convolution(
         size, stride, span = x.shape[2 + axis], strides[axis], spans[axis]
         whole = (size - 1) * stride + span + extra[axis]
         if output_shape is not None:
-            margin = _halves(whole - output_shape[-count:][axis], auto_pad)
-            if min(margin) < 0:
-                text = f"output_shape is {list(output_shape)}, expected at most {whole}"
+            total = whole - output_shape[-count:][axis]
+            if total <= -stride:
+                text = f"output_shape is {list(output_shape)}, expected less than {whole + stride}"
                 raise ModelError(f"{text} on axis {axis}")
+            margin = (0, total) if total < 0 else _halves(total, auto_pad)  # zeros at the end
         elif auto_pad in _SAME:
             margin = _halves(max(whole - size * stride, 0), auto_pad)
         else:
@@ -104,7 +105,7 @@ def _cubic_weights(s: Array) -> list[Array]:
     return [far(s + 1), near(s), near(1 - s), far(2 - s)]
 
 
-def _neighbours(mode: str, position: Array, size: Any) -> _Line:
+def _neighbours(mode: str, position: Any, size: Any) -> _Line:
     """The elements that a sample reads along one axis."""
     if mode == "nearest":
         return _Line([jnp.round(position)], [jnp.ones_like(position)], size)
@@ -115,7 +116,7 @@ def _neighbours(mode: str, position: Array, size: Any) -> _Line:
     return _Line([start + offset for offset in (-1, 0, 1, 2)], _cubic_weights(rest), size)
 
 
-def _reflect(place: Array, low: Array, high: Array) -> Array:
+def _reflect(place: Array, low: Any, high: Any) -> Array:
     """Reflects positions at both borders until they lie between them."""
     span = jnp.maximum(high - low, 1e-6)
     distance = jnp.where(place < low, low - place, place - high)
@@ -126,7 +127,7 @@ def _reflect(place: Array, low: Array, high: Array) -> Array:
     return jnp.where((place < low) | (place > high), inside, place)
 
 
-def _sample(x: Array, lines: Sequence[_Line]) -> Array:
+def _sample(x: Any, lines: Sequence[_Line]) -> Array:
     """Weighted sums of elements of images, of the shape [batch, channels, samples].
 
     Args:
@@ -182,7 +183,7 @@ def grid_sample(
         line = _neighbours(mode, position, size)
         if padding_mode == "zeros":
             inside = [(place >= 0) & (place < size) for place in line.places]
-            weights = [w * keep for w, keep in zip(line.weights, inside, strict=True)]
+            weights = [jnp.where(*pair, 0) for pair in zip(inside, line.weights, strict=True)]
             line = line._replace(weights=weights)
         elif padding_mode == "reflection":
             places = [jnp.trunc(_reflect(place, low, high)) for place in line.places]
@@ -238,16 +239,16 @@ def roi_align(
         length = end - start if offset else jnp.maximum(end - start, 1)
         step = length / count
         inner = (np.arange(samples, dtype=np.float32) + np.float32(0.5)) / np.float32(samples)
-        position = start + jnp.arange(count)[:, None] * step + inner * step
+        position = start + np.arange(count, dtype=np.float32)[:, None] * step + inner * step
         is_inside = (position >= -1) & (position <= size)
         position = jnp.clip(position, 0, size - 1)
         first = jnp.minimum(jnp.floor(position).astype(np.int32), size - 1)
         second = jnp.minimum(first + 1, size - 1)
-        rest = position - first
+        rest = position - first.astype(position.dtype)
         weights = [jnp.where(is_inside, w, 0).ravel() for w in (1 - rest, rest)]
         return (first.ravel(), second.ravel()), weights, size
 
-    def pool(region: tuple[Array, Array]) -> Array:
+    def pool(region: Any) -> Any:
         roi, image = region
         a, b, c, d = roi * np.float32(spatial_scale) - np.float32(offset)
         rows, row_weights, _ = line(b, d, output_height, x.shape[2])
