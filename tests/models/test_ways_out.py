@@ -1,8 +1,7 @@
-"""What `load` offers for files with nodes that it cannot compute: outputs, operators, and errors."""
+"""`load` of files with nodes that it cannot compute: outputs, operators, and errors."""
 
 import jax
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -79,7 +78,7 @@ def test_operators_compute_nodes(tmp_path):
     wanted = np.asarray(model.apply(model.params, inputs, outputs=[boxes])[boxes])
     np.testing.assert_array_equal(found, np.where(wanted > np.float32(0.01), wanted, 0))
     model.save(tmp_path / "m.dmlax")
-    with pytest.raises(dmlax.SpecError, match="no function for 'my.domain::Keep'") as caught:
+    with pytest.raises(dmlax.SpecError, match=r"no function for 'my\.domain::Keep'") as caught:
         dmlax.onnx.load(tmp_path / "m.dmlax")
     assert (caught.value.code, caught.value.field) == ("option", "operators")
     again = dmlax.onnx.load(tmp_path / "m.dmlax", operators={"my.domain::Keep": keep})

@@ -3,6 +3,7 @@
 Loading imports `onnx` in this file alone.
 """
 
+import collections
 import contextlib
 import itertools
 import math
@@ -25,6 +26,7 @@ from dmlax.onnx.wire import count_fields, cut_initializers, cut_raw_data
 _OPSETS_END = 1 << 31
 _IN_PLACE_BYTES = 1 << 12  # a tensor that is read in place: a weight
 _FIELD_BYTES = 512  # that reading a node, an initializer or an input takes beside its data
+_COPY_BYTES = 2048  # of a node of a function's body
 _MOST_CALLS = 32  # of functions in functions
 _EXTRA = 'reading an ONNX model needs the onnx package: pip install "dmlax[onnx]"'
 
@@ -132,7 +134,7 @@ class _Reader:
         self.onnx = onnx
         self.operators = operators
         self.functions: dict[Any, Any] = {}
-        self.calls: set[str] = set()  # names of calls of functions
+        self.calls: collections.Counter[str] = collections.Counter()  # of functions, by name
         self.folder = folder
         self.budget = Budget(size)
         self.files: set[Path] = set()  # of external data
@@ -222,10 +224,9 @@ class _Reader:
         inner = _Scope(
             opsets, {**defaults, **node.attributes}, (*scope.functions, key), scope.depth
         )
-        call = node.name
-        while call in self.calls:
-            call += "'"
-        self.calls.add(call)
+        self.calls[node.name] += 1
+        count = self.calls[node.name]
+        call = node.name if count == 1 else f"{node.name}#{count}"
         given = itertools.zip_longest(function.input, node.inputs, fillvalue="")
         names = {"": "", **dict(given)}
         copies = []
@@ -242,7 +243,7 @@ class _Reader:
 
         body = []
         for each in self._nodes(function.node, inner):
-            self.spend(_FIELD_BYTES, f"{what}, of many nodes,")
+            self.spend(_COPY_BYTES, f"{what}, of many nodes,")
             body.append(
                 each.replace(
                     name=f"{call}/{each.name}",
@@ -334,7 +335,7 @@ class _Reader:
             return self._subgraph(attribute.g, scope, what)
         scalars = (kinds.FLOAT, kinds.INT, kinds.STRING)
         if attribute.type not in (*scalars, kinds.FLOATS, kinds.INTS, kinds.STRINGS):
-            raise ModelError(f"{what} has the type {attribute.type}, which is not read")
+            raise UnsupportedError(f"{what} has the type {attribute.type}, which is not read")
         value = self.onnx.helper.get_attribute_value(attribute)
         if isinstance(value, bytes):
             return value.decode("utf-8", "replace")
@@ -449,6 +450,8 @@ def _capture(node: Node) -> Node:
     graphs = node.graphs
     if not graphs:
         return node
+    if node.op == "Loop":  # its captured tensors lie behind the trip count and the condition
+        node = node.replace(inputs=(*node.inputs, "", "")[: max(2, len(node.inputs))])
     names: dict[str, str] = {}
     for graph in graphs.values():
         known = graph.tensors()

@@ -114,12 +114,11 @@ def loop(
         if each is not None and each.size != 1:
             raise ModelError("its trip count or its condition is not a scalar")
     runs = _Loop(body, states, captured, runner)
-    most: Any = None  # iterations
+    most: Any = None  # iterations: an integer, a symbolic size, or a value on the device
     if trip_count is not None:
-        most = to_device(trip_count).reshape(())
-        if is_known(trip_count):
-            most = trip_count.reshape(())[()]  # an integer, or a symbolic size
-            most = max(int(most), 0) if isinstance(most, int | np.integer) else most
+        most = trip_count.reshape(())
+        most = most[()] if is_known(trip_count) else most
+        most = max(int(most), 0) if isinstance(most, int | np.integer) else most
     if (condition is None or is_known(condition)) and not isinstance(most, jax.Array):
         holds = condition is None or bool(condition.item())
         outputs = runs.on_host(most, holds)

@@ -128,10 +128,12 @@ def why_no_pass(node: Node) -> str | None:
     given = len(node.inputs)
     if given < least or (most is not None and given > most):
         return f"it has {given} inputs, expected {least} to {most}"
-    needed = (
-        each for each in zip(required, node.inputs, strict=False) if not _is_optional(each[0])
-    )
-    absent = [each.name for each, name in needed if not name]
+    pairs = zip(row.inputs, node.inputs[: given - len(node.captures)], strict=False)
+    absent = [
+        each.name
+        for each, name in pairs
+        if not name and each in required and not _is_optional(each)
+    ]
     if absent:
         return f"its input {absent[0]} is absent"
     for name, value in node.attributes.items():

@@ -21,7 +21,7 @@ from dmlax.onnx.passes.layer_normalization import fuse_layer_normalizations
 from dmlax.onnx.passes.layout import Avals, channels_last
 from dmlax.onnx.passes.moves import move_bytes, quantize_before_moves
 from dmlax.onnx.passes.normalizations import fuse_normalizations
-from dmlax.onnx.passes.qdq import fuse_qdq
+from dmlax.onnx.passes.qdq import fuse_qdq, known_types
 from dmlax.onnx.passes.rows import take_rows_first
 from dmlax.onnx.passes.scaled_products import fuse_scaled_products
 from dmlax.onnx.passes.self_attention import fuse_self_attention
@@ -104,14 +104,17 @@ class _Lifter:
         self.constants = dict(graph.constants)
         self.names = {id(array): name for name, array in graph.constants.items()}
         self.taken = graph.tensors()
+        self.types = known_types(graph)
 
     def lift(self, node: Node) -> Node:
         """Returns a node whose subgraphs capture their params."""
         graphs, params = {}, {}
+        captured = dict(zip(node.captures, node.inputs[-len(node.captures) :], strict=False))
+        types = {name: self.types[x] for name, x in captured.items() if x in self.types}
         for key, graph in node.graphs.items():
+            graph = graph.replace(types=types)
             passed = run_passes(lift_params(graph, self.arithmetic), self.arithmetic)
             graphs[key], params[key] = split_constants(passed)
-        captured = dict(zip(node.captures, node.inputs[-len(node.captures) :], strict=False))
         inner: dict[int, str] = {}  # names in the subgraphs by array
         taken = {*captured}.union(*(graph.tensors() for graph in graphs.values()))
         for key, arrays in params.items():
