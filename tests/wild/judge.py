@@ -64,7 +64,7 @@ def _shaken(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
     copy.CopyFrom(model)
     for tensor in copy.graph.initializer:
         array = onnx.numpy_helper.to_array(tensor)
-        if array.dtype == np.float32 and array.size > 1:
+        if array.dtype == np.float32 and array.ndim > 1:
             places = rng.integers(-1, 2, array.shape) * np.spacing(np.abs(array))
             moved = (array + np.where(np.isfinite(array), places, 0)).astype(np.float32)
             tensor.CopyFrom(onnx.numpy_helper.from_array(moved, tensor.name))

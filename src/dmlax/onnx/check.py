@@ -21,6 +21,7 @@ Structs = Mapping[str, jax.ShapeDtypeStruct]
 Avals = Mapping[str, Aval]
 _OURS = (SpecError, UnsupportedError, ModelError)
 _MOST_INTEGERS, _LARGE = 64, 1 << 16  # in what shape inference sees
+MULTIPLE = 32  # of a size that a network halves five times
 _SHOWN = 8  # names in a line
 _MOST_FACTS = 8  # of dynamic sizes, as each takes JAX time in every comparison
 _LONGEST_FACT = 80  # of characters; JAX takes minutes to compare with longer ones
@@ -41,36 +42,56 @@ class AvalsOfGraphs(NamedTuple):
         return self._replace(of_graph=subgraph)
 
 
+class Assumptions(NamedTuple):
+    """What is assumed of symbolic sizes, so that nodes can be traced.
+
+    A call knows its sizes, and an exported program checks them.
+
+    Attributes:
+      facts: comparisons, as JAX's constraints are written.
+      multiples: the names of sizes that are multiples of 32.
+    """
+
+    facts: frozenset[str] = frozenset()
+    multiples: frozenset[str] = frozenset()
+
+
 def check(
     graph: Graph,
     params: Structs,
-    inputs: Callable[[Iterable[str]], Structs],
+    inputs: Callable[[Assumptions], Structs],
     options: Options,
-    facts: frozenset[str],
-) -> tuple[AvalsOfGraphs, frozenset[str]]:
+    assumed: Assumptions,
+) -> tuple[AvalsOfGraphs, Assumptions]:
     """Traces every node; raises one error with all that cannot be computed.
 
     Args:
       graph: the graph to trace.
       params: its params.
-      inputs: makes the inputs, whose symbolic sizes have facts as constraints.
+      inputs: makes the inputs, with symbolic sizes as assumed.
       options: those of the model.
-      facts: comparisons of symbolic sizes. Those that nodes depend on are added: a call knows its
-        sizes, and an exported program checks the constraints.
+      assumed: the assumptions to begin with. Facts that nodes depend on are added. Where these
+        are many, the sizes that nodes depend on are assumed to be multiples.
 
     Returns:
-      The dtype and the shape of every tensor, and the facts.
+      The dtype and the shape of every tensor, and the assumptions.
     """
-    while (watch := _trace(graph, params, inputs(facts), options)).failures:
-        known = facts | watch.facts()
+    first = None
+    while (watch := _trace(graph, params, inputs(assumed), options)).failures:
+        known = assumed.facts | watch.facts()
         is_costly = len(known) > _MOST_FACTS or any(len(fact) > _LONGEST_FACT for fact in known)
-        if known == facts or is_costly:
-            _blame_symbols(watch, graph, params, inputs(facts), options)
-            raise _one_error(graph, watch)
-        facts = known
+        if known != assumed.facts and not is_costly:
+            assumed = assumed._replace(facts=known)
+            continue
+        first = first or watch
+        multiples = watch.symbols()
+        if assumed.multiples or not multiples:
+            _blame_symbols(first, graph, params, inputs(Assumptions()), options)
+            raise _one_error(graph, first)
+        assumed = Assumptions(frozenset(), multiples)
     top, *subgraphs = watch.avals.items()
     found = {key: avals for key, avals in subgraphs if avals}
-    return AvalsOfGraphs(top[1] or {}, found), facts
+    return AvalsOfGraphs(top[1] or {}, found), assumed
 
 
 class _Failure(NamedTuple):
@@ -151,6 +172,13 @@ class _Watch:
         """The facts that the failing nodes depend on; none if a node fails for another reason."""
         facts = [failure.fact for failure in self.failures.values()]
         return set() if None in facts else {fact for fact in facts if fact}
+
+    def symbols(self) -> frozenset[str]:
+        """The sizes that failing nodes depend on, batches aside; none if one depends on none."""
+        failures = [failure for failure in self.failures.values() if failure.fact != ""]
+        batches = (_names(str(x.shape[0])) for x in self._inputs.values() if x.shape)
+        found = frozenset().union(*(failure.symbols for failure in failures))
+        return found.difference(*batches) if all(x.symbols for x in failures) else frozenset()
 
     def behind(self) -> list[Node]:
         """The nodes that were not checked."""
