@@ -24,6 +24,7 @@ from dmlax.onnx.operators import error_function
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
     DTYPES,
+    FloatSizes,
     as_known,
     convert,
     device_dtype,
@@ -227,6 +228,8 @@ def cast(x: Tensor, /, *, to: int, saturate: int = 1, round_mode: str = "up") ->
     if is_known(x) and (not has_symbols or dtype.kind in "iu"):
         expect_room(dtype, x.size)
         return x if has_symbols else convert(x, dtype, bool(saturate))
+    if has_symbols and dtype == np.float32:
+        return x.view(FloatSizes)
     return convert(to_device(x), device_dtype(dtype), bool(saturate))
 
 

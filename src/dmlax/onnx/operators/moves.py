@@ -14,6 +14,7 @@ from dmlax.errors import UnsupportedError
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
+    FloatSizes,
     as_known,
     device_dtype,
     expect_at_least,
@@ -407,10 +408,21 @@ def range_(start: Known, limit: Known, delta: Known, /) -> Any:
     """Numbers from a start to a limit."""
     given: list[Any] = [each.reshape(())[()] for each in (start, limit, delta)]
     if any(each.dtype == object for each in (start, limit, delta)):
-        return given[0] + jnp.arange(given[1] - given[0]) * given[2]
+        return _range_of_sizes(*given, (start, limit, delta))
     first, end, step = (each.item() for each in given)
     expect_room(start.dtype, math.ceil((end - first) / step))
     return np.arange(*given).astype(start.dtype)
+
+
+def _range_of_sizes(start: Any, limit: Any, delta: Any, operands: Any) -> Any:
+    """Whole numbers up to a symbolic size."""
+    is_float = any(isinstance(each, FloatSizes) for each in operands)
+    if any(size != int(size) for size in (start, limit, delta) if hasattr(size, "dtype")):
+        raise UnsupportedError("its start, limit or delta is not whole, and another is symbolic")
+    start, limit, delta = (int(x) if hasattr(x, "dtype") else x for x in (start, limit, delta))
+    count = jax.core.max_dim(-((start - limit) // delta), 0)
+    numbers = start + jnp.arange(count) * delta
+    return numbers.astype(np.float32) if is_float else numbers
 
 
 @operator("DepthToSpace", 1, 11, 13, 28)

@@ -52,6 +52,10 @@ DTYPES = {  # ONNX's numbers
 _FLOAT64 = "float64 on a device needs x64"
 
 
+class FloatSizes(np.ndarray):
+    """Symbolic sizes that were converted to float32: a Range counts with them."""
+
+
 def is_known(value: Any) -> bool:
     """True for an array of NumPy: a constant, or computed of shapes while a program is traced."""
     return isinstance(value, np.ndarray)
@@ -206,7 +210,8 @@ def to_device(value: Any) -> Any:
     if not is_known(value):
         return value
     if value.dtype == object:  # sizes, some of them symbolic
-        return jnp.stack([jnp.asarray(size) for size in value.ravel()]).reshape(value.shape)
+        sizes = jnp.stack([jnp.asarray(size) for size in value.ravel()]).reshape(value.shape)
+        return sizes.astype(np.float32) if isinstance(value, FloatSizes) else sizes
     return jnp.asarray(budget.compute_once(narrow, value))
 
 
