@@ -25,6 +25,7 @@ class Entry:
       sizes: the dynamic sizes of a call, by name.
       shapes: whole shapes of inputs, by the input's name.
       ranges: the least and the largest value of an input; integers include both.
+      bound: a difference of floats that is allowed, in standard deviations, if not the judge's.
       load: keywords of `dmlax.onnx.load`.
     """
 
@@ -34,6 +35,7 @@ class Entry:
     sizes: dict[str, int] = field(default_factory=dict)
     shapes: dict[str, list[int]] = field(default_factory=dict)
     ranges: dict[str, list[float]] = field(default_factory=dict)
+    bound: float = 0.0
     load: dict[str, Any] = field(default_factory=dict)
 
     @property

@@ -38,10 +38,14 @@ def judge(entry: Entry, path: Path, *, fast: bool) -> dict[str, Any]:
         return found | {"error": f"the call: {type(error).__name__}: {error}"}
     found["first_s"] = time.perf_counter() - start
     # One thread, as several share the range of a quantized state out.
-    files = [(path, False), (path, True), *((_shaken(model, seed), False) for seed in range(3))]
-    sessions = [peer.start(file, optimised=optimised, threads=1) for file, optimised in files]
-    theirs, optimised, *noise = [peer.run(session, inputs) for session in sessions]
-    found |= compare(ours, theirs, optimised, noise)
+    theirs, optimised = (
+        peer.run(peer.start(path, optimised=each, threads=1), inputs) for each in (False, True)
+    )
+    noise = []
+    for rng in map(np.random.default_rng, range(3)):
+        session = peer.start(_shaken(model, rng), optimised=False, threads=1)
+        noise.append(peer.run(session, {name: _moved(x, rng) for name, x in inputs.items()}))
+    found |= compare(ours, theirs, optimised, noise, entry.bound)
     if not fast:
         fast_session = peer.start(path, threads=2)
         found["ms"] = _milliseconds(lambda: [x.block_until_ready() for x in loaded(given).values()])
@@ -57,26 +61,32 @@ def quantization(model: onnx.ModelProto) -> str:
     return "weights" if any(x.data_type in bytes_ for x in model.graph.initializer) else "no"
 
 
-def _shaken(model: onnx.ModelProto, seed: int) -> onnx.ModelProto:
-    """Copies a model; each float32 weight moves by at most one unit of its last place."""
-    rng = np.random.default_rng(seed)
-    copy = onnx.ModelProto()
-    copy.CopyFrom(model)
-    for tensor in copy.graph.initializer:
-        array = onnx.numpy_helper.to_array(tensor)
-        if array.dtype == np.float32 and array.ndim > 1:
-            places = rng.integers(-1, 2, array.shape) * np.spacing(np.abs(array))
-            moved = (array + np.where(np.isfinite(array), places, 0)).astype(np.float32)
-            tensor.CopyFrom(onnx.numpy_helper.from_array(moved, tensor.name))
-    return copy
-
-
 def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
     for node in graph.node:
         yield node
         for attribute in node.attribute:
             for each in (attribute.g, *attribute.graphs):
                 yield from _nodes(each)
+
+
+def _shaken(model: onnx.ModelProto, rng: np.random.Generator) -> onnx.ModelProto:
+    """Copies a model; each float32 weight moves by at most one unit of its last place."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    for tensor in copy.graph.initializer:
+        array = onnx.numpy_helper.to_array(tensor)
+        if array.dtype == np.float32 and array.ndim > 1:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(_moved(array, rng), tensor.name))
+    return copy
+
+
+def _moved(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Moves floats by at most one unit of their last place."""
+    if array.dtype.kind != "f":
+        return array
+    with np.errstate(invalid="ignore"):
+        places = rng.integers(-1, 2, array.shape) * np.spacing(np.abs(array))
+    return (array + np.where(np.isfinite(array), places, 0)).astype(array.dtype)
 
 
 def draw_inputs(entry: Entry, model: onnx.ModelProto) -> dict[str, np.ndarray]:
@@ -108,14 +118,15 @@ def compare(
     by_nodes: Mapping[str, np.ndarray],
     optimised: Mapping[str, np.ndarray],
     noise: Sequence[Mapping[str, np.ndarray]],
+    least_bound: float = 0.0,
 ) -> dict[str, Any]:
     """Compares all outputs.
 
     Returns:
       agrees: floats are within a bound, and integers are equal to those of one level.
       difference: the largest of floats from the nodes as they are, in standard deviations.
-      yardstick: the same of ONNX Runtime's other level, and of its results where weights move by
-        one unit of their last place.
+      yardstick: the same of ONNX Runtime's other level, and of its results where weights and
+        inputs move by one unit of their last place.
       notes: sentences about outputs that do not agree.
     """
     worst, yardstick, notes = 0.0, 0.0, []
@@ -131,7 +142,7 @@ def compare(
         else:
             ahead = _difference(x, wanted)
             apart = max(_difference(each[name], wanted) for each in (optimised, *noise))
-            bound = _FLOAT16_BOUND if wanted.dtype == np.float16 else _BOUND
+            bound = _FLOAT16_BOUND if wanted.dtype == np.float16 else max(_BOUND, least_bound)
             worst, yardstick = max(worst, ahead), max(yardstick, apart)
             if not ahead <= max(bound, _YARDS * apart):
                 notes.append(
