@@ -599,7 +599,8 @@ def quantize(
         onnx.save(model, source)
         options = {"reduce_range": reduce_range, "weight_type": quantization.QuantType.QInt8}
         if form == "dynamic":
-            quantization.quantize_dynamic(source, target, **options)
+            extra = {"DefaultTensorType": TensorProto.FLOAT}  # of outputs without a schema in onnx
+            quantization.quantize_dynamic(source, target, extra_options=extra, **options)
         else:
             file_format, activation = {
                 "qoperator": ("QOperator", "QUInt8"),

@@ -162,7 +162,7 @@ def test_channels_last():
     conv = plain.node("Conv", *map(plain.input, swapped), **options)
     plain.output(conv, np.float32)
     wanted = np.moveaxis(dmlax.onnx.load(plain.model())(plain.inputs)[conv], 1, -1)
-    np.testing.assert_allclose(found[[*found][0]], wanted, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(found[next(iter(found))], wanted, rtol=1e-5, atol=1e-5)
     residual = np.maximum(wanted + file.inputs[names[3]], 0)
     np.testing.assert_allclose(found[y], residual, rtol=1e-5, atol=1e-5)
     file = File(17)
@@ -233,7 +233,9 @@ def test_attention_of_a_projection(unidirectional):
 @pytest.mark.parametrize("unidirectional", [0, 1])
 def test_multi_head_attention(unidirectional):
     file = File(17)
-    q, k, v, bias = map(file.input, (normal(2, 5, 8), normal(2, 5, 8), normal(2, 5, 12), normal(28)))
+    q, k, v, bias = map(
+        file.input, (normal(2, 5, 8), normal(2, 5, 8), normal(2, 5, 12), normal(28))
+    )
     options = {"num_heads": 2, "unidirectional": unidirectional}
     for mask in (*MASKS.values(), "bias"):
         if mask is None or isinstance(mask, str) or len(mask) != 4:

@@ -700,6 +700,21 @@ void multiply(const MatmulProblem& problem, const MatmulRange& range) {
   choose<Simd>(problem, [&](auto kernels) { kernels.multiply(problem, range); });
 }
 
+void scale(const MatmulProblem& problem, const MatmulRange& range) {
+  const int64_t columns = problem.shape.columns, first = range.first_panel * kPanelWidth;
+  const int64_t end = range.last_panel * kPanelWidth, last = end < columns ? end : columns;
+  for (int64_t row = range.first_row; row < range.last_row; ++row) {
+    uint8_t* values = static_cast<uint8_t*>(problem.output) + row * columns * 4;
+    for (int64_t i = first; i < last; ++i) {
+      int32_t sum;
+      __builtin_memcpy(&sum, values + 4 * i, sizeof sum);
+      float value = static_cast<float>(sum) * problem.factors[i];
+      if (problem.addends != nullptr) value += problem.addends[i];
+      __builtin_memcpy(values + 4 * i, &value, sizeof value);
+    }
+  }
+}
+
 }  // namespace
 
 extern const MatmulKernels matmul_kernels;
@@ -712,7 +727,8 @@ const MatmulKernels matmul_kernels = {.products_per_ns = Microkernel::kProductsP
                                       .lay_out = lay_out,
                                       .pack = pack,
                                       .pack_rows = pack_rows,
-                                      .multiply = multiply};
+                                      .multiply = multiply,
+                                      .scale = scale};
 
 }  // namespace DMLAX_ISA_NAMESPACE
 }  // namespace dmlax

@@ -52,6 +52,9 @@ struct MatmulProblem {
   const int32_t* column_sums;  // of B as signed bytes, or null
   const int32_t* wide_bias;    // where adding it to a sum may overflow; else it is in `offset`
   RequantizeParams requantize;  // `filter_zero` are B's zero points; channels are columns
+  bool scaled;                 // outputs are floats
+  const float* factors;        // of them, one per column; null if outputs are no floats
+  const float* addends;        // likewise, or null for 0
 };
 
 // Part of a product.
@@ -80,6 +83,9 @@ struct MatmulKernels {
   void (*pack_rows)(const MatmulProblem& problem, uint8_t* scratch, uint8_t* rows);
 
   void (*multiply)(const MatmulProblem& problem, const MatmulRange& range);
+
+  // Replaces the range's int32 sums by floats: `sum * factor + addend`, each rounded.
+  void (*scale)(const MatmulProblem& problem, const MatmulRange& range);
 };
 
 constexpr int64_t kFewRows = 4;     // for which to pack a panel would take longest

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 
+#include "dmlax/_cpu/ieee_mode.h"
 #include "dmlax/_cpu/isa.h"
 #include "dmlax/_cpu/phases.h"
 #include "dmlax/_cpu/scratch.h"
@@ -124,13 +125,17 @@ struct MatmulSchedule {
                 const uint8_t* packed, uint8_t* memory) const {
     const auto row_of = [&](int64_t part) { return steps() * part / parts.rows * layout.step; };
     const uint8_t* panels = parts.rows > 1 ? packed : nullptr;
-    kernels.multiply(problem, {.rows = packed,
+    const MatmulRange range = {.rows = packed,
                                .panels = shape.b_panels ? problem.b : panels,
                                .scratch = memory,
                                .first_row = row_of(block.first_row),
                                .last_row = std::min(shape.rows, row_of(block.last_row)),
                                .first_panel = block.first_panel * layout.panels / parts.panels,
-                               .last_panel = block.last_panel * layout.panels / parts.panels});
+                               .last_panel = block.last_panel * layout.panels / parts.panels};
+    kernels.multiply(problem, range);
+    if (problem.factors == nullptr) return;
+    const IeeeMode mode;
+    kernels.scale(problem, range);
   }
 };
 

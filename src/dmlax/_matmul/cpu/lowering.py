@@ -19,17 +19,23 @@ _MOST_SIZE = 2**31  # of an axis
 
 
 def run(plan: ProductPlan, operands: Product) -> Array:
-    """One call, and another for the epilogue unless each row requantizes alike.
+    """One call, and another for the epilogue unless all rows have the same parameters.
 
     `vmap` puts its axes before.
     """
-    in_one = plan.quantized and has_column_epilogue(plan)
+    in_one = has_column_epilogue(plan) and (plan.quantized or _is_scaled_by_columns(plan))
     result = _multiply(plan, operands, plan.output.dtype if in_one else np.dtype(np.int32))
     if plan.quantized and not in_one:
         result = _requantize(plan, operands, result)
-    elif plan.scaled:
+    elif plan.scaled and not in_one:
         result = _scale(plan, operands, result)
     return result.reshape(plan.output.shape)
+
+
+def _is_scaled_by_columns(plan: ProductPlan) -> bool:
+    """True if the product's kernel scales its sums itself."""
+    is_rounded_often = plan.scaled and plan.arithmetic == "float32"
+    return is_rounded_often and plan.output.dtype == np.float32
 
 
 def why_not(plan: ProductPlan | None, platform: str) -> str | None:
@@ -46,8 +52,9 @@ def why_not(plan: ProductPlan | None, platform: str) -> str | None:
 
 
 def _multiply(plan: ProductPlan, operands: Product, dtype: np.dtype) -> Array:
-    """(..., M, N): quantized, or int32 sums."""
-    b, matrix, quantized = operands.b, plan.matrix, dtype != np.int32
+    """(..., M, N): quantized, scaled, or int32 sums."""
+    b, matrix, finished = operands.b, plan.matrix, dtype != np.int32
+    quantized = finished and plan.quantized
     prepared = isinstance(b, Prepared)
     panels = prepared and matrix.packing == "panels"
     rank = len(plan.batch)
@@ -59,13 +66,21 @@ def _multiply(plan: ProductPlan, operands: Product, dtype: np.dtype) -> Array:
         (b.zero_point if prepared else operands.b_zero_point, matrix.matrix.dtype, False),
     ]
     own = [
-        (_columns_of_bias(plan, operands.bias) if quantized else None, jnp.int32, False),
+        (
+            _columns_of_bias(plan, operands.bias) if finished else None,
+            jnp.float32 if finished and not quantized else jnp.int32,
+            False,
+        ),
         (operands.a_scale, jnp.float32, False),
         (operands.b_scale, jnp.float32, False),
-        (operands.output_scale, jnp.float32, False),
-        (operands.output_zero_point, dtype if quantized else np.uint8, False),
+        (operands.output_scale if quantized else None, jnp.float32, False),
+        (
+            operands.output_zero_point if quantized else None,
+            dtype if quantized else np.uint8,
+            False,
+        ),
     ]
-    values += own if quantized else [(None, kind, False) for _, kind, _ in own]
+    values += own if finished else [(None, kind, False) for _, kind, _ in own]
     output = jax.ShapeDtypeStruct((*plan.batch, plan.rows, plan.columns), dtype)
     call = jax.ffi.ffi_call(_TARGET, output, vmap_method="expand_dims")
     result: Array = call(

@@ -6,6 +6,7 @@
 
 #include "dmlax/_cpu/ffi.h"
 #include "dmlax/_cpu/gemm/prepared_panels.h"
+#include "dmlax/_cpu/ieee_mode.h"
 #include "dmlax/_cpu/isa.h"
 #include "dmlax/_cpu/multipliers.h"
 #include "dmlax/_cpu/scratch.h"
@@ -54,10 +55,11 @@ const char* check_parameters(const Operands& given, const ffi::AnyBuffer& output
     const int64_t count = count_of(buffer);
     return count == a || count == b || count == c;
   };
-  const bool quantized = output.element_type() != ffi::DataType::S32;
-  const int64_t scale = quantized ? 1 : 0;
+  const bool quantized = is_byte(output), scaled = output.element_type() == ffi::DataType::F32;
+  const int64_t scale = quantized || scaled ? 1 : 0, scale_of_output = quantized ? 1 : 0;
   const bool types = given.sums.element_type() == ffi::DataType::S32 &&
-                     given.bias.element_type() == ffi::DataType::S32 &&
+                     given.bias.element_type() ==
+                         (scaled ? ffi::DataType::F32 : ffi::DataType::S32) &&
                      given.a_scale.element_type() == ffi::DataType::F32 &&
                      given.b_scale.element_type() == ffi::DataType::F32 &&
                      given.output_scale.element_type() == ffi::DataType::F32 &&
@@ -73,8 +75,9 @@ const char* check_parameters(const Operands& given, const ffi::AnyBuffer& output
                       count_is(given.bias, 0, scale * columns, scale * columns) &&
                       count_is(given.a_scale, scale, scale, scale) &&
                       count_is(given.b_scale, scale, scale, scale * columns) &&
-                      count_is(given.output_scale, scale, scale, scale) &&
-                      count_is(given.output_zero, 0, scale, scale);
+                      count_is(given.output_scale, scale_of_output, scale_of_output,
+                               scale_of_output) &&
+                      count_is(given.output_zero, 0, scale_of_output, scale_of_output);
   return counts ? nullptr : "a parameter has another number of values";
 }
 
@@ -105,7 +108,8 @@ const char* describe(MatmulShape& shape, const Operands& given, const ffi::AnyBu
 
 bool are_types_known(const Operands& given, const ffi::AnyBuffer& output) {
   return is_byte(given.a) && is_byte(given.b) &&
-         (output.element_type() == ffi::DataType::S32 || is_byte(output));
+         (output.element_type() == ffi::DataType::S32 ||
+          output.element_type() == ffi::DataType::F32 || is_byte(output));
 }
 
 // --- constants ---------------------------------------------------------------------------
@@ -121,8 +125,12 @@ bool are_zeros(const std::vector<int32_t>& values) {
 // The arrays that a problem points to.
 struct Constants {
   std::vector<int32_t> a_zeros, b_zeros, offset;
+  std::vector<float> factors;
   Multipliers multipliers;
 };
+
+// The float32 product of two scales, subnormals kept.
+__attribute__((noinline)) float multiply_scales(float a, float b) { return a * b; }
 
 // The right matrices of a batch: as they are given, or panels unpacked to rows.
 struct RightMatrices {
@@ -154,7 +162,8 @@ class Reader {
     RequantizeParams& params = problem.requantize;
     read_a_zeros(problem, constants);
     read_b_zeros(problem, constants);
-    read_bias(problem, constants);
+    read_bias(problem, constants, problem.scaled ? nullptr : of_bias<int32_t>());
+    if (problem.scaled) read_factors(problem, constants);
     if (!params.quantized) return;
     const uint8_t* zero = batch_.elements_of<uint8_t>(given_.output_zero, index_);
     params.output_zero = zero == nullptr ? 0 : value_of(zero, 0, params.output_signed);
@@ -206,9 +215,8 @@ class Reader {
   }
 
   // A bias that may overflow is added later, in 64 bits.
-  void read_bias(MatmulProblem& problem, Constants& constants) const {
+  void read_bias(MatmulProblem& problem, Constants& constants, const int32_t* bias) const {
     const int64_t columns = problem.shape.columns;
-    const int32_t* bias = batch_.elements_of<int32_t>(given_.bias, index_);
     constants.offset.assign(static_cast<size_t>(columns + kPanelWidth), 0);
     problem.requantize.offset = constants.offset.data();
     problem.wide_bias = nullptr;
@@ -221,6 +229,24 @@ class Reader {
     } else {
       std::copy_n(bias, columns, constants.offset.begin());
     }
+  }
+
+  template <typename T>
+  const T* of_bias() const {
+    return batch_.elements_of<T>(given_.bias, index_);
+  }
+
+  void read_factors(MatmulProblem& problem, Constants& constants) const {
+    const float a_scale = *batch_.elements_of<float>(given_.a_scale, index_);
+    const float* b_scale = batch_.elements_of<float>(given_.b_scale, index_);
+    const bool is_single = count_of(given_.b_scale) == 1;
+    constants.factors.resize(static_cast<size_t>(problem.shape.columns));
+    const IeeeMode mode;
+    for (int64_t i = 0; i < problem.shape.columns; ++i) {
+      constants.factors[i] = multiply_scales(a_scale, b_scale[is_single ? 0 : i]);
+    }
+    problem.factors = constants.factors.data();
+    problem.addends = of_bias<float>();
   }
 
   const Batch& batch_;
@@ -313,7 +339,8 @@ ffi::Error multiply(ffi::ThreadPool pool, const Operands& given, ffi::AnyBuffer 
   if (std::any_of(all.begin(), all.end(), [](const auto* operand) { return is_null(*operand); })) {
     return invalid("an operand is null");
   }
-  problem.requantize.quantized = output.element_type() != ffi::DataType::S32;
+  problem.requantize.quantized = is_byte(output);
+  problem.scaled = output.element_type() == ffi::DataType::F32;
   problem.requantize.output_signed = is_signed_byte(output);
   return run_batch(problem, batch, given, attributes, output, pool);
 }

@@ -290,8 +290,10 @@ def convolution(
     strides, dilations = (each or (1,) * count for each in (strides, dilations))
 
     def convolve(operands: Any) -> Any:
+        image, filter = operands
         return lax.conv_general_dilated(
-            *operands,
+            image,
+            filter,
             strides,
             padding,
             rhs_dilation=dilations,

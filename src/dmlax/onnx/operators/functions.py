@@ -61,26 +61,14 @@ def _exp_less_1(x: Any) -> Any:
     return jnp.exp(jnp.minimum(x, 0)) - 1
 
 
-def _elu(x: Any, alpha: float) -> Any:
-    return jnp.where(x >= 0, x, alpha * _exp_less_1(x))
-
-
-def _selu(x: Any, alpha: float, gamma: float) -> Any:
-    return gamma * _elu(x, alpha)
-
-
-def _celu(x: Any, alpha: float) -> Any:
-    return jnp.maximum(x, 0) + jnp.minimum(alpha * _exp_less_1(x / alpha), 0)
-
-
-def _hard_threshold(x: Any, alpha: float) -> Any:
-    return jnp.where(x > alpha, x, jnp.zeros_like(x))
-
-
 def _shrink(x: Any, bias: float, lambd: float) -> Any:
     shift = jnp.asarray(bias).astype(x.dtype)
     low = jnp.where(x < -lambd, x + shift, jnp.zeros_like(x))
     return jnp.where(x > lambd, x - shift, low)
+
+
+def _elu(x: Any, alpha: float, gamma: float = 1.0) -> Any:
+    return gamma * jnp.where(x >= 0, x, alpha * _exp_less_1(x))
 
 
 def _is_infinite(x: Any, detect_negative: int, detect_positive: int) -> Any:
@@ -104,10 +92,6 @@ def _tanh(x: Any) -> Any:
     return ieee.guard(rational.tanh(x)) if x.dtype == np.float32 else jnp.tanh(x)
 
 
-def _relu(x: Any) -> Any:
-    return jnp.where(x > 0, x, jnp.zeros_like(x))
-
-
 _UNARY = (
     _Unary("Abs", (6, 13), jnp.abs, np.abs),
     _Unary("Acos", (7, 22), jnp.arccos),
@@ -118,7 +102,13 @@ _UNARY = (
     _Unary("Atanh", (9, 22), jnp.arctanh),
     _Unary("BitwiseNot", (18,), jnp.bitwise_not, np.bitwise_not),
     _Unary("Ceil", (6, 13), jnp.ceil, np.ceil),
-    _Unary("Celu", (12, 28), _celu, None, {"alpha": 1.0}),
+    _Unary(
+        "Celu",
+        (12, 28),
+        lambda x, alpha: jnp.maximum(x, 0) + alpha * _exp_less_1(x / alpha),
+        None,
+        {"alpha": 1.0},
+    ),
     _Unary("Cos", (7, 22), jnp.cos),
     _Unary("Cosh", (9, 22), jnp.cosh),
     _Unary("Elu", (6, 22), _elu, None, {"alpha": 1.0}),
@@ -131,12 +121,17 @@ _UNARY = (
     _Unary("Neg", (6, 13), jnp.negative, np.negative),
     _Unary("Not", (1,), jnp.logical_not, np.logical_not),
     _Unary("Reciprocal", (6, 13), lambda x: ieee.divide(filled(x, 1), x)),
-    _Unary("Relu", (6, 13, 14), _relu, lambda x: np.where(x > 0, x, x.dtype.type(0))),
+    _Unary(
+        "Relu",
+        (6, 13, 14),
+        lambda x: jnp.where(x > 0, x, jnp.zeros_like(x)),
+        lambda x: np.where(x > 0, x, np.zeros_like(x)),
+    ),
     _Unary("Round", (11, 22), jnp.round, np.round),
     _Unary(
         "Selu",
         (6, 22),
-        _selu,
+        _elu,
         None,
         {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875},
     ),
@@ -150,7 +145,13 @@ _UNARY = (
     _Unary("Swish", (24,), lambda x, alpha: x * jax.nn.sigmoid(alpha * x), None, {"alpha": 1.0}),
     _Unary("Tan", (7, 22), jnp.tan),
     _Unary("Tanh", (6, 13), _tanh),
-    _Unary("ThresholdedRelu", (10, 22), _hard_threshold, None, {"alpha": 1.0}),
+    _Unary(
+        "ThresholdedRelu",
+        (10, 22),
+        lambda x, alpha: jnp.where(x > alpha, x, jnp.zeros_like(x)),
+        None,
+        {"alpha": 1.0},
+    ),
 )
 
 

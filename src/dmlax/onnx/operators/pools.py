@@ -12,7 +12,7 @@ from jax import Array, lax
 import dmlax
 from dmlax._core import ieee
 from dmlax.onnx.operators.table import Tensor, operator
-from dmlax.onnx.operators.values import device_dtype, to_device
+from dmlax.onnx.operators.values import device_dtype, expect_room, to_device
 from dmlax.onnx.operators.windows import Windows
 
 _FORMS = (1, 8, 10, 11, 12, 22)
@@ -120,18 +120,19 @@ def average_pool(
     windows = Windows(auto_pad, dilations, kernel_shape, pads, strides)
     options = windows.of_pool(x, bool(ceil_mode), False)
     total = _reduce_windows(x, options, lax.add, 0.0)
-    divisor: Any = np.ones((), x.dtype)
     margins = ((0,) * len(kernel_shape),) * 2
     if count_include_pad:  # ceil_mode's part of the padding does not count
         margins = windows.padding(list(x.shape[2:]), kernel_shape)
+    divisor: Any = np.ones((), x.dtype)
     for axis, kernel in enumerate(kernel_shape):
         size, count = x.shape[2 + axis], total.shape[2 + axis]
+        stride, step = (each[axis] if each else 1 for each in (strides, dilations))
         xp: Any = np if isinstance(size, int) else jnp
-        first = xp.arange(count) * (strides or (1,) * x.ndim)[axis] - options["start_padding"][axis]
-        places = first[:, None] + np.arange(kernel) * (dilations or (1,) * x.ndim)[axis]
-        counted = (places >= -margins[0][axis]) & (places < size + margins[1][axis])
-        counts = counted.sum(1).astype(x.dtype)
-        divisor = divisor[..., None] * counts
+        expect_room(np.int64, 8, count)
+        start = xp.arange(count) * stride - options["start_padding"][axis]
+        first = xp.maximum(-((start + margins[0][axis]) // step), 0)
+        last = xp.minimum((size + margins[1][axis] - 1 - start) // step, kernel - 1)
+        divisor = divisor[..., None] * xp.maximum(last - first + 1, 0).astype(x.dtype)
     return total / divisor
 
 

@@ -163,9 +163,8 @@ class _Layer:
     def project(self, w: Any) -> list[Any]:
         """The product of all steps and the input weights, a direction each."""
         w = self.parameter("W", w, self.gates, self.inputs)
-        axes = (((2,), (2,)), ((), ()))
-        product = lax.dot_general(self.x, w, axes, precision=lax.Precision.HIGHEST)
-        return [product[:, :, direction] for direction in range(len(self.flips))]
+        axes = (((2,), (1,)), ((), ()))  # one product for all directions would copy `w` on a CPU
+        return [lax.dot_general(self.x, each, axes, precision=lax.Precision.HIGHEST) for each in w]
 
     def limit(self, gates: Any) -> Any:
         """Gates within the bounds of the attribute `clip`."""
@@ -219,14 +218,10 @@ class _Layer:
         return reverse_sequence(values, self.lengths, batch_axis=1, time_axis=0)
 
 
-def _multiply_state(r: Any) -> Callable[[Any, Any], Any]:
-    """The function that adds the product of the state and the recurrent weights to gates."""
-
-    def multiply(h: Any, gates: Any) -> Any:
-        axes = (((2,), (2,)), ((0,), (0,)))
-        return gates + lax.dot_general(h, r, axes, precision=lax.Precision.HIGHEST)
-
-    return multiply
+def _multiply_state(h: Any, r: Any) -> Any:
+    """The product of a state and the recurrent weights of its direction."""
+    axes = (((2,), (2,)), ((0,), (0,)))
+    return lax.dot_general(h, r, axes, precision=lax.Precision.HIGHEST)
 
 
 def _biases(layer: _Layer, b: Any) -> tuple[Any, Any]:
@@ -261,11 +256,11 @@ def rnn(
         hidden_size, direction, layout, clip, activations, activation_alpha, activation_beta
     )
     layer = _Layer(x, r.shape, sequence_lens, attributes, 1, ("tanh",))
-    add_product = _multiply_state(layer.parameter("R", r, layer.gates, layer.hidden))
+    r = layer.parameter("R", r, layer.gates, layer.hidden)
     bias = sum(_biases(layer, b))
 
     def cell(gates: Any, h: Any) -> tuple[Any, ...]:
-        return (layer.activate(0, add_product(h, gates + bias)),)
+        return (layer.activate(0, gates + bias + _multiply_state(h, r)),)
 
     return layer.scan(cell, layer.project(w), layer.state("initial_h", initial_h))
 
@@ -298,17 +293,18 @@ def gru(
     size = layer.hidden
     r = layer.parameter("R", r, layer.gates, size)
     of_input, of_state = _biases(layer, b)
-    add_gates, add_hidden = _multiply_state(r[:, : 2 * size]), _multiply_state(r[:, 2 * size :])
+    r_gates = r if linear_before_reset else r[:, : 2 * size]
+    r_hidden = r[:, 2 * size :]
 
     def cell(gates: Any, h: Any) -> tuple[Any, ...]:
-        both = add_gates(h, gates[..., : 2 * size]) + (of_input + of_state)[..., : 2 * size]
+        products = _multiply_state(h, r_gates)
+        both = (gates + of_input + of_state)[..., : 2 * size] + products[..., : 2 * size]
         update, reset = jnp.split(layer.activate(0, both), 2, axis=-1)
-        hidden = gates[..., 2 * size :] + of_input[..., 2 * size :]
-        bias = of_state[..., 2 * size :]
+        hidden, bias = (gates + of_input)[..., 2 * size :], of_state[..., 2 * size :]
         if linear_before_reset:
-            hidden = hidden + reset * add_hidden(h, bias)
+            hidden = hidden + reset * (products[..., 2 * size :] + bias)
         else:
-            hidden = add_hidden(reset * h, hidden + bias)
+            hidden = hidden + bias + _multiply_state(reset * h, r_hidden)
         return ((1 - update) * layer.activate(1, hidden) + update * h,)
 
     return layer.scan(cell, layer.project(w), layer.state("initial_h", initial_h))
@@ -341,8 +337,12 @@ def lstm(
         hidden_size, direction, layout, clip, activations, activation_alpha, activation_beta
     )
     layer = _Layer(x, r.shape, sequence_lens, attributes, 4, _LSTM_ACTIVATIONS)
-    add_product = _multiply_state(layer.parameter("R", r, layer.gates, layer.hidden))
+    r = layer.parameter("R", r, layer.gates, layer.hidden)
     states = layer.state("initial_h", initial_h), layer.state("initial_c", initial_c)
+
+    def add_product(h: Any, gates: Any) -> Any:
+        return gates + _multiply_state(h, r)
+
     cell = _lstm_cell(layer, add_product, b, p, bool(input_forget))
     return layer.scan(cell, layer.project(w), *states)
 

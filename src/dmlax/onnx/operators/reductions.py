@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import logsumexp
 
 from dmlax.onnx.operators.table import Known, Tensor, operator
 from dmlax.onnx.operators.values import (
@@ -15,33 +15,24 @@ from dmlax.onnx.operators.values import (
     expect_simple_product,
     integers,
     is_known,
+    on_host_or_device,
     to_device,
 )
-
-
-def _plain(name: str) -> Callable[..., Any]:
-    """A reduction of NumPy and JAX by its name."""
-
-    def compute(xp: Any, x: Any, **options: Any) -> Any:
-        return getattr(xp, name)(x, **options)
-
-    return compute
 
 
 def _extreme(name: str, of_infinity: int) -> Callable[..., Any]:
     """The largest or the smallest element; of none, the limit of the dtype."""
 
     def compute(xp: Any, x: Any, **options: Any) -> Any:
+        reduce = getattr(xp, name)
         if x.dtype == object:
-            return getattr(xp, name)(x, **options)
-        if x.dtype == bool:
-            return getattr(xp, name)(x, initial=of_infinity < 0, **options)
+            return reduce(x, **options)
         if jnp.issubdtype(x.dtype, jnp.floating):
-            limit = x.dtype.type(-of_infinity * np.inf)
-        else:
-            limits = np.iinfo(x.dtype)
-            limit = limits.min if of_infinity > 0 else limits.max
-        return getattr(xp, name)(x, initial=limit, **options)
+            return reduce(x, initial=x.dtype.type(-of_infinity * np.inf), **options)
+        if x.dtype == bool:
+            return reduce(x, initial=of_infinity < 0, **options)
+        limits = np.iinfo(x.dtype)
+        return reduce(x, initial=limits.min if of_infinity > 0 else limits.max, **options)
 
     return compute
 
@@ -54,27 +45,6 @@ def _mean(xp: Any, x: Any, **options: Any) -> Any:
     return xp.trunc(total / (x.size // max(total.size, 1))).astype(x.dtype)
 
 
-def _of_sum(before: Callable[..., Any], after: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of the sum of a function of the elements, in the input's dtype."""
-
-    def compute(xp: Any, x: Any, **options: Any) -> Any:
-        return xp.asarray(after(xp, xp.sum(before(xp, x), **options)))
-
-    return compute
-
-
-def _unchanged(xp: Any, x: Any) -> Any:
-    return x
-
-
-def _square(xp: Any, x: Any) -> Any:
-    return x * x
-
-
-def _log_sum_exp(xp: Any, x: Any, **options: Any) -> Any:
-    return jax.scipy.special.logsumexp(x, **options)
-
-
 class _Reduction(NamedTuple):
     """A reduction, with the opsets whose axes are an attribute, and those where an input."""
 
@@ -85,17 +55,17 @@ class _Reduction(NamedTuple):
 
 
 _OLD = (1, 11, 13)
-_REDUCTIONS = (
-    _Reduction("ReduceL1", _OLD, (18,), _of_sum(lambda xp, x: xp.abs(x), _unchanged)),
-    _Reduction("ReduceL2", _OLD, (18,), _of_sum(_square, lambda xp, x: xp.sqrt(x))),
-    _Reduction("ReduceLogSum", _OLD, (18, 28), _of_sum(_unchanged, lambda xp, x: xp.log(x))),
-    _Reduction("ReduceLogSumExp", _OLD, (18, 28), _log_sum_exp),
+_REDUCTIONS = (  # functions of NumPy or JAX, a tensor, and the options axis and keepdims
+    _Reduction("ReduceL1", _OLD, (18,), lambda xp, x, **to: xp.sum(xp.abs(x), **to)),
+    _Reduction("ReduceL2", _OLD, (18,), lambda xp, x, **to: xp.sqrt(xp.sum(x * x, **to))),
+    _Reduction("ReduceLogSum", _OLD, (18, 28), lambda xp, x, **to: xp.log(xp.sum(x, **to))),
+    _Reduction("ReduceLogSumExp", _OLD, (18, 28), lambda xp, x, **to: logsumexp(x, **to)),
     _Reduction("ReduceMax", (1, 11, 12, 13), (18, 20), _extreme("max", 1)),
     _Reduction("ReduceMean", _OLD, (18,), _mean),
     _Reduction("ReduceMin", (1, 11, 12, 13), (18, 20), _extreme("min", -1)),
-    _Reduction("ReduceProd", _OLD, (18,), _plain("prod")),
-    _Reduction("ReduceSum", (1, 11), (13,), _plain("sum")),
-    _Reduction("ReduceSumSquare", _OLD, (18,), _of_sum(_square, _unchanged)),
+    _Reduction("ReduceProd", _OLD, (18,), lambda xp, x, **to: xp.prod(x, **to)),
+    _Reduction("ReduceSum", (1, 11), (13,), lambda xp, x, **to: xp.sum(x, **to)),
+    _Reduction("ReduceSumSquare", _OLD, (18,), lambda xp, x, **to: xp.sum(x * x, **to)),
 )
 
 
@@ -148,10 +118,7 @@ def _index_of(name: str) -> Callable[..., Any]:
     def compute(
         x: Tensor, /, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
     ) -> Any:
-        xp: Any = np if is_known(x) and x.dtype != object else jnp
-        x = x if xp is np else to_device(x)
-        if xp is np:
-            expect_room(x.dtype, x.size)
+        xp, x = on_host_or_device(x)
         searched = xp.flip(x, axis) if select_last_index else x
         place = getattr(xp, name)(searched, axis=axis, keepdims=bool(keepdims))
         place = x.shape[axis] - 1 - place if select_last_index else place
@@ -169,10 +136,7 @@ def _cumulative(name: str, start: int) -> Callable[..., Any]:
 
     def compute(x: Tensor, axis: Known, /, *, exclusive: int = 0, reverse: int = 0) -> Any:
         along = integers(axis)[0]
-        xp: Any = np if is_known(x) and x.dtype != object else jnp
-        x = x if xp is np else to_device(x)
-        if xp is np:
-            expect_room(x.dtype, 2, x.size)
+        xp, x = on_host_or_device(x)
         x = xp.flip(x, along) if reverse else x
         if exclusive:
             widths = [(0, 0)] * x.ndim

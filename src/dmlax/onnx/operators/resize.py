@@ -68,20 +68,8 @@ _HALF = np.float32(0.5)
 _ONE = np.float32(1)
 
 
-def _asymmetric(f: Any, x: Any, size: Any, new: Any, scale: Any, *roi: Any) -> Any:
-    return f.divide(x, scale)
-
-
-def _half_pixel_of_nearest(f: Any, x: Any, size: Any, new: Any, scale: Any, *roi: Any) -> Any:
-    return f.divide(f.add(x, _HALF), scale)
-
-
-def _half_pixel(f: Any, x: Any, *numbers: Any) -> Any:
-    return f.subtract(_half_pixel_of_nearest(f, x, *numbers), _HALF)
-
-
-def _half_pixel_or_0(f: Any, x: Any, size: Any, new: Any, *rest: Any) -> Any:
-    return f.where(new > 1, _half_pixel(f, x, size, new, *rest), np.float32(0))
+def _half_pixel(f: Any, x: Any, size: Any, new: Any, scale: Any, *roi: Any) -> Any:
+    return f.subtract(f.divide(f.add(x, _HALF), scale), _HALF)
 
 
 def _half_pixel_symmetric(f: Any, x: Any, size: Any, new: Any, scale: Any, *roi: Any) -> Any:
@@ -89,10 +77,6 @@ def _half_pixel_symmetric(f: Any, x: Any, size: Any, new: Any, scale: Any, *roi:
     x = x.astype(np.float64) if f is np else x
     half = x.dtype.type(0.5)
     return f.subtract(f.add(size / 2 * margin, f.divide(f.add(x, half), scale)), half)
-
-
-def _align_corners(f: Any, x: Any, size: Any, new: Any, *rest: Any) -> Any:
-    return f.divide(f.multiply(x, size - 1), f.maximum(new - 1, _ONE))
 
 
 def _crop(f: Any, x: Any, size: Any, new: Any, scale: Any, start: Any, end: Any) -> Any:
@@ -104,28 +88,24 @@ def _crop(f: Any, x: Any, size: Any, new: Any, scale: Any, start: Any, end: Any)
 
 _CROP = "tf_crop_and_resize"
 _TRANSFORMATIONS: dict[str, Callable[..., Any]] = {
-    "align_corners": _align_corners,
-    "asymmetric": _asymmetric,
+    "align_corners": lambda f, x, size, new, *rest: f.divide(
+        f.multiply(x, size - 1), f.maximum(new - 1, _ONE)
+    ),
+    "asymmetric": lambda f, x, size, new, scale, *roi: f.divide(x, scale),
     "half_pixel": _half_pixel,
     "half_pixel_symmetric": _half_pixel_symmetric,
-    "pytorch_half_pixel": _half_pixel_or_0,
+    "pytorch_half_pixel": lambda f, x, size, new, *rest: f.where(
+        new > 1, _half_pixel(f, x, size, new, *rest), np.float32(0)
+    ),
     _CROP: _crop,
-    "tf_half_pixel_for_nn": _half_pixel_of_nearest,
+    "tf_half_pixel_for_nn": lambda f, x, size, new, scale, *roi: f.divide(f.add(x, _HALF), scale),
 }
-
-
-def _simple(xp: Any, x: Any, scale: Any) -> Any:
-    return xp.where(scale < 1, xp.ceil(x), xp.trunc(x))
-
-
 _ROUNDINGS: dict[str, Callable[..., Any]] = {
     "ceil": lambda xp, x, scale: xp.ceil(x),
     "floor": lambda xp, x, scale: xp.floor(x),
-    "round_prefer_ceil": lambda xp, x, scale: xp.where(
-        x - xp.floor(x) < _HALF, xp.floor(x), xp.ceil(x)
-    ),
+    "round_prefer_ceil": lambda xp, x, scale: xp.floor(2 * x) - xp.floor(x),
     "round_prefer_floor": lambda xp, x, scale: xp.ceil(x - _HALF),
-    _SIMPLE: _simple,
+    _SIMPLE: lambda xp, x, scale: xp.where(scale < 1, xp.ceil(x), xp.trunc(x)),
 }
 
 
@@ -223,7 +203,7 @@ class _Method(NamedTuple):
             xp: Any = np if axis.is_static else jnp
             position = axis.coordinates(self.transformation)
             start = xp.floor(position)
-            weights = _cubic_weights(position - start, np.float32(self.cubic_coeff_a))
+            weights = cubic_weights(position - start, np.float32(self.cubic_coeff_a))
             places = [start.astype(np.int32) + offset for offset in (-1, 0, 1, 2)]
             if self.exclude_outside:
                 inside = [(place >= 0) & (place < axis.size) for place in places]
@@ -283,7 +263,7 @@ def _spatial(axes: Sequence[_Axis], scaled: Sequence[_Axis]) -> Sequence[_Axis]:
     return axes[first:] if all(axis.number >= first for axis in scaled) else scaled
 
 
-def _cubic_weights(s: Any, a: Any) -> list[Any]:
+def cubic_weights(s: Any, a: Any) -> list[Any]:
     """The weights of four neighbours, in ONNX Runtime's order of operations."""
     far, near = s + _ONE, _ONE - s
     farther = np.float32(2) - s
@@ -320,7 +300,9 @@ def _axes_of(
     count = sizes.size if sizes is not None else 0 if scales is None else scales.size
     if count != len(given):
         raise ModelError(f"it has {count} scales or sizes, expected {len(given)}, one per axis")
-    bounds = [0.0] * count + [1.0] * count if roi is None or roi.size == 0 else roi.tolist()
+    bounds = [0.0] * count + [1.0] * count if roi is None else roi.ravel().tolist()
+    if len(bounds) != 2 * count:
+        raise ModelError(f"its roi has {len(bounds)} numbers, expected {2 * count}")
     found = [_Axis(i, size, size, _ONE, 0.0, 1.0) for i, size in enumerate(x.shape)]
     if sizes is not None:
         news = integers(sizes)
@@ -395,7 +377,8 @@ def resize(
     """Resizes a tensor by scales or to sizes."""
     if antialias:
         raise UnsupportedError("antialias is 1, expected 0")
-    scales = None if scales is None or scales.size == 0 else scales
+    sizes = None if sizes is None or sizes.size == 0 else sizes
+    roi = roi if coordinate_transformation_mode == _CROP else None
     chosen = _axes_of(x, roi, scales, sizes, axes or None, keep_aspect_ratio_policy)
     method = _Method(
         mode,

@@ -20,18 +20,14 @@ from dmlax.onnx.operators.values import (
     integers,
     is_known,
     numpy_of,
+    on_host_or_device,
     to_device,
 )
 
-_RANDOM = "draws random numbers, which a pure function has no state for: give them as an input"
-for _op in ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike"):
-    refuse(_op, _RANDOM)
-for _op in ("RandomUniform", "RandomUniformLike"):
-    refuse(_op, _RANDOM)
-refuse(
-    "Unique",
-    "has an output whose size depends on values: take the tensors before it with outputs=",
-)
+_RANDOM = ("Normal", "NormalLike", "Uniform", "UniformLike")
+for _op in ("Bernoulli", "Multinomial", *(f"Random{name}" for name in _RANDOM)):
+    refuse(_op, "draws random numbers, and a pure function has no state: make them an input")
+refuse("Unique", "has a size that depends on values: take the tensors before it with outputs=")
 
 
 def _order_key(x: Any, largest: int, xp: Any) -> Any:
@@ -82,17 +78,15 @@ def top(x: Tensor, k: Known, /, *, axis: int = -1, largest: int = 1, sorted: int
 def one_hot(indices: Tensor, depth: Known, values: Tensor, /, *, axis: int = -1) -> Any:
     """One value at the indices along a new axis, and another one elsewhere."""
     (size,) = integers(depth)
-    indices = to_device(indices)
+    indices = to_device(indices).astype(device_dtype(np.int64))
     rank = indices.ndim + 1
     if not -rank <= axis < rank:
         raise ModelError(f"axis is {axis}, expected one of an output of rank {rank}")
-    if jnp.issubdtype(indices.dtype, jnp.floating):
-        indices = indices.astype(np.int32)
     places = jnp.expand_dims(indices, axis)
     shape = [1] * rank
     shape[axis] = size
-    numbers = jnp.arange(size, dtype=np.int32).reshape(shape)
-    is_hot = (places == numbers) | (places.astype(np.int32) + size == numbers)
+    numbers = jnp.arange(size, dtype=places.dtype).reshape(shape)
+    is_hot = (places == numbers) | (places + size == numbers)
     off, on = to_device(values)
     return jnp.where(is_hot, on, off)
 
@@ -101,11 +95,8 @@ def one_hot(indices: Tensor, depth: Known, values: Tensor, /, *, axis: int = -1)
 def triangle(x: Tensor, k: Known | None = None, /, *, upper: int = 1) -> Any:
     """The upper or the lower triangle of matrices; zeros elsewhere."""
     offset = 0 if k is None else integers(k)[0]
-    xp: Any = np if is_known(x) and x.dtype != object else jnp
-    x = x if xp is np else to_device(x)
+    xp, x = on_host_or_device(x)
     rows, columns = x.shape[-2:]
-    if xp is np:
-        expect_room(x.dtype, 2, x.size)
     distance = xp.arange(columns)[None, :] - xp.arange(rows)[:, None]
     keep = distance >= offset if upper else distance <= offset
     return xp.where(keep, x, xp.zeros_like(x))

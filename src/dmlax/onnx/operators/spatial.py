@@ -15,8 +15,9 @@ from dmlax._core.windows import dilated_size
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.operators.moves import pad
+from dmlax.onnx.operators.resize import cubic_weights
 from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
-from dmlax.onnx.operators.values import integers, to_device
+from dmlax.onnx.operators.values import expect_room, integers, to_device
 
 _SAME = ("SAME_UPPER", "SAME_LOWER")
 _REGIONS_AT_ONCE = 32  # of interest, whose samples are in memory together
@@ -93,18 +94,6 @@ class _Line(NamedTuple):
     size: Any
 
 
-def _cubic_weights(s: Array) -> list[Array]:
-    """The weights of the four neighbours of a position between the inner two."""
-
-    def near(t: Array) -> Array:
-        return (1.25 * t - 2.25) * t * t + 1
-
-    def far(t: Array) -> Array:
-        return ((-0.75 * t + 3.75) * t - 6) * t + 3
-
-    return [far(s + 1), near(s), near(1 - s), far(2 - s)]
-
-
 def _neighbours(mode: str, position: Any, size: Any) -> _Line:
     """The elements that a sample reads along one axis."""
     if mode == "nearest":
@@ -113,7 +102,8 @@ def _neighbours(mode: str, position: Any, size: Any) -> _Line:
     rest = position - start
     if mode == "linear":
         return _Line([start, start + 1], [1 - rest, rest], size)
-    return _Line([start + offset for offset in (-1, 0, 1, 2)], _cubic_weights(rest), size)
+    places = [start + offset for offset in (-1, 0, 1, 2)]
+    return _Line(places, cubic_weights(rest, np.float32(-0.75)), size)
 
 
 def _reflect(place: Array, low: Any, high: Any) -> Array:
@@ -195,10 +185,8 @@ def grid_sample(
 @operator("AffineGrid", 20)
 def affine_grid(theta: Tensor, size: Known, /, *, align_corners: int = 0) -> Any:
     """Positions for GridSample: an affine function of those of the output's pixels."""
-    theta = to_device(theta)
-    sizes = integers(size)[2:]
-    lines = []
-    for steps in sizes:
+    theta, lines = to_device(theta), []
+    for steps in integers(size)[2:]:
         numbers = jnp.arange(steps).astype(theta.dtype)
         if align_corners:  # a single pixel is at the end, as in ONNX Runtime
             lines.append(numbers * 2 / (steps - 1) - 1 if steps > 1 else numbers + 1)
@@ -233,9 +221,12 @@ def roi_align(
         text = f"sampling_ratio is {samples}, expected at least 1"
         raise UnsupportedError(f"{text}: the number of samples would depend on values")
     x, rois, batch = to_device(x), to_device(rois), to_device(batch)
+    expect_room(np.float32, 4, samples)
+    expect_room(np.float32, 2, output_height)
+    expect_room(np.float32, 2, output_width)
 
-    def line(start: Array, end: Array, count: int, size: Any) -> tuple[Any, Any, Any]:
-        """The two elements of each sample along an axis, and their weights."""
+    def line(start: Array, end: Array, count: int, size: Any) -> list[tuple[Any, Any]]:
+        """Both elements that each sample reads along an axis, with their weights."""
         length = end - start if offset else jnp.maximum(end - start, 1)
         step = length / count
         inner = (np.arange(samples, dtype=np.float32) + np.float32(0.5)) / np.float32(samples)
@@ -245,19 +236,18 @@ def roi_align(
         first = jnp.minimum(jnp.floor(position).astype(np.int32), size - 1)
         second = jnp.minimum(first + 1, size - 1)
         rest = position - first.astype(position.dtype)
-        weights = [jnp.where(is_inside, w, 0).ravel() for w in (1 - rest, rest)]
-        return (first.ravel(), second.ravel()), weights, size
+        pairs = ((first, 1 - rest), (second, rest))
+        return [(i.ravel(), jnp.where(is_inside, w, 0).ravel()) for i, w in pairs]
 
     def pool(region: Any) -> Any:
         roi, image = region
         a, b, c, d = roi * np.float32(spatial_scale) - np.float32(offset)
-        rows, row_weights, _ = line(b, d, output_height, x.shape[2])
-        columns, column_weights, _ = line(a, c, output_width, x.shape[3])
+        columns = line(a, c, output_width, x.shape[3])
         plane = x[image]
         terms = [
-            plane[:, row[:, None], column] * (row_weight[:, None] * column_weight)
-            for row, row_weight in zip(rows, row_weights, strict=True)
-            for column, column_weight in zip(columns, column_weights, strict=True)
+            plane[:, row[:, None], column] * (height[:, None] * width)
+            for row, height in line(b, d, output_height, x.shape[2])
+            for column, width in columns
         ]
         shape = (x.shape[1], output_height, samples, output_width, samples)
         if mode == "avg":
@@ -290,12 +280,8 @@ def max_unpool(
     """Puts the elements of a max pool back to where they were; zeros elsewhere."""
     x, count = to_device(x), len(kernel_shape)
     strides, pads = strides or (1,) * count, pads or (0,) * 2 * count
-    sizes = [
-        (size - 1) * stride + kernel - start - end
-        for size, stride, kernel, start, end in zip(
-            x.shape[2:], strides, kernel_shape, pads[:count], pads[count:], strict=True
-        )
-    ]
+    steps = zip(x.shape[2:], strides, kernel_shape, pads[:count], pads[count:], strict=True)
+    sizes = [(size - 1) * stride + kernel - a - b for size, stride, kernel, a, b in steps]
     shape = tuple((*x.shape[:2], *sizes) if output_shape is None else integers(output_shape))
     flat = jnp.zeros(math.prod(shape), x.dtype)
     return flat.at[to_device(indices).ravel()].set(x.ravel(), mode="drop").reshape(shape)
@@ -304,14 +290,9 @@ def max_unpool(
 @operator("CenterCropPad", 18)
 def center_crop_pad(x: Tensor, shape: Known, /, *, axes: tuple[int, ...] | None = None) -> Any:
     """Cuts or pads axes at both ends, so that the center stays."""
-    sizes = integers(shape)
-    chosen = list(range(len(x.shape))) if axes is None else [axis % len(x.shape) for axis in axes]
-    starts, ends = [], []
-    for axis, wanted in zip(chosen, sizes, strict=True):
-        size = x.shape[axis]
-        missing = wanted - size
-        start = missing // 2 if missing >= 0 else -(-missing // 2)
-        starts.append(start)
-        ends.append(missing - start)
-    pads = np.asarray([*starts, *ends], np.int64)
-    return pad(x, pads, None, np.asarray(chosen, np.int64))
+    rank = len(x.shape)
+    chosen = list(range(rank)) if axes is None else [axis % rank for axis in axes]
+    missing = [wanted - x.shape[axis] for axis, wanted in zip(chosen, integers(shape), strict=True)]
+    starts = [each // 2 if each >= 0 else -(-each // 2) for each in missing]
+    ends = [each - start for each, start in zip(missing, starts, strict=True)]
+    return pad(x, np.asarray(starts + ends), None, np.asarray(chosen))
