@@ -10,8 +10,8 @@ from dmlax._core.requantize import ARITHMETICS, Arithmetic
 from dmlax.errors import SpecError
 from dmlax.onnx import archive, budget, protobuf
 from dmlax.onnx.errors import ModelError as ModelError
-from dmlax.onnx.evaluate import Options, operator_name
-from dmlax.onnx.graph import SHORT_DOMAINS, Graph, TensorType
+from dmlax.onnx.evaluate import Options
+from dmlax.onnx.graph import SHORT_DOMAINS, Graph, TensorType, operator_name
 from dmlax.onnx.model import Model as Model
 from dmlax.onnx.model import ModelExplanation as ModelExplanation
 from dmlax.onnx.operators.nonzero import COUNTED

@@ -12,15 +12,15 @@ import numpy as np
 from dmlax._core.arguments import Aval, aval_of
 from dmlax.errors import SpecError, UnsupportedError
 from dmlax.onnx.errors import ModelError
-from dmlax.onnx.evaluate import NotComputedError, Options, evaluate, operator_name, with_node
-from dmlax.onnx.graph import GIVEN, OWN, Graph, Node
+from dmlax.onnx.evaluate import NotComputedError, Options, Watch, evaluate, with_node
+from dmlax.onnx.graph import GIVEN, OWN, Graph, Node, operator_name
 from dmlax.onnx.operators import why_not
 from dmlax.onnx.operators.values import to_device, undecided
+from dmlax.onnx.protobuf import infer_types
 
 Structs = Mapping[str, jax.ShapeDtypeStruct]
 Avals = Mapping[str, Aval]
 _OURS = (SpecError, UnsupportedError, ModelError)
-_MOST_INTEGERS, _LARGE = 64, 1 << 16  # in what shape inference sees
 MULTIPLE = 32  # of a size that a network halves five times
 _SHOWN = 8  # names in a line
 _MOST_FACTS = 8  # of dynamic sizes, as each takes JAX time in every comparison
@@ -110,7 +110,7 @@ class _Failure(NamedTuple):
     fact: str | None = None
 
 
-class _Watch:
+class _Watch(Watch):
     """Collects failures, and the shapes of all tensors."""
 
     def __init__(self, graph: Graph, inputs: Structs) -> None:
@@ -147,7 +147,7 @@ class _Watch:
             name: (x.dtype, x.shape) for name, x in types.items() if x is not None
         }
         if len(found) < len(types):
-            found = {**_infer(node, operands), **found}
+            found = {**infer_types(node, operands), **found}
         if not found.keys() >= types.keys():
             return {}
         scope = next((s for x in self._inputs.values() if (s := _scope(x.shape))), None)
@@ -218,58 +218,6 @@ def _zeros(dtype: Any, shape: Sequence[int | str], scope: Any) -> Any:
     text = ",".join(map(str, shape))
     sizes = jax.export.symbolic_shape(text, scope=scope) if shape else ()
     return jnp.zeros(sizes, jax.dtypes.canonicalize_dtype(dtype))
-
-
-def _infer(node: Node, operands: Sequence[Any]) -> dict[str, tuple[Any, Sequence[Any]]]:
-    """The types that ONNX's shape inference gives a node's outputs; none where it cannot.
-
-    It takes memory in proportion to integers, so that it sees none that is large.
-    """
-    numbers = [x for x in (*operands, *node.attributes.values()) if not hasattr(x, "aval")]
-    if any(map(_is_large, numbers)):
-        return {}
-    try:
-        import onnx
-        from onnx import helper
-        from onnx.shape_inference import infer_node_outputs
-
-        schema = onnx.defs.get_schema(node.op, node.version, node.domain)
-        values = {name: x for name, x in zip(node.inputs, operands, strict=True) if name}
-        attributes = {
-            name: onnx.numpy_helper.from_array(x) if isinstance(x, np.ndarray) else x
-            for name, x in node.attributes.items()
-        }
-        proto = helper.make_node(node.op, node.inputs, node.outputs, domain=node.domain)
-        proto.attribute.extend(helper.make_attribute(*pair) for pair in attributes.items())
-        types = {
-            name: helper.make_tensor_type_proto(
-                helper.np_dtype_to_tensor_dtype(np.dtype(x.dtype)),
-                [size if isinstance(size, int) else str(size) for size in x.shape],
-            )
-            for name, x in values.items()
-        }
-        known = {
-            name: onnx.numpy_helper.from_array(x)
-            for name, x in values.items()
-            if isinstance(x, np.ndarray) and x.dtype != object
-        }
-        return {
-            name: (
-                helper.tensor_dtype_to_np_dtype(x.tensor_type.elem_type),
-                [size.dim_value or size.dim_param for size in x.tensor_type.shape.dim],
-            )
-            for name, x in infer_node_outputs(schema, proto, types, known).items()
-            if x.tensor_type.HasField("shape")
-        }
-    except Exception:  # no schema, no package, or an operand that the inference refuses
-        return {}
-
-
-def _is_large(value: Any) -> bool:
-    """True for known integers that are many or large."""
-    array = np.asarray(value)
-    is_integer = array.dtype.kind in "iu"
-    return is_integer and (array.size > _MOST_INTEGERS or bool(np.any(abs(array) > _LARGE)))
 
 
 def _blame_symbols(

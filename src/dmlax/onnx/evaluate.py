@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import numpy as np
 
 from dmlax._core.requantize import Arithmetic
 from dmlax.errors import SpecError, UnsupportedError
-from dmlax.onnx import budget
 from dmlax.onnx.errors import ModelError
-from dmlax.onnx.graph import GIVEN, Graph, Node
+from dmlax.onnx.graph import GIVEN, Graph, Node, operator_name
 from dmlax.onnx.operators import Context, find, why_not
 from dmlax.onnx.operators.nonzero import Counted
 from dmlax.onnx.operators.values import (
@@ -25,7 +24,6 @@ from dmlax.onnx.operators.values import (
 from dmlax.onnx.weights import PACKED_PLACES, PLACES
 
 Values = Mapping[str, Any]
-_HOST_NODE_BYTES, _NODE_BYTES = 1 << 12, 1 << 14  # what a repeated node counts in a budget
 
 
 @dataclass(frozen=True)
@@ -50,8 +48,8 @@ class Options:
         return Context(self.arithmetic, size, len(node.outputs), bool(node.outputs[0]))
 
 
-class Watch(Protocol):
-    """Takes what happens while a graph is computed."""
+class Watch:
+    """Takes what happens while a graph is computed; this one keeps nothing."""
 
     def fail(self, node: Node, error: Exception, operands: Sequence[Any], guess: bool) -> Values:
         """Takes what a node raises; returns guesses of its outputs, of which others are computed.
@@ -62,6 +60,7 @@ class Watch(Protocol):
           operands: the node's.
           guess: True if an operand is a guess.
         """
+        return {}
 
     def skip(self, node: Node) -> None:
         """Takes a node whose operands could not be computed."""
@@ -102,7 +101,7 @@ class Runner:
         """Computes the outputs that depend on known operands alone; None for others."""
         pairs = zip(graph.parameters, operands, strict=True)
         values = {name: value for name, value in pairs if is_known(value)}
-        found = evaluate(graph, values, self.options, _Ignore())
+        found = evaluate(graph, values, self.options, Watch())
         outputs = [found.get(name) for name in graph.outputs]
         return [x if is_known(x) else None for x in outputs]
 
@@ -110,45 +109,16 @@ class Runner:
         """A runner that raises what its watch would take."""
         return self if self.watch is None else replace(self, watch=_Strict(self.watch))
 
-    def spend(self, graph: Graph, is_host: bool) -> None:
-        """Counts the nodes of a subgraph that is computed again against the file's budget.
 
-        Raises:
-          OverBudget: the file repeats too many nodes.
-        """
-        budget.spend(len(graph.nodes) * (_HOST_NODE_BYTES if is_host else _NODE_BYTES))
-
-
-class _Ignore:
-    """A watch of values that need not be computed."""
-
-    def fail(self, node: Node, error: Exception, operands: Sequence[Any], guess: bool) -> Values:
-        """Guesses nothing."""
-        return {}
-
-    def skip(self, node: Node) -> None:
-        """Leaves the node out."""
-
-    def end(self, graph: Graph, values: Values) -> None:
-        """Keeps nothing."""
-
-
-@dataclass(frozen=True)
-class _Strict:
+class _Strict(Watch):
     """A watch of a computation that another one replaces where it fails."""
 
-    watch: Watch
+    def __init__(self, watch: Watch) -> None:
+        self.end = watch.end  # type: ignore[method-assign]
 
     def fail(self, node: Node, error: Exception, operands: Sequence[Any], guess: bool) -> Values:
         """Raises the error."""
         raise with_node(node, error) from error
-
-    def skip(self, node: Node) -> None:
-        """Leaves the node out."""
-
-    def end(self, graph: Graph, values: Values) -> None:
-        """Passes the tensors on."""
-        self.watch.end(graph, values)
 
 
 def evaluate(
@@ -230,11 +200,6 @@ def _call_given(node: Node, operands: list[Any], options: Options) -> tuple[Any,
     except Exception as error:
         text = f"the function that operators gives for it raises {_describe(error)}"
         raise UnsupportedError(text, "option", "operators") from error
-
-
-def operator_name(domain: str, op: str) -> str:
-    """An operator as `load` takes it in operators."""
-    return f"{domain}::{op}" if domain else op
 
 
 def give_operators(graph: Graph, operators: Mapping[str, Any]) -> Graph:

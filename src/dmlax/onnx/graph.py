@@ -78,6 +78,11 @@ class Node:
         return f"{self.type} {self.name!r}"
 
 
+def operator_name(domain: str, op: str) -> str:
+    """An operator as `load` takes it in operators."""
+    return f"{domain}::{op}" if domain else op
+
+
 @dataclass(frozen=True)
 class TensorType:
     """A dtype and a shape, whose sizes are integers or names of dynamic dimensions."""

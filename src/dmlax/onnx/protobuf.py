@@ -9,7 +9,7 @@ import itertools
 import math
 import mmap
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,14 +18,22 @@ import numpy as np
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.budget import MAXIMUM_RANK, Budget, OverBudget
 from dmlax.onnx.errors import ModelError
-from dmlax.onnx.evaluate import operator_name
-from dmlax.onnx.graph import MAXIMUM_DEPTH, SHORT_DOMAINS, Graph, Node, TensorType, in_order
+from dmlax.onnx.graph import (
+    MAXIMUM_DEPTH,
+    SHORT_DOMAINS,
+    Graph,
+    Node,
+    TensorType,
+    in_order,
+    operator_name,
+)
 from dmlax.onnx.operators.values import bits_of
 from dmlax.onnx.wire import count_fields, cut_initializers, cut_raw_data
 
 _OPSETS_END = 1 << 31
 _IN_PLACE_BYTES = 1 << 12  # a tensor that is read in place: a weight
 _FIELD_BYTES = 512  # that reading a node, an initializer or an input takes beside its data
+_MOST_INTEGERS, _LARGE = 64, 1 << 16  # in what shape inference sees
 _COPY_BYTES = 2048  # of a node of a function's body
 _MOST_CALLS = 32  # of functions in functions
 _EXTRA = 'reading an ONNX model needs the onnx package: pip install "dmlax[onnx]"'
@@ -537,6 +545,59 @@ def _constant(node: Node) -> np.ndarray | None:
     for name, value in node.attributes.items():
         if name == "value" and isinstance(value, np.ndarray):
             return value
-        if name in dtypes:
-            return np.asarray(value, dtypes[name])
+        if name in dtypes and not isinstance(value, str | Graph):
+            with _malformed(f"{node}"):
+                return np.asarray(value, dtypes[name])
     return None
+
+
+def infer_types(node: Node, operands: Sequence[Any]) -> dict[str, tuple[Any, Sequence[Any]]]:
+    """The types that ONNX's shape inference gives a node's outputs; none where it cannot.
+
+    It takes memory in proportion to integers, so that it sees none that is large.
+    """
+    numbers = [x for x in (*operands, *node.attributes.values()) if not hasattr(x, "aval")]
+    if any(map(_is_large, numbers)):
+        return {}
+    try:
+        import onnx
+        from onnx import helper
+        from onnx.shape_inference import infer_node_outputs
+
+        schema = onnx.defs.get_schema(node.op, node.version, node.domain)
+        values = {name: x for name, x in zip(node.inputs, operands, strict=True) if name}
+        attributes = {
+            name: onnx.numpy_helper.from_array(x) if isinstance(x, np.ndarray) else x
+            for name, x in node.attributes.items()
+        }
+        proto = helper.make_node(node.op, node.inputs, node.outputs, domain=node.domain)
+        proto.attribute.extend(helper.make_attribute(*pair) for pair in attributes.items())
+        types = {
+            name: helper.make_tensor_type_proto(
+                helper.np_dtype_to_tensor_dtype(np.dtype(x.dtype)),
+                [size if isinstance(size, int) else str(size) for size in x.shape],
+            )
+            for name, x in values.items()
+        }
+        known = {
+            name: onnx.numpy_helper.from_array(x)
+            for name, x in values.items()
+            if isinstance(x, np.ndarray) and x.dtype != object
+        }
+        return {
+            name: (
+                helper.tensor_dtype_to_np_dtype(x.tensor_type.elem_type),
+                [size.dim_value or size.dim_param for size in x.tensor_type.shape.dim],
+            )
+            for name, x in infer_node_outputs(schema, proto, types, known).items()
+            if x.tensor_type.HasField("shape")
+        }
+    except Exception:  # no schema, no package, or an operand that the inference refuses
+        return {}
+
+
+def _is_large(value: Any) -> bool:
+    """True for known integers that are many or large."""
+    array = np.asarray(value)
+    is_integer = array.dtype.kind in "iu"
+    return is_integer and (array.size > _MOST_INTEGERS or bool(np.any(abs(array) > _LARGE)))

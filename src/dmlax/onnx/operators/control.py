@@ -22,6 +22,8 @@ from dmlax.onnx.operators.table import Parameter, Tensor, operator
 from dmlax.onnx.operators.values import device_dtype, is_known, to_device
 
 _MOST_UNROLLED = 64  # iterations whose tensors change their shapes
+_MOST_NODES = 1 << 14  # that a loop of known values runs on the host
+_NODE_BYTES = {True: 1 << 12, False: 1 << 14}  # what a repeated node counts: on the host or not
 _MOST_STEPS = np.iinfo(np.int32).max
 _SHAPES = "a tensor of JAX has one shape"
 
@@ -152,11 +154,15 @@ class _Loop:
     def _unroll(self, most: int | None, holds: bool, *, is_host: bool) -> tuple[Any, ...] | None:
         """Runs the iterations one by one; None if they are too many or a value is not known."""
         states, rows, index = list(self.states), [], 0
-        count = len(states)
+        count, limit = len(states), _MOST_NODES // max(len(self.body.nodes), 1)
+        if is_host and most is not None and most > limit:
+            return None
         while holds and (most is None or index < most):
             try:
-                self.runner.spend(self.body, is_host)
+                budget.spend(len(self.body.nodes) * _NODE_BYTES[is_host])
             except budget.OverBudget:
+                return None
+            if is_host and index > limit:
                 return None
             step = np.asarray(index, np.int64)
             if is_host:
@@ -297,18 +303,13 @@ def scan(
         raise ModelError(f"it has {inputs} inputs, and num_scan_inputs is {num_scan_inputs}")
     captured = operands[inputs:]
     _expect_counts("body", body, inputs, max(output_count, count), captured)
-    sources = [to_device(x) for x in operands[count:inputs]]
-    reverse = _options(scan_input_directions, len(sources), "scan_input_directions")
-    axes = _options(scan_input_axes, len(sources), "scan_input_axes")
-    slices = [
-        jnp.flip(x, axis) if is_reverse else x
-        for x, axis, is_reverse in zip(sources, axes, reverse, strict=True)
-    ]
-    slices = [jnp.moveaxis(x, axis, 0) for x, axis in zip(slices, axes, strict=True)]
-    if len({str(x.shape[0]) for x in slices}) != 1:
-        raise ModelError(
-            f"its scan inputs have {', '.join(str(x.shape[0]) for x in slices)} slices"
-        )
+    axes = _options(scan_input_axes, num_scan_inputs, "scan_input_axes")
+    flips = _options(scan_input_directions, num_scan_inputs, "scan_input_directions")
+    sources = zip(operands[count:inputs], axes, strict=True)
+    slices = _flip([jnp.moveaxis(to_device(x), axis, 0) for x, axis in sources], flips)
+    sizes = [str(x.shape[0]) for x in slices]
+    if len({*sizes}) != 1:
+        raise ModelError(f"its scan inputs have {', '.join(sizes)} slices")
 
     def step(states: Any, elements: Any) -> Any:
         found = [_strong(x) for x in runner.run(body, [*states, *elements, *captured])]
@@ -318,8 +319,13 @@ def scan(
     states, rows = lax.scan(step, [_strong(x) for x in operands[:count]], slices)
     flips = _options(scan_output_directions, len(rows), "scan_output_directions")
     places = _options(scan_output_axes, len(rows), "scan_output_axes")
-    rows = [jnp.flip(x, 0) if is_flip else x for x, is_flip in zip(rows, flips, strict=True)]
-    return (*states, *(jnp.moveaxis(x, 0, axis) for x, axis in zip(rows, places, strict=True)))
+    pairs = zip(_flip(rows, flips), places, strict=True)
+    return (*states, *(jnp.moveaxis(x, 0, axis) for x, axis in pairs))
+
+
+def _flip(tensors: Sequence[Any], flips: Sequence[int]) -> list[Any]:
+    """Reverses axis 0 of some tensors."""
+    return [jnp.flip(x, 0) if flip else x for x, flip in zip(tensors, flips, strict=True)]
 
 
 def _options(given: tuple[int, ...] | None, count: int, name: str) -> tuple[int, ...]:
