@@ -33,7 +33,7 @@ def run_nodes(model: Model, given: Mapping[str, np.ndarray]) -> Iterator[tuple[N
         for name, value in zip(node.outputs, outputs, strict=False):
             if not name:
                 continue
-            value = value.coordinates if isinstance(value, Counted) else value
+            value = value.rows if isinstance(value, Counted) else value
             found[name] = value
             source, is_last, _ = name.partition(CHANNELS_LAST)
             value = value.transpose(TO_FIRST) if is_last else value
@@ -67,4 +67,4 @@ def _call(model: Model, node: Node, operands: list[Any]) -> tuple[Any, ...]:
 
 
 def _tensor(value: Any) -> Any:
-    return value.coordinates if isinstance(value, Counted) else value
+    return value.rows if isinstance(value, Counted) else value

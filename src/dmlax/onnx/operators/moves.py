@@ -408,21 +408,22 @@ def range_(start: Known, limit: Known, delta: Known, /) -> Any:
     """Numbers from a start to a limit."""
     given: list[Any] = [each.reshape(())[()] for each in (start, limit, delta)]
     if any(each.dtype == object for each in (start, limit, delta)):
-        return _range_of_sizes(*given, (start, limit, delta))
+        is_float = any(isinstance(each, FloatSizes) for each in (start, limit, delta))
+        numbers = _range_of_sizes(*given)
+        return numbers.astype(np.float32) if is_float else numbers
     first, end, step = (each.item() for each in given)
     expect_room(start.dtype, math.ceil((end - first) / step))
     return np.arange(*given).astype(start.dtype)
 
 
-def _range_of_sizes(start: Any, limit: Any, delta: Any, operands: Any) -> Any:
+def _range_of_sizes(start: Any, limit: Any, delta: Any) -> Any:
     """Whole numbers up to a symbolic size."""
-    is_float = any(isinstance(each, FloatSizes) for each in operands)
-    if any(size != int(size) for size in (start, limit, delta) if hasattr(size, "dtype")):
+    given = (start, limit, delta)
+    if any(x != int(x) for x in given if hasattr(x, "dtype")):
         raise UnsupportedError("its start, limit or delta is not whole, and another is symbolic")
-    start, limit, delta = (int(x) if hasattr(x, "dtype") else x for x in (start, limit, delta))
+    start, limit, delta = (int(x) if hasattr(x, "dtype") else x for x in given)
     count = jax.core.max_dim(-((start - limit) // delta), 0)
-    numbers = start + jnp.arange(count) * delta
-    return numbers.astype(np.float32) if is_float else numbers
+    return start + jnp.arange(count) * delta
 
 
 @operator("DepthToSpace", 1, 11, 13, 28)
