@@ -80,8 +80,9 @@ def check(
     while (watch := _trace(graph, params, inputs(assumed), options)).failures:
         known = assumed.facts | watch.facts()
         is_costly = len(known) > _MOST_FACTS or any(len(fact) > _LONGEST_FACT for fact in known)
-        if known != assumed.facts and not is_costly:
-            assumed = assumed._replace(facts=known)
+        more = assumed._replace(facts=known)
+        if more != assumed and not is_costly and _can_hold(inputs, more):
+            assumed = more
             continue
         first = first or watch
         multiples = watch.symbols()
@@ -92,6 +93,15 @@ def check(
     top, *subgraphs = watch.avals.items()
     found = {key: avals for key, avals in subgraphs if avals}
     return AvalsOfGraphs(top[1] or {}, found), assumed
+
+
+def _can_hold(inputs: Callable[[Assumptions], Structs], assumed: Assumptions) -> bool:
+    """False if JAX sees that no sizes are as assumed."""
+    try:
+        inputs(assumed)
+    except ValueError:
+        return False
+    return True
 
 
 class _Failure(NamedTuple):
