@@ -88,6 +88,7 @@ ROTATION = {  # sessions that CI installs in turn, and arguments that end them s
     "tpu": COLLECT,
     "tpu_estimates": ("--help",),
     "wheel": (),
+    "wild": ("--help",),
     "without_compiler": COLLECT,
 }
 
@@ -208,6 +209,17 @@ def differential(session: nox.Session) -> None:
     """
     _install(session, "test")
     session.run("python", "-m", "differential", *session.posargs, env={"PYTHONPATH": "tests"})
+
+
+@nox.session
+def wild(session: nox.Session) -> None:
+    """Compare ONNX files of packages with ONNX Runtime; it downloads some 500 MB once.
+
+    `nox -s wild -- silero nudenet` takes the files whose names have these parts.
+    """
+    _install(session, "test")
+    session.install("pip")
+    session.run("python", "-m", "wild", *session.posargs, env={"PYTHONPATH": "tests"})
 
 
 @nox.session

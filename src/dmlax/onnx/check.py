@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -15,13 +15,16 @@ from dmlax.onnx.errors import ModelError
 from dmlax.onnx.evaluate import NotComputedError, Options, Watch, evaluate, with_node
 from dmlax.onnx.graph import GIVEN, OWN, Graph, Node, operator_name
 from dmlax.onnx.operators import why_not
-from dmlax.onnx.operators.values import to_device
+from dmlax.onnx.operators.values import to_device, undecided
 from dmlax.onnx.protobuf import infer_types
 
 Structs = Mapping[str, jax.ShapeDtypeStruct]
 Avals = Mapping[str, Aval]
 _OURS = (SpecError, UnsupportedError, ModelError)
+MULTIPLE = 32  # of a size that a network halves five times
 _SHOWN = 8  # names in a line
+_MOST_FACTS = 8  # of dynamic sizes, as each takes JAX time in every comparison
+_LONGEST_FACT = 80  # of characters; JAX takes minutes to compare with longer ones
 _FUNCTIONS = {"floordiv", "max", "min", "mod", "non_negative"}  # in symbolic sizes
 
 
@@ -39,14 +42,66 @@ class AvalsOfGraphs(NamedTuple):
         return self._replace(of_graph=subgraph)
 
 
-def check(graph: Graph, params: Structs, inputs: Structs, options: Options) -> AvalsOfGraphs:
-    """Traces every node; raises one error with all that cannot be computed."""
-    watch = _trace(graph, params, inputs, options)
-    if watch.failures:
-        _blame_symbols(watch, graph, params, inputs, options)
-        raise _one_error(graph, watch)
+class Assumptions(NamedTuple):
+    """What is assumed of symbolic sizes, so that nodes can be traced.
+
+    A call knows its sizes, and an exported program checks them.
+
+    Attributes:
+      facts: comparisons, as JAX's constraints are written.
+      multiples: the names of sizes that are multiples of 32.
+    """
+
+    facts: frozenset[str] = frozenset()
+    multiples: frozenset[str] = frozenset()
+
+
+def check(
+    graph: Graph,
+    params: Structs,
+    inputs: Callable[[Assumptions], Structs],
+    options: Options,
+    assumed: Assumptions,
+) -> tuple[AvalsOfGraphs, Assumptions]:
+    """Traces every node; raises one error with all that cannot be computed.
+
+    Args:
+      graph: the graph to trace.
+      params: its params.
+      inputs: makes the inputs, with symbolic sizes as assumed.
+      options: those of the model.
+      assumed: the assumptions to begin with. Facts that nodes depend on are added. Where these
+        are many, the sizes that nodes depend on are assumed to be multiples.
+
+    Returns:
+      The dtype and the shape of every tensor, and the assumptions.
+    """
+    first = None
+    while (watch := _trace(graph, params, inputs(assumed), options)).failures:
+        known = assumed.facts | watch.facts()
+        is_costly = len(known) > _MOST_FACTS or any(len(fact) > _LONGEST_FACT for fact in known)
+        more = assumed._replace(facts=known)
+        if more != assumed and not is_costly and _can_hold(inputs, more):
+            assumed = more
+            continue
+        first = first or watch
+        multiples = watch.symbols()
+        if assumed.multiples or not multiples:
+            _blame_symbols(first, graph, params, inputs(Assumptions()), options)
+            raise _one_error(graph, first)
+        assumed = Assumptions(frozenset(), multiples)
     top, *subgraphs = watch.avals.items()
-    return AvalsOfGraphs(top[1] or {}, {key: avals for key, avals in subgraphs if avals})
+    found = {key: avals for key, avals in subgraphs if avals}
+    return AvalsOfGraphs(top[1] or {}, found), assumed
+
+
+def _can_hold(inputs: Callable[[Assumptions], Structs], assumed: Assumptions) -> bool:
+    """False if JAX sees that no sizes are as assumed."""
+    try:
+        inputs(assumed)
+    except ValueError:
+        return False
+    return True
 
 
 class _Failure(NamedTuple):
@@ -55,12 +110,14 @@ class _Failure(NamedTuple):
     Attributes:
       is_ours: False for an exception of JAX or Python.
       symbols: the names of symbolic sizes of its operands.
+      fact: a comparison of sizes that the node depends on; "" if an operand is a guess.
     """
 
     node: Node
     error: Exception
     is_ours: bool = True
     symbols: frozenset[str] = frozenset()
+    fact: str | None = None
 
 
 class _Watch(Watch):
@@ -84,7 +141,9 @@ class _Watch(Watch):
         """Notes an error, unless a guess may have caused it."""
         if not isinstance(error, NotComputedError):
             is_ours = isinstance(error, _OURS)
-            failure = _Failure(node, with_node(node, error), is_ours, _symbols(operands))
+            sizes = undecided(error)
+            fact = "" if guess else None if sizes is None else sizes.fact
+            failure = _Failure(node, with_node(node, error), is_ours, _symbols(operands), fact)
             if guess and isinstance(failure.error, ModelError):
                 self.skipped[id(node)] = node
             else:
@@ -118,6 +177,18 @@ class _Watch(Watch):
         is_new = key not in self._ended or self.avals[key] == avals
         self.avals[key] = avals if is_new else None
         self._ended.add(key)
+
+    def facts(self) -> set[str]:
+        """The facts that the failing nodes depend on; none if a node fails for another reason."""
+        facts = [failure.fact for failure in self.failures.values()]
+        return set() if None in facts else {fact for fact in facts if fact}
+
+    def symbols(self) -> frozenset[str]:
+        """The sizes that failing nodes depend on, batches aside; none if one depends on none."""
+        failures = [failure for failure in self.failures.values() if failure.fact != ""]
+        batches = (_names(str(x.shape[0])) for x in self._inputs.values() if x.shape)
+        found = frozenset().union(*(failure.symbols for failure in failures))
+        return found.difference(*batches) if all(x.symbols for x in failures) else frozenset()
 
     def behind(self) -> list[Node]:
         """The nodes that were not checked."""

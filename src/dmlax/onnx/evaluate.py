@@ -13,7 +13,14 @@ from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import GIVEN, Graph, Node, operator_name
 from dmlax.onnx.operators import Context, find, why_not
 from dmlax.onnx.operators.nonzero import Counted
-from dmlax.onnx.operators.values import DTYPES, expect_simple_sizes, is_known
+from dmlax.onnx.operators.values import (
+    DTYPES,
+    FloatSizes,
+    expect_simple_sizes,
+    is_known,
+    to_device,
+    undecided,
+)
 from dmlax.onnx.weights import PACKED_PLACES, PLACES
 
 Values = Mapping[str, Any]
@@ -209,6 +216,8 @@ def _take(node: Node, index: int, operand: Any) -> Any:
     """Checks that an operand is known where it has to be; unpacks a prepared one."""
     if operand is None or index >= len(node.inputs) - len(node.captures):
         return operand
+    if isinstance(operand, FloatSizes) and node.op != "Range":
+        operand = to_device(operand)
     row = find(node)
     if row is not None and row.role(index) == "known" and not is_known(operand):
         name = row.inputs[min(index, len(row.inputs) - 1)].name
@@ -236,6 +245,7 @@ def count_name(output: str) -> str:
 
 def with_node(node: Node, error: Exception) -> Exception:
     """The error with the node's name; anything else than ours is of a malformed model."""
+    error = undecided(error) or error
     text = f"{node}: {error}"
     if isinstance(error, SpecError):
         return SpecError(text, error.code, error.field)

@@ -12,7 +12,7 @@ import numpy as np
 import dmlax
 from dmlax.errors import SpecError, UnsupportedError
 from dmlax.onnx import archive, budget
-from dmlax.onnx.check import AvalsOfGraphs, check
+from dmlax.onnx.check import MULTIPLE, Assumptions, AvalsOfGraphs, check
 from dmlax.onnx.compiled import CompiledModel
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.evaluate import (
@@ -76,7 +76,8 @@ class Model:
         self._param_structs = {
             name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in params.items()
         }
-        self._avals = self._check(fused, _structs(graph.inputs))
+        self._inputs, self._assumed, self._fused = graph.inputs, Assumptions(), fused
+        self._avals = self._check(fused)
         self._graph = run_passes_of_shapes(fused, self._avals)
         weights = prepare(self._graph, params)
         self.params: dict[str, Any] = {name: weight.param for name, weight in weights.items()}
@@ -88,8 +89,12 @@ class Model:
         self._compiled = CompiledModel(self.apply, self.params)
         self._graph_for = functools.lru_cache(maxsize=16)(self._make_graph)
 
-    def _check(self, graph: Graph, inputs: Mapping[str, jax.ShapeDtypeStruct]) -> AvalsOfGraphs:
-        return check(graph, self._param_structs, inputs, self._options)
+    def _check(self, graph: Graph) -> AvalsOfGraphs:
+        """Traces every node; the sizes of inputs get the constraints that nodes depend on."""
+        inputs = functools.partial(_structs, self._inputs)
+        found = check(graph, self._param_structs, inputs, self._options, self._assumed)
+        avals, self._assumed = found
+        return avals
 
     @property
     def inputs(self) -> dict[str, jax.ShapeDtypeStruct]:
@@ -102,7 +107,7 @@ class Model:
         return dict(jax.eval_shape(self.apply, self.params, self._structs()))
 
     def _structs(self) -> dict[str, jax.ShapeDtypeStruct]:
-        return _structs(self._file.inputs)
+        return _structs(self._inputs, self._assumed)
 
     def __call__(self, *inputs: Any) -> dict[str, Any]:
         """Computes the outputs, jitted.
@@ -149,7 +154,7 @@ class Model:
         values = self._bind(inputs)
         wanted = self._file.outputs if outputs is None else tuple(outputs)
         with budget.limit(self._file_bytes):
-            graph = self._graph if outputs is None else self._graph_for(wanted)
+            graph = self._graph_of(wanted if outputs is not None else None, values)
         held = {name: to_device(array) for name, array in params.items()}
         counts = [count_name(name) for node in graph.nodes for name in node.outputs]
 
@@ -161,16 +166,35 @@ class Model:
 
         return run_on_any_mesh(compute, {**held, **values}, values)
 
-    def _make_graph(self, outputs: tuple[str, ...]) -> Graph:
-        """The graph that computes other tensors: passes do not fuse through them."""
+    def _graph_of(self, outputs: tuple[str, ...] | None, values: Mapping[str, Any]) -> Graph:
+        """The graph for outputs, None for the file's; assumed sizes are those of the values."""
+        if outputs is None and self._assumed == Assumptions():
+            return self._graph
+        shapes = tuple((name, tuple(x.shape)) for name, x in values.items())
+        return self._graph_for(outputs, shapes if self._assumed != Assumptions() else ())
+
+    def _make_graph(self, outputs: tuple[str, ...] | None, shapes: Any) -> Graph:
+        """The graph for outputs and the shapes of a call: passes do not fuse through outputs."""
+        graph = self._fused if outputs is None else self._with_outputs(outputs)
+        if not shapes:
+            return run_passes_of_shapes(graph, self._check(graph))
+        inputs = {
+            name: jax.ShapeDtypeStruct(shape, device_dtype(self._inputs[name].dtype))
+            for name, shape in shapes
+        }
+        options = self._options
+        avals, _ = check(graph, self._param_structs, lambda _: inputs, options, Assumptions())
+        return run_passes_of_shapes(graph, avals)
+
+    def _with_outputs(self, outputs: tuple[str, ...]) -> Graph:
+        """The graph that computes other tensors."""
         for name in outputs:
             if name not in self._saved.tensors():
                 raise SpecError(f"Model: outputs has no tensor {name!r}", "option", "outputs")
         wanted = self._file.replace(outputs=outputs).prune()
         graph = run_passes(wanted, self._options.arithmetic)
         constants = {name: x for name, x in graph.constants.items() if name not in self.params}
-        graph = graph.replace(constants=constants)
-        return run_passes_of_shapes(graph, self._check(graph, self._structs()))
+        return graph.replace(constants=constants)
 
     def _bind(self, inputs: Any) -> dict[str, Any]:
         """Names the inputs, and checks their dtypes and shapes."""
@@ -306,12 +330,15 @@ def _notes(structs: Mapping[str, jax.ShapeDtypeStruct]) -> Iterable[str]:
             )
 
 
-def _structs(inputs: Mapping[str, TensorType]) -> dict[str, jax.ShapeDtypeStruct]:
-    """The inputs as JAX's structs, whose dynamic sizes share one scope."""
-    scope = jax.export.SymbolicScope()
+def _structs(
+    inputs: Mapping[str, TensorType], assumed: Assumptions
+) -> dict[str, jax.ShapeDtypeStruct]:
+    """The inputs as JAX's structs, whose dynamic sizes share one scope and its constraints."""
+    scope = jax.export.SymbolicScope(sorted(assumed.facts))
     found = {}
     for name, each in inputs.items():
-        shape = _symbolic_shape(name, each.shape, scope)
+        sizes = (f"{MULTIPLE}*{x}" if x in assumed.multiples else x for x in each.shape)
+        shape = _symbolic_shape(name, tuple(sizes), scope)
         if each.dtype.hasobject:
             raise UnsupportedError(f"input {name!r} has the dtype {each.dtype}, expected numbers")
         found[name] = jax.ShapeDtypeStruct(shape, device_dtype(each.dtype))

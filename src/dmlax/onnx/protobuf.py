@@ -284,9 +284,7 @@ class _Reader:
             raise ModelError(f"{what} has no rank: give it in input_shapes")
         sizes = []
         for axis, size in enumerate(tensor.shape.dim):
-            if size.WhichOneof("value") == "dim_value":
-                if size.dim_value < 0:
-                    raise ModelError(f"{what} has size {size.dim_value} on axis {axis}")
+            if size.WhichOneof("value") == "dim_value" and size.dim_value >= 0:
                 sizes.append(size.dim_value)
             else:
                 name = _text(size.dim_param, f"axis {axis} of {what}")

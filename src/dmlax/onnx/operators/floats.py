@@ -24,9 +24,11 @@ from dmlax.onnx.operators import error_function
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
     DTYPES,
+    FloatSizes,
     as_known,
     convert,
     device_dtype,
+    expect_broadcast,
     expect_room,
     is_known,
     to_device,
@@ -52,6 +54,7 @@ def _binary(on_host: Callable[..., Any], on_device: Callable[..., Any]) -> Calla
 
 def _align(a: Any, b: Any) -> tuple[Any, Any]:
     """Gives both one rank, as JAX's strict modes want."""
+    expect_broadcast(a, b)
     rank = max(a.ndim, b.ndim)
     return expand_rank(a, rank, scalars=True), expand_rank(b, rank, scalars=True)
 
@@ -211,6 +214,7 @@ def where(condition: Tensor, x: Tensor, y: Tensor, /) -> Any:
         expect_room(np.result_type(x, y), *shape)
         return np.where(condition, x, y)
     arrays = [to_device(each) for each in (condition, x, y)]
+    expect_broadcast(*arrays)
     return jnp.where(*jnp.broadcast_arrays(*arrays))
 
 
@@ -220,11 +224,13 @@ def cast(x: Tensor, /, *, to: int, saturate: int = 1, round_mode: str = "up") ->
     if to not in DTYPES:
         raise UnsupportedError(f"its data type {to} is not known")
     dtype = DTYPES[to]
-    if is_known(x):
-        is_size = x.dtype == object and dtype.kind in "iu"
+    has_symbols = x.dtype == object
+    if is_known(x) and (not has_symbols or dtype.kind in "iu"):
         expect_room(dtype, x.size)
-        return x if is_size else convert(x, dtype, bool(saturate))
-    return convert(x, device_dtype(dtype), bool(saturate))
+        return x if has_symbols else convert(x, dtype, bool(saturate))
+    if has_symbols and dtype == np.float32:
+        return x.view(FloatSizes)
+    return convert(to_device(x), device_dtype(dtype), bool(saturate))
 
 
 @operator("MatMul", 1, 9, 13)

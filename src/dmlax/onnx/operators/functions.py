@@ -13,6 +13,7 @@ import numpy as np
 from dmlax._core import ieee
 from dmlax._core.arguments import expand_rank
 from dmlax.errors import UnsupportedError
+from dmlax.onnx.operators import rational
 from dmlax.onnx.operators.floats import cast, clip_by_attribute, maximum, minimum
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
 from dmlax.onnx.operators.values import DTYPES, as_known, expect_room, is_known, to_device
@@ -81,6 +82,16 @@ def _soft_sign(x: Any) -> Any:
     return ieee.multiply(ieee.divide(one, ieee.add(one, jnp.abs(x))), x)
 
 
+def _sigmoid(x: Any) -> Any:
+    """The logistic function: ONNX Runtime's rational one of float32."""
+    return ieee.guard(rational.logistic(x)) if x.dtype == np.float32 else jax.nn.sigmoid(x)
+
+
+def _tanh(x: Any) -> Any:
+    """The hyperbolic tangent: ONNX Runtime's rational one of float32."""
+    return ieee.guard(rational.tanh(x)) if x.dtype == np.float32 else jnp.tanh(x)
+
+
 _UNARY = (
     _Unary("Abs", (6, 13), jnp.abs, np.abs),
     _Unary("Acos", (7, 22), jnp.arccos),
@@ -125,7 +136,7 @@ _UNARY = (
         {"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875},
     ),
     _Unary("Shrink", (9,), _shrink, None, {"bias": 0.0, "lambd": 0.5}),
-    _Unary("Sigmoid", (6, 13), jax.nn.sigmoid),
+    _Unary("Sigmoid", (6, 13), _sigmoid),
     _Unary("Sign", (9, 13), jnp.sign, np.sign),
     _Unary("Sin", (7, 22), jnp.sin),
     _Unary("Sinh", (9, 22), jnp.sinh),
@@ -133,7 +144,7 @@ _UNARY = (
     _Unary("Softsign", (1, 22), _soft_sign),
     _Unary("Swish", (24,), lambda x, alpha: x * jax.nn.sigmoid(alpha * x), None, {"alpha": 1.0}),
     _Unary("Tan", (7, 22), jnp.tan),
-    _Unary("Tanh", (6, 13), jnp.tanh),
+    _Unary("Tanh", (6, 13), _tanh),
     _Unary(
         "ThresholdedRelu",
         (10, 22),

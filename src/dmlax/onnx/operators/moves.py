@@ -4,6 +4,7 @@ import itertools
 import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -13,17 +14,23 @@ from dmlax.errors import UnsupportedError
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
+    FloatSizes,
     as_known,
     device_dtype,
+    expect_at_least,
+    expect_equal_sizes,
     expect_room,
     integers,
     is_known,
+    is_size,
     numpy_of,
     sizes_array,
     sizes_of,
     to_device,
 )
 
+_FAR = 1 << 30
+_ENDLESS = 10**9  # more elements than an axis of a symbolic size has
 _PAD_MODES = ("constant", "edge", "reflect", "wrap")
 _MOST_TURNS = 16  # of an axis that is padded by its own elements
 
@@ -64,8 +71,13 @@ def reshape(x: Tensor, shape: Known, /, *, allowzero: int = 0) -> Any:
 
 def _reshape(x: Any, wanted: list[Any]) -> Any:
     if any(isinstance(size, int) and size == -1 for size in wanted):
-        rest = math.prod(size for size in wanted if not (isinstance(size, int) and size == -1))
-        total = math.prod(x.shape)
+        others, sizes = list(x.shape), []  # without those that both shapes have
+        for size in wanted:
+            if size in others and not _is_zero(size):
+                others.remove(size)
+            elif not (isinstance(size, int) and size == -1):
+                sizes.append(size)
+        rest, total = math.prod(sizes), math.prod(others)
         left = total // rest if rest is not None and not _is_zero(rest) else 0
         wanted = [left if isinstance(size, int) and size == -1 else size for size in wanted]
     return x.reshape(tuple(wanted))
@@ -137,6 +149,10 @@ def concatenate(*inputs: Tensor, axis: int) -> Any:
     if all(map(is_known, inputs)):
         expect_room(np.result_type(*inputs), sum(x.size for x in inputs))
         return np.concatenate(inputs, axis=axis)
+    for x in inputs[1:]:
+        for place, size in enumerate(x.shape):
+            if place != axis % len(x.shape):
+                expect_equal_sizes(size, inputs[0].shape[place])
     return jnp.concatenate([to_device(x) for x in inputs], axis=axis)
 
 
@@ -217,22 +233,41 @@ def _slice(x: Any, starts: list[Any], ends: list[Any], axes: Any, steps: Any) ->
         if not -rank <= axis < rank or _is_zero(step):
             text = f"it slices axis {axis} by {step}, expected an axis of an input of rank {rank}"
             raise ModelError(f"{text} and a step that is not 0")
-        index[axis] = _range(start, end, step, x.shape[axis])
+        if step == 1 and not all(map(is_size, (start, end))):
+            x = _slice_between(x, start, end, axis)
+        else:
+            index[axis] = _range(start, end, step, x.shape[axis])
     return x[tuple(index)]
+
+
+def _slice_between(x: Any, start: Any, end: Any, axis: int) -> Any:
+    """Takes a range whose start or end is symbolic, and assumed to lie inside of the axis."""
+    size = x.shape[axis]
+    first, last = (_place(each, size) for each in (start, end))
+    count = jax.core.max_dim(last - first, 0)
+    return lax.dynamic_slice_in_dim(to_device(x), first, count, axis)
+
+
+def _place(index: Any, size: Any) -> Any:
+    """The place of an index between 0 and a size."""
+    if is_size(index) and abs(index) >= _FAR:
+        return size if index > 0 else 0
+    if not index >= 0:
+        return jax.core.max_dim(size + index, 0)
+    return jax.core.min_dim(index, size) if is_size(index) or index <= size else size
 
 
 def _range(start: Any, end: Any, step: int, size: Any) -> slice:
     """ONNX's range as Python's: an end below every index becomes None."""
-    far = 1 << 30
     if step < 0 and isinstance(size, int):
         if isinstance(end, int) and end < -size:
             end = None
         if isinstance(start, int) and start < -size and size:
             start = 0
-    if isinstance(start, int) and abs(start) >= far:
+    if isinstance(start, int) and abs(start) >= _FAR:
         low, high = (0, None) if step < 0 else (None, size)
         start = high if start > 0 else low
-    if isinstance(end, int) and abs(end) >= far:
+    if isinstance(end, int) and (abs(end) >= _FAR or (end >= _ENDLESS and not is_size(size))):
         low, high = (None, size) if step < 0 else (0, None)
         end = high if end > 0 else low
     return slice(start, end, step)
@@ -321,6 +356,8 @@ def pad(
 def _expect_few_turns(shape: Any, grown: list[tuple[int, int]], mode: str) -> None:
     """Refuses a padding that repeats an axis many times: NumPy and JAX copy it once a time."""
     for axis, (size, widths) in enumerate(zip(shape, grown, strict=True)):
+        if not is_size(size) and max(widths):
+            expect_at_least(size, max(widths) + 1)
         if isinstance(size, int) and max(widths) > _MOST_TURNS * size:
             text = f"mode {mode!r} pads axis {axis} of size {size} by {max(widths)}"
             raise UnsupportedError(f"{text}, expected at most {_MOST_TURNS * size}: take Tile")
@@ -371,10 +408,22 @@ def range_(start: Known, limit: Known, delta: Known, /) -> Any:
     """Numbers from a start to a limit."""
     given: list[Any] = [each.reshape(())[()] for each in (start, limit, delta)]
     if any(each.dtype == object for each in (start, limit, delta)):
-        return given[0] + jnp.arange(given[1] - given[0]) * given[2]
+        is_float = any(isinstance(each, FloatSizes) for each in (start, limit, delta))
+        numbers = _range_of_sizes(*given)
+        return numbers.astype(np.float32) if is_float else numbers
     first, end, step = (each.item() for each in given)
     expect_room(start.dtype, math.ceil((end - first) / step))
     return np.arange(*given).astype(start.dtype)
+
+
+def _range_of_sizes(start: Any, limit: Any, delta: Any) -> Any:
+    """Whole numbers up to a symbolic size."""
+    given = (start, limit, delta)
+    if any(x != int(x) for x in given if hasattr(x, "dtype")):
+        raise UnsupportedError("its start, limit or delta is not whole, and another is symbolic")
+    start, limit, delta = (int(x) if hasattr(x, "dtype") else x for x in given)
+    count = jax.core.max_dim(-((start - limit) // delta), 0)
+    return start + jnp.arange(count) * delta
 
 
 @operator("DepthToSpace", 1, 11, 13, 28)

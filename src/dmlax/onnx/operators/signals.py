@@ -98,8 +98,10 @@ def short_time_fourier_transform(
     onesided: int = 1,
 ) -> Any:
     """The Fourier transforms of overlapping frames `[batch, frame, frequency, 2]`."""
+    if len(x.shape) == 2:  # ONNX Runtime takes a real signal without its last axis
+        x = x[:, :, None]
     if len(x.shape) != 3:
-        raise ModelError(f"its signal has rank {len(x.shape)}, expected 3")
+        raise ModelError(f"its signal has rank {len(x.shape)}, expected 2 or 3")
     step, size = _scalar("frame_step", frame_step), x.shape[1]
     if frame_length is not None:
         size = _scalar("frame_length", frame_length)

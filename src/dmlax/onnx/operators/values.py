@@ -1,5 +1,6 @@
 """Values known on the host, and values on the device."""
 
+import itertools
 import math
 import re
 from collections.abc import Iterable
@@ -49,6 +50,10 @@ DTYPES = {  # ONNX's numbers
     }.items()
 }
 _FLOAT64 = "float64 on a device needs x64"
+
+
+class FloatSizes(np.ndarray):
+    """Symbolic sizes that were converted to float32: a Range counts with them."""
 
 
 def is_known(value: Any) -> bool:
@@ -106,6 +111,79 @@ def expect_simple_sizes(value: Any) -> None:
             expect_simple_product([size])
 
 
+class UndecidedSizes(UnsupportedError):
+    """Dynamic sizes leave a fact open that an operator depends on.
+
+    Attributes:
+      fact: a comparison of two sizes, as JAX's constraints are written.
+    """
+
+    def __init__(self, fact: str) -> None:
+        super().__init__(f"it needs sizes with {fact}: give input_shapes static sizes", "sizes")
+        self.fact = fact
+
+
+def undecided(error: BaseException | None) -> UndecidedSizes | None:
+    """The fact that JAX could not decide, as an error that says the remedy; or None."""
+    if isinstance(error, UndecidedSizes) or error is None:
+        return error
+    inconclusive = isinstance(error, jax.errors.InconclusiveDimensionOperation)
+    if inconclusive and (found := _COMPARISON.search(str(error))):
+        left, operator, right = found.groups()
+        return UndecidedSizes(f"{left} {_USUAL[operator]} {right}")
+    return undecided(error.__cause__)
+
+
+_COMPARISON = re.compile(r"comparison '([^']+)' ([<>]=?) '([^']+)'")  # in JAX's message
+_USUAL = {">=": ">=", "<=": "<=", "<": ">=", ">": "<="}  # what is true of most calls
+
+
+def expect_at_least(size: Any, least: Any) -> None:
+    """Refuses a symbolic size that may be too small.
+
+    Raises:
+      UndecidedSizes: the size is smaller in some call.
+    """
+    try:
+        is_enough = size >= least
+    except jax.errors.InconclusiveDimensionOperation:
+        is_enough = False
+    if not is_enough:
+        raise UndecidedSizes(f"{size} >= {least}")
+
+
+def expect_equal_sizes(one: Any, other: Any) -> None:
+    """Refuses two sizes that may differ, of which one is symbolic.
+
+    Raises:
+      UndecidedSizes: the sizes are equal in no call, or not in every one.
+    """
+    if one == other or (is_size(one) and is_size(other)):
+        return
+    for left, right in ((one, other), (other, one)):
+        if str(left).isidentifier() and str(left) not in re.findall(r"\w+", str(right)):
+            raise UndecidedSizes(f"{left} == {right}")
+    expect_at_least(one, other)
+    expect_at_least(other, one)
+
+
+def is_size(value: Any) -> bool:
+    """True for a number, and False for a symbolic size."""
+    return isinstance(value, int | np.integer)
+
+
+def expect_broadcast(*tensors: Any) -> None:
+    """Refuses tensors whose symbolic sizes may not broadcast.
+
+    Raises:
+      UndecidedSizes: two sizes of an axis may differ, and none of them is 1.
+    """
+    for sizes in itertools.zip_longest(*(reversed(x.shape) for x in tensors), fillvalue=1):
+        wider = [size for size in sizes if not (is_size(size) and size == 1)]
+        for size in wider[1:]:
+            expect_equal_sizes(size, wider[0])
+
+
 def expect_simple_product(sizes: Iterable[Any]) -> None:
     """Refuses sizes whose product has very many terms."""
     terms = 1
@@ -132,7 +210,8 @@ def to_device(value: Any) -> Any:
     if not is_known(value):
         return value
     if value.dtype == object:  # sizes, some of them symbolic
-        return jnp.stack([jnp.asarray(size) for size in value.ravel()]).reshape(value.shape)
+        sizes = jnp.stack([jnp.asarray(size) for size in value.ravel()]).reshape(value.shape)
+        return sizes.astype(np.float32) if isinstance(value, FloatSizes) else sizes
     return jnp.asarray(budget.compute_once(narrow, value))
 
 

@@ -1,0 +1,186 @@
+"""Sizes as files of packages have them: positions, paddings, and what is assumed of them."""
+
+import jax
+import numpy as np
+import pytest
+from jax import export
+from onnx import TensorProto, helper, numpy_helper
+
+import dmlax.onnx
+from dmlax.onnx import peer
+
+FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
+
+
+class File:
+    """A model of a few nodes."""
+
+    def __init__(self, opset=17, **inputs):
+        self.nodes, self.constants, self.opset = [], [], opset
+        self.inputs = [helper.make_tensor_value_info(k, *each) for k, each in inputs.items()]
+
+    def constant(self, value):
+        name = f"c{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def __call__(self, op, *names, **attributes):
+        names = [x if isinstance(x, str) else self.constant(x) for x in names]
+        output = f"t{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, names, [output], **attributes))
+        return output
+
+    def size(self, name, axis):
+        shape = self("Shape", name)
+        return self("Slice", shape, np.int64([axis]), np.int64([axis + 1]))
+
+    def model(self, *outputs):
+        values = [
+            helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in outputs
+        ]
+        for value in values:
+            value.ClearField("type")
+        graph = helper.make_graph(self.nodes, "g", self.inputs, values, self.constants)
+        opsets = [helper.make_opsetid("", self.opset)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+def check(file, outputs, *calls, rtol=0.0):
+    """Compares calls with ONNX Runtime; returns the model."""
+    proto = file.model(*outputs)
+    model, session = dmlax.onnx.load(proto), peer.start(proto, optimised=False, threads=1)
+    for inputs in calls:
+        for name, wanted in peer.run(session, inputs).items():
+            ours = np.asarray(model(inputs)[name])
+            assert ours.shape == wanted.shape
+            np.testing.assert_allclose(ours, wanted, rtol=rtol, atol=rtol)
+    return model
+
+
+def normal(*shape):
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def positions():
+    """Embeddings of positions up to the text's length, as BERT and GPT have them."""
+    file = File(ids=(INT, ["b", "n"]))
+    table = file.constant(normal(16, 4))
+    places = file("Slice", np.arange(16)[None], np.int64([0]), file.size("ids", 1), np.int64([1]))
+    rows = file("Gather", table, places)
+    return file, file("Add", file("Gather", table, "ids"), rows)
+
+
+def test_positions_assume_that_the_text_fits_the_table():
+    file, y = positions()
+    calls = [{"ids": np.ones(shape, np.int64)} for shape in ((2, 3), (1, 16))]
+    model = check(file, [y], *calls)
+    (_, n) = model.inputs["ids"].shape
+    assert n <= 16  # a constraint of the symbolic size
+    params = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), model.params)
+    exported = export.export(jax.jit(model.apply))(params, model.inputs)
+    assert str(exported.out_avals[0].shape) == "(b, n, 4)"
+    found = exported.call(model.params, {"ids": np.ones((2, 3), np.int32)})[y]
+    np.testing.assert_array_equal(found, model(calls[0])[y])
+    with pytest.raises(ValueError, match="n <= 16"):
+        exported.call(model.params, {"ids": np.ones((1, 17), np.int32)})
+
+
+def test_inputs_whose_sizes_have_two_names():
+    file = File(x=(FLOAT, ["m", 3]), y=(FLOAT, ["n", 3]))
+    z = file("Concat", "x", file("Add", "x", "y"), axis=1)
+    model = check(file, [z], {"x": normal(4, 3), "y": normal(4, 3)})
+    inputs = model.inputs
+    assert inputs["x"].shape == inputs["y"].shape
+
+
+def test_a_call_may_have_other_sizes_than_are_assumed():
+    file = File(x=(FLOAT, ["m", 3]), y=(FLOAT, ["n", 3]))
+    check(file, [file("Add", "x", "y")], {"x": normal(4, 3), "y": normal(1, 3)})
+
+
+@pytest.mark.parametrize("count", [5, 12])
+def test_a_signal_is_padded_or_cut_to_a_length(count):
+    file = File(x=(FLOAT, ["b", "n"]))
+    missing = file("Sub", np.int64([8]), file.size("x", 1))
+    y = file("Pad", "x", file("Concat", np.zeros(3, np.int64), missing, axis=0))
+    z = file("Add", y, normal(1, 8))
+    model = check(file, [y, z], {"x": normal(2, count)})
+    assert model.outputs[y].shape[1] == 8
+
+
+def test_reflections_assume_a_long_signal():
+    file = File(x=(FLOAT, ["n"]))
+    y = file("Pad", "x", np.int64([3, 3]), mode="reflect")
+    model = check(file, [y], {"x": normal(7)}, {"x": normal(4)})
+    (n,) = model.inputs["x"].shape
+    assert n >= 4
+
+
+def test_a_network_of_halves_and_doubles_assumes_multiples():
+    """A feature pyramid adds an image that was halved and doubled to the one before."""
+    file = File(x=(FLOAT, ["b", 1, "h", "w"]))
+    halves = ["x"]
+    for _ in range(5):
+        options = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
+        halves.append(file("MaxPool", halves[-1], **options))
+    scales = np.float32([1, 1, 2, 2])
+    doubled = file("Resize", halves[5], "", scales, mode="nearest", nearest_mode="floor",
+                   coordinate_transformation_mode="asymmetric")  # fmt: skip
+    y = file("Add", doubled, halves[4])
+    z = file("GlobalAveragePool", y)
+    model = check(file, [y, z], {"x": normal(2, 1, 64, 32)}, rtol=1e-6)
+    assert str(model.inputs["x"].shape) == "(b, 1, 32*h, 32*w)"
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+def test_a_range_up_to_a_size(dtype):
+    """YOLO's anchors count in float32."""
+    file = File(x=(FLOAT, ["n", 2]))
+    number = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    size = file("Cast", file("Squeeze", file.size("x", 0)), to=number)
+    y = file("Range", dtype(1), size, dtype(2))
+    z = file("Mul", file("Cast", size, to=FLOAT), np.float32(0.5))
+    model = check(file, [y, z], {"x": normal(7, 2)}, {"x": normal(8, 2)})
+    assert model.outputs[y].dtype.kind == np.dtype(dtype).kind
+
+
+def test_slices_up_to_a_computed_size():
+    file = File(x=(FLOAT, ["b", "n"]))
+    n = file.size("x", 1)
+    end = file("Sub", n, file("Mod", n, np.int64([4])))
+    y = file("Slice", "x", np.int64([2]), end, np.int64([1]))
+    last = file("Slice", "x", file("Neg", np.int64([3])), n, np.int64([1]))
+    far = file("Slice", "x", np.int64([0]), np.int64([10**9]), np.int64([0]))
+    check(file, [y, last, file("Sub", "x", far)], {"x": normal(2, 11)}, {"x": normal(2, 8)})
+
+
+def test_a_size_of_minus_1_is_dynamic():
+    file = File(x=(FLOAT, [-1, 3]))
+    check(file, [file("Relu", "x")], {"x": normal(4, 3)}, {"x": normal(2, 3)})
+
+
+def test_sizes_that_cannot_be_assumed():
+    """The remedy of sizes that JAX cannot compare is an input's shape."""
+    file = File(x=(FLOAT, ["n", "m"]))
+    n, m = file.size("x", 0), file.size("x", 1)
+    sizes = [file("Add", file("Mul", n, m), np.int64([i])) for i in range(3)]
+    parts = [file("Expand", np.float32([[1]]), file("Concat", size, np.int64([2]), axis=0))
+             for size in sizes]  # fmt: skip
+    y = file("Concat", *parts, axis=1)
+    with pytest.raises(dmlax.UnsupportedError, match=r"it needs sizes with .*give input_shapes"):
+        dmlax.onnx.load(file.model(y))
+
+
+@pytest.mark.parametrize("op", ["Sigmoid", "Tanh"])
+def test_sigmoid_and_tanh_have_onnx_runtimes_bits(op):
+    file = File(x=(FLOAT, ["n"]))
+    y = file(op, "x")
+    z = file("Mul", y, "x")  # as in SiLU
+    x = np.concatenate([normal(3000) * scale for scale in (0.1, 1, 5, 20)])
+    check(file, [y, z], {"x": np.float32([*x, np.inf, -np.inf, np.nan, 0])})
+
+
+def test_a_real_signal_without_its_last_axis():
+    file = File(x=(FLOAT, ["b", "n"]))
+    y = file("STFT", "x", np.int64(4), np.hanning(8).astype(np.float32))
+    check(file, [y], {"x": normal(2, 32)}, rtol=2e-5)
