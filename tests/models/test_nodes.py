@@ -35,6 +35,7 @@ DECLINED = {  # cases, and the reason that `load` gives; the first that matches 
     r"identity_(opt|sequence)|loop13_seq|loop16_seq_none": "is not a tensor",
     r"if_opt": "has the type 13, which is not read",
     r"if_seq": "SequenceConstruct: ",
+    r"range_\w+_expanded": "and no constant limits these",
     r"qlinearmatmul_\w+_float16": "AScaleTensor is float16",
     r"resize_\w+_antialias": "antialias is 1, expected 0",
     r"scan_sum": "its form of opset 8 is not known",
