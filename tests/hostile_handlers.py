@@ -28,6 +28,7 @@ DTYPES = ("int8", "uint8", "int16", "int32", "float32")
 REFUSALS = (  # the handlers', then XLA's own for a result's data type
     *("convolution: ", "matrix product: ", "matrix product's epilogue: ", "element_wise: "),
     *("quantized_binary: ", "lookup: ", "pooling: ", "dynamic_quantize: ", "nonzero_coordinates: "),
+    "rows: ",
     "Wrong buffer dtype",
 )
 
@@ -113,6 +114,12 @@ CALLS = {
         (((3, 4), "uint8"), ((), "float32"), ((), "uint8")),
         {"exact": True},
     ),
+    "dmlax_normalize_rows": HandlerCall(
+        (((3, 5), "float32"), ((5,), "float32"), ((5,), "float32")),
+        (((3, 5), "float32"),),
+        {"epsilon": np.float32(1e-5), "is_centred": True},
+    ),
+    "dmlax_softmax_rows": HandlerCall((((3, 5), "float32"),), (((3, 5), "float32"),), {}),
 }
 
 

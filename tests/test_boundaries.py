@@ -84,7 +84,7 @@ LAYERS = {  # a file imports those of lower layers, and those of its own folder
     "_cpu": 2,
     "_cuda": 2,
     "_directml": 3,
-    **dict.fromkeys(ROOMS, 4),
+    **dict.fromkeys((*ROOMS, "_rows"), 4),
     "_operators.py": 5,
     "_explain.py": 6,
     "directml": 6,

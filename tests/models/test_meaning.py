@@ -403,17 +403,18 @@ def test_nodes_in_another_order_are_sorted():
     assert found.tolist() == [1, 0]
 
 
-def test_nodes_behind_a_failing_one_are_named():
+def test_a_failing_node_is_named():
     file = File()
     x = file.node("Det", file.input(np.ones((2, 2), np.float32)))
     last = file.node("Relu", file.node("Neg", x))
     with pytest.raises(dmlax.UnsupportedError) as caught:
         file.run(last)
-    assert str(caught.value).splitlines() == [
+    *lines, ways = str(caught.value).splitlines()
+    assert lines == [
         "1 node of the model cannot be computed:",
         "  Det: is not known (1 node: node_det_0)",
-        "  not checked, as they need outputs of those: 2 nodes: node_neg_1, node_relu_2",
     ]
+    assert "outputs=" in ways
 
 
 def test_the_rationals_of_the_differential_session_have_the_same_meaning():

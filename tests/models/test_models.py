@@ -18,7 +18,8 @@ import dmlax.onnx
 from benchmarks.networks import Network, quantize
 from dmlax.onnx import peer
 from dmlax.onnx.command import main
-from onnx_models import inputs_of, quantized
+from dmlax.onnx.inputs import draw_inputs
+from onnx_models import FLOAT_MODELS, inputs_of, quantized
 from support import NATIVE
 
 
@@ -92,7 +93,6 @@ def test_a_mean_of_floats_is_summed_in_onnxruntimes_order(sizes):
     shape = (2, 40, *sizes)
     file = net.model({"x": (TensorProto.FLOAT, shape)}, {y: (TensorProto.FLOAT, None)})
     x = np.random.default_rng(5).standard_normal(shape).astype(np.float32)
-    x[0] *= np.float32(1e-38)  # subnormals
     theirs = peer.run(peer.start(file, optimised=False), {"x": x})
     assert differing(dmlax.onnx.load(file)(x), theirs) == 0
 
@@ -430,3 +430,67 @@ def test_the_command_compares_every_tensor(tmp_path, capsys):
     assert installed in printed
     assert re.search(r"\d+ tensors, \d{4,} elements: 0 differ", printed)
     assert main([str(tmp_path / "absent.onnx")]) == 2
+
+
+def test_the_command_sums_rounding_by_operator(tmp_path, capsys):
+    path = tmp_path / "model.onnx"
+    onnx.save(FLOAT_MODELS["bert"](), path)
+    assert main([str(path), "--compare", "--nodes"]) == 1
+    tensors, nodes = capsys.readouterr().out.split(
+        "each node computed from ONNX Runtime's tensors:"
+    )
+    lines = tensors.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("the first tensor that"))
+    assert "(LayerNormalization): " in lines[first]
+    assert re.search(r"^MatMul: \d+ float tensors differ within rounding, rel", tensors, re.M)
+    assert lines[-2].startswith("output tanh_")
+    assert "(Tanh): " in lines[-2]
+    assert re.search(r"operators that differ: .*LayerNormalization", nodes)
+
+
+def test_the_command_names_the_operator_that_differs(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "model.onnx"
+    onnx.save(quantized("classifier", "qdq"), path)
+    run_every_tensor = peer.run_every_tensor
+
+    def changed(model, inputs):
+        tensors = run_every_tensor(model, inputs)
+        name = next(node.output[0] for node in model.graph.node if node.op_type == "MaxPool")
+        return {**tensors, name: tensors[name] ^ 1}
+
+    monkeypatch.setattr(peer, "run_every_tensor", changed)
+    assert main([str(path), "--nodes"]) == 1
+    printed = capsys.readouterr().out
+    assert "(MaxPool 'node_maxpool" in printed
+    assert "QLinearConv" in printed.splitlines()[-2]  # it reads the changed tensor
+    assert "MaxPool" in printed.splitlines()[-2]
+
+
+def test_the_command_draws_likely_inputs():
+    net = Network()
+    table = net.constant(np.ones((7, 4), np.float32))
+    ids = net.node("Gather", table, net.node("Cast", "ids", to=TensorProto.INT32))
+    mask = net.node("Cast", "attention_mask", to=TensorProto.FLOAT)
+    y = net.node("Mul", net.node("ReduceSum", ids, net.integers(2), keepdims=0), mask)
+    z = net.node("Add", "token_type_ids", net.node("Add", "position_ids", "lengths"))
+    integers = TensorProto.INT64, [3, 50]
+    names = ("ids", "attention_mask", "token_type_ids", "position_ids")
+    shapes = dict.fromkeys(names, integers) | {"lengths": (TensorProto.INT64, [1])}
+    model = dmlax.onnx.load(net.model(shapes, {y: (TensorProto.FLOAT, None), z: integers}))
+    drawn = draw_inputs(model._saved, model.inputs)
+    assert {*drawn["ids"].ravel()} == {*range(7)}
+    assert (drawn["attention_mask"] == 1).all()
+    assert (drawn["token_type_ids"] == 0).all()
+    assert (drawn["position_ids"] == np.arange(50)).all()
+    assert drawn["lengths"].tolist() == [50]
+
+
+def test_the_command_says_what_onnx_runtime_refuses(tmp_path, capsys):
+    net = Network()
+    y = net.node("Relu", net.node("Reshape", "x", net.integers(5, -1)))
+    path = tmp_path / "model.onnx"
+    onnx.save(net.model({"x": (TensorProto.FLOAT, ["n"])}, {y: (TensorProto.FLOAT, None)}), path)
+    assert main([str(path), "--compare", "--shape", "x=10"]) == 0
+    np.savez(tmp_path / "x.npz", x=np.ones((5, 1), np.float32))
+    assert main([str(path), "--compare", "--inputs", str(tmp_path / "x.npz")]) == 2
+    assert capsys.readouterr().err

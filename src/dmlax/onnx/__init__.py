@@ -1,7 +1,8 @@
 """Quantized ONNX models as JAX functions, with ONNX Runtime's numbers or correctly rounded."""
 
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dmlax._core.arguments import Rules
@@ -10,9 +11,10 @@ from dmlax.errors import SpecError
 from dmlax.onnx import archive, budget, protobuf
 from dmlax.onnx.errors import ModelError as ModelError
 from dmlax.onnx.evaluate import Options
-from dmlax.onnx.graph import Graph, TensorType
+from dmlax.onnx.graph import SHORT_DOMAINS, Graph, TensorType, operator_name
 from dmlax.onnx.model import Model as Model
 from dmlax.onnx.model import ModelExplanation as ModelExplanation
+from dmlax.onnx.operators.nonzero import COUNTED
 
 __all__ = ["Model", "ModelError", "ModelExplanation", "load"]
 
@@ -27,6 +29,8 @@ def load(
     arithmetic: Arithmetic | None = None,
     nonzero_size: int | Mapping[str, int] | None = None,
     input_shapes: Mapping[str, Sequence[int | str]] | None = None,
+    outputs: Sequence[str] | None = None,
+    operators: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Model:
     """Loads a quantized ONNX model as a function.
 
@@ -34,8 +38,15 @@ def load(
       model: the path of an ONNX file or of one that `Model.save` wrote, or an `onnx.ModelProto`.
       arithmetic: "float32" for the bits of ONNX Runtime's CPU kernels, or "exact" for operators
         that round once; default "float32", or what a saved model has.
-      nonzero_size: the rows of every NonZero's output, or of each by its node's name.
+      nonzero_size: the rows of every NonZero, Compress and NonMaxSuppression, or of each by its
+        node's name.
       input_shapes: other shapes of inputs, by name; a string is a dynamic size.
+      outputs: the names of tensors of the file that the model returns, inner ones too; default the
+        file's outputs. Nodes and inputs that they do not need are left out before any is checked.
+      operators: functions for operators, by `"domain::Op"` or `"Op"` for ONNX's own. A function
+        takes the inputs, None for an absent one, and the attributes as keywords; it returns an
+        array or a tuple. Nothing fuses with such a node, and a saved model needs the functions
+        again.
 
     Returns:
       A `Model`: call it, or take its `params` and its pure function `apply`.
@@ -51,15 +62,19 @@ def load(
       >>> model = dmlax.onnx.load("resnet50-int8.onnx")  # doctest: +SKIP
       >>> logits = model(images)["output"]  # doctest: +SKIP
     """
-    saved = _read_archive(model)
-    graph, options = saved or (protobuf.read(model), Options("float32"))
+    given = _checked_operators(operators or {})
+    graph, options = _read_archive(model) or (protobuf.read(model, {*given}), Options("float32"))
+    options = _with_operators(options, given, graph)
     if arithmetic is not None:
         _RULES.expect_choice("arithmetic", arithmetic, ARITHMETICS)
-        options = Options(arithmetic, options.nonzero_size)
+        options = replace(options, arithmetic=arithmetic)
     if nonzero_size is not None:
-        options = Options(options.arithmetic, _checked_size(nonzero_size, graph))
-    with budget.limit(sum(array.nbytes for array in graph.constants.values())):
-        return Model(_reshape_inputs(graph, input_shapes or {}), options)
+        options = replace(options, nonzero_size=_checked_size(nonzero_size, graph))
+    graph = _reshape_inputs(graph, input_shapes or {})
+    if outputs is not None:
+        graph = _with_outputs(graph, outputs)
+    with budget.limit(graph.constant_bytes()):
+        return Model(graph, options)
 
 
 def _read_archive(model: Any) -> tuple[Graph, Options] | None:
@@ -67,12 +82,54 @@ def _read_archive(model: Any) -> tuple[Graph, Options] | None:
     return archive.read(model) if is_path and zipfile.is_zipfile(model) else None
 
 
+def _checked_operators(operators: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
+    """The functions by the names that `operator_name` gives."""
+    found = {}
+    for name, function in operators.items():
+        text = f"of {name!r} is a {type(function).__name__}, expected a function"
+        _RULES.expect(callable(function), "option", "operators", text)
+        domain, _, op = name.rpartition("::")
+        found[operator_name(SHORT_DOMAINS.get(domain, domain), op)] = function
+    return found
+
+
+def _with_operators(
+    options: Options, operators: dict[str, Callable[..., Any]], graph: Graph
+) -> Options:
+    """Adds functions to options; a saved model names those that it needs."""
+    missing = sorted(options.operators.keys() - operators.keys())
+    text = f"has no function for {', '.join(map(repr, missing))}, which the saved model needs"
+    _RULES.expect(not missing, "option", "operators", text)
+    names = {operator_name(node.domain, node.op) for node in graph.all_nodes()}
+    for name in operators:
+        text = f"names no operator of the model: {name!r}"
+        _RULES.expect(name in names, "option", "operators", text)
+    return replace(options, operators=operators)
+
+
+def _with_outputs(graph: Graph, outputs: Sequence[str]) -> Graph:
+    """The nodes and inputs that some tensors need."""
+    names, known = tuple(dict.fromkeys(outputs)), graph.tensors()
+    text = f"is {outputs!r}, expected a list of names"
+    _RULES.expect(bool(names) and not isinstance(outputs, str), "option", "outputs", text)
+    unknown = [name for name in names if name not in known or not name]
+    text = f"has no tensor {', '.join(map(repr, unknown))} of the file"
+    _RULES.expect(not unknown, "option", "outputs", text)
+    graph = graph.replace(outputs=names).prune()
+    needed = {*names, *(name for node in graph.nodes for name in node.inputs)}
+    inputs = {name: each for name, each in graph.inputs.items() if name in needed}
+    return graph.replace(inputs=inputs)
+
+
 def _checked_size(size: Any, graph: Graph) -> int | dict[str, int]:
     if not isinstance(size, Mapping):
         return _RULES.to_integer("nonzero_size", size, 1)
-    names = {node.name for node in graph.nodes if node.op == "NonZero"}
+    names = {node.name for node in graph.all_nodes() if node.op in COUNTED}
+    kinds = ", ".join(COUNTED)
     for name in size:
-        _RULES.expect(name in names, "option", "nonzero_size", f"names no NonZero node: {name!r}")
+        _RULES.expect(
+            name in names, "option", "nonzero_size", f"names no node of {kinds}: {name!r}"
+        )
     return {name: _RULES.to_integer("nonzero_size", each, 1) for name, each in size.items()}
 
 

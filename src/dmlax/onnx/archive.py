@@ -16,11 +16,19 @@ from dmlax._core.requantize import ARITHMETICS, Arithmetic
 from dmlax.onnx import budget
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.evaluate import Options
-from dmlax.onnx.graph import Graph, Node, TensorType, in_order
+from dmlax.onnx.graph import (
+    CAPTURES,
+    MAXIMUM_DEPTH,
+    Graph,
+    Node,
+    TensorType,
+    in_order,
+    operator_name,
+)
 from dmlax.onnx.operators import packed
 from dmlax.onnx.operators.values import DTYPES
 
-VERSION = 1
+VERSION = 2  # an archive without subgraphs and functions has version 1
 _GRAPH = "graph.json"
 _OBJECT_BYTES = 16  # of Python objects for a byte of JSON
 
@@ -28,9 +36,10 @@ _OBJECT_BYTES = 16  # of Python objects for a byte of JSON
 def write(path: Any, graph: Graph, options: Options) -> None:
     """Writes a graph, its constants and the options."""
     arrays: dict[str, np.ndarray] = {}
+    names: dict[int, tuple[str, np.ndarray]] = {}  # by the array's id: subgraphs share arrays
 
     def keep(array: np.ndarray) -> dict[str, Any]:
-        name = f"{len(arrays)}.npy"
+        name, _ = names.setdefault(id(array), (f"{len(names)}.npy", array))
         if array.dtype.isbuiltin != 2 or array.dtype not in DTYPES.values():
             arrays[name] = array
             return {"array": name}
@@ -47,11 +56,21 @@ def write(path: Any, graph: Graph, options: Options) -> None:
 
 
 def _describe(graph: Graph, options: Options, keep: Any) -> dict[str, Any]:
+    used = {operator_name(node.domain, node.op) for node in graph.all_nodes()}
+    operators = sorted(used & options.operators.keys())
+    is_new = bool(operators) or any(node.graphs for node in graph.nodes)
     return {
-        "version": VERSION,
+        "version": VERSION if is_new else 1,
         "arithmetic": options.arithmetic,
         "nonzero_size": options.nonzero_size,
+        **({"operators": operators} if operators else {}),
         "inputs": {name: [x.dtype.name, list(x.shape)] for name, x in graph.inputs.items()},
+        **_describe_graph(graph, keep),
+    }
+
+
+def _describe_graph(graph: Graph, keep: Any) -> dict[str, Any]:
+    return {
         "outputs": list(graph.outputs),
         "constants": {name: keep(array) for name, array in graph.constants.items()},
         "nodes": [_encode(node, keep) for node in graph.nodes],
@@ -89,23 +108,39 @@ class _Reader:
     def graph(self) -> tuple[Graph, Options]:
         """Decodes the JSON text."""
         data = _check(json.loads(self._open(_GRAPH, _OBJECT_BYTES).read()), dict, "the graph")
-        if data.get("version") != VERSION:
-            raise ModelError(f"the file's version is {data.get('version')}, expected {VERSION}")
+        if data.get("version") not in (1, VERSION):
+            raise ModelError(
+                f"the file's version is {data.get('version')}, expected 1 or {VERSION}"
+            )
         inputs = {name: _input(name, each) for name, each in _get(data, "inputs", dict).items()}
+        return self._graph(data, inputs), _options(data)
+
+    def _graph(
+        self, data: Mapping[str, Any], inputs: Mapping[str, TensorType], depth: int = 0
+    ) -> Graph:
+        """Decodes a graph; a subgraph has parameters and no inputs."""
+        if depth > MAXIMUM_DEPTH:
+            raise ModelError(f"subgraphs are nested deeper than {MAXIMUM_DEPTH}")
+        parameters = _names(data, "parameters") if depth else ()
         constants = {
             name: self.array(_check(entry, dict, f"constant {name!r}"))
             for name, entry in _get(data, "constants", dict).items()
         }
-        if "" in inputs or "" in constants:
-            raise ModelError("an input or a constant has no name")
-        for name in inputs.keys() & constants.keys():
+        if "" in inputs or "" in constants or len({*parameters}) != len(parameters):
+            raise ModelError("an input or a constant has no name, or one twice")
+        for name in (inputs.keys() | {*parameters}) & constants.keys():
             raise ModelError(f"{name!r} is an input and a constant")
+
+        def load(entry: Mapping[str, Any]) -> Any:
+            if "nodes" in entry:
+                return self._graph(entry, {}, depth + 1)
+            return self.array(entry)
+
         nodes = tuple(
-            _decode(_check(entry, dict, "a node"), self.array)
+            _expect_parameters(_decode(_check(entry, dict, "a node"), load))
             for entry in _get(data, "nodes", list)
         )
-        graph = Graph(nodes, inputs, _names(data, "outputs"), constants)
-        return in_order(graph), _options(data)
+        return in_order(Graph(nodes, inputs, _names(data, "outputs"), constants, parameters))
 
     def array(self, entry: Mapping[str, Any]) -> np.ndarray:
         """Reads an array whose data has the size that its header declares."""
@@ -148,6 +183,16 @@ class _Reader:
             raise ModelError(f"{name} {error}; store it without compression") from None
 
 
+def _expect_parameters(node: Node) -> Node:
+    """Checks that the captured tensors of a node are the last parameters of its subgraphs."""
+    captures = node.attributes.get(CAPTURES, ())
+    for graph in node.graphs.values():
+        last = graph.parameters[len(graph.parameters) - len(captures) :]
+        if last != captures or len(node.inputs) < len(captures):
+            raise ModelError(f"node {node.name!r} has a subgraph of other parameters")
+    return node
+
+
 def _check(value: Any, kind: type, what: str) -> Any:
     if type(value) is not kind:
         text = f"{what} is of type {type(value).__name__}, expected {kind.__name__}"
@@ -176,7 +221,9 @@ def _options(data: Mapping[str, Any]) -> Options:
     sizes = size.values() if isinstance(size, dict) else () if size is None else (size,)
     if not all(type(each) is int and each > 0 for each in sizes):
         raise ModelError(f"nonzero_size is {size!r}, expected at least 1")
-    return Options(cast(Arithmetic, arithmetic), size)
+    # `load` replaces the functions, which no file has.
+    operators = dict.fromkeys(_names(data, "operators") if "operators" in data else (), print)
+    return Options(cast(Arithmetic, arithmetic), size, operators)
 
 
 def _input(name: str, entry: Any) -> TensorType:
@@ -202,10 +249,12 @@ def _checked_size(size: Any, name: str) -> int | str:
 
 
 def _encode(node: Node, keep: Any) -> dict[str, Any]:
-    attributes = {
-        name: keep(value) if isinstance(value, np.ndarray) else value
-        for name, value in node.attributes.items()
-    }
+    def encode(value: Any) -> Any:
+        if isinstance(value, Graph):
+            return {"parameters": list(value.parameters), **_describe_graph(value, keep)}
+        return keep(value) if isinstance(value, np.ndarray) else value
+
+    attributes = {name: encode(value) for name, value in node.attributes.items()}
     return {
         "name": node.name,
         "op": node.op,

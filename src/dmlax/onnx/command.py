@@ -7,15 +7,21 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from dmlax.errors import SpecError, UnsupportedError
 from dmlax.onnx import Model, ModelError, load, peer
+from dmlax.onnx.inputs import draw_inputs
+from dmlax.onnx.nodes import run_nodes
 
-_SEED = 0
+_ROUNDING = 1e-5  # of floats, relative to the largest element
+_MOST_LINES = 8  # of floats that differ by rounding
+
+
+_ERRORS = (SpecError, UnsupportedError, ModelError, ImportError, OSError, ValueError)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,32 +33,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         model = _load(options)
-    except (SpecError, UnsupportedError, ModelError, ImportError, OSError) as error:
+        _list(model, options.model)
+    except _ERRORS as error:
         print(error, file=sys.stderr)
         return 2
-    _list(model, options.model)
-    if not (options.compare or options.bench):
+    compares = [_compare] * options.compare + [_compare_nodes] * options.nodes
+    if not (compares or options.bench):
         return 0
+    errors: tuple[type[Exception], ...] = (*_ERRORS, *peer.errors())
     try:
         inputs = _inputs(model, options)
-        session = peer.start(options.model) if options.compare or find_spec("onnxruntime") else None
-    except (SpecError, ValueError, ImportError) as error:
+        session = peer.start(options.model) if compares or find_spec("onnxruntime") else None
+        differ = [compare(model, options.model, inputs) for compare in compares]
+    except errors as error:
         print(error, file=sys.stderr)
         return 2
-    differ = options.compare and _compare(model, options.model, inputs)
     if options.bench:
         _bench(model, session, inputs)
-    return 1 if differ else 0
+    return 1 if any(differ) else 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m dmlax.onnx", description=__doc__)
     parser.add_argument("model", type=Path, help="an ONNX file, or one that Model.save wrote")
     parser.add_argument("--compare", action="store_true", help="with ONNX Runtime, every tensor")
+    parser.add_argument(
+        "--nodes", action="store_true", help="each node, computed from ONNX Runtime's tensors"
+    )
     parser.add_argument("--bench", action="store_true", help="time a call, and ONNX Runtime's")
-    parser.add_argument("--inputs", type=Path, help="an .npz file of inputs; else random ones")
+    parser.add_argument("--inputs", type=Path, help="an .npz file of inputs; else likely ones")
     parser.add_argument("--arithmetic", choices=("exact", "float32"))
-    parser.add_argument("--nonzero-size", type=int, help="the rows of every NonZero")
+    parser.add_argument(
+        "--nonzero-size", type=int, help="the rows of every NonZero, Compress and NonMaxSuppression"
+    )
     parser.add_argument(
         "--shape", action="append", default=[], help="of an input, as name=1,3,224,224"
     )
@@ -94,45 +107,108 @@ def _inputs(model: Model, options: argparse.Namespace) -> dict[str, np.ndarray]:
     if options.inputs:
         with np.load(options.inputs, allow_pickle=False) as file:
             return dict(file)
-    generator = np.random.default_rng(_SEED)
-    return {name: _random(generator, struct) for name, struct in model.inputs.items()}
-
-
-def _random(generator: np.random.Generator, struct: jax.ShapeDtypeStruct) -> np.ndarray:
-    """A random array; a dynamic size is 1."""
-    shape = tuple(size if isinstance(size, int) else 1 for size in struct.shape)
-    dtype = np.dtype(struct.dtype)
-    if dtype.kind == "f":
-        return generator.standard_normal(shape).astype(dtype)
-    if dtype.kind == "b":
-        return generator.integers(0, 2, shape).astype(bool)
-    return generator.integers(0, 2 if dtype.itemsize > 1 else 100, shape).astype(dtype)
+    return draw_inputs(model._saved, model.inputs)
 
 
 def _compare(model: Model, path: Path, inputs: dict[str, np.ndarray]) -> bool:
-    """Prints the tensors that differ, in the file's order; True if there are any."""
+    """Prints the tensors that differ, the first one on top; True if there are any."""
     print(f"dmlax follows ONNX Runtime {peer.FOLLOWS}; {peer.version()} is installed")
     theirs = peer.run_every_tensor(peer.fuse(path), inputs)
-    known = model.tensors()
-    names = [name for name in theirs if name in known]
+    known, outputs = model.tensors(), list(model.outputs)
+    names = [name for name in theirs if name in known and name not in outputs]
+    names += [name for name in outputs if name in theirs]
     ours = model.apply(model.params, inputs, outputs=names)
-    total = different = 0
-    for name in _progress(names, "comparing"):
-        count, size, worst = _difference(np.asarray(ours[name]), theirs[name])
-        total, different = total + size, different + count
-        if count:
-            print(f"{name}: {count} of {size} elements differ, by at most {worst:g}")
-    print(f"{len(names)} tensors, {total} elements: {different} differ")
-    return different > 0
+    producers = model._saved.producers()
+    found = [
+        _difference(
+            name, producers[name].type if name in producers else "", ours[name], theirs[name]
+        )
+        for name in _progress(names, "comparing")
+    ]
+    different = [each for each in found if each.different and each.name not in outputs]
+    if different:
+        print(f"the first tensor that differs, in the file's order: {different[0]}")
+    _print_differences(different[1:])
+    for each in found:
+        if each.name in outputs:
+            print(f"output {each}")
+    return _print_total(found)
 
 
-def _difference(ours: np.ndarray, theirs: np.ndarray) -> tuple[int, int, float]:
-    """The number of different elements, of all of them, and the largest difference."""
+def _compare_nodes(model: Model, path: Path, inputs: dict[str, np.ndarray]) -> bool:
+    """Computes each node from ONNX Runtime's tensors, and prints the operators that differ."""
+    theirs = peer.run_every_tensor(peer.fuse(path), inputs)
+    found = [
+        _difference(name, f"{node.type} {node.name!r}", value, theirs[name])
+        for node, name, value in _progress(list(run_nodes(model, {**inputs, **theirs})), "nodes")
+        if name in theirs
+    ]
+    print("each node computed from ONNX Runtime's tensors:")
+    _print_differences([each for each in found if each.different])
+    operators = {each.operator.partition(" ")[0] for each in found if each.different}
+    print(f"operators that differ: {', '.join(sorted(operators)) or 'none'}")
+    return _print_total(found)
+
+
+class _Difference(NamedTuple):
+    """The elements of a tensor that differ.
+
+    Attributes:
+      operator: the type of the node that writes it.
+      worst: the largest difference.
+      relative: that of floats, divided by the largest element.
+    """
+
+    name: str
+    operator: str
+    different: int
+    size: int
+    worst: float
+    relative: float | None
+
+    def __str__(self) -> str:
+        text = f"{self.name} ({self.operator}): {self.different} of {self.size} elements differ"
+        return f"{text}, by at most {self.worst:g}" if self.different else text
+
+    @property
+    def is_rounding(self) -> bool:
+        """True for floats that differ as much as another order of a sum makes them."""
+        return self.relative is not None and self.relative <= _ROUNDING
+
+
+def _difference(name: str, operator: str, ours: Any, theirs: np.ndarray) -> _Difference:
+    ours = np.asarray(ours)
     if ours.shape != theirs.shape:
-        return theirs.size, theirs.size, float("inf")
+        return _Difference(name, operator, theirs.size, theirs.size, float("inf"), None)
     same = (ours == theirs) | ((ours != ours) & (theirs != theirs))
     gap = np.abs(ours[~same].astype(np.float64) - theirs[~same].astype(np.float64))
-    return int((~same).sum()), theirs.size, float(gap.max(initial=0))
+    worst, relative = float(gap.max(initial=0)), None
+    if theirs.dtype.kind == "f":
+        scale = np.abs(theirs[np.isfinite(theirs)].astype(np.float64)).max(initial=0)
+        relative = worst / float(scale) if scale else worst
+    return _Difference(name, operator, int((~same).sum()), theirs.size, worst, relative)
+
+
+def _print_differences(different: Sequence[_Difference]) -> None:
+    """Prints a line for each tensor; many that differ by rounding are a line for each operator."""
+    rounded = [each for each in different if each.is_rounding]
+    summed = rounded if len(rounded) > _MOST_LINES else []
+    for each in different:
+        if each not in summed:
+            print(each)
+    groups: dict[str, list[float]] = {}
+    for each in summed:
+        groups.setdefault(each.operator.partition(" ")[0], []).append(each.relative or 0)
+    for operator, values in groups.items():
+        text = f"{len(values)} float tensors differ within rounding"
+        print(f"{operator}: {text}, relatively by at most {max(values):.1e}")
+
+
+def _print_total(found: Sequence[_Difference]) -> bool:
+    different = sum(each.different for each in found)
+    total = sum(each.size for each in found)
+    print(f"{len(found)} tensors, {total} elements: {different} differ")
+    return different > 0
 
 
 def _progress(items: Sequence[Any], what: str) -> Iterable[Any]:
@@ -149,7 +225,7 @@ def _bench(model: Model, session: Any, inputs: dict[str, np.ndarray]) -> None:
     arrays = jax.tree.map(jax.numpy.asarray, inputs)
     calls: dict[str, Callable[[], Any]] = {"dmlax": lambda: jax.block_until_ready(model(arrays))}
     if session is not None:
-        calls["onnxruntime"] = lambda: session.run(None, inputs)
+        calls["onnxruntime"] = lambda: peer.run(session, inputs)
     start = time.perf_counter()
     calls["dmlax"]()
     print(f"first call {time.perf_counter() - start:.2f} s")

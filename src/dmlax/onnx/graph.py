@@ -3,8 +3,8 @@
 import dataclasses
 import functools
 import heapq
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,13 @@ from dmlax.onnx.errors import ModelError
 SHORT_DOMAINS = {"ai.onnx": "", "": ""}
 MICROSOFT = "com.microsoft"
 OWN = "dmlax"  # of operators that passes make
+GIVEN = "operators"  # of operators that a caller of `load` computes
+MAXIMUM_DEPTH = 8  # of subgraphs in subgraphs
+CAPTURES = "captures"
+"""The attribute of a node that has subgraphs: the names in them of tensors from around them.
+
+The node's last inputs are these tensors, and the last parameters of each subgraph have the names.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +34,7 @@ class Node:
       version: the opset in which this form of the operator began.
       inputs: names of tensors; "" where an optional one is absent.
       outputs: likewise.
-      attributes: Python values, and NumPy arrays for tensors.
+      attributes: Python values, NumPy arrays for tensors, and `Graph`s for subgraphs.
     """
 
     name: str
@@ -41,7 +48,27 @@ class Node:
     @property
     def type(self) -> str:
         """The operator's type with its domain, as messages show it."""
-        return f"{self.domain}.{self.op}" if self.domain else self.op
+        return f"{self.domain}.{self.op}" if self.domain not in ("", GIVEN) else self.op
+
+    @property
+    def graphs(self) -> dict[str, "Graph"]:
+        """The subgraphs by attribute."""
+        return {name: x for name, x in self.attributes.items() if isinstance(x, Graph)}
+
+    @property
+    def captures(self) -> tuple[str, ...]:
+        """The subgraphs' names of the node's last inputs."""
+        return tuple(self.attributes.get(CAPTURES, ())) if self.graphs else ()
+
+    def with_graphs(
+        self, graphs: Mapping[str, "Graph"], captured: Mapping[str, str] | None = None
+    ) -> "Node":
+        """Returns a copy with other subgraphs; captured: the tensors around them by their names."""
+        names = self.inputs[: len(self.inputs) - len(self.captures)]
+        if captured is None:
+            captured = dict(zip(self.captures, self.inputs[len(names) :], strict=True))
+        attributes = {**self.attributes, **graphs, CAPTURES: tuple(captured)}
+        return self.replace(inputs=(*names, *captured.values()), attributes=attributes)
 
     def replace(self, **changes: Any) -> "Node":
         """Returns a copy with other fields."""
@@ -49,6 +76,11 @@ class Node:
 
     def __str__(self) -> str:
         return f"{self.type} {self.name!r}"
+
+
+def operator_name(domain: str, op: str) -> str:
+    """An operator as `load` takes it in operators."""
+    return f"{domain}::{op}" if domain else op
 
 
 @dataclass(frozen=True)
@@ -64,12 +96,19 @@ class TensorType:
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Nodes in an order in which they can run, and the tensors that the file holds."""
+    """Nodes in an order in which they can run, and the tensors that the file holds.
+
+    Attributes:
+      parameters: of a subgraph, which has no `inputs`: the tensors that its node passes it.
+      types: those that the file declares, of any tensors.
+    """
 
     nodes: tuple[Node, ...]
     inputs: Mapping[str, TensorType]
     outputs: tuple[str, ...]
     constants: Mapping[str, np.ndarray]
+    parameters: tuple[str, ...] = ()
+    types: Mapping[str, TensorType] = field(default_factory=dict)
 
     def replace(self, **changes: Any) -> "Graph":
         """Returns a copy with other fields."""
@@ -112,7 +151,46 @@ class Graph:
     @functools.cached_property
     def _names(self) -> frozenset[str]:
         written = (name for node in self.nodes for name in node.outputs if name)
-        return frozenset({*self.inputs, *self.constants, *written})
+        return frozenset({*self.inputs, *self.parameters, *self.constants, *written})
+
+    def all_nodes(self) -> Iterator[Node]:
+        """The nodes and those of subgraphs."""
+        for node in self.nodes:
+            yield node
+            for graph in node.graphs.values():
+                yield from graph.all_nodes()
+
+    def map_nodes(self, function: Callable[[Node], Node]) -> "Graph":
+        """Replaces the nodes of subgraphs, and then all others."""
+
+        def replace(node: Node) -> Node:
+            graphs = {name: graph.map_nodes(function) for name, graph in node.graphs.items()}
+            return function(node.with_graphs(graphs) if graphs else node)
+
+        return self.replace(nodes=tuple(map(replace, self.nodes)))
+
+    def map_constants(
+        self, function: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
+    ) -> "Graph":
+        """Replaces the constants of the graph and of each subgraph."""
+
+        def replace(node: Node) -> Node:
+            graphs = {name: graph.map_constants(function) for name, graph in node.graphs.items()}
+            return node.with_graphs(graphs) if graphs else node
+
+        nodes = tuple(map(replace, self.nodes))
+        return self.replace(nodes=nodes, constants=function(self.constants))
+
+    def constant_bytes(self) -> int:
+        """The bytes of the constants, also of subgraphs; an array that both have counts once."""
+        arrays: dict[int, int] = {}
+
+        def count(constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+            arrays.update((id(array), array.nbytes) for array in constants.values())
+            return constants
+
+        self.map_constants(count)
+        return sum(arrays.values())
 
     def unused_name(self, wanted: str) -> str:
         """A name for a tensor that a pass makes, which no tensor has."""
@@ -137,7 +215,7 @@ def in_order(graph: Graph) -> Graph:
     Raises:
       ModelError: a tensor is written twice, read and never written, or depends on itself.
     """
-    written = {*graph.inputs, *graph.constants}
+    written = {*graph.inputs, *graph.parameters, *graph.constants}
     producers: dict[str, int] = {}
     for index, node in enumerate(graph.nodes):
         for name in filter(None, node.outputs):

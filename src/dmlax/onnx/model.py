@@ -10,25 +10,33 @@ import jax
 import numpy as np
 
 import dmlax
-from dmlax._core.arguments import Aval, aval_of
 from dmlax.errors import SpecError, UnsupportedError
 from dmlax.onnx import archive, budget
+from dmlax.onnx.check import AvalsOfGraphs, check
 from dmlax.onnx.compiled import CompiledModel
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.evaluate import (
     Options,
     count_name,
     evaluate,
+    give_operators,
     split_constants,
-    with_node,
 )
 from dmlax.onnx.graph import Graph, Node, TensorType
 from dmlax.onnx.mesh import run_on_any_mesh
-from dmlax.onnx.operators import why_no_pass, why_not
+from dmlax.onnx.operators import why_no_pass
+from dmlax.onnx.operators.nonzero import COUNTED
 from dmlax.onnx.operators.values import device_dtype, narrow, to_device, why_costly
-from dmlax.onnx.passes import PASSES_OF_SHAPES, each_pass, run_passes, run_passes_of_shapes
-from dmlax.onnx.passes.layout import Avals
+from dmlax.onnx.passes import (
+    PASSES_OF_SHAPES,
+    each_pass,
+    lift_params,
+    run_passes,
+    run_passes_of_shapes,
+)
 from dmlax.onnx.weights import FileConstants, prepare
+
+_MOST_COPIED_AT_ONCE = 1 << 20  # bytes of inputs
 
 
 @dataclass(frozen=True)
@@ -58,22 +66,30 @@ class Model:
 
     def __init__(self, graph: Graph, options: Options) -> None:
         self._options = options
-        self._file_bytes = sum(array.nbytes for array in graph.constants.values())
-        needed = graph.prune()
+        self._file_bytes = graph.constant_bytes()
+        needed = give_operators(graph, options.operators).prune()
         # The check of all nodes lists those that no pass can read.
-        fits = not any(map(why_no_pass, needed.nodes))
-        passed = run_passes(needed, options.arithmetic) if fits else needed
+        fits = not any(map(why_no_pass, needed.all_nodes()))
+        lifted = lift_params(needed, options.arithmetic) if fits else needed
+        passed = run_passes(lifted, options.arithmetic) if fits else lifted
         fused, params = split_constants(passed)
         self._param_structs = {
             name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in params.items()
         }
-        self._avals = _check(fused, self._param_structs, _structs(graph.inputs), options)
+        self._avals = self._check(fused, _structs(graph.inputs))
         self._graph = run_passes_of_shapes(fused, self._avals)
         weights = prepare(self._graph, params)
         self.params: dict[str, Any] = {name: weight.param for name, weight in weights.items()}
-        self._file = graph.replace(constants=FileConstants(graph.constants, params, weights))
+
+        def share(constants: Mapping[str, np.ndarray]) -> FileConstants:
+            return FileConstants(constants, params, weights)
+
+        self._file, self._saved = lifted.map_constants(share), graph.map_constants(share)
         self._compiled = CompiledModel(self.apply, self.params)
         self._graph_for = functools.lru_cache(maxsize=16)(self._make_graph)
+
+    def _check(self, graph: Graph, inputs: Mapping[str, jax.ShapeDtypeStruct]) -> AvalsOfGraphs:
+        return check(graph, self._param_structs, inputs, self._options)
 
     @property
     def inputs(self) -> dict[str, jax.ShapeDtypeStruct]:
@@ -82,7 +98,7 @@ class Model:
 
     @functools.cached_property
     def outputs(self) -> dict[str, jax.ShapeDtypeStruct]:
-        """The shape and the dtype of each output, counts of NonZero included."""
+        """The shape and the dtype of each output, counts of rows included."""
         return dict(jax.eval_shape(self.apply, self.params, self._structs()))
 
     def _structs(self) -> dict[str, jax.ShapeDtypeStruct]:
@@ -95,12 +111,12 @@ class Model:
           *inputs: arrays in the file's order, or one dict of them by name.
 
         Returns:
-          The outputs by name, in the file's order; after them the counts of NonZero.
+          The outputs by name, in the file's order; after them the counts of rows.
 
         Raises:
           SpecError: an input is missing, unknown, or of another dtype or shape than the file's;
             the field is its name. A 64-bit integer does not fit 32 bits, and x64 is off (code
-            `value`). A NonZero has more rows than its size (code `sizes`).
+            `value`). An output has more rows than its `nonzero_size` (code `sizes`).
         """
         given = _narrowed(self._name(_given(inputs)))
         found: dict[str, Any] = self._compiled(self.params, _on_cpu(given))
@@ -125,7 +141,7 @@ class Model:
           outputs: the names of any tensors of the file; default its outputs.
 
         Returns:
-          The tensors by name, and the counts of NonZero, each the name of its output with `.count`.
+          The tensors by name, and the counts of rows, each the name of its output with `.count`.
 
         Raises:
           SpecError: as `__call__`, but for counts; or a tensor's name is unknown (code `option`).
@@ -135,7 +151,7 @@ class Model:
         with budget.limit(self._file_bytes):
             graph = self._graph if outputs is None else self._graph_for(wanted)
         held = {name: to_device(array) for name, array in params.items()}
-        counts = {count_name(node.outputs[0]) for node in _nonzero_nodes(graph)}
+        counts = [count_name(name) for node in graph.nodes for name in node.outputs]
 
         def compute(operands: dict[str, Any]) -> dict[str, Any]:
             with budget.limit(self._file_bytes):
@@ -147,16 +163,14 @@ class Model:
 
     def _make_graph(self, outputs: tuple[str, ...]) -> Graph:
         """The graph that computes other tensors: passes do not fuse through them."""
-        known = self._file.tensors()
         for name in outputs:
-            if name not in known:
+            if name not in self._saved.tensors():
                 raise SpecError(f"Model: outputs has no tensor {name!r}", "option", "outputs")
         wanted = self._file.replace(outputs=outputs).prune()
         graph = run_passes(wanted, self._options.arithmetic)
         constants = {name: x for name, x in graph.constants.items() if name not in self.params}
         graph = graph.replace(constants=constants)
-        avals = _check(graph, self._param_structs, self._structs(), self._options)
-        return run_passes_of_shapes(graph, avals)
+        return run_passes_of_shapes(graph, self._check(graph, self._structs()))
 
     def _bind(self, inputs: Any) -> dict[str, Any]:
         """Names the inputs, and checks their dtypes and shapes."""
@@ -177,19 +191,19 @@ class Model:
         return named
 
     def _check_counts(self, outputs: Mapping[str, Any]) -> None:
-        for node in _nonzero_nodes(self._graph):
+        for node in _counted_nodes(self._graph):
             name = count_name(node.outputs[0])
             if name not in outputs or isinstance(outputs[name], jax.core.Tracer):
                 continue
             count, size = int(outputs[name]), self._options.of(node).nonzero_size
-            assert size is not None  # a NonZero without one is declined
+            assert size is not None  # a node without one is declined
             if count > size:
                 text = f"Model: {node} has {count} rows, expected {size} or fewer: nonzero_size"
                 raise SpecError(text, "sizes", node.outputs[0])
 
     def tensors(self) -> set[str]:
         """The names of the file's tensors, which `apply` takes as `outputs`."""
-        return self._file.tensors()
+        return self._saved.tensors()
 
     def explain(self, *inputs: Any) -> ModelExplanation:
         """Lists the nodes before and after each pass, and the operators of dmlax that run.
@@ -217,7 +231,7 @@ class Model:
             graph = passed
         graph, _ = split_constants(graph)
         for last in PASSES_OF_SHAPES:
-            graph = last(graph, self._avals)
+            graph = last(graph, self._avals.of_graph)
             yield last.__name__, len(graph.nodes)
 
     def _structs_of(self, inputs: tuple[Any, ...]) -> dict[str, jax.ShapeDtypeStruct]:
@@ -227,7 +241,12 @@ class Model:
 
     def save(self, path: Any) -> None:
         """Writes the graph and its constants to a zip file, which `load` reads without `onnx`."""
-        archive.write(path, self._file, self._options)
+        arrays: dict[int, np.ndarray] = {}  # each once, as subgraphs share them
+
+        def read(constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+            return constants.read(arrays) if isinstance(constants, FileConstants) else constants
+
+        archive.write(path, self._saved.map_constants(read), self._options)
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {each}" for name, each in self._file.inputs.items())
@@ -261,15 +280,19 @@ def _narrowed(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _on_cpu(inputs: Any) -> Any:
-    """Has the calling thread wait while arrays of the host are copied to a CPU's memory.
+def _on_cpu(inputs: Mapping[str, Any]) -> Any:
+    """Has the calling thread wait while large arrays of the host are copied to a CPU's memory.
 
-    The program would run on the thread that copies them, and each thread keeps what it freed.
+    The program would run on the thread that copies them, and each thread keeps what it freed. Small
+    arrays are copied at once.
     """
     if jax.default_backend() != "cpu":
         return inputs
-    is_host = [isinstance(x, np.ndarray) for x in jax.tree.leaves(inputs)]
-    return jax.block_until_ready(jax.device_put(inputs)) if all(is_host) else inputs
+    leaves = inputs.values()
+    if not all(isinstance(x, np.ndarray) for x in leaves):
+        return inputs
+    is_small = sum(x.nbytes for x in leaves) <= _MOST_COPIED_AT_ONCE
+    return inputs if is_small else jax.block_until_ready(jax.device_put(inputs))
 
 
 def _notes(structs: Mapping[str, jax.ShapeDtypeStruct]) -> Iterable[str]:
@@ -331,8 +354,8 @@ def _checked(name: str, value: Any, wanted: TensorType) -> Any:
     return to_device(value) if isinstance(value, np.ndarray) else value
 
 
-def _nonzero_nodes(graph: Graph) -> list[Node]:
-    return [node for node in graph.nodes if node.op == "NonZero"]
+def _counted_nodes(graph: Graph) -> list[Node]:
+    return [node for node in graph.nodes if node.op in COUNTED and not node.domain]
 
 
 def _count(nodes: Iterable[Node]) -> dict[str, int]:
@@ -341,74 +364,3 @@ def _count(nodes: Iterable[Node]) -> dict[str, int]:
 
 def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts.items())
-
-
-def _check(graph: Graph, params: Mapping[str, Any], inputs: Any, options: Options) -> Avals:
-    """Traces every node once; raises one error with all that cannot be computed.
-
-    Returns:
-      The dtype and the shape of every tensor.
-    """
-    failures = {id(node): (node, error) for node, error in _unknown_nodes(graph)}
-    avals: dict[str, Aval] = {}
-
-    def note(node: Node, error: Exception) -> None:
-        failures.setdefault(id(node), (node, error))
-
-    def trace(params: Any, inputs: Any) -> Any:
-        found = evaluate(graph, {**params, **inputs}, options, note)
-        avals.update((name, aval_of(x)) for name, x in found.items() if hasattr(x, "shape"))
-        return [to_device(found[name]) for name in graph.outputs if name in found]
-
-    jax.eval_shape(trace, params, inputs)
-    if failures:
-        raise _one_error(list(failures.values()), _behind(graph, set(failures)))
-    return avals
-
-
-def _behind(graph: Graph, failed: set[int]) -> list[Node]:
-    """The nodes that read what a failing node would write, or that such a node would."""
-    missing: set[str] = set()
-    behind = []
-    for node in graph.nodes:
-        if id(node) in failed:
-            missing.update(node.outputs)
-        elif not missing.isdisjoint(node.inputs):
-            missing.update(node.outputs)
-            behind.append(node)
-    return behind
-
-
-def _unknown_nodes(graph: Graph) -> list[tuple[Node, Exception]]:
-    """The nodes whose operator, opset or attribute is not known."""
-    reasons = ((node, why_not(node)) for node in graph.nodes)
-    return [(node, with_node(node, UnsupportedError(why))) for node, why in reasons if why]
-
-
-def _one_error(failures: Sequence[tuple[Node, Exception]], behind: Sequence[Node]) -> Exception:
-    """The first error of a malformed file, or one that lists all."""
-    if all(isinstance(error, ModelError) for _, error in failures):
-        return failures[0][1]
-    return UnsupportedError(_list(failures, behind), "option", "model")
-
-
-def _list(failures: Sequence[tuple[Node, Exception]], behind: Sequence[Node]) -> str:
-    """Groups nodes by type and reason; then those that need their outputs."""
-    groups: dict[str, list[str]] = {}
-    for node, error in failures:
-        reason = str(error).removeprefix(f"{node}: ")
-        groups.setdefault(f"{node.type}: {reason}", []).append(node.name)
-    lines = [f"  {reason} ({_some(names)})" for reason, names in groups.items()]
-    if behind:
-        lines.append(
-            f"  not checked, as they need outputs of those: {_some(x.name for x in behind)}"
-        )
-    count = "1 node" if len(failures) == 1 else f"{len(failures)} nodes"
-    return "\n".join([f"{count} of the model cannot be computed:", *lines])
-
-
-def _some(names: Iterable[str]) -> str:
-    """Counts nodes, and shows the names of the first eight."""
-    shown = list(names)
-    count = "1 node" if len(shown) == 1 else f"{len(shown)} nodes"
-    return f"{count}: {', '.join(shown[:8])}{', ...' if shown[8:] else ''}"

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +32,38 @@ def start(model: Any, *, optimised: bool = True, threads: int = 0) -> Any:
     return _session(model, options)
 
 
+def errors() -> tuple[type[Exception], ...]:
+    """The classes of ONNX Runtime's exceptions; none if it is not installed."""
+    if not find_spec("onnxruntime"):
+        return ()
+    state = _runtime().capi.onnxruntime_pybind11_state
+    return (RuntimeError, *(x for x in vars(state).values() if _is_error(x)))
+
+
+def _is_error(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, Exception)
+
+
 def version() -> str:
     """The version of the installed ONNX Runtime."""
     return str(_runtime().__version__)
 
 
 def run(session: Any, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Runs a session; returns its outputs by name."""
+    """Runs a session; returns its outputs by name. Inputs that it does not have are left out."""
     names = [output.name for output in session.get_outputs()]
-    return dict(zip(names, session.run(names, dict(inputs)), strict=True))
+    wanted = {each.name: each.type for each in session.get_inputs()}
+    given = {
+        name: _as_type(np.asarray(x), wanted[name]) for name, x in inputs.items() if name in wanted
+    }
+    return dict(zip(names, session.run(names, given), strict=True))
+
+
+def _as_type(array: np.ndarray, wanted: str) -> np.ndarray:
+    """Integers in the session's dtype, which is wider than JAX's."""
+    return (
+        array.astype(np.int64) if wanted == "tensor(int64)" and array.dtype.kind == "i" else array
+    )
 
 
 def run_every_tensor(model: Any, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

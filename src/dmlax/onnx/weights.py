@@ -13,7 +13,7 @@ from dmlax.onnx.operators.packed import PackedIntegers
 from dmlax.onnx.operators.values import NARROW
 from dmlax.onnx.operators.windows import ConvolutionLayout
 
-PLACES = {  # of the weights and of their zero point
+PLACES: dict[str, tuple[int, ...]] = {  # of the weights and of their zero point
     "QLinearConv": (3, 5),
     "ConvInteger": (1, 3),
     "QLinearMatMul": (3, 5),
@@ -23,6 +23,7 @@ PLACES = {  # of the weights and of their zero point
     "QLinearSelfAttention": (3, 5),
     "MatMulIntegerToFloat": (1, 5),
     "DynamicQuantizeMatMul": (1, 3),
+    "DynamicQuantizeLSTM": (1, 9, 2, 11),
     "QAttention": (1, 7),
 }
 PACKED_PLACES = {"DequantizedMatMul": 1, "GatherBlockQuantized": 0}  # of operands that stay packed
@@ -52,14 +53,24 @@ class FileConstants(Mapping[str, np.ndarray]):
         params: Mapping[str, np.ndarray],
         weights: Mapping[str, Weight],
     ) -> None:
-        self._held: dict[str, np.ndarray | Weight] = {  # a pass may give a name another array
-            name: weights[name] if params.get(name) is array else array
+        names = {id(array): name for name, array in params.items()}
+        self._held: dict[str, np.ndarray | Weight] = {
+            name: weights[names[id(array)]] if id(array) in names else array
             for name, array in constants.items()
         }
 
     def __getitem__(self, name: str) -> np.ndarray:
         held = self._held[name]
         return held.to_host() if isinstance(held, Weight) else held
+
+    def read(self, arrays: dict[int, np.ndarray]) -> dict[str, np.ndarray]:
+        """Reads all tensors; `arrays` are those that were read of shared params."""
+        found = {}
+        for name, held in self._held.items():
+            if isinstance(held, Weight) and id(held) not in arrays:
+                arrays[id(held)] = held.to_host()
+            found[name] = arrays[id(held)] if isinstance(held, Weight) else held
+        return found
 
     def __contains__(self, name: object) -> bool:
         return name in self._held
@@ -74,20 +85,51 @@ class FileConstants(Mapping[str, np.ndarray]):
 def prepare(graph: Graph, params: Mapping[str, np.ndarray]) -> dict[str, Weight]:
     """Packs the weights of convolutions and matrix products, under the same names.
 
-    All are on the device: a call would copy an array of the host there each time.
+    All are on the device: a call would copy an array of the host there each time. A tensor that
+    several nodes read is packed if all of them are alike, as in both branches of an If.
     """
-    weights, consumers = {}, graph.consumers()
-    for node in graph.nodes:
-        index = PLACES.get(node.op)
-        if index is None or len(node.inputs) <= index[0]:
-            continue
-        name, zero_point = node.inputs[index[0]], _constant(graph, node, index[1])
-        alone = len(consumers.get(name, ())) == 1
-        if name in params and alone and zero_point is not ...:
-            weights[name] = _prepare(node, params[name], zero_point)
+    uses: dict[str, list[_Use | None]] = {}
+    _find_uses(graph, {name: name for name in params}, uses)
+    weights = {}
+    for name, nodes in uses.items():
+        first = nodes[0]
+        if first is not None and all(use is not None and use.is_like(first) for use in nodes[1:]):
+            weights[name] = _prepare(first.node, params[name], first.zero_point)
     return {
         name: weights[name] if name in weights else _held(array) for name, array in params.items()
     }
+
+
+class _Use(NamedTuple):
+    """A node that reads a param as its weights, with their zero point if it is constant."""
+
+    node: Node
+    zero_point: Any
+
+    def is_like(self, other: "_Use") -> bool:
+        """True if both nodes take the same packed weights."""
+        same = (self.node.op, self.node.attributes) == (other.node.op, other.node.attributes)
+        return same and np.array_equal(self.zero_point, other.zero_point)
+
+
+def _find_uses(graph: Graph, params: Mapping[str, str], uses: dict[str, list[_Use | None]]) -> None:
+    """Notes the places where params are read, by their names outside; None is no such use."""
+    for node in graph.nodes:
+        names = node.inputs[: len(node.inputs) - len(node.captures)]
+        for i, name in enumerate(names):
+            if name in params:
+                uses.setdefault(params[name], []).append(_use(graph, node, i))
+        captured = zip(node.captures, node.inputs[len(names) :], strict=True)
+        inner = {name: params[outer] for name, outer in captured if outer in params}
+        for subgraph in node.graphs.values():
+            _find_uses(subgraph, inner, uses)
+
+
+def _use(graph: Graph, node: Node, place: int) -> _Use | None:
+    places = iter(PLACES.get(node.op, ()))
+    zero_point = dict(zip(places, places, strict=True)).get(place)
+    constant = ... if zero_point is None else _constant(graph, node, zero_point)
+    return None if constant is ... else _Use(node, constant)
 
 
 def _held(array: np.ndarray) -> Weight:
@@ -126,6 +168,11 @@ def _prepare(node: Node, weight: Any, zero_point: Any) -> Weight:
             packing="auto",
         )
         return Weight(filter)
+    if node.op == "DynamicQuantizeLSTM" and weight.ndim == 3:
+        if zero_point is not None:  # one value or one per column for each direction
+            zero_point = zero_point.reshape(len(weight), 1, -1)
+            zero_point = np.broadcast_to(zero_point, (len(weight), 1, weight.shape[2]))
+        return Weight(dmlax.prepare_matrix(weight, b_zero_point=zero_point, packing="auto"))
     if weight.ndim != 2:
         return Weight(_copy_to_device(weight))
     is_transposed = bool(node.attributes.get("transB"))

@@ -93,15 +93,35 @@ def cut(data: memoryview, number: int) -> Parts:
 
 
 def count_fields(model: memoryview, most: int) -> int:
-    """Counts the fields of a ModelProto and of its graph, and stops at `most` of them."""
+    """Counts the fields of a ModelProto and of its graphs and functions, at most `most` of them.
 
-    def each() -> Iterator[Field]:
-        for field in fields(model):
+    Raises:
+      WireError: a message is malformed, or graphs are nested too deep.
+    """
+    return sum(1 for _ in itertools.islice(_all_fields(model, "model", 0), most))
+
+
+_COUNTED = {"model", "graph", "function"}  # a node counts once, with its fields
+_MESSAGES = {  # the fields that are messages
+    "model": {_GRAPH_OF_MODEL: "graph", 25: "function"},
+    "graph": {1: "node"},
+    "function": {7: "node"},
+    "node": {5: "attribute"},
+    "attribute": {6: "graph", 11: "graph"},
+}
+_MOST_MESSAGES = 64  # in each other
+
+
+def _all_fields(data: memoryview, kind: str, depth: int) -> Iterator[Field]:
+    """The fields of a message and of the graphs in it."""
+    if depth > _MOST_MESSAGES:
+        raise WireError("its graphs are nested too deep")
+    for field in fields(data):
+        if kind in _COUNTED:
             yield field
-            if field.number == _GRAPH_OF_MODEL and field.kind == _BYTES:
-                yield from fields(model[field.value : field.end])
-
-    return sum(1 for _ in itertools.islice(each(), most))
+        inner = _MESSAGES[kind].get(field.number)
+        if inner is not None and field.kind == _BYTES:
+            yield from _all_fields(data[field.value : field.end], inner, depth + 1)
 
 
 def cut_initializers(model: memoryview) -> Parts:

@@ -74,7 +74,11 @@ def _multiply(plan: ProductPlan, operands: Product, dtype: np.dtype) -> Array:
         (operands.a_scale, jnp.float32, False),
         (operands.b_scale, jnp.float32, False),
         (operands.output_scale if quantized else None, jnp.float32, False),
-        (operands.output_zero_point if quantized else None, dtype if quantized else np.uint8, False),
+        (
+            operands.output_zero_point if quantized else None,
+            dtype if quantized else np.uint8,
+            False,
+        ),
     ]
     values += own if finished else [(None, kind, False) for _, kind, _ in own]
     output = jax.ShapeDtypeStruct((*plan.batch, plan.rows, plan.columns), dtype)

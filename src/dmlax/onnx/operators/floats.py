@@ -21,15 +21,13 @@ from dmlax._rows import call as rows
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import OWN
 from dmlax.onnx.operators import error_function
-from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
+from dmlax.onnx.operators.table import Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
     DTYPES,
     as_known,
     convert,
     device_dtype,
     expect_room,
-    expect_simple_product,
-    integers,
     is_known,
     to_device,
 )
@@ -105,41 +103,6 @@ for _op, _versions, _host, _device in _COMPARISONS:
     operator(_op, *_versions)(_binary(_host, _device))
 
 
-def _unary(function: Callable[[Any], Any]) -> Callable[..., Any]:
-    """A function of one tensor on the device."""
-
-    def compute(x: Tensor, /) -> Any:
-        return function(to_device(x))
-
-    return compute
-
-
-def _negative(x: Any) -> Any:
-    return -x
-
-
-_UNARY: tuple[tuple[str, tuple[int, ...], Callable[[Any], Any]], ...] = (
-    ("Abs", (6, 13), jnp.abs),
-    ("Ceil", (6, 13), jnp.ceil),
-    ("Cos", (7, 22), jnp.cos),
-    ("Exp", (6, 13), jnp.exp),
-    ("Floor", (6, 13), jnp.floor),
-    ("Log", (6, 13), jnp.log),
-    ("Neg", (6, 13), _negative),
-    ("Reciprocal", (6, 13), lambda x: ieee.divide(jnp.ones_like(x), x)),
-    ("Relu", (6, 13, 14), lambda x: jnp.where(x > 0, x, jnp.zeros_like(x))),
-    ("Round", (11, 22), jnp.round),
-    ("Sigmoid", (6, 13), jax.nn.sigmoid),
-    ("Sign", (9, 13), jnp.sign),
-    ("Sin", (7, 22), jnp.sin),
-    ("Softplus", (1, 22), jax.nn.softplus),
-    ("Tanh", (6, 13), jnp.tanh),
-    ("IsNaN", (9, 13, 20), jnp.isnan),
-)
-for _op, _versions, _function in _UNARY:
-    operator(_op, *_versions)(_unary(_function))
-
-
 @operator("Erf", 9, 13)
 def erf(x: Tensor, /) -> Any:
     """The error function: XLA's, and of known values ONNX Runtime's bits."""
@@ -154,15 +117,6 @@ def remainder(a: Tensor, b: Tensor, /, *, fmod: int = 0) -> Any:
     """The remainder of the divisor's sign; with fmod, of the dividend's."""
     pair = _binary(np.fmod, jnp.fmod) if fmod else _binary(np.mod, jnp.mod)
     return pair(a, b)
-
-
-@operator("Not", 1)
-def logical_not(x: Tensor, /) -> Any:
-    """Negates booleans."""
-    if is_known(x):
-        expect_room(bool, x.size)
-        return np.logical_not(x)
-    return jnp.logical_not(x)
 
 
 @operator("Sqrt", 6, 13)
@@ -330,8 +284,10 @@ def convolution(
     strides, dilations = (each or (1,) * count for each in (strides, dilations))
 
     def convolve(operands: Any) -> Any:
+        image, filter = operands
         return lax.conv_general_dilated(
-            *operands,
+            image,
+            filter,
             strides,
             padding,
             rhs_dilation=dilations,
@@ -437,63 +393,3 @@ def batch_normalization(
     factor = ieee.multiply(ieee.divide(jnp.ones_like(deviation), deviation), scale)
     offset = ieee.subtract(bias, ieee.multiply(mean, factor))
     return ieee.add(ieee.multiply(x, factor), offset)
-
-
-def _reduction(on_host: Any, on_device: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """A reduction whose axes are an attribute, and one whose axes are an input."""
-
-    def by_attribute(
-        x: Tensor, /, *, axes: tuple[int, ...] | None = None, keepdims: int = 1
-    ) -> Any:
-        if not is_known(x):
-            return on_device(x, axis=axes, keepdims=bool(keepdims))
-        expect_room(x.dtype, x.size)
-        if x.dtype == object:
-            expect_simple_product(x.ravel())
-        return np.asarray(on_host(x, axis=axes, keepdims=bool(keepdims)))
-
-    def by_input(
-        x: Tensor,
-        axes: Known | None = None,
-        /,
-        *,
-        keepdims: int = 1,
-        noop_with_empty_axes: int = 0,
-    ) -> Any:
-        given = () if axes is None else tuple(integers(axes))
-        if not given and noop_with_empty_axes:
-            return x
-        return by_attribute(x, axes=given or None, keepdims=keepdims)
-
-    return by_attribute, by_input
-
-
-def _norm(xp: Any) -> Callable[..., Any]:
-    def compute(x: Any, axis: Any, keepdims: bool) -> Any:
-        return xp.sqrt(xp.sum(x * x, axis=axis, keepdims=keepdims))
-
-    return compute
-
-
-_REDUCTIONS: tuple[tuple[str, tuple[int, ...], tuple[int, ...], Any, Any], ...] = (
-    ("ReduceL2", (1, 11, 13), (18,), _norm(np), _norm(jnp)),
-    ("ReduceMean", (1, 11, 13), (18,), np.mean, jnp.mean),
-    ("ReduceSum", (1, 11), (13,), np.sum, jnp.sum),
-    ("ReduceMax", (1, 11, 12, 13), (18, 20), np.max, jnp.max),
-    ("ReduceMin", (1, 11, 12, 13), (18, 20), np.min, jnp.min),
-    ("ReduceProd", (1, 11, 13), (18,), np.prod, jnp.prod),
-)
-for _op, _attribute, _input, _host, _device in _REDUCTIONS:
-    _by_attribute, _by_input = _reduction(_host, _device)
-    operator(_op, *_attribute)(_by_attribute)
-    operator(_op, *_input)(_by_input)
-
-
-@operator("ArgMax", 1, 11, 12, 13)
-def arg_max(x: Tensor, /, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Any:
-    """The index of the largest element."""
-    if select_last_index:
-        raise UnsupportedError("select_last_index is 1, expected 0")
-    return jnp.argmax(to_device(x), axis=axis, keepdims=bool(keepdims)).astype(
-        device_dtype(np.int64)
-    )

@@ -2,11 +2,11 @@
 
 import itertools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from dmlax._core.windows import replace_axes
 from dmlax.errors import UnsupportedError
@@ -24,6 +24,7 @@ from dmlax.onnx.operators.values import (
     to_device,
 )
 
+_PAD_MODES = ("constant", "edge", "reflect", "wrap")
 _MOST_TURNS = 16  # of an axis that is padded by its own elements
 
 
@@ -111,6 +112,25 @@ def unsqueeze(x: Tensor, axes: Known, /) -> Any:
     return unsqueeze_by_attribute(x, axes=tuple(sizes_of(axes)))
 
 
+@operator("ReverseSequence", 10, 28)
+def reverse_sequence(
+    x: Tensor, lengths: Parameter, /, *, batch_axis: int = 1, time_axis: int = 0
+) -> Any:
+    """Reverses the first elements of each sequence, as many as its length."""
+    if {batch_axis, time_axis} != {0, 1} or len(x.shape) < 2:
+        text = f"batch_axis is {batch_axis} and time_axis {time_axis} for rank {len(x.shape)}"
+        raise ModelError(f"{text}, expected 0 and 1 for rank 2 or more")
+    x, lengths = to_device(x), to_device(lengths)
+    if lengths.shape != (x.shape[batch_axis],):
+        text = f"sequence_lens has the shape {list(lengths.shape)}"
+        raise ModelError(f"{text}, expected {[x.shape[batch_axis]]}")
+    values = jnp.moveaxis(x, time_axis, 0)  # [time, batch, ...]
+    time = jnp.arange(values.shape[0])[:, None]
+    index = jnp.where(time < lengths, lengths - 1 - time, time)
+    index = index.reshape(index.shape + (1,) * (values.ndim - 2))
+    return jnp.moveaxis(jnp.take_along_axis(values, index, axis=0), 0, time_axis)
+
+
 @operator("Concat", 4, 11, 13)
 def concatenate(*inputs: Tensor, axis: int) -> Any:
     """Concatenates along an axis."""
@@ -187,10 +207,16 @@ def slice_(
 
 
 def _slice(x: Any, starts: list[Any], ends: list[Any], axes: Any, steps: Any) -> Any:
-    index: list[Any] = [slice(None)] * len(x.shape)
-    for place, (start, end) in enumerate(zip(starts, ends, strict=True)):
-        axis = place if axes is None else axes[place]
-        step = 1 if steps is None else steps[place]
+    rank, count = len(x.shape), len(starts)
+    given = [starts, ends, range(count) if axes is None else axes, steps or [1] * count]
+    if {len(each) for each in given} != {count}:
+        lengths = ", ".join(str(len(each)) for each in given)
+        raise ModelError(f"its starts, ends, axes and steps have the lengths {lengths}")
+    index: list[Any] = [slice(None)] * rank
+    for start, end, axis, step in zip(*given, strict=True):
+        if not -rank <= axis < rank or _is_zero(step):
+            text = f"it slices axis {axis} by {step}, expected an axis of an input of rank {rank}"
+            raise ModelError(f"{text} and a step that is not 0")
         index[axis] = _range(start, end, step, x.shape[axis])
     return x[tuple(index)]
 
@@ -198,12 +224,17 @@ def _slice(x: Any, starts: list[Any], ends: list[Any], axes: Any, steps: Any) ->
 def _range(start: Any, end: Any, step: int, size: Any) -> slice:
     """ONNX's range as Python's: an end below every index becomes None."""
     far = 1 << 30
-    if step < 0 and isinstance(end, int) and isinstance(size, int) and end < -size:
-        end = None
+    if step < 0 and isinstance(size, int):
+        if isinstance(end, int) and end < -size:
+            end = None
+        if isinstance(start, int) and start < -size and size:
+            start = 0
     if isinstance(start, int) and abs(start) >= far:
-        start = None if (start > 0) == (step < 0) or start < 0 else size
+        low, high = (0, None) if step < 0 else (None, size)
+        start = high if start > 0 else low
     if isinstance(end, int) and abs(end) >= far:
-        end = None
+        low, high = (None, size) if step < 0 else (0, None)
+        end = high if end > 0 else low
     return slice(start, end, step)
 
 
@@ -220,35 +251,6 @@ def gather(x: Tensor, indices: Parameter, /, *, axis: int = 0) -> Any:
 
 def _take_one(x: Any, index: int, axis: int) -> Any:
     return x[(slice(None),) * (axis % len(x.shape)) + (index,)]
-
-
-@operator("GatherElements", 11, 13)
-def gather_elements(x: Tensor, indices: Parameter, /, *, axis: int = 0) -> Any:
-    """Takes an element for each index along an axis."""
-    places = to_device(indices)
-    return jnp.take_along_axis(to_device(x), places, axis=axis, mode="fill", fill_value=0)
-
-
-@operator("GatherND", 11, 12, 13)
-def gather_nd(x: Tensor, indices: Parameter, /, *, batch_dims: int = 0) -> Any:
-    """Takes slices at coordinates; a coordinate outside gives 0."""
-    if batch_dims:
-        raise UnsupportedError(f"batch_dims is {batch_dims}, expected 0")
-    places = tuple(jnp.moveaxis(to_device(indices), -1, 0))
-    return to_device(x).at[places].get(mode="fill", fill_value=0)
-
-
-@operator("ScatterND", 11, 13, 16, 18)
-def scatter_nd(
-    x: Tensor, indices: Parameter, updates: Tensor, /, *, reduction: str = "none"
-) -> Any:
-    """Writes slices at coordinates; one outside is dropped."""
-    places = tuple(jnp.moveaxis(to_device(indices), -1, 0))
-    at = to_device(x).at[places]
-    ways = {"none": "set", "add": "add", "mul": "multiply", "min": "min", "max": "max"}
-    if reduction not in ways:
-        raise UnsupportedError(f"reduction is {reduction!r}, expected one of {', '.join(ways)}")
-    return getattr(at, ways[reduction])(to_device(updates), mode="drop")
 
 
 @operator("Expand", 8, 13)
@@ -273,6 +275,14 @@ def tile(x: Tensor, repeats: Known, /) -> Any:
     return numpy_of(x).tile(x, counts)
 
 
+@operator("Pad", 2)
+def pad_by_attribute(
+    x: Tensor, /, *, pads: tuple[int, ...], mode: str = "constant", value: float = 0.0
+) -> Any:
+    """Pads axes at their start and end; a negative count takes elements away."""
+    return pad(x, np.asarray(pads, np.int64), np.asarray(value, x.dtype), mode=mode)
+
+
 @operator("Pad", 11, 13, 18, 19, 21, 23, 24, 25)
 def pad(
     x: Tensor,
@@ -285,21 +295,27 @@ def pad(
 ) -> Any:
     """Pads axes at their start and end; a negative count takes elements away."""
     widths = _pad_widths(integers(pads), axes, len(x.shape))
-    modes = {"constant": "constant", "edge": "edge", "reflect": "reflect", "wrap": "wrap"}
-    if mode not in modes:
-        raise UnsupportedError(f"mode is {mode!r}, expected one of {', '.join(modes)}")
-    x = x[tuple(slice(max(-a, 0), -b if b < 0 else None) for a, b in widths)]
-    grown = [(max(a, 0), max(b, 0)) for a, b in widths]
+    if mode not in _PAD_MODES:
+        raise UnsupportedError(f"mode is {mode!r}, expected one of {', '.join(_PAD_MODES)}")
+    fill = None if value is None else value.reshape(())
     xp = numpy_of(x, value)
+    if mode == "constant" and xp is jnp:
+        x = to_device(x)
+        fill = jnp.zeros((), x.dtype) if fill is None else to_device(fill).astype(x.dtype)
+        return lax.pad(x, fill, [(a, b, 0) for a, b in widths])
+    if not all(isinstance(width, int) for pair in widths for width in pair):
+        text = f"mode {mode!r} pads by {widths}"
+        raise UnsupportedError(f"{text}: give input_shapes static sizes")
+    x = x[tuple(slice(max(-a, 0), b if b < 0 else None) for a, b in widths)]
+    grown = [(max(a, 0), max(b, 0)) for a, b in widths]
     if xp is np:
         expect_room(x.dtype, *(a + size + b for size, (a, b) in zip(x.shape, grown, strict=True)))
     x = x if xp is np else to_device(x)
     if mode in ("reflect", "wrap"):
         _expect_few_turns(x.shape, grown, mode)
     if mode != "constant":
-        return xp.pad(x, grown, mode=modes[mode])
-    fill = 0 if value is None else value.reshape(())
-    return xp.pad(x, grown, constant_values=fill)
+        return xp.pad(x, grown, mode=mode)
+    return xp.pad(x, grown, constant_values=0 if fill is None else fill)
 
 
 def _expect_few_turns(shape: Any, grown: list[tuple[int, int]], mode: str) -> None:
@@ -314,6 +330,9 @@ def _pad_widths(sizes: list[Any], axes: Known | None, rank: int) -> tuple[tuple[
     """The counts at the start and the end of every axis."""
     half = len(sizes) // 2
     places = range(rank) if axes is None else [axis % rank for axis in integers(axes)]
+    if len(sizes) != 2 * len(places):
+        text = f"its pads have the length {len(sizes)}, expected {2 * len(places)}"
+        raise ModelError(f"{text}, two for each axis")
     pairs = zip(sizes[:half], sizes[half:], strict=True)
     return replace_axes(((0, 0),) * rank, places, pairs)
 
@@ -378,88 +397,3 @@ def space_to_depth(x: Tensor, /, *, blocksize: int, mode: str = "DCR") -> Any:
     split = x.reshape((n, c, h // b, b, w // b, b))
     split = split.transpose((0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4))
     return split.reshape((n, c * b * b, h // b, w // b))
-
-
-@operator("Resize", 10)
-def resize_10(x: Tensor, scales: Known, /, *, mode: str = "nearest") -> Any:
-    """Repeats elements."""
-    return _resize_nearest(x, scales, None, mode, "asymmetric", "floor")
-
-
-@operator("Resize", 11, 13, 18, 19)
-def resize(
-    x: Tensor,
-    roi: Parameter | None = None,
-    scales: Known | None = None,
-    sizes: Known | None = None,
-    /,
-    *,
-    antialias: int = 0,
-    axes: tuple[int, ...] | None = None,
-    coordinate_transformation_mode: str = "half_pixel",
-    cubic_coeff_a: float = -0.75,
-    exclude_outside: int = 0,
-    extrapolation_value: float = 0.0,
-    keep_aspect_ratio_policy: str = "stretch",
-    mode: str = "nearest",
-    nearest_mode: str = "round_prefer_floor",
-) -> Any:
-    """Takes the nearest elements, on 8 bits too."""
-    if antialias or axes is not None or keep_aspect_ratio_policy != "stretch":
-        raise UnsupportedError("antialias, axes and keep_aspect_ratio_policy are not known")
-    scales = None if scales is None or scales.size == 0 else scales
-    return _resize_nearest(x, scales, sizes, mode, coordinate_transformation_mode, nearest_mode)
-
-
-@operator("Upsample", 9, 10)
-def upsample(x: Tensor, scales: Known, /, *, mode: str = "nearest") -> Any:
-    """Repeats elements."""
-    return _resize_nearest(x, scales, None, mode, "asymmetric", "floor")
-
-
-def _resize_nearest(
-    x: Any, scales: Any, sizes: Any, mode: str, transformation: str, rounding: str
-) -> Any:
-    if mode != "nearest":
-        raise UnsupportedError(f"mode is {mode!r}, expected 'nearest'")
-    for axis in range(len(x.shape)):
-        size = x.shape[axis]
-        if sizes is not None:
-            new = integers(sizes)[axis]
-            scale = None if new is size else new / size
-        else:
-            scale = float(np.asarray(scales).ravel()[axis])
-            new = size if scale == 1 else math.floor(size * scale)
-        if scale is None or scale == 1:
-            continue
-        expect_room(np.int32, new)
-        if is_known(x):
-            expect_room(x.dtype, x.size // max(int(size), 1), new)
-        places = _nearest(int(new), int(size), np.float32(scale), transformation, rounding)
-        x = numpy_of(x).take(x, places, axis=axis)
-    return x
-
-
-def _nearest(
-    new: int, size: int, scale: np.float32, transformation: str, rounding: str
-) -> np.ndarray:
-    """The element that each output takes."""
-    x, one, half = np.arange(new, dtype=np.float32), np.float32(1), np.float32(0.5)
-    ways: dict[str, Callable[[], np.ndarray]] = {
-        "asymmetric": lambda: x / scale,
-        "half_pixel": lambda: (x + half) / scale - half,
-        "half_pixel_symmetric": lambda: (x + half) / scale - half,
-        "pytorch_half_pixel": lambda: (x + half) / scale - half if new > 1 else x * 0,
-        "align_corners": lambda: x * np.float32(size - 1) / np.float32(max(new - 1, 1)),
-    }
-    roundings: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-        "floor": np.floor,
-        "ceil": np.ceil,
-        "round_prefer_floor": lambda value: np.ceil(value - half),
-        "round_prefer_ceil": lambda value: np.floor(value + half),
-    }
-    if transformation not in ways or rounding not in roundings:
-        raise UnsupportedError(f"{transformation!r} with {rounding!r} is not known")
-    places = roundings[rounding](ways[transformation]() * one)
-    found: np.ndarray = np.clip(places, 0, size - 1).astype(np.int32)
-    return found

@@ -1,4 +1,4 @@
-"""NonZero, whose output has a static size and a count."""
+"""Outputs whose rows depend on values: they have a static size and a count."""
 
 from typing import Any
 
@@ -14,12 +14,24 @@ OUTSIDE = np.iinfo(np.int32).max
 """The index in the rows after the count: Gather reads 0 there, and Scatter drops its writes."""
 
 
-class Counted:
-    """Coordinates, and how many of them there are."""
+COUNTED = ("Compress", "NonMaxSuppression", "NonZero")
+"""The operators whose output has a count."""
 
-    def __init__(self, coordinates: Any, count: Any) -> None:
-        self.coordinates = coordinates
+
+class Counted:
+    """The rows of an output, and how many of them there are."""
+
+    def __init__(self, rows: Any, count: Any) -> None:
+        self.rows = rows
         self.count = count
+
+
+def expect_size(size: int | None) -> int:
+    """The number of rows, which an option gives."""
+    if size is None:
+        text = 'it needs a size: give nonzero_size, or nonzero_size={"node": n} by the node\'s name'
+        raise UnsupportedError(text)
+    return size
 
 
 @operator("NonZero", 9, 13)
@@ -29,8 +41,7 @@ def nonzero(x: Tensor, /, *, nonzero_size: int | None) -> Any:
         x = np.atleast_1d(x)
         expect_room(np.int64, x.ndim, np.count_nonzero(x))
         return np.stack(np.nonzero(x))
-    if nonzero_size is None:
-        raise UnsupportedError("it needs a size: give nonzero_size")
-    found = dmlax.nonzero_coordinates(x, size=nonzero_size, fill_value=OUTSIDE)
+    size = expect_size(nonzero_size)
+    found = dmlax.nonzero_coordinates(x, size=size, fill_value=OUTSIDE)
     coordinates = jnp.moveaxis(found.coordinates, -1, 0).astype(device_dtype(np.int64))
     return Counted(coordinates, found.count)

@@ -1,17 +1,18 @@
 """Pooling of floats, and of 8 bits where it moves elements."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
 import dmlax
 from dmlax._core import ieee
-from dmlax.errors import UnsupportedError
 from dmlax.onnx.operators.table import Tensor, operator
-from dmlax.onnx.operators.values import to_device
+from dmlax.onnx.operators.values import device_dtype, expect_room, to_device
 from dmlax.onnx.operators.windows import Windows
 
 _FORMS = (1, 8, 10, 11, 12, 22)
@@ -33,16 +34,74 @@ def max_pool(
     strides: tuple[int, ...] | None = None,
     output_count: int,
 ) -> Any:
-    """Takes the largest element of each window."""
-    if output_count != 1:
-        raise UnsupportedError("its second output, the indices, is not computed")
+    """Takes the largest element of each window, and its place in the tensor."""
     x = to_device(x)
     windows = Windows(auto_pad, dilations, kernel_shape, pads, strides)
     options = windows.of_pool(x, bool(ceil_mode), bool(channels_last))
+    if output_count != 1:
+        return _max_pool_with_places(x, options, storage_order)
     if x.dtype.name in ("int8", "uint8"):
         return dmlax.max_pooling(x, **options)
     lowest = -jnp.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
     return _reduce_windows(x, options, lax.max, lowest)
+
+
+def _max_pool_with_places(x: Any, options: dict[str, Any], storage_order: int) -> Any:
+    """The largest element of each window, and its index in the flat tensor."""
+    lowest = -jnp.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    places = jnp.arange(x.size, dtype=np.int32).reshape(x.shape)
+
+    def larger(a: Any, b: Any) -> tuple[Array, ...]:
+        is_second = (b[0] > a[0]) | ((b[0] == a[0]) & (b[1] < a[1]))
+        pairs = zip(a, b, strict=True)
+        return tuple(jnp.where(is_second, second, first) for first, second in pairs)
+
+    none = np.iinfo(np.int32).max
+    fixed = lax.stop_gradient(x)  # gradients go through the elements that are taken
+    _, found = _reduce_windows((fixed, places), options, larger, (lowest, none))
+    values = jnp.take(x.ravel(), found, mode="fill", fill_value=lowest)
+    if storage_order:  # columns before rows
+        order = (0, 1, *range(2, x.ndim)[::-1])
+        columns = places.reshape([x.shape[axis] for axis in order]).transpose(np.argsort(order))
+        found = jnp.where(found == none, none, jnp.take(columns.ravel(), found, mode="clip"))
+    return values, jnp.where(found == none, -1, found).astype(device_dtype(np.int64))
+
+
+def _lp_pool(x: Any, p: float, total: Callable[[Any], Any]) -> Any:
+    """The root of sums of powers."""
+    if p == 1:
+        return total(jnp.abs(x))
+    if p == 2:
+        return jnp.sqrt(total(x * x))
+    return total(jnp.abs(x) ** p) ** (1 / p)
+
+
+@operator("LpPool", 1, 2, 11, 18, 22)
+def lp_pool(
+    x: Tensor,
+    /,
+    *,
+    kernel_shape: tuple[int, ...],
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+    dilations: tuple[int, ...] | None = None,
+    p: float = 2,
+    pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None,
+) -> Any:
+    """The p-norm of each window."""
+    x = to_device(x)
+    windows = Windows(auto_pad, dilations, kernel_shape, pads, strides)
+    options = windows.of_pool(x, bool(ceil_mode), False)
+    return _lp_pool(x, p, lambda y: _reduce_windows(y, options, lax.add, 0.0))
+
+
+@operator("GlobalLpPool", 1, 2, 22)
+def global_lp_pool(x: Tensor, /, *, p: float = 2) -> Any:
+    """The p-norm of each channel."""
+    x = to_device(x)
+    axes = tuple(range(2, x.ndim))
+    return _lp_pool(x, p, lambda y: y.sum(axes, keepdims=True))
 
 
 @operator("AveragePool", 1, 7, 10, 11, 19, 22)
@@ -63,29 +122,29 @@ def average_pool(
     windows = Windows(auto_pad, dilations, kernel_shape, pads, strides)
     options = windows.of_pool(x, bool(ceil_mode), False)
     total = _reduce_windows(x, options, lax.add, 0.0)
-    counted = jnp.ones_like(x)
-    if count_include_pad:  # but not what ceil_mode adds
-        start, end = windows.padding(list(x.shape[2:]), kernel_shape)
-        widths = [(0, 0), (0, 0), *zip(start, end, strict=True)]
-        counted = jnp.pad(counted, widths, constant_values=1)
-        sizes = zip(_padded(x, options), counted.shape[2:], strict=True)
-        beyond = [whole - size for whole, size in sizes]
-        options |= {"start_padding": (0,) * len(beyond), "end_padding": tuple(beyond)}
-    return total / _reduce_windows(counted, options, lax.add, 0.0)
+    margins = ((0,) * len(kernel_shape),) * 2
+    if count_include_pad:  # ceil_mode's part of the padding does not count
+        margins = windows.padding(list(x.shape[2:]), kernel_shape)
+    divisor: Any = np.ones((), x.dtype)
+    for axis, kernel in enumerate(kernel_shape):
+        size, count = x.shape[2 + axis], total.shape[2 + axis]
+        stride, step = (each[axis] if each else 1 for each in (strides, dilations))
+        xp: Any = np if isinstance(size, int) else jnp
+        expect_room(np.int64, 8, count)
+        start = xp.arange(count) * stride - options["start_padding"][axis]
+        first = xp.maximum(-((start + margins[0][axis]) // step), 0)
+        last = xp.minimum((size + margins[1][axis] - 1 - start) // step, kernel - 1)
+        divisor = divisor[..., None] * xp.maximum(last - first + 1, 0).astype(x.dtype)
+    return total / divisor
 
 
-def _padded(x: Any, options: dict[str, Any]) -> list[Any]:
-    ends = zip(x.shape[2:], options["start_padding"], options["end_padding"], strict=True)
-    return [sum(each) for each in ends]
-
-
-def _reduce_windows(x: Any, options: dict[str, Any], way: Any, start: float) -> Any:
-    """Reduces windows of an image that is channels first, or as the options say."""
-    count = x.ndim - 2
+def _reduce_windows(x: Any, options: dict[str, Any], way: Any, start: Any) -> Any:
+    """Reduces windows of an image that is channels first, or of several at once."""
+    count = len(options["window_size"])
     pads = zip(options["start_padding"], options["end_padding"], strict=True)
     return lax.reduce_window(
         x,
-        np.asarray(start, x.dtype),
+        jax.tree.map(lambda each, value: np.asarray(value, each.dtype), x, start),
         way,
         (1, 1, *options["window_size"]),
         (1, 1, *(options["strides"] or (1,) * count)),

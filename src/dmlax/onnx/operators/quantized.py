@@ -11,6 +11,7 @@ from jax import Array, lax
 import dmlax
 from dmlax._core import float_bits, ieee, requantize
 from dmlax._core.requantize import Arithmetic
+from dmlax._core.windows import dilated_size, output_size
 from dmlax.onnx.graph import MICROSOFT, OWN, Node
 from dmlax.onnx.operators import tables
 from dmlax.onnx.operators.concatenation import concatenate
@@ -291,6 +292,8 @@ def integer_convolution(
 ) -> Any:
     """Convolves into int32."""
     windows = Windows(auto_pad, dilations, kernel_shape, pads, strides)
+    if len(x.shape) == len(w.shape) == 5:
+        return _convolve_volumes(x, w, x_zero_point, w_zero_point, windows, group)
     return dmlax.convolution_integer(
         x,
         w,
@@ -298,6 +301,38 @@ def integer_convolution(
         filter_zero_point=_filter_zero_point(w, w_zero_point),
         **windows.of_convolution(x, w, group, ConvolutionLayout()),
     )
+
+
+def _convolve_volumes(
+    x: Any, w: Any, x_zero_point: Any, w_zero_point: Any, windows: Windows, group: int
+) -> Array:
+    """The sum, over the filter's slices in depth, of convolutions of the volume's slices."""
+    start, end = windows.padding(list(x.shape[2:]), w.shape[2:])
+    fill = np.zeros((), x.dtype) if x_zero_point is None else x_zero_point.reshape(())
+    depth = [(0, 0, 0), (0, 0, 0), (start[0], end[0], 0), (0, 0, 0), (0, 0, 0)]
+    padded = lax.pad(jnp.asarray(x), jnp.asarray(fill), depth)
+    stride, *strides = windows.strides or (1, 1, 1)
+    dilation, *dilations = windows.dilations or (1, 1, 1)
+    count = output_size(padded.shape[2], dilated_size(w.shape[2], dilation), stride)
+    total = None
+    for tap in range(w.shape[2]):
+        first = tap * dilation
+        taken = padded[:, :, first : first + (count - 1) * stride + 1 : stride]
+        planes = jnp.swapaxes(taken, 1, 2)
+        found = dmlax.convolution_integer(
+            planes.reshape((-1, *planes.shape[2:])),
+            w[:, :, tap],
+            input_zero_point=_input_zero_point(x, x_zero_point),
+            filter_zero_point=_filter_zero_point(w, w_zero_point),
+            strides=tuple(strides),
+            dilations=tuple(dilations),
+            start_padding=start[1:],
+            end_padding=end[1:],
+            group_count=group,
+        )
+        total = found if total is None else total + found
+    assert total is not None
+    return jnp.swapaxes(total.reshape((x.shape[0], count, *total.shape[1:])), 1, 2)
 
 
 def _input_zero_point(x: Any, zero_point: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 
 from dmlax._core.requantize import Arithmetic
-from dmlax.onnx.graph import Node
+from dmlax.onnx.graph import GIVEN, Node
 
 Role = Literal["tensor", "parameter", "known"]
 Tensor = Array | np.ndarray
@@ -64,6 +64,8 @@ class Context(NamedTuple):
     arithmetic: Arithmetic
     nonzero_size: int | None
     output_count: int
+    has_first_output: bool
+    runner: Any = None  # of subgraphs
 
 
 _ROWS: dict[tuple[str, str], list[OperatorRow]] = {}
@@ -78,6 +80,14 @@ def operator(op: str, *versions: int, domain: str = "") -> Callable[..., Any]:
         return function
 
     return register
+
+
+_REFUSED: dict[str, str] = {}
+
+
+def refuse(op: str, reason: str) -> None:
+    """Gives the reason for which an operator of ONNX is not in the table."""
+    _REFUSED[op] = reason
 
 
 def find(node: Node) -> OperatorRow | None:
@@ -103,10 +113,14 @@ def why_not(node: Node) -> str | None:
 
 def why_no_pass(node: Node) -> str | None:
     """The reason for which no pass can read a node: operator, inputs or an attribute's type."""
+    if node.domain == GIVEN:
+        return None
     row = find(node)
     if row is None:
         known = _ROWS.get((node.domain, node.op))
-        return f"its form of opset {node.version} is not known" if known else "is not known"
+        if known:
+            return f"its form of opset {node.version} is not known"
+        return "is not known" if node.domain else _REFUSED.get(node.op, "is not known")
     required = [each for each in row.inputs if each.default is each.empty]
     variadic = row.inputs and row.inputs[-1].kind == inspect.Parameter.VAR_POSITIONAL
     least = len(required) - bool(variadic)
@@ -114,10 +128,9 @@ def why_no_pass(node: Node) -> str | None:
     given = len(node.inputs)
     if given < least or (most is not None and given > most):
         return f"it has {given} inputs, expected {least} to {most}"
-    needed = (
-        each for each in zip(required, node.inputs, strict=False) if not _is_optional(each[0])
-    )
-    absent = [each.name for each, name in needed if not name]
+    pairs = zip(row.inputs, node.inputs[: given - len(node.captures)], strict=False)
+    needed = (each for each, name in pairs if not name and not _is_optional(each))
+    absent = [each.name for each in needed if each in required]
     if absent:
         return f"its input {absent[0]} is absent"
     for name, value in node.attributes.items():

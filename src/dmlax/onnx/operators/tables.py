@@ -19,25 +19,10 @@ from dmlax.onnx.graph import Node
 from dmlax.onnx.operators import exact_softmax, float32_softmax
 from dmlax.onnx.operators.error_function import polynomial
 from dmlax.onnx.operators.exponential import exp_bounds
+from dmlax.onnx.operators.rational import LOGISTIC
 from dmlax.onnx.operators.table import find
 from dmlax.onnx.operators.values import is_known
 
-# The rational function of MLAS, of x in -18 to 18, odd over even, less one half.
-_NUMERATOR = (
-    4.37031012579801e-11,
-    1.15627324459942e-07,
-    6.08574864600143e-05,
-    8.51377133304701e-03,
-    2.48287947061529e-01,
-)
-_DENOMINATOR = (
-    6.10247389755681e-13,
-    5.76102136993427e-09,
-    6.29106785017040e-06,
-    1.70198817374094e-03,
-    1.16817656904453e-01,
-    9.93151921023180e-01,
-)
 _FLOAT = np.float32
 
 
@@ -162,8 +147,8 @@ def _output_dtype(dtype: Any, y_zero_point: Any) -> np.dtype:
 def _sigmoid_float32(x: np.ndarray) -> np.ndarray:
     x = np.clip(x, _FLOAT(-18), _FLOAT(18))
     square = x * x
-    numerator = polynomial(_NUMERATOR, square) * x
-    quotient = numerator / polynomial(_DENOMINATOR, square)
+    numerator = polynomial(LOGISTIC[0], square) * x
+    quotient = numerator / polynomial(LOGISTIC[1], square)
     found: np.ndarray = np.clip(quotient + _FLOAT(0.5), _FLOAT(0), _FLOAT(1))
     return found
 

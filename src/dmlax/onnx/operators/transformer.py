@@ -295,8 +295,12 @@ def fused_matrix_product(
 ) -> Any:
     """Multiplies matrices that it transposes, and scales the product."""
     left = _transposed(to_device(a), transA, transBatchA)
-    right = _transposed(to_device(b), transB, transBatchB)
-    product = floats.matrix_product(left, right)
+    right = _transposed(to_device(b), 0, transBatchB)
+    if transB and left.ndim == right.ndim and left.ndim > 1 and left.shape[-2] == 1:
+        # XLA would copy the transposed matrix for a single row.
+        product = floats.matrix_product(right, jnp.swapaxes(left, -1, -2)).swapaxes(-1, -2)
+    else:
+        product = floats.matrix_product(left, _transposed(right, transB, 0))
     return product if alpha == 1 else product * np.asarray(alpha, product.dtype)
 
 

@@ -136,6 +136,14 @@ def to_device(value: Any) -> Any:
     return jnp.asarray(budget.compute_once(narrow, value))
 
 
+def on_host_or_device(x: Any) -> tuple[Any, Any]:
+    """NumPy or JAX, and a tensor for its functions; room for two copies of a known one is spent."""
+    if is_known(x) and x.dtype != object:
+        expect_room(x.dtype, 2, x.size)
+        return np, x
+    return jnp, to_device(x)
+
+
 def narrow(array: np.ndarray) -> np.ndarray:
     """Narrows int64 to JAX's width; refuses what does not fit."""
     if _has_x64() or array.dtype not in (np.int64, np.uint64, np.float64):

@@ -12,7 +12,8 @@ _UNARY = {"ByteFunction", "QLinearLeakyRelu", "QLinearSigmoid"}
 _BINARY = {"QLinearAdd": (0, 3), "QLinearMul": (0, 3)}
 _CONCATENATIONS = {"Concat": (0, 1), "QLinearConcat": (2, 3)}  # the first tensor and the stride
 _ADDEND = 8  # its place in a convolution that has one
-_TO_LAST, _TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
+CHANNELS_LAST = "@channels_last"  # behind the name of a tensor
+TO_LAST, TO_FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
 Attributes = Mapping[str, Any]
 
 
@@ -60,7 +61,7 @@ class _Layout:
             elif name:  # as a filter that a convolution computes
                 self.channels_first(name)
         output = node.outputs[0]  # what follows it is computed by no such operator
-        self.last[output] = self.graph.unused_name(f"{output}@channels_last")
+        self.last[output] = self.graph.unused_name(output + CHANNELS_LAST)
         outputs = (self.last[output],)
         self.nodes.append(
             node.replace(inputs=tuple(inputs), outputs=outputs, attributes=attributes)
@@ -107,21 +108,21 @@ class _Layout:
     def channels_last(self, name: str) -> str:
         """The tensor channels last, transposed here if it does not exist so."""
         if name not in self.last:
-            self.last[name] = self.graph.unused_name(f"{name}@channels_last")
-            self.nodes.append(_transpose(name, self.last[name], _TO_LAST))
+            self.last[name] = self.graph.unused_name(name + CHANNELS_LAST)
+            self.nodes.append(_transpose(name, self.last[name], TO_LAST))
         return self.last[name]
 
     def channels_first(self, name: str) -> None:
         """Has a tensor exist under its own name."""
         if name not in self.first and name in self.last:
-            self.nodes.append(_transpose(self.last[name], name, _TO_FIRST))
+            self.nodes.append(_transpose(self.last[name], name, TO_FIRST))
             self.first.add(name)
 
 
 def _attributes(node: Node) -> Attributes:
     """The attributes that a node has channels last."""
     if node.op in _CONCATENATIONS:
-        return {"axis": _TO_LAST.index(node.attributes["axis"] % 4)}
+        return {"axis": TO_LAST.index(node.attributes["axis"] % 4)}
     return {"channels_last": 1} if node.op in _SPATIAL else {}
 
 

@@ -130,7 +130,7 @@ class _Finder:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.producers, self.consumers = graph.producers(), graph.consumers()
-        self.types = _types(graph)
+        self.types = known_types(graph)
         self.shapes = {name: each.shape for name, each in self.types.items() if each.shape != ()}
         self.shapes |= {name: x.shape for name, x in graph.constants.items()}
         self.has_nonzero = any(node.op == "NonZero" for node in graph.nodes)
@@ -195,10 +195,11 @@ class _Finder:
         return name
 
 
-def _types(graph: Graph) -> dict[str, TensorType]:
+def known_types(graph: Graph) -> dict[str, TensorType]:
     """The dtype of inputs, constants and what is made of them; a shape () may be unknown."""
     types = {name: TensorType(x.dtype, x.shape) for name, x in graph.constants.items()}
     types |= graph.inputs
+    types |= {name: graph.types[name] for name in graph.parameters if name in graph.types}
     for node in graph.nodes:
         if is_quantize(node) and (dtype := quantized_dtype(graph, node)) is not None:
             types[node.outputs[0]] = TensorType(dtype, ())

@@ -1,0 +1,335 @@
+"""If, Loop and Scan: known conditions and counts on the host, and others by JAX's loops.
+
+Each takes the tensors that its subgraphs capture as its last inputs, and a runner of subgraphs.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from dmlax._core.arguments import aval_of
+from dmlax.errors import UnsupportedError
+from dmlax.onnx import budget
+from dmlax.onnx.errors import ModelError
+from dmlax.onnx.graph import Graph
+from dmlax.onnx.operators.nonzero import Counted
+from dmlax.onnx.operators.table import Parameter, Tensor, operator
+from dmlax.onnx.operators.values import device_dtype, is_known, to_device
+
+_MOST_UNROLLED = 64  # iterations whose tensors change their shapes
+_MOST_NODES = 1 << 14  # that a loop of known values runs on the host
+_NODE_BYTES = {True: 1 << 12, False: 1 << 14}  # what a repeated node counts: on the host or not
+_MOST_STEPS = np.iinfo(np.int32).max
+_SHAPES = "a tensor of JAX has one shape"
+
+
+@operator("If", 1, 11, 13, 16, 19, 21, 23, 24, 25)
+def if_(
+    condition: Parameter,
+    /,
+    *captured: Tensor,
+    then_branch: Graph,
+    else_branch: Graph,
+    captures: tuple[str, ...],
+    runner: Any,
+    output_count: int,
+) -> Any:
+    """Computes one of two subgraphs; a computed condition chooses at run time."""
+    branches = {"then_branch": then_branch, "else_branch": else_branch}
+    for name, graph in branches.items():
+        _expect_counts(name, graph, 0, output_count, captured)
+    if condition.shape and condition.size != 1:
+        raise ModelError(f"its condition has {condition.size} elements, expected 1")
+    if is_known(condition):
+        return tuple(runner.run(then_branch if condition.item() else else_branch, captured))
+    traced: dict[str, list[Any]] = {}
+
+    def branch(name: str) -> Any:
+        def compute() -> Any:
+            outputs = [_strong(x) for x in runner.run(branches[name], captured)]
+            traced[name] = [aval_of(x) for x in outputs]
+            return outputs
+
+        return compute
+
+    is_then = to_device(condition).reshape(()).astype(bool)
+    try:
+        return tuple(lax.cond(is_then, *map(branch, branches)))
+    except Exception:
+        _expect_equal(then_branch, *(traced.get(name) for name in branches))
+        for name in branches.keys() - traced.keys():
+            with contextlib.suppress(Exception):  # a check notes what both branches raise
+                jax.eval_shape(branch(name))
+        raise
+
+
+def _expect_equal(graph: Graph, ones: Any, others: Any) -> None:
+    """Checks that both branches of an If give tensors of the same types."""
+    for i, (one, other) in enumerate(zip(ones or (), others or (), strict=False)):
+        if (one.shape, one.dtype) != (other.shape, other.dtype):
+            text = f"its output {i + 1} is {_show(one)} in then_branch ({graph.outputs[i]!r}) and "
+            text += f"{_show(other)} in else_branch, and its condition is computed: {_SHAPES}. "
+            raise UnsupportedError(text + "Make both equal, or the condition a constant")
+
+
+def _show(aval: Any) -> str:
+    return f"{np.dtype(aval.dtype).name}[{','.join(map(str, aval.shape))}]"
+
+
+def _strong(x: Any) -> Any:
+    """A tensor on the device, whose dtype is not weak."""
+    array = to_device(x)
+    return lax.convert_element_type(array, array.dtype)
+
+
+def _expect_counts(
+    name: str, graph: Graph, inputs: int, outputs: int, captured: Sequence[Any]
+) -> None:
+    """Checks a subgraph's numbers of inputs and outputs."""
+    found = len(graph.parameters) - len(captured)
+    if found != inputs or len(graph.outputs) < outputs:
+        text = f"its {name} has {found} inputs and {len(graph.outputs)} outputs, expected"
+        raise ModelError(f"{text} {inputs} and {outputs}")
+
+
+@operator("Loop", 1, 11, 13, 16, 19, 21, 23, 24, 25)
+def loop(
+    trip_count: Parameter | None = None,
+    condition: Parameter | None = None,
+    /,
+    *operands: Tensor,
+    body: Graph,
+    captures: tuple[str, ...],
+    runner: Any,
+    output_count: int,
+) -> Any:
+    """Repeats a subgraph, a number of times and as long as a condition holds."""
+    count = len(operands) - len(captures)
+    states, captured = list(operands[:count]), operands[count:]
+    _expect_counts("body", body, 2 + count, output_count + 1, captured)
+    for each in (trip_count, condition):
+        if each is not None and each.size != 1:
+            raise ModelError("its trip count or its condition is not a scalar")
+    runs = _Loop(body, states, captured, runner)
+    most: Any = None  # iterations: an integer, a symbolic size, or a value on the device
+    if trip_count is not None:
+        most = trip_count.reshape(())
+        most = most[()] if is_known(trip_count) else most
+        most = max(int(most), 0) if isinstance(most, int | np.integer) else most
+    if (condition is None or is_known(condition)) and not isinstance(most, jax.Array):
+        holds = condition is None or bool(condition.item())
+        outputs = runs.on_host(most, holds)
+        if outputs is None and (steps := runs.steps(most, holds)) is not None:
+            outputs = runs.of_known_count(steps)
+        if outputs is not None:
+            return outputs
+    return runs.of_computed_count(most, condition)
+
+
+class _Loop:
+    """A Loop's body, its initial states and the tensors that the body captures."""
+
+    def __init__(
+        self, body: Graph, states: list[Any], captured: Sequence[Any], runner: Any
+    ) -> None:
+        self.body, self.states, self.captured, self.runner = body, states, captured, runner
+
+    def _run(self, runner: Any, index: Any, states: Sequence[Any]) -> list[Any]:
+        """The next condition, states, and elements of the scan outputs."""
+        operands = [index, np.asarray(True), *states, *self.captured]
+        found: list[Any] = runner.run(self.body, operands)
+        return found
+
+    def on_host(self, most: Any, holds: bool) -> tuple[Any, ...] | None:
+        """The outputs where every value is known; None where one is not."""
+        if not all(is_known(x) for x in self.states) or not (most is None or isinstance(most, int)):
+            return None
+        return self._unroll(most, holds, is_host=True)
+
+    def _unroll(self, most: int | None, holds: bool, *, is_host: bool) -> tuple[Any, ...] | None:
+        """Runs the iterations one by one; None if they are too many or a value is not known."""
+        states, rows, index = list(self.states), [], 0
+        count, limit = len(states), _MOST_NODES // max(len(self.body.nodes), 1)
+        if is_host and most is not None and most > limit:
+            return None
+        while holds and (most is None or index < most):
+            try:
+                budget.spend(len(self.body.nodes) * _NODE_BYTES[is_host])
+            except budget.OverBudget:
+                return None
+            if is_host and index > limit:
+                return None
+            step = np.asarray(index, np.int64)
+            if is_host:
+                operands = [step, np.asarray(True), *states, *self.captured]
+                found = self.runner.known(self.body, operands)
+            else:
+                found = self._run(self.runner, step, states)
+            if not is_known(found[0]) or (is_host and not all(map(is_known, found))):
+                return None
+            holds, states, index = bool(found[0].item()), found[1 : count + 1], index + 1
+            rows.append(found[count + 1 :])
+        if not rows and len(self.body.outputs) > count + 1:
+            return None  # a trace finds the shapes of the scan outputs
+        return (*states, *(_stack(column) for column in zip(*rows, strict=True)))
+
+    def steps(self, most: Any, holds: bool) -> Any:
+        """The number of iterations, None if values on the device decide it."""
+        if not holds or (isinstance(most, int) and most == 0):
+            return 0
+        condition = self.body.replace(outputs=self.body.outputs[:1]).prune()
+        unknown = [None] * len(self.states)
+        (again,) = self.runner.known(condition, [None, np.asarray(True), *unknown, *self.captured])
+        if again is not None and not again.item():
+            return 1 if most is None or isinstance(most, int) else None
+        if again is None or (isinstance(most, int) and most > _MOST_STEPS):
+            return None
+        if most is None:
+            raise ModelError("its condition is always true, and it has no trip count")
+        return most
+
+    def of_known_count(self, steps: Any) -> tuple[Any, ...]:
+        """The outputs after a number of iterations; short loops may change shapes."""
+        is_short = isinstance(steps, int) and steps <= _MOST_UNROLLED
+        if not is_short:
+            return self._scan(steps, self.runner)
+        try:
+            return self._scan(steps, self.runner.strict())
+        except (UnsupportedError, ModelError):
+            unrolled = self._unroll(steps, True, is_host=False) if steps else None
+            if unrolled is None:
+                raise
+            return unrolled
+
+    def _scan(self, steps: Any, runner: Any) -> tuple[Any, ...]:
+        initial = [_strong(x) for x in self.states]
+        count = len(initial)
+
+        def step(states: Any, index: Any) -> Any:
+            found = [_strong(x) for x in self._run(runner, index, states)[1:]]
+            _expect_invariant(self.body.parameters[2:], states, found)
+            return found[:count], found[count:]
+
+        indices = jnp.arange(steps, dtype=device_dtype(np.int64))
+        states, rows = lax.scan(step, initial, indices)
+        return (*states, *rows)
+
+    def of_computed_count(self, bound: Any, condition: Any) -> tuple[Any, ...]:
+        """The outputs where a value on the device ends the loop.
+
+        Args:
+          bound: the largest number of iterations, None, or a number that is computed.
+          condition: the first one.
+        """
+        initial = [_strong(x) for x in self.states]
+        count, dtype = len(initial), device_dtype(np.int64)
+        holds = jnp.asarray(True) if condition is None else to_device(condition).reshape(())
+        if isinstance(bound, int) and bound > _MOST_STEPS:
+            bound = None  # as in while loops that PyTorch exports
+        rows = []
+        if len(self.body.outputs) > count + 1:
+            if bound is None or isinstance(bound, jax.Array):
+                text = "its scan outputs have as many rows as it has iterations, and no constant "
+                text += "limits these: give the Loop a constant trip count, or load other outputs"
+                raise UnsupportedError(f"{text} than {self.body.outputs[count + 1]!r} makes")
+            start = jnp.zeros((), dtype)
+            structs = jax.eval_shape(lambda states: self._step(start, states)[1], initial)
+            rows = [jnp.zeros((bound, *x.shape), x.dtype) for x in structs]
+        limit = None if bound is None else jnp.asarray(bound, dtype)
+
+        def goes_on(carry: Any) -> Any:
+            index, holds, _, _ = carry
+            return holds if limit is None else holds & (index < limit)
+
+        def step(carry: Any) -> Any:
+            index, _, states, rows = carry
+            (holds, *following), last = self._step(index, states)
+            _expect_invariant(self.body.parameters[2:], states, following)
+            pairs = zip(rows, last, strict=True)
+            rows = [lax.dynamic_update_index_in_dim(x, row, index, 0) for x, row in pairs]
+            return index + 1, holds.reshape(()).astype(bool), following, rows
+
+        carry = (jnp.zeros((), dtype), holds.astype(bool), initial, rows)
+        steps, _, states, rows = lax.while_loop(goes_on, step, carry)
+        return (*states, *(Counted(x, steps) for x in rows))
+
+    def _step(self, index: Any, states: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """The condition and the states, and the scan outputs, of an iteration on the device."""
+        found = [_strong(x) for x in self._run(self.runner, index, states)]
+        count = len(self.states) + 1
+        return found[:count], found[count:]
+
+
+def _stack(rows: Sequence[Any]) -> Any:
+    """Stacks the elements of a scan output."""
+    if any(row.shape != rows[0].shape for row in rows):
+        raise UnsupportedError("its scan output has elements of several shapes")
+    if all(map(is_known, rows)):
+        return np.stack(rows)
+    return jnp.stack([to_device(row) for row in rows])
+
+
+def _expect_invariant(names: Sequence[str], before: Sequence[Any], after: Sequence[Any]) -> None:
+    """Checks that an iteration leaves the types of the states."""
+    for name, one, other in zip(names, before, after, strict=False):
+        if (one.shape, one.dtype) != (other.shape, other.dtype):
+            text = f"its state {name!r} is {_show(one)} before an iteration and {_show(other)} "
+            text += f"after it: {_SHAPES}, except in a loop of at most {_MOST_UNROLLED} iterations "
+            raise UnsupportedError(text + "whose number is constant")
+
+
+@operator("Scan", 9, 11, 16, 19, 21, 23, 24, 25)
+def scan(
+    *operands: Tensor,
+    body: Graph,
+    num_scan_inputs: int,
+    scan_input_axes: tuple[int, ...] | None = None,
+    scan_input_directions: tuple[int, ...] | None = None,
+    scan_output_axes: tuple[int, ...] | None = None,
+    scan_output_directions: tuple[int, ...] | None = None,
+    captures: tuple[str, ...],
+    runner: Any,
+    output_count: int,
+) -> Any:
+    """Passes states through a subgraph for each slice of some tensors."""
+    inputs = len(operands) - len(captures)
+    count = inputs - num_scan_inputs
+    if count < 0 or num_scan_inputs < 1:
+        raise ModelError(f"it has {inputs} inputs, and num_scan_inputs is {num_scan_inputs}")
+    captured = operands[inputs:]
+    _expect_counts("body", body, inputs, max(output_count, count), captured)
+    axes = _options(scan_input_axes, num_scan_inputs, "scan_input_axes")
+    flips = _options(scan_input_directions, num_scan_inputs, "scan_input_directions")
+    sources = zip(operands[count:inputs], axes, strict=True)
+    slices = _flip([jnp.moveaxis(to_device(x), axis, 0) for x, axis in sources], flips)
+    sizes = [str(x.shape[0]) for x in slices]
+    if len({*sizes}) != 1:
+        raise ModelError(f"its scan inputs have {', '.join(sizes)} slices")
+
+    def step(states: Any, elements: Any) -> Any:
+        found = [_strong(x) for x in runner.run(body, [*states, *elements, *captured])]
+        _expect_invariant(body.parameters, states, found[:count])
+        return found[:count], found[count:]
+
+    states, rows = lax.scan(step, [_strong(x) for x in operands[:count]], slices)
+    flips = _options(scan_output_directions, len(rows), "scan_output_directions")
+    places = _options(scan_output_axes, len(rows), "scan_output_axes")
+    pairs = zip(_flip(rows, flips), places, strict=True)
+    return (*states, *(jnp.moveaxis(x, 0, axis) for x, axis in pairs))
+
+
+def _flip(tensors: Sequence[Any], flips: Sequence[int]) -> list[Any]:
+    """Reverses axis 0 of some tensors."""
+    return [jnp.flip(x, 0) if flip else x for x, flip in zip(tensors, flips, strict=True)]
+
+
+def _options(given: tuple[int, ...] | None, count: int, name: str) -> tuple[int, ...]:
+    """An attribute of one integer for each tensor, zeros by default."""
+    if given is not None and len(given) != count:
+        raise ModelError(f"its {name} has {len(given)} elements, expected {count}")
+    return given or (0,) * count

@@ -1,0 +1,118 @@
+"""Normalizations by statistics of the input; sums are in XLA's order."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from dmlax.errors import UnsupportedError
+from dmlax.onnx.errors import ModelError
+from dmlax.onnx.operators.floats import batch_normalization
+from dmlax.onnx.operators.table import Parameter, Tensor, operator
+from dmlax.onnx.operators.values import to_device
+
+
+def _standardize(x: Any, axes: tuple[int, ...], epsilon: float, least: float = 0) -> Any:
+    """Subtracts the mean, and divides by the deviation.
+
+    Args:
+      x: a tensor of floats.
+      axes: those of the statistics.
+      epsilon: is added to the variance.
+      least: is added to the deviation.
+    """
+    centred = x - x.mean(axes, keepdims=True)
+    variance = (centred * centred).mean(axes, keepdims=True)
+    return centred / (jnp.sqrt(variance + epsilon) + least)
+
+
+def _scale_channels(x: Any, scale: Any, bias: Any) -> Any:
+    """Multiplies channels by factors, and adds offsets."""
+    shape = (1, -1) + (1,) * (x.ndim - 2)
+    factor, offset = (to_device(each).astype(x.dtype).reshape(shape) for each in (scale, bias))
+    return x * factor + offset
+
+
+@operator("InstanceNormalization", 6, 22)
+def instance_normalization(
+    x: Tensor, scale: Tensor, bias: Tensor, /, *, epsilon: float = 1e-5
+) -> Any:
+    """Normalizes the channels of each image."""
+    x = to_device(x)
+    return _scale_channels(_standardize(x, tuple(range(2, x.ndim)), epsilon), scale, bias)
+
+
+@operator("GroupNormalization", 18, 21)
+def group_normalization(
+    x: Tensor,
+    scale: Tensor,
+    bias: Tensor,
+    /,
+    *,
+    num_groups: int,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+) -> Any:
+    """Normalizes groups of channels; opset 18 has a factor for each group."""
+    x = to_device(x)
+    channels = x.shape[1]
+    if num_groups < 1 or channels % num_groups:
+        raise ModelError(f"num_groups is {num_groups}, expected a divisor of {channels} channels")
+    groups = x.astype(np.float32 if stash_type == 1 else x.dtype)
+    groups = groups.reshape((x.shape[0], num_groups, -1))
+    normal = _standardize(groups, (2,), epsilon).reshape(x.shape).astype(x.dtype)
+    factors = (to_device(each) for each in (scale, bias))
+    repeated = [jnp.repeat(each, channels // each.shape[0]) for each in factors]
+    return _scale_channels(normal, *repeated)
+
+
+@operator("MeanVarianceNormalization", 9, 13)
+def mean_variance_normalization(x: Tensor, /, *, axes: tuple[int, ...] = (0, 2, 3)) -> Any:
+    """Normalizes over some axes."""
+    return _standardize(to_device(x), axes, 0, 1e-9)
+
+
+@operator("LpNormalization", 1, 22)
+def lp_normalization(x: Tensor, /, *, axis: int = -1, p: int = 2) -> Any:
+    """Divides by the norm along an axis; of zeros it gives zeros."""
+    if p not in (1, 2):
+        raise UnsupportedError(f"p is {p}, expected 1 or 2")
+    x = to_device(x)
+    powers = jnp.abs(x) if p == 1 else x * x
+    total = powers.sum(axis, keepdims=True)
+    is_zero = total == 0
+    total = jnp.where(is_zero, jnp.ones_like(total), total)
+    return jnp.where(is_zero, jnp.zeros_like(x), x / (total if p == 1 else jnp.sqrt(total)))
+
+
+@operator("LRN", 1, 13)
+def local_response_normalization(
+    x: Tensor, /, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
+) -> Any:
+    """Divides by a power of the mean square of near channels."""
+    x = to_device(x)
+    ones, pads = [1] * x.ndim, [(0, 0)] * x.ndim
+    window = [*ones[:1], size, *ones[2:]]
+    pads[1] = ((size - 1) // 2, size // 2)
+    total = lax.reduce_window(x * x, np.zeros((), x.dtype), lax.add, window, ones, pads)
+    return x * (bias + alpha / size * total) ** -beta
+
+
+@operator("BatchNormalization", 7)
+def batch_normalization_7(
+    x: Tensor,
+    scale: Parameter,
+    bias: Parameter,
+    mean: Parameter,
+    variance: Parameter,
+    /,
+    *,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    spatial: int = 1,
+) -> Any:
+    """Normalizes channels by statistics of the file."""
+    if not spatial:
+        raise UnsupportedError("spatial is 0, expected 1")
+    return batch_normalization(x, scale, bias, mean, variance, epsilon=epsilon)

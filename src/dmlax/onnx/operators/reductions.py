@@ -1,0 +1,153 @@
+"""Reductions, indices of extremes and cumulative sums; NumPy computes those of known values."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import logsumexp
+
+from dmlax.onnx.operators.table import Known, Tensor, operator
+from dmlax.onnx.operators.values import (
+    as_known,
+    device_dtype,
+    expect_room,
+    expect_simple_product,
+    integers,
+    is_known,
+    on_host_or_device,
+    to_device,
+)
+
+
+def _extreme(name: str, of_infinity: int) -> Callable[..., Any]:
+    """The largest or the smallest element; of none, the limit of the dtype."""
+
+    def compute(xp: Any, x: Any, **options: Any) -> Any:
+        reduce = getattr(xp, name)
+        if x.dtype == object:
+            return reduce(x, **options)
+        if jnp.issubdtype(x.dtype, jnp.floating):
+            return reduce(x, initial=x.dtype.type(-of_infinity * np.inf), **options)
+        if x.dtype == bool:
+            return reduce(x, initial=of_infinity < 0, **options)
+        limits = np.iinfo(x.dtype)
+        return reduce(x, initial=limits.min if of_infinity > 0 else limits.max, **options)
+
+    return compute
+
+
+def _mean(xp: Any, x: Any, **options: Any) -> Any:
+    """The mean; of integers truncated, as ONNX Runtime's."""
+    if x.dtype == object or jnp.issubdtype(x.dtype, jnp.floating):
+        return xp.mean(x, **options)
+    total = xp.sum(x, **options)
+    return xp.trunc(total / (x.size // max(total.size, 1))).astype(x.dtype)
+
+
+class _Reduction(NamedTuple):
+    """A reduction, with the opsets whose axes are an attribute, and those where an input."""
+
+    op: str
+    by_attribute: tuple[int, ...]
+    by_input: tuple[int, ...]
+    function: Callable[..., Any]
+
+
+_OLD = (1, 11, 13)
+_REDUCTIONS = (  # functions of NumPy or JAX, a tensor, and the options axis and keepdims
+    _Reduction("ReduceL1", _OLD, (18,), lambda xp, x, **to: xp.sum(xp.abs(x), **to)),
+    _Reduction("ReduceL2", _OLD, (18,), lambda xp, x, **to: xp.sqrt(xp.sum(x * x, **to))),
+    _Reduction("ReduceLogSum", _OLD, (18, 28), lambda xp, x, **to: xp.log(xp.sum(x, **to))),
+    _Reduction("ReduceLogSumExp", _OLD, (18, 28), lambda xp, x, **to: logsumexp(x, **to)),
+    _Reduction("ReduceMax", (1, 11, 12, 13), (18, 20), _extreme("max", 1)),
+    _Reduction("ReduceMean", _OLD, (18,), _mean),
+    _Reduction("ReduceMin", (1, 11, 12, 13), (18, 20), _extreme("min", -1)),
+    _Reduction("ReduceProd", _OLD, (18,), lambda xp, x, **to: xp.prod(x, **to)),
+    _Reduction("ReduceSum", (1, 11), (13,), lambda xp, x, **to: xp.sum(x, **to)),
+    _Reduction("ReduceSumSquare", _OLD, (18,), lambda xp, x, **to: xp.sum(x * x, **to)),
+)
+
+
+def _reduce(row: _Reduction, x: Any, **options: Any) -> Any:
+    """Reduces a tensor: a known one on the host."""
+    if not is_known(x) or row.op == "ReduceLogSumExp":
+        x = to_device(x)
+        return row.function(jnp, x, **options).astype(x.dtype)
+    expect_room(x.dtype, x.size)
+    if x.dtype == object:
+        expect_simple_product(x.ravel())
+        return as_known(row.function(np, x, **options), object)
+    with np.errstate(all="ignore"):
+        return np.asarray(row.function(np, x, **options), x.dtype)
+
+
+def _operators_of(row: _Reduction) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The operator whose axes are an attribute, and the one whose axes are an input."""
+
+    def by_attribute(
+        x: Tensor, /, *, axes: tuple[int, ...] | None = None, keepdims: int = 1
+    ) -> Any:
+        return _reduce(row, x, axis=axes or None, keepdims=bool(keepdims))
+
+    def by_input(
+        x: Tensor,
+        axes: Known | None = None,
+        /,
+        *,
+        keepdims: int = 1,
+        noop_with_empty_axes: int = 0,
+    ) -> Any:
+        given = () if axes is None else tuple(integers(axes))
+        # ONNX Runtime computes the square or the logarithm of elements that it does not reduce.
+        chosen = given or (() if noop_with_empty_axes else None)
+        return _reduce(row, x, axis=chosen, keepdims=bool(keepdims))
+
+    return by_attribute, by_input
+
+
+for _row in _REDUCTIONS:
+    _by_attribute, _by_input = _operators_of(_row)
+    operator(_row.op, *_row.by_attribute)(_by_attribute)
+    operator(_row.op, *_row.by_input)(_by_input)
+
+
+def _index_of(name: str) -> Callable[..., Any]:
+    """The operator of the index of an extreme."""
+
+    def compute(
+        x: Tensor, /, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
+    ) -> Any:
+        xp, x = on_host_or_device(x)
+        searched = xp.flip(x, axis) if select_last_index else x
+        place = getattr(xp, name)(searched, axis=axis, keepdims=bool(keepdims))
+        place = x.shape[axis] - 1 - place if select_last_index else place
+        return place.astype(np.int64 if xp is np else device_dtype(np.int64))
+
+    return compute
+
+
+operator("ArgMax", 1, 11, 12, 13)(_index_of("argmax"))
+operator("ArgMin", 1, 11, 12, 13)(_index_of("argmin"))
+
+
+def _cumulative(name: str, start: int) -> Callable[..., Any]:
+    """The operator that reduces all elements up to one."""
+
+    def compute(x: Tensor, axis: Known, /, *, exclusive: int = 0, reverse: int = 0) -> Any:
+        along = integers(axis)[0]
+        xp, x = on_host_or_device(x)
+        x = xp.flip(x, along) if reverse else x
+        if exclusive:
+            widths = [(0, 0)] * x.ndim
+            widths[along] = (1, 0)
+            rows = xp.pad(x, widths, constant_values=start)
+            x = xp.take(rows, xp.arange(x.shape[along]), axis=along)
+        x = getattr(xp, name)(x, axis=along, dtype=x.dtype)
+        return xp.flip(x, along) if reverse else x
+
+    return compute
+
+
+operator("CumSum", 11, 14)(_cumulative("cumsum", 0))
+operator("CumProd", 26)(_cumulative("cumprod", 1))
