@@ -18,7 +18,6 @@ import dmlax.onnx
 from dmlax.onnx.operators import rows
 
 ERRORS = (dmlax.UnsupportedError, dmlax.SpecError, dmlax.onnx.ModelError)
-ONNX_OPERATORS = {("", schema.name) for schema in onnx.defs.get_all_schemas()}
 LARGE = 10_000  # outputs
 ROWS = {(row.domain, row.op): row for row in rows()}
 DECLINED = {  # cases, and the reason that `load` gives; the first that matches a case is meant
