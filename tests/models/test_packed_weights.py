@@ -166,6 +166,9 @@ def test_packed_params_are_saved_mapped_exported_and_differentiated(tmp_path):
     file.output(file.node("Transpose", w), np.float32)
     loaded = file.compare(1e-6)
     wanted = np.asarray(loaded(file.inputs)[y])
+    name = next(name for name, x in loaded.params.items() if isinstance(x, PackedIntegers))
+    integers = loaded.apply(loaded.params, file.inputs, outputs=[name])[name]
+    np.testing.assert_array_equal(integers, loaded.params[name].to_host())
     loaded.save(tmp_path / "model.dmlax")
     again = dmlax.onnx.load(tmp_path / "model.dmlax")
     np.testing.assert_array_equal(again(file.inputs)[y], wanted)

@@ -26,6 +26,7 @@ from dmlax.onnx.graph import Graph, Node, TensorType
 from dmlax.onnx.mesh import run_on_any_mesh
 from dmlax.onnx.operators import why_no_pass
 from dmlax.onnx.operators.nonzero import COUNTED
+from dmlax.onnx.operators.packed import PackedIntegers
 from dmlax.onnx.operators.values import device_dtype, narrow, to_device, why_costly
 from dmlax.onnx.passes import (
     PASSES_OF_SHAPES,
@@ -161,7 +162,7 @@ class Model:
         def compute(operands: dict[str, Any]) -> dict[str, Any]:
             with budget.limit(self._file_bytes):
                 found = evaluate(graph, operands, self._options)
-                result = {name: to_device(found[name]) for name in wanted}
+                result = {name: _array_of(found[name]) for name in wanted}
             return result | {name: found[name] for name in counts if name in found}
 
         return run_on_any_mesh(compute, {**held, **values}, values)
@@ -275,6 +276,11 @@ class Model:
     def __repr__(self) -> str:
         inputs = ", ".join(f"{name}: {each}" for name, each in self._file.inputs.items())
         return f"Model({inputs} -> {', '.join(self._file.outputs)})"
+
+
+def _array_of(value: Any) -> Any:
+    """Returns a tensor on the device; unpacks a param of packed integers."""
+    return value.unpack() if isinstance(value, PackedIntegers) else to_device(value)
 
 
 def _given(inputs: tuple[Any, ...]) -> Any:

@@ -184,8 +184,8 @@ def bias_gelu(x: Tensor, bias: Tensor, /) -> Any:
 @operator("QuickGelu", 1, domain=MICROSOFT)
 def quick_gelu(x: Tensor, /, *, alpha: float = 1.702) -> Any:
     """X times the sigmoid of alpha x."""
-    x = to_device(x)
-    return x * jax.nn.sigmoid(alpha * x)
+    (wide,) = _wide(x)
+    return (wide * jax.nn.sigmoid(alpha * wide)).astype(x.dtype)
 
 
 def _activate(x: Any, name: str, parameters: Sequence[float]) -> Any:
