@@ -5,9 +5,8 @@ import pytest
 
 import dmlax
 import dmlax.onnx
-from onnx_files import File, levels
+from onnx_files import RNG, File, levels
 
-RNG = np.random.default_rng(7)
 MICROSOFT = "com.microsoft"
 TOLERANCE = 1e-5
 
@@ -239,8 +238,8 @@ def test_multi_head_attention(unidirectional):
     options = {"num_heads": 2, "unidirectional": unidirectional}
     for mask in (*MASKS.values(), "bias"):
         if mask is None or isinstance(mask, str) or len(mask) != 4:
-            add(file, "MultiHeadAttention", q, k, v, bias, None if isinstance(mask, str) else mask,
-                normal(2, 1, 5, 5) if isinstance(mask, str) else None, outputs=3, **options)  # fmt: skip
+            rest = (None, normal(2, 1, 5, 5)) if isinstance(mask, str) else (mask,)
+            add(file, "MultiHeadAttention", q, k, v, bias, *rest, outputs=3, **options)
     add(file, "MultiHeadAttention", q, k, v, scale=0.3, **options)
     past = normal(2, 2, 3, 4), normal(2, 2, 3, 4)
     add(file, "MultiHeadAttention", q, k, normal(2, 5, 8), "", "", "", *past, outputs=3, **options)

@@ -10,9 +10,8 @@ import dmlax
 import dmlax.onnx
 from dmlax.onnx.operators import n_bits
 from dmlax.onnx.operators.packed import PackedIntegers
-from onnx_files import File, levels, scales
+from onnx_files import RNG, File, levels, scales
 
-RNG = np.random.default_rng(6)
 MICROSOFT = "com.microsoft"
 
 

@@ -61,7 +61,7 @@ CASES = {  # text, inputs, and the outputs whose rows are counted
     "loop that ends at once": (
         LOOP.replace("CONDITION", "c2 = Not(c)").replace("float[5,4]", "float[1,4]"),
         [{"x": X}],
-        ("rows",),
+        (),
     ),
     "while": (
         """agraph (float[3,4] x, int64 n) => (float[3,4] y, int64 k)

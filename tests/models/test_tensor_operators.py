@@ -468,6 +468,29 @@ def test_symbolic_sizes_are_resized_by_constant_scales():
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
+def test_symbolic_axes_have_top_elements():
+    count = integers(3)
+    for largest in (0, 1):
+        options = {"largest": largest, "known": (1,), "outputs": 2}
+        model, inputs = model_of([case(11, "TopK", levels(4, 7), count, **options)])
+        loaded = dmlax.onnx.load(model, input_shapes={"in_0_0": ("n", "m")})
+        structs = {key: jax.ShapeDtypeStruct(p.shape, p.dtype) for key, p in loaded.params.items()}
+        exported = jax.export.export(jax.jit(loaded.apply))(structs, loaded.inputs)
+        found = exported.call(loaded.params, inputs)
+        for name, wanted in run_peer(model, inputs).items():
+            np.testing.assert_array_equal(found[name], wanted)
+
+
+def test_gradients_of_a_max_pool_reach_the_largest_elements():
+    given = case(12, "MaxPool", floats(1, 1, 4, 4), outputs=2, kernel_shape=[2, 2], strides=[2, 2])
+    model, inputs = model_of([given])
+    loaded = dmlax.onnx.load(model)
+    (x,) = inputs.values()
+    gradient = jax.grad(lambda x: jnp.sum(loaded.apply(loaded.params, x)["out_0_0"]))(x)
+    (places,) = run_peer(model, inputs)["out_0_1"].reshape(1, -1)
+    assert np.flatnonzero(gradient).tolist() == sorted(places)
+
+
 def test_gradients_of_a_linear_resize():
     given = case(13, "Resize", floats(1, 1, 3, 3), EMPTY, np.float32([1, 1, 2, 2]), known=(1, 2))
     given = given._replace(attributes={"mode": "linear"})
@@ -534,6 +557,10 @@ REFUSED = {
     "groups": (
         case(21, "GroupNormalization", X, floats(2), floats(2), num_groups=3),
         "num_groups is 3, expected a divisor of 2 channels",
+    ),
+    "steps": (
+        case(13, "Slice", floats(3), *map(integers, (0, 1, 0, 0)), known=(1, 2, 3, 4)),
+        "it slices axis 0 by 0, expected an axis of an input of rank 1 and a step that is not 0",
     ),
     "spatial": (
         case(7, "BatchNormalization", X, *[floats(2)] * 4, spatial=0),

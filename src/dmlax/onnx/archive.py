@@ -36,11 +36,11 @@ _OBJECT_BYTES = 16  # of Python objects for a byte of JSON
 def write(path: Any, graph: Graph, options: Options) -> None:
     """Writes a graph, its constants and the options."""
     arrays: dict[str, np.ndarray] = {}
-    names: dict[int, str] = {}  # by the array's id: subgraphs share arrays
+    names: dict[int, tuple[str, np.ndarray]] = {}  # by the array's id: subgraphs share arrays
 
     def keep(array: np.ndarray) -> dict[str, Any]:
-        name = names.setdefault(id(array), f"{len(arrays)}.npy")
-        if array.dtype.isbuiltin == 1 or array.dtype not in DTYPES.values():
+        name, _ = names.setdefault(id(array), (f"{len(names)}.npy", array))
+        if array.dtype.isbuiltin != 2 or array.dtype not in DTYPES.values():
             arrays[name] = array
             return {"array": name}
         arrays[name] = packed.to_bytes(array)  # NumPy's format has no name for the dtype

@@ -36,6 +36,8 @@ from dmlax.onnx.passes import (
 )
 from dmlax.onnx.weights import FileConstants, prepare
 
+_MOST_COPIED_AT_ONCE = 1 << 20  # bytes of inputs
+
 
 @dataclass(frozen=True)
 class ModelExplanation:
@@ -302,15 +304,19 @@ def _narrowed(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _on_cpu(inputs: Any) -> Any:
-    """Has the calling thread wait while arrays of the host are copied to a CPU's memory.
+def _on_cpu(inputs: Mapping[str, Any]) -> Any:
+    """Has the calling thread wait while large arrays of the host are copied to a CPU's memory.
 
-    The program would run on the thread that copies them, and each thread keeps what it freed.
+    The program would run on the thread that copies them, and each thread keeps what it freed. Small
+    arrays are copied at once.
     """
     if jax.default_backend() != "cpu":
         return inputs
-    is_host = [isinstance(x, np.ndarray) for x in jax.tree.leaves(inputs)]
-    return jax.block_until_ready(jax.device_put(inputs)) if all(is_host) else inputs
+    leaves = inputs.values()
+    if not all(isinstance(x, np.ndarray) for x in leaves):
+        return inputs
+    is_small = sum(x.nbytes for x in leaves) <= _MOST_COPIED_AT_ONCE
+    return inputs if is_small else jax.block_until_ready(jax.device_put(inputs))
 
 
 def _notes(structs: Mapping[str, jax.ShapeDtypeStruct]) -> Iterable[str]:

@@ -65,10 +65,12 @@ class FileConstants(Mapping[str, np.ndarray]):
 
     def read(self, arrays: dict[int, np.ndarray]) -> dict[str, np.ndarray]:
         """Reads all tensors; `arrays` are those that were read of shared params."""
-        return {
-            name: arrays.setdefault(id(held), self[name]) if isinstance(held, Weight) else held
-            for name, held in self._held.items()
-        }
+        found = {}
+        for name, held in self._held.items():
+            if isinstance(held, Weight) and id(held) not in arrays:
+                arrays[id(held)] = held.to_host()
+            found[name] = arrays[id(held)] if isinstance(held, Weight) else held
+        return found
 
     def __contains__(self, name: object) -> bool:
         return name in self._held
@@ -98,12 +100,6 @@ def prepare(graph: Graph, params: Mapping[str, np.ndarray]) -> dict[str, Weight]
     }
 
 
-def _held(array: np.ndarray) -> Weight:
-    """Holds an array on the device; integers of fewer than 8 bits stay packed."""
-    is_narrow = array.dtype.name in NARROW
-    return Weight(PackedIntegers.pack(array) if is_narrow else _copy_to_device(array))
-
-
 class _Use(NamedTuple):
     """A node that reads a param as its weights, with their zero point if it is constant."""
 
@@ -131,9 +127,15 @@ def _find_uses(graph: Graph, params: Mapping[str, str], uses: dict[str, list[_Us
 
 def _use(graph: Graph, node: Node, place: int) -> _Use | None:
     places = iter(PLACES.get(node.op, ()))
-    zero_points = dict(zip(places, places, strict=True))
-    constant = _constant(graph, node, zero_points[place]) if place in zero_points else ...
+    zero_point = dict(zip(places, places, strict=True)).get(place)
+    constant = ... if zero_point is None else _constant(graph, node, zero_point)
     return None if constant is ... else _Use(node, constant)
+
+
+def _held(array: np.ndarray) -> Weight:
+    """Holds an array on the device; integers of fewer than 8 bits stay packed."""
+    is_narrow = array.dtype.name in NARROW
+    return Weight(PackedIntegers.pack(array) if is_narrow else _copy_to_device(array))
 
 
 def _copy_to_device(array: np.ndarray) -> jax.Array:

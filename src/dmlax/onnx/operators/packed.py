@@ -14,9 +14,8 @@ from dmlax.onnx.operators.values import NARROW, bits_of, is_known
 
 def packed_shape(shape: tuple[int, ...], dtype: np.dtype) -> tuple[int, ...]:
     """The shape of the bytes of an array."""
-    if not shape:
-        return (1,)
-    return *shape[:-1], -(-shape[-1] * bits_of(dtype) // 8)
+    *rows, count = shape or (1,)
+    return *rows, -(-count * bits_of(dtype) // 8)
 
 
 def to_bytes(array: np.ndarray) -> np.ndarray:

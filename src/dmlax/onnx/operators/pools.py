@@ -57,7 +57,9 @@ def _max_pool_with_places(x: Any, options: dict[str, Any], storage_order: int) -
         return tuple(jnp.where(is_second, second, first) for first, second in pairs)
 
     none = np.iinfo(np.int32).max
-    values, found = _reduce_windows((x, places), options, larger, (lowest, none))
+    fixed = lax.stop_gradient(x)  # gradients go through the elements that are taken
+    _, found = _reduce_windows((fixed, places), options, larger, (lowest, none))
+    values = jnp.take(x.ravel(), found, mode="fill", fill_value=lowest)
     if storage_order:  # columns before rows
         order = (0, 1, *range(2, x.ndim)[::-1])
         columns = places.reshape([x.shape[axis] for axis in order]).transpose(np.argsort(order))

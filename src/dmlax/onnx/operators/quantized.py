@@ -106,7 +106,9 @@ def dequantize(
         raise dmlax.UnsupportedError(f"its input is {x.dtype}, {text}")
     scale, zero_point = (_along(each, axis, x, block_size) for each in (scale, zero_point))
     is_finite = not is_known(scale) or bool(np.isfinite(scale.astype(np.float32)).all())
-    if x.dtype.name not in _ELEMENTWISE or scale.dtype.name == "bfloat16" or not is_finite:
+    rounds_twice = scale.dtype == np.float16 and arithmetic == "float32"  # as ONNX Runtime
+    is_general = x.dtype.name not in _ELEMENTWISE or not is_finite
+    if is_general or scale.dtype.name == "bfloat16" or (rounds_twice and x.dtype != np.int32):
         return scale_difference(x, zero_point, scale).astype(dtype)
     if is_known(scale) and not scale.all():
         scale = jnp.asarray(scale)  # of a known 0 the operator says that it is a mistake

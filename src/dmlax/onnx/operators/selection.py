@@ -30,7 +30,7 @@ for _op in ("Bernoulli", "Multinomial", *(f"Random{name}" for name in _RANDOM)):
 refuse("Unique", "has a size that depends on values: take the tensors before it with outputs=")
 
 
-def _order_key(x: Any, largest: int, xp: Any) -> Any:
+def _order_key(x: Any, largest: int | bool, xp: Any) -> Any:
     """Numbers whose largest come first; -0 equals 0, as in ONNX Runtime."""
     if x.dtype == bool:
         x = x.astype(np.uint8)
@@ -54,8 +54,11 @@ def _top(x: Any, count: Any, axis: int, largest: int) -> tuple[Any, Any]:
         places = np.moveaxis((size - 1 - reverse)[..., :count], -1, axis)
         return np.take_along_axis(x, places, axis), places.astype(np.int64)
     x = to_device(x)
-    key = jnp.moveaxis(_order_key(x, largest, jnp), axis, -1)
-    _, found = lax.top_k(key, count)
+    if isinstance(size, int):
+        _, found = lax.top_k(jnp.moveaxis(_order_key(x, largest, jnp), axis, -1), count)
+    else:
+        key = jnp.moveaxis(_order_key(x, not largest, jnp), axis, -1)
+        found = jnp.take(jnp.argsort(key, stable=True), jnp.arange(count), axis=-1, mode="clip")
     places = jnp.moveaxis(found, -1, axis)
     values = jnp.take_along_axis(x, places, axis=axis)
     return values, places.astype(device_dtype(np.int64))

@@ -293,6 +293,8 @@ def center_crop_pad(x: Tensor, shape: Known, /, *, axes: tuple[int, ...] | None 
     rank = len(x.shape)
     chosen = list(range(rank)) if axes is None else [axis % rank for axis in axes]
     missing = [wanted - x.shape[axis] for axis, wanted in zip(chosen, integers(shape), strict=True)]
+    if not all(isinstance(each, int) for each in missing):
+        raise UnsupportedError(f"it adds {missing} elements: give input_shapes static sizes")
     starts = [each // 2 if each >= 0 else -(-each // 2) for each in missing]
     ends = [each - start for each, start in zip(missing, starts, strict=True)]
     return pad(x, np.asarray(starts + ends), None, np.asarray(chosen))

@@ -129,11 +129,8 @@ def why_no_pass(node: Node) -> str | None:
     if given < least or (most is not None and given > most):
         return f"it has {given} inputs, expected {least} to {most}"
     pairs = zip(row.inputs, node.inputs[: given - len(node.captures)], strict=False)
-    absent = [
-        each.name
-        for each, name in pairs
-        if not name and each in required and not _is_optional(each)
-    ]
+    needed = (each for each, name in pairs if not name and not _is_optional(each))
+    absent = [each.name for each in needed if each in required]
     if absent:
         return f"its input {absent[0]} is absent"
     for name, value in node.attributes.items():

@@ -14,6 +14,7 @@ import numpy as np
 from jax import lax
 
 from dmlax._core.requantize import Arithmetic
+from dmlax._rows import call as rows
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import MICROSOFT
 from dmlax.onnx.operators import floats, quantized
@@ -34,13 +35,15 @@ def normalize(
 ) -> tuple[Any, Any, Any]:
     """Divides by the deviation, or by the root of the mean square; returns mean and 1 / divisor."""
     dtype, (x, scale, bias) = x.dtype, _wide(x, scale, bias)
-    if is_centred:
-        y, mean, inverse = floats.layer_normalization(x, scale, bias, axis=axis, epsilon=epsilon)
-        return y.astype(dtype), mean, inverse
     axes = tuple(range(axis % x.ndim, x.ndim))
-    root = jnp.sqrt(jnp.mean(x * x, axes, keepdims=True) + epsilon)
-    y = x / root * scale
-    return (y if bias is None else y + bias).astype(dtype), jnp.zeros_like(root), 1 / root
+    mean = x.mean(axes, keepdims=True) if is_centred else jnp.zeros((), np.float32)
+    root = jnp.sqrt(jnp.mean((x - mean) ** 2, axes, keepdims=True) + epsilon)
+    if axes == (x.ndim - 1,) and scale.shape == x.shape[-1:]:
+        y = rows.normalize(x, scale, bias, epsilon, is_centred=is_centred)
+    else:
+        y = (x - mean) / root * scale
+        y = y if bias is None else y + bias
+    return y.astype(dtype), mean, 1 / root
 
 
 operator("LayerNormalization", *range(1, 17))(floats.layer_normalization)
@@ -292,8 +295,12 @@ def fused_matrix_product(
 ) -> Any:
     """Multiplies matrices that it transposes, and scales the product."""
     left = _transposed(to_device(a), transA, transBatchA)
-    right = _transposed(to_device(b), transB, transBatchB)
-    product = floats.matrix_product(left, right)
+    right = _transposed(to_device(b), 0, transBatchB)
+    if transB and left.ndim == right.ndim and left.ndim > 1 and left.shape[-2] == 1:
+        # XLA would copy the transposed matrix for a single row.
+        product = floats.matrix_product(right, jnp.swapaxes(left, -1, -2)).swapaxes(-1, -2)
+    else:
+        product = floats.matrix_product(left, _transposed(right, transB, 0))
     return product if alpha == 1 else product * np.asarray(alpha, product.dtype)
 
 

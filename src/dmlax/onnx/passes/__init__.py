@@ -25,6 +25,7 @@ from dmlax.onnx.passes.qdq import fuse_qdq, known_types
 from dmlax.onnx.passes.rows import take_rows_first
 from dmlax.onnx.passes.scaled_products import fuse_scaled_products
 from dmlax.onnx.passes.self_attention import fuse_self_attention
+from dmlax.onnx.passes.transposed_products import fuse_transposes
 
 Pass = Callable[..., Graph]
 PassOfShapes = Callable[[Graph, Avals], Graph]
@@ -35,8 +36,9 @@ PASSES: tuple[Pass, ...] = (
     drop_clamps,
     fuse_normalizations,
     fuse_qdq,
-    fuse_scaled_products,
     fuse_dequantized_weights,
+    fuse_scaled_products,
+    fuse_transposes,
     move_bytes,
     quantize_before_moves,
     fuse_layer_normalizations,
