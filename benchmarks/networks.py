@@ -438,7 +438,7 @@ def whisper_decoder(
     words = net.normal(vocabulary, width, deviation=0.5)
     x = net.node("Gather", words, "ids", axis=0)
     inputs: dict[str, tuple[int, Sequence[Any]]] = {"ids": (TensorProto.INT64, ["n", 1])}
-    outputs = {}
+    outputs: dict[str, tuple[int, Sequence[Any]]] = {}
     for layer in range(depth):
         held = {}
         for kind, length in (("past", "length"), ("cross", 1500)):

@@ -8,6 +8,7 @@ from onnx import TensorProto, helper
 import dmlax
 import dmlax.onnx
 from benchmarks.networks import Network
+from onnx_models import inputs_of, quantized
 
 FLOAT = TensorProto.FLOAT
 
@@ -124,6 +125,24 @@ def test_an_operator_in_place_of_one_of_dmlax():
     real = 0.2 * (x.astype(np.float64) - 128)
     np.testing.assert_array_equal(found[y], np.round(real / 0.1)[:, 1:] + 128)
     np.testing.assert_allclose(found[z], np.minimum(real, 0.5)[:, :1], rtol=1e-6)
+
+
+def test_no_pass_takes_an_operator_that_is_given():
+    """A pool between quantized convolutions would be computed channels last."""
+    file = quantized("classifier", "qdq")
+    shapes = []
+
+    def pool(x, **attributes):
+        shapes.append(x.shape)
+        assert attributes["kernel_shape"] == (3, 3)
+        windows = (1, 1, 3, 3), (1, 1, 2, 2), [(0, 0), (0, 0), (1, 1), (1, 1)]
+        return jax.lax.reduce_window(x, -np.inf, jax.lax.max, *windows)
+
+    inputs = inputs_of(file)
+    model = dmlax.onnx.load(file, operators={"MaxPool": pool})
+    assert {*shapes} == {(shapes[0][0], 8, 8, 8)}
+    (ours,), (wanted,) = (each(inputs).values() for each in (model, dmlax.onnx.load(file)))
+    np.testing.assert_array_equal(ours, wanted)
 
 
 def test_wrong_operators():

@@ -1,5 +1,6 @@
 """Calls of the float operators of rows."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +17,10 @@ from dmlax._rows.plan import Rows, RowsPlan
 
 def _operator(name: str, native: Any, general: Callable[[RowsPlan, Rows], Array]) -> Any:
     def tangent(plan: RowsPlan, operands: Rows, tangents: Rows) -> Array:
-        of = jax.jvp(lambda operands: general(plan, operands), (operands,), (tangents,))
-        return of[1]
+        of_plan = functools.partial(general, plan)
+        _, tangent = jax.jvp(of_plan, (operands,), (tangents,))
+        changed: Array = tangent
+        return changed
 
     return dispatch.Operator(
         name,

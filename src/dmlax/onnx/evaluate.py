@@ -189,7 +189,7 @@ def call(
 
 def _call_given(node: Node, operands: list[Any], options: Options) -> tuple[Any, ...]:
     """Computes a node by the function that a caller of `load` gives for its operator."""
-    function = options.operators[node.op]
+    function = options.operators[node.type]
     if node.graphs:
         raise UnsupportedError("it has a subgraph, which no function of operators takes")
     try:
@@ -207,7 +207,8 @@ def give_operators(graph: Graph, operators: Mapping[str, Any]) -> Graph:
 
     def give(node: Node) -> Node:
         name = operator_name(node.domain, node.op)
-        return node.replace(op=name, domain=GIVEN) if name in operators else node
+        op = name if node.domain else f"::{name}"  # which no pass knows
+        return node.replace(op=op, domain=GIVEN) if name in operators else node
 
     return graph.map_nodes(give) if operators else graph
 

@@ -48,7 +48,9 @@ class Node:
     @property
     def type(self) -> str:
         """The operator's type with its domain, as messages show it."""
-        return f"{self.domain}.{self.op}" if self.domain not in ("", GIVEN) else self.op
+        if self.domain == GIVEN:
+            return self.op.removeprefix("::")
+        return f"{self.domain}.{self.op}" if self.domain else self.op
 
     @property
     def graphs(self) -> dict[str, "Graph"]:

@@ -14,13 +14,15 @@ def normalize(plan: RowsPlan, operands: Rows) -> Array:
     """One call; `vmap` puts its axes before each operand's."""
     x, scale, bias = operands
     bias = jnp.zeros(0, np.float32) if bias is None else bias
-    call = jax.ffi.ffi_call("dmlax_normalize_rows", structs(plan.output), vmap_method="expand_dims")
+    output: jax.ShapeDtypeStruct = structs(plan.output)
+    call = jax.ffi.ffi_call("dmlax_normalize_rows", output, vmap_method="expand_dims")
     return call(x, scale, bias, epsilon=np.float32(plan.epsilon), is_centred=plan.is_centred)
 
 
 def softmax(plan: RowsPlan, operands: Rows) -> Array:
     """One call."""
-    call = jax.ffi.ffi_call("dmlax_softmax_rows", structs(plan.output), vmap_method="expand_dims")
+    output: jax.ShapeDtypeStruct = structs(plan.output)
+    call = jax.ffi.ffi_call("dmlax_softmax_rows", output, vmap_method="expand_dims")
     return call(operands.input)
 
 

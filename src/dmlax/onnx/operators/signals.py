@@ -125,7 +125,8 @@ def short_time_fourier_transform(
 def _dtype(number: int) -> np.dtype:
     if number not in DTYPES:
         raise UnsupportedError(f"output_datatype is {number}, which is not known")
-    return DTYPES[number]
+    dtype: np.dtype = DTYPES[number]
+    return dtype
 
 
 def _cosine_window(a0: float, a1: float, a2: float) -> Callable[..., Any]:

@@ -27,9 +27,10 @@ class _Finder:
         """The normalization for the Add of its bias."""
         for name, bias in self._pairs(node, "Add"):
             fused = self.scaled(self._single.get(name))
-            scale = fused and self._constants[fused.inputs[1]]
             addend = self._constants.get(bias)
-            if fused and addend is not None and scale is not None and addend.shape == scale.shape:
+            if fused is None or addend is None:
+                continue
+            if addend.shape == self._constants[fused.inputs[1]].shape:
                 inputs = (*fused.inputs, bias)
                 return fused.replace(name=node.name, inputs=inputs, outputs=node.outputs)
         return None
