@@ -71,10 +71,6 @@ def attribute_twice(model):
         model.graph.node[0].attribute.append(helper.make_attribute("alpha", 1.0))
 
 
-def negative_input(model):
-    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -3
-
-
 def unknown_input_type(model):
     model.graph.input[0].type.tensor_type.elem_type = 99
 
@@ -110,7 +106,6 @@ MODELS = {
     "no operator": (relu(op_type=""), r"has no operator or no output"),
     "no output": (relu(outputs=[]), r"has no operator or no output"),
     "attribute twice": (edited(attribute_twice), r"has attribute 'alpha' twice"),
-    "negative input": (edited(negative_input), r"input 'x' has size -3 on axis 0"),
     "input type": (edited(unknown_input_type), r"input 'x' has the unknown data type 99"),
     "sequence": (edited(sequence_input), r"input 'x' is not a tensor"),
     "no rank": (edited(input_without_rank), r"input 'x' has no rank"),

@@ -509,8 +509,8 @@ REFUSED = {
         "its value, known while a program is traced",
     ),
     "window dtype": (
-        lambda: signal_file("HannWindow", np.int64(4), shape=None, output_datatype=16),
-        "output_datatype is 16, which is not known",
+        lambda: signal_file("HannWindow", np.int64(4), shape=None, output_datatype=8),
+        "output_datatype is 8, which is not known",
     ),
     "mel edge": (
         lambda: signal_file(

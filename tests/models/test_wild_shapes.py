@@ -58,7 +58,7 @@ def check(file, outputs, *calls, rtol=0.0):
 
 
 def normal(*shape):
-    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+    return np.float32(np.random.default_rng(sum(shape)).standard_normal(shape))
 
 
 def positions():
@@ -184,3 +184,27 @@ def test_a_real_signal_without_its_last_axis():
     file = File(x=(FLOAT, ["b", "n"]))
     y = file("STFT", "x", np.int64(4), np.hanning(8).astype(np.float32))
     check(file, [y], {"x": normal(2, 32)}, rtol=2e-5)
+
+
+def test_the_smaller_of_two_sizes():
+    file = File(x=(FLOAT, ["b", "n"]))
+    n = file.size("x", 1)
+    least, most = file("Min", n, np.int64([4])), file("Max", n, np.int64([4]))
+    y = file("Slice", "x", np.int64([0]), least, np.int64([1]))
+    z = file("ConstantOfShape", most)
+    check(file, [y, z], {"x": normal(2, 3)}, {"x": normal(2, 6)})
+
+
+@pytest.mark.parametrize("rows", [(16, 1), ()])
+def test_a_table_of_bytes_is_gathered_before_it_is_scaled(rows):
+    file = File(ids=(INT, ["n"]))
+    rng = np.random.default_rng(0)
+    table, weights = (rng.integers(-128, 128, shape).astype(np.int8) for shape in ((16, 4), (4, 3)))
+    scaled = file("Mul", file("Cast", table, to=FLOAT), np.abs(normal(*rows)) + np.float32(0.1))
+    picked = file("Gather", scaled, "ids")
+    floats = file("Mul", file("Cast", weights, to=FLOAT), normal(1, 3))
+    y, z = file("MatMul", picked, floats), file("Add", picked, np.float32(1))
+    model = check(file, [y, picked, z], {"ids": np.array([3, -1, 0, 15])}, rtol=1e-4)
+    assert model.explain().after.get("Cast", 0) == 1
+    (held,) = (x for x in model.params.values() if x.shape == (16, 4))
+    assert held.dtype == np.int8

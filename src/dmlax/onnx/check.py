@@ -241,7 +241,11 @@ def _blame_symbols(
     }
     if not suspects:
         return
-    static = {name: jax.ShapeDtypeStruct(_example(x.shape), x.dtype) for name, x in inputs.items()}
+    try:
+        examples = {name: _example(x.shape) for name, x in inputs.items()}
+    except jax.errors.InconclusiveDimensionOperation:  # JAX computes no mod of numbers
+        return
+    static = {name: jax.ShapeDtypeStruct(examples[name], x.dtype) for name, x in inputs.items()}
     try:
         left = _trace(graph, params, static, options).failures
     except Exception:  # the example's sizes do not fit
@@ -251,7 +255,7 @@ def _blame_symbols(
             continue
         names = sorted(failure.symbols)
         shapes = {
-            name: list(_example(x.shape))
+            name: list(examples[name])
             for name, x in inputs.items()
             if any(_names(str(size)) & failure.symbols for size in x.shape)
         }

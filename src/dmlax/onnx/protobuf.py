@@ -597,7 +597,10 @@ def infer_types(node: Node, operands: Sequence[Any]) -> dict[str, tuple[Any, Seq
 
 
 def _is_large(value: Any) -> bool:
-    """True for known integers that are many or large."""
-    array = np.asarray(value)
+    """True for known integers that are many or large, and for an attribute that is no array."""
+    try:
+        array = np.asarray(value)
+    except ValueError:  # parts of several lengths
+        return True
     is_integer = array.dtype.kind in "iu"
     return is_integer and (array.size > _MOST_INTEGERS or bool(np.any(abs(array) > _LARGE)))

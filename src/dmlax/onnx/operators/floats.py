@@ -201,7 +201,14 @@ def _reduced(on_host: Any, on_device: Any) -> Callable[..., Any]:
     return compute
 
 
-minimum, maximum = _reduced(np.minimum, jnp.minimum), _reduced(np.maximum, jnp.maximum)
+def _of_sizes(of_numbers: Any, of_sizes: Any) -> Callable[..., Any]:
+    """A function of two known operands: JAX's for symbolic sizes."""
+    extreme = np.frompyfunc(of_sizes, 2, 1)
+    return lambda a, b: (extreme if object in (a.dtype, b.dtype) else of_numbers)(a, b)
+
+
+minimum = _reduced(_of_sizes(np.minimum, jax.core.min_dim), jnp.minimum)
+maximum = _reduced(_of_sizes(np.maximum, jax.core.max_dim), jnp.maximum)
 operator("Min", 8, 12, 13)(minimum)
 operator("Max", 8, 12, 13)(maximum)
 

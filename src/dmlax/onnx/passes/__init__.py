@@ -11,6 +11,7 @@ from dmlax.onnx.graph import Graph, Node
 from dmlax.onnx.passes.add import fuse_adds, fuse_gemm_adds
 from dmlax.onnx.passes.attention import fuse_attention
 from dmlax.onnx.passes.byte_functions import fuse_byte_functions
+from dmlax.onnx.passes.cast_weights import gather_bytes
 from dmlax.onnx.passes.clamp import drop_clamps
 from dmlax.onnx.passes.constants import fold_constants
 from dmlax.onnx.passes.dead_channels import revive_dead_channels
@@ -32,6 +33,7 @@ PassOfShapes = Callable[[Graph, Avals], Graph]
 
 PASSES: tuple[Pass, ...] = (
     drop_identities,
+    gather_bytes,
     fold_constants,
     drop_clamps,
     fuse_normalizations,
