@@ -33,13 +33,13 @@ def test_attentions_and_functions_of_bytes_are_nodes(form):
 def test_a_split_that_something_else_reads_is_not_joined(form):
     loaded = dmlax.onnx.load(quantized("vit", form))
     split = next(name for name in loaded.tensors() if name.startswith("transpose_16"))
-    asked = types(loaded._graph_for((split, *loaded._file.outputs)))
+    asked = types(loaded._graph_for((split, *loaded._file.outputs), ()))
     assert (asked["dmlax.QLinearSelfAttention"], asked["dmlax.QLinearAttention"]) == (1, 1)
 
 
 def test_a_tensor_that_is_asked_for_is_computed_by_itself():
     loaded = dmlax.onnx.load(quantized("vit", "qdq"))
-    graph = loaded._graph_for(())
+    graph = loaded._graph_for((), ())
     joined = [node for node in loaded._graph.nodes if node.type in JOINED]
     inputs = inputs_of(quantized("vit", "qdq"))
     softmax, gemm = (
@@ -48,7 +48,7 @@ def test_a_tensor_that_is_asked_for_is_computed_by_itself():
     )
     assert joined
     assert not graph.nodes
-    asked = types(loaded._graph_for((softmax, gemm, *loaded._file.outputs)))
+    asked = types(loaded._graph_for((softmax, gemm, *loaded._file.outputs), ()))
     assert {name: asked[name] for name in JOINED} == dict.fromkeys(JOINED, 1) | {
         "dmlax.QGemmAdd": 2
     }

@@ -333,13 +333,14 @@ def test_a_half_scale_makes_half_floats():
 
 
 @pytest.mark.parametrize("op", ["Relu", "Flatten"])
-def test_a_quantization_to_float8_is_refused(op):
+def test_a_quantization_to_float8_takes_no_integer_for_a_float(op):
     file = File()
     zero_point = np.zeros((), ml_dtypes.float8_e4m3fn)
-    y = file.q(file.node(op, file.input(np.float32([[1]]))), 1, zero_point)
-    message = r"QuantizeLinear: y is float8_e4m3fn, expected \(u\)int8 or \(u\)int16"
-    with pytest.raises(dmlax.UnsupportedError, match=message):
-        file.run(y)
+    x = np.float32([[0.3, 1.06, -500]])
+    (found,) = file.run(file.q(file.node(op, file.input(x)), 1, zero_point))
+    assert found.dtype == zero_point.dtype
+    wanted = [0.3125, 1, 0] if op == "Relu" else [0.3125, 1, -448]
+    assert found.astype(np.float32).tolist() == [wanted]
 
 
 def test_floats_between_are_computed_where_they_are_outputs():

@@ -234,8 +234,9 @@ def test_inputs_by_position_and_by_name(model, images):
 
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="the copy is not waited for elsewhere")
-def test_a_call_waits_for_the_copy_of_its_inputs(model, images, monkeypatch):
+def test_a_call_waits_for_the_copy_of_large_inputs(model, images, monkeypatch):
     """XLA would compute on the thread that copies, and memory stay with each of these threads."""
+    images = np.tile(images, (1 + (1 << 20) // images.nbytes, 1, 1, 1))
     compiled, given = model._compiled, []
 
     def note(params, inputs):
