@@ -197,22 +197,6 @@ def scatter_elements(
     return _scatter(x, tuple(grid), updates, reduction)
 
 
-@operator("ReverseSequence", 10, 28)
-def reverse_sequence(
-    x: Tensor, lengths: Parameter, /, *, batch_axis: int = 1, time_axis: int = 0
-) -> Any:
-    """Reverses the start of each sequence."""
-    x, lengths = to_device(x), to_device(lengths)
-
-    def reverse(one: Any, length: Any) -> Any:
-        steps = jnp.arange(one.shape[0])
-        places = jnp.where(steps < length, length - 1 - steps, steps)
-        return jnp.take(one, places, axis=0)
-
-    moved = jnp.moveaxis(x, (batch_axis, time_axis), (0, 1))
-    return jnp.moveaxis(jax.vmap(reverse)(moved, lengths), (0, 1), (batch_axis, time_axis))
-
-
 @operator("Compress", 9, 11, 28)
 def compress(
     x: Tensor, condition: Tensor, /, *, axis: int | None = None, nonzero_size: int | None
