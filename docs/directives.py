@@ -19,7 +19,9 @@ from dmlax._directml.support import Support, Table
 from dmlax._directml.tensors import INTRODUCED, REQUIRED, SIZES_COUNT, TENSOR_RULES
 from dmlax._operators import OPERATORS, SUPPORT
 from dmlax.onnx.operators import rows as onnx_rows
+from dmlax.onnx.operators.declined import DECLINED
 
+_NOT_IN_ONNX = {"SimplifiedLayerNormalization"}  # ONNX Runtime writes it without a domain
 _ROOT = Path(__file__).parent.parent
 _VECTORS = _ROOT / "conformance" / "vectors"
 
@@ -88,6 +90,21 @@ class OnnxOperators(SphinxDirective):
             for (domain, op), versions in sorted(forms.items())
         ]
         return self.parse_text_to_nodes(_table(("operator", "domain", "forms since opset"), rows))
+
+
+class DeclinedOnnxOperators(SphinxDirective):
+    """The operators of ONNX that `dmlax.onnx` declines, by the reason, and their share."""
+
+    def run(self) -> list[nodes.Node]:
+        """A sentence and one table."""
+        known = {row.op for row in onnx_rows() if not row.domain} - _NOT_IN_ONNX
+        total = len(known | {"Constant"} | DECLINED.keys())
+        text = f"{total - len(DECLINED)} of ONNX's {total} operators are computed. The others are:"
+        reasons: dict[str, list[str]] = {}
+        for op, why in sorted(DECLINED.items()):
+            reasons.setdefault(why, []).append(f"`{op}`")
+        rows = [(", ".join(ops), why) for why, ops in reasons.items()]
+        return self.parse_text_to_nodes(f"{text}\n\n{_table(('operators', 'why'), rows)}")
 
 
 class Descriptors(SphinxDirective):
@@ -188,6 +205,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("vectors", Vectors)
     app.add_directive("operators", Operators)
     app.add_directive("onnx_operators", OnnxOperators)
+    app.add_directive("declined_onnx_operators", DeclinedOnnxOperators)
     app.add_directive("descriptors", Descriptors)
     app.add_directive("support", SupportTables)
     app.add_directive("rules", Rules)

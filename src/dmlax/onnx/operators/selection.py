@@ -11,7 +11,7 @@ from dmlax._core import ieee
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.operators.nonzero import OUTSIDE, Counted, expect_size
-from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator, refuse
+from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
     DTYPES,
     as_known,
@@ -23,11 +23,6 @@ from dmlax.onnx.operators.values import (
     on_host_or_device,
     to_device,
 )
-
-_RANDOM = ("Normal", "NormalLike", "Uniform", "UniformLike")
-for _op in ("Bernoulli", "Multinomial", *(f"Random{name}" for name in _RANDOM)):
-    refuse(_op, "draws random numbers, and a pure function has no state: make them an input")
-refuse("Unique", "has a size that depends on values: take the tensors before it with outputs=")
 
 
 def _order_key(x: Any, largest: int | bool, xp: Any) -> Any:

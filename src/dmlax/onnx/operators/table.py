@@ -82,14 +82,6 @@ def operator(op: str, *versions: int, domain: str = "") -> Callable[..., Any]:
     return register
 
 
-_REFUSED: dict[str, str] = {}
-
-
-def refuse(op: str, reason: str) -> None:
-    """Gives the reason for which an operator of ONNX is not in the table."""
-    _REFUSED[op] = reason
-
-
 def find(node: Node) -> OperatorRow | None:
     """The row for a node, or None."""
     rows = _ROWS.get((node.domain, node.op), ())
@@ -120,7 +112,7 @@ def why_no_pass(node: Node) -> str | None:
         known = _ROWS.get((node.domain, node.op))
         if known:
             return f"its form of opset {node.version} is not known"
-        return "is not known" if node.domain else _REFUSED.get(node.op, "is not known")
+        return "is not known" if node.domain else DECLINED.get(node.op, "is not known")
     required = [each for each in row.inputs if each.default is each.empty]
     variadic = row.inputs and row.inputs[-1].kind == inspect.Parameter.VAR_POSITIONAL
     least = len(required) - bool(variadic)
