@@ -12,6 +12,7 @@ from jax import Array
 
 from dmlax._core.requantize import Arithmetic
 from dmlax.onnx.graph import GIVEN, Node
+from dmlax.onnx.operators.declined import DECLINED
 
 Role = Literal["tensor", "parameter", "known"]
 Tensor = Array | np.ndarray
