@@ -35,7 +35,7 @@ from dmlax.onnx.passes import (
     run_passes,
     run_passes_of_shapes,
 )
-from dmlax.onnx.weights import FileConstants, prepare
+from dmlax.onnx.weights import FileConstants, find_parts, prepare
 
 _MOST_COPIED_AT_ONCE = 1 << 20  # bytes of inputs
 
@@ -83,8 +83,10 @@ class Model:
         weights = prepare(self._graph, params)
         self.params: dict[str, Any] = {name: weight.param for name, weight in weights.items()}
 
+        parts = find_parts(self._graph, lifted.constants, weights)
+
         def share(constants: Mapping[str, np.ndarray]) -> FileConstants:
-            return FileConstants(constants, params, weights)
+            return FileConstants(constants, params, weights, parts)
 
         self._file, self._saved = lifted.map_constants(share), graph.map_constants(share)
         self._compiled = CompiledModel(self.apply, self.params)

@@ -8,7 +8,7 @@ import numpy as np
 
 import dmlax
 from dmlax._core.prepared_weights import PreparedWeights, unpack_on_host
-from dmlax.onnx.graph import Graph, Node
+from dmlax.onnx.graph import MICROSOFT, Graph, Node
 from dmlax.onnx.operators.packed import PackedIntegers
 from dmlax.onnx.operators.values import NARROW
 from dmlax.onnx.operators.windows import ConvolutionLayout
@@ -44,6 +44,32 @@ class Weight(NamedTuple):
         return np.ascontiguousarray(array.T) if self.is_transposed else array
 
 
+class Part(NamedTuple):
+    """Columns of a param that `join_products` made of a file's tensors."""
+
+    weight: Weight
+    columns: slice
+
+    def to_host(self) -> np.ndarray:
+        """Returns the file's tensor, bit for bit."""
+        return np.ascontiguousarray(self.weight.to_host()[:, self.columns])
+
+
+def find_parts(
+    graph: Graph, constants: Mapping[str, np.ndarray], weights: Mapping[str, Weight]
+) -> dict[int, Part]:
+    """Returns where the tensors of joined products lie, by the arrays' ids."""
+    parts = {}
+    for node in graph.nodes:
+        start = 0
+        for name in node.attributes.get("parts", ()) if node.domain == MICROSOFT else ():
+            width = constants[name].shape[1]
+            weight = weights[node.inputs[PLACES[node.op][0]]]
+            parts[id(constants[name])] = Part(weight, slice(start, start + width))
+            start += width
+    return parts
+
+
 class FileConstants(Mapping[str, np.ndarray]):
     """The tensors of a file; those that are params are read from these, and not held twice."""
 
@@ -52,24 +78,27 @@ class FileConstants(Mapping[str, np.ndarray]):
         constants: Mapping[str, np.ndarray],
         params: Mapping[str, np.ndarray],
         weights: Mapping[str, Weight],
+        parts: Mapping[int, Part],
     ) -> None:
-        names = {id(array): name for name, array in params.items()}
-        self._held: dict[str, np.ndarray | Weight] = {
-            name: weights[names[id(array)]] if id(array) in names else array
-            for name, array in constants.items()
+        held = {id(array): weights[name] for name, array in params.items()} | dict(parts)
+        self._held: dict[str, np.ndarray | Weight | Part] = {
+            name: held.get(id(array), array) for name, array in constants.items()
         }
 
     def __getitem__(self, name: str) -> np.ndarray:
         held = self._held[name]
-        return held.to_host() if isinstance(held, Weight) else held
+        return held if isinstance(held, np.ndarray) else held.to_host()
 
     def read(self, arrays: dict[int, np.ndarray]) -> dict[str, np.ndarray]:
         """Reads all tensors; `arrays` are those that were read of shared params."""
         found = {}
         for name, held in self._held.items():
-            if isinstance(held, Weight) and id(held) not in arrays:
+            if isinstance(held, np.ndarray):
+                found[name] = held
+                continue
+            if id(held) not in arrays:
                 arrays[id(held)] = held.to_host()
-            found[name] = arrays[id(held)] if isinstance(held, Weight) else held
+            found[name] = arrays[id(held)]
         return found
 
     def __contains__(self, name: object) -> bool:

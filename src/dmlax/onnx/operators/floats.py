@@ -377,9 +377,11 @@ def layer_normalization(
 
 
 @operator("RootMeanSquareNormalization", 1, domain=OWN)
-def root_mean_square_normalization(x: Tensor, scale: Tensor, /, *, epsilon: float) -> Any:
+def root_mean_square_normalization(
+    x: Tensor, scale: Tensor, bias: Tensor | None = None, /, *, epsilon: float
+) -> Any:
     """Divides the last axis by the root of its mean square."""
-    return rows.normalize(to_device(x), scale, None, epsilon, is_centred=False)
+    return rows.normalize(to_device(x), scale, bias, epsilon, is_centred=False)
 
 
 @operator("BatchNormalization", 9, 14, 15)

@@ -444,9 +444,13 @@ def integer_matrix_product_to_float(
     bias: Tensor | None = None,
     /,
     *,
+    parts: tuple[str, ...] = (),
     arithmetic: Arithmetic,
 ) -> Any:
-    """Multiplies matrices, and the result by both scales."""
+    """Multiplies matrices, and the result by both scales.
+
+    `parts` names the right matrices that `join_products` put side by side.
+    """
     return dmlax.matrix_multiply_integer_to_float(
         a,
         b,

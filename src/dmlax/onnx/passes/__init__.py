@@ -18,6 +18,7 @@ from dmlax.onnx.passes.dead_channels import revive_dead_channels
 from dmlax.onnx.passes.dequantized_weights import fuse_dequantized_weights
 from dmlax.onnx.passes.gemm_functions import fuse_gemm_functions
 from dmlax.onnx.passes.identities import drop_identities
+from dmlax.onnx.passes.joined_products import join_products
 from dmlax.onnx.passes.layer_normalization import fuse_layer_normalizations
 from dmlax.onnx.passes.layout import Avals, channels_last
 from dmlax.onnx.passes.moves import move_bytes, quantize_before_moves
@@ -39,6 +40,7 @@ PASSES: tuple[Pass, ...] = (
     fuse_normalizations,
     fuse_qdq,
     fuse_scaled_products,
+    join_products,
     fuse_transposes,
     fuse_dequantized_weights,
     move_bytes,
