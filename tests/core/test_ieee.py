@@ -136,3 +136,10 @@ def test_vmap_and_export():
     np.testing.assert_array_equal(jax.vmap(ieee.divide, (0, None))(x, y), _X[:4, :8] / _P[0, :8])
     exported = jax.export.export(jax.jit(ieee.divide), platforms=["cpu", "cuda", "tpu"])(x, x)
     np.testing.assert_array_equal(exported.call(x, x), np.ones_like(x))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_a_narrow_float_is_rounded_though_it_is_widened_again(dtype):
+    wanted = _X.astype(jnp.dtype(dtype)).astype(np.float32)
+    narrowed = jax.jit(lambda x: ieee.narrow(x, dtype).astype(np.float32) + np.float32(0))(_X)
+    np.testing.assert_array_equal(narrowed, wanted)

@@ -51,7 +51,8 @@ def test_special_values_of_a_softmax():
         ]
     )
     found = np.asarray(call.softmax(x))
-    assert found[0].tolist() == [1, 0, 0, 0, 0, 0]
+    assert found[0, 0] == 1
+    assert (found[0, 1:] < np.finfo(np.float32).tiny).all()  # a CPU flushes exp(-88) to 0
     assert np.isnan(found[1:4]).all()
     np.testing.assert_allclose(found[4], np.full(6, 1 / 6), rtol=1e-6)
     assert found[5].tolist() == [1, 0, 0, 0, 0, 0]
@@ -68,8 +69,8 @@ def test_vmap_and_gradients():
     x, scale = rows(40), _RANDOM.standard_normal((5, 40)).astype(np.float32)
     mapped = jax.vmap(lambda x, scale: call.normalize(x, scale, None, 1e-5))(x, scale)
     alone = [call.normalize(a, b, None, 1e-5) for a, b in zip(x, scale, strict=True)]
-    np.testing.assert_array_equal(mapped, np.stack(alone))
-    np.testing.assert_array_equal(jax.vmap(call.softmax)(x), call.softmax(x))
+    np.testing.assert_allclose(mapped, np.stack(alone), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(jax.vmap(call.softmax)(x), call.softmax(x), rtol=1e-6)
     found = jax.grad(lambda x: call.softmax(x)[0, 0, 0])(jnp.asarray(x))
     wanted = jax.grad(lambda x: jax.nn.softmax(x)[0, 0, 0])(jnp.asarray(x))
     np.testing.assert_allclose(found, wanted, atol=1e-6)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike
+from jax.typing import ArrayLike, DTypeLike
 
 from dmlax._core import compat, float_bits
 
@@ -33,8 +33,15 @@ def guard(x: Array) -> Array:
 
 def _exchange_nan(x: Array) -> Array:
     bits = float_bits.raw_bits(x)
+    if x.dtype.itemsize == 1:  # no NaN to spare; a CPU has no such arithmetic to simplify
+        return float_bits.bitcast(jax.lax.optimization_barrier(bits), x.dtype)
     payload, quiet = (jnp.asarray(nan) for nan in _NAN[x.dtype.itemsize])
     return float_bits.bitcast(jnp.where(bits == payload, quiet, bits), x.dtype)
+
+
+def narrow(x: Array, dtype: DTypeLike) -> Array:
+    """The float rounded to a dtype of 16 or 8 bits; XLA drops a conversion that is undone later."""
+    return guard(x.astype(dtype))
 
 
 def add(x: ArrayLike, y: ArrayLike) -> Array:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dmlax._core import ieee
 from dmlax.errors import UnsupportedError
 from dmlax.onnx import budget
 
@@ -298,7 +299,8 @@ def convert(x: Any, dtype: np.dtype, saturate: bool = True) -> Any:
     if is_float8(dtype):
         wide = x.astype(np.float32)
         largest = np.float32(jnp.finfo(dtype).max)  # type: ignore[no-untyped-call]
-        return (xp.clip(wide, -largest, largest) if saturate else wide).astype(dtype)
+        wide = xp.clip(wide, -largest, largest) if saturate else wide
+        return wide.astype(dtype) if is_known(x) else ieee.narrow(wide, dtype)
     if dtype.name in _BY_INT32 and (is_float or dtype.name in NARROW):  # then the lowest bits
         if is_float:
             x = x.astype(np.float32)
@@ -307,7 +309,8 @@ def convert(x: Any, dtype: np.dtype, saturate: bool = True) -> Any:
                 wide = wide + xp.where(abs(x - wide) >= 0.5, xp.sign(x), np.float32(0))
             x = xp.where(abs(wide) < 2.0**31, wide, np.float32(-(2.0**31)))
         return x.astype(np.int32).astype(dtype)
-    return x.astype(dtype)
+    is_narrower = is_float and dtype.itemsize == 2 and jnp.issubdtype(dtype, np.floating)
+    return ieee.narrow(x, dtype) if is_narrower and not is_known(x) else x.astype(dtype)
 
 
 _BY_INT32 = (*NARROW, "int8", "uint8", "int16", "uint16", "int32")
