@@ -40,7 +40,7 @@ def _exchange_nan(x: Array) -> Array:
 
 
 def narrow(x: Array, dtype: DTypeLike) -> Array:
-    """The float rounded to a dtype of 16 or 8 bits; XLA drops a conversion that is undone later."""
+    """The number as a float of 16 or 8 bits; XLA drops a conversion that is undone later."""
     return guard(x.astype(dtype))
 
 

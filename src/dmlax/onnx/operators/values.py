@@ -309,8 +309,8 @@ def convert(x: Any, dtype: np.dtype, saturate: bool = True) -> Any:
                 wide = wide + xp.where(abs(x - wide) >= 0.5, xp.sign(x), np.float32(0))
             x = xp.where(abs(wide) < 2.0**31, wide, np.float32(-(2.0**31)))
         return x.astype(np.int32).astype(dtype)
-    is_narrower = is_float and dtype.itemsize == 2 and jnp.issubdtype(dtype, np.floating)
-    return ieee.narrow(x, dtype) if is_narrower and not is_known(x) else x.astype(dtype)
+    is_narrow = dtype.itemsize == 2 and jnp.issubdtype(dtype, np.floating)
+    return ieee.narrow(x, dtype) if is_narrow and not is_known(x) else x.astype(dtype)
 
 
 _BY_INT32 = (*NARROW, "int8", "uint8", "int16", "uint16", "int32")
