@@ -11,7 +11,7 @@ from onnx import helper
 
 _ISLANDS = {
     *("Conv", "Einsum", "Erf", "FusedMatMul", "Gelu", "Gemm", "LayerNormalization", "MatMul"),
-    *("ReduceL2", "SkipLayerNormalization", "Softmax", "Tanh"),
+    *("ReduceL2", "ReduceMean", "SkipLayerNormalization", "Softmax", "Tanh"),
 }
 Tensors = Mapping[str, np.ndarray]
 

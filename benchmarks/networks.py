@@ -547,19 +547,20 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "ocr_classifier": ocr_classifier,
     "ocr_recogniser": ocr_recogniser,
 }
-FORMS = ("qoperator", "qdq", "qdq-s8", "dynamic")
+FORMS = ("qoperator", "qdq", "qdq-s8", "dynamic", "float")
 _TOKENS = 32  # drawn ones are below it
+_SIZES = {"length": 128}  # of dynamic sizes that are not the batch
 
 
 def draw_inputs(model: onnx.ModelProto, batch: int, seed: int = 0) -> dict[str, np.ndarray]:
-    """Draw images or tokens; a dynamic size is the batch."""
+    """Draw images or tokens; other dynamic sizes than the batch are `_SIZES`."""
     generator = np.random.default_rng(seed)
     return {value.name: _draw(generator, value, batch) for value in model.graph.input}
 
 
 def _draw(generator: np.random.Generator, value: onnx.ValueInfoProto, batch: int) -> np.ndarray:
     tensor = value.type.tensor_type
-    shape = [size.dim_value or batch for size in tensor.shape.dim]
+    shape = [size.dim_value or _SIZES.get(size.dim_param, batch) for size in tensor.shape.dim]
     if tensor.elem_type == TensorProto.FLOAT:
         return generator.standard_normal(shape).astype(np.float32)
     if value.name == "mask":  # of words, and of nothing after them
@@ -585,6 +586,8 @@ def quantize(
       per_channel: a scale for each channel of weights; not of "dynamic".
       samples: random inputs by which scales are chosen.
     """
+    if form == "float":
+        return model
     from onnxruntime import quantization
 
     class Reader(quantization.CalibrationDataReader):  # type: ignore[misc]
