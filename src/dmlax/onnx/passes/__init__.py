@@ -1,4 +1,7 @@
-"""Passes: short functions from a graph to a graph that changes no bit of any tensor asked for."""
+"""Passes: short functions from a graph to a graph with the same bits of every tensor asked for.
+
+Float normalizations are the exception: a fused one sums its row in another order.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 
