@@ -38,7 +38,7 @@ class Case(NamedTuple):
     """A node, and the largest difference of its outputs.
 
     Attributes:
-      inputs: a model's inputs, but for those at the places `known`, which are its initializers.
+      inputs: arrays; those at the places `known` become initializers, the others inputs.
     """
 
     opset: int

@@ -43,7 +43,7 @@ class AvalsOfGraphs(NamedTuple):
 
 
 class Assumptions(NamedTuple):
-    """What is assumed of symbolic sizes, so that nodes can be traced.
+    """Assumptions about symbolic sizes, so that nodes can be traced.
 
     A call knows its sizes, and an exported program checks them.
 

@@ -88,7 +88,7 @@ def _tensors(graph: Any) -> Iterator[_Tensor]:
 
 
 class _Scope(NamedTuple):
-    """What the nodes of a graph or of a function's body depend on.
+    """The context in which the nodes of a graph or of a function body are read.
 
     Attributes:
       opsets: by domain.

@@ -115,7 +115,7 @@ def prepare(graph: Graph, params: Mapping[str, np.ndarray]) -> dict[str, Weight]
     """Packs the weights of convolutions and matrix products, under the same names.
 
     All are on the device: a call would copy an array of the host there each time. A tensor that
-    several nodes read is packed if all of them are alike, as in both branches of an If.
+    several nodes read is packed if all of them pack it in one way, as both branches of an If.
     """
     uses: dict[str, list[_Use | None]] = {}
     _find_uses(graph, {name: name for name in params}, uses)

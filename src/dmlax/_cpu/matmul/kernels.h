@@ -52,9 +52,9 @@ struct MatmulProblem {
   const int32_t* column_sums;  // of B as signed bytes, or null
   const int32_t* wide_bias;    // where adding it to a sum may overflow; else it is in `offset`
   RequantizeParams requantize;  // `filter_zero` are B's zero points; channels are columns
-  bool scaled;                 // outputs are floats
-  const float* factors;        // of them, one per column; null if outputs are no floats
-  const float* addends;        // likewise, or null for 0
+  bool scaled;                 // outputs are floats: `sum * factor + addend`
+  const float* factors;        // of scaled outputs, one per column
+  const float* addends;        // one per column, or null for 0
 };
 
 // Part of a product.

@@ -133,7 +133,7 @@ struct MatmulSchedule {
                                .first_panel = block.first_panel * layout.panels / parts.panels,
                                .last_panel = block.last_panel * layout.panels / parts.panels};
     kernels.multiply(problem, range);
-    if (problem.factors == nullptr) return;
+    if (!problem.scaled) return;
     const IeeeMode mode;
     kernels.scale(problem, range);
   }

@@ -308,9 +308,9 @@ def convolution(
             precision=lax.Precision.HIGHEST,
         )
 
-    result = jax.eval_shape(convolve, (image, filter))
     is_depthwise = group == image.shape[1] == filter.shape[0]
     if is_depthwise and math.prod(kernel) <= _MOST_TAPS:
+        result = jax.eval_shape(convolve, (image, filter))
         add_taps = functools.partial(_add_taps, result.shape[2:], padding, strides, dilations)
         result = compat.by_platform((image, filter), result, convolve, {"cpu": add_taps})
     else:
@@ -350,6 +350,35 @@ def softmax_of_matrix(x: Tensor, /, *, axis: int = 1) -> Any:
     return rows.softmax(flat).reshape(x.shape)
 
 
+def normalize(
+    x: Any, scale: Any, bias: Any = None, *, epsilon: float, axis: int = -1, is_centred: bool = True
+) -> tuple[Any, Any, Any]:
+    """Normalizes the axes from `axis` on.
+
+    Args:
+      x: a tensor of floats.
+      scale: a factor that broadcasts to those axes, of the dtype of `x`.
+      bias: an addend that broadcasts likewise, or None.
+      epsilon: added to the variance.
+      axis: the first axis to normalize.
+      is_centred: False to divide by the root mean square, without a mean.
+
+    Returns:
+      The result, the mean and 1 / deviation.
+    """
+    axes = tuple(range(axis % x.ndim, x.ndim))
+    mean = x.mean(axes, keepdims=True) if is_centred else jnp.zeros((1,) * x.ndim, x.dtype)
+    centred = ieee.subtract(x, mean)
+    variance = ieee.multiply(centred, centred).mean(axes, keepdims=True)
+    deviation = ieee.sqrt(ieee.add(variance, x.dtype.type(epsilon)))
+    if axes == (x.ndim - 1,) and scale.shape == x.shape[-1:]:
+        y = rows.normalize(x, scale, bias, epsilon, is_centred=is_centred)
+    else:
+        y = ieee.multiply(*_align(ieee.divide(centred, deviation), to_device(scale)))
+        y = y if bias is None else ieee.add(*_align(y, to_device(bias)))
+    return y, mean, ieee.divide(jnp.ones_like(deviation), deviation)
+
+
 @operator("LayerNormalization", 17)
 def layer_normalization(
     x: Tensor,
@@ -360,20 +389,9 @@ def layer_normalization(
     axis: int = -1,
     epsilon: float = 1e-5,
     stash_type: int = 1,
-    output_count: int = 1,
 ) -> Any:
     """Normalizes the axes from `axis` on; returns the mean and 1 / deviation too."""
-    x = to_device(x)
-    axes = tuple(range(axis % x.ndim, x.ndim))
-    if axes == (x.ndim - 1,) and scale.shape == x.shape[-1:] and output_count == 1:
-        return rows.normalize(x, scale, bias, epsilon)
-    mean = x.mean(axes, keepdims=True)
-    centred = ieee.subtract(x, mean)
-    variance = ieee.multiply(centred, centred).mean(axes, keepdims=True)
-    deviation = ieee.sqrt(ieee.add(variance, x.dtype.type(epsilon)))
-    y = ieee.multiply(*_align(ieee.divide(centred, deviation), to_device(scale)))
-    y = y if bias is None else ieee.add(*_align(y, to_device(bias)))
-    return y, mean, ieee.divide(jnp.ones_like(deviation), deviation)
+    return normalize(to_device(x), scale, bias, epsilon=epsilon, axis=axis)
 
 
 @operator("RootMeanSquareNormalization", 1, domain=OWN)

@@ -14,7 +14,6 @@ import numpy as np
 from jax import lax
 
 from dmlax._core.requantize import Arithmetic
-from dmlax._rows import call as rows
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import MICROSOFT
 from dmlax.onnx.operators import floats, quantized
@@ -30,20 +29,10 @@ def _wide(*values: Any) -> list[Any]:
     return [None if x is None else to_device(x).astype(np.float32) for x in values]
 
 
-def normalize(
-    x: Any, scale: Any, bias: Any = None, *, epsilon: float, axis: int = -1, is_centred: bool = True
-) -> tuple[Any, Any, Any]:
-    """Divides by the deviation, or by the root of the mean square; returns mean and 1 / divisor."""
-    dtype, (x, scale, bias) = x.dtype, _wide(x, scale, bias)
-    axes = tuple(range(axis % x.ndim, x.ndim))
-    mean = x.mean(axes, keepdims=True) if is_centred else jnp.zeros((), np.float32)
-    root = jnp.sqrt(jnp.mean((x - mean) ** 2, axes, keepdims=True) + epsilon)
-    if axes == (x.ndim - 1,) and scale.shape == x.shape[-1:]:
-        y = rows.normalize(x, scale, bias, epsilon, is_centred=is_centred)
-    else:
-        y = (x - mean) / root * scale
-        y = y if bias is None else y + bias
-    return y.astype(dtype), mean, 1 / root
+def normalize(x: Any, scale: Any, bias: Any = None, **options: Any) -> tuple[Any, Any, Any]:
+    """Normalizes in float32, as `floats.normalize`; the result has the dtype of `x`."""
+    y, mean, inverse = floats.normalize(*_wide(x, scale, bias), **options)
+    return y.astype(x.dtype), mean, inverse
 
 
 operator("LayerNormalization", *range(1, 17))(floats.layer_normalization)
@@ -312,7 +301,7 @@ def _transposed(x: Any, is_swapped: int, is_batch_last: int) -> Any:
 
 
 class Attended(NamedTuple):
-    """What an attention computes: its result, and the scores at each step on the way."""
+    """The result of an attention, and the scores after each step."""
 
     result: Any
     raw: Any
@@ -394,7 +383,7 @@ def _before(past: Any, x: Any) -> Any:
 
 
 def _mask_bias(mask: Any, batch: Any, total: Any, value: float) -> Any:
-    """What a mask of any of com.microsoft's forms adds to the scores, or None."""
+    """The bias of a mask in any of com.microsoft's forms, or None."""
     if mask is None:
         return None
     mask, keys = to_device(mask), jnp.arange(total)

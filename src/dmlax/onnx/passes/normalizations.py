@@ -81,7 +81,7 @@ class _Finder:
         return self._producers.get(node.inputs[1]) if is_inverse else None
 
     def _epsilon(self, root: Node | None, x: str) -> float | None:
-        """What is added to the mean square of x, if a node is the root of their sum."""
+        """The epsilon, if a node is the root of the mean square of x plus epsilon."""
         if root is None or (root.op, root.domain) != ("Sqrt", ""):
             return None
         for name, epsilon in self._pairs(self._producers.get(root.inputs[0]), "Add"):
