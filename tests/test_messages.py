@@ -74,7 +74,7 @@ def nonzeros():
             jnp.ones(2, jnp.int4),
             f"data_type InputTensor is int4[2], expected one of {dtypes}",
         ),
-        invalid(np.float32(1), "dimension_count InputTensor is float32[], expected rank 1 or more"),
+        invalid(np.float32(1), "dimension_count InputTensor is float32[], expected rank 1 to 8"),
         invalid(
             FLAT,
             "sizes OutputCoordinatesTensor has 1 columns, expected 2 to 2 for InputTensor "
@@ -280,21 +280,14 @@ def quantizeds():
 
     one = "expected one value, as () or (1, 1, 1, 1)"
     each = "expected one value or 6, one per output channel"
+    values = "expected 6 values, one per output channel, as (6,) or (1, 6, 1, 1)"
     finite = "expected finite nonzero values in float32"
     rows = [
         invalid("data_type BiasTensor is float32[6], expected int32", bias=BIAS.astype(np.float32)),
-        invalid(
-            "sizes BiasTensor is int32[4], expected 6 values, one per output channel",
-            bias=BIAS[:4],
-        ),
-        invalid(
-            "sizes BiasTensor is int32[], expected 6 values, one per output channel",
-            bias=BIAS[0],
-        ),
-        invalid(
-            "sizes BiasTensor is int32[2,3], expected 6 values, one per output channel",
-            bias=BIAS.reshape(2, 3),
-        ),
+        invalid(f"sizes BiasTensor is int32[4], {values}", bias=BIAS[:4]),
+        invalid(f"sizes BiasTensor is int32[], {values}", bias=BIAS[0]),
+        invalid(f"sizes BiasTensor is int32[2,3], {values}", bias=BIAS.reshape(2, 3)),
+        invalid(f"sizes BiasTensor is int32[1,1,1,6], {values}", bias=BIAS.reshape(1, 1, 1, 6)),
         invalid(f"sizes InputScaleTensor is float32[6], {one}", input_scale=np.ones(6, np.float32)),
         invalid(
             f"sizes FilterScaleTensor is float32[4], {each}",
@@ -373,7 +366,7 @@ def element_wise(function, x, zero_dtype):
     name = zero_dtype.name
     finite = "expected finite nonzero values in float32"
     return [
-        invalid(f"dimension_count InputTensor is {x.dtype}[], expected rank 1 or more", x[0, 0]),
+        invalid(f"dimension_count InputTensor is {x.dtype}[], expected rank 1 to 8", x[0, 0]),
         invalid(
             f"sizes ScaleTensor is float32[2], expected a shape that broadcasts to {this}",
             scale=FLAT[:, 0],
@@ -647,6 +640,10 @@ def lookups():
             "dimension_count TableTensor is int8[16,16], expected rank 1",
             *(Q, table.reshape(16, 16)),
         ),
+        invalid(
+            "dimension_count InputTensor is int8[1,1,1,1,1,1,1,2,3], expected rank 0 to 8",
+            *(Q.reshape(*[1] * 7, 2, 3), table),
+        ),
         invalid(f"sizes TableTensor is int8[255], {entries}", Q, table[1:]),
     ]
 
@@ -815,7 +812,7 @@ def dynamics():
 
     return [
         invalid("data_type InputTensor is int8[2,3], expected one of float32, float16", Q),
-        invalid("dimension_count InputTensor is float32[], expected rank 1 or more", FLAT[0, 0]),
+        invalid("dimension_count InputTensor is float32[], expected rank 1 to 8", FLAT[0, 0]),
         invalid(
             "data_type OutputTensor has dtype int32, expected int8 or uint8", output_dtype="int32"
         ),
@@ -939,7 +936,7 @@ def test_a_traced_option_is_refused(call, field):
 
 
 def test_errors_are_also_what_python_would_raise():
-    with pytest.raises(ValueError, match="rank 1 or more"):
+    with pytest.raises(ValueError, match="rank 1 to 8"):
         nonzero(np.float32(1))
     with pytest.raises(NotImplementedError, match="mosaic_gpu does not exist"):
         dmlax.element_wise_quantize_linear(FLAT, 1.0, implementation="mosaic_gpu")

@@ -60,7 +60,7 @@ def test_one_value_a_channel_may_have_any_shape_with_one_size_above_1(shape):
     sw, zw = np.float32([0.25, 0.5, -1]), np.int8([-3, 5, 0])
     bias = np.int32([1000, -2000, 3])
     got = convolve(
-        *(X, W, bias.reshape(shape)),
+        *(X, W, bias),
         filter_scale=sw.reshape(shape),
         filter_zero_point=zw.reshape(shape),
     )

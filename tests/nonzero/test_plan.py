@@ -47,10 +47,15 @@ def test_fewer_or_more_columns_are_refused(coordinate_rank):
         plan((1, 1, 2, 4), coordinate_rank=coordinate_rank)
 
 
-def test_rank_1_is_enough():
-    assert plan((3,)).coordinate_rank == 1
-    with pytest.raises(dmlax.SpecError, match="expected rank 1 or more"):
-        plan(())
+@pytest.mark.parametrize("rank", [1, 8])
+def test_rank_1_to_8_is_accepted(rank):
+    assert plan((3,) * rank).coordinate_rank == rank
+
+
+@pytest.mark.parametrize("rank", [0, 9])
+def test_another_rank_is_refused(rank):
+    with pytest.raises(dmlax.SpecError, match="expected rank 1 to 8"):
+        plan((1,) * rank)
 
 
 def test_sizes_are_of_the_whole_input_over_all_devices():

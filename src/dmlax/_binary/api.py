@@ -66,7 +66,7 @@ def element_wise_quantized_linear_add(
     clamp is the output dtype's range.
 
     Args:
-      a: int8 or uint8, of any shape that broadcasts with `b`, as NumPy's do.
+      a: int8 or uint8, of rank 0 to 8; `a` and `b` broadcast as NumPy's arrays do.
       b: int8 or uint8, likewise.
       a_scale: float32, one value, as all scales finite and not zero, of either sign.
       b_scale: float32, one value.
@@ -84,9 +84,9 @@ def element_wise_quantized_linear_add(
       int8 or uint8, of the shape to which `a` and `b` broadcast.
 
     Raises:
-      SpecError: code `data_type`, `sizes` or `missing_tensor` (the tensor's field: ATensor,
-        BScaleTensor and so on), `option` (arithmetic), `value` (a Python or NumPy scale that is 0,
-        NaN or infinite; a Python or NumPy zero point out of range).
+      SpecError: code `data_type`, `dimension_count`, `sizes` or `missing_tensor` (the tensor's
+        field: ATensor, BScaleTensor and so on), `option` (arithmetic), `value` (a Python or NumPy
+        scale that is 0, NaN or infinite; a Python or NumPy zero point out of range).
       UnsupportedError: the named implementation does not exist for this operator.
 
     DirectML:
@@ -144,7 +144,7 @@ def element_wise_quantized_linear_multiply(
     clamp is the output dtype's range.
 
     Args:
-      a: int8 or uint8, of any shape that broadcasts with `b`, as NumPy's do.
+      a: int8 or uint8, of rank 0 to 8; `a` and `b` broadcast as NumPy's arrays do.
       b: int8 or uint8, likewise.
       a_scale: float32, one value, as all scales finite and not zero, of either sign.
       b_scale: float32, one value.
@@ -162,9 +162,9 @@ def element_wise_quantized_linear_multiply(
       int8 or uint8, of the shape to which `a` and `b` broadcast.
 
     Raises:
-      SpecError: code `data_type`, `sizes` or `missing_tensor` (the tensor's field: ATensor,
-        BScaleTensor and so on), `option` (arithmetic), `value` (a Python or NumPy scale that is 0,
-        NaN or infinite; a Python or NumPy zero point out of range).
+      SpecError: code `data_type`, `dimension_count`, `sizes` or `missing_tensor` (the tensor's
+        field: ATensor, BScaleTensor and so on), `option` (arithmetic), `value` (a Python or NumPy
+        scale that is 0, NaN or infinite; a Python or NumPy zero point out of range).
       UnsupportedError: the named implementation does not exist for this operator.
 
     DirectML:

@@ -79,6 +79,8 @@ def binary_plan(
     wanted = _parameter_dtypes(operands, output_dtype)
     for name in parameters:
         rules.expect_dtype(getattr(FIELDS, name), getattr(operands, name), wanted[name])
+    for name in ("a", "b"):
+        rules.expect_rank(getattr(FIELDS, name), getattr(operands, name), 0)
     shape = _broadcast(rules, operands.a, operands.b)
     for name in parameters:
         field, aval = getattr(FIELDS, name), getattr(operands, name)

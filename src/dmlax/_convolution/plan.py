@@ -325,7 +325,7 @@ def _check_parameters(
     check_filter_zero_point(rules, filter, operands.filter_zero_point)
     if operands.bias is not None:
         rules.expect_dtype(FIELDS.bias, operands.bias, jnp.int32)
-        _check_bias(rules, operands.bias, filter.outputs)
+        _check_bias(rules, operands.bias, filter)
     if operands.input_zero_point is not None:
         rules.expect_dtype(FIELDS.input_zero_point, operands.input_zero_point, operands.input.dtype)
         _check_single(rules, FIELDS.input_zero_point, operands.input_zero_point)
@@ -342,9 +342,14 @@ def _check_parameters(
                 _check_single(rules, field, scale)
 
 
-def _check_bias(rules: Rules, bias: Aval, outputs: int) -> None:
-    good = 1 <= len(bias.shape) <= 4 and bias.size == outputs == max(bias.shape)
-    wanted = f"{outputs} values, one per output channel"
+def _check_bias(rules: Rules, bias: Aval, filter: FilterShape) -> None:
+    """Checks for (K,), (1, K), (1, K, 1, 1), with rank 3 (1, K, 1), or any shape of one value."""
+    outputs = filter.outputs
+    allowed = [(outputs,), (1, outputs), (1, outputs, 1, 1)]
+    if len(filter.specification) == 3:
+        allowed.append((1, outputs, 1))
+    good = bias.shape in allowed or (outputs == 1 and bias.shape in ((1,) * 3, (1,) * 4))
+    wanted = f"{outputs} values, one per output channel, as ({outputs},) or (1, {outputs}, 1, 1)"
     rules.expect(good, "sizes", "BiasTensor", f"is {bias}, expected {wanted}")
 
 

@@ -21,6 +21,7 @@ from dmlax._core import compat
 from dmlax.errors import Code, SpecError, UnsupportedError
 
 UINT = 2**32 - 1  # the largest integer of DirectML's fields
+MOST_DIMENSIONS = 8  # of a tensor of DirectML
 MOST_SIZE = 2**31 - 1  # pixels of a padded axis, which int32 counts
 MOST_ELEMENTS = 2**44  # of a tensor; XLA ends the process where int64 does not hold a product
 _UNTYPED = (np.dtype(np.int64), np.dtype(np.uint64), np.dtype(np.float64))  # NumPy's defaults
@@ -113,6 +114,12 @@ class Rules(NamedTuple):
         names = [jnp.dtype(dtype).name for dtype in allowed]
         listed = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
         self.expect(aval.dtype.name in names, "data_type", field, f"is {aval}, expected {listed}")
+
+    def expect_rank(self, field: str, aval: Aval, lowest: int = 1) -> None:
+        """Raises unless a tensor has `lowest` to 8 dimensions; an axis of `vmap` does not count."""
+        holds = lowest <= len(aval.shape) <= MOST_DIMENSIONS
+        wanted = f"is {aval}, expected rank {lowest} to {MOST_DIMENSIONS}"
+        self.expect(holds, "dimension_count", field, wanted)
 
     def expect_choice(self, field: str, value: Any, allowed: Sequence[str]) -> None:
         """Raises unless an option's value is one of `allowed`."""

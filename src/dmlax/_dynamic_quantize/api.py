@@ -53,7 +53,7 @@ def dynamic_quantize_linear(
     `clamp(round(input / scale) + zero_point)`; `round` is to nearest, ties to even.
 
     Args:
-      input: float32 or float16, of rank 1 or more; any size may be 0. NumPy's float64 is rounded to
+      input: float32 or float16, of rank 1 to 8; any size may be 0. NumPy's float64 is rounded to
         float32. With a NaN or an infinity all three results are unspecified.
       output_dtype: int8 or uint8.
       arithmetic: "exact", or "float32" for the bits of ONNX Runtime's DynamicQuantizeLinear: the

@@ -45,6 +45,5 @@ def dynamic_quantize_plan(
 ) -> DynamicQuantizePlan:
     """Checks the call."""
     RULES.expect_dtype("InputTensor", input, jnp.float32, jnp.float16)
-    wanted = f"is {input}, expected rank 1 or more"
-    RULES.expect(len(input.shape) >= 1, "dimension_count", "InputTensor", wanted)
+    RULES.expect_rank("InputTensor", input)
     return DynamicQuantizePlan(input, dtype, arithmetic)

@@ -62,7 +62,7 @@ def element_wise_quantize_linear(
     the clamp is the output dtype's range. Infinities saturate; NaN gives the lowest value.
 
     Args:
-      input: float32, float16 or int32, of rank 1 or more. NumPy's float64 is rounded to float32.
+      input: float32, float16 or int32, of rank 1 to 8. NumPy's float64 is rounded to float32.
       scale: of the input's dtype, float32 for int32: one value, (K,) with `axis`, or any shape
         that broadcasts to the input; finite and not zero. A float64 one is rounded to it.
       zero_point: of the output's dtype, shaped as a scale may be, each on its own; default 0.
@@ -124,7 +124,7 @@ def element_wise_dequantize_linear(
     exact zero is +0. Differentiable in `scale`.
 
     Args:
-      input: (u)int8, (u)int16 or (u)int32, of rank 1 or more.
+      input: (u)int8, (u)int16 or (u)int32, of rank 1 to 8.
       scale: float32 or float16: one value, (K,) with `axis`, or any shape that broadcasts to the
         input; finite and not zero. A Python number is float32. A traced NaN gives NaN.
       zero_point: of the input's dtype, shaped as a scale may be, each on its own; default 0.

@@ -97,9 +97,7 @@ def _plan(
     dtype: np.dtype,
 ) -> ElementwisePlan:
     rank = len(input.shape)
-    rules.expect(
-        rank >= 1, "dimension_count", "InputTensor", f"is {input}, expected rank 1 or more"
-    )
+    rules.expect_rank("InputTensor", input)
     if axis is not None:
         within = f"is {axis}, expected {-rank} to {rank - 1} for InputTensor {input}"
         rules.expect(-rank <= axis < rank, "option", "axis", within)

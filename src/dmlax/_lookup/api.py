@@ -39,7 +39,7 @@ def quantized_lookup(
     A quantized sigmoid, leaky relu or change of scale is such a function.
 
     Args:
-      input: int8 or uint8, of any shape.
+      input: int8 or uint8, of rank 0 to 8.
       table: int8 or uint8, 256 entries: entry i is the result of i where the input is uint8, and of
         i - 128 where it is int8, so entries are in the order of the values.
       implementation: "auto", or exactly one of "native_cpu", "mosaic_gpu", "xla",
@@ -49,7 +49,7 @@ def quantized_lookup(
       Of the table's dtype and the input's shape.
 
     Raises:
-      SpecError: code `data_type` (InputTensor, TableTensor), `dimension_count` or `sizes`
+      SpecError: code `data_type` or `dimension_count` (InputTensor, TableTensor), `sizes`
         (TableTensor).
       UnsupportedError: the named implementation does not exist for this operator.
 

@@ -44,6 +44,7 @@ def lookup_plan(rules: Rules, input: Aval, table: Aval) -> LookupPlan:
     """Checks both tensors."""
     for field, aval in (("InputTensor", input), ("TableTensor", table)):
         rules.expect_dtype(field, aval, jnp.int8, jnp.uint8)
+    rules.expect_rank("InputTensor", input, 0)
     rank = f"is {table}, expected rank 1"
     rules.expect(len(table.shape) == 1, "dimension_count", "TableTensor", rank)
     entries = f"is {table}, expected {ENTRIES} entries, one for each value of InputTensor"

@@ -51,7 +51,7 @@ def nonzero_coordinates(
     Only +0 and -0 are zero: NaN, infinities and subnormals are not, on every backend.
 
     Args:
-      input: bool, (u)int8 to (u)int64, float16, bfloat16, float32 or float64, of rank 1 or more
+      input: bool, (u)int8 to (u)int64, float16, bfloat16, float32 or float64, of rank 1 to 8
         and at most 2**32 - 1 elements; any size may be 0. A 64-bit NumPy array is tested in 64
         bits even where JAX's 64-bit types are off.
       size: rows of `coordinates`, a static integer; default the number of elements. With fewer,
@@ -76,7 +76,7 @@ def nonzero_coordinates(
     DirectML:
       DML_NONZERO_COORDINATES_OPERATOR_DESC. The page leaves rows from the count on undefined;
       here they hold `fill_value`. Accepted beyond the page: bool, bfloat16 and 64-bit types, empty
-      inputs, ranks above 8, `size` other than the number of elements.
+      inputs, `size` other than the number of elements.
 
     Lowering:
       cpu: native_cpu; cuda: mosaic_gpu, where a GPU of compute capability 9.0 is attached; or xla

@@ -72,9 +72,7 @@ def nonzero_plan(
     """Checks the call and fills in the defaults."""
     RULES.expect_dtype("InputTensor", input, *_DTYPES)
     rank = len(input.shape)
-    RULES.expect(
-        rank >= 1, "dimension_count", "InputTensor", f"is {input}, expected rank 1 or more"
-    )
+    RULES.expect_rank("InputTensor", input)
     sizes = (input.shape[0] * axis_size, *input.shape[1:])
     whole = Aval(input.dtype, sizes)
     elements = f"is {whole}, expected at most {_MAX} elements"
