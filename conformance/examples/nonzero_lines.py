@@ -5,6 +5,7 @@ import json
 import sys
 
 HELLO = {"protocol": 1, "name": "lines", "language": "Python", "version": "1"}
+DTYPES = ["bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))]
 
 
 def run(case):
@@ -26,7 +27,9 @@ def run(case):
 for line in sys.stdin:
     message = json.loads(line)
     if message["command"] == "start":
-        print(json.dumps(HELLO | {"operators": ["nonzero_coordinates"]}), flush=True)
+        print(
+            json.dumps(HELLO | {"operators": ["nonzero_coordinates"], "dtypes": DTYPES}), flush=True
+        )
     elif message["command"] == "run":
         print(json.dumps({"seq": message["seq"]} | run(message["case"])), flush=True)
     else:

@@ -302,8 +302,9 @@ static void run(const char *line) {
         convolve(seq, of_case);
     else if (!is_text(name, "nonzero_coordinates"))
         unsupported(seq, "only nonzero_coordinates and convolution_integer");
-    else if (!is_text(type, "int32") && !is_text(type, "uint8") && !is_text(type, "float32"))
-        unsupported(seq, "only int32, uint8 and float32");
+    else if (!is_text(type, "int32") && !is_text(type, "uint32") && !is_text(type, "uint8") &&
+             !is_text(type, "float32"))
+        unsupported(seq, "only int32, uint32, uint8 and float32");
     else
         nonzero(seq, input, get(of_case, "outputs"));
 }
@@ -315,7 +316,8 @@ int main(void) {
         const char *command = get(line, "command");
         if (is_text(command, "start"))
             puts("{\"protocol\":1,\"name\":\"two_operators.c\",\"language\":\"C\",\"version\":\"1\","
-                 "\"operators\":[\"nonzero_coordinates\",\"convolution_integer\"]}");
+                 "\"operators\":[\"nonzero_coordinates\",\"convolution_integer\"],\"dtypes\":"
+                 "{\"nonzero_coordinates\":[\"int32\",\"uint8\",\"float32\",\"uint32\"]}}");
         else if (is_text(command, "run"))
             run(line);
         else

@@ -1,7 +1,7 @@
 """The command `dmlax-conformance`.
 
 Exit codes: 0 all as expected; 1 a failure; 2 wrong usage, or an adapter that does not start;
-3 malformed vectors, no applicable case, or fewer cases than asked for.
+3 malformed vectors, no applicable case, or fewer answers than asked for.
 """
 
 import argparse
@@ -14,37 +14,26 @@ from typing import Any
 from . import __version__, adapters, models_command
 from .errors import Malformed, NotStartable, Unsupported, WrongUsage
 from .exit_codes import FAILED, FINE, UNUSABLE, USAGE
-from .exports import commands as exports
 from .format import vectors
 from .format.canonical import dumps
 from .format.vectors import Vector
-from .operators import OPERATORS, descs
 from .options import FILTERS, add_command, add_options
-from .paths import vectors_dir
+from .oracle import descriptors as descs
 from .reports import commands as reports
-from .reports import expected
-from .scoreboard import commands as scoreboard
-from .suite import coverage, lint, report, runner, smoke
-from .suite.adapter import Adapter
-from .suite.bugs import command as bugs
-from .suite.generate import driver
-from .suite.repeat import start_of_command
-from .suite.runner import Result
-from .supervision import supervised
-from .terminal import Table, complain, console, progress
-from .texts import of_error
+from .reports import expected, scoreboard
+from .runner import report, smoke
+from .runner import run as runner
+from .runner.program import Program
+from .runner.repeat import start_of_command
+from .runner.run import Result
+from .terminal import complain, progress
+
+JOBS = 2  # processes of an adapter that several of them may run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     options = _parser().parse_args(arguments)
-    if arguments is None and "implementation" in options:
-        return supervised(lambda: _finish(options))
-    return _finish(options)
-
-
-def _finish(options: argparse.Namespace) -> int:
-    """Return the command's code, whatever ends it."""
     try:
         code: int = options.command(options)
         sys.stdout.flush()
@@ -57,9 +46,6 @@ def _finish(options: argparse.Namespace) -> int:
         return FAILED
     except KeyboardInterrupt:
         return complain("interrupted", FAILED)
-    except (SystemExit, GeneratorExit) as error:  # of an adapter, or of rich at a closed pipe
-        is_closed = isinstance(error.__context__, BrokenPipeError)
-        return FAILED if is_closed else complain(of_error(error), FAILED)
     return code
 
 
@@ -67,25 +53,27 @@ def _run(options: argparse.Namespace) -> int:
     reports.check_outputs(options)
     chosen = vectors.selected(options)
     with adapters.started(options.implementation, options.time_limit) as adapter:
-        return _run_started(options, adapter, chosen)
+        code = _run_started(options, adapter, chosen)
+    return FAILED if adapter.unasked else code
 
 
-def _run_started(options: argparse.Namespace, adapter: Adapter, chosen: list[Vector]) -> int:
+def _run_started(options: argparse.Namespace, adapter: Program, chosen: list[Vector]) -> int:
     variants = runner.variants_of(adapter, options.variant)
     reasons = expected.reasons(options, adapter)
-    judged = runner.run(adapter, chosen, variants, options.jobs or _default_jobs(adapter))
+    jobs = options.jobs or (JOBS if adapter.concurrent else 1)
+    judged = runner.run(adapter, chosen, variants, jobs)
     total = len(runner.cases(adapter, chosen, variants))
     shown = _until_interrupted(progress(judged, "vectors", total))
     results, complaints = expected.apply(shown, reasons, reports.bad(options.strict))
     if len(results) < total:
         complaints.append(f"interrupted: {len(results)} of {total} ran")
     start = start_of_command(options.implementation, options.vectors, options.time_limit)
-    report.show(results, start, options.max_shown)
+    report.show(results, start, options.max_shown, adapter)
     reports.write(options, results, adapter)
     for line in complaints:
         complain(line, FAILED)
     has_failed = any(result.verdict in reports.bad(options.strict) for result in results)
-    lacking = report.complain_of_shortfalls(results, options.min_cases)
+    lacking = report.complain_of_shortfalls(results, options.min_cases, options.min_share, adapter)
     return FAILED if complaints or has_failed else UNUSABLE if lacking else FINE
 
 
@@ -95,15 +83,12 @@ def _until_interrupted(results: Iterable[Result]) -> Iterator[Result]:
         yield from results
 
 
-def _default_jobs(adapter: Adapter) -> int:
-    return (os.cpu_count() or 1) if getattr(adapter, "concurrent", False) else 1
-
-
 def _smoke(options: argparse.Namespace) -> int:
     with adapters.started(options.implementation, options.time_limit) as adapter:
-        found = list(smoke.findings(adapter))
-    _print(smoke.summary(found))
-    return FAILED if any(finding.layer for finding in found) else FINE
+        findings = list(smoke.findings(adapter, vectors.load_all(options.vectors)))
+    print("\n".join(smoke.summary(findings)))
+    is_at_fault = adapter.unasked or any(finding.layer for finding in findings)
+    return FAILED if is_at_fault else FINE
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -113,46 +98,18 @@ def _list(options: argparse.Namespace) -> int:
     return FINE
 
 
-def _lint(options: argparse.Namespace) -> int:
-    return UNUSABLE if _print(lint.problems(options.vectors)) else FINE
-
-
-def _coverage(options: argparse.Namespace) -> int:
-    suite = vectors.load_all(options.vectors, options.operator or ())
-    shown = Table("operator", *coverage.HEAD, box=None, pad_edge=False)
-    names = options.operator or OPERATORS
-    for operator in names:
-        shown.add_row(operator, *coverage.row(operator, suite))
-    console().print(shown)
-    return UNUSABLE if _print([*coverage.cross_problems(suite, names)]) else FINE
-
-
-def _generate(options: argparse.Namespace) -> int:
-    root = options.vectors or vectors_dir()
-    if not options.check:
-        return print(f"{driver.write(root)} files written") or FINE
-    return UNUSABLE if _print(driver.stale(root)) else FINE
-
-
-def _print(lines: list[str]) -> bool:
-    """Print the lines, and say whether there are any."""
-    for line in lines:
-        print(line)
-    return bool(lines)
-
-
 def _show(options: argparse.Namespace) -> int:
     for path in vectors.find(options.vectors):
         loaded = vectors.load(path)
-        file = vectors.parse(path.read_text(encoding="utf-8"))
-        written = vectors.completed(file["vectors"])
+        written = vectors.completed(vectors.parse(path.read_text(encoding="utf-8"))["vectors"])
         for vector, value in zip(loaded, written, strict=True):
-            if vector.id == options.id:
-                try:
-                    print(dumps(_as_desc(vector) if options.desc else value), end="")
-                except Unsupported as reason:
-                    return complain(f"{vector.id}: {reason}", USAGE)
-                return FINE
+            if vector.id != options.id:
+                continue
+            try:
+                print(dumps(_as_desc(vector) if options.desc else value), end="")
+            except Unsupported as reason:
+                return complain(f"{vector.id}: {reason}", USAGE)
+            return FINE
     return complain(f"no vector has the id {options.id}", USAGE)
 
 
@@ -171,16 +128,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=__version__)
     added = parser.add_subparsers(required=True, metavar="command")
     _add_run(added)
-    for module in (reports, scoreboard, exports, bugs, models_command):
+    for module in (reports, scoreboard, models_command):
         module.add_commands(added)
     text = "tell an adapter's mistakes from an operator's"
     _add_implementation(add_command(added, "smoke", _smoke, text, "vectors"))
     add_command(added, "list", _list, "print the ids", *FILTERS)
-    add_command(added, "lint", _lint, "check the suite as a whole", "vectors")
-    text = "count the pairs of value class and structure that the vectors cover"
-    add_command(added, "coverage", _coverage, text, "vectors", "operator")
-    generate = add_command(added, "generate", _generate, "write the vectors again", "vectors")
-    generate.add_argument("--check", action="store_true", help="compare bytes instead")
     show = add_command(added, "show", _show, "print one vector", "vectors")
     show.add_argument("id")
     text = "print the call as a desc, and the feature levels that accept it"
@@ -190,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_run(added: Any) -> None:
     text = "give the vectors to an implementation"
-    names = ("variant", "expected-failures", "min-cases", "max-shown", "jobs")
+    names = ("variant", "expected-failures", "min-cases", "min-share", "max-shown", "jobs")
     parser = add_command(added, "run", _run, text, *FILTERS, *names)
     _add_implementation(parser)
     reports.add_run_options(parser)

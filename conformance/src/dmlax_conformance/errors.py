@@ -29,6 +29,7 @@ class SpecViolation(Exception):  # noqa: N818 - an answer about the call, not a 
         super().__init__(f"{field}: {code}" + (f": {message}" if message else ""))
         self.code = code
         self.field = field
+        self.message = message
 
 
 class Unsupported(Exception):  # noqa: N818 - an answer, not a fault

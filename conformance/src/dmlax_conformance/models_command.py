@@ -1,10 +1,9 @@
-"""The commands `models`, which runs whole models, and `generate-models`, which writes them."""
+"""The command `models`, which runs whole models."""
 
 import argparse
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,18 @@ from .adapters.models import BUILT_IN
 from .adapters.models.worker import TIME_LIMIT, Worker
 from .errors import NotStartable
 from .exit_codes import FAILED, FINE, UNUSABLE
-from .models import generate, golden
+from .models import golden
 from .models.adapter import ARITHMETICS
 from .models.golden import Golden
 from .models.judge import Verdict
 from .options import add_command, add_options
-from .paths import models_dir
 from .terminal import Table, complain, console, progress
 
 COLUMNS = ("model", "arithmetic", "variant", "verdict", "tensors", "seconds")
 
 
 def add_commands(commands: Any) -> None:
-    """Add both."""
+    """Add the command."""
     parser = add_command(commands, "models", _run, "give whole models to an implementation")
     names = f"{', '.join(BUILT_IN)}, or module.path:ClassName"
     parser.add_argument("--implementation", required=True, help=names)
@@ -36,9 +34,6 @@ def add_commands(commands: Any) -> None:
     parser.add_argument("--min-models", type=int, default=1, metavar="N", help=text)
     text = f"for one model (default: {TIME_LIMIT:g})"
     parser.add_argument("--time-limit", type=float, metavar="SECONDS", help=text)
-    parser = add_command(commands, "generate-models", _generate, "write the whole models again")
-    parser.add_argument("--check", action="store_true", help="compare values instead")
-    parser.add_argument("--models", type=Path, metavar="DIR", help="another folder of models")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -87,24 +82,3 @@ def _code(verdicts: Sequence[Verdict], least: int) -> int:
     if len(right) < max(least, 1):
         return complain(f"{len(right)} models, needed {max(least, 1)}", UNUSABLE)
     return FINE
-
-
-def _generate(options: argparse.Namespace) -> int:
-    root = options.models or models_dir()
-    if not options.check:
-        return print(f"{generate.write(root, *_reference())} files written") or FINE
-    has_onnx = find_spec("onnx") is not None
-    if has_onnx and find_spec("onnxruntime") is not None:
-        lines = list(generate.problems(root, *_reference()))
-    else:
-        complain("float32 values are not computed again, which needs onnx and onnxruntime", FINE)
-        lines = list(generate.problems(root))
-    for line in lines:
-        print(line)
-    return UNUSABLE if lines else FINE
-
-
-def _reference() -> tuple[generate.Compute, generate.Disagreements]:
-    from .adapters.models.onnxruntime import disagreements, float32_values
-
-    return float32_values, disagreements

@@ -5,6 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+
+def _positive(text: str) -> int:
+    """Return a number of one or more."""
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return int(text)
+
+
 FILTERS = ("vectors", "operator", "id", "flag")
 OPTIONS: dict[str, dict[str, Any]] = {
     "vectors": {"metavar": "DIR", "type": Path, "help": "another folder of vectors"},
@@ -15,18 +23,19 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "metavar": "NAME",
         "help": "one of the adapter's, or all; default: those that it runs usually",
     },
-    "min-cases": {
-        "metavar": "N",
-        "type": int,
-        "help": "fewest values that are right",
+    "min-cases": {"metavar": "N", "type": int, "help": "fewest values that are right"},
+    "min-share": {
+        "metavar": "PERCENT",
+        "type": float,
+        "help": "fewest of the vectors that the adapter declares that are answered (default: 100)",
     },
     "max-shown": {"metavar": "N", "type": int, "default": 10, "help": "failures to print"},
-    "time-limit": {
-        "metavar": "SECONDS",
-        "type": float,
-        "help": "for one answer of a program (default: 30)",
+    "time-limit": {"metavar": "SECONDS", "type": float, "help": "for one answer (default: 30)"},
+    "jobs": {
+        "metavar": "N",
+        "type": _positive,
+        "help": "processes that run the adapter; default: 2 if it is concurrent, else 1",
     },
-    "jobs": {"metavar": "N", "type": int, "help": "cases at a time; default: the adapter's"},
     "expected-failures": {
         "metavar": "FILE",
         "type": Path,

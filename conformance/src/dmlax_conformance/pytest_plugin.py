@@ -14,7 +14,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     chosen = group.addoption
     text = "run the vectors against this: a built-in name, module:Class or process:command"
     chosen("--dml-implementation", metavar="NAME", help=text)
-    names = ("variant", *FILTERS, "min-cases", "time-limit", "expected-failures")
+    names = ("variant", *FILTERS, "min-cases", "min-share", "time-limit", "expected-failures")
     add_options(chosen, names, "--dml-")
     chosen("--dml-only", action="store_true", help="collect no other tests")
 

@@ -1,7 +1,7 @@
-"""Tables, progress bars and complaints: by rich, or plainly where it is not installed."""
+"""Tables, progress and complaints."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import Any, TypeVar
 
@@ -11,21 +11,13 @@ LONGEST = 4000  # characters of a complaint
 T = TypeVar("T")
 
 
-class PlainTable:
+class Table:
     """Columns of text, side by side."""
 
-    def __init__(self, *heads: str, **style: Any) -> None:
-        """Begin with left-hand columns of these heads."""
-        self._heads: list[str] = []
-        self._to_right: list[bool] = []
-        self._rows: list[tuple[str, ...]] = []
-        for head in heads:
-            self.add_column(head)
-
-    def add_column(self, head: str, justify: str = "left", **style: Any) -> None:
-        """Add a column on the right."""
-        self._heads.append(head)
-        self._to_right.append(justify == "right")
+    def __init__(self, *heads: str, is_numeric: bool = False, **style: Any) -> None:
+        """Begin with these heads; all columns but the first of a numeric table are right-hand."""
+        self._rows: list[tuple[str, ...]] = [heads]
+        self._to_right = is_numeric
 
     def add_row(self, *cells: str, **style: Any) -> None:
         """Add a row below."""
@@ -33,53 +25,36 @@ class PlainTable:
 
     def __str__(self) -> str:
         """Lines in which every column is as wide as its widest text."""
-        lines = [tuple(self._heads), *self._rows]
-        columns = list(zip_longest(*lines, fillvalue=""))
-        widths = [max(map(len, column)) for column in columns]
-        shown = []
-        for cells in zip(*columns, strict=True):
-            padded = [
-                cell.rjust(width) if right else cell.ljust(width)
-                for cell, width, right in zip(cells, widths, self._to_right, strict=True)
-            ]
-            shown.append("  ".join(padded).rstrip())
-        return "\n".join(shown)
+        widths = [max(map(len, column)) for column in zip_longest(*self._rows, fillvalue="")]
+        lines = []
+        for first, *rest in self._rows:
+            cells = [first.ljust(widths[0])]
+            for cell, width in zip(rest, widths[1:], strict=True):
+                cells.append(cell.rjust(width) if self._to_right else cell.ljust(width))
+            lines.append("  ".join(cells).rstrip())
+        return "\n".join(lines)
 
 
-class PlainConsole:
+class Console:
     """Standard output."""
-
-    def __init__(self, **options: Any) -> None:
-        """Take rich's options, none of which matters here."""
 
     def print(self, *values: object, **style: Any) -> None:
         """Print them."""
         print(*values)
 
 
-def plain_track(items: Iterable[T], *labels: Any, **options: Any) -> Iterable[T]:
-    """Return the items themselves."""
-    return items
+console = Console
 
 
-try:
-    from rich.console import Console
-    from rich.progress import track
-    from rich.table import Table
-except ImportError:
-    Console, Table, track = PlainConsole, PlainTable, plain_track  # type: ignore[misc,assignment]
-
-__all__ = ["Console", "Table", "complain", "console", "progress"]
-
-
-def console() -> Console:
-    """Return standard output; what is piped has a fixed width."""
-    return Console(width=None if sys.stdout.isatty() else 120)
-
-
-def progress(items: Iterable[T], label: str, total: int) -> Iterable[T]:
+def progress(items: Iterable[T], label: str, total: int) -> Iterator[T]:
     """Show how many of the items have come, where somebody looks."""
-    return track(items, label, total, transient=True, disable=not sys.stderr.isatty())
+    is_seen = sys.stderr.isatty()
+    for number, item in enumerate(items, 1):
+        yield item
+        if is_seen:
+            print(f"\r{number} of {total} {label}", end="", file=sys.stderr, flush=True)
+    if is_seen:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def complain(message: str, code: int) -> int:

@@ -8,7 +8,9 @@ LONGEST = 600
 def printable(value: object, longest: int = LONGEST) -> str:
     """Return a text that is cut, with escapes for what a terminal would not show."""
     text = value if isinstance(value, str) else text_of(value)
-    kept = "".join(c if c.isprintable() else _escaped(c) for c in text[:longest])
+    kept = "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text[:longest]
+    )
     more = len(text) - longest
     return f"{kept}... ({more} more characters)" if more > 0 else kept
 
@@ -32,7 +34,3 @@ def text_of(value: object) -> str:
         raise
     except BaseException:
         return f"<{type(value).__name__} without a text>"
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")

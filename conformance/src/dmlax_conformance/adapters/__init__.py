@@ -1,16 +1,13 @@
 """Finding the implementation under test."""
 
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
+from typing import Any
 
 from ..errors import NotStartable
-from ..suite.runner import is_users
+from ..runner.host import command_of, load
+from ..runner.program import Program
 from ..terminal import complain
-from ..texts import of_error
-from .base import Adapter
 
 BUILT_IN = {
     "dmlax": "dmlax_conformance.adapters.dmlax:Dmlax",
@@ -20,68 +17,46 @@ BUILT_IN = {
     "onnxruntime": "dmlax_conformance.adapters.onnxruntime:OnnxRuntime",
     "onnx_reference": "dmlax_conformance.adapters.onnx_reference:OnnxReference",
     "torch": "dmlax_conformance.adapters.torch:Torch",
-    "empty": "dmlax_conformance.suite.controls:Empty",
-    "nothing": "dmlax_conformance.suite.controls:Nothing",
-    "raising": "dmlax_conformance.suite.controls:Raising",
-    "zeros": "dmlax_conformance.suite.controls:Zeros",
+    "empty": "dmlax_conformance.runner.controls:Empty",
+    "nothing": "dmlax_conformance.runner.controls:Nothing",
+    "raising": "dmlax_conformance.runner.controls:Raising",
+    "zeros": "dmlax_conformance.runner.controls:Zeros",
 }
 PROCESS = "process"
 
 
-def start(name: str, time_limit: float | None = None) -> Adapter:
+def program(name: str, time_limit: float | None = None) -> Program:
     """Start an adapter: a built-in name, `module.path:ClassName` or `process:command`."""
-    module, _, attribute = BUILT_IN.get(name, name).partition(":")
-    if module == PROCESS:
-        return _process(attribute, time_limit)
-    if not attribute:
+    first, _, rest = name.partition(":")
+    if first == PROCESS:
+        return Program(rest, time_limit)
+    return Program(command_of(_path_of(name)), time_limit, label=name)
+
+
+def start(name: str) -> Any:
+    """Build an adapter in this process: a built-in name or `module.path:ClassName`."""
+    return load(_path_of(name))
+
+
+def _path_of(name: str) -> str:
+    path = BUILT_IN.get(name, name)
+    if not path.partition(":")[2]:
         raise NotStartable(f"{name!r} is none of {', '.join(BUILT_IN)} and not module:Class")
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # as `python -m` would have it, but not before the libraries
-    try:
-        adapter: Adapter = getattr(import_module(module), attribute)()
-        wrong = _missing(adapter)
-    except BaseException as error:
-        if is_users(error):
-            raise
-        raise NotStartable(f"{name}: {of_error(error)}") from error
-    if wrong:
-        raise NotStartable(f"{name}: the adapter has no {' and no '.join(wrong)}")
-    return adapter
-
-
-def _missing(adapter: Adapter) -> list[str]:
-    """Return an adapter's attributes that are missing or malformed."""
-    variants = getattr(adapter, "variants", None)
-    kept = {
-        "name": isinstance(getattr(adapter, "name", None), str),
-        "variants": isinstance(variants, tuple | list)
-        and all(isinstance(v, str) for v in variants),
-        "run": callable(getattr(adapter, "run", None)),
-    }
-    return [name for name, is_there in kept.items() if not is_there]
+    return path
 
 
 @contextmanager
-def started(name: str, time_limit: float | None = None) -> Iterator[Adapter]:
-    """Start an adapter, and let go of what it holds at the end."""
-    adapter = start(name, time_limit)
+def started(name: str, time_limit: float | None = None) -> Iterator[Program]:
+    """Start an adapter, stop it at the end, and say what it answered without a question."""
+    adapter = program(name, time_limit)
     try:
         yield adapter
     finally:
         close(adapter)
 
 
-def close(adapter: Adapter) -> None:
-    """Let go of what the adapter holds; one without `close` holds nothing."""
-    try:
-        getattr(adapter, "close", lambda: None)()
-    except BaseException as error:
-        if is_users(error):
-            raise
-        complain(f"the adapter does not close: {of_error(error)}", 0)
-
-
-def _process(command: str, time_limit: float | None) -> Adapter:
-    from .process import Process
-
-    return Process(command) if time_limit is None else Process(command, time_limit)
+def close(adapter: Program) -> None:
+    """Stop an adapter, and say what it answered without a question."""
+    adapter.close()
+    for line in adapter.unasked:
+        complain(f"the adapter wrote what nothing asked for: {line}", 0)

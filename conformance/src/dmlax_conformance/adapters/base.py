@@ -2,6 +2,6 @@
 
 from ..errors import SpecViolation, Unsupported
 from ..format.vectors import Request
-from ..suite.adapter import Adapter, Array, Case
+from ..runner.adapter import Adapter, Array, Case
 
 __all__ = ["Adapter", "Array", "Case", "Request", "SpecViolation", "Unsupported"]

@@ -10,18 +10,18 @@ Such a library knows no codes and no DirectML fields, so its adapter says only w
 - anything else that is raised is a crash, as everywhere.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ..format.vectors import Request
-from ..operators.nonzero_coordinates.meaning import effective_rank
-from ..operators.quantized_linear_convolution_add.rules import TERMS
+from ..oracle import OPERATORS
+from ..oracle.convolution import TERMS
+from ..oracle.nonzero import effective_rank
 from .base import Array, Case, Unsupported
 
 DYNAMIC = ("OutputTensor", "OutputScaleTensor", "OutputZeroPointTensor")
@@ -44,17 +44,21 @@ class Library:
 
     concurrent = True
     variants: tuple[str, ...] = ("eager",)
+    operators: Sequence[str] = ()
     packages: tuple[str, ...]
     refusals: tuple[type[BaseException], ...]
-    calls: Any = None  # what has the methods, unless it is the adapter itself
 
     def __init__(self) -> None:
-        """Look up the versions."""
+        """Look up the versions, and the operators unless the library's adapter names them."""
+        if not self.operators:
+            self.operators = [name for name in OPERATORS if hasattr(self, name)]
         self.versions = {name: version(name) for name in self.packages}
 
     def run(self, case: Case, variant: str) -> Mapping[str, Any]:
         """Compute, and decline what the library refuses."""
-        call = known(self.calls or self, case)
+        if case.operator not in self.operators:  # a later suite may have more of them
+            raise Unsupported(f"no {case.operator}")
+        call = getattr(self, case.operator)
         with refusals(*self.refusals), np.errstate(all="ignore"):
             return named(case, self.computed(call, case, variant))
 
@@ -63,18 +67,11 @@ class Library:
         return call(case)
 
 
-def known(calls: Any, case: Case) -> Any:
-    """Return what has the name of the case's operator; a later suite may have more of them."""
-    if not hasattr(calls, case.operator):
-        raise Unsupported(f"no {case.operator}")
-    return getattr(calls, case.operator)
-
-
 def named(case: Case, answer: Any) -> Mapping[str, Any]:
     """Name the outputs of an answer."""
     if case.operator == "dynamic_quantize_linear":
         pairs = zip(DYNAMIC, answer, strict=True)
-        return {name: np.asarray(own).reshape(case.outputs[name].sizes) for name, own in pairs}
+        return {name: np.asarray(array).reshape(case.outputs[name].sizes) for name, array in pairs}
     if "OutputTensor" in case.outputs:
         return {"OutputTensor": answer}
     return coordinates(case, *answer) if isinstance(answer, tuple) else coordinates(case, answer)
@@ -87,10 +84,8 @@ def one_value(array: Array) -> Array:
 
 def channels(array: Array) -> Array:
     """Return one value as a scalar, one for each channel as a vector, anything else as it is."""
-    if array.size == 1:
-        return array.reshape(())
-    is_vector = sum(size != 1 for size in array.shape) == 1
-    return array.reshape(-1) if is_vector else array
+    is_vector = len(axes_of(array.shape)) == 1
+    return array.reshape(-1) if is_vector else one_value(array)
 
 
 def of_product(case: Case, name: str, array: Array) -> Array:
@@ -100,7 +95,7 @@ def of_product(case: Case, name: str, array: Array) -> Array:
     """
     if array.size == 1:
         return array.reshape(())
-    a, b = (case.inputs[f"{own}Tensor"].ndim for own in "AB")
+    a, b = (case.inputs[f"{operand}Tensor"].ndim for operand in "AB")
     if name == "Output" and b == 1 and array.shape[-1] == 1:
         return array[..., 0]
     if name == "Output" and a == 1 and array.shape[-2:-1] == (1,):
@@ -129,15 +124,6 @@ def zero(case: Case, name: str, dtype: Any) -> Array:
     return case.inputs.get(name, np.zeros((), dtype))
 
 
-def real_values(case: Case, name: str) -> npt.NDArray[np.float64]:
-    """Return (tensor - zero point) * scale of A or B in float64."""
-    x = case.inputs[f"{name}Tensor"]
-    own = one_value(zero(case, f"{name}ZeroPointTensor", x.dtype))
-    scale = one_value(case.inputs[f"{name}ScaleTensor"])
-    difference = x.astype(np.int32) - own.astype(np.int32)
-    return np.asarray(difference * scale.astype(np.float64))
-
-
 def convolution_of(case: Case) -> Case:
     """Return the convolution of a case with an addend; its result's data type is not asked for."""
     given, result = case.inputs, case.outputs["OutputTensor"]
@@ -154,8 +140,8 @@ def addition_to(case: Case, convolved: Array) -> Case:
     given = {**case.inputs, "ConvolvedTensor": convolved}
     turned = {"A": "B", "B": "A"} if case.attributes["AddendFirst"] else {}
     inputs = {
-        turned.get(own[0], own[0]) + own[1:]: given[name]
-        for name, own in TERMS.items()
+        turned.get(term[0], term[0]) + term[1:]: given[name]
+        for name, term in TERMS.items()
         if name in given
     }
     name = "element_wise_quantized_linear_add"

@@ -10,16 +10,16 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from inspect import signature, unwrap
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from ..errors import NotStartable
 from ..format.descs import buffer
-from ..format.tensors import from_numpy, to_numpy
-from ..operators import OPERATORS
-from ..operators.descs import express, feature_levels
-from ..operators.rules import RULES
+from ..format.tensors import DTYPES, from_numpy, to_numpy
+from ..oracle import OPERATORS
+from ..oracle.calls import RULES
+from ..oracle.descriptors import express, feature_levels
 from .base import Case, SpecViolation, Unsupported
 
 WIDE = {"int64", "uint64", "float64"}
@@ -33,10 +33,15 @@ class Dmlax:
     """Imports `dmlax` only when built, so that the suite installs without it."""
 
     name = "dmlax"
-    concurrent = True
+    operators = tuple(OPERATORS)
     variants: tuple[str, ...] = ("eager", JIT, CONSTANT, DESCRIPTOR)
     usual_variants = ("eager",)
     desc_variants = ("eager", JIT)
+    dtypes: Mapping[str, tuple[str, ...]] = {
+        **dict.fromkeys((JIT, CONSTANT), tuple(sorted(DTYPES.keys() - WIDE))),  # x64 is off
+        "matrix_multiply_integer_to_float": ("int8", "uint8", "float16", "float32"),
+        "max_pooling": ("int8", "uint8"),
+    }
     capabilities = frozenset({"descriptors", "strides", "large"})
 
     implementation: str | None = None  # named in every call
@@ -46,14 +51,14 @@ class Dmlax:
         """Import the library and JAX, and see that the implementation runs here."""
         self._library: Any = import_module("dmlax")
         self._jax: Any = import_module("jax")
-        if self.needs_gpu and self._jax.devices()[0].platform != "gpu":
-            device = self._jax.devices()[0]
+        self._named = {"implementation": self.implementation} if self.implementation else {}
+        device = self._jax.devices()[0]
+        self.concurrent = device.platform == "cpu"  # others belong to one process
+        if self.needs_gpu and device.platform != "gpu":
             raise NotStartable(f"{self.name} needs a GPU, and JAX runs on {device}")
-        if self.implementation is None:
-            return
-        self._library = _Named(self._library, self.implementation)
         try:
-            self._library.nonzero_coordinates(self._jax.numpy.ones(1))
+            if self._named:
+                self._library.nonzero_coordinates(self._jax.numpy.ones(1), **self._named)
         except self._library.UnsupportedError as error:
             raise NotStartable(str(error)) from error
 
@@ -66,29 +71,26 @@ class Dmlax:
         facts |= {"device": device.device_kind, "platform": device.client.platform_version}
         if device.platform == "gpu" and driver.exists():
             facts["driver"] = driver.read_text(encoding="utf-8").splitlines()[0]
-        return facts | {f"compiled {name}": text for name, text in self._compiled().items()}
-
-    def _compiled(self) -> dict[str, str]:
-        """Return the custom calls in compiled programs; none where it is XLA's own code alone."""
-        numpy, jit = self._jax.numpy, self._jax.jit
-        library, x = self._library, self._jax.numpy.ones((1, 1, 8, 8), "uint8")
-        w = numpy.ones((1, 1, 3, 3), "int8")
+        numpy = self._jax.numpy
+        x, w = numpy.ones((1, 1, 8, 8), "uint8"), numpy.ones((1, 1, 3, 3), "int8")
         scales = dict.fromkeys(("input_scale", "filter_scale", "output_scale"), 0.5)
-        calls = {
-            "nonzero_coordinates": (library.nonzero_coordinates, (x,), {}),
-            "convolution_integer": (library.convolution_integer, (x, w), {}),
-            "quantized_linear_convolution": (library.quantized_linear_convolution, (x, w), scales),
+        return facts | {
+            "compiled nonzero_coordinates": self._custom_calls("nonzero_coordinates", x),
+            "compiled convolution_integer": self._custom_calls("convolution_integer", x, w),
+            "compiled quantized_linear_convolution": self._custom_calls(
+                "quantized_linear_convolution", x, w, **scales
+            ),
         }
-        found = {}
-        for name, (function, operands, options) in calls.items():
-            try:
-                text = jit(partial(function, **options)).lower(*operands).compile().as_text()
-            except library.UnsupportedError as error:
-                found[name] = f"declined: {error}"
-                continue
-            targets = sorted(set(re.findall(r'custom_call_target="([^"]+)"', text)))
-            found[name] = ", ".join(targets) or "none"
-        return found
+
+    def _custom_calls(self, name: str, *operands: Any, **options: Any) -> str:
+        """Return the custom calls of a compiled function; none if all of it is XLA's code."""
+        function = partial(getattr(self._library, name), **options, **self._named)
+        try:
+            text = self._jax.jit(function).lower(*operands).compile().as_text()
+        except self._library.UnsupportedError as error:
+            return f"declined: {error}"
+        targets = sorted(set(re.findall(r'custom_call_target="([^"]+)"', text)))
+        return ", ".join(targets) or "none"
 
     def run(self, case: Case, variant: str) -> Mapping[str, Any]:
         """Call the operator, and translate what it raises."""
@@ -96,22 +98,18 @@ class Dmlax:
             raise Unsupported(case.operator)
         if variant == DESCRIPTOR:
             case = _as_desc(case)
-        if variant in (JIT, CONSTANT):
-            self._expect_representable(case)
+        known = _known(case, variant)
+        is_wide = any(array.dtype.name in WIDE for array in case.inputs.values())
+        if known is not None and is_wide and not self._jax.config.jax_enable_x64:
+            raise Unsupported("JAX has no 64-bit elements while x64 is off")
         try:
             call = self._function(case) if case.desc is None else self._created(case)
-            known = _known(case, variant)
-            found = call(case.inputs) if known is None else self._jitted(case, call, known)
-            return _as_called(case, found) if variant == DESCRIPTOR else found
+            answer = call(case.inputs) if known is None else self._jitted(case, call, known)
+            return _as_called(case, answer) if variant == DESCRIPTOR else answer
         except self._library.SpecError as error:
             raise SpecViolation(error.code, error.field, str(error)) from error
         except self._library.UnsupportedError as error:
             raise Unsupported(str(error)) from error
-
-    def _expect_representable(self, case: Case) -> None:
-        """JAX narrows traced 64-bit arrays, unless x64 is on."""
-        if not self._jax.config.jax_enable_x64 and WIDE & _dtypes(case):
-            raise Unsupported("JAX has no 64-bit elements while x64 is off")
 
     def _jitted(self, case: Case, call: Call, known: Operands) -> Mapping[str, Any]:
         """Trace every tensor that the compiler should not know."""
@@ -137,10 +135,9 @@ class Dmlax:
         """Take the function of the operator's name; its parameters have the tensors' names."""
         function = getattr(self._library, case.operator)
         parameters = signature(function).parameters
-        positional = [
-            name for name, each in parameters.items() if each.kind == each.POSITIONAL_ONLY
-        ]
+        positional = [name for name, one in parameters.items() if one.kind == one.POSITIONAL_ONLY]
         options = _options(case, parameters)
+        options |= self._named if "implementation" in parameters else {}
 
         def call(given: Operands) -> Mapping[str, Any]:
             tensors = {_parameter(name): array for name, array in given.items()}
@@ -179,19 +176,6 @@ class CudaMosaic(CudaXla):
     implementation = "mosaic_gpu"
 
 
-class _Named:
-    """The library, with one implementation given to every function that takes the option."""
-
-    def __init__(self, library: Any, implementation: str) -> None:
-        self._library, self._implementation = library, implementation
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._library, name)
-        if "implementation" not in (getattr(unwrap(found), "__kwdefaults__", None) or {}):
-            return found
-        return partial(found, implementation=self._implementation)
-
-
 def _known(case: Case, variant: str) -> Operands | None:
     """Return the tensors that a compiler knows, or None where nothing is compiled."""
     if variant == CONSTANT:
@@ -222,11 +206,11 @@ def _as_desc(case: Case) -> Case:
     return replace(case, inputs=held, desc=desc, feature_level=levels[0])
 
 
-def _as_called(case: Case, found: Mapping[str, Any]) -> Mapping[str, Any]:
+def _as_called(case: Case, outputs: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a desc's outputs as the call's: one value has the desc's rank there."""
     return {
         name: value.reshape(case.outputs[name].sizes) if value.size == 1 else value
-        for name, value in found.items()
+        for name, value in outputs.items()
     }
 
 
@@ -236,10 +220,6 @@ def _snake(name: str) -> str:
 
 def _camel(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("_"))
-
-
-def _dtypes(case: Case) -> set[str]:
-    return {array.dtype.name for array in case.inputs.values()}
 
 
 def _parameter(field: str) -> str:
@@ -264,15 +244,16 @@ def _options(case: Case, parameters: Collection[str]) -> dict[str, Any]:
 
 
 def _outputs(case: Case, result: Any) -> dict[str, Any]:
-    """Name the results: an array is the output, a named tuple has one a field."""
+    """Name the results: an array is the output, a named tuple has one a field.
+
+    One of the documented shape, a scalar or a matrix, gets the sizes that are asked for.
+    """
     if not hasattr(result, "_asdict"):
         return {"OutputTensor": result}
-    parts = {name.removeprefix("output"): value for name, value in result._asdict().items()}
-    named = {f"Output{_camel(name)}Tensor": value for name, value in parts.items()}
-    return {name: _reshaped(name, value, case.outputs[name].sizes) for name, value in named.items()}
-
-
-def _reshaped(name: str, value: Any, sizes: tuple[int, ...]) -> Any:
-    """Give an output of the documented shape, a scalar or a matrix, the sizes asked for."""
-    documented = sizes[-2:] if name == COORDINATES else ()
-    return value.reshape(sizes) if value.shape == tuple(documented) else value
+    outputs = {}
+    for field, value in result._asdict().items():
+        name = f"Output{_camel(field.removeprefix('output'))}Tensor"
+        sizes = case.outputs[name].sizes
+        documented = sizes[-2:] if name == COORDINATES else ()
+        outputs[name] = value.reshape(sizes) if value.shape == tuple(documented) else value
+    return outputs

@@ -6,33 +6,47 @@ missing one. Parameters of an element-wise operator are one value, or lie along 
 `block_size` 1, have the shape of the input.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from ..operators import OPERATORS
+from ..oracle import OPERATORS
 from .base import Array, Case, Unsupported
 from .common import axes_of, channels, named, of_product, one_value, parameter_shape, zero
 
 OPSET = 23
 OUTPUT = "y"
-WINDOWS = {"Strides": "strides", "Dilations": "dilations"}
+CONTRIBUTED = {  # of ONNX Runtime's
+    *("MatMulIntegerToFloat", "QLinearAdd", "QLinearAveragePool", "QLinearGlobalAveragePool"),
+    "QLinearMul",
+}
+Parameters = Sequence[Array]  # a scale and a zero point
 
 
 @dataclass(frozen=True)
 class Call:
-    """One node: its type, its attributes, its inputs in order, and what its output is."""
+    """One node: its type, its inputs in order, its attributes, and what its output is."""
 
     node: str
-    attributes: Mapping[str, Any]
     inputs: Mapping[str, Array]
+    attributes: Mapping[str, Any]
     dtype: str
     rank: int
-    domain: str = ""
     more: Mapping[str, str] = field(default_factory=dict)  # further outputs and their types
+
+    @property
+    def domain(self) -> str:
+        """The domain of the node's type."""
+        return "com.microsoft" if self.node in CONTRIBUTED else ""
+
+
+def operators(has_contributed: bool) -> list[str]:
+    """Return the operators that are one node, of ONNX itself or also of ONNX Runtime."""
+    left_out = set() if has_contributed else CONTRIBUTED
+    return [name for name, row in OPERATORS.items() if row.onnx in _CALLS.keys() - left_out]
 
 
 def call(case: Case) -> Call:
@@ -48,28 +62,26 @@ def call(case: Case) -> Call:
 def model(asked: Call, constants: frozenset[str] = frozenset()) -> Any:
     """Return the model; inputs named in `constants` are initializers."""
     onnx: Any = import_module("onnx")
-    helper, type_of = onnx.helper, onnx.helper.np_dtype_to_tensor_dtype
-    names = [OUTPUT, *asked.more]
-    node = helper.make_node(
-        asked.node, list(asked.inputs), names, domain=asked.domain, **asked.attributes
+    helper = onnx.helper
+
+    def info(name: str, dtype: Any, sizes: Sequence[int | None]) -> Any:
+        return helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), sizes
+        )
+
+    outputs = {OUTPUT: (asked.dtype, [None] * asked.rank)}
+    outputs |= {name: (dtype, []) for name, dtype in asked.more.items()}
+    graph = helper.make_graph(
+        [
+            helper.make_node(
+                asked.node, list(asked.inputs), [*outputs], domain=asked.domain, **asked.attributes
+            )
+        ],
+        asked.node,
+        [info(k, x.dtype, list(x.shape)) for k, x in asked.inputs.items() if k not in constants],
+        [info(name, *kind) for name, kind in outputs.items()],
+        [onnx.numpy_helper.from_array(x, k) for k, x in asked.inputs.items() if k in constants],
     )
-    given = [
-        helper.make_tensor_value_info(name, type_of(array.dtype), list(array.shape))
-        for name, array in asked.inputs.items()
-        if name not in constants
-    ]
-    held = [
-        onnx.numpy_helper.from_array(array, name)
-        for name, array in asked.inputs.items()
-        if name in constants
-    ]
-    sizes = [None] * asked.rank
-    result = helper.make_tensor_value_info(OUTPUT, type_of(np.dtype(asked.dtype)), sizes)
-    results = [result] + [
-        helper.make_tensor_value_info(name, type_of(np.dtype(dtype)), [])
-        for name, dtype in asked.more.items()
-    ]
-    graph = helper.make_graph([node], asked.node, given, results, held)
     opsets = [helper.make_opsetid("", OPSET)]
     version = helper.find_min_ir_version_for(opsets)
     opsets += [helper.make_opsetid(asked.domain, 1)] if asked.domain else []
@@ -84,160 +96,37 @@ def answer(case: Case, result: Array, *more: Array) -> Mapping[str, Array]:
     return named(case, np.moveaxis(result, 0, -1) if is_rows else result)
 
 
-def _nonzero(case: Case) -> Call:
-    """Return a NonZero."""
-    return Call("NonZero", {}, {"x": case.inputs["InputTensor"]}, "int64", 2)
+def _call(
+    case: Case,
+    inputs: Mapping[str, Array],
+    attributes: Mapping[str, Any] | None = None,
+    dtype: str = "",
+    rank: int | None = None,
+    **more: Any,
+) -> Call:
+    """Return the operator's node; by default its output has the data type that is asked for.
+
+    The output's rank is that of `x`.
+    """
+    node, dtype = OPERATORS[case.operator].onnx, dtype or case.outputs["OutputTensor"].dtype
+    return Call(
+        node, inputs, attributes or {}, dtype, inputs["x"].ndim if rank is None else rank, **more
+    )
 
 
-def _integer_convolution(case: Case) -> Call:
-    """Return a ConvInteger."""
-    given = case.inputs
-    inputs = {"x": given["InputTensor"], "w": given["FilterTensor"]}
-    inputs["x_zero_point"] = one_value(zero(case, "InputZeroPointTensor", inputs["x"].dtype))
-    inputs["w_zero_point"] = channels(zero(case, "FilterZeroPointTensor", inputs["w"].dtype))
-    return Call("ConvInteger", _windows(case), inputs, "int32", inputs["x"].ndim)
-
-
-def _convolution(case: Case) -> Call:
-    """Return a QLinearConv."""
-    given, dtype = case.inputs, case.outputs["OutputTensor"].dtype
-    x, w = given["InputTensor"], given["FilterTensor"]
-    inputs = {
-        "x": x,
-        "x_scale": one_value(given["InputScaleTensor"]),
-        "x_zero_point": one_value(zero(case, "InputZeroPointTensor", x.dtype)),
-        "w": w,
-        "w_scale": channels(given["FilterScaleTensor"]),
-        "w_zero_point": channels(zero(case, "FilterZeroPointTensor", w.dtype)),
-        "y_scale": one_value(given["OutputScaleTensor"]),
-        "y_zero_point": one_value(zero(case, "OutputZeroPointTensor", dtype)),
-    }
-    if "BiasTensor" in given:
-        bias = channels(given["BiasTensor"])
-        inputs["B"] = bias.reshape(-1) if bias.ndim == 0 else bias
-    return Call("QLinearConv", _windows(case), inputs, dtype, x.ndim)
-
-
-def _windows(case: Case) -> dict[str, Any]:
-    attributes = {name: list(case.attributes[field]) for field, name in WINDOWS.items()}
-    pads = [*case.attributes["StartPadding"], *case.attributes["EndPadding"]]
-    return {**attributes, "pads": pads, "group": case.attributes["GroupCount"]}
-
-
-def _average_pool(case: Case) -> Call:
-    """Return ONNX Runtime's QLinearAveragePool, which has no dilations."""
-    if max(case.attributes["Dilations"], default=1) > 1:
-        raise Unsupported("QLinearAveragePool has no dilations")
-    attributes = _pool(case)
-    del attributes["dilations"]
-    attributes["count_include_pad"] = int(case.attributes["IncludePadding"])
-    return _average(case, "QLinearAveragePool", attributes)
-
-
-def _global_average_pool(case: Case) -> Call:
-    """Return ONNX Runtime's QLinearGlobalAveragePool."""
-    return _average(case, "QLinearGlobalAveragePool", {})
-
-
-def _average(case: Case, node: str, attributes: Mapping[str, Any]) -> Call:
-    given, dtype = case.inputs, case.outputs["OutputTensor"].dtype
-    x = given["InputTensor"]
-    inputs = {
-        "x": x,
-        "x_scale": one_value(given["InputScaleTensor"]),
-        "x_zero_point": one_value(zero(case, "InputZeroPointTensor", x.dtype)),
-        "y_scale": one_value(given["OutputScaleTensor"]),
-        "y_zero_point": one_value(zero(case, "OutputZeroPointTensor", dtype)),
-    }
-    attributes = {**attributes, "channels_last": 0}
-    return Call(node, attributes, inputs, dtype, x.ndim, "com.microsoft")
-
-
-def _max_pool(case: Case) -> Call:
-    """Return a MaxPool."""
-    x = case.inputs["InputTensor"]
-    return Call("MaxPool", _pool(case), {"x": x}, x.dtype.name, x.ndim)
-
-
-def _pool(case: Case) -> dict[str, Any]:
-    attributes = {name: list(case.attributes[field]) for field, name in WINDOWS.items()}
-    pads = [*case.attributes["StartPadding"], *case.attributes["EndPadding"]]
-    return {**attributes, "kernel_shape": list(case.attributes["WindowSize"]), "pads": pads}
-
-
-def _quantize(case: Case) -> Call:
-    """Return a QuantizeLinear."""
-    onnx: Any = import_module("onnx")
-    dtype = case.outputs["OutputTensor"].dtype
-    asked = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    return _element_wise(case, "QuantizeLinear", "y", {"output_dtype": asked}, dtype)
-
-
-def _dequantize(case: Case) -> Call:
-    """Return a DequantizeLinear."""
-    dtype = case.outputs["OutputTensor"].dtype
-    return _element_wise(case, "DequantizeLinear", "x", {}, dtype)
-
-
-def _binary(case: Case) -> Call:
-    """Return ONNX Runtime's own QLinearAdd or QLinearMul."""
-    given, dtype = case.inputs, case.outputs["OutputTensor"].dtype
+def _quantized(
+    case: Case,
+    keys: Mapping[str, str],
+    spelled: Callable[[str, Parameters], Parameters] = lambda _, pair: [*map(one_value, pair)],
+) -> dict[str, Array]:
+    """Return tensors, before their scales and zero points; the output has only the latter."""
     inputs: dict[str, Array] = {}
-    for label, short in {"A": "x", "B": "b", "Output": "y"}.items():
-        own = given[f"{label}Tensor"].dtype if short != "y" else np.dtype(dtype)
-        inputs |= {} if short == "y" else {short: given[f"{label}Tensor"]}
-        inputs[f"{short}_scale"] = one_value(given[f"{label}ScaleTensor"])
-        inputs[f"{short}_zero_point"] = one_value(zero(case, f"{label}ZeroPointTensor", own))
-    rank = max(inputs["x"].ndim, inputs["b"].ndim)
-    node = OPERATORS[case.operator].onnx
-    return Call(node, {}, inputs, dtype, rank, "com.microsoft")
-
-
-def _dynamic_quantize(case: Case) -> Call:
-    """Return a DynamicQuantizeLinear."""
-    x, dtype = case.inputs["InputTensor"], case.outputs["OutputTensor"].dtype
-    if dtype != "uint8":
-        raise Unsupported("ONNX quantizes dynamically to uint8 alone")
-    more = {"y_scale": "float32", "y_zero_point": dtype}
-    return Call("DynamicQuantizeLinear", {}, {"x": x}, dtype, x.ndim, more=more)
-
-
-def _integer_product(case: Case) -> Call:
-    """Return a MatMulInteger."""
-    a, b = case.inputs["ATensor"], case.inputs["BTensor"]
-    points = {f"{key}_zero_point": _product_point(case, key.upper()) for key in "ab"}
-    rank = len(case.outputs["OutputTensor"].sizes)
-    return Call("MatMulInteger", {}, {"x": a, "w": b, **points}, "int32", rank)
-
-
-def _product(case: Case) -> Call:
-    """Return a QLinearMatMul, whose scale and zero point have one shape."""
-    if "BiasTensor" in case.inputs:
-        raise Unsupported("a QLinearMatMul has no bias")
-    dtype, given = case.outputs["OutputTensor"].dtype, dict[str, Array]()
-    for name, key in {"A": "x", "B": "w", "Output": "y"}.items():
-        own = [case.inputs[f"{name}ScaleTensor"], _point_of(case, name)]
-        wide = [_lined(case, name, array) for array in np.broadcast_arrays(*map(one_value, own))]
-        given |= {key: case.inputs[f"{name}Tensor"]} if key != "y" else {}
-        given |= {f"{key}_scale": wide[0], f"{key}_zero_point": wide[1]}
-    return Call("QLinearMatMul", {}, given, dtype, len(case.outputs["OutputTensor"].sizes))
-
-
-def _float_product(case: Case) -> Call:
-    """Return ONNX Runtime's MatMulIntegerToFloat, whose floats have one type."""
-    dtype, given = case.outputs["OutputTensor"].dtype, case.inputs
-    inputs = {"x": given["ATensor"], "w": given["BTensor"]}
-    inputs["a_scale"] = one_value(given["AScaleTensor"])  # a vector would be one of columns
-    inputs["b_scale"] = _lined(case, "B", one_value(given["BScaleTensor"]))
-    inputs |= {f"{key}_zero_point": _product_point(case, key.upper()) for key in "ab"}
-    if "BiasTensor" in given:
-        inputs["bias"] = _of_columns(given["BTensor"], given["BiasTensor"])
-    rank = len(case.outputs["OutputTensor"].sizes)
-    return Call("MatMulIntegerToFloat", {}, inputs, dtype, rank, "com.microsoft")
-
-
-def _product_point(case: Case, name: str) -> Array:
-    return _lined(case, name, one_value(_point_of(case, name)))
+    for name, key in keys.items():
+        if name != "Output":
+            inputs[key] = case.inputs[f"{name}Tensor"]
+        parameters = spelled(name, (case.inputs[f"{name}ScaleTensor"], _point_of(case, name)))
+        inputs[f"{key}_scale"], inputs[f"{key}_zero_point"] = parameters
+    return inputs
 
 
 def _point_of(case: Case, name: str) -> Array:
@@ -246,9 +135,117 @@ def _point_of(case: Case, name: str) -> Array:
     return zero(case, f"{name}ZeroPointTensor", np.dtype(held.dtype))
 
 
+def _windows(case: Case, **more: Any) -> dict[str, Any]:
+    """Return the attributes about windows."""
+    given = case.attributes
+    strides, dilations = (list(given[name]) for name in ("Strides", "Dilations"))
+    pads = [*given["StartPadding"], *given["EndPadding"]]
+    return {"strides": strides, "dilations": dilations, "pads": pads, **more}
+
+
+def _nonzero(case: Case) -> Call:
+    return _call(case, {"x": case.inputs["InputTensor"]}, dtype="int64", rank=2)
+
+
+def _integer_convolution(case: Case) -> Call:
+    inputs = {"x": case.inputs["InputTensor"], "w": case.inputs["FilterTensor"]}
+    inputs["x_zero_point"] = one_value(_point_of(case, "Input"))
+    inputs["w_zero_point"] = channels(_point_of(case, "Filter"))
+    return _call(case, inputs, _windows(case, group=case.attributes["GroupCount"]), "int32")
+
+
+def _convolution(case: Case) -> Call:
+    def spelled(name: str, pair: Parameters) -> Parameters:
+        return [*map(channels if name == "Filter" else one_value, pair)]
+
+    inputs = _quantized(case, {"Input": "x", "Filter": "w", "Output": "y"}, spelled)
+    if "BiasTensor" in case.inputs:
+        bias = channels(case.inputs["BiasTensor"])
+        inputs["B"] = bias.reshape(-1) if bias.ndim == 0 else bias
+    return _call(case, inputs, _windows(case, group=case.attributes["GroupCount"]))
+
+
+def _average_pool(case: Case) -> Call:
+    """Return a call without dilations."""
+    if max(case.attributes["Dilations"], default=1) > 1:
+        raise Unsupported("QLinearAveragePool has no dilations")
+    attributes = _windows(case, kernel_shape=list(case.attributes["WindowSize"]))
+    del attributes["dilations"]
+    padding = int(case.attributes["IncludePadding"])
+    return _global_average_pool(case, **attributes, count_include_pad=padding)
+
+
+def _global_average_pool(case: Case, **attributes: Any) -> Call:
+    inputs = _quantized(case, {"Input": "x", "Output": "y"})
+    return _call(case, inputs, {**attributes, "channels_last": 0})
+
+
+def _max_pool(case: Case) -> Call:
+    x = case.inputs["InputTensor"]
+    kernel_shape = list(case.attributes["WindowSize"])
+    return _call(case, {"x": x}, _windows(case, kernel_shape=kernel_shape), x.dtype.name)
+
+
+def _quantize(case: Case) -> Call:
+    onnx: Any = import_module("onnx")
+    dtype = np.dtype(case.outputs["OutputTensor"].dtype)
+    return _element_wise(case, "y", output_dtype=onnx.helper.np_dtype_to_tensor_dtype(dtype))
+
+
+def _dequantize(case: Case) -> Call:
+    return _element_wise(case, "x")
+
+
+def _binary(case: Case) -> Call:
+    inputs = _quantized(case, {"A": "x", "B": "b", "Output": "y"})
+    return _call(case, inputs, rank=max(inputs["x"].ndim, inputs["b"].ndim))
+
+
+def _dynamic_quantize(case: Case) -> Call:
+    if case.outputs["OutputTensor"].dtype != "uint8":
+        raise Unsupported("ONNX quantizes dynamically to uint8 alone")
+    more = {"y_scale": "float32", "y_zero_point": "uint8"}
+    return _call(case, {"x": case.inputs["InputTensor"]}, more=more)
+
+
+def _integer_product(case: Case) -> Call:
+    inputs = {"x": case.inputs["ATensor"], "w": case.inputs["BTensor"]}
+    inputs |= {f"{key}_zero_point": _product_point(case, key.upper()) for key in "ab"}
+    return _call(case, inputs, dtype="int32", rank=len(case.outputs["OutputTensor"].sizes))
+
+
+def _product(case: Case) -> Call:
+    """Return a call of which scale and zero point have one shape."""
+    if "BiasTensor" in case.inputs:
+        raise Unsupported("a QLinearMatMul has no bias")
+
+    def spelled(name: str, pair: Parameters) -> Parameters:
+        wide = np.broadcast_arrays(*map(one_value, pair))
+        return [_lined(case, name, array) for array in wide]
+
+    inputs = _quantized(case, {"A": "x", "B": "w", "Output": "y"}, spelled)
+    return _call(case, inputs, rank=len(case.outputs["OutputTensor"].sizes))
+
+
+def _float_product(case: Case) -> Call:
+    """Return a call of which the floats have one type."""
+    given = case.inputs
+    inputs = {"x": given["ATensor"], "w": given["BTensor"]}
+    inputs["a_scale"] = one_value(given["AScaleTensor"])  # a vector would be one of columns
+    inputs["b_scale"] = _lined(case, "B", one_value(given["BScaleTensor"]))
+    inputs |= {f"{key}_zero_point": _product_point(case, key.upper()) for key in "ab"}
+    if "BiasTensor" in given:
+        inputs["bias"] = _of_columns(given["BTensor"], given["BiasTensor"])
+    return _call(case, inputs, rank=len(case.outputs["OutputTensor"].sizes))
+
+
+def _product_point(case: Case, name: str) -> Array:
+    return _lined(case, name, one_value(_point_of(case, name)))
+
+
 def _lined(case: Case, name: str, array: Array) -> Array:
     """Return a parameter of rows or columns: a vector of a matrix, or with the axes of a batch."""
-    a, b = (case.inputs[f"{own}Tensor"] for own in "AB")
+    a, b = (case.inputs[f"{operand}Tensor"] for operand in "AB")
     sizes = (
         b.shape if name == "B" else a.shape if name == "A" else case.outputs["OutputTensor"].sizes
     )
@@ -271,17 +268,15 @@ def _of_columns(b: Array, bias: Array) -> Array:
     return np.broadcast_to(bias.reshape(-1), columns) if bias.size == 1 else bias.reshape(-1)
 
 
-def _element_wise(
-    case: Case, node: str, prefix: str, attributes: Mapping[str, Any], dtype: str
-) -> Call:
+def _element_wise(case: Case, prefix: str, **attributes: Any) -> Call:
     """Give both parameters the one shape that ONNX wants, the simplest that holds them."""
     x = case.inputs["InputTensor"]
     names = {"scale": "ScaleTensor", "zero_point": "ZeroPointTensor"}
     given = {k: case.inputs[name] for k, name in names.items() if name in case.inputs}
     shape = parameter_shape(x, given.values())
-    placed, own = (given, {}) if shape is None else _placed(given, shape, x.shape)
+    placed, axis = (given, {}) if shape is None else _placed(given, shape, x.shape)
     inputs = {"x": x, **{f"{prefix}_{name}": array for name, array in placed.items()}}
-    return Call(node, {**attributes, **own}, inputs, dtype, x.ndim)
+    return _call(case, inputs, {**attributes, **axis})
 
 
 def _placed(

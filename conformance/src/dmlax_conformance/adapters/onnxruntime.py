@@ -7,7 +7,7 @@ from typing import Any
 
 from .base import Array, Case
 from .common import Library, addition_to, convolution_of, refusals
-from .onnx_models import OUTPUT, answer, call, model
+from .onnx_models import OUTPUT, answer, call, model, operators
 
 INPUTS, CONSTANTS = "inputs", "constants"
 NOISE = re.compile(
@@ -22,6 +22,7 @@ class OnnxRuntime(Library):
 
     name = "onnxruntime"
     variants = (INPUTS, CONSTANTS)
+    operators = (*operators(has_contributed=True), "quantized_linear_convolution_add")
     packages = ("onnxruntime", "onnx")
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
 """The oracle as an implementation."""
 
 from ..format.tensors import from_numpy, to_numpy
-from ..operators.answer import answer
-from ..operators.answer_desc import answer_desc
-from ..operators.rules import RULES
+from ..oracle import OPERATORS
+from ..oracle.calls import RULES, answer
+from ..oracle.descriptors import answer_desc
 from .base import Array, Case, Unsupported
 
 
@@ -12,6 +12,8 @@ class Oracle:
 
     name = "oracle"
     variants: tuple[str, ...] = ("eager",)
+    concurrent = True
+    operators = tuple(OPERATORS)
     capabilities = frozenset({"descriptors", "strides"})
 
     def run(self, case: Case, variant: str) -> dict[str, Array]:

@@ -61,8 +61,8 @@ class Torch(Library):
         filters = zero(case, "FilterZeroPointTensor", w.dtype).reshape(-1, *[1] * (w.ndim - 1))
         zero_point = one_value(zero(case, "InputZeroPointTensor", x.dtype))
         x_less, w_less = (
-            self._tensor(array).to(self._torch.int32) - self._tensor(own).to(self._torch.int32)
-            for array, own in ((x, zero_point), (w, filters))
+            self._tensor(array).to(self._torch.int32) - self._tensor(point).to(self._torch.int32)
+            for array, point in ((x, zero_point), (w, filters))
         )
         return _function(self._float, x.ndim)(
             self._padded(case, x_less, 0), w_less, **_windows(case)
@@ -123,8 +123,8 @@ class Torch(Library):
         pool = getattr(self._float, f"max_pool{x.ndim - 2}d")
         window, stride = case.attributes["WindowSize"], case.attributes["Strides"]
         dilation = case.attributes["Dilations"]
-        found = pool(padded.to(self._torch.float32), window, stride, dilation=dilation)
-        return found.to(self._tensor(x).dtype)
+        largest = pool(padded.to(self._torch.float32), window, stride, dilation=dilation)
+        return largest.to(self._tensor(x).dtype)
 
     def element_wise_quantize_linear(self, case: Case) -> Any:
         """Quantize by one value or along an axis."""
@@ -166,12 +166,11 @@ class Torch(Library):
         dtypes = {case.inputs[f"{name}Tensor"].dtype.name for name in ("A", "B")}
         if dtypes | {case.outputs["OutputTensor"].dtype} not in ({"uint8"}, {"int8"}):
             raise Unsupported("PyTorch adds and multiplies quantized tensors of one type")
-        parameters = [self._of_one(case, name) for name in ("A", "B", "Output")]
         a, b = (
-            self._made(self._tensor(case.inputs[f"{name}Tensor"]), *own)
-            for name, own in zip(("A", "B"), parameters, strict=False)
+            self._made(self._tensor(case.inputs[f"{name}Tensor"]), *self._of_one(case, name))
+            for name in "AB"
         )
-        return function(a, b, *parameters[2]).int_repr()
+        return function(a, b, *self._of_one(case, "Output")).int_repr()
 
     def _of_one(self, case: Case, name: str) -> tuple[float, int]:
         point = zero(case, f"{name}ZeroPointTensor", np.uint8)

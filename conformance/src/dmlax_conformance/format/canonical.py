@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 WIDTH = 100
 KEY_ORDER = (
     *("schema", "operator", "topic", "source", "clauses", "notes", "vectors"),
-    *("id", "rev", "comment", "clause", "flags", "requires", "memory", "twin", "partial", "beside"),
+    *("id", "rev", "comment", "clause", "flags", "requires", "memory", "since"),
+    *("twin", "partial", "beside", "after"),
     *("feature_levels", "feature_level", "desc"),
     *("attributes", "inputs", "outputs", "expect", "error", "code", "field", "also"),
     *("dtype", "sizes", "compare", "rows", "listed", "recipe", "sha256", "data", "bits"),
@@ -41,6 +42,7 @@ class Layout(NamedTuple):
 
 
 PLAIN = Layout()
+VECTORS = Layout(("DataType", "dtype"), ("attributes",))  # tensors and attributes on lines
 
 
 def dumps(value: Any, layout: Layout = PLAIN) -> str:

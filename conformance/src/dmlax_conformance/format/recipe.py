@@ -1,7 +1,7 @@
 """Seeded integers for tensors too large to print, from SplitMix64 and nothing else."""
 
 from collections.abc import Iterator, Mapping
-from itertools import cycle, islice
+from itertools import count, cycle, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,20 +35,15 @@ class Cycle(NamedTuple):
 
 def splitmix64(seed: int) -> Iterator[int]:
     """Yield the 64-bit outputs of SplitMix64."""
-    state = seed & _MASK
-    while True:
-        state = (state + _GAMMA) & _MASK
-        z = state
-        z = ((z ^ (z >> 30)) * _FIRST) & _MASK
-        z = ((z ^ (z >> 27)) * _SECOND) & _MASK
-        yield z ^ (z >> 31)
+    for number in count(1):
+        yield _mixed(seed + number * _GAMMA & _MASK)
 
 
-def expand(recipe: Recipe | Cycle, count: int) -> tuple[int, ...]:
-    """Return the first `count` elements."""
+def expand(recipe: Recipe | Cycle, length: int) -> tuple[int, ...]:
+    """Return the first elements."""
     if isinstance(recipe, Cycle):
-        return tuple(islice(cycle(recipe.words), count))
-    z = _outputs(recipe.seed, count)
+        return tuple(islice(cycle(recipe.words), length))
+    z = _outputs(recipe.seed, length)
     is_drawn = (z >> 32) % min(recipe.one_in, 1 << 32) == 0
     steps = (z & 0xFFFFFFFF) % min(recipe.high - recipe.low + 1, 1 << 32)
     dtype = np.int64 if recipe.low < 0 else np.uint64
@@ -56,15 +51,17 @@ def expand(recipe: Recipe | Cycle, count: int) -> tuple[int, ...]:
     return tuple(np.where(is_drawn, drawn, dtype(0)).tolist())
 
 
-def _outputs(seed: int, count: int) -> npt.NDArray[Any]:
+def _outputs(seed: int, length: int) -> npt.NDArray[Any]:
     """Return the first outputs of SplitMix64; unsigned arrays wrap."""
-    z: npt.NDArray[Any] = np.arange(1, count + 1, dtype=np.uint64) * _GAMMA + np.uint64(
-        seed & _MASK
-    )
-    z = (z ^ (z >> 30)) * _FIRST
-    z = (z ^ (z >> 27)) * _SECOND
-    mixed: npt.NDArray[Any] = z ^ (z >> 31)
+    numbers: npt.NDArray[Any] = np.arange(1, length + 1, dtype=np.uint64)
+    mixed: npt.NDArray[Any] = _mixed(numbers * _GAMMA + np.uint64(seed & _MASK))
     return mixed
+
+
+def _mixed(z: Any) -> Any:
+    z = (z ^ (z >> 30)) * _FIRST & _MASK
+    z = (z ^ (z >> 27)) * _SECOND & _MASK
+    return z ^ (z >> 31)
 
 
 def encode(recipe: Recipe | Sparse) -> dict[str, Any]:

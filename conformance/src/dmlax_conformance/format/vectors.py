@@ -9,11 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import Malformed, in_file
+from ..errors import Malformed, NotStartable, in_file
 from ..paths import schema_file, vectors_dir
 from ..texts import printable
 from . import json_schema, layout, limits, tensors
-from .json_schema import pointer
+from .json_schema import Validator, pointer
 from .tensors import Tensor
 
 
@@ -22,6 +22,18 @@ class Request(NamedTuple):
 
     dtype: str
     sizes: tuple[int, ...]
+
+
+class Signature(NamedTuple):
+    """Names of an operator's vectors and their JSON types; None is a tensor that may be missing."""
+
+    inputs: Mapping[str, type | None]
+    outputs: Mapping[str, type | None]
+    attributes: Mapping[str, type | None]
+    desc: Mapping[str, type | None]  # empty for a function that DirectML lacks
+
+
+SIGNATURES: dict[str, Signature] = {}  # by operator, from the oracle's registry
 
 
 class Listed(NamedTuple):
@@ -76,6 +88,7 @@ class Vector:
     desc: Mapping[str, Any] | None = None
     feature_level: str | None = None
     paired_with: "Vector | None" = None
+    after: str | None = None  # the vector of this file that runs right before it
     memory: int = 0  # bytes that a machine needs for it, where that is more than a little
 
     @property
@@ -93,12 +106,17 @@ class Vector:
 
 def find(root: Path | None = None) -> list[Path]:
     """Return all vector files, sorted; none of them leads out of the folder."""
-    return limits.find_inside(root or vectors_dir(), "*/*.json")
+    return limits.find_inside(root or vectors_dir(), "*/**/*.json")
 
 
 def load_all(root: Path | None = None, operators: Collection[str] = ()) -> list[Vector]:
     """Return every vector, or those in the folders of some operators."""
-    paths = [path for path in find(root) if not operators or path.parent.name in operators]
+    folder = root or vectors_dir()
+    paths = [
+        path
+        for path in find(root)
+        if not operators or path.relative_to(folder).parts[0] in operators
+    ]
     suite = [vector for path in paths for vector in load(path)]
     _check_ids(suite)
     return suite
@@ -117,9 +135,10 @@ def _check_ids(suite: Iterable[Vector]) -> None:
     for vector in suite:
         at = pointer("vectors", numbers[vector.file], "id")
         numbers[vector.file] += 1
-        first = places.setdefault(vector.id, f"{vector.file}:{at}")
-        if first != f"{vector.file}:{at}":
-            raise Malformed(at, f"{vector.id} is also the id at {first}", str(vector.file))
+        if vector.id in places:
+            message = f"{vector.id} is also the id at {places[vector.id]}"
+            raise Malformed(at, message, str(vector.file))
+        places[vector.id] = f"{vector.file}:{at}"
 
 
 def matches(
@@ -129,11 +148,8 @@ def matches(
     flags: Collection[str] | None,
 ) -> bool:
     """Return whether a vector is among those asked for; nothing asked for is everything."""
-    return (
-        (not operators or vector.operator in operators)
-        and (not ids or vector.id in ids)
-        and (not flags or not vector.flags.isdisjoint(flags))
-    )
+    pairs = ((operators, {vector.operator}), (ids, {vector.id}), (flags, vector.flags))
+    return all(not wanted or not names.isdisjoint(wanted) for wanted, names in pairs)
 
 
 def load(path: Path) -> list[Vector]:
@@ -141,12 +157,17 @@ def load(path: Path) -> list[Vector]:
     with in_file(path):
         text = limits.read(path)
         file = parse(text)
-        check_schema(file, path)
+        json_schema.check(file, _validator())
         if "\\" in text or not text.replace("\n", "").isprintable():
             _check_strings(file)
         _check_legends(file)
         file["vectors"] = completed(file["vectors"])
-        return _linked(file, list(_vectors(file, path)))
+        _check_names(file)
+        suite = [
+            _vector(file, value, path, pointer("vectors", index))
+            for index, value in enumerate(file["vectors"])
+        ]
+        return _linked(file, suite)
 
 
 PARTS = ("attributes", "inputs", "outputs", "desc")
@@ -181,7 +202,7 @@ def parse(text: str) -> Any:
     A decimal becomes a `Decimal`, which is no kind of value in any schema here.
     """
     limits.check_text(text)
-    hooks = {"object_pairs_hook": _unique, "parse_constant": _no_constant, "parse_float": Decimal}
+    hooks = {"object_pairs_hook": _unique, "parse_constant": _refuse, "parse_float": Decimal}
     try:
         return json.loads(text, **hooks)  # type: ignore[arg-type]
     except NoJsonError:
@@ -191,34 +212,23 @@ def parse(text: str) -> Any:
         raise Malformed(f"{error.lineno}:{error.colno}", error.msg) from None
 
 
-def check_schema(file: Any, path: Path) -> None:
-    """Raise `Malformed` if a file breaks its schema; those of the suite are checked by `lint`."""
-    if not json_schema.is_own(path):
-        json_schema.check(file, _validator(), f"to read {path}, it")
-
-
 def schema_problems(file: Any) -> Iterator[str]:
-    """Yield the most telling place where a file breaks its schema, if jsonschema is installed."""
-    try:
-        if _validator() is not None:
-            json_schema.check(file, _validator(), "lint")
-    except Malformed as error:
-        yield str(error)
+    """Yield the first place where a file breaks its schema."""
+    if (wrong := _validator().first(file)) is not None:
+        yield f"{pointer(*wrong.path)}: {wrong.message}"
 
 
 @cache
-def _validator() -> Any:
-    return json_schema.validator(json.loads(schema_file().read_text(encoding="utf-8")))
+def _validator() -> Validator:
+    return Validator(json.loads(schema_file().read_text(encoding="utf-8")))
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
-    if len(value) < len(pairs):
-        raise NoJsonError("a key that is there twice")
-    return value
+    return value if len(value) == len(pairs) else _refuse("a key that is there twice")
 
 
-def _no_constant(token: str) -> Any:
+def _refuse(token: str) -> Any:
     raise NoJsonError(token)
 
 
@@ -250,23 +260,42 @@ def _check_legends(file: Mapping[str, Any]) -> None:
                     raise Malformed(pointer("vectors", index, key), message)
 
 
+def _check_names(file: Mapping[str, Any]) -> None:
+    """Raise `Malformed` at an operator or a name that the registry lacks."""
+    if not SIGNATURES:
+        raise NotStartable("no operator is known until dmlax_conformance.oracle is imported")
+    if file["operator"] not in SIGNATURES:
+        raise Malformed("/operator", f"{file['operator']!r} is not one of {', '.join(SIGNATURES)}")
+    for index, vector in enumerate(file["vectors"]):
+        for part, known in SIGNATURES[file["operator"]]._asdict().items():
+            if part in vector:
+                _check_members(vector[part], known, pointer("vectors", index, part))
+                needed = {name for name in known if part == "desc" or known[name] is not None}
+                missing = sorted(needed - vector[part].keys())
+                if missing and (part == "desc" or "desc" not in vector):
+                    raise Malformed(pointer("vectors", index, part), f"has no {missing[0]}")
+
+
+def _check_members(value: Mapping[str, Any], known: Mapping[str, type | None], at: str) -> None:
+    """Raise `Malformed` at an unknown name, or a value of another type."""
+    for name, member in value.items():
+        if name not in known:
+            raise Malformed(at, f"{name} is not one of {', '.join(known) or 'none'}")
+        kind = known[name]
+        if not (isinstance(member, dict | None) if kind is None else type(member) is kind):
+            raise Malformed(f"{at}/{name}", f"{member!r} is of another type")
+
+
 def _linked(file: Mapping[str, Any], suite: list[Vector]) -> list[Vector]:
     """Give each vector the one with which it counts."""
     known = {vector.id: vector for vector in suite}
-    linked = []
-    for index, (value, vector) in enumerate(zip(file["vectors"], suite, strict=True)):
-        name = value.get("beside")
-        if name is not None and name not in known:
-            raise Malformed(pointer("vectors", index, "beside"), f"no vector {name} in this file")
-        if name == vector.id:
-            raise Malformed(pointer("vectors", index, "beside"), f"{name} is the vector itself")
-        linked.append(vector if name is None else replace(vector, paired_with=known[name]))
-    return linked
-
-
-def _vectors(file: Mapping[str, Any], path: Path) -> Iterator[Vector]:
-    for index, value in enumerate(file["vectors"]):
-        yield _vector(file, value, path, pointer("vectors", index))
+    names = [value.get("beside") for value in file["vectors"]]
+    for index, name in enumerate(names):
+        if name is not None and (name not in known or name == suite[index].id):
+            what = "is the vector itself" if name in known else "is no vector of this file"
+            raise Malformed(pointer("vectors", index, "beside"), f"{name} {what}")
+    pairs = zip(suite, names, strict=True)
+    return [replace(one, paired_with=known[name]) if name else one for one, name in pairs]
 
 
 def _vector(file: Mapping[str, Any], value: Mapping[str, Any], path: Path, at: str) -> Vector:
@@ -294,6 +323,7 @@ def _vector(file: Mapping[str, Any], value: Mapping[str, Any], path: Path, at: s
         desc=value.get("desc"),
         feature_level=value.get("feature_level"),
         memory=value.get("memory", 0),
+        after=value.get("after"),
     )
 
 
@@ -302,38 +332,33 @@ def _check_desc(
 ) -> None:
     """Raise `Malformed` if the tensors of a valid vector are not those of its desc."""
     named = {name for name, value in desc.items() if isinstance(value, dict)}
-    for name in sorted(named ^ (inputs.keys() | outputs.keys())):
+    tensors: Mapping[str, Tensor | Request] = {**inputs, **outputs}
+    for name in sorted(named ^ tensors.keys()):
         raise Malformed(f"{at}/desc/{name}", "is there, and its tensor is not, or the reverse")
-    dtypes = {name: tensor.dtype for name, tensor in inputs.items()}
-    dtypes |= {name: asked.dtype for name, asked in outputs.items()}
-    for name, dtype in dtypes.items():
-        if dtype.upper() != desc[name]["DataType"]:
-            raise Malformed(f"{at}/desc/{name}", f"has not the data type {dtype}")
-    for name, tensor in inputs.items():
-        if tensor.sizes != layout.array_sizes(desc[name]):
-            raise Malformed(f"{at}/inputs/{name}", "has not the sizes of the desc's buffer")
-    for name, asked in outputs.items():
-        if asked.sizes != tuple(desc[name]["Sizes"]):
-            raise Malformed(f"{at}/outputs/{name}", "has not the sizes of the desc")
-        limits.check_sizes(layout.array_sizes(desc[name]), f"{at}/desc/{name}")
+    for name, tensor in tensors.items():
+        if tensor.dtype.upper() != desc[name]["DataType"]:
+            raise Malformed(f"{at}/desc/{name}", f"has not the data type {tensor.dtype}")
+        part, sizes = "inputs", layout.array_sizes(desc[name])
+        limits.check_sizes(sizes, f"{at}/desc/{name}")
+        if name in outputs:
+            part, sizes = "outputs", tuple(desc[name]["Sizes"])
+        if tensor.sizes != sizes:
+            raise Malformed(f"{at}/{part}/{name}", "has not the sizes of the desc")
 
 
 def _expect(
     value: Mapping[str, Any], outputs: Mapping[str, Request], at: str
 ) -> Mapping[str, ExpectedTensor] | ExpectedError:
     if "error" in value:
-        return _expected_error(value["error"])
+        error = value["error"]
+        also = tuple((item["code"], item["field"]) for item in error.get("also", ()))
+        return ExpectedError(error["code"], error["field"], also)
     expected = {k: _expected(v, f"{at}/outputs/{k}") for k, v in value["outputs"].items()}
     for name in sorted(expected.keys() | outputs.keys()):
         have = expected.get(name)
         if have is None or outputs.get(name) != (have.dtype, have.sizes):
             raise Malformed(f"{at}/outputs/{name}", "differs from what the vector asks for")
     return expected
-
-
-def _expected_error(value: Mapping[str, Any]) -> ExpectedError:
-    also = tuple((item["code"], item["field"]) for item in value.get("also", ()))
-    return ExpectedError(value["code"], value["field"], also)
 
 
 def _expected(value: Mapping[str, Any], at: str) -> ExpectedTensor:

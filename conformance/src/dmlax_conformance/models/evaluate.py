@@ -13,30 +13,30 @@ FUNCTIONS: Functions = {
     "Add": plain.add,
     "Cast": plain.cast,
     "ConvInteger": quantized.convolution,
-    "DequantizeLinear": quantized.dequantize_linear,
+    "DequantizeLinear": quantized.to_floats,
     "DynamicQuantizeLinear": quantized.dynamic_quantize,
     "DynamicQuantizeMatMul": quantized.dynamic_product,
     "Flatten": plain.flatten,
     "Gather": plain.gather,
     "Greater": plain.greater,
     "HardSigmoid": plain.hard_sigmoid,
-    "MatMulInteger": quantized.integer_product,
-    "MatMulIntegerToFloat": quantized.float_product,
-    "MaxPool": quantized.max_pool,
+    "MatMulInteger": quantized.to_int32,
+    "MatMulIntegerToFloat": quantized.to_floats,
+    "MaxPool": quantized.pool,
     "Mul": plain.multiply,
     "NonZero": plain.nonzero,
     "QGemm": quantized.gemm,
-    "QLinearAdd": quantized.binary,
-    "QLinearAveragePool": quantized.average_pool,
+    "QLinearAdd": quantized.to_bytes,
+    "QLinearAveragePool": quantized.pool,
     "QLinearConcat": quantized.concatenate,
     "QLinearConv": quantized.convolution,
-    "QLinearGlobalAveragePool": quantized.average_pool,
+    "QLinearGlobalAveragePool": quantized.to_bytes,
     "QLinearLeakyRelu": quantized.leaky_relu,
-    "QLinearMatMul": quantized.matrix_product,
-    "QLinearMul": quantized.binary,
+    "QLinearMatMul": quantized.to_bytes,
+    "QLinearMul": quantized.to_bytes,
     "QLinearSigmoid": quantized.sigmoid,
     "QLinearSoftmax": quantized.softmax,
-    "QuantizeLinear": quantized.quantize_linear,
+    "QuantizeLinear": quantized.to_bytes,
     "Relu": plain.relu,
     "Reshape": plain.reshape,
     "Resize": plain.resize,
@@ -47,23 +47,19 @@ FUNCTIONS: Functions = {
 
 
 def evaluate(
-    graph: Graph, inputs: Mapping[str, Tensor], functions: Functions = FUNCTIONS
+    graph: Graph,
+    inputs: Mapping[str, Tensor],
+    functions: Functions = FUNCTIONS,
+    given: Mapping[str, Tensor] | None = None,
 ) -> dict[str, Tensor]:
-    """Return every tensor that a node writes, in order."""
-    known = {**graph.constants, **inputs}
-    for node in graph.nodes:
-        operands = tuple(known[name] if name else None for name in node.inputs)
-        known.update(zip(node.outputs, functions[node.op](node, operands), strict=True))
-    return {name: known[name] for name in graph.written()}
+    """Return every tensor that a node writes, in order.
 
-
-def evaluate_apart(
-    graph: Graph, known: Mapping[str, Tensor], functions: Functions = FUNCTIONS
-) -> dict[str, Tensor]:
-    """Return what each node makes of the values that are given of its inputs."""
-    values = {**graph.constants, **known}
+    A node reads the tensors of `given` where it has them, and not those that were computed.
+    """
+    known = {**graph.constants, **inputs, **(given or {})}
     found: dict[str, Tensor] = {}
     for node in graph.nodes:
-        operands = tuple(values[name] if name else None for name in node.inputs)
+        operands = tuple(known[name] if name else None for name in node.inputs)
         found.update(zip(node.outputs, functions[node.op](node, operands), strict=True))
+        known = {**found, **known}
     return found

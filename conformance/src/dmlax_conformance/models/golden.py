@@ -1,8 +1,10 @@
 """Golden files: a model, its inputs and the value of every tensor under both arithmetics."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,16 @@ from ..format.canonical import dumps
 from ..format.tensors import Tensor, to_numpy
 from ..format.vectors import parse
 from ..paths import models_dir
+from ..texts import of_error
 from . import graph as graphs
+from . import onnx_file
 from .adapter import ARITHMETICS, ModelCase
+from .arrays import far_apart, shown
+from .evaluate import evaluate
 from .graph import Graph
 
 SCHEMA = "model-1"
+STEPS = {"uint8": Fraction(1), "int8": Fraction(1), "float32": Fraction(1, 1 << 12)}
 Values = Mapping[str, Tensor]
 
 
@@ -55,24 +62,18 @@ class Golden:
         )
 
     def digest(self, arithmetic: str) -> str:
-        """Return the digest of the tensors that are exact."""
-        return digest(self.graph, self.values[arithmetic], self.bounds)
+        """Return the SHA-256 of the tensors without bounds, in the order of the nodes.
 
-
-def digest(graph: Graph, values: Values, bounds: Iterable[str]) -> str:
-    """Return the SHA-256 of the tensors without bounds, in the order of the nodes.
-
-    Of each there are the name, the data type and the sizes in a line, and the elements as
-    little-endian bytes.
-    """
-    left_out, total = set(bounds), hashlib.sha256()
-    for name in graph.written():
-        if name not in left_out:
-            tensor = values[name]
+        A tensor is a line with its name, its data type and its sizes, and then its elements as
+        little-endian bytes.
+        """
+        total = hashlib.sha256()
+        for name in (name for name in self.graph.written() if name not in self.bounds):
+            tensor = self.values[arithmetic][name]
             total.update(f"{name} {tensor.dtype} {list(tensor.sizes)}\n".encode())
             array = to_numpy(tensor)
             total.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
-    return total.hexdigest()
+        return total.hexdigest()
 
 
 def encode(golden: Golden) -> str:
@@ -95,6 +96,47 @@ def encode(golden: Golden) -> str:
             },
         }
     )
+
+
+def problems(root: Path | None = None) -> list[str]:
+    """Return what is wrong with the models of a folder.
+
+    The evaluator computes every tensor again. The values `exact` are the evaluator's, and a value
+    `float32` is within a step of what its node gives for the operands of `float32`. Sums that
+    saturate fail that, as does a graph that contradicts the ONNX file.
+    """
+    folder = root or models_dir()
+    alone = [x for x in limits.find_inside(folder, "*.onnx") if not x.with_suffix(".json").exists()]
+    found = [f"{path}: no JSON file is beside it" for path in alone]
+    for path in paths(folder):
+        try:
+            found += [f"{path.stem}: {line}" for line in _problems(load(path), path)]
+        except Malformed as error:
+            found.append(str(error))
+        except Exception as error:  # a node that the evaluator lacks, or operands that do not fit
+            found.append(f"{path.stem}: the evaluator ends with {of_error(error)}")
+    return found
+
+
+def _problems(golden: Golden, path: Path) -> Iterator[str]:
+    if encode(golden) != path.read_text(encoding="utf-8"):
+        yield "the JSON file is not in canonical form"
+    if find_spec("onnx") is None:
+        yield "the ONNX file is not compared with the graph: the package onnx is missing"
+    else:
+        yield from onnx_file.differences(golden.file, golden.graph, golden.values["exact"])
+    for arithmetic, values in golden.values.items():
+        is_exact = arithmetic == "exact"
+        computed = evaluate(golden.graph, golden.inputs, given=None if is_exact else values)
+        for name, want in computed.items():
+            have, bound = values[name], None if is_exact else STEPS.get(want.dtype)
+            if (have.dtype, have.sizes) != (want.dtype, want.sizes):
+                apart = [(f"{have.dtype} {have.sizes}", f"{want.dtype} {want.sizes}")]
+            else:
+                places = far_apart(have, want, bound)[:1]
+                apart = [(shown(have, at), f"{shown(want, at)} at element {at}") for at in places]
+            for one, other in apart:
+                yield f"{arithmetic} {name} is {one}, and the evaluator's is {other}"
 
 
 def paths(root: Path | None = None) -> list[Path]:
@@ -130,47 +172,35 @@ def _decode(value: Any, file: bytes) -> Golden:
         raise Malformed("/schema", f"is not {SCHEMA}")
     if hashlib.sha256(file).hexdigest() != value["onnx_sha256"]:
         raise Malformed("/onnx_sha256", "the ONNX file has other bytes")
-    graphs.check_dtypes(value["graph"], "/graph")
     graph = graphs.decode(value["graph"], "/graph")
-    bounds = {name: _exponent(each, name) for name, each in value["bounds"].items()}
+    for name, bound in value["bounds"].items():
+        if not isinstance(bound, int) or not -149 <= bound <= 127:
+            raise Malformed(f"/bounds/{name}", "is not the exponent of a float32")
     golden = Golden(
         name=value["model"],
         comment=value["comment"],
         file=file,
         graph=graph,
         inputs=_decode_tensors(value["inputs"], list(graph.inputs), "/inputs"),
-        bounds=bounds,
+        bounds=value["bounds"],
         values={
-            arithmetic: _decode_tensors(
-                value["golden"][arithmetic]["tensors"],
-                graph.written(),
-                f"/golden/{arithmetic}/tensors",
+            each: _decode_tensors(
+                value["golden"][each]["tensors"], graph.written(), f"/golden/{each}/tensors"
             )
-            for arithmetic in ARITHMETICS
+            for each in ARITHMETICS
         },
     )
-    _check_inputs(golden)
+    for name, tensor in golden.inputs.items():
+        if (tensor.dtype, tensor.sizes) != graph.inputs[name]:
+            raise Malformed(f"/inputs/{name}", "is not of the graph's data type and sizes")
     for arithmetic in ARITHMETICS:
         if golden.digest(arithmetic) != value["golden"][arithmetic]["sha256"]:
             raise Malformed(f"/golden/{arithmetic}/sha256", "the tensors have another digest")
     return golden
 
 
-def _exponent(value: Any, name: str) -> int:
-    if not isinstance(value, int) or not -149 <= value <= 127:
-        raise Malformed(f"/bounds/{name}", "is not the exponent of a float32")
-    return value
-
-
 def _decode_tensors(value: Mapping[str, Any], names: list[str], pointer: str) -> dict[str, Tensor]:
     if value.keys() != set(names):
         other = sorted(value.keys() ^ set(names))
         raise Malformed(pointer, f"{other[0]!r} is missing, or is no tensor of the graph")
-    return {name: tensors.decode(value[name], f"{pointer}/{name}") for name in names}
-
-
-def _check_inputs(golden: Golden) -> None:
-    for name, given in golden.graph.inputs.items():
-        tensor = golden.inputs[name]
-        if (tensor.dtype, tensor.sizes) != given:
-            raise Malformed(f"/inputs/{name}", "is not of the graph's data type and sizes")
+    return graphs.decode_tensors({name: value[name] for name in names}, pointer)

@@ -27,10 +27,10 @@ class Node:
 
 
 class TensorType(NamedTuple):
-    """The data type and the sizes of an input."""
+    """The data type and the sizes of an input; an open size is None."""
 
     dtype: str
-    sizes: tuple[int, ...]
+    sizes: tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
@@ -47,44 +47,26 @@ class Graph:
         return [name for node in self.nodes for name in node.outputs]
 
 
-def encode(graph: Graph) -> dict[str, Any]:
-    """Return the JSON form."""
-    return {
-        "inputs": {name: _encode_type(each) for name, each in graph.inputs.items()},
-        "outputs": list(graph.outputs),
-        "constants": {name: tensors.encode(each) for name, each in graph.constants.items()},
-        "nodes": [_encode_node(node) for node in graph.nodes],
-    }
-
-
-def _encode_type(given: TensorType) -> dict[str, Any]:
-    return {"dtype": given.dtype, "sizes": list(given.sizes)}
-
-
-def _encode_node(node: Node) -> dict[str, Any]:
-    attributes = {name: _encode_attribute(value) for name, value in node.attributes.items()}
-    return {
-        "op": node.op,
-        "domain": node.domain,
-        "inputs": list(node.inputs),
-        "outputs": list(node.outputs),
-        "attributes": attributes,
-    }
-
-
-def _encode_attribute(value: Any) -> Any:
+def encode(value: Any) -> Any:
+    """Return the JSON form of a graph, or of a part of one."""
     if isinstance(value, Tensor):
         return tensors.encode(value)
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, TensorType):
+        return {"dtype": value.dtype, "sizes": list(value.sizes)}
+    if isinstance(value, Graph | Node):
+        value = vars(value)
+    if isinstance(value, Mapping):
+        return {name: encode(each) for name, each in value.items()}
+    return [encode(each) for each in value] if isinstance(value, tuple) else value
 
 
 def decode(value: Mapping[str, Any], pointer: str) -> Graph:
     """Return the graph, or raise `Malformed` where it cannot run."""
-    types = {name: TensorType(x["dtype"], tuple(x["sizes"])) for name, x in value["inputs"].items()}
-    constants = {
-        name: tensors.decode(each, f"{pointer}/constants/{name}")
-        for name, each in value["constants"].items()
+    types = {
+        name: _decode_type(each, f"{pointer}/inputs/{name}")
+        for name, each in value["inputs"].items()
     }
+    constants = decode_tensors(value["constants"], f"{pointer}/constants")
     nodes = [
         _decode_node(each, f"{pointer}/nodes/{i}/attributes")
         for i, each in enumerate(value["nodes"])
@@ -94,19 +76,24 @@ def decode(value: Mapping[str, Any], pointer: str) -> Graph:
     return graph
 
 
+def decode_tensors(value: Mapping[str, Any], pointer: str) -> dict[str, Tensor]:
+    """Return tensors by name."""
+    return {name: tensors.decode(each, f"{pointer}/{name}") for name, each in value.items()}
+
+
+def _decode_type(value: Mapping[str, Any], pointer: str) -> TensorType:
+    if value["dtype"] not in DTYPES:
+        raise Malformed(pointer, f"{value['dtype']} is no data type")
+    return TensorType(value["dtype"], tuple(value["sizes"]))
+
+
 def _decode_node(value: Mapping[str, Any], pointer: str) -> Node:
-    attributes = {
-        name: _decode_attribute(each, f"{pointer}/{name}")
-        for name, each in value["attributes"].items()
-    }
+    given = value["attributes"]
+    attributes = {name: tuple(x) if isinstance(x, list) else x for name, x in given.items()}
+    floats = {name: x for name, x in given.items() if isinstance(x, dict)}
+    attributes |= decode_tensors(floats, pointer)
     names = tuple(value["inputs"]), tuple(value["outputs"])
     return Node(value["op"], value["domain"], *names, attributes)
-
-
-def _decode_attribute(value: Any, pointer: str) -> Any:
-    if isinstance(value, dict):
-        return tensors.decode(value, pointer)
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _check_order(graph: Graph, pointer: str) -> None:
@@ -124,10 +111,3 @@ def _check_order(graph: Graph, pointer: str) -> None:
     for name in graph.outputs:
         if name not in known:
             raise Malformed(f"{pointer}/outputs", f"no node writes {name!r}")
-
-
-def check_dtypes(value: Mapping[str, Any], pointer: str) -> None:
-    """Raise `Malformed` at an input of an unknown data type."""
-    for name, given in value["inputs"].items():
-        if given["dtype"] not in DTYPES:
-            raise Malformed(f"{pointer}/inputs/{name}", f"{given['dtype']} is no data type")

@@ -3,21 +3,20 @@
 import time
 from collections.abc import Mapping
 from fractions import Fraction
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..errors import Unsupported
-from ..format.tensors import DTYPES, Tensor, from_numpy
+from ..format.tensors import encode, from_numpy, to_numpy
 from ..format.vectors import ExpectedTensor
-from ..operators._shared import floats
-from ..suite.compare import EXACT, Outcome, compare_tensor
-from ..suite.runner import is_users
+from ..runner.compare import EXACT, Outcome, compare_tensor
+from ..runner.run import is_users
 from ..texts import of_error, printable
-from .adapter import Array, ModelAdapter
-from .arrays import value_of
+from .adapter import ARITHMETICS, ModelAdapter, ModelCase
+from .arrays import far_apart, shown
 from .golden import Golden
+from .graph import decode_tensors
 
 SHOWN = 3
 
@@ -40,31 +39,42 @@ class Verdict(NamedTuple):
 
 
 def judge(adapter: ModelAdapter, golden: Golden, arithmetic: str, variant: str) -> Verdict:
-    """Run a model and compare every tensor that is answered."""
+    """Run a model in this process, and compare every tensor that is answered."""
     start = time.perf_counter()
-    outcome, judged = _outcome(adapter, golden, arithmetic, variant)
-    seconds = time.perf_counter() - start
-    names = golden.name, arithmetic, variant
-    return Verdict(*names, outcome.verdict, outcome.details, judged, seconds)
+    found = answer(adapter, golden.case(arithmetic), variant)
+    return verdict(golden, arithmetic, variant, found, time.perf_counter() - start)
 
 
-def _outcome(
-    adapter: ModelAdapter, golden: Golden, arithmetic: str, variant: str
-) -> tuple[Outcome, int]:
-    if arithmetic not in getattr(adapter, "arithmetics", (arithmetic,)):
-        return Outcome("unsupported", (f"has no arithmetic {arithmetic}",)), 0
+def answer(adapter: ModelAdapter, case: ModelCase, variant: str) -> dict[str, Any]:
+    """Return an adapter's answer as JSON: `outputs`, or why it is `unsupported` or an `error`."""
+    if case.arithmetic not in getattr(adapter, "arithmetics", ARITHMETICS):
+        return {"unsupported": f"has no arithmetic {case.arithmetic}"}
     try:
-        answer = adapter.run(golden.case(arithmetic), variant)
-        if not isinstance(answer, Mapping):
-            reason = f"the answer is a {type(answer).__name__}, not a mapping"
-            return Outcome("error", (reason,)), 0
-        return compare(golden, arithmetic, answer)
+        found = adapter.run(case, variant)
+        if not isinstance(found, Mapping):
+            return {"error": f"the answer is a {type(found).__name__}, not a mapping"}
+        arrays = {str(name): np.asarray(array) for name, array in found.items()}
+        return {"outputs": {name: encode(from_numpy(array)) for name, array in arrays.items()}}
     except Unsupported as reason:
-        return Outcome("unsupported", (printable(reason),)), 0
+        return {"unsupported": printable(reason)}
     except BaseException as error:
         if is_users(error):
             raise
-        return Outcome("error", (of_error(error),)), 0
+        return {"error": of_error(error)}
+
+
+def verdict(
+    golden: Golden, arithmetic: str, variant: str, answer: Mapping[str, Any], seconds: float = 0.0
+) -> Verdict:
+    """Return the verdict on an answer of the form that the function `answer` gives."""
+    if "outputs" in answer:
+        arrays = {n: to_numpy(x) for n, x in decode_tensors(answer["outputs"], "").items()}
+        outcome, judged = compare(golden, arithmetic, arrays)
+    else:
+        ((kind, reason),) = answer.items()
+        outcome, judged = Outcome(kind, (reason,)), 0
+    names = golden.name, arithmetic, variant
+    return Verdict(*names, outcome.verdict, outcome.details, judged, seconds)
 
 
 def compare(golden: Golden, arithmetic: str, answer: Mapping[str, Any]) -> tuple[Outcome, int]:
@@ -76,63 +86,29 @@ def compare(golden: Golden, arithmetic: str, answer: Mapping[str, Any]) -> tuple
     wrong += [f"{name}: not asked for" for name in answer if name not in written]
     if wrong:
         return Outcome("fail", tuple(wrong)), 0
-    failures = []
-    for name in names:
-        outcome = _compare_tensor(golden, arithmetic, name, answer[name])
-        if outcome != EXACT:
-            failures.append((name, outcome))
-    if not failures:
+    outcomes = {name: _compare_tensor(golden, arithmetic, name, answer[name]) for name in names}
+    failed = [name for name in names if outcomes[name] != EXACT]
+    if not failed:
         return EXACT, len(names)
-    return _failed(golden, names, failures), len(names)
-
-
-def _failed(golden: Golden, names: list[str], failures: list[tuple[str, Outcome]]) -> Outcome:
-    """Say which tensor differs first, in the order of the nodes."""
-    first, outcome = failures[0]
-    op = next(node.op for node in golden.graph.nodes if first in node.outputs)
-    head = f"{len(failures)} of {len(names)} tensors differ, the first is {first} of {op}"
-    return Outcome("fail", (head, *outcome.details))
+    op = next(node.op for node in golden.graph.nodes if failed[0] in node.outputs)
+    head = f"{len(failed)} of {len(names)} tensors differ, the first is {failed[0]} of {op}"
+    return Outcome("fail", (head, *outcomes[failed[0]].details)), len(names)
 
 
 def _compare_tensor(golden: Golden, arithmetic: str, name: str, actual: Any) -> Outcome:
-    expected = golden.values[arithmetic][name]
-    if name in golden.bounds:
-        return _compare_bounded(name, expected, np.asarray(actual), golden.bounds[name])
+    """Compare the bits; behind an exponential, numbers may differ by a bound."""
+    expected, exponent = golden.values[arithmetic][name], golden.bounds.get(name)
     wanted = ExpectedTensor(expected.dtype, expected.sizes, expected.words, "exact", {})
-    return compare_tensor(name, wanted, actual)
-
-
-def _compare_bounded(name: str, expected: Tensor, array: Array, exponent: int) -> Outcome:
-    """Compare the numbers of a tensor behind an exponential."""
-    form = (array.dtype.name, array.shape)
-    if form != (expected.dtype, expected.sizes):
-        wanted = f"{expected.dtype} of sizes {expected.sizes}"
-        return Outcome("fail", (f"{name}: {form[0]} of sizes {form[1]}, not {wanted}",))
-    bound, words = Fraction(2) ** exponent, from_numpy(array).words
-    is_near = partial(near, expected.dtype, bound)
-    pairs = enumerate(zip(words, expected.words, strict=True))
-    wrong = [index for index, (have, want) in pairs if not is_near(have, want)]
-    if not wrong:
-        return EXACT
+    outcome, array = compare_tensor(name, wanted, actual), np.asarray(actual)
+    is_of_form = (array.dtype.name, array.shape) == (expected.dtype, expected.sizes)
+    if exponent is None or not is_of_form:
+        return outcome
+    have = from_numpy(array)
+    wrong = far_apart(have, expected, Fraction(2) ** exponent)
     lines = [
-        f"{name}: element {i} is {_shown(words[i], expected.dtype)}, more than 2^{exponent} from "
-        f"{_shown(expected.words[i], expected.dtype)}"
-        for i in wrong[:SHOWN]
+        f"{name}: element {place} is {shown(have, place)}, more than 2^{exponent} from "
+        f"{shown(expected, place)}"
+        for place in wrong[:SHOWN]
     ]
-    more = len(wrong) - SHOWN
-    return Outcome("fail", (*lines, *([f"{name}: {more} more"] if more > 0 else [])))
-
-
-def near(dtype: str, bound: Fraction, have: int, want: int) -> bool:
-    """Say whether two words are finite numbers within a bound."""
-    is_number = is_finite(have, dtype)
-    return is_number and abs(value_of(have, dtype) - value_of(want, dtype)) <= bound
-
-
-def is_finite(word: int, dtype: str) -> bool:
-    """Say whether a word stands for a finite number."""
-    return DTYPES[dtype].kind != "bits" or floats.decode(word, dtype).kind == "finite"
-
-
-def _shown(word: int, dtype: str) -> str:
-    return f"{float(value_of(word, dtype))!r}" if is_finite(word, dtype) else f"{word:#x}"
+    more = [f"{name}: {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
+    return Outcome("fail", (*lines, *more)) if wrong else EXACT

@@ -1,30 +1,22 @@
 """Changes between two reports, and whether anything got worse."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from ..suite.runner import PASSED
+from ..runner.run import PASSED
 from .expected import key_of
 from .lines import Json, Report
 
 FAILED = frozenset({"fail", "error"})
 WORSE = ("newly failing", "newly expected to fail", "newly unsupported", "vanished")
-OTHER = (
-    "no longer exact",
-    "failing otherwise",
-    "now expected to fail",
-    "no longer tried",
-    "fixed",
-    "newly supported",
-    "now exact",
-    "appeared",
-    "rev changed",
+KINDS = (
+    *(*WORSE, "no longer exact", "failing otherwise", "now expected to fail", "no longer tried"),
+    *("fixed", "newly supported", "now exact", "appeared", "rev changed"),
 )
 FACTS = ("implementation", "suite", "python", "machine")
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """One vector in one variant that is no longer what it was."""
 
     kind: str
@@ -34,9 +26,8 @@ class Change:
 
 def changes(old: Report, new: Report) -> list[Change]:
     """Return every change, in the order of the kinds and then of the ids."""
-    order = (*WORSE, *OTHER)
     found = _changes(_by_key(old), _by_key(new))
-    return sorted(found, key=lambda change: (order.index(change.kind), change.key))
+    return sorted(found, key=lambda change: (KINDS.index(change.kind), change.key))
 
 
 def worse(found: list[Change], strict: bool = False) -> list[Change]:
@@ -50,7 +41,7 @@ def lines(old: Report, new: Report, found: list[Change]) -> Iterator[str]:
     for name in FACTS:
         if old.header[name] != new.header[name]:
             yield f"{name}: {old.header[name]} -> {new.header[name]}"
-    for kind in (*WORSE, *OTHER):
+    for kind in KINDS:
         own = [change for change in found if change.kind == kind]
         if own:
             yield f"{kind}: {len(own)}"
@@ -67,23 +58,17 @@ def _by_key(report: Report) -> dict[str, Json]:
 def _changes(old: Mapping[str, Json], new: Mapping[str, Json]) -> Iterator[Change]:
     for key in old.keys() | new.keys():
         before, after = old.get(key), new.get(key)
-        kind = _kind(*(each["verdict"] if each else None for each in (before, after)))
-        if kind:
-            yield Change(kind, key, _text(before, after))
+        verdicts = [each["verdict"] if each else None for each in (before, after)]
+        if verdicts[0] != verdicts[1]:
+            text = " -> ".join(filter(None, verdicts))
+            details = (after or {}).get("details", ())
+            yield Change(_kind(*verdicts), key, "; ".join([text, *details[:1]]))
         if before and after and before["rev"] != after["rev"]:
             yield Change("rev changed", key, f"{before['rev']} -> {after['rev']}")
 
 
-def _text(before: Json | None, after: Json | None) -> str:
-    verdicts = " -> ".join(each["verdict"] for each in (before, after) if each)
-    details = (after or {}).get("details", ())
-    return f"{verdicts}; {details[0]}" if details else verdicts
-
-
-def _kind(before: str | None, after: str | None) -> str | None:
-    """Return what to call a change of verdict; None is a result that is not there."""
-    if before == after:
-        return None
+def _kind(before: str | None, after: str | None) -> str:
+    """Return what to call a change of verdict; None is a result that does not exist."""
     if after is None:
         return "vanished"
     if after in FAILED:

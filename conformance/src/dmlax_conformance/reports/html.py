@@ -7,17 +7,20 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from ..errors import WrongUsage
 from ..format.vectors import Vector
-from ..suite.runner import VERDICTS
+from ..runner.run import VERDICTS
 from . import operands, values
 from .lines import Json, Report
 
 SCRIPTS = ("dom", "values", "planes", "coordinates", "vector", "panel", "grid", "main")
-SHARED = ("id", "rev", "operator", "topic", "comment", "clause", "flags", "requires", "valid")
-CALL = ("attributes", "desc", "feature_level", "inputs", "outputs", "expect")
+FACTS = ("implementation", "suite", "repeat", "python", "machine")
+MORE = ("details", "was", "reason", "got", "differs", "first")
+OF_RESULT = ("kind", "variant", "verdict", "seconds", "dtypes", *MORE)  # the rest is the vector's
 
 Key = tuple[str, int]
 
@@ -43,23 +46,30 @@ def page(reports: Mapping[str, Report], suite: Iterable[Vector] = ()) -> str:
 def data(reports: Mapping[str, Report], suite: Iterable[Vector] = ()) -> dict[str, Any]:
     """Return what the page shows: every vector once, and results that refer to it."""
     known = {(vector.id, vector.rev): vector for vector in suite}
+    results = [(i, each) for i, report in enumerate(reports.values()) for each in report.results]
     vectors: dict[Key, dict[str, Any]] = {}
-    for result in (result for report in reports.values() for result in report.results):
+    for _, result in results:
         key = (result["id"], result["rev"])
         if "expect" not in vectors.get(key, {}):
             vectors[key] = _vector(result, known.get(key))
     places = {key: place for place, key in enumerate(vectors)}
-    columns = _columns(reports)
+    headers = [report.header for report in reports.values()]
+    columns = [(i, name) for i, header in enumerate(headers) for name in header["variants"]]
     return {
         "verdicts": VERDICTS,
-        "reports": [_about(name, report) for name, report in reports.items()],
+        "reports": [
+            {"name": name} | {fact: header[fact] for fact in FACTS}
+            for name, header in zip(reports, headers, strict=True)
+        ],
         "columns": [{"report": place, "variant": variant} for place, variant in columns],
-        "legend": _legend(reports.values()),
+        "legend": {
+            kind: dict(chain(*(header["legend"][kind].items() for header in headers)))
+            for kind in ("clauses", "flags")
+        },
         "vectors": list(vectors.values()),
         "results": [
             _result(result, places, columns.index((place, result["variant"])), known)
-            for place, report in enumerate(reports.values())
-            for result in report.results
+            for place, result in results
         ],
     }
 
@@ -79,40 +89,17 @@ def _embedded(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _columns(reports: Mapping[str, Report]) -> list[tuple[int, str]]:
-    return [
-        (place, variant)
-        for place, report in enumerate(reports.values())
-        for variant in report.header["variants"]
-    ]
-
-
-def _about(name: str, report: Report) -> dict[str, Any]:
-    facts = ("implementation", "suite", "repeat", "python", "machine")
-    return {"name": name} | {fact: report.header[fact] for fact in facts}
-
-
-def _legend(reports: Iterable[Report]) -> dict[str, dict[str, str]]:
-    legends = [report.header["legend"] for report in reports]
-    return {
-        kind: {word: text for each in legends for word, text in each[kind].items()}
-        for kind in ("clauses", "flags")
-    }
-
-
 def _vector(result: Json, vector: Vector | None) -> dict[str, Any]:
     """Return a vector: what every result says of it, and the call from where it is known."""
-    shown = {name: result[name] for name in SHARED} | {"types": _types(result)}
-    shown |= {name: result[name] for name in ("twin", "beside") if name in result}
-    if "expect" in result:
-        return shown | {name: result[name] for name in CALL if name in result}
-    return shown | (values.call(vector) if vector is not None else {})
+    shown = {name: each for name, each in result.items() if name not in OF_RESULT}
+    known = values.call(vector) if vector is not None and "expect" not in shown else {}
+    return shown | known | {"types": _types(result)}
 
 
 def _types(result: Json) -> str:
     """Return the data types of operands and output that tell an operator's rows apart."""
     dtypes = result["dtypes"]
-    names = ("InputTensor", "ATensor", "BTensor")
+    names = ["InputTensor", "ATensor", "BTensor"]
     given = [dtypes[name] for name in names if name in dtypes] or ["none"]
     if "convolution" in result["operator"]:
         given.append(dtypes.get("FilterTensor", "none"))
@@ -124,26 +111,26 @@ def _result(
     result: Json, places: Mapping[Key, int], column: int, known: Mapping[Key, Vector]
 ) -> list[Any]:
     """Return vector, column, verdict and seconds, and more where there is more to say."""
-    names = ("details", "was", "reason", "got", "differs", "first")
-    more = {name: result[name] for name in names if result.get(name)}
+    more = {name: result[name] for name in MORE if result.get(name)}
     key = (result["id"], result["rev"])
     if "OutputTensor" in more.get("first", {}) and key in known:
-        first = more["first"]["OutputTensor"]
-        more["first"] = {**more["first"], "OutputTensor": _with_operands(known[key], first)}
+        sizes = known[key].outputs["OutputTensor"].sizes
+        first = [
+            {**each, "operands": operands.feeding(known[key], sizes, each["index"])}
+            for each in more["first"]["OutputTensor"]
+        ]
+        more["first"] = {**more["first"], "OutputTensor": first}
     row = [places[key], column, VERDICTS.index(result["verdict"]), result["seconds"]]
     return [*row, more] if more else row
 
 
-def _with_operands(vector: Vector, first: Sequence[Json]) -> list[Json]:
-    """Return the first differing elements of OutputTensor, each with what feeds it."""
-    sizes = vector.outputs["OutputTensor"].sizes
-    return [{**each, "operands": operands.feeding(vector, sizes, each["index"])} for each in first]
-
-
-def names(paths: Sequence[Path], reports: Sequence[Report]) -> list[str]:
-    """Return a name for each report: its implementation, with the file's name where two agree."""
+def named(paths: Sequence[Path], reports: Sequence[Report]) -> dict[str, Report]:
+    """Name reports after their implementations, and after their files too where two agree."""
     given = [str(report.header["implementation"]) for report in reports]
-    return [
+    names = [
         name if given.count(name) == 1 else f"{name} ({path.stem})"
         for name, path in zip(given, paths, strict=True)
     ]
+    if len(set(names)) < len(names):
+        raise WrongUsage("two reports of one implementation need files of different names")
+    return dict(zip(names, reports, strict=True))

@@ -10,12 +10,13 @@ from typing import Any
 
 from .. import __version__
 from ..format import vectors
-from ..suite.repeat import start_of_command
-from ..suite.runner import VERDICTS, Result
+from ..runner.repeat import start_of_command
+from ..runner.run import VERDICTS, Result
 from . import values
 from .expected import Excused
 
 FORMAT = "report-1"
+PLAIN = ("exact", "unsupported")  # verdicts of results without call and answer
 
 Json = Mapping[str, Any]
 
@@ -72,15 +73,11 @@ def _line(result: Result) -> dict[str, Any]:
     vector, outcome = result.vector, result.outcome
     return {
         "kind": "result",
-        "id": vector.id,
-        "rev": vector.rev,
-        "operator": vector.operator,
-        "topic": vector.topic,
+        **{name: getattr(vector, name) for name in ("id", "rev", "operator", "topic", "comment")},
         "variant": result.variant,
         "verdict": result.verdict,
         "details": list(outcome.details),
         "seconds": round(result.seconds, 6),
-        "comment": vector.comment,
         "clause": list(vector.clause),
         "flags": sorted(vector.flags),
         "requires": sorted(vector.requires),
@@ -89,26 +86,16 @@ def _line(result: Result) -> dict[str, Any]:
         **({"twin": vector.base} if vector.base else {}),
         **({"beside": vector.paired_with.id} if vector.paired_with else {}),
         **({"was": outcome.was, "reason": outcome.reason} if isinstance(outcome, Excused) else {}),
-        **(_evidence(result) if result.verdict not in ("exact", "unsupported") else {}),
-    }
-
-
-def _evidence(result: Result) -> dict[str, Any]:
-    answer = result.outcome.answer
-    return {
-        **values.call(result.vector),
-        "got": values.got(result.vector, answer),
-        "differs": values.differing(result.vector, answer),
-        "first": values.first_differing(result.vector, answer),
+        **(values.evidence(vector, outcome.answer) if result.verdict not in PLAIN else {}),
     }
 
 
 def _legend(results: Sequence[Result]) -> dict[str, dict[str, str]]:
     """Return the words for the clauses and flags of the vectors."""
-    clauses: dict[str, str] = {}
-    flags: dict[str, str] = {}
-    for path in dict.fromkeys(result.vector.file for result in results):
-        file = vectors.parse(path.read_text(encoding="utf-8"))
-        clauses |= file["clauses"]
-        flags |= file["notes"]
-    return {"clauses": clauses, "flags": flags}
+    paths = dict.fromkeys(result.vector.file for result in results)
+    files = [vectors.parse(path.read_text(encoding="utf-8")) for path in paths]
+    kinds = {"clauses": "clauses", "flags": "notes"}
+    return {
+        kind: {word: text for file in files for word, text in file[key].items()}
+        for kind, key in kinds.items()
+    }

@@ -9,7 +9,6 @@ from ..format import tensors
 from ..format.layout import coordinates, packed_strides
 from ..format.tensors import Tensor
 from ..format.vectors import Vector
-from ..operators._shared.convolution import Windows
 
 MOST = 256
 
@@ -25,47 +24,28 @@ def feeding(vector: Vector, sizes: Place, index: int) -> dict[str, Json]:
     """
     if vector.desc is not None:
         return {}
-    found = {
-        name: _axes(vector, name, tensor, _place(vector, name, coordinates(index, sizes)))
-        for name, tensor in vector.inputs.items()
-    }
-    return {name: _cut(vector.inputs[name], axes) for name, axes in found.items()}
-
-
-def _place(vector: Vector, name: str, place: Place) -> Place:
-    """Return the place with the axes that operands of rank 1 take from a matrix product.
-
-    The bias repeats over the output, which lacks them.
-    """
-    if not _is_product(vector) or name == "BiasTensor":
-        return place
-    row, column = (len(vector.inputs[name].sizes) == 1 for name in ("ATensor", "BTensor"))
-    place = (*place, 0) if column else place
-    return (*place[:-1], 0, place[-1]) if row else place
-
-
-def _is_product(vector: Vector) -> bool:
-    return "matrix" in vector.operator
+    place = coordinates(index, sizes)
+    return {name: _cut(x, _axes(vector, name, x, place)) for name, x in vector.inputs.items()}
 
 
 def _axes(vector: Vector, name: str, tensor: Tensor, place: Place) -> Axes:
     """Return the places on each axis of one input that feed the element at `place`."""
-    whole = tuple(map(range, tensor.sizes))
+    whole, operator = tuple(map(range, tensor.sizes)), vector.operator
+    if "matrix" in operator:
+        return _of_product(vector, name, whole, place)
     if name == "TableTensor":
-        return (_entry(vector, place),)
-    if name in ("ATensor", "BTensor") and _is_product(vector):
-        return _line(whole, place, inner=-1 if name == "ATensor" else -2)
+        x = vector.inputs["InputTensor"]
+        (word,) = _words(x, tuple(map(_one, place)))
+        return (_one((word or 0) + (128 if x.dtype == "int8" else 0)),)
+    if name == "AddendTensor" or not ("convolution" in operator or "pooling" in operator):
+        return _broadcast(whole, place)
     if name == "InputTensor" and "FilterTensor" in vector.inputs:
-        return _window(vector.attributes, vector.inputs, place)
-    if name == "InputTensor" and "pooling" in vector.operator:
+        return _image(vector.attributes, vector.inputs, place)
+    if name == "InputTensor":
         return (*map(_one, place[:2]), *_taps(vector.attributes, tensor.sizes[2:], place[2:]))
     if name == "FilterTensor":
         return (_one(place[1]), *whole[1:])
-    if name != "AddendTensor" and (
-        "convolution" in vector.operator or "pooling" in vector.operator
-    ):
-        return tuple(_one(place[1]) if len(axis) > 1 else axis for axis in whole)
-    return _broadcast(whole, place)
+    return tuple(_one(place[1]) if len(axis) > 1 else axis for axis in whole)
 
 
 def _one(place: int) -> range:
@@ -75,28 +55,29 @@ def _one(place: int) -> range:
 def _broadcast(whole: Axes, place: Place) -> Axes:
     """Return the element that sizes aligned on the right repeat; leading ones do not count."""
     more = max(len(whole) - len(place), 0)
-    own = place[len(place) - len(whole) + more :]
-    aligned = zip(whole[more:], own, strict=True)
+    aligned = zip(whole[more:], place[len(place) - len(whole) + more :], strict=True)
     return whole[:more] + tuple(_one(at) if len(axis) > 1 else axis for axis, at in aligned)
 
 
-def _entry(vector: Vector, place: Place) -> range:
-    """Return the place of the table's entry that the input asks for."""
-    x = vector.inputs["InputTensor"]
-    (word,) = _words(x, tuple(map(_one, place)))
-    return _one((word or 0) + (128 if x.dtype == "int8" else 0))
+def _of_product(vector: Vector, name: str, whole: Axes, place: Place) -> Axes:
+    """Return a row of A, a column of B, or the element of a parameter.
 
-
-def _line(whole: Axes, place: Place, inner: int) -> Axes:
-    """Return a row of A or a column of B: the whole inner axis."""
+    An operand of rank 1 takes an axis from the output, which only the bias repeats over.
+    """
+    if name != "BiasTensor":
+        row, column = (len(vector.inputs[each].sizes) == 1 for each in ("ATensor", "BTensor"))
+        place = (*place, 0) if column else place
+        place = (*place[:-1], 0, place[-1]) if row else place
+    if name not in ("ATensor", "BTensor"):
+        return _broadcast(whole, place)
     if len(whole) == 1:
         return whole
-    axes = list(_broadcast(whole[:-2], place[:-2]))
-    row, column = whole[-2:]
-    return (*axes, _one(place[-2]), column) if inner == -1 else (*axes, row, _one(place[-1]))
+    batch, (rows, columns) = _broadcast(whole[:-2], place[:-2]), whole[-2:]
+    of_row = (_one(place[-2]), columns)
+    return (*batch, *(of_row if name == "ATensor" else (rows, _one(place[-1]))))
 
 
-def _window(attributes: Mapping[str, Any], inputs: Mapping[str, Tensor], place: Place) -> Axes:
+def _image(attributes: Mapping[str, Any], inputs: Mapping[str, Tensor], place: Place) -> Axes:
     """Return the image, the channels of the group and the window of an output of a convolution."""
     filters, channels, *kernel = inputs["FilterTensor"].sizes
     first = place[1] // (filters // attributes["GroupCount"]) * channels
@@ -109,22 +90,22 @@ def _taps(attributes: Mapping[str, Any], image: Place, place: Place) -> Axes:
     """Return the places of a window's taps on each spatial axis; without attributes, all."""
     if "WindowSize" not in attributes:
         return tuple(map(range, image))
-    windows = Windows.of({"GroupCount": 1, **attributes})
-    steps = attributes["WindowSize"], windows.strides, windows.dilations, windows.start, place
-    rows = zip(*steps, strict=True)
+    fields = (attributes[name] for name in ("WindowSize", "Strides", "Dilations", "StartPadding"))
+    rows = zip(*fields, place, strict=True)
     return tuple(range(at * s - a, at * s - a + size * d, d) for size, s, d, a, at in rows)
 
 
 def _cut(tensor: Tensor, axes: Axes) -> Json:
     """Return a part of a tensor and where it is; of many elements only where."""
-    value = {"dtype": tensor.dtype, "sizes": [*map(len, axes)], "axes": [*map(_text, axes)]}
-    words = [] if tensors.count(tuple(map(len, axes))) > MOST else list(_words(tensor, axes))
+    sizes = tuple(map(len, axes))
+    value = {"dtype": tensor.dtype, "sizes": list(sizes), "axes": [*map(_text, axes)]}
+    words = list(_words(tensor, axes)) if 0 < tensors.count(sizes) <= MOST else []
     if not words:
         return value
     known = tuple(word for word in words if word is not None)
     ((key, encoded),) = tensors.encode_words(tensor.dtype, known).items()
-    own = iter(encoded)
-    return value | {key: [None if word is None else next(own) for word in words]}
+    items = iter(encoded)
+    return value | {key: [None if word is None else next(items) for word in words]}
 
 
 def _text(axis: range) -> str:

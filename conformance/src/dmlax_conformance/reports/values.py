@@ -10,8 +10,8 @@ import numpy.typing as npt
 from ..format import layout, tensors
 from ..format.tensors import DTYPES, Tensor
 from ..format.vectors import ExpectedError, ExpectedTensor, Vector
-from ..operators.answer import with_elements
-from ..suite.compare import differences, logical
+from ..oracle.calls import with_elements
+from ..runner.compare import differences, logical
 
 MOST = 512
 FIRST = 16
@@ -43,64 +43,54 @@ def data_types(vector: Vector) -> dict[str, str]:
     return given | {name: asked.dtype for name, asked in vector.outputs.items()}
 
 
-def got(vector: Vector, answer: Any) -> Json:
-    """Return the outputs of an answer; those in a strided buffer as the tensors they hold."""
-    if not isinstance(answer, Mapping):
-        return {}
-    expect = {} if isinstance(vector.expect, ExpectedError) else with_elements(vector).expect
+def evidence(vector: Vector, answer: Any) -> Json:
+    """Return the call, what was answered, and where outputs of the right form are wrong.
+
+    `got` has the outputs of the answer; one in a strided buffer is the tensor that it holds.
+    `differs` has the first wrong places, and `first` the first wrong elements of the outputs whose
+    elements are left out.
+    """
+    expect = with_elements(vector).expect if vector.is_valid else {}
     assert not isinstance(expect, ExpectedError)
+    given = answer if isinstance(answer, Mapping) else {}
+    arrays = {str(name): _logical(vector, name, value) for name, value in given.items()}
+    forms = {name: (array.dtype.name, array.shape) for name, array in arrays.items()}
+    wrong = {
+        name: list(_wrong(want, arrays[name]))
+        for name, want in expect.items()
+        if forms.get(name) == (want.dtype, want.sizes)
+    }
+    told = call(vector)
+    shown = told["expect"].get("outputs", {})
     return {
-        str(name): _array(_logical(vector, name, value), expect.get(name))
-        for name, value in answer.items()
+        **told,
+        "got": {name: _array(array, expect.get(name)) for name, array in arrays.items()},
+        "differs": {name: [each["index"] for each in own] for name, own in wrong.items() if own},
+        "first": {
+            name: own[:FIRST]
+            for name, own in wrong.items()
+            if own and not {"data", "bits"} & shown[name].keys()
+        },
     }
 
 
-def differing(vector: Vector, answer: Any) -> dict[str, list[int]]:
-    """Return the first places where outputs of the right data type and sizes are wrong."""
-    found = {
-        name: [index for index, _ in islice(differences(want, have), MOST)]
-        for name, want, have in _alike(vector, answer)
-    }
-    return {name: wrong for name, wrong in found.items() if wrong}
-
-
-def first_differing(vector: Vector, answer: Any) -> dict[str, list[Json]]:
-    """Return the first wrong elements of the outputs whose elements are left out."""
-    large = [each for each in _alike(vector, answer) if _is_left_out(vector, *each[:2])]
-    found = {name: list(_elements(want, have)) for name, want, have in large}
-    return {name: wrong for name, wrong in found.items() if wrong}
-
-
-def _is_left_out(vector: Vector, name: str, want: ExpectedTensor) -> bool:
-    assert not isinstance(vector.expect, ExpectedError)
-    return len(want.words) > MOST or bool(vector.expect[name].sha256)
-
-
-def _elements(want: ExpectedTensor, have: tuple[int, ...]) -> Iterator[Json]:
-    for index, _ in islice(differences(want, have), FIRST):
+def _wrong(want: ExpectedTensor, array: npt.NDArray[Any]) -> Iterator[Json]:
+    """Yield the first wrong elements."""
+    have = tensors.from_numpy(array).words
+    for index, _ in islice(differences(want, have), MOST):
         expected, got = _words(want.dtype, (want.words[index], have[index]))
         yield {"index": index, "expected": expected, "got": got}
 
 
-def _alike(vector: Vector, answer: Any) -> Iterator[tuple[str, ExpectedTensor, tuple[int, ...]]]:
-    """Yield the outputs of the right data type and sizes: what is wanted, and the words given."""
-    if isinstance(vector.expect, ExpectedError) or not isinstance(answer, Mapping):
-        return
-    expect = with_elements(vector).expect
-    assert not isinstance(expect, ExpectedError)
-    for name, want in expect.items():
-        have = _logical(vector, name, answer.get(name))
-        if (have.dtype.name, have.shape) == (want.dtype, want.sizes):
-            yield name, want, tensors.from_numpy(have).words
-
-
 def _logical(vector: Vector, name: str, value: Any) -> npt.NDArray[Any]:
     """Return the output as an array of its sizes where its buffer can be read."""
-    array = _as_array(value)
-    desc = vector.desc.get(name) if vector.desc is not None else None
-    if not isinstance(desc, dict) or not vector.is_valid or layout.is_packed(desc):
-        return array
-    if array.shape != layout.array_sizes(desc):
+    try:
+        array = np.asarray(value)
+    except Exception:  # of whatever library the answer comes from
+        return np.asarray(None)
+    desc: Any = (vector.desc or {}).get(name)
+    is_strided = isinstance(desc, dict) and vector.is_valid and not layout.is_packed(desc)
+    if not is_strided or array.shape != layout.array_sizes(desc):
         return array
     return logical(array, desc)
 
@@ -108,13 +98,6 @@ def _logical(vector: Vector, name: str, value: Any) -> npt.NDArray[Any]:
 def _rows(tensor: ExpectedTensor) -> int:
     """Return how many rows of a tensor are defined where not all are."""
     return tensor.rows or len(tensor.words) // max(tensor.sizes[-1], 1)
-
-
-def _as_array(value: Any) -> npt.NDArray[Any]:
-    try:
-        return np.asarray(value)
-    except Exception:  # of whatever library the answer comes from
-        return np.asarray(None)
 
 
 def _array(array: npt.NDArray[Any], want: ExpectedTensor | None) -> Json:

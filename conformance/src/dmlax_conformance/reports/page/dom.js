@@ -7,7 +7,8 @@ const BAD_FIRST = ["fail", "error", "permitted", "expected", "unsupported", "exa
 
 const byId = (id) => document.getElementById(id);
 
-function fill(element, attributes, children) {
+function el(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (value !== undefined && value !== null && value !== false) {
@@ -18,25 +19,27 @@ function fill(element, attributes, children) {
   return element;
 }
 
-const el = (tag, attributes = {}, ...children) =>
-  fill(document.createElement(tag), attributes, children);
-
-const svg = (tag, attributes = {}, ...children) =>
-  fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
-
-const badge = (verdict, text = verdict) =>
-  el("span", { class: `badge ${verdict}` }, `${MARKS[verdict]} ${text}`);
+const badge = (verdict) => el("span", { class: `badge ${verdict}` }, `${MARKS[verdict]} ${verdict}`);
 
 const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
 
+/** Return the head of a table; an empty name is a corner. */
+const headRow = (...names) => el("thead", {}, el("tr", {},
+  names.map((name) => (name === "" ? el("td") : el("th", { scope: "col" }, name)))));
+
+const section = (title, ...children) => el("section", {}, el("h4", {}, title), ...children);
+
+const terms = (...pairs) =>
+  el("dl", {}, pairs.flatMap(([name, value, own = {}]) => [el("dt", own, name), el("dd", {}, value)]));
+
+const note = (...children) => el("p", { class: "muted" }, ...children);
+
+/** Let a name of several words break between them. */
+const breakable = (name) => name.split(/(?<=_)|(?=[A-Z][a-z])/).flatMap((word) => [word, el("wbr")]);
+
 /** Return a bar of the verdicts; the numbers stand beside it as text. */
 function bar(counts) {
-  const parts = DATA.verdicts.filter((verdict) => counts[verdict]);
-  const own = el("span", { class: "bar", "aria-hidden": "true" });
-  for (const verdict of parts) {
-    const part = el("i", { class: verdict });
-    part.style.flexGrow = counts[verdict];
-    own.append(part);
-  }
-  return own;
+  const parts = DATA.verdicts.filter((verdict) => counts[verdict]).map((verdict) => el("i", { class: verdict }));
+  for (const part of parts) part.style.flexGrow = counts[part.className];
+  return el("span", { class: "bar", "aria-hidden": "true" }, parts);
 }

@@ -1,4 +1,3 @@
-"use strict";
 // Operators by data type, feature or topic, against implementations.
 
 const grid = byId("grid");
@@ -9,19 +8,19 @@ const SEARCHED = DATA.vectors.map((vector) =>
   [vector.id, vector.comment, vector.topic, vector.types, ...vector.clause, ...vector.flags, ...vector.requires]
     .join(" ").toLowerCase());
 const OPERATORS = [...new Set(DATA.vectors.map((vector) => vector.operator))].sort();
-const ACCEPTED = new Set(
-  DATA.vectors.filter((vector) => vector.valid).map((vector) => `${vector.operator} ${vector.types}`));
+const typesOf = ({ operator, types }) => `${operator} ${types}`;
+const ACCEPTED = new Set(DATA.vectors.filter(({ valid }) => valid).map(typesOf));
 const REFUSED = "other types, refused";
 const FAILURES = "failures";
 const isFailure = (verdict) => verdict === "fail" || verdict === "error";
 
-/** Return the names of the rows that a vector counts in. */
-function rowNames(vector, by) {
-  if (by === "flags") return vector.flags.length ? vector.flags : ["no feature"];
-  if (by === "topic") return [vector.topic];
-  if (by === "clause") return vector.clause;
-  return [ACCEPTED.has(`${vector.operator} ${vector.types}`) ? vector.types : REFUSED];
-}
+/** Return the names of the rows that a vector counts in, by what the rows are. */
+const ROWS = {
+  types: (vector) => [ACCEPTED.has(typesOf(vector)) ? vector.types : REFUSED],
+  flags: ({ flags }) => (flags.length ? flags : ["no feature"]),
+  topic: ({ topic }) => [topic],
+  clause: ({ clause }) => clause,
+};
 
 function matching() {
   const { operator, verdict, text } = Object.fromEntries(new FormData(filters));
@@ -38,7 +37,7 @@ function grouped(results, by) {
   for (const result of results) {
     const vector = DATA.vectors[result.vector];
     const rows = groups.get(vector.operator);
-    for (const name of ["", ...rowNames(vector, by)]) {
+    for (const name of ["", ...ROWS[by](vector)]) {
       if (!rows.has(name)) rows.set(name, DATA.columns.map(() => []));
       rows.get(name)[result.column].push(result);
     }
@@ -59,23 +58,19 @@ function showGrid() {
       (a !== "") - (b !== "") || rank(a) - rank(b) || (a === REFUSED) - (b === REFUSED) || a.localeCompare(b));
     bodies.push(el("tbody", {}, names.map((name) => gridRow(operator, name, rows.get(name), by))));
   }
-  const head = el("thead", {}, el("tr", {}, el("td"), DATA.columns.map(({ report, variant }) =>
-    el("th", { scope: "col" }, DATA.reports[report].name, el("small", {}, variant)))));
-  grid.replaceChildren(head, ...bodies);
+  const heads = DATA.columns.map(({ report, variant }) => [DATA.reports[report].name, el("small", {}, variant)]);
+  grid.replaceChildren(headRow("", ...heads), ...bodies);
   byId("matched").textContent = results.length
     ? `${plural(results.length, "result")} of ${RESULTS.length}` : "No result matches.";
   moveTo(0, 0, false);
 }
-
-/** Let a name break after its underscores. */
-const foldable = (name) => name.split(/(?<=_)/).flatMap((word) => [word, el("wbr")]);
 
 const failuresIn = (columns) => columns.flat().filter(({ verdict }) => isFailure(verdict)).length;
 
 function gridRow(operator, name, columns, by) {
   const words = { flags: DATA.legend.flags, clause: DATA.legend.clauses }[by]?.[name];
   return el("tr", { class: name ? "" : "whole" },
-    el("th", { scope: "row" }, name || foldable(operator), words ? el("small", {}, words) : null),
+    el("th", { scope: "row" }, name || breakable(operator), words ? el("small", {}, words) : null),
     columns.map((results, column) => gridCell(`${operator} ${name}`.trim(), results, column)));
 }
 
@@ -91,22 +86,23 @@ function gridCell(title, results, column) {
       bar(counts)));
 }
 
-function countsOf(results) {
-  const counts = {};
-  for (const { verdict } of results) counts[verdict] = (counts[verdict] ?? 0) + 1;
-  return counts;
-}
+const countsOf = (results) =>
+  Object.fromEntries([...Map.groupBy(results, ({ verdict }) => verdict)].map(([name, own]) => [name, own.length]));
 
 // One cell at a time is in the tab order; the arrow keys say which.
 
 const cellRows = () => [...grid.querySelectorAll("tbody tr")].map((row) =>
   [...row.querySelectorAll("td")].map((cell) => cell.querySelector("button") ?? cell));
 
+function makeTabStop(cell) {
+  grid.querySelectorAll("tbody [tabindex='0']").forEach((other) => { other.tabIndex = -1; });
+  cell.tabIndex = 0;
+}
+
 function moveTo(row, column, takeFocus = true) {
   const target = cellRows()[row]?.[column];
   if (!target) return;
-  grid.querySelectorAll("tbody [tabindex='0']").forEach((cell) => { cell.tabIndex = -1; });
-  target.tabIndex = 0;
+  makeTabStop(target);
   if (!takeFocus) return;
   target.focus({ preventScroll: true });
   target.scrollIntoView({ block: "nearest", inline: "nearest" });
@@ -129,7 +125,4 @@ grid.addEventListener("keydown", (event) => {
   moveTo(...to);
 });
 
-grid.addEventListener("focusin", (event) => {
-  grid.querySelectorAll("tbody [tabindex='0']").forEach((cell) => { cell.tabIndex = -1; });
-  event.target.tabIndex = 0;
-});
+grid.addEventListener("focusin", (event) => makeTabStop(event.target));

@@ -1,10 +1,9 @@
-"use strict";
+// The totals, the filters, the theme and the start.
 
 function showTotals() {
   const heads = ["total", "applicable", ...DATA.verdicts];
   byId("totals").replaceChildren(
-    el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "implementation"),
-      heads.map((head) => el("th", { scope: "col" }, head in MARKS ? badge(head) : head)), el("td"))),
+    headRow("implementation", ...heads.map((head) => (head in MARKS ? badge(head) : head)), ""),
     el("tbody", {}, DATA.columns.map((column, place) => totalsRow(column, place, heads))));
 }
 
@@ -21,51 +20,44 @@ function totalsRow({ report, variant }, place, heads) {
 }
 
 function fillChoices() {
-  const option = (value, text = value) => el("option", { value }, text);
-  filters.operator.replaceChildren(option("", "all"), ...OPERATORS.map((name) => option(name)));
-  filters.verdict.replaceChildren(option("", "all"), option(FAILURES), ...DATA.verdicts.map((name) => option(name)));
+  const fill = (select, names) => select.replaceChildren(
+    el("option", { value: "" }, "all"), ...names.map((value) => el("option", { value }, value)));
+  fill(filters.operator, OPERATORS);
+  fill(filters.verdict, [FAILURES, ...DATA.verdicts]);
   if (RESULTS.some(({ verdict }) => isFailure(verdict))) filters.verdict.value = FAILURES;
 }
 
 // The theme follows the system until the button says otherwise.
 
+const root = document.documentElement;
 const system = matchMedia("(prefers-color-scheme: dark)");
 
-function isDark() {
-  const set = document.documentElement.dataset.theme;
-  return set ? set === "dark" : system.matches;
-}
-
-function nameTheme() {
-  byId("theme").textContent = isDark() ? "Light theme" : "Dark theme";
-}
-
-function stored(value) {
+/** Return the stored theme, after storing another one if given; a page may have no storage. */
+function stored(theme) {
   try {
-    if (value) localStorage.setItem("theme", value);
+    if (theme) localStorage.setItem("theme", theme);
     return localStorage.getItem("theme");
   } catch {
-    return value; // storage is closed to this page
+    return theme;
   }
 }
 
-function setTheme(theme) {
-  if (theme === "dark" || theme === "light") document.documentElement.dataset.theme = theme;
-  nameTheme();
+function showTheme(theme) {
+  if (theme === "dark" || theme === "light") root.dataset.theme = theme;
+  const isDark = (root.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
+  byId("theme").textContent = isDark ? "Light theme" : "Dark theme";
+  byId("theme").onclick = () => showTheme(stored(isDark ? "light" : "dark"));
 }
 
-byId("theme").addEventListener("click", () => {
-  const theme = isDark() ? "light" : "dark";
-  stored(theme);
-  setTheme(theme);
-});
-system.addEventListener("change", nameTheme);
+const openAddress = () => openVector(decodeURIComponent(location.hash.slice(1)));
+
+system.addEventListener("change", () => showTheme());
 filters.addEventListener("input", showGrid);
 filters.addEventListener("submit", (event) => event.preventDefault());
-addEventListener("hashchange", () => openVector(decodeURIComponent(location.hash.slice(1))));
+addEventListener("hashchange", openAddress);
 
-setTheme(stored());
+showTheme(stored());
 fillChoices();
 showTotals();
 showGrid();
-openVector(decodeURIComponent(location.hash.slice(1)));
+openAddress();

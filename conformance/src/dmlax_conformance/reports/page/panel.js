@@ -1,4 +1,3 @@
-"use strict";
 // The dialog: a list of vectors, and the one that is chosen.
 
 const panel = byId("panel");
@@ -6,50 +5,35 @@ const list = byId("list");
 let listed = [];
 let chosen = null;
 
-/** Open the dialog on the results of a cell. */
-function openCell(title, results) {
-  const rank = (result) => BAD_FIRST.indexOf(result.verdict);
-  listed = [...results].sort((a, b) => rank(a) - rank(b)).map(({ vector, column }) => ({ vector, column }));
-  byId("panel-title").textContent = `${title}: ${plural(listed.length, "vector")}`;
-  showList();
-  if (!panel.open) panel.showModal();
-  choose(listed[0], true);
-}
-
-/** Open the dialog on one vector, in the list that is shown if it is there. */
-function openVector(id) {
-  const place = newest(id);
-  if (place === undefined) return;
-  const item = listed.find((own) => own.vector === place) ?? { vector: place, column: worstColumn(place) };
-  if (!panel.open) {
-    listed = [item];
-    byId("panel-title").textContent = DATA.vectors[place].operator;
-    showList();
-    panel.showModal();
-  }
-  choose(item, true);
-}
-
-function newest(id) {
-  const places = [...DATA.vectors.keys()].filter((place) => DATA.vectors[place].id === id);
-  return places.sort((a, b) => DATA.vectors[b].rev - DATA.vectors[a].rev)[0];
-}
-
-function worstColumn(place) {
-  const own = RESULTS.filter((result) => result.vector === place);
-  const telling = own.find(({ verdict }) => verdict === "fail" || verdict === "error");
-  return (telling ?? own.find(({ verdict }) => verdict !== "unsupported") ?? own[0]).column;
-}
-
-const resultOf = ({ vector, column }) =>
-  RESULTS.find((result) => result.vector === vector && result.column === column);
-
-function showList() {
+function openPanel(title, results) {
+  listed = results;
+  byId("panel-title").textContent = title;
   list.replaceChildren(...listed.map((item) => {
     const { id, comment } = DATA.vectors[item.vector];
     return el("li", { role: "option", tabindex: "-1", "aria-selected": "false", onclick: () => choose(item, true) },
-      badge(resultOf(item).verdict), el("b", {}, id), el("span", { class: "muted" }, comment));
+      badge(item.verdict), el("b", {}, id), el("span", { class: "muted" }, comment));
   }));
+  if (!panel.open) panel.showModal();
+}
+
+/** Open the dialog on the results of a cell. */
+function openCell(title, results) {
+  const rank = (result) => BAD_FIRST.indexOf(result.verdict);
+  openPanel(`${title}: ${plural(results.length, "vector")}`, results.toSorted((a, b) => rank(a) - rank(b)));
+  choose(listed[0], true);
+}
+
+/** Open the dialog on the newest vector of an id, in the list that is shown if it is there. */
+function openVector(id) {
+  const places = range(DATA.vectors.length).filter((place) => DATA.vectors[place].id === id);
+  const [place] = places.sort((a, b) => DATA.vectors[b].rev - DATA.vectors[a].rev);
+  if (place === undefined) return;
+  const results = RESULTS.filter((result) => result.vector === place);
+  const telling = results.find(({ verdict }) => isFailure(verdict));
+  const worst = telling ?? results.find(({ verdict }) => verdict !== "unsupported") ?? results[0];
+  const item = listed.find((result) => result.vector === place) ?? worst;
+  if (!panel.open) openPanel(DATA.vectors[place].operator, [item]);
+  choose(item, true);
 }
 
 /** Show one item; its place in the list gets the focus if asked. */
@@ -68,22 +52,20 @@ function choose(item, takeFocus = false) {
 
 function showVector() {
   const vector = DATA.vectors[chosen.vector];
-  byId("vector").replaceChildren(...vectorSections(vector, resultOf(chosen), columnChoices()).filter(Boolean));
+  byId("vector").replaceChildren(...vectorSections(vector, chosen, columnChoices()).filter(Boolean));
 }
 
 /** Return a button for each implementation that was given the vector. */
 function columnChoices() {
-  const own = RESULTS.filter((result) => result.vector === chosen.vector);
-  own.sort((a, b) => a.column - b.column);
-  return el("div", { class: "choices", role: "group", "aria-label": "Implementations" }, own.map((result) => {
-    const pressed = String(result.column === chosen.column);
-    const pick = () => {
-      choose({ vector: chosen.vector, column: result.column });
-      byId("vector").querySelector("[aria-pressed=true]").focus();
-    };
-    return el("button", { type: "button", "aria-pressed": pressed, onclick: pick },
-      badge(result.verdict), ` ${columnName(result.column)}`);
-  }));
+  const results = RESULTS.filter((result) => result.vector === chosen.vector);
+  results.sort((a, b) => a.column - b.column);
+  const pick = (result) => () => {
+    choose(result);
+    byId("vector").querySelector("[aria-pressed=true]").focus();
+  };
+  return el("div", { class: "choices", role: "group", "aria-label": "Implementations" }, results.map((result) =>
+    el("button", { type: "button", "aria-pressed": String(result === chosen), onclick: pick(result) },
+      badge(result.verdict), ` ${columnName(result.column)}`)));
 }
 
 list.addEventListener("keydown", (event) => {

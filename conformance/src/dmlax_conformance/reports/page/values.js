@@ -1,4 +1,3 @@
-"use strict";
 // Elements as the suite writes them: integers, and floats as bit patterns.
 
 const FLOATS = {
@@ -63,16 +62,13 @@ function magnitude(dtype, word) {
 
 /** Return how far `have` is from `want`: a number for integers, steps of the type for floats. */
 function distance(dtype, want, have) {
-  if (dtype in FLOATS) {
-    if ([want, have].some((word) => !Number.isFinite(decodeFloat(dtype, word)))) return "≠";
-    const steps = ordered(dtype, have) - ordered(dtype, want);
-    return steps === 0n ? "-0 ≠ 0" : `${signed(steps)} ulp`;
-  }
+  const signed = (number) => (number > 0n ? `+${number}` : String(number));
   if (dtype === "bool" || dtype === "complex64") return "≠";
-  return signed(BigInt(have) - BigInt(want));
+  if (!(dtype in FLOATS)) return signed(BigInt(have) - BigInt(want));
+  if ([want, have].some((word) => magnitude(dtype, word) === null)) return "≠";
+  const steps = ordered(dtype, have) - ordered(dtype, want);
+  return steps === 0n ? "-0 ≠ 0" : `${signed(steps)} ulp`;
 }
-
-const signed = (number) => (number > 0n ? `+${number}` : String(number));
 
 /** Return the place of a float among all floats of its type. */
 function ordered(dtype, bits) {

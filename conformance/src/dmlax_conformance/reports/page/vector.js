@@ -1,4 +1,3 @@
-"use strict";
 // One vector and what one implementation answered.
 
 let asBits = false;
@@ -6,17 +5,16 @@ let asBits = false;
 const columnName = (column) =>
   `${DATA.reports[DATA.columns[column].report].name} ${DATA.columns[column].variant}`;
 
-/** Return the sections about a vector; `result` may be undefined. */
+/** Return the sections about a vector and a result of it. */
 function vectorSections(vector, result, choices) {
+  const kind = vector.valid ? "valid call" : "call that must be refused";
   return [
     el("h3", {}, vector.id, " ", el("small", { class: "muted" }, `rev ${vector.rev}`)),
     el("p", { class: "comment" }, vector.comment),
-    el("p", { class: "muted" },
-      `${vector.operator} / ${vector.topic} · ${vector.types} · `,
-      vector.valid ? "valid call" : "call that must be refused"),
+    note(`${vector.operator} / ${vector.topic} · ${vector.types} · `, kind),
     choices,
-    result ? outcome(vector, result) : null,
-    coordinatePicture(vector, result?.more),
+    outcome(vector, result),
+    coordinatePicture(vector, result.more),
     expectation(vector, result),
     inputs(vector),
     vector.desc ? description(vector) : attributes(vector),
@@ -40,47 +38,49 @@ const milliseconds = (seconds) =>
   seconds >= 1 ? `${seconds.toFixed(1)} s` : `${(seconds * 1000).toPrecision(2)} ms`;
 
 function copyButton(text) {
-  const copy = async (event) => {
+  const copy = async ({ target }) => {
     await navigator.clipboard.writeText(text);
-    event.target.textContent = "Copied";
+    target.textContent = "Copied";
   };
   return navigator.clipboard ? el("button", { type: "button", onclick: copy }, "Copy") : null;
 }
 
 function expectation(vector, result) {
   if (!vector.expect) {
-    return el("section", {}, el("h4", {}, "Call"),
-      el("p", { class: "muted" }, "Neither the reports nor this suite hold this revision of the vector."));
+    return section("Call", note("Neither the reports nor this suite hold this revision of the vector."));
   }
-  if (vector.expect.error) {
-    const { code, field, also = [] } = vector.expect.error;
-    return el("section", {}, el("h4", {}, "Expected"),
-      el("p", {}, "A refusal: ", el("code", {}, code), " on ", el("code", {}, field)),
-      also.length ? el("p", {}, "Also right: ", also.map((own) => `${own.code} on ${own.field}`).join(", ")) : null,
-      Object.entries(result?.more.got ?? {}).map(([name, tensor]) => answered(name, tensor)));
+  if (!vector.expect.error) {
+    const outputs = Object.entries(vector.expect.outputs);
+    return section("Outputs", outputs.map(([name, want]) => output(name, want, result)));
   }
-  return el("section", {}, el("h4", {}, "Outputs"),
-    Object.entries(vector.expect.outputs).map(([name, want]) => output(name, want, result)));
+  const { code, field, also = [] } = vector.expect.error;
+  return section("Expected",
+    el("p", {}, "A refusal: ", el("code", {}, code), " on ", el("code", {}, field)),
+    also.length ? el("p", {}, "Also right: ", also.map((own) => `${own.code} on ${own.field}`).join(", ")) : null,
+    Object.entries(result.more.got ?? {}).map(([name, tensor]) => plainFigure(`Got ${name}`, tensor)));
 }
 
-const answered = (name, tensor) =>
-  figure(`Got ${name}`, tensor, wordsOf(tensor) && plainCell(tensor, heatOf(tensor.dtype, wordsOf(tensor))));
+const plainFigure = (title, tensor, options) =>
+  figure(title, tensor, wordsOf(tensor) && plainCell(tensor, heatOf(tensor.dtype, wordsOf(tensor))), options);
 
 /** Return expected, got and difference of one output, side by side. */
 function output(name, want, result) {
-  const have = result?.more.got?.[name];
-  const wrong = new Set(result?.more.differs?.[name] ?? []);
+  const have = result.more.got?.[name];
+  const wrong = new Set(result.more.differs?.[name] ?? []);
   const alike = have && typeOf(have) === typeOf(want) && wordsOf(have) && wordsOf(want);
   const heat = wordsOf(want) && heatOf(want.dtype, wordsOf(want), alike ? wordsOf(have) : []);
   const options = { rows: want.compare === "exact_rows" ? Math.max(want.rows, 1) : 0 };
-  const figures = [figure("Expected", want, wordsOf(want) && wantedCell(want, heat, wrong), options)];
-  if (have) figures.push(figure("Got", have, gotCell(want, have, heat, wrong, alike), options));
+  const gotCell = () => (alike ? markedCell(have, heat, wrong, wordsOf(want).length)
+    : markedCell(have, heatOf(have.dtype, wordsOf(have)), wrong));
+  const figures = [figure("Expected", want, wordsOf(want) && markedCell(want, heat, wrong), options)];
+  if (have) figures.push(figure("Got", have, wordsOf(have) && gotCell(), options));
   if (alike && wrong.size) {
-    figures.push(figure("Difference", want, differenceCell(want, have, wrong),
-      { ...options, note: "got - expected" }));
+    const difference = differenceCell(want, have, wrong);
+    figures.push(figure("Difference", want, difference, { ...options, about: "got - expected" }));
   }
+  const said = unsaid(name, want, have, result, wrong);
   return el("div", { class: "output" }, el("h5", {}, name), el("div", { class: "side" }, figures),
-    firstDiffering(want, result?.more.first?.[name]), unsaid(name, want, have, result, wrong));
+    firstDiffering(want, result.more.first?.[name]), said && note(said));
 }
 
 /** Return the first elements that differ, of an output that is too large to be shown. */
@@ -91,12 +91,10 @@ function firstDiffering(want, first = []) {
     [expected, got].map((word) =>
       el("td", { title: titleOf(want.dtype, word) }, show(want.dtype, word, asBits))),
     el("td", { class: "wrong" }, distance(want.dtype, expected, got)));
-  const heads = ["element", "expected", "got", "got - expected"];
   return el("figure", { class: "first" },
     el("figcaption", {}, el("b", {}, "First differing elements")),
     el("div", { class: "scroll" }, el("table", { class: "plane" },
-      el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))),
-      el("tbody", {}, first.map(row)))),
+      headRow("element", "expected", "got", "got - expected"), el("tbody", {}, first.map(row)))),
     first.map((each, number) => feeding(want, each, number === 0)));
 }
 
@@ -107,7 +105,7 @@ function feeding(want, { index, operands = {} }, open) {
   return el("details", { open },
     el("summary", {}, `Operands of element [${placeOf(want.sizes, index).join(", ")}]`),
     el("div", { class: "side" }, parts.map(([name, part]) =>
-      figure(name, part, wordsOf(part) && partCell(part), { note: `${part.dtype} [${part.axes.join(", ")}]` }))));
+      figure(name, part, wordsOf(part) && partCell(part), { about: `${part.dtype} [${part.axes.join(", ")}]` }))));
 }
 
 function partCell(part) {
@@ -116,25 +114,12 @@ function partCell(part) {
   return (place) => (words[place] === null ? { text: "pad", classes: "same" } : plain(place));
 }
 
-function placeOf(sizes, index) {
-  let rest = index;
-  return sizes.toReversed().map((size) => {
-    const at = rest % size;
-    rest = Math.floor(rest / size);
-    return at;
-  }).reverse();
-}
-
 function unsaid(name, want, have, result, wrong) {
-  const hidden = result && result.verdict !== "exact" && !have && Object.keys(result.more.got ?? {}).length;
-  if (hidden) return el("p", { class: "muted" }, "The answer has no such output.");
-  if (result?.verdict === "exact") return el("p", { class: "muted" }, "The answer is this, bit for bit.");
-  if (have && typeOf(have) === typeOf(want)) {
-    const marked = result.more.first?.[name] ? null : `${plural(wrong.size, "element")} marked ▲.`;
-    const words = wrong.size ? marked : "No element differs.";
-    return words && el("p", { class: "muted" }, words);
-  }
-  return null;
+  if (result.verdict === "exact") return "The answer is this, bit for bit.";
+  if (!have && Object.keys(result.more.got ?? {}).length) return "The answer has no such output.";
+  if (!have || typeOf(have) !== typeOf(want)) return null;
+  if (!wrong.size) return "No element differs.";
+  return result.more.first?.[name] ? null : `${plural(wrong.size, "element")} marked ▲.`;
 }
 
 const titleOf = (dtype, word) => (dtype in FLOATS ? `${show(dtype, word)} = 0x${word}` : null);
@@ -149,57 +134,41 @@ function plainCell(tensor, heat) {
   });
 }
 
-function wantedCell(want, heat, wrong) {
-  const plain = plainCell(want, heat);
-  const listed = new Map((want.listed ?? []).map((item) => [item.index, item]));
+/** Mark the wrong places, and add the words that are permitted too; from `count` on nothing is defined. */
+function markedCell(tensor, heat, wrong, count = wordsOf(tensor).length) {
+  const plain = plainCell(tensor, heat);
+  const listed = new Map((tensor.listed ?? []).map((item) => [item.index, item]));
   return (place) => {
-    if (place >= wordsOf(want).length) return null;
-    const own = plain(place);
-    const other = listed.get(place);
-    if (other) {
-      const others = other.any_of.filter((word) => word !== wordsOf(want)[place]);
-      own.text = [own.text, ...others.map((word) => show(want.dtype, word, asBits))].join(" or ");
-      own.title = other.why;
-    }
-    return { ...own, classes: wrong.has(place) ? "wrong" : "" };
+    if (place >= count) return null;
+    const cell = { ...plain(place), classes: wrong.has(place) ? "wrong" : "" };
+    const { any_of: permitted, why } = listed.get(place) ?? {};
+    if (!permitted) return cell;
+    const others = permitted.filter((word) => word !== wordsOf(tensor)[place]);
+    const words = others.map((word) => show(tensor.dtype, word, asBits));
+    return { ...cell, text: [cell.text, ...words].join(" or "), title: why };
   };
 }
 
-function gotCell(want, have, heat, wrong, alike) {
-  const words = wordsOf(have);
-  if (!words) return null;
-  const plain = plainCell(have, alike ? heat : heatOf(have.dtype, words));
-  return (place) => {
-    if (place >= (alike ? wordsOf(want) : words).length) return null;
-    return { ...plain(place), classes: wrong.has(place) ? "wrong" : "" };
-  };
-}
-
-function differenceCell(want, have, wrong) {
-  return (place) => {
-    if (place >= wordsOf(want).length) return null;
-    if (!wrong.has(place)) return { text: "·", classes: "same" };
-    return { text: distance(want.dtype, wordsOf(want)[place], wordsOf(have)[place]), classes: "wrong" };
-  };
-}
+const differenceCell = (want, have, wrong) => (place) => {
+  if (place >= wordsOf(want).length) return null;
+  if (!wrong.has(place)) return { text: "·", classes: "same" };
+  return { text: distance(want.dtype, wordsOf(want)[place], wordsOf(have)[place]), classes: "wrong" };
+};
 
 function inputs(vector) {
   const given = Object.entries(vector.inputs ?? {});
-  if (!given.length) return null;
-  return el("section", {}, el("h4", {}, "Inputs"), el("div", { class: "side" },
-    given.map(([name, tensor]) => {
-      const words = wordsOf(tensor);
-      const strided = vector.desc?.[name]?.Strides && tensor.sizes.length === 1 && vector.desc[name].Sizes.length !== 1;
-      return figure(name, tensor, words && plainCell(tensor, heatOf(tensor.dtype, words)),
-        { note: `${typeOf(tensor)}${strided ? ", the buffer" : ""}` });
-    })));
+  const about = (name, tensor) => {
+    const { Strides, Sizes } = vector.desc?.[name] ?? {};
+    const strided = Strides && tensor.sizes.length === 1 && Sizes.length !== 1;
+    return `${typeOf(tensor)}${strided ? ", the buffer" : ""}`;
+  };
+  return given.length ? section("Inputs", el("div", { class: "side" },
+    given.map(([name, tensor]) => plainFigure(name, tensor, { about: about(name, tensor) })))) : null;
 }
 
 function attributes(vector) {
   const own = Object.entries(vector.attributes ?? {});
-  if (!own.length) return null;
-  return el("section", {}, el("h4", {}, "Attributes"), el("dl", {},
-    own.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, json(value))])));
+  return own.length ? section("Attributes", terms(...own.map(([name, value]) => [name, json(value)]))) : null;
 }
 
 const json = (value) => (Array.isArray(value) ? `[${value.join(", ")}]` : JSON.stringify(value));
@@ -207,35 +176,32 @@ const json = (value) => (Array.isArray(value) ? `[${value.join(", ")}]` : JSON.s
 /** Return a desc as a table with one row for each tensor. */
 function description(vector) {
   const heads = ["DataType", "Sizes", "Strides", "TotalTensorSizeInBytes", "GuaranteedBaseOffsetAlignment", "Flags"];
+  const isTensor = ([name, value]) => name.endsWith("Tensor") || Object.hasOwn(value ?? {}, "DataType");
   const fields = Object.entries(vector.desc);
-  const isTensor = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
-  const named = vector.expect?.error?.field;
-  const mark = (name) => (name === named ? { class: "named" } : {});
-  const tensors = fields.filter(([name, value]) => isTensor(value) || name.endsWith("Tensor"));
-  const others = fields.filter((field) => !tensors.includes(field));
-  return el("section", {}, el("h4", {}, `Desc, at feature level ${vector.feature_level.replace("_", ".")}`),
+  const others = fields.filter((field) => !isTensor(field));
+  const named = (name) => (name === vector.expect?.error?.field ? [{ class: "named" }, " (named)"] : [{}, ""]);
+  const row = ([name, value]) => {
+    const [mark, more] = named(name);
+    return el("tr", mark, el("th", { scope: "row" }, name, more), value
+      ? heads.map((head) => el("td", {}, text(value[head])))
+      : el("td", { colspan: heads.length, class: "muted" }, "absent"));
+  };
+  return section(`Desc, at feature level ${vector.feature_level.replace("_", ".")}`,
     el("div", { class: "scroll" }, el("table", { class: "desc" },
-      el("thead", {}, el("tr", {}, el("td"), heads.map((head) => el("th", { scope: "col" }, breakable(head))))),
-      el("tbody", {}, tensors.map(([name, value]) => el("tr", mark(name),
-        el("th", { scope: "row" }, name, name === named ? " (named)" : ""),
-        value ? heads.map((head) => el("td", {}, text(value[head]))) : el("td", { colspan: heads.length, class: "muted" }, "absent")))))),
-    others.length ? el("dl", {}, others.flatMap(([name, value]) => [
-      el("dt", mark(name), name, name === named ? " (named)" : ""), el("dd", {}, json(value))])) : null);
+      headRow("", ...heads.map(breakable)), el("tbody", {}, fields.filter(isTensor).map(row)))),
+    others.length ? terms(...others.map(([name, value]) => {
+      const [mark, more] = named(name);
+      return [[name, more], json(value), mark];
+    })) : null);
 }
-
-/** Let a name of several words break between them. */
-const breakable = (name) => name.split(/(?=[A-Z][a-z])/).flatMap((word) => [el("wbr"), word]);
 
 const text = (value) => (value === null ? "packed" : Array.isArray(value) ? json(value) : String(value));
 
-const reference = (what, id) =>
-  (id ? [el("dt", {}, what), el("dd", {}, el("a", { href: `#${id}` }, id))] : []);
-
 function rules(vector) {
-  const words = (kind, names) => names.flatMap((name) => [
-    el("dt", {}, name), el("dd", {}, DATA.legend[kind][name] ?? "")]);
-  return el("section", {}, el("h4", {}, "Rules and features"),
-    el("dl", {}, words("clauses", vector.clause), words("flags", vector.flags),
-      vector.requires.length ? [el("dt", {}, "requires"), el("dd", {}, vector.requires.join(", "))] : [],
-      reference("valid twin", vector.twin), reference("counts only beside", vector.beside)));
+  const words = (kind, names) => names.map((name) => [name, DATA.legend[kind][name] ?? ""]);
+  const reference = (what, id) => (id ? [[what, el("a", { href: `#${id}` }, id)]] : []);
+  return section("Rules and features", terms(
+    ...words("clauses", vector.clause), ...words("flags", vector.flags),
+    ...(vector.requires.length ? [["requires", vector.requires.join(", ")]] : []),
+    ...reference("valid twin", vector.twin), ...reference("counts only beside", vector.beside)));
 }

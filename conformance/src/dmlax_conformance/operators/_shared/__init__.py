@@ -1,1 +1,0 @@
-"""Parts of a meaning that several operators share."""

@@ -1,1 +1,0 @@
-"""CONVOLUTION_INTEGER."""

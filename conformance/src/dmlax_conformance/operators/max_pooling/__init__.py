@@ -1,1 +1,0 @@
-"""MAX_POOLING, of 8-bit elements."""

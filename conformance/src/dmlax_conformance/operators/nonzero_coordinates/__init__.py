@@ -1,1 +1,0 @@
-"""NONZERO_COORDINATES."""

@@ -1,1 +1,0 @@
-"""Quantized convolution with an addend, which DirectML lacks."""

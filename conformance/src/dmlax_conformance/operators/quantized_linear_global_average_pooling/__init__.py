@@ -1,1 +1,0 @@
-"""Quantized global average pooling, which DirectML lacks."""

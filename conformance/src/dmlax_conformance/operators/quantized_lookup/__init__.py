@@ -1,1 +1,0 @@
-"""QUANTIZED_LOOKUP, a function that DirectML lacks."""

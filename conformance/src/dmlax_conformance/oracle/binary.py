@@ -1,0 +1,154 @@
+"""Sum and product of two quantized tensors that broadcast."""
+
+import operator as arithmetic
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import zip_longest
+
+from ..format.tensors import Tensor
+from . import exact
+from . import operator as rules
+from .element_wise import broadcast
+from .exact import Real, exactly, rounded
+from .operator import Answer, Attributes, Definition, Desc, DescSizes, Found, Inputs, Outputs
+
+TENSORS = ("ATensor", "BTensor", "OutputTensor")
+SCALES = ("AScaleTensor", "BScaleTensor", "OutputScaleTensor")
+POINTS = ("AZeroPointTensor", "BZeroPointTensor", "OutputZeroPointTensor")
+TYPES = dict(zip(POINTS, TENSORS, strict=True))
+Combine = Callable[[Fraction, Fraction], Fraction]
+Quotients = list[tuple[Real, int]]
+
+
+def add(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> Answer:
+    """Return clamp(round((a + b) / output scale) + output zero point) of dequantized tensors.
+
+    https://learn.microsoft.com/windows/win32/api/directml/ns-directml-dml_element_wise_quantized_linear_add_operator_desc
+    """
+    return _rounded(add_quotients(attributes, inputs, outputs), inputs, outputs)
+
+
+def multiply(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> Answer:
+    """Return clamp(round(a * b / output scale) + output zero point) of dequantized tensors.
+
+    DirectML lacks the function; it is ONNX Runtime's QLinearMul:
+    https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md#com.microsoft.QLinearMul
+    """
+    return _rounded(multiply_quotients(attributes, inputs, outputs), inputs, outputs)
+
+
+def add_quotients(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> Quotients:
+    """Return the exact quotient of each element of the sum, and its zero point."""
+    return _quotients(arithmetic.add, inputs)
+
+
+def multiply_quotients(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> Quotients:
+    """Return the exact quotient of each element of the product, and its zero point."""
+    return _quotients(arithmetic.mul, inputs)
+
+
+def _quotients(combine: Combine, inputs: Inputs) -> Quotients:
+    a, b = inputs["ATensor"], inputs["BTensor"]
+    sizes = _broadcast_sizes(a.sizes, b.sizes)
+    (sa, za), (sb, zb), (sy, zy) = (_parameters(inputs, name) for name in ("A", "B", "Output"))
+    pairs = list(zip(broadcast(a, sizes), broadcast(b, sizes), strict=True))
+    quotients = {
+        (x, y): (exactly(combine((x - za) * sa, (y - zb) * sb) / sy), zy) for x, y in set(pairs)
+    }
+    return [quotients[pair] for pair in pairs]
+
+
+def _rounded(quotients: Quotients, inputs: Inputs, outputs: Outputs) -> Answer:
+    dtype = outputs["OutputTensor"].dtype
+    sizes = _broadcast_sizes(inputs["ATensor"].sizes, inputs["BTensor"].sizes)
+    return {"OutputTensor": Tensor(dtype, sizes, rounded(quotients, dtype))}
+
+
+def _parameters(inputs: Inputs, name: str) -> tuple[Fraction, int]:
+    """Return the scale and the zero point of a tensor; a missing one is 0."""
+    scale, zero_point = inputs[f"{name}ScaleTensor"], inputs.get(f"{name}ZeroPointTensor")
+    value = exact.decode(scale.words[0], scale.dtype).value
+    return value, 0 if zero_point is None else zero_point.words[0]
+
+
+def _broadcast_sizes(a: rules.Sizes, b: rules.Sizes) -> rules.Sizes:
+    """Return the sizes to which both repeat; they align on the right, and sizes of 1 repeat."""
+    rank = max(len(a), len(b))
+    pairs = zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True)
+    return tuple(y if x == 1 else x for x, y in pairs)
+
+
+def check(attributes: Attributes, inputs: Inputs, outputs: Outputs) -> None:
+    """Check data types and dimensions, then that both tensors repeat, then the parameters."""
+    rules.data_type(inputs, rules.EIGHT_BIT, "ATensor", "BTensor")
+    rules.data_type(inputs, ("float32",), *SCALES)
+    dtype = outputs["OutputTensor"].dtype
+    rules.need(dtype in rules.EIGHT_BIT, "data_type", "OutputTensor")
+    dtypes = {name: tensor.dtype for name, tensor in inputs.items()} | {"OutputTensor": dtype}
+    for name, tensor in TYPES.items():
+        rules.same_data_type(inputs, name, dtypes[tensor])
+    for name in ("ATensor", "BTensor"):
+        rules.dimensions(inputs, name)
+    a, b = inputs["ATensor"].sizes, inputs["BTensor"].sizes
+    pairs = zip_longest(reversed(a), reversed(b), fillvalue=1)
+    rules.need(all(x == y or 1 in (x, y) for x, y in pairs), "sizes", "BTensor")
+    rules.lengths(inputs, (1,), *SCALES, *POINTS)
+    rules.scale_values(inputs, *SCALES)
+
+
+def _check_desc(desc: Desc, feature_level: str) -> Found:
+    yield from rules.same_types(desc, TYPES)
+    others = (name for name in desc if name != "ATensor")
+    yield from rules.same_counts(desc, *others, first="ATensor")
+    yield from rules.same_sizes(desc, "BTensor", "OutputTensor", first="ATensor")
+    yield from rules.all_ones(desc, *SCALES, *POINTS)
+
+
+def _desc_sizes(inputs: Inputs, outputs: Outputs) -> DescSizes:
+    """Return the output's sizes for both tensors, and as many sizes of 1 for each parameter."""
+    sizes = _broadcast_sizes(inputs["ATensor"].sizes, inputs["BTensor"].sizes)
+    parameters = dict.fromkeys((*SCALES, *POINTS), (1,) * len(sizes))
+    return dict.fromkeys(("ATensor", "BTensor"), sizes) | parameters
+
+
+_TABLE = tuple(
+    line
+    for name in ("A", "B", "Output")
+    for line in rules.quantized_rows(name, (1, 8), (1, 8), (1, 8))
+)
+
+
+_ADD = """
+ADD-1 (result): The result is clamp(round((a + b) / output scale) + output zero point) in real
+  arithmetic, where a and b are (tensor - zero point) * scale.
+ADD-2 (result): Rounding is to nearest, ties to even, and comes before the output zero point.
+ADD-3 (result): The result is clamped to the full range of the output data type.
+ADD-4: A, B and the output are INT8 or UINT8, each on its own, as is the zero point of each; scales
+  are FLOAT32.
+ADD-5: A and B repeat along sizes of 1 and missing leading sizes to the sizes of the output.
+ADD-6: A scale or zero point is one value, in any shape of one element.
+ADD-7: A scale is finite and not zero.
+ADD-8 (absent): A missing zero point is 0.
+ADD-9: A and B have at most 8 dimensions.
+"""
+
+ADD = Definition(
+    add,
+    check,
+    _ADD,
+    {"4_0": _TABLE},
+    desc_clauses={
+        **rules.type_clauses(TYPES),
+        "same-dimension-count": "All tensors have the DimensionCount of ATensor.",
+        "same-sizes": "BTensor and OutputTensor have the Sizes of ATensor; a stride of 0 repeats.",
+        **rules.one_clauses((*SCALES, *POINTS)),
+    },
+    check_desc=_check_desc,
+    desc_sizes=_desc_sizes,
+)
+MULTIPLY = Definition(
+    multiply,
+    check,
+    _ADD.replace("ADD", "MUL").replace("(a + b)", "a * b"),
+    rows=_TABLE,
+)

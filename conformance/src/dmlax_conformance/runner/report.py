@@ -1,0 +1,70 @@
+"""Showing a run on the console: a table, and what went wrong."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..exit_codes import UNUSABLE
+from ..format.vectors import Vector
+from ..terminal import Table, complain
+from ..texts import printable
+from .adapter import Adapter
+from .compare import describe
+from .repeat import command
+from .run import VERDICTS, Result, Totals
+from .share import judged, share_of, shortfalls, values_of
+
+COLUMNS = ("total", "applicable", *VERDICTS)
+
+
+def table(results: Sequence[Result]) -> Table:
+    """Return operators against verdicts, with a last row of sums."""
+    shown = Table("operator", *COLUMNS, is_numeric=True)
+    operators = sorted({result.vector.operator for result in results})
+    for name in (*operators, "all"):
+        totals = Totals.of(r for r in results if name in ("all", r.vector.operator))
+        counts = totals.total, totals.applicable, *(totals.counts[verdict] for verdict in VERDICTS)
+        shown.add_row(name, *map(str, counts))
+    return shown
+
+
+def show(results: Sequence[Result], start: str, limit: int, adapter: Adapter | None = None) -> None:
+    """Print the failures with the commands that repeat them, the table, and what was computed."""
+    bad = [result for result in results if result.verdict in ("fail", "error")]
+    lines = [line for result in bad[:limit] for line in explain(result, start)]
+    if len(bad) > limit:
+        lines.append(f"... and {len(bad) - limit} more; --report keeps them all")
+    rows = [judged(adapter, result) for result in results]
+    computed = [f"{name} ({count} values)" for name, count in sorted(values_of(rows).items())]
+    lines += [str(table(results)), f"computed: {', '.join(computed) or 'nothing'}"]
+    print("\n".join([*lines, str(share_of(rows))]))
+
+
+def complain_of_shortfalls(
+    results: Sequence[Result],
+    least: int | None = None,
+    min_share: float | None = None,
+    adapter: Adapter | None = None,
+) -> bool:
+    """Print why the results prove too little, and say whether they do."""
+    lines = shortfalls([judged(adapter, result) for result in results], least, min_share)
+    for line in lines:
+        complain(line, UNUSABLE)
+    return bool(lines)
+
+
+def explain(result: Result, start: str) -> list[str]:
+    """Return the lines about one failure."""
+    vector = result.vector
+    return [
+        f"{result.verdict.upper()} {vector.id} [{result.variant}] {vector.comment}",
+        *(f"  {line}" for line in result.outcome.details),
+        *(f"  given {name} {describe(tensor)}" for name, tensor in vector.inputs.items()),
+        *(f"  given {name} {printable(value)}" for name, value in _fields(vector).items()),
+        f"  repeat: {command(start, result.variant, vector.id)}",
+    ]
+
+
+def _fields(vector: Vector) -> dict[str, Any]:
+    if vector.desc is None:
+        return dict(vector.attributes)
+    return {**vector.desc, "FeatureLevel": vector.feature_level}

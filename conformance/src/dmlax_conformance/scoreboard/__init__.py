@@ -1,1 +1,0 @@
-"""Dated results of many implementations, small enough to check in."""

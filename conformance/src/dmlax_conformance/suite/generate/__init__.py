@@ -1,1 +1,0 @@
-"""The generator: authors write the calls, the operators give the expectations."""
