@@ -1,0 +1,1 @@
+"""Grading of the vectors: verification, coverage, mutants, and adding vectors."""

@@ -1,0 +1,323 @@
+"""Adding vectors: calls as JSON in, vectors with ids, expectations and flags out.
+
+A call says operator, comment, attributes, inputs and outputs, or desc and feature level; the rest
+is filled in where it is not given. Nothing is written if anything is wrong.
+"""
+
+import re
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dmlax_conformance import __version__
+from dmlax_conformance.errors import Malformed, in_file
+from dmlax_conformance.format import canonical, limits, tensors, vectors
+from dmlax_conformance.format.json_schema import Validator, check, pointer
+from dmlax_conformance.format.tensors import Tensor, count
+from dmlax_conformance.format.vectors import ExpectedError, ExpectedTensor, Request, Vector
+from dmlax_conformance.oracle import OPERATORS
+from dmlax_conformance.oracle.descriptors import needs, requests, violations
+from dmlax_conformance.paths import vectors_dir
+
+from . import verify
+from .coverage import boundary, registry
+
+LONGEST = 64  # elements of an output that is written out; a longer one has a digest
+TYPES = {  # of the keys of a call
+    "string": ("comment", "name", "topic", "feature_level", "twin", "after", "beside"),
+    "array": ("clause", "flags", "requires"),
+    "object": ("attributes", "inputs", "outputs", "desc", "listed", "rows"),
+}
+CALL = {
+    "type": "object",
+    "required": ["operator", "comment"],
+    "dependentRequired": {"desc": ["feature_level"], "feature_level": ["desc"]},
+    "additionalProperties": False,
+    "properties": {
+        **{name: {"type": kind} for kind, names in TYPES.items() for name in names},
+        "operator": {"enum": [*OPERATORS]},
+        "folder": {"enum": [*verify.FOLDERS]},
+    },
+}
+WIDE = {"bool", "int64", "uint64", "float64"}
+FLAGS = {  # by patterns of the equivalence classes and structures that a call covers
+    "Tie": "tie, even",
+    "NearTieFloat32": "near tie in float32|float32 multiplier errs|float division errs",
+    "NearTieFloat64": "near tie in float64|float64 multiplier errs",
+    "Saturation": "saturates",
+    "LargeAccumulator": "accumulator (above|below) 24 bits",
+    "WideInteger": "lost in float32",
+    "Rounding": "rounded (up|down)",
+    "SpecialFloat": "NaN|(plus|minus) infinity|minus zero|subnormal|overflows",
+    "Padding": "padding$",
+    "Windows": "strides$|dilations$",
+    "Groups": "depthwise|groups beyond 1$",
+    "Rank3": "rank 3$",
+    "OddContraction": "products not by fours",
+    "PerChannel": "filter (scales|zero points)",
+    "Broadcast": ".* repeats?( |$)|scales along",
+}
+
+
+class Added(NamedTuple):
+    """New vectors, the vectors of their operators that were there, and the texts of files."""
+
+    vectors: list[Vector]
+    before: list[Vector]
+    texts: dict[Path, str]
+
+
+def add(path: Path, root: Path | None = None) -> Added:
+    """Return what a file of calls adds, verified; nothing is written."""
+    folder, before, added = root or vectors_dir(), list[Vector](), list[Vector]()
+    files: dict[Path, dict[str, Any]] = {}
+    with in_file(path):
+        calls = vectors.parse(limits.read(path))
+        check(calls, Validator({"type": "array", "items": CALL}))
+        for index, call in enumerate(calls):
+            at = pointer(index)
+            try:
+                if call["operator"] not in {each.operator for each in before}:
+                    before += vectors.load_all(folder, (call["operator"],))
+                vector = _completed(call, at, [*before, *added])
+                target = _target(call, vector, folder, [*before, *added])
+                file = files.setdefault(target, _file(target, vector.operator))
+                file["vectors"].append(_encoded(vector, call))
+                added.append(replace(vector, file=target))
+            except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+                raise Malformed(at, f"{type(error).__name__}: {error}") from None
+        texts = {
+            target: canonical.dumps(file | verify.legends(file["vectors"]), canonical.VECTORS)
+            for target, file in files.items()
+        }
+        for line in _problems(texts, folder, {each.operator for each in added}):
+            raise Malformed("/", f"would make {line}")
+    return Added(added, before, texts)
+
+
+def write(texts: Mapping[Path, str]) -> None:
+    """Write the files."""
+    for target, text in texts.items():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+
+
+def _completed(call: Mapping[str, Any], at: str, known: Sequence[Vector]) -> Vector:
+    """Return a call as a vector, with everything filled in."""
+    operator, desc, level = call["operator"], call.get("desc"), call.get("feature_level")
+    inputs = {k: tensors.decode(v, f"{at}/inputs/{k}") for k, v in call.get("inputs", {}).items()}
+    asked = call.get("outputs", {})
+    outputs = {k: Request(v["dtype"], tuple(v["sizes"])) for k, v in asked.items()}
+    if desc is not None:
+        outputs = {} if violations(operator, desc, str(level)) else requests(operator, desc)
+    vector = vector_of(operator, call.get("attributes", {}), inputs, outputs, desc, level)
+    said = verify.oracle_answer(vector)
+    name = re.sub("[^a-z0-9]+", "-", call.get("name", call["comment"]).lower()).strip("-")
+    vector = replace(
+        with_answer(vector, said, call),
+        id=_unused(f"{OPERATORS[operator].prefix}-{name[:60]}", {each.id for each in known}),
+        comment=call["comment"],
+        base=call.get("twin"),
+    )
+    if not vector.is_valid and vector.base is None:
+        vector = replace(vector, base=_twin_of(vector, known))
+        if vector.base is None:
+            message = "no valid vector differs in one place; give a twin"
+            raise Malformed(at, f"{said.refusals[0]}: {message}")
+    vector = replace(vector, flags=frozenset(call.get("flags", flags_of(vector))))
+    required = needs(operator, desc) if desc else {f"dtype:{dtype}" for dtype in _wide(vector)}
+    clause = call.get("clause") or ([said.rule] if said.rule else _usual_clauses(vector, known))
+    return replace(vector, clause=tuple(clause), requires=frozenset(call.get("requires", required)))
+
+
+def _twin_of(vector: Vector, known: Sequence[Vector]) -> str | None:
+    """Return the first valid vector that differs in one place, if there is one."""
+    twins = (v for v in known if v.is_valid and (v.desc is None) == (vector.desc is None))
+    return next((v.id for v in twins if len(verify.differences(vector, v)) == 1), None)
+
+
+def _wide(vector: Vector) -> set[str]:
+    """Return the data types of the inputs of a call that not every implementation has."""
+    return set() if vector.desc else WIDE & {each.dtype for each in vector.inputs.values()}
+
+
+def vector_of(
+    operator: str,
+    attributes: Mapping[str, Any],
+    inputs: Mapping[str, Tensor],
+    outputs: Mapping[str, Request],
+    *desc: Any,
+) -> Vector:
+    """Return a call, or a desc and its feature level, as a vector that expects nothing yet."""
+    words = ("", 1, operator, "", "", (), frozenset[str](), frozenset[str](), None)
+    return Vector(*words, attributes, inputs, outputs, {}, Path(), *desc)
+
+
+def with_answer(vector: Vector, said: verify.Answer, call: Mapping[str, Any]) -> Vector:
+    """Return a vector that expects the oracle's answer; a call says which rows and words count."""
+    if said.refusals:
+        (code, field), *also = said.refusals
+        return replace(vector, expect=ExpectedError(code, field, tuple(also)))
+    rows, expect = dict(call.get("rows", {})), {}
+    if "OutputCountTensor" in said.outputs:
+        rows["OutputCoordinatesTensor"] = said.outputs["OutputCountTensor"].words[0]
+    for name, own in said.outputs.items():
+        words = own.words[: rows[name] * own.sizes[-1]] if name in rows else own.words
+        compare = "exact_rows" if name in rows else "exact"
+        compare = "exact_or_listed" if name in call.get("listed", {}) else compare
+        kept = rows.get(name, 0)
+        expect[name] = ExpectedTensor(own.dtype, own.sizes, words, compare, {}, rows=kept)
+    return replace(vector, expect=expect)
+
+
+def _unused(name: str, ids: set[str]) -> str:
+    names = (name, *(f"{name}-{number}" for number in range(2, len(ids) + 3)))
+    return next(each for each in names if each not in ids)
+
+
+def flags_of(vector: Vector) -> set[str]:
+    """Return the flags that follow from what a vector is, and from the classes that it covers."""
+    if not vector.is_valid:
+        return {"Invalid"}
+    given = vector.inputs.values()
+    holds = {
+        "Empty": any(count(each.sizes) == 0 for each in given),
+        "Large": any(each.made_by for each in given),
+        "WideType": bool(_wide(vector)),
+        "Strided": bool(vector.desc) and "strides" in needs(vector.operator, vector.desc or {}),
+    }
+    has = {each for pair in registry.covered(vector.operator, [vector]) for each in pair}
+    holds |= {flag: any(re.match(own, each) for each in has) for flag, own in FLAGS.items()}
+    return {flag for flag, is_so in holds.items() if is_so}
+
+
+def _usual_clauses(vector: Vector, known: Sequence[Vector]) -> tuple[str, ...]:
+    """Return the clauses of most vectors that are refused, or flagged, as this one is."""
+    kind = vector.operator, vector.is_valid, vector.desc is None
+    same = [v for v in known if (v.operator, v.is_valid, v.desc is None) == kind]
+    if not vector.is_valid:
+        same = [v for v in same if v.expect == vector.expect] or same
+    same = [v for v in same if v.flags == vector.flags] or same
+    return Counter(v.clause for v in same).most_common(1)[0][0]
+
+
+def _target(call: Mapping[str, Any], vector: Vector, folder: Path, known: Sequence[Vector]) -> Path:
+    """Return the file of the twin, of the vector beside or before, or the one that a call names."""
+    near = {vector.base, call.get("after"), call.get("beside")}
+    beside = next((v.file for v in known if v.id in near), None)
+    if beside is not None and not {"topic", "folder"} & call.keys():
+        return beside
+    path = folder.joinpath(vector.operator, call.get("folder", "core"), call.get("topic", "more"))
+    return path.with_name(f"{path.name}.json")
+
+
+def _file(target: Path, operator: str) -> dict[str, Any]:
+    """Return the file at a path, or an empty one."""
+    source = OPERATORS[operator].source
+    head = {"schema": "vectors-1", "operator": operator, "topic": target.stem, "source": source}
+    empty = {**head, "clauses": {}, "notes": {}, "vectors": []}
+    return dict(vectors.parse(target.read_text(encoding="utf-8"))) if target.exists() else empty
+
+
+def _encoded(vector: Vector, call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON form of a vector."""
+    return {
+        "id": vector.id,
+        "rev": 1,
+        "comment": vector.comment,
+        "since": next_version(),
+        "clause": list(vector.clause),
+        "flags": sorted(vector.flags),
+        **({"twin": vector.base} if vector.base else {}),
+        **{k: call[k] for k in ("after", "beside", "desc", "feature_level") if k in call},
+        "requires": sorted(vector.requires),
+        **encoded_call(vector),
+        "expect": _encoded_expect(vector, call.get("listed", {})),
+    }
+
+
+def encoded_call(vector: Vector) -> dict[str, Any]:
+    """Return the JSON form of the attributes, inputs and outputs of a vector."""
+    return {
+        "attributes": dict(vector.attributes),
+        "inputs": {name: tensors.encode(own) for name, own in vector.inputs.items()},
+        "outputs": {k: {"dtype": v.dtype, "sizes": [*v.sizes]} for k, v in vector.outputs.items()},
+    }
+
+
+def _encoded_expect(vector: Vector, listed: Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(vector.expect, ExpectedError):
+        first, *others = (
+            {"code": code, "field": field}
+            for code, field in (vector.expect[:2], *vector.expect.also)
+        )
+        return {"error": {**first, **({"also": others} if others else {})}}
+    found = {}
+    for name, own in vector.expect.items():
+        value: dict[str, Any] = {"dtype": own.dtype, "sizes": [*own.sizes], "compare": own.compare}
+        value |= {"rows": own.rows} if own.compare == "exact_rows" else {}
+        value |= {"listed": listed[name]} if name in listed else {}
+        if len(own.words) > LONGEST and own.compare != "exact_or_listed":
+            value["sha256"] = tensors.digest(Tensor(own.dtype, (len(own.words),), own.words))
+        else:
+            value |= tensors.encode_words(own.dtype, own.words)
+        found[name] = value
+    return {"outputs": found}
+
+
+def next_version() -> str:
+    """Return the version that new vectors are in: the next minor one of the package."""
+    major, minor, _ = __version__.split(".")
+    return f"{major}.{int(minor) + 1}.0"
+
+
+def _problems(texts: Mapping[Path, str], folder: Path, operators: set[str]) -> Iterator[str]:
+    """Verify the operators with the new files, in a folder that is thrown away."""
+    with tempfile.TemporaryDirectory() as name:
+        for operator in operators:
+            if (folder / operator).exists():
+                shutil.copytree(folder / operator, Path(name, operator))
+        write({Path(name, path.relative_to(folder)): text for path, text in texts.items()})
+        for operator in operators:
+            for line in verify.report(Path(name), operator).problems:
+                if line.startswith(name):
+                    yield line.replace(name, str(folder))
+
+
+def gains(added: Added, mutants: bool) -> Iterator[str]:
+    """Say which clauses, classes, boundary cases and mutants the new vectors alone cover."""
+    for operator in dict.fromkeys(vector.operator for vector in added.vectors):
+        new, old = ([v for v in each if v.operator == operator] for each in added[:2])
+        known = set(_covers(operator, old))
+        yield from (f"{operator}: {line}" for line in _covers(operator, new) if line not in known)
+        yield from _mutants_killed(operator, new, old) if mutants else ()
+
+
+def _covers(operator: str, suite: Sequence[Vector]) -> Iterator[str]:
+    """Say what vectors of an operator cover."""
+    for vector in suite:
+        kind = "keeps" if vector.is_valid else "breaks"
+        yield from (f"{kind} the clause {clause}" for clause in vector.clause)
+    for name, at in sorted(registry.covered(operator, suite)):
+        yield f"has {name!r} at {at!r}"
+    for name, number in boundary.counts_of(operator, suite).items():
+        if number:
+            yield f"is at the boundary case {name!r}"
+
+
+def _mutants_killed(operator: str, new: list[Vector], old: list[Vector]) -> Iterator[str]:
+    from .mutants.engine import matrix
+    from .mutants.engine.catalogue import catalogue
+
+    subjects, others = matrix.prepare(new), matrix.prepare(old)
+    for mutant in catalogue().values():
+        if mutant.operator == operator and mutant.must_kill:
+            killers = matrix.judge(mutant, subjects).killed_by
+            if killers:
+                is_alone = not matrix.judge(mutant, others).killed_by
+                alone = ", which no other vector kills" if is_alone else ""
+                yield f"{operator}: {' '.join(killers)} kills {mutant.id}{alone}"

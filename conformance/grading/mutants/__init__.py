@@ -1,0 +1,1 @@
+"""Mutants of every operator, which the vectors must kill."""
