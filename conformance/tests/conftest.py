@@ -1,10 +1,8 @@
 """Fixtures that several tests share."""
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,12 +13,10 @@ from dmlax_conformance.adapters.oracle import Oracle
 from dmlax_conformance.format import vectors
 from dmlax_conformance.format.vectors import Vector
 from dmlax_conformance.paths import vectors_dir
-from dmlax_conformance.suite import runner
-from dmlax_conformance.suite.runner import Result
+from dmlax_conformance.runner import run as runner
+from dmlax_conformance.runner.run import Result
 
-Edit = Callable[[dict[str, Any]], Any]
 SMALL = 2_000  # elements of an output
-WIDE = {"int64", "uint64", "float64"}
 SHOWN = {  # which tests of reports and pages look at
     *("nonzero-large-257x257", "nonzero-length-1071", "nonzero-page-order"),
     *("nonzero-int8-extremes", "dequantize-int8-float32", "intconv-padding-end"),
@@ -31,11 +27,6 @@ SHOWN = {  # which tests of reports and pages look at
 def is_small(vector: Vector) -> bool:
     """Say whether no output has many elements, which the oracle would take long for."""
     return all(prod(asked.sizes) < SMALL for asked in vector.outputs.values())
-
-
-def is_wide(vector: Vector) -> bool:
-    """Say whether an input has 64-bit elements."""
-    return any(tensor.dtype in WIDE for tensor in vector.inputs.values())
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -62,13 +53,6 @@ def suite(every: list[Vector]) -> list[Vector]:
 
 
 @pytest.fixture(scope="session")
-def quarter(suite: list[Vector]) -> list[Vector]:
-    """Return a quarter of the small vectors, and all of them that have 64-bit elements."""
-    small = [vector for vector in suite if is_small(vector)]
-    return [vector for i, vector in enumerate(small) if i % 4 == 0 or is_wide(vector)]
-
-
-@pytest.fixture(scope="session")
 def sample(suite: list[Vector]) -> list[Vector]:
     """Return a tenth of the small vectors, of every operator, calls and descs."""
     return [vector for vector in suite if is_small(vector)][::10]
@@ -78,27 +62,6 @@ def sample(suite: list[Vector]) -> list[Vector]:
 def huge(every: list[Vector]) -> list[Vector]:
     """Return the vectors that need gigabytes."""
     return [vector for vector in every if vector.memory]
-
-
-@pytest.fixture
-def good() -> str:
-    """Return a file with nothing wrong in it, relative to the vectors folder."""
-    return "nonzero_coordinates/integers.json"
-
-
-@pytest.fixture
-def edited(tmp_path: Path, good: str) -> Callable[[Edit], Path]:
-    """Return a function that copies a good file, changes it, and returns its folder."""
-
-    def write(edit: Edit) -> Path:
-        value = vectors.parse((vectors_dir() / good).read_text())
-        edit(value)
-        path = tmp_path / good
-        path.parent.mkdir(parents=True)
-        path.write_text(json.dumps(value))
-        return tmp_path
-
-    return write
 
 
 class Broken(Oracle):

@@ -11,83 +11,69 @@ from dmlax_conformance.adapters.base import Case
 from dmlax_conformance.adapters.oracle import Oracle
 from dmlax_conformance.errors import SpecViolation
 from dmlax_conformance.format.vectors import Vector
-from dmlax_conformance.suite import runner
-from dmlax_conformance.suite.runner import VERDICTS, Totals
+from dmlax_conformance.runner import run as runner
+from dmlax_conformance.runner.run import VERDICTS, Totals
 
-QUICK = ["--operator", "element_wise_quantize_linear", "--flag", "Tie"]
-
-
-def totals(name: str, suite: list[Vector]) -> Totals:
-    return Totals.of(runner.run(adapters.start(name), suite, ["eager"]))
-
-
-def test_the_oracle_is_exact(sample: list[Vector]) -> None:
-    counted = totals("oracle", sample)
-    assert counted.counts == {"exact": len(sample)}
-
-
-def test_the_empty_control_has_no_applicable_case(sample: list[Vector]) -> None:
-    counted = totals("empty", sample)
-    assert (counted.total, counted.applicable) == (len(sample), 0)
-    assert cli.main(["run", "--implementation", "empty", *QUICK]) == 3
+QUICK = ("--operator", "element_wise_quantize_linear", "--flag", "Tie")
+CONTROLS = {
+    "empty": ("unsupported", 3),
+    "nothing": ("fail", 1),
+    "zeros": ("fail", 1),
+    "raising": ("error", 1),
+    "oracle": ("exact", 0),
+}
+Output = pytest.CaptureFixture[str]
 
 
-def test_the_nothing_control_fails_everywhere(sample: list[Vector]) -> None:
-    counted = totals("nothing", sample)
-    assert counted.counts == {"fail": len(sample)}
-    assert cli.main(["run", "--implementation", "nothing", *QUICK]) == 1
+def run(implementation: str, *options: str) -> int:
+    return cli.main(["run", "--implementation", implementation, *options])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        ([*QUICK], 0),
-        ([*QUICK, "--min-cases", "1000"], 3),
-        (["--id", "no-such-vector"], 3),
-        (["--flag", "NoSuchFlag"], 3),
-        ([*QUICK, "--variant", "jit"], 2),
-        ([*QUICK, "--flag", "Tie", "--strict"], 0),
-    ],
-)
-def test_exit_codes(arguments: list[str], code: int) -> None:
-    assert cli.main(["run", "--implementation", "oracle", *arguments]) == code
-
-
-@pytest.mark.parametrize("name", ["nobody", "no.such.module:Class", "dmlax_conformance:Missing"])
-def test_an_adapter_that_does_not_start(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["run", "--implementation", name, *QUICK]) == 2
-    assert name in capsys.readouterr().err
-
-
-def test_wrong_usage() -> None:
-    with pytest.raises(SystemExit) as caught:
-        cli.main(["run"])
-    assert caught.value.code == 2
-
-
-def test_an_empty_folder_is_not_a_pass(tmp_path: Path) -> None:
-    assert cli.main(["run", "--implementation", "oracle", "--vectors", str(tmp_path)]) == 3
-
-
-def test_the_report_adds_up(tmp_path: Path) -> None:
-    path = tmp_path / "out.jsonl"
-    cli.main(["run", "--implementation", "nothing", "--report", str(path), *QUICK])
-    header, *results, footer = map(json.loads, path.read_text().splitlines())
-    assert header["implementation"] == "nothing"
-    assert footer["total"] == len(results)
+@pytest.mark.parametrize("name", CONTROLS)
+def test_controls(name: str, sample: list[Vector], tmp_path: Path) -> None:
+    verdict, code = CONTROLS[name]
+    results = runner.run(adapters.start(name), sample, ["eager"])
+    assert Totals.of(results).counts == {verdict: len(sample)}
+    assert run(name, *QUICK, "--report", str(tmp_path / "report")) == code
+    header, *lines, footer = map(json.loads, (tmp_path / "report").read_text().splitlines())
+    assert header["implementation"] == name
+    assert footer["total"] == footer[verdict] == len(lines)
     assert footer["applicable"] + footer["unsupported"] == footer["total"]
     assert sum(footer[verdict] for verdict in VERDICTS) == footer["total"]
 
 
-def test_a_failure_shows_how_to_repeat_it(capsys: pytest.CaptureFixture[str]) -> None:
-    name = "quantize-ties-int32"
-    assert cli.main(["run", "--implementation", "nothing", "--id", name]) == 1
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        ("oracle --flag Tie --strict", 0, ""),
+        ("oracle --flag Tie --min-cases 1000", 3, "needed 1000"),
+        ("oracle --vectors /no/such/folder", 3, "0 applicable cases, needed 1"),
+        ("oracle --id no-such-vector", 3, "0 applicable cases, needed 1"),
+        ("oracle --flag NoSuchFlag", 3, "0 applicable cases, needed 1"),
+        ("oracle --variant jit", 2, "oracle has no variant jit"),
+        ("nobody", 2, "nobody"),
+        ("no.such.module:Class", 2, "no.such.module"),
+        ("dmlax_conformance:Missing", 2, "dmlax_conformance:Missing"),
+    ],
+)
+def test_exit_codes(arguments: str, code: int, text: str, capsys: Output) -> None:
+    assert run(*arguments.split(), *QUICK[:2]) == code
+    assert text in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["run", *arguments.split()[1:]])
+
+
+def test_a_failure_shows_how_to_repeat_it(capsys: Output) -> None:
+    assert run("nothing", "--id", "quantize-ties-int32") == 1
     shown = capsys.readouterr().out
-    assert f"dmlax-conformance run --implementation nothing --variant eager --id {name}" in shown
+    again = (
+        "dmlax-conformance run --implementation nothing --variant eager --id quantize-ties-int32"
+    )
+    assert again in shown
     assert "given InputTensor int32[19] -9 -8" in shown
 
 
-def test_list_and_show(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_and_show(capsys: Output) -> None:
     assert cli.main(["list", "--flag", "Overflow"]) == 0
     names = [line.split()[2] for line in capsys.readouterr().out.splitlines()]
     assert "qconv-bias-wraps" in names
@@ -96,38 +82,28 @@ def test_list_and_show(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["show", "no-such-vector"]) == 2
 
 
-class Raises(Oracle):
-    """Answers every case by raising what it was given."""
-
-    def __init__(self, error: Exception) -> None:
-        """Keep the exception."""
-        self._error = error
-
-    def run(self, case: Case, variant: str) -> dict[str, Any]:
-        """Raise."""
-        raise self._error
+REPLIES: list[tuple[Exception, set[str], set[str]]] = [  # to every call: valid, invalid
+    (ValueError("no"), {"error"}, {"error"}),
+    (SpecViolation("data_type", "InputTensor"), {"fail"}, {"fail", "exact"}),
+    (SpecViolation("data_type", "Elsewhere"), {"fail"}, {"fail"}),
+    (SpecViolation("flags", "InputTensor"), {"fail"}, {"fail"}),
+]
 
 
-def judged(suite: list[Vector], error: Exception, is_valid: bool) -> set[str]:
-    chosen = [vector for vector in suite if vector.is_valid == is_valid]
-    return {result.verdict for result in runner.run(Raises(error), chosen, ["eager"])}
+@pytest.mark.parametrize(("error", "valid", "invalid"), REPLIES)
+def test_a_crash_is_no_refusal_and_one_refusal_does_not_fit_all(
+    error: Exception, valid: set[str], invalid: set[str], sample: list[Vector]
+) -> None:
+    class Raises(Oracle):
+        def run(self, case: Case, variant: str) -> dict[str, Any]:
+            raise error
 
-
-def test_a_crash_is_never_a_refusal(sample: list[Vector]) -> None:
-    for is_valid in (True, False):
-        assert judged(sample, ValueError("no"), is_valid) == {"error"}
-
-
-def test_refusing_everything_alike_fails(sample: list[Vector]) -> None:
-    error = SpecViolation("data_type", "InputTensor")
-    assert judged(sample, error, True) == {"fail"}
-    assert judged(sample, error, False) == {"fail", "exact"}
-    assert judged(sample, SpecViolation("data_type", "Elsewhere"), False) == {"fail"}
-    assert judged(sample, SpecViolation("flags", "InputTensor"), False) == {"fail"}
+    found: dict[bool, set[str]] = {True: set(), False: set()}
+    for result in runner.run(Raises(), sample, ["eager"]):
+        found[result.vector.is_valid].add(result.verdict)
+    assert found == {True: valid, False: invalid}
 
 
 def test_the_adapter_does_not_see_the_expectation() -> None:
-    assert set(Case.__dataclass_fields__) == {
-        *("id", "operator", "requires", "attributes", "inputs", "outputs"),
-        *("desc", "feature_level"),
-    }
+    fields = {"id", "operator", "requires", "attributes", "inputs", "outputs", "desc"}
+    assert set(Case.__dataclass_fields__) == {*fields, "feature_level"}

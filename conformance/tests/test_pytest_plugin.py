@@ -4,20 +4,21 @@ import json
 import shlex
 import shutil
 import sys
+import tomllib
 from pathlib import Path
-from textwrap import dedent
+from typing import Any, NamedTuple
 
 import pytest
 
 import dmlax_conformance
 from dmlax_conformance.format import vectors
-from dmlax_conformance.format.vectors import Vector
 from dmlax_conformance.paths import vectors_dir
 
 pytest_plugins = ["pytester"]
 
+CONFORMANCE = Path(__file__).parents[1]
 PLUGIN = "dmlax_conformance.pytest_plugin"
-EXAMPLE = Path(__file__).parents[1] / "examples" / "nonzero_lines.py"
+PROGRAM = f"process:{shlex.join([sys.executable, str(CONFORMANCE / 'examples/nonzero_lines.py')])}"
 MINE = """
     from dmlax_conformance.adapters.base import Unsupported
     from dmlax_conformance.adapters.oracle import Oracle
@@ -25,50 +26,58 @@ MINE = """
     class Adapter(Oracle):
         variants = ("eager", "lazy")
         capabilities = frozenset()
+        dtypes = ("int8", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
 
         def run(self, case, variant):
-            if case.inputs["InputTensor"].dtype == "int16":
+            x = case.inputs["InputTensor"]
+            if x.dtype == "int16":
                 raise Unsupported("no 16 bits")
-            if case.id == "nonzero-uint8-extremes" and variant == "lazy":
+            if (x.dtype, x.shape, variant) == ("uint8", (2, 4), "lazy"):
                 return {}
             return super().run(case, variant)
-"""
-PERMITTED = """
-    from pathlib import Path
-    from dmlax_conformance.format import vectors
-    from dmlax_conformance.adapters.oracle import Oracle
 
-    class Adapter(Oracle):
-        known = {vector.id: vector for vector in vectors.load_all(Path("suite"))}
-
+    class Permitted(Oracle):
         def run(self, case, variant):
-            output = self.known[case.id].expect["OutputTensor"]
             answer = super().run(case, variant)
-            for index, listed in output.listed.items():
-                other = [word for word in listed.any_of if word != output.words[index]]
-                answer["OutputTensor"].flat[index] = other[0]
+            nans = case.inputs["InputTensor"] != case.inputs["InputTensor"]
+            answer["OutputTensor"][nans] = 255 if answer["OutputTensor"].dtype == "uint8" else 127
             return answer
+
+    class All(Adapter):
+        dtypes = None
 """
+FILE = "nonzero_coordinates/core/integers.json"
+ALL = vectors.load(vectors_dir() / FILE)
+COUNT, CASES = len(ALL), 2 * len(ALL)
+EXTREMES = sum("Extreme" in vector.flags for vector in ALL)
+SHARE = int(10_000 * (COUNT - 1) / COUNT) / 100
 BAD = "nonzero-uint8-extremes[lazy]"
+SKIP = f"--deselect {FILE}::{BAD}"
+ONE = "--dml-id=nonzero-uint8-extremes --dml-variant=eager"
+AGAIN = "dmlax-conformance run --implementation mine:Adapter --vectors suite --variant lazy"
+STOPPED = pytest.ExitCode.INTERRUPTED
 
 
 class Repository:
     """A folder with an adapter, in which pytest runs with a suite of one file."""
 
-    def __init__(self, pytester: pytest.Pytester, name: str = "integers") -> None:
+    def __init__(self, pytester: pytest.Pytester) -> None:
         """Write the adapter and the suite."""
-        self.path = pytester.path
-        self._pytester = pytester
+        self.path, self._pytester = pytester.path, pytester
         pytester.makepyfile(mine=MINE)
-        folder = Path("nonzero_coordinates", f"{name}.json")
-        (self.path / "suite" / folder).parent.mkdir(parents=True)
-        shutil.copy(vectors_dir() / folder, self.path / "suite" / folder)
-        self.vectors = vectors.load(self.path / "suite" / folder)
+        self.add(FILE)
 
-    def run(self, *options: str, implementation: str = "mine:Adapter") -> pytest.RunResult:
+    def add(self, name: str) -> Path:
+        """Copy a file of vectors into the suite."""
+        path = self.path / "suite" / name
+        path.parent.mkdir(parents=True)
+        return Path(shutil.copy(vectors_dir() / name, path))
+
+    def run(self, options: str, implementation: str = "mine:Adapter") -> pytest.RunResult:
         """Run pytest with the plugin and these options."""
-        own = [f"--dml-implementation={implementation}", "--dml-vectors=suite", *options]
-        return self._pytester.runpytest("-p", PLUGIN, "-p", "no:cacheprovider", *own)
+        own = [f"--dml-implementation={implementation}", "--dml-vectors=suite"]
+        words = [*own, *shlex.split(options)]
+        return self._pytester.runpytest("-p", PLUGIN, "-p", "no:cacheprovider", *words)
 
 
 def text(result: pytest.RunResult) -> str:
@@ -77,72 +86,121 @@ def text(result: pytest.RunResult) -> str:
 
 @pytest.fixture
 def repository(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Repository:
-    source = str(Path(dmlax_conformance.__file__).parents[1])
-    monkeypatch.setenv("PYTHONPATH", source)
+    monkeypatch.setenv("PYTHONPATH", str(Path(dmlax_conformance.__file__).parents[1]))
     monkeypatch.setattr(sys, "path", list(sys.path))
     return Repository(pytester)
 
 
 def test_vectors_are_named_by_id(repository: Repository) -> None:
-    result = repository.run("--collect-only", "-q")
+    result = repository.run("--collect-only -q")
     names = [line for line in result.outlines if "::" in line]
-    assert names == [
-        f"nonzero_coordinates/integers.json::{vector.id}[{variant}]"
-        for vector in repository.vectors
-        for variant in ("eager", "lazy")
-    ]
+    assert names == [f"{FILE}::{v.id}[{variant}]" for v in ALL for variant in ("eager", "lazy")]
     assert result.ret == 0
 
 
-def test_verdicts_become_outcomes(repository: Repository) -> None:
-    result = repository.run("-rs")
-    cases = 2 * len(repository.vectors)
-    result.assert_outcomes(passed=cases - 3, failed=1, skipped=2)
-    assert result.ret == 1
-    shown = text(result)
-    assert "FAIL nonzero-uint8-extremes [lazy] " in shown
-    assert "  OutputCountTensor: missing" in shown
-    assert "  given InputTensor uint8[" in shown
-    again = "dmlax-conformance run --implementation mine:Adapter --vectors suite --variant lazy"
-    assert f"  repeat: {again} --id nonzero-uint8-extremes" in shown
-    assert "no 16 bits" in shown
+class Session(NamedTuple):
+    """A run of pytest, and what must become of it."""
+
+    options: str
+    ret: int
+    outcomes: dict[str, int] | None = None
+    shown: tuple[str, ...] = ()
+    implementation: str = "mine:Adapter"
 
 
-def test_options_choose(repository: Repository) -> None:
-    few = repository.run("--dml-id=nonzero-uint8-extremes", "--dml-variant=eager")
-    few.assert_outcomes(passed=1)
-    assert few.ret == 0
-    repository.run("-k", "uint8-extremes and eager").assert_outcomes(
-        passed=1, deselected=2 * len(repository.vectors) - 1
-    )
-    flagged = [vector for vector in repository.vectors if "Extreme" in vector.flags]
-    result = repository.run("--dml-flag=Extreme", "--dml-variant=eager")
-    result.assert_outcomes(passed=len(flagged) - 1, skipped=1)
+MOST = {"passed": CASES - 3, "skipped": 2}
+SHOWN = (
+    *(
+        "FAIL nonzero-uint8-extremes [lazy] ",
+        "OutputCountTensor: missing",
+        "given InputTensor uint8[",
+    ),
+    *("no 16 bits", f"  repeat: {AGAIN} --id nonzero-uint8-extremes"),
+)
+FEW = f"{CASES - 3} values, needed {CASES}"
+DECLARED = f"answered: {SHARE:g} % of {COUNT} applicable vectors; declined: 1 of"
+NAMED = {"passed": 1, "deselected": CASES - 1}
+SOME = "--dml-flag=Extreme --dml-variant=eager"
+SESSIONS = {
+    "all": Session("-rs", 1, MOST | {"failed": 1}, SHOWN),
+    "one": Session(ONE, 0, {"passed": 1}),
+    "a keyword": Session("-k 'uint8-extremes and eager'", 0, NAMED),
+    "a flag": Session(SOME, 0, {"passed": EXTREMES - 1, "skipped": 1}),
+    "a program": Session("", 0, {"passed": COUNT}, (), PROGRAM),
+    "too few": Session(f"{SKIP} --dml-min-cases={CASES - 2}", 1, None, (f"needed {CASES - 2}",)),
+    "none selected": Session("-k nobody", 1, None, ("0 applicable cases, needed 1",)),
+    "none supported": Session("--dml-id=nonzero-int16-extremes", 1, None, ("0 values, needed 1",)),
+    "all that are declared": Session(f"{SKIP} --dml-min-cases={CASES - 3}", 0),
+    "not all that are declared": Session(SKIP, 1, None, (DECLARED,), "mine:All"),
+    "a share": Session(f"{SKIP} --dml-min-share={SHARE}", 0, None, (), "mine:All"),
+    "no class": Session("", STOPPED, None, ("has no attribute 'Nobody'",), "mine:Nobody"),
+    "no program": Session("", STOPPED, None, ("No such file",), "process:/no/such/program"),
+    "no variant": Session("--dml-variant=nobody", STOPPED, None, ("has no variant nobody",)),
+    "two processes": Session(f"{SKIP} -n2 --dml-min-cases={CASES - 3}", 0, MOST),
+    "two, too few": Session(f"-n2 --dml-min-cases={CASES}", 1, None, (FEW,)),
+}
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+def test_a_session(name: str, repository: Repository) -> None:
+    check(repository, SESSIONS[name])
+
+
+def check(repository: Repository, session: Session) -> None:
+    result = repository.run(session.options, session.implementation)
+    assert result.ret == session.ret
+    assert "Traceback" not in text(result)
+    if session.outcomes is not None:
+        result.assert_outcomes(**session.outcomes)
+    for words in session.shown:
+        assert words in text(result)
+
+
+MENDED = MOST | {"passed": CASES - 4, "failed": 2}
+DECLINED = MOST | {"skipped": 1, "xfailed": 1, "failed": 1}
+KNOWN: dict[str, tuple[dict[str, str], Session]] = {  # vectors that are expected to fail
+    "fails": ({BAD: "issue 12"}, Session("-rx", 0, MOST | {"xfailed": 1}, ("issue 12",))),
+    "passes": (
+        {BAD.replace("lazy", "eager"): "mended since"},
+        Session("", 1, MENDED, ("mended since",)),
+    ),
+    "is declined": (
+        {BAD: "issue 12", "nonzero-int16-extremes[eager]": "declined"},
+        Session("", 1, DECLINED, ("expected to fail, and unsupported: no 16 bits",)),
+    ),
+    "is gone": ({"nobody[eager]": "gone"}, Session("", STOPPED, None, ("nobody[eager]",))),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_expected_failures_are_strict(name: str, repository: Repository) -> None:
+    known, session = KNOWN[name]
+    (repository.path / "known.json").write_text(json.dumps(known))
+    options = f"--dml-expected-failures=known.json {session.options}"
+    check(repository, session._replace(options=options))
+
+
+def test_a_broken_file_is_not_collected(repository: Repository) -> None:
+    (repository.path / "suite" / FILE).write_text("{")
+    check(repository, Session("", STOPPED, None, ("integers.json:1:2",)))
 
 
 def test_a_permitted_answer_passes(repository: Repository) -> None:
-    folder = repository.path / "suite" / "element_wise_quantize_linear"
-    folder.mkdir()
-    shutil.copy(vectors_dir() / folder.name / "special.json", folder)
-    (repository.path / "permitted.py").write_text(dedent(PERMITTED))
-    listed = [v for v in vectors.load(folder / "special.json") if has_listed(v)]
-    assert listed
-    own = [f"--dml-id={vector.id}" for vector in listed]
-    result = repository.run(*own, "--junitxml=out.xml", implementation="permitted:Adapter")
-    result.assert_outcomes(passed=len(listed))
+    special = vectors.load(repository.add("element_wise_quantize_linear/core/special.json"))
+    listed: list[Any] = [
+        vector.id
+        for vector in special
+        if isinstance(vector.expect, dict) and any(each.listed for each in vector.expect.values())
+    ]
+    options = " ".join(["--junitxml=out.xml", *(f"--dml-id={name}" for name in listed)])
+    check(repository, Session(options, 0, {"passed": len(listed)}, (), "mine:Permitted"))
     assert 'value="permitted"' in (repository.path / "out.xml").read_text()
-
-
-def has_listed(vector: Vector) -> bool:
-    return vector.is_valid and any(each.listed for each in vector.expect.values())  # type: ignore[union-attr]
 
 
 def test_beside_other_tests(repository: Repository, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_own="def test_own(): pass")
-    own = ["--dml-id=nonzero-uint8-extremes", "--dml-variant=eager"]
-    repository.run(*own).assert_outcomes(passed=2)
-    repository.run(*own, "--dml-only").assert_outcomes(passed=1)
-    repository.run(*own, "test_own.py").assert_outcomes(passed=2)
+    for more, passed in (("", 2), ("--dml-only", 1), ("test_own.py", 2)):
+        check(repository, Session(f"{ONE} {more}", 0, {"passed": passed}))
 
 
 def test_without_the_option_nothing_happens(pytester: pytest.Pytester) -> None:
@@ -164,90 +222,5 @@ def test_without_the_option_nothing_happens(pytester: pytest.Pytester) -> None:
 
 def test_the_entry_point_names_the_plugin() -> None:
     """`-p` and the entry point must agree on the name, or pytest would load it twice."""
-    import tomllib
-
-    pyproject = Path(__file__).parents[1] / "pyproject.toml"
-    points = tomllib.loads(pyproject.read_text())["project"]["entry-points"]["pytest11"]
-    assert points == {PLUGIN: PLUGIN}
-
-
-FLOORS = {
-    "too few": (["--dml-min-cases=10000"], "values, needed 10000"),
-    "nothing collected": (["--dml-operator=nobody"], "0 applicable cases, needed 1"),
-    "nothing selected": (["-k", "nobody"], "0 applicable cases, needed 1"),
-    "nothing supported": (["--dml-id=nonzero-int16-extremes"], "0 values, needed 1"),
-    "not even 0": (["--dml-operator=nobody", "--dml-min-cases=0"], "0 values, needed 1"),
-}
-
-
-@pytest.mark.parametrize("name", FLOORS)
-def test_too_few_vectors_fail(name: str, repository: Repository) -> None:
-    options, message = FLOORS[name]
-    result = repository.run("--deselect", f"nonzero_coordinates/integers.json::{BAD}", *options)
-    assert message in text(result)
-    assert result.ret == 1
-
-
-def test_enough_vectors_pass(repository: Repository) -> None:
-    skip = ["--deselect", f"nonzero_coordinates/integers.json::{BAD}"]
-    enough = 2 * len(repository.vectors) - 3
-    assert repository.run(*skip, f"--dml-min-cases={enough}").ret == 0
-    assert repository.run(*skip, f"--dml-min-cases={enough + 1}").ret == 1
-
-
-def test_what_cannot_be_collected(repository: Repository) -> None:
-    for options, message in (
-        ({"implementation": "mine:Nobody"}, "has no attribute 'Nobody'"),
-        ({"implementation": "process:/no/such/program"}, "No such file"),
-    ):
-        result = repository.run(**options)
-        assert result.ret == pytest.ExitCode.INTERRUPTED
-        assert message in text(result)
-    result = repository.run("--dml-variant=nobody")
-    assert "mine" not in text(result).split("has no variant nobody")[1]
-    assert result.ret == pytest.ExitCode.INTERRUPTED
-    (repository.path / "suite" / "nonzero_coordinates" / "integers.json").write_text("{")
-    result = repository.run()
-    assert "integers.json:1:2" in text(result)
-    assert result.ret == pytest.ExitCode.INTERRUPTED
-
-
-def test_expected_failures_are_strict(repository: Repository) -> None:
-    file = repository.path / "known.json"
-    file.write_text(json.dumps({BAD: "issue 12"}))
-    result = repository.run(f"--dml-expected-failures={file}", "-rx")
-    result.assert_outcomes(passed=2 * len(repository.vectors) - 3, skipped=2, xfailed=1)
-    assert result.ret == 0
-    assert "issue 12" in text(result)
-    file.write_text(json.dumps({BAD.replace("lazy", "eager"): "mended since"}))
-    result = repository.run(f"--dml-expected-failures={file}")
-    result.assert_outcomes(passed=2 * len(repository.vectors) - 4, skipped=2, failed=2)
-    assert "mended since" in text(result)
-    file.write_text(json.dumps({BAD: "issue 12", "nonzero-int16-extremes[eager]": "declined"}))
-    result = repository.run(f"--dml-expected-failures={file}")
-    own = {"skipped": 1, "xfailed": 1, "failed": 1}
-    result.assert_outcomes(passed=2 * len(repository.vectors) - 3, **own)
-    assert "expected to fail, and unsupported: no 16 bits" in text(result)
-    file.write_text(json.dumps({"nobody[eager]": "gone"}))
-    result = repository.run(f"--dml-expected-failures={file}")
-    assert "nobody[eager]" in text(result)
-    assert result.ret == pytest.ExitCode.INTERRUPTED
-
-
-def test_a_program(repository: Repository) -> None:
-    program = f"process:{shlex.join([sys.executable, str(EXAMPLE)])}"
-    result = repository.run(implementation=program)
-    result.assert_outcomes(passed=len(repository.vectors))
-    assert result.ret == 0
-
-
-def test_in_several_processes(repository: Repository) -> None:
-    found = 2 * len(repository.vectors) - 3
-    own = ["--deselect", f"nonzero_coordinates/integers.json::{BAD}", "-n2"]
-    result = repository.run(*own, f"--dml-min-cases={found}")
-    result.assert_outcomes(passed=found, skipped=2)
-    assert result.ret == 0
-    result = repository.run("-n2", f"--dml-min-cases={found + 2}")
-    result.assert_outcomes(passed=found, failed=1, skipped=2)
-    assert result.ret == 1
-    assert f"{found} values, needed {found + 2}" in text(result)
+    points = tomllib.loads((CONFORMANCE / "pyproject.toml").read_text())["project"]["entry-points"]
+    assert points["pytest11"] == {PLUGIN: PLUGIN}

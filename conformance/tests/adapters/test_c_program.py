@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-import dmlax_conformance
 from dmlax_conformance.format.vectors import Vector
 
 CONFORMANCE = Path(__file__).parents[2]
 SOURCE = CONFORMANCE / "examples" / "two_operators.c"
 STRICT = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-O2")
-PROGRAM = """
+WITHOUT_JAX = """
 import sys
 
 class Forbidden:
@@ -27,6 +26,10 @@ sys.meta_path.insert(0, Forbidden())
 from dmlax_conformance import cli
 sys.exit(cli.main(sys.argv[1:]))
 """
+SMALL = {  # no large vectors
+    *("EffectiveRank", "Extreme", "Invalid", "PageExample", "SpecialFloat"),
+    *("Groups", "Windows", "Overflow"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -36,63 +39,45 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-SMALL = (  # no large vectors
-    *("EffectiveRank", "Extreme", "Invalid", "PageExample", "SpecialFloat"),
-    *("Groups", "Windows", "Overflow"),
-)
+def is_claimed(vector: Vector) -> bool:
+    """Say whether the program takes the call, and the one beside which it counts."""
+    if vector.paired_with is not None and not is_claimed(vector.paired_with):
+        return False
+    x = vector.inputs.get("InputTensor")
+    is_counted = x is not None and x.dtype in ("int32", "uint32", "uint8", "float32")
+    own = {"nonzero_coordinates": is_counted, "convolution_integer": True}
+    return vector.desc is None and own.get(vector.operator, False)
 
 
-def expect_exact(report: Path, suite: list[Vector]) -> None:
+def check(command: list[str], program: Path, suite: list[Vector], **options: Any) -> None:
     """Check that every call with a data type that the program has is exact, refusals too."""
+    report = program.with_suffix(".jsonl")
+    words = [*command, "--command", str(program), "--report", str(report)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
     header, *results, footer = map(json.loads, report.read_text().splitlines())
     assert header["implementation"].startswith("process:")
-    assert footer["total"] == len(results)
-    assert footer["exact"] + footer["unsupported"] == footer["total"]
+    assert footer["exact"] + footer["unsupported"] == footer["total"] == len(results)
     exact = {result["id"] for result in results if result["verdict"] == "exact"}
     assert exact == {vector.id for vector in suite if is_claimed(vector)}
     assert {True, False} == {v.is_valid for v in suite if v.id in exact}
 
 
-def is_claimed(vector: Vector) -> bool:
-    """Say whether the program takes the call, and the one beside which it counts."""
-    if vector.desc is not None:
-        return False
-    if vector.paired_with is not None and not is_claimed(vector.paired_with):
-        return False
-    dtypes = {tensor.dtype for name, tensor in vector.inputs.items() if name == "InputTensor"}
-    is_counted = bool(dtypes & {"int32", "uint8", "float32"})
-    own = {"nonzero_coordinates": is_counted, "convolution_integer": True}
-    return own.get(vector.operator, False)
-
-
-def run(command: list[str], program: Path, report: Path, *filters: str, **options: Any) -> None:
-    own = ["--command", str(program), "--report", str(report)]
-    done = subprocess.run(
-        [*command, "run", *own, *filters], capture_output=True, text=True, check=False, **options
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_without_jax(program: Path, tmp_path: Path, suite: list[Vector]) -> None:
-    source = str(Path(dmlax_conformance.__file__).parents[1])
-    command = [sys.executable, "-W", "error", "-c", PROGRAM]
-    report = tmp_path / "report.jsonl"
-    filters = [word for flag in SMALL for word in ("--flag", flag)]
-    run(command, program, report, *filters, env={"PYTHONPATH": source, "PATH": ""})
-    expect_exact(report, [vector for vector in suite if not vector.flags.isdisjoint(SMALL)])
+def test_without_jax(program: Path, suite: list[Vector]) -> None:
+    flags = [word for flag in sorted(SMALL) for word in ("--flag", flag)]
+    command = [sys.executable, "-W", "error", "-c", WITHOUT_JAX, "run", *flags]
+    some = [vector for vector in suite if vector.flags & SMALL]
+    check(command, program, some, env={"PYTHONPATH": str(CONFORMANCE / "src"), "PATH": ""})
 
 
 @pytest.mark.slow
 def test_in_a_fresh_environment(program: Path, tmp_path: Path, suite: list[Vector]) -> None:
     """Install the distribution, and nothing else, as somebody who writes C would."""
-    environment = tmp_path / "environment"
     clean = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    subprocess.run([sys.executable, "-m", "venv", environment], check=True, env=clean)
-    bin_folder = environment / "bin"
-    subprocess.run([bin_folder / "pip", "install", "-q", CONFORMANCE], check=True, env=clean)
-    for absent in ("jax", "jaxlib", "dmlax"):
-        code = f"import importlib.util as u; assert u.find_spec({absent!r}) is None"
-        subprocess.run([bin_folder / "python", "-c", code], check=True, cwd=tmp_path, env=clean)
-    report = tmp_path / "report.jsonl"
-    run([str(bin_folder / "dmlax-conformance")], program, report, cwd=tmp_path, env=clean)
-    expect_exact(report, suite)
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "new"], check=True, env=clean)
+    folder = tmp_path / "new" / "bin"
+    subprocess.run([folder / "pip", "install", "-q", CONFORMANCE], check=True, env=clean)
+    absent = "from importlib.util import find_spec as f; assert not any(map(f, %s))"
+    code = absent % (("jax", "jaxlib", "dmlax"),)
+    subprocess.run([folder / "python", "-c", code], check=True, cwd=tmp_path, env=clean)
+    check([str(folder / "dmlax-conformance"), "run"], program, suite, cwd=tmp_path, env=clean)

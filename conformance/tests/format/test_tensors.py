@@ -19,20 +19,9 @@ def test_round_trips(dtype: str) -> None:
     assert tensors.from_numpy(tensors.to_numpy(tensor)) == tensor
 
 
-def test_float_words_are_bit_patterns() -> None:
-    array = np.array([1.0, -0.0, np.inf], np.float32)
-    assert tensors.from_numpy(array).words == (0x3F800000, 0x80000000, 0x7F800000)
-    assert tensors.encode(tensors.from_numpy(array))["bits"] == ["3f800000", "80000000", "7f800000"]
-
-
 def test_strided_and_big_endian_arrays() -> None:
     array = np.arange(6, dtype=">i4").reshape(2, 3).T
     assert tensors.from_numpy(array) == Tensor("int32", (3, 2), (0, 3, 1, 4, 2, 5))
-
-
-def test_wide_integers_are_strings() -> None:
-    tensor = Tensor("uint64", (1,), (2**64 - 1,))
-    assert tensors.encode(tensor)["data"] == ["18446744073709551615"]
 
 
 def test_splitmix64_known_outputs() -> None:
@@ -63,15 +52,13 @@ def test_a_cycle_repeats_its_words(dtype: str) -> None:
 @pytest.mark.parametrize(
     ("dtype", "given", "at"),
     [
-        ("int8", {"data": [1, 128]}, "/x/recipe/data/1"),
-        ("int8", {"data": ["1"]}, "/x/recipe/data/0"),
-        ("int8", {"bits": ["01"]}, "/x/recipe"),
-        ("float16", {"bits": ["3c00", "3C00"]}, "/x/recipe/bits/1"),
-        ("float16", {"data": [1]}, "/x/recipe"),
+        *(("int8", {"data": [1, 128]}, "/data/1"), ("int8", {"data": ["1"]}, "/data/0")),
+        *(("int8", {"bits": ["01"]}, ""), ("float16", {"bits": ["3c00", "3C00"]}, "/bits/1")),
+        ("float16", {"data": [1]}, ""),
     ],
 )
 def test_a_broken_cycle_is_refused(dtype: str, given: dict[str, Any], at: str) -> None:
     value = {"dtype": dtype, "sizes": [5], "recipe": {"name": "cycle", **given}}
     with pytest.raises(Malformed) as caught:
         tensors.decode(value, "/x")
-    assert caught.value.position == at
+    assert caught.value.position == f"/x/recipe{at}"

@@ -7,47 +7,28 @@ from typing import Any
 import pytest
 
 from dmlax_conformance.format.tensors import Tensor
-from dmlax_conformance.format.vectors import ExpectedTensor, Request, Vector
-from dmlax_conformance.operators import OPERATORS
-from dmlax_conformance.operators.answer import compute, with_elements
+from dmlax_conformance.format.vectors import Request, Vector
+from dmlax_conformance.oracle import OPERATORS
+from dmlax_conformance.oracle.calls import answer, with_elements
 from dmlax_conformance.reports import operands
 
 NEED_ALL = {"dynamic_quantize_linear", "nonzero_coordinates"}  # no element has operands of its own
-CALLS = 25
+ONE_WINDOW = {"Strides": 1, "Dilations": 1, "StartPadding": 0, "EndPadding": 0}
 
 
-def output_of(vector: Vector) -> ExpectedTensor | None:
-    return vector.expect.get("OutputTensor") if isinstance(vector.expect, dict) else None
-
-
-def calls(suite: list[Vector], operator: str) -> list[tuple[Vector, int, ExpectedTensor]]:
-    """Return an element each of some calls of an operator."""
-    own = [each for each in suite if each.operator == operator and each.desc is None]
+def calls(suite: list[Vector], operator: str) -> list[tuple[Vector, int, Any]]:
+    """Return an element of some calls of an operator, and the tensor that it is in."""
+    own = [v for v in suite if v.operator == operator and v.desc is None and v.is_valid]
     random.Random(operator).shuffle(own)
-    outputs = [(each, output_of(each)) for each in own]
-    small = [each for each, want in outputs if want and 0 < prod(want.sizes) < 2000]
-    known = [(each, output_of(with_elements(each))) for each in small[:CALLS]]
-    return [(each, len(want.words) * 2 // 3, want) for each, want in known if want]
+    small = [v for v in own if 0 < prod(v.outputs["OutputTensor"].sizes) < 2000][:25]
+    wants: Any = [(vector, with_elements(vector).expect) for vector in small]
+    return [(v, len(x["OutputTensor"].words) * 2 // 3, x["OutputTensor"]) for v, x in wants]
 
 
 def read(part: Any) -> Tensor | None:
     """Return a part without padding as a tensor."""
-    words = part.get("data") or part.get("bits")
-    if words is None or None in words:
-        return None
-    as_int = (lambda word: int(word, 16)) if "bits" in part else int
-    return Tensor(part["dtype"], tuple(part["sizes"]), tuple(map(as_int, words)))
-
-
-def of_one_window(attributes: Any) -> dict[str, Any]:
-    """Return the attributes of a call whose image is one window."""
-    ones = [1] * len(attributes.get("Strides", ()))
-    same = {"Strides": ones, "Dilations": ones, "GroupCount": 1}
-    none = dict.fromkeys(("StartPadding", "EndPadding"), [0] * len(ones))
-    return {
-        **attributes,
-        **{name: own for name, own in (same | none).items() if name in attributes},
-    }
+    words = part.get("data") or [x and int(x, 16) for x in part.get("bits", [None])]
+    return None if None in words else Tensor(part["dtype"], tuple(part["sizes"]), tuple(words))
 
 
 @pytest.mark.parametrize("operator", sorted(OPERATORS.keys() - NEED_ALL - {"quantized_lookup"}))
@@ -60,9 +41,13 @@ def test_the_operands_of_an_element_give_it(suite: list[Vector], operator: str) 
         inputs = {name: tensor for name, tensor in read_parts.items() if tensor is not None}
         if len(inputs) < len(parts):
             continue
-        sizes = tuple(1 for _ in want.sizes)
-        outputs = {"OutputTensor": Request(want.dtype, sizes)}
-        found = compute(operator, of_one_window(vector.attributes), inputs, outputs)["OutputTensor"]
+        outputs = {"OutputTensor": Request(want.dtype, (1,) * len(want.sizes))}
+        attributes: Any = {
+            name: [ONE_WINDOW[name]] * len(value) if name in ONE_WINDOW else value
+            for name, value in vector.attributes.items()
+        }
+        attributes |= {"GroupCount": 1} if "GroupCount" in attributes else {}
+        found = answer(operator, attributes, inputs, outputs)["OutputTensor"]
         assert found.words == (want.words[index],), vector.id
         checked += 1
     assert checked >= 5
@@ -75,11 +60,11 @@ def test_a_lookup_has_its_entry(suite: list[Vector]) -> None:
 
 
 def test_padding_is_null_and_many_elements_are_left_out(suite: list[Vector]) -> None:
-    (vector,) = (each for each in suite if each.id == "intconv-padding-end")
-    want = output_of(vector)
-    assert want is not None
-    window = operands.feeding(vector, want.sizes, len(want.words) - 1)["InputTensor"]
+    known = {each.id: each for each in suite}
+    vector = known["intconv-padding-end"]
+    sizes = vector.outputs["OutputTensor"].sizes
+    window = operands.feeding(vector, sizes, prod(sizes) - 1)["InputTensor"]
     assert None in window["data"]
     assert all(":" in axis or axis.lstrip("-").isdigit() for axis in window["axes"])
-    (long,) = (each for each in suite if each.id == "dequantize-elements-999")
-    assert operands.feeding(long, (27, 37), 998)["InputTensor"]["axes"] == ["26", "36"]
+    long = operands.feeding(known["dequantize-elements-999"], (27, 37), 998)
+    assert long["InputTensor"]["axes"] == ["26", "36"]

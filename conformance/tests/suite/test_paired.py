@@ -5,9 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from dmlax_conformance import adapters, cli
+from dmlax_conformance import cli
 from dmlax_conformance.adapters.base import Case, Unsupported
 from dmlax_conformance.adapters.oracle import Oracle
 from dmlax_conformance.errors import Malformed
@@ -15,10 +16,10 @@ from dmlax_conformance.format import vectors
 from dmlax_conformance.format.vectors import Vector
 from dmlax_conformance.paths import vectors_dir
 from dmlax_conformance.reports import lines
-from dmlax_conformance.suite import runner
-from dmlax_conformance.suite.controls import Zeros
+from dmlax_conformance.runner import run as runner
+from dmlax_conformance.runner.controls import Zeros
 
-SIZES = vectors_dir() / "nonzero_coordinates" / "sizes.json"
+FOLDER = vectors_dir() / "nonzero_coordinates" / "core"
 NONE, LAST = "nonzero-only-none-of-257", "nonzero-only-last-of-257"
 
 
@@ -29,12 +30,11 @@ def none(suite: list[Vector]) -> Vector:
 
 
 class But(Oracle):
-    """The oracle, but for one vector."""
+    """The oracle with another answer to one vector."""
 
     def __init__(self, name: str, answer: Any) -> None:
         """Remember the other answer."""
-        self._name = name
-        self._answer = answer
+        self._name, self._answer = name, answer
 
     def run(self, case: Case, variant: str) -> dict[str, Any]:
         """Answer, or raise the answer."""
@@ -46,13 +46,11 @@ class But(Oracle):
 
 
 def test_these_vectors_count_beside_others(suite: list[Vector], sample: list[Vector]) -> None:
-    beside = {
-        vector.id: vector.paired_with.id for vector in suite if vector.paired_with is not None
-    }
-    assert beside[NONE] == LAST
-    for vector in [*(v for v in suite if v.paired_with), *sample]:
+    paired = [vector for vector in suite if vector.paired_with is not None]
+    assert (NONE, LAST) in {(v.id, v.paired_with.id) for v in paired}  # type: ignore[union-attr]
+    for vector in [*paired, *sample]:
         alone = runner.judge_alone(Zeros(), vector, "eager").verdict
-        assert (alone == "exact") == (vector.id in beside), vector.id
+        assert (alone == "exact") == (vector.paired_with is not None), vector.id
         assert runner.judge(Zeros(), vector, "eager").verdict == "fail"
 
 
@@ -75,57 +73,43 @@ def test_the_verdict_says_which_of_the_two_it_is(name: str, none: Vector) -> Non
 
 
 def test_a_report_names_the_other(none: Vector) -> None:
-    result = runner.Result(none, "eager", runner.judge(Zeros(), none, "eager"), 0.0)
+    (result,) = runner.run(Zeros(), [none], ["eager"])
     (line,) = lines.of_run([result], "zeros").results
-    assert (line["beside"], line["verdict"]) == (LAST, "fail")
+    assert (line["beside"], line["verdict"], line["differs"]) == (LAST, "fail", {})
     assert LAST in line["details"][0]
-    assert line["differs"] == {}
-    alone = replace(none, paired_with=None)
-    (line,) = lines.of_run([replace(result, vector=alone)], "zeros").results
+    alone = replace(result, vector=replace(none, paired_with=None))
+    (line,) = lines.of_run([alone], "zeros").results
     assert "beside" not in line
 
 
-def test_a_file_names_only_vectors_of_its_own(tmp_path: Path) -> None:
-    value = vectors.parse((vectors_dir() / "nonzero_coordinates" / "sizes.json").read_text())
-    (place,) = (i for i, vector in enumerate(value["vectors"]) if vector["id"] == NONE)
-    value["vectors"][place]["beside"] = "nonzero-large-70001"
-    path = tmp_path / "sizes.json"
-    path.write_text(json.dumps(value))
-    with pytest.raises(Malformed, match="no vector nonzero-large-70001") as caught:
-        vectors.load(path)
-    assert caught.value.position == f"/vectors/{place}/beside"
-
-
-def test_a_refusal_stands_alone(tmp_path: Path) -> None:
-    value = vectors.parse((vectors_dir() / "nonzero_coordinates" / "invalid.json").read_text())
-    place = next(i for i, vector in enumerate(value["vectors"]) if "twin" in vector)
-    value["vectors"][place]["beside"] = value["vectors"][place]["twin"]
-    path = tmp_path / "invalid.json"
-    path.write_text(json.dumps(value))
-    with pytest.raises(Malformed):
-        vectors.load(path)
+@pytest.mark.parametrize(
+    ("name", "key", "beside", "reason"),
+    [
+        ("sizes", "beside", "nonzero-large-70001", "is no vector of this file"),
+        ("invalid", "twin", "nonzero-width-1-of-1x1x1x1", "is not allowed here"),
+    ],
+)
+def test_a_valid_call_of_the_same_file_is_beside_a_valid_call(
+    name: str, key: str, beside: str, reason: str, tmp_path: Path
+) -> None:
+    value = vectors.parse((FOLDER / f"{name}.json").read_text())
+    index = next(i for i, vector in enumerate(value["vectors"]) if key in vector)
+    value["vectors"][index]["beside"] = beside
+    (tmp_path / "copy.json").write_text(json.dumps(value))
+    with pytest.raises(Malformed, match=reason) as caught:
+        vectors.load(tmp_path / "copy.json")
+    assert caught.value.position == f"/vectors/{index}/beside"
 
 
 def test_an_export_has_both_and_a_check_needs_both(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, none: Vector, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cases, only = tmp_path / "cases", ["--operator", "nonzero_coordinates", "--id", NONE]
-    assert cli.main(["export", "--format", "json", "--output", str(cases), *only]) == 0
-    assert {path.stem for path in cases.iterdir()} == {NONE, LAST}
-    answers = tmp_path / "answers"
-    answers.mkdir()
-    check = ["check", "--results", str(answers), *only]
-    for name, code, text in ((NONE, 3, "no result"), (LAST, 0, "")):
-        _answer(answers, name)
-        assert cli.main(check) == code
+    only = ["--operator", "nonzero_coordinates", "--id", NONE]
+    assert cli.main(["export", "--format", "json", "--output", str(tmp_path / "x"), *only]) == 0
+    assert {path.stem for path in (tmp_path / "x").iterdir()} == {NONE, LAST}
+    for vector, code, text in ((none, 3, "no result"), (none.paired_with, 0, "")):
+        assert vector is not None
+        for output, array in Oracle().run(runner.case_of(vector), "eager").items():
+            np.save(tmp_path / f"{vector.id}.{output}.npy", array)
+        assert cli.main(["check", "--results", str(tmp_path), *only]) == code
         assert text in capsys.readouterr().err
-
-
-def _answer(folder: Path, name: str) -> None:
-    """Write the oracle's answer as arrays."""
-    import numpy as np
-
-    (vector,) = (v for v in vectors.load(SIZES) if v.id == name)
-    answer = adapters.start("oracle").run(runner.case_of(vector), "eager")
-    for output, array in answer.items():
-        np.save(folder / f"{name}.{output}.npy", array)

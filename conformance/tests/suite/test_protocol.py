@@ -8,102 +8,180 @@ import jsonschema
 import numpy as np
 import pytest
 
-from dmlax_conformance.errors import CODES, Malformed, SpecViolation, Unsupported
+from dmlax_conformance.adapters.oracle import Oracle
+from dmlax_conformance.errors import CODES, AdapterFailure, Malformed, SpecViolation, Unsupported
 from dmlax_conformance.format import tensors
 from dmlax_conformance.format.canonical import dumps
 from dmlax_conformance.format.vectors import Vector
 from dmlax_conformance.paths import protocol_file, schema_file
-from dmlax_conformance.suite import protocol, runner
+from dmlax_conformance.runner import host, protocol
+from dmlax_conformance.runner import run as runner
 
-SHARED = ("code", "elements", "feature_level", "field", "request", "sizes")
-
-
-def test_the_schema_is_a_schema_in_canonical_form() -> None:
-    text = protocol_file().read_text(encoding="utf-8")
-    schema = json.loads(text)
-    jsonschema.Draft202012Validator.check_schema(schema)
-    assert text == dumps(schema)
-    assert schema["$defs"]["code"]["enum"] == sorted(CODES)
+SCHEMA = json.loads(protocol_file().read_text(encoding="utf-8"))
 
 
-def test_both_schemas_write_tensors_alike() -> None:
-    ours, theirs = (json.loads(f().read_text())["$defs"] for f in (protocol_file, schema_file))
-    assert {name: ours[name] for name in SHARED} == {name: theirs[name] for name in SHARED}
-    asked = theirs["vector"]["properties"]["requires"]
-    assert ours["case"]["properties"]["requires"] == asked
+def obeys(message: Any, kind: str) -> bool:
+    """Say whether the schema accepts a message, as what an adapter's check must agree with."""
+    schema = {"$ref": f"#/$defs/{kind}", "$defs": SCHEMA["$defs"]}
+    return jsonschema.Draft202012Validator(schema).is_valid(message)
 
 
-def test_commands_obey_the_schema(sample: list[Vector]) -> None:
-    protocol.check(protocol.START, "start")
-    protocol.check(protocol.STOP, "stop")
-    for seq, vector in enumerate(sample, 1):
-        if "Large" not in vector.flags:
-            line = protocol.to_line(protocol.run_command(seq, runner.case_of(vector), "default"))
-            message = protocol.from_line(line, "run")
-            assert message["seq"] == seq
-            assert {"expect", "comment", "clause", "flags"}.isdisjoint(message["case"])
+def sent(message: Any, kind: str) -> dict[str, Any]:
+    """Return what arrives of a message, or of a line."""
+    line = message if isinstance(message, bytes) else protocol.to_line(message)
+    return protocol.from_line(line, kind)
 
 
-def test_inputs_arrive_as_they_are(suite: list[Vector]) -> None:
-    for vector in suite:
-        if "Large" not in vector.flags:
-            asked = protocol.run_command(1, runner.case_of(vector), "default")["case"]
-            decoded = {name: tensors.decode(x, name) for name, x in asked["inputs"].items()}
-            assert decoded == {k: replace(x, made_by=None) for k, x in vector.inputs.items()}
-            assert asked["outputs"].keys() == vector.outputs.keys()
-            assert asked.get("desc") == vector.desc
+def test_the_schema_is_canonical_and_writes_tensors_as_that_of_vectors() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    assert protocol_file().read_text(encoding="utf-8") == dumps(SCHEMA)
+    ours, theirs = SCHEMA["$defs"], json.loads(schema_file().read_text())["$defs"]
+    assert ours["code"]["enum"] == sorted(CODES)
+    for name in ("code", "elements", "feature_level", "field", "request", "sizes"):
+        assert ours[name] == theirs[name]
+    requires = theirs["vector"]["properties"]["requires"]
+    assert ours["case"]["properties"]["requires"] == requires
 
 
-def test_a_recipe_is_written_out(suite: list[Vector]) -> None:
-    (vector,) = (vector for vector in suite if vector.id == "nonzero-large-70001")
-    asked = protocol.run_command(1, runner.case_of(vector), "default")["case"]["inputs"]
-    assert asked["InputTensor"].keys() == {"dtype", "sizes", "data"}
-    assert len(asked["InputTensor"]["data"]) == 70_001
+@pytest.mark.parametrize("encodings", [(), protocol.ENCODINGS])
+def test_questions_obey_the_schema_and_arrive_as_they_are(
+    encodings: tuple[str, ...], sample: list[Vector], huge: list[Vector]
+) -> None:
+    sparse = huge[:1] if encodings else []
+    for seq, vector in enumerate([*sample[::4], *sparse], 1):
+        asked = runner.case_of(vector, keeps_recipes=True)
+        message = protocol.run_command(seq, asked, "default", encodings)
+        line = json.loads(protocol.to_line(message))
+        assert obeys(line, "run"), vector.id
+        assert {"expect", "comment", "clause", "flags"}.isdisjoint(line["case"])
+        if vector.memory:
+            assert "recipe" in line["case"]["inputs"]["InputTensor"]
+            continue
+        case, variant = host.case_of(line["case"])
+        found = {name: tensors.from_numpy(x) for name, x in case.inputs.items()}
+        assert found == {name: replace(x, made_by=None) for name, x in vector.inputs.items()}
+        own = runner.case_of(vector)
+        assert (replace(case, inputs=own.inputs), variant) == (own, "default")
 
 
+@pytest.mark.parametrize(
+    "encode", [protocol.to_base64, lambda x: tensors.encode(tensors.from_numpy(x))]
+)
 @pytest.mark.parametrize("dtype", tensors.DTYPES)
-def test_outputs_arrive_as_they_are(dtype: str) -> None:
-    rng = np.random.default_rng(7)
-    raw = rng.integers(0, 2 if dtype == "bool" else 256, 48, "uint8")
-    array = raw.view(dtype).reshape(2, -1)
-    sent = {"seq": 1, "outputs": {"OutputTensor": tensors.encode(tensors.from_numpy(array))}}
-    got = protocol.outcome(protocol.from_line(protocol.to_line(sent), "answer"))["OutputTensor"]
+def test_outputs_arrive_as_they_are(dtype: str, encode: Any) -> None:
+    raw = np.random.default_rng(7).integers(0, 2 if dtype == "bool" else 256, 48, "uint8")
+    array = raw.view(dtype).reshape(2, -1)[:, ::2]
+    answer = {"seq": 1, "outputs": {"OutputTensor": encode(array)}}
+    assert obeys(answer, "answer")
+    got = protocol.outcome(sent(answer, "answer"))["OutputTensor"]
     assert (got.dtype, got.shape) == (array.dtype, array.shape)
     assert got.tobytes() == array.tobytes()
 
 
-def test_other_answers_are_raised() -> None:
-    with pytest.raises(Unsupported, match="no kernel"):
-        protocol.outcome({"seq": 1, "unsupported": "no kernel"})
-    with pytest.raises(SpecViolation) as caught:
-        protocol.outcome({"seq": 1, "refused": {"code": "sizes", "field": "InputTensor"}})
-    assert (caught.value.code, caught.value.field) == ("sizes", "InputTensor")
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ({"unsupported": "no kernel"}, Unsupported("no kernel")),
+        ({"error": "no memory\nat 7"}, AdapterFailure("no memory", "at 7")),
+        ({"refused": {"code": "sizes", "field": "X"}}, SpecViolation("sizes", "X")),
+    ],
+)
+def test_other_answers_are_raised(answer: dict[str, Any], error: Exception) -> None:
+    with pytest.raises(type(error)) as caught:
+        protocol.outcome({"seq": 1, **answer})
+    assert (str(caught.value), vars(caught.value)) == (str(error), vars(error))
 
 
 HELLO = {"protocol": 1, "name": "x", "language": "C", "version": "", "operators": ["abc"]}
-WRONG: list[tuple[str, Any]] = [
-    ("started", HELLO | {"protocol": 2}),
-    ("started", HELLO | {"name": ""}),
-    ("started", HELLO | {"variants": []}),
-    ("started", HELLO | {"operators": ["a", "a"]}),
-    ("started", {key: value for key, value in HELLO.items() if key != "operators"}),
-    ("answer", {"seq": 0, "unsupported": "x"}),
-    ("answer", {"seq": 1}),
-    ("answer", {"seq": 1, "answer": {}}),
-    ("answer", {"seq": 1, "refused": {"code": "sizes"}}),
-    ("answer", {"seq": 1, "outputs": {"output": {"dtype": "int8", "sizes": [], "data": [1]}}}),
-    ("answer", {"seq": 1, "outputs": {"OutputTensor": {"dtype": "int8", "sizes": []}}}),
-    ("answer", {"seq": 1, "outputs": {"OutputTensor": {"dtype": "int4", "sizes": [], "data": []}}}),
-    ("answer", {"seq": 1, "outputs": {"OutputTensor": [1, 2]}}),
+
+
+def output(**changes: Any) -> dict[str, Any]:
+    """Return an answer with a changed tensor; None leaves a key out."""
+    tensor = {"dtype": "uint8", "sizes": [1], "data": [1]} | changes
+    kept = {key: value for key, value in tensor.items() if value is not None}
+    return {"seq": 1, "outputs": {"OutputTensor": kept}}
+
+
+WRONG: list[tuple[str, Any, str]] = [
+    ("started", HELLO | {"protocol": 2}, " is not 1"),
+    ("started", HELLO | {"protocol": True}, " is not 1"),
+    ("started", HELLO | {"name": ""}, "/name"),
+    ("started", HELLO | {"variants": []}, "/variants"),
+    ("started", HELLO | {"operators": ["a", "a"]}, "/operators"),
+    ("started", HELLO | {"capability": []}, "unexpected keys: capability"),
+    ("started", HELLO | {"dtypes": ["int4"]}, "/dtypes"),
+    ("started", HELLO | {"ranks": {"abc": [-1]}}, "/ranks"),
+    ("started", {key: value for key, value in HELLO.items() if key != "name"}, "has no name"),
+    ("answer", {"seq": 0, "unsupported": "x"}, "/seq"),
+    ("answer", {"outputs": {}}, "has no seq"),
+    ("answer", {"seq": 1}, "has not one of"),
+    ("answer", {"seq": 1, "outputs": {}, "unsupported": "both"}, "has not one of"),
+    ("answer", {"seq": 1, "answer": {}}, "unexpected keys: answer"),
+    ("answer", [1, {}], "is not of type object"),
+    ("answer", {"seq": 1, "refused": {"code": "sizes"}}, "has no field"),
+    ("answer", {"seq": 1, "refused": {"code": "bad", "field": "InputTensor"}}, "/refused/code"),
+    ("answer", {"seq": 1, "outputs": {"OutputTensor": [1, 2]}}, "/outputs/OutputTensor"),
+    ("answer", output(data=None), "has not one of"),
+    ("answer", output(dtype="int4"), "/dtype"),
+    ("answer", output(sizes=[1.0]), "/sizes"),
+    ("answer", output(sizes=[-1]), "/sizes"),
 ]
 
 
-@pytest.mark.parametrize(("kind", "message"), WRONG)
-def test_what_the_schema_refuses(kind: str, message: Any) -> None:
-    with pytest.raises(Malformed):
-        protocol.from_line(protocol.to_line(message), kind)
+CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
+    (output(data=[-1]), "-1 is outside uint8"),
+    (output(data=[]), "0 elements where sizes ask for 1"),
+    (output(data=[1.5]), "/data/0: is no integer"),
+    (output(data=["1"]), "only 64-bit integers are strings"),
+    (output(dtype="int64", data=["1_0"]), "/data/0: is no integer"),
+    (output(data=None, bits=["01"]), "uint8 needs 'data'"),
+    (output(data=None, base64="AAA="), "/base64"),
+    (output(data=None, base64="AQ"), "/base64"),
+    (output(data=None, dtype="bool", base64="Ag=="), "neither 0 nor 1"),
+    (output(sizes=[1 << 62, 1 << 62]), "the sizes are larger than any array"),
+    (output(sizes=[0, 1 << 62, 1 << 62], data=[]), "/sizes"),
+    (output(sizes=[1] * 1000), "1000 dimensions"),
+]
+
+
+TEXTS: dict[bytes, str] = {
+    b'{"seq":1,"unsupported":"\xff\xfe"}\n': "is not UTF-8",
+    b'{"seq":NaN}\n': "token NaN",
+    b'{"seq":' + b"9" * 10_000 + b"}\n": "digits",
+    b'{"seq":1,"seq":1,"outputs":{}}\n': "appears twice",
+}
+
+
+def test_the_schema_refuses_what_an_adapter_gets_wrong() -> None:
+    accepted = [message for kind, message, _ in WRONG if obeys(message, kind)]
+    assert accepted == [output(sizes=[1.0])]  # an integer in JSON Schema
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "where"),
+    [*WRONG, *(("answer", *each) for each in (*CONTRADICTIONS, *TEXTS.items()))],
+)
+def test_what_is_refused(kind: str, message: Any, where: str) -> None:
+    with pytest.raises(Malformed) as caught:
+        protocol.outcome(sent(message, kind))
+    assert where in str(caught.value)
 
 
 def test_what_the_schema_accepts() -> None:
-    more = {"variants": ["eager", "jit-2"], "capabilities": ["descriptors", "dtype:int64"]}
-    assert protocol.from_line(protocol.to_line(HELLO | more), "started") == HELLO | more
+    more: dict[str, Any] = {
+        "variants": ["eager", "jit-2"],
+        "ranks": [1, 2],
+        "versions": {"abc": "1"},
+    }
+    more |= {"dtypes": {"abc": ["int8"], "jit-2": ["uint8"]}, "facts": False}
+    for kind, message in (
+        ("start", protocol.START),
+        ("ask_facts", protocol.FACTS),
+        ("stop", protocol.STOP),
+        ("started", HELLO | more),
+        ("started", {"error": "no GPU"}),
+        ("started", host.hello(Oracle())),
+        ("facts", {"facts": {"device": "cpu"}}),
+    ):
+        assert obeys(message, kind)
+        assert sent(message, kind) == message
