@@ -4,9 +4,10 @@ import functools
 from fractions import Fraction
 
 import numpy as np
+from grading import near_ties
 
-from dmlax_conformance.operators._shared import floats, near_ties
-from dmlax_conformance.operators._shared.rounding import requantize_float32
+from dmlax_conformance.oracle import exact as floats
+from dmlax_conformance.oracle.exact import float32_product, quantize
 from support import draw, oracle, requantized, wild_floats
 
 N = 4_000
@@ -134,7 +135,8 @@ def expected_in_float32(dtype, zero):
     accumulator, scales = accumulators()
     words = zip(*(scale.view(np.uint32).tolist() for scale in scales), strict=True)
     pairs = zip(accumulator.tolist(), words, strict=True)
-    return np.array([requantize_float32(a, s, zero, dtype) for a, s in pairs], dtype)
+    products = (float32_product(a, s) for a, s in pairs)
+    return np.array([quantize(each, Fraction(1), zero, dtype) for each in products], dtype)
 
 
 @functools.cache

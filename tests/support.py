@@ -18,8 +18,8 @@ from dmlax._cpu import library
 from dmlax_conformance.format import vectors
 from dmlax_conformance.format.tensors import from_numpy, to_numpy
 from dmlax_conformance.format.vectors import Request, Vector
-from dmlax_conformance.operators._shared.rounding import requantize
-from dmlax_conformance.operators.answer import answer
+from dmlax_conformance.oracle.calls import answer
+from dmlax_conformance.oracle.exact import rescale
 
 NATIVE = [] if library.why_not("cpu") else ["native_cpu"]  # tests/cpu says when it must be there
 IS_OLDEST = sys.version_info < (3, 12)  # Python, of the two that `nox -s tests` has
@@ -197,7 +197,6 @@ def requantized(
     rows = zip(*(x.reshape(-1).tolist() for x in operands), strict=True)
     name = np.dtype(dtype).name
     words = [
-        requantize(a, (Fraction(sx), Fraction(sw), Fraction(sy)), z, name)
-        for a, sx, sw, sy, z in rows
+        rescale(a, Fraction(sx) * Fraction(sw) / Fraction(sy), z, name) for a, sx, sw, sy, z in rows
     ]
     return np.array(words, dtype).reshape(operands[0].shape)

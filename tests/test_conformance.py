@@ -13,10 +13,10 @@ from directml_cases import DESCS
 from dmlax._operators import OPERATORS, SUPPORT
 from dmlax_conformance.adapters.dmlax import Dmlax, Xla
 from dmlax_conformance.format import vectors
-from dmlax_conformance.suite import runner
+from dmlax_conformance.runner import run as runner
 from support import IS_OLDEST, in_turn, suite
 
-FILES = {f"{path.parent.name}/{path.stem}": path for path in vectors.find()}
+FILES = {f"{path.parents[1].name}/{path.stem}": path for path in vectors.find()}
 HUGE = FILES.pop("nonzero_coordinates/huge")  # gigabytes: conformance/tests/suite/test_huge.py
 NAMES = [row.name for row in OPERATORS]
 BY_XLA = [row.name for row in OPERATORS if row.implementations("cpu")[0] != "xla"]

@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from grading import near_ties
 
 import dmlax
 from convolution_cases import keywords
 from dmlax._core import requantize
-from dmlax_conformance.operators._shared import near_ties
 from support import (
     coordinates,
     draw,

@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from grading import near_ties
 from jax import lax
 
 import dmlax
 from convolution_cases import CASES, LAYOUTS, operands
 from dmlax._core import float_bits, requantize
-from dmlax_conformance.operators._shared import near_ties
 from lowered import fenced, products, text
 from support import assert_same, coordinates, draw, in_turn, requantized, sums_of_products
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dmlax._core import float_bits
-from dmlax_conformance.operators._shared import floats
+from dmlax_conformance.oracle import exact as floats
 from support import assert_same, draw, wild_floats
 
 SPECIAL = np.array(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dmlax._core import float_bits
-from dmlax_conformance.operators._shared import floats
+from dmlax_conformance.oracle import exact as floats
 from support import WORDS, assert_same, draw, wild_floats
 
 pytestmark = pytest.mark.mutation  # the files without `exactly` say the same, jitted

@@ -24,7 +24,7 @@ from directml_cases import (
 )
 from dmlax import SpecError, directml
 from dmlax._operators import SUPPORT
-from dmlax_conformance.operators.desc_rules import violations
+from dmlax_conformance.oracle.descriptors import violations
 
 EXAMPLES = [300, pytest.param(1500, marks=pytest.mark.slow)]  # of each operator
 BYTES = ["INT8", "UINT8"]

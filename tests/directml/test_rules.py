@@ -9,7 +9,7 @@ from directml_cases import DESCS, level
 from dmlax import SpecError, UnsupportedError, directml
 from dmlax._directml import tensors
 from dmlax._operators import SUPPORT
-from dmlax_conformance.operators import tables as desc_tables
+from dmlax_conformance.oracle import tables as desc_tables
 
 OF_TENSORS = [
     tensors.INTRODUCED.name,

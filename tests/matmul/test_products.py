@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from grading import near_ties
 
 import dmlax
 from dmlax._core import requantize
-from dmlax_conformance.operators._shared import near_ties
 from matmul_calls import LOWERINGS, PADDED, float_cases, run_padded, scaled_sums, sums
 from support import NATIVE, assert_same, draw, requantized
 
