@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks import amx
+from benchmarks import amx, stored
 from dmlax._cpu import library
 
 _RESULTS = Path(__file__).with_name("results")
@@ -92,7 +92,7 @@ def write(path: Path, reports: Sequence[Report], measured_on: Row | None = None)
         each.name: each.as_json() for each in reports
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(_rounded(found), indent=1) + "\n", encoding="utf-8")
+    path.write_text(stored.as_text(_rounded(found)), encoding="utf-8")
 
 
 def chip_of(facts: Row) -> str:
