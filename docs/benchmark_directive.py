@@ -1,6 +1,5 @@
 """One file of benchmarks/results as tables, with its machine and versions."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
+from stored import read
 from tables import table
 
 _RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
@@ -23,7 +23,7 @@ class BenchmarkResults(SphinxDirective):
         """The machine and the versions, its peaks, the targets, the measurements."""
         (file,) = [each for each in _files() if each.name.startswith(self.arguments[0])]
         self.env.note_dependency(file)
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = read(file)
         text = [f"`benchmarks/results/{file.name}`: {_facts(found.pop('environment'))}."]
         for report in found.values():
             if "facts" in report:

@@ -4,6 +4,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatch
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ _TABLES = (  # what the vectors are, and the columns of their table
 )
 
 Entry = Mapping[str, Any]
+Verdicts = Mapping[str, Mapping[str, int | list[str]]]  # of a kind: a count, or ids
 
 
 class Scoreboard(SphinxDirective):
@@ -53,9 +55,9 @@ class Scoreboard(SphinxDirective):
         text = []
         for name, entry in entries.items():
             groups = _groups(name, entry, reasons)
-            for answer in groups.pop("", ()):
+            for one in chain(*groups.pop("", {}).values()):
                 message = "%s: no reason for %s in scoreboard/reasons.json"
-                logging.getLogger(__name__).warning(message, name, answer["ids"])
+                logging.getLogger(__name__).warning(message, name, one)
             text += [f"## {name}", *_section(entry, groups)]
         return self.parse_text_to_nodes("\n\n".join(text) + "\n", allow_section_headings=True)
 
@@ -92,10 +94,11 @@ def _overview(entries: Mapping[str, Entry]) -> str:
     return "\n\n".join(text)
 
 
-def _sum(operators: Iterable[Mapping[str, Mapping[str, int]]], kind: str) -> Counter[str]:
+def _sum(operators: Iterable[Mapping[str, Verdicts]], kind: str) -> Counter[str]:
     total: Counter[str] = Counter()
-    for counts in operators:
-        total.update(counts.get(kind, {}))
+    for kinds in operators:
+        for verdict, found in kinds.get(kind, {}).items():
+            total[verdict] += found if isinstance(found, int) else len(found)
     return total
 
 
@@ -109,59 +112,69 @@ def _wrong(counts: Counter[str]) -> int:
 
 def _groups(
     name: str, entry: Entry, reasons: Sequence[Mapping[str, Any]]
-) -> dict[str, list[Mapping[str, Any]]]:
-    """The answers to valid calls and descs, by the reason that covers them; "" without one."""
-    found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for answer in entry["answers"]:
-        if answer["kind"] == "refusals":
-            continue
-        for one in answer["ids"]:
-            why = [
-                each["why"]
-                for each in reasons
-                if name in each["implementations"] and any(fnmatch(one, p) for p in each["ids"])
-            ]
-            found[why[0] if why else ""].append({**answer, "ids": [one]})
+) -> dict[str, dict[str, list[str]]]:
+    """Vectors that differ, by the reason that covers them, or "", and by verdict.
+
+    Calls that break a rule need no reason.
+    """
+    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for kinds in chain(*(operators.values() for operators in entry["variants"].values())):
+        listed = [own for kind, own in kinds.items() if kind != "refusals"]
+        for verdict, ids in chain(*(own.items() for own in listed)):
+            for one in () if isinstance(ids, int) else ids:
+                why = _reason(name, one, reasons)
+                if one not in found[why][verdict]:
+                    found[why][verdict].append(one)
     return found
 
 
-def _section(entry: Entry, groups: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[str]:
+def _reason(name: str, one: str, reasons: Sequence[Mapping[str, Any]]) -> str:
+    """The reason that covers a vector of an implementation; "" without one."""
+    for each in reasons:
+        if name in each["implementations"] and any(fnmatch(one, p) for p in each["ids"]):
+            return str(each["why"])
+    return ""
+
+
+def _section(entry: Entry, groups: Mapping[str, Mapping[str, Sequence[str]]]) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in entry["versions"].items())
     text = [f"{versions}."] if versions else []
     text.append(_operators(entry))
     if groups:
-        rows = [(why, verdict, ids) for why, own in groups.items() for verdict, ids in _ids(own)]
+        rows = [
+            (why, verdict, " ".join(f"`{one}`" for one in ids))
+            for why, verdicts in groups.items()
+            for verdict, ids in verdicts.items()
+        ]
         text += ["Results that differ, and why:", table(("why", "verdict", "vectors"), rows)]
-    broken = [answer for answer in entry["answers"] if answer["kind"] == "refusals"]
-    if broken:
-        text += ["Calls that break a rule:", table(("outcome", "vectors"), _broken(broken))]
+    if entry["refusals"]:
+        rows = _broken(entry["refusals"])
+        text += ["Calls that break a rule:", table(("outcome", "vectors"), rows)]
     if entry["unsupported"]:
         rows = [
-            (each["kind"], each["reason"], each["count"], f"`{each['example']}`")
-            for each in entry["unsupported"]
+            (kind, reason, each["count"], f"`{each['example']}`")
+            for kind in _KINDS
+            for reason, each in _commonest(entry["unsupported"].get(kind, {}))
         ]
         head = ("kind", "reason", "cases", "for example")
         text += ["Cases that it cannot run:", table(head, rows)]
     return text
 
 
-def _broken(answers: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+def _commonest(reasons: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return sorted(reasons.items(), key=lambda item: (-item[1]["count"], item[0]))
+
+
+def _broken(outcomes: Mapping[str, int]) -> list[tuple[str, str]]:
     """The outcomes of calls that break a rule, with the number of vectors for each field."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for answer in answers:
-        what, _, field = answer["detail"].partition(" on ")
-        counts[what][f" `{field}`" if field else ""] += len(answer["ids"])
+    for outcome, number in outcomes.items():
+        what, _, field = outcome.partition(" on ")
+        counts[what][f" `{field}`" if field else ""] += number
     return [
         (what, ", ".join(f"{number}{field}" for field, number in own.most_common()))
         for what, own in sorted(counts.items())
     ]
-
-
-def _ids(answers: Iterable[Mapping[str, Any]]) -> Iterable[tuple[str, str]]:
-    by_verdict: dict[str, list[str]] = defaultdict(list)
-    for answer in answers:
-        by_verdict[answer["verdict"]] += [f"`{one}`" for one in answer["ids"]]
-    return [(verdict, " ".join(dict.fromkeys(ids))) for verdict, ids in by_verdict.items()]
 
 
 def _operators(entry: Entry) -> str:
@@ -169,9 +182,8 @@ def _operators(entry: Entry) -> str:
     names = sorted({name for operators in entry["variants"].values() for name in operators})
     rows = []
     for name in names:
-        counts = [own.get(name, {}).get("values", {}) for own in entry["variants"].values()]
-        shares = [f"{each.get('exact', 0)} of {sum(each.values())}" for each in counts]
-        rows.append((f"`{name}`", *shares))
+        counts = [_sum([own.get(name, {})], "values") for own in entry["variants"].values()]
+        rows.append((f"`{name}`", *(f"{each['exact']} of {each.total()}" for each in counts)))
     return table(("valid calls that are exact", *entry["variants"]), rows)
 
 

@@ -18,9 +18,9 @@ import matplotlib
 import numpy as np
 import onnx
 import onnxruntime
+from grading.near_ties import Draw, NearTie, family, float32, kind
 
 import dmlax
-from dmlax_conformance.operators._shared.near_ties import Draw, NearTie, family, float32, kind
 
 matplotlib.use("Agg")
 from matplotlib import pyplot

@@ -5,7 +5,7 @@
 Needs matplotlib.
 """
 
-import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,9 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
 from svg import save
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+from stored import read
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parents[1] / "benchmarks" / "results"
@@ -103,7 +106,7 @@ def picture(name: str, machine: str, *charts: Chart) -> None:
 def rows(start: str, name: str | None = None) -> Rows:
     """The rows of a report, or the only one, of the file whose name begins like this."""
     (file,) = RESULTS.glob(f"{start}*.json")
-    found = json.loads(file.read_text(encoding="utf-8"))
+    found = read(file)
     del found["environment"]
     (report,) = [found[name]] if name else found.values()
     table: Rows = report["rows"]
