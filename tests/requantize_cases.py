@@ -7,7 +7,7 @@ import numpy as np
 from grading import near_ties
 
 from dmlax_conformance.oracle import exact as floats
-from dmlax_conformance.oracle.exact import float32_product, quantize
+from dmlax_conformance.oracle.exact import quantize
 from support import draw, oracle, requantized, wild_floats
 
 N = 4_000
@@ -128,6 +128,14 @@ def accumulators():
 def expected_of(dtype, zero):
     accumulator, scales = accumulators()
     return requantized(accumulator, scales, zero, dtype)
+
+
+def float32_product(accumulator, words):
+    """`float32(accumulator) * (input * filter / output)`, each step rounded; scales by bits."""
+    sx, sw, sy = (floats.decode(word, "float32") for word in words)
+    multiplier = floats.divide(floats.multiply(sx, sw, "float32"), sy, "float32")
+    sums = floats.nearest(floats.exactly(Fraction(accumulator)), "float32")
+    return floats.multiply(sums, multiplier, "float32")
 
 
 @functools.cache

@@ -12,12 +12,13 @@ from onnx import TensorProto, helper
 
 from dmlax._core import requantize
 from dmlax_conformance.oracle import exact as floats
-from dmlax_conformance.oracle.exact import float32_product, quantize
+from dmlax_conformance.oracle.exact import quantize
 from requantize_cases import (
     FAMILIES,
     INT_MIN,
     exact_ties,
     extremes,
+    float32_product,
     in_range,
     nearest,
     quotients,

@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-WAY, VICTIM, STARTS = sys.argv[1:]
+WAY, VICTIM, STARTS = (*sys.argv[1:], "", "", "")[:3]
 HELLO = {
     "protocol": 1,
     "name": "misbehaving",
@@ -66,16 +66,22 @@ def hang_with_a_child(is_in_a_session: bool) -> None:
         hang()
 
 
-for line in sys.stdin:
-    message = json.loads(line)
-    command, case, seq = message["command"], message.get("case"), message.get("seq")
-    if command == "start":
-        with open(STARTS, "a") as file:
-            file.write("started\n")
-    answer = honest(seq, case) if case else HELLO
-    if VICTIM in ((case["inputs"]["InputTensor"]["dtype"], "every") if case else (command,)):
-        eval(WAY)
-    elif command == "stop":
-        break
-    else:
-        say(answer)
+def main() -> None:
+    """Answer, and misbehave at the victim."""
+    for line in sys.stdin:
+        message = json.loads(line)
+        command, case, seq = message["command"], message.get("case"), message.get("seq")
+        if command == "start":
+            with open(STARTS, "a") as file:
+                file.write("started\n")
+        answer = honest(seq, case) if case else HELLO
+        if VICTIM in ((case["inputs"]["InputTensor"]["dtype"], "every") if case else (command,)):
+            eval(WAY)
+        elif command == "stop":
+            break
+        else:
+            say(answer)
+
+
+if __name__ == "__main__":
+    main()

@@ -98,7 +98,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "an unknown folder": (call(folder="more"), "/1/folder: 'more' is not one of"),
     "a wrong element": (call(uint8(256)), "/1/inputs/InputTensor/data/0: 256 is outside uint8"),
     "a malformed tensor": (call(inputs={"InputTensor": {"sizes": [1]}}), "/1: KeyError: 'dtype'"),
-    "an unknown flag": (call(flags=["Nice"]), "/notes/Nice: says"),
+    "an unknown flag": (call(flags=["Nice"]), "/notes/Nice: None is not of type string"),
     "zeros alone": (call(table=uint8(*[0] * 256)), "beside: zeros"),
 }
 
