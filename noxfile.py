@@ -328,12 +328,11 @@ def cuda_registers(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check the code's form and spelling, and that the oracle agrees with vectors and models."""
-    session.install("-e./conformance", "onnx", *_group("lint"))
+    """Check the code's form and spelling."""
+    session.install(*_group("lint"))
     session.run("ruff", "check", *session.posargs)
     session.run("ruff", "format", "--check")
     session.run("codespell")
-    session.run("python", "-m", "grading", "verify", env={"PYTHONPATH": "conformance"})
 
 
 @nox.session

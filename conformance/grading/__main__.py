@@ -10,7 +10,7 @@ from dmlax_conformance.exit_codes import FAILED, FINE, UNUSABLE, USAGE
 from dmlax_conformance.format import canonical, vectors
 from dmlax_conformance.options import add_command
 from dmlax_conformance.oracle import OPERATORS
-from dmlax_conformance.terminal import Table, complain, console
+from dmlax_conformance.terminal import Table, complain
 
 from . import add, search, verify
 from .coverage import registry
@@ -77,12 +77,12 @@ def _search(options: argparse.Namespace) -> int:
 
 
 def _coverage(options: argparse.Namespace) -> int:
-    shown, problems = Table("operator", *registry.HEAD, box=None, pad_edge=False), list[str]()
+    shown, problems = Table("operator", *registry.HEAD), list[str]()
     for operator in options.operator or OPERATORS:
         suite = vectors.load_all(options.vectors, (operator,))
         shown.add_row(operator, *registry.row(operator, suite))
         problems += registry.problems(operator, suite)
-    console().print(shown)
+    print(shown)
     return _complained(problems)
 
 

@@ -44,7 +44,7 @@ TOGETHER = {  # patterns of invalid vectors that differ from their twins in seve
 
 
 class Report(NamedTuple):
-    """What was found in the vectors of one operator."""
+    """The complaints about one operator, and the facts that the whole suite needs."""
 
     problems: list[str]
     kept: set[str]
@@ -193,7 +193,7 @@ def _beside_problems(vector: Vector, alone: Collection[str]) -> Iterator[str]:
 
 
 class Answer(NamedTuple):
-    """What the oracle says: outputs, or refusals and the first rule of a desc that is broken."""
+    """The oracle's answer: outputs, or refusals and the first rule that a desc breaks."""
 
     outputs: Mapping[str, Tensor]
     refusals: list[tuple[str, str]]

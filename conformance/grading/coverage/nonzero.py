@@ -29,7 +29,7 @@ class NonzeroView(elements.OutputView):
 
     @cached_property
     def beside(self) -> Array:
-        """How many of both neighbours are found."""
+        """The number of non-zero neighbours, 0 to 2."""
         around = np.pad(self.found, 1).astype(int)
         return np.asarray(around[:-2] + around[2:])
 

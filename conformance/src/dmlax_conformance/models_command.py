@@ -16,7 +16,7 @@ from .models.adapter import ARITHMETICS
 from .models.golden import Golden
 from .models.judge import Verdict
 from .options import add_command, add_options
-from .terminal import Table, complain, console, progress
+from .terminal import Table, complain, progress
 
 COLUMNS = ("model", "arithmetic", "variant", "verdict", "tensors", "seconds")
 
@@ -58,20 +58,18 @@ def _chosen(options: argparse.Namespace) -> list[Golden]:
 
 
 def _show(verdicts: Sequence[Verdict], models: Sequence[Golden]) -> None:
-    shown = Table(*COLUMNS, box=None, pad_edge=False)
+    shown = Table(*COLUMNS)
     written = {each.name: len(each.graph.written()) for each in models}
     for each in verdicts:
         names = each.model, each.arithmetic, each.variant, each.verdict
         count = f"{each.judged} of {written[each.model]}" if each.judged else ""
         shown.add_row(*names, count, f"{each.seconds:.1f}")
-    out = console()
-    out.print(shown)
+    print(shown)
     for each in verdicts:
         for line in each.details:
-            text = f"{each.verdict} {each.key}: {line}"
-            out.print(text, markup=False, highlight=False, soft_wrap=True)
+            print(f"{each.verdict} {each.key}: {line}")
     counts = Counter(each.verdict for each in verdicts)
-    out.print(", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
+    print(", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
 
 
 def _code(verdicts: Sequence[Verdict], least: int) -> int:

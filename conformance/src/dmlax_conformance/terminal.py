@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from .texts import printable
 
@@ -14,12 +14,12 @@ T = TypeVar("T")
 class Table:
     """Columns of text, side by side."""
 
-    def __init__(self, *heads: str, is_numeric: bool = False, **style: Any) -> None:
+    def __init__(self, *heads: str, is_numeric: bool = False) -> None:
         """Begin with these heads; all columns but the first of a numeric table are right-hand."""
         self._rows: list[tuple[str, ...]] = [heads]
         self._to_right = is_numeric
 
-    def add_row(self, *cells: str, **style: Any) -> None:
+    def add_row(self, *cells: str) -> None:
         """Add a row below."""
         self._rows.append(cells)
 
@@ -33,17 +33,6 @@ class Table:
                 cells.append(cell.rjust(width) if self._to_right else cell.ljust(width))
             lines.append("  ".join(cells).rstrip())
         return "\n".join(lines)
-
-
-class Console:
-    """Standard output."""
-
-    def print(self, *values: object, **style: Any) -> None:
-        """Print them."""
-        print(*values)
-
-
-console = Console
 
 
 def progress(items: Iterable[T], label: str, total: int) -> Iterator[T]:

@@ -10,7 +10,7 @@ from typing import Any
 from dmlax_conformance.exit_codes import FAILED, FINE, USAGE
 from dmlax_conformance.format import vectors
 from dmlax_conformance.options import add_command
-from dmlax_conformance.terminal import Table, complain, console, progress
+from dmlax_conformance.terminal import Table, complain, progress
 
 from .catalogue import catalogue
 from .matrix import ENOUGH, Trial, matrix, run
@@ -50,7 +50,7 @@ def _mutants(options: argparse.Namespace) -> int:
         return complain("no such mutant", USAGE)
     if options.list:
         for name in names:
-            _show(f"{name} ({' '.join(catalogue()[name].clause)})")
+            print(f"{name} ({' '.join(catalogue()[name].clause)})")
         return FINE
     tried = run(names, options.vectors, options.jobs or os.cpu_count() or 1)
     trials = list(progress(tried, "mutants", len(names)))
@@ -82,16 +82,12 @@ def _print(result: Mapping[str, Any], trials: Sequence[Trial], options: argparse
     operators = dict.fromkeys(trial.operator for trial in trials)
     head = ("killed / mutants", *GROUPS, "all", "at one structure", "permitted variants")
     rows = [(name, *_cells([t for t in trials if t.operator == name])) for name in operators]
-    table = Table(*head, box=None, pad_edge=False)
+    table = Table(*head)
     for row in (*rows, ("all", *_cells(trials))):
         table.add_row(*row)
-    console().print(table)
+    print(table)
     for line in lines:
-        _show(line)
-
-
-def _show(line: str) -> None:
-    console().print(line, markup=False, highlight=False, soft_wrap=True)
+        print(line)
 
 
 def _cells(trials: Sequence[Trial]) -> list[str]:

@@ -25,7 +25,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 class Wrong(NamedTuple):
-    """What is wrong with a value, and the keys and indices that lead there."""
+    """A complaint about a value, and the keys and indices that lead there."""
 
     path: tuple[object, ...]
     message: str

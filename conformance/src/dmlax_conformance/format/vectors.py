@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cache
@@ -210,12 +210,6 @@ def parse(text: str) -> Any:
         raise
     except json.JSONDecodeError as error:
         raise Malformed(f"{error.lineno}:{error.colno}", error.msg) from None
-
-
-def schema_problems(file: Any) -> Iterator[str]:
-    """Yield the first place where a file breaks its schema."""
-    if (wrong := _validator().first(file)) is not None:
-        yield f"{pointer(*wrong.path)}: {wrong.message}"
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What an operator is made of, and the rules of calls and descs that several families share.
+"""The parts of an operator, and the rules of calls and descs that several families share.
 
 A family's module has a `Definition` for each of its operators; the registry gives it a name.
 """

@@ -14,7 +14,7 @@ NOT_APPLICABLE, IF_ANSWERED, APPLICABLE = "no", "if its operator is answered", "
 
 
 class Judged(NamedTuple):
-    """What decides whether a run proves enough; every part is a text or a truth value."""
+    """The facts that decide whether a run proves enough; all are texts or truth values."""
 
     name: str
     operator: str
