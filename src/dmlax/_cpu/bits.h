@@ -1,12 +1,10 @@
-// Masks of 64 bits, in plain C++.
-#ifndef DMLAX_CPU_BITS_H_
-#define DMLAX_CPU_BITS_H_
+// 64-bit masks in plain C++.
+#pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
 // Calls run(first, count) for every run of set bits.
@@ -22,7 +20,7 @@ inline void for_each_run(uint64_t mask, const Run& run) {
   }
 }
 
-// The bytes of a mask, side by side.
+// Packs the bytes that a mask selects.
 [[maybe_unused]] inline void copy_runs(const uint8_t* bytes, uint64_t mask, uint8_t* output) {
   for_each_run(mask, [&](int first, int count) {
     __builtin_memcpy(output, bytes + first, static_cast<size_t>(count));
@@ -30,9 +28,8 @@ inline void for_each_run(uint64_t mask, const Run& run) {
   });
 }
 
-// The indices of set bits, from `first`; returns how many.
-[[maybe_unused]] inline int64_t store_each_set_bit(uint64_t word, uint32_t first,
-                                                   uint32_t* index) {
+// Stores the indices of set bits, counted from `first`. Returns how many.
+[[maybe_unused]] inline int64_t store_each_set_bit(uint64_t word, uint32_t first, uint32_t* index) {
   uint32_t* next = index;
   for (; word != 0; word &= word - 1) {
     *next++ = first + static_cast<uint32_t>(__builtin_ctzll(word));
@@ -40,7 +37,7 @@ inline void for_each_run(uint64_t mask, const Run& run) {
   return next - index;
 }
 
-// Copies bytes, most often few: a call would take longer. Ends overlap.
+// Copies few bytes without a call. The last copies may overlap.
 [[maybe_unused]] inline void copy_short(uint8_t* to, const uint8_t* from, int64_t bytes) {
   if (bytes >= 16) {
     int64_t i = 0;
@@ -58,7 +55,7 @@ inline void for_each_run(uint64_t mask, const Run& run) {
   }
 }
 
-// Bit i says whether element i, under a mask, is not zero.
+// Bit i is set if element i, under a mask, is not zero.
 template <typename Element>
 inline uint64_t test_elements(const Element* elements, int64_t count, Element mask) {
   uint64_t word = 0;
@@ -69,7 +66,4 @@ inline uint64_t test_elements(const Element* elements, int64_t count, Element ma
 }
 
 }  // namespace
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
-
-#endif  // DMLAX_CPU_BITS_H_
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

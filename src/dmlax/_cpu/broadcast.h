@@ -1,21 +1,19 @@
-// Broadcasting: where an element's operands lie.
-#ifndef DMLAX_CPU_BROADCAST_H_
-#define DMLAX_CPU_BROADCAST_H_
+// Broadcasting: the positions of an output element's operands.
+#pragma once
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 
 #include "dmlax/_cpu/ffi.h"
 
 namespace dmlax {
 
-// Axes of size 1 are left out, and a tensor has fewer than 2^63 elements.
+// A tensor has fewer than 2^63 elements, so at most 63 of its axes are larger than 1.
 constexpr int kMostAxes = 63;
 
-// An output's axes, innermost first, merged where each operand varies along both or neither.
+// An output's axes, innermost first. Neighbouring axes along which the same operands vary are
+// merged, and axes of size 1 are left out.
 template <size_t kOperands>
 struct BroadcastAxes {
   int count = 0;
@@ -24,30 +22,39 @@ struct BroadcastAxes {
 
   bool varies(int axis, size_t operand) const { return stride[axis][operand] != 0; }
 
-  // The elements of the first `axes` axes.
+  // The number of elements of the innermost `axes` axes.
   int64_t elements(int axes) const {
     int64_t product = 1;
     for (int i = 0; i < axes; ++i) product *= size[i];
     return product;
   }
+
+  // The number of innermost axes until one for which `stops(axis)` is true.
+  template <typename Stops>
+  int inner_axes(const Stops& stops) const {
+    int axis = 0;
+    while (axis < count && !stops(axis)) ++axis;
+    return axis;
+  }
 };
 
-// Whether the operands broadcast to the output.
+// Returns false if an operand does not broadcast to the output.
 template <size_t kOperands>
 bool merge_axes(BroadcastAxes<kOperands>& axes, const Sizes& output,
-                const std::array<Sizes, kOperands>& sizes) {
+                const Inputs<kOperands>& operands) {
   std::array<int64_t, kOperands> elements;
   elements.fill(1);
-  for (const Sizes& each : sizes) {
-    if (each.size() != output.size()) return false;
+  for (const ffi::AnyBuffer& operand : operands) {
+    if (operand.dimensions().size() != output.size()) return false;
   }
   for (size_t i = output.size(); i-- > 0;) {
     std::array<int64_t, kOperands> stride;
     bool merged = axes.count > 0;
     for (size_t j = 0; j < kOperands; ++j) {
-      if (sizes[j][i] != output[i] && sizes[j][i] != 1) return false;
-      stride[j] = sizes[j][i] == 1 ? 0 : elements[j];
-      elements[j] *= sizes[j][i];
+      const int64_t size = operands[j].dimensions()[i];
+      if (size != output[i] && size != 1) return false;
+      stride[j] = size == 1 ? 0 : elements[j];
+      elements[j] *= size;
       merged = merged && (stride[j] != 0) == axes.varies(axes.count - 1, j);
     }
     if (output[i] == 1) continue;
@@ -62,13 +69,22 @@ bool merge_axes(BroadcastAxes<kOperands>& axes, const Sizes& output,
   return true;
 }
 
-// Steps through the indices of some axes, and knows where the operands are.
+// Returns null, or why the operands do not broadcast to the output.
+template <size_t kOperands>
+const char* broadcast(BroadcastAxes<kOperands>& axes, const Inputs<kOperands>& operands,
+                      const ffi::AnyBuffer& output) {
+  if (!merge_axes(axes, output.dimensions(), operands)) {
+    return "an operand does not broadcast to the output";
+  }
+  return has_null(operands) || is_null(output) ? "a buffer is null" : nullptr;
+}
+
+// Steps through the indices of axes `first` to `last` and keeps the operands' positions.
 template <size_t kOperands>
 class BroadcastCursor {
   using Axes = BroadcastAxes<kOperands>;
 
  public:
-  // Of the axes from `first` to `last`.
   BroadcastCursor(const Axes& axes, int first, int last, int64_t index)
       : axes_(axes), first_(first), last_(last) {
     offset_.fill(0);
@@ -101,25 +117,23 @@ class BroadcastCursor {
   std::array<int64_t, kOperands> offset_;
 };
 
-// An operand's `count` elements from `begin`, one each.
+// Copies an operand's `count` elements from `begin` on, one for each output element.
 template <size_t kOperands, typename T>
 void expand(const BroadcastAxes<kOperands>& axes, int axis_count, size_t operand, const T* data,
             int64_t begin, int64_t count, T* expanded) {
   const int64_t row = axes.size[0];
-  int64_t at = begin % row;
-  for (BroadcastCursor<kOperands> cursor(axes, 1, axis_count, begin / row); count > 0; cursor.next(), at = 0) {
+  BroadcastCursor<kOperands> cursor(axes, 1, axis_count, begin / row);
+  for (int64_t at = begin % row; count > 0; cursor.next(), at = 0) {
     const T* from = data + cursor.offset(operand);
-    const int64_t found = std::min(count, row - at);
+    const int64_t copied = std::min(count, row - at);
     if (axes.varies(0, operand)) {
-      std::memcpy(expanded, from + at, static_cast<size_t>(found) * sizeof(T));
+      std::memcpy(expanded, from + at, static_cast<size_t>(copied) * sizeof(T));
     } else {
-      std::fill_n(expanded, found, *from);
+      std::fill_n(expanded, copied, *from);
     }
-    expanded += found;
-    count -= found;
+    expanded += copied;
+    count -= copied;
   }
 }
 
 }  // namespace dmlax
-
-#endif  // DMLAX_CPU_BROADCAST_H_

@@ -1,6 +1,5 @@
-// IEEE arithmetic of floats in a scope, where XLA's threads flush subnormals.
-#ifndef DMLAX_CPU_IEEE_MODE_H_
-#define DMLAX_CPU_IEEE_MODE_H_
+// IEEE arithmetic in a scope. XLA's threads flush subnormals.
+#pragma once
 
 #include <cstdint>
 
@@ -10,8 +9,8 @@
 
 namespace dmlax {
 
-// Keeps subnormals while it lives. What computes with floats must be a call that is not inlined:
-// compilers move arithmetic across a change of mode.
+// Keeps subnormals during its lifetime. Arithmetic on floats must be in a call that is not inlined,
+// because compilers move arithmetic across a change of mode.
 class IeeeMode {
  public:
   IeeeMode() : former_(read()) { write(former_ & ~kFlushes); }
@@ -21,7 +20,7 @@ class IeeeMode {
 
  private:
 #if defined(__x86_64__)
-  static constexpr uint64_t kFlushes = 0x8040;  // of results, and of operands
+  static constexpr uint64_t kFlushes = 0x8040;  // results and operands
   static uint64_t read() { return _mm_getcsr(); }
   static void write(uint64_t mode) { _mm_setcsr(static_cast<unsigned>(mode)); }
 #elif defined(__aarch64__)
@@ -42,5 +41,3 @@ class IeeeMode {
 };
 
 }  // namespace dmlax
-
-#endif  // DMLAX_CPU_IEEE_MODE_H_

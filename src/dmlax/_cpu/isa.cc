@@ -22,7 +22,7 @@ namespace {
 // A feature by the compiler's name for it.
 #define CPU(feature) (__builtin_cpu_supports(#feature) != 0)
 
-// A bit of a CPUID leaf, for features whose names older compilers do not know.
+// A bit of a CPUID leaf, for features that older compilers cannot name.
 #define CPUID(leaf, subleaf, output, bit) (((read_cpuid(leaf, subleaf).output >> (bit)) & 1) != 0)
 
 struct Cpuid {
@@ -30,14 +30,14 @@ struct Cpuid {
 };
 
 [[maybe_unused]] Cpuid read_cpuid(unsigned leaf, unsigned subleaf) {
-  Cpuid highest = {0, 0, 0, 0}, found = {leaf, 0, subleaf, 0};
+  Cpuid highest = {0, 0, 0, 0}, result = {leaf, 0, subleaf, 0};
   __asm__("cpuid" : "+a"(highest.eax), "=b"(highest.ebx), "+c"(highest.ecx), "=d"(highest.edx));
   if (highest.eax < leaf) return {0, 0, 0, 0};
-  __asm__("cpuid" : "+a"(found.eax), "=b"(found.ebx), "+c"(found.ecx), "=d"(found.edx));
-  return found;
+  __asm__("cpuid" : "+a"(result.eax), "=b"(result.ebx), "+c"(result.ecx), "=d"(result.edx));
+  return result;
 }
 
-// Linux gives the tile registers only to a process that asks for them.
+// Linux grants the tile registers only to a process that asks for them.
 [[maybe_unused]] bool linux_grants_tiles() {
 #if defined(__linux__) && defined(SYS_arch_prctl)
   constexpr int kRequestPermission = 0x1023, kTileData = 18;
@@ -72,9 +72,9 @@ bool has_none() { return true; }
 Isa choose() {
   const char* asked = std::getenv("DMLAX_NATIVE_ISA");
   const bool any = asked == nullptr || *asked == '\0';
-#define DMLAX_ISA(name, ...)                                                   \
-  DMLAX_IF_BUILT(name, if ((any || std::strcmp(asked, #name) == 0) && has_##name()) \
-                           return Isa::name;)
+#define DMLAX_ISA(name, ...) \
+  DMLAX_IF_BUILT(name,       \
+                 if ((any || std::strcmp(asked, #name) == 0) && has_##name()) return Isa::name;)
 #include "dmlax/_cpu/isas.def"
   return Isa::none;
 }
@@ -98,7 +98,7 @@ Isa chosen_isa() {
 
 extern "C" {
 
-// The chosen instruction set's name, "" if the one asked for is not here.
+// The name of the chosen instruction set; "" if the one that was asked for is not here.
 __attribute__((visibility("default"))) const char* dmlax_isa() {
   switch (dmlax::chosen_isa()) {
 #define DMLAX_ISA(name, ...) \
@@ -110,7 +110,7 @@ __attribute__((visibility("default"))) const char* dmlax_isa() {
   }
 }
 
-// All that this machine and this library have, best first.
+// The names of all sets that this machine and this library have, best first.
 __attribute__((visibility("default"))) const char* dmlax_isas() {
   static const std::string names = dmlax::describe_all();
   return names.c_str();
@@ -120,5 +120,4 @@ __attribute__((visibility("default"))) const char* dmlax_isas() {
 __attribute__((visibility("default"))) const char* dmlax_jaxlib_version() {
   return DMLAX_JAXLIB_VERSION;
 }
-
 }

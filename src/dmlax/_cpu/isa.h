@@ -1,8 +1,7 @@
-// The instruction set that the native kernels use: the best that the machine has, chosen at load.
-#ifndef DMLAX_CPU_ISA_H_
-#define DMLAX_CPU_ISA_H_
+// The instruction set that the native kernels use: the machine's best one, chosen at load.
+#pragma once
 
-// The code, if the library has kernels of that instruction set: DMLAX_BUILT_<name> is 0 or 1.
+// The code if the library has kernels of that instruction set: DMLAX_BUILT_<name> is 0 or 1.
 #define DMLAX_IF_BUILT(name, ...) DMLAX_IF_BUILT_(DMLAX_BUILT_##name, __VA_ARGS__)
 #define DMLAX_IF_BUILT_(built, ...) DMLAX_IF_BUILT__(built, __VA_ARGS__)
 #define DMLAX_IF_BUILT__(built, ...) DMLAX_IF_##built(__VA_ARGS__)
@@ -17,13 +16,17 @@ enum class Isa {
 #include "dmlax/_cpu/isas.def"
 };
 
-// The best that this machine has, or the one that DMLAX_NATIVE_ISA names; `none` if the machine
-// or this library lacks that one. The same at every call.
+// The best set of this machine, or the set that DMLAX_NATIVE_ISA names; `none` if the machine or
+// this library lacks that set. Every call returns the same set.
 Isa chosen_isa();
 
-// What a handler answers where that is `none`.
+// The error of a handler if `chosen_isa` is `none`.
 constexpr char kNoInstructionSet[] = "DMLAX_NATIVE_ISA names no instruction set of this CPU";
 
-}  // namespace dmlax
+// An operator's kernels of the chosen set, or null; choose_kernels.h defines `choose`.
+template <typename Kernels>
+const Kernels* chosen_kernels() {
+  return choose(static_cast<const Kernels*>(nullptr));
+}
 
-#endif  // DMLAX_CPU_ISA_H_
+}  // namespace dmlax

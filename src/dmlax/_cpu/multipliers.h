@@ -1,9 +1,7 @@
-// The multipliers of a requantization, one for each output channel.
-#ifndef DMLAX_CPU_MULTIPLIERS_H_
-#define DMLAX_CPU_MULTIPLIERS_H_
+// Multipliers of a requantization, one for each output channel.
+#pragma once
 
 #include <algorithm>
-#include <cstdint>
 #include <vector>
 
 #include "dmlax/_cpu/gemm/shape.h"
@@ -11,13 +9,13 @@
 
 namespace dmlax {
 
-// The bits of float32 scales; the input and the output have one.
+// The bits of float32 scales. The input and the output have one scale.
 struct ScaleArrays {
   const uint32_t *input, *filter, *output;
-  int64_t filters;  // one, or one per output channel
+  int64_t filters;  // one, or one for each output channel
 };
 
-// With a panel's width of zeros after the last channel, so that vectors may be read from any.
+// A panel's width of zeros follows the last channel, so that vectors may be read from any channel.
 struct Multipliers {
   std::vector<float> estimate, band;
   bool scales_down, may_tie;  // all are below 1; a product may be near a tie
@@ -36,7 +34,7 @@ struct Multipliers {
   }
 
  private:
-  // Whether a product may be near a tie.
+  // Returns whether a product may be near a tie.
   bool fill_exact(const ScaleArrays& scales, int64_t count) {
     const Estimator estimator(*scales.input, *scales.output);
     if (estimator.fill(scales.filter, count, estimate.data())) {
@@ -67,18 +65,15 @@ struct Multipliers {
   }
 };
 
-// The range that estimates are clamped to, for a known output type and zero point, and what an
-// epilogue may leave out.
+// Sets the range that estimates are clamped to, and flags that let an epilogue skip steps.
 inline void set_multipliers(RequantizeParams& params, const Multipliers& multipliers, bool exact) {
   params.estimate = multipliers.estimate.data();
   params.band = multipliers.band.data();
   params.scales_down = multipliers.scales_down;
   params.may_tie = multipliers.may_tie;
-  const int32_t lowest = params.output_signed ? -128 : 0;
+  const int32_t lowest = lowest_byte(params.output_signed);
   params.low = exact ? -kLimit : static_cast<float>(lowest - params.output_zero);
   params.high = exact ? kLimit : static_cast<float>(lowest + 255 - params.output_zero);
 }
 
 }  // namespace dmlax
-
-#endif  // DMLAX_CPU_MULTIPLIERS_H_

@@ -1,45 +1,36 @@
-// Work shared between XLA's own threads and the calling one.
-#ifndef DMLAX_CPU_PARALLEL_FOR_H_
-#define DMLAX_CPU_PARALLEL_FOR_H_
+// Work shared between XLA's threads and the calling thread.
+#pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <cstdint>
 #include <memory>
 #include <mutex>
 
+#include "dmlax/_cpu/tuning.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace dmlax {
 
-constexpr double kThreadWakeupNs = 50000;  // until a thread that sleeps is of help
-constexpr double kSharedProductNs = 15000;  // a product before this one has left a thread awake
-constexpr int64_t kTasksOfThread = 4;      // so that a late thread delays no other
-constexpr int64_t kMostTasksOfThread = 32;
-constexpr double kTaskNs = 5000;  // of a thread, at least: many times what taking it costs
-
-// A moment for the other threads of this core.
+// Gives the core's other threads a moment.
 inline void pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
 }
 
-// Into how many tasks threads divide what one of them would do in so long.
+// The number of tasks for work that takes one thread `ns`.
 inline int64_t tasks_of(double ns, int64_t threads) {
-  const double least = static_cast<double>(threads * kTasksOfThread);
-  const double most = static_cast<double>(threads * kMostTasksOfThread);
-  return static_cast<int64_t>(std::clamp(ns / kTaskNs, least, most));
+  const double least = static_cast<double>(threads * tuning::kTasksOfThread);
+  const double most = static_cast<double>(threads * tuning::kMostTasksOfThread);
+  return static_cast<int64_t>(std::clamp(ns / tuning::kTaskNs, least, most));
 }
 
-// task(0) ... task(count - 1), each once, in any order; returns when all are done. `task` must
-// not throw. The caller takes tasks too, so a pool whose threads are busy delays nothing, and a
-// thread that comes late finds nothing to do.
+// Runs task(0) to task(count - 1) once, in any order, and returns when all are done. `task` must
+// not throw. The calling thread takes tasks too, so busy threads delay nothing, and a thread that
+// comes late finds nothing to do.
 template <typename Task>
 void parallel_for(xla::ffi::ThreadPool& pool, int64_t count, const Task& task) {
-  // To sleep and to be woken takes longer than most last tasks.
-  constexpr int kPauses = 1000;
   struct Shared {
     const Task* task;
     int64_t count;
@@ -47,22 +38,27 @@ void parallel_for(xla::ffi::ThreadPool& pool, int64_t count, const Task& task) {
     std::mutex mutex;
     std::condition_variable finished;
 
-    // The caller's come from the front and the others' from the back: from one call to the next,
-    // tasks then stay with the caches that know their memory.
+    // The caller takes tasks from the front, the other threads from the back. In the next call,
+    // tasks then run where caches hold their memory.
     void take(bool caller) {
-      int64_t mine = 0;
-      for (; taken.fetch_add(1, std::memory_order_relaxed) < count; ++mine) {
-        (*task)(caller ? mine : count - 1 - from_back.fetch_add(1, std::memory_order_relaxed));
+      int64_t finished_tasks = 0;
+      for (; taken.fetch_add(1, std::memory_order_relaxed) < count; ++finished_tasks) {
+        (*task)(caller ? finished_tasks
+                       : count - 1 - from_back.fetch_add(1, std::memory_order_relaxed));
       }
-      if (mine == 0 || done.fetch_add(mine, std::memory_order_acq_rel) + mine < count) return;
+      if (finished_tasks == 0 ||
+          done.fetch_add(finished_tasks, std::memory_order_acq_rel) + finished_tasks < count) {
+        return;
+      }
       std::lock_guard<std::mutex> lock(mutex);
       finished.notify_one();
     }
 
     bool is_done() const { return done.load(std::memory_order_acquire) == count; }
 
+    // Polls first: sleeping and waking take longer than most last tasks.
     void wait() {
-      for (int i = 0; i < kPauses && !is_done(); ++i) pause();
+      for (int i = 0; i < tuning::kPauses && !is_done(); ++i) pause();
       if (is_done()) return;
       std::unique_lock<std::mutex> lock(mutex);
       finished.wait(lock, [&] { return is_done(); });
@@ -73,7 +69,7 @@ void parallel_for(xla::ffi::ThreadPool& pool, int64_t count, const Task& task) {
     for (int64_t i = 0; i < count; ++i) task(i);
     return;
   }
-  // Shared, since a late thread may look at it after this call has returned.
+  // Shared ownership: a late thread may read it after this call has returned.
   auto shared = std::make_shared<Shared>();
   shared->task = &task;
   shared->count = count;
@@ -84,17 +80,21 @@ void parallel_for(xla::ffi::ThreadPool& pool, int64_t count, const Task& task) {
   shared->wait();
 }
 
-// run(first, last) of ranges that together are 0 to count, each `range` long: one range where
-// there are `most_serial` or fewer, for which a second thread is no help.
+// As `parallel_for`; without a pool the calling thread runs all tasks.
+template <typename Task>
+void parallel_for(xla::ffi::ThreadPool* pool, int64_t count, const Task& task) {
+  if (pool != nullptr) return parallel_for(*pool, count, task);
+  for (int64_t i = 0; i < count; ++i) task(i);
+}
+
+// Calls run(first, last) for ranges that make up 0 to `count`.
 template <typename Run>
-void parallel_for_ranges(xla::ffi::ThreadPool& pool, int64_t count, int64_t most_serial,
-                         int64_t range, const Run& run) {
-  if (count <= most_serial) return run(0, count);
-  parallel_for(pool, (count + range - 1) / range, [&](int64_t i) {
-    run(i * range, std::min(count, (i + 1) * range));
-  });
+void parallel_for_ranges(xla::ffi::ThreadPool& pool, int64_t count, const tuning::Sharing& sharing,
+                         const Run& run) {
+  if (count <= sharing.serial) return run(0, count);
+  const int64_t chunk = sharing.chunk;
+  parallel_for(pool, (count + chunk - 1) / chunk,
+               [&](int64_t i) { run(i * chunk, std::min(count, (i + 1) * chunk)); });
 }
 
 }  // namespace dmlax
-
-#endif  // DMLAX_CPU_PARALLEL_FOR_H_

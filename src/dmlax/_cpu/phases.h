@@ -1,27 +1,23 @@
-// Tasks in phases, shared between XLA's own threads and the calling one.
-#ifndef DMLAX_CPU_PHASES_H_
-#define DMLAX_CPU_PHASES_H_
+// Tasks in phases, shared between XLA's threads and the calling thread.
+#pragma once
 
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdint>
 #include <thread>
 
 #include "dmlax/_cpu/parallel_for.h"
 
 namespace dmlax {
 
-constexpr int64_t kStepsOfTask = 2;         // of rows, that a packed panel is read for, at least
-constexpr int64_t kPackedOfTask = 1 << 16;  // bytes that a task packs or copies
-
-// A phase's tasks, and how many of them a thread takes at most at once.
+// A phase's tasks, and how many a thread takes at most at once.
 struct PhaseTasks {
   int64_t count, most_at_once;
 };
 
-// The tasks of a phase that nobody has taken. As in `parallel_for`, the caller takes the first, and
-// others take the last. Ranges become shorter towards the end, where one thread waits for another.
+// The tasks of a phase that nobody has taken. The calling thread takes the first ones, other
+// threads the last. Ranges become shorter towards the end, because threads then wait for one
+// another.
 class TasksLeft {
  public:
   struct Range {
@@ -34,7 +30,7 @@ class TasksLeft {
     ends_.store(static_cast<uint64_t>((tasks.count + unit_ - 1) / unit_));
   }
 
-  // Empty where none is left.
+  // Returns an empty range if no task is left.
   Range take(bool caller, int64_t threads) {
     uint64_t ends = ends_.load(), left;
     int64_t first, last, taken;
@@ -51,12 +47,12 @@ class TasksLeft {
 
  private:
   PhaseTasks tasks_;
-  int64_t unit_;                // tasks that are taken as one, so that two ends fit a word
-  std::atomic<uint64_t> ends_;  // the first << 32 | that after the last
+  int64_t unit_;                // tasks that are taken as one, so that both ends fit a word
+  std::atomic<uint64_t> ends_;  // (first << 32) | end
 };
 
-// Tasks with a range of rows and a range of panels each. Those of the same rows follow one another, or
-// those of the same panels.
+// Tasks that have a range of rows and a range of panels. Tasks of the same rows follow one another,
+// or tasks of the same panels.
 struct TaskGrid {
   int64_t rows = 1, panels = 1;
   bool by_panels = false;
@@ -67,10 +63,9 @@ struct TaskGrid {
 
   int64_t count() const { return rows * panels; }
 
-  // Calls each(index, block) for blocks that together are tasks [first, last) of grids one after
-  // another.
-  template <typename Each>
-  void for_each_block(int64_t first, int64_t last, const Each& each) const {
+  // Calls run(index, block) for blocks that make up tasks [first, last) of grids one after another.
+  template <typename Run>
+  void for_each_block(int64_t first, int64_t last, const Run& run) const {
     const int64_t lines = by_panels ? panels : rows, line = by_panels ? rows : panels;
     const auto block = [&](int64_t from, int64_t to, int64_t begin, int64_t end) {
       return by_panels ? Block{begin, end, from, to} : Block{from, to, begin, end};
@@ -80,23 +75,22 @@ struct TaskGrid {
       const int64_t left = last - first;
       if (within == 0 && left >= line) {
         const int64_t whole = std::min(lines - at, left / line);
-        each(index, block(at, at + whole, 0, line));
+        run(index, block(at, at + whole, 0, line));
         first += whole * line;
       } else {
-        const int64_t some = std::min(line - within, left);
-        each(index, block(at, at + 1, within, within + some));
-        first += some;
+        const int64_t taken = std::min(line - within, left);
+        run(index, block(at, at + 1, within, within + taken));
+        first += taken;
       }
     }
   }
 };
 
-// Runs task(phase, first, last) for ranges of each phase's tasks, none before all of the phase before
-// are done. Threads are woken once for all phases. `task` must not throw.
+// Runs task(phase, first, last) for ranges of every phase's tasks. A phase starts when the phase
+// before is done. Threads are woken once for all phases. `task` must not throw.
 template <size_t phases, typename Task>
 void run_phases(xla::ffi::ThreadPool* pool, const std::array<PhaseTasks, phases>& tasks,
                 const Task& task) {
-  constexpr int kPauses = 1000;
   struct Phase {
     TasksLeft left;
     std::atomic<int64_t> done{0};
@@ -109,10 +103,10 @@ void run_phases(xla::ffi::ThreadPool* pool, const std::array<PhaseTasks, phases>
   }
   std::array<Phase, phases> all;
   for (size_t phase = 0; phase < phases; ++phase) all[phase].left.put(tasks[phase]);
-  // Every task of the phase before was taken by a thread that goes on with it.
+  // A thread that is running has taken every task of the phase before.
   const auto wait_for = [&](size_t phase) {
     for (int64_t wait = 0; all[phase].done.load() < tasks[phase].count; ++wait) {
-      wait < kPauses ? pause() : std::this_thread::yield();
+      wait < tuning::kPauses ? pause() : std::this_thread::yield();
     }
   };
   const int64_t threads = pool->num_threads();
@@ -133,5 +127,3 @@ void run_phases(xla::ffi::ThreadPool* pool, const std::array<PhaseTasks, phases>
 }
 
 }  // namespace dmlax
-
-#endif  // DMLAX_CPU_PHASES_H_

@@ -1,36 +1,24 @@
-// Quantization in C++: round(x / scale) + zero point, exact or in ONNX Runtime's float32. Kernels
-// include this once for each instruction set, so that everything is local.
+// Quantization: round(x / scale) + zero point, exact or in ONNX Runtime's float32. Every
+// instruction set compiles its copy, so all functions have internal linkage.
 //
-// The thread may flush subnormals. They are therefore taken apart as integers wherever one could
-// change a result.
-#ifndef DMLAX_CPU_QUANTIZE_H_
-#define DMLAX_CPU_QUANTIZE_H_
+// The thread may flush subnormals. Where that could change a result, floats are taken apart as
+// integers.
+#pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <type_traits>
 
-#include "dmlax/_cpu/quantize_span.h"
+#include "dmlax/_cpu/element_span.h"
 #include "dmlax/_cpu/requantize.h"
 #include "dmlax/_cpu/simd/interface.h"
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
-constexpr int64_t kGroup = 64;  // elements: a loop of a fixed length has no rest
-
-template <typename To, typename From>
-inline To bit_cast(From value) {
-  static_assert(sizeof(To) == sizeof(From));
-  To result;
-  __builtin_memcpy(&result, &value, sizeof result);
-  return result;
-}
+constexpr int64_t kGroup = 64;  // elements; a loop of a fixed length needs no rest
 
 constexpr uint32_t kMagnitude = 0x7fffffff, kInfinity = 0x7f800000;
 
-// float16 as float32, exact, with integers only: subnormals, infinities and NaN included.
+// Widens float16 to float32 exactly, with integers only: subnormals, infinities and NaN included.
 void widen_all(const uint16_t* halves, int64_t count, float* floats) {
   for (int64_t i = 0; i < count; ++i) {
     const uint32_t sign = static_cast<uint32_t>(halves[i] & 0x8000) << 16;
@@ -38,55 +26,51 @@ void widen_all(const uint16_t* halves, int64_t count, float* floats) {
     const uint32_t is_subnormal = -static_cast<uint32_t>(magnitude < 0x400);
     const uint32_t is_special = -static_cast<uint32_t>(magnitude >= 0x7c00);
     const uint32_t subnormal = bit_cast<uint32_t>(static_cast<float>(magnitude) * 0x1p-24f);
-    const uint32_t normal = (static_cast<uint32_t>(magnitude) << 13) + (112u << 23) +
-                            (is_special & (112u << 23));
+    const uint32_t normal =
+        (static_cast<uint32_t>(magnitude) << 13) + (112u << 23) + (is_special & (112u << 23));
     floats[i] = bit_cast<float>(sign | (is_subnormal & subnormal) | (~is_subnormal & normal));
   }
 }
 
-// A quotient in float32 is an estimate of the rational one. It is rounded wrongly only where it is
-// a tie itself: ties are float32 values, and rounding to float32 is monotonic. An int32 is rounded
-// before it is divided, so that its quotient is up to 256 * 2.01 * 2^-24 off, less than kBand has.
+// A quotient in float32 estimates the exact quotient. It rounds wrongly only if it is a tie: ties
+// are float32 values, and rounding to float32 is monotonic. An int32 is rounded before it is
+// divided, so that its quotient is up to 256 * 2.01 * 2^-24 off, which kBand allows.
 //
-// A scale that all elements share is not divided by: its reciprocal, a product with it and an
-// int32 are each rounded once, by 256 * 3.01 * 2^-24 together, which is less as well. A quotient in
-// float32 that is a tie is so near one, too.
+// If all elements share a scale, they are multiplied by its reciprocal. The reciprocal, the product
+// and an int32 are rounded once, by 256 * 3.01 * 2^-24 together, which kBand allows as well. A
+// float32 quotient that is a tie is then near a tie, too.
 
-// The parameters of neighbouring elements: one for all, or one each.
+// Parameters of neighbouring elements: one for all, or one for each.
 template <typename Zero>
 struct Parameters {
   const float* scale;
   const Zero* zero;
 };
 
-// At least this, a subnormal input's quotient is below one half, as if flushed.
+// With at least this scale, the quotient of a subnormal is below one half, as if flushed.
 constexpr uint32_t kLeastScale = (127u - 120u) << 23;
 
-// At most this, a reciprocal is normal.
+// With at most this scale, the reciprocal is normal.
 constexpr uint32_t kMostScale = (127u + 120u) << 23;
 
-inline bool is_small(float scale) {
-  return (bit_cast<uint32_t>(scale) & kMagnitude) < kLeastScale;
-}
+inline bool is_small(float scale) { return (to_bits(scale) & kMagnitude) < kLeastScale; }
 
-inline bool is_power_of_two(float scale) { return (bit_cast<uint32_t>(scale) & 0x7fffff) == 0; }
+inline bool is_power_of_two(float scale) { return (to_bits(scale) & 0x7fffff) == 0; }
 
-// A float32 as a double, subnormals kept.
+// A float32 as a double. Subnormals are kept.
 inline double widen(float value) {
   const uint32_t bits = bit_cast<uint32_t>(value);
   if ((bits & kMagnitude) >= kInfinity) return value;
-  const Unpacked unpacked = unpack(bits);
-  const double magnitude = unpacked.mantissa * power_of_two(unpacked.exponent);
-  return unpacked.negative ? -magnitude : magnitude;
+  return to_double(bits);
 }
 
 inline double widen(int32_t value) { return value; }
 
-// What the groups of a span have in common.
+// Parameters that all groups of a span share.
 struct Quantization {
   bool is_signed, exact;
-  float band;        // of estimates near a tie
-  float reciprocal;  // of the scale that all share, and multiply instead; 0: they divide
+  float band;        // estimates at least this far off an integer are near a tie
+  float reciprocal;  // of a shared scale; 0: elements are divided
 };
 
 template <bool kOneEach>
@@ -99,14 +83,14 @@ inline Simd::Int32s round_quotients(const float* input, const float* scale, int 
     scales = Simd::broadcast_float(*scale);
   }
   const Simd::Floats quotients = Simd::divide(Simd::load_columns(input, vector), scales);
-  const Simd::Floats clamped = Simd::clamp(quotients, Simd::broadcast_float(-kLimit),
-                                           Simd::broadcast_float(kLimit));
+  const Simd::Floats clamped =
+      Simd::clamp(quotients, Simd::broadcast_float(-kLimit), Simd::broadcast_float(kLimit));
   Simd::Int32s rounded;
   near_ties |= Simd::round(clamped, band, rounded);
   return rounded;
 }
 
-// Adds zero points to rounded(j), a group's vectors, and saturates them.
+// Adds zero points to a group's vectors rounded(j) and saturates them.
 template <bool kOneEach, typename Rounded>
 inline void store_group(const Quantization& all, const uint8_t* zero, uint8_t* bytes,
                         const Rounded& rounded) {
@@ -126,27 +110,27 @@ inline void store_group(const Quantization& all, const uint8_t* zero, uint8_t* b
         vectors[j] = Simd::add(vectors[j], Simd::load_columns(zeros, first + j));
       }
     }
-    Simd::store_bytes(bytes + Simd::kLanes * first, vectors,
-                      kOneEach ? 0 : (*zero ^ flip) - flip, all.is_signed);
+    Simd::store_bytes(bytes + Simd::kLanes * first, vectors, kOneEach ? 0 : (*zero ^ flip) - flip,
+                      all.is_signed);
   }
 }
 
-// Rounds again what the estimates may have rounded to a neighbour. Doubles hold every step: the
-// rest is a multiple of the last bit of the input or of the scale, and less than the scale.
-// Quotients beyond kLimit go further beyond, and NaN stays.
+// Corrects estimates that were rounded to a neighbour. Doubles hold every step: the rest is a
+// multiple of the last bit of the input or of the scale, and less than the scale. Quotients beyond
+// kLimit only move further away, and NaN stays.
 template <bool kOneEach, typename Input>
 __attribute__((noinline)) void resolve_ties(const Quantization& all, const Input* input,
                                             const float* estimated,
-                                            const Parameters<uint8_t>& own, uint8_t* bytes) {
+                                            const Parameters<uint8_t>& params, uint8_t* bytes) {
   int32_t rounded[kGroup];
   uint64_t near_ties = 0;
   for (int j = 0; j < kVectors; ++j) {
     const Simd::Floats band = Simd::broadcast_float(kNever);
     Simd::store_columns(rounded, j,
-                        round_quotients<kOneEach>(estimated, own.scale, j, band, near_ties));
+                        round_quotients<kOneEach>(estimated, params.scale, j, band, near_ties));
   }
-  for (int64_t i = 0; i < kGroup; ++i) {  // bits instead of branches, which would not vectorise
-    const double scale = own.scale[kOneEach ? i : 0];
+  for (int64_t i = 0; i < kGroup; ++i) {  // bits instead of branches vectorise
+    const double scale = params.scale[kOneEach ? i : 0];
     const double rest = static_cast<double>(input[i]) - rounded[i] * scale;
     const double excess = __builtin_fabs(rest) - 0.5 * __builtin_fabs(scale);
     const uint64_t if_positive = bit_cast<uint64_t>(excess) + (rounded[i] & 1);
@@ -154,48 +138,48 @@ __attribute__((noinline)) void resolve_ties(const Quantization& all, const Input
     const uint64_t negative = (bit_cast<uint64_t>(rest) ^ bit_cast<uint64_t>(scale)) >> 63;
     rounded[i] += static_cast<int32_t>(away - 2 * (away & negative));
   }
-  store_group<kOneEach>(all, own.zero, bytes,
+  store_group<kOneEach>(all, params.zero, bytes,
                         [&](int j) { return Simd::load_columns(rounded, j); });
 }
 
-// For any scale: the quotient in double is a tie, or too far off one to be rounded wrongly.
+// For any scale: a quotient in double is a tie, or too far from one to be rounded wrongly.
 template <bool kOneEach, typename Input>
 __attribute__((noinline)) void quantize_each(const Quantization& all, const Input* input,
                                              const float* estimated,
-                                             const Parameters<uint8_t>& own, uint8_t* bytes) {
+                                             const Parameters<uint8_t>& params, uint8_t* bytes) {
   int32_t nearest[kGroup];
   for (int64_t i = 0; i < kGroup; ++i) {
     const double value = all.exact ? widen(input[i]) : widen(estimated[i]);
-    const double quotient = value / widen(own.scale[kOneEach ? i : 0]);
+    const double quotient = value / widen(params.scale[kOneEach ? i : 0]);
     const double raised = quotient > -kLimit ? quotient : -kLimit;
     const double clamped = raised < kLimit ? raised : kLimit;
     const double rounded = all.exact ? clamped : static_cast<float>(clamped);
     nearest[i] = static_cast<int32_t>((rounded + 0x1.8p52) - 0x1.8p52);
   }
-  store_group<kOneEach>(all, own.zero, bytes,
+  store_group<kOneEach>(all, params.zero, bytes,
                         [&](int j) { return Simd::load_columns(nearest, j); });
 }
 
-// Returns whether one is near a tie.
+// Returns whether a quotient is near a tie.
 template <bool kOneEach>
 inline uint64_t divide_group(const Quantization& all, float band, const float* estimated,
-                             const Parameters<uint8_t>& own, uint8_t* bytes) {
+                             const Parameters<uint8_t>& params, uint8_t* bytes) {
   const Simd::Floats bands = Simd::broadcast_float(band);
   uint64_t near_ties = 0;
-  store_group<kOneEach>(all, own.zero, bytes, [&](int j) {
-    return round_quotients<kOneEach>(estimated, own.scale, j, bands, near_ties);
+  store_group<kOneEach>(all, params.zero, bytes, [&](int j) {
+    return round_quotients<kOneEach>(estimated, params.scale, j, bands, near_ties);
   });
   return near_ties;
 }
 
-// By the reciprocal of the scale that all share.
+// Multiplies by the reciprocal of a shared scale.
 inline uint64_t multiply_group(const Quantization& all, const float* estimated,
-                               const Parameters<uint8_t>& own, uint8_t* bytes) {
+                               const Parameters<uint8_t>& params, uint8_t* bytes) {
   const Simd::Floats band = Simd::broadcast_float(all.band);
   const Simd::Floats factor = Simd::broadcast_float(all.reciprocal);
   const Simd::Floats low = Simd::broadcast_float(-kLimit), high = Simd::broadcast_float(kLimit);
   uint64_t near_ties = 0;
-  store_group<false>(all, own.zero, bytes, [&](int j) {
+  store_group<false>(all, params.zero, bytes, [&](int j) {
     const Simd::Floats products = Simd::multiply(Simd::load_columns(estimated, j), factor);
     Simd::Int32s rounded;
     near_ties |= Simd::round(Simd::clamp(products, low, high), band, rounded);
@@ -212,20 +196,20 @@ inline bool is_any_small(const float* scale) {
   return any != 0;
 }
 
-// `estimated` are the inputs in float32.
+// Quantizes a group. `estimated` are the inputs in float32.
 template <bool kOneEach, typename Input>
 inline void quantize_group(const Quantization& all, const Input* input, const float* estimated,
-                           const Parameters<uint8_t>& own, uint8_t* bytes) {
-  if (__builtin_expect(is_any_small<kOneEach>(own.scale), 0)) {
-    return quantize_each<kOneEach>(all, input, estimated, own, bytes);
+                           const Parameters<uint8_t>& params, uint8_t* bytes) {
+  if (__builtin_expect(is_any_small<kOneEach>(params.scale), 0)) {
+    return quantize_each<kOneEach>(all, input, estimated, params, bytes);
   }
   const bool multiplies = !kOneEach && all.reciprocal != 0;
   const uint64_t near_ties = multiplies
-                                 ? multiply_group(all, estimated, own, bytes)
-                                 : divide_group<kOneEach>(all, all.band, estimated, own, bytes);
+                                 ? multiply_group(all, estimated, params, bytes)
+                                 : divide_group<kOneEach>(all, all.band, estimated, params, bytes);
   if (__builtin_expect(near_ties == 0, 1)) return;
-  if (all.exact) return resolve_ties<kOneEach>(all, input, estimated, own, bytes);
-  divide_group<kOneEach>(all, kNever, estimated, own, bytes);
+  if (all.exact) return resolve_ties<kOneEach>(all, input, estimated, params, bytes);
+  divide_group<kOneEach>(all, kNever, estimated, params, bytes);
 }
 
 inline void to_floats(const int32_t* input, float* floats) {
@@ -234,7 +218,7 @@ inline void to_floats(const int32_t* input, float* floats) {
 
 inline void to_floats(const uint16_t* input, float* floats) { widen_all(input, kGroup, floats); }
 
-// Copies the elements that are left, and fills up the group.
+// Copies the last elements and fills up the group.
 template <typename T>
 inline const T* fill_up(const T* elements, int64_t left, T filling, T* group) {
   for (int64_t i = 0; i < kGroup; ++i) group[i] = filling;
@@ -242,19 +226,19 @@ inline const T* fill_up(const T* elements, int64_t left, T filling, T* group) {
   return group;
 }
 
-// run(group of inputs, its parameters, its outputs), the last of them copies.
+// Calls run(inputs, parameters, outputs) for every group. The last group is a padded copy.
 template <bool kOneEach, typename Input, typename Zero, typename Output, typename Run>
-inline void for_each_group(const Input* input, Parameters<Zero> all, Output* output,
-                           int64_t count, const Run& run) {
+inline void for_each_group(const Input* input, Parameters<Zero> all, Output* output, int64_t count,
+                           const Run& run) {
   alignas(64) Output outputs[kGroup];
   int64_t i = 0;
   for (; i + kGroup <= count; i += kGroup) {
     const int64_t at = kOneEach ? i : 0;
-    const Parameters<Zero> own = {all.scale + at, all.zero + at};
+    const Parameters<Zero> params = {all.scale + at, all.zero + at};
     if constexpr (sizeof(Output) > 1) {
-      run(input + i, own, output + i);
-    } else {  // vectors of bytes are stored where they are aligned
-      run(input + i, own, outputs);
+      run(input + i, params, output + i);
+    } else {  // vectors of bytes are stored to aligned memory
+      run(input + i, params, outputs);
       __builtin_memcpy(output + i, outputs, sizeof outputs);
     }
   }
@@ -263,38 +247,39 @@ inline void for_each_group(const Input* input, Parameters<Zero> all, Output* out
   Input inputs[kGroup];
   float scales[kGroup];
   Zero zeros[kGroup];
-  Parameters<Zero> own = all;
+  Parameters<Zero> params = all;
   if (kOneEach) {
-    own = {fill_up(all.scale + i, left, 1.0f, scales),
-           fill_up(all.zero + i, left, Zero{0}, zeros)};
+    params = {fill_up(all.scale + i, left, 1.0f, scales),
+              fill_up(all.zero + i, left, Zero{0}, zeros)};
   }
-  run(fill_up(input + i, left, Input{0}, inputs), own, outputs);
+  run(fill_up(input + i, left, Input{0}, inputs), params, outputs);
   __builtin_memcpy(output + i, outputs, static_cast<size_t>(left) * sizeof(Output));
 }
 
 template <bool kOneEach, typename Input>
-void quantize_span(const Quantization& all, const QuantizeSpan& span) {
+void quantize_span(const Quantization& all, const ElementSpan& span) {
   for_each_group<kOneEach>(
-      static_cast<const Input*>(span.input), Parameters<uint8_t>{span.scale, span.zero_point},
-      span.output, span.count,
-      [&](const Input* input, const Parameters<uint8_t>& own, uint8_t* output) {
+      static_cast<const Input*>(span.input),
+      Parameters<uint8_t>{span.scale, static_cast<const uint8_t*>(span.zero_point)},
+      static_cast<uint8_t*>(span.output), span.count,
+      [&](const Input* input, const Parameters<uint8_t>& params, uint8_t* output) {
         if constexpr (std::is_same_v<Input, float>) {
-          return quantize_group<kOneEach>(all, input, input, own, output);
+          return quantize_group<kOneEach>(all, input, input, params, output);
         } else {
           float floats[kGroup];
           to_floats(input, floats);
           if constexpr (std::is_same_v<Input, int32_t>) {
-            return quantize_group<kOneEach>(all, input, floats, own, output);
+            return quantize_group<kOneEach>(all, input, floats, params, output);
           } else {
-            return quantize_group<kOneEach>(all, floats, floats, own, output);
+            return quantize_group<kOneEach>(all, floats, floats, params, output);
           }
         }
       });
 }
 
 template <typename Input>
-void quantize_as(const QuantizeSpan& span) {
-  constexpr bool kIsRounded = std::is_same_v<Input, int32_t>;  // before it is divided
+void quantize_as(const ElementSpan& span) {
+  constexpr bool kIsRounded = std::is_same_v<Input, int32_t>;  // before the division
   Quantization all = {span.is_signed, span.exact, kNever, 0};
   if (span.exact) all.band = kIsRounded ? kBand : 0.5f;
   if (span.one_each) return quantize_span<true, Input>(all, span);
@@ -307,7 +292,7 @@ void quantize_as(const QuantizeSpan& span) {
   quantize_span<false, Input>(all, span);
 }
 
-void quantize(QuantizeInput type, const QuantizeSpan& span) {
+void quantize(QuantizeInput type, const ElementSpan& span) {
   switch (type) {
     case QuantizeInput::float32:
       return quantize_as<float>(span);
@@ -319,7 +304,4 @@ void quantize(QuantizeInput type, const QuantizeSpan& span) {
 }
 
 }  // namespace
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
-
-#endif  // DMLAX_CPU_QUANTIZE_H_
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

@@ -1,33 +1,32 @@
-// Requantization in C++: round(acc * sx * sw / sy), exact or in ONNX Runtime's float32.
+// Requantization: round(acc * sx * sw / sy), exact or in ONNX Runtime's float32.
 //
-// Scales are taken apart as integers and put together as integers, since the thread may flush
-// subnormals. Kernels include this once for each instruction set, so that everything is local.
-#ifndef DMLAX_CPU_REQUANTIZE_H_
-#define DMLAX_CPU_REQUANTIZE_H_
+// The thread may flush subnormals, so scales are taken apart and put together as integers. Every
+// instruction set compiles its copy, so all functions have internal linkage.
+#pragma once
 
 #include <cstdint>
 
 namespace dmlax {
 
-// The bits of three float32 scales, of one channel.
+// The bits of the three float32 scales of a channel.
 struct Scales {
   uint32_t input, filter, output;
 };
 
-// From accumulators to outputs; arrays have a value per output channel.
+// Parameters from accumulators to outputs. Arrays have one value for each output channel.
 struct RequantizeParams {
-  bool quantized;              // to bytes: otherwise int32, which needs no scales
+  bool quantized;  // to bytes; else int32, which needs no scales
   bool output_signed;
   int32_t output_zero;
   float low, high;             // the range that estimates are clamped to
-  const int32_t* offset;       // bias and the zero points' terms
-  const int32_t* filter_zero;  // of the packed values; null where all are 0
-  const float* estimate;       // the multiplier, in float32
-  const float* band;           // how far off an integer an estimate is near a tie
-  bool may_tie;                // false where every band is kNever
-  bool scales_down;            // every multiplier is below 1: no estimate leaves int32
+  const int32_t* offset;       // bias and the terms of zero points
+  const int32_t* filter_zero;  // of the packed values; null if all are 0
+  const float* estimate;       // the multiplier in float32
+  const float* band;           // estimates so far off an integer are near a tie
+  bool may_tie;                // false if every band is kNever
+  bool scales_down;            // every multiplier is below 1, so that estimates fit int32
   const uint32_t *input_scale, *filter_scale, *output_scale;
-  int64_t filter_scales;       // one, or one per output channel
+  int64_t filter_scales;  // one, or one per output channel
 };
 
 namespace {
@@ -37,7 +36,7 @@ inline Scales scales_of(const RequantizeParams& params, int64_t channel) {
           *params.output_scale};
 }
 
-// A float32's magnitude is mantissa * 2^exponent, the mantissa in [2^23, 2^24), or 0.
+// A float32's magnitude is mantissa * 2^exponent; the mantissa is in [2^23, 2^24), or 0.
 struct Unpacked {
   bool negative;
   uint32_t mantissa;
@@ -53,28 +52,50 @@ inline Unpacked unpack(uint32_t bits) {
   return {negative, fraction << shift, -149 - shift};
 }
 
-inline float from_bits(uint32_t bits) {
-  float value;
-  __builtin_memcpy(&value, &bits, sizeof value);
-  return value;
+template <typename To, typename From>
+inline To bit_cast(From value) {
+  static_assert(sizeof(To) == sizeof(From));
+  To result;
+  __builtin_memcpy(&result, &value, sizeof result);
+  return result;
 }
 
-inline uint32_t to_bits(float value) {
-  uint32_t bits;
-  __builtin_memcpy(&bits, &value, sizeof bits);
-  return bits;
+inline float from_bits(uint32_t bits) { return bit_cast<float>(bits); }
+inline uint32_t to_bits(float value) { return bit_cast<uint32_t>(value); }
+
+// 2^exponent for exponents of normal doubles.
+inline double power_of_two(int exponent) {
+  return bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52);
+}
+
+// The value of a finite float32 as a double. No subnormal is lost, even if the thread flushes them.
+inline double to_double(uint32_t bits) {
+  const Unpacked unpacked = unpack(bits);
+  const double magnitude = unpacked.mantissa * power_of_two(unpacked.exponent);
+  return unpacked.negative ? -magnitude : magnitude;
+}
+
+inline int32_t byte_value(uint8_t byte, bool is_signed) {
+  return is_signed ? static_cast<int8_t>(byte) : byte;
+}
+
+inline int32_t lowest_byte(bool is_signed) { return is_signed ? -128 : 0; }
+
+inline uint8_t saturate(int32_t value, bool is_signed) {
+  const int32_t lowest = lowest_byte(is_signed), highest = lowest + 255;
+  return static_cast<uint8_t>(value < lowest ? lowest : value > highest ? highest : value);
 }
 
 struct FloatFormat {
-  int fraction;                   // its bits
-  int lowest_unit, highest;       // exponents of a subnormal's last bit and of the highest power of 2
+  int fraction;              // bits of the fraction
+  int lowest_unit, highest;  // exponents: a subnormal's last bit; the highest power of 2
   uint32_t sign, infinity;
 };
 
 constexpr FloatFormat kFloat32 = {23, -149, 127, 1u << 31, 0x7f800000};
 constexpr FloatFormat kFloat16 = {10, -24, 15, 1u << 15, 0x7c00};
 
-// The bits of mantissa * 2^exponent, and a little more if `sticky`, rounded once.
+// The bits of mantissa * 2^exponent, rounded once. `sticky` stands for a little more.
 inline uint32_t pack(bool negative, uint64_t mantissa, int exponent, bool sticky,
                      const FloatFormat& format = kFloat32) {
   const uint32_t sign = negative ? format.sign : 0;
@@ -95,7 +116,7 @@ inline uint32_t pack(bool negative, uint64_t mantissa, int exponent, bool sticky
   return sign | static_cast<uint32_t>(bits < format.infinity ? bits : format.infinity);
 }
 
-// IEEE float32 (a * b) / c, each rounded, subnormals kept.
+// (a * b) / c in IEEE float32, rounded after each operation. Subnormals are kept.
 inline float multiplier_float32(uint32_t a, uint32_t b, uint32_t c) {
   const Unpacked x = unpack(a), y = unpack(b), divisor = unpack(c);
   const uint64_t product = static_cast<uint64_t>(x.mantissa) * y.mantissa;
@@ -108,14 +129,14 @@ inline float multiplier_float32(uint32_t a, uint32_t b, uint32_t c) {
                         z.exponent - 40 - divisor.exponent, dividend % divisor.mantissa != 0));
 }
 
-// The bits of a normal float32, which a thread that flushes subnormals keeps.
+// Whether a float32 is normal, so that threads that flush subnormals keep it.
 inline bool is_normal(uint32_t bits) {
   const uint32_t exponent = bits & 0x7f800000;
   return exponent != 0 && exponent != 0x7f800000;
 }
 
-// `multiplier_float32` of many b at once; false, and nothing of use, if a number on the way to one
-// of them is not normal.
+// Fills `multiplier_float32` of many b. Returns false if an intermediate value is not a normal
+// float; the outputs are then unspecified.
 inline bool fill_multipliers_float32(uint32_t a, const uint32_t* b, uint32_t c, int64_t count,
                                      float* multipliers) {
   const float factor = from_bits(a), divisor = from_bits(c);
@@ -129,24 +150,16 @@ inline bool fill_multipliers_float32(uint32_t a, const uint32_t* b, uint32_t c, 
   return odd == 0;
 }
 
-// An estimate is near a tie if it is at least this far off an integer; no other one can round
-// wrongly.
+// Estimates at least this far off an integer are near a tie. No other estimate can round wrongly.
 //
-// The estimate fl(fl(acc) * fl(m)) has three relative errors of 2^-24, and m three of 2^-53, so up
-// to 256 it is less than 256 * 3.01 * 2^-24 < 2^-14.3 off. Beyond 255 every integer saturates.
+// The estimate fl(fl(acc) * fl(m)) has three relative errors of 2^-24, and m has three of 2^-53. Up
+// to 256 it is therefore less than 256 * 3.01 * 2^-24 < 2^-14.3 off. Beyond 255 every integer
+// saturates.
 constexpr float kBand = 0.5f - 0x1p-14f;
 constexpr float kNever = 1;
 constexpr float kLimit = 256;
 
-// 2^exponent for exponents of normal doubles.
-inline double power_of_two(int exponent) {
-  const uint64_t bits = static_cast<uint64_t>(exponent + 1023) << 52;
-  double value;
-  __builtin_memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
-// |acc * sx * sw / sy| as integers: numerator / (denominator << shift) times |acc|.
+// |acc * sx * sw / sy| in integers: numerator / (denominator << shift) times |acc|.
 struct Ratio {
   uint64_t numerator;
   uint32_t denominator;
@@ -166,7 +179,7 @@ struct Ratio {
   }
 };
 
-// sx * sw / sy as float32 estimates, one filter scale after another.
+// Float32 estimates of sx * sw / sy for many filter scales.
 class Estimator {
  public:
   Estimator(uint32_t input, uint32_t output) : input_(input), output_(output) {
@@ -176,30 +189,29 @@ class Estimator {
     factor_ = static_cast<double>(x.mantissa) / y.mantissa * power_of_two(x.exponent - y.exponent);
   }
 
-  // Beyond 2^10 any accumulator saturates, below 2^-33 none reaches 0.5: neither is near a tie.
-  // Nor is a product with a power of two: exact for accumulators of 24 bits, which larger ones
-  // are too large for.
+  // Beyond 2^10 every accumulator but 0 saturates, and below 2^-33 none reaches 0.5, so neither is
+  // near a tie. Products with a power of two are not either: they are exact for accumulators of 24
+  // bits, and larger ones saturate.
   float estimate(uint32_t filter, float& band) const {
     const Unpacked w = unpack(filter);
     const double magnitude = factor_ * (w.mantissa * power_of_two(w.exponent));
     const bool certain = !(magnitude >= 0x1p-33 && magnitude <= 0x1p10);
     const double clipped = magnitude > 0x1p10 ? 0x1p10 : certain ? 0 : magnitude;
     const float value = static_cast<float>(clipped);
-    uint32_t bits;
-    __builtin_memcpy(&bits, &value, sizeof bits);
-    const bool power = (bits & 0x7fffff) == 0 && magnitude >= 0x1p-15 &&
+    const bool power = (to_bits(value) & 0x7fffff) == 0 && magnitude >= 0x1p-15 &&
                        (certain || Ratio({input_, filter, output_}).is_power());
     band = certain || power ? kNever : kBand;
     return negative_ ^ w.negative ? -value : value;
   }
 
-  // The same of many scales at once; false, and nothing of use, if one of them needs `estimate`.
+  // Estimates many scales. Returns false if one of them needs `estimate`; the outputs are then
+  // unspecified.
   bool fill(const uint32_t* filters, int64_t count, float* estimates) const {
     constexpr uint32_t kMagnitude = 0x7fffffff, kFraction = 0x7fffff;
     constexpr uint32_t kLeast = (127 - 33) << 23, kMost = (127 + 10) << 23;
     constexpr uint32_t kLeastNormal = 1 << 23, kMostNormal = 0x7f7fffff;
     const double factor = negative_ ? -factor_ : factor_;
-    uint32_t odd = 0;  // its highest bit is that of every difference that is below 0
+    uint32_t odd = 0;  // its highest bit is set if a difference is negative
     for (int64_t i = 0; i < count; ++i) {
       estimates[i] = static_cast<float>(factor * from_bits(filters[i]));
       const uint32_t magnitude = to_bits(estimates[i]) & kMagnitude;
@@ -216,7 +228,7 @@ class Estimator {
   double factor_ = 0;
 };
 
-// round(acc * sx * sw / sy) to even, where the estimate is near a tie; acc is a sum of two int32.
+// round(acc * sx * sw / sy) to even for an estimate near a tie. acc is a sum of two int32.
 inline int32_t round_near_tie(int64_t accumulator, const Scales& scales, float estimate) {
   using Wide = unsigned __int128;
   const Ratio ratio(scales);
@@ -230,13 +242,16 @@ inline int32_t round_near_tie(int64_t accumulator, const Scales& scales, float e
   return estimate < 0 ? -rounded : rounded;
 }
 
-// round(total * sx * sw / sy) to even, for a sum of two int32; beyond 255 any value from it on.
+// round(total * sx * sw / sy) to even for a sum of two int32. Results beyond 255 are unspecified
+// beyond 255.
 inline int32_t round_wide(int64_t total, const Scales& scales) {
   const Unpacked x = unpack(scales.input), w = unpack(scales.filter), y = unpack(scales.output);
   if (total == 0 || x.mantissa == 0 || w.mantissa == 0 || y.mantissa == 0) return 0;
   const double size = static_cast<double>(total) * x.mantissa * w.mantissa / y.mantissa;
   const int exponent = x.exponent + w.exponent - y.exponent;
-  const double estimate = size * power_of_two(exponent < -600 ? -600 : exponent > 600 ? 600 : exponent);
+  const double estimate = size * power_of_two(exponent < -600  ? -600
+                                              : exponent > 600 ? 600
+                                                               : exponent);
   const bool negative = (total < 0) ^ x.negative ^ w.negative ^ y.negative;
   const double magnitude = estimate < 0 ? -estimate : estimate;
   if (magnitude < 0.25) return 0;
@@ -248,30 +263,24 @@ inline int32_t round_wide(int64_t total, const Scales& scales) {
 // The byte of an output near a tie.
 inline uint8_t resolve_tie(const RequantizeParams& params, int64_t channel, int32_t accumulator,
                            float estimate) {
-  const int32_t lowest = params.output_signed ? -128 : 0, highest = lowest + 255;
-  const int32_t value =
-      round_near_tie(accumulator, scales_of(params, channel), estimate) + params.output_zero;
-  return static_cast<uint8_t>(value < lowest ? lowest : value > highest ? highest : value);
+  const int32_t rounded = round_near_tie(accumulator, scales_of(params, channel), estimate);
+  return saturate(rounded + params.output_zero, params.output_signed);
 }
 
-// clamp(round(total * sx * sw / sy) + zero point) for a sum of two int32, one element at a time.
+// clamp(round(total * sx * sw / sy) + zero point) for a sum of two int32.
 inline uint8_t requantize_wide(const RequantizeParams& params, int64_t channel, int64_t total) {
-  const int32_t lowest = params.output_signed ? -128 : 0, highest = lowest + 255;
   const bool exact = params.high == kLimit;
   int32_t rounded;
   if (exact) {
     rounded = round_wide(total, scales_of(params, channel));
   } else {
     const float product = static_cast<float>(total) * params.estimate[channel];
-    const float clamped = product > params.low ? product : params.low;
-    rounded = static_cast<int32_t>(__builtin_nearbyintf(clamped < params.high ? clamped
-                                                                              : params.high));
+    const float raised = product > params.low ? product : params.low;
+    rounded =
+        static_cast<int32_t>(__builtin_nearbyintf(raised < params.high ? raised : params.high));
   }
-  const int32_t value = rounded + params.output_zero;
-  return static_cast<uint8_t>(value < lowest ? lowest : value > highest ? highest : value);
+  return saturate(rounded + params.output_zero, params.output_signed);
 }
 
 }  // namespace
 }  // namespace dmlax
-
-#endif  // DMLAX_CPU_REQUANTIZE_H_

@@ -1,27 +1,26 @@
-// Scratch memory of the kernels, which is kept between calls.
-#ifndef DMLAX_CPU_SCRATCH_H_
-#define DMLAX_CPU_SCRATCH_H_
+// Scratch memory of the kernels, kept between calls.
+#pragma once
 
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
 #include <mutex>
 #include <vector>
 
+#include "dmlax/_cpu/tuning.h"
+
 namespace dmlax {
 
-// Memory aligned to 64 bytes, of any content; null if there is none. It is not the heap's: there it
-// would lie between tensors that XLA allocates, and a tensor's place could not be used again.
+// Uninitialised memory, aligned to 64 bytes; null if there is none. It does not come from the heap,
+// where it would lie between XLA's tensors and keep their memory from being reused.
 struct Block {
   uint8_t* data = nullptr;
   size_t size = 0;
 };
 
 #if defined(__SANITIZE_ADDRESS__)
-// The sanitizer guards the ends of the heap's allocations, if they have the size that is asked for.
+// The sanitizer guards the ends of heap allocations of the exact size.
 constexpr bool kKeepsBlocks = false;
 
 inline Block allocate(size_t size) {
@@ -44,41 +43,41 @@ inline void release(Block block) {
 }
 #endif
 
-// Large blocks that no thread uses: calls run on one thread or another, and each needs them only
-// for a while.
+// Large blocks that no thread uses. Calls run on changing threads, which need a block only for a
+// while.
 class FreeBlocks {
  public:
-  // Never destroyed: threads may end after what is static.
+  // Never destroyed, because threads may outlive static objects.
   static FreeBlocks& all() {
     static auto* blocks = new FreeBlocks;
     return *blocks;
   }
 
-  // The smallest that is large enough. A new one takes the place of the largest.
+  // Returns the smallest block that is large enough. A new block replaces the largest.
   Block take(size_t size) {
-    Block found;
+    Block block;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      const auto fits = [&](const Block& each) { return each.size >= size; };
+      const auto fits = [&](const Block& free) { return free.size >= size; };
       auto at = std::find_if(blocks_.begin(), blocks_.end(), fits);
       if (at == blocks_.end() && !blocks_.empty()) --at;
       if (at != blocks_.end()) {
-        found = *at;
-        bytes_ -= found.size;
+        block = *at;
+        bytes_ -= block.size;
         blocks_.erase(at);
       }
     }
-    if (found.size >= size) return found;
-    release(found);
+    if (block.size >= size) return block;
+    release(block);
     return allocate(size);
   }
 
-  // Keeps a block, or frees it where enough are kept.
+  // Keeps a block, or frees it if enough blocks are kept.
   void give_back(Block block) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      if (kKeepsBlocks && bytes_ + block.size <= kMostBytes) {
-        const auto is_larger = [&](const Block& each) { return each.size > block.size; };
+      if (kKeepsBlocks && bytes_ + block.size <= size_t{tuning::kFreeScratch}) {
+        const auto is_larger = [&](const Block& free) { return free.size > block.size; };
         blocks_.insert(std::find_if(blocks_.begin(), blocks_.end(), is_larger), block);
         bytes_ += block.size;
         return;
@@ -88,35 +87,43 @@ class FreeBlocks {
   }
 
  private:
-  static constexpr size_t kMostBytes = size_t{1} << 26;
-
   std::mutex mutex_;
   std::vector<Block> blocks_;  // the smallest first
   size_t bytes_ = 0;
 };
 
-// A thread's memory, which grows: fresh memory costs a page fault every 4 KiB. What is large is
-// borrowed, and a thread keeps its own beside it.
+// A thread's memory, which grows, because fresh memory costs a page fault every 4 KiB. The thread
+// keeps small memory and borrows large memory.
 class Scratch {
  public:
   ~Scratch() {
-    release(own_);
+    release(owned_);
     release(borrowed_);
   }
 
-  // Aligned to 64 bytes, of any content; null if there is none.
+  // Returns uninitialised memory, aligned to 64 bytes; null if there is none.
   uint8_t* take(int64_t bytes) {
     const size_t size = std::max<size_t>(1, static_cast<size_t>(bytes + 63) / 64) * 64;
-    const bool is_own = size <= kMostOwn;
-    Block& block = is_own ? own_ : borrowed_;
+    const bool is_small = size <= kMostOwned;
+    Block& block = is_small ? owned_ : borrowed_;
     if (kKeepsBlocks ? size > block.size : size != block.size) {
       release(block);
-      block = is_own ? allocate(size) : FreeBlocks::all().take(size);
+      block = is_small ? allocate(size) : FreeBlocks::all().take(size);
     }
     return block.data;
   }
 
-  // Gives what is more than a thread keeps to the next that needs it.
+  // Runs task(memory) with `bytes` bytes. Returns false if there is no memory.
+  template <typename Task>
+  bool borrow(int64_t bytes, const Task& task) {
+    uint8_t* memory = take(bytes);
+    if (memory == nullptr) return false;
+    task(memory);
+    give_back();
+    return true;
+  }
+
+  // Gives memory beyond what a thread keeps to the next thread that needs it.
   void give_back() {
     if (borrowed_.size == 0) return;
     FreeBlocks::all().give_back(borrowed_);
@@ -124,11 +131,9 @@ class Scratch {
   }
 
  private:
-  static constexpr size_t kMostOwn = kKeepsBlocks ? size_t{1} << 20 : 0;
+  static constexpr size_t kMostOwned = kKeepsBlocks ? size_t{tuning::kThreadScratch} : 0;
 
-  Block own_, borrowed_;
+  Block owned_, borrowed_;
 };
 
 }  // namespace dmlax
-
-#endif  // DMLAX_CPU_SCRATCH_H_

@@ -1,19 +1,10 @@
-// The handler of both convolutions: checks its operands, and runs the kernels.
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <string>
-
-#include "dmlax/_convolution/cpu/constants.h"
-#include "dmlax/_convolution/cpu/kernels.h"
+// The handler of both convolutions: it checks its operands and runs the kernels.
 #include "dmlax/_convolution/cpu/layout.h"
-#include "dmlax/_convolution/cpu/row_schedule.h"
 #include "dmlax/_convolution/cpu/schedule.h"
 #include "dmlax/_cpu/ffi.h"
-#include "dmlax/_cpu/isa.h"
+#include "dmlax/_cpu/multipliers.h"
 #include "dmlax/_cpu/scratch.h"
 #include "dmlax/_cpu/sizes.h"
-#include "xla/ffi/api/ffi.h"
 
 namespace dmlax {
 
@@ -24,65 +15,49 @@ namespace dmlax {
 
 namespace {
 
-namespace ffi = xla::ffi;
-
-ffi::Error invalid(const std::string& what) {
-  return ffi::Error::InvalidArgument("convolution: " + what);
-}
-
-ffi::Error no_memory() {
-  return ffi::Error(ffi::ErrorCode::kResourceExhausted, "convolution: no memory for its scratch");
-}
-
-struct Operands {
-  ffi::AnyBuffer input, filter, sums, filter_zero, input_zero, bias, input_scale, filter_scale,
-      output_scale, output_zero;
-
-  std::array<const ffi::AnyBuffer*, 10> all() const {
-    return {&input, &filter,      &sums,         &filter_zero,  &input_zero,
-            &bias,  &input_scale, &filter_scale, &output_scale, &output_zero};
-  }
+enum Operand {
+  kInput,
+  kFilter,
+  kSums,
+  kFilterZero,
+  kInputZero,
+  kBias,
+  kInputScale,
+  kFilterScale,
+  kOutputScale,
+  kOutputZero,
+  kOperands
 };
+using Operands = Inputs<kOperands>;
 
 struct Attributes {
-  Sizes windows;  // kernel, strides, dilations, start, end: two each
+  Sizes windows;  // kernel, strides, dilations, start, end: two values each
   int64_t groups;
   bool panels, input_last, output_last, filter_unsigned, exact;
 };
 
-constexpr int64_t kMostImage = int64_t{1} << 62;  // bytes, of one image or of copies of all
+constexpr int64_t kMostImage = int64_t{1} << 62;  // bytes of one image, or of copies of all images
 
-// --- checks ------------------------------------------------------------------------------
-//
-// Each returns a sentence's end for the caller's error, or null.
+Outcome no_memory() { return Outcome::out_of_memory("no memory for its scratch"); }
 
-int64_t count_of(const ffi::AnyBuffer& parameter) { return parameter.dimensions().back(); }
+// --- checks, which return null or why the operands are refused ---------------------------
 
-const char* check_parameters(const Operands& given, const ffi::AnyBuffer& output,
+const char* check_parameters(const Operands& inputs, const ffi::AnyBuffer& output,
                              int64_t channels) {
-  const auto count_is = [](const ffi::AnyBuffer& buffer, int64_t a, int64_t b, int64_t c) {
-    const int64_t count = count_of(buffer);
-    return count == a || count == b || count == c;
-  };
-  const bool quantized = output.element_type() != ffi::DataType::S32;
-  const int64_t scale = quantized ? 1 : 0;
-  const bool types = given.sums.element_type() == ffi::DataType::S32 &&
-                     given.bias.element_type() == ffi::DataType::S32 &&
-                     given.input_scale.element_type() == ffi::DataType::F32 &&
-                     given.filter_scale.element_type() == ffi::DataType::F32 &&
-                     given.output_scale.element_type() == ffi::DataType::F32 &&
-                     given.input_zero.element_type() == given.input.element_type() &&
-                     is_byte(given.filter_zero) && is_byte(given.output_zero) &&
-                     (!quantized || given.output_zero.element_type() == output.element_type());
+  const bool quantized = !is_int32(output);
+  const bool types =
+      is_int32(inputs[kSums]) && is_int32(inputs[kBias]) && is_float32(inputs[kInputScale]) &&
+      is_float32(inputs[kFilterScale]) && is_float32(inputs[kOutputScale]) &&
+      have_same_type(inputs[kInputZero], inputs[kInput]) && is_byte(inputs[kFilterZero]) &&
+      is_byte(inputs[kOutputZero]) && (!quantized || have_same_type(inputs[kOutputZero], output));
   if (!types) return "a parameter's element type is not the operator's";
-  const bool counts = count_is(given.sums, 0, channels, channels) &&
-                      count_is(given.bias, 0, channels, channels) &&
-                      count_is(given.filter_zero, 0, 1, channels) &&
-                      count_is(given.input_zero, 0, 1, 1) &&
-                      count_is(given.output_zero, 0, scale, scale) &&
-                      count_is(given.input_scale, scale, scale, scale) &&
-                      count_is(given.output_scale, scale, scale, scale) &&
-                      count_is(given.filter_scale, scale, scale, scale * channels);
+  const int64_t scales = quantized ? 1 : 0;
+  const bool counts =
+      has_count(inputs[kSums], {0, channels}) && has_count(inputs[kBias], {0, channels}) &&
+      has_count(inputs[kFilterZero], {0, 1, channels}) && has_count(inputs[kInputZero], {0, 1}) &&
+      has_count(inputs[kOutputZero], {0, scales}) && has_count(inputs[kInputScale], {scales}) &&
+      has_count(inputs[kOutputScale], {scales}) &&
+      has_count(inputs[kFilterScale], {scales, scales * channels});
   return counts ? nullptr : "a parameter has neither one value nor one per output channel";
 }
 
@@ -94,10 +69,7 @@ Axis axis_of(const Sizes& windows, size_t axis, int64_t size, int64_t output) {
           .dilation = windows[4 + axis],
           .start = windows[6 + axis],
           .end = windows[8 + axis],
-          .output = output,
-          .shift = 0,
-          .phases = 0,
-          .phase = nullptr};
+          .output = output};
 }
 
 const char* describe_channels(ConvShape& shape, int64_t channels, int64_t rows) {
@@ -112,18 +84,18 @@ const char* describe_channels(ConvShape& shape, int64_t channels, int64_t rows) 
   return nullptr;
 }
 
-// The shape of a call, or what is wrong with it.
-const char* describe_shape(ConvShape& shape, const Operands& given, const ffi::AnyBuffer& output,
+// Describes a call's shape.
+const char* describe_shape(ConvShape& shape, const Operands& inputs, const ffi::AnyBuffer& output,
                            const Attributes& attributes) {
-  const Sizes input = given.input.dimensions().last(4), result = output.dimensions().last(4);
-  const Sizes filter = given.filter.dimensions().last(2);
+  const Sizes input = inputs[kInput].dimensions().last(4), result = output.dimensions().last(4);
+  const Sizes filter = inputs[kFilter].dimensions().last(2);
   const size_t input_channel = attributes.input_last ? 3 : 1;
   const size_t output_channel = attributes.output_last ? 3 : 1;
   const size_t height = attributes.input_last ? 1 : 2;
   const size_t output_height = attributes.output_last ? 1 : 2;
   shape.images = input[0];
   shape.groups = attributes.groups;
-  const int64_t rows = attributes.panels ? count_of(given.sums) : filter[0];
+  const int64_t rows = attributes.panels ? count_of(inputs[kSums]) : filter[0];
   if (const char* wrong = describe_channels(shape, input[input_channel], rows)) return wrong;
   if (result[0] != shape.images || result[output_channel] != shape.output_channels) {
     return "the output is not of the input's images and the filter's channels";
@@ -146,37 +118,30 @@ const char* describe_shape(ConvShape& shape, const Operands& given, const ffi::A
   }
   shape.input_last = attributes.input_last;
   shape.output_last = attributes.output_last;
-  shape.input_signed = is_signed_byte(given.input);
+  shape.input_signed = is_signed_byte(inputs[kInput]);
   shape.input_elements = shape.input_channels * shape.height.size * shape.width.size;
   shape.output_pixels = shape.height.output * shape.width.output;
   shape.output_elements = shape.output_channels * shape.output_pixels;
   return nullptr;
 }
 
-constexpr int64_t kMostLineScratch = 1 << 20;
-
-// Each factor first, so that no product of them overflows.
+// The limits on the factors keep their product from overflowing.
 bool has_short_lines(const ConvShape& shape) {
-  return shape.rows == 1 && columns_of_line(shape.width) <= kMostLineScratch &&
-         tap_quads(shape) <= kMostLineScratch && line_scratch_bytes(shape, 1) <= kMostLineScratch;
+  return shape.rows == 1 && columns_of_line(shape.width) <= tuning::kMostLineScratch &&
+         tap_quads(shape) <= tuning::kMostLineScratch &&
+         line_scratch_bytes(shape, 1) <= tuning::kMostLineScratch;
 }
 
-constexpr int64_t kFewPixels = 32;  // they would fill less than half of a panel's columns
-constexpr int64_t kFewRows = 16;    // the same of a group's output channels
-constexpr int64_t kManyPixels = 512;  // of all images: they repay packing a filter
-
-// Whether rows are faster than planes though both sides are transposed for them: where an image has
-// few pixels, where the filter is packed for rows, where taps are whole tiles, and where planes are
-// always slow.
+// Whether rows are faster than planes although both sides are transposed. They are for images of
+// few pixels, for filters packed in panels, if taps are whole tiles, and if planes are always slow.
 bool repays_transposition(const ConvShape& shape, const ConvolutionKernels& kernels, bool panels) {
   const bool tiles = shape.taps > 1 && shape.channels % kPanelWidth == 0;
-  return shape.output_pixels <= kFewPixels || (panels && kernels.reads_panels) ||
-         (tiles && shape.images * shape.output_pixels >= kManyPixels) ||
+  return shape.output_pixels <= tuning::kFewPixels || (panels && kernels.reads_panels) ||
+         (tiles && shape.images * shape.output_pixels >= tuning::kManyPixels) ||
          kernels.prefers_channels_last;
 }
 
-// Channels are last but in planes: on one side or both, after a transposition of the other, or of
-// both.
+// Rows, products and lines need channels last. Operands with channels first are transposed.
 Path choose_path(const ConvShape& shape, const ConvolutionKernels& kernels, bool panels) {
   const bool last = shape.input_last || shape.output_last;
   if (kernels.multiply_rows == nullptr || !(last || repays_transposition(shape, kernels, panels))) {
@@ -185,82 +150,163 @@ Path choose_path(const ConvShape& shape, const ConvolutionKernels& kernels, bool
   if (is_depthwise(shape)) {
     return has_short_lines(shape) ? Path::kLines : Path::kPlanes;
   }
-  if (shape.groups == 1 && is_matrix_product(shape)) return Path::kMatmul;
-  return shape.groups > 1 && shape.rows < kFewRows ? Path::kPlanes : Path::kRows;
+  if (shape.groups == 1 && is_matrix_product(shape)) return Path::kProduct;
+  return shape.groups > 1 && shape.rows < tuning::kFewGroupRows ? Path::kPlanes : Path::kRows;
 }
 
-// Whether padded copies have a row of the kernel as one tap: pixels have so few channels that a tap
-// of their own would be less than a word. The words end in zeros of the filter.
+// Whether a kernel row is one tap of the padded copies: pixels have so few channels that a tap of
+// one pixel would be less than a word. The filter's words end in zeros.
 bool are_kernel_rows_taps(const ConvShape& shape) {
   return shape.groups == 1 && shape.channels < kKPack && shape.width.kernel > 1 &&
          shape.width.dilation == 1;
 }
 
-// A problem without a call's values.
-const char* describe(ConvProblem& problem, LayoutArrays& arrays, const Operands& given,
+// Describes a problem without a call's values.
+const char* describe(ConvProblem& problem, LayoutArrays& arrays, const Operands& inputs,
                      const ffi::AnyBuffer& output, const Attributes& attributes,
                      const ConvolutionKernels& kernels) {
-  if (const char* wrong = describe_shape(problem.shape, given, output, attributes)) return wrong;
-  problem.requantize.quantized = output.element_type() != ffi::DataType::S32;
+  if (const char* wrong = describe_shape(problem.shape, inputs, output, attributes)) return wrong;
+  problem.requantize.quantized = !is_int32(output);
   problem.requantize.output_signed = is_signed_byte(output);
   problem.path = choose_path(problem.shape, kernels, attributes.panels);
-  const bool takes_rows = problem.path == Path::kRows || problem.path == Path::kMatmul;
-  const bool has_filter_zero = count_of(given.filter_zero) > 0 || attributes.filter_unsigned;
+  const bool takes_rows = problem.path == Path::kRows || problem.path == Path::kProduct;
+  const bool has_filter_zero = count_of(inputs[kFilterZero]) > 0 || attributes.filter_unsigned;
   problem.padded.kernel_rows = problem.path == Path::kRows && kernels.element_bytes == 1 &&
                                !has_filter_zero && are_kernel_rows_taps(problem.shape);
-  problem.shape.panels = attributes.panels && takes_rows && kernels.reads_panels &&
-                         !problem.padded.kernel_rows;
+  problem.shape.panels =
+      attributes.panels && takes_rows && kernels.reads_panels && !problem.padded.kernel_rows;
   problem.unpacks_filter = attributes.panels && !problem.shape.panels;
   if (problem.path != Path::kPlanes) {
     if (problem.path == Path::kRows) {
       lay_out_padded(problem, arrays, kernels.element_bytes);
       kernels.lay_out_rows(problem);
     }
-    return check_parameters(given, output, problem.shape.output_channels);
+    return check_parameters(inputs, output, problem.shape.output_channels);
   }
   problem.panel = panel_shape(problem.shape.depth);
   if (is_depthwise(problem.shape)) problem.panel.at_once = 1;
   if (!lay_out(problem, arrays, kernels.has_row_kernel)) {
     return "an image's padded planes would take more than 2 GiB";
   }
-  return check_parameters(given, output, problem.shape.output_channels);
+  return check_parameters(inputs, output, problem.shape.output_channels);
 }
 
-bool are_types_known(const Operands& given, const ffi::AnyBuffer& output) {
-  return is_byte(given.input) && given.filter.element_type() == ffi::DataType::S8 &&
-         (output.element_type() == ffi::DataType::S32 || is_byte(output));
+bool are_types_known(const Operands& inputs, const ffi::AnyBuffer& output) {
+  return is_byte(inputs[kInput]) && inputs[kFilter].element_type() == ffi::DataType::S8 &&
+         (is_int32(output) || is_byte(output));
 }
+
+// --- constants of a call's requantization ------------------------------------------------
+
+// The arrays that RequantizeParams point to. A panel's width of zeros follows the last output
+// channel, so that vectors may be read from any channel.
+struct Constants {
+  std::vector<int32_t> offset, filter_zero;
+  Multipliers multipliers;
+};
+
+void add_wrapping(int32_t& sum, uint32_t term) {
+  sum = static_cast<int32_t>(static_cast<uint32_t>(sum) + term);
+}
+
+// The sum of a filter row, modulo 2^32.
+uint32_t sum_of(const int8_t* row, int64_t depth) {
+  uint32_t sum = 0;
+  for (int64_t i = 0; i < depth; ++i) sum += static_cast<uint32_t>(row[i]);
+  return sum;
+}
+
+// Reads the operands of one call of a batch.
+class Reader {
+ public:
+  Reader(const Batch& batch, const Operands& inputs, const Attributes& attributes, int64_t call)
+      : batch_(batch), inputs_(inputs), attributes_(attributes), call_(call) {}
+
+  ConvBuffers buffers(void* output) const {
+    return {
+        .input = elements<uint8_t>(kInput), .filter = elements<int8_t>(kFilter), .output = output};
+  }
+
+  void read(ConvProblem& problem, Constants& constants) const {
+    const ConvShape& shape = problem.shape;
+    RequantizeParams& params = problem.requantize;
+    const int32_t input_zero = zero_point(kInputZero, 0, shape.input_signed);
+    problem.layout.padding = static_cast<uint8_t>(input_zero);
+    params.output_zero = zero_point(kOutputZero, 0, params.output_signed);
+    params.input_scale = elements<uint32_t>(kInputScale);
+    params.filter_scale = elements<uint32_t>(kFilterScale);
+    params.output_scale = elements<uint32_t>(kOutputScale);
+    params.filter_scales = count_of(inputs_[kFilterScale]);
+    constants.filter_zero = filter_zeros(shape.output_channels);
+    params.filter_zero = constants.filter_zero.empty() ? nullptr : constants.filter_zero.data();
+    add_offsets(constants, shape,
+                static_cast<uint32_t>(input_zero + (shape.input_signed ? 128 : 0)));
+    params.offset = constants.offset.data();
+    if (!params.quantized) return;
+    constants.multipliers.fill(
+        {params.input_scale, params.filter_scale, params.output_scale, params.filter_scales},
+        shape.output_channels, attributes_.exact);
+    set_multipliers(params, constants.multipliers, attributes_.exact);
+  }
+
+ private:
+  template <typename T>
+  const T* elements(Operand operand) const {
+    return batch_.elements_of<T>(inputs_[operand], call_);
+  }
+
+  int32_t zero_point(Operand operand, int64_t channel, bool is_signed) const {
+    const uint8_t* zeros = elements<uint8_t>(operand);
+    return zeros == nullptr ? 0 : byte_value(zeros[channel], is_signed);
+  }
+
+  // The packed filter's zero points, which are signed; empty if all are 0.
+  std::vector<int32_t> filter_zeros(int64_t channels) const {
+    const int64_t count = count_of(inputs_[kFilterZero]) > 1 ? channels : 1;
+    const bool is_signed = is_signed_byte(inputs_[kFilterZero]);
+    std::vector<int32_t> zeros(static_cast<size_t>(count));
+    for (int64_t k = 0; k < count; ++k) {
+      zeros[k] = zero_point(kFilterZero, k, is_signed) - (attributes_.filter_unsigned ? 128 : 0);
+    }
+    if (std::all_of(zeros.begin(), zeros.end(), [](int32_t zero) { return zero == 0; })) return {};
+    zeros.resize(static_cast<size_t>(channels), int32_t{zeros[0]});
+    zeros.resize(static_cast<size_t>(channels + kPanelWidth));
+    return zeros;
+  }
+
+  // The kernels multiply unsigned inputs by signed filters. The offsets add, modulo 2^32, the bias
+  // and the terms of (x - input_zero) * (w - filter_zero) that these products lack.
+  void add_offsets(Constants& constants, const ConvShape& shape, uint32_t input_zero) const {
+    const int64_t channels = shape.output_channels;
+    const int32_t *sums = elements<int32_t>(kSums), *bias = elements<int32_t>(kBias);
+    const int8_t* filter = elements<int8_t>(kFilter);
+    std::vector<int32_t>& offset = constants.offset;
+    offset.resize(static_cast<size_t>(channels + kPanelWidth));
+    for (int64_t k = 0; input_zero != 0 && k < channels; ++k) {
+      const uint32_t sum = sums != nullptr ? static_cast<uint32_t>(sums[k])
+                                           : sum_of(filter + k * shape.depth, shape.depth);
+      add_wrapping(offset[k], 0 - input_zero * sum);
+    }
+    for (int64_t k = 0; bias != nullptr && k < channels; ++k) {
+      add_wrapping(offset[k], static_cast<uint32_t>(bias[k]));
+    }
+    const uint32_t factor = static_cast<uint32_t>(shape.depth) * input_zero;
+    for (int64_t k = 0; !constants.filter_zero.empty() && k < channels; ++k) {
+      add_wrapping(offset[k], factor * static_cast<uint32_t>(constants.filter_zero[k]));
+    }
+  }
+
+  const Batch& batch_;
+  const Operands& inputs_;
+  const Attributes& attributes_;
+  int64_t call_;
+};
 
 // --- running -----------------------------------------------------------------------------
 
-// Batched images are more images, if all have the same filter and parameters.
-bool is_one_call(const Batch& batch, const Operands& given) {
-  const auto all = given.all();
-  return batch.is_whole(given.input.dimensions()) &&
-         std::all_of(all.begin() + 1, all.end(), [&](const ffi::AnyBuffer* operand) {
-           return batch.is_single(operand->dimensions());
-         });
-}
-
-Values values_of(const Batch& batch, const Operands& given, int64_t call, void* output) {
-  return {.input = batch.elements_of<uint8_t>(given.input, call),
-          .input_zero = batch.elements_of<uint8_t>(given.input_zero, call),
-          .filter_zero = batch.elements_of<uint8_t>(given.filter_zero, call),
-          .output_zero = batch.elements_of<uint8_t>(given.output_zero, call),
-          .filter = batch.elements_of<int8_t>(given.filter, call),
-          .sums = batch.elements_of<int32_t>(given.sums, call),
-          .bias = batch.elements_of<int32_t>(given.bias, call),
-          .input_scale = batch.elements_of<uint32_t>(given.input_scale, call),
-          .filter_scale = batch.elements_of<uint32_t>(given.filter_scale, call),
-          .output_scale = batch.elements_of<uint32_t>(given.output_scale, call),
-          .filter_zeros = count_of(given.filter_zero),
-          .filter_scales = count_of(given.filter_scale),
-          .output = output};
-}
-
 thread_local Scratch unpacked_filter;
 
-// Null if there is no memory for it.
+// Returns null if there is no memory.
 const int8_t* unpack_filter(const ConvShape& shape, const int8_t* filter) {
   const PreparedPanels panels = prepared_panels(shape);
   uint8_t* rows = unpacked_filter.take(panels.row_bytes());
@@ -268,122 +314,66 @@ const int8_t* unpack_filter(const ConvShape& shape, const int8_t* filter) {
   return reinterpret_cast<const int8_t*>(rows);
 }
 
-bool run_call(ConvProblem problem, const ConvolutionKernels& kernels, const Values& values,
-              const ValueTypes& types, ffi::ThreadPool& pool) {
+// Returns false if there is no memory.
+bool run_call(ConvProblem problem, const Call<ConvolutionKernels>& call, const Reader& reader,
+              void* output) {
   Constants constants;
-  add_values(problem, constants, values, types);
-  ConvBuffers buffers{.input = values.input, .filter = values.filter, .output = values.output};
+  reader.read(problem, constants);
+  ConvBuffers buffers = reader.buffers(output);
   if (problem.unpacks_filter) {
-    buffers.filter = unpack_filter(problem.shape, values.filter);
+    buffers.filter = unpack_filter(problem.shape, buffers.filter);
     if (buffers.filter == nullptr) return false;
   }
-  const bool good = problem.path == Path::kPlanes
-                        ? run_convolution(problem, kernels, buffers, pool)
-                        : run_channels_last(problem, kernels, buffers, pool);
+  const auto& run = problem.path == Path::kPlanes ? run_planes : run_channels_last;
+  const bool done = run(problem, call.kernels, buffers, call.pool);
   unpacked_filter.give_back();
-  return good;
+  return done;
 }
 
-ffi::Error run_calls(ConvProblem& problem, const ConvolutionKernels& kernels, const Batch& batch,
-                     const Operands& given, const Attributes& attributes, ffi::AnyBuffer output,
-                     ffi::ThreadPool& pool) {
-  const bool fold = is_one_call(batch, given);
-  const int64_t calls = fold ? 1 : batch.count();
-  if (fold) problem.shape.images *= batch.count();
+Outcome run_calls(ConvProblem& problem, const Call<ConvolutionKernels>& call, const Batch& batch,
+                  const Operands& inputs, const Attributes& attributes,
+                  const ffi::AnyBuffer& output) {
+  const bool folds = batch.folds(inputs);  // batched images are more images
+  const int64_t calls = folds ? 1 : batch.count();
+  if (folds) problem.shape.images *= batch.count();
   const int64_t image = problem.path == Path::kPlanes ? problem.layout.image : problem.padded.image;
   if (!is_product_within({problem.shape.images, image}, kMostImage)) return no_memory();
-  const ValueTypes types{.filter_unsigned = attributes.filter_unsigned,
-                         .filter_zero_signed = is_signed_byte(given.filter_zero),
-                         .exact = attributes.exact};
   const int64_t bytes = static_cast<int64_t>(output.size_bytes()) / calls;
   for (int64_t i = 0; i < calls; ++i) {
-    void* result = static_cast<uint8_t*>(output.untyped_data()) + i * bytes;
-    const Values values = values_of(batch, given, i, result);
-    if (!run_call(problem, kernels, values, types, pool)) return no_memory();
+    const Reader reader(batch, inputs, attributes, i);
+    if (!run_call(problem, call, reader, data_of<uint8_t>(output) + i * bytes)) return no_memory();
   }
-  return ffi::Error::Success();
+  return {};
 }
 
-ffi::Error convolve(ffi::ThreadPool pool, const Operands& given, ffi::AnyBuffer output,
-                    const Attributes& attributes) {
-  const ConvolutionKernels* kernels = chosen_kernels();
-  if (kernels == nullptr) return invalid(kNoInstructionSet);
-  const int64_t axes = static_cast<int64_t>(output.dimensions().size()) - 4;
-  if (axes < 0 || attributes.windows.size() != 10) return invalid("the output is not of rank 4");
-  const Batch batch(output.dimensions(), axes);
-  constexpr int64_t kOwnAxes[] = {4, 2, 1, 1, 1, 1, 1, 1, 1, 1};
-  const auto all = given.all();
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (!batch.fits(all[i]->dimensions(), kOwnAxes[i])) {
-      return invalid("operand " + std::to_string(i) + " is not of the batch's shape");
-    }
+Outcome convolve(const Call<ConvolutionKernels>& call, const Operands& inputs, Output output,
+                 Sizes windows, int64_t groups, bool panels, bool input_last, bool output_last,
+                 bool filter_unsigned, bool exact) {
+  const int64_t axes = rank_of(output->dimensions()) - 4;
+  if (axes < 0 || windows.size() != 10) return "the output is not of rank 4";
+  const Attributes attributes = {windows,     groups,          panels, input_last,
+                                 output_last, filter_unsigned, exact};
+  const Batch batch(output->dimensions(), axes);
+  for (size_t i = 0; i < kOperands; ++i) {
+    const int64_t operand_axes = i == kInput ? 4 : i == kFilter ? 2 : 1;
+    if (!batch.fits(inputs[i].dimensions(), operand_axes)) return misfit(i);
   }
-  if (!are_types_known(given, output)) {
-    return invalid("the input, the filter or the output is of another element type");
+  if (!are_types_known(inputs, *output)) {
+    return "the input, the filter or the output is of another element type";
   }
-  if (output.element_count() == 0) return ffi::Error::Success();
+  if (output->element_count() == 0) return {};
   ConvProblem problem = {};
   LayoutArrays arrays;
-  if (const char* wrong =
-          describe(problem, arrays, given, output, attributes, *kernels)) {
-    return invalid(wrong);
+  if (const char* wrong = describe(problem, arrays, inputs, *output, attributes, call.kernels)) {
+    return wrong;
   }
-  if (is_null(output)) return invalid("the output is null");
-  if (std::any_of(all.begin(), all.end(), [](const auto* operand) { return is_null(*operand); })) {
-    return invalid("an operand is null");
-  }
-  return run_calls(problem, *kernels, batch, given, attributes, output, pool);
-}
-
-ffi::Error convolution(ffi::ThreadPool pool, ffi::AnyBuffer input, ffi::AnyBuffer filter,
-                       ffi::AnyBuffer sums, ffi::AnyBuffer filter_zero, ffi::AnyBuffer input_zero,
-                       ffi::AnyBuffer bias, ffi::AnyBuffer input_scale,
-                       ffi::AnyBuffer filter_scale, ffi::AnyBuffer output_scale,
-                       ffi::AnyBuffer output_zero, ffi::Result<ffi::AnyBuffer> output,
-                       Sizes windows, int64_t groups, bool panels, bool input_last,
-                       bool output_last, bool filter_unsigned, bool exact) {
-  return convolve(pool,
-                  {.input = input,
-                   .filter = filter,
-                   .sums = sums,
-                   .filter_zero = filter_zero,
-                   .input_zero = input_zero,
-                   .bias = bias,
-                   .input_scale = input_scale,
-                   .filter_scale = filter_scale,
-                   .output_scale = output_scale,
-                   .output_zero = output_zero},
-                  *output,
-                  {.windows = windows,
-                   .groups = groups,
-                   .panels = panels,
-                   .input_last = input_last,
-                   .output_last = output_last,
-                   .filter_unsigned = filter_unsigned,
-                   .exact = exact});
+  if (is_null(*output)) return "the output is null";
+  if (has_null(inputs)) return "an operand is null";
+  return run_calls(problem, call, batch, inputs, attributes, *output);
 }
 
 }  // namespace
 }  // namespace dmlax
 
-DMLAX_DEFINE_HANDLER(dmlax_convolution, dmlax::convolution,
-                     xla::ffi::Ffi::Bind()
-                         .Ctx<xla::ffi::ThreadPool>()
-                         .Arg<xla::ffi::AnyBuffer>()
-                         .Arg<xla::ffi::AnyBuffer>()
-                         .Arg<xla::ffi::AnyBuffer>()
-                         .Arg<xla::ffi::AnyBuffer>()
-                         .Arg<xla::ffi::AnyBuffer>()
-                         .Arg<xla::ffi::AnyBuffer>()
-                         .Arg<xla::ffi::AnyBuffer>()
-                         .Arg<xla::ffi::AnyBuffer>()
-                         .Arg<xla::ffi::AnyBuffer>()
-                         .Arg<xla::ffi::AnyBuffer>()
-                         .Ret<xla::ffi::AnyBuffer>()
-                         .Attr<xla::ffi::Span<const int64_t>>("windows")
-                         .Attr<int64_t>("groups")
-                         .Attr<bool>("panels")
-                         .Attr<bool>("input_last")
-                         .Attr<bool>("output_last")
-                         .Attr<bool>("filter_unsigned")
-                         .Attr<bool>("exact"));
+DMLAX_HANDLER(dmlax_convolution, "convolution", convolve, "windows", "groups", "panels",
+              "input_last", "output_last", "filter_unsigned", "exact")

@@ -1,22 +1,13 @@
-// One input channel a group: a small panel of its taps for each panel of outputs, or, where bytes
-// can be permuted and taps are close, none.
-#ifndef DMLAX_CONVOLUTION_CPU_DEPTHWISE_H_
-#define DMLAX_CONVOLUTION_CPU_DEPTHWISE_H_
+// Depthwise convolution on planes: packs a small panel of taps for every panel of outputs. A set
+// that permutes bytes needs no panel if the taps are close together.
+#pragma once
 
-#include <cstdint>
-
-#include "dmlax/_convolution/cpu/kernels.h"
 #include "dmlax/_convolution/cpu/positions.h"
-#include "dmlax/_cpu/gemm/microkernel.h"
-#include "dmlax/_cpu/gemm/panels.h"
-#include "dmlax/_cpu/gemm/store.h"
-#include "dmlax/_cpu/simd/interface.h"
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
-// A channel's weights, a word a kernel row; none where the row kernel does not run.
+// A channel's weights, one word for each kernel row; empty if the row kernel does not run.
 struct TapWords {
   int32_t weights[kMostTapRows], ones[kMostTapRows];
   int count = 0;
@@ -28,15 +19,15 @@ struct TapWords {
   }
 
   void load(const ConvProblem& problem, const int8_t* filter) {
-    const int64_t each = problem.shape.width.kernel;
+    const int64_t row_taps = problem.shape.width.kernel;
     for (int i = 0; i < count; ++i) {
-      const int64_t left = problem.shape.depth - i * each;
+      const int64_t left = problem.shape.depth - i * row_taps;
       uint32_t bits = 0;
       if (left >= 4) {
-        __builtin_memcpy(&bits, filter + i * each, 4);
+        __builtin_memcpy(&bits, filter + i * row_taps, 4);
       } else {
         for (int64_t k = 0; k < left; ++k) {
-          bits |= static_cast<uint32_t>(static_cast<uint8_t>(filter[i * each + k])) << (8 * k);
+          bits |= static_cast<uint32_t>(static_cast<uint8_t>(filter[i * row_taps + k])) << (8 * k);
         }
       }
       weights[i] = static_cast<int32_t>(bits) & mask(problem);
@@ -49,7 +40,7 @@ struct TapWords {
   }
 };
 
-// For every output of a vector, where its taps of one kernel row are in the row's next 64 bytes.
+// The positions of every output's taps in the next 64 bytes of a plane's row.
 template <typename S>
 inline typename S::Bytes order_of_taps(const ConvProblem& problem) {
   const int step = static_cast<int>(problem.layout.step);
@@ -58,8 +49,8 @@ inline typename S::Bytes order_of_taps(const ConvProblem& problem) {
   return S::add(first, S::broadcast(taps));
 }
 
-// 64 outputs of a channel: sums of taps times weights, and of taps. A word has the taps of one
-// kernel row, up to four, which are close to one another in a plane.
+// 64 outputs of a channel: sums of taps times weights, and of taps. A word has up to four taps of
+// one kernel row.
 template <typename S, bool kWithSums>
 inline void multiply_tap_rows(const ConvProblem& problem, const TapWords& words,
                               const uint8_t* plane, int32_t* acc, int32_t* column_sums) {
@@ -88,10 +79,10 @@ inline void multiply_tap_rows(const ConvProblem& problem, const TapWords& words,
   }
 }
 
-// False where the row kernel does not run.
+// Returns false if the row kernel does not run.
 template <typename S>
-inline bool run_row_kernel(const ConvProblem& problem, const TapWords& words,
-                           const uint8_t* plane, int32_t* acc, int32_t* column_sums) {
+inline bool run_row_kernel(const ConvProblem& problem, const TapWords& words, const uint8_t* plane,
+                           int32_t* acc, int32_t* column_sums) {
   if (words.count == 0) return false;
   if (column_sums != nullptr) {
     multiply_tap_rows<S, true>(problem, words, plane, acc, column_sums);
@@ -112,7 +103,7 @@ struct DepthwiseRange {
 
   const int8_t* filter(int64_t row) const { return range.filter + row * problem.shape.depth; }
 
-  // The first image's plane that an output channel reads.
+  // The plane of the first image that an output channel reads.
   const uint8_t* plane(int64_t channel) const {
     const int64_t rows = problem.shape.rows;
     return range.planes + (rows == 1 ? channel : channel / rows) * problem.layout.plane;
@@ -133,7 +124,7 @@ struct DepthwiseRange {
                                 scratch.acc);
   }
 
-  // Row r of the block that begins with channel `first`.
+  // Runs row r of the block that begins with channel `first`.
   void run_row(const PanelPosition& position, const TapWords& words, int64_t first,
                int64_t r) const {
     multiply(position, words, first + r);
@@ -141,7 +132,7 @@ struct DepthwiseRange {
                    position_in_output(problem.shape, position, first + r));
   }
 
-  // A block of rows, whose weights are loaded once for all panels.
+  // Runs a block of rows. All panels share the weights of a row.
   void run_rows(const PanelPosition* positions, int64_t count, TapWords& words, int64_t first,
                 int64_t rows) const {
     for (int64_t r = 0; r < rows; ++r) {
@@ -150,7 +141,7 @@ struct DepthwiseRange {
     }
   }
 
-  // The same where channels are last, so that a panel needs the whole block.
+  // Runs a block of rows whose channels are last, so that a panel needs the whole block.
   void run_pixels(const PanelPosition* positions, int64_t count, TapWords& words, int64_t first,
                   int64_t rows) const {
     for (int64_t i = 0; i < count; ++i) {
@@ -170,10 +161,10 @@ inline void depthwise(const ConvProblem& problem, const TileRange& range) {
   constexpr int64_t kMost = 128;
   PanelPosition positions[kMost];
   for (int64_t panel = range.first_panel; panel < range.last_panel; panel += kMost) {
-    const int64_t left = range.last_panel - panel, count = left < kMost ? left : kMost;
+    const int64_t count = least(range.last_panel - panel, kMost);
     for (int64_t i = 0; i < count; ++i) positions[i] = PanelPosition(problem, panel + i);
     for (int64_t row = range.first_row; row < range.last_row; row += kBlockRows) {
-      const int64_t rest = range.last_row - row, rows = rest < kBlockRows ? rest : kBlockRows;
+      const int64_t rows = least(range.last_row - row, kBlockRows);
       if (problem.shape.output_last) {
         work.run_pixels(positions, count, words, row, rows);
       } else {
@@ -184,7 +175,4 @@ inline void depthwise(const ConvProblem& problem, const TileRange& range) {
 }
 
 }  // namespace
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
-
-#endif  // DMLAX_CONVOLUTION_CPU_DEPTHWISE_H_
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

@@ -1,21 +1,16 @@
-// The convolution's kernels, compiled once for each instruction set. No function that a header
-// defines has a name outside this unit, so that none is linked from the wrong instruction set.
-#include "dmlax/_convolution/cpu/kernels.h"
+// The convolution's kernels, compiled once for each instruction set. Functions of headers have
+// internal linkage, so that the linker never takes one from another instruction set.
 
 #include "dmlax/_convolution/cpu/depthwise.h"
 #include "dmlax/_convolution/cpu/lines.h"
 #include "dmlax/_convolution/cpu/planes.h"
 #include "dmlax/_convolution/cpu/positions.h"
 #include "dmlax/_convolution/cpu/rows.h"
-#include "dmlax/_cpu/gemm/microkernel.h"
-#include "dmlax/_cpu/gemm/panels.h"
-#include "dmlax/_cpu/gemm/store.h"
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
-// A block of filter rows times the panels that are packed.
+// Multiplies a block of filter rows by packed panels.
 struct DenseBlock {
   const ConvProblem& problem;
   const TileScratch& scratch;
@@ -58,14 +53,13 @@ void dense(const ConvProblem& problem, const TileRange& range) {
   const int8_t* filter = range.filter + range.group * shape.rows * shape.depth;
   Microkernel microkernel;
   for (int64_t panel = range.first_panel; panel < range.last_panel; panel += most) {
-    const int64_t left = range.last_panel - panel, count = left < most ? left : most;
+    const int64_t count = least(range.last_panel - panel, most);
     PanelPosition positions[kMostPanels];
     for (int64_t i = 0; i < count; ++i) positions[i] = PanelPosition(problem, panel + i);
     pack_group(problem, range, positions, count, scratch.panels);
     for (int64_t row = range.first_row; row < range.last_row; row += Microkernel::kMostRows) {
-      const int64_t rest = range.last_row - row;
       const FilterRows rows(filter + row * shape.depth, shape.depth,
-                            rest < Microkernel::kMostRows ? rest : Microkernel::kMostRows);
+                            least(range.last_row - row, Microkernel::kMostRows));
       const DenseBlock block{problem, scratch, tile, rows, range.group * shape.rows + row};
       for (int64_t i = 0; i < count; ++i) {
         block.run(microkernel, positions[i], scratch.panels + i * problem.panel.bytes);
@@ -76,20 +70,14 @@ void dense(const ConvProblem& problem, const TileRange& range) {
 
 template <typename S>
 constexpr ConvolutionKernels all_kernels() {
-  ConvolutionKernels kernels = {.products_per_ns = Microkernel::kProductsPerNs,
-                                .requantize_row_ns = S::kRequantizeRowNs,
+  ConvolutionKernels kernels = {.products_per_ns = S::kTuning.products_per_ns,
+                                .requantize_row_ns = S::kTuning.requantize_row_ns,
                                 .has_row_kernel = S::kPermutesBytes,
                                 .prefers_channels_last = !S::kPermutesBytes,
                                 .reads_panels = reads_prepared_panels<S>(),
                                 .pack = pack,
                                 .dense = dense,
                                 .depthwise = depthwise,
-                                .element_bytes = 0,
-                                .lay_out_rows = nullptr,
-                                .pad = nullptr,
-                                .pack_filter = nullptr,
-                                .multiply_rows = nullptr,
-                                .multiply_lines = nullptr,
                                 .transpose = transpose};
   if constexpr (S::kMultipliesRows) {
     kernels.element_bytes = S::kWordsOfQuad;
@@ -107,5 +95,4 @@ constexpr ConvolutionKernels all_kernels() {
 extern const ConvolutionKernels convolution_kernels;
 const ConvolutionKernels convolution_kernels = all_kernels<Simd>();
 
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

@@ -18,12 +18,12 @@ std::vector<int64_t> phases_of(const Axis& axis) {
 }
 
 int64_t phase_index(const std::vector<int64_t>& phases, const Axis& axis, int64_t tap) {
-  const auto found =
+  const auto position =
       std::lower_bound(phases.begin(), phases.end(), tap * axis.dilation % axis.stride);
-  return found - phases.begin();
+  return position - phases.begin();
 }
 
-// Whether one load of 64 bytes has a kernel row's taps for 16 outputs.
+// Whether one load of 64 bytes has the taps of a kernel row for 16 outputs.
 bool do_taps_fit_one_load(const ConvShape& shape) {
   const Axis& width = shape.width;
   return width.dilation <= 16 && width.kernel <= 4 &&
@@ -31,12 +31,12 @@ bool do_taps_fit_one_load(const ConvShape& shape) {
          shape.height.kernel <= kMostTapRows;
 }
 
-// The columns as planes have them, and the bytes between pixels.
+// Chooses the columns of planes and the bytes between pixels.
 void choose_columns(ConvProblem& problem, LayoutArrays& arrays, bool has_row_kernel) {
   const Axis& width = problem.shape.width;
   PlaneLayout& layout = problem.layout;
   arrays.horizontal_phases = phases_of(width);
-  // Columns that no tap meets are left out, as they are of other planes.
+  // Planes leave out columns that no tap reads.
   const bool all_met = static_cast<int64_t>(arrays.horizontal_phases.size()) == width.stride;
   layout.taps_fit_one_load = has_row_kernel && is_depthwise(problem.shape) && !layout.direct &&
                              all_met && do_taps_fit_one_load(problem.shape);
@@ -53,20 +53,20 @@ void choose_columns(ConvProblem& problem, LayoutArrays& arrays, bool has_row_ker
 
 void size_rows(const ConvShape& shape, PlaneLayout& layout) {
   const Axis& width = shape.width;
-  // Where pixels are neighbours, the padding after a row is that before the next one.
+  // If pixels are neighbours, the padding after a row also precedes the next row.
   const int64_t shared = width.size + std::max(width.start, width.end);
   layout.pitch = width.output + width.shift;
   if (width.stride == 1) layout.pitch = std::min(layout.pitch, std::max(shared, width.output));
   layout.row_bytes = layout.pitch * layout.step;
 }
 
-// After it is known that the planes, which have as many bytes, do not take too much memory.
+// Runs after size_planes: planes that fit in memory have as many outputs as bytes at most.
 void count_outputs(const ConvShape& shape, PlaneLayout& layout) {
   layout.outputs = (shape.height.output - 1) * layout.pitch + shape.width.output;
   layout.panels = (layout.outputs + kPanelWidth - 1) / kPanelWidth;
 }
 
-// False if the planes would take too much memory.
+// Returns false if the planes would take too much memory.
 bool size_planes(const ConvShape& shape, PlaneLayout& layout) {
   const int64_t sub_images = shape.height.phases * layout.columns.phases;
   const __int128 rows = shape.height.output + shape.height.shift;
@@ -79,30 +79,18 @@ bool size_planes(const ConvShape& shape, PlaneLayout& layout) {
   return true;
 }
 
-void find_taps(const ConvProblem& problem, LayoutArrays& arrays) {
-  const PlaneLayout& layout = problem.layout;
-  const Axis &height = problem.shape.height, &columns = layout.columns;
+// Appends the taps' offsets from an output's first pixel: `columns` of them for each row of the
+// kernel, in sub-images whose pixels are `step` bytes apart.
+template <typename Layout>
+void find_taps(const Axis& height, const Axis& width, int64_t columns, int64_t phases, int64_t step,
+               const Layout& layout, LayoutArrays& arrays) {
   for (int64_t i = 0; i < height.kernel; ++i) {
-    const int64_t row = phase_index(arrays.vertical_phases, height, i) * columns.phases;
-    for (int64_t j = 0; j < columns.kernel; ++j) {
-      const int64_t sub = row + phase_index(arrays.horizontal_phases, columns, j);
-      arrays.tap_offsets.push_back(sub * layout.sub_image +
-                                   i * height.dilation / height.stride * layout.row_bytes +
-                                   j * columns.dilation / columns.stride);
-    }
-  }
-}
-
-// As offsets of rows and columns from an output's first pixel in its sub-image.
-void find_padded_taps(const ConvShape& shape, const PaddedLayout& layout, LayoutArrays& arrays) {
-  const Axis &height = shape.height, &width = shape.width;
-  for (int64_t i = 0; i < height.kernel; ++i) {
-    const int64_t row = phase_index(arrays.vertical_phases, height, i) * layout.width.phases;
+    const int64_t row = phase_index(arrays.vertical_phases, height, i) * phases;
     const int64_t line = i * height.dilation / height.stride * layout.row_bytes;
-    for (int64_t j = 0; j < layout.taps / height.kernel; ++j) {
-      const int64_t sub = row + phase_index(arrays.horizontal_phases, width, j);
-      const int64_t column = j * width.dilation / width.stride * layout.step;
-      arrays.tap_offsets.push_back(sub * layout.sub_image + line + column);
+    for (int64_t j = 0; j < columns; ++j) {
+      const int64_t sub_image = row + phase_index(arrays.horizontal_phases, width, j);
+      const int64_t column = j * width.dilation / width.stride * step;
+      arrays.tap_offsets.push_back(sub_image * layout.sub_image + line + column);
     }
   }
 }
@@ -142,7 +130,8 @@ void lay_out_padded(ConvProblem& problem, LayoutArrays& arrays, int64_t element_
   layout.row_bytes = layout.columns * layout.step;
   layout.sub_image = layout.rows * layout.row_bytes;
   layout.image = static_cast<int64_t>(bytes);
-  find_padded_taps(shape, layout, arrays);
+  find_taps(shape.height, shape.width, layout.taps / shape.height.kernel, layout.width.phases,
+            layout.step, layout, arrays);
   layout.tap_offsets = arrays.tap_offsets.data();
 }
 
@@ -176,7 +165,8 @@ bool lay_out(ConvProblem& problem, LayoutArrays& arrays, bool has_row_kernel) {
   } else {
     if (!size_planes(shape, layout)) return false;
     count_outputs(shape, layout);
-    find_taps(problem, arrays);
+    const Axis& columns = layout.columns;
+    find_taps(shape.height, columns, columns.kernel, columns.phases, 1, layout, arrays);
   }
   layout.tap_offsets = arrays.tap_offsets.data();
   return true;

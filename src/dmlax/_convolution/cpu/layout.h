@@ -1,8 +1,6 @@
-// Lays out an image's planes.
-#ifndef DMLAX_CONVOLUTION_CPU_LAYOUT_H_
-#define DMLAX_CONVOLUTION_CPU_LAYOUT_H_
+// Lays out planes and padded copies of images.
+#pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "dmlax/_convolution/cpu/kernels.h"
@@ -16,16 +14,14 @@ struct LayoutArrays {
   std::vector<int64_t> vertical_phases, horizontal_phases, tap_offsets;
 };
 
-// Completes an axis that has its sizes and its window; false if they do not fit one another.
+// Completes an axis that has its sizes and its window. Returns false if they do not fit.
 bool fit_axis(Axis& axis);
 
-// Lays padded copies of images out, of so many bytes for one of the input's. Their size is 0 if an
-// image's would take too much memory.
+// Lays out padded copies of images. An element of the input takes `element_bytes`. The size of a
+// copy is 0 if it would take too much memory.
 void lay_out_padded(ConvProblem& problem, LayoutArrays& arrays, int64_t element_bytes);
 
-// Lays the planes out for a shape; false if an image's would take too much memory.
+// Lays out the planes for a shape. Returns false if an image's planes would take too much memory.
 bool lay_out(ConvProblem& problem, LayoutArrays& arrays, bool has_row_kernel);
 
 }  // namespace dmlax
-
-#endif  // DMLAX_CONVOLUTION_CPU_LAYOUT_H_

@@ -1,33 +1,25 @@
-// Depthwise convolution of channels that come last, 64 channels at once. The taps of a kernel
-// column, four rows of them interleaved, are one operand of a product; a column that is interleaved
-// once serves all the outputs of a line that meet it.
-#ifndef DMLAX_CONVOLUTION_CPU_LINES_H_
-#define DMLAX_CONVOLUTION_CPU_LINES_H_
+// Depthwise convolution with channels last, 64 channels at a time. The taps of a kernel column,
+// four rows interleaved, are one operand of a product. A column is interleaved once for all outputs
+// of a line that read it.
+#pragma once
 
-#include <cstdint>
-
-#include "dmlax/_convolution/cpu/kernels.h"
 #include "dmlax/_convolution/cpu/rows.h"
-#include "dmlax/_cpu/gemm/rows.h"
-#include "dmlax/_cpu/simd/interface.h"
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
-// What is the same for all outputs of 64 channels, in the order of a panel's columns.
+// Parameters of 64 channels, in the order of a panel's columns.
 template <typename S>
 struct ChannelBlock {
   alignas(64) int32_t offset[kPanelWidth], filter_zero[kPanelWidth];
   alignas(64) float estimate[kPanelWidth], band[kPanelWidth];
   int64_t first, count;
-  int64_t width;  // after which the channels are the same again
+  int64_t width;  // channels after which the block repeats
 
   void fill(const ConvProblem& problem, int64_t block) {
     const RequantizeParams& params = problem.requantize;
     first = block * kPanelWidth;
-    const int64_t left = problem.shape.output_channels - first;
-    count = left < kPanelWidth ? left : kPanelWidth;
+    count = least(problem.shape.output_channels - first, kPanelWidth);
     width = S::kKeepsWindows && (count == 16 || count == 32) ? count : kPanelWidth;
     for (int i = 0; i < kPanelWidth; ++i) {
       const int64_t channel = first + S::column_of(i / S::kLanes, i % S::kLanes) % width;
@@ -40,18 +32,18 @@ struct ChannelBlock {
   }
 };
 
-// Vectors, in a panel's order, that have the first of its columns.
+// The number of vectors, in a panel's order, that hold so many first columns.
 template <typename S>
 constexpr int vectors_of(int64_t columns) {
   constexpr int64_t kPackedColumns = S::kVectorsPacked * S::kLanes;
   return static_cast<int>(round_up(columns, kPackedColumns) / S::kLanes);
 }
 
-// Words of 64 channels: a column's taps, of kKPack kernel rows.
+// The bytes of a column's taps of kKPack kernel rows, for 64 channels.
 template <typename S>
 constexpr int64_t kTapBytes = S::kWordsOfQuad * kQuadBytes;
 
-// As words, in place of each quad.
+// Stores quads as words.
 template <typename S, typename Widen>
 inline void store_words(const uint8_t* quad, int vectors, const Widen& widen, uint8_t* target) {
   for (int j = 0; j < vectors; ++j) {
@@ -63,7 +55,7 @@ inline void store_words(const uint8_t* quad, int vectors, const Widen& widen, ui
   }
 }
 
-// Four rows' taps of a kernel's column, from a channel's filter on; rows past the kernel are zeros.
+// Packs four rows' taps of a kernel column. Rows past the kernel are zeros.
 inline uint32_t tap_word(const int8_t* taps, int64_t step, int64_t rows) {
   const auto byte = [&](int64_t row) { return uint32_t{static_cast<uint8_t>(taps[row * step])}; };
   if (rows == 3) return byte(0) | byte(1) << 8 | byte(2) << 16;  // most kernels
@@ -72,13 +64,13 @@ inline uint32_t tap_word(const int8_t* taps, int64_t step, int64_t rows) {
   return word;
 }
 
-// The block's weights: [column][quad][word][64 channels].
+// Loads a block's weights as [column][quad][word][64 channels].
 template <typename S>
 inline void load_weights(const ConvProblem& problem, const int8_t* filter,
                          const ChannelBlock<S>& block, uint8_t* weights) {
   const ConvShape& shape = problem.shape;
   const int64_t quads = tap_quads(shape), columns = shape.width.kernel;
-  int64_t starts[kPanelWidth];  // of channels' filters
+  int64_t starts[kPanelWidth];  // of the channels' filters
   for (int i = 0; i < kPanelWidth; ++i) {
     const int64_t channel = S::column_of(i / S::kLanes, i % S::kLanes) % block.width;
     starts[i] = (block.first + (channel < block.count ? channel : 0)) * shape.depth;
@@ -99,15 +91,14 @@ inline void load_weights(const ConvProblem& problem, const int8_t* filter,
   }
 }
 
-// The rows that a line's windows meet in one quad of the kernel, from column 0; the padding's do
-// not move.
+// The input rows of one quad of the kernel, from column 0 on. The step of a row of padding is 0.
 struct TapRows {
   const uint8_t* first[kKPack];
   int64_t step[kKPack];
   int count;
 };
 
-// Outputs of one line, of a block of channels.
+// Computes outputs of one line for a block of channels.
 template <typename S>
 struct Line {
   const ConvProblem& problem;
@@ -116,7 +107,7 @@ struct Line {
   const uint8_t* weights;
   uint8_t* columns;  // interleaved: [column][quad][word][64 channels]
 
-  // Outputs [first, last) of the line.
+  // Computes outputs [first, last) of the line.
   void run(int64_t line, int64_t first, int64_t last) const {
     const Axis& width = problem.shape.width;
     const int64_t outputs = last - first, left = first * width.stride - width.start;
@@ -132,7 +123,7 @@ struct Line {
     const int64_t step = problem.shape.output_channels;
     int64_t at = (line * width.output + first) * step + block.first;
     for (int64_t i = 0; i < outputs; i += kPixelsTogether, at += kPixelsTogether * step) {
-      const int64_t left = outputs - i, count = left < kPixelsTogether ? left : kPixelsTogether;
+      const int64_t count = least(outputs - i, kPixelsTogether);
       alignas(64) int32_t sums[kPixelsTogether][kPanelWidth], tap_sums[kPanelWidth];
       for (int64_t pixel = 0; pixel < count; ++pixel, taps += width.stride * column_bytes()) {
         multiply(taps, sums[pixel]);
@@ -145,12 +136,10 @@ struct Line {
   }
 
  private:
-  // That are multiplied, then requantized.
-  static constexpr int64_t kPixelsTogether = S::kRequantizesRows ? 8 : 1;
+  // Pixels that are multiplied, then requantized.
+  static constexpr int64_t kPixelsTogether = S::kRequantizesRows ? tuning::kPixelsTogether : 1;
 
   // --- three by three, where the registers hold a window's columns and the weights
-
-  static constexpr int64_t kWindowsTogether = 16;
 
   bool keeps_windows() const {
     const Axis &height = problem.shape.height, &width = problem.shape.width;
@@ -158,19 +147,19 @@ struct Line {
            problem.requantize.filter_zero == nullptr;
   }
 
-  // A block of few channels is multiplied with as many pixels at once as fill the vectors: from
-  // parts of the line.
+  // Multiplies a block of few channels with several pixels at once, one for each part of the line,
+  // so that the vectors are full.
   void run_windows(int64_t line, int64_t first, int64_t outputs, int64_t left) const {
     const RequantizeParams& params = problem.requantize;
     const Axis& width = problem.shape.width;
     const int64_t parts = kPanelWidth / block.width, count = outputs / parts;
     const int64_t distance = count * width.stride;
-    // Only the first part begins, and only the last one ends, outside of the image.
+    // Only the first part begins, and only the last part ends, outside the image.
     const bool inside = count > 0 && left + distance >= 0 &&
                         left + (parts - 1) * distance + width.kernel - width.stride <= width.size;
-    const bool together = parts > 1 && inside && params.quantized &&
-                          (params.scales_down || params.may_tie) && !problem.shape.input_signed;
-    if (!together) return run_parts<1>(line, first, outputs, left);
+    const bool splits = parts > 1 && inside && params.quantized &&
+                        (params.scales_down || params.may_tie) && !problem.shape.input_signed;
+    if (!splits) return run_parts<1>(line, first, outputs, left);
     if (parts == 2) {
       run_parts<2>(line, first, count, left);
     } else {
@@ -181,34 +170,38 @@ struct Line {
     run_parts<1>(line, first + done, outputs - done, left + done * width.stride);
   }
 
-  // `count` outputs of each part.
+  // Computes `count` outputs of every part.
   template <int parts>
   void run_parts(int64_t line, int64_t first, int64_t count, int64_t left) const {
     const ConvShape& shape = problem.shape;
     const int64_t step = shape.output_channels, stride = shape.width.stride;
-    const PixelChannels<S, false> channels{
-        problem.requantize, block.first,    block.count,
-        nullptr,            block.estimate, block.band,
-        parts > 1 ? block.width : kPanelWidth, count * step};
+    const PixelChannels<S, false> channels{problem.requantize,
+                                           block.first,
+                                           block.count,
+                                           nullptr,
+                                           block.estimate,
+                                           block.band,
+                                           parts > 1 ? block.width : kPanelWidth,
+                                           count * step};
     alignas(64) uint8_t padding[kPanelWidth];
     __builtin_memset(padding, problem.layout.padding, sizeof padding);
     const TapRows rows = tap_rows(line, 0, padding);
     int64_t at = (line * shape.width.output + first) * step + block.first;
-    for (int64_t i = 0; i < count; i += kWindowsTogether) {
-      const int64_t rest = count - i, some = rest < kWindowsTogether ? rest : kWindowsTogether;
-      alignas(64) int32_t sums[kWindowsTogether * kPanelWidth];
-      if (problem.requantize.quantized) prefetch<parts>(at + i * step, some, count * step);
-      const WindowRange windows{&rows, padding, left + i * stride, count * stride, some};
+    for (int64_t i = 0; i < count; i += tuning::kWindowsTogether) {
+      const int64_t together = least(count - i, tuning::kWindowsTogether);
+      alignas(64) int32_t sums[tuning::kWindowsTogether * kPanelWidth];
+      if (problem.requantize.quantized) prefetch<parts>(at + i * step, together, count * step);
+      const WindowRange windows{&rows, padding, left + i * stride, count * stride, together};
       if (stride == 1) {
         sum_windows<1, parts>(windows, sums);
       } else {
         sum_windows<2, parts>(windows, sums);
       }
-      store_pixels(channels, sums, some, range.output, at + i * step, step);
+      store_pixels(channels, sums, together, range.output, at + i * step, step);
     }
   }
 
-  // Fetches what outputs of all parts will be written to.
+  // Prefetches the outputs of all parts.
   template <int parts>
   void prefetch(int64_t at, int64_t count, int64_t distance) const {
     const uint8_t* to = static_cast<const uint8_t*>(range.output) + at;
@@ -217,7 +210,7 @@ struct Line {
     }
   }
 
-  // Windows from column `left` on, and those of parts `distance` columns apart.
+  // Windows from column `left` on. Windows of the next part begin `distance` columns later.
   struct WindowRange {
     const TapRows* rows;
     const uint8_t* padding;
@@ -232,12 +225,12 @@ struct Line {
     sum_windows<stride, parts, false>(windows, sums);
   }
 
-  // A column's three rows, interleaved.
+  // Three rows of a column, interleaved.
   struct Column {
     typename S::Int32s quads[kVectors];
   };
 
-  // The columns of a line's windows, one after another.
+  // Reads the columns of a line's windows in turn.
   template <int parts, bool flips>
   struct ColumnReader {
     const uint8_t *first[3], *padding;
@@ -278,7 +271,7 @@ struct Line {
     }
   };
 
-  // Not inlined: its loop needs the registers.
+  // Not inlined, because the loop needs the registers.
   template <int stride, int parts, bool flips>
   __attribute__((noinline)) void sum_windows(const WindowRange& windows, int32_t* sums) const {
     Column taps[3];
@@ -317,7 +310,7 @@ struct Line {
   int vectors() const { return vectors_of<S>(block.count); }
   int64_t column_bytes() const { return tap_quads(problem.shape) * kTapBytes<S>; }
 
-  // Interleaves the kernel's rows of `count` columns from `left` on; the padding's too.
+  // Interleaves the kernel's rows of `count` columns from `left` on, padding included.
   void interleave(int64_t line, int64_t left, int64_t count) const {
     const ConvShape& shape = problem.shape;
     alignas(64) uint8_t padding[kPanelWidth];
@@ -339,8 +332,7 @@ struct Line {
     const Axis& height = shape.height;
     const uint8_t* image = range.input + line / height.output * shape.input_elements + block.first;
     const int64_t top = line % height.output * height.stride - height.start;
-    const int64_t left = height.kernel - first;
-    TapRows rows = {{}, {}, static_cast<int>(left < kKPack ? left : kKPack)};
+    TapRows rows = {{}, {}, static_cast<int>(least(height.kernel - first, kKPack))};
     for (int k = 0; k < rows.count; ++k) {
       const int64_t y = top + (first + k) * height.dilation;
       const bool inside = y >= 0 && y < height.size;
@@ -395,7 +387,7 @@ struct Line {
     }
   }
 
-  // Rows past the kernel were interleaved as zeros.
+  // Rows past the kernel are zeros.
   void sum_taps(const uint8_t* taps, int32_t* sums) const {
     const Axis& width = problem.shape.width;
     const int64_t bytes = column_bytes(), step = width.dilation * bytes;
@@ -413,10 +405,9 @@ struct Line {
   }
 };
 
-// Blocks take some lines after another, which the second cache then holds for all of them.
+// All blocks process a few lines before the next ones, so that these stay in the second cache.
 template <typename S>
 void multiply_lines(const ConvProblem& problem, const LineRange& range) {
-  constexpr int64_t kInputBytes = 1 << 17;  // of those lines
   const ConvShape& shape = problem.shape;
   const int64_t count = range.last_block - range.first_block;
   const int64_t weight_bytes = line_weight_bytes(shape);
@@ -428,15 +419,14 @@ void multiply_lines(const ConvProblem& problem, const LineRange& range) {
     load_weights<S>(problem, range.filter, blocks[i], weights + i * weight_bytes);
   }
   const int64_t line_bytes = shape.width.size * shape.input_channels * shape.height.stride;
-  const int64_t fit = kInputBytes / line_bytes, some = fit < 1 ? 1 : fit;
-  for (int64_t first = range.first_line; first < range.last_line; first += some) {
-    const int64_t left = range.last_line - first, last = first + (left < some ? left : some);
+  const int64_t fit = tuning::kLineInput / line_bytes, lines = fit < 1 ? 1 : fit;
+  for (int64_t first = range.first_line; first < range.last_line; first += lines) {
+    const int64_t last = first + least(range.last_line - first, lines);
     for (int64_t i = 0; i < count; ++i) {
       const Line<S> line{problem, range, blocks[i], weights + i * weight_bytes, columns};
       for (int64_t y = first; y < last; ++y) {
         for (int64_t x = 0; x < shape.width.output; x += kOutputsOfLine) {
-          const int64_t rest = shape.width.output - x;
-          line.run(y, x, x + (rest < kOutputsOfLine ? rest : kOutputsOfLine));
+          line.run(y, x, x + least(shape.width.output - x, kOutputsOfLine));
         }
       }
     }
@@ -444,7 +434,4 @@ void multiply_lines(const ConvProblem& problem, const LineRange& range) {
 }
 
 }  // namespace
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
-
-#endif  // DMLAX_CONVOLUTION_CPU_LINES_H_
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

@@ -1,15 +1,11 @@
 // Packs an image into planes.
-#ifndef DMLAX_CONVOLUTION_CPU_PLANES_H_
-#define DMLAX_CONVOLUTION_CPU_PLANES_H_
-
-#include <cstdint>
+#pragma once
 
 #include "dmlax/_convolution/cpu/kernels.h"
 #include "dmlax/_cpu/simd/interface.h"
 #include "dmlax/_cpu/simd/transpose.h"
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
 inline void copy_strided(uint8_t* target, const uint8_t* source, int64_t count, int64_t stride) {
@@ -22,7 +18,8 @@ inline void copy_strided(uint8_t* target, const uint8_t* source, int64_t count, 
   }
 }
 
-// The pixels of a sub-image's axis that lie within the input: [first, last), from input `source`.
+// The pixels [first, last) of a sub-image's axis that lie within the input. The first is the
+// input's pixel `source`.
 struct Span {
   int64_t first, last, source;
 
@@ -38,7 +35,7 @@ struct Span {
 
 constexpr int64_t kMostMasks = 512;
 
-// For each 64 bytes of a plane, which are pixels of the input.
+// Marks the pixels of the input in every 64 bytes of a plane.
 inline void mark_pixels(const ConvProblem& problem, const Span& rows, const Span& columns,
                         uint64_t* masks) {
   for (int64_t r = rows.first; r < rows.last; ++r) {
@@ -51,7 +48,7 @@ inline void mark_pixels(const ConvProblem& problem, const Span& rows, const Span
   }
 }
 
-// Planes of narrow rows, without strides: their rows at once. False where that is not possible.
+// Packs planes of narrow rows without strides, several rows at once. Returns false if it cannot.
 template <typename S>
 bool pack_by_masks(const ConvProblem& problem, const uint8_t* image, int64_t first, int64_t last,
                    uint8_t* planes) {
@@ -77,11 +74,11 @@ bool pack_by_masks(const ConvProblem& problem, const uint8_t* image, int64_t fir
   return true;
 }
 
-// One of the sub-images of a stride, by its rows and columns of the input.
+// One of the sub-images that a stride interleaves.
 struct SubImage {
   const ConvProblem& problem;
   const Span rows, columns;
-  uint8_t* target;  // of channel 0, from the first column
+  uint8_t* target;  // of channel 0, from the first column on
 
   const uint8_t* source_row(const uint8_t* image, int64_t r, int64_t pixel_bytes) const {
     const Axis &height = problem.shape.height, &width = problem.shape.width;
@@ -89,7 +86,7 @@ struct SubImage {
     return image + (line * width.size + columns.source) * pixel_bytes;
   }
 
-  // Channels [first, last) of an image whose channels come first.
+  // Copies channels [first, last) of an image with channels first.
   void copy_planes(const uint8_t* image, int64_t first, int64_t last) const {
     const PlaneLayout& layout = problem.layout;
     const int64_t pixels = problem.shape.height.size * problem.shape.width.size;
@@ -102,7 +99,7 @@ struct SubImage {
     }
   }
 
-  // The same of an image whose channels come last.
+  // Copies channels [first, last) of an image with channels last.
   void transpose_pixels(const uint8_t* image, int64_t first, int64_t last) const {
     const PlaneLayout& layout = problem.layout;
     const int64_t channels = problem.shape.input_channels;
@@ -140,7 +137,4 @@ inline void pack(const ConvProblem& problem, const uint8_t* image, int64_t first
 }
 
 }  // namespace
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
-
-#endif  // DMLAX_CONVOLUTION_CPU_PLANES_H_
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

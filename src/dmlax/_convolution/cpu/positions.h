@@ -1,21 +1,17 @@
-// Where panels lie in planes and in the output.
-#ifndef DMLAX_CONVOLUTION_CPU_POSITIONS_H_
-#define DMLAX_CONVOLUTION_CPU_POSITIONS_H_
-
-#include <cstdint>
+// Positions of panels in planes and in the output.
+#pragma once
 
 #include "dmlax/_convolution/cpu/kernels.h"
 #include "dmlax/_cpu/gemm/panels.h"
 #include "dmlax/_cpu/gemm/store.h"
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
 struct PanelPosition {
-  int64_t image, first;  // the first of its outputs, among all and those past a row's end
-  int64_t pixel;         // the same without those
-  uint64_t valid;        // which of 64 are outputs
+  int64_t image, first;  // the panel's first output, counting outputs past a row's end
+  int64_t pixel;         // the first output's pixel, without those
+  uint64_t valid;        // bit i: column i is an output
 
   PanelPosition() = default;
 
@@ -42,10 +38,10 @@ inline PanelSource source_of(const PlaneLayout& layout, const PanelPosition& pos
           layout.direct ? layout.outputs - position.first : kPanelWidth};
 }
 
-// Calls pack(rows, filled, quad) for four rows of the depth after another, tap by tap.
+// Calls pack(rows, filled, quad) for every four rows of the depth, tap by tap.
 struct QuadRows {
   const ConvProblem& problem;
-  const uint8_t* planes;  // from a group's first channel
+  const uint8_t* planes;  // from a group's first channel on
 
   template <typename Pack>
   void operator()(const Pack& pack) const {
@@ -64,7 +60,7 @@ struct QuadRows {
   }
 };
 
-// The output's elements at a panel's first output, of one channel or of channels that come last.
+// The position in the output of a panel's first output, for one channel.
 inline int64_t position_in_output(const ConvShape& shape, const PanelPosition& position,
                                   int64_t channel) {
   if (shape.output_last) {
@@ -82,7 +78,7 @@ inline OutputTile output_tile(const ConvProblem& problem, void* output, uint8_t*
           .tile = tile};
 }
 
-// What one thread works in.
+// Layout of a thread's scratch memory.
 struct TileScratch {
   int32_t* acc;
   uint8_t* tile;
@@ -95,7 +91,4 @@ struct TileScratch {
 };
 
 }  // namespace
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
-
-#endif  // DMLAX_CONVOLUTION_CPU_POSITIONS_H_
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

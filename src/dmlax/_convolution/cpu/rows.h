@@ -1,23 +1,15 @@
-// The implicit GEMM whose rows are pixels: im2col of a few rows at a time, times a filter's panels.
-#ifndef DMLAX_CONVOLUTION_CPU_ROWS_H_
-#define DMLAX_CONVOLUTION_CPU_ROWS_H_
-
-#include <cstdint>
+// The implicit GEMM whose rows are pixels: gathers a few rows at a time and multiplies a filter's
+// panels.
+#pragma once
 
 #include "dmlax/_convolution/cpu/kernels.h"
 #include "dmlax/_convolution/cpu/planes.h"
-#include "dmlax/_cpu/bits.h"
 #include "dmlax/_cpu/gemm/rows.h"
-#include "dmlax/_cpu/simd/interface.h"
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
-constexpr int64_t kGatheredBytes = 1 << 18;  // of rows, at once
-constexpr int64_t kPaddedBytes = 1 << 19;    // the same of padded copies
-
-// An output's position, one after another.
+// The position of an output pixel.
 struct OutputPixel {
   const ConvShape& shape;
   int64_t image, y, x;
@@ -37,13 +29,13 @@ struct OutputPixel {
   }
 };
 
-// Copies an output pixel's window: its taps, one after another, each with a group's channels. Fewer
-// than kCopied bytes after it are written, too.
+// Copies an output pixel's window tap by tap, with the channels of a group. It may write up to
+// kCopied bytes past the window.
 struct Im2col {
   static constexpr int64_t kCopied = 32;
 
   const ConvProblem& problem;
-  const uint8_t* input;  // of the first image, from a group's first channel
+  const uint8_t* input;  // of the first image, from a group's first channel on
 
   void copy(const OutputPixel& pixel, uint8_t* row) const {
     const ConvShape& shape = problem.shape;
@@ -52,8 +44,8 @@ struct Im2col {
     const int64_t left = pixel.x * width.stride - width.start;
     const int64_t line_bytes = width.kernel * shape.channels;
     const int64_t pitch = width.size * shape.input_channels;
-    const bool whole = shape.groups == 1 && width.dilation == 1 && left >= 0 &&
-                       left + width.kernel <= width.size;
+    const bool whole =
+        shape.groups == 1 && width.dilation == 1 && left >= 0 && left + width.kernel <= width.size;
     int64_t line = pixel.y * height.stride - height.start;
     if (whole && line_bytes <= kCopied && line >= 0 &&
         copy_lines(from + line * pitch + left * shape.channels, pitch, line, row)) {
@@ -72,7 +64,8 @@ struct Im2col {
   }
 
  private:
-  // Copies short lines by whole vectors; false where one would leave the image or its memory.
+  // Copies short lines as whole vectors. Returns false if a vector would leave the image or its
+  // memory.
   bool copy_lines(const uint8_t* from, int64_t pitch, int64_t line, uint8_t* row) const {
     const ConvShape& shape = problem.shape;
     const Axis& height = shape.height;
@@ -104,7 +97,7 @@ struct Im2col {
   }
 };
 
-// Padded copies of images, as unsigned bytes or as the numbers that words hold.
+// Padded copies of images, as unsigned bytes or as the 16-bit numbers of words.
 template <typename S>
 struct PaddedRows {
   static void copy(const ConvProblem& problem, const uint8_t* input, int64_t first, int64_t last,
@@ -124,7 +117,7 @@ struct PaddedRows {
   }
 
  private:
-  // A line of the input, or padding.
+  // Copies a line of the input, or padding if `line` is null.
   static void copy_line(const ConvProblem& problem, const uint8_t* line, int64_t phase,
                         uint8_t* to) {
     const PaddedLayout& layout = problem.padded;
@@ -169,7 +162,7 @@ struct PaddedRows {
   }
 };
 
-// A block of rows: as they are, in padded copies, or gathered.
+// A block of rows: in place, in padded copies, or gathered.
 template <typename S>
 class RowBlock {
  public:
@@ -197,7 +190,8 @@ class RowBlock {
     }
   }
 
-  // Rows of an image, from row `begin` on; where all images are one, from the block's first row.
+  // Rows of an image from row `begin` on. If all images count as one, rows are counted from the
+  // block's first row.
   Rows rows(int64_t image, int64_t begin, int64_t count) const {
     Rows rows = rows_;
     rows.first += image * problem_.padded.image + begin * rows.stride;
@@ -213,8 +207,8 @@ class RowBlock {
     const PaddedLayout& layout = problem_.padded;
     OutputPixel pixel(problem_.shape, first);
     for (int64_t i = 0; i < count; ++i, pixel.advance()) {
-      starts[i] = input + pixel.image * layout.image + pixel.y * layout.row_bytes +
-                  pixel.x * layout.step;
+      starts[i] =
+          input + pixel.image * layout.image + pixel.y * layout.row_bytes + pixel.x * layout.step;
     }
     rows_.starts = starts;
   }
@@ -250,14 +244,15 @@ struct RowKernels {
     rows.tap_words = RowMicrokernel::words_of(padded.tap_depth) * S::kWordsOfQuad;
     rows.words = rows.padded ? padded.taps * rows.tap_words : quads * S::kWordsOfQuad;
     rows.row_bytes = round_up(4 * rows.words, 64);
-    if (rows.row_bytes % 1024 == 0) rows.row_bytes += 64;  // else rows meet in few cache sets
+    if (rows.row_bytes % 1024 == 0) rows.row_bytes += 64;  // avoids cache conflicts between rows
     rows.panel_bytes = rows.words * 4 * kPanelWidth;
     if (shape.panels) rows.panel_bytes = prepared_panels(shape).panel_bytes();
     rows.panels = (shape.rows + kPanelWidth - 1) / kPanelWidth;
     rows.step = RowMicrokernel::rows_of_block<S>();
     rows.by_image = rows.padded && RowMicrokernel::kNeedsStride;
     const int64_t bytes = rows.padded ? padded.step : rows.row_bytes;
-    const int64_t fit = (rows.padded ? kPaddedBytes : kGatheredBytes) / bytes / kRows * kRows;
+    const int64_t fit =
+        (rows.padded ? tuning::kPaddedRows : tuning::kGatheredRows) / bytes / kRows * kRows;
     rows.rows_at_once = fit < kRows ? kRows : fit > kMostAtOnce ? kMostAtOnce : fit;
     rows.block_bytes = rows.padded ? rows.rows_at_once * static_cast<int64_t>(sizeof(uint8_t*))
                                    : (rows.rows_at_once + 1) * rows.row_bytes;
@@ -286,7 +281,7 @@ struct RowKernels {
     const RowLayout& rows = problem.rows;
     const int64_t most = rows.rows_at_once / rows.step;
     for (int64_t step = range.first_step; step < range.last_step; step += most) {
-      const int64_t left = range.last_step - step, end = step + (left < most ? left : most);
+      const int64_t end = step + least(range.last_step - step, most);
       for (int64_t panel = range.first_panel; panel < range.last_panel;) {
         const int64_t end_of_group = (panel / rows.panels + 1) * rows.panels;
         const int64_t last = end_of_group < range.last_panel ? end_of_group : range.last_panel;
@@ -299,20 +294,20 @@ struct RowKernels {
  private:
   // Rows of a panel's sums that are requantized together.
   static constexpr int64_t kRows = RowMicrokernel::kMostRows<S>;
-  static constexpr int64_t kMostAtOnce = 16 * kRows;
+  static constexpr int64_t kMostAtOnce = tuning::kMostRowBlocks * kRows;
 
-  // Whether to copy images is less work than to gather windows, taps are whole words, and few of a
-  // tile's rows are no outputs.
+  // Whether copying images is cheaper than gathering windows: taps must be whole words, and most
+  // rows of a tile must be outputs.
   static bool reads_copies(const ConvProblem& problem) {
     const ConvShape& shape = problem.shape;
     const bool fewer = shape.taps / shape.height.stride / shape.width.stride >= 4;
     const bool fits = 2 * problem.padded.columns <= 3 * shape.width.output;
-    const bool good = problem.padded.kernel_rows ||
-                      (fewer && RowMicrokernel::reads_taps(shape.channels));
+    const bool good =
+        problem.padded.kernel_rows || (fewer && RowMicrokernel::reads_taps(shape.channels));
     return good && (fits || !RowMicrokernel::kNeedsStride);
   }
 
-  // Packs a filter's rows with zeros after each row of the kernel, where a row of pixels goes on.
+  // Packs a filter with zeros after every kernel row, because a row of pixels continues there.
   static void pack_kernel_rows(const PaddedLayout& padded, ColumnRows columns, int64_t quads,
                                uint8_t* panel) {
     constexpr int64_t kQuad = S::kWordsOfQuad * kWordBytes<S>;
@@ -324,12 +319,11 @@ struct RowKernels {
   }
 
   static int64_t columns_of(const ConvProblem& problem, int64_t row) {
-    const int64_t left = problem.shape.rows - row;
-    return left < kPanelWidth ? left : kPanelWidth;
+    return least(problem.shape.rows - row, kPanelWidth);
   }
 
-  // Steps [first, end) of rows times panels [panel, last), of one group: a panel comes to the second
-  // cache once for all of them.
+  // Multiplies steps [first, end) of rows by panels [panel, last) of one group. A panel comes to
+  // the second cache once for all of these rows.
   static void multiply_block(const ConvProblem& problem, const RowRange& range, int64_t first,
                              int64_t end, int64_t panel, int64_t last) {
     const RowLayout& layout = problem.rows;
@@ -363,7 +357,7 @@ struct RowKernels {
                           (step - first) * layout.step, (end - first) * layout.step);
           }
           if (channels.requantizes_tiles(rows)) {
-            const int64_t pitch = problem.shape.output_channels;  // all images are one
+            const int64_t pitch = problem.shape.output_channels;  // all images count as one
             uint8_t* to = static_cast<uint8_t*>(range.output) + at * pitch + channel;
             channels.multiply_to_bytes(rows, range.panels + panel * layout.panel_bytes,
                                        params.offset + channel, acc, to, pitch);
@@ -377,19 +371,19 @@ struct RowKernels {
     }
   }
 
-  // Rows of steps [first, end) of one image.
+  // The number of rows in steps [first, end) of one image.
   static int64_t rows_of(const RowLayout& layout, int64_t first, int64_t end) {
     const int64_t at = first % steps_of_image(layout) * layout.step;
     const int64_t left = layout.rows - at, rows = (end - first) * layout.step;
     return rows < left ? rows : left;
   }
 
-  // Requantizes and stores those rows of sums that are outputs.
+  // Requantizes and stores the rows of sums that are outputs.
   static void store_rows(const ConvProblem& problem, const PixelChannels<S, true>& channels,
                          const Rows& rows, int64_t image, int64_t first, int32_t* sums,
                          void* output) {
     const RowLayout& layout = problem.rows;
-    const int64_t pixel = image * problem.shape.output_pixels;  // 0 where all images are one
+    const int64_t pixel = image * problem.shape.output_pixels;  // 0 if all images count as one
     const int64_t channels_of_pixel = problem.shape.output_channels;
     int64_t y = first / layout.pitch, x = first % layout.pitch;
     for (int64_t r = 0; r < rows.count; x = 0, ++y) {
@@ -403,13 +397,13 @@ struct RowKernels {
     }
   }
 
-  // `count` rows from row r on, of neighbouring pixels.
+  // Stores `count` rows of neighbouring pixels, from row r on.
   static void store_run(const PixelChannels<S, true>& channels, const Rows& rows, int64_t r,
                         int64_t count, int32_t* sums, void* output, int64_t at, int64_t step) {
     for (int64_t i = 0; channels.filter_zero != nullptr && i < count; ++i) {
       alignas(64) int32_t row_sums[kPanelWidth];
       const int32_t sum = sum_row<S>(rows, r + i);
-      for (int32_t& each : row_sums) each = sum;
+      for (int32_t& value : row_sums) value = sum;
       channels.subtract_zero_points(row_sums, sums + i * kPanelWidth);
     }
     store_pixels(channels, sums, count, output, at, step);
@@ -417,7 +411,4 @@ struct RowKernels {
 };
 
 }  // namespace
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
-
-#endif  // DMLAX_CONVOLUTION_CPU_ROWS_H_
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

@@ -1,6 +1,5 @@
-// Shares a convolution out between threads.
-#ifndef DMLAX_CONVOLUTION_CPU_SCHEDULE_H_
-#define DMLAX_CONVOLUTION_CPU_SCHEDULE_H_
+// Shares a convolution between threads.
+#pragma once
 
 #include "dmlax/_convolution/cpu/kernels.h"
 #include "xla/ffi/api/ffi.h"
@@ -13,10 +12,13 @@ struct ConvBuffers {
   void* output;
 };
 
-// False if there is no memory for its scratch.
-bool run_convolution(const ConvProblem& problem, const ConvolutionKernels& kernels,
-                     const ConvBuffers& buffers, xla::ffi::ThreadPool& pool);
+// Runs Path::kPlanes. Returns false if there is no memory for its scratch.
+bool run_planes(const ConvProblem& problem, const ConvolutionKernels& kernels,
+                const ConvBuffers& buffers, xla::ffi::ThreadPool& pool);
+
+// Runs any other path. Operands whose channels come first are transposed before and after. Returns
+// false if there is no memory for its scratch.
+bool run_channels_last(const ConvProblem& problem, const ConvolutionKernels& kernels,
+                       const ConvBuffers& buffers, xla::ffi::ThreadPool& pool);
 
 }  // namespace dmlax
-
-#endif  // DMLAX_CONVOLUTION_CPU_SCHEDULE_H_

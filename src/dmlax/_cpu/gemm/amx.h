@@ -1,25 +1,21 @@
-// A block of filter rows times a panel on AMX tiles; few rows and small depths go by vectors.
-#ifndef DMLAX_CPU_GEMM_AMX_H_
-#define DMLAX_CPU_GEMM_AMX_H_
+// Multiplies a block of filter rows by a panel on AMX tiles. Few rows and small depths use vectors.
+#pragma once
 
 #include <immintrin.h>
 
-#include <cstdint>
-
 #include "dmlax/_cpu/gemm/microkernel.h"
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
-// As the instruction that loads it lays it out.
+// The operand of the instruction that shapes the tiles.
 struct alignas(64) TileShapes {
   uint8_t palette = 1, start = 0, unused[14] = {};
   uint16_t bytes[16] = {};
   uint8_t rows[16] = {};
 };
 
-// The tile registers, which a thread has from its first shape on until this is destroyed.
+// The thread's tile registers, from the first shape until destruction.
 class TileRegisters {
  public:
   TileRegisters() = default;
@@ -32,22 +28,23 @@ class TileRegisters {
 
   static constexpr int kMostWords = 16;  // of the depth
 
-  // Shapes them for up to 32 rows of so many words: tiles 0 and 1 are the first 16 rows' sums and
-  // tile 4 the rows, tiles 2, 3 and 5 the others', tiles 6 and 7 columns.
+  // Shapes the tiles for up to 32 rows of `words` words. Tiles 0 and 1 are the sums of the first 16
+  // rows, tiles 2 and 3 the sums of the other rows. Tiles 4 and 5 are the rows, tiles 6 and 7 the
+  // columns.
   void shape(int rows, int words = kMostWords) {
     if (rows == rows_ && words == words_) return;
     rows_ = rows;
     words_ = words;
     const int upper = rows < 16 ? rows : 16;
-    const uint8_t counts[8] = {u8(upper), u8(upper), u8(rows - upper), u8(rows - upper),
-                               u8(upper), u8(rows - upper), u8(words), u8(words)};
+    const uint8_t counts[8] = {u8(upper), u8(upper),        u8(rows - upper), u8(rows - upper),
+                               u8(upper), u8(rows - upper), u8(words),        u8(words)};
     TileShapes shapes;
     for (int i = 0; i < 8; ++i) {
       const bool has_rows = i == 4 || i == 5;
       shapes.rows[i] = counts[i];
       shapes.bytes[i] = static_cast<uint16_t>(counts[i] == 0 ? 0 : has_rows ? 4 * words : 64);
     }
-    __asm__ volatile("" ::"r"(&shapes) : "memory");  // the intrinsic reads more than it says
+    __asm__ volatile("" ::"r"(&shapes) : "memory");  // it reads more than the intrinsic declares
     _tile_loadconfig(&shapes);
   }
 
@@ -62,16 +59,15 @@ class TileMicrokernel {
   static constexpr int64_t kMostRows = kBlockRows;
   static constexpr int64_t kMostUnpacked = Simd::kLanes;
   static constexpr bool kNeedsWholeSteps = true;
-  static constexpr double kProductsPerNs = 1000;
 
-  // Not inlined: its loops need the address registers.
+  // Not inlined, because the loops need the address registers.
   __attribute__((noinline)) void multiply(const uint8_t* panel, const FilterRows& filter,
                                           int32_t* acc) {
-    if (filter.count < 4 || filter.depth < 16) {
+    if (filter.count < tuning::kTileFilterRows || filter.depth < tuning::kTileFilterDepth) {
       return VectorMicrokernel::multiply(panel, filter, acc);
     }
     registers_.shape(filter.count);
-    __asm__ volatile("" ::: "memory");  // tile loads do not say that they read memory
+    __asm__ volatile("" ::: "memory");  // tile loads do not declare that they read memory
     for (int half = 0; half < 2; ++half) {
       if (filter.count > 16) {
         multiply_half<true, true>(panel + 128 * half, filter, acc + 32 * half);
@@ -82,10 +78,10 @@ class TileMicrokernel {
     __asm__ volatile("" ::: "memory");
   }
 
-  // The same of a panel's first vector, and of rows that are read once.
+  // Multiplies a panel's first vector by rows that are read once.
   __attribute__((noinline)) void multiply_vector(const uint8_t* panel, const FilterRows& filter,
                                                  int32_t* acc) {
-    if (filter.count <= 16 || filter.depth < 16) {
+    if (filter.count <= 16 || filter.depth < tuning::kTileFilterDepth) {
       return VectorMicrokernel::multiply_vector(panel, filter, acc);
     }
     registers_.shape(filter.count);
@@ -95,8 +91,9 @@ class TileMicrokernel {
   }
 
  private:
-  // 32 columns, or a vector, times up to 16 rows, or up to 32: tiles 0 to 3 are sums, 4 and 5 rows,
-  // 6 and 7 columns. The rows that a vector meets are read once, and fetched a block ahead.
+  // Multiplies 32 columns, or a vector, by up to 16 or 32 rows. Tiles 0 to 3 are sums, tiles 4 and
+  // 5 rows, tiles 6 and 7 columns. Rows that a vector multiplies are read once and prefetched by a
+  // block.
   template <bool lower, bool wide>
   static void multiply_half(const uint8_t* panel, const FilterRows& filter, int32_t* acc) {
     const int64_t steps = filter.depth / kDepthStep, stride = filter.depth;
@@ -137,8 +134,7 @@ class TileMicrokernel {
   TileRegisters registers_;
 };
 
-}  // namespace
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
+using Microkernel = TileMicrokernel;
 
-#endif  // DMLAX_CPU_GEMM_AMX_H_
+}  // namespace
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

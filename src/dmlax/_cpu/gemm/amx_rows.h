@@ -1,40 +1,36 @@
-// A block of pixels' rows times a panel on AMX tiles.
-#ifndef DMLAX_CPU_GEMM_AMX_ROWS_H_
-#define DMLAX_CPU_GEMM_AMX_ROWS_H_
+// Multiplies a block of pixel rows by a panel on AMX tiles.
+#pragma once
 
 #include <immintrin.h>
-
-#include <cstdint>
 
 #include "dmlax/_cpu/gemm/amx.h"
 #include "dmlax/_cpu/gemm/rows.h"
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
 class TileRowMicrokernel {
  public:
-  static constexpr bool kNeedsStride = true;  // between rows
+  static constexpr bool kNeedsStride = true;  // the distance between rows is constant
   template <typename S>
-  static constexpr int64_t kMostRows = 4 * kBlockRows;  // for which columns stay in the first cache
+  static constexpr int64_t kMostRows = tuning::kTileRowBlocks * kBlockRows;
 
-  // Of few words all columns stay there, and so do the sums of one block.
+  // If rows have few words, all columns stay in the first cache, and the sums of a block do too.
   template <typename S>
   static constexpr int64_t rows_at_once(int64_t words) {
-    return words <= kFewWords ? kBlockRows : kMostRows<S>;
+    return words <= tuning::kTileFewWords ? kBlockRows : kMostRows<S>;
   }
 
-  // Words of a row, with zeros after its depth where tiles do not divide it.
+  // The words of a row, padded with zeros to whole tiles.
   static int64_t words_of(int64_t depth) {
     const int64_t words = (depth + kKPack - 1) / kKPack;
     return round_up(words, words_of_tile(words));
   }
 
-  // Whether a tap's tiles are wide enough to read it where it is.
+  // Whether tiles can read a tap in place.
   static bool reads_taps(int64_t channels) {
     return channels % kKPack == 0 && words_of(channels) * kKPack == channels &&
-           words_of_tile(channels / kKPack) >= kLeastWords;
+           words_of_tile(channels / kKPack) >= tuning::kTileLeastWords;
   }
 
   template <typename S>
@@ -46,10 +42,10 @@ class TileRowMicrokernel {
   void multiply(const Rows& rows, const uint8_t* panel, int64_t columns, const int32_t* initial,
                 int32_t* acc, int64_t acc_stride = kPanelWidth) {
     static_assert(kStripWidth<S> == kPanelWidth);
-    if (rows.words < kLeastProduct) {
+    if (rows.words < tuning::kTileLeastProduct) {
       return VectorRowMicrokernel().multiply<S>(rows, panel, columns, initial, acc, acc_stride);
     }
-    const int rest = rows.count % kBlockRows, few = rest < 4 ? rest : 0;
+    const int rest = rows.count % kBlockRows, few = rest < tuning::kTileLeastRest ? rest : 0;
     Rows tiled = rows, last = rows;
     tiled.count -= few;
     if (few > 0) {
@@ -66,13 +62,10 @@ class TileRowMicrokernel {
 
  private:
   static constexpr int64_t kColumnsAtOnce = 32;
-  static constexpr int64_t kWordsAtOnce = 192;  // of these columns, which the first cache holds
   static constexpr int64_t kWordBytes = 4 * kPanelWidth;  // a panel is one strip
-  static constexpr int64_t kFewWords = 48, kLeastWords = 12;
-  static constexpr int64_t kLeastProduct = 8;  // words, else to load and store tiles takes longest
 
-  // Words that a tile has of each row: as many as are equal parts of all of them, if those parts
-  // are few, so that rows are read where they are.
+  // The words of a row that a tile has: equal parts of the row if there are few such parts, so that
+  // rows are read in place.
   static constexpr int64_t words_of_tile(int64_t words) {
     constexpr int64_t kMost = TileRegisters::kMostWords;
     if (words <= kMost) return words < 1 ? 1 : words;
@@ -83,12 +76,12 @@ class TileRowMicrokernel {
     return (words + parts - 1) / parts;
   }
 
-  // Some of the columns' depth times all rows, then the next of it. Not inlined: the loops need the
-  // address registers.
+  // Multiplies a part of the columns' depth by all rows, then the next part. Not inlined, because
+  // the loops need the address registers.
   __attribute__((noinline)) void multiply_columns(const Rows& rows, int64_t words,
                                                   const uint8_t* panel, RowSums sums) {
-    __asm__ volatile("" ::: "memory");  // tile loads do not say that they read memory
-    for_each_chunk(rows, kWordsAtOnce / words * words, [&](const DepthChunk& chunk) {
+    __asm__ volatile("" ::: "memory");  // tile loads do not declare that they read memory
+    for_each_chunk(rows, tuning::kTileWordsAtOnce / words * words, [&](const DepthChunk& chunk) {
       for (int first = 0; first < rows.count; first += kBlockRows) {
         const int count = rows.count - first < kBlockRows ? rows.count - first : kBlockRows;
         registers_.shape(count, static_cast<int>(words));
@@ -104,8 +97,8 @@ class TileRowMicrokernel {
     __asm__ volatile("" ::: "memory");
   }
 
-  // 32 columns times up to 16 rows, or up to 32: tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7
-  // columns.
+  // Multiplies 32 columns by up to 16 or 32 rows. Tiles 0 to 3 are sums, tiles 4 and 5 rows, tiles
+  // 6 and 7 columns.
   template <bool lower>
   static void multiply_block(const Rows& rows, const DepthChunk& chunk, int64_t words,
                              int64_t first, const uint8_t* panel, const RowSums& sums) {
@@ -149,7 +142,4 @@ class TileRowMicrokernel {
 };
 
 }  // namespace
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
-
-#endif  // DMLAX_CPU_GEMM_AMX_ROWS_H_
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

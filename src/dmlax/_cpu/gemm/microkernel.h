@@ -1,22 +1,17 @@
-// A block of filter rows times a panel, in vector registers; with AMX, in tile registers.
-#ifndef DMLAX_CPU_GEMM_MICROKERNEL_H_
-#define DMLAX_CPU_GEMM_MICROKERNEL_H_
+// Multiplies a block of filter rows by a panel, in vector registers or in AMX tiles.
+#pragma once
 
-#include <cstdint>
-
-#include "dmlax/_cpu/gemm/shape.h"
 #include "dmlax/_cpu/simd/interface.h"
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
-// Up to kBlockRows rows, `depth` bytes each.
+// Up to kBlockRows rows of `depth` bytes.
 struct FilterRows {
   const int8_t* rows;
   int64_t depth;
   int count;
-  // The depth past the last whole step, then zeros; set where there is such a rest.
+  // The depth past the last whole step, padded with zeros; set only if there is a rest.
   alignas(64) int8_t tail[kBlockRows][kDepthStep];
 
   FilterRows(const int8_t* first, int64_t depth, int64_t count)
@@ -30,18 +25,18 @@ struct FilterRows {
   }
 };
 
-// Four weights of the depth.
+// Loads four weights of the depth.
 inline int32_t word_at(const int8_t* p) {
   int32_t word;
   __builtin_memcpy(&word, p, 4);
   return word;
 }
 
-// Tiles of R rows by V vectors of columns: one loop over the depth, first of the rows' whole steps
-// and then of their tail, so that the accumulators meet one copy of the step.
+// Multiplies R rows by V vectors of columns. One loop runs over the whole steps of the depth and
+// then over the tail, so that there is one copy of the step. GCC 12 spills accumulators if there
+// are two.
 template <int R, int V>
-inline void multiply_tile(const uint8_t* panel, const FilterRows& filter, int first,
-                          int32_t* acc) {
+inline void multiply_tile(const uint8_t* panel, const FilterRows& filter, int first, int32_t* acc) {
   Simd::Int32s sums[R][V] = {};
   const int64_t depth = filter.depth;
   const int8_t* weights = filter.rows + first * depth;
@@ -75,7 +70,7 @@ inline void multiply_tile(const uint8_t* panel, const FilterRows& filter, int fi
   }
 }
 
-// The rows that are left, fewer than a tile's.
+// Multiplies the last rows, fewer than a tile has.
 template <int R, int V>
 inline void multiply_rest(int count, const uint8_t* panel, const FilterRows& filter, int first,
                           int32_t* acc) {
@@ -89,11 +84,11 @@ inline void prefetch(const int8_t* first, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(first + i, 0, 2);
 }
 
-// All rows times V vectors of columns, of which a tile has as many or more. Rows that are read once
-// are fetched a tile ahead, those of the next block, too.
+// Multiplies all rows by V vectors of columns. Rows that are read once are prefetched by a tile,
+// also across blocks.
 template <int V, bool read_once>
 inline void multiply_vectors(const uint8_t* panel, const FilterRows& filter, int32_t* acc) {
-  constexpr int R = V == Simd::kTileVectors ? Simd::kTileRows : 8;
+  constexpr int R = V == Simd::kTuning.tile_vectors ? Simd::kTuning.tile_rows : 8;
   int first = 0;
   for (; first + R <= filter.count; first += R) {
     if (read_once) prefetch(filter.rows + (first + R) * filter.depth, R * filter.depth);
@@ -103,29 +98,30 @@ inline void multiply_vectors(const uint8_t* panel, const FilterRows& filter, int
 }
 
 struct VectorMicrokernel {
-  // Most rows of A for which B's columns are read as they are: with AVX-512 to pack them is faster.
+  // The most rows of A for which B's columns are read in place. With AVX-512, packing them is
+  // faster.
   static constexpr int64_t kMostUnpacked = Simd::kPermutesBytes ? 0 : Simd::kLanes;
-  static constexpr int64_t kMostRows = kBlockRows / Simd::kTileRows * Simd::kTileRows;
+  static constexpr int64_t kMostRows =
+      kBlockRows / Simd::kTuning.tile_rows * Simd::kTuning.tile_rows;
   static constexpr bool kNeedsWholeSteps = false;  // of a panel's depth
-  static constexpr double kProductsPerNs = Simd::kProductsPerNs;
 
-  // acc[r * kPanelWidth + lane] = the sums of row r and of a panel's columns, in lane order.
+  // acc[r * kPanelWidth + lane] is the sum of row r and of a panel's column, in lane order.
   static void multiply(const uint8_t* panel, const FilterRows& filter, int32_t* acc) {
-    for (int j = 0; j < kVectors; j += Simd::kTileVectors) {
-      multiply_vectors<Simd::kTileVectors, false>(panel + j * kKPack * Simd::kLanes, filter,
-                                                  acc + j * Simd::kLanes);
+    for (int j = 0; j < kVectors; j += Simd::kTuning.tile_vectors) {
+      multiply_vectors<Simd::kTuning.tile_vectors, false>(panel + j * kKPack * Simd::kLanes, filter,
+                                                          acc + j * Simd::kLanes);
     }
   }
 
-  // The same of a panel's first vector, and of rows that are read once.
+  // Multiplies a panel's first vector by rows that are read once.
   static void multiply_vector(const uint8_t* panel, const FilterRows& filter, int32_t* acc) {
     multiply_vectors<1, true>(panel, filter, acc);
   }
 };
 
-// Every column's sum over the depth.
+// Sums every column over the depth.
 inline void sum_columns(const uint8_t* panel, int64_t quads, int32_t* sums) {
-  constexpr int V = Simd::kTileVectors;
+  constexpr int V = Simd::kTuning.tile_vectors;
   const Simd::Weights ones(0x01010101);
   for (int j = 0; j < kVectors; j += V) {
     Simd::Int32s totals[V] = {};
@@ -141,25 +137,12 @@ inline void sum_columns(const uint8_t* panel, int64_t quads, int32_t* sums) {
 }
 
 }  // namespace
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE
 
 #ifdef __AMX_INT8__
 #include "dmlax/_cpu/gemm/amx.h"
-#endif
-
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
-namespace {
-
-#ifdef __AMX_INT8__
-using Microkernel = TileMicrokernel;
 #else
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 using Microkernel = VectorMicrokernel;
+}
 #endif
-
-}  // namespace
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
-
-#endif  // DMLAX_CPU_GEMM_MICROKERNEL_H_

@@ -1,26 +1,20 @@
-// Packs panels: 64 columns with all their depth.
-#ifndef DMLAX_CPU_GEMM_PANELS_H_
-#define DMLAX_CPU_GEMM_PANELS_H_
-
-#include <cstdint>
+// Packs panels of 64 columns with their whole depth.
+#pragma once
 
 #include "dmlax/_cpu/gemm/microkernel.h"
-#include "dmlax/_cpu/gemm/shape.h"
-#include "dmlax/_cpu/simd/interface.h"
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
-// A panel's first column in every row of the depth, and how many columns may be read from there.
+// A panel's first column in every row of the depth, and the number of columns that are readable.
 struct PanelSource {
   int64_t offset, readable;
 };
 
 struct PanelOptions {
-  uint8_t flip;      // 128 where bytes are signed: their sign bits are turned over
-  bool with_sums;    // of the columns
-  bool whole_steps;  // the depth is padded with zeros to a whole step
+  uint8_t flip;      // 128 flips the sign bits of signed bytes
+  bool with_sums;    // sums of the columns follow the panel
+  bool whole_steps;  // pads the depth with zeros to a whole step
 };
 
 inline int32_t* column_sums(const PanelShape& shape, uint8_t* panel) {
@@ -28,11 +22,11 @@ inline int32_t* column_sums(const PanelShape& shape, uint8_t* panel) {
 }
 
 // Packs `count` panels, `shape.bytes` apart. `for_each_quad(pack)` calls pack(rows, filled, quad)
-// for every kKPack rows of the depth, of which the last may be fewer.
+// for every kKPack rows of the depth; the last call may have fewer rows.
 template <typename ForEachQuad>
 inline void pack_panels(const PanelShape& shape, const PanelOptions& options,
-                        const PanelSource* sources, int64_t count,
-                        const ForEachQuad& for_each_quad, uint8_t* panels) {
+                        const PanelSource* sources, int64_t count, const ForEachQuad& for_each_quad,
+                        uint8_t* panels) {
   for_each_quad([&](const uint8_t* const* rows, int filled, int64_t quad) {
     for (int64_t i = 0; i < count; ++i) {
       const uint8_t* from[kKPack];
@@ -55,7 +49,4 @@ inline void pack_panels(const PanelShape& shape, const PanelOptions& options,
 }
 
 }  // namespace
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
-
-#endif  // DMLAX_CPU_GEMM_PANELS_H_
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

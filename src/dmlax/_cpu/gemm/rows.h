@@ -1,33 +1,27 @@
-// Rows of unsigned bytes times panels of signed columns: the product of a convolution whose rows
-// are pixels and whose columns are output channels, so that neither side of it is transposed.
+// Multiplies rows of unsigned bytes by panels of signed columns. In a convolution, rows are pixels
+// and columns are output channels, so that neither is transposed.
 //
-// A row's bytes and a panel's columns are 32-bit words: kKPack bytes of the depth, or a pair of
-// 16-bit numbers where an instruction set multiplies those. A panel is strips of as many columns as
-// a tile has, one after another, each with its whole depth; columns are in their own order.
-#ifndef DMLAX_CPU_GEMM_ROWS_H_
-#define DMLAX_CPU_GEMM_ROWS_H_
-
-#include <cstdint>
+// Rows and panels are 32-bit words: kKPack bytes of the depth, or a pair of 16-bit numbers on sets
+// that multiply pairs. A panel consists of strips with their whole depth. A strip has as many
+// columns as a tile. Columns are in their natural order.
+#pragma once
 
 #include "dmlax/_cpu/bits.h"
 #include "dmlax/_cpu/fixed_point.h"
 #include "dmlax/_cpu/gemm/microkernel.h"
-#include "dmlax/_cpu/gemm/shape.h"
 #include "dmlax/_cpu/requantize.h"
-#include "dmlax/_cpu/simd/interface.h"
 #include "dmlax/_cpu/simd/transpose.h"
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
 template <typename S>
-constexpr int64_t kStripWidth = S::kRowTileVectors * S::kLanes;
+constexpr int64_t kStripWidth = S::kTuning.row_tile_vectors * S::kLanes;
 
 template <typename S>
-constexpr int64_t kWordBytes = 4 * kStripWidth<S>;  // of a strip, a word of every column
+constexpr int64_t kWordBytes = 4 * kStripWidth<S>;  // a word of every column of a strip
 
-// Whether panels in the order of `gemm/prepared_panels.h` are multiplied as they are.
+// Whether the set multiplies panels in the order of `gemm/prepared_panels.h` as they are.
 template <typename S>
 constexpr bool reads_prepared_panels() {
   if constexpr (S::kMultipliesRows) {
@@ -36,14 +30,13 @@ constexpr bool reads_prepared_panels() {
   return false;
 }
 
-// Words of a strip at once. Strips of 256 bytes a word come from the second cache as fast as they are
-// multiplied; of others 16 KiB stay in the first one.
+// Words of a strip that tiles multiply at once.
 template <typename S>
-constexpr int64_t kWordsAtOnce = kWordBytes<S> < 256 ? 128 : int64_t{1} << 40;
+constexpr int64_t kWordsAtOnce = S::kTuning.words_at_once;
 
 // --- packing
 
-// Columns of a panel, or a part of their depth, as rows that are `stride` bytes apart.
+// Columns of a panel, or a part of their depth, stored as rows `stride` bytes apart.
 struct ColumnRows {
   const int8_t* first;
   int64_t stride, depth, count;
@@ -51,8 +44,8 @@ struct ColumnRows {
   ColumnRows from(int64_t row) const { return {first + row * stride, stride, depth, count - row}; }
 };
 
-// kLanes quads of kLanes rows, from quad `at` on: a vector has one quad of every row. Bytes past the
-// depth and rows past the last are zeros.
+// Loads kLanes quads of kLanes rows from quad `at` on, so that a vector has one quad of every row.
+// Bytes past the depth and rows past the last are zeros.
 template <typename S>
 inline void transpose_quads(const ColumnRows& rows, int64_t at, typename S::Int32s* block) {
   const int64_t left = rows.depth - kKPack * at;
@@ -85,8 +78,8 @@ inline void pack_block(const ColumnRows& rows, int64_t at, int64_t quads, uint8_
   }
 }
 
-// Packs `quads` of rows as a panel's columns, whose strips have `strip_quads`: kLanes rows at a time,
-// which the processor fetches ahead as so many streams.
+// Packs `quads` of rows as a panel's columns. A strip has `strip_quads`. The processor prefetches
+// the kLanes rows of a block as streams.
 template <typename S>
 inline void pack_columns(const ColumnRows& rows, int64_t quads, int64_t strip_quads,
                          uint8_t* panel) {
@@ -95,14 +88,13 @@ inline void pack_columns(const ColumnRows& rows, int64_t quads, int64_t strip_qu
     const int64_t strip = column / kStripWidth<S>, within = column % kStripWidth<S>;
     uint8_t* target = panel + strip * strip_quads * kQuad + 4 * within;
     for (int64_t q = 0; q < quads; q += S::kLanes) {
-      const int64_t left = quads - q;
-      pack_block<S>(rows.from(column), q, left < S::kLanes ? left : S::kLanes, target + q * kQuad);
+      pack_block<S>(rows.from(column), q, least(quads - q, S::kLanes), target + q * kQuad);
     }
   }
 }
 
-// Packs up to kPanelWidth columns of a row-major matrix, of which a row has `readable` bytes from
-// the first column on; the sign bits of its bytes are flipped by a mask. Zeros follow the depth.
+// Packs up to kPanelWidth columns of a row-major matrix whose rows have `readable` bytes from the
+// first column on. `flip` flips the sign bits. Zeros follow the depth.
 template <typename S>
 inline void pack_matrix(const uint8_t* matrix, int64_t stride, int64_t depth, int64_t readable,
                         uint8_t flip, int64_t quads, uint8_t* panel) {
@@ -118,7 +110,7 @@ inline void pack_matrix(const uint8_t* matrix, int64_t stride, int64_t depth, in
     if constexpr (S::kPermutesBytes && S::kWordsOfQuad == 1) {
       typename S::Int32s columns[kVectors];
       for (int j = 0; j < kVectors; ++j) columns[j] = S::load(quad + kKPack * S::kLanes * j);
-      S::to_panel_order(columns);  // and back: the order is its own inverse
+      S::to_panel_order(columns);  // the order is its own inverse
       static_assert(kStripWidth<S> == kPanelWidth);
       for (int j = 0; j < kVectors; ++j) {
         S::store(panel + q * kQuad + kKPack * S::kLanes * j, columns[j]);
@@ -157,23 +149,23 @@ inline int32_t sum_row(const uint8_t* row, int64_t words) {
 
 // --- products
 
-// `count` rows, `stride` bytes apart, of `words`.
+// `count` rows of `words`, `stride` bytes apart.
 struct Rows {
   const uint8_t* first;
   int64_t stride, words;
   int count;
-  const uint8_t* const* starts = nullptr;  // of rows that are not `stride` apart
-  const int64_t* taps = nullptr;           // offsets of a row's parts from its start; null: it is one
-  int64_t tap_words = 0;                   // of a part
-  const uint8_t* next_panel = nullptr;     // which tiles fetch meanwhile, or null
-  int64_t tiles_before = 0;                // which fetched some of it
+  const uint8_t* const* starts = nullptr;  // of rows at other distances
+  const int64_t* taps = nullptr;           // offsets of a row's parts; null: one part
+  int64_t tap_words = 0;                   // words of a part
+  const uint8_t* next_panel = nullptr;     // tiles prefetch it; may be null
+  int64_t tiles_before = 0;                // tiles that have prefetched a part of it
 
   const uint8_t* start(int64_t row) const {
     return starts == nullptr ? first + row * stride : starts[row];
   }
 };
 
-// Neighbouring parts of the depth of all rows: `words` at each of the offsets from a row's start.
+// A part of the depth of all rows: `words` at every offset from a row's start.
 struct DepthChunk {
   const int64_t* offsets;
   int64_t taps, words;
@@ -181,9 +173,9 @@ struct DepthChunk {
   int64_t all_words() const { return taps * words; }
 };
 
-// Calls each(chunk) for all the depth; a chunk has at most so many words.
-template <typename Each>
-inline void for_each_chunk(const Rows& rows, int64_t most, const Each& each) {
+// Calls run(chunk) for the whole depth. A chunk has at most `most` words.
+template <typename Run>
+inline void for_each_chunk(const Rows& rows, int64_t most, const Run& run) {
   constexpr int64_t kNoOffset = 0;
   const int64_t* offsets = rows.taps == nullptr ? &kNoOffset : rows.taps;
   const int64_t words = rows.taps == nullptr ? rows.words : rows.tap_words;
@@ -191,12 +183,12 @@ inline void for_each_chunk(const Rows& rows, int64_t most, const Each& each) {
   const int64_t together = words == 0 || words > most ? 1 : most / words;
   for (int64_t tap = 0; tap < taps; tap += together) {
     if (words <= most) {
-      each(DepthChunk{offsets + tap, taps - tap < together ? taps - tap : together, words});
+      run(DepthChunk{offsets + tap, taps - tap < together ? taps - tap : together, words});
       continue;
     }
     for (int64_t at = 0; at < words; at += most) {
       const int64_t offset = offsets[tap] + 4 * at;
-      each(DepthChunk{&offset, 1, words - at < most ? words - at : most});
+      run(DepthChunk{&offset, 1, words - at < most ? words - at : most});
     }
   }
 }
@@ -213,7 +205,7 @@ inline int32_t sum_row(const Rows& rows, int64_t row) {
   return sum;
 }
 
-// Sums, `stride` apart from row to row, to which products are added; or first a row for all of them.
+// Sums `stride` apart. They start at `initial`, which all rows share if its stride is 0.
 struct RowSums {
   const int32_t* initial;
   int64_t initial_stride;
@@ -235,8 +227,8 @@ struct StoreSums {
   }
 };
 
-// Where a panel's bytes go, of rows `step` apart, and the factors of its columns. The sums of rows near
-// a tie, bit r for row r, are stored besides.
+// The outputs of a panel, rows of bytes `step` apart, and the factors of its columns. Rows near a
+// tie set bit r of `near_ties`, and their sums are stored as well.
 template <typename S>
 struct PanelBytes {
   uint8_t* to;
@@ -246,7 +238,7 @@ struct PanelBytes {
   uint64_t* near_ties;
 };
 
-// Requantizes a tile's sums in their registers.
+// Requantizes a tile's sums in registers.
 template <typename S, bool may_tie>
 struct RequantizeSums {
   const PanelBytes<S>& bytes;
@@ -278,29 +270,26 @@ struct RequantizeSums {
   }
 };
 
-constexpr int64_t kFetchedOfWord = 64;  // bytes of the next panel, by each word of a tile's depth
-constexpr int64_t kRowsThatFetch = 240;  // for which the next panel comes no faster than they are multiplied
-
-// Lets the first tiles of so many rows, which all panels are multiplied by, fetch the next panel. These
-// are the rows from `first` on.
+// Lets the first tiles of `count` rows prefetch the next panel. The rows here are those from
+// `first` on.
 template <typename S>
 inline void fetch_next(Rows& rows, const uint8_t* panel, int64_t first, int64_t count) {
-  if (count > kRowsThatFetch) return;
+  if (count > tuning::kRowsThatFetch) return;
   rows.next_panel = panel;
-  rows.tiles_before = first / S::kRowTileRows;
+  rows.tiles_before = first / S::kTuning.row_tile_rows;
 }
 
-// What a tile fetches for later: a part of the next panel, or the rows of the tile after the next one,
-// which come from memory as fast as this one's are read.
+// The memory that a tile prefetches: a part of the next panel, or the rows of the tile after the
+// next one.
 struct Fetched {
   const uint8_t* from;
-  int64_t step;  // of a word
+  int64_t step;  // for every word of the depth
 
   template <typename S, int R>
   static Fetched by_tile(const Rows& rows, int64_t first) {
     const int64_t tile = rows.tiles_before + first / R;
-    if (rows.next_panel != nullptr && tile < kWordBytes<S> / kFetchedOfWord) {
-      return {rows.next_panel + tile * rows.words * kFetchedOfWord, kFetchedOfWord};
+    if (rows.next_panel != nullptr && tile < kWordBytes<S> / tuning::kFetchedOfWord) {
+      return {rows.next_panel + tile * rows.words * tuning::kFetchedOfWord, tuning::kFetchedOfWord};
     }
     return {rows.start(first) + 2 * R * rows.stride, rows.taps == nullptr ? 4 * R : 4};
   }
@@ -356,12 +345,12 @@ inline void multiply_last_rows(const Rows& rows, const DepthChunk& chunk, int64_
   }
 }
 
-// V vectors of columns, of a strip's.
+// Multiplies all rows by V vectors of a strip's columns.
 template <typename S, int V, typename Finish = StoreSums>
 __attribute__((noinline)) void multiply_row_vectors(const Rows& rows, const DepthChunk& chunk,
                                                     const uint8_t* strip, const RowSums& sums,
                                                     const Finish& finish = {}) {
-  constexpr int R = V == S::kRowTileVectors ? S::kRowTileRows : 8;
+  constexpr int R = V == S::kTuning.row_tile_vectors ? S::kTuning.row_tile_rows : 8;
   int64_t first = 0;
   for (; first + R <= rows.count; first += R) {
     multiply_row_tile<S, R, V>(rows, chunk, first, strip, sums, finish);
@@ -369,7 +358,7 @@ __attribute__((noinline)) void multiply_row_vectors(const Rows& rows, const Dept
   multiply_last_rows<S, R - 1, V>(rows, chunk, first, strip, sums, finish);
 }
 
-// A strip's sums begin with `initial`.
+// Multiplies all rows by a strip. The sums start at `initial`.
 template <typename S, int V>
 inline void multiply_strip(const Rows& rows, const uint8_t* strip, const int32_t* initial,
                            int32_t* acc, int64_t acc_stride) {
@@ -381,44 +370,45 @@ inline void multiply_strip(const Rows& rows, const uint8_t* strip, const int32_t
   });
 }
 
-// Whether tiles hold all of the depth and all of a panel, so that bytes are made of their registers.
+// Whether tiles hold the whole depth and the whole panel, so that bytes are made in registers.
 template <typename S, typename RowKernel>
 constexpr bool requantizes_in_registers() {
   return S::kPacksRows && !RowKernel::kNeedsStride;
 }
 
-// All rows of a panel that is one strip, to bytes; `acc` has the sums of rows near a tie, 64 apart.
+// Multiplies all rows by a panel that is one strip and stores bytes. `acc` gets the sums of rows
+// near a tie, 64 apart.
 template <typename S, bool may_tie>
 inline void multiply_to_bytes(const Rows& rows, const uint8_t* strip, const int32_t* initial,
                               int32_t* acc, const PanelBytes<S>& bytes) {
   for_each_chunk(rows, kWordsAtOnce<S>, [&](const DepthChunk& chunk) {
-    multiply_row_vectors<S, S::kRowTileVectors>(rows, chunk, strip,
-                                                RowSums{initial, 0, acc, kPanelWidth},
-                                                RequantizeSums<S, may_tie>{bytes});
+    multiply_row_vectors<S, S::kTuning.row_tile_vectors>(rows, chunk, strip,
+                                                         RowSums{initial, 0, acc, kPanelWidth},
+                                                         RequantizeSums<S, may_tie>{bytes});
   });
 }
 
 struct VectorRowMicrokernel {
   static constexpr bool kNeedsStride = false;
 
-  // Words of a row; bytes past its depth are zeros.
+  // The words of a row. Bytes past its depth are zeros.
   static int64_t words_of(int64_t depth) { return (depth + kKPack - 1) / kKPack; }
 
   // Whether padded copies of images are read tap by tap.
   static bool reads_taps(int64_t channels) { return channels % kKPack == 0; }
 
-  // How many are multiplied by a panel at once: whole tiles.
+  // The rows, in whole tiles, that a panel multiplies at once.
   template <typename S>
   static constexpr int64_t rows_of_block() {
-    return kBlockRows / S::kRowTileRows * S::kRowTileRows;
+    return kBlockRows / S::kTuning.row_tile_rows * S::kTuning.row_tile_rows;
   }
 
-  // The same, where there are more than a block. More sums would leave the first cache before they
-  // are requantized.
+  // The most rows at once. More sums would leave the first cache before they are requantized.
   template <typename S>
-  static constexpr int64_t kMostRows = kBlockRows / S::kRowTileRows * S::kRowTileRows;
+  static constexpr int64_t kMostRows =
+      kBlockRows / S::kTuning.row_tile_rows * S::kTuning.row_tile_rows;
 
-  // Of them, for rows of so many words.
+  // The rows at once if rows have so many words.
   template <typename S>
   static constexpr int64_t rows_at_once(int64_t) {
     return kMostRows<S>;
@@ -427,7 +417,7 @@ struct VectorRowMicrokernel {
   template <typename S>
   void multiply(const Rows& rows, const uint8_t* panel, int64_t columns, const int32_t* initial,
                 int32_t* acc, int64_t acc_stride = kPanelWidth) const {
-    constexpr int V = S::kRowTileVectors;
+    constexpr int V = S::kTuning.row_tile_vectors;
     for (int64_t at = 0; at < columns; at += kStripWidth<S>) {
       const uint8_t* strip = panel + at * 4 * rows.words;
       const int64_t vectors = (columns - at + S::kLanes - 1) / S::kLanes;
@@ -443,15 +433,13 @@ struct VectorRowMicrokernel {
 };
 
 }  // namespace
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE
 
 #ifdef __AMX_INT8__
 #include "dmlax/_cpu/gemm/amx_rows.h"
 #endif
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
 #ifdef __AMX_INT8__
@@ -462,20 +450,18 @@ using RowMicrokernel = VectorRowMicrokernel;
 
 // --- requantization
 
-// 64 output channels of a pixel, from `first` on; arrays are in the order of the sums' columns: their
-// own, or a panel's.
+// 64 output channels of a pixel, from `first` on. Arrays are in the order of the sums' columns:
+// natural order, or a panel's.
 template <typename S, bool in_order>
 struct PixelChannels {
   const RequantizeParams& params;
   int64_t first, count;
-  const int32_t* filter_zero;  // null where all are 0
+  const int32_t* filter_zero;  // null if all are 0
   const float *estimate, *band;
-  int64_t width = kPanelWidth;  // a panel has 64 / width pixels,
-  int64_t distance = 0;         // whose outputs are so far apart
+  int64_t width = kPanelWidth;  // a panel has 64 / width pixels
+  int64_t distance = 0;         // between the outputs of these pixels
 
-  static int column_of(int i) {
-    return in_order ? i : S::column_of(i / S::kLanes, i % S::kLanes);
-  }
+  static int column_of(int i) { return in_order ? i : S::column_of(i / S::kLanes, i % S::kLanes); }
 
   void subtract_zero_points(const int32_t* row_sums, int32_t* sums) const {
     for (int at = 0; at < kPanelWidth; at += S::kLanes) {
@@ -507,10 +493,10 @@ struct PixelChannels {
     if (__builtin_expect(near_ties != 0, 0)) resolve_ties(sums, near_ties, bytes);
   }
 
-  // Rows of sums to bytes that are `step` apart, of multipliers below 1 where none may tie.
+  // Requantizes rows of sums to bytes `step` apart. If no row may tie, multipliers are below 1.
   void requantize_rows(const int32_t* sums, int64_t rows, uint8_t* to, int64_t step) const {
     for (int64_t at = 0; at < count; at += kPackedColumns) {
-      const int64_t left = count - at, columns = left < kPackedColumns ? left : kPackedColumns;
+      const int64_t columns = least(count - at, kPackedColumns);
       const Packed packed{*this, at, columns};
       if constexpr (S::kKeepsWindows && !in_order) {
         if (width == 32) {
@@ -522,7 +508,7 @@ struct PixelChannels {
           continue;
         }
       }
-      // Of columns in a panel's order every vector has some.
+      // In a panel's order, every vector has columns of all parts.
       const int64_t vectors = in_order ? (columns + S::kLanes - 1) / S::kLanes : S::kVectorsPacked;
       if (vectors == 1) {
         packed.template requantize<1>(sums, rows, to, step);
@@ -534,13 +520,13 @@ struct PixelChannels {
     }
   }
 
-  // Whether a product's sums become bytes in their registers.
+  // Whether the sums of a product become bytes in registers.
   bool requantizes_tiles(const Rows& rows) const {
     return params.quantized && (params.may_tie || params.scales_down) && filter_zero == nullptr &&
            count == kPanelWidth && rows.words > 0;
   }
 
-  // A product's rows to bytes that are `step` apart.
+  // Multiplies rows and stores bytes `step` apart.
   void multiply_to_bytes(const Rows& rows, const uint8_t* panel, const int32_t* initial,
                          int32_t* acc, uint8_t* to, int64_t step) const {
     const typename S::ByteConstants constants(params.output_zero, params.output_signed,
@@ -582,11 +568,11 @@ struct PixelChannels {
     }
 
    private:
-    // Rows whose vectors of columns become one vector of bytes together.
+    // The rows whose vectors become one vector of bytes together.
     template <int V>
     static constexpr int kRowsPacked = in_order && S::kPacksRows ? S::kVectorsPacked / V : 1;
 
-    // What bytes may alias is read once.
+    // Values that stores of bytes might alias, read once.
     struct Constants {
       int32_t zero_point;
       bool is_signed;
@@ -594,12 +580,12 @@ struct PixelChannels {
       typename S::Int32s not_near_tie;
     };
 
-    // Not inlined: its loops need the registers.
+    // Not inlined, because the loops need the registers.
     template <int V, int parts, bool may_tie>
     __attribute__((noinline)) void requantize_vectors(const int32_t* sums, int64_t rows,
                                                       uint8_t* to, int64_t step) const {
       const RequantizeParams& params = channels.params;
-      const volatile int32_t not_near_tie = kNotNearTie;  // GCC 12 would broadcast it for each row
+      const volatile int32_t not_near_tie = kNotNearTie;  // else GCC 12 broadcasts it for every row
       const Constants constants{params.output_zero, params.output_signed, count, channels.distance,
                                 S::broadcast(not_near_tie)};
       typename S::Floats factors[V];
@@ -660,7 +646,7 @@ struct PixelChannels {
     }
   };
 
-  // Writes the bytes of outputs near a tie; bit i is that of sums[i].
+  // Writes the bytes of outputs near a tie. Bit i belongs to sums[i].
   __attribute__((noinline)) void resolve_ties(const int32_t* sums, uint64_t near_ties,
                                               uint8_t* bytes) const {
     for (; near_ties != 0; near_ties &= near_ties - 1) {
@@ -676,7 +662,7 @@ struct PixelChannels {
   }
 };
 
-// Fetches what rows of `count` bytes that are `step` apart will be written to.
+// Prefetches outputs: rows of `count` bytes that are `step` apart.
 inline void prefetch_rows(const uint8_t* to, int64_t rows, int64_t step, int64_t count) {
   for (int64_t r = 0; r < rows; ++r, to += step) {
     __builtin_prefetch(to, 1);
@@ -692,7 +678,7 @@ inline void copy_bytes(uint8_t* to, const uint8_t* from, int64_t count) {
   }
 }
 
-// A pixel's output channels on their way to memory, from element `at` on.
+// Stores a pixel's output channels from element `at` on.
 template <typename S, bool in_order>
 inline void store_pixel(const PixelChannels<S, in_order>& channels, const int32_t* sums,
                         void* output, int64_t at) {
@@ -713,7 +699,7 @@ inline void store_pixel(const PixelChannels<S, in_order>& channels, const int32_
   }
 }
 
-// The same of pixels that are `step` elements apart.
+// Stores pixels that are `step` elements apart.
 template <typename S, bool in_order>
 inline void store_pixels(const PixelChannels<S, in_order>& channels, const int32_t* sums,
                          int64_t rows, void* output, int64_t at, int64_t step) {
@@ -729,7 +715,4 @@ inline void store_pixels(const PixelChannels<S, in_order>& channels, const int32
 }
 
 }  // namespace
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
-
-#endif  // DMLAX_CPU_GEMM_ROWS_H_
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

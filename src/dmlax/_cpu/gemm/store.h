@@ -1,28 +1,23 @@
-// From accumulators to outputs: bias and zero points, requantization, and the order of memory.
-#ifndef DMLAX_CPU_GEMM_STORE_H_
-#define DMLAX_CPU_GEMM_STORE_H_
-
-#include <cstdint>
+// Turns accumulators into outputs: adds the bias, subtracts zero points, requantizes and stores.
+#pragma once
 
 #include "dmlax/_cpu/bits.h"
 #include "dmlax/_cpu/fixed_point.h"
-#include "dmlax/_cpu/gemm/shape.h"
 #include "dmlax/_cpu/requantize.h"
 #include "dmlax/_cpu/simd/interface.h"
 #include "dmlax/_cpu/simd/transpose.h"
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
-// One output channel's accumulators of a panel, in lane order, and the sums of its columns or null.
+// An output channel's accumulators of a panel, in lane order, and the sums of its columns or null.
 struct AccumulatorRow {
   const int32_t* acc;
   const int32_t* column_sums;
   int64_t channel;
 };
 
-// Sums of a vector's columns with bias, less the terms of zero points.
+// Adds the bias to a vector's sums and subtracts the terms of zero points.
 inline Simd::Int32s finish_sums(const RequantizeParams& params, const AccumulatorRow& row,
                                 int vector) {
   const Simd::Int32s sums = Simd::add(Simd::load(row.acc + Simd::kLanes * vector),
@@ -39,7 +34,7 @@ inline Simd::Floats estimate(const RequantizeParams& params, const Simd::Int32s&
                         Simd::broadcast_float(params.low), Simd::broadcast_float(params.high));
 }
 
-// Writes the bytes of outputs near a tie; bit i is lane i of the accumulators.
+// Writes the bytes of outputs near a tie. Bit i belongs to lane i of the accumulators.
 __attribute__((noinline)) void resolve_ties(const RequantizeParams& params,
                                             const AccumulatorRow& row, uint64_t near_ties,
                                             uint8_t* bytes) {
@@ -59,7 +54,7 @@ __attribute__((noinline)) void resolve_ties(const RequantizeParams& params,
   }
 }
 
-// 64 outputs of one channel in fixed point; false where one is near a tie.
+// Requantizes 64 outputs of one channel in fixed point. Returns false if one is near a tie.
 template <typename S>
 inline bool requantize_fixed(const RequantizeParams& params, const AccumulatorRow& row,
                              uint8_t* bytes) {
@@ -79,7 +74,7 @@ inline bool requantize_fixed(const RequantizeParams& params, const AccumulatorRo
   return !near_ties.any();
 }
 
-// 64 outputs of one channel, in the order of their columns.
+// Requantizes 64 outputs of one channel, in the order of their columns.
 template <typename S = Simd>
 inline void requantize_row(const RequantizeParams& params, const AccumulatorRow& row,
                            uint8_t* bytes) {
@@ -106,7 +101,7 @@ inline void requantize_row(const RequantizeParams& params, const AccumulatorRow&
   if (__builtin_expect(near_ties != 0, 0)) resolve_ties(params, row, near_ties, bytes);
 }
 
-// 64 int32 outputs of one channel, in the order of their columns.
+// Writes 64 int32 outputs of one channel, in the order of their columns.
 inline void accumulate_row(const RequantizeParams& params, const AccumulatorRow& row,
                            int32_t* outputs) {
   for (int j = 0; j < kVectors; ++j) {
@@ -114,16 +109,15 @@ inline void accumulate_row(const RequantizeParams& params, const AccumulatorRow&
   }
 }
 
-// A panel's outputs of up to kBlockRows channels, on their way to memory. Positions are counted in
-// elements of the output.
+// A panel's outputs of up to kBlockRows channels. Positions count elements of the output.
 struct OutputTile {
   const RequantizeParams& params;
   void* output;
   bool channels_last;
-  int64_t channels;  // of a pixel, where they are last
-  uint8_t* tile;     // two times kTileBytes
+  int64_t channels;  // of a pixel, if channels are last
+  uint8_t* tile;     // 2 * kTileBytes
 
-  // Row r of the tile, whose columns in `valid` are outputs.
+  // Stores row r of the tile. Its columns in `valid` are outputs.
   void store_row(const AccumulatorRow& row, int64_t r, uint64_t valid, int64_t at) const {
     if (params.quantized) {
       uint8_t* bytes = tile + r * kPanelWidth;
@@ -141,7 +135,7 @@ struct OutputTile {
     });
   }
 
-  // Where channels are last, the tile's rows become columns.
+  // Stores a tile whose rows become columns, because channels are last.
   void store_pixels(int64_t count, uint64_t valid, int64_t at) const {
     if (params.quantized) {
       store_byte_pixels(count, valid, static_cast<uint8_t*>(output) + at);
@@ -177,7 +171,4 @@ struct OutputTile {
 };
 
 }  // namespace
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
-
-#endif  // DMLAX_CPU_GEMM_STORE_H_
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

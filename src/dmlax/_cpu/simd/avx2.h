@@ -1,43 +1,27 @@
-// AVX2, and AVX-VNNI where the compiler's flags have it: vectors of 32 bytes.
+// AVX2, and AVX-VNNI if the compiler's flags have it: vectors of 32 bytes.
 //
-// Bytes are interleaved within 128-bit lanes, so vector j of a panel's half h holds, in lane L,
-// the columns 32 h + 16 L + 4 j to 32 h + 16 L + 4 j + 3. Packing four such vectors of sums to
-// bytes puts them in order.
-#ifndef DMLAX_CPU_SIMD_AVX2_H_
-#define DMLAX_CPU_SIMD_AVX2_H_
+// Bytes are interleaved within 128-bit lanes. Vector j of a panel's half h therefore holds, in lane
+// L, the columns 32 h + 16 L + 4 j to 32 h + 16 L + 4 j + 3. Packing four such vectors of sums to
+// bytes restores the order.
+#pragma once
 
 #include <immintrin.h>
 
-#include <cstdint>
-
 #include "dmlax/_cpu/bits.h"
 #include "dmlax/_cpu/fixed_point.h"
-#include "dmlax/_cpu/gemm/shape.h"
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
-struct Simd {
+struct Simd : OptionalFeatures {
+  static constexpr tuning::InstructionSet kTuning = tuning::DMLAX_ISA_NAMESPACE;
   static constexpr int kLanes = 8;
-  static constexpr int kTileRows = 4, kTileVectors = 2;
   static constexpr int kVectorsPacked = 4;
-#ifdef __AVXVNNI__
-  static constexpr double kProductsPerNs = 150;
-#else
-  static constexpr double kProductsPerNs = 60;
-#endif
-  static constexpr double kRequantizeRowNs = 16;
-  static constexpr bool kMultipliesRows = true;
-  static constexpr bool kRequantizesRows = true, kPacksRows = false;
-  static constexpr bool kKeepsWindows = false;
-#ifdef __AVXVNNI__
-  static constexpr bool kMultipliesNarrowRows = false;
-#else
+  static constexpr bool kMultipliesRows = true, kRequantizesRows = true;
+#ifndef __AVXVNNI__
   static constexpr bool kMultipliesNarrowRows = true;
   struct Narrow;
 #endif
-  static constexpr bool kPermutesBytes = false, kExpandsBytes = false, kStoresMasked = false;
 
   static constexpr int column_of(int vector, int lane) {
     return vector / 4 * 32 + lane / 4 * 16 + vector % 4 * 4 + lane % 4;
@@ -110,7 +94,8 @@ struct Simd {
 
 #else
 
-  // As 16-bit pairs: sums of two byte products saturate 16 bits, those of two 16-bit ones fit 32.
+  // 16-bit pairs: sums of two byte products saturate 16 bits, while sums of two 16-bit products fit
+  // 32.
   struct Columns {
     __m256i even, odd;
     Columns() = default;
@@ -160,7 +145,6 @@ struct Simd {
 #ifdef __AVXVNNI__
 
   static constexpr int kWordsOfQuad = 1;
-  static constexpr int kRowTileRows = 6, kRowTileVectors = 2;
 
   static void multiply_words(Int32s& sums, Int32s row, Int32s columns) {
     sums = _mm256_dpbusd_avx_epi32(sums, row, columns);
@@ -172,10 +156,9 @@ struct Simd {
 
 #else
 
-  // Words are 16-bit pairs, widened once, since the product has no instruction for bytes: of a quad
-  // first bytes 0 and 2, then bytes 1 and 3.
+  // Words are 16-bit pairs, widened once, because the product has no instruction for bytes. A
+  // quad's first word has bytes 0 and 2, its second word bytes 1 and 3.
   static constexpr int kWordsOfQuad = 2;
-  static constexpr int kRowTileRows = 6, kRowTileVectors = 2;
 
   static void multiply_words(Int32s& sums, Int32s row, Int32s columns) {
     sums = _mm256_add_epi32(sums, _mm256_madd_epi16(row, columns));
@@ -186,7 +169,7 @@ struct Simd {
     for (int64_t i = 0; i < bytes; i += 32, target += 64) {
       alignas(32) uint8_t last[32];
       const uint8_t* from = source + i;
-      if (bytes - i < 32) {  // what is past the row becomes zeros
+      if (bytes - i < 32) {  // bytes past the row become zeros
         __builtin_memset(last, flip, sizeof last);
         __builtin_memcpy(last, from, static_cast<size_t>(bytes - i));
         from = last;
@@ -200,7 +183,7 @@ struct Simd {
     }
   }
 
-  // Sums of 16 bits, to which so many products of half a byte and a signed one can be added.
+  // The number of products of half a byte and a signed byte that 16-bit sums can hold.
   static constexpr int64_t kHalfByteSteps = 8;
 
   static void multiply_half_bytes(Int32s& sums, Int32s row, Int32s columns) {
@@ -213,13 +196,13 @@ struct Simd {
     sums = _mm256_add_epi32(sums, _mm256_madd_epi16(high, sixteens));
   }
 
-  // The words of columns, of a quad of signed bytes each.
+  // Widens quads of signed bytes to words.
   static void widen_columns(Int32s quads, Int32s* words) {
     words[0] = _mm256_srai_epi16(_mm256_slli_epi16(quads, 8), 8);
     words[1] = _mm256_srai_epi16(quads, 8);
   }
 
-  // The same of unsigned bytes.
+  // Widens quads of unsigned bytes to words.
   static void widen_pixels(Int32s quads, Int32s* words) {
     words[0] = _mm256_and_si256(quads, _mm256_set1_epi16(0xff));
     words[1] = _mm256_srli_epi16(quads, 8);
@@ -281,7 +264,7 @@ struct Simd {
 
   static uint64_t round(Floats v, Floats band, Int32s& rounded) {
     const __m256 magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
-    rounded = _mm256_cvtps_epi32(v);  // to even, as a thread's control word has it
+    rounded = _mm256_cvtps_epi32(v);  // to even, by the thread's control word
     const __m256 nearest = _mm256_cvtepi32_ps(rounded);
     const __m256 rest = _mm256_and_ps(_mm256_sub_ps(v, nearest), magnitude);
     const int mask = _mm256_movemask_ps(_mm256_cmp_ps(rest, band, _CMP_GE_OQ));
@@ -289,8 +272,8 @@ struct Simd {
   }
 
   template <bool fixed = false>
-  static void store_bytes(uint8_t* bytes, const Int32s* rounded, int32_t zero_point,
-                          bool is_signed, int64_t count = kPackedBytes) {
+  static void store_bytes(uint8_t* bytes, const Int32s* rounded, int32_t zero_point, bool is_signed,
+                          int64_t count = kPackedBytes) {
     store_first_bytes(bytes, pack_bytes<fixed>(rounded, zero_point, is_signed), count);
   }
 
@@ -299,7 +282,7 @@ struct Simd {
   static void widen_bytes(const uint8_t* bytes, uint8_t flip, Int32s* v) {
     const __m256i flipped =
         _mm256_xor_si256(load(bytes), _mm256_set1_epi8(static_cast<char>(flip)));
-    // Bytes 4 j to 4 j + 3 of each half; a place with its high bit set gives 0.
+    // Bytes 4 j to 4 j + 3 of each half. A position with its high bit set gives 0.
     const __m256i first = _mm256_broadcastsi128_si256(
         _mm_set_epi32(static_cast<int>(0x80808003), static_cast<int>(0x80808002),
                       static_cast<int>(0x80808001), static_cast<int>(0x80808000)));
@@ -327,7 +310,7 @@ struct Simd {
   static int64_t copy_even(uint8_t* target, const uint8_t* source, int64_t count) {
     const __m256i low = _mm256_set1_epi16(0xff);
     int64_t i = 0;
-    for (; i + 33 <= count; i += 32) {  // the last byte read is the one after the last one taken
+    for (; i + 33 <= count; i += 32) {  // the last byte read follows the last byte taken
       const __m256i first = _mm256_and_si256(load(source + 2 * i), low);
       const __m256i second = _mm256_and_si256(load(source + 2 * i + 32), low);
       const __m256i even = _mm256_packus_epi16(first, second);
@@ -342,7 +325,7 @@ struct Simd {
       for (int64_t i = 0; i < count; ++i) sum += bytes[i] ^ flip;
       return sum;
     }
-    // Zeros, then ones: the last vector has bytes that were added before.
+    // Zeros, then ones: masks bytes of the last vector that were added before.
     alignas(64) static constexpr uint64_t kMasks[8] = {0, 0, 0, 0, ~0ull, ~0ull, ~0ull, ~0ull};
     const __m256i sign = _mm256_set1_epi8(static_cast<char>(flip)), zero = _mm256_setzero_si256();
     const int64_t rest = count % 32;
@@ -357,9 +340,9 @@ struct Simd {
     return _mm_cvtsi128_si32(_mm_add_epi64(pairs, _mm_unpackhi_epi64(pairs, pairs)));
   }
 
-  // Two halves of eight rows of 16 entries, each row but the first as its difference from the one
-  // before. A byte less 16 i has no high bit, whose entry were 0, for as long as row i is not after
-  // its own: the differences up to that one make it.
+  // Two halves of eight rows of 16 entries. All rows but the first hold the difference from the row
+  // before. A byte less 16 i has its high bit clear until row i is past the byte's row, and a set
+  // high bit gives 0. So the differences up to the byte's row add up to its entry.
   struct Table {
     __m256i rows[16];
 
@@ -374,76 +357,34 @@ struct Simd {
   };
 
   static constexpr int64_t kTableBytes = 64;
-  static constexpr double kLookUpsPerNs = 4;
 
   static void look_up(const Table& table, const uint8_t* input, uint8_t* output) {
     const __m256i step = _mm256_set1_epi8(16), high = _mm256_set1_epi8(static_cast<char>(0x80));
-    __m256i x[2], y[2], found[2];
+    __m256i x[2], y[2], entries[2];
 #pragma GCC unroll 2
     for (int j = 0; j < 2; ++j) {
       x[j] = load(input + 32 * j);
       y[j] = _mm256_xor_si256(x[j], high);
-      found[j] = _mm256_setzero_si256();
+      entries[j] = _mm256_setzero_si256();
     }
 #pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) {
 #pragma GCC unroll 2
       for (int j = 0; j < 2; ++j) {
-        found[j] = _mm256_xor_si256(found[j], _mm256_shuffle_epi8(table.rows[i], x[j]));
-        found[j] = _mm256_xor_si256(found[j], _mm256_shuffle_epi8(table.rows[8 + i], y[j]));
+        entries[j] = _mm256_xor_si256(entries[j], _mm256_shuffle_epi8(table.rows[i], x[j]));
+        entries[j] = _mm256_xor_si256(entries[j], _mm256_shuffle_epi8(table.rows[8 + i], y[j]));
         x[j] = _mm256_subs_epi8(x[j], step);
         y[j] = _mm256_subs_epi8(y[j], step);
       }
     }
-    for (int j = 0; j < 2; ++j) store(output + 32 * j, found[j]);
+    for (int j = 0; j < 2; ++j) store(output + 32 * j, entries[j]);
   }
 
-  static uint64_t nonzero_bits(const uint8_t* x, uint8_t mask) {
-    const __m256i masks = _mm256_set1_epi8(static_cast<char>(mask));
-    const __m256i zero = _mm256_setzero_si256();
+  template <typename Element>
+  static uint64_t nonzero_bits(const Element* x, Element mask) {
+    constexpr int kElements = sizeof(Element) == 2 ? 32 : 32 / sizeof(Element);
     uint64_t zeros = 0;
-    for (int i = 0; i < 2; ++i) {
-      const __m256i is_zero = _mm256_cmpeq_epi8(_mm256_and_si256(load(x + 32 * i), masks), zero);
-      zeros |= high_bits(is_zero) << (32 * i);
-    }
-    return ~zeros;
-  }
-
-  static uint64_t nonzero_bits(const uint16_t* x, uint16_t mask) {
-    const __m256i masks = _mm256_set1_epi16(static_cast<int16_t>(mask));
-    const __m256i zero = _mm256_setzero_si256();
-    uint64_t zeros = 0;
-    for (int i = 0; i < 2; ++i) {
-      const uint16_t* part = x + 32 * i;
-      const __m256i low = _mm256_cmpeq_epi16(_mm256_and_si256(load(part), masks), zero);
-      const __m256i high = _mm256_cmpeq_epi16(_mm256_and_si256(load(part + 16), masks), zero);
-      const __m256i mixed = _mm256_packs_epi16(low, high);  // halves of 128 bits interleave
-      zeros |= high_bits(_mm256_permute4x64_epi64(mixed, 0xd8)) << (32 * i);
-    }
-    return ~zeros;
-  }
-
-  static uint64_t nonzero_bits(const uint32_t* x, uint32_t mask) {
-    const __m256i masks = _mm256_set1_epi32(static_cast<int32_t>(mask));
-    const __m256i zero = _mm256_setzero_si256();
-    uint64_t zeros = 0;
-    for (int i = 0; i < 8; ++i) {
-      const __m256i is_zero = _mm256_cmpeq_epi32(_mm256_and_si256(load(x + 8 * i), masks), zero);
-      const int part = _mm256_movemask_ps(_mm256_castsi256_ps(is_zero));
-      zeros |= static_cast<uint64_t>(static_cast<uint32_t>(part)) << (8 * i);
-    }
-    return ~zeros;
-  }
-
-  static uint64_t nonzero_bits(const uint64_t* x, uint64_t mask) {
-    const __m256i masks = _mm256_set1_epi64x(static_cast<int64_t>(mask));
-    const __m256i zero = _mm256_setzero_si256();
-    uint64_t zeros = 0;
-    for (int i = 0; i < 16; ++i) {
-      const __m256i is_zero = _mm256_cmpeq_epi64(_mm256_and_si256(load(x + 4 * i), masks), zero);
-      const int part = _mm256_movemask_pd(_mm256_castsi256_pd(is_zero));
-      zeros |= static_cast<uint64_t>(static_cast<uint32_t>(part)) << (4 * i);
-    }
+    for (int i = 0; i < 64; i += kElements) zeros |= zero_bits(x + i, mask) << i;
     return ~zeros;
   }
 
@@ -454,7 +395,7 @@ struct Simd {
  private:
   static constexpr int64_t kPackedBytes = 32;
 
-  // A vector of which so many bytes may be read; zeros follow them.
+  // Loads a vector of which `valid` bytes are readable. Zeros follow them.
   static __m256i load_first(const uint8_t* bytes, int64_t valid) {
     if (valid >= 32) return load(bytes);
     alignas(32) uint8_t first[32] = {};
@@ -464,13 +405,13 @@ struct Simd {
 
   template <bool fixed>
   static __m256i pack_bytes(const Int32s* rounded, int32_t zero_point, bool is_signed) {
-    if constexpr (fixed) {  // as unsigned words and bytes, all 128 higher where bytes are signed
+    if constexpr (fixed) {  // unsigned words and bytes, 128 higher if bytes are signed
       const int32_t low = kFixedZero - zero_point - (is_signed ? 128 : 0);
       const __m256i lowest = _mm256_set1_epi16(static_cast<int16_t>(low));
       const __m256i first = _mm256_packus_epi32(rounded[0], rounded[1]);
       const __m256i second = _mm256_packus_epi32(rounded[2], rounded[3]);
-      const __m256i bytes = _mm256_packus_epi16(_mm256_subs_epu16(first, lowest),
-                                                _mm256_subs_epu16(second, lowest));
+      const __m256i bytes =
+          _mm256_packus_epi16(_mm256_subs_epu16(first, lowest), _mm256_subs_epu16(second, lowest));
       return is_signed ? _mm256_xor_si256(bytes, _mm256_set1_epi8(-128)) : bytes;
     }
     const __m256i zero = _mm256_set1_epi16(static_cast<int16_t>(zero_point));
@@ -486,6 +427,31 @@ struct Simd {
     copy_short(to, all, count);
   }
 
+  // A bit for every element of a vector (16-bit elements: two vectors) without a bit of the mask.
+  static uint64_t zero_bits(const uint8_t* x, uint8_t mask) {
+    const __m256i masked = _mm256_and_si256(load(x), _mm256_set1_epi8(static_cast<char>(mask)));
+    return high_bits(_mm256_cmpeq_epi8(masked, _mm256_setzero_si256()));
+  }
+  static uint64_t zero_bits(const uint16_t* x, uint16_t mask) {
+    const __m256i masks = _mm256_set1_epi16(static_cast<int16_t>(mask));
+    const __m256i zero = _mm256_setzero_si256();
+    const __m256i low = _mm256_cmpeq_epi16(_mm256_and_si256(load(x), masks), zero);
+    const __m256i high = _mm256_cmpeq_epi16(_mm256_and_si256(load(x + 16), masks), zero);
+    const __m256i mixed = _mm256_packs_epi16(low, high);  // halves of 128 bits interleave
+    return high_bits(_mm256_permute4x64_epi64(mixed, 0xd8));
+  }
+  static uint64_t zero_bits(const uint32_t* x, uint32_t mask) {
+    const __m256i masked = _mm256_and_si256(load(x), broadcast(static_cast<int32_t>(mask)));
+    const __m256i is_zero = _mm256_cmpeq_epi32(masked, _mm256_setzero_si256());
+    return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_castsi256_ps(is_zero)));
+  }
+  static uint64_t zero_bits(const uint64_t* x, uint64_t mask) {
+    const __m256i masked =
+        _mm256_and_si256(load(x), _mm256_set1_epi64x(static_cast<int64_t>(mask)));
+    const __m256i is_zero = _mm256_cmpeq_epi64(masked, _mm256_setzero_si256());
+    return static_cast<uint32_t>(_mm256_movemask_pd(_mm256_castsi256_pd(is_zero)));
+  }
+
   static uint64_t high_bits(__m256i bytes) {
     return static_cast<uint32_t>(_mm256_movemask_epi8(bytes));
   }
@@ -493,10 +459,10 @@ struct Simd {
 
 #ifndef __AVXVNNI__
 
-// Products with columns within -64 to 64, of which two fit 16 bits: bytes stay bytes.
+// Products with columns within -64 to 64. Two of them fit 16 bits, so bytes are not widened.
 struct Simd::Narrow : Simd {
   static constexpr int kWordsOfQuad = 1;
-  static constexpr int kRowTileRows = 5;  // a product takes two registers beside the sums
+  static constexpr tuning::InstructionSet kTuning = tuning::avx2_narrow;
 
   static void multiply_words(Int32s& sums, Int32s row, Int32s columns) {
     const __m256i pairs = _mm256_maddubs_epi16(row, columns);
@@ -511,7 +477,4 @@ struct Simd::Narrow : Simd {
 #endif
 
 }  // namespace
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
-
-#endif  // DMLAX_CPU_SIMD_AVX2_H_
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

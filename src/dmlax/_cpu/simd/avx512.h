@@ -1,30 +1,24 @@
-// AVX-512 with VNNI, also for AMX, which adds tiles to it: vectors of 64 bytes.
+// AVX-512 with VNNI, also for AMX, which adds tiles: vectors of 64 bytes.
 //
-// Bytes are interleaved within 128-bit lanes, so a panel's vector j holds, in lane L, the columns
-// 16 L + 4 j to 16 L + 4 j + 3. Packing four such vectors of sums to bytes puts them in order.
-#ifndef DMLAX_CPU_SIMD_AVX512_H_
-#define DMLAX_CPU_SIMD_AVX512_H_
+// Bytes are interleaved within 128-bit lanes. A panel's vector j therefore holds, in lane L, the
+// columns 16 L + 4 j to 16 L + 4 j + 3. Packing four such vectors of sums to bytes restores the
+// order.
+#pragma once
 
 #include <immintrin.h>
 
-#include <cstdint>
-
 #include "dmlax/_cpu/fixed_point.h"
-#include "dmlax/_cpu/gemm/shape.h"
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
-struct Simd {
+struct Simd : OptionalFeatures {
+  static constexpr tuning::InstructionSet kTuning = tuning::DMLAX_ISA_NAMESPACE;
   static constexpr int kLanes = 16;
-  static constexpr int kTileRows = 6, kTileVectors = 4;
   static constexpr int kVectorsPacked = 4;
-  static constexpr double kProductsPerNs = 200, kRequantizeRowNs = 8;
   static constexpr bool kMultipliesRows = true;
   static constexpr bool kRequantizesRows = true, kPacksRows = true;
   static constexpr bool kKeepsWindows = true;
-  static constexpr bool kMultipliesNarrowRows = false;
   static constexpr bool kPermutesBytes = true, kExpandsBytes = true, kStoresMasked = true;
 
   static constexpr int column_of(int vector, int lane) {
@@ -42,8 +36,8 @@ struct Simd {
   static Int32s subtract(Int32s a, Int32s b) { return _mm512_sub_epi32(a, b); }
   static Int32s multiply(Int32s a, Int32s b) { return _mm512_mullo_epi32(a, b); }
 
-  // The same vector, which a compiler does not look through: else GCC 12 keeps what a loop sums up in
-  // memory, too, where something after it is seldom stored.
+  // Hides a vector from the compiler. Otherwise GCC 12 also keeps a loop's sums in memory if code
+  // after the loop seldom stores them.
   static Int32s in_register(Int32s v) {
     __asm__("" : "+v"(v));
     return v;
@@ -60,12 +54,7 @@ struct Simd {
   }
 
   static Int32s load_columns(const int32_t* columns, int vector) {
-    const auto lane = [&](int i) {
-      return _mm_loadu_si128(
-          reinterpret_cast<const __m128i*>(columns + column_of(vector, 4 * i)));
-    };
-    const __m512i low = _mm512_inserti32x4(_mm512_castsi128_si512(lane(0)), lane(1), 1);
-    return _mm512_inserti32x4(_mm512_inserti32x4(low, lane(2), 2), lane(3), 3);
+    return _mm512_castps_si512(load_columns(reinterpret_cast<const float*>(columns), vector));
   }
 
   static __m512 load_columns(const float* columns, int vector) {
@@ -96,8 +85,8 @@ struct Simd {
     _mm512_store_si512(quad + 192, _mm512_unpackhi_epi16(high01, high23));
   }
 
-  // The same of three rows, whose fourth is of no account, to vectors; flips no bits unless `flips`.
-  // A row is `valid` bytes; or two or four parts, at `from[part][row]`.
+  // Interleaves three rows to vectors; the fourth row of a quad is unspecified. Flips sign bits if
+  // `flips`. A row has `valid` bytes, or two or four parts at `from[part][row]`.
   template <int parts, bool flips>
   static void interleave_three(const uint8_t* const (*from)[3], int64_t valid, Int32s* quads) {
     __m512i r[3];
@@ -135,7 +124,6 @@ struct Simd {
   // --- products of rows
 
   static constexpr int kWordsOfQuad = 1;
-  static constexpr int kRowTileRows = 6, kRowTileVectors = 4;
 
   static void multiply_words(Int32s& sums, Int32s row, Int32s columns) {
     sums = _mm512_dpbusd_epi32(sums, row, columns);
@@ -173,8 +161,8 @@ struct Simd {
   static void pack_row(uint8_t* target, const uint8_t* source, int64_t bytes, uint8_t flip) {
     const __m512i sign = _mm512_set1_epi8(static_cast<char>(flip));
     for (int64_t i = 0; i < bytes; i += 64) {
-      const __mmask64 mask = _bzhi_u64(~uint64_t{0}, static_cast<unsigned>(
-                                                         bytes - i < 64 ? bytes - i : 64));
+      const __mmask64 mask =
+          _bzhi_u64(~uint64_t{0}, static_cast<unsigned>(bytes - i < 64 ? bytes - i : 64));
       const __m512i x = _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, source + i), sign);
       _mm512_mask_storeu_epi8(target + i, mask, x);
     }
@@ -187,7 +175,7 @@ struct Simd {
     store_first_bytes(bytes, put_in_order(packed), count);
   }
 
-  // Rows `step` apart, of `count` bytes each, which `vectors` of the packed ones hold.
+  // Stores rows of `count` bytes, `step` apart. A row has `vectors` of the packed vectors.
   template <int vectors, bool fixed = false>
   static void store_rows_in_order(uint8_t* to, int64_t step, const Int32s* rounded,
                                   int32_t zero_point, bool is_signed, int64_t count) {
@@ -195,7 +183,7 @@ struct Simd {
     store_parts<4 / vectors>(to, step, bytes, count);
   }
 
-  // The same of vectors in a panel's order, whose parts are rows.
+  // Stores rows of vectors in a panel's order. A row is one of the parts.
   template <int parts, bool fixed = false>
   static void store_rows(uint8_t* to, int64_t step, const Int32s* rounded, int32_t zero_point,
                          bool is_signed, int64_t count) {
@@ -245,7 +233,7 @@ struct Simd {
     return fixed_integer(_mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), factor, origin), near_ties);
   }
 
-  // What a row's bytes are packed with: in memory, as the registers hold sums.
+  // Constants that pack a row's bytes. They are in memory, because sums fill the registers.
   struct ByteConstants {
     alignas(64) uint8_t not_near_tie[64], zero[64], flipped[64], order[64];
 
@@ -259,7 +247,7 @@ struct Simd {
     }
   };
 
-  // As `pack_bytes`, of 64 bytes in order.
+  // Packs and stores 64 bytes in order, as `pack_bytes` does.
   template <bool fixed>
   static void store_row(uint8_t* to, const Int32s* rounded, const ByteConstants& constants) {
     const __m512i zero = load(constants.zero);
@@ -283,8 +271,8 @@ struct Simd {
   }
 
   template <bool fixed = false>
-  static void store_bytes(uint8_t* bytes, const Int32s* rounded, int32_t zero_point,
-                          bool is_signed, int64_t count = kPackedBytes) {
+  static void store_bytes(uint8_t* bytes, const Int32s* rounded, int32_t zero_point, bool is_signed,
+                          int64_t count = kPackedBytes) {
     store_first_bytes(bytes, pack_bytes<fixed>(rounded, zero_point, is_signed), count);
   }
 
@@ -293,7 +281,7 @@ struct Simd {
   static void widen_bytes(const uint8_t* bytes, uint8_t flip, Int32s* v) {
     const __m512i flipped =
         _mm512_xor_si512(load(bytes), _mm512_set1_epi8(static_cast<char>(flip)));
-    // Bytes 4 j to 4 j + 3 of each quarter; a place with its high bit set gives 0.
+    // Bytes 4 j to 4 j + 3 of each quarter. A position with its high bit set gives 0.
     const __m512i first = _mm512_broadcast_i32x4(
         _mm_set_epi32(static_cast<int>(0x80808003), static_cast<int>(0x80808002),
                       static_cast<int>(0x80808001), static_cast<int>(0x80808000)));
@@ -356,7 +344,6 @@ struct Simd {
   };
 
   static constexpr int64_t kTableBytes = 64;
-  static constexpr double kLookUpsPerNs = 30;
 
   static void look_up(const Table& table, const uint8_t* input, uint8_t* output) {
     const __m512i x = load(input), *t = table.quarters;
@@ -365,37 +352,11 @@ struct Simd {
     _mm512_storeu_si512(output, _mm512_mask_blend_epi8(_mm512_movepi8_mask(x), low, high));
   }
 
-  static uint64_t nonzero_bits(const uint8_t* x, uint8_t mask) {
-    return _mm512_test_epi8_mask(load(x), _mm512_set1_epi8(static_cast<char>(mask)));
-  }
-
-  static uint64_t nonzero_bits(const uint16_t* x, uint16_t mask) {
-    const __m512i masks = _mm512_set1_epi16(static_cast<int16_t>(mask));
+  template <typename Element>
+  static uint64_t nonzero_bits(const Element* x, Element mask) {
+    constexpr int kElements = 64 / sizeof(Element);
     uint64_t word = 0;
-    for (int i = 0; i < 2; ++i) {
-      const uint64_t part = _mm512_test_epi16_mask(load(x + 32 * i), masks);
-      word |= part << (32 * i);
-    }
-    return word;
-  }
-
-  static uint64_t nonzero_bits(const uint32_t* x, uint32_t mask) {
-    const __m512i masks = _mm512_set1_epi32(static_cast<int32_t>(mask));
-    uint64_t word = 0;
-    for (int i = 0; i < 4; ++i) {
-      const uint64_t part = _mm512_test_epi32_mask(load(x + 16 * i), masks);
-      word |= part << (16 * i);
-    }
-    return word;
-  }
-
-  static uint64_t nonzero_bits(const uint64_t* x, uint64_t mask) {
-    const __m512i masks = _mm512_set1_epi64(static_cast<int64_t>(mask));
-    uint64_t word = 0;
-    for (int i = 0; i < 8; ++i) {
-      const uint64_t part = _mm512_test_epi64_mask(load(x + 8 * i), masks);
-      word |= part << (8 * i);
-    }
+    for (int i = 0; i < 64; i += kElements) word |= test_bits(load(x + i), mask) << i;
     return word;
   }
 
@@ -439,7 +400,7 @@ struct Simd {
 
   // --- kExpandsBytes
 
-  // Of the source, `left` bytes may be read.
+  // `left` bytes of the source are readable.
   static void expand_bytes(uint8_t* target, const uint8_t* source, int64_t left, uint64_t inside,
                            uint8_t fill) {
     const unsigned wanted = static_cast<unsigned>(left < 64 ? left : 64);
@@ -450,7 +411,7 @@ struct Simd {
 
   // --- kStoresMasked
 
-  // Quotients of uint32 by Granlund and Montgomery's multiplier and shift.
+  // Divides uint32 by Granlund and Montgomery's multiplier and shift.
   static Int32s divide(Int32s x, uint32_t multiplier, uint32_t shift) {
     const __m512i factor = broadcast(static_cast<int32_t>(multiplier));
     const __m512i even = _mm512_srli_epi64(_mm512_mul_epu32(x, factor), 32);
@@ -477,7 +438,7 @@ struct Simd {
     mixed[1] = _mm512_permutex2var_epi64(a, high, b);
   }
 
-  // The first `count` numbers of a vector, at most 16; none for a negative count.
+  // Stores the first `count` numbers of a vector, at most 16. A negative count stores none.
   static void store_first(uint32_t* values, int64_t count, Int32s x) {
     if (count >= 16) {
       _mm512_storeu_si512(values, x);
@@ -490,19 +451,32 @@ struct Simd {
   static constexpr int64_t kPackedBytes = 64;
   static constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
+  static uint64_t test_bits(Int32s x, uint8_t mask) {
+    return _mm512_test_epi8_mask(x, _mm512_set1_epi8(static_cast<char>(mask)));
+  }
+  static uint64_t test_bits(Int32s x, uint16_t mask) {
+    return _mm512_test_epi16_mask(x, _mm512_set1_epi16(static_cast<int16_t>(mask)));
+  }
+  static uint64_t test_bits(Int32s x, uint32_t mask) {
+    return _mm512_test_epi32_mask(x, broadcast(static_cast<int32_t>(mask)));
+  }
+  static uint64_t test_bits(Int32s x, uint64_t mask) {
+    return _mm512_test_epi64_mask(x, _mm512_set1_epi64(static_cast<int64_t>(mask)));
+  }
+
   static uint64_t first_bits(int64_t count) {
     return _bzhi_u64(~uint64_t{0}, static_cast<unsigned>(count));
   }
 
   template <bool fixed>
   static __m512i pack_bytes(const Int32s* rounded, int32_t zero_point, bool is_signed) {
-    if constexpr (fixed) {  // as unsigned words and bytes, all 128 higher where bytes are signed
+    if constexpr (fixed) {  // unsigned words and bytes, 128 higher if bytes are signed
       const int32_t low = kFixedZero - zero_point - (is_signed ? 128 : 0);
       const __m512i lowest = _mm512_set1_epi16(static_cast<int16_t>(low));
       const __m512i first = _mm512_packus_epi32(rounded[0], rounded[1]);
       const __m512i second = _mm512_packus_epi32(rounded[2], rounded[3]);
-      const __m512i bytes = _mm512_packus_epi16(_mm512_subs_epu16(first, lowest),
-                                                _mm512_subs_epu16(second, lowest));
+      const __m512i bytes =
+          _mm512_packus_epi16(_mm512_subs_epu16(first, lowest), _mm512_subs_epu16(second, lowest));
       return is_signed ? _mm512_xor_si512(bytes, _mm512_set1_epi8(-128)) : bytes;
     }
     const __m512i zero = _mm512_set1_epi16(static_cast<int16_t>(zero_point));
@@ -515,7 +489,7 @@ struct Simd {
     return _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
   }
 
-  // Packed bytes, those of the first vector first.
+  // Orders packed bytes by their vectors.
   static __m512i put_in_order(__m512i bytes) {
     return _mm512_permutexvar_epi32(packed_order(), bytes);
   }
@@ -525,7 +499,7 @@ struct Simd {
     _mm512_mask_storeu_epi8(to, first_bits(count), bytes);
   }
 
-  // Parts of a vector, to rows.
+  // Stores parts of a vector to rows.
   template <int parts>
   static void store_parts(uint8_t* to, int64_t step, __m512i bytes, int64_t count) {
     if constexpr (parts == 1) {
@@ -571,7 +545,4 @@ struct Simd {
 };
 
 }  // namespace
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
-
-#endif  // DMLAX_CPU_SIMD_AVX512_H_
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

@@ -1,42 +1,21 @@
-// AArch64's NEON, with the dot products of Armv8.2 and those of i8mm where the compiler's flags
-// have them: vectors of 16 bytes.
+// NEON on AArch64, with the dot products of Armv8.2 and of i8mm if the compiler's flags have them:
+// vectors of 16 bytes.
 //
-// Stores that interleave four vectors put a panel's columns in order: vector j holds the columns
-// 4 j to 4 j + 3.
-#ifndef DMLAX_CPU_SIMD_NEON_H_
-#define DMLAX_CPU_SIMD_NEON_H_
+// Stores that interleave four vectors put a panel's columns in order: vector j holds the columns 4
+// j to 4 j + 3.
+#pragma once
 
 #include <arm_neon.h>
 
-#include <cstdint>
-
 #include "dmlax/_cpu/bits.h"
-#include "dmlax/_cpu/gemm/shape.h"
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
-struct Simd {
+struct Simd : OptionalFeatures {
+  static constexpr tuning::InstructionSet kTuning = tuning::DMLAX_ISA_NAMESPACE;
   static constexpr int kLanes = 4;
   static constexpr int kVectorsPacked = 4;
-  // Estimates from the instructions of a step; no such machine has been timed.
-#if defined(__ARM_FEATURE_MATMUL_INT8)
-  static constexpr int kTileRows = 6, kTileVectors = 4;
-  static constexpr double kProductsPerNs = 60;
-#elif defined(__ARM_FEATURE_DOTPROD)
-  static constexpr int kTileRows = 5, kTileVectors = 4;
-  static constexpr double kProductsPerNs = 30;
-#else
-  static constexpr int kTileRows = 4, kTileVectors = 2;
-  static constexpr double kProductsPerNs = 12;
-#endif
-  static constexpr double kRequantizeRowNs = 60;
-  static constexpr bool kMultipliesRows = false;
-  static constexpr bool kRequantizesRows = false, kPacksRows = false;
-  static constexpr bool kKeepsWindows = false;
-  static constexpr bool kMultipliesNarrowRows = false;
-  static constexpr bool kPermutesBytes = false, kExpandsBytes = false, kStoresMasked = false;
 
   static constexpr int column_of(int vector, int lane) { return vector * kLanes + lane; }
 
@@ -90,8 +69,8 @@ struct Simd {
 
 #if defined(__ARM_FEATURE_MATMUL_INT8)
 
-  // usdot multiplies unsigned bytes by signed ones, four to a sum. usmmla's two rows by two columns
-  // of eight bytes would need another order of panels and of sums.
+  // usdot multiplies four unsigned bytes by signed ones for each sum. usmmla multiplies two rows by
+  // two columns of eight bytes, which would need another order of panels and of sums.
   struct Columns {
     uint8x16_t quads;
     Columns() = default;
@@ -109,10 +88,9 @@ struct Simd {
 
 #elif defined(__ARM_FEATURE_DOTPROD)
 
-  // sdot multiplies signed bytes alone. A column c becomes c - 128, its sign bit turned over, and
-  // 128 times the sum of the weights is added. This is exact, the same for every column, and asks
-  // nothing of the loops that call it. Columns in two signed parts would take as many instructions
-  // and more registers.
+  // sdot multiplies signed bytes only. A column c becomes c - 128 by flipping its sign bit, and 128
+  // times the sum of the weights is added. The sum is exact and the same for every column.
+  // Splitting columns into two signed parts would take as many instructions and more registers.
   struct Columns {
     int8x16_t quads;
     Columns() = default;
@@ -122,7 +100,7 @@ struct Simd {
 
   struct Weights {
     int8x16_t quads;
-    int32x4_t correction;  // -128 times their sum
+    int32x4_t correction;  // -128 times the sum of the weights
     explicit Weights(int32_t word)
         : quads(vreinterpretq_s8_s32(vdupq_n_s32(word))),
           correction(vdotq_s32(vdupq_n_s32(0), vdupq_n_s8(-128), quads)) {}
@@ -134,7 +112,7 @@ struct Simd {
 
 #else
 
-  // As 16-bit numbers, whose products fit 32 bits.
+  // 16-bit numbers, whose products fit 32 bits.
   struct Columns {
     int16x8_t low, high;
     Columns() = default;
@@ -172,7 +150,7 @@ struct Simd {
 
   static Floats divide(Floats a, Floats b) { return vdivq_f32(a, b); }
 
-  // maxnm takes the number where the other is NaN.
+  // maxnm returns the number if the other operand is NaN.
   static Floats clamp(Floats v, Floats low, Floats high) {
     return vminnmq_f32(vmaxnmq_f32(v, low), high);
   }
@@ -223,7 +201,7 @@ struct Simd {
 
   static int64_t copy_even(uint8_t* target, const uint8_t* source, int64_t count) {
     int64_t i = 0;
-    for (; i + 17 <= count; i += 16) {  // the last byte read is the one after the last one taken
+    for (; i + 17 <= count; i += 16) {  // the last byte read follows the last byte taken
       vst1q_u8(target + i, vld2q_u8(source + 2 * i).val[0]);
     }
     return i;
@@ -248,16 +226,15 @@ struct Simd {
   };
 
   static constexpr int64_t kTableBytes = 16;
-  static constexpr double kLookUpsPerNs = 4;
 
-  // An index beyond a quarter leaves what was found before.
+  // An index beyond a quarter keeps the earlier result.
   static void look_up(const Table& table, const uint8_t* input, uint8_t* output) {
-    uint8x16_t x = vld1q_u8(input), found = vqtbl4q_u8(table.quarters[0], x);
+    uint8x16_t x = vld1q_u8(input), entries = vqtbl4q_u8(table.quarters[0], x);
     for (int i = 1; i < 4; ++i) {
       x = vsubq_u8(x, vdupq_n_u8(64));
-      found = vqtbx4q_u8(found, table.quarters[i], x);
+      entries = vqtbx4q_u8(entries, table.quarters[i], x);
     }
-    vst1q_u8(output, found);
+    vst1q_u8(output, entries);
   }
 
   template <typename Element>
@@ -265,7 +242,7 @@ struct Simd {
     constexpr int kPerVector = 16 / static_cast<int>(sizeof(Element));
     uint8x16_t tests[64 / kPerVector];
     for (int i = 0; i < 64 / kPerVector; ++i) tests[i] = test_bits(x + kPerVector * i, mask);
-    for (int left = 32 / kPerVector; left >= 4; left /= 2) {  // every second byte of each
+    for (int left = 32 / kPerVector; left >= 4; left /= 2) {  // every second byte of each vector
       for (int i = 0; i < left; ++i) tests[i] = vuzp1q_u8(tests[2 * i], tests[2 * i + 1]);
     }
     return first_bits(tests);
@@ -278,7 +255,7 @@ struct Simd {
  private:
   static int16x8_t narrow(Int32s a, Int32s b) { return vqmovn_high_s32(vqmovn_s32(a), b); }
 
-  // All bits of an element that has a bit of the mask.
+  // Sets all bits of an element that has a bit of the mask.
   static uint8x16_t test_bits(const uint8_t* x, uint8_t mask) {
     return vtstq_u8(vld1q_u8(x), vdupq_n_u8(mask));
   }
@@ -292,7 +269,7 @@ struct Simd {
     return vreinterpretq_u8_u64(vtstq_u64(vld1q_u64(x), vdupq_n_u64(mask)));
   }
 
-  // A bit of each of 64 bytes, which are 0 or 255.
+  // A bit for each of 64 bytes, which are 0 or 255.
   static uint64_t first_bits(const uint8x16_t* bytes) {
     const uint8x16_t bits = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201));
     const uint8x16_t a = vpaddq_u8(vandq_u8(bytes[0], bits), vandq_u8(bytes[1], bits));
@@ -303,7 +280,4 @@ struct Simd {
 };
 
 }  // namespace
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
-
-#endif  // DMLAX_CPU_SIMD_NEON_H_
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

@@ -1,26 +1,15 @@
-// Plain C++, which compilers vectorise: a vector has all 64 columns of a panel.
-#ifndef DMLAX_CPU_SIMD_SCALAR_H_
-#define DMLAX_CPU_SIMD_SCALAR_H_
-
-#include <cstdint>
+// Plain C++, which compilers vectorise. A vector has all 64 columns of a panel.
+#pragma once
 
 #include "dmlax/_cpu/bits.h"
-#include "dmlax/_cpu/gemm/shape.h"
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
-struct Simd {
+struct Simd : OptionalFeatures {
+  static constexpr tuning::InstructionSet kTuning = tuning::DMLAX_ISA_NAMESPACE;
   static constexpr int kLanes = 64;
-  static constexpr int kTileRows = 1, kTileVectors = 1;
   static constexpr int kVectorsPacked = 1;
-  static constexpr double kProductsPerNs = 7, kRequantizeRowNs = 300;
-  static constexpr bool kMultipliesRows = false;
-  static constexpr bool kRequantizesRows = false, kPacksRows = false;
-  static constexpr bool kKeepsWindows = false;
-  static constexpr bool kMultipliesNarrowRows = false;
-  static constexpr bool kPermutesBytes = false, kExpandsBytes = false, kStoresMasked = false;
 
   static constexpr int column_of(int, int lane) { return lane; }
 
@@ -30,13 +19,13 @@ struct Simd {
     uint32_t lane[kLanes];
   };
 
-  static Int32s load(const int32_t* p) {
+  static Int32s load(const void* p) {
     Int32s v;
     __builtin_memcpy(&v, p, sizeof v);
     return v;
   }
 
-  static void store(int32_t* p, const Int32s& v) { __builtin_memcpy(p, &v, sizeof v); }
+  static void store(void* p, const Int32s& v) { __builtin_memcpy(p, &v, sizeof v); }
 
   static Int32s broadcast(int32_t value) {
     Int32s v;
@@ -44,19 +33,25 @@ struct Simd {
     return v;
   }
 
-  static Int32s add(Int32s a, const Int32s& b) {
-    for (int i = 0; i < kLanes; ++i) a.lane[i] += b.lane[i];
+  // Applies an operation to each lane.
+  template <typename V, typename Operation>
+  static V map(V a, const V& b, const Operation& operation) {
+    for (int i = 0; i < kLanes; ++i) a.lane[i] = operation(a.lane[i], b.lane[i]);
     return a;
   }
 
-  static Int32s subtract(Int32s a, const Int32s& b) {
-    for (int i = 0; i < kLanes; ++i) a.lane[i] -= b.lane[i];
-    return a;
+  template <typename V>
+  static V add(const V& a, const V& b) {
+    return map(a, b, [](auto x, auto y) { return x + y; });
   }
 
-  static Int32s multiply(Int32s a, const Int32s& b) {
-    for (int i = 0; i < kLanes; ++i) a.lane[i] *= b.lane[i];
-    return a;
+  static Int32s subtract(const Int32s& a, const Int32s& b) {
+    return map(a, b, [](uint32_t x, uint32_t y) { return x - y; });
+  }
+
+  template <typename V>
+  static V multiply(const V& a, const V& b) {
+    return map(a, b, [](auto x, auto y) { return x * y; });
   }
 
   static void store_columns(int32_t* columns, int, const Int32s& v) { store(columns, v); }
@@ -64,7 +59,7 @@ struct Simd {
 
   // --- products
 
-  // A quad is its rows, one after another.
+  // A quad is its four rows one after another.
   static void interleave_rows(const uint8_t* const* rows, int count, int64_t valid, uint8_t flip,
                               uint8_t* quad) {
     const int64_t columns = valid < kPanelWidth ? valid : kPanelWidth;
@@ -120,17 +115,13 @@ struct Simd {
     return v;
   }
 
-  static Floats divide(Floats a, const Floats& b) {
-    for (int i = 0; i < kLanes; ++i) a.lane[i] /= b.lane[i];
-    return a;
+  static Floats divide(const Floats& a, const Floats& b) {
+    return map(a, b, [](float x, float y) { return x / y; });
   }
 
-  static Floats clamp(Floats v, const Floats& low, const Floats& high) {
-    for (int i = 0; i < kLanes; ++i) v.lane[i] = v.lane[i] > low.lane[i] ? v.lane[i] : low.lane[i];
-    for (int i = 0; i < kLanes; ++i) {
-      v.lane[i] = v.lane[i] < high.lane[i] ? v.lane[i] : high.lane[i];
-    }
-    return v;
+  static Floats clamp(const Floats& v, const Floats& low, const Floats& high) {
+    const Floats raised = map(v, low, [](float x, float least) { return x > least ? x : least; });
+    return map(raised, high, [](float x, float most) { return x < most ? x : most; });
   }
 
   static Floats estimate(const Int32s& sums, const Floats& factor, const Floats& low,
@@ -145,7 +136,7 @@ struct Simd {
   }
 
   static uint64_t round(const Floats& v, const Floats& band, Int32s& rounded) {
-    constexpr float kShift = 0x1.8p23f;  // added and taken away again, it rounds to even
+    constexpr float kShift = 0x1.8p23f;  // adding and subtracting it rounds to even
     uint32_t off[kLanes], any = 0;
     for (int i = 0; i < kLanes; ++i) {
       const float nearest = (v.lane[i] + kShift) - kShift, rest = v.lane[i] - nearest;
@@ -189,25 +180,15 @@ struct Simd {
     return floats;
   }
 
-  // Of magnitudes below 2^22.
+  // Rounds magnitudes below 2^22.
   static Int32s to_integers(const Floats& v) {
-    constexpr float kShift = 0x1.8p23f;  // added and taken away again, it rounds to even
+    constexpr float kShift = 0x1.8p23f;  // adding and subtracting it rounds to even
     Int32s integers;
     for (int i = 0; i < kLanes; ++i) {
       const float nearest = (v.lane[i] + kShift) - kShift;
       integers.lane[i] = static_cast<uint32_t>(static_cast<int32_t>(nearest));
     }
     return integers;
-  }
-
-  static Floats add(Floats a, const Floats& b) {
-    for (int i = 0; i < kLanes; ++i) a.lane[i] += b.lane[i];
-    return a;
-  }
-
-  static Floats multiply(Floats a, const Floats& b) {
-    for (int i = 0; i < kLanes; ++i) a.lane[i] *= b.lane[i];
-    return a;
   }
 
   static Floats fused_multiply_add(Floats a, const Floats& b, const Floats& c) {
@@ -223,7 +204,7 @@ struct Simd {
     copy_runs(bytes, mask, output);
   }
 
-  // Nothing is faster than the caller's loop.
+  // The caller's loop is as fast.
   static int64_t copy_even(uint8_t*, const uint8_t*, int64_t) { return 0; }
 
   static int32_t sum_bytes(const uint8_t* bytes, int64_t count, uint8_t flip) {
@@ -239,17 +220,16 @@ struct Simd {
   };
 
   static constexpr int64_t kTableBytes = 8;
-  static constexpr double kLookUpsPerNs = 2;
 
-  // As one word: the table is all that is read by bytes.
+  // Handles eight bytes as one word, so that only the table is read by bytes.
   static void look_up(const Table& table, const uint8_t* input, uint8_t* output) {
-    uint64_t places, found = 0;
+    uint64_t places, bytes = 0;
     __builtin_memcpy(&places, input, sizeof places);
 #pragma GCC unroll 8
     for (int shift = 0; shift < 64; shift += 8) {
-      found |= static_cast<uint64_t>(table.entries[(places >> shift) & 0xff]) << shift;
+      bytes |= static_cast<uint64_t>(table.entries[(places >> shift) & 0xff]) << shift;
     }
-    __builtin_memcpy(output, &found, sizeof found);
+    __builtin_memcpy(output, &bytes, sizeof bytes);
   }
 
   template <typename Element>
@@ -263,7 +243,4 @@ struct Simd {
 };
 
 }  // namespace
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
-
-#endif  // DMLAX_CPU_SIMD_SCALAR_H_
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

@@ -1,7 +1,6 @@
-// Transposes bytes: 16 rows and a vector's columns at once with SSE2 or more, which every x86-64 has,
-// one by one elsewhere.
-#ifndef DMLAX_CPU_SIMD_TRANSPOSE_H_
-#define DMLAX_CPU_SIMD_TRANSPOSE_H_
+// Transposes bytes: 16 rows and a vector's columns at a time with SSE2, which every x86-64 has, and
+// byte by byte elsewhere.
+#pragma once
 
 #ifdef __SSE2__
 #include <immintrin.h>
@@ -10,13 +9,12 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
 #ifdef __SSE2__
 
-// A vector is lanes of 16 bytes; bytes are interleaved within each.
+// A vector consists of lanes of 16 bytes, within which bytes are interleaved.
 inline void load_bytes(__m128i& v, const uint8_t* p) {
   v = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
 }
@@ -38,7 +36,7 @@ inline __m256i interleave_high(__m256i a, __m256i b) { return _mm256_unpackhi_ep
 using WidestBytes = __m128i;
 #endif
 
-// 16 rows, and a vector's columns.
+// Transposes 16 rows and a vector's columns.
 template <typename Bytes>
 inline void transpose_block(uint8_t* target, int64_t target_stride, const uint8_t* source,
                             int64_t source_stride) {
@@ -67,7 +65,8 @@ inline void transpose_block(uint8_t* target, int64_t target_stride, const uint8_
   }
 }
 
-// 16 rows; the last block overlaps the one before. False where there are fewer than 16 columns.
+// Transposes 16 rows. The last block overlaps the block before. Returns false for fewer than 16
+// columns.
 inline bool transpose_rows(uint8_t* target, int64_t target_stride, const uint8_t* source,
                            int64_t source_stride, int64_t columns) {
   constexpr int64_t kWidest = sizeof(WidestBytes);
@@ -91,14 +90,14 @@ inline bool transpose_rows(uint8_t*, int64_t, const uint8_t*, int64_t, int64_t) 
 
 #endif
 
-// Three rows, as an image's colours, to groups of three bytes. Returns the columns that are done.
+// Interleaves three rows, such as an image's colours. Returns the number of finished columns.
 #ifdef __SSSE3__
-inline int64_t interleave_three_rows(uint8_t* target, const uint8_t* source,
-                                     int64_t source_stride, int64_t columns) {
+inline int64_t interleave_three_rows(uint8_t* target, const uint8_t* source, int64_t source_stride,
+                                     int64_t columns) {
   const __m128i three_of_four =
       _mm_set_epi8(-1, -1, -1, -1, 14, 13, 12, 10, 9, 8, 6, 5, 4, 2, 1, 0);
   int64_t c = 0;
-  for (; c + 18 <= columns; c += 16) {  // 16 columns, and the four bytes after them
+  for (; c + 18 <= columns; c += 16) {  // 16 columns read four more bytes
     __m128i a, b, last;
     load_bytes(a, source + c);
     load_bytes(b, source + source_stride + c);
@@ -129,7 +128,7 @@ inline void transpose(uint8_t* target, int64_t target_stride, const uint8_t* sou
     columns -= done;
   }
   for (int64_t r = 0; r < rows; r += 16) {
-    const int64_t first = r + 16 <= rows || rows < 16 ? r : rows - 16;  // overlaps, too
+    const int64_t first = r + 16 <= rows || rows < 16 ? r : rows - 16;  // the last rows overlap
     const uint8_t* from = source + first * source_stride;
     uint8_t* to = target + first;
     if (rows >= 16 && transpose_rows(to, target_stride, from, source_stride, columns)) continue;
@@ -141,7 +140,4 @@ inline void transpose(uint8_t* target, int64_t target_stride, const uint8_t* sou
 }
 
 }  // namespace
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
-
-#endif  // DMLAX_CPU_SIMD_TRANSPOSE_H_
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

@@ -1,17 +1,11 @@
-// The handler of dynamic quantization: ranges of pieces in parallel, then their quantization.
-#include <algorithm>
-#include <array>
-#include <cstdint>
+// The handler of dynamic quantization: threads find the ranges of chunks, then quantize them.
 #include <memory>
 #include <new>
-#include <string>
 
 #include "dmlax/_cpu/ffi.h"
-#include "dmlax/_cpu/isa.h"
 #include "dmlax/_cpu/phases.h"
 #include "dmlax/_cpu/requantize.h"
 #include "dmlax/_dynamic_quantize/cpu/kernels.h"
-#include "xla/ffi/api/ffi.h"
 
 namespace dmlax {
 
@@ -21,20 +15,13 @@ namespace dmlax {
 
 namespace {
 
-namespace ffi = xla::ffi;
-
-constexpr int64_t kSerialElements = 1 << 17;  // up to these a second thread is no help
-constexpr int64_t kChunk = 1 << 14;           // elements: one task
+constexpr int64_t kChunk = tuning::kBytes.chunk;
 constexpr uint32_t kOne = 0x3f800000, kSign = 0x80000000;
-
-ffi::Error invalid(const std::string& what) {
-  return ffi::Error::InvalidArgument("dynamic_quantize: " + what);
-}
 
 // The bits of (|a| + |b|) / divisor, rounded once to float32.
 uint32_t divide_sum(uint32_t a, uint32_t b, uint32_t divisor) {
   using Wide = unsigned __int128;
-  constexpr int kRoom = 64, kDropped = 20;  // of 88 bits and a carry, what is left fits 64
+  constexpr int kRoom = 64, kDropped = 20;  // of 88 bits and a carry, 64 are left
   Unpacked large = unpack(a & ~kSign), small = unpack(b & ~kSign);
   if (large.mantissa == 0 || (small.mantissa != 0 && small.exponent > large.exponent)) {
     std::swap(large, small);
@@ -43,7 +30,7 @@ uint32_t divide_sum(uint32_t a, uint32_t b, uint32_t divisor) {
   const Wide addend = small.mantissa;
   Wide total = static_cast<Wide>(large.mantissa) << kRoom;
   bool sticky = false;
-  if (addend != 0 && shift >= 0) {  // the exponent of 0 says nothing
+  if (addend != 0 && shift >= 0) {  // the exponent of 0 means nothing
     total += addend << shift;
   } else if (addend != 0) {
     const Wide kept = -shift < kRoom ? addend >> -shift : 0;
@@ -59,16 +46,15 @@ uint32_t divide_sum(uint32_t a, uint32_t b, uint32_t divisor) {
     quotient >>= dropped;
     exponent += dropped;
   }
-  // Below every half: more than 24 bits are left of a quotient that is not exact.
+  // The dropped bits lie below the rounding position: a quotient that is not exact keeps more than
+  // 24.
   return pack(false, static_cast<uint64_t>(quotient), exponent, sticky);
 }
 
-uint32_t float_of(int32_t key) {
-  return static_cast<uint32_t>(key) ^ (key < 0 ? ~kSign : 0);
-}
+uint32_t float_of(int32_t key) { return static_cast<uint32_t>(key) ^ (key < 0 ? ~kSign : 0); }
 
-// The chunks in an order in which a thread begins with those that it has read last, which are still
-// in its cache: the caller takes the first tasks of each phase, another thread the last.
+// Orders chunks so that a thread starts with the chunks that it read last and that its cache still
+// has. The calling thread takes the first tasks of a phase, other threads the last.
 int64_t latest_first(int64_t task, int64_t tasks) {
   const int64_t middle = tasks / 2;
   return task < middle ? middle - 1 - task : tasks - 1 - (task - middle);
@@ -82,7 +68,7 @@ struct Parameters {
 struct Problem {
   const DynamicQuantizeKernels& kernels;
   bool is_float16, is_signed, exact;
-  int64_t elements;  // of a range
+  int64_t elements;  // of one range
 
   const char* input(const char* data, int64_t at) const { return data + at * (is_float16 ? 2 : 4); }
   int64_t chunks() const { return std::max<int64_t>(1, (elements + kChunk - 1) / kChunk); }
@@ -98,9 +84,7 @@ struct Problem {
     const uint16_t half = static_cast<uint16_t>(key < 0 ? key ^ 0x7fff : key);
     float value;
     kernels.widen(&half, 1, &value);
-    uint32_t bits;
-    __builtin_memcpy(&bits, &value, sizeof bits);
-    return bits;
+    return to_bits(value);
   }
 
   Parameters parameters(const OrderedRange* ranges) const {
@@ -109,14 +93,14 @@ struct Problem {
       all = {std::min(all.low, ranges[i].low), std::max(all.high, ranges[i].high)};
     }
     const uint32_t low = end(all.low), high = end(all.high);
-    uint32_t scale = exact ? divide_sum(low, high, 255)
-                           : divide_sum(divide_sum(low, high, 1), 0, 255);
+    uint32_t scale =
+        exact ? divide_sum(low, high, 255) : divide_sum(divide_sum(low, high, 1), 0, 255);
     if (scale == 0) scale = kOne;
     const uint8_t lowest = is_signed ? 0x80 : 0;
-    Parameters found = {from_bits(scale), 0};
+    Parameters parameters = {from_bits(scale), 0};
     const float negated = from_bits(low ^ kSign);
-    quantize(QuantizeInput::float32, &negated, found.scale, lowest, &found.zero_point, 1);
-    return found;
+    quantize(QuantizeInput::float32, &negated, parameters.scale, lowest, &parameters.zero_point, 1);
+    return parameters;
   }
 
   void quantize(QuantizeInput type, const void* from, float scale, uint8_t zero_point, uint8_t* to,
@@ -128,83 +112,73 @@ struct Problem {
                             .count = count,
                             .one_each = false,
                             .is_signed = is_signed,
-                            .exact = exact});
+                            .exact = exact,
+                            .to_float16 = false});
   }
 };
 
-ffi::Error dynamic_quantize(ffi::ThreadPool pool, ffi::AnyBuffer input,
-                            ffi::Result<ffi::AnyBuffer> output,
-                            ffi::Result<ffi::Buffer<ffi::DataType::F32>> scale,
-                            ffi::Result<ffi::AnyBuffer> zero_point, bool exact) {
-  const DynamicQuantizeKernels* kernels = chosen_kernels();
-  if (kernels == nullptr) return invalid(kNoInstructionSet);
+Outcome dynamic_quantize(const Call<DynamicQuantizeKernels>& call, const Inputs<1>& inputs,
+                         Output output, ffi::Result<ffi::Buffer<ffi::DataType::F32>> scale,
+                         Output zero_point, bool exact) {
+  const ffi::AnyBuffer& input = inputs[0];
   const bool is_float16 = input.element_type() == ffi::DataType::F16;
-  if ((!is_float16 && input.element_type() != ffi::DataType::F32) || !is_byte(*output) ||
-      zero_point->element_type() != output->element_type()) {
-    return invalid("an element type is none of this operator's");
+  if ((!is_float16 && !is_float32(input)) || !is_byte(*output) ||
+      !have_same_type(*zero_point, *output)) {
+    return "an element type is none of this operator's";
   }
   const Sizes sizes = input.dimensions(), batch = scale->dimensions();
-  const bool fits = sizes.size() >= batch.size() &&
-                    std::equal(batch.begin(), batch.end(), sizes.begin()) &&
-                    std::equal(sizes.begin(), sizes.end(), output->dimensions().begin(),
-                               output->dimensions().end()) &&
-                    std::equal(batch.begin(), batch.end(), zero_point->dimensions().begin(),
-                               zero_point->dimensions().end());
-  if (!fits) return invalid("the buffers' shapes do not fit one another");
+  const Sizes output_sizes = output->dimensions(), zero_sizes = zero_point->dimensions();
+  const bool fits =
+      sizes.size() >= batch.size() && std::equal(batch.begin(), batch.end(), sizes.begin()) &&
+      std::equal(sizes.begin(), sizes.end(), output_sizes.begin(), output_sizes.end()) &&
+      std::equal(batch.begin(), batch.end(), zero_sizes.begin(), zero_sizes.end());
+  if (!fits) return "the buffers' shapes do not fit one another";
   const int64_t ranges = static_cast<int64_t>(scale->element_count());
-  if (ranges == 0) return ffi::Error::Success();
-  if (is_null(input) || is_null(*output) || scale->typed_data() == nullptr || is_null(*zero_point)) {
-    return invalid("a buffer is null");
+  if (ranges == 0) return {};
+  float* scales = scale->typed_data();
+  if (is_null(input) || is_null(*output) || scales == nullptr || is_null(*zero_point)) {
+    return "a buffer is null";
   }
-  const int64_t whole = static_cast<int64_t>(input.element_count());
-  const Problem problem = {.kernels = *kernels,
+  const Problem problem = {.kernels = call.kernels,
                            .is_float16 = is_float16,
                            .is_signed = is_signed_byte(*output),
                            .exact = exact,
-                           .elements = whole / ranges};
+                           .elements = element_count(input) / ranges};
   const int64_t chunks = problem.chunks(), tasks = ranges * chunks;
-  std::unique_ptr<OrderedRange[]> found(new (std::nothrow) OrderedRange[tasks]);
-  if (!found) return ffi::Error(ffi::ErrorCode::kResourceExhausted, "dynamic_quantize: no memory");
-  const char* data = static_cast<const char*>(input.untyped_data());
-  uint8_t* bytes = static_cast<uint8_t*>(output->untyped_data());
-  float* scales = scale->typed_data();
-  uint8_t* zeros = static_cast<uint8_t*>(zero_point->untyped_data());
+  std::unique_ptr<OrderedRange[]> chunk_ranges(new (std::nothrow) OrderedRange[tasks]);
+  if (!chunk_ranges) return Outcome::out_of_memory("no memory");
+  const char* data = data_of<const char>(input);
+  uint8_t *bytes = data_of<uint8_t>(*output), *zeros = data_of<uint8_t>(*zero_point);
   enum Phase : size_t { kRanges, kParameters, kQuantize };
   const auto run_task = [&](size_t phase, int64_t task) {
     if (phase == kParameters) {
-      const Parameters all = problem.parameters(found.get() + task * chunks);
-      scales[task] = all.scale;
-      zeros[task] = all.zero_point;
+      const Parameters parameters = problem.parameters(chunk_ranges.get() + task * chunks);
+      scales[task] = parameters.scale;
+      zeros[task] = parameters.zero_point;
       return;
     }
-    const int64_t own_task = phase == kQuantize ? latest_first(task, tasks) : task;
-    const int64_t index = own_task / chunks, begin = own_task % chunks * kChunk;
+    const int64_t chunk = phase == kQuantize ? latest_first(task, tasks) : task;
+    const int64_t index = chunk / chunks, begin = chunk % chunks * kChunk;
     const int64_t count = std::min(problem.elements - begin, kChunk);
     const int64_t at = index * problem.elements + begin;
-    const char* own = problem.input(data, at);
+    const char* elements = problem.input(data, at);
     if (phase == kRanges) {
-      found[own_task] = problem.range(own, count);
+      chunk_ranges[chunk] = problem.range(elements, count);
     } else {
-      problem.quantize(is_float16 ? QuantizeInput::float16 : QuantizeInput::float32, own,
+      problem.quantize(is_float16 ? QuantizeInput::float16 : QuantizeInput::float32, elements,
                        scales[index], zeros[index], bytes + at, count);
     }
   };
   const auto run = [&](size_t phase, int64_t first, int64_t last) {
     for (int64_t task = first; task < last; ++task) run_task(phase, task);
   };
-  const std::array<PhaseTasks, 3> all = {{{tasks, 1}, {ranges, 1}, {tasks, 1}}};
-  run_phases(whole <= kSerialElements ? nullptr : &pool, all, run);
-  return ffi::Error::Success();
+  const std::array<PhaseTasks, 3> phases = {{{tasks, 1}, {ranges, 1}, {tasks, 1}}};
+  const bool is_serial = element_count(input) <= tuning::kBytes.serial;
+  run_phases(is_serial ? nullptr : &call.pool, phases, run);
+  return {};
 }
 
 }  // namespace
 }  // namespace dmlax
 
-DMLAX_DEFINE_HANDLER(dmlax_dynamic_quantize, dmlax::dynamic_quantize,
-                     xla::ffi::Ffi::Bind()
-                         .Ctx<xla::ffi::ThreadPool>()
-                         .Arg<xla::ffi::AnyBuffer>()
-                         .Ret<xla::ffi::AnyBuffer>()
-                         .Ret<xla::ffi::Buffer<xla::ffi::DataType::F32>>()
-                         .Ret<xla::ffi::AnyBuffer>()
-                         .Attr<bool>("exact"));
+DMLAX_HANDLER(dmlax_dynamic_quantize, "dynamic_quantize", dynamic_quantize, "exact")

@@ -1,16 +1,15 @@
-// The kernels of dynamic quantization, compiled once for each SIMD header.
+// Kernels of dynamic quantization, compiled once for each SIMD header.
 #include "dmlax/_dynamic_quantize/cpu/kernels.h"
 
 #include "dmlax/_cpu/quantize.h"
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
-// As integers: the thread may flush subnormals, which are less than 0 or greater all the same. Of
-// negative floats the least has the greatest bits.
+// Compares floats as integers, because the thread may flush subnormals. The least negative float
+// has the greatest bits.
 template <typename Signed, typename Bits>
-inline OrderedRange range(const Bits* bits, int64_t count) {
+OrderedRange range(const Bits* bits, int64_t count) {
   constexpr Bits kSign = Bits{1} << (8 * sizeof(Bits) - 1);
   Signed high = 0;
   Bits greatest = 0;
@@ -23,19 +22,10 @@ inline OrderedRange range(const Bits* bits, int64_t count) {
   return {has_negative ? static_cast<Signed>(greatest ^ (kSign - 1)) : 0, high};
 }
 
-OrderedRange range_float32(const uint32_t* bits, int64_t count) {
-  return range<int32_t>(bits, count);
-}
-
-OrderedRange range_float16(const uint16_t* bits, int64_t count) {
-  return range<int16_t>(bits, count);
-}
-
 }  // namespace
 
 extern const DynamicQuantizeKernels dynamic_quantize_kernels;
-const DynamicQuantizeKernels dynamic_quantize_kernels = {range_float32, range_float16, widen_all,
+const DynamicQuantizeKernels dynamic_quantize_kernels = {range<int32_t>, range<int16_t>, widen_all,
                                                          quantize};
 
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

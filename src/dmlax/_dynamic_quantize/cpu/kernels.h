@@ -1,14 +1,11 @@
-// The parts of dynamic quantization that depend on the instruction set.
-#ifndef DMLAX_DYNAMIC_QUANTIZE_CPU_KERNELS_H_
-#define DMLAX_DYNAMIC_QUANTIZE_CPU_KERNELS_H_
+// Kernels of dynamic quantization, for one instruction set.
+#pragma once
 
-#include <cstdint>
-
-#include "dmlax/_cpu/quantize_span.h"
+#include "dmlax/_cpu/element_span.h"
 
 namespace dmlax {
 
-// The least and the greatest of 0 and some floats, as integers in their order.
+// The minimum and the maximum of 0 and some floats, as integers in their order.
 struct OrderedRange {
   int32_t low = 0, high = 0;
 };
@@ -17,9 +14,7 @@ struct DynamicQuantizeKernels {
   OrderedRange (*range_float32)(const uint32_t* bits, int64_t count);
   OrderedRange (*range_float16)(const uint16_t* bits, int64_t count);
   void (*widen)(const uint16_t* halves, int64_t count, float* floats);
-  void (*quantize)(QuantizeInput type, const QuantizeSpan& span);
+  void (*quantize)(QuantizeInput type, const ElementSpan& span);
 };
 
 }  // namespace dmlax
-
-#endif  // DMLAX_DYNAMIC_QUANTIZE_CPU_KERNELS_H_

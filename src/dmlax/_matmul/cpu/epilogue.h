@@ -1,45 +1,27 @@
-// The epilogue of a matrix product, an element at a time: from int32 sums to bytes or floats.
+// Scalar epilogue of a matrix product: from int32 sums to bytes or floats.
 //
-// Doubles estimate; where an estimate and its error leave two results, integers decide. The scales
-// may be subnormal, so the callers keep subnormals.
-#ifndef DMLAX_MATMUL_CPU_EPILOGUE_H_
-#define DMLAX_MATMUL_CPU_EPILOGUE_H_
-
-#include <cstdint>
+// Doubles estimate. If the error leaves two results, integers decide. Scales may be subnormal, so
+// callers must keep subnormals.
+#pragma once
 
 #include "dmlax/_cpu/requantize.h"
 
 namespace dmlax {
 namespace {
 
-inline uint32_t bits_of(float value) {
-  uint32_t bits;
-  __builtin_memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
-
 // --- to bytes ----------------------------------------------------------------------------
 
-struct ByteRange {
-  int32_t lowest, highest;
-
-  explicit ByteRange(bool is_signed) : lowest(is_signed ? -128 : 0), highest(lowest + 255) {}
-
-  uint8_t saturate(int32_t value) const {
-    return static_cast<uint8_t>(value < lowest ? lowest : value > highest ? highest : value);
-  }
-};
-
-// Estimates have three relative errors of 2^-53 and are below 2^9: farther off a tie none matters.
+// Estimates have three relative errors of 2^-53 and are below 2^9, so errors matter only this near
+// a tie.
 constexpr double kTieBand = 0x1p-40;
-constexpr double kRoundShift = 0x1.8p52;  // added and taken away again, it rounds to even
+constexpr double kRoundShift = 0x1.8p52;  // adding and subtracting it rounds to even
 
 inline double clamp(double value, double low, double high) {
   const double raised = value > low ? value : low;  // NaN gives the lowest value
   return raised < high ? raised : high;
 }
 
-// round(total * a * b / y); not 0 where the estimate is near a tie.
+// round(total * a * b / y). Returns a nonzero value if the estimate is near a tie.
 inline uint32_t round_quickly(double total, float a, float b, float y, double& rounded) {
   const double factor = static_cast<double>(a) * b / y;
   const double estimate = clamp(total * factor, -511, 511);
@@ -49,11 +31,12 @@ inline uint32_t round_quickly(double total, float a, float b, float y, double& r
 
 // clamp(round(total * a * b / y) + zero point) in ONNX Runtime's float32.
 inline uint8_t requantize_float32(int64_t total, float a, float b, float y, int32_t zero_point,
-                                  const ByteRange& range) {
+                                  bool is_signed) {
+  const int32_t lowest = lowest_byte(is_signed) - zero_point;
   const float product = static_cast<float>(total) * (a * b / y);
-  const double clamped = clamp(product, range.lowest - zero_point, range.highest - zero_point);
+  const double clamped = clamp(product, lowest, lowest + 255);
   const double rounded = (clamped + kRoundShift) - kRoundShift;
-  return range.saturate(static_cast<int32_t>(rounded) + zero_point);
+  return saturate(static_cast<int32_t>(rounded) + zero_point, is_signed);
 }
 
 // --- to floats ---------------------------------------------------------------------------
@@ -67,36 +50,37 @@ struct WideFloat {
   int exponent;
 };
 
-// Of a value that is not 0.
+// `value` is not 0.
 inline int count_leading_zeros(Wide value) {
   const uint64_t high = static_cast<uint64_t>(value >> 64);
   return high != 0 ? __builtin_clzll(high) : 64 + __builtin_clzll(static_cast<uint64_t>(value));
 }
 
-// With the first bit in bit 126, below one for a carry.
+// Moves the first bit to bit 126, which leaves a bit for a carry.
 inline WideFloat normalised(const WideFloat& x) {
   const int shift = count_leading_zeros(x.magnitude) - 1;
   return {x.negative, x.magnitude << shift, x.exponent - shift};
 }
 
-// Shifted right; the last bit is also set if a bit was lost.
+// Shifts right. The last bit is also set if a bit was lost.
 inline Wide shift_right_sticky(Wide value, int count) {
   if (count >= 127) return value != 0;
   const Wide shifted = value >> count;
   return shifted | static_cast<Wide>((shifted << count) != value);
 }
 
-// The bits of x, rounded once; a zero is +0.
+// The bits of x, rounded once. A zero is +0.
 inline uint32_t round_to(const WideFloat& x, const FloatFormat& format) {
   if (x.magnitude == 0) return 0;
-  constexpr int kMost = 62;  // bits: below every half that `pack` may drop
+  constexpr int kMost = 62;  // bits; fewer would reach the half that `pack` drops
   const int extra = 128 - count_leading_zeros(x.magnitude) - kMost;
   const int dropped = extra > 0 ? extra : 0;
   const Wide kept = shift_right_sticky(x.magnitude, dropped);
   return pack(x.negative, static_cast<uint64_t>(kept), x.exponent + dropped, false, format);
 }
 
-// x + y rounded once. Each has at most 80 bits: what the smaller one loses decides no rounding.
+// x + y rounded once. Both have at most 80 bits, so bits that the smaller one loses decide no
+// rounding.
 inline uint32_t add_rounded(const WideFloat& x, const WideFloat& y, const FloatFormat& format) {
   if (x.magnitude == 0 || y.magnitude == 0) return round_to(x.magnitude == 0 ? y : x, format);
   WideFloat large = normalised(x), small = normalised(y);
@@ -112,7 +96,7 @@ inline uint32_t add_rounded(const WideFloat& x, const WideFloat& y, const FloatF
   return round_to({large.negative, total, large.exponent}, format);
 }
 
-// A float16 or float32 as an integer and an exponent; not of infinities and NaN.
+// A finite float16 or float32 as an integer and an exponent.
 inline WideFloat widen(uint32_t bits, const FloatFormat& format) {
   const uint32_t magnitude = bits & (format.sign - 1), field = magnitude >> format.fraction;
   const uint32_t implicit = field == 0 ? 0 : 1u << format.fraction;
@@ -121,7 +105,7 @@ inline WideFloat widen(uint32_t bits, const FloatFormat& format) {
   return {(bits & format.sign) != 0, fraction | implicit, unit};
 }
 
-// sum * a * b + bias, rounded once; a bias that is not finite is the result.
+// sum * a * b + bias, rounded once. A bias that is not finite is the result.
 inline uint32_t scale_exactly(int32_t sum, uint32_t a, uint32_t b, uint32_t bias,
                               const FloatFormat& format) {
   if ((bias & format.infinity) == format.infinity) return bias;  // or NaN
@@ -133,19 +117,21 @@ inline uint32_t scale_exactly(int32_t sum, uint32_t a, uint32_t b, uint32_t bias
                      widen(bias, format), format);
 }
 
-// The same in float32, by doubles: the product of the scales is one, that with the sum and the
-// sum with the bias are rounded. Not 0 where the errors leave two results, or it is NaN.
+// Estimates `scale_exactly` in doubles: the product of the scales is exact, the other two
+// operations round. Returns a nonzero value if the error leaves two results or the result is NaN.
 inline uint32_t scale_quickly(int32_t sum, float a, float b, float bias, float& result) {
   const double product = static_cast<double>(sum) * (static_cast<double>(a) * b);
   const double total = product + static_cast<double>(bias) + 0.0;  // -0 becomes +0
   const double error = (__builtin_fabs(product) + __builtin_fabs(total)) * 0x1p-51;
   const float low = static_cast<float>(total - error), high = static_cast<float>(total + error);
   result = low;
-  return (bits_of(low) ^ bits_of(high)) | (low != low);
+  return (to_bits(low) ^ to_bits(high)) | (low != low);
 }
 
-// In ONNX Runtime's float32, each operation rounded.
-inline float scale_float32(int32_t sum, float a, float b) { return static_cast<float>(sum) * (a * b); }
+// sum * a * b in ONNX Runtime's float32, rounded after each operation.
+inline float scale_float32(int32_t sum, float a, float b) {
+  return static_cast<float>(sum) * (a * b);
+}
 
 inline uint32_t float32_of(uint16_t half) {
   const uint32_t sign = static_cast<uint32_t>(half & kFloat16.sign) << 16;
@@ -156,7 +142,7 @@ inline uint32_t float32_of(uint16_t half) {
   return pack(x.negative, static_cast<uint64_t>(x.magnitude), x.exponent, false);
 }
 
-// A float32 rounded to float16.
+// Rounds a float32 to float16.
 inline uint16_t narrow(uint32_t bits) {
   const uint32_t sign = bits >> 16 & kFloat16.sign, magnitude = bits & ~kFloat32.sign;
   if (magnitude > kFloat32.infinity) {
@@ -169,5 +155,3 @@ inline uint16_t narrow(uint32_t bits) {
 
 }  // namespace
 }  // namespace dmlax
-
-#endif  // DMLAX_MATMUL_CPU_EPILOGUE_H_

@@ -1,12 +1,11 @@
-// The kernels of nonzero_coordinates, compiled once for each SIMD header. No function that a
-// header defines has a name outside this unit, so that none is linked from the wrong one.
+// Kernels of nonzero_coordinates, compiled once for each SIMD header. Functions of headers have
+// internal linkage, so that the linker never takes one from another instruction set.
 #include "dmlax/_nonzero/cpu/kernels.h"
 
 #include "dmlax/_cpu/bits.h"
 #include "dmlax/_cpu/simd/interface.h"
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
 // ---- zero tests ----------------------------------------------------------------------------
@@ -48,9 +47,9 @@ inline uint32_t divide(uint32_t x, const Divisor& divisor) {
   return (high + ((x - high) >> 1)) >> divisor.shift;
 }
 
-constexpr int64_t kBlock = 512;
+constexpr int64_t kBlock = tuning::kNonzeroBlock;
 
-// indices -> rows; kRank is the rank, or 0 where only `axes` has it.
+// Splits indices into rows of coordinates. kRank is the rank, or 0 if only `axes` has it.
 template <int64_t kRank>
 void write_numbers(const uint32_t* index, int64_t count, const Axes& axes, uint32_t* rows) {
   const int64_t rank = kRank ? kRank : axes.rank;
@@ -71,7 +70,7 @@ void write_numbers(const uint32_t* index, int64_t count, const Axes& axes, uint3
   for (int64_t i = 0; i < count; ++i) rows[i * rank] = rest[i];
 }
 
-// The same a vector at a time, for ranks 1, 2 and 4.
+// The vectorised `write_numbers`, for ranks 1, 2 and 4.
 template <typename S>
 typename S::Int32s divide(typename S::Int32s& x, const Divisor& divisor) {
   if (divisor.value == 1) return S::broadcast(0);
@@ -140,22 +139,22 @@ template <int64_t kRank>
 void write_rows_of(const uint64_t* words, uint32_t first, const Axes& axes, int64_t row_count,
                    uint32_t* rows) {
   uint32_t index[kBlock + kWordBits];
-  if (kRank == 1) {  // an index is a row; what is written after a word's rows is written over
+  if (kRank == 1) {  // an index is a row; the next word overwrites extra stores
     for (; row_count >= kWordBits; first += kWordBits) {
-      const int64_t found = Simd::store_set_bits(*words++, first, rows);
-      row_count -= found;
-      rows += found;
+      const int64_t stored = Simd::store_set_bits(*words++, first, rows);
+      row_count -= stored;
+      rows += stored;
     }
   }
   while (row_count > 0) {
-    int64_t found = 0;
-    for (; found < kBlock && found < row_count; first += kWordBits) {
-      found += Simd::store_set_bits(*words++, first, index + found);
+    int64_t stored = 0;
+    for (; stored < kBlock && stored < row_count; first += kWordBits) {
+      stored += Simd::store_set_bits(*words++, first, index + stored);
     }
-    if (found > row_count) found = row_count;
-    write_block<kRank>(index, found, axes, rows);
-    row_count -= found;
-    rows += found * axes.rank;
+    if (stored > row_count) stored = row_count;
+    write_block<kRank>(index, stored, axes, rows);
+    row_count -= stored;
+    rows += stored * axes.rank;
   }
 }
 
@@ -184,5 +183,4 @@ void fill(uint32_t* values, int64_t count, uint32_t value) {
 extern const NonzeroKernels nonzero_kernels;
 const NonzeroKernels nonzero_kernels = {test, count, write_rows, fill};
 
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

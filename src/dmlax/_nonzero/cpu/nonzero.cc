@@ -1,16 +1,10 @@
-// nonzero_coordinates: tests into bits, counts, and writes every coordinate once.
-#include <algorithm>
-#include <cstdint>
+// The handler of nonzero_coordinates: it tests elements into bits, counts them, and writes each
+// coordinate once.
 #include <memory>
 #include <new>
-#include <string>
-#include <vector>
 
 #include "dmlax/_cpu/ffi.h"
-#include "dmlax/_cpu/isa.h"
-#include "dmlax/_cpu/parallel_for.h"
 #include "dmlax/_nonzero/cpu/kernels.h"
-#include "xla/ffi/api/ffi.h"
 
 namespace dmlax {
 
@@ -20,13 +14,8 @@ namespace dmlax {
 
 namespace {
 
-namespace ffi = xla::ffi;
-
-// A chunk is one task: its words fit the first cache.
-constexpr int64_t kChunkWords = 512;
+constexpr int64_t kChunkWords = tuning::kNonzeroWords, kFillChunk = tuning::kNonzeroFill;
 constexpr int64_t kChunk = kChunkWords * kWordBits;
-constexpr int64_t kFillChunk = 1 << 16;  // numbers
-constexpr int64_t kSerialWork = 1 << 17;  // elements and numbers below which a thread is no help
 constexpr int64_t kMostElements = (int64_t{1} << 32) - 1;
 
 struct Element {
@@ -34,19 +23,11 @@ struct Element {
   bool is_float;
 };
 
-// bytes 0: not an element type of this operator.
+// Returns 0 bytes for a type that the operator does not take.
 Element element_of(ffi::DataType type) {
   switch (type) {
     case ffi::DataType::PRED:
-    case ffi::DataType::S8:
-    case ffi::DataType::U8:
       return {1, false};
-    case ffi::DataType::S16:
-    case ffi::DataType::U16:
-      return {2, false};
-    case ffi::DataType::S32:
-    case ffi::DataType::U32:
-      return {4, false};
     case ffi::DataType::S64:
     case ffi::DataType::U64:
       return {8, false};
@@ -58,7 +39,7 @@ Element element_of(ffi::DataType type) {
     case ffi::DataType::F64:
       return {8, true};
     default:
-      return {0, false};
+      return {integer_bytes(type), false};
   }
 }
 
@@ -71,7 +52,7 @@ Divisor divisor_of(int64_t value) {
   return {divisor, multiplier, bits - 1};
 }
 
-// One array, without its batch.
+// One array of a batch.
 struct Problem {
   const NonzeroKernels& kernel;
   Element element;
@@ -93,7 +74,7 @@ struct Problem {
     return kernel.count(words, (in_chunk(chunk) + kWordBits - 1) / kWordBits);
   }
 
-  // A chunk's rows, the first of which is row `begin`, as far as the output goes.
+  // Writes a chunk's rows as far as the output goes. The chunk's first row is row `begin`.
   void write(int64_t chunk, const uint64_t* words, int64_t begin, int64_t count,
              uint32_t* rows) const {
     const int64_t kept = std::min(count, size - begin);
@@ -108,28 +89,26 @@ void run_serially(const Problem& problem, const char* data, uint32_t* count, uin
   int64_t total = 0;
   for (int64_t chunk = 0; chunk < problem.chunks(); ++chunk) {
     problem.test(data, chunk, words);
-    const int64_t found = problem.count(chunk, words);
-    problem.write(chunk, words, total, found, rows);
-    total += found;
+    const int64_t set_bits = problem.count(chunk, words);
+    problem.write(chunk, words, total, set_bits, rows);
+    total += set_bits;
   }
   *count = static_cast<uint32_t>(total);
   const int64_t kept = std::min(total, problem.size), rank = problem.axes.rank;
   problem.kernel.fill(rows + kept * rank, (problem.size - kept) * rank, problem.fill_value);
 }
 
-ffi::Error run_in_parallel(const Problem& problem, ffi::ThreadPool& pool, const char* data,
-                           uint32_t* count, uint32_t* rows) {
+// Returns false if there is no memory.
+bool run_in_parallel(const Problem& problem, ffi::ThreadPool& pool, const char* data,
+                     uint32_t* count, uint32_t* rows) {
   std::unique_ptr<uint64_t[]> words(new (std::nothrow) uint64_t[problem.words()]);
   std::unique_ptr<int64_t[]> begins(new (std::nothrow) int64_t[problem.chunks() + 1]);
-  if (!words || !begins) {
-    return ffi::Error(ffi::ErrorCode::kResourceExhausted,
-                      "nonzero_coordinates: no memory for a bit an element");
-  }
+  if (!words || !begins) return false;
   begins[0] = 0;
   parallel_for(pool, problem.chunks(), [&](int64_t chunk) {
-    uint64_t* mine = words.get() + chunk * kChunkWords;
-    problem.test(data, chunk, mine);
-    begins[chunk + 1] = problem.count(chunk, mine);
+    uint64_t* chunk_words = words.get() + chunk * kChunkWords;
+    problem.test(data, chunk, chunk_words);
+    begins[chunk + 1] = problem.count(chunk, chunk_words);
   });
   for (int64_t chunk = 0; chunk < problem.chunks(); ++chunk) begins[chunk + 1] += begins[chunk];
   const int64_t total = begins[problem.chunks()], rank = problem.axes.rank;
@@ -138,81 +117,67 @@ ffi::Error run_in_parallel(const Problem& problem, ffi::ThreadPool& pool, const 
   const int64_t fills = (all - kept + kFillChunk - 1) / kFillChunk;
   parallel_for(pool, problem.chunks() + fills, [&](int64_t task) {
     if (task < problem.chunks()) {
-      const int64_t begin = begins[task], found = begins[task + 1] - begin;
-      problem.write(task, words.get() + task * kChunkWords, begin, found, rows);
+      const int64_t begin = begins[task], count = begins[task + 1] - begin;
+      problem.write(task, words.get() + task * kChunkWords, begin, count, rows);
     } else {
       const int64_t begin = kept + (task - problem.chunks()) * kFillChunk;
       problem.kernel.fill(rows + begin, std::min(kFillChunk, all - begin), problem.fill_value);
     }
   });
-  return ffi::Error::Success();
+  return true;
 }
 
-ffi::Error invalid(const std::string& what) {
-  return ffi::Error::InvalidArgument("nonzero_coordinates: " + what);
-}
+using Uint32s = ffi::Result<ffi::Buffer<ffi::DataType::U32>>;
 
-// `input` may have leading axes that vmap put there; `count` has just these. `sizes` are those of
+// The input may have leading axes that vmap adds; `count` has only these. `sizes` are the sizes of
 // the axes that have a coordinate.
-ffi::Error nonzero_coordinates(ffi::ThreadPool pool, ffi::AnyBuffer input,
-                               ffi::Result<ffi::Buffer<ffi::DataType::U32>> count,
-                               ffi::Result<ffi::Buffer<ffi::DataType::U32>> coordinates,
-                               ffi::Span<const int64_t> sizes, uint32_t fill_value) {
-  const NonzeroKernels* kernel = chosen_kernels();
-  if (kernel == nullptr) return invalid(kNoInstructionSet);
+Outcome nonzero_coordinates(const Call<NonzeroKernels>& call, const Inputs<1>& inputs,
+                            Uint32s count, Uint32s coordinates, Sizes sizes, uint32_t fill_value) {
+  const ffi::AnyBuffer& input = inputs[0];
   const Element element = element_of(input.element_type());
-  if (element.bytes == 0) return invalid("the input's element type is none of this operator's");
-  const auto batch_axes = count->dimensions(), axes = coordinates->dimensions();
-  const int64_t rank = static_cast<int64_t>(sizes.size());
+  if (element.bytes == 0) return "the input's element type is none of this operator's";
+  const Sizes batch_axes = count->dimensions(), axes = coordinates->dimensions();
+  const int64_t rank = rank_of(sizes);
   const bool fits = axes.size() == batch_axes.size() + 2 && axes.back() == rank &&
                     std::equal(batch_axes.begin(), batch_axes.end(), axes.begin()) &&
                     input.dimensions().size() >= batch_axes.size() &&
                     std::equal(batch_axes.begin(), batch_axes.end(), input.dimensions().begin());
-  if (!fits || rank == 0) return invalid("the buffers' shapes do not fit one another");
+  if (!fits || rank == 0) return "the buffers' shapes do not fit one another";
   const int64_t batch = static_cast<int64_t>(count->element_count());
-  const int64_t whole = static_cast<int64_t>(input.element_count());
-  if (batch == 0) return ffi::Error::Success();
-  const int64_t elements = whole / batch, size = axes[axes.size() - 2];
+  if (batch == 0) return {};
+  const int64_t elements = element_count(input) / batch, size = axes[axes.size() - 2];
   std::vector<Divisor> divisors;
   int64_t product = 1;
   for (int64_t axis_size : sizes) {
     if (axis_size < 0 || (elements > 0 && (axis_size == 0 || axis_size > elements / product))) {
-      return invalid("`sizes` are not those of the input");
+      return "`sizes` are not those of the input";
     }
     if (elements > 0) product *= axis_size;
     divisors.push_back(divisor_of(elements > 0 ? axis_size : 1));
   }
   if (elements > kMostElements || (elements > 0 && product != elements)) {
-    return invalid("`sizes` are not those of the input");
+    return "`sizes` are not those of the input";
   }
-  const char* data = static_cast<const char*>(input.untyped_data());
   uint32_t *counts = count->typed_data(), *rows = coordinates->typed_data();
-  if (counts == nullptr || (whole > 0 && data == nullptr) ||
-      (size * rank > 0 && rows == nullptr)) {
-    return invalid("a buffer is null");
+  if (counts == nullptr || is_null(input) || (size * rank > 0 && rows == nullptr)) {
+    return "a buffer is null";
   }
-  const Problem problem{*kernel, element, elements, size, {rank, divisors.data()}, fill_value};
-  const bool serial = elements + size * rank < kSerialWork;
+  const Problem problem{call.kernels, element, elements, size, {rank, divisors.data()}, fill_value};
+  const bool is_serial = elements + size * rank < tuning::kBytes.serial;
   for (int64_t i = 0; i < batch; ++i) {
-    const char* mine = data + i * elements * element.bytes;
-    if (serial) {
-      run_serially(problem, mine, counts + i, rows + i * size * rank);
-      continue;
+    const char* data = data_of<const char>(input) + i * elements * element.bytes;
+    uint32_t* batch_rows = rows + i * size * rank;
+    if (is_serial) {
+      run_serially(problem, data, counts + i, batch_rows);
+    } else if (!run_in_parallel(problem, call.pool, data, counts + i, batch_rows)) {
+      return Outcome::out_of_memory("no memory for a bit an element");
     }
-    ffi::Error error = run_in_parallel(problem, pool, mine, counts + i, rows + i * size * rank);
-    if (error.failure()) return error;
   }
-  return ffi::Error::Success();
+  return {};
 }
 
 }  // namespace
 }  // namespace dmlax
 
-DMLAX_DEFINE_HANDLER(dmlax_nonzero_coordinates, dmlax::nonzero_coordinates,
-                     xla::ffi::Ffi::Bind()
-                         .Ctx<xla::ffi::ThreadPool>()
-                         .Arg<xla::ffi::AnyBuffer>()
-                         .Ret<xla::ffi::Buffer<xla::ffi::DataType::U32>>()
-                         .Ret<xla::ffi::Buffer<xla::ffi::DataType::U32>>()
-                         .Attr<xla::ffi::Span<const int64_t>>("sizes")
-                         .Attr<uint32_t>("fill_value"));
+DMLAX_HANDLER(dmlax_nonzero_coordinates, "nonzero_coordinates", nonzero_coordinates, "sizes",
+              "fill_value")

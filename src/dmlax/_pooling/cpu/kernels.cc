@@ -1,8 +1,7 @@
-// The kernels of the pools, compiled once for each SIMD header: loops over neighbouring bytes,
-// which compilers vectorise. Every function that depends on the instruction set is local.
+// Kernels of the pools, compiled once for each SIMD header: loops over neighbouring bytes, which
+// compilers vectorise. Functions that depend on the instruction set have internal linkage.
 #include "dmlax/_pooling/cpu/kernels.h"
 
-#include <cstddef>
 #include <memory>
 #include <new>
 #include <type_traits>
@@ -10,11 +9,10 @@
 #include "dmlax/_cpu/requantize.h"
 #include "dmlax/_cpu/simd/interface.h"
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
-// Where an output row lies.
+// The position of an output row.
 struct RowPosition {
   int64_t plane, depth, height;
 
@@ -24,7 +22,7 @@ struct RowPosition {
         height(row % shape.height.outputs) {}
 };
 
-// run(row of the input) for those of a window that are inside the image, in order.
+// Calls run(row) for the input rows of a window that lie inside the image, in order.
 template <typename T, typename Run>
 inline void for_each_row(const PoolShape& shape, const RowPosition& at, const T* input,
                          const Run& run) {
@@ -53,7 +51,7 @@ inline void take_maximum(T* __restrict greatest, const T* __restrict other, int6
   for (int64_t i = 0; i < count; ++i) greatest[i] = larger(greatest[i], other[i]);
 }
 
-// greatest[i] = the largest of x[i], x[i + step], ..., a window of them.
+// greatest[i] is the maximum of a window x[i], x[i + step], ...
 template <typename T>
 inline void maximum_of_steps(T* __restrict greatest, const T* __restrict x, int64_t count,
                              int64_t window, int64_t step) {
@@ -69,7 +67,7 @@ inline void maximum_of_steps(T* __restrict greatest, const T* __restrict x, int6
   }
 }
 
-// The largest of a window's rows, between the padding's lowest values.
+// The maximum of a window's rows, between the padding's lowest values.
 template <typename T>
 inline void maximum_of_rows(const PoolShape& shape, const RowPosition& at, const T* input, T lowest,
                             T* padded) {
@@ -77,38 +75,39 @@ inline void maximum_of_rows(const PoolShape& shape, const RowPosition& at, const
   const int64_t held = shape.padded_row() - before;
   const int64_t row = held < shape.input_row() ? held : shape.input_row();
   const T* rows[3];
-  int64_t found = 0;
+  int64_t pending = 0;
   bool is_first = true;
-  T* own = padded + before;
+  T* target = padded + before;
   const auto combine = [&] {
-    if (found == 0) return;
-    if (is_first && found == 1) {
-      __builtin_memcpy(own, rows[0], static_cast<size_t>(row) * sizeof(T));
-    } else if (is_first && found == 2) {
-      const T *__restrict a = rows[0], *__restrict b = rows[1];
-      for (int64_t i = 0; i < row; ++i) own[i] = larger(a[i], b[i]);
+    if (pending == 0) return;
+    if (is_first && pending == 1) {
+      __builtin_memcpy(target, rows[0], static_cast<size_t>(row) * sizeof(T));
+    } else if (is_first && pending == 2) {
+      const T* __restrict a = rows[0], * __restrict b = rows[1];
+      for (int64_t i = 0; i < row; ++i) target[i] = larger(a[i], b[i]);
     } else if (is_first) {
-      const T *__restrict a = rows[0], *__restrict b = rows[1], *__restrict c = rows[2];
-      for (int64_t i = 0; i < row; ++i) own[i] = larger(larger(a[i], b[i]), c[i]);
+      const T* __restrict a = rows[0], * __restrict b = rows[1], * __restrict c = rows[2];
+      for (int64_t i = 0; i < row; ++i) target[i] = larger(larger(a[i], b[i]), c[i]);
     } else {
-      for (int64_t k = 0; k < found; ++k) take_maximum(own, rows[k], row);
+      for (int64_t k = 0; k < pending; ++k) take_maximum(target, rows[k], row);
     }
     is_first = false;
-    found = 0;
+    pending = 0;
   };
   if (row > 0) {
-    for_each_row(shape, at, input, [&](const T* each) {
-      rows[found++] = each;
-      if (found == 3) combine();
+    for_each_row(shape, at, input, [&](const T* input_row) {
+      rows[pending++] = input_row;
+      if (pending == 3) combine();
     });
     combine();
   }
   if (is_first) {
-    for (int64_t i = 0; i < row; ++i) own[i] = lowest;
+    for (int64_t i = 0; i < row; ++i) target[i] = lowest;
   }
 }
 
-// An output row from the image itself: time and memory do not grow with the padding.
+// Computes an output row from the image itself, so that time and memory do not grow with the
+// padding.
 template <typename T>
 void maximum_without_copy(const PoolShape& shape, const T* input, T lowest, int64_t index, T* row) {
   const PoolAxis& width = shape.width;
@@ -172,17 +171,17 @@ void maximum(const PoolShape& shape, bool is_signed, const uint8_t* input, uint8
 
 // ---- averages ------------------------------------------------------------------------------
 
-// An exact average's parameters, for a channel.
+// An exact average's parameters for a channel.
 //
-// A quotient in double has three relative errors of 2^-53, so up to 256 it is less than 2^-43 off:
-// one that is kTieBand or more off a tie is rounded rightly.
+// A quotient in double has three relative errors of 2^-53. Up to 256 it is less than 2^-43 off, so
+// a quotient kTieBand or more off a tie rounds correctly.
 constexpr double kTieBand = 0x1p-42;
 constexpr int64_t kGroup = 64;  // outputs that are rounded at once
 
 struct ChannelParams {
   Unpacked input_scale, output_scale;
   double ratio;           // of the two scales
-  float real_scale, out;  // the same as floats
+  float real_scale, out;  // the scales as floats
   int32_t input_zero, output_zero;
 
   ChannelParams(const AverageParams& params, int64_t channel)
@@ -199,67 +198,55 @@ struct ChannelParams {
   }
 };
 
-// round(total * sx / (sy * n)) to even, where the quotient is near a tie.
+// round(total * sx / (sy * n)) to even for a quotient near a tie.
 __attribute__((noinline)) int32_t round_average(int32_t total, int64_t count,
-                                                const ChannelParams& own, double quotient) {
+                                                const ChannelParams& channel, double quotient) {
   using Wide = unsigned __int128;
   const uint64_t magnitude = total < 0 ? 0 - static_cast<int64_t>(total) : total;
   const uint64_t below = static_cast<uint64_t>(quotient < 0 ? -quotient : quotient);
-  const int shift = own.input_scale.exponent - own.output_scale.exponent + 1;
-  Wide left = static_cast<Wide>(magnitude) * own.input_scale.mantissa;
+  const int shift = channel.input_scale.exponent - channel.output_scale.exponent + 1;
+  Wide left = static_cast<Wide>(magnitude) * channel.input_scale.mantissa;
   Wide right = static_cast<Wide>((2 * below + 1) * static_cast<uint64_t>(count)) *
-               own.output_scale.mantissa;
+               channel.output_scale.mantissa;
   shift > 0 ? left <<= shift : right <<= -shift;
   const int32_t rounded =
       static_cast<int32_t>(below + (left > right || (left == right && (below & 1))));
   return quotient < 0 ? -rounded : rounded;
 }
 
-// Outputs of neighbouring pixels: `channel` of a plane, or all channels where they are last.
-struct Sums {
-  int64_t count;
-  const int32_t* total;   // of the elements inside the image, with their zero points
-  const int32_t* inside;  // how many these are
-  const int32_t* divisor;
-};
-
-inline uint8_t saturate(int32_t value, bool is_signed) {
-  const int32_t lowest = is_signed ? -128 : 0, highest = lowest + 255;
-  return static_cast<uint8_t>(value < lowest ? lowest : value > highest ? highest : value);
-}
-
-inline uint8_t quantize_total(const AverageParams& params, const ChannelParams& own, int32_t total,
-                              int64_t divisor) {
-  constexpr double kShift = 0x1.8p52;  // added and taken away again, it rounds to even
-  const double quotient = static_cast<double>(total) * own.ratio / static_cast<double>(divisor);
+inline uint8_t quantize_total(const AverageParams& params, const ChannelParams& channel,
+                              int32_t total, int64_t divisor) {
+  constexpr double kShift = 0x1.8p52;  // adding and subtracting it rounds to even
+  const double quotient = static_cast<double>(total) * channel.ratio / static_cast<double>(divisor);
   const double raised = quotient > -kLimit ? quotient : -kLimit;
   const double clamped = raised < kLimit ? raised : kLimit;
   const double nearest = (clamped + kShift) - kShift;
   const double rest = __builtin_fabs(clamped - nearest);
   int32_t rounded = static_cast<int32_t>(nearest);
   if (__builtin_expect(rest > 0.5 - kTieBand, 0)) {
-    rounded = round_average(total, divisor, own, clamped);
+    rounded = round_average(total, divisor, channel, clamped);
   }
-  return saturate(rounded + own.output_zero, params.output_signed);
+  return saturate(rounded + channel.output_zero, params.output_signed);
 }
 
-// ONNX Runtime's order: clamp to the range less the zero point, round, add the zero point. NaN gives
-// the lowest value.
+// ONNX Runtime's order: clamps to the range minus the zero point, rounds, adds the zero point. NaN
+// gives the lowest value.
 inline uint8_t round_float32(bool is_signed, float value, int32_t zero) {
   constexpr float kShift = 0x1.8p23f;
   const int32_t lowest = is_signed ? -128 : 0;
-  const float low = static_cast<float>(lowest - zero), high = static_cast<float>(lowest + 255 - zero);
+  const float low = static_cast<float>(lowest - zero),
+              high = static_cast<float>(lowest + 255 - zero);
   const float raised = value > low ? value : low;
   const float clamped = raised < high ? raised : high;
   return static_cast<uint8_t>(static_cast<int32_t>((clamped + kShift) - kShift) + zero);
 }
 
-// What a global average multiplies a total by.
-inline float global_multiplier(const ChannelParams& own, int64_t divisor) {
-  return own.real_scale / (own.out * static_cast<float>(divisor));
+// The factor of a global average's totals.
+inline float global_multiplier(const ChannelParams& channel, int64_t divisor) {
+  return channel.real_scale / (channel.out * static_cast<float>(divisor));
 }
 
-// Adds a row's elements to the windows that have them, the k-th of each.
+// Adds the k-th element of every window that a row has.
 template <typename T, typename Sum, typename Value>
 inline void add_row(const PoolShape& shape, const T* row, int64_t k, Sum* __restrict sums,
                     const Value& value) {
@@ -279,7 +266,7 @@ inline void add_row(const PoolShape& shape, const T* row, int64_t k, Sum* __rest
   }
 }
 
-// The parameters of every channel, or of the plane's.
+// The parameters of every channel, or one set for all.
 class Channels {
  public:
   bool fill(const AverageParams& params, int64_t inner) {
@@ -287,8 +274,8 @@ class Channels {
                           params.input_zero.one_each || params.output_zero.one_each;
     count_ = one_each ? params.channels : 1;
     last_ = inner > 1;
-    of_.reset(static_cast<ChannelParams*>(::operator new(
-        static_cast<size_t>(count_) * sizeof(ChannelParams), std::nothrow)));
+    of_.reset(static_cast<ChannelParams*>(
+        ::operator new(static_cast<size_t>(count_) * sizeof(ChannelParams), std::nothrow)));
     if (!of_) return false;
     for (int64_t i = 0; i < count_; ++i) new (of_.get() + i) ChannelParams(params, i);
     return true;
@@ -330,10 +317,10 @@ void average_row(const PoolShape& shape, const AverageParams& params, const Chan
       const int64_t counted = params.include_padding ? shape.window() : inside;
       const int64_t divisor = counted > 0 ? counted : 1;
       for (int64_t c = 0; c < inner; ++c) {
-        const ChannelParams& own = channels.of(at.plane, c);
+        const ChannelParams& channel = channels.of(at.plane, c);
         const int32_t total =
-            totals[i * inner + c] - static_cast<int32_t>(inside * own.input_zero);
-        bytes[i * inner + c] = quantize_total(params, own, total, divisor);
+            totals[i * inner + c] - static_cast<int32_t>(inside * channel.input_zero);
+        bytes[i * inner + c] = quantize_total(params, channel, total, divisor);
       }
     }
     return;
@@ -343,8 +330,8 @@ void average_row(const PoolShape& shape, const AverageParams& params, const Chan
   for_each_row(shape, at, input, [&](const T* row) {
     for (int64_t k = 0; k < shape.width.window; ++k) {
       add_row(shape, row, k, sums, [&](T x, int64_t c) {
-        const ChannelParams& own = channels.of(at.plane, c);
-        return static_cast<float>(x - own.input_zero) * own.real_scale;
+        const ChannelParams& channel = channels.of(at.plane, c);
+        return static_cast<float>(x - channel.input_zero) * channel.real_scale;
       });
     }
   });
@@ -353,19 +340,17 @@ void average_row(const PoolShape& shape, const AverageParams& params, const Chan
     const int64_t counted = params.include_padding ? shape.window() : inside;
     const float divisor = static_cast<float>(counted > 0 ? counted : 1);
     for (int64_t c = 0; c < inner; ++c) {
-      const ChannelParams& own = channels.of(at.plane, c);
-      const float quotient = sums[i * inner + c] / divisor / own.out;
-      bytes[i * inner + c] =
-          round_float32(params.output_signed, quotient + static_cast<float>(own.output_zero), 0);
+      const ChannelParams& channel = channels.of(at.plane, c);
+      const float quotient = sums[i * inner + c] / divisor / channel.out;
+      bytes[i * inner + c] = round_float32(params.output_signed,
+                                           quotient + static_cast<float>(channel.output_zero), 0);
     }
   }
 }
 
 // ---- averages of whole planes --------------------------------------------------------------
 
-constexpr int64_t kRowsAtOnce = 8;
-
-// Two neighbouring bytes, the first of which are the low ones.
+// Two neighbouring bytes; the first are the low ones.
 using BytePair = uint16_t __attribute__((may_alias, aligned(1)));
 
 // Sums of pairs, and of their second bytes, modulo 2^16.
@@ -374,8 +359,8 @@ struct PairSums {
   uint16_t* __restrict second;
 };
 
-// Adds neighbouring rows of pairs, whose bits are flipped first, so that sums are read and written
-// once for all of them.
+// Adds neighbouring rows of pairs with flipped bits. The sums are read and written once for all
+// rows.
 template <int rows, uint16_t kFlip>
 inline void add_rows(const uint8_t* x, int64_t stride, int64_t count, const PairSums& sums) {
   const BytePair* row[rows];
@@ -393,9 +378,9 @@ inline void add_rows(const uint8_t* x, int64_t stride, int64_t count, const Pair
   }
 }
 
-// Adds the sums of up to 256 rows of up to kChannelBlock channels to totals; a second bytes' sum then
-// fits 16 bits, and so does what the pairs' leave of it.
-constexpr int64_t kChannelBlock = 2048;  // whose sums stay in the first cache
+// Adds the sums of up to 256 rows and up to kChannelBlock channels to totals. The sum of second
+// bytes then fits 16 bits, and so does the sum of first bytes.
+constexpr int64_t kChannelBlock = tuning::kPoolChannels;
 
 template <uint16_t kFlip>
 inline void add_block(const uint8_t* x, int64_t rows, int64_t stride, int64_t count,
@@ -404,8 +389,8 @@ inline void add_block(const uint8_t* x, int64_t rows, int64_t stride, int64_t co
   const PairSums sums{pairs, second};
   const int64_t whole = count / 2, offset = kFlip == 0 ? 0 : 128 * rows;
   int64_t i = 0;
-  for (; i + kRowsAtOnce <= rows; i += kRowsAtOnce) {
-    add_rows<kRowsAtOnce, kFlip>(x + i * stride, stride, whole, sums);
+  for (; i + tuning::kPoolRows <= rows; i += tuning::kPoolRows) {
+    add_rows<tuning::kPoolRows, kFlip>(x + i * stride, stride, whole, sums);
   }
   for (; i < rows; ++i) add_rows<1, kFlip>(x + i * stride, stride, whole, sums);
   for (int64_t c = 0; c < whole; ++c) {
@@ -419,7 +404,7 @@ inline void add_block(const uint8_t* x, int64_t rows, int64_t stride, int64_t co
   totals[count - 1] += last - static_cast<int32_t>(offset);
 }
 
-// Sums of every channel, which are last.
+// Sums every channel of an image with channels last.
 template <typename T>
 inline void sum_channels(const T* x, int64_t pixels, int64_t inner, int32_t* totals) {
   constexpr uint16_t kFlip = T(-1) < T(0) ? 0x8080 : 0;
@@ -435,32 +420,32 @@ inline void sum_channels(const T* x, int64_t pixels, int64_t inner, int32_t* tot
   }
 }
 
-// A group's totals less their zero points; writes the bytes of those near a tie.
-__attribute__((noinline)) void resolve_ties(const AverageParams& params, const ChannelParams& own,
-                                            const int32_t* totals, int64_t divisor, float factor,
-                                            uint8_t* bytes) {
+// Writes the bytes of totals near a tie. Zero points are subtracted already.
+__attribute__((noinline)) void resolve_ties(const AverageParams& params,
+                                            const ChannelParams& channel, const int32_t* totals,
+                                            int64_t divisor, float factor, uint8_t* bytes) {
   for (int64_t i = 0; i < kGroup; ++i) {
     const float estimate = static_cast<float>(totals[i]) * factor;
     const float rest = __builtin_fabsf(estimate - __builtin_nearbyintf(estimate));
     if (!(__builtin_fabsf(estimate) < kLimit) || rest < kBand) continue;
-    const int32_t rounded = round_average(totals[i], divisor, own, estimate);
-    bytes[i] = saturate(rounded + own.output_zero, params.output_signed);
+    const int32_t rounded = round_average(totals[i], divisor, channel, estimate);
+    bytes[i] = saturate(rounded + channel.output_zero, params.output_signed);
   }
 }
 
-// Quantizes neighbouring totals that have the same parameters. Their estimates are as those of
-// accumulators (requantize.h); larger factors would saturate all but zeros, too.
-void quantize_totals(const AverageParams& params, const ChannelParams& own, const int32_t* totals,
-                     int64_t count, int64_t divisor, uint8_t* output) {
+// Quantizes neighbouring totals with the same parameters. The estimates have the errors of
+// accumulators (requantize.h). Larger factors would also saturate all totals but 0.
+void quantize_totals(const AverageParams& params, const ChannelParams& channel,
+                     const int32_t* totals, int64_t count, int64_t divisor, uint8_t* output) {
   constexpr int kPacked = Simd::kVectorsPacked;
   constexpr double kMostFactor = 0x1p10;
   static_assert(kGroup == kPanelWidth);
-  const double ratio = own.ratio / static_cast<double>(divisor);
+  const double ratio = channel.ratio / static_cast<double>(divisor);
   const double raised = ratio > -kMostFactor ? ratio : -kMostFactor;
   const float factor = static_cast<float>(raised < kMostFactor ? raised : kMostFactor);
   const Simd::Floats factors = Simd::broadcast_float(factor), band = Simd::broadcast_float(kBand);
   const Simd::Floats low = Simd::broadcast_float(-kLimit), high = Simd::broadcast_float(kLimit);
-  const int32_t zeros = static_cast<int32_t>(divisor * own.input_zero);
+  const int32_t zeros = static_cast<int32_t>(divisor * channel.input_zero);
   for (int64_t first = 0; first < count; first += kGroup) {
     const int64_t group = count - first < kGroup ? count - first : kGroup;
     alignas(64) int32_t total[kGroup];
@@ -471,27 +456,28 @@ void quantize_totals(const AverageParams& params, const ChannelParams& own, cons
       Simd::Int32s rounded[kPacked];
 #pragma GCC unroll 4
       for (int i = 0; i < kPacked; ++i) {
-        const Simd::Int32s own_totals = Simd::load_columns(total, j + i);
-        const Simd::Floats estimates = Simd::estimate(own_totals, factors, low, high);
+        const Simd::Int32s totals_of_vector = Simd::load_columns(total, j + i);
+        const Simd::Floats estimates = Simd::estimate(totals_of_vector, factors, low, high);
         near_ties |= Simd::round(estimates, band, rounded[i]);
       }
-      Simd::store_bytes(bytes + Simd::kLanes * j, rounded, own.output_zero, params.output_signed);
+      Simd::store_bytes(bytes + Simd::kLanes * j, rounded, channel.output_zero,
+                        params.output_signed);
     }
     if (__builtin_expect(near_ties != 0, 0)) {
-      resolve_ties(params, own, total, divisor, factor, bytes);
+      resolve_ties(params, channel, total, divisor, factor, bytes);
     }
     __builtin_memcpy(output + first, bytes, static_cast<size_t>(group));
   }
 }
 
-// The same in ONNX Runtime's float32.
-void quantize_totals_float32(const AverageParams& params, const ChannelParams& own,
+// Quantizes totals in ONNX Runtime's float32.
+void quantize_totals_float32(const AverageParams& params, const ChannelParams& channel,
                              const int32_t* totals, int64_t count, int64_t divisor,
                              uint8_t* output) {
-  const float multiplier = global_multiplier(own, divisor);
-  const int32_t zeros = static_cast<int32_t>(divisor * own.input_zero);
+  const float multiplier = global_multiplier(channel, divisor);
+  const int32_t zeros = static_cast<int32_t>(divisor * channel.input_zero);
   const bool is_signed = params.output_signed;
-  const int32_t zero = own.output_zero;
+  const int32_t zero = channel.output_zero;
   for (int64_t i = 0; i < count; ++i) {
     output[i] = round_float32(is_signed, static_cast<float>(totals[i] - zeros) * multiplier, zero);
   }
@@ -505,12 +491,12 @@ void quantize_planes(const AverageParams& params, const Channels& channels, int6
     return quantize(params, channels.of(0, 0), totals, count, divisor, output);
   }
   for (int64_t i = 0; i < count; ++i) {
-    const ChannelParams& own = channels.of(plane + i, i);
+    const ChannelParams& channel = channels.of(plane + i, i);
     if (params.exact) {
-      const int32_t total = totals[i] - static_cast<int32_t>(divisor * own.input_zero);
-      output[i] = quantize_total(params, own, total, divisor);
+      const int32_t total = totals[i] - static_cast<int32_t>(divisor * channel.input_zero);
+      output[i] = quantize_total(params, channel, total, divisor);
     } else {
-      quantize_totals_float32(params, own, totals + i, 1, divisor, output + i);
+      quantize_totals_float32(params, channel, totals + i, 1, divisor, output + i);
     }
   }
 }
@@ -569,5 +555,4 @@ bool average(const PoolShape& shape, const AverageParams& params, const uint8_t*
 extern const PoolingKernels pooling_kernels;
 const PoolingKernels pooling_kernels = {maximum, average};
 
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

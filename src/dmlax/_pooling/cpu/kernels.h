@@ -1,9 +1,9 @@
-// The parts of the pools that depend on the instruction set.
-#ifndef DMLAX_POOLING_CPU_KERNELS_H_
-#define DMLAX_POOLING_CPU_KERNELS_H_
+// Kernels of the pools, for one instruction set.
+#pragma once
 
 #include <algorithm>
-#include <cstdint>
+
+#include "dmlax/_cpu/tuning.h"
 
 namespace dmlax {
 
@@ -13,14 +13,14 @@ struct PoolAxis {
 
   int64_t span() const { return (window - 1) * dilation + 1; }
 
-  // The pixels from the first window's first to the last one's last.
+  // The pixels from the start of the first window to the end of the last.
   int64_t extent() const { return (outputs - 1) * stride + span(); }
 
-  // The first pixel of an output's window, which padding may hold.
+  // The first pixel of an output's window, which may be padding.
   int64_t first(int64_t output) const { return output * stride - start; }
 
-  // The elements of an output's window inside the image: from `begin` to `end`, none if these are
-  // the other way round.
+  // The elements [begin, end) of an output's window inside the image. There are none if end <=
+  // begin.
   void inside(int64_t output, int64_t& begin, int64_t& end) const {
     const int64_t pixel = first(output), last = pixel + span() - 1;
     begin = pixel >= 0 ? 0 : (dilation - 1 - pixel) / dilation;
@@ -33,7 +33,7 @@ struct PoolAxis {
     return std::max<int64_t>(0, end - begin);
   }
 
-  // The outputs whose window has its k-th element inside the image: from `begin` to `end`.
+  // The outputs [begin, end) whose window has its k-th element inside the image.
   void reached(int64_t k, int64_t& begin, int64_t& end) const {
     const int64_t offset = k * dilation - start;
     begin = offset >= 0 ? 0 : (-offset + stride - 1) / stride;
@@ -42,7 +42,7 @@ struct PoolAxis {
   }
 };
 
-// Planes of depth, height and width; of channels that are last, `inner` belong to a pixel.
+// Planes of depth, height and width. A pixel has `inner` channels if channels are last, else 1.
 struct PoolShape {
   PoolAxis depth, height, width;
   int64_t planes, inner;
@@ -52,20 +52,19 @@ struct PoolShape {
   int64_t output_row() const { return width.outputs * inner; }
   int64_t window() const { return depth.window * height.window * width.window; }
 
-  // The bytes of a row with its padding.
+  // The elements of a row with its padding.
   int64_t padded_row() const { return width.extent() * inner; }
 
-  // Whether a row is mostly padding, of which `maximum` then makes no copy.
+  // Whether a row is mostly padding. `maximum` then makes no copy.
   bool is_mostly_padding() const {
-    constexpr int64_t kLong = 1 << 16;
-    return padded_row() > kLong && padded_row() / 8 > input_row() + output_row();
+    return padded_row() > tuning::kPoolLongRow && padded_row() / 8 > input_row() + output_row();
   }
 
-  // Bytes that a call of `maximum` needs.
+  // The scratch bytes of a call of `maximum`.
   int64_t scratch_bytes() const { return is_mostly_padding() ? 0 : 2 * (padded_row() + 64); }
 };
 
-// One value for all channels, or one each.
+// One value for all channels, or one for each.
 template <typename T>
 struct PerChannel {
   const T* values;
@@ -75,24 +74,22 @@ struct PerChannel {
 };
 
 struct AverageParams {
-  PerChannel<uint32_t> input_scale, output_scale;  // their bits
+  PerChannel<uint32_t> input_scale, output_scale;  // bits of float32
   PerChannel<uint8_t> input_zero, output_zero;
   int64_t channels;
   bool input_signed, output_signed, include_padding;
-  bool exact;      // otherwise ONNX Runtime's float32
-  bool is_global;  // one window, which is the plane
+  bool exact;      // else ONNX Runtime's float32
+  bool is_global;  // the window is the plane
 };
 
 struct PoolingKernels {
-  // The output's rows from `begin` to `end`.
+  // Computes output rows [begin, end).
   void (*maximum)(const PoolShape& shape, bool is_signed, const uint8_t* input, uint8_t* output,
                   int64_t begin, int64_t end, uint8_t* scratch);
 
-  // False where there is no memory.
+  // Computes output rows [begin, end). Returns false if there is no memory.
   bool (*average)(const PoolShape& shape, const AverageParams& params, const uint8_t* input,
                   uint8_t* output, int64_t begin, int64_t end);
 };
 
 }  // namespace dmlax
-
-#endif  // DMLAX_POOLING_CPU_KERNELS_H_

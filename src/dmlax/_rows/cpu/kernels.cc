@@ -1,15 +1,14 @@
-// The kernels of float rows, compiled once for each SIMD header. Sums have the same order with all of
-// them, so that their results have the same bits.
+// Kernels of float rows, compiled once for each SIMD header. All of them sum in the same order, so
+// that results have the same bits.
 #include "dmlax/_rows/cpu/kernels.h"
 
 #include <cmath>
 #include <cstring>
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
-constexpr int kLanes = 16, kSums = 4;  // several sums at once hide an addition's latency
+constexpr int kLanes = 16, kSums = 4;  // several sums hide an addition's latency
 
 typedef float Floats __attribute__((vector_size(4 * kLanes)));
 typedef int32_t Ints __attribute__((vector_size(4 * kLanes)));
@@ -22,7 +21,7 @@ inline Floats load(const float* from) {
   return value;
 }
 
-// The last elements of a row, and a value in the lanes after them.
+// Loads the last elements of a row. The other lanes are `fill`.
 inline Floats load_some(const float* from, int64_t count, float fill) {
   Floats value = all(fill);
   std::memcpy(&value, from, static_cast<size_t>(count) * sizeof(float));
@@ -43,8 +42,8 @@ inline float total(const Floats* sums) {
   return lanes[0];
 }
 
-// The sum of `value(i, elements)` along a row; `fill` stands for the elements that its last vector
-// lacks, whose value must be 0.
+// Sums `value(i, elements)` along a row. `fill` stands for elements past the end, whose value must
+// be 0.
 template <typename Value>
 inline float sum(const float* row, int64_t count, float fill, const Value& value) {
   Floats sums[kSums] = {};
@@ -62,35 +61,36 @@ inline float sum(const float* row, int64_t count, float fill, const Value& value
   return total(sums);
 }
 
-// Calls `each(i, elements, how many)` along a row.
-template <typename Each>
-inline void for_each(const float* row, int64_t count, float fill, const Each& each) {
+// Calls run(i, elements, count) along a row.
+template <typename Run>
+inline void for_each(const float* row, int64_t count, float fill, const Run& run) {
   int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) each(i, load(row + i), kLanes);
-  if (i < count) each(i, load_some(row + i, count - i, fill), count - i);
+  for (; i + kLanes <= count; i += kLanes) run(i, load(row + i), kLanes);
+  if (i < count) run(i, load_some(row + i, count - i, fill), count - i);
 }
 
-void normalize(const Normalization& how, const float* input, int64_t count, float* output) {
+void normalize(const Normalization& norm, const float* input, int64_t count, float* output) {
   const float size = static_cast<float>(count);
   float mean = 0;
-  if (how.is_centred) {
+  if (norm.is_centred) {
     mean = sum(input, count, 0, [](int64_t, Floats x, int64_t) { return x; }) / size;
   }
   const float squares =
       sum(input, count, mean, [&](int64_t, Floats x, int64_t) { return (x - mean) * (x - mean); });
-  const float inverse = 1 / std::sqrt(squares / size + how.epsilon);
+  const float inverse = 1 / std::sqrt(squares / size + norm.epsilon);
   for_each(input, count, 0, [&](int64_t i, Floats x, int64_t left) {
     const bool is_whole = left == kLanes;
     const auto of = [&](const float* row) {
       return is_whole ? load(row + i) : load_some(row + i, left, 0);
     };
-    Floats y = (x - mean) * inverse * of(how.scale);
-    if (how.bias != nullptr) y += of(how.bias);
+    Floats y = (x - mean) * inverse * of(norm.scale);
+    if (norm.bias != nullptr) y += of(norm.bias);
     is_whole ? store(y, kLanes, output + i) : store(y, left, output + i);
   });
 }
 
-// exp(x) of x at most 0: a polynomial of the rest of a multiple of log 2; 0 below 2**-126.
+// exp(x) for x up to 0, by a polynomial of the rest of a multiple of log 2. Returns 0 below
+// 2**-126.
 inline Floats exponential(Floats x) {
   constexpr float kLowest = -87.336540f;
   constexpr float kCoefficients[] = {1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f,
@@ -106,7 +106,7 @@ inline Floats exponential(Floats x) {
   Ints bits, power;
   std::memcpy(&power, &shifted, sizeof power);
   std::memcpy(&bits, &value, sizeof bits);
-  power = (power << 23) + (127 << 23);  // the magic number's own bits are shifted out
+  power = (power << 23) + (127 << 23);  // shifts out the bits of `rounding`
   Floats scale;
   std::memcpy(&scale, &power, sizeof scale);
   return x < kLowest ? Floats{} : value * scale;
@@ -115,7 +115,8 @@ inline Floats exponential(Floats x) {
 void softmax(const float* input, int64_t count, float* output) {
   constexpr float kInfinity = __builtin_inff();
   Floats most = all(-kInfinity);
-  for_each(input, count, -kInfinity, [&](int64_t, Floats x, int64_t) { most = most > x ? most : x; });
+  for_each(input, count, -kInfinity,
+           [&](int64_t, Floats x, int64_t) { most = most > x ? most : x; });
   float highest = most[0];
   for (int i = 1; i < kLanes; ++i) highest = highest > most[i] ? highest : most[i];
   const float whole = sum(input, count, -kInfinity, [&](int64_t i, Floats x, int64_t left) {
@@ -132,5 +133,4 @@ void softmax(const float* input, int64_t count, float* output) {
 extern const RowKernels row_kernels;
 const RowKernels row_kernels = {normalize, softmax};
 
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

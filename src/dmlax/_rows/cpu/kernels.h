@@ -1,24 +1,21 @@
-// The parts of float rows that depend on the instruction set.
-#ifndef DMLAX_ROWS_CPU_KERNELS_H_
-#define DMLAX_ROWS_CPU_KERNELS_H_
+// Kernels of float rows, for one instruction set.
+#pragma once
 
 #include <cstdint>
 
 namespace dmlax {
 
-// One row's normalization: `(x - mean) / deviation * scale + bias`.
+// The normalization of a row: `(x - mean) / deviation * scale + bias`.
 struct Normalization {
   const float* scale;
-  const float* bias;  // null for 0
+  const float* bias;  // null: 0
   float epsilon;      // added to the variance
-  bool is_centred;    // false for root mean squares: the mean is taken as 0
+  bool is_centred;    // false: root mean square, with a mean of 0
 };
 
 struct RowKernels {
-  void (*normalize)(const Normalization& how, const float* input, int64_t count, float* output);
+  void (*normalize)(const Normalization& norm, const float* input, int64_t count, float* output);
   void (*softmax)(const float* input, int64_t count, float* output);
 };
 
 }  // namespace dmlax
-
-#endif  // DMLAX_ROWS_CPU_KERNELS_H_

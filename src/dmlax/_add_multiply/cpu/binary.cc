@@ -1,19 +1,12 @@
-// The handlers of the operators on two tensors: check operands, broadcast them, run the kernels.
-#include <algorithm>
-#include <array>
+// Handlers of the operators on two tensors: they check and broadcast operands and run the kernels.
 #include <cmath>
-#include <cstdint>
 #include <cstring>
-#include <string>
 
-#include "dmlax/_binary/cpu/exact.h"
-#include "dmlax/_binary/cpu/kernels.h"
+#include "dmlax/_add_multiply/cpu/exact.h"
+#include "dmlax/_add_multiply/cpu/kernels.h"
 #include "dmlax/_cpu/broadcast.h"
 #include "dmlax/_cpu/ffi.h"
 #include "dmlax/_cpu/fixed_point.h"
-#include "dmlax/_cpu/isa.h"
-#include "dmlax/_cpu/parallel_for.h"
-#include "xla/ffi/api/ffi.h"
 
 namespace dmlax {
 
@@ -23,16 +16,7 @@ namespace dmlax {
 
 namespace {
 
-namespace ffi = xla::ffi;
-
-constexpr int64_t kSerialElements = 1 << 17;  // up to these a second thread is no help
-constexpr int64_t kChunk = 1 << 14;           // elements: one task
-constexpr int64_t kLongRow = 512;             // elements that make a kernel's call worth it
-constexpr int64_t kPiece = 1024;              // elements that are expanded at once
-
-enum Operand {
-  kA, kB, kAScale, kBScale, kOutputScale, kAZeroPoint, kBZeroPoint, kOutputZeroPoint, kOperands
-};
+enum Operand { kA, kB, kAScale, kBScale, kOutputScale, kAZero, kBZero, kOutputZero, kOperands };
 using Axes = BroadcastAxes<kOperands>;
 using Cursor = BroadcastCursor<kOperands>;
 using Kernel = void (*)(const BinaryParams&, const BinarySpan&);
@@ -44,25 +28,22 @@ ByteTensor byte_tensor(bool is_signed, uint8_t zero_point, uint32_t scale) {
   return {.flip = flip, .zero = zero_point ^ flip, .scale = scale};
 }
 
-int32_t signed_value(uint8_t byte, bool is_signed) {
-  return is_signed ? static_cast<int8_t>(byte) : byte;
-}
+// A vector's estimate must stay below 2^22: larger factors take the scalar path.
 
-// A vector takes estimates below 2^22 only: larger factors leave every element to itself.
-
-// Whether products of bytes with the factors, and sums of them, are exact in float32.
+// Whether byte products with the factors, and their sums, are exact in float32.
 bool is_exact_factor(float factor, uint32_t scale, uint32_t output_scale) {
   const float units = factor * 0x1p12f;
   return std::abs(factor) <= 4 && units == std::nearbyint(units) &&
-         static_cast<double>(factor) * widen(output_scale) == widen(scale);
+         static_cast<double>(factor) * to_double(output_scale) == to_double(scale);
 }
 
-// The most by which a rounded float32 of this magnitude is off.
+// The largest rounding error of a float32 of this magnitude.
 double rounding_of(double magnitude) {
   return std::ldexp(1, std::ilogb(std::max(1.0, magnitude)) - 24);
 }
 
-// Factors are 2^-24 of themselves off; the origin, the inner sum and the sum are rounded.
+// The factors have relative errors of 2^-24. Rounding adds an error for the origin, the inner sum
+// and the sum.
 FixedSum fix_sum(double a, double b, double offset) {
   for (const int32_t bits : {2, 4}) {
     const double origin = 1.5 + 0x1p-10 + bits * 0x1p-23 + offset * kFixedScale;
@@ -79,11 +60,11 @@ FixedSum fix_sum(double a, double b, double offset) {
   return {};
 }
 
-// Each of these is at most 2^-24 of itself off: the factors, the offset and the inner sum. The
-// estimate is rounded twice, by 2^-17 at most, as its ties are below 256.
+// The factors, the offset and the inner sum have relative errors of at most 2^-24. Rounding the
+// estimate twice adds at most 2^-17, because its ties are below 256.
 void estimate_sum(BinaryParams& params) {
-  const double unit = widen(params.output_scale);
-  const double a = widen(params.a.scale) / unit, b = widen(params.b.scale) / unit;
+  const double unit = to_double(params.output_scale);
+  const double a = to_double(params.a.scale) / unit, b = to_double(params.b.scale) / unit;
   params.has_estimate = std::abs(a) + std::abs(b) <= 64;
   if (!params.has_estimate) return;
   params.a_factor = static_cast<float>(a);
@@ -97,7 +78,7 @@ void estimate_sum(BinaryParams& params) {
   params.fixed = fix_sum(a, b, -(params.a.zero * a + params.b.zero * b));
 }
 
-// ONNX Runtime's.
+// ONNX Runtime's formula.
 void prepare_float32_sum(BinaryParams& params, int32_t a_zero, int32_t b_zero) {
   constexpr uint32_t kOne = 127u << 23;
   params.a_factor = multiplier_float32(params.a.scale, kOne, params.output_scale);
@@ -108,7 +89,7 @@ void prepare_float32_sum(BinaryParams& params, int32_t a_zero, int32_t b_zero) {
   params.has_estimate = std::abs(params.a_factor) + std::abs(params.b_factor) <= 0x1p12f;
 }
 
-// The estimate of a product is that of an accumulator; and 2^-14 more for the error's addition.
+// A product's estimate has the error of an accumulator's. Adding the error needs 2^-14 more.
 void estimate_product(BinaryParams& params) {
   float band;
   params.a_factor = Estimator(params.a.scale, params.output_scale).estimate(params.b.scale, band);
@@ -130,7 +111,7 @@ struct Operation {
   bool a_signed, b_signed, output_signed;
 };
 
-// Where operands are, and the output.
+// The operands' and the output's memory.
 struct Buffers {
   std::array<const uint8_t*, kOperands> operand;
   uint8_t* output;
@@ -144,22 +125,13 @@ uint32_t scale_bits(const uint8_t* scale) {
 
 BinaryParams params_of(const Operation& operation, const Buffers& buffers) {
   const auto& operand = buffers.operand;
-  const uint8_t a_zero = *operand[kAZeroPoint], b_zero = *operand[kBZeroPoint];
-  BinaryParams params = {
-      .a = byte_tensor(operation.a_signed, a_zero, scale_bits(operand[kAScale])),
-      .b = byte_tensor(operation.b_signed, b_zero, scale_bits(operand[kBScale])),
-      .output_scale = scale_bits(operand[kOutputScale]),
-      .output_signed = operation.output_signed,
-      .output_zero = signed_value(*operand[kOutputZeroPoint], operation.output_signed),
-      .exact = operation.exact,
-      .has_estimate = false,
-      .a_bias = 0,
-      .b_bias = 0,
-      .a_factor = 0,
-      .b_factor = 0,
-      .offset = 0,
-      .error = 0,
-      .fixed = {}};
+  const uint8_t a_zero = *operand[kAZero], b_zero = *operand[kBZero];
+  BinaryParams params = {.a = byte_tensor(operation.a_signed, a_zero, scale_bits(operand[kAScale])),
+                         .b = byte_tensor(operation.b_signed, b_zero, scale_bits(operand[kBScale])),
+                         .output_scale = scale_bits(operand[kOutputScale]),
+                         .output_signed = operation.output_signed,
+                         .output_zero = byte_value(*operand[kOutputZero], operation.output_signed),
+                         .exact = operation.exact};
   if (operation.is_product) {
     params.a_bias = static_cast<float>(-params.a.zero);
     params.b_bias = static_cast<float>(-params.b.zero);
@@ -169,13 +141,13 @@ BinaryParams params_of(const Operation& operation, const Buffers& buffers) {
   } else {
     params.a_bias = operation.a_signed ? -128 : 0;
     params.b_bias = operation.b_signed ? -128 : 0;
-    prepare_float32_sum(params, signed_value(a_zero, operation.a_signed),
-                        signed_value(b_zero, operation.b_signed));
+    prepare_float32_sum(params, byte_value(a_zero, operation.a_signed),
+                        byte_value(b_zero, operation.b_signed));
   }
   return params;
 }
 
-// Elements of one set of parameters.
+// Elements that share one set of parameters.
 struct Problem {
   Kernel kernel;
   const BinaryParams& params;
@@ -186,7 +158,7 @@ struct Problem {
   int64_t row() const { return axis_count == 0 ? 1 : axes.size[0]; }
 };
 
-// An operand from its element `at` of a row on; if all elements of the row are one, copies of it.
+// An operand's row from element `at` on. If the row has one value, `copies` hold it.
 const uint8_t* row_of(const Problem& problem, int operand, const uint8_t* elements, int64_t at,
                       uint8_t* copies, bool& varies) {
   varies = problem.axis_count > 0 && problem.axes.varies(0, operand);
@@ -212,7 +184,7 @@ void run_rows(const Problem& problem, int64_t begin, int64_t end) {
   }
 }
 
-// Elements from `index` on of an operand: its own if it varies along all axes, else expanded.
+// An operand's elements from `index` on. An operand that varies along all axes needs no copy.
 const uint8_t* elements_of(const Problem& problem, int operand, int64_t index, int64_t count,
                            uint8_t* expanded) {
   const uint8_t* data = problem.buffers.operand[operand];
@@ -223,11 +195,11 @@ const uint8_t* elements_of(const Problem& problem, int operand, int64_t index, i
   return expanded;
 }
 
-// Short rows: what is broadcast is expanded first.
+// Short rows: operands are expanded before the kernel runs.
 void run_expanded(const Problem& problem, int64_t begin, int64_t end) {
-  uint8_t a[kPiece], b[kPiece];
-  for (int64_t index = begin; index < end; index += kPiece) {
-    const int64_t count = std::min(kPiece, end - index);
+  uint8_t a[tuning::kPiece], b[tuning::kPiece];
+  for (int64_t index = begin; index < end; index += tuning::kPiece) {
+    const int64_t count = std::min(tuning::kPiece, end - index);
     problem.kernel(problem.params, {.a = elements_of(problem, kA, index, count, a),
                                     .b = elements_of(problem, kB, index, count, b),
                                     .output = problem.buffers.output + index,
@@ -239,115 +211,72 @@ void run_expanded(const Problem& problem, int64_t begin, int64_t end) {
 
 void run_problem(const Problem& problem, ffi::ThreadPool& pool) {
   const auto run =
-      problem.axis_count <= 1 || problem.row() >= kLongRow ? run_rows : run_expanded;
+      problem.axis_count <= 1 || problem.row() >= tuning::kBinaryLongRow ? run_rows : run_expanded;
   const int64_t elements = problem.axes.elements(problem.axis_count);
-  parallel_for_ranges(pool, elements, kSerialElements, kChunk,
+  parallel_for_ranges(pool, elements, tuning::kBytes,
                       [&](int64_t first, int64_t last) { run(problem, first, last); });
 }
 
-// vmap may have parameters vary: each set of them is a problem.
+// vmap may make parameters vary. Every set of parameters is a problem.
 void run_problems(const Operation& operation, const Buffers& buffers, const Axes& axes,
                   ffi::ThreadPool& pool) {
-  const auto vary = [&](int axis) {
+  const int inner = axes.inner_axes([&](int axis) {
     for (int operand = kAScale; operand < kOperands; ++operand) {
       if (axes.varies(axis, operand)) return true;
     }
     return false;
-  };
-  int own = 0;
-  while (own < axes.count && !vary(own)) ++own;
-  const int64_t elements = axes.elements(own), problems = axes.elements(axes.count) / elements;
-  Cursor cursor(axes, own, axes.count, 0);
+  });
+  const int64_t elements = axes.elements(inner), problems = axes.elements(axes.count) / elements;
+  Cursor cursor(axes, inner, axes.count, 0);
   for (int64_t i = 0; i < problems; ++i, cursor.next()) {
-    Buffers mine = {.operand = {}, .output = buffers.output + i * elements};
+    Buffers operands = {.operand = {}, .output = buffers.output + i * elements};
     for (int operand = 0; operand < kOperands; ++operand) {
       const int64_t bytes = operand >= kAScale && operand <= kOutputScale ? sizeof(float) : 1;
-      mine.operand[operand] = buffers.operand[operand] + cursor.offset(operand) * bytes;
+      operands.operand[operand] = buffers.operand[operand] + cursor.offset(operand) * bytes;
     }
-    const BinaryParams params = params_of(operation, mine);
+    const BinaryParams params = params_of(operation, operands);
     run_problem({.kernel = operation.kernel,
                  .params = params,
-                 .buffers = mine,
+                 .buffers = operands,
                  .axes = axes,
-                 .axis_count = own},
+                 .axis_count = inner},
                 pool);
   }
 }
 
 // --- handlers ----------------------------------------------------------------------------
 
-ffi::Error invalid(const std::string& what) {
-  return ffi::Error::InvalidArgument("quantized_binary: " + what);
-}
-
-using Given = std::array<const ffi::AnyBuffer*, kOperands>;
-
-bool has_types(const Given& given, const ffi::AnyBuffer& output) {
+bool has_types(const Inputs<kOperands>& inputs, const ffi::AnyBuffer& output) {
   for (int scale = kAScale; scale <= kOutputScale; ++scale) {
-    if (given[scale]->element_type() != ffi::DataType::F32) return false;
+    if (!is_float32(inputs[scale])) return false;
   }
-  return is_byte(*given[kA]) && is_byte(*given[kB]) && is_byte(output) &&
-         given[kAZeroPoint]->element_type() == given[kA]->element_type() &&
-         given[kBZeroPoint]->element_type() == given[kB]->element_type() &&
-         given[kOutputZeroPoint]->element_type() == output.element_type();
+  return is_byte(inputs[kA]) && is_byte(inputs[kB]) && is_byte(output) &&
+         have_same_type(inputs[kAZero], inputs[kA]) && have_same_type(inputs[kBZero], inputs[kB]) &&
+         have_same_type(inputs[kOutputZero], output);
 }
 
-ffi::Error run(bool is_product, bool exact, const Given& given, const ffi::AnyBuffer& output,
-               ffi::ThreadPool& pool) {
-  const BinaryKernels* kernels = chosen_kernels();
-  if (kernels == nullptr) return invalid(kNoInstructionSet);
-  if (!has_types(given, output)) return invalid("an element type is none of the operator's");
-  if (output.element_count() == 0) return ffi::Error::Success();
-  std::array<Sizes, kOperands> sizes;
-  for (int i = 0; i < kOperands; ++i) sizes[i] = given[i]->dimensions();
+template <bool is_product>
+Outcome run(const Call<BinaryKernels>& call, const Inputs<kOperands>& inputs, Output output,
+            bool exact) {
+  if (!has_types(inputs, *output)) return "an element type is none of the operator's";
+  if (output->element_count() == 0) return {};
   Axes axes;
-  if (!merge_axes(axes, output.dimensions(), sizes)) {
-    return invalid("an operand does not broadcast to the output");
-  }
-  Buffers buffers = {.operand = {}, .output = static_cast<uint8_t*>(output.untyped_data())};
-  for (int i = 0; i < kOperands; ++i) {
-    if (is_null(*given[i])) return invalid("a buffer is null");
-    buffers.operand[i] = static_cast<const uint8_t*>(given[i]->untyped_data());
-  }
-  if (is_null(output)) return invalid("a buffer is null");
-  const Operation operation = {.kernel = is_product ? kernels->multiply : kernels->add,
+  if (const char* wrong = broadcast(axes, inputs, *output)) return wrong;
+  Buffers buffers = {.operand = {}, .output = data_of<uint8_t>(*output)};
+  for (int i = 0; i < kOperands; ++i) buffers.operand[i] = data_of<const uint8_t>(inputs[i]);
+  const Operation operation = {.kernel = is_product ? call.kernels.multiply : call.kernels.add,
                                .is_product = is_product,
                                .exact = exact,
-                               .a_signed = is_signed_byte(*given[kA]),
-                               .b_signed = is_signed_byte(*given[kB]),
-                               .output_signed = is_signed_byte(output)};
-  run_problems(operation, buffers, axes, pool);
-  return ffi::Error::Success();
-}
-
-template <bool kIsProduct>
-ffi::Error handle(ffi::ThreadPool pool, ffi::AnyBuffer a, ffi::AnyBuffer b, ffi::AnyBuffer a_scale,
-                  ffi::AnyBuffer b_scale, ffi::AnyBuffer output_scale, ffi::AnyBuffer a_zero_point,
-                  ffi::AnyBuffer b_zero_point, ffi::AnyBuffer output_zero_point,
-                  ffi::Result<ffi::AnyBuffer> output, bool exact) {
-  return run(kIsProduct, exact,
-             {&a, &b, &a_scale, &b_scale, &output_scale, &a_zero_point, &b_zero_point,
-              &output_zero_point},
-             *output, pool);
+                               .a_signed = is_signed_byte(inputs[kA]),
+                               .b_signed = is_signed_byte(inputs[kB]),
+                               .output_signed = is_signed_byte(*output)};
+  run_problems(operation, buffers, axes, call.pool);
+  return {};
 }
 
 }  // namespace
 }  // namespace dmlax
 
-#define DMLAX_BINARY_BINDING()         \
-  xla::ffi::Ffi::Bind()                \
-      .Ctx<xla::ffi::ThreadPool>()     \
-      .Arg<xla::ffi::AnyBuffer>()      \
-      .Arg<xla::ffi::AnyBuffer>()      \
-      .Arg<xla::ffi::AnyBuffer>()      \
-      .Arg<xla::ffi::AnyBuffer>()      \
-      .Arg<xla::ffi::AnyBuffer>()      \
-      .Arg<xla::ffi::AnyBuffer>()      \
-      .Arg<xla::ffi::AnyBuffer>()      \
-      .Arg<xla::ffi::AnyBuffer>()      \
-      .Ret<xla::ffi::AnyBuffer>()      \
-      .Attr<bool>("exact")
+DMLAX_HANDLER(dmlax_quantized_add, "quantized_binary", run<false>, "exact")
 
-DMLAX_DEFINE_HANDLER(dmlax_quantized_add, dmlax::handle<false>, DMLAX_BINARY_BINDING());
-
-DMLAX_DEFINE_HANDLER(dmlax_quantized_multiply, dmlax::handle<true>, DMLAX_BINARY_BINDING());
+DMLAX_HANDLER(dmlax_quantized_multiply, "quantized_binary", run<true>, "exact")

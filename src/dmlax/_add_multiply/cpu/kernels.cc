@@ -1,18 +1,16 @@
-// The kernels of the operators on two tensors, compiled once for each SIMD header.
+// Kernels of the operators on two tensors, compiled once for each SIMD header.
 //
-// An exact element is estimated in float32, less and plus the estimate's error. Where the two round
-// to different bytes, `exact.h` decides. An inexact sum may be written where an operand is: each group
-// is read before it is stored.
-#include "dmlax/_binary/cpu/kernels.h"
+// Float32 estimates an exact element twice, minus and plus the estimate's error. If the two
+// estimates round to different bytes, `exact.h` decides. The output may overlap an operand, because
+// a group is read before it is stored.
+#include "dmlax/_add_multiply/cpu/kernels.h"
 
-#include <cstddef>
 #include <cstring>
 
-#include "dmlax/_binary/cpu/exact.h"
+#include "dmlax/_add_multiply/cpu/exact.h"
 #include "dmlax/_cpu/simd/interface.h"
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
 constexpr int kPacked = Simd::kVectorsPacked;
@@ -22,14 +20,14 @@ static_assert(kBinaryGroup % kPackedBytes == 0);
 
 using Element = uint8_t (*)(const BinaryParams&, uint8_t, uint8_t);
 
-// What all groups have in common, in registers: stores of bytes might change the parameters.
+// Parameters in registers: stores of bytes might alias them.
 struct Common {
   const Simd::Floats a_bias, b_bias, a_factor, b_factor, offset, error, two;
   const int32_t zero;
   const uint8_t a_flip, b_flip;
   const bool output_signed;
 
-  // Of estimates plus `more`.
+  // Parameters of estimates that are shifted by `shift`.
   Common(const BinaryParams& params, float more)
       : a_bias(Simd::broadcast_float(params.a_bias)),
         b_bias(Simd::broadcast_float(params.b_bias)),
@@ -61,7 +59,8 @@ struct Product {
   }
 };
 
-// A group's estimates, rounded. Whether, if they have an error, some change with twice as much more.
+// Rounds a group's estimates. If estimates have an error, returns whether a larger estimate, by
+// twice the error, rounds differently.
 template <typename Formula, bool kHasBias, bool kHasError>
 inline bool run_group(const Common& all, const uint8_t* a, const uint8_t* b, uint8_t* bytes) {
   Simd::Int32s changes = Simd::broadcast(0);
@@ -80,8 +79,9 @@ inline bool run_group(const Common& all, const uint8_t* a, const uint8_t* b, uin
       const Simd::Floats value = Formula::estimate(all, u, v);
       rounded[j] = Simd::to_integers(value);
       if constexpr (kHasError) {
-        const Simd::Int32s high = Simd::to_integers(Simd::fused_multiply_add(all.error, all.two, value));
-        changes = Simd::add(changes, Simd::subtract(high, rounded[j]));  // none is negative
+        const Simd::Int32s high =
+            Simd::to_integers(Simd::fused_multiply_add(all.error, all.two, value));
+        changes = Simd::add(changes, Simd::subtract(high, rounded[j]));  // never negative
       }
     }
     Simd::store_bytes(bytes + i, rounded, all.zero, all.output_signed);
@@ -109,15 +109,16 @@ inline void run_whole_group(const BinaryParams& params, const Common& all, const
   if (near_ties) resolve_ties<Formula>(params, a, b, output);
 }
 
-// Calls each(a, b, output) for every group of a span; the last one is filled up.
-template <typename Each>
-inline void for_each_group(const BinarySpan& span, const Each& each) {
+// Calls run(a, b, output) for every group of a span. The last group is padded.
+template <typename Run>
+inline void for_each_group(const BinarySpan& span, const Run& run) {
   const uint8_t *a = span.a, *b = span.b;
   uint8_t* output = span.output;
-  const int64_t a_step = span.a_varies ? kBinaryGroup : 0, b_step = span.b_varies ? kBinaryGroup : 0;
+  const int64_t a_step = span.a_varies ? kBinaryGroup : 0;
+  const int64_t b_step = span.b_varies ? kBinaryGroup : 0;
   int64_t left = span.count;
   for (; left >= kBinaryGroup; left -= kBinaryGroup, a += a_step, b += b_step) {
-    each(a, b, output);
+    run(a, b, output);
     output += kBinaryGroup;
   }
   if (left == 0) return;
@@ -125,7 +126,7 @@ inline void for_each_group(const BinarySpan& span, const Each& each) {
   uint8_t a_copy[kBinaryGroup] = {}, b_copy[kBinaryGroup] = {}, bytes[kBinaryGroup];
   std::memcpy(a_copy, a, count);
   std::memcpy(b_copy, b, count);
-  each(a_copy, b_copy, bytes);
+  run(a_copy, b_copy, bytes);
   std::memcpy(output, bytes, count);
 }
 
@@ -137,7 +138,7 @@ void run_groups(const BinaryParams& params, const BinarySpan& span) {
   });
 }
 
-// Exact sums in fixed point. A group with one near a tie is estimated once more.
+// Exact sums in fixed point. A group with a near tie is estimated again.
 template <typename S>
 void run_fixed_sums(const BinaryParams& params, const BinarySpan& span) {
   const Common all(params, -params.error);
@@ -181,8 +182,8 @@ void run(const BinaryParams& params, const BinarySpan& span) {
                     : run_groups<Formula, false, false>(params, span);
   }
   for (int64_t i = 0; i < span.count; ++i) {
-    span.output[i] = Formula::kElement(params, span.a[span.a_varies ? i : 0],
-                                       span.b[span.b_varies ? i : 0]);
+    span.output[i] =
+        Formula::kElement(params, span.a[span.a_varies ? i : 0], span.b[span.b_varies ? i : 0]);
   }
 }
 
@@ -191,5 +192,4 @@ void run(const BinaryParams& params, const BinarySpan& span) {
 extern const BinaryKernels binary_kernels;
 const BinaryKernels binary_kernels = {.add = run<Sum>, .multiply = run<Product>};
 
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

@@ -1,10 +1,9 @@
-// The kernel of the lookup, compiled once for each SIMD header.
-#include "dmlax/_lookup/cpu/kernels.h"
+// Kernel of the lookup, compiled once for each SIMD header.
+#include "dmlax/_byte_lookup/cpu/kernels.h"
 
 #include "dmlax/_cpu/simd/interface.h"
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
 void look_up(const uint8_t* table, const uint8_t* input, int64_t count, uint8_t* output) {
@@ -19,7 +18,6 @@ void look_up(const uint8_t* table, const uint8_t* input, int64_t count, uint8_t*
 }  // namespace
 
 extern const LookupKernels lookup_kernels;
-const LookupKernels lookup_kernels = {.per_ns = Simd::kLookUpsPerNs, .look_up = look_up};
+const LookupKernels lookup_kernels = {.per_ns = Simd::kTuning.look_ups_per_ns, .look_up = look_up};
 
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

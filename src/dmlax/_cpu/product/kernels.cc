@@ -1,28 +1,21 @@
-// The kernels of the matrix products, compiled once for each instruction set. No function that a
-// header defines has a name outside this unit, so that none is linked from the wrong set.
-#include "dmlax/_cpu/matmul/kernels.h"
+// Kernels of matrix products, compiled once for each instruction set. Functions of headers have
+// internal linkage, so that the linker never takes one from another instruction set.
+#include "dmlax/_cpu/product/kernels.h"
 
-#include "dmlax/_cpu/gemm/microkernel.h"
 #include "dmlax/_cpu/gemm/panels.h"
 #include "dmlax/_cpu/gemm/prepared_panels.h"
 #include "dmlax/_cpu/gemm/rows.h"
-#include "dmlax/_cpu/simd/interface.h"
 
-namespace dmlax {
-namespace DMLAX_ISA_NAMESPACE {
+namespace dmlax::DMLAX_ISA_NAMESPACE {
 namespace {
 
-constexpr int64_t kPackedRowBytes = 1 << 18;  // of rows, at once
-constexpr int64_t kDirectRowBytes = 1 << 19;  // the same of rows that are multiplied as they are
-constexpr int64_t kHeldPanelBytes = 1 << 19;
-
-// Where a thread's scratch has what.
+// Layout of a thread's scratch memory.
 struct Scratch {
   uint8_t *rows, *spare;
   int32_t *row_sums, *acc;
   uint8_t *panel, *transposed;
 
-  Scratch(const MatmulLayout& layout, uint8_t* memory) : rows(memory) {
+  Scratch(const ProductLayout& layout, uint8_t* memory) : rows(memory) {
     const int64_t count = layout.direct ? 0 : layout.rows_at_once;
     spare = rows + count * layout.row_bytes;
     memory += round_up((count + 2) * layout.row_bytes, 64);
@@ -34,23 +27,22 @@ struct Scratch {
   }
 };
 
-inline int64_t columns_of(const MatmulShape& shape, int64_t panel) {
-  const int64_t left = shape.columns - panel * kPanelWidth;
-  return left < kPanelWidth ? left : kPanelWidth;
+inline int64_t columns_of(const ProductShape& shape, int64_t panel) {
+  return least(shape.columns - panel * kPanelWidth, kPanelWidth);
 }
 
-inline const uint8_t* first_of(const MatmulProblem& problem, int64_t panel) {
+inline const uint8_t* first_of(const ProductProblem& problem, int64_t panel) {
   const int64_t column = panel * kPanelWidth;
   return problem.b + (problem.shape.b_transposed ? column * problem.shape.depth : column);
 }
 
 // Copies the sums of a panel's columns.
-inline void copy_column_sums(const MatmulProblem& problem, int64_t panel, int32_t* to) {
+inline void copy_column_sums(const ProductProblem& problem, int64_t panel, int32_t* to) {
   const size_t bytes = static_cast<size_t>(columns_of(problem.shape, panel)) * 4;
   __builtin_memcpy(to, problem.column_sums + panel * kPanelWidth, bytes);
 }
 
-inline int32_t* sums_of(const MatmulLayout& layout, uint8_t* panel) {
+inline int32_t* sums_of(const ProductLayout& layout, uint8_t* panel) {
   return reinterpret_cast<int32_t*>(panel + layout.panel_bytes - kPanelWidth * 4);
 }
 
@@ -63,17 +55,16 @@ struct RowProduct {
   static constexpr int64_t kRowStep = RowMicrokernel::rows_of_block<S>();
   RowMicrokernel microkernel;
 
-  static int64_t rows_at_once(const MatmulLayout& layout) {
+  static int64_t rows_at_once(const ProductLayout& layout) {
     return RowMicrokernel::rows_at_once<S>(layout.words);
   }
 
-  static void lay_out(MatmulProblem& problem) {
-    const MatmulShape& shape = problem.shape;
-    MatmulLayout& layout = problem.layout;
+  static void lay_out(ProductProblem& problem) {
+    const ProductShape& shape = problem.shape;
+    ProductLayout& layout = problem.layout;
     const int64_t quads = RowMicrokernel::words_of(shape.depth);
     layout.words = quads * S::kWordsOfQuad;
-    layout.direct =
-        S::kWordsOfQuad == 1 && !shape.a_signed && shape.depth == kKPack * quads;
+    layout.direct = S::kWordsOfQuad == 1 && !shape.a_signed && shape.depth == kKPack * quads;
     layout.row_bytes = round_up(4 * layout.words, 64) + 64;
     layout.panel_bytes = layout.words * 4 * kPanelWidth + kPanelWidth * 4;
     if (shape.b_panels) {
@@ -81,10 +72,11 @@ struct RowProduct {
     }
   }
 
-  static void pack_panel(const MatmulProblem& problem, int64_t panel, const Scratch& scratch,
+  static void pack_panel(const ProductProblem& problem, int64_t panel, const Scratch& scratch,
                          uint8_t* target) {
-    const MatmulShape& shape = problem.shape;
-    const int64_t columns = columns_of(shape, panel), quads = problem.layout.words / S::kWordsOfQuad;
+    const ProductShape& shape = problem.shape;
+    const int64_t columns = columns_of(shape, panel);
+    const int64_t quads = problem.layout.words / S::kWordsOfQuad;
     const uint8_t* from = first_of(problem, panel);
     if (shape.b_transposed) {
       const auto* first = reinterpret_cast<const int8_t*>(from);
@@ -101,9 +93,9 @@ struct RowProduct {
     }
   }
 
-  const uint8_t* pack_rows(const MatmulProblem& problem, int64_t row, int64_t count,
+  const uint8_t* pack_rows(const ProductProblem& problem, int64_t row, int64_t count,
                            const Scratch& scratch, int64_t& stride) const {
-    const MatmulShape& shape = problem.shape;
+    const ProductShape& shape = problem.shape;
     const uint8_t* from = problem.a + row * shape.depth;
     stride = shape.depth;
     if (problem.layout.direct) return from;
@@ -118,19 +110,19 @@ struct RowProduct {
     return scratch.rows;
   }
 
-  static int32_t sum_of(const MatmulProblem& problem, const uint8_t* row) {
+  static int32_t sum_of(const ProductProblem& problem, const uint8_t* row) {
     return sum_row<S>(row, problem.layout.words);
   }
 
-  // The sums begin with `initial`, one a column.
-  void multiply(const MatmulProblem&, const Rows& rows, const uint8_t* panel, int64_t columns,
+  // Multiplies rows by a panel. Every column's sums start at `initial`.
+  void multiply(const ProductProblem&, const Rows& rows, const uint8_t* panel, int64_t columns,
                 const int32_t* initial, int32_t* acc, int64_t acc_stride) {
     microkernel.template multiply<S>(rows, panel, columns, initial, acc, acc_stride);
   }
 
  private:
-  // Multiplies a row of ones.
-  static void sum_panel(const MatmulProblem& problem, int64_t columns, uint8_t* ones,
+  // Sums a panel's columns by multiplying a row of ones.
+  static void sum_panel(const ProductProblem& problem, int64_t columns, uint8_t* ones,
                         uint8_t* panel) {
     const int64_t bytes = 4 * problem.layout.words;
     if (S::kWordsOfQuad == 1) {
@@ -153,19 +145,19 @@ struct PanelProduct {
   static constexpr int64_t kRows = kBlockRows, kRowStep = kRows;
   Microkernel microkernel;
 
-  static int64_t rows_at_once(const MatmulLayout&) { return kRows; }
+  static int64_t rows_at_once(const ProductLayout&) { return kRows; }
 
-  static void lay_out(MatmulProblem& problem) {
-    const MatmulShape& shape = problem.shape;
-    MatmulLayout& layout = problem.layout;
+  static void lay_out(ProductProblem& problem) {
+    const ProductShape& shape = problem.shape;
+    ProductLayout& layout = problem.layout;
     layout.direct = shape.a_signed;
     layout.row_bytes = round_up(shape.depth, 64);
     layout.panel_bytes = panel_shape(shape.depth).bytes;
   }
 
-  static void pack_panel(const MatmulProblem& problem, int64_t panel, const Scratch& scratch,
+  static void pack_panel(const ProductProblem& problem, int64_t panel, const Scratch& scratch,
                          uint8_t* target) {
-    const MatmulShape& shape = problem.shape;
+    const ProductShape& shape = problem.shape;
     const uint8_t* from = first_of(problem, panel);
     int64_t stride = shape.columns, readable = shape.columns - panel * kPanelWidth;
     if (shape.b_transposed) {
@@ -191,9 +183,9 @@ struct PanelProduct {
     pack_panels(panel_shape(shape.depth), options, &source, 1, for_each_quad, target);
   }
 
-  const uint8_t* pack_rows(const MatmulProblem& problem, int64_t row, int64_t count,
+  const uint8_t* pack_rows(const ProductProblem& problem, int64_t row, int64_t count,
                            const Scratch& scratch, int64_t& stride) const {
-    const MatmulShape& shape = problem.shape;
+    const ProductShape& shape = problem.shape;
     const uint8_t* from = problem.a + row * shape.depth;
     stride = shape.depth;
     if (problem.layout.direct) return from;
@@ -201,14 +193,14 @@ struct PanelProduct {
     return scratch.rows;
   }
 
-  static int32_t sum_of(const MatmulProblem& problem, const uint8_t* row) {
+  static int32_t sum_of(const ProductProblem& problem, const uint8_t* row) {
     const int8_t* bytes = reinterpret_cast<const int8_t*>(row);
     int32_t sum = 0;
     for (int64_t k = 0; k < problem.shape.depth; ++k) sum += bytes[k];
     return sum;
   }
 
-  void multiply(const MatmulProblem& problem, const Rows& rows, const uint8_t* panel, int64_t,
+  void multiply(const ProductProblem& problem, const Rows& rows, const uint8_t* panel, int64_t,
                 const int32_t*, int32_t* acc, int64_t) {
     const FilterRows filter(reinterpret_cast<const int8_t*>(rows.first), problem.shape.depth,
                             rows.count);
@@ -218,34 +210,34 @@ struct PanelProduct {
 
 // --- dot products of few rows with the rows of a transposed matrix
 
-// A column at a time, in the order of memory, which the processor reads ahead. A row's words are bytes
-// or, where products of bytes saturate, first the low halves of a vector's bytes and then the high ones.
+// Reads one column at a time, in the order of memory, which the processor prefetches. A row's words
+// are bytes. If sums of byte products saturate, they are first the low halves of a vector's bytes,
+// then the high halves.
 template <typename S>
 struct DotProduct {
   static constexpr bool kInOrder = true, kAddsToTerms = false;
-  static constexpr int64_t kRows = kFewRows, kRowStep = kRows;
+  static constexpr int64_t kRows = tuning::kFewRows, kRowStep = kRows;
   static constexpr int64_t kStep = 4 * S::kLanes;  // bytes of a vector
-  static constexpr int kChains = 4;  // of sums, none of which waits for another
-  static constexpr int64_t kPrefetchDistance = 4096;  // the columns are one after another
+  static constexpr int kChains = tuning::kDotChains;
 
-  static int64_t rows_at_once(const MatmulLayout&) { return kRows; }
+  static int64_t rows_at_once(const ProductLayout&) { return kRows; }
 
-  static void lay_out(MatmulProblem& problem) {
-    MatmulLayout& layout = problem.layout;
+  static void lay_out(ProductProblem& problem) {
+    ProductLayout& layout = problem.layout;
     layout.direct = false;
     layout.words = round_up(problem.shape.depth, kStep) / kKPack * S::kWordsOfQuad;
     layout.row_bytes = 4 * layout.words;
     layout.panel_bytes = kPanelWidth * 4;  // the sums alone
   }
 
-  static void pack_panel(const MatmulProblem& problem, int64_t panel, const Scratch&,
+  static void pack_panel(const ProductProblem& problem, int64_t panel, const Scratch&,
                          uint8_t* target) {
     if (problem.needs_column_sums) {
       copy_column_sums(problem, panel, reinterpret_cast<int32_t*>(target));
     }
   }
 
-  const uint8_t* pack_rows(const MatmulProblem& problem, int64_t row, int64_t count,
+  const uint8_t* pack_rows(const ProductProblem& problem, int64_t row, int64_t count,
                            const Scratch& scratch, int64_t& stride) const {
     const int64_t depth = problem.shape.depth;
     const uint8_t flip = problem.shape.a_signed ? 128 : 0;
@@ -270,7 +262,7 @@ struct DotProduct {
     return scratch.rows;
   }
 
-  static int32_t sum_of(const MatmulProblem& problem, const uint8_t* row) {
+  static int32_t sum_of(const ProductProblem& problem, const uint8_t* row) {
     if constexpr (S::kWordsOfQuad == 1) return sum_row<S>(row, problem.layout.words);
     int32_t sum = 0;
     for (int64_t i = 0; i < 4 * problem.layout.words; ++i) {
@@ -279,12 +271,12 @@ struct DotProduct {
     return sum;
   }
 
-  static void multiply_columns(const MatmulProblem& problem, int64_t panel, const uint8_t* rows,
+  static void multiply_columns(const ProductProblem& problem, int64_t panel, const uint8_t* rows,
                                int64_t stride, int64_t count, int32_t* acc) {
     const int64_t depth = problem.shape.depth, columns = columns_of(problem.shape, panel);
     const uint8_t* first = first_of(problem, panel);
     for (int64_t column = 0; column < columns; column += S::kLanes) {
-      typename S::Int32s sums[kFewRows][S::kLanes];
+      typename S::Int32s sums[tuning::kFewRows][S::kLanes];
       for (int64_t i = 0; i < S::kLanes; ++i) {
         const uint8_t* from = first + (column + i < columns ? column + i : columns - 1) * depth;
         for (int64_t r = 0; r < count; ++r) sums[r][i] = multiply(from, depth, rows + r * stride);
@@ -296,7 +288,7 @@ struct DotProduct {
   }
 
  private:
-  // Sums whose lanes make a column's product.
+  // Returns sums whose lanes add up to a column's product.
   static typename S::Int32s multiply(const uint8_t* column, int64_t depth, const uint8_t* row) {
     const int64_t whole = depth / kStep * kStep;
     auto sums = S::broadcast(0);
@@ -316,7 +308,7 @@ struct DotProduct {
     return total;
   }
 
-  // Not inline, and for a depth above 0: else a compiler keeps the sums in memory, too.
+  // Not inlined, and for a depth above 0. Otherwise compilers also keep the sums in memory.
   __attribute__((noinline)) static typename S::Int32s multiply_steps(const uint8_t* column,
                                                                      int64_t depth,
                                                                      const uint8_t* row) {
@@ -328,7 +320,7 @@ struct DotProduct {
       for (; end - column >= kChains * kStep; column += kChains * kStep, row += kChains * kStep) {
 #pragma GCC unroll 4
         for (int i = 0; i < kChains; ++i) {
-          if (i * kStep % 64 == 0) __builtin_prefetch(column + i * kStep + kPrefetchDistance);
+          if (i * kStep % 64 == 0) __builtin_prefetch(column + i * kStep + tuning::kDotPrefetch);
           S::multiply_words(sums[i], S::load(row + i * kStep), S::load(column + i * kStep));
         }
       }
@@ -347,7 +339,7 @@ struct DotProduct {
     }
   }
 
-  // Adds so many steps, whose products with half a byte have sums of 16 bits.
+  // Adds `steps` steps. The sums of their products with half a byte fit 16 bits.
   template <int steps>
   __attribute__((always_inline)) static void add_half_bytes(const uint8_t* column,
                                                             const uint8_t* row,
@@ -355,7 +347,7 @@ struct DotProduct {
     auto low = S::broadcast(0), high = S::broadcast(0);
 #pragma GCC unroll 8
     for (int i = 0; i < steps; ++i, column += kStep, row += 2 * kStep) {
-      if (i * kStep % 64 == 0) __builtin_prefetch(column + kPrefetchDistance);
+      if (i * kStep % 64 == 0) __builtin_prefetch(column + tuning::kDotPrefetch);
       const auto bytes = S::load(column);
       S::multiply_half_bytes(low, S::load(row), bytes);
       S::multiply_half_bytes(high, S::load(row + kStep), bytes);
@@ -366,12 +358,12 @@ struct DotProduct {
 
 // --- a panel's columns
 
-// What sums of a panel's columns lack, in the order of the sums: some terms are the same for every
-// row, and sums begin with them where `added`.
+// The terms that a panel's sums lack, in the order of the sums. If `added`, the sums start with the
+// terms that all rows share.
 template <typename S, bool in_order, bool added>
 class PanelTerms {
  public:
-  PanelTerms(const MatmulProblem& problem, int64_t panel, const int32_t* column_sums)
+  PanelTerms(const ProductProblem& problem, int64_t panel, const int32_t* column_sums)
       : problem_(problem), first_(panel * kPanelWidth), count_(columns_of(problem.shape, panel)) {
     const RequantizeParams& params = problem.requantize;
     order(params.offset + first_, of_all_rows_);
@@ -393,7 +385,7 @@ class PanelTerms {
 
   const int32_t* of_all_rows() const { return of_all_rows_; }
 
-  // Where sums are outputs as they are: the first one's place.
+  // Returns the position of the sums in the output if they are outputs already, else null.
   int32_t* outputs(int64_t row) const {
     const bool finished = added && !problem_.requantize.quantized && count_ == kPanelWidth &&
                           problem_.a_zeros == nullptr && problem_.requantize.filter_zero == nullptr;
@@ -401,7 +393,7 @@ class PanelTerms {
     return static_cast<int32_t*>(problem_.output) + row * problem_.shape.columns + first_;
   }
 
-  // Fetches what `store` writes, while the rows are multiplied.
+  // Prefetches the outputs that `store` writes.
   void prefetch(int64_t row, int64_t rows) const {
     if (!problem_.requantize.quantized) return;
     const int64_t step = problem_.shape.columns;
@@ -409,11 +401,11 @@ class PanelTerms {
     prefetch_rows(to, rows, step, count_);
   }
 
-  // Bytes of rows from row `row` on, straight from registers; false where that cannot be.
+  // Multiplies rows from `row` on and makes bytes in registers. Returns false if it cannot.
   bool multiply_to_bytes(const Rows& rows, int64_t row, const uint8_t* panel, int32_t* acc) const {
-    const MatmulProblem& problem = problem_;
-    const PixelChannels<S, in_order> columns{problem.requantize, first_, count_,
-                                             problem.requantize.filter_zero, estimate_, band_};
+    const ProductProblem& problem = problem_;
+    const PixelChannels<S, in_order> columns{
+        problem.requantize, first_, count_, problem.requantize.filter_zero, estimate_, band_};
     if (problem.a_zeros != nullptr || problem.wide_bias != nullptr ||
         !columns.requantizes_tiles(rows)) {
       return false;
@@ -424,10 +416,10 @@ class PanelTerms {
     return true;
   }
 
-  // Finishes neighbouring rows of sums and stores them.
+  // Finishes and stores neighbouring rows of sums.
   void store(int64_t row, int64_t rows, const int32_t* row_sums, int32_t* sums,
              void* output) const {
-    const MatmulProblem& problem = problem_;
+    const ProductProblem& problem = problem_;
     if (!added || problem.a_zeros != nullptr || problem.requantize.filter_zero != nullptr) {
       for (int64_t r = 0; r < rows; ++r) {
         add_terms(problem.a_zeros == nullptr ? 0 : problem.a_zeros[row + r], row_sums[r],
@@ -441,16 +433,14 @@ class PanelTerms {
       return;
     }
     const PixelChannels<S, in_order> columns{problem.requantize, first_, count_, nullptr,
-                                             estimate_, band_};
+                                             estimate_,          band_};
     store_pixels(columns, sums, rows, output, at, step);
   }
 
  private:
   static uint32_t u32(int32_t value) { return static_cast<uint32_t>(value); }
 
-  static int column_of(int i) {
-    return in_order ? i : S::column_of(i / S::kLanes, i % S::kLanes);
-  }
+  static int column_of(int i) { return in_order ? i : S::column_of(i / S::kLanes, i % S::kLanes); }
 
   template <typename T>
   static void order(const T* from, T* to) {
@@ -482,7 +472,7 @@ class PanelTerms {
     }
   }
 
-  const MatmulProblem& problem_;
+  const ProductProblem& problem_;
   int64_t first_, count_;
   alignas(64) int32_t of_all_rows_[kPanelWidth];
   alignas(64) int32_t zero_[kPanelWidth];
@@ -494,26 +484,26 @@ class PanelTerms {
 // --- the kernels
 
 template <typename S, typename Product>
-struct Matmul {
-  static void lay_out(MatmulProblem& problem) {
-    MatmulLayout& layout = problem.layout;
+struct Blocked {
+  static void lay_out(ProductProblem& problem) {
+    ProductLayout& layout = problem.layout;
     Product::lay_out(problem);
     layout.panels = (problem.shape.columns + kPanelWidth - 1) / kPanelWidth;
     layout.step = Product::kRowStep;
     layout.packed_rows_bytes = 0;
     const int64_t bytes = layout.row_bytes < 1 ? 1 : layout.row_bytes;
-    const int64_t all = layout.direct ? kDirectRowBytes : kPackedRowBytes;
+    const int64_t all = layout.direct ? tuning::kDirectRows : tuning::kPackedRows;
     const int64_t fit = all / bytes / layout.step * layout.step;
-    // Few rows at once, where the second cache holds all panels: outputs are written in order.
+    // If the second cache holds all panels, few rows at a time keep the outputs in order.
     const bool holds_panels =
-        problem.shape.b_panels && layout.panels * layout.panel_bytes <= kHeldPanelBytes;
-    const int64_t most = (holds_panels ? 4 : 32) * layout.step;
+        problem.shape.b_panels && layout.panels * layout.panel_bytes <= tuning::kHeldPanels;
+    const int64_t most = (holds_panels ? tuning::kHeldSteps : tuning::kMostSteps) * layout.step;
     layout.rows_at_once = fit < layout.step ? layout.step : fit > most ? most : fit;
   }
 
-  static void pack_rows(const MatmulProblem&, uint8_t*, uint8_t*) {}
+  static void pack_rows(const ProductProblem&, uint8_t*, uint8_t*) {}
 
-  static void pack(const MatmulProblem& problem, int64_t first, int64_t last, uint8_t* memory,
+  static void pack(const ProductProblem& problem, int64_t first, int64_t last, uint8_t* memory,
                    uint8_t* panels) {
     const Scratch scratch(problem.layout, memory);
     for (int64_t panel = first; panel < last; ++panel) {
@@ -521,18 +511,17 @@ struct Matmul {
     }
   }
 
-  static void multiply(const MatmulProblem& problem, const MatmulRange& range) {
+  static void multiply(const ProductProblem& problem, const ProductRange& range) {
     const int64_t step = problem.layout.rows_at_once;
     for (int64_t row = range.first_row; row < range.last_row; row += step) {
-      const int64_t left = range.last_row - row;
-      multiply_block(problem, range, row, left < step ? left : step);
+      multiply_block(problem, range, row, least(range.last_row - row, step));
     }
   }
 
  private:
-  static void multiply_block(const MatmulProblem& problem, const MatmulRange& range, int64_t row,
+  static void multiply_block(const ProductProblem& problem, const ProductRange& range, int64_t row,
                              int64_t count) {
-    const MatmulLayout& layout = problem.layout;
+    const ProductLayout& layout = problem.layout;
     const Scratch scratch(layout, range.scratch);
     Product product;
     int64_t stride;
@@ -558,21 +547,21 @@ struct Matmul {
       const PanelTerms<S, Product::kInOrder, Product::kAddsToTerms> terms(problem, index,
                                                                           column_sums);
       for (int64_t at = 0; at < count; at += most) {
-        const int64_t left = count - at, block = left < most ? left : most;
-        if constexpr (Product::kRows == kFewRows) {
+        const int64_t block = least(count - at, most);
+        if constexpr (Product::kRows == tuning::kFewRows) {
           product.multiply_columns(problem, index, rows, stride, block, scratch.acc);
         } else {
           if (S::kPacksRows) terms.prefetch(row + at, block);
-          Rows some{rows + at * stride, stride, layout.words, static_cast<int>(block)};
+          Rows block_rows{rows + at * stride, stride, layout.words, static_cast<int>(block)};
           if constexpr (Product::kAddsToTerms && requantizes_in_registers<S, RowMicrokernel>()) {
             if (range.panels != nullptr && index + 1 < range.last_panel) {
-              fetch_next<S>(some, panel + layout.panel_bytes, at, count);
+              fetch_next<S>(block_rows, panel + layout.panel_bytes, at, count);
             }
-            if (terms.multiply_to_bytes(some, row + at, panel, scratch.acc)) continue;
+            if (terms.multiply_to_bytes(block_rows, row + at, panel, scratch.acc)) continue;
           }
           int32_t* const outputs = terms.outputs(row + at);
           const bool apart = outputs == nullptr;
-          product.multiply(problem, some, panel, columns_of(problem.shape, index),
+          product.multiply(problem, block_rows, panel, columns_of(problem.shape, index),
                            terms.of_all_rows(), apart ? scratch.acc : outputs,
                            apart ? kPanelWidth : problem.shape.columns);
           if (!apart) continue;
@@ -583,13 +572,13 @@ struct Matmul {
   }
 };
 
-// Up to a vector of A's rows, packed, times columns of a transposed B as they are: B takes the place
-// of a filter, and sums are transposed.
+// Packs up to a vector of A's rows and reads the columns of a transposed B in place. B takes the
+// place of a filter, and the sums are transposed.
 template <typename S>
-struct ColumnMatmul {
-  static void lay_out(MatmulProblem& problem) {
+struct ColumnProduct {
+  static void lay_out(ProductProblem& problem) {
     const int64_t depth = problem.shape.depth;
-    MatmulLayout& layout = problem.layout;
+    ProductLayout& layout = problem.layout;
     layout = {};
     layout.panels = (problem.shape.columns + kPanelWidth - 1) / kPanelWidth;
     layout.panel_bytes = kPanelWidth * 4;  // the sums alone
@@ -599,11 +588,11 @@ struct ColumnMatmul {
     layout.step = layout.rows_at_once = S::kLanes;
   }
 
-  static void pack(const MatmulProblem&, int64_t, int64_t, uint8_t*, uint8_t*) {}
+  static void pack(const ProductProblem&, int64_t, int64_t, uint8_t*, uint8_t*) {}
 
-  // A panel, and its rows' sums.
-  static void pack_rows(const MatmulProblem& problem, uint8_t* memory, uint8_t* panel) {
-    const MatmulShape& shape = problem.shape;
+  // Packs a panel and its rows' sums.
+  static void pack_rows(const ProductProblem& problem, uint8_t* memory, uint8_t* panel) {
+    const ProductShape& shape = problem.shape;
     const Scratch scratch(problem.layout, memory);
     const uint8_t* rows = problem.a;
     if (shape.a_signed) {
@@ -626,7 +615,7 @@ struct ColumnMatmul {
     }
   }
 
-  static void multiply(const MatmulProblem& problem, const MatmulRange& range) {
+  static void multiply(const ProductProblem& problem, const ProductRange& range) {
     const int64_t rows = problem.shape.rows;
     const uint8_t* after = range.rows + problem.layout.words * kQuadBytes;
     const int32_t* row_sums = reinterpret_cast<const int32_t*>(after);
@@ -644,16 +633,15 @@ struct ColumnMatmul {
   }
 
  private:
-  // acc[column * kPanelWidth + row]
-  static void multiply_panel(const MatmulProblem& problem, const uint8_t* rows, int64_t panel,
+  // Writes acc[column * kPanelWidth + row].
+  static void multiply_panel(const ProductProblem& problem, const uint8_t* rows, int64_t panel,
                              Microkernel& microkernel, int32_t* acc) {
-    const MatmulShape& shape = problem.shape;
+    const ProductShape& shape = problem.shape;
     const int64_t columns = columns_of(shape, panel);
     const int8_t* first = reinterpret_cast<const int8_t*>(first_of(problem, panel));
     for (int64_t column = 0; column < columns; column += Microkernel::kMostRows) {
-      const int64_t left = columns - column;
       const FilterRows filter(first + column * shape.depth, shape.depth,
-                              left < Microkernel::kMostRows ? left : Microkernel::kMostRows);
+                              least(columns - column, Microkernel::kMostRows));
       microkernel.multiply_vector(rows, filter, acc + column * kPanelWidth);
     }
   }
@@ -668,41 +656,26 @@ struct ColumnMatmul {
   }
 };
 
-// Calls `with` for the kernels of a problem's path.
-template <typename S, typename With>
-inline void choose(const MatmulProblem& problem, const With& with) {
+template <typename K>
+constexpr PathKernels kPathKernels = {K::lay_out, K::pack, K::pack_rows, K::multiply};
+
+template <typename S>
+const PathKernels& choose_path(ProductPath path) {
   if constexpr (S::kMultipliesRows) {
-    if (problem.path == MatmulPath::kRows) return with(Matmul<S, RowProduct<S>>());
-    if (problem.path == MatmulPath::kDots) return with(Matmul<S, DotProduct<S>>());
-    if (problem.path == MatmulPath::kColumns) return with(ColumnMatmul<S>());
+    if (path == ProductPath::kRows) return kPathKernels<Blocked<S, RowProduct<S>>>;
+    if (path == ProductPath::kDots) return kPathKernels<Blocked<S, DotProduct<S>>>;
+    if (path == ProductPath::kColumns) return kPathKernels<ColumnProduct<S>>;
     if constexpr (S::kMultipliesNarrowRows) {
       using Narrow = typename S::Narrow;
-      if (problem.path == MatmulPath::kNarrowRows) return with(Matmul<S, RowProduct<Narrow>>());
+      if (path == ProductPath::kNarrowRows) return kPathKernels<Blocked<S, RowProduct<Narrow>>>;
     }
   }
-  with(Matmul<S, PanelProduct<S>>());
+  return kPathKernels<Blocked<S, PanelProduct<S>>>;
 }
 
-void lay_out(MatmulProblem& problem) {
-  choose<Simd>(problem, [&](auto kernels) { kernels.lay_out(problem); });
-}
-
-void pack(const MatmulProblem& problem, int64_t first, int64_t last, uint8_t* scratch,
-          uint8_t* panels) {
-  choose<Simd>(problem, [&](auto kernels) { kernels.pack(problem, first, last, scratch, panels); });
-}
-
-void pack_rows(const MatmulProblem& problem, uint8_t* scratch, uint8_t* rows) {
-  choose<Simd>(problem, [&](auto kernels) { kernels.pack_rows(problem, scratch, rows); });
-}
-
-void multiply(const MatmulProblem& problem, const MatmulRange& range) {
-  choose<Simd>(problem, [&](auto kernels) { kernels.multiply(problem, range); });
-}
-
-void scale(const MatmulProblem& problem, const MatmulRange& range) {
+void scale(const ProductProblem& problem, const ProductRange& range) {
   const int64_t columns = problem.shape.columns, first = range.first_panel * kPanelWidth;
-  const int64_t end = range.last_panel * kPanelWidth, last = end < columns ? end : columns;
+  const int64_t last = least(range.last_panel * kPanelWidth, columns);
   for (int64_t row = range.first_row; row < range.last_row; ++row) {
     uint8_t* values = static_cast<uint8_t*>(problem.output) + row * columns * 4;
     for (int64_t i = first; i < last; ++i) {
@@ -717,18 +690,14 @@ void scale(const MatmulProblem& problem, const MatmulRange& range) {
 
 }  // namespace
 
-extern const MatmulKernels matmul_kernels;
-const MatmulKernels matmul_kernels = {.products_per_ns = Microkernel::kProductsPerNs,
-                                      .requantize_row_ns = Simd::kRequantizeRowNs,
-                                      .multiplies_rows = Simd::kMultipliesRows,
-                                      .reads_panels = reads_prepared_panels<Simd>(),
-                                      .most_unpacked = Microkernel::kMostUnpacked,
-                                      .multiplies_narrow_rows = Simd::kMultipliesNarrowRows,
-                                      .lay_out = lay_out,
-                                      .pack = pack,
-                                      .pack_rows = pack_rows,
-                                      .multiply = multiply,
-                                      .scale = scale};
+extern const ProductKernels product_kernels;
+const ProductKernels product_kernels = {.products_per_ns = Simd::kTuning.products_per_ns,
+                                        .requantize_row_ns = Simd::kTuning.requantize_row_ns,
+                                        .multiplies_rows = Simd::kMultipliesRows,
+                                        .reads_panels = reads_prepared_panels<Simd>(),
+                                        .most_unpacked = Microkernel::kMostUnpacked,
+                                        .multiplies_narrow_rows = Simd::kMultipliesNarrowRows,
+                                        .path = choose_path<Simd>,
+                                        .scale = scale};
 
-}  // namespace DMLAX_ISA_NAMESPACE
-}  // namespace dmlax
+}  // namespace dmlax::DMLAX_ISA_NAMESPACE

@@ -1,35 +1,19 @@
-// One element of a sum or product at a time, rounded exactly or by ONNX Runtime's float32.
+// Scalar sums and products, rounded exactly or by ONNX Runtime's float32.
 //
-// The thread may flush subnormals, so scales become doubles by their bits: then no value of these
-// formulas is subnormal.
-#ifndef DMLAX_BINARY_CPU_EXACT_H_
-#define DMLAX_BINARY_CPU_EXACT_H_
+// The thread may flush subnormals. Scales therefore become doubles by their bits; no value of these
+// formulas is then subnormal.
+#pragma once
 
-#include <cstdint>
-
-#include "dmlax/_binary/cpu/kernels.h"
+#include "dmlax/_add_multiply/cpu/kernels.h"
 #include "dmlax/_cpu/requantize.h"
 
 namespace dmlax {
 namespace {
 
-// A float32 as a double, subnormals kept.
-inline double widen(uint32_t bits) {
-  const Unpacked unpacked = unpack(bits);
-  const double magnitude = unpacked.mantissa * power_of_two(unpacked.exponent);
-  return unpacked.negative ? -magnitude : magnitude;
-}
-
-inline uint8_t saturate(int32_t value, bool is_signed) {
-  const int32_t lowest = is_signed ? -128 : 0;
-  const int32_t highest = lowest + 255;
-  return static_cast<uint8_t>(value < lowest ? lowest : value > highest ? highest : value);
-}
-
-// round((a * sa + b * sb) / sy) to even; beyond 511 any value from it on.
+// round((a * sa + b * sb) / sy) to even. Quotients beyond 511 return 511 or -511.
 //
-// Doubles hold both products and 2 q + 1 times a scale. The rounded sum is on the same side of such
-// a tie as the true one, or equal to it: then what rounding lost decides.
+// Doubles hold both products and 2 q + 1 times a scale. The rounded sum is on the same side of a
+// tie as the exact sum, or equals the tie. Then the rounding error decides.
 inline int32_t round_sum(int32_t a, double a_scale, int32_t b, double b_scale,
                          double output_scale) {
   const double x = a * a_scale, y = b * b_scale, sum = x + y;
@@ -46,11 +30,11 @@ inline int32_t round_sum(int32_t a, double a_scale, int32_t b, double b_scale,
   return (sum < 0) ^ (output_scale < 0) ? -rounded : rounded;
 }
 
-// ONNX Runtime's conversion: what no int32 holds becomes the lowest value.
+// ONNX Runtime's conversion: values that no int32 holds become the lowest byte.
 inline uint8_t round_float32(float value, bool is_signed) {
   const int32_t lowest = is_signed ? -128 : 0;
   if (!(value < 0x1p31f)) return static_cast<uint8_t>(lowest);
-  constexpr float kShift = 0x1.8p23f;  // added and taken away again, it rounds to even
+  constexpr float kShift = 0x1.8p23f;  // adding and subtracting it rounds to even
   const float clamped = value < -512 ? -512 : value > 512 ? 512 : value;
   return saturate(static_cast<int32_t>((clamped + kShift) - kShift), is_signed);
 }
@@ -59,8 +43,8 @@ inline uint8_t add_one(const BinaryParams& params, uint8_t a, uint8_t b) {
   const uint8_t x = a ^ params.a.flip, y = b ^ params.b.flip;
   if (params.exact) {
     const int32_t rounded =
-        round_sum(x - params.a.zero, widen(params.a.scale), y - params.b.zero,
-                  widen(params.b.scale), widen(params.output_scale));
+        round_sum(x - params.a.zero, to_double(params.a.scale), y - params.b.zero,
+                  to_double(params.b.scale), to_double(params.output_scale));
     return saturate(rounded + params.output_zero, params.output_signed);
   }
   const float inner = __builtin_fmaf(y + params.b_bias, params.b_factor, params.offset);
@@ -75,7 +59,7 @@ inline uint8_t multiply_one(const BinaryParams& params, uint8_t a, uint8_t b) {
   if (!(product > -512 && product < 512)) {
     return saturate(product < 0 ? -512 : 512, params.output_signed);
   }
-  if (product > -0.25f && product < 0.25f) return saturate(params.output_zero, params.output_signed);
+  if (__builtin_fabsf(product) < 0.25f) return saturate(params.output_zero, params.output_signed);
   const Scales scales = {params.a.scale, params.b.scale, params.output_scale};
   return saturate(round_near_tie(x * y, scales, product) + params.output_zero,
                   params.output_signed);
@@ -83,5 +67,3 @@ inline uint8_t multiply_one(const BinaryParams& params, uint8_t a, uint8_t b) {
 
 }  // namespace
 }  // namespace dmlax
-
-#endif  // DMLAX_BINARY_CPU_EXACT_H_

@@ -1,18 +1,11 @@
-// The handlers of both element-wise operators: check their operands, broadcast parameters, and run
-// the kernels.
-#include <algorithm>
-#include <array>
-#include <cstdint>
+// Handlers of both element-wise operators: they check operands, broadcast parameters and run the
+// kernels.
 #include <memory>
 #include <new>
-#include <string>
 
 #include "dmlax/_cpu/broadcast.h"
 #include "dmlax/_cpu/ffi.h"
-#include "dmlax/_cpu/isa.h"
-#include "dmlax/_cpu/parallel_for.h"
-#include "dmlax/_elementwise/cpu/kernels.h"
-#include "xla/ffi/api/ffi.h"
+#include "dmlax/_quantize/cpu/kernels.h"
 
 namespace dmlax {
 
@@ -22,26 +15,20 @@ namespace dmlax {
 
 namespace {
 
-namespace ffi = xla::ffi;
-
 enum Operand { kInput, kScale, kZeroPoint, kOperands };
 using Axes = BroadcastAxes<kOperands>;
 using Cursor = BroadcastCursor<kOperands>;
 
-constexpr int64_t kSerialElements = 1 << 17;  // up to these a second thread is no help
-constexpr int64_t kChunk = 1 << 14;           // elements: one task
-constexpr int64_t kLongRow = 32;              // elements of one scale that make a call worth it
-constexpr int64_t kPiece = 1024;              // elements whose parameters are expanded at once
-constexpr int64_t kMostTiled = 1 << 14;       // elements whose parameters are expanded once a call
+using tuning::kPiece;
 
 // --- one kernel call ---------------------------------------------------------------------
 
-// What does not depend on shapes.
+// Properties of a call that do not depend on shapes.
 struct Operation {
   const ElementwiseKernels& kernels;
   bool is_quantize;
   QuantizeInput type;  // of a quantization
-  bool is_signed;      // integers other than a quantization's input
+  bool is_signed;      // integers, except a quantization's input
   bool exact;
   bool is_scale_float16;
   int64_t input_bytes, zero_bytes, output_bytes;
@@ -56,31 +43,22 @@ struct Buffers {
 
 void run_span(const Operation& operation, const char* input, const float* scale,
               const char* zero_point, char* output, int64_t count, bool one_each) {
-  if (operation.is_quantize) {
-    return operation.kernels.quantize(operation.type,
-                                      {.input = input,
-                                       .scale = scale,
-                                       .zero_point = reinterpret_cast<const uint8_t*>(zero_point),
-                                       .output = reinterpret_cast<uint8_t*>(output),
-                                       .count = count,
-                                       .one_each = one_each,
-                                       .is_signed = operation.is_signed,
-                                       .exact = operation.exact});
-  }
-  operation.kernels.dequantize(operation.input_bytes,
-                               {.input = input,
-                                .scale = scale,
-                                .zero_point = zero_point,
-                                .output = output,
-                                .count = count,
-                                .one_each = one_each,
-                                .is_signed = operation.is_signed,
-                                .to_float16 = operation.is_scale_float16});
+  const ElementSpan span = {.input = input,
+                            .scale = scale,
+                            .zero_point = zero_point,
+                            .output = output,
+                            .count = count,
+                            .one_each = one_each,
+                            .is_signed = operation.is_signed,
+                            .exact = operation.exact,
+                            .to_float16 = operation.is_scale_float16};
+  if (operation.is_quantize) return operation.kernels.quantize(operation.type, span);
+  operation.kernels.dequantize(operation.input_bytes, span);
 }
 
 // --- parameters --------------------------------------------------------------------------
 
-// The input's elements without axes along which it is broadcast, and the parameters' axes.
+// Elements along axes where the input varies, and the axes of their parameters.
 struct Problem {
   const Operation& operation;
   Buffers buffers;
@@ -91,7 +69,7 @@ struct Problem {
   const char* input(int64_t at) const { return buffers.input + at * operation.input_bytes; }
   char* output(int64_t at) const { return buffers.output + at * operation.output_bytes; }
 
-  // The elements after which parameters repeat.
+  // The number of elements after which parameters repeat.
   int64_t period() const {
     int outermost = axis_count;
     while (outermost > 0 && !axes.varies(outermost - 1, kScale) &&
@@ -109,9 +87,9 @@ struct Problem {
     const uint16_t* data = reinterpret_cast<const uint16_t*>(buffers.scale);
     uint16_t halves[kPiece];
     for (int64_t i = 0; i < count; i += kPiece) {
-      const int64_t found = std::min(kPiece, count - i);
-      expand(axes, axis_count, kScale, data, begin + i, found, halves);
-      operation.kernels.widen(halves, found, scales + i);
+      const int64_t piece = std::min(kPiece, count - i);
+      expand(axes, axis_count, kScale, data, begin + i, piece, halves);
+      operation.kernels.widen(halves, piece, scales + i);
     }
   }
 
@@ -134,7 +112,7 @@ struct Problem {
   }
 };
 
-// Rows of one scale and one zero point.
+// Runs rows that share one scale and one zero point.
 void run_rows(const Problem& problem, int64_t begin, int64_t end) {
   const Operation& operation = problem.operation;
   const int64_t row = problem.axis_count == 0 ? 1 : problem.axes.size[0];
@@ -162,7 +140,7 @@ struct Tile {
   std::unique_ptr<char[]> zero_points;
   int64_t period, count;
 
-  // False where there is no memory.
+  // Returns false if there is no memory.
   bool fill(const Problem& problem) {
     count = period * (kPiece / period + 1);
     const int64_t bytes = problem.operation.zero_bytes;
@@ -203,21 +181,21 @@ void run_expanded(const Problem& problem, int64_t begin, int64_t end) {
 
 // --- running -----------------------------------------------------------------------------
 
-// False where there is no memory.
+// Returns false if there is no memory.
 bool run_problem(const Problem& problem, ffi::ThreadPool& pool) {
   const Axes& axes = problem.axes;
   const int64_t elements = problem.elements;
   const auto share = [&](const auto& run) {
-    parallel_for_ranges(pool, elements, kSerialElements, kChunk, run);
+    parallel_for_ranges(pool, elements, tuning::kBytes, run);
   };
-  const bool has_rows = problem.axis_count == 0 ||
-                        (!axes.varies(0, kScale) && !axes.varies(0, kZeroPoint));
-  if (has_rows && (problem.axis_count <= 1 || axes.size[0] >= kLongRow)) {
+  const bool has_rows =
+      problem.axis_count == 0 || (!axes.varies(0, kScale) && !axes.varies(0, kZeroPoint));
+  if (has_rows && (problem.axis_count <= 1 || axes.size[0] >= tuning::kLongRow)) {
     share([&](int64_t begin, int64_t end) { run_rows(problem, begin, end); });
     return true;
   }
   Tile tile = {.scales = {}, .zero_points = {}, .period = problem.period(), .count = 0};
-  if (tile.period == elements || tile.period > kMostTiled) {
+  if (tile.period == elements || tile.period > tuning::kMostTiled) {
     share([&](int64_t begin, int64_t end) { run_expanded(problem, begin, end); });
     return true;
   }
@@ -226,94 +204,59 @@ bool run_problem(const Problem& problem, ffi::ThreadPool& pool) {
   return true;
 }
 
-// vmap may broadcast the input too: each of its copies is a problem.
+// vmap may broadcast the input too. Every copy of it is a problem.
 bool run_problems(const Operation& operation, const Buffers& buffers, const Axes& axes,
                   ffi::ThreadPool& pool) {
-  int own = 0;
-  while (own < axes.count && axes.varies(own, kInput)) ++own;
-  const int64_t elements = axes.elements(own), copies = axes.elements(axes.count) / elements;
-  Cursor cursor(axes, own, axes.count, 0);
+  const int inner = axes.inner_axes([&](int axis) { return !axes.varies(axis, kInput); });
+  const int64_t elements = axes.elements(inner), copies = axes.elements(axes.count) / elements;
+  Cursor cursor(axes, inner, axes.count, 0);
   for (int64_t i = 0; i < copies; ++i, cursor.next()) {
     const int64_t scale_bytes = operation.is_scale_float16 ? 2 : 4;
-    const Buffers mine = {
+    const Buffers operands = {
         .input = buffers.input + cursor.offset(kInput) * operation.input_bytes,
         .scale = buffers.scale + cursor.offset(kScale) * scale_bytes,
         .zero_point = buffers.zero_point + cursor.offset(kZeroPoint) * operation.zero_bytes,
         .output = buffers.output + i * elements * operation.output_bytes};
     const Problem problem = {.operation = operation,
-                             .buffers = mine,
+                             .buffers = operands,
                              .axes = axes,
-                             .axis_count = own,
+                             .axis_count = inner,
                              .elements = elements};
     if (!run_problem(problem, pool)) return false;
   }
   return true;
 }
 
-ffi::Error invalid(const std::string& what) {
-  return ffi::Error::InvalidArgument("element_wise: " + what);
-}
-
-struct Given {
-  const ffi::AnyBuffer &input, &scale, &zero_point, &output;
-};
-
-ffi::Error run(const Operation& operation, const Given& given, ffi::ThreadPool& pool) {
-  if (given.output.element_count() == 0) return ffi::Error::Success();
+Outcome run(const Operation& operation, const Inputs<kOperands>& inputs,
+            const ffi::AnyBuffer& output, ffi::ThreadPool& pool) {
+  if (output.element_count() == 0) return {};
   Axes axes;
-  const std::array<Sizes, kOperands> sizes = {
-      given.input.dimensions(), given.scale.dimensions(), given.zero_point.dimensions()};
-  if (!merge_axes(axes, given.output.dimensions(), sizes)) {
-    return invalid("an operand does not broadcast to the output");
-  }
-  if (is_null(given.input) || is_null(given.scale) || is_null(given.zero_point) ||
-      is_null(given.output)) {
-    return invalid("a buffer is null");
-  }
-  const Buffers buffers = {.input = static_cast<const char*>(given.input.untyped_data()),
-                           .scale = static_cast<const char*>(given.scale.untyped_data()),
-                           .zero_point = static_cast<const char*>(given.zero_point.untyped_data()),
-                           .output = static_cast<char*>(given.output.untyped_data())};
-  if (run_problems(operation, buffers, axes, pool)) return ffi::Error::Success();
-  return ffi::Error(ffi::ErrorCode::kResourceExhausted, "element_wise: no memory for parameters");
+  if (const char* wrong = broadcast(axes, inputs, output)) return wrong;
+  const Buffers buffers = {.input = data_of<const char>(inputs[kInput]),
+                           .scale = data_of<const char>(inputs[kScale]),
+                           .zero_point = data_of<const char>(inputs[kZeroPoint]),
+                           .output = data_of<char>(output)};
+  if (run_problems(operation, buffers, axes, pool)) return {};
+  return Outcome::out_of_memory("no memory for parameters");
 }
 
 // --- element types -----------------------------------------------------------------------
-
-// 0: not an integer of the operators.
-int64_t integer_bytes(ffi::DataType type) {
-  switch (type) {
-    case ffi::DataType::S8:
-    case ffi::DataType::U8:
-      return 1;
-    case ffi::DataType::S16:
-    case ffi::DataType::U16:
-      return 2;
-    case ffi::DataType::S32:
-    case ffi::DataType::U32:
-      return 4;
-    default:
-      return 0;
-  }
-}
 
 bool is_signed(ffi::DataType type) {
   return type == ffi::DataType::S8 || type == ffi::DataType::S16 || type == ffi::DataType::S32;
 }
 
-ffi::Error quantize(ffi::ThreadPool pool, ffi::AnyBuffer input, ffi::AnyBuffer scale,
-                    ffi::AnyBuffer zero_point, ffi::Result<ffi::AnyBuffer> output, bool exact) {
-  const ElementwiseKernels* kernels = chosen_kernels();
-  if (kernels == nullptr) return invalid(kNoInstructionSet);
-  const ffi::DataType type = input.element_type();
+Outcome quantize(const Call<ElementwiseKernels>& call, const Inputs<kOperands>& inputs,
+                 Output output, bool exact) {
+  const ffi::DataType type = inputs[kInput].element_type();
   const bool is_float16 = type == ffi::DataType::F16, is_float32 = type == ffi::DataType::F32;
   const ffi::DataType scale_type = is_float16 ? ffi::DataType::F16 : ffi::DataType::F32;
   if ((!is_float16 && !is_float32 && type != ffi::DataType::S32) ||
-      scale.element_type() != scale_type || !is_byte(*output) ||
-      zero_point.element_type() != output->element_type()) {
-    return invalid("an element type is none of a quantization's");
+      inputs[kScale].element_type() != scale_type || !is_byte(*output) ||
+      !have_same_type(inputs[kZeroPoint], *output)) {
+    return "an element type is none of a quantization's";
   }
-  const Operation operation = {.kernels = *kernels,
+  const Operation operation = {.kernels = call.kernels,
                                .is_quantize = true,
                                .type = is_float32   ? QuantizeInput::float32
                                        : is_float16 ? QuantizeInput::float16
@@ -324,48 +267,33 @@ ffi::Error quantize(ffi::ThreadPool pool, ffi::AnyBuffer input, ffi::AnyBuffer s
                                .input_bytes = is_float16 ? 2 : 4,
                                .zero_bytes = 1,
                                .output_bytes = 1};
-  return run(operation, {input, scale, zero_point, *output}, pool);
+  return run(operation, inputs, *output, call.pool);
 }
 
-ffi::Error dequantize(ffi::ThreadPool pool, ffi::AnyBuffer input, ffi::AnyBuffer scale,
-                      ffi::AnyBuffer zero_point, ffi::Result<ffi::AnyBuffer> output) {
-  const ElementwiseKernels* kernels = chosen_kernels();
-  if (kernels == nullptr) return invalid(kNoInstructionSet);
-  const int64_t bytes = integer_bytes(input.element_type());
-  const ffi::DataType type = output->element_type();
-  const bool to_float16 = type == ffi::DataType::F16;
-  if (bytes == 0 || zero_point.element_type() != input.element_type() ||
-      (!to_float16 && type != ffi::DataType::F32) || scale.element_type() != type) {
-    return invalid("an element type is none of a dequantization's");
+Outcome dequantize(const Call<ElementwiseKernels>& call, const Inputs<kOperands>& inputs,
+                   Output output) {
+  const ffi::DataType type = inputs[kInput].element_type();
+  const int64_t bytes = integer_bytes(type);
+  const bool to_float16 = output->element_type() == ffi::DataType::F16;
+  if (bytes == 0 || !have_same_type(inputs[kZeroPoint], inputs[kInput]) ||
+      (!to_float16 && !is_float32(*output)) || !have_same_type(inputs[kScale], *output)) {
+    return "an element type is none of a dequantization's";
   }
-  const Operation operation = {.kernels = *kernels,
+  const Operation operation = {.kernels = call.kernels,
                                .is_quantize = false,
                                .type = {},
-                               .is_signed = is_signed(input.element_type()),
+                               .is_signed = is_signed(type),
                                .exact = true,
                                .is_scale_float16 = to_float16,
                                .input_bytes = bytes,
                                .zero_bytes = bytes,
                                .output_bytes = to_float16 ? 2 : 4};
-  return run(operation, {input, scale, zero_point, *output}, pool);
+  return run(operation, inputs, *output, call.pool);
 }
 
 }  // namespace
 }  // namespace dmlax
 
-DMLAX_DEFINE_HANDLER(dmlax_quantize_linear, dmlax::quantize,
-                     xla::ffi::Ffi::Bind()
-                         .Ctx<xla::ffi::ThreadPool>()
-                         .Arg<xla::ffi::AnyBuffer>()
-                         .Arg<xla::ffi::AnyBuffer>()
-                         .Arg<xla::ffi::AnyBuffer>()
-                         .Ret<xla::ffi::AnyBuffer>()
-                         .Attr<bool>("exact"));
+DMLAX_HANDLER(dmlax_quantize_linear, "element_wise", quantize, "exact")
 
-DMLAX_DEFINE_HANDLER(dmlax_dequantize_linear, dmlax::dequantize,
-                     xla::ffi::Ffi::Bind()
-                         .Ctx<xla::ffi::ThreadPool>()
-                         .Arg<xla::ffi::AnyBuffer>()
-                         .Arg<xla::ffi::AnyBuffer>()
-                         .Arg<xla::ffi::AnyBuffer>()
-                         .Ret<xla::ffi::AnyBuffer>());
+DMLAX_HANDLER(dmlax_dequantize_linear, "element_wise", dequantize)
