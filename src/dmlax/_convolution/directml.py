@@ -2,25 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import partial
+from typing import ClassVar
 
 from dmlax._convolution.api import convolution_integer, quantized_linear_convolution
-from dmlax._directml import rules
-from dmlax._directml.descs import BufferTensorDesc, OperatorDesc
-from dmlax._directml.enums import DataType, FeatureLevel
-from dmlax._directml.rules import Broken, Call, Rule, braces
-from dmlax._directml.support import (
-    EIGHT_BITS,
-    Kind,
-    Row,
-    Support,
-    Table,
-    Tensors,
-    flat,
-    page,
-    same_data_type,
-    same_dimension_count,
-)
+from dmlax._descriptors import rules
+from dmlax._descriptors.descs import BufferTensorDesc, OperatorDesc
+from dmlax._descriptors.enums import I32, FeatureLevel
+from dmlax._descriptors.rules import Broken, Call, braces, rule
+from dmlax._descriptors.support import Level, all_axes, describe, flatten_parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,347 +54,123 @@ class ConvolutionIntegerOperatorDesc(OperatorDesc):
     group_count: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class AtLeastOneGroup(Rule):
-    """GroupCount is not 0."""
-
-    code = "option"
-    structural = True
-
-    def _broken(self, call: Call) -> Iterator[Broken]:
-        if call.option("GroupCount") < 1:
-            yield Broken("GroupCount", "is 0, expected at least 1")
+@rule("group-count", "option", "GroupCount is at least 1.", structural=True)
+def _at_least_one_group(call: Call) -> Iterator[Broken]:
+    if call.number("GroupCount") < 1:
+        yield Broken("GroupCount", "is 0, expected at least 1")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChannelsInGroups(Rule):
-    """The input's channels are the filter's times GroupCount."""
-
-    code = "sizes"
-
-    def _broken(self, call: Call) -> Iterator[Broken]:
-        input, filter = call.tensor("InputTensor").sizes, call.tensor("FilterTensor").sizes
-        groups = call.option("GroupCount")
-        if filter[1] * groups != input[1]:
-            yield Broken(
-                "FilterTensor",
-                f"has Sizes {braces(filter)}, expected FilterChannelCount * GroupCount {groups} "
-                f"to be the InputChannelCount of {braces(input)}",
-            )
-
-
-@dataclass(frozen=True, kw_only=True)
-class GroupsDivideFilters(Rule):
-    """GroupCount divides the number of filters."""
-
-    code = "sizes"
-
-    def _broken(self, call: Call) -> Iterator[Broken]:
-        filter, groups = call.tensor("FilterTensor").sizes, call.option("GroupCount")
-        if filter[0] % groups:
-            text = f"is {groups}, expected a divisor of the {filter[0]} filters of FilterTensor"
-            yield Broken("GroupCount", f"{text} {braces(filter)}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class KernelFits(Rule):
-    """The dilated kernel is no larger than the padded input."""
-
-    code = "sizes"
-
-    def _broken(self, call: Call) -> Iterator[Broken]:
-        found = rules.read_windows(call, call.tensor("FilterTensor").sizes[2:])
-        if not found.fit:
-            filter = braces(call.tensor("FilterTensor").sizes)
-            text = f"has Sizes {filter} and, with Dilations, spans {braces(found.spans)} cells"
-            padded = braces(found.padded)
-            yield Broken("FilterTensor", f"{text}, expected at most the padded {padded}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class OutputSizes(Rule):
-    """OutputTensor is {N, K, (padded - span) // stride + 1 ...}."""
-
-    code = "sizes"
-
-    def _broken(self, call: Call) -> Iterator[Broken]:
-        input, filter = call.tensor("InputTensor").sizes, call.tensor("FilterTensor").sizes
-        windows = rules.read_windows(call, filter[2:])
-        if not windows.fit:
-            return
-        wanted, found = (input[0], filter[0], *windows.counts), call.tensor("OutputTensor").sizes
-        if found != wanted:
-            text = f"has Sizes {braces(found)}, expected {braces(wanted)}"
-            yield Broken("OutputTensor", f"{text} of this InputTensor and FilterTensor")
-
-
-@dataclass(frozen=True, kw_only=True)
-class OneOrPerChannel(Rule):
-    """`tensor` holds one element or one per output channel, on axis 1 if it has all axes."""
-
-    code = "sizes"
-    tensor: str
-
-    def _broken(self, call: Call) -> Iterator[Broken]:
-        sizes, outputs = call.tensor(self.tensor).sizes, call.tensor("FilterTensor").sizes[0]
-        long = [axis for axis, size in enumerate(sizes) if size != 1]
-        placed = not long or (len(long) == 1 and sizes[long[0]] == outputs)
-        if not placed or (long and len(sizes) == 4 and long != [1]):
-            wanted = braces((1, outputs, 1, 1)) if len(sizes) == 4 else f"{outputs} elements"
-            text = f"has Sizes {braces(sizes)}, expected one element or {wanted}, one per"
-            yield Broken(self.tensor, f"{text} filter of FilterTensor")
-
-
-@dataclass(frozen=True, kw_only=True)
-class BiasPerChannel(Rule):
-    """BiasTensor is {1, K, 1, 1}."""
-
-    code = "sizes"
-
-    def _broken(self, call: Call) -> Iterator[Broken]:
-        sizes, outputs = call.tensor("BiasTensor").sizes, call.tensor("FilterTensor").sizes[0]
-        wanted = (1, outputs, *(1,) * (len(sizes) - 2))
-        if sizes != wanted:
-            text = f"has Sizes {braces(sizes)}, expected {braces(wanted)}, one per filter"
-            yield Broken("BiasTensor", f"{text} of FilterTensor")
-
-
-_QUANTIZED = page("ns-directml-dml_quantized_linear_convolution_operator_desc")
-_INTEGER = page("ns-directml-dml_convolution_integer_operator_desc")
-_F32 = (DataType.FLOAT32,)
-_I32 = (DataType.INT32,)
-_OPTIONAL: Kind = "Optional input"
-_LAYOUTS = {1: ("NCW", "OIW", "NCW"), 2: ("NCHW", "OIHW", "NCHW")}
-
-
-def _window_rules(prefix: str, page: str) -> tuple[Rule, ...]:
-    """The rules of the options that shape the windows."""
-    return (
-        rules.SpatialDimensionCount(
-            name=f"{prefix}-spatial-dimension-count",
-            sentence="DimensionCount, of the spatial axes, is 2; here also 1, for tensors of "
-            "three axes, which the tables support from 4.0 on.",
-            page=page,
-        ),
-        *rules.entries_per_axis(
-            *(prefix, page), *("Strides", "Dilations", "StartPadding", "EndPadding")
-        ),
-        AtLeastOneGroup(
-            name=f"{prefix}-group-count",
-            sentence="The convolution is divided into at least one group.",
-            page=page,
-        ),
-    )
-
-
-def _size_rules(prefix: str, page: str) -> tuple[Rule, ...]:
-    """The rules of how input, filter and output fit each other."""
-    return (
-        ChannelsInGroups(
-            name=f"{prefix}-channels",
-            sentence="InputChannelCount is FilterChannelCount * GroupCount.",
-            page=page,
-        ),
-        GroupsDivideFilters(
-            name=f"{prefix}-groups-divide",
-            sentence="GroupCount divides FilterBatchCount.",
-            page=page,
-        ),
-        KernelFits(
-            name=f"{prefix}-kernel-fits",
-            sentence="The dilated filter spans no more than the padded input.",
-            page=page,
-        ),
-        OutputSizes(
-            name=f"{prefix}-output-sizes",
-            sentence="The output is {InputBatchCount, FilterBatchCount, windows ...}, as many "
-            "windows as fit.",
-            page=page,
-        ),
-    )
-
-
-def _one(name: str, page: str, tensor: str) -> Rule:
-    return rules.OneElement(
-        name=name, sentence=f"{tensor} is {{1, 1, 1, 1}}.", page=page, tensor=tensor
-    )
-
-
-def _one_or_per_channel(name: str, page: str, tensor: str) -> Rule:
-    return OneOrPerChannel(
-        name=name,
-        sentence=f"{tensor} is {{1, 1, 1, 1}}, or {{1, OutputChannelCount, 1, 1}}; with fewer "
-        "axes, where the page does not say which are left out, the channels may be on any.",
-        page=page,
-        tensor=tensor,
-    )
-
-
-_QUANTIZED_RULES = (
-    same_dimension_count(
-        *("qconv-same-dimension-count", _QUANTIZED),
-        *("InputTensor", "FilterTensor", "BiasTensor", "OutputTensor"),
-    ),
-    *(
-        same_data_type(f"qconv-{name}-zero-point-data-type", _QUANTIZED, tensor, other)
-        for name, tensor, other in (
-            ("input", "InputZeroPointTensor", "InputTensor"),
-            ("filter", "FilterZeroPointTensor", "FilterTensor"),
-            ("output", "OutputZeroPointTensor", "OutputTensor"),
+@rule("channels", "sizes", "InputChannelCount is FilterChannelCount * GroupCount.")
+def _channels_in_groups(call: Call) -> Iterator[Broken]:
+    input, filter = call.sizes("InputTensor", "FilterTensor")
+    groups = call.number("GroupCount")
+    if filter[1] * groups != input[1]:
+        yield Broken(
+            "FilterTensor",
+            f"has Sizes {braces(filter)}, expected FilterChannelCount * GroupCount {groups} "
+            f"to be the InputChannelCount of {braces(input)}",
         )
-    ),
-    *_window_rules("qconv", _QUANTIZED),
-    *_size_rules("qconv", _QUANTIZED),
-    _one("qconv-input-zero-point-one", _QUANTIZED, "InputZeroPointTensor"),
-    _one("qconv-input-scale-one", _QUANTIZED, "InputScaleTensor"),
-    _one("qconv-output-scale-one", _QUANTIZED, "OutputScaleTensor"),
-    _one("qconv-output-zero-point-one", _QUANTIZED, "OutputZeroPointTensor"),
-    _one_or_per_channel("qconv-filter-scale-channels", _QUANTIZED, "FilterScaleTensor"),
-    _one_or_per_channel("qconv-filter-zero-point-channels", _QUANTIZED, "FilterZeroPointTensor"),
-    BiasPerChannel(
-        name="qconv-bias-channels",
-        sentence="BiasTensor is {1, OutputChannelCount, 1, 1}.",
-        page=_QUANTIZED,
-    ),
+
+
+@rule("groups-divide", "sizes", "GroupCount divides FilterBatchCount.")
+def _groups_divide_filters(call: Call) -> Iterator[Broken]:
+    filter, groups = call.tensor("FilterTensor").sizes, call.number("GroupCount")
+    if filter[0] % groups:
+        text = f"is {groups}, expected a divisor of the {filter[0]} filters of FilterTensor"
+        yield Broken("GroupCount", f"{text} {braces(filter)}")
+
+
+@rule("kernel-fits", "sizes", "The dilated filter spans no more than the padded input.")
+def _kernel_fits(call: Call) -> Iterator[Broken]:
+    filter = call.tensor("FilterTensor").sizes
+    windows = rules.read_windows(call, filter[2:])
+    if not windows.fit:
+        spans, padded = braces(windows.spans), braces(windows.padded)
+        text = f"has Sizes {braces(filter)} and, with Dilations, spans {spans} cells"
+        yield Broken("FilterTensor", f"{text}, expected at most the padded {padded}")
+
+
+@rule(
+    *("output-sizes", "sizes"),
+    "The output is {InputBatchCount, FilterBatchCount, windows ...}, as many windows as fit.",
 )
-_INTEGER_RULES = (
-    same_dimension_count(
-        *("intconv-same-dimension-count", _INTEGER),
-        *("InputTensor", "FilterTensor", "OutputTensor"),
+def _output_sizes(call: Call) -> Iterator[Broken]:
+    input, filter = call.sizes("InputTensor", "FilterTensor")
+    windows = rules.read_windows(call, filter[2:])
+    if windows.fit:
+        expected = (input[0], filter[0], *windows.counts)
+        yield from rules.check_output(call, expected, "InputTensor and FilterTensor")
+
+
+@rule("bias-channels", "sizes", "BiasTensor is {1, OutputChannelCount, 1, 1}.")
+def _bias_per_channel(call: Call) -> Iterator[Broken]:
+    sizes, filter = call.sizes("BiasTensor", "FilterTensor")
+    expected = (1, filter[0], *(1,) * (len(sizes) - 2))
+    if sizes != expected:
+        text = f"has Sizes {braces(sizes)}, expected {braces(expected)}, one per filter"
+        yield Broken("BiasTensor", f"{text} of FilterTensor")
+
+
+_WINDOWS = (
+    rules.spatial_dimension_count(
+        "DimensionCount, of the spatial axes, is 2; here also 1, for tensors of three axes, which "
+        "the tables support from 4.0 on."
     ),
-    same_dimension_count(
-        *("intconv-zero-points-dimension-count", _INTEGER),
-        *("InputZeroPointTensor", "FilterZeroPointTensor"),
-    ),
-    *(
-        same_data_type(f"intconv-{name}-zero-point-data-type", _INTEGER, tensor, other)
-        for name, tensor, other in (
-            ("input", "InputZeroPointTensor", "InputTensor"),
-            ("filter", "FilterZeroPointTensor", "FilterTensor"),
-        )
-    ),
-    *_window_rules("intconv", _INTEGER),
-    *_size_rules("intconv", _INTEGER),
-    _one("intconv-input-zero-point-one", _INTEGER, "InputZeroPointTensor"),
-    _one_or_per_channel("intconv-filter-zero-point-channels", _INTEGER, "FilterZeroPointTensor"),
+    *map(rules.entry_per_axis, ("Strides", "Dilations", "StartPadding", "EndPadding")),
+    *(_at_least_one_group, _channels_in_groups, _groups_divide_filters),
+    *(_kernel_fits, _output_sizes),
 )
-
-
-def _quantized_rows(
-    tensors: tuple[int, int], parameters: tuple[int, int], filter_scale: tuple[int, int]
-) -> tuple[Row, ...]:
-    return (
-        Row("InputTensor", "Input", tensors, EIGHT_BITS),
-        Row("InputScaleTensor", "Input", parameters, _F32),
-        Row("InputZeroPointTensor", _OPTIONAL, parameters, EIGHT_BITS),
-        Row("FilterTensor", "Input", tensors, EIGHT_BITS),
-        Row("FilterScaleTensor", "Input", filter_scale, _F32),
-        Row("FilterZeroPointTensor", _OPTIONAL, parameters, EIGHT_BITS),
-        Row("BiasTensor", _OPTIONAL, tensors, _I32),
-        Row("OutputScaleTensor", "Input", parameters, _F32),
-        Row("OutputZeroPointTensor", _OPTIONAL, parameters, EIGHT_BITS),
-        Row("OutputTensor", "Output", tensors, EIGHT_BITS),
-    )
-
-
-def _integer_rows(
-    tensors: tuple[int, int], parameters: tuple[int, int], dimensions: tuple[str, ...]
-) -> tuple[Row, ...]:
-    input, input_zero_point, filter, filter_zero_point, output = dimensions
-    return (
-        Row("InputTensor", "Input", tensors, EIGHT_BITS, input),
-        Row("InputZeroPointTensor", _OPTIONAL, parameters, EIGHT_BITS, input_zero_point),
-        Row("FilterTensor", "Input", tensors, EIGHT_BITS, filter),
-        Row("FilterZeroPointTensor", _OPTIONAL, parameters, EIGHT_BITS, filter_zero_point),
-        Row("OutputTensor", "Output", tensors, _I32, output),
-    )
-
-
-def _call_quantized(desc: QuantizedLinearConvolutionOperatorDesc, tensors: Tensors) -> Tensors:
-    output = quantized_linear_convolution(
-        tensors["input_tensor"],
-        tensors["filter_tensor"],
-        flat(tensors, "bias_tensor"),
-        input_scale=flat(tensors, "input_scale_tensor"),
-        filter_scale=flat(tensors, "filter_scale_tensor"),
-        output_scale=flat(tensors, "output_scale_tensor"),
-        input_zero_point=flat(tensors, "input_zero_point_tensor"),
-        filter_zero_point=flat(tensors, "filter_zero_point_tensor"),
-        output_zero_point=flat(tensors, "output_zero_point_tensor"),
-        output_dtype=desc.output_tensor.dtype,
-        **_window_options(desc),
-    )
-    return {"output_tensor": output}
-
-
-def _call_integer(desc: ConvolutionIntegerOperatorDesc, tensors: Tensors) -> Tensors:
-    output = convolution_integer(
-        tensors["input_tensor"],
-        tensors["filter_tensor"],
-        input_zero_point=flat(tensors, "input_zero_point_tensor"),
-        filter_zero_point=flat(tensors, "filter_zero_point_tensor"),
-        **_window_options(desc),
-    )
-    return {"output_tensor": output}
-
-
-def _window_options(
-    desc: QuantizedLinearConvolutionOperatorDesc | ConvolutionIntegerOperatorDesc,
-) -> dict[str, Any]:
-    return {
-        "strides": desc.strides,
-        "dilations": desc.dilations,
-        "start_padding": desc.start_padding,
-        "end_padding": desc.end_padding,
-        "group_count": desc.group_count,
-        "dimension_numbers": _LAYOUTS[desc.dimension_count],
-    }
-
-
-QUANTIZED_LINEAR_CONVOLUTION = Support(
+_one_or_per_channel = partial(
+    rules.one_or_per_channel, "OutputChannelCount", "filter", "FilterTensor", axis=0, rank=4
+)
+_BIAS, _I32 = {"BiasTensor": I32}, {"OutputTensor": I32}
+_DIMENSIONS = (  # of ConvolutionInteger
+    "{ BatchCount, InputChannelCount, [InputHeight], InputWidth }",
+    "{ [1], [1], [1], 1 }",
+    "{ FilterBatchCount, FilterChannelCount, [FilterHeight], FilterWidth }",
+    "{ [1], FilterZeroPointChannelCount, [1], [1] }",
+    "{ BatchCount, OutputChannelCount, [OutputHeight], OutputWidth }",
+)
+QUANTIZED_LINEAR_CONVOLUTION = describe(
     QuantizedLinearConvolutionOperatorDesc,
-    _QUANTIZED,
+    quantized_linear_convolution,
+    "qconv",
     (
-        Table(FeatureLevel.LEVEL_2_1, _quantized_rows((4, 4), (4, 4), (4, 4)), _QUANTIZED_RULES),
-        Table(FeatureLevel.LEVEL_4_0, _quantized_rows((3, 4), (1, 4), (3, 4)), _QUANTIZED_RULES),
-        Table(FeatureLevel.LEVEL_5_2, _quantized_rows((3, 4), (1, 4), (1, 4)), _QUANTIZED_RULES),
+        Level(FeatureLevel.LEVEL_2_1, (4, 4), (4, 4), _BIAS),
+        Level(FeatureLevel.LEVEL_4_0, (3, 4), (1, 4), _BIAS, {"FilterScaleTensor": (3, 4)}),
+        Level(FeatureLevel.LEVEL_5_2, (3, 4), (1, 4), _BIAS),
     ),
-    _call_quantized,
+    (
+        rules.same_dimension_count("InputTensor", "FilterTensor", "BiasTensor", "OutputTensor"),
+        *rules.zero_point_data_types("Input", "Filter", "Output"),
+        *_WINDOWS,
+        rules.one_element("InputZeroPointTensor"),
+        rules.one_element("InputScaleTensor"),
+        rules.one_element("OutputScaleTensor"),
+        rules.one_element("OutputZeroPointTensor"),
+        _one_or_per_channel("FilterScaleTensor"),
+        _one_or_per_channel("FilterZeroPointTensor"),
+        _bias_per_channel,
+    ),
+    shape=flatten_parameters,
 )
-CONVOLUTION_INTEGER = Support(
+CONVOLUTION_INTEGER = describe(
     ConvolutionIntegerOperatorDesc,
-    _INTEGER,
+    convolution_integer,
+    "intconv",
     (
-        Table(
-            FeatureLevel.LEVEL_2_1,
-            _integer_rows(
-                (4, 4),
-                (4, 4),
-                (
-                    "{ BatchCount, InputChannelCount, InputHeight, InputWidth }",
-                    "{ 1, 1, 1, 1 }",
-                    "{ FilterBatchCount, FilterChannelCount, FilterHeight, FilterWidth }",
-                    "{ 1, FilterZeroPointChannelCount, 1, 1 }",
-                    "{ BatchCount, OutputChannelCount, OutputHeight, OutputWidth }",
-                ),
-            ),
-            _INTEGER_RULES,
-        ),
-        Table(
-            FeatureLevel.LEVEL_4_0,
-            _integer_rows(
-                (3, 4),
-                (1, 4),
-                (
-                    "{ BatchCount, InputChannelCount, [InputHeight], InputWidth }",
-                    "{ [1], [1], [1], 1 }",
-                    "{ FilterBatchCount, FilterChannelCount, [FilterHeight], FilterWidth }",
-                    "{ [1], FilterZeroPointChannelCount, [1], [1] }",
-                    "{ BatchCount, OutputChannelCount, [OutputHeight], OutputWidth }",
-                ),
-            ),
-            _INTEGER_RULES,
-        ),
+        Level(FeatureLevel.LEVEL_2_1, (4, 4), (4, 4), _I32, dimensions=all_axes(_DIMENSIONS)),
+        Level(FeatureLevel.LEVEL_4_0, (3, 4), (1, 4), _I32, dimensions=_DIMENSIONS),
     ),
-    _call_integer,
+    (
+        rules.same_dimension_count("InputTensor", "FilterTensor", "OutputTensor"),
+        rules.same_dimension_count(
+            *("InputZeroPointTensor", "FilterZeroPointTensor"), name="zero-points-dimension-count"
+        ),
+        *rules.zero_point_data_types("Input", "Filter"),
+        *_WINDOWS,
+        rules.one_element("InputZeroPointTensor"),
+        _one_or_per_channel("FilterZeroPointTensor"),
+    ),
+    shape=flatten_parameters,
 )

@@ -1,10 +1,10 @@
-"""DirectML's own contract: descriptors, feature levels, support tables and `create_operator`."""
+"""DirectML's contract: descriptors, feature levels, support tables and `create_operator`."""
 
 from dmlax import _operators
-from dmlax._directml.descs import BufferTensorDesc as BufferTensorDesc
-from dmlax._directml.enums import DataType as DataType
-from dmlax._directml.enums import FeatureLevel as FeatureLevel
-from dmlax._directml.enums import TensorFlags as TensorFlags
+from dmlax._descriptors.descs import BufferTensorDesc as BufferTensorDesc
+from dmlax._descriptors.enums import DataType as DataType
+from dmlax._descriptors.enums import FeatureLevel as FeatureLevel
+from dmlax._descriptors.enums import TensorFlags as TensorFlags
 from dmlax._operators import *  # noqa: F403 (the descriptors' classes)
 from dmlax.directml.create import BindOrder as BindOrder
 from dmlax.directml.create import CompiledOperator as CompiledOperator

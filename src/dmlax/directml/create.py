@@ -1,17 +1,18 @@
 """create_operator makes a checked desc a function of named tensors."""
 
 import functools
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple, NoReturn
 
 import jax
 from jax import Array
+from jax.typing import ArrayLike
 
 from dmlax._core.arguments import Aval
-from dmlax._directml import layout
-from dmlax._directml.descs import BufferTensorDesc, OperatorDesc
-from dmlax._directml.enums import FeatureLevel
-from dmlax._directml.records import directml_name, python_name, suggestion
+from dmlax._descriptors import layout
+from dmlax._descriptors.descs import BufferTensorDesc, OperatorDesc
+from dmlax._descriptors.enums import FeatureLevel
+from dmlax._descriptors.records import directml_name, python_name, suggestion
 from dmlax._operators import SUPPORT
 from dmlax.directml.validate import expect_valid
 from dmlax.errors import Code, SpecError, UnsupportedError
@@ -38,13 +39,11 @@ class CompiledOperator:
         self.feature_level = feature_level
         self.bind_order = _bind_order(desc, feature_level)
         self._run = _compile(desc, self.bind_order)
-        self._expected = {
-            name: Aval(tensor.dtype, tensor.shape)
-            for name in self.bind_order.inputs
-            for tensor in [getattr(desc, name)]
-        }
+        inputs = [getattr(desc, name) for name in self.bind_order.inputs]
+        avals = [Aval(tensor.dtype, tensor.shape) for tensor in inputs]
+        self._expected = dict(zip(self.bind_order.inputs, avals, strict=True))
 
-    def __call__(self, **tensors: Any) -> dict[str, Array]:
+    def __call__(self, **tensors: ArrayLike) -> dict[str, Array]:
         """Runs the operator.
 
         Args:
@@ -53,19 +52,18 @@ class CompiledOperator:
             TotalTensorSizeInBytes // element size elements.
 
         Returns:
-          Every output of `bind_order` by its name, shaped likewise. Elements of a flat buffer that
-          no index reaches are 0.
+          Every output of `bind_order` by its name, with the shape that an input of the same desc
+          has. Elements of a flat buffer that no index reaches are 0.
 
         Raises:
           SpecError: code `missing_tensor`, `data_type` or `sizes` (the tensor); `option` for a
             name that is no input.
         """
-        expected = self._expected
-        if tensors.keys() != expected.keys():
+        if tensors.keys() != self._expected.keys():
             self._refuse_names(tensors)
         for name, tensor in tensors.items():
-            found = getattr(tensor, "dtype", None), getattr(tensor, "shape", None)
-            if found != expected[name]:
+            aval = getattr(tensor, "dtype", None), getattr(tensor, "shape", None)
+            if aval != self._expected[name]:
                 self._refuse(name, tensor)
         return dict(zip(self.bind_order.outputs, self._run(tensors), strict=True))
 
@@ -73,7 +71,7 @@ class CompiledOperator:
         inputs, outputs = map(", ".join, self.bind_order)
         return f"<{self.desc.operator} at {self.feature_level}: {inputs} -> {outputs}>"
 
-    def _refuse_names(self, tensors: Mapping[str, Any]) -> None:
+    def _refuse_names(self, tensors: Collection[str]) -> None:
         for name in self._expected:
             if name not in tensors:
                 self._fail("missing_tensor", name, "is missing")
@@ -81,20 +79,19 @@ class CompiledOperator:
             if name not in self._expected:
                 self._fail("option", name, f"is no input; {suggestion(name, self._expected)}")
 
-    def _refuse(self, name: str, tensor: Any) -> None:
+    def _refuse(self, name: str, tensor: ArrayLike) -> None:
         expected = self._expected[name]
-        wanted = f"expected {expected}"
         if not hasattr(tensor, "dtype") or not hasattr(tensor, "shape"):
-            self._fail("data_type", name, f"is a {type(tensor).__name__}, {wanted}")
-        found = f"is {Aval(tensor.dtype, tensor.shape)}, {wanted}"
+            self._fail("data_type", name, f"is a {type(tensor).__name__}, expected {expected}")
+        text = f"is {Aval(tensor.dtype, tensor.shape)}, expected {expected}"
         if tensor.dtype != expected.dtype:
-            self._fail("data_type", name, found)
+            self._fail("data_type", name, text)
         if tuple(tensor.shape) != expected.shape:
-            packed = getattr(self.desc, name).is_packed
-            reason = "" if packed else ", the flat buffer, as its Strides are not packed"
-            self._fail("sizes", name, f"{found}{reason}")
+            is_packed = self.desc.tensors[directml_name(name)].is_packed
+            reason = "" if is_packed else ", the flat buffer, as its Strides are not packed"
+            self._fail("sizes", name, f"{text}{reason}")
 
-    def _fail(self, code: Code, name: str, text: str) -> None:
+    def _fail(self, code: Code, name: str, text: str) -> NoReturn:
         field = directml_name(name)
         raise SpecError(f"{self.desc.operator}: {field} {text}", code, field)
 
@@ -122,8 +119,8 @@ def create_operator(desc: OperatorDesc, *, feature_level: FeatureLevel) -> Compi
 
     DirectML:
       IDMLDevice::CreateOperator and its compilation. Nothing is quantized, padded or broadcast
-      that the desc does not say. Tensors that are OWNED_BY_DML are given with the others, at the
-      call: there is no initialisation to bind them at.
+      that the desc does not say. Tensors that are OWNED_BY_DML are passed at the call, like the
+      others: there is no initialisation to bind them at.
 
     Lowering:
       The function of the same name in `dmlax`, with implementation "auto".
@@ -138,8 +135,8 @@ def create_operator(desc: OperatorDesc, *, feature_level: FeatureLevel) -> Compi
       ...     input_tensor=x, output_count_tensor=one, output_coordinates_tensor=rows
       ... )
       >>> nonzero = directml.create_operator(desc, feature_level=directml.FeatureLevel.LEVEL_3_0)
-      >>> given = jnp.float32([[[[1.0, 0.0, 0.0, 2.0], [-0.0, 3.5, 0.0, -5.2]]]])
-      >>> outputs = nonzero(input_tensor=given)
+      >>> image = jnp.float32([[[[1.0, 0.0, 0.0, 2.0], [-0.0, 3.5, 0.0, -5.2]]]])
+      >>> outputs = nonzero(input_tensor=image)
       >>> outputs["output_count_tensor"].tolist()
       [[[[4]]]]
       >>> outputs["output_coordinates_tensor"][0, 0, :4].tolist()
@@ -169,27 +166,24 @@ def _bind_order(desc: OperatorDesc, feature_level: FeatureLevel) -> BindOrder:
 
 
 @functools.lru_cache(maxsize=4096)
-def _compile(desc: OperatorDesc, bind_order: BindOrder) -> Any:
+def _compile(
+    desc: OperatorDesc, bind_order: BindOrder
+) -> Callable[[Mapping[str, ArrayLike]], list[Array]]:
     """One jitted function for all feature levels."""
 
     def run(tensors: dict[str, Array]) -> list[Array]:
-        given = {name: _read(getattr(desc, name), value) for name, value in tensors.items()}
-        outputs = SUPPORT[type(desc)].call(desc, given)
-        return [_write(getattr(desc, name), outputs[name]) for name in bind_order.outputs]
+        logical = {name: _read(getattr(desc, name), value) for name, value in tensors.items()}
+        outputs = zip(bind_order.outputs, SUPPORT[type(desc)].call(desc, logical), strict=True)
+        return [_write(getattr(desc, name), output) for name, output in outputs]
 
     return jax.jit(run)
 
 
 def _read(tensor: BufferTensorDesc, value: Array) -> Array:
-    if tensor.is_packed:
-        return value
-    assert tensor.strides is not None
-    return layout.read(value, tensor.sizes, tensor.strides)
+    strides = tensor.strides or tensor.packed_strides
+    return value if tensor.is_packed else layout.read(value, tensor.sizes, strides)
 
 
 def _write(tensor: BufferTensorDesc, value: Array) -> Array:
-    value = value.reshape(tensor.sizes)
-    if tensor.is_packed:
-        return value
-    assert tensor.strides is not None
-    return layout.write(value, tensor.strides, tensor.buffer_elements)
+    array, strides = value.reshape(tensor.sizes), tensor.strides or tensor.packed_strides
+    return array if tensor.is_packed else layout.write(array, strides, tensor.buffer_elements)

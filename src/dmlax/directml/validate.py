@@ -2,28 +2,29 @@
 
 from collections.abc import Iterator
 
-from dmlax._directml import tensors
-from dmlax._directml.descs import OperatorDesc
-from dmlax._directml.enums import FeatureLevel
-from dmlax._directml.records import python_name, refuse
-from dmlax._directml.rules import Call
-from dmlax._directml.support import Support, Table
+from dmlax._descriptors import tensors
+from dmlax._descriptors.descs import OperatorDesc
+from dmlax._descriptors.enums import FeatureLevel
+from dmlax._descriptors.records import python_name, refuse
+from dmlax._descriptors.rules import Call, Rule
+from dmlax._descriptors.support import Support, Table
+from dmlax._descriptors.tensors import TensorRule
 from dmlax._operators import SUPPORT
-from dmlax.errors import Code, SpecError, Violation
+from dmlax.errors import SpecError, Violation
 
 
 def validate(desc: OperatorDesc, *, feature_level: FeatureLevel) -> tuple[Violation, ...]:
     """Finds every rule of DirectML that a desc breaks at a feature level.
 
-    A rule that reads a tensor or field which is itself broken is not checked: its violation
-    would only repeat that mistake.
+    A rule that reads a broken tensor or field is not checked: its violation would repeat that
+    mistake.
 
     Args:
       desc: one of the operator descs.
       feature_level: a `FeatureLevel`.
 
     Returns:
-      Every violation, the tensors' own in DirectML's order before the operator's; none if the
+      Every violation, those of tensors in DirectML's order before the operator's; none if the
       desc is accepted.
 
     Raises:
@@ -45,16 +46,16 @@ def validate(desc: OperatorDesc, *, feature_level: FeatureLevel) -> tuple[Violat
     if feature_level < support.introduced:
         return (_too_early(desc, support, feature_level),)
     table = support.at(feature_level)
-    found = list(_of_tensors(desc, table, feature_level))
-    broken = {violation.field for violation in found}
+    all_violations = list(_of_tensors(desc, table, feature_level))
+    broken = {violation.field for violation in all_violations}
     for rule in table.rules:
         violations = [
-            _violation(desc, rule.name, rule.code, *each)
-            for each in rule.check(Call(desc, feature_level, frozenset(broken)))
+            _violation(desc, rule, *broken_field)
+            for broken_field in rule.check(Call(desc, feature_level, frozenset(broken)))
         ]
-        found += violations
+        all_violations += violations
         broken |= {violation.field for violation in violations if rule.structural}
-    return tuple(found)
+    return tuple(all_violations)
 
 
 def expect_valid(desc: OperatorDesc, feature_level: FeatureLevel) -> None:
@@ -64,18 +65,17 @@ def expect_valid(desc: OperatorDesc, feature_level: FeatureLevel) -> None:
 
 def _support(desc: OperatorDesc, feature_level: FeatureLevel) -> Support:
     if type(desc) not in SUPPORT:
-        found = f"is a {type(desc).__name__}, expected an operator desc of dmlax.directml"
-        raise SpecError(f"dmlax.directml: desc {found}", "option", "desc")
+        text = f"is a {type(desc).__name__}, expected an operator desc of dmlax.directml"
+        raise SpecError(f"dmlax.directml: desc {text}", "option", "desc")
     if not isinstance(feature_level, FeatureLevel):
-        found = f"is {feature_level!r}, expected a FeatureLevel"
-        raise SpecError(f"{desc.operator}: feature_level {found}", "option", "feature_level")
+        text = f"is {feature_level!r}, expected a FeatureLevel"
+        raise SpecError(f"{desc.operator}: feature_level {text}", "option", "feature_level")
     return SUPPORT[type(desc)]
 
 
 def _too_early(desc: OperatorDesc, support: Support, feature_level: FeatureLevel) -> Violation:
-    rule = tensors.INTRODUCED
     text = f"is {feature_level}, expected at least {support.introduced}, which introduced it"
-    return _violation(desc, rule.name, rule.code, "FeatureLevel", text)
+    return _violation(desc, tensors.INTRODUCED, "FeatureLevel", text)
 
 
 def _of_tensors(desc: OperatorDesc, table: Table, level: FeatureLevel) -> Iterator[Violation]:
@@ -83,11 +83,11 @@ def _of_tensors(desc: OperatorDesc, table: Table, level: FeatureLevel) -> Iterat
         tensor = getattr(desc, python_name(row.tensor))
         if tensor is not None:
             for rule, text in tensors.broken_rules(row, tensor, level):
-                yield _violation(desc, rule.name, rule.code, row.tensor, text)
+                yield _violation(desc, rule, row.tensor, text)
         elif not row.is_optional:
-            rule, text = tensors.REQUIRED, f"is missing; {level} requires it"
-            yield _violation(desc, rule.name, rule.code, row.tensor, text)
+            text = f"is missing; {level} requires it"
+            yield _violation(desc, tensors.REQUIRED, row.tensor, text)
 
 
-def _violation(desc: OperatorDesc, rule: str, code: Code, field: str, text: str) -> Violation:
-    return Violation(rule, code, field, f"{desc.operator}: {field} {text}")
+def _violation(desc: OperatorDesc, rule: Rule | TensorRule, field: str, text: str) -> Violation:
+    return Violation(rule.name, rule.code, field, f"{desc.operator}: {field} {text}")

@@ -33,10 +33,9 @@ def read(buffer: Array, sizes: Sequence[int], strides: Sequence[int]) -> Array:
     if not _is_nested(axes):
         return buffer[_offsets(sizes, strides)]
     array = _unfold(buffer, axes)
-    order = sorted(range(len(axes)), key=lambda place: axes[place].number)
     moving = {axis.number for axis in axes}
     kept = [size if axis in moving else 1 for axis, size in enumerate(sizes)]
-    return jnp.broadcast_to(array.transpose(order).reshape(kept), sizes)
+    return jnp.broadcast_to(array.transpose(_order(axes)).reshape(kept), sizes)
 
 
 def write(array: Array, strides: Sequence[int], length: int) -> Array:
@@ -47,8 +46,7 @@ def write(array: Array, strides: Sequence[int], length: int) -> Array:
         places = _offsets(array.shape, strides).reshape(-1)
         return empty.at[places].set(array.reshape(-1), unique_indices=True)
     moving = array.reshape([axis.size for axis in sorted(axes)])
-    order = sorted(range(len(axes)), key=lambda place: axes[place].number)
-    return _fold(moving.transpose(np.argsort(order)), axes, length)
+    return _fold(moving.transpose(np.argsort(_order(axes))), axes, length)
 
 
 # ---------------------------------------------------------------------------------------
@@ -59,6 +57,11 @@ def _axes(sizes: Sequence[int], strides: Sequence[int]) -> list[_Axis]:
     pairs = enumerate(zip(sizes, strides, strict=True))
     axes = [_Axis(number, size, stride) for number, (size, stride) in pairs if size > 1]
     return sorted(axes, key=lambda axis: -axis.stride)
+
+
+def _order(axes: Sequence[_Axis]) -> list[int]:
+    """The places of the axes, by their number in the array."""
+    return sorted(range(len(axes)), key=lambda place: axes[place].number)
 
 
 def _reaches(axes: Sequence[_Axis]) -> list[int]:

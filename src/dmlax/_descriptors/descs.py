@@ -1,19 +1,18 @@
 """DirectML's descriptors as frozen records: its fields, in its order, in snake case."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from math import prod
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
-from dmlax._directml import records
-from dmlax._directml.enums import DataType, TensorFlags
+from dmlax._descriptors import records
+from dmlax._descriptors.enums import DataType, TensorFlags
 
 
 @dataclass(frozen=True, kw_only=True)
-class BufferTensorDesc:
+class BufferTensorDesc(records.Record):
     """DML_BUFFER_TENSOR_DESC: a tensor in a buffer.
 
     Attributes:
@@ -34,7 +33,7 @@ class BufferTensorDesc:
     guaranteed_base_offset_alignment: int = 0
 
     def __post_init__(self) -> None:
-        records.check(self, "BufferTensorDesc")
+        super().__post_init__()
         if self.total_tensor_size_in_bytes is None:
             default = min(self.minimum_size_in_bytes, records.UINT64)
             object.__setattr__(self, "total_tensor_size_in_bytes", default)
@@ -81,36 +80,16 @@ class BufferTensorDesc:
         """The dtype of what is bound."""
         return self.data_type.dtype
 
-    @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """Reads DirectML's spelling, as `to_dict` writes it; keys with a default may be absent."""
-        return records.read(cls, value, "BufferTensorDesc")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Writes DirectML's spelling, in types that JSON can hold."""
-        return records.write(self)
-
 
 @dataclass(frozen=True, kw_only=True)
-class OperatorDesc:
+class OperatorDesc(records.Record):
     """The base of the operators' descs; it is not one itself."""
 
     operator: ClassVar[str]
 
-    def __post_init__(self) -> None:
-        records.check(self, self.operator)
-
-    @classmethod
-    def from_dict(cls, value: Mapping[str, Any]) -> Self:
-        """Reads DirectML's spelling, as `to_dict` writes it; optional tensors may be left out."""
-        return records.read(cls, value, cls.operator)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Writes DirectML's spelling, in types that JSON can hold."""
-        return records.write(self)
-
     @cached_property
     def tensors(self) -> dict[str, BufferTensorDesc]:
-        """The tensors that are there, by DirectML's name, in DirectML's order."""
-        named = {records.directml_name(own.name): getattr(self, own.name) for own in fields(self)}
-        return {k: v for k, v in named.items() if isinstance(v, BufferTensorDesc)}
+        """The tensors that are not absent, by DirectML's name, in DirectML's order."""
+        names = {records.directml_name(field.name): field.name for field in fields(self)}
+        values = {directml: getattr(self, name) for directml, name in names.items()}
+        return {key: value for key, value in values.items() if isinstance(value, BufferTensorDesc)}

@@ -38,6 +38,16 @@ class DataType(enum.IntEnum):
         return self.name
 
 
+DataTypes = tuple[DataType, ...]
+F32, I32, U32 = (DataType.FLOAT32,), (DataType.INT32,), (DataType.UINT32,)
+FLOATS = (DataType.FLOAT32, DataType.FLOAT16)
+INTEGERS = (
+    *(DataType.INT32, DataType.INT16, DataType.INT8),
+    *(DataType.UINT32, DataType.UINT16, DataType.UINT8),
+)
+EIGHT_BITS = (DataType.INT8, DataType.UINT8)
+
+
 class FeatureLevel(enum.IntEnum):
     """DML_FEATURE_LEVEL: later levels keep what earlier ones support."""
 

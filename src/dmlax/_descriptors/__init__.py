@@ -1,0 +1,1 @@
+"""The grammar of DirectML's descriptors: fields, tensors, rules and support tables."""

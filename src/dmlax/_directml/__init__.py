@@ -1,1 +1,0 @@
-"""DirectML's contract, as operators describe theirs: fields, tensors, rules, support tables."""
