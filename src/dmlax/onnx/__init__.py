@@ -1,5 +1,6 @@
 """Quantized ONNX models as JAX functions, with ONNX Runtime's numbers or correctly rounded."""
 
+import os
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +24,7 @@ _RULES = Rules("load")
 
 
 def load(
-    model: Any,
+    model: protobuf.Source,
     /,
     *,
     arithmetic: Arithmetic | None = None,
@@ -38,8 +39,8 @@ def load(
       model: the path of an ONNX file or of one that `Model.save` wrote, or an `onnx.ModelProto`.
       arithmetic: "float32" for the bits of ONNX Runtime's CPU kernels, or "exact" for operators
         that round once; default "float32", or what a saved model has.
-      nonzero_size: the rows of every NonZero, Compress and NonMaxSuppression, or of each by its
-        node's name.
+      nonzero_size: the rows of every NonZero, Compress and NonMaxSuppression, or these numbers by
+        the nodes' names.
       input_shapes: other shapes of inputs, by name; a string is a dynamic size.
       outputs: the names of tensors of the file that the model returns, inner ones too; default the
         file's outputs. Nodes and inputs that they do not need are left out before any is checked.
@@ -62,9 +63,12 @@ def load(
       >>> model = dmlax.onnx.load("resnet50-int8.onnx")  # doctest: +SKIP
       >>> logits = model(images)["output"]  # doctest: +SKIP
     """
-    given = _checked_operators(operators or {})
-    graph, options = _read_archive(model) or (protobuf.read(model, {*given}), Options("float32"))
-    options = _with_operators(options, given, graph)
+    functions = _checked_operators(operators or {})
+    if isinstance(model, str | os.PathLike) and zipfile.is_zipfile(model):
+        graph, options = archive.read(model)
+    else:
+        graph, options = protobuf.read(model, functions), Options("float32")
+    options = _with_operators(options, functions, graph)
     if arithmetic is not None:
         _RULES.expect_choice("arithmetic", arithmetic, ARITHMETICS)
         options = replace(options, arithmetic=arithmetic)
@@ -77,20 +81,16 @@ def load(
         return Model(graph, options)
 
 
-def _read_archive(model: Any) -> tuple[Graph, Options] | None:
-    is_path = not isinstance(model, bytes) and not hasattr(model, "graph")
-    return archive.read(model) if is_path and zipfile.is_zipfile(model) else None
-
-
-def _checked_operators(operators: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
+def _checked_operators(operators: Mapping[str, object]) -> dict[str, Callable[..., Any]]:
     """The functions by the names that `operator_name` gives."""
-    found = {}
+    functions: dict[str, Callable[..., Any]] = {}
     for name, function in operators.items():
-        text = f"of {name!r} is a {type(function).__name__}, expected a function"
-        _RULES.expect(callable(function), "option", "operators", text)
+        if not callable(function):
+            text = f"of {name!r} is a {type(function).__name__}, expected a function"
+            _RULES.fail("option", "operators", text)
         domain, _, op = name.rpartition("::")
-        found[operator_name(SHORT_DOMAINS.get(domain, domain), op)] = function
-    return found
+        functions[operator_name(SHORT_DOMAINS.get(domain, domain), op)] = function
+    return functions
 
 
 def _with_operators(
@@ -108,7 +108,7 @@ def _with_operators(
 
 
 def _with_outputs(graph: Graph, outputs: Sequence[str]) -> Graph:
-    """The nodes and inputs that some tensors need."""
+    """The nodes and the inputs that tensors need."""
     names, known = tuple(dict.fromkeys(outputs)), graph.tensors()
     text = f"is {outputs!r}, expected a list of names"
     _RULES.expect(bool(names) and not isinstance(outputs, str), "option", "outputs", text)
@@ -117,20 +117,18 @@ def _with_outputs(graph: Graph, outputs: Sequence[str]) -> Graph:
     _RULES.expect(not unknown, "option", "outputs", text)
     graph = graph.replace(outputs=names).prune()
     needed = {*names, *(name for node in graph.nodes for name in node.inputs)}
-    inputs = {name: each for name, each in graph.inputs.items() if name in needed}
+    inputs = {name: x for name, x in graph.inputs.items() if name in needed}
     return graph.replace(inputs=inputs)
 
 
-def _checked_size(size: Any, graph: Graph) -> int | dict[str, int]:
+def _checked_size(size: object, graph: Graph) -> int | dict[str, int]:
     if not isinstance(size, Mapping):
         return _RULES.to_integer("nonzero_size", size, 1)
     names = {node.name for node in graph.all_nodes() if node.op in COUNTED}
-    kinds = ", ".join(COUNTED)
     for name in size:
-        _RULES.expect(
-            name in names, "option", "nonzero_size", f"names no node of {kinds}: {name!r}"
-        )
-    return {name: _RULES.to_integer("nonzero_size", each, 1) for name, each in size.items()}
+        text = f"names no node of {', '.join(COUNTED)}: {name!r}"
+        _RULES.expect(name in names, "option", "nonzero_size", text)
+    return {name: _RULES.to_integer("nonzero_size", count, 1) for name, count in size.items()}
 
 
 def _reshape_inputs(graph: Graph, shapes: Mapping[str, Sequence[int | str]]) -> Graph:

@@ -7,14 +7,14 @@ import math
 import os
 import re
 import zipfile
-from collections.abc import Mapping
-from typing import IO, Any, cast
+from collections.abc import Callable, Mapping
+from typing import IO, TypeAlias, TypeVar, cast
 
 import numpy as np
 
 from dmlax._core.requantize import ARITHMETICS, Arithmetic
 from dmlax.onnx import budget
-from dmlax.onnx.errors import ModelError
+from dmlax.onnx.errors import ModelError, expect
 from dmlax.onnx.evaluate import Options
 from dmlax.onnx.graph import (
     CAPTURES,
@@ -28,23 +28,30 @@ from dmlax.onnx.graph import (
 from dmlax.onnx.operators import packed
 from dmlax.onnx.operators.values import DTYPES
 
+Object: TypeAlias = Mapping[str, object]
+"""An object of JSON."""
+Path: TypeAlias = str | os.PathLike[str]
+Value = TypeVar("Value")
+
 VERSION = 2  # an archive without subgraphs and functions has version 1
 _GRAPH = "graph.json"
 _OBJECT_BYTES = 16  # of Python objects for a byte of JSON
+_ADVICE = "; store it without compression"
+_STRUCTURE = ("name", "op", "domain", "version", "inputs", "outputs")  # of a node
 
 
-def write(path: Any, graph: Graph, options: Options) -> None:
+def write(path: Path, graph: Graph, options: Options) -> None:
     """Writes a graph, its constants and the options."""
     arrays: dict[str, np.ndarray] = {}
     names: dict[int, tuple[str, np.ndarray]] = {}  # by the array's id: subgraphs share arrays
 
-    def keep(array: np.ndarray) -> dict[str, Any]:
+    def keep(array: np.ndarray) -> Object:
         name, _ = names.setdefault(id(array), (f"{len(names)}.npy", array))
         if array.dtype.isbuiltin != 2 or array.dtype not in DTYPES.values():
             arrays[name] = array
             return {"array": name}
         arrays[name] = packed.to_bytes(array)  # NumPy's format has no name for the dtype
-        return {"array": name, "dtype": array.dtype.name, "shape": list(array.shape)}
+        return {"array": name, "dtype": array.dtype.name, "shape": array.shape}
 
     text = json.dumps(_describe(graph, options, keep), indent=1)
     size = sum(array.nbytes for array in arrays.values())
@@ -55,29 +62,38 @@ def write(path: Any, graph: Graph, options: Options) -> None:
             file.writestr(name, _to_npy(array))
 
 
-def _describe(graph: Graph, options: Options, keep: Any) -> dict[str, Any]:
+def _describe(graph: Graph, options: Options, keep: Callable[[np.ndarray], Object]) -> Object:
     used = {operator_name(node.domain, node.op) for node in graph.all_nodes()}
     operators = sorted(used & options.operators.keys())
-    is_new = bool(operators) or any(node.graphs for node in graph.nodes)
+    needs_new = bool(operators) or any(node.graphs for node in graph.nodes)
     return {
-        "version": VERSION if is_new else 1,
+        "version": VERSION if needs_new else 1,
         "arithmetic": options.arithmetic,
         "nonzero_size": options.nonzero_size,
         **({"operators": operators} if operators else {}),
-        "inputs": {name: [x.dtype.name, list(x.shape)] for name, x in graph.inputs.items()},
+        "inputs": {name: [x.dtype.name, x.shape] for name, x in graph.inputs.items()},
         **_describe_graph(graph, keep),
     }
 
 
-def _describe_graph(graph: Graph, keep: Any) -> dict[str, Any]:
+def _describe_graph(graph: Graph, keep: Callable[[np.ndarray], Object]) -> Object:
+    def encode(value: object) -> object:
+        if isinstance(value, Graph):
+            return {"parameters": value.parameters, **_describe_graph(value, keep)}
+        return keep(value) if isinstance(value, np.ndarray) else value
+
+    def describe(node: Node) -> Object:
+        attributes = {name: encode(value) for name, value in node.attributes.items()}
+        return {**{key: getattr(node, key) for key in _STRUCTURE}, "attributes": attributes}
+
     return {
-        "outputs": list(graph.outputs),
+        "outputs": graph.outputs,
         "constants": {name: keep(array) for name, array in graph.constants.items()},
-        "nodes": [_encode(node, keep) for node in graph.nodes],
+        "nodes": list(map(describe, graph.nodes)),
     }
 
 
-def read(path: Any) -> tuple[Graph, Options]:
+def read(path: Path) -> tuple[Graph, Options]:
     """Reads what `write` wrote.
 
     Raises:
@@ -86,63 +102,70 @@ def read(path: Any) -> tuple[Graph, Options]:
     with open(path, "rb") as stream:
         try:
             with zipfile.ZipFile(stream) as file:
-                return _Reader(file, os.fstat(stream.fileno()).st_size).graph()
+                return _Reader(file, os.fstat(stream.fileno()).st_size).read()
         except ModelError as error:
             raise ModelError(f"{path}: {error}") from None
-        except Exception as error:  # of the formats' own readers
+        except Exception as error:  # of the readers of zip, JSON and `.npy`
             text = f"{path} is malformed: {type(error).__name__}: {str(error)[:300]}"
             raise ModelError(text) from None
 
 
 class _Reader:
-    """Reads the members of an archive, each of them once and within the file's budget."""
+    """Reads the members of an archive once, within the file's budget."""
 
     def __init__(self, file: zipfile.ZipFile, size: int) -> None:
         self.file = file
         self.budget = budget.Budget(size)
         self.arrays: dict[str, np.ndarray] = {}
-        names = collections.Counter(file.namelist())
-        for name in (name for name, count in names.items() if count > 1):
-            raise ModelError(f"{name} is in the archive twice")
+        for name, count in collections.Counter(file.namelist()).items():
+            expect(count == 1, f"{name} is in the archive twice")
 
-    def graph(self) -> tuple[Graph, Options]:
+    def read(self) -> tuple[Graph, Options]:
         """Decodes the JSON text."""
         data = _check(json.loads(self._open(_GRAPH, _OBJECT_BYTES).read()), dict, "the graph")
-        if data.get("version") not in (1, VERSION):
-            raise ModelError(
-                f"the file's version is {data.get('version')}, expected 1 or {VERSION}"
-            )
-        inputs = {name: _input(name, each) for name, each in _get(data, "inputs", dict).items()}
+        version = data.get("version")
+        expect(version in (1, VERSION), f"the file's version is {version}, expected 1 or {VERSION}")
+        inputs = {name: _input(name, entry) for name, entry in _get(data, "inputs", dict).items()}
         return self._graph(data, inputs), _options(data)
 
-    def _graph(
-        self, data: Mapping[str, Any], inputs: Mapping[str, TensorType], depth: int = 0
-    ) -> Graph:
+    def _graph(self, data: Object, inputs: Mapping[str, TensorType], depth: int = 0) -> Graph:
         """Decodes a graph; a subgraph has parameters and no inputs."""
-        if depth > MAXIMUM_DEPTH:
-            raise ModelError(f"subgraphs are nested deeper than {MAXIMUM_DEPTH}")
+        expect(depth <= MAXIMUM_DEPTH, f"subgraphs are nested deeper than {MAXIMUM_DEPTH}")
         parameters = _names(data, "parameters") if depth else ()
         constants = {
-            name: self.array(_check(entry, dict, f"constant {name!r}"))
+            name: self._array(_check(entry, dict, f"constant {name!r}"))
             for name, entry in _get(data, "constants", dict).items()
         }
-        if "" in inputs or "" in constants or len({*parameters}) != len(parameters):
-            raise ModelError("an input or a constant has no name, or one twice")
-        for name in (inputs.keys() | {*parameters}) & constants.keys():
-            raise ModelError(f"{name!r} is an input and a constant")
-
-        def load(entry: Mapping[str, Any]) -> Any:
-            if "nodes" in entry:
-                return self._graph(entry, {}, depth + 1)
-            return self.array(entry)
-
-        nodes = tuple(
-            _expect_parameters(_decode(_check(entry, dict, "a node"), load))
-            for entry in _get(data, "nodes", list)
-        )
+        is_named = "" not in inputs and "" not in constants
+        is_named = is_named and len({*parameters}) == len(parameters)
+        expect(is_named, "an input or a constant has no name, or one twice")
+        for name in inputs.keys() | {*parameters}:
+            expect(name not in constants, f"{name!r} is an input and a constant")
+        nodes = tuple(self._node(entry, depth) for entry in _get(data, "nodes", list))
         return in_order(Graph(nodes, inputs, _names(data, "outputs"), constants, parameters))
 
-    def array(self, entry: Mapping[str, Any]) -> np.ndarray:
+    def _node(self, entry: object, depth: int) -> Node:
+        def decode(value: object) -> object:
+            if isinstance(value, dict):
+                is_graph = "nodes" in value
+                return self._graph(value, {}, depth + 1) if is_graph else self._array(value)
+            return tuple(value) if isinstance(value, list) else value
+
+        data = _check(entry, dict, "a node")
+        attributes = _get(data, "attributes", dict).items()
+        return _expect_parameters(
+            Node(
+                _get(data, "name", str),
+                _get(data, "op", str),
+                _get(data, "domain", str),
+                _get(data, "version", int),
+                _names(data, "inputs"),
+                _names(data, "outputs"),
+                {name: decode(value) for name, value in attributes},
+            )
+        )
+
+    def _array(self, entry: Object) -> np.ndarray:
         """Reads an array whose data has the size that its header declares."""
         name = _get(entry, "array", str)
         if name not in self.arrays:
@@ -150,37 +173,29 @@ class _Reader:
             self.arrays[name] = self._of_dtype(array, entry, name) if "dtype" in entry else array
         return self.arrays[name]
 
-    def _of_dtype(self, array: np.ndarray, entry: Mapping[str, Any], name: str) -> np.ndarray:
+    def _of_dtype(self, array: np.ndarray, entry: Object, name: str) -> np.ndarray:
         """Reads the elements of a dtype that NumPy's format has no name for."""
         dtype, shape = _get(entry, "dtype", str), _get(entry, "shape", list)
-        known = next((each for each in DTYPES.values() if each.name == dtype), None)
+        known = next((x for x in DTYPES.values() if x.name == dtype), None)
         if known is None or len(shape) > budget.MAXIMUM_RANK or array.dtype != np.uint8:
             raise ModelError(f"{name} is {array.dtype} for the dtype {dtype[:40]!r}, shape {shape}")
-        if not all(type(size) is int and size >= 0 for size in shape):
-            raise ModelError(f"{name} has the shape {shape}, expected sizes")
+        is_shape = all(type(size) is int and size >= 0 for size in shape)
+        expect(is_shape, f"{name} has the shape {shape}, expected sizes")
         sizes = tuple(shape)
         wanted = packed.packed_shape(sizes, known)
-        if array.shape != wanted:
-            raise ModelError(f"{name} has the shape {list(array.shape)}, expected {list(wanted)}")
-        self._spend(math.prod(sizes) * known.itemsize, name)
+        text = f"{name} has the shape {list(array.shape)}, expected {list(wanted)}"
+        expect(array.shape == wanted, text)
+        self.budget.spend_on(name, math.prod(sizes) * known.itemsize, _ADVICE)
         return packed.from_bytes(array, sizes, known)
 
     def _open(self, name: str, factor: int = 1) -> IO[bytes]:
-        """Opens a member that fits the budget, where a byte of it takes as many as a factor."""
+        """Opens a member that fits the budget, of which a byte takes `factor` bytes."""
         info = self.file.getinfo(name)
-        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):  # unbounded
-            raise ModelError(
-                f"{name} is compressed by method {info.compress_type}, expected 0 or 8"
-            )
-        self._spend(info.file_size * factor, name)
+        is_bounded = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+        text = f"{name} is compressed by method {info.compress_type}, expected 0 or 8"
+        expect(is_bounded, text)
+        self.budget.spend_on(name, info.file_size * factor, _ADVICE)
         return self.file.open(name)
-
-    def _spend(self, count: int, name: str) -> None:
-        """Counts the bytes that a member expands to."""
-        try:
-            self.budget.spend(count)
-        except budget.OverBudget as error:
-            raise ModelError(f"{name} {error}; store it without compression") from None
 
 
 def _expect_parameters(node: Node) -> Node:
@@ -188,100 +203,61 @@ def _expect_parameters(node: Node) -> Node:
     captures = node.attributes.get(CAPTURES, ())
     for graph in node.graphs.values():
         last = graph.parameters[len(graph.parameters) - len(captures) :]
-        if last != captures or len(node.inputs) < len(captures):
-            raise ModelError(f"node {node.name!r} has a subgraph of other parameters")
+        is_called = last == captures and len(node.inputs) >= len(captures)
+        expect(is_called, f"node {node.name!r} has a subgraph of other parameters")
     return node
 
 
-def _check(value: Any, kind: type, what: str) -> Any:
+def _check(value: object, kind: type[Value], what: str) -> Value:
+    """The value, which must be of a type of JSON."""
     if type(value) is not kind:
         text = f"{what} is of type {type(value).__name__}, expected {kind.__name__}"
         raise ModelError(f"{_GRAPH}: {text}")
     return value
 
 
-def _get(entry: Mapping[str, Any], key: str, kind: type) -> Any:
+def _get(entry: Object, key: str, kind: type[Value]) -> Value:
     return _check(entry.get(key), kind, key)
 
 
-def _names(entry: Mapping[str, Any], key: str) -> tuple[str, ...]:
+def _names(entry: Object, key: str) -> tuple[str, ...]:
     names = _get(entry, key, list)
     for name in names:
-        if not isinstance(name, str):
-            raise ModelError(
-                f"{_GRAPH}: {key} has a name of type {type(name).__name__}, expected str"
-            )
+        text = f"{key} has a name of type {type(name).__name__}, expected str"
+        expect(isinstance(name, str), f"{_GRAPH}: {text}")
     return tuple(names)
 
 
-def _options(data: Mapping[str, Any]) -> Options:
+def _options(data: Object) -> Options:
     arithmetic, size = data.get("arithmetic"), data.get("nonzero_size")
-    if arithmetic not in ARITHMETICS:
-        raise ModelError(f"arithmetic is {arithmetic!r}, expected one of {', '.join(ARITHMETICS)}")
+    text = f"arithmetic is {arithmetic!r}, expected one of {', '.join(ARITHMETICS)}"
+    expect(arithmetic in ARITHMETICS, text)
     sizes = size.values() if isinstance(size, dict) else () if size is None else (size,)
-    if not all(type(each) is int and each > 0 for each in sizes):
-        raise ModelError(f"nonzero_size is {size!r}, expected at least 1")
+    is_positive = all(type(x) is int and x > 0 for x in sizes)
+    expect(is_positive, f"nonzero_size is {size!r}, expected at least 1")
     # `load` replaces the functions, which no file has.
     operators = dict.fromkeys(_names(data, "operators") if "operators" in data else (), print)
+    size = cast(int | dict[str, int] | None, size)
     return Options(cast(Arithmetic, arithmetic), size, operators)
 
 
-def _input(name: str, entry: Any) -> TensorType:
-    entry = _check(entry, list, f"input {name!r}")
-    dtype, shape = entry
-    found = _numbers(np.dtype(_check(dtype, str, f"input {name!r}: dtype")), f"input {name!r}")
-    sizes = _check(shape, list, f"input {name!r}: shape")
-    return TensorType(found, tuple(_checked_size(size, name) for size in sizes))
+def _input(name: str, entry: object) -> TensorType:
+    what = f"input {name!r}"
+    dtype, shape = _check(entry, list, what)
+    numbers = _numbers(np.dtype(_check(dtype, str, f"{what}: dtype")), what)
+    sizes = _check(shape, list, f"{what}: shape")
+    for size in sizes:
+        is_size = isinstance(size, str) or (type(size) is int and size >= 0)
+        expect(is_size, f"{what} has the size {size!r}")
+    return TensorType(numbers, tuple(sizes))
 
 
 def _numbers(dtype: np.dtype, what: str) -> np.dtype:
-    """A dtype that ONNX has: NumPy's own, or one that another package adds, as bfloat16."""
-    is_own = dtype.kind in "biuf" and dtype.itemsize <= 8
-    if not (is_own or dtype.isbuiltin == 2 or re.fullmatch("void(8|16)", dtype.name)):
-        raise ModelError(f"{what} has the dtype {dtype}, expected numbers")
+    """A dtype that ONNX has: of NumPy, or one that another package adds, as bfloat16."""
+    is_standard = dtype.kind in "biuf" and dtype.itemsize <= 8
+    is_known = is_standard or dtype.isbuiltin == 2 or re.fullmatch("void(8|16)", dtype.name)
+    expect(bool(is_known), f"{what} has the dtype {dtype}, expected numbers")
     return dtype
-
-
-def _checked_size(size: Any, name: str) -> int | str:
-    if isinstance(size, str) or (type(size) is int and size >= 0):
-        return size
-    raise ModelError(f"input {name!r} has the size {size!r}")
-
-
-def _encode(node: Node, keep: Any) -> dict[str, Any]:
-    def encode(value: Any) -> Any:
-        if isinstance(value, Graph):
-            return {"parameters": list(value.parameters), **_describe_graph(value, keep)}
-        return keep(value) if isinstance(value, np.ndarray) else value
-
-    attributes = {name: encode(value) for name, value in node.attributes.items()}
-    return {
-        "name": node.name,
-        "op": node.op,
-        "domain": node.domain,
-        "version": node.version,
-        "inputs": list(node.inputs),
-        "outputs": list(node.outputs),
-        "attributes": attributes,
-    }
-
-
-def _decode(entry: Mapping[str, Any], load: Any) -> Node:
-    attributes = {
-        name: load(value)
-        if isinstance(value, dict)
-        else (tuple(value) if isinstance(value, list) else value)
-        for name, value in _get(entry, "attributes", dict).items()
-    }
-    return Node(
-        _get(entry, "name", str),
-        _get(entry, "op", str),
-        _get(entry, "domain", str),
-        _get(entry, "version", int),
-        _names(entry, "inputs"),
-        _names(entry, "outputs"),
-        attributes,
-    )
 
 
 def _to_npy(array: np.ndarray) -> bytes:
@@ -290,21 +266,21 @@ def _to_npy(array: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+
+
 def _from_npy(stream: IO[bytes], name: str, size: int) -> np.ndarray:
-    """Reads the bytes of a member, as many as a size."""
+    """Reads the bytes of a member, which has `size` of them."""
     version = np.lib.format.read_magic(stream)
-    read = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }.get(version)
-    if read is None:
-        raise ModelError(f"{name} has the version {version}")
-    shape, is_fortran, dtype = read(stream)
-    if len(shape) > budget.MAXIMUM_RANK:
-        raise ModelError(f"{name} has rank {len(shape)}, expected at most {budget.MAXIMUM_RANK}")
+    expect(version in _HEADERS, f"{name} has the version {version}")
+    shape, is_fortran, dtype = _HEADERS[version](stream)
+    is_tensor = len(shape) <= budget.MAXIMUM_RANK
+    expect(is_tensor, f"{name} has rank {len(shape)}, expected at most {budget.MAXIMUM_RANK}")
     wanted = math.prod(shape) * _numbers(dtype, name).itemsize
     left = size - stream.tell()
-    if left != wanted:
-        raise ModelError(f"{name} has {left} bytes, expected {wanted}")
+    expect(left == wanted, f"{name} has {left} bytes, expected {wanted}")
     array = np.frombuffer(stream.read(wanted), dtype)
     return array.reshape(shape, order="F" if is_fortran else "C")

@@ -1,4 +1,4 @@
-"""Bounds the memory that a file makes a load, or the tracing of a call, take on the host."""
+"""Bounds the host memory that loading a file, or tracing a call, takes."""
 
 import contextlib
 import contextvars
@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-FREE = 1 << 28  # bytes that every file may have made
+from dmlax.onnx.errors import ModelError
+
+FREE = 1 << 28  # bytes that every file may need
 MAXIMUM_RANK = 16  # of a tensor
 
 
@@ -16,14 +18,14 @@ class OverBudget(Exception):
 
 
 class Budget:
-    """The bytes that values may still take: 256 MiB, and as many as the file has."""
+    """The bytes that values may still take: 256 MiB, and the file's size."""
 
     def __init__(self, file_bytes: int) -> None:
         self.left = FREE + file_bytes
         self.computed: dict[int, tuple[np.ndarray, Any]] = {}  # by the array's id
 
     def add(self, file_bytes: int) -> None:
-        """Counts another file, as one of external data."""
+        """Counts another file, as of external data."""
         self.left += file_bytes
 
     def spend(self, count: int) -> None:
@@ -37,13 +39,24 @@ class Budget:
             raise OverBudget(f"needs {count} bytes of memory, expected at most {self.left}: {rule}")
         self.left -= count
 
+    def spend_on(self, what: str, count: int, advice: str = "") -> None:
+        """Counts a value of a file before it is read.
+
+        Raises:
+          ModelError: it does not fit.
+        """
+        try:
+            self.spend(count)
+        except OverBudget as error:
+            raise ModelError(f"{what} {error}{advice}") from None
+
 
 _current: contextvars.ContextVar[Budget | None] = contextvars.ContextVar("budget", default=None)
 
 
 @contextlib.contextmanager
 def limit(file_bytes: int) -> Iterator[None]:
-    """Gives the values that operators make inside a budget of their own."""
+    """Gives a budget to the values that operators make inside."""
     token = _current.set(Budget(file_bytes))
     try:
         yield

@@ -2,28 +2,29 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from dmlax._core.arguments import Aval, aval_of
 from dmlax.errors import SpecError, UnsupportedError
 from dmlax.onnx.errors import ModelError
-from dmlax.onnx.evaluate import NotComputedError, Options, Watch, evaluate, with_node
+from dmlax.onnx.evaluate import NotComputedError, Options, Values, Watch, evaluate, with_node
 from dmlax.onnx.graph import GIVEN, OWN, Graph, Node, operator_name
 from dmlax.onnx.operators import why_not
 from dmlax.onnx.operators.values import to_device, undecided
 from dmlax.onnx.protobuf import infer_types
 
-Structs = Mapping[str, jax.ShapeDtypeStruct]
-Avals = Mapping[str, Aval]
+Structs: TypeAlias = Mapping[str, jax.ShapeDtypeStruct]
+Avals: TypeAlias = Mapping[str, Aval]
 _OURS = (SpecError, UnsupportedError, ModelError)
 MULTIPLE = 32  # of a size that a network halves five times
 _SHOWN = 8  # names in a line
-_MOST_FACTS = 8  # of dynamic sizes, as each takes JAX time in every comparison
+_MOST_FACTS = 8  # of dynamic sizes; every comparison takes time in proportion to them
 _LONGEST_FACT = 80  # of characters; JAX takes minutes to compare with longer ones
 _FUNCTIONS = {"floordiv", "max", "min", "mod", "non_negative"}  # in symbolic sizes
 
@@ -37,23 +38,15 @@ class AvalsOfGraphs(NamedTuple):
     of_graph: Avals
     of_subgraphs: Mapping[int, Avals]
 
-    def within(self, subgraph: Avals) -> "AvalsOfGraphs":
-        """Those of a subgraph in place of the graph's."""
-        return self._replace(of_graph=subgraph)
-
 
 class Assumptions(NamedTuple):
     """Assumptions about symbolic sizes, so that nodes can be traced.
 
     A call knows its sizes, and an exported program checks them.
-
-    Attributes:
-      facts: comparisons, as JAX's constraints are written.
-      multiples: the names of sizes that are multiples of 32.
     """
 
-    facts: frozenset[str] = frozenset()
-    multiples: frozenset[str] = frozenset()
+    facts: frozenset[str] = frozenset()  # comparisons, as JAX's constraints are written
+    multiples: frozenset[str] = frozenset()  # the names of sizes that are multiples of 32
 
 
 def check(
@@ -69,9 +62,9 @@ def check(
       graph: the graph to trace.
       params: its params.
       inputs: makes the inputs, with symbolic sizes as assumed.
-      options: those of the model.
-      assumed: the assumptions to begin with. Facts that nodes depend on are added. Where these
-        are many, the sizes that nodes depend on are assumed to be multiples.
+      options: the model's options.
+      assumed: the assumptions to begin with. Facts that nodes depend on are added. If these are
+        many, the sizes that nodes depend on are assumed to be multiples.
 
     Returns:
       The dtype and the shape of every tensor, and the assumptions.
@@ -90,9 +83,8 @@ def check(
             _blame_symbols(first, graph, params, inputs(Assumptions()), options)
             raise _one_error(graph, first)
         assumed = Assumptions(frozenset(), multiples)
-    top, *subgraphs = watch.avals.items()
-    found = {key: avals for key, avals in subgraphs if avals}
-    return AvalsOfGraphs(top[1] or {}, found), assumed
+    (_, avals), *subgraphs = watch.avals.items()
+    return AvalsOfGraphs(avals or {}, {key: x for key, x in subgraphs if x}), assumed
 
 
 def _can_hold(inputs: Callable[[Assumptions], Structs], assumed: Assumptions) -> bool:
@@ -105,30 +97,28 @@ def _can_hold(inputs: Callable[[Assumptions], Structs], assumed: Assumptions) ->
 
 
 class _Failure(NamedTuple):
-    """A node that cannot be computed.
-
-    Attributes:
-      is_ours: False for an exception of JAX or Python.
-      symbols: the names of symbolic sizes of its operands.
-      fact: a comparison of sizes that the node depends on; "" if an operand is a guess.
-    """
+    """A node that cannot be computed."""
 
     node: Node
     error: Exception
-    is_ours: bool = True
-    symbols: frozenset[str] = frozenset()
-    fact: str | None = None
+    is_ours: bool = True  # False for an exception of JAX or Python
+    symbols: frozenset[str] = frozenset()  # the names of the operands' symbolic sizes
+    fact: str | None = None  # a comparison that the node depends on; "" if an operand is a guess
+
+    @property
+    def asks_for_shapes(self) -> bool:
+        """True for an error whose message gives an `input_shapes`."""
+        return isinstance(self.error, UnsupportedError) and self.error.field == "input_shapes"
 
 
 class _Watch(Watch):
     """Collects failures, and the shapes of all tensors."""
 
     def __init__(self, graph: Graph, inputs: Structs) -> None:
-        unknown = ((node, why_not(node)) for node in graph.all_nodes())
         self.failures = {
             id(node): _Failure(node, with_node(node, UnsupportedError(why)))
-            for node, why in unknown
-            if why
+            for node in graph.all_nodes()
+            if (why := why_not(node))
         }
         self.skipped: dict[int, Node] = {}
         self.avals: dict[int, Avals | None] = {id(graph): None}
@@ -152,18 +142,17 @@ class _Watch(Watch):
 
     def _guess(self, node: Node, operands: Sequence[Any]) -> dict[str, Any]:
         """Values with the types that the file or ONNX's shape inference gives."""
-        types = {name: self._graph.types.get(name) for name in node.outputs if name}
-        found: dict[str, tuple[Any, Sequence[Any]]] = {
-            name: (x.dtype, x.shape) for name, x in types.items() if x is not None
+        names, declared = [*filter(None, node.outputs)], self._graph.types
+        types: dict[str, tuple[np.dtype, Sequence[int | str]]] = {
+            name: (declared[name].dtype, declared[name].shape) for name in names if name in declared
         }
-        if len(found) < len(types):
-            found = {**infer_types(node, operands), **found}
-        if not found.keys() >= types.keys():
-            return {}
-        scope = next((s for x in self._inputs.values() if (s := _scope(x.shape))), None)
+        if len(types) < len(names):
+            types = {**infer_types(node, operands), **types}
+        sizes = (size for x in self._inputs.values() for size in x.shape)
+        scope = next((size.scope for size in sizes if hasattr(size, "scope")), None)
         try:
-            return {name: _zeros(*found[name], scope) for name in types}
-        except Exception:  # a size that JAX cannot parse, or a dtype that it does not have
+            return {name: _zeros(*types[name], scope) for name in names}
+        except Exception:  # a type that is not known, or that JAX does not have
             return {}
 
     def skip(self, node: Node) -> None:
@@ -171,11 +160,11 @@ class _Watch(Watch):
         self.skipped[id(node)] = node
 
     def end(self, graph: Graph, values: Mapping[str, Any]) -> None:
-        """Notes the shapes of a graph's tensors, None for those of a second trace."""
+        """Notes the shapes of a graph's tensors, None if they differ from an earlier trace's."""
         avals = {name: aval_of(x) for name, x in values.items() if hasattr(x, "shape")}
         key = id(graph)
-        is_new = key not in self._ended or self.avals[key] == avals
-        self.avals[key] = avals if is_new else None
+        is_consistent = key not in self._ended or self.avals[key] == avals
+        self.avals[key] = avals if is_consistent else None
         self._ended.add(key)
 
     def facts(self) -> set[str]:
@@ -187,8 +176,8 @@ class _Watch(Watch):
         """The sizes that failing nodes depend on, batches aside; none if one depends on none."""
         failures = [failure for failure in self.failures.values() if failure.fact != ""]
         batches = (_names(str(x.shape[0])) for x in self._inputs.values() if x.shape)
-        found = frozenset().union(*(failure.symbols for failure in failures))
-        return found.difference(*batches) if all(x.symbols for x in failures) else frozenset()
+        symbols = frozenset().union(*(failure.symbols for failure in failures))
+        return symbols.difference(*batches) if all(x.symbols for x in failures) else frozenset()
 
     def behind(self) -> list[Node]:
         """The nodes that were not checked."""
@@ -198,9 +187,9 @@ class _Watch(Watch):
 def _trace(graph: Graph, params: Structs, inputs: Structs, options: Options) -> _Watch:
     watch = _Watch(graph, inputs)
 
-    def compute(params: Any, inputs: Any) -> Any:
-        found = evaluate(graph, {**params, **inputs}, options, watch)
-        return [] if watch.failures else [to_device(found[name]) for name in graph.outputs]
+    def compute(params: Values, inputs: Values) -> list[Array]:
+        tensors = evaluate(graph, {**params, **inputs}, options, watch)
+        return [] if watch.failures else [to_device(tensors[name]) for name in graph.outputs]
 
     jax.eval_shape(compute, params, inputs)
     return watch
@@ -220,13 +209,10 @@ def _names(size: str) -> set[str]:
     return {*re.findall(r"[A-Za-z_]\w*", size)} - _FUNCTIONS
 
 
-def _scope(shape: Sequence[Any]) -> Any:
-    return next((size.scope for size in shape if hasattr(size, "scope")), None)
-
-
-def _zeros(dtype: Any, shape: Sequence[int | str], scope: Any) -> Any:
-    text = ",".join(map(str, shape))
-    sizes = jax.export.symbolic_shape(text, scope=scope) if shape else ()
+def _zeros(
+    dtype: np.dtype, shape: Sequence[int | str], scope: jax.export.SymbolicScope | None
+) -> Array:
+    sizes = jax.export.symbolic_shape(",".join(map(str, shape)), scope=scope) if shape else ()
     return jnp.zeros(sizes, jax.dtypes.canonicalize_dtype(dtype))
 
 
@@ -251,31 +237,32 @@ def _blame_symbols(
     except Exception:  # the example's sizes do not fit
         left = {}
     for key, failure in suspects.items():
-        if key in left and not left[key].is_ours:
-            continue
-        names = sorted(failure.symbols)
-        shapes = {
-            name: list(examples[name])
-            for name, x in inputs.items()
-            if any(_names(str(size)) & failure.symbols for size in x.shape)
-        }
-        size = "a size" if len(names) == 1 else "sizes"
-        text = f"it needs {size} that {'is' if len(names) == 1 else 'are'} symbolic here, "
-        text += f"{', '.join(names)}: give static sizes, as input_shapes={json.dumps(shapes)}"
-        error = with_node(failure.node, UnsupportedError(text, "sizes", "input_shapes"))
-        watch.failures[key] = failure._replace(error=error)
+        if key not in left or left[key].is_ours:
+            shapes = {
+                name: list(examples[name])
+                for name, x in inputs.items()
+                if any(_names(str(size)) & failure.symbols for size in x.shape)
+            }
+            error = with_node(failure.node, _needs_static(sorted(failure.symbols), shapes))
+            watch.failures[key] = failure._replace(error=error)
 
 
-def _example(shape: Sequence[Any]) -> tuple[int, ...]:
+def _needs_static(symbols: Sequence[str], shapes: Mapping[str, list[int]]) -> UnsupportedError:
+    sizes = "a size that is" if len(symbols) == 1 else "sizes that are"
+    text = f"it needs {sizes} symbolic here, {', '.join(symbols)}: "
+    text += f"give static sizes, as input_shapes={json.dumps(shapes)}"
+    return UnsupportedError(text, "sizes", "input_shapes")
+
+
+def _example(shape: Sequence[object]) -> tuple[int, ...]:
     """A static shape for a symbolic one: one image of 224 pixels, one text of 128 tokens."""
     sizes = []
     for axis, size in enumerate(shape):
         number = 1 if axis == 0 else 224 if len(shape) == 4 and axis > 1 else 128
-        if not isinstance(size, int):
-            parts = re.split(r"([A-Za-z_]\w*)", str(size))
-            names = {part: str(number) for part in parts[1::2] if part not in _FUNCTIONS}
-            (size,) = jax.export.symbolic_shape("".join(names.get(x, x) for x in parts))
-        sizes.append(int(size))
+        parts = re.split(r"([A-Za-z_]\w*)", str(size))
+        names = {part: str(number) for part in parts[1::2] if part not in _FUNCTIONS}
+        (static,) = jax.export.symbolic_shape("".join(names.get(x, x) for x in parts))
+        sizes.append(int(static))
     return tuple(sizes)
 
 
@@ -295,33 +282,24 @@ def _list(graph: Graph, failures: Sequence[_Failure], behind: Sequence[Node]) ->
         groups.setdefault(f"{node.type}: {reason}", []).append(node.name)
     lines = [f"  {reason} ({_some(names)})" for reason, names in groups.items()]
     if behind:
-        lines.append(
-            f"  not checked, as they need outputs of those: {_some(x.name for x in behind)}"
-        )
-    count = "1 node" if len(failures) == 1 else f"{len(failures)} nodes"
-    first = f"{count} of the model cannot be computed:"
-    others = [failure for failure in failures if _field(failure.error) != "input_shapes"]
+        text = _some([node.name for node in behind])
+        lines.append(f"  not checked, as they need outputs of those: {text}")
+    first = f"{_count(failures)} of the model cannot be computed:"
+    others = [x for x in failures if not x.asks_for_shapes]
     ways = [f"  {_ways_out(graph, others)}"] if others else []
     return "\n".join([first, *lines, *ways])
 
 
-def _field(error: Exception) -> str | None:
-    return error.field if isinstance(error, UnsupportedError) else None
-
-
 def _ways_out(graph: Graph, failures: Sequence[_Failure]) -> str:
     """The options of `load` that help, with names of this file."""
-    failed = {name for failure in failures for name in failure.node.outputs}
+    unknown = {name for failure in failures for name in failure.node.outputs}
     top = {id(node) for node in graph.nodes}
-    computed, bad = [], set(failed)
     for node in graph.nodes:
-        if not bad.isdisjoint(node.inputs):
-            bad.update(node.outputs)
-    for failure in failures:
-        if id(failure.node) in top:
-            computed += [name for name in failure.node.inputs if name not in {*bad, *graph.inputs}]
-    known = {*graph.constants, ""}
-    names = [name for name in dict.fromkeys(computed) if name not in known][:4]
+        if not unknown.isdisjoint(node.inputs):
+            unknown.update(node.outputs)
+    unknown |= {*graph.inputs, *graph.constants, ""}
+    inputs = (name for x in failures if id(x.node) in top for name in x.node.inputs)
+    names = [name for name in dict.fromkeys(inputs) if name not in unknown][:4]
     types = [
         operator_name(failure.node.domain, failure.node.op)
         for failure in failures
@@ -335,8 +313,10 @@ def _ways_out(graph: Graph, failures: Sequence[_Failure]) -> str:
     return "; ".join(ways)
 
 
-def _some(names: Iterable[str]) -> str:
+def _count(nodes: Sequence[object]) -> str:
+    return "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
+
+
+def _some(names: Sequence[str]) -> str:
     """Counts nodes, and shows the names of the first eight."""
-    shown = list(names)
-    count = "1 node" if len(shown) == 1 else f"{len(shown)} nodes"
-    return f"{count}: {', '.join(shown[:_SHOWN])}{', ...' if shown[_SHOWN:] else ''}"
+    return f"{_count(names)}: {', '.join(names[:_SHOWN])}{', ...' if names[_SHOWN:] else ''}"

@@ -1,27 +1,30 @@
 """`python -m dmlax.onnx`: lists, compares and times a model."""
 
+from __future__ import annotations
+
 import argparse
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import numpy as np
+from jax import Array
 
-from dmlax.errors import SpecError, UnsupportedError
-from dmlax.onnx import Model, ModelError, load, peer
+from dmlax.errors import UnsupportedError
+from dmlax.onnx import Model, load, peer
 from dmlax.onnx.inputs import draw_inputs
 from dmlax.onnx.nodes import run_nodes
 
 _ROUNDING = 1e-5  # of floats, relative to the largest element
 _MOST_LINES = 8  # of floats that differ by rounding
-
-
-_ERRORS = (SpecError, UnsupportedError, ModelError, ImportError, OSError, ValueError)
+_SECONDS, _FEWEST_CALLS = 3.0, 5  # of a benchmark
+_Item = TypeVar("_Item")
+_ERRORS: tuple[type[Exception], ...] = (UnsupportedError, ImportError, OSError, ValueError)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,17 +34,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
       0; 1 where a tensor differs; 2 where the model cannot be loaded or compared.
     """
     options = _parser().parse_args(arguments)
+    errors = _ERRORS
     try:
         model = _load(options)
         _list(model, options.model)
-    except _ERRORS as error:
-        print(error, file=sys.stderr)
-        return 2
-    compares = [_compare] * options.compare + [_compare_nodes] * options.nodes
-    if not (compares or options.bench):
-        return 0
-    errors: tuple[type[Exception], ...] = (*_ERRORS, *peer.errors())
-    try:
+        compares = [_compare] * options.compare + [_compare_nodes] * options.nodes
+        if not (compares or options.bench):
+            return 0
+        errors = (*_ERRORS, *peer.errors())
         inputs = _inputs(model, options)
         session = peer.start(options.model) if compares or find_spec("onnxruntime") else None
         differ = [compare(model, options.model, inputs) for compare in compares]
@@ -89,7 +89,8 @@ def _named_shape(text: str) -> tuple[str, tuple[int | str, ...]]:
 def _list(model: Model, path: Path) -> None:
     """Prints the nodes, what runs, and sizes."""
     print(model)
-    print(f"{path.stat().st_size / 1e6:.1f} MB, params {_size(model.params) / 1e6:.1f} MB")
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(model.params))
+    print(f"{path.stat().st_size / 1e6:.1f} MB, params {size / 1e6:.1f} MB")
     print(model.explain({name: _of_batch_1(struct) for name, struct in model.inputs.items()}))
 
 
@@ -99,10 +100,6 @@ def _of_batch_1(struct: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct((*batch, *struct.shape[1:]), struct.dtype)
 
 
-def _size(params: Any) -> int:
-    return sum(leaf.nbytes for leaf in jax.tree.leaves(params))
-
-
 def _inputs(model: Model, options: argparse.Namespace) -> dict[str, np.ndarray]:
     if options.inputs:
         with np.load(options.inputs, allow_pickle=False) as file:
@@ -110,7 +107,7 @@ def _inputs(model: Model, options: argparse.Namespace) -> dict[str, np.ndarray]:
     return draw_inputs(model._saved, model.inputs)
 
 
-def _compare(model: Model, path: Path, inputs: dict[str, np.ndarray]) -> bool:
+def _compare(model: Model, path: Path, inputs: Mapping[str, np.ndarray]) -> bool:
     """Prints the tensors that differ, the first one on top; True if there are any."""
     print(f"dmlax follows ONNX Runtime {peer.FOLLOWS}; {peer.version()} is installed")
     theirs = peer.run_every_tensor(peer.fuse(path), inputs)
@@ -118,57 +115,54 @@ def _compare(model: Model, path: Path, inputs: dict[str, np.ndarray]) -> bool:
     names = [name for name in theirs if name in known and name not in outputs]
     names += [name for name in outputs if name in theirs]
     ours = model.apply(model.params, inputs, outputs=names)
-    producers = model._saved.producers()
-    found = [
-        _difference(
-            name, producers[name].type if name in producers else "", ours[name], theirs[name]
-        )
-        for name in _progress(names, "comparing")
+    producers = model._saved.producers
+    differences = [
+        _difference(name, producers[name].type if name in producers else "", ours[name], x)
+        for name, x in _progress([(name, theirs[name]) for name in names], "comparing")
     ]
-    different = [each for each in found if each.different and each.name not in outputs]
+    different = [x for x in differences if x.different and x.name not in outputs]
     if different:
         print(f"the first tensor that differs, in the file's order: {different[0]}")
     _print_differences(different[1:])
-    for each in found:
-        if each.name in outputs:
-            print(f"output {each}")
-    return _print_total(found)
+    for difference in differences:
+        if difference.name in outputs:
+            print(f"output {difference}")
+    return _print_total(differences)
 
 
-def _compare_nodes(model: Model, path: Path, inputs: dict[str, np.ndarray]) -> bool:
+def _compare_nodes(model: Model, path: Path, inputs: Mapping[str, np.ndarray]) -> bool:
     """Computes each node from ONNX Runtime's tensors, and prints the operators that differ."""
     theirs = peer.run_every_tensor(peer.fuse(path), inputs)
-    found = [
+    differences = [
         _difference(name, f"{node.type} {node.name!r}", value, theirs[name])
         for node, name, value in _progress(list(run_nodes(model, {**inputs, **theirs})), "nodes")
         if name in theirs
     ]
     print("each node computed from ONNX Runtime's tensors:")
-    _print_differences([each for each in found if each.different])
-    operators = {each.operator.partition(" ")[0] for each in found if each.different}
-    print(f"operators that differ: {', '.join(sorted(operators)) or 'none'}")
-    return _print_total(found)
+    different = [x for x in differences if x.different]
+    _print_differences(different)
+    print(f"operators that differ: {', '.join(sorted({x.kind for x in different})) or 'none'}")
+    return _print_total(differences)
 
 
 class _Difference(NamedTuple):
-    """The elements of a tensor that differ.
-
-    Attributes:
-      operator: the type of the node that writes it.
-      worst: the largest difference.
-      relative: that of floats, divided by the largest element.
-    """
+    """The elements of a tensor that differ."""
 
     name: str
-    operator: str
-    different: int
+    operator: str  # the type of the node that writes the tensor
+    different: int  # the number of elements that differ
     size: int
-    worst: float
-    relative: float | None
+    worst: float  # the largest difference
+    relative: float | None  # the largest difference divided by the largest element, of floats
 
     def __str__(self) -> str:
         text = f"{self.name} ({self.operator}): {self.different} of {self.size} elements differ"
         return f"{text}, by at most {self.worst:g}" if self.different else text
+
+    @property
+    def kind(self) -> str:
+        """The operator without the node's name."""
+        return self.operator.partition(" ")[0]
 
     @property
     def is_rounding(self) -> bool:
@@ -176,8 +170,10 @@ class _Difference(NamedTuple):
         return self.relative is not None and self.relative <= _ROUNDING
 
 
-def _difference(name: str, operator: str, ours: Any, theirs: np.ndarray) -> _Difference:
-    ours = np.asarray(ours)
+def _difference(
+    name: str, operator: str, tensor: Array | np.ndarray, theirs: np.ndarray
+) -> _Difference:
+    ours = np.asarray(tensor)
     if ours.shape != theirs.shape:
         return _Difference(name, operator, theirs.size, theirs.size, float("inf"), None)
     same = (ours == theirs) | ((ours != ours) & (theirs != theirs))
@@ -190,28 +186,28 @@ def _difference(name: str, operator: str, ours: Any, theirs: np.ndarray) -> _Dif
 
 
 def _print_differences(different: Sequence[_Difference]) -> None:
-    """Prints a line for each tensor; many that differ by rounding are a line for each operator."""
-    rounded = [each for each in different if each.is_rounding]
+    """Prints a line per tensor; many that differ by rounding are one line per operator."""
+    rounded = [x for x in different if x.is_rounding]
     summed = rounded if len(rounded) > _MOST_LINES else []
-    for each in different:
-        if each not in summed:
-            print(each)
+    for difference in different:
+        if difference not in summed:
+            print(difference)
     groups: dict[str, list[float]] = {}
-    for each in summed:
-        groups.setdefault(each.operator.partition(" ")[0], []).append(each.relative or 0)
+    for difference in summed:
+        groups.setdefault(difference.kind, []).append(difference.relative or 0)
     for operator, values in groups.items():
         text = f"{len(values)} float tensors differ within rounding"
         print(f"{operator}: {text}, relatively by at most {max(values):.1e}")
 
 
-def _print_total(found: Sequence[_Difference]) -> bool:
-    different = sum(each.different for each in found)
-    total = sum(each.size for each in found)
-    print(f"{len(found)} tensors, {total} elements: {different} differ")
-    return different > 0
+def _print_total(differences: Sequence[_Difference]) -> bool:
+    count = sum(x.different for x in differences)
+    total = sum(x.size for x in differences)
+    print(f"{len(differences)} tensors, {total} elements: {count} differ")
+    return count > 0
 
 
-def _progress(items: Sequence[Any], what: str) -> Iterable[Any]:
+def _progress(items: Sequence[_Item], what: str) -> Iterable[_Item]:
     """A progress bar where `rich` is installed and a terminal is there."""
     try:
         from rich.progress import track
@@ -220,21 +216,21 @@ def _progress(items: Sequence[Any], what: str) -> Iterable[Any]:
     return track(items, what) if sys.stderr.isatty() else items
 
 
-def _bench(model: Model, session: Any, inputs: dict[str, np.ndarray]) -> None:
+def _bench(
+    model: Model, session: peer.InferenceSession | None, inputs: Mapping[str, np.ndarray]
+) -> None:
     """Prints the medians of calls, taken in turn."""
     arrays = jax.tree.map(jax.numpy.asarray, inputs)
-    calls: dict[str, Callable[[], Any]] = {"dmlax": lambda: jax.block_until_ready(model(arrays))}
+    calls: dict[str, Callable[[], object]] = {"dmlax": lambda: jax.block_until_ready(model(arrays))}
     if session is not None:
         calls["onnxruntime"] = lambda: peer.run(session, inputs)
-    start = time.perf_counter()
-    calls["dmlax"]()
-    print(f"first call {time.perf_counter() - start:.2f} s")
+    print(f"first call {_time(calls['dmlax']):.2f} s")
     times: dict[str, list[float]] = {name: [] for name in calls}
-    for name in _rounds(calls):
-        start = time.perf_counter()
-        calls[name]()
-        times[name].append(time.perf_counter() - start)
-    medians = {name: statistics.median(each) for name, each in times.items()}
+    end = time.perf_counter() + _SECONDS
+    while time.perf_counter() < end or len(times["dmlax"]) < _FEWEST_CALLS:
+        for name, call in calls.items():
+            times[name].append(_time(call))
+    medians = {name: statistics.median(seconds) for name, seconds in times.items()}
     for name, median in medians.items():
         print(f"{name}: {1e3 * median:.2f} ms a call")
     if session is not None:
@@ -242,9 +238,8 @@ def _bench(model: Model, session: Any, inputs: dict[str, np.ndarray]) -> None:
         print(f"dmlax takes {ratio:.2f} of ONNX Runtime's time")
 
 
-def _rounds(names: Iterable[str], seconds: float = 3.0) -> Iterator[str]:
-    """The names in turn, for some seconds and at least five times."""
-    names, end, count = list(names), time.perf_counter() + seconds, 0
-    while count < 5 or time.perf_counter() < end:
-        yield from names
-        count += 1
+def _time(call: Callable[[], object]) -> float:
+    """The seconds that a call takes."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start

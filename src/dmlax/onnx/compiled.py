@@ -1,16 +1,20 @@
-"""A model's program, which a call gives few arrays: JAX takes about a microsecond for each."""
+"""A model's program. It has few arguments: an argument costs JAX about a microsecond."""
 
 import functools
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TypeAlias
 
 import jax
 import numpy as np
+from jax import Array
 
+from dmlax._compile import compile_kernels, has_kernels
 from dmlax._core.compat import DeviceArray
-from dmlax._cuda import capability
-from dmlax._cuda.kernels_of_program import compile_kernels
+from dmlax.onnx.mesh import Arrays
+from dmlax.onnx.weights import Param
+
+Inputs: TypeAlias = Mapping[str, object]
 
 _MOST_BYTES = 1 << 14  # of a constant
 
@@ -18,12 +22,11 @@ _MOST_BYTES = 1 << 14  # of a constant
 class CompiledModel:
     """Computes `apply(params, inputs)`, jitted.
 
-    The params it is made with are flattened once. Those that are small and of integers, as sums and
-    biases, are constants of the program. For a GPU the kernels of that program are compiled side by
-    side.
+    The params it is made with are flattened once. Small params of integers, as sums and biases, are
+    constants of the program. For a GPU the kernels of that program are compiled in parallel.
     """
 
-    def __init__(self, apply: Callable[..., dict[str, Any]], params: Mapping[str, Any]) -> None:
+    def __init__(self, apply: Callable[..., Arrays], params: Mapping[str, Param]) -> None:
         self._apply = apply
         self._of_any_params = jax.jit(apply)
         self._names, self._params = tuple(params), tuple(params.values())
@@ -32,26 +35,25 @@ class CompiledModel:
         self._constants = [
             np.asarray(x) if held else None for x, held in zip(leaves, is_held, strict=True)
         ]
-        self._given = [x for x, held in zip(leaves, is_held, strict=True) if not held]
-        self._of_own_params = jax.jit(self._compute)
-        self._has_kernels_for: set[Any] = set()  # shapes and dtypes of inputs
+        self._arguments = [x for x, held in zip(leaves, is_held, strict=True) if not held]
+        self._of_these_params = jax.jit(self._compute)
+        self._has_kernels_for: set[tuple[object, ...]] = set()  # shapes and dtypes of inputs
 
-    def __call__(self, params: Mapping[str, Any], inputs: Any) -> dict[str, Any]:
+    def __call__(self, params: Mapping[str, Param], inputs: Inputs) -> Arrays:
         """Computes the outputs."""
-        found: dict[str, Any]
-        if self._are_own(params):
-            if self._may_have_kernels:
-                self._compile_kernels(inputs)
-            found = self._of_own_params(self._given, inputs)
-        else:
-            found = self._of_any_params(params, inputs)
-        return found
+        if not self._are_these(params):
+            outputs: Arrays = self._of_any_params(params, inputs)
+            return outputs
+        if self._may_have_kernels:
+            self._compile_kernels(inputs)
+        outputs = self._of_these_params(self._arguments, inputs)
+        return outputs
 
     @functools.cached_property
     def _may_have_kernels(self) -> bool:
-        return capability.why_not("cuda") is None
+        return has_kernels()
 
-    def _compile_kernels(self, inputs: Any) -> None:
+    def _compile_kernels(self, inputs: Inputs) -> None:
         """Compiles the kernels of the program for some inputs, once; JAX keeps what is lowered."""
         leaves = jax.tree.leaves(inputs)
         if not all(isinstance(x, DeviceArray | np.ndarray) for x in leaves):
@@ -59,14 +61,14 @@ class CompiledModel:
         key = tuple((x.shape, x.dtype) for x in leaves)
         if key not in self._has_kernels_for:
             self._has_kernels_for.add(key)
-            compile_kernels(self._of_own_params.lower(self._given, inputs))
+            compile_kernels(self._of_these_params.lower(self._arguments, inputs))
 
-    def _are_own(self, params: Mapping[str, Any]) -> bool:
-        same = tuple(params) == self._names
-        return same and all(map(operator.is_, params.values(), self._params))
+    def _are_these(self, params: Mapping[str, Param]) -> bool:
+        has_names = tuple(params) == self._names
+        return has_names and all(map(operator.is_, params.values(), self._params))
 
-    def _compute(self, given: list[Any], inputs: Any) -> dict[str, Any]:
-        rest = iter(given)
+    def _compute(self, arguments: list[Array], inputs: Inputs) -> Arrays:
+        rest = iter(arguments)
         leaves = [next(rest) if constant is None else constant for constant in self._constants]
         return self._apply(jax.tree.unflatten(self._tree, leaves), inputs)
 

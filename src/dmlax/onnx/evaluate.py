@@ -1,8 +1,8 @@
-"""Computes a graph node by node: on the host what is known, else in JAX."""
+"""Computes a graph node by node: known values on the host, others in JAX."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
@@ -23,18 +23,13 @@ from dmlax.onnx.operators.values import (
 )
 from dmlax.onnx.weights import PACKED_PLACES, PLACES
 
-Values = Mapping[str, Any]
+Values: TypeAlias = Mapping[str, Any]
+"""Tensors by name: known or of JAX, packed params, None for an absent one."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a model that operators read.
-
-    Attributes:
-      arithmetic: "exact" or "float32".
-      nonzero_size: the rows of every output that depends on values, or of each by node's name.
-      operators: functions for operators, by their names in `operator_name`.
-    """
+    """The options of a model that operators read, as `load` describes them."""
 
     arithmetic: Arithmetic
     nonzero_size: int | Mapping[str, int] | None = field(default=None, hash=False)
@@ -49,24 +44,17 @@ class Options:
 
 
 class Watch:
-    """Takes what happens while a graph is computed; this one keeps nothing."""
+    """Observes the computation of a graph; this one ignores everything."""
 
     def fail(self, node: Node, error: Exception, operands: Sequence[Any], guess: bool) -> Values:
-        """Takes what a node raises; returns guesses of its outputs, of which others are computed.
-
-        Args:
-          node: the one that failed.
-          error: as it was raised.
-          operands: the node's.
-          guess: True if an operand is a guess.
-        """
+        """Observes an error of a node, some operand of which may be a guess; guesses outputs."""
         return {}
 
     def skip(self, node: Node) -> None:
-        """Takes a node whose operands could not be computed."""
+        """Observes a node whose operands could not be computed."""
 
     def end(self, graph: Graph, values: Values) -> None:
-        """Takes every tensor of a graph or a subgraph."""
+        """Observes the tensors of a graph or a subgraph."""
 
 
 class NotComputedError(Exception):
@@ -75,43 +63,38 @@ class NotComputedError(Exception):
 
 @dataclass(frozen=True)
 class Runner:
-    """Computes the subgraphs of a node.
-
-    Attributes:
-      watch: that of the graph around.
-      guess: True if an operand of the node is a guess.
-    """
+    """Computes the subgraphs of a node."""
 
     options: Options
-    watch: Watch | None = None
-    guess: bool = False
+    watch: Watch | None = None  # of the graph around
+    guess: bool = False  # True if an operand of the node is a guess
 
     def run(self, graph: Graph, operands: Sequence[Any]) -> list[Any]:
         """Computes the outputs of a subgraph."""
         values = dict(zip(graph.parameters, operands, strict=True))
         guesses = {*values} if self.guess else set()
-        found = evaluate(graph, values, self.options, self.watch, guesses)
-        if any(name not in found for name in graph.outputs):
+        tensors = evaluate(graph, values, self.options, self.watch, guesses)
+        if any(name not in tensors for name in graph.outputs):
             raise NotComputedError
-        if any(count_name(name) in found for node in graph.nodes for name in node.outputs):
+        if any(count_name(name) in tensors for node in graph.nodes for name in node.outputs):
             raise UnsupportedError("a subgraph has rows that are counted, and cannot return counts")
-        return [found[name] for name in graph.outputs]
+        return [tensors[name] for name in graph.outputs]
 
     def known(self, graph: Graph, operands: Sequence[Any]) -> list[Any]:
         """Computes the outputs that depend on known operands alone; None for others."""
         pairs = zip(graph.parameters, operands, strict=True)
         values = {name: value for name, value in pairs if is_known(value)}
-        found = evaluate(graph, values, self.options, Watch())
-        outputs = [found.get(name) for name in graph.outputs]
+        tensors = evaluate(graph, values, self.options, Watch())
+        outputs = [tensors.get(name) for name in graph.outputs]
         return [x if is_known(x) else None for x in outputs]
 
     def strict(self) -> "Runner":
-        """A runner that raises what its watch would take."""
+        """A runner that raises errors and does not tell its watch."""
         return self if self.watch is None else replace(self, watch=_Strict(self.watch))
 
 
 class _Strict(Watch):
-    """A watch of a computation that another one replaces where it fails."""
+    """A watch of a computation that another one replaces if it fails."""
 
     def __init__(self, watch: Watch) -> None:
         self.end = watch.end  # type: ignore[method-assign]
@@ -132,34 +115,34 @@ def evaluate(
 
     Args:
       graph: pruned to the outputs that are asked for.
-      values: the inputs and the params by name; the graph's constants need not be repeated.
-      options: those of the model.
-      watch: takes what nodes raise. Without it the error is raised, with the node's name.
+      values: the inputs and the params by name, without the graph's constants.
+      options: the model's options.
+      watch: observes errors of nodes. Without it an error is raised, with the node's name.
       guesses: the names of values that are guesses.
     """
-    found: dict[str, Any] = {"": None, **graph.constants, **values}
+    tensors: dict[str, Any] = {"": None, **graph.constants, **values}
     guesses = set() if guesses is None else guesses
     for node in graph.nodes:
-        if any(name not in found for name in node.inputs):
-            assert watch is not None  # nothing is left out without one
+        if any(name not in tensors for name in node.inputs):
+            assert watch is not None  # without one every node is computed
             watch.skip(node)
             continue
-        operands = [found[name] for name in node.inputs]
+        operands = [tensors[name] for name in node.inputs]
         is_guess = not guesses.isdisjoint(node.inputs)
         try:
             outputs = call(node, operands, options, Runner(options, watch, is_guess))
         except Exception as error:
             if watch is None:
                 raise with_node(node, error) from error
-            found.update(watch.fail(node, error, operands, is_guess))
-            guesses.update(node.outputs)
-            continue
-        found.update(_named(node, outputs))
+            tensors |= watch.fail(node, error, operands, is_guess)
+            is_guess = True
+        else:
+            tensors |= _named(node, outputs)
         if is_guess:
             guesses.update(node.outputs)
     if watch is not None:
-        watch.end(graph, found)
-    return found
+        watch.end(graph, tensors)
+    return tensors
 
 
 def call(
@@ -175,8 +158,8 @@ def call(
         row = find(node)
         assert row is not None
         context = options.of(node)._replace(runner=runner or Runner(options))
-        given = {**node.attributes, **context._asdict()}
-        keywords = {name: given[name] for name in row.attributes if name in given}
+        options_of_node = {**node.attributes, **context._asdict()}
+        keywords = {name: x for name, x in options_of_node.items() if name in row.attributes}
         with jax.named_scope(node.op):
             outputs = row.function(*operands, **keywords)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
@@ -210,12 +193,15 @@ def give_operators(graph: Graph, operators: Mapping[str, Any]) -> Graph:
         op = name if node.domain else f"::{name}"  # which no pass knows
         return node.replace(op=op, domain=GIVEN) if name in operators else node
 
-    return graph.map_nodes(give) if operators else graph
+    def give_nodes(graph: Graph) -> Graph:
+        return graph.replace(nodes=tuple(map(give, graph.nodes)))
+
+    return graph.map_graphs(give_nodes) if operators else graph
 
 
-def _take(node: Node, index: int, operand: Any) -> Any:
-    """Checks that an operand is known where it has to be; unpacks a prepared one."""
-    if operand is None or index >= len(node.inputs) - len(node.captures):
+def _take(node: Node, index: int, operand: object) -> object:
+    """Checks that an operand is known if it has to be; unpacks a packed one."""
+    if operand is None or index >= len(node.operands):
         return operand
     if isinstance(operand, FloatSizes) and node.op != "Range":
         operand = to_device(operand)
@@ -223,20 +209,19 @@ def _take(node: Node, index: int, operand: Any) -> Any:
     if row is not None and row.role(index) == "known" and not is_known(operand):
         name = row.inputs[min(index, len(row.inputs) - 1)].name
         raise UnsupportedError(f"its {name}, {node.inputs[index]!r}, depends on values of an input")
-    stays = node.op in PLACES or index == PACKED_PLACES.get(node.op)
-    if hasattr(operand, "unpack") and not stays:
-        return operand.unpack()
-    return operand
+    stays_packed = node.op in PLACES or index == PACKED_PLACES.get(node.op)
+    return operand.unpack() if hasattr(operand, "unpack") and not stays_packed else operand
 
 
-def _named(node: Node, outputs: tuple[Any, ...]) -> Iterable[tuple[str, Any]]:
+def _named(node: Node, outputs: tuple[Any, ...]) -> dict[str, Any]:
+    """The outputs by name, and the counts of their rows."""
+    named: dict[str, Any] = {}
     for name, result in zip(node.outputs, outputs, strict=False):
-        if not name:
-            continue
-        if isinstance(result, Counted):
-            yield count_name(name), result.count
-            result = result.rows
-        yield name, result
+        if name and isinstance(result, Counted):
+            named |= {count_name(name): result.count, name: result.rows}
+        elif name:
+            named[name] = result
+    return named
 
 
 def count_name(output: str) -> str:
@@ -245,13 +230,12 @@ def count_name(output: str) -> str:
 
 
 def with_node(node: Node, error: Exception) -> Exception:
-    """The error with the node's name; anything else than ours is of a malformed model."""
+    """The error with the node's name. An error of Python means a malformed model."""
     error = undecided(error) or error
     text = f"{node}: {error}"
-    if isinstance(error, SpecError):
-        return SpecError(text, error.code, error.field)
-    if isinstance(error, UnsupportedError):
-        return UnsupportedError(text, error.code, error.field)
+    if isinstance(error, SpecError | UnsupportedError):
+        kind = SpecError if isinstance(error, SpecError) else UnsupportedError
+        return kind(text, error.code, error.field)
     if isinstance(error, NotImplementedError):
         return UnsupportedError(text)
     if isinstance(error, ModelError):
@@ -259,9 +243,8 @@ def with_node(node: Node, error: Exception) -> Exception:
     if isinstance(error, _TRACED):
         return UnsupportedError(f"{node}: a value of which a shape depends is one of an input")
     if isinstance(error, jax.errors.InconclusiveDimensionOperation):
-        return UnsupportedError(
-            f"{node}: it compares symbolic sizes: give input_shapes static ones"
-        )
+        text = f"{node}: it compares symbolic sizes: give input_shapes static ones"
+        return UnsupportedError(text)
     return ModelError(f"{node}: {_describe(error)}")
 
 
@@ -274,9 +257,9 @@ _TRACED = (
 
 
 def _describe(error: Exception) -> str:
-    """An error's class and the begin of its text."""
-    first = str(error).partition("\n")[0][:300]
-    return type(error).__name__ + (f": {first}" if first else "")
+    """An error's class and the first line of its text."""
+    line = str(error).partition("\n")[0][:300]
+    return type(error).__name__ + (f": {line}" if line else "")
 
 
 def split_constants(graph: Graph) -> tuple[Graph, dict[str, np.ndarray]]:
@@ -287,10 +270,9 @@ def split_constants(graph: Graph) -> tuple[Graph, dict[str, np.ndarray]]:
     roles: dict[str, set[str]] = {}
     for node in graph.nodes:
         row = find(node)
-        captures = len(node.inputs) - len(node.captures)
         for index, name in enumerate(node.inputs):
             if name in graph.constants:
-                is_tensor = node.domain == GIVEN or index >= captures
+                is_tensor = node.domain == GIVEN or index >= len(node.operands)
                 role = row.role(index) if row and not is_tensor else "parameter"
                 roles.setdefault(name, set()).add("tensor" if is_tensor else role)
     params = {

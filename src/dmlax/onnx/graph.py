@@ -1,25 +1,27 @@
 """A model's graph: immutable, and without protobuf or JAX."""
 
+import contextlib
 import dataclasses
 import functools
+import graphlib
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from dmlax.onnx.errors import ModelError
+from dmlax.onnx.errors import ModelError, expect
 
 SHORT_DOMAINS = {"ai.onnx": "", "": ""}
 MICROSOFT = "com.microsoft"
-OWN = "dmlax"  # of operators that passes make
-GIVEN = "operators"  # of operators that a caller of `load` computes
+OWN = "dmlax"  # the domain of operators that passes make
+GIVEN = "operators"  # the domain of operators that a caller of `load` computes
 MAXIMUM_DEPTH = 8  # of subgraphs in subgraphs
 CAPTURES = "captures"
-"""The attribute of a node that has subgraphs: the names in them of tensors from around them.
+"""The attribute that names the captured tensors of a node with subgraphs.
 
-The node's last inputs are these tensors, and the last parameters of each subgraph have the names.
+Captured tensors are the node's last inputs. The last parameters of its subgraphs have these names.
 """
 
 
@@ -28,12 +30,12 @@ class Node:
     """One call of an operator.
 
     Attributes:
-      name: the node's own, or that of its first output.
+      name: the file's name of the node, or its first output's.
       op: the operator's type, as ONNX spells it.
-      domain: the operator's; "" is ONNX's own.
+      domain: the operator's domain, "" for `ai.onnx`.
       version: the opset in which this form of the operator began.
-      inputs: names of tensors; "" where an optional one is absent.
-      outputs: likewise.
+      inputs: names of tensors, "" for an absent optional one.
+      outputs: names of tensors, "" for an absent optional one.
       attributes: Python values, NumPy arrays for tensors, and `Graph`s for subgraphs.
     """
 
@@ -58,19 +60,46 @@ class Node:
         return {name: x for name, x in self.attributes.items() if isinstance(x, Graph)}
 
     @property
-    def captures(self) -> tuple[str, ...]:
-        """The subgraphs' names of the node's last inputs."""
-        return tuple(self.attributes.get(CAPTURES, ())) if self.graphs else ()
+    def captured(self) -> dict[str, str]:
+        """The tensors that the subgraphs capture, by the subgraphs' names of them."""
+        names = tuple(self.attributes.get(CAPTURES, ())) if self.graphs else ()
+        return dict(zip(names, self.inputs[len(self.inputs) - len(names) :], strict=True))
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """The inputs without the captured tensors."""
+        return self.inputs[: len(self.inputs) - len(self.captured)]
+
+    def input(self, place: int) -> str:
+        """The name of an input, "" for an absent one."""
+        return self.inputs[place] if place < len(self.inputs) else ""
+
+    def is_a(self, op: str, domain: str = "") -> bool:
+        """True for an operator of a domain."""
+        return (self.op, self.domain) == (op, domain)
 
     def with_graphs(
         self, graphs: Mapping[str, "Graph"], captured: Mapping[str, str] | None = None
     ) -> "Node":
-        """Returns a copy with other subgraphs; captured: the tensors around them by their names."""
-        names = self.inputs[: len(self.inputs) - len(self.captures)]
-        if captured is None:
-            captured = dict(zip(self.captures, self.inputs[len(names) :], strict=True))
+        """Returns a copy with other subgraphs, and with other captured tensors if there are any."""
+        captured = self.captured if captured is None else captured
         attributes = {**self.attributes, **graphs, CAPTURES: tuple(captured)}
-        return self.replace(inputs=(*names, *captured.values()), attributes=attributes)
+        return self.replace(inputs=(*self.operands, *captured.values()), attributes=attributes)
+
+    def rename_inputs(self, names: Mapping[str, str]) -> "Node":
+        """Returns a copy that reads tensors under other names."""
+        return self.replace(inputs=tuple(names.get(name, name) for name in self.inputs))
+
+    def become(
+        self,
+        op: str,
+        domain: str,
+        inputs: Iterable[str],
+        attributes: Mapping[str, Any] | None = None,
+        version: int = 1,
+    ) -> "Node":
+        """Returns another operator with the name and the outputs of this node."""
+        return Node(self.name, op, domain, version, tuple(inputs), self.outputs, attributes or {})
 
     def replace(self, **changes: Any) -> "Node":
         """Returns a copy with other fields."""
@@ -81,7 +110,7 @@ class Node:
 
 
 def operator_name(domain: str, op: str) -> str:
-    """An operator as `load` takes it in operators."""
+    """The name of an operator in `operators` of `load`."""
     return f"{domain}::{op}" if domain else op
 
 
@@ -96,19 +125,22 @@ class TensorType:
         return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
 
 
+Constants = Mapping[str, np.ndarray]
+
+
 @dataclass(frozen=True, eq=False)
 class Graph:
     """Nodes in an order in which they can run, and the tensors that the file holds.
 
     Attributes:
-      parameters: of a subgraph, which has no `inputs`: the tensors that its node passes it.
-      types: those that the file declares, of any tensors.
+      parameters: the tensors that a node passes to its subgraph, which has no `inputs`.
+      types: the types that the file declares for tensors.
     """
 
     nodes: tuple[Node, ...]
     inputs: Mapping[str, TensorType]
     outputs: tuple[str, ...]
-    constants: Mapping[str, np.ndarray]
+    constants: Constants
     parameters: tuple[str, ...] = ()
     types: Mapping[str, TensorType] = field(default_factory=dict)
 
@@ -116,35 +148,41 @@ class Graph:
         """Returns a copy with other fields."""
         return dataclasses.replace(self, **changes)
 
+    @functools.cached_property
     def producers(self) -> dict[str, Node]:
         """The node that writes each tensor."""
         return {name: node for node in self.nodes for name in node.outputs if name}
 
+    @functools.cached_property
     def consumers(self) -> dict[str, list[Node]]:
-        """The nodes that read each tensor, once for each place where they do."""
-        found: dict[str, list[Node]] = {}
+        """The nodes that read each tensor; one that reads it twice is listed twice."""
+        consumers: dict[str, list[Node]] = {}
         for node in self.nodes:
             for name in filter(None, node.inputs):
-                found.setdefault(name, []).append(node)
-        return found
+                consumers.setdefault(name, []).append(node)
+        return consumers
 
+    @functools.cached_property
     def single_use_producers(self) -> dict[str, Node]:
         """The node that writes each tensor that is read in one place and is no output."""
-        readers, producers = self.consumers(), self.producers()
-        names = {name for name, nodes in readers.items() if len(nodes) == 1} - {*self.outputs}
-        return {name: node for name, node in producers.items() if name in names}
+        names = {name for name, nodes in self.consumers.items() if len(nodes) == 1}
+        names.difference_update(self.outputs)
+        return {name: node for name, node in self.producers.items() if name in names}
 
-    def are_equal(self, one: str, other: str) -> bool:
-        """True for one tensor, or constants of the same single value."""
-        x, y = self.constants.get(one), self.constants.get(other)
+    def are_equal(self, tensors: Iterable[str], others: Iterable[str]) -> bool:
+        """True for pairs of the same tensor, or of constants that have the same single value."""
+        return all(map(self._is_equal, tensors, others))
+
+    def _is_equal(self, tensor: str, other: str) -> bool:
+        x, y = self.constants.get(tensor), self.constants.get(other)
         if x is None or y is None:
-            return one == other
+            return bool(tensor) and tensor == other
         return x.dtype == y.dtype and x.size == y.size == 1 and bool(np.all(x.ravel() == y.ravel()))
 
     def has_one_scale(self, node: Node) -> bool:
-        """True where all that a quantization or its inverse takes beside x is a constant value."""
+        """True if the scale and the zero point of a (de)quantization are constant numbers."""
         parameters = [self.constants.get(name) for name in node.inputs[1:] if name]
-        return all(each is not None and each.size == 1 for each in parameters)
+        return all(array is not None and array.size == 1 for array in parameters)
 
     def tensors(self) -> set[str]:
         """The names of every tensor."""
@@ -162,43 +200,42 @@ class Graph:
             for graph in node.graphs.values():
                 yield from graph.all_nodes()
 
-    def map_nodes(self, function: Callable[[Node], Node]) -> "Graph":
-        """Replaces the nodes of subgraphs, and then all others."""
+    def map_subgraphs(self, function: Callable[["Graph"], "Graph"]) -> "Graph":
+        """Replaces the subgraphs of the nodes."""
 
         def replace(node: Node) -> Node:
-            graphs = {name: graph.map_nodes(function) for name, graph in node.graphs.items()}
-            return function(node.with_graphs(graphs) if graphs else node)
+            graphs = {name: function(graph) for name, graph in node.graphs.items()}
+            return node.with_graphs(graphs) if graphs else node
 
         return self.replace(nodes=tuple(map(replace, self.nodes)))
 
-    def map_constants(
-        self, function: Callable[[Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
-    ) -> "Graph":
-        """Replaces the constants of the graph and of each subgraph."""
+    def map_graphs(self, function: Callable[["Graph"], "Graph"]) -> "Graph":
+        """Replaces subgraphs, the inner ones first, and then the graph."""
+        return function(self.map_subgraphs(lambda subgraph: subgraph.map_graphs(function)))
 
-        def replace(node: Node) -> Node:
-            graphs = {name: graph.map_constants(function) for name, graph in node.graphs.items()}
-            return node.with_graphs(graphs) if graphs else node
+    def rewrite(self, replace: Callable[[Node], Node | Sequence[Node] | None]) -> "Graph":
+        """Replaces nodes by one or several others, and drops nodes that no output needs then.
 
-        nodes = tuple(map(replace, self.nodes))
-        return self.replace(nodes=nodes, constants=function(self.constants))
+        Args:
+          replace: returns the new nodes, or None to leave a node as it is.
+        """
+        nodes: list[Node] = []
+        for node in self.nodes:
+            replaced = replace(node)
+            nodes += [replaced or node] if isinstance(replaced, Node | None) else replaced
+        return self.replace(nodes=tuple(nodes)).prune()
 
     def constant_bytes(self) -> int:
-        """The bytes of the constants, also of subgraphs; an array that both have counts once."""
-        arrays: dict[int, int] = {}
-
-        def count(constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-            arrays.update((id(array), array.nbytes) for array in constants.values())
-            return constants
-
-        self.map_constants(count)
+        """The bytes of the constants, also of subgraphs; a shared array counts once."""
+        arrays = {id(array): array.nbytes for array in self.constants.values()}
+        for node in self.all_nodes():
+            for graph in node.graphs.values():
+                arrays |= {id(array): array.nbytes for array in graph.constants.values()}
         return sum(arrays.values())
 
     def unused_name(self, wanted: str) -> str:
-        """A name for a tensor that a pass makes, which no tensor has."""
-        while wanted in self._names:
-            wanted += "'"
-        return wanted
+        """A name that no tensor has, for a tensor that a pass makes."""
+        return unused_name(wanted, self._names)
 
     def prune(self) -> "Graph":
         """Drops the nodes and the constants on which no output depends."""
@@ -211,8 +248,15 @@ class Graph:
         return self.replace(nodes=tuple(reversed(kept)), constants=constants)
 
 
+def unused_name(wanted: str, taken: Container[str]) -> str:
+    """A name that is not taken."""
+    while wanted in taken:
+        wanted += "'"
+    return wanted
+
+
 def in_order(graph: Graph) -> Graph:
-    """Puts nodes behind those whose outputs they read, and otherwise leaves their order.
+    """Sorts nodes topologically; nodes that are in order keep their order.
 
     Raises:
       ModelError: a tensor is written twice, read and never written, or depends on itself.
@@ -221,51 +265,44 @@ def in_order(graph: Graph) -> Graph:
     producers: dict[str, int] = {}
     for index, node in enumerate(graph.nodes):
         for name in filter(None, node.outputs):
-            if name in written or name in producers:
-                raise ModelError(f"node {node.name!r} writes {name!r}, which exists already")
+            is_new = name not in written and name not in producers
+            expect(is_new, f"node {node.name!r} writes {name!r}, which exists already")
             producers[name] = index
+    known = {"", *written, *producers}
     for node in graph.nodes:
-        for name in filter(None, node.inputs):
-            if name not in written and name not in producers:
-                raise ModelError(f"node {node.name!r} reads {name!r}, which does not exist")
+        for name in node.inputs:
+            expect(name in known, f"node {node.name!r} reads {name!r}, which does not exist")
     for name in graph.outputs:
-        if name not in written and name not in producers:
-            raise ModelError(f"output {name!r} is written by no node")
+        is_written = bool(name) and name in known
+        expect(is_written, f"output {name!r} is written by no node")
     return graph.replace(nodes=_sorted(graph.nodes, producers))
 
 
 def _sorted(nodes: tuple[Node, ...], producers: Mapping[str, int]) -> tuple[Node, ...]:
-    needs = [{producers[name] for name in node.inputs if name in producers} for node in nodes]
-    readers: list[list[int]] = [[] for _ in nodes]
-    for index, each in enumerate(needs):
-        for before in each:
-            readers[before].append(index)
-    ready = [index for index, each in enumerate(needs) if not each]  # a heap, as it ascends
-    order = []
-    while ready:
-        index = heapq.heappop(ready)
-        order.append(index)
-        for after in readers[index]:
-            needs[after].discard(index)
-            if not needs[after]:
-                heapq.heappush(ready, after)
-    if len(order) != len(nodes):
-        stuck = nodes[next(index for index, each in enumerate(needs) if each)]
-        raise ModelError(f"node {stuck.name!r} is in a cycle, or behind one")
-    return tuple(nodes[index] for index in order)
+    sources = ({producers[name] for name in node.inputs if name in producers} for node in nodes)
+    sorter = graphlib.TopologicalSorter(dict(enumerate(sources)))
+    with contextlib.suppress(graphlib.CycleError):
+        sorter.prepare()
+    ready: list[int] = []
+    order: dict[int, Node] = {}
+    while sorter.is_active():
+        for index in sorter.get_ready():
+            heapq.heappush(ready, index)
+        first = heapq.heappop(ready)
+        order[first] = nodes[first]
+        sorter.done(first)
+    for index, node in enumerate(nodes):
+        if index not in order:
+            raise ModelError(f"node {node.name!r} is in a cycle, or behind one")
+    return tuple(order.values())
 
 
 def rename_inputs(nodes: Iterable[Node], names: Mapping[str, str]) -> tuple[Node, ...]:
-    """Has nodes read other tensors; a renamed name may be renamed again."""
+    """Has nodes read other tensors. A new name that is in `names` too is renamed again."""
 
     def resolve(name: str) -> str:
         while name in names:
             name = names[name]
         return name
 
-    return tuple(
-        node.replace(inputs=tuple(map(resolve, node.inputs)))
-        if any(name in names for name in node.inputs)
-        else node
-        for node in nodes
-    )
+    return tuple(node.replace(inputs=tuple(map(resolve, node.inputs))) for node in nodes)

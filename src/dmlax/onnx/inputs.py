@@ -1,7 +1,6 @@
 """Likely inputs of a model: random floats, and integers in the ranges that its nodes need."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import jax
 import numpy as np
@@ -24,51 +23,40 @@ def draw_inputs(graph: Graph, structs: Mapping[str, jax.ShapeDtypeStruct]) -> di
         for name, x in structs.items()
     }
     length = next((shape[1] for shape in shapes.values() if len(shape) > 1), 1)
-    return {
-        name: _draw(generator, graph, name, np.dtype(x.dtype), shapes[name], length)
-        for name, x in structs.items()
-    }
+
+    def draw(name: str, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+        if "mask" in name.lower():
+            return np.ones(shape, dtype)
+        if dtype.kind == "f":
+            return generator.standard_normal(shape).astype(dtype)
+        if dtype.kind == "b":
+            return generator.integers(0, 2, shape).astype(bool)
+        if "token_type" in name:
+            return np.zeros(shape, dtype)
+        limit = min(_row_counts(graph, name), default=None)
+        if "position" in name and shape:
+            rows = np.arange(shape[-1]) % (limit or shape[-1])
+            return np.broadcast_to(rows, shape).astype(dtype)
+        if "length" in name.lower() or "lens" in name.lower():
+            return np.full(shape, length, dtype)
+        if limit is None:
+            limit = 2 if dtype.itemsize > 1 else 100
+        return generator.integers(0, limit, shape).astype(dtype)
+
+    return {name: draw(name, np.dtype(x.dtype), shapes[name]) for name, x in structs.items()}
 
 
-def _draw(
-    generator: np.random.Generator,
-    graph: Graph,
-    name: str,
-    dtype: np.dtype,
-    shape: tuple[int, ...],
-    length: int,
-) -> np.ndarray:
-    if "mask" in name.lower():
-        return np.ones(shape, dtype)
-    if dtype.kind == "f":
-        return generator.standard_normal(shape).astype(dtype)
-    if dtype.kind == "b":
-        return generator.integers(0, 2, shape).astype(bool)
-    limit = min(_row_counts(graph, name), default=None)
-    if "token_type" in name:
-        return np.zeros(shape, dtype)
-    if "position" in name and shape:
-        return np.broadcast_to(np.arange(shape[-1]) % (limit or shape[-1]), shape).astype(dtype)
-    if "length" in name.lower() or "lens" in name.lower():
-        return np.full(shape, length, dtype)
-    if limit is None:
-        limit = 2 if dtype.itemsize > 1 else 100
-    return generator.integers(0, limit, shape).astype(dtype)
-
-
-def _row_counts(graph: Graph, name: str) -> Iterator[int]:
+def _row_counts(graph: Graph, index: str) -> Iterator[int]:
     """The sizes of the axes that a tensor indexes."""
-    consumers, producers = graph.consumers(), graph.producers()
-    names = [name]
-    for each in names:
-        for node in consumers.get(each, ()):
+    names = [index]
+    for name in names:
+        for node in graph.consumers.get(name, ()):
             if node.op in _COPIES:
                 names.append(node.outputs[0])
-            if node.op == "Gather" and node.inputs[1] == each:
+            if node.op == "Gather" and node.inputs[1] == name:
                 table = node.inputs[0]
-                while table in producers and producers[table].op in _COPIES:
-                    table = producers[table].inputs[0]
-                shape: Any = graph.constants[table].shape if table in graph.constants else ()
+                while table in graph.producers and graph.producers[table].op in _COPIES:
+                    table = graph.producers[table].inputs[0]
+                shape = graph.constants[table].shape if table in graph.constants else ()
                 axis = node.attributes.get("axis", 0)
-                if -len(shape) <= axis < len(shape):
-                    yield shape[axis]
+                yield from shape[axis:][:1] if -len(shape) <= axis < len(shape) else ()

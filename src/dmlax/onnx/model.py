@@ -2,19 +2,21 @@
 
 import collections
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias, cast
 
 import jax
 import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
 
 import dmlax
-from dmlax.errors import SpecError, UnsupportedError
+from dmlax.errors import Code, SpecError, UnsupportedError
 from dmlax.onnx import archive, budget
 from dmlax.onnx.check import MULTIPLE, Assumptions, AvalsOfGraphs, check
 from dmlax.onnx.compiled import CompiledModel
-from dmlax.onnx.errors import ModelError
+from dmlax.onnx.errors import ModelError, expect
 from dmlax.onnx.evaluate import (
     Options,
     count_name,
@@ -35,26 +37,37 @@ from dmlax.onnx.passes import (
     run_passes,
     run_passes_of_shapes,
 )
-from dmlax.onnx.weights import FileConstants, find_parts, prepare
+from dmlax.onnx.passes.qdq import why_float
+from dmlax.onnx.weights import FileConstants, Param, find_parts, prepare
 
+Inputs: TypeAlias = ArrayLike | Sequence[ArrayLike] | Mapping[str, ArrayLike]
+Structs: TypeAlias = dict[str, jax.ShapeDtypeStruct]
+Shapes: TypeAlias = tuple[tuple[str, tuple[int, ...]], ...]
+"""The shapes of the inputs of a call, by name."""
 _MOST_COPIED_AT_ONCE = 1 << 20  # bytes of inputs
 
 
 @dataclass(frozen=True)
 class ModelExplanation:
-    """The nodes of a model before and after its passes, what runs, and notes; print it."""
+    """The nodes of a model before and after its passes, what runs, and notes; print it.
+
+    `floats` has a sentence for every node beside quantized tensors that computes floats: the
+    condition that it misses.
+    """
 
     before: Mapping[str, int]
     after: Mapping[str, int]
     passes: tuple[tuple[str, int], ...]
     program: dmlax.ProgramExplanation
     notes: tuple[str, ...] = ()
+    floats: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"{sum(self.before.values())} nodes: {_counts(self.before)}"]
         lines += [f"after {name}: {count} nodes" for name, count in self.passes]
-        lines += [f"{sum(self.after.values())} nodes: {_counts(self.after)}", ""]
-        return "\n".join([*lines, str(self.program), *self.notes])
+        lines += [f"{sum(self.after.values())} nodes: {_counts(self.after)}"]
+        lines += [f"float32: {reason}" for reason in self.floats]
+        return "\n".join([*lines, "", str(self.program), *self.notes])
 
 
 class Model:
@@ -73,46 +86,46 @@ class Model:
         fits = not any(map(why_no_pass, needed.all_nodes()))
         lifted = lift_params(needed, options.arithmetic) if fits else needed
         passed = run_passes(lifted, options.arithmetic) if fits else lifted
-        fused, params = split_constants(passed)
+        self._fused, params = split_constants(passed)
         self._param_structs = {
             name: jax.ShapeDtypeStruct(array.shape, array.dtype) for name, array in params.items()
         }
-        self._inputs, self._assumed, self._fused = graph.inputs, Assumptions(), fused
-        self._avals = self._check(fused)
-        self._graph = run_passes_of_shapes(fused, self._avals)
+        self._inputs, self._assumed = graph.inputs, Assumptions()
+        self._avals = self._check(self._fused)
+        self._graph = run_passes_of_shapes(self._fused, self._avals)
         weights = prepare(self._graph, params)
-        self.params: dict[str, Any] = {name: weight.param for name, weight in weights.items()}
-
+        self.params: dict[str, Param] = {name: weight.param for name, weight in weights.items()}
         parts = find_parts(self._graph, lifted.constants, weights)
 
-        def share(constants: Mapping[str, np.ndarray]) -> FileConstants:
-            return FileConstants(constants, params, weights, parts)
+        def share(graph: Graph) -> Graph:
+            return graph.replace(constants=FileConstants(graph.constants, params, weights, parts))
 
-        self._file, self._saved = lifted.map_constants(share), graph.map_constants(share)
+        self._file, self._saved = lifted.map_graphs(share), graph.map_graphs(share)
         self._compiled = CompiledModel(self.apply, self.params)
         self._graph_for = functools.lru_cache(maxsize=16)(self._make_graph)
 
     def _check(self, graph: Graph) -> AvalsOfGraphs:
         """Traces every node; the sizes of inputs get the constraints that nodes depend on."""
         inputs = functools.partial(_structs, self._inputs)
-        found = check(graph, self._param_structs, inputs, self._options, self._assumed)
-        avals, self._assumed = found
+        avals, self._assumed = check(
+            graph, self._param_structs, inputs, self._options, self._assumed
+        )
         return avals
 
     @property
-    def inputs(self) -> dict[str, jax.ShapeDtypeStruct]:
-        """The shape and the dtype of each input; a dynamic size is symbolic."""
+    def inputs(self) -> Structs:
+        """The shapes and the dtypes of the inputs; a dynamic size is symbolic."""
         return dict(self._structs())
 
     @functools.cached_property
-    def outputs(self) -> dict[str, jax.ShapeDtypeStruct]:
-        """The shape and the dtype of each output, counts of rows included."""
+    def outputs(self) -> Structs:
+        """The shapes and the dtypes of the outputs, counts of rows included."""
         return dict(jax.eval_shape(self.apply, self.params, self._structs()))
 
-    def _structs(self) -> dict[str, jax.ShapeDtypeStruct]:
+    def _structs(self) -> Structs:
         return _structs(self._inputs, self._assumed)
 
-    def __call__(self, *inputs: Any) -> dict[str, Any]:
+    def __call__(self, *inputs: ArrayLike | Mapping[str, ArrayLike]) -> dict[str, Array]:
         """Computes the outputs, jitted.
 
         Args:
@@ -126,20 +139,20 @@ class Model:
             the field is its name. A 64-bit integer does not fit 32 bits, and x64 is off (code
             `value`). An output has more rows than its `nonzero_size` (code `sizes`).
         """
-        given = _narrowed(self._name(_given(inputs)))
-        found: dict[str, Any] = self._compiled(self.params, _on_cpu(given))
-        outputs = {name: found[name] for name in (*self._file.outputs, *found)}
+        values = _narrowed(self._name(_one_or_all(inputs)))
+        computed = self._compiled(self.params, _on_cpu(values))
+        outputs = {name: computed[name] for name in (*self._file.outputs, *computed)}
         self._check_counts(outputs)
         return outputs
 
     def apply(
         self,
-        params: Mapping[str, Any],
-        inputs: Any,
+        params: Mapping[str, Param],
+        inputs: Inputs,
         /,
         *,
         outputs: Sequence[str] | None = None,
-    ) -> dict[str, Any]:
+    ) -> dict[str, Array]:
         """Computes outputs, as a pure function.
 
         Args:
@@ -149,7 +162,7 @@ class Model:
           outputs: the names of any tensors of the file; default its outputs.
 
         Returns:
-          The tensors by name, and the counts of rows, each the name of its output with `.count`.
+          The tensors by name. The count of an output's rows has its name with `.count`.
 
         Raises:
           SpecError: as `__call__`, but for counts; or a tensor's name is unknown (code `option`).
@@ -161,22 +174,22 @@ class Model:
         held = {name: to_device(array) for name, array in params.items()}
         counts = [count_name(name) for node in graph.nodes for name in node.outputs]
 
-        def compute(operands: dict[str, Any]) -> dict[str, Any]:
+        def compute(operands: Mapping[str, Param]) -> dict[str, Array]:
             with budget.limit(self._file_bytes):
-                found = evaluate(graph, operands, self._options)
-                result = {name: _array_of(found[name]) for name in wanted}
-            return result | {name: found[name] for name in counts if name in found}
+                tensors = evaluate(graph, operands, self._options)
+                result = {name: _array_of(tensors[name]) for name in wanted}
+            return result | {name: tensors[name] for name in counts if name in tensors}
 
         return run_on_any_mesh(compute, {**held, **values}, values)
 
-    def _graph_of(self, outputs: tuple[str, ...] | None, values: Mapping[str, Any]) -> Graph:
+    def _graph_of(self, outputs: tuple[str, ...] | None, values: Mapping[str, Array]) -> Graph:
         """The graph for outputs, None for the file's; assumed sizes are those of the values."""
         if outputs is None and self._assumed == Assumptions():
             return self._graph
         shapes = tuple((name, tuple(x.shape)) for name, x in values.items())
         return self._graph_for(outputs, shapes if self._assumed != Assumptions() else ())
 
-    def _make_graph(self, outputs: tuple[str, ...] | None, shapes: Any) -> Graph:
+    def _make_graph(self, outputs: tuple[str, ...] | None, shapes: Shapes) -> Graph:
         """The graph for outputs and the shapes of a call: passes do not fuse through outputs."""
         graph = self._fused if outputs is None else self._with_outputs(outputs)
         if not shapes:
@@ -192,33 +205,35 @@ class Model:
     def _with_outputs(self, outputs: tuple[str, ...]) -> Graph:
         """The graph that computes other tensors."""
         for name in outputs:
-            if name not in self._saved.tensors():
+            if name not in self._file.tensors():
                 raise SpecError(f"Model: outputs has no tensor {name!r}", "option", "outputs")
         wanted = self._file.replace(outputs=outputs).prune()
         graph = run_passes(wanted, self._options.arithmetic)
         constants = {name: x for name, x in graph.constants.items() if name not in self.params}
         return graph.replace(constants=constants)
 
-    def _bind(self, inputs: Any) -> dict[str, Any]:
+    def _bind(self, inputs: object) -> dict[str, Array]:
         """Names the inputs, and checks their dtypes and shapes."""
         named = self._name(inputs)
         return {name: _checked(name, named[name], x) for name, x in self._file.inputs.items()}
 
-    def _name(self, inputs: Any) -> Mapping[str, Any]:
+    def _name(self, inputs: object) -> Mapping[str, object]:
         """The inputs by name, all of them and no other."""
         names = tuple(self._file.inputs)
-        if not isinstance(inputs, Mapping):
-            inputs = _by_name(names, inputs)
-        for name in (*names, *inputs):
-            if name not in inputs:
+        named = inputs if isinstance(inputs, Mapping) else _by_name(names, inputs)
+        for name in (*names, *named):
+            if name not in named:
                 raise SpecError(f"Model: input {name} is missing", "missing_tensor", name)
             if name not in names:
                 raise SpecError(f"Model: {name} is no input of the model", "option", name)
-        named: Mapping[str, Any] = inputs
         return named
 
-    def _check_counts(self, outputs: Mapping[str, Any]) -> None:
-        for node in _counted_nodes(self._graph):
+    @functools.cached_property
+    def _counted_nodes(self) -> list[Node]:
+        return [node for node in self._graph.nodes if node.op in COUNTED and not node.domain]
+
+    def _check_counts(self, outputs: Mapping[str, Array]) -> None:
+        for node in self._counted_nodes:
             name = count_name(node.outputs[0])
             if name not in outputs or isinstance(outputs[name], jax.core.Tracer):
                 continue
@@ -229,102 +244,113 @@ class Model:
                 raise SpecError(text, "sizes", node.outputs[0])
 
     def tensors(self) -> set[str]:
-        """The names of the file's tensors, which `apply` takes as `outputs`."""
-        return self._saved.tensors()
+        """The names of the tensors that `apply` takes as `outputs`: all that the outputs need."""
+        return self._file.tensors()
 
-    def explain(self, *inputs: Any) -> ModelExplanation:
+    def explain(
+        self, *inputs: ArrayLike | jax.ShapeDtypeStruct | Mapping[str, object]
+    ) -> ModelExplanation:
         """Lists the nodes before and after each pass, and the operators of dmlax that run.
 
         Args:
-          *inputs: those of a call, which a `jax.ShapeDtypeStruct` may stand for; without them
-            dynamic sizes are symbolic, as in an export.
+          *inputs: the inputs of a call, or structs of them; without inputs dynamic sizes are
+            symbolic, as in an export.
 
         Raises:
           SpecError: as `__call__`, but for counts.
         """
-        structs = self._structs() if not inputs else self._structs_of(inputs)
+        structs = self._structs()
+        if inputs:
+            values = self._bind(_one_or_all(inputs))
+            structs = {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in values.items()}
         program = dmlax.explain(self.apply, self.params, structs)
         assert isinstance(program, dmlax.ProgramExplanation)
         before, after = _count(self._file.nodes), _count(self._graph.nodes)
         with budget.limit(self._file_bytes):
             passes = tuple((name.replace("_", " "), count) for name, count in self._pass_counts())
-        return ModelExplanation(before, after, passes, program, tuple(_notes(structs)))
+            floats = tuple(self._floats())
+        return ModelExplanation(before, after, passes, program, tuple(_notes(structs)), floats)
 
-    def _pass_counts(self) -> Iterable[tuple[str, int]]:
-        """The nodes that each pass leaves."""
+    def _floats(self) -> Iterator[str]:
+        """The nodes that compute floats beside quantized tensors, with their reasons."""
+        arithmetic = self._options.arithmetic
+        *_, (_, fused) = each_pass(self._file.prune(), arithmetic)
+        left = {node.outputs[0]: node for node in self._graph.nodes}
+        for name, reason in why_float(fused, arithmetic).items():
+            if name in left:
+                yield f"{left[name]}: {reason}"
+
+    def _pass_counts(self) -> Iterator[tuple[str, int]]:
+        """The names of the passes, and the numbers of nodes that they leave."""
         graph = needed = self._file.prune()
-        for name, passed in each_pass(needed, self._options.arithmetic):
-            yield name, len(passed.nodes)
-            graph = passed
+        for name, graph in each_pass(needed, self._options.arithmetic):
+            yield name, len(graph.nodes)
         graph, _ = split_constants(graph)
-        for last in PASSES_OF_SHAPES:
-            graph = last(graph, self._avals.of_graph)
-            yield last.__name__, len(graph.nodes)
+        for run in PASSES_OF_SHAPES:
+            graph = run(graph, self._avals.of_graph)
+            yield run.__name__, len(graph.nodes)
 
-    def _structs_of(self, inputs: tuple[Any, ...]) -> dict[str, jax.ShapeDtypeStruct]:
-        """The inputs of a call by name, as structs."""
-        values = self._bind(_given(inputs))
-        return {name: jax.ShapeDtypeStruct(x.shape, x.dtype) for name, x in values.items()}
-
-    def save(self, path: Any) -> None:
+    def save(self, path: archive.Path) -> None:
         """Writes the graph and its constants to a zip file, which `load` reads without `onnx`."""
-        arrays: dict[int, np.ndarray] = {}  # each once, as subgraphs share them
+        arrays: dict[int, np.ndarray] = {}  # of subgraphs too, which share params
 
-        def read(constants: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-            return constants.read(arrays) if isinstance(constants, FileConstants) else constants
+        def read(graph: Graph) -> Graph:
+            constants = graph.constants
+            assert isinstance(constants, FileConstants)
+            return graph.replace(constants=constants.read(arrays))
 
-        archive.write(path, self._saved.map_constants(read), self._options)
+        archive.write(path, self._saved.map_graphs(read), self._options)
 
     def __repr__(self) -> str:
-        inputs = ", ".join(f"{name}: {each}" for name, each in self._file.inputs.items())
+        inputs = ", ".join(f"{name}: {x}" for name, x in self._file.inputs.items())
         return f"Model({inputs} -> {', '.join(self._file.outputs)})"
 
 
-def _array_of(value: Any) -> Any:
+def _array_of(value: Param | np.ndarray) -> Array:
     """Returns a tensor on the device; unpacks a param of packed integers."""
-    return value.unpack() if isinstance(value, PackedIntegers) else to_device(value)
+    array: Array = value.unpack() if isinstance(value, PackedIntegers) else to_device(value)
+    return array
 
 
-def _given(inputs: tuple[Any, ...]) -> Any:
+def _one_or_all(inputs: tuple[object, ...]) -> object:
     """One dict of inputs, or a tuple of them."""
     return inputs[0] if len(inputs) == 1 and isinstance(inputs[0], Mapping) else inputs
 
 
-def _by_name(names: tuple[str, ...], inputs: Any) -> dict[str, Any]:
+def _by_name(names: tuple[str, ...], inputs: object) -> dict[str, object]:
     """Names an array, or a tuple of all inputs in the file's order."""
-    given = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
-    if len(given) != len(names):
-        text = f"Model: {len(given)} inputs are given, expected {len(names)}: {names}"
-        raise SpecError(text, "missing_tensor", names[min(len(given), len(names) - 1)])
-    return dict(zip(names, given, strict=True))
+    values = tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+    if len(values) != len(names):
+        text = f"Model: {len(values)} inputs are given, expected {len(names)}: {names}"
+        raise SpecError(text, "missing_tensor", names[min(len(values), len(names) - 1)])
+    return dict(zip(names, values, strict=True))
 
 
-def _narrowed(inputs: Mapping[str, Any]) -> dict[str, Any]:
+def _narrowed(inputs: Mapping[str, object]) -> dict[str, object]:
     """Narrows integers that are known on the host, which `jax.jit` would wrap."""
-    found = {}
+    narrowed: dict[str, object] = {}
     for name, x in inputs.items():
         array = np.asarray(x) if isinstance(x, list | tuple | int | float | np.generic) else x
-        is_wide = isinstance(array, np.ndarray) and array.dtype.kind in "iu"
         try:
-            found[name] = narrow(array) if is_wide else array
+            is_array = isinstance(array, np.ndarray) and array.dtype.kind in "iu"
+            narrowed[name] = narrow(np.asarray(array)) if is_array else array
         except UnsupportedError as error:
             raise SpecError(f"Model: {name}: {error}", "value", name) from None
-    return found
+    return narrowed
 
 
-def _on_cpu(inputs: Mapping[str, Any]) -> Any:
+def _on_cpu(inputs: dict[str, object]) -> dict[str, object]:
     """Has the calling thread wait while large arrays of the host are copied to a CPU's memory.
 
     The program would run on the thread that copies them, and each thread keeps what it freed. Small
     arrays are copied at once.
     """
-    if jax.default_backend() != "cpu":
+    arrays = [x for x in inputs.values() if isinstance(x, np.ndarray)]
+    is_small = sum(x.nbytes for x in arrays) <= _MOST_COPIED_AT_ONCE
+    if is_small or len(arrays) < len(inputs) or jax.default_backend() != "cpu":
         return inputs
-    leaves = inputs.values()
-    if not all(isinstance(x, np.ndarray) for x in leaves):
-        return inputs
-    is_small = sum(x.nbytes for x in leaves) <= _MOST_COPIED_AT_ONCE
-    return inputs if is_small else jax.block_until_ready(jax.device_put(inputs))
+    copies: dict[str, object] = jax.block_until_ready(jax.device_put(inputs))
+    return copies
 
 
 def _notes(structs: Mapping[str, jax.ShapeDtypeStruct]) -> Iterable[str]:
@@ -338,59 +364,54 @@ def _notes(structs: Mapping[str, jax.ShapeDtypeStruct]) -> Iterable[str]:
             )
 
 
-def _structs(
-    inputs: Mapping[str, TensorType], assumed: Assumptions
-) -> dict[str, jax.ShapeDtypeStruct]:
+def _structs(inputs: Mapping[str, TensorType], assumed: Assumptions) -> Structs:
     """The inputs as JAX's structs, whose dynamic sizes share one scope and its constraints."""
     scope = jax.export.SymbolicScope(sorted(assumed.facts))
-    found = {}
-    for name, each in inputs.items():
-        sizes = (f"{MULTIPLE}*{x}" if x in assumed.multiples else x for x in each.shape)
+    structs = {}
+    for name, x in inputs.items():
+        sizes = (f"{MULTIPLE}*{size}" if size in assumed.multiples else size for size in x.shape)
         shape = _symbolic_shape(name, tuple(sizes), scope)
-        if each.dtype.hasobject:
-            raise UnsupportedError(f"input {name!r} has the dtype {each.dtype}, expected numbers")
-        found[name] = jax.ShapeDtypeStruct(shape, device_dtype(each.dtype))
-    return found
+        if x.dtype.hasobject:
+            raise UnsupportedError(f"input {name!r} has the dtype {x.dtype}, expected numbers")
+        structs[name] = jax.ShapeDtypeStruct(shape, device_dtype(x.dtype))
+    return structs
 
 
-def _symbolic_shape(name: str, sizes: tuple[int | str, ...], scope: Any) -> tuple[Any, ...]:
+def _symbolic_shape(
+    name: str, sizes: tuple[int | str, ...], scope: jax.export.SymbolicScope
+) -> tuple[object, ...]:
     """The shape of an input; JAX parses its dynamic sizes."""
-    if len(sizes) > budget.MAXIMUM_RANK:
-        text = f"has rank {len(sizes)}, expected at most {budget.MAXIMUM_RANK}"
-        raise ModelError(f"input {name!r} {text}")
+    text = f"has rank {len(sizes)}, expected at most {budget.MAXIMUM_RANK}"
+    expect(len(sizes) <= budget.MAXIMUM_RANK, f"input {name!r} {text}")
     for size in sizes:
         if isinstance(size, str) and (why := why_costly(size)):
             text = f"input {name!r} has the size {size[:60]!r}, which {why}"
             raise ModelError(f"{text}: give input_shapes a name or a static size")
-    text = ",".join(map(str, sizes))
+    listed = ",".join(map(str, sizes))
+    text = f"input {name!r} has the shape [{listed[:300]}]"
     try:
-        shape = tuple(jax.export.symbolic_shape(text, scope=scope)) if sizes else ()
+        shape: tuple[object, ...] = ()
+        if sizes:
+            shape = tuple(jax.export.symbolic_shape(listed, scope=scope))
     except Exception as error:  # of its parser
-        text = f"input {name!r} has the shape [{text[:300]}]: {str(error)[:300]}"
-        raise ModelError(text) from None
-    static = (size for size in shape if isinstance(size, int))
-    if len(shape) != len(sizes) or any(size < 0 for size in static):
-        raise ModelError(f"input {name!r} has the shape [{text[:300]}], which is none")
+        raise ModelError(f"{text}: {str(error)[:300]}") from None
+    is_valid = all(size >= 0 for size in shape if isinstance(size, int))
+    expect(is_valid and len(shape) == len(sizes), f"{text}, which is none")
     return shape
 
 
-def _checked(name: str, value: Any, wanted: TensorType) -> Any:
-    """Checks an input, which keeps its own dtype; 64-bit integers are narrowed as JAX does."""
-    if not hasattr(value, "dtype"):
-        value = np.asarray(value)
-    found = f"is {np.dtype(value.dtype).name}[{','.join(map(str, value.shape))}]"
-    if device_dtype(value.dtype) != device_dtype(wanted.dtype):
-        raise SpecError(f"Model: {name} {found}, expected {wanted}", "data_type", name)
-    if len(value.shape) != len(wanted.shape):
-        raise SpecError(f"Model: {name} {found}, expected {wanted}", "dimension_count", name)
-    for size, expected in zip(value.shape, wanted.shape, strict=True):
-        if isinstance(expected, int) and size != expected:
-            raise SpecError(f"Model: {name} {found}, expected {wanted}", "sizes", name)
-    return to_device(value) if isinstance(value, np.ndarray) else value
-
-
-def _counted_nodes(graph: Graph) -> list[Node]:
-    return [node for node in graph.nodes if node.op in COUNTED and not node.domain]
+def _checked(name: str, value: object, wanted: TensorType) -> Array:
+    """Checks an input, which keeps its dtype; 64-bit integers are narrowed as JAX does."""
+    array = cast(Array, value if hasattr(value, "dtype") else np.asarray(value))
+    shape = array.shape
+    sizes = ((x, y) for x, y in zip(shape, wanted.shape, strict=False) if isinstance(y, int))
+    code: Code | None = None if all(x == y for x, y in sizes) else "sizes"
+    code = code if len(shape) == len(wanted.shape) else "dimension_count"
+    code = code if device_dtype(array.dtype) == device_dtype(wanted.dtype) else "data_type"
+    if code is not None:
+        text = f"is {np.dtype(array.dtype).name}[{','.join(map(str, shape))}], expected {wanted}"
+        raise SpecError(f"Model: {name} {text}", code, name)
+    return to_device(array) if isinstance(array, np.ndarray) else array
 
 
 def _count(nodes: Iterable[Node]) -> dict[str, int]:

@@ -1,14 +1,15 @@
-"""The weights of a model: on the device, packed where an operator reads them so."""
+"""The weights of a model: on the device, packed for the operators that read packed ones."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from types import EllipsisType
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import numpy as np
 
 import dmlax
 from dmlax._core.prepared_weights import PreparedWeights, unpack_on_host
-from dmlax.onnx.graph import MICROSOFT, Graph, Node
+from dmlax.onnx.graph import MICROSOFT, Constants, Graph, Node
 from dmlax.onnx.operators.packed import PackedIntegers
 from dmlax.onnx.operators.values import NARROW
 from dmlax.onnx.operators.windows import ConvolutionLayout
@@ -27,61 +28,55 @@ PLACES: dict[str, tuple[int, ...]] = {  # of the weights and of their zero point
     "QAttention": (1, 7),
 }
 PACKED_PLACES = {"DequantizedMatMul": 1, "GatherBlockQuantized": 0}  # of operands that stay packed
+_RANKS = {"QLinearConv": (3, 4), "ConvInteger": (3, 4), "DynamicQuantizeLSTM": (2, 3)}  # packed
+Param: TypeAlias = jax.Array | PreparedWeights[Any] | PackedIntegers
 
 
 class Weight(NamedTuple):
-    """A param, and whether it is the transpose of the file's tensor."""
+    """The param of a tensor of the file."""
 
-    param: Any
+    param: Param
     is_transposed: bool = False
+    columns: slice | None = None  # the tensor's, of a param that `join_products` made
 
     def to_host(self) -> np.ndarray:
         """Returns the file's tensor, bit for bit."""
         if isinstance(self.param, PackedIntegers):
             return self.param.to_host()
-        is_packed = isinstance(self.param, PreparedWeights)
-        array = unpack_on_host(self.param) if is_packed else np.asarray(self.param)
-        return np.ascontiguousarray(array.T) if self.is_transposed else array
-
-
-class Part(NamedTuple):
-    """Columns of a param that `join_products` made of a file's tensors."""
-
-    weight: Weight
-    columns: slice
-
-    def to_host(self) -> np.ndarray:
-        """Returns the file's tensor, bit for bit."""
-        return np.ascontiguousarray(self.weight.to_host()[:, self.columns])
+        prepared = self.param if isinstance(self.param, PreparedWeights) else None
+        array = np.asarray(self.param) if prepared is None else unpack_on_host(prepared)
+        array = array.T if self.is_transposed else array
+        is_whole = self.columns is None and not self.is_transposed
+        return array if is_whole else np.ascontiguousarray(array[..., self.columns or slice(None)])
 
 
 def find_parts(
-    graph: Graph, constants: Mapping[str, np.ndarray], weights: Mapping[str, Weight]
-) -> dict[int, Part]:
-    """Returns where the tensors of joined products lie, by the arrays' ids."""
+    graph: Graph, constants: Constants, weights: Mapping[str, Weight]
+) -> dict[int, Weight]:
+    """Returns the weights of tensors of joined products, by the arrays' ids."""
     parts = {}
     for node in graph.nodes:
         start = 0
         for name in node.attributes.get("parts", ()) if node.domain == MICROSOFT else ():
             width = constants[name].shape[1]
             weight = weights[node.inputs[PLACES[node.op][0]]]
-            parts[id(constants[name])] = Part(weight, slice(start, start + width))
+            parts[id(constants[name])] = weight._replace(columns=slice(start, start + width))
             start += width
     return parts
 
 
 class FileConstants(Mapping[str, np.ndarray]):
-    """The tensors of a file; those that are params are read from these, and not held twice."""
+    """The tensors of a file; the params among them are read from the device, not held twice."""
 
     def __init__(
         self,
-        constants: Mapping[str, np.ndarray],
-        params: Mapping[str, np.ndarray],
+        constants: Constants,
+        params: Constants,
         weights: Mapping[str, Weight],
-        parts: Mapping[int, Part],
+        parts: Mapping[int, Weight],
     ) -> None:
         held = {id(array): weights[name] for name, array in params.items()} | dict(parts)
-        self._held: dict[str, np.ndarray | Weight | Part] = {
+        self._held: dict[str, np.ndarray | Weight] = {
             name: held.get(id(array), array) for name, array in constants.items()
         }
 
@@ -90,16 +85,11 @@ class FileConstants(Mapping[str, np.ndarray]):
         return held if isinstance(held, np.ndarray) else held.to_host()
 
     def read(self, arrays: dict[int, np.ndarray]) -> dict[str, np.ndarray]:
-        """Reads all tensors; `arrays` are those that were read of shared params."""
-        found = {}
+        """Reads all tensors, and shared params once: `arrays` has those that were read."""
         for name, held in self._held.items():
-            if isinstance(held, np.ndarray):
-                found[name] = held
-                continue
             if id(held) not in arrays:
-                arrays[id(held)] = held.to_host()
-            found[name] = arrays[id(held)]
-        return found
+                arrays[id(held)] = self[name]
+        return {name: arrays[id(held)] for name, held in self._held.items()}
 
     def __contains__(self, name: object) -> bool:
         return name in self._held
@@ -111,7 +101,7 @@ class FileConstants(Mapping[str, np.ndarray]):
         return len(self._held)
 
 
-def prepare(graph: Graph, params: Mapping[str, np.ndarray]) -> dict[str, Weight]:
+def prepare(graph: Graph, params: Constants) -> dict[str, Weight]:
     """Packs the weights of convolutions and matrix products, under the same names.
 
     All are on the device: a call would copy an array of the host there each time. A tensor that
@@ -119,36 +109,36 @@ def prepare(graph: Graph, params: Mapping[str, np.ndarray]) -> dict[str, Weight]
     """
     uses: dict[str, list[_Use | None]] = {}
     _find_uses(graph, {name: name for name in params}, uses)
-    weights = {}
-    for name, nodes in uses.items():
-        first = nodes[0]
-        if first is not None and all(use is not None and use.is_like(first) for use in nodes[1:]):
-            weights[name] = _prepare(first.node, params[name], first.zero_point)
-    return {
-        name: weights[name] if name in weights else _held(array) for name, array in params.items()
-    }
+    weights = {name: _hold(array) for name, array in params.items() if name not in uses}
+    for name, (first, *others) in uses.items():
+        is_packed = first is not None and all(use and use.is_like(first) for use in others)
+        array = params[name]
+        weights[name] = _prepare(first, array) if first and is_packed else _hold(array)
+    return {name: weights[name] for name in params}
 
 
 class _Use(NamedTuple):
     """A node that reads a param as its weights, with their zero point if it is constant."""
 
     node: Node
-    zero_point: Any
+    zero_point: np.ndarray | None
 
     def is_like(self, other: "_Use") -> bool:
         """True if both nodes take the same packed weights."""
-        same = (self.node.op, self.node.attributes) == (other.node.op, other.node.attributes)
-        return same and np.array_equal(self.zero_point, other.zero_point)
+        node, zero_point = other
+        is_like = (self.node.op, self.node.attributes) == (node.op, node.attributes)
+        if self.zero_point is None or zero_point is None:
+            return is_like and self.zero_point is zero_point
+        return is_like and np.array_equal(self.zero_point, zero_point)
 
 
 def _find_uses(graph: Graph, params: Mapping[str, str], uses: dict[str, list[_Use | None]]) -> None:
-    """Notes the places where params are read, by their names outside; None is no such use."""
+    """Lists the uses of params, by their names in the outermost graph; None for other places."""
     for node in graph.nodes:
-        names = node.inputs[: len(node.inputs) - len(node.captures)]
-        for i, name in enumerate(names):
+        for i, name in enumerate(node.operands):
             if name in params:
                 uses.setdefault(params[name], []).append(_use(graph, node, i))
-        captured = zip(node.captures, node.inputs[len(names) :], strict=True)
+        captured = node.captured.items()
         inner = {name: params[outer] for name, outer in captured if outer in params}
         for subgraph in node.graphs.values():
             _find_uses(subgraph, inner, uses)
@@ -157,11 +147,11 @@ def _find_uses(graph: Graph, params: Mapping[str, str], uses: dict[str, list[_Us
 def _use(graph: Graph, node: Node, place: int) -> _Use | None:
     places = iter(PLACES.get(node.op, ()))
     zero_point = dict(zip(places, places, strict=True)).get(place)
-    constant = ... if zero_point is None else _constant(graph, node, zero_point)
+    constant = ... if zero_point is None else _constant(graph, node.input(zero_point))
     return None if constant is ... else _Use(node, constant)
 
 
-def _held(array: np.ndarray) -> Weight:
+def _hold(array: np.ndarray) -> Weight:
     """Holds an array on the device; integers of fewer than 8 bits stay packed."""
     is_narrow = array.dtype.name in NARROW
     return Weight(PackedIntegers.pack(array) if is_narrow else _copy_to_device(array))
@@ -176,35 +166,35 @@ def _copy_to_device(array: np.ndarray) -> jax.Array:
     return copy
 
 
-def _constant(graph: Graph, node: Node, index: int) -> Any:
-    """A constant operand, None where it is absent, and ... where it is computed."""
-    name = node.inputs[index] if index < len(node.inputs) else ""
+def _constant(graph: Graph, name: str) -> np.ndarray | EllipsisType | None:
+    """A constant operand, None if it is absent, and ... if it is computed."""
     return graph.constants.get(name, ...) if name else None
 
 
-def _prepare(node: Node, weight: Any, zero_point: Any) -> Weight:
-    if node.op in ("QLinearConv", "ConvInteger"):
-        if zero_point is not None and zero_point.shape == (1,):
-            zero_point = zero_point.reshape(())
-        if weight.ndim not in (3, 4):
-            return Weight(_copy_to_device(weight))
-        places = {name: node.attributes.get(name, 0) for name in ConvolutionLayout._fields}
-        filter = dmlax.prepare_filter(
-            weight,
-            filter_zero_point=zero_point,
-            group_count=int(node.attributes.get("group", 1)),
-            dimension_numbers=ConvolutionLayout(**places).dimension_numbers(weight.ndim),
-            packing="auto",
-        )
-        return Weight(filter)
-    if node.op == "DynamicQuantizeLSTM" and weight.ndim == 3:
-        if zero_point is not None:  # one value or one per column for each direction
-            zero_point = zero_point.reshape(len(weight), 1, -1)
-            zero_point = np.broadcast_to(zero_point, (len(weight), 1, weight.shape[2]))
-        return Weight(dmlax.prepare_matrix(weight, b_zero_point=zero_point, packing="auto"))
-    if weight.ndim != 2:
+def _prepare(use: _Use, weight: np.ndarray) -> Weight:
+    node, zero_point = use
+    if weight.ndim not in _RANKS.get(node.op, (2,)):
         return Weight(_copy_to_device(weight))
-    is_transposed = bool(node.attributes.get("transB"))
+    if node.op in ("QLinearConv", "ConvInteger"):
+        return Weight(_prepare_filter(use, weight))
+    if weight.ndim == 3 and zero_point is not None:  # one value per direction, or one per column
+        zero_point = zero_point.reshape(len(weight), 1, -1)
+        zero_point = np.broadcast_to(zero_point, (len(weight), 1, weight.shape[2]))
+    is_transposed = weight.ndim == 2 and bool(node.attributes.get("transB"))
     matrix = weight.T if is_transposed else weight
     prepared = dmlax.prepare_matrix(matrix, b_zero_point=zero_point, packing="auto")
     return Weight(prepared, is_transposed)
+
+
+def _prepare_filter(use: _Use, weight: np.ndarray) -> Param:
+    node, zero_point = use
+    if zero_point is not None and zero_point.shape == (1,):
+        zero_point = zero_point.reshape(())
+    places = {name: node.attributes.get(name, 0) for name in ConvolutionLayout._fields}
+    return dmlax.prepare_filter(
+        weight,
+        filter_zero_point=zero_point,
+        group_count=int(node.attributes.get("group", 1)),
+        dimension_numbers=ConvolutionLayout(**places).dimension_numbers(weight.ndim),
+        packing="auto",
+    )

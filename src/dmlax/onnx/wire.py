@@ -1,6 +1,6 @@
 """Protobuf's wire format, to read the tensors of a file in place.
 
-A parser copies every tensor into a message, and each message into an array.
+Protobuf's parser copies every tensor into a message, from which NumPy copies it again.
 """
 
 import itertools
@@ -17,7 +17,7 @@ class WireError(Exception):
 
 
 class Field(NamedTuple):
-    """A field of a message: its number and type, where it begins, and where its value lies."""
+    """A field of a message: its number, its type, and the places of the field and its value."""
 
     number: int
     kind: int
@@ -30,7 +30,7 @@ def fields(data: memoryview) -> Iterator[Field]:
     """Yields the fields of a message.
 
     Raises:
-      WireError: it ends within one, or has one of an old type.
+      WireError: the message ends within a field, or has a field of an old type.
     """
     at = 0
     while at < len(data):
@@ -52,7 +52,7 @@ def fields(data: memoryview) -> Iterator[Field]:
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    """A number of 7 bits a byte, and where it ends."""
+    """Reads a number of 7 bits a byte; returns it and the place behind it."""
     number = 0
     for i, byte in enumerate(data[at : at + _VARINT_BYTES]):
         number |= (byte & 127) << 7 * i
@@ -67,29 +67,22 @@ def write_bytes(number: int, value: bytes) -> bytes:
 
 
 def _write_varint(number: int) -> bytes:
-    found = bytearray()
+    varint = bytearray()
     while number >= 128:
-        found.append(number & 127 | 128)
+        varint.append(number & 127 | 128)
         number >>= 7
-    return bytes([*found, number])
+    return bytes([*varint, number])
 
 
-class Parts(NamedTuple):
-    """A message without some of its fields, and the values of these."""
-
-    rest: bytes
-    values: list[memoryview]
-
-
-def cut(data: memoryview, number: int) -> Parts:
-    """Takes the fields of a number out of a message."""
+def cut(data: memoryview, number: int) -> tuple[bytes, list[memoryview]]:
+    """Takes the fields of a number out of a message; returns the message and their values."""
     rest, values = [], []
     for field in fields(data):
         if field.number == number and field.kind == _BYTES:
             values.append(data[field.value : field.end])
         else:
             rest.append(data[field.start : field.end])
-    return Parts(b"".join(rest), values)
+    return b"".join(rest), values
 
 
 def count_fields(model: memoryview, most: int) -> int:
@@ -109,7 +102,7 @@ _MESSAGES = {  # the fields that are messages
     "node": {5: "attribute"},
     "attribute": {6: "graph", 11: "graph"},
 }
-_MOST_MESSAGES = 64  # in each other
+_MOST_MESSAGES = 64  # nested
 
 
 def _all_fields(data: memoryview, kind: str, depth: int) -> Iterator[Field]:
@@ -124,14 +117,17 @@ def _all_fields(data: memoryview, kind: str, depth: int) -> Iterator[Field]:
             yield from _all_fields(data[field.value : field.end], inner, depth + 1)
 
 
-def cut_initializers(model: memoryview) -> Parts:
+def cut_initializers(model: memoryview) -> tuple[bytes, list[memoryview]]:
     """Takes the initializers out of a ModelProto's bytes."""
     rest, graphs = cut(model, _GRAPH_OF_MODEL)
-    parts = [cut(graph, _INITIALIZER_OF_GRAPH) for graph in graphs]
-    kept = b"".join(write_bytes(_GRAPH_OF_MODEL, part.rest) for part in parts)
-    return Parts(rest + kept, [value for part in parts for value in part.values])
+    initializers = []
+    for graph in graphs:
+        nodes, values = cut(graph, _INITIALIZER_OF_GRAPH)
+        rest += write_bytes(_GRAPH_OF_MODEL, nodes)
+        initializers += values
+    return rest, initializers
 
 
-def cut_raw_data(tensor: memoryview) -> Parts:
+def cut_raw_data(tensor: memoryview) -> tuple[bytes, list[memoryview]]:
     """Takes the raw data out of a TensorProto's bytes."""
     return cut(tensor, _RAW_DATA_OF_TENSOR)

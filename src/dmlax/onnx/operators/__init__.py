@@ -1,56 +1,14 @@
-"""The operators of ONNX, a function each."""
+"""The operators of ONNX; every module puts its functions into the table."""
 
-from dmlax.onnx.operators import (
-    attention,
-    control,
-    floats,
-    functions,
-    gemm_add,
-    gemm_function,
-    layer_normalization,
-    moves,
-    n_bits,
-    nonzero,
-    normalization,
-    pools,
-    quantized,
-    recurrent,
-    reductions,
-    resize,
-    selection,
-    self_attention,
-    signals,
-    spatial,
-    transformer,
-)
+import importlib
+
 from dmlax.onnx.operators.table import Context, OperatorRow, find, rows, why_no_pass, why_not
 
-__all__ = [
-    "Context",
-    "OperatorRow",
-    "attention",
-    "control",
-    "find",
-    "floats",
-    "functions",
-    "gemm_add",
-    "gemm_function",
-    "layer_normalization",
-    "moves",
-    "n_bits",
-    "nonzero",
-    "normalization",
-    "pools",
-    "quantized",
-    "recurrent",
-    "reductions",
-    "resize",
-    "rows",
-    "selection",
-    "self_attention",
-    "signals",
-    "spatial",
-    "transformer",
-    "why_no_pass",
-    "why_not",
-]
+__all__ = ["Context", "OperatorRow", "find", "rows", "why_no_pass", "why_not"]
+_MODULES = (  # that put functions into the table
+    *("control", "floats", "functions", "fused", "moves", "n_bits", "nonzero", "normalization"),
+    *("pools", "quantized", "recurrent", "reductions", "resize", "selection", "signals"),
+    *("spatial", "transformer"),
+)
+for _module in _MODULES:
+    importlib.import_module(f"{__name__}.{_module}")

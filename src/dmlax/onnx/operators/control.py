@@ -1,29 +1,32 @@
-"""If, Loop and Scan: known conditions and counts on the host, and others by JAX's loops.
+"""If, Loop and Scan: on the host for known conditions and counts, else by JAX's loops.
 
-Each takes the tensors that its subgraphs capture as its last inputs, and a runner of subgraphs.
+An operator's last inputs are the tensors that its subgraphs capture.
 """
 
 import contextlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
-from dmlax._core.arguments import aval_of
+from dmlax._core.arguments import Aval, aval_of
 from dmlax.errors import UnsupportedError
 from dmlax.onnx import budget
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import Graph
 from dmlax.onnx.operators.nonzero import Counted
-from dmlax.onnx.operators.table import Parameter, Tensor, operator
-from dmlax.onnx.operators.values import device_dtype, is_known, to_device
+from dmlax.onnx.operators.table import Parameter, Subgraphs, Tensor, operator
+from dmlax.onnx.operators.values import device_dtype, is_known, is_size, to_device
 
-_MOST_UNROLLED = 64  # iterations whose tensors change their shapes
+_MOST_UNROLLED = 64  # iterations of a loop whose tensors change their shapes
 _MOST_NODES = 1 << 14  # that a loop of known values runs on the host
-_NODE_BYTES = {True: 1 << 12, False: 1 << 14}  # what a repeated node counts: on the host or not
+_NODE_BYTES = {
+    True: 1 << 12,
+    False: 1 << 14,
+}  # of a repeated node, by whether it runs on the host
 _MOST_STEPS = np.iinfo(np.int32).max
 _SHAPES = "a tensor of JAX has one shape"
 
@@ -36,9 +39,9 @@ def if_(
     then_branch: Graph,
     else_branch: Graph,
     captures: tuple[str, ...],
-    runner: Any,
+    runner: Subgraphs,
     output_count: int,
-) -> Any:
+) -> tuple[Tensor, ...]:
     """Computes one of two subgraphs; a computed condition chooses at run time."""
     branches = {"then_branch": then_branch, "else_branch": else_branch}
     for name, graph in branches.items():
@@ -47,10 +50,10 @@ def if_(
         raise ModelError(f"its condition has {condition.size} elements, expected 1")
     if is_known(condition):
         return tuple(runner.run(then_branch if condition.item() else else_branch, captured))
-    traced: dict[str, list[Any]] = {}
+    traced: dict[str, list[Aval]] = {}
 
-    def branch(name: str) -> Any:
-        def compute() -> Any:
+    def branch(name: str) -> Callable[[], list[Array]]:
+        def compute() -> list[Array]:
             outputs = [_strong(x) for x in runner.run(branches[name], captured)]
             traced[name] = [aval_of(x) for x in outputs]
             return outputs
@@ -61,39 +64,39 @@ def if_(
     try:
         return tuple(lax.cond(is_then, *map(branch, branches)))
     except Exception:
-        _expect_equal(then_branch, *(traced.get(name) for name in branches))
+        _expect_equal(then_branch, *(traced.get(name, []) for name in branches))
         for name in branches.keys() - traced.keys():
             with contextlib.suppress(Exception):  # a check notes what both branches raise
                 jax.eval_shape(branch(name))
         raise
 
 
-def _expect_equal(graph: Graph, ones: Any, others: Any) -> None:
+def _expect_equal(graph: Graph, ones: Sequence[Aval], others: Sequence[Aval]) -> None:
     """Checks that both branches of an If give tensors of the same types."""
-    for i, (one, other) in enumerate(zip(ones or (), others or (), strict=False)):
+    for i, (one, other) in enumerate(zip(ones, others, strict=False)):
         if (one.shape, one.dtype) != (other.shape, other.dtype):
             text = f"its output {i + 1} is {_show(one)} in then_branch ({graph.outputs[i]!r}) and "
             text += f"{_show(other)} in else_branch, and its condition is computed: {_SHAPES}. "
             raise UnsupportedError(text + "Make both equal, or the condition a constant")
 
 
-def _show(aval: Any) -> str:
+def _show(aval: Aval | Array) -> str:
     return f"{np.dtype(aval.dtype).name}[{','.join(map(str, aval.shape))}]"
 
 
-def _strong(x: Any) -> Any:
+def _strong(x: Tensor) -> Array:
     """A tensor on the device, whose dtype is not weak."""
     array = to_device(x)
     return lax.convert_element_type(array, array.dtype)
 
 
 def _expect_counts(
-    name: str, graph: Graph, inputs: int, outputs: int, captured: Sequence[Any]
+    name: str, graph: Graph, inputs: int, outputs: int, captured: Sequence[Tensor]
 ) -> None:
     """Checks a subgraph's numbers of inputs and outputs."""
-    found = len(graph.parameters) - len(captured)
-    if found != inputs or len(graph.outputs) < outputs:
-        text = f"its {name} has {found} inputs and {len(graph.outputs)} outputs, expected"
+    count = len(graph.parameters) - len(captured)
+    if count != inputs or len(graph.outputs) < outputs:
+        text = f"its {name} has {count} inputs and {len(graph.outputs)} outputs, expected"
         raise ModelError(f"{text} {inputs} and {outputs}")
 
 
@@ -105,23 +108,18 @@ def loop(
     *operands: Tensor,
     body: Graph,
     captures: tuple[str, ...],
-    runner: Any,
+    runner: Subgraphs,
     output_count: int,
-) -> Any:
-    """Repeats a subgraph, a number of times and as long as a condition holds."""
+) -> tuple[Tensor | Counted, ...]:
+    """Repeats a subgraph a number of times, while a condition holds."""
     count = len(operands) - len(captures)
     states, captured = list(operands[:count]), operands[count:]
     _expect_counts("body", body, 2 + count, output_count + 1, captured)
-    for each in (trip_count, condition):
-        if each is not None and each.size != 1:
-            raise ModelError("its trip count or its condition is not a scalar")
+    if any(x is not None and x.size != 1 for x in (trip_count, condition)):
+        raise ModelError("its trip count or its condition is not a scalar")
     runs = _Loop(body, states, captured, runner)
-    most: Any = None  # iterations: an integer, a symbolic size, or a value on the device
-    if trip_count is not None:
-        most = trip_count.reshape(())
-        most = most[()] if is_known(trip_count) else most
-        most = max(int(most), 0) if isinstance(most, int | np.integer) else most
-    if (condition is None or is_known(condition)) and not isinstance(most, jax.Array):
+    most = None if trip_count is None else _scalar_of(trip_count)
+    if (condition is None or is_known(condition)) and not isinstance(most, Array):
         holds = condition is None or bool(condition.item())
         outputs = runs.on_host(most, holds)
         if outputs is None and (steps := runs.steps(most, holds)) is not None:
@@ -131,29 +129,37 @@ def loop(
     return runs.of_computed_count(most, condition)
 
 
-class _Loop:
+def _scalar_of(trip_count: Tensor) -> int | Array:
+    """A number of iterations: an integer, a symbolic size, or a value on the device."""
+    scalar = trip_count.reshape(())
+    if not isinstance(scalar, np.ndarray):
+        return scalar
+    count: Any = scalar[()]
+    return max(int(count), 0) if is_size(count) else count
+
+
+class _Loop(NamedTuple):
     """A Loop's body, its initial states and the tensors that the body captures."""
 
-    def __init__(
-        self, body: Graph, states: list[Any], captured: Sequence[Any], runner: Any
-    ) -> None:
-        self.body, self.states, self.captured, self.runner = body, states, captured, runner
+    body: Graph
+    states: Sequence[Tensor]
+    captured: Sequence[Tensor]
+    runner: Subgraphs
 
-    def _run(self, runner: Any, index: Any, states: Sequence[Any]) -> list[Any]:
+    def _run(self, runner: Subgraphs, index: Tensor, states: Sequence[Tensor]) -> list[Tensor]:
         """The next condition, states, and elements of the scan outputs."""
-        operands = [index, np.asarray(True), *states, *self.captured]
-        found: list[Any] = runner.run(self.body, operands)
-        return found
+        return runner.run(self.body, [index, np.asarray(True), *states, *self.captured])
 
-    def on_host(self, most: Any, holds: bool) -> tuple[Any, ...] | None:
+    def on_host(self, most: int | None, holds: bool) -> tuple[Tensor, ...] | None:
         """The outputs where every value is known; None where one is not."""
         if not all(is_known(x) for x in self.states) or not (most is None or isinstance(most, int)):
             return None
         return self._unroll(most, holds, is_host=True)
 
-    def _unroll(self, most: int | None, holds: bool, *, is_host: bool) -> tuple[Any, ...] | None:
+    def _unroll(self, most: int | None, holds: bool, *, is_host: bool) -> tuple[Tensor, ...] | None:
         """Runs the iterations one by one; None if they are too many or a value is not known."""
-        states, rows, index = list(self.states), [], 0
+        states: Sequence[Any] = self.states
+        rows, index = [], 0
         count, limit = len(states), _MOST_NODES // max(len(self.body.nodes), 1)
         if is_host and most is not None and most > limit:
             return None
@@ -165,21 +171,19 @@ class _Loop:
             if is_host and index > limit:
                 return None
             step = np.asarray(index, np.int64)
-            if is_host:
-                operands = [step, np.asarray(True), *states, *self.captured]
-                found = self.runner.known(self.body, operands)
-            else:
-                found = self._run(self.runner, step, states)
-            if not is_known(found[0]) or (is_host and not all(map(is_known, found))):
+            run = self.runner.known if is_host else self.runner.run
+            outputs = run(self.body, [step, np.asarray(True), *states, *self.captured])
+            again = outputs[0]
+            if not is_known(again) or (is_host and not all(map(is_known, outputs))):
                 return None
-            holds, states, index = bool(found[0].item()), found[1 : count + 1], index + 1
-            rows.append(found[count + 1 :])
+            holds, states, index = bool(again.item()), outputs[1 : count + 1], index + 1
+            rows.append(outputs[count + 1 :])
         if not rows and len(self.body.outputs) > count + 1:
             return None  # a trace finds the shapes of the scan outputs
         return (*states, *(_stack(column) for column in zip(*rows, strict=True)))
 
-    def steps(self, most: Any, holds: bool) -> Any:
-        """The number of iterations, None if values on the device decide it."""
+    def steps(self, most: int | None, holds: bool) -> int | None:
+        """The number of iterations; None if values on the device decide it."""
         if not holds or (isinstance(most, int) and most == 0):
             return 0
         condition = self.body.replace(outputs=self.body.outputs[:1]).prune()
@@ -193,7 +197,7 @@ class _Loop:
             raise ModelError("its condition is always true, and it has no trip count")
         return most
 
-    def of_known_count(self, steps: Any) -> tuple[Any, ...]:
+    def of_known_count(self, steps: int) -> tuple[Tensor, ...]:
         """The outputs after a number of iterations; short loops may change shapes."""
         is_short = isinstance(steps, int) and steps <= _MOST_UNROLLED
         if not is_short:
@@ -206,20 +210,22 @@ class _Loop:
                 raise
             return unrolled
 
-    def _scan(self, steps: Any, runner: Any) -> tuple[Any, ...]:
+    def _scan(self, steps: int, runner: Subgraphs) -> tuple[Tensor, ...]:
         initial = [_strong(x) for x in self.states]
         count = len(initial)
 
-        def step(states: Any, index: Any) -> Any:
-            found = [_strong(x) for x in self._run(runner, index, states)[1:]]
-            _expect_invariant(self.body.parameters[2:], states, found)
-            return found[:count], found[count:]
+        def step(states: list[Array], index: Array) -> tuple[list[Array], list[Array]]:
+            outputs = [_strong(x) for x in self._run(runner, index, states)[1:]]
+            _expect_invariant(self.body.parameters[2:], states, outputs)
+            return outputs[:count], outputs[count:]
 
         indices = jnp.arange(steps, dtype=device_dtype(np.int64))
         states, rows = lax.scan(step, initial, indices)
         return (*states, *rows)
 
-    def of_computed_count(self, bound: Any, condition: Any) -> tuple[Any, ...]:
+    def of_computed_count(
+        self, bound: int | Array | None, condition: Tensor | None
+    ) -> tuple[Tensor | Counted, ...]:
         """The outputs where a value on the device ends the loop.
 
         Args:
@@ -231,9 +237,9 @@ class _Loop:
         holds = jnp.asarray(True) if condition is None else to_device(condition).reshape(())
         if isinstance(bound, int) and bound > _MOST_STEPS:
             bound = None  # as in while loops that PyTorch exports
-        rows = []
+        rows: list[Array] = []
         if len(self.body.outputs) > count + 1:
-            if bound is None or isinstance(bound, jax.Array):
+            if bound is None or isinstance(bound, Array):
                 text = "its scan outputs have as many rows as it has iterations, and no constant "
                 text += "limits these: give the Loop a constant trip count, or load other outputs"
                 raise UnsupportedError(f"{text} than {self.body.outputs[count + 1]!r} makes")
@@ -242,11 +248,11 @@ class _Loop:
             rows = [jnp.zeros((bound, *x.shape), x.dtype) for x in structs]
         limit = None if bound is None else jnp.asarray(bound, dtype)
 
-        def goes_on(carry: Any) -> Any:
+        def goes_on(carry: _Carry) -> Array:
             index, holds, _, _ = carry
             return holds if limit is None else holds & (index < limit)
 
-        def step(carry: Any) -> Any:
+        def step(carry: _Carry) -> _Carry:
             index, _, states, rows = carry
             (holds, *following), last = self._step(index, states)
             _expect_invariant(self.body.parameters[2:], states, following)
@@ -258,14 +264,17 @@ class _Loop:
         steps, _, states, rows = lax.while_loop(goes_on, step, carry)
         return (*states, *(Counted(x, steps) for x in rows))
 
-    def _step(self, index: Any, states: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def _step(self, index: Array, states: Sequence[Tensor]) -> tuple[list[Array], list[Array]]:
         """The condition and the states, and the scan outputs, of an iteration on the device."""
-        found = [_strong(x) for x in self._run(self.runner, index, states)]
+        outputs = [_strong(x) for x in self._run(self.runner, index, states)]
         count = len(self.states) + 1
-        return found[:count], found[count:]
+        return outputs[:count], outputs[count:]
 
 
-def _stack(rows: Sequence[Any]) -> Any:
+_Carry = tuple[Array, Array, list[Array], list[Array]]  # index, condition, states, scan outputs
+
+
+def _stack(rows: Sequence[Any]) -> Tensor:
     """Stacks the elements of a scan output."""
     if any(row.shape != rows[0].shape for row in rows):
         raise UnsupportedError("its scan output has elements of several shapes")
@@ -274,7 +283,9 @@ def _stack(rows: Sequence[Any]) -> Any:
     return jnp.stack([to_device(row) for row in rows])
 
 
-def _expect_invariant(names: Sequence[str], before: Sequence[Any], after: Sequence[Any]) -> None:
+def _expect_invariant(
+    names: Sequence[str], before: Sequence[Array], after: Sequence[Array]
+) -> None:
     """Checks that an iteration leaves the types of the states."""
     for name, one, other in zip(names, before, after, strict=False):
         if (one.shape, one.dtype) != (other.shape, other.dtype):
@@ -293,10 +304,10 @@ def scan(
     scan_output_axes: tuple[int, ...] | None = None,
     scan_output_directions: tuple[int, ...] | None = None,
     captures: tuple[str, ...],
-    runner: Any,
+    runner: Subgraphs,
     output_count: int,
-) -> Any:
-    """Passes states through a subgraph for each slice of some tensors."""
+) -> tuple[Array, ...]:
+    """Passes states through a subgraph for every slice of some tensors."""
     inputs = len(operands) - len(captures)
     count = inputs - num_scan_inputs
     if count < 0 or num_scan_inputs < 1:
@@ -311,10 +322,10 @@ def scan(
     if len({*sizes}) != 1:
         raise ModelError(f"its scan inputs have {', '.join(sizes)} slices")
 
-    def step(states: Any, elements: Any) -> Any:
-        found = [_strong(x) for x in runner.run(body, [*states, *elements, *captured])]
-        _expect_invariant(body.parameters, states, found[:count])
-        return found[:count], found[count:]
+    def step(states: list[Array], elements: list[Array]) -> tuple[list[Array], list[Array]]:
+        outputs = [_strong(x) for x in runner.run(body, [*states, *elements, *captured])]
+        _expect_invariant(body.parameters, states, outputs[:count])
+        return outputs[:count], outputs[count:]
 
     states, rows = lax.scan(step, [_strong(x) for x in operands[:count]], slices)
     flips = _options(scan_output_directions, len(rows), "scan_output_directions")
@@ -323,13 +334,13 @@ def scan(
     return (*states, *(jnp.moveaxis(x, 0, axis) for x, axis in pairs))
 
 
-def _flip(tensors: Sequence[Any], flips: Sequence[int]) -> list[Any]:
+def _flip(tensors: Sequence[Array], flips: Sequence[int]) -> list[Array]:
     """Reverses axis 0 of some tensors."""
     return [jnp.flip(x, 0) if flip else x for x, flip in zip(tensors, flips, strict=True)]
 
 
-def _options(given: tuple[int, ...] | None, count: int, name: str) -> tuple[int, ...]:
-    """An attribute of one integer for each tensor, zeros by default."""
-    if given is not None and len(given) != count:
-        raise ModelError(f"its {name} has {len(given)} elements, expected {count}")
-    return given or (0,) * count
+def _options(values: tuple[int, ...] | None, count: int, name: str) -> tuple[int, ...]:
+    """An attribute of one integer for every tensor, zeros by default."""
+    if values is not None and len(values) != count:
+        raise ModelError(f"its {name} has {len(values)} elements, expected {count}")
+    return values or (0,) * count

@@ -3,9 +3,8 @@
 MLAS computes it by fused multiply-adds: near 0 an odd polynomial, elsewhere 1 - exp(-polynomial).
 """
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 _FLOAT = np.float32
 _LARGEST = _FLOAT(3.925)  # beyond it the result is 1
@@ -27,22 +26,14 @@ _BIG = (
     6.34846687e-1,
     1.28717512e-1,
 )
-_EXPONENTIAL = (
-    1.38319808e-3,
-    8.37550033e-3,
-    4.16689515e-2,
-    1.66664466e-1,
-    4.99999851e-1,
-    1.0,
-    1.0,
-)
+_EXPONENTIAL = (1.38319808e-3, 8.37550033e-3, 4.16689515e-2, 1.66664466e-1, 4.99999851e-1, 1.0, 1.0)
 _LOWEST = _FLOAT(-88.3762626647949)  # of an exponential's argument
 _PER_LOGARITHM = _FLOAT(1.44269504088896341)  # 1 / log 2
 _LOGARITHM = (_FLOAT(-6.93145752e-1), _FLOAT(-1.42860677e-6))  # -log 2, in two parts
 _ROUNDING = _FLOAT(1.25829120e7)  # a float32 whose last bit is worth 1
 
 
-def erf(x: Any) -> np.ndarray:
+def erf(x: np.ndarray) -> np.ndarray:
     """The error function of every element; NaN stays."""
     size = np.minimum(np.abs(np.asarray(x, _FLOAT)), _LARGEST)
     near = multiply_add(polynomial(_SMALL, size * size), size, size)
@@ -50,8 +41,7 @@ def erf(x: Any) -> np.ndarray:
     far = np.where(is_far, size, _FLOAT(0))
     power = multiply_add(polynomial(_BIG, far), far, far)
     value = np.where(is_far, _FLOAT(1) - _exponential(np.maximum(_LOWEST, -power)), near)
-    found: np.ndarray = np.copysign(value, x).astype(_FLOAT)
-    return found
+    return np.asarray(np.copysign(value, x), _FLOAT)
 
 
 def _exponential(x: np.ndarray) -> np.ndarray:
@@ -67,12 +57,12 @@ def _exponential(x: np.ndarray) -> np.ndarray:
 def polynomial(coefficients: tuple[float, ...], x: np.ndarray) -> np.ndarray:
     """A polynomial by fused multiply-adds, the highest power's coefficient first."""
     value = np.full_like(x, coefficients[0])
-    for each in coefficients[1:]:
-        value = multiply_add(value, x, _FLOAT(each))
+    for coefficient in coefficients[1:]:
+        value = multiply_add(value, x, _FLOAT(coefficient))
     return value
 
 
-def multiply_add(a: Any, b: Any, c: Any) -> np.ndarray:
+def multiply_add(a: ArrayLike, b: ArrayLike, c: ArrayLike) -> np.ndarray:
     """a * b + c of float32, rounded once.
 
     A float64 holds the product. Their sum is rounded to odd, so that rounding it again is right.

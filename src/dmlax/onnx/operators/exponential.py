@@ -12,7 +12,7 @@ def exp_bounds(x: Fraction, digits: int) -> tuple[Fraction, Fraction]:
     reduced = x / (1 << halvings)  # at most 1/2 in magnitude
     scaled = math.floor(reduced * one)
     term = total = one
-    error = 2  # in units of the last place: of `reduced`, and of each division below
+    error = 2  # in units of the last place: of `reduced`, and of every division below
     index = 1
     while term not in (0, -1):
         term = (term * scaled >> bits) // index

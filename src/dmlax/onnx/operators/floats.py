@@ -6,180 +6,194 @@ quantization that follows rounds them. Exponentials, reductions and matrix produ
 
 import functools
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from dmlax._core import compat, float_bits, ieee
 from dmlax._core.arguments import expand_rank
 from dmlax._core.requantize import Arithmetic
 from dmlax._rows import call as rows
 from dmlax.errors import UnsupportedError
-from dmlax.onnx.graph import OWN
+from dmlax.onnx.graph import MICROSOFT, OWN
 from dmlax.onnx.operators import error_function
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
 from dmlax.onnx.operators.values import (
     DTYPES,
     FloatSizes,
     as_known,
+    by_channel,
     convert,
     device_dtype,
     expect_broadcast,
-    expect_room,
+    expect_memory,
     is_known,
     to_device,
 )
 from dmlax.onnx.operators.windows import Windows
 
+_Pair = Callable[..., Array]
 _BINARY = (7, 13, 14)
 _MOST_TAPS = 64  # of a depthwise convolution that a CPU computes as a sum of shifted images
 
 
-def _binary(on_host: Callable[..., Any], on_device: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of two broadcast operands, NumPy's and JAX's."""
-
-    def compute(a: Tensor, b: Tensor, /) -> Any:
-        if is_known(a) and is_known(b):
-            expect_room(np.result_type(a, b), *np.broadcast_shapes(a.shape, b.shape))
-            with np.errstate(all="ignore"):
-                return as_known(on_host(a, b), np.result_type(a.dtype, b.dtype))
-        return on_device(*_align(to_device(a), to_device(b)))
-
-    return compute
-
-
-def _align(a: Any, b: Any) -> tuple[Any, Any]:
-    """Gives both one rank, as JAX's strict modes want."""
-    expect_broadcast(a, b)
+def align(a: Tensor, b: Tensor) -> tuple[Array, Array]:
+    """Both operands on the device, with one rank, as JAX's strict modes want."""
     rank = max(a.ndim, b.ndim)
-    return expand_rank(a, rank, scalars=True), expand_rank(b, rank, scalars=True)
+    return expand_rank(to_device(a), rank, scalars=True), expand_rank(
+        to_device(b), rank, scalars=True
+    )
 
 
-def _of_numbers(of_floats: Callable[..., Any], of_integers: Callable[..., Any]) -> Any:
-    """The arithmetic of floats, or that of integers."""
+def _align(a: Tensor, b: Tensor) -> tuple[Array, Array]:
+    """Aligns operands, and refuses symbolic sizes that may not broadcast."""
+    expect_broadcast(a, b)
+    return align(a, b)
 
-    def compute(a: Any, b: Any) -> Any:
-        return of_floats(a, b) if jnp.issubdtype(a.dtype, jnp.floating) else of_integers(a, b)
+
+def binary(
+    on_host: Callable[..., Any],
+    on_device: Callable[..., Array],
+    aligned: Callable[[Tensor, Tensor], tuple[Array, Array]] = _align,
+) -> Callable[..., Tensor]:
+    """A function of two broadcast operands: by NumPy for known values, else by JAX."""
+
+    def compute(a: Tensor, b: Tensor, /) -> Tensor:
+        if is_known(a) and is_known(b):
+            dtype = np.result_type(a, b)
+            expect_memory(dtype, *np.broadcast_shapes(a.shape, b.shape))
+            with np.errstate(all="ignore"):
+                return as_known(on_host(a, b), dtype)
+        return on_device(*aligned(a, b))
 
     return compute
 
 
-multiply = _of_numbers(ieee.multiply, jnp.multiply)
+def is_float(x: Tensor) -> bool:
+    """True for a tensor of floats."""
+    return bool(jnp.issubdtype(x.dtype, jnp.floating))
 
 
-def _integer_quotient(a: Any, b: Any) -> Any:
-    """ONNX's quotient of integers, towards zero; of sizes, which are positive, the floor."""
-    if np.asarray(a).dtype == object or np.asarray(b).dtype == object:
+def on_floats(of_floats: Callable[..., Array], otherwise: Callable[..., Array]) -> _Pair:
+    """A function of two tensors that treats floats apart."""
+    return lambda a, b: (of_floats if is_float(a) else otherwise)(a, b)
+
+
+add = on_floats(ieee.add, jnp.add)
+multiply = on_floats(ieee.multiply, jnp.multiply)
+
+
+def _integer_quotient(a: np.ndarray, b: np.ndarray) -> Any:
+    """Rounds quotients of integers towards zero; sizes are positive, so they round down."""
+    if object in (a.dtype, b.dtype):
         return a // b
-    if np.dtype(a.dtype).kind == "f":
+    if a.dtype.kind == "f":
         return a / b
     return np.trunc(np.true_divide(a, b)).astype(a.dtype)
 
 
-def _truncated_quotient(a: Any, b: Any) -> Any:
+def _truncated_quotient(a: Array, b: Array) -> Array:
     return lax.div(*jnp.broadcast_arrays(a, b))
 
 
-_ARITHMETIC: tuple[tuple[str, Any, Any], ...] = (
-    ("Add", np.add, _of_numbers(ieee.add, jnp.add)),
-    ("Sub", np.subtract, _of_numbers(ieee.subtract, jnp.subtract)),
-    ("Mul", np.multiply, multiply),
-    ("Div", _integer_quotient, _of_numbers(ieee.divide, _truncated_quotient)),
-)
-_COMPARISONS: tuple[tuple[str, tuple[int, ...], Any, Any], ...] = (
+_FUNCTIONS: tuple[tuple[str, tuple[int, ...], Callable[..., Any], _Pair], ...] = (
+    ("Add", _BINARY, np.add, add),
+    ("And", (7,), np.logical_and, jnp.logical_and),
+    ("Div", _BINARY, _integer_quotient, on_floats(ieee.divide, _truncated_quotient)),
     ("Equal", (7, 11, 13, 19), np.equal, jnp.equal),
     ("Greater", (7, 9, 13), np.greater, jnp.greater),
     ("GreaterOrEqual", (12, 16), np.greater_equal, jnp.greater_equal),
     ("Less", (7, 9, 13), np.less, jnp.less),
     ("LessOrEqual", (12, 16), np.less_equal, jnp.less_equal),
-    ("And", (7,), np.logical_and, jnp.logical_and),
+    ("Mul", _BINARY, np.multiply, multiply),
     ("Or", (7,), np.logical_or, jnp.logical_or),
+    ("Sub", _BINARY, np.subtract, on_floats(ieee.subtract, jnp.subtract)),
     ("Xor", (7,), np.logical_xor, jnp.logical_xor),
 )
-for _op, _host, _device in _ARITHMETIC:
-    operator(_op, *_BINARY)(_binary(_host, _device))
-for _op, _versions, _host, _device in _COMPARISONS:
-    operator(_op, *_versions)(_binary(_host, _device))
+for _op, _versions, _host, _device in _FUNCTIONS:
+    operator(_op, *_versions)(binary(_host, _device))
 
 
 @operator("Erf", 9, 13)
-def erf(x: Tensor, /) -> Any:
-    """The error function: XLA's, and of known values ONNX Runtime's bits."""
+def erf(x: Tensor, /) -> Tensor:
+    """The error function: XLA's; known values have ONNX Runtime's bits."""
     if is_known(x) and x.dtype == np.float32:
-        expect_room(np.float64, 8, x.size)  # of what it computes on the way
+        expect_memory(np.float64, 8, x.size)  # of intermediate values
         return error_function.erf(x)
-    return jax.scipy.special.erf(to_device(x))
+    return jnp.asarray(jax.scipy.special.erf(to_device(x)))
 
 
 @operator("Mod", 10, 13, 28)
-def remainder(a: Tensor, b: Tensor, /, *, fmod: int = 0) -> Any:
-    """The remainder of the divisor's sign; with fmod, of the dividend's."""
-    pair = _binary(np.fmod, jnp.fmod) if fmod else _binary(np.mod, jnp.mod)
-    return pair(a, b)
+def remainder(a: Tensor, b: Tensor, /, *, fmod: int = 0) -> Tensor:
+    """The remainder, with the divisor's sign; fmod keeps the dividend's sign."""
+    return (binary(np.fmod, jnp.fmod) if fmod else binary(np.mod, jnp.mod))(a, b)
 
 
 @operator("Sqrt", 6, 13)
-def sqrt(x: Tensor, /) -> Any:
+def sqrt(x: Tensor, /) -> Tensor:
     """The square root."""
     if is_known(x):
-        expect_room(np.float64, x.size)
+        expect_memory(np.float64, x.size)
         with np.errstate(all="ignore"):
-            return np.sqrt(x)
-    return ieee.sqrt(x)
+            root: np.ndarray = np.sqrt(x)
+            return root
+    result: Array = ieee.sqrt(jnp.asarray(x))
+    return result
 
 
 @operator("Pow", 7, 12, 13, 15)
-def power(x: Tensor, exponent: Parameter, /) -> Any:
+def power(x: Tensor, exponent: Parameter, /) -> Tensor:
     """Raises to a power; a square is a product."""
     if is_known(x) and is_known(exponent):
-        expect_room(np.result_type(x, exponent), *np.broadcast_shapes(x.shape, exponent.shape))
-        return np.power(x, exponent).astype(x.dtype)
+        expect_memory(np.result_type(x, exponent), *np.broadcast_shapes(x.shape, exponent.shape))
+        raised: np.ndarray = np.power(x, exponent).astype(x.dtype)
+        return raised
     if is_known(exponent) and exponent.size == 1 and float(exponent.ravel()[0]) == 2.0:
         return multiply(to_device(x), to_device(x))
-    x, exponent = _align(to_device(x), to_device(exponent))
-    return jnp.power(x, exponent.astype(x.dtype))
+    base, other = _align(x, exponent)
+    return jnp.power(base, other.astype(base.dtype))
 
 
 @operator("HardSigmoid", 6, 22)
 def hard_sigmoid(
     x: Tensor, /, *, alpha: float = 0.2, beta: float = 0.5, arithmetic: Arithmetic
-) -> Any:
+) -> Array:
     """max(min(alpha x + beta, 1), 0), rounded once; "float32" rounds the product, too."""
     x = to_device(x)
-    slope, start = (x.dtype.type(each) for each in (alpha, beta))
+    slope, start = x.dtype.type(alpha), x.dtype.type(beta)
     if arithmetic == "exact" and x.dtype == np.float32:
-        slope, start = (jnp.full(x.shape, each) for each in (slope, start))
-        return jnp.clip(float_bits.fma(jnp.asarray(x), slope, start), 0, 1)
+        factors = jnp.full(x.shape, slope), jnp.full(x.shape, start)
+        return jnp.clip(float_bits.fma(x, *factors), 0, 1)
     return jnp.clip(ieee.add(ieee.multiply(x, slope), start), 0, 1)
 
 
 @operator("HardSwish", 14, 22)
-def hard_swish(x: Tensor, /, *, arithmetic: Arithmetic) -> Any:
+def hard_swish(x: Tensor, /, *, arithmetic: Arithmetic) -> Array:
     """X times its hard sigmoid of slope 1/6."""
     x = to_device(x)
     return ieee.multiply(x, hard_sigmoid(x, alpha=1 / 6, beta=0.5, arithmetic=arithmetic))
 
 
 @operator("LeakyRelu", 6, 16)
-def leaky_relu(x: Tensor, /, *, alpha: float = 0.01) -> Any:
+def leaky_relu(x: Tensor, /, *, alpha: float = 0.01) -> Array:
     """X, or alpha x below 0."""
     x = to_device(x)
     return jnp.where(x >= 0, x, ieee.multiply(x, x.dtype.type(alpha)))
 
 
 @operator("Gelu", 20)
-@operator("Gelu", 1, domain="com.microsoft")
-def gelu(x: Tensor, /, *, approximate: str = "none") -> Any:
+@operator("Gelu", 1, domain=MICROSOFT)
+def gelu(x: Tensor, /, *, approximate: str = "none") -> Array:
     """The Gaussian error linear unit."""
     return jax.nn.gelu(to_device(x), approximate=approximate == "tanh")
 
 
 @operator("Clip", 11, 12, 13)
-def clip(x: Tensor, lowest: Parameter | None = None, highest: Parameter | None = None, /) -> Any:
+def clip(x: Tensor, lowest: Parameter | None = None, highest: Parameter | None = None, /) -> Tensor:
     """Limits values from below, then from above."""
     if lowest is not None:
         x = maximum(x, lowest)
@@ -187,22 +201,25 @@ def clip(x: Tensor, lowest: Parameter | None = None, highest: Parameter | None =
 
 
 @operator("Clip", 6)
-def clip_by_attribute(x: Tensor, /, *, max: float = math.inf, min: float = -math.inf) -> Any:
+def clip_by_attribute(x: Tensor, /, *, max: float = math.inf, min: float = -math.inf) -> Array:
     """Limits values."""
     return jnp.clip(to_device(x), min, max)
 
 
-def _reduced(on_host: Any, on_device: Any) -> Callable[..., Any]:
-    pair = _binary(on_host, on_device)
+def _reduced(on_host: Callable[..., Any], on_device: _Pair) -> Callable[..., Tensor]:
+    """A function of one or more tensors."""
+    pair = binary(on_host, on_device)
 
-    def compute(*inputs: Tensor) -> Any:
+    def compute(*inputs: Tensor) -> Tensor:
         return functools.reduce(pair, inputs)
 
     return compute
 
 
-def _of_sizes(of_numbers: Any, of_sizes: Any) -> Callable[..., Any]:
-    """A function of two known operands: JAX's for symbolic sizes."""
+def _of_sizes(
+    of_numbers: Callable[..., Any], of_sizes: Callable[..., Any]
+) -> Callable[[np.ndarray, np.ndarray], Any]:
+    """A function of two known operands, which may be symbolic sizes."""
     extreme = np.frompyfunc(of_sizes, 2, 1)
     return lambda a, b: (extreme if object in (a.dtype, b.dtype) else of_numbers)(a, b)
 
@@ -214,26 +231,26 @@ operator("Max", 8, 12, 13)(maximum)
 
 
 @operator("Where", 9, 16)
-def where(condition: Tensor, x: Tensor, y: Tensor, /) -> Any:
+def where(condition: Tensor, x: Tensor, y: Tensor, /) -> Tensor:
     """Chooses elements."""
-    if all(map(is_known, (condition, x, y))):
+    if is_known(condition) and is_known(x) and is_known(y):
         shape = np.broadcast_shapes(condition.shape, x.shape, y.shape)
-        expect_room(np.result_type(x, y), *shape)
+        expect_memory(np.result_type(x, y), *shape)
         return np.where(condition, x, y)
-    arrays = [to_device(each) for each in (condition, x, y)]
-    expect_broadcast(*arrays)
-    return jnp.where(*jnp.broadcast_arrays(*arrays))
+    expect_broadcast(condition, x, y)
+    chosen, one, other = jnp.broadcast_arrays(*map(to_device, (condition, x, y)))
+    return jnp.where(chosen, one, other)
 
 
 @operator("Cast", 6, 9, 13, 19, 21, 23, 24, 25, 28)
-def cast(x: Tensor, /, *, to: int, saturate: int = 1, round_mode: str = "up") -> Any:
+def cast(x: Tensor, /, *, to: int, saturate: int = 1, round_mode: str = "up") -> Tensor:
     """Converts to another dtype; floats are truncated towards zero."""
     if to not in DTYPES:
         raise UnsupportedError(f"its data type {to} is not known")
     dtype = DTYPES[to]
     has_symbols = x.dtype == object
     if is_known(x) and (not has_symbols or dtype.kind in "iu"):
-        expect_room(dtype, x.size)
+        expect_memory(dtype, x.size)
         return x if has_symbols else convert(x, dtype, bool(saturate))
     if has_symbols and dtype == np.float32:
         return x.view(FloatSizes)
@@ -241,85 +258,71 @@ def cast(x: Tensor, /, *, to: int, saturate: int = 1, round_mode: str = "up") ->
 
 
 @operator("MatMul", 1, 9, 13)
-def matrix_product(a: Tensor, b: Tensor, /) -> Any:
+def matrix_product(a: Tensor, b: Tensor, /) -> Array:
     """Multiplies matrices, in float32 throughout."""
     return jnp.matmul(to_device(a), to_device(b), precision=lax.Precision.HIGHEST)
 
 
 @operator("Einsum", 12, 28)
-def einstein_sum(*inputs: Tensor, equation: str) -> Any:
+def einstein_sum(*inputs: Tensor, equation: str) -> Array:
     """Multiplies along the axes of an equation, and adds."""
-    operands = [to_device(x) for x in inputs]
-    return jnp.einsum(equation, *operands, precision=lax.Precision.HIGHEST)
+    return jnp.einsum(equation, *map(to_device, inputs), precision=lax.Precision.HIGHEST)
+
+
+class GemmFactors(NamedTuple):
+    """The attributes of a Gemm."""
+
+    alpha: float = 1.0
+    beta: float = 1.0
+    transA: int = 0
+    transB: int = 0
 
 
 @operator("Gemm", 7, 9, 11, 13)
-def gemm(
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None = None,
-    /,
-    *,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    transA: int = 0,
-    transB: int = 0,
-) -> Any:
+def gemm(a: Tensor, b: Tensor, c: Tensor | None = None, /, *, factors: GemmFactors) -> Array:
     """Multiplies matrices and adds a third."""
-    a, b = to_device(a), to_device(b)
-    left, right = a.T if transA else a, b.T if transB else b
-    product = alpha * jnp.matmul(left, right, precision=lax.Precision.HIGHEST)
-    if c is None:
-        return product
-    return jnp.add(*_align(product, beta * to_device(c)))
+    left, right = to_device(a), to_device(b)
+    left, right = left.T if factors.transA else left, right.T if factors.transB else right
+    product = factors.alpha * matrix_product(left, right)
+    return product if c is None else jnp.add(*_align(product, factors.beta * to_device(c)))
 
 
 @operator("Conv", 1, 11, 22)
-def convolution(
-    x: Tensor,
-    w: Tensor,
-    bias: Tensor | None = None,
-    /,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: tuple[int, ...] | None = None,
-    group: int = 1,
-    kernel_shape: tuple[int, ...] | None = None,
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
-) -> Any:
+def convolution(x: Tensor, w: Tensor, bias: Tensor | None = None, /, *, windows: Windows) -> Array:
     """Convolves floats."""
     image, filter = to_device(x), to_device(w)
-    count = image.ndim - 2
-    sizes, kernel = list(image.shape[2:]), filter.shape[2:]
-    start, end = Windows(auto_pad, dilations, kernel, pads, strides).padding(sizes, kernel)
-    padding = list(zip(start, end, strict=True))
-    strides, dilations = (each or (1,) * count for each in (strides, dilations))
+    kernel, ones = filter.shape[2:], (1,) * (image.ndim - 2)
+    padding = list(zip(*windows.padding(list(image.shape[2:]), kernel), strict=True))
+    strides, dilations = windows.strides or ones, windows.dilations or ones
 
-    def convolve(operands: Any) -> Any:
-        image, filter = operands
+    def convolve(operands: tuple[Array, Array]) -> Array:
         return lax.conv_general_dilated(
-            image,
-            filter,
+            *operands,
             strides,
             padding,
             rhs_dilation=dilations,
-            feature_group_count=group,
+            feature_group_count=windows.group,
             precision=lax.Precision.HIGHEST,
         )
 
-    is_depthwise = group == image.shape[1] == filter.shape[0]
+    is_depthwise = windows.group == image.shape[1] == filter.shape[0]
     if is_depthwise and math.prod(kernel) <= _MOST_TAPS:
-        result = jax.eval_shape(convolve, (image, filter))
-        add_taps = functools.partial(_add_taps, result.shape[2:], padding, strides, dilations)
-        result = compat.by_platform((image, filter), result, convolve, {"cpu": add_taps})
+        output = jax.eval_shape(convolve, (image, filter))
+        add_taps = functools.partial(_add_taps, output.shape[2:], padding, strides, dilations)
+        result = compat.by_platform((image, filter), output, convolve, {"cpu": add_taps})
     else:
         result = convolve((image, filter))
-    return result if bias is None else result + to_device(bias).reshape(1, -1, *(1,) * count)
+    return result if bias is None else result + by_channel(bias, image.ndim)
 
 
-def _add_taps(sizes: Any, padding: Any, strides: Any, dilations: Any, operands: Any) -> Any:
-    """A depthwise convolution as a sum of shifted images, for which XLA has one loop on a CPU."""
+def _add_taps(
+    sizes: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    operands: tuple[Array, Array],
+) -> Array:
+    """A depthwise convolution as a sum of shifted images, one loop for XLA on a CPU."""
     image, filter = operands
     padded = jnp.pad(image, [(0, 0), (0, 0), *padding])
     total = None
@@ -332,33 +335,25 @@ def _add_taps(sizes: Any, padding: Any, strides: Any, dilations: Any, operands: 
         factor = filter[(slice(None), 0, *tap)].reshape(-1, *(1,) * len(sizes))
         term = padded[(..., *axes)] * factor
         total = term if total is None else total + term
+    assert total is not None
     return total
 
 
-@operator("Softmax", 13)
-def softmax(x: Tensor, /, *, axis: int = -1) -> Any:
-    """The exponentials divided by their sum."""
-    x = to_device(x)
-    return jnp.moveaxis(rows.softmax(jnp.moveaxis(x, axis, -1)), -1, axis)
-
-
-@operator("Softmax", 1, 11)
-def softmax_of_matrix(x: Tensor, /, *, axis: int = 1) -> Any:
-    """Softmax over all axes from `axis` on, flattened."""
-    x = to_device(x)
-    flat = x.reshape((math.prod(x.shape[:axis]), -1))
-    return rows.softmax(flat).reshape(x.shape)
-
-
 def normalize(
-    x: Any, scale: Any, bias: Any = None, *, epsilon: float, axis: int = -1, is_centred: bool = True
-) -> tuple[Any, Any, Any]:
+    x: Array,
+    scale: Tensor,
+    bias: Tensor | None = None,
+    *,
+    epsilon: float,
+    axis: int = -1,
+    is_centred: bool = True,
+) -> tuple[Array, Array, Array]:
     """Normalizes the axes from `axis` on.
 
     Args:
       x: a tensor of floats.
       scale: a factor that broadcasts to those axes, of the dtype of `x`.
-      bias: an addend that broadcasts likewise, or None.
+      bias: an addend that broadcasts to those axes, or None.
       epsilon: added to the variance.
       axis: the first axis to normalize.
       is_centred: False to divide by the root mean square, without a mean.
@@ -374,8 +369,8 @@ def normalize(
     if axes == (x.ndim - 1,) and scale.shape == x.shape[-1:]:
         y = rows.normalize(x, scale, bias, epsilon, is_centred=is_centred)
     else:
-        y = ieee.multiply(*_align(ieee.divide(centred, deviation), to_device(scale)))
-        y = y if bias is None else ieee.add(*_align(y, to_device(bias)))
+        y = ieee.multiply(*_align(ieee.divide(centred, deviation), scale))
+        y = y if bias is None else ieee.add(*_align(y, bias))
     return y, mean, ieee.divide(jnp.ones_like(deviation), deviation)
 
 
@@ -389,7 +384,7 @@ def layer_normalization(
     axis: int = -1,
     epsilon: float = 1e-5,
     stash_type: int = 1,
-) -> Any:
+) -> tuple[Array, Array, Array]:
     """Normalizes the axes from `axis` on; returns the mean and 1 / deviation too."""
     return normalize(to_device(x), scale, bias, epsilon=epsilon, axis=axis)
 
@@ -397,7 +392,7 @@ def layer_normalization(
 @operator("RootMeanSquareNormalization", 1, domain=OWN)
 def root_mean_square_normalization(
     x: Tensor, scale: Tensor, bias: Tensor | None = None, /, *, epsilon: float
-) -> Any:
+) -> Array:
     """Divides the last axis by the root of its mean square."""
     return rows.normalize(to_device(x), scale, bias, epsilon, is_centred=False)
 
@@ -414,13 +409,13 @@ def batch_normalization(
     epsilon: float = 1e-5,
     momentum: float = 0.9,
     training_mode: int = 0,
-) -> Any:
-    """Normalizes channels by statistics of the file: a factor and an offset, as ONNX Runtime's."""
+) -> Array:
+    """Normalizes channels by a factor and an offset, which it computes as ONNX Runtime does."""
     if training_mode:
         raise UnsupportedError("training_mode is 1, expected 0")
-    x, shape = to_device(x), (1, -1) + (1,) * (x.ndim - 2)
+    x = to_device(x)
     scale, bias, mean, variance = (
-        jnp.asarray(each).reshape(shape) for each in (scale, bias, mean, variance)
+        by_channel(values, x.ndim) for values in (scale, bias, mean, variance)
     )
     deviation = ieee.sqrt(ieee.add(variance, variance.dtype.type(epsilon)))
     factor = ieee.multiply(ieee.divide(jnp.ones_like(deviation), deviation), scale)

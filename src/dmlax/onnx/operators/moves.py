@@ -1,13 +1,14 @@
-"""Operators that move elements: of any dtype, without widening, known values on the host."""
+"""Operators that move elements of any dtype; NumPy moves known values."""
 
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from dmlax._core.windows import replace_axes
 from dmlax.errors import UnsupportedError
@@ -19,7 +20,7 @@ from dmlax.onnx.operators.values import (
     device_dtype,
     expect_at_least,
     expect_equal_sizes,
-    expect_room,
+    expect_memory,
     integers,
     is_known,
     is_size,
@@ -32,17 +33,17 @@ from dmlax.onnx.operators.values import (
 _FAR = 1 << 30
 _ENDLESS = 10**9  # more elements than an axis of a symbolic size has
 _PAD_MODES = ("constant", "edge", "reflect", "wrap")
-_MOST_TURNS = 16  # of an axis that is padded by its own elements
+_MOST_TURNS = 16  # of an axis that is padded by its elements
 
 
 @operator("Identity", 1, 13, 14, 16, 19, 21, 23, 24, 25)
-def copy(x: Tensor, /) -> Any:
+def copy(x: Tensor, /) -> Tensor:
     """Returns the input."""
     return x
 
 
 @operator("Dropout", 7, 10)
-def drop_nothing_by_attribute(x: Tensor, /, *, ratio: float = 0.5) -> Any:
+def drop_nothing_by_attribute(x: Tensor, /, *, ratio: float = 0.5) -> Tensor:
     """Returns the input, as in inference."""
     return x
 
@@ -50,7 +51,7 @@ def drop_nothing_by_attribute(x: Tensor, /, *, ratio: float = 0.5) -> Any:
 @operator("Dropout", 12, 13, 22)
 def drop_nothing(
     x: Tensor, rate: Parameter | None = None, mode: Known | None = None, /, *, seed: int = 0
-) -> Any:
+) -> Tensor:
     """Returns the input, as in inference."""
     if mode is not None and mode.any():
         raise UnsupportedError("training_mode is true, expected false")
@@ -58,68 +59,67 @@ def drop_nothing(
 
 
 @operator("Reshape", 5, 13, 14, 19, 21, 23, 24, 25)
-def reshape(x: Tensor, shape: Known, /, *, allowzero: int = 0) -> Any:
-    """Reshapes; a size 0 is the input's, and -1 whatever is left."""
-    wanted = sizes_of(shape)
+def reshape(x: Tensor, shape: Known, /, *, allowzero: int = 0) -> Tensor:
+    """Reshapes; 0 keeps the input's size, and -1 takes what is left."""
+    sizes = sizes_of(shape)
     if not allowzero:
-        wanted = [
-            x.shape[axis] if isinstance(size, int) and size == 0 else size
-            for axis, size in enumerate(wanted)
-        ]
-    return _reshape(x, wanted)
+        sizes = [x.shape[axis] if _is_number(size, 0) else size for axis, size in enumerate(sizes)]
+    return x.reshape(tuple(_fill_in(x.shape, sizes)))
 
 
-def _reshape(x: Any, wanted: list[Any]) -> Any:
-    if any(isinstance(size, int) and size == -1 for size in wanted):
-        others, sizes = list(x.shape), []  # without those that both shapes have
-        for size in wanted:
-            if size in others and not _is_zero(size):
-                others.remove(size)
-            elif not (isinstance(size, int) and size == -1):
-                sizes.append(size)
-        rest, total = math.prod(sizes), math.prod(others)
-        left = total // rest if rest is not None and not _is_zero(rest) else 0
-        wanted = [left if isinstance(size, int) and size == -1 else size for size in wanted]
-    return x.reshape(tuple(wanted))
+def _fill_in(shape: Sequence[int], wanted: list[int]) -> list[int]:
+    """The sizes of a new shape, in which -1 becomes what is left of the old one's."""
+    if not any(_is_number(size, -1) for size in wanted):
+        return wanted
+    others, sizes = list(shape), []  # without those that both shapes have
+    for size in wanted:
+        if size in others and not _is_number(size, 0):
+            others.remove(size)
+        elif not _is_number(size, -1):
+            sizes.append(size)
+    rest, total = math.prod(sizes), math.prod(others)
+    left = 0 if _is_number(rest, 0) else total // rest
+    return [left if _is_number(size, -1) else size for size in wanted]
 
 
-def _is_zero(size: Any) -> bool:
-    return isinstance(size, int) and size == 0
+def _is_number(size: int, number: int) -> bool:
+    """True for a size that is not symbolic and has a value."""
+    return isinstance(size, int) and size == number
 
 
 @operator("Flatten", 1, 9, 11, 13, 21, 23, 24, 25)
-def flatten(x: Tensor, /, *, axis: int = 1) -> Any:
+def flatten(x: Tensor, /, *, axis: int = 1) -> Tensor:
     """Reshapes to a matrix."""
     axis = axis + len(x.shape) if axis < 0 else axis
     return x.reshape((math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
 
 
 @operator("Transpose", 1, 13, 21, 23, 24, 25)
-def transpose(x: Tensor, /, *, perm: tuple[int, ...] | None = None) -> Any:
+def transpose(x: Tensor, /, *, perm: tuple[int, ...] | None = None) -> Tensor:
     """Permutes axes."""
     return x.transpose(perm)
 
 
 @operator("Squeeze", 1, 11)
-def squeeze_by_attribute(x: Tensor, /, *, axes: tuple[int, ...] | None = None) -> Any:
+def squeeze_by_attribute(x: Tensor, /, *, axes: tuple[int, ...] | None = None) -> Tensor:
     """Drops axes of size 1."""
-    return numpy_of(x).squeeze(x, axis=axes)
+    return x.squeeze(axes)
 
 
 @operator("Squeeze", 13, 21, 23, 24, 25)
-def squeeze(x: Tensor, axes: Known | None = None, /) -> Any:
+def squeeze(x: Tensor, axes: Known | None = None, /) -> Tensor:
     """Drops axes of size 1."""
     return squeeze_by_attribute(x, axes=None if axes is None else tuple(integers(axes)))
 
 
 @operator("Unsqueeze", 1, 11)
-def unsqueeze_by_attribute(x: Tensor, /, *, axes: tuple[int, ...]) -> Any:
+def unsqueeze_by_attribute(x: Tensor, /, *, axes: tuple[int, ...]) -> Tensor:
     """Adds axes of size 1."""
-    return numpy_of(x).expand_dims(x, tuple(axes))
+    return np.expand_dims(x, axes) if is_known(x) else jnp.expand_dims(x, axes)
 
 
 @operator("Unsqueeze", 13, 21, 23, 24, 25)
-def unsqueeze(x: Tensor, axes: Known, /) -> Any:
+def unsqueeze(x: Tensor, axes: Known, /) -> Tensor:
     """Adds axes of size 1."""
     return unsqueeze_by_attribute(x, axes=tuple(sizes_of(axes)))
 
@@ -127,8 +127,8 @@ def unsqueeze(x: Tensor, axes: Known, /) -> Any:
 @operator("ReverseSequence", 10, 28)
 def reverse_sequence(
     x: Tensor, lengths: Parameter, /, *, batch_axis: int = 1, time_axis: int = 0
-) -> Any:
-    """Reverses the first elements of each sequence, as many as its length."""
+) -> Array:
+    """Reverses sequences up to their lengths."""
     if {batch_axis, time_axis} != {0, 1} or len(x.shape) < 2:
         text = f"batch_axis is {batch_axis} and time_axis {time_axis} for rank {len(x.shape)}"
         raise ModelError(f"{text}, expected 0 and 1 for rank 2 or more")
@@ -144,10 +144,10 @@ def reverse_sequence(
 
 
 @operator("Concat", 4, 11, 13)
-def concatenate(*inputs: Tensor, axis: int) -> Any:
+def concatenate(*inputs: Tensor, axis: int) -> Tensor:
     """Concatenates along an axis."""
     if all(map(is_known, inputs)):
-        expect_room(np.result_type(*inputs), sum(x.size for x in inputs))
+        expect_memory(np.result_type(*inputs), sum(x.size for x in inputs))
         return np.concatenate(inputs, axis=axis)
     for x in inputs[1:]:
         for place, size in enumerate(x.shape):
@@ -159,7 +159,7 @@ def concatenate(*inputs: Tensor, axis: int) -> Any:
 @operator("Split", 2, 11)
 def split_by_attribute(
     x: Tensor, /, *, axis: int = 0, split: tuple[int, ...] | None = None, output_count: int
-) -> Any:
+) -> tuple[Tensor, ...]:
     """Splits along an axis."""
     size = x.shape[axis]
     lengths = split or (size // output_count,) * output_count
@@ -181,17 +181,17 @@ def split(
     axis: int = 0,
     num_outputs: int | None = None,
     output_count: int,
-) -> Any:
-    """Splits along an axis; without lengths as evenly as it goes."""
+) -> tuple[Tensor, ...]:
+    """Splits along an axis; without lengths, evenly, with a shorter last part."""
     if lengths is not None:
         parts = tuple(integers(lengths))
     else:
         if num_outputs not in (None, output_count):
             text = f"it has {output_count} outputs, expected num_outputs, which is {num_outputs}"
             raise ModelError(text)
-        count, size = output_count, x.shape[axis]
-        each = -(-size // count)
-        parts = (each,) * (count - 1) + (size - each * (count - 1),)
+        size, others = x.shape[axis], output_count - 1
+        length = -(-size // output_count)
+        parts = (*(length,) * others, size - length * others)
     return split_by_attribute(x, axis=axis, split=parts, output_count=output_count)
 
 
@@ -203,34 +203,36 @@ def slice_by_attribute(
     axes: tuple[int, ...] | None = None,
     ends: tuple[int, ...],
     starts: tuple[int, ...],
-) -> Any:
+) -> Tensor:
     """Takes a range of some axes."""
-    return _slice(x, list(starts), list(ends), axes, None)
+    return _slice(x, starts, ends, axes, None)
 
 
 @operator("Slice", 10, 11, 13)
 def slice_(
-    x: Tensor,
-    starts: Known,
-    ends: Known,
-    axes: Known | None = None,
-    steps: Known | None = None,
-    /,
-) -> Any:
+    x: Tensor, starts: Known, ends: Known, axes: Known | None = None, steps: Known | None = None, /
+) -> Tensor:
     """Takes a range of some axes, with a step."""
-    given = [None if each is None else integers(each) for each in (axes, steps)]
-    return _slice(x, integers(starts), integers(ends), *given)
+    options = (None if option is None else integers(option) for option in (axes, steps))
+    return _slice(x, integers(starts), integers(ends), *options)
 
 
-def _slice(x: Any, starts: list[Any], ends: list[Any], axes: Any, steps: Any) -> Any:
+def _slice(
+    x: Tensor,
+    starts: Sequence[int],
+    ends: Sequence[int],
+    axes: Sequence[int] | None,
+    steps: Sequence[int] | None,
+) -> Tensor:
     rank, count = len(x.shape), len(starts)
-    given = [starts, ends, range(count) if axes is None else axes, steps or [1] * count]
-    if {len(each) for each in given} != {count}:
-        lengths = ", ".join(str(len(each)) for each in given)
-        raise ModelError(f"its starts, ends, axes and steps have the lengths {lengths}")
-    index: list[Any] = [slice(None)] * rank
-    for start, end, axis, step in zip(*given, strict=True):
-        if not -rank <= axis < rank or _is_zero(step):
+    axes, steps = range(count) if axes is None else axes, steps or [1] * count
+    lengths = [*map(len, (starts, ends, axes, steps))]
+    if {*lengths} != {count}:
+        text = f"the lengths {', '.join(map(str, lengths))}"
+        raise ModelError(f"its starts, ends, axes and steps have {text}")
+    index = [slice(None)] * rank
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        if not -rank <= axis < rank or _is_number(step, 0):
             text = f"it slices axis {axis} by {step}, expected an axis of an input of rank {rank}"
             raise ModelError(f"{text} and a step that is not 0")
         if step == 1 and not all(map(is_size, (start, end))):
@@ -240,15 +242,15 @@ def _slice(x: Any, starts: list[Any], ends: list[Any], axes: Any, steps: Any) ->
     return x[tuple(index)]
 
 
-def _slice_between(x: Any, start: Any, end: Any, axis: int) -> Any:
-    """Takes a range whose start or end is symbolic, and assumed to lie inside of the axis."""
+def _slice_between(x: Tensor, start: int, end: int, axis: int) -> Array:
+    """Takes a range whose start or end is symbolic; it assumes that both lie inside the axis."""
     size = x.shape[axis]
-    first, last = (_place(each, size) for each in (start, end))
+    first, last = _place(start, size), _place(end, size)
     count = jax.core.max_dim(last - first, 0)
     return lax.dynamic_slice_in_dim(to_device(x), first, count, axis)
 
 
-def _place(index: Any, size: Any) -> Any:
+def _place(index: int, size: int) -> int:
     """The place of an index between 0 and a size."""
     if is_size(index) and abs(index) >= _FAR:
         return size if index > 0 else 0
@@ -257,8 +259,8 @@ def _place(index: Any, size: Any) -> Any:
     return jax.core.min_dim(index, size) if is_size(index) or index <= size else size
 
 
-def _range(start: Any, end: Any, step: int, size: Any) -> slice:
-    """ONNX's range as Python's: an end below every index becomes None."""
+def _range(start: int | None, end: int | None, step: int, size: int) -> slice:
+    """Converts ONNX's range to Python's: an end below every index becomes None."""
     if step < 0 and isinstance(size, int):
         if isinstance(end, int) and end < -size:
             end = None
@@ -274,46 +276,44 @@ def _range(start: Any, end: Any, step: int, size: Any) -> slice:
 
 
 @operator("Gather", 1, 11, 13)
-def gather(x: Tensor, indices: Parameter, /, *, axis: int = 0) -> Any:
+def gather(x: Tensor, indices: Parameter, /, *, axis: int = 0) -> Tensor:
     """Takes elements along an axis; an index outside of it gives 0."""
     if is_known(x) and is_known(indices):
-        expect_room(x.dtype, x.size // max(x.shape[axis], 1), indices.size)
+        expect_memory(x.dtype, x.size // max(x.shape[axis], 1), indices.size)
         return as_known(np.take(x, indices.astype(np.int64), axis=axis), x.dtype)
     if is_known(indices) and indices.ndim == 0:
-        return _take_one(x, int(indices), axis)
+        return x[(slice(None),) * (axis % len(x.shape)) + (int(indices),)]
     return jnp.take(to_device(x), to_device(indices), axis=axis, mode="fill", fill_value=0)
 
 
-def _take_one(x: Any, index: int, axis: int) -> Any:
-    return x[(slice(None),) * (axis % len(x.shape)) + (index,)]
-
-
 @operator("Expand", 8, 13)
-def expand(x: Tensor, shape: Known, /) -> Any:
-    """Broadcasts to a shape, and the shape to the input's."""
-    wanted, own = sizes_of(shape), list(x.shape)
-    rank = max(len(wanted), len(own))
-    wanted, own = ([1] * (rank - len(sizes)) + sizes for sizes in (wanted, own))
-    sizes = [a if isinstance(b, int) and b == 1 else b for a, b in zip(own, wanted, strict=True)]
+def expand(x: Tensor, shape: Known, /) -> Tensor:
+    """Broadcasts the input and a shape to each other."""
+    wanted, sizes = sizes_of(shape), list(x.shape)
+    rank = max(len(wanted), len(sizes))
+    wanted, sizes = ([1] * (rank - len(x)) + x for x in (wanted, sizes))
+    pairs = zip(sizes, wanted, strict=True)
+    sizes = [size if _is_number(new, 1) else new for size, new in pairs]
     if is_known(x) and all(isinstance(size, int) for size in sizes):
-        expect_room(x.dtype, *sizes)
+        expect_memory(x.dtype, *sizes)
         return np.broadcast_to(x, sizes)
     return jnp.broadcast_to(to_device(x), sizes)
 
 
 @operator("Tile", 6, 13)
-def tile(x: Tensor, repeats: Known, /) -> Any:
-    """Repeats the tensor along each axis."""
+def tile(x: Tensor, repeats: Known, /) -> Tensor:
+    """Repeats the tensor along every axis."""
     counts = tuple(sizes_of(repeats))
     if is_known(x):
-        expect_room(x.dtype, x.size, *counts)
-    return numpy_of(x).tile(x, counts)
+        expect_memory(x.dtype, x.size, *counts)
+        return np.tile(x, counts)
+    return jnp.tile(x, counts)
 
 
 @operator("Pad", 2)
 def pad_by_attribute(
     x: Tensor, /, *, pads: tuple[int, ...], mode: str = "constant", value: float = 0.0
-) -> Any:
+) -> Tensor:
     """Pads axes at their start and end; a negative count takes elements away."""
     return pad(x, np.asarray(pads, np.int64), np.asarray(value, x.dtype), mode=mode)
 
@@ -327,7 +327,7 @@ def pad(
     /,
     *,
     mode: str = "constant",
-) -> Any:
+) -> Tensor:
     """Pads axes at their start and end; a negative count takes elements away."""
     widths = _pad_widths(integers(pads), axes, len(x.shape))
     if mode not in _PAD_MODES:
@@ -344,17 +344,19 @@ def pad(
     x = x[tuple(slice(max(-a, 0), b if b < 0 else None) for a, b in widths)]
     grown = [(max(a, 0), max(b, 0)) for a, b in widths]
     if xp is np:
-        expect_room(x.dtype, *(a + size + b for size, (a, b) in zip(x.shape, grown, strict=True)))
+        expect_memory(x.dtype, *(a + size + b for size, (a, b) in zip(x.shape, grown, strict=True)))
     x = x if xp is np else to_device(x)
     if mode in ("reflect", "wrap"):
         _expect_few_turns(x.shape, grown, mode)
-    if mode != "constant":
-        return xp.pad(x, grown, mode=mode)
-    return xp.pad(x, grown, constant_values=0 if fill is None else fill)
+    options: dict[str, Any] = {"mode": mode}
+    if mode == "constant":
+        options["constant_values"] = 0 if fill is None else fill
+    padded: Tensor = xp.pad(x, grown, **options)
+    return padded
 
 
-def _expect_few_turns(shape: Any, grown: list[tuple[int, int]], mode: str) -> None:
-    """Refuses a padding that repeats an axis many times: NumPy and JAX copy it once a time."""
+def _expect_few_turns(shape: Sequence[int], grown: list[tuple[int, int]], mode: str) -> None:
+    """Refuses a padding that repeats an axis many times: every repetition is another copy."""
     for axis, (size, widths) in enumerate(zip(shape, grown, strict=True)):
         if not is_size(size) and max(widths):
             expect_at_least(size, max(widths) + 1)
@@ -363,7 +365,7 @@ def _expect_few_turns(shape: Any, grown: list[tuple[int, int]], mode: str) -> No
             raise UnsupportedError(f"{text}, expected at most {_MOST_TURNS * size}: take Tile")
 
 
-def _pad_widths(sizes: list[Any], axes: Known | None, rank: int) -> tuple[tuple[int, int], ...]:
+def _pad_widths(sizes: list[int], axes: Known | None, rank: int) -> tuple[tuple[int, int], ...]:
     """The counts at the start and the end of every axis."""
     half = len(sizes) // 2
     places = range(rank) if axes is None else [axis % rank for axis in integers(axes)]
@@ -375,59 +377,59 @@ def _pad_widths(sizes: list[Any], axes: Known | None, rank: int) -> tuple[tuple[
 
 
 @operator("Shape", 1, 13)
-def shape_of(x: Tensor, /) -> Any:
+def shape_of(x: Tensor, /) -> np.ndarray:
     """The sizes, known while a program is traced."""
     return sizes_array(x.shape)
 
 
 @operator("Shape", 15, 19, 21, 23, 24, 25)
-def shape_between(x: Tensor, /, *, start: int = 0, end: int | None = None) -> Any:
+def shape_between(x: Tensor, /, *, start: int = 0, end: int | None = None) -> np.ndarray:
     """The sizes of some axes."""
     return sizes_array(x.shape[start:end])
 
 
 @operator("Size", 1, 13, 19, 21, 23, 24, 25)
-def size_of(x: Tensor, /) -> Any:
+def size_of(x: Tensor, /) -> np.ndarray:
     """The number of elements."""
     return sizes_array([math.prod(x.shape)]).reshape(())
 
 
 @operator("ConstantOfShape", 9, 20, 21, 23, 24, 25)
-def constant_of_shape(shape: Known, /, *, value: np.ndarray | None = None) -> Any:
+def constant_of_shape(shape: Known, /, *, value: np.ndarray | None = None) -> Tensor:
     """A tensor of one value."""
     fill = np.zeros(1, np.float32) if value is None else value
     sizes = tuple(sizes_of(shape))
     if all(isinstance(size, int) for size in sizes) and math.prod(sizes) <= 1 << 16:
-        expect_room(fill.dtype, *sizes)
+        expect_memory(fill.dtype, *sizes)
         return np.full(sizes, fill.reshape(())[()])
     return jnp.full(sizes, fill.reshape(())[()], device_dtype(fill.dtype))
 
 
 @operator("Range", 11, 27)
-def range_(start: Known, limit: Known, delta: Known, /) -> Any:
+def range_(start: Known, limit: Known, delta: Known, /) -> Tensor:
     """Numbers from a start to a limit."""
-    given: list[Any] = [each.reshape(())[()] for each in (start, limit, delta)]
-    if any(each.dtype == object for each in (start, limit, delta)):
-        is_float = any(isinstance(each, FloatSizes) for each in (start, limit, delta))
-        numbers = _range_of_sizes(*given)
-        return numbers.astype(np.float32) if is_float else numbers
-    first, end, step = (each.item() for each in given)
-    expect_room(start.dtype, math.ceil((end - first) / step))
-    return np.arange(*given).astype(start.dtype)
+    operands = start, limit, delta
+    numbers: list[Any] = [operand.reshape(())[()] for operand in operands]
+    if any(operand.dtype == object for operand in operands):
+        is_float = any(isinstance(operand, FloatSizes) for operand in operands)
+        counted = _range_of_sizes(*numbers)
+        return counted.astype(np.float32) if is_float else counted
+    first, end, step = (number.item() for number in numbers)
+    expect_memory(start.dtype, math.ceil((end - first) / step))
+    return np.asarray(np.arange(*numbers).astype(start.dtype))
 
 
-def _range_of_sizes(start: Any, limit: Any, delta: Any) -> Any:
+def _range_of_sizes(*operands: int | np.number) -> Array:
     """Whole numbers up to a symbolic size."""
-    given = (start, limit, delta)
-    if any(x != int(x) for x in given if hasattr(x, "dtype")):
+    if any(x != int(x) for x in operands if isinstance(x, np.generic)):
         raise UnsupportedError("its start, limit or delta is not whole, and another is symbolic")
-    start, limit, delta = (int(x) if hasattr(x, "dtype") else x for x in given)
+    start, limit, delta = (int(x) if isinstance(x, np.generic) else x for x in operands)
     count = jax.core.max_dim(-((start - limit) // delta), 0)
     return start + jnp.arange(count) * delta
 
 
 @operator("DepthToSpace", 1, 11, 13, 28)
-def depth_to_space(x: Tensor, /, *, blocksize: int, mode: str = "DCR") -> Any:
+def depth_to_space(x: Tensor, /, *, blocksize: int, mode: str = "DCR") -> Tensor:
     """Moves channels into space."""
     n, c, h, w = x.shape
     b = blocksize
@@ -439,7 +441,7 @@ def depth_to_space(x: Tensor, /, *, blocksize: int, mode: str = "DCR") -> Any:
 
 
 @operator("SpaceToDepth", 1, 13, 28)
-def space_to_depth(x: Tensor, /, *, blocksize: int, mode: str = "DCR") -> Any:
+def space_to_depth(x: Tensor, /, *, blocksize: int, mode: str = "DCR") -> Tensor:
     """Moves space into channels."""
     n, c, h, w = x.shape
     b = blocksize

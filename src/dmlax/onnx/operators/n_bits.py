@@ -5,12 +5,12 @@ floats however large the weights are.
 """
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import MICROSOFT, OWN
@@ -35,7 +35,7 @@ class _Weights(NamedTuple):
       shape: the sizes in elements.
     """
 
-    held: Any
+    held: Array
     bits: int
     is_signed: bool
     columns: int
@@ -43,27 +43,27 @@ class _Weights(NamedTuple):
     shape: tuple[int, int]
 
     @classmethod
-    def of(cls, w: Any, columns: int, block_size: int) -> "_Weights":
+    def of(cls, w: Tensor | PackedIntegers, columns: int, block_size: int) -> "_Weights":
         """The weights of an array, or of packed integers."""
+        rows, depth = w.shape
         if isinstance(w, PackedIntegers):
-            rows, count = w.shape
             width = bits_of(w.dtype)
-            return cls(w.held, width, w.is_signed, columns, block_size, (rows, count))
-        return cls(to_device(w), 8, False, columns, block_size, w.shape)
+            return cls(w.held, width, w.is_signed, columns, block_size, (rows, depth))
+        return cls(to_device(w), 8, False, columns, block_size, (rows, depth))
 
     @property
     def per_byte(self) -> int:
         """The number of elements in a byte."""
         return 8 // self.bits
 
-    def part(self, start: Any, number: int) -> Any:
+    def part(self, start: int | Array, number: int) -> Array:
         """The elements or bytes of some columns."""
         if self.columns:
             start, number = start // self.per_byte, -(-number // self.per_byte)
         return lax.dynamic_slice_in_dim(self.held, start, number, self.columns)
 
-    def plane(self, held: Any, place: int) -> Any:
-        """The elements at one place of each byte, as float32."""
+    def plane(self, held: Array, place: int) -> Array:
+        """The elements at one place of all bytes, as float32."""
         if self.bits == 8:
             return held.astype(np.float32)
         levels = (held >> np.uint8(place * self.bits)) & np.uint8((1 << self.bits) - 1)
@@ -72,7 +72,9 @@ class _Weights(NamedTuple):
         half = 1 << (self.bits - 1)
         return (levels ^ np.uint8(half)).astype(np.float32) - np.float32(half)
 
-    def spread(self, parameter: Any, start: Any, number: int, place: int, indices: Any) -> Any:
+    def spread(
+        self, parameter: Array, start: int | Array, number: int, place: int, indices: Array | None
+    ) -> Array:
         """The parameters of a plane: a matrix that broadcasts to it."""
         per_byte, columns = self.per_byte, self.columns
         if parameter.shape[columns] > 1:
@@ -97,18 +99,22 @@ class _Weights(NamedTuple):
 
 
 def multiply(
-    a: Any, weights: _Weights, scale: Any, zero_point: Any = None, indices: Any = None
-) -> Any:
+    a: Array,
+    weights: _Weights,
+    scale: Array,
+    zero_point: Array | None = None,
+    indices: Array | None = None,
+) -> Array:
     """Multiplies a by the matrix of (weights - zero_point) * scale, a group of columns at a time.
 
-    Each place of a byte is a matrix of its own, which vectorizes.
+    The elements at one place of all bytes are a separate product, which vectorizes.
 
     Args:
       a: floats, whose last axis is summed over.
       weights: the matrix.
       scale: a matrix: of one value, a row, a column, or of blocks.
       zero_point: as the scale, or None for 0.
-      indices: for a transposed matrix, the block of each element of a row; None for equal blocks.
+      indices: for a transposed matrix, the block of every element of a row; None for equal blocks.
     """
     per_byte, columns = weights.per_byte, weights.columns
     depth, count = weights.shape[1 - columns], weights.shape[columns]
@@ -117,7 +123,7 @@ def multiply(
         padded = jnp.pad(left[0], [(0, 0)] * (a.ndim - 1) + [(0, -depth % per_byte)])
         left = [padded[..., place::per_byte] for place in range(per_byte)]
 
-    def product(start: Any, number: int) -> Any:
+    def product(start: int | Array, number: int) -> Array:
         held, parts = weights.part(start, number), []
         for place in range(per_byte):
             matrix = weights.plane(held, place)
@@ -137,7 +143,7 @@ def multiply(
         return product(0, count).astype(a.dtype)
 
     @jax.checkpoint  # a gradient would keep every group
-    def step(_: None, index: Any) -> tuple[None, Any]:
+    def step(_: None, index: Array) -> tuple[None, Array]:
         return None, product(index * group, group)
 
     _, groups = lax.scan(step, None, jnp.arange(count // group))
@@ -165,7 +171,7 @@ def matrix_product_of_blocks(
     bits: int = 4,
     accuracy_level: int = 0,
     weight_prepacked: int = 0,
-) -> Any:
+) -> Array:
     """Multiplies by the transpose of packed blocks; `accuracy_level` asks for no fewer bits."""
     if bits not in (2, 4, 8) or weight_prepacked:
         text = f"its bits are {bits} and weight_prepacked is {weight_prepacked}"
@@ -191,8 +197,8 @@ def matrix_product_of_blocks(
     return y if bias is None else y + to_device(bias).reshape((N,))
 
 
-def _zero_points(zero_points: Any, count: int, blocks: int, bits: int) -> Any:
-    """The zero points of blocks, a row for each column; packed ones are unpacked."""
+def _zero_points(zero_points: Tensor | None, count: int, blocks: int, bits: int) -> Array:
+    """The zero points of blocks, unpacked: a row for every column of the product."""
     if zero_points is None:
         return jnp.full((1, 1), 1 << (bits - 1), np.float32)
     row = -(-blocks * bits // 8) if _is_byte(zero_points) else blocks
@@ -201,12 +207,12 @@ def _zero_points(zero_points: Any, count: int, blocks: int, bits: int) -> Any:
     return unpack_bits(matrix, bits, blocks) if _is_byte(zero_points) else matrix
 
 
-def _is_byte(x: Any) -> bool:
+def _is_byte(x: Tensor) -> bool:
     return bool(x.dtype == np.uint8)
 
 
-def _expect_elements(name: str, x: Any, count: int) -> None:
-    """Refuses another number of elements than the sizes of a product need."""
+def _expect_elements(name: str, x: Tensor, count: int) -> None:
+    """Refuses a tensor whose number of elements does not fit the product."""
     if x.size != count:
         raise UnsupportedError(
             f"its {name} has the shape {list(x.shape)}, expected {count} elements"
@@ -224,8 +230,8 @@ def matrix_product_of_dequantized(
     axis: int = 1,
     block_size: int = 0,
     transposed: int = 0,
-) -> Any:
-    """Multiplies by a matrix that it dequantizes, a group of columns after another."""
+) -> Array:
+    """Multiplies by a matrix that it dequantizes one group of columns at a time."""
     a, columns = to_device(a), 0 if transposed else 1
     depth = w.shape[1 - columns]
     if a.ndim < 1 or a.shape[-1] != depth:
@@ -233,9 +239,9 @@ def matrix_product_of_dequantized(
     blocks = [*w.shape]
     blocks[axis % 2] = -(-w.shape[axis % 2] // block_size) if block_size else w.shape[axis % 2]
 
-    def matrix(x: Any) -> Any:
-        if x is None or x.size == 1:
-            return x if x is None else to_device(x).reshape((1, 1))
+    def matrix(x: Tensor) -> Array:
+        if x.size == 1:
+            return to_device(x).reshape((1, 1))
         if block_size == 0 and x.shape == (w.shape[axis % 2],):
             return jnp.expand_dims(to_device(x), 1 - axis % 2)
         if not block_size or list(x.shape) != blocks:
@@ -244,7 +250,7 @@ def matrix_product_of_dequantized(
         return to_device(x)
 
     weights = _Weights.of(w, columns, block_size)
-    return multiply(a, weights, matrix(scale), matrix(zero_point))
+    return multiply(a, weights, matrix(scale), None if zero_point is None else matrix(zero_point))
 
 
 @operator("GatherBlockQuantized", 1, domain=MICROSOFT)
@@ -259,10 +265,10 @@ def gather_blocks(
     block_size: int = 128,
     gather_axis: int = 0,
     quantize_axis: int = 1,
-) -> Any:
+) -> Array:
     """Takes slices of packed blocks, and dequantizes them; indices out of range give zeros."""
     rank = data.ndim
-    if not all(-rank <= each < rank for each in (gather_axis, quantize_axis)):
+    if not all(-rank <= axis < rank for axis in (gather_axis, quantize_axis)):
         text = f"its axes are {gather_axis} and {quantize_axis}"
         raise UnsupportedError(f"{text}, expected axes of {list(data.shape)}")
     gathered, quantized = gather_axis % rank, quantize_axis % rank
@@ -277,13 +283,13 @@ def gather_blocks(
         block_size = shape[quantized]
     if is_bytes and zero_points is None:
         zero_points = jnp.full(scales.shape, 1 << (width - 1), np.uint8)
-    elif is_bytes:
+    elif is_bytes and zero_points is not None:
         zero_points = unpack_bits(to_device(zero_points), width, scales.shape[-1])
     count, indices = shape[gathered], to_device(indices)
     inside = (indices >= -count) & (indices < count)
     places = jnp.where(inside, jnp.where(indices < 0, indices + count, indices), 0).ravel()
 
-    def take(x: Any) -> Any:
+    def take(x: Tensor | PackedIntegers) -> Array:
         if isinstance(x, PackedIntegers) and gathered < rank - 1:
             sizes = (*x.shape[:gathered], places.size, *x.shape[gathered + 1 :])
             return PackedIntegers(take(x.held), sizes, x.dtype).unpack()
@@ -293,11 +299,11 @@ def gather_blocks(
     levels = take(data)
     if is_bytes:
         levels = unpack_bits(levels, width, last)
-    parameters = (None if x is None else take(x) for x in (scales, zero_points))
     scale, zero_point = (
-        None if x is None else expand_blocks(x, quantized, block_size, levels.shape)
-        for x in parameters
+        None if x is None else expand_blocks(take(x), quantized, block_size, levels.shape)
+        for x in (scales, zero_points)
     )
+    assert scale is not None
     real = scale_difference(levels, zero_point, scale).astype(scales.dtype)
     valid = inside.reshape((-1,) + (1,) * (rank - 1 - gathered))
     sizes = (*shape[:gathered], *indices.shape, *shape[gathered + 1 :])

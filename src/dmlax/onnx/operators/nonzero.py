@@ -1,14 +1,13 @@
 """Outputs whose rows depend on values: they have a static size and a count."""
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 import dmlax
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.operators.table import Tensor, operator
-from dmlax.onnx.operators.values import device_dtype, expect_room, is_known
+from dmlax.onnx.operators.values import device_dtype, expect_memory, is_known
 
 OUTSIDE = np.iinfo(np.int32).max
 """The index in the rows after the count: Gather reads 0 there, and Scatter drops its writes."""
@@ -21,7 +20,7 @@ COUNTED = ("Compress", "NonMaxSuppression", "NonZero")
 class Counted:
     """The rows of an output, and how many of them there are."""
 
-    def __init__(self, rows: Any, count: Any) -> None:
+    def __init__(self, rows: Array, count: Array) -> None:
         self.rows = rows
         self.count = count
 
@@ -35,13 +34,13 @@ def expect_size(size: int | None) -> int:
 
 
 @operator("NonZero", 9, 13)
-def nonzero(x: Tensor, /, *, nonzero_size: int | None) -> Any:
-    """The coordinates of the nonzero elements, an axis each row."""
+def nonzero(x: Tensor, /, *, nonzero_size: int | None) -> Tensor | Counted:
+    """The coordinates of the nonzero elements, `[axis, element]`."""
     if is_known(x):
         x = np.atleast_1d(x)
-        expect_room(np.int64, x.ndim, np.count_nonzero(x))
+        expect_memory(np.int64, x.ndim, int(np.count_nonzero(x)))
         return np.stack(np.nonzero(x))
     size = expect_size(nonzero_size)
-    found = dmlax.nonzero_coordinates(x, size=size, fill_value=OUTSIDE)
-    coordinates = jnp.moveaxis(found.coordinates, -1, 0).astype(device_dtype(np.int64))
-    return Counted(coordinates, found.count)
+    rows = dmlax.nonzero_coordinates(x, size=size, fill_value=OUTSIDE)
+    coordinates = jnp.moveaxis(rows.coordinates, -1, 0).astype(device_dtype(np.int64))
+    return Counted(coordinates, rows.count)

@@ -1,19 +1,17 @@
 """Normalizations by statistics of the input; sums are in XLA's order."""
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.operators.floats import batch_normalization
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
-from dmlax.onnx.operators.values import to_device
+from dmlax.onnx.operators.values import by_channel, to_device
 
 
-def _standardize(x: Any, axes: tuple[int, ...], epsilon: float, least: float = 0) -> Any:
+def _standardize(x: Array, axes: tuple[int, ...], epsilon: float, least: float = 0) -> Array:
     """Subtracts the mean, and divides by the deviation.
 
     Args:
@@ -27,18 +25,17 @@ def _standardize(x: Any, axes: tuple[int, ...], epsilon: float, least: float = 0
     return centred / (jnp.sqrt(variance + epsilon) + least)
 
 
-def _scale_channels(x: Any, scale: Any, bias: Any) -> Any:
+def _scale_channels(x: Array, scale: Tensor, bias: Tensor) -> Array:
     """Multiplies channels by factors, and adds offsets."""
-    shape = (1, -1) + (1,) * (x.ndim - 2)
-    factor, offset = (to_device(each).astype(x.dtype).reshape(shape) for each in (scale, bias))
+    factor, offset = (by_channel(values, x.ndim).astype(x.dtype) for values in (scale, bias))
     return x * factor + offset
 
 
 @operator("InstanceNormalization", 6, 22)
 def instance_normalization(
     x: Tensor, scale: Tensor, bias: Tensor, /, *, epsilon: float = 1e-5
-) -> Any:
-    """Normalizes the channels of each image."""
+) -> Array:
+    """Normalizes the channels of every image."""
     x = to_device(x)
     return _scale_channels(_standardize(x, tuple(range(2, x.ndim)), epsilon), scale, bias)
 
@@ -53,8 +50,8 @@ def group_normalization(
     num_groups: int,
     epsilon: float = 1e-5,
     stash_type: int = 1,
-) -> Any:
-    """Normalizes groups of channels; opset 18 has a factor for each group."""
+) -> Array:
+    """Normalizes groups of channels; opset 18 has a factor for every group."""
     x = to_device(x)
     channels = x.shape[1]
     if num_groups < 1 or channels % num_groups:
@@ -62,20 +59,20 @@ def group_normalization(
     groups = x.astype(np.float32 if stash_type == 1 else x.dtype)
     groups = groups.reshape((x.shape[0], num_groups, -1))
     normal = _standardize(groups, (2,), epsilon).reshape(x.shape).astype(x.dtype)
-    factors = (to_device(each) for each in (scale, bias))
-    repeated = [jnp.repeat(each, channels // each.shape[0]) for each in factors]
+    factors = (to_device(values) for values in (scale, bias))
+    repeated = [jnp.repeat(values, channels // values.shape[0]) for values in factors]
     return _scale_channels(normal, *repeated)
 
 
 @operator("MeanVarianceNormalization", 9, 13)
-def mean_variance_normalization(x: Tensor, /, *, axes: tuple[int, ...] = (0, 2, 3)) -> Any:
+def mean_variance_normalization(x: Tensor, /, *, axes: tuple[int, ...] = (0, 2, 3)) -> Array:
     """Normalizes over some axes."""
     return _standardize(to_device(x), axes, 0, 1e-9)
 
 
 @operator("LpNormalization", 1, 22)
-def lp_normalization(x: Tensor, /, *, axis: int = -1, p: int = 2) -> Any:
-    """Divides by the norm along an axis; of zeros it gives zeros."""
+def lp_normalization(x: Tensor, /, *, axis: int = -1, p: int = 2) -> Array:
+    """Divides by the norm along an axis; rows of zeros stay zeros."""
     if p not in (1, 2):
         raise UnsupportedError(f"p is {p}, expected 1 or 2")
     x = to_device(x)
@@ -89,13 +86,13 @@ def lp_normalization(x: Tensor, /, *, axis: int = -1, p: int = 2) -> Any:
 @operator("LRN", 1, 13)
 def local_response_normalization(
     x: Tensor, /, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
-) -> Any:
+) -> Array:
     """Divides by a power of the mean square of near channels."""
     x = to_device(x)
     ones, pads = [1] * x.ndim, [(0, 0)] * x.ndim
     window = [*ones[:1], size, *ones[2:]]
     pads[1] = ((size - 1) // 2, size // 2)
-    total = lax.reduce_window(x * x, np.zeros((), x.dtype), lax.add, window, ones, pads)
+    total: Array = lax.reduce_window(x * x, np.zeros((), x.dtype), lax.add, window, ones, pads)
     return x * (bias + alpha / size * total) ** -beta
 
 
@@ -111,7 +108,7 @@ def batch_normalization_7(
     epsilon: float = 1e-5,
     momentum: float = 0.9,
     spatial: int = 1,
-) -> Any:
+) -> Array:
     """Normalizes channels by statistics of the file."""
     if not spatial:
         raise UnsupportedError("spatial is 0, expected 1")

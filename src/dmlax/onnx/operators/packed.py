@@ -1,15 +1,16 @@
-"""Integers of 2 and 4 bits, several in a byte: each row of the last axis begins with a byte."""
+"""Integers of 2 and 4 bits, several in a byte: every row of the last axis begins with a byte."""
 
 import json
 import math
-from typing import Any, Self
+from typing import Self, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from dmlax._core import compat
-from dmlax.onnx.operators.values import NARROW, bits_of, is_known
+from dmlax.onnx.operators.values import NARROW, bits_of
 
 
 def packed_shape(shape: tuple[int, ...], dtype: np.dtype) -> tuple[int, ...]:
@@ -42,9 +43,11 @@ def from_bytes(held: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> np.
     return np.asarray(fields.astype(dtype).reshape(shape))
 
 
-def unpack_bits(held: Any, bits: int, count: Any, is_signed: bool = False) -> Any:
-    """The first integers of each row of packed bytes, as uint8 or int8."""
-    xp = np if is_known(held) else jnp
+_Bytes = TypeVar("_Bytes", Array, np.ndarray)
+
+
+def unpack_bits(held: _Bytes, bits: int, count: int, is_signed: bool = False) -> _Bytes:
+    """The first integers of every row of packed bytes, as uint8 or int8."""
     if bits < 8:
         shifts = np.arange(0, 8, bits, dtype=np.uint8)
         fields = (held[..., None] >> shifts) & np.uint8((1 << bits) - 1)
@@ -52,14 +55,17 @@ def unpack_bits(held: Any, bits: int, count: Any, is_signed: bool = False) -> An
         if is_signed:
             held = (held ^ np.uint8(1 << (bits - 1))).astype(np.int8)
             return held - np.int8(1 << (bits - 1))
-    return xp.asarray(held, np.int8 if is_signed else np.uint8)
+    return held.astype(np.int8 if is_signed else np.uint8)
+
+
+_Static = tuple[tuple[int, ...], str]  # shape, dtype
 
 
 @jax.tree_util.register_pytree_with_keys_class
 class PackedIntegers:
     """A param of integers of 2 or 4 bits: its bytes, on the device."""
 
-    def __init__(self, held: Any, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    def __init__(self, held: Array, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self.held, self.shape, self.dtype = held, shape, dtype
 
     @classmethod
@@ -82,7 +88,7 @@ class PackedIntegers:
         """The number of bytes."""
         return int(self.held.nbytes)
 
-    def unpack(self) -> Any:
+    def unpack(self) -> Array:
         """The integers, in an array of their dtype."""
         count = self.shape[-1] if self.shape else 1
         fields = unpack_bits(self.held, bits_of(self.dtype), count, self.is_signed)
@@ -97,16 +103,16 @@ class PackedIntegers:
         """The array of NumPy that was packed."""
         return from_bytes(np.asarray(self.held), self.shape, self.dtype)
 
-    def tree_flatten_with_keys(self) -> tuple[Any, tuple[Any, ...]]:
+    def tree_flatten_with_keys(self) -> tuple[tuple[tuple[object, Array]], _Static]:
         """The bytes; shape and dtype are static."""
         return ((jax.tree_util.GetAttrKey("held"), self.held),), (self.shape, self.dtype.name)
 
-    def tree_flatten(self) -> tuple[Any, tuple[Any, ...]]:
+    def tree_flatten(self) -> tuple[tuple[Array], _Static]:
         """The bytes; shape and dtype are static."""
         return (self.held,), (self.shape, self.dtype.name)
 
     @classmethod
-    def tree_unflatten(cls, static: tuple[Any, ...], leaves: Any) -> Self:
+    def tree_unflatten(cls, static: _Static, leaves: tuple[Array]) -> Self:
         """The inverse of `tree_flatten`."""
         shape, name = static
         return cls(leaves[0], tuple(shape), np.dtype(getattr(jnp, name)))
@@ -115,7 +121,7 @@ class PackedIntegers:
         return f"PackedIntegers({self.dtype.name}[{','.join(map(str, self.shape))}])"
 
 
-def _decode(data: bytes) -> tuple[Any, ...]:
+def _decode(data: bytes) -> _Static:
     """Reads the static part of an export."""
     shape, name = json.loads(bytes(data))
     return tuple(shape), name

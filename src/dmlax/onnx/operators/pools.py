@@ -1,8 +1,9 @@
-"""Pooling of floats, and of 8 bits where it moves elements."""
+"""Pooling of floats; max pooling of bytes, too."""
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +13,11 @@ from jax import Array, lax
 import dmlax
 from dmlax._core import ieee
 from dmlax.onnx.operators.table import Tensor, operator
-from dmlax.onnx.operators.values import device_dtype, expect_room, to_device
-from dmlax.onnx.operators.windows import Windows
+from dmlax.onnx.operators.values import device_dtype, expect_memory, to_device
+from dmlax.onnx.operators.windows import PoolWindows
 
 _FORMS = (1, 8, 10, 11, 12, 22)
+_Images = TypeVar("_Images")
 _LANES = 4  # of the vectors in which ONNX Runtime sums a channel
 
 
@@ -24,50 +26,49 @@ def max_pool(
     x: Tensor,
     /,
     *,
-    kernel_shape: tuple[int, ...],
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
+    windows: PoolWindows,
     channels_last: int = 0,
     dilations: tuple[int, ...] | None = None,
-    pads: tuple[int, ...] | None = None,
     storage_order: int = 0,
-    strides: tuple[int, ...] | None = None,
     output_count: int,
-) -> Any:
-    """Takes the largest element of each window, and its place in the tensor."""
+) -> Array | tuple[Array, Array]:
+    """Takes the largest element of every window, and its place in the tensor."""
     x = to_device(x)
-    windows = Windows(auto_pad, dilations, kernel_shape, pads, strides)
-    options = windows.of_pool(x, bool(ceil_mode), bool(channels_last))
+    options = windows.options(x, dilations, bool(channels_last))
     if output_count != 1:
         return _max_pool_with_places(x, options, storage_order)
     if x.dtype.name in ("int8", "uint8"):
         return dmlax.max_pooling(x, **options)
-    lowest = -jnp.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    return _reduce_windows(x, options, lax.max, lowest)
+    return _reduce_windows(x, options, lax.max, _lowest(x))
 
 
-def _max_pool_with_places(x: Any, options: dict[str, Any], storage_order: int) -> Any:
-    """The largest element of each window, and its index in the flat tensor."""
-    lowest = -jnp.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    places = jnp.arange(x.size, dtype=np.int32).reshape(x.shape)
+def _lowest(x: Array) -> float:
+    return -math.inf if x.dtype.kind == "f" else int(np.iinfo(x.dtype).min)
 
-    def larger(a: Any, b: Any) -> tuple[Array, ...]:
+
+def _max_pool_with_places(
+    x: Array, options: Mapping[str, Any], storage_order: int
+) -> tuple[Array, Array]:
+    """The largest element of every window, and its index in the flat tensor."""
+    lowest, none = _lowest(x), np.iinfo(np.int32).max
+    indices = jnp.arange(x.size, dtype=np.int32).reshape(x.shape)
+
+    def larger(a: Sequence[Array], b: Sequence[Array]) -> tuple[Array, ...]:
         is_second = (b[0] > a[0]) | ((b[0] == a[0]) & (b[1] < a[1]))
         pairs = zip(a, b, strict=True)
         return tuple(jnp.where(is_second, second, first) for first, second in pairs)
 
-    none = np.iinfo(np.int32).max
     fixed = lax.stop_gradient(x)  # gradients go through the elements that are taken
-    _, found = _reduce_windows((fixed, places), options, larger, (lowest, none))
-    values = jnp.take(x.ravel(), found, mode="fill", fill_value=lowest)
+    _, places = _reduce_windows((fixed, indices), options, larger, (lowest, none))
+    values = jnp.take(x.ravel(), places, mode="fill", fill_value=lowest)
     if storage_order:  # columns before rows
         order = (0, 1, *range(2, x.ndim)[::-1])
-        columns = places.reshape([x.shape[axis] for axis in order]).transpose(np.argsort(order))
-        found = jnp.where(found == none, none, jnp.take(columns.ravel(), found, mode="clip"))
-    return values, jnp.where(found == none, -1, found).astype(device_dtype(np.int64))
+        columns = indices.reshape([x.shape[axis] for axis in order]).transpose(np.argsort(order))
+        places = jnp.where(places == none, none, jnp.take(columns.ravel(), places, mode="clip"))
+    return values, jnp.where(places == none, -1, places).astype(device_dtype(np.int64))
 
 
-def _lp_pool(x: Any, p: float, total: Callable[[Any], Any]) -> Any:
+def _lp_pool(x: Array, p: float, total: Callable[[Array], Array]) -> Array:
     """The root of sums of powers."""
     if p == 1:
         return total(jnp.abs(x))
@@ -78,27 +79,17 @@ def _lp_pool(x: Any, p: float, total: Callable[[Any], Any]) -> Any:
 
 @operator("LpPool", 1, 2, 11, 18, 22)
 def lp_pool(
-    x: Tensor,
-    /,
-    *,
-    kernel_shape: tuple[int, ...],
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: tuple[int, ...] | None = None,
-    p: float = 2,
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
-) -> Any:
-    """The p-norm of each window."""
+    x: Tensor, /, *, windows: PoolWindows, dilations: tuple[int, ...] | None = None, p: float = 2
+) -> Array:
+    """The p-norm of every window."""
     x = to_device(x)
-    windows = Windows(auto_pad, dilations, kernel_shape, pads, strides)
-    options = windows.of_pool(x, bool(ceil_mode), False)
+    options = windows.options(x, dilations)
     return _lp_pool(x, p, lambda y: _reduce_windows(y, options, lax.add, 0.0))
 
 
 @operator("GlobalLpPool", 1, 2, 22)
-def global_lp_pool(x: Tensor, /, *, p: float = 2) -> Any:
-    """The p-norm of each channel."""
+def global_lp_pool(x: Tensor, /, *, p: float = 2) -> Array:
+    """The p-norm of every channel."""
     x = to_device(x)
     axes = tuple(range(2, x.ndim))
     return _lp_pool(x, p, lambda y: y.sum(axes, keepdims=True))
@@ -109,28 +100,24 @@ def average_pool(
     x: Tensor,
     /,
     *,
-    kernel_shape: tuple[int, ...],
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
+    windows: PoolWindows,
     count_include_pad: int = 0,
     dilations: tuple[int, ...] | None = None,
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
-) -> Any:
+) -> Array:
     """Averages windows of floats."""
     x = to_device(x)
-    windows = Windows(auto_pad, dilations, kernel_shape, pads, strides)
-    options = windows.of_pool(x, bool(ceil_mode), False)
+    options = windows.options(x, dilations)
     total = _reduce_windows(x, options, lax.add, 0.0)
+    kernel_shape, strides = windows.kernel_shape, windows.strides
     margins = ((0,) * len(kernel_shape),) * 2
     if count_include_pad:  # ceil_mode's part of the padding does not count
-        margins = windows.padding(list(x.shape[2:]), kernel_shape)
-    divisor: Any = np.ones((), x.dtype)
+        margins = windows.padding(list(x.shape[2:]), dilations)
+    divisor: Tensor = np.ones((), x.dtype)
     for axis, kernel in enumerate(kernel_shape):
         size, count = x.shape[2 + axis], total.shape[2 + axis]
-        stride, step = (each[axis] if each else 1 for each in (strides, dilations))
-        xp: Any = np if isinstance(size, int) else jnp
-        expect_room(np.int64, 8, count)
+        stride, step = (steps[axis] if steps else 1 for steps in (strides, dilations))
+        xp: ModuleType = np if isinstance(size, int) else jnp
+        expect_memory(np.int64, 8, count)
         start = xp.arange(count) * stride - options["start_padding"][axis]
         first = xp.maximum(-((start + margins[0][axis]) // step), 0)
         last = xp.minimum((size + margins[1][axis] - 1 - start) // step, kernel - 1)
@@ -138,35 +125,41 @@ def average_pool(
     return total / divisor
 
 
-def _reduce_windows(x: Any, options: dict[str, Any], way: Any, start: Any) -> Any:
-    """Reduces windows of an image that is channels first, or of several at once."""
-    count = len(options["window_size"])
-    pads = zip(options["start_padding"], options["end_padding"], strict=True)
-    return lax.reduce_window(
+def _reduce_windows(
+    x: _Images,
+    options: Mapping[str, Any],
+    way: Callable[..., Any],
+    start: float | tuple[float, ...],
+) -> _Images:
+    """Reduces windows of one or several images, channels first."""
+    ones = (1,) * len(options["window_size"])
+    pads = [*zip(options["start_padding"], options["end_padding"], strict=True)]
+    reduced: _Images = lax.reduce_window(
         x,
-        jax.tree.map(lambda each, value: np.asarray(value, each.dtype), x, start),
+        jax.tree.map(lambda image, value: np.asarray(value, image.dtype), x, start),
         way,
         (1, 1, *options["window_size"]),
-        (1, 1, *(options["strides"] or (1,) * count)),
+        (1, 1, *(options["strides"] or ones)),
         [(0, 0), (0, 0), *pads],
-        window_dilation=(1, 1, *(options["dilations"] or (1,) * count)),
+        window_dilation=(1, 1, *(options["dilations"] or ones)),
     )
+    return reduced
 
 
 @operator("GlobalAveragePool", 1, 22)
-def global_average_pool(x: Tensor, /) -> Any:
-    """Averages each channel of floats; float32 in ONNX Runtime's order of sums."""
+def global_average_pool(x: Tensor, /) -> Array:
+    """Averages every channel of floats; float32 in ONNX Runtime's order of sums."""
     x = to_device(x)
     if x.dtype != jnp.float32:
         return x.mean(tuple(range(2, x.ndim)), keepdims=True)
     size = math.prod(x.shape[2:])
     total = _sum_by_lanes(jnp.reshape(x, (*x.shape[:2], size)))
-    mean = ieee.divide(total, jnp.asarray(size, jnp.float32))
+    mean: Array = ieee.divide(total, jnp.asarray(size, jnp.float32))
     return mean.reshape((*x.shape[:2], *(1,) * (x.ndim - 2)))
 
 
 def _sum_by_lanes(x: Array) -> Array:
-    """The float32 sum along the last axis in four lanes, then of what fills no four elements."""
+    """The float32 sum along the last axis: in four lanes, then one by one for the rest."""
     size = x.shape[-1]
     rest = size // _LANES * _LANES
     padding = [(0, 0)] * (x.ndim - 1) + [(0, _LANES)]  # four elements lie in any symbolic size
@@ -189,7 +182,7 @@ def _sum_by_lanes(x: Array) -> Array:
 
 
 @operator("GlobalMaxPool", 1, 22)
-def global_max_pool(x: Tensor, /) -> Any:
-    """Takes the largest element of each channel."""
+def global_max_pool(x: Tensor, /) -> Array:
+    """Takes the largest element of every channel."""
     x = to_device(x)
     return x.max(tuple(range(2, x.ndim)), keepdims=True)

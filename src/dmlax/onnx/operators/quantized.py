@@ -1,7 +1,7 @@
 """Quantized operators: the family's functions, with ONNX's operands and attributes."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,15 +9,15 @@ import numpy as np
 from jax import Array, lax
 
 import dmlax
+from dmlax._concatenation.call import concatenate
 from dmlax._core import float_bits, ieee, requantize
 from dmlax._core.requantize import Arithmetic
 from dmlax._core.windows import dilated_size, output_size
 from dmlax.onnx.graph import MICROSOFT, OWN, Node
 from dmlax.onnx.operators import tables
-from dmlax.onnx.operators.concatenation import concatenate
-from dmlax.onnx.operators.table import Parameter, Tensor, operator
+from dmlax.onnx.operators.table import Output, Parameter, Quantized, Tensor, ZeroOptional, operator
 from dmlax.onnx.operators.values import DTYPES, NARROW, convert, is_float8, is_known
-from dmlax.onnx.operators.windows import ConvolutionLayout, Windows, image_layout
+from dmlax.onnx.operators.windows import ConvolutionLayout, PoolWindows, Windows, image_layout
 
 _FORMS = (10, 13, 19, 21, 23, 24, 25, 28)
 _QUANTIZED = ("uint8", "int8", "uint16", "int16", *NARROW)
@@ -38,21 +38,20 @@ def quantize(
     output_dtype: int = 0,
     precision: int = 0,
     arithmetic: Arithmetic,
-) -> Any:
+) -> Array:
     """Rounds x / scale to an integer of 2 to 16 bits, or to a float of 8."""
     dtype = DTYPES.get(output_dtype or 2) if zero_point is None else zero_point.dtype
     if dtype is None or not (dtype.name in _QUANTIZED or is_float8(dtype)):
-        found = f"output_dtype is {output_dtype}" if zero_point is None else f"y is {dtype}"
-        raise dmlax.UnsupportedError(
-            f"{found}, expected an integer of 2 to 16 bits or a float of 8"
-        )
-    x, scale = (each.astype(_common_float(x, scale)) for each in (x, scale))
-    scale, zero_point = (_along(each, axis, x, block_size) for each in (scale, zero_point))
+        text = f"output_dtype is {output_dtype}" if zero_point is None else f"y is {dtype}"
+        raise dmlax.UnsupportedError(f"{text}, expected an integer of 2 to 16 bits or a float of 8")
+    common = _common_float(x, scale)
+    x, scale = x.astype(common), _along(scale.astype(common), axis, x, block_size)
+    zero_point = None if zero_point is None else _along(zero_point, axis, x, block_size)
     if is_float8(dtype) or (x.dtype == np.float16 and arithmetic == "float32"):
         x = ieee.divide(jnp.asarray(x), jnp.asarray(scale)).astype(np.float32)
-        scale = np.ones((), np.float32)  # ONNX Runtime rounds a quotient of float16 to that
+        scale = np.ones((), np.float32)  # ONNX Runtime rounds quotients of float16 to float16
     if is_float8(dtype):
-        return convert(x, dtype, bool(saturate))
+        return jnp.asarray(convert(x, dtype, bool(saturate)))
     x, scale = _finite_quotient(x, scale)
     if dtype.itemsize == 1 and dtype.name not in NARROW:
         options: dict[str, Any] = {"output_dtype": dtype, "arithmetic": arithmetic}
@@ -69,15 +68,15 @@ def quantize(
     return jnp.clip(levels, int(limits.min), int(limits.max)).astype(dtype)
 
 
-def _common_float(x: Any, scale: Any) -> np.dtype:
-    """The dtype in which a quotient is computed: float32 where one of the two is bfloat16."""
+def _common_float(x: Tensor, scale: Tensor) -> np.dtype:
+    """The dtype in which a quotient is computed: float32 if an operand is bfloat16."""
     if "bfloat16" in (x.dtype.name, scale.dtype.name):
         return np.dtype(np.float32)
     return np.result_type(x.dtype, scale.dtype)
 
 
-def _finite_quotient(x: Any, scale: Any) -> tuple[Any, Any]:
-    """Divides by known scales of 0, as floats do: the quotients are infinite, and of 0 NaN."""
+def _finite_quotient(x: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """Handles known scales of 0: quotients are infinite, and 0 / 0 is NaN."""
     if not is_known(scale) or scale.all():
         return x, scale
     is_zero = scale == 0
@@ -96,7 +95,7 @@ def dequantize(
     block_size: int = 0,
     output_dtype: int = 0,
     arithmetic: Arithmetic,
-) -> Any:
+) -> Array:
     """Multiplies x less its zero point by a scale."""
     dtype = DTYPES.get(output_dtype) if output_dtype else scale.dtype
     if dtype is None or dtype.name not in _FLOATS:
@@ -104,16 +103,17 @@ def dequantize(
     if x.dtype.name not in (*_QUANTIZED, "int32") and not is_float8(x.dtype):
         text = "expected an integer of 2 to 16 bits, int32 or a float of 8 bits"
         raise dmlax.UnsupportedError(f"its input is {x.dtype}, {text}")
-    scale, zero_point = (_along(each, axis, x, block_size) for each in (scale, zero_point))
+    scale = _along(scale, axis, x, block_size)
+    zero_point = None if zero_point is None else _along(zero_point, axis, x, block_size)
     is_finite = not is_known(scale) or bool(np.isfinite(scale.astype(np.float32)).all())
     rounds_twice = scale.dtype == np.float16 and arithmetic == "float32"  # as ONNX Runtime
     is_general = x.dtype.name not in _ELEMENTWISE or not is_finite
     if is_general or scale.dtype.name == "bfloat16" or (rounds_twice and x.dtype != np.int32):
         return scale_difference(x, zero_point, scale).astype(dtype)
     if is_known(scale) and not scale.all():
-        scale = jnp.asarray(scale)  # of a known 0 the operator says that it is a mistake
+        scale = jnp.asarray(scale)  # the operator refuses a known scale of 0
     if x.dtype == np.int32 and arithmetic == "float32":
-        real = _scale_int32(x, np.int32(0) if zero_point is None else zero_point, scale)
+        real: Array = _scale_int32(x, np.int32(0) if zero_point is None else zero_point, scale)
     else:
         real = dmlax.element_wise_dequantize_linear(_of_rank(x), scale, zero_point)
     return real.reshape(x.shape).astype(dtype)
@@ -122,7 +122,7 @@ def dequantize(
 _ELEMENTWISE = ("int8", "uint8", "int16", "int32")  # of dmlax.element_wise_dequantize_linear
 
 
-def scale_difference(x: Any, zero_point: Any, scale: Any) -> Any:
+def scale_difference(x: Tensor, zero_point: Tensor | None, scale: Tensor) -> Array:
     """Multiplies float32 differences, which are exact for integers of 16 bits or fewer."""
     difference = jnp.asarray(x).astype(np.float32)
     if zero_point is not None:
@@ -130,24 +130,24 @@ def scale_difference(x: Any, zero_point: Any, scale: Any) -> Any:
     return ieee.multiply(difference, jnp.asarray(scale).astype(np.float32))
 
 
-@jax.jit  # traced once for each shape
+@jax.jit  # traced once for every shape
 def _scale_int32(x: Array, zero_point: Array, scale: Array) -> Array:
     """Rounds the difference to float32, and then its product."""
     difference = (x - zero_point).astype(np.float32)
     return float_bits.multiply(difference, scale.astype(np.float32))
 
 
-def _of_rank(x: Any) -> Any:
+def _of_rank(x: Tensor) -> Tensor:
     """A tensor of rank 1 or more."""
     return x if x.ndim else x.reshape(1)
 
 
-def _along(parameter: Any, axis: int, x: Any, block_size: int = 0) -> Any:
-    """A parameter in the shape that broadcasts to x: a value, or values along an axis, or blocks'.
+def _along(parameter: Tensor, axis: int, x: Tensor, block_size: int = 0) -> Tensor:
+    """A parameter in a shape that broadcasts to x: one value, an axis or blocks.
 
     A block of size 0 is a whole axis.
     """
-    if parameter is None or parameter.ndim == 0:
+    if parameter.ndim == 0:
         return parameter
     if block_size:
         return expand_blocks(parameter, axis, block_size, x.shape)
@@ -159,7 +159,7 @@ def _along(parameter: Any, axis: int, x: Any, block_size: int = 0) -> Any:
     return parameter.reshape((-1,) + (1,) * (x.ndim - 1 - axis % x.ndim))
 
 
-def expand_blocks(parameter: Any, axis: int, block_size: int, shape: Any) -> Any:
+def expand_blocks(parameter: Tensor, axis: int, block_size: int, shape: Sequence[int]) -> Array:
     """Repeats a parameter of blocks along an axis, up to the size of the tensor."""
     if block_size < 0 or not -len(shape) <= axis < len(shape):
         text = f"its axis is {axis} and its block_size {block_size}"
@@ -180,99 +180,97 @@ def expand_blocks(parameter: Any, axis: int, block_size: int, shape: Any) -> Any
     return lax.slice_in_dim(spread, 0, shape[axis], axis=axis)
 
 
+def parameters_of(**operands: Quantized | Output) -> dict[str, Any]:
+    """Scales and zero points as keywords: `a_scale` and `a_zero_point` of an operand `a`."""
+    pairs = operands.items()
+    return {f"{name}_scale": operand.scale for name, operand in pairs} | {
+        f"{name}_zero_point": operand.zero_point for name, operand in pairs
+    }
+
+
 @operator("QLinearConv", 10)
 @operator("QLinearConv", 1, domain=MICROSOFT)
 def quantized_convolution(
-    x: Tensor,
-    x_scale: Parameter,
-    x_zero_point: Parameter,
-    w: Tensor,
-    w_scale: Parameter,
-    w_zero_point: Parameter,
-    y_scale: Parameter,
-    y_zero_point: Parameter,
+    x: Quantized,
+    w: Quantized,
+    y: Output,
     bias: Tensor | None = None,
     /,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: tuple[int, ...] | None = None,
-    group: int = 1,
-    kernel_shape: tuple[int, ...] | None = None,
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
-    channels_last: int = 0,
-    input_channels_first: int = 0,
+    windows: Windows,
+    layout: ConvolutionLayout,
     arithmetic: Arithmetic,
-) -> Any:
+) -> Array:
     """Convolves and requantizes."""
-    windows = Windows(auto_pad, dilations, kernel_shape, pads, strides)
-    layout = ConvolutionLayout(channels_last, input_channels_first)
     return dmlax.quantized_linear_convolution(
-        layout.arrange_input(x, w),
-        w,
+        layout.arrange_input(x.values, w.values),
+        w.values,
         bias,
-        input_scale=x_scale,
-        filter_scale=_by_channel(w_scale),
-        output_scale=y_scale,
-        input_zero_point=_input_zero_point(x, x_zero_point),
-        filter_zero_point=_filter_zero_point(w, w_zero_point),
-        output_zero_point=y_zero_point,
         arithmetic=arithmetic,
-        **windows.of_convolution(x, w, group, layout),
+        **_convolution_parameters(x, w, y),
+        **windows.of_convolution(x.values, w.values, layout),
     )
 
 
 @operator("QLinearConv", 1, domain=OWN)
 def quantized_convolution_add(
-    x: Tensor,
-    x_scale: Parameter,
-    x_zero_point: Parameter,
-    w: Tensor,
-    w_scale: Parameter,
-    w_zero_point: Parameter,
-    y_scale: Parameter,
-    y_zero_point: Parameter,
-    addend: Tensor,
-    addend_scale: Parameter,
-    addend_zero_point: Parameter,
-    sum_scale: Parameter,
-    sum_zero_point: Parameter,
+    x: Quantized,
+    w: Quantized,
+    y: Output,
+    addend: Quantized,
+    sum: Output,
     bias: Tensor | None = None,
     /,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: tuple[int, ...] | None = None,
-    group: int = 1,
-    kernel_shape: tuple[int, ...] | None = None,
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
-    channels_last: int = 0,
-    input_channels_first: int = 0,
+    windows: Windows,
+    layout: ConvolutionLayout,
     addend_first: int = 0,
     arithmetic: Arithmetic,
-) -> Any:
+) -> Array:
     """Convolves, requantizes, and adds a residual."""
-    windows = Windows(auto_pad, dilations, kernel_shape, pads, strides)
-    layout = ConvolutionLayout(channels_last, input_channels_first)
     return dmlax.quantized_linear_convolution_add(
-        layout.arrange_input(x, w),
-        w,
+        layout.arrange_input(x.values, w.values),
+        w.values,
         bias,
-        addend,
-        input_scale=x_scale,
-        filter_scale=_by_channel(w_scale),
-        output_scale=y_scale,
-        input_zero_point=_input_zero_point(x, x_zero_point),
-        filter_zero_point=_filter_zero_point(w, w_zero_point),
-        output_zero_point=y_zero_point,
-        addend_scale=addend_scale,
-        addend_zero_point=addend_zero_point,
-        sum_scale=sum_scale,
-        sum_zero_point=sum_zero_point,
+        addend.values,
         addend_first=bool(addend_first),
         arithmetic=arithmetic,
-        **windows.of_convolution(x, w, group, layout),
+        **_convolution_parameters(x, w, y),
+        **parameters_of(addend=addend, sum=sum),
+        **windows.of_convolution(x.values, w.values, layout),
     )
+
+
+def _convolution_parameters(x: Quantized, w: Quantized, y: Output) -> dict[str, Any]:
+    filter = w._replace(scale=_by_channel(w.scale))
+    return parameters_of(input=x, filter=filter, output=y) | _zero_points(
+        x.values, w.values, x.zero_point, w.zero_point
+    )
+
+
+def _zero_points(
+    x: Tensor, w: Tensor, x_zero_point: Tensor | None, w_zero_point: Tensor | None
+) -> dict[str, Any]:
+    """The zero points of a convolution's operands; a prepared filter holds its zero point."""
+    if w_zero_point is not None:
+        w_zero_point = None if isinstance(w, dmlax.PreparedFilter) else _by_channel(w_zero_point)
+    x_zero_point = _input_zero_point(x, x_zero_point)
+    return {"input_zero_point": x_zero_point, "filter_zero_point": w_zero_point}
+
+
+def _input_zero_point(x: Tensor, zero_point: Tensor | None) -> Tensor | None:
+    """An input's zero point, None for a constant 0, which a GPU's kernel need not read.
+
+    The operator refuses a zero point of another dtype or shape.
+    """
+    if not isinstance(zero_point, np.ndarray):
+        return zero_point
+    is_zero = zero_point.size == 1 and zero_point.dtype == x.dtype and not zero_point.any()
+    return None if is_zero else zero_point
+
+
+def _by_channel(parameter: Tensor) -> Tensor:
+    return parameter.reshape(()) if parameter.shape == (1,) else parameter
 
 
 @operator("ConvInteger", 10)
@@ -283,137 +281,77 @@ def integer_convolution(
     w_zero_point: Parameter | None = None,
     /,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: tuple[int, ...] | None = None,
-    group: int = 1,
-    kernel_shape: tuple[int, ...] | None = None,
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
-) -> Any:
+    windows: Windows,
+) -> Array:
     """Convolves into int32."""
-    windows = Windows(auto_pad, dilations, kernel_shape, pads, strides)
+    zero_points = _zero_points(x, w, x_zero_point, w_zero_point)
     if len(x.shape) == len(w.shape) == 5:
-        return _convolve_volumes(x, w, x_zero_point, w_zero_point, windows, group)
-    return dmlax.convolution_integer(
-        x,
-        w,
-        input_zero_point=_input_zero_point(x, x_zero_point),
-        filter_zero_point=_filter_zero_point(w, w_zero_point),
-        **windows.of_convolution(x, w, group, ConvolutionLayout()),
-    )
+        fill = np.zeros((), x.dtype) if x_zero_point is None else x_zero_point.reshape(())
+        return _convolve_volumes(x, w, fill, windows, zero_points | {"group_count": windows.group})
+    options = windows.of_convolution(x, w, ConvolutionLayout())
+    return dmlax.convolution_integer(x, w, **zero_points, **options)
 
 
 def _convolve_volumes(
-    x: Any, w: Any, x_zero_point: Any, w_zero_point: Any, windows: Windows, group: int
+    x: Tensor, w: Tensor, fill: Tensor, windows: Windows, options: dict[str, Any]
 ) -> Array:
     """The sum, over the filter's slices in depth, of convolutions of the volume's slices."""
     start, end = windows.padding(list(x.shape[2:]), w.shape[2:])
-    fill = np.zeros((), x.dtype) if x_zero_point is None else x_zero_point.reshape(())
     depth = [(0, 0, 0), (0, 0, 0), (start[0], end[0], 0), (0, 0, 0), (0, 0, 0)]
     padded = lax.pad(jnp.asarray(x), jnp.asarray(fill), depth)
     stride, *strides = windows.strides or (1, 1, 1)
     dilation, *dilations = windows.dilations or (1, 1, 1)
+    options |= {"strides": tuple(strides), "dilations": tuple(dilations)}
+    options |= {"start_padding": start[1:], "end_padding": end[1:]}
     count = output_size(padded.shape[2], dilated_size(w.shape[2], dilation), stride)
     total = None
     for tap in range(w.shape[2]):
         first = tap * dilation
         taken = padded[:, :, first : first + (count - 1) * stride + 1 : stride]
         planes = jnp.swapaxes(taken, 1, 2)
-        found = dmlax.convolution_integer(
-            planes.reshape((-1, *planes.shape[2:])),
-            w[:, :, tap],
-            input_zero_point=_input_zero_point(x, x_zero_point),
-            filter_zero_point=_filter_zero_point(w, w_zero_point),
-            strides=tuple(strides),
-            dilations=tuple(dilations),
-            start_padding=start[1:],
-            end_padding=end[1:],
-            group_count=group,
-        )
-        total = found if total is None else total + found
+        flat = planes.reshape((-1, *planes.shape[2:]))
+        term = dmlax.convolution_integer(flat, w[:, :, tap], **options)
+        total = term if total is None else total + term
     assert total is not None
     return jnp.swapaxes(total.reshape((x.shape[0], count, *total.shape[1:])), 1, 2)
 
 
-def _input_zero_point(x: Any, zero_point: Any) -> Any:
-    """An input's zero point, None for a constant 0: a GPU's kernel need not read it to pad with it.
-
-    One of another dtype or shape is left for the operator, which refuses it.
-    """
-    if not isinstance(zero_point, np.ndarray):
-        return zero_point
-    is_zero = zero_point.size == 1 and zero_point.dtype == x.dtype and not zero_point.any()
-    return None if is_zero else zero_point
-
-
-def _filter_zero_point(w: Any, zero_point: Any) -> Any:
-    """A filter's zero point, which a prepared filter holds."""
-    if isinstance(w, dmlax.PreparedFilter) or zero_point is None:
-        return None
-    return _by_channel(zero_point)
-
-
-def _by_channel(parameter: Any) -> Any:
-    return parameter.reshape(()) if parameter.shape == (1,) else parameter
-
-
 @operator("QLinearMatMul", 10, 21)
 def quantized_matrix_product(
-    a: Tensor,
-    a_scale: Parameter,
-    a_zero_point: Parameter,
-    b: Tensor,
-    b_scale: Parameter,
-    b_zero_point: Parameter,
-    y_scale: Parameter,
-    y_zero_point: Parameter,
-    /,
-    *,
-    arithmetic: Arithmetic,
+    a: Quantized, b: Quantized, y: Output, /, *, arithmetic: Arithmetic
 ) -> Any:
     """Multiplies matrices and requantizes."""
-    operands = (a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point)
-    return multiply_matrices(*operands, arithmetic)
+    return multiply_matrices(a, b, y, arithmetic)
 
 
 def multiply_matrices(
-    a: Any,
-    a_scale: Any,
-    a_zero_point: Any,
-    b: Any,
-    b_scale: Any,
-    b_zero_point: Any,
-    y_scale: Any,
-    y_zero_point: Any,
+    a: Quantized,
+    b: Quantized,
+    y: Output,
     arithmetic: Arithmetic,
-    implementation: Any = "auto",
+    multiply: Callable[..., Any] = dmlax.quantized_linear_matrix_multiply,
 ) -> Any:
-    """Multiplies matrices with ONNX's operands."""
-    return dmlax.quantized_linear_matrix_multiply(
-        a,
-        b,
-        a_scale=_row(a_scale),
-        b_scale=b_scale,
-        output_scale=_row(y_scale),
-        a_zero_point=_row(a_zero_point),
-        b_zero_point=_matrix_zero_point(b, b_zero_point),
-        output_zero_point=_row(y_zero_point),
-        arithmetic=arithmetic,
-        implementation=implementation,
+    """Multiplies matrices with ONNX's operands; `multiply` may plan the product instead."""
+    parameters = parameters_of(
+        a=a._replace(scale=_row(a.scale), zero_point=_rows(a.zero_point)),
+        b=b._replace(zero_point=_matrix_zero_point(b.values, b.zero_point)),
+        output=Output(_row(y.scale), _rows(y.zero_point)),
     )
+    return multiply(a.values, b.values, arithmetic=arithmetic, **parameters)
 
 
-def _row(parameter: Any) -> Any:
-    """ONNX's parameters of a and of the output that are a vector have one value a row."""
+def _row(parameter: Tensor) -> Tensor:
+    """A parameter of a or of the output; a vector has one value for every row."""
     return parameter[:, None] if parameter.ndim == 1 and parameter.shape[0] != 1 else parameter
 
 
-def _matrix_zero_point(b: Any, zero_point: Any) -> Any:
-    return None if _is_prepared(b) else zero_point
+def _rows(zero_point: Tensor | None) -> Tensor | None:
+    return None if zero_point is None else _row(zero_point)
 
 
-def _is_prepared(b: Any) -> bool:
-    return isinstance(b, dmlax.PreparedMatrix)
+def _matrix_zero_point(b: Tensor, zero_point: Tensor | None) -> Tensor | None:
+    """The right matrix's zero point; a prepared matrix holds it."""
+    return None if isinstance(b, dmlax.PreparedMatrix) else zero_point
 
 
 @operator("MatMulInteger", 10)
@@ -423,13 +361,11 @@ def integer_matrix_product(
     a_zero_point: Parameter | None = None,
     b_zero_point: Parameter | None = None,
     /,
-) -> Any:
+) -> Array:
     """Multiplies matrices into int32."""
+    zero_point = _matrix_zero_point(b, b_zero_point)
     return dmlax.matrix_multiply_integer(
-        a,
-        b,
-        a_zero_point=None if a_zero_point is None else _row(a_zero_point),
-        b_zero_point=_matrix_zero_point(b, b_zero_point),
+        a, b, a_zero_point=_rows(a_zero_point), b_zero_point=zero_point
     )
 
 
@@ -446,7 +382,7 @@ def integer_matrix_product_to_float(
     *,
     parts: tuple[str, ...] = (),
     arithmetic: Arithmetic,
-) -> Any:
+) -> Array:
     """Multiplies matrices, and the result by both scales.
 
     `parts` names the right matrices that `join_products` put side by side.
@@ -473,101 +409,76 @@ def dynamically_quantized_matrix_product(
     /,
     *,
     arithmetic: Arithmetic,
-) -> Any:
-    """Quantizes a by its own range, and multiplies."""
+) -> Array:
+    """Quantizes a by its range, and multiplies."""
     quantized, scale, zero_point = dmlax.dynamic_quantize_linear(a, arithmetic=arithmetic)
     operands = (quantized, b, scale, b_scale, zero_point, b_zero_point, bias)
     return integer_matrix_product_to_float(*operands, arithmetic=arithmetic)
 
 
+class GemmFactors(NamedTuple):
+    """The attributes of a QGemm."""
+
+    alpha: float = 1.0
+    transA: int = 0
+    transB: int = 0
+
+
 @operator("QGemm", 1, domain=MICROSOFT)
 def quantized_gemm(
-    a: Tensor,
-    a_scale: Parameter,
-    a_zero_point: Parameter,
-    b: Tensor,
-    b_scale: Parameter,
-    b_zero_point: Parameter,
+    a: Quantized,
+    b: Quantized,
     bias: Tensor | None = None,
-    y_scale: Parameter | None = None,
-    y_zero_point: Parameter | None = None,
+    y: Output | None = None,
     /,
     *,
-    alpha: float = 1.0,
-    transA: int = 0,
-    transB: int = 0,
+    factors: GemmFactors,
     arithmetic: Arithmetic,
 ) -> Any:
     """Multiplies matrices, adds the bias, and requantizes; without y_scale gives floats."""
-    operands = (a, a_scale, a_zero_point, b, b_scale, b_zero_point, bias, y_scale, y_zero_point)
-    return multiply_gemm(operands, alpha, transA, transB, arithmetic)
+    return multiply_gemm(a, b, bias, y, factors, arithmetic)
 
 
 def multiply_gemm(
-    operands: tuple[Any, ...],
-    alpha: float,
-    transA: int,
-    transB: int,
+    a: Quantized,
+    b: Quantized,
+    bias: Tensor | None,
+    y: Output | None,
+    factors: GemmFactors,
     arithmetic: Arithmetic,
-    implementation: Any = "auto",
+    multiply: Callable[..., Any] = dmlax.quantized_linear_matrix_multiply,
 ) -> Any:
-    """Multiplies matrices with QGemm's operands and attributes."""
-    a, a_scale, a_zero_point, b, b_scale, b_zero_point, bias, y_scale, y_zero_point = operands
-    left = a.T if transA else a
-    right = b.T if transB and not _is_prepared(b) else b  # a prepared one is transposed
-    zero_points = {
-        "a_zero_point": a_zero_point,
-        "b_zero_point": _matrix_zero_point(b, b_zero_point),
-    }
-    if alpha != 1.0:
-        a_scale = tables.multiply(a_scale, np.float32(alpha), arithmetic)
-    if y_scale is None:
+    """Multiplies matrices with QGemm's operands and attributes; `multiply` may plan it instead."""
+    is_prepared = isinstance(b.values, dmlax.PreparedMatrix)  # and transposed already
+    left = a.values.T if factors.transA else a.values
+    right = b.values.T if factors.transB and not is_prepared else b.values
+    b = b._replace(zero_point=_matrix_zero_point(b.values, b.zero_point))
+    if factors.alpha != 1.0:
+        a = a._replace(scale=tables.multiply(a.scale, np.float32(factors.alpha), arithmetic))
+    if y is None:
         sums = dmlax.matrix_multiply_integer(
-            left, right, implementation=implementation, **zero_points
+            left, right, a_zero_point=a.zero_point, b_zero_point=b.zero_point
         )
-        sums = sums if bias is None else sums + bias
-        a, b = jnp.asarray(a_scale), jnp.asarray(b_scale)
-        return requantize.scale_sums(sums, a, b, None, np.float32, arithmetic)
-    return dmlax.quantized_linear_matrix_multiply(
+        sums = sums if bias is None else sums + jnp.asarray(bias)
+        scales = jnp.asarray(a.scale), jnp.asarray(b.scale)
+        return requantize.scale_sums(sums, *scales, None, np.float32, arithmetic)
+    return multiply(
         left,
         right,
         bias,
-        a_scale=a_scale,
-        b_scale=b_scale,
-        output_scale=y_scale,
-        output_zero_point=y_zero_point,
         arithmetic=arithmetic,
-        implementation=implementation,
-        **zero_points,
+        **parameters_of(a=a, b=b, output=y),
     )
 
 
-def _binary(function: Callable[..., Any]) -> Callable[..., Any]:
+def _binary(function: Callable[..., Array]) -> Callable[..., Array]:
     """A function of two quantized tensors, with ONNX's operands."""
 
     def compute(
-        a: Tensor,
-        a_scale: Parameter,
-        a_zero_point: Parameter,
-        b: Tensor,
-        b_scale: Parameter,
-        b_zero_point: Parameter,
-        c_scale: Parameter,
-        c_zero_point: Parameter | None = None,
-        /,
-        *,
-        arithmetic: Arithmetic,
-    ) -> Any:
-        return function(
-            a,
-            b,
-            a_scale=a_scale,
-            a_zero_point=a_zero_point,
-            b_scale=b_scale,
-            b_zero_point=b_zero_point,
-            arithmetic=arithmetic,
-            **_output_options(a, c_scale, c_zero_point),
-        )
+        a: Quantized, b: Quantized, c: ZeroOptional[Output], /, *, arithmetic: Arithmetic
+    ) -> Array:
+        options = parameters_of(a=a, b=b, output=c) | _output_dtype(a, c)
+        return function(a.values, b.values, arithmetic=arithmetic, **options)
 
     return compute
 
@@ -576,26 +487,23 @@ operator("QLinearAdd", 1, domain=MICROSOFT)(_binary(dmlax.element_wise_quantized
 operator("QLinearMul", 1, domain=MICROSOFT)(_binary(dmlax.element_wise_quantized_linear_multiply))
 
 
-def _output_options(x: Any, scale: Any, zero_point: Any) -> dict[str, Any]:
-    """The output's parameters; without a zero point it has the dtype of x."""
-    options = {"output_scale": scale, "output_zero_point": zero_point}
-    return options | ({"output_dtype": x.dtype} if zero_point is None else {})
+def _output_dtype(x: Quantized, y: Output) -> dict[str, Any]:
+    """The output's dtype as a keyword: that of x if the output has no zero point."""
+    return {"output_dtype": x.values.dtype} if y.zero_point is None else {}
 
 
 @operator("QLinearSigmoid", 1, domain=MICROSOFT)
-def quantized_sigmoid(
-    x: Tensor,
-    x_scale: Parameter,
-    x_zero_point: Parameter,
-    y_scale: Parameter,
-    y_zero_point: Parameter | None = None,
-    /,
-    *,
-    arithmetic: Arithmetic,
-) -> Any:
+def quantized_sigmoid(x: Quantized, y: ZeroOptional[Output], /, *, arithmetic: Arithmetic) -> Array:
     """Looks up the sigmoid of every byte."""
-    found = tables.sigmoid(x.dtype, x_scale, x_zero_point, y_scale, y_zero_point, arithmetic)
-    return dmlax.quantized_lookup(x, found)
+    return dmlax.quantized_lookup(x.values, tables.SIGMOID.table(x, y, arithmetic))
+
+
+@operator("QLinearLeakyRelu", 1, domain=MICROSOFT)
+def quantized_leaky_relu(
+    x: Quantized, y: ZeroOptional[Output], /, *, alpha: float = 0.01, arithmetic: Arithmetic
+) -> Array:
+    """Looks up the leaky relu of every byte."""
+    return dmlax.quantized_lookup(x.values, tables.leaky_relu(alpha).table(x, y, arithmetic))
 
 
 @operator("ByteFunction", 1, domain=OWN)
@@ -606,129 +514,83 @@ def byte_function(
     nodes: tuple[Node, ...],
     names: tuple[str, ...],
     arithmetic: Arithmetic,
-) -> Any:
+) -> Array:
     """Looks up what nodes compute of every byte; the names are those of x and the constants."""
     known = dict(zip(names[1:], constants, strict=True))
     table = tables.of_nodes(x.dtype, names[0], nodes, known, arithmetic)
     return dmlax.quantized_lookup(x, table)
 
 
-@operator("QLinearLeakyRelu", 1, domain=MICROSOFT)
-def quantized_leaky_relu(
-    x: Tensor,
-    x_scale: Parameter,
-    x_zero_point: Parameter,
-    y_scale: Parameter,
-    y_zero_point: Parameter | None = None,
-    /,
-    *,
-    alpha: float = 0.01,
-    arithmetic: Arithmetic,
-) -> Any:
-    """Looks up the leaky relu of every byte."""
-    parameters = (x_scale, x_zero_point, y_scale, y_zero_point)
-    return dmlax.quantized_lookup(x, tables.leaky_relu(x.dtype, *parameters, alpha, arithmetic))
-
-
 @operator("QLinearConcat", 1, domain=MICROSOFT)
 def quantized_concatenate(
-    y_scale: Parameter,
-    y_zero_point: Parameter,
-    /,
-    *inputs: Tensor,
-    axis: int,
-    arithmetic: Arithmetic,
-) -> Any:
-    """Concatenates tensors, each requantized by a table where its parameters are others."""
+    y: Output, /, *inputs: Tensor, axis: int, arithmetic: Arithmetic
+) -> Array:
+    """Concatenates tensors; a table requantizes those whose parameters differ from the output's."""
     parts = []
-    for x, scale, zero_point in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True):
-        same = tables.equal(scale, y_scale) and tables.equal(zero_point, y_zero_point)
-        if not same:
-            parameters = (scale, zero_point, y_scale, y_zero_point)
-            x = dmlax.quantized_lookup(x, tables.identity(x.dtype, *parameters, arithmetic))
-        parts.append(x)
+    for operands in zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True):
+        x = Quantized(*operands)
+        is_same = tables.equal(x.scale, y.scale) and tables.equal(x.zero_point, y.zero_point)
+        table = None if is_same else tables.IDENTITY.table(x, y, arithmetic)
+        parts.append(x.values if table is None else dmlax.quantized_lookup(x.values, table))
     return concatenate(parts, axis)
 
 
 @operator("QLinearSoftmax", 1, domain=MICROSOFT)
 def quantized_softmax(
-    x: Tensor,
-    x_scale: Parameter,
-    x_zero_point: Parameter | None,
-    y_scale: Parameter,
-    y_zero_point: Parameter | None = None,
+    x: ZeroOptional[Quantized],
+    y: ZeroOptional[Output],
     /,
     *,
     axis: int | None = None,
     opset: int = 13,
     arithmetic: Arithmetic,
-) -> Any:
+) -> Array:
     """Sums a table of exponentials along an axis, and divides by the sum."""
-    is_one_axis = opset >= 13
-    axis = (-1 if is_one_axis else 1) if axis is None else axis
-    moved = jnp.moveaxis(x, axis, -1) if is_one_axis else x.reshape(*x.shape[:axis], -1)
-    result = tables.softmax(moved, x_scale, y_scale, y_zero_point, arithmetic)
-    return jnp.moveaxis(result, -1, axis) if is_one_axis else result.reshape(x.shape)
+    levels, parameters = x.values, (x.scale, y.scale, y.zero_point, arithmetic)
+    if opset >= 13:
+        axis = -1 if axis is None else axis
+        rows = tables.softmax(jnp.moveaxis(levels, axis, -1), *parameters)
+        return jnp.moveaxis(rows, -1, axis)
+    flat = levels.reshape(*levels.shape[: 1 if axis is None else axis], -1)
+    return tables.softmax(flat, *parameters).reshape(levels.shape)
 
 
 @operator("QLinearAveragePool", 1, domain=MICROSOFT)
 def quantized_average_pool(
-    x: Tensor,
-    x_scale: Parameter,
-    x_zero_point: Parameter,
-    y_scale: Parameter,
-    y_zero_point: Parameter | None = None,
+    x: Quantized,
+    y: ZeroOptional[Output],
     /,
     *,
-    kernel_shape: tuple[int, ...],
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
+    windows: PoolWindows,
     channels_last: int = 0,
     count_include_pad: int = 0,
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
     arithmetic: Arithmetic,
-) -> Any:
+) -> Array:
     """Averages windows."""
-    windows = Windows(auto_pad, None, kernel_shape, pads, strides)
     return dmlax.quantized_linear_average_pooling(
-        x,
+        x.values,
         include_padding=bool(count_include_pad),
         arithmetic=arithmetic,
-        **_pool_parameters(x, x_scale, x_zero_point, y_scale, y_zero_point),
-        **windows.of_pool(x, bool(ceil_mode), bool(channels_last)),
+        **parameters_of(input=x, output=y),
+        **_output_dtype(x, y),
+        **windows.options(x.values, None, bool(channels_last)),
     )
 
 
 @operator("QLinearGlobalAveragePool", 1, domain=MICROSOFT)
 def quantized_global_average_pool(
-    x: Tensor,
-    x_scale: Parameter,
-    x_zero_point: Parameter,
-    y_scale: Parameter,
-    y_zero_point: Parameter,
-    /,
-    *,
-    channels_last: int = 0,
-    arithmetic: Arithmetic,
-) -> Any:
-    """Averages each channel."""
+    x: Quantized, y: Output, /, *, channels_last: int = 0, arithmetic: Arithmetic
+) -> Array:
+    """Averages every channel."""
     return dmlax.quantized_linear_global_average_pooling(
-        x,
-        dimension_numbers=image_layout(x.ndim, bool(channels_last)),
+        x.values,
+        dimension_numbers=image_layout(x.values.ndim, bool(channels_last)),
         arithmetic=arithmetic,
-        **_pool_parameters(x, x_scale, x_zero_point, y_scale, y_zero_point),
+        **parameters_of(input=x, output=y),
     )
 
 
-def _pool_parameters(
-    x: Any, scale: Any, zero_point: Any, y_scale: Any, y_zero_point: Any
-) -> dict[str, Any]:
-    options = _output_options(x, y_scale, y_zero_point)
-    return options | {"input_scale": scale, "input_zero_point": zero_point}
-
-
 @operator("DynamicQuantizeLinear", 11)
-def dynamic_quantize(x: Tensor, /, *, arithmetic: Arithmetic) -> Any:
-    """Quantizes by the tensor's own range."""
+def dynamic_quantize(x: Tensor, /, *, arithmetic: Arithmetic) -> tuple[Array, ...]:
+    """Quantizes by the tensor's range."""
     return tuple(dmlax.dynamic_quantize_linear(x, arithmetic=arithmetic))

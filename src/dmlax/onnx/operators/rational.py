@@ -4,9 +4,8 @@ MLAS divides an odd polynomial by an even one, both by fused multiply-adds. XLA 
 sums and products to the same operations where the processor has them.
 """
 
-from typing import Any
-
 import jax.numpy as jnp
+from jax import Array
 
 # The coefficients of numerator and denominator, the highest power's first.
 LOGISTIC = (
@@ -40,23 +39,23 @@ _TANH = (
 )
 
 
-def logistic(x: Any) -> Any:
+def logistic(x: Array) -> Array:
     """1 / (1 + exp(-x)) of float32."""
     return jnp.clip(_quotient(LOGISTIC, jnp.clip(x, -18, 18)) + 0.5, 0, 1)
 
 
-def tanh(x: Any) -> Any:
+def tanh(x: Array) -> Array:
     """The hyperbolic tangent of float32."""
     return _quotient(_TANH, jnp.clip(x, -9, 9))
 
 
-def _quotient(coefficients: tuple[tuple[float, ...], tuple[float, ...]], x: Any) -> Any:
-    numerator, denominator = (_polynomial(each, x * x) for each in coefficients)
+def _quotient(coefficients: tuple[tuple[float, ...], tuple[float, ...]], x: Array) -> Array:
+    numerator, denominator = (_polynomial(powers, x * x) for powers in coefficients)
     return numerator * x / denominator
 
 
-def _polynomial(coefficients: tuple[float, ...], x: Any) -> Any:
+def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
     value = jnp.full_like(x, coefficients[0])
-    for each in coefficients[1:]:
-        value = value * x + each
+    for coefficient in coefficients[1:]:
+        value = value * x + coefficient
     return value

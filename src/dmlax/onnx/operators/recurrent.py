@@ -5,13 +5,13 @@ and the logistic function and tanh are the rational functions that it computes.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 import dmlax
 from dmlax._core import ieee
@@ -21,21 +21,12 @@ from dmlax.onnx.errors import ModelError
 from dmlax.onnx.graph import MICROSOFT
 from dmlax.onnx.operators.moves import reverse_sequence
 from dmlax.onnx.operators.rational import logistic, tanh
-from dmlax.onnx.operators.table import Parameter, Tensor, operator
+from dmlax.onnx.operators.table import Parameter, Quantized, Tensor, operator
 from dmlax.onnx.operators.values import is_known, to_device
 
 _FLIPS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
-_Function = Callable[[Any, float, float], Any]
-
-
-def _hard_sigmoid(x: Any, alpha: float, beta: float) -> Any:
-    return jnp.clip(alpha * x + beta, 0, 1)
-
-
-def _elu(x: Any, alpha: float, beta: float) -> Any:
-    return jnp.where(x >= 0, x, alpha * jnp.expm1(jnp.minimum(x, 0)))
-
-
+_Function = Callable[[Array, float, float], Array]
+_Cell = Callable[..., tuple[Array, ...]]
 # The default alpha and beta are ONNX Runtime's; None marks a parameter that a function lacks.
 _ACTIVATIONS: dict[str, tuple[float | None, float | None, _Function]] = {
     "affine": (0.0, 0.0, lambda x, alpha, beta: alpha * x + beta),
@@ -45,8 +36,11 @@ _ACTIVATIONS: dict[str, tuple[float | None, float | None, _Function]] = {
     "tanh": (None, None, lambda x, alpha, beta: tanh(x)),
     "scaledtanh": (0.0, 0.0, lambda x, alpha, beta: alpha * jnp.tanh(beta * x)),
     "sigmoid": (None, None, lambda x, alpha, beta: logistic(x)),
-    "hardsigmoid": (0.2, 0.5, _hard_sigmoid),
-    "elu": (1.0, None, _elu),
+    "hardsigmoid": (0.2, 0.5, lambda x, alpha, beta: jnp.clip(alpha * x + beta, 0, 1)),
+    "elu": (
+        *(1.0, None),
+        lambda x, alpha, beta: jnp.where(x >= 0, x, alpha * jnp.expm1(jnp.minimum(x, 0))),
+    ),
     "softsign": (None, None, lambda x, alpha, beta: x / (1 + jnp.abs(x))),
     "softplus": (None, None, lambda x, alpha, beta: jax.nn.softplus(x)),
 }
@@ -59,20 +53,30 @@ class _Activation(NamedTuple):
     alpha: float
     beta: float
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: Array) -> Array:
         return _ACTIVATIONS[self.name][2](x, self.alpha, self.beta)
 
 
-class _Attributes(NamedTuple):
-    """The attributes that the three layers share."""
+class Attributes(NamedTuple):
+    """The attributes that the layers share."""
 
-    hidden_size: int | None
-    direction: str
-    layout: int
-    clip: float | None
-    activations: tuple[str, ...] | None
-    activation_alpha: tuple[float, ...]
-    activation_beta: tuple[float, ...]
+    hidden_size: int | None = None
+    direction: str = "forward"
+    clip: float | None = None
+    activations: tuple[str, ...] | None = None
+    activation_alpha: tuple[float, ...] = ()
+    activation_beta: tuple[float, ...] = ()
+
+
+class Operands(NamedTuple):
+    """The first inputs of a layer."""
+
+    x: Tensor
+    w: Tensor
+    r: Tensor
+    b: Tensor | None = None
+    sequence_lens: Parameter | None = None
+    initial_h: Tensor | None = None
 
 
 class _Layer:
@@ -80,46 +84,45 @@ class _Layer:
 
     def __init__(
         self,
-        x: Any,
-        r_shape: tuple[Any, ...],
-        lengths: Any,
-        attributes: _Attributes,
-        gates: int,
+        operands: Operands,
+        attributes: Attributes,
+        layout: int,
         defaults: tuple[str, ...],
+        *,
+        gates: int,
     ) -> None:
-        self.attributes = attributes
+        self.attributes, self.layout = attributes, layout
         if attributes.direction not in _FLIPS:
             raise ModelError(f"its direction is {attributes.direction!r}, expected {list(_FLIPS)}")
         self.flips = _FLIPS[attributes.direction]
-        x = to_device(x)
+        self.operands, x, r_shape = operands, to_device(operands.x), operands.r.shape
         if x.ndim != 3 or len(r_shape) != 3:
             raise ModelError(f"X has rank {x.ndim} and R rank {len(r_shape)}, expected 3")
         if x.dtype not in (np.float32, np.float16):
             raise UnsupportedError(f"X is {x.dtype}, expected float32 or float16")
-        if attributes.layout not in (0, 1):
-            raise ModelError(f"its layout is {attributes.layout}, expected 0 or 1")
+        if layout not in (0, 1):
+            raise ModelError(f"its layout is {layout}, expected 0 or 1")
         self.dtype = x.dtype
-        self.x = (jnp.swapaxes(x, 0, 1) if attributes.layout else x).astype(np.float32)
-        sizes: tuple[Any, ...] = self.x.shape
-        self.steps, self.batch, self.inputs = sizes
+        self.x: Array = (jnp.swapaxes(x, 0, 1) if layout else x).astype(np.float32)
+        self.steps, self.batch, self.inputs = self.x.shape
         hidden = attributes.hidden_size
         self.hidden = min(r_shape[1:]) if hidden is None else hidden
         self.gates = gates * self.hidden
         self.functions = self._functions(defaults)
-        self.lengths = self._lengths(lengths)
+        self.lengths = self._lengths(operands.sequence_lens)
         self.ends_in_zeros = False  # the state of a sequence that has ended, for the next step
 
     def _functions(self, defaults: tuple[str, ...]) -> list[tuple[_Activation, ...]]:
-        """The activation functions, one tuple for each place of a cell."""
-        given = self.attributes.activations or defaults * len(self.flips)
-        if len(given) == 2 * len(defaults) and len(self.flips) == 1:
-            given = given[: len(defaults)]  # as ONNX Runtime reads the defaults of a RNN
-        if len(given) != len(defaults) * len(self.flips):
+        """The activation functions, one tuple for every place of a cell."""
+        names = self.attributes.activations or defaults * len(self.flips)
+        if len(names) == 2 * len(defaults) and len(self.flips) == 1:
+            names = names[: len(defaults)]  # as ONNX Runtime reads the defaults of a RNN
+        if len(names) != len(defaults) * len(self.flips):
             expected = len(defaults) * len(self.flips)
-            raise ModelError(f"it has {len(given)} activations, expected {expected}")
+            raise ModelError(f"it has {len(names)} activations, expected {expected}")
         alphas, betas = map(iter, self.attributes[-2:])
         functions = []
-        for name in map(str.lower, given):
+        for name in map(str.lower, names):
             if name not in _ACTIVATIONS:
                 raise UnsupportedError(f"its activation {name!r} is not known")
             alpha, beta, _ = _ACTIVATIONS[name]
@@ -127,8 +130,8 @@ class _Layer:
             functions.append(_Activation(name, alpha, 0.0 if beta is None else next(betas, beta)))
         return [tuple(functions[place :: len(defaults)]) for place in range(len(defaults))]
 
-    def _lengths(self, lengths: Any) -> Any:
-        """The sequences' lengths on the device, None where all sequences have every step."""
+    def _lengths(self, lengths: Tensor | None) -> Array | None:
+        """The sequences' lengths on the device; None if all sequences have every step."""
         if lengths is None:
             return None
         self.expect("sequence_lens", lengths, self.batch)
@@ -139,164 +142,134 @@ class _Layer:
                 return None
         return to_device(lengths)
 
-    def expect(self, name: str, value: Any, *sizes: Any) -> None:
+    def expect(self, name: str, value: Tensor, *sizes: int) -> None:
         """Refuses an operand of another shape."""
         if tuple(value.shape) != sizes:
             raise ModelError(f"{name} has the shape {list(value.shape)}, expected {list(sizes)}")
 
-    def parameter(self, name: str, value: Any, *sizes: Any) -> Any:
-        """A float operand `[direction, ...]` of the expected shape, None where it is absent."""
-        if value is None:
-            return None
+    def parameter(self, name: str, value: Tensor, *sizes: int) -> Array:
+        """A float operand `[direction, ...]` of the expected shape."""
         self.expect(name, value, len(self.flips), *sizes)
         return to_device(value).astype(np.float32)
 
-    def state(self, name: str, value: Any) -> Any:
+    def state(self, name: str, value: Tensor | None) -> Array:
         """An initial state `[direction, batch, hidden]`."""
         shape = (len(self.flips), self.batch, self.hidden)
         if value is None:
             return jnp.zeros(shape, np.float32)
-        if self.attributes.layout:
+        if self.layout:
             value = value.swapaxes(0, 1)
         return self.parameter(name, value, *shape[1:])
 
-    def project(self, w: Any) -> list[Any]:
-        """The product of all steps and the input weights, a direction each."""
-        w = self.parameter("W", w, self.gates, self.inputs)
+    def project(self) -> list[Array]:
+        """The products of all steps and the input weights of every direction."""
+        weights = self.parameter("W", self.operands.w, self.gates, self.inputs)
         axes = (((2,), (1,)), ((), ()))  # one product for all directions would copy `w` on a CPU
-        return [lax.dot_general(self.x, each, axes, precision=lax.Precision.HIGHEST) for each in w]
+        highest = lax.Precision.HIGHEST
+        return [lax.dot_general(self.x, part, axes, precision=highest) for part in weights]
 
-    def limit(self, gates: Any) -> Any:
-        """Gates within the bounds of the attribute `clip`."""
-        clip = self.attributes.clip
-        return gates if clip is None or clip < 0 else jnp.clip(gates, -clip, clip)
-
-    def activate(self, place: int, gates: Any) -> Any:
+    def activate(self, place: int, gates: Array) -> Array:
         """The activation function of a place in the cell, after the clip."""
-        functions = self.functions[place]
-        gates = self.limit(gates) if place < 2 else gates
+        functions, clip = self.functions[place], self.attributes.clip
+        if place < 2 and clip is not None and clip >= 0:
+            gates = jnp.clip(gates, -clip, clip)
         if len(set(functions)) == 1:
             return functions[0](gates)
         return jnp.stack([function(x) for function, x in zip(functions, gates, strict=True)])
 
-    def scan(self, cell: Callable[..., Any], projected: list[Any], *initial: Any) -> Any:
+    def scan(self, cell: _Cell, projected: Sequence[Array], *initial: Array) -> tuple[Array, ...]:
         """The outputs of all steps, and the last states: in ONNX's shapes."""
+        lengths = self.lengths
 
-        def step(states: tuple[Any, ...], operands: Any) -> Any:
+        def step(
+            states: tuple[Array, ...], operands: tuple[Array, Array | None]
+        ) -> tuple[tuple[Array, ...], Array]:
             gates, index = operands
-            if self.lengths is None:
+            if lengths is None or index is None:
                 new = cell(gates, *states)
                 return new, new[0]
-            h, goes_on = states[0], (index < self.lengths)[None, :, None]
+            h, goes_on = states[0], (index < lengths)[None, :, None]
             if self.ends_in_zeros:
-                h = jnp.where((index <= self.lengths)[None, :, None], h, 0)
+                h = jnp.where((index <= lengths)[None, :, None], h, 0)
             new = cell(gates, h, *states[1:])
-            kept = tuple(jnp.where(goes_on, *pair) for pair in zip(new, states, strict=True))
+            pairs = zip(new, states, strict=True)
+            kept = tuple(jnp.where(goes_on, after, before) for after, before in pairs)
             return kept, jnp.where(goes_on, new[0], 0)
 
-        index = None if self.lengths is None else jnp.arange(self.steps)
+        index = None if lengths is None else jnp.arange(self.steps)
         states, y = lax.scan(step, initial, (self.turn(projected), index))
-        if self.lengths is not None:
-            has_steps = (self.lengths > 0)[None, :, None]
-            states = tuple(jnp.where(has_steps, each, 0) for each in states)
+        if lengths is not None:
+            has_steps = (lengths > 0)[None, :, None]
+            states = tuple(jnp.where(has_steps, state, 0) for state in states)
         y = self.turn([y[:, direction] for direction in range(len(self.flips))])
-        if self.attributes.layout:
+        if self.layout:
             y = y.transpose(2, 0, 1, 3)
-            states = tuple(each.swapaxes(0, 1) for each in states)
-        return tuple(each.astype(self.dtype) for each in (y, *states))
+            states = tuple(state.swapaxes(0, 1) for state in states)
+        return tuple(x.astype(self.dtype) for x in (y, *states))
 
-    def turn(self, values: list[Any]) -> Any:
-        """Stacks `[step, batch, ...]`, a reverse direction's steps in reverse."""
+    def turn(self, values: Sequence[Array]) -> Array:
+        """Stacks directions of `[step, batch, ...]`; a reverse direction's steps are reversed."""
         turned = [
             self._reverse(x) if flip else x for flip, x in zip(self.flips, values, strict=True)
         ]
         return jnp.stack(turned, axis=1)
 
-    def _reverse(self, values: Any) -> Any:
+    def _reverse(self, values: Array) -> Array:
         if self.lengths is None:
             return jnp.flip(values, 0)
         return reverse_sequence(values, self.lengths, batch_axis=1, time_axis=0)
 
 
-def _multiply_state(h: Any, r: Any) -> Any:
+def _multiply_state(h: Array, r: Array) -> Array:
     """The product of a state and the recurrent weights of its direction."""
     axes = (((2,), (2,)), ((0,), (0,)))
     return lax.dot_general(h, r, axes, precision=lax.Precision.HIGHEST)
 
 
-def _biases(layer: _Layer, b: Any) -> tuple[Any, Any]:
+def _biases(layer: _Layer) -> list[Array]:
     """The biases `[direction, 1, gates]` of the input and of the state."""
-    b = layer.parameter("B", b, 2 * layer.gates)
+    b = layer.operands.b
     if b is None:
         b = jnp.zeros((len(layer.flips), 2 * layer.gates), np.float32)
-    return tuple(jnp.split(b[:, None], 2, axis=-1))  # type: ignore[return-value]
+    both = layer.parameter("B", b, 2 * layer.gates)
+    return jnp.split(both[:, None], 2, axis=-1)
 
 
 @operator("RNN", 1, 7, 14, 22)
 def rnn(
-    x: Tensor,
-    w: Tensor,
-    r: Tensor,
-    b: Tensor | None = None,
-    sequence_lens: Parameter | None = None,
-    initial_h: Tensor | None = None,
-    /,
-    *,
-    hidden_size: int | None = None,
-    direction: str = "forward",
-    layout: int = 0,
-    clip: float | None = None,
-    activations: tuple[str, ...] | None = None,
-    activation_alpha: tuple[float, ...] = (),
-    activation_beta: tuple[float, ...] = (),
-    output_sequence: int = 1,
-) -> Any:
+    operands: Operands, /, *, attributes: Attributes, layout: int = 0, output_sequence: int = 1
+) -> tuple[Array, ...]:
     """h = f(x W + h R + b) for every step."""
-    attributes = _Attributes(
-        hidden_size, direction, layout, clip, activations, activation_alpha, activation_beta
-    )
-    layer = _Layer(x, r.shape, sequence_lens, attributes, 1, ("tanh",))
-    r = layer.parameter("R", r, layer.gates, layer.hidden)
-    bias = sum(_biases(layer, b))
+    layer = _Layer(operands, attributes, layout, ("tanh",), gates=1)
+    weights = layer.parameter("R", operands.r, layer.gates, layer.hidden)
+    of_input, of_state = _biases(layer)
+    bias = 0 + of_input + of_state
 
-    def cell(gates: Any, h: Any) -> tuple[Any, ...]:
-        return (layer.activate(0, gates + bias + _multiply_state(h, r)),)
+    def cell(gates: Array, h: Array) -> tuple[Array, ...]:
+        return (layer.activate(0, gates + bias + _multiply_state(h, weights)),)
 
-    return layer.scan(cell, layer.project(w), layer.state("initial_h", initial_h))
+    return layer.scan(cell, layer.project(), layer.state("initial_h", operands.initial_h))
 
 
 @operator("GRU", 1, 3, 7, 14, 22)
 def gru(
-    x: Tensor,
-    w: Tensor,
-    r: Tensor,
-    b: Tensor | None = None,
-    sequence_lens: Parameter | None = None,
-    initial_h: Tensor | None = None,
+    operands: Operands,
     /,
     *,
-    hidden_size: int | None = None,
-    direction: str = "forward",
+    attributes: Attributes,
     layout: int = 0,
-    clip: float | None = None,
-    activations: tuple[str, ...] | None = None,
-    activation_alpha: tuple[float, ...] = (),
-    activation_beta: tuple[float, ...] = (),
     linear_before_reset: int = 0,
     output_sequence: int = 1,
-) -> Any:
+) -> tuple[Array, ...]:
     """A gated recurrent unit; the gates are update, reset and hidden."""
-    attributes = _Attributes(
-        hidden_size, direction, layout, clip, activations, activation_alpha, activation_beta
-    )
-    layer = _Layer(x, r.shape, sequence_lens, attributes, 3, ("sigmoid", "tanh"))
+    layer = _Layer(operands, attributes, layout, ("sigmoid", "tanh"), gates=3)
     size = layer.hidden
-    r = layer.parameter("R", r, layer.gates, size)
-    of_input, of_state = _biases(layer, b)
-    r_gates = r if linear_before_reset else r[:, : 2 * size]
-    r_hidden = r[:, 2 * size :]
+    weights = layer.parameter("R", operands.r, layer.gates, size)
+    of_input, of_state = _biases(layer)
+    r_gates = weights if linear_before_reset else weights[:, : 2 * size]
+    r_hidden = weights[:, 2 * size :]
 
-    def cell(gates: Any, h: Any) -> tuple[Any, ...]:
+    def cell(gates: Array, h: Array) -> tuple[Array, ...]:
         products = _multiply_state(h, r_gates)
         both = (gates + of_input + of_state)[..., : 2 * size] + products[..., : 2 * size]
         update, reset = jnp.split(layer.activate(0, both), 2, axis=-1)
@@ -307,77 +280,69 @@ def gru(
             hidden = hidden + bias + _multiply_state(reset * h, r_hidden)
         return ((1 - update) * layer.activate(1, hidden) + update * h,)
 
-    return layer.scan(cell, layer.project(w), layer.state("initial_h", initial_h))
+    return layer.scan(cell, layer.project(), layer.state("initial_h", operands.initial_h))
 
 
 @operator("LSTM", 1, 7, 14, 22)
 def lstm(
-    x: Tensor,
-    w: Tensor,
-    r: Tensor,
-    b: Tensor | None = None,
-    sequence_lens: Parameter | None = None,
-    initial_h: Tensor | None = None,
+    operands: Operands,
     initial_c: Tensor | None = None,
     p: Tensor | None = None,
     /,
     *,
-    hidden_size: int | None = None,
-    direction: str = "forward",
+    attributes: Attributes,
     layout: int = 0,
-    clip: float | None = None,
-    activations: tuple[str, ...] | None = None,
-    activation_alpha: tuple[float, ...] = (),
-    activation_beta: tuple[float, ...] = (),
     input_forget: int = 0,
     output_sequence: int = 1,
-) -> Any:
+) -> tuple[Array, ...]:
     """A long short-term memory; the gates are input, output, forget and cell."""
-    attributes = _Attributes(
-        hidden_size, direction, layout, clip, activations, activation_alpha, activation_beta
-    )
-    layer = _Layer(x, r.shape, sequence_lens, attributes, 4, _LSTM_ACTIVATIONS)
-    r = layer.parameter("R", r, layer.gates, layer.hidden)
-    states = layer.state("initial_h", initial_h), layer.state("initial_c", initial_c)
+    layer = _Layer(operands, attributes, layout, _LSTM_ACTIVATIONS, gates=4)
+    weights = layer.parameter("R", operands.r, layer.gates, layer.hidden)
+    states = layer.state("initial_h", operands.initial_h), layer.state("initial_c", initial_c)
 
-    def add_product(h: Any, gates: Any) -> Any:
-        return gates + _multiply_state(h, r)
+    def add_product(h: Array, gates: Array) -> Array:
+        return gates + _multiply_state(h, weights)
 
-    cell = _lstm_cell(layer, add_product, b, p, bool(input_forget))
-    return layer.scan(cell, layer.project(w), *states)
+    cell = _lstm_cell(layer, add_product, p, bool(input_forget))
+    return layer.scan(cell, layer.project(), *states)
 
 
 _LSTM_ACTIVATIONS = ("sigmoid", "tanh", "tanh")
 
 
 def _lstm_cell(
-    layer: _Layer, add_product: Callable[..., Any], b: Any, p: Any, input_forget: bool
-) -> Callable[..., Any]:
+    layer: _Layer,
+    add_product: Callable[[Array, Array], Array],
+    p: Tensor | None,
+    input_forget: bool,
+) -> _Cell:
     """One step of a LSTM, which returns h and c.
 
     Its products are guarded, as ONNX Runtime contracts none. The gates without peepholes share one
     activation, which a CPU computes in one loop.
     """
-    size, bias = layer.hidden, None if b is None else sum(_biases(layer, b))
-    p = layer.parameter("P", p, 3 * size)
-    p = None if p is None else p[:, None]
+    size, bias = layer.hidden, None
+    if layer.operands.b is not None:
+        of_input, of_state = _biases(layer)
+        bias = 0 + of_input + of_state
+    peepholes = None if p is None else layer.parameter("P", p, 3 * size)[:, None]
 
-    def close(place: int, gates: Any, first: int, last: int, c: Any = None) -> Any:
+    def close(place: int, gates: Array, first: int, last: int, c: Array | None = None) -> Array:
         part = (..., slice(first * size, last * size))
         gates = gates[part]
-        if c is not None:
-            gates = gates + ieee.multiply(p[part], c)
+        if c is not None and peepholes is not None:
+            gates = gates + ieee.multiply(peepholes[part], c)
         return layer.activate(place, gates if bias is None else gates + bias[part])
 
-    def cell(gates: Any, h: Any, c: Any) -> tuple[Any, ...]:
+    def cell(gates: Array, h: Array, c: Array) -> tuple[Array, ...]:
         gates = add_product(h, gates)
-        if p is None:
+        if peepholes is None:
             input, output, forget = jnp.split(close(0, gates, 0, 3), 3, axis=-1)
         else:
             input, forget = (close(0, gates, place, place + 1, c) for place in (0, 2))
         forget = 1 - input if input_forget else forget
         c = ieee.multiply(c, forget) + ieee.multiply(input, close(1, gates, 3, 4))
-        output = output if p is None else close(0, gates, 1, 2, c)
+        output = output if peepholes is None else close(0, gates, 1, 2, c)
         return layer.activate(2, c) * output, c
 
     return cell
@@ -385,12 +350,7 @@ def _lstm_cell(
 
 @operator("DynamicQuantizeLSTM", 1, domain=MICROSOFT)
 def dynamically_quantized_lstm(
-    x: Tensor,
-    w: Tensor,
-    r: Tensor,
-    b: Tensor | None,
-    sequence_lens: Parameter | None,
-    initial_h: Tensor | None,
+    operands: Operands,
     initial_c: Tensor | None,
     p: Tensor | None,
     w_scale: Parameter,
@@ -399,70 +359,73 @@ def dynamically_quantized_lstm(
     r_zero_point: Parameter,
     /,
     *,
-    hidden_size: int | None = None,
-    direction: str = "forward",
-    clip: float | None = None,
-    activations: tuple[str, ...] | None = None,
-    activation_alpha: tuple[float, ...] = (),
-    activation_beta: tuple[float, ...] = (),
+    attributes: Attributes,
     input_forget: int = 0,
     arithmetic: Arithmetic,
     has_first_output: bool,
-) -> Any:
-    """A LSTM that quantizes all inputs at once, and the state of each step by its own range.
+) -> tuple[Array, ...]:
+    """A LSTM that quantizes all inputs at once, and the state of a step by its range.
 
     The range of a state is that of the whole batch, as ONNX Runtime takes it with one thread. It
     has zeros for the sequences that have ended, or their last states if Y is absent.
     """
-    attributes = _Attributes(
-        hidden_size, direction, 0, clip, activations, activation_alpha, activation_beta
-    )
-    layer = _Layer(x, r.shape, sequence_lens, attributes, 4, _LSTM_ACTIVATIONS)
+    layer = _Layer(operands, attributes, 0, _LSTM_ACTIVATIONS, gates=4)
     layer.ends_in_zeros = has_first_output
-    of_input = _Quantized(layer, "W", (w, w_scale, w_zero_point), layer.inputs, arithmetic)
-    of_state = _Quantized(layer, "R", (r, r_scale, r_zero_point), layer.hidden, arithmetic)
+    w = Quantized(operands.w, w_scale, w_zero_point)
+    r = Quantized(operands.r, r_scale, r_zero_point)
+    of_input = _Weights(layer, "W", w, layer.inputs, arithmetic)
+    of_state = _Weights(layer, "R", r, layer.hidden, arithmetic)
 
-    def add_product(h: Any, gates: Any) -> Any:
+    def add_product(h: Array, gates: Array) -> Array:
         return of_state.multiply(*jax.vmap(of_state.quantize)(h), gates)
 
     rows = layer.x
     if layer.lengths is not None:  # ONNX Runtime reads no step after the longest sequence
         reads = jnp.arange(layer.steps) < layer.lengths.max()
         rows = jnp.where(reads[:, None, None], rows, 0)
-    rows = of_input.quantize(rows.reshape(layer.steps * layer.batch, layer.inputs))
-    products = of_input.multiply(*rows).reshape(-1, layer.steps, layer.batch, layer.gates)
-    states = layer.state("initial_h", initial_h), layer.state("initial_c", initial_c)
-    cell = _lstm_cell(layer, add_product, b, p, bool(input_forget))
+    levels = of_input.quantize(rows.reshape(layer.steps * layer.batch, layer.inputs))
+    products = of_input.multiply(*levels).reshape(-1, layer.steps, layer.batch, layer.gates)
+    states = layer.state("initial_h", operands.initial_h), layer.state("initial_c", initial_c)
+    cell = _lstm_cell(layer, add_product, p, bool(input_forget))
     return layer.scan(cell, list(products), *states)
 
 
-class _Quantized:
+class _Weights:
     """Quantized weights `[direction, depth, gates]`, and the products that read them."""
 
     def __init__(
-        self, layer: _Layer, name: str, operands: Any, depth: Any, arithmetic: Arithmetic
+        self, layer: _Layer, name: str, weights: Quantized, depth: int, arithmetic: Arithmetic
     ) -> None:
-        weight, scale, zero_point = operands
         directions, gates = len(layer.flips), layer.gates
-        layer.expect(name, weight, directions, depth, gates)
+        levels, scale, zero_point = weights
+        layer.expect(name, levels, directions, depth, gates)
         for suffix, value in (("scale", scale), ("zero_point", zero_point)):
-            if tuple(value.shape) not in ((directions,), (directions, gates)):
+            if value is not None and value.shape not in ((directions,), (directions, gates)):
                 text = f"{name}_{suffix} has the shape {list(value.shape)}, expected"
                 raise ModelError(f"{text} {[directions]} or {[directions, gates]}")
-        self.weight, self.arithmetic = weight, arithmetic
+        self.weight, self.arithmetic = levels, arithmetic
         self.scale = scale.reshape(directions, 1, -1)
-        self.zero_point = None if isinstance(weight, dmlax.PreparedMatrix) else zero_point
-        if self.zero_point is not None:
+        self.zero_point = None
+        if zero_point is not None and not isinstance(levels, dmlax.PreparedMatrix):
             self.zero_point = zero_point.reshape(directions, 1, -1)
         self.quantize = functools.partial(dmlax.dynamic_quantize_linear, arithmetic=arithmetic)
 
-    def multiply(self, rows: Any, scale: Any, zero_point: Any, addend: Any = None) -> Any:
+    def multiply(
+        self, rows: Array, scale: Array, zero_point: Array, addend: Array | None = None
+    ) -> Array:
         """The product as floats, plus an addend; rows may have parameters per direction."""
-        scale, zero_point = (each.reshape(-1, 1, 1) for each in (scale, zero_point))
-        points = {"a_zero_point": zero_point, "b_zero_point": self.zero_point}
+        scale, zero_point = scale.reshape(-1, 1, 1), zero_point.reshape(-1, 1, 1)
+        points: dict[str, Any] = {"a_zero_point": zero_point, "b_zero_point": self.zero_point}
         if self.arithmetic == "exact":
-            options = {"a_scale": scale, "b_scale": self.scale, "arithmetic": "exact", **points}
-            return dmlax.matrix_multiply_integer_to_float(rows, self.weight, addend, **options)
+            return dmlax.matrix_multiply_integer_to_float(
+                rows,
+                self.weight,
+                addend,
+                a_scale=scale,
+                b_scale=self.scale,
+                arithmetic="exact",
+                **points,
+            )
         # XLA fuses the scaling with the functions of the gates.
         sums = dmlax.matrix_multiply_integer(rows, self.weight, **points).astype(np.float32)
         product = ieee.multiply(sums, scale * to_device(self.scale))

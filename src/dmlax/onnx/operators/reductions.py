@@ -1,17 +1,19 @@
-"""Reductions, indices of extremes and cumulative sums; NumPy computes those of known values."""
+"""Reductions, indices of extremes and cumulative sums; NumPy reduces known values."""
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jax.scipy.special import logsumexp
 
 from dmlax.onnx.operators.table import Known, Tensor, operator
 from dmlax.onnx.operators.values import (
     as_known,
     device_dtype,
-    expect_room,
+    expect_memory,
     expect_simple_product,
     integers,
     is_known,
@@ -21,9 +23,9 @@ from dmlax.onnx.operators.values import (
 
 
 def _extreme(name: str, of_infinity: int) -> Callable[..., Any]:
-    """The largest or the smallest element; of none, the limit of the dtype."""
+    """The largest or the smallest element; the dtype's limit if there is none."""
 
-    def compute(xp: Any, x: Any, **options: Any) -> Any:
+    def compute(xp: ModuleType, x: Tensor, **options: Any) -> Any:
         reduce = getattr(xp, name)
         if x.dtype == object:
             return reduce(x, **options)
@@ -37,8 +39,8 @@ def _extreme(name: str, of_infinity: int) -> Callable[..., Any]:
     return compute
 
 
-def _mean(xp: Any, x: Any, **options: Any) -> Any:
-    """The mean; of integers truncated, as ONNX Runtime's."""
+def _mean(xp: ModuleType, x: Tensor, **options: Any) -> Any:
+    """The mean; means of integers are truncated, as in ONNX Runtime."""
     if x.dtype == object or jnp.issubdtype(x.dtype, jnp.floating):
         return xp.mean(x, **options)
     total = xp.sum(x, **options)
@@ -46,7 +48,7 @@ def _mean(xp: Any, x: Any, **options: Any) -> Any:
 
 
 class _Reduction(NamedTuple):
-    """A reduction, with the opsets whose axes are an attribute, and those where an input."""
+    """A reduction, the opsets whose axes are an attribute, and those whose axes are an input."""
 
     op: str
     by_attribute: tuple[int, ...]
@@ -69,12 +71,13 @@ _REDUCTIONS = (  # functions of NumPy or JAX, a tensor, and the options axis and
 )
 
 
-def _reduce(row: _Reduction, x: Any, **options: Any) -> Any:
+def _reduce(row: _Reduction, x: Tensor, **options: Any) -> Tensor:
     """Reduces a tensor: a known one on the host."""
     if not is_known(x) or row.op == "ReduceLogSumExp":
         x = to_device(x)
-        return row.function(jnp, x, **options).astype(x.dtype)
-    expect_room(x.dtype, x.size)
+        reduced: Array = row.function(jnp, x, **options).astype(x.dtype)
+        return reduced
+    expect_memory(x.dtype, x.size)
     if x.dtype == object:
         expect_simple_product(x.ravel())
         return as_known(row.function(np, x, **options), object)
@@ -87,20 +90,15 @@ def _operators_of(row: _Reduction) -> tuple[Callable[..., Any], Callable[..., An
 
     def by_attribute(
         x: Tensor, /, *, axes: tuple[int, ...] | None = None, keepdims: int = 1
-    ) -> Any:
+    ) -> Tensor:
         return _reduce(row, x, axis=axes or None, keepdims=bool(keepdims))
 
     def by_input(
-        x: Tensor,
-        axes: Known | None = None,
-        /,
-        *,
-        keepdims: int = 1,
-        noop_with_empty_axes: int = 0,
-    ) -> Any:
-        given = () if axes is None else tuple(integers(axes))
+        x: Tensor, axes: Known | None = None, /, *, keepdims: int = 1, noop_with_empty_axes: int = 0
+    ) -> Tensor:
+        chosen: tuple[int, ...] | None = () if axes is None else tuple(integers(axes))
         # ONNX Runtime computes the square or the logarithm of elements that it does not reduce.
-        chosen = given or (() if noop_with_empty_axes else None)
+        chosen = chosen or (() if noop_with_empty_axes else None)
         return _reduce(row, x, axis=chosen, keepdims=bool(keepdims))
 
     return by_attribute, by_input
@@ -117,12 +115,13 @@ def _index_of(name: str) -> Callable[..., Any]:
 
     def compute(
         x: Tensor, /, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
-    ) -> Any:
+    ) -> Tensor:
         xp, x = on_host_or_device(x)
         searched = xp.flip(x, axis) if select_last_index else x
         place = getattr(xp, name)(searched, axis=axis, keepdims=bool(keepdims))
         place = x.shape[axis] - 1 - place if select_last_index else place
-        return place.astype(np.int64 if xp is np else device_dtype(np.int64))
+        indices: Tensor = place.astype(np.int64 if xp is np else device_dtype(np.int64))
+        return indices
 
     return compute
 
@@ -134,7 +133,7 @@ operator("ArgMin", 1, 11, 12, 13)(_index_of("argmin"))
 def _cumulative(name: str, start: int) -> Callable[..., Any]:
     """The operator that reduces all elements up to one."""
 
-    def compute(x: Tensor, axis: Known, /, *, exclusive: int = 0, reverse: int = 0) -> Any:
+    def compute(x: Tensor, axis: Known, /, *, exclusive: int = 0, reverse: int = 0) -> Tensor:
         along = integers(axis)[0]
         xp, x = on_host_or_device(x)
         x = xp.flip(x, along) if reverse else x
@@ -143,8 +142,8 @@ def _cumulative(name: str, start: int) -> Callable[..., Any]:
             widths[along] = (1, 0)
             rows = xp.pad(x, widths, constant_values=start)
             x = xp.take(rows, xp.arange(x.shape[along]), axis=along)
-        x = getattr(xp, name)(x, axis=along, dtype=x.dtype)
-        return xp.flip(x, along) if reverse else x
+        totals: Tensor = getattr(xp, name)(x, axis=along, dtype=x.dtype)
+        return xp.flip(totals, along) if reverse else totals
 
     return compute
 

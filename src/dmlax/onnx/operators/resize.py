@@ -4,31 +4,45 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from types import ModuleType, SimpleNamespace
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
+from jax.typing import DTypeLike
 
 from dmlax._core import ieee
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.operators.table import Known, Tensor, operator
-from dmlax.onnx.operators.values import expect_room, integers, is_known, to_device
+from dmlax.onnx.operators.values import expect_memory, integers, is_known, to_device
 
 _MOST_PARTS = 1 << 10  # of the denominator of a symbolic size's scale
 _FIXED_POINT = 1 << 10  # in which ONNX Runtime holds the weights of channels-last bytes
 _SIMPLE = "simple"  # the rounding of opset 10
 
 
+_Number = np.floating | Array
+
+
+class _Scale(NamedTuple):
+    """The float32 numbers of an axis, on the host or on the device."""
+
+    size: _Number
+    new: _Number
+    scale: _Number
+    start: _Number
+    end: _Number
+
+
 class _Axis(NamedTuple):
     """One axis: its sizes, the scale, and the part of the input that an output shows."""
 
     number: int
-    size: Any
-    new: Any
-    scale: Any
+    size: int
+    new: int
+    scale: _Number
     start: float
     end: float
 
@@ -37,23 +51,24 @@ class _Axis(NamedTuple):
         """True for sizes that are known while a program is traced."""
         return isinstance(self.size, int) and isinstance(self.new, int)
 
-    def coordinates(self, transformation: str) -> Any:
-        """The position in the input of each output: on the host for static sizes."""
+    @property
+    def numpy(self) -> ModuleType:
+        """NumPy for static sizes, else JAX's."""
+        return np if self.is_static else jnp
+
+    def coordinates(self, transformation: str) -> Tensor:
+        """The positions of the outputs in the input: on the host for static sizes."""
         if transformation not in _TRANSFORMATIONS:
             text = f"coordinate_transformation_mode is {transformation!r}, expected one of"
             raise UnsupportedError(f"{text} {', '.join(_TRANSFORMATIONS)}")
-        transform = _TRANSFORMATIONS[transformation]
-        size, new, scale = self.size, self.new, self.scale
+        transform, numbers = _TRANSFORMATIONS[transformation], self[1:]
         if self.is_static:
-            expect_room(np.float32, 8, new)  # of its indices and weights
-            numbers = [np.float32(each) for each in (size, new, scale, self.start, self.end)]
-            x = np.arange(new, dtype=np.float32)
+            expect_memory(np.float32, 8, self.new)  # of its indices and weights
+            x = np.arange(self.new, dtype=np.float32)
             with np.errstate(all="ignore"):
-                coordinates: np.ndarray = transform(np, x, *numbers)
-                return coordinates.astype(np.float32)
-        parts = (size, new, scale, self.start, self.end)
-        symbolic = [jnp.asarray(each).astype(np.float32) for each in parts]
-        return transform(_DEVICE, jnp.arange(new).astype(np.float32), *symbolic)
+                return transform(np, x, _Scale(*map(np.float32, numbers))).astype(np.float32)
+        symbolic = _Scale(*(jnp.asarray(number).astype(np.float32) for number in numbers))
+        return transform(_DEVICE, jnp.arange(self.new).astype(np.float32), symbolic)
 
 
 _DEVICE = SimpleNamespace(  # the functions of NumPy that a transformation calls
@@ -66,41 +81,46 @@ _DEVICE = SimpleNamespace(  # the functions of NumPy that a transformation calls
 )
 _HALF = np.float32(0.5)
 _ONE = np.float32(1)
+_Functions = ModuleType | SimpleNamespace
 
 
-def _half_pixel(f: Any, x: Any, size: Any, new: Any, scale: Any, *roi: Any) -> Any:
-    return f.subtract(f.divide(f.add(x, _HALF), scale), _HALF)
+def _half_pixel(f: _Functions, x: Tensor, to: _Scale) -> Tensor:
+    position: Tensor = f.subtract(f.divide(f.add(x, _HALF), to.scale), _HALF)
+    return position
 
 
-def _half_pixel_symmetric(f: Any, x: Any, size: Any, new: Any, scale: Any, *roi: Any) -> Any:
-    margin = _ONE - new / (scale * size)
+def _half_pixel_symmetric(f: _Functions, x: Tensor, to: _Scale) -> Tensor:
+    margin = _ONE - to.new / (to.scale * to.size)
     x = x.astype(np.float64) if f is np else x
     half = x.dtype.type(0.5)
-    return f.subtract(f.add(size / 2 * margin, f.divide(f.add(x, half), scale)), half)
+    shift = f.divide(f.add(x, half), to.scale)
+    position: Tensor = f.subtract(f.add(to.size / 2 * margin, shift), half)
+    return position
 
 
-def _crop(f: Any, x: Any, size: Any, new: Any, scale: Any, start: Any, end: Any) -> Any:
-    last = size - 1
-    step = f.divide(f.multiply(f.multiply(x, end - start), last), f.maximum(new - 1, _ONE))
+def _crop(f: _Functions, x: Tensor, to: _Scale) -> Tensor:
+    start, end, last = to.start, to.end, to.size - 1
+    step = f.divide(f.multiply(f.multiply(x, end - start), last), f.maximum(to.new - 1, _ONE))
     middle = _HALF * (start + end) * last
-    return f.where(new > 1, f.add(f.multiply(start, last), step), middle)
+    position: Tensor = f.where(to.new > 1, f.add(f.multiply(start, last), step), middle)
+    return position
 
 
 _CROP = "tf_crop_and_resize"
-_TRANSFORMATIONS: dict[str, Callable[..., Any]] = {
-    "align_corners": lambda f, x, size, new, *rest: f.divide(
-        f.multiply(x, size - 1), f.maximum(new - 1, _ONE)
+_TRANSFORMATIONS: dict[str, Callable[[_Functions, Tensor, _Scale], Tensor]] = {
+    "align_corners": lambda f, x, to: f.divide(
+        f.multiply(x, to.size - 1), f.maximum(to.new - 1, _ONE)
     ),
-    "asymmetric": lambda f, x, size, new, scale, *roi: f.divide(x, scale),
+    "asymmetric": lambda f, x, to: f.divide(x, to.scale),
     "half_pixel": _half_pixel,
     "half_pixel_symmetric": _half_pixel_symmetric,
-    "pytorch_half_pixel": lambda f, x, size, new, *rest: f.where(
-        new > 1, _half_pixel(f, x, size, new, *rest), np.float32(0)
+    "pytorch_half_pixel": lambda f, x, to: f.where(
+        to.new > 1, _half_pixel(f, x, to), np.float32(0)
     ),
     _CROP: _crop,
-    "tf_half_pixel_for_nn": lambda f, x, size, new, scale, *roi: f.divide(f.add(x, _HALF), scale),
+    "tf_half_pixel_for_nn": lambda f, x, to: f.divide(f.add(x, _HALF), to.scale),
 }
-_ROUNDINGS: dict[str, Callable[..., Any]] = {
+_ROUNDINGS: dict[str, Callable[[ModuleType, Tensor, _Number], Tensor]] = {
     "ceil": lambda xp, x, scale: xp.ceil(x),
     "floor": lambda xp, x, scale: xp.floor(x),
     "round_prefer_ceil": lambda xp, x, scale: xp.floor(2 * x) - xp.floor(x),
@@ -119,7 +139,7 @@ class _Method(NamedTuple):
     exclude_outside: int = 0
     extrapolation_value: float = 0.0
 
-    def resize(self, x: Any, axes: Sequence[_Axis]) -> Any:
+    def resize(self, x: Tensor, axes: Sequence[_Axis]) -> Tensor:
         """Resizes the axes of a tensor."""
         interpolations = {"nearest": self._nearest, "linear": self._linear, "cubic": self._cubic}
         if self.mode not in interpolations:
@@ -132,75 +152,76 @@ class _Method(NamedTuple):
         return self._extrapolate(y, scaled) if self.transformation == _CROP else y
 
     def _changes(self, axis: _Axis) -> bool:
-        """True for an axis whose elements move; of a crop, one that shows a part, too."""
+        """True for an axis whose elements move, or of which a crop shows a part."""
         is_whole = self.transformation != _CROP or (axis.start, axis.end) == (0, 1)
         return not (is_whole and isinstance(axis.scale, np.floating) and axis.scale == 1)
 
-    def _nearest(self, x: Any, scaled: Sequence[_Axis], axes: Sequence[_Axis]) -> Any:
+    def _nearest(self, x: Tensor, scaled: Sequence[_Axis], axes: Sequence[_Axis]) -> Tensor:
         if self.rounding not in _ROUNDINGS:
             text = f"nearest_mode is {self.rounding!r}, expected one of {', '.join(_ROUNDINGS)}"
             raise UnsupportedError(text)
         for axis in scaled:
-            xp: Any = np if axis.is_static else jnp
             coordinates = axis.coordinates(self.transformation)
-            rounded = _ROUNDINGS[self.rounding](xp, coordinates, axis.scale)
-            places = xp.clip(rounded, 0, axis.size - 1).astype(np.int32)
+            rounded = _ROUNDINGS[self.rounding](axis.numpy, coordinates, axis.scale)
+            places = axis.numpy.clip(rounded, 0, axis.size - 1).astype(np.int32)
             if is_known(x):
-                expect_room(x.dtype, x.size // max(axis.size, 1), axis.new)
+                expect_memory(x.dtype, x.size // max(axis.size, 1), axis.new)
             x = _take(x, places, axis.number)
         return x
 
-    def _linear(self, x: Any, scaled: Sequence[_Axis], axes: Sequence[_Axis]) -> Any:
+    def _linear(self, x: Tensor, scaled: Sequence[_Axis], axes: Sequence[_Axis]) -> Array:
         x = to_device(x)
         is_integer = jnp.issubdtype(x.dtype, jnp.integer)
         chosen = _spatial(axes, scaled) if is_integer else scaled
         is_fixed = x.dtype.itemsize == 1 and [axis.number for axis in chosen] == [1, 2]
-        corners, weights = [x], []
+        parts: list[Tensor] = [x]
+        weights: list[list[Array]] = []
         for axis in chosen:
             places, shares = self._line(axis, axis not in scaled, is_fixed)
-            corners = [_take(each, place, axis.number) for each in corners for place in places]
+            parts = [_take(part, place, axis.number) for part in parts for place in places]
             weights.append([_along(share, axis.number, x.ndim) for share in shares])
         multiply, add = (jnp.multiply, jnp.add) if is_fixed else (ieee.multiply, ieee.add)
         dtype = np.int32 if is_fixed else _float_of(x)
         terms = []
-        for place, corner in enumerate(corners):
+        for place, part in enumerate(parts):
             bits = [place >> i & 1 for i in range(len(weights))]  # the last axis first
-            shares = [each[bit] for each, bit in zip(weights[::-1], bits, strict=True)]
-            terms.append(multiply(functools.reduce(multiply, shares), corner.astype(dtype)))
+            shares = [pair[bit] for pair, bit in zip(weights[::-1], bits, strict=True)]
+            terms.append(multiply(functools.reduce(multiply, shares), part.astype(dtype)))
         total = functools.reduce(add, terms)
         if is_fixed:
             return lax.div(total, np.int32(_FIXED_POINT**2)).astype(x.dtype)
         return (jnp.trunc(total) if is_integer else total).astype(x.dtype)
 
-    def _line(self, axis: _Axis, is_copied: bool, is_fixed: bool) -> tuple[Any, Any]:
+    def _line(
+        self, axis: _Axis, is_copied: bool, is_fixed: bool
+    ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
         """Both elements between which an output lies, and their weights."""
-        xp: Any = np if axis.is_static else jnp
+        xp, last = axis.numpy, axis.size - 1
         if is_copied:
-            position = np.arange(axis.new, dtype=np.float32)
+            position: Tensor = np.arange(axis.new, dtype=np.float32)
         else:
             position = axis.coordinates(self.transformation)
-        last = axis.size - 1
         position = xp.clip(position, 0, np.float32(last) if axis.is_static else last)
         first = xp.minimum(position.astype(np.int32), last)
         second = xp.minimum(first + 1, last)
         if is_fixed:
             position = (position * _FIXED_POINT).astype(np.int32)
             distances = [abs(position - place * _FIXED_POINT) for place in (first, second)]
-            half: Any = np.int32(_FIXED_POINT // 2)
+            half: np.number = np.int32(_FIXED_POINT // 2)
         else:
             distances = [abs(position - place.astype(np.float32)) for place in (first, second)]
             half = _HALF
-        weights = [xp.where(first == second, half, each) for each in distances[::-1]]
+        weights = [xp.where(first == second, half, share) for share in distances[::-1]]
         return (first, second), weights
 
-    def _cubic(self, x: Any, scaled: Sequence[_Axis], axes: Sequence[_Axis]) -> Any:
+    def _cubic(self, x: Tensor, scaled: Sequence[_Axis], axes: Sequence[_Axis]) -> Array:
         x = to_device(x)
         if not jnp.issubdtype(x.dtype, jnp.floating):
             raise UnsupportedError(f"mode is 'cubic' and its input is {x.dtype}, expected a float")
         dtype = _float_of(x)
         y = x.astype(dtype)
         for axis in reversed(scaled):
-            xp: Any = np if axis.is_static else jnp
+            xp = axis.numpy
             position = axis.coordinates(self.transformation)
             start = xp.floor(position)
             weights = cubic_weights(position - start, np.float32(self.cubic_coeff_a))
@@ -220,7 +241,7 @@ class _Method(NamedTuple):
             y = functools.reduce(ieee.add, terms)
         return y.astype(x.dtype)
 
-    def _extrapolate(self, y: Any, axes: Sequence[_Axis]) -> Any:
+    def _extrapolate(self, y: Tensor, axes: Sequence[_Axis]) -> Array:
         """Fills the elements that lie outside of the input."""
         y = to_device(y)
         for axis in axes:
@@ -231,25 +252,25 @@ class _Method(NamedTuple):
         return y
 
 
-def _take(x: Any, places: Any, axis: int) -> Any:
+def _take(x: Tensor, places: Tensor, axis: int) -> Tensor:
     """Takes elements along an axis; whole repetitions need no gather."""
     if not is_known(places):
         return jnp.take(to_device(x), places, axis=axis, mode="clip")
     size = x.shape[axis]
     count = len(places) // size if isinstance(size, int) and size else 0
     if count and np.array_equal(places, np.repeat(np.arange(size), count)):
-        return (np if is_known(x) else jnp).repeat(x, count, axis=axis)
+        return np.repeat(x, count, axis) if is_known(x) else jnp.repeat(x, count, axis=axis)
     if is_known(x):
-        return np.take(x, places, axis=axis)
+        return np.asarray(np.take(x, places, axis=axis))
     return jnp.take(x, places, axis=axis, mode="clip")
 
 
-def _float_of(x: Any) -> Any:
+def _float_of(x: Array) -> DTypeLike:
     """The dtype in which a tensor is interpolated."""
     return np.float64 if x.dtype == np.float64 else np.float32
 
 
-def _along(values: Any, axis: int, rank: int) -> Any:
+def _along(values: Tensor, axis: int, rank: int) -> Array:
     """A vector along one axis of a tensor, on the device."""
     return jnp.asarray(values).reshape((-1,) + (1,) * (rank - 1 - axis))[(None,) * axis]
 
@@ -263,7 +284,7 @@ def _spatial(axes: Sequence[_Axis], scaled: Sequence[_Axis]) -> Sequence[_Axis]:
     return axes[first:] if all(axis.number >= first for axis in scaled) else scaled
 
 
-def cubic_weights(s: Any, a: Any) -> list[Any]:
+def cubic_weights(s: Tensor, a: np.float32) -> list[Tensor]:
     """The weights of four neighbours, in ONNX Runtime's order of operations."""
     far, near = s + _ONE, _ONE - s
     farther = np.float32(2) - s
@@ -275,8 +296,8 @@ def cubic_weights(s: Any, a: Any) -> list[Any]:
     ]
 
 
-def _scaled_size(size: Any, scale: np.float32) -> Any:
-    """The output's size; of a symbolic one, if the scale is a fraction of small integers."""
+def _scaled_size(size: int, scale: np.float32) -> int:
+    """The output's size; a symbolic size needs a scale that is a fraction of small integers."""
     if isinstance(size, int):
         return int(scale * np.float32(size))
     fraction = Fraction(float(scale))
@@ -287,53 +308,58 @@ def _scaled_size(size: Any, scale: np.float32) -> Any:
 
 
 def _axes_of(
-    x: Any,
-    roi: Any = None,
-    scales: Any = None,
-    sizes: Any = None,
+    x: Tensor,
+    roi: np.ndarray | None = None,
+    scales: np.ndarray | None = None,
+    sizes: np.ndarray | None = None,
     chosen: Sequence[int] | None = None,
     policy: str = "stretch",
 ) -> list[_Axis]:
     """The axes of a tensor; those that the node does not name keep their sizes."""
     rank = len(x.shape)
-    given = list(range(rank)) if chosen is None else [axis % rank for axis in chosen]
+    numbers = list(range(rank)) if chosen is None else [axis % rank for axis in chosen]
     count = sizes.size if sizes is not None else 0 if scales is None else scales.size
-    if count != len(given):
-        raise ModelError(f"it has {count} scales or sizes, expected {len(given)}, one per axis")
+    if count != len(numbers):
+        raise ModelError(f"it has {count} scales or sizes, expected {len(numbers)}, one per axis")
     bounds = [0.0] * count + [1.0] * count if roi is None else roi.ravel().tolist()
     if len(bounds) != 2 * count:
         raise ModelError(f"its roi has {len(bounds)} numbers, expected {2 * count}")
-    found = [_Axis(i, size, size, _ONE, 0.0, 1.0) for i, size in enumerate(x.shape)]
+    axes = [_Axis(i, size, size, _ONE, 0.0, 1.0) for i, size in enumerate(x.shape)]
+    factors: list[_Number]
     if sizes is not None:
         news = integers(sizes)
-        factors = [_factor(x.shape[i], new) for i, new in zip(given, news, strict=True)]
+        factors = [_factor(x.shape[i], new) for i, new in zip(numbers, news, strict=True)]
         if policy != "stretch":
-            factors = [_of_policy(policy, factors)] * count
-            news = [int(np.floor(factors[0] * x.shape[i] + _HALF)) for i in given]
+            common = _of_policy(policy, factors)
+            factors = [common] * count
+            news = [int(np.floor(common * x.shape[i] + _HALF)) for i in numbers]
     else:
-        factors = [np.float32(scale) for scale in scales.ravel()]
-        if not all(0 < scale < math.inf for scale in factors):
+        assert scales is not None
+        scaled = [np.float32(scale) for scale in scales.ravel()]
+        if not all(0 < scale < math.inf for scale in scaled):
             raise ModelError(f"its scales are {scales.tolist()}, expected positive numbers")
-        news = [_scaled_size(x.shape[i], scale) for i, scale in zip(given, factors, strict=True)]
-    for place, (i, new, factor) in enumerate(zip(given, news, factors, strict=True)):
-        start, end = bounds[place], bounds[count + place]
-        found[i] = _Axis(i, x.shape[i], new, factor, start, end)
-    return found
+        news = [_scaled_size(x.shape[i], scale) for i, scale in zip(numbers, scaled, strict=True)]
+        factors = [*scaled]
+    parts = zip(numbers, news, factors, bounds[:count], bounds[count:], strict=True)
+    for i, new, factor, start, end in parts:
+        axes[i] = _Axis(i, x.shape[i], new, factor, start, end)
+    return axes
 
 
-def _factor(size: Any, new: Any) -> Any:
+def _factor(size: int, new: int) -> _Number:
     """The scale of one size to another: on the device if one of them is symbolic."""
     if isinstance(size, int) and isinstance(new, int):
         return np.float32(new) / np.float32(size) if size else _ONE
     if new is size:
         return _ONE
-    parts = (jnp.asarray(each).astype(np.float32) for each in (new, size))
-    return ieee.divide(*parts)
+    dividend, divisor = (jnp.asarray(number).astype(np.float32) for number in (new, size))
+    factor: Array = ieee.divide(dividend, divisor)
+    return factor
 
 
-def _of_policy(policy: str, factors: list[Any]) -> np.float32:
+def _of_policy(policy: str, factors: Sequence[_Number]) -> np.float32:
     """The one scale that keeps the aspect ratio."""
-    choices: dict[str, Callable[..., Any]] = {"not_larger": min, "not_smaller": max}
+    choices = {"not_larger": min, "not_smaller": max}
     if policy not in choices:
         text = f"keep_aspect_ratio_policy is {policy!r}, expected one of stretch,"
         raise UnsupportedError(f"{text} {', '.join(choices)}")
@@ -344,14 +370,16 @@ def _of_policy(policy: str, factors: list[Any]) -> np.float32:
 
 
 @operator("Upsample", 7)
-def upsample_by_attribute(x: Tensor, /, *, scales: tuple[float, ...], mode: str = "nearest") -> Any:
+def upsample_by_attribute(
+    x: Tensor, /, *, scales: tuple[float, ...], mode: str = "nearest"
+) -> Tensor:
     """Enlarges a tensor."""
     return _Method(mode).resize(x, _axes_of(x, scales=np.asarray(scales, np.float32)))
 
 
 @operator("Resize", 10)
 @operator("Upsample", 9, 10)
-def resize_by_scales(x: Tensor, scales: Known, /, *, mode: str = "nearest") -> Any:
+def resize_by_scales(x: Tensor, scales: Known, /, *, mode: str = "nearest") -> Tensor:
     """Resizes a tensor by scales."""
     return _Method(mode).resize(x, _axes_of(x, scales=scales))
 
@@ -373,7 +401,7 @@ def resize(
     keep_aspect_ratio_policy: str = "stretch",
     mode: str = "nearest",
     nearest_mode: str = "round_prefer_floor",
-) -> Any:
+) -> Tensor:
     """Resizes a tensor by scales or to sizes."""
     if antialias:
         raise UnsupportedError("antialias is 1, expected 0")

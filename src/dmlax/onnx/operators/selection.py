@@ -1,6 +1,8 @@
 """Operators that select, place or order elements."""
 
-from typing import Any
+from collections.abc import Sequence
+from types import ModuleType
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +18,7 @@ from dmlax.onnx.operators.values import (
     DTYPES,
     as_known,
     device_dtype,
-    expect_room,
+    expect_memory,
     integers,
     is_known,
     numpy_of,
@@ -24,8 +26,10 @@ from dmlax.onnx.operators.values import (
     to_device,
 )
 
+_Known = TypeVar("_Known", Array, np.ndarray)
 
-def _order_key(x: Any, largest: int | bool, xp: Any) -> Any:
+
+def _order_key(x: _Known, largest: int | bool, xp: ModuleType) -> _Known:
     """Numbers whose largest come first; -0 equals 0, as in ONNX Runtime."""
     if x.dtype == bool:
         x = x.astype(np.uint8)
@@ -35,45 +39,47 @@ def _order_key(x: Any, largest: int | bool, xp: Any) -> Any:
     return x if largest else ~x
 
 
-def _top(x: Any, count: Any, axis: int, largest: int) -> tuple[Any, Any]:
-    """The first elements in order, and their indices: of equal elements the lower index first."""
+def _top(x: Tensor, count: int, axis: int, largest: int) -> tuple[Tensor, Tensor]:
+    """The first elements in order, and their indices, by which equal elements are ordered."""
     if not -x.ndim <= axis < x.ndim:
         raise ModelError(f"axis is {axis}, expected one of an input of rank {x.ndim}")
     size = x.shape[axis]
     if isinstance(count, int) and isinstance(size, int) and not 0 <= count <= size:
         raise ModelError(f"K is {count}, expected at most {size}, the size of axis {axis}")
     if is_known(x) and x.dtype != object:
-        expect_room(np.int64, 2, x.size)
+        expect_memory(np.int64, 2, x.size)
         key = np.moveaxis(_order_key(x, largest, np), axis, -1)
         reverse = np.argsort(key[..., ::-1], axis=-1, kind="stable")[..., ::-1]
-        places = np.moveaxis((size - 1 - reverse)[..., :count], -1, axis)
-        return np.take_along_axis(x, places, axis), places.astype(np.int64)
+        first = np.moveaxis((size - 1 - reverse)[..., :count], -1, axis)
+        return np.take_along_axis(x, first, axis), first.astype(np.int64)
     x = to_device(x)
     if isinstance(size, int):
-        _, found = lax.top_k(jnp.moveaxis(_order_key(x, largest, jnp), axis, -1), count)
+        _, places = lax.top_k(jnp.moveaxis(_order_key(x, largest, jnp), axis, -1), count)
     else:
-        key = jnp.moveaxis(_order_key(x, not largest, jnp), axis, -1)
-        found = jnp.take(jnp.argsort(key, stable=True), jnp.arange(count), axis=-1, mode="clip")
-    places = jnp.moveaxis(found, -1, axis)
-    values = jnp.take_along_axis(x, places, axis=axis)
-    return values, places.astype(device_dtype(np.int64))
+        ascending = jnp.moveaxis(_order_key(x, not largest, jnp), axis, -1)
+        order = jnp.argsort(ascending, stable=True)
+        places = jnp.take(order, jnp.arange(count), axis=-1, mode="clip")
+    places = jnp.moveaxis(places, -1, axis)
+    return jnp.take_along_axis(x, places, axis=axis), places.astype(device_dtype(np.int64))
 
 
 @operator("TopK", 1)
-def top_by_attribute(x: Tensor, /, *, k: int, axis: int = -1) -> Any:
+def top_by_attribute(x: Tensor, /, *, k: int, axis: int = -1) -> tuple[Tensor, Tensor]:
     """The largest elements along an axis, and their indices."""
     return _top(x, k, axis, 1)
 
 
 @operator("TopK", 10, 11, 24)
-def top(x: Tensor, k: Known, /, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> Any:
+def top(
+    x: Tensor, k: Known, /, *, axis: int = -1, largest: int = 1, sorted: int = 1
+) -> tuple[Tensor, Tensor]:
     """The largest or smallest elements along an axis, in order, and their indices."""
     (count,) = integers(k)
     return _top(x, count, axis, largest)
 
 
 @operator("OneHot", 9, 11, 28)
-def one_hot(indices: Tensor, depth: Known, values: Tensor, /, *, axis: int = -1) -> Any:
+def one_hot(indices: Tensor, depth: Known, values: Tensor, /, *, axis: int = -1) -> Array:
     """One value at the indices along a new axis, and another one elsewhere."""
     (size,) = integers(depth)
     indices = to_device(indices).astype(device_dtype(np.int64))
@@ -90,18 +96,19 @@ def one_hot(indices: Tensor, depth: Known, values: Tensor, /, *, axis: int = -1)
 
 
 @operator("Trilu", 14)
-def triangle(x: Tensor, k: Known | None = None, /, *, upper: int = 1) -> Any:
+def triangle(x: Tensor, k: Known | None = None, /, *, upper: int = 1) -> Tensor:
     """The upper or the lower triangle of matrices; zeros elsewhere."""
     offset = 0 if k is None else integers(k)[0]
     xp, x = on_host_or_device(x)
     rows, columns = x.shape[-2:]
     distance = xp.arange(columns)[None, :] - xp.arange(rows)[:, None]
     keep = distance >= offset if upper else distance <= offset
-    return xp.where(keep, x, xp.zeros_like(x))
+    kept: Tensor = xp.where(keep, x, xp.zeros_like(x))
+    return kept
 
 
 @operator("EyeLike", 9, 22)
-def eye_like(x: Tensor, /, *, dtype: int = 0, k: int = 0) -> Any:
+def eye_like(x: Tensor, /, *, dtype: int = 0, k: int = 0) -> Array:
     """Ones on a diagonal, in the shape of a matrix."""
     if dtype and dtype not in DTYPES:
         raise UnsupportedError(f"its data type {dtype} is not known")
@@ -110,7 +117,7 @@ def eye_like(x: Tensor, /, *, dtype: int = 0, k: int = 0) -> Any:
     return jnp.eye(rows, columns, k=k, dtype=wanted)
 
 
-def _sub_shape(x: Any, indices: Any, axis: int) -> Any:
+def _sub_shape(x: Tensor, indices: Tensor, axis: int) -> Tensor:
     """The part of a tensor that elements of indices can come from: all of an axis."""
     if len(x.shape) != len(indices.shape):
         raise ModelError(f"its indices have rank {len(indices.shape)}, expected {len(x.shape)}")
@@ -120,11 +127,11 @@ def _sub_shape(x: Any, indices: Any, axis: int) -> Any:
 
 
 @operator("GatherElements", 11, 13)
-def gather_elements(x: Tensor, indices: Parameter, /, *, axis: int = 0) -> Any:
-    """Takes an element for each index along an axis; one outside gives 0."""
+def gather_elements(x: Tensor, indices: Parameter, /, *, axis: int = 0) -> Tensor:
+    """Takes an element for every index along an axis; one outside gives 0."""
     x = _sub_shape(x, indices, axis)
     if is_known(x) and is_known(indices) and x.dtype != object:
-        expect_room(x.dtype, indices.size)
+        expect_memory(x.dtype, indices.size)
         return np.take_along_axis(x, np.asarray(indices), axis)
     return jnp.take_along_axis(
         to_device(x), to_device(indices), axis=axis, mode="fill", fill_value=0
@@ -132,7 +139,7 @@ def gather_elements(x: Tensor, indices: Parameter, /, *, axis: int = 0) -> Any:
 
 
 @operator("GatherND", 11, 12, 13)
-def gather_nd(x: Tensor, indices: Parameter, /, *, batch_dims: int = 0) -> Any:
+def gather_nd(x: Tensor, indices: Parameter, /, *, batch_dims: int = 0) -> Tensor:
     """Takes slices at coordinates; a coordinate outside gives 0."""
 
     def take(x: Array, places: Array) -> Array:
@@ -140,7 +147,7 @@ def gather_nd(x: Tensor, indices: Parameter, /, *, batch_dims: int = 0) -> Any:
         return x.at[coordinates].get(mode="fill", fill_value=0)
 
     if is_known(x) and is_known(indices) and not batch_dims:
-        expect_room(x.dtype, indices.size, *x.shape[indices.shape[-1] :])
+        expect_memory(x.dtype, indices.size, *x.shape[indices.shape[-1] :])
         return as_known(x[tuple(np.moveaxis(np.asarray(indices), -1, 0))], x.dtype)
     for _ in range(batch_dims):
         take = jax.vmap(take)
@@ -150,22 +157,24 @@ def gather_nd(x: Tensor, indices: Parameter, /, *, batch_dims: int = 0) -> Any:
 _WAYS = {"none": "set", "add": "add", "mul": "multiply", "min": "min", "max": "max"}
 
 
-def _scatter(x: Any, places: tuple[Any, ...], updates: Any, reduction: str) -> Any:
+def _scatter(x: Tensor, places: tuple[Tensor, ...], updates: Tensor, reduction: str) -> Tensor:
     """Writes updates at coordinates; one outside is dropped."""
     if reduction not in _WAYS:
         raise UnsupportedError(f"reduction is {reduction!r}, expected one of {', '.join(_WAYS)}")
-    if reduction == "none" and all(map(is_known, (x, updates, *places))):
-        expect_room(x.dtype, x.size)
+    if reduction == "none" and is_known(x) and all(map(is_known, (updates, *places))):
+        expect_memory(x.dtype, x.size)
         copy = x.copy()
         copy[places] = updates
         return copy
-    return getattr(to_device(x).at[places], _WAYS[reduction])(to_device(updates), mode="drop")
+    write = getattr(to_device(x).at[places], _WAYS[reduction])
+    written: Array = write(to_device(updates), mode="drop")
+    return written
 
 
 @operator("ScatterND", 11, 13, 16, 18)
 def scatter_nd(
     x: Tensor, indices: Parameter, updates: Tensor, /, *, reduction: str = "none"
-) -> Any:
+) -> Tensor:
     """Writes slices at coordinates; one outside is dropped."""
     xp = numpy_of(x, indices, updates)
     places = tuple(xp.moveaxis(indices if xp is np else to_device(indices), -1, 0))
@@ -175,15 +184,9 @@ def scatter_nd(
 @operator("Scatter", 9, 11)
 @operator("ScatterElements", 11, 13, 16, 18)
 def scatter_elements(
-    x: Tensor,
-    indices: Parameter,
-    updates: Tensor,
-    /,
-    *,
-    axis: int = 0,
-    reduction: str = "none",
-) -> Any:
-    """Writes an update for each index along an axis; one outside is dropped."""
+    x: Tensor, indices: Parameter, updates: Tensor, /, *, axis: int = 0, reduction: str = "none"
+) -> Tensor:
+    """Writes an update for every index along an axis; one outside is dropped."""
     _sub_shape(x, indices, axis)
     xp = numpy_of(x, indices, updates)
     ranges = [xp.arange(size) for size in indices.shape]
@@ -195,27 +198,30 @@ def scatter_elements(
 @operator("Compress", 9, 11, 28)
 def compress(
     x: Tensor, condition: Tensor, /, *, axis: int | None = None, nonzero_size: int | None
-) -> Any:
+) -> Tensor | Counted:
     """Takes the slices along an axis where a condition holds; rows after the count are 0."""
     if axis is None:
         x, axis = x.reshape((-1,)), 0
     if is_known(condition):
-        places = np.flatnonzero(condition)
+        kept = np.flatnonzero(condition)
         if is_known(x):
-            expect_room(x.dtype, x.size)
-            return np.take(x, places, axis)
-        return jnp.take(x, places.astype(np.int32), axis=axis)
+            expect_memory(x.dtype, x.size)
+            return np.take(x, kept, axis)
+        return jnp.take(x, kept.astype(np.int32), axis=axis)
     condition = condition[: x.shape[axis]]
     size = expect_size(nonzero_size)
-    (found,) = jnp.nonzero(condition, size=size, fill_value=OUTSIDE)
-    rows = jnp.take(to_device(x), found, axis=axis, mode="fill", fill_value=0)
+    (places,) = jnp.nonzero(condition, size=size, fill_value=OUTSIDE)
+    rows = jnp.take(to_device(x), places, axis=axis, mode="fill", fill_value=0)
     return Counted(rows, jnp.count_nonzero(condition))
 
 
-def _corners(boxes: Any, is_center: int) -> list[Any]:
-    """The lower and the upper corner of boxes along both axes."""
+_Choice = tuple[Array, Array, Array, Array]  # step, boxes that are left, rows, counts
+
+
+def _ends(boxes: Array, is_center: int) -> list[Array]:
+    """The lower and the upper end of boxes along both axes."""
     a, b, c, d = (boxes[..., i] for i in range(4))
-    if not is_center:  # two opposite corners, in any order
+    if not is_center:  # two opposite ends, in any order
         return [f(*pair) for pair in ((a, c), (b, d)) for f in (jnp.minimum, jnp.maximum)]
     half_width, half_height = (ieee.multiply(size, jnp.full_like(size, 0.5)) for size in (c, d))
     return [
@@ -226,19 +232,20 @@ def _corners(boxes: Any, is_center: int) -> list[Any]:
     ]
 
 
-def _overlaps(corners: list[Any], chosen: list[Any], threshold: Any) -> Any:
+def _overlaps(ends: Sequence[Array], chosen: Sequence[Array], threshold: Array | float) -> Array:
     """True for boxes whose intersection over union with a chosen box exceeds a threshold."""
     sides, areas = [], []
-    for box in (corners, chosen):
+    for box in (ends, chosen):
         areas.append(ieee.multiply(ieee.subtract(box[1], box[0]), ieee.subtract(box[3], box[2])))
     for low, high in ((0, 1), (2, 3)):
-        start = jnp.maximum(corners[low], chosen[low])
-        end = jnp.minimum(corners[high], chosen[high])
+        start = jnp.maximum(ends[low], chosen[low])
+        end = jnp.minimum(ends[high], chosen[high])
         sides.append(jnp.maximum(ieee.subtract(end, start), 0))
     shared = ieee.multiply(*sides)
     union = ieee.subtract(ieee.add(areas[0], areas[1]), shared)
     is_proper = (areas[0] > 0) & (areas[1] > 0) & (shared > 0) & (union > 0)
-    return is_proper & (ieee.divide(shared, jnp.where(is_proper, union, 1)) > threshold)
+    overlap: Array = ieee.divide(shared, jnp.where(is_proper, union, 1))
+    return is_proper & (overlap > threshold)
 
 
 @operator("NonMaxSuppression", 10, 11)
@@ -252,8 +259,8 @@ def suppress_boxes(
     *,
     center_point_box: int = 0,
     nonzero_size: int | None,
-) -> Any:
-    """Rows of batch, class and box: boxes of a class that no box with a higher score overlaps."""
+) -> Counted:
+    """Rows of batch, class and box: boxes that no higher score of their class overlaps."""
     size = expect_size(nonzero_size)
     boxes, scores = to_device(boxes), to_device(scores)
     per_class = 0 if max_output_boxes_per_class is None else integers(max_output_boxes_per_class)[0]
@@ -263,12 +270,11 @@ def suppress_boxes(
     alive = jnp.ones(scores.shape, bool)
     if score_threshold is not None:
         alive = scores > to_device(score_threshold).reshape(())
-    corners = [each[:, None, :] for each in _corners(boxes, center_point_box)]
+    ends = [end[:, None, :] for end in _ends(boxes, center_point_box)]
     numbers = jnp.arange(scores.shape[2], dtype=np.int32)
+    spread = [jnp.broadcast_to(end, scores.shape) for end in ends]
 
-    spread = [jnp.broadcast_to(each, scores.shape) for each in corners]
-
-    def choose(state: tuple[Any, Any, Any, Any]) -> tuple[Any, Any, Any, Any]:
+    def choose(state: _Choice) -> _Choice:
         step, alive, rows, counts = state
         is_any = alive.any(-1)
         place = jnp.argmax(jnp.where(alive, scores, -jnp.inf), -1).astype(np.int32)
@@ -276,20 +282,20 @@ def suppress_boxes(
         first = jnp.argmax(alive, -1).astype(np.int32)
         is_left = jnp.take_along_axis(alive, place[..., None], -1)[..., 0]
         place = jnp.where(is_left, place, first)
-        chosen = [jnp.take_along_axis(each, place[..., None], -1) for each in spread]
-        suppressed = _overlaps(corners, chosen, threshold) | (numbers == place[..., None])
+        chosen = [jnp.take_along_axis(end, place[..., None], -1) for end in spread]
+        suppressed = _overlaps(ends, chosen, threshold) | (numbers == place[..., None])
         rows = rows.at[..., step].set(place, mode="drop")
         return step + 1, alive & ~suppressed, rows, counts + is_any.astype(np.int32)
 
     shape = scores.shape[:2]
-    start = (np.int32(0), alive, jnp.zeros((*shape, steps), np.int32), jnp.zeros(shape, np.int32))
+    start = (jnp.int32(0), alive, jnp.zeros((*shape, steps), np.int32), jnp.zeros(shape, np.int32))
 
-    def is_going(state: tuple[Any, Any, Any, Any]) -> Any:
+    def is_going(state: _Choice) -> Array:
         return (state[0] < limit) & state[1].any()
 
     _, _, rows, counts = lax.while_loop(is_going, choose, start)
     valid = jnp.arange(steps) < counts[..., None]
     batch, label, step = jnp.nonzero(valid, size=size, fill_value=OUTSIDE)
     box = rows.at[batch, label, step].get(mode="fill", fill_value=OUTSIDE)
-    found = jnp.stack([batch, label, box], -1).astype(device_dtype(np.int64))
-    return Counted(found, counts.sum())
+    triples = jnp.stack([batch, label, box], -1).astype(device_dtype(np.int64))
+    return Counted(triples, counts.sum())

@@ -1,29 +1,29 @@
 """Fourier transforms on the device, and the windows and mel matrices of known sizes on the host."""
 
 from collections.abc import Callable
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.errors import ModelError
 from dmlax.onnx.operators.table import Known, Tensor, operator
-from dmlax.onnx.operators.values import DTYPES, expect_room, to_device
+from dmlax.onnx.operators.values import DTYPES, expect_memory, to_device
 
 _MELS = 2595  # per factor of 10 in frequency
 _FIRST_HERTZ = 700  # where the mel scale turns from linear to logarithmic
 
 
-def _scalar(name: str, value: Any) -> Any:
+def _scalar(name: str, value: np.ndarray) -> int:
     """A known number."""
     if value.size != 1 or value.dtype == object:
         raise UnsupportedError(f"{name} is {value}, expected one number: give static input_shapes")
-    return value.reshape(()).item()
+    number: int = value.reshape(()).item()
+    return number
 
 
-def _to_complex(x: Any) -> Any:
+def _to_complex(x: Tensor) -> Array:
     """A signal whose last axis holds its real part, and perhaps its imaginary part."""
     x = to_device(x).astype(np.float32)
     if x.shape[-1] == 1:
@@ -33,11 +33,11 @@ def _to_complex(x: Any) -> Any:
     return lax.complex(x[..., 0], x[..., 1])
 
 
-def _to_parts(x: Any, dtype: Any) -> Any:
+def _to_parts(x: Array, dtype: np.dtype) -> Array:
     return jnp.stack([x.real, x.imag], axis=-1).astype(dtype)
 
 
-def _transform(x: Any, length: Any, axis: int, onesided: int, inverse: int) -> Any:
+def _transform(x: Array, length: int, axis: int, onesided: int, inverse: int) -> Array:
     """The Fourier transform of an axis, which is cut or filled with zeros to a length."""
     if not isinstance(length, int):
         raise UnsupportedError(f"its length is {length}: give input_shapes static sizes")
@@ -46,19 +46,14 @@ def _transform(x: Any, length: Any, axis: int, onesided: int, inverse: int) -> A
     if onesided and jnp.iscomplexobj(x) != bool(inverse):
         raise ModelError("a onesided transform takes a real signal, and its inverse a complex one")
     names = ("rfft", "irfft") if onesided else ("fft", "ifft")
-    return getattr(jnp.fft, names[bool(inverse)])(x, length, axis)
+    transformed: Array = getattr(jnp.fft, names[bool(inverse)])(x, length, axis)
+    return transformed
 
 
 @operator("DFT", 17)
 def fourier_transform_by_attribute(
-    x: Tensor,
-    length: Known | None = None,
-    /,
-    *,
-    axis: int = 1,
-    inverse: int = 0,
-    onesided: int = 0,
-) -> Any:
+    x: Tensor, length: Known | None = None, /, *, axis: int = 1, inverse: int = 0, onesided: int = 0
+) -> Array:
     """The discrete Fourier transform along an axis."""
     rank = len(x.shape)
     if not -rank <= axis < rank or axis % rank == rank - 1:
@@ -68,8 +63,9 @@ def fourier_transform_by_attribute(
         size = _scalar("dft_length", length)
     else:
         size = 2 * (x.shape[axis] - 1) if onesided and inverse else x.shape[axis]
-    found = _transform(signal, size, axis, onesided, inverse)
-    return found[..., None].astype(x.dtype) if onesided and inverse else _to_parts(found, x.dtype)
+    spectrum = _transform(signal, size, axis, onesided, inverse)
+    is_real = onesided and inverse
+    return spectrum[..., None].astype(x.dtype) if is_real else _to_parts(spectrum, x.dtype)
 
 
 @operator("DFT", 20)
@@ -81,7 +77,7 @@ def fourier_transform(
     *,
     inverse: int = 0,
     onesided: int = 0,
-) -> Any:
+) -> Array:
     """The discrete Fourier transform along an axis."""
     place = -2 if axis is None else _scalar("axis", axis)
     return fourier_transform_by_attribute(x, length, axis=place, inverse=inverse, onesided=onesided)
@@ -96,7 +92,7 @@ def short_time_fourier_transform(
     /,
     *,
     onesided: int = 1,
-) -> Any:
+) -> Array:
     """The Fourier transforms of overlapping frames `[batch, frame, frequency, 2]`."""
     if len(x.shape) == 2:  # ONNX Runtime takes a real signal without its last axis
         x = x[:, :, None]
@@ -129,14 +125,14 @@ def _dtype(number: int) -> np.dtype:
     return dtype
 
 
-def _cosine_window(a0: float, a1: float, a2: float) -> Callable[..., Any]:
+def _cosine_window(a0: float, a1: float, a2: float) -> Callable[..., np.ndarray]:
     """A window that is a sum of cosines, with ONNX Runtime's float32 coefficients."""
 
-    def compute(size: Known, /, *, output_datatype: int = 1, periodic: int = 1) -> Any:
+    def compute(size: Known, /, *, output_datatype: int = 1, periodic: int = 1) -> np.ndarray:
         count, dtype = _scalar("size", size), _dtype(output_datatype)
         if count < 0:
             raise ModelError(f"size is {count}, expected 0 or more")
-        expect_room(np.float64, 3, count)
+        expect_memory(np.float64, 3, count)
         with np.errstate(all="ignore"):  # a window of one element divides by 0
             angle = np.float64(2 * np.pi) / (count if periodic else count - 1) * np.arange(count)
             window = a0 - a1 * np.cos(angle) + (a2 * np.cos(2 * angle) if a2 else 0)
@@ -164,16 +160,16 @@ def mel_weight_matrix(
     /,
     *,
     output_datatype: int = 1,
-) -> Any:
-    """A triangle for each mel bin, over the frequencies of a spectrum `[frequency, bin]`."""
+) -> np.ndarray:
+    """A triangle over the frequencies of a spectrum for every mel bin: `[frequency, bin]`."""
     count, length = _scalar("num_mel_bins", bin_count), _scalar("dft_length", dft_length)
     rate, dtype = _scalar("sample_rate", sample_rate), _dtype(output_datatype)
-    edges = [_scalar("an edge", each) for each in (lower_edge_hertz, upper_edge_hertz)]
+    edges = [_scalar("an edge", edge) for edge in (lower_edge_hertz, upper_edge_hertz)]
     if min(count, length, rate) < 1 or not 0 <= min(edges) <= max(edges) < np.inf:
         raise ModelError("a size, rate or edge is out of range")
     if (length + 1) * max(edges) // rate > length // 2:
         raise ModelError(f"the edge {max(edges)} Hz is beyond the spectrum of {length} samples")
-    expect_room(np.float64, 4, length // 2 + 1, count)
+    expect_memory(np.float64, 4, length // 2 + 1, count)
     low, high = (_MELS * np.log10(1 + edge / _FIRST_HERTZ) for edge in edges)
     mels = low + (high - low) / (count + 2) * np.arange(count + 2)
     hertz = _FIRST_HERTZ * (np.power(10.0, mels / _MELS) - 1)

@@ -4,7 +4,7 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +17,11 @@ from dmlax.onnx.errors import ModelError
 from dmlax.onnx.operators.moves import pad
 from dmlax.onnx.operators.resize import cubic_weights
 from dmlax.onnx.operators.table import Known, Parameter, Tensor, operator
-from dmlax.onnx.operators.values import expect_room, integers, to_device
+from dmlax.onnx.operators.values import by_channel, expect_memory, integers, to_device
+from dmlax.onnx.operators.windows import Windows
 
 _SAME = ("SAME_UPPER", "SAME_LOWER")
-_REGIONS_AT_ONCE = 32  # of interest, whose samples are in memory together
+_REGIONS_AT_ONCE = 32  # whose samples are in memory together
 
 
 @operator("ConvTranspose", 1, 11, 22)
@@ -30,23 +31,19 @@ def transposed_convolution(
     bias: Tensor | None = None,
     /,
     *,
-    auto_pad: str = "NOTSET",
-    dilations: tuple[int, ...] | None = None,
-    group: int = 1,
-    kernel_shape: tuple[int, ...] | None = None,
+    windows: Windows,
     output_padding: tuple[int, ...] | None = None,
     output_shape: tuple[int, ...] | None = None,
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
-) -> Any:
+) -> Array:
     """Convolves the input with zeros between its elements."""
-    x, w = jnp.asarray(to_device(x)), to_device(w)
+    x, w, group = jnp.asarray(to_device(x)), to_device(w), windows.group
     if x.ndim < 3 or w.ndim != x.ndim:
         raise ModelError(f"its inputs have the ranks {x.ndim} and {w.ndim}, expected one of 3 to 5")
     count, ones = x.ndim - 2, (1,) * (x.ndim - 2)
     if w.shape[0] != x.shape[1] or w.shape[0] % group:
         raise ModelError(f"its filter has {w.shape[0]} channels, expected {x.shape[1]}, by group")
-    strides, dilations = strides or ones, dilations or ones
+    auto_pad, pads = windows.auto_pad, windows.pads
+    strides, dilations = windows.strides or ones, windows.dilations or ones
     extra = output_padding or (0,) * count
     spans = tuple(map(dilated_size, w.shape[2:], dilations))
     margins = []
@@ -77,10 +74,10 @@ def transposed_convolution(
         feature_group_count=group,
         precision=lax.Precision.HIGHEST,
     )
-    return y if bias is None else y + to_device(bias).reshape(1, -1, *ones)
+    return y if bias is None else y + by_channel(bias, x.ndim)
 
 
-def _halves(total: Any, auto_pad: str) -> tuple[Any, Any]:
+def _halves(total: int, auto_pad: str) -> tuple[int, int]:
     """Pixels that are cut at the start and at the end."""
     half = total // 2
     return (half, total - half) if auto_pad == "SAME_UPPER" else (total - half, half)
@@ -89,12 +86,12 @@ def _halves(total: Any, auto_pad: str) -> tuple[Any, Any]:
 class _Line(NamedTuple):
     """The elements along one axis of which a sample is the weighted sum."""
 
-    places: list[Array]
-    weights: list[Array]
-    size: Any
+    places: Sequence[Array]
+    weights: Sequence[Tensor]
+    size: int
 
 
-def _neighbours(mode: str, position: Any, size: Any) -> _Line:
+def _neighbours(mode: str, position: Array, size: int) -> _Line:
     """The elements that a sample reads along one axis."""
     if mode == "nearest":
         return _Line([jnp.round(position)], [jnp.ones_like(position)], size)
@@ -106,7 +103,7 @@ def _neighbours(mode: str, position: Any, size: Any) -> _Line:
     return _Line(places, cubic_weights(rest, np.float32(-0.75)), size)
 
 
-def _reflect(place: Array, low: Any, high: Any) -> Array:
+def _reflect(place: Array, low: float, high: float) -> Array:
     """Reflects positions at both borders until they lie between them."""
     span = jnp.maximum(high - low, 1e-6)
     distance = jnp.where(place < low, low - place, place - high)
@@ -117,7 +114,7 @@ def _reflect(place: Array, low: Any, high: Any) -> Array:
     return jnp.where((place < low) | (place > high), inside, place)
 
 
-def _sample(x: Any, lines: Sequence[_Line]) -> Array:
+def _sample(x: Array, lines: Sequence[_Line]) -> Array:
     """Weighted sums of elements of images, of the shape [batch, channels, samples].
 
     Args:
@@ -149,7 +146,7 @@ def grid_sample(
     align_corners: int = 0,
     mode: str = "linear",
     padding_mode: str = "zeros",
-) -> Any:
+) -> Array:
     """Samples images at the positions of a grid."""
     mode = _SAMPLE_MODES.get(mode, mode)
     if mode not in ("nearest", "linear", "cubic"):
@@ -183,7 +180,7 @@ def grid_sample(
 
 
 @operator("AffineGrid", 20)
-def affine_grid(theta: Tensor, size: Known, /, *, align_corners: int = 0) -> Any:
+def affine_grid(theta: Tensor, size: Known, /, *, align_corners: int = 0) -> Array:
     """Positions for GridSample: an affine function of those of the output's pixels."""
     theta, lines = to_device(theta), []
     for steps in integers(size)[2:]:
@@ -210,7 +207,7 @@ def roi_align(
     output_width: int = 1,
     sampling_ratio: int = 0,
     spatial_scale: float = 1.0,
-) -> Any:
+) -> Array:
     """Pools samples of regions of images."""
     offsets = {"half_pixel": 0.5, "output_half_pixel": 0.0}
     if coordinate_transformation_mode not in offsets or mode not in ("avg", "max"):
@@ -221,12 +218,12 @@ def roi_align(
         text = f"sampling_ratio is {samples}, expected at least 1"
         raise UnsupportedError(f"{text}: the number of samples would depend on values")
     x, rois, batch = to_device(x), to_device(rois), to_device(batch)
-    expect_room(np.float32, 4, samples)
-    expect_room(np.float32, 2, output_height)
-    expect_room(np.float32, 2, output_width)
+    expect_memory(np.float32, 4, samples)
+    expect_memory(np.float32, 2, output_height)
+    expect_memory(np.float32, 2, output_width)
 
-    def line(start: Array, end: Array, count: int, size: Any) -> list[tuple[Any, Any]]:
-        """Both elements that each sample reads along an axis, with their weights."""
+    def line(start: Array, end: Array, count: int, size: int) -> list[tuple[Array, Array]]:
+        """Both elements that a sample reads along an axis, with their weights."""
         length = end - start if offset else jnp.maximum(end - start, 1)
         step = length / count
         inner = (np.arange(samples, dtype=np.float32) + np.float32(0.5)) / np.float32(samples)
@@ -239,7 +236,7 @@ def roi_align(
         pairs = ((first, 1 - rest), (second, rest))
         return [(i.ravel(), jnp.where(is_inside, w, 0).ravel()) for i, w in pairs]
 
-    def pool(region: Any) -> Any:
+    def pool(region: tuple[Array, Array]) -> Array:
         roi, image = region
         a, b, c, d = roi * np.float32(spatial_scale) - np.float32(offset)
         columns = line(a, c, output_width, x.shape[3])
@@ -257,13 +254,15 @@ def roi_align(
         return functools.reduce(jnp.maximum, terms).reshape(shape).max((2, 4))
 
     regions = (rois, batch.astype(np.int32))
-    if isinstance(rois.shape[0], int):
-        return lax.map(pool, regions, batch_size=_REGIONS_AT_ONCE)
-    return jax.vmap(pool)(regions)
+    is_static = isinstance(rois.shape[0], int)
+    at_once = functools.partial(lax.map, pool, batch_size=_REGIONS_AT_ONCE)
+    pooled: Array = (at_once if is_static else jax.vmap(pool))(regions)
+    return pooled
 
 
-_OLD = {"coordinate_transformation_mode": "output_half_pixel"}
-operator("RoiAlign", 10)(functools.partial(roi_align, **_OLD))
+operator("RoiAlign", 10)(
+    functools.partial(roi_align, coordinate_transformation_mode="output_half_pixel")
+)
 
 
 @operator("MaxUnpool", 9, 11, 22)
@@ -276,7 +275,7 @@ def max_unpool(
     kernel_shape: tuple[int, ...],
     pads: tuple[int, ...] | None = None,
     strides: tuple[int, ...] | None = None,
-) -> Any:
+) -> Array:
     """Puts the elements of a max pool back to where they were; zeros elsewhere."""
     x, count = to_device(x), len(kernel_shape)
     strides, pads = strides or (1,) * count, pads or (0,) * 2 * count
@@ -288,13 +287,13 @@ def max_unpool(
 
 
 @operator("CenterCropPad", 18)
-def center_crop_pad(x: Tensor, shape: Known, /, *, axes: tuple[int, ...] | None = None) -> Any:
+def center_crop_pad(x: Tensor, shape: Known, /, *, axes: tuple[int, ...] | None = None) -> Tensor:
     """Cuts or pads axes at both ends, so that the center stays."""
     rank = len(x.shape)
     chosen = list(range(rank)) if axes is None else [axis % rank for axis in axes]
     missing = [wanted - x.shape[axis] for axis, wanted in zip(chosen, integers(shape), strict=True)]
-    if not all(isinstance(each, int) for each in missing):
+    if not all(isinstance(count, int) for count in missing):
         raise UnsupportedError(f"it adds {missing} elements: give input_shapes static sizes")
-    starts = [each // 2 if each >= 0 else -(-each // 2) for each in missing]
-    ends = [each - start for each, start in zip(missing, starts, strict=True)]
+    starts = [count // 2 if count >= 0 else -(-count // 2) for count in missing]
+    ends = [count - start for count, start in zip(missing, starts, strict=True)]
     return pad(x, np.asarray(starts + ends), None, np.asarray(chosen))

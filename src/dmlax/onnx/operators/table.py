@@ -1,17 +1,24 @@
-"""The table of operators: a function for each type and form, and what its signature says."""
+"""The table of operators: a function for every type and form, and what its signature says.
+
+Inputs are positional parameters, and attributes are keywords. A parameter whose type is a
+NamedTuple takes several: `Quantized` the three inputs of a quantized tensor, `Output` the two
+parameters of a quantized output, and others the inputs or attributes that their fields name.
+"""
 
 import functools
 import inspect
-from collections.abc import Callable
+import itertools
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import UnionType
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Protocol, TypeVar, get_args, get_origin
 
 import numpy as np
 from jax import Array
 
 from dmlax._core.requantize import Arithmetic
-from dmlax.onnx.graph import GIVEN, Node
+from dmlax.onnx.graph import GIVEN, Graph, Node
 from dmlax.onnx.operators.declined import DECLINED
 
 Role = Literal["tensor", "parameter", "known"]
@@ -21,6 +28,27 @@ Parameter = Annotated[Tensor, "parameter"]
 """A scale, a zero point or an index; a constant of the file stays one in the program."""
 Known = Annotated[np.ndarray, "known"]
 """Values of which shapes depend: they are known while a program is traced."""
+
+
+class Quantized(NamedTuple):
+    """The real numbers `(values - zero_point) * scale`: an input `x`, `x_scale`, `x_zero_point`."""
+
+    values: Tensor
+    scale: Parameter
+    zero_point: Parameter | None = None
+
+
+class Output(NamedTuple):
+    """The parameters of a quantized output: two inputs `y_scale` and `y_zero_point`."""
+
+    scale: Parameter
+    zero_point: Parameter | None = None
+
+
+_T = TypeVar("_T")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+ZeroOptional = Annotated[_T, "the zero point may be absent"]
+"""A `Quantized` or an `Output` whose zero point a node may leave out."""
 
 
 @dataclass(frozen=True)
@@ -43,44 +71,119 @@ class OperatorRow:
         """The positional parameters."""
         parameters = inspect.signature(self.function).parameters.values()
         kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
-        return [each for each in parameters if each.kind in kinds]
+        return [parameter for parameter in parameters if parameter.kind in kinds]
 
     @functools.cached_property
     def attributes(self) -> dict[str, inspect.Parameter]:
         """The keywords."""
-        parameters = inspect.signature(self.function).parameters
-        return {name: each for name, each in parameters.items() if each.kind == each.KEYWORD_ONLY}
+        parameters = inspect.signature(self.function).parameters.values()
+        return {x.name: x for x in parameters if x.kind == x.KEYWORD_ONLY}
 
     def role(self, index: int) -> Role:
-        """The role of an input, the last one's for those of a variadic operator."""
+        """The role of an input; the inputs of a variadic parameter share its role."""
         annotation = self.inputs[min(index, len(self.inputs) - 1)].annotation
-        parts = (annotation, *get_args(annotation))  # of an optional one
+        parts = (annotation, *get_args(annotation))  # of an optional input
         marks = (part.__metadata__[0] for part in parts if hasattr(part, "__metadata__"))
         return next(marks, "tensor")
 
 
+class Subgraphs(Protocol):
+    """Computes the subgraphs of a node."""
+
+    def run(self, graph: Graph, operands: Sequence[Tensor]) -> list[Tensor]:
+        """Computes the outputs of a subgraph."""
+
+    def known(self, graph: Graph, operands: Sequence[Tensor | None]) -> list[np.ndarray | None]:
+        """Computes the outputs that depend on known operands alone; None for others."""
+
+    def strict(self) -> "Subgraphs":
+        """Returns one that raises every error at once."""
+
+
 class Context(NamedTuple):
-    """The keywords that an operator may ask for beside its attributes."""
+    """The keywords that an operator may ask for in addition to its attributes."""
 
     arithmetic: Arithmetic
     nonzero_size: int | None
     output_count: int
     has_first_output: bool
-    runner: Any = None  # of subgraphs
+    runner: Subgraphs | None = None
 
 
 _ROWS: dict[tuple[str, str], list[OperatorRow]] = {}
 
 
-def operator(op: str, *versions: int, domain: str = "") -> Callable[..., Any]:
+def operator(op: str, *versions: int, domain: str = "") -> Callable[[_Function], _Function]:
     """Puts a function into the table, for the opsets in which its forms began."""
 
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+    def register(function: _Function) -> _Function:
         rows = _ROWS.setdefault((domain, op), [])
-        rows.append(OperatorRow(op, domain, versions, function))
+        rows.append(OperatorRow(op, domain, versions, flatten(function)))
         return function
 
     return register
+
+
+def flatten(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps a function so that it takes single inputs and attributes instead of tuples."""
+    parameters = inspect.signature(function).parameters.values()
+    members = {parameter.name: [*_members(parameter)] for parameter in parameters}
+    if not any(map(_tuple_type, parameters)):
+        return function
+    signature = inspect.Signature(_with_defaults([*itertools.chain(*members.values())]))
+
+    def call(*operands: Tensor | None, **attributes: object) -> Any:
+        bound = signature.bind(*operands, **attributes)
+        bound.apply_defaults()
+        arguments = inspect.BoundArguments(inspect.signature(function), OrderedDict())
+        for parameter in parameters:
+            values = [bound.arguments[member.name] for member in members[parameter.name]]
+            kind = _tuple_type(parameter)
+            if kind is None:
+                arguments.arguments[parameter.name] = values[0]
+            else:  # an optional tuple is absent where its first member is
+                is_absent = _is_optional(parameter) and values[0] is None
+                arguments.arguments[parameter.name] = None if is_absent else kind(*values)
+        return function(*arguments.args, **arguments.kwargs)
+
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    return call
+
+
+def _tuple_type(parameter: inspect.Parameter) -> type[tuple[Any, ...]] | None:
+    """The NamedTuple that a parameter takes, None for one of another type."""
+    annotation = parameter.annotation
+    is_compound = get_origin(annotation) in (Annotated, UnionType)
+    parts = get_args(annotation) if is_compound else (annotation,)
+    return next((part for part in parts if hasattr(part, "_fields")), None)
+
+
+def _members(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
+    """The inputs or the attributes that a parameter takes."""
+    kind = _tuple_type(parameter)
+    if kind is None:
+        yield parameter
+        return
+    for field in inspect.signature(kind).parameters.values():
+        if kind not in (Quantized, Output):
+            yield field.replace(kind=parameter.kind)
+            continue
+        name = parameter.name if field.name == "values" else f"{parameter.name}_{field.name}"
+        annotation: Any = Tensor if field.name == "values" else Parameter
+        is_zero_optional = get_origin(parameter.annotation) is Annotated
+        if _is_optional(parameter) or (field.name == "zero_point" and is_zero_optional):
+            annotation = annotation | None
+        yield parameter.replace(name=name, annotation=annotation)
+
+
+def _with_defaults(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
+    """Gives the default None to the optional inputs that no required input follows."""
+    inputs = [x for x in parameters if x.kind == x.POSITIONAL_ONLY]
+    required = [i for i, parameter in enumerate(inputs) if not _is_optional(parameter)]
+    last = max(required, default=-1)
+    first = [x.replace(default=x.empty) for x in inputs[: last + 1]]
+    others = [x.replace(default=None) for x in inputs[last + 1 :]]
+    return [*first, *others, *parameters[len(inputs) :]]
 
 
 def find(node: Node) -> OperatorRow | None:
@@ -90,12 +193,12 @@ def find(node: Node) -> OperatorRow | None:
 
 
 def rows() -> list[OperatorRow]:
-    """Every row, by type."""
+    """All rows, sorted by type."""
     return [row for key in sorted(_ROWS) for row in _ROWS[key]]
 
 
 def why_not(node: Node) -> str | None:
-    """The reason for which a node cannot be computed, or None; shapes are not looked at."""
+    """The reason for which a node cannot be computed, whatever its shapes; or None."""
     row = find(node)
     if row is not None:
         extra = sorted(set(node.attributes) - (set(row.attributes) - set(Context._fields)))
@@ -114,16 +217,14 @@ def why_no_pass(node: Node) -> str | None:
         if known:
             return f"its form of opset {node.version} is not known"
         return "is not known" if node.domain else DECLINED.get(node.op, "is not known")
-    required = [each for each in row.inputs if each.default is each.empty]
+    required = [x for x in row.inputs if x.default is x.empty]
     variadic = row.inputs and row.inputs[-1].kind == inspect.Parameter.VAR_POSITIONAL
-    least = len(required) - bool(variadic)
+    least, count = len(required) - bool(variadic), len(node.inputs)
     most = None if variadic else len(row.inputs)
-    given = len(node.inputs)
-    if given < least or (most is not None and given > most):
-        return f"it has {given} inputs, expected {least} to {most}"
-    pairs = zip(row.inputs, node.inputs[: given - len(node.captures)], strict=False)
-    needed = (each for each, name in pairs if not name and not _is_optional(each))
-    absent = [each.name for each in needed if each in required]
+    if count < least or (most is not None and count > most):
+        return f"it has {count} inputs, expected {least} to {most}"
+    pairs = zip(row.inputs, node.operands, strict=False)
+    absent = [x.name for x, name in pairs if not name and x in required and not _is_optional(x)]
     if absent:
         return f"its input {absent[0]} is absent"
     for name, value in node.attributes.items():
@@ -141,10 +242,10 @@ def _is_optional(parameter: inspect.Parameter) -> bool:
 def _is_of_type(value: Any, annotation: Any) -> bool:
     """True for a value of the type of a keyword."""
     if isinstance(annotation, UnionType):
-        return any(_is_of_type(value, each) for each in get_args(annotation))
+        return any(_is_of_type(value, part) for part in get_args(annotation))
     if get_origin(annotation) is tuple:
         element, _ = get_args(annotation)
-        return isinstance(value, tuple) and all(_is_of_type(each, element) for each in value)
+        return isinstance(value, tuple) and all(_is_of_type(part, element) for part in value)
     if annotation is float:
         return isinstance(value, int | float)
     return isinstance(value, annotation) if isinstance(annotation, type) else False

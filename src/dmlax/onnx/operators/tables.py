@@ -1,94 +1,126 @@
 """Tables of 256 entries, made on the host while a model is loaded or traced.
 
-With `arithmetic="float32"` they hold ONNX Runtime's bits: it makes such tables itself, by the same
+With `arithmetic="float32"` they hold ONNX Runtime's bits: it makes these tables, too, by the same
 float32 operations in the same order.
 """
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import DTypeLike
 
 from dmlax._core.requantize import Arithmetic
+from dmlax._softmax.call import SOFTMAX
+from dmlax._softmax.plan import Softmax, SoftmaxPlan
 from dmlax.errors import UnsupportedError
 from dmlax.onnx.graph import Node
-from dmlax.onnx.operators import exact_softmax, float32_softmax
+from dmlax.onnx.operators import exact_softmax
 from dmlax.onnx.operators.error_function import polynomial
 from dmlax.onnx.operators.exponential import exp_bounds
 from dmlax.onnx.operators.rational import LOGISTIC
-from dmlax.onnx.operators.table import find
+from dmlax.onnx.operators.table import Output, Quantized, Tensor, find
 from dmlax.onnx.operators.values import is_known
 
 _FLOAT = np.float32
 
 
-def sigmoid(dtype: Any, *parameters: Any) -> np.ndarray:
-    """The sigmoid of every byte."""
-    return _table(dtype, _sigmoid_float32, _sigmoid_bounds, *parameters)
+class ByteFunction(NamedTuple):
+    """A function of the real number that a byte stands for.
+
+    Attributes:
+      of_float32: computes it by ONNX Runtime's float32 operations.
+      bounds: two fractions that enclose it, 2**-digits apart or less.
+    """
+
+    of_float32: Callable[[np.ndarray], np.ndarray]
+    bounds: Callable[[Fraction, int], tuple[Fraction, Fraction]]
+
+    def table(self, x: Quantized, y: Output, arithmetic: Arithmetic) -> np.ndarray:
+        """The quantized results of all bytes."""
+        x_zero = _integer(x.zero_point, "x_zero_point")
+        y_zero = _integer(y.zero_point, "y_zero_point")
+        scales = _one(x.scale, "x_scale"), _one(y.scale, "y_scale")
+        steps = _values(x.values.dtype) - x_zero
+        output = _output_dtype(x.values.dtype, y.zero_point)
+        limits = np.iinfo(output)
+        rounded = self._round_float32 if arithmetic == "float32" else self._round_once
+        table = rounded(steps, *scales, limits.min - y_zero, limits.max - y_zero) + y_zero
+        return np.asarray(table.astype(output))
+
+    def _round_float32(
+        self, steps: np.ndarray, scale: np.ndarray, unit: np.ndarray, low: int, high: int
+    ) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            values = self.of_float32(scale * steps.astype(np.float32))
+            rounded = np.rint(values.astype(np.float32) / unit)
+        return np.asarray(np.clip(rounded, low, high))
+
+    def _round_once(
+        self, steps: np.ndarray, scale: np.ndarray, unit: np.ndarray, low: int, high: int
+    ) -> np.ndarray:
+        """Narrows the bounds of every result until both round to one integer."""
+        step, quantum = Fraction(float(scale)), Fraction(float(unit))
+        rounded = (self._round_between(count * step, quantum) for count in steps.tolist())
+        return np.asarray([min(max(integer, low), high) for integer in rounded])
+
+    def _round_between(self, x: Fraction, unit: Fraction) -> int:
+        digits = 64
+        while True:
+            low, high = (round(end / unit) for end in self.bounds(x, digits))
+            if low == high:
+                return low
+            digits *= 2  # it ends: a sigmoid of a rational but 0 is no rational, so no tie
 
 
-def leaky_relu(dtype: Any, *parameters: Any) -> np.ndarray:
-    """The leaky relu of every byte; the last two parameters are the slope and the arithmetic."""
-    *others, alpha, arithmetic = parameters
+def leaky_relu(alpha: float) -> ByteFunction:
+    """The leaky relu of a slope."""
     slope = _FLOAT(alpha)
-
-    def of_fraction(x: Fraction, digits: int) -> tuple[Fraction, Fraction]:
-        value = x if x >= 0 else Fraction(float(slope)) * x
-        return value, value
-
-    def of_float32(x: np.ndarray) -> np.ndarray:
-        return np.where(x >= 0, x, slope * x)
-
-    return _table(dtype, of_float32, of_fraction, *others, arithmetic)
+    of_fraction = _exactly(lambda x: x if x >= 0 else Fraction(float(slope)) * x)
+    return ByteFunction(lambda x: np.where(x >= 0, x, slope * x), of_fraction)
 
 
-def identity(dtype: Any, *parameters: Any) -> np.ndarray:
-    """Every byte with other parameters."""
-    return _table(dtype, lambda x: x, lambda x, digits: (x, x), *parameters)
-
-
-def _table(dtype: Any, of_float32: Any, of_fraction: Any, *parameters: Any) -> np.ndarray:
-    """A function's results, in the arithmetic that is the last of the parameters."""
-    *others, arithmetic = parameters
-    if arithmetic == "float32":
-        return _float32_table(dtype, of_float32, *others)
-    return _exact_table(dtype, of_fraction, *others)
+def _exactly(
+    function: Callable[[Fraction], Fraction],
+) -> Callable[[Fraction, int], tuple[Fraction, Fraction]]:
+    """The bounds of a function whose results are fractions."""
+    return lambda x, digits: (function(x), function(x))
 
 
 def of_nodes(
-    dtype: Any,
+    dtype: DTypeLike,
     source: str,
     nodes: tuple[Node, ...],
     constants: Mapping[str, Any],
     arithmetic: Arithmetic,
 ) -> np.ndarray:
     """The last node's output of every byte, which the source has."""
-    found: dict[str, Any] = {"": None, **constants, source: _values(dtype).astype(dtype)}
+    values: dict[str, Any] = {"": None, **constants, source: _values(dtype).astype(dtype)}
     with jax.ensure_compile_time_eval():
         for node in nodes:
             row = find(node)
             assert row is not None
-            given = {**node.attributes, "arithmetic": arithmetic}
-            keywords = {name: given[name] for name in row.attributes if name in given}
+            options = {**node.attributes, "arithmetic": arithmetic}
+            keywords = {name: options[name] for name in row.attributes if name in options}
             (output,) = node.outputs
-            found[output] = np.asarray(row.function(*map(found.get, node.inputs), **keywords))
-    table: np.ndarray = found[output].reshape(-1)
+            values[output] = np.asarray(row.function(*map(values.get, node.inputs), **keywords))
+    table: np.ndarray = values[output].reshape(-1)
     return table
 
 
-def equal(a: Any, b: Any) -> bool:
-    """True where two parameters are known and equal."""
+def equal(a: Tensor | None, b: Tensor | None) -> bool:
+    """True if two parameters are known and equal."""
     if not (is_known(a) and is_known(b)):
         return False
     return bool(a.dtype == b.dtype and np.array_equal(a.ravel(), b.ravel()))
 
 
-def multiply(a: Any, b: Any, arithmetic: str) -> Any:
-    """The product of two scales, rounded to float32, which `"exact"` takes only if it is exact."""
+def multiply(a: Tensor, b: np.float32, arithmetic: Arithmetic) -> np.ndarray:
+    """The product of two scales as float32; `"exact"` refuses an inexact product."""
     if not is_known(a):
         raise UnsupportedError("its a_scale is computed, and alpha is not 1")
     product = np.asarray(a * b, np.float32)
@@ -101,45 +133,28 @@ def multiply(a: Any, b: Any, arithmetic: str) -> Any:
     return product
 
 
-def _one(value: Any, what: str) -> Any:
+def _one(value: Tensor, name: str) -> np.ndarray:
     """A parameter of one known value."""
     if not is_known(value):
-        raise UnsupportedError(f"its {what} is computed, expected a constant")
+        raise UnsupportedError(f"its {name} is computed, expected a constant")
     if value.size != 1:
-        raise UnsupportedError(f"its {what} has {value.size} values, expected 1")
+        raise UnsupportedError(f"its {name} has {value.size} values, expected 1")
     return value.reshape(())
 
 
-def _parameters(x_scale: Any, x_zero: Any, y_scale: Any, y_zero: Any) -> tuple[Any, ...]:
-    zero_points = [
-        0 if each is None else int(_one(each, name))
-        for each, name in ((x_zero, "x_zero_point"), (y_zero, "y_zero_point"))
-    ]
-    return _one(x_scale, "x_scale"), zero_points[0], _one(y_scale, "y_scale"), zero_points[1]
+def _integer(zero_point: Tensor | None, name: str) -> int:
+    """A zero point, 0 where it is absent."""
+    return 0 if zero_point is None else int(_one(zero_point, name))
 
 
-def _values(dtype: Any) -> np.ndarray:
+def _values(dtype: DTypeLike) -> np.ndarray:
     """Every value of an 8-bit dtype, ascending: the order of a table's entries."""
     limits = np.iinfo(dtype)
     return np.arange(limits.min, limits.max + 1)
 
 
-def _float32_table(
-    dtype: Any, function: Callable[[np.ndarray], np.ndarray], *parameters: Any
-) -> np.ndarray:
-    x_scale, x_zero, y_scale, y_zero = _parameters(*parameters)
-    with np.errstate(all="ignore"):
-        values = x_scale * (_values(dtype) - x_zero).astype(np.float32)
-        rounded = np.rint(function(values).astype(np.float32) / y_scale)
-    output = _output_dtype(dtype, parameters[-1])
-    limits = np.iinfo(output)
-    clipped = np.clip(rounded, limits.min - y_zero, limits.max - y_zero)
-    table: np.ndarray = (clipped + y_zero).astype(output)
-    return table
-
-
-def _output_dtype(dtype: Any, y_zero_point: Any) -> np.dtype:
-    """The dtype of a zero point, or that of x where it is absent."""
+def _output_dtype(dtype: DTypeLike, y_zero_point: Tensor | None) -> np.dtype:
+    """The dtype of a zero point, or of x if the zero point is absent."""
     output: np.dtype = np.dtype(dtype if y_zero_point is None else y_zero_point.dtype)
     return output
 
@@ -149,35 +164,7 @@ def _sigmoid_float32(x: np.ndarray) -> np.ndarray:
     square = x * x
     numerator = polynomial(LOGISTIC[0], square) * x
     quotient = numerator / polynomial(LOGISTIC[1], square)
-    found: np.ndarray = np.clip(quotient + _FLOAT(0.5), _FLOAT(0), _FLOAT(1))
-    return found
-
-
-def _exact_table(
-    dtype: Any, bounds: Callable[[Fraction, int], tuple[Fraction, Fraction]], *parameters: Any
-) -> np.ndarray:
-    """Rounds each entry once: bounds of the function narrow until both round to one integer."""
-    x_scale, x_zero, y_scale, y_zero = _parameters(*parameters)
-    step, unit = Fraction(float(x_scale)), Fraction(float(y_scale))
-    output = _output_dtype(dtype, parameters[-1])
-    limits = np.iinfo(output)
-    table = []
-    for value in _values(dtype).tolist():
-        x = (value - x_zero) * step
-        rounded = _round_between(bounds, x, unit)
-        table.append(min(max(rounded + y_zero, limits.min), limits.max))
-    return np.asarray(table, output)
-
-
-def _round_between(
-    bounds: Callable[[Fraction, int], tuple[Fraction, Fraction]], x: Fraction, unit: Fraction
-) -> int:
-    digits = 64
-    while True:
-        low, high = (round(end / unit) for end in bounds(x, digits))
-        if low == high:
-            return low
-        digits *= 2  # it ends: a sigmoid of a rational but 0 is no rational, so no tie
+    return np.asarray(np.clip(quotient + _FLOAT(0.5), _FLOAT(0), _FLOAT(1)))
 
 
 def _sigmoid_bounds(x: Fraction, digits: int) -> tuple[Fraction, Fraction]:
@@ -191,8 +178,14 @@ def _sigmoid_bounds(x: Fraction, digits: int) -> tuple[Fraction, Fraction]:
     return 1 / (1 + high), 1 / (1 + low)
 
 
-def softmax(x: Any, x_scale: Any, y_scale: Any, y_zero_point: Any, arithmetic: str) -> Array:
-    """The softmax of 8 bits along the last axis, rounded once, or ONNX Runtime's.
+SIGMOID = ByteFunction(_sigmoid_float32, _sigmoid_bounds)
+IDENTITY = ByteFunction(lambda x: x, _exactly(lambda x: x))
+
+
+def softmax(
+    x: Tensor, x_scale: Tensor, y_scale: Tensor, y_zero_point: Tensor | None, arithmetic: Arithmetic
+) -> Array:
+    """The softmax of 8 bits along the last axis: rounded once, or ONNX Runtime's.
 
     There the exponentials are a float32 table, summed in order; a quotient is rounded.
     """
@@ -206,16 +199,18 @@ def softmax(x: Any, x_scale: Any, y_scale: Any, y_zero_point: Any, arithmetic: s
         return jnp.asarray(x)
     if arithmetic == "exact":
         return exact_softmax.softmax(jnp.asarray(x), scale, float(inverse), y_zero)
-    return float32_softmax.softmax(jnp.asarray(x), scale, inverse, y_zero)
+    return SOFTMAX.call(*SOFTMAX.plan(jnp.asarray(x), scale, inverse, y_zero))
 
 
-def bind_softmax(
-    x: Any, x_scale: Any, y_scale: Any, y_zero_point: Any
-) -> tuple[float32_softmax.SoftmaxPlan, float32_softmax.Softmax]:
+def plan_softmax(
+    x: Tensor, x_scale: Tensor, y_scale: Tensor, y_zero_point: Tensor | None
+) -> tuple[SoftmaxPlan, Softmax]:
     """Plans ONNX Runtime's softmax."""
-    return float32_softmax.bind(x, *_softmax_parameters(x_scale, y_scale, y_zero_point))
+    return SOFTMAX.plan(x, *_softmax_parameters(x_scale, y_scale, y_zero_point))
 
 
-def _softmax_parameters(x_scale: Any, y_scale: Any, y_zero_point: Any) -> tuple[float, Any, int]:
-    y_zero = 0 if y_zero_point is None else int(_one(y_zero_point, "y_zero_point"))
+def _softmax_parameters(
+    x_scale: Tensor, y_scale: Tensor, y_zero_point: Tensor | None
+) -> tuple[float, Any, int]:
+    y_zero = _integer(y_zero_point, "y_zero_point")
     return float(_one(x_scale, "x_scale")), _one(y_scale, "y_scale"), y_zero

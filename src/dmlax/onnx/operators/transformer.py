@@ -5,13 +5,13 @@ sums. The integer products of `QAttention` are exact.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from dmlax._core.requantize import Arithmetic
 from dmlax.errors import UnsupportedError
@@ -20,19 +20,14 @@ from dmlax.onnx.operators import floats, quantized
 from dmlax.onnx.operators.pools import max_pool
 from dmlax.onnx.operators.table import Parameter, Tensor, operator
 from dmlax.onnx.operators.values import is_known, to_device
+from dmlax.onnx.operators.windows import PoolWindows, Windows
 
 _EVERY_OPSET = tuple(range(1, 29))  # of operators that ONNX Runtime puts into ONNX's domain
 
 
-def _wide(*values: Any) -> list[Any]:
+def _wide(*values: Tensor | None) -> list[Any]:
     """The values on the device, as float32; None stays None."""
     return [None if x is None else to_device(x).astype(np.float32) for x in values]
-
-
-def normalize(x: Any, scale: Any, bias: Any = None, **options: Any) -> tuple[Any, Any, Any]:
-    """Normalizes in float32, as `floats.normalize`; the result has the dtype of `x`."""
-    y, mean, inverse = floats.normalize(*_wide(x, scale, bias), **options)
-    return y.astype(x.dtype), mean, inverse
 
 
 operator("LayerNormalization", *range(1, 17))(floats.layer_normalization)
@@ -43,19 +38,28 @@ operator("LayerNormalization", 1, domain=MICROSOFT)(floats.layer_normalization)
 @operator("SimplifiedLayerNormalization", *_EVERY_OPSET)
 def root_mean_square_normalization(
     x: Tensor, scale: Tensor, /, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
-) -> Any:
-    """Divides by the root of the mean square of the axes from one on; returns 1 / root too."""
-    y, _, inverse = normalize(x, scale, axis=axis, epsilon=epsilon, is_centred=False)
-    return y, inverse
+) -> tuple[Array, Array]:
+    """Divides the axes from `axis` on by the root of their mean square; returns 1 / root too."""
+    wide, scale = _wide(x, scale)
+    y, _, inverse = floats.normalize(wide, scale, axis=axis, epsilon=epsilon, is_centred=False)
+    return y.astype(x.dtype), inverse
 
 
 def _with_skip(
-    is_centred: bool, x: Any, skip: Any, scale: Any, *, beta: Any, bias: Any, epsilon: float
-) -> Any:
+    x: Tensor,
+    skip: Tensor,
+    scale: Tensor,
+    beta: Tensor | None,
+    bias: Tensor | None,
+    *,
+    epsilon: float,
+    is_centred: bool = True,
+) -> tuple[Array, Array, Array, Array]:
     """Normalizes a sum, which is the last output."""
-    dtype, (x, skip, bias) = x.dtype, _wide(x, skip, bias)
-    total = x + skip if bias is None else x + skip + bias
-    y, mean, inverse = normalize(total, scale, beta, epsilon=epsilon, is_centred=is_centred)
+    dtype, (wide, skip, bias) = x.dtype, _wide(x, skip, bias)
+    total = wide + skip if bias is None else wide + skip + bias
+    operands = _wide(total, scale, beta)
+    y, mean, inverse = floats.normalize(*operands, epsilon=epsilon, is_centred=is_centred)
     return y.astype(dtype), mean, inverse, total.astype(dtype)
 
 
@@ -69,38 +73,37 @@ def skip_layer_normalization(
     /,
     *,
     epsilon: float = 1e-12,
-) -> Any:
+) -> tuple[Array, ...]:
     """Normalizes a sum by its mean and deviation."""
-    return _with_skip(True, x, skip, scale, beta=beta, bias=bias, epsilon=epsilon)
+    return _with_skip(x, skip, scale, beta, bias, epsilon=epsilon)
 
 
 @operator("SkipSimplifiedLayerNormalization", 1, domain=MICROSOFT)
 def skip_root_mean_square_normalization(
-    x: Tensor,
-    skip: Tensor,
-    scale: Tensor,
-    bias: Tensor | None = None,
-    /,
-    *,
-    epsilon: float = 1e-12,
-) -> Any:
+    x: Tensor, skip: Tensor, scale: Tensor, bias: Tensor | None = None, /, *, epsilon: float = 1e-12
+) -> tuple[Array, ...]:
     """Normalizes a sum by the root of its mean square."""
-    return _with_skip(False, x, skip, scale, beta=None, bias=bias, epsilon=epsilon)
+    return _with_skip(x, skip, scale, None, bias, epsilon=epsilon, is_centred=False)
 
 
 def _embed(
-    ids: Any, tables: Sequence[Any], scale: Any, beta: Any, epsilon: float, mask: Any
-) -> Any:
-    """Normalizes a sum of rows; counts the ones of each row of a mask; returns the sum too."""
+    ids: Tensor,
+    tables: Sequence[Array],
+    scale: Tensor,
+    beta: Tensor,
+    epsilon: float,
+    mask: Tensor | None,
+) -> tuple[Array, Array, Array]:
+    """Normalizes a sum of rows; counts the ones of every row of a mask; returns the sum too."""
     total = sum(tables[1:], tables[0])
-    y, *_ = normalize(total, scale, beta, epsilon=epsilon)
+    y, *_ = floats.normalize(*_wide(total, scale, beta), epsilon=epsilon)
     counts = jnp.zeros(ids.shape[:1], np.int32)
     if mask is not None:
         counts = (to_device(mask) == 1).sum(1).astype(np.int32)
-    return y, counts, total
+    return y.astype(total.dtype), counts, total
 
 
-def _rows(table: Any, indices: Any) -> Any:
+def _rows(table: Tensor, indices: Tensor) -> Array:
     return jnp.take(to_device(table), to_device(indices), axis=0)
 
 
@@ -119,7 +122,7 @@ def embed_layer_normalization(
     *,
     epsilon: float = 1e-12,
     mask_index_type: int = 0,
-) -> Any:
+) -> tuple[Array, Array, Array]:
     """Adds the rows of tokens, positions and segments, and normalizes the sum."""
     if position_ids is None:
         position_ids = jnp.arange(ids.shape[1])[None]
@@ -141,61 +144,64 @@ def quantized_embed_layer_normalization(
     mask: Tensor | None,
     *parameters: Parameter,
     epsilon: float = 1e-12,
-) -> Any:
+) -> tuple[Array, Array, Array]:
     """Dequantizes rows, adds them, and normalizes the sum."""
     if len(parameters) != 10:
         raise UnsupportedError(f"it has {8 + len(parameters)} inputs, expected 18")
     indices = (ids, jnp.arange(ids.shape[1])[None], segments, None, None)
     parts = []
-    for i, table in enumerate((words, positions, segment_table, scale, beta)):
+    tables = (words, positions, segment_table, scale, beta)
+    for i, (table, index) in enumerate(zip(tables, indices, strict=True)):
         if table is not None:
-            levels = to_device(table) if indices[i] is None else _rows(table, indices[i])
+            levels = to_device(table) if index is None else _rows(table, index)
             parts.append(quantized.scale_difference(levels, parameters[5 + i], parameters[i]))
-    *tables, scale, beta = parts
-    return _embed(ids, tables, scale, beta, epsilon, mask)
+    *rows, scale, beta = parts
+    return _embed(ids, rows, scale, beta, epsilon, mask)
 
 
 @operator("FastGelu", 1, domain=MICROSOFT)
-def fast_gelu(x: Tensor, bias: Tensor | None = None, /) -> Any:
+def fast_gelu(x: Tensor, bias: Tensor | None = None, /) -> Array:
     """The Gaussian error linear unit of x plus a bias, by tanh."""
     x = to_device(x) if bias is None else to_device(x) + to_device(bias)
-    (wide,) = _wide(x)
+    wide: Array = x.astype(np.float32)
     slope = 0.7978845608028654 + 0.035677408136300125 * wide * wide
     return (0.5 * wide * (1 + jnp.tanh(wide * slope))).astype(x.dtype)
 
 
 @operator("BiasGelu", 1, domain=MICROSOFT)
-def bias_gelu(x: Tensor, bias: Tensor, /) -> Any:
+def bias_gelu(x: Tensor, bias: Tensor, /) -> Array:
     """The Gaussian error linear unit of a sum."""
     return floats.gelu(to_device(x) + to_device(bias))
 
 
 @operator("QuickGelu", 1, domain=MICROSOFT)
-def quick_gelu(x: Tensor, /, *, alpha: float = 1.702) -> Any:
+def quick_gelu(x: Tensor, /, *, alpha: float = 1.702) -> Array:
     """X times the sigmoid of alpha x."""
-    (wide,) = _wide(x)
+    wide: Array = to_device(x).astype(np.float32)
     return (wide * jax.nn.sigmoid(alpha * wide)).astype(x.dtype)
 
 
-def _activate(x: Any, name: str, parameters: Sequence[float]) -> Any:
+_ACTIVATIONS: dict[str, Callable[[Array, float, float], Array]] = {
+    "": lambda x, first, second: x,
+    "Relu": lambda x, first, second: jnp.maximum(x, 0),
+    "Sigmoid": lambda x, first, second: jax.nn.sigmoid(x),
+    "Tanh": lambda x, first, second: jnp.tanh(x),
+    "LeakyRelu": lambda x, first, second: jnp.where(x >= 0, x, first * x),
+    "Elu": lambda x, first, second: jax.nn.elu(x, first),
+    "Clip": lambda x, first, second: jnp.clip(x, first, second),
+    "HardSigmoid": lambda x, first, second: jnp.clip(first * x + second, 0, 1),
+}
+
+
+def _activate(x: Array, name: str, parameters: Sequence[float]) -> Array:
     """Computes the activation of a fused operator, "" for none."""
-    first, second = (*parameters, 0.0, 0.0)[:2]
-    functions: dict[str, Any] = {
-        "": lambda: x,
-        "Relu": lambda: jnp.maximum(x, 0),
-        "Sigmoid": lambda: jax.nn.sigmoid(x),
-        "Tanh": lambda: jnp.tanh(x),
-        "LeakyRelu": lambda: jnp.where(x >= 0, x, first * x),
-        "Elu": lambda: jax.nn.elu(x, first),
-        "Clip": lambda: jnp.clip(x, first, second),
-        "HardSigmoid": lambda: jnp.clip(first * x + second, 0, 1),
-    }
-    if name not in functions:
+    if name not in _ACTIVATIONS:
         raise UnsupportedError(f"its activation {name} is not known")
-    return functions[name]()
+    first, second = (*parameters, 0.0, 0.0)[:2]
+    return _ACTIVATIONS[name](x, first, second)
 
 
-def _convolution(channels_last: bool) -> Any:
+def _convolution(channels_last: bool) -> Callable[..., Array]:
     """A convolution, a residual and an activation."""
 
     def compute(
@@ -207,17 +213,10 @@ def _convolution(channels_last: bool) -> Any:
         *,
         activation: str = "",
         activation_params: tuple[float, ...] = (),
-        auto_pad: str = "NOTSET",
-        dilations: tuple[int, ...] | None = None,
-        group: int = 1,
-        kernel_shape: tuple[int, ...] | None = None,
-        pads: tuple[int, ...] | None = None,
-        strides: tuple[int, ...] | None = None,
-    ) -> Any:
-        options: dict[str, Any] = {"auto_pad": auto_pad, "dilations": dilations, "group": group}
-        options |= {"kernel_shape": kernel_shape, "pads": pads, "strides": strides}
+        windows: Windows,
+    ) -> Array:
         image = jnp.moveaxis(to_device(x), -1, 1) if channels_last else x
-        y = floats.convolution(image, w, bias, **options)
+        y = floats.convolution(image, w, bias, windows=windows)
         y = jnp.moveaxis(y, 1, -1) if channels_last else y
         y = y if residual is None else y + to_device(residual)
         return _activate(y, activation, activation_params)
@@ -232,20 +231,10 @@ operator("NhwcConv", 1, domain=MICROSOFT)(_convolution(True))
 
 @operator("NhwcMaxPool", 1, domain=MICROSOFT)
 def max_pool_of_rows(
-    x: Tensor,
-    /,
-    *,
-    kernel_shape: tuple[int, ...],
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: tuple[int, ...] | None = None,
-    pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None,
-) -> Any:
-    """Takes the largest element of each window, channels last."""
-    options: dict[str, Any] = {"auto_pad": auto_pad, "ceil_mode": ceil_mode, "pads": pads}
-    options |= {"dilations": dilations, "strides": strides, "kernel_shape": kernel_shape}
-    return max_pool(x, channels_last=1, output_count=1, **options)
+    x: Tensor, /, *, windows: PoolWindows, dilations: tuple[int, ...] | None = None
+) -> Array | tuple[Array, Array]:
+    """Takes the largest element of every window, channels last."""
+    return max_pool(x, windows=windows, dilations=dilations, channels_last=1, output_count=1)
 
 
 @operator("FusedGemm", 1, domain=MICROSOFT)
@@ -259,13 +248,10 @@ def fused_gemm(
     activation_alpha: float = 0.0,
     activation_beta: float = 0.0,
     activation_gamma: float = 0.0,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    transA: int = 0,
-    transB: int = 0,
-) -> Any:
+    factors: floats.GemmFactors,
+) -> Array:
     """Multiplies matrices, adds a third, and computes an activation."""
-    y = floats.gemm(a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
+    y = floats.gemm(a, b, c, factors=factors)
     return _activate(y, activation, (activation_alpha, activation_beta))
 
 
@@ -281,7 +267,7 @@ def fused_matrix_product(
     transB: int = 0,
     transBatchA: int = 0,
     transBatchB: int = 0,
-) -> Any:
+) -> Array:
     """Multiplies matrices that it transposes, and scales the product."""
     left = _transposed(to_device(a), transA, transBatchA)
     right = _transposed(to_device(b), 0, transBatchB)
@@ -293,33 +279,33 @@ def fused_matrix_product(
     return product if alpha == 1 else product * np.asarray(alpha, product.dtype)
 
 
-def _transposed(x: Any, is_swapped: int, is_batch_last: int) -> Any:
-    """Swaps the last two axes; before that the first axis may become the last but one."""
+def _transposed(x: Array, is_swapped: int, is_batch_last: int) -> Array:
+    """Moves the first axis before the last if asked, then swaps the last two if asked."""
     if is_batch_last and x.ndim > 2:
         x = jnp.moveaxis(x, 0, -2)
     return jnp.swapaxes(x, -1, -2) if is_swapped and x.ndim > 1 else x
 
 
 class Attended(NamedTuple):
-    """The result of an attention, and the scores after each step."""
+    """The result of an attention, and the scores after every step."""
 
-    result: Any
-    raw: Any
-    capped: Any
-    biased: Any
-    probabilities: Any
+    result: Array
+    raw: Array
+    capped: Array
+    biased: Array
+    probabilities: Array
 
 
 def attend(
-    q: Any,
-    k: Any,
-    v: Any,
-    bias: Any = None,
-    allowed: Any = None,
+    q: Array,
+    k: Array,
+    v: Array,
+    bias: Tensor | None = None,
+    allowed: Array | None = None,
     *,
     scale: float | None = None,
     softcap: float = 0.0,
-    sink: Any = None,
+    sink: Array | None = None,
 ) -> Attended:
     """Computes softmax(scale q k^T + bias) v in float32; a row without keys gives zeros.
 
@@ -352,8 +338,8 @@ def attend(
     return Attended(*(x.astype(dtype) for x in (y, raw, capped, biased, probabilities)))
 
 
-def _repeat_groups(x: Any, heads: int) -> Any:
-    """Gives each head the keys or values of its group."""
+def _repeat_groups(x: Array, heads: int) -> Array:
+    """Gives every head the keys or values of its group."""
     batch, groups, *rest = x.shape
     if heads == groups:
         return x
@@ -363,7 +349,7 @@ def _repeat_groups(x: Any, heads: int) -> Any:
     return x.reshape((batch, heads, *rest))
 
 
-def _split_heads(x: Any, heads: int) -> Any:
+def _split_heads(x: Array, heads: int) -> Array:
     """Makes [batch, heads, length, size] of [batch, length, heads * size]."""
     batch, length, size = x.shape
     if heads < 1 or size % heads:
@@ -371,21 +357,19 @@ def _split_heads(x: Any, heads: int) -> Any:
     return jnp.swapaxes(x.reshape((batch, length, heads, size // heads)), 1, 2)
 
 
-def _merge_heads(x: Any) -> Any:
+def _merge_heads(x: Array) -> Array:
     """The inverse of `_split_heads`."""
     batch, heads, length, size = x.shape
     return jnp.swapaxes(x, 1, 2).reshape((batch, length, heads * size))
 
 
-def _before(past: Any, x: Any) -> Any:
-    """Puts the keys or values of a cache before others."""
+def _before(past: Tensor | None, x: Array) -> Array:
+    """Puts the keys or values of a cache before new ones."""
     return x if past is None else jnp.concatenate([to_device(past).astype(x.dtype), x], axis=2)
 
 
-def _mask_bias(mask: Any, batch: Any, total: Any, value: float) -> Any:
-    """The bias of a mask in any of com.microsoft's forms, or None."""
-    if mask is None:
-        return None
+def _mask_bias(mask: Tensor, batch: int, total: int, value: float) -> Array:
+    """The bias of a mask in one of com.microsoft's forms."""
     mask, keys = to_device(mask), jnp.arange(total)
     if mask.ndim in (2, 3):
         keep = mask[:, None, None] > 0 if mask.ndim == 2 else mask[:, None] > 0
@@ -399,61 +383,61 @@ def _mask_bias(mask: Any, batch: Any, total: Any, value: float) -> Any:
     return jnp.where(keep, np.float32(0), np.float32(value))
 
 
-def _causal(queries: Any, keys: Any, offset: Any) -> Any:
-    """True for the keys up to each query, which follows `offset` keys."""
+def _causal(queries: int, keys: int, offset: int) -> Array:
+    """True for the keys up to every query, which follows `offset` keys."""
     return jnp.arange(keys) <= jnp.arange(queries)[:, None] + offset
 
 
-def _add(*biases: Any) -> Any:
-    """The sum of those that are not None."""
-    given = [x for x in biases if x is not None]
-    return sum(given[1:], given[0]) if given else None
+class MaskedHeads(NamedTuple):
+    """The attributes that com.microsoft's attentions share."""
+
+    num_heads: int
+    mask_filter_value: float = -10000.0
+    scale: float = 0.0
+    unidirectional: int = 0
+
+    def attend(
+        self,
+        heads: Sequence[Array],
+        mask: Tensor | None,
+        attention_bias: Tensor | None,
+        past: Sequence[Tensor | None],
+    ) -> tuple[Array, Array, Array, Array]:
+        """Attends with com.microsoft's masks; returns keys, values and probabilities too."""
+        q, *pair = heads
+        offset = 0 if past[0] is None else past[0].shape[2]
+        k, v = (_before(*cached) for cached in zip(past, pair, strict=True))
+        bias = None
+        if mask is not None:
+            bias = _mask_bias(mask, q.shape[0], k.shape[2], self.mask_filter_value)
+        if attention_bias is not None:
+            (wide,) = _wide(attention_bias)
+            bias = wide if bias is None else bias + wide
+        causal = _causal(q.shape[2], k.shape[2], offset) if self.unidirectional else None
+        y = attend(q, k, v, bias, causal, scale=self.scale)
+        return _merge_heads(y.result), k, v, y.probabilities
+
+    def attend_merged(
+        self,
+        projected: Array,
+        sizes: Sequence[int] | None,
+        mask: Tensor | None,
+        attention_bias: Tensor | None,
+        past: Tensor | None,
+    ) -> tuple[Array, Array | None]:
+        """Attends with queries, keys and values in one row; returns keys and values too."""
+        sizes = (projected.shape[-1] // 3,) * 3 if sizes is None else sizes
+        if len(sizes) != 3 or sum(sizes) != projected.shape[-1]:
+            text = f"its qkv_hidden_sizes are {list(sizes)} of {projected.shape[-1]}"
+            raise UnsupportedError(text)
+        parts = jnp.split(projected, (sizes[0], sizes[0] + sizes[1]), axis=-1)
+        heads = [_split_heads(part, self.num_heads) for part in parts]
+        pair = (None, None) if past is None else (past[0], past[1])
+        y, k, v, _ = self.attend(heads, mask, attention_bias, pair)
+        return y, jnp.stack([k, v]) if sizes[1] == sizes[2] else None
 
 
-def _attend_projected(
-    q: Any,
-    k: Any,
-    v: Any,
-    mask: Any,
-    attention_bias: Any,
-    past: tuple[Any, Any],
-    options: "_Options",
-) -> tuple[Any, Any, Any, Any]:
-    """Attends with com.microsoft's masks; returns keys, values and probabilities too."""
-    length = past[0].shape[2] if past[0] is not None else 0
-    k, v = _before(past[0], k), _before(past[1], v)
-    bias = _mask_bias(mask, q.shape[0], k.shape[2], options.mask_filter_value)
-    if attention_bias is not None:
-        (attention_bias,) = _wide(attention_bias)
-    causal = _causal(q.shape[2], k.shape[2], length) if options.unidirectional else None
-    found = attend(q, k, v, _add(bias, attention_bias), causal, scale=options.scale)
-    return _merge_heads(found.result), k, v, found.probabilities
-
-
-class _Options(NamedTuple):
-    """Attributes of com.microsoft's attentions."""
-
-    mask_filter_value: float
-    scale: float
-    unidirectional: int
-
-
-def _attend_merged(
-    projected: Any, heads: int, sizes: Any, mask: Any, past: Any, bias: Any, options: _Options
-) -> tuple[Any, Any]:
-    """Attends with queries, keys and values in one row; returns keys and values too."""
-    if sizes is None:
-        sizes = (projected.shape[-1] // 3,) * 3
-    if len(sizes) != 3 or sum(sizes) != projected.shape[-1]:
-        raise UnsupportedError(f"its qkv_hidden_sizes are {list(sizes)} of {projected.shape[-1]}")
-    ends = (sizes[0], sizes[0] + sizes[1])
-    q, k, v = (_split_heads(x, heads) for x in jnp.split(projected, ends, axis=-1))
-    pair = (None, None) if past is None else (past[0], past[1])
-    y, k, v, _ = _attend_projected(q, k, v, mask, bias, pair, options)
-    return y, jnp.stack([k, v]) if sizes[1] == sizes[2] else None
-
-
-def _expect_none(**options: Any) -> None:
+def _expect_none(**options: object) -> None:
     """Refuses options that no function here computes."""
     for name, value in options.items():
         if value is not None and not (is_known(value) and not value.any()) and value != 0:
@@ -471,22 +455,17 @@ def attention_of_projection(
     past_sequence_length: Parameter | None = None,
     /,
     *,
-    num_heads: int,
+    heads: MaskedHeads,
     do_rotary: int = 0,
-    mask_filter_value: float = -10000.0,
     past_present_share_buffer: int = 0,
     qkv_hidden_sizes: tuple[int, ...] | None = None,
     rotary_embedding_dim: int = 0,
-    scale: float = 0.0,
-    unidirectional: int = 0,
-) -> Any:
+) -> tuple[Array, Array | None]:
     """Projects x to queries, keys and values, and attends."""
     _expect_none(do_rotary=do_rotary, past_present_share_buffer=past_present_share_buffer)
     projected = floats.matrix_product(x, w)
     projected = projected if bias is None else projected + to_device(bias)
-    options = _Options(mask_filter_value, scale, unidirectional)
-    operands = (mask, past, attention_bias, options)
-    return _attend_merged(projected, num_heads, qkv_hidden_sizes, *operands)
+    return heads.attend_merged(projected, qkv_hidden_sizes, mask, attention_bias, past)
 
 
 @operator("QAttention", 1, domain=MICROSOFT)
@@ -502,20 +481,16 @@ def quantized_attention(
     past: Tensor | None = None,
     /,
     *,
-    num_heads: int,
+    heads: MaskedHeads,
     do_rotary: int = 0,
-    mask_filter_value: float = -10000.0,
     past_present_share_buffer: int = 0,
-    scale: float = 0.0,
-    unidirectional: int = 0,
     arithmetic: Arithmetic,
-) -> Any:
+) -> tuple[Array, Array | None]:
     """Projects 8-bit x to floats, and attends."""
     _expect_none(do_rotary=do_rotary, past_present_share_buffer=past_present_share_buffer)
     operands = (x, w, x_scale, w_scale, x_zero_point, w_zero_point, bias)
     projected = quantized.integer_matrix_product_to_float(*operands, arithmetic=arithmetic)
-    options = _Options(mask_filter_value, scale, unidirectional)
-    return _attend_merged(projected, num_heads, None, mask, past, None, options)
+    return heads.attend_merged(projected, None, mask, None, past)
 
 
 @operator("MultiHeadAttention", 1, domain=MICROSOFT)
@@ -532,34 +507,28 @@ def multi_head_attention(
     cache_indirection: Parameter | None = None,
     /,
     *,
-    num_heads: int,
-    mask_filter_value: float = -10000.0,
-    scale: float = 0.0,
-    unidirectional: int = 0,
-) -> Any:
+    heads: MaskedHeads,
+) -> tuple[Array, Array, Array, Array]:
     """Attends with projected queries, keys and values, separate or packed."""
     _expect_none(past_sequence_length=past_sequence_length, cache_indirection=cache_indirection)
-    if q.ndim == 5 and k is None and v is None:  # a query, a key and a value for each head
+    if q.ndim == 5 and k is None and v is None:  # a query, a key and a value for every head
         q, k, v = _unpack_rows(q)
     elif k is not None and v is None and k.ndim == 5:
         k, v = _unpack_rows(k)
     if k is None or v is None:
         raise UnsupportedError("its key or value is absent")
-    heads, start = [], 0
+    parts, start = [], 0
     for x in map(to_device, (q, k, v)):
         size = x.shape[1] * x.shape[3] if x.ndim == 4 else x.shape[-1]
         if x.ndim == 3:
-            own = 0 if bias is None else to_device(bias)[start : start + size]
-            x = _split_heads(x + own, num_heads)
-        heads.append(x)
+            addend = 0 if bias is None else to_device(bias)[start : start + size]
+            x = _split_heads(x + addend, heads.num_heads)
+        parts.append(x)
         start += size
-    options = _Options(mask_filter_value, scale, unidirectional)
-    past = (past_key, past_value)
-    query, key, value = heads
-    return _attend_projected(query, key, value, mask, attention_bias, past, options)
+    return heads.attend(parts, mask, attention_bias, (past_key, past_value))
 
 
-def _unpack_rows(x: Any) -> Any:
+def _unpack_rows(x: Tensor) -> list[Array]:
     """Rows of queries, keys or values of [batch, length, heads, parts, size]."""
     parts = jnp.moveaxis(to_device(x), 3, 0)
     return [part.reshape((*part.shape[:2], part.shape[2] * part.shape[3])) for part in parts]
@@ -585,7 +554,7 @@ def attention(
     scale: float | None = None,
     softcap: float = 0.0,
     softmax_precision: int = 0,
-) -> Any:
+) -> tuple[Array, Array, Array, Array]:
     """Attends with ONNX's masks; returns keys, values and the scores of a step too."""
     has_rows = q.ndim == 3
     counts = (q_num_heads, kv_num_heads, kv_num_heads)
@@ -614,23 +583,22 @@ def attention(
         allowed = allowed & (distance <= right)
     if left_window_size >= 0:
         allowed = allowed & (distance >= -left_window_size)
-    found = attend(query, key, value, bias, allowed, scale=scale, softcap=softcap)
+    attended = attend(query, key, value, bias, allowed, scale=scale, softcap=softcap)
     if not 0 <= qk_matmul_output_mode <= 3:
         raise UnsupportedError(f"qk_matmul_output_mode is {qk_matmul_output_mode}, expected 0 to 3")
-    y = _merge_heads(found.result) if has_rows else found.result
-    return y, key, value, found[1 + qk_matmul_output_mode]
+    y = _merge_heads(attended.result) if has_rows else attended.result
+    return y, key, value, attended[1 + qk_matmul_output_mode]
 
 
-def rotate(x: Any, cosines: Any, sines: Any, is_interleaved: bool) -> Any:
-    """Rotates pairs of the first elements of each head.
+def rotate(x: Array, caches: Sequence[Array], is_interleaved: int) -> Array:
+    """Rotates pairs of the first elements of every head.
 
     Args:
       x: [batch, heads, length, size].
-      cosines: [batch or 1, length, half], of `half` pairs.
-      sines: as the cosines.
-      is_interleaved: True for pairs of neighbours, False for halves.
+      caches: the cosines and the sines of `half` pairs, [batch or 1, length, half].
+      is_interleaved: 1 for pairs of neighbours, 0 for halves.
     """
-    dtype, (x, cosines, sines) = x.dtype, _wide(x, cosines, sines)
+    dtype, (x, cosines, sines) = x.dtype, _wide(x, *caches)
     cosines, sines = cosines[:, None], sines[:, None]
     half = cosines.shape[-1]
     if 2 * half > x.shape[-1]:
@@ -647,23 +615,28 @@ def rotate(x: Any, cosines: Any, sines: Any, is_interleaved: bool) -> Any:
     return jnp.concatenate([rotated, rest], axis=-1).astype(dtype)
 
 
-def _rotate_tensor(
-    x: Any, caches: tuple[Any, Any], positions: Any, heads: int, size: int, is_interleaved: bool
-) -> Any:
-    """Rotates a tensor of 3 or 4 axes, by the rows of the caches at some positions if any."""
-    x, (cosines, sines) = to_device(x), (to_device(each) for each in caches)
-    if positions is not None:
-        cosines, sines = (jnp.take(each, positions, axis=0) for each in (cosines, sines))
-    if (
-        cosines.ndim != 3
-        or sines.shape != cosines.shape
-        or (size and 2 * cosines.shape[-1] != size)
-    ):
-        text = f"its caches have the shapes {list(cosines.shape)} and {list(sines.shape)}"
-        raise UnsupportedError(f"{text}, expected [batch, length, {size // 2 or 'half a head'}]")
-    if x.ndim == 4:
-        return rotate(x, cosines, sines, is_interleaved)
-    return _merge_heads(rotate(_split_heads(x, heads), cosines, sines, is_interleaved))
+class Rotation(NamedTuple):
+    """The attributes of a rotary embedding."""
+
+    interleaved: int = 0
+    num_heads: int = 0
+    rotary_embedding_dim: int = 0
+
+    def of(self, x: Tensor, cosines: Tensor, sines: Tensor, positions: Array | None) -> Array:
+        """Rotates a tensor of 3 or 4 axes, by the rows of the caches at some positions if any."""
+        caches = [to_device(cache) for cache in (cosines, sines)]
+        if positions is not None:
+            caches = [jnp.take(cache, positions, axis=0) for cache in caches]
+        shapes, size = [list(cache.shape) for cache in caches], self.rotary_embedding_dim
+        if len(shapes[0]) != 3 or shapes[0] != shapes[1] or (size and 2 * shapes[0][-1] != size):
+            text = f"its caches have the shapes {shapes[0]} and {shapes[1]}"
+            raise UnsupportedError(
+                f"{text}, expected [batch, length, {size // 2 or 'half a head'}]"
+            )
+        x = to_device(x)
+        if x.ndim == 4:
+            return rotate(x, caches, self.interleaved)
+        return _merge_heads(rotate(_split_heads(x, self.num_heads), caches, self.interleaved))
 
 
 @operator("RotaryEmbedding", 23)
@@ -674,14 +647,10 @@ def rotary_embedding(
     positions: Tensor | None = None,
     /,
     *,
-    interleaved: int = 0,
-    num_heads: int = 0,
-    rotary_embedding_dim: int = 0,
-) -> Any:
+    rotation: Rotation,
+) -> Array:
     """Rotates pairs of elements by the angles of their positions."""
-    positions = None if positions is None else to_device(positions)
-    options = (num_heads, rotary_embedding_dim, bool(interleaved))
-    return _rotate_tensor(x, (cosines, sines), positions, *options)
+    return rotation.of(x, cosines, sines, None if positions is None else to_device(positions))
 
 
 @operator("RotaryEmbedding", 1, domain=MICROSOFT)
@@ -692,21 +661,18 @@ def rotary_embedding_of_positions(
     sines: Tensor,
     /,
     *,
-    interleaved: int = 0,
+    rotation: Rotation,
     is_packed_batching: int = 0,
-    num_heads: int = 0,
-    rotary_embedding_dim: int = 0,
     scale: float = 1.0,
-) -> Any:
-    """Rotates pairs of elements by the angles of their positions, perhaps after a first one."""
+) -> Array:
+    """Rotates pairs of elements by the angles of their positions, or of a first position on."""
     _expect_none(is_packed_batching=is_packed_batching)
-    positions = to_device(positions)
-    if positions.ndim == 1:
-        positions = positions[None, :1] + jnp.arange(x.shape[-2] if x.ndim == 4 else x.shape[1])
-    half = cosines.shape[-1]  # ONNX Runtime takes the heads of rows from the caches
-    heads = num_heads if x.ndim == 4 or num_heads else x.shape[-1] // (2 * half)
-    options = (heads, rotary_embedding_dim, bool(interleaved))
-    return _rotate_tensor(x, (cosines, sines), positions, *options)
+    places = to_device(positions)
+    if places.ndim == 1:
+        places = places[None, :1] + jnp.arange(x.shape[-2] if x.ndim == 4 else x.shape[1])
+    if x.ndim != 4 and not rotation.num_heads:  # ONNX Runtime takes the heads from the caches
+        rotation = rotation._replace(num_heads=x.shape[-1] // (2 * cosines.shape[-1]))
+    return rotation.of(x, cosines, sines, places)
 
 
 @operator("GroupQueryAttention", 1, domain=MICROSOFT)
@@ -747,7 +713,7 @@ def group_query_attention(
     smooth_softmax: int = 0,
     softcap: float = 0.0,
     v_quant_type: str = "NONE",
-) -> Any:
+) -> tuple[Array, Array, Array, Array]:
     """Attends with groups of heads to the keys of a prompt; a cache has to be empty."""
     _expect_none(k_scale=k_scale, v_scale=v_scale, q_norm_weight=q_norm, k_norm_weight=k_norm)
     _expect_none(query_seqlens=query_counts, sliding_window_cache=sliding_window_cache)
@@ -767,8 +733,8 @@ def group_query_attention(
         if cosines is None or sines is None:
             raise UnsupportedError("its cos_cache or sin_cache is absent")
         places = jnp.arange(length)[None] if positions is None else to_device(positions)
-        cosines, sines = (jnp.take(to_device(x), places, axis=0) for x in (cosines, sines))
-        query, key = (rotate(x, cosines, sines, bool(rotary_interleaved)) for x in (query, key))
+        caches = [jnp.take(to_device(x), places, axis=0) for x in (cosines, sines)]
+        query, key = (rotate(x, caches, rotary_interleaved) for x in (query, key))
     allowed = jnp.arange(length) <= to_device(last_keys).reshape((-1, 1, 1, 1))
     if causal:
         allowed = allowed & _causal(length, length, 0)
@@ -777,6 +743,6 @@ def group_query_attention(
     sink = None if sink is None else to_device(sink).reshape((1, -1, 1, 1))
     sink = jnp.zeros((1, 1, 1, 1)) if sink is None and smooth_softmax == 1 else sink
     options: dict[str, Any] = {"scale": scale, "softcap": softcap, "sink": sink}
-    found = attend(query, key, value, attention_bias, allowed, **options)
-    scores = found.probabilities if qk_output == 2 else found.biased
-    return _merge_heads(found.result), key, value, scores
+    attended = attend(query, key, value, attention_bias, allowed, **options)
+    scores = attended.probabilities if qk_output == 2 else attended.biased
+    return _merge_heads(attended.result), key, value, scores

@@ -1,18 +1,25 @@
-"""Values known on the host, and values on the device."""
+"""Values known on the host, and values on the device.
+
+A size that is an `int` here may be one of JAX's symbolic sizes, as in `Array.shape`.
+"""
 
 import itertools
 import math
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from types import ModuleType
+from typing import Any, TypeGuard, overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jax.typing import DTypeLike
 
 from dmlax._core import ieee
 from dmlax.errors import UnsupportedError
 from dmlax.onnx import budget
+from dmlax.onnx.operators.table import Tensor
 
 
 def _has_x64() -> bool:
@@ -23,7 +30,7 @@ _SYMBOL_BYTES = 1 << 10  # of a symbolic size, a Python object of JAX
 _MOST_SYMBOLS = 1 << 10  # of symbolic sizes in one known value
 _MOST_TERMS = 10_000  # of terms in the product of a tensor's sizes
 _MOST_CHARACTERS = 1000  # of characters in a symbolic size
-_MOST_LIMITS = 4  # of max and min in a symbolic size: JAX's time doubles with each
+_MOST_LIMITS = 4  # of max and min in a symbolic size; every one doubles JAX's time
 DTYPES = {  # ONNX's numbers
     number: np.dtype(getattr(jnp, name))
     for number, name in {
@@ -54,15 +61,15 @@ _FLOAT64 = "float64 on a device needs x64"
 
 
 class FloatSizes(np.ndarray):
-    """Symbolic sizes that were converted to float32: a Range counts with them."""
+    """Symbolic sizes that were converted to float32, for a Range."""
 
 
-def is_known(value: Any) -> bool:
-    """True for an array of NumPy: a constant, or computed of shapes while a program is traced."""
+def is_known(value: object) -> TypeGuard[np.ndarray]:
+    """True for an array of NumPy: a constant, or a value computed from shapes during tracing."""
     return isinstance(value, np.ndarray)
 
 
-def expect_room(dtype: Any, *sizes: Any) -> None:
+def expect_memory(dtype: DTypeLike, *sizes: int) -> None:
     """Counts a known value against the file's budget before an operator makes it.
 
     Sizes of 0 and below count as 1, because NumPy tiles one axis after another. A value whose
@@ -71,7 +78,7 @@ def expect_room(dtype: Any, *sizes: Any) -> None:
     Raises:
       UnsupportedError: the value does not fit.
     """
-    if not all(isinstance(size, int | np.integer) for size in sizes):
+    if not all(map(is_size, sizes)):
         return
     item, count = np.dtype(dtype).itemsize, math.prod(max(int(size), 1) for size in sizes)
     if np.dtype(dtype).hasobject:
@@ -96,8 +103,8 @@ def why_costly(size: str) -> str | None:
     return "has a power of more than 99" if re.search(r"\^\s*\w{3}", size) else None
 
 
-def expect_simple_sizes(value: Any) -> None:
-    """Refuses a tensor of very many axes, and symbolic sizes that JAX computes for very long.
+def expect_simple_sizes(value: object) -> None:
+    """Refuses tensors of very many axes, and symbolic sizes that slow JAX down.
 
     Raises:
       UnsupportedError: the tensor's shape, or a known value of sizes, costs too much.
@@ -113,7 +120,7 @@ def expect_simple_sizes(value: Any) -> None:
 
 
 class UndecidedSizes(UnsupportedError):
-    """Dynamic sizes leave a fact open that an operator depends on.
+    """An operator depends on a fact that dynamic sizes leave open.
 
     Attributes:
       fact: a comparison of two sizes, as JAX's constraints are written.
@@ -125,12 +132,12 @@ class UndecidedSizes(UnsupportedError):
 
 
 def undecided(error: BaseException | None) -> UndecidedSizes | None:
-    """The fact that JAX could not decide, as an error that says the remedy; or None."""
+    """The error that names the fact that JAX could not decide, and the remedy; or None."""
     if isinstance(error, UndecidedSizes) or error is None:
         return error
     inconclusive = isinstance(error, jax.errors.InconclusiveDimensionOperation)
-    if inconclusive and (found := _COMPARISON.search(str(error))):
-        left, operator, right = found.groups()
+    if inconclusive and (comparison := _COMPARISON.search(str(error))):
+        left, operator, right = comparison.groups()
         return UndecidedSizes(f"{left} {_USUAL[operator]} {right}")
     return undecided(error.__cause__)
 
@@ -139,7 +146,7 @@ _COMPARISON = re.compile(r"comparison '([^']+)' ([<>]=?) '([^']+)'")  # in JAX's
 _USUAL = {">=": ">=", "<=": "<=", "<": ">=", ">": "<="}  # what is true of most calls
 
 
-def expect_at_least(size: Any, least: Any) -> None:
+def expect_at_least(size: int, least: int) -> None:
     """Refuses a symbolic size that may be too small.
 
     Raises:
@@ -153,11 +160,11 @@ def expect_at_least(size: Any, least: Any) -> None:
         raise UndecidedSizes(f"{size} >= {least}")
 
 
-def expect_equal_sizes(one: Any, other: Any) -> None:
-    """Refuses two sizes that may differ, of which one is symbolic.
+def expect_equal_sizes(one: int, other: int) -> None:
+    """Refuses two sizes that may differ if one is symbolic.
 
     Raises:
-      UndecidedSizes: the sizes are equal in no call, or not in every one.
+      UndecidedSizes: the sizes differ in some call.
     """
     if one == other or (is_size(one) and is_size(other)):
         return
@@ -168,12 +175,12 @@ def expect_equal_sizes(one: Any, other: Any) -> None:
     expect_at_least(other, one)
 
 
-def is_size(value: Any) -> bool:
+def is_size(value: object) -> bool:
     """True for a number, and False for a symbolic size."""
     return isinstance(value, int | np.integer)
 
 
-def expect_broadcast(*tensors: Any) -> None:
+def expect_broadcast(*tensors: Tensor) -> None:
     """Refuses tensors whose symbolic sizes may not broadcast.
 
     Raises:
@@ -185,11 +192,11 @@ def expect_broadcast(*tensors: Any) -> None:
             expect_equal_sizes(size, wider[0])
 
 
-def expect_simple_product(sizes: Iterable[Any]) -> None:
+def expect_simple_product(sizes: Iterable[object]) -> None:
     """Refuses sizes whose product has very many terms."""
     terms = 1
     for size in sizes:
-        if isinstance(size, int | np.integer):
+        if is_size(size):
             continue
         text = str(size)
         if why := why_costly(text):
@@ -201,14 +208,18 @@ def expect_simple_product(sizes: Iterable[Any]) -> None:
         raise UnsupportedError(f"{text}: give input_shapes static sizes")
 
 
-def numpy_of(*values: Any) -> Any:
+def numpy_of(*values: Tensor | None) -> ModuleType:
     """NumPy if every value is known, else JAX's."""
     return np if all(is_known(value) for value in values if value is not None) else jnp
 
 
-def to_device(value: Any) -> Any:
+@overload
+def to_device(value: Tensor) -> Array: ...
+@overload
+def to_device(value: object) -> Any: ...
+def to_device(value: object) -> object:
     """Converts a known value to JAX; 64-bit integers must fit 32 bits unless x64 is on."""
-    if not is_known(value):
+    if not isinstance(value, np.ndarray):
         return value
     if value.dtype == object:  # sizes, some of them symbolic
         sizes = jnp.stack([jnp.asarray(size) for size in value.ravel()]).reshape(value.shape)
@@ -216,10 +227,10 @@ def to_device(value: Any) -> Any:
     return jnp.asarray(budget.compute_once(narrow, value))
 
 
-def on_host_or_device(x: Any) -> tuple[Any, Any]:
-    """NumPy or JAX, and a tensor for its functions; room for two copies of a known one is spent."""
+def on_host_or_device(x: Tensor) -> tuple[ModuleType, Tensor]:
+    """NumPy or JAX, and a tensor for its functions; counts two copies of a known tensor."""
     if is_known(x) and x.dtype != object:
-        expect_room(x.dtype, 2, x.size)
+        expect_memory(x.dtype, 2, x.size)
         return np, x
     return jnp, to_device(x)
 
@@ -234,12 +245,12 @@ def narrow(array: np.ndarray) -> np.ndarray:
     if array.size and (array.min() < limits.min or array.max() > limits.max):
         text = f"the constant {int(array.ravel()[np.abs(array).argmax()])} does not fit int32"
         raise UnsupportedError(f"{text}, and x64 is off", "value", "constant")
-    expect_room(np.int32, array.size)
+    expect_memory(np.int32, array.size)
     return array.astype(np.int32)
 
 
-def as_known(value: Any, dtype: Any) -> np.ndarray:
-    """An array of a result of NumPy's, which gives the elements of scalar arrays bare."""
+def as_known(value: object, dtype: DTypeLike) -> np.ndarray:
+    """An array of a result of NumPy, which returns scalars for arrays of rank 0."""
     if isinstance(value, np.ndarray):
         return value
     array = np.empty((), dtype)
@@ -247,31 +258,34 @@ def as_known(value: Any, dtype: Any) -> np.ndarray:
     return array
 
 
-def integers(value: Any) -> list[Any]:
+def integers(array: np.ndarray) -> list[int]:
     """Known integers, some of them perhaps symbolic sizes, as a list."""
-    array = np.asarray(value)
     return [size if array.dtype == object else int(size) for size in array.ravel()]
 
 
-def sizes_of(value: Any) -> list[Any]:
-    """A known shape, or known axes, as a list of as many integers as a tensor has axes at most."""
+def sizes_of(value: np.ndarray) -> list[int]:
+    """A known shape, or known axes, as a list; refuses more integers than a tensor has axes."""
     if value.size > budget.MAXIMUM_RANK:
         text = f"its shape or axes are {value.size} integers, expected at most"
         raise UnsupportedError(f"{text} {budget.MAXIMUM_RANK}")
     return integers(value)
 
 
-def sizes_array(sizes: Any) -> np.ndarray:
+def sizes_array(sizes: Sequence[int]) -> np.ndarray:
     """Sizes as an int64 array, or as one of objects where some are symbolic."""
-    sizes = list(sizes)
-    if all(isinstance(size, int | np.integer) for size in sizes):
+    if all(map(is_size, sizes)):
         return np.asarray(sizes, np.int64)
     array = np.empty(len(sizes), object)
     array[:] = sizes
     return array
 
 
-def device_dtype(dtype: Any) -> np.dtype:
+def by_channel(values: Tensor, rank: int) -> Array:
+    """Values of channels on the device, in a shape that broadcasts to images of a rank."""
+    return to_device(values).reshape((1, -1) + (1,) * (rank - 2))
+
+
+def device_dtype(dtype: DTypeLike) -> np.dtype:
     """The dtype that JAX has for one of the file's: int32 for int64 unless x64 is on."""
     dtype = np.dtype(dtype)
     if dtype == np.float64 and not _has_x64():
@@ -279,13 +293,13 @@ def device_dtype(dtype: Any) -> np.dtype:
     return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
 
 
-def is_float8(dtype: Any) -> bool:
+def is_float8(dtype: DTypeLike) -> bool:
     """True for the floats of 8 bits."""
     return str(np.dtype(dtype).name).startswith("float8")
 
 
-def bits_of(dtype: Any) -> int:
-    """The bits of an element in a file: 2 or 4 of the dtypes that NumPy holds in a byte."""
+def bits_of(dtype: DTypeLike) -> int:
+    """The bits of an element in a file, which packs the dtypes of 2 and 4 bits."""
     name = np.dtype(dtype).name
     return int(name[-1]) if name in NARROW else np.dtype(dtype).itemsize * 8
 
@@ -293,14 +307,14 @@ def bits_of(dtype: Any) -> int:
 NARROW = ("uint4", "int4", "uint2", "int2")
 
 
-def convert(x: Any, dtype: np.dtype, saturate: bool = True) -> Any:
-    """Converts as ONNX Runtime's Cast does; `saturate` limits what becomes floats of 8 bits."""
+def convert(x: Tensor, dtype: np.dtype, saturate: bool = True) -> Tensor:
+    """Converts as ONNX Runtime's Cast does; `saturate` clamps conversions to floats of 8 bits."""
     xp, is_float = numpy_of(x), jnp.issubdtype(x.dtype, np.floating)
     if is_float8(dtype):
         wide = x.astype(np.float32)
         largest = np.float32(jnp.finfo(dtype).max)  # type: ignore[no-untyped-call]
         wide = xp.clip(wide, -largest, largest) if saturate else wide
-        return wide.astype(dtype) if is_known(x) else ieee.narrow(wide, dtype)
+        return wide.astype(dtype) if is_known(x) else ieee.narrow(jnp.asarray(wide), dtype)
     if dtype.name in _BY_INT32 and (is_float or dtype.name in NARROW):  # then the lowest bits
         if is_float:
             x = x.astype(np.float32)
@@ -310,7 +324,9 @@ def convert(x: Any, dtype: np.dtype, saturate: bool = True) -> Any:
             x = xp.where(abs(wide) < 2.0**31, wide, np.float32(-(2.0**31)))
         return x.astype(np.int32).astype(dtype)
     is_narrow = dtype.itemsize == 2 and jnp.issubdtype(dtype, np.floating)
-    return ieee.narrow(x, dtype) if is_narrow and not is_known(x) else x.astype(dtype)
+    if is_narrow and not isinstance(x, np.ndarray):
+        return ieee.narrow(x, dtype)
+    return x.astype(dtype)
 
 
 _BY_INT32 = (*NARROW, "int8", "uint8", "int16", "uint16", "int32")

@@ -1,5 +1,6 @@
-"""ONNX's window attributes as those of dmlax."""
+"""ONNX's attributes of windows, and dmlax's options for them."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -8,27 +9,19 @@ import numpy as np
 import dmlax
 from dmlax._core.windows import dilated_size, output_size, same_padding
 from dmlax.errors import UnsupportedError
+from dmlax.onnx.operators.table import Tensor
 
+_Sizes = tuple[int, ...]
 _SPATIAL = {3: "W", 4: "HW", 5: "DHW"}
-
-
-def channels_first(rank: int) -> str:
-    """The layout of an image of a rank."""
-    return f"NC{_SPATIAL[rank]}"
-
-
-def channels_last(rank: int) -> str:
-    """The layout of an image of a rank."""
-    return f"N{_SPATIAL[rank]}C"
 
 
 def image_layout(rank: int, is_channels_last: bool) -> str:
     """The layout of an image of a rank."""
-    return channels_last(rank) if is_channels_last else channels_first(rank)
+    return f"N{_SPATIAL[rank]}C" if is_channels_last else f"NC{_SPATIAL[rank]}"
 
 
 class ConvolutionLayout(NamedTuple):
-    """Whether the images of a convolution are channels last; a node has it as attributes.
+    """The attributes that say whether the images of a convolution are channels last.
 
     The channels of its input may be first all the same.
     """
@@ -42,7 +35,7 @@ class ConvolutionLayout(NamedTuple):
         input = image_layout(rank, is_last and not self.input_channels_first)
         return input, f"OI{_SPATIAL[rank]}", image_layout(rank, is_last)
 
-    def arrange_input(self, x: Any, w: Any) -> Any:
+    def arrange_input(self, x: Tensor, w: Tensor) -> Tensor:
         """Transposes the input where a filter was prepared for another layout of it.
 
         Other outputs of a file are computed by another graph, with the same params.
@@ -56,43 +49,23 @@ class ConvolutionLayout(NamedTuple):
 
 
 class Windows(NamedTuple):
-    """The attributes of windows, as a node has them."""
+    """The attributes of a convolution's windows."""
 
-    auto_pad: str
-    dilations: tuple[int, ...] | None
-    kernel_shape: tuple[int, ...] | None
-    pads: tuple[int, ...] | None
-    strides: tuple[int, ...] | None
+    auto_pad: str = "NOTSET"
+    dilations: _Sizes | None = None
+    group: int = 1
+    kernel_shape: _Sizes | None = None
+    pads: _Sizes | None = None
+    strides: _Sizes | None = None
 
-    def of_convolution(
-        self, x: Any, w: Any, groups: int, layout: ConvolutionLayout
-    ) -> dict[str, Any]:
+    def of_convolution(self, x: Tensor, w: Tensor, layout: ConvolutionLayout) -> dict[str, Any]:
         """The options of a convolution."""
         rank = len(x.shape)
         _expect_rank(rank, (3, 4))
-        options = self._options() | {"group_count": groups}
+        options = self._options() | {"group_count": self.group}
         if not isinstance(w, dmlax.PreparedFilter):  # a prepared filter holds its layout
             options["dimension_numbers"] = layout.dimension_numbers(rank)
         return options
-
-    def of_pool(self, x: Any, is_ceil: bool, is_channels_last: bool) -> dict[str, Any]:
-        """The options of a pool."""
-        rank = len(x.shape)
-        _expect_rank(rank, tuple(_SPATIAL))
-        layout = image_layout(rank, is_channels_last)
-        sizes = [size for size, axis in zip(x.shape, layout, strict=True) if axis not in "NC"]
-        assert self.kernel_shape is not None
-        start, end = self.padding(sizes, self.kernel_shape)
-        if is_ceil:
-            end = self._ceiling(sizes, start, end)
-        return {
-            "window_size": self.kernel_shape,
-            "strides": self.strides,
-            "dilations": self.dilations,
-            "start_padding": start,
-            "end_padding": end,
-            "dimension_numbers": layout,
-        }
 
     def _options(self) -> dict[str, Any]:
         options: dict[str, Any] = {"strides": self.strides, "dilations": self.dilations}
@@ -105,13 +78,13 @@ class Windows(NamedTuple):
         half = len(self.pads) // 2
         return options | {"start_padding": self.pads[:half], "end_padding": self.pads[half:]}
 
-    def padding(self, sizes: list[Any], kernel: tuple[int, ...]) -> tuple[Any, Any]:
-        """The start and the end padding of each axis."""
+    def padding(self, sizes: Sequence[int], kernel: _Sizes) -> tuple[_Sizes, _Sizes]:
+        """The start and the end padding of every axis."""
         count = len(kernel)
         if self.auto_pad in ("SAME_UPPER", "SAME_LOWER"):
             totals = [
                 max(same_padding(size, span, stride), 0)
-                for size, span, stride in zip(sizes, *self._steps(kernel), strict=True)
+                for size, span, stride in zip(sizes, *self.steps(kernel), strict=True)
             ]
             halves = tuple((t // 2, t - t // 2) for t in totals)
             if self.auto_pad == "SAME_LOWER":
@@ -121,23 +94,59 @@ class Windows(NamedTuple):
             return (0,) * count, (0,) * count
         return self.pads[:count], self.pads[count:]
 
-    def _ceiling(self, sizes: list[Any], start: Any, end: Any) -> tuple[int, ...]:
+    def steps(self, kernel: _Sizes) -> tuple[_Sizes, _Sizes]:
+        """The pixels that the kernel spans, and the stride, of every axis."""
+        ones = (1,) * len(kernel)
+        dilations = self.dilations or ones
+        return tuple(map(dilated_size, kernel, dilations)), self.strides or ones
+
+
+class PoolWindows(NamedTuple):
+    """The attributes of a pool's windows."""
+
+    kernel_shape: _Sizes
+    auto_pad: str = "NOTSET"
+    ceil_mode: int = 0
+    pads: _Sizes | None = None
+    strides: _Sizes | None = None
+
+    def options(
+        self, x: Tensor, dilations: _Sizes | None, is_channels_last: bool = False
+    ) -> dict[str, Any]:
+        """The options of a pool of dmlax."""
+        rank = len(x.shape)
+        _expect_rank(rank, tuple(_SPATIAL))
+        layout = image_layout(rank, is_channels_last)
+        sizes = [size for size, axis in zip(x.shape, layout, strict=True) if axis not in "NC"]
+        start, end = self.padding(sizes, dilations)
+        return {
+            "window_size": self.kernel_shape,
+            "strides": self.strides,
+            "dilations": dilations,
+            "start_padding": start,
+            "end_padding": self._ceiling(sizes, start, end, dilations) if self.ceil_mode else end,
+            "dimension_numbers": layout,
+        }
+
+    def padding(self, sizes: Sequence[int], dilations: _Sizes | None) -> tuple[_Sizes, _Sizes]:
+        """The start and the end padding of every axis."""
+        return self._windows(dilations).padding(sizes, self.kernel_shape)
+
+    def _windows(self, dilations: _Sizes | None) -> Windows:
+        return Windows(self.auto_pad, dilations, 1, self.kernel_shape, self.pads, self.strides)
+
+    def _ceiling(
+        self, sizes: Sequence[int], start: _Sizes, end: _Sizes, dilations: _Sizes | None
+    ) -> tuple[int, ...]:
         """The end padding with which as many windows fit as begin inside the padded image."""
-        assert self.kernel_shape is not None
-        found = []
-        steps = self._steps(self.kernel_shape)
+        paddings = []
+        steps = self._windows(dilations).steps(self.kernel_shape)
         for size, a, b, span, stride in zip(sizes, start, end, *steps, strict=True):
             windows = output_size(size + a + b + stride - 1, span, stride)
             if (windows - 1) * stride >= size + a:  # the last one would begin in the end padding
                 windows -= 1
-            found.append(max((windows - 1) * stride + span - size - a, 0))
-        return tuple(found)
-
-    def _steps(self, kernel: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The pixels that the kernel spans, and the stride, of each axis."""
-        ones = (1,) * len(kernel)
-        dilations = self.dilations or ones
-        return tuple(map(dilated_size, kernel, dilations)), self.strides or ones
+            paddings.append(max((windows - 1) * stride + span - size - a, 0))
+        return tuple(paddings)
 
 
 def _expect_rank(rank: int, known: tuple[int, ...]) -> None:

@@ -1,78 +1,108 @@
-"""Makes one node of the products of an attention and the softmax between them."""
+"""Fuses the two products of an attention, the softmax between them, and the QGemm before them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 
-from dmlax._core.arguments import Aval
+from dmlax.onnx.check import Avals
 from dmlax.onnx.graph import MICROSOFT, OWN, Graph, Node
+from dmlax.onnx.operators.fused import Function
+from dmlax.onnx.passes.patterns import Constant, Match, Op, Pattern, SingleUse, replaces
 
-Avals = Mapping[str, Aval]
-_HEADS_LAST = (0, 2, 1, 3)
+_GEMM_INPUTS = 9  # with its bias or without
+
+
+def _permutes(*perm: int) -> Callable[[Graph, Node], bool]:
+    return lambda graph, node: node.attributes.get("perm") == perm
+
+
+_SCORES = SingleUse("QLinearMatMul", name="scores")
+_WEIGHTS = SingleUse("QLinearSoftmax", _SCORES, domain=MICROSOFT, name="weights")
 
 
 def fuse_attention(graph: Graph, avals: Avals) -> Graph:
-    """Replaces a product, the softmax of its rows, and the product of that by one node.
-
-    Args:
-      graph: tensors that it gives are not fused.
-      avals: of every tensor.
-    """
-    producers = graph.single_use_producers()
-    nodes = tuple(_fused(graph, producers, avals, node) for node in graph.nodes)
-    return _store_heads_last(graph.replace(nodes=nodes).prune())
+    """Replaces a product, the softmax of its rows, and the product of that by one node."""
+    return _store_heads_last(_fuse_products(graph, avals))
 
 
-def _fused(graph: Graph, producers: Mapping[str, Node], avals: Avals, node: Node) -> Node:
-    """The attention whose second product a node is, or the node as it is."""
-    if (node.op, node.domain) != ("QLinearMatMul", ""):
-        return node
-    softmax = _before(producers, node, "QLinearSoftmax", MICROSOFT)
-    if softmax is None or not _is_of_rows(softmax, avals):
-        return node
-    scores = _before(producers, softmax, "QLinearMatMul", "")
-    if scores is None or not _are_equal(graph, scores, softmax, node):
-        return node
-    inputs = (*scores.inputs, *node.inputs[1:])
-    return node.replace(op="QLinearAttention", domain=OWN, version=1, inputs=inputs, attributes={})
+@replaces(Op("QLinearMatMul", _WEIGHTS))
+def _fuse_products(graph: Graph, values: Node, match: Match, avals: Avals) -> Node | None:
+    scores, softmax = (graph.producers[match[name]] for name in ("scores", "weights"))
+    written = (*scores.inputs[6:8], *softmax.inputs[3:5])
+    read = (*softmax.inputs[1:3], *values.inputs[1:3])
+    if not (_is_of_rows(softmax, avals) and graph.are_equal(written, read)):
+        return None
+    return values.become("QLinearAttention", OWN, (*scores.inputs, *values.inputs[1:]))
 
 
-def _before(producers: Mapping[str, Node], node: Node, op: str, domain: str) -> Node | None:
-    """The node of such a kind that gives the first input."""
-    found = producers.get(node.inputs[0])
-    return found if found is not None and (found.op, found.domain) == (op, domain) else None
+_STORED = SingleUse("QLinearAttention", domain=OWN, name="attention")
 
 
-def _store_heads_last(graph: Graph) -> Graph:
-    """Has an attention store the heads of a row side by side where a transposition follows it."""
-    producers = graph.single_use_producers()
-    nodes = []
-    for node in graph.nodes:
-        is_move = (node.op, node.domain) == ("Transpose", "")
-        before = _before(producers, node, "QLinearAttention", OWN) if is_move else None
-        if before is not None and node.attributes.get("perm") == _HEADS_LAST:
-            node = before.replace(outputs=node.outputs, attributes={"heads_last": 1})
-        nodes.append(node)
-    return graph.replace(nodes=tuple(nodes)).prune()
+@replaces(Op("Transpose", _STORED, fits=_permutes(0, 2, 1, 3)))
+def _store_heads_last(graph: Graph, transpose: Node, match: Match) -> Node:
+    """Has an attention store the heads of a row side by side, as a transpose behind it does."""
+    attention = graph.producers[match["attention"]]
+    return attention.replace(outputs=transpose.outputs, attributes={"heads_last": 1})
 
 
 def _is_of_rows(softmax: Node, avals: Avals) -> bool:
     """True for a softmax that keeps the dtype, along the last axis, whose size is known."""
     aval, output = avals.get(softmax.inputs[0]), avals.get(softmax.outputs[0])
-    if aval is None or output is None or aval.dtype != output.dtype:
-        return False
-    if not isinstance(aval.shape[-1], int):
+    if len(softmax.inputs) < 5 or aval is None or output is None or aval.dtype != output.dtype:
         return False
     default = -1 if softmax.attributes.get("opset", 13) >= 13 else 1
     axis = softmax.attributes.get("axis", default)
-    return (default if axis is None else axis) in (-1, len(aval.shape) - 1)
+    is_last = (default if axis is None else axis) in (-1, len(aval.shape) - 1)
+    return is_last and isinstance(aval.shape[-1], int)
 
 
-def _are_equal(graph: Graph, scores: Node, softmax: Node, values: Node) -> bool:
-    """True if each reads its operand with the parameters of the node that writes it."""
-    if len(softmax.inputs) < 5:
-        return False
-    pairs = zip(
-        (*scores.inputs[6:8], *softmax.inputs[3:5]),
-        (*softmax.inputs[1:3], *values.inputs[1:3]),
-        strict=True,
+_GEMM = SingleUse(
+    "QGemm",
+    domain=MICROSOFT,
+    name="gemm",
+    fits=lambda graph, node: len(node.inputs) == _GEMM_INPUTS,
+)
+_SHAPE = Constant("shape", lambda array: array.size == 5)  # images, rows, 3, heads, columns
+_PARTS = Op(
+    "Transpose", SingleUse("Reshape", _GEMM, _SHAPE), name="parts", fits=_permutes(2, 0, 3, 1, 4)
+)
+
+
+def _part(name: str, number: int) -> Pattern:
+    """Queries, keys or values: a part of a tensor of all three, or a function of its bytes."""
+    gather = SingleUse(
+        "Gather",
+        _PARTS,
+        Constant(fits=lambda array: not array.shape and array == number),
+        name=name,
+        fits=lambda graph, node: not node.attributes.get("axis", 0),
     )
-    return all(one and graph.are_equal(one, other) for one, other in pairs)
+    return SingleUse("ByteFunction", gather, domain=OWN, name=f"{name} function") | gather
+
+
+_KEYS = SingleUse("Transpose", _part("keys", 1), fits=_permutes(0, 1, 3, 2))
+_INPUTS = {0: _part("queries", 0), 3: _KEYS, 10: _part("values", 2)}
+
+
+@replaces(Op("QLinearAttention", *(_INPUTS.get(i, "") for i in range(11)), domain=OWN))
+def fuse_self_attention(graph: Graph, attention: Node, match: Match, avals: Avals) -> Node | None:
+    """Replaces an attention, the split of a QGemm's output before it, and the QGemm by one node."""
+    gemm, parts, aval = graph.producers[match["gemm"]], match["parts"], avals.get(match["gemm"])
+    images, rows, three, heads, columns = map(int, graph.constants[match["shape"]])
+    is_split = images == -1 and three == 3 and min(rows, heads, columns) > 0
+    if aval is None or not is_split or aval.shape[-1] != 3 * heads * columns:
+        return None
+    if len(graph.consumers[parts]) != 3 or parts in graph.outputs:
+        return None
+    functions = tuple(_function(graph, match, name) for name in ("queries", "keys", "values"))
+    parameters = [name for i, name in enumerate(attention.inputs) if i not in _INPUTS]
+    names = tuple(dict.fromkeys(name for x in functions for name in x.names[1:]))
+    attributes = {**gemm.attributes, **attention.attributes}
+    attributes |= {"functions": functions, "names": names, "sizes": (rows, heads, columns)}
+    inputs = (*gemm.inputs, *parameters, *names)
+    return attention.become("QLinearSelfAttention", OWN, inputs, attributes)
+
+
+def _function(graph: Graph, match: Match, name: str) -> Function:
+    if f"{name} function" not in match:
+        return Function((), (match[name],))
+    attributes = graph.producers[match[f"{name} function"]].attributes
+    return Function(attributes["nodes"], attributes["names"])

@@ -6,9 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from dmlax._core.arguments import Aval
+from dmlax.onnx.check import Avals
 from dmlax.onnx.graph import MICROSOFT, OWN, Graph, Node
+from dmlax.onnx.passes.patterns import Match, Op, SingleUse, replaces
 
-Avals = Mapping[str, Aval]
 _LOOKUPS = {("QLinearLeakyRelu", MICROSOFT), ("QLinearSigmoid", MICROSOFT)}
 _ELEMENT_WISE = _LOOKUPS | {  # on the host their float32 has ONNX Runtime's bits
     *((op, "") for op in ("Add", "DequantizeLinear", "Div", "Erf", "Mul", "QuantizeLinear", "Sub")),
@@ -24,47 +25,36 @@ class _Chain(NamedTuple):
 
 
 def fuse_byte_functions(graph: Graph, avals: Avals) -> Graph:
-    """Replaces each node with an 8-bit output that is a function of one 8-bit tensor.
-
-    Args:
-      graph: tensors that it gives are computed, too.
-      avals: of every tensor.
-    """
+    """Replaces nodes whose 8-bit output is a function of one 8-bit tensor."""
     chains: dict[str, _Chain] = {}
-    nodes = []
-    for node in graph.nodes:
+
+    def fuse(node: Node) -> Node | None:
         chain = _chain(graph, avals, chains, node)
-        if chain is not None:
-            chains[node.outputs[0]] = chain
-            if _is_byte(avals.get(node.outputs[0])) and not _is_lookup(chain):
-                node = _fuse(graph, node, chain)
-        nodes.append(node)
-    return _look_up_first(graph.replace(nodes=tuple(nodes)).prune())
+        if chain is None:
+            return None
+        chains[node.outputs[0]] = chain
+        is_fused = _is_byte(avals.get(node.outputs[0])) and not _is_lookup(chain)
+        return _fuse(graph, node, chain) if is_fused else None
+
+    return _look_up_first(graph.rewrite(fuse))
 
 
-def _look_up_first(graph: Graph) -> Graph:
+@replaces(Op("ByteFunction", SingleUse("Transpose", "x", name="transposed"), domain=OWN))
+def _look_up_first(graph: Graph, function: Node, match: Match) -> list[Node]:
     """Looks up before a transposition, so that what reads it may undo it."""
-    producers = graph.single_use_producers()
-    nodes: list[Node] = []
-    for node in graph.nodes:
-        before = producers.get(node.inputs[0]) if node.op == "ByteFunction" else None
-        if before is not None and before.op == "Transpose" and not before.domain:
-            (output,) = node.outputs
-            found = graph.unused_name(f"{output}@before")
-            inputs = (before.inputs[0], *node.inputs[1:])
-            nodes.append(node.replace(inputs=inputs, outputs=(found,)))
-            node = before.replace(inputs=(found,), outputs=(output,))
-        nodes.append(node)
-    return graph.replace(nodes=tuple(nodes)).prune()
+    transpose = graph.producers[match["transposed"]]
+    y = graph.unused_name(f"{function.outputs[0]}@before")
+    moved = transpose.replace(inputs=(y,), outputs=function.outputs)
+    return [function.replace(inputs=(match["x"], *function.inputs[1:]), outputs=(y,)), moved]
 
 
 def _chain(graph: Graph, avals: Avals, chains: Mapping[str, _Chain], node: Node) -> _Chain | None:
     """The chain that ends with a node, or None."""
     if (node.op, node.domain) not in _ELEMENT_WISE or len(node.outputs) != 1:
         return None
-    given = [name for name in node.inputs if name]
-    computed = [name for name in given if name not in graph.constants]
-    if any(graph.constants[name].size != 1 for name in given if name not in computed):
+    operands = [name for name in node.inputs if name]
+    computed = [name for name in operands if name not in graph.constants]
+    if any(graph.constants[name].size != 1 for name in operands if name not in computed):
         return None
     before = [chains.get(name, _Chain(name, ())) for name in computed]
     sources = {chain.source for chain in before}
@@ -74,7 +64,7 @@ def _chain(graph: Graph, avals: Avals, chains: Mapping[str, _Chain], node: Node)
     x, y = avals.get(source), avals.get(node.outputs[0])
     if x is None or y is None or not _is_byte(x) or x.shape != y.shape or not _has_two(x):
         return None
-    nodes = {each.outputs[0]: each for chain in before for each in chain.nodes}
+    nodes = {inner.outputs[0]: inner for chain in before for inner in chain.nodes}
     return _Chain(source, (*nodes.values(), node))
 
 
@@ -94,9 +84,6 @@ def _is_lookup(chain: _Chain) -> bool:
 
 def _fuse(graph: Graph, node: Node, chain: _Chain) -> Node:
     """The function with its nodes, and the names of its operands, the source first."""
-    used = dict.fromkeys(name for each in chain.nodes for name in each.inputs)
-    names = (chain.source, *(name for name in used if name in graph.constants))
-    attributes = {"nodes": chain.nodes, "names": names}
-    return node.replace(
-        op="ByteFunction", domain=OWN, version=1, inputs=names, attributes=attributes
-    )
+    read = dict.fromkeys(name for inner in chain.nodes for name in inner.inputs)
+    names = (chain.source, *(name for name in read if name in graph.constants))
+    return node.become("ByteFunction", OWN, names, {"nodes": chain.nodes, "names": names})

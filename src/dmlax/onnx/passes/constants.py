@@ -1,11 +1,11 @@
-"""Moves the elements of constants, and scales bytes, once and not in every call."""
+"""Computes with constants once, and not in every call."""
 
 import numpy as np
 
 from dmlax.onnx import budget
 from dmlax.onnx.evaluate import Options, call
-from dmlax.onnx.graph import Graph
-from dmlax.onnx.passes.cast_weights import casts_bytes
+from dmlax.onnx.graph import Constants, Graph, Node
+from dmlax.onnx.passes.patterns import Constant, Match, Op, replaces
 
 _MOVES = {"Concat", "Expand", "Flatten", "Gather", "Reshape", "Slice", "Split", "Squeeze"}
 _MOVES |= {"Transpose", "Unsqueeze"}
@@ -14,33 +14,71 @@ _MOVES |= {"Transpose", "Unsqueeze"}
 def fold_constants(graph: Graph) -> Graph:
     """Computes moves whose operands are all constants, and the floats of scaled bytes."""
     constants, nodes = dict(graph.constants), []
-    casts: set[str] = set()  # of bytes
+    casts: set[str] = set()  # floats of bytes
     for node in graph.nodes:
-        operands = [constants.get(name) if name else None for name in node.inputs]
-        known = all(
-            operand is not None or not name
-            for operand, name in zip(operands, node.inputs, strict=True)
-        )
-        is_cast = known and casts_bytes(constants, node)
-        is_scaled = node.op == "Mul" and not casts.isdisjoint(node.inputs)
-        is_folded = node.op in _MOVES or is_cast or is_scaled
-        if node.domain or not is_folded or not known:
-            nodes.append(node)
-            continue
-        if is_cast:
+        is_scale = node.op == "Mul" and not casts.isdisjoint(node.inputs)
+        is_folded = node.op in _MOVES or is_scale or _casts_bytes(constants, node)
+        results = _compute(node, constants) if is_folded and not node.domain else None
+        if node.op == "Cast" and is_folded:
             casts.update(node.outputs)
-        try:
-            results = call(node, operands, Options("exact"))
-        except Exception:  # it is reported when the whole graph is checked
+        if results is None:
             nodes.append(node)
-            continue
-        named = zip(node.outputs, map(np.asarray, results), strict=False)
-        constants.update((name, array) for name, array in named if name)
+        else:
+            constants |= results
     folded = graph.replace(nodes=tuple(nodes), constants=constants).prune()
-    grown = sum(each.nbytes for each in folded.constants.values())
-    grown -= sum(each.nbytes for each in graph.constants.values())
+    growth = _bytes(folded.constants) - _bytes(graph.constants)
     try:
-        budget.spend(max(grown, 0))  # views of constants become params of their own
+        budget.spend(max(growth, 0))  # views of constants become separate params
     except budget.OverBudget:
         return graph
     return folded
+
+
+def _bytes(constants: Constants) -> int:
+    return sum(array.nbytes for array in constants.values())
+
+
+def _compute(node: Node, constants: Constants) -> dict[str, np.ndarray] | None:
+    """The outputs of a node of constants; the check of the whole graph reports its errors."""
+    if any(name and name not in constants for name in node.inputs):
+        return None
+    try:
+        results = call(node, [constants.get(name) for name in node.inputs], Options("exact"))
+    except Exception:
+        return None
+    outputs = zip(node.outputs, map(np.asarray, results), strict=False)
+    return {name: array for name, array in outputs if name}
+
+
+def _casts_bytes(constants: Constants, node: Node) -> bool:
+    """True for a Cast to float32 of constant bytes."""
+    if not node.is_a("Cast") or node.attributes.get("to") != 1:
+        return False
+    array = constants.get(node.inputs[0])
+    return array is not None and array.dtype.name in ("int8", "uint8") and array.size > 1
+
+
+_CAST = Op("Cast", name="floats", fits=lambda graph, node: _casts_bytes(graph.constants, node))
+_TABLE = Op("Mul", _CAST, Constant("scale"), name="table")
+
+
+@replaces(Op("Gather", _TABLE, fits=lambda graph, node: node.attributes.get("axis", 0) == 0))
+def gather_bytes(graph: Graph, gather: Node, match: Match) -> list[Node] | None:
+    """Gathers rows of a table of bytes before they are cast and scaled."""
+    cast, product = (graph.producers[match[name]] for name in ("floats", "table"))
+    scale, shape = match["scale"], graph.constants[cast.inputs[0]].shape
+    if len(shape) != 2 or graph.constants[scale].shape not in ((), (shape[0], 1)):
+        return None
+    index, (output,) = gather.inputs[1], gather.outputs
+    rows, floats, scales = (
+        graph.unused_name(f"{output}@{part}") for part in ("bytes", "floats", "scales")
+    )
+    nodes = [
+        gather.replace(inputs=(cast.inputs[0], index), outputs=(rows,)),
+        cast.replace(name=f"cast {output}", inputs=(rows,), outputs=(floats,)),
+    ]
+    if graph.constants[scale].ndim:
+        nodes.append(gather.replace(inputs=(scale, index), outputs=(scales,)))
+        scale = scales
+    names = {"name": f"scale {output}", "inputs": (floats, scale), "outputs": (output,)}
+    return [*nodes, product.replace(**names)]

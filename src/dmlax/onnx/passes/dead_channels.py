@@ -4,6 +4,8 @@ import numpy as np
 
 from dmlax.onnx.graph import Graph, Node
 
+_FILTER, _SCALE, _ZERO_POINT, _BIAS = 3, 4, 5, 8  # places of a QLinearConv's inputs
+
 
 def revive_dead_channels(graph: Graph) -> Graph:
     """Replaces filter scales of 0, which quantizers write for a filter of zeros."""
@@ -14,25 +16,26 @@ def revive_dead_channels(graph: Graph) -> Graph:
 
 
 def _revive(graph: Graph, node: Node, constants: dict[str, np.ndarray]) -> Node:
-    names = list(node.inputs)
-    scale = constants.get(names[4])
-    filter = constants.get(names[3])
-    zero_point = constants.get(names[5])
-    bias = constants.get(names[8]) if len(names) > 8 else None
+    places = (_FILTER, _SCALE, _ZERO_POINT, _BIAS)
+    filter, scale, zero_point, bias = (constants.get(node.input(place)) for place in places)
     if scale is None or filter is None or not np.any(scale == 0):
         return node
-    if not all(_fits(each, filter) for each in (scale, zero_point, bias)):
+    if not all(_fits(array, filter) for array in (scale, zero_point, bias)):
         return node  # the check of all nodes says so
     dead = np.broadcast_to(scale.ravel() == 0, (filter.shape[0],))
+    channels = (-1, *(1,) * (filter.ndim - 1))
     zero = np.zeros(1, filter.dtype) if zero_point is None else zero_point
-    zero = zero.reshape(-1, *(1,) * (filter.ndim - 1)).astype(filter.dtype)
-    mask = dead.reshape(-1, *(1,) * (filter.ndim - 1))
-    fixed = {3: np.where(mask, zero, filter), 4: np.where(scale == 0, np.float32(1), scale)}
+    zero = zero.reshape(channels).astype(filter.dtype)
+    arrays = {
+        _FILTER: np.where(dead.reshape(channels), zero, filter),
+        _SCALE: np.where(scale == 0, np.float32(1), scale),
+    }
     if bias is not None:
-        fixed[8] = np.where(dead, np.int32(0), bias)
-    for index, array in fixed.items():
-        names[index] = graph.unused_name(f"{names[index]}@{node.outputs[0]}")
-        constants[names[index]] = array
+        arrays[_BIAS] = np.where(dead, np.int32(0), bias)
+    names = list(node.inputs)
+    for place, array in arrays.items():
+        names[place] = graph.unused_name(f"{names[place]}@{node.outputs[0]}")
+        constants[names[place]] = array
     return node.replace(inputs=tuple(names))
 
 

@@ -1,133 +1,71 @@
-"""Fuses normalizations that a file spells out by ReduceMean, Sqrt and Div."""
+"""Fuses normalizations: of nodes that a file spells out, and of bytes between floats."""
 
-from collections.abc import Mapping
+import numpy as np
 
 from dmlax.onnx.graph import OWN, Graph, Node
+from dmlax.onnx.passes.patterns import Constant, Match, Op, SingleUse, number, replaces
+from dmlax.onnx.passes.qdq import keeps_float32
 
 
-def fuse_normalizations(graph: Graph) -> Graph:
+def _is_over_last_axis(graph: Graph, mean: Node) -> bool:
+    axes = mean.attributes.get("axes")
+    if len(mean.inputs) > 1:
+        constant = graph.constants.get(mean.inputs[1])
+        axes = None if constant is None else constant.ravel().tolist()
+    return axes is not None and tuple(axes) == (-1,) and bool(mean.attributes.get("keepdims", 1))
+
+
+_SQUARE = Op("Pow", "x", number(2)) | Op("Mul", "x", "x")
+_VARIANCE = Op("ReduceMean", _SQUARE, fits=_is_over_last_axis)
+_EPSILON = Constant("epsilon", lambda array: array.size == 1)
+_DEVIATION = Op("Sqrt", Op("Add", _VARIANCE, _EPSILON))
+_INVERSE = Op("Reciprocal", _DEVIATION) | Op("Div", number(1), _DEVIATION)
+_NORMALIZED = SingleUse("Div", "x", _DEVIATION) | SingleUse("Mul", "x", _INVERSE)
+_SCALE = Constant("scale", lambda array: array.ndim == 1 and array.size > 1)
+_SCALED = SingleUse("Mul", _NORMALIZED, _SCALE)
+_CENTRED = Op("Sub", "x", Op("ReduceMean", "x", fits=_is_over_last_axis))
+
+
+@replaces(_SCALED, Op("Add", _SCALED, Constant("bias")))
+def fuse_normalizations(graph: Graph, node: Node, match: Match) -> Node | None:
     """Replaces layer and root-mean-square normalizations of the last axis by one node."""
-    finder = _Finder(graph)
-    nodes = []
-    for node in graph.nodes:
-        fused = finder.with_bias(node) or finder.scaled(node)
-        nodes.append(fused or node)
-    return graph.replace(nodes=tuple(nodes)).prune()
-
-
-class _Finder:
-    """Matches the nodes of a normalization backwards from its last one."""
-
-    def __init__(self, graph: Graph) -> None:
-        self._constants = graph.constants
-        self._producers: Mapping[str, Node] = graph.producers()
-        self._single = graph.single_use_producers()
-
-    def with_bias(self, node: Node) -> Node | None:
-        """The normalization for the Add of its bias."""
-        for name, bias in self._pairs(node, "Add"):
-            fused = self.scaled(self._single.get(name))
-            addend = self._constants.get(bias)
-            if fused is None or addend is None:
-                continue
-            if addend.shape == self._constants[fused.inputs[1]].shape:
-                inputs = (*fused.inputs, bias)
-                return fused.replace(name=node.name, inputs=inputs, outputs=node.outputs)
+    parameters = [match[name] for name in ("scale", "bias") if name in match]
+    if len({graph.constants[name].shape for name in parameters}) > 1:
         return None
+    attributes = {"epsilon": float(graph.constants[match["epsilon"]].item())}
+    centred = _CENTRED.find(graph, match["x"])
+    if centred is None:
+        inputs = (match["x"], *parameters)
+        return node.become("RootMeanSquareNormalization", OWN, inputs, attributes)
+    inputs = (centred["x"], *parameters)
+    return node.become("LayerNormalization", "", inputs, attributes, version=17)
 
-    def scaled(self, node: Node | None) -> Node | None:
-        """The normalization for the Mul by its scale."""
-        for name, scale in self._pairs(node, "Mul"):
-            factor = self._constants.get(scale)
-            if node is None or factor is None or factor.ndim != 1 or factor.size < 2:
-                continue
-            found = self._normalized(self._single.get(name))
-            if found is None:
-                continue
-            x, epsilon = found
-            centred = self._centred(x)
-            if centred is None:
-                kind = {"op": "RootMeanSquareNormalization", "domain": OWN, "version": 1}
-            else:
-                kind, x = {"op": "LayerNormalization", "domain": "", "version": 17}, centred
-            attributes = {"epsilon": epsilon}
-            return node.replace(inputs=(x, scale), attributes=attributes, **kind)
-        return None
 
-    def _normalized(self, node: Node | None) -> tuple[str, float] | None:
-        """The tensor that a node divides by the root of its mean square, and the epsilon."""
-        if node is None or node.domain:
-            return None
-        if node.op == "Div":
-            pairs = [(node.inputs[0], self._producers.get(node.inputs[1]))]
-        elif node.op == "Mul":
-            pairs = [(x, self._inverted(y)) for x, y in (node.inputs, node.inputs[::-1])]
-        else:
-            return None
-        for x, root in pairs:
-            epsilon = self._epsilon(root, x)
-            if epsilon is not None:
-                return x, epsilon
-        return None
+def _is_of_bytes(graph: Graph, node: Node) -> bool:
+    """True for one float32 scale and an 8-bit zero point."""
+    if not node.input(2) or not graph.has_one_scale(node):
+        return False
+    scale, zero_point = (graph.constants[name] for name in node.inputs[1:])
+    keeps = node.op == "QuantizeLinear" or keeps_float32(node)
+    return keeps and scale.dtype == np.float32 and zero_point.dtype in (np.int8, np.uint8)
 
-    def _inverted(self, name: str) -> Node | None:
-        """The node whose output a Reciprocal or a Div of 1 inverts."""
-        node = self._producers.get(name)
-        if node is None or node.domain:
-            return None
-        if node.op == "Reciprocal":
-            return self._producers.get(node.inputs[0])
-        is_inverse = node.op == "Div" and self._value(node.inputs[0]) == 1
-        return self._producers.get(node.inputs[1]) if is_inverse else None
 
-    def _epsilon(self, root: Node | None, x: str) -> float | None:
-        """The epsilon, if a node is the root of the mean square of x plus epsilon."""
-        if root is None or (root.op, root.domain) != ("Sqrt", ""):
-            return None
-        for name, epsilon in self._pairs(self._producers.get(root.inputs[0]), "Add"):
-            value = self._value(epsilon)
-            mean = self._mean(name)
-            if value is not None and mean is not None and self._is_square(mean, x):
-                return value
-        return None
+def _is_of_last_axis(graph: Graph, normalization: Node) -> bool:
+    """True for a normalization of the last axis whose statistics nothing reads."""
+    is_read = any(name in graph.consumers for name in normalization.outputs[1:])
+    is_output = not {*graph.outputs}.isdisjoint(normalization.outputs[1:])
+    return normalization.attributes.get("axis", -1) == -1 and not (is_read or is_output)
 
-    def _mean(self, name: str) -> str | None:
-        """The tensor whose mean along the last axis another is."""
-        node = self._producers.get(name)
-        if node is None or (node.op, node.domain) != ("ReduceMean", ""):
-            return None
-        axes = node.attributes.get("axes")
-        if len(node.inputs) > 1:
-            given = self._constants.get(node.inputs[1])
-            axes = None if given is None else tuple(given.ravel().tolist())
-        is_last = axes is not None and tuple(axes) == (-1,) and node.attributes.get("keepdims", 1)
-        return node.inputs[0] if is_last else None
 
-    def _is_square(self, name: str, x: str) -> bool:
-        node = self._producers.get(name)
-        if node is None or node.domain:
-            return False
-        if node.op == "Pow":
-            return node.inputs[0] == x and self._value(node.inputs[1]) == 2
-        return node.op == "Mul" and tuple(node.inputs) == (x, x)
+_DEQUANTIZED = Op("DequantizeLinear", domain=None, name="floats", fits=_is_of_bytes)
+_OF_FLOATS = SingleUse("LayerNormalization", _DEQUANTIZED, name="y", fits=_is_of_last_axis)
 
-    def _centred(self, name: str) -> str | None:
-        """The tensor from which a node subtracts its mean."""
-        node = self._producers.get(name)
-        if node is None or (node.op, node.domain) != ("Sub", ""):
-            return None
-        x, mean = node.inputs
-        return x if self._mean(mean) == x else None
 
-    def _pairs(self, node: Node | None, op: str) -> tuple[tuple[str, str], ...]:
-        """The inputs of a commutative node in both orders; none for a node of another type."""
-        if node is None or (node.op, node.domain) != (op, ""):
-            return ()
-        a, b = node.inputs
-        return (a, b), (b, a)
-
-    def _value(self, name: str) -> float | None:
-        """The value of a float constant of one element."""
-        constant = self._constants.get(name)
-        is_one = constant is not None and constant.size == 1
-        return float(constant.ravel()[0]) if constant is not None and is_one else None
+@replaces(Op("QuantizeLinear", _OF_FLOATS, domain=None, fits=_is_of_bytes))
+def fuse_layer_normalizations(graph: Graph, quantize: Node, match: Match) -> Node:
+    """Replaces DequantizeLinear, LayerNormalization, QuantizeLinear by one operator."""
+    dequantize, normalization = (graph.producers[match[name]] for name in ("floats", "y"))
+    parameters = (normalization.input(1), normalization.input(2))
+    inputs = (*dequantize.inputs, *parameters, *quantize.inputs[1:])
+    attributes = {name: x for name, x in normalization.attributes.items() if name == "epsilon"}
+    return quantize.become("QuantizedLayerNormalization", OWN, inputs, attributes)

@@ -1,7 +1,7 @@
-"""Makes a quantized operator of an operator between DequantizeLinear and QuantizeLinear.
+"""Replaces an operator between DequantizeLinear and QuantizeLinear by a quantized operator.
 
-A group becomes one where that operator computes what the file says; `FUSIONS` and `_is_meant` have
-the conditions. Every other group is computed in floats, as its nodes say.
+The quantized operator must compute what the file says: `FUSIONS` and `_why_not` have the
+conditions. Groups that miss one are computed in floats, as their nodes say.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,9 +23,10 @@ class Quantized(NamedTuple):
     tensor: str
     scale: str
     zero_point: str
-    axis: int | None  # along which the parameters lie; None for one value
+    axis: int | None  # of the parameters; None for one value
     dtype: np.dtype
     peer_dtype: np.dtype  # ONNX Runtime makes uint8 of int8 between two of its nodes
+    shape: tuple[int | str, ...] | None  # known for constants and for the graph's inputs
     scales: np.ndarray
     zero_points: np.ndarray
 
@@ -36,42 +37,25 @@ class Quantized(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A node, its dequantized operands (None for others), and its quantized output if it has one.
-
-    The shapes are those of known tensors: of constants and of the graph's inputs.
-    """
+    """A float operator, its dequantized operands (None for others), and its quantized output."""
 
     node: Node
     inputs: tuple[Quantized | None, ...]
-    output: Quantized | None
-    shapes: Mapping[str, tuple[int | str, ...]]
-
-    def shape(self, place: int) -> tuple[int | str, ...] | None:
-        """The shape of the integers behind an operand, None where it is not known."""
-        quantized = self.inputs[place]
-        return None if quantized is None else self.shapes.get(quantized.tensor)
+    output: Quantized | None  # None for floats
 
 
 class Fusion(NamedTuple):
-    """The quantized operator that stands for a float one, and what that depends on.
+    """The quantized operator for a float one, and its conditions."""
 
-    Attributes:
-      op: the quantized operator; "" is the float one, which moves integers as it moves floats.
-      weight_axis: of a product, the axis of the right operand along which its scales may lie.
-      bias: the place of a bias.
-      floats: the operator whose output stays float, if there is one.
-      needs_order: True for an operator that needs positive scales.
-      needs_scalars: True where ONNX Runtime fuses only scales of rank 0.
-      fits: False for attributes with which the quantized operator computes something else.
-    """
-
-    op: str = ""
-    weight_axis: Callable[[Node], int] | None = None
-    bias: int | None = None
-    floats: str = ""
-    needs_order: bool = False
-    needs_scalars: bool = False
-    fits: Callable[[Mapping[str, Any]], bool] = lambda attributes: True
+    op: str = ""  # "" is the float one, which moves integers as it moves floats
+    weight_axis: Callable[[Node], int] | None = None  # along which scales of weights may lie
+    bias: int | None = None  # its place
+    floats: str = ""  # the quantized operator whose output is float, if there is one
+    needs_order: bool = False  # True for an operator that needs positive scales
+    needs_scalars: bool = False  # True if ONNX Runtime fuses only scales of rank 0
+    fits: Callable[[Mapping[str, Any]], bool] = lambda attributes: (
+        True
+    )  # attributes of the float op
 
 
 def _averages_elements(attributes: Mapping[str, Any]) -> bool:
@@ -111,85 +95,104 @@ FUSIONS: Mapping[str, Fusion] = {
 
 
 def fuse_qdq(graph: Graph, arithmetic: Arithmetic) -> Graph:
-    """Replaces each group that a quantized operator computes by that operator."""
+    """Replaces groups by the quantized operators that compute them."""
     finder = _Finder(graph)
     fused: dict[str, Node] = {}  # by the output that they write
     for node in graph.nodes:
         fusion = FUSIONS.get(node.op) if not node.domain else None
         group = finder.group(node) if fusion else None
-        if fusion and group and _is_meant(fusion, group, arithmetic):
-            made = _fuse(fusion, group)
-            fused[made.outputs[0]] = made
+        if fusion and isinstance(group, Group) and not _why_not(fusion, group, arithmetic):
+            quantized = _fuse(fusion, group)
+            fused[quantized.outputs[0]] = quantized
     nodes = tuple(fused.get(node.outputs[0], node) for node in graph.nodes)
     return graph.replace(nodes=nodes, constants={**graph.constants, **finder.zero_points})
+
+
+def why_float(graph: Graph, arithmetic: Arithmetic) -> dict[str, str]:
+    """The reasons for which nodes beside quantized tensors compute floats, by their outputs."""
+    finder = _Finder(graph)
+    reasons = {}
+    for node in graph.nodes:
+        if is_quantize(node) or is_dequantize(node) or not finder.is_beside_integers(node):
+            continue
+        fusion = FUSIONS.get(node.op) if not node.domain else None
+        group = finder.group(node) if fusion else f"no quantized operator computes {node.type}"
+        if fusion and isinstance(group, Group):
+            group = _why_not(fusion, group, arithmetic) or ""
+        if group:
+            reasons[node.outputs[0]] = str(group)
+    return reasons
 
 
 class _Finder:
     """Finds groups, and makes the zero points that a file leaves out."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph = graph
-        self.producers, self.consumers = graph.producers(), graph.consumers()
-        self.types = known_types(graph)
-        self.shapes = {name: each.shape for name, each in self.types.items() if each.shape != ()}
+        self.graph, self.types = graph, known_types(graph)
+        self.shapes = {name: x.shape for name, x in self.types.items() if x.shape != ()}
         self.shapes |= {name: x.shape for name, x in graph.constants.items()}
         self.has_nonzero = any(node.op == "NonZero" for node in graph.nodes)
         self.zero_points: dict[str, np.ndarray] = {}
 
-    def group(self, node: Node) -> Group | None:
-        """The group of a node: what follows it is one quantization, or none at all."""
+    def is_beside_integers(self, node: Node) -> bool:
+        """True if a node reads dequantized integers, or a quantization reads it."""
+        readers = [reader for name in node.outputs for reader in self.graph.consumers.get(name, ())]
+        makers = filter(None, map(self.graph.producers.get, node.inputs))
+        return any(map(is_quantize, readers)) or any(map(is_dequantize, makers))
+
+    def group(self, node: Node) -> Group | str:
+        """The group of a node that one quantization reads, or none; a sentence for other nodes."""
         is_gather = node.op in ("Gather", "GatherElements")
         if is_gather and self.has_nonzero and node.inputs[1] not in self.graph.constants:
-            return None  # an index behind the last coordinate reads the float 0
+            return "an index behind the last coordinate reads the float 0"
         if len(node.outputs) != 1:
-            return None
+            return "it has several outputs"
         name = node.outputs[0]
-        readers = self.consumers.get(name, [])
+        readers = self.graph.consumers.get(name, [])
         output = None
         if any(map(is_quantize, readers)):
-            if len(readers) != 1 or name in self.graph.outputs:
-                return None
+            if len(readers) > 1 or name in self.graph.outputs:
+                return f"not only a QuantizeLinear reads its output {name}"
             output = self._quantized(readers[0].outputs[0], readers[0])
             if output is None:
-                return None
-        return Group(node, tuple(map(self.dequantized, node.inputs)), output, self.shapes)
+                return f"the parameters of {readers[0].outputs[0]} are not constants of one axis"
+        return Group(node, tuple(map(self._dequantized, node.inputs)), output)
 
-    def dequantized(self, name: str) -> Quantized | None:
+    def _dequantized(self, name: str) -> Quantized | None:
         """The integers of which a float32 tensor was made."""
-        node = self.producers.get(name)
-        if node is None or not is_dequantize(node):
+        node = self.graph.producers.get(name)
+        if node is None or not is_dequantize(node) or not keeps_float32(node):
             return None
-        return self._quantized(node.inputs[0], node) if keeps_float32(node) else None
+        return self._quantized(node.inputs[0], node)
 
     def _quantized(self, tensor: str, node: Node) -> Quantized | None:
-        """The integers that a node reads or writes, None where a parameter is not known."""
+        """The integers that a node reads or writes, None if a parameter is not known."""
         dtype = self.types[tensor].dtype if tensor in self.types else None
         scales = self.graph.constants.get(node.inputs[1])
         if dtype is None or dtype.kind not in "iu":
             return None
-        if scales is None or scales.dtype != np.float32 or scales.ndim > 1:
+        if scales is None or scales.dtype != np.float32 or scales.ndim > 1 or not scales.size:
             return None
-        zero_point = node.inputs[2] if len(node.inputs) > 2 else ""
+        zero_point = node.input(2)
         zero_points = self.graph.constants.get(zero_point) if zero_point else np.zeros((), dtype)
-        if zero_points is None or zero_points.size not in (1, scales.size) or not scales.size:
+        if zero_points is None or zero_points.size not in (1, scales.size):
             return None
         if node.attributes.get("block_size") or zero_points.dtype != dtype:
             return None
         axis = int(node.attributes.get("axis", 1)) if scales.size > 1 else None
-        zero_point = zero_point or self._zero(dtype)
-        own = (tensor, node.inputs[1], zero_point, axis, dtype, self._peer_dtype(tensor, dtype))
-        return Quantized(*own, scales, zero_points)
+        names = (tensor, node.inputs[1], zero_point or self._zero(dtype))
+        known = (dtype, self._peer_dtype(tensor, dtype), self.shapes.get(tensor))
+        return Quantized(*names, axis, *known, scales, zero_points)
 
     def _peer_dtype(self, tensor: str, dtype: np.dtype) -> np.dtype:
-        node = self.producers.get(tensor)
+        node = self.graph.producers.get(tensor)
         is_between = node is not None and is_quantize(node) and tensor not in self.graph.outputs
-        readers = self.consumers.get(tensor, [])
+        readers = self.graph.consumers.get(tensor, [])
         if dtype == np.int8 and is_between and readers and all(map(is_dequantize, readers)):
             return np.dtype(np.uint8)
         return dtype
 
     def _zero(self, dtype: np.dtype) -> str:
-        """The name of a zero point of 0."""
         name = self.graph.unused_name(f"zero@{dtype.name}")
         self.zero_points[name] = np.zeros((), dtype)
         return name
@@ -228,55 +231,74 @@ def keeps_float32(dequantize: Node) -> bool:
 
 
 def quantized_dtype(graph: Graph, quantize: Node) -> np.dtype | None:
-    """The dtype of a QuantizeLinear's output, None where it is not known."""
-    name = quantize.inputs[2] if len(quantize.inputs) > 2 else ""
-    if not name:
+    """The dtype of a QuantizeLinear's output, None if it is not known."""
+    if not quantize.input(2):
         return DTYPES.get(quantize.attributes.get("output_dtype", 0) or 2)
-    zero_point = graph.constants.get(name)
+    zero_point = graph.constants.get(quantize.input(2))
     return None if zero_point is None else zero_point.dtype
 
 
-def _is_meant(fusion: Fusion, group: Group, arithmetic: Arithmetic) -> bool:
-    """True where the quantized operator computes what the nodes of a group say.
+def _why_not(fusion: Fusion, group: Group, arithmetic: Arithmetic) -> str | None:
+    """The condition that a group misses, or None: the quantized operator computes what it says.
 
     The dtypes are those that ONNX Runtime fuses.
     """
     node, output = group.node, group.output
     if not fusion.op:
-        return output is not None and _moves_integers(fusion, group, output)
+        moves = output is not None and _moves_integers(fusion, group, output)
+        return None if moves else "its input and its output have not the same parameters"
     place = fusion.bias or len(node.inputs)
-    operands = [each for each in group.inputs[:place] if each is not None]
-    if len(operands) != len(node.inputs[:place]) or not fusion.fits(node.attributes):
-        return False
+    for name, operand in zip(node.inputs[:place], group.inputs, strict=False):
+        if operand is None:
+            return f"its input {name} comes from no DequantizeLinear of constant parameters"
+    if not fusion.fits(node.attributes):
+        return "the quantized operator has not its attributes"
     if output is None and not fusion.floats:
-        return False
-    plain = operands[:1] if fusion.weight_axis else operands
-    plain = [*plain, *([] if output is None else [output])]
-    if any(each.axis is not None for each in plain) or not _have_scales(fusion, plain):
-        return False
-    if fusion.needs_scalars and any(each.scales.ndim for each in plain):
-        return False
-    if {each.peer_dtype for each in plain} not in ({_BYTES[0]}, {_BYTES[1]}):
-        return False
-    if fusion.weight_axis is None:
-        return True
+        return f"no QuantizeLinear reads its output {node.outputs[0]}"
+    operands = [x for x in group.inputs[:place] if x is not None]
+    tensors = operands[:1] if fusion.weight_axis else operands
+    if not _are_activations(fusion, [*tensors, *([] if output is None else [output])]):
+        return "its tensors have not one 8-bit dtype and one scale that the operator takes"
+    return _why_no_weights(fusion, group, operands, arithmetic) if fusion.weight_axis else None
+
+
+def _why_no_weights(
+    fusion: Fusion, group: Group, operands: list[Quantized], arithmetic: Arithmetic
+) -> str | None:
+    """The condition that weights, their factor or their bias miss."""
+    node, place = group.node, fusion.bias or len(group.node.inputs)
     x, weights = operands
-    has_bias = any(node.inputs[place:])
-    fits = _are_weights(fusion, group, weights, fusion.weight_axis(node))
-    fits = fits and _has_alpha(node, x, has_bias, arithmetic)
-    return fits and (not has_bias or _is_bias(fusion, group, arithmetic))
+    assert fusion.weight_axis is not None
+    axis, has_bias = fusion.weight_axis(node), any(node.inputs[place:])
+    if not _are_weights(fusion, x, weights, axis):
+        return "its weights have not 8 bits of that dtype and scales of output channels"
+    if not _has_alpha(node, x, has_bias, arithmetic):
+        return "its alpha is no factor of a scale"
+    is_near = arithmetic == "float32" and fusion.op == "QLinearConv"
+    if has_bias and not _is_bias(group.inputs[place], x, weights, axis, is_near):
+        return "its bias is not int32 in steps of the product of both scales"
+    return None
+
+
+def _are_activations(fusion: Fusion, tensors: list[Quantized]) -> bool:
+    """True for one 8-bit dtype, with one scale per tensor."""
+    if any(x.axis is not None for x in tensors) or not _have_scales(fusion, tensors):
+        return False
+    if fusion.needs_scalars and any(x.scales.ndim for x in tensors):
+        return False
+    return {x.peer_dtype for x in tensors} in ({_BYTES[0]}, {_BYTES[1]})
 
 
 def _moves_integers(fusion: Fusion, group: Group, output: Quantized) -> bool:
-    """True where integers moved are the moved floats, quantized."""
-    x, *rest = group.inputs
-    if x is None or any(rest) or x.axis is not None or output.axis is not None:
+    """True if moving integers equals moving their floats and quantizing these."""
+    x, *operands = group.inputs
+    if x is None or any(operands) or x.axis is not None or output.axis is not None:
         return False
-    same = x.dtype == output.dtype and x.zero_points.ravel()[0] == output.zero_points.ravel()[0]
-    same &= x.scales.ravel()[0] == output.scales.ravel()[0]
-    size = abs(x.scales.ravel()[0])
-    survives = x.dtype.itemsize <= 2 and 2.0**-100 < size < 2.0**100  # the way to floats and back
-    return same and survives and _have_scales(fusion, [x])
+    (scale,), (zero_point,) = x.scales.ravel(), x.zero_points.ravel()
+    is_inverse = x.dtype == output.dtype and zero_point == output.zero_points.ravel()[0]
+    is_inverse &= scale == output.scales.ravel()[0]
+    survives = x.dtype.itemsize <= 2 and 2.0**-100 < abs(scale) < 2.0**100  # floats and back
+    return is_inverse and survives and _have_scales(fusion, [x])
 
 
 def _have_scales(fusion: Fusion, operands: list[Quantized]) -> bool:
@@ -286,23 +308,21 @@ def _have_scales(fusion: Fusion, operands: list[Quantized]) -> bool:
     return bool(np.isfinite(scales).all() and scales.all() and (scales >= least).all())
 
 
-def _are_weights(fusion: Fusion, group: Group, weights: Quantized, axis: int) -> bool:
+def _are_weights(fusion: Fusion, x: Quantized, weights: Quantized, axis: int) -> bool:
     """True for 8 bits whose scales are one value, or lie along an axis."""
-    x, shape = group.inputs[0], group.shape(1)
-    if weights.dtype not in _BYTES or not np.isfinite(weights.scales).all():
+    shape, scales = weights.shape, weights.scales
+    if weights.dtype not in _BYTES or not np.isfinite(scales).all():
         return False
-    if x is not None and x.peer_dtype == np.int8 and weights.peer_dtype != np.int8:
+    if x.peer_dtype == np.int8 and weights.peer_dtype != np.int8:
         return False
     if fusion.op == "QLinearConv":  # a scale of 0 is that of a dead channel
         if shape is None or len(shape) not in (3, 4):
             return False
-    elif not (weights.scales != 0).all():
+    elif not scales.all():
         return False
-    if weights.axis is None:
-        return True
-    if shape is None:
-        return weights.axis == axis
-    return weights.axis % len(shape) == axis % len(shape) and shape[axis] == weights.scales.size
+    if weights.axis is None or shape is None:
+        return weights.axis in (None, axis)
+    return weights.axis % len(shape) == axis % len(shape) and shape[axis] == scales.size
 
 
 def _has_alpha(node: Node, x: Quantized, has_bias: bool, arithmetic: Arithmetic) -> bool:
@@ -314,51 +334,50 @@ def _has_alpha(node: Node, x: Quantized, has_bias: bool, arithmetic: Arithmetic)
     return bool(alpha != 0 and (arithmetic == "float32" or (np.float32(product) == product).all()))
 
 
-def _is_bias(fusion: Fusion, group: Group, arithmetic: Arithmetic) -> bool:
-    """True for int32 in steps of the product of both scales, one for each channel."""
-    x, w, bias = group.inputs
-    shape, of_weights = group.shape(2), group.shape(1)
-    if x is None or w is None or bias is None or shape is None or of_weights is None:
+def _is_bias(
+    bias: Quantized | None, x: Quantized, weights: Quantized, axis: int, is_near: bool
+) -> bool:
+    """True for int32 in steps of the product of both scales, or near it, one for each channel."""
+    if bias is None or bias.shape is None or weights.shape is None:
         return False
-    if bias.dtype != np.int32 or bias.zero_points.any() or fusion.weight_axis is None:
+    if bias.dtype != np.int32 or bias.zero_points.any() or bias.shape != (weights.shape[axis],):
         return False
-    if shape != (of_weights[fusion.weight_axis(group.node)],):
-        return False
+    scales = bias.scales.ravel()
     with np.errstate(all="ignore"):
-        step = x.scales.ravel() * w.scales.ravel()
-        if arithmetic == "float32" and fusion.op == "QLinearConv":
-            wide = np.abs(step).astype(np.float64)
-            distance = np.abs(bias.scales.ravel().astype(np.float64) - step)
-            return bool((distance <= _BAND[0] + _BAND[1] * wide).all())
-    return bool((bias.scales.ravel() == step).all())
+        step = x.scales.ravel() * weights.scales.ravel()
+        if not is_near:
+            return bool((scales == step).all())
+        distance = np.abs(scales.astype(np.float64) - step)
+        return bool((distance <= _BAND[0] + _BAND[1] * np.abs(step).astype(np.float64)).all())
 
 
 def _fuse(fusion: Fusion, group: Group) -> Node:
-    """The operator that a group becomes."""
     node, output = group.node, group.output
-    inputs = [each for each in group.inputs if each is not None]
-    if not fusion.op:
-        assert output is not None
-        return node.replace(inputs=(inputs[0].tensor, *node.inputs[1:]), outputs=(output.tensor,))
-    ends = () if output is None else (output.scale, output.zero_point)
+    inputs = [x for x in group.inputs if x is not None]
     outputs = node.outputs if output is None else (output.tensor,)
+    if not fusion.op:
+        return node.replace(inputs=(inputs[0].tensor, *node.inputs[1:]), outputs=outputs)
     attributes = {name: x for name, x in node.attributes.items() if name != "beta"}
-    bias: tuple[str, ...] = ()
-    if fusion.bias is not None:
-        bias = tuple(each.tensor for each in inputs[fusion.bias :])
-        inputs = inputs[: fusion.bias]
-    names = tuple(name for each in inputs for name in each.parameters)
-    op = fusion.op
-    if op == "QLinearConcat":
-        names = (*ends, *names)
-    elif op == "QGemm":
-        names = (*names, *(bias or ("",)), *ends)
-    elif output is None:
-        op, (a, b) = fusion.floats, inputs
-        names = (a.tensor, b.tensor, a.scale, b.scale, a.zero_point, b.zero_point)
-    else:
-        names = (*names, *ends, *bias)
-    if op == "QLinearSoftmax":
+    if fusion.op == "QLinearSoftmax":
         attributes["opset"] = node.version
+    op = fusion.floats if output is None else fusion.op
     domain, version = ("", 10) if op in ("QLinearConv", "QLinearMatMul") else (MICROSOFT, 1)
-    return Node(node.name, op, domain, version, names, outputs, attributes)
+    names = _operands(op, fusion.bias or len(inputs), inputs, output)
+    return node.become(op, domain, names, attributes, version).replace(outputs=outputs)
+
+
+def _operands(
+    op: str, bias_place: int, inputs: list[Quantized], output: Quantized | None
+) -> tuple[str, ...]:
+    """The operands of a quantized operator, in its order."""
+    ends = () if output is None else (output.scale, output.zero_point)
+    bias = tuple(x.tensor for x in inputs[bias_place:])
+    names = tuple(name for x in inputs[:bias_place] for name in x.parameters)
+    if op == "QLinearConcat":
+        return (*ends, *names)
+    if op == "QGemm":
+        return (*names, *(bias or ("",)), *ends)
+    if output is None:
+        a, b = inputs
+        return (a.tensor, b.tensor, a.scale, b.scale, a.zero_point, b.zero_point)
+    return (*names, *ends, *bias)

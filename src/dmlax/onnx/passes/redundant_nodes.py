@@ -1,0 +1,64 @@
+"""Drops nodes that change nothing: copies, and clamps that the next quantization implies."""
+
+import numpy as np
+
+from dmlax.onnx.graph import Graph, Node, rename_inputs
+from dmlax.onnx.passes.qdq import is_quantize, quantized_dtype
+
+
+def drop_identities(graph: Graph) -> Graph:
+    """Has the readers of a copy read what is copied."""
+    names = {node.outputs[0]: node.inputs[0] for node in graph.nodes if _is_copy(node)}
+    kept = [node for node in graph.nodes if not _is_copy(node) or node.outputs[0] in graph.outputs]
+    return graph.replace(nodes=rename_inputs(kept, names))
+
+
+def _is_copy(node: Node) -> bool:
+    return node.op in ("Identity", "Dropout") and not node.domain and not any(node.outputs[1:])
+
+
+def drop_clamps(graph: Graph) -> Graph:
+    """Has a quantization read what a clamp reads, where every value clamps to the same integer."""
+
+    def drop(node: Node) -> Node:
+        clamp = graph.producers.get(node.inputs[0]) if is_quantize(node) else None
+        while clamp is not None and _is_implied(graph, clamp, node):
+            node = node.replace(inputs=(clamp.inputs[0], *node.inputs[1:]))
+            clamp = graph.producers.get(node.inputs[0])
+        return node
+
+    return graph.rewrite(drop)
+
+
+def _is_implied(graph: Graph, clamp: Node, quantize: Node) -> bool:
+    """True if the quantization alone clamps to the range, and nothing else reads the clamp."""
+    is_clamp = clamp.op in ("Relu", "Clip") and not clamp.domain
+    if not is_clamp or len(graph.consumers[clamp.outputs[0]]) != 1:
+        return False
+    dtype, bounds = quantized_dtype(graph, quantize), _bounds(graph, clamp)
+    is_integer = dtype is not None and dtype.kind in "iu"  # float8 is none
+    if dtype is None or not is_integer or bounds is None or not graph.has_one_scale(quantize):
+        return False
+    scale, *zero_points = (graph.constants[name] for name in quantize.inputs[1:] if name)
+    if scale.dtype.kind != "f" or any(array.dtype != dtype for array in zero_points):
+        return False
+    step, zero = float(scale.item()), int(zero_points[0].item()) if zero_points else 0
+    low, high = (step * (int(end) - zero) for end in (np.iinfo(dtype).min, np.iinfo(dtype).max))
+    return step > 0 and bounds[0] <= low and high <= bounds[1]
+
+
+def _bounds(graph: Graph, clamp: Node) -> tuple[float, float] | None:
+    """The range of a clamp, None if it is computed."""
+    if clamp.op == "Relu":
+        return 0.0, np.inf
+    low = _bound(graph, clamp.input(1), clamp.attributes.get("min", -np.inf))
+    high = _bound(graph, clamp.input(2), clamp.attributes.get("max", np.inf))
+    return None if low is None or high is None else (low, high)
+
+
+def _bound(graph: Graph, name: str, default: float) -> float | None:
+    """The value of a bound, None if it is computed."""
+    array = graph.constants.get(name)
+    if array is None:
+        return None if name else float(default)
+    return float(array.item()) if array.size == 1 and array.dtype.kind in "fiu" else None
